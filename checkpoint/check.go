@@ -1,0 +1,135 @@
+package checkpoint
+
+import "fmt"
+
+// Check reports what makes w impossible whatever the store holds: no thread, a
+// record of another log, a result without a kind. Back ends call it first.
+func (w *Write) Check() error {
+	if err := w.Log.Check(); err != nil {
+		return err
+	}
+	for i := range w.Results {
+		r := &w.Results[i]
+		switch {
+		case r.Kind == "":
+			return fmt.Errorf("%w: result %d of thread %q has no kind", ErrInvalid, i, w.Log.Thread)
+		case r.Epoch == "":
+			return fmt.Errorf("%w: result %d of thread %q has no epoch", ErrInvalid, i, w.Log.Thread)
+		case r.Task < 0 || r.Gen < 0:
+			return fmt.Errorf("%w: result %d of thread %q has a negative task or generation", ErrInvalid, i, w.Log.Thread)
+		}
+	}
+	if w.Drop != nil && w.Drop.Epoch == "" {
+		return fmt.Errorf("%w: drop of thread %q has no epoch", ErrInvalid, w.Log.Thread)
+	}
+	r := w.Record
+	if r == nil {
+		return nil
+	}
+	switch {
+	case r.ID == "":
+		return fmt.Errorf("%w: record of thread %q has no ID", ErrInvalid, w.Log.Thread)
+	case r.Log != w.Log:
+		return fmt.Errorf("%w: record %s belongs to log %v, not to %v", ErrInvalid, r.ID, r.Log, w.Log)
+	case r.Seq < 1:
+		return fmt.Errorf("%w: record %s of thread %q has sequence number %d, the first is 1", ErrInvalid, r.ID, w.Log.Thread, r.Seq)
+	}
+	return nil
+}
+
+// Check returns [ErrNoThread] when the log names no thread.
+func (l Log) Check() error {
+	if l.Thread == "" {
+		return ErrNoThread
+	}
+	return nil
+}
+
+// CheckPlace reports whether r may be appended to its branch, whose newest
+// record has sequence number last (0: the branch has none). Back ends call it
+// after the head was compared.
+func (r *Record) CheckPlace(last int64) error {
+	switch {
+	case last > 0:
+		if r.Seq != last+1 {
+			return fmt.Errorf("%w: record %s of thread %q has sequence number %d, the next of its branch is %d", ErrInvalid, r.ID, r.Log.Thread, r.Seq, last+1)
+		}
+	case r.Branch == "":
+		if r.Seq != 1 {
+			return fmt.Errorf("%w: record %s of thread %q has sequence number %d, the first of a log has 1", ErrInvalid, r.ID, r.Log.Thread, r.Seq)
+		}
+	case r.Branch != Branch(r.ID):
+		return fmt.Errorf("%w: record %s of thread %q starts branch %s; a branch has the ID of its first record", ErrInvalid, r.ID, r.Log.Thread, r.Branch)
+	}
+	return nil
+}
+
+// Meta returns the record without what may be large, as [Query.Meta] wants it:
+// the data of changes, the snapshot, payloads and overlays of tasks. The rest is
+// shared with r.
+func (r *Record) Meta() *Record {
+	m := *r
+	m.Snapshot = nil
+	if len(r.Changes) > 0 {
+		m.Changes = make([]Change, len(r.Changes))
+		for i, c := range r.Changes {
+			m.Changes[i] = Change{Node: c.Node, Task: c.Task}
+		}
+	}
+	m.Tasks = metaTasks(r.Tasks)
+	for i := range r.Open {
+		if rt := metaRouting(r.Open[i].Routing); rt != r.Open[i].Routing {
+			if &m.Open[0] == &r.Open[0] {
+				m.Open = append([]OpenTask(nil), r.Open...)
+			}
+			m.Open[i].Routing = rt
+		}
+	}
+	return &m
+}
+
+func metaTasks(ts []Task) []Task {
+	for i := range ts {
+		if ts[i].Payload == nil && ts[i].Overlay == nil {
+			continue
+		}
+		out := append([]Task(nil), ts...)
+		for j := i; j < len(out); j++ {
+			out[j].Payload, out[j].Overlay = nil, nil
+		}
+		return out
+	}
+	return ts
+}
+
+func metaRouting(r *Routing) *Routing {
+	if r == nil {
+		return nil
+	}
+	sends, parent := metaTasks(r.Sends), metaRouting(r.Parent)
+	if parent == r.Parent && (len(sends) == 0 || &sends[0] == &r.Sends[0]) {
+		return r
+	}
+	m := *r
+	m.Sends, m.Parent = sends, parent
+	return &m
+}
+
+// Size estimates what a record takes in memory or on disk, in bytes.
+func (r *Record) size() int64 {
+	n := 120 + len(r.Graph)
+	for i := range r.Changes {
+		n += 16 + len(r.Changes[i].Node) + len(r.Changes[i].Data)
+	}
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		n += 16 + len(t.Node) + len(t.From) + len(t.Payload) + len(t.Overlay)
+	}
+	if r.Snapshot != nil {
+		n += len(r.Snapshot.Values)
+		for k, v := range r.Snapshot.Ranges {
+			n += len(k) + 8*len(v)
+		}
+	}
+	return int64(n)
+}

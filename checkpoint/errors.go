@@ -1,0 +1,20 @@
+package checkpoint
+
+import "fmt"
+
+func (e *CorruptError) Error() string {
+	at := e.Place
+	if e.Offset >= 0 {
+		at = fmt.Sprintf("%s, byte %d", at, e.Offset)
+	}
+	if e.Thread != "" {
+		return fmt.Sprintf("checkpoint: thread %q is damaged at %s: %v", e.Thread, at, e.Err)
+	}
+	return fmt.Sprintf("checkpoint: damaged at %s: %v", at, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrCorrupt].
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }

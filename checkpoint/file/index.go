@@ -1,0 +1,314 @@
+package file
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// index is what is kept in memory of an open thread: where records and results
+// stand, not what they hold.
+type index struct {
+	recs  []rec // one for each line of the thread's file
+	logs  []*logIndex
+	byNS  map[string]int32
+	fence checkpoint.Fence
+
+	numbered []int32 // logs by their number in the file, from 1
+
+	pending int64 // lines of the companion file
+}
+
+type rec struct {
+	off  int64
+	n    int32 // bytes of the line with its newline
+	log  int32
+	prev int32 // the record before it in the same log; -1: none
+	key  [16]byte
+	uuid bool // key is the ID
+}
+
+type logIndex struct {
+	ns       string
+	number   int // in the thread's file; 0: none yet, or the empty namespace
+	recs     []int32
+	byID     map[[16]byte]int32
+	branches []branchIndex
+	byBranch map[checkpoint.Branch]int32
+	graph    *string // of the first record; nil: not read yet
+	open     map[dropWire]*stepIndex
+}
+
+type branchIndex struct {
+	first int64 // sequence number of the first record
+	recs  []int32
+}
+
+// stepIndex are the results of a superstep.
+type stepIndex struct {
+	at   map[resultKey]int
+	list []resultAt
+}
+
+type resultKey struct {
+	task, gen int
+	kind      checkpoint.ResultKind
+	name      string
+}
+
+// resultAt says where a result stands: the nth of a line.
+type resultAt struct {
+	off     int64
+	n       int32
+	nth     int32
+	task    int
+	pending bool // in the companion file
+}
+
+func newIndex() *index {
+	return &index{byNS: make(map[string]int32)}
+}
+
+func (x *index) log(ns string) *logIndex {
+	if i, ok := x.byNS[ns]; ok {
+		return x.logs[i]
+	}
+	return nil
+}
+
+// addLog makes the log of a namespace known.
+func (x *index) addLog(ns string) (int32, *logIndex) {
+	if i, ok := x.byNS[ns]; ok {
+		return i, x.logs[i]
+	}
+	l := &logIndex{ns: ns}
+	i := int32(len(x.logs))
+	x.logs = append(x.logs, l)
+	x.byNS[ns] = i
+	return i, l
+}
+
+func keyOf(id checkpoint.ID) (key [16]byte, uuid bool) {
+	if b, ok := id.Bytes(); ok {
+		return b, true
+	}
+	sum := sha256.Sum256([]byte(id))
+	return [16]byte(sum[:16]), false
+}
+
+// exists reports whether anything was ever written to the thread.
+func (x *index) exists() bool {
+	if len(x.recs) > 0 || x.fence > 0 {
+		return true
+	}
+	for _, l := range x.logs {
+		if len(l.open) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// logNumber returns the log's number in the thread's file, where numbers are
+// given in the order of the logs' first records, and whether it is a new one.
+// Number 0 is the log with the empty namespace.
+func (x *index) logNumber(ns string) (n int, fresh bool) {
+	if ns == "" {
+		return 0, false
+	}
+	if l := x.log(ns); l != nil && l.number > 0 {
+		return l.number, false
+	}
+	return len(x.numbered) + 1, true
+}
+
+// addMain takes in a line of the thread's file. An error means that the line
+// cannot stand there.
+func (x *index) addMain(h *head, off int64, n int) error {
+	if want := int64(len(x.recs)) + 1; h.seq != want {
+		return fmt.Errorf("seq is %d, the line's is %d", h.seq, want)
+	}
+	if !h.is {
+		return errors.New("no checkpoint in the line")
+	}
+	if n > math.MaxInt32 {
+		return fmt.Errorf("line of %d bytes is too long", n)
+	}
+	ns, err := x.namespace(h)
+	if err != nil {
+		return err
+	}
+	li, l := x.addLog(ns)
+	key, uuid := keyOf(h.id)
+	if _, ok := l.byID[key]; ok {
+		return fmt.Errorf("record %s is there twice", h.id)
+	}
+	pos, prev := int32(len(x.recs)), int32(-1)
+	if m := len(l.recs); m > 0 {
+		prev = l.recs[m-1]
+	}
+	bi, ok := l.byBranch[h.branch]
+	if !ok {
+		if l.byBranch == nil {
+			l.byBranch = make(map[checkpoint.Branch]int32)
+		}
+		bi = int32(len(l.branches))
+		l.branches = append(l.branches, branchIndex{first: h.recSeq})
+		l.byBranch[h.branch] = bi
+	}
+	b := &l.branches[bi]
+	if want := b.first + int64(len(b.recs)); h.recSeq != want {
+		return fmt.Errorf("record %s has sequence number %d, the next of its branch is %d", h.id, h.recSeq, want)
+	}
+	if h.log > 0 && l.number == 0 {
+		l.number = h.log
+		x.numbered = append(x.numbered, li)
+	}
+	b.recs = append(b.recs, pos)
+	l.recs = append(l.recs, pos)
+	if l.byID == nil {
+		l.byID = make(map[[16]byte]int32)
+	}
+	l.byID[key] = pos
+	x.recs = append(x.recs, rec{off: off, n: int32(n), log: li, prev: prev, key: key, uuid: uuid})
+
+	x.fence = max(x.fence, h.claim)
+	x.put(l, h.results, resultAt{off: off, n: int32(n)})
+	x.remove(l, h.drop)
+	return nil
+}
+
+func (x *index) namespace(h *head) (string, error) {
+	switch {
+	case h.log == 0:
+		return "", nil
+	case h.ns != nil:
+		if n, fresh := x.logNumber(string(*h.ns)); !fresh || n != h.log {
+			return "", fmt.Errorf("log number %d is not the next", h.log)
+		}
+		return string(*h.ns), nil
+	case h.log < 0 || h.log > len(x.numbered):
+		return "", fmt.Errorf("unknown log number %d", h.log)
+	}
+	return x.logs[x.numbered[h.log-1]].ns, nil
+}
+
+// put takes in results. Those that an earlier one forbids are left out.
+func (x *index) put(l *logIndex, rs []resultHead, at resultAt) {
+	for i, r := range rs {
+		of := dropWire{r.Branch, r.Epoch}
+		e := l.open[of]
+		if e == nil {
+			e = &stepIndex{at: make(map[resultKey]int)}
+			if l.open == nil {
+				l.open = make(map[dropWire]*stepIndex)
+			}
+			l.open[of] = e
+		}
+		k := resultKey{r.Task, r.Gen, r.Kind, r.Name}
+		at.nth, at.task = int32(i), r.Task
+		n, known := e.at[k]
+		switch {
+		case !known:
+			e.at[k] = len(e.list)
+			e.list = append(e.list, at)
+		case r.Replace:
+			e.list[n] = at
+		}
+	}
+}
+
+func (x *index) remove(l *logIndex, of *dropWire) {
+	if of != nil {
+		delete(l.open, *of)
+	}
+}
+
+// addPending takes in a line of the companion file. It may name lines of the
+// thread's file, so it is read after that.
+func (x *index) addPending(h *head, off int64, n int) error {
+	if want := x.pending + 1; h.seq != want {
+		return fmt.Errorf("seq is %d, the line's is %d", h.seq, want)
+	}
+	if h.is || n > math.MaxInt32 {
+		return errNotALine
+	}
+	var ns string
+	if h.ns != nil {
+		ns = string(*h.ns)
+	}
+	x.pending++
+	x.fence = max(x.fence, h.claim)
+	if len(h.results) > 0 || h.drop != nil {
+		_, l := x.addLog(ns)
+		x.put(l, h.results, resultAt{off: off, n: int32(n), pending: true})
+		x.remove(l, h.drop)
+	}
+	return nil
+}
+
+// filter returns the results of w that are to be stored, and counts those that
+// an earlier one forbids.
+func (l *logIndex) filter(w *checkpoint.Write) (keep []checkpoint.Result, ignored int) {
+	type place struct {
+		of dropWire
+		k  resultKey
+	}
+	var seen map[place]bool
+	for i := range w.Results {
+		r := &w.Results[i]
+		p := place{dropWire{r.Branch, r.Epoch}, resultKey{r.Task, r.Gen, r.Kind, r.Name}}
+		known := seen[p]
+		if !known && l != nil {
+			if e := l.open[p.of]; e != nil {
+				_, known = e.at[p.k]
+			}
+		}
+		if known && !r.Replace {
+			ignored++
+			continue
+		}
+		if len(w.Results) > 1 {
+			if seen == nil {
+				seen = make(map[place]bool, len(w.Results))
+			}
+			seen[p] = true
+		}
+		if w.Drop == nil || p.of != dropWire(*w.Drop) {
+			keep = append(keep, *r)
+		}
+	}
+	return keep, ignored
+}
+
+// sorted returns where the results of a superstep stand, by task, then in the
+// order written.
+func (e *stepIndex) sorted() []resultAt {
+	list := slices.Clone(e.list)
+	slices.SortStableFunc(list, func(a, b resultAt) int { return cmp.Compare(a.task, b.task) })
+	return list
+}
+
+// decodeResults returns the results of a line.
+func decodeResults(line []byte) ([]checkpoint.Result, error) {
+	var v struct {
+		Results []json.RawMessage `json:"results"`
+	}
+	if err := json.Unmarshal(line, &v); err != nil {
+		return nil, err
+	}
+	out := make([]checkpoint.Result, len(v.Results))
+	for i, b := range v.Results {
+		var err error
+		if out[i], err = checkpoint.UnmarshalResult(b); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

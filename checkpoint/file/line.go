@@ -1,0 +1,501 @@
+package file
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// Version is the newest format version that this package reads, and the one
+// that it writes.
+const Version = 1
+
+// line is one line of a file, as written. The fields' order is part of the
+// format: what the index needs comes first.
+type line struct {
+	Seq       int64             `json:"seq"`
+	CreatedAt *time.Time        `json:"created_at,omitempty"`
+	Version   int               `json:"v,omitempty"`
+	Thread    *text             `json:"thread,omitempty"`
+	After     *int64            `json:"after,omitempty"`
+	Log       int               `json:"log,omitempty"`
+	NS        *text             `json:"ns,omitempty"`
+	Claim     checkpoint.Fence  `json:"claim,omitempty"`
+	Drop      *dropWire         `json:"drop,omitempty"`
+	Results   []json.RawMessage `json:"results,omitempty"`
+	Own       bool              `json:"own,omitempty"` // the record leaves out nothing that earlier lines say
+
+	record []byte // the member "checkpoint", last: what checkpoint.Marshal gave
+}
+
+type dropWire struct {
+	Branch checkpoint.Branch `json:"branch,omitempty"`
+	Epoch  checkpoint.ID     `json:"epoch"`
+}
+
+// before is what the lines before a record say that it need not repeat.
+type before struct {
+	head  checkpoint.ID // the log's newest record
+	graph string        // of the log's first record
+}
+
+// formatMember is what records of format 100 leave out.
+const formatMember = `"v":100,`
+
+// setRecord puts a record into the line, whose Seq is set. The line's
+// created_at is the record's.
+func (l *line) setRecord(r *checkpoint.Record, prev before) error {
+	k := *r
+	if y := r.CreatedAt.Year(); 0 < y && y <= 9999 {
+		at := r.CreatedAt.UTC()
+		l.CreatedAt, k.CreatedAt = &at, time.Time{}
+	}
+	own := prev.head == "" || !r.ID.Valid() || r.Graph == "" && prev.graph != "" ||
+		r.Parent != prev.head && r.Parent == nearParent(r.ID)
+	if l.Own = own && prev.head != ""; !own {
+		if r.Parent == prev.head {
+			k.Parent = nearParent(r.ID) // which Marshal leaves out
+		}
+		if r.Graph == prev.graph {
+			k.Graph = ""
+		}
+	}
+	b, err := checkpoint.Marshal(&k)
+	if err != nil {
+		return err
+	}
+	b = bytes.Replace(b, []byte("{"+formatMember), []byte("{"), 1)
+	if r.ID.Valid() {
+		key := []byte(`{"id":"` + string(r.ID) + `",`)
+		q := []byte(`"q":` + strconv.FormatInt(l.Seq, 10) + ",")
+		if bytes.HasPrefix(b, key) && bytes.HasPrefix(b[len(key):], q) {
+			b = append(key, b[len(key)+len(q):]...)
+		}
+	}
+	l.record = b
+	return nil
+}
+
+// nearParent returns the record before in the same run, the parent that
+// checkpoint.Marshal leaves out.
+func nearParent(id checkpoint.ID) checkpoint.ID { return id.Checkpoint(id.Count() - 1) }
+
+// decodeRecord returns the record of a line's body whose checksum fits.
+func decodeRecord(body []byte, log checkpoint.Log, prev before) (*checkpoint.Record, error) {
+	h, err := parseHead(body)
+	if err != nil {
+		return nil, err
+	}
+	if !h.is {
+		return nil, errNotALine
+	}
+	b := body[h.recAt:]
+	if h.format == 0 || h.implied {
+		full := make([]byte, 0, len(b)+48)
+		full = append(full, '{')
+		if h.format == 0 {
+			full = append(full, formatMember...)
+		}
+		if h.implied {
+			full = append(strconv.AppendInt(append(full, `"q":`...), h.recSeq, 10), ',')
+		}
+		b = append(full, b[1:]...)
+	}
+	r, err := checkpoint.Unmarshal(b)
+	if err != nil {
+		return nil, err
+	}
+	r.Log = log
+	if h.created != nil {
+		if err := json.Unmarshal(h.created, &r.CreatedAt); err != nil {
+			return nil, err
+		}
+	}
+	if !h.own && prev.head != "" {
+		if r.ID.Valid() && r.Parent == nearParent(r.ID) {
+			r.Parent = prev.head
+		}
+		if r.Graph == "" {
+			r.Graph = prev.graph
+		}
+	}
+	return r, nil
+}
+
+func (l *line) setResults(rs []checkpoint.Result) error {
+	l.Results = make([]json.RawMessage, len(rs))
+	for i := range rs {
+		b, err := checkpoint.MarshalResult(&rs[i])
+		if err != nil {
+			return err
+		}
+		l.Results[i] = b
+	}
+	return nil
+}
+
+// text is a string that may hold any bytes.
+type text string
+
+func (t text) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal(struct {
+		Hex string `json:"hex"`
+	}{hex.EncodeToString([]byte(t))})
+}
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '{' {
+		var v struct {
+			Hex string `json:"hex"`
+		}
+		if err := json.Unmarshal(b, &v); err != nil {
+			return err
+		}
+		raw, err := hex.DecodeString(v.Hex)
+		*t = text(raw)
+		return err
+	}
+	return json.Unmarshal(b, (*string)(t))
+}
+
+// The checksum stands at the end of each line: ,"crc":"0a1b2c3d"}
+const (
+	crcOpen  = `,"crc":"`
+	crcClose = `"}`
+	crcLen   = len(crcOpen) + 8 + len(crcClose)
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seedOf returns where a thread's checksums start: at its ID, so that a line of
+// another thread does not fit.
+func seedOf(thread checkpoint.ThreadID) uint32 {
+	return crc32.Checksum(append([]byte(thread), 0), castagnoli)
+}
+
+func checksum(seed uint32, body []byte) (hx [8]byte) {
+	sum := crc32.Update(seed, castagnoli, body)
+	hex.Encode(hx[:], []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
+	return hx
+}
+
+// seal appends the checksum and the end of a line to body, which is a JSON
+// object without its closing brace.
+func seal(seed uint32, body []byte) []byte {
+	hx := checksum(seed, body)
+	body = append(body, crcOpen...)
+	body = append(body, hx[:]...)
+	return append(body, crcClose...)
+}
+
+var (
+	errNoChecksum  = errors.New("no checksum at the end of the line")
+	errChecksum    = errors.New("checksum does not fit")
+	errIncomplete  = errors.New("the last line is incomplete")
+	errNotALine    = errors.New("not a line of a checkpoint file")
+	errCutAfterEnd = errors.New("lines are missing at the end: results written after them are there")
+)
+
+// unseal checks a line without its newline and returns its body.
+func unseal(seed uint32, b []byte) (body []byte, err error) {
+	n := len(b) - crcLen
+	if n < 0 || string(b[n:n+len(crcOpen)]) != crcOpen || string(b[len(b)-len(crcClose):]) != crcClose {
+		return nil, errNoChecksum
+	}
+	if sum := checksum(seed, b[:n]); string(sum[:]) != string(b[n+len(crcOpen):n+len(crcOpen)+8]) {
+		return nil, errChecksum
+	}
+	return b[:n], nil
+}
+
+// wholeLine returns the length of the complete line that b begins with though
+// it has no newline after it, or 0.
+func wholeLine(seed uint32, b []byte) int {
+	for i := 0; ; {
+		j := bytes.Index(b[i:], []byte(crcOpen))
+		if j < 0 || i+j+crcLen > len(b) {
+			return 0
+		}
+		i += j
+		if _, err := unseal(seed, b[:i+crcLen]); err == nil {
+			return i + crcLen
+		}
+		i++
+	}
+}
+
+// encode returns the line with its newline.
+func (l *line) encode(seed uint32) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(l); err != nil {
+		return nil, err
+	}
+	b := bytes.TrimSuffix(buf.Bytes(), []byte("}\n"))
+	if l.record != nil {
+		b = slices.Grow(b, len(l.record)+64)
+		b = append(append(b, `,"checkpoint":`...), l.record...)
+	}
+	return append(seal(seed, b), '\n'), nil
+}
+
+// head is what the index needs of a line.
+type head struct {
+	seq     int64
+	created []byte // JSON
+	version int
+	thread  *text
+	after   int64
+	log     int
+	ns      *text
+	claim   checkpoint.Fence
+	drop    *dropWire
+	results []resultHead
+
+	// of the record
+	is      bool
+	format  int
+	id      checkpoint.ID
+	branch  checkpoint.Branch
+	recSeq  int64
+	implied bool // recSeq is the line's seq, not said again
+	own     bool
+	recAt   int // where it starts in the body, of which it is the rest
+
+	// byte positions in the body, to copy a line to another thread
+	threadAt, claimAt [2]int
+}
+
+type resultHead struct {
+	Branch  checkpoint.Branch     `json:"branch"`
+	Epoch   checkpoint.ID         `json:"epoch"`
+	Task    int                   `json:"task"`
+	Gen     int                   `json:"gen"`
+	Kind    checkpoint.ResultKind `json:"kind"`
+	Name    string                `json:"name"`
+	Replace bool                  `json:"replace"`
+}
+
+// parseHead reads the head of a body whose checksum fits. It stops at the first
+// member of the record that the index does not need.
+func parseHead(body []byte) (h head, err error) {
+	c := cursor{b: body}
+	c.expect('{')
+	for c.err == nil && c.i < len(c.b) {
+		at := c.i
+		key := c.key()
+		switch key {
+		case "seq":
+			h.seq = c.number()
+		case "created_at":
+			h.created = c.value()
+		case "v":
+			h.version = int(c.number())
+		case "thread":
+			h.thread = new(text)
+			c.into(h.thread)
+			h.threadAt = [2]int{at, c.i}
+		case "after":
+			h.after = c.number()
+		case "log":
+			h.log = int(c.number())
+		case "ns":
+			h.ns = new(text)
+			c.into(h.ns)
+		case "claim":
+			h.claim = checkpoint.Fence(c.number())
+			h.claimAt = [2]int{at, c.i}
+		case "own":
+			h.own = string(c.value()) == "true"
+		case "drop":
+			h.drop = new(dropWire)
+			c.into(h.drop)
+		case "results":
+			c.into(&h.results)
+		case "checkpoint":
+			h.is, h.recAt = true, c.i
+			c.expect('{')
+			h.record(&c)
+			if h.recSeq == 0 {
+				h.recSeq, h.implied = h.seq, true
+			}
+			if c.err == nil && (h.id == "" || h.recSeq < 1 || h.seq < 1) {
+				c.fail()
+			}
+			return h, c.err
+		default:
+			c.value()
+		}
+		c.comma()
+	}
+	if c.err == nil && h.seq < 1 {
+		c.fail()
+	}
+	return h, c.err
+}
+
+func (h *head) record(c *cursor) {
+	for c.err == nil && c.i < len(c.b) && c.b[c.i] != '}' {
+		switch c.key() {
+		case "v":
+			h.format = int(c.number())
+		case "id":
+			c.into(&h.id)
+		case "b":
+			c.into(&h.branch)
+		case "q":
+			h.recSeq = c.number()
+		default:
+			return
+		}
+		if c.i < len(c.b) && c.b[c.i] == ',' {
+			c.i++
+		}
+	}
+}
+
+// cursor walks over compact JSON.
+type cursor struct {
+	b   []byte
+	i   int
+	err error
+}
+
+func (c *cursor) fail() {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w (at byte %d of it)", errNotALine, c.i)
+	}
+}
+
+func (c *cursor) expect(b byte) {
+	if c.err != nil || c.i >= len(c.b) || c.b[c.i] != b {
+		c.fail()
+		return
+	}
+	c.i++
+}
+
+// comma steps over the comma before the next member, if there is one.
+func (c *cursor) comma() {
+	if c.err == nil && c.i < len(c.b) {
+		c.expect(',')
+	}
+}
+
+func (c *cursor) key() string {
+	k := c.value()
+	c.expect(':')
+	if c.err != nil || len(k) < 2 || k[0] != '"' {
+		c.fail()
+		return ""
+	}
+	return string(k[1 : len(k)-1])
+}
+
+func (c *cursor) number() int64 {
+	v := c.value()
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		c.fail()
+	}
+	return n
+}
+
+func (c *cursor) into(v any) {
+	b := c.value()
+	if c.err != nil {
+		return
+	}
+	// The common strings have nothing to decode.
+	if p, ok := v.(*checkpoint.ID); ok && len(b) >= 2 && b[0] == '"' && plainText(b[1:len(b)-1]) {
+		*p = checkpoint.ID(b[1 : len(b)-1])
+		return
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		c.fail()
+	}
+}
+
+func plainText(b []byte) bool {
+	for _, x := range b {
+		if x < 0x20 || x == '\\' || x >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// value steps over one JSON value and returns it.
+func (c *cursor) value() []byte {
+	start, depth := c.i, 0
+	for c.err == nil && c.i < len(c.b) {
+		switch c.b[c.i] {
+		case '"':
+			c.text()
+		case '{', '[':
+			depth++
+			c.i++
+			continue
+		case '}', ']':
+			if depth == 0 {
+				c.fail()
+				return nil
+			}
+			depth--
+			c.i++
+		case ',', ':':
+			if depth == 0 {
+				c.fail()
+				return nil
+			}
+			c.i++
+			continue
+		default:
+			for c.i < len(c.b) && !delimiter(c.b[c.i]) {
+				c.i++
+			}
+		}
+		if c.err != nil {
+			return nil
+		}
+		if depth == 0 {
+			return c.b[start:c.i]
+		}
+	}
+	c.fail()
+	return nil
+}
+
+func delimiter(b byte) bool {
+	switch b {
+	case ',', ':', '}', ']', '{', '[', '"':
+		return true
+	}
+	return false
+}
+
+func (c *cursor) text() {
+	for c.i++; c.i < len(c.b); c.i++ {
+		switch c.b[c.i] {
+		case '\\':
+			c.i++
+		case '"':
+			c.i++
+			return
+		}
+	}
+	c.fail()
+}

@@ -1,0 +1,791 @@
+package file
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"sort"
+	"sync"
+	"syscall"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// Sync says when a write counts as done.
+type Sync int
+
+const (
+	// SyncEvery makes each write durable before it is acknowledged: it
+	// outlives a power failure.
+	SyncEvery Sync = iota
+
+	// SyncNever hands each write to the operating system: it outlives the
+	// process, killed or not, but a power failure or a crash of the system may
+	// take the newest writes, which is then reported as damage unless it took
+	// whole writes from the end.
+	SyncNever
+)
+
+// Options of [Open]. The zero value is strict and durable.
+type Options struct {
+	Sync Sync
+
+	// Recover puts an incomplete last line aside when a thread is loaded, as
+	// [Repair] does, instead of reporting it. Any other damage is an error
+	// still.
+	Recover bool
+
+	// MaxOpen is how many threads are kept open and indexed; 0 means 256.
+	// Each takes up to two file descriptors, and about 100 bytes of memory for
+	// each of its records. Others are opened when they are used.
+	MaxOpen int
+}
+
+const defaultMaxOpen = 256
+
+// Store keeps threads in files of a directory. It implements
+// [checkpoint.Store], [checkpoint.Lister] and [checkpoint.Copier]. Several
+// stores, also of several processes, may use one directory.
+type Store struct {
+	dir    string
+	opts   Options
+	sys    system
+	repair bool
+	slots  slots
+
+	mu      sync.Mutex
+	threads map[checkpoint.ThreadID]*thread
+	lru     list.List // of *thread, most recently used first
+	closed  bool
+}
+
+var (
+	_ checkpoint.Store  = (*Store)(nil)
+	_ checkpoint.Lister = (*Store)(nil)
+	_ checkpoint.Copier = (*Store)(nil)
+)
+
+var (
+	errNotDir     = syscall.ENOTDIR
+	errNotRegular = errors.New("not a regular file")
+)
+
+func readonly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+// slots bounds how many threads are worked on at once.
+type slots chan struct{}
+
+func (s slots) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) give() { <-s }
+
+// Open opens the store in dir, which is made if it does not exist. A directory
+// that cannot be written to can be read.
+func Open(dir string, opts Options) (*Store, error) {
+	if opts.MaxOpen < 0 || opts.Sync < SyncEvery || opts.Sync > SyncNever {
+		return nil, fmt.Errorf("checkpoint/file: invalid options %+v", opts)
+	}
+	if opts.MaxOpen == 0 {
+		opts.MaxOpen = defaultMaxOpen
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, ioError("open", dir, "", err)
+	}
+	st, err := os.Stat(abs)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(abs, 0o700); err != nil {
+			return nil, ioError("create", abs, "", err)
+		}
+		if opts.Sync == SyncEvery {
+			if err := syncDirectory(filepath.Dir(abs)); err != nil {
+				return nil, ioError("sync", filepath.Dir(abs), "", err)
+			}
+		}
+	case err != nil:
+		return nil, ioError("open", abs, "", err)
+	case !st.IsDir():
+		return nil, ioError("open", abs, "", errNotDir)
+	}
+	d, err := os.Open(abs) // can it be read?
+	if err != nil {
+		return nil, ioError("open", abs, "", err)
+	}
+	_ = d.Close()
+	return &Store{
+		dir:     abs,
+		opts:    opts,
+		sys:     realSystem(),
+		slots:   make(slots, opts.MaxOpen),
+		threads: make(map[checkpoint.ThreadID]*thread),
+	}, nil
+}
+
+func (s *Store) start(ctx context.Context, thread checkpoint.ThreadID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return checkpoint.ErrClosed
+	}
+	return checkpoint.Log{Thread: thread}.Check()
+}
+
+// acquire returns what is known of a thread, not locked yet.
+func (s *Store) acquire(id checkpoint.ThreadID) (*thread, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, checkpoint.ErrClosed
+	}
+	t := s.threads[id]
+	if t == nil {
+		base := filepath.Join(s.dir, baseName(string(id)))
+		t = &thread{s: s, id: id, seed: seedOf(id), base: base, sem: make(chan struct{}, 1)}
+		t.main.path, t.pend.path = base+extMain, base+extPending
+		t.elem = s.lru.PushFront(t)
+		s.threads[id] = t
+	} else {
+		s.lru.MoveToFront(t.elem)
+	}
+	t.refs++
+	return t, nil
+}
+
+// release gives a thread back, and puts the least recently used ones away.
+func (s *Store) release(t *thread) {
+	var away []*thread
+	s.mu.Lock()
+	t.refs--
+	if s.closed && t.refs == 0 {
+		away = append(away, t)
+	}
+	for e := s.lru.Back(); e != nil && s.lru.Len() > s.opts.MaxOpen; {
+		old := e.Value.(*thread)
+		e = e.Prev()
+		// A thread with a failed append to take back is kept.
+		if old.refs == 0 && old.main.undo == nil && old.pend.undo == nil {
+			s.lru.Remove(old.elem)
+			delete(s.threads, old.id)
+			away = append(away, old)
+		}
+	}
+	s.mu.Unlock()
+	for _, old := range away {
+		old.forget() // nobody else can reach it
+	}
+}
+
+// with runs f with a thread locked.
+func (s *Store) with(ctx context.Context, id checkpoint.ThreadID, f func(t *thread) error) error {
+	t, err := s.acquire(id)
+	if err != nil {
+		return err
+	}
+	defer s.release(t)
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	return f(t)
+}
+
+// Write implements [checkpoint.Store].
+func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (out checkpoint.Written, err error) {
+	if err := s.start(ctx, w.Log.Thread); err != nil {
+		return out, err
+	}
+	if err := w.Check(); err != nil {
+		return out, err
+	}
+	err = s.with(ctx, w.Log.Thread, func(t *thread) error {
+		return t.locked(ctx, true, true, func() (err error) {
+			out, err = t.write(w)
+			return err
+		})
+	})
+	if err != nil {
+		return checkpoint.Written{}, err
+	}
+	return out, nil
+}
+
+func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) {
+	x := t.x
+	out.Fence = x.fence
+	switch {
+	case w.Claim:
+		out.Fence++
+	case w.Fence != 0 && w.Fence != x.fence:
+		return out, fmt.Errorf("%w: thread %q is at fence %d, the writer has %d%s", checkpoint.ErrFenced, t.id, x.fence, w.Fence, t.gone())
+	}
+	l := x.log(w.Log.Namespace)
+	var prev before
+	if w.Record != nil {
+		if prev, err = t.before(l); err != nil {
+			return out, err
+		}
+		if err := t.place(l, w, prev.head); err != nil {
+			return out, err
+		}
+	}
+	var keep []checkpoint.Result
+	keep, out.Ignored = l.filter(w)
+	drop := w.Drop
+	if drop != nil && (l == nil || l.open[dropWire(*drop)] == nil) {
+		drop = nil // nothing is there, and nothing of it is put
+	}
+	if w.Record == nil && !w.Claim && len(keep) == 0 && drop == nil {
+		return out, nil
+	}
+	if t.readonly != nil {
+		return out, &Error{Op: "append", Path: t.main.path, Thread: t.id,
+			Err: errors.Join(ErrReadOnly, t.readonly), Fix: fix(ErrReadOnly)}
+	}
+	if t.leftover {
+		if err := t.removePending(); err != nil {
+			return out, err
+		}
+	}
+	var ln line
+	if len(keep) > 0 {
+		if err := ln.setResults(keep); err != nil {
+			return out, t.unfit(err)
+		}
+	}
+	if w.Claim {
+		ln.Claim = out.Fence
+	}
+	if drop != nil {
+		ln.Drop = (*dropWire)(drop)
+	}
+	if w.Record == nil {
+		return out, t.appendPending(&ln, w.Log.Namespace)
+	}
+	ln.Seq = t.main.lines + 1
+	if err := ln.setRecord(w.Record, prev); err != nil {
+		return out, t.unfit(err)
+	}
+	var fresh bool
+	if ln.Log, fresh = x.logNumber(w.Log.Namespace); fresh {
+		ln.NS = (*text)(&w.Log.Namespace)
+	}
+	if err := t.appendLine(&t.main, &ln); err != nil {
+		return out, err
+	}
+	if drop != nil {
+		t.tidyPending()
+	}
+	return out, nil
+}
+
+// before returns what the lines of a log say about its next record.
+func (t *thread) before(l *logIndex) (before, error) {
+	if l == nil || len(l.recs) == 0 {
+		return before{}, nil
+	}
+	return t.beforeNext(l.recs[len(l.recs)-1])
+}
+
+// beforeNext returns what the lines up to that of record pos say about the next
+// record of its log.
+func (t *thread) beforeNext(pos int32) (prev before, err error) {
+	l := t.x.logs[t.x.recs[pos].log]
+	if prev.head, err = t.idAt(pos); err != nil {
+		return prev, err
+	}
+	if l.graph == nil {
+		first := l.recs[0]
+		b, err := t.lineAt(&t.main, t.x.recs[first].off, t.x.recs[first].n)
+		if err != nil {
+			return prev, err
+		}
+		r, err := t.decode(b, l.ns, first, t.x.recs[first].off, before{})
+		if err != nil {
+			return prev, err
+		}
+		l.graph = &r.Graph
+	}
+	prev.graph = *l.graph
+	return prev, nil
+}
+
+// unfit is the error of a write that cannot be encoded.
+func (t *thread) unfit(err error) error {
+	return fmt.Errorf("%w: thread %q: %w", checkpoint.ErrInvalid, t.id, err)
+}
+
+// place checks that the record of w fits.
+func (t *thread) place(l *logIndex, w *checkpoint.Write, head checkpoint.ID) error {
+	switch {
+	case head == w.Head:
+	case head == "":
+		return fmt.Errorf("%w: log %v is empty, the writer expected head %s%s", checkpoint.ErrConflict, w.Log, w.Head, t.gone())
+	case w.Head == "":
+		return fmt.Errorf("%w: log %v has head %s, the writer expected an empty log", checkpoint.ErrConflict, w.Log, head)
+	default:
+		return fmt.Errorf("%w: log %v has head %s, the writer expected %s", checkpoint.ErrConflict, w.Log, head, w.Head)
+	}
+	var last int64
+	if l != nil {
+		key, _ := keyOf(w.Record.ID)
+		if _, ok := l.byID[key]; ok {
+			return fmt.Errorf("%w: thread %q has a record %s already", checkpoint.ErrInvalid, t.id, w.Record.ID)
+		}
+		if i, ok := l.byBranch[w.Record.Branch]; ok {
+			b := &l.branches[i]
+			last = b.first + int64(len(b.recs)) - 1
+		}
+	}
+	return w.Record.CheckPlace(last)
+}
+
+// gone explains why a thread that was there is not.
+func (t *thread) gone() string {
+	if !t.lost {
+		return ""
+	}
+	return fmt.Sprintf(" (the thread was deleted, or its file %s removed, since this store read it)", t.main.path)
+}
+
+// appendLine numbers and encodes a line, appends it and takes it into the index.
+func (t *thread) appendLine(l *log, ln *line) error {
+	ln.Seq = l.lines + 1
+	if ln.Seq == 1 {
+		ln.Version, ln.Thread = Version, (*text)(&t.id)
+	}
+	b, err := ln.encode(t.seed)
+	if err != nil {
+		return t.unfit(err)
+	}
+	h, err := parseHead(b[:len(b)-1-crcLen])
+	if err != nil {
+		return t.unfit(err)
+	}
+	off := l.size
+	if err := t.append(l, b); err != nil {
+		return err
+	}
+	if l == &t.main {
+		t.lost = false
+		err = t.x.addMain(&h, off, len(b))
+	} else {
+		err = t.x.addPending(&h, off, len(b))
+	}
+	if err != nil {
+		t.x = nil // read the files anew
+	}
+	return nil
+}
+
+// idAt returns the ID of a record.
+func (t *thread) idAt(pos int32) (checkpoint.ID, error) {
+	r := &t.x.recs[pos]
+	if r.uuid {
+		return checkpoint.IDFromBytes(r.key), nil
+	}
+	b, err := t.lineAt(&t.main, r.off, r.n)
+	if err != nil {
+		return "", err
+	}
+	h, err := parseHead(b[:len(b)-crcLen])
+	return h.id, err
+}
+
+// lineAt reads and checks a line, without its newline.
+func (t *thread) lineAt(l *log, off int64, n int32) ([]byte, error) {
+	b := make([]byte, n)
+	if _, err := l.f.ReadAt(b, off); err != nil {
+		return nil, t.fail("read", l, err)
+	}
+	b = b[:n-1]
+	if _, err := unseal(t.seed, b); err != nil {
+		return nil, t.corrupt(l, t.lineNumber(l, off), off, err)
+	}
+	return b, nil
+}
+
+// lineNumber returns the number of the line that starts at off.
+func (t *thread) lineNumber(l *log, off int64) (n int64) {
+	if l == &t.main {
+		return int64(sort.Search(len(t.x.recs), func(i int) bool { return t.x.recs[i].off >= off })) + 1
+	}
+	sc := scanner{f: l.f, end: off}
+	for n = 1; ; n++ {
+		if _, _, err := sc.next(); err != nil {
+			return n
+		}
+	}
+}
+
+// recordAt reads a record's line; decode turns it into the record and needs no
+// lock.
+func (t *thread) recordAt(pos int32) (b []byte, prev before, err error) {
+	r := &t.x.recs[pos]
+	if r.prev >= 0 {
+		if prev, err = t.beforeNext(r.prev); err != nil {
+			return nil, prev, err
+		}
+	}
+	b, err = t.lineAt(&t.main, r.off, r.n)
+	return b, prev, err
+}
+
+func (t *thread) decode(b []byte, ns string, pos int32, off int64, prev before) (*checkpoint.Record, error) {
+	r, err := decodeRecord(b[:len(b)-crcLen], checkpoint.Log{Thread: t.id, Namespace: ns}, prev)
+	if err == nil {
+		return r, nil
+	}
+	if errors.Is(err, checkpoint.ErrVersion) {
+		return nil, fmt.Errorf("%s, line %d: %w", t.main.path, pos+1, err)
+	}
+	return nil, t.corrupt(&t.main, int64(pos)+1, off, err)
+}
+
+// view runs f with a thread loaded; a thread without a file runs it with t.x nil.
+func (s *Store) view(ctx context.Context, id checkpoint.ThreadID, f func(t *thread, x *index) error) error {
+	if err := s.start(ctx, id); err != nil {
+		return err
+	}
+	return s.with(ctx, id, func(t *thread) error {
+		err := t.locked(ctx, false, false, func() error { return f(t, t.x) })
+		if err == fs.ErrNotExist {
+			return f(t, newIndex())
+		}
+		return err
+	})
+}
+
+// Head implements [checkpoint.Store].
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+	return s.one(ctx, log, func(l *logIndex) (int32, bool) {
+		if l == nil || len(l.recs) == 0 {
+			return 0, false
+		}
+		return l.recs[len(l.recs)-1], true
+	}, "no record")
+}
+
+// Get implements [checkpoint.Store].
+func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {
+	return s.one(ctx, log, func(l *logIndex) (int32, bool) {
+		if l == nil {
+			return 0, false
+		}
+		key, _ := keyOf(id)
+		pos, ok := l.byID[key]
+		return pos, ok
+	}, "no record "+string(id))
+}
+
+func (s *Store) one(ctx context.Context, log checkpoint.Log, find func(l *logIndex) (int32, bool), missing string) (*checkpoint.Record, error) {
+	var (
+		t    *thread
+		pos  int32
+		off  int64
+		b    []byte
+		prev before
+	)
+	err := s.view(ctx, log.Thread, func(th *thread, x *index) (err error) {
+		p, ok := find(x.log(log.Namespace))
+		if !ok {
+			return fmt.Errorf("%w: log %v has %s%s", checkpoint.ErrNotFound, log, missing, th.gone())
+		}
+		t, pos, off = th, p, x.recs[p].off
+		b, prev, err = th.recordAt(p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.decode(b, log.Namespace, pos, off, prev)
+}
+
+// Records implements [checkpoint.Store]. It yields the records that were there
+// when the iteration began, and holds no lock and no file between them.
+func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
+	return func(yield func(*checkpoint.Record, error) bool) {
+		var (
+			list []int32
+			file fs.FileInfo
+		)
+		err := s.view(ctx, q.Log.Thread, func(t *thread, x *index) (err error) {
+			l := x.log(q.Log.Namespace)
+			switch {
+			case l == nil:
+				return nil
+			case q.AllBranches:
+				list = l.recs
+			default:
+				if i, ok := l.byBranch[q.Branch]; ok {
+					list = l.branches[i].slice(q.From, q.To)
+				}
+			}
+			if len(list) > 0 {
+				if file, err = t.main.f.Stat(); err != nil {
+					return t.fail("stat", &t.main, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if q.Limit > 0 && q.Limit < len(list) {
+			if q.Desc {
+				list = list[len(list)-q.Limit:]
+			} else {
+				list = list[:q.Limit]
+			}
+		}
+		// The slice is only ever appended to, so it is read without the lock.
+		for i := range list {
+			pos := list[i]
+			if q.Desc {
+				pos = list[len(list)-1-i]
+			}
+			r, err := s.again(ctx, q.Log, pos, file)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if q.Meta {
+				r = r.Meta()
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// again reads a record of a file that was seen before.
+func (s *Store) again(ctx context.Context, log checkpoint.Log, pos int32, file fs.FileInfo) (*checkpoint.Record, error) {
+	var (
+		t    *thread
+		off  int64
+		b    []byte
+		prev before
+	)
+	err := s.view(ctx, log.Thread, func(th *thread, x *index) (err error) {
+		same := false
+		if th.main.f != nil && int(pos) < len(x.recs) {
+			st, err := th.main.f.Stat()
+			if err != nil {
+				return th.fail("stat", &th.main, err)
+			}
+			same = os.SameFile(st, file)
+		}
+		if !same {
+			return fmt.Errorf("%w: thread %q was deleted while its records were read", checkpoint.ErrNotFound, log.Thread)
+		}
+		t, off = th, x.recs[pos].off
+		b, prev, err = th.recordAt(pos)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.decode(b, log.Namespace, pos, off, prev)
+}
+
+func (b *branchIndex) slice(from, to int64) []int32 {
+	n := int64(len(b.recs))
+	i, j := max(from-b.first, 0), n
+	if to != 0 {
+		j = min(to-b.first+1, n)
+	}
+	if i >= j {
+		return nil
+	}
+	return b.recs[i:j]
+}
+
+// Results implements [checkpoint.Store].
+func (s *Store) Results(ctx context.Context, log checkpoint.Log, branch checkpoint.Branch, epoch checkpoint.ID) (out []checkpoint.Result, err error) {
+	err = s.view(ctx, log.Thread, func(t *thread, x *index) (err error) {
+		out = nil
+		l := x.log(log.Namespace)
+		if l == nil {
+			return nil
+		}
+		e := l.open[dropWire{branch, epoch}]
+		if e == nil {
+			return nil
+		}
+		out, err = t.resultsAt(ctx, e.sorted())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// resultsAt reads results.
+func (t *thread) resultsAt(ctx context.Context, at []resultAt) ([]checkpoint.Result, error) {
+	type place struct {
+		off     int64
+		pending bool
+	}
+	lines := make(map[place][]checkpoint.Result) // those with more than one
+	out := make([]checkpoint.Result, 0, len(at))
+	for _, a := range at {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p := place{a.off, a.pending}
+		rs, ok := lines[p]
+		if !ok {
+			l := &t.main
+			if a.pending {
+				l = &t.pend
+			}
+			b, err := t.lineAt(l, a.off, a.n)
+			if err != nil {
+				return nil, err
+			}
+			if rs, err = decodeResults(b); err == nil && int(a.nth) >= len(rs) {
+				err = errNotALine
+			}
+			if err != nil {
+				return nil, t.corrupt(l, t.lineNumber(l, a.off), a.off, err)
+			}
+			if len(rs) > 1 {
+				lines[p] = rs
+			}
+		}
+		out = append(out, rs[a.nth])
+	}
+	return out, nil
+}
+
+// Delete implements [checkpoint.Store]. It also removes what was put aside of
+// the thread's damaged lines. A damaged thread can be deleted.
+func (s *Store) Delete(ctx context.Context, id checkpoint.ThreadID) error {
+	if err := s.start(ctx, id); err != nil {
+		return err
+	}
+	return s.with(ctx, id, func(t *thread) error {
+		_, err := os.Stat(t.pend.path)
+		create := err == nil
+		err = t.deleteLocked(ctx, create)
+		if err == fs.ErrNotExist {
+			return nil
+		}
+		return err
+	})
+}
+
+func (t *thread) deleteLocked(ctx context.Context, create bool) error {
+	if err := t.s.slots.take(ctx); err != nil {
+		return err
+	}
+	defer t.s.slots.give()
+	for {
+		if _, err := t.open(create); err != nil {
+			return err
+		}
+		unlock, err := lockFile(ctx, t.main.f, t.base, true)
+		if err != nil {
+			return t.fail("lock", &t.main, err)
+		}
+		same, err := t.same()
+		if err != nil || !same {
+			unlock()
+			t.forget()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		err = t.delete()
+		unlock()
+		t.forget()
+		return err
+	}
+}
+
+func (t *thread) delete() error {
+	// Only the first line says whose file it is.
+	st, err := t.main.f.Stat()
+	if err != nil {
+		return t.fail("stat", &t.main, err)
+	}
+	sc := scanner{f: t.main.f, end: st.Size()}
+	if b, _, err := sc.next(); err == nil {
+		first := log{path: t.main.path}
+		if _, err := t.parse(&first, b, 0); errors.Is(err, ErrThread) {
+			return err
+		}
+	}
+	if !renamesOpenFiles {
+		t.main.close()
+		t.pend.close()
+	}
+	// The companion of a file that is gone counts for nothing, so the first
+	// removal is what deletes the thread.
+	paths := []string{t.main.path, t.pend.path, t.base + extMain + extDamaged, t.base + extTemp}
+	if st.Size() == 0 {
+		paths[0], paths[1] = paths[1], paths[0]
+	}
+	for _, path := range paths {
+		if err := t.s.sys.remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return ioError("remove", path, t.id, err)
+		}
+	}
+	t.main.undo, t.pend.undo, t.lost = nil, nil, false
+	if t.s.opts.Sync == SyncEvery {
+		if err := t.s.sys.syncDir(t.s.dir); err != nil {
+			return ioError("sync", t.s.dir, t.id, err)
+		}
+	}
+	return nil
+}
+
+// Close implements [checkpoint.Store]. Calls that are under way end as usual.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return checkpoint.ErrClosed
+	}
+	s.closed = true
+	var idle []*thread
+	for _, t := range s.threads {
+		if t.refs == 0 {
+			idle = append(idle, t)
+		}
+	}
+	clear(s.threads)
+	s.lru.Init()
+	s.mu.Unlock()
+	for _, t := range idle {
+		t.forget()
+	}
+	return nil
+}

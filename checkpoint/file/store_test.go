@@ -1,0 +1,61 @@
+package file
+
+import (
+	"io/fs"
+	"path/filepath"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+)
+
+func mustOpen(t testing.TB, dir string, opts Options) *Store {
+	t.Helper()
+	s, err := Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestStorePassesTheSuite(t *testing.T) {
+	for name, opts := range map[string]Options{
+		"durable":         {},
+		"not synced":      {Sync: SyncNever},
+		"one thread open": {Sync: SyncNever, MaxOpen: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reopen := func(t *testing.T, s checkpoint.Store) checkpoint.Store {
+				return mustOpen(t, s.(*Store).dir, opts)
+			}
+			checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
+				return mustOpen(t, t.TempDir(), opts)
+			}, checkpointtest.Options{
+				Reopen: func(t *testing.T, s checkpoint.Store) checkpoint.Store {
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					return reopen(t, s)
+				},
+				Crash:   reopen,
+				Another: reopen,
+				Size: func(t *testing.T, s checkpoint.Store) (n int64) {
+					err := filepath.WalkDir(s.(*Store).dir, func(_ string, d fs.DirEntry, err error) error {
+						if err != nil || d.IsDir() {
+							return err
+						}
+						st, err := d.Info()
+						n += st.Size()
+						return err
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return n
+				},
+			})
+		})
+	}
+}

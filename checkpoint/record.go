@@ -1,0 +1,239 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ThreadID names a thread: one conversation, one workflow instance. Any
+// non-empty string is valid; back ends store it as it is.
+type ThreadID string
+
+// ID identifies one checkpoint of a thread. It is a UUID in its usual text
+// form; its last four bytes count the checkpoints that one run wrote, and the
+// same UUID with these bytes zero is the run's ID.
+type ID string
+
+// Log names one append-only log: a thread's own (Namespace empty or the user's
+// choice) or that of a subgraph inside it.
+type Log struct {
+	Thread    ThreadID
+	Namespace string
+}
+
+// Branch names a line of records within a log: empty for the first one, else
+// the ID of the branch's first record. A fork starts a branch; the records
+// before the fork are shared, not copied.
+type Branch string
+
+// Span says where earlier records of a line stand: the records of Branch up to
+// and including sequence number To, after those of the spans before it.
+type Span struct {
+	Branch Branch `json:"branch,omitempty"`
+	To     int64  `json:"to"`
+}
+
+// Source says why a record was written.
+type Source string
+
+// The sources.
+const (
+	SourceInput     Source = "input"     // a run was given input
+	SourceLoop      Source = "loop"      // a superstep was committed
+	SourceInterrupt Source = "interrupt" // tasks of the open superstep wait for answers
+	SourceResume    Source = "resume"    // answers were given, or breakpoints passed
+	SourceUpdate    Source = "update"    // the state was edited from outside
+	SourceFork      Source = "fork"      // a branch was started
+	SourceVoid      Source = "void"      // results that cannot be folded were given up
+)
+
+// Record is one checkpoint: an entry of a thread's log. Records are immutable;
+// nobody changes one after it was passed to or returned by a [Store].
+//
+// The state at a record is the fold of the changes of all records of its line
+// up to it, in order. A record that holds a snapshot lets a reader start there.
+type Record struct {
+	ID     ID     `json:"id"`
+	Parent ID     `json:"parent,omitempty"` // the record before it; empty for the first of a log
+	Log    Log    `json:"-"`
+	Branch Branch `json:"branch,omitempty"`
+	Seq    int64  `json:"seq"` // 1 for the first record of a log, else the parent's plus 1
+
+	// Lineage locates the records before the first of this branch, oldest
+	// span first. It is nil on the log's first branch and the same in all
+	// records of one branch.
+	Lineage []Span `json:"lineage,omitempty"`
+
+	// Epoch is the record that planned the superstep that is open after this
+	// record. It is the record's own ID when the record planned it: then Tasks
+	// holds what was planned.
+	Epoch ID `json:"epoch"`
+
+	Step      int       `json:"step"` // supersteps committed on this line, including this record
+	Source    Source    `json:"source"`
+	CreatedAt time.Time `json:"created_at"` // UTC, stamped by the shell
+
+	Graph   string `json:"graph,omitempty"`   // name of the graph that wrote it
+	Version int    `json:"version,omitempty"` // version of the state's schema
+
+	Metadata map[string]string `json:"metadata,omitempty"`
+
+	// Changes are what this record folds into the state, in order.
+	Changes  []Change  `json:"changes,omitempty"`
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+
+	// Tasks are the tasks that this record planned, in plan order. Only a
+	// record that is its own epoch has them; none means that the run is over.
+	Tasks []Task `json:"tasks,omitempty"`
+
+	// Open says what is known of tasks of the open superstep beyond their
+	// results: questions, answers, passed breakpoints, voided or folded
+	// results. It is cumulative since the epoch: an empty list in a record
+	// that is not its own epoch means that nothing is known.
+	Open []OpenTask `json:"open,omitempty"`
+
+	// Joins are the arrivals at joins that have not fired, Deferred the
+	// deferred nodes that wait for the end of the run.
+	Joins    []Arrival `json:"joins,omitempty"`
+	Deferred []string  `json:"deferred,omitempty"`
+
+	// Children points to the newest record of each subgraph that keeps its
+	// state for the life of the thread, by namespace.
+	Children map[string]ID `json:"children,omitempty"`
+
+	// Recent are the nodes run last, newest last (at most 20).
+	Recent []string `json:"recent,omitempty"`
+
+	// Paused are the static breakpoints after nodes of the last superstep;
+	// while there are any, no planned task starts.
+	Paused []Pause `json:"paused,omitempty"`
+
+	// Begun is the step at which the thread was last given something from
+	// outside (input, answers, an edit) and Ran the tasks run since: what
+	// limits are counted from.
+	Begun int `json:"begun,omitempty"`
+	Ran   int `json:"ran,omitempty"`
+}
+
+// Change is the part of a record that one task, an input or an update wrote.
+type Change struct {
+	Node string          `json:"node,omitempty"` // the node; empty for an input
+	Task int             `json:"task,omitempty"` // plan index in the superstep that the record closed
+	Data json.RawMessage `json:"data"`           // field name to update form
+}
+
+// Snapshot is the whole state as of its record. Growing fields are not
+// repeated: for each, Ranges lists the records (first and last sequence number,
+// both included) whose changes to that field, folded onto the field's value in
+// Values or onto its zero value, give it.
+type Snapshot struct {
+	Values json.RawMessage       `json:"values"`
+	Ranges map[string][][2]int64 `json:"ranges,omitempty"`
+}
+
+// Task is one planned execution of a node. Its ID is the epoch together with
+// its index in the plan.
+type Task struct {
+	Node    string          `json:"node"`
+	Payload json.RawMessage `json:"payload,omitempty"` // of a send
+	Sent    bool            `json:"sent,omitempty"`    // planned by a send
+	From    string          `json:"from,omitempty"`    // node that caused it; empty at the start
+	Overlay json.RawMessage `json:"overlay,omitempty"` // update seen by this task alone (schema graphs)
+}
+
+// OpenTask is what a record inside a superstep knows about one of its tasks.
+type OpenTask struct {
+	Task int `json:"task"`
+
+	// Node is set for a task that the epoch did not plan: an edit from
+	// outside stood in for the node.
+	Node string `json:"node,omitempty"`
+
+	// Gen counts how often the task's results were voided; results of an
+	// earlier generation don't count.
+	Gen   int    `json:"gen,omitempty"`
+	Error string `json:"error,omitempty"` // why they were voided
+
+	// Folded is set when the task's changes are already in the state (an
+	// update from outside folded them); Routing is where it leads.
+	Folded  bool     `json:"folded,omitempty"`
+	Routing *Routing `json:"routing,omitempty"`
+
+	// Passed is set when the breakpoint before the task was passed.
+	Passed bool `json:"passed,omitempty"`
+
+	// Questions are all questions the task has raised, answered or not, in
+	// the order raised.
+	Questions []Question `json:"questions,omitempty"`
+
+	// Children points to the record at which the task's subgraph calls stand,
+	// by call key.
+	Children map[string]ID `json:"children,omitempty"`
+}
+
+// Question is an interrupt: a question that a task asked.
+type Question struct {
+	ID       string          `json:"id"`
+	Key      string          `json:"key"`
+	Node     string          `json:"node"`           // the node that asked
+	Path     []string        `json:"path,omitempty"` // nodes from the root graph down to it, in subgraphs
+	When     string          `json:"when"`           // "inside", "before" or "after"
+	Value    json.RawMessage `json:"value,omitempty"`
+	Schema   json.RawMessage `json:"schema,omitempty"` // JSON Schema of the answer
+	Answer   json.RawMessage `json:"answer,omitempty"` // set when answered
+	Answered bool            `json:"answered,omitempty"`
+}
+
+// Arrival is a join that waits: the sources that arrived.
+type Arrival struct {
+	Join    string   `json:"join"` // the join's target node and sources
+	Sources []string `json:"sources"`
+}
+
+// Pause is a static breakpoint after a node that holds the planned tasks.
+type Pause struct {
+	ID   string `json:"id"`
+	Node string `json:"node"`
+}
+
+// Routing is where a finished task leads.
+type Routing struct {
+	Goto  []string `json:"goto,omitempty"` // node names; "__end__" ends
+	Sends []Task   `json:"sends,omitempty"`
+	// Static is set when the task follows its static edges, Stop when it
+	// ends the run.
+	Static bool `json:"static,omitempty"`
+	Stop   bool `json:"stop,omitempty"`
+	// Parent are destinations in the graph that contains this one.
+	Parent *Routing `json:"parent,omitempty"`
+}
+
+// ResultKind says what a [Result] holds.
+type ResultKind string
+
+// The kinds of results of a task. Changes and routing complete it.
+const (
+	KindChanges   ResultKind = "changes"   // what the task wrote, encoded
+	KindRouting   ResultKind = "routing"   // where it leads: a Routing
+	KindOnce      ResultKind = "once"      // result of a named sub-step
+	KindError     ResultKind = "error"     // error of the last attempt
+	KindQuestions ResultKind = "questions" // questions raised so far
+	KindChild     ResultKind = "child"     // record at which a subgraph call stands
+	KindTimer     ResultKind = "timer"     // absolute deadline of a sleep or wait
+)
+
+// Result is something a task of the open superstep left beside the log. It is
+// keyed by branch, epoch, task, generation, kind and name within its log.
+type Result struct {
+	Branch Branch          `json:"branch,omitempty"`
+	Epoch  ID              `json:"epoch"`
+	Task   int             `json:"task"`
+	Gen    int             `json:"gen,omitempty"`
+	Kind   ResultKind      `json:"kind"`
+	Name   string          `json:"name,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+
+	// Replace makes the newest write win. Without it the first write wins and
+	// later ones are ignored.
+	Replace bool `json:"replace,omitempty"`
+}

@@ -1,0 +1,531 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+type readStmts struct {
+	stmts
+	head, get, log, segments, byID             *sql.Stmt
+	page, pageDesc, metaPage, metaPageDesc     *sql.Stmt
+	results, buckets, threads, threadsByPrefix *sql.Stmt
+}
+
+func (q *readStmts) prepare(ctx context.Context, p preparer) error {
+	const cols = `r.rid, r.id, r.br, r.seq, r.at, r.sum, r.meta, b.id`
+	const branch = ` LEFT JOIN superstep_records b ON r.br > 0 AND b.rid = (r.rid >> 32 << 32) + r.br`
+	const log = ` FROM superstep_threads t JOIN superstep_logs l ON l.tid = t.tid`
+	const head = ` JOIN superstep_records r ON r.rid =
+		(SELECT max(rid) FROM superstep_records WHERE rid > l.lid << 32 AND rid <= (l.lid << 32) + 4294967295)`
+	const page = ` FROM superstep_records r` + branch + ` WHERE r.rid >= ?1 AND r.rid <= ?2 AND (?3 < 0 OR r.br = ?3) ORDER BY r.rid`
+	const info = `SELECT t.thread, l.bucket, r.total, f.meta, f.at, f.sum, ` + cols + log + head + branch + `
+		JOIN superstep_records f ON f.rid = (l.lid << 32) + 1
+		WHERE l.ns = '' AND l.bucket IS NOT NULL`
+	for _, s := range []struct {
+		into  **sql.Stmt
+		query string
+	}{
+		{&q.head, `SELECT ` + cols + `, r.data` + log + head + branch + ` WHERE t.thread = ? AND l.ns = ?`},
+		{&q.get, `SELECT ` + cols + `, r.data` + log + `
+			JOIN superstep_ids p ON p.lid = l.lid AND p.run = ?3 AND p.n =
+				(SELECT max(n) FROM superstep_ids WHERE lid = l.lid AND run = ?3 AND n <= ?4)
+			JOIN superstep_records r ON r.rid = (l.lid << 32) + p.ord + (?4 - p.n) AND r.id = ?5` + branch + `
+			WHERE t.thread = ?1 AND l.ns = ?2`},
+		{&q.log, `SELECT l.lid` + log + ` WHERE t.thread = ? AND l.ns = ?`},
+		{&q.segments, `SELECT ord, br, seq FROM superstep_segments WHERE lid = ? ORDER BY ord`},
+		{&q.byID, byIDQuery},
+		{&q.page, `SELECT ` + cols + `, r.data` + page},
+		{&q.pageDesc, `SELECT ` + cols + `, r.data` + page + ` DESC`},
+		{&q.metaPage, `SELECT ` + cols + page},
+		{&q.metaPageDesc, `SELECT ` + cols + page + ` DESC`},
+		{&q.results, `SELECT x.task, x.gen, x.kind, x.name, x.replaces, x.data` + log + `
+			JOIN superstep_results x ON x.lid = l.lid AND x.epoch = ?3 AND x.branch = ?4
+			WHERE t.thread = ?1 AND l.ns = ?2 ORDER BY x.task, x.num`},
+		{&q.buckets, `SELECT bucket, count(*) FROM superstep_logs
+			WHERE bucket IS NOT NULL AND bucket < ? GROUP BY bucket ORDER BY bucket DESC LIMIT 64`},
+		{&q.threads, info + ` AND l.bucket >= ?1 AND l.bucket <= ?2`},
+		{&q.threadsByPrefix, info + ` AND t.thread >= ?1 AND substr(t.thread, 1, length(?1)) = ?1
+			AND (?2 = '' OR t.thread < ?2)`},
+	} {
+		if err := q.add(ctx, p, s.into, s.query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// query runs f with the right to read. f must not call back into the store.
+func (s *Store) query(ctx context.Context, f func() error) error {
+	if s.readDB == nil {
+		if err := s.hold(ctx); err != nil {
+			return err
+		}
+		defer s.letGo()
+		if s.closed.Load() {
+			return checkpoint.ErrClosed
+		}
+	}
+	err := f()
+	if err != nil && ctx.Err() != nil && !isOurs(err) {
+		return ctx.Err() // however the driver put it
+	}
+	return s.failed("read", err)
+}
+
+func damage(thread checkpoint.ThreadID, rid int64, err error) error {
+	return &checkpoint.CorruptError{
+		Thread: thread, Place: fmt.Sprintf("table superstep_records, rid %d (log %d, record %d)", rid, rid>>32, rid&maxOrd),
+		Offset: -1, Err: err,
+	}
+}
+
+// scanned is a row of superstep_records.
+type scanned struct {
+	rid, br, seq, at, sum int64
+	id, branch        any
+	meta, data        []byte
+}
+
+func (r *scanned) into(withData bool) []any {
+	to := []any{&r.rid, &r.id, &r.br, &r.seq, &r.at, &r.sum, &r.meta, &r.branch}
+	if withData {
+		to = append(to, &r.data)
+	}
+	return to
+}
+
+// record decodes the row.
+func (r *scanned) record(log checkpoint.Log, withData bool) (*checkpoint.Record, error) {
+	fail := func(err error) (*checkpoint.Record, error) {
+		if errors.Is(err, checkpoint.ErrVersion) {
+			return nil, fmt.Errorf("thread %q, record %d: %w", log.Thread, r.rid, err)
+		}
+		return nil, damage(log.Thread, r.rid, err)
+	}
+	id, err := unkey(r.id)
+	if err != nil {
+		return fail(err)
+	}
+	out := &checkpoint.Record{ID: id, Log: log, Seq: r.seq, CreatedAt: time.Unix(0, r.at).UTC()}
+	if r.br > 0 {
+		b, err := unkey(r.branch)
+		if err != nil {
+			return fail(fmt.Errorf("first record of branch %d: %w", r.br, err))
+		}
+		out.Branch = checkpoint.Branch(b)
+	}
+	if got, want := crc32.Checksum(r.meta, castagnoli), uint32(uint64(r.sum)>>32); got != want {
+		return fail(fmt.Errorf("column meta has checksum %08x, %08x was written", got, want))
+	}
+	var data []byte
+	if withData {
+		if got, want := crc32.Checksum(r.data, castagnoli), uint32(r.sum); got != want {
+			return fail(fmt.Errorf("column data has checksum %08x, %08x was written", got, want))
+		}
+		if data = r.data; data == nil {
+			data = []byte{}
+		}
+	}
+	if err := checkpoint.UnmarshalBody(out, r.meta, data); err != nil {
+		return fail(err)
+	}
+	return out, nil
+}
+
+// one reads a single record.
+func (s *Store) one(ctx context.Context, log checkpoint.Log, what string, st *sql.Stmt, args ...any) (*checkpoint.Record, error) {
+	var row scanned
+	err := s.query(ctx, func() error {
+		err := st.QueryRowContext(ctx, args...).Scan(row.into(true)...)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("%w: thread %q, namespace %q has no %s", checkpoint.ErrNotFound, log.Thread, log.Namespace, what)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return row.record(log, true)
+}
+
+// Head implements [checkpoint.Store].
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+	if err := s.start(ctx, log.Thread); err != nil {
+		return nil, err
+	}
+	return s.one(ctx, log, "record", s.read.head, string(log.Thread), log.Namespace)
+}
+
+// Get implements [checkpoint.Store].
+func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {
+	if err := s.start(ctx, log.Thread); err != nil {
+		return nil, err
+	}
+	run, n := runOf(id)
+	return s.one(ctx, log, "record "+string(id), s.read.get, string(log.Thread), log.Namespace, run, n, key(id))
+}
+
+// A page of records is read by one query; nothing is locked while the caller
+// looks at it.
+const (
+	pageRecords = 256
+	pageBytes   = 1 << 20
+)
+
+// Records implements [checkpoint.Store]. Reading a page of records is one query,
+// and the store is free between pages; records appended meanwhile may be seen.
+func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
+	return func(yield func(*checkpoint.Record, error) bool) {
+		if err := s.start(ctx, q.Log.Thread); err != nil {
+			yield(nil, err)
+			return
+		}
+		lo, hi, br, err := s.bounds(ctx, q)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		left := q.Limit
+		for lo <= hi {
+			want := pageRecords
+			if q.Limit > 0 {
+				want = min(want, left)
+			}
+			page, err := s.pageOf(ctx, q, lo, hi, br, want)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.rows {
+				if err := ctx.Err(); err != nil {
+					yield(nil, err)
+					return
+				}
+				r, err := page.rows[i].record(q.Log, !q.Meta)
+				page.rows[i] = scanned{}
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !yield(r, nil) {
+					return
+				}
+			}
+			left -= len(page.rows)
+			if page.last || q.Limit > 0 && left == 0 {
+				return
+			}
+			if q.Desc {
+				hi = page.end - 1
+			} else {
+				lo = page.end + 1
+			}
+			if err := s.start(ctx, q.Log.Thread); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+type page struct {
+	rows []scanned
+	end  int64 // rid of the last one
+	last bool  // there are no more
+}
+
+func (s *Store) pageOf(ctx context.Context, q checkpoint.Query, lo, hi, br int64, want int) (p page, err error) {
+	st := s.read.page
+	switch {
+	case q.Meta && q.Desc:
+		st = s.read.metaPageDesc
+	case q.Meta:
+		st = s.read.metaPage
+	case q.Desc:
+		st = s.read.pageDesc
+	}
+	err = s.query(ctx, func() error {
+		rows, err := st.QueryContext(ctx, lo, hi, br)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		bytes := 0
+		for len(p.rows) < want && bytes < pageBytes {
+			if !rows.Next() {
+				p.last = true
+				return rows.Err()
+			}
+			var r scanned
+			if err := rows.Scan(r.into(!q.Meta)...); err != nil {
+				return err
+			}
+			bytes += len(r.meta) + len(r.data)
+			p.rows = append(p.rows, r)
+			p.end = r.rid
+		}
+		return nil
+	})
+	return p, err
+}
+
+// bounds finds between which rids the records of a query stand, and of which
+// branch they are; -1 for all.
+func (s *Store) bounds(ctx context.Context, q checkpoint.Query) (lo, hi, br int64, err error) {
+	hi = -1
+	err = s.query(ctx, func() error {
+		var lid int64
+		err := s.read.log.QueryRowContext(ctx, string(q.Log.Thread), q.Log.Namespace).Scan(&lid)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		base := lid << 32
+		if q.AllBranches {
+			lo, hi, br = base+1, base+maxOrd, -1
+			return nil
+		}
+		if q.Branch != "" {
+			if br, err = s.find(s.read.byID, lid, checkpoint.ID(q.Branch)); err != nil {
+				if errors.Is(err, sql.ErrNoRows) {
+					return nil
+				}
+				return err
+			}
+		}
+		segments, err := s.segments(ctx, lid)
+		if err != nil {
+			return err
+		}
+		first, last := ordRange(segments, br, q.From, q.To)
+		lo, hi = base+first, base+last
+		return nil
+	})
+	return lo, hi, br, err
+}
+
+// segment is a piece of a branch: records from ord on, the first with number seq.
+type segment struct{ ord, br, seq int64 }
+
+func (s *Store) segments(ctx context.Context, lid int64) ([]segment, error) {
+	rows, err := s.read.segments.QueryContext(ctx, lid)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := []segment{{ord: 1, br: 0, seq: 1}}
+	for rows.Next() {
+		var g segment
+		if err := rows.Scan(&g.ord, &g.br, &g.seq); err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, rows.Err()
+}
+
+// ordRange returns where the records of a branch with numbers from..to stand, at
+// least; records of other branches may stand between them.
+func ordRange(segments []segment, br, from, to int64) (first, last int64) {
+	first, last = 1, 0
+	found := false
+	for i, g := range segments {
+		if g.br != br {
+			continue
+		}
+		end := int64(maxOrd) // of the segment
+		if i+1 < len(segments) {
+			end = segments[i+1].ord - 1
+		}
+		a, b := g.ord, end
+		if from > g.seq {
+			a = g.ord + (from - g.seq)
+		}
+		if to != 0 {
+			b = min(b, g.ord+(to-g.seq))
+		}
+		if a > b {
+			continue
+		}
+		if !found {
+			first, found = a, true
+		}
+		last = b
+	}
+	return first, last
+}
+
+// Results implements [checkpoint.Store].
+func (s *Store) Results(ctx context.Context, log checkpoint.Log, branch checkpoint.Branch, epoch checkpoint.ID) ([]checkpoint.Result, error) {
+	if err := s.start(ctx, log.Thread); err != nil {
+		return nil, err
+	}
+	var out []checkpoint.Result
+	err := s.query(ctx, func() error {
+		rows, err := s.read.results.QueryContext(ctx, string(log.Thread), log.Namespace, key(epoch), key(checkpoint.ID(branch)))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			r := checkpoint.Result{Branch: branch, Epoch: epoch}
+			var data []byte
+			if err := rows.Scan(&r.Task, &r.Gen, (*string)(&r.Kind), &r.Name, &r.Replace, &data); err != nil {
+				return err
+			}
+			if data != nil {
+				r.Data = data
+			}
+			out = append(out, r)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Threads implements [checkpoint.Lister]. Threads whose heads are of the same
+// minute are read by one query; so are all that have a prefix.
+func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq2[checkpoint.ThreadInfo, error] {
+	return func(yield func(checkpoint.ThreadInfo, error) bool) {
+		if err := s.start(ctx, "all"); err != nil {
+			yield(checkpoint.ThreadInfo{}, err)
+			return
+		}
+		left := f.Limit
+		// emit yields what a query found and reports whether to go on.
+		emit := func(infos []checkpoint.ThreadInfo, err error) bool {
+			if err != nil {
+				yield(checkpoint.ThreadInfo{}, err)
+				return false
+			}
+			for _, info := range infos {
+				if err := ctx.Err(); err != nil {
+					yield(checkpoint.ThreadInfo{}, err)
+					return false
+				}
+				if !yield(info, nil) {
+					return false
+				}
+				if left--; left == 0 {
+					return false
+				}
+			}
+			return true
+		}
+		if f.Prefix != "" {
+			emit(s.infos(ctx, s.read.threadsByPrefix, f.Prefix, after(f.Prefix)))
+			return
+		}
+		below := int64(1<<63 - 1)
+		for {
+			low, err := s.nextBuckets(ctx, below, left)
+			if err != nil {
+				yield(checkpoint.ThreadInfo{}, err)
+				return
+			}
+			if low == below {
+				return
+			}
+			if !emit(s.infos(ctx, s.read.threads, low, below-1)) {
+				return
+			}
+			below = low
+			if err := s.start(ctx, "all"); err != nil {
+				yield(checkpoint.ThreadInfo{}, err)
+				return
+			}
+		}
+	}
+}
+
+// nextBuckets returns the lowest of the next buckets that hold enough threads,
+// or below itself if there are no more.
+func (s *Store) nextBuckets(ctx context.Context, below int64, want int) (low int64, err error) {
+	if want <= 0 || want > pageRecords {
+		want = pageRecords
+	}
+	low = below
+	err = s.query(ctx, func() error {
+		rows, err := s.read.buckets.QueryContext(ctx, below)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for n := 0; n < want && rows.Next(); {
+			var k int
+			if err := rows.Scan(&low, &k); err != nil {
+				return err
+			}
+			n += k
+		}
+		return rows.Err()
+	})
+	return low, err
+}
+
+func (s *Store) infos(ctx context.Context, st *sql.Stmt, args ...any) ([]checkpoint.ThreadInfo, error) {
+	var out []checkpoint.ThreadInfo
+	err := s.query(ctx, func() error {
+		rows, err := st.QueryContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var info checkpoint.ThreadInfo
+			var head, first scanned
+			var bucket int64
+			if err := rows.Scan(append([]any{(*string)(&info.Thread), &bucket, &info.Bytes, &first.meta, &first.at, &first.sum}, head.into(false)...)...); err != nil {
+				return err
+			}
+			log := checkpoint.Log{Thread: info.Thread}
+			if info.Head, err = head.record(log, false); err != nil {
+				return err
+			}
+			first.id, first.seq, first.rid = key("first"), 1, head.rid&^maxOrd+1
+			f, err := first.record(log, false)
+			if err != nil {
+				return err
+			}
+			info.CreatedAt, info.Records = f.CreatedAt, head.rid&maxOrd
+			out = append(out, info)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b checkpoint.ThreadInfo) int {
+		return cmp.Or(b.Head.CreatedAt.Compare(a.Head.CreatedAt), cmp.Compare(a.Thread, b.Thread))
+	})
+	return out, nil
+}
+
+// after returns the least string that is greater than all with the prefix, or ""
+// if there is none. Its last byte may make it invalid as UTF-8; SQLite compares
+// bytes.
+func after(prefix string) string {
+	b := []byte(prefix)
+	for len(b) > 0 {
+		if b[len(b)-1]++; b[len(b)-1] != 0 {
+			return string(b)
+		}
+		b = b[:len(b)-1]
+	}
+	return ""
+}

@@ -1,0 +1,135 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// The tables. Numbers instead of names keep them small: lid is a log's number,
+// ord the place of a record in the order appended, from 1, and rid both:
+// lid<<32 | ord. So the records of a log stand together, its head is the last of
+// them, and appending one touches one page.
+//
+// A branch's number (br) is the ord of its first record, and 0 for the first
+// branch. Where the records of a branch stand follows from superstep_segments:
+// one row each time that the branch written to changes. Which record has an ID
+// follows from superstep_ids: one row each time that an ID is not the next one
+// of the run that wrote the record before. Lids and tids are never used again.
+//
+// superstep_logs.bucket is the minute of the head's time, for logs with an
+// empty namespace and at least one record: listing threads by time needs no
+// write at each append.
+var migrations = []string{
+	`CREATE TABLE superstep_threads (
+		tid INTEGER PRIMARY KEY AUTOINCREMENT,
+		thread TEXT NOT NULL UNIQUE,
+		fence INTEGER NOT NULL DEFAULT 0
+	);
+	CREATE TABLE superstep_logs (
+		lid INTEGER PRIMARY KEY AUTOINCREMENT,
+		tid INTEGER NOT NULL,
+		ns TEXT NOT NULL,
+		bucket INTEGER,
+		UNIQUE (tid, ns)
+	);
+	CREATE INDEX superstep_logs_bucket ON superstep_logs (bucket) WHERE bucket IS NOT NULL;
+	CREATE TABLE superstep_records (
+		rid INTEGER PRIMARY KEY,
+		id NOT NULL,            -- 16 bytes of a UUID, else text
+		br INTEGER NOT NULL,
+		seq INTEGER NOT NULL,
+		at INTEGER NOT NULL,    -- nanoseconds since 1970
+		total INTEGER NOT NULL, -- bytes of meta and data of the log up to here
+		sum INTEGER NOT NULL,   -- checksums of meta and data
+		meta TEXT NOT NULL,
+		data BLOB NOT NULL
+	);
+	CREATE TABLE superstep_segments (
+		lid INTEGER NOT NULL,
+		ord INTEGER NOT NULL,
+		br INTEGER NOT NULL,
+		seq INTEGER NOT NULL,
+		PRIMARY KEY (lid, ord)
+	) WITHOUT ROWID;
+	CREATE TABLE superstep_ids (
+		lid INTEGER NOT NULL,
+		run NOT NULL,           -- 12 bytes of a UUID, else the whole ID
+		n INTEGER NOT NULL,     -- the UUID's last 4 bytes
+		ord INTEGER NOT NULL,
+		PRIMARY KEY (lid, run, n)
+	) WITHOUT ROWID;
+	CREATE TABLE superstep_results (
+		num INTEGER PRIMARY KEY,
+		lid INTEGER NOT NULL,
+		epoch NOT NULL,
+		branch NOT NULL,        -- its name: it may have no record yet
+		task INTEGER NOT NULL,
+		gen INTEGER NOT NULL,
+		kind TEXT NOT NULL,
+		name TEXT NOT NULL,
+		replaces INTEGER NOT NULL,
+		data BLOB,
+		UNIQUE (lid, epoch, branch, task, gen, kind, name)
+	);`,
+}
+
+// migrate brings the database to the newest version, in one transaction.
+func migrate(ctx context.Context, c *sql.Conn, path string) error {
+	version := func() (v int, err error) {
+		var n int
+		err = c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'superstep_meta'`).Scan(&n)
+		if err == nil && n > 0 {
+			err = c.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM superstep_meta`).Scan(&v)
+		}
+		return v, err
+	}
+	v, err := version()
+	if err != nil {
+		return err
+	}
+	if v == len(migrations) {
+		return nil
+	}
+	if v > len(migrations) {
+		return &Error{
+			Op: "open", Path: path, Kind: checkpoint.ErrVersion,
+			What: fmt.Sprintf("the database has schema version %d, this version of Superstep knows versions up to %d", v, len(migrations)),
+			Fix:  "use a newer version of Superstep, or another file",
+		}
+	}
+	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		if !done {
+			_, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+		}
+	}()
+	// Another process may have been first.
+	if v, err = version(); err != nil {
+		return err
+	}
+	if _, err := c.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS superstep_meta (
+		version INTEGER PRIMARY KEY,
+		applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+	)`); err != nil {
+		return err
+	}
+	for ; v < len(migrations); v++ {
+		if _, err := c.ExecContext(ctx, migrations[v]); err != nil {
+			return fmt.Errorf("migrating to schema version %d: %w", v+1, err)
+		}
+		if _, err := c.ExecContext(ctx, `INSERT INTO superstep_meta (version) VALUES (?)`, v+1); err != nil {
+			return err
+		}
+	}
+	if _, err := c.ExecContext(ctx, `COMMIT`); err != nil {
+		return err
+	}
+	done = true
+	return nil
+}

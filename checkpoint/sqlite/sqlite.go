@@ -1,0 +1,349 @@
+// Package sqlite keeps threads in a SQLite database: one file, many processes.
+//
+// Writes from many goroutines share commits, so throughput grows with the number
+// of threads that run at once, while a lone writer does not wait. Several
+// processes may use one file on a local disk; a write of one is seen by the
+// others at once.
+//
+//	store, err := sqlite.Open("threads.db")
+//
+// The database is in WAL mode: beside the file stand two others, -wal and -shm.
+// With synchronous=NORMAL, the default, a killed process loses nothing, and a
+// power failure may undo the last commits but never damages the file;
+// [Options.Full] syncs every commit.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// Options changes how a database is used. The zero value is fine.
+type Options struct {
+	// Full makes every commit wait until the disk has it
+	// (synchronous=FULL): a power failure loses nothing, and writing is
+	// slower by the time of a sync.
+	Full bool
+
+	// BusyTimeout is how long to wait for another process to finish its
+	// transaction; 0 means 10 seconds.
+	BusyTimeout time.Duration
+
+	// Readers is the number of connections that read; 0 means 4.
+	Readers int
+}
+
+const (
+	headerBytes        = 100 // of every SQLite database
+	defaultBusyTimeout = 10 * time.Second
+	defaultReaders     = 4
+)
+
+// Store is a [checkpoint.Store] in a SQLite database. It also implements
+// [checkpoint.Lister], [checkpoint.Copier] and, for the runs of this process,
+// [checkpoint.Locker].
+type Store struct {
+	checkpoint.Locks
+	path    string
+	timeout time.Duration
+
+	conn   *sql.Conn // the one that writes
+	readDB *sql.DB   // nil: read with conn, holding lead
+	own    []*sql.DB // to be closed
+
+	write writeStmts
+	read  readStmts
+
+	// lead is held by whoever uses conn.
+	lead   chan struct{}
+	closed atomic.Bool
+	stop   chan struct{} // closed by Close
+
+	mu    sync.Mutex
+	queue []*request
+
+	logs map[checkpoint.Log]*logState // of conn's user
+}
+
+var (
+	_ checkpoint.Store  = (*Store)(nil)
+	_ checkpoint.Lister = (*Store)(nil)
+	_ checkpoint.Copier = (*Store)(nil)
+	_ checkpoint.Locker = (*Store)(nil)
+)
+
+// Open opens the database at path and makes it if there is none. The path
+// ":memory:" means a database in memory that ends with the store. Errors about
+// the file are an [*Error].
+func Open(path string, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return nil, &Error{Op: "open", Path: `""`, Kind: ErrCannotOpen, What: "the path is empty", Fix: `name a file, or ":memory:"`}
+	}
+	if path == ":memory:" {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			return nil, explain("open", path, err)
+		}
+		db.SetMaxOpenConns(1)
+		return open(db, nil, path, o, db)
+	}
+	writer, err := sql.Open("sqlite", dsn(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")"))
+	if err != nil {
+		return nil, explain("open", path, err)
+	}
+	reader, err := sql.Open("sqlite", dsn(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")&_pragma=query_only(1)"))
+	if err != nil {
+		_ = writer.Close()
+		return nil, explain("open", path, err)
+	}
+	reader.SetMaxOpenConns(o.Readers)
+	reader.SetMaxIdleConns(o.Readers)
+	return open(writer, reader, path, o, writer, reader)
+}
+
+// New uses a database that is open already, through the driver
+// modernc.org/sqlite, and puts its tables into it; their names begin with
+// superstep_. It sets WAL mode. One of db's connections is the store's until
+// Close, which leaves db open. If db has one connection alone, as one in memory
+// must, nobody else can use it meanwhile.
+func New(db *sql.DB, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	var file string
+	err = db.QueryRow(`SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&file)
+	if err != nil {
+		return nil, explain("open", "database", err)
+	}
+	if file == "" || db.Stats().MaxOpenConnections == 1 {
+		if file == "" {
+			file = ":memory:"
+		}
+		return open(db, nil, file, o)
+	}
+	return open(db, db, file, o)
+}
+
+func options(opts []Options) (Options, error) {
+	var o Options
+	switch len(opts) {
+	case 0:
+	case 1:
+		o = opts[0]
+	default:
+		return o, errors.New("sqlite: more than one Options")
+	}
+	if o.BusyTimeout < 0 || o.Readers < 0 {
+		return o, errors.New("sqlite: Options.BusyTimeout and Options.Readers must not be negative")
+	}
+	if o.BusyTimeout == 0 {
+		o.BusyTimeout = defaultBusyTimeout
+	}
+	if o.Readers == 0 {
+		o.Readers = defaultReaders
+	}
+	return o, nil
+}
+
+// dsn makes a name that SQLite reads as this very path.
+func dsn(path, query string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	p := filepath.ToSlash(path)
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return "file:" + (&url.URL{Path: p}).EscapedPath() + "?" + query
+}
+
+func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *Store, err error) {
+	s := &Store{
+		path: path, timeout: o.BusyTimeout, readDB: reader, own: own,
+		lead: make(chan struct{}, 1), stop: make(chan struct{}), logs: make(map[checkpoint.Log]*logState),
+	}
+	defer func() {
+		if err != nil {
+			err = explain("open", path, err)
+			s.release()
+		}
+	}()
+	if info, err := os.Stat(path); err == nil {
+		switch n := info.Size(); {
+		case info.IsDir():
+			return nil, &Error{Op: "open", Path: path, Kind: ErrCannotOpen, What: "it is a directory", Fix: "name a file"}
+		case n > 0 && n < headerBytes: // SQLite would take it for an empty database
+			return nil, &Error{
+				Op: "open", Path: path, Kind: notDatabase, What: fmt.Sprintf("the file has %d bytes, too few for a SQLite database", n),
+				Fix: "restore a backup, or delete the file",
+			}
+		}
+	}
+	ctx := context.Background()
+	if s.conn, err = writer.Conn(ctx); err != nil {
+		return nil, err
+	}
+	level := "NORMAL"
+	if o.Full {
+		level = "FULL"
+	}
+	for _, p := range []string{
+		fmt.Sprintf(`PRAGMA busy_timeout = %d`, o.BusyTimeout.Milliseconds()),
+		`PRAGMA journal_mode = WAL`,
+		`PRAGMA synchronous = ` + level,
+		`PRAGMA temp_store = MEMORY`,
+	} {
+		if _, err := s.conn.ExecContext(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if err := migrate(ctx, s.conn, path); err != nil {
+		return nil, err
+	}
+	// A file that another process deleted or that cannot be written shows now.
+	if err := s.tryWrite(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.write.prepare(ctx, s.conn); err != nil {
+		return nil, err
+	}
+	// From here on, waiting is done by begin, which hears contexts.
+	if _, err := s.conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil {
+		return nil, err
+	}
+	var p preparer = s.conn
+	if reader != nil {
+		p = reader
+	}
+	if err := s.read.prepare(ctx, p); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) tryWrite(ctx context.Context) error {
+	if _, err := s.conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	// BEGIN IMMEDIATE does not mind a file that is read-only.
+	_, err := s.conn.ExecContext(ctx, `UPDATE superstep_meta SET version = version`)
+	if _, undo := s.conn.ExecContext(ctx, `ROLLBACK`); err == nil {
+		err = undo
+	}
+	return err
+}
+
+// release closes all that is open.
+func (s *Store) release() error {
+	errs := []error{s.write.close(), s.read.close()}
+	if s.conn != nil {
+		errs = append(errs, s.conn.Close())
+	}
+	for i := len(s.own) - 1; i >= 0; i-- {
+		errs = append(errs, s.own[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Close implements [checkpoint.Store]. Writes that have begun are finished.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return checkpoint.ErrClosed
+	}
+	s.lead <- struct{}{} // never given back
+	close(s.stop)
+	return explain("close", s.path, s.release())
+}
+
+func (s *Store) start(ctx context.Context, thread checkpoint.ThreadID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return checkpoint.ErrClosed
+	}
+	return checkpoint.Log{Thread: thread}.Check()
+}
+
+// hold waits until the caller may use conn.
+func (s *Store) hold(ctx context.Context) error {
+	select {
+	case s.lead <- struct{}{}:
+		return nil
+	case <-s.stop:
+		return checkpoint.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) letGo() { <-s.lead }
+
+// failed explains an error of a method. A store that is being closed says so.
+func (s *Store) failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if s.closed.Load() && !isOurs(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return checkpoint.ErrClosed
+	}
+	if isOurs(err) {
+		return err
+	}
+	return explain(op, s.path, err)
+}
+
+func isOurs(err error) bool {
+	for _, e := range []error{
+		checkpoint.ErrNotFound, checkpoint.ErrConflict, checkpoint.ErrFenced, checkpoint.ErrInvalid,
+		checkpoint.ErrNoThread, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// preparer is a connection or a pool of them.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+type stmts []*sql.Stmt
+
+func (l *stmts) add(ctx context.Context, p preparer, into **sql.Stmt, query string) error {
+	st, err := p.PrepareContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	*into = st
+	*l = append(*l, st)
+	return nil
+}
+
+func (l stmts) close() error {
+	var errs []error
+	for _, st := range l {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(errs...)
+}

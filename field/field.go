@@ -1,0 +1,141 @@
+// Package field is the contract between the engine and a merging field of a
+// state: a field whose type carries its own reducer, such as graph.List or
+// chat.History.
+//
+// A merging field type F is a struct with a true zero value. *F implements
+// [Merging]; F itself implements json.Marshaler with a value receiver and *F
+// implements json.Unmarshaler, which replaces the value.
+//
+// The life of a field: the engine holds the committed state. For every task it
+// copies the whole state struct and calls Bind on each merging field of the
+// copy. The node reads and writes the copy. When the node has returned, the
+// engine calls Change on each field to learn what was written, and at the end
+// of the superstep it calls Apply on the committed state's fields with the
+// changes of all tasks, in plan order. Replay decodes the recorded changes and
+// calls Apply in the same order, so live and replayed state are the same fold.
+package field
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// ErrReplaced is returned by [Merging.Change] when the field is not the one
+// that Bind was called on: it was replaced by assignment, as in
+// *s = State{...} or s.Items = other.Items, so what was written to it since the
+// superstep began cannot be known. Use the field's Overwrite or Set instead.
+var ErrReplaced = errors.New("field was replaced by assignment; use its Overwrite or Set method")
+
+// Merging is implemented by a pointer to a merging field type.
+//
+// Bind, Change and the type's own verbs are called by one goroutine at a time.
+// Several copies of one committed field are read and written at the same time,
+// each by its own goroutine: a write to one copy must never touch memory that
+// another copy can reach, and Apply must never alter memory that an earlier
+// copy can see (it may append behind what they see, if it is the only owner of
+// that space).
+type Merging interface {
+	json.Unmarshaler
+
+	// Bind marks the receiver, a field of a fresh copy of the state, as the
+	// place where a task's writes are recorded. It must be cheap: it is called
+	// for every merging field of every task.
+	Bind()
+
+	// Change returns what was written since Bind, or nil when nothing was. A
+	// write that leaves the value as it was is no change, unless another
+	// task's change could make it one: removing what isn't there may be
+	// recorded, since another task may add it. It returns
+	// ErrReplaced (or an error wrapping it) when the receiver is not the field
+	// that was bound.
+	Change() (Change, error)
+
+	// Write records c in the receiver, a task's copy or an unbound value, as if
+	// the type's own verbs had been called.
+	Write(c Change) error
+
+	// Apply folds c, a Change that came from this type's Change or
+	// DecodeChange, into the receiver, a field of the committed state.
+	Apply(c Change) error
+
+	// DecodeChange reads the JSON form of a change (see [Change]).
+	DecodeChange(data []byte) (Change, error)
+}
+
+// Change is what one task wrote to one merging field. A Change is immutable
+// and does not refer to memory that the task's copy can still alter.
+//
+// Its JSON form is the update form that input from outside uses as well: for a
+// list the items to add, for a map the keys to put, with {"$overwrite": v} to
+// replace the value. Keys of a map that begin with "$" are written with one
+// more "$".
+type Change interface {
+	json.Marshaler
+
+	// Conflict returns an error when c, by a later task in plan order, cannot
+	// follow earlier, a change to the same field by another task of the same
+	// superstep. It returns nil when the two merge.
+	Conflict(earlier Change) error
+}
+
+// Stepped is implemented by a field whose value ends with the superstep that
+// could read it (graph.Ephemeral).
+type Stepped interface {
+	Merging
+
+	// EndStep is called on the committed field at each commit, before the
+	// commit's own changes are applied. It reports whether the value changed.
+	EndStep() bool
+}
+
+// Unrecorded is implemented by a field that is never stored (graph.Untracked):
+// its changes are folded like all others but don't reach a checkpoint.
+type Unrecorded interface {
+	Merging
+
+	// Unrecorded is a marker.
+	Unrecorded()
+}
+
+// Growing is implemented by a field whose changes mostly add to its value, such
+// as a list of messages: a snapshot inside the log refers to the records that
+// hold the additions and does not repeat them.
+type Growing interface {
+	Merging
+
+	// Resets reports whether c makes all earlier changes of the field
+	// irrelevant, as an overwrite does.
+	Resets(c Change) bool
+}
+
+// Schemer is implemented by a field that describes its JSON for a JSON Schema:
+// the schema of the state is then taken from the Go type of the returned zero
+// value ([]T for a list of T, map[string]V for a map and so on; a pointer to it
+// when it is of an interface type).
+type Schemer interface {
+	SchemaOf() any
+}
+
+// Checker is implemented by a field that finds conflicts among many changes by
+// itself. For other fields the engine asks [Change.Conflict] about every pair of
+// tasks that wrote the field, which takes quadratic time.
+type Checker interface {
+	Merging
+
+	// Check is given the changes of the tasks of one superstep to this field,
+	// in plan order, at least two. It returns the index of the first one that
+	// cannot follow an earlier one, the index of that one, and why; or a nil
+	// error. It must agree with Change.Conflict, does not depend on the
+	// receiver's value and should take linear time.
+	Check(cs []Change) (later, earlier int, err error)
+}
+
+// Infallible is implemented by a field whose Apply cannot fail. Other fields are
+// folded on a copy of the state, so that a failure leaves the state as it was.
+type Infallible interface {
+	Merging
+
+	// Infallible reports whether Apply never fails or panics for a change
+	// that came from this type.
+	Infallible() bool
+}

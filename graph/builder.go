@@ -1,0 +1,284 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Names of the entry and the end of every graph. They can't be added as nodes.
+const (
+	Start = plan.Start
+	End   = plan.End
+)
+
+// Builder collects the nodes and edges of a graph over the state S. Mistakes
+// are reported by [Builder.Compile], all at once. A Builder is not safe for
+// concurrent use.
+type Builder[S any] struct {
+	spec     plan.Spec
+	nodes    []nodeConfig
+	routers  []routerConfig
+	problems []plan.Problem
+	settings settings
+	deps     []reflect.Type
+}
+
+// nodeConfig is a node as declared.
+type nodeConfig struct {
+	local       local.Node
+	description string
+	retries     []RetryPolicy
+	cache       *CachePolicy
+	stateType   reflect.Type // of typed options; nil: none
+	child       drawable     // of a subgraph; nil: none
+	name        string
+	label       string
+}
+
+type routerConfig struct {
+	from   string
+	router local.Router
+}
+
+// New returns a builder for a graph with that name. The name appears in
+// checkpoints, events and drawings.
+func New[S any](name string) *Builder[S] {
+	return &Builder[S]{spec: plan.Spec{Name: name}}
+}
+
+// AddNode adds a node: a function that reads and writes the state it is given.
+// If it returns nil, its changes are committed with the superstep; if it
+// returns an error, they are discarded.
+//
+// The state is the node's own copy, and valid until the node returns.
+func (b *Builder[S]) AddNode(name string, fn func(ctx context.Context, s *S) error, opts ...NodeOption) *Builder[S] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if fn != nil {
+		run = func(ctx context.Context, state, _ any) (local.Command, error) {
+			return local.Command{}, fn(ctx, state.(*S))
+		}
+	}
+	b.add(plan.NodeSpec{Name: name, Nil: fn == nil}, run, nil, opts)
+	return b
+}
+
+// AddCommandNode adds a node that chooses where to go. The zero [Command]
+// follows the node's edges; any other replaces them. [Destinations] declares
+// where it may go, for drawings and checks.
+func (b *Builder[S]) AddCommandNode(name string, fn func(ctx context.Context, s *S) (Command, error), opts ...NodeOption) *Builder[S] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if fn != nil {
+		run = func(ctx context.Context, state, _ any) (local.Command, error) {
+			c, err := fn(ctx, state.(*S))
+			return c.local(), err
+		}
+	}
+	b.add(plan.NodeSpec{Name: name, Command: true, Nil: fn == nil}, run, nil, opts)
+	return b
+}
+
+// Task is a node that runs on a payload. It is made by [AddTask].
+type Task[In any] struct{ name string }
+
+// Name returns the node's name.
+func (t Task[In]) Name() string { return t.name }
+
+// Send returns a command part that runs the task on in, in the next superstep.
+// The payload is encoded as JSON at once: what the caller changes afterwards
+// isn't seen. It is an error of the sender if that fails.
+func (t Task[In]) Send(in In) Send {
+	data, err := json.Marshal(in)
+	return Send{send: local.Send{Node: t.name, Raw: data, Err: err}}
+}
+
+// AddTask adds a node that runs on payloads sent to it: once for each Send, all
+// in parallel. No edge leads to it. Edges out of it work as for other nodes.
+//
+// (A function, since methods have no type parameters.)
+func AddTask[In, S any](b *Builder[S], name string, fn func(ctx context.Context, s *S, in In) error, opts ...NodeOption) Task[In] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if fn != nil {
+		run = func(ctx context.Context, state, payload any) (local.Command, error) {
+			in, err := payloadAs[In](payload)
+			if err != nil {
+				return local.Command{}, err
+			}
+			return local.Command{}, fn(ctx, state.(*S), in)
+		}
+	}
+	b.add(plan.NodeSpec{Name: name, Task: true, Nil: fn == nil}, run, decodePayload[In], opts)
+	return Task[In]{name: name}
+}
+
+// AddCommandTask adds a task that chooses where to go; see [AddTask] and
+// [Builder.AddCommandNode].
+func AddCommandTask[In, S any](b *Builder[S], name string, fn func(ctx context.Context, s *S, in In) (Command, error), opts ...NodeOption) Task[In] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if fn != nil {
+		run = func(ctx context.Context, state, payload any) (local.Command, error) {
+			in, err := payloadAs[In](payload)
+			if err != nil {
+				return local.Command{}, err
+			}
+			c, err := fn(ctx, state.(*S), in)
+			return c.local(), err
+		}
+	}
+	b.add(plan.NodeSpec{Name: name, Task: true, Command: true, Nil: fn == nil}, run, decodePayload[In], opts)
+	return Task[In]{name: name}
+}
+
+// payloadAs gives back what decodePayload made. A Go value doesn't survive in
+// payload while the task waits: it is decoded for each attempt, so that an
+// attempt can't spoil the next one's input.
+func payloadAs[In any](payload any) (In, error) {
+	in, ok := payload.(*In)
+	if !ok {
+		return *new(In), fmt.Errorf("payload is a %T, want %T", payload, *new(In))
+	}
+	return *in, nil
+}
+
+func decodePayload[In any](raw json.RawMessage) (any, error) {
+	in := new(In)
+	if raw == nil {
+		return in, nil
+	}
+	return in, json.Unmarshal(raw, in)
+}
+
+func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any) (local.Command, error), decode func(json.RawMessage) (any, error), opts []NodeOption) {
+	n := nodeConfig{local: local.Node{Name: spec.Name, Run: run, Decode: decode}, name: spec.Name}
+	for _, o := range opts {
+		if o == nil {
+			b.problem(plan.NoFunction, spec.Name, "remove it", "node %q has a nil option", spec.Name)
+			continue
+		}
+		o(&spec, &n)
+	}
+	if want := reflect.TypeFor[S](); n.stateType != nil && n.stateType != want {
+		b.problem(plan.BadEdge, spec.Name, fmt.Sprintf("make it for %v", want), "an option of node %q is for the state %v", spec.Name, n.stateType)
+	}
+	b.spec.Nodes = append(b.spec.Nodes, spec)
+	b.nodes = append(b.nodes, n)
+}
+
+func (b *Builder[S]) problem(kind plan.Kind, node, fix, format string, args ...any) {
+	b.problems = append(b.problems, plan.Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// AddEdge makes to follow from. Several edges out of one node run their targets
+// in parallel; a node that several edges lead to runs once in every superstep
+// that follows one in which at least one of their sources ran (use
+// [Builder.AddJoin] to wait for all). An edge to [End] ends that branch, as a
+// node without any edge does.
+func (b *Builder[S]) AddEdge(from, to string) *Builder[S] {
+	b.spec.Edges = append(b.spec.Edges, plan.EdgeSpec{From: from, To: to})
+	return b
+}
+
+// AddJoin makes to run once all sources have run, in whatever supersteps. When
+// it has fired, it waits for all of them again. A run that would end while a
+// join is partly filled fails with a [JoinError].
+func (b *Builder[S]) AddJoin(sources []string, to string) *Builder[S] {
+	b.spec.Joins = append(b.spec.Joins, plan.JoinSpec{Sources: slices.Clone(sources), Target: to})
+	return b
+}
+
+// AddConditionalEdges lets a router decide what follows a node. It is called
+// once after each run of the node and sees the state as the node left it,
+// without what other nodes of the superstep wrote; it must not write. The zero
+// Command follows the static edges of the node, any other replaces them.
+//
+// Destinations, if given, are the nodes that the router may name: naming
+// another is an error. Without them it may name any node, and drawings show
+// that its destinations aren't known.
+func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Context, s *S) (Command, error), destinations ...string) *Builder[S] {
+	b.spec.Conditionals = append(b.spec.Conditionals, plan.ConditionalSpec{From: from, Destinations: destinations, Nil: router == nil})
+	if router == nil {
+		return b
+	}
+	allowed := slices.Clone(destinations)
+	b.routers = append(b.routers, routerConfig{from, func(ctx context.Context, state any) (local.Command, error) {
+		c, err := router(ctx, state.(*S))
+		if err != nil {
+			return local.Command{}, err
+		}
+		lc := c.local()
+		if allowed == nil {
+			return lc, nil
+		}
+		for _, name := range lc.Goto {
+			if !slices.Contains(allowed, name) {
+				return lc, &InvalidEdgeError{Source: from, Target: name, Allowed: allowed, Near: plan.Nearest(name, allowed), Reason: "which is not among its declared destinations"}
+			}
+		}
+		for _, s := range lc.Sends {
+			if !slices.Contains(allowed, s.Node) {
+				return lc, &InvalidEdgeError{Source: from, Target: s.Node, Allowed: allowed, Near: plan.Nearest(s.Node, allowed), Reason: "which is not among its declared destinations"}
+			}
+		}
+		return lc, nil
+	}})
+	return b
+}
+
+// AddRoutes lets a router decide what follows a node by a label: routes maps
+// labels to nodes. A label that the map does not have may be the name of a
+// node, or [End]; anything else is an error. See
+// [Builder.AddConditionalEdges] for what the router sees.
+func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *S) (label string, err error), routes map[string]string) *Builder[S] {
+	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Labels: []plan.Label{}}
+	labels := slices.Sorted(maps.Keys(routes))
+	for _, l := range labels {
+		spec.Labels = append(spec.Labels, plan.Label{Name: l, To: routes[l]})
+	}
+	b.spec.Conditionals = append(b.spec.Conditionals, spec)
+	if router == nil {
+		return b
+	}
+	routes = maps.Clone(routes)
+	// The builder's list of nodes is complete when the router runs.
+	known := func(name string) bool {
+		return name == End || slices.ContainsFunc(b.spec.Nodes, func(n plan.NodeSpec) bool { return n.Name == name })
+	}
+	b.routers = append(b.routers, routerConfig{from, func(ctx context.Context, state any) (local.Command, error) {
+		label, err := router(ctx, state.(*S))
+		if err != nil {
+			return local.Command{}, err
+		}
+		if to, ok := routes[label]; ok {
+			return local.Command{Goto: []string{to}}, nil
+		}
+		if !known(label) {
+			return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Allowed: labels, Near: plan.Nearest(label, labels), Reason: "which is neither a label of its routes nor a node"}
+		}
+		return local.Command{Goto: []string{label}}, nil
+	}})
+	return b
+}
+
+// SetEntryPoint makes a node the first one: the same as an edge from [Start].
+func (b *Builder[S]) SetEntryPoint(name string) *Builder[S] {
+	b.spec.Entries = append(b.spec.Entries, name)
+	return b
+}
+
+// SetFinishPoint makes a node end its branch: the same as an edge to [End].
+// There may be several.
+func (b *Builder[S]) SetFinishPoint(name string) *Builder[S] { return b.AddEdge(name, End) }
+
+// AddSequence adds edges from each node to the next.
+func (b *Builder[S]) AddSequence(names ...string) *Builder[S] {
+	for i := 1; i < len(names); i++ {
+		b.AddEdge(names[i-1], names[i])
+	}
+	return b
+}

@@ -1,0 +1,73 @@
+package graph
+
+import "github.com/superstep-dev/superstep/internal/local"
+
+// Command says where a node or router leads. It carries destinations only: a
+// node writes to its state, and a resume's edit is the option [Update]. The
+// zero Command follows the static edges.
+type Command struct{ c local.Command }
+
+// Send is a task to be run on a payload; see [Task.Send].
+type Send struct{ send local.Send }
+
+// Node returns the name of the node that is sent to.
+func (s Send) Node() string { return s.send.Node }
+
+// Goto leads to the named nodes, in parallel if there are several. Goto(End)
+// ends the branch: other branches go on.
+func Goto(nodes ...string) Command { return Command{local.Command{Goto: nodes}} }
+
+// Dispatch runs tasks, all in parallel. Without sends it ends the branch.
+func Dispatch(sends ...Send) Command {
+	if len(sends) == 0 {
+		return Goto(End)
+	}
+	c := local.Command{Sends: make([]local.Send, len(sends))}
+	for i, s := range sends {
+		c.Sends[i] = s.send
+	}
+	return Command{c}
+}
+
+// EndRun ends the run: other tasks of the superstep finish and are committed,
+// and nothing else is started.
+func EndRun() Command { return Command{local.Command{Stop: true}} }
+
+// GotoParent ends the run of a subgraph and leads to nodes of the graph that
+// contains it.
+func GotoParent(nodes ...string) Command {
+	return Command{local.Command{Parent: &local.Command{Goto: nodes}}}
+}
+
+// DispatchParent ends the run of a subgraph and runs tasks of the graph that
+// contains it.
+func DispatchParent(sends ...Send) Command {
+	c := Dispatch(sends...).c
+	return Command{local.Command{Parent: &c}}
+}
+
+// And adds the destinations of others to those of c.
+func (c Command) And(others ...Command) Command {
+	sum := c.c
+	sum.Goto = append([]string(nil), sum.Goto...)
+	sum.Sends = append([]local.Send(nil), sum.Sends...)
+	for _, o := range others {
+		sum.Goto = append(sum.Goto, o.c.Goto...)
+		sum.Sends = append(sum.Sends, o.c.Sends...)
+		sum.Stop = sum.Stop || o.c.Stop
+		if o.c.Parent != nil {
+			p := Command{}
+			if sum.Parent != nil {
+				p.c = *sum.Parent
+			}
+			p = p.And(Command{*o.c.Parent})
+			sum.Parent = &p.c
+		}
+	}
+	return Command{sum}
+}
+
+// IsZero reports whether c chooses nothing.
+func (c Command) IsZero() bool { return c.c.Zero() }
+
+func (c Command) local() local.Command { return c.c }

@@ -1,0 +1,29 @@
+// Package graph runs stateful workflows: ordinary Go functions over one typed
+// state, wired into a graph with cycles, branches and fan-out.
+//
+// State is one typed struct. A node is a transaction on it. A superstep runs
+// every due node in parallel on private copies and commits all their changes at
+// once. Everything else (routing, interrupts, time travel, streaming) follows
+// from the log of those commits.
+//
+//	type State struct {
+//		Topic string
+//		Jokes graph.List[string]
+//	}
+//
+//	b := graph.New[State]("jokes")
+//	b.AddNode("write", func(ctx context.Context, s *State) error {
+//		s.Jokes.Add("Why did the " + s.Topic + " cross the road?")
+//		return nil
+//	})
+//	b.AddEdge(graph.Start, "write")
+//	g, err := b.Compile()
+//	snap, err := g.Invoke(ctx, func(s *State) { s.Topic = "cats" })
+//
+// A field of the state is plain (strings, numbers, bools, arrays and structs of
+// them, time.Time) or one of the merging types [Value], [List], [Map], [Sum],
+// [Set], [Reduced], [Ephemeral] and [Untracked], which say what happens when
+// several nodes write to it in one superstep. See [Builder.Compile] for what is
+// checked, [Graph.Invoke] for how runs start and go on, and [Interrupt] for
+// questions to people.
+package graph

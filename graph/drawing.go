@@ -1,0 +1,163 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// DrawOption is a setting of a drawing.
+type DrawOption func(*drawConfig)
+
+type drawConfig struct {
+	depth   int
+	visited []string
+	next    []string
+	failed  []string
+	waiting []string
+}
+
+// Expand draws what is inside subgraphs, depth levels deep; -1 means all.
+func Expand(depth int) DrawOption { return func(c *drawConfig) { c.depth = depth } }
+
+// Overlay draws a run over the graph: the nodes that were visited, those that
+// are next, those that wait for answers and those that failed.
+func Overlay[S any](history []Entry[S], snap *Snapshot[S]) DrawOption {
+	return func(c *drawConfig) {
+		for _, e := range history {
+			c.visited = append(c.visited, e.Nodes...)
+		}
+		if snap == nil {
+			return
+		}
+		c.next = append(c.next, snap.Next...)
+		for _, i := range snap.Interrupts {
+			if i.When == "after" {
+				continue
+			}
+			if len(i.Path) > 0 {
+				c.waiting = append(c.waiting, i.Path[0])
+			} else {
+				c.waiting = append(c.waiting, i.Node)
+			}
+		}
+		for _, t := range snap.Tasks {
+			if t.Status == "failed" || t.Error != "" && t.Status != "done" {
+				c.failed = append(c.failed, t.Node)
+			}
+		}
+	}
+}
+
+// Drawing returns the graph's structure for the package draw, which turns it
+// into Mermaid, DOT, text, SVG or PNG.
+func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
+	var c drawConfig
+	for _, o := range opts {
+		o(&c)
+	}
+	p := g.prog.Plan
+	spec := p.Spec()
+	d := &draw.Graph{Name: p.Name}
+	d.Nodes = append(d.Nodes, draw.Node{ID: Start, Kind: draw.KindStart})
+	for i, n := range p.Nodes {
+		cfg := &g.nodes[i]
+		node := draw.Node{
+			ID: n.Name, Label: cfg.label, Description: cfg.description, Deferred: n.Defer,
+			PauseBefore: p.Before != nil && p.Before[i], PauseAfter: p.After != nil && p.After[i],
+			Status: c.status(n.Name), Visits: count(c.visited, n.Name),
+		}
+		if cfg.child != nil {
+			node.Kind = draw.KindSubgraph
+			if c.depth != 0 {
+				node.Sub = cfg.child.Drawing(Expand(c.depth - 1))
+			}
+		}
+		d.Nodes = append(d.Nodes, node)
+	}
+	edge := func(from, to string, kind draw.EdgeKind, label string) {
+		e := draw.Edge{From: from, To: to, Kind: kind, Label: label}
+		if !slices.Contains(d.Edges, e) {
+			d.Edges = append(d.Edges, e)
+		}
+	}
+	for _, e := range spec.Edges {
+		edge(e.From, e.To, draw.EdgeStatic, "")
+	}
+	for _, j := range spec.Joins {
+		for _, s := range j.Sources {
+			edge(s, j.Target, draw.EdgeJoin, "")
+		}
+	}
+	for _, r := range spec.Conditionals {
+		switch {
+		case r.Labels != nil:
+			for _, l := range r.Labels {
+				edge(r.From, l.To, draw.EdgeConditional, l.Name)
+			}
+		case r.Destinations != nil:
+			for _, to := range r.Destinations {
+				edge(r.From, to, draw.EdgeConditional, "")
+			}
+		default:
+			for k := range d.Nodes {
+				if d.Nodes[k].ID == r.From {
+					d.Nodes[k].OpenRouter = true
+				}
+			}
+		}
+	}
+	for _, n := range spec.Nodes {
+		for _, to := range append(slices.Clone(n.Destinations), n.ParentDestinations...) {
+			edge(n.Name, to, draw.EdgeDynamic, "")
+		}
+	}
+	if slices.ContainsFunc(d.Edges, func(e draw.Edge) bool { return e.To == End }) || hasImplicitEnd(p) {
+		d.Nodes = append(d.Nodes, draw.Node{ID: End, Kind: draw.KindEnd})
+	}
+	return d
+}
+
+// hasImplicitEnd reports whether a node has no way on.
+func hasImplicitEnd(p *plan.Graph) bool {
+	return slices.ContainsFunc(p.Nodes, func(n plan.Node) bool {
+		return len(n.Edges)+len(n.Joins)+n.Routers == 0 && !n.Command
+	})
+}
+
+func (c *drawConfig) status(node string) draw.Status {
+	switch {
+	case slices.Contains(c.failed, node):
+		return draw.StatusFailed
+	case slices.Contains(c.waiting, node):
+		return draw.StatusInterrupted
+	case slices.Contains(c.next, node):
+		return draw.StatusCurrent
+	case slices.Contains(c.visited, node):
+		return draw.StatusVisited
+	}
+	return draw.StatusNone
+}
+
+func count(names []string, name string) int {
+	n := 0
+	for _, x := range names {
+		if x == name {
+			n++
+		}
+	}
+	return n
+}
+
+// String returns a summary of the graph in plain text.
+func (g *Graph[S]) String() string { return draw.ASCII(g.Drawing()) }
+
+// Mermaid returns the graph as a Mermaid flowchart.
+func (g *Graph[S]) Mermaid(opts ...DrawOption) string { return draw.Mermaid(g.Drawing(opts...), nil) }
+
+// DOT returns the graph in Graphviz's language.
+func (g *Graph[S]) DOT(opts ...DrawOption) string { return draw.DOT(g.Drawing(opts...)) }
+
+// SVG returns the graph as a picture.
+func (g *Graph[S]) SVG(opts ...DrawOption) []byte { return draw.SVG(g.Drawing(opts...), nil) }

@@ -1,0 +1,142 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/field"
+)
+
+// Ephemeral is a state field whose value lives for one superstep: what is set in
+// one can be read in the next and is gone after that. Use it to hand a value to
+// whoever runs next without leaving it in the state.
+//
+// When two tasks of one superstep set it to different values, the superstep
+// fails with an error that names both. What is set is frozen as in a [Value].
+//
+// The zero Ephemeral is unset and ready to use. Like all field types it may be
+// copied, and is used by one goroutine at a time.
+type Ephemeral[T any] struct {
+	stamp   stamp
+	base    T
+	pend    T
+	has     bool // base is set
+	pending bool // pend is set
+}
+
+// Get returns the value that was set in the superstep before or earlier by this
+// task, and the zero T when there is none.
+func (e *Ephemeral[T]) Get() T { return cloned(e.value()) }
+
+// Has reports whether there is a value.
+func (e *Ephemeral[T]) Has() bool { return e.has || e.pending }
+
+// Set sets the value.
+func (e *Ephemeral[T]) Set(x T) {
+	e.stamp.own()
+	e.pend, e.pending = cloned(x), true
+}
+
+func (e *Ephemeral[T]) value() T {
+	if e.pending {
+		return e.pend
+	}
+	return e.base
+}
+
+// IsZero reports whether there is no value; encoding/json's omitzero uses it.
+func (e Ephemeral[T]) IsZero() bool { return !e.Has() }
+
+// String formats the value as fmt.Sprint does.
+func (e Ephemeral[T]) String() string { return fmt.Sprint(e.value()) }
+
+// MarshalJSON returns the JSON of the value, null when there is none.
+func (e Ephemeral[T]) MarshalJSON() ([]byte, error) {
+	if !e.Has() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(e.value())
+}
+
+// UnmarshalJSON replaces the value; null leaves none.
+func (e *Ephemeral[T]) UnmarshalJSON(data []byte) error {
+	x, has, err := unmarshalOptional[T](data)
+	if err == nil {
+		*e = Ephemeral[T]{base: x, has: has}
+	}
+	return err
+}
+
+func unmarshalOptional[T any](data []byte) (x T, has bool, err error) {
+	if string(data) == "null" {
+		return x, false, nil
+	}
+	err = json.Unmarshal(data, &x)
+	return x, err == nil, err
+}
+
+// Bind implements [field.Merging].
+func (e *Ephemeral[T]) Bind() {
+	if e.pending {
+		*e = Ephemeral[T]{base: e.pend, has: true}
+	}
+	e.stamp.bind()
+}
+
+// Change implements [field.Merging]. Setting the value that the field has is a
+// change, since that value ends with the superstep.
+func (e *Ephemeral[T]) Change() (field.Change, error) {
+	if err := e.stamp.check(); err != nil {
+		return nil, err
+	}
+	if !e.pending {
+		return nil, nil
+	}
+	if err := finite(e.pend); err != nil {
+		return nil, err
+	}
+	return &valueChange[T]{value: e.pend}, nil
+}
+
+// Write implements [field.Merging].
+func (e *Ephemeral[T]) Write(c field.Change) error {
+	vc, err := changeAs[*valueChange[T]](c)
+	if err == nil {
+		e.Set(vc.value)
+	}
+	return err
+}
+
+// Apply implements [field.Merging].
+func (e *Ephemeral[T]) Apply(c field.Change) error {
+	vc, err := changeAs[*valueChange[T]](c)
+	if err == nil {
+		*e = Ephemeral[T]{base: vc.value, has: true}
+	}
+	return err
+}
+
+// EndStep implements [field.Stepped].
+func (e *Ephemeral[T]) EndStep() bool {
+	if !e.Has() {
+		return false
+	}
+	*e = Ephemeral[T]{}
+	return true
+}
+
+// DecodeChange implements [field.Merging].
+func (e *Ephemeral[T]) DecodeChange(data []byte) (field.Change, error) {
+	return decodeValueChange[T](data)
+}
+
+// Check implements [field.Checker].
+func (e *Ephemeral[T]) Check(cs []field.Change) (later, earlier int, err error) {
+	return checkValues[T](cs)
+}
+
+// Infallible implements [field.Infallible].
+func (e *Ephemeral[T]) Infallible() bool { return true }
+
+// SchemaOf implements [field.Schemer].
+func (e *Ephemeral[T]) SchemaOf() any { return zeroOf[T]() }

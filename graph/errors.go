@@ -1,0 +1,183 @@
+package graph
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Errors that calls return, to be tested with errors.Is.
+var (
+	// ErrThreadBusy: another run is working on the thread.
+	ErrThreadBusy = local.ErrThreadBusy
+
+	// ErrThreadRequired: the graph has a checkpointer and no thread was named.
+	ErrThreadRequired = local.ErrThreadRequired
+
+	// ErrNoCheckpointer: an interrupt, or a call about threads, without a
+	// checkpointer.
+	ErrNoCheckpointer = local.ErrNoCheckpointer
+
+	// ErrNothingToResume: the thread does not exist, or nothing is pending.
+	ErrNothingToResume = local.ErrNothing
+
+	// ErrDrained: the run stopped since [Drain] asked for it.
+	ErrDrained = local.ErrDrained
+
+	// ErrFieldReplaced: a field of the state was replaced by assignment.
+	ErrFieldReplaced = field.ErrReplaced
+
+	// ErrNotInNode: the context does not come from a node.
+	ErrNotInNode = local.ErrOutside
+
+	// ErrNoAsking: an interrupt where none can be raised, such as in Once.
+	ErrNoAsking = local.ErrNoAsking
+
+	// ErrLate: the attempt of the node that calls has ended.
+	ErrLate = local.ErrLate
+)
+
+// Errors that calls return, to be found with errors.As.
+type (
+	// NodeError says which node failed, and wraps its error.
+	NodeError = local.NodeError
+
+	// PanicError is the cause of a NodeError when the node panicked.
+	PanicError = local.PanicError
+
+	// TimeoutError says which limit of time was reached, and by which node.
+	TimeoutError = local.TimeoutError
+
+	// InvalidEdgeError says that a node leads to something that isn't a node
+	// or isn't allowed.
+	InvalidEdgeError = local.InvalidEdgeError
+
+	// RouterWroteError says that a router wrote to the state.
+	RouterWroteError = local.RouterWroteError
+
+	// CheckpointError says that a checkpoint could not be stored or read.
+	CheckpointError = local.CheckpointError
+
+	// MutationError says that a node changed shared memory in place.
+	MutationError = local.MutationError
+
+	// DuplicateKeyError says that a node raised an interrupt twice.
+	DuplicateKeyError = local.DuplicateKeyError
+
+	// StepLimitError says that a run took as many supersteps as it may.
+	StepLimitError = core.StepLimitError
+
+	// TaskLimitError says that a run would run more tasks than it may.
+	TaskLimitError = core.TaskLimitError
+
+	// CycleError says that a run goes round without making progress.
+	CycleError = core.CycleError
+
+	// ConflictError says that two nodes wrote a field at once in ways that
+	// can't be merged.
+	ConflictError = core.ConflictError
+
+	// JoinError says that a run ended while a join waited.
+	JoinError = core.JoinError
+
+	// UnknownNodeError says that a thread waits at a node that the graph
+	// doesn't have.
+	UnknownNodeError = core.UnknownNodeError
+
+	// UnknownFieldError says that an update names a field that the state
+	// doesn't have.
+	UnknownFieldError = state.UnknownFieldError
+)
+
+// CompileError lists everything that is wrong with a graph.
+type CompileError struct {
+	Graph    string
+	Problems []Problem
+}
+
+// Problem is a mistake in a graph and what to do about it.
+type Problem struct {
+	Kind string // such as "unknown node" or "field type"
+	Name string // the node or field concerned; may be empty
+	Text string
+	Fix  string
+}
+
+func (p Problem) String() string {
+	if p.Fix == "" {
+		return p.Text
+	}
+	return p.Text + "; " + p.Fix
+}
+
+func (e *CompileError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "graph %q has %d problem", e.Graph, len(e.Problems))
+	if len(e.Problems) > 1 {
+		b.WriteByte('s')
+	}
+	for _, p := range e.Problems {
+		b.WriteString("\n  - ")
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+func problemOf(p plan.Problem) Problem {
+	return Problem{Kind: string(p.Kind), Name: p.Node, Text: p.Text, Fix: p.Fix}
+}
+
+// InterruptError is an interrupted run as an error; see [Snapshot.Err].
+type InterruptError struct {
+	Thread     string
+	Checkpoint string
+	Interrupts []Interrupted
+}
+
+func (e *InterruptError) Error() string {
+	if len(e.Interrupts) == 0 {
+		return "interrupted"
+	}
+	s := e.Interrupts[0].String()
+	if n := len(e.Interrupts) - 1; n > 0 {
+		s += fmt.Sprintf(" (and %d more)", n)
+	}
+	return s
+}
+
+// AnswerError says that an answer was refused. Nothing was changed.
+type AnswerError struct {
+	Key    string // of the question, or what was given as a key
+	Reason string
+	Open   []string // keys that wait for an answer
+	Err    error    // of the check against the schema; may be nil
+}
+
+func (e *AnswerError) Error() string {
+	s := "answer refused: " + e.Reason
+	if e.Key != "" {
+		s = fmt.Sprintf("answer to %q refused: %s", e.Key, e.Reason)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	if len(e.Open) > 0 {
+		s += fmt.Sprintf(" (waiting: %s)", strings.Join(e.Open, ", "))
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *AnswerError) Unwrap() error { return e.Err }
+
+// MissingDepsError names dependencies that a run lacks.
+type MissingDepsError struct{ Types []string }
+
+func (e *MissingDepsError) Error() string {
+	return fmt.Sprintf("missing dependencies: %s; provide them with graph.ProvideDeps or graph.UseDeps", strings.Join(e.Types, ", "))
+}

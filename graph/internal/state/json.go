@@ -1,0 +1,407 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// object writes a JSON object member by member.
+type object struct{ buf bytes.Buffer }
+
+func (o *object) member(name string, value []byte) {
+	if o.buf.Len() == 0 {
+		o.buf.WriteByte('{')
+	} else {
+		o.buf.WriteByte(',')
+	}
+	quoted, _ := json.Marshal(name) // a string cannot fail
+	o.buf.Write(quoted)
+	o.buf.WriteByte(':')
+	o.buf.Write(value)
+}
+
+func (o *object) close() json.RawMessage {
+	if o.buf.Len() == 0 {
+		o.buf.WriteByte('{')
+	}
+	o.buf.WriteByte('}')
+	return o.buf.Bytes()
+}
+
+// Encode implements [core.Values].
+func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
+	if written == nil {
+		return nil, nil, nil
+	}
+	c := written.(*changes[S])
+	var o object
+	var growth []core.Growth
+	plain, mergeds := c.plain, c.merged
+	for len(plain)+len(mergeds) > 0 {
+		if len(mergeds) == 0 || len(plain) > 0 && plain[0] < mergeds[0].field {
+			fi := &t.fields[plain[0]]
+			data, err := fi.encode(unsafe.Pointer(c.values))
+			if err != nil {
+				return nil, nil, fi.err(err)
+			}
+			o.member(fi.name, data)
+			plain = plain[1:]
+			continue
+		}
+		m := mergeds[0]
+		mergeds = mergeds[1:]
+		fi := &t.fields[m.field]
+		if fi.unrecorded {
+			continue
+		}
+		// json.Marshal also sees to it that the result is compact and valid.
+		data, err := json.Marshal(m.Change)
+		if err != nil {
+			return nil, nil, fi.err(cause(err))
+		}
+		o.member(fi.name, data)
+		if fi.growing {
+			reset := fi.field(unsafe.Pointer(t.zero)).(field.Growing).Resets(m.Change)
+			growth = append(growth, core.Growth{Field: fi.name, Reset: reset})
+		}
+	}
+	if o.buf.Len() == 0 {
+		return nil, nil, nil
+	}
+	return o.close(), growth, nil
+}
+
+// cause takes the wrapping of encoding/json off an error.
+func cause(err error) error {
+	var wrapped *json.MarshalerError
+	for errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return err
+}
+
+// Decode implements [core.Values].
+func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("changes: %w", err)
+	}
+	t.rename(raw)
+	var wanted map[string]bool
+	if only != nil {
+		wanted = make(map[string]bool, len(only))
+		for _, name := range only {
+			wanted[name] = true
+		}
+	}
+	var at []int32
+	for name := range raw {
+		if i, ok := t.byName[name]; ok && (only == nil || wanted[name]) {
+			at = append(at, i)
+		}
+	}
+	slices.Sort(at)
+	c, errs := t.decode(raw, at, (*fieldInfo).decode)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if c.empty() {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// decode reads the changes of the fields at the ascending indexes at.
+func (t *Type[S]) decode(raw map[string]json.RawMessage, at []int32, plain func(*fieldInfo, unsafe.Pointer, []byte) error) (*changes[S], []error) {
+	c := new(changes[S])
+	var errs []error
+	for _, i := range at {
+		fi := &t.fields[i]
+		if fi.tab == nil {
+			if c.values == nil {
+				c.values = new(S)
+			}
+			if err := plain(fi, unsafe.Pointer(c.values), raw[fi.name]); err != nil {
+				errs = append(errs, fi.err(err))
+			} else if len(fi.ops) > 0 {
+				c.plain = append(c.plain, i)
+			}
+			continue
+		}
+		ch, err := decodeChange(fi.field(unsafe.Pointer(t.zero)), raw[fi.name])
+		switch {
+		case err != nil:
+			errs = append(errs, fi.err(err))
+		case ch != nil:
+			c.merged = append(c.merged, merged{i, ch})
+		}
+	}
+	return c, errs
+}
+
+func decodeChange(m field.Merging, data []byte) (c field.Change, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return m.DecodeChange(data)
+}
+
+// encode returns the JSON of a plain field of the state at s.
+func (f *fieldInfo) encode(s unsafe.Pointer) ([]byte, error) {
+	for _, o := range f.ops {
+		switch o.kind {
+		case opString:
+			if !utf8.ValidString(*(*string)(unsafe.Add(s, o.off))) {
+				return nil, errors.New("a string is not valid UTF-8, so JSON cannot hold it; keep such data in a graph.Value[[]byte]")
+			}
+		case opTime:
+			if _, offset := (*(*time.Time)(unsafe.Add(s, o.off))).Zone(); offset%60 != 0 {
+				return nil, errors.New("a time's offset from UTC is not a whole number of minutes, so JSON cannot hold it; use its UTC method")
+			}
+		}
+	}
+	data, err := json.Marshal(f.value(s))
+	if err != nil {
+		return nil, cause(err)
+	}
+	if f.quoted {
+		return json.Marshal(string(data))
+	}
+	return data, nil
+}
+
+// decode reads a plain field of the state at s.
+func (f *fieldInfo) decode(s unsafe.Pointer, data []byte) error {
+	data, err := f.unquote(data)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, f.value(s)); err != nil {
+		return err
+	}
+	f.copy(s, s) // times as they are stored
+	return nil
+}
+
+// decodeStrict is decode for input: unknown members of a struct are errors.
+func (f *fieldInfo) decodeStrict(s unsafe.Pointer, data []byte) error {
+	data, err := f.unquote(data)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(f.value(s)); err != nil {
+		return err
+	}
+	f.copy(s, s)
+	return f.finite(s)
+}
+
+func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
+	if !f.quoted || string(data) == "null" {
+		return data, nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return nil, err
+	}
+	return []byte(text), nil
+}
+
+// Snapshot implements [core.Values]. Fields that hold the zero value are left
+// out.
+func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
+	s := unsafe.Pointer(base.(*S))
+	var o object
+	for i := range t.fields {
+		fi := &t.fields[i]
+		var data []byte
+		var err error
+		if fi.tab == nil {
+			if fi.equal(s, unsafe.Pointer(t.zero)) {
+				continue
+			}
+			data, err = fi.encode(s)
+		} else {
+			m := fi.field(s)
+			if fi.unrecorded || fi.growing && !full {
+				continue
+			}
+			if z, ok := m.(interface{ IsZero() bool }); ok && z.IsZero() {
+				continue
+			}
+			data, err = json.Marshal(m)
+		}
+		if err != nil {
+			return nil, fi.err(cause(err))
+		}
+		o.member(fi.name, data)
+	}
+	return o.close(), nil
+}
+
+// Restore implements [core.Values].
+func (t *Type[S]) Restore(data json.RawMessage) (any, error) {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	t.rename(raw)
+	state := new(S)
+	s := unsafe.Pointer(state)
+	var errs []error
+	for i := range t.fields {
+		fi := &t.fields[i]
+		data, ok := raw[fi.name]
+		if !ok || fi.unrecorded {
+			continue
+		}
+		var err error
+		if fi.tab == nil {
+			err = fi.decode(s, data)
+		} else {
+			err = restore(fi.field(s), data)
+		}
+		if err != nil {
+			errs = append(errs, fi.err(err))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return state, nil
+}
+
+func restore(m field.Merging, data []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return m.UnmarshalJSON(data)
+}
+
+// UnknownFieldError says that an update names a field that the state doesn't
+// have.
+type UnknownFieldError struct {
+	Field string
+	Near  string // the name closest to it; may be empty
+	Valid []string
+}
+
+func (e *UnknownFieldError) Error() string {
+	if e.Near != "" {
+		return fmt.Sprintf("unknown field %q; did you mean %q?", e.Field, e.Near)
+	}
+	return fmt.Sprintf("unknown field %q; the state has %q", e.Field, e.Valid)
+}
+
+// Update writes an update in JSON to s, a task's copy or a state of the
+// caller's: plain fields are set, merging fields take it as their update. When
+// anything is wrong, everything that is wrong is in the error and s stays as it
+// was.
+func (t *Type[S]) Update(s *S, data []byte) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	var at []int32
+	var unknown []error
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		if i, ok := t.byName[name]; ok {
+			at = append(at, i)
+			continue
+		}
+		names := t.names()
+		unknown = append(unknown, &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names})
+	}
+	slices.Sort(at)
+	c, errs := t.decode(raw, at, (*fieldInfo).decodeStrict)
+	if errs = append(unknown, errs...); len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	// Writes that may fail are tried first, on a copy: a copied field leaves
+	// alone what it shares with the field that it is a copy of.
+	trial := *s
+	for _, m := range c.merged {
+		fi := &t.fields[m.field]
+		if fi.infallible {
+			continue
+		}
+		if err := write(fi.field(unsafe.Pointer(&trial)), m.Change); err != nil {
+			errs = append(errs, fi.err(err))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, p := range c.plain {
+		t.fields[p].copy(unsafe.Pointer(s), unsafe.Pointer(c.values))
+	}
+	for _, m := range c.merged {
+		fi := &t.fields[m.field]
+		if err := write(fi.field(unsafe.Pointer(s)), m.Change); err != nil {
+			return fi.err(err)
+		}
+	}
+	return nil
+}
+
+func write(m field.Merging, c field.Change) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return m.Write(c)
+}
+
+func (t *Type[S]) names() []string {
+	names := make([]string, len(t.fields))
+	for i := range t.fields {
+		names[i] = t.fields[i].name
+	}
+	return names
+}
+
+// Hash returns a hash of each field's value, all that it refers to included, by
+// the field's name. Comparing the hashes of a state from before and after a
+// task ran shows which fields it altered in place. Fields that are never stored
+// are left out.
+func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
+	s := unsafe.Pointer(state)
+	hashes := make(map[string]uint64, len(t.fields))
+	for i := range t.fields {
+		fi := &t.fields[i]
+		switch {
+		case fi.unrecorded:
+		case fi.tab == nil:
+			hashes[fi.name] = fi.hash(s)
+		default:
+			data, err := json.Marshal(fi.field(s))
+			if err != nil {
+				return nil, fi.err(cause(err))
+			}
+			hashes[fi.name] = maphash.Bytes(seed, data)
+		}
+	}
+	return hashes, nil
+}

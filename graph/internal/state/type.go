@@ -1,0 +1,241 @@
+// Package state makes a typed state struct opaque to the core: it finds the
+// struct's fields once and then forks, compares, folds and encodes states
+// without knowing more of them than offsets.
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"reflect"
+	"sync"
+	"unsafe"
+
+	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Type handles states of type S. It implements [core.Values]; a state is a *S.
+// It is safe for concurrent use.
+type Type[S any] struct {
+	layout
+	zero    *S // never written to
+	scratch sync.Pool
+}
+
+var _ core.Values = (*Type[struct{}])(nil)
+
+// layout is what is known of a state type.
+type layout struct {
+	fields  []fieldInfo // in the order of declaration, which is that of offsets
+	plain   []int32     // indexes of fields
+	merging []int32     // indexes of fields
+	stepped []int32     // indexes of fields
+	groups  []group
+	byName  map[string]int32
+	aliases []alias
+	size    uintptr // of the plain fields
+}
+
+type alias struct{ former, name string }
+
+type fieldInfo struct {
+	name   string // in JSON
+	path   string // in Go
+	typ    reflect.Type
+	tag    reflect.StructTag
+	off    uintptr
+	salt   uint64 // distinguishes the fields' hashes
+	quoted bool   // by the tag option "string"
+	omit   bool   // by the tag options omitempty or omitzero
+
+	// Of plain fields.
+	ops    []op
+	floats []floats
+
+	// Of merging fields.
+	tab        unsafe.Pointer // method table of field.Merging
+	infallible bool
+	checker    bool
+	growing    bool
+	stepped    bool
+	unrecorded bool
+}
+
+// op is a part of a plain field that is compared and copied as one.
+type op struct {
+	kind opKind
+	off  uintptr
+	n    uintptr
+}
+
+type opKind uint8
+
+const (
+	opBytes opKind = iota // n bytes without pointers and padding
+	opString
+	opTime
+)
+
+// floats is a run of n floats of the given size.
+type floats struct{ off, n, size uintptr }
+
+// group is a run of fields without padding in and between them: when their
+// memory is the same, so are their values.
+type group struct {
+	off, n   uintptr // n = 0: memory says nothing, look at the fields
+	from, to int     // in layout.plain
+}
+
+// groupFields bounds the number of fields of a group: when one of them has
+// changed, all are looked at.
+const groupFields = 16
+
+var seed = maphash.MakeSeed()
+
+// Of returns the Type for S, or everything that is wrong with S.
+func Of[S any]() (*Type[S], []Problem) {
+	t := &Type[S]{zero: new(S)}
+	typ := reflect.TypeFor[S]()
+	w := walker{names: map[string]string{}}
+	if typ.Kind() != reflect.Struct {
+		w.problem("", typ, "a state is a struct", "declare a struct with a field for each value")
+		return nil, w.problems
+	}
+	w.promoted(typ)
+	w.structFields(typ, "", 0)
+	if w.problems != nil {
+		return nil, w.problems
+	}
+	t.layout.init(w.fields)
+	t.scratch.New = func() any { return newScratch(len(t.fields)) }
+	return t, nil
+}
+
+func (l *layout) init(fields []fieldInfo) {
+	l.fields = fields
+	l.byName = make(map[string]int32, len(fields))
+	for i := range fields {
+		f := &fields[i]
+		f.salt = mix(maphash.String(seed, f.name)) | 1
+		l.byName[f.name] = int32(i)
+		if f.tab != nil {
+			l.merging = append(l.merging, int32(i))
+			if f.stepped {
+				l.stepped = append(l.stepped, int32(i))
+			}
+			continue
+		}
+		l.size += f.typ.Size()
+		if len(f.ops) > 0 {
+			l.plain = append(l.plain, int32(i))
+			l.group(f)
+		}
+	}
+}
+
+// group adds the last of l.plain, f, to the last group or to a new one.
+func (l *layout) group(f *fieldInfo) {
+	at := len(l.plain) - 1
+	end := f.off
+	for _, o := range f.ops {
+		if o.off != end {
+			l.groups = append(l.groups, group{from: at, to: at + 1})
+			return
+		}
+		end += o.n
+	}
+	if n := len(l.groups); n > 0 {
+		g := &l.groups[n-1]
+		if g.n > 0 && g.off+g.n == f.off && g.to-g.from < groupFields {
+			g.n, g.to = end-g.off, at+1
+			return
+		}
+	}
+	l.groups = append(l.groups, group{off: f.off, n: end - f.off, from: at, to: at + 1})
+}
+
+// iface is the memory of a value of a non-empty interface type.
+type iface struct{ tab, data unsafe.Pointer }
+
+// field returns a merging field of the state at s.
+func (f *fieldInfo) field(s unsafe.Pointer) (m field.Merging) {
+	i := (*iface)(unsafe.Pointer(&m))
+	i.tab, i.data = f.tab, unsafe.Add(s, f.off)
+	return m
+}
+
+func tableOf(m field.Merging) unsafe.Pointer {
+	return (*iface)(unsafe.Pointer(&m)).tab
+}
+
+// value returns a pointer to a field of the state at s.
+func (f *fieldInfo) value(s unsafe.Pointer) any {
+	return reflect.NewAt(f.typ, unsafe.Add(s, f.off)).Interface()
+}
+
+// Field describes a field of a state.
+type Field struct {
+	Name       string       // in JSON and in the log
+	Path       string       // in Go; with the embedded structs that lead to it
+	Type       reflect.Type // in Go
+	Merging    bool
+	Growing    bool
+	Stepped    bool
+	Unrecorded bool
+}
+
+// Fields describes the state's fields in the order of declaration.
+func (t *Type[S]) Fields() []Field {
+	fs := make([]Field, len(t.fields))
+	for i := range t.fields {
+		f := &t.fields[i]
+		fs[i] = Field{
+			Name: f.name, Path: f.path, Type: f.typ,
+			Merging: f.tab != nil, Growing: f.growing, Stepped: f.stepped, Unrecorded: f.unrecorded,
+		}
+	}
+	return fs
+}
+
+// Size returns the number of bytes that the plain fields take in each copy of
+// the state, without what strings refer to.
+func (t *Type[S]) Size() int { return int(t.size) }
+
+// Alias makes records that hold a field under its former name readable. It must
+// be called before the Type is used.
+func (t *Type[S]) Alias(former, name string) error {
+	if _, ok := t.byName[name]; !ok {
+		names := t.names()
+		return &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names}
+	}
+	if _, ok := t.byName[former]; ok {
+		return fmt.Errorf("field %q cannot be an alias of %q: the state has a field of that name", former, name)
+	}
+	for _, a := range t.aliases {
+		if a.former == former && a.name != name {
+			return fmt.Errorf("%q is an alias of both %q and %q", former, a.name, name)
+		}
+	}
+	t.aliases = append(t.aliases, alias{former, name})
+	return nil
+}
+
+// rename gives the members of a record their present names. When a record has
+// a member under several, the present name counts, else the alias given first.
+func (l *layout) rename(raw map[string]json.RawMessage) {
+	for _, a := range l.aliases {
+		if data, ok := raw[a.former]; ok {
+			if _, ok := raw[a.name]; !ok {
+				raw[a.name] = data
+			}
+		}
+	}
+}
+
+var (
+	marshalerType   = reflect.TypeFor[json.Marshaler]()
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+	mergingType     = reflect.TypeFor[field.Merging]()
+)

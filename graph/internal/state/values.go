@@ -1,0 +1,393 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"time"
+	"unsafe"
+
+	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// changes is what one task wrote. It holds copies: a goroutine that the task
+// left behind may go on writing to the task's state.
+type changes[S any] struct {
+	values *S       // the new values of the plain fields; nil when there are none
+	plain  []int32  // indexes of fields, ascending
+	merged []merged // ascending
+}
+
+type merged struct {
+	field int32
+	field.Change
+}
+
+// New implements [core.Values].
+func (t *Type[S]) New() any { return new(S) }
+
+// Fork implements [core.Values].
+func (t *Type[S]) Fork(base any) any {
+	s := new(S)
+	*s = *base.(*S)
+	for _, i := range t.merging {
+		t.fields[i].field(unsafe.Pointer(s)).Bind()
+	}
+	return s
+}
+
+// Changes implements [core.Values].
+func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
+	b, f := unsafe.Pointer(base.(*S)), unsafe.Pointer(fork.(*S))
+	c, _ := reuse.(*changes[S])
+	if c != nil {
+		t.reset(c)
+	}
+	for i := range t.groups {
+		g := &t.groups[i]
+		if g.n > 0 && sameBytes(b, f, g.off, g.n) {
+			continue
+		}
+		for _, at := range t.plain[g.from:g.to] {
+			fi := &t.fields[at]
+			if fi.equal(b, f) {
+				continue
+			}
+			if err := fi.finite(f); err != nil {
+				return nil, fi.err(err)
+			}
+			if c == nil {
+				c = new(changes[S])
+			}
+			if c.values == nil {
+				c.values = new(S)
+			}
+			fi.copy(unsafe.Pointer(c.values), f)
+			c.plain = append(c.plain, at)
+		}
+	}
+	for _, at := range t.merging {
+		fi := &t.fields[at]
+		ch, err := fi.field(f).Change()
+		if err != nil {
+			return nil, fi.err(err)
+		}
+		if ch == nil {
+			continue
+		}
+		if c == nil {
+			c = new(changes[S])
+		}
+		c.merged = append(c.merged, merged{at, ch})
+	}
+	if c == nil || c.empty() {
+		return nil, nil
+	}
+	return c, nil
+}
+
+func (c *changes[S]) empty() bool { return len(c.plain)+len(c.merged) == 0 }
+
+// reset empties c and lets go of what it refers to.
+func (t *Type[S]) reset(c *changes[S]) {
+	for _, at := range c.plain {
+		fi := &t.fields[at]
+		for _, o := range fi.ops {
+			if o.kind == opString {
+				*(*string)(unsafe.Add(unsafe.Pointer(c.values), o.off)) = ""
+			}
+		}
+	}
+	clear(c.merged)
+	c.plain, c.merged = c.plain[:0], c.merged[:0]
+}
+
+// Fold implements [core.Values].
+func (t *Type[S]) Fold(base any, cs []any, commit bool) (next any, digest uint64, err error) {
+	n, infallible := 0, true
+	for _, c := range cs {
+		if c == nil {
+			continue
+		}
+		n++
+		for _, m := range c.(*changes[S]).merged {
+			infallible = infallible && t.fields[m.field].infallible
+		}
+	}
+	if n > 1 {
+		if err := t.conflict(cs); err != nil {
+			return nil, 0, err
+		}
+	}
+	s := base.(*S)
+	if !infallible {
+		s = new(S)
+		*s = *base.(*S)
+	}
+	digest, err = t.apply(unsafe.Pointer(s), cs, commit)
+	if err != nil {
+		return nil, 0, err
+	}
+	return s, digest, nil
+}
+
+func (t *Type[S]) apply(s unsafe.Pointer, cs []any, commit bool) (digest uint64, err error) {
+	var at, index int
+	defer func() {
+		if p := recover(); p != nil {
+			err = &core.FoldError{Field: t.fields[at].name, Index: index, With: -1, Err: panicError(p)}
+		}
+	}()
+	if commit {
+		for _, i := range t.stepped {
+			at = int(i)
+			if t.fields[i].field(s).(field.Stepped).EndStep() {
+				digest += t.fields[i].salt
+			}
+		}
+	}
+	for i, c := range cs {
+		if c == nil {
+			continue
+		}
+		index = i
+		c := c.(*changes[S])
+		for _, p := range c.plain {
+			fi := &t.fields[p]
+			digest -= fi.hash(s)
+			fi.copy(s, unsafe.Pointer(c.values))
+			digest += fi.hash(s)
+		}
+		for _, m := range c.merged {
+			at = int(m.field)
+			fi := &t.fields[m.field]
+			if err := fi.field(s).Apply(m.Change); err != nil {
+				return 0, &core.FoldError{Field: fi.name, Index: i, With: -1, Err: err}
+			}
+			digest += fi.salt
+		}
+	}
+	return digest, nil
+}
+
+func panicError(p any) error {
+	if err, ok := p.(error); ok {
+		return fmt.Errorf("panic: %w", err)
+	}
+	return fmt.Errorf("panic: %v", p)
+}
+
+var errConflict = errors.New("two tasks of one superstep set different values; use a merging field, such as graph.List or graph.Reduced, or let one task write it")
+
+// scratch is what the search for conflicts needs. Everything is by field.
+type scratch struct {
+	writer  []int32 // the task that wrote the plain field, plus 1
+	changes [][]field.Change
+	tasks   [][]int32 // that made the changes
+	touched []int32
+}
+
+func newScratch(fields int) *scratch {
+	return &scratch{writer: make([]int32, fields), changes: make([][]field.Change, fields), tasks: make([][]int32, fields)}
+}
+
+func (s *scratch) reset() {
+	for _, at := range s.touched {
+		s.writer[at] = 0
+		clear(s.changes[at])
+		s.changes[at], s.tasks[at] = s.changes[at][:0], s.tasks[at][:0]
+	}
+	s.touched = s.touched[:0]
+}
+
+// conflict returns a *core.FoldError for the first task that conflicts with an
+// earlier one.
+func (t *Type[S]) conflict(cs []any) error {
+	sc := t.scratch.Get().(*scratch)
+	defer t.scratch.Put(sc)
+	defer sc.reset()
+	first := &core.FoldError{Index: math.MaxInt}
+	for i, c := range cs {
+		if c == nil {
+			continue
+		}
+		c := c.(*changes[S])
+		for _, at := range c.plain {
+			w := sc.writer[at]
+			if w == 0 {
+				sc.writer[at] = int32(i) + 1
+				sc.touched = append(sc.touched, at)
+				continue
+			}
+			fi := &t.fields[at]
+			if i < first.Index && !fi.equal(unsafe.Pointer(c.values), unsafe.Pointer(cs[w-1].(*changes[S]).values)) {
+				first = &core.FoldError{Field: fi.name, Index: i, With: int(w - 1), Err: errConflict}
+			}
+		}
+		for _, m := range c.merged {
+			if len(sc.changes[m.field]) == 0 {
+				sc.touched = append(sc.touched, m.field)
+			}
+			sc.changes[m.field] = append(sc.changes[m.field], m.Change)
+			sc.tasks[m.field] = append(sc.tasks[m.field], int32(i))
+		}
+	}
+	for _, at := range t.merging {
+		if len(sc.changes[at]) < 2 {
+			continue
+		}
+		fi := &t.fields[at]
+		later, earlier, err := fi.check(unsafe.Pointer(t.zero), sc.changes[at])
+		if err != nil && int(sc.tasks[at][later]) < first.Index {
+			first = &core.FoldError{Field: fi.name, Index: int(sc.tasks[at][later]), With: int(sc.tasks[at][earlier]), Err: err}
+		}
+	}
+	if first.Err == nil {
+		return nil
+	}
+	return first
+}
+
+// check finds the first of cs that conflicts with an earlier one. A panic
+// counts as a conflict of the change that was looked at.
+func (f *fieldInfo) check(zero unsafe.Pointer, cs []field.Change) (later, earlier int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			later, err = max(later, 1), panicError(p)
+		}
+	}()
+	if f.checker {
+		return f.field(zero).(field.Checker).Check(cs)
+	}
+	for later = 1; later < len(cs); later++ {
+		for earlier = range later {
+			if err := cs[later].Conflict(cs[earlier]); err != nil {
+				return later, earlier, err
+			}
+		}
+	}
+	return -1, -1, nil
+}
+
+func (f *fieldInfo) err(err error) error { return fmt.Errorf("field %q: %w", f.name, err) }
+
+func bytesAt(s unsafe.Pointer, off, n uintptr) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(s, off)), n)
+}
+
+func sameBytes(a, b unsafe.Pointer, off, n uintptr) bool {
+	return unsafe.String((*byte)(unsafe.Add(a, off)), n) == unsafe.String((*byte)(unsafe.Add(b, off)), n)
+}
+
+// equal compares a plain field of the states at a and b.
+func (f *fieldInfo) equal(a, b unsafe.Pointer) bool {
+	for i := range f.ops {
+		o := &f.ops[i]
+		if sameBytes(a, b, o.off, o.n) {
+			continue
+		}
+		switch o.kind {
+		case opBytes:
+			return false
+		case opString:
+			if *(*string)(unsafe.Add(a, o.off)) != *(*string)(unsafe.Add(b, o.off)) {
+				return false
+			}
+		case opTime:
+			ta, tb := *(*time.Time)(unsafe.Add(a, o.off)), *(*time.Time)(unsafe.Add(b, o.off))
+			_, oa := ta.Zone()
+			_, ob := tb.Zone()
+			if oa != ob || !ta.Equal(tb) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// copy copies a plain field of the state at src to the one at dst.
+func (f *fieldInfo) copy(dst, src unsafe.Pointer) {
+	for i := range f.ops {
+		o := &f.ops[i]
+		switch o.kind {
+		case opBytes:
+			copy(bytesAt(dst, o.off, o.n), bytesAt(src, o.off, o.n))
+		case opString:
+			*(*string)(unsafe.Add(dst, o.off)) = *(*string)(unsafe.Add(src, o.off))
+		case opTime:
+			*(*time.Time)(unsafe.Add(dst, o.off)) = stored(*(*time.Time)(unsafe.Add(src, o.off)))
+		}
+	}
+}
+
+// stored returns t as it is after having been stored: live and replayed states
+// are the same.
+func stored(t time.Time) time.Time {
+	_, offset := t.Zone()
+	if offset == 0 {
+		return t.Round(0).UTC()
+	}
+	return t.Round(0).In(time.FixedZone("", offset))
+}
+
+var errNotFinite = errors.New("NaN and infinity cannot be stored")
+
+// finite returns an error when a float of a plain field cannot be stored.
+func (f *fieldInfo) finite(s unsafe.Pointer) error {
+	for _, run := range f.floats {
+		for i := range run.n {
+			p := unsafe.Add(s, run.off+i*run.size)
+			var x float64
+			if run.size == 4 {
+				x = float64(*(*float32)(p))
+			} else {
+				x = *(*float64)(p)
+			}
+			if math.IsNaN(x) || math.IsInf(x, 0) {
+				return fmt.Errorf("%w: %v", errNotFinite, x)
+			}
+		}
+	}
+	return nil
+}
+
+// hash hashes a plain field of the state at s.
+func (f *fieldInfo) hash(s unsafe.Pointer) uint64 {
+	h := f.salt
+	for i := range f.ops {
+		o := &f.ops[i]
+		switch o.kind {
+		case opBytes:
+			b := bytesAt(s, o.off, o.n)
+			switch {
+			case len(b) == 8:
+				h = mix(h ^ binary.NativeEndian.Uint64(b))
+			case len(b) == 1:
+				h = mix(h ^ uint64(b[0]))
+			default:
+				h = mix(h ^ maphash.Bytes(seed, b))
+			}
+		case opString:
+			h = mix(h ^ maphash.String(seed, *(*string)(unsafe.Add(s, o.off))))
+		case opTime:
+			t := *(*time.Time)(unsafe.Add(s, o.off))
+			_, offset := t.Zone()
+			h = mix(h ^ uint64(t.Unix()))
+			h = mix(h ^ uint64(t.Nanosecond())<<32 ^ uint64(uint32(offset)))
+		}
+	}
+	return h
+}
+
+// mix spreads the bits of x.
+func mix(x uint64) uint64 {
+	hi, lo := bits.Mul64(x^0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9)
+	x = hi ^ lo
+	x ^= x >> 31
+	x *= 0x94d049bb133111eb
+	return x ^ x>>29
+}

@@ -1,0 +1,336 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"github.com/superstep-dev/superstep/field"
+)
+
+// List is a state field that holds a sequence to which tasks add. What the
+// tasks of one superstep add is concatenated in plan order. An overwrite
+// replaces what stands before it in plan order; two different overwrites in one
+// superstep are an error.
+//
+// A step that adds k items costs O(k), whatever the length of the list.
+//
+// Items are frozen once added: memory that they refer to may not be altered any
+// more, neither by who added them nor by who reads them. Items of a type with a
+// method Clone() T are exempt: they are cloned when added and whenever they are
+// handed out.
+//
+// The zero List is empty and ready to use. Like all field types it may be
+// copied, and is used by one goroutine at a time.
+type List[T any] struct {
+	stamp stamp
+	base  vec[T]
+	pend  []T  // added since Bind; only ever appended to
+	over  bool // pend replaces base
+}
+
+// Add appends items. The slice is copied.
+func (l *List[T]) Add(items ...T) {
+	own := l.stamp.own()
+	if len(items) == 0 {
+		return
+	}
+	if !own {
+		l.pend = l.pend[:len(l.pend):len(l.pend)] // so that append makes a copy
+	}
+	n := len(l.pend)
+	l.pend = append(l.pend, items...)
+	if clone := cloner[T](); clone != nil {
+		for i := n; i < len(l.pend); i++ {
+			l.pend[i] = clone(l.pend[i])
+		}
+	}
+}
+
+// Overwrite replaces the whole list by items. The slice is copied.
+func (l *List[T]) Overwrite(items ...T) {
+	l.stamp.own()
+	l.pend, l.over = nil, true
+	l.Add(items...)
+}
+
+// Len returns the number of items.
+func (l *List[T]) Len() int {
+	return len(l.committed()) + len(l.pend)
+}
+
+// At returns the item at index i and panics, as indexing a slice does, when
+// there is none.
+func (l *List[T]) At(i int) T {
+	base := l.committed()
+	switch {
+	case i >= 0 && i < len(base):
+		return cloned(base[i])
+	case i >= len(base) && i-len(base) < len(l.pend):
+		return cloned(l.pend[i-len(base)])
+	}
+	panic(fmt.Sprintf("graph: List index %d out of range with length %d", i, l.Len()))
+}
+
+// Last returns the last item, or the zero T when the list is empty.
+func (l *List[T]) Last() T {
+	if n := l.Len(); n > 0 {
+		return l.At(n - 1)
+	}
+	var zero T
+	return zero
+}
+
+// All returns an iterator over the indexes and items. It shows the list as it
+// was when the iteration began.
+func (l *List[T]) All() iter.Seq2[int, T] {
+	return func(yield func(int, T) bool) {
+		clone := cloner[T]()
+		n := 0
+		for _, part := range [...][]T{l.committed(), l.pend} {
+			for _, item := range part {
+				if clone != nil {
+					item = clone(item)
+				}
+				if !yield(n, item) {
+					return
+				}
+				n++
+			}
+		}
+	}
+}
+
+// Slice returns the items as a new slice, nil when there are none.
+func (l *List[T]) Slice() []T {
+	n := l.Len()
+	if n == 0 {
+		return nil
+	}
+	items := append(append(make([]T, 0, n), l.committed()...), l.pend...)
+	if clone := cloner[T](); clone != nil {
+		for i := range items {
+			items[i] = clone(items[i])
+		}
+	}
+	return items
+}
+
+// IsZero reports whether the list is empty; encoding/json's omitzero uses it.
+func (l List[T]) IsZero() bool { return l.Len() == 0 }
+
+// String formats the list as fmt.Sprint does a slice.
+func (l List[T]) String() string { return fmt.Sprint(l.raw()) }
+
+// committed returns the items that stand before pend. They are read-only.
+func (l *List[T]) committed() []T {
+	if l.over {
+		return nil
+	}
+	return l.base.items
+}
+
+// raw returns the items, not cloned, to be read only.
+func (l *List[T]) raw() []T {
+	switch base := l.committed(); {
+	case len(l.pend) == 0:
+		return base
+	case len(base) == 0:
+		return l.pend
+	default:
+		return append(append(make([]T, 0, l.Len()), base...), l.pend...)
+	}
+}
+
+// settle makes what is pending part of base.
+func (l *List[T]) settle() {
+	if l.over {
+		l.base = vec[T]{}
+	}
+	if len(l.pend) > 0 {
+		l.base.append(l.pend)
+	}
+	l.pend, l.over = nil, false
+}
+
+// MarshalJSON returns an array of the items.
+func (l List[T]) MarshalJSON() ([]byte, error) {
+	if l.Len() == 0 {
+		return []byte("[]"), nil
+	}
+	return marshalArray(l.raw())
+}
+
+// UnmarshalJSON replaces the list.
+func (l *List[T]) UnmarshalJSON(data []byte) error {
+	items, err := unmarshalArray[T](data)
+	if err == nil {
+		*l = List[T]{base: vec[T]{items: items[:len(items):len(items)]}}
+	}
+	return err
+}
+
+// Bind implements [field.Merging].
+func (l *List[T]) Bind() {
+	if l.over || len(l.pend) > 0 {
+		l.settle()
+	}
+	l.stamp.bind()
+}
+
+// Change implements [field.Merging].
+func (l *List[T]) Change() (field.Change, error) {
+	if err := l.stamp.check(); err != nil {
+		return nil, err
+	}
+	if !l.over && len(l.pend) == 0 || l.over && equalSlices(l.pend, l.base.items) {
+		return nil, nil
+	}
+	if err := finite(l.pend...); err != nil {
+		return nil, err
+	}
+	// The capacity is cut so that the change sees nothing of a later append.
+	return &listChange[T]{items: l.pend[:len(l.pend):len(l.pend)], over: l.over}, nil
+}
+
+// Write implements [field.Merging].
+func (l *List[T]) Write(c field.Change) error {
+	lc, err := changeAs[*listChange[T]](c)
+	switch {
+	case err != nil:
+	case lc.over:
+		l.Overwrite(lc.items...)
+	default:
+		l.Add(lc.items...)
+	}
+	return err
+}
+
+// Apply implements [field.Merging].
+func (l *List[T]) Apply(c field.Change) error {
+	lc, err := changeAs[*listChange[T]](c)
+	if err != nil {
+		return err
+	}
+	l.settle()
+	if lc.over {
+		l.base = vec[T]{}
+	}
+	l.base.append(lc.items)
+	return nil
+}
+
+// DecodeChange implements [field.Merging]. It takes an array of the items to
+// add, or {"$overwrite": [...]}.
+func (l *List[T]) DecodeChange(data []byte) (field.Change, error) {
+	c := new(listChange[T])
+	if ops, ok := operations(data, opOverwrite); ok {
+		data, c.over = ops[opOverwrite], true
+	}
+	var err error
+	c.items, err = unmarshalArray[T](data)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Check implements [field.Checker]: only overwrites can conflict.
+func (l *List[T]) Check(cs []field.Change) (later, earlier int, err error) {
+	return checkLists[T](cs)
+}
+
+// Infallible implements [field.Infallible].
+func (l *List[T]) Infallible() bool { return true }
+
+// Resets implements [field.Growing].
+func (l *List[T]) Resets(c field.Change) bool {
+	lc, ok := c.(*listChange[T])
+	return ok && lc.over
+}
+
+// SchemaOf implements [field.Schemer].
+func (l *List[T]) SchemaOf() any { return []T(nil) }
+
+type listChange[T any] struct {
+	items []T
+	over  bool
+}
+
+func (c *listChange[T]) MarshalJSON() ([]byte, error) {
+	if err := encodable(c.items...); err != nil {
+		return nil, err
+	}
+	data, err := marshalArray(c.items)
+	if err == nil && c.over {
+		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
+	}
+	return data, err
+}
+
+func (c *listChange[T]) Conflict(earlier field.Change) error {
+	_, _, err := checkLists[T]([]field.Change{earlier, c})
+	return err
+}
+
+func checkLists[T any](cs []field.Change) (later, earlier int, err error) {
+	return checkOverwrites(cs,
+		func(c *listChange[T]) bool { return c.over },
+		func(a, b *listChange[T]) bool { return equalSlices(a.items, b.items) })
+}
+
+// checkOverwrites finds the first overwrite that differs from an earlier one.
+func checkOverwrites[C field.Change](cs []field.Change, over func(C) bool, same func(a, b C) bool) (later, earlier int, err error) {
+	first := -1
+	for i, c := range cs {
+		cc := c.(C)
+		switch {
+		case !over(cc):
+		case first < 0:
+			first = i
+		case !same(cc, cs[first].(C)):
+			return i, first, errOverwrite
+		}
+	}
+	return -1, -1, nil
+}
+
+// vec is a slice of which several copies share one backing array. The copy that
+// reaches to the end of the array's used part may append in place; any other
+// makes an array of its own first. So no copy ever sees a change, and appending
+// to the newest copy costs amortised O(1) an item.
+type vec[T any] struct {
+	items []T
+	used  *atomic.Int64 // length of the used part; nil: the array has no room
+}
+
+func (v *vec[T]) append(more []T) {
+	n, m := len(v.items), len(v.items)+len(more)
+	if m == n {
+		return
+	}
+	if v.used != nil && m <= cap(v.items) && v.used.CompareAndSwap(int64(n), int64(m)) {
+		v.items = append(v.items, more...)
+		return
+	}
+	items := make([]T, n, max(m, n+n/2, 4))
+	copy(items, v.items)
+	v.items = append(items, more...)
+	v.used = new(atomic.Int64)
+	v.used.Store(int64(m))
+}
+
+// marshalArray is json.Marshal with [] for nil.
+func marshalArray[T any](items []T) ([]byte, error) {
+	if items == nil {
+		items = []T{}
+	}
+	return json.Marshal(items)
+}
+
+func unmarshalArray[T any](data []byte) ([]T, error) {
+	var items []T
+	err := json.Unmarshal(data, &items)
+	return items, err
+}

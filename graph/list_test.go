@@ -1,0 +1,145 @@
+package graph_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestList(t *testing.T) {
+	var l graph.List[int]
+	if l.Len() != 0 || l.Last() != 0 || l.Slice() != nil || fieldJSON(t, l) != "[]" || !l.IsZero() {
+		t.Error("zero value")
+	}
+	commitField(t, &l, func(l *graph.List[int]) {
+		args := []int{1, 2}
+		l.Add(args...)
+		args[0] = 9
+		l.Add(3)
+	})
+	commitField(t, &l, func(l *graph.List[int]) {
+		l.Add(4)
+		if l.Len() != 4 || l.At(2) != 3 || l.At(3) != 4 || l.Last() != 4 {
+			t.Error("own write")
+		}
+	})
+	if fieldJSON(t, l) != "[1,2,3,4]" || l.String() != "[1 2 3 4]" || !slices.Equal(l.Slice(), []int{1, 2, 3, 4}) {
+		t.Errorf("got %v", l)
+	}
+	var seen []int
+	for i, v := range l.All() {
+		if i == 3 {
+			break
+		}
+		l.Add(v) // an iteration doesn't see it
+		seen = append(seen, i, v)
+	}
+	if !slices.Equal(seen, []int{0, 1, 1, 2, 2, 3}) {
+		t.Errorf("saw %v", seen)
+	}
+	commitField(t, &l, func(l *graph.List[int]) { l.Overwrite(5); l.Add(6) })
+	if fieldJSON(t, l) != "[5,6]" {
+		t.Errorf("got %v", l)
+	}
+	fork := forkField(&l)
+	fork.Overwrite(7)
+	if c := changeOf(t, fork); fieldJSON(t, c) != `{"$overwrite":[7]}` || !l.Resets(c) {
+		t.Error("overwrite")
+	}
+	commitField(t, &l, func(l *graph.List[int]) { l.Overwrite() })
+	if l.Len() != 0 {
+		t.Errorf("got %v", l)
+	}
+}
+
+func TestListAtPanics(t *testing.T) {
+	for _, i := range []int{-1, 1} {
+		func() {
+			defer func() {
+				if got, want := fmt.Sprint(recover()), fmt.Sprintf("graph: List index %d out of range with length 1", i); got != want {
+					t.Errorf("got %s", got)
+				}
+			}()
+			var l graph.List[int]
+			l.Add(1)
+			l.At(i)
+		}()
+	}
+}
+
+// Copies are as independent as copies of a slice's content, whichever is written
+// to, in whatever order.
+func TestListCopies(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		lists := []graph.List[int]{{}}
+		models := [][]int{nil}
+		for n := range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			i := rapid.IntRange(0, len(lists)-1).Draw(rt, "which")
+			l := lists[i]
+			model := slices.Clone(models[i])
+			switch rapid.IntRange(0, 3).Draw(rt, "what") {
+			case 0:
+				l.Add(n)
+				model = append(model, n)
+			case 1:
+				l.Bind()
+			case 2:
+				l.Overwrite(n)
+				model = []int{n}
+			case 3:
+				c, err := l.DecodeChange([]byte("[1,2,3]"))
+				if err == nil {
+					err = l.Apply(c)
+				}
+				if err != nil {
+					rt.Fatal(err)
+				}
+				model = append(model, 1, 2, 3)
+			}
+			lists, models = append(lists, l), append(models, model)
+		}
+		for i := range lists {
+			if !slices.Equal(lists[i].Slice(), models[i]) {
+				rt.Fatalf("copy %d is %v, want %v", i, lists[i].Slice(), models[i])
+			}
+		}
+	})
+}
+
+// Readers of old copies are not disturbed by appending to the newest. Run with
+// -race.
+func TestListConcurrentCopies(t *testing.T) {
+	var base graph.List[int]
+	var wg sync.WaitGroup
+	for n := range 200 {
+		c := base
+		wg.Go(func() {
+			c.Bind()
+			c.Add(-1)
+			sum := 0
+			for _, v := range c.All() {
+				sum += v
+			}
+			if want := n*(n-1)/2 - 1; sum != want || c.Len() != n+1 {
+				t.Errorf("copy of length %d sums up to %d, want %d", c.Len(), sum, want)
+			}
+		})
+		ch, err := base.DecodeChange(fmt.Append(nil, "[", n, "]"))
+		if err == nil {
+			err = base.Apply(ch)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+}
+
+func FuzzList(f *testing.F) {
+	fuzzField[graph.List[string]](f, `["a"]`, `{"$overwrite":["a"]}`)
+}

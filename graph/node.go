@@ -1,0 +1,210 @@
+package graph
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// task returns the task that a node was called for.
+func task(ctx context.Context, what string) (*local.Task, error) {
+	t, ok := local.FromContext(ctx)
+	if !ok {
+		return nil, fmt.Errorf("graph.%s %w", what, ErrNotInNode)
+	}
+	return t, nil
+}
+
+// AskOption is a setting of one question.
+type AskOption func(*askConfig)
+
+type askConfig struct{ schema json.RawMessage }
+
+// AnswerSchema sets the JSON Schema that the answer is checked against, in
+// place of the one that follows from its type.
+func AnswerSchema(schema json.RawMessage) AskOption {
+	return func(c *askConfig) { c.schema = schema }
+}
+
+// Interrupt asks a question and returns its answer. The first time it returns
+// an error, which the node must return: the run pauses, and the question is
+// part of its snapshot. When the thread is resumed with an answer, be it months
+// later and in another process, the node runs again from its beginning and
+// Interrupt returns the answer.
+//
+// What the node did before the question it does again: put what must not be
+// repeated into [Once] or into a node of its own. While a question is open the
+// node's writes are dropped, whatever it returns.
+//
+// The key tells the questions of a node apart, so that an answer reaches its
+// question even if the code changes in between; using one twice in one
+// execution is an error. An empty key stands for the question's position among
+// those without a key; the answer then only fits if the value is the same.
+// Several questions may be asked at once, from several goroutines or one after
+// the other, collecting the errors.
+//
+// The value is encoded as JSON. The answer must have the type T.
+func Interrupt[T any](ctx context.Context, key string, value any, opts ...AskOption) (T, error) {
+	var zero T
+	t, err := task(ctx, "Interrupt")
+	if err != nil {
+		return zero, err
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return zero, fmt.Errorf("value of interrupt %q: %w", key, err)
+	}
+	c := askConfig{}
+	for _, o := range opts {
+		o(&c)
+	}
+	if c.schema == nil {
+		c.schema = schemaFor[T]()
+	}
+	answer, err := t.Ask(ctx, key, raw, c.schema)
+	if err != nil {
+		return zero, err
+	}
+	if err := json.Unmarshal(answer, &zero); err != nil {
+		return zero, fmt.Errorf("answer to interrupt %q: %w", key, err)
+	}
+	return zero, nil
+}
+
+// Once runs a named sub-step of a node and records its result: when the node
+// runs again, after a question, an error or a crash, the recorded result is
+// returned and fn isn't called. Only success is recorded. The name must be
+// unique within the task; callers with the same name at the same time share one
+// call.
+//
+// Fn is given a key that is the same whenever this sub-step runs for this task:
+// pass it to services that take idempotency keys, for the case that the process
+// dies after the effect and before the record. What fn writes to the state
+// doesn't count; it should only use its result.
+//
+// The result is encoded as JSON.
+func Once[T any](ctx context.Context, name string, fn func(ctx context.Context, idempotencyKey string) (T, error)) (T, error) {
+	var zero T
+	t, err := task(ctx, "Once")
+	if err != nil {
+		return zero, err
+	}
+	data, err := t.Once(ctx, name, func(ctx context.Context, key string) (json.RawMessage, error) {
+		v, err := fn(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("result of Once %q: %w", name, err)
+		}
+		return raw, nil
+	})
+	if err != nil {
+		return zero, err
+	}
+	if err := json.Unmarshal(data, &zero); err != nil {
+		return zero, fmt.Errorf("recorded result of Once %q: %w", name, err)
+	}
+	return zero, nil
+}
+
+// Emit sends a value to those who stream the run with [ModeCustom]. It blocks
+// while they are slow, and returns the context's error.
+func Emit(ctx context.Context, value any) error {
+	t, err := task(ctx, "Emit")
+	if err != nil {
+		return err
+	}
+	return t.Emit(local.Custom, value)
+}
+
+// EmitMessage sends a part of a message, such as a token, to those who stream
+// the run with [ModeMessages].
+func EmitMessage(ctx context.Context, part any) error {
+	t, err := task(ctx, "EmitMessage")
+	if err != nil {
+		return err
+	}
+	return t.Emit(local.Message, part)
+}
+
+// Heartbeat is a sign of life of a node with an [IdleTimeout]. Outside of a
+// node it does nothing.
+func Heartbeat(ctx context.Context) {
+	if t, ok := local.FromContext(ctx); ok {
+		t.Beat()
+	}
+}
+
+// TaskInfo says where a node's task stands in the run.
+type TaskInfo struct {
+	Graph, Node    string
+	Path           []string // nodes from the root graph down to this graph
+	Thread         string
+	Namespace      string
+	Run            string // ID of this call of Invoke, Resume, ...
+	Task           string // ID of the task, the same when it runs again
+	Step           int    // the superstep, counted from 1 over the thread's life
+	Attempt        int    // from 1
+	RemainingSteps int    // supersteps left after this one
+	Recent         []string
+	From           string // node that led here; empty at the start
+}
+
+// Info returns where the node's task stands. Outside of a node it is zero.
+func Info(ctx context.Context) TaskInfo {
+	t, ok := local.FromContext(ctx)
+	if !ok {
+		return TaskInfo{}
+	}
+	in := t.Info()
+	return TaskInfo{
+		Graph: in.Graph, Node: in.Node, Path: in.Path, Thread: string(in.Thread), Namespace: in.Namespace, Run: string(in.Run),
+		Task: taskID(in.Epoch, in.Task), Step: in.Step, Attempt: in.Attempt, RemainingSteps: in.RemainingSteps, Recent: in.Recent, From: in.From,
+	}
+}
+
+// Deps returns the run's dependency of type D; see [ProvideDeps].
+func Deps[D any](ctx context.Context) (D, error) {
+	var zero D
+	t, err := task(ctx, "Deps")
+	if err != nil {
+		return zero, err
+	}
+	typ := reflect.TypeFor[D]()
+	if d, ok := t.Deps().(*deps); ok {
+		if v, ok := d.byType[typ].(D); ok {
+			return v, nil
+		}
+	}
+	return zero, &MissingDepsError{Types: []string{typ.String()}}
+}
+
+// Configured returns a value given by [Configure].
+func Configured[T any](ctx context.Context, name string) (T, error) {
+	var zero T
+	t, err := task(ctx, "Configured")
+	if err != nil {
+		return zero, err
+	}
+	d, _ := t.Deps().(*deps)
+	if d == nil || d.config[name] == nil {
+		return zero, fmt.Errorf("nothing is configured as %q: pass graph.Configure(%q, ...)", name, name)
+	}
+	v, ok := d.config[name].(T)
+	if !ok {
+		return zero, fmt.Errorf("%q is configured as a %T, not a %T", name, d.config[name], zero)
+	}
+	return v, nil
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,71 @@
+package graph
+
+import "github.com/superstep-dev/superstep/internal/local"
+
+// Observer is told what happens in a run. Its methods are called by the run's
+// own goroutine, one at a time and in order: a slow observer slows the run.
+// For a node that two attempts or several tasks run, each is told.
+type Observer interface {
+	OnNodeEnter(ev Event)
+	OnNodeExit(ev Event) // the node succeeded
+	OnError(ev Event)    // the node failed; see Event.Err
+	OnCheckpointSaved(ev Event)
+}
+
+// InterruptObserver is implemented by observers that want to know of
+// interrupts.
+type InterruptObserver interface {
+	OnInterrupt(ev Event)
+}
+
+// Observe attaches an observer. Given to a call it replaces the graph's; use
+// [MultiObserver] to have both.
+func Observe(o Observer) Option { return func(s *settings) { s.observer = o } }
+
+const observerKinds = local.TaskStarted | local.TaskEnded | local.TaskFailed | local.Checkpointed | local.InterruptRaised
+
+func observe(o Observer, ev *local.Event) {
+	e := eventOf(ev)
+	switch ev.Kind {
+	case local.TaskStarted:
+		o.OnNodeEnter(e)
+	case local.TaskEnded:
+		o.OnNodeExit(e)
+	case local.TaskFailed:
+		o.OnError(e)
+	case local.Checkpointed:
+		o.OnCheckpointSaved(e)
+	case local.InterruptRaised:
+		if i, ok := o.(InterruptObserver); ok {
+			i.OnInterrupt(e)
+		}
+	}
+}
+
+// MultiObserver tells several observers, in order.
+func MultiObserver(observers ...Observer) Observer { return multiObserver(observers) }
+
+type multiObserver []Observer
+
+func (m multiObserver) each(f func(Observer)) {
+	for _, o := range m {
+		if o != nil {
+			f(o)
+		}
+	}
+}
+
+func (m multiObserver) OnNodeEnter(ev Event) { m.each(func(o Observer) { o.OnNodeEnter(ev) }) }
+func (m multiObserver) OnNodeExit(ev Event)  { m.each(func(o Observer) { o.OnNodeExit(ev) }) }
+func (m multiObserver) OnError(ev Event)     { m.each(func(o Observer) { o.OnError(ev) }) }
+func (m multiObserver) OnCheckpointSaved(ev Event) {
+	m.each(func(o Observer) { o.OnCheckpointSaved(ev) })
+}
+
+func (m multiObserver) OnInterrupt(ev Event) {
+	m.each(func(o Observer) {
+		if i, ok := o.(InterruptObserver); ok {
+			i.OnInterrupt(ev)
+		}
+	})
+}

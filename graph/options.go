@@ -1,0 +1,369 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// DefaultMaxSteps is how many supersteps a run may take unless [MaxSteps] says
+// otherwise.
+const DefaultMaxSteps = 100
+
+// defaultCycleWindow is in how many tasks the cycle guard looks back.
+const defaultCycleWindow = 20
+
+// Option is a setting of a graph, given to Compile, or of one call, given to
+// Invoke and the others, where it overrides the graph's. An option that can't
+// be applied makes the call fail.
+type Option func(*settings)
+
+// settings are the collected options.
+type settings struct {
+	store       checkpoint.Store
+	thread      checkpoint.ThreadID
+	namespace   string
+	from        checkpoint.ID
+	durability  Durability
+	saveTimeout time.Duration
+	version     int
+	metadata    map[string]string
+
+	maxSteps    int
+	maxTasks    int
+	cycleWindow int
+	cycleStrict bool
+	before      []string
+	after       []string
+	schemas     map[string]json.RawMessage
+
+	concurrency    int
+	maxConcurrency int
+	stepTimeout    time.Duration
+	nodeTimeout    time.Duration
+	runTimeout     time.Duration
+
+	observer  Observer
+	modes     Mode
+	buffer    int
+	detach    bool
+	live      bool
+	check     bool
+	callbacks []func(*local.Node)
+
+	deps    map[reflect.Type]func(context.Context) (any, error)
+	need    []reflect.Type
+	config  map[string]any
+	drain   <-chan struct{}
+	keep    bool
+	restart bool
+	redo    bool
+	start   *Command
+	update  any // func(*S)
+	asNode  string
+	as      *Command
+	history historyOptions
+	errs    []error
+}
+
+func (s *settings) fail(format string, args ...any) {
+	s.errs = append(s.errs, fmt.Errorf(format, args...))
+}
+
+// with returns a copy of s to which opts are applied.
+func (s *settings) with(opts []Option) (settings, error) {
+	c := *s
+	c.metadata = maps.Clone(s.metadata)
+	c.deps = maps.Clone(s.deps)
+	c.config = maps.Clone(s.config)
+	c.schemas = maps.Clone(s.schemas)
+	c.errs = nil
+	for _, o := range opts {
+		if o == nil {
+			c.fail("graph: nil Option")
+			continue
+		}
+		o(&c)
+	}
+	return c, errors.Join(c.errs...)
+}
+
+// WithCheckpointer keeps checkpoints in store: after every superstep, and
+// whenever a task finishes, asks or fails. Runs then need a [Thread].
+func WithCheckpointer(store checkpoint.Store) Option {
+	return func(s *settings) { s.store = store }
+}
+
+// Thread names the thread that a call works on.
+func Thread(id string) Option {
+	return func(s *settings) { s.thread = checkpoint.ThreadID(id) }
+}
+
+// NewThreadID returns a fresh thread ID, a UUID that sorts by time.
+func NewThreadID() string { return string(checkpoint.NewRunID()) }
+
+// Namespace separates several logs of one thread, such as those of different
+// graphs. The default is the empty namespace.
+func Namespace(ns string) Option {
+	return func(s *settings) { s.namespace = ns }
+}
+
+// From makes a call start at that checkpoint of the thread rather than at the
+// newest: a run from there starts a branch, and the old one stays as it is.
+func From(id string) Option {
+	return func(s *settings) { s.from = checkpoint.ID(id) }
+}
+
+// Durability says when a run's checkpoints are stored.
+type Durability uint8
+
+const (
+	// Sync stores the checkpoint of a superstep before the next one starts,
+	// and the result of a task before its siblings' superstep ends. When the
+	// process is killed, at most the tasks that were running run again.
+	Sync Durability = iota
+
+	// Async stores in the background, in order, at most 64 writes behind.
+	// When the process is killed, the last supersteps may be lost as if they
+	// had not run; what is stored is always a consistent prefix. A failed
+	// write stops the run before its next superstep. [Once] still waits until
+	// its result is stored.
+	Async
+
+	// Exit stores everything when the run ends, is interrupted or fails. When
+	// the process is killed, the run is lost as if it had not been started;
+	// results of [Once] are lost with it. Memory grows with what the run
+	// writes.
+	Exit
+)
+
+// WithDurability sets when checkpoints are stored. The default is [Sync].
+func WithDurability(d Durability) Option {
+	return func(s *settings) {
+		if d > Exit {
+			s.fail("graph: unknown durability %d", d)
+		}
+		s.durability = d
+	}
+}
+
+// SaveTimeout bounds each write of a checkpoint. The default is 10 s.
+func SaveTimeout(d time.Duration) Option {
+	return func(s *settings) {
+		if d <= 0 {
+			s.fail("graph: SaveTimeout of %v: use a positive duration", d)
+		}
+		s.saveTimeout = d
+	}
+}
+
+// SchemaVersion is recorded with every checkpoint as the version of S.
+func SchemaVersion(v int) Option {
+	return func(s *settings) { s.version = v }
+}
+
+// Metadata adds an entry to the metadata of the checkpoints that a call writes.
+func Metadata(key, value string) Option {
+	return func(s *settings) {
+		if s.metadata == nil {
+			s.metadata = map[string]string{}
+		}
+		s.metadata[key] = value
+	}
+}
+
+// MaxSteps limits the supersteps since the thread was last given input, answers
+// or an edit. The default is [DefaultMaxSteps]; n must be positive. Reaching it
+// is a [StepLimitError], and the thread can go on with a higher limit.
+func MaxSteps(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			s.fail("graph: MaxSteps(%d): the limit must be positive; there is no unlimited run", n)
+		}
+		s.maxSteps = n
+	}
+}
+
+// MaxTasks limits the tasks since the thread was last given something, so that
+// a wide fan-out can't escape [MaxSteps]. There is no limit by default.
+func MaxTasks(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			s.fail("graph: MaxTasks(%d): the limit must be positive", n)
+		}
+		s.maxTasks = n
+	}
+}
+
+// CycleGuard sets how many tasks back the guard against fruitless cycles looks;
+// 0 turns it off. It is on by default, with 20: a run fails with a
+// [CycleError] when a node is about to run again and nothing in the state has
+// changed since it last did.
+func CycleGuard(window int) Option {
+	return func(s *settings) {
+		if window < 0 {
+			s.fail("graph: CycleGuard(%d): use 0 to turn it off", window)
+		}
+		s.cycleWindow, s.cycleStrict = window, false
+	}
+}
+
+// StrictCycleGuard forbids any node to run twice within window tasks, whether
+// the state changed or not.
+func StrictCycleGuard(window int) Option {
+	return func(s *settings) {
+		if window <= 0 {
+			s.fail("graph: StrictCycleGuard(%d): use a positive window", window)
+		}
+		s.cycleWindow, s.cycleStrict = window, true
+	}
+}
+
+// InterruptBefore pauses a run before the named nodes run; "*" names all.
+// Other tasks of the superstep run. Each scheduled run of a node pauses once;
+// Resume or an Invoke without input goes on.
+func InterruptBefore(nodes ...string) Option {
+	return func(s *settings) { s.before = nodes }
+}
+
+// InterruptAfter pauses a run after the superstep in which one of the named
+// nodes ran was committed; "*" names all.
+func InterruptAfter(nodes ...string) Option {
+	return func(s *settings) { s.after = nodes }
+}
+
+// InputSchema declares what an answer to the breakpoint before or after a node
+// must look like, as JSON Schema. The answer given to [Graph.Resume] is checked
+// and then applied to the state by [UpdateJSON].
+func InputSchema(node string, schema json.RawMessage) Option {
+	return func(s *settings) {
+		if s.schemas == nil {
+			s.schemas = map[string]json.RawMessage{}
+		}
+		s.schemas[node] = schema
+	}
+}
+
+// Concurrency bounds how many tasks of one superstep run at a time, in the
+// graph and in each subgraph. The default is 1024. Tasks that wait for each
+// other need as many places as there are tasks.
+func Concurrency(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			s.fail("graph: Concurrency(%d): the limit must be positive", n)
+		}
+		s.concurrency = n
+	}
+}
+
+// Sequential runs one task at a time, in plan order.
+func Sequential() Option { return Concurrency(1) }
+
+// MaxConcurrency bounds how many tasks run at a time in a run and all its
+// subgraphs together. A task that waits for a subgraph doesn't count, so the
+// limit can't deadlock.
+func MaxConcurrency(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			s.fail("graph: MaxConcurrency(%d): the limit must be positive", n)
+		}
+		s.maxConcurrency = n
+	}
+}
+
+// StepTimeout bounds each superstep, NodeTimeout each attempt of a node that
+// has no [Timeout] of its own, and RunTimeout a whole call.
+func StepTimeout(d time.Duration) Option { return func(s *settings) { s.stepTimeout = d } }
+
+// NodeTimeout bounds each attempt of a node that has no [Timeout] of its own.
+func NodeTimeout(d time.Duration) Option { return func(s *settings) { s.nodeTimeout = d } }
+
+// RunTimeout bounds a whole call.
+func RunTimeout(d time.Duration) Option { return func(s *settings) { s.runTimeout = d } }
+
+// Drain ends a run at the beginning of the next superstep once ch is closed.
+// The call then returns [ErrDrained], and the thread can be continued.
+func Drain(ch <-chan struct{}) Option { return func(s *settings) { s.drain = ch } }
+
+// CheckMutations makes runs compare the committed state before and after each
+// node, and fail with a [MutationError] that names the node and the field when
+// a node changed what a field holds in place. It costs time in proportion to
+// the state and is meant for tests.
+func CheckMutations() Option { return func(s *settings) { s.check = true } }
+
+// Restart gives up what is pending on the thread: Invoke then starts a new turn
+// at the entry, on the state as it is.
+func Restart() Option { return func(s *settings) { s.restart = true } }
+
+// RestartStep gives up the results of the open superstep, so that all its tasks
+// run again. Results of [Once] are kept.
+func RestartStep() Option { return func(s *settings) { s.redo = true } }
+
+// StartAt makes Invoke start where c says instead of at the entry: at nodes, or
+// with tasks sent from outside. What is pending on the thread is given up.
+func StartAt(c Command) Option {
+	return func(s *settings) {
+		if c.IsZero() {
+			s.fail("graph: StartAt needs a command with destinations")
+		}
+		s.start = &c
+	}
+}
+
+// Update edits the state when a thread is resumed, before any node runs.
+func Update[S any](fn func(s *S)) Option {
+	return func(s *settings) { s.update = fn }
+}
+
+// AsNode makes UpdateState count as that node's output: its pending task, if
+// any, is done, and its edges decide what follows. A command replaces them.
+func AsNode(node string, commands ...Command) Option {
+	return func(s *settings) {
+		s.asNode = node
+		if len(commands) > 0 {
+			c := commands[0].And(commands[1:]...)
+			s.as = &c
+		}
+	}
+}
+
+// ProvideDeps makes a dependency available to nodes through [Deps]. It is never
+// stored. The factory given to Compile is called once for each run, so that a
+// resumed run has it too; for one call, [UseDeps] replaces it.
+func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) Option {
+	return func(s *settings) {
+		if s.deps == nil {
+			s.deps = map[reflect.Type]func(context.Context) (any, error){}
+		}
+		s.deps[reflect.TypeFor[D]()] = func(ctx context.Context) (any, error) { return factory(ctx) }
+	}
+}
+
+// UseDeps makes a dependency available to nodes through [Deps].
+func UseDeps[D any](d D) Option {
+	return ProvideDeps(func(context.Context) (D, error) { return d, nil })
+}
+
+// RequireDeps makes every run fail before its first task if the dependency is
+// not provided.
+func RequireDeps[D any]() Option {
+	return func(s *settings) { s.need = append(s.need[:len(s.need):len(s.need)], reflect.TypeFor[D]()) }
+}
+
+// Configure makes a value available to nodes by name; see [Configured]. It is
+// never stored.
+func Configure(name string, value any) Option {
+	return func(s *settings) {
+		if s.config == nil {
+			s.config = map[string]any{}
+		}
+		s.config[name] = value
+	}
+}

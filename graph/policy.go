@@ -1,0 +1,287 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// NodeOption is a setting of one node.
+type NodeOption func(spec *plan.NodeSpec, n *nodeConfig)
+
+// Defer makes the node wait until the run would otherwise end, however many
+// branches lead to it.
+func Defer() NodeOption {
+	return func(spec *plan.NodeSpec, _ *nodeConfig) { spec.Defer = true }
+}
+
+// Destinations declares where a command node may go. They are checked by
+// Compile and drawn; they have no effect when the graph runs.
+func Destinations(nodes ...string) NodeOption {
+	return func(spec *plan.NodeSpec, _ *nodeConfig) {
+		spec.Destinations = append(slices.Clone(spec.Destinations), nodes...)
+		spec.Command = true
+	}
+}
+
+// Describe sets a label for drawings and a description.
+func Describe(label, description string) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) { n.label, n.description = label, description }
+}
+
+// RetryPolicy says when a failed attempt of a node is tried again. The zero
+// value of a field means its default.
+//
+// The wait before attempt n+1 is Initial × Factor^(n-1), at most Max, and with
+// jitter a random time between half of that and all of it.
+type RetryPolicy struct {
+	MaxAttempts int           // including the first; 0 means 3
+	Initial     time.Duration // 0 means 500 ms
+	Factor      float64       // 0 means 2
+	Max         time.Duration // 0 means 8 s
+	NoJitter    bool
+
+	// If says which errors are retried. Nil retries every error that is not
+	// a panic and doesn't come from the context of the run.
+	If func(error) bool
+}
+
+func (p *RetryPolicy) matches(err error) bool {
+	if p.If != nil {
+		return p.If(err)
+	}
+	var pe *PanicError
+	return !errors.As(err, &pe)
+}
+
+func (p *RetryPolicy) delay(attempt int) time.Duration {
+	d, factor, limit := p.Initial, p.Factor, p.Max
+	if d <= 0 {
+		d = 500 * time.Millisecond
+	}
+	if factor <= 0 {
+		factor = 2
+	}
+	if limit <= 0 {
+		limit = 8 * time.Second
+	}
+	f := float64(d)
+	for range attempt - 1 {
+		if f *= factor; f >= float64(limit) {
+			break
+		}
+	}
+	d = min(time.Duration(min(f, float64(limit))), limit)
+	if !p.NoJitter {
+		d = d/2 + rand.N(d/2+1)
+	}
+	return d
+}
+
+// Retry adds retry policies. Of several, the first whose If accepts the error
+// decides. Questions to people and contexts that ended are never retried.
+func Retry(policies ...RetryPolicy) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) { n.retries = append(n.retries, policies...) }
+}
+
+func retrier(policies []RetryPolicy) func(int, error) (time.Duration, bool) {
+	if len(policies) == 0 {
+		return nil
+	}
+	policies = slices.Clone(policies)
+	return func(attempt int, err error) (time.Duration, bool) {
+		for i := range policies {
+			p := &policies[i]
+			if !p.matches(err) {
+				continue
+			}
+			limit := p.MaxAttempts
+			if limit <= 0 {
+				limit = 3
+			}
+			return p.delay(attempt), attempt < limit
+		}
+		return 0, false
+	}
+}
+
+// Timeout bounds each attempt of the node. When it ends, the attempt fails with
+// a [TimeoutError] (which can be retried) and what it still writes is dropped.
+func Timeout(d time.Duration) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) { n.local.Timeout = d }
+}
+
+// IdleTimeout fails an attempt that gave no sign of life for d: an event by
+// [Emit], a finished [Once], or [Heartbeat].
+func IdleTimeout(d time.Duration) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) { n.local.Idle = d }
+}
+
+// OnError adds a handler that runs when all attempts of the node have failed,
+// in the same superstep, on a fresh copy of the state. If it returns nil, its
+// changes and command are the node's; if it returns an error, the node has
+// failed with it.
+func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Command, error)) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		n.stateType = reflect.TypeFor[S]()
+		n.local.Recover = func(ctx context.Context, state any, err *local.NodeError) (local.Command, error) {
+			c, herr := handler(ctx, state.(*S), err)
+			return c.local(), herr
+		}
+	}
+}
+
+// Callbacks are called around each attempt of a node, by the goroutine that
+// runs it. Any of them may be nil.
+type Callbacks[S any] struct {
+	// Before runs first. If it reports skip, the node isn't called, and what
+	// Before wrote to s stands for it. If it fails, so does the attempt.
+	Before func(ctx context.Context, s *S) (skip bool, err error)
+
+	// After runs when the node has returned nil and may write to s as well.
+	After func(ctx context.Context, s *S) error
+
+	// OnError observes an error of the node.
+	OnError func(ctx context.Context, s *S, err error)
+}
+
+// WithCallbacks adds callbacks to the node. Those of the graph (see
+// [Builder.AddCallbacks]) run outside of them: first before and last after.
+func WithCallbacks[S any](c Callbacks[S]) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		n.stateType = reflect.TypeFor[S]()
+		addCallbacks(&n.local, c)
+	}
+}
+
+func addCallbacks[S any](n *local.Node, c Callbacks[S]) {
+	if c.Before != nil {
+		n.Before = append(n.Before, func(ctx context.Context, state any) (bool, error) { return c.Before(ctx, state.(*S)) })
+	}
+	if c.After != nil || c.OnError != nil {
+		n.After = append(n.After, func(ctx context.Context, state any, err error) error {
+			switch {
+			case err == nil && c.After != nil:
+				return c.After(ctx, state.(*S))
+			case err != nil && c.OnError != nil:
+				c.OnError(ctx, state.(*S), err)
+			}
+			return err
+		})
+	}
+}
+
+// CacheStore keeps results of nodes. It is safe for concurrent use. A TTL of 0
+// means for ever.
+type CacheStore interface {
+	Get(ctx context.Context, key string) (data []byte, ok bool, err error)
+	Set(ctx context.Context, key string, data []byte, ttl time.Duration) error
+}
+
+// CachePolicy keeps a node's result and uses it when the node is to run again
+// on the same input.
+type CachePolicy struct {
+	Store CacheStore    // required
+	TTL   time.Duration // 0: for ever
+
+	// Version is part of the key: change it when the node's code changes.
+	Version string
+
+	// Key returns what the result depends on, given the state (a *S) and, for
+	// a task, its payload in JSON. Nil means the whole state and payload.
+	Key func(state any, payload json.RawMessage) (string, error)
+}
+
+// Cache caches the node's results.
+func Cache(p CachePolicy) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) { n.cache = &p }
+}
+
+// MemoryCache is a [CacheStore] in memory. The zero value is ready to use.
+// Entries that have expired are dropped when they are looked up.
+type MemoryCache struct {
+	mu      sync.Mutex
+	entries map[string]memoryEntry
+}
+
+type memoryEntry struct {
+	data    []byte
+	expires time.Time
+}
+
+// Get implements [CacheStore].
+func (c *MemoryCache) Get(_ context.Context, key string) ([]byte, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if ok && !e.expires.IsZero() && !time.Now().Before(e.expires) {
+		delete(c.entries, key)
+		ok = false
+	}
+	return e.data, ok, nil
+}
+
+// Set implements [CacheStore].
+func (c *MemoryCache) Set(_ context.Context, key string, data []byte, ttl time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[string]memoryEntry{}
+	}
+	e := memoryEntry{data: slices.Clone(data)}
+	if ttl > 0 {
+		e.expires = time.Now().Add(ttl)
+	}
+	c.entries[key] = e
+	return nil
+}
+
+// Clear drops all entries.
+func (c *MemoryCache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = nil
+}
+
+// AddCallbacks adds callbacks to every node of the graph, those added later
+// included.
+func (b *Builder[S]) AddCallbacks(c Callbacks[S]) *Builder[S] {
+	b.settings.callbacks = append(b.settings.callbacks, func(n *local.Node) {
+		inner := *n
+		n.Before, n.After = nil, nil
+		addCallbacks(n, c)
+		n.Before = append(n.Before, inner.Before...)
+		n.After = append(slices.Clone(inner.After), n.After...)
+	})
+	return b
+}
+
+func (p *CachePolicy) compile(graph, node string, snapshot func(state any) (json.RawMessage, error)) *local.Cache {
+	return &local.Cache{Store: p.Store, TTL: p.TTL, Key: func(state, payload any) (string, error) {
+		raw, err := json.Marshal(payload)
+		if err != nil {
+			return "", err
+		}
+		var key string
+		if p.Key != nil {
+			key, err = p.Key(state, raw)
+		} else {
+			var s json.RawMessage
+			s, err = snapshot(state)
+			key = digest(s) + digest(raw)
+		}
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s/%s/%s/%s", graph, node, p.Version, key), nil
+	}}
+}

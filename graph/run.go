@@ -1,0 +1,318 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Invoke runs the graph until it ends, asks something or fails, and returns the
+// thread as it then is. Input writes to the state before the first node runs.
+//
+// Without a checkpointer a run starts from the zero state. With one, a thread
+// must be named, and what happens depends on it:
+//
+//   - The thread is new: input starts it. Without input there is
+//     [ErrNothingToResume].
+//   - The thread has ended: input starts a new turn at the entry, on the state
+//     as it is. Without input nothing runs, and its state is returned.
+//   - Something is pending (the last run was interrupted, failed or was
+//     killed): without input it goes on; breakpoints are passed, questions
+//     still wait. Input is folded into the state first, and then it goes on.
+//     [Restart] and [StartAt] start a new turn instead.
+//
+// With [From] all this holds for the thread as it was at that checkpoint, on a
+// new branch: what was planned there runs (again), and questions are asked
+// again.
+//
+// An interrupt is a result, not an error; see [Snapshot.Err]. When the run
+// fails, the error is returned together with the thread as it is: finished
+// tasks are recorded and don't run again when it goes on. Several failed tasks
+// are joined, in plan order. The snapshot is never nil.
+func (g *Graph[S]) Invoke(ctx context.Context, input func(s *S), opts ...Option) (*Snapshot[S], error) {
+	return g.call(ctx, request[S]{input: input}, opts, nil)
+}
+
+// Continue lets a pending thread go on: the same as Invoke without input.
+func (g *Graph[S]) Continue(ctx context.Context, opts ...Option) (*Snapshot[S], error) {
+	return g.call(ctx, request[S]{}, opts, nil)
+}
+
+// Answers answers several questions at once, by ID or key.
+type Answers map[string]any
+
+// Resume answers what the thread waits for and lets it go on. The answer may be
+// a single value when exactly one question is open, or [Answers]. It is checked
+// against the type that the node asked for, and an answer that is unknown,
+// stale or of the wrong type is an [AnswerError] that changes nothing.
+//
+// A node that asked runs again from its beginning, and its call of [Interrupt]
+// returns the answer. A task with several open questions runs when all are
+// answered. Breakpoints are passed by a nil answer; others wait for all answers.
+//
+// [Update] edits the state in the same step. With [From] the thread is taken up
+// at that checkpoint, on a new branch.
+func (g *Graph[S]) Resume(ctx context.Context, answer any, opts ...Option) (*Snapshot[S], error) {
+	return g.call(ctx, request[S]{resume: true, answer: answer}, opts, nil)
+}
+
+// request is what a call wants.
+type request[S any] struct {
+	input  func(s *S)
+	resume bool
+	answer any
+}
+
+// call opens the thread, decides what to do, and drives it.
+func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus *local.Bus) (*Snapshot[S], error) {
+	set, err := g.settings.with(opts)
+	empty := &Snapshot[S]{Thread: string(set.thread), Namespace: set.namespace}
+	if err != nil {
+		return empty, err
+	}
+	if err := ctx.Err(); err != nil {
+		return empty, fmt.Errorf("run not started: %w", err)
+	}
+	lo, err := g.options(&set, bus)
+	if err != nil {
+		return empty, err
+	}
+	if lo.Deps, err = provide(ctx, &set); err != nil {
+		return empty, err
+	}
+	s, err := local.Open(ctx, g.prog, *lo, set.from, set.store != nil)
+	if err != nil {
+		return empty, err
+	}
+	defer s.Close()
+	run, err := g.prepare(ctx, s, &set, req)
+	if err != nil {
+		return g.snapshot(s, &set), err
+	}
+	if run {
+		err = s.Drive(ctx)
+	}
+	return g.snapshot(s, &set), err
+}
+
+// prepare tells the machine what to do. It reports whether there is something
+// to run.
+func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings, req request[S]) (run bool, err error) {
+	m := s.Machine()
+	known := s.Tip() != nil
+	if req.resume {
+		switch {
+		case set.store == nil:
+			return false, fmt.Errorf("resume %w", ErrNoCheckpointer)
+		case !known:
+			return false, fmt.Errorf("%w: thread %q has no checkpoint", ErrNothingToResume, set.thread)
+		case !m.Pending():
+			return false, fmt.Errorf("%w: thread %q has ended and waits for no answer", ErrNothingToResume, set.thread)
+		}
+		return true, g.answer(ctx, s, set, req.answer)
+	}
+	var input func(any) error
+	if req.input != nil {
+		input = func(st any) error { req.input(st.(*S)); return nil }
+	}
+	if set.from != "" && known {
+		if err := s.Machine().Fork(false); err != nil {
+			return false, err
+		}
+	}
+	if set.redo && known {
+		if err := m.Restart(); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case set.start != nil:
+		return true, s.Begin(ctx, checkpoint.SourceInput, input, set.start.local())
+	case !known && set.store != nil && input == nil:
+		return false, fmt.Errorf("%w: thread %q has no checkpoint and there is no input", ErrNothingToResume, set.thread)
+	case !known, set.restart, !m.Pending() && input != nil:
+		return true, s.Begin(ctx, checkpoint.SourceInput, input, local.Command{})
+	case !m.Pending():
+		return set.from != "", nil
+	}
+	if input != nil {
+		if err := s.Apply(checkpoint.SourceInput, input); err != nil {
+			return false, err
+		}
+	}
+	return true, m.Continue()
+}
+
+// options turns settings into those of the local shell.
+func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error) {
+	p := g.prog.Plan
+	lo := &local.Options{
+		Store: set.store, Log: checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, Durability: local.Durability(set.durability),
+		SaveTimeout: set.saveTimeout, Metadata: set.metadata, MaxSteps: set.maxSteps, MaxTasks: set.maxTasks,
+		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
+		StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout,
+		Bus: g.bus(set, bus), Drain: set.drain, Check: set.check,
+	}
+	if set.maxConcurrency > 0 {
+		lo.Limit = local.NewLimiter(set.maxConcurrency)
+	}
+	var unknown []string
+	lo.Before, unknown = p.Breakpoints(set.before)
+	if unknown == nil {
+		lo.After, unknown = p.Breakpoints(set.after)
+	}
+	if unknown != nil {
+		return nil, &InvalidEdgeError{Source: "interrupt", Target: unknown[0], Near: plan.Nearest(unknown[0], p.Names())}
+	}
+	if set.store == nil {
+		if lo.Before != nil || lo.After != nil || p.Before != nil || p.After != nil {
+			return nil, fmt.Errorf("a breakpoint %w", ErrNoCheckpointer)
+		}
+		if set.from != "" {
+			return nil, fmt.Errorf("graph.From %w", ErrNoCheckpointer)
+		}
+	}
+	return lo, nil
+}
+
+// deps are the dependencies of one run.
+type deps struct {
+	byType map[reflect.Type]any
+	config map[string]any
+}
+
+// provide calls the factories of the run's dependencies.
+func provide(ctx context.Context, set *settings) (*deps, error) {
+	var missing []string
+	for _, t := range set.need {
+		if set.deps[t] == nil {
+			missing = append(missing, t.String())
+		}
+	}
+	if missing != nil {
+		return nil, &MissingDepsError{Types: missing}
+	}
+	d := &deps{config: set.config}
+	for t, factory := range set.deps {
+		v, err := factory(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("dependency %v: %w", t, err)
+		}
+		if d.byType == nil {
+			d.byType = map[reflect.Type]any{}
+		}
+		d.byType[t] = v
+	}
+	return d, nil
+}
+
+// answer matches answers with open questions, checks them, and gives them to
+// the machine.
+func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, answer any) error {
+	m := s.Machine()
+	if set.from != "" {
+		if err := m.Fork(true); err != nil {
+			return err
+		}
+		if err := s.TakeAlong(ctx); err != nil {
+			return err
+		}
+	}
+	open := local.OpenQuestions(m)
+	byKey, several := answer.(Answers)
+	single := !several
+	var keys []string
+	for _, q := range open {
+		keys = append(keys, q.Key)
+	}
+	update := func(state any) error { return nil }
+	if set.update != nil {
+		fn, ok := set.update.(func(*S))
+		if !ok {
+			return fmt.Errorf("graph.Update is for another state type: %T", set.update)
+		}
+		update = func(state any) error { fn(state.(*S)); return nil }
+	}
+	answers := map[string]json.RawMessage{}
+	give := func(q *checkpoint.Question, v any) error {
+		if _, twice := answers[q.ID]; twice {
+			return &AnswerError{Key: q.Key, Reason: "it is given twice"}
+		}
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return &AnswerError{Key: q.Key, Reason: "it can't be encoded", Err: err}
+		}
+		schema := q.Schema
+		if q.When != "inside" {
+			schema = nil
+			if len(q.Path) == 0 {
+				schema = set.schemas[q.Node]
+			}
+			if schema == nil && v != nil {
+				return &AnswerError{Key: q.Key, Reason: "it is a breakpoint and takes no answer: resume with nil, and edit the state with graph.Update"}
+			}
+		}
+		if schema != nil && !(q.When != "inside" && v == nil) {
+			if err := validate(schema, raw); err != nil {
+				return &AnswerError{Key: q.Key, Reason: "it has the wrong shape", Err: err}
+			}
+		}
+		if q.When != "inside" && v != nil {
+			before := update
+			update = func(state any) error {
+				if err := before(state); err != nil {
+					return err
+				}
+				return g.values.Update(state.(*S), raw)
+			}
+		}
+		answers[q.ID] = raw
+		return nil
+	}
+	switch {
+	case single && len(open) == 0:
+		if answer != nil {
+			return &AnswerError{Reason: "no question is open; continue the thread with a nil answer"}
+		}
+		if set.update == nil {
+			return m.Continue()
+		}
+	case single && len(open) == 1:
+		if err := give(&open[0], answer); err != nil {
+			return err
+		}
+	case single && answer == nil && allBreakpoints(open):
+		for i := range open {
+			if err := give(&open[i], nil); err != nil {
+				return err
+			}
+		}
+	case single:
+		return &AnswerError{Reason: fmt.Sprintf("%d questions are open: use graph.Answers to say which", len(open)), Open: keys}
+	default:
+		for key, v := range byKey {
+			q, err := find(open, m, key, keys)
+			if err != nil {
+				return err
+			}
+			if err := give(q, v); err != nil {
+				return err
+			}
+		}
+	}
+	return s.Answer(answers, update)
+}
+
+func allBreakpoints(open []checkpoint.Question) bool {
+	for _, q := range open {
+		if q.When == "inside" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,241 @@
+package graph
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/superstep-dev/superstep/field"
+)
+
+// Set is a state field that holds a set. What the tasks of one superstep add is
+// united. A task that adds an element while another removes it is an error. An
+// overwrite replaces what stands before it in plan order; two different
+// overwrites in one superstep are an error.
+//
+// A step that writes k elements costs O(k log n).
+//
+// In JSON a Set is a sorted array.
+//
+// The zero Set is empty and ready to use. Like all field types it may be
+// copied, and is used by one goroutine at a time.
+type Set[T cmp.Ordered] struct {
+	m Map[T, struct{}]
+}
+
+// Add adds elements.
+func (s *Set[T]) Add(elems ...T) {
+	for _, e := range elems {
+		s.m.Put(e, struct{}{})
+	}
+}
+
+// Remove removes elements, where there.
+func (s *Set[T]) Remove(elems ...T) {
+	for _, e := range elems {
+		s.m.Delete(e)
+	}
+}
+
+// Overwrite replaces the whole set.
+func (s *Set[T]) Overwrite(elems ...T) {
+	s.m.Overwrite(nil)
+	s.Add(elems...)
+}
+
+// Has reports whether e is in the set.
+func (s *Set[T]) Has(e T) bool {
+	_, has := s.m.lookup(e)
+	return has
+}
+
+// Len returns the number of elements.
+func (s *Set[T]) Len() int { return s.m.Len() }
+
+// All returns an iterator over the elements in ascending order. It shows the
+// set as it was when the iteration began.
+func (s *Set[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		s.m.each(func(e T, _ struct{}) bool { return yield(e) })
+	}
+}
+
+// Slice returns the elements in ascending order as a new slice, nil when there
+// are none.
+func (s *Set[T]) Slice() []T { return slices.Collect(s.All()) }
+
+// IsZero reports whether the set is empty; encoding/json's omitzero uses it.
+func (s Set[T]) IsZero() bool { return s.Len() == 0 }
+
+// String formats the set as fmt.Sprint does a slice.
+func (s Set[T]) String() string { return fmt.Sprint(s.Slice()) }
+
+// MarshalJSON returns a sorted array of the elements.
+func (s Set[T]) MarshalJSON() ([]byte, error) { return marshalElems(s.Slice()) }
+
+// UnmarshalJSON replaces the set.
+func (s *Set[T]) UnmarshalJSON(data []byte) error {
+	ps, err := unmarshalElems[T](data)
+	if err == nil {
+		*s = Set[T]{m: Map[T, struct{}]{base: sortedMap(ps)}}
+	}
+	return err
+}
+
+// marshalElems writes bytes too as an array of numbers.
+func marshalElems[T cmp.Ordered](elems []T) ([]byte, error) {
+	if err := encodable(elems...); err != nil {
+		return nil, err
+	}
+	wide := make([]any, len(elems))
+	for i := range elems {
+		wide[i] = elems[i]
+	}
+	return json.Marshal(wide)
+}
+
+func unmarshalElems[T cmp.Ordered](data []byte) ([]pair[T, struct{}], error) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(data, &raws); err != nil {
+		return nil, err
+	}
+	ps := make([]pair[T, struct{}], len(raws))
+	for i := range raws {
+		if err := json.Unmarshal(raws[i], &ps[i].key); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(ps, func(a, b pair[T, struct{}]) int { return cmp.Compare(a.key, b.key) })
+	return slices.Compact(ps), nil
+}
+
+// Bind implements [field.Merging].
+func (s *Set[T]) Bind() { s.m.Bind() }
+
+// Change implements [field.Merging]. Adding an element that is there is no
+// write. Removing one that isn't there is one: another task of the superstep may
+// add it.
+func (s *Set[T]) Change() (field.Change, error) {
+	c, err := s.m.change()
+	if c == nil {
+		return nil, err
+	}
+	keys := make([]T, len(c.puts))
+	for i, p := range c.puts {
+		keys[i] = p.key
+	}
+	if err := finite(append(keys, c.deletes...)...); err != nil {
+		return nil, err
+	}
+	return &setChange[T]{*c}, nil
+}
+
+// Write implements [field.Merging].
+func (s *Set[T]) Write(c field.Change) error {
+	sc, err := changeAs[*setChange[T]](c)
+	if err != nil {
+		return err
+	}
+	return s.m.Write(&sc.mapChange)
+}
+
+// Apply implements [field.Merging].
+func (s *Set[T]) Apply(c field.Change) error {
+	sc, err := changeAs[*setChange[T]](c)
+	if err != nil {
+		return err
+	}
+	return s.m.Apply(&sc.mapChange)
+}
+
+// DecodeChange implements [field.Merging]. It takes an array of the elements to
+// add, or an object with one or more of "$overwrite", "$remove" and "$add", which
+// are done in this order.
+func (s *Set[T]) DecodeChange(data []byte) (field.Change, error) {
+	c := new(setChange[T])
+	ops, ok := operations(data, opOverwrite, opRemove, opAdd)
+	if !ok {
+		ops = map[string]json.RawMessage{opAdd: data}
+	}
+	in := map[T]bool{}
+	for _, op := range []string{opOverwrite, opRemove, opAdd} {
+		data, ok := ops[op]
+		if !ok {
+			continue
+		}
+		ps, err := unmarshalElems[T](data)
+		if err != nil {
+			return nil, err
+		}
+		c.over = c.over || op == opOverwrite
+		for _, p := range ps {
+			in[p.key] = op != opRemove
+		}
+	}
+	for e, in := range in {
+		switch {
+		case in:
+			c.puts = append(c.puts, pair[T, struct{}]{key: e})
+		case !c.over:
+			c.deletes = append(c.deletes, e)
+		}
+	}
+	c.sort()
+	return c, nil
+}
+
+// Check implements [field.Checker].
+func (s *Set[T]) Check(cs []field.Change) (later, earlier int, err error) {
+	return checkMaps(cs, setChangeAs[T])
+}
+
+// Infallible implements [field.Infallible].
+func (s *Set[T]) Infallible() bool { return true }
+
+// SchemaOf implements [field.Schemer].
+func (s *Set[T]) SchemaOf() any { return []T(nil) }
+
+// setChange is a mapChange that is written as arrays.
+type setChange[T cmp.Ordered] struct {
+	mapChange[T, struct{}]
+}
+
+func setChangeAs[T cmp.Ordered](c field.Change) (*mapChange[T, struct{}], error) {
+	sc, err := changeAs[*setChange[T]](c)
+	if err != nil {
+		return nil, err
+	}
+	return &sc.mapChange, nil
+}
+
+func (c *setChange[T]) MarshalJSON() ([]byte, error) {
+	elems := make([]T, len(c.puts))
+	for i, p := range c.puts {
+		elems[i] = p.key
+	}
+	puts, err := marshalElems(elems)
+	if err != nil || !c.over && len(c.deletes) == 0 {
+		return puts, err
+	}
+	var o objectWriter
+	if c.over {
+		o.member(opOverwrite, puts)
+		return o.close(), nil
+	}
+	removes, err := marshalElems(c.deletes)
+	if err != nil {
+		return nil, err
+	}
+	o.member(opRemove, removes)
+	if len(elems) > 0 {
+		o.member(opAdd, puts)
+	}
+	return o.close(), nil
+}
+
+func (c *setChange[T]) Conflict(earlier field.Change) error {
+	_, _, err := checkMaps([]field.Change{earlier, c}, setChangeAs[T])
+	return err
+}

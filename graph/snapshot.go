@@ -1,0 +1,156 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// Snapshot is a thread at one moment: what Invoke, Resume and State return.
+type Snapshot[S any] struct {
+	// State is a copy of the state: what was committed and, where the newest
+	// moment of a thread is shown, what finished tasks of the open superstep
+	// wrote.
+	State S
+
+	// Next names the nodes that run when the thread goes on, in plan order.
+	// It is empty when the thread has ended.
+	Next []string
+
+	// Interrupts are the questions and breakpoints that wait for an answer.
+	Interrupts []Interrupted
+
+	Tasks []TaskState // of the open superstep, in plan order
+
+	Thread     string
+	Namespace  string
+	Checkpoint string // empty without a checkpointer
+	Parent     string // the checkpoint before it
+	Step       int    // supersteps committed on the thread
+	Source     string // why the checkpoint was written: "input", "loop", ...
+	CreatedAt  time.Time
+	Metadata   map[string]string
+	Recent     []string // nodes run last, newest last
+}
+
+// TaskState is a planned task.
+type TaskState struct {
+	ID     string
+	Node   string
+	Status string // "waiting", "held", "running", "routing", "done", "failed", "interrupted"
+	Error  string // of its last attempt
+	Sent   bool
+	Input  json.RawMessage // payload of a send
+
+	Interrupts []Interrupted
+
+	// Subgraphs tells where the logs of subgraphs stand that the task has
+	// called: a namespace for [Namespace], and a checkpoint.
+	Subgraphs map[string]string
+}
+
+// Interrupted is a question that waits, or a breakpoint.
+type Interrupted struct {
+	ID   string   // unique; answers may be given by it
+	Key  string   // given by the node; for a breakpoint the node's name
+	Node string   // that asked
+	Path []string // nodes from the root graph down to the subgraph it is in
+	When string   // "inside", "before" or "after"
+
+	// Value is what the node asked, decoded from JSON: a string, float64,
+	// bool, nil, []any or map[string]any. Use Decode for other types.
+	Value any
+	Raw   json.RawMessage
+
+	Schema json.RawMessage // JSON Schema of the answer; may be nil
+}
+
+// Decode stores the question's value in v, a pointer.
+func (i *Interrupted) Decode(v any) error { return json.Unmarshal(i.Raw, v) }
+
+func (i Interrupted) String() string {
+	node := strings.Join(append(i.Path[:len(i.Path):len(i.Path)], i.Node), "/")
+	if i.When != "inside" {
+		return fmt.Sprintf("interrupted %s node '%s'", i.When, node)
+	}
+	return fmt.Sprintf("interrupted in node '%s': %q waits for an answer", node, i.Key)
+}
+
+func interruptOf(q *checkpoint.Question) Interrupted {
+	i := Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema}
+	if q.Value != nil {
+		_ = json.Unmarshal(q.Value, &i.Value) // it was encoded by us
+	}
+	return i
+}
+
+// Err returns an [InterruptError] when the thread waits for answers, else nil.
+func (s *Snapshot[S]) Err() error {
+	if len(s.Interrupts) == 0 {
+		return nil
+	}
+	return &InterruptError{Thread: s.Thread, Checkpoint: s.Checkpoint, Interrupts: s.Interrupts}
+}
+
+// Interrupted reports whether the thread waits for answers.
+func (s *Snapshot[S]) Interrupted() bool { return len(s.Interrupts) > 0 }
+
+// Done reports whether the thread has ended: nothing is pending.
+func (s *Snapshot[S]) Done() bool { return len(s.Next) == 0 && len(s.Interrupts) == 0 }
+
+var statusNames = [...]string{
+	core.Waiting: "waiting", core.Held: "held", core.Running: "running", core.Changed: "routing",
+	core.Done: "done", core.Failed: "failed", core.Interrupted: "interrupted",
+}
+
+// snapshot describes the thread as the session's machine has it. The record is
+// the newest one written or read; nil without a checkpointer.
+func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
+	m := s.Machine()
+	snap := &Snapshot[S]{
+		State: *s.View().(*S), Thread: string(set.thread), Namespace: set.namespace,
+		Checkpoint: string(m.Head()), Step: m.Step(), Recent: append([]string(nil), lastOf(m.Recent(), core.RecentNodes)...),
+	}
+	names := g.prog.Plan.Names()
+	snap.Next = local.Next(names, m.Tasks())
+	for _, q := range local.OpenQuestions(m) {
+		snap.Interrupts = append(snap.Interrupts, g.withSchema(interruptOf(&q), set))
+	}
+	for i := range m.Tasks() {
+		t := m.Task(i)
+		ts := TaskState{
+			ID: taskID(m.Epoch(), i), Node: names[t.Node], Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
+		}
+		for _, q := range t.Unanswered() {
+			ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
+		}
+		for ns, id := range t.Children {
+			if ts.Subgraphs == nil {
+				ts.Subgraphs = map[string]string{}
+			}
+			ts.Subgraphs[ns] = string(id)
+		}
+		snap.Tasks = append(snap.Tasks, ts)
+	}
+	if rec := s.Record(); rec != nil {
+		snap.Checkpoint, snap.Parent, snap.Source, snap.CreatedAt, snap.Metadata = string(rec.ID), string(rec.Parent), string(rec.Source), rec.CreatedAt, rec.Metadata
+	}
+	return snap
+}
+
+// withSchema adds the declared schema of a breakpoint.
+func (g *Graph[S]) withSchema(i Interrupted, set *settings) Interrupted {
+	if i.When != "inside" && i.Schema == nil && len(i.Path) == 0 {
+		i.Schema = set.schemas[i.Node]
+	}
+	return i
+}
+
+func lastOf[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
+
+func taskID(epoch checkpoint.ID, i int) string { return fmt.Sprintf("%s:%d", epoch, i) }

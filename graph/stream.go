@@ -1,0 +1,258 @@
+package graph
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// Mode selects events of a run. Several are combined with |.
+type Mode uint32
+
+// The modes.
+const (
+	// ModeUpdates: what each task wrote, in plan order, when its superstep is
+	// committed; and interrupts. It is the default.
+	ModeUpdates = Mode(local.Updates | local.InterruptRaised)
+
+	// ModeValues: the whole state after the input and after each superstep;
+	// and interrupts.
+	ModeValues = Mode(local.Values | local.InterruptRaised)
+
+	// ModeMessages: parts of messages (tokens) as nodes send them.
+	ModeMessages = Mode(local.Message)
+
+	// ModeCustom: what nodes send with Emit.
+	ModeCustom = Mode(local.Custom)
+
+	// ModeTasks: start, end, failure and retry of each task.
+	ModeTasks = Mode(local.TaskStarted | local.TaskEnded | local.TaskFailed | local.TaskRetried)
+
+	// ModeCheckpoints: each checkpoint that was stored.
+	ModeCheckpoints = Mode(local.Checkpointed)
+
+	// ModeDebug: tasks, checkpoints and interrupts.
+	ModeDebug = ModeTasks | ModeCheckpoints | Mode(local.InterruptRaised)
+)
+
+// EventType names the kind of an [Event].
+type EventType string
+
+// The types of events.
+const (
+	EventUpdate     EventType = "updates"
+	EventValues     EventType = "values"
+	EventMessage    EventType = "messages"
+	EventCustom     EventType = "custom"
+	EventTaskStart  EventType = "task"
+	EventTaskEnd    EventType = "task_result"
+	EventTaskError  EventType = "task_error"
+	EventTaskRetry  EventType = "task_retry"
+	EventCheckpoint EventType = "checkpoints"
+	EventInterrupt  EventType = "interrupt"
+)
+
+var eventTypes = map[local.Kind]EventType{
+	local.Updates: EventUpdate, local.Values: EventValues, local.Message: EventMessage, local.Custom: EventCustom,
+	local.TaskStarted: EventTaskStart, local.TaskEnded: EventTaskEnd, local.TaskFailed: EventTaskError, local.TaskRetried: EventTaskRetry,
+	local.Checkpointed: EventCheckpoint, local.InterruptRaised: EventInterrupt,
+}
+
+// Event is something that happened in a run. Which fields are set depends on
+// its type.
+type Event struct {
+	Type   EventType
+	Path   []string // nodes from the root graph down to the subgraph it happened in
+	Graph  string
+	Thread string
+	Step   int // superstep, counted over the thread's life; 0 or the last one for an input
+	Time   time.Time
+
+	Node    string // of the task; empty for values and checkpoints
+	Task    string // ID of the task
+	Attempt int
+
+	// Update is what the task wrote, as JSON: field name to what was added,
+	// put or set. It is nil when it wrote nothing. (updates, task_result)
+	Update json.RawMessage
+
+	// Value is what the node sent. (custom, messages)
+	Value any
+
+	Interrupt *Interrupted // (interrupt)
+
+	Checkpoint string   // (checkpoints)
+	Parent     string   // (checkpoints)
+	Source     string   // (checkpoints)
+	Next       []string // nodes planned next (checkpoints, values)
+
+	Input    json.RawMessage // payload of a send (task)
+	From     string          // node that led here (task)
+	Err      error           // (task_error, task_retry)
+	Delay    time.Duration   // before the next attempt (task_retry)
+	Duration time.Duration   // (task_result, task_error)
+	Cached   bool            // the result came from the node's cache
+
+	state any
+}
+
+// StateOf returns the state that an event of type values carries. It is the
+// caller's own copy. It returns false for other events, and for those of a
+// subgraph with another state type.
+func StateOf[S any](ev Event) (*S, bool) {
+	s, ok := ev.state.(*S)
+	return s, ok
+}
+
+// Namespace returns the path of the event's subgraph as one string, empty for
+// the root graph.
+func (ev Event) Namespace() string { return strings.Join(ev.Path, "/") }
+
+func eventOf(ev *local.Event) Event {
+	e := Event{
+		Type: eventTypes[ev.Kind], Path: ev.Path, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
+		Node: ev.Node, Attempt: ev.Attempt, Update: ev.Update, Value: ev.Value, Checkpoint: string(ev.ID), Parent: string(ev.Parent),
+		Source: string(ev.Source), Next: ev.Next, Input: ev.Payload, From: ev.From, Err: ev.Err, Delay: ev.Delay, Duration: ev.Duration,
+		Cached: ev.Cached, state: ev.State,
+	}
+	if ev.Task >= 0 && ev.Node != "" {
+		e.Task = taskID(ev.Epoch, ev.Task)
+	}
+	if ev.Question != nil {
+		i := interruptOf(ev.Question)
+		e.Interrupt = &i
+	}
+	return e
+}
+
+// Modes selects the events that Stream yields. The default is [ModeUpdates].
+func Modes(modes ...Mode) Option {
+	return func(s *settings) {
+		s.modes = 0
+		for _, m := range modes {
+			s.modes |= m
+		}
+	}
+}
+
+// Buffer sets how many events may wait for a slow consumer of Stream before the
+// run waits for it. The default is 0: the run waits at each event.
+func Buffer(n int) Option {
+	return func(s *settings) {
+		if n < 0 {
+			s.fail("graph: Buffer(%d): use 0 for none", n)
+		}
+		s.buffer = n
+	}
+}
+
+// Detach lets the run go on in the background when the consumer of Stream
+// breaks out of its loop. By default that cancels the run. A detached run keeps
+// the context given to Stream.
+func Detach() Option { return func(s *settings) { s.detach = true } }
+
+// LiveOrder passes the ends of parallel tasks on as they happen. By default
+// they are passed on in plan order, so that a deterministic graph gives the
+// same events in every run. (Events that nodes send with [Emit] and
+// [EmitMessage] always come as they happen.)
+func LiveOrder() Option { return func(s *settings) { s.live = true } }
+
+// Stream is Invoke that yields what happens as it happens. The last pair has
+// the run's error, if it has one, and a zero Event. Breaking out of the loop
+// cancels the run and waits for it to end, unless [Detach] is given.
+//
+// A consumer that is slow makes the run wait; see [Buffer].
+func (g *Graph[S]) Stream(ctx context.Context, input func(s *S), opts ...Option) iter.Seq2[Event, error] {
+	return g.stream(ctx, request[S]{input: input}, opts)
+}
+
+// StreamResume is Resume that yields what happens; see [Graph.Stream].
+func (g *Graph[S]) StreamResume(ctx context.Context, answer any, opts ...Option) iter.Seq2[Event, error] {
+	return g.stream(ctx, request[S]{resume: true, answer: answer}, opts)
+}
+
+func (g *Graph[S]) stream(ctx context.Context, req request[S], opts []Option) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		set, err := g.settings.with(opts)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		runCtx, cancel := context.WithCancel(ctx)
+		events := make(chan Event, set.buffer)
+		gone := make(chan struct{}) // closed when nobody reads any more
+		var runErr error
+		modes := set.modes
+		if modes == 0 {
+			modes = ModeUpdates
+		}
+		bus := &local.Bus{Wants: local.Kind(modes), Live: set.live, Send: func(ev *local.Event) {
+			select {
+			case events <- eventOf(ev):
+			case <-gone:
+			case <-runCtx.Done():
+				// Prefer to deliver what happened before the end.
+				select {
+				case events <- eventOf(ev):
+				case <-gone:
+				case <-time.After(endGrace):
+				}
+			}
+		}}
+		go func() {
+			defer close(events)
+			_, runErr = g.call(runCtx, req, opts, bus)
+		}()
+		leave := sync.OnceFunc(func() { close(gone) })
+		for ev := range events {
+			if !yield(ev, nil) {
+				leave()
+				if set.detach {
+					go func() {
+						for range events {
+						}
+						cancel()
+					}()
+					return
+				}
+				cancel()
+				for range events {
+				}
+				return
+			}
+		}
+		cancel()
+		leave()
+		if runErr != nil {
+			yield(Event{}, runErr)
+		}
+	}
+}
+
+// endGrace is how long a cancelled run offers an event to its consumer.
+const endGrace = 100 * time.Millisecond
+
+// bus combines what the graph's observer and the caller's stream want.
+func (g *Graph[S]) bus(set *settings, stream *local.Bus) *local.Bus {
+	if set.observer == nil {
+		return stream
+	}
+	watch := observerKinds
+	o := set.observer
+	if stream == nil {
+		return &local.Bus{Wants: watch, Send: func(ev *local.Event) { observe(o, ev) }}
+	}
+	return &local.Bus{Wants: watch | stream.Wants, Live: stream.Live, Send: func(ev *local.Event) {
+		if ev.Kind&watch != 0 {
+			observe(o, ev)
+		}
+		if ev.Kind&stream.Wants != 0 {
+			stream.Send(ev)
+		}
+	}}
+}

@@ -1,0 +1,158 @@
+package graph
+
+import (
+	"context"
+	"slices"
+
+	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Mapping connects the state P of a graph with the state C of a subgraph.
+type Mapping[P, C any] struct {
+	// In writes the subgraph's input, given the containing graph's state,
+	// which it must not change. Nil: no input.
+	In func(parent *P, child *C)
+
+	// Out writes what the subgraph came to into the containing graph's state.
+	// Nil: nothing.
+	Out func(child *C, parent *P)
+}
+
+// AddSubgraph adds a graph as a node of another. When the node runs, the
+// subgraph runs from its entry to its end as one task. Its checkpoints stand
+// below the task's, so that it goes on where it was after an interrupt or a
+// crash; its questions are the thread's questions; its events carry the node in
+// their Path. Options given to child's Compile hold for its limits and
+// breakpoints; its own checkpointer, thread and observer are not used.
+//
+// The subgraph's state begins at zero each time; see [KeepState].
+func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mapping[P, C], opts ...NodeOption) *Builder[P] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if child != nil {
+		run = func(ctx context.Context, state, _ any) (local.Command, error) {
+			parent := state.(*P)
+			t, err := task(ctx, "AddSubgraph")
+			if err != nil {
+				return local.Command{}, err
+			}
+			call := child.subcall()
+			call.Keep = child.settings.keep
+			call.Input = func(st any) error {
+				if m.In != nil {
+					m.In(parent, st.(*C))
+				}
+				return nil
+			}
+			called, err := t.Subgraph(ctx, call)
+			if err != nil {
+				return local.Command{}, err
+			}
+			if m.Out != nil {
+				m.Out(called.State.(*C), parent)
+			}
+			return parentCommand(called), nil
+		}
+	}
+	addSubgraph(b, name, child, run, opts)
+	return b
+}
+
+// AddShared adds a graph whose state C is a part of the containing graph's
+// state P: usually a struct that P embeds. The subgraph starts from that part
+// as it is, and what it writes becomes the node's writes: items added to a list
+// are added once. Its checkpoints hold changes only.
+func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(parent *P) *C, opts ...NodeOption) *Builder[P] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if child != nil {
+		run = func(ctx context.Context, state, _ any) (local.Command, error) {
+			shared := part(state.(*P))
+			t, err := task(ctx, "AddShared")
+			if err != nil {
+				return local.Command{}, err
+			}
+			call := child.subcall()
+			call.Seed = shared
+			called, err := t.Subgraph(ctx, call)
+			if err != nil {
+				return local.Command{}, err
+			}
+			for _, changes := range called.Changes {
+				if err := child.values.Write(shared, changes); err != nil {
+					return local.Command{}, err
+				}
+			}
+			return parentCommand(called), nil
+		}
+	}
+	addSubgraph(b, name, child, run, opts)
+	return b
+}
+
+// KeepState makes a subgraph keep its state for the life of the thread: each
+// run begins where the last one on the thread's line ended. Calling it twice in
+// one superstep is an error. It is an option of the subgraph's Compile.
+func KeepState() Option { return func(s *settings) { s.keep = true } }
+
+// ParentDestinations declares the nodes of the containing graph that a mounted
+// subgraph may go to with [GotoParent]. They are checked by the containing
+// graph's Compile.
+func ParentDestinations(nodes ...string) NodeOption {
+	return func(spec *plan.NodeSpec, _ *nodeConfig) {
+		spec.ParentDestinations = append(slices.Clone(spec.ParentDestinations), nodes...)
+	}
+}
+
+// Call runs a graph inside a node and returns its final state. It is for calls
+// that depend on the node's data; a subgraph that is a node is declared with
+// [AddSubgraph], which drawings show. The key tells several calls of one task
+// apart.
+func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s *C)) (*C, error) {
+	t, err := task(ctx, "Call")
+	if err != nil {
+		return nil, err
+	}
+	call := child.subcall()
+	call.Key, call.Keep = key, child.settings.keep
+	call.Input = func(st any) error {
+		if input != nil {
+			input(st.(*C))
+		}
+		return nil
+	}
+	called, err := t.Subgraph(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return called.State.(*C), nil
+}
+
+func (g *Graph[S]) subcall() local.Call {
+	set := &g.settings
+	return local.Call{Program: g.prog, Options: local.Options{
+		MaxSteps: set.maxSteps, MaxTasks: set.maxTasks, CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict,
+		Concurrency: set.concurrency, StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout, Check: set.check,
+	}}
+}
+
+func parentCommand(c *local.Called) local.Command {
+	if c.Parent == nil {
+		return local.Command{}
+	}
+	return *c.Parent
+}
+
+func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
+	mount := NodeOption(func(_ *plan.NodeSpec, n *nodeConfig) {
+		if child != nil {
+			n.child = child
+		}
+	})
+	b.add(plan.NodeSpec{Name: name, Nil: child == nil}, run, nil, append([]NodeOption{mount}, opts...))
+}
+
+// drawable is a graph of any state type, for drawings.
+type drawable interface {
+	Drawing(opts ...DrawOption) *draw.Graph
+}

@@ -1,0 +1,178 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/superstep-dev/superstep/field"
+)
+
+// Number is what a [Sum] can hold.
+type Number interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 |
+		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~float32 | ~float64
+}
+
+// Sum is a state field to which tasks add: a counter, a score, a cost. What the
+// tasks of one superstep add is added up. An overwrite replaces what stands
+// before it in plan order; two different overwrites in one superstep are an
+// error.
+//
+// Integers wrap around on overflow, as in Go. A float that becomes infinite or
+// NaN is an error.
+//
+// The zero Sum is 0 and ready to use. Like all field types it may be copied,
+// and is used by one goroutine at a time.
+type Sum[N Number] struct {
+	stamp stamp
+	base  N
+	pend  N    // to add to base, or to replace it
+	over  bool // pend replaces base
+}
+
+// Add adds n, which may be negative.
+func (s *Sum[N]) Add(n N) {
+	s.stamp.own()
+	s.pend += n
+}
+
+// Get returns the sum.
+func (s *Sum[N]) Get() N {
+	if s.over {
+		return s.pend
+	}
+	return s.base + s.pend
+}
+
+// Overwrite sets the sum to n.
+func (s *Sum[N]) Overwrite(n N) {
+	s.stamp.own()
+	s.pend, s.over = n, true
+}
+
+// IsZero reports whether the sum is 0; encoding/json's omitzero uses it.
+func (s Sum[N]) IsZero() bool { return isZero(s.Get()) }
+
+// String formats the sum as fmt.Sprint does.
+func (s Sum[N]) String() string { return fmt.Sprint(s.Get()) }
+
+// MarshalJSON returns the sum as a number.
+func (s Sum[N]) MarshalJSON() ([]byte, error) { return json.Marshal(s.Get()) }
+
+// UnmarshalJSON replaces the sum.
+func (s *Sum[N]) UnmarshalJSON(data []byte) error {
+	var n N
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	*s = Sum[N]{base: n}
+	return nil
+}
+
+// Bind implements [field.Merging].
+func (s *Sum[N]) Bind() {
+	s.base, s.pend, s.over = s.Get(), 0, false
+	s.stamp.bind()
+}
+
+// Change implements [field.Merging].
+func (s *Sum[N]) Change() (field.Change, error) {
+	if err := s.stamp.check(); err != nil {
+		return nil, err
+	}
+	if s.over && sameBits(s.pend, s.base) || !s.over && s.pend == 0 {
+		return nil, nil
+	}
+	if err := finite(s.pend, s.Get()); err != nil {
+		return nil, err
+	}
+	return &sumChange[N]{n: s.pend, over: s.over}, nil
+}
+
+// Write implements [field.Merging].
+func (s *Sum[N]) Write(c field.Change) error {
+	sc, err := changeAs[*sumChange[N]](c)
+	switch {
+	case err != nil:
+	case sc.over:
+		s.Overwrite(sc.n)
+	default:
+		s.Add(sc.n)
+	}
+	return err
+}
+
+// Apply implements [field.Merging].
+func (s *Sum[N]) Apply(c field.Change) error {
+	sc, err := changeAs[*sumChange[N]](c)
+	if err != nil {
+		return err
+	}
+	n := sc.n
+	if !sc.over {
+		n += s.Get()
+	}
+	if err := finite(n); err != nil {
+		return err
+	}
+	*s = Sum[N]{base: n}
+	return nil
+}
+
+// DecodeChange implements [field.Merging]. It takes the number to add, or
+// {"$overwrite": number}.
+func (s *Sum[N]) DecodeChange(data []byte) (field.Change, error) {
+	c := new(sumChange[N])
+	if ops, ok := operations(data, opOverwrite); ok {
+		data, c.over = ops[opOverwrite], true
+	}
+	if err := json.Unmarshal(data, &c.n); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Check implements [field.Checker]: only overwrites can conflict.
+func (s *Sum[N]) Check(cs []field.Change) (later, earlier int, err error) {
+	return checkSums[N](cs)
+}
+
+// Infallible implements [field.Infallible]: floats can overflow.
+func (s *Sum[N]) Infallible() bool { return !holdsFraction[N]() }
+
+// SchemaOf implements [field.Schemer].
+func (s *Sum[N]) SchemaOf() any { return *new(N) }
+
+func holdsFraction[N Number]() bool {
+	one := N(1)
+	return one/2 != 0
+}
+
+func sameBits[N Number](a, b N) bool {
+	return a == b && (a != 0 || math.Signbit(float64(a)) == math.Signbit(float64(b)))
+}
+
+type sumChange[N Number] struct {
+	n    N
+	over bool
+}
+
+func (c *sumChange[N]) MarshalJSON() ([]byte, error) {
+	if c.over {
+		return json.Marshal(map[string]N{opOverwrite: c.n})
+	}
+	return json.Marshal(c.n)
+}
+
+func (c *sumChange[N]) Conflict(earlier field.Change) error {
+	_, _, err := checkSums[N]([]field.Change{earlier, c})
+	return err
+}
+
+func checkSums[N Number](cs []field.Change) (later, earlier int, err error) {
+	return checkOverwrites(cs,
+		func(c *sumChange[N]) bool { return c.over },
+		func(a, b *sumChange[N]) bool { return sameBits(a.n, b.n) })
+}

@@ -1,0 +1,338 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// State returns the thread as it is, or as it was at the checkpoint given by
+// [From]. Finished tasks of an open superstep are part of the newest state. For
+// a thread without checkpoints it returns an error that wraps
+// checkpoint.ErrNotFound.
+func (g *Graph[S]) State(ctx context.Context, opts ...Option) (*Snapshot[S], error) {
+	set, err := g.settings.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	s, err := g.open(ctx, &set, set.from, false)
+	if err != nil {
+		return nil, err
+	}
+	return g.snapshot(s, &set), nil
+}
+
+// open opens a thread that must exist.
+func (g *Graph[S]) open(ctx context.Context, set *settings, at checkpoint.ID, lock bool) (*local.Session, error) {
+	if set.store == nil {
+		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
+	}
+	lo, err := g.options(set, nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := local.Open(ctx, g.prog, *lo, at, lock)
+	if err != nil {
+		return nil, err
+	}
+	if s.Tip() == nil {
+		s.Close()
+		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint", checkpoint.ErrNotFound)}
+	}
+	return s, nil
+}
+
+// historyOptions select entries of a history.
+type historyOptions struct {
+	oldest      bool
+	allBranches bool
+	limit       int
+	source      string
+	metadata    map[string]string
+}
+
+// OldestFirst makes History yield the oldest entry first.
+func OldestFirst() Option { return func(s *settings) { s.history.oldest = true } }
+
+// AllBranches makes History yield the checkpoints of all branches of the
+// thread, in the order written (newest first unless [OldestFirst] is given).
+func AllBranches() Option { return func(s *settings) { s.history.allBranches = true } }
+
+// Limit bounds how many entries History yields.
+func Limit(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			s.fail("graph: Limit(%d): use a positive number", n)
+		}
+		s.history.limit = n
+	}
+}
+
+// WithSource makes History yield only checkpoints written for that reason, such
+// as "loop" or "update".
+func WithSource(source string) Option { return func(s *settings) { s.history.source = source } }
+
+// WhereMetadata makes History yield only checkpoints whose metadata have that
+// entry.
+func WhereMetadata(key, value string) Option {
+	return func(s *settings) {
+		m := map[string]string{key: value}
+		for k, v := range s.history.metadata {
+			m[k] = v
+		}
+		s.history.metadata = m
+	}
+}
+
+// Entry is a checkpoint in a thread's history. It is light: the state is folded
+// when asked for.
+type Entry[S any] struct {
+	Checkpoint string
+	Parent     string
+	Branch     string // empty for the thread's first line
+	Step       int
+	Source     string
+	Nodes      []string // whose changes the checkpoint committed
+	Next       []string // nodes planned, when the checkpoint planned any
+	CreatedAt  time.Time
+	Metadata   map[string]string
+
+	g     *Graph[S]
+	store checkpoint.Store
+	rec   *checkpoint.Record
+}
+
+// State returns the state at the checkpoint.
+func (e *Entry[S]) State(ctx context.Context) (S, error) {
+	rec, err := e.store.Get(ctx, e.rec.Log, e.rec.ID)
+	var st any
+	if err == nil {
+		st, err = local.StateAt(ctx, e.store, e.g.prog.Values, rec)
+	}
+	if err != nil {
+		var zero S
+		return zero, &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
+	}
+	return *st.(*S), nil
+}
+
+// History yields the checkpoints of the thread's line, newest first: those that
+// led to its newest state, or to the checkpoint given by [From]. An unknown
+// thread yields nothing. An error is yielded once, as the last pair.
+func (g *Graph[S]) History(ctx context.Context, opts ...Option) iter.Seq2[Entry[S], error] {
+	return func(yield func(Entry[S], error) bool) {
+		set, err := g.settings.with(opts)
+		switch {
+		case err != nil:
+		case set.store == nil:
+			err = fmt.Errorf("history %w", ErrNoCheckpointer)
+		case set.thread == "":
+			err = ErrThreadRequired
+		}
+		if err != nil {
+			yield(Entry[S]{}, err)
+			return
+		}
+		n := 0
+		for rec, err := range g.records(ctx, &set) {
+			if err != nil {
+				yield(Entry[S]{}, &CheckpointError{Thread: set.thread, Op: "load", Err: err})
+				return
+			}
+			if !set.history.matches(rec) {
+				continue
+			}
+			if !yield(g.entry(&set, rec), nil) {
+				return
+			}
+			if n++; n == set.history.limit {
+				return
+			}
+		}
+	}
+}
+
+func (h *historyOptions) matches(rec *checkpoint.Record) bool {
+	if h.source != "" && string(rec.Source) != h.source {
+		return false
+	}
+	for k, v := range h.metadata {
+		if rec.Metadata[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *Graph[S]) entry(set *settings, rec *checkpoint.Record) Entry[S] {
+	e := Entry[S]{
+		Checkpoint: string(rec.ID), Parent: string(rec.Parent), Branch: string(rec.Branch), Step: rec.Step, Source: string(rec.Source),
+		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata, g: g, store: set.store, rec: rec,
+	}
+	for _, c := range rec.Changes {
+		if c.Node != "" {
+			e.Nodes = append(e.Nodes, c.Node)
+		}
+	}
+	for _, t := range rec.Tasks {
+		e.Next = append(e.Next, t.Node)
+	}
+	return e
+}
+
+// records yields the records that a history is about, without their data.
+func (g *Graph[S]) records(ctx context.Context, set *settings) iter.Seq2[*checkpoint.Record, error] {
+	log := checkpoint.Log{Thread: set.thread, Namespace: set.namespace}
+	if set.history.allBranches {
+		return set.store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true, Desc: !set.history.oldest, Meta: true})
+	}
+	return func(yield func(*checkpoint.Record, error) bool) {
+		var tip *checkpoint.Record
+		var err error
+		if set.from != "" {
+			tip, err = set.store.Get(ctx, log, set.from)
+		} else if tip, err = set.store.Head(ctx, log); errors.Is(err, checkpoint.ErrNotFound) {
+			return
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		line := local.Line
+		if set.history.oldest {
+			line = local.LineAsc
+		}
+		line(ctx, set.store, tip, true)(yield)
+	}
+}
+
+// UpdateState edits the state of a thread and returns the thread as it then is.
+// What finished tasks of an open superstep wrote is kept and folded first.
+// Pending tasks stay pending. With [AsNode] the edit counts as that node's
+// output. With [From] it is made there, on a new branch. A thread that has no
+// checkpoint is started by it; nothing runs.
+func (g *Graph[S]) UpdateState(ctx context.Context, edit func(s *S), opts ...Option) (*Snapshot[S], error) {
+	return g.BulkUpdate(ctx, []Edit[S]{{Apply: edit}}, opts...)
+}
+
+// Edit is one edit of a bulk update.
+type Edit[S any] struct {
+	Apply   func(s *S)
+	AsNode  string  // empty: of nobody, or what the option AsNode says
+	Command Command // replaces the node's edges
+}
+
+// BulkUpdate applies edits one after the other; see [Graph.UpdateState].
+func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Option) (*Snapshot[S], error) {
+	set, err := g.settings.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	if set.store == nil {
+		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
+	}
+	lo, err := g.options(&set, nil)
+	if err != nil {
+		return nil, err
+	}
+	if lo.Deps, err = provide(ctx, &set); err != nil {
+		return nil, err
+	}
+	s, err := local.Open(ctx, g.prog, *lo, set.from, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	s.KeepMetadata()
+	if set.from != "" && s.Tip() != nil {
+		if err := s.Machine().Fork(true); err != nil {
+			return nil, err
+		}
+		if err := s.TakeAlong(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range edits {
+		node, command := e.AsNode, e.Command
+		if node == "" {
+			node = set.asNode
+			if set.as != nil {
+				command = *set.as
+			}
+		}
+		var apply func(any) error
+		if e.Apply != nil {
+			apply = func(st any) error { e.Apply(st.(*S)); return nil }
+		}
+		if err := s.UpdateAs(ctx, apply, node, command.local()); err != nil {
+			return nil, err
+		}
+		if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
+			return nil, err
+		}
+	}
+	return g.snapshot(s, &set), nil
+}
+
+// Fork starts a branch of the thread at a checkpoint, without running anything,
+// and makes it the thread's line. What was pending there is pending again,
+// results of finished tasks and answers included. The other branch stays.
+func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snapshot[S], error) {
+	set, err := g.settings.with(append(opts[:len(opts):len(opts)], From(from)))
+	if err != nil {
+		return nil, err
+	}
+	s, err := g.open(ctx, &set, set.from, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	s.KeepMetadata()
+	if err := s.Machine().Fork(true); err != nil {
+		return nil, err
+	}
+	if err := s.TakeAlong(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
+		return nil, err
+	}
+	return g.snapshot(s, &set), nil
+}
+
+// CopyThread makes a new thread that is a copy of another, with its whole
+// history.
+func (g *Graph[S]) CopyThread(ctx context.Context, from, to string, opts ...Option) error {
+	set, err := g.settings.with(opts)
+	if err != nil {
+		return err
+	}
+	c, ok := set.store.(checkpoint.Copier)
+	if !ok {
+		return fmt.Errorf("copying a thread: %w by this checkpointer", errors.ErrUnsupported)
+	}
+	return c.Copy(ctx, checkpoint.ThreadID(from), checkpoint.ThreadID(to))
+}
+
+// DeleteThread removes a thread with its history. An unknown one is no error.
+func (g *Graph[S]) DeleteThread(ctx context.Context, thread string, opts ...Option) error {
+	set, err := g.settings.with(opts)
+	if err != nil {
+		return err
+	}
+	if set.store == nil {
+		return fmt.Errorf("a thread %w", ErrNoCheckpointer)
+	}
+	return set.store.Delete(ctx, checkpoint.ThreadID(thread))
+}
+
+// UpdateJSON applies an update in JSON to a state: input from outside. An
+// object names fields; plain fields are set, lists are added to, maps and sets
+// merged, numbers of a Sum added, and {"$overwrite": v} replaces a value.
+// Nothing is applied if anything is wrong, and the error names the field.
+func (g *Graph[S]) UpdateJSON(s *S, data []byte) error { return g.values.Update(s, data) }

@@ -1,0 +1,42 @@
+package graph_test
+
+import (
+	"testing"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestUntracked(t *testing.T) {
+	var u graph.Untracked[func() int]
+	if u.Get() != nil || fieldJSON(t, u) != "null" {
+		t.Error("zero value")
+	}
+	a, b := forkField(&u), forkField(&u)
+	a.Set(func() int { return 1 })
+	b.Set(func() int { return 2 })
+	if a.Get()() != 1 {
+		t.Error("own write")
+	}
+	ca, cb := changeOf(t, a), changeOf(t, b)
+	if err := cb.Conflict(ca); err != nil {
+		t.Error(err)
+	}
+	if err := u.Apply(ca); err != nil {
+		t.Error(err)
+	}
+	if err := u.Apply(cb); err != nil || u.Get()() != 2 {
+		t.Error("the last one wins", err)
+	}
+	if fieldJSON(t, u) != "null" || fieldJSON(t, cb) != "null" {
+		t.Error("it was stored")
+	}
+	var p graph.Untracked[*int]
+	p.Set(new(int))
+	fork := forkField(&p)
+	fork.Set(p.Get())
+	if changeOf(t, fork) != nil {
+		t.Error("setting the same pointer is a write")
+	}
+}
+
+func FuzzUntracked(f *testing.F) { fuzzField[graph.Untracked[map[string]int]](f) }

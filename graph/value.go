@@ -1,0 +1,416 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/field"
+)
+
+// Value is a state field that holds one value of any type. Use it for what a
+// plain field cannot be: a slice, a map, a pointer or a struct that holds one.
+//
+// When two tasks of one superstep set it to different values, the superstep
+// fails with an error that names both; equal values are fine. Setting the value
+// that the field already has is no write.
+//
+// What is set is frozen: neither the caller nor anybody who gets it may alter
+// memory that it refers to. Make a copy, alter that, and set it. A type with a
+// method Clone() T is exempt: it is cloned when set and whenever it is handed
+// out.
+//
+// After a replay the value is what encoding/json makes of its JSON. For T = any
+// that means float64 for every number; declare the type to get it back.
+//
+// The zero Value holds the zero T and is ready to use. Like all field types it
+// may be copied, and is used by one goroutine at a time.
+type Value[T any] struct {
+	stamp stamp
+	base  T
+	pend  T
+	set   bool // pend holds the value
+}
+
+// Get returns the value. Do not alter what it refers to, unless T has a method
+// Clone() T.
+func (v *Value[T]) Get() T {
+	return cloned(v.value())
+}
+
+// Set sets the value.
+func (v *Value[T]) Set(x T) {
+	v.stamp.own()
+	v.pend, v.set = cloned(x), true
+}
+
+func (v *Value[T]) value() T {
+	if v.set {
+		return v.pend
+	}
+	return v.base
+}
+
+// IsZero reports whether the value is the zero T; encoding/json's omitzero uses
+// it.
+func (v Value[T]) IsZero() bool { return isZero(v.value()) }
+
+// String formats the value as fmt.Sprint does.
+func (v Value[T]) String() string { return fmt.Sprint(v.value()) }
+
+// MarshalJSON returns the JSON of the value.
+func (v Value[T]) MarshalJSON() ([]byte, error) { return json.Marshal(v.value()) }
+
+// UnmarshalJSON replaces the value.
+func (v *Value[T]) UnmarshalJSON(data []byte) error {
+	var x T
+	if err := json.Unmarshal(data, &x); err != nil {
+		return err
+	}
+	*v = Value[T]{base: x}
+	return nil
+}
+
+// Bind implements [field.Merging].
+func (v *Value[T]) Bind() {
+	if v.set {
+		var zero T
+		v.base, v.pend, v.set = v.pend, zero, false
+	}
+	v.stamp.bind()
+}
+
+// Change implements [field.Merging].
+func (v *Value[T]) Change() (field.Change, error) {
+	if err := v.stamp.check(); err != nil {
+		return nil, err
+	}
+	if !v.set || equal(v.pend, v.base) {
+		return nil, nil
+	}
+	if err := finite(v.pend); err != nil {
+		return nil, err
+	}
+	return &valueChange[T]{value: v.pend}, nil
+}
+
+// Write implements [field.Merging].
+func (v *Value[T]) Write(c field.Change) error {
+	vc, err := changeAs[*valueChange[T]](c)
+	if err == nil {
+		v.Set(vc.value)
+	}
+	return err
+}
+
+// Apply implements [field.Merging].
+func (v *Value[T]) Apply(c field.Change) error {
+	vc, err := changeAs[*valueChange[T]](c)
+	if err == nil {
+		*v = Value[T]{base: vc.value}
+	}
+	return err
+}
+
+// DecodeChange implements [field.Merging].
+func (v *Value[T]) DecodeChange(data []byte) (field.Change, error) {
+	return decodeValueChange[T](data)
+}
+
+// Check implements [field.Checker].
+func (v *Value[T]) Check(cs []field.Change) (later, earlier int, err error) {
+	return checkValues[T](cs)
+}
+
+// Infallible implements [field.Infallible].
+func (v *Value[T]) Infallible() bool { return true }
+
+// SchemaOf implements [field.Schemer].
+func (v *Value[T]) SchemaOf() any { return zeroOf[T]() }
+
+// valueChange is the change of Value and Ephemeral: the new value.
+type valueChange[T any] struct{ value T }
+
+func (c *valueChange[T]) MarshalJSON() ([]byte, error) {
+	if err := encodable(c.value); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(c.value)
+	if err != nil {
+		return nil, err
+	}
+	// A value that reads like an operation is wrapped in one.
+	if _, ok := operations(data, opOverwrite); ok {
+		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
+	}
+	return data, nil
+}
+
+func (c *valueChange[T]) Conflict(earlier field.Change) error {
+	_, _, err := checkValues[T]([]field.Change{earlier, c})
+	return err
+}
+
+func decodeValueChange[T any](data []byte) (field.Change, error) {
+	if ops, ok := operations(data, opOverwrite); ok {
+		data = ops[opOverwrite]
+	}
+	c := new(valueChange[T])
+	if err := json.Unmarshal(data, &c.value); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func checkValues[T any](cs []field.Change) (later, earlier int, err error) {
+	// Equality is transitive, so comparing with the first is enough.
+	for i, c := range cs[1:] {
+		if !equal(c.(*valueChange[T]).value, cs[0].(*valueChange[T]).value) {
+			return i + 1, 0, errSet
+		}
+	}
+	return -1, -1, nil
+}
+
+// zeroOf returns the zero T, or a pointer to it where it would be nil.
+func zeroOf[T any]() any {
+	if zero := any(*new(T)); zero != nil {
+		return zero
+	}
+	return new(T)
+}
+
+// The conflicts.
+var (
+	errSet       = errors.New("two tasks of one superstep set different values")
+	errOverwrite = errors.New("two tasks of one superstep overwrite with different values")
+)
+
+// The operations of an update in JSON.
+const (
+	opOverwrite = "$overwrite" // replace the value
+	opDelete    = "$delete"    // keys to delete from a map
+	opAdd       = "$add"       // elements to add to a set
+	opRemove    = "$remove"    // elements to remove from a set
+	opUpdates   = "$updates"   // updates to fold into a reduced value, in order
+)
+
+// stamp tells a field of a task's copy from copies of that field. It holds its
+// own address: in a copy, that is another's.
+type stamp struct {
+	self  *stamp
+	bound bool // nothing replaced the field since Bind
+}
+
+func (s *stamp) bind() { s.self, s.bound = s, true }
+
+// own is called before a write. It reports whether what is pending may be
+// altered in place: it may not when it is shared with the field that the
+// receiver is a copy of.
+func (s *stamp) own() bool {
+	if s.self == s {
+		return true
+	}
+	s.self, s.bound = s, false
+	return false
+}
+
+func (s *stamp) check() error {
+	if !s.bound || s.self != s {
+		return field.ErrReplaced
+	}
+	return nil
+}
+
+// changeAs returns c as the change type C.
+func changeAs[C field.Change](c field.Change) (C, error) {
+	if cc, ok := c.(C); ok {
+		return cc, nil
+	}
+	var want C
+	return want, fmt.Errorf("graph: a change of type %T given where %T is needed", c, want)
+}
+
+// operations returns the members of data when it is an object made of the named
+// operations only.
+func operations(data []byte, names ...string) (map[string]json.RawMessage, bool) {
+	data = bytes.TrimLeft(data, " \t\r\n")
+	if len(data) == 0 || data[0] != '{' || !bytes.Contains(data, []byte(`$`)) {
+		return nil, false
+	}
+	var ops map[string]json.RawMessage
+	if json.Unmarshal(data, &ops) != nil || len(ops) == 0 {
+		return nil, false
+	}
+	n := 0
+	for _, name := range names {
+		if _, ok := ops[name]; ok {
+			n++
+		}
+	}
+	return ops, n == len(ops)
+}
+
+// cloner returns the function that makes a T safe to share: its method Clone()
+// T, or for a slice one that cuts its capacity, so that whoever appends to it
+// makes a copy. It returns nil for a T that needs neither. Finding out costs a
+// few nanoseconds: do it once a call, not once an item.
+func cloner[T any]() func(T) T {
+	type clonable interface{ Clone() T }
+	var zero T
+	if any(zero) == nil { // an interface type
+		if !reflect.TypeFor[T]().Implements(reflect.TypeFor[clonable]()) {
+			return nil
+		}
+		return func(v T) T {
+			if c, ok := any(v).(clonable); ok {
+				return c.Clone()
+			}
+			return v
+		}
+	}
+	if _, ok := any(zero).(clonable); ok {
+		nilable := reflect.TypeFor[T]().Kind() == reflect.Pointer
+		return func(v T) T {
+			if nilable && any(v) == any(zero) {
+				return v // a nil pointer has nothing to clone
+			}
+			return any(v).(clonable).Clone()
+		}
+	}
+	if _, ok := any((*T)(nil)).(clonable); ok {
+		return func(v T) T { return any(&v).(clonable).Clone() }
+	}
+	if reflect.TypeFor[T]().Kind() == reflect.Slice {
+		return clip[T]
+	}
+	return nil
+}
+
+func cloned[T any](v T) T {
+	if clone := cloner[T](); clone != nil {
+		return clone(v)
+	}
+	return v
+}
+
+// equal compares deeply, floats by their bits and times by instant and offset.
+func equal[T any](a, b T) bool {
+	switch a := any(&a).(type) {
+	case *string:
+		return *a == *any(&b).(*string)
+	case *int:
+		return *a == *any(&b).(*int)
+	case *bool:
+		return *a == *any(&b).(*bool)
+	case *struct{}:
+		return true
+	case *float64:
+		return math.Float64bits(*a) == math.Float64bits(*any(&b).(*float64))
+	case *time.Time:
+		return equalTime(*a, *any(&b).(*time.Time))
+	}
+	if !reflect.DeepEqual(a, b) {
+		return false
+	}
+	// DeepEqual takes 0 and -0 for equal. Their JSON differs.
+	if !holdsFloats(reflect.TypeFor[T]()) {
+		return true
+	}
+	ja, erra := json.Marshal(a)
+	jb, errb := json.Marshal(b)
+	return erra != nil || errb != nil || bytes.Equal(ja, jb)
+}
+
+func equalSlices[T any](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func equalTime(a, b time.Time) bool {
+	_, oa := a.Zone()
+	_, ob := b.Zone()
+	return oa == ob && a.Equal(b)
+}
+
+var floatTypes sync.Map // of reflect.Type to bool
+
+// holdsFloats reports whether a t can hold a float.
+func holdsFloats(t reflect.Type) bool {
+	if known, ok := floatTypes.Load(t); ok {
+		return known.(bool)
+	}
+	var walk func(t reflect.Type, seen map[reflect.Type]bool) bool
+	walk = func(t reflect.Type, seen map[reflect.Type]bool) bool {
+		if seen[t] {
+			return false
+		}
+		seen[t] = true
+		switch t.Kind() {
+		case reflect.Float32, reflect.Float64, reflect.Interface:
+			return true
+		case reflect.Array, reflect.Slice, reflect.Pointer:
+			return walk(t.Elem(), seen)
+		case reflect.Map:
+			return walk(t.Key(), seen) || walk(t.Elem(), seen)
+		case reflect.Struct:
+			for i := range t.NumField() {
+				if walk(t.Field(i).Type, seen) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	holds := walk(t, map[reflect.Type]bool{})
+	floatTypes.Store(t, holds)
+	return holds
+}
+
+func isZero[T any](v T) bool {
+	return reflect.ValueOf(&v).Elem().IsZero()
+}
+
+var errNotFinite = errors.New("NaN and infinity cannot be stored")
+
+// finite returns an error when one of vs is a float that JSON has no form for.
+func finite[T any](vs ...T) error {
+	kind := reflect.TypeFor[T]().Kind()
+	if kind != reflect.Float64 && kind != reflect.Float32 {
+		return nil
+	}
+	for i := range vs {
+		if f := reflect.ValueOf(&vs[i]).Elem().Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Errorf("%w: %v", errNotFinite, f)
+		}
+	}
+	return nil
+}
+
+var errNotUTF8 = errors.New("a string is not valid UTF-8, so JSON cannot hold it; keep such data as []byte")
+
+// encodable returns an error when one of vs is a string that JSON would alter.
+func encodable[T any](vs ...T) error {
+	if reflect.TypeFor[T]().Kind() != reflect.String {
+		return nil
+	}
+	for i := range vs {
+		if !utf8.ValidString(reflect.ValueOf(&vs[i]).Elem().String()) {
+			return errNotUTF8
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+)
+
+// StepLimitError says that a run was stopped before its next superstep since it
+// has taken as many as it may. The thread can go on with a higher limit.
+type StepLimitError struct {
+	Max, Reached int
+	Recent       []string // nodes run last, newest last
+	Next         []string // nodes that would have run
+}
+
+func (e *StepLimitError) Error() string {
+	return fmt.Sprintf("max iterations (%d) exceeded after %d supersteps; last nodes: %s; next: %s; raise the limit with graph.MaxSteps or check the loop's condition",
+		e.Max, e.Reached, strings.Join(e.Recent, ", "), strings.Join(e.Next, ", "))
+}
+
+// TaskLimitError says that a run was stopped since the tasks of its next
+// superstep would exceed the number of tasks it may run.
+type TaskLimitError struct {
+	Max, Reached, Next int
+}
+
+func (e *TaskLimitError) Error() string {
+	return fmt.Sprintf("max tasks (%d) exceeded: %d have run and the next superstep has %d; raise the limit with graph.MaxTasks", e.Max, e.Reached, e.Next)
+}
+
+// CycleError says that a node was about to run again although nothing has
+// changed since it ran last.
+type CycleError struct {
+	Node   string
+	Recent []string // nodes run last, newest last
+}
+
+func (e *CycleError) Error() string {
+	return fmt.Sprintf("cycle detected: node %q would run again without any change to the state since its last run (recent nodes: %s)", e.Node, strings.Join(e.Recent, ", "))
+}
+
+// ConflictError says that two tasks of one superstep wrote a field in ways that
+// cannot be merged, or that a reducer failed.
+type ConflictError struct {
+	Field string
+	Node  string // whose changes could not be applied
+	With  string // whose changes they conflict with; empty: none
+	Step  int
+	Err   error
+}
+
+func (e *ConflictError) Error() string {
+	if e.With == "" {
+		return fmt.Sprintf("step %d: changes of node %q to field %q can't be applied: %v", e.Step, e.Node, e.Field, e.Err)
+	}
+	return fmt.Sprintf("step %d: nodes %q and %q wrote field %q at once: %v", e.Step, e.With, e.Node, e.Field, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ConflictError) Unwrap() error { return e.Err }
+
+// JoinError says that a run ended while a join waited for nodes that never ran.
+type JoinError struct {
+	Target           string
+	Arrived, Missing []string
+}
+
+func (e *JoinError) Error() string {
+	return fmt.Sprintf("the run ended while the join into %q waited for %s (%s arrived)", e.Target, strings.Join(e.Missing, ", "), strings.Join(e.Arrived, ", "))
+}
+
+// UnknownNodeError says that a thread waits at a node that the graph does not
+// have.
+type UnknownNodeError struct {
+	Thread string
+	Node   string
+	Near   string
+}
+
+func (e *UnknownNodeError) Error() string {
+	s := fmt.Sprintf("thread %q waits at node %q, which the graph does not have", e.Thread, e.Node)
+	if e.Near != "" {
+		s += fmt.Sprintf("; was it renamed to %q?", e.Near)
+	}
+	return s
+}

@@ -1,0 +1,79 @@
+package core
+
+import (
+	"hash/maphash"
+	"slices"
+)
+
+// guard notices runs that go round without making progress, and collects the
+// nodes triggered for the next superstep.
+type guard struct {
+	digest uint64 // changes with the state
+	count  int    // tasks noted
+	seen   []sighting
+	seed   maphash.Seed
+
+	next  []triggered
+	round int
+	mark  []int // by node: the round in which it was triggered
+}
+
+// sighting is the last run of a node.
+type sighting struct {
+	digest, payload uint64
+	step, count     int
+	valid           bool
+}
+
+type triggered struct{ node, from int }
+
+func (g *guard) init(nodes int) {
+	g.seed = maphash.MakeSeed()
+	g.seen = make([]sighting, nodes)
+	g.mark = make([]int, nodes)
+	g.round = 1
+}
+
+// progress notes a change that the state's digest doesn't show.
+func (g *guard) progress() { g.digest += 0x9e3779b97f4a7c15 }
+
+func (g *guard) payload(t *Task) uint64 {
+	if t.Raw == nil {
+		return 0
+	}
+	return maphash.Bytes(g.seed, t.Raw)
+}
+
+// recurs reports whether the task's node ran in an earlier superstep, within
+// the window, and nothing has changed since (or, if strict, at all).
+func (g *guard) recurs(t *Task, step, window int, strict bool) bool {
+	s := g.seen[t.Node]
+	if !s.valid || s.step >= step || g.count-s.count > window {
+		return false
+	}
+	return strict || s.digest == g.digest && s.payload == g.payload(t)
+}
+
+func (g *guard) note(t *Task, step int) {
+	g.count++
+	g.seen[t.Node] = sighting{digest: g.digest, payload: g.payload(t), step: step, count: g.count, valid: true}
+}
+
+func (g *guard) trigger(node, from int) {
+	if g.mark[node] == g.round {
+		return
+	}
+	g.mark[node] = g.round
+	g.next = append(g.next, triggered{node, from})
+}
+
+// triggered returns the nodes triggered since the last call, in declared order.
+func (g *guard) triggered() []triggered {
+	next := g.next
+	g.next = g.next[:0]
+	g.round++
+	if len(next) > 1 {
+		slices.SortFunc(next, func(a, b triggered) int { return a.node - b.node })
+	}
+	return next
+}

@@ -1,0 +1,929 @@
+package core
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// RecentNodes is how many node names a record remembers.
+const RecentNodes = 20
+
+// Config is what a machine needs to know of the run.
+type Config struct {
+	Plan   *plan.Graph
+	Values Values
+
+	// Persist says that records are wanted; without it Ready.Write is nil
+	// and no change is encoded.
+	Persist  bool
+	Log      checkpoint.Log
+	Run      checkpoint.ID // of the run: a UUID whose last four bytes are zero
+	Version  int           // of the state's schema
+	Metadata map[string]string
+
+	MaxSteps    int  // supersteps since the last input; 0: no limit
+	MaxTasks    int  // tasks since the last input; 0: no limit
+	CycleWindow int  // tasks in which a node may not recur without progress; 0: off
+	CycleStrict bool // a node may not recur at all
+
+	NoSnapshots bool // records hold changes only
+
+	Before, After []bool // breakpoints of this run by node, beside the plan's
+}
+
+// Status is where a task stands.
+type Status uint8
+
+// The states of a task.
+const (
+	Waiting     Status = iota // to be started
+	Held                      // behind a breakpoint
+	Running                   // started, not ended
+	Changed                   // its changes are known, its routing is not
+	Done                      // both are known
+	Failed                    // ended with an error
+	Interrupted               // waits for answers
+)
+
+// Task is a planned execution of a node in the open superstep.
+type Task struct {
+	Index   int // in the plan
+	Node    int
+	Sent    bool
+	From    int             // node that caused it, or plan.FromStart
+	Payload any             // of a send, decoded; nil when only Raw is known
+	Raw     json.RawMessage // of a send
+	Overlay json.RawMessage // update seen by this task alone
+
+	Status    Status
+	Gen       int // how often its results were voided
+	Err       error
+	ErrText   string // of an error that was recorded by an earlier run
+	Questions []checkpoint.Question
+	Children  map[string]checkpoint.ID
+	Cached    bool // its changes came from a cache
+
+	passed  bool
+	folded  bool // its changes are in the state already
+	changes any
+	data    json.RawMessage
+	growth  []Growth
+	routing Routing
+
+	added bool // not planned: an edit stood in for the node
+
+	saved struct{ changes, routing, questions, err bool } // results that a Write held
+}
+
+// Changes returns what the task wrote, nil if nothing or not known.
+func (t *Task) Changes() any { return t.changes }
+
+// Data returns the encoded form of what the task wrote.
+func (t *Task) Data() json.RawMessage { return t.data }
+
+// Folded reports whether what the task wrote is in the committed state.
+func (t *Task) Folded() bool { return t.folded }
+
+// Routing returns where a task that is Done leads.
+func (t *Task) Routing() *Routing { return &t.routing }
+
+// Unanswered returns the questions that wait for an answer.
+func (t *Task) Unanswered() []checkpoint.Question {
+	var open []checkpoint.Question
+	for _, q := range t.Questions {
+		if !q.Answered {
+			open = append(open, q)
+		}
+	}
+	return open
+}
+
+// Routing is where a task leads when it has ended.
+type Routing struct {
+	Static bool // along the static edges of its node
+	Stop   bool // the run ends with this superstep
+	Goto   []int
+	Sends  []Send
+	Parent *ParentRouting
+}
+
+// Send is a task planned by another.
+type Send struct {
+	Node    int
+	Payload any
+	Raw     json.RawMessage
+	Overlay json.RawMessage
+}
+
+// ParentRouting are destinations in the containing graph, by name.
+type ParentRouting struct {
+	Goto  []string
+	Sends []ParentSend
+}
+
+// ParentSend is a send to a node of the containing graph.
+type ParentSend struct {
+	Node string
+	Raw  json.RawMessage
+}
+
+// Ready holds the effects that the machine wants. The fields say in which order
+// they must happen.
+type Ready struct {
+	// Cancel asks to cancel the contexts of all running tasks, first of all.
+	Cancel bool
+
+	// Write must be stored BEFORE anything below is done.
+	Write *checkpoint.Write
+
+	// Commit describes the superstep that Write commits; shown AFTER Write.
+	Commit *Commit
+
+	// Start lists the tasks to start AFTER Write and Advance.
+	Start []int
+
+	// Done says that the run is over; see Machine.Outcome.
+	Done bool
+}
+
+// Commit describes a superstep that was committed.
+type Commit struct {
+	Step  int
+	ID    checkpoint.ID // empty without persistence
+	Tasks []Task        // what was committed, valid until Advance
+}
+
+// Machine is the step machine of one run. It is not safe for concurrent use.
+type Machine struct {
+	cfg  Config
+	base any
+
+	step  int // supersteps committed
+	begun int // step of the last input
+	ran   int // tasks since then
+
+	tasks  []Task // of the open superstep, in plan order
+	spare  []Task // the slice of the superstep before
+	alive  int    // tasks that are Running
+	failed bool   // a task failed; the others are being cancelled
+
+	joins    [][]bool // arrivals by join and source; nil: none
+	deferred []int    // in the order triggered
+	stop     bool     // the run was ended by a task
+	parent   *ParentRouting
+	paused   []checkpoint.Pause
+	recent   []string // ring of node names, oldest first after unroll
+	children map[string]checkpoint.ID
+
+	tail    tail
+	guard   guard
+	writes  pending
+	backlog []pending // records decided on before the one in writes
+
+	ready    Ready
+	commit   Commit
+	startBuf []int
+	foldBuf  []any
+	outcome  Outcome
+	drain    bool
+}
+
+// pending collects what the next Ready has to hold.
+type pending struct {
+	record  *checkpoint.Record
+	results []checkpoint.Result
+	drop    *checkpoint.Drop
+	commit  bool
+	cancel  bool
+	claim   bool
+}
+
+// Outcome says how a run ended.
+type Outcome struct {
+	Err    error          // of the machine: a limit, a conflict, an incomplete join
+	Parent *ParentRouting // where the containing graph goes on
+}
+
+// New returns a machine for a thread that has no records, with a zero state.
+func New(cfg Config) *Machine {
+	m := &Machine{cfg: cfg}
+	m.base = cfg.Values.New()
+	m.guard.init(len(cfg.Plan.Nodes))
+	return m
+}
+
+// State returns the committed state. It must not be written to, and it is
+// valid until the next call of a method that folds changes.
+func (m *Machine) State() any { return m.base }
+
+// Step returns the number of supersteps committed on the thread's line.
+func (m *Machine) Step() int { return m.step }
+
+// Ran returns the number of supersteps and tasks run since the last input.
+func (m *Machine) Ran() (steps, tasks int) { return m.step - m.begun, m.ran }
+
+// Tasks returns the tasks of the open superstep in plan order.
+func (m *Machine) Tasks() []Task { return m.tasks }
+
+// Task returns a task of the open superstep.
+func (m *Machine) Task(i int) *Task { return &m.tasks[i] }
+
+// Paused returns the breakpoints after nodes that hold the planned tasks.
+func (m *Machine) Paused() []checkpoint.Pause { return m.paused }
+
+// Recent returns the names of the nodes run last, newest last.
+func (m *Machine) Recent() []string { return m.recent }
+
+// Children returns the record of each subgraph that keeps its state.
+func (m *Machine) Children() map[string]checkpoint.ID { return m.children }
+
+// Outcome says how the run ended, after a Ready with Done.
+func (m *Machine) Outcome() Outcome { return m.outcome }
+
+// Epoch returns the record that planned the open superstep.
+func (m *Machine) Epoch() checkpoint.ID { return m.tail.epoch }
+
+// Branch returns the branch that the next record belongs to.
+func (m *Machine) Branch() checkpoint.Branch { return m.tail.branch }
+
+// Head returns the newest record of this line.
+func (m *Machine) Head() checkpoint.ID { return m.tail.head }
+
+// Pending reports whether a superstep is open: tasks are planned or a
+// breakpoint waits to be passed.
+func (m *Machine) Pending() bool { return len(m.tasks) > 0 || len(m.paused) > 0 }
+
+// Claim makes the next Write claim the thread.
+func (m *Machine) Claim() { m.writes.claim = true }
+
+// Input starts a turn: it folds an input and goes where routing says, Static
+// meaning the graph's entry. Tasks that are pending are abandoned.
+func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error {
+	if err := m.fold(changes); err != nil {
+		return err
+	}
+	drop := m.dropOpen()
+	m.begun, m.ran = m.step, 0
+	m.joins, m.deferred, m.paused, m.stop, m.parent = nil, nil, nil, false, nil
+	m.guard.progress()
+	m.tasks = m.tasks[:0]
+	m.route(plan.FromStart, &r)
+	m.addNodes()
+	if err := m.record(source, "", changes); err != nil {
+		return err
+	}
+	m.writes.drop = drop
+	m.failed = false
+	return nil
+}
+
+// Update folds an edit from outside into the open superstep, or into a thread
+// that has ended. With node (not negative) it counts as that node's output: the
+// node's pending task, if any, is completed by it, and routing says where it
+// leads.
+func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Routing) error {
+	// Finished siblings come first: nothing they did is lost.
+	var cs []any
+	var parts []checkpoint.Change
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if t.Status != Done || t.folded {
+			continue
+		}
+		if t.changes != nil {
+			cs = append(cs, t.changes)
+			if t.data != nil {
+				parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: t.data})
+				m.tail.grew(t.growth, m.tail.seq+1)
+			}
+		}
+		t.folded = true
+	}
+	if len(cs) > 0 {
+		next, d, err := m.cfg.Values.Fold(m.base, cs, false)
+		if err != nil {
+			return err
+		}
+		m.base = next
+		m.guard.digest += d
+	}
+	if err := m.fold(changes); err != nil {
+		return err
+	}
+	m.begun, m.ran = m.step, 0
+	m.guard.progress()
+	if node >= 0 {
+		m.completeAs(node, r)
+	}
+	name := ""
+	if node >= 0 {
+		name = m.cfg.Plan.NameOf(node)
+	}
+	return m.recordParts(source, parts, name, changes)
+}
+
+// completeAs completes the pending task of a node, or adds a completed one.
+func (m *Machine) completeAs(node int, r Routing) {
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if t.Node == node && t.Status != Done {
+			t.Status, t.folded, t.routing, t.Err, t.Questions = Done, true, r, nil, nil
+			t.changes, t.data = nil, nil
+			return
+		}
+	}
+	m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: node, From: plan.FromStart, Status: Done, folded: true, added: true, routing: r})
+}
+
+// fold applies changes from outside to the state.
+func (m *Machine) fold(changes any) error {
+	if changes == nil {
+		return nil
+	}
+	next, d, err := m.cfg.Values.Fold(m.base, []any{changes}, false)
+	if err != nil {
+		return err
+	}
+	m.base = next
+	m.guard.digest += d
+	return nil
+}
+
+// Continue lets pending tasks run again: failed ones are retried, breakpoints
+// before tasks and after nodes are passed. It writes a record only if there is
+// something to say.
+func (m *Machine) Continue() error {
+	passed := len(m.paused) > 0
+	m.paused = nil
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		switch t.Status {
+		case Held:
+			t.Status, t.passed = Waiting, true
+			t.Questions = nil
+			passed = true
+		case Interrupted: // breakpoints inside a subgraph
+			open := 0
+			t.Questions = slices.Clone(t.Questions)
+			for k := range t.Questions {
+				if q := &t.Questions[k]; q.When != "inside" && !q.Answered {
+					q.Answered = true
+					passed = true
+				} else if !q.Answered {
+					open++
+				}
+			}
+			if open == 0 {
+				t.Status = Waiting
+			}
+		case Failed:
+			t.reset()
+		}
+	}
+	if passed {
+		m.guard.progress()
+		m.begun, m.ran = m.step, 0
+		if err := m.record(checkpoint.SourceResume, "", nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reset makes a task run (or route) again.
+func (t *Task) reset() {
+	t.Err, t.ErrText = nil, ""
+	if t.data != nil || t.changes != nil || t.Status == Changed {
+		t.Status = Changed
+		return
+	}
+	t.Status = Waiting
+}
+
+// Answer answers questions, by ID, folds an update, and passes breakpoints if
+// it answers them. It panics on unknown IDs: the shell checks them.
+func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error {
+	if err := m.fold(changes); err != nil {
+		return err
+	}
+	m.begun, m.ran = m.step, 0
+	m.guard.progress()
+	m.paused = slices.DeleteFunc(m.paused, func(p checkpoint.Pause) bool { _, ok := answers[p.ID]; return ok })
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		t.Questions = slices.Clone(t.Questions)
+		open := 0
+		for k := range t.Questions {
+			q := &t.Questions[k]
+			if a, ok := answers[q.ID]; ok {
+				q.Answer, q.Answered = a, true
+			}
+			if !q.Answered {
+				open++
+			}
+		}
+		switch {
+		case t.Status == Held && open == 0:
+			t.Status, t.passed, t.Questions = Waiting, true, nil
+		case t.Status == Interrupted && open == 0:
+			t.Status = Waiting
+		case t.Status == Failed:
+			t.reset()
+		}
+	}
+	if err := m.record(checkpoint.SourceResume, "", changes); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Restart gives up all results of the open superstep, so that all its tasks
+// run again.
+func (m *Machine) Restart() error {
+	for i := range m.tasks {
+		if t := &m.tasks[i]; !t.folded {
+			m.void(t, "")
+		}
+	}
+	m.paused = nil
+	return m.record(checkpoint.SourceVoid, "", nil)
+}
+
+func (m *Machine) void(t *Task, text string) {
+	t.Gen++
+	t.Status, t.Err, t.ErrText = Waiting, nil, text
+	t.changes, t.data, t.growth, t.Questions, t.Children = nil, nil, nil, nil, nil
+	t.routing = Routing{}
+	t.saved = struct{ changes, routing, questions, err bool }{}
+}
+
+// Changed reports that a task's node has returned. Data and growth are what
+// Values.Encode returned; they are not needed without persistence.
+func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Growth) {
+	t := &m.tasks[i]
+	t.changes, t.data, t.growth = changes, data, growth
+	t.Status = Changed
+}
+
+// Routed reports where a task leads whose changes were reported.
+func (m *Machine) Routed(i int, r Routing) {
+	t := &m.tasks[i]
+	t.routing = r
+	t.Status = Done
+	m.alive--
+}
+
+// Failed reports that a task's node, or its router after Changed, failed.
+func (m *Machine) Failed(i int, err error) {
+	t := &m.tasks[i]
+	t.Err, t.ErrText = err, err.Error()
+	t.Status = Failed
+	m.alive--
+	if !m.failed {
+		m.failed = true
+		m.writes.cancel = true
+	}
+}
+
+// Cancelled reports that a task ended since its context was cancelled: it has
+// neither failed nor finished and runs again when the run is continued.
+func (m *Machine) Cancelled(i int) {
+	t := &m.tasks[i]
+	if t.Status != Changed {
+		t.Status = Waiting
+	}
+	m.alive--
+	m.failed = true // nothing more is started
+}
+
+// Asked reports that a task waits for answers. Questions are all it has raised
+// so far, answered ones included.
+func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[string]checkpoint.ID) {
+	t := &m.tasks[i]
+	t.Status, t.Questions, t.Children = Interrupted, questions, children
+	m.alive--
+}
+
+// SetChild notes the record at which a subgraph that keeps its state stands
+// after a task that is Done. It is committed with the superstep.
+func (m *Machine) SetChild(i int, namespace string, id checkpoint.ID) {
+	t := &m.tasks[i]
+	if t.Children == nil {
+		t.Children = map[string]checkpoint.ID{}
+	}
+	t.Children[namespace] = id
+}
+
+// Abort says that nothing more is to be started: the run ends when the running
+// tasks have ended, with their results kept.
+func (m *Machine) Abort() {
+	m.failed = true
+	m.writes.cancel = true
+}
+
+// SetMetadata replaces the metadata of the records to come.
+func (m *Machine) SetMetadata(md map[string]string) { m.cfg.Metadata = md }
+
+// Orphan makes the first record of a new machine start a line of its own in a
+// log that has records already.
+func (m *Machine) Orphan(logHead checkpoint.ID) {
+	m.tail.logHead, m.tail.fork = logHead, true
+}
+
+// Abandon takes back that tasks were to be started.
+func (m *Machine) Abandon(tasks []int) {
+	for _, i := range tasks {
+		if t := &m.tasks[i]; t.Status == Running {
+			t.Status = Waiting
+		}
+	}
+	m.alive = 0
+	m.ran -= len(tasks)
+}
+
+// Drain says that the run ends at the next superstep's beginning.
+func (m *Machine) Drain() { m.drain = true }
+
+// Advance says that the effects of the last Ready have happened.
+func (m *Machine) Advance() {
+	m.ready = Ready{}
+}
+
+// Ready returns what has to happen next. Done is set when the run is over.
+func (m *Machine) Ready() Ready {
+	rd := &m.ready
+	*rd = Ready{Cancel: m.writes.cancel}
+	m.writes.cancel = false
+	switch {
+	case m.writes.record != nil || len(m.backlog) > 0:
+		// An input, answers or an edit: stored before anything is decided.
+	case m.alive > 0:
+		m.saveFinished()
+	default:
+		m.turn(rd)
+	}
+	rd.Write = m.takeWrite()
+	return *rd
+}
+
+// turn decides what follows when no task is running.
+func (m *Machine) turn(rd *Ready) {
+	if m.complete() {
+		if err := m.close(); err != nil {
+			m.outcome.Err = err
+			rd.Done = true
+			return
+		}
+		rd.Commit = &m.commit
+	}
+	switch start := m.startable(); {
+	case len(m.tasks) == 0 && len(m.paused) == 0:
+		rd.Done = true
+		m.outcome.Parent = m.parent
+		m.outcome.Err = m.incompleteJoins()
+	case m.failed || m.drain || len(m.paused) > 0 || len(start) == 0:
+		rd.Done = true
+		m.saveSettled()
+	default:
+		if m.outcome.Err = m.allowed(start); m.outcome.Err != nil {
+			rd.Done = true
+			m.saveSettled()
+			return
+		}
+		for _, i := range start {
+			if t := &m.tasks[i]; t.Status == Waiting {
+				t.Status = Running
+			}
+		}
+		m.alive = len(start)
+		m.ran += len(start)
+		rd.Start = start
+	}
+}
+
+// complete reports whether the open superstep can be committed.
+func (m *Machine) complete() bool {
+	if len(m.tasks) == 0 || len(m.paused) > 0 {
+		return false
+	}
+	for i := range m.tasks {
+		if m.tasks[i].Status != Done {
+			return false
+		}
+	}
+	return true
+}
+
+// startable lists the tasks that can run now.
+func (m *Machine) startable() []int {
+	m.startBuf = m.startBuf[:0]
+	for i := range m.tasks {
+		if s := m.tasks[i].Status; s == Waiting || s == Changed {
+			m.startBuf = append(m.startBuf, i)
+		}
+	}
+	return m.startBuf
+}
+
+// close folds the superstep's changes, plans the next and records both.
+func (m *Machine) close() error {
+	cs := m.foldBuf[:0]
+	for i := range m.tasks {
+		if t := &m.tasks[i]; t.changes != nil && !t.folded {
+			cs = append(cs, t.changes)
+		}
+	}
+	m.foldBuf = cs
+	next, d, err := m.cfg.Values.Fold(m.base, cs, true)
+	if err != nil {
+		return m.voidConflict(err)
+	}
+	clear(cs)
+	m.base = next
+	m.guard.digest += d
+	m.step++
+
+	done := m.tasks
+	stop := false
+	for i := range done {
+		t := &done[i]
+		m.remember(m.cfg.Plan.Nodes[t.Node].Name)
+		stop = stop || t.routing.Stop
+		for ns, id := range t.Children {
+			m.setChild(ns, id)
+		}
+	}
+	after := m.pauses(done)
+	m.tasks, m.spare = m.spare[:0], nil
+	if m.tasks == nil {
+		m.tasks = make([]Task, 0, 2)
+	}
+	if stop {
+		m.joins, m.deferred = nil, nil
+		for i := range done {
+			m.takeParent(&done[i].routing)
+		}
+	} else {
+		for i := range done {
+			m.route(done[i].Node, &done[i].routing)
+		}
+		m.addNodes()
+		if len(m.tasks) == 0 {
+			m.addDeferred()
+		}
+	}
+	if m.parent != nil { // the run ends here, the containing graph goes on
+		m.tasks = m.tasks[:0]
+		m.joins, m.deferred = nil, nil
+	}
+	m.paused = after
+	m.commit = Commit{Step: m.step, Tasks: done}
+	if m.cfg.Persist {
+		if err := m.recordStep(done); err != nil {
+			return err
+		}
+		m.commit.ID = m.tail.head
+	}
+	m.spare = done
+	return nil
+}
+
+// pauses returns the breakpoints after the nodes of a superstep.
+func (m *Machine) pauses(done []Task) []checkpoint.Pause {
+	if m.cfg.After == nil && m.cfg.Plan.After == nil {
+		return nil
+	}
+	var ps []checkpoint.Pause
+	for i := range done {
+		n := done[i].Node
+		if !at(m.cfg.After, n) && !at(m.cfg.Plan.After, n) {
+			continue
+		}
+		name := m.cfg.Plan.Nodes[n].Name
+		if !slices.ContainsFunc(ps, func(p checkpoint.Pause) bool { return p.Node == name }) {
+			ps = append(ps, checkpoint.Pause{ID: m.questionID(i, done[i].Gen, "after "+name), Node: name})
+		}
+	}
+	return ps
+}
+
+func at(set []bool, i int) bool { return set != nil && set[i] }
+
+// hold marks the tasks behind breakpoints. It is called once, when the tasks
+// are planned and the epoch is known.
+func (m *Machine) hold() {
+	if m.cfg.Before == nil && m.cfg.Plan.Before == nil {
+		return
+	}
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if !at(m.cfg.Before, t.Node) && !at(m.cfg.Plan.Before, t.Node) || t.passed {
+			continue
+		}
+		name := m.cfg.Plan.Nodes[t.Node].Name
+		t.Status = Held
+		t.Questions = []checkpoint.Question{{ID: m.questionID(i, t.Gen, "before "+name), Key: name, Node: name, When: "before"}}
+	}
+}
+
+// voidConflict commits the failure of a fold: the later task's results are
+// void and the task has failed.
+func (m *Machine) voidConflict(err error) error {
+	fe, ok := err.(*FoldError)
+	if !ok {
+		return err
+	}
+	taskOf := func(index int) int {
+		for i := range m.tasks {
+			if t := &m.tasks[i]; t.changes != nil && !t.folded {
+				if index == 0 {
+					return i
+				}
+				index--
+			}
+		}
+		return -1
+	}
+	late := taskOf(fe.Index)
+	conflict := &ConflictError{Field: fe.Field, Node: m.cfg.Plan.NameOf(m.tasks[late].Node), Err: fe.Err, Step: m.step + 1}
+	if fe.With >= 0 {
+		conflict.With = m.cfg.Plan.NameOf(m.tasks[taskOf(fe.With)].Node)
+	}
+	// What the others did is recorded together with the failure.
+	m.void(&m.tasks[late], conflict.Error())
+	m.tasks[late].Status, m.tasks[late].Err = Failed, conflict
+	m.saveFinished()
+	if err := m.record(checkpoint.SourceVoid, "", nil); err != nil {
+		return err
+	}
+	return conflict
+}
+
+// route adds what a task's routing leads to: sends become tasks at once, nodes
+// are collected in m.guard.next.
+func (m *Machine) route(node int, r *Routing) {
+	g := m.cfg.Plan
+	m.takeParent(r)
+	for k := range r.Sends {
+		s := &r.Sends[k]
+		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: s.Node, Sent: true, From: node, Payload: s.Payload, Raw: s.Raw, Overlay: s.Overlay})
+	}
+	if r.Static {
+		if node == plan.FromStart {
+			for _, t := range g.Entry {
+				m.trigger(t, node)
+			}
+			return
+		}
+		n := &g.Nodes[node]
+		for _, t := range n.Edges {
+			m.trigger(t, node)
+		}
+		for _, j := range n.Joins {
+			m.arrive(j, node)
+		}
+		return
+	}
+	for _, t := range r.Goto {
+		m.trigger(t, node)
+	}
+}
+
+func (m *Machine) takeParent(r *Routing) {
+	if r.Parent == nil {
+		return
+	}
+	if m.parent == nil {
+		m.parent = &ParentRouting{}
+	}
+	for _, n := range r.Parent.Goto {
+		if !slices.Contains(m.parent.Goto, n) {
+			m.parent.Goto = append(m.parent.Goto, n)
+		}
+	}
+	m.parent.Sends = append(m.parent.Sends, r.Parent.Sends...)
+}
+
+// trigger notes that a node is to run in the next superstep.
+func (m *Machine) trigger(node, from int) {
+	if node < 0 {
+		return
+	}
+	if m.cfg.Plan.Nodes[node].Defer {
+		if !slices.Contains(m.deferred, node) {
+			m.deferred = append(m.deferred, node)
+		}
+		return
+	}
+	m.guard.trigger(node, from)
+}
+
+// arrive notes that a source of a join has finished.
+func (m *Machine) arrive(join, node int) {
+	j := &m.cfg.Plan.Joins[join]
+	if m.joins == nil {
+		m.joins = make([][]bool, len(m.cfg.Plan.Joins))
+	}
+	if m.joins[join] == nil {
+		m.joins[join] = make([]bool, len(j.Sources))
+	}
+	m.joins[join][slices.Index(j.Sources, node)] = true
+	if !slices.Contains(m.joins[join], false) {
+		m.joins[join] = nil
+		m.trigger(j.Target, node)
+	}
+}
+
+// addNodes plans the nodes that were triggered, in declared order.
+func (m *Machine) addNodes() {
+	for _, tr := range m.guard.triggered() {
+		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: tr.node, From: tr.from})
+	}
+}
+
+// addDeferred plans the deferred nodes, in declared order, when the run would
+// otherwise end.
+func (m *Machine) addDeferred() {
+	slices.Sort(m.deferred)
+	for _, n := range m.deferred {
+		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: n, From: plan.FromStart})
+	}
+	m.deferred = nil
+}
+
+// incompleteJoins returns an error when the run ends with a join partly filled.
+func (m *Machine) incompleteJoins() error {
+	for k, arrived := range m.joins {
+		if arrived == nil {
+			continue
+		}
+		j := m.cfg.Plan.Joins[k]
+		e := &JoinError{Target: m.cfg.Plan.Nodes[j.Target].Name}
+		for i, s := range j.Sources {
+			name := m.cfg.Plan.Nodes[s].Name
+			if arrived[i] {
+				e.Arrived = append(e.Arrived, name)
+			} else {
+				e.Missing = append(e.Missing, name)
+			}
+		}
+		return e
+	}
+	return nil
+}
+
+func (m *Machine) remember(node string) {
+	if len(m.recent) >= 2*RecentNodes {
+		m.recent = slices.Clone(m.recent[len(m.recent)-RecentNodes:]) // tasks may hold the old one
+	}
+	m.recent = append(m.recent, node)
+}
+
+func (m *Machine) setChild(ns string, id checkpoint.ID) {
+	m.children = maps.Clone(m.children)
+	if m.children == nil {
+		m.children = map[string]checkpoint.ID{}
+	}
+	m.children[ns] = id
+}
+
+// allowed checks the limits before tasks start.
+func (m *Machine) allowed(start []int) error {
+	if n := m.step - m.begun; m.cfg.MaxSteps > 0 && n >= m.cfg.MaxSteps {
+		return &StepLimitError{Max: m.cfg.MaxSteps, Reached: n, Recent: m.lastNodes(), Next: m.nodesOf(start)}
+	}
+	if n := m.ran + len(start); m.cfg.MaxTasks > 0 && n > m.cfg.MaxTasks {
+		return &TaskLimitError{Max: m.cfg.MaxTasks, Reached: m.ran, Next: len(start)}
+	}
+	if m.cfg.CycleWindow > 0 {
+		for _, i := range start {
+			t := &m.tasks[i]
+			if t.Status != Waiting || !m.guard.recurs(t, m.step, m.cfg.CycleWindow, m.cfg.CycleStrict) {
+				continue
+			}
+			return &CycleError{Node: m.cfg.Plan.Nodes[t.Node].Name, Recent: m.lastNodes()}
+		}
+		for _, i := range start {
+			m.guard.note(&m.tasks[i], m.step)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) nodesOf(tasks []int) []string {
+	var names []string
+	for _, i := range tasks {
+		if name := m.cfg.Plan.Nodes[m.tasks[i].Node].Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (m *Machine) lastNodes() []string {
+	return slices.Clone(m.recent[max(0, len(m.recent)-RecentNodes):])
+}

@@ -1,0 +1,652 @@
+package core
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// A snapshot is written when the changes since the last one weigh snapshotRatio
+// times as much as it did, and at least snapshotMin bytes: snapshots then add
+// at most a quarter to what is stored, and reading the newest state reads at
+// most five times its size.
+const (
+	snapshotMin   = 4 << 10
+	snapshotRatio = 4
+)
+
+// rangeGap is how many records without additions a range of a growing field may
+// contain: reading a few too many costs less than a longer list of ranges.
+const rangeGap = 2
+
+// tail is the end of the log as the machine has written or read it.
+type tail struct {
+	head    checkpoint.ID // of the line
+	logHead checkpoint.ID // of the log; differs from head before a fork's first record
+	epoch   checkpoint.ID
+	branch  checkpoint.Branch
+	lineage []checkpoint.Span
+	fork    bool // the next record starts a branch
+	seq     int64
+	n       uint32 // records written by this run
+
+	results bool // the open superstep has stored results
+
+	bytes  int // of changes since the last snapshot
+	snap   int // size of the last snapshot
+	ranges map[string][][2]int64
+}
+
+// grew notes that record seq holds changes to growing fields.
+func (t *tail) grew(growth []Growth, seq int64) { t.ranges = Grow(t.ranges, growth, seq) }
+
+// Grow notes in ranges that record seq holds changes to growing fields.
+func Grow(ranges map[string][][2]int64, growth []Growth, seq int64) map[string][][2]int64 {
+	for _, g := range growth {
+		if ranges == nil {
+			ranges = map[string][][2]int64{}
+		}
+		rs := ranges[g.Field]
+		switch last := len(rs) - 1; {
+		case g.Reset && !(last >= 0 && rs[last][1] == seq && len(rs) == 1 && rs[0][0] == seq):
+			rs = [][2]int64{{seq, seq}}
+		case last >= 0 && seq-rs[last][1] <= rangeGap+1:
+			rs[last][1] = seq
+		default:
+			rs = append(rs, [2]int64{seq, seq})
+		}
+		ranges[g.Field] = rs
+	}
+	return ranges
+}
+
+// Tip is a thread as read from a store, at some record.
+type Tip struct {
+	Record  *checkpoint.Record  // where to go on
+	Epoch   *checkpoint.Record  // the record that planned its open superstep
+	LogHead checkpoint.ID       // the log's newest record
+	Results []checkpoint.Result // of the open superstep, on Record's branch
+	State   any                 // at Record
+	Bytes   int                 // of changes since the last snapshot
+	Snap    int                 // size of the last snapshot
+	Ranges  map[string][][2]int64
+}
+
+// Load returns a machine for a thread that stands at tip. If tip is not the
+// log's head, the next record starts a branch.
+func Load(cfg Config, tip Tip) (*Machine, error) {
+	m := New(cfg)
+	rec := tip.Record
+	m.base = tip.State
+	m.step, m.begun, m.ran = rec.Step, rec.Begun, rec.Ran
+	m.tail = tail{
+		head: rec.ID, logHead: tip.LogHead, epoch: rec.Epoch, branch: rec.Branch, lineage: rec.Lineage, seq: rec.Seq,
+		bytes: tip.Bytes, snap: tip.Snap, ranges: tip.Ranges, results: len(tip.Results) > 0,
+	}
+	if rec.ID != tip.LogHead {
+		m.tail.fork = true
+		m.tail.lineage = append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})
+	}
+	m.children = rec.Children
+	m.recent = slices.Clone(rec.Recent)
+	m.paused = slices.Clone(rec.Paused)
+	var err error
+	for i, t := range tip.Epoch.Tasks {
+		task := Task{Index: i, From: plan.FromStart, Sent: t.Sent, Raw: t.Payload, Overlay: t.Overlay}
+		if task.Node, err = m.node(t.Node); err != nil {
+			return nil, err
+		}
+		if from, ok := cfg.Plan.Node(t.From); ok {
+			task.From = from
+		}
+		m.tasks = append(m.tasks, task)
+	}
+	for _, o := range rec.Open {
+		if o.Node != "" {
+			n, err := m.node(o.Node)
+			if err != nil {
+				return nil, err
+			}
+			m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: n, From: plan.FromStart, added: true})
+		}
+		if o.Task >= len(m.tasks) {
+			return nil, fmt.Errorf("record %s speaks of task %d of %d: %w", rec.ID, o.Task, len(m.tasks), checkpoint.ErrCorrupt)
+		}
+		if err := m.restoreOpen(&m.tasks[o.Task], &o); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range rec.Deferred {
+		n, err := m.node(name)
+		if err != nil {
+			return nil, err
+		}
+		m.deferred = append(m.deferred, n)
+	}
+	for _, a := range rec.Joins {
+		if err := m.restoreJoin(a); err != nil {
+			return nil, err
+		}
+	}
+	for i := range tip.Results {
+		if err := m.restoreResult(&tip.Results[i]); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Machine) node(name string) (int, error) {
+	n, ok := m.cfg.Plan.Node(name)
+	if !ok {
+		return 0, &UnknownNodeError{Thread: string(m.cfg.Log.Thread), Node: name, Near: plan.Nearest(name, m.cfg.Plan.Names())}
+	}
+	return n, nil
+}
+
+func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
+	t.Gen, t.ErrText, t.folded, t.passed = o.Gen, o.Error, o.Folded, o.Passed
+	t.Questions, t.Children = o.Questions, o.Children
+	if o.Folded {
+		r, err := m.decodeRouting(o.Routing)
+		if err != nil {
+			return err
+		}
+		t.routing, t.Status = r, Done
+		return nil
+	}
+	for _, q := range o.Questions {
+		if q.When == "before" {
+			t.Status = Held
+		} else if !q.Answered {
+			t.Status = Interrupted
+		}
+	}
+	t.saved.questions = len(o.Questions) > 0
+	return nil
+}
+
+func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
+	k := m.cfg.Plan.JoinByID(a.Join)
+	if k < 0 {
+		return &UnknownNodeError{Thread: string(m.cfg.Log.Thread), Node: "join " + a.Join}
+	}
+	for _, s := range a.Sources {
+		n, err := m.node(s)
+		if err != nil {
+			return err
+		}
+		if m.joins == nil {
+			m.joins = make([][]bool, len(m.cfg.Plan.Joins))
+		}
+		if m.joins[k] == nil {
+			m.joins[k] = make([]bool, len(m.cfg.Plan.Joins[k].Sources))
+		}
+		if i := slices.Index(m.cfg.Plan.Joins[k].Sources, n); i >= 0 {
+			m.joins[k][i] = true
+		}
+	}
+	return nil
+}
+
+func (m *Machine) restoreResult(r *checkpoint.Result) error {
+	if r.Task >= len(m.tasks) {
+		return fmt.Errorf("result of task %d of %d: %w", r.Task, len(m.tasks), checkpoint.ErrCorrupt)
+	}
+	t := &m.tasks[r.Task]
+	if r.Gen != t.Gen || t.folded {
+		return nil
+	}
+	switch r.Kind {
+	case checkpoint.KindChanges:
+		t.saved.changes = true
+		if t.Status != Done {
+			t.Status = Changed
+		}
+		if r.Data == nil || string(r.Data) == "null" {
+			return nil
+		}
+		changes, err := m.cfg.Values.Decode(r.Data, nil)
+		if err != nil {
+			return err
+		}
+		_, growth, err := m.cfg.Values.Encode(changes)
+		if err != nil {
+			return err
+		}
+		t.changes, t.data, t.growth = changes, r.Data, growth
+	case checkpoint.KindRouting:
+		var rec checkpoint.Routing
+		if err := json.Unmarshal(r.Data, &rec); err != nil {
+			return fmt.Errorf("routing of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
+		}
+		routing, err := m.decodeRouting(&rec)
+		if err != nil {
+			return err
+		}
+		t.routing, t.Status, t.saved.routing = routing, Done, true
+	case checkpoint.KindError:
+		_ = json.Unmarshal(r.Data, &t.ErrText) // a text of any other shape is shown as it is
+	case checkpoint.KindQuestions:
+		var saved questions
+		if err := json.Unmarshal(r.Data, &saved); err != nil {
+			return fmt.Errorf("questions of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
+		}
+		m.restoreQuestions(t, saved)
+	}
+	return nil
+}
+
+// questions is what a KindQuestions result holds.
+type questions struct {
+	Questions []checkpoint.Question    `json:"questions"`
+	Children  map[string]checkpoint.ID `json:"children,omitempty"`
+}
+
+// restoreQuestions adds questions that no record knows yet: the run died before
+// the superstep settled.
+func (m *Machine) restoreQuestions(t *Task, saved questions) {
+	known := map[string]bool{}
+	for _, q := range t.Questions {
+		known[q.ID] = true
+	}
+	for _, q := range saved.Questions {
+		if known[q.ID] {
+			continue
+		}
+		t.Questions = append(slices.Clip(t.Questions), q)
+		t.saved.questions = false
+		if !q.Answered {
+			t.Status = Interrupted
+			t.Children = saved.Children
+		}
+	}
+}
+
+// Fork starts a branch at the record the machine was loaded from. With keep the
+// open superstep goes on where it stood, results taken along; otherwise its
+// tasks run again and its questions are asked again.
+func (m *Machine) Fork(keep bool) error {
+	m.tail.fork = true
+	if n := len(m.tail.lineage); n == 0 || m.tail.lineage[n-1] != (checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq}) {
+		m.tail.lineage = append(slices.Clone(m.tail.lineage), checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq})
+	}
+	if keep {
+		return m.record(checkpoint.SourceFork, "", nil)
+	}
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if !t.folded {
+			*t = Task{Index: i, Node: t.Node, Sent: t.Sent, From: t.From, Raw: t.Raw, Payload: t.Payload, Overlay: t.Overlay, passed: true}
+		}
+	}
+	m.paused = nil
+	m.begun, m.ran = m.step, 0
+	return m.newEpoch(checkpoint.SourceFork, nil)
+}
+
+// TakeAlong puts results of the branch forked from under this branch.
+func (m *Machine) TakeAlong(results []checkpoint.Result) {
+	for _, r := range results {
+		r.Branch = m.tail.branch
+		m.writes.results = append(m.writes.results, r)
+		m.tail.results = true
+	}
+}
+
+// record adds a record that holds one change from outside.
+func (m *Machine) record(source checkpoint.Source, node string, changes any) error {
+	return m.recordParts(source, nil, node, changes)
+}
+
+func (m *Machine) recordParts(source checkpoint.Source, parts []checkpoint.Change, node string, changes any) error {
+	if !m.cfg.Persist {
+		return nil
+	}
+	if changes != nil {
+		data, growth, err := m.cfg.Values.Encode(changes)
+		if err != nil {
+			return err
+		}
+		if data != nil {
+			parts = append(parts, checkpoint.Change{Node: node, Data: data})
+			m.tail.grew(growth, m.tail.seq+1)
+		}
+	}
+	if source == checkpoint.SourceInput {
+		return m.newEpoch(source, parts)
+	}
+	rec := m.newRecord(source, parts)
+	rec.Epoch = m.tail.epoch
+	rec.Open = m.openTasks()
+	return m.finish(rec)
+}
+
+// recordStep adds the record that commits a superstep and plans the next.
+func (m *Machine) recordStep(done []Task) error {
+	parts := make([]checkpoint.Change, 0, len(done))
+	for i := range done {
+		t := &done[i]
+		if t.folded || t.data == nil {
+			continue
+		}
+		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.Nodes[t.Node].Name, Task: i, Data: t.data})
+		m.tail.grew(t.growth, m.tail.seq+1)
+	}
+	drop := m.dropOpen()
+	if err := m.newEpoch(checkpoint.SourceLoop, parts); err != nil {
+		return err
+	}
+	m.writes.results = m.writes.results[:0]
+	m.writes.drop = drop
+	return nil
+}
+
+// dropOpen names the stored results of the open superstep, nil if there are
+// none.
+func (m *Machine) dropOpen() *checkpoint.Drop {
+	if !m.tail.results {
+		return nil
+	}
+	m.tail.results = false
+	return &checkpoint.Drop{Branch: m.tail.branch, Epoch: m.tail.epoch}
+}
+
+// newEpoch adds a record that plans m.tasks.
+func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) error {
+	rec := m.newRecord(source, parts)
+	rec.Epoch = rec.ID
+	m.tail.epoch = rec.ID
+	m.hold()
+	if len(m.tasks) > 0 {
+		rec.Tasks = make([]checkpoint.Task, len(m.tasks))
+	}
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		task := checkpoint.Task{Node: m.cfg.Plan.Nodes[t.Node].Name, Payload: t.Raw, Sent: t.Sent, Overlay: t.Overlay}
+		if t.From >= 0 {
+			task.From = m.cfg.Plan.Nodes[t.From].Name
+		}
+		rec.Tasks[i] = task
+	}
+	rec.Open = m.openTasks()
+	return m.finish(rec)
+}
+
+// newRecord advances the tail by a record.
+func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change) *checkpoint.Record {
+	m.tail.n++
+	m.tail.seq++
+	rec := &checkpoint.Record{
+		ID:       m.cfg.Run.Checkpoint(m.tail.n),
+		Parent:   m.tail.head,
+		Log:      m.cfg.Log,
+		Seq:      m.tail.seq,
+		Step:     m.step,
+		Source:   source,
+		Graph:    m.cfg.Plan.Name,
+		Version:  m.cfg.Version,
+		Metadata: m.cfg.Metadata,
+		Changes:  parts,
+		Children: m.children,
+		Begun:    m.begun,
+		Ran:      m.ran,
+	}
+	if m.tail.fork {
+		m.tail.fork = false
+		m.tail.branch = checkpoint.Branch(rec.ID)
+	}
+	rec.Branch, rec.Lineage = m.tail.branch, m.tail.lineage
+	if n := len(m.recent); n > 0 {
+		rec.Recent = slices.Clone(m.recent[max(0, n-RecentNodes):])
+	}
+	if len(m.paused) > 0 {
+		rec.Paused = slices.Clone(m.paused)
+	}
+	for _, d := range m.deferred {
+		rec.Deferred = append(rec.Deferred, m.cfg.Plan.Nodes[d].Name)
+	}
+	for k, arrived := range m.joins {
+		if arrived == nil {
+			continue
+		}
+		j := &m.cfg.Plan.Joins[k]
+		a := checkpoint.Arrival{Join: j.ID}
+		for i, s := range j.Sources {
+			if arrived[i] {
+				a.Sources = append(a.Sources, m.cfg.Plan.Nodes[s].Name)
+			}
+		}
+		rec.Joins = append(rec.Joins, a)
+	}
+	return rec
+}
+
+// finish adds a snapshot if one is due and hands the record to the next Ready.
+func (m *Machine) finish(rec *checkpoint.Record) error {
+	for _, c := range rec.Changes {
+		m.tail.bytes += len(c.Data)
+	}
+	if !m.cfg.NoSnapshots && m.tail.bytes >= max(snapshotMin, snapshotRatio*m.tail.snap) {
+		values, err := m.cfg.Values.Snapshot(m.base, false)
+		if err != nil {
+			return err
+		}
+		s := &checkpoint.Snapshot{Values: values}
+		size := len(values)
+		for f, rs := range m.tail.ranges {
+			if s.Ranges == nil {
+				s.Ranges = map[string][][2]int64{}
+			}
+			s.Ranges[f] = slices.Clone(rs)
+			size += len(f) + 12*len(rs)
+		}
+		rec.Snapshot = s
+		m.tail.snap, m.tail.bytes = size, 0
+	}
+	m.tail.head = rec.ID
+	if m.writes.record != nil {
+		m.backlog = append(m.backlog, m.writes)
+		m.writes = pending{cancel: m.writes.cancel}
+	}
+	m.writes.record = rec
+	return nil
+}
+
+// openTasks lists what is known of the tasks of the open superstep.
+func (m *Machine) openTasks() []checkpoint.OpenTask {
+	var open []checkpoint.OpenTask
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if t.Gen == 0 && !t.folded && !t.passed && len(t.Questions) == 0 && !t.added {
+			continue
+		}
+		o := checkpoint.OpenTask{Task: i, Gen: t.Gen, Folded: t.folded, Passed: t.passed, Questions: slices.Clone(t.Questions)}
+		if t.Gen > 0 {
+			o.Error = t.ErrText
+		}
+		if t.Status == Interrupted || len(t.Questions) > 0 {
+			o.Children = t.Children
+		}
+		if t.added {
+			o.Node = m.cfg.Plan.Nodes[t.Node].Name
+		}
+		if t.folded {
+			o.Routing = m.encodeRouting(&t.routing)
+		}
+		t.saved.questions = true
+		open = append(open, o)
+	}
+	return open
+}
+
+// saveFinished puts the results of tasks that ended beside the log.
+func (m *Machine) saveFinished() {
+	for i := range m.tasks {
+		m.saveResults(&m.tasks[i])
+	}
+}
+
+func (m *Machine) saveResults(t *Task) {
+	if !m.cfg.Persist || t.folded {
+		return
+	}
+	put := func(kind checkpoint.ResultKind, data json.RawMessage, replace bool) {
+		m.writes.results = append(m.writes.results, checkpoint.Result{
+			Branch: m.tail.branch, Epoch: m.tail.epoch, Task: t.Index, Gen: t.Gen, Kind: kind, Data: data, Replace: replace,
+		})
+		m.tail.results = true
+	}
+	hasChanges := t.Status == Done || t.Status == Changed || t.Status == Failed && (t.data != nil || t.changes != nil)
+	if hasChanges && !t.saved.changes {
+		t.saved.changes = true
+		put(checkpoint.KindChanges, t.data, false)
+	}
+	if t.Status == Done && !t.saved.routing {
+		t.saved.routing = true
+		put(checkpoint.KindRouting, must(json.Marshal(m.encodeRouting(&t.routing))), false)
+	}
+	if t.Status == Failed && !t.saved.err && t.Err != nil {
+		t.saved.err = true
+		put(checkpoint.KindError, must(json.Marshal(t.ErrText)), true)
+	}
+	if t.Status == Interrupted && !t.saved.questions {
+		t.saved.questions = true
+		put(checkpoint.KindQuestions, must(json.Marshal(questions{t.Questions, t.Children})), true)
+	}
+}
+
+// must returns data; err is never set for the types it is used with.
+func must(data []byte, err error) json.RawMessage {
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// saveSettled records how an open superstep stands that can't go on: results,
+// and a record if there are questions that no record holds.
+func (m *Machine) saveSettled() {
+	if !m.cfg.Persist {
+		return
+	}
+	ask := false
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if t.Status == Interrupted && !t.saved.questions {
+			ask = true
+			t.saved.questions = true // the record holds them
+		}
+	}
+	m.saveFinished()
+	if ask && m.writes.record == nil {
+		rec := m.newRecord(checkpoint.SourceInterrupt, nil)
+		rec.Epoch = m.tail.epoch
+		rec.Open = m.openTasks()
+		_ = m.finish(rec) // has no changes, so no snapshot that could fail is due
+	}
+}
+
+// takeWrite returns what has to be stored, nil if nothing.
+func (m *Machine) takeWrite() *checkpoint.Write {
+	if !m.cfg.Persist {
+		return nil
+	}
+	if len(m.backlog) > 0 {
+		p := m.backlog[0]
+		m.backlog = m.backlog[1:]
+		return m.write(&p)
+	}
+	p := m.writes
+	m.writes = pending{cancel: p.cancel}
+	return m.write(&p)
+}
+
+func (m *Machine) write(p *pending) *checkpoint.Write {
+	if p.record == nil && len(p.results) == 0 && !p.claim {
+		return nil
+	}
+	w := &checkpoint.Write{Log: m.cfg.Log, Claim: p.claim, Record: p.record, Drop: p.drop}
+	if len(p.results) > 0 {
+		w.Results = p.results
+	}
+	if p.record != nil {
+		w.Head = m.tail.logHead
+		m.tail.logHead = p.record.ID
+	}
+	return w
+}
+
+// QuestionID identifies a question: 32 hexadecimal digits that depend on where
+// it was asked and on its key, so that asking again gives the same one.
+func QuestionID(log checkpoint.Log, branch checkpoint.Branch, epoch checkpoint.ID, task, gen int, key string) string {
+	h := fnv.New128a()
+	for _, s := range []string{string(log.Thread), log.Namespace, string(branch), string(epoch), strconv.Itoa(task), strconv.Itoa(gen), key} {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (m *Machine) questionID(task, gen int, key string) string {
+	return QuestionID(m.cfg.Log, m.tail.branch, m.tail.epoch, task, gen, key)
+}
+
+// Beside notes that somebody else stored results of the open superstep, so that
+// they are dropped when it closes.
+func (m *Machine) Beside() { m.tail.results = true }
+
+func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
+	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop}
+	for _, t := range r.Goto {
+		out.Goto = append(out.Goto, m.cfg.Plan.NameOf(t))
+	}
+	for _, s := range r.Sends {
+		out.Sends = append(out.Sends, checkpoint.Task{Node: m.cfg.Plan.Nodes[s.Node].Name, Payload: s.Raw, Overlay: s.Overlay})
+	}
+	if r.Parent != nil {
+		out.Parent = &checkpoint.Routing{Goto: r.Parent.Goto}
+		for _, s := range r.Parent.Sends {
+			out.Parent.Sends = append(out.Parent.Sends, checkpoint.Task{Node: s.Node, Payload: s.Raw})
+		}
+	}
+	return out
+}
+
+func (m *Machine) decodeRouting(r *checkpoint.Routing) (Routing, error) {
+	if r == nil {
+		return Routing{}, nil
+	}
+	out := Routing{Static: r.Static, Stop: r.Stop}
+	for _, name := range r.Goto {
+		if name == plan.End {
+			out.Goto = append(out.Goto, plan.ToEnd)
+			continue
+		}
+		n, err := m.node(name)
+		if err != nil {
+			return out, err
+		}
+		out.Goto = append(out.Goto, n)
+	}
+	for _, s := range r.Sends {
+		n, err := m.node(s.Node)
+		if err != nil {
+			return out, err
+		}
+		out.Sends = append(out.Sends, Send{Node: n, Raw: s.Payload, Overlay: s.Overlay})
+	}
+	if r.Parent != nil {
+		out.Parent = &ParentRouting{Goto: r.Parent.Goto}
+		for _, s := range r.Parent.Sends {
+			out.Parent.Sends = append(out.Parent.Sends, ParentSend{Node: s.Node, Raw: s.Payload})
+		}
+	}
+	return out, nil
+}

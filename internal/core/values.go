@@ -1,0 +1,65 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Values is how the core handles states, whose type it doesn't know. A state is
+// a pointer that only Values looks behind; changes are what one task wrote.
+// The package graph makes one for each state type.
+type Values interface {
+	// New returns a zero state.
+	New() any
+
+	// Fork returns a private copy of a state, ready for a task to write to.
+	// Forks of one base may be made and used by several goroutines at once.
+	Fork(base any) any
+
+	// Changes returns what was written to fork since Fork(base) returned it,
+	// nil when nothing was. The result may refer to fork's memory; reuse, if
+	// not nil, is a result that is no longer needed and may be recycled.
+	Changes(base, fork, reuse any) (any, error)
+
+	// Fold applies changes in order and returns the new state, which may be
+	// base itself, altered. Each of cs is by another task of one superstep,
+	// and two that conflict give a *FoldError and leave base as it was; so
+	// does a reducer that panics. Commit says that a superstep ends, which
+	// ends the values that live for one step. The number differs from 0 when
+	// the state made progress: it is the difference of a digest of the state.
+	Fold(base any, cs []any, commit bool) (next any, digest uint64, err error)
+
+	// Encode returns the recorded form of changes (a JSON object, field name
+	// to update form) and which growing fields it touches. It returns nil
+	// data when nothing of it is to be recorded.
+	Encode(changes any) (json.RawMessage, []Growth, error)
+
+	// Decode reads what Encode returned. If only is not nil, fields that it
+	// doesn't name are skipped; fields the state no longer has always are.
+	Decode(data json.RawMessage, only []string) (any, error)
+
+	// Snapshot returns the recorded form of a state without its growing
+	// fields, or with them if full is set. Restore reads it.
+	Snapshot(base any, full bool) (json.RawMessage, error)
+	Restore(data json.RawMessage) (any, error)
+}
+
+// Growth says that changes touch a growing field. Reset is set when they make
+// all its earlier changes irrelevant.
+type Growth struct {
+	Field string
+	Reset bool
+}
+
+// FoldError is returned by Values.Fold.
+type FoldError struct {
+	Field string
+	Index int // of the change that could not be applied
+	With  int // of the change it conflicts with; -1: none
+	Err   error
+}
+
+func (e *FoldError) Error() string { return fmt.Sprintf("field %q: %v", e.Field, e.Err) }
+
+// Unwrap returns the cause.
+func (e *FoldError) Unwrap() error { return e.Err }

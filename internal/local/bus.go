@@ -1,0 +1,75 @@
+package local
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// Kind is the kind of an event, a bit each so that listeners can say what they
+// want.
+type Kind uint32
+
+// The kinds of events.
+const (
+	RunStarted Kind = 1 << iota
+	RunEnded
+	TaskStarted
+	TaskEnded
+	TaskFailed
+	TaskRetried
+	Updates
+	Values
+	Checkpointed
+	InterruptRaised
+	Custom
+	Message
+)
+
+// Event is something that happened in a run.
+type Event struct {
+	Kind    Kind
+	Path    []string // nodes from the root graph down to the subgraph it happened in
+	Graph   string
+	Thread  checkpoint.ThreadID
+	Step    int // the superstep it belongs to
+	Node    string
+	Task    int
+	Epoch   checkpoint.ID
+	Attempt int
+	Time    time.Time
+
+	State     any             // Values: a copy of the state
+	Update    json.RawMessage // Updates, TaskEnded: what the task wrote
+	Payload   json.RawMessage // TaskStarted: of a send
+	From      string          // TaskStarted
+	Value     any             // Custom, Message
+	Question  *checkpoint.Question
+	ID        checkpoint.ID // Checkpointed
+	Parent    checkpoint.ID // Checkpointed
+	Source    checkpoint.Source
+	Next      []string // Checkpointed, Values, RunEnded
+	Err       error
+	Cached    bool
+	Duration  time.Duration // TaskEnded, TaskFailed
+	Delay     time.Duration // TaskRetried
+	Encode    func(any) (json.RawMessage, error)
+	Truncated bool
+}
+
+// Bus carries the events of a run to its listeners. A nil Bus has none.
+type Bus struct {
+	Wants Kind // union of what the listeners want
+
+	// Live says that events of parallel tasks are passed on as they happen;
+	// otherwise those of a task's life wait until those of the tasks before
+	// it in the plan were passed on.
+	Live bool
+
+	// Send passes an event on. It is called by the run's own goroutine, and
+	// for Custom, Message and TaskRetried by the task's.
+	Send func(ev *Event)
+}
+
+func (b *Bus) wants(k Kind) bool { return b != nil && b.Wants&k != 0 }

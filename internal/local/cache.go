@@ -1,0 +1,61 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// cacheEntry is what a node's cache holds.
+type cacheEntry struct {
+	Changes json.RawMessage `json:"changes,omitempty"`
+	Goto    []string        `json:"goto,omitempty"`
+	Stop    bool            `json:"stop,omitempty"`
+}
+
+// cached looks a node's result up.
+func (s *Session) cached(ctx context.Context, node *Node, payload any, command *Command, r *report) (key string, hit bool, err error) {
+	if key, err = node.Cache.Key(s.m.State(), payload); err != nil {
+		return "", false, fmt.Errorf("cache key: %w", err)
+	}
+	data, ok, err := node.Cache.Store.Get(ctx, key)
+	if err != nil || !ok {
+		return key, false, err
+	}
+	var e cacheEntry
+	if err := json.Unmarshal(data, &e); err != nil {
+		return key, false, nil // written by something else: not ours to use
+	}
+	if e.Changes != nil {
+		if r.changes, err = s.prog.Values.Decode(e.Changes, nil); err != nil {
+			return key, false, nil
+		}
+		if r.data, r.growth, err = s.prog.Values.Encode(r.changes); err != nil {
+			return key, false, err
+		}
+	}
+	*command = Command{Goto: e.Goto, Stop: e.Stop}
+	r.cached = true
+	return key, true, nil
+}
+
+// cache keeps a node's result. Commands with sends are not cached: their
+// payloads may be as large as they like.
+func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, r *report) {
+	if node.Cache == nil || key == "" || len(c.Sends) > 0 || c.Parent != nil {
+		return
+	}
+	data := r.data
+	if data == nil && r.changes != nil {
+		var err error
+		if data, _, err = s.prog.Values.Encode(r.changes); err != nil {
+			return
+		}
+	}
+	entry, err := json.Marshal(cacheEntry{Changes: data, Goto: c.Goto, Stop: c.Stop})
+	if err != nil {
+		return
+	}
+	// A cache that can't store costs a computation, not the run.
+	_ = node.Cache.Store.Set(ctx, key, entry, node.Cache.TTL)
+}

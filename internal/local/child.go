@@ -1,0 +1,301 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// MetaTask is the metadata key that says which task of the containing graph a
+// subgraph's record belongs to.
+const MetaTask = "superstep.task"
+
+// Call describes a call of a subgraph from a node.
+type Call struct {
+	Program *Program
+	Key     string // tells several calls of one task apart
+	Keep    bool   // the subgraph's state lives as long as the thread
+	Options Options
+	Input   func(state any) error
+
+	// Seed, if not nil, is the state that the subgraph begins with. It isn't
+	// recorded: the log holds what the subgraph wrote.
+	Seed any
+}
+
+// Called is a finished call.
+type Called struct {
+	State   any
+	Parent  *Command // where the subgraph wants the containing graph to go
+	Changes []any    // what it wrote, in order, when it was seeded
+}
+
+// seeded are values that begin with a given state.
+type seeded struct {
+	core.Values
+	seed any
+}
+
+func (v seeded) New() any { return v.Fork(v.seed) }
+
+// Subgraph runs a graph inside the task. Its log stands under the task's own,
+// so that a run that was interrupted or killed goes on where it was. While the
+// subgraph waits for answers, so does the task.
+func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
+	s := t.s
+	ns := t.namespace(&call)
+	if call.Seed != nil {
+		p := *call.Program
+		p.Values = seeded{p.Values, p.Values.Fork(call.Seed)}
+		call.Program = &p
+		call.Options.NoSnapshots = true
+		call.Options.collect = true
+	}
+	t.mu.Lock()
+	err := t.waiting()
+	switch {
+	case err != nil:
+	case t.ended:
+		err = ErrLate
+	case t.calls[ns]:
+		err = fmt.Errorf("node %q calls subgraph %q twice in one execution: give each call its own key", t.node.Name, call.Program.Plan.Name)
+	default:
+		if t.calls == nil {
+			t.calls = map[string]bool{}
+		}
+		t.calls[ns] = true
+	}
+	t.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if call.Keep {
+		if other, ok := s.claimChild(ns, t.index); !ok {
+			return nil, fmt.Errorf("subgraph %q keeps its state for the thread and was called twice in one superstep (tasks %d and %d of node %q): its memory can't follow both", call.Program.Plan.Name, other, t.index, t.node.Name)
+		}
+	}
+	o := call.Options
+	o.Store, o.Bus, o.Deps, o.Drain, o.Limit = s.o.Store, s.o.Bus, s.o.Deps, s.o.Drain, s.o.Limit
+	o.SaveTimeout, o.Durability = s.o.SaveTimeout, s.o.Durability
+	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
+	o.parent = t
+	o.path = append(slices.Clip(s.o.path), t.node.Name)
+	o.Metadata = map[string]string{MetaTask: t.id()}
+	child, mine, err := t.openChild(ctx, &call, o)
+	if err != nil {
+		return nil, err
+	}
+	defer child.Close()
+	switch {
+	case !mine:
+		err = child.Begin(ctx, checkpoint.SourceInput, call.Input, Command{})
+	case child.m.Pending():
+		if answers := t.answersFor(child.m); len(answers) > 0 {
+			err = child.Answer(answers, nil)
+		}
+	default: // it finished, and the process died before the task did
+		return t.calledBack(ctx, child, &call)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.o.Limit.release()
+	err = child.Drive(ctx)
+	if aerr := s.o.Limit.acquire(ctx); aerr != nil && s.o.Limit != nil {
+		s.o.Limit.slots <- struct{}{} // the worker gives back a place; take one without regard to the context
+		err = errors.Join(err, aerr)
+	}
+	if ierr := t.interruptedBy(child, ns); ierr != nil {
+		if err != nil {
+			return nil, err
+		}
+		return nil, ierr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.calledBack(ctx, child, &call)
+}
+
+// id names the task within its thread, for the metadata of subgraph records.
+func (t *Task) id() string {
+	return string(t.at.branch) + "|" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.at.gen)
+}
+
+func (t *Task) namespace(call *Call) string {
+	ns := t.s.o.Log.Namespace + "/" + t.node.Name
+	if !call.Keep {
+		ns += ":" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.at.gen)
+	}
+	if call.Key != "" {
+		ns += ":" + call.Key
+	}
+	return ns
+}
+
+// claimChild notes that a task of this superstep uses a subgraph that keeps its
+// state.
+func (s *Session) claimChild(ns string, task int) (other int, ok bool) {
+	s.onceMu.Lock()
+	defer s.onceMu.Unlock()
+	key := childClaim{ns, s.m.Epoch(), s.m.Step()}
+	if other, taken := s.claims[key]; taken && other != task {
+		return other, false
+	}
+	if s.claims == nil {
+		s.claims = map[childClaim]int{}
+	}
+	s.claims[key] = task
+	return task, true
+}
+
+type childClaim struct {
+	ns    string
+	epoch checkpoint.ID
+	step  int
+}
+
+// openChild opens the subgraph's log where this task left it (mine), where the
+// thread's line left it, or empty.
+func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session, mine bool, err error) {
+	if o.Store == nil {
+		s, err = Open(ctx, call.Program, o, "", false)
+		return s, false, err
+	}
+	if t.s.saver.mode == Exit {
+		t.s.saver.forget(o.Log.Namespace)
+	}
+	head, err := o.Store.Head(ctx, o.Log)
+	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, false, &CheckpointError{Thread: o.Log.Thread, Op: "load", Err: err}
+	}
+	at := checkpoint.ID("")
+	t.mu.Lock()
+	pointer := t.children[o.Log.Namespace]
+	t.mu.Unlock()
+	switch {
+	case head != nil && head.Metadata[MetaTask] == t.id():
+		mine = true
+	case pointer != "":
+		at, mine = pointer, true
+	case t.at.children[o.Log.Namespace] != "":
+		at = t.at.children[o.Log.Namespace]
+	case head != nil:
+		s, err = Open(ctx, call.Program, o, "", false)
+		if err == nil {
+			s.m = core.New(s.config())
+			s.m.Orphan(head.ID)
+		}
+		return s, false, err
+	}
+	s, err = Open(ctx, call.Program, o, at, false)
+	return s, mine, err
+}
+
+// answersFor collects the answers that the task was given to questions of its
+// subgraph.
+func (t *Task) answersFor(m *core.Machine) map[string]json.RawMessage {
+	given := map[string]json.RawMessage{}
+	t.mu.Lock()
+	for _, q := range t.questions {
+		if q.Answered {
+			given[q.ID] = q.Answer
+		}
+	}
+	t.mu.Unlock()
+	answers := map[string]json.RawMessage{}
+	for i := range m.Tasks() {
+		for _, q := range m.Task(i).Unanswered() {
+			if a, ok := given[q.ID]; ok {
+				answers[q.ID] = a
+			}
+		}
+	}
+	for _, p := range m.Paused() {
+		if a, ok := given[p.ID]; ok {
+			answers[p.ID] = a
+		}
+	}
+	return answers
+}
+
+// interruptedBy takes over the open questions of a subgraph, if there are any.
+func (t *Task) interruptedBy(child *Session, ns string) error {
+	questions := OpenQuestions(child.m)
+	if len(questions) == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range questions {
+		q.Path = append([]string{t.node.Name}, q.Path...)
+		if i := slices.IndexFunc(t.questions, func(k checkpoint.Question) bool { return k.ID == q.ID }); i >= 0 {
+			t.questions[i] = q
+		} else {
+			t.questions = append(t.questions, q)
+		}
+		t.wait(&q)
+	}
+	if t.children == nil {
+		t.children = map[string]checkpoint.ID{}
+	}
+	t.children[ns] = child.m.Head()
+	return t.waiting()
+}
+
+// OpenQuestions lists the questions and breakpoints that a thread waits at.
+func OpenQuestions(m *core.Machine) []checkpoint.Question {
+	var qs []checkpoint.Question
+	for _, p := range m.Paused() {
+		qs = append(qs, checkpoint.Question{ID: p.ID, Key: p.Node, Node: p.Node, When: "after"})
+	}
+	for i := range m.Tasks() {
+		qs = append(qs, m.Task(i).Unanswered()...)
+	}
+	return qs
+}
+
+// calledBack returns what a finished subgraph gives to the task.
+func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Called, error) {
+	if call.Keep && t.s.o.Store != nil {
+		t.mu.Lock()
+		if t.kept == nil {
+			t.kept = map[string]checkpoint.ID{}
+		}
+		t.kept[child.o.Log.Namespace] = child.m.Head()
+		t.mu.Unlock()
+	}
+	c := &Called{State: child.View()}
+	if p := child.m.Outcome().Parent; p != nil {
+		c.Parent = &Command{Goto: p.Goto}
+		for _, send := range p.Sends {
+			c.Parent.Sends = append(c.Parent.Sends, Send{Node: send.Node, Raw: send.Raw})
+		}
+	}
+	if call.Seed == nil {
+		return c, nil
+	}
+	// What an earlier process recorded comes first, then what this one did.
+	if child.tip != nil {
+		for r, err := range LineAsc(ctx, child.o.Store, child.tip.Record, false) {
+			if err != nil {
+				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
+			}
+			for _, part := range r.Changes {
+				changes, err := child.prog.Values.Decode(part.Data, nil)
+				if err != nil {
+					return nil, err
+				}
+				c.Changes = append(c.Changes, changes)
+			}
+		}
+	}
+	c.Changes = append(c.Changes, child.collected...)
+	return c, nil
+}

@@ -1,0 +1,154 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// Errors of a run.
+var (
+	ErrThreadBusy     = errors.New("thread is busy: another run is working on it")
+	ErrNoCheckpointer = errors.New("needs a checkpointer: pass one with graph.WithCheckpointer")
+	ErrThreadRequired = errors.New("thread_id is required: name the thread with graph.Thread")
+	ErrNothing        = errors.New("nothing to resume")
+	ErrDrained        = errors.New("run was drained: it stopped at a superstep's end and can be continued")
+	ErrOutside        = errors.New("called with a context that does not come from a node")
+	ErrNoAsking       = errors.New("an interrupt is not possible here: ask in the node itself")
+	ErrLate           = errors.New("the node's attempt has ended")
+)
+
+// NodeError says that a node failed.
+type NodeError struct {
+	Node    string
+	Path    []string // subgraph nodes above it
+	Step    int
+	Attempt int
+	Err     error
+}
+
+func (e *NodeError) Error() string {
+	s := fmt.Sprintf("node %q failed in step %d", strings.Join(append(e.Path, e.Node), "/"), e.Step)
+	if e.Attempt > 1 {
+		s += fmt.Sprintf(" (attempt %d)", e.Attempt)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the node's own error.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// PanicError says that a node panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the value of the panic if it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// TimeoutError says that a limit of time was reached.
+type TimeoutError struct {
+	Node  string // empty for a run
+	Kind  string // "node", "idle", "step" or "run"
+	Limit time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	switch e.Kind {
+	case "idle":
+		return fmt.Sprintf("node %q gave no sign of life for %v; raise the idle timeout or call graph.Heartbeat", e.Node, e.Limit)
+	case "node":
+		return fmt.Sprintf("node %q exceeded its timeout of %v", e.Node, e.Limit)
+	case "step":
+		return fmt.Sprintf("node %q was running when the step timeout of %v expired", e.Node, e.Limit)
+	}
+	return fmt.Sprintf("run exceeded its timeout of %v", e.Limit)
+}
+
+// Timeout reports true, as net.Error has it.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// InvalidEdgeError says that a router or a command named a destination that
+// does not exist or is not allowed.
+type InvalidEdgeError struct {
+	Source  string
+	Target  string
+	Allowed []string
+	Near    string
+	Reason  string // empty: it is not a node
+}
+
+func (e *InvalidEdgeError) Error() string {
+	reason := e.Reason
+	if reason == "" {
+		reason = "which is not a node"
+	}
+	s := fmt.Sprintf("node %q leads to %q, %s", e.Source, e.Target, reason)
+	if e.Near != "" {
+		s += fmt.Sprintf("; did you mean %q?", e.Near)
+	}
+	if len(e.Allowed) > 0 {
+		s += fmt.Sprintf(" (allowed: %s)", strings.Join(e.Allowed, ", "))
+	}
+	return s
+}
+
+// RouterWroteError says that a router changed the state.
+type RouterWroteError struct {
+	Node   string
+	Fields string
+}
+
+func (e *RouterWroteError) Error() string {
+	return fmt.Sprintf("the router of node %q wrote to the state (%s): a router may only read; write in the node", e.Node, e.Fields)
+}
+
+// CheckpointError says that a checkpoint could not be stored or read.
+type CheckpointError struct {
+	Thread checkpoint.ThreadID
+	Op     string // "save" or "load"
+	Err    error
+}
+
+func (e *CheckpointError) Error() string {
+	return fmt.Sprintf("checkpoint %s failed for thread %q: %v", e.Op, e.Thread, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *CheckpointError) Unwrap() error { return e.Err }
+
+// MutationError says that a node changed memory that it shares with others.
+type MutationError struct {
+	Node, Field string
+}
+
+func (e *MutationError) Error() string {
+	return fmt.Sprintf("node %q changed field %q in place: what a field holds is shared and must not be altered; use the field's methods", e.Node, e.Field)
+}
+
+// DuplicateKeyError says that a node used a key twice in one execution.
+type DuplicateKeyError struct {
+	Node, Key string
+}
+
+func (e *DuplicateKeyError) Error() string {
+	return fmt.Sprintf("node %q raised interrupt %q twice in one execution; give each question its own key", e.Node, e.Key)
+}
+
+// Interrupted is returned by Ask while a question is open.
+type Interrupted struct {
+	Question checkpoint.Question
+}
+
+func (e *Interrupted) Error() string {
+	return fmt.Sprintf("interrupted in node %q: question %q waits for an answer", e.Question.Node, e.Question.Key)
+}

@@ -1,0 +1,261 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// Tip reads where a log stands: at a record, or at its head if at is empty.
+// The tip is nil when the log is empty and at too.
+func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID) (*core.Tip, error) {
+	head, err := store.Head(ctx, log)
+	if errors.Is(err, checkpoint.ErrNotFound) && at == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec := head
+	if at != "" && at != head.ID {
+		if rec, err = store.Get(ctx, log, at); err != nil {
+			return nil, err
+		}
+	}
+	tip := &core.Tip{Record: rec, Epoch: rec, LogHead: head.ID}
+	if rec.Epoch != rec.ID {
+		if tip.Epoch, err = store.Get(ctx, log, rec.Epoch); err != nil {
+			return nil, fmt.Errorf("record %s refers to its epoch: %w", rec.ID, err)
+		}
+	}
+	if len(tip.Epoch.Tasks) > 0 {
+		if tip.Results, err = store.Results(ctx, log, rec.Branch, rec.Epoch); err != nil {
+			return nil, err
+		}
+	}
+	if err := readState(ctx, store, values, tip); err != nil {
+		return nil, err
+	}
+	return tip, nil
+}
+
+// StateAt returns the state at a record.
+func StateAt(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record) (any, error) {
+	tip := &core.Tip{Record: rec}
+	err := readState(ctx, store, values, tip)
+	return tip.State, err
+}
+
+// spans returns where the records of a line stand, up to rec, oldest first.
+func spans(rec *checkpoint.Record) []checkpoint.Span {
+	return append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})
+}
+
+// Line yields the records of the line that ends at rec, newest first.
+func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, meta bool) func(yield func(*checkpoint.Record, error) bool) {
+	return func(yield func(*checkpoint.Record, error) bool) {
+		line := spans(rec)
+		for i := len(line) - 1; i >= 0; i-- {
+			from := int64(1)
+			if i > 0 {
+				from = line[i-1].To + 1
+			}
+			q := checkpoint.Query{Log: rec.Log, Branch: line[i].Branch, From: from, To: line[i].To, Desc: true, Meta: meta}
+			for r, err := range store.Records(ctx, q) {
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// LineAsc is Line with the oldest record first.
+func LineAsc(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, meta bool) func(yield func(*checkpoint.Record, error) bool) {
+	return func(yield func(*checkpoint.Record, error) bool) {
+		from := int64(1)
+		for _, span := range spans(rec) {
+			q := checkpoint.Query{Log: rec.Log, Branch: span.Branch, From: from, To: span.To, Meta: meta}
+			from = span.To + 1
+			for r, err := range store.Records(ctx, q) {
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readState folds the state at tip.Record: the nearest snapshot before it, the
+// records its ranges name, and the records since.
+func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip) error {
+	var tail []*checkpoint.Record // newest first
+	var snap *checkpoint.Record
+	want := tip.Record.Seq
+	take := func(r *checkpoint.Record) (more bool, err error) {
+		if r.Seq != want {
+			return false, fmt.Errorf("record %d of the line of %s is missing: %w", want, tip.Record.ID, checkpoint.ErrCorrupt)
+		}
+		want--
+		if r.Snapshot != nil {
+			snap = r
+			return false, nil
+		}
+		tail = append(tail, r)
+		return true, nil
+	}
+	more, err := take(tip.Record)
+	if more && want > 0 {
+		first := true
+		for r, rerr := range Line(ctx, store, tip.Record, false) {
+			if rerr != nil {
+				return rerr
+			}
+			if first { // tip.Record itself
+				first = false
+				continue
+			}
+			if more, err = take(r); !more {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if snap == nil && want > 0 {
+		return fmt.Errorf("the first %d records of the line of %s are missing: %w", want, tip.Record.ID, checkpoint.ErrCorrupt)
+	}
+	state := values.New()
+	if snap != nil {
+		if state, err = values.Restore(snap.Snapshot.Values); err != nil {
+			return err
+		}
+		if state, err = readRanges(ctx, store, values, snap, state); err != nil {
+			return err
+		}
+		tip.Snap = len(snap.Snapshot.Values)
+		tip.Ranges = map[string][][2]int64{}
+		for f, rs := range snap.Snapshot.Ranges {
+			tip.Ranges[f] = slices.Clone(rs)
+			tip.Snap += len(f) + 12*len(rs)
+		}
+	}
+	for _, r := range slices.Backward(tail) {
+		if r.Source == checkpoint.SourceLoop {
+			if state, _, err = values.Fold(state, nil, true); err != nil {
+				return err
+			}
+		}
+		for _, c := range r.Changes {
+			changes, err := values.Decode(c.Data, nil)
+			if err != nil {
+				return err
+			}
+			if changes == nil {
+				continue
+			}
+			if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
+				return err
+			}
+			tip.Bytes += len(c.Data)
+			_, growth, err := values.Encode(changes)
+			if err != nil {
+				return err
+			}
+			tip.Ranges = core.Grow(tip.Ranges, growth, r.Seq)
+		}
+	}
+	tip.State = state
+	return nil
+}
+
+// readRanges folds the growing fields that a snapshot refers to.
+func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any) (any, error) {
+	ranges := snap.Snapshot.Ranges
+	if len(ranges) == 0 {
+		return state, nil
+	}
+	names := slices.Sorted(maps.Keys(ranges))
+	var all [][2]int64
+	for _, f := range names {
+		all = append(all, ranges[f]...)
+	}
+	line := spans(snap)
+	only := make([]string, 0, len(names))
+	for _, iv := range union(all) {
+		for i, span := range line {
+			from, to := iv[0], min(iv[1], span.To)
+			if i > 0 {
+				from = max(from, line[i-1].To+1)
+			}
+			if from > to {
+				continue
+			}
+			want := from
+			for r, err := range store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to}) {
+				if err != nil {
+					return nil, err
+				}
+				if r.Seq != want {
+					return nil, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
+				}
+				want++
+				only = only[:0]
+				for _, f := range names {
+					if contains(ranges[f], r.Seq) {
+						only = append(only, f)
+					}
+				}
+				for _, c := range r.Changes {
+					changes, err := values.Decode(c.Data, only)
+					if err != nil {
+						return nil, err
+					}
+					if changes == nil {
+						continue
+					}
+					if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
+						return nil, err
+					}
+				}
+			}
+			if want != to+1 {
+				return nil, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
+			}
+		}
+	}
+	return state, nil
+}
+
+func contains(ranges [][2]int64, seq int64) bool {
+	_, ok := slices.BinarySearchFunc(ranges, seq, func(r [2]int64, s int64) int {
+		switch {
+		case r[1] < s:
+			return -1
+		case r[0] > s:
+			return 1
+		}
+		return 0
+	})
+	return ok
+}
+
+// union merges intervals.
+func union(ivs [][2]int64) [][2]int64 {
+	slices.SortFunc(ivs, func(a, b [2]int64) int { return int(a[0] - b[0]) })
+	var out [][2]int64
+	for _, iv := range ivs {
+		if n := len(out); n > 0 && iv[0] <= out[n-1][1]+1 {
+			out[n-1][1] = max(out[n-1][1], iv[1])
+			continue
+		}
+		out = append(out, iv)
+	}
+	return out
+}

@@ -1,0 +1,138 @@
+// Package local is the shell that runs a graph in this process: it drives the
+// step machine of internal/core, runs tasks on goroutines, applies timeouts,
+// retries and caches, keeps checkpoints and tells listeners what happens.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Program is a compiled graph with the functions that its nodes run. It is
+// immutable.
+type Program struct {
+	Plan    *plan.Graph
+	Values  core.Values
+	Nodes   []Node // by plan index
+	Entry   []Router
+	Version int // of the state's schema
+
+	// Check, if not nil, is called around each node to find changes that were
+	// made to shared memory: it returns a hash of each field.
+	Check func(state any) (map[string]uint64, error)
+}
+
+// Node is what the shell knows of a node.
+type Node struct {
+	Name    string
+	Run     func(ctx context.Context, state, payload any) (Command, error)
+	Routers []Router
+
+	// Decode reads the payload of a send; nil when the node takes none.
+	Decode func(json.RawMessage) (any, error)
+
+	// Retry says whether to try again after an attempt failed, and when;
+	// nil: never. Attempts count from 1.
+	Retry func(attempt int, err error) (delay time.Duration, again bool)
+
+	Timeout time.Duration // of an attempt; 0: none
+	Idle    time.Duration // without a sign of life; 0: none
+
+	// Recover, if not nil, runs when all attempts failed, in the node's stead.
+	Recover func(ctx context.Context, state any, err *NodeError) (Command, error)
+
+	Cache *Cache
+
+	// Before and After are called around each attempt by the goroutine that
+	// runs it. Before may skip the node.
+	Before []func(ctx context.Context, state any) (skip bool, err error)
+	After  []func(ctx context.Context, state any, err error) error
+}
+
+// Router decides where a node leads.
+type Router func(ctx context.Context, state any) (Command, error)
+
+// Command is where to go, by node names. The zero Command follows the static
+// edges.
+type Command struct {
+	Goto   []string
+	Sends  []Send
+	Parent *Command
+	Stop   bool
+}
+
+// Zero reports whether c chooses nothing.
+func (c *Command) Zero() bool {
+	return len(c.Goto) == 0 && len(c.Sends) == 0 && c.Parent == nil && !c.Stop
+}
+
+// Send is a task for a node.
+type Send struct {
+	Node    string
+	Payload any
+	Raw     json.RawMessage
+	Overlay json.RawMessage
+	Err     error // of encoding the payload
+}
+
+// Cache keeps results of a node.
+type Cache struct {
+	Store CacheStore
+	TTL   time.Duration // 0: for ever
+	Key   func(state, payload any) (string, error)
+}
+
+// CacheStore keeps bytes by key. It is safe for concurrent use.
+type CacheStore interface {
+	Get(ctx context.Context, key string) (data []byte, ok bool, err error)
+	Set(ctx context.Context, key string, data []byte, ttl time.Duration) error
+}
+
+// Durability says when records are stored.
+type Durability uint8
+
+// The durabilities.
+const (
+	Sync  Durability = iota // before the next superstep starts
+	Async                   // in the background, in order
+	Exit                    // when the run ends
+)
+
+// Options are the settings of one run.
+type Options struct {
+	Store       checkpoint.Store // nil: nothing is stored
+	Log         checkpoint.Log
+	Durability  Durability
+	SaveTimeout time.Duration // of one write; 0: 10 seconds
+	Metadata    map[string]string
+
+	MaxSteps, MaxTasks int
+	CycleWindow        int
+	CycleStrict        bool
+	Before, After      []bool // breakpoints by node
+
+	Concurrency int           // tasks of one superstep at a time; 0: DefaultConcurrency
+	Limit       *Limiter      // across the run and its subgraphs; nil: none
+	StepTimeout time.Duration // 0: none
+	NodeTimeout time.Duration // for nodes without a timeout of their own
+	RunTimeout  time.Duration
+
+	Bus   *Bus
+	Deps  any
+	Drain <-chan struct{} // closed to end the run at the next superstep
+	Check bool            // use Program.Check
+
+	NoSnapshots bool // records hold changes only
+
+	parent  *Task // of a subgraph's run
+	path    []string
+	collect bool // keep what was committed
+}
+
+// DefaultConcurrency is how many tasks of a superstep run at a time.
+const DefaultConcurrency = 1024

@@ -1,0 +1,196 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// asyncQueue bounds the writes that wait under Async.
+const asyncQueue = 64
+
+const defaultSaveTimeout = 10 * time.Second
+
+// saver stores the writes of one run, in order.
+type saver struct {
+	store   checkpoint.Store
+	thread  checkpoint.ThreadID
+	mode    Durability
+	timeout time.Duration
+
+	mu      sync.Mutex
+	fence   checkpoint.Fence
+	claimed bool
+	failed  error               // the first failure, under Async
+	held    []*checkpoint.Write // under Exit
+
+	queue chan queued
+	done  chan struct{}
+}
+
+type queued struct {
+	ctx   context.Context
+	write *checkpoint.Write
+	reply chan error // nil: nobody waits
+}
+
+func newSaver(o *Options) *saver {
+	s := &saver{store: o.Store, thread: o.Log.Thread, mode: o.Durability, timeout: o.SaveTimeout}
+	if s.timeout <= 0 {
+		s.timeout = defaultSaveTimeout
+	}
+	return s
+}
+
+// save stores w as the durability says. The context's end doesn't stop it:
+// what was done is to be kept.
+func (s *saver) save(ctx context.Context, w *checkpoint.Write) error {
+	switch s.mode {
+	case Exit:
+		s.mu.Lock()
+		s.held = append(s.held, w)
+		s.mu.Unlock()
+		return nil
+	case Async:
+		if err := s.failure(); err != nil {
+			return err
+		}
+		if s.isClaimed() {
+			s.start()
+			s.queue <- queued{ctx: ctx, write: w}
+			return nil
+		}
+	}
+	return s.write(ctx, w)
+}
+
+// saveNow stores w before it returns, unless all is kept for the end.
+func (s *saver) saveNow(ctx context.Context, w *checkpoint.Write) error {
+	s.mu.Lock()
+	queue := s.queue
+	s.mu.Unlock()
+	switch {
+	case s.mode == Exit:
+		return s.save(ctx, w)
+	case queue != nil:
+		reply := make(chan error, 1)
+		queue <- queued{ctx: ctx, write: w, reply: reply}
+		return <-reply
+	}
+	return s.write(ctx, w)
+}
+
+// forget drops what is held for a log and the logs below it: what wrote it
+// starts again.
+func (s *saver) forget(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = slices.DeleteFunc(s.held, func(w *checkpoint.Write) bool {
+		ns := w.Log.Namespace
+		return ns == namespace || strings.HasPrefix(ns, namespace+"/")
+	})
+}
+
+func (s *saver) isClaimed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claimed
+}
+
+func (s *saver) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+func (s *saver) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue != nil {
+		return
+	}
+	s.queue = make(chan queued, asyncQueue)
+	s.done = make(chan struct{})
+	go func(queue chan queued, done chan struct{}) {
+		defer close(done)
+		for q := range queue {
+			err := s.failure()
+			if err == nil {
+				if err = s.write(q.ctx, q.write); err != nil {
+					s.mu.Lock()
+					s.failed = err
+					s.mu.Unlock()
+				}
+			}
+			if q.reply != nil {
+				q.reply <- err
+			}
+		}
+	}(s.queue, s.done)
+}
+
+// flush stores everything that waits and ends the background writer.
+func (s *saver) flush(ctx context.Context) error {
+	s.mu.Lock()
+	queue, done, held := s.queue, s.done, s.held
+	s.queue, s.held = nil, nil
+	s.mu.Unlock()
+	if queue != nil {
+		close(queue)
+		<-done
+	}
+	if err := s.failure(); err != nil {
+		return err
+	}
+	for _, w := range held {
+		if err := s.write(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
+	s.mu.Lock()
+	if !s.claimed {
+		w.Claim = true
+	} else {
+		w.Fence = s.fence
+	}
+	s.mu.Unlock()
+	if w.Record != nil {
+		w.Record.CreatedAt = time.Now().UTC()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	written, err := s.store.Write(ctx, w)
+	switch {
+	case errors.Is(err, checkpoint.ErrConflict), errors.Is(err, checkpoint.ErrFenced):
+		return &busyError{s.thread, err}
+	case err != nil:
+		return &CheckpointError{Thread: s.thread, Op: "save", Err: err}
+	}
+	s.mu.Lock()
+	s.fence, s.claimed = written.Fence, true
+	s.mu.Unlock()
+	return nil
+}
+
+// busyError is ErrThreadBusy with its cause.
+type busyError struct {
+	thread checkpoint.ThreadID
+	cause  error
+}
+
+func (e *busyError) Error() string {
+	return "thread " + string(e.thread) + ": " + ErrThreadBusy.Error() + " (" + e.cause.Error() + ")"
+}
+
+func (e *busyError) Is(target error) bool { return target == ErrThreadBusy }
+
+func (e *busyError) Unwrap() error { return e.cause }

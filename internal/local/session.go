@@ -1,0 +1,713 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Session is one run of a program, or one look at a thread. It is not safe for
+// concurrent use.
+type Session struct {
+	prog *Program
+	o    Options
+	run  checkpoint.ID
+	m    *core.Machine
+	tip  *core.Tip // as loaded; nil for a new thread
+
+	saver   *saver // nil without a store
+	release func() // of the thread's lock
+	timed   bool   // task times are wanted
+	encode  bool   // changes are wanted encoded though nothing is stored
+
+	onceMu sync.Mutex
+	once   map[onceID]*onceCall
+	beside atomic.Bool // a task stored a result itself
+
+	// Owned by the goroutine that drives.
+	reuse     any // changes of an earlier lone task, to be recycled
+	cancel    context.CancelCauseFunc
+	stepCtx   context.Context
+	inbox     *inbox
+	shown     int // tasks of the open superstep whose end was shown
+	reports   []*report
+	lone      report
+	failure   []taskFailure
+	claims    map[childClaim]int
+	last      *checkpoint.Record // written last
+	collected []any              // changes committed by this session, if wanted
+	fresh     bool               // an input's values are to be shown
+}
+
+type taskFailure struct {
+	task int
+	err  error
+}
+
+// Open loads a thread for a run, or for a look at it if lock is not set. At
+// names a record; empty means the newest.
+func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
+	s := &Session{prog: prog, o: o}
+	if o.Store != nil {
+		if o.Log.Thread == "" {
+			return nil, ErrThreadRequired
+		}
+		if o.parent != nil {
+			s.saver = o.parent.s.saver
+		} else {
+			s.saver = newSaver(&o)
+		}
+		if lock && o.parent == nil {
+			if l, ok := o.Store.(checkpoint.Locker); ok {
+				if s.release, err = l.TryLock(o.Log.Thread); err != nil {
+					return nil, &busyError{o.Log.Thread, err}
+				}
+			}
+		}
+	}
+	s.run = checkpoint.NewRunID()
+	s.timed = o.Bus.wants(TaskEnded | TaskFailed)
+	s.encode = o.collect || o.Bus.wants(Updates|TaskEnded)
+	if err := s.load(ctx, at); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the thread up.
+func (s *Session) Close() {
+	if s.release != nil {
+		s.release()
+		s.release = nil
+	}
+}
+
+func (s *Session) config() core.Config {
+	return core.Config{
+		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: s.run, Version: s.prog.Version,
+		Metadata: s.o.Metadata, MaxSteps: s.o.MaxSteps, MaxTasks: s.o.MaxTasks, CycleWindow: s.o.CycleWindow, CycleStrict: s.o.CycleStrict,
+		Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
+	}
+}
+
+func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
+	if s.o.Store == nil {
+		s.m = core.New(s.config())
+		return nil
+	}
+	tip, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at)
+	if err != nil {
+		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+	}
+	if tip == nil {
+		s.m = core.New(s.config())
+		return nil
+	}
+	s.tip = tip
+	if s.m, err = core.Load(s.config(), *tip); err != nil {
+		return err
+	}
+	for i := range tip.Results {
+		if r := &tip.Results[i]; r.Kind == checkpoint.KindOnce {
+			if s.once == nil {
+				s.once = map[onceID]*onceCall{}
+			}
+			call := &onceCall{done: make(chan struct{}), data: r.Data}
+			close(call.done)
+			s.once[onceID{r.Task, r.Name}] = call
+		}
+	}
+	return nil
+}
+
+// Record returns the newest record of the thread's line that was written or
+// read; nil if there is none.
+func (s *Session) Record() *checkpoint.Record {
+	if s.last == nil && s.tip != nil {
+		return s.tip.Record
+	}
+	return s.last
+}
+
+// Machine returns the machine that the session drives.
+func (s *Session) Machine() *core.Machine { return s.m }
+
+// Tip returns the thread as it was loaded, nil if it had no records.
+func (s *Session) Tip() *core.Tip { return s.tip }
+
+// View returns a copy of the state, with the results of finished tasks of the
+// open superstep. If they can't be merged it is the committed state.
+func (s *Session) View() any {
+	v := s.prog.Values.Fork(s.m.State())
+	var cs []any
+	for i := range s.m.Tasks() {
+		t := s.m.Task(i)
+		if (t.Status == core.Done || t.Status == core.Changed) && t.Changes() != nil && !t.Folded() {
+			cs = append(cs, t.Changes())
+		}
+	}
+	if len(cs) == 0 {
+		return v
+	}
+	merged, _, err := s.prog.Values.Fold(v, cs, false)
+	if err != nil {
+		return s.prog.Values.Fork(s.m.State())
+	}
+	return merged
+}
+
+// Begin starts a turn with an input: changes made by a function on a fork of
+// the state. The command says where to start; zero means the graph's entry.
+func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input func(state any) error, command Command) error {
+	changes, err := s.edit(input)
+	if err != nil {
+		return err
+	}
+	routing := core.Routing{Static: true}
+	switch {
+	case !command.Zero():
+		routing, err = s.resolve(plan.Start, &command)
+	case len(s.prog.Entry) > 0:
+		var c Command
+		c, err = s.callRouters(ctx, plan.Start, s.prog.Entry, 0, func() (any, error) { return s.view(changes) })
+		if err == nil && !c.Zero() {
+			routing, err = s.resolve(plan.Start, &c)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.fresh = true
+	return s.m.Input(source, changes, routing)
+}
+
+// edit calls a function on a fork of the state and returns what it wrote.
+func (s *Session) edit(fn func(state any) error) (any, error) {
+	if fn == nil {
+		return nil, nil
+	}
+	fork := s.prog.Values.Fork(s.m.State())
+	if err := safely(func() error { return fn(fork) }); err != nil {
+		return nil, err
+	}
+	return s.prog.Values.Changes(s.m.State(), fork, nil)
+}
+
+func safely(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return fn()
+}
+
+// Apply folds an edit into a pending thread without starting a turn.
+func (s *Session) Apply(source checkpoint.Source, input func(state any) error) error {
+	changes, err := s.edit(input)
+	if err != nil || changes == nil {
+		return err
+	}
+	return s.m.Update(source, changes, -1, core.Routing{})
+}
+
+// UpdateAs folds an edit as the output of a node and routes from it. An empty
+// node folds it as an edit of nobody.
+func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, command Command) error {
+	changes, err := s.edit(input)
+	if err != nil {
+		return err
+	}
+	if node == "" {
+		return s.m.Update(checkpoint.SourceUpdate, changes, -1, core.Routing{})
+	}
+	i, ok := s.prog.Plan.Node(node)
+	if !ok {
+		return &InvalidEdgeError{Source: "update", Target: node, Near: plan.Nearest(node, s.prog.Plan.Names())}
+	}
+	n := &s.prog.Nodes[i]
+	routing := core.Routing{Static: true}
+	if !command.Zero() {
+		routing, err = s.resolve(node, &command)
+	} else if len(n.Routers) > 0 {
+		var c Command
+		c, err = s.callRouters(ctx, node, n.Routers, 0, func() (any, error) { return s.view(changes) })
+		if err == nil && !c.Zero() {
+			routing, err = s.resolve(node, &c)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.m.Update(checkpoint.SourceUpdate, changes, i, routing)
+}
+
+// Answer gives answers by question ID, with an edit of the state.
+func (s *Session) Answer(answers map[string]json.RawMessage, input func(state any) error) error {
+	changes, err := s.edit(input)
+	if err != nil {
+		return err
+	}
+	return s.m.Answer(answers, changes)
+}
+
+// KeepMetadata makes records written from now on carry the metadata of the
+// record that was loaded: an edit belongs where the thread stood.
+func (s *Session) KeepMetadata() {
+	if s.tip == nil || len(s.tip.Record.Metadata) == 0 {
+		return
+	}
+	merged := maps.Clone(s.tip.Record.Metadata)
+	maps.Copy(merged, s.o.Metadata)
+	s.o.Metadata = merged
+	s.m.SetMetadata(merged)
+}
+
+// TakeAlong copies the results that tasks of the open superstep left on the
+// branch that was forked from.
+func (s *Session) TakeAlong(ctx context.Context) error {
+	rec := s.tip.Record
+	results, err := s.o.Store.Results(ctx, s.o.Log, rec.Branch, rec.Epoch)
+	if err != nil {
+		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+	}
+	s.m.TakeAlong(results)
+	return nil
+}
+
+// Flush stores what the machine has to say without starting a task.
+func (s *Session) Flush(ctx context.Context) error {
+	s.m.Drain()
+	return s.Drive(ctx)
+}
+
+// resolve checks a command's destinations and turns names into indexes.
+func (s *Session) resolve(source string, c *Command) (core.Routing, error) {
+	r := core.Routing{Stop: c.Stop}
+	g := s.prog.Plan
+	for _, name := range c.Goto {
+		if name == plan.End {
+			r.Goto = append(r.Goto, plan.ToEnd)
+			continue
+		}
+		i, ok := g.Node(name)
+		if !ok {
+			return r, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, g.Names())}
+		}
+		if g.Nodes[i].Task {
+			return r, &InvalidEdgeError{Source: source, Target: name, Reason: "a task that needs a payload: use its Send method"}
+		}
+		r.Goto = append(r.Goto, i)
+	}
+	for _, send := range c.Sends {
+		i, ok := g.Node(send.Node)
+		if !ok {
+			return r, &InvalidEdgeError{Source: source, Target: send.Node, Near: plan.Nearest(send.Node, g.Names())}
+		}
+		if send.Err != nil {
+			return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
+		}
+		if s.prog.Nodes[i].Decode == nil && send.Raw != nil {
+			return r, &InvalidEdgeError{Source: source, Target: send.Node, Reason: "which takes no payload"}
+		}
+		r.Sends = append(r.Sends, core.Send{Node: i, Payload: send.Payload, Raw: send.Raw, Overlay: send.Overlay})
+	}
+	if c.Parent != nil {
+		if s.o.parent == nil {
+			return r, &InvalidEdgeError{Source: source, Target: "parent", Reason: "but this graph is not running as a subgraph"}
+		}
+		r.Parent = &core.ParentRouting{Goto: c.Parent.Goto}
+		for _, send := range c.Parent.Sends {
+			if send.Err != nil {
+				return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
+			}
+			r.Parent.Sends = append(r.Parent.Sends, core.ParentSend{Node: send.Node, Raw: send.Raw})
+		}
+	}
+	return r, nil
+}
+
+// Drive runs the machine until the run is over. The error is that of the run:
+// of the tasks that failed, in plan order, of the machine, of the store or of
+// the context.
+func (s *Session) Drive(ctx context.Context) (err error) {
+	if s.o.RunTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.o.RunTimeout, &TimeoutError{Kind: "run", Limit: s.o.RunTimeout})
+		defer cancel()
+	}
+	defer func() {
+		if s.saver == nil || s.o.parent != nil {
+			return
+		}
+		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
+			err = ferr
+		}
+	}()
+	for {
+		if s.beside.Swap(false) {
+			s.m.Beside()
+		}
+		rd := s.m.Ready()
+		if rd.Cancel && s.cancel != nil {
+			s.cancel(errSibling)
+		}
+		if rd.Write != nil {
+			if err := s.saver.save(ctx, rd.Write); err != nil {
+				s.stopTasks(err)
+				return err
+			}
+			if rd.Write.Record != nil {
+				s.last = rd.Write.Record
+			}
+			s.showRecord(rd.Write)
+		} else if s.saver != nil && len(rd.Start) > 0 && s.o.parent == nil && s.saver.mode != Exit && !s.saver.isClaimed() {
+			if err := s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log}); err != nil {
+				return err
+			}
+		}
+		if s.fresh {
+			s.fresh = false
+			s.showValues(s.m.Step())
+			s.showHeld()
+		}
+		if rd.Commit != nil {
+			s.collectChanges(rd.Commit)
+			s.showCommit(rd.Commit)
+		}
+		s.m.Advance()
+		if rd.Done {
+			return s.over(ctx)
+		}
+		if len(rd.Start) > 0 {
+			if err := s.proceed(ctx); err != nil {
+				s.m.Abandon(rd.Start)
+				continue
+			}
+			s.start(ctx, rd.Start)
+		}
+		if s.inbox == nil {
+			continue
+		}
+		s.wait(ctx)
+	}
+}
+
+// collectChanges keeps what a superstep wrote, in a form of its own: the
+// machine recycles what it was given.
+func (s *Session) collectChanges(c *core.Commit) {
+	if !s.o.collect {
+		return
+	}
+	for i := range c.Tasks {
+		t := &c.Tasks[i]
+		if t.Changes() == nil {
+			continue
+		}
+		data := t.Data()
+		if data == nil {
+			var err error
+			if data, _, err = s.prog.Values.Encode(t.Changes()); err != nil || data == nil {
+				continue // checked when the task ended
+			}
+		}
+		if changes, err := s.prog.Values.Decode(data, nil); err == nil {
+			s.collected = append(s.collected, changes)
+		}
+	}
+}
+
+// errSibling cancels the contexts of tasks when one of their siblings failed.
+var errSibling = errors.New("another task of the superstep failed")
+
+// proceed says whether another superstep may start.
+func (s *Session) proceed(ctx context.Context) error {
+	if ctx.Err() != nil {
+		s.m.Abort()
+		return ctx.Err()
+	}
+	select {
+	case <-s.o.Drain:
+		s.m.Drain()
+		return ErrDrained
+	default:
+	}
+	if s.saver != nil && s.saver.mode == Async {
+		if err := s.saver.failure(); err != nil {
+			s.m.Abort()
+			return err
+		}
+	}
+	return nil
+}
+
+// over returns the run's error.
+func (s *Session) over(ctx context.Context) error {
+	out := s.m.Outcome()
+	slices.SortStableFunc(s.failure, func(a, b taskFailure) int { return a.task - b.task })
+	var errs []error
+	for _, f := range s.failure {
+		errs = append(errs, f.err)
+	}
+	if out.Err != nil {
+		errs = append(errs, out.Err)
+	}
+	if len(errs) == 0 && ctx.Err() != nil && s.unfinished() {
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, ctx.Err()) {
+			cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
+		}
+		errs = append(errs, fmt.Errorf("run stopped: %w", cause))
+	}
+	if len(errs) == 0 && s.unfinished() {
+		select {
+		case <-s.o.Drain:
+			return ErrDrained
+		default:
+		}
+	}
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// unfinished reports whether tasks could go on without answers.
+func (s *Session) unfinished() bool {
+	for i := range s.m.Tasks() {
+		if st := s.m.Task(i).Status; st == core.Waiting || st == core.Changed {
+			return len(s.m.Paused()) == 0
+		}
+	}
+	return false
+}
+
+// inbox receives the reports of a superstep's tasks.
+type inbox struct {
+	mu     sync.Mutex
+	got    []report
+	signal chan struct{}
+	alive  int // tasks not reported yet; owned by the driver
+}
+
+func (b *inbox) put(r report) {
+	b.mu.Lock()
+	b.got = append(b.got, r)
+	b.mu.Unlock()
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (b *inbox) take() []report {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	got := b.got
+	b.got = nil
+	return got
+}
+
+// start starts tasks. A lone task runs on the caller's goroutine if nothing can
+// cancel it.
+func (s *Session) start(ctx context.Context, tasks []int) {
+	s.shown = 0
+	if n := len(s.m.Tasks()); cap(s.reports) < n {
+		s.reports = make([]*report, n)
+	} else {
+		s.reports = s.reports[:n]
+		clear(s.reports)
+	}
+	s.showStarts(tasks)
+	if len(tasks) == 1 && ctx.Done() == nil && s.o.StepTimeout == 0 && s.o.Limit == nil {
+		s.lone = s.exec(ctx, tasks[0], s.reuse)
+		s.reuse = s.lone.changes
+		s.deliver(&s.lone)
+		return
+	}
+	s.reuse = nil
+	stepCtx, cancel := context.WithCancelCause(ctx)
+	if s.o.StepTimeout > 0 {
+		var stop context.CancelFunc
+		stepCtx, stop = context.WithTimeoutCause(stepCtx, s.o.StepTimeout, &TimeoutError{Kind: "step", Limit: s.o.StepTimeout})
+		inner := cancel
+		cancel = func(err error) { inner(err); stop() }
+	}
+	s.cancel, s.stepCtx = cancel, stepCtx
+	box := &inbox{signal: make(chan struct{}, 1), alive: len(tasks)}
+	s.inbox = box
+	limit := s.o.Concurrency
+	if limit <= 0 {
+		limit = DefaultConcurrency
+	}
+	list := slices.Clone(tasks)
+	var next atomic.Int64
+	for range min(limit, len(list)) {
+		go s.work(stepCtx, box, list, &next)
+	}
+}
+
+// work runs tasks of a superstep until there is none left.
+func (s *Session) work(ctx context.Context, box *inbox, tasks []int, next *atomic.Int64) {
+	current := -1
+	defer func() {
+		// Only runtime.Goexit in a node gets here with a task in hand.
+		if current >= 0 {
+			node := &s.prog.Nodes[s.m.Task(current).Node]
+			box.put(report{task: current, kind: failed, err: s.nodeError(node, 1, errors.New("the node ended its goroutine (runtime.Goexit)"))})
+			s.o.Limit.release()
+			s.work(ctx, box, tasks, next)
+		}
+	}()
+	for {
+		k := int(next.Add(1)) - 1
+		if k >= len(tasks) {
+			return
+		}
+		i := tasks[k]
+		if ctx.Err() != nil {
+			box.put(report{task: i, kind: cancelled, err: context.Cause(ctx)})
+			continue
+		}
+		if err := s.o.Limit.acquire(ctx); err != nil {
+			box.put(report{task: i, kind: cancelled, err: err})
+			continue
+		}
+		current = i
+		r := s.exec(ctx, i, nil)
+		current = -1
+		s.o.Limit.release()
+		box.put(r)
+	}
+}
+
+// wait takes the reports that have come in, at least one, and passes them to
+// the machine. When the step's context ends, tasks get cancelGrace to report.
+func (s *Session) wait(ctx context.Context) {
+	box := s.inbox
+	for {
+		got := box.take()
+		for k := range got {
+			r := &got[k]
+			if s.reports[r.task] != nil {
+				continue // given up on
+			}
+			box.alive--
+			s.deliver(r)
+		}
+		if box.alive == 0 {
+			s.endStep()
+			return
+		}
+		if len(got) > 0 {
+			return
+		}
+		select {
+		case <-box.signal:
+		case <-s.stepCtx.Done():
+			s.lastOrders(box)
+		}
+	}
+}
+
+// lastOrders waits for the reports of cancelled tasks, then gives up on them.
+func (s *Session) lastOrders(box *inbox) {
+	grace := time.NewTimer(cancelGrace)
+	defer grace.Stop()
+	for {
+		got := box.take()
+		for k := range got {
+			if r := &got[k]; s.reports[r.task] == nil {
+				box.alive--
+				s.deliver(r)
+			}
+		}
+		if box.alive == 0 {
+			return
+		}
+		select {
+		case <-box.signal:
+			continue
+		case <-grace.C:
+		}
+		cause := context.Cause(s.stepCtx)
+		var step *TimeoutError
+		stepTimeout := errors.As(cause, &step) && step.Kind == "step"
+		for i := range s.m.Tasks() {
+			t := s.m.Task(i)
+			if t.Status != core.Running && t.Status != core.Changed || s.reports[i] != nil {
+				continue
+			}
+			r := report{task: i, kind: cancelled, err: cause}
+			if node := &s.prog.Nodes[t.Node]; stepTimeout {
+				r.kind, r.err = failed, s.nodeError(node, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+			}
+			box.alive--
+			s.deliver(&r)
+		}
+		return
+	}
+}
+
+func (s *Session) endStep() {
+	if s.cancel != nil {
+		s.cancel(nil)
+		s.cancel, s.stepCtx, s.inbox = nil, nil, nil
+	}
+}
+
+// stopTasks cancels running tasks and waits for them: the run can't go on.
+func (s *Session) stopTasks(cause error) {
+	if s.inbox == nil {
+		return
+	}
+	s.cancel(cause)
+	s.lastOrders(s.inbox)
+	s.endStep()
+}
+
+// deliver passes a report to the machine.
+func (s *Session) deliver(r *report) {
+	s.reports[r.task] = r
+	m := s.m
+	if r.cached {
+		m.Task(r.task).Cached = true
+	}
+	switch r.kind {
+	case finished:
+		m.Changed(r.task, r.changes, r.data, r.growth)
+		for ns, id := range r.children {
+			m.SetChild(r.task, ns, id)
+		}
+		m.Routed(r.task, r.routing)
+	case routerFailed:
+		m.Changed(r.task, r.changes, r.data, r.growth)
+		s.fail(r)
+	case failed:
+		s.fail(r)
+	case cancelled:
+		m.Cancelled(r.task)
+	case asked:
+		m.Asked(r.task, r.questions, r.children)
+	}
+	s.showEnds()
+}
+
+func (s *Session) fail(r *report) {
+	s.failure = append(s.failure, taskFailure{r.task, r.err})
+	s.m.Failed(r.task, r.err)
+}

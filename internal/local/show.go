@@ -1,0 +1,169 @@
+package local
+
+import (
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// event returns an event of a task of the open superstep; task -1 is the run.
+func (s *Session) event(kind Kind, task int) *Event {
+	ev := &Event{
+		Kind: kind, Path: s.o.path, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
+		Step: s.m.Step() + 1, Task: task, Epoch: s.m.Epoch(), Time: time.Now(),
+	}
+	if task >= 0 {
+		ev.Node = s.prog.Plan.Nodes[s.m.Task(task).Node].Name
+	}
+	return ev
+}
+
+func (s *Session) showStarts(tasks []int) {
+	if !s.o.Bus.wants(TaskStarted) {
+		return
+	}
+	for _, i := range tasks {
+		t := s.m.Task(i)
+		ev := s.event(TaskStarted, i)
+		ev.Payload = t.Raw
+		if t.From >= 0 {
+			ev.From = s.prog.Plan.Nodes[t.From].Name
+		}
+		s.o.Bus.Send(ev)
+	}
+}
+
+// showEnds passes the ends of tasks on: in plan order, those whose predecessors
+// in the plan have all ended.
+func (s *Session) showEnds() {
+	if !s.o.Bus.wants(TaskEnded | TaskFailed | InterruptRaised) {
+		return
+	}
+	if s.o.Bus.Live {
+		for _, r := range s.reports {
+			if r != nil && r.kind != shownReport {
+				s.showEnd(r)
+				r.kind = shownReport
+			}
+		}
+		return
+	}
+	for s.shown < len(s.reports) {
+		r := s.reports[s.shown]
+		if r == nil {
+			if st := s.m.Task(s.shown).Status; st == core.Running || st == core.Changed {
+				return
+			}
+		} else if r.kind != shownReport {
+			s.showEnd(r)
+			r.kind = shownReport
+		}
+		s.shown++
+	}
+}
+
+// shownReport marks a report that was passed on.
+const shownReport = reportKind(255)
+
+func (s *Session) showEnd(r *report) {
+	var ev *Event
+	switch r.kind {
+	case finished:
+		ev = s.event(TaskEnded, r.task)
+		ev.Update = r.data
+	case failed, routerFailed, cancelled:
+		ev = s.event(TaskFailed, r.task)
+		ev.Err = r.err
+	case asked:
+		for k := range r.questions {
+			if q := &r.questions[k]; !q.Answered && s.o.Bus.wants(InterruptRaised) {
+				ev := s.event(InterruptRaised, r.task)
+				ev.Question = q
+				s.o.Bus.Send(ev)
+			}
+		}
+		return
+	}
+	if !s.o.Bus.wants(ev.Kind) {
+		return
+	}
+	ev.Cached, ev.Attempt, ev.Duration = r.cached, r.attempt, r.ended.Sub(r.started)
+	s.o.Bus.Send(ev)
+}
+
+// showRecord tells of a record that was stored, unless a commit does.
+func (s *Session) showRecord(w *checkpoint.Write) {
+	if w.Record == nil || !s.o.Bus.wants(Checkpointed) {
+		return
+	}
+	ev := s.event(Checkpointed, -1)
+	ev.Step = w.Record.Step
+	ev.ID, ev.Parent, ev.Source, ev.Next = w.Record.ID, w.Record.Parent, w.Record.Source, s.next()
+	s.o.Bus.Send(ev)
+}
+
+// showCommit tells of a superstep that was committed.
+func (s *Session) showCommit(c *core.Commit) {
+	if s.o.Bus.wants(Updates) {
+		for i := range c.Tasks {
+			t := &c.Tasks[i]
+			ev := s.event(Updates, -1)
+			ev.Step, ev.Task, ev.Node = c.Step, i, s.prog.Plan.Nodes[t.Node].Name
+			ev.Update, ev.Cached = t.Data(), t.Cached
+			s.o.Bus.Send(ev)
+		}
+	}
+	s.showValues(c.Step)
+	if s.o.Bus.wants(InterruptRaised) {
+		for _, p := range s.m.Paused() {
+			ev := s.event(InterruptRaised, -1)
+			ev.Step, ev.Node = c.Step, p.Node
+			ev.Question = &checkpoint.Question{ID: p.ID, Key: p.Node, Node: p.Node, When: "after"}
+			s.o.Bus.Send(ev)
+		}
+	}
+	s.showHeld()
+}
+
+// showHeld tells of tasks that wait behind a breakpoint.
+func (s *Session) showHeld() {
+	if !s.o.Bus.wants(InterruptRaised) {
+		return
+	}
+	for i := range s.m.Tasks() {
+		t := s.m.Task(i)
+		if t.Status != core.Held {
+			continue
+		}
+		for k := range t.Questions {
+			ev := s.event(InterruptRaised, i)
+			ev.Question = &t.Questions[k]
+			s.o.Bus.Send(ev)
+		}
+	}
+}
+
+// showValues tells of the committed state.
+func (s *Session) showValues(step int) {
+	if !s.o.Bus.wants(Values) {
+		return
+	}
+	ev := s.event(Values, -1)
+	ev.Step, ev.State, ev.Next = step, s.prog.Values.Fork(s.m.State()), s.next()
+	s.o.Bus.Send(ev)
+}
+
+// next lists the nodes of the planned tasks.
+func (s *Session) next() []string { return Next(s.prog.Plan.Names(), s.m.Tasks()) }
+
+// Next lists the nodes of tasks that are not done, in plan order.
+func Next(names []string, tasks []core.Task) []string {
+	var next []string
+	for i := range tasks {
+		if tasks[i].Status != core.Done {
+			next = append(next, names[tasks[i].Node])
+		}
+	}
+	return next
+}

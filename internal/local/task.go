@@ -1,0 +1,777 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+type taskKey struct{}
+
+// noAskKey marks a context in which no question can be asked; its value says
+// where.
+type noAskKey struct{}
+
+// Task is one attempt of a task: the context its node is called with.
+type Task struct {
+	context.Context
+	s       *Session
+	index   int
+	node    *Node
+	attempt int
+	payload json.RawMessage
+	at      place
+
+	mu        sync.Mutex
+	ended     bool
+	questions []checkpoint.Question    // raised before and now
+	used      map[string]bool          // keys used in this execution
+	asked     int                      // positional questions so far
+	open      *checkpoint.Question     // first one that waits
+	calls     map[string]bool          // subgraph calls made
+	children  map[string]checkpoint.ID // records at which interrupted subgraphs stand, by namespace
+	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
+	idle      *time.Timer
+}
+
+// Value returns the task itself for its own key.
+func (t *Task) Value(key any) any {
+	if _, ok := key.(taskKey); ok {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// FromContext returns the task whose node was called with ctx or a context
+// made from it.
+func FromContext(ctx context.Context) (*Task, bool) {
+	t, ok := ctx.Value(taskKey{}).(*Task)
+	return t, ok
+}
+
+// Info describes the task's place in the run.
+type Info struct {
+	Graph, Node    string
+	Path           []string
+	Thread         checkpoint.ThreadID
+	Namespace      string
+	Run            checkpoint.ID
+	Epoch          checkpoint.ID
+	Task           int
+	Step           int
+	Attempt        int
+	RemainingSteps int // -1: no limit
+	Recent         []string
+	From           string
+}
+
+// place is what a task knows of the machine: copied when it starts, since the
+// machine goes on when an attempt was left behind.
+type place struct {
+	base   any
+	epoch  checkpoint.ID
+	branch checkpoint.Branch
+	step   int
+	ran    int // supersteps since the last input
+	gen    int
+	from   int
+	recent []string
+
+	children map[string]checkpoint.ID
+}
+
+func (s *Session) place(task *core.Task) place {
+	steps, _ := s.m.Ran()
+	return place{
+		base: s.m.State(), epoch: s.m.Epoch(), branch: s.m.Branch(), step: s.m.Step() + 1, ran: steps,
+		gen: task.Gen, from: task.From, recent: s.m.Recent(), children: s.m.Children(),
+	}
+}
+
+// newTask returns the context of one attempt.
+func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, attempt int) *Task {
+	t := &Task{Context: ctx, s: s, index: task.Index, node: node, attempt: attempt, payload: task.Raw, at: s.place(task)}
+	if len(task.Questions) > 0 {
+		t.questions = slices.Clone(task.Questions)
+	}
+	t.children = maps.Clone(task.Children)
+	return t
+}
+
+// Info returns where the task stands.
+func (t *Task) Info() Info {
+	s := t.s
+	in := Info{
+		Graph: s.prog.Plan.Name, Node: t.node.Name, Path: s.o.path, Thread: s.o.Log.Thread, Namespace: s.o.Log.Namespace,
+		Run: s.run, Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: t.attempt, RemainingSteps: -1,
+		Recent: slices.Clone(t.at.recent[max(0, len(t.at.recent)-core.RecentNodes):]),
+	}
+	if t.at.from >= 0 {
+		in.From = s.prog.Plan.Nodes[t.at.from].Name
+	}
+	if s.o.MaxSteps > 0 {
+		in.RemainingSteps = s.o.MaxSteps - t.at.ran - 1
+	}
+	return in
+}
+
+// Deps returns the run's dependencies.
+func (t *Task) Deps() any { return t.s.o.Deps }
+
+// Payload returns the recorded payload of a send.
+func (t *Task) Payload() json.RawMessage { return t.payload }
+
+// Emit sends an event of the task to the run's listeners. It is dropped when
+// the attempt has ended.
+func (t *Task) Emit(kind Kind, value any) error {
+	t.mu.Lock()
+	ended := t.ended
+	t.mu.Unlock()
+	if ended {
+		return ErrLate
+	}
+	t.Beat()
+	if t.s.o.Bus.wants(kind) {
+		ev := t.s.event(kind, t.index)
+		ev.Value, ev.Attempt = value, t.attempt
+		t.s.o.Bus.Send(ev)
+	}
+	return t.Context.Err()
+}
+
+// Beat is a sign of life, for idle timeouts.
+func (t *Task) Beat() {
+	t.mu.Lock()
+	if t.idle != nil && !t.ended {
+		t.idle.Reset(t.node.Idle)
+	}
+	t.mu.Unlock()
+}
+
+// end closes the attempt: what it still does has no effect.
+func (t *Task) end() {
+	t.mu.Lock()
+	t.ended = true
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	t.mu.Unlock()
+}
+
+// Ask returns the answer to a question, or an error while there is none. An
+// empty key stands for the question's position among those without one.
+func (t *Task) Ask(ctx context.Context, key string, value, schema json.RawMessage) (json.RawMessage, error) {
+	if where, ok := ctx.Value(noAskKey{}).(string); ok {
+		return nil, fmt.Errorf("interrupt %q in node %q: %w (%s)", key, t.node.Name, ErrNoAsking, where)
+	}
+	if t.s.o.Store == nil {
+		return nil, fmt.Errorf("interrupt %q in node %q %w", key, t.node.Name, ErrNoCheckpointer)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return nil, ErrLate
+	}
+	idKey := "ask " + key
+	if key == "" {
+		key = "#" + strconv.Itoa(t.asked)
+		t.asked++
+		// A question known by its position alone is the same question only
+		// if it says the same.
+		sum := sha256.Sum256(value)
+		idKey = "ask " + key + hex.EncodeToString(sum[:8])
+	}
+	if t.used[key] {
+		return nil, &DuplicateKeyError{Node: t.node.Name, Key: key}
+	}
+	if t.used == nil {
+		t.used = map[string]bool{}
+	}
+	t.used[key] = true
+	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.at.gen, idKey)
+	for i := range t.questions {
+		q := &t.questions[i]
+		if len(q.Path) > 0 || q.Key != key || idKey != "ask "+key && q.ID != id {
+			continue
+		}
+		if q.Answered {
+			return q.Answer, nil
+		}
+		q.Value, q.Schema = value, schema
+		t.wait(q)
+		return nil, &Interrupted{Question: *q}
+	}
+	t.questions = append(t.questions, checkpoint.Question{
+		ID: id, Key: key, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
+	})
+	q := &t.questions[len(t.questions)-1]
+	t.wait(q)
+	return nil, &Interrupted{Question: *q}
+}
+
+func (t *Task) wait(q *checkpoint.Question) {
+	if t.open == nil {
+		copied := *q
+		t.open = &copied
+	}
+}
+
+// waiting returns the error of the open question, if there is one.
+func (t *Task) waiting() error {
+	if t.open != nil {
+		return &Interrupted{Question: *t.open}
+	}
+	return nil
+}
+
+// onceCall is a sub-step that runs or has run.
+type onceCall struct {
+	done chan struct{}
+	data json.RawMessage
+	err  error
+}
+
+type onceID struct {
+	task int
+	name string
+}
+
+// Once returns the recorded result of a named sub-step, or runs it and records
+// its result. It is given an idempotency key that is the same whenever the task
+// runs again.
+func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
+	if where, ok := ctx.Value(noAskKey{}).(string); ok {
+		return nil, fmt.Errorf("Once %q is not possible %s", name, where)
+	}
+	t.mu.Lock()
+	if err := t.waiting(); err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	if t.ended {
+		t.mu.Unlock()
+		return nil, ErrLate
+	}
+	t.mu.Unlock()
+	s := t.s
+	id := onceID{t.index, name}
+	for {
+		s.onceMu.Lock()
+		call := s.once[id]
+		if call == nil {
+			break
+		}
+		s.onceMu.Unlock()
+		select {
+		case <-call.done:
+			if call.err == nil {
+				return call.data, nil
+			}
+			s.onceMu.Lock()
+			if s.once[id] == call { // it failed: the next caller tries again
+				delete(s.once, id)
+			}
+			s.onceMu.Unlock()
+			if call.err == errOnceAbandoned {
+				continue
+			}
+			return nil, call.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	call := &onceCall{done: make(chan struct{})}
+	if s.once == nil {
+		s.once = map[onceID]*onceCall{}
+	}
+	s.once[id] = call
+	s.onceMu.Unlock()
+	call.err = errOnceAbandoned
+	defer func() {
+		if call.err != nil {
+			s.onceMu.Lock()
+			if s.once[id] == call {
+				delete(s.once, id)
+			}
+			s.onceMu.Unlock()
+		}
+		close(call.done)
+	}()
+	data, err := fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(name))
+	if err != nil {
+		call.err = err
+		return nil, err
+	}
+	if data == nil {
+		data = json.RawMessage("null")
+	}
+	if s.saver != nil {
+		w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{{
+			Branch: t.at.branch, Epoch: t.at.epoch, Task: t.index, Kind: checkpoint.KindOnce, Name: name, Data: data,
+		}}}
+		if err := s.saver.saveNow(ctx, w); err != nil {
+			call.err = err
+			return nil, err
+		}
+		s.beside.Store(true)
+	}
+	t.Beat()
+	call.data, call.err = data, nil
+	return data, nil
+}
+
+var errOnceAbandoned = errors.New("the sub-step panicked")
+
+func (t *Task) idempotencyKey(name string) string {
+	h := fnv.New128a()
+	s := t.s
+	for _, p := range []string{string(s.o.Log.Thread), s.o.Log.Namespace, string(t.at.epoch), strconv.Itoa(t.index), name} {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	if s.o.Store == nil {
+		h.Write([]byte(s.run + checkpoint.ID(strconv.Itoa(t.at.step))))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// report is how a task ended.
+type report struct {
+	task      int
+	kind      reportKind
+	changes   any
+	data      json.RawMessage
+	growth    []core.Growth
+	routing   core.Routing
+	err       error
+	questions []checkpoint.Question
+	children  map[string]checkpoint.ID
+	cached    bool
+	started   time.Time
+	ended     time.Time
+	attempt   int
+}
+
+type reportKind uint8
+
+const (
+	finished reportKind = iota
+	failed
+	cancelled
+	asked
+	routerFailed // the node succeeded
+)
+
+// cancelGrace is how long the run waits for tasks whose context was cancelled.
+// A node that honours its context returns well within it; one that doesn't is
+// left behind, and what it still does has no effect.
+const cancelGrace = 100 * time.Millisecond
+
+// routerGrace is how long a router may take before the changes of its node are
+// recorded on their own.
+const routerGrace = time.Millisecond
+
+// exec runs a task: attempts, then routers.
+func (s *Session) exec(ctx context.Context, i int, reuse any) (r report) {
+	task := s.m.Task(i)
+	node := &s.prog.Nodes[task.Node]
+	r.task = i
+	if s.timed {
+		r.started = time.Now()
+		defer func() { r.ended = time.Now() }()
+	}
+	var command Command
+	if task.Status == core.Changed { // only its routing is pending
+		r.changes, r.data = task.Changes(), task.Data()
+	} else if done := s.attempts(ctx, node, task, reuse, &command, &r); done {
+		return r
+	}
+	r.kind = finished
+	routing, err := s.routing(ctx, node, task, command, &r)
+	if err != nil {
+		r.kind = routerFailed
+		if ctx.Err() != nil {
+			r.kind = cancelled
+			r.err = context.Cause(ctx)
+			return r
+		}
+		r.err = s.nodeError(node, r.attempt, err)
+		return r
+	}
+	r.routing = routing
+	return r
+}
+
+func (s *Session) nodeError(node *Node, attempt int, err error) *NodeError {
+	return &NodeError{Node: node.Name, Path: s.o.path, Step: s.m.Step() + 1, Attempt: attempt, Err: err}
+}
+
+// attempts runs the node until it succeeds, asks or fails for good. It reports
+// done when r is complete.
+func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reuse any, command *Command, r *report) (done bool) {
+	payload, err := s.decode(node, task)
+	if err != nil {
+		r.kind, r.err = failed, s.nodeError(node, 0, err)
+		return true
+	}
+	var cacheKey string
+	if node.Cache != nil {
+		var hit bool
+		var err error
+		if cacheKey, hit, err = s.cached(ctx, node, payload, command, r); err != nil {
+			r.kind, r.err = failed, s.nodeError(node, 0, err)
+			return true
+		} else if hit {
+			return false
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		r.attempt = attempt
+		t := s.newTask(ctx, node, task, attempt)
+		state, err := s.fork(task)
+		if err == nil && attempt > 1 { // an attempt may have spoiled its input
+			payload, err = s.decode(node, task)
+		}
+		if err == nil {
+			*command, err = s.attempt(t, node, state, payload)
+		}
+		if t.finish(r) {
+			return true
+		}
+		if err == nil {
+			err = s.collect(node, state, reuse, r)
+		}
+		if err == nil {
+			s.cache(ctx, node, cacheKey, *command, r)
+			return false
+		}
+		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
+			r.kind, r.err = cancelled, err
+			return true
+		}
+		if ctx.Err() != nil {
+			r.kind, r.err = cancelled, context.Cause(ctx)
+			var step *TimeoutError
+			if errors.As(r.err, &step) && step.Kind == "step" {
+				r.kind, r.err = failed, s.nodeError(node, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+			}
+			return true
+		}
+		if node.Retry != nil {
+			if delay, again := node.Retry(attempt, err); again {
+				if s.o.Bus.wants(TaskRetried) {
+					ev := s.event(TaskRetried, task.Index)
+					ev.Err, ev.Delay, ev.Attempt = err, delay, attempt
+					s.o.Bus.Send(ev)
+				}
+				if !sleep(ctx, delay) {
+					r.kind, r.err = cancelled, context.Cause(ctx)
+					return true
+				}
+				continue
+			}
+		}
+		ne := s.nodeError(node, attempt, err)
+		if node.Recover == nil {
+			r.kind, r.err = failed, ne
+			return true
+		}
+		t = s.newTask(ctx, node, task, attempt)
+		if state, err = s.fork(task); err == nil {
+			*command, err = s.guarded(t, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
+			t.end()
+		}
+		if t.finish(r) {
+			return true
+		}
+		if err == nil {
+			err = s.collect(node, state, reuse, r)
+		}
+		if err != nil {
+			r.kind, r.err = failed, s.nodeError(node, attempt, err)
+			return true
+		}
+		return false
+	}
+}
+
+func (s *Session) decode(node *Node, task *core.Task) (any, error) {
+	if node.Decode == nil || task.Payload != nil {
+		return task.Payload, nil
+	}
+	payload, err := node.Decode(task.Raw)
+	if err != nil {
+		return nil, fmt.Errorf("payload: %w", err)
+	}
+	return payload, nil
+}
+
+// finish reports a task whose node asked questions that wait for an answer.
+func (t *Task) finish(r *report) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.open == nil {
+		r.children = t.kept
+		return false
+	}
+	r.kind, r.questions, r.children = asked, t.questions, t.children
+	return true
+}
+
+// fork returns the task's private copy of the state, with the task's own
+// overlay.
+func (s *Session) fork(task *core.Task) (any, error) {
+	state := s.prog.Values.Fork(s.m.State())
+	if task.Overlay == nil {
+		return state, nil
+	}
+	over, err := s.prog.Values.Decode(task.Overlay, nil)
+	if err != nil || over == nil {
+		return state, err
+	}
+	state, _, err = s.prog.Values.Fold(state, []any{over}, false)
+	if err != nil {
+		return nil, err
+	}
+	return s.prog.Values.Fork(state), nil
+}
+
+// collect learns what the node wrote.
+func (s *Session) collect(node *Node, state, reuse any, r *report) error {
+	changes, err := s.prog.Values.Changes(s.m.State(), state, reuse)
+	if err != nil {
+		return err
+	}
+	r.changes = changes
+	if changes != nil && (s.o.Store != nil || s.encode) {
+		if r.data, r.growth, err = s.prog.Values.Encode(changes); err != nil {
+			if s.o.Store != nil {
+				return &CheckpointError{Thread: s.o.Log.Thread, Op: "save", Err: err}
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt calls the node once, with its callbacks and limits of time.
+func (s *Session) attempt(t *Task, node *Node, state, payload any) (Command, error) {
+	defer t.end()
+	timeout := node.Timeout
+	if timeout == 0 {
+		timeout = s.o.NodeTimeout
+	}
+	if timeout > 0 || node.Idle > 0 {
+		return s.limited(t, node, state, payload, timeout)
+	}
+	return s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+}
+
+// limited calls the node on a goroutine of its own, so that an attempt that
+// ignores the end of its time can be left behind.
+func (s *Session) limited(t *Task, node *Node, state, payload any, timeout time.Duration) (Command, error) {
+	ctx, cancel := context.WithCancelCause(t.Context)
+	defer cancel(nil)
+	if timeout > 0 {
+		timer := time.AfterFunc(timeout, func() { cancel(&TimeoutError{Node: node.Name, Kind: "node", Limit: timeout}) })
+		defer timer.Stop()
+	}
+	if node.Idle > 0 {
+		t.mu.Lock()
+		t.idle = time.AfterFunc(node.Idle, func() { cancel(&TimeoutError{Node: node.Name, Kind: "idle", Limit: node.Idle}) })
+		t.mu.Unlock()
+	}
+	t.Context = ctx
+	type result struct {
+		c   Command
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+		done <- result{c, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		grace := time.NewTimer(cancelGrace)
+		defer grace.Stop()
+		select {
+		case r = <-done:
+		case <-grace.C:
+			r.err = context.Cause(ctx)
+		}
+	}
+	var te *TimeoutError
+	if errors.As(context.Cause(ctx), &te) && te.Kind != "step" && te.Kind != "run" {
+		return Command{}, te
+	}
+	return r.c, r.err
+}
+
+// call runs the node between its callbacks.
+func (s *Session) call(ctx context.Context, node *Node, state, payload any) (c Command, err error) {
+	for _, before := range node.Before {
+		skip, err := before(ctx, state)
+		if err != nil || skip {
+			return Command{}, err
+		}
+	}
+	if s.o.Check && s.prog.Check != nil {
+		t, _ := FromContext(ctx)
+		c, err = s.checked(ctx, t.at.base, node, state, payload)
+	} else {
+		c, err = node.Run(ctx, state, payload)
+	}
+	for _, after := range node.After {
+		err = after(ctx, state, err)
+	}
+	return c, err
+}
+
+// checked runs the node and compares the committed state before and after.
+func (s *Session) checked(ctx context.Context, base any, node *Node, state, payload any) (Command, error) {
+	before, err := s.prog.Check(base)
+	if err != nil {
+		return Command{}, err
+	}
+	c, runErr := node.Run(ctx, state, payload)
+	after, err := s.prog.Check(base)
+	if err != nil {
+		return Command{}, err
+	}
+	for field, h := range before {
+		if after[field] != h {
+			return Command{}, &MutationError{Node: node.Name, Field: field}
+		}
+	}
+	return c, runErr
+}
+
+// guarded calls fn with the task as its context and turns a panic into an
+// error.
+func (s *Session) guarded(t *Task, fn func(ctx context.Context) (Command, error)) (c Command, err error) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+			return
+		}
+		// runtime.Goexit: the goroutine ends, and the caller that waits for
+		// it is told by the worker.
+	}()
+	c, err = fn(t)
+	normal = true
+	return c, err
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// routing decides where a task leads: its command, else its routers, else its
+// static edges.
+func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, command Command, r *report) (core.Routing, error) {
+	if !command.Zero() {
+		return s.resolve(node.Name, &command)
+	}
+	if len(node.Routers) == 0 {
+		return core.Routing{Static: true}, nil
+	}
+	if s.saver != nil {
+		data := r.data
+		slow := time.AfterFunc(routerGrace, func() {
+			s.beside.Store(true)
+			// If this fails, so does saving the task's result.
+			_ = s.saver.saveNow(ctx, &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{{
+				Branch: s.m.Branch(), Epoch: s.m.Epoch(), Task: task.Index, Gen: task.Gen, Kind: checkpoint.KindChanges, Data: data,
+			}}})
+		})
+		defer slow.Stop()
+	}
+	c, err := s.callRouters(ctx, node.Name, node.Routers, task.Index, func() (any, error) { return s.view(r.changes) })
+	if err != nil {
+		return core.Routing{}, err
+	}
+	if c.Zero() {
+		return core.Routing{Static: true}, nil
+	}
+	return s.resolve(node.Name, &c)
+}
+
+// view returns what a router sees: the base with its own task's changes.
+func (s *Session) view(changes any) (any, error) {
+	v := s.prog.Values.Fork(s.m.State())
+	if changes == nil {
+		return v, nil
+	}
+	v, _, err := s.prog.Values.Fold(v, []any{changes}, false)
+	return v, err
+}
+
+// callRouters calls the routers of a node in turn and adds up where they lead.
+func (s *Session) callRouters(ctx context.Context, node string, routers []Router, index int, view func() (any, error)) (Command, error) {
+	var sum Command
+	for _, router := range routers {
+		v, err := view()
+		if err != nil {
+			return sum, err
+		}
+		mine := s.prog.Values.Fork(v)
+		t := &Task{Context: ctx, s: s, index: index, node: &Node{Name: node}, attempt: 1}
+		c, err := s.guarded(t, func(ctx context.Context) (Command, error) {
+			return router(context.WithValue(ctx, noAskKey{}, "in a router"), mine)
+		})
+		t.end()
+		if err != nil {
+			return sum, err
+		}
+		wrote, err := s.prog.Values.Changes(v, mine, nil)
+		if err != nil {
+			return sum, &RouterWroteError{Node: node, Fields: err.Error()}
+		}
+		if wrote != nil {
+			data, _, _ := s.prog.Values.Encode(wrote)
+			return sum, &RouterWroteError{Node: node, Fields: string(data)}
+		}
+		sum.Goto = append(sum.Goto, c.Goto...)
+		sum.Sends = append(sum.Sends, c.Sends...)
+		sum.Stop = sum.Stop || c.Stop
+		if c.Parent != nil {
+			if sum.Parent == nil {
+				sum.Parent = &Command{}
+			}
+			sum.Parent.Goto = append(sum.Parent.Goto, c.Parent.Goto...)
+			sum.Parent.Sends = append(sum.Parent.Sends, c.Parent.Sends...)
+		}
+	}
+	return sum, nil
+}

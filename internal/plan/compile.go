@@ -1,0 +1,464 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is a mistake in a declaration.
+type Problem struct {
+	Kind   Kind
+	Node   string // the node or name concerned; may be empty
+	Text   string // what is wrong
+	Fix    string // what to do about it
+	Advice bool   // a remark that doesn't stop the compilation
+}
+
+// Kind classifies a problem.
+type Kind string
+
+// The kinds of problems.
+const (
+	BadName       Kind = "bad name"
+	Duplicate     Kind = "duplicate node"
+	Reserved      Kind = "reserved name"
+	NoFunction    Kind = "nil function"
+	UnknownNode   Kind = "unknown node"
+	NoEntry       Kind = "no entry"
+	TwoEntries    Kind = "two entries"
+	Unreachable   Kind = "unreachable node"
+	BadJoin       Kind = "join cannot complete"
+	BadEdge       Kind = "bad edge"
+	NoDestination Kind = "undeclared destinations"
+	BadBreakpoint Kind = "unknown breakpoint"
+)
+
+func (p Problem) String() string {
+	if p.Fix == "" {
+		return p.Text
+	}
+	return p.Text + "; " + p.Fix
+}
+
+// Compile checks a declaration and indexes it. All problems are reported at
+// once; the graph is nil if any of them is more than advice.
+func Compile(spec Spec) (*Graph, []Problem) {
+	c := compiler{spec: clone(spec), g: &Graph{Name: spec.Name, index: map[string]int{}}}
+	c.nodes()
+	c.entry()
+	c.edges()
+	c.joins()
+	c.conditionals()
+	c.destinations()
+	c.breakpoints()
+	if !c.failed() {
+		c.reach()
+	}
+	if c.failed() {
+		return nil, c.problems
+	}
+	c.g.spec = c.spec
+	return c.g, c.problems
+}
+
+func clone(s Spec) Spec {
+	s.Nodes = slices.Clone(s.Nodes)
+	s.Edges = slices.Clone(s.Edges)
+	s.Joins = slices.Clone(s.Joins)
+	s.Conditionals = slices.Clone(s.Conditionals)
+	s.Entries = slices.Clone(s.Entries)
+	s.Before = slices.Clone(s.Before)
+	s.After = slices.Clone(s.After)
+	return s
+}
+
+type compiler struct {
+	spec     Spec
+	g        *Graph
+	problems []Problem
+}
+
+func (c *compiler) failed() bool {
+	return slices.ContainsFunc(c.problems, func(p Problem) bool { return !p.Advice })
+}
+
+func (c *compiler) problem(kind Kind, node, fix, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+func (c *compiler) nodes() {
+	for _, n := range c.spec.Nodes {
+		switch {
+		case n.Name == "":
+			c.problem(BadName, "", "give it a name", "a node has an empty name")
+			continue
+		case n.Name == Start || n.Name == End:
+			c.problem(Reserved, n.Name, "choose another name; the entry and the end need not be added", "%q is reserved and can't be added as a node", n.Name)
+			continue
+		case n.Name == "*":
+			c.problem(Reserved, n.Name, "choose another name", "%q means every node in a list of breakpoints and can't be a node's name", n.Name)
+			continue
+		}
+		if _, ok := c.g.index[n.Name]; ok {
+			c.problem(Duplicate, n.Name, "rename or remove one of them", "node %q is added twice", n.Name)
+			continue
+		}
+		if n.Nil {
+			c.problem(NoFunction, n.Name, "pass the node's function", "node %q has a nil function", n.Name)
+		}
+		i := len(c.g.Nodes)
+		c.g.index[n.Name] = i
+		c.g.Nodes = append(c.g.Nodes, Node{Name: n.Name, Index: i, Defer: n.Defer, Task: n.Task, Command: n.Command})
+	}
+	if len(c.spec.Nodes) == 0 {
+		c.problem(NoEntry, "", "add a node with AddNode", "the graph has no nodes")
+	}
+}
+
+// target resolves the end of an edge. what describes the edge.
+func (c *compiler) target(name, what string) (int, bool) {
+	if name == End {
+		return ToEnd, true
+	}
+	if name == Start {
+		c.problem(BadEdge, name, "lead it to the first node instead", "%s leads to %q, which nothing can lead to", what, Start)
+		return 0, false
+	}
+	i, ok := c.g.index[name]
+	if !ok {
+		c.problem(UnknownNode, name, c.suggest(name), "%s leads to %q, which is not a node", what, name)
+	}
+	return i, ok
+}
+
+func (c *compiler) source(name, what string) (int, bool) {
+	if name == Start {
+		return FromStart, true
+	}
+	if name == End {
+		c.problem(BadEdge, name, "remove it", "%s begins at %q, after which nothing runs", what, End)
+		return 0, false
+	}
+	i, ok := c.g.index[name]
+	if !ok {
+		c.problem(UnknownNode, name, c.suggest(name), "%s begins at %q, which is not a node", what, name)
+	}
+	return i, ok
+}
+
+func (c *compiler) suggest(name string) string {
+	if near := Nearest(name, c.g.Names()); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return fmt.Sprintf("add it with AddNode(%q, ...)", name)
+}
+
+func (c *compiler) entry() {
+	distinct := slices.Compact(slices.Sorted(slices.Values(c.spec.Entries)))
+	if len(distinct) > 1 {
+		c.problem(TwoEntries, "", "keep one, or use AddEdge(Start, ...) for several first nodes", "the entry point is set to %s", quoteAll(distinct))
+	}
+	for _, e := range distinct {
+		for _, edge := range c.spec.Edges {
+			if edge.From == Start && edge.To != e {
+				c.problem(TwoEntries, e, "use one of the two forms", "the entry point is set to %q and there is also an edge from Start to %q", e, edge.To)
+			}
+		}
+		if !slices.Contains(c.spec.Edges, EdgeSpec{Start, e}) {
+			c.spec.Edges = slices.Insert(c.spec.Edges, 0, EdgeSpec{Start, e})
+		}
+	}
+	hasEntry := slices.ContainsFunc(c.spec.Edges, func(e EdgeSpec) bool { return e.From == Start }) ||
+		slices.ContainsFunc(c.spec.Conditionals, func(e ConditionalSpec) bool { return e.From == Start })
+	if !hasEntry && len(c.spec.Nodes) > 0 {
+		first := ""
+		if len(c.g.Nodes) > 0 {
+			first = c.g.Nodes[0].Name
+		}
+		c.problem(NoEntry, "", fmt.Sprintf("add AddEdge(graph.Start, %q)", first), "the graph has no entry")
+	}
+}
+
+func (c *compiler) edges() {
+	for _, e := range c.spec.Edges {
+		what := fmt.Sprintf("edge %q to %q", e.From, e.To)
+		from, ok1 := c.source(e.From, what)
+		to, ok2 := c.target(e.To, what)
+		if !ok1 || !ok2 {
+			continue
+		}
+		if from == FromStart {
+			if to == ToEnd {
+				c.problem(BadEdge, "", "lead it to the first node", "edge from Start leads straight to End")
+				continue
+			}
+			if !slices.Contains(c.g.Entry, to) {
+				c.g.Entry = append(c.g.Entry, to)
+			}
+			continue
+		}
+		n := &c.g.Nodes[from]
+		if !slices.Contains(n.Edges, to) {
+			n.Edges = append(n.Edges, to)
+		}
+	}
+}
+
+func (c *compiler) joins() {
+	for _, j := range c.spec.Joins {
+		what := fmt.Sprintf("join of %s into %q", quoteAll(j.Sources), j.Target)
+		if len(j.Sources) == 0 {
+			c.problem(BadJoin, j.Target, "name the nodes to wait for", "join into %q waits for nothing", j.Target)
+			continue
+		}
+		join := Join{ID: strings.Join(j.Sources, "+") + "->" + j.Target}
+		good := true
+		for k, s := range j.Sources {
+			if slices.Contains(j.Sources[:k], s) {
+				c.problem(BadJoin, s, "name it once", "%s names %q twice", what, s)
+				good = false
+				continue
+			}
+			i, ok := c.source(s, what)
+			if ok && i == FromStart {
+				c.problem(BadJoin, s, "a node that follows Start needs no join", "%s waits for Start", what)
+				ok = false
+			}
+			good = good && ok
+			join.Sources = append(join.Sources, i)
+		}
+		to, ok := c.target(j.Target, what)
+		if ok && to == ToEnd {
+			c.problem(BadJoin, j.Target, "join into a node", "%s leads to End", what)
+			ok = false
+		}
+		if !good || !ok {
+			continue
+		}
+		join.Target = to
+		k := len(c.g.Joins)
+		c.g.Joins = append(c.g.Joins, join)
+		for _, s := range join.Sources {
+			c.g.Nodes[s].Joins = append(c.g.Nodes[s].Joins, k)
+		}
+	}
+}
+
+func (c *compiler) conditionals() {
+	for _, r := range c.spec.Conditionals {
+		what := fmt.Sprintf("conditional edge of %q", r.From)
+		from, ok := c.source(r.From, what)
+		if r.Nil {
+			c.problem(NoFunction, r.From, "pass the router", "%s has a nil router", what)
+		}
+		for _, l := range r.Labels {
+			c.target(l.To, fmt.Sprintf("%s, label %q,", what, l.Name))
+		}
+		for _, d := range r.Destinations {
+			c.target(d, what)
+		}
+		if !ok {
+			continue
+		}
+		if from == FromStart {
+			c.g.EntryRouters++
+		} else {
+			c.g.Nodes[from].Routers++
+		}
+	}
+}
+
+func (c *compiler) destinations() {
+	for _, n := range c.spec.Nodes {
+		for _, d := range n.Destinations {
+			c.target(d, fmt.Sprintf("declared destination of %q", n.Name))
+		}
+		for _, d := range n.ParentDestinations {
+			c.target(d, fmt.Sprintf("destination of a node inside subgraph %q", n.Name))
+		}
+	}
+}
+
+func (c *compiler) breakpoints() {
+	c.g.Before = c.breakpointSet(c.spec.Before, "interrupt before")
+	c.g.After = c.breakpointSet(c.spec.After, "interrupt after")
+}
+
+func (c *compiler) breakpointSet(names []string, what string) []bool {
+	set, unknown := c.g.Breakpoints(names)
+	for _, name := range unknown {
+		c.problem(BadBreakpoint, name, c.suggest(name), "%s names %q, which is not a node", what, name)
+	}
+	return set
+}
+
+// Breakpoints returns the set of the named nodes, nil when there is none, and
+// the names that are no nodes. "*" names every node.
+func (g *Graph) Breakpoints(names []string) (set []bool, unknown []string) {
+	for _, name := range names {
+		if set == nil {
+			set = make([]bool, len(g.Nodes))
+		}
+		if name == "*" {
+			for i := range set {
+				set[i] = true
+			}
+			continue
+		}
+		i, ok := g.index[name]
+		if !ok {
+			unknown = append(unknown, name)
+			continue
+		}
+		set[i] = true
+	}
+	return set, unknown
+}
+
+// reach reports nodes that nothing leads to, and joins with a source that
+// cannot run. A router or command node without declared destinations may lead
+// anywhere, and so may a send from outside to a task node.
+func (c *compiler) reach() {
+	g := c.g
+	seen := make([]bool, len(g.Nodes))
+	var queue []int
+	visit := func(i int) {
+		if i >= 0 && !seen[i] {
+			seen[i] = true
+			queue = append(queue, i)
+		}
+	}
+	anywhere := func() {
+		for i := range g.Nodes {
+			visit(i)
+		}
+	}
+	arrived := make([]int, len(g.Joins))
+	follow := func(name string) {
+		for _, r := range c.spec.Conditionals {
+			if r.From != name {
+				continue
+			}
+			if r.Labels == nil && r.Destinations == nil {
+				anywhere()
+			}
+			for _, l := range r.Labels {
+				if i, ok := g.index[l.To]; ok {
+					visit(i)
+				}
+			}
+			for _, d := range r.Destinations {
+				if i, ok := g.index[d]; ok {
+					visit(i)
+				}
+			}
+		}
+	}
+	for _, i := range g.Entry {
+		visit(i)
+	}
+	follow(Start)
+	specs := map[string]NodeSpec{}
+	for _, n := range c.spec.Nodes {
+		specs[n.Name] = n
+	}
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		n := g.Nodes[i]
+		for _, t := range n.Edges {
+			visit(t)
+		}
+		for _, j := range n.Joins {
+			if arrived[j]++; arrived[j] == len(g.Joins[j].Sources) {
+				visit(g.Joins[j].Target)
+			}
+		}
+		follow(n.Name)
+		spec := specs[n.Name]
+		if n.Command && spec.Destinations == nil {
+			anywhere()
+		}
+		for _, d := range append(slices.Clone(spec.Destinations), spec.ParentDestinations...) {
+			if k, ok := g.index[d]; ok {
+				visit(k)
+			}
+		}
+	}
+	for j, join := range g.Joins {
+		var missing []string
+		for _, s := range join.Sources {
+			if !seen[s] {
+				missing = append(missing, g.Nodes[s].Name)
+			}
+		}
+		if missing != nil {
+			c.problem(BadJoin, g.Nodes[join.Target].Name, "lead an edge to them or remove them from the join",
+				"join of %s into %q can't complete: nothing leads to %s", quoteAll(c.spec.Joins[j].Sources), g.Nodes[join.Target].Name, quoteAll(missing))
+		}
+	}
+	for i, n := range g.Nodes {
+		if seen[i] || n.Task {
+			continue
+		}
+		if slices.ContainsFunc(g.Joins, func(j Join) bool { return j.Target == i }) {
+			continue // already reported as a join that can't complete
+		}
+		c.problem(Unreachable, n.Name, "lead an edge to it, or declare it as a destination of the node that goes to it", "nothing leads to node %q", n.Name)
+	}
+	if end := c.endReachable(); !end {
+		c.problems = append(c.problems, Problem{Kind: BadEdge, Advice: true,
+			Text: "every node leads to another: the run ends only at the step limit or by an interrupt or command"})
+	}
+}
+
+// endReachable reports whether some reachable node can end its branch.
+func (c *compiler) endReachable() bool {
+	for _, n := range c.g.Nodes {
+		if n.Command || n.Routers > 0 || len(n.Edges)+len(n.Joins) == 0 || slices.Contains(n.Edges, ToEnd) {
+			return true
+		}
+	}
+	return false
+}
+
+func quoteAll(names []string) string {
+	q := make([]string, len(names))
+	for i, n := range names {
+		q[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(q, ", ")
+}
+
+// Nearest returns the name closest to the given one, or "" if none is close.
+func Nearest(name string, names []string) string {
+	best, bestDist := "", len([]rune(name))/2+1
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < bestDist {
+			best, bestDist = n, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance in runes.
+func distance(a, b string) int {
+	ra, rb := []rune(a), []rune(b)
+	row := make([]int, len(rb)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i, x := range ra {
+		prev := row[0]
+		row[0] = i + 1
+		for j, y := range rb {
+			cost := 1
+			if x == y {
+				cost = 0
+			}
+			prev, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, prev+cost)
+		}
+	}
+	return row[len(rb)]
+}

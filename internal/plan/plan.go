@@ -1,0 +1,130 @@
+// Package plan turns what a builder collected into the indexed, immutable form
+// that the step machine runs. It is pure: no state type, no functions of the
+// user, no I/O.
+package plan
+
+import "slices"
+
+// Names of the entry and the end of every graph.
+const (
+	Start = "__start__"
+	End   = "__end__"
+)
+
+// ToEnd is the index that stands for [End] among targets.
+const ToEnd = -1
+
+// FromStart is the index that stands for [Start] among sources.
+const FromStart = -1
+
+// Spec is a graph as declared.
+type Spec struct {
+	Name         string
+	Nodes        []NodeSpec
+	Edges        []EdgeSpec
+	Joins        []JoinSpec
+	Conditionals []ConditionalSpec
+
+	// EntrySet counts how often an entry point was set explicitly.
+	Entries []string
+
+	Before, After []string // static breakpoints; "*" means every node
+}
+
+// NodeSpec declares a node.
+type NodeSpec struct {
+	Name         string
+	Defer        bool
+	Task         bool     // runs on a payload that is sent to it
+	Command      bool     // chooses where to go
+	Destinations []string // of a command node; nil: not declared
+	Nil          bool     // declared without a function
+	// ParentDestinations are the nodes of the containing graph that this one
+	// (a mounted subgraph) may go to.
+	ParentDestinations []string
+}
+
+// EdgeSpec declares a static edge.
+type EdgeSpec struct{ From, To string }
+
+// JoinSpec declares an edge that waits for all sources.
+type JoinSpec struct {
+	Sources []string
+	Target  string
+}
+
+// ConditionalSpec declares a router.
+type ConditionalSpec struct {
+	From         string
+	Labels       []Label  // in declared order; nil when the router names nodes
+	Destinations []string // nodes the router may name; nil: not declared
+	Nil          bool     // declared without a function
+}
+
+// Label maps what a router returns to a node.
+type Label struct{ Name, To string }
+
+// Graph is a compiled graph. It is immutable and safe for concurrent use.
+type Graph struct {
+	Name  string
+	Nodes []Node
+	Joins []Join
+
+	Entry        []int // targets of the static edges out of Start
+	EntryRouters int   // number of routers on Start
+
+	Before, After []bool // static breakpoints by node; nil: none
+
+	spec  Spec
+	index map[string]int
+}
+
+// Node is a compiled node.
+type Node struct {
+	Name    string
+	Index   int
+	Defer   bool
+	Task    bool
+	Command bool
+	Routers int   // number of routers
+	Edges   []int // targets of static edges in declared order, ToEnd included
+	Joins   []int // joins this node arrives at
+}
+
+// Join is a compiled join.
+type Join struct {
+	ID      string // sources and target, stable across builds
+	Sources []int
+	Target  int
+}
+
+// Node returns the index of a node, or ok false.
+func (g *Graph) Node(name string) (i int, ok bool) {
+	i, ok = g.index[name]
+	return i, ok
+}
+
+// NameOf returns the name of a target or source index.
+func (g *Graph) NameOf(i int) string {
+	if i < 0 {
+		return End
+	}
+	return g.Nodes[i].Name
+}
+
+// Names returns the names of all nodes in declared order.
+func (g *Graph) Names() []string {
+	names := make([]string, len(g.Nodes))
+	for i, n := range g.Nodes {
+		names[i] = n.Name
+	}
+	return names
+}
+
+// Spec returns the declaration that g was compiled from.
+func (g *Graph) Spec() *Spec { return &g.spec }
+
+// JoinByID returns the index of the join with that ID, or -1.
+func (g *Graph) JoinByID(id string) int {
+	return slices.IndexFunc(g.Joins, func(j Join) bool { return j.ID == id })
+}

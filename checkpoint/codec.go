@@ -406,30 +406,32 @@ func appendQuoted(b []byte, s string) []byte {
 
 // wire is a record as it is stored.
 type wire struct {
-	V    int               `json:"v"`
-	ID   *ID               `json:"id"`
-	B    Branch            `json:"b"`
-	Q    int64             `json:"q"`
-	P    *near             `json:"p"`
-	E    *near             `json:"e"`
-	L    []wireSpan        `json:"l"`
-	S    int               `json:"s"`
-	O    wireSource        `json:"o"`
-	T    *wireTime         `json:"t"`
-	G    string            `json:"g"`
-	N    int               `json:"n"`
-	M    map[string]string `json:"m"`
-	C    []wireChange      `json:"c"`
-	Z    *wireSnapshot     `json:"z"`
-	K    []wireTask        `json:"k"`
-	R    []string          `json:"r"`
-	W    []OpenTask        `json:"w"`
-	J    []Arrival         `json:"j"`
-	F    []string          `json:"f"`
-	CH   map[string]ID     `json:"ch"`
-	U    []Pause           `json:"u"`
-	D    []json.RawMessage `json:"d"`
-	next func(size int) (json.RawMessage, error)
+	v       int
+	id      ID
+	branch  Branch
+	seq     int64
+	keyed   bool // id, branch or seq were there
+	parent  *near
+	epoch   *near
+	lineage []Span
+	step    int
+	source  Source
+	at      *time.Time
+	graph   string
+	version int
+	meta    map[string]string
+	changes []wireChange
+	snap    *wireSnapshot
+	tasks   []wireTask
+	recent  []string
+	open    []OpenTask
+	joins   []Arrival
+	after   []string
+	kids    map[string]ID
+	paused  []Pause
+	data    []json.RawMessage
+	unknown string // a field that this version does not know
+	next    func(size int) (json.RawMessage, error)
 }
 
 // Unmarshal decodes what [Marshal] encoded. Its errors are [ErrVersion] for a
@@ -440,26 +442,26 @@ func Unmarshal(b []byte) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.ID == nil || *w.ID == "" || w.Q < 1 {
+	if w.id == "" || w.seq < 1 {
 		return nil, errors.New("record has no ID or no sequence number")
 	}
 	n := 0
 	w.next = func(size int) (json.RawMessage, error) {
-		if n == len(w.D) {
+		if n == len(w.data) {
 			return nil, errors.New("a value is missing")
 		}
-		v := w.D[n]
+		v := w.data[n]
 		if n++; len(v) != size {
 			return nil, fmt.Errorf("%d bytes, %d were written", len(v), size)
 		}
 		return v, nil
 	}
-	r := &Record{ID: *w.ID, Branch: w.B, Seq: w.Q}
+	r := &Record{ID: w.id, Branch: w.branch, Seq: w.seq}
 	if err := w.record(r); err != nil {
 		return nil, err
 	}
-	if n != len(w.D) {
-		return nil, fmt.Errorf("record holds %d values, %d are named", len(w.D), n)
+	if n != len(w.data) {
+		return nil, fmt.Errorf("record holds %d values, %d are named", len(w.data), n)
 	}
 	return r, nil
 }
@@ -472,7 +474,7 @@ func UnmarshalBody(r *Record, meta, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if w.ID != nil || w.Q != 0 || w.B != "" || w.D != nil {
+	if w.keyed || w.data != nil {
 		return errors.New("a record's body holds its key")
 	}
 	if data != nil {
@@ -496,25 +498,152 @@ func UnmarshalBody(r *Record, meta, data []byte) error {
 
 // parse decodes the JSON of a record and checks its format.
 func parse(b []byte) (*wire, error) {
-	w := new(wire)
-	if err := decode(b, w); err != nil {
-		// The format decides whether this is damage.
-		var v struct {
-			V int `json:"v"`
-		}
-		if json.Unmarshal(b, &v) != nil || v.V <= Format {
-			return nil, err
-		}
-		if v.V/100 == Format/100 { // unknown fields are fine
-			*w = wire{}
-			if err := json.Unmarshal(b, w); err != nil {
-				return nil, err
-			}
-			return w, nil
-		}
-		w.V = v.V
+	if !json.Valid(b) {
+		return nil, notRecord(b)
 	}
-	return w, checkFormat(w.V)
+	w := new(wire)
+	err := members(b, w.member)
+	// The format decides whether an error is damage.
+	if v := checkFormat(w.v); v != nil && (err == nil || errors.Is(v, ErrVersion)) {
+		return nil, v
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not a record: %w", err)
+	}
+	if w.unknown != "" && w.v <= Format {
+		return nil, fmt.Errorf("not a record: unknown field %q", w.unknown)
+	}
+	return w, nil
+}
+
+func notRecord(b []byte) error {
+	var v any
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("not a record: %w", err)
+	}
+	return errors.New("not a record")
+}
+
+// member decodes one field.
+func (w *wire) member(key string, b []byte) (err error) {
+	switch key {
+	case "v":
+		err = number(b, &w.v)
+	case "id":
+		w.keyed = true
+		err = str(b, (*string)(&w.id))
+	case "b":
+		w.keyed = true
+		err = str(b, (*string)(&w.branch))
+	case "q":
+		w.keyed = true
+		err = number(b, &w.seq)
+	case "p":
+		w.parent = new(near)
+		err = w.parent.parse(b)
+	case "e":
+		w.epoch = new(near)
+		err = w.epoch.parse(b)
+	case "l":
+		err = elements(b, func(b []byte) error {
+			var s Span
+			err := tuple(b, 2, func(i int, b []byte) error {
+				if i == 0 {
+					return str(b, (*string)(&s.Branch))
+				}
+				return number(b, &s.To)
+			}, 2)
+			w.lineage = append(w.lineage, s)
+			return err
+		})
+	case "s":
+		err = number(b, &w.step)
+	case "o":
+		w.source, err = parseSource(b)
+	case "t":
+		w.at = new(time.Time)
+		*w.at, err = parseTime(b)
+	case "g":
+		err = str(b, &w.graph)
+	case "n":
+		err = number(b, &w.version)
+	case "m":
+		err = json.Unmarshal(b, &w.meta)
+	case "c":
+		err = elements(b, func(b []byte) error {
+			var c wireChange
+			err := tuple(b, 3, func(i int, b []byte) error {
+				switch i {
+				case 0:
+					return str(b, &c.node)
+				case 1:
+					return number(b, &c.task)
+				default:
+					return number(b, &c.size)
+				}
+			}, 3)
+			w.changes = append(w.changes, c)
+			return err
+		})
+	case "z":
+		w.snap = new(wireSnapshot)
+		err = tuple(b, 1, func(i int, b []byte) error {
+			if i == 0 {
+				return number(b, &w.snap.size)
+			}
+			return strict(b, &w.snap.ranges)
+		}, 2)
+	case "k":
+		err = elements(b, func(b []byte) error {
+			t, err := parseTask(b)
+			w.tasks = append(w.tasks, t)
+			return err
+		})
+	case "r":
+		err = elements(b, func(b []byte) error {
+			var s string
+			err := str(b, &s)
+			w.recent = append(w.recent, s)
+			return err
+		})
+	case "w":
+		err = w.loose(b, &w.open)
+	case "j":
+		err = w.loose(b, &w.joins)
+	case "f":
+		err = json.Unmarshal(b, &w.after)
+	case "ch":
+		err = json.Unmarshal(b, &w.kids)
+	case "u":
+		err = w.loose(b, &w.paused)
+	case "d":
+		w.data = []json.RawMessage{}
+		err = elements(b, func(b []byte) error {
+			w.data = append(w.data, bytes.Clone(b))
+			return nil
+		})
+	default:
+		w.unknown = key
+	}
+	if err != nil {
+		return fmt.Errorf("field %q: %w", key, err)
+	}
+	return nil
+}
+
+// loose decodes with unknown fields if a newer version wrote them.
+func (w *wire) loose(b []byte, v any) error {
+	if w.v > Format {
+		return json.Unmarshal(b, v)
+	}
+	return strict(b, v)
+}
+
+// strict is json.Unmarshal that refuses unknown fields.
+func strict(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
 }
 
 func checkFormat(v int) error {
@@ -529,39 +658,29 @@ func checkFormat(v int) error {
 	return nil
 }
 
-// decode is json.Unmarshal that refuses unknown fields.
+// decode is strict, and refuses what follows.
 func decode(b []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("not a record: %w", err)
+	if !json.Valid(b) {
+		return notRecord(b)
 	}
-	if rest := b[d.InputOffset():]; len(bytes.TrimSpace(rest)) > 0 {
-		return errors.New("not a record: more follows its end")
-	}
-	return nil
+	return strict(b, v)
 }
 
 func (w *wire) record(r *Record) error {
-	r.Parent, r.Epoch = r.ID.Checkpoint(r.ID.Count()-1), r.ID
-	if w.P != nil {
-		r.Parent = w.P.of(r.ID)
+	r.Epoch = r.ID
+	if w.parent != nil {
+		r.Parent = w.parent.of(r.ID)
+	} else {
+		r.Parent = r.ID.Checkpoint(r.ID.Count() - 1)
 	}
-	if w.E != nil {
-		r.Epoch = w.E.of(r.ID)
+	if w.epoch != nil {
+		r.Epoch = w.epoch.of(r.ID)
 	}
-	if len(w.L) > 0 {
-		r.Lineage = make([]Span, len(w.L))
-		for i, s := range w.L {
-			r.Lineage[i] = Span(s)
-		}
+	if w.at != nil {
+		r.CreatedAt = *w.at
 	}
-	r.Step, r.Source = w.S, Source(w.O)
-	if w.T != nil {
-		r.CreatedAt = time.Time(*w.T)
-	}
-	r.Graph, r.Version, r.Metadata = w.G, w.N, w.M
-	r.Open, r.Joins, r.Deferred, r.Children, r.Paused = w.W, w.J, w.F, w.CH, w.U
+	r.Lineage, r.Step, r.Source, r.Graph, r.Version, r.Metadata = w.lineage, w.step, w.source, w.graph, w.version, w.meta
+	r.Open, r.Joins, r.Deferred, r.Children, r.Paused = w.open, w.joins, w.after, w.kids, w.paused
 	value := func(size int) (json.RawMessage, error) {
 		if size < 0 || w.next == nil {
 			return nil, nil
@@ -569,24 +688,24 @@ func (w *wire) record(r *Record) error {
 		return w.next(size)
 	}
 	var err error
-	if len(w.C) > 0 {
-		r.Changes = make([]Change, len(w.C))
-		for i, c := range w.C {
+	if len(w.changes) > 0 {
+		r.Changes = make([]Change, len(w.changes))
+		for i, c := range w.changes {
 			r.Changes[i] = Change{Node: c.node, Task: c.task}
 			if r.Changes[i].Data, err = value(c.size); err != nil {
 				return fmt.Errorf("changes of node %q: %w", c.node, err)
 			}
 		}
 	}
-	if w.Z != nil && w.next != nil {
-		r.Snapshot = &Snapshot{Ranges: w.Z.ranges}
-		if r.Snapshot.Values, err = value(w.Z.size); err != nil {
+	if w.snap != nil && w.next != nil {
+		r.Snapshot = &Snapshot{Ranges: w.snap.ranges}
+		if r.Snapshot.Values, err = value(w.snap.size); err != nil {
 			return fmt.Errorf("snapshot: %w", err)
 		}
 	}
-	if len(w.K) > 0 {
-		r.Tasks = make([]Task, len(w.K))
-		for i, t := range w.K {
+	if len(w.tasks) > 0 {
+		r.Tasks = make([]Task, len(w.tasks))
+		for i, t := range w.tasks {
 			r.Tasks[i] = Task{Node: t.node, From: t.from, Sent: t.sent}
 			if r.Tasks[i].Payload, err = value(t.payload); err != nil {
 				return fmt.Errorf("payload of task %d (%s): %w", i, t.node, err)
@@ -599,14 +718,14 @@ func (w *wire) record(r *Record) error {
 	if w.next == nil {
 		*r = *r.Meta()
 	}
-	return w.recent(r)
+	return w.recently(r)
 }
 
-func (w *wire) recent(r *Record) error {
-	if len(w.R) == 0 {
+func (w *wire) recently(r *Record) error {
+	if len(w.recent) == 0 {
 		return nil
 	}
-	index, names := w.R[0], w.R[1:]
+	index, names := w.recent[0], w.recent[1:]
 	if index == "" {
 		r.Recent = names
 		return nil
@@ -644,59 +763,47 @@ func (n *near) of(self ID) ID {
 	return n.id
 }
 
-func (n *near) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		if len(b) > 1 && b[1] == '*' {
-			var u [16]byte
-			if k, err := base64.RawURLEncoding.Decode(u[:], b[2:min(len(b)-1, 24)]); err != nil || k != 16 || len(b) != 25 {
-				return fmt.Errorf("not an ID: %s", b)
-			}
-			n.id = IDFromBytes(u)
-			return nil
+func (n *near) parse(b []byte) error {
+	if b[0] != '"' {
+		n.short = true
+		return number(b, &n.count)
+	}
+	if len(b) > 1 && b[1] == '*' {
+		var u [16]byte
+		if k, err := base64.RawURLEncoding.Decode(u[:], b[2:min(len(b)-1, 24)]); err != nil || k != 16 || len(b) != 25 {
+			return fmt.Errorf("not an ID: %s", b)
 		}
-		return json.Unmarshal(b, &n.id)
-	}
-	n.short = true
-	return json.Unmarshal(b, &n.count)
-}
-
-type wireSource Source
-
-func (s *wireSource) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		return json.Unmarshal(b, (*string)(s))
-	}
-	i, err := strconv.Atoi(string(b))
-	if err != nil || i < 0 || i >= len(sourceCodes) {
-		return fmt.Errorf("unknown source %s", b)
-	}
-	*s = wireSource(sourceCodes[i])
-	return nil
-}
-
-type wireTime time.Time
-
-func (t *wireTime) UnmarshalJSON(b []byte) error {
-	if b[0] == '[' {
-		var p [2]int64
-		if err := json.Unmarshal(b, &p); err != nil {
-			return err
-		}
-		*t = wireTime(time.Unix(p[0], p[1]).UTC())
+		n.id = IDFromBytes(u)
 		return nil
 	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
-		return fmt.Errorf("not a time: %w", err)
-	}
-	*t = wireTime(time.Unix(0, n).UTC())
-	return nil
+	return str(b, (*string)(&n.id))
 }
 
-type wireSpan Span
+func parseSource(b []byte) (s Source, err error) {
+	if b[0] == '"' {
+		err = str(b, (*string)(&s))
+		return s, err
+	}
+	var i int
+	if err := number(b, &i); err != nil || i < 0 || i >= len(sourceCodes) {
+		return "", fmt.Errorf("unknown source %s", b)
+	}
+	return sourceCodes[i], nil
+}
 
-func (s *wireSpan) UnmarshalJSON(b []byte) error {
-	return tuple(b, 2, &s.Branch, &s.To)
+func parseTime(b []byte) (time.Time, error) {
+	var sec, nsec int64
+	if b[0] != '[' {
+		err := number(b, &nsec)
+		return time.Unix(0, nsec).UTC(), err
+	}
+	err := tuple(b, 2, func(i int, b []byte) error {
+		if i == 0 {
+			return number(b, &sec)
+		}
+		return number(b, &nsec)
+	}, 2)
+	return time.Unix(sec, nsec).UTC(), err
 }
 
 type wireChange struct {
@@ -704,17 +811,9 @@ type wireChange struct {
 	task, size int
 }
 
-func (c *wireChange) UnmarshalJSON(b []byte) error {
-	return tuple(b, 3, &c.node, &c.task, &c.size)
-}
-
 type wireSnapshot struct {
 	size   int
 	ranges map[string][][2]int64
-}
-
-func (s *wireSnapshot) UnmarshalJSON(b []byte) error {
-	return tuple(b, 1, &s.size, &s.ranges)
 }
 
 type wireTask struct {
@@ -723,31 +822,147 @@ type wireTask struct {
 	payload, overlay int
 }
 
-func (t *wireTask) UnmarshalJSON(b []byte) error {
-	sent := 0
+func parseTask(b []byte) (t wireTask, err error) {
 	t.payload, t.overlay = -1, -1
-	err := tuple(b, 1, &t.node, &t.from, &sent, &t.payload, &t.overlay)
-	t.sent = sent == 1
-	if err == nil && sent&^1 != 0 {
-		err = fmt.Errorf("unknown kind of task %d", sent)
+	err = tuple(b, 1, func(i int, b []byte) error {
+		switch i {
+		case 0:
+			return str(b, &t.node)
+		case 1:
+			return str(b, &t.from)
+		case 2:
+			var sent int
+			err := number(b, &sent)
+			if t.sent = sent == 1; err == nil && sent&^1 != 0 {
+				err = fmt.Errorf("unknown kind of task %d", sent)
+			}
+			return err
+		case 3:
+			return number(b, &t.payload)
+		default:
+			return number(b, &t.overlay)
+		}
+	}, 5)
+	return t, err
+}
+
+// The functions below walk through JSON that is known to be valid. They are
+// there for speed: a record's history is read by the thousand.
+
+// members calls f for each member of an object.
+func members(b []byte, f func(key string, value []byte) error) error {
+	i := space(b, 0)
+	if b[i] != '{' {
+		return errors.New("not an object")
+	}
+	for i = space(b, i+1); b[i] != '}'; {
+		if b[i] == ',' {
+			i = space(b, i+1)
+		}
+		end := skip(b, i)
+		var key string
+		if err := str(b[i:end], &key); err != nil {
+			return err
+		}
+		i = space(b, space(b, end)+1) // past the colon
+		end = skip(b, i)
+		if err := f(key, b[i:end]); err != nil {
+			return err
+		}
+		i = space(b, end)
+	}
+	return nil
+}
+
+// elements calls f for each element of an array.
+func elements(b []byte, f func(value []byte) error) error {
+	if b[0] != '[' {
+		return errors.New("not a list")
+	}
+	for i := space(b, 1); b[i] != ']'; {
+		if b[i] == ',' {
+			i = space(b, i+1)
+		}
+		end := skip(b, i)
+		if err := f(b[i:end]); err != nil {
+			return err
+		}
+		i = space(b, end)
+	}
+	return nil
+}
+
+// tuple is elements for an array of least to most ones.
+func tuple(b []byte, least int, f func(i int, value []byte) error, most int) error {
+	n := 0
+	err := elements(b, func(b []byte) error {
+		if n++; n > most {
+			return fmt.Errorf("more than %d elements", most)
+		}
+		return f(n-1, b)
+	})
+	if err == nil && n < least {
+		err = fmt.Errorf("%d elements, want %d", n, least)
 	}
 	return err
 }
 
-// tuple decodes an array of at least least elements, each into its own place.
-func tuple(b []byte, least int, into ...any) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
-		return err
+func space(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
 	}
-	if len(list) < least || len(list) > len(into) {
-		return fmt.Errorf("%d elements, want %d to %d", len(list), least, len(into))
-	}
-	for i, raw := range list {
-		if err := json.Unmarshal(raw, into[i]); err != nil {
-			return err
+	return i
+}
+
+// skip returns where the value that begins at i ends.
+func skip(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		for i++; b[i] != '"'; i++ {
+			if b[i] == '\\' {
+				i++
+			}
+		}
+		return i + 1
+	case '{', '[':
+		for depth := 0; ; {
+			switch b[i] {
+			case '"':
+				i = skip(b, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+			}
+			if i++; depth == 0 {
+				return i
+			}
 		}
 	}
+	for i < len(b) && b[i] != ',' && b[i] != ']' && b[i] != '}' && b[i] > ' ' {
+		i++
+	}
+	return i
+}
+
+func str(b []byte, into *string) error {
+	if b[0] == '"' && bytes.IndexByte(b, '\\') < 0 && utf8.Valid(b) {
+		*into = string(b[1 : len(b)-1])
+		return nil
+	}
+	if b[0] != '"' {
+		return fmt.Errorf("%s is not a string", b)
+	}
+	return json.Unmarshal(b, into)
+}
+
+func number[N int | int64 | uint32](b []byte, into *N) error {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil || int64(N(n)) != n {
+		return fmt.Errorf("%s is not a whole number, or too large", b)
+	}
+	*into = N(n)
 	return nil
 }
 

@@ -54,11 +54,18 @@ func (id ID) Checkpoint(n uint32) ID {
 // Count returns which of its run's checkpoints id is: the number in its last
 // four bytes, 0 for a run's own ID or an ID that is not valid.
 func (id ID) Count() uint32 {
-	b, ok := id.Bytes()
-	if !ok {
+	if !id.Valid() {
 		return 0
 	}
-	return binary.BigEndian.Uint32(b[12:])
+	return id.count()
+}
+
+// count is Count of a valid ID.
+func (id ID) count() (n uint32) {
+	for i := idCount; i < idLen; i++ {
+		n = n<<4 | uint32(nibble(id[i]))
+	}
+	return n
 }
 
 // Valid reports whether id is a UUID in its usual text form: 36 characters,

@@ -47,8 +47,10 @@ type memThread struct {
 }
 
 type memLog struct {
-	records  []*Record // in the order appended
-	byID     map[ID]*Record
+	records  []*Record          // in the order appended
+	runs     map[string]*memRun // by the part of an ID that its run shares
+	last     *memRun            // of the head
+	odd      map[ID]*Record     // those whose IDs are not UUIDs
 	main     memBranch
 	branches map[Branch]*memBranch // the others
 	open     map[Drop]*memResults
@@ -58,6 +60,27 @@ type memLog struct {
 type memBranch struct {
 	first   int64
 	records []*Record
+}
+
+// memRun says where the records of one run stand: in pieces with consecutive
+// IDs, ordered by the first. As a run mostly appends one record after the other,
+// an append costs no entry of a map.
+type memRun struct{ pieces []memPiece }
+
+type memPiece struct {
+	count   uint32 // of the first record's ID
+	records []*Record
+}
+
+// find returns the piece that holds count, or else where one would begin.
+func (r *memRun) find(count uint32) (at int, found bool) {
+	at, found = slices.BinarySearchFunc(r.pieces, count, func(p memPiece, n uint32) int { return cmp.Compare(p.count, n) })
+	if !found && at > 0 {
+		if p := r.pieces[at-1]; uint64(count)-uint64(p.count) < uint64(len(p.records)) {
+			return at - 1, true
+		}
+	}
+	return at, found
 }
 
 // memResults are the results of one superstep.
@@ -214,7 +237,7 @@ func (l *memLog) place(w *Write) error {
 		return conflict(w, head)
 	}
 	r := w.Record
-	if _, ok := l.byID[r.ID]; ok {
+	if l.get(r.ID) != nil {
 		return fmt.Errorf("%w: thread %q has a record %s already", ErrInvalid, w.Log.Thread, r.ID)
 	}
 	var last int64
@@ -242,11 +265,8 @@ func (l *memLog) branch(b Branch) *memBranch {
 }
 
 func (l *memLog) append(r *Record) {
-	if l.byID == nil {
-		l.byID = make(map[ID]*Record)
-	}
 	l.records = append(l.records, r)
-	l.byID[r.ID] = r
+	l.index(r)
 	b := l.branch(r.Branch)
 	if b == nil {
 		b = new(memBranch)
@@ -260,6 +280,59 @@ func (l *memLog) append(r *Record) {
 	}
 	b.records = append(b.records, r)
 	l.bytes += r.size()
+}
+
+// run returns the run that wrote a record with a valid ID.
+func (l *memLog) run(id ID) *memRun {
+	if l.last != nil && l.last.pieces[0].records[0].ID[:idCount] == id[:idCount] {
+		return l.last
+	}
+	return l.runs[string(id[:idCount])]
+}
+
+// get returns the record with an ID, or nil.
+func (l *memLog) get(id ID) *Record {
+	if !id.Valid() {
+		return l.odd[id]
+	}
+	run := l.run(id)
+	if run == nil {
+		return nil
+	}
+	n := id.count()
+	i, ok := run.find(n)
+	if !ok {
+		return nil
+	}
+	return run.pieces[i].records[n-run.pieces[i].count]
+}
+
+// index makes a record, whose ID is new, known by it.
+func (l *memLog) index(r *Record) {
+	if !r.ID.Valid() {
+		if l.odd == nil {
+			l.odd = make(map[ID]*Record)
+		}
+		l.odd[r.ID] = r
+		return
+	}
+	run, n := l.run(r.ID), r.ID.count()
+	if run == nil {
+		if l.runs == nil {
+			l.runs = make(map[string]*memRun)
+		}
+		run = new(memRun)
+		l.runs[string(r.ID[:idCount])] = run
+	}
+	l.last = run
+	i, _ := run.find(n)
+	if i > 0 {
+		if p := &run.pieces[i-1]; uint64(p.count)+uint64(len(p.records)) == uint64(n) {
+			p.records = append(p.records, r)
+			return
+		}
+	}
+	run.pieces = slices.Insert(run.pieces, i, memPiece{count: n, records: []*Record{r}})
 }
 
 // put stores results and counts those that an earlier one forbids. The results
@@ -350,7 +423,7 @@ func (m *Memory) Get(ctx context.Context, log Log, id ID) (*Record, error) {
 	var r *Record
 	m.read(log, func(l *memLog) {
 		if l != nil {
-			r = l.byID[id]
+			r = l.get(id)
 		}
 	})
 	if r == nil {

@@ -47,7 +47,7 @@ type RetryPolicy struct {
 	MaxAttempts int           // including the first; 0 means 3
 	Initial     time.Duration // 0 means 500 ms
 	Factor      float64       // 0 means 2
-	Max         time.Duration // 0 means 8 s
+	Max         time.Duration // 0 means 8 s, or Initial if that is longer
 	NoJitter    bool
 
 	// If says which errors are retried. Nil retries every error that is not
@@ -72,7 +72,7 @@ func (p *RetryPolicy) delay(attempt int) time.Duration {
 		factor = 2
 	}
 	if limit <= 0 {
-		limit = 8 * time.Second
+		limit = max(8*time.Second, d)
 	}
 	f := float64(d)
 	for range attempt - 1 {

@@ -52,6 +52,8 @@ const defaultMaxOpen = 256
 // [checkpoint.Store], [checkpoint.Lister] and [checkpoint.Copier]. Several
 // stores, also of several processes, may use one directory.
 type Store struct {
+	checkpoint.Locks
+
 	dir    string
 	opts   Options
 	sys    system
@@ -563,12 +565,27 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 			}
 		}
 		// The slice is only ever appended to, so it is read without the lock.
-		for i := range list {
-			pos := list[i]
+		at := func(i int) int32 {
 			if q.Desc {
-				pos = list[len(list)-1-i]
+				return list[len(list)-1-i]
 			}
-			r, err := s.again(ctx, q.Log, pos, file)
+			return list[i]
+		}
+		var ahead []rawRecord
+		for i := range list {
+			if err := s.start(ctx, q.Log.Thread); err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(ahead) == 0 {
+				if ahead, err = s.again(ctx, q.Log.Thread, file, i, len(list), at); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
+			raw := ahead[0]
+			ahead = ahead[1:]
+			r, err := raw.t.decode(raw.line, q.Log.Namespace, raw.pos, raw.off, raw.prev)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -583,34 +600,53 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 	}
 }
 
-// again reads a record of a file that was seen before.
-func (s *Store) again(ctx context.Context, log checkpoint.Log, pos int32, file fs.FileInfo) (*checkpoint.Record, error) {
-	var (
-		t    *thread
-		off  int64
-		b    []byte
-		prev before
-	)
-	err := s.view(ctx, log.Thread, func(th *thread, x *index) (err error) {
+// rawRecord is a record that was read and not decoded yet.
+type rawRecord struct {
+	t    *thread
+	pos  int32
+	off  int64
+	line []byte
+	prev before
+}
+
+const (
+	aheadRecords = 64
+	aheadBytes   = 128 << 10
+)
+
+// again reads records of a file that was seen before: at(i) and a few more, up
+// to at(n-1). Damage in those is left to be found when they are next.
+func (s *Store) again(ctx context.Context, id checkpoint.ThreadID, file fs.FileInfo, i, n int, at func(i int) int32) (out []rawRecord, err error) {
+	err = s.view(ctx, id, func(t *thread, x *index) error {
 		same := false
-		if th.main.f != nil && int(pos) < len(x.recs) {
-			st, err := th.main.f.Stat()
+		if t.main.f != nil {
+			st, err := t.main.f.Stat()
 			if err != nil {
-				return th.fail("stat", &th.main, err)
+				return t.fail("stat", &t.main, err)
 			}
 			same = os.SameFile(st, file)
 		}
-		if !same {
-			return fmt.Errorf("%w: thread %q was deleted while its records were read", checkpoint.ErrNotFound, log.Thread)
+		for size := 0; i < n && len(out) < aheadRecords && size < aheadBytes; i++ {
+			pos := at(i)
+			if !same || int(pos) >= len(x.recs) {
+				return fmt.Errorf("%w: thread %q was deleted while its records were read", checkpoint.ErrNotFound, id)
+			}
+			if len(out) > 0 && size+int(x.recs[pos].n) > aheadBytes {
+				return nil
+			}
+			b, prev, err := t.recordAt(pos)
+			if err != nil && len(out) > 0 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			size += len(b)
+			out = append(out, rawRecord{t, pos, x.recs[pos].off, b, prev})
 		}
-		t, off = th, x.recs[pos].off
-		b, prev, err = th.recordAt(pos)
-		return err
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return t.decode(b, log.Namespace, pos, off, prev)
+	return out, err
 }
 
 func (b *branchIndex) slice(from, to int64) []int32 {

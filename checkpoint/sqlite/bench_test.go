@@ -56,7 +56,7 @@ func BenchmarkBareInsert(b *testing.B) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for _, q := range []string{
-		`PRAGMA journal_mode = WAL`, `PRAGMA synchronous = NORMAL`,
+		`PRAGMA journal_mode = WAL`, `PRAGMA synchronous = NORMAL`, `PRAGMA cache_size = -16384`, `PRAGMA wal_autocheckpoint = 4000`,
 		`CREATE TABLE rows (id INTEGER PRIMARY KEY, body BLOB NOT NULL)`,
 	} {
 		if _, err := db.Exec(q); err != nil {

@@ -92,8 +92,8 @@ func damage(thread checkpoint.ThreadID, rid int64, err error) error {
 // scanned is a row of superstep_records.
 type scanned struct {
 	rid, br, seq, at, sum int64
-	id, branch        any
-	meta, data        []byte
+	id, branch            any
+	meta, data            []byte
 }
 
 func (r *scanned) into(withData bool) []any {

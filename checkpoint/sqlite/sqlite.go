@@ -210,6 +210,10 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 		`PRAGMA journal_mode = WAL`,
 		`PRAGMA synchronous = ` + level,
 		`PRAGMA temp_store = MEMORY`,
+		// Many threads that grow at once touch many pages: room for them, and
+		// more of them written back together. The log grows to about 16 MB.
+		`PRAGMA cache_size = -16384`,
+		`PRAGMA wal_autocheckpoint = 4000`,
 	} {
 		if _, err := s.conn.ExecContext(ctx, p); err != nil {
 			return nil, err
@@ -255,6 +259,10 @@ func (s *Store) tryWrite(ctx context.Context) error {
 func (s *Store) release() error {
 	errs := []error{s.write.close(), s.read.close()}
 	if s.conn != nil {
+		if s.own == nil { // back into its owner's pool, as it should be there
+			_, err := s.conn.ExecContext(context.Background(), fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.timeout.Milliseconds()))
+			errs = append(errs, err)
+		}
 		errs = append(errs, s.conn.Close())
 	}
 	for i := len(s.own) - 1; i >= 0; i-- {

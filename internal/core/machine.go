@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -64,20 +65,26 @@ type Task struct {
 	Err       error
 	ErrText   string // of an error that was recorded by an earlier run
 	Questions []checkpoint.Question
-	Children  map[string]checkpoint.ID
-	Cached    bool // its changes came from a cache
+	Children  map[string]checkpoint.ID // records at which subgraphs stand that wait for answers
+	Cached    bool                     // its changes came from a cache
 
 	passed  bool
+	ran     bool // its node has succeeded, whether it wrote something or not
 	folded  bool // its changes are in the state already
 	changes any
 	data    json.RawMessage
 	growth  []Growth
 	routing Routing
+	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
 
 	added bool // not planned: an edit stood in for the node
 
-	saved struct{ changes, routing, questions, err bool } // results that a Write held
+	saved saved
 }
+
+// saved says what of a task a Write has held: results beside the log, and its
+// questions in a record as well.
+type saved struct{ changes, routing, questions, kept, err, asked bool }
 
 // Changes returns what the task wrote, nil if nothing or not known.
 func (t *Task) Changes() any { return t.changes }
@@ -173,7 +180,6 @@ type Machine struct {
 
 	joins    [][]bool // arrivals by join and source; nil: none
 	deferred []int    // in the order triggered
-	stop     bool     // the run was ended by a task
 	parent   *ParentRouting
 	paused   []checkpoint.Pause
 	recent   []string // ring of node names, oldest first after unroll
@@ -266,19 +272,36 @@ func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error 
 	if err := m.fold(changes); err != nil {
 		return err
 	}
+	parts, err := m.part(nil, "", changes)
+	if err != nil {
+		return err
+	}
+	m.begin()
 	drop := m.dropOpen()
-	m.begun, m.ran = m.step, 0
-	m.joins, m.deferred, m.paused, m.stop, m.parent = nil, nil, nil, false, nil
-	m.guard.progress()
+	m.joins, m.deferred, m.paused, m.parent = nil, nil, nil, nil
 	m.tasks = m.tasks[:0]
-	m.route(plan.FromStart, &r)
-	m.addNodes()
-	if err := m.record(source, "", changes); err != nil {
+	if r.Stop {
+		m.takeParent(&r)
+	} else {
+		m.route(plan.FromStart, &r)
+	}
+	m.planned()
+	if !m.cfg.Persist {
+		return nil
+	}
+	if err := m.newEpoch(source, parts); err != nil {
 		return err
 	}
 	m.writes.drop = drop
-	m.failed = false
 	return nil
+}
+
+// begin notes that something was given from outside: limits are counted anew,
+// and what an earlier run of this machine ended with is over.
+func (m *Machine) begin() {
+	m.begun, m.ran = m.step, 0
+	m.guard.progress()
+	m.failed, m.outcome = false, Outcome{}
 }
 
 // Update folds an edit from outside into the open superstep, or into a thread
@@ -287,56 +310,112 @@ func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error 
 // leads.
 func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Routing) error {
 	// Finished siblings come first: nothing they did is lost.
-	var cs []any
+	i := m.pendingOf(node)
+	if i >= 0 && m.tasks[i].ran {
+		m.tasks[i].Status = Done // its node has succeeded, and now its routing is known
+	}
+	parts := m.foldFinished()
+	if err := m.fold(changes); err != nil {
+		return err
+	}
+	m.begin()
+	name := ""
+	if node >= 0 {
+		m.completeAs(i, node, r)
+		name = m.cfg.Plan.NameOf(node)
+	}
+	parts, err := m.part(parts, name, changes)
+	if err != nil {
+		return err
+	}
+	return m.record(source, parts)
+}
+
+// foldFinished folds what the finished tasks of the open superstep wrote. A
+// task whose changes conflict with those of an earlier one is voided, as it
+// would have been at the superstep's end.
+func (m *Machine) foldFinished() []checkpoint.Change {
 	var parts []checkpoint.Change
+	for {
+		tasks, cs := m.finished()
+		next, d, err := m.cfg.Values.Fold(m.base, cs, false)
+		if late := m.blame(err, tasks); late >= 0 {
+			m.void(&m.tasks[tasks[late]], m.conflict(err, tasks).Error())
+			continue
+		}
+		if len(cs) > 0 && err == nil {
+			m.base = next
+			m.guard.digest += d
+		}
+		break
+	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		if t.Status != Done || t.folded {
 			continue
 		}
-		if t.changes != nil {
-			cs = append(cs, t.changes)
-			if t.data != nil {
-				parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: t.data})
-				m.tail.grew(t.growth, m.tail.seq+1)
-			}
+		if t.data != nil {
+			parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: t.data})
+			m.tail.grew(t.growth, m.tail.seq+1)
 		}
 		t.folded = true
 	}
-	if len(cs) > 0 {
-		next, d, err := m.cfg.Values.Fold(m.base, cs, false)
-		if err != nil {
-			return err
-		}
-		m.base = next
-		m.guard.digest += d
-	}
-	if err := m.fold(changes); err != nil {
-		return err
-	}
-	m.begun, m.ran = m.step, 0
-	m.guard.progress()
-	if node >= 0 {
-		m.completeAs(node, r)
-	}
-	name := ""
-	if node >= 0 {
-		name = m.cfg.Plan.NameOf(node)
-	}
-	return m.recordParts(source, parts, name, changes)
+	return parts
 }
 
-// completeAs completes the pending task of a node, or adds a completed one.
-func (m *Machine) completeAs(node int, r Routing) {
+// finished lists the finished tasks whose changes wait to be folded, and these.
+func (m *Machine) finished() (tasks []int, cs []any) {
 	for i := range m.tasks {
-		t := &m.tasks[i]
-		if t.Node == node && t.Status != Done {
-			t.Status, t.folded, t.routing, t.Err, t.Questions = Done, true, r, nil, nil
-			t.changes, t.data = nil, nil
-			return
+		if t := &m.tasks[i]; t.Status == Done && t.changes != nil && !t.folded {
+			tasks, cs = append(tasks, i), append(cs, t.changes)
 		}
 	}
-	m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: node, From: plan.FromStart, Status: Done, folded: true, added: true, routing: r})
+	return tasks, cs
+}
+
+// Merged returns a copy of the state with what tasks of the open superstep have
+// written so far. What can't be merged is left out. An edit is made on it.
+func (m *Machine) Merged() any {
+	v := m.cfg.Values.Fork(m.base)
+	var tasks []int
+	for i := range m.tasks {
+		if t := &m.tasks[i]; t.ran && t.changes != nil && !t.folded {
+			tasks = append(tasks, i)
+		}
+	}
+	for len(tasks) > 0 {
+		cs := make([]any, len(tasks))
+		for k, i := range tasks {
+			cs[k] = m.tasks[i].changes
+		}
+		next, _, err := m.cfg.Values.Fold(v, cs, false)
+		if err == nil {
+			return next
+		}
+		late := m.blame(err, tasks)
+		if late < 0 {
+			break
+		}
+		tasks = slices.Delete(tasks, late, late+1)
+		v = m.cfg.Values.Fork(m.base) // a failed reducer may have spoiled it
+	}
+	return v
+}
+
+// pendingOf returns the first task of a node that is not done, -1 if none.
+func (m *Machine) pendingOf(node int) int {
+	return slices.IndexFunc(m.tasks, func(t Task) bool { return t.Node == node && t.Status != Done })
+}
+
+// completeAs completes task i, or adds a completed task of the node if i is -1.
+func (m *Machine) completeAs(i, node int, r Routing) {
+	if i < 0 {
+		i = len(m.tasks)
+		m.tasks = append(m.tasks, Task{Index: i, Node: node, From: plan.FromStart, added: true})
+	}
+	t := &m.tasks[i]
+	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, r, nil, ""
+	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
 }
 
 // fold applies changes from outside to the state.
@@ -384,24 +463,21 @@ func (m *Machine) Continue() error {
 			t.reset()
 		}
 	}
-	if passed {
-		m.guard.progress()
-		m.begun, m.ran = m.step, 0
-		if err := m.record(checkpoint.SourceResume, "", nil); err != nil {
-			return err
-		}
+	m.failed, m.outcome = false, Outcome{}
+	if !passed {
+		return nil
 	}
-	return nil
+	m.begin()
+	return m.record(checkpoint.SourceResume, nil)
 }
 
 // reset makes a task run (or route) again.
 func (t *Task) reset() {
-	t.Err, t.ErrText = nil, ""
-	if t.data != nil || t.changes != nil || t.Status == Changed {
-		t.Status = Changed
-		return
-	}
+	t.Err, t.ErrText, t.saved.err = nil, "", false
 	t.Status = Waiting
+	if t.ran {
+		t.Status = Changed
+	}
 }
 
 // Answer answers questions, by ID, folds an update, and passes breakpoints if
@@ -410,8 +486,11 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 	if err := m.fold(changes); err != nil {
 		return err
 	}
-	m.begun, m.ran = m.step, 0
-	m.guard.progress()
+	parts, err := m.part(nil, "", changes)
+	if err != nil {
+		return err
+	}
+	m.begin()
 	m.paused = slices.DeleteFunc(m.paused, func(p checkpoint.Pause) bool { _, ok := answers[p.ID]; return ok })
 	for i := range m.tasks {
 		t := &m.tasks[i]
@@ -435,10 +514,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 			t.reset()
 		}
 	}
-	if err := m.record(checkpoint.SourceResume, "", changes); err != nil {
-		return err
-	}
-	return nil
+	return m.record(checkpoint.SourceResume, parts)
 }
 
 // Restart gives up all results of the open superstep, so that all its tasks
@@ -450,15 +526,15 @@ func (m *Machine) Restart() error {
 		}
 	}
 	m.paused = nil
-	return m.record(checkpoint.SourceVoid, "", nil)
+	m.failed, m.outcome = false, Outcome{}
+	return m.record(checkpoint.SourceVoid, nil)
 }
 
 func (m *Machine) void(t *Task, text string) {
 	t.Gen++
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
-	t.changes, t.data, t.growth, t.Questions, t.Children = nil, nil, nil, nil, nil
-	t.routing = Routing{}
-	t.saved = struct{ changes, routing, questions, err bool }{}
+	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
+	t.ran, t.routing, t.saved = false, Routing{}, saved{}
 }
 
 // Changed reports that a task's node has returned. Data and growth are what
@@ -466,14 +542,14 @@ func (m *Machine) void(t *Task, text string) {
 func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Growth) {
 	t := &m.tasks[i]
 	t.changes, t.data, t.growth = changes, data, growth
-	t.Status = Changed
+	t.Status, t.ran = Changed, true
 }
 
 // Routed reports where a task leads whose changes were reported.
 func (m *Machine) Routed(i int, r Routing) {
 	t := &m.tasks[i]
 	t.routing = r
-	t.Status = Done
+	t.Status, t.Err, t.ErrText = Done, nil, ""
 	m.alive--
 }
 
@@ -505,6 +581,8 @@ func (m *Machine) Cancelled(i int) {
 func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[string]checkpoint.ID) {
 	t := &m.tasks[i]
 	t.Status, t.Questions, t.Children = Interrupted, questions, children
+	t.Err, t.ErrText = nil, ""
+	t.saved.questions, t.saved.asked = false, false
 	m.alive--
 }
 
@@ -512,10 +590,10 @@ func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[str
 // after a task that is Done. It is committed with the superstep.
 func (m *Machine) SetChild(i int, namespace string, id checkpoint.ID) {
 	t := &m.tasks[i]
-	if t.Children == nil {
-		t.Children = map[string]checkpoint.ID{}
+	if t.kept == nil {
+		t.kept = map[string]checkpoint.ID{}
 	}
-	t.Children[namespace] = id
+	t.kept[namespace] = id
 }
 
 // Abort says that nothing more is to be started: the run ends when the running
@@ -589,6 +667,12 @@ func (m *Machine) turn(rd *Ready) {
 		rd.Done = true
 		m.saveSettled()
 	default:
+		if m.tail.fork && m.cfg.Persist { // results belong to the new branch
+			if m.outcome.Err = m.record(checkpoint.SourceFork, nil); m.outcome.Err != nil {
+				rd.Done = true
+			}
+			return
+		}
 		if m.outcome.Err = m.allowed(start); m.outcome.Err != nil {
 			rd.Done = true
 			m.saveSettled()
@@ -640,7 +724,9 @@ func (m *Machine) close() error {
 	m.foldBuf = cs
 	next, d, err := m.cfg.Values.Fold(m.base, cs, true)
 	if err != nil {
-		return m.voidConflict(err)
+		clear(cs)
+		tasks, _ := m.finished()
+		return m.voidConflict(err, tasks)
 	}
 	clear(cs)
 	m.base = next
@@ -653,9 +739,7 @@ func (m *Machine) close() error {
 		t := &done[i]
 		m.remember(m.cfg.Plan.Nodes[t.Node].Name)
 		stop = stop || t.routing.Stop
-		for ns, id := range t.Children {
-			m.setChild(ns, id)
-		}
+		m.setChildren(t.kept)
 	}
 	after := m.pauses(done)
 	m.tasks, m.spare = m.spare[:0], nil
@@ -671,15 +755,8 @@ func (m *Machine) close() error {
 		for i := range done {
 			m.route(done[i].Node, &done[i].routing)
 		}
-		m.addNodes()
-		if len(m.tasks) == 0 {
-			m.addDeferred()
-		}
 	}
-	if m.parent != nil { // the run ends here, the containing graph goes on
-		m.tasks = m.tasks[:0]
-		m.joins, m.deferred = nil, nil
-	}
+	m.planned()
 	m.paused = after
 	m.commit = Commit{Step: m.step, Tasks: done}
 	if m.cfg.Persist {
@@ -690,6 +767,19 @@ func (m *Machine) close() error {
 	}
 	m.spare = done
 	return nil
+}
+
+// planned completes the plan of a superstep when all that leads to it was
+// routed.
+func (m *Machine) planned() {
+	m.addNodes()
+	if len(m.tasks) == 0 {
+		m.addDeferred()
+	}
+	if m.parent != nil { // the run ends here, the containing graph goes on
+		m.tasks = m.tasks[:0]
+		m.joins, m.deferred = nil, nil
+	}
 }
 
 // pauses returns the breakpoints after the nodes of a superstep.
@@ -721,7 +811,7 @@ func (m *Machine) hold() {
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if !at(m.cfg.Before, t.Node) && !at(m.cfg.Plan.Before, t.Node) || t.passed {
+		if t.passed || t.Status == Done || !at(m.cfg.Before, t.Node) && !at(m.cfg.Plan.Before, t.Node) {
 			continue
 		}
 		name := m.cfg.Plan.Nodes[t.Node].Name
@@ -731,36 +821,43 @@ func (m *Machine) hold() {
 }
 
 // voidConflict commits the failure of a fold: the later task's results are
-// void and the task has failed.
-func (m *Machine) voidConflict(err error) error {
-	fe, ok := err.(*FoldError)
-	if !ok {
+// void and the task has failed. Tasks are those whose changes were folded.
+func (m *Machine) voidConflict(err error, tasks []int) error {
+	late := m.blame(err, tasks)
+	if late < 0 {
 		return err
 	}
-	taskOf := func(index int) int {
-		for i := range m.tasks {
-			if t := &m.tasks[i]; t.changes != nil && !t.folded {
-				if index == 0 {
-					return i
-				}
-				index--
-			}
-		}
-		return -1
-	}
-	late := taskOf(fe.Index)
-	conflict := &ConflictError{Field: fe.Field, Node: m.cfg.Plan.NameOf(m.tasks[late].Node), Err: fe.Err, Step: m.step + 1}
-	if fe.With >= 0 {
-		conflict.With = m.cfg.Plan.NameOf(m.tasks[taskOf(fe.With)].Node)
-	}
+	conflict := m.conflict(err, tasks)
+	t := &m.tasks[tasks[late]]
+	m.void(t, conflict.Error())
+	t.Status, t.Err = Failed, conflict
 	// What the others did is recorded together with the failure.
-	m.void(&m.tasks[late], conflict.Error())
-	m.tasks[late].Status, m.tasks[late].Err = Failed, conflict
 	m.saveFinished()
-	if err := m.record(checkpoint.SourceVoid, "", nil); err != nil {
+	if err := m.record(checkpoint.SourceVoid, nil); err != nil {
 		return err
 	}
 	return conflict
+}
+
+// blame returns the position in tasks of the one whose changes made a fold fail,
+// -1 if it was none of them.
+func (m *Machine) blame(err error, tasks []int) int {
+	var fe *FoldError
+	if !errors.As(err, &fe) || fe.Index < 0 || fe.Index >= len(tasks) {
+		return -1
+	}
+	return fe.Index
+}
+
+func (m *Machine) conflict(err error, tasks []int) *ConflictError {
+	var fe *FoldError
+	errors.As(err, &fe)
+	name := func(k int) string { return m.cfg.Plan.NameOf(m.tasks[tasks[k]].Node) }
+	c := &ConflictError{Field: fe.Field, Node: name(fe.Index), Err: fe.Err, Step: m.step + 1}
+	if fe.With >= 0 {
+		c.With = name(fe.With)
+	}
+	return c
 }
 
 // route adds what a task's routing leads to: sends become tasks at once, nodes
@@ -883,12 +980,16 @@ func (m *Machine) remember(node string) {
 	m.recent = append(m.recent, node)
 }
 
-func (m *Machine) setChild(ns string, id checkpoint.ID) {
-	m.children = maps.Clone(m.children)
+// setChildren notes where subgraphs that keep their state stand.
+func (m *Machine) setChildren(kept map[string]checkpoint.ID) {
+	if len(kept) == 0 {
+		return
+	}
+	m.children = maps.Clone(m.children) // records hold the old one
 	if m.children == nil {
 		m.children = map[string]checkpoint.ID{}
 	}
-	m.children[ns] = id
+	maps.Copy(m.children, kept)
 }
 
 // allowed checks the limits before tasks start.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -108,6 +109,14 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		m.tasks = append(m.tasks, task)
 	}
 	for _, o := range rec.Open {
+		if o.Routing != nil && !o.Folded { // the run ended; this is where the containing graph goes on
+			r, err := m.decodeRouting(&checkpoint.Routing{Parent: o.Routing.Parent})
+			if err != nil {
+				return nil, err
+			}
+			m.outcome.Parent = r.Parent
+			continue
+		}
 		if o.Node != "" {
 			n, err := m.node(o.Node)
 			if err != nil {
@@ -139,6 +148,11 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 			return nil, err
 		}
 	}
+	for i := range m.tasks {
+		if t := &m.tasks[i]; t.Status == Done || t.Status == Interrupted {
+			t.ErrText = "" // of an attempt before
+		}
+	}
 	return m, nil
 }
 
@@ -154,6 +168,7 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
 	t.Gen, t.ErrText, t.folded, t.passed = o.Gen, o.Error, o.Folded, o.Passed
 	t.Questions, t.Children = o.Questions, o.Children
 	if o.Folded {
+		t.kept, t.Children = o.Children, nil
 		r, err := m.decodeRouting(o.Routing)
 		if err != nil {
 			return err
@@ -162,13 +177,14 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
 		return nil
 	}
 	for _, q := range o.Questions {
-		if q.When == "before" {
+		if q.When == "before" && len(q.Path) == 0 {
 			t.Status = Held
 		} else if !q.Answered {
 			t.Status = Interrupted
 		}
 	}
 	t.saved.questions = len(o.Questions) > 0
+	t.saved.asked = t.saved.questions
 	return nil
 }
 
@@ -205,7 +221,7 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 	}
 	switch r.Kind {
 	case checkpoint.KindChanges:
-		t.saved.changes = true
+		t.saved.changes, t.ran = true, true
 		if t.Status != Done {
 			t.Status = Changed
 		}
@@ -231,6 +247,15 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 			return err
 		}
 		t.routing, t.Status, t.saved.routing = routing, Done, true
+	case checkpoint.KindChild:
+		var id checkpoint.ID
+		if err := json.Unmarshal(r.Data, &id); err != nil {
+			return fmt.Errorf("subgraph %s of task %d: %w: %w", r.Name, r.Task, checkpoint.ErrCorrupt, err)
+		}
+		if t.kept == nil {
+			t.kept = map[string]checkpoint.ID{}
+		}
+		t.kept[r.Name], t.saved.kept = id, true
 	case checkpoint.KindError:
 		_ = json.Unmarshal(r.Data, &t.ErrText) // a text of any other shape is shown as it is
 	case checkpoint.KindQuestions:
@@ -261,7 +286,7 @@ func (m *Machine) restoreQuestions(t *Task, saved questions) {
 			continue
 		}
 		t.Questions = append(slices.Clip(t.Questions), q)
-		t.saved.questions = false
+		t.saved.questions, t.saved.asked = true, false
 		if !q.Answered {
 			t.Status = Interrupted
 			t.Children = saved.Children
@@ -278,7 +303,7 @@ func (m *Machine) Fork(keep bool) error {
 		m.tail.lineage = append(slices.Clone(m.tail.lineage), checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq})
 	}
 	if keep {
-		return m.record(checkpoint.SourceFork, "", nil)
+		return m.record(checkpoint.SourceFork, nil)
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
@@ -287,40 +312,42 @@ func (m *Machine) Fork(keep bool) error {
 		}
 	}
 	m.paused = nil
-	m.begun, m.ran = m.step, 0
+	m.begin()
 	return m.newEpoch(checkpoint.SourceFork, nil)
 }
 
-// TakeAlong puts results of the branch forked from under this branch.
+// TakeAlong puts results of the branch forked from under this branch: those
+// that a fork with keep does not take along by itself.
 func (m *Machine) TakeAlong(results []checkpoint.Result) {
 	for _, r := range results {
+		switch r.Kind {
+		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindChild, checkpoint.KindQuestions:
+			continue
+		}
 		r.Branch = m.tail.branch
 		m.writes.results = append(m.writes.results, r)
 		m.tail.results = true
 	}
 }
 
-// record adds a record that holds one change from outside.
-func (m *Machine) record(source checkpoint.Source, node string, changes any) error {
-	return m.recordParts(source, nil, node, changes)
+// part encodes changes from outside and adds them to the parts of the next
+// record.
+func (m *Machine) part(parts []checkpoint.Change, node string, changes any) ([]checkpoint.Change, error) {
+	if changes == nil || !m.cfg.Persist {
+		return parts, nil
+	}
+	data, growth, err := m.cfg.Values.Encode(changes)
+	if err != nil || data == nil {
+		return parts, err
+	}
+	m.tail.grew(growth, m.tail.seq+1)
+	return append(parts, checkpoint.Change{Node: node, Data: data}), nil
 }
 
-func (m *Machine) recordParts(source checkpoint.Source, parts []checkpoint.Change, node string, changes any) error {
+// record adds a record inside the open superstep, which keeps its epoch.
+func (m *Machine) record(source checkpoint.Source, parts []checkpoint.Change) error {
 	if !m.cfg.Persist {
 		return nil
-	}
-	if changes != nil {
-		data, growth, err := m.cfg.Values.Encode(changes)
-		if err != nil {
-			return err
-		}
-		if data != nil {
-			parts = append(parts, checkpoint.Change{Node: node, Data: data})
-			m.tail.grew(growth, m.tail.seq+1)
-		}
-	}
-	if source == checkpoint.SourceInput {
-		return m.newEpoch(source, parts)
 	}
 	rec := m.newRecord(source, parts)
 	rec.Epoch = m.tail.epoch
@@ -351,7 +378,7 @@ func (m *Machine) recordStep(done []Task) error {
 // dropOpen names the stored results of the open superstep, nil if there are
 // none.
 func (m *Machine) dropOpen() *checkpoint.Drop {
-	if !m.tail.results {
+	if !m.tail.results || m.tail.fork { // those of the branch forked from stay
 		return nil
 	}
 	m.tail.results = false
@@ -369,6 +396,7 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
+		t.added = false // from now on it is planned
 		task := checkpoint.Task{Node: m.cfg.Plan.Nodes[t.Node].Name, Payload: t.Raw, Sent: t.Sent, Overlay: t.Overlay}
 		if t.From >= 0 {
 			task.From = m.cfg.Plan.Nodes[t.From].Name
@@ -376,6 +404,9 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 		rec.Tasks[i] = task
 	}
 	rec.Open = m.openTasks()
+	if m.parent != nil { // for a containing graph that didn't live to see it
+		rec.Open = []checkpoint.OpenTask{{Routing: m.encodeRouting(&Routing{Parent: m.parent})}}
+	}
 	return m.finish(rec)
 }
 
@@ -401,6 +432,10 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 	if m.tail.fork {
 		m.tail.fork = false
 		m.tail.branch = checkpoint.Branch(rec.ID)
+		m.tail.results = false // those of the old branch stay there
+		for i := range m.tasks {
+			m.tasks[i].saved = saved{}
+		}
 	}
 	rec.Branch, rec.Lineage = m.tail.branch, m.tail.lineage
 	if n := len(m.recent); n > 0 {
@@ -456,6 +491,9 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 		m.writes = pending{cancel: m.writes.cancel}
 	}
 	m.writes.record = rec
+	if rec.Branch == checkpoint.Branch(rec.ID) {
+		m.saveFinished() // a new branch takes what tasks have done along
+	}
 	return nil
 }
 
@@ -473,6 +511,8 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 		}
 		if t.Status == Interrupted || len(t.Questions) > 0 {
 			o.Children = t.Children
+		} else if t.folded {
+			o.Children = t.kept
 		}
 		if t.added {
 			o.Node = m.cfg.Plan.Nodes[t.Node].Name
@@ -480,7 +520,7 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 		if t.folded {
 			o.Routing = m.encodeRouting(&t.routing)
 		}
-		t.saved.questions = true
+		t.saved.questions, t.saved.asked = true, true
 		open = append(open, o)
 	}
 	return open
@@ -497,28 +537,33 @@ func (m *Machine) saveResults(t *Task) {
 	if !m.cfg.Persist || t.folded {
 		return
 	}
-	put := func(kind checkpoint.ResultKind, data json.RawMessage, replace bool) {
+	put := func(kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) {
 		m.writes.results = append(m.writes.results, checkpoint.Result{
-			Branch: m.tail.branch, Epoch: m.tail.epoch, Task: t.Index, Gen: t.Gen, Kind: kind, Data: data, Replace: replace,
+			Branch: m.tail.branch, Epoch: m.tail.epoch, Task: t.Index, Gen: t.Gen, Kind: kind, Name: name, Data: data, Replace: replace,
 		})
 		m.tail.results = true
 	}
-	hasChanges := t.Status == Done || t.Status == Changed || t.Status == Failed && (t.data != nil || t.changes != nil)
-	if hasChanges && !t.saved.changes {
+	if t.ran && !t.saved.changes {
 		t.saved.changes = true
-		put(checkpoint.KindChanges, t.data, false)
+		put(checkpoint.KindChanges, "", t.data, false)
+	}
+	if t.ran && !t.saved.kept {
+		t.saved.kept = true
+		for _, ns := range slices.Sorted(maps.Keys(t.kept)) {
+			put(checkpoint.KindChild, ns, must(json.Marshal(t.kept[ns])), true)
+		}
 	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
-		put(checkpoint.KindRouting, must(json.Marshal(m.encodeRouting(&t.routing))), false)
+		put(checkpoint.KindRouting, "", must(json.Marshal(m.encodeRouting(&t.routing))), false)
 	}
 	if t.Status == Failed && !t.saved.err && t.Err != nil {
 		t.saved.err = true
-		put(checkpoint.KindError, must(json.Marshal(t.ErrText)), true)
+		put(checkpoint.KindError, "", must(json.Marshal(t.ErrText)), true)
 	}
 	if t.Status == Interrupted && !t.saved.questions {
 		t.saved.questions = true
-		put(checkpoint.KindQuestions, must(json.Marshal(questions{t.Questions, t.Children})), true)
+		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children})), true)
 	}
 }
 
@@ -539,7 +584,7 @@ func (m *Machine) saveSettled() {
 	ask := false
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.Status == Interrupted && !t.saved.questions {
+		if t.Status == Interrupted && !t.saved.asked {
 			ask = true
 			t.saved.questions = true // the record holds them
 		}

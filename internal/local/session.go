@@ -125,7 +125,7 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 			}
 			call := &onceCall{done: make(chan struct{}), data: r.Data}
 			close(call.done)
-			s.once[onceID{r.Task, r.Name}] = call
+			s.once[onceID{s.m.Step() + 1, r.Task, r.Name}] = call
 		}
 	}
 	return nil
@@ -146,31 +146,14 @@ func (s *Session) Machine() *core.Machine { return s.m }
 // Tip returns the thread as it was loaded, nil if it had no records.
 func (s *Session) Tip() *core.Tip { return s.tip }
 
-// View returns a copy of the state, with the results of finished tasks of the
-// open superstep. If they can't be merged it is the committed state.
-func (s *Session) View() any {
-	v := s.prog.Values.Fork(s.m.State())
-	var cs []any
-	for i := range s.m.Tasks() {
-		t := s.m.Task(i)
-		if (t.Status == core.Done || t.Status == core.Changed) && t.Changes() != nil && !t.Folded() {
-			cs = append(cs, t.Changes())
-		}
-	}
-	if len(cs) == 0 {
-		return v
-	}
-	merged, _, err := s.prog.Values.Fold(v, cs, false)
-	if err != nil {
-		return s.prog.Values.Fork(s.m.State())
-	}
-	return merged
-}
+// View returns a copy of the state, with what finished tasks of the open
+// superstep wrote.
+func (s *Session) View() any { return s.m.Merged() }
 
 // Begin starts a turn with an input: changes made by a function on a fork of
 // the state. The command says where to start; zero means the graph's entry.
 func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input func(state any) error, command Command) error {
-	changes, err := s.edit(input)
+	changes, err := s.edit(s.m.State(), input)
 	if err != nil {
 		return err
 	}
@@ -192,16 +175,16 @@ func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input fun
 	return s.m.Input(source, changes, routing)
 }
 
-// edit calls a function on a fork of the state and returns what it wrote.
-func (s *Session) edit(fn func(state any) error) (any, error) {
+// edit calls a function on a fork of base and returns what it wrote.
+func (s *Session) edit(base any, fn func(state any) error) (any, error) {
 	if fn == nil {
 		return nil, nil
 	}
-	fork := s.prog.Values.Fork(s.m.State())
+	fork := s.prog.Values.Fork(base)
 	if err := safely(func() error { return fn(fork) }); err != nil {
 		return nil, err
 	}
-	return s.prog.Values.Changes(s.m.State(), fork, nil)
+	return s.prog.Values.Changes(base, fork, nil)
 }
 
 func safely(fn func() error) (err error) {
@@ -215,7 +198,7 @@ func safely(fn func() error) (err error) {
 
 // Apply folds an edit into a pending thread without starting a turn.
 func (s *Session) Apply(source checkpoint.Source, input func(state any) error) error {
-	changes, err := s.edit(input)
+	changes, err := s.edit(s.m.Merged(), input)
 	if err != nil || changes == nil {
 		return err
 	}
@@ -225,7 +208,7 @@ func (s *Session) Apply(source checkpoint.Source, input func(state any) error) e
 // UpdateAs folds an edit as the output of a node and routes from it. An empty
 // node folds it as an edit of nobody.
 func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, command Command) error {
-	changes, err := s.edit(input)
+	changes, err := s.edit(s.m.Merged(), input)
 	if err != nil {
 		return err
 	}
@@ -255,7 +238,7 @@ func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, nod
 
 // Answer gives answers by question ID, with an edit of the state.
 func (s *Session) Answer(answers map[string]json.RawMessage, input func(state any) error) error {
-	changes, err := s.edit(input)
+	changes, err := s.edit(s.m.State(), input)
 	if err != nil {
 		return err
 	}
@@ -383,6 +366,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.showHeld()
 		}
 		if rd.Commit != nil {
+			s.forgetOnce()
 			s.collectChanges(rd.Commit)
 			s.showCommit(rd.Commit)
 		}
@@ -402,6 +386,13 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		s.wait(ctx)
 	}
+}
+
+// forgetOnce drops the sub-steps of the superstep that was committed.
+func (s *Session) forgetOnce() {
+	s.onceMu.Lock()
+	clear(s.once)
+	s.onceMu.Unlock()
 }
 
 // collectChanges keeps what a superstep wrote, in a form of its own: the
@@ -645,15 +636,14 @@ func (s *Session) lastOrders(box *inbox) {
 		case <-grace.C:
 		}
 		cause := context.Cause(s.stepCtx)
-		var step *TimeoutError
-		stepTimeout := errors.As(cause, &step) && step.Kind == "step"
+		step := stepExpired(s.stepCtx)
 		for i := range s.m.Tasks() {
 			t := s.m.Task(i)
 			if t.Status != core.Running && t.Status != core.Changed || s.reports[i] != nil {
 				continue
 			}
 			r := report{task: i, kind: cancelled, err: cause}
-			if node := &s.prog.Nodes[t.Node]; stepTimeout {
+			if node := &s.prog.Nodes[t.Node]; step != nil {
 				r.kind, r.err = failed, s.nodeError(node, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
 			}
 			box.alive--
@@ -697,6 +687,9 @@ func (s *Session) deliver(r *report) {
 	case routerFailed:
 		m.Changed(r.task, r.changes, r.data, r.growth)
 		s.fail(r)
+	case routerCancelled:
+		m.Changed(r.task, r.changes, r.data, r.growth)
+		m.Cancelled(r.task)
 	case failed:
 		s.fail(r)
 	case cancelled:

@@ -72,7 +72,7 @@ func (s *Session) showEnd(r *report) {
 	case finished:
 		ev = s.event(TaskEnded, r.task)
 		ev.Update = r.data
-	case failed, routerFailed, cancelled:
+	case failed, routerFailed, cancelled, routerCancelled:
 		ev = s.event(TaskFailed, r.task)
 		ev.Err = r.err
 	case asked:

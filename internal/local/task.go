@@ -245,8 +245,8 @@ type onceCall struct {
 }
 
 type onceID struct {
-	task int
-	name string
+	step, task int
+	name       string
 }
 
 // Once returns the recorded result of a named sub-step, or runs it and records
@@ -267,7 +267,7 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	}
 	t.mu.Unlock()
 	s := t.s
-	id := onceID{t.index, name}
+	id := onceID{t.at.step, t.index, name}
 	for {
 		s.onceMu.Lock()
 		call := s.once[id]
@@ -372,8 +372,28 @@ const (
 	failed
 	cancelled
 	asked
-	routerFailed // the node succeeded
+	routerFailed    // the node succeeded
+	routerCancelled // likewise
 )
+
+// stepExpired returns the timeout that ended the superstep's context, if one
+// did.
+func stepExpired(ctx context.Context) *TimeoutError {
+	if ctx.Err() == nil {
+		return nil
+	}
+	var te *TimeoutError
+	if errors.As(context.Cause(ctx), &te) && te.Kind == "step" {
+		return te
+	}
+	return nil
+}
+
+// causedBy reports whether err is the context's end, seen by a node, rather
+// than a failure of its own.
+func causedBy(ctx context.Context, err error) bool {
+	return errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
+}
 
 // cancelGrace is how long the run waits for tasks whose context was cancelled.
 // A node that honours its context returns well within it; one that doesn't is
@@ -403,8 +423,8 @@ func (s *Session) exec(ctx context.Context, i int, reuse any) (r report) {
 	routing, err := s.routing(ctx, node, task, command, &r)
 	if err != nil {
 		r.kind = routerFailed
-		if ctx.Err() != nil {
-			r.kind = cancelled
+		if ctx.Err() != nil && causedBy(ctx, err) {
+			r.kind = routerCancelled
 			r.err = context.Cause(ctx)
 			return r
 		}
@@ -451,6 +471,9 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 		if t.finish(r) {
 			return true
 		}
+		if err == nil && stepExpired(ctx) != nil {
+			err = context.Cause(ctx) // it came too late
+		}
 		if err == nil {
 			err = s.collect(node, state, reuse, r)
 		}
@@ -462,15 +485,14 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 			r.kind, r.err = cancelled, err
 			return true
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && causedBy(ctx, err) {
 			r.kind, r.err = cancelled, context.Cause(ctx)
-			var step *TimeoutError
-			if errors.As(r.err, &step) && step.Kind == "step" {
+			if step := stepExpired(ctx); step != nil {
 				r.kind, r.err = failed, s.nodeError(node, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
 			}
 			return true
 		}
-		if node.Retry != nil {
+		if node.Retry != nil && ctx.Err() == nil {
 			if delay, again := node.Retry(attempt, err); again {
 				if s.o.Bus.wants(TaskRetried) {
 					ev := s.event(TaskRetried, task.Index)

@@ -64,9 +64,20 @@ func Compile(spec Spec) (*Graph, []Problem) {
 
 func clone(s Spec) Spec {
 	s.Nodes = slices.Clone(s.Nodes)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Destinations, n.ParentDestinations = slices.Clone(n.Destinations), slices.Clone(n.ParentDestinations)
+	}
 	s.Edges = slices.Clone(s.Edges)
 	s.Joins = slices.Clone(s.Joins)
+	for i := range s.Joins {
+		s.Joins[i].Sources = slices.Clone(s.Joins[i].Sources)
+	}
 	s.Conditionals = slices.Clone(s.Conditionals)
+	for i := range s.Conditionals {
+		c := &s.Conditionals[i]
+		c.Labels, c.Destinations = slices.Clone(c.Labels), slices.Clone(c.Destinations)
+	}
 	s.Entries = slices.Clone(s.Entries)
 	s.Before = slices.Clone(s.Before)
 	s.After = slices.Clone(s.After)
@@ -132,6 +143,16 @@ func (c *compiler) target(name, what string) (int, bool) {
 	return i, ok
 }
 
+// step is target for what leads to a node without a payload.
+func (c *compiler) step(name, what string) (int, bool) {
+	i, ok := c.target(name, what)
+	if ok && i != ToEnd && c.g.Nodes[i].Task {
+		c.problem(BadEdge, name, "send to it with the Send method of its task", "%s leads to %q, a task that needs a payload", what, name)
+		return 0, false
+	}
+	return i, ok
+}
+
 func (c *compiler) source(name, what string) (int, bool) {
 	if name == Start {
 		return FromStart, true
@@ -184,7 +205,7 @@ func (c *compiler) edges() {
 	for _, e := range c.spec.Edges {
 		what := fmt.Sprintf("edge %q to %q", e.From, e.To)
 		from, ok1 := c.source(e.From, what)
-		to, ok2 := c.target(e.To, what)
+		to, ok2 := c.step(e.To, what)
 		if !ok1 || !ok2 {
 			continue
 		}
@@ -212,7 +233,7 @@ func (c *compiler) joins() {
 			c.problem(BadJoin, j.Target, "name the nodes to wait for", "join into %q waits for nothing", j.Target)
 			continue
 		}
-		join := Join{ID: strings.Join(j.Sources, "+") + "->" + j.Target}
+		join := Join{ID: joinID(j)}
 		good := true
 		for k, s := range j.Sources {
 			if slices.Contains(j.Sources[:k], s) {
@@ -228,13 +249,16 @@ func (c *compiler) joins() {
 			good = good && ok
 			join.Sources = append(join.Sources, i)
 		}
-		to, ok := c.target(j.Target, what)
+		to, ok := c.step(j.Target, what)
 		if ok && to == ToEnd {
 			c.problem(BadJoin, j.Target, "join into a node", "%s leads to End", what)
 			ok = false
 		}
 		if !good || !ok {
 			continue
+		}
+		if c.g.JoinByID(join.ID) >= 0 {
+			continue // declared twice, as edges may be
 		}
 		join.Target = to
 		k := len(c.g.Joins)
@@ -245,6 +269,17 @@ func (c *compiler) joins() {
 	}
 }
 
+// joinID names a join in records: "a+b->c", with what could be mistaken for
+// the signs escaped.
+func joinID(j JoinSpec) string {
+	escape := strings.NewReplacer(`\`, `\\`, "+", `\+`, "->", `\->`)
+	names := make([]string, len(j.Sources))
+	for i, s := range j.Sources {
+		names[i] = escape.Replace(s)
+	}
+	return strings.Join(names, "+") + "->" + escape.Replace(j.Target)
+}
+
 func (c *compiler) conditionals() {
 	for _, r := range c.spec.Conditionals {
 		what := fmt.Sprintf("conditional edge of %q", r.From)
@@ -253,7 +288,7 @@ func (c *compiler) conditionals() {
 			c.problem(NoFunction, r.From, "pass the router", "%s has a nil router", what)
 		}
 		for _, l := range r.Labels {
-			c.target(l.To, fmt.Sprintf("%s, label %q,", what, l.Name))
+			c.step(l.To, fmt.Sprintf("%s, label %q,", what, l.Name))
 		}
 		for _, d := range r.Destinations {
 			c.target(d, what)
@@ -318,7 +353,7 @@ func (g *Graph) Breakpoints(names []string) (set []bool, unknown []string) {
 
 // reach reports nodes that nothing leads to, and joins with a source that
 // cannot run. A router or command node without declared destinations may lead
-// anywhere, and so may a send from outside to a task node.
+// anywhere. A task node is run by sends, which nothing declares.
 func (c *compiler) reach() {
 	g := c.g
 	seen := make([]bool, len(g.Nodes))
@@ -355,6 +390,11 @@ func (c *compiler) reach() {
 			}
 		}
 	}
+	for i, n := range g.Nodes {
+		if n.Task {
+			visit(i)
+		}
+	}
 	for _, i := range g.Entry {
 		visit(i)
 	}
@@ -386,20 +426,21 @@ func (c *compiler) reach() {
 			}
 		}
 	}
-	for j, join := range g.Joins {
-		var missing []string
+	for _, join := range g.Joins {
+		var sources, missing []string
 		for _, s := range join.Sources {
+			sources = append(sources, g.Nodes[s].Name)
 			if !seen[s] {
 				missing = append(missing, g.Nodes[s].Name)
 			}
 		}
 		if missing != nil {
 			c.problem(BadJoin, g.Nodes[join.Target].Name, "lead an edge to them or remove them from the join",
-				"join of %s into %q can't complete: nothing leads to %s", quoteAll(c.spec.Joins[j].Sources), g.Nodes[join.Target].Name, quoteAll(missing))
+				"join of %s into %q can't complete: nothing leads to %s", quoteAll(sources), g.Nodes[join.Target].Name, quoteAll(missing))
 		}
 	}
 	for i, n := range g.Nodes {
-		if seen[i] || n.Task {
+		if seen[i] {
 			continue
 		}
 		if slices.ContainsFunc(g.Joins, func(j Join) bool { return j.Target == i }) {

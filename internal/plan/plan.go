@@ -25,8 +25,7 @@ type Spec struct {
 	Joins        []JoinSpec
 	Conditionals []ConditionalSpec
 
-	// EntrySet counts how often an entry point was set explicitly.
-	Entries []string
+	Entries []string // entry points that were set by name; more than one is a problem
 
 	Before, After []string // static breakpoints; "*" means every node
 }

@@ -19,10 +19,10 @@ var gfm = goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser()
 
 // Limits of what is parsed as Markdown; see [tangled].
 const (
-	maxNesting    = 100
+	maxNesting    = 32
 	maxBracketSq  = 100e6
 	maxDelimSq    = 2e9
-	maxIndentCols = 2 * maxNesting
+	maxIndentCols = 4 * maxNesting
 )
 
 // tangled reports whether a full parse of text may take very long. The parser

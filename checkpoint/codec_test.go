@@ -1,0 +1,297 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+func sample() *checkpoint.Record {
+	run, before := checkpoint.NewRunID(), checkpoint.NewRunID()
+	return &checkpoint.Record{
+		ID: run.Checkpoint(2), Parent: before.Checkpoint(9), Seq: 12, Epoch: run.Checkpoint(1), Step: 3, Source: checkpoint.SourceLoop,
+		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC), Graph: "chat", Version: 2,
+		Changes:  []checkpoint.Change{{Node: "agent", Task: 1, Data: json.RawMessage(`{"a":"<&>"}`)}, {Node: "none"}},
+		Snapshot: &checkpoint.Snapshot{Values: json.RawMessage(`{"b":1}`), Ranges: map[string][][2]int64{"a": {{1, 2}}}},
+		Tasks:    []checkpoint.Task{{Node: "w", From: "agent", Sent: true, Payload: json.RawMessage(`[1]`)}, {Node: "x", Overlay: json.RawMessage(`{}`)}},
+		Recent:   strings.Split("a b a b a b c c c c c c c c c c c c c c", " "),
+	}
+}
+
+func TestARecordIsOneLine(t *testing.T) {
+	r := sample()
+	r.Changes[0].Data = json.RawMessage("\n{\"a\":\r\n \"<&>\"} ")
+	b, err := checkpoint.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.ContainsAny(b, "\r\n") || !json.Valid(b) || !bytes.HasPrefix(b, []byte(`{"v":100,`)) {
+		t.Fatalf("not one line of JSON: %s", b)
+	}
+	got, err := checkpoint.Unmarshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := sample(); string(got.Changes[0].Data) != string(want.Changes[0].Data) {
+		t.Fatalf("changes came back as %s", got.Changes[0].Data)
+	}
+}
+
+func TestARecordComesBack(t *testing.T) {
+	want := sample()
+	b, err := checkpoint.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := checkpoint.Unmarshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.ID, want.ID) || got.Epoch != want.Epoch || got.Parent != want.Parent {
+		t.Fatalf("IDs came back as %s %s %s", got.ID, got.Epoch, got.Parent)
+	}
+	want.ID, want.Epoch, want.Parent = got.ID, got.Epoch, got.Parent
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("got  %+v\nwant %+v", got, want)
+	}
+	meta, data, err := checkpoint.MarshalBody(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range [][]byte{data, nil} {
+		got := &checkpoint.Record{ID: want.ID, Seq: want.Seq, Branch: want.Branch, CreatedAt: want.CreatedAt}
+		if err := checkpoint.UnmarshalBody(got, meta, d); err != nil {
+			t.Fatal(err)
+		}
+		w := want
+		if d == nil {
+			w = want.Meta()
+		}
+		if !reflect.DeepEqual(got, w) {
+			t.Fatalf("got  %+v\nwant %+v", got, w)
+		}
+	}
+}
+
+func TestAValueThatIsNoJSONIsRefusedAndNamed(t *testing.T) {
+	for name, change := range map[string]func(r *checkpoint.Record){
+		`changes of node "agent"`: func(r *checkpoint.Record) { r.Changes[0].Data = json.RawMessage(`{"a":`) },
+		"the snapshot":            func(r *checkpoint.Record) { r.Snapshot.Values = json.RawMessage(`nope`) },
+		"payload of task 0 (w)":   func(r *checkpoint.Record) { r.Tasks[0].Payload = json.RawMessage(`1 2`) },
+		"overlay of task 1 (x)":   func(r *checkpoint.Record) { r.Tasks[1].Overlay = json.RawMessage(`}`) },
+		"open tasks": func(r *checkpoint.Record) {
+			r.Open = []checkpoint.OpenTask{{Questions: []checkpoint.Question{{Value: json.RawMessage(`x`)}}}}
+		},
+	} {
+		r := sample()
+		change(r)
+		_, err := checkpoint.Marshal(r)
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Fatalf("error %v does not name %q", err, name)
+		}
+		if _, _, err := checkpoint.MarshalBody(r); err == nil || !strings.Contains(err.Error(), name) {
+			t.Fatalf("error %v does not name %q", err, name)
+		}
+	}
+	_, err := checkpoint.MarshalResult(&checkpoint.Result{Epoch: "e", Kind: checkpoint.KindChanges, Task: 4, Data: json.RawMessage(`{`)})
+	if err == nil || !strings.Contains(err.Error(), "changes of task 4") {
+		t.Fatal(err)
+	}
+}
+
+func TestNewerFormats(t *testing.T) {
+	b, err := checkpoint.Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(version, extra string) []byte {
+		return []byte(strings.Replace(string(b), `{"v":100,`, `{"v":`+version+`,`+extra, 1))
+	}
+	for _, c := range []struct {
+		doc  []byte
+		want error // nil: fine
+		ok   bool
+	}{
+		{doc: with("101", `"new":{"x":[1]},`), ok: true},
+		{doc: with("100", `"new":1,`)},
+		{doc: with("200", ``), want: checkpoint.ErrVersion},
+		{doc: with("200", `"new":1,`), want: checkpoint.ErrVersion},
+		{doc: []byte(`{"v":300,"p":{"all":"different"}}`), want: checkpoint.ErrVersion},
+		{doc: with("0", ``)},
+		{doc: with("-1", ``)},
+		{doc: with("99", ``)},
+	} {
+		_, err := checkpoint.Unmarshal(c.doc)
+		if c.ok != (err == nil) || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("%.60s: error %v", c.doc, err)
+		}
+		if c.want == nil && errors.Is(err, checkpoint.ErrVersion) {
+			t.Errorf("%.60s: error %v is not about a newer version", c.doc, err)
+		}
+	}
+}
+
+func TestEveryCutIsDamage(t *testing.T) {
+	b, err := checkpoint.Marshal(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range b {
+		if _, err := checkpoint.Unmarshal(b[:n]); err == nil {
+			t.Fatalf("%d of %d bytes were taken for a record", n, len(b))
+		}
+	}
+	for _, more := range []string{"x", "{}", "]"} {
+		if _, err := checkpoint.Unmarshal(append(bytes.Clone(b), more...)); err == nil {
+			t.Fatalf("%q after a record was overlooked", more)
+		}
+	}
+	r := sample()
+	meta, data, err := checkpoint.MarshalBody(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range data {
+		if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: 1}, meta, data[:n:n]); err == nil {
+			t.Fatalf("%d of %d bytes of data were enough", n, len(data))
+		}
+	}
+	if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: 1}, meta, append(data, ' ')); err == nil {
+		t.Fatal("more data than was written was overlooked")
+	}
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	b, err := checkpoint.Marshal(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"v":100,"id":"x","q":1,"c":[["a",0,-1]],"r":["0*z","a"],"p":"*x","z":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := checkpoint.Unmarshal(b)
+		if err != nil {
+			return
+		}
+		if _, err := checkpoint.Marshal(r); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAResultComesBack(t *testing.T) {
+	for _, want := range []checkpoint.Result{
+		{Epoch: "e", Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"a":"<"}`)},
+		{Branch: "b", Epoch: "e", Task: 3, Gen: 1, Kind: checkpoint.KindOnce, Name: "n\n", Data: json.RawMessage(`null`), Replace: true},
+		{Epoch: "e", Kind: checkpoint.KindError},
+	} {
+		b, err := checkpoint.MarshalResult(&want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := checkpoint.UnmarshalResult(b)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v (%v), want %+v", got, err, want)
+		}
+	}
+	for _, bad := range []string{``, `{}`, `{"v":100}`, `{"v":100,"epoch":"e","task":0,"kind":"k","x":1}`, `{"v":100,"epoch":"e","kind":"k"}}`} {
+		if _, err := checkpoint.UnmarshalResult([]byte(bad)); err == nil {
+			t.Errorf("%s was taken for a result", bad)
+		}
+	}
+	if _, err := checkpoint.UnmarshalResult([]byte(`{"v":200,"new":1}`)); !errors.Is(err, checkpoint.ErrVersion) {
+		t.Error(err)
+	}
+}
+
+func TestIDs(t *testing.T) {
+	run := checkpoint.NewRunID()
+	if !run.Valid() || run.Run() != run || run.Count() != 0 || run[14] != '7' {
+		t.Fatalf("run ID %s", run)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Uint32().Draw(t, "n")
+		id := run.Checkpoint(n)
+		b, ok := id.Bytes()
+		if !id.Valid() || id.Run() != run || id.Count() != n || !ok || checkpoint.IDFromBytes(b) != id {
+			t.Fatalf("checkpoint %d of %s is %s", n, run, id)
+		}
+	})
+	for _, bad := range []checkpoint.ID{"", "x", run + "0", run[1:], checkpoint.ID(strings.ToUpper(string("a" + run[1:]))), "0123456789abcdef0123456789abcdef0123", "g" + run[1:]} {
+		if _, ok := bad.Bytes(); ok || bad.Valid() || bad.Run() != "" || bad.Checkpoint(1) != "" || bad.Count() != 0 {
+			t.Errorf("%q passes as an ID", bad)
+		}
+	}
+	seen := map[checkpoint.ID]bool{}
+	for range 10_000 {
+		seen[checkpoint.NewRunID()] = true
+	}
+	if len(seen) != 10_000 {
+		t.Fatalf("%d different IDs of 10,000", len(seen))
+	}
+	if n := testing.AllocsPerRun(100, func() { _ = run.Checkpoint(7) }); n > 1 {
+		t.Fatalf("Checkpoint allocates %v times", n)
+	}
+}
+
+func BenchmarkMarshalBody(b *testing.B) {
+	r := sample()
+	r.Changes[0].Data = json.RawMessage(`{"text":"` + strings.Repeat("x", 500) + `"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := checkpoint.MarshalBody(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkUnmarshalBody(b *testing.B) {
+	r := sample()
+	r.Changes[0].Data = json.RawMessage(`{"text":"` + strings.Repeat("x", 500) + `"}`)
+	meta, data, err := checkpoint.MarshalBody(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := checkpoint.UnmarshalBody(&checkpoint.Record{ID: r.ID, Seq: r.Seq}, meta, data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkMemoryAppend is the store alone: the records are made before.
+func BenchmarkMemoryAppend(b *testing.B) {
+	const batch = 100_000
+	log, run := checkpoint.Log{Thread: "t"}, checkpoint.NewRunID()
+	rs := make([]checkpoint.Record, batch)
+	var parent checkpoint.ID
+	for i := range rs {
+		id := run.Checkpoint(uint32(i + 1))
+		rs[i] = checkpoint.Record{ID: id, Parent: parent, Log: log, Seq: int64(i + 1), Epoch: id}
+		parent = id
+	}
+	m := checkpoint.NewMemory()
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if i == batch {
+			b.StopTimer()
+			m, i = checkpoint.NewMemory(), 0
+			b.StartTimer()
+		}
+		r := &rs[i]
+		if _, err := m.Write(b.Context(), &checkpoint.Write{Log: log, Record: r, Head: r.Parent}); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}

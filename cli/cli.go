@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Option is a setting of the commands.
+type Option func(*app)
+
+// app is what the commands of one program share.
+type app struct {
+	name, short, version string
+	graphs               []target
+	commands             []*cobra.Command
+	store                checkpoint.Store
+	url                  string
+	openers              map[string]func(ctx context.Context, url string) (checkpoint.Store, error)
+	problems             []error
+
+	storeFlag string
+	json      bool
+	console   *console.Console
+}
+
+// Graph makes a compiled graph known to the commands, by its name. Whatever
+// checkpointer it was compiled with, the commands use the store that they are
+// told; see [UseStore].
+func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
+	return func(a *app) {
+		if g == nil {
+			a.problems = append(a.problems, errors.New("cli.Graph was given no graph"))
+			return
+		}
+		t := &typed[S]{g: g, about: about{name: g.Name()}}
+		for _, o := range opts {
+			o(&t.about)
+		}
+		if a.lookup(t.name) != nil {
+			a.problems = append(a.problems, fmt.Errorf("two graphs are named %q: rename one with cli.Named", t.name))
+			return
+		}
+		a.graphs = append(a.graphs, t)
+	}
+}
+
+// GraphOption is a setting of one graph.
+type GraphOption func(*about)
+
+// about is what is known of a graph beside itself.
+type about struct {
+	name        string
+	description string
+	example     string
+}
+
+// Named makes a graph known by another name than its own.
+func Named(name string) GraphOption { return func(a *about) { a.name = name } }
+
+// Describe says in a sentence what a graph does.
+func Describe(description string) GraphOption { return func(a *about) { a.description = description } }
+
+// ExampleInput is an input in JSON that the help shows.
+func ExampleInput(json string) GraphOption { return func(a *about) { a.example = json } }
+
+// Program sets the name of the program in help and messages, and says in a
+// sentence what it does. The default is the name of its file.
+func Program(name, short string) Option {
+	return func(a *app) { a.name, a.short = name, short }
+}
+
+// Version sets what --version shows. The default is the version of the main
+// module, if the program was built with one.
+func Version(v string) Option { return func(a *app) { a.version = v } }
+
+// Command adds commands of the program's own.
+func Command(cmds ...*cobra.Command) Option {
+	return func(a *app) { a.commands = append(a.commands, cmds...) }
+}
+
+// UseStore makes the commands use a store of the program's own unless --store
+// says otherwise. It is the program's to close.
+func UseStore(s checkpoint.Store) Option { return func(a *app) { a.store = s } }
+
+// DefaultStore changes where threads are kept unless --store says otherwise.
+func DefaultStore(url string) Option { return func(a *app) { a.url = url } }
+
+// OpenStore adds a kind of store: open is called for values of --store that
+// begin with the scheme and a colon.
+func OpenStore(scheme string, open func(ctx context.Context, url string) (checkpoint.Store, error)) Option {
+	return func(a *app) { a.openers[scheme] = open }
+}
+
+// The exit codes.
+const (
+	ExitDone        = 0
+	ExitError       = 1
+	ExitUsage       = 2
+	ExitInterrupted = 3 // the thread waits for answers
+	ExitStopped     = 4 // by a signal; the thread can go on
+	ExitBusy        = 5 // another run has the thread
+)
+
+// ExitCode is an error that ends a command with that code. Nothing is printed
+// for it: the command has said what there is to say.
+type ExitCode int
+
+func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Usage returns an error that says that the command line is wrong.
+func Usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...), ""} }
+
+// Hint adds to an error what to do about it. It is printed below the error.
+func Hint(err error, format string, args ...any) error {
+	return &hinted{err, fmt.Sprintf(format, args...)}
+}
+
+// Main runs the commands with the arguments of the process, and ends it.
+func Main(opts ...Option) {
+	os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, opts...))
+}
+
+// Run runs the commands with these arguments and streams, and returns the exit
+// code.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, opts ...Option) int {
+	root := New(opts...)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(cmd, err)
+}
+
+// New returns the commands as a cobra command. Whoever executes it decides what
+// to do with its errors; [Code] tells the exit code that belongs to one.
+func New(opts ...Option) *cobra.Command {
+	a := &app{
+		name: "superstep", short: "Run workflow graphs and look at their threads.",
+		url: "sqlite:superstep.db", openers: map[string]func(context.Context, string) (checkpoint.Store, error){},
+	}
+	if len(os.Args) > 0 && os.Args[0] != "" {
+		a.name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		a.version = info.Main.Version
+	}
+	if url := os.Getenv("SUPERSTEP_STORE"); url != "" {
+		a.storeFlag = url
+	}
+	for _, o := range opts {
+		o(a)
+	}
+	root := &cobra.Command{
+		Use: a.name, Short: a.short, Version: a.version,
+		Long:          a.long(),
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.ArbitraryArgs,
+		RunE: noSuchCommand,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.console = console.New(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return errors.Join(a.problems...)
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err, fmt.Sprintf("%s --help shows the flags", cmd.CommandPath())}
+	})
+	where := a.storeFlag
+	if where == "" {
+		where = a.url
+		if a.store != nil {
+			where = "the program's own"
+		}
+	}
+	root.PersistentFlags().StringVarP(&a.storeFlag, "store", "s", a.storeFlag, "where threads are kept: sqlite:PATH, file:DIR or memory (default "+where+")")
+	root.PersistentFlags().Lookup("store").DefValue = ""
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for other programs")
+	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "memory"}, cobra.ShellCompDirectiveNoSpace))
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
+	root.AddCommand(
+		a.runCommand(), a.resumeCommand(), a.continueCommand(),
+		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.drawCommand(),
+		a.forkCommand(), a.updateCommand(), a.deleteCommand(),
+	)
+	root.AddCommand(a.commands...)
+	return root
+}
+
+// noSuchCommand runs a command that has only subcommands.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	e := &usageError{fmt.Errorf("unknown command %q", args[0]), fmt.Sprintf("%s --help lists the commands", cmd.CommandPath())}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := plan.Nearest(args[0], names); near != "" {
+		e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
+	}
+	return e
+}
+
+// Group returns a command that holds others.
+func Group(use, short string, cmds ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: noSuchCommand}
+	c.AddCommand(cmds...)
+	return c
+}
+
+func (a *app) long() string {
+	var b strings.Builder
+	b.WriteString(a.short)
+	b.WriteString("\n\nThreads are kept in a store, so that a run that was stopped, killed or that waits\nfor an answer can go on later.")
+	if len(a.graphs) > 0 {
+		b.WriteString("\n\nGraphs: ")
+		b.WriteString(strings.Join(a.graphNames(), ", "))
+	}
+	b.WriteString("\n\nExit codes: 0 done, 1 error, 2 wrong command line, 3 the thread waits for answers,\n4 stopped by Ctrl-C and able to go on, 5 the thread is in use by another run.")
+	return b.String()
+}
+
+func (a *app) graphNames() []string {
+	var names []string
+	for _, g := range a.graphs {
+		names = append(names, g.info().name)
+	}
+	return names
+}
+
+func (a *app) lookup(name string) target {
+	i := slices.IndexFunc(a.graphs, func(t target) bool { return t.info().name == name })
+	if i < 0 {
+		return nil
+	}
+	return a.graphs[i]
+}
+
+// find returns the graph of that name, or an error that names the nearest.
+func (a *app) find(name string) (target, error) {
+	if t := a.lookup(name); t != nil {
+		return t, nil
+	}
+	if len(a.graphs) == 0 {
+		return nil, &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
+	}
+	names := a.graphNames()
+	e := &usageError{fmt.Errorf("unknown graph %q", name), "graphs: " + strings.Join(names, ", ")}
+	if near := plan.Nearest(name, names); near != "" {
+		e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
+	}
+	return nil, e
+}
+
+// completeGraph completes the name of a graph as the first argument.
+func (a *app) completeGraph(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, g := range a.graphs {
+		in := g.info()
+		out = append(out, cobra.CompletionWithDesc(in.name, in.description))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

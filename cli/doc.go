@@ -1,0 +1,37 @@
+// Package cli gives a program commands to run its graphs and to look at their
+// threads. One call in main is all it takes:
+//
+//	func main() {
+//		cli.Main(cli.Graph(jokes.Graph()), cli.Graph(review.Graph()))
+//	}
+//
+// The program then has the commands run, resume, continue, threads, state,
+// history, fork, update, delete, draw and graphs, with help for each, and
+// completion for shells. [New] gives the commands as a cobra command instead,
+// to be made part of a larger program.
+//
+// # Stores
+//
+// Threads are kept in the store that --store names: "sqlite:PATH" (or a path
+// that ends in .db or .sqlite), "file:DIR" or "memory". The default is
+// sqlite:superstep.db in the current folder, or what the environment variable
+// SUPERSTEP_STORE says. A program with a store of its own passes [UseStore], one
+// with its own kinds of stores [OpenStore].
+//
+// # Output
+//
+// Results go to the standard output, for people by default, as JSON with
+// --json. Progress and messages go to the standard error. With --json an error
+// is one JSON object there, with the members error, hint and code.
+//
+// # Exit codes
+//
+//	0  done
+//	1  error
+//	2  the command line is wrong
+//	3  the thread waits for answers
+//	4  stopped by Ctrl-C or SIGTERM; the thread can go on
+//	5  the thread is in use by another run
+//
+// The first Ctrl-C lets a run finish its superstep, the second one cancels it.
+package cli

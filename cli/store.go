@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/file"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// storeURL returns what --store says, or the default.
+func (a *app) storeURL() string {
+	if a.storeFlag != "" {
+		return a.storeFlag
+	}
+	return a.url
+}
+
+// errNoStore says that a store that is only to be read isn't there.
+var errNoStore = errors.New("there is no store yet")
+
+// open opens the store. A store that is not there is made if create is set;
+// else it is an errNoStore.
+func (a *app) open(ctx context.Context, create bool) (checkpoint.Store, func(), error) {
+	if a.storeFlag == "" && a.store != nil {
+		return a.store, func() {}, nil
+	}
+	store, err := Open(ctx, a.storeURL(), create, a.openers)
+	if errors.Is(err, errNoStore) {
+		err = Hint(err, "start a thread (%s run GRAPH), or say where they are kept with --store", a.name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, func() { store.Close() }, nil
+}
+
+// Open opens the store that a URL names, as the flag --store does. Openers are
+// further kinds of stores by their scheme.
+func Open(ctx context.Context, url string, create bool, openers map[string]func(ctx context.Context, url string) (checkpoint.Store, error)) (checkpoint.Store, error) {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if ok {
+		if open := openers[scheme]; open != nil {
+			return open(ctx, url)
+		}
+	}
+	// A Windows path looks like a URL with a scheme of one letter.
+	switch {
+	case url == "memory":
+		return checkpoint.NewMemory(), nil
+	case ok && (scheme == "sqlite" || scheme == "sqlite3") && rest != "":
+		return openSQLite(strings.TrimPrefix(rest, "//"), create)
+	case ok && scheme == "file" && rest != "":
+		return openFiles(strings.TrimPrefix(rest, "//"), create)
+	case slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, filepath.Ext(url)) && (!ok || len(scheme) == 1 || strings.ContainsAny(scheme, `/\.`)):
+		return openSQLite(url, create)
+	}
+	if info, err := os.Stat(url); err == nil && info.IsDir() {
+		return openFiles(url, create)
+	}
+	return nil, &usageError{fmt.Errorf("store %q is of an unknown kind", url), "use sqlite:PATH, a path that ends in .db, file:DIR or memory"}
+}
+
+func openSQLite(path string, create bool) (checkpoint.Store, error) {
+	if !create && path != ":memory:" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w at %s", errNoStore, path)
+		}
+	}
+	return sqlite.Open(path)
+}
+
+func openFiles(dir string, create bool) (checkpoint.Store, error) {
+	if !create {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w in %s", errNoStore, dir)
+		}
+	}
+	// What a killed process left of its last line was never acknowledged.
+	return file.Open(dir, file.Options{Recover: true})
+}
+
+// nearestThreads names threads that could have been meant.
+func nearestThreads(ctx context.Context, store checkpoint.Store, thread string) string {
+	l, ok := store.(checkpoint.Lister)
+	if !ok {
+		return ""
+	}
+	var names []string
+	more := false
+	for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Limit: 1000}) {
+		if err != nil {
+			break
+		}
+		names = append(names, string(info.Thread))
+	}
+	if len(names) == 0 {
+		return "the store has no threads"
+	}
+	if near := plan.Nearest(thread, names); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if more = len(names) > 5; more {
+		names = names[:5]
+	}
+	list := "threads: " + strings.Join(names, ", ")
+	if more {
+		list = "newest " + list + ", …"
+	}
+	return list
+}
+
+// head returns the newest record of a thread, or an error that names the
+// nearest threads.
+func (a *app) head(ctx context.Context, store checkpoint.Store, thread, namespace string) (*checkpoint.Record, error) {
+	rec, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: namespace})
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		what := fmt.Errorf("unknown thread %q in %s", thread, a.storeURL())
+		if namespace != "" {
+			what = fmt.Errorf("thread %q has no log of namespace %q", thread, namespace)
+		}
+		return nil, Hint(what, "%s", nearestThreads(ctx, store, thread))
+	}
+	return rec, err
+}
+
+// choose finds the thread and the graph that a command is about. Where the
+// store has one thread alone, it is meant; a thread knows its graph.
+func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread, namespace string) (target, string, error) {
+	if thread == "" {
+		var err error
+		if thread, err = a.onlyThread(ctx, store); err != nil {
+			return nil, "", err
+		}
+	}
+	rec, err := a.head(ctx, store, thread, namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(args) > 0 {
+		t, err := a.find(args[0])
+		if err != nil {
+			return nil, "", err
+		}
+		if t.info().name != rec.Graph && rec.Graph != "" && a.lookup(rec.Graph) != nil {
+			return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, rec.Graph, args[0]), "name that graph, or none"}
+		}
+		return t, thread, nil
+	}
+	if t := a.lookup(rec.Graph); t != nil {
+		return t, thread, nil
+	}
+	if len(a.graphs) == 1 && namespace == "" {
+		return a.graphs[0], thread, nil
+	}
+	return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, which this program does not have", thread, rec.Graph),
+		"name the graph to read it with: " + strings.Join(a.graphNames(), ", ")}
+}
+
+func (a *app) onlyThread(ctx context.Context, store checkpoint.Store) (string, error) {
+	l, ok := store.(checkpoint.Lister)
+	if !ok {
+		return "", Usage("name the thread with --thread")
+	}
+	var names []string
+	for info, err := range l.Threads(ctx, checkpoint.ThreadFilter{Limit: 6}) {
+		if err != nil {
+			return "", err
+		}
+		names = append(names, string(info.Thread))
+	}
+	switch len(names) {
+	case 0:
+		return "", Hint(fmt.Errorf("there are no threads in %s", a.storeURL()), "start one: %s run GRAPH", a.name)
+	case 1:
+		return names[0], nil
+	}
+	if len(names) > 5 {
+		names = append(names[:5], "…")
+	}
+	return "", &usageError{errors.New("several threads are there: name one with --thread"), "newest first: " + strings.Join(names, ", ")}
+}

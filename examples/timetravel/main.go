@@ -1,0 +1,81 @@
+// Timetravel looks at a thread's past and takes another way from there.
+//
+// Every superstep leaves a checkpoint. History lists them; State shows the state
+// at one of them; a run From one starts a branch, and the old one stays. A fork
+// with an edit answers the question: what if?
+//
+//	go run ./examples/timetravel
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// State is a price on its way through the shop.
+type State struct {
+	Price float64
+	Note  graph.List[string]
+}
+
+func step(name string, change func(price float64) float64) func(context.Context, *State) error {
+	return func(_ context.Context, s *State) error {
+		s.Price = change(s.Price)
+		s.Note.Add(fmt.Sprintf("%s %.2f", name, s.Price))
+		return nil
+	}
+}
+
+func main() {
+	b := graph.New[State]("timetravel")
+	b.AddNode("discount", step("discount", func(p float64) float64 { return p * 0.8 }))
+	b.AddNode("shipping", step("shipping", func(p float64) float64 { return p + 5 }))
+	b.AddNode("tax", step("tax", func(p float64) float64 { return p * 1.25 }))
+	b.AddSequence(graph.Start, "discount", "shipping", "tax")
+	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("order-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+
+	end, err := g.Invoke(ctx, func(s *State) { s.Price = 100 })
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("first line:  %v\n\nhistory, newest first:\n", end.State.Note)
+
+	var discounted string // the checkpoint after the discount
+	for entry, err := range g.History(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		state, err := entry.State(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("  step %d  %-6s %-10v next %-10v price %.2f\n", entry.Step, entry.Source, entry.Nodes, entry.Next, state.Price)
+		if entry.Step == 1 {
+			discounted = entry.Checkpoint
+		}
+	}
+
+	// What if the price after the discount had been 50?
+	if _, err := g.UpdateState(ctx, func(s *State) { s.Price = 50 }, graph.From(discounted)); err != nil {
+		log.Fatal(err)
+	}
+	branch, err := g.Continue(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("\nother line:  %v\n", branch.State.Note)
+
+	old, err := g.State(ctx, graph.From(end.Checkpoint))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("still there: %v\n", old.State.Note)
+}

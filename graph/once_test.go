@@ -1,0 +1,150 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestW6OnceIsNotRepeatedAfterAQuestion(t *testing.T) { // SONI-57
+	store := checkpoint.NewMemory()
+	ran := &calls{}
+	build := func() *graph.Graph[trail] {
+		b := graph.New[trail]("g")
+		b.AddNode("a", func(ctx context.Context, s *trail) error {
+			ran.add("node")
+			price, err := graph.Once(ctx, "price", func(_ context.Context, key string) (int, error) {
+				ran.add("price " + key)
+				return 40 + ran.of("node"), nil
+			})
+			if err != nil {
+				return err
+			}
+			ok, err := graph.Interrupt[bool](ctx, "buy", price)
+			if err != nil {
+				return err
+			}
+			s.N = price
+			s.Note = fmt.Sprint(ok)
+			return nil
+		})
+		b.AddEdge(graph.Start, "a")
+		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	}
+	snap := must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(*trail) {}))
+	equal(t, "asked about", fmt.Sprint(snap.Interrupts[0].Value), "41")
+	snap = must[*graph.Snapshot[trail]](t)(build().Resume(bg, true))
+	equal(t, "price", snap.State.N, 41)
+	equal(t, "calls", len(ran.all()), 3)
+}
+
+func TestOnceKeepsItsKeyOverRetriesAndRuns(t *testing.T) {
+	var keys []string
+	fail := 3
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		_, err := graph.Once(ctx, "pay", func(_ context.Context, key string) (string, error) {
+			keys = append(keys, key)
+			if fail--; fail > 0 {
+				return "", errBoom
+			}
+			return "ok", nil
+		})
+		return err
+	}, graph.Retry(graph.RetryPolicy{MaxAttempts: 2, Initial: 1}))
+	b.AddNode("b", func(ctx context.Context, s *trail) error {
+		_, err := graph.Once(ctx, "pay", func(_ context.Context, key string) (string, error) {
+			keys = append(keys, key)
+			return "ok", nil
+		})
+		return err
+	})
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	g := compile(t, b, stored()...)
+	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "calls", len(keys), 4)
+	if keys[0] != keys[1] || keys[1] != keys[2] || keys[2] == keys[3] || keys[0] == "" {
+		t.Errorf("keys: %q", keys)
+	}
+}
+
+func TestOnceWithOneNameIsSharedByConcurrentCallers(t *testing.T) {
+	ran := &calls{}
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		var wg sync.WaitGroup
+		got := make([]int, 20)
+		for i := range got {
+			wg.Go(func() {
+				got[i], _ = graph.Once(ctx, "shared", func(context.Context, string) (int, error) { return ran.add("call") + 6, nil })
+			})
+		}
+		for i := range 5 {
+			wg.Go(func() {
+				_, _ = graph.Once(ctx, fmt.Sprint("own", i), func(context.Context, string) (int, error) { return ran.add("own"), nil })
+			})
+		}
+		wg.Wait()
+		for _, v := range got {
+			equal(t, "result", v, 7)
+		}
+		return nil
+	})
+	b.AddEdge(graph.Start, "a")
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		ran.in = nil
+		must[*graph.Snapshot[trail]](t)(compile(t, b, opts...).Invoke(bg, func(*trail) {}))
+		equal(t, "calls", ran.of("call"), 1)
+		equal(t, "own calls", ran.of("own"), 5)
+	}
+}
+
+func TestNothingIsAskedInsideOnce(t *testing.T) {
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		_, err := graph.Once(ctx, "x", func(ctx context.Context, _ string) (int, error) {
+			return graph.Interrupt[int](ctx, "k", nil)
+		})
+		return err
+	})
+	b.AddEdge(graph.Start, "a")
+	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+	if !errors.Is(err, graph.ErrNoAsking) {
+		t.Fatal(err)
+	}
+}
+
+func TestOnceAfterAnOpenQuestionDoesNotRun(t *testing.T) {
+	ran := &calls{}
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		_, _ = graph.Interrupt[int](ctx, "k", nil)
+		_, err := graph.Once(ctx, "x", func(context.Context, string) (int, error) { return ran.add("x"), nil })
+		return err
+	})
+	b.AddEdge(graph.Start, "a")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equal(t, "calls", ran.of("x"), 0)
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, 1))
+	equal(t, "calls", ran.of("x"), 1)
+}
+
+func TestAPanicInOnceIsTheNodes(t *testing.T) {
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		_, err := graph.Once(ctx, "x", func(context.Context, string) (int, error) { panic("in once") })
+		return err
+	})
+	b.AddEdge(graph.Start, "a")
+	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+	wantErr[*graph.PanicError](t, err)
+}

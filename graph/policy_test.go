@@ -1,0 +1,389 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// one returns a graph with a single node.
+func one(fn func(ctx context.Context, s *trail) error, opts ...graph.NodeOption) *graph.Builder[trail] {
+	b := graph.New[trail]("g")
+	b.AddNode("a", fn, opts...)
+	return b.AddEdge(graph.Start, "a")
+}
+
+func TestRetryPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errFatal, errSlow := errors.New("fatal"), errors.New("slow")
+		var times []time.Duration
+		var fail func(attempt int) error
+		start := time.Now()
+		b := one(func(ctx context.Context, s *trail) error {
+			times = append(times, time.Since(start))
+			s.Ran.Add(fmt.Sprint(graph.Info(ctx).Attempt))
+			return fail(graph.Info(ctx).Attempt)
+		}, graph.Retry(
+			graph.RetryPolicy{If: func(err error) bool { return errors.Is(err, errSlow) }, MaxAttempts: 2, Initial: time.Minute, NoJitter: true},
+			graph.RetryPolicy{If: func(err error) bool { return !errors.Is(err, errFatal) }, MaxAttempts: 4, Initial: time.Second, Factor: 3, Max: 5 * time.Second, NoJitter: true},
+		))
+		g := compile(t, b)
+		fail = func(n int) error {
+			if n < 4 {
+				return errBoom
+			}
+			return nil
+		}
+		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+		equal(t, "only the last attempt's writes count", snap.State.ran(), "4")
+		equalSlice(t, "times", times, []time.Duration{0, 1 * time.Second, 4 * time.Second, 9 * time.Second})
+
+		times, start = nil, time.Now()
+		fail = func(int) error { return errFatal }
+		_, err := g.Invoke(bg, nil)
+		if !errors.Is(err, errFatal) {
+			t.Fatal(err)
+		}
+		equal(t, "attempts", len(times), 1)
+
+		times, start = nil, time.Now()
+		fail = func(int) error { return errSlow }
+		_, err = g.Invoke(bg, nil)
+		equal(t, "attempt", wantErr[*graph.NodeError](t, err).Attempt, 2)
+		equal(t, "second attempt at", times[1], time.Minute)
+	})
+}
+
+func TestJitterStaysWithinItsBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last time.Time
+		var waits []time.Duration
+		b := one(func(context.Context, *trail) error {
+			if !last.IsZero() {
+				waits = append(waits, time.Since(last))
+			}
+			last = time.Now()
+			return errBoom
+		}, graph.Retry(graph.RetryPolicy{MaxAttempts: 50, Initial: time.Second, Factor: 1}))
+		_, _ = compile(t, b).Invoke(bg, nil)
+		for _, w := range waits {
+			if w < 500*time.Millisecond || w > time.Second {
+				t.Errorf("waited %v", w)
+			}
+		}
+	})
+}
+
+func TestCancelEndsAWaitForTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(bg, time.Second)
+		defer cancel()
+		start := time.Now()
+		b := one(func(context.Context, *trail) error { return errBoom }, graph.Retry(graph.RetryPolicy{Initial: time.Hour}))
+		_, err := compile(t, b).Invoke(ctx, nil)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		equal(t, "time", time.Since(start), time.Second)
+	})
+}
+
+func TestNodeTimeouts(t *testing.T) { // TRPC-44, W12
+	synctest.Test(t, func(t *testing.T) {
+		var cancelled atomic.Bool
+		polite := func(ctx context.Context, s *trail) error {
+			s.Ran.Add("late")
+			<-ctx.Done()
+			cancelled.Store(true)
+			return nil
+		}
+		deaf := func(ctx context.Context, s *trail) error {
+			time.Sleep(time.Minute)
+			s.Ran.Add("late")
+			return nil
+		}
+		for name, c := range map[string]struct {
+			b    *graph.Builder[trail]
+			opts []graph.Option
+			kind string
+		}{
+			"polite":    {one(polite, graph.Timeout(time.Second)), nil, "node"},
+			"deaf":      {one(deaf, graph.Timeout(time.Second)), nil, "node"},
+			"graph's":   {one(polite), []graph.Option{graph.NodeTimeout(time.Second)}, "node"},
+			"idle":      {one(polite, graph.IdleTimeout(time.Second)), nil, "idle"},
+			"step":      {one(polite), []graph.Option{graph.StepTimeout(time.Second)}, "step"},
+			"deaf step": {one(deaf), []graph.Option{graph.StepTimeout(time.Second)}, "step"},
+		} {
+			cancelled.Store(false)
+			start := time.Now()
+			snap, err := compile(t, c.b).Invoke(bg, nil, c.opts...)
+			e := wantErr[*graph.TimeoutError](t, err)
+			equal(t, name+": kind", e.Kind, c.kind)
+			equal(t, name+": node", e.Node, "a")
+			equal(t, name+": limit", e.Limit, time.Second)
+			if late := time.Since(start) - time.Second; late > 200*time.Millisecond {
+				t.Errorf("%s: returned %v late", name, late)
+			}
+			equal(t, name+": what it still wrote", snap.State.ran(), "")
+		}
+		time.Sleep(2 * time.Minute) // the deaf ones end
+	})
+}
+
+func TestHeartbeatsKeepAnIdleNodeAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := one(func(ctx context.Context, s *trail) error {
+			for range 10 {
+				time.Sleep(900 * time.Millisecond)
+				graph.Heartbeat(ctx)
+			}
+			s.N = 1
+			return ctx.Err()
+		}, graph.IdleTimeout(time.Second))
+		equal(t, "N", must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil)).State.N, 1)
+	})
+}
+
+func TestTimeoutIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := one(func(ctx context.Context, s *trail) error {
+			if graph.Info(ctx).Attempt == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			s.N = 2
+			return nil
+		}, graph.Timeout(time.Second), graph.Retry(graph.RetryPolicy{}))
+		equal(t, "N", must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil)).State.N, 2)
+	})
+}
+
+func TestRunTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := one(func(ctx context.Context, s *trail) error { <-ctx.Done(); return ctx.Err() })
+		_, err := compile(t, b).Invoke(bg, nil, graph.RunTimeout(time.Second))
+		equal(t, "kind", wantErr[*graph.TimeoutError](t, err).Kind, "run")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestW12AFailingSiblingDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := graph.New[trail]("g")
+		b.AddNode("slow", func(context.Context, *trail) error { time.Sleep(time.Hour); return nil })
+		b.AddNode("bad", func(context.Context, *trail) error { return errBoom })
+		b.AddEdge(graph.Start, "slow").AddEdge(graph.Start, "bad")
+		start := time.Now()
+		_, err := compile(t, b).Invoke(bg, nil)
+		if !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("the error came after %v", d)
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestW12LimitsAreHierarchical(t *testing.T) {
+	var active, most atomic.Int32
+	cb := graph.New[trail]("child")
+	for _, n := range []string{"x", "y", "z"} {
+		cb.AddNode(n, func(context.Context, *trail) error {
+			most.Store(max(most.Load(), active.Add(1)))
+			time.Sleep(time.Millisecond)
+			active.Add(-1)
+			return nil
+		})
+		cb.AddEdge(graph.Start, n)
+	}
+	c := compile(t, cb)
+	b := graph.New[trail]("parent")
+	for _, n := range []string{"one", "two", "three"} {
+		b.AddNode(n, func(ctx context.Context, s *trail) error {
+			_, err := graph.Call(ctx, "", c, nil)
+			return err
+		})
+		b.AddEdge(graph.Start, n)
+	}
+	must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil, graph.MaxConcurrency(2)))
+	if most.Load() > 2 {
+		t.Errorf("%d tasks ran at a time", most.Load())
+	}
+}
+
+func TestErrorHandlerStandsInForItsNode(t *testing.T) { // SONI-41, W20
+	attempts := 0
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(context.Context, *trail) error { attempts++; return errBoom },
+		graph.Retry(graph.RetryPolicy{Initial: 1}),
+		graph.OnError(func(_ context.Context, s *trail, err *graph.NodeError) (graph.Command, error) {
+			s.Note = fmt.Sprintf("%s after %d: %v", err.Node, err.Attempt, errors.Is(err, errBoom))
+			return graph.Goto("recover"), nil
+		}), graph.Destinations("recover"))
+	visits(b, "next", "recover")
+	b.AddNode("bad", func(context.Context, *trail) error { return errBoom },
+		graph.OnError(func(_ context.Context, s *trail, err *graph.NodeError) (graph.Command, error) {
+			return graph.Command{}, fmt.Errorf("handler: %w", err)
+		}))
+	b.AddEdge(graph.Start, "a").AddEdge("a", "next").AddEdge("recover", "bad")
+	snap, err := compile(t, b).Invoke(bg, nil)
+	equal(t, "note", snap.State.Note, "a after 3: true")
+	equal(t, "ran", snap.State.ran(), "recover")
+	if !errors.Is(err, errBoom) || wantErr[*graph.NodeError](t, err).Node != "bad" {
+		t.Error(err)
+	}
+}
+
+func TestNodeCache(t *testing.T) {
+	ran := &calls{}
+	version := "1"
+	cache := &graph.MemoryCache{}
+	build := func() *graph.Graph[trail] {
+		b := graph.New[trail]("g")
+		b.AddNode("slow", func(_ context.Context, s *trail) error {
+			ran.add("slow")
+			s.Ran.Add("slow")
+			s.Total.Add(s.N)
+			return nil
+		}, graph.Cache(graph.CachePolicy{Store: cache, TTL: time.Minute, Version: version}))
+		b.AddEdge(graph.Start, "slow")
+		return compile(t, b)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		with := func(n int) int {
+			return must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(s *trail) { s.N = n })).State.Total.Get()
+		}
+		equal(t, "result", with(3), 3)
+		equal(t, "cached result", with(3), 3)
+		equal(t, "runs", ran.of("slow"), 1)
+		equal(t, "another input", with(4), 4)
+		equal(t, "runs", ran.of("slow"), 2)
+		version = "2"
+		with(3)
+		equal(t, "runs after the code changed", ran.of("slow"), 3)
+		time.Sleep(2 * time.Minute)
+		with(3)
+		equal(t, "runs after the entry expired", ran.of("slow"), 4)
+		evs := must[[]graph.Event](t)(collect(build().Stream(bg, func(s *trail) { s.N = 3 })))
+		equal(t, "the event says so", evs[0].Cached, true)
+	})
+}
+
+func TestW9AFailedNodeIsNotCached(t *testing.T) {
+	fail := true
+	b := one(func(_ context.Context, s *trail) error {
+		s.N = 1
+		if fail {
+			return errBoom
+		}
+		return nil
+	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}}))
+	g := compile(t, b)
+	if _, err := g.Invoke(bg, nil); err == nil {
+		t.Fatal("no error")
+	}
+	if _, err := g.Invoke(bg, nil); err == nil {
+		t.Fatal("the failure was cached as a success")
+	}
+	fail = false
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil)).State.N, 1)
+}
+
+func TestCallbacks(t *testing.T) { // TRPC-46
+	var log []string
+	note := func(what string) graph.Callbacks[trail] {
+		return graph.Callbacks[trail]{
+			Before: func(ctx context.Context, s *trail) (bool, error) {
+				in := graph.Info(ctx)
+				log = append(log, fmt.Sprint(what, " before ", in.Node, " ", in.Step))
+				if s.Note == "skip" && in.Node == "a" && what == "node" {
+					s.Ran.Add("skipped a")
+					return true, nil
+				}
+				return false, nil
+			},
+			After:   func(_ context.Context, s *trail) error { log = append(log, what+" after"); s.N++; return nil },
+			OnError: func(_ context.Context, _ *trail, err error) { log = append(log, what+" error "+err.Error()) },
+		}
+	}
+	b := graph.New[trail]("g")
+	b.AddCallbacks(note("graph"))
+	b.AddNode("a", visit("a"), graph.WithCallbacks(note("node")))
+	b.AddNode("b", func(context.Context, *trail) error { return errBoom })
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	g := compile(t, b)
+	snap, _ := g.Invoke(bg, nil)
+	equalSlice(t, "log", log, []string{"graph before a 1", "node before a 1", "node after", "graph after", "graph before b 2", "graph error boom"})
+	equal(t, "N", snap.State.N, 2)
+	snap, _ = g.Invoke(bg, func(s *trail) { s.Note = "skip" })
+	equal(t, "ran", snap.State.ran(), "skipped a")
+}
+
+func TestOptionsOfAnotherStateAreRefused(t *testing.T) {
+	b := one(func(context.Context, *trail) error { return nil }, graph.WithCallbacks(graph.Callbacks[form]{}))
+	_, err := b.Compile()
+	wantErr[*graph.CompileError](t, err)
+}
+
+func TestDrainStopsAtASuperstepAndCanGoOn(t *testing.T) {
+	drain := make(chan struct{})
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(_ context.Context, s *trail) error { close(drain); s.Ran.Add("a"); return nil })
+	visits(b, "b")
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	g := compile(t, b, stored()...)
+	snap, err := g.Invoke(bg, func(*trail) {}, graph.Drain(drain))
+	if !errors.Is(err, graph.ErrDrained) {
+		t.Fatal(err)
+	}
+	equal(t, "ran", snap.State.ran(), "a")
+	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "ran", snap.State.ran(), "a b")
+}
+
+func TestDependencies(t *testing.T) { // SONI-09, SONI-10
+	type clock func() string
+	type unused struct{}
+	b := one(func(ctx context.Context, s *trail) error {
+		c, err := graph.Deps[clock](ctx)
+		if err != nil {
+			return err
+		}
+		name, err := graph.Configured[string](ctx, "name")
+		s.Note = c() + name
+		return err
+	})
+	fixed := func(s string) clock { return func() string { return s } }
+	g := compile(t, b, append(stored(), graph.ProvideDeps(func(context.Context) (clock, error) { return fixed("noon "), nil }), graph.RequireDeps[clock]())...)
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Configure("name", "x"))).State.Note, "noon x")
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Configure("name", "y"), graph.UseDeps(fixed("night ")))).State.Note, "night y")
+	_, err := g.Invoke(bg, func(*trail) {})
+	if err == nil || wantErr[*graph.NodeError](t, err).Node != "a" {
+		t.Fatal(err)
+	}
+	g = compile(t, b, graph.RequireDeps[clock](), graph.RequireDeps[*unused]())
+	_, err = g.Invoke(bg, nil)
+	equal(t, "missing", len(wantErr[*graph.MissingDepsError](t, err).Types), 2)
+}
+
+func TestCheckMutationsNamesNodeAndField(t *testing.T) { // W9
+	type shelf struct{ Books graph.Value[[]string] }
+	b := graph.New[shelf]("g")
+	b.AddNode("sneaky", func(_ context.Context, s *shelf) error {
+		s.Books.Get()[0] = "spoiled"
+		return nil
+	})
+	b.AddEdge(graph.Start, "sneaky")
+	_, err := compile(t, b).Invoke(bg, func(s *shelf) { s.Books.Set([]string{"a"}) }, graph.CheckMutations())
+	e := wantErr[*graph.MutationError](t, err)
+	equal(t, "where", e.Node+" "+e.Field, "sneaky Books")
+}

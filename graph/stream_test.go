@@ -1,0 +1,284 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// collect reads a stream to its end.
+func collect(seq iter.Seq2[graph.Event, error]) (evs []graph.Event, err error) {
+	for ev, e := range seq {
+		if e != nil {
+			return evs, e
+		}
+		evs = append(evs, ev)
+	}
+	return evs, nil
+}
+
+// short describes an event by what doesn't differ between runs.
+func short(ev graph.Event) string {
+	s := fmt.Sprint(ev.Type, " ", ev.Step, " ", ev.Namespace(), "/", ev.Node)
+	switch {
+	case ev.Update != nil:
+		s += " " + string(ev.Update)
+	case ev.Value != nil:
+		s += fmt.Sprint(" ", ev.Value)
+	case ev.Interrupt != nil:
+		s += " " + ev.Interrupt.String()
+	case ev.Err != nil:
+		s += " error"
+	}
+	return s
+}
+
+func shorts(evs []graph.Event) []string {
+	var out []string
+	for _, ev := range evs {
+		out = append(out, short(ev))
+	}
+	return out
+}
+
+func two(t testing.TB) *graph.Graph[trail] {
+	b := visits(graph.New[trail]("g"), "a", "b")
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	return compile(t, b, stored()...)
+}
+
+func TestStreamOfUpdatesIsTheDefault(t *testing.T) { // SYN-16, SYN-17, SONI-44
+	evs := must[[]graph.Event](t)(collect(two(t).Stream(bg, func(*trail) {})))
+	equalSlice(t, "events", shorts(evs), []string{`updates 1 /a {"Ran":["a"]}`, `updates 2 /b {"Ran":["b"]}`})
+}
+
+func TestStreamOfValues(t *testing.T) { // SONI-45
+	evs := must[[]graph.Event](t)(collect(two(t).Stream(bg, func(s *trail) { s.N = 5 }, graph.Modes(graph.ModeValues))))
+	var sizes []int
+	for _, ev := range evs {
+		s, ok := graph.StateOf[trail](ev)
+		if !ok {
+			t.Fatal(ev)
+		}
+		equal(t, "N", s.N, 5)
+		if ev.Step > 0 {
+			sizes = append(sizes, s.Ran.Len())
+		}
+		s.Ran.Add("the consumer's own copy")
+	}
+	equalSlice(t, "sizes after each node", sizes, []int{1, 2})
+	equal(t, "events", len(evs), 3)
+}
+
+func TestStreamOfEverything(t *testing.T) { // W7-39, SONI-46, SONI-47
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		for _, tok := range []string{"Hel", "lo"} {
+			if err := graph.EmitMessage(ctx, tok); err != nil {
+				return err
+			}
+		}
+		s.Note = "Hello"
+		return graph.Emit(ctx, "half way")
+	})
+	b.AddNode("b", func(ctx context.Context, s *trail) error {
+		_, err := graph.Interrupt[bool](ctx, "ok", "fine?")
+		return err
+	})
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	g := compile(t, b, stored()...)
+	evs := must[[]graph.Event](t)(collect(g.Stream(bg, func(*trail) {}, graph.Modes(graph.ModeUpdates, graph.ModeMessages, graph.ModeCustom, graph.ModeDebug))))
+	equalSlice(t, "events", shorts(evs), []string{
+		"checkpoints 0 /", "task 1 /a", "messages 1 /a Hel", "messages 1 /a lo", "custom 1 /a half way",
+		`task_result 1 /a {"Note":"Hello"}`, "checkpoints 1 /", `updates 1 /a {"Note":"Hello"}`, "task 2 /b",
+		`interrupt 2 /b interrupted in node 'b': "ok" waits for an answer`, "checkpoints 1 /",
+	})
+	evs = must[[]graph.Event](t)(collect(g.StreamResume(bg, true, graph.Modes(graph.ModeTasks))))
+	equalSlice(t, "events", shorts(evs), []string{"task 2 /b", "task_result 2 /b"})
+	for _, ev := range evs {
+		if ev.Task == "" || ev.Thread != "t" || ev.Time.IsZero() {
+			t.Errorf("%+v", ev)
+		}
+	}
+}
+
+func TestStreamIsTheSameOver200Runs(t *testing.T) { // W7-40
+	var first []string
+	for i := range 200 {
+		b := graph.New[trail]("g")
+		work := graph.AddTask(b, "work", func(_ context.Context, s *trail, n int) error {
+			if (n+i)%4 == 0 {
+				time.Sleep(20 * time.Microsecond)
+			}
+			s.Total.Add(n)
+			s.Ran.Add(fmt.Sprint(n))
+			return nil
+		})
+		b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+			var sends []graph.Send
+			for n := range 8 {
+				sends = append(sends, work.Send(n))
+			}
+			return graph.Dispatch(sends...), nil
+		})
+		visits(b, "x", "y", "end")
+		b.AddEdge(graph.Start, "split").AddEdge(graph.Start, "x").AddEdge("x", "y").AddEdge("work", "end")
+		evs := must[[]graph.Event](t)(collect(compile(t, b, stored()...).Stream(bg, func(*trail) {}, graph.Modes(graph.ModeUpdates, graph.ModeDebug, graph.ModeValues))))
+		got := shorts(evs)
+		if i == 0 {
+			first = got
+		} else if !slices.Equal(got, first) {
+			t.Fatalf("run %d differs:\n%s\nfirst:\n%s", i, strings.Join(got, "\n"), strings.Join(first, "\n"))
+		}
+	}
+	if len(first) < 40 {
+		t.Errorf("only %d events", len(first))
+	}
+}
+
+func TestStreamEndsWithTheError(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a")
+	b.AddNode("b", func(context.Context, *trail) error { return errBoom })
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	n := 0
+	var last error
+	for _, err := range compile(t, b).Stream(bg, nil) {
+		n++
+		last = err
+	}
+	equal(t, "events", n, 2)
+	if !errors.Is(last, errBoom) {
+		t.Error(last)
+	}
+	for _, err := range compile(t, b).Stream(bg, nil, graph.MaxSteps(1)) { // W7-19
+		last = err
+	}
+	wantErr[*graph.StepLimitError](t, last)
+}
+
+func TestBreakingOutCancelsTheRun(t *testing.T) {
+	ran := &calls{}
+	b := visits(graph.New[trail]("g"), "a")
+	b.AddNode("b", func(ctx context.Context, s *trail) error {
+		ran.add("b")
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	visits(b, "c")
+	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
+	g := compile(t, b, stored()...)
+	for range g.Stream(bg, func(*trail) {}) {
+		break
+	}
+	// The run has ended: the thread can be taken up, and goleak finds nothing.
+	snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	equal(t, "ran", snap.State.ran(), "a")
+	equalSlice(t, "next", snap.Next, []string{"b"})
+}
+
+func TestDetachLetsTheRunGoOn(t *testing.T) {
+	done := make(chan struct{})
+	b := visits(graph.New[trail]("g"), "a", "b")
+	b.AddNode("c", func(context.Context, *trail) error { close(done); return nil })
+	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
+	for range compile(t, b).Stream(bg, nil, graph.Detach()) {
+		break
+	}
+	<-done
+}
+
+func TestASlowConsumerHoldsTheRunBack(t *testing.T) {
+	ran := &calls{}
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		for i := range 1000 {
+			ran.add("emitted")
+			if err := graph.Emit(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.AddEdge(graph.Start, "a")
+	n := 0
+	for ev, err := range compile(t, b).Stream(bg, nil, graph.Modes(graph.ModeCustom), graph.Buffer(3)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "order", ev.Value.(int), n)
+		n++
+		if ahead := ran.of("emitted") - n; ahead > 5 {
+			t.Fatalf("the run is %d events ahead of its consumer", ahead)
+		}
+	}
+	equal(t, "events", n, 1000)
+}
+
+func TestSubgraphEventsCarryTheirPath(t *testing.T) {
+	ran := &calls{}
+	g := mounted(t, childGraph(t, ran, false), ran, stored()...)
+	evs := must[[]graph.Event](t)(collect(g.Stream(bg, func(*trail) {})))
+	equalSlice(t, "events", shorts(evs), []string{
+		`updates 1 /before {"Note":"hi"}`, `updates 1 sub/first {"Log":["first hi"],"Runs":1}`, `updates 2 sub/second {"Log":["second"]}`,
+		`updates 2 /sub {"Ran":["first hi","second"],"N":1}`, `updates 3 /after {"Ran":["after"]}`,
+	})
+}
+
+// logObserver writes what it is told to a log.
+type logObserver struct{ log *[]string }
+
+func (o logObserver) OnNodeEnter(ev graph.Event)       { *o.log = append(*o.log, "enter "+ev.Node) }
+func (o logObserver) OnNodeExit(ev graph.Event)        { *o.log = append(*o.log, "exit "+ev.Node) }
+func (o logObserver) OnError(ev graph.Event)           { *o.log = append(*o.log, "error "+ev.Node) }
+func (o logObserver) OnCheckpointSaved(ev graph.Event) { *o.log = append(*o.log, "saved "+ev.Source) }
+func (o logObserver) OnInterrupt(ev graph.Event) {
+	*o.log = append(*o.log, "interrupt "+ev.Interrupt.When+" "+ev.Node)
+}
+
+func TestTheOrderOfAStep(t *testing.T) { // W7-20, W7-37
+	var log []string
+	b := graph.New[trail]("g")
+	for _, n := range []string{"a", "b"} {
+		b.AddNode(n, func(_ context.Context, s *trail) error {
+			log = append(log, "run "+n)
+			return nil
+		})
+	}
+	b.AddEdge(graph.Start, "a")
+	b.AddConditionalEdges("a", func(context.Context, *trail) (graph.Command, error) {
+		log = append(log, "route a")
+		return graph.Goto("b"), nil
+	}, "b")
+	g := compile(t, b, append(stored(), graph.Observe(logObserver{&log}), graph.InterruptBefore("a"), graph.InterruptAfter("a"))...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equalSlice(t, "log", log, []string{
+		"saved input", "interrupt before a",
+		"saved resume", "enter a", "run a", "route a", "exit a", "saved loop", "interrupt after a",
+		"saved resume", "enter b", "run b", "exit b", "saved loop",
+	})
+}
+
+func TestObserverOfAFailingRunAndOfOneCall(t *testing.T) {
+	var log, other []string
+	b := visits(graph.New[trail]("g"), "a")
+	b.AddNode("b", func(context.Context, *trail) error { return errBoom })
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
+	g := compile(t, b, append(stored(), graph.Observe(logObserver{&log}))...)
+	_, _ = g.Invoke(bg, func(*trail) {})
+	equalSlice(t, "log", log, []string{"saved input", "enter a", "exit a", "saved loop", "enter b", "error b"})
+	log = nil
+	_, _ = g.Continue(bg, graph.Observe(logObserver{&other}))
+	equal(t, "the graph's observer is replaced", len(log), 0)
+	equalSlice(t, "other", other, []string{"enter b", "error b"})
+	_, _ = g.Continue(bg, graph.Observe(graph.MultiObserver(logObserver{&log}, logObserver{&other})))
+	equal(t, "both", len(log), 2)
+}

@@ -1,0 +1,294 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+type child struct {
+	In   string
+	Log  graph.List[string]
+	Runs int
+}
+
+func childGraph(t testing.TB, ran *calls, ask bool, opts ...graph.Option) *graph.Graph[child] {
+	b := graph.New[child]("child")
+	b.AddNode("first", func(_ context.Context, s *child) error {
+		ran.add("first")
+		s.Runs++
+		s.Log.Add("first " + s.In)
+		return nil
+	})
+	b.AddNode("second", func(ctx context.Context, s *child) error {
+		ran.add("second")
+		if !ask {
+			s.Log.Add("second")
+			return nil
+		}
+		v, err := graph.Interrupt[string](ctx, "ask", "for "+s.In)
+		s.Log.Add("second " + v)
+		return err
+	})
+	b.AddEdge(graph.Start, "first").AddEdge("first", "second")
+	return compile(t, b, opts...)
+}
+
+var mapping = graph.Mapping[trail, child]{
+	In:  func(p *trail, c *child) { c.In = p.Note },
+	Out: func(c *child, p *trail) { p.Ran.Add(c.Log.Slice()...); p.N = c.Runs },
+}
+
+func mounted(t testing.TB, c *graph.Graph[child], ran *calls, opts ...graph.Option) *graph.Graph[trail] {
+	b := graph.New[trail]("parent")
+	b.AddNode("before", func(_ context.Context, s *trail) error {
+		ran.add("before")
+		s.Note = "hi"
+		return nil
+	})
+	graph.AddSubgraph(b, "sub", c, mapping)
+	visits(b, "after")
+	b.AddEdge(graph.Start, "before").AddSequence("before", "sub", "after")
+	return compile(t, b, opts...)
+}
+
+func TestSubgraphMapsInAndOut(t *testing.T) {
+	ran := &calls{}
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		g := mounted(t, childGraph(t, ran, false), ran, opts...)
+		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		equal(t, "ran", snap.State.ran(), "first hi second after")
+		equal(t, "step of the parent", snap.Step, 3)
+	}
+}
+
+func TestSubgraphGoesOnAfterItsQuestion(t *testing.T) {
+	store := checkpoint.NewMemory()
+	ran := &calls{}
+	build := func() *graph.Graph[trail] {
+		return mounted(t, childGraph(t, ran, true), ran, graph.WithCheckpointer(store), graph.Thread("t"))
+	}
+	snap := must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(*trail) {}))
+	i := snap.Interrupts[0]
+	equal(t, "question", fmt.Sprint(i.Path, i.Node, i.Key, i.Value), "[sub]secondaskfor hi")
+	equal(t, "subgraphs of the task", len(snap.Tasks[0].Subgraphs), 1)
+	snap = must[*graph.Snapshot[trail]](t)(build().Resume(bg, graph.Answers{"ask": "yes"}))
+	equal(t, "ran", snap.State.ran(), "first hi second yes after")
+	equal(t, "runs of first", ran.of("first"), 1)
+	equal(t, "runs of second", ran.of("second"), 2)
+}
+
+func TestSubgraphWithBreakpoint(t *testing.T) {
+	ran := &calls{}
+	g := mounted(t, childGraph(t, ran, false, graph.InterruptBefore("second")), ran, stored()...)
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equal(t, "error", snap.Err().Error(), "interrupted before node 'sub/second'")
+	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "ran", snap.State.ran(), "first hi second after")
+	equal(t, "runs of first", ran.of("first"), 1)
+}
+
+func TestSubgraphFailureGoesOnWhereItWas(t *testing.T) {
+	fail := true
+	ran := &calls{}
+	cb := graph.New[child]("child")
+	cb.AddNode("first", func(_ context.Context, s *child) error { ran.add("first"); s.Log.Add("first"); return nil })
+	cb.AddNode("second", func(_ context.Context, s *child) error {
+		if fail {
+			return errBoom
+		}
+		s.Log.Add("second")
+		return nil
+	})
+	cb.AddEdge(graph.Start, "first").AddEdge("first", "second")
+	g := mounted(t, compile(t, cb), ran, stored()...)
+	_, err := g.Invoke(bg, func(*trail) {})
+	if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "sub/second") {
+		t.Fatal(err)
+	}
+	fail = false
+	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "ran", snap.State.ran(), "first second after")
+	equal(t, "runs of first", ran.of("first"), 1)
+	equal(t, "runs of before", ran.of("before"), 1)
+}
+
+func TestNestedSubgraphsAskThroughTheirPath(t *testing.T) {
+	ran := &calls{}
+	mid := graph.New[trail]("mid")
+	graph.AddSubgraph(mid, "inner", childGraph(t, ran, true), mapping)
+	mid.AddEdge(graph.Start, "inner")
+	b := graph.New[trail]("outer")
+	graph.AddSubgraph(b, "middle", compile(t, mid), graph.Mapping[trail, trail]{
+		Out: func(c, p *trail) { p.Ran.Add(c.Ran.Slice()...) },
+	})
+	b.AddEdge(graph.Start, "middle")
+	g := compile(t, b, stored()...)
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equalSlice(t, "path", snap.Interrupts[0].Path, []string{"middle", "inner"})
+	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "deep"))
+	equal(t, "ran", snap.State.ran(), "first  second deep")
+	equal(t, "runs of first", ran.of("first"), 1)
+}
+
+func TestParallelSubgraphsAskIndependently(t *testing.T) { // W5, W13
+	ran := &calls{}
+	c := childGraph(t, ran, true)
+	b := graph.New[trail]("parent")
+	for _, n := range []string{"x", "y"} {
+		graph.AddSubgraph(b, n, c, graph.Mapping[trail, child]{
+			In:  func(_ *trail, c *child) { c.In = n },
+			Out: func(c *child, p *trail) { p.Ran.Add(c.Log.Slice()...) },
+		})
+		b.AddEdge(graph.Start, n)
+	}
+	g := compile(t, b, stored()...)
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equal(t, "questions", len(snap.Interrupts), 2)
+	_, err := g.Resume(bg, "both?")
+	wantErr[*graph.AnswerError](t, err)
+	answers := graph.Answers{}
+	for _, i := range snap.Interrupts {
+		answers[i.ID] = "for " + i.Path[0]
+	}
+	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, answers))
+	equal(t, "ran", snap.State.ran(), "first x second for x first y second for y")
+}
+
+func TestSubgraphThatKeepsItsState(t *testing.T) {
+	ran := &calls{}
+	c := childGraph(t, ran, false, graph.KeepState())
+	g := mounted(t, c, ran, stored()...)
+	for turn := 1; turn <= 3; turn++ {
+		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		equal(t, "runs counted by the child", snap.State.N, turn)
+	}
+	// Time travel: the second turn again, from the first turn's end.
+	var first string
+	for e, err := range g.History(bg) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Step == 3 && e.Source == "loop" {
+			first = e.Checkpoint
+		}
+	}
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.From(first)))
+	equal(t, "runs counted on the branch", snap.State.N, 2)
+}
+
+func TestW13KeptStateCalledTwiceAtOnceIsAnError(t *testing.T) {
+	ran := &calls{}
+	c := childGraph(t, ran, false, graph.KeepState())
+	b := graph.New[trail]("parent")
+	work := graph.AddTask(b, "work", func(ctx context.Context, s *trail, n int) error {
+		_, err := graph.Call(ctx, "", c, nil)
+		return err
+	})
+	b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+		return graph.Dispatch(work.Send(1), work.Send(2)), nil
+	})
+	b.AddEdge(graph.Start, "split")
+	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {}, graph.Sequential())
+	if err == nil || !strings.Contains(err.Error(), "twice in one superstep") {
+		t.Fatal(err)
+	}
+}
+
+type withTrail struct {
+	trail
+	Topic string
+}
+
+// (an embedded struct must be exported to be part of the state's JSON)
+type Shared struct {
+	Items graph.List[string]
+	Count graph.Sum[int]
+	Last  string
+}
+
+type parentState struct {
+	Shared
+	Topic string
+}
+
+func TestW13SharedStateIsAddedOnce(t *testing.T) {
+	fail := false
+	cb := graph.New[Shared]("child")
+	cb.AddNode("one", func(_ context.Context, s *Shared) error {
+		s.Items.Add(fmt.Sprint("one saw ", s.Items.Len()))
+		s.Count.Add(1)
+		return nil
+	})
+	cb.AddNode("two", func(ctx context.Context, s *Shared) error {
+		if fail {
+			if _, err := graph.Interrupt[bool](ctx, "go", nil); err != nil {
+				return err
+			}
+		}
+		s.Items.Add(fmt.Sprint("two saw ", s.Items.Len()))
+		s.Last = "two"
+		return nil
+	})
+	cb.AddEdge(graph.Start, "one").AddEdge("one", "two")
+	c := compile(t, cb)
+	for _, fail = range []bool{false, true} {
+		b := graph.New[parentState]("parent")
+		b.AddNode("a", func(_ context.Context, s *parentState) error { s.Items.Add("a"); return nil })
+		graph.AddShared(b, "sub", c, func(p *parentState) *Shared { return &p.Shared })
+		b.AddEdge(graph.Start, "a").AddEdge("a", "sub")
+		g := compile(t, b, stored()...)
+		snap := must[*graph.Snapshot[parentState]](t)(g.Invoke(bg, func(s *parentState) { s.Items.Add("in"); s.Topic = "t" }))
+		if fail {
+			snap = must[*graph.Snapshot[parentState]](t)(g.Resume(bg, true))
+		}
+		equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, a, one saw 2, two saw 3")
+		equal(t, "count", snap.State.Count.Get(), 1)
+		equal(t, "last", snap.State.Last, "two")
+		equal(t, "topic", snap.State.Topic, "t")
+	}
+}
+
+func TestGotoParent(t *testing.T) {
+	cb := graph.New[child]("child")
+	cb.AddCommandNode("leave", func(_ context.Context, s *child) (graph.Command, error) {
+		s.Log.Add("leaving")
+		return graph.GotoParent("elsewhere"), nil
+	})
+	cb.AddNode("never", func(context.Context, *child) error { t.Error("ran"); return nil })
+	cb.AddEdge(graph.Start, "leave").AddEdge("leave", "never")
+	b := graph.New[trail]("parent")
+	graph.AddSubgraph(b, "sub", compile(t, cb), mapping, graph.ParentDestinations("elsewhere"))
+	visits(b, "next", "elsewhere")
+	b.AddEdge(graph.Start, "sub").AddEdge("sub", "next")
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b, stored()...).Invoke(bg, func(*trail) {}))
+	equal(t, "ran", snap.State.ran(), "leaving elsewhere")
+
+	bad := graph.New[trail]("parent")
+	graph.AddSubgraph(bad, "sub", compile(t, cb), mapping, graph.ParentDestinations("nowhere"))
+	bad.AddEdge(graph.Start, "sub")
+	_, err := bad.Compile()
+	wantErr[*graph.CompileError](t, err)
+}
+
+func TestSubgraphStateCanBeInspected(t *testing.T) {
+	ran := &calls{}
+	store := checkpoint.NewMemory()
+	c := childGraph(t, ran, true)
+	g := mounted(t, c, ran, graph.WithCheckpointer(store), graph.Thread("t"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	for ns, id := range snap.Tasks[0].Subgraphs {
+		at := []graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns)}
+		inner := must[*graph.Snapshot[child]](t)(c.State(bg, append(at, graph.From(id))...))
+		equal(t, "child state", inner.State.In, "hi")
+		equalSlice(t, "child next", inner.Next, []string{"second"})
+		must[*graph.Snapshot[child]](t)(c.UpdateState(bg, func(s *child) { s.Log.Add("edited") }, at...))
+	}
+	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "yes"))
+	equal(t, "ran", snap.State.ran(), "first hi edited second yes after")
+}

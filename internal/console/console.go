@@ -1,0 +1,287 @@
+// Package console is what the commands share about the terminal: questions to
+// the person in front of it, a line that shows progress, and what Ctrl-C means.
+package console
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Console is the three streams of a command. What is written to Err through it
+// doesn't mix with the progress line.
+type Console struct {
+	Out io.Writer
+
+	in  io.Reader
+	err io.Writer
+
+	inTTY, outTTY, errTTY bool
+	errFD, outFD          int
+
+	mu     sync.Mutex
+	status string // the progress line that is shown; empty: none
+
+	reading sync.Once
+	lines   chan line
+}
+
+type line struct {
+	text string
+	err  error
+}
+
+// New returns the console of these streams. Those that are terminals are
+// treated as such.
+func New(in io.Reader, out, err io.Writer) *Console {
+	c := &Console{Out: out, in: in, err: err, errFD: -1, outFD: -1}
+	if f, ok := in.(*os.File); ok {
+		c.inTTY = term.IsTerminal(int(f.Fd()))
+	}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		c.outTTY, c.outFD = true, int(f.Fd())
+	}
+	if f, ok := err.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		c.errTTY, c.errFD = true, int(f.Fd())
+	}
+	return c
+}
+
+// CanAsk reports whether somebody can answer questions: the input and what
+// questions are written to are terminals.
+func (c *Console) CanAsk() bool { return c.inTTY && c.errTTY }
+
+// OutTerminal reports whether what is written to Out is read by a person.
+func (c *Console) OutTerminal() bool { return c.outTTY }
+
+// ErrTerminal reports whether messages are read by a person.
+func (c *Console) ErrTerminal() bool { return c.errTTY }
+
+// Width returns the width of the terminal, 80 where there is none.
+func (c *Console) Width() int {
+	for _, fd := range []int{c.errFD, c.outFD} {
+		if fd >= 0 {
+			if w, _, err := term.GetSize(fd); err == nil && w > 0 {
+				return w
+			}
+		}
+	}
+	return 80
+}
+
+// Height returns the height of the terminal, 24 where there is none.
+func (c *Console) Height() int {
+	for _, fd := range []int{c.errFD, c.outFD} {
+		if fd >= 0 {
+			if _, h, err := term.GetSize(fd); err == nil && h > 0 {
+				return h
+			}
+		}
+	}
+	return 24
+}
+
+// Notef writes a line of its own to Err, above the progress line.
+func (c *Console) Notef(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	c.wipe()
+	fmt.Fprintln(c.err, text)
+	c.paint()
+}
+
+// Status shows text as the progress line, in place of the one before; an empty
+// text removes it. Where Err is no terminal nothing is shown.
+func (c *Console) Status(text string) {
+	if !c.errTTY {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text == c.status {
+		return
+	}
+	c.wipe()
+	c.status = text
+	c.paint()
+}
+
+// wipe takes the progress line off the screen.
+func (c *Console) wipe() {
+	if c.status != "" {
+		fmt.Fprint(c.err, "\r\x1b[K")
+	}
+}
+
+func (c *Console) paint() {
+	if c.status != "" {
+		fmt.Fprint(c.err, Fit(c.status, c.Width()-1))
+	}
+}
+
+// ErrNoAnswer says that the input ended before an answer.
+var ErrNoAnswer = errors.New("no answer: the input has ended")
+
+// Ask shows a prompt and returns the line that is typed, without white space
+// around it. It returns ctx's error when ctx is done first.
+func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
+	c.mu.Lock()
+	c.wipe()
+	c.status = ""
+	fmt.Fprint(c.err, prompt)
+	c.mu.Unlock()
+	// A read can't be interrupted, so one goroutine reads for the life of the
+	// process, one line ahead at most.
+	c.reading.Do(func() {
+		c.lines = make(chan line)
+		go func() {
+			r := bufio.NewReader(c.in)
+			for {
+				text, err := r.ReadString('\n')
+				if err != nil && text != "" {
+					err = nil
+				}
+				c.lines <- line{strings.TrimSpace(text), err}
+				if err != nil {
+					close(c.lines)
+					return
+				}
+			}
+		}()
+	})
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(c.err)
+		return "", context.Cause(ctx)
+	case l, ok := <-c.lines:
+		if !ok || l.err != nil {
+			fmt.Fprintln(c.err)
+			if ok && l.err != io.EOF {
+				return "", l.err
+			}
+			return "", ErrNoAnswer
+		}
+		return l.text, nil
+	}
+}
+
+// Confirm asks a question until it is answered with yes or no.
+func (c *Console) Confirm(ctx context.Context, question string) (bool, error) {
+	for {
+		text, err := c.Ask(ctx, question+" [y/n] ")
+		if err != nil {
+			return false, err
+		}
+		if yes, ok := YesNo(text); ok {
+			return yes, nil
+		}
+		c.Notef("Please answer yes or no.")
+	}
+}
+
+// YesNo understands an answer to a yes-no question.
+func YesNo(text string) (yes, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "y", "yes", "true":
+		return true, true
+	case "n", "no", "false":
+		return false, true
+	}
+	return false, false
+}
+
+// Fit cuts text to a width, with an ellipsis. Wide characters are counted as
+// two columns.
+func Fit(text string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+	w := 0
+	for i, r := range text {
+		n := columns(r)
+		if w+n > width {
+			cut := i
+			for cut > 0 && w >= width {
+				last, size := utf8.DecodeLastRuneInString(text[:cut])
+				cut -= size
+				w -= columns(last)
+			}
+			return text[:cut] + "…"
+		}
+		w += n
+	}
+	return text
+}
+
+// columns returns how wide a character is in a terminal.
+func columns(r rune) int {
+	if r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
+		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||
+		r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd) {
+		return 2
+	}
+	return 1
+}
+
+// Clean makes text safe to print on a terminal: control characters other than
+// line breaks and tabs are replaced.
+func Clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
+			return r
+		}
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}
+
+// ErrStopped is the cause of a context that [Stops] cancelled.
+var ErrStopped = errors.New("stopped by a signal")
+
+// Stops makes interrupt and termination signals stop a run in an orderly way:
+// the first one closes drain and calls said, the second one cancels the
+// returned context. The third one ends the process as usual. The returned
+// function ends this.
+func Stops(ctx context.Context, said func(second bool)) (_ context.Context, drain <-chan struct{}, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	closed := make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	wg.Go(func() {
+		for n := 0; n < 2; n++ {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+			said(n == 1)
+			if n == 0 {
+				close(closed)
+			} else {
+				cancel(ErrStopped)
+				signal.Stop(signals)
+			}
+		}
+	})
+	return ctx, closed, func() {
+		signal.Stop(signals)
+		close(done)
+		wg.Wait()
+		cancel(nil)
+	}
+}

@@ -1,0 +1,336 @@
+package killtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/file"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// job says what a child does.
+type job struct {
+	Store      string // "sqlite" or "file"
+	Dir        string
+	Thread     string
+	Durability graph.Durability
+}
+
+func (j *job) effects() string { return filepath.Join(j.Dir, j.Thread+".effects") }
+
+func (j *job) open() (checkpoint.Store, error) {
+	if j.Store == "sqlite" {
+		return sqlite.Open(filepath.Join(j.Dir, "threads.db"))
+	}
+	// A line that the killed process left half written is put aside.
+	return file.Open(filepath.Join(j.Dir, "threads"), file.Options{Sync: file.SyncNever, Recover: true})
+}
+
+// kind says what a line of the effects file tells.
+type kind string
+
+const (
+	kBegin    kind = "begin"    // a process begins
+	kCall     kind = "call"     // it calls Invoke, Resume or Continue
+	kReturn   kind = "return"   // the call has returned
+	kStart    kind = "start"    // a node starts
+	kEnd      kind = "end"      // a node is about to return
+	kOnce     kind = "once"     // the function of a Once was called
+	kRecorded kind = "recorded" // Once has returned: its result is stored
+	kStored   kind = "stored"   // a checkpoint was seen as stored
+	kWrite    kind = "write"    // something is about to be written to the store
+	kDone     kind = "done"     // the thread has ended
+)
+
+// line is a line of the effects file.
+type line struct {
+	Kind       kind            `json:"k"`
+	Thread     string          `json:"thread"`
+	Task       string          `json:"task,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+	Node       string          `json:"node,omitempty"`
+	Namespace  string          `json:"ns,omitempty"`
+	Key        string          `json:"key,omitempty"`
+	Checkpoint string          `json:"checkpoint,omitempty"`
+	State      json.RawMessage `json:"state,omitempty"`
+}
+
+// effects is the file that nodes leave their marks in.
+type effects struct {
+	thread string
+	mu     sync.Mutex
+	f      *os.File // nil: nothing is noted
+}
+
+func openEffects(j *job) (*effects, error) {
+	f, err := os.OpenFile(j.effects(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &effects{thread: j.Thread, f: f}, err
+}
+
+// note appends a line with one write. The line break before it ends a line that
+// a killed process may have left half written.
+func (e *effects) note(l line) {
+	if e.f == nil {
+		return
+	}
+	l.Thread = e.thread
+	data, err := json.Marshal(l)
+	if err != nil {
+		panic(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.f.Write([]byte("\n" + string(data) + "\n")); err != nil {
+		panic(err)
+	}
+}
+
+func (e *effects) task(ctx context.Context, k kind) {
+	in := graph.Info(ctx)
+	e.note(line{Kind: k, Task: in.Task, Attempt: in.Attempt, Node: in.Node, Namespace: in.Namespace})
+}
+
+// watch is the observer that notes stored checkpoints.
+type watch struct{ e *effects }
+
+func (w watch) OnNodeEnter(graph.Event) {}
+func (w watch) OnNodeExit(graph.Event)  {}
+func (w watch) OnError(graph.Event)     {}
+func (w watch) OnCheckpointSaved(ev graph.Event) {
+	w.e.note(line{Kind: kStored, Checkpoint: ev.Checkpoint})
+}
+
+// writes notes each write before it reaches the store.
+type writes struct {
+	checkpoint.Store
+	e *effects
+}
+
+func (w writes) Write(ctx context.Context, wr *checkpoint.Write) (checkpoint.Written, error) {
+	w.e.note(line{Kind: kWrite})
+	return w.Store.Write(ctx, wr)
+}
+
+// state is what the graph works on. Nothing in it depends on chance.
+type state struct {
+	Trail    graph.List[string]
+	Loops    int
+	Total    graph.Sum[int]
+	Parts    graph.Map[string, int]
+	Receipt  string
+	Approved bool
+	Answer   int
+	Sides    graph.Set[string]
+	Blob     graph.List[string] // grows, so that snapshots are written
+}
+
+type inner struct {
+	Steps  graph.List[string]
+	Ticket string
+	Answer int
+}
+
+const (
+	rounds  = 4 // of the loop
+	workers = 6 // of the fan-out
+)
+
+var padding = string(make([]byte, 300))
+
+// build returns the graph: a linear part with a Once, a loop with a router, a
+// fan-out of sends, a join of two branches of unequal length, a question beside
+// a sibling, a routed node and a subgraph that asks as well.
+func build(e *effects) *graph.Builder[state] {
+	b := graph.New[state]("killed")
+	node := func(name string, fn func(ctx context.Context, s *state) error, opts ...graph.NodeOption) {
+		b.AddNode(name, func(ctx context.Context, s *state) error {
+			e.task(ctx, kStart)
+			if err := fn(ctx, s); err != nil {
+				return err
+			}
+			s.Trail.Add(name)
+			e.task(ctx, kEnd)
+			return nil
+		}, opts...)
+	}
+	note := func(context.Context, *state) error { return nil }
+
+	node("prepare", note)
+	node("pay", func(ctx context.Context, s *state) error {
+		receipt, err := once(ctx, e, "charge", "paid")
+		s.Receipt = receipt
+		return err
+	})
+	node("count", func(_ context.Context, s *state) error {
+		s.Loops++
+		s.Blob.Add(fmt.Sprint(s.Loops) + padding)
+		return nil
+	})
+	work := graph.AddTask(b, "work", func(ctx context.Context, s *state, n int) error {
+		e.task(ctx, kStart)
+		time.Sleep(time.Duration(n%3) * 400 * time.Microsecond) // they finish apart from each other
+		if _, err := once(ctx, e, "effect", "done"); err != nil {
+			return err
+		}
+		s.Total.Add(n)
+		s.Parts.Put(fmt.Sprint(n), n*n)
+		e.task(ctx, kEnd)
+		return nil
+	})
+	b.AddCommandNode("split", func(ctx context.Context, s *state) (graph.Command, error) {
+		e.task(ctx, kStart)
+		sends := make([]graph.Send, workers)
+		for i := range sends {
+			sends[i] = work.Send(i)
+		}
+		s.Trail.Add("split")
+		e.task(ctx, kEnd)
+		return graph.Dispatch(sends...), nil
+	}, graph.Destinations("work"))
+	node("gather", note)
+	node("left", func(_ context.Context, s *state) error { s.Sides.Add("left"); return nil })
+	node("right", func(_ context.Context, s *state) error { s.Sides.Add("right"); return nil })
+	node("right2", note)
+	node("merge", note)
+	node("ask", func(ctx context.Context, s *state) error {
+		if _, err := once(ctx, e, "before asking", "noted"); err != nil {
+			return err
+		}
+		ok, err := graph.Interrupt[bool](ctx, "approve", "go on?")
+		s.Approved = ok
+		return err
+	})
+	node("beside", note)
+	node("route", note)
+	graph.AddSubgraph(b, "sub", buildInner(e).MustCompile(), graph.Mapping[state, inner]{
+		In: func(p *state, c *inner) { c.Answer = p.Loops },
+		Out: func(c *inner, p *state) {
+			p.Answer = c.Answer
+			p.Trail.Add("sub:" + fmt.Sprint(c.Steps.Slice()) + c.Ticket)
+		},
+	})
+	node("finish", note)
+	node("never", note)
+
+	b.AddEdge(graph.Start, "prepare").AddSequence("prepare", "pay", "count")
+	b.AddRoutes("count", func(_ context.Context, s *state) (string, error) {
+		if s.Loops < rounds {
+			return "again", nil
+		}
+		return "on", nil
+	}, map[string]string{"again": "count", "on": "split"})
+	b.AddEdge("work", "gather")
+	b.AddEdge("gather", "left").AddEdge("gather", "right").AddEdge("right", "right2")
+	b.AddJoin([]string{"left", "right2"}, "merge")
+	b.AddEdge("merge", "ask").AddEdge("merge", "beside")
+	b.AddJoin([]string{"ask", "beside"}, "route")
+	b.AddConditionalEdges("route", func(_ context.Context, s *state) (graph.Command, error) {
+		if s.Approved {
+			return graph.Goto("sub"), nil
+		}
+		return graph.Goto("never"), nil
+	}, "sub", "never")
+	b.AddEdge("sub", "finish").AddEdge("never", graph.End)
+	return b
+}
+
+func buildInner(e *effects) *graph.Builder[inner] {
+	b := graph.New[inner]("inner")
+	for _, name := range []string{"first", "question", "last"} {
+		b.AddNode(name, func(ctx context.Context, s *inner) (err error) {
+			e.task(ctx, kStart)
+			switch name {
+			case "first":
+				s.Ticket, err = once(ctx, e, "ticket", "T")
+			case "question":
+				var n int
+				n, err = graph.Interrupt[int](ctx, "how many", s.Answer)
+				s.Answer += n
+			}
+			if err != nil {
+				return err
+			}
+			s.Steps.Add(name)
+			e.task(ctx, kEnd)
+			return nil
+		})
+	}
+	return b.AddEdge(graph.Start, "first").AddSequence("first", "question", "last")
+}
+
+// once notes each call of its function, and that its result was recorded.
+func once(ctx context.Context, e *effects, name, result string) (string, error) {
+	in := graph.Info(ctx)
+	v, err := graph.Once(ctx, name, func(_ context.Context, key string) (string, error) {
+		e.note(line{Kind: kOnce, Task: in.Task, Node: name, Key: key, Namespace: in.Namespace})
+		return result, nil
+	})
+	if err == nil {
+		e.note(line{Kind: kRecorded, Task: in.Task, Node: name, Namespace: in.Namespace})
+	}
+	return v, err
+}
+
+func compile(j *job, e *effects, store checkpoint.Store) (*graph.Graph[state], error) {
+	opts := []graph.Option{graph.WithCheckpointer(store), graph.Thread(j.Thread), graph.WithDurability(j.Durability)}
+	if j.Durability == graph.Sync { // otherwise the event comes before the write
+		opts = append(opts, graph.Observe(watch{e}))
+	}
+	return build(e).Compile(opts...)
+}
+
+// child drives the thread to its end, however far an earlier process came.
+func child(j *job) error {
+	e, err := openEffects(j)
+	if err != nil {
+		return err
+	}
+	e.note(line{Kind: kBegin})
+	store, err := j.open()
+	if err != nil {
+		return err
+	}
+	if j.Durability == graph.Exit {
+		store = writes{store, e}
+	}
+	g, err := compile(j, e, store)
+	if err != nil {
+		return err
+	}
+	snap, err := g.State(context.Background())
+	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		return err
+	}
+	for snap == nil || !snap.Done() {
+		e.note(line{Kind: kCall})
+		ctx := context.Background()
+		switch {
+		case snap == nil:
+			snap, err = g.Invoke(ctx, func(s *state) { s.Trail.Add("input") })
+		case len(snap.Interrupts) == 0:
+			snap, err = g.Continue(ctx)
+		case snap.Interrupts[0].Key == "approve":
+			snap, err = g.Resume(ctx, true)
+		default:
+			snap, err = g.Resume(ctx, graph.Answers{"how many": 38})
+		}
+		if err != nil {
+			return err
+		}
+		e.note(line{Kind: kReturn, Checkpoint: snap.Checkpoint})
+	}
+	data, err := json.Marshal(snap.State)
+	if err != nil {
+		return err
+	}
+	e.note(line{Kind: kDone, State: data})
+	return store.Close()
+}

@@ -1,0 +1,11 @@
+// Package killtest kills a process that runs a graph, again and again, and
+// checks that the promises of each durability hold. It holds tests only.
+//
+// The test binary starts itself as the child. The child runs a graph whose nodes
+// append what they do to an effects file, which outlives the child as a disk
+// would; the parent kills it at random moments of the run, starts it again until
+// the thread has ended, and compares the effects with the store.
+//
+//	KILLTEST_KILLS=250 go test -run Kill ./internal/killtest   # kills per store
+//	KILLTEST_SEED=7 go test -run Kill ./internal/killtest
+package killtest

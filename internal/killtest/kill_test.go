@@ -1,0 +1,459 @@
+package killtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+const childEnv = "SUPERSTEP_KILLTEST_JOB"
+
+func TestMain(m *testing.M) {
+	v := os.Getenv(childEnv)
+	if v == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	var j job
+	err := json.Unmarshal([]byte(v), &j)
+	if err == nil {
+		fmt.Println("ready")
+		err = child(&j)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// setting reads a number from the environment.
+func setting(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// run starts a child and kills it after that long, unless it has ended by then.
+// A negative time means never. It returns how long the child took once it was
+// ready.
+func run(t *testing.T, j *job, after time.Duration) (took time.Duration, killed bool) {
+	t.Helper()
+	data, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+string(data))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(out)
+	if _, err := in.ReadString('\n'); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("the child did not begin: %v\n%s", err, &stderr)
+	}
+	begin := time.Now()
+	if after >= 0 {
+		timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+	}
+	_, _ = io.Copy(io.Discard, in)
+	err = cmd.Wait()
+	took = time.Since(begin)
+	if err == nil {
+		return took, false
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+		return took, true
+	}
+	t.Fatalf("the child failed: %v\n%s", err, &stderr)
+	return 0, false
+}
+
+// reference is what an undisturbed run gives.
+type reference struct {
+	state  string         // in the end
+	at     map[int]string // the state by superstep
+	tasks  int            // run
+	took   time.Duration
+	closed int // supersteps, those of subgraphs included
+}
+
+// trial is the life of one thread.
+type trial struct {
+	t   *testing.T
+	job *job
+	ref *reference // nil: this is the undisturbed run
+
+	read       int64 // bytes of the effects file
+	namespaces []string
+	records    map[string]*checkpoint.Record // by ID
+	closed     map[string]bool               // epochs whose superstep is known to be committed
+	finished   map[string]bool               // tasks known to be recorded
+	recorded   map[string]bool               // tasks and names of Once, likewise
+	keys       map[string]string             // of Once, by task and name
+	starts     map[string]int                // by task
+	done       string                        // the state in the end
+	wrote      bool                          // in the current call, under Exit
+	heads      string                        // of all logs, when last looked
+	stats      *stats
+}
+
+// stats say what a test has seen.
+type stats struct {
+	kills, threads, looks, torn, again, beside, onces, waits int
+}
+
+func newTrial(t *testing.T, j *job, ref *reference, st *stats) *trial {
+	st.threads++
+	return &trial{
+		t: t, job: j, ref: ref, stats: st, namespaces: []string{""}, records: map[string]*checkpoint.Record{}, closed: map[string]bool{},
+		finished: map[string]bool{}, recorded: map[string]bool{}, keys: map[string]string{}, starts: map[string]int{},
+	}
+}
+
+func (tr *trial) errorf(format string, args ...any) {
+	tr.t.Helper()
+	tr.t.Errorf("%s, thread %s, kill %d: %s", tr.job.Store, tr.job.Thread, tr.stats.kills, fmt.Sprintf(format, args...))
+}
+
+// look reads the effects since the last look and compares them with the store.
+func (tr *trial) look() {
+	tr.t.Helper()
+	tr.stats.looks++
+	store, err := tr.job.open()
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			tr.t.Error(err)
+		}
+	}()
+	lines := tr.lines()
+	for _, l := range lines {
+		if !slices.Contains(tr.namespaces, l.Namespace) {
+			tr.namespaces = append(tr.namespaces, l.Namespace)
+		}
+	}
+	var heads []string
+	var open []checkpoint.Result
+	var stored []string // epochs that the store has committed
+	for _, ns := range tr.namespaces {
+		log := checkpoint.Log{Thread: checkpoint.ThreadID(tr.job.Thread), Namespace: ns}
+		head, epochs := tr.readLog(store, log)
+		stored = append(stored, epochs...)
+		if head == nil {
+			continue
+		}
+		heads = append(heads, string(head.ID))
+		results, err := store.Results(context.Background(), log, head.Branch, head.Epoch)
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		open = append(open, results...)
+	}
+	wrote := tr.judge(lines)
+	now := strings.Join(heads, " ")
+	if tr.job.Durability == graph.Exit && !wrote && now != tr.heads {
+		tr.errorf("the store has changed although nobody wrote to it")
+	}
+	tr.heads = now
+	// From here on: what the store has must not be done again.
+	for _, e := range stored {
+		tr.closed[e] = true
+	}
+	for _, r := range open {
+		id := fmt.Sprintf("%s:%d", r.Epoch, r.Task)
+		switch r.Kind {
+		case checkpoint.KindChanges, checkpoint.KindRouting:
+			if !tr.finished[id] {
+				tr.stats.beside++
+			}
+			tr.finished[id] = true
+		case checkpoint.KindOnce:
+			if !tr.recorded[id+" "+r.Name] {
+				tr.stats.onces++
+			}
+			tr.recorded[id+" "+r.Name] = true
+		}
+	}
+	tr.states(store)
+}
+
+// readLog checks that a log has no gaps and returns its head and the epochs of
+// the supersteps it has committed.
+func (tr *trial) readLog(store checkpoint.Store, log checkpoint.Log) (head *checkpoint.Record, committed []string) {
+	tr.t.Helper()
+	have := map[string]bool{}
+	for r, err := range store.Records(context.Background(), checkpoint.Query{Log: log, AllBranches: true}) {
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		seq, step, parent := int64(1), 0, checkpoint.ID("")
+		if head != nil {
+			seq, step, parent = head.Seq+1, head.Step, head.ID
+			if r.Source == checkpoint.SourceLoop {
+				step++
+				committed = append(committed, string(head.Epoch))
+			}
+		}
+		if r.Seq != seq || r.Step != step || r.Parent != parent || r.Branch != "" {
+			tr.errorf("record %d (step %d, parent %q, branch %q) in place of record %d (step %d, parent %q)", r.Seq, r.Step, r.Parent, r.Branch, seq, step, parent)
+		}
+		tr.records[string(r.ID)] = r
+		have[string(r.ID)] = true
+		head = r
+	}
+	for id, r := range tr.records {
+		if r.Log == log && !have[id] {
+			tr.errorf("record %d of %q was in the store and is lost", r.Seq, log.Namespace)
+		}
+	}
+	return head, committed
+}
+
+// lines reads what has been appended to the effects file since the last time.
+func (tr *trial) lines() []line {
+	tr.t.Helper()
+	data, err := os.ReadFile(tr.job.effects())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		tr.t.Fatal(err)
+	}
+	data = data[tr.read:]
+	tr.read += int64(len(data))
+	var lines []line
+	for text := range bytes.Lines(data) {
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		var l line
+		if json.Unmarshal(text, &l) != nil {
+			tr.stats.torn++ // half a line of a killed process
+			continue
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// judge goes through the effects in order. It reports whether something was
+// written to the store, as far as that is noted.
+func (tr *trial) judge(lines []line) (wrote bool) {
+	tr.t.Helper()
+	for _, l := range lines {
+		switch l.Kind {
+		case kCall:
+			tr.wrote = false
+		case kWrite:
+			tr.wrote, wrote = true, true
+		case kStart:
+			epoch, _, _ := strings.Cut(l.Task, ":")
+			switch {
+			case tr.closed[epoch]:
+				tr.errorf("node %s ran again (task %s) after the checkpoint of its superstep was stored", l.Node, l.Task)
+			case tr.finished[l.Task]:
+				tr.errorf("node %s ran again (task %s) after its result was recorded", l.Node, l.Task)
+			case tr.wrote:
+				tr.errorf("node %s started after the run had begun to store", l.Node)
+			}
+			if tr.starts[l.Task]++; tr.starts[l.Task] > 1 {
+				tr.stats.again++
+			}
+		case kOnce:
+			id := l.Task + " " + l.Node
+			if tr.recorded[id] {
+				tr.errorf("Once %q of task %s was called again after its result was recorded", l.Node, l.Task)
+			}
+			if key, known := tr.keys[id]; l.Key == "" || known && key != l.Key {
+				tr.errorf("Once %q of task %s has key %q and had %q", l.Node, l.Task, l.Key, key)
+			}
+			tr.keys[id] = l.Key
+		case kRecorded:
+			if tr.job.Durability != graph.Exit {
+				tr.recorded[l.Task+" "+l.Node] = true
+			}
+		case kStored:
+			r := tr.records[l.Checkpoint]
+			if r == nil {
+				tr.errorf("checkpoint %s was seen as stored and is lost", l.Checkpoint)
+			} else if parent := tr.records[string(r.Parent)]; r.Source == checkpoint.SourceLoop && parent != nil {
+				tr.closed[string(parent.Epoch)] = true
+			}
+		case kReturn:
+			if tr.records[l.Checkpoint] == nil {
+				tr.errorf("a run returned with checkpoint %s, which is not stored", l.Checkpoint)
+			}
+		case kDone:
+			tr.done = string(l.State)
+		}
+	}
+	return wrote
+}
+
+// states compares the state at each checkpoint with that of the undisturbed run.
+func (tr *trial) states(store checkpoint.Store) map[int]string {
+	tr.t.Helper()
+	g, err := compile(tr.job, &effects{}, store)
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	at := map[int]string{}
+	for entry, err := range g.History(context.Background()) {
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		s, err := entry.State(context.Background())
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		data, err := json.Marshal(s)
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		if known, ok := at[entry.Step]; ok && known != string(data) {
+			tr.errorf("two states at step %d:\n%s\n%s", entry.Step, known, data)
+		}
+		at[entry.Step] = string(data)
+		if tr.ref != nil && tr.ref.at[entry.Step] != string(data) {
+			tr.errorf("the state at step %d is\n%s\nundisturbed it is\n%s", entry.Step, data, tr.ref.at[entry.Step])
+		}
+	}
+	return at
+}
+
+// undisturbed runs the graph without killing it.
+func undisturbed(t *testing.T, j job) *reference {
+	t.Helper()
+	ref := &reference{}
+	for i := range 3 {
+		j.Thread = "undisturbed-" + strconv.Itoa(i)
+		took, _ := run(t, &j, -1)
+		if ref.took == 0 || took < ref.took {
+			ref.took = took
+		}
+		tr := newTrial(t, &j, nil, &stats{})
+		tr.look()
+		store, err := j.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref.at = tr.states(store)
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if tr.done == "" || i > 0 && tr.done != ref.state {
+			t.Fatalf("two undisturbed runs end with\n%s\n%s", ref.state, tr.done)
+		}
+		ref.state, ref.tasks, ref.closed = tr.done, len(tr.starts), len(tr.closed)
+	}
+	var s state
+	if err := json.Unmarshal([]byte(ref.state), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Loops != rounds || s.Total.Get() != workers*(workers-1)/2 || s.Receipt != "paid" || !s.Approved || s.Answer != rounds+38 || s.Trail.Last() != "finish" {
+		t.Fatalf("the undisturbed run ends with %s", ref.state)
+	}
+	return ref
+}
+
+// torment kills runs of the graph that many times and returns what it saw.
+func torment(t *testing.T, storeKind string, d graph.Durability, kills int) stats {
+	t.Helper()
+	seed := uint64(setting(t, "KILLTEST_SEED", 1))
+	rng := rand.New(rand.NewPCG(seed, uint64(len(storeKind))<<8|uint64(d)))
+	j := job{Store: storeKind, Dir: t.TempDir(), Durability: d}
+	ref := undisturbed(t, j)
+	var st stats
+	for n := 0; st.kills < kills; n++ {
+		j := j
+		j.Thread = "t-" + strconv.Itoa(n)
+		tr := newTrial(t, &j, ref, &st)
+		for tr.done == "" {
+			after := time.Duration(rng.Int64N(int64(ref.took)))
+			if st.kills >= kills {
+				after = -1
+			}
+			_, killed := run(t, &j, after)
+			if killed {
+				st.kills++
+				// The next process sometimes finds the store as the killed
+				// one left it, and sometimes as the parent's look did.
+				if rng.IntN(2) == 0 {
+					continue
+				}
+			}
+			tr.look()
+			if !killed && tr.done == "" {
+				t.Fatal("the child ended without an end")
+			}
+		}
+		if tr.done != ref.state {
+			tr.errorf("ends with\n%s\nundisturbed with\n%s", tr.done, ref.state)
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%s, seed %d: %d kills over %d threads, a run takes %v and has %d tasks in %d supersteps; %d looks found %d results beside the log and %d of Once; %d starts of a task were not its first; %d torn lines",
+		storeKind, seed, st.kills, st.threads, ref.took, ref.tasks, ref.closed, st.looks, st.beside, st.onces, st.again, st.torn)
+	if kills >= 100 && (d == graph.Sync && (st.beside == 0 || st.onces == 0) || st.again == 0 && d != graph.Exit) {
+		t.Error("the kills missed what they were to hit")
+	}
+	return st
+}
+
+func each(t *testing.T, d graph.Durability, kills int) {
+	for _, s := range []string{"sqlite", "file"} {
+		t.Run(s, func(t *testing.T) {
+			t.Parallel()
+			torment(t, s, d, kills)
+		})
+	}
+}
+
+// Sync: no recorded step is lost and none runs twice after it was recorded.
+func TestKilledRunsLoseNothingRecorded(t *testing.T) {
+	each(t, graph.Sync, setting(t, "KILLTEST_KILLS", 12))
+}
+
+// Async: what is stored is a consistent prefix, and Once waits for its record.
+func TestKilledAsyncRunsLeaveAConsistentPrefix(t *testing.T) {
+	each(t, graph.Async, setting(t, "KILLTEST_KILLS_ASYNC", 5))
+}
+
+// Exit: nothing is stored while a run runs.
+func TestKilledExitRunsAreAsIfNotStarted(t *testing.T) {
+	each(t, graph.Exit, setting(t, "KILLTEST_KILLS_EXIT", 5))
+}

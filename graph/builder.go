@@ -27,7 +27,6 @@ type Builder[S any] struct {
 	routers  []routerConfig
 	problems []plan.Problem
 	settings settings
-	deps     []reflect.Type
 }
 
 // nodeConfig is a node as declared.

@@ -200,12 +200,6 @@ func TestW13KeptStateCalledTwiceAtOnceIsAnError(t *testing.T) {
 	}
 }
 
-type withTrail struct {
-	trail
-	Topic string
-}
-
-// (an embedded struct must be exported to be part of the state's JSON)
 type Shared struct {
 	Items graph.List[string]
 	Count graph.Sum[int]

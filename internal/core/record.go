@@ -350,6 +350,9 @@ func (m *Machine) record(source checkpoint.Source, parts []checkpoint.Change) er
 		return nil
 	}
 	rec := m.newRecord(source, parts)
+	if m.tail.epoch == "" { // an edit starts the thread
+		m.tail.epoch = rec.ID
+	}
 	rec.Epoch = m.tail.epoch
 	rec.Open = m.openTasks()
 	return m.finish(rec)

@@ -132,7 +132,7 @@ type trial struct {
 
 // stats say what a test has seen.
 type stats struct {
-	kills, threads, looks, torn, again, beside, onces, waits int
+	kills, threads, looks, torn, again, beside, onces int
 }
 
 func newTrial(t *testing.T, j *job, ref *reference, st *stats) *trial {
@@ -203,9 +203,7 @@ func (tr *trial) look() {
 			}
 			tr.finished[id] = true
 		case checkpoint.KindOnce:
-			if !tr.recorded[id+" "+r.Name] {
-				tr.stats.onces++
-			}
+			tr.stats.onces++
 			tr.recorded[id+" "+r.Name] = true
 		}
 	}
@@ -388,8 +386,8 @@ func undisturbed(t *testing.T, j job) *reference {
 	return ref
 }
 
-// torment kills runs of the graph that many times and returns what it saw.
-func torment(t *testing.T, storeKind string, d graph.Durability, kills int) stats {
+// torment kills runs of the graph that many times.
+func torment(t *testing.T, storeKind string, d graph.Durability, kills int) {
 	t.Helper()
 	seed := uint64(setting(t, "KILLTEST_SEED", 1))
 	rng := rand.New(rand.NewPCG(seed, uint64(len(storeKind))<<8|uint64(d)))
@@ -428,10 +426,10 @@ func torment(t *testing.T, storeKind string, d graph.Durability, kills int) stat
 	}
 	t.Logf("%s, seed %d: %d kills over %d threads, a run takes %v and has %d tasks in %d supersteps; %d looks found %d results beside the log and %d of Once; %d starts of a task were not its first; %d torn lines",
 		storeKind, seed, st.kills, st.threads, ref.took, ref.tasks, ref.closed, st.looks, st.beside, st.onces, st.again, st.torn)
-	if kills >= 100 && (d == graph.Sync && (st.beside == 0 || st.onces == 0) || st.again == 0 && d != graph.Exit) {
+	// Two tasks of each thread start twice since they ask.
+	if kills >= 100 && d != graph.Exit && (st.beside == 0 || st.onces == 0 || st.again <= 2*st.threads) {
 		t.Error("the kills missed what they were to hit")
 	}
-	return st
 }
 
 func each(t *testing.T, d graph.Durability, kills int) {

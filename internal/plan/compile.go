@@ -30,7 +30,6 @@ const (
 	Unreachable   Kind = "unreachable node"
 	BadJoin       Kind = "join cannot complete"
 	BadEdge       Kind = "bad edge"
-	NoDestination Kind = "undeclared destinations"
 	BadBreakpoint Kind = "unknown breakpoint"
 )
 

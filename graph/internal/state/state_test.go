@@ -777,13 +777,13 @@ func TestFieldsAndSize(t *testing.T) {
 
 // State types with mistakes.
 type (
-	hidden  struct{ x int }
+	hidden  struct{ x int } //lint:ignore U1000 what Compile refuses
 	jsonned struct{ A int }
 	badJSON struct{ graph.Sum[int] }
 	counted struct{ N graph.Sum[int] }
 	private struct {
 		A int
-		b int
+		b int //lint:ignore U1000 what Compile refuses
 	}
 )
 
@@ -830,7 +830,7 @@ func TestProblems(t *testing.T) {
 		C       complex64
 		U       uintptr
 		Skipped int `json:"-"`
-		lower   int
+		lower   int //lint:ignore U1000 what Compile refuses
 		A       int
 		B       int `json:"o"`
 		Other

@@ -1,0 +1,148 @@
+package graph_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestCompileReportsEverythingAtOnce(t *testing.T) { // SYN-14, TRPC-04, SYN-09
+	b := visits(graph.New[trail]("bad"), "a", "b", "a", "", graph.Start, "*", "island", "j")
+	b.AddNode("nothing", nil)
+	b.AddEdge("a", "bb").AddEdge("ghost", "b").AddEdge(graph.End, "a").AddEdge("a", graph.Start)
+	b.AddRoutes("a", func(context.Context, *trail) (string, error) { return "", nil }, map[string]string{"yes": "nowhere"})
+	b.AddConditionalEdges("b", nil, "nirvana")
+	b.AddJoin([]string{"a", "a"}, "j").AddJoin(nil, "j").AddJoin([]string{"a"}, "gone")
+	_, err := b.Compile(graph.InterruptBefore("brk"), graph.MaxSteps(-1))
+	e := wantErr[*graph.CompileError](t, err)
+	for _, want := range []string{
+		`node "a" is added twice`, "empty name", `"__start__" is reserved`, `"*" means every node`, `"nothing" has a nil function`,
+		"no entry", `"bb", which is not a node; did you mean "b"?`, `"ghost"`, `"nowhere"`, "nil router", `"nirvana"`, `names "a" twice`,
+		"waits for nothing", `"gone"`, `"brk"`, "MaxSteps(-1)",
+	} {
+		if !strings.Contains(e.Error(), want) {
+			t.Errorf("%q is not reported in\n%v", want, e)
+		}
+	}
+}
+
+func TestCompileFindsWhatCannotBeReached(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "island", "j")
+	b.AddEdge(graph.Start, "a").AddJoin([]string{"a", "island"}, "j")
+	_, err := b.Compile()
+	e := wantErr[*graph.CompileError](t, err)
+	if len(e.Problems) != 2 || !strings.Contains(e.Error(), "can't complete") || !strings.Contains(e.Error(), `nothing leads to node "island"`) {
+		t.Error(e)
+	}
+}
+
+func TestCompileExplainsFieldTypes(t *testing.T) {
+	type bad struct {
+		Names []string
+		Ages  map[string]int
+		Next  *int
+		inner int
+		Any   any
+	}
+	_ = bad{}.inner
+	b := graph.New[bad]("g")
+	b.AddNode("a", func(context.Context, *bad) error { return nil }).AddEdge(graph.Start, "a")
+	_, err := b.Compile()
+	e := wantErr[*graph.CompileError](t, err)
+	equal(t, "problems", len(e.Problems), 5)
+	for _, want := range []string{"graph.List[string]", "graph.Map[string, int]", "graph.Value", "inner"} {
+		if !strings.Contains(e.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, e)
+		}
+	}
+	n := graph.New[int]("g")
+	n.AddNode("a", func(context.Context, *int) error { return nil }).AddEdge(graph.Start, "a")
+	_, err = n.Compile()
+	wantErr[*graph.CompileError](t, err)
+}
+
+func TestLargePlainStateIsAWarning(t *testing.T) {
+	type big struct{ A [8192]byte }
+	b := graph.New[big]("g")
+	b.AddNode("a", func(context.Context, *big) error { return nil }).AddEdge(graph.Start, "a")
+	equal(t, "warnings", len(compile(t, b).Warnings()), 1)
+}
+
+func TestCompilingTwiceGivesIndependentGraphs(t *testing.T) { // W20
+	b := visits(graph.New[trail]("g"), "a")
+	b.AddEdge(graph.Start, "a")
+	compile(t, b, graph.MaxSteps(1))
+	compile(t, b, graph.MaxSteps(2))
+}
+
+func TestNodeNamesAreArbitraryStrings(t *testing.T) { // SYN-08
+	names := []string{"two words", `quo"ted`, "ünï→code", "pi|pe", "new\nline", "end", "a]b", "`tick`", "<b>"}
+	b := visits(graph.New[trail](`name "of" it`), names...)
+	b.AddEdge(graph.Start, names[0]).AddSequence(names...)
+	g := compile(t, b, stored()...)
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equalSlice(t, "ran", snap.State.Ran.Slice(), names)
+	for _, d := range []string{g.Mermaid(), g.DOT(), g.String(), string(g.SVG())} {
+		if d == "" {
+			t.Error("no drawing")
+		}
+	}
+	es := entries(t, g)
+	equalSlice(t, "nodes", es[0].Nodes, []string{"<b>"})
+}
+
+func TestDrawingsOfTheReActGraph(t *testing.T) { // SYN-31 to SYN-34
+	b := visits(graph.New[trail]("react"), "agent", "tools")
+	b.SetEntryPoint("agent").AddEdge("tools", "agent")
+	b.AddRoutes("agent", func(context.Context, *trail) (string, error) { return "tools", nil }, map[string]string{"tools": "tools", graph.End: graph.End})
+	g := compile(t, b)
+	equal(t, "mermaid", strings.TrimSpace(g.Mermaid()), strings.TrimSpace(`
+graph TD
+    __start__(["__start__"])
+    agent["agent"]
+    tools["tools"]
+    __end__(["__end__"])
+    __start__ --> agent
+    tools --> agent
+    agent -.-> |tools| tools
+    agent -.-> |__end__| __end__
+`))
+	equal(t, "text", g.String(), strings.TrimSpace(`
+Graph:
+  Nodes: agent, tools
+  Entry: __start__ -> agent
+  Edges:
+    tools -> agent
+    agent -> __end__ | tools  [conditional]
+`))
+	if dot := g.DOT(); !strings.HasPrefix(dot, "digraph G {\n    rankdir=TD;") || !strings.Contains(dot, `[style=dashed, label="tools"]`) {
+		t.Error(dot)
+	}
+	open := visits(graph.New[trail]("open"), "agent", "tools")
+	open.SetEntryPoint("agent").AddEdge("tools", "agent")
+	open.AddConditionalEdges("agent", func(context.Context, *trail) (graph.Command, error) { return graph.Goto("tools"), nil })
+	g = compile(t, open)
+	if !strings.Contains(g.Mermaid(), "%% agent has conditional edge (path_map not provided)") || !strings.Contains(g.String(), "agent -> ???  [conditional]") {
+		t.Error(g.Mermaid(), g.String())
+	}
+}
+
+func TestDrawingARunAndSubgraphs(t *testing.T) {
+	ran := &calls{}
+	g := mounted(t, childGraph(t, ran, true), ran, stored()...)
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	es := entries(t, g)
+	d := g.Drawing(graph.Expand(-1), graph.Overlay(es, snap))
+	status := map[string]string{}
+	for _, n := range d.Nodes {
+		status[n.ID] = string(n.Status)
+		if n.ID == "sub" && n.Sub == nil {
+			t.Error("the subgraph is drawn closed")
+		}
+	}
+	equal(t, "visited", status["before"], "visited")
+	equal(t, "waiting", status["sub"], "interrupted")
+	equal(t, "not yet", status["after"], "")
+}

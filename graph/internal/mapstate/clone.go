@@ -1,0 +1,226 @@
+package mapstate
+
+import (
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// maxDepth bounds how deep a value may nest. Encoding/json goes no deeper.
+const maxDepth = 1000
+
+var errDeep = errors.New("the value nests too deep, or holds itself")
+
+// A cloner returns a copy of v that shares no memory that could be altered
+// through either. A nil cloner stands for types whose values can't be altered.
+type cloner func(v reflect.Value, depth int) (reflect.Value, error)
+
+var cloners sync.Map // reflect.Type to cloner
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// clonerOf returns the cloner for a type, nil if its values need no copy. What
+// a struct keeps in unexported fields is shared, unless the type has a method
+// Clone that returns the type.
+func clonerOf(t reflect.Type) cloner {
+	if c, ok := cloners.Load(t); ok {
+		return c.(cloner)
+	}
+	c := makeCloner(t, map[reflect.Type]bool{})
+	cloners.Store(t, c)
+	return c
+}
+
+// inner is clonerOf for a type inside another: open has those around it, whose
+// cloners aren't made yet.
+func inner(t reflect.Type, open map[reflect.Type]bool) cloner {
+	if open[t] {
+		return func(v reflect.Value, depth int) (reflect.Value, error) { return clonerOf(t)(v, depth) }
+	}
+	return makeCloner(t, open)
+}
+
+func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
+	if t == timeType {
+		return nil
+	}
+	if m, ok := t.MethodByName("Clone"); ok && t.Kind() != reflect.Interface && m.Type.NumIn() == 1 && m.Type.NumOut() == 1 && m.Type.Out(0) == t {
+		return func(v reflect.Value, _ int) (reflect.Value, error) {
+			if v.Kind() == reflect.Pointer && v.IsNil() {
+				return v, nil
+			}
+			return v.Method(m.Index).Call(nil)[0], nil
+		}
+	}
+	open[t] = true
+	defer delete(open, t)
+	switch t.Kind() {
+	case reflect.Slice:
+		elem := inner(t.Elem(), open)
+		return func(v reflect.Value, depth int) (reflect.Value, error) {
+			if v.IsNil() {
+				return v, nil
+			}
+			if depth > maxDepth {
+				return v, errDeep
+			}
+			c := reflect.MakeSlice(t, v.Len(), v.Len())
+			if elem == nil {
+				reflect.Copy(c, v)
+				return c, nil
+			}
+			for i := range v.Len() {
+				e, err := elem(v.Index(i), depth+1)
+				if err != nil {
+					return v, err
+				}
+				c.Index(i).Set(e)
+			}
+			return c, nil
+		}
+	case reflect.Map:
+		elem := inner(t.Elem(), open)
+		return func(v reflect.Value, depth int) (reflect.Value, error) {
+			if v.IsNil() {
+				return v, nil
+			}
+			if depth > maxDepth {
+				return v, errDeep
+			}
+			c := reflect.MakeMapWithSize(t, v.Len())
+			for it := v.MapRange(); it.Next(); {
+				e := it.Value()
+				if elem != nil {
+					var err error
+					if e, err = elem(e, depth+1); err != nil {
+						return v, err
+					}
+				}
+				c.SetMapIndex(it.Key(), e)
+			}
+			return c, nil
+		}
+	case reflect.Pointer:
+		elem := inner(t.Elem(), open)
+		return func(v reflect.Value, depth int) (reflect.Value, error) {
+			if v.IsNil() {
+				return v, nil
+			}
+			if depth > maxDepth {
+				return v, errDeep
+			}
+			c := reflect.New(t.Elem())
+			e := v.Elem()
+			if elem != nil {
+				var err error
+				if e, err = elem(e, depth+1); err != nil {
+					return v, err
+				}
+			}
+			c.Elem().Set(e)
+			if c.Type() != t { // a named pointer type
+				c = c.Convert(t)
+			}
+			return c, nil
+		}
+	case reflect.Interface:
+		return func(v reflect.Value, depth int) (reflect.Value, error) {
+			if v.IsNil() {
+				return v, nil
+			}
+			if depth > maxDepth {
+				return v, errDeep
+			}
+			e := v.Elem()
+			c := clonerOf(e.Type())
+			if c == nil {
+				return v, nil
+			}
+			return c(e, depth+1)
+		}
+	case reflect.Array:
+		elem := inner(t.Elem(), open)
+		if elem == nil {
+			return nil
+		}
+		return func(v reflect.Value, depth int) (reflect.Value, error) {
+			c := reflect.New(t).Elem()
+			for i := range v.Len() {
+				e, err := elem(v.Index(i), depth+1)
+				if err != nil {
+					return v, err
+				}
+				c.Index(i).Set(e)
+			}
+			return c, nil
+		}
+	case reflect.Struct:
+		type part struct {
+			i int
+			c cloner
+		}
+		var parts []part
+		for i := range t.NumField() {
+			if sf := t.Field(i); sf.IsExported() {
+				if c := inner(sf.Type, open); c != nil {
+					parts = append(parts, part{i, c})
+				}
+			}
+		}
+		if parts == nil {
+			return nil
+		}
+		return func(v reflect.Value, depth int) (reflect.Value, error) {
+			c := reflect.New(t).Elem()
+			c.Set(v)
+			for _, p := range parts {
+				e, err := p.c(v.Field(p.i), depth+1)
+				if err != nil {
+					return v, err
+				}
+				c.Field(p.i).Set(e)
+			}
+			return c, nil
+		}
+	}
+	return nil
+}
+
+// clone returns a private copy of a value of any type.
+func clone(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, string, bool, int, int64, float64, time.Time, null:
+		return v, nil
+	case []string:
+		if v == nil {
+			return v, nil
+		}
+		c := make([]string, len(v))
+		copy(c, v)
+		return c, nil
+	}
+	c := clonerOf(reflect.TypeOf(v))
+	if c == nil {
+		return v, nil
+	}
+	copied, err := c(reflect.ValueOf(v), 0)
+	if err != nil {
+		return nil, err
+	}
+	return copied.Interface(), nil
+}
+
+// normal returns v as it is after having been stored: live and replayed states
+// are the same.
+func normal(v any) any {
+	t, ok := v.(time.Time)
+	if !ok {
+		return v
+	}
+	_, offset := t.Zone()
+	if offset == 0 {
+		return t.Round(0).UTC()
+	}
+	return t.Round(0).In(time.FixedZone("", offset))
+}

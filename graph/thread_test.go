@@ -1,0 +1,297 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func abc(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
+	b := visits(graph.New[trail]("abc"), "a", "b", "c")
+	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
+	return compile(t, b, append(stored(), opts...)...)
+}
+
+func entries(t testing.TB, g *graph.Graph[trail], opts ...graph.Option) []graph.Entry[trail] {
+	t.Helper()
+	var es []graph.Entry[trail]
+	for e, err := range g.History(bg, opts...) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+func TestACheckpointAfterEveryStep(t *testing.T) { // W7-27, TRPC-50, SONI-01
+	g := abc(t)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Metadata("user", "ann")))
+	es := entries(t, g)
+	equal(t, "checkpoints", len(es), 4)
+	for i, e := range es {
+		equal(t, "step, newest first", e.Step, 3-i)
+		equal(t, "metadata", e.Metadata["user"], "ann")
+		if e.CreatedAt.IsZero() || e.CreatedAt.Location().String() != "UTC" {
+			t.Errorf("created at %v", e.CreatedAt)
+		}
+		if i > 0 {
+			equal(t, "lineage", es[i-1].Parent, e.Checkpoint)
+			if es[i-1].CreatedAt.Before(e.CreatedAt) {
+				t.Error("times decrease")
+			}
+		}
+		state := must[trail](t)(e.State(bg))
+		equal(t, "state", state.Ran.Len(), e.Step)
+	}
+	oldest := entries(t, g, graph.OldestFirst()) // SYN-23, C-17
+	slices.Reverse(oldest)
+	for i := range es {
+		equal(t, "checkpoint", oldest[i].Checkpoint, es[i].Checkpoint)
+	}
+	equalSlice(t, "next of the first", oldest[3].Next, []string{"a"})
+	equal(t, "next of the last", len(oldest[0].Next), 0)
+}
+
+func TestHistoryFilters(t *testing.T) { // TRPC-54
+	g := abc(t)
+	for turn := range 5 {
+		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Metadata("turn", fmt.Sprint(turn))))
+	}
+	equal(t, "limit", len(entries(t, g, graph.Limit(10))), 10)
+	equal(t, "inputs", len(entries(t, g, graph.WithSource("input"))), 5)
+	equal(t, "turn 3", len(entries(t, g, graph.WhereMetadata("turn", "3"))), 4)
+	equal(t, "both", len(entries(t, g, graph.WhereMetadata("turn", "3"), graph.WithSource("loop"))), 3)
+	equal(t, "unknown thread", len(entries(t, g, graph.Thread("nobody"))), 0)
+	from := entries(t, g)[7].Checkpoint
+	equal(t, "before a checkpoint", len(entries(t, g, graph.From(from))), 13)
+}
+
+func TestThreadsAreIsolated(t *testing.T) { // SYN-21, SONI-02, TRPC-56
+	g := abc(t)
+	for i := range 50 {
+		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = i }, graph.Thread(fmt.Sprint(i))))
+	}
+	for i := range 50 {
+		equal(t, "N", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.Thread(fmt.Sprint(i)))).State.N, i)
+	}
+	if err := g.DeleteThread(bg, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.State(bg, graph.Thread("7")); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Error(err)
+	}
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.Thread("8"))).State.N, 8)
+}
+
+func TestNamespacesAreIsolated(t *testing.T) {
+	g := abc(t)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }, graph.Namespace("svc:prod:one")))
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 2 }, graph.Namespace("svc:prod:two")))
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.Namespace("svc:prod:one"))).State.N, 1)
+	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestTimeTravelLeavesTheOldBranch(t *testing.T) { // TRPC-52, SONI-38
+	g := abc(t)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 41 }))
+	es := entries(t, g)
+	step1 := es[2]
+	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.From(step1.Checkpoint)))
+	equal(t, "ran", snap.State.ran(), "a b c")
+	equal(t, "types are kept", snap.State.N, 41)
+	line := entries(t, g)
+	equal(t, "the branch goes back to the fork", line[3].Checkpoint, step1.Checkpoint)
+	equal(t, "and to the root", len(line), 5) // input, a, fork, b, c
+	all := entries(t, g, graph.AllBranches())
+	equal(t, "all branches", len(all), 7)
+	for _, e := range es {
+		state := must[trail](t)(e.State(bg))
+		equal(t, "old branch", state.Ran.Len(), e.Step)
+	}
+}
+
+func TestForkKeepsWhatIsPendingAndTheOldLine(t *testing.T) {
+	ran := &calls{}
+	b := graph.New[trail]("g")
+	b.AddNode("free", func(_ context.Context, s *trail) error { ran.add("free"); s.Ran.Add("free"); return nil })
+	b.AddNode("ask", func(ctx context.Context, s *trail) error {
+		v, err := graph.Interrupt[string](ctx, "k", nil)
+		s.Ran.Add(v)
+		return err
+	})
+	b.AddEdge(graph.Start, "free").AddEdge(graph.Start, "ask")
+	g := compile(t, b, stored()...)
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Fork(bg, asked.Checkpoint))
+	one := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "one"))
+	equal(t, "ran", one.State.ran(), "free one")
+	two := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "two", graph.From(asked.Checkpoint)))
+	equal(t, "ran", two.State.ran(), "free two")
+	equal(t, "the first branch", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(one.Checkpoint))).State.ran(), "free one")
+	if n := ran.of("free"); n > 2 {
+		t.Errorf("free ran %d times", n)
+	}
+}
+
+func TestForkAnswersSeveralDecisionsAndComparesThem(t *testing.T) {
+	g := asker(t)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	asked := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	for _, answer := range []string{"x", "y", "z"} {
+		snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, answer, graph.From(asked.Checkpoint)))
+		equal(t, "note", snap.State.Note, answer)
+	}
+	equal(t, "branches", len(entries(t, g, graph.AllBranches(), graph.WithSource("fork"))), 3)
+}
+
+func TestCopyThread(t *testing.T) {
+	g := asker(t)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	if err := g.CopyThread(bg, "t", "copy"); err != nil {
+		t.Fatal(err)
+	}
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "original"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "copied", graph.Thread("copy")))
+	equal(t, "copy", snap.State.Note, "copied")
+	equal(t, "original", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.Note, "original")
+	if err := g.CopyThread(bg, "t", "copy"); !errors.Is(err, checkpoint.ErrConflict) {
+		t.Error(err)
+	}
+	if err := g.CopyThread(bg, "nobody", "x"); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestEditsOfAThread(t *testing.T) { // SYN-25
+	g := abc(t)
+	snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 1 })) // starts a thread
+	equal(t, "step", snap.Step, 0)
+	equal(t, "done", snap.Done(), true)
+	snap = must[*graph.Snapshot[trail]](t)(g.BulkUpdate(bg, []graph.Edit[trail]{
+		{Apply: func(s *trail) { s.Ran.Add("as a") }, AsNode: "a"},
+		{Apply: func(s *trail) { s.Ran.Add("as b") }, AsNode: "b"},
+	}))
+	equalSlice(t, "next", snap.Next, []string{"c"})
+	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "ran", snap.State.ran(), "as a as b c")
+	_, err := g.UpdateState(bg, nil, graph.AsNode("nobody"))
+	wantErr[*graph.InvalidEdgeError](t, err)
+	first := entries(t, g, graph.OldestFirst())[0]
+	snap = must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 2 }, graph.From(first.Checkpoint)))
+	equal(t, "on a branch of the past", snap.State.ran(), "")
+	equal(t, "N", snap.State.N, 2)
+}
+
+func TestEditWithACommand(t *testing.T) {
+	g := abc(t)
+	snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) {}, graph.AsNode("a", graph.Goto("c"))))
+	equalSlice(t, "next", snap.Next, []string{"c"})
+}
+
+func TestLongThreadsAreReadBackExactly(t *testing.T) { // snapshots and ranges
+	type state struct {
+		Items graph.List[string]
+		Known graph.Map[string, int]
+		Text  string
+		N     int
+	}
+	b := graph.New[state]("g")
+	b.AddNode("a", func(_ context.Context, s *state) error {
+		s.N++
+		s.Items.Add(strings.Repeat("x", 200) + fmt.Sprint(s.N))
+		s.Known.Put(fmt.Sprint(s.N%50), s.N)
+		if s.N%70 == 0 {
+			s.Items.Overwrite(fmt.Sprint("cut at ", s.N))
+		}
+		s.Text = strings.Repeat("t", s.N%300)
+		return nil
+	})
+	b.AddEdge(graph.Start, "a")
+	g := compile(t, b, stored()...)
+	var want []string
+	for i := 1; i <= 300; i++ {
+		snap := must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(s *state) {
+			if i%3 == 0 {
+				s.Items.Add("input")
+			}
+		}))
+		want = append(want, fmt.Sprint(snap.State.Items.Slice(), snap.State.N, snap.State.Text, snap.State.Known))
+	}
+	i := 300
+	for e, err := range g.History(bg, graph.WithSource("loop")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%7 == 0 {
+			s := must[state](t)(e.State(bg))
+			if got := fmt.Sprint(s.Items.Slice(), s.N, s.Text, s.Known); got != want[i-1] {
+				t.Fatalf("turn %d reads back as %.300s\nwant %.300s", i, got, want[i-1])
+			}
+		}
+		i--
+	}
+}
+
+func TestSnapshotsOfAThreadOverItsLife(t *testing.T) { // SONI-37, SONI-39, SYN-22
+	g := asker(t)
+	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Fatal(err)
+	}
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	equal(t, "next", strings.Join(snap.Next, ","), "b")
+	equal(t, "payload", fmt.Sprint(snap.Interrupts[0].Value), "what note?")
+	equal(t, "status", snap.Tasks[0].Status, "interrupted")
+	if snap.Checkpoint == "" || snap.CreatedAt.IsZero() || snap.Thread != "t" {
+		t.Errorf("%+v", snap)
+	}
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "n"))
+	snap = must[*graph.Snapshot[trail]](t)(g.State(bg))
+	equal(t, "done", snap.Done(), true)
+	equal(t, "interrupts", len(snap.Interrupts), 0)
+}
+
+func TestW1SecondRunOnAThreadIsBusy(t *testing.T) {
+	in := make(chan struct{})
+	out := make(chan struct{})
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(_ context.Context, s *trail) error {
+		in <- struct{}{}
+		<-out
+		s.Ran.Add("a")
+		return nil
+	})
+	b.AddEdge(graph.Start, "a")
+	g := compile(t, b, stored()...)
+	done := make(chan error)
+	go func() {
+		_, err := g.Invoke(bg, func(*trail) {})
+		done <- err
+	}()
+	<-in
+	for _, call := range []func() error{
+		func() error { _, err := g.Invoke(bg, func(*trail) {}); return err },
+		func() error { _, err := g.UpdateState(bg, func(*trail) {}); return err },
+	} {
+		if err := call(); !errors.Is(err, graph.ErrThreadBusy) {
+			t.Error(err)
+		}
+	}
+	if _, err := g.State(bg); err != nil {
+		t.Error(err) // reading is always possible
+	}
+	close(out)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a")
+}

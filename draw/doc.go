@@ -13,7 +13,7 @@
 //   - [Diagram] draws boxes and lines with text characters.
 //   - [SVG] draws a self-contained picture for light and dark pages.
 //   - Package draw/png draws the same picture as pixels.
-//   - [RenderDOT] and [MermaidInk] let Graphviz and mermaid.ink do the drawing.
+//   - The package draw/render lets Graphviz and mermaid.ink do the drawing.
 //
 // The pictures share one layered layout, which is exported: [NewLayout]
 // computes boxes and edge routes as data that marshals to JSON, and

@@ -10,7 +10,7 @@ import (
 // file beside the path and renames it, so that whatever was there stays when
 // writing fails.
 //
-//	picture, err := draw.MermaidInk{}.PNG(ctx, g)
+//	picture, err := render.MermaidInk{}.PNG(ctx, g)
 //	if err != nil {
 //		return err
 //	}

@@ -27,6 +27,10 @@ type Builder[S any] struct {
 	routers  []routerConfig
 	problems []plan.Problem
 	settings settings
+
+	// source, if not nil, makes what handles the states; otherwise that
+	// follows from S.
+	source func() (values[S], []Problem)
 }
 
 // nodeConfig is a node as declared.
@@ -37,6 +41,7 @@ type nodeConfig struct {
 	cache       *CachePolicy
 	stateType   reflect.Type // of typed options; nil: none
 	child       drawable     // of a subgraph; nil: none
+	reads       []string     // fields that the node is given; nil: all
 	name        string
 	label       string
 }

@@ -70,4 +70,17 @@ func (c Command) And(others ...Command) Command {
 // IsZero reports whether c chooses nothing.
 func (c Command) IsZero() bool { return c.c.Zero() }
 
+// Nodes returns the names of the nodes that c goes to, those of its sends not
+// included. It lets a test look at what a router decides.
+func (c Command) Nodes() []string { return append([]string(nil), c.c.Goto...) }
+
+// Sends returns the sends of c.
+func (c Command) Sends() []Send {
+	var sends []Send
+	for _, s := range c.c.Sends {
+		sends = append(sends, Send{s})
+	}
+	return sends
+}
+
 func (c Command) local() local.Command { return c.c }

@@ -40,6 +40,9 @@ type values[S any] interface {
 // nodes, joins that cannot complete, breakpoints that name no node, two entry
 // points. The options are defaults for all calls.
 func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
+	if b.source != nil {
+		return b.compileFrom(opts)
+	}
 	typ, stateProblems := state.Of[S]()
 	var problems []Problem
 	for _, p := range stateProblems {

@@ -129,7 +129,7 @@ func IdleTimeout(d time.Duration) NodeOption {
 // OnError adds a handler that runs when all attempts of the node have failed,
 // in the same superstep, on a fresh copy of the state. If it returns nil, its
 // changes and command are the node's; if it returns an error, the node has
-// failed with it.
+// failed with it. The node's timeout holds for it as well, counted anew.
 func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Command, error)) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {
 		n.stateType = reflect.TypeFor[S]()

@@ -85,7 +85,7 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 	if lo.Deps, err = provide(ctx, &set); err != nil {
 		return empty, err
 	}
-	s, err := local.Open(ctx, g.prog, *lo, set.from, set.store != nil)
+	s, err := local.Open(ctx, g.program(g.emitter(lo)), *lo, set.from, set.store != nil)
 	if err != nil {
 		return empty, err
 	}

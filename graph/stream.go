@@ -36,6 +36,10 @@ const (
 	// ModeCheckpoints: each checkpoint that was stored.
 	ModeCheckpoints = Mode(local.Checkpointed)
 
+	// ModeWarnings: what a [Schema] lets pass, as a [Warning] in Value. For a
+	// run of a subgraph the event is that of the node it is mounted as.
+	ModeWarnings = Mode(kindWarning)
+
 	// ModeDebug: tasks, checkpoints and interrupts.
 	ModeDebug = ModeTasks | ModeCheckpoints | Mode(local.InterruptRaised)
 )
@@ -55,12 +59,18 @@ const (
 	EventTaskRetry  EventType = "task_retry"
 	EventCheckpoint EventType = "checkpoints"
 	EventInterrupt  EventType = "interrupt"
+	EventWarning    EventType = "warning"
 )
+
+// kindWarning is the kind of a schema's warnings: the shell doesn't know of
+// them.
+const kindWarning local.Kind = 1 << 31
 
 var eventTypes = map[local.Kind]EventType{
 	local.Updates: EventUpdate, local.Values: EventValues, local.Message: EventMessage, local.Custom: EventCustom,
 	local.TaskStarted: EventTaskStart, local.TaskEnded: EventTaskEnd, local.TaskFailed: EventTaskError, local.TaskRetried: EventTaskRetry,
 	local.Checkpointed: EventCheckpoint, local.InterruptRaised: EventInterrupt,
+	kindWarning: EventWarning,
 }
 
 // Event is something that happened in a run. Which fields are set depends on
@@ -81,7 +91,7 @@ type Event struct {
 	// put or set. It is nil when it wrote nothing. (updates, task_result)
 	Update json.RawMessage
 
-	// Value is what the node sent. (custom, messages)
+	// Value is what the node sent (custom, messages), or a [Warning].
 	Value any
 
 	Interrupt *Interrupted // (interrupt)

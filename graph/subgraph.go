@@ -37,7 +37,7 @@ func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mappin
 			if err != nil {
 				return local.Command{}, err
 			}
-			call := child.subcall()
+			call := child.subcall(t)
 			call.Keep = child.settings.keep
 			call.Input = func(st any) error {
 				if m.In != nil {
@@ -72,7 +72,7 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 			if err != nil {
 				return local.Command{}, err
 			}
-			call := child.subcall()
+			call := child.subcall(t)
 			call.Seed = shared
 			called, err := t.Subgraph(ctx, call)
 			if err != nil {
@@ -113,7 +113,7 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	if err != nil {
 		return nil, err
 	}
-	call := child.subcall()
+	call := child.subcall(t)
 	call.Key, call.Keep = key, child.settings.keep
 	call.Input = func(st any) error {
 		if input != nil {
@@ -128,9 +128,9 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	return called.State.(*C), nil
 }
 
-func (g *Graph[S]) subcall() local.Call {
+func (g *Graph[S]) subcall(t *local.Task) local.Call {
 	set := &g.settings
-	return local.Call{Program: g.prog, Options: local.Options{
+	return local.Call{Program: g.program(taskEmitter(t)), Options: local.Options{
 		MaxSteps: set.maxSteps, MaxTasks: set.maxTasks, CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict,
 		Concurrency: set.concurrency, StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout, Check: set.check,
 	}}

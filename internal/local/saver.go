@@ -29,8 +29,12 @@ type saver struct {
 	failed  error               // the first failure, under Async
 	held    []*checkpoint.Write // under Exit
 
-	queue chan queued
-	done  chan struct{}
+	// Whoever puts something into the queue holds sending for reading, whoever
+	// closes it for writing: an attempt that was left behind may still save
+	// when the run ends.
+	sending sync.RWMutex
+	queue   chan queued
+	done    chan struct{}
 }
 
 type queued struct {
@@ -62,7 +66,7 @@ func (s *saver) save(ctx context.Context, w *checkpoint.Write) error {
 		}
 		if s.isClaimed() {
 			s.start()
-			s.queue <- queued{ctx: ctx, write: w}
+			s.enqueue(queued{ctx: ctx, write: w})
 			return nil
 		}
 	}
@@ -71,18 +75,28 @@ func (s *saver) save(ctx context.Context, w *checkpoint.Write) error {
 
 // saveNow stores w before it returns, unless all is kept for the end.
 func (s *saver) saveNow(ctx context.Context, w *checkpoint.Write) error {
-	s.mu.Lock()
-	queue := s.queue
-	s.mu.Unlock()
-	switch {
-	case s.mode == Exit:
+	if s.mode == Exit {
 		return s.save(ctx, w)
-	case queue != nil:
-		reply := make(chan error, 1)
-		queue <- queued{ctx: ctx, write: w, reply: reply}
+	}
+	reply := make(chan error, 1)
+	if s.enqueue(queued{ctx: ctx, write: w, reply: reply}) {
 		return <-reply
 	}
 	return s.write(ctx, w)
+}
+
+// enqueue hands a write to the background writer, if there is one.
+func (s *saver) enqueue(q queued) bool {
+	s.sending.RLock()
+	defer s.sending.RUnlock()
+	s.mu.Lock()
+	queue := s.queue
+	s.mu.Unlock()
+	if queue == nil {
+		return false
+	}
+	queue <- q
+	return true
 }
 
 // forget drops what is held for a log and the logs below it: what wrote it
@@ -136,12 +150,16 @@ func (s *saver) start() {
 
 // flush stores everything that waits and ends the background writer.
 func (s *saver) flush(ctx context.Context) error {
+	s.sending.Lock()
 	s.mu.Lock()
 	queue, done, held := s.queue, s.done, s.held
 	s.queue, s.held = nil, nil
 	s.mu.Unlock()
 	if queue != nil {
 		close(queue)
+	}
+	s.sending.Unlock()
+	if queue != nil {
 		<-done
 	}
 	if err := s.failure(); err != nil {

@@ -47,6 +47,7 @@ type Session struct {
 	last      *checkpoint.Record // written last
 	collected []any              // changes committed by this session, if wanted
 	fresh     bool               // an input's values are to be shown
+	confirmed bool               // the thread is known to be as it was read
 }
 
 type taskFailure struct {
@@ -360,6 +361,14 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 				return err
 			}
 		}
+		if len(rd.Start) > 0 && !s.confirmed {
+			s.confirmed = true
+			if again, err := s.confirm(ctx); err != nil {
+				return err
+			} else if again {
+				continue
+			}
+		}
 		if s.fresh {
 			s.fresh = false
 			s.showValues(s.m.Step())
@@ -386,6 +395,40 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		s.wait(ctx)
 	}
+}
+
+// confirm looks whether another run has written to the thread between our
+// reading it and our claiming it. If it has committed something, the thread is
+// busy. If it has recorded results of tasks, the thread is read again, so that
+// what is recorded isn't done again.
+func (s *Session) confirm(ctx context.Context) (again bool, err error) {
+	if s.tip == nil || s.saver == nil || s.o.parent != nil || s.saver.mode == Exit {
+		return false, nil
+	}
+	log, rec := s.o.Log, s.tip.Record
+	if s.m.Epoch() != rec.Epoch || s.m.Branch() != rec.Branch {
+		return false, nil // what is to run was planned by this run
+	}
+	failed := func(err error) error { return &CheckpointError{Thread: log.Thread, Op: "load", Err: err} }
+	if s.last == nil { // else the record that was written was checked against the head
+		head, err := s.o.Store.Head(ctx, log)
+		if err != nil {
+			return false, failed(err)
+		}
+		if head.ID != s.tip.LogHead {
+			return false, &busyError{log.Thread, fmt.Errorf("%w: checkpoint %s was written", checkpoint.ErrConflict, head.ID)}
+		}
+	}
+	results, err := s.o.Store.Results(ctx, log, rec.Branch, rec.Epoch)
+	if err != nil {
+		return false, failed(err)
+	}
+	if len(results) <= len(s.tip.Results) {
+		return false, nil
+	}
+	s.once = nil
+	s.run = checkpoint.NewRunID() // this run may have written records that the new machine doesn't count
+	return true, s.load(ctx, "")
 }
 
 // forgetOnce drops the sub-steps of the superstep that was committed.
@@ -678,17 +721,20 @@ func (s *Session) deliver(r *report) {
 		m.Task(r.task).Cached = true
 	}
 	switch r.kind {
+	case finished, routerFailed, routerCancelled:
+		if !r.known {
+			m.Changed(r.task, r.changes, r.data, r.growth)
+		}
+	}
+	switch r.kind {
 	case finished:
-		m.Changed(r.task, r.changes, r.data, r.growth)
 		for ns, id := range r.children {
 			m.SetChild(r.task, ns, id)
 		}
 		m.Routed(r.task, r.routing)
 	case routerFailed:
-		m.Changed(r.task, r.changes, r.data, r.growth)
 		s.fail(r)
 	case routerCancelled:
-		m.Changed(r.task, r.changes, r.data, r.growth)
 		m.Cancelled(r.task)
 	case failed:
 		s.fail(r)

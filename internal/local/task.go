@@ -237,6 +237,13 @@ func (t *Task) waiting() error {
 	return nil
 }
 
+// asking reports whether a question is open.
+func (t *Task) asking() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open != nil
+}
+
 // onceCall is a sub-step that runs or has run.
 type onceCall struct {
 	done chan struct{}
@@ -355,6 +362,7 @@ type report struct {
 	changes   any
 	data      json.RawMessage
 	growth    []core.Growth
+	known     bool // the machine has the changes already
 	routing   core.Routing
 	err       error
 	questions []checkpoint.Question
@@ -415,7 +423,7 @@ func (s *Session) exec(ctx context.Context, i int, reuse any) (r report) {
 	}
 	var command Command
 	if task.Status == core.Changed { // only its routing is pending
-		r.changes, r.data = task.Changes(), task.Data()
+		r.changes, r.data, r.known = task.Changes(), task.Data(), true
 	} else if done := s.attempts(ctx, node, task, reuse, &command, &r); done {
 		return r
 	}
@@ -485,11 +493,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 			r.kind, r.err = cancelled, err
 			return true
 		}
-		if ctx.Err() != nil && causedBy(ctx, err) {
-			r.kind, r.err = cancelled, context.Cause(ctx)
-			if step := stepExpired(ctx); step != nil {
-				r.kind, r.err = failed, s.nodeError(node, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
-			}
+		if s.stopped(ctx, node, attempt, err, r) {
 			return true
 		}
 		if node.Retry != nil && ctx.Err() == nil {
@@ -513,8 +517,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 		}
 		t = s.newTask(ctx, node, task, attempt)
 		if state, err = s.fork(task); err == nil {
-			*command, err = s.guarded(t, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
-			t.end()
+			*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
 		}
 		if t.finish(r) {
 			return true
@@ -523,11 +526,26 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 			err = s.collect(node, state, reuse, r)
 		}
 		if err != nil {
-			r.kind, r.err = failed, s.nodeError(node, attempt, err)
+			if !s.stopped(ctx, node, attempt, err, r) {
+				r.kind, r.err = failed, s.nodeError(node, attempt, err)
+			}
 			return true
 		}
 		return false
 	}
+}
+
+// stopped reports whether err is the end of the step's context, and says in r
+// how the task ended by it.
+func (s *Session) stopped(ctx context.Context, node *Node, attempt int, err error, r *report) bool {
+	if ctx.Err() == nil || !causedBy(ctx, err) {
+		return false
+	}
+	r.kind, r.err = cancelled, context.Cause(ctx)
+	if step := stepExpired(ctx); step != nil {
+		r.kind, r.err = failed, s.nodeError(node, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+	}
+	return true
 }
 
 func (s *Session) decode(node *Node, task *core.Task) (any, error) {
@@ -592,20 +610,25 @@ func (s *Session) collect(node *Node, state, reuse any, r *report) error {
 
 // attempt calls the node once, with its callbacks and limits of time.
 func (s *Session) attempt(t *Task, node *Node, state, payload any) (Command, error) {
+	return s.bounded(t, node, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+}
+
+// bounded calls the node or its error handler with the node's limits of time.
+func (s *Session) bounded(t *Task, node *Node, fn func(ctx context.Context) (Command, error)) (Command, error) {
 	defer t.end()
 	timeout := node.Timeout
 	if timeout == 0 {
 		timeout = s.o.NodeTimeout
 	}
 	if timeout > 0 || node.Idle > 0 {
-		return s.limited(t, node, state, payload, timeout)
+		return s.limited(t, node, timeout, fn)
 	}
-	return s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+	return s.guarded(t, fn)
 }
 
-// limited calls the node on a goroutine of its own, so that an attempt that
+// limited calls fn on a goroutine of its own, so that an attempt that
 // ignores the end of its time can be left behind.
-func (s *Session) limited(t *Task, node *Node, state, payload any, timeout time.Duration) (Command, error) {
+func (s *Session) limited(t *Task, node *Node, timeout time.Duration, fn func(ctx context.Context) (Command, error)) (Command, error) {
 	ctx, cancel := context.WithCancelCause(t.Context)
 	defer cancel(nil)
 	if timeout > 0 {
@@ -624,7 +647,7 @@ func (s *Session) limited(t *Task, node *Node, state, payload any, timeout time.
 	}
 	done := make(chan result, 1)
 	go func() {
-		c, err := s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+		c, err := s.guarded(t, fn)
 		done <- result{c, err}
 	}()
 	var r result
@@ -659,6 +682,12 @@ func (s *Session) call(ctx context.Context, node *Node, state, payload any) (c C
 		c, err = s.checked(ctx, t.at.base, node, state, payload)
 	} else {
 		c, err = node.Run(ctx, state, payload)
+	}
+	if len(node.After) == 0 {
+		return c, err
+	}
+	if t, ok := FromContext(ctx); ok && t.asking() { // the node has neither succeeded nor failed
+		return c, err
 	}
 	for _, after := range node.After {
 		err = after(ctx, state, err)
@@ -730,14 +759,20 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, comm
 	}
 	if s.saver != nil {
 		data := r.data
+		saved := make(chan struct{})
 		slow := time.AfterFunc(routerGrace, func() {
+			defer close(saved)
 			s.beside.Store(true)
 			// If this fails, so does saving the task's result.
 			_ = s.saver.saveNow(ctx, &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{{
 				Branch: s.m.Branch(), Epoch: s.m.Epoch(), Task: task.Index, Gen: task.Gen, Kind: checkpoint.KindChanges, Data: data,
 			}}})
 		})
-		defer slow.Stop()
+		defer func() {
+			if !slow.Stop() {
+				<-saved // or it would be stored after the superstep's end has dropped it
+			}
+		}()
 	}
 	c, err := s.callRouters(ctx, node.Name, node.Routers, task.Index, func() (any, error) { return s.view(r.changes) })
 	if err != nil {

@@ -74,7 +74,6 @@ type field struct {
 	elem     reflect.Type // of kind Append
 	fallback any          // the default, shared: never altered; nil: none
 	add      func(a, b any) any
-	copy     cloner
 	salt     uint64
 	hashable bool
 }
@@ -118,7 +117,6 @@ func New(fields []Field, types []reflect.Type, strict bool) (*Type, []Problem) {
 		f := field{Field: d, salt: maphash.String(seed, d.Name) | 1, hashable: hashable(d.Type)}
 		f.Former = slices.Clone(d.Former)
 		if !d.Untracked {
-			f.copy = clonerOf(d.Type)
 			if bad, why := unstorable(d.Type); bad != nil {
 				problem(d.Name, fmt.Sprintf("set Untracked, or give %v methods MarshalJSON and UnmarshalJSON", bad), "field %q (%v): %v %s", d.Name, d.Type, bad, why)
 			}
@@ -217,13 +215,15 @@ func (f *field) setDefault() (text, advice string) {
 	if !ok {
 		return fmt.Sprintf("its default is %s, not %v", article(got), f.Type), fmt.Sprintf("give a default of type %v", f.Type)
 	}
-	if f.fallback = v0; f.copy != nil {
-		c, err := f.copy(reflect.ValueOf(&v0).Elem(), 0)
-		if err != nil {
-			return fmt.Sprintf("its default: %v", err), "give another default"
-		}
-		f.fallback = c.Interface()
+	if f.Untracked {
+		f.fallback = v0
+		return "", ""
 	}
+	c, err := clone(v0)
+	if err != nil {
+		return fmt.Sprintf("its default: %v", err), "give another default"
+	}
+	f.fallback = c
 	return "", ""
 }
 

@@ -1,4 +1,4 @@
-package draw
+package render
 
 import (
 	"bytes"
@@ -12,6 +12,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/superstep-dev/superstep/draw"
 )
 
 // DefaultMermaidInk is the public service that [MermaidInk] uses unless it is
@@ -27,7 +30,7 @@ type MermaidInk struct {
 	// Client sends the requests; unless set, one that gives up after a minute.
 	Client *http.Client
 	// Options are those of Mermaid.
-	Options *MermaidOptions
+	Options *draw.MermaidOptions
 }
 
 // A MermaidInkError says that the service could not be reached or did not
@@ -60,7 +63,7 @@ func (e *MermaidInkError) Error() string {
 func (e *MermaidInkError) Unwrap() error { return e.Err }
 
 // PNG returns the drawing as a PNG picture, or a [*MermaidInkError].
-func (m MermaidInk) PNG(ctx context.Context, g *Graph) ([]byte, error) {
+func (m MermaidInk) PNG(ctx context.Context, g *draw.Graph) ([]byte, error) {
 	return m.fetch(ctx, g, "/img/", "?type=png", func(b []byte) error {
 		if !bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) {
 			return errors.New("the answer is not a PNG picture")
@@ -70,7 +73,7 @@ func (m MermaidInk) PNG(ctx context.Context, g *Graph) ([]byte, error) {
 }
 
 // SVG returns the drawing as an SVG document, or a [*MermaidInkError].
-func (m MermaidInk) SVG(ctx context.Context, g *Graph) ([]byte, error) {
+func (m MermaidInk) SVG(ctx context.Context, g *draw.Graph) ([]byte, error) {
 	return m.fetch(ctx, g, "/svg/", "", func(b []byte) error {
 		d := xml.NewDecoder(bytes.NewReader(b))
 		d.Strict = false
@@ -89,10 +92,10 @@ func (m MermaidInk) SVG(ctx context.Context, g *Graph) ([]byte, error) {
 	})
 }
 
-func (m MermaidInk) fetch(ctx context.Context, g *Graph, path, query string, check func([]byte) error) ([]byte, error) {
+func (m MermaidInk) fetch(ctx context.Context, g *draw.Graph, path, query string, check func([]byte) error) ([]byte, error) {
 	const maxBody = 64 << 20
 	url := strings.TrimRight(cmp.Or(m.BaseURL, DefaultMermaidInk), "/") + path +
-		base64.URLEncoding.EncodeToString([]byte(Mermaid(g, m.Options))) + query
+		base64.URLEncoding.EncodeToString([]byte(draw.Mermaid(g, m.Options))) + query
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, &MermaidInkError{URL: url, Err: err}
@@ -127,6 +130,12 @@ func (m MermaidInk) fetch(ctx context.Context, g *Graph, path, query string, che
 
 // excerpt is the beginning of an answer, fit for an error message.
 func excerpt(b []byte) string {
-	s := strings.Join(strings.Fields(printable(string(b[:min(len(b), 200)]))), " ")
-	return strings.ToValidUTF8(s, "\uFFFD")
+	s := strings.ToValidUTF8(string(b[:min(len(b), 200)]), "\uFFFD")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) || unicode.IsSpace(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
 }

@@ -1,4 +1,6 @@
-package draw
+// Package render lets other programs draw a graph: Graphviz on this machine and
+// the service mermaid.ink. The package draw needs neither.
+package render
 
 import (
 	"bytes"
@@ -7,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/superstep-dev/superstep/draw"
 )
 
 // A GraphvizNotFoundError says that Graphviz can't be run because there is no
@@ -38,11 +42,11 @@ func (e *GraphvizError) Error() string {
 
 func (e *GraphvizError) Unwrap() error { return e.Err }
 
-// RenderDOT has Graphviz draw a graph in one of its formats, "png" or "svg" for
-// instance, from the text of [StyledDOT]. It runs the command dot found in PATH
+// Graphviz has Graphviz draw a graph in one of its formats, "png" or "svg" for
+// instance, from the text of [draw.StyledDOT]. It runs the command dot found in PATH
 // until ctx is done. Without Graphviz it returns a [*GraphvizNotFoundError],
 // and a [*GraphvizError] when dot fails.
-func RenderDOT(ctx context.Context, g *Graph, format string, opts *DOTOptions) ([]byte, error) {
+func Graphviz(ctx context.Context, g *draw.Graph, format string, opts *draw.DOTOptions) ([]byte, error) {
 	if format == "" || strings.Trim(format, "abcdefghijklmnopqrstuvwxyz0123456789_:") != "" {
 		return nil, fmt.Errorf("draw: %q is not a Graphviz format, such as png or svg", format)
 	}
@@ -53,7 +57,7 @@ func RenderDOT(ctx context.Context, g *Graph, format string, opts *DOTOptions) (
 	var out bytes.Buffer
 	stderr := limitedBuffer{limit: 4 << 10}
 	cmd := exec.CommandContext(ctx, dot, "-T"+format)
-	cmd.Stdin = strings.NewReader(StyledDOT(g, opts))
+	cmd.Stdin = strings.NewReader(draw.StyledDOT(g, opts))
 	cmd.Stdout = &out
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second

@@ -1,4 +1,4 @@
-package draw_test
+package render_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/draw/internal/drawtest"
+	"github.com/superstep-dev/superstep/draw/render"
 )
 
 // fakeDot puts a shell script named dot in front of everything in PATH.
@@ -31,21 +32,21 @@ func fakeDot(t *testing.T, script string) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-func TestRenderDOT(t *testing.T) {
+func TestGraphviz(t *testing.T) {
 	fakeDot(t, `echo "args: $*"; cat`)
-	got, err := draw.RenderDOT(t.Context(), drawtest.Linear(), "png", &draw.DOTOptions{Plain: true})
+	got, err := render.Graphviz(t.Context(), drawtest.Linear(), "png", &draw.DOTOptions{Plain: true})
 	if want := "args: -Tpng\n" + draw.DOT(drawtest.Linear()); err != nil || string(got) != want {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, err := draw.RenderDOT(t.Context(), drawtest.Linear(), "png -o/etc/passwd", nil); err == nil {
+	if _, err := render.Graphviz(t.Context(), drawtest.Linear(), "png -o/etc/passwd", nil); err == nil {
 		t.Error("a format with an option in it is accepted")
 	}
 }
 
-func TestRenderDOTFails(t *testing.T) {
+func TestGraphvizFails(t *testing.T) {
 	fakeDot(t, `echo "syntax error in line 1" >&2; exit 3`)
-	_, err := draw.RenderDOT(t.Context(), drawtest.Linear(), "svg", nil)
-	var e *draw.GraphvizError
+	_, err := render.Graphviz(t.Context(), drawtest.Linear(), "svg", nil)
+	var e *render.GraphvizError
 	if !errors.As(err, &e) || e.Format != "svg" || e.Stderr != "syntax error in line 1" {
 		t.Errorf("got %v", err)
 	}
@@ -55,19 +56,19 @@ func TestRenderDOTFails(t *testing.T) {
 	}
 }
 
-func TestRenderDOTCancelled(t *testing.T) {
+func TestGraphvizCancelled(t *testing.T) {
 	fakeDot(t, "exec sleep 60")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := draw.RenderDOT(ctx, drawtest.Linear(), "svg", nil); !errors.Is(err, context.Canceled) {
+	if _, err := render.Graphviz(ctx, drawtest.Linear(), "svg", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestRenderDOTWithoutGraphviz(t *testing.T) {
+func TestGraphvizWithoutGraphviz(t *testing.T) {
 	t.Setenv("PATH", "")
-	_, err := draw.RenderDOT(t.Context(), drawtest.Linear(), "png", nil)
-	var e *draw.GraphvizNotFoundError
+	_, err := render.Graphviz(t.Context(), drawtest.Linear(), "png", nil)
+	var e *render.GraphvizNotFoundError
 	if !errors.As(err, &e) || !errors.Is(err, exec.ErrNotFound) ||
 		!strings.Contains(err.Error(), "Graphviz") || !strings.Contains(err.Error(), "dot") {
 		t.Errorf("got %v", err)
@@ -81,7 +82,7 @@ func TestGraphvizAccepts(t *testing.T) {
 	}
 	for _, s := range drawtest.Samples() {
 		for _, plain := range []bool{true, false} {
-			got, err := draw.RenderDOT(t.Context(), s.Graph, "svg", &draw.DOTOptions{Plain: plain})
+			got, err := render.Graphviz(t.Context(), s.Graph, "svg", &draw.DOTOptions{Plain: plain})
 			if err != nil || !bytes.Contains(got, []byte("</svg>")) {
 				t.Errorf("%s: %v", s.Name, err)
 			}
@@ -94,7 +95,7 @@ func TestGraphvizAccepts(t *testing.T) {
 }
 
 // ink is a server that speaks as mermaid.ink does.
-func ink(t *testing.T, answer func(w http.ResponseWriter, kind, text string)) draw.MermaidInk {
+func ink(t *testing.T, answer func(w http.ResponseWriter, kind, text string)) render.MermaidInk {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, code, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/base/"), "/")
@@ -110,7 +111,7 @@ func ink(t *testing.T, answer func(w http.ResponseWriter, kind, text string)) dr
 		answer(w, kind, string(text))
 	}))
 	t.Cleanup(s.Close)
-	return draw.MermaidInk{BaseURL: s.URL + "/base/", Client: s.Client()}
+	return render.MermaidInk{BaseURL: s.URL + "/base/", Client: s.Client()}
 }
 
 func TestMermaidInk(t *testing.T) {
@@ -137,7 +138,7 @@ func TestMermaidInk(t *testing.T) {
 
 func TestMermaidInkFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "graph.png")
-	save := func(m draw.MermaidInk) error {
+	save := func(m render.MermaidInk) error {
 		b, err := m.PNG(t.Context(), drawtest.Linear())
 		if err != nil {
 			return err
@@ -148,7 +149,7 @@ func TestMermaidInkFails(t *testing.T) {
 	status := ink(t, func(w http.ResponseWriter, _, _ string) {
 		http.Error(w, "out of\norder", http.StatusInternalServerError)
 	})
-	var e *draw.MermaidInkError
+	var e *render.MermaidInkError
 	if err := save(status); !errors.As(err, &e) || e.StatusCode != 500 || !strings.Contains(err.Error(), "status 500") ||
 		!strings.HasSuffix(err.Error(), "out of order") {
 		t.Errorf("status: %v", err)
@@ -168,10 +169,10 @@ func TestMermaidInkFails(t *testing.T) {
 
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	if err := save(draw.MermaidInk{BaseURL: gone.URL}); !errors.As(err, &e) || e.StatusCode != 0 || e.Unwrap() == nil {
+	if err := save(render.MermaidInk{BaseURL: gone.URL}); !errors.As(err, &e) || e.StatusCode != 0 || e.Unwrap() == nil {
 		t.Errorf("refused: %v", err)
 	}
-	if err := save(draw.MermaidInk{BaseURL: "::"}); !errors.As(err, &e) {
+	if err := save(render.MermaidInk{BaseURL: "::"}); !errors.As(err, &e) {
 		t.Errorf("not a URL: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

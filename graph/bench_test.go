@@ -1,0 +1,191 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// Each benchmark is a row of the table in docs/performance.md.
+
+type small struct{ N int }
+
+// ring is a graph of two nodes that go round for ever, changing one field.
+func ring[S any](b *testing.B, change func(*S), opts ...graph.Option) *graph.Graph[S] {
+	gb := graph.New[S]("ring")
+	node := func(_ context.Context, s *S) error { change(s); return nil }
+	gb.AddNode("a", node).AddNode("b", node)
+	gb.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
+	return compile(b, gb, opts...)
+}
+
+// steps runs b.N supersteps.
+func steps[S any](b *testing.B, g *graph.Graph[S], input func(*S), opts ...graph.Option) {
+	b.Helper()
+	b.ReportAllocs()
+	b.ResetTimer()
+	_, err := g.Invoke(bg, input, append(opts, graph.MaxSteps(b.N))...)
+	b.StopTimer()
+	wantErr[*graph.StepLimitError](b, err)
+}
+
+func BenchmarkStep(b *testing.B) {
+	change := func(s *small) { s.N++ }
+	input := func(s *small) { s.N = 1 }
+	b.Run("no store", func(b *testing.B) { steps(b, ring(b, change), input) })
+	b.Run("memory", func(b *testing.B) {
+		steps(b, ring(b, change, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")), input)
+	})
+	b.Run("sqlite", func(b *testing.B) {
+		store, err := sqlite.Open(filepath.Join(b.TempDir(), "bench.db"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer store.Close()
+		steps(b, ring(b, change, graph.WithCheckpointer(store), graph.Thread("t")), input)
+	})
+}
+
+// BenchmarkStepByState shows that a step costs the same whatever the state
+// holds that it doesn't touch.
+func BenchmarkStepByState(b *testing.B) {
+	type content struct {
+		N     int
+		Items graph.List[string]
+		Known graph.Map[string, int]
+		Text  string
+	}
+	for _, size := range []int{0, 1_000, 100_000} {
+		for _, store := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d items and bytes, stored %v", size, store), func(b *testing.B) {
+				var opts []graph.Option
+				if store {
+					opts = []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+				}
+				steps(b, ring(b, func(s *content) { s.N++ }, opts...), func(s *content) {
+					for i := range size {
+						s.Items.Add("item")
+						s.Known.Put(fmt.Sprint(i), i)
+					}
+					s.Text = strings.Repeat("x", size)
+				})
+			})
+		}
+	}
+}
+
+type (
+	ten struct {
+		N                  int
+		A1, A2, A3, A4, A5 string
+		B1, B2, B3, B4     int
+	}
+	hundred struct {
+		N                               int
+		A, B, C, D, E, F, G, H, I, J, K struct {
+			S1, S2, S3             string
+			I1, I2, I3, I4, I5, I6 int
+		}
+	}
+)
+
+// BenchmarkStepByFields shows what a plain field costs.
+func BenchmarkStepByFields(b *testing.B) {
+	b.Run("1", func(b *testing.B) { steps(b, ring(b, func(s *small) { s.N++ }), func(s *small) { s.N = 1 }) })
+	b.Run("10", func(b *testing.B) { steps(b, ring(b, func(s *ten) { s.N++ }), func(s *ten) { s.N = 1 }) })
+	b.Run("12 of 100 values", func(b *testing.B) { steps(b, ring(b, func(s *hundred) { s.N++ }), func(s *hundred) { s.N = 1 }) })
+}
+
+// BenchmarkStepByNodes shows that a step doesn't cost more in a larger graph.
+func BenchmarkStepByNodes(b *testing.B) {
+	for _, nodes := range []int{2, 1000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			gb := graph.New[small]("ring")
+			name := func(i int) string { return fmt.Sprint("node", i%nodes) }
+			for i := range nodes {
+				gb.AddNode(name(i), func(_ context.Context, s *small) error { s.N++; return nil })
+				gb.AddEdge(name(i), name(i+1))
+			}
+			gb.AddEdge(graph.Start, name(0))
+			steps(b, compile(b, gb), func(s *small) { s.N = 1 })
+		})
+	}
+}
+
+// BenchmarkStepByHistory shows that a turn doesn't cost more in a longer thread.
+func BenchmarkStepByHistory(b *testing.B) {
+	type chat struct{ Messages graph.List[string] }
+	for _, turns := range []int{1, 1_000, 10_000} {
+		b.Run(fmt.Sprint(turns, " turns"), func(b *testing.B) {
+			gb := graph.New[chat]("chat")
+			gb.AddNode("reply", func(_ context.Context, s *chat) error { s.Messages.Add("reply"); return nil })
+			gb.AddEdge(graph.Start, "reply")
+			g := compile(b, gb, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+			s := ring(b, func(s *chat) { s.Messages.Add("reply") }, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+			_ = g
+			if _, err := s.Invoke(bg, func(s *chat) { s.Messages.Add("hello") }, graph.MaxSteps(turns)); err == nil {
+				b.Fatal("no limit")
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			_, _ = s.Continue(bg, graph.MaxSteps(turns+b.N))
+		})
+	}
+}
+
+// BenchmarkFanOut runs n sends and a join, beside the bare goroutines.
+func BenchmarkFanOut(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		for _, stored := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d sends, stored %v", n, stored), func(b *testing.B) {
+				gb := graph.New[trail]("fan")
+				work := graph.AddTask(gb, "work", func(_ context.Context, s *trail, in int) error { s.Total.Add(in); return nil })
+				gb.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+					sends := make([]graph.Send, n)
+					for i := range sends {
+						sends[i] = work.Send(i)
+					}
+					return graph.Dispatch(sends...), nil
+				})
+				gb.AddNode("sum", func(_ context.Context, s *trail) error { s.N = s.Total.Get(); return nil })
+				gb.AddEdge(graph.Start, "split").AddEdge("work", "sum")
+				var opts []graph.Option
+				if stored {
+					opts = []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}
+				}
+				g := compile(b, gb, opts...)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					snap, err := g.Invoke(bg, func(*trail) {}, graph.Thread(fmt.Sprint(i)))
+					if err != nil || snap.State.N != n*(n-1)/2 {
+						b.Fatal(snap.State.N, err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
+			})
+		}
+		b.Run(fmt.Sprintf("%d bare goroutines", n), func(b *testing.B) {
+			for b.Loop() {
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				sum := 0
+				for i := range n {
+					wg.Go(func() {
+						mu.Lock()
+						sum += i
+						mu.Unlock()
+					})
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
+		})
+	}
+}

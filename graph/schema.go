@@ -1,0 +1,277 @@
+package graph
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph/internal/mapstate"
+	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// Schema declares the fields of a state that is a map, for graphs that aren't
+// known at compile time or whose nodes return updates: see [NewSchemaGraph]. A
+// Schema may serve several graphs. Fields added after a graph was compiled
+// don't affect it.
+type Schema struct {
+	mu     sync.Mutex
+	fields []mapstate.Field
+	types  []reflect.Type
+	strict bool
+	warn   func(Warning)
+
+	made     *mapstate.Type // of the above; nil: to be made
+	problems []mapstate.Problem
+}
+
+// Field declares one field of a [Schema].
+type Field struct {
+	// Type is the Go type of the field's values. A checkpoint brings a value
+	// back with that type.
+	Type reflect.Type
+
+	// Default is what nodes see, and what the first update is folded into,
+	// while the field has no value: a value of the field's type, or a function
+	// without arguments that returns one, which is called once. Nil means
+	// that the field is absent until it is written.
+	Default any
+
+	// Reducer folds updates into the value. Nil replaces it.
+	Reducer FieldReducer
+
+	// Required makes a node fail that would run while the field has no value.
+	Required bool
+
+	// Untracked keeps the field out of checkpoints, so that it may have any
+	// type. After a resume it is as if it had not been written. Its values
+	// are shared by all nodes, not copied.
+	Untracked bool
+
+	// Former are names that the field had in older checkpoints.
+	Former []string
+}
+
+// FieldOf declares a field of type T.
+func FieldOf[T any](initial T, reducer FieldReducer) Field {
+	return Field{Type: reflect.TypeFor[T](), Default: func() T { return initial }, Reducer: reducer}
+}
+
+// NewSchema returns a schema without fields.
+func NewSchema() *Schema { return &Schema{} }
+
+// AddField declares a field. Mistakes are reported when a graph is compiled.
+func (s *Schema) AddField(name string, f Field) *Schema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := mapstate.Field{
+		Name: name, Type: f.Type, Default: f.Default, Required: f.Required, Untracked: f.Untracked, Former: f.Former,
+	}
+	if f.Reducer != nil {
+		d.Reducer = f.Reducer.fieldReducer()
+	}
+	s.fields = append(s.fields, d)
+	s.made = nil
+	return s
+}
+
+// RegisterType makes types known whose values are kept where several types are
+// possible: in a field of type any, in a map[string]any, in a field that isn't
+// declared, or as the update of a [ReducerFunc]. The types of the schema's
+// fields, and the exported struct fields below them, are known without.
+func (s *Schema) RegisterType(types ...reflect.Type) *Schema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.types = append(s.types, types...)
+	s.made = nil
+	return s
+}
+
+// Strict makes errors of what otherwise gives a [Warning]: an update of a field
+// that isn't declared is an [UnknownFieldError], and two tasks of one superstep
+// that set a field without a reducer to different values are a [ConflictError].
+func (s *Schema) Strict() *Schema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strict = true
+	s.made = nil
+	return s
+}
+
+// OnWarning sets what is told of warnings, by several goroutines at once. By
+// default the first of each kind for a field and node is logged with
+// slog.Default.
+func (s *Schema) OnWarning(fn func(Warning)) *Schema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warn = fn
+	return s
+}
+
+// Fields returns the names of the declared fields, in the order declared.
+func (s *Schema) Fields() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make([]string, len(s.fields))
+	for i := range s.fields {
+		names[i] = s.fields[i].Name
+	}
+	return names
+}
+
+// NewState returns a state of the schema in which no field is set, for tests of
+// nodes that take a [SchemaState].
+func (s *Schema) NewState() (*SchemaState, error) {
+	t, err := s.typ()
+	if err != nil {
+		return nil, err
+	}
+	zero := t.New()
+	return &SchemaState{t.Fork(&zero)}, nil
+}
+
+// Send returns a command part that runs a task added with
+// [SchemaBuilder.AddTask], in the next superstep. The payload is encoded at
+// once. Its values may have any types; those that bear the name of a declared
+// field must have the field's.
+func (s *Schema) Send(node string, payload MapState) Send {
+	t, err := s.typ()
+	if err != nil {
+		return failedSend(node, err)
+	}
+	raw, err := t.Payload(payload)
+	send := Send{}
+	send.send.Node, send.send.Raw, send.send.Err = node, raw, err
+	return send
+}
+
+// SendOverlay returns a command part that runs a node, in the next superstep,
+// on the state with update folded in. Only that task sees the update.
+func (s *Schema) SendOverlay(node string, update MapState) Send {
+	t, err := s.typ()
+	if err != nil {
+		return failedSend(node, err)
+	}
+	raw, err := t.Overlay("", update)
+	send := Send{}
+	send.send.Node, send.send.Overlay, send.send.Err = node, raw, err
+	return send
+}
+
+func failedSend(node string, err error) Send {
+	send := Send{}
+	send.send.Node, send.send.Err = node, err
+	return send
+}
+
+// make returns what handles states of the schema.
+func (s *Schema) make() (*mapstate.Type, []mapstate.Problem) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made == nil {
+		s.made, s.problems = mapstate.New(s.fields, s.types, s.strict)
+	}
+	return s.made, s.problems
+}
+
+func (s *Schema) typ() (*mapstate.Type, error) {
+	t, problems := s.make()
+	if t == nil {
+		return nil, &CompileError{Graph: "schema", Problems: schemaProblems(problems)}
+	}
+	return t, nil
+}
+
+func schemaProblems(problems []mapstate.Problem) []Problem {
+	var ps []Problem
+	for _, p := range problems {
+		ps = append(ps, Problem{Kind: "field", Name: p.Field, Text: p.Text, Fix: p.Advice})
+	}
+	return ps
+}
+
+// Warning is something that a schema lets pass unless it is [Schema.Strict]. It
+// is told to [Schema.OnWarning] and streamed with [ModeWarnings] as the value of
+// an event.
+type Warning = mapstate.Warning
+
+// WarningKind is the kind of a [Warning].
+type WarningKind = mapstate.WarningKind
+
+// The kinds of warnings.
+const (
+	// UndeclaredField: a write to a field that isn't declared. It is stored,
+	// and replaced by later writes.
+	UndeclaredField = mapstate.UndeclaredField
+
+	// ConcurrentWrites: two tasks of one superstep set a field that has no
+	// reducer. The later one in plan order wins.
+	ConcurrentWrites = mapstate.ConcurrentWrites
+)
+
+// FieldTypeError says that a value has another type than its field.
+type FieldTypeError = mapstate.FieldTypeError
+
+// RequiredError says that a required field has no value.
+type RequiredError = mapstate.RequiredError
+
+// ResultTypeError says that a node of a schema graph returned something of a
+// type that is no result.
+type ResultTypeError struct {
+	Node string
+	Type string // in Go
+}
+
+func (e *ResultTypeError) Error() string {
+	return fmt.Sprintf("node %q returned a %s; it may return a graph.MapState, a *graph.MapCommand, a []*graph.MapCommand, a graph.Command or nil", e.Node, e.Type)
+}
+
+// maxLogged bounds how many warnings a graph remembers to have logged.
+const maxLogged = 1000
+
+// logWarnings returns a function that logs each warning once.
+func logWarnings(graph string) func(Warning) {
+	var mu sync.Mutex
+	seen := map[Warning]bool{}
+	return func(w Warning) {
+		mu.Lock()
+		known := seen[w] || len(seen) >= maxLogged
+		seen[w] = true
+		mu.Unlock()
+		if !known {
+			slog.Warn(w.String(), "graph", graph, "field", w.Field)
+		}
+	}
+}
+
+// program returns the graph's program for one run, whose warnings go to emit.
+func (g *Graph[S]) program(emit func(Warning)) *local.Program {
+	w, ok := any(g.values).(interface {
+		warning(emit func(Warning)) core.Values
+	})
+	if !ok || emit == nil {
+		return g.prog
+	}
+	p := *g.prog
+	p.Values = w.warning(emit)
+	return &p
+}
+
+// emitter returns what shows warnings to the run's listeners, nil if they don't
+// want them.
+func (g *Graph[S]) emitter(lo *local.Options) func(Warning) {
+	bus := lo.Bus
+	if bus == nil || bus.Wants&kindWarning == 0 {
+		return nil
+	}
+	return func(w Warning) {
+		bus.Send(&local.Event{Kind: kindWarning, Graph: g.Name(), Thread: lo.Log.Thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
+	}
+}
+
+// taskEmitter returns what shows warnings of a subgraph that a task runs.
+func taskEmitter(t *local.Task) func(Warning) {
+	return func(w Warning) { _ = t.Emit(kindWarning, w) } // the end of the run is seen elsewhere
+}

@@ -1,0 +1,1030 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// quiet returns a schema whose warnings go nowhere.
+func quiet() *graph.Schema { return graph.NewSchema().OnWarning(func(graph.Warning) {}) }
+
+// guide is the schema of the guide's examples.
+func guide() *graph.Schema {
+	return quiet().
+		AddField("counter", graph.FieldOf(0, graph.SumReducer)).
+		AddField("items", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.StringSliceReducer}).
+		AddField("note", graph.Field{Type: reflect.TypeFor[string]()})
+}
+
+func compileSchema(t testing.TB, b *graph.SchemaBuilder, opts ...graph.Option) *graph.Graph[graph.SchemaState] {
+	t.Helper()
+	g, err := b.Compile(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func runSchema(t testing.TB, g *graph.Graph[graph.SchemaState], in graph.MapState, opts ...graph.Option) *graph.Snapshot[graph.SchemaState] {
+	t.Helper()
+	snap, err := g.Invoke(bg, in.Into, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// returns makes a node that always returns the same.
+func returns(out any) graph.MapNode {
+	return func(context.Context, graph.MapState) (any, error) { return out, nil }
+}
+
+func wantState(t testing.TB, s graph.SchemaState, want graph.MapState) {
+	t.Helper()
+	if got := s.Map(); !reflect.DeepEqual(got, want) {
+		t.Errorf("state is %#v, want %#v", got, want)
+	}
+}
+
+func TestSchemaFields(t *testing.T) { // TRPC-13
+	b := graph.NewSchemaGraph("g", guide().AddField("limit", graph.Field{Type: reflect.TypeFor[int](), Default: func() any { return 3 }}))
+	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+		equal(t, "default", s["limit"], any(3))
+		_, has := s["items"]
+		equal(t, "a field without default is absent", has, false)
+		return graph.MapState{"counter": 2, "items": []string{"x"}, "note": "first"}, nil
+	})
+	b.AddNode("b", returns(graph.MapState{"counter": 3, "items": []string{"y", "z"}, "note": "second"}))
+	b.AddSequence(graph.Start, "a", "b")
+	snap := runSchema(t, compileSchema(t, b), graph.MapState{"counter": 10})
+	wantState(t, snap.State, graph.MapState{"counter": 15, "items": []string{"x", "y", "z"}, "note": "second", "limit": 3})
+	n, ok := graph.StateValue[int](snap.State.Map(), "counter")
+	equal(t, "typed", n, 15)
+	equal(t, "typed", ok, true)
+	_, ok = graph.StateValue[string](snap.State.Map(), "counter")
+	equal(t, "of another type", ok, false)
+}
+
+func TestSchemaEntryAndFinish(t *testing.T) { // TRPC-03
+	nodes := func() *graph.SchemaBuilder {
+		return graph.NewSchemaGraph("g", guide()).AddNode("first", returns(nil)).AddNode("last", returns(nil)).AddEdge("first", "last")
+	}
+	a := compileSchema(t, nodes().SetEntryPoint("first").SetFinishPoint("last"))
+	b := compileSchema(t, nodes().AddEdge(graph.Start, "first").AddEdge("last", graph.End))
+	equal(t, "drawing", a.Mermaid(), b.Mermaid())
+	equal(t, "Start", graph.Start, "__start__")
+	equal(t, "End", graph.End, "__end__")
+	several := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(nil)).AddNode("b", returns(nil))
+	several.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").SetFinishPoint("a").SetFinishPoint("b")
+	runSchema(t, compileSchema(t, several), nil)
+}
+
+func TestSchemaMistakesAreReportedTogether(t *testing.T) { // TRPC-04, TRPC-15
+	schema := quiet().
+		AddField("n", graph.Field{Type: reflect.TypeFor[int](), Default: "zero"}).
+		AddField("n", graph.FieldOf(0, nil)).
+		AddField("$x", graph.FieldOf(0, nil)).
+		AddField("untyped", graph.Field{}).
+		AddField("sum", graph.FieldOf("", graph.SumReducer)).
+		AddField("list", graph.FieldOf([]int(nil), graph.StringSliceReducer)).
+		AddField("ch", graph.Field{Type: reflect.TypeFor[chan int]()}).
+		AddField("of", graph.FieldOf("", graph.ReducerOf(func(a, b int) int { return a + b })))
+	b := graph.NewSchemaGraph("g", schema)
+	b.AddNode("a", returns(nil), graph.Reads("sun")).AddNode("a", returns(nil)).AddNode("nil", nil).AddEdge("a", "nowhere")
+	_, err := b.Compile()
+	e := wantErr[*graph.CompileError](t, err)
+	for _, want := range []string{
+		`field "n": its default is a value of type string, not int`, `"n" is declared twice`, "begin with $", `"untyped" has no type`, "needs a number",
+		"its reducer is for []string", "chan int cannot be encoded", "its reducer is for values of type int",
+		`node "a" is added twice`, `node "nil" has a nil function`, `leads to "nowhere"`, "no entry",
+	} {
+		if !strings.Contains(e.Error(), want) {
+			t.Errorf("the error does not say %q:\n%v", want, e)
+		}
+	}
+	_, err = graph.NewSchemaGraph("g", guide()).AddNode("a", returns(nil), graph.Reads("notes")).SetEntryPoint("a").Compile()
+	if err == nil || !strings.Contains(err.Error(), `did you mean "note"?`) {
+		t.Error(err)
+	}
+	if _, err := graph.NewSchemaGraph("g", nil).AddNode("a", returns(nil)).SetEntryPoint("a").Compile(); err == nil {
+		t.Error("a graph without a schema compiles")
+	}
+}
+
+func TestSchemaReducers(t *testing.T) { // TRPC-14, W7-07 to W7-10
+	type entry map[string]int
+	schema := quiet().
+		AddField("messages", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.AppendReducer}).
+		AddField("metadata", graph.Field{Type: reflect.TypeFor[entry](), Reducer: graph.MergeReducer}).
+		AddField("steps", graph.FieldOf(uint8(250), graph.SumReducer)).
+		AddField("status", graph.FieldOf("", graph.OverrideReducer)).
+		AddField("best", graph.FieldOf(0, graph.ReducerOf(func(a, b int) int { return max(a, b) }))).
+		AddField("last", graph.FieldOf("", nil)).
+		AddField("any", graph.Field{Type: reflect.TypeFor[string](), Reducer: graph.ReducerFunc(func(existing, update any) any {
+			return fmt.Sprint(existing, update)
+		})})
+	given := graph.MapState{"messages": []string{"a"}, "metadata": entry{"x": 1}, "steps": uint8(3), "status": "one", "best": 7, "last": "p", "any": 1}
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		b := graph.NewSchemaGraph("g", schema)
+		b.AddNode("one", returns(given))
+		b.AddNode("two", returns(graph.MapState{"messages": "b", "metadata": entry{"x": 2, "y": 3}, "steps": uint8(4), "status": "two", "best": 3, "last": "q", "any": "-"}))
+		b.AddNode("three", returns(graph.MapState{"messages": []string(nil), "metadata": entry(nil), "any": nil}))
+		b.AddSequence(graph.Start, "one", "two", "three")
+		g := compileSchema(t, b, opts...)
+		snap := runSchema(t, g, nil)
+		want := graph.MapState{
+			"messages": []string{"a", "b"}, "metadata": entry{"x": 2, "y": 3}, "steps": uint8(1), "status": "two", "best": 7, "last": "q", "any": "<nil> 1-<nil>",
+		}
+		wantState(t, snap.State, want)
+		if opts != nil {
+			wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, want)
+		}
+	}
+	if !reflect.DeepEqual(given["metadata"], entry{"x": 1}) || !reflect.DeepEqual(given["messages"], []string{"a"}) {
+		t.Error("a reducer altered its input")
+	}
+}
+
+func TestSchemaOverwrite(t *testing.T) { // C-06
+	b := graph.NewSchemaGraph("g", guide())
+	b.AddNode("a", returns(graph.MapState{"items": graph.Overwrite([]string{"new"}), "counter": graph.Overwrite(1)}))
+	b.AddNode("b", returns(graph.MapState{"items": "more", "counter": 1}))
+	b.AddSequence(graph.Start, "a", "b")
+	g := compileSchema(t, b, stored()...)
+	in := graph.MapState{"items": []string{"old"}, "counter": 40}
+	want := graph.MapState{"items": []string{"new", "more"}, "counter": 2}
+	wantState(t, runSchema(t, g, in).State, want)
+	wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, want)
+}
+
+func TestSchemaParallelWorkersAddUp(t *testing.T) { // TRPC-14
+	const workers = 100
+	build := func() *graph.SchemaBuilder {
+		b := graph.NewSchemaGraph("g", guide())
+		var want []string
+		for i := range workers {
+			name := fmt.Sprintf("w%03d", i)
+			want = append(want, name)
+			b.AddNode(name, func(_ context.Context, s graph.MapState) (any, error) {
+				time.Sleep(time.Duration(rand.N(200)) * time.Microsecond)
+				s["counter"] = 1000
+				return graph.MapState{"counter": 1, "items": name}, nil
+			})
+			b.AddEdge(graph.Start, name)
+		}
+		b.AddNode("check", func(_ context.Context, s graph.MapState) (any, error) {
+			equal(t, "counter", s["counter"], any(workers))
+			equalSlice(t, "items", s["items"].([]string), want)
+			return nil, nil
+		})
+		for _, name := range want {
+			b.AddEdge(name, "check")
+		}
+		return b
+	}
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		snap := runSchema(t, compileSchema(t, build(), opts...), nil)
+		equal(t, "counter", snap.State.Get("counter"), any(workers))
+	}
+}
+
+func TestSchemaValuesAreChecked(t *testing.T) { // TRPC-15
+	b := graph.NewSchemaGraph("g", guide())
+	b.AddNode("bad", returns(graph.MapState{"counter": "three"}))
+	b.SetEntryPoint("bad")
+	g := compileSchema(t, b)
+	_, err := g.Invoke(bg, nil)
+	e := wantErr[*graph.FieldTypeError](t, err)
+	equal(t, "error", *e, graph.FieldTypeError{Node: "bad", Field: "counter", Want: "int", Got: "string"})
+	if !strings.Contains(err.Error(), `node "bad"`) || !strings.Contains(err.Error(), `field "counter" takes a value of type int, not string`) {
+		t.Error(err)
+	}
+	_, err = g.Invoke(bg, graph.MapState{"items": 5}.Into)
+	e = wantErr[*graph.FieldTypeError](t, err)
+	equal(t, "error of an input", *e, graph.FieldTypeError{Field: "items", Want: "[]string", Got: "int"})
+	_, err = g.Invoke(bg, graph.MapState{"counter": nil}.Into)
+	equal(t, "got", wantErr[*graph.FieldTypeError](t, err).Got, "nil")
+
+	// What a reducer returns is checked too, and its panics are its node's error.
+	for name, reduce := range map[string]graph.ReducerFunc{
+		"wrong": func(_, _ any) any { return "x" },
+		"panic": func(_, _ any) any { panic(errBoom) },
+	} {
+		schema := quiet().AddField("n", graph.Field{Type: reflect.TypeFor[int](), Reducer: reduce})
+		b := graph.NewSchemaGraph("g", schema).AddNode("a", returns(graph.MapState{"n": 1})).SetEntryPoint("a")
+		_, err := compileSchema(t, b, stored()...).Invoke(bg, func(*graph.SchemaState) {})
+		c := wantErr[*graph.ConflictError](t, err)
+		equal(t, name+": node and field", c.Node+" "+c.Field, "a n")
+		if name == "panic" && !errors.Is(err, errBoom) {
+			t.Error(err)
+		}
+		if name == "wrong" {
+			equal(t, "wrong result", wantErr[*graph.FieldTypeError](t, err).Got, "string")
+		}
+	}
+}
+
+func TestSchemaNodesGetTheirOwnCopy(t *testing.T) { // TRPC-18, TRPC-34
+	type inner struct{ Tags []string }
+	schema := quiet().
+		AddField("list", graph.FieldOf([]string{"a"}, graph.AppendReducer)).
+		AddField("map", graph.FieldOf(map[string][]int{"k": {1}}, nil)).
+		AddField("ptr", graph.FieldOf(&inner{[]string{"t"}}, nil)).
+		AddField("any", graph.FieldOf[any](map[string]any{"deep": []any{"x"}}, nil))
+	spoil := func(s graph.MapState) {
+		s["list"].([]string)[0] = "spoiled"
+		s["map"].(map[string][]int)["k"][0] = 9
+		s["map"].(map[string][]int)["new"] = nil
+		s["ptr"].(*inner).Tags[0] = "spoiled"
+		s["any"].(map[string]any)["deep"].([]any)[0] = "spoiled"
+		s["added"] = true
+		delete(s, "list")
+	}
+	var kept []string
+	b := graph.NewSchemaGraph("g", schema)
+	b.AddNode("spoil", func(_ context.Context, s graph.MapState) (any, error) {
+		spoil(s)
+		return nil, nil
+	})
+	b.AddNode("write", func(_ context.Context, s graph.MapState) (any, error) {
+		kept = []string{"b"}
+		return graph.MapState{"list": kept}, nil
+	})
+	b.AddNode("alter", func(_ context.Context, s graph.MapState) (any, error) {
+		kept[0] = "spoiled" // after it was returned
+		spoil(s)
+		return nil, nil
+	})
+	b.AddConditionalEdges("alter", func(_ context.Context, s graph.MapState) (string, error) { // SONI-21
+		spoil(s)
+		return graph.End, nil
+	}, nil)
+	b.AddSequence(graph.Start, "spoil", "write", "alter")
+	snap := runSchema(t, compileSchema(t, b, append(stored(), graph.CheckMutations())...), graph.MapState{})
+	spoil(snap.State.Map())
+	wantState(t, snap.State, graph.MapState{
+		"list": []string{"a", "b"}, "map": map[string][]int{"k": {1}}, "ptr": &inner{[]string{"t"}}, "any": map[string]any{"deep": []any{"x"}},
+	})
+}
+
+func TestSchemaConditionalEdges(t *testing.T) { // TRPC-25, W7-11, C-22, C-23
+	build := func(label string, err error) *graph.SchemaBuilder {
+		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(nil))
+		b.AddNode("yes", returns(graph.MapState{"note": "yes"})).AddNode("no", returns(graph.MapState{"note": "no"}))
+		b.AddConditionalEdges("a", func(context.Context, graph.MapState) (string, error) { return label, err }, map[string]string{"ok": "yes", "stop": graph.End, "ko": "no"})
+		return b.SetEntryPoint("a")
+	}
+	for label, want := range map[string]any{"ok": "yes", "ko": "no", "no": "no", "stop": nil, graph.End: nil} {
+		equal(t, label, runSchema(t, compileSchema(t, build(label, nil)), nil).State.Get("note"), want)
+	}
+	_, err := compileSchema(t, build("okay", nil)).Invoke(bg, nil)
+	e := wantErr[*graph.InvalidEdgeError](t, err)
+	equal(t, "target", e.Target, "okay")
+	equalSlice(t, "allowed", e.Allowed, []string{"ko", "ok", "stop"})
+	_, err = compileSchema(t, build("", errBoom)).Invoke(bg, nil)
+	equal(t, "node", wantErr[*graph.NodeError](t, err).Node, "a")
+	if !errors.Is(err, errBoom) {
+		t.Error(err)
+	}
+	b := build("ok", nil).AddConditionalEdges("yes", func(context.Context, graph.MapState) (string, error) { return "", nil }, map[string]string{"x": "nope"})
+	if _, err := b.Compile(); err == nil || !strings.Contains(err.Error(), `"nope"`) {
+		t.Error(err)
+	}
+	if d := compileSchema(t, build("ok", nil)).Mermaid(); !strings.Contains(d, "ko") {
+		t.Errorf("the drawing has no label:\n%s", d)
+	}
+}
+
+func TestSchemaMultiConditionalEdges(t *testing.T) {
+	b := graph.NewSchemaGraph("g", guide())
+	for _, n := range []string{"a", "b", "c", "rest"} {
+		b.AddNode(n, returns(graph.MapState{"items": n}))
+	}
+	b.AddMultiConditionalEdges("a", func(_ context.Context, s graph.MapState) ([]string, error) {
+		if s["counter"] == 1 {
+			return []string{"second", "b"}, nil
+		}
+		return nil, nil
+	}, map[string]string{"second": "c"})
+	b.AddEdge("a", "rest").SetEntryPoint("a")
+	g := compileSchema(t, b)
+	equal(t, "both, in the order declared", fmt.Sprint(runSchema(t, g, graph.MapState{"counter": 1}).State.Get("items")), "[a b c]")
+	equal(t, "none", fmt.Sprint(runSchema(t, g, nil).State.Get("items")), "[a rest]")
+}
+
+func TestSchemaEdgesRunInParallel(t *testing.T) { // TRPC-27, SONI-53
+	for _, dynamic := range []bool{false, true} {
+		var meet sync.WaitGroup
+		meet.Add(2)
+		wait := func(context.Context, graph.MapState) (any, error) {
+			meet.Done()
+			meet.Wait()
+			return nil, nil
+		}
+		b := graph.NewSchemaGraph("g", guide()).AddNode("l", wait).AddNode("r", wait).SetEntryPoint("a")
+		if dynamic {
+			b.AddNode("a", returns(&graph.MapCommand{Goto: graph.Goto("l", "r")}))
+		} else {
+			b.AddNode("a", returns(nil)).AddEdge("a", "l").AddEdge("a", "r")
+		}
+		runSchema(t, compileSchema(t, b), nil)
+	}
+}
+
+func TestSchemaNodeResults(t *testing.T) { // TRPC-28, SONI-11
+	for _, c := range []struct {
+		out  any
+		want string
+	}{
+		{nil, "<nil> next"},
+		{graph.MapState(nil), "<nil> next"},
+		{graph.MapState{"note": "s"}, "s next"},
+		{map[string]any{"note": "m"}, "m next"},
+		{(*graph.MapCommand)(nil), "<nil> next"},
+		{&graph.MapCommand{Update: graph.MapState{"note": "u"}}, "u next"},
+		{&graph.MapCommand{Update: graph.MapState{"note": "u"}, Goto: graph.Goto("other")}, "u other"},
+		{[]*graph.MapCommand{{Update: graph.MapState{"note": "o"}, Goto: graph.Goto("other")}}, "<nil> other"},
+		{[]*graph.MapCommand{}, "<nil>"},
+		{graph.Goto("other"), "<nil> other"},
+		{graph.EndRun(), "<nil>"},
+	} {
+		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(c.out)).SetEntryPoint("a").AddEdge("a", "next")
+		b.AddNode("next", returns(graph.MapState{"items": "next"})).AddNode("other", returns(graph.MapState{"items": "other"}))
+		s := runSchema(t, compileSchema(t, b), nil).State
+		items, _ := graph.StateValue[[]string](s.Map(), "items")
+		equal(t, fmt.Sprintf("%T", c.out), strings.Join(append([]string{fmt.Sprint(s.Get("note"))}, items...), " "), c.want)
+	}
+	for _, out := range []any{5, "next", []graph.MapState{}, &graph.MapState{}} {
+		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(out)).SetEntryPoint("a")
+		_, err := compileSchema(t, b).Invoke(bg, nil)
+		e := wantErr[*graph.ResultTypeError](t, err)
+		equal(t, "error", *e, graph.ResultTypeError{Node: "a", Type: reflect.TypeOf(out).String()})
+	}
+	for _, list := range [][]*graph.MapCommand{{nil}, {{Update: graph.MapState{}}}} {
+		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(list)).SetEntryPoint("a")
+		if _, err := compileSchema(t, b).Invoke(bg, nil); err == nil || !strings.Contains(err.Error(), "command 0") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSchemaCommand(t *testing.T) { // TRPC-29, TRPC-31, C-37
+	build := func(target string) *graph.SchemaBuilder {
+		b := graph.NewSchemaGraph("g", guide().AddField("routed", graph.FieldOf("", nil)))
+		b.AddNode("decide", func(_ context.Context, s graph.MapState) (any, error) {
+			return &graph.MapCommand{Update: graph.MapState{"routed": target}, Goto: graph.Goto(target)}, nil
+		})
+		for _, n := range []string{"A", "B", "static"} {
+			b.AddNode(n, func(_ context.Context, s graph.MapState) (any, error) {
+				return graph.MapState{"items": n + " saw " + s["routed"].(string)}, nil
+			})
+		}
+		return b.SetEntryPoint("decide").AddEdge("decide", "static")
+	}
+	for _, n := range []string{"A", "B"} {
+		g := compileSchema(t, build(n))
+		equalSlice(t, "items", runSchema(t, g, nil).State.Get("items").([]string), []string{n + " saw " + n})
+		equal(t, "warnings", len(g.Warnings()), 2) // A and B are reached by commands alone
+	}
+	_, err := compileSchema(t, build("C")).Invoke(bg, nil)
+	equal(t, "target", wantErr[*graph.InvalidEdgeError](t, err).Target, "C")
+}
+
+func TestSchemaCommandList(t *testing.T) { // TRPC-30
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
+		b.AddNode("spread", func(context.Context, graph.MapState) (any, error) {
+			var list []*graph.MapCommand
+			for _, p := range []int{7, 8, 9} {
+				list = append(list, &graph.MapCommand{Update: graph.MapState{"param": p, "items": "overlay"}, Goto: graph.Goto("worker")})
+			}
+			return list, nil
+		})
+		b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+			return graph.MapState{"items": fmt.Sprint(s["param"], s["note"], s["items"]), "counter": 1}, nil
+		})
+		b.AddNode("collect", func(_ context.Context, s graph.MapState) (any, error) {
+			_, set := s["param"]
+			equal(t, "param is part of the shared state", set, false)
+			return nil, nil
+		})
+		b.SetEntryPoint("spread").AddEdge("worker", "collect").AddEdge("spread", "collect")
+		snap := runSchema(t, compileSchema(t, b, opts...), graph.MapState{"note": "n"})
+		wantState(t, snap.State, graph.MapState{
+			"note": "n", "counter": 3, "items": []string{"7n[overlay]", "8n[overlay]", "9n[overlay]"},
+		})
+	}
+}
+
+func TestSchemaOverlaysSurviveACrash(t *testing.T) { // TRPC-30, T-07
+	store := checkpoint.NewMemory()
+	ran := &calls{}
+	fail := true
+	build := func() *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[any]()}))
+		b.AddNode("spread", returns([]*graph.MapCommand{
+			{Update: graph.MapState{"param": 1}, Goto: graph.Goto("worker")},
+			{Update: graph.MapState{"param": int64(2)}, Goto: graph.Goto("worker")},
+			{Update: graph.MapState{"param": []string{"three"}}, Goto: graph.Goto("worker")},
+		}))
+		b.AddNode("worker", func(ctx context.Context, s graph.MapState) (any, error) {
+			what := fmt.Sprintf("%T", s["param"])
+			ran.add(what)
+			if _, ok := s["param"].(int64); ok && fail {
+				return nil, errBoom
+			}
+			return graph.MapState{"items": what}, nil
+		})
+		b.SetEntryPoint("spread")
+		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.Sequential())
+	}
+	if _, err := build().Invoke(bg, graph.MapState{}.Into); !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	fail = false
+	snap := must[*graph.Snapshot[graph.SchemaState]](t)(build().Continue(bg))
+	equalSlice(t, "items", snap.State.Get("items").([]string), []string{"int", "int64", "[]string"})
+	equal(t, "the finished one ran", ran.of("int"), 1)
+	if _, set := snap.State.Lookup("param"); set {
+		t.Error("an overlay is part of the state")
+	}
+}
+
+func TestSchemaDestinations(t *testing.T) { // TRPC-32, TRPC-48
+	build := func(to ...string) *graph.SchemaBuilder {
+		b := graph.NewSchemaGraph("g", guide()).AddNode("c", returns(nil)).AddNode("b", returns(nil))
+		b.AddNode("a", returns(graph.Goto("c")), graph.Destinations(to...), graph.Describe("The A", "decides"))
+		return b.SetEntryPoint("a").AddEdge("b", "c")
+	}
+	g := compileSchema(t, build("b"))
+	d := g.Mermaid()
+	if !strings.Contains(d, "a -.-> b") || !strings.Contains(d, "The A") {
+		t.Errorf("no dotted edge or label:\n%s", d)
+	}
+	runSchema(t, g, nil) // goes to c all the same
+	if _, err := build("bb").Compile(); err == nil || !strings.Contains(err.Error(), `"bb"`) {
+		t.Error(err)
+	}
+}
+
+func TestSchemaDiamondIsDeterministic(t *testing.T) { // TRPC-33, C-08
+	b := graph.NewSchemaGraph("g", guide())
+	for _, n := range []string{"left", "right"} {
+		b.AddNode(n, func(context.Context, graph.MapState) (any, error) {
+			time.Sleep(time.Duration(rand.N(50)) * time.Microsecond)
+			return graph.MapState{"items": n, "counter": 1, "note": n}, nil
+		})
+		b.AddEdge(graph.Start, n)
+	}
+	b.AddNode("join", returns(graph.MapState{"items": "join"})).AddJoin([]string{"right", "left"}, "join")
+	g := compileSchema(t, b)
+	for range 1000 {
+		snap := runSchema(t, g, nil)
+		wantState(t, snap.State, graph.MapState{"items": []string{"left", "right", "join"}, "counter": 2, "note": "right"})
+		equalSlice(t, "steps", snap.Recent, []string{"left", "right", "join"})
+	}
+}
+
+func TestSchemaServesManyRuns(t *testing.T) { // TRPC-35
+	b := graph.NewSchemaGraph("g", guide())
+	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+		to := []string{"even", "odd"}[s["counter"].(int)%2]
+		return &graph.MapCommand{Update: graph.MapState{"note": fmt.Sprint(s["counter"])}, Goto: graph.Goto(to)}, nil
+	})
+	for _, n := range []string{"even", "odd"} {
+		b.AddNode(n, func(ctx context.Context, s graph.MapState) (any, error) {
+			answer, err := graph.Interrupt[string](ctx, "q", s["note"])
+			return graph.MapState{"items": []string{n, answer}}, err
+		})
+	}
+	b.SetEntryPoint("a")
+	g := compileSchema(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			thread := graph.Thread(fmt.Sprint("t", i))
+			snap, err := g.Invoke(bg, graph.MapState{"counter": i}.Into, thread)
+			if err != nil || len(snap.Interrupts) != 1 || snap.Interrupts[0].Value != fmt.Sprint(i) {
+				t.Error(snap, err)
+				return
+			}
+			snap, err = g.Resume(bg, fmt.Sprint("answer", i), thread)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			want := []string{[]string{"even", "odd"}[i%2], fmt.Sprint("answer", i)}
+			if got := snap.State.Get("items"); !reflect.DeepEqual(got, want) {
+				t.Errorf("run %d ended with %v", i, got)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestSchemaDistinctAndSharedKeysInParallel(t *testing.T) { // TRPC-34
+	schema := guide()
+	b := graph.NewSchemaGraph("g", schema)
+	for i := range 50 {
+		key := fmt.Sprint("k", i)
+		schema.AddField(key, graph.FieldOf(0, nil))
+		b.AddNode(key, func(_ context.Context, s graph.MapState) (any, error) {
+			s[key] = -1
+			return graph.MapState{key: i, "counter": 1}, nil
+		})
+		b.AddEdge(graph.Start, key)
+	}
+	s := runSchema(t, compileSchema(t, b), nil).State.Map()
+	equal(t, "counter", s["counter"], any(50))
+	for i := range 50 {
+		equal(t, "key", s[fmt.Sprint("k", i)], any(i))
+	}
+}
+
+func TestSchemaUndeclaredKeys(t *testing.T) { // Q-11
+	build := func(s *graph.Schema) *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("g", s)
+		b.AddNode("a", returns(graph.MapState{"extra": 1, "note": "n"}))
+		b.AddNode("b", func(_ context.Context, s graph.MapState) (any, error) {
+			return graph.MapState{"extra": s["extra"].(int) + 1, "nothing": nil}, nil
+		})
+		return compileSchema(t, b.AddSequence(graph.Start, "a", "b"), stored()...)
+	}
+	var warned []graph.Warning
+	g := build(guide().OnWarning(func(w graph.Warning) { warned = append(warned, w) }))
+	snap := runSchema(t, g, graph.MapState{"from": "outside"})
+	want := graph.MapState{"counter": 0, "note": "n", "extra": 2, "nothing": nil, "from": "outside"}
+	wantState(t, snap.State, want)
+	wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, want)
+	equalSlice(t, "warnings", warned, []graph.Warning{
+		{Kind: graph.UndeclaredField, Field: "from"}, {Kind: graph.UndeclaredField, Field: "extra", Node: "a"},
+		{Kind: graph.UndeclaredField, Field: "extra", Node: "b"}, {Kind: graph.UndeclaredField, Field: "nothing", Node: "b"},
+	})
+
+	_, err := build(guide().Strict()).Invoke(bg, func(*graph.SchemaState) {})
+	e := wantErr[*graph.UnknownFieldError](t, err)
+	equal(t, "field", e.Field, "extra")
+	equal(t, "node", wantErr[*graph.NodeError](t, err).Node, "a")
+	_, err = build(guide().Strict()).Invoke(bg, graph.MapState{"notes": ""}.Into)
+	equal(t, "near", wantErr[*graph.UnknownFieldError](t, err).Near, "note")
+}
+
+func TestSchemaConcurrentWrites(t *testing.T) { // C-08
+	build := func(s *graph.Schema) *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("g", s.AddField("winner", graph.FieldOf("", graph.OverrideReducer)))
+		for _, n := range []string{"a", "b", "c"} {
+			note := n
+			if n == "c" {
+				note = "b" // what b writes: no conflict
+			}
+			b.AddNode(n, returns(graph.MapState{"note": note, "winner": n, "extra": n})).AddEdge(graph.Start, n)
+		}
+		return compileSchema(t, b, stored()...)
+	}
+	var warned []graph.Warning
+	g := build(guide().OnWarning(func(w graph.Warning) {
+		if w.Kind == graph.ConcurrentWrites {
+			warned = append(warned, w)
+		}
+	}))
+	var shown []graph.Warning
+	for ev, err := range g.Stream(bg, graph.MapState{}.Into, graph.Modes(graph.ModeWarnings)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "type", ev.Type, graph.EventWarning)
+		if w := ev.Value.(graph.Warning); w.Kind == graph.ConcurrentWrites {
+			shown = append(shown, w)
+		}
+	}
+	want := []graph.Warning{
+		{Kind: graph.ConcurrentWrites, Field: "note", Node: "b", With: "a"}, {Kind: graph.ConcurrentWrites, Field: "extra", Node: "b", With: "a"},
+		{Kind: graph.ConcurrentWrites, Field: "extra", Node: "c", With: "b"},
+	}
+	equalSlice(t, "warnings", warned, want)
+	equalSlice(t, "events", shown, want)
+	wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, graph.MapState{"counter": 0, "note": "b", "winner": "c", "extra": "c"})
+
+	_, err := build(guide().AddField("extra", graph.FieldOf("", graph.OverrideReducer)).Strict()).Invoke(bg, func(*graph.SchemaState) {})
+	c := wantErr[*graph.ConflictError](t, err)
+	equal(t, "conflict", c.Field+" "+c.With+" "+c.Node, "note a b")
+}
+
+func TestSchemaRequiredFields(t *testing.T) {
+	b := graph.NewSchemaGraph("g", quiet().AddField("topic", graph.Field{Type: reflect.TypeFor[string](), Required: true}))
+	b.AddNode("a", returns(nil)).SetEntryPoint("a")
+	g := compileSchema(t, b)
+	_, err := g.Invoke(bg, nil)
+	equal(t, "error", *wantErr[*graph.RequiredError](t, err), graph.RequiredError{Node: "a", Field: "topic"})
+	runSchema(t, g, graph.MapState{"topic": ""})
+}
+
+type item struct {
+	Name string
+	At   time.Time
+	N    int
+}
+
+func TestSchemaTypesSurviveTheCheckpoint(t *testing.T) { // T-07, SONI-55, C-05
+	at := time.Date(2026, 11, 21, 12, 0, 0, 5, time.UTC)
+	in := graph.MapState{
+		"int": 1 << 60, "f32": float32(0.5), "items": []item{{"a", at, 1}}, "byName": map[string]*item{"x": {N: 2}}, "at": at,
+		"any":  map[string]any{"i": 3, "f": 3.0, "l": []any{int8(4), "s", nil, item{N: 5}}, "$type": "mine", "s": []string{"t"}, "m": map[string]int{"k": 1}},
+		"free": []item{{N: 6}}, "nil": nil, "$dollar": map[string]any{"$overwrite": true}, "counted": 9, "bytes": []byte{1, 2},
+	}
+	delete(in, "$dollar")
+	schema := func() *graph.Schema {
+		s := quiet().AddField("bytes", graph.Field{Type: reflect.TypeFor[[]byte]()})
+		for name, v := range in {
+			switch name {
+			case "any":
+				s.AddField(name, graph.Field{Type: reflect.TypeFor[any]()})
+			case "free", "nil", "bytes": // not declared, or above
+			case "counted":
+				s.AddField(name, graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerFunc(func(a, b any) any {
+					n, _ := a.(int)
+					switch b := b.(type) {
+					case int:
+						return n + b
+					case item:
+						return n + b.N
+					}
+					return n
+				})})
+			default:
+				s.AddField(name, graph.Field{Type: reflect.TypeOf(v)})
+			}
+		}
+		return s
+	}
+	store := checkpoint.NewMemory()
+	runs := 0
+	build := func() *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("g", schema()).AddNode("a", returns(graph.MapState{"counted": item{N: 1}}))
+		b.AddNode("ask", func(ctx context.Context, s graph.MapState) (any, error) {
+			want := graph.MapState{}
+			for k, v := range in {
+				want[k] = v
+			}
+			runs++
+			want["counted"] = 9 + runs
+			if !reflect.DeepEqual(s, want) {
+				t.Errorf("state is\n%#v, want\n%#v", s, want)
+			}
+			_, err := graph.Interrupt[bool](ctx, "q", nil)
+			return nil, err
+		})
+		return compileSchema(t, b.AddSequence(graph.Start, "a", "ask"), graph.WithCheckpointer(store), graph.Thread("t"))
+	}
+	runSchema(t, build(), in)
+	runSchema(t, build(), graph.MapState{}, graph.Restart()) // on the state as read back
+	equal(t, "runs", runs, 2)
+	snap := must[*graph.Snapshot[graph.SchemaState]](t)(build().State(bg))
+	equal(t, "int", snap.State.Get("int"), any(1<<60))
+
+	type secret struct{ hidden int }
+	for _, v := range []any{func() {}, secret{1}, struct{ C chan int }{}, map[string]any{"k": struct{ X int }{1}}} {
+		_, err := build().Invoke(bg, graph.MapState{"any": v}.Into, graph.Thread("other"))
+		if err == nil || !strings.Contains(err.Error(), `"any"`) {
+			t.Errorf("storing a %T: %v", v, err)
+		}
+	}
+	// A registered type round-trips.
+	type note struct{ Text string }
+	b := graph.NewSchemaGraph("g", schema().RegisterType(reflect.TypeFor[note]())).AddNode("a", returns(graph.MapState{"any": []any{note{"x"}}})).SetEntryPoint("a")
+	g := compileSchema(t, b, stored()...)
+	runSchema(t, g, graph.MapState{})
+	if got := must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State.Get("any"); !reflect.DeepEqual(got, []any{note{"x"}}) {
+		t.Errorf("came back as %#v", got)
+	}
+}
+
+func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
+	schema := guide().AddField("any", graph.Field{Type: reflect.TypeFor[any]()}).
+		AddField("meta", graph.Field{Type: reflect.TypeFor[map[string]any](), Reducer: graph.MergeReducer}).
+		AddField("best", graph.FieldOf(0, graph.ReducerFunc(func(a, b any) any { return len(fmt.Sprint(a, b)) })))
+	b := graph.NewSchemaGraph("g", schema)
+	b.AddNode("a", returns(graph.MapState{
+		"counter": 2, "items": "x", "note": "<n>", "any": 7, "meta": map[string]any{"$k": 1.5, "n": int64(3)}, "best": "text", "extra": []string{"e"},
+	}))
+	b.Builder().AddNode("b", func(_ context.Context, s *graph.SchemaState) error {
+		for range 2 {
+			if err := s.Update(graph.MapState{"items": []string{"y"}, "note": "twice", "counter": 1}); err != nil {
+				return err
+			}
+		}
+		equal(t, "reads its own writes", fmt.Sprint(s.Get("items"), s.Get("counter")), "[x y y] 4")
+		return s.Update(graph.MapState{"counter": graph.Overwrite(9), "any": map[string]any{"$type": 1.0}, "best": 3})
+	})
+	b.AddNode("c", returns(nil))
+	b.AddSequence(graph.Start, "a", "b", "c")
+	g := compileSchema(t, b, stored()...)
+	var got []string
+	for ev, err := range g.Stream(bg, graph.MapState{"note": "in"}.Into) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, ev.Node+" "+string(ev.Update))
+	}
+	equalSlice(t, "updates", got, []string{
+		`a {"counter":2,"items":["x"],"note":"\u003cn\u003e","any":{"$type":"int","$value":7},"meta":{"$value":{"$k":1.5,"n":{"$type":"int64","$value":3}}},"best":{"$type":"string","$value":"text"},"extra":{"$extra":{"$type":"[]string","$value":["e"]}}}`,
+		`b {"counter":{"$overwrite":9},"items":{"$each":[["y"],["y"]]},"note":"twice","any":{"$value":{"$type":1}},"best":3}`,
+		`c `,
+	})
+	state := must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State
+	data, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "JSON of the state", string(data), `{"any":{"$type":1},"best":3,"counter":9,"extra":["e"],"items":["x","y","y"],"meta":{"$k":1.5,"n":3},"note":"twice"}`)
+}
+
+func TestSchemaUpdateJSON(t *testing.T) {
+	schema := guide().AddField("item", graph.FieldOf(item{}, nil)).AddField("tags", graph.FieldOf(map[string]int(nil), graph.MergeReducer))
+	g := compileSchema(t, graph.NewSchemaGraph("g", schema).AddNode("a", returns(nil)).SetEntryPoint("a"))
+	input := func(data string) (*graph.Snapshot[graph.SchemaState], error) {
+		var err error
+		snap, _ := g.Invoke(bg, func(s *graph.SchemaState) { err = g.UpdateJSON(s, []byte(data)) })
+		return snap, err
+	}
+	snap, err := input(`{"counter": 3, "items": {"$each": [["a"], {"$overwrite": ["b"]}, ["c"]]}, "item": {"N": 1}, "tags": {"x": 1}, "free": {"n": 1}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, snap.State, graph.MapState{
+		"counter": 3, "items": []string{"b", "c"}, "item": item{N: 1}, "tags": map[string]int{"x": 1}, "free": map[string]any{"n": 1.0},
+	})
+	_, err = input(`{"counter": "x", "item": {"M": 1}, "note": null, "tags": {"$put": 1}, "$free": 1}`)
+	if err == nil {
+		t.Fatal("wrong input is taken")
+	}
+	for _, field := range []string{"counter", "item", "note", "tags", "$free"} {
+		if !strings.Contains(err.Error(), fmt.Sprintf("field %q", field)) {
+			t.Errorf("the error does not name %q: %v", field, err)
+		}
+	}
+	var zero graph.SchemaState
+	if err := g.UpdateJSON(&zero, []byte(`{"counter": 2}`)); err != nil || zero.Get("counter") != 2 {
+		t.Error(err, zero)
+	}
+}
+
+func TestSchemaCrashAndResume(t *testing.T) { // T-07, law 2
+	store := checkpoint.NewMemory()
+	ran := &calls{}
+	crash := "b"
+	build := func() *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("g", guide())
+		prev := graph.Start
+		for _, n := range []string{"a", "b", "c"} {
+			b.AddNode(n, func(_ context.Context, s graph.MapState) (any, error) {
+				ran.add(n)
+				if n == crash {
+					return nil, errBoom
+				}
+				return graph.MapState{"items": fmt.Sprintf("%s%d", n, s["counter"].(int)), "counter": 1}, nil
+			})
+			b.AddEdge(prev, n)
+			prev = n
+		}
+		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	}
+	for _, at := range []string{"b", "c"} {
+		crash = at
+		if _, err := build().Invoke(bg, map[string]func(*graph.SchemaState){"b": graph.MapState{"counter": 5}.Into}[at]); !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+	}
+	crash = ""
+	snap := must[*graph.Snapshot[graph.SchemaState]](t)(build().Continue(bg))
+	wantState(t, snap.State, graph.MapState{"counter": 8, "items": []string{"a5", "b6", "c7"}})
+	equalSlice(t, "ran", ran.all(), []string{"a", "b", "b", "c", "c"})
+	var steps []string
+	for e, err := range build().History(bg, graph.OldestFirst()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := e.State(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, fmt.Sprint(s.Get("counter")))
+	}
+	equal(t, "history", strings.Join(slices.Compact(steps), " "), "5 6 7 8")
+	snap = must[*graph.Snapshot[graph.SchemaState]](t)(build().UpdateState(bg, graph.MapState{"counter": 2}.Into))
+	equal(t, "edited", snap.State.Get("counter"), any(10))
+	_, err := build().UpdateState(bg, graph.MapState{"counter": 2.5}.Into)
+	wantErr[*graph.FieldTypeError](t, err)
+}
+
+func TestSchemaLongThreadIsReadBack(t *testing.T) {
+	store := checkpoint.NewMemory()
+	build := func() *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("g", guide().AddField("words", graph.FieldOf([]any{"first"}, graph.AppendReducer)))
+		b.AddNode("loop", func(_ context.Context, s graph.MapState) (any, error) {
+			n := s["counter"].(int)
+			out := graph.MapState{"counter": 1, "items": strings.Repeat("x", 100), "words": n, "free": n}
+			if n == 150 {
+				out["items"] = graph.Overwrite([]string{"fresh"})
+			}
+			return out, nil
+		})
+		b.AddConditionalEdges("loop", func(_ context.Context, s graph.MapState) (string, error) {
+			if s["counter"] == 300 {
+				return graph.End, nil
+			}
+			return "loop", nil
+		}, nil)
+		return compileSchema(t, b.SetEntryPoint("loop"), graph.WithCheckpointer(store), graph.Thread("t"), graph.MaxSteps(1000))
+	}
+	live := runSchema(t, build(), graph.MapState{})
+	read := must[*graph.Snapshot[graph.SchemaState]](t)(build().State(bg))
+	if !reflect.DeepEqual(live.State.Map(), read.State.Map()) {
+		t.Error("live and replayed state differ")
+	}
+	equal(t, "items", len(read.State.Get("items").([]string)), 150)
+	equal(t, "words", fmt.Sprint(read.State.Get("words").([]any)[:3]), "[first 0 1]")
+}
+
+func TestSchemaEvolves(t *testing.T) { // law 8
+	store := checkpoint.NewMemory()
+	build := func(s *graph.Schema) *graph.Graph[graph.SchemaState] {
+		return compileSchema(t, graph.NewSchemaGraph("g", s).AddNode("a", returns(nil)).SetEntryPoint("a"), graph.WithCheckpointer(store), graph.Thread("t"))
+	}
+	runSchema(t, build(guide().AddField("gone", graph.FieldOf("", nil))), graph.MapState{"items": "x", "note": "n", "gone": "g", "late": 5})
+	next := quiet().
+		AddField("things", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.AppendReducer, Former: []string{"items"}}).
+		AddField("note", graph.FieldOf("", nil)).
+		AddField("late", graph.FieldOf(0, nil)).
+		AddField("new", graph.FieldOf("default", nil))
+	g := build(next)
+	want := graph.MapState{"things": []string{"x"}, "note": "n", "late": 5, "new": "default"}
+	wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, want)
+	runSchema(t, g, graph.MapState{"things": "y"})
+	want["things"] = []string{"x", "y"}
+	wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, want)
+	_, err := build(quiet().AddField("note", graph.FieldOf(0, nil))).State(bg)
+	if err == nil || !strings.Contains(err.Error(), `"note"`) || !strings.Contains(err.Error(), `"t"`) {
+		t.Errorf("a field of another type: %v", err)
+	}
+}
+
+func TestSchemaSends(t *testing.T) { // SONI-53, SONI-54, C-32
+	schema := guide()
+	b := graph.NewSchemaGraph("g", schema)
+	b.AddTask("process_item", func(_ context.Context, payload graph.MapState) (any, error) {
+		equal(t, "payload", fmt.Sprintf("%v %T", payload, payload["n"]), "map[n:3 note:x] int")
+		return graph.MapState{"items": "processed"}, nil
+	})
+	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+		return graph.MapState{"items": fmt.Sprint("a ", s["note"])}, nil
+	}, graph.Reads("note"))
+	b.AddNode("start", func(_ context.Context, s graph.MapState) (any, error) {
+		return &graph.MapCommand{Goto: graph.Dispatch(schema.Send("process_item", graph.MapState{"n": 3, "note": "x"}))}, nil
+	})
+	b.SetEntryPoint("start")
+	g := compileSchema(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
+	from := func(thread string, c graph.Command) any {
+		return runSchema(t, g, graph.MapState{"note": "shared"}, graph.Thread(thread), graph.StartAt(c)).State.Get("items")
+	}
+	equal(t, "from a node", fmt.Sprint(from("1", graph.Goto("start"))), "[processed]")
+	equal(t, "from outside", fmt.Sprint(from("2", graph.Dispatch(schema.Send("process_item", graph.MapState{"n": 3, "note": "x"})))), "[processed]")
+	overlaid := graph.Dispatch(schema.SendOverlay("a", graph.MapState{"note": "mine"})).And(graph.Goto("a"))
+	equal(t, "with an overlay", fmt.Sprint(from("3", overlaid)), "[a mine a shared]")
+	for _, c := range []graph.Command{
+		graph.Dispatch(schema.Send("process_item", graph.MapState{"note": 1})), graph.Dispatch(schema.SendOverlay("a", graph.MapState{"note": 1})),
+	} {
+		_, err := g.Invoke(bg, graph.MapState{}.Into, graph.Thread("4"), graph.StartAt(c))
+		wantErr[*graph.FieldTypeError](t, err)
+	}
+}
+
+func TestSchemaUntrackedFields(t *testing.T) { // SONI-55
+	open := &sync.Mutex{}
+	schema := guide().AddField("client", graph.Field{Type: reflect.TypeFor[*sync.Mutex](), Untracked: true})
+	b := graph.NewSchemaGraph("g", schema)
+	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+		equal(t, "shared", s["client"].(*sync.Mutex), open)
+		return nil, nil
+	})
+	g := compileSchema(t, b.SetEntryPoint("a"), stored()...)
+	snap := runSchema(t, g, graph.MapState{"client": open, "note": "n"})
+	equal(t, "in the run", snap.State.Get("client").(*sync.Mutex), open)
+	wantState(t, must[*graph.Snapshot[graph.SchemaState]](t)(g.State(bg)).State, graph.MapState{"counter": 0, "note": "n"})
+}
+
+func TestSchemaGraphAsASubgraph(t *testing.T) {
+	child := func() *graph.Graph[graph.SchemaState] {
+		b := graph.NewSchemaGraph("child", guide().AddField("own", graph.FieldOf(0, nil)))
+		b.AddNode("x", returns(graph.MapState{"items": "child", "counter": 1, "own": 1, "free": 1}))
+		return compileSchema(t, b.SetEntryPoint("x"))
+	}
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		b := graph.NewSchemaGraph("parent", guide())
+		b.AddNode("before", returns(graph.MapState{"items": "before", "counter": 10}))
+		graph.AddShared(b.Builder(), "shared", child(), func(s *graph.SchemaState) *graph.SchemaState { return s })
+		graph.AddSubgraph(b.Builder(), "mapped", child(), graph.Mapping[graph.SchemaState, graph.SchemaState]{
+			In:  func(p, c *graph.SchemaState) { _ = c.Update(graph.MapState{"counter": p.Get("counter")}) },
+			Out: func(c, p *graph.SchemaState) { _ = p.Update(graph.MapState{"note": fmt.Sprint(c.Get("counter"))}) },
+		})
+		b.AddSequence(graph.Start, "before", "shared", "mapped")
+		snap := runSchema(t, compileSchema(t, b, opts...), graph.MapState{})
+		wantState(t, snap.State, graph.MapState{"items": []string{"before", "child"}, "counter": 11, "free": 1, "note": "12"})
+	}
+}
+
+func TestSchemaWarningsOfASubgraphAreShown(t *testing.T) {
+	inner := graph.NewSchemaGraph("child", guide()).AddNode("x", returns(graph.MapState{"free": 1})).SetEntryPoint("x")
+	b := graph.NewSchemaGraph("parent", guide())
+	graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{})
+	g := compileSchema(t, b.SetEntryPoint("sub"))
+	n := 0
+	for ev, err := range g.Stream(bg, graph.MapState{}.Into, graph.Modes(graph.ModeWarnings)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "node", ev.Node, "sub")
+		equal(t, "warning", ev.Value.(graph.Warning), graph.Warning{Kind: graph.UndeclaredField, Field: "free", Node: "x"})
+		n++
+	}
+	equal(t, "warnings", n, 1)
+}
+
+func TestSchemaHandlersAndCallbacks(t *testing.T) {
+	b := graph.NewSchemaGraph("g", guide())
+	b.AddNode("a", func(context.Context, graph.MapState) (any, error) { return nil, errBoom },
+		graph.OnError(func(_ context.Context, s *graph.SchemaState, err *graph.NodeError) (graph.Command, error) {
+			return graph.Goto("b"), s.Update(graph.MapState{"note": err.Err.Error()})
+		}))
+	b.AddNode("b", returns(graph.MapState{"items": "b"}), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
+		After: func(_ context.Context, s *graph.SchemaState) error {
+			equal(t, "after", fmt.Sprint(s.Get("items")), "[b]")
+			return s.Update(graph.MapState{"items": "after"})
+		},
+	}))
+	snap := runSchema(t, compileSchema(t, b.SetEntryPoint("a")), nil)
+	wantState(t, snap.State, graph.MapState{"counter": 0, "note": "boom", "items": []string{"b", "after"}})
+
+	// An update that was refused fails its node even if the error is ignored.
+	b = graph.NewSchemaGraph("g", guide())
+	b.Builder().AddNode("a", func(_ context.Context, s *graph.SchemaState) error {
+		_ = s.Update(graph.MapState{"counter": ""})
+		return nil
+	})
+	_, err := compileSchema(t, b.SetEntryPoint("a")).Invoke(bg, nil)
+	wantErr[*graph.FieldTypeError](t, err)
+
+	typed := graph.New[trail]("g").AddNode("a", visit("a"), graph.Reads("x")).SetEntryPoint("a")
+	if _, err := typed.Compile(); err == nil {
+		t.Error("Reads is taken by a graph over a struct")
+	}
+}
+
+func TestSchemaNodesCanBeTestedAlone(t *testing.T) {
+	s := must[*graph.SchemaState](t)(guide().NewState())
+	if err := s.Update(graph.MapState{"counter": 2}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "counter", s.Get("counter"), any(2))
+	var zero graph.SchemaState
+	equal(t, "zero", len(zero.Map()), 0)
+	if err := zero.Update(graph.MapState{"x": 1}); err == nil {
+		t.Error("a state without a schema takes an update")
+	}
+}
+
+func TestSchemaDependencies(t *testing.T) { // SONI-10, SONI-11
+	b := graph.NewSchemaGraph("g", guide())
+	b.AddNode("a", func(ctx context.Context, _ graph.MapState) (any, error) {
+		greeting, err := graph.Configured[string](ctx, "greeting")
+		return graph.MapState{"note": greeting}, err
+	}).SetEntryPoint("a")
+	g := compileSchema(t, b)
+	equal(t, "note", runSchema(t, g, nil, graph.Configure("greeting", "hi")).State.Get("note"), any("hi"))
+	if _, err := g.Invoke(bg, nil); err == nil || !strings.Contains(err.Error(), `"greeting"`) {
+		t.Error(err)
+	}
+}
+
+func TestSchemaCyclicValuesAreRefused(t *testing.T) {
+	loop := map[string]any{}
+	loop["self"] = loop
+	b := graph.NewSchemaGraph("g", quiet().AddField("any", graph.Field{Type: reflect.TypeFor[any]()}))
+	b.AddNode("a", returns(graph.MapState{"any": loop})).SetEntryPoint("a")
+	_, err := compileSchema(t, b).Invoke(bg, nil)
+	if err == nil || !strings.Contains(err.Error(), "holds itself") {
+		t.Error(err)
+	}
+}

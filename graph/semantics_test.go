@@ -1,0 +1,273 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/file"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestWritingTheBaseValueIsNoWrite(t *testing.T) {
+	b := graph.New[trail]("g")
+	b.AddNode("keeps", func(_ context.Context, s *trail) error {
+		s.N = 9
+		s.N = 5
+		return nil
+	})
+	b.AddNode("sets", func(_ context.Context, s *trail) error { s.N = 6; return nil })
+	b.AddEdge(graph.Start, "keeps").AddEdge(graph.Start, "sets")
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) { s.N = 5 }))
+	equal(t, "N", snap.State.N, 6)
+}
+
+// fussy is a reducer that panics while it is told to.
+type fussy struct{}
+
+var fussyPanics bool
+
+func (fussy) Reduce(current, update int) int {
+	if fussyPanics && update == 2 {
+		panic("not 2")
+	}
+	return current + update
+}
+
+func TestAReducerThatPanicsDoesNotPoisonTheThread(t *testing.T) {
+	type state struct{ Sum graph.Reduced[int, fussy] }
+	ran := &calls{}
+	b := graph.New[state]("g")
+	for i, n := range []string{"one", "two"} {
+		b.AddNode(n, func(_ context.Context, s *state) error {
+			ran.add(n)
+			s.Sum.Add(i + 1)
+			return nil
+		})
+		b.AddEdge(graph.Start, n)
+	}
+	g := compile(t, b, stored()...)
+	fussyPanics = true
+	defer func() { fussyPanics = false }()
+	_, err := g.Invoke(bg, func(*state) {})
+	if err == nil || !strings.Contains(err.Error(), "two") || !strings.Contains(err.Error(), "Sum") {
+		t.Errorf("node and field are not named: %v", err)
+	}
+	fussyPanics = false
+	snap := must[*graph.Snapshot[state]](t)(g.Continue(bg))
+	equal(t, "sum", snap.State.Sum.Get(), 3)
+	equal(t, "runs of one", ran.of("one"), 1)
+	equal(t, "runs of two", ran.of("two"), 2)
+}
+
+func TestErrorAndInterruptTogetherReturnBoth(t *testing.T) {
+	asked := make(chan struct{})
+	b := graph.New[trail]("g")
+	b.AddNode("ask", func(ctx context.Context, s *trail) error {
+		_, err := graph.Interrupt[string](ctx, "k", nil)
+		close(asked)
+		return err
+	})
+	b.AddNode("fail", func(context.Context, *trail) error {
+		<-asked
+		time.Sleep(10 * time.Millisecond) // ask's report is in
+		return errBoom
+	})
+	b.AddEdge(graph.Start, "ask").AddEdge(graph.Start, "fail")
+	snap, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+	if !errors.Is(err, errBoom) {
+		t.Error(err)
+	}
+	equal(t, "questions", len(snap.Interrupts), 1)
+}
+
+func TestAnInterruptCancelsNothing(t *testing.T) {
+	asked := make(chan struct{})
+	b := graph.New[trail]("g")
+	b.AddNode("ask", func(ctx context.Context, s *trail) error {
+		defer close(asked)
+		_, err := graph.Interrupt[string](ctx, "k", nil)
+		return err
+	})
+	b.AddNode("slow", func(ctx context.Context, s *trail) error {
+		<-asked
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(30 * time.Millisecond):
+			s.Ran.Add("slow")
+			return nil
+		}
+	})
+	b.AddEdge(graph.Start, "ask").AddEdge(graph.Start, "slow")
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b, stored()...).Invoke(bg, func(*trail) {}))
+	equal(t, "ran", snap.State.ran(), "slow")
+	equal(t, "questions", len(snap.Interrupts), 1)
+}
+
+func TestCallbacksDontSeeQuestions(t *testing.T) {
+	for name, swallow := range map[string]bool{"returned": false, "swallowed": true} {
+		seen := &calls{}
+		b := graph.New[trail]("g")
+		b.AddNode("ask", func(ctx context.Context, s *trail) error {
+			_, err := graph.Interrupt[string](ctx, "k", nil)
+			if swallow {
+				return nil
+			}
+			return err
+		}, graph.WithCallbacks(graph.Callbacks[trail]{
+			After:   func(context.Context, *trail) error { seen.add("after"); return nil },
+			OnError: func(context.Context, *trail, error) { seen.add("error") },
+		}))
+		b.AddEdge(graph.Start, "ask")
+		g := compile(t, b, stored()...)
+		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		equal(t, name+": seen before the answer", len(seen.all()), 0)
+		must[*graph.Snapshot[trail]](t)(g.Resume(bg, "x"))
+		equal(t, name+": seen", strings.Join(seen.all(), " "), "after")
+	}
+}
+
+func TestEphemeralIsReadInTheNextSuperstepAndUntrackedIsNotStored(t *testing.T) {
+	type state struct {
+		Hint   graph.Ephemeral[string]
+		Handle graph.Untracked[*int]
+		Saw    graph.List[string]
+	}
+	look := func(s *state, who string) {
+		handle := "no handle"
+		if s.Handle.Get() != nil {
+			handle = "handle"
+		}
+		s.Saw.Add(who + ": " + s.Hint.Get() + ", " + handle)
+	}
+	b := graph.New[state]("g")
+	b.AddNode("a", func(_ context.Context, s *state) error {
+		s.Hint.Set("hint")
+		s.Handle.Set(new(int))
+		return nil
+	})
+	b.AddNode("b", func(_ context.Context, s *state) error { look(s, "b"); return nil })
+	b.AddNode("c", func(ctx context.Context, s *state) error {
+		if _, err := graph.Interrupt[bool](ctx, "k", nil); err != nil {
+			return err
+		}
+		look(s, "c")
+		return nil
+	})
+	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}))
+	snap := must[*graph.Snapshot[state]](t)(g.Resume(bg, true))
+	equalSlice(t, "saw", snap.State.Saw.Slice(), []string{"b: hint, handle", "c: , no handle"})
+
+	// The hint is part of the thread: who resumes between a and b reads it.
+	must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}, graph.Thread("t2"), graph.InterruptBefore("b")))
+	must[*graph.Snapshot[state]](t)(g.Continue(bg, graph.Thread("t2")))
+	snap = must[*graph.Snapshot[state]](t)(g.State(bg, graph.Thread("t2")))
+	equal(t, "saw", snap.State.Saw.At(0), "b: hint, no handle")
+}
+
+// The states of one thread over three versions of a program.
+type (
+	version1 struct {
+		Name string
+		Old  string
+		Ran  graph.List[string]
+	}
+	version2 struct { // without Old, with New
+		Name string
+		New  int
+		Ran  graph.List[string]
+	}
+	version3 struct { // with Name of another type
+		Name int
+		Ran  graph.List[string]
+	}
+)
+
+func sleeper[S any](t testing.TB, store checkpoint.Store) *graph.Graph[S] {
+	b := graph.New[S]("g")
+	b.AddNode("a", func(ctx context.Context, _ *S) error {
+		_, err := graph.Interrupt[bool](ctx, "k", nil)
+		return err
+	})
+	b.AddEdge(graph.Start, "a")
+	return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t-7"))
+}
+
+func TestW10FieldsMayBeAddedAndRemovedWhileAThreadWaits(t *testing.T) {
+	store := checkpoint.NewMemory()
+	must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Invoke(bg, func(s *version1) {
+		s.Name, s.Old = "n", "o"
+		s.Ran.Add("x")
+	}))
+	snap := must[*graph.Snapshot[version2]](t)(sleeper[version2](t, store).Resume(bg, true))
+	equal(t, "name", snap.State.Name, "n")
+	equal(t, "new", snap.State.New, 0)
+	equal(t, "list", snap.State.Ran.Len(), 1)
+}
+
+func TestW10WhatCannotBeDecodedNamesFieldAndThread(t *testing.T) {
+	store := checkpoint.NewMemory()
+	must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Invoke(bg, func(s *version1) { s.Name = "n" }))
+	_, err := sleeper[version3](t, store).Resume(bg, true)
+	wantErr[*graph.CheckpointError](t, err)
+	for _, name := range []string{"Name", "t-7"} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named: %v", name, err)
+		}
+	}
+	snap := must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Resume(bg, true))
+	equal(t, "name, the thread is as it was", snap.State.Name, "n")
+}
+
+func TestW3StorageGrowsWithWhatWasWritten(t *testing.T) {
+	dir := t.TempDir()
+	store := must[*file.Store](t)(file.Open(dir, file.Options{Sync: file.SyncNever}))
+	defer store.Close()
+	b := graph.New[trail]("chat")
+	b.AddNode("reply", func(_ context.Context, s *trail) error {
+		s.Ran.Add(strings.Repeat("r", 1000))
+		return nil
+	})
+	b.AddEdge(graph.Start, "reply")
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	size := func() (sum int64) {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := os.Stat(path)
+			if err == nil {
+				sum += info.Size()
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	turns := func(n int) {
+		for range n {
+			must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.Ran.Add(strings.Repeat("q", 1000)) }))
+		}
+	}
+	turns(100)
+	first := size()
+	turns(100)
+	second := size() - first
+	if second > first*11/10 {
+		t.Errorf("100 turns took %d bytes, the next 100 %d", first, second)
+	}
+	if messages := int64(200 * 2000); first+second > messages*3/2 {
+		t.Errorf("%d bytes of messages take %d", messages, first+second)
+	}
+}

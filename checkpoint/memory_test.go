@@ -7,7 +7,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 )
 
-func TestMemory(t *testing.T) {
+func TestMemory(t *testing.T) { // W7-28, SONI-30, TRPC-51
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return checkpoint.NewMemory() })
 }
 

@@ -156,6 +156,8 @@ type OpenTask struct {
 
 	// Folded is set when the task's changes are already in the state (an
 	// update from outside folded them); Routing is where it leads.
+	// Routing without Folded says where the containing graph goes on when the
+	// record ended the run of a subgraph.
 	Folded  bool     `json:"folded,omitempty"`
 	Routing *Routing `json:"routing,omitempty"`
 

@@ -69,7 +69,7 @@ func TestGolden(t *testing.T) {
 }
 
 // The texts that the requirements give to the byte.
-func TestExact(t *testing.T) {
+func TestExact(t *testing.T) { // SYN-31 to 34
 	conditional := &draw.Graph{
 		Nodes: []draw.Node{{ID: "b"}, {ID: "a"}},
 		Edges: []draw.Edge{
@@ -206,7 +206,7 @@ var (
 
 // Every line of a flowchart is one that Mermaid can read, whatever the names,
 // and every node has an identifier of its own.
-func TestMermaidNames(t *testing.T) {
+func TestMermaidNames(t *testing.T) { // SYN-08
 	check := func(t interface{ Fatalf(string, ...any) }, g *draw.Graph) {
 		text := draw.Mermaid(g, nil)
 		ids := map[string]bool{}

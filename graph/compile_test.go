@@ -93,7 +93,7 @@ func TestNodeNamesAreArbitraryStrings(t *testing.T) { // SYN-08
 	equalSlice(t, "nodes", es[0].Nodes, []string{"<b>"})
 }
 
-func TestDrawingsOfTheReActGraph(t *testing.T) { // SYN-31 to SYN-34
+func TestDrawingsOfTheReActGraph(t *testing.T) { // SYN-31 to 34, SYN-13, SYN-01
 	b := visits(graph.New[trail]("react"), "agent", "tools")
 	b.SetEntryPoint("agent").AddEdge("tools", "agent")
 	b.AddRoutes("agent", func(context.Context, *trail) (string, error) { return "tools", nil }, map[string]string{"tools": "tools", graph.End: graph.End})

@@ -43,7 +43,7 @@ func TestW2RouterErrorLeavesNodeDoneAndRoutingPending(t *testing.T) {
 	equal(t, "runs of the router", ran.of("router"), 2)
 }
 
-func TestFailedTaskKeepsFinishedSiblings(t *testing.T) {
+func TestFailedTaskKeepsFinishedSiblings(t *testing.T) { // TRPC-55
 	ran := &calls{}
 	fail := true
 	finished := make(chan struct{})
@@ -102,7 +102,7 @@ func TestSeveralFailuresAreJoinedInPlanOrder(t *testing.T) {
 	}
 }
 
-func TestPanicInANodeIsANodeErrorWithItsStack(t *testing.T) {
+func TestPanicInANodeIsANodeErrorWithItsStack(t *testing.T) { // W7-41, W7-42
 	b := graph.New[trail]("g")
 	b.AddNode("a", func(context.Context, *trail) error { panic(errBoom) })
 	b.AddEdge(graph.Start, "a")
@@ -130,7 +130,7 @@ func TestW9UnknownDestinationsAreErrors(t *testing.T) {
 	}
 }
 
-func TestW7_14UnknownRouteNamesLabelAndSource(t *testing.T) {
+func TestW7_14UnknownRouteNamesLabelAndSource(t *testing.T) { // W7-14
 	b := visits(graph.New[trail]("g"), "a", "approve")
 	b.AddEdge(graph.Start, "a")
 	b.AddRoutes("a", func(context.Context, *trail) (string, error) { return "nope", nil }, map[string]string{"yes": "approve"})
@@ -289,7 +289,7 @@ func TestFailedLoadRunsNothing(t *testing.T) {
 	equal(t, "runs", ran.of("a"), 0)
 }
 
-func TestSaveTimeout(t *testing.T) {
+func TestSaveTimeout(t *testing.T) { // TRPC-45
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	store := &failingStore{Store: checkpoint.NewMemory(), failAt: 2, block: make(chan struct{})}

@@ -475,10 +475,12 @@ func TestW11AllocationsPerTaskDontGrowWithTheFanOut(t *testing.T) {
 			a1, s1 := measure(1_000, opts()...)
 			a20, s20 := measure(20_000, opts()...)
 			t.Logf("allocations per task: %.1f at 1,000, %.1f at 20,000; bytes: %.0f, %.0f", a1, a20, s1, s20)
-			if a20 > 1.2*a1+1 {
+			// Slices that grow step by step cost up to three times more when
+			// they are long; work for each pair of tasks costs twenty times more.
+			if a20 > 2*a1 {
 				t.Errorf("allocations per task grow from %.1f to %.1f", a1, a20)
 			}
-			if s20 > 1.5*s1+200 {
+			if s20 > 3*s1 {
 				t.Errorf("bytes per task grow from %.0f to %.0f", s1, s20)
 			}
 		})

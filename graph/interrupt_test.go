@@ -83,7 +83,7 @@ func TestW5AnswerFollowsItsKeyWhenTheCodeChanges(t *testing.T) {
 	equal(t, "log", strings.Join(snap.State.Log.Slice(), " "), "confirm=yes amount=100")
 }
 
-func TestW5QuestionsFromSeveralGoroutines(t *testing.T) {
+func TestW5QuestionsFromSeveralGoroutines(t *testing.T) { // TRPC-59
 	for range 20 {
 		b := graph.New[form]("form")
 		b.AddNode("ask", func(ctx context.Context, s *form) error {
@@ -119,7 +119,7 @@ func TestW5QuestionsFromSeveralGoroutines(t *testing.T) {
 	}
 }
 
-func TestW5UnknownStaleAndDuplicateAnswersAreRefused(t *testing.T) {
+func TestW5UnknownStaleAndDuplicateAnswersAreRefused(t *testing.T) { // TRPC-57, TRPC-58
 	runs := 0
 	b := graph.New[form]("form")
 	b.AddNode("ask", func(ctx context.Context, s *form) error {
@@ -301,7 +301,7 @@ func TestPositionalQuestionsMatchByWhatTheySay(t *testing.T) {
 	equal(t, "log", snap.State.Log.Last(), "yes")
 }
 
-func TestStaticBreakpointBefore(t *testing.T) { // SYN-24 to 26
+func TestStaticBreakpointBefore(t *testing.T) { // SYN-24 to 26, SONI-48, W7-17
 	b := visits(graph.New[trail]("g"), "agent", "tools")
 	b.AddEdge(graph.Start, "agent")
 	b.AddEdge("agent", "tools")
@@ -329,7 +329,7 @@ func TestStaticBreakpointBefore(t *testing.T) { // SYN-24 to 26
 	equal(t, "done", snap.Done(), true)
 }
 
-func TestStaticBreakpointAfterAlsoWithACommand(t *testing.T) { // SYN-27
+func TestStaticBreakpointAfterAlsoWithACommand(t *testing.T) { // SYN-27, SONI-49
 	b := graph.New[trail]("g")
 	b.AddCommandNode("a", func(_ context.Context, s *trail) (graph.Command, error) {
 		s.Ran.Add("a")
@@ -381,7 +381,7 @@ func TestW17BreakpointHoldsItsNodeOnly(t *testing.T) {
 	equal(t, "ran in plan order", snap.State.ran(), "x y")
 }
 
-func TestBreakpointsOfOneRunAndUnknownOnes(t *testing.T) {
+func TestBreakpointsOfOneRunAndUnknownOnes(t *testing.T) { // W7-17
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)

@@ -30,7 +30,7 @@ func asker(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 	return compile(t, b, append(stored(), opts...)...)
 }
 
-func TestInputStartsANewThread(t *testing.T) {
+func TestInputStartsANewThread(t *testing.T) { // SYN-07, SYN-10, SYN-11, SYN-15
 	g := asker(t)
 	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 7 }))
 	equal(t, "ran", snap.State.ran(), "a")
@@ -52,7 +52,7 @@ func TestNoInputOnANewThreadIsNothingToResume(t *testing.T) {
 	}
 }
 
-func TestPendingWithoutInputContinues(t *testing.T) {
+func TestPendingWithoutInputContinues(t *testing.T) { // SYN-19, SONI-03
 	fail := true
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddNode("b", func(_ context.Context, s *trail) error {
@@ -82,7 +82,7 @@ func TestPendingQuestionStillWaitsWhenContinued(t *testing.T) {
 	equal(t, "ran", snap.State.ran(), "a")
 }
 
-func TestPendingWithAnswerIsAnswered(t *testing.T) {
+func TestPendingWithAnswerIsAnswered(t *testing.T) { // SONI-04 to 06, TRPC-57
 	g := asker(t)
 	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
 	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "hello"))
@@ -90,7 +90,7 @@ func TestPendingWithAnswerIsAnswered(t *testing.T) {
 	equal(t, "note", snap.State.Note, "hello")
 }
 
-func TestPendingWithInputFoldsItAndContinues(t *testing.T) {
+func TestPendingWithInputFoldsItAndContinues(t *testing.T) { // W7-23
 	g := asker(t)
 	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
 	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 9 }))
@@ -109,7 +109,7 @@ func TestRestartStartsOverOnTheKeptState(t *testing.T) {
 	equal(t, "interrupts", len(snap.Interrupts), 1)
 }
 
-func TestFinishedWithInputStartsAnotherTurn(t *testing.T) {
+func TestFinishedWithInputStartsAnotherTurn(t *testing.T) { // W7-23
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
@@ -165,7 +165,7 @@ func TestACheckpointIDBranches(t *testing.T) {
 	}
 }
 
-func TestThreadIsRequiredWithACheckpointer(t *testing.T) {
+func TestThreadIsRequiredWithACheckpointer(t *testing.T) { // SONI-56, W7-16
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
@@ -177,7 +177,7 @@ func TestThreadIsRequiredWithACheckpointer(t *testing.T) {
 	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
 }
 
-func TestMinimalGraphPersistsNothing(t *testing.T) {
+func TestMinimalGraphPersistsNothing(t *testing.T) { // W7-02, W7-08, W7-21, SONI-11
 	b := graph.New[trail]("g")
 	b.AddNode("a", func(_ context.Context, s *trail) error { s.N = 1; return nil })
 	b.AddNode("b", func(_ context.Context, s *trail) error { s.N = 2; return nil })

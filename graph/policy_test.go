@@ -350,7 +350,7 @@ func TestDrainStopsAtASuperstepAndCanGoOn(t *testing.T) {
 	equal(t, "ran", snap.State.ran(), "a b")
 }
 
-func TestDependencies(t *testing.T) { // SONI-09, SONI-10
+func TestDependencies(t *testing.T) { // SONI-09, SONI-10, SONI-58
 	type clock func() string
 	type unused struct{}
 	b := one(func(ctx context.Context, s *trail) error {

@@ -109,7 +109,7 @@ func TestRouterDecidesOverTheStaticEdge(t *testing.T) { // W7-13
 	equal(t, "ran", run(t, b).State.ran(), "a chosen")
 }
 
-func TestRouterNamingNodesDirectly(t *testing.T) { // W7-12, W7-11
+func TestRouterNamingNodesDirectly(t *testing.T) { // W7-12, W7-11, SYN-12
 	b := visits(graph.New[trail]("g"), "a", "approve", "reject")
 	b.AddEdge(graph.Start, "a")
 	b.AddConditionalEdges("a", func(context.Context, *trail) (graph.Command, error) { return graph.Goto("approve"), nil }, "approve", "reject")
@@ -277,7 +277,7 @@ func loop(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 	return compile(t, b, opts...)
 }
 
-func TestStepLimit(t *testing.T) { // W7-25, SYN-37, W7-15, C-02, TRPC-43
+func TestStepLimit(t *testing.T) { // W7-25, SYN-37, W7-15, C-02, TRPC-43, W7-41
 	g := loop(t, stored()...)
 	snap, err := g.Invoke(bg, func(*trail) {}, graph.MaxSteps(3))
 	e := wantErr[*graph.StepLimitError](t, err)

@@ -766,6 +766,10 @@ func TestSchemaUpdateJSON(t *testing.T) {
 	wantState(t, snap.State, graph.MapState{
 		"counter": 3, "items": []string{"b", "c"}, "item": item{N: 1}, "tags": map[string]int{"x": 1}, "free": map[string]any{"n": 1.0},
 	})
+	_, err = input(`{"free": ` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`)
+	if err == nil || !strings.Contains(err.Error(), "nests too deep") {
+		t.Error(err)
+	}
 	_, err = input(`{"counter": "x", "item": {"M": 1}, "note": null, "tags": {"$put": 1}, "$free": 1}`)
 	if err == nil {
 		t.Fatal("wrong input is taken")

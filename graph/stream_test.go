@@ -194,7 +194,7 @@ func TestDetachLetsTheRunGoOn(t *testing.T) {
 	<-done
 }
 
-func TestASlowConsumerHoldsTheRunBack(t *testing.T) {
+func TestASlowConsumerHoldsTheRunBack(t *testing.T) { // TRPC-45
 	ran := &calls{}
 	b := graph.New[trail]("g")
 	b.AddNode("a", func(ctx context.Context, s *trail) error {
@@ -242,7 +242,7 @@ func (o logObserver) OnInterrupt(ev graph.Event) {
 	*o.log = append(*o.log, "interrupt "+ev.Interrupt.When+" "+ev.Node)
 }
 
-func TestTheOrderOfAStep(t *testing.T) { // W7-20, W7-37
+func TestTheOrderOfAStep(t *testing.T) { // W7-20, W7-37, W7-18
 	var log []string
 	b := graph.New[trail]("g")
 	for _, n := range []string{"a", "b"} {

@@ -30,7 +30,7 @@ func entries(t testing.TB, g *graph.Graph[trail], opts ...graph.Option) []graph.
 	return es
 }
 
-func TestACheckpointAfterEveryStep(t *testing.T) { // W7-27, TRPC-50, SONI-01
+func TestACheckpointAfterEveryStep(t *testing.T) { // W7-27, TRPC-50, SONI-01, SYN-18
 	g := abc(t)
 	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Metadata("user", "ann")))
 	es := entries(t, g)
@@ -241,7 +241,7 @@ func TestLongThreadsAreReadBackExactly(t *testing.T) { // snapshots and ranges
 	}
 }
 
-func TestSnapshotsOfAThreadOverItsLife(t *testing.T) { // SONI-37, SONI-39, SYN-22
+func TestSnapshotsOfAThreadOverItsLife(t *testing.T) { // SONI-37, SONI-39, SYN-22, SONI-59
 	g := asker(t)
 	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatal(err)

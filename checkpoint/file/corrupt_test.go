@@ -33,7 +33,7 @@ func damaged(t *testing.T) (dir, path string, b []byte, last int, w *writer) {
 	return dir, path, b, bytes.LastIndexByte(b[:len(b)-1], '\n') + 1, w
 }
 
-func TestEveryTruncationIsReportedAndRecoverable(t *testing.T) {
+func TestEveryTruncationIsReportedAndRecoverable(t *testing.T) { // W7-31
 	dir, path, b, last, w := damaged(t)
 	ctx := t.Context()
 	for cut := last + 1; cut < len(b); cut++ {

@@ -97,7 +97,7 @@ func TestResultsLeaveNoGrowth(t *testing.T) {
 }
 
 // W7-45.
-func TestHundredThreadsAtOnce(t *testing.T) {
+func TestHundredThreadsAtOnce(t *testing.T) { // W7-45
 	for _, maxOpen := range []int{0, 3} {
 		dir := t.TempDir()
 		s := mustOpen(t, dir, Options{Sync: SyncNever, MaxOpen: maxOpen})
@@ -131,7 +131,7 @@ func TestHundredThreadsAtOnce(t *testing.T) {
 }
 
 // W7-30.
-func TestMetadataListingNeedsLittleMemory(t *testing.T) {
+func TestMetadataListingNeedsLittleMemory(t *testing.T) { // W7-30
 	n, body := 10000, 100<<10
 	if testing.Short() {
 		n = 1000

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFileNames(t *testing.T) {
+func TestFileNames(t *testing.T) { // W7-29
 	for id, want := range map[string]string{
 		"t-1":                                  "t-1.jsonl",
 		"0192f3c4-1111-7222-8333-444455556666": "0192f3c4-1111-7222-8333-444455556666.jsonl",

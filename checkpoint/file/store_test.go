@@ -19,7 +19,7 @@ func mustOpen(t testing.TB, dir string, opts Options) *Store {
 	return s
 }
 
-func TestStorePassesTheSuite(t *testing.T) {
+func TestStorePassesTheSuite(t *testing.T) { // W7-29, W7-30
 	for name, opts := range map[string]Options{
 		"durable":         {},
 		"not synced":      {Sync: SyncNever},

@@ -101,7 +101,7 @@ func grow(s checkpoint.Store, thread checkpoint.ThreadID, ack func(checkpoint.ID
 	}
 }
 
-func TestAKilledWriterLosesNothingItAcknowledged(t *testing.T) {
+func TestAKilledWriterLosesNothingItAcknowledged(t *testing.T) { // SONI-31
 	path := filepath.Join(t.TempDir(), "threads.db")
 	acked := make([]map[checkpoint.ID]bool, childThreads)
 	for i := range acked {

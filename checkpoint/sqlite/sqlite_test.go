@@ -43,7 +43,7 @@ func pathOf(t testing.TB, s checkpoint.Store) string {
 	return p.(string)
 }
 
-func TestStore(t *testing.T) {
+func TestStore(t *testing.T) { // SONI-31, TRPC-50, TRPC-51
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
 		return openAt(t, filepath.Join(t.TempDir(), "threads.db"))
 	}, checkpointtest.Options{

@@ -32,7 +32,7 @@ func fakeDot(t *testing.T, script string) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-func TestGraphviz(t *testing.T) {
+func TestGraphviz(t *testing.T) { // SYN-35
 	fakeDot(t, `echo "args: $*"; cat`)
 	got, err := render.Graphviz(t.Context(), drawtest.Linear(), "png", &draw.DOTOptions{Plain: true})
 	if want := "args: -Tpng\n" + draw.DOT(drawtest.Linear()); err != nil || string(got) != want {
@@ -65,7 +65,7 @@ func TestGraphvizCancelled(t *testing.T) {
 	}
 }
 
-func TestGraphvizWithoutGraphviz(t *testing.T) {
+func TestGraphvizWithoutGraphviz(t *testing.T) { // SYN-35
 	t.Setenv("PATH", "")
 	_, err := render.Graphviz(t.Context(), drawtest.Linear(), "png", nil)
 	var e *render.GraphvizNotFoundError
@@ -114,7 +114,7 @@ func ink(t *testing.T, answer func(w http.ResponseWriter, kind, text string)) re
 	return render.MermaidInk{BaseURL: s.URL + "/base/", Client: s.Client()}
 }
 
-func TestMermaidInk(t *testing.T) {
+func TestMermaidInk(t *testing.T) { // SYN-36
 	g := drawtest.Nasty()
 	m := ink(t, func(w http.ResponseWriter, kind, text string) {
 		switch {
@@ -136,7 +136,7 @@ func TestMermaidInk(t *testing.T) {
 	}
 }
 
-func TestMermaidInkFails(t *testing.T) {
+func TestMermaidInkFails(t *testing.T) { // SYN-36
 	path := filepath.Join(t.TempDir(), "graph.png")
 	save := func(m render.MermaidInk) error {
 		b, err := m.PNG(t.Context(), drawtest.Linear())

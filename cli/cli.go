@@ -46,7 +46,7 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			a.problems = append(a.problems, errors.New("cli.Graph was given no graph"))
 			return
 		}
-		t := &typed[S]{g: g, about: about{name: g.Name()}}
+		t := &typed[S]{g: g, about: about{name: g.Name(), own: g.Name()}}
 		for _, o := range opts {
 			o(&t.about)
 		}
@@ -64,6 +64,7 @@ type GraphOption func(*about)
 // about is what is known of a graph beside itself.
 type about struct {
 	name        string
+	own         string // name that the graph was built with: what records hold
 	description string
 	example     string
 }
@@ -247,6 +248,15 @@ func (a *app) graphNames() []string {
 
 func (a *app) lookup(name string) target {
 	i := slices.IndexFunc(a.graphs, func(t target) bool { return t.info().name == name })
+	if i < 0 {
+		return nil
+	}
+	return a.graphs[i]
+}
+
+// owner returns the graph that a record was written by.
+func (a *app) owner(own string) target {
+	i := slices.IndexFunc(a.graphs, func(t target) bool { return t.info().own == own })
 	if i < 0 {
 		return nil
 	}

@@ -33,7 +33,7 @@ func (a *app) open(ctx context.Context, create bool) (checkpoint.Store, func(), 
 	if a.storeFlag == "" && a.store != nil {
 		return a.store, func() {}, nil
 	}
-	store, err := Open(ctx, a.storeURL(), create, a.openers)
+	store, err := openURL(ctx, a.storeURL(), create, a.openers)
 	if errors.Is(err, errNoStore) {
 		err = Hint(err, "start a thread (%s run GRAPH), or say where they are kept with --store", a.name)
 	}
@@ -43,9 +43,13 @@ func (a *app) open(ctx context.Context, create bool) (checkpoint.Store, func(), 
 	return store, func() { store.Close() }, nil
 }
 
-// Open opens the store that a URL names, as the flag --store does. Openers are
-// further kinds of stores by their scheme.
-func Open(ctx context.Context, url string, create bool, openers map[string]func(ctx context.Context, url string) (checkpoint.Store, error)) (checkpoint.Store, error) {
+// OpenURL opens the store that a URL names, as the flag --store does, and makes
+// it if there is none.
+func OpenURL(ctx context.Context, url string) (checkpoint.Store, error) {
+	return openURL(ctx, url, true, nil)
+}
+
+func openURL(ctx context.Context, url string, create bool, openers map[string]func(ctx context.Context, url string) (checkpoint.Store, error)) (checkpoint.Store, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if ok {
 		if open := openers[scheme]; open != nil {
@@ -120,28 +124,24 @@ func nearestThreads(ctx context.Context, store checkpoint.Store, thread string) 
 
 // head returns the newest record of a thread, or an error that names the
 // nearest threads.
-func (a *app) head(ctx context.Context, store checkpoint.Store, thread, namespace string) (*checkpoint.Record, error) {
-	rec, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: namespace})
+func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (*checkpoint.Record, error) {
+	rec, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		what := fmt.Errorf("unknown thread %q in %s", thread, a.storeURL())
-		if namespace != "" {
-			what = fmt.Errorf("thread %q has no log of namespace %q", thread, namespace)
-		}
-		return nil, Hint(what, "%s", nearestThreads(ctx, store, thread))
+		return nil, Hint(fmt.Errorf("unknown thread %q in %s", thread, a.storeURL()), "%s", nearestThreads(ctx, store, thread))
 	}
 	return rec, err
 }
 
 // choose finds the thread and the graph that a command is about. Where the
 // store has one thread alone, it is meant; a thread knows its graph.
-func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread, namespace string) (target, string, error) {
+func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread string) (target, string, error) {
 	if thread == "" {
 		var err error
 		if thread, err = a.onlyThread(ctx, store); err != nil {
 			return nil, "", err
 		}
 	}
-	rec, err := a.head(ctx, store, thread, namespace)
+	rec, err := a.head(ctx, store, thread)
 	if err != nil {
 		return nil, "", err
 	}
@@ -150,15 +150,15 @@ func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string,
 		if err != nil {
 			return nil, "", err
 		}
-		if t.info().name != rec.Graph && rec.Graph != "" && a.lookup(rec.Graph) != nil {
+		if t.info().own != rec.Graph && rec.Graph != "" && a.owner(rec.Graph) != nil {
 			return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, rec.Graph, args[0]), "name that graph, or none"}
 		}
 		return t, thread, nil
 	}
-	if t := a.lookup(rec.Graph); t != nil {
+	if t := a.owner(rec.Graph); t != nil {
 		return t, thread, nil
 	}
-	if len(a.graphs) == 1 && namespace == "" {
+	if len(a.graphs) == 1 {
 		return a.graphs[0], thread, nil
 	}
 	return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, which this program does not have", thread, rec.Graph),

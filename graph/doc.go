@@ -26,4 +26,8 @@
 // several nodes write to it in one superstep. See [Builder.Compile] for what is
 // checked, [Graph.Invoke] for how runs start and go on, and [Interrupt] for
 // questions to people.
+//
+// A graph whose fields aren't known at compile time has a map for its state,
+// with fields that a [Schema] declares, and nodes that return updates: see
+// [NewSchemaGraph].
 package graph

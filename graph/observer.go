@@ -7,9 +7,9 @@ import "github.com/superstep-dev/superstep/internal/local"
 // For a node that two attempts or several tasks run, each is told.
 type Observer interface {
 	OnNodeEnter(ev Event)
-	OnNodeExit(ev Event) // the node succeeded
-	OnError(ev Event)    // the node failed; see Event.Err
-	OnCheckpointSaved(ev Event)
+	OnNodeExit(ev Event)        // the node succeeded
+	OnError(ev Event)           // the node failed; see Event.Err
+	OnCheckpointSaved(ev Event) // with Async and Exit it may still wait to be stored
 }
 
 // InterruptObserver is implemented by observers that want to know of

@@ -138,9 +138,10 @@ const (
 	Async
 
 	// Exit stores everything when the run ends, is interrupted or fails. When
-	// the process is killed, the run is lost as if it had not been started;
-	// results of [Once] are lost with it. Memory grows with what the run
-	// writes.
+	// the process is killed before, the run is lost as if it had not been
+	// started; results of [Once] are lost with it. What is stored when it is
+	// killed while it stores is a consistent prefix. Memory grows with what
+	// the run writes.
 	Exit
 )
 

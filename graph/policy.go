@@ -141,7 +141,8 @@ func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Com
 }
 
 // Callbacks are called around each attempt of a node, by the goroutine that
-// runs it. Any of them may be nil.
+// runs it. Any of them may be nil. When an attempt ends with an open question,
+// neither After nor OnError is called.
 type Callbacks[S any] struct {
 	// Before runs first. If it reports skip, the node isn't called, and what
 	// Before wrote to s stands for it. If it fails, so does the attempt.

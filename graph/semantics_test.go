@@ -76,7 +76,7 @@ func TestErrorAndInterruptTogetherReturnBoth(t *testing.T) {
 	})
 	b.AddNode("fail", func(context.Context, *trail) error {
 		<-asked
-		time.Sleep(10 * time.Millisecond) // ask's report is in
+		time.Sleep(100 * time.Millisecond) // ask's report is in
 		return errBoom
 	})
 	b.AddEdge(graph.Start, "ask").AddEdge(graph.Start, "fail")

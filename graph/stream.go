@@ -33,7 +33,8 @@ const (
 	// ModeTasks: start, end, failure and retry of each task.
 	ModeTasks = Mode(local.TaskStarted | local.TaskEnded | local.TaskFailed | local.TaskRetried)
 
-	// ModeCheckpoints: each checkpoint that was stored.
+	// ModeCheckpoints: each checkpoint that was stored. With [Async] and
+	// [Exit] it may still wait to be.
 	ModeCheckpoints = Mode(local.Checkpointed)
 
 	// ModeWarnings: what a [Schema] lets pass, as a [Warning] in Value. For a

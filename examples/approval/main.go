@@ -30,7 +30,7 @@ type State struct {
 }
 
 func write(_ context.Context, s *State) error {
-	s.Letter = "Dear " + s.To + ", you are fired."
+	s.Letter = "Dear " + s.To + ", we need your report today!"
 	return nil
 }
 
@@ -46,7 +46,7 @@ func review(ctx context.Context, s *State) (graph.Command, error) {
 }
 
 func soften(_ context.Context, s *State) error {
-	s.Letter = "Dear " + s.To + ", let us talk."
+	s.Letter = "Dear " + s.To + ", when could you send your report?"
 	return nil
 }
 

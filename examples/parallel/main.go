@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -46,7 +47,7 @@ func transfer(_ context.Context, s *State) error {
 }
 
 func plan(_ context.Context, s *State) error {
-	s.Plan = fmt.Sprintf("%v for %d", s.Facts, s.Price.Get())
+	s.Plan = fmt.Sprintf("%s: %d", strings.Join(s.Facts.Slice(), ", "), s.Price.Get())
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -62,7 +61,7 @@ func main() {
 		switch ev.Type {
 		case graph.EventValues:
 			state, _ := graph.StateOf[State](ev)
-			fmt.Printf("%-9s step %d, next %v, answer %q\n", ev.Type, ev.Step, strings.Join(ev.Next, " "), state.Answer)
+			fmt.Printf("%-9s step %d, next %v, answer %q\n", ev.Type, ev.Step, ev.Next, state.Answer)
 		case graph.EventUpdate:
 			fmt.Printf("%-9s %s wrote %s\n", ev.Type, ev.Node, ev.Update)
 		default:

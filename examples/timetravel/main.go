@@ -57,7 +57,8 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("  step %d  %-6s %-10v next %-10v price %.2f\n", entry.Step, entry.Source, entry.Nodes, entry.Next, state.Price)
+		fmt.Printf("  step %d  %-5s  ran %-10s  next %-10s  price %.2f\n",
+			entry.Step, entry.Source, fmt.Sprint(entry.Nodes), fmt.Sprint(entry.Next), state.Price)
 		if entry.Step == 1 {
 			discounted = entry.Checkpoint
 		}

@@ -27,13 +27,15 @@ type Console struct {
 	err io.Writer
 
 	inTTY, outTTY, errTTY bool
-	errFD, outFD          int
+	inFD, errFD, outFD    int
 
 	mu     sync.Mutex
 	status string // the progress line that is shown; empty: none
 
-	reading sync.Once
+	asking  sync.Mutex // held while a question is open
+	reader  *bufio.Reader
 	lines   chan line
+	pending bool // a line is being read that no question has got
 }
 
 type line struct {
@@ -44,9 +46,9 @@ type line struct {
 // New returns the console of these streams. Those that are terminals are
 // treated as such.
 func New(in io.Reader, out, err io.Writer) *Console {
-	c := &Console{Out: out, in: in, err: err, errFD: -1, outFD: -1}
-	if f, ok := in.(*os.File); ok {
-		c.inTTY = term.IsTerminal(int(f.Fd()))
+	c := &Console{Out: out, in: in, err: err, inFD: -1, errFD: -1, outFD: -1}
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		c.inTTY, c.inFD = true, int(f.Fd())
 	}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		c.outTTY, c.outFD = true, int(f.Fd())
@@ -134,40 +136,44 @@ func (c *Console) paint() {
 var ErrNoAnswer = errors.New("no answer: the input has ended")
 
 // Ask shows a prompt and returns the line that is typed, without white space
-// around it. It returns ctx's error when ctx is done first.
+// around it. What was typed at a terminal before the prompt appeared is dropped:
+// it can't be meant as the answer. Ask returns ctx's error when ctx is done
+// first.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	if c.inTTY {
+		discard(c.inFD)
+	}
 	c.mu.Lock()
 	c.wipe()
 	c.status = ""
 	fmt.Fprint(c.err, prompt)
 	c.mu.Unlock()
-	// A read can't be interrupted, so one goroutine reads for the life of the
-	// process, one line ahead at most.
-	c.reading.Do(func() {
-		c.lines = make(chan line)
+	if c.reader == nil {
+		c.reader, c.lines = bufio.NewReader(c.in), make(chan line, 1)
+	}
+	// A read can't be interrupted: one that was given up goes on until the
+	// next question.
+	if !c.pending {
+		c.pending = true
 		go func() {
-			r := bufio.NewReader(c.in)
-			for {
-				text, err := r.ReadString('\n')
-				if err != nil && text != "" {
-					err = nil
-				}
-				c.lines <- line{strings.TrimSpace(text), err}
-				if err != nil {
-					close(c.lines)
-					return
-				}
+			text, err := c.reader.ReadString('\n')
+			if text != "" {
+				err = nil
 			}
+			c.lines <- line{strings.TrimSpace(text), err}
 		}()
-	})
+	}
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(c.err)
 		return "", context.Cause(ctx)
-	case l, ok := <-c.lines:
-		if !ok || l.err != nil {
+	case l := <-c.lines:
+		c.pending = false
+		if l.err != nil {
 			fmt.Fprintln(c.err)
-			if ok && l.err != io.EOF {
+			if l.err != io.EOF {
 				return "", l.err
 			}
 			return "", ErrNoAnswer

@@ -33,9 +33,13 @@ func (e *TaskLimitError) Error() string {
 type CycleError struct {
 	Node   string
 	Recent []string // nodes run last, newest last
+	Strict bool     // coming round is an error whatever has changed
 }
 
 func (e *CycleError) Error() string {
+	if e.Strict {
+		return fmt.Sprintf("cycle detected: node %q would run again so soon after its last run (recent nodes: %s)", e.Node, strings.Join(e.Recent, ", "))
+	}
 	return fmt.Sprintf("cycle detected: node %q would run again without any change to the state since its last run (recent nodes: %s)", e.Node, strings.Join(e.Recent, ", "))
 }
 

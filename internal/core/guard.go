@@ -48,7 +48,7 @@ func (g *guard) payload(t *Task) uint64 {
 // the window, and nothing has changed since (or, if strict, at all).
 func (g *guard) recurs(t *Task, step, window int, strict bool) bool {
 	s := g.seen[t.Node]
-	if !s.valid || s.step >= step || g.count-s.count > window {
+	if !s.valid || s.step >= step || g.count-s.count >= window {
 		return false
 	}
 	return strict || s.digest == g.digest && s.payload == g.payload(t)

@@ -603,6 +603,24 @@ func (m *Machine) Abort() {
 	m.writes.cancel = true
 }
 
+// Run marks tasks as started, for a shell that runs some tasks of a superstep
+// and doesn't drive it.
+func (m *Machine) Run(tasks []int) {
+	for _, i := range tasks {
+		if t := &m.tasks[i]; t.Status == Waiting {
+			t.Status = Running
+		}
+	}
+	m.alive += len(tasks)
+}
+
+// Results returns what ended tasks left that no Write held yet, for such a
+// shell; nil if there is nothing.
+func (m *Machine) Results() *checkpoint.Write {
+	m.saveFinished()
+	return m.takeWrite()
+}
+
 // SetMetadata replaces the metadata of the records to come.
 func (m *Machine) SetMetadata(md map[string]string) { m.cfg.Metadata = md }
 
@@ -1006,7 +1024,7 @@ func (m *Machine) allowed(start []int) error {
 			if t.Status != Waiting || !m.guard.recurs(t, m.step, m.cfg.CycleWindow, m.cfg.CycleStrict) {
 				continue
 			}
-			return &CycleError{Node: m.cfg.Plan.Nodes[t.Node].Name, Recent: m.lastNodes()}
+			return &CycleError{Node: m.cfg.Plan.Nodes[t.Node].Name, Recent: m.lastNodes(), Strict: m.cfg.CycleStrict}
 		}
 		for _, i := range start {
 			m.guard.note(&m.tasks[i], m.step)

@@ -209,7 +209,11 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 		fmt.Fprintf(b, "  result of task %d%s: %s %s\n", r.Task, gen, r.Kind, data)
 	}
 	if w.Drop != nil {
-		fmt.Fprintf(b, "  drop results of %s%s\n", sh.label(w.Drop.Epoch), sh.forks[w.Drop.Branch])
+		fmt.Fprintf(b, "  drop results of %s", sh.label(w.Drop.Epoch))
+		if branch := sh.forks[w.Drop.Branch]; !strings.HasSuffix(sh.label(w.Drop.Epoch), branch) {
+			fmt.Fprintf(b, " on %s", branch)
+		}
+		b.WriteString("\n")
 	}
 }
 
@@ -306,13 +310,16 @@ func (sh *shell) showOpenStep() string {
 		if t.Folded() {
 			b.WriteString(", folded")
 		}
-		if t.ErrText != "" {
-			fmt.Fprintf(&b, ", error: %s", t.ErrText)
-		}
 		if len(t.Questions) > 0 {
 			b.WriteString(", " + showQuestions(t.Questions))
 		}
+		if t.ErrText != "" {
+			fmt.Fprintf(&b, ", error: %s", t.ErrText)
+		}
 		b.WriteString("\n")
+	}
+	if p := sh.m.Outcome().Parent; p != nil {
+		fmt.Fprintf(&b, "  parent goes to %s\n", strings.Join(p.Goto, ", "))
 	}
 	if b.Len() == 0 {
 		return "  none\n"

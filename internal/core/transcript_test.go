@@ -17,7 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// TestTranscripts plays the stories in testdata. A story declares graphs:
+// TestTranscripts plays the stories in testdata/stories. A story declares graphs:
 //
 //	graph [steps=3] [tasks=10] [window=5] [strict]
 //	nodes a b d:defer w:task
@@ -48,7 +48,7 @@ import (
 // After each event the effects that the machine wants are shown and happen,
 // unless the line ends in "&".
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		var st *story
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
@@ -57,6 +57,9 @@ func TestTranscripts(t *testing.T) {
 				st, out = newStory(t, d)
 				return out
 			case "play":
+				if st == nil {
+					t.Fatalf("%s: there is no graph", d.Pos)
+				}
 				return st.play(t, d.Input)
 			}
 			t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
@@ -123,7 +126,7 @@ func parseGraph(t *testing.T, text string) plan.Spec {
 		case words[0] == "nodes":
 			for _, w := range words[1:] {
 				n, attr, _ := strings.Cut(w, ":")
-				spec.Nodes = append(spec.Nodes, plan.NodeSpec{Name: n, Defer: attr == "defer", Task: attr == "task", Command: attr == "command"})
+				spec.Nodes = append(spec.Nodes, plan.NodeSpec{Name: n, Defer: attr == "defer", Task: attr == "task", Command: true})
 			}
 		case words[0] == "before":
 			spec.Before = words[1:]
@@ -154,7 +157,7 @@ func (st *story) play(t *testing.T, input string) string {
 		event, hold := strings.CutSuffix(line, " &")
 		out, err := st.event(strings.Fields(event))
 		b.WriteString(out)
-		if err == nil && out == "" && !hold && st.m != nil {
+		if err == nil && out == "" && !hold && st.m != nil && acts(event) {
 			err = st.effects(&b, "")
 		}
 		if err != nil {
@@ -162,6 +165,16 @@ func (st *story) play(t *testing.T, input string) string {
 		}
 	}
 	return b.String()
+}
+
+// acts reports whether an event is one that the machine has to do with.
+func acts(event string) bool {
+	word, _, _ := strings.Cut(event, " ")
+	switch word {
+	case "drain", "crash", "from", "load", "state", "view", "tasks", "history", "results":
+		return false
+	}
+	return true
 }
 
 // effects lets the machine's effects happen until it waits for tasks or the run
@@ -172,7 +185,10 @@ func (st *story) effects(b *strings.Builder, crash string) error {
 		text := st.showReady(&rd)
 		if crash == "before" {
 			st.m = nil
-			b.WriteString("  never happens:\n" + strings.ReplaceAll(text, "  ", "    "))
+			b.WriteString("  never happens:\n")
+			for line := range strings.Lines(text) {
+				b.WriteString("  " + line)
+			}
 			return nil
 		}
 		b.WriteString(text)
@@ -207,7 +223,7 @@ func (st *story) alive() bool {
 
 // open makes sure that there is a machine for something from outside.
 func (st *story) open() error {
-	if st.m != nil && !st.over {
+	if st.m != nil {
 		return nil
 	}
 	at := st.at
@@ -230,20 +246,20 @@ func (st *story) event(words []string) (string, error) {
 		if st.m != nil && st.drain {
 			st.m.Drain()
 		}
-		return " ", nil
+		return "", nil
 	case "crash":
 		var b strings.Builder
 		if len(a.words) > 0 {
 			err := st.effects(&b, a.words[0])
-			return b.String() + " ", err
+			return b.String(), err
 		}
 		st.m = nil
-		return " ", nil
+		return "", nil
 	case "from":
 		for id, l := range st.labels {
 			if l == a.words[0] {
 				st.at, st.m = id, nil
-				return " ", nil
+				return "", nil
 			}
 		}
 		return "", fmt.Errorf("no record %s", a.words[0])
@@ -255,13 +271,14 @@ func (st *story) event(words []string) (string, error) {
 		}
 		return "", st.report(words[0], &a)
 	}
+	if words[0] == "load" || st.over && acts(words[0]) {
+		st.m = nil
+	}
 	if err := st.open(); err != nil {
 		return "", err
 	}
 	switch words[0] {
-	case "load":
-		return st.showOpenStep(), nil
-	case "tasks":
+	case "load", "tasks":
 		return st.showOpenStep(), nil
 	case "state":
 		return "  " + (toy{}).show(st.m.State()) + "\n", nil
@@ -269,6 +286,9 @@ func (st *story) event(words []string) (string, error) {
 		return "  " + (toy{}).show(st.m.Merged()) + "\n", nil
 	case "results":
 		return st.results()
+	}
+	if st.alive() {
+		return "", errors.New("a run is going on")
 	}
 	return "", st.outside(words[0], &a)
 }

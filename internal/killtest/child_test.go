@@ -22,6 +22,7 @@ type job struct {
 	Dir        string
 	Thread     string
 	Durability graph.Durability
+	Contend    bool // others work on the thread as well
 }
 
 func (j *job) effects() string { return filepath.Join(j.Dir, j.Thread+".effects") }
@@ -47,6 +48,7 @@ const (
 	kRecorded kind = "recorded" // Once has returned: its result is stored
 	kStored   kind = "stored"   // a checkpoint was seen as stored
 	kWrite    kind = "write"    // something is about to be written to the store
+	kRefused  kind = "refused"  // another process works on the thread
 	kDone     kind = "done"     // the thread has ended
 )
 
@@ -322,10 +324,18 @@ func child(j *job) error {
 		default:
 			snap, err = g.Resume(ctx, graph.Answers{"how many": 38})
 		}
-		if err != nil {
+		var answered *graph.AnswerError
+		switch {
+		case err == nil:
+			e.note(line{Kind: kReturn, Checkpoint: snap.Checkpoint})
+		case j.Contend && (errors.Is(err, graph.ErrThreadBusy) || errors.Is(err, graph.ErrNothingToResume) || errors.As(err, &answered)):
+			e.note(line{Kind: kRefused})
+			if snap, err = g.State(ctx); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
-		e.note(line{Kind: kReturn, Checkpoint: snap.Checkpoint})
 	}
 	data, err := json.Marshal(snap.State)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graphtest"
 )
 
 const childEnv = "SUPERSTEP_KILLTEST_JOB"
@@ -63,6 +64,17 @@ func setting(t *testing.T, name string, otherwise int) int {
 // ready.
 func run(t *testing.T, j *job, after time.Duration) (took time.Duration, killed bool) {
 	t.Helper()
+	took, killed, err := start(t, j)(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return took, killed
+}
+
+// start starts a child and returns when it is ready. What it returns waits for
+// the child's end; see run.
+func start(t *testing.T, j *job) (wait func(after time.Duration) (took time.Duration, killed bool, err error)) {
+	t.Helper()
 	data, err := json.Marshal(j)
 	if err != nil {
 		t.Fatal(err)
@@ -84,21 +96,22 @@ func run(t *testing.T, j *job, after time.Duration) (took time.Duration, killed 
 		t.Fatalf("the child did not begin: %v\n%s", err, &stderr)
 	}
 	begin := time.Now()
-	if after >= 0 {
-		timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
-		defer timer.Stop()
+	return func(after time.Duration) (took time.Duration, killed bool, err error) {
+		if after >= 0 {
+			timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+			defer timer.Stop()
+		}
+		_, _ = io.Copy(io.Discard, in)
+		err = cmd.Wait()
+		took = time.Since(begin)
+		if err == nil {
+			return took, false, nil
+		}
+		if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+			return took, true, nil
+		}
+		return took, false, fmt.Errorf("the child failed: %w\n%s", err, &stderr)
 	}
-	_, _ = io.Copy(io.Discard, in)
-	err = cmd.Wait()
-	took = time.Since(begin)
-	if err == nil {
-		return took, false
-	}
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
-		return took, true
-	}
-	t.Fatalf("the child failed: %v\n%s", err, &stderr)
-	return 0, false
 }
 
 // reference is what an undisturbed run gives.
@@ -454,4 +467,77 @@ func TestKilledAsyncRunsLeaveAConsistentPrefix(t *testing.T) {
 // Exit: nothing is stored while a run runs.
 func TestKilledExitRunsAreAsIfNotStarted(t *testing.T) {
 	each(t, graph.Exit, setting(t, "KILLTEST_KILLS_EXIT", 5))
+}
+
+// The same without chance: a crash at each write, before and after it.
+func TestCrashAtEveryWrite(t *testing.T) {
+	for name, d := range map[string]graph.Durability{"sync": graph.Sync, "async": graph.Async, "exit": graph.Exit} {
+		t.Run(name, func(t *testing.T) {
+			graphtest.CheckRecovery(t, func() *graph.Builder[state] { return build(&effects{}) },
+				func(s *state) { s.Trail.Add("input") }, graphtest.Script{"approve": {true}, "how many": {38}}, graph.WithDurability(d))
+		})
+	}
+}
+
+// Several processes work on one thread: one of them at a time has its way, and
+// the others are told so. The thread comes to what one process alone would.
+func TestW1ProcessesThatCompeteLoseNothing(t *testing.T) {
+	for _, kind := range []string{"sqlite", "file"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			j := job{Store: kind, Dir: t.TempDir()}
+			ref := undisturbed(t, j)
+			refused := 0
+			for n := 0; n < 4 || refused == 0 && n < 50; n++ {
+				j := j
+				j.Thread, j.Contend = "t-"+strconv.Itoa(n), true
+				var waits []func(time.Duration) (time.Duration, bool, error)
+				for range 3 {
+					waits = append(waits, start(t, &j))
+				}
+				for _, wait := range waits {
+					if _, _, err := wait(-1); err != nil {
+						t.Error(err)
+					}
+				}
+				tr := newTrial(t, &j, ref, &stats{})
+				store, err := j.open()
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys := map[string]string{}
+				for _, l := range tr.lines() {
+					switch l.Kind {
+					case kDone:
+						if string(l.State) != ref.state {
+							tr.errorf("ends with\n%s\nalone with\n%s", l.State, ref.state)
+						}
+						tr.done = string(l.State)
+					case kRefused:
+						refused++
+					case kOnce:
+						id := l.Task + " " + l.Node
+						if key, known := keys[id]; known && key != l.Key {
+							tr.errorf("Once %q of task %s has the keys %q and %q", l.Node, l.Task, key, l.Key)
+						}
+						keys[id] = l.Key
+					}
+				}
+				tr.readLog(store, checkpoint.Log{Thread: checkpoint.ThreadID(j.Thread)})
+				tr.states(store)
+				if err := store.Close(); err != nil {
+					t.Error(err)
+				}
+				if tr.done == "" {
+					tr.errorf("the thread has not ended")
+				}
+				if t.Failed() {
+					return
+				}
+			}
+			if refused == 0 {
+				t.Error("the processes never met")
+			}
+		})
+	}
 }

@@ -535,7 +535,27 @@ type inbox struct {
 	mu     sync.Mutex
 	got    []report
 	signal chan struct{}
-	alive  int // tasks not reported yet; owned by the driver
+	closed bool // tasks that have not begun are not to begin
+	alive  int  // tasks not reported yet; owned by the driver
+}
+
+// begin copies a task for its worker: the driver may give the task up, and then
+// goes on writing to its own. It reports false when it has given up already.
+func (b *inbox) begin(m *core.Machine, i int, task *core.Task) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	*task = *m.Task(i)
+	return true
+}
+
+// close ends that tasks begin.
+func (b *inbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
 }
 
 func (b *inbox) put(r report) {
@@ -568,7 +588,7 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 	}
 	s.showStarts(tasks)
 	if len(tasks) == 1 && ctx.Done() == nil && s.o.StepTimeout == 0 && s.o.Limit == nil {
-		s.lone = s.exec(ctx, tasks[0], s.reuse)
+		s.lone = s.exec(ctx, s.m.Task(tasks[0]), s.reuse)
 		s.reuse = s.lone.changes
 		s.deliver(&s.lone)
 		return
@@ -597,12 +617,13 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 
 // work runs tasks of a superstep until there is none left.
 func (s *Session) work(ctx context.Context, box *inbox, tasks []int, next *atomic.Int64) {
-	current := -1
+	var task core.Task
+	var current *core.Task
 	defer func() {
 		// Only runtime.Goexit in a node gets here with a task in hand.
-		if current >= 0 {
-			node := &s.prog.Nodes[s.m.Task(current).Node]
-			box.put(report{task: current, kind: failed, err: s.nodeError(node, 1, errors.New("the node ended its goroutine (runtime.Goexit)"))})
+		if current != nil {
+			node := &s.prog.Nodes[current.Node]
+			box.put(report{task: current.Index, kind: failed, err: s.nodeError(node, 1, errors.New("the node ended its goroutine (runtime.Goexit)"))})
 			s.o.Limit.release()
 			s.work(ctx, box, tasks, next)
 		}
@@ -621,9 +642,13 @@ func (s *Session) work(ctx context.Context, box *inbox, tasks []int, next *atomi
 			box.put(report{task: i, kind: cancelled, err: err})
 			continue
 		}
-		current = i
-		r := s.exec(ctx, i, nil)
-		current = -1
+		if !box.begin(s.m, i, &task) {
+			s.o.Limit.release()
+			return
+		}
+		current = &task
+		r := s.exec(ctx, &task, nil)
+		current = nil
 		s.o.Limit.release()
 		box.put(r)
 	}
@@ -678,6 +703,7 @@ func (s *Session) lastOrders(box *inbox) {
 			continue
 		case <-grace.C:
 		}
+		box.close()
 		cause := context.Cause(s.stepCtx)
 		step := stepExpired(s.stepCtx)
 		for i := range s.m.Tasks() {

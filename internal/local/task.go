@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -204,7 +205,7 @@ func (t *Task) Ask(ctx context.Context, key string, value, schema json.RawMessag
 	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.at.gen, idKey)
 	for i := range t.questions {
 		q := &t.questions[i]
-		if len(q.Path) > 0 || q.Key != key || idKey != "ask "+key && q.ID != id {
+		if len(q.Path) > 0 || q.Key != key || idKey != "ask "+key && !bytes.Equal(q.Value, value) {
 			continue
 		}
 		if q.Answered {
@@ -413,10 +414,9 @@ const cancelGrace = 100 * time.Millisecond
 const routerGrace = time.Millisecond
 
 // exec runs a task: attempts, then routers.
-func (s *Session) exec(ctx context.Context, i int, reuse any) (r report) {
-	task := s.m.Task(i)
+func (s *Session) exec(ctx context.Context, task *core.Task, reuse any) (r report) {
 	node := &s.prog.Nodes[task.Node]
-	r.task = i
+	r.task = task.Index
 	if s.timed {
 		r.started = time.Now()
 		defer func() { r.ended = time.Now() }()
@@ -610,7 +610,12 @@ func (s *Session) collect(node *Node, state, reuse any, r *report) error {
 
 // attempt calls the node once, with its callbacks and limits of time.
 func (s *Session) attempt(t *Task, node *Node, state, payload any) (Command, error) {
-	return s.bounded(t, node, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+	if node.Timeout > 0 || node.Idle > 0 || s.o.NodeTimeout > 0 {
+		return s.bounded(t, node, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+	}
+	// Said again here so that the closure stays on the stack.
+	defer t.end()
+	return s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
 }
 
 // bounded calls the node or its error handler with the node's limits of time.

@@ -179,8 +179,9 @@ func (c *compiler) entry() {
 	if len(distinct) > 1 {
 		c.problem(TwoEntries, "", "keep one, or use AddEdge(Start, ...) for several first nodes", "the entry point is set to %s", quoteAll(distinct))
 	}
+	declared := slices.Clone(c.spec.Edges)
 	for _, e := range distinct {
-		for _, edge := range c.spec.Edges {
+		for _, edge := range declared {
 			if edge.From == Start && edge.To != e {
 				c.problem(TwoEntries, e, "use one of the two forms", "the entry point is set to %q and there is also an edge from Start to %q", e, edge.To)
 			}
@@ -447,13 +448,13 @@ func (c *compiler) reach() {
 		}
 		c.problem(Unreachable, n.Name, "lead an edge to it, or declare it as a destination of the node that goes to it", "nothing leads to node %q", n.Name)
 	}
-	if end := c.endReachable(); !end {
+	if !c.failed() && !c.endReachable() {
 		c.problems = append(c.problems, Problem{Kind: BadEdge, Advice: true,
 			Text: "every node leads to another: the run ends only at the step limit or by an interrupt or command"})
 	}
 }
 
-// endReachable reports whether some reachable node can end its branch.
+// endReachable reports whether some node can end its branch.
 func (c *compiler) endReachable() bool {
 	for _, n := range c.g.Nodes {
 		if n.Command || n.Routers > 0 || len(n.Edges)+len(n.Joins) == 0 || slices.Contains(n.Edges, ToEnd) {

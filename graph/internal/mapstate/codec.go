@@ -977,8 +977,7 @@ func (t *Type) Update(s *State, data []byte) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if !t.Has(name) {
-			switch {
-			case t.Strict || strings.HasPrefix(name, "$") || name == "":
+			if t.Strict || strings.HasPrefix(name, "$") || name == "" {
 				errs = append(errs, t.unknown(name))
 				continue
 			}
@@ -988,6 +987,9 @@ func (t *Type) Update(s *State, data []byte) error {
 		for _, w := range ws {
 			if err == nil {
 				err = finite(w.value)
+			}
+			if err == nil && (w.field < 0 || !t.fields[w.field].Untracked) {
+				_, err = clone(w.value) // nodes get copies
 			}
 		}
 		if err != nil {

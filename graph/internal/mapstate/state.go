@@ -287,7 +287,7 @@ func (t *Type) check(node string, update map[string]any) (ws []write, unknown []
 			w.over, w.value = true, o.Value
 		}
 		if w.field < 0 {
-			if t.Strict {
+			if t.Strict || w.name == "" || w.name[0] == '$' {
 				return nil, nil, t.unknown(w.name)
 			}
 			unknown = append(unknown, w.name)

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func (a *app) forkCommand() *cobra.Command {
+	f := &runFlags{}
+	var to string
+	cmd := &cobra.Command{
+		Use: "fork [GRAPH]", GroupID: "edit", Short: "Go back to a checkpoint: start a branch there",
+		Long: `Start a branch of a thread at an earlier checkpoint and make it the thread's line.
+What was pending there is pending again. Nothing runs ("continue" lets it), and
+the other branch stays. With --to a copy of the thread is made first, and the
+thread itself is left as it is.`,
+		Args: args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.at == "" && to == "" {
+				return &usageError{errors.New("--at is missing"), fmt.Sprintf("%s history lists the checkpoints", a.name)}
+			}
+			return a.withThread(cmd, args, f, func(store checkpoint.Store, t target) error {
+				ctx := cmd.Context()
+				base := []graph.Option{graph.WithCheckpointer(store)}
+				if to != "" {
+					switch err := t.copyThread(ctx, f.thread, to, base); {
+					case errors.Is(err, checkpoint.ErrConflict):
+						return Hint(fmt.Errorf("thread %q exists already", to), "choose another ID")
+					case err != nil:
+						return err
+					}
+					f.thread = to
+				}
+				opts := append(base, graph.Thread(f.thread))
+				var s *snapshot
+				var err error
+				if f.at != "" {
+					s, err = t.fork(ctx, f.at, opts)
+				} else {
+					s, err = t.state(ctx, opts)
+				}
+				if err != nil {
+					return a.explain(err, f)
+				}
+				return a.show(s, f.full)
+			})
+		},
+	}
+	a.threadFlag(cmd, &f.thread)
+	cmd.Flags().StringVar(&f.at, "at", "", "the checkpoint to go back to")
+	cmd.Flags().StringVar(&to, "to", "", "make a new thread of this ID for it")
+	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole state")
+	return cmd
+}
+
+func (a *app) updateCommand() *cobra.Command {
+	f := &runFlags{}
+	var node string
+	cmd := &cobra.Command{
+		Use: "update [GRAPH]", GroupID: "edit", Short: "Edit the state of a thread",
+		Long: `Edit the state of a thread. Nothing runs, and what is pending stays pending. With
+--as-node the edit counts as what that node wrote: its task is done, and its edges
+decide what is next. With --at the edit is made there, on a new branch. A thread
+that doesn't exist is started by it; then GRAPH must be named.`,
+		Example: fmt.Sprintf(`  %s update approval --thread t-1 --input '{"amount": 12}'`, a.name),
+		Args:    args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.input == "" {
+				return &usageError{errors.New("--input is missing"), "usage: " + cmd.UseLine()}
+			}
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, len(args) > 0 && f.thread != "")
+			if err != nil {
+				return err
+			}
+			defer end()
+			var t target
+			if len(args) > 0 && f.thread != "" {
+				if t, err = a.find(args[0]); err != nil {
+					return err
+				}
+			}
+			if t == nil || exists(cmd, store, f.thread) {
+				if t, f.thread, err = a.choose(ctx, store, args, f.thread); err != nil {
+					return err
+				}
+			}
+			edit, err := updateArg(cmd, t, "input", f.input)
+			if err != nil {
+				return err
+			}
+			opts, err := f.options(store)
+			if err != nil {
+				return err
+			}
+			if node != "" {
+				opts = append(opts, graph.AsNode(node))
+			}
+			s, err := t.update(ctx, edit, opts)
+			if err != nil {
+				return a.explain(err, f)
+			}
+			return a.show(s, f.full)
+		},
+	}
+	a.threadFlag(cmd, &f.thread)
+	cmd.Flags().StringVar(&f.input, "input", "", "the edit: JSON, @FILE or - for the standard input")
+	cmd.Flags().StringVar(&node, "as-node", "", "count the edit as the output of this node")
+	cmd.Flags().StringVar(&f.at, "at", "", "the checkpoint to edit, on a new branch")
+	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole state")
+	cmd.Flags().StringArrayVarP(&f.metadata, "metadata", "m", nil, "KEY=VALUE to store with the checkpoint")
+	return cmd
+}
+
+func exists(cmd *cobra.Command, store checkpoint.Store, thread string) bool {
+	_, err := store.Head(cmd.Context(), checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
+	return err == nil
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	var thread string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete", GroupID: "edit", Short: "Delete a thread with its history",
+		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if thread == "" {
+				return &usageError{errors.New("--thread is missing"), fmt.Sprintf("%s threads lists them", a.name)}
+			}
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer end()
+			if _, err := a.head(ctx, store, thread); err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+				return err
+			}
+			if !yes {
+				if !a.console.CanAsk() {
+					return &usageError{fmt.Errorf("deleting thread %q cannot be undone", thread), "confirm with --yes"}
+				}
+				if yes, err = a.console.Confirm(ctx, fmt.Sprintf("Delete thread %q with its history?", thread)); err != nil {
+					return err
+				}
+				if !yes {
+					a.console.Notef("Nothing was deleted.")
+					return ExitCode(ExitError)
+				}
+			}
+			if err := store.Delete(ctx, checkpoint.ThreadID(thread)); err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.console.Out, map[string]string{"deleted": thread}, true)
+			}
+			fmt.Fprintf(a.console.Out, "Deleted thread %s.\n", thread)
+			return nil
+		},
+	}
+	a.threadFlag(cmd, &thread)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	return cmd
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/console"
+)
+
+// usageError says that the command line is wrong.
+type usageError struct {
+	err  error
+	hint string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// hinted is an error with advice.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (e *hinted) Error() string { return e.err.Error() }
+func (e *hinted) Unwrap() error { return e.err }
+
+// Code returns the exit code that belongs to the error of a command.
+func Code(err error) int {
+	var code ExitCode
+	var usage *usageError
+	switch {
+	case err == nil:
+		return ExitDone
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &usage):
+		return ExitUsage
+	case errors.Is(err, graph.ErrThreadBusy), errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrConflict):
+		return ExitBusy
+	case errors.Is(err, graph.ErrDrained), errors.Is(err, console.ErrStopped), errors.Is(err, context.Canceled):
+		return ExitStopped
+	}
+	return ExitError
+}
+
+// report prints the error of a command, and returns the exit code.
+func report(cmd *cobra.Command, err error) int {
+	code := Code(err)
+	var quiet ExitCode
+	if err == nil || errors.As(err, &quiet) {
+		return code
+	}
+	hint := hintOf(err)
+	w := cmd.ErrOrStderr()
+	if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+		writeJSON(w, struct {
+			Error string `json:"error"`
+			Hint  string `json:"hint,omitempty"`
+			Code  int    `json:"code"`
+		}{err.Error(), hint, code}, false)
+		return code
+	}
+	fmt.Fprintf(w, "%s: %s\n", cmd.Root().Name(), console.Clean(err.Error()))
+	if hint != "" {
+		fmt.Fprintf(w, "%s\n", console.Clean(indent(hint, "  ")))
+	}
+	return code
+}
+
+// hintOf says what to do about an error, if there is something to say.
+func hintOf(err error) string {
+	var hints []string
+	add := func(h string) {
+		if h != "" {
+			hints = append(hints, h)
+		}
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		add(usage.hint)
+	}
+	var h *hinted
+	if errors.As(err, &h) {
+		add(h.hint)
+	}
+	var steps *graph.StepLimitError
+	var answer *graph.AnswerError
+	switch {
+	case errors.Is(err, graph.ErrThreadBusy):
+		add("another run has the thread: wait until it has ended")
+	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrConflict):
+		add("another run has taken the thread over; this one has stopped")
+	case errors.As(err, &steps):
+		add("allow more with --max-steps")
+	case errors.As(err, &answer):
+		add("nothing was changed: the question still waits")
+	case errors.Is(err, checkpoint.ErrVersion):
+		add("use a newer version of this program")
+	}
+	return strings.Join(hints, "\n")
+}
+
+func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n", "\n"+by) }
+
+// writeJSON writes v as JSON and a line break; pretty spreads it over lines.
+func writeJSON(w io.Writer, v any, pretty bool) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if pretty {
+		e.SetIndent("", "  ")
+	}
+	return e.Encode(v)
+}
+
+// args returns a check that a command has at most n arguments and at least min.
+func args(min, max int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < min {
+			return &usageError{fmt.Errorf("%s is missing", names), "usage: " + cmd.UseLine()}
+		}
+		if len(args) > max {
+			return &usageError{fmt.Errorf("unexpected argument %q", args[max]), "usage: " + cmd.UseLine()}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,302 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+func (a *app) graphsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "graphs", GroupID: "look", Short: "List the graphs of this program",
+		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			type one struct {
+				Name        string   `json:"name"`
+				Description string   `json:"description,omitempty"`
+				Nodes       []string `json:"nodes"`
+				Example     string   `json:"example_input,omitempty"`
+				Warnings    []string `json:"warnings,omitempty"`
+			}
+			list := []one{}
+			for _, t := range a.graphs {
+				in := t.info()
+				o := one{Name: in.name, Description: in.description, Nodes: t.nodes(), Example: in.example}
+				for _, w := range t.warnings() {
+					o.Warnings = append(o.Warnings, w.String())
+				}
+				list = append(list, o)
+			}
+			w := a.console.Out
+			if a.json {
+				return writeJSON(w, list, true)
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(w, "This program has no graphs.")
+			}
+			for i, o := range list {
+				if i > 0 {
+					fmt.Fprintln(w)
+				}
+				fmt.Fprintln(w, o.Name)
+				if o.Description != "" {
+					fmt.Fprintf(w, "  %s\n", o.Description)
+				}
+				fmt.Fprintf(w, "  nodes: %s\n", strings.Join(o.Nodes, ", "))
+				if o.Example != "" {
+					fmt.Fprintf(w, "  try:   %s run %s --input %s\n", a.name, quote(o.Name), quote(o.Example))
+				}
+				for _, warning := range o.Warnings {
+					fmt.Fprintf(w, "  warning: %s\n", warning)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) threadsCommand() *cobra.Command {
+	var prefix, name, status string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "threads", GroupID: "look", Short: "List the threads of the store, newest first",
+		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return Usage("--limit %d is negative", limit)
+			}
+			if name != "" {
+				if _, err := a.find(name); err != nil {
+					return err
+				}
+			}
+			switch status {
+			case "", "done", "interrupted", "pending":
+			default:
+				return Usage("--status %q: use done, interrupted or pending", status)
+			}
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer end()
+			l, ok := store.(checkpoint.Lister)
+			if !ok {
+				return fmt.Errorf("the store %s cannot list threads", a.storeURL())
+			}
+			type one struct {
+				Thread      string            `json:"thread"`
+				Graph       string            `json:"graph"`
+				Status      string            `json:"status"`
+				Step        int               `json:"step"`
+				Checkpoint  string            `json:"checkpoint"`
+				Checkpoints int64             `json:"checkpoints"`
+				Bytes       int64             `json:"bytes,omitempty"`
+				CreatedAt   time.Time         `json:"created_at"`
+				UpdatedAt   time.Time         `json:"updated_at"`
+				Metadata    map[string]string `json:"metadata,omitempty"`
+			}
+			list := []one{}
+			more := false
+			filtered := name != "" || status != ""
+			filter := checkpoint.ThreadFilter{Prefix: prefix}
+			if limit > 0 && !filtered {
+				filter.Limit = limit + 1
+			}
+			var listErr error
+			for t, err := range l.Threads(ctx, filter) {
+				if err != nil {
+					listErr = err // what can be read is shown nevertheless
+					break
+				}
+				o := one{
+					Thread: string(t.Thread), Graph: t.Head.Graph, Status: headStatus(t.Head), Step: t.Head.Step, Checkpoint: string(t.Head.ID),
+					Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: t.CreatedAt, UpdatedAt: t.Head.CreatedAt, Metadata: t.Head.Metadata,
+				}
+				if g := a.owner(o.Graph); g != nil {
+					o.Graph = g.info().name
+				}
+				if name != "" && o.Graph != name || status != "" && o.Status != status {
+					continue
+				}
+				if limit > 0 && len(list) == limit {
+					more = true
+					break
+				}
+				list = append(list, o)
+			}
+			w := a.console.Out
+			if a.json {
+				if err := writeJSON(w, list, true); err != nil {
+					return err
+				}
+				return listErr
+			}
+			if len(list) == 0 && listErr == nil {
+				what := "There are no threads in " + a.storeURL()
+				if filtered || prefix != "" {
+					what = "No thread in " + a.storeURL() + " matches"
+				}
+				fmt.Fprintln(w, what+".")
+			}
+			rows := [][]string{{"THREAD", "GRAPH", "STATUS", "STEP", "RECORDS", "SIZE", "UPDATED"}}
+			for _, o := range list {
+				rows = append(rows, []string{o.Thread, o.Graph, o.Status, fmt.Sprint(o.Step), fmt.Sprint(o.Checkpoints), bytesText(o.Bytes), o.UpdatedAt.Local().Format("2006-01-02 15:04")})
+			}
+			table(w, rows)
+			if more {
+				fmt.Fprintf(w, "… and more: --limit 0 shows all\n")
+			}
+			return listErr
+		},
+	}
+	cmd.Flags().StringVar(&prefix, "prefix", "", "only threads whose ID begins so")
+	cmd.Flags().StringVarP(&name, "graph", "g", "", "only threads of this graph")
+	cmd.Flags().StringVar(&status, "status", "", "only threads that are done, interrupted or pending")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many at most; 0 shows all")
+	return cmd
+}
+
+func (a *app) stateCommand() *cobra.Command {
+	f := &runFlags{}
+	var raw bool
+	cmd := &cobra.Command{
+		Use: "state [GRAPH]", GroupID: "look", Short: "Show a thread: its state, what is next, what it waits for",
+		Long: `Show a thread as it is, or as it was at a checkpoint (--at). What finished tasks of
+the open superstep wrote is part of the newest state.`,
+		Args: args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withState(cmd, args, f, func(_ checkpoint.Store, _ target, s *snapshot) error {
+				if raw {
+					_, err := fmt.Fprintf(a.console.Out, "%s\n", s.State)
+					return err
+				}
+				return a.show(s, f.full)
+			})
+		},
+	}
+	a.threadFlag(cmd, &f.thread)
+	cmd.Flags().StringVar(&f.at, "at", "", "the checkpoint; default: the newest")
+	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole state")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the state alone, as JSON on one line")
+	return cmd
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	f := &runFlags{}
+	var all, oldest, states bool
+	var limit int
+	var source string
+	cmd := &cobra.Command{
+		Use: "history [GRAPH]", GroupID: "look", Short: "List the checkpoints of a thread, newest first",
+		Args: args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return Usage("--limit %d is negative", limit)
+			}
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer end()
+			t, thread, err := a.choose(ctx, store, args, f.thread)
+			if err != nil {
+				return err
+			}
+			f.thread = thread
+			opts, err := f.options(store)
+			if err != nil {
+				return err
+			}
+			if all {
+				opts = append(opts, graph.AllBranches())
+			}
+			if source != "" && !slices.Contains(sources(), source) {
+				e := &usageError{fmt.Errorf("unknown source %q", source), "sources: " + strings.Join(sources(), ", ")}
+				if near := plan.Nearest(source, sources()); near != "" {
+					e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
+				}
+				return e
+			}
+			list, err := t.history(ctx, selection{source: source, limit: limit, oldest: oldest}, opts)
+			if err != nil {
+				return a.explain(err, f)
+			}
+			if states {
+				for _, e := range list {
+					if e.State, err = e.fold(ctx); err != nil {
+						return err
+					}
+				}
+			}
+			w := a.console.Out
+			if a.json {
+				return writeJSON(w, list, true)
+			}
+			head := []string{"CHECKPOINT", "STEP", "SOURCE", "RAN", "NEXT", "WRITTEN"}
+			if all {
+				head = append(head, "BRANCH")
+			}
+			rows := [][]string{head}
+			for _, e := range list {
+				row := []string{e.Checkpoint, fmt.Sprint(e.Step), e.Source, list1(collapse(e.Nodes)), list1(collapse(e.Next)), when(e.CreatedAt)}
+				if all {
+					row = append(row, e.Branch)
+				}
+				rows = append(rows, row)
+			}
+			if !states {
+				table(w, rows)
+				return nil
+			}
+			for i, e := range list {
+				if i > 0 {
+					fmt.Fprintln(w)
+				}
+				row := rows[i+1]
+				fmt.Fprintf(w, "%s  step %s  %s  ran: %s  next: %s\n", row[0], row[1], row[2], row[3], row[4])
+				r := renderer{w: w, width: a.console.Width(), full: f.full}
+				r.value(e.State, "  ")
+			}
+			return nil
+		},
+	}
+	a.threadFlag(cmd, &f.thread)
+	cmd.Flags().StringVar(&f.at, "at", "", "the newest checkpoint to list")
+	cmd.Flags().BoolVarP(&all, "all-branches", "A", false, "all branches, in the order written")
+	cmd.Flags().BoolVar(&oldest, "oldest-first", false, "begin with the oldest")
+	cmd.Flags().BoolVar(&states, "states", false, "show the state at each checkpoint")
+	cmd.Flags().BoolVar(&f.full, "full", false, "with --states: show the whole states")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "how many at most")
+	cmd.Flags().StringVar(&source, "source", "", "only those written for this reason: "+strings.Join(sources(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(sources(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func sources() []string {
+	s := []string{
+		string(checkpoint.SourceInput), string(checkpoint.SourceLoop), string(checkpoint.SourceInterrupt), string(checkpoint.SourceResume),
+		string(checkpoint.SourceUpdate), string(checkpoint.SourceFork), string(checkpoint.SourceVoid),
+	}
+	slices.Sort(s)
+	return s
+}
+
+// list1 writes names in one cell of a table.
+func list1(names []string) string {
+	if len(names) == 0 {
+		return "-"
+	}
+	s := strings.Join(names, ", ")
+	return console.Fit(s, 40)
+}

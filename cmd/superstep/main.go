@@ -1,0 +1,27 @@
+// The command superstep runs a few example graphs, looks at their threads, and
+// has a demonstration on real input: "superstep demo digest PATH".
+//
+// A program with graphs of its own gets the same commands from package cli.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/superstep-dev/superstep/cli"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+// run is main for tests.
+func run() int {
+	return cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
+		cli.Program("superstep", "Run workflow graphs and look at their threads."),
+		cli.Graph(helloGraph(), cli.Describe("Greets somebody: two steps, no questions."), cli.ExampleInput(`{"name": "Ada"}`)),
+		cli.Graph(approvalGraph(), cli.Describe("Asks before it pays: a question that waits, for months if need be."), cli.ExampleInput(`{"item": "a chair", "amount": 120}`)),
+		cli.Graph(digestGraph(), cli.Describe("Digests a folder of text files. Start it with: superstep demo digest PATH.")),
+		cli.Command(cli.Group("demo", "Demonstrations on real input", digestCommand())),
+	)
+}

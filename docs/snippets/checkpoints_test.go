@@ -1,0 +1,161 @@
+package snippets_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/file"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+type Chat struct {
+	Said  graph.List[string]
+	Turns graph.Sum[int]
+}
+
+func reply(_ context.Context, s *Chat) error {
+	s.Turns.Add(1)
+	s.Said.Add(fmt.Sprintf("reply %d to %q", s.Turns.Get(), s.Said.Last()))
+	return nil
+}
+
+func chatGraph(opts ...graph.Option) *graph.Graph[Chat] {
+	b := graph.New[Chat]("chat")
+	b.AddNode("reply", reply)
+	b.AddEdge(graph.Start, "reply")
+	return b.MustCompile(opts...)
+}
+
+func say(text string) func(*Chat) { return func(s *Chat) { s.Said.Add(text) } }
+
+func Example_stores() {
+	dir, err := os.MkdirTemp("", "threads")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+
+	//snippet:stores
+	memory := checkpoint.NewMemory()
+	files, err := file.Open(filepath.Join(dir, "threads"), file.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	database, err := sqlite.Open(filepath.Join(dir, "threads.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, store := range []checkpoint.Store{memory, files, database} {
+		g := chatGraph(graph.WithCheckpointer(store))
+		_, err := g.Invoke(ctx, say("hello"), graph.Thread("c-1"))
+		snap, err2 := g.Invoke(ctx, say("bye"), graph.Thread("c-1"))
+		fmt.Println(snap.State.Said.Last(), errors.Join(err, err2, store.Close()))
+	}
+	//snippet:end
+	// Output:
+	// reply 2 to "bye" <nil>
+	// reply 2 to "bye" <nil>
+	// reply 2 to "bye" <nil>
+}
+
+func Example_durability() {
+	store := checkpoint.NewMemory()
+	//snippet:durability
+	g := chatGraph(graph.WithCheckpointer(store), graph.WithDurability(graph.Async))
+	_, err := g.Invoke(ctx, say("hello"), graph.Thread("c-1"), graph.WithDurability(graph.Sync)) // for this run
+	//snippet:end
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func Example_history() {
+	b := graph.New[Ticket]("history")
+	b.AddNode("read", visit("read"))
+	b.AddNode("answer", visit("answer"))
+	b.AddSequence(graph.Start, "read", "answer")
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	//snippet:history
+	end, _ := g.Invoke(ctx, func(*Ticket) {})
+
+	var afterRead string
+	for entry, err := range g.History(ctx) { // newest first
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(entry.Step, entry.Source, entry.Nodes, entry.Next)
+		if entry.Step == 1 {
+			afterRead = entry.Checkpoint
+		}
+	}
+
+	then, _ := g.State(ctx, graph.From(afterRead)) // look back
+	fmt.Println(then.State.Trail)
+
+	_, _ = g.UpdateState(ctx, func(s *Ticket) { s.Urgent = true }, graph.From(afterRead)) // branch off with an edit
+	branch, _ := g.Continue(ctx)
+	fmt.Println(branch.State.Trail, branch.State.Urgent)
+
+	old, _ := g.State(ctx, graph.From(end.Checkpoint)) // the other branch is still there
+	fmt.Println(old.State.Trail, old.State.Urgent)
+	//snippet:end
+	// Output:
+	// 2 loop [answer] []
+	// 1 loop [read] [answer]
+	// 0 input [] [read]
+	// [read]
+	// [read answer] true
+	// [read answer] false
+}
+
+func Example_continue() {
+	down := true
+	b := graph.New[Ticket]("continue")
+	b.AddNode("read", visit("read"))
+	b.AddNode("answer", func(ctx context.Context, s *Ticket) error {
+		if down {
+			return errors.New("model is down")
+		}
+		return visit("answer")(ctx, s)
+	})
+	b.AddSequence(graph.Start, "read", "answer")
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	//snippet:continue
+	snap, err := g.Invoke(ctx, func(*Ticket) {})
+	fmt.Println(err)
+	fmt.Println(snap.State.Trail, snap.Next)
+
+	down = false // the cause is gone, or this is a new process after a crash
+	snap, err = g.Continue(ctx)
+	fmt.Println(snap.State.Trail, err)
+	//snippet:end
+	// Output:
+	// node "answer" failed in step 2: model is down
+	// [read] [answer]
+	// [read answer] <nil>
+}
+
+func Example_threads() {
+	store := checkpoint.NewMemory()
+	g := chatGraph(graph.WithCheckpointer(store))
+	_, _ = g.Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	//snippet:threads
+	_ = g.CopyThread(ctx, "c-1", "c-2")
+	for info, err := range store.Threads(ctx, checkpoint.ThreadFilter{Prefix: "c-"}) {
+		fmt.Println(info.Thread, info.Records, err)
+	}
+	_ = g.DeleteThread(ctx, "c-1")
+	_, err := g.State(ctx, graph.Thread("c-1"))
+	fmt.Println(errors.Is(err, checkpoint.ErrNotFound))
+	//snippet:end
+	// Unordered output:
+	// c-1 2 <nil>
+	// c-2 2 <nil>
+	// true
+}

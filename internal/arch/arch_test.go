@@ -1,0 +1,164 @@
+package arch_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/superstep-dev/superstep"
+
+// list runs go list at the module's root and returns a line for each package.
+func list(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-e"}, args...)...)
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		if e, ok := err.(*exec.ExitError); ok {
+			t.Fatalf("go list: %v\n%s", err, e.Stderr)
+		}
+		t.Fatalf("go list: %v", err)
+	}
+	return strings.Fields(string(out))
+}
+
+// imports returns what each package of the module imports, tests aside. Own
+// packages are named without the module's path.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	pkgs := map[string][]string{}
+	for _, line := range list(t, "-f", `{{.ImportPath}}:{{join .Imports ","}}`, "./...") {
+		path, imps, _ := strings.Cut(line, ":")
+		var short []string
+		for _, imp := range strings.Split(imps, ",") {
+			if imp != "" {
+				short = append(short, strings.TrimPrefix(imp, module+"/"))
+			}
+		}
+		pkgs[strings.TrimPrefix(path, module+"/")] = short
+	}
+	for _, name := range []string{"field", "checkpoint", "draw", "graph", "internal/local", "internal/core", "internal/plan"} {
+		if _, ok := pkgs[name]; !ok {
+			t.Fatalf("go list doesn't know package %s", name)
+		}
+	}
+	return pkgs
+}
+
+// under reports whether a package is one of trees, or inside one.
+func under(pkg string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return pkg == tree || strings.HasPrefix(pkg, tree+"/") })
+}
+
+// upper are the trees above the engine, from the top.
+var upper = []string{"cmd", "cli", "server", "agent", "dialogue", "session"}
+
+// The packages of a tree import, of our own, only what is named and what is in
+// the tree.
+var only = map[string][]string{
+	"field":          nil,
+	"checkpoint":     nil,
+	"draw":           nil,
+	"internal/plan":  nil,
+	"internal/core":  {"internal/plan", "checkpoint"},
+	"internal/local": {"internal/core", "internal/plan", "checkpoint"},
+	"graph":          {"internal/local", "internal/core", "internal/plan", "checkpoint", "draw", "field"},
+}
+
+// The packages of a tree import none of these.
+var never = map[string][]string{
+	"chat":      append([]string{"internal/local", "internal/core", "graphtest", "memory", "model", "tool"}, upper...),
+	"model":     append([]string{"graph", "internal/local", "internal/core", "graphtest", "memory"}, upper...),
+	"tool":      append([]string{"graph", "internal/local", "internal/core", "graphtest", "memory", "model"}, upper...),
+	"memory":    append([]string{"internal/local", "internal/core", "graphtest"}, upper...),
+	"graphtest": upper,
+	"agent":     {"cmd", "cli", "server", "dialogue", "session", "graphtest", "internal/local", "internal/core"},
+	"dialogue":  {"cmd", "cli", "server", "graphtest", "internal/local", "internal/core"},
+	"session":   {"cmd", "cli", "server", "graphtest", "internal/local", "internal/core"},
+	"server":    {"cmd", "cli", "graphtest", "internal/local", "internal/core"},
+	"cli":       {"cmd"},
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for pkg, imps := range imports(t) {
+		for tree, allowed := range only {
+			if !under(pkg, []string{tree}) {
+				continue
+			}
+			for _, imp := range imps {
+				if imp != "C" && own(t, imp) && !under(imp, append([]string{tree}, allowed...)) {
+					t.Errorf("%s imports %s; of our own packages, %s may import %q", pkg, imp, tree, allowed)
+				}
+			}
+		}
+		for tree, forbidden := range never {
+			if !under(pkg, []string{tree}) {
+				continue
+			}
+			for _, imp := range imps {
+				if under(imp, forbidden) {
+					t.Errorf("%s imports %s, which stands above it or beside it", pkg, imp)
+				}
+			}
+		}
+		if under(pkg, []string{"cmd", "examples", "docs"}) {
+			continue
+		}
+		for _, imp := range imps {
+			if under(imp, []string{"cmd", "examples"}) {
+				t.Errorf("%s imports %s", pkg, imp)
+			}
+		}
+	}
+}
+
+var known map[string]bool
+
+// own reports whether an import as returned by imports is of this module.
+func own(t *testing.T, imp string) bool {
+	if known == nil {
+		known = map[string]bool{}
+		for _, p := range list(t, "./...") {
+			known[strings.TrimPrefix(p, module+"/")] = true
+		}
+	}
+	return known[imp]
+}
+
+// The step machine and the compiled graph decide and do nothing: they can't
+// reach a clock, a lock, a goroutine's context or the world.
+func TestPureCore(t *testing.T) {
+	pure := []string{
+		"bytes", "cmp", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "hash/maphash",
+		"iter", "maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8",
+	}
+	pkgs := imports(t)
+	for _, pkg := range []string{"internal/core", "internal/plan"} {
+		for _, imp := range pkgs[pkg] {
+			if !slices.Contains(pure, imp) && !slices.Contains(only[pkg], imp) {
+				t.Errorf("%s imports %s", pkg, imp)
+			}
+		}
+	}
+}
+
+// A program that imports graph alone pulls in little.
+func TestGraphIsLight(t *testing.T) {
+	allowed := []string{module, "github.com/google/uuid", "github.com/google/jsonschema-go", "github.com/benbjohnson/immutable", "golang.org/x/exp/constraints"}
+	deps := list(t, "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "./graph")
+	if !slices.Contains(deps, module+"/internal/core") {
+		t.Fatalf("graph doesn't depend on the step machine: %q", deps)
+	}
+	for _, dep := range deps {
+		if !under(dep, allowed) {
+			t.Errorf("graph pulls in %s", dep)
+		}
+		for _, tree := range []string{"model", "tool", "chat", "session", "server", "agent", "memory", "dialogue", "cli", "cmd"} {
+			if under(dep, []string{module + "/" + tree}) {
+				t.Errorf("graph knows %s", dep)
+			}
+		}
+	}
+}

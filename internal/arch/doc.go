@@ -1,0 +1,2 @@
+// Package arch holds the test that keeps the packages' imports pointing one way.
+package arch

@@ -2,6 +2,7 @@ package core
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -38,10 +39,14 @@ func (g *guard) init(nodes int) {
 func (g *guard) progress() { g.digest += 0x9e3779b97f4a7c15 }
 
 func (g *guard) payload(t *Task) uint64 {
-	if t.Raw == nil {
-		return 0
+	var h uint64
+	if t.Raw != nil {
+		h = maphash.Bytes(g.seed, t.Raw)
 	}
-	return maphash.Bytes(g.seed, t.Raw)
+	if t.Overlay != nil {
+		h ^= bits.RotateLeft64(maphash.Bytes(g.seed, t.Overlay), 1)
+	}
+	return h
 }
 
 // recurs reports whether the task's node ran in an earlier superstep, within

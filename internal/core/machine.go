@@ -176,6 +176,7 @@ type Machine struct {
 	tasks  []Task // of the open superstep, in plan order
 	spare  []Task // the slice of the superstep before
 	alive  int    // tasks that are Running
+	ended  []int  // tasks reported since results were last saved
 	failed bool   // a task failed; the others are being cancelled
 
 	joins    [][]bool // arrivals by join and source; nil: none
@@ -543,6 +544,7 @@ func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Gro
 	t := &m.tasks[i]
 	t.changes, t.data, t.growth = changes, data, growth
 	t.Status, t.ran = Changed, true
+	m.ended = append(m.ended, i)
 }
 
 // Routed reports where a task leads whose changes were reported.
@@ -550,6 +552,7 @@ func (m *Machine) Routed(i int, r Routing) {
 	t := &m.tasks[i]
 	t.routing = r
 	t.Status, t.Err, t.ErrText = Done, nil, ""
+	m.ended = append(m.ended, i)
 	m.alive--
 }
 
@@ -558,6 +561,7 @@ func (m *Machine) Failed(i int, err error) {
 	t := &m.tasks[i]
 	t.Err, t.ErrText = err, err.Error()
 	t.Status = Failed
+	m.ended = append(m.ended, i)
 	m.alive--
 	if !m.failed {
 		m.failed = true
@@ -572,6 +576,7 @@ func (m *Machine) Cancelled(i int) {
 	if t.Status != Changed {
 		t.Status = Waiting
 	}
+	m.ended = append(m.ended, i)
 	m.alive--
 	m.failed = true // nothing more is started
 }
@@ -583,6 +588,7 @@ func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[str
 	t.Status, t.Questions, t.Children = Interrupted, questions, children
 	t.Err, t.ErrText = nil, ""
 	t.saved.questions, t.saved.asked = false, false
+	m.ended = append(m.ended, i)
 	m.alive--
 }
 
@@ -658,8 +664,14 @@ func (m *Machine) Ready() Ready {
 	case m.writes.record != nil || len(m.backlog) > 0:
 		// An input, answers or an edit: stored before anything is decided.
 	case m.alive > 0:
-		m.saveFinished()
+		// Only those reported since: looking at all tasks at each report
+		// would make a fan-out quadratic.
+		for _, i := range m.ended {
+			m.saveResults(&m.tasks[i])
+		}
+		m.ended = m.ended[:0]
 	default:
+		m.ended = m.ended[:0]
 		m.turn(rd)
 	}
 	rd.Write = m.takeWrite()
@@ -883,6 +895,7 @@ func (m *Machine) conflict(err error, tasks []int) *ConflictError {
 func (m *Machine) route(node int, r *Routing) {
 	g := m.cfg.Plan
 	m.takeParent(r)
+	m.tasks = slices.Grow(m.tasks, len(r.Sends))
 	for k := range r.Sends {
 		s := &r.Sends[k]
 		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: s.Node, Sent: true, From: node, Payload: s.Payload, Raw: s.Raw, Overlay: s.Overlay})

@@ -769,7 +769,7 @@ func (s *Session) deliver(r *report) {
 	case asked:
 		m.Asked(r.task, r.questions, r.children)
 	}
-	s.showEnds()
+	s.showEnds(r)
 }
 
 func (s *Session) fail(r *report) {

@@ -34,19 +34,16 @@ func (s *Session) showStarts(tasks []int) {
 	}
 }
 
-// showEnds passes the ends of tasks on: in plan order, those whose predecessors
+// showEnds passes the ends of tasks on, the last of which has just been
+// reported: in plan order, those whose predecessors
 // in the plan have all ended.
-func (s *Session) showEnds() {
+func (s *Session) showEnds(last *report) {
 	if !s.o.Bus.wants(TaskEnded | TaskFailed | InterruptRaised) {
 		return
 	}
 	if s.o.Bus.Live {
-		for _, r := range s.reports {
-			if r != nil && r.kind != shownReport {
-				s.showEnd(r)
-				r.kind = shownReport
-			}
-		}
+		s.showEnd(last)
+		last.kind = shownReport
 		return
 	}
 	for s.shown < len(s.reports) {

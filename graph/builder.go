@@ -49,6 +49,10 @@ type nodeConfig struct {
 type routerConfig struct {
 	from   string
 	router local.Router
+
+	// labelled, if set, makes the router, given the compiled graph's nodes: a
+	// label that its routes don't have may be the name of a node.
+	labelled func(isNode func(name string) bool) local.Router
 }
 
 // New returns a builder for a graph with that name. The name appears in
@@ -210,7 +214,7 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 		return b
 	}
 	allowed := slices.Clone(destinations)
-	b.routers = append(b.routers, routerConfig{from, func(ctx context.Context, state any) (local.Command, error) {
+	b.routers = append(b.routers, routerConfig{from: from, router: func(ctx context.Context, state any) (local.Command, error) {
 		c, err := router(ctx, state.(*S))
 		if err != nil {
 			return local.Command{}, err
@@ -249,22 +253,20 @@ func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *
 		return b
 	}
 	routes = maps.Clone(routes)
-	// The builder's list of nodes is complete when the router runs.
-	known := func(name string) bool {
-		return name == End || slices.ContainsFunc(b.spec.Nodes, func(n plan.NodeSpec) bool { return n.Name == name })
-	}
-	b.routers = append(b.routers, routerConfig{from, func(ctx context.Context, state any) (local.Command, error) {
-		label, err := router(ctx, state.(*S))
-		if err != nil {
-			return local.Command{}, err
+	b.routers = append(b.routers, routerConfig{from: from, labelled: func(isNode func(string) bool) local.Router {
+		return func(ctx context.Context, state any) (local.Command, error) {
+			label, err := router(ctx, state.(*S))
+			if err != nil {
+				return local.Command{}, err
+			}
+			if to, ok := routes[label]; ok {
+				return local.Command{Goto: []string{to}}, nil
+			}
+			if !isNode(label) {
+				return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Allowed: labels, Near: plan.Nearest(label, labels), Reason: "which is neither a label of its routes nor a node"}
+			}
+			return local.Command{Goto: []string{label}}, nil
 		}
-		if to, ok := routes[label]; ok {
-			return local.Command{Goto: []string{to}}, nil
-		}
-		if !known(label) {
-			return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Allowed: labels, Near: plan.Nearest(label, labels), Reason: "which is neither a label of its routes nor a node"}
-		}
-		return local.Command{Goto: []string{label}}, nil
 	}})
 	return b
 }

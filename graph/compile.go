@@ -115,7 +115,14 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 		}
 		prog.Nodes[i] = n
 	}
+	isNode := func(name string) bool {
+		_, ok := p.Node(name)
+		return ok || name == End
+	}
 	for _, r := range b.routers {
+		if r.labelled != nil {
+			r.router = r.labelled(isNode)
+		}
 		if r.from == Start {
 			prog.Entry = append(prog.Entry, r.router)
 			continue

@@ -245,45 +245,34 @@ func (b *SchemaBuilder) AddMultiConditionalEdges(from string, router func(ctx co
 		return b
 	}
 	routes = maps.Clone(routes)
-	inner := b.b
-	// The builder's list of nodes is complete when the router runs.
-	known := func(name string) bool {
-		return name == End || slices.ContainsFunc(inner.spec.Nodes, func(n plan.NodeSpec) bool { return n.Name == name })
-	}
-	b.b.routers = append(b.b.routers, routerConfig{from, func(ctx context.Context, state any) (local.Command, error) {
-		in, err := state.(*SchemaState).s.Map(nil)
-		if err != nil {
-			return local.Command{}, err
-		}
-		chosen, err := router(ctx, MapState(in))
-		if err != nil {
-			return local.Command{}, err
-		}
-		var c local.Command
-		for _, label := range chosen {
-			to, ok := routes[label]
-			switch {
-			case ok:
-			case known(label):
-				to = label
-			case len(labels) == 0:
-				return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Near: plan.Nearest(label, inner.names())}
-			default:
-				return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Allowed: labels, Near: plan.Nearest(label, labels), Reason: "which is neither a label of its routes nor a node"}
+	b.b.routers = append(b.b.routers, routerConfig{from: from, labelled: func(isNode func(string) bool) local.Router {
+		return func(ctx context.Context, state any) (local.Command, error) {
+			in, err := state.(*SchemaState).s.Map(nil)
+			if err != nil {
+				return local.Command{}, err
 			}
-			c.Goto = append(c.Goto, to)
+			chosen, err := router(ctx, MapState(in))
+			if err != nil {
+				return local.Command{}, err
+			}
+			var c local.Command
+			for _, label := range chosen {
+				to, ok := routes[label]
+				switch {
+				case ok:
+				case isNode(label):
+					to = label
+				case len(labels) == 0:
+					return local.Command{}, &InvalidEdgeError{Source: from, Target: label}
+				default:
+					return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Allowed: labels, Near: plan.Nearest(label, labels), Reason: "which is neither a label of its routes nor a node"}
+				}
+				c.Goto = append(c.Goto, to)
+			}
+			return c, nil
 		}
-		return c, nil
 	}})
 	return b
-}
-
-func (b *Builder[S]) names() []string {
-	names := make([]string, len(b.spec.Nodes))
-	for i := range b.spec.Nodes {
-		names[i] = b.spec.Nodes[i].Name
-	}
-	return names
 }
 
 // SetEntryPoint makes a node the first one: the same as an edge from [Start].

@@ -114,18 +114,21 @@ func listFolder(ctx context.Context, s *digestState) error {
 	return nil
 }
 
-// analyseFile reads one file. Its result is recorded as soon as it returns, and
-// from then on the file is not read again, whatever happens to the process.
+// analyseFile reads one file. What was learned of it is stored before Once
+// returns, so that from then on the file is not read again, whatever happens to
+// the process: only files that are being read when it dies are read again.
 func analyseFile(ctx context.Context, s *digestState, i int) error {
 	if i < 0 || i >= s.Files.Len() {
 		return fmt.Errorf("there is no file number %d", i)
 	}
 	f := s.Files.At(i)
 	f.Root = s.Folder
-	if err := track(ctx).reading(f.ID); err != nil {
-		return err
-	}
-	doc, err := digest.Analyse(ctx, f.Source)
+	doc, err := graph.Once(ctx, "read", func(ctx context.Context, _ string) (digest.Document, error) {
+		if err := track(ctx).reading(f.ID); err != nil {
+			return digest.Document{}, err
+		}
+		return digest.Analyse(ctx, f.Source)
+	})
 	if err != nil {
 		return err
 	}

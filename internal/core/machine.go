@@ -204,7 +204,6 @@ type pending struct {
 	record  *checkpoint.Record
 	results []checkpoint.Result
 	drop    *checkpoint.Drop
-	commit  bool
 	cancel  bool
 	claim   bool
 }

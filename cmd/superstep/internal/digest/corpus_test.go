@@ -222,9 +222,7 @@ func drawDocument(t *rapid.T) Document {
 	slices.SortFunc(d.Terms, func(a, b Term) int { return strings.Compare(a.Text, b.Text) })
 	d.Signature = sign(rapid.SliceOfN(word, 0, 6).Draw(t, "text"))
 	d.Targets = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a.md", "sub", "b.md", "README.md", "x.png"}), 0, 4, rapid.ID).Draw(t, "targets")
-	for _, u := range rapid.SliceOfN(rapid.SampledFrom([]string{"https://a.example/x", "https://b.example/", "::"}), 0, 3).Draw(t, "urls") {
-		d.External = append(d.External, u)
-	}
+	d.External = append(d.External, rapid.SliceOfN(rapid.SampledFrom([]string{"https://a.example/x", "https://b.example/", "::"}), 0, 3).Draw(t, "urls")...)
 	return d
 }
 

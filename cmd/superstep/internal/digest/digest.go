@@ -101,7 +101,7 @@ const (
 	Markdown Format = "Markdown"
 	Plain    Format = "plain text"
 	RST      Format = "reStructuredText"
-	AsciiDoc Format = "AsciiDoc"
+	ASCIIDoc Format = "ASCIIDoc"
 	Org      Format = "Org"
 )
 

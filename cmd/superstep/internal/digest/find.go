@@ -33,7 +33,7 @@ var formats = map[string]Format{
 	".md": Markdown, ".markdown": Markdown, ".mdown": Markdown, ".mkd": Markdown, ".mdx": Markdown,
 	".txt": Plain, ".text": Plain,
 	".rst":  RST,
-	".adoc": AsciiDoc, ".asciidoc": AsciiDoc,
+	".adoc": ASCIIDoc, ".asciidoc": ASCIIDoc,
 	".org": Org,
 }
 

@@ -115,8 +115,8 @@ func (r *plainReader) step() {
 		done = r.stepMarkdown(line)
 	case RST:
 		done = r.stepRST(line)
-	case AsciiDoc:
-		done = r.stepAsciiDoc(line)
+	case ASCIIDoc:
+		done = r.stepASCIIDoc(line)
 	case Org:
 		done = r.stepOrg(line)
 	default:
@@ -199,7 +199,7 @@ func (r *plainReader) level(adornment string) int {
 	return r.levels[adornment]
 }
 
-func (r *plainReader) stepAsciiDoc(line string) bool {
+func (r *plainReader) stepASCIIDoc(line string) bool {
 	switch {
 	case len(line) >= 4 && (strings.Trim(line, "-") == "" || strings.Trim(line, ".") == ""), strings.HasPrefix(line, "```"):
 		r.fenced(func(l string) bool { return l == line || line[0] == '`' && strings.HasPrefix(l, "```") })
@@ -357,7 +357,7 @@ func (r *plainReader) inline(text string) string {
 			return title
 		})
 		text = rstMarks.Replace(text)
-	case AsciiDoc:
+	case ASCIIDoc:
 		text = replaceLinks(adocLink, text, func(m []string) string {
 			p.link(m[2], m[1])
 			return m[2]

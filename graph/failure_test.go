@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -425,4 +426,49 @@ func TestCancelledContextKeepsFinishedWork(t *testing.T) { // Q-05
 	}
 	equal(t, "state", snap.State.ran(), "a")
 	equalSlice(t, "next", must[*graph.Snapshot[trail]](t)(g.State(bg)).Next, []string{"b"})
+}
+
+// slowStore counts the tasks that have ended and are not stored.
+type slowStore struct {
+	checkpoint.Store
+	finished *atomic.Int64
+	stored   int64
+	most     int64
+}
+
+func (s *slowStore) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	time.Sleep(time.Millisecond)
+	written, err := s.Store.Write(ctx, w)
+	for _, r := range w.Results {
+		if r.Kind == checkpoint.KindChanges {
+			s.stored++
+		}
+	}
+	s.most = max(s.most, s.finished.Load()-s.stored)
+	return written, err
+}
+
+func TestNoMoreTasksAreUnrecordedThanRunAtATime(t *testing.T) {
+	var finished atomic.Int64
+	b := graph.New[trail]("g")
+	work := graph.AddTask(b, "work", func(_ context.Context, s *trail, in int) error {
+		finished.Add(1)
+		s.Total.Add(in)
+		return nil
+	})
+	b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+		sends := make([]graph.Send, 100)
+		for i := range sends {
+			sends[i] = work.Send(1)
+		}
+		return graph.Dispatch(sends...), nil
+	})
+	b.AddEdge(graph.Start, "split")
+	store := &slowStore{Store: checkpoint.NewMemory(), finished: &finished}
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.Concurrency(4))
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equal(t, "total", snap.State.Total.Get(), 100)
+	if store.most > 4 {
+		t.Errorf("%d tasks had ended and were not stored", store.most)
+	}
 }

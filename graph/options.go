@@ -126,8 +126,9 @@ type Durability uint8
 
 const (
 	// Sync stores the checkpoint of a superstep before the next one starts,
-	// and the result of a task before its siblings' superstep ends. When the
-	// process is killed, at most the tasks that were running run again.
+	// and the result of a task before its place is given to another task. When
+	// the process is killed, at most the tasks that were running run again (see
+	// [Concurrency]).
 	Sync Durability = iota
 
 	// Async stores in the background, in order, at most 64 writes behind.

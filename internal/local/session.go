@@ -346,6 +346,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		rd := s.m.Ready()
 		if rd.Cancel && s.cancel != nil {
 			s.cancel(errSibling)
+			s.inbox.release()
 		}
 		if rd.Write != nil {
 			if err := s.saver.save(ctx, rd.Write); err != nil {
@@ -360,6 +361,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			if err := s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log}); err != nil {
 				return err
 			}
+		}
+		if s.inbox != nil {
+			s.inbox.settle()
 		}
 		if len(rd.Start) > 0 && !s.confirmed {
 			s.confirmed = true
@@ -537,6 +541,14 @@ type inbox struct {
 	signal chan struct{}
 	closed bool // tasks that have not begun are not to begin
 	alive  int  // tasks not reported yet; owned by the driver
+
+	// Under Sync a worker takes its next task when its last report is
+	// stored: what is finished is recorded at once.
+	cond     sync.Cond
+	reported int  // reports put
+	taken    int  // of them, taken by the driver
+	stored   int  // of them, stored
+	open     bool // nobody waits any more
 }
 
 // begin copies a task for its worker: the driver may give the task up, and then
@@ -558,14 +570,44 @@ func (b *inbox) close() {
 	b.mu.Unlock()
 }
 
-func (b *inbox) put(r report) {
+// put hands a report to the driver and returns its number.
+func (b *inbox) put(r report) int {
 	b.mu.Lock()
 	b.got = append(b.got, r)
+	b.reported++
+	n := b.reported
 	b.mu.Unlock()
 	select {
 	case b.signal <- struct{}{}:
 	default:
 	}
+	return n
+}
+
+// await waits until the report with that number was stored, or nothing is
+// stored any more.
+func (b *inbox) await(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.stored < n && !b.open {
+		b.cond.Wait()
+	}
+}
+
+// settle notes that what was taken is stored.
+func (b *inbox) settle() {
+	b.mu.Lock()
+	b.stored = b.taken
+	b.mu.Unlock()
+	b.cond.Broadcast()
+}
+
+// release lets all workers go on without waiting.
+func (b *inbox) release() {
+	b.mu.Lock()
+	b.open = true
+	b.mu.Unlock()
+	b.cond.Broadcast()
 }
 
 func (b *inbox) take() []report {
@@ -573,6 +615,7 @@ func (b *inbox) take() []report {
 	defer b.mu.Unlock()
 	got := b.got
 	b.got = nil
+	b.taken = b.reported
 	return got
 }
 
@@ -603,6 +646,7 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 	}
 	s.cancel, s.stepCtx = cancel, stepCtx
 	box := &inbox{signal: make(chan struct{}, 1), alive: len(tasks)}
+	box.cond.L = &box.mu
 	s.inbox = box
 	limit := s.o.Concurrency
 	if limit <= 0 {
@@ -650,7 +694,9 @@ func (s *Session) work(ctx context.Context, box *inbox, tasks []int, next *atomi
 		r := s.exec(ctx, &task, nil)
 		current = nil
 		s.o.Limit.release()
-		box.put(r)
+		if n := box.put(r); s.saver != nil && s.saver.mode == Sync && int(next.Load()) < len(tasks) {
+			box.await(n)
+		}
 	}
 }
 
@@ -685,6 +731,7 @@ func (s *Session) wait(ctx context.Context) {
 
 // lastOrders waits for the reports of cancelled tasks, then gives up on them.
 func (s *Session) lastOrders(box *inbox) {
+	box.release()
 	grace := time.NewTimer(cancelGrace)
 	defer grace.Stop()
 	for {
@@ -724,6 +771,7 @@ func (s *Session) lastOrders(box *inbox) {
 
 func (s *Session) endStep() {
 	if s.cancel != nil {
+		s.inbox.release()
 		s.cancel(nil)
 		s.cancel, s.stepCtx, s.inbox = nil, nil, nil
 	}

@@ -69,7 +69,7 @@ var block = regexp.MustCompile("(?m)^(.*)\n```go\n((?s:.*?))^```$")
 // source is the comment that says where a block comes from.
 var source = regexp.MustCompile(`^<!-- (\S+\.go)((?: \S+)*) -->$`)
 
-func TestSnippets(t *testing.T) {
+func TestSnippets(t *testing.T) { // W7-44, SONI-61
 	for _, page := range pages(t) {
 		text := read(t, page)
 		woven := block.ReplaceAllStringFunc(text, func(found string) string {

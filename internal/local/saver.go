@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,11 @@ type saver struct {
 	claimed bool
 	failed  error               // the first failure, under Async
 	held    []*checkpoint.Write // under Exit
+
+	// Of the write under way, and kept for the next one.
+	clock sync.Mutex
+	ctx   context.Context
+	timer *time.Timer
 
 	// Whoever puts something into the queue holds sending for reading, whoever
 	// closes it for writing: an attempt that was left behind may still save
@@ -173,6 +179,33 @@ func (s *saver) flush(ctx context.Context) error {
 	return nil
 }
 
+// writeInTime writes with the save timeout. The context's own end doesn't count.
+// A context with a deadline costs more than a small write, so one is kept from
+// write to write for as long as its timer hasn't fired.
+func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if !s.clock.TryLock() { // tasks that save at the same time have their own
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+		defer cancel()
+		return s.store.Write(ctx, w)
+	}
+	defer s.clock.Unlock()
+	if s.timer == nil {
+		var cancel context.CancelCauseFunc
+		s.ctx, cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+		s.timer = time.AfterFunc(s.timeout, func() { cancel(context.DeadlineExceeded) })
+	} else {
+		s.timer.Reset(s.timeout)
+	}
+	written, err := s.store.Write(s.ctx, w)
+	if !s.timer.Stop() {
+		if cause := context.Cause(s.ctx); err != nil && cause != nil {
+			err = fmt.Errorf("%w after %v: %w", cause, s.timeout, err)
+		}
+		s.timer, s.ctx = nil, nil
+	}
+	return written, err
+}
+
 func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Lock()
 	if !s.claimed {
@@ -184,9 +217,7 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	if w.Record != nil {
 		w.Record.CreatedAt = time.Now().UTC()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	defer cancel()
-	written, err := s.store.Write(ctx, w)
+	written, err := s.writeInTime(ctx, w)
 	switch {
 	case errors.Is(err, checkpoint.ErrConflict), errors.Is(err, checkpoint.ErrFenced):
 		return &busyError{s.thread, err}

@@ -101,7 +101,7 @@ const (
 	Markdown Format = "Markdown"
 	Plain    Format = "plain text"
 	RST      Format = "reStructuredText"
-	ASCIIDoc Format = "ASCIIDoc"
+	ASCIIDoc Format = "AsciiDoc"
 	Org      Format = "Org"
 )
 

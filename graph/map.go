@@ -18,6 +18,8 @@ import (
 	"github.com/benbjohnson/immutable"
 
 	"github.com/superstep-dev/superstep/field"
+
+	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
 // Map is a state field that maps keys to values. What the tasks of one
@@ -239,9 +241,9 @@ func (m Map[K, V]) String() string {
 
 // MarshalJSON returns an object, in the order of the keys.
 func (m Map[K, V]) MarshalJSON() ([]byte, error) {
-	var o objectWriter
+	var o jsonobject.Writer
 	err := writePairs(&o, m.pairs(), false)
-	return o.close(), err
+	return o.Close(), err
 }
 
 // UnmarshalJSON replaces the map.
@@ -452,20 +454,20 @@ func (c *mapChange[K, V]) sort() {
 }
 
 func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
-	var o objectWriter
+	var o jsonobject.Writer
 	var err error
 	if c.over {
-		var in objectWriter
+		var in jsonobject.Writer
 		err = writePairs(&in, c.puts, true)
-		o.member(opOverwrite, in.close())
-		return o.close(), err
+		o.Member(opOverwrite, in.Close())
+		return o.Close(), err
 	}
 	if len(c.deletes) > 0 {
 		var keys []byte
 		if keys, err = marshalKeys(c.deletes); err != nil {
 			return nil, err
 		}
-		o.member(opDelete, keys)
+		o.Member(opDelete, keys)
 	}
 	for _, p := range c.puts {
 		key, err := formatKey(p.key)
@@ -476,9 +478,9 @@ func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %q: %w", key, err)
 		}
-		o.member(escapeKey(key), data)
+		o.Member(escapeKey(key), data)
 	}
-	return o.close(), nil
+	return o.Close(), nil
 }
 
 func (c *mapChange[K, V]) Conflict(earlier field.Change) error {
@@ -541,29 +543,6 @@ func equalPairs[K cmp.Ordered, V any](a, b []pair[K, V]) bool {
 	})
 }
 
-// objectWriter writes a JSON object member by member.
-type objectWriter struct{ buf bytes.Buffer }
-
-func (o *objectWriter) member(name string, value []byte) {
-	if o.buf.Len() == 0 {
-		o.buf.WriteByte('{')
-	} else {
-		o.buf.WriteByte(',')
-	}
-	quoted, _ := json.Marshal(name) // a string cannot fail
-	o.buf.Write(quoted)
-	o.buf.WriteByte(':')
-	o.buf.Write(value)
-}
-
-func (o *objectWriter) close() []byte {
-	if o.buf.Len() == 0 {
-		o.buf.WriteByte('{')
-	}
-	o.buf.WriteByte('}')
-	return o.buf.Bytes()
-}
-
 // marshalStrict is json.Marshal, but never alters a string.
 func marshalStrict[T any](v T) ([]byte, error) {
 	if err := encodable(v); err != nil {
@@ -572,7 +551,7 @@ func marshalStrict[T any](v T) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-func writePairs[K cmp.Ordered, V any](o *objectWriter, ps []pair[K, V], strict bool) error {
+func writePairs[K cmp.Ordered, V any](o *jsonobject.Writer, ps []pair[K, V], strict bool) error {
 	for _, p := range ps {
 		key, err := formatKey(p.key)
 		if err != nil {
@@ -586,7 +565,7 @@ func writePairs[K cmp.Ordered, V any](o *objectWriter, ps []pair[K, V], strict b
 		if err != nil {
 			return fmt.Errorf("key %q: %w", key, err)
 		}
-		o.member(key, data)
+		o.Member(key, data)
 	}
 	return nil
 }
@@ -1024,25 +1003,25 @@ func (c *mergeChange[K, V]) decode(data []byte, top bool) error {
 }
 
 func (c *mergeChange[K, V]) MarshalJSON() ([]byte, error) {
-	var o objectWriter
+	var o jsonobject.Writer
 	if c.over {
-		var in objectWriter
+		var in jsonobject.Writer
 		if err := writePairs(&in, c.puts, true); err != nil {
 			return nil, err
 		}
-		o.member(opOverwrite, in.close())
+		o.Member(opOverwrite, in.Close())
 	}
 	// Each part is an object that holds a key at most once.
 	var parts [][]byte
 	for ops := c.ops; len(ops) > 0; {
-		var part objectWriter
+		var part jsonobject.Writer
 		if ops[0].deleted {
 			keys, err := marshalKeys([]K{ops[0].key})
 			if err != nil {
 				return nil, err
 			}
-			part.member(opDelete, keys)
-			parts, ops = append(parts, part.close()), ops[1:]
+			part.Member(opDelete, keys)
+			parts, ops = append(parts, part.Close()), ops[1:]
 			continue
 		}
 		updates := map[string][]byte{}
@@ -1059,18 +1038,18 @@ func (c *mergeChange[K, V]) MarshalJSON() ([]byte, error) {
 			ops = ops[1:]
 		}
 		for _, name := range slices.Sorted(maps.Keys(updates)) {
-			part.member(name, updates[name])
+			part.Member(name, updates[name])
 		}
-		parts = append(parts, part.close())
+		parts = append(parts, part.Close())
 	}
 	switch {
 	case len(parts) == 1 && !c.over:
 		return parts[0], nil
 	case len(parts) > 0:
 		list := append(append([]byte("["), bytes.Join(parts, []byte(","))...), ']')
-		o.member(opUpdates, list)
+		o.Member(opUpdates, list)
 	}
-	return o.close(), nil
+	return o.Close(), nil
 }
 
 func (c *mergeChange[K, V]) Conflict(earlier field.Change) error {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/superstep-dev/superstep/field"
+
+	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
 // Set is a state field that holds a set. What the tasks of one superstep add is
@@ -219,20 +221,20 @@ func (c *setChange[T]) MarshalJSON() ([]byte, error) {
 	if err != nil || !c.over && len(c.deletes) == 0 {
 		return puts, err
 	}
-	var o objectWriter
+	var o jsonobject.Writer
 	if c.over {
-		o.member(opOverwrite, puts)
-		return o.close(), nil
+		o.Member(opOverwrite, puts)
+		return o.Close(), nil
 	}
 	removes, err := marshalElems(c.deletes)
 	if err != nil {
 		return nil, err
 	}
-	o.member(opRemove, removes)
+	o.Member(opRemove, removes)
 	if len(elems) > 0 {
-		o.member(opAdd, puts)
+		o.Member(opAdd, puts)
 	}
-	return o.close(), nil
+	return o.Close(), nil
 }
 
 func (c *setChange[T]) Conflict(earlier field.Change) error {

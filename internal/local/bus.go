@@ -40,22 +40,20 @@ type Event struct {
 	Attempt int
 	Time    time.Time
 
-	State     any             // Values: a copy of the state
-	Update    json.RawMessage // Updates, TaskEnded: what the task wrote
-	Payload   json.RawMessage // TaskStarted: of a send
-	From      string          // TaskStarted
-	Value     any             // Custom, Message
-	Question  *checkpoint.Question
-	ID        checkpoint.ID // Checkpointed
-	Parent    checkpoint.ID // Checkpointed
-	Source    checkpoint.Source
-	Next      []string // Checkpointed, Values, RunEnded
-	Err       error
-	Cached    bool
-	Duration  time.Duration // TaskEnded, TaskFailed
-	Delay     time.Duration // TaskRetried
-	Encode    func(any) (json.RawMessage, error)
-	Truncated bool
+	State    any             // Values: a copy of the state
+	Update   json.RawMessage // Updates, TaskEnded: what the task wrote
+	Payload  json.RawMessage // TaskStarted: of a send
+	From     string          // TaskStarted
+	Value    any             // Custom, Message
+	Question *checkpoint.Question
+	ID       checkpoint.ID // Checkpointed
+	Parent   checkpoint.ID // Checkpointed
+	Source   checkpoint.Source
+	Next     []string // Checkpointed, Values, RunEnded
+	Err      error
+	Cached   bool
+	Duration time.Duration // TaskEnded, TaskFailed
+	Delay    time.Duration // TaskRetried
 }
 
 // Bus carries the events of a run to its listeners. A nil Bus has none.

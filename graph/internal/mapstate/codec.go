@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/core"
+
+	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
 // Members that stand for something else than themselves. A value whose own JSON
@@ -27,34 +29,11 @@ const (
 	opValue = "$value"
 )
 
-// object writes a JSON object member by member.
-type object struct{ buf bytes.Buffer }
-
-func (o *object) member(name string, value []byte) {
-	if o.buf.Len() == 0 {
-		o.buf.WriteByte('{')
-	} else {
-		o.buf.WriteByte(',')
-	}
-	quoted, _ := json.Marshal(name) // a string cannot fail
-	o.buf.Write(quoted)
-	o.buf.WriteByte(':')
-	o.buf.Write(value)
-}
-
-func (o *object) close() json.RawMessage {
-	if o.buf.Len() == 0 {
-		o.buf.WriteByte('{')
-	}
-	o.buf.WriteByte('}')
-	return o.buf.Bytes()
-}
-
 // wrapped returns {name: data}.
 func wrapped(name string, data []byte) []byte {
-	var o object
-	o.member(name, data)
-	return o.close()
+	var o jsonobject.Writer
+	o.Member(name, data)
+	return o.Close()
 }
 
 // Encode returns the recorded form of changes.
@@ -62,7 +41,7 @@ func (t *Type) Encode(c *Changes) (json.RawMessage, []core.Growth, error) {
 	if c == nil {
 		return nil, nil, nil
 	}
-	var o object
+	var o jsonobject.Writer
 	var growth []core.Growth
 	for ws := c.writes; len(ws) > 0; {
 		n := 1
@@ -86,19 +65,19 @@ func (t *Type) Encode(c *Changes) (json.RawMessage, []core.Growth, error) {
 			parts[k] = data
 		}
 		if n == 1 {
-			o.member(name, parts[0])
+			o.Member(name, parts[0])
 			continue
 		}
 		all, err := json.Marshal(parts)
 		if err != nil {
 			return nil, nil, fieldErr(name, err)
 		}
-		o.member(name, wrapped(opEach, all))
+		o.Member(name, wrapped(opEach, all))
 	}
-	if o.buf.Len() == 0 {
+	if o.Empty() {
 		return nil, nil, nil
 	}
-	return o.close(), growth, nil
+	return o.Close(), growth, nil
 }
 
 func (t *Type) encodeWrite(w write) ([]byte, error) {
@@ -197,7 +176,7 @@ func (t *Type) encodeAny(v reflect.Value) ([]byte, error) {
 
 // tagged encodes a value together with its type.
 func (t *Type) tagged(v reflect.Value) ([]byte, error) {
-	var o object
+	var o jsonobject.Writer
 	name, data := "nil", []byte("null")
 	if v.IsValid() {
 		var err error
@@ -209,9 +188,9 @@ func (t *Type) tagged(v reflect.Value) ([]byte, error) {
 		}
 	}
 	quoted, _ := json.Marshal(name) // a string cannot fail
-	o.member(opType, quoted)
-	o.member(opValue, data)
-	return o.close(), nil
+	o.Member(opType, quoted)
+	o.Member(opValue, data)
+	return o.Close(), nil
 }
 
 var (
@@ -289,7 +268,7 @@ func (t *Type) encodeTyped(v reflect.Value) ([]byte, error) {
 	case reflect.Map:
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-		var o object
+		var o jsonobject.Writer
 		for _, k := range keys {
 			if !utf8.ValidString(k.String()) {
 				return nil, errUTF8
@@ -298,9 +277,9 @@ func (t *Type) encodeTyped(v reflect.Value) ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("[%q]: %w", k.String(), err)
 			}
-			o.member(k.String(), data)
+			o.Member(k.String(), data)
 		}
-		return o.close(), nil
+		return o.Close(), nil
 	}
 	return t.encodeAny(v)
 }
@@ -889,7 +868,7 @@ func (t *Type) decodeAny(data json.RawMessage) (reflect.Value, error) {
 // left out.
 func (t *Type) Snapshot(s *State, full bool) (json.RawMessage, error) {
 	s.settle()
-	var o object
+	var o jsonobject.Writer
 	for i := range t.fields {
 		f := &t.fields[i]
 		v := s.slots[i].v
@@ -900,16 +879,16 @@ func (t *Type) Snapshot(s *State, full bool) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fieldErr(f.Name, err)
 		}
-		o.member(f.Name, data)
+		o.Member(f.Name, data)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.extra)) {
 		data, err := t.encodeAny(valueOf(s.extra[name]))
 		if err != nil {
 			return nil, fieldErr(name, err)
 		}
-		o.member(name, wrapped(opExtra, data))
+		o.Member(name, wrapped(opExtra, data))
 	}
-	return o.close(), nil
+	return o.Close(), nil
 }
 
 // Restore reads what Snapshot returned.
@@ -1057,7 +1036,7 @@ func (t *Type) Overlay(node string, update map[string]any) (json.RawMessage, err
 // Payload encodes a map that is sent to a task: values of declared fields have
 // their types, others any.
 func (t *Type) Payload(m map[string]any) (json.RawMessage, error) {
-	var o object
+	var o jsonobject.Writer
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		var data []byte
 		var err error
@@ -1074,9 +1053,9 @@ func (t *Type) Payload(m map[string]any) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fieldErr(name, err)
 		}
-		o.member(name, data)
+		o.Member(name, data)
 	}
-	return o.close(), nil
+	return o.Close(), nil
 }
 
 // ReadPayload reads what Payload returned.

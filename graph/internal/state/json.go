@@ -15,30 +15,9 @@ import (
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/plan"
+
+	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
-
-// object writes a JSON object member by member.
-type object struct{ buf bytes.Buffer }
-
-func (o *object) member(name string, value []byte) {
-	if o.buf.Len() == 0 {
-		o.buf.WriteByte('{')
-	} else {
-		o.buf.WriteByte(',')
-	}
-	quoted, _ := json.Marshal(name) // a string cannot fail
-	o.buf.Write(quoted)
-	o.buf.WriteByte(':')
-	o.buf.Write(value)
-}
-
-func (o *object) close() json.RawMessage {
-	if o.buf.Len() == 0 {
-		o.buf.WriteByte('{')
-	}
-	o.buf.WriteByte('}')
-	return o.buf.Bytes()
-}
 
 // Encode implements [core.Values].
 func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
@@ -46,7 +25,7 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		return nil, nil, nil
 	}
 	c := written.(*changes[S])
-	var o object
+	var o jsonobject.Writer
 	var growth []core.Growth
 	plain, mergeds := c.plain, c.merged
 	for len(plain)+len(mergeds) > 0 {
@@ -56,7 +35,7 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 			if err != nil {
 				return nil, nil, fi.err(err)
 			}
-			o.member(fi.name, data)
+			o.Member(fi.name, data)
 			plain = plain[1:]
 			continue
 		}
@@ -71,16 +50,16 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		if err != nil {
 			return nil, nil, fi.err(cause(err))
 		}
-		o.member(fi.name, data)
+		o.Member(fi.name, data)
 		if fi.growing {
 			reset := fi.field(unsafe.Pointer(t.zero)).(field.Growing).Resets(m.Change)
 			growth = append(growth, core.Growth{Field: fi.name, Reset: reset})
 		}
 	}
-	if o.buf.Len() == 0 {
+	if o.Empty() {
 		return nil, nil, nil
 	}
-	return o.close(), growth, nil
+	return o.Close(), growth, nil
 }
 
 // cause takes the wrapping of encoding/json off an error.
@@ -230,7 +209,7 @@ func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
 // out.
 func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 	s := unsafe.Pointer(base.(*S))
-	var o object
+	var o jsonobject.Writer
 	for i := range t.fields {
 		fi := &t.fields[i]
 		var data []byte
@@ -253,9 +232,9 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 		if err != nil {
 			return nil, fi.err(cause(err))
 		}
-		o.member(fi.name, data)
+		o.Member(fi.name, data)
 	}
-	return o.close(), nil
+	return o.Close(), nil
 }
 
 // Restore implements [core.Values].

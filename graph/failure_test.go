@@ -274,11 +274,12 @@ func failedSave(t *testing.T) {
 		if !errors.Is(err, errBoom) {
 			t.Fatal(err)
 		}
-		want := "1 2"
-		if d == graph.Async { // the failure is known one superstep later
-			want = "1 2 3"
+		got := strings.Join(ran.all(), " ")
+		// In the background the failure may be known before node 3 starts or
+		// while it runs; node 4 never starts.
+		if got != "1 2" && (d == graph.Sync || got != "1 2 3") {
+			t.Errorf("durability %d: ran %s", d, got)
 		}
-		equal(t, "ran", strings.Join(ran.all(), " "), want)
 		// The thread can go on from what was stored.
 		snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
 		equal(t, "ran", snap.State.ran(), "1 2 3 4 5")

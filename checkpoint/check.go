@@ -1,6 +1,9 @@
 package checkpoint
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Check reports what makes w impossible whatever the store holds: no thread, a
 // record of another log, a result without a kind. Back ends call it first.
@@ -18,6 +21,18 @@ func (w *Write) Check() error {
 		case r.Task < 0 || r.Gen < 0:
 			return fmt.Errorf("%w: result %d of thread %q has a negative task or generation", ErrInvalid, i, w.Log.Thread)
 		}
+	}
+	switch {
+	case w.Lease < 0 || w.Lease > 0 && w.Lease < time.Millisecond:
+		return fmt.Errorf("%w: a lease of %v on thread %q; the shortest is a millisecond", ErrInvalid, w.Lease, w.Log.Thread)
+	case w.Lease > 0 && w.Holder == "":
+		return fmt.Errorf("%w: lease on thread %q has no holder", ErrInvalid, w.Log.Thread)
+	case w.Lease > 0 && w.Release:
+		return fmt.Errorf("%w: one write both leases and releases thread %q", ErrInvalid, w.Log.Thread)
+	case (w.Lease > 0 || w.Release) && !w.Claim && w.Fence == 0:
+		return fmt.Errorf("%w: lease on thread %q without a claim or the fence of one", ErrInvalid, w.Log.Thread)
+	case w.Steal != "" && !w.Claim:
+		return fmt.Errorf("%w: Steal without Claim on thread %q", ErrInvalid, w.Log.Thread)
 	}
 	if w.Drop != nil && w.Drop.Epoch == "" {
 		return fmt.Errorf("%w: drop of thread %q has no epoch", ErrInvalid, w.Log.Thread)
@@ -65,15 +80,24 @@ func (r *Record) CheckPlace(last int64) error {
 }
 
 // Meta returns the record without what may be large, as [Query.Meta] wants it:
-// the data of changes, the snapshot, payloads and overlays of tasks. The rest is
-// shared with r.
+// the data of changes and of Once, the snapshot, payloads and overlays of tasks.
+// The rest is shared with r.
 func (r *Record) Meta() *Record {
 	m := *r
 	m.Snapshot = nil
+	if r.Sealed != nil {
+		m.Sealed = &Sealed{Meta: r.Sealed.Meta}
+	}
 	if len(r.Changes) > 0 {
 		m.Changes = make([]Change, len(r.Changes))
 		for i, c := range r.Changes {
 			m.Changes[i] = Change{Node: c.Node, Task: c.Task}
+		}
+	}
+	if len(r.Once) > 0 {
+		m.Once = make([]OnceResult, len(r.Once))
+		for i, o := range r.Once {
+			m.Once[i] = OnceResult{Task: o.Task, Name: o.Name, Error: o.Error}
 		}
 	}
 	m.Tasks = metaTasks(r.Tasks)
@@ -125,6 +149,12 @@ func (r *Record) size() int64 {
 		t := &r.Tasks[i]
 		n += 16 + len(t.Node) + len(t.From) + len(t.Payload) + len(t.Overlay)
 	}
+	for i := range r.Once {
+		n += 16 + len(r.Once[i].Name) + len(r.Once[i].Data) + len(r.Once[i].Error)
+	}
+	if r.Sealed != nil {
+		n += len(r.Sealed.Meta) + len(r.Sealed.Data)
+	}
 	if r.Snapshot != nil {
 		n += len(r.Snapshot.Values)
 		for k, v := range r.Snapshot.Ranges {
@@ -132,4 +162,29 @@ func (r *Record) size() int64 {
 		}
 	}
 	return int64(n)
+}
+
+// Check reports what makes r impossible whatever the store holds. Back ends call
+// it first.
+func (r *Rewrite) Check() error {
+	if err := r.Log.Check(); err != nil {
+		return err
+	}
+	seen := make(map[ID]bool, len(r.Replace)+len(r.Remove))
+	for _, id := range r.Remove {
+		if seen[id] {
+			return fmt.Errorf("%w: record %s of thread %q is removed twice", ErrInvalid, id, r.Log.Thread)
+		}
+		seen[id] = true
+	}
+	for _, rec := range r.Replace {
+		if rec.Log != r.Log {
+			return fmt.Errorf("%w: record %s belongs to log %v, not to %v", ErrInvalid, rec.ID, rec.Log, r.Log)
+		}
+		if seen[rec.ID] {
+			return fmt.Errorf("%w: record %s of thread %q is replaced twice, or removed too", ErrInvalid, rec.ID, r.Log.Thread)
+		}
+		seen[rec.ID] = true
+	}
+	return nil
 }

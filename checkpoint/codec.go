@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -16,7 +18,15 @@ import (
 // major number plus its minor number. A reader refuses another major number,
 // tolerates unknown fields from a newer minor one, and calls unknown fields
 // damage otherwise.
-const Format = 100
+const Format = 101
+
+// Formats that records are written in: the oldest one that has what they hold,
+// so that older readers can read them too.
+const (
+	formatPlain  = 100
+	formatTimed  = 101 // deadlines, full snapshots, results of Once
+	formatSealed = 200 // an older reader would take such a record for an empty one
+)
 
 // The format. A record is a JSON object. Where short forms exist, the long one
 // is used only when it must be:
@@ -33,13 +43,19 @@ const Format = 100
 //	t   time in nanoseconds since 1970, or [seconds, nanoseconds]
 //	g   graph, n version of the state's schema, m metadata
 //	c   changes: [[node, task, size], ...]
-//	z   snapshot: [size, ranges]
+//	z   snapshot: [size, ranges, 1 if it is full]
 //	k   tasks: [[node, from, sent, size of payload, size of overlay], ...]
 //	w   open tasks, j joins, f deferred, ch children, u paused
+//	h   limits: [step at which the thread was last given something, tasks run
+//	    since]
+//	a   due, as t
+//	x   sealed: [meta in base64, size of its data, -1 for none]; in a line data
+//	    is in base64 too
 //	r   recent: [digits, name, ...], each digit the index of a name; a digit
 //	    is followed by '*' and another that says how often it stands there
+//	y   results of Once: [[task, name, size, error if there was one], ...]
 //	d   what the sizes speak of: data of changes, snapshot, payload and overlay
-//	    of each task, in this order
+//	    of each task, results of Once, in this order
 //
 // A size is the length in bytes of a value in d, and -1 for none.
 
@@ -97,7 +113,7 @@ func (e *encoder) record() error {
 	r := e.r
 	b := make([]byte, 0, 256)
 	b = append(b, `{"v":`...)
-	b = strconv.AppendInt(b, Format, 10)
+	b = strconv.AppendInt(b, int64(formatOf(r)), 10)
 	if e.full {
 		b = appendString(append(b, `,"id":`...), string(r.ID))
 		if r.Branch != "" {
@@ -134,7 +150,17 @@ func (e *encoder) record() error {
 	if r.Version != 0 {
 		b = strconv.AppendInt(append(b, `,"n":`...), int64(r.Version), 10)
 	}
+	if r.Begun != 0 || r.Ran != 0 {
+		b = strconv.AppendInt(append(b, `,"h":[`...), int64(r.Begun), 10)
+		b = append(strconv.AppendInt(append(b, ','), int64(r.Ran), 10), ']')
+	}
+	if !r.Due.IsZero() {
+		b = appendTime(append(b, `,"a":`...), r.Due)
+	}
 	e.meta = b
+	if r.Sealed != nil {
+		e.sealed(r.Sealed)
+	}
 	if len(r.Metadata) > 0 {
 		if err := e.other("m", "metadata", r.Metadata); err != nil {
 			return err
@@ -144,6 +170,9 @@ func (e *encoder) record() error {
 		return err
 	}
 	if err := e.tasks(); err != nil {
+		return err
+	}
+	if err := e.once(); err != nil {
 		return err
 	}
 	if len(r.Recent) > 0 {
@@ -177,6 +206,41 @@ func (e *encoder) record() error {
 	return nil
 }
 
+// formatOf returns the format that a record is written in.
+func formatOf(r *Record) int {
+	switch {
+	case r.Sealed != nil:
+		return formatSealed
+	case !r.Due.IsZero(), r.Snapshot != nil && r.Snapshot.Full, len(r.Once) > 0:
+		return formatTimed
+	}
+	for i := range r.Open {
+		for j := range r.Open[i].Questions {
+			if q := &r.Open[i].Questions[j]; q.Wait || q.Expired || !q.Due.IsZero() {
+				return formatTimed
+			}
+		}
+	}
+	return formatPlain
+}
+
+func (e *encoder) sealed(s *Sealed) {
+	b := append(e.meta, `,"x":["`...)
+	b = append(base64.StdEncoding.AppendEncode(b, s.Meta), '"', ',')
+	switch {
+	case s.Data == nil:
+		b = append(b, "-1"...)
+	case e.full:
+		v := append(base64.StdEncoding.AppendEncode([]byte{'"'}, s.Data), '"')
+		e.values = append(e.values, v)
+		b = strconv.AppendInt(b, int64(len(v)), 10)
+	default:
+		e.values = append(e.values, s.Data)
+		b = strconv.AppendInt(b, int64(len(s.Data)), 10)
+	}
+	e.meta = append(b, ']')
+}
+
 func (e *encoder) changes() error {
 	r := e.r
 	if len(r.Changes) > 0 {
@@ -199,12 +263,15 @@ func (e *encoder) changes() error {
 			return e.failed(err, "the snapshot")
 		}
 		e.meta = strconv.AppendInt(append(e.meta, `,"z":[`...), int64(n), 10)
-		if len(s.Ranges) > 0 {
+		if len(s.Ranges) > 0 || s.Full {
 			b, err := marshal(s.Ranges)
 			if err != nil {
 				return e.failed(err, "the snapshot's ranges")
 			}
 			e.meta = append(append(e.meta, ','), b...)
+		}
+		if s.Full {
+			e.meta = append(e.meta, ",1"...)
 		}
 		e.meta = append(e.meta, ']')
 	}
@@ -242,6 +309,29 @@ func (e *encoder) tasks() error {
 		}
 		if o >= 0 {
 			b = strconv.AppendInt(append(b, ','), int64(o), 10)
+		}
+		e.meta = append(b, ']')
+	}
+	e.meta = append(e.meta, ']')
+	return nil
+}
+
+func (e *encoder) once() error {
+	if len(e.r.Once) == 0 {
+		return nil
+	}
+	e.meta = append(e.meta, `,"y":[`...)
+	for i := range e.r.Once {
+		o := &e.r.Once[i]
+		n, err := e.value(o.Data)
+		if err != nil {
+			return e.failed(err, "result of Once %q of task %d", o.Name, o.Task)
+		}
+		b := strconv.AppendInt(append(comma(e.meta, i), '['), int64(o.Task), 10)
+		b = appendString(append(b, ','), o.Name)
+		b = strconv.AppendInt(append(b, ','), int64(n), 10)
+		if o.Error != "" {
+			b = appendString(append(b, ','), o.Error)
 		}
 		e.meta = append(b, ']')
 	}
@@ -315,7 +405,7 @@ func (e *encoder) failed(err error, what string, args ...any) error {
 // oneLine checks that raw is JSON, and removes white space if it has any line
 // break in it or white space around it.
 func oneLine(raw []byte) ([]byte, error) {
-	if !json.Valid(raw) {
+	if !valid(raw) {
 		var v any
 		err := json.Unmarshal(raw, &v)
 		if err == nil {
@@ -423,25 +513,53 @@ type wire struct {
 	changes []wireChange
 	snap    *wireSnapshot
 	tasks   []wireTask
+	once    []wireOnce
 	recent  []string
 	open    []OpenTask
 	joins   []Arrival
 	after   []string
 	kids    map[string]ID
 	paused  []Pause
+	begun   int
+	ran     int
+	due     time.Time
+	sealed  *Sealed
+	size    int  // of the data of sealed
+	line    bool // it was in a line
 	data    []json.RawMessage
 	unknown string // a field that this version does not know
 	next    func(size int) (json.RawMessage, error)
+
+	// Where the lists of most records have room. A record never refers to
+	// these: a wire is used again.
+	room struct {
+		near    [2]near
+		changes [1]wireChange
+		tasks   [1]wireTask
+		recent  [4]string
+		data    [2]json.RawMessage
+	}
+}
+
+var wires = sync.Pool{New: func() any { return new(wire) }}
+
+// free gives w back.
+func (w *wire) free() {
+	*w = wire{}
+	wires.Put(w)
 }
 
 // Unmarshal decodes what [Marshal] encoded. Its errors are [ErrVersion] for a
 // newer format and otherwise say what is damaged; the caller knows where it
 // stood, see [CorruptError].
 func Unmarshal(b []byte) (*Record, error) {
-	w, err := parse(b)
+	w := wires.Get().(*wire)
+	defer w.free()
+	err := w.parse(b)
 	if err != nil {
 		return nil, err
 	}
+	w.line = true
 	if w.id == "" || w.seq < 1 {
 		return nil, errors.New("record has no ID or no sequence number")
 	}
@@ -470,8 +588,9 @@ func Unmarshal(b []byte) (*Record, error) {
 // Branch, Seq and CreatedAt are set. If data is nil, the record is left without what data
 // holds, as by [Record.Meta].
 func UnmarshalBody(r *Record, meta, data []byte) error {
-	w, err := parse(meta)
-	if err != nil {
+	w := wires.Get().(*wire)
+	defer w.free()
+	if err := w.parse(meta); err != nil {
 		return err
 	}
 	if w.keyed || w.data != nil {
@@ -497,23 +616,23 @@ func UnmarshalBody(r *Record, meta, data []byte) error {
 }
 
 // parse decodes the JSON of a record and checks its format.
-func parse(b []byte) (*wire, error) {
-	if !json.Valid(b) {
-		return nil, notRecord(b)
+func (w *wire) parse(b []byte) error {
+	if !valid(b) {
+		return notRecord(b)
 	}
-	w := new(wire)
+	w.changes, w.tasks, w.recent = w.room.changes[:0], w.room.tasks[:0], w.room.recent[:0]
 	err := members(b, w.member)
 	// The format decides whether an error is damage.
-	if v := checkFormat(w.v); v != nil && (err == nil || errors.Is(v, ErrVersion)) {
-		return nil, v
+	if v := checkFormat(w.v); v != nil && (w.v != formatSealed || w.sealed == nil) && (err == nil || errors.Is(v, ErrVersion)) {
+		return v
 	}
 	if err != nil {
-		return nil, fmt.Errorf("not a record: %w", err)
+		return fmt.Errorf("not a record: %w", err)
 	}
 	if w.unknown != "" && w.v <= Format {
-		return nil, fmt.Errorf("not a record: unknown field %q", w.unknown)
+		return fmt.Errorf("not a record: unknown field %q", w.unknown)
 	}
-	return w, nil
+	return nil
 }
 
 func notRecord(b []byte) error {
@@ -525,8 +644,8 @@ func notRecord(b []byte) error {
 }
 
 // member decodes one field.
-func (w *wire) member(key string, b []byte) (err error) {
-	switch key {
+func (w *wire) member(key, b []byte) (err error) {
+	switch string(key) {
 	case "v":
 		err = number(b, &w.v)
 	case "id":
@@ -539,10 +658,10 @@ func (w *wire) member(key string, b []byte) (err error) {
 		w.keyed = true
 		err = number(b, &w.seq)
 	case "p":
-		w.parent = new(near)
+		w.parent = &w.room.near[0]
 		err = w.parent.parse(b)
 	case "e":
-		w.epoch = new(near)
+		w.epoch = &w.room.near[1]
 		err = w.epoch.parse(b)
 	case "l":
 		err = elements(b, func(b []byte) error {
@@ -569,6 +688,23 @@ func (w *wire) member(key string, b []byte) (err error) {
 		err = number(b, &w.version)
 	case "m":
 		err = json.Unmarshal(b, &w.meta)
+	case "h":
+		err = tuple(b, 2, func(i int, b []byte) error {
+			if i == 0 {
+				return number(b, &w.begun)
+			}
+			return number(b, &w.ran)
+		}, 2)
+	case "a":
+		w.due, err = parseTime(b)
+	case "x":
+		w.sealed = new(Sealed)
+		err = tuple(b, 2, func(i int, b []byte) (err error) {
+			if i == 0 {
+				return unbase64(b, &w.sealed.Meta)
+			}
+			return number(b, &w.size)
+		}, 2)
 	case "c":
 		err = elements(b, func(b []byte) error {
 			var c wireChange
@@ -588,15 +724,41 @@ func (w *wire) member(key string, b []byte) (err error) {
 	case "z":
 		w.snap = new(wireSnapshot)
 		err = tuple(b, 1, func(i int, b []byte) error {
-			if i == 0 {
+			switch i {
+			case 0:
 				return number(b, &w.snap.size)
+			case 1:
+				return strict(b, &w.snap.ranges)
 			}
-			return strict(b, &w.snap.ranges)
-		}, 2)
+			var full int
+			err := number(b, &full)
+			if w.snap.full = full == 1; err == nil && !w.snap.full {
+				err = fmt.Errorf("unknown kind of snapshot %d", full)
+			}
+			return err
+		}, 3)
 	case "k":
 		err = elements(b, func(b []byte) error {
 			t, err := parseTask(b)
 			w.tasks = append(w.tasks, t)
+			return err
+		})
+	case "y":
+		err = elements(b, func(b []byte) error {
+			o := wireOnce{size: -1}
+			err := tuple(b, 3, func(i int, b []byte) error {
+				switch i {
+				case 0:
+					return number(b, &o.task)
+				case 1:
+					return str(b, &o.name)
+				case 2:
+					return number(b, &o.size)
+				default:
+					return str(b, &o.failure)
+				}
+			}, 4)
+			w.once = append(w.once, o)
 			return err
 		})
 	case "r":
@@ -617,13 +779,13 @@ func (w *wire) member(key string, b []byte) (err error) {
 	case "u":
 		err = w.loose(b, &w.paused)
 	case "d":
-		w.data = []json.RawMessage{}
+		w.data = w.room.data[:0]
 		err = elements(b, func(b []byte) error {
 			w.data = append(w.data, bytes.Clone(b))
 			return nil
 		})
 	default:
-		w.unknown = key
+		w.unknown = string(key)
 	}
 	if err != nil {
 		return fmt.Errorf("field %q: %w", key, err)
@@ -660,7 +822,7 @@ func checkFormat(v int) error {
 
 // decode is strict, and refuses what follows.
 func decode(b []byte, v any) error {
-	if !json.Valid(b) {
+	if !valid(b) {
 		return notRecord(b)
 	}
 	return strict(b, v)
@@ -687,7 +849,21 @@ func (w *wire) record(r *Record) error {
 		}
 		return w.next(size)
 	}
+	r.Begun, r.Ran, r.Due, r.Sealed = w.begun, w.ran, w.due, w.sealed
 	var err error
+	if w.sealed != nil {
+		data, err := value(w.size)
+		if err != nil {
+			return fmt.Errorf("sealed data: %w", err)
+		}
+		if w.line && data != nil {
+			if err := unbase64(data, &w.sealed.Data); err != nil {
+				return fmt.Errorf("sealed data: %w", err)
+			}
+		} else {
+			w.sealed.Data = data
+		}
+	}
 	if len(w.changes) > 0 {
 		r.Changes = make([]Change, len(w.changes))
 		for i, c := range w.changes {
@@ -698,7 +874,7 @@ func (w *wire) record(r *Record) error {
 		}
 	}
 	if w.snap != nil && w.next != nil {
-		r.Snapshot = &Snapshot{Ranges: w.snap.ranges}
+		r.Snapshot = &Snapshot{Ranges: w.snap.ranges, Full: w.snap.full}
 		if r.Snapshot.Values, err = value(w.snap.size); err != nil {
 			return fmt.Errorf("snapshot: %w", err)
 		}
@@ -715,6 +891,15 @@ func (w *wire) record(r *Record) error {
 			}
 		}
 	}
+	if len(w.once) > 0 {
+		r.Once = make([]OnceResult, len(w.once))
+		for i, o := range w.once {
+			r.Once[i] = OnceResult{Task: o.task, Name: o.name, Error: o.failure}
+			if r.Once[i].Data, err = value(o.size); err != nil {
+				return fmt.Errorf("result of Once %q: %w", o.name, err)
+			}
+		}
+	}
 	if w.next == nil {
 		*r = *r.Meta()
 	}
@@ -727,7 +912,7 @@ func (w *wire) recently(r *Record) error {
 	}
 	index, names := w.recent[0], w.recent[1:]
 	if index == "" {
-		r.Recent = names
+		r.Recent = slices.Clone(names)
 		return nil
 	}
 	r.Recent = make([]string, 0, 20)
@@ -764,6 +949,7 @@ func (n *near) of(self ID) ID {
 }
 
 func (n *near) parse(b []byte) error {
+	*n = near{}
 	if b[0] != '"' {
 		n.short = true
 		return number(b, &n.count)
@@ -813,7 +999,13 @@ type wireChange struct {
 
 type wireSnapshot struct {
 	size   int
+	full   bool
 	ranges map[string][][2]int64
+}
+
+type wireOnce struct {
+	task, size    int
+	name, failure string
 }
 
 type wireTask struct {
@@ -850,7 +1042,7 @@ func parseTask(b []byte) (t wireTask, err error) {
 // there for speed: a record's history is read by the thousand.
 
 // members calls f for each member of an object.
-func members(b []byte, f func(key string, value []byte) error) error {
+func members(b []byte, f func(key, value []byte) error) error {
 	i := space(b, 0)
 	if b[i] != '{' {
 		return errors.New("not an object")
@@ -860,9 +1052,13 @@ func members(b []byte, f func(key string, value []byte) error) error {
 			i = space(b, i+1)
 		}
 		end := skip(b, i)
-		var key string
-		if err := str(b[i:end], &key); err != nil {
-			return err
+		key := b[i+1 : end-1]
+		if bytes.IndexByte(key, '\\') >= 0 {
+			var s string
+			if err := str(b[i:end], &s); err != nil {
+				return err
+			}
+			key = []byte(s)
 		}
 		i = space(b, space(b, end)+1) // past the colon
 		end = skip(b, i)
@@ -918,10 +1114,7 @@ func space(b []byte, i int) int {
 func skip(b []byte, i int) int {
 	switch b[i] {
 	case '"':
-		for i++; b[i] != '"'; i++ {
-			if b[i] == '\\' {
-				i++
-			}
+		for i = plain(b, i+1); b[i] != '"'; i = plain(b, i+2) { // a backslash
 		}
 		return i + 1
 	case '{', '[':
@@ -954,7 +1147,24 @@ func str(b []byte, into *string) error {
 	if b[0] != '"' {
 		return fmt.Errorf("%s is not a string", b)
 	}
-	return json.Unmarshal(b, into)
+	var s string // a variable of its own, so that *into needs no memory on the heap
+	err := json.Unmarshal(b, &s)
+	*into = s
+	return err
+}
+
+// unbase64 decodes a string of base64.
+func unbase64(b []byte, into *[]byte) error {
+	var s string
+	if err := str(b, &s); err != nil {
+		return err
+	}
+	out, err := base64.StdEncoding.DecodeString(s)
+	if out == nil {
+		out = []byte{}
+	}
+	*into = out
+	return err
 }
 
 func number[N int | int64 | uint32](b []byte, into *N) error {
@@ -974,7 +1184,7 @@ type wireResult struct {
 
 // MarshalResult encodes a result as one line of JSON.
 func MarshalResult(r *Result) ([]byte, error) {
-	w := wireResult{V: Format, Result: *r}
+	w := wireResult{V: formatPlain, Result: *r}
 	if len(r.Data) == 0 {
 		w.Data = nil
 	} else if v, err := oneLine(r.Data); err == nil {

@@ -120,7 +120,8 @@ func TestNewerFormats(t *testing.T) {
 		want error // nil: fine
 		ok   bool
 	}{
-		{doc: with("101", `"new":{"x":[1]},`), ok: true},
+		{doc: with("102", `"new":{"x":[1]},`), ok: true},
+		{doc: with("101", `"new":1,`)},
 		{doc: with("100", `"new":1,`)},
 		{doc: with("200", ``), want: checkpoint.ErrVersion},
 		{doc: with("200", `"new":1,`), want: checkpoint.ErrVersion},

@@ -1,6 +1,9 @@
 package checkpoint
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 func (e *CorruptError) Error() string {
 	at := e.Place
@@ -18,3 +21,13 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Is reports whether target is [ErrCorrupt].
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+func (e *BusyError) Error() string {
+	if e.Lease.Holder == "" {
+		return fmt.Sprintf("%v: thread %q", ErrBusy, e.Thread)
+	}
+	return fmt.Sprintf("%v: run %s holds thread %q until %s", ErrBusy, e.Lease.Holder, e.Thread, e.Lease.Until.UTC().Format(time.RFC3339))
+}
+
+// Is reports that target is [ErrBusy].
+func (e *BusyError) Is(target error) bool { return target == ErrBusy }

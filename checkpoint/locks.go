@@ -1,43 +1,127 @@
 package checkpoint
 
 import (
-	"errors"
+	"context"
 	"sync"
 )
 
-// ErrBusy: a run holds the thread.
-var ErrBusy = errors.New("checkpoint: thread is busy")
+// LockMode says what [Locker.Lock] does when another run holds the thread.
+type LockMode uint8
 
-// Locker is implemented by stores that let one run at a time hold a thread.
-// Where it reaches beyond the process depends on the store; two writers that
-// it cannot see still meet [ErrConflict] or [ErrFenced].
+// The modes.
+const (
+	TryLock   LockMode = iota // return a *BusyError
+	WaitLock                  // wait in line, first come first served
+	EvictLock                 // ask it, and those before it in the line, to give the thread up, and wait
+)
+
+// Locker is implemented by stores that let one run of this process at a time
+// hold a thread. Runs of other processes meet [ErrBusy], [ErrFenced] or
+// [ErrConflict] when they write.
 type Locker interface {
-	// TryLock holds the thread until release is called. It returns ErrBusy,
-	// without waiting, when somebody holds it.
-	TryLock(thread ThreadID) (release func(), err error)
+	// Lock holds the thread for a run until release is called. Evict, which
+	// may be nil, is called at most once, when another run asks for the
+	// thread. Evicted are the holders that this call has asked to give it up,
+	// in order. When the context ends while it waits, Lock returns its error.
+	Lock(ctx context.Context, thread ThreadID, holder string, mode LockMode, evict func()) (release func(), evicted []string, err error)
 }
 
-// Locks is a [Locker] for the runs of one process, to be embedded by stores.
-// The zero value is ready to use.
+// Locks is a [Locker], to be embedded by stores. The zero value is ready to use.
 type Locks struct {
 	mu   sync.Mutex
-	held map[ThreadID]struct{}
+	held map[ThreadID]*lock
 }
 
-// TryLock implements [Locker].
-func (l *Locks) TryLock(thread ThreadID) (release func(), err error) {
+// lock is a thread that is held: the claimant is its holder.
+type lock struct {
+	claimant
+	line []*claimant
+}
+
+type claimant struct {
+	holder  string
+	evict   func()
+	mode    LockMode
+	turn    chan struct{}
+	evicted []string
+}
+
+// Lock implements [Locker].
+func (l *Locks) Lock(ctx context.Context, thread ThreadID, holder string, mode LockMode, evict func()) (release func(), evicted []string, err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.held[thread]; ok {
-		return nil, ErrBusy
+	k := l.held[thread]
+	if k == nil {
+		if l.held == nil {
+			l.held = map[ThreadID]*lock{}
+		}
+		l.held[thread] = &lock{claimant: claimant{holder: holder, evict: evict}}
+		l.mu.Unlock()
+		return l.release(thread), nil, nil
 	}
-	if l.held == nil {
-		l.held = map[ThreadID]struct{}{}
-	}
-	l.held[thread] = struct{}{}
-	return func() {
-		l.mu.Lock()
+	if mode == TryLock {
 		defer l.mu.Unlock()
-		delete(l.held, thread)
-	}, nil
+		return nil, nil, &BusyError{Thread: thread, Lease: Lease{Holder: k.holder}}
+	}
+	w := &claimant{holder: holder, evict: evict, mode: mode, turn: make(chan struct{})}
+	k.line = append(k.line, w)
+	push := k.push()
+	l.mu.Unlock()
+	push()
+	select {
+	case <-w.turn:
+		return l.release(thread), w.evicted, nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	for i := range k.line {
+		if k.line[i] == w {
+			k.line = append(k.line[:i], k.line[i+1:]...)
+			l.mu.Unlock()
+			return nil, w.evicted, ctx.Err()
+		}
+	}
+	l.mu.Unlock()
+	l.release(thread)() // its turn came at the same time
+	return nil, w.evicted, ctx.Err()
+}
+
+// push notes the holder with all in the line who want it to go, and returns a
+// function that tells it, to be called without l.mu.
+func (k *lock) push() func() {
+	wanted := false
+	for _, w := range k.line {
+		if n := len(w.evicted); w.mode == EvictLock && (n == 0 || w.evicted[n-1] != k.holder) {
+			w.evicted = append(w.evicted, k.holder)
+			wanted = true
+		}
+	}
+	evict := k.evict
+	if !wanted || evict == nil {
+		return func() {}
+	}
+	k.evict = nil
+	return evict
+}
+
+// release returns a function that hands the thread on, once.
+func (l *Locks) release(thread ThreadID) func() {
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			l.mu.Lock()
+			k := l.held[thread]
+			if len(k.line) == 0 {
+				delete(l.held, thread)
+				l.mu.Unlock()
+				return
+			}
+			next := k.line[0]
+			k.line = k.line[1:]
+			k.holder, k.evict = next.holder, next.evict
+			push := k.push()
+			close(next.turn)
+			l.mu.Unlock()
+			push()
+		})
+	}
 }

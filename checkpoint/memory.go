@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Memory is a [Store] that keeps everything in memory: for tests and for
@@ -29,6 +30,9 @@ var (
 	_ Lister = (*Memory)(nil)
 	_ Copier = (*Memory)(nil)
 	_ Locker = (*Memory)(nil)
+
+	_ Scheduler = (*Memory)(nil)
+	_ Rewriter  = (*Memory)(nil)
 )
 
 type memShard struct {
@@ -42,7 +46,9 @@ type memThread struct {
 	mu    sync.RWMutex
 	gone  bool // deleted
 	fence Fence
-	root  *memLog // the log with the empty namespace
+	lease Lease
+	woken time.Time // by Write.Wake
+	root  *memLog   // the log with the empty namespace
 	logs  map[string]*memLog
 }
 
@@ -58,8 +64,7 @@ type memLog struct {
 }
 
 type memBranch struct {
-	first   int64
-	records []*Record
+	records []*Record // by sequence number
 }
 
 // memRun says where the records of one run stand: in pieces with consecutive
@@ -154,7 +159,9 @@ func (t *memThread) log(ns string) *memLog {
 	return t.logs[ns]
 }
 
-func (t *memThread) empty() bool { return t.root == nil && len(t.logs) == 0 && t.fence == 0 }
+func (t *memThread) empty() bool {
+	return t.root == nil && len(t.logs) == 0 && t.fence == 0 && t.woken.IsZero()
+}
 
 // Write implements [Store].
 func (m *Memory) Write(ctx context.Context, w *Write) (Written, error) {
@@ -186,6 +193,9 @@ func (t *memThread) write(w *Write) (Written, error) {
 	fence := t.fence
 	switch {
 	case w.Claim:
+		if h := t.lease.Holder; h != w.Holder && h != w.Steal && t.lease.Live(time.Now()) {
+			return Written{}, &BusyError{w.Log.Thread, t.lease}
+		}
 		fence++
 	case w.Fence != 0 && w.Fence != fence:
 		return Written{}, fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", ErrFenced, w.Log.Thread, fence, w.Fence)
@@ -203,6 +213,7 @@ func (t *memThread) write(w *Write) (Written, error) {
 
 	// From here on nothing fails.
 	t.fence = fence
+	t.hold(w)
 	out := Written{Fence: fence}
 	if l == nil {
 		return out, nil
@@ -216,6 +227,9 @@ func (t *memThread) write(w *Write) (Written, error) {
 			}
 			t.logs[w.Log.Namespace] = l
 		}
+	}
+	for i := range w.Remove {
+		l.remove(&w.Remove[i])
 	}
 	out.Ignored = l.put(w.Results, w.Drop)
 	if w.Drop != nil {
@@ -242,7 +256,7 @@ func (l *memLog) place(w *Write) error {
 	}
 	var last int64
 	if b := l.branch(r.Branch); b != nil && len(b.records) > 0 {
-		last = b.first + int64(len(b.records)) - 1
+		last = b.records[len(b.records)-1].Seq
 	}
 	return r.CheckPlace(last)
 }
@@ -274,9 +288,6 @@ func (l *memLog) append(r *Record) {
 			l.branches = make(map[Branch]*memBranch)
 		}
 		l.branches[r.Branch] = b
-	}
-	if len(b.records) == 0 {
-		b.first = r.Seq
 	}
 	b.records = append(b.records, r)
 	l.bytes += r.size()
@@ -480,15 +491,30 @@ func (m *Memory) Records(ctx context.Context, q Query) iter.Seq2[*Record, error]
 }
 
 func (b *memBranch) slice(from, to int64) []*Record {
-	n := int64(len(b.records))
-	i, j := max(from-b.first, 0), n
+	i, _ := b.find(from)
+	j := len(b.records)
 	if to != 0 {
-		j = min(to-b.first+1, n)
+		k, found := b.find(to)
+		if j = k; found {
+			j++
+		}
 	}
 	if i >= j {
 		return nil
 	}
 	return b.records[i:j]
+}
+
+// find returns where the record with a sequence number is or would be. A branch
+// that was shortened has gaps.
+func (b *memBranch) find(seq int64) (at int, found bool) {
+	if len(b.records) == 0 {
+		return 0, false
+	}
+	if i := seq - b.records[0].Seq; i >= 0 && i < int64(len(b.records)) && b.records[i].Seq == seq {
+		return int(i), true
+	}
+	return slices.BinarySearchFunc(b.records, seq, func(r *Record, n int64) int { return cmp.Compare(r.Seq, n) })
 }
 
 // Results implements [Store].
@@ -555,6 +581,7 @@ func (m *Memory) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadIn
 						CreatedAt: l.records[0].CreatedAt,
 						Records:   int64(len(l.records)),
 						Bytes:     l.bytes,
+						Lease:     t.lease.now(),
 					})
 				}
 				t.mu.RUnlock()
@@ -594,6 +621,7 @@ func (m *Memory) Copy(ctx context.Context, from, to ThreadID) error {
 	dst := new(memThread)
 	src.mu.RLock()
 	gone := src.gone
+	dst.woken = src.woken
 	if src.root != nil {
 		dst.root = src.root.clone(Log{Thread: to})
 	}

@@ -73,6 +73,10 @@ type Record struct {
 	Source    Source    `json:"source"`
 	CreatedAt time.Time `json:"created_at"` // UTC, stamped by the shell
 
+	// Due is when the clock answers the first of the open questions: the end
+	// of a sleep, the deadline of a wait. Zero means never.
+	Due time.Time `json:"due,omitzero"`
+
 	Graph   string `json:"graph,omitempty"`   // name of the graph that wrote it
 	Version int    `json:"version,omitempty"` // version of the state's schema
 
@@ -81,6 +85,11 @@ type Record struct {
 	// Changes are what this record folds into the state, in order.
 	Changes  []Change  `json:"changes,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
+
+	// Once are the results of named sub-steps of the superstep that this record
+	// closed, if the run was asked to keep them, ordered by task and name. They
+	// are no part of the state: a replay reads them.
+	Once []OnceResult `json:"once,omitempty"`
 
 	// Tasks are the tasks that this record planned, in plan order. Only a
 	// record that is its own epoch has them; none means that the run is over.
@@ -113,13 +122,36 @@ type Record struct {
 	// limits are counted from.
 	Begun int `json:"begun,omitempty"`
 	Ran   int `json:"ran,omitempty"`
+
+	// Sealed holds the rest of a record that was encrypted, compressed or put
+	// into another form on its way to the store. Such a record has nothing else
+	// but where it stands (ID, Parent, Log, Branch, Seq, Lineage, Epoch), Source,
+	// CreatedAt and Due.
+	Sealed *Sealed `json:"sealed,omitempty"`
 }
 
-// Change is the part of a record that one task, an input or an update wrote.
+// Sealed is what a store keeps and need not understand: any bytes, in two parts,
+// as [MarshalBody] divides a record. With [Query.Meta] Data is left out.
+type Sealed struct {
+	Meta []byte `json:"meta,omitempty"`
+	Data []byte `json:"data,omitempty"`
+}
+
+// Change is the part of a record that one task, an input or an update wrote. Data
+// is empty when the task wrote nothing.
 type Change struct {
 	Node string          `json:"node,omitempty"` // the node; empty for an input
 	Task int             `json:"task,omitempty"` // plan index in the superstep that the record closed
-	Data json.RawMessage `json:"data"`           // field name to update form
+	Data json.RawMessage `json:"data,omitempty"` // field name to update form
+}
+
+// OnceResult is what a named sub-step of a task came to: Data, or an error if it
+// never succeeded.
+type OnceResult struct {
+	Task  int             `json:"task"` // plan index in the superstep that the record closed
+	Name  string          `json:"name"`
+	Data  json.RawMessage `json:"data,omitempty"`
+	Error string          `json:"error,omitempty"`
 }
 
 // Snapshot is the whole state as of its record. Growing fields are not
@@ -129,6 +161,10 @@ type Change struct {
 type Snapshot struct {
 	Values json.RawMessage       `json:"values"`
 	Ranges map[string][][2]int64 `json:"ranges,omitempty"`
+
+	// Full says that the records before are gone: Values hold the growing
+	// fields too, and so must the snapshots after it.
+	Full bool `json:"full,omitempty"`
 }
 
 // Task is one planned execution of a node. Its ID is the epoch together with
@@ -184,6 +220,16 @@ type Question struct {
 	Schema   json.RawMessage `json:"schema,omitempty"` // JSON Schema of the answer
 	Answer   json.RawMessage `json:"answer,omitempty"` // set when answered
 	Answered bool            `json:"answered,omitempty"`
+
+	// Due is when the clock answers if nobody did: then Expired is set and
+	// Answer is null. Zero means never.
+	Due     time.Time `json:"due,omitzero"`
+	Expired bool      `json:"expired,omitempty"`
+
+	// Wait says that nobody is asked: the end of a sleep or an event is waited
+	// for. Event names the event.
+	Wait  bool   `json:"wait,omitempty"`
+	Event string `json:"event,omitempty"`
 }
 
 // Arrival is a join that waits: the sources that arrived.
@@ -222,7 +268,12 @@ const (
 	KindQuestions ResultKind = "questions" // questions raised so far
 	KindChild     ResultKind = "child"     // record at which a subgraph call stands
 	KindTimer     ResultKind = "timer"     // absolute deadline of a sleep or wait
+	KindEvent     ResultKind = "event"     // an event that nobody has waited for yet
 )
+
+// EventsEpoch is the epoch of results that belong to no superstep: the events
+// (KindEvent) of a thread that nobody has waited for yet.
+const EventsEpoch ID = "events"
 
 // Result is something a task of the open superstep left beside the log. It is
 // keyed by branch, epoch, task, generation, kind and name within its log.

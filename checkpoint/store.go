@@ -28,6 +28,10 @@ var (
 	// ErrFenced: another run has claimed the thread since the writer did.
 	ErrFenced = errors.New("checkpoint: thread was taken over by another run")
 
+	// ErrBusy: a run holds the thread. A claim that meets another run's lease
+	// is refused with a *BusyError that says whose and until when.
+	ErrBusy = errors.New("checkpoint: thread is busy")
+
 	// ErrCorrupt: what is stored cannot be read. Back ends wrap it in a
 	// *CorruptError that says where.
 	ErrCorrupt = errors.New("checkpoint: stored data is damaged")
@@ -63,7 +67,8 @@ type Fence int64
 // is done makes them return promptly with its error; a write then either
 // happened as a whole or not at all.
 type Store interface {
-	// Write applies w as a whole or not at all. It returns ErrFenced when
+	// Write applies w as a whole or not at all. It returns ErrBusy when w
+	// claims a thread that another run holds by a lease, ErrFenced when
 	// w.Fence is not zero and not the thread's, ErrConflict when w has a Record
 	// and the log's head is not w.Head, and ErrInvalid when the record cannot
 	// stand where it says: its ID exists or its branch does not continue with
@@ -101,12 +106,34 @@ type Write struct {
 	Log Log
 
 	// Claim takes the thread over: its fence grows by one, and the new value
-	// is returned. With Claim, Fence is not checked.
+	// is returned. With Claim, Fence is not checked. A lease that another run
+	// holds refuses the claim with a *BusyError, unless it ran out or Steal
+	// names its holder; a lease of Holder itself does not. The claim ends
+	// whatever lease there was.
 	Claim bool
+	Steal string
 	Fence Fence // of the writer's claim; 0 skips the check
+
+	// Lease, if positive, holds the thread for Holder from now on for so long,
+	// by the store's own clock, in whole milliseconds at least. It needs Claim,
+	// or the Fence of an earlier claim: then it renews the lease or begins one.
+	Lease  time.Duration
+	Holder string // says which run holds the lease; any text
+
+	// Release ends the thread's lease. It needs Claim or Fence. With Lease it
+	// is an error.
+	Release bool
+
+	// Wake makes the thread due now, see [Scheduler], until it is next claimed.
+	// It needs no claim itself; with Claim it is done after it.
+	Wake bool
 
 	// Results are put beside the log.
 	Results []Result
+
+	// Remove takes single results of Log away, before Results are put. Those
+	// that don't exist are no error.
+	Remove []ResultKey
 
 	// Record, if not nil, is appended: it becomes the log's head if the head
 	// is still Head (empty: the log must have no record).
@@ -123,6 +150,21 @@ type Write struct {
 type Drop struct {
 	Branch Branch
 	Epoch  ID
+}
+
+// ResultKey names one result of a log.
+type ResultKey struct {
+	Branch Branch
+	Epoch  ID
+	Task   int
+	Gen    int
+	Kind   ResultKind
+	Name   string
+}
+
+// Key returns what r is known by.
+func (r *Result) Key() ResultKey {
+	return ResultKey{Branch: r.Branch, Epoch: r.Epoch, Task: r.Task, Gen: r.Gen, Kind: r.Kind, Name: r.Name}
 }
 
 // Written is what a [Write] did.
@@ -145,8 +187,8 @@ type Query struct {
 	Desc  bool // newest first
 	Limit int  // 0: all
 
-	// Meta leaves out what may be large: the data of changes, snapshots,
-	// payloads and overlays of tasks. Everything else is there, and reading
+	// Meta leaves out what may be large: the data of changes and of Once,
+	// snapshots, payloads and overlays of tasks. Everything else is there, and reading
 	// costs memory for one record at a time.
 	Meta bool
 }
@@ -157,6 +199,10 @@ type Lister interface {
 	// empty namespace, ordered by the CreatedAt of their head, newest first;
 	// equal times by thread ID.
 	Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadInfo, error]
+
+	// Logs yields the logs of a thread that have at least one record, ordered
+	// by namespace. An unknown thread has none.
+	Logs(ctx context.Context, thread ThreadID) iter.Seq2[LogInfo, error]
 }
 
 // ThreadFilter selects threads. The zero value selects all.
@@ -169,15 +215,96 @@ type ThreadFilter struct {
 type ThreadInfo struct {
 	Thread    ThreadID
 	Head      *Record   // as with Query.Meta
-	CreatedAt time.Time // of the thread's first record
+	CreatedAt time.Time // of the oldest record there is
 	Records   int64     // in the log with the empty namespace
 	Bytes     int64     // stored size of these records, as far as the store knows; 0 if it does not
+	Lease     Lease     // zero if no run holds the thread
+}
+
+// LogInfo describes one log of a thread.
+type LogInfo struct {
+	Log     Log
+	Head    ID
+	Records int64
+	Bytes   int64 // as ThreadInfo.Bytes
+}
+
+// Lease says which run holds a thread, and until when by the store's clock. It
+// has run out when Until is past, and also when Until is further away than TTL:
+// the clock was set back.
+type Lease struct {
+	Holder string
+	Until  time.Time
+	TTL    time.Duration
+}
+
+// Live reports whether somebody holds the lease at a time.
+func (l Lease) Live(now time.Time) bool {
+	return !l.Until.IsZero() && now.Before(l.Until) && l.Until.Sub(now) <= l.TTL
+}
+
+// BusyError says which run holds a thread. errors.Is(err, ErrBusy) holds.
+type BusyError struct {
+	Thread ThreadID
+	Lease  Lease
+}
+
+// Scheduler is implemented by stores that know which threads wait for a run:
+// those that are due, and those whose run died.
+type Scheduler interface {
+	// Due yields the threads that are due at or before a time, a zero time
+	// meaning any, the earliest first. A thread is due at Record.Due of its
+	// head (of the log with the empty namespace), or when a [Write] with Wake
+	// made it so, whichever is earlier. Threads that a live lease holds are
+	// left out. Limit 0 means all.
+	Due(ctx context.Context, before time.Time, limit int) iter.Seq2[Waiting, error]
+
+	// Abandoned yields the threads whose lease ran out without being released,
+	// in any order. Limit 0 means all.
+	Abandoned(ctx context.Context, limit int) iter.Seq2[Waiting, error]
+}
+
+// Waiting is a thread that waits for a run.
+type Waiting struct {
+	Thread ThreadID
+	Due    time.Time // when it is due; zero if it is not
+	Lease  Lease     // the one that ran out; zero if there is none
 }
 
 // Copier is implemented by stores that can copy a thread.
 type Copier interface {
 	// Copy makes thread to a copy of thread from with all its logs, branches
 	// and open results. It returns ErrNotFound when from does not exist and
-	// ErrConflict when to exists. The copy has not been claimed by anyone.
+	// ErrConflict when to exists. The copy has not been claimed by anyone, and
+	// is due when from is.
 	Copy(ctx context.Context, from, to ThreadID) error
+}
+
+// Rewriter is implemented by stores that can shorten the logs of a thread.
+type Rewriter interface {
+	// Rewrite applies r as a whole or not at all. It returns ErrNotFound when
+	// a record of Replace or Remove does not exist, ErrConflict when the log's
+	// head is not r.Head, ErrBusy when a live lease holds the thread, and
+	// ErrInvalid when what remains cannot stand: see [Rewrite]. What it frees
+	// is free for new records at once, if not for other programs.
+	Rewrite(ctx context.Context, r *Rewrite) error
+}
+
+// Rewrite replaces and removes records of one log. Either all records go, or the
+// head stays; so does the newest record of each branch that has records left,
+// and the first record of such a branch, other than the log's first branch,
+// since the branch is named after it.
+type Rewrite struct {
+	Log     Log
+	Head    ID
+	Replace []*Record // each for the one with the same ID, Branch and Seq
+	Remove  []ID
+}
+
+// Verifier is implemented by stores that can look for damage.
+type Verifier interface {
+	// Verify yields what is damaged, of one thread or, when thread is empty, of
+	// all: each a *CorruptError. An error that ends the search comes last, as
+	// the second value. Nothing is changed.
+	Verify(ctx context.Context, thread ThreadID) iter.Seq2[*CorruptError, error]
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
+	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 )
@@ -47,12 +49,14 @@ func (a *app) questions(s *snapshot) {
 	}
 }
 
-// storeArg returns the flag that names the store, if it was given.
+// storeArg returns the flag that names the store, if it was given. A password is
+// not repeated; where the environment has the store, no flag is needed for it.
 func (a *app) storeArg() string {
-	if a.storeFlag == "" {
+	shown := stores.Redact(a.storeFlag)
+	if a.storeFlag == "" || shown != a.storeFlag && a.storeFlag == os.Getenv(storeEnv) {
 		return ""
 	}
-	return " --store " + quote(a.storeFlag)
+	return " --store " + quote(shown)
 }
 
 // reference returns what a question is to be answered by: its key if that is

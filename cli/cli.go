@@ -106,12 +106,16 @@ func OpenStore(scheme string, open func(ctx context.Context, url string) (checkp
 	return func(a *app) { a.openers[scheme] = open }
 }
 
+// storeEnv is the environment variable that says where threads are kept unless
+// --store does.
+const storeEnv = "SUPERSTEP_STORE"
+
 // The exit codes.
 const (
 	ExitDone        = 0
 	ExitError       = 1
 	ExitUsage       = 2
-	ExitInterrupted = 3 // the thread waits for answers
+	ExitInterrupted = 3 // the thread waits for answers, a time or an event
 	ExitStopped     = 4 // by a signal; the thread can go on
 	ExitBusy        = 5 // another run has the thread
 )
@@ -160,7 +164,7 @@ func New(opts ...Option) *cobra.Command {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		a.version = info.Main.Version
 	}
-	if url := os.Getenv("SUPERSTEP_STORE"); url != "" {
+	if url := os.Getenv(storeEnv); url != "" {
 		a.storeFlag = url
 	}
 	for _, o := range opts {
@@ -180,23 +184,17 @@ func New(opts ...Option) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{err, fmt.Sprintf("%s --help shows the flags", cmd.CommandPath())}
 	})
-	where := a.storeFlag
-	if where == "" {
-		where = a.url
-		if a.store != nil {
-			where = "the program's own"
-		}
-	}
-	root.PersistentFlags().StringVarP(&a.storeFlag, "store", "s", a.storeFlag, "where threads are kept: sqlite:PATH, file:DIR or memory (default "+where+")")
+	root.PersistentFlags().StringVarP(&a.storeFlag, "store", "s", a.storeFlag, "where threads are kept: sqlite:PATH, file:DIR, postgres://…, redis://… or memory (default "+a.storeName()+")")
 	root.PersistentFlags().Lookup("store").DefValue = ""
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for other programs")
-	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "memory"}, cobra.ShellCompDirectiveNoSpace))
+	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "memory"}, cobra.ShellCompDirectiveNoSpace))
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
 	root.AddCommand(
-		a.runCommand(), a.resumeCommand(), a.continueCommand(),
-		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.drawCommand(),
-		a.forkCommand(), a.updateCommand(), a.deleteCommand(),
+		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.runnerCommand(), a.eventsCommand(),
+		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.diffCommand(), a.statsCommand(), a.drawCommand(),
+		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)
+	root.AddCommand(a.exportCommand(), a.importCommand(), a.replayCommand())
 	root.AddCommand(a.commands...)
 	return root
 }
@@ -234,7 +232,7 @@ func (a *app) long() string {
 		b.WriteString("\n\nGraphs: ")
 		b.WriteString(strings.Join(a.graphNames(), ", "))
 	}
-	b.WriteString("\n\nExit codes: 0 done, 1 error, 2 wrong command line, 3 the thread waits for answers,\n4 stopped by Ctrl-C and able to go on, 5 the thread is in use by another run.")
+	b.WriteString("\n\nExit codes: 0 done, 1 error, 2 wrong command line, 3 the thread waits for answers,\na time or an event, 4 stopped by Ctrl-C and able to go on, 5 the thread is in use by\nanother run.")
 	return b.String()
 }
 
@@ -261,6 +259,14 @@ func (a *app) owner(own string) target {
 		return nil
 	}
 	return a.graphs[i]
+}
+
+// graphName returns the name that this program knows a record's graph by.
+func (a *app) graphName(own string) string {
+	if t := a.owner(own); t != nil {
+		return t.info().name
+	}
+	return own
 }
 
 // find returns the graph of that name, or an error that names the nearest.

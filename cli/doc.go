@@ -5,17 +5,20 @@
 //		cli.Main(cli.Graph(jokes.Graph()), cli.Graph(review.Graph()))
 //	}
 //
-// The program then has the commands run, resume, continue, threads, state,
-// history, fork, update, delete, draw and graphs, with help for each, and
-// completion for shells. [New] gives the commands as a cobra command instead,
+// The program then has commands to run graphs (run, resume, continue, runner,
+// events), to look at their threads (graphs, threads, state, history, diff, stats,
+// draw) and to change them (fork, update, copy, prune, repair, delete), with help
+// for each, and completion for shells. [New] gives the commands as a cobra command instead,
 // to be made part of a larger program.
 //
 // # Stores
 //
 // Threads are kept in the store that --store names: "sqlite:PATH" (or a path
-// that ends in .db or .sqlite), "file:DIR" or "memory". The default is
+// that ends in .db or .sqlite), "file:DIR", "postgres://…", "redis://…" or
+// "memory", with options as package stores describes them. The default is
 // sqlite:superstep.db in the current folder, or what the environment variable
-// SUPERSTEP_STORE says. A program with a store of its own passes [UseStore], one
+// SUPERSTEP_STORE says: the place for a URL with a password, which others can see
+// in a command line. A program with a store of its own passes [UseStore], one
 // with its own kinds of stores [OpenStore].
 //
 // # Output
@@ -29,7 +32,7 @@
 //	0  done
 //	1  error
 //	2  the command line is wrong
-//	3  the thread waits for answers
+//	3  the thread waits for answers, a time or an event
 //	4  stopped by Ctrl-C or SIGTERM; the thread can go on
 //	5  the thread is in use by another run
 //

@@ -66,8 +66,15 @@ func (a *app) graphsCommand() *cobra.Command {
 func (a *app) threadsCommand() *cobra.Command {
 	var prefix, name, status string
 	var limit int
+	var onlyStuck bool
 	cmd := &cobra.Command{
 		Use: "threads", GroupID: "look", Short: "List the threads of the store, newest first",
+		Long: `List the threads of the store, newest first, with the run that holds each and the
+time at which it is due, where there is one.
+
+With --stuck those alone that cannot go on by themselves, and why: their run died,
+they wait at a node that the graph does not have, a newer program wrote them, or
+they cannot be read. Each thread is loaded for that.`,
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
@@ -79,9 +86,9 @@ func (a *app) threadsCommand() *cobra.Command {
 				}
 			}
 			switch status {
-			case "", "done", "interrupted", "pending":
+			case "", "done", "interrupted", "waiting", "pending":
 			default:
-				return Usage("--status %q: use done, interrupted or pending", status)
+				return Usage("--status %q: use done, interrupted, waiting or pending", status)
 			}
 			ctx := cmd.Context()
 			store, end, err := a.open(ctx, false)
@@ -91,7 +98,7 @@ func (a *app) threadsCommand() *cobra.Command {
 			defer end()
 			l, ok := store.(checkpoint.Lister)
 			if !ok {
-				return fmt.Errorf("the store %s cannot list threads", a.storeURL())
+				return fmt.Errorf("the store %s cannot list threads", a.storeName())
 			}
 			type one struct {
 				Thread      string            `json:"thread"`
@@ -104,10 +111,17 @@ func (a *app) threadsCommand() *cobra.Command {
 				CreatedAt   time.Time         `json:"created_at"`
 				UpdatedAt   time.Time         `json:"updated_at"`
 				Metadata    map[string]string `json:"metadata,omitempty"`
+				Due         *time.Time        `json:"due,omitempty"`
+				Lease       *lease            `json:"lease,omitempty"`
+				Stuck       []string          `json:"stuck,omitempty"`
 			}
 			list := []one{}
 			more := false
-			filtered := name != "" || status != ""
+			filtered := name != "" || status != "" || onlyStuck
+			diagnose, err := a.diagnose(ctx, store)
+			if err != nil {
+				return err
+			}
 			filter := checkpoint.ThreadFilter{Prefix: prefix}
 			if limit > 0 && !filtered {
 				filter.Limit = limit + 1
@@ -122,11 +136,21 @@ func (a *app) threadsCommand() *cobra.Command {
 					Thread: string(t.Thread), Graph: t.Head.Graph, Status: headStatus(t.Head), Step: t.Head.Step, Checkpoint: string(t.Head.ID),
 					Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: t.CreatedAt, UpdatedAt: t.Head.CreatedAt, Metadata: t.Head.Metadata,
 				}
-				if g := a.owner(o.Graph); g != nil {
-					o.Graph = g.info().name
+				if !t.Head.Due.IsZero() {
+					o.Due = &t.Head.Due
 				}
+				if o.Lease = leaseOf(t.Lease); o.Lease == nil {
+					o.Lease = leaseOf(diagnose.died[t.Thread])
+				}
+				own := o.Graph
+				o.Graph = a.graphName(own)
 				if name != "" && o.Graph != name || status != "" && o.Status != status {
 					continue
+				}
+				if onlyStuck {
+					if o.Stuck = diagnose.of(ctx, o.Thread, own); o.Stuck == nil {
+						continue
+					}
 				}
 				if limit > 0 && len(list) == limit {
 					more = true
@@ -142,15 +166,36 @@ func (a *app) threadsCommand() *cobra.Command {
 				return listErr
 			}
 			if len(list) == 0 && listErr == nil {
-				what := "There are no threads in " + a.storeURL()
+				what := "There are no threads in " + a.storeName()
 				if filtered || prefix != "" {
-					what = "No thread in " + a.storeURL() + " matches"
+					what = "No thread in " + a.storeName() + " matches"
 				}
 				fmt.Fprintln(w, what+".")
 			}
+			held := slices.ContainsFunc(list, func(o one) bool { return o.Lease != nil })
+			due := slices.ContainsFunc(list, func(o one) bool { return o.Due != nil })
 			rows := [][]string{{"THREAD", "GRAPH", "STATUS", "STEP", "RECORDS", "SIZE", "UPDATED"}}
+			if due {
+				rows[0] = append(rows[0], "DUE")
+			}
+			if held {
+				rows[0] = append(rows[0], "HELD BY")
+			}
+			if onlyStuck {
+				rows[0] = append(rows[0], "WHY")
+			}
 			for _, o := range list {
-				rows = append(rows, []string{o.Thread, o.Graph, o.Status, fmt.Sprint(o.Step), fmt.Sprint(o.Checkpoints), bytesText(o.Bytes), o.UpdatedAt.Local().Format("2006-01-02 15:04")})
+				row := []string{o.Thread, o.Graph, o.Status, fmt.Sprint(o.Step), fmt.Sprint(o.Checkpoints), bytesText(o.Bytes), o.UpdatedAt.Local().Format("2006-01-02 15:04")}
+				if due {
+					row = append(row, dueText(o.Due))
+				}
+				if held {
+					row = append(row, o.Lease.String())
+				}
+				if onlyStuck {
+					row = append(row, strings.Join(o.Stuck, "; "))
+				}
+				rows = append(rows, row)
 			}
 			table(w, rows)
 			if more {
@@ -161,8 +206,9 @@ func (a *app) threadsCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only threads whose ID begins so")
 	cmd.Flags().StringVarP(&name, "graph", "g", "", "only threads of this graph")
-	cmd.Flags().StringVar(&status, "status", "", "only threads that are done, interrupted or pending")
+	cmd.Flags().StringVar(&status, "status", "", "only threads that are done, interrupted, waiting or pending")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many at most; 0 shows all")
+	cmd.Flags().BoolVar(&onlyStuck, "stuck", false, "only threads that cannot go on by themselves, and why")
 	return cmd
 }
 

@@ -274,6 +274,12 @@ func (a *app) show(s *snapshot, full bool) error {
 	if r.cut {
 		fmt.Fprintf(w, "\n(Shortened. --full shows everything.)\n")
 	}
+	if len(s.Waits) > 0 {
+		fmt.Fprintln(w)
+		for _, wait := range s.Waits {
+			fmt.Fprintf(w, "Waits: %s\n", console.Clean(wait.text))
+		}
+	}
 	if len(s.Interrupts) > 0 {
 		fmt.Fprintln(w)
 		a.questions(s)

@@ -60,23 +60,34 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 // threadFlag adds the flag --thread.
 func (a *app) threadFlag(cmd *cobra.Command, thread *string) {
 	cmd.Flags().StringVarP(thread, "thread", "t", "", "the thread's ID")
-	_ = cmd.RegisterFlagCompletionFunc("thread", func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		store, end, err := a.open(cmd.Context(), false)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer end()
-		var out []string
-		if l, ok := store.(checkpoint.Lister); ok {
-			for info, err := range l.Threads(cmd.Context(), checkpoint.ThreadFilter{Prefix: prefix, Limit: 100}) {
-				if err != nil {
-					break
-				}
-				out = append(out, string(info.Thread))
+	_ = cmd.RegisterFlagCompletionFunc("thread", a.completeThreads)
+}
+
+// completeThreads completes the ID of a thread.
+func (a *app) completeThreads(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	store, end, err := a.open(cmd.Context(), false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer end()
+	var out []string
+	if l, ok := store.(checkpoint.Lister); ok {
+		for info, err := range l.Threads(cmd.Context(), checkpoint.ThreadFilter{Prefix: prefix, Limit: 100}) {
+			if err != nil {
+				break
 			}
+			out = append(out, string(info.Thread))
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	})
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeThread completes the ID of a thread as the first argument.
+func (a *app) completeThread(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeThreads(cmd, args, prefix)
 }
 
 var modeNames = []string{"updates", "values", "messages", "custom", "tasks", "checkpoints", "debug"}
@@ -148,15 +159,22 @@ func (f *runFlags) modes() (graph.Mode, error) {
 	return m, nil
 }
 
-// jsonArg reads an argument that is JSON, or @FILE, or - for the standard
-// input.
+// jsonArg reads the value of a flag that is JSON, or @FILE, or - for the standard
+// input. Without one it is nil.
 func jsonArg(cmd *cobra.Command, flag, arg string) (json.RawMessage, error) {
+	if arg == "" {
+		return nil, nil
+	}
+	return jsonValue(cmd, "--"+flag, arg)
+}
+
+// jsonValue reads JSON, @FILE, or - for the standard input. Name says what it is
+// in errors.
+func jsonValue(cmd *cobra.Command, name, arg string) (json.RawMessage, error) {
 	var data []byte
 	var err error
-	where := "--" + flag
+	where := name
 	switch {
-	case arg == "":
-		return nil, nil
 	case arg == "-":
 		where += " from the standard input"
 		data, err = io.ReadAll(cmd.InOrStdin())
@@ -167,10 +185,10 @@ func jsonArg(cmd *cobra.Command, flag, arg string) (json.RawMessage, error) {
 		data = []byte(arg)
 	}
 	if err != nil {
-		return nil, Hint(fmt.Errorf("--%s: %w", flag, err), "give JSON, @FILE or - for the standard input")
+		return nil, Hint(fmt.Errorf("%s: %w", name, err), "give JSON, @FILE or - for the standard input")
 	}
 	if err := json.Unmarshal(data, new(any)); err != nil {
-		return nil, &usageError{fmt.Errorf("%s is not JSON: %w", where, jsonPlace(data, err)), `for example: --` + flag + ` '{"topic": "cats"}'`}
+		return nil, &usageError{fmt.Errorf("%s is not JSON: %w", where, jsonPlace(data, err)), "for example: " + name + ` '{"topic": "cats"}'`}
 	}
 	return data, nil
 }
@@ -538,7 +556,7 @@ func (a *app) finish(s *snapshot, f *runFlags, runErr error) error {
 		}
 		var node *graph.NodeError
 		var usage *usageError
-		if s.Status != "done" && s.Status != "interrupted" && Code(runErr) != ExitBusy && !errors.As(runErr, &usage) {
+		if s.Status != "done" && s.Status != "interrupted" && s.Status != "waiting" && Code(runErr) != ExitBusy && !errors.As(runErr, &usage) {
 			what := "when the cause is mended"
 			if !errors.As(runErr, &node) {
 				what = "to let the thread go on"
@@ -551,12 +569,17 @@ func (a *app) finish(s *snapshot, f *runFlags, runErr error) error {
 		return err
 	}
 	switch {
-	case stopped && s.Status != "done" && s.Status != "interrupted":
+	case stopped && s.Status != "done" && s.Status != "interrupted" && s.Status != "waiting":
 		if !a.json {
 			a.console.Notef("Stopped. Go on with:\n  %s", on)
 		}
 		return ExitCode(ExitStopped)
 	case s.Status == "interrupted":
+		return ExitCode(ExitInterrupted)
+	case s.Status == "waiting":
+		if !a.json {
+			a.console.Notef("It goes on when its time has come, or the event, by\n  %s runner%s", a.name, a.storeArg())
+		}
 		return ExitCode(ExitInterrupted)
 	case s.Status == "done":
 		return nil

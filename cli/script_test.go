@@ -28,11 +28,14 @@ func TestMain(m *testing.M) {
 			cli.Main(
 				cli.Graph(jokes(), cli.Describe("Writes jokes until one is liked."), cli.ExampleInput(`{"topic": "cats"}`)),
 				cli.Graph(pair()), cli.Graph(fan()), cli.Graph(fragile()), cli.Graph(slow()), cli.Graph(endless(), cli.Named("loop")),
+				cli.Graph(nap()), cli.Graph(order()),
 				cli.OpenStore("mem", func(context.Context, string) (checkpoint.Store, error) { return checkpoint.NewMemory(), nil }),
 				cli.Program("flow", "Runs the graphs of the tests."), cli.Version("1.2.3"),
 			)
 		},
-		"lone": func() { cli.Main(cli.Graph(fan()), cli.DefaultStore("file:threads")) },
+		// newer has the graph jokes as another version of the program has it.
+		"newer": func() { cli.Main(cli.Graph(newerJokes())) },
+		"lone":  func() { cli.Main(cli.Graph(fan()), cli.DefaultStore("file:threads")) },
 	})
 }
 
@@ -43,6 +46,8 @@ func TestScripts(t *testing.T) {
 			"code":     code,
 			"jsonpath": jsonpath,
 			"save":     save,
+			"abandon":  abandon,
+			"tear":     tear,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -244,7 +249,7 @@ func slow() *graph.Graph[slowState] {
 	})
 	b.AddNode("second", func(_ context.Context, s *slowState) error { s.Second = true; return nil })
 	b.AddSequence("first", "second").SetEntryPoint("first")
-	return b.MustCompile()
+	return b.MustCompile(graph.LeaseTTL(time.Second))
 }
 
 type endlessState struct {
@@ -280,4 +285,78 @@ func program(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "SUPERSTEP_STORE=sqlite:"+filepath.Join(dir, "t.db"), "TERM=xterm")
 	return cmd
+}
+
+type napState struct {
+	Millis int  `json:"millis"`
+	Rested bool `json:"rested"`
+}
+
+// nap sleeps.
+func nap() *graph.Graph[napState] {
+	b := graph.New[napState]("nap")
+	b.AddNode("sleep", func(ctx context.Context, s *napState) error {
+		if err := graph.Sleep(ctx, "nap", time.Duration(s.Millis)*time.Millisecond); err != nil {
+			return err
+		}
+		s.Rested = true
+		return nil
+	})
+	b.SetEntryPoint("sleep")
+	return b.MustCompile()
+}
+
+type orderState struct {
+	Paid float64 `json:"paid"`
+}
+
+// order waits for an event.
+func order() *graph.Graph[orderState] {
+	b := graph.New[orderState]("order")
+	b.AddNode("wait", func(ctx context.Context, s *orderState) (err error) {
+		s.Paid, err = graph.WaitFor[float64](ctx, "", "paid")
+		return err
+	})
+	b.SetEntryPoint("wait")
+	return b.MustCompile()
+}
+
+// newerJokes has no node review, and a newer schema.
+func newerJokes() *graph.Graph[joke] {
+	b := graph.New[joke]("jokes")
+	b.AddNode("write", func(_ context.Context, s *joke) error { s.Jokes.Add("new"); return nil })
+	b.AddNode("reviews", func(ctx context.Context, s *joke) error {
+		_, err := graph.Interrupt[bool](ctx, "like", nil)
+		return err
+	})
+	b.AddSequence("write", "reviews").SetEntryPoint("write")
+	return b.MustCompile(graph.SchemaVersion(2))
+}
+
+// abandon leaves a thread as a run that died leaves it: abandon STORE THREAD
+func abandon(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: abandon STORE THREAD")
+	}
+	s, err := cli.OpenURL(context.Background(), "sqlite:"+ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer s.Close()
+	_, err = s.Write(context.Background(), &checkpoint.Write{
+		Log: checkpoint.Log{Thread: checkpoint.ThreadID(args[1])}, Claim: true, Lease: time.Millisecond, Holder: string(checkpoint.NewRunID()) + " pid 7 on mars x.y",
+	})
+	ts.Check(err)
+	time.Sleep(5 * time.Millisecond)
+}
+
+// tear takes bytes off the end of a file: tear FILE N
+func tear(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: tear FILE N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	path := ts.MkAbs(args[0])
+	info, err := os.Stat(path)
+	ts.Check(err)
+	ts.Check(os.Truncate(path, info.Size()-int64(n)))
 }

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/file"
-	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -22,6 +21,14 @@ func (a *app) storeURL() string {
 		return a.storeFlag
 	}
 	return a.url
+}
+
+// storeName is storeURL for people: without passwords.
+func (a *app) storeName() string {
+	if a.storeFlag == "" && a.store != nil {
+		return "the program's own store"
+	}
+	return stores.Redact(a.storeURL())
 }
 
 // errNoStore says that a store that is only to be read isn't there.
@@ -50,46 +57,43 @@ func OpenURL(ctx context.Context, url string) (checkpoint.Store, error) {
 }
 
 func openURL(ctx context.Context, url string, create bool, openers map[string]func(ctx context.Context, url string) (checkpoint.Store, error)) (checkpoint.Store, error) {
-	scheme, rest, ok := strings.Cut(url, ":")
-	if ok {
-		if open := openers[scheme]; open != nil {
-			return open(ctx, url)
-		}
+	if scheme, _, ok := strings.Cut(url, ":"); ok && openers[scheme] != nil {
+		return openers[scheme](ctx, url)
 	}
-	// A Windows path looks like a URL with a scheme of one letter.
-	switch {
-	case url == "memory":
-		return checkpoint.NewMemory(), nil
-	case ok && (scheme == "sqlite" || scheme == "sqlite3") && rest != "":
-		return openSQLite(strings.TrimPrefix(rest, "//"), create)
-	case ok && scheme == "file" && rest != "":
-		return openFiles(strings.TrimPrefix(rest, "//"), create)
-	case slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, filepath.Ext(url)) && (!ok || len(scheme) == 1 || strings.ContainsAny(scheme, `/\.`)):
-		return openSQLite(url, create)
+	c, err := storeConfig(url, create)
+	var usage *usageError
+	if errors.As(err, &usage) && len(openers) > 0 {
+		usage.hint = "--store also takes " + strings.Join(slices.Sorted(maps.Keys(openers)), ":…, ") + ":…"
 	}
-	if info, err := os.Stat(url); err == nil && info.IsDir() {
-		return openFiles(url, create)
-	}
-	return nil, &usageError{fmt.Errorf("store %q is of an unknown kind", url), "use sqlite:PATH, a path that ends in .db, file:DIR or memory"}
-}
-
-func openSQLite(path string, create bool) (checkpoint.Store, error) {
-	if !create && path != ":memory:" {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w at %s", errNoStore, path)
-		}
-	}
-	return sqlite.Open(path)
-}
-
-func openFiles(dir string, create bool) (checkpoint.Store, error) {
-	if !create {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w in %s", errNoStore, dir)
-		}
+	if err != nil {
+		return nil, err
 	}
 	// What a killed process left of its last line was never acknowledged.
-	return file.Open(dir, file.Options{Recover: true})
+	c.File.Recover = true
+	return c.Open(ctx)
+}
+
+// storeConfig reads a URL. A folder that exists may stand alone.
+func storeConfig(url string, create bool) (stores.Config, error) {
+	c, err := stores.Parse(url)
+	var unknown *stores.UnknownBackendError
+	if errors.As(err, &unknown) {
+		if info, bad := os.Stat(url); bad == nil && info.IsDir() {
+			c, err = stores.Config{Backend: stores.File, Path: url}, nil
+		}
+	}
+	if err != nil {
+		return c, &usageError{err, ""}
+	}
+	if !create && c.Path != "" && c.Path != ":memory:" {
+		if _, err := os.Stat(c.Path); errors.Is(err, fs.ErrNotExist) {
+			if c.Backend == stores.File {
+				return c, fmt.Errorf("%w in %s", errNoStore, c.Path)
+			}
+			return c, fmt.Errorf("%w at %s", errNoStore, c.Path)
+		}
+	}
+	return c, nil
 }
 
 // nearestThreads names threads that could have been meant.
@@ -127,7 +131,7 @@ func nearestThreads(ctx context.Context, store checkpoint.Store, thread string) 
 func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (*checkpoint.Record, error) {
 	rec, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		return nil, Hint(fmt.Errorf("unknown thread %q in %s", thread, a.storeURL()), "%s", nearestThreads(ctx, store, thread))
+		return nil, Hint(fmt.Errorf("unknown thread %q in %s", thread, a.storeName()), "%s", nearestThreads(ctx, store, thread))
 	}
 	return rec, err
 }
@@ -179,7 +183,7 @@ func (a *app) onlyThread(ctx context.Context, store checkpoint.Store) (string, e
 	}
 	switch len(names) {
 	case 0:
-		return "", Hint(fmt.Errorf("there are no threads in %s", a.storeURL()), "start one: %s run GRAPH", a.name)
+		return "", Hint(fmt.Errorf("there are no threads in %s", a.storeName()), "start one: %s run GRAPH", a.name)
 	case 1:
 		return names[0], nil
 	}

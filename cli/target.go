@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/recording"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -18,6 +19,7 @@ type target interface {
 	info() about
 	nodes() []string
 	warnings() []graph.Problem
+	replay(ctx context.Context, rec *recording.Recording, opts []graph.Option) iter.Seq2[graph.Difference, error]
 
 	// check reports what is wrong with an update in JSON.
 	check(update json.RawMessage) error
@@ -31,6 +33,9 @@ type target interface {
 	update(ctx context.Context, edit json.RawMessage, opts []graph.Option) (*snapshot, error)
 	fork(ctx context.Context, at string, opts []graph.Option) (*snapshot, error)
 	copyThread(ctx context.Context, from, to string, opts []graph.Option) error
+	prune(ctx context.Context, keep graph.Keep, opts []graph.Option) (graph.Pruned, error)
+	sendEvent(ctx context.Context, name string, value json.RawMessage, opts []graph.Option) error
+	runnable() graph.Runnable
 	drawing(ctx context.Context, depth int, overlay bool, opts []graph.Option) (*draw.Graph, error)
 }
 
@@ -38,7 +43,7 @@ type target interface {
 type snapshot struct {
 	Graph      string            `json:"graph"`
 	Thread     string            `json:"thread"`
-	Status     string            `json:"status"` // "done", "interrupted", "failed" or "pending"
+	Status     string            `json:"status"` // "done", "interrupted", "waiting", "failed" or "pending"
 	Checkpoint string            `json:"checkpoint,omitempty"`
 	Parent     string            `json:"parent,omitempty"`
 	Step       int               `json:"step"`
@@ -47,6 +52,7 @@ type snapshot struct {
 	State      json.RawMessage   `json:"state"`
 	Next       []string          `json:"next"`
 	Interrupts []question        `json:"interrupts"`
+	Waits      []wait            `json:"waits,omitempty"`
 	Tasks      []task            `json:"tasks,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Error      string            `json:"error,omitempty"`
@@ -61,6 +67,17 @@ type question struct {
 	When   string          `json:"when"`
 	Value  json.RawMessage `json:"value,omitempty"`
 	Schema json.RawMessage `json:"schema,omitempty"`
+}
+
+// wait is a sleep, or an event that the thread waits for.
+type wait struct {
+	Node  string     `json:"node"`
+	Path  []string   `json:"path,omitempty"`
+	Key   string     `json:"key"`
+	Event string     `json:"event,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
+
+	text string
 }
 
 // task is a task of the open superstep.
@@ -149,6 +166,16 @@ func (t *typed[S]) fork(ctx context.Context, at string, opts []graph.Option) (*s
 func (t *typed[S]) copyThread(ctx context.Context, from, to string, opts []graph.Option) error {
 	return t.g.CopyThread(ctx, from, to, opts...)
 }
+
+func (t *typed[S]) prune(ctx context.Context, keep graph.Keep, opts []graph.Option) (graph.Pruned, error) {
+	return t.g.Prune(ctx, keep, opts...)
+}
+
+func (t *typed[S]) sendEvent(ctx context.Context, name string, value json.RawMessage, opts []graph.Option) error {
+	return t.g.SendEvent(ctx, name, value, opts...)
+}
+
+func (t *typed[S]) runnable() graph.Runnable { return t.g }
 
 // selection says which entries of a history are wanted.
 type selection struct {
@@ -265,6 +292,13 @@ func (t *typed[S]) show(s *graph.Snapshot[S], err error) (*snapshot, error) {
 	for _, i := range s.Interrupts {
 		out.Interrupts = append(out.Interrupts, question{ID: i.ID, Key: i.Key, Node: i.Node, Path: i.Path, When: i.When, Value: i.Raw, Schema: i.Schema})
 	}
+	for _, w := range s.Waits {
+		one := wait{Node: w.Node, Path: w.Path, Key: w.Key, Event: w.Event, text: w.String()}
+		if !w.Until.IsZero() {
+			one.Until = &w.Until
+		}
+		out.Waits = append(out.Waits, one)
+	}
 	failed := false
 	for _, ts := range s.Tasks {
 		failed = failed || ts.Status == "failed" || ts.Error != "" && ts.Status != "done"
@@ -277,6 +311,8 @@ func (t *typed[S]) show(s *graph.Snapshot[S], err error) (*snapshot, error) {
 		out.Status = "done"
 	case failed:
 		out.Status = "failed"
+	case len(s.Waits) > 0:
+		out.Status = "waiting"
 	default:
 		out.Status = "pending"
 	}
@@ -288,12 +324,17 @@ func headStatus(r *checkpoint.Record) string {
 	if len(r.Paused) > 0 {
 		return "interrupted"
 	}
+	waits := false
 	for _, t := range r.Open {
 		for _, q := range t.Questions {
-			if !q.Answered {
+			if !q.Answered && !q.Wait {
 				return "interrupted"
 			}
+			waits = waits || !q.Answered
 		}
+	}
+	if waits {
+		return "waiting"
 	}
 	if r.Epoch == r.ID && len(r.Tasks) == 0 {
 		return "done"

@@ -52,6 +52,11 @@ var tests = []struct {
 	{"streaming", []run{{program: "streaming"}}},
 	{"recovery", []run{{program: "recovery"}}},
 	{"schema", []run{{program: "schema"}}},
+	{"blobs", []run{{program: "blobs"}}},
+	{"reminder", []run{
+		{program: "reminder", args: []string{"-db", "DIR/invoices.db"}},
+		{program: "reminder", args: []string{"-db", "DIR/invoices.db", "-paid", "2"}},
+	}},
 }
 
 func TestExamples(t *testing.T) {

@@ -18,17 +18,20 @@ const plainSizeWarning = 4 << 10
 // Graph is a compiled graph. It is immutable and safe for concurrent use; later
 // changes to its builder don't affect it.
 type Graph[S any] struct {
-	prog     *local.Program
-	values   values[S]
-	nodes    []nodeConfig
-	settings settings
-	warnings []Problem
+	prog   *local.Program
+	values values[S]
+
+	evolution *evolution
+	nodes     []nodeConfig
+	settings  settings
+	warnings  []Problem
 }
 
 // values is what a graph knows of its state type: how the core handles it, and
 // what input from outside looks like.
 type values[S any] interface {
 	core.Values
+	FieldNames() []string
 	Update(s *S, data []byte) error
 	Hash(s *S) (map[string]uint64, error)
 	Write(dst *S, changes any) error
@@ -95,13 +98,27 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			}
 		}
 	}
+	var fields []string
+	if v != nil {
+		fields = v.FieldNames()
+	}
+	evo, evoProblems := newEvolution(&set, fields)
+	problems = append(problems, evoProblems...)
 	if p == nil || len(problems) > 0 || v == nil {
 		return nil, &CompileError{Graph: b.spec.Name, Problems: problems}
 	}
 	g := &Graph[S]{values: v, settings: set, warnings: warnings, nodes: slices.Clone(b.nodes)}
 	// The plan holds the graph's breakpoints; those of a call come on top.
 	g.settings.before, g.settings.after = nil, nil
-	prog := &local.Program{Plan: p, Values: v, Nodes: make([]local.Node, len(p.Nodes)), Version: set.version}
+	g.evolution = evo
+	if g.settings.onWarning == nil {
+		if s, ok := any(v).(schemaValues); ok {
+			g.settings.onWarning = s.warn
+		} else {
+			g.settings.onWarning = logWarnings(b.spec.Name)
+		}
+	}
+	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Version: set.version}
 	prog.Check = func(s any) (map[string]uint64, error) { return v.Hash(s.(*S)) }
 	for i := range b.nodes {
 		n := b.nodes[i].local

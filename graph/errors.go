@@ -66,6 +66,12 @@ type (
 	// MutationError says that a node changed shared memory in place.
 	MutationError = local.MutationError
 
+	// StateSizeError says that a state has grown beyond [MaxStateSize].
+	StateSizeError = local.StateSizeError
+
+	// DeadlineError says that an answer or an event did not come in time.
+	DeadlineError = local.DeadlineError
+
 	// DuplicateKeyError says that a node raised an interrupt twice.
 	DuplicateKeyError = local.DuplicateKeyError
 

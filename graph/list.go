@@ -1,10 +1,12 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/field"
 )
@@ -269,6 +271,12 @@ func (c *listChange[T]) MarshalJSON() ([]byte, error) {
 	return data, err
 }
 
+// AppendJSON spares the engine from looking at the JSON once more.
+func (c *listChange[T]) AppendJSON(b []byte) ([]byte, error) {
+	data, err := c.MarshalJSON()
+	return append(b, data...), err
+}
+
 func (c *listChange[T]) Conflict(earlier field.Change) error {
 	_, _, err := checkLists[T]([]field.Change{earlier, c})
 	return err
@@ -331,6 +339,43 @@ func marshalArray[T any](items []T) ([]byte, error) {
 
 func unmarshalArray[T any](data []byte) ([]T, error) {
 	var items []T
+	if texts, ok := any(&items).(*[]string); ok {
+		if *texts, ok = plainTexts(data); ok {
+			return items, nil
+		}
+	}
 	err := json.Unmarshal(data, &items)
 	return items, err
+}
+
+// plainTexts reads an array of strings if it is compact and they are plain:
+// ASCII without any escapes. That is the bulk of many conversations, and
+// encoding/json reads it at a tenth of the speed.
+func plainTexts(b []byte) (items []string, ok bool) {
+	if len(b) < 2 || b[0] != '[' || b[len(b)-1] != ']' {
+		return nil, false
+	}
+	for b = b[1:]; len(b) > 1 && b[0] == '"'; b = b[1:] {
+		end := bytes.IndexByte(b[1:], '"') + 1
+		if end == 0 || !plainText(b[1:end]) {
+			return nil, false
+		}
+		items = append(items, string(b[1:end]))
+		if b = b[end+1:]; len(b) == 1 { // the closing bracket
+			return items, true
+		}
+		if b[0] != ',' {
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+func plainText(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' || c >= utf8.RuneSelf || c == '\\' {
+			return false
+		}
+	}
+	return true
 }

@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -142,4 +143,24 @@ func TestListConcurrentCopies(t *testing.T) {
 
 func FuzzList(f *testing.F) {
 	fuzzField[graph.List[string]](f, `["a"]`, `{"$overwrite":["a"]}`)
+}
+
+// A list of strings is read as encoding/json reads it.
+func TestListReadsStrings(t *testing.T) {
+	for _, data := range []string{
+		`[]`, `[""]`, `["a"]`, `["a","b c"]`, `["a" , "b"]`, ` ["a"]`, `["\u00e4"]`, `["ä"]`, "[\"\xff\"]", "[\"a\nb\"]", "[\"\x7f\"]", `["a\\"]`, `["a\""]`,
+		`["a",]`, `[,"a"]`, `["a"`, `["a]`, `["a""b"]`, `["a",1]`, `[null]`, `null`, `["a"],`, `["a"]]`, `"a"`, `["a",["b"]]`, `["]`, `[`, `]`, `[,]`,
+	} {
+		var want []string
+		werr := json.Unmarshal([]byte(data), &want)
+		var l graph.List[string]
+		err := l.UnmarshalJSON([]byte(data))
+		if (err == nil) != (werr == nil) {
+			t.Errorf("%s: %v, want %v", data, err, werr)
+			continue
+		}
+		if err == nil && !slices.Equal(l.Slice(), want) {
+			t.Errorf("%s: %q, want %q", data, l.Slice(), want)
+		}
+	}
 }

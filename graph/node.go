@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -23,12 +24,29 @@ func task(ctx context.Context, what string) (*local.Task, error) {
 // AskOption is a setting of one question.
 type AskOption func(*askConfig)
 
-type askConfig struct{ schema json.RawMessage }
+type askConfig struct {
+	schema json.RawMessage
+	in     time.Duration
+	at     time.Time
+}
 
 // AnswerSchema sets the JSON Schema that the answer is checked against, in
 // place of the one that follows from its type.
 func AnswerSchema(schema json.RawMessage) AskOption {
 	return func(c *askConfig) { c.schema = schema }
+}
+
+// Deadline makes the clock answer when nobody has for so long, counted from the
+// first time that the question was asked or the event waited for: the call then
+// returns a [DeadlineError]. Like [Sleep] it needs somebody to wake the thread
+// when the time has come: a [Runner].
+func Deadline(d time.Duration) AskOption {
+	return func(c *askConfig) { c.in = max(d, 1) }
+}
+
+// DeadlineAt is Deadline with a time.
+func DeadlineAt(t time.Time) AskOption {
+	return func(c *askConfig) { c.at = t }
 }
 
 // Interrupt asks a question and returns its answer. The first time it returns
@@ -66,7 +84,7 @@ func Interrupt[T any](ctx context.Context, key string, value any, opts ...AskOpt
 	if c.schema == nil {
 		c.schema = schemaFor[T]()
 	}
-	answer, err := t.Ask(ctx, key, raw, c.schema)
+	answer, err := t.Ask(ctx, local.Asking{Key: key, Value: raw, Schema: c.schema, For: c.in, At: c.at})
 	if err != nil {
 		return zero, err
 	}

@@ -148,3 +148,22 @@ func TestAPanicInOnceIsTheNodes(t *testing.T) {
 	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
 	wantErr[*graph.PanicError](t, err)
 }
+
+func TestOnceOfAnAbandonedSuperstepIsNotUsedAgain(t *testing.T) {
+	ran := &calls{}
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		n, err := graph.Once(ctx, "n", func(context.Context, string) (int, error) { return ran.add("n"), nil })
+		if err != nil {
+			return err
+		}
+		s.N = n
+		_, err = graph.Interrupt[bool](ctx, "q", n)
+		return err
+	})
+	b.AddEdge(graph.Start, "a")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Restart()))
+	equal(t, "asked", snap.Interrupts[0].Value.(float64), 2)
+}

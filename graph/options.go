@@ -32,8 +32,17 @@ type settings struct {
 	namespace   string
 	from        checkpoint.ID
 	durability  Durability
+	recordOnce  bool
 	saveTimeout time.Duration
+	warnSize    int // 0: the default; negative: never
+	maxSize     int
+	onWarning   func(Warning)
+	lease       time.Duration // 0: the default; negative: none
+	busy        BusyPolicy
 	version     int
+	versioned   bool
+	migrations  []migration
+	renamed     [][2]string // former and present names of fields
 	metadata    map[string]string
 
 	maxSteps    int
@@ -70,6 +79,7 @@ type settings struct {
 	asNode  string
 	as      *Command
 	history historyOptions
+	replay  local.ReplayOptions
 	errs    []error
 }
 
@@ -156,6 +166,12 @@ func WithDurability(d Durability) Option {
 	}
 }
 
+// RecordOnce makes checkpoints keep the results of [Once], which otherwise go
+// when their superstep is committed: a [Graph.Replay] of the thread then needs
+// none of the services that they came from. It costs their size in the store and
+// nothing else. Subgraphs do as the graph that the run began with.
+func RecordOnce() Option { return func(s *settings) { s.recordOnce = true } }
+
 // SaveTimeout bounds each write of a checkpoint. The default is 10 s.
 func SaveTimeout(d time.Duration) Option {
 	return func(s *settings) {
@@ -166,9 +182,100 @@ func SaveTimeout(d time.Duration) Option {
 	}
 }
 
-// SchemaVersion is recorded with every checkpoint as the version of S.
-func SchemaVersion(v int) Option {
-	return func(s *settings) { s.version = v }
+// DefaultWarnSize is the size of a state, or of what one task writes, at which
+// there is a [Warning].
+const DefaultWarnSize = 1 << 20
+
+// WarnSize sets at how many bytes of its recorded form a state, or what a task
+// wrote in one superstep, gives a [Warning] that names the largest field; 0
+// means never. The default is [DefaultWarnSize]. A state that grows further
+// gives another one each time it has about doubled. Only runs with a
+// checkpointer look.
+func WarnSize(bytes int) Option {
+	return func(s *settings) {
+		if bytes < 0 {
+			s.fail("graph: WarnSize(%d): use 0 for no warnings", bytes)
+		}
+		if s.warnSize = bytes; bytes == 0 {
+			s.warnSize = -1
+		}
+	}
+}
+
+// MaxStateSize makes a run fail with a [StateSizeError] when the recorded form of
+// its state has more bytes. The superstep that made it so is committed; the
+// thread goes on when the limit is raised or the state was edited. The size is
+// looked at when enough was written to pass the limit, or a sixteenth of it
+// since the last look.
+func MaxStateSize(bytes int) Option {
+	return func(s *settings) {
+		if bytes <= 0 {
+			s.fail("graph: MaxStateSize(%d): use a positive number", bytes)
+		}
+		s.maxSize = bytes
+	}
+}
+
+// OnWarning sets what is told of warnings, by several goroutines at once. By
+// default each is logged once with slog. A schema graph tells its schema's
+// [Schema.OnWarning] unless this is given.
+func OnWarning(fn func(Warning)) Option {
+	return func(s *settings) { s.onWarning = fn }
+}
+
+// BusyPolicy says what a run does when another run holds its thread.
+type BusyPolicy uint8
+
+const (
+	// BusyReject makes the new run fail at once with [ErrThreadBusy].
+	BusyReject BusyPolicy = iota
+
+	// BusyQueue makes the new run wait until the other has ended, or its
+	// context ends. Runs of one process that use the same store value come
+	// to their turn in the order of their calls; among processes there is
+	// no order.
+	BusyQueue
+
+	// BusyInterrupt stops the other run, which returns [ErrThreadBusy], and
+	// goes on from what it has recorded: its pending tasks are the thread's.
+	// A run in another process notices when it next writes, or within a third
+	// of its lease.
+	BusyInterrupt
+
+	// BusyRollback stops the other run as BusyInterrupt does, and starts from
+	// the checkpoint before that run, on a new branch: as if it had not been.
+	// What it has recorded stays in the thread's history. If that run began
+	// the thread, the thread is deleted and begins anew.
+	BusyRollback
+)
+
+// WhenBusy sets what a run does when another run holds its thread. The default
+// is [BusyReject]. Others than the default cost one more write.
+func WhenBusy(p BusyPolicy) Option {
+	return func(s *settings) {
+		if p > BusyRollback {
+			s.fail("graph: unknown busy policy %d", p)
+		}
+		s.busy = p
+	}
+}
+
+// LeaseTTL sets for how long a run holds its thread without giving a sign of
+// life; it gives one every third of that time. When its process has died, other
+// runs wait that long before they may take the thread over, unless they run on
+// the same machine and can see that the process is gone (on Linux). A run that
+// stalled for longer is stopped by its first write after another took over. The
+// time is the store's: that of a database server, not of its clients. The
+// default is 15 s, the shortest a second.
+//
+// Under [Exit] a run writes only at its end and holds nothing.
+func LeaseTTL(d time.Duration) Option {
+	return func(s *settings) {
+		if d < time.Second {
+			s.fail("graph: LeaseTTL of %v: use a second or more", d)
+		}
+		s.lease = d
+	}
 }
 
 // Metadata adds an entry to the metadata of the checkpoints that a call writes.

@@ -33,6 +33,17 @@ func Destinations(nodes ...string) NodeOption {
 	}
 }
 
+// Formerly names names that the node had in earlier versions of the program.
+// Threads that wait at one of them go on at this node; without it, they fail
+// with an [UnknownNodeError]. Code can't go to a node by a former name. When a
+// node was removed, name it at the one that takes its place.
+func Formerly(names ...string) NodeOption {
+	return func(spec *plan.NodeSpec, n *nodeConfig) {
+		spec.Former = append(slices.Clone(spec.Former), names...)
+		n.local.Former = spec.Former
+	}
+}
+
 // Describe sets a label for drawings and a description.
 func Describe(label, description string) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) { n.label, n.description = label, description }

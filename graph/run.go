@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -85,6 +86,8 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 	if lo.Deps, err = provide(ctx, &set); err != nil {
 		return empty, err
 	}
+	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
+	lo.Busy = local.BusyPolicy(set.busy)
 	s, err := local.Open(ctx, g.program(g.emitter(lo)), *lo, set.from, set.store != nil)
 	if err != nil {
 		return empty, err
@@ -156,7 +159,10 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 		SaveTimeout: set.saveTimeout, Metadata: set.metadata, MaxSteps: set.maxSteps, MaxTasks: set.maxTasks,
 		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
 		StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout,
-		Bus: g.bus(set, bus), Drain: set.drain, Check: set.check,
+		Bus: g.bus(set, bus), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
+	}
+	if set.store != nil {
+		lo.Sizes = g.sizes(set, lo)
 	}
 	if set.maxConcurrency > 0 {
 		lo.Limit = local.NewLimiter(set.maxConcurrency)
@@ -178,6 +184,26 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 		}
 	}
 	return lo, nil
+}
+
+// sizes returns what looks at how large changes and the state are.
+func (g *Graph[S]) sizes(set *settings, lo *local.Options) *local.Sizes {
+	show := g.emitter(lo)
+	return &local.Sizes{
+		Warn: max(cmp.Or(set.warnSize, DefaultWarnSize), 0), Max: set.maxSize,
+		Tell: func(l *local.Large) {
+			w := Warning{Kind: LargeChange, Node: l.Node, Field: l.Field, Size: l.Size, Of: l.FieldSize}
+			if l.State {
+				w.Kind = LargeState
+			}
+			if set.onWarning != nil {
+				set.onWarning(w)
+			}
+			if show != nil {
+				show(w)
+			}
+		},
+	}
 }
 
 // deps are the dependencies of one run.
@@ -223,13 +249,16 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 			return err
 		}
 	}
-	open := local.OpenQuestions(m)
+	all := local.OpenQuestions(m)
+	var open []checkpoint.Question // those that somebody is asked
+	var keys []string
+	for _, q := range all {
+		if keys = append(keys, q.Key); !q.Wait {
+			open = append(open, q)
+		}
+	}
 	byKey, several := answer.(Answers)
 	single := !several
-	var keys []string
-	for _, q := range open {
-		keys = append(keys, q.Key)
-	}
 	update := func(state any) error { return nil }
 	if set.update != nil {
 		fn, ok := set.update.(func(*S))
@@ -276,6 +305,9 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 	}
 	switch {
 	case single && len(open) == 0:
+		if answer != nil && len(all) > 0 {
+			return &AnswerError{Reason: "nobody is asked; the thread waits for a time or an event: use graph.SendEvent, or graph.Answers to cut a wait short", Open: keys}
+		}
 		if answer != nil {
 			return &AnswerError{Reason: "no question is open; continue the thread with a nil answer"}
 		}
@@ -296,7 +328,7 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 		return &AnswerError{Reason: fmt.Sprintf("%d questions are open: use graph.Answers to say which", len(open)), Open: keys}
 	default:
 		for key, v := range byKey {
-			q, err := find(open, m, key, keys)
+			q, err := find(all, m, key, keys)
 			if err != nil {
 				return err
 			}

@@ -192,8 +192,9 @@ func schemaProblems(problems []mapstate.Problem) []Problem {
 	return ps
 }
 
-// Warning is something that a schema lets pass unless it is [Schema.Strict]. It
-// is told to [Schema.OnWarning] and streamed with [ModeWarnings] as the value of
+// Warning is something that a schema lets pass unless it is [Schema.Strict], or
+// data that is larger than [WarnSize]. It is told to [Schema.OnWarning] or
+// [OnWarning] and streamed with [ModeWarnings] as the value of
 // an event.
 type Warning = mapstate.Warning
 
@@ -209,6 +210,13 @@ const (
 	// ConcurrentWrites: two tasks of one superstep set a field that has no
 	// reducer. The later one in plan order wins.
 	ConcurrentWrites = mapstate.ConcurrentWrites
+
+	// LargeChange: what a task, an input or an edit wrote is larger than
+	// [WarnSize].
+	LargeChange = mapstate.LargeChange
+
+	// LargeState: the whole state is.
+	LargeState = mapstate.LargeState
 )
 
 // FieldTypeError says that a value has another type than its field.
@@ -236,9 +244,11 @@ func logWarnings(graph string) func(Warning) {
 	var mu sync.Mutex
 	seen := map[Warning]bool{}
 	return func(w Warning) {
+		key := w
+		key.Size, key.Of = 0, 0
 		mu.Lock()
-		known := seen[w] || len(seen) >= maxLogged
-		seen[w] = true
+		known := seen[key] || len(seen) >= maxLogged
+		seen[key] = true
 		mu.Unlock()
 		if !known {
 			slog.Warn(w.String(), "graph", graph, "field", w.Field)
@@ -255,7 +265,7 @@ func (g *Graph[S]) program(emit func(Warning)) *local.Program {
 		return g.prog
 	}
 	p := *g.prog
-	p.Values = w.warning(emit)
+	p.Values = g.evolution.of(w.warning(emit))
 	return &p
 }
 

@@ -91,6 +91,9 @@ var _ values[SchemaState] = schemaValues{}
 
 func schemaState(s any) *mapstate.State { return &s.(*SchemaState).s }
 
+// FieldNames returns the names of the declared fields.
+func (v schemaValues) FieldNames() []string { return v.t.FieldNames() }
+
 // New implements [core.Values].
 func (v schemaValues) New() any { return &SchemaState{v.t.New()} }
 

@@ -25,6 +25,9 @@ type Snapshot[S any] struct {
 	// Interrupts are the questions and breakpoints that wait for an answer.
 	Interrupts []Interrupted
 
+	// Waits are the sleeps and events that the thread waits for.
+	Waits []Wait
+
 	Tasks []TaskState // of the open superstep, in plan order
 
 	Thread     string
@@ -68,6 +71,30 @@ type Interrupted struct {
 	Raw   json.RawMessage
 
 	Schema json.RawMessage // JSON Schema of the answer; may be nil
+
+	Deadline time.Time // see [Deadline]; zero if there is none
+}
+
+// Wait is a sleep, or a wait for an event.
+type Wait struct {
+	ID    string
+	Key   string
+	Node  string
+	Path  []string  // nodes from the root graph down to the subgraph it is in
+	Event string    // empty for a sleep
+	Until time.Time // the end of the sleep, or the deadline of the event; may be zero
+}
+
+func (w Wait) String() string {
+	node := strings.Join(append(w.Path[:len(w.Path):len(w.Path)], w.Node), "/")
+	until := ""
+	if !w.Until.IsZero() {
+		until = " until " + w.Until.Format(time.RFC3339)
+	}
+	if w.Event == "" {
+		return fmt.Sprintf("node '%s' sleeps%s", node, until)
+	}
+	return fmt.Sprintf("node '%s' waits for event %q%s", node, w.Event, until)
 }
 
 // Decode stores the question's value in v, a pointer.
@@ -82,7 +109,7 @@ func (i Interrupted) String() string {
 }
 
 func interruptOf(q *checkpoint.Question) Interrupted {
-	i := Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema}
+	i := Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema, Deadline: q.Due}
 	if q.Value != nil {
 		_ = json.Unmarshal(q.Value, &i.Value) // it was encoded by us
 	}
@@ -101,7 +128,9 @@ func (s *Snapshot[S]) Err() error {
 func (s *Snapshot[S]) Interrupted() bool { return len(s.Interrupts) > 0 }
 
 // Done reports whether the thread has ended: nothing is pending.
-func (s *Snapshot[S]) Done() bool { return len(s.Next) == 0 && len(s.Interrupts) == 0 }
+func (s *Snapshot[S]) Done() bool {
+	return len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0
+}
 
 var statusNames = [...]string{
 	core.Waiting: "waiting", core.Held: "held", core.Running: "running", core.Changed: "routing",
@@ -119,6 +148,10 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 	names := g.prog.Plan.Names()
 	snap.Next = local.Next(names, m.Tasks())
 	for _, q := range local.OpenQuestions(m) {
+		if q.Wait {
+			snap.Waits = append(snap.Waits, Wait{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, Event: q.Event, Until: q.Due})
+			continue
+		}
 		snap.Interrupts = append(snap.Interrupts, g.withSchema(interruptOf(&q), set))
 	}
 	for i := range m.Tasks() {
@@ -127,6 +160,9 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 			ID: taskID(m.Epoch(), i), Node: names[t.Node], Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
 		}
 		for _, q := range t.Unanswered() {
+			if q.Wait {
+				continue
+			}
 			ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
 		}
 		for ns, id := range t.Children {

@@ -37,7 +37,8 @@ const (
 	// [Exit] it may still wait to be.
 	ModeCheckpoints = Mode(local.Checkpointed)
 
-	// ModeWarnings: what a [Schema] lets pass, as a [Warning] in Value. For a
+	// ModeWarnings: what a [Schema] lets pass, and data that is larger than
+	// [WarnSize], as a [Warning] in Value. For a
 	// run of a subgraph the event is that of the node it is mounted as.
 	ModeWarnings = Mode(kindWarning)
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/superstep-dev/superstep/field"
 )
@@ -164,6 +165,15 @@ func (c *sumChange[N]) MarshalJSON() ([]byte, error) {
 		return json.Marshal(map[string]N{opOverwrite: c.n})
 	}
 	return json.Marshal(c.n)
+}
+
+// AppendJSON spares the engine from looking at the JSON once more.
+func (c *sumChange[N]) AppendJSON(b []byte) ([]byte, error) {
+	if n, ok := any(c.n).(int); ok && !c.over {
+		return strconv.AppendInt(b, int64(n), 10), nil
+	}
+	data, err := c.MarshalJSON()
+	return append(b, data...), err
 }
 
 func (c *sumChange[N]) Conflict(earlier field.Change) error {

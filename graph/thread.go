@@ -97,7 +97,7 @@ type Entry[S any] struct {
 	Branch     string // empty for the thread's first line
 	Step       int
 	Source     string
-	Nodes      []string // whose changes the checkpoint committed
+	Nodes      []string // that ran in the superstep which the checkpoint committed
 	Next       []string // nodes planned, when the checkpoint planned any
 	CreatedAt  time.Time
 	Metadata   map[string]string

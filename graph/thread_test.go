@@ -295,3 +295,13 @@ func TestW1SecondRunOnAThreadIsBusy(t *testing.T) { // Q-06
 	}
 	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a")
 }
+
+func TestHistoryNamesNodesThatWroteNothing(t *testing.T) {
+	b := visits(graph.New[trail]("silent"), "loud")
+	b.AddNode("silent", func(context.Context, *trail) error { return nil })
+	b.AddEdge(graph.Start, "silent").AddEdge(graph.Start, "loud")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	es := entries(t, g)
+	equalSlice(t, "nodes", es[0].Nodes, []string{"loud", "silent"})
+}

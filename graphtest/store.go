@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -58,6 +59,9 @@ var (
 	_ checkpoint.Lister = (*Store)(nil)
 	_ checkpoint.Copier = (*Store)(nil)
 	_ checkpoint.Locker = (*Store)(nil)
+
+	_ checkpoint.Scheduler = (*Store)(nil)
+	_ checkpoint.Rewriter  = (*Store)(nil)
 )
 
 // NewStore wraps inner. The store is closed with inner.
@@ -186,13 +190,13 @@ func (s *Store) Delete(ctx context.Context, thread checkpoint.ThreadID) error {
 // Close implements [checkpoint.Store].
 func (s *Store) Close() error { return s.inner.Close() }
 
-// TryLock implements [checkpoint.Locker]. If the wrapped store has no locks,
-// every lock is given.
-func (s *Store) TryLock(thread checkpoint.ThreadID) (release func(), err error) {
+// Lock implements [checkpoint.Locker]. If the wrapped store has no locks, every
+// lock is given.
+func (s *Store) Lock(ctx context.Context, thread checkpoint.ThreadID, holder string, mode checkpoint.LockMode, evict func()) (release func(), evicted []string, err error) {
 	if l, ok := s.inner.(checkpoint.Locker); ok {
-		return l.TryLock(thread)
+		return l.Lock(ctx, thread, holder, mode, evict)
 	}
-	return func() {}, nil
+	return func() {}, nil, nil
 }
 
 // Threads implements [checkpoint.Lister]. If the wrapped store can't list, it
@@ -205,6 +209,52 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 		err = fmt.Errorf("listing threads: %w", errors.ErrUnsupported)
 	}
 	return func(yield func(checkpoint.ThreadInfo, error) bool) { yield(checkpoint.ThreadInfo{}, err) }
+}
+
+// Logs implements [checkpoint.Lister].
+func (s *Store) Logs(ctx context.Context, thread checkpoint.ThreadID) iter.Seq2[checkpoint.LogInfo, error] {
+	err := s.alive()
+	if l, ok := s.inner.(checkpoint.Lister); ok && err == nil {
+		return l.Logs(ctx, thread)
+	} else if err == nil {
+		err = fmt.Errorf("listing logs: %w", errors.ErrUnsupported)
+	}
+	return func(yield func(checkpoint.LogInfo, error) bool) { yield(checkpoint.LogInfo{}, err) }
+}
+
+// Due implements [checkpoint.Scheduler]. If the wrapped store knows nothing of
+// time, it yields errors.ErrUnsupported.
+func (s *Store) Due(ctx context.Context, before time.Time, limit int) iter.Seq2[checkpoint.Waiting, error] {
+	return s.waiting(func(sch checkpoint.Scheduler) iter.Seq2[checkpoint.Waiting, error] {
+		return sch.Due(ctx, before, limit)
+	})
+}
+
+// Abandoned implements [checkpoint.Scheduler], as Due.
+func (s *Store) Abandoned(ctx context.Context, limit int) iter.Seq2[checkpoint.Waiting, error] {
+	return s.waiting(func(sch checkpoint.Scheduler) iter.Seq2[checkpoint.Waiting, error] { return sch.Abandoned(ctx, limit) })
+}
+
+func (s *Store) waiting(list func(checkpoint.Scheduler) iter.Seq2[checkpoint.Waiting, error]) iter.Seq2[checkpoint.Waiting, error] {
+	err := s.alive()
+	if sch, ok := s.inner.(checkpoint.Scheduler); ok && err == nil {
+		return list(sch)
+	} else if err == nil {
+		err = fmt.Errorf("listing threads that wait: %w", errors.ErrUnsupported)
+	}
+	return func(yield func(checkpoint.Waiting, error) bool) { yield(checkpoint.Waiting{}, err) }
+}
+
+// Rewrite implements [checkpoint.Rewriter]. If the wrapped store can't shorten
+// logs, it returns errors.ErrUnsupported.
+func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
+	if err := s.alive(); err != nil {
+		return err
+	}
+	if rw, ok := s.inner.(checkpoint.Rewriter); ok {
+		return rw.Rewrite(ctx, r)
+	}
+	return fmt.Errorf("shortening a thread: %w", errors.ErrUnsupported)
 }
 
 // Copy implements [checkpoint.Copier]. If the wrapped store can't copy, it

@@ -3,6 +3,7 @@ package checkpointtest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,11 @@ func fullRecord(r *checkpoint.Record) *checkpoint.Record {
 		{Node: "write", Task: 12, Data: raw(`null`)},
 	}
 	r.Snapshot = &checkpoint.Snapshot{Values: raw(`{"topic":"cats"}`), Ranges: map[string][][2]int64{"jokes": {{1, 3}, {5, 5}}, "none": {}}}
+	r.Once = []checkpoint.OnceResult{
+		{Task: 0, Name: "ask the model", Data: raw(`{"text":"<&>","tokens":12}`)},
+		{Task: 3, Name: "", Data: raw(`null`)},
+		{Task: 3, Name: "pay", Error: "card\nrefused"},
+	}
 	r.Tasks = []checkpoint.Task{
 		{Node: "worker", Payload: raw(`{"n":1}`), Sent: true, From: "write", Overlay: raw(`{"o":1}`)},
 		{Node: "worker", Payload: raw(`null`), Sent: true, From: "write"},
@@ -41,6 +47,8 @@ func fullRecord(r *checkpoint.Record) *checkpoint.Record {
 			Questions: []checkpoint.Question{
 				{ID: "q1", Key: "review", Node: "review", Path: []string{"sub"}, When: "inside", Value: raw(`"joke"`), Schema: raw(`{"type":"boolean"}`), Answer: raw(`false`), Answered: true},
 				{ID: "q2", Key: "", Node: "review", When: "before"},
+				{ID: "q3", Key: "nap", Node: "review", When: "inside", Due: epochStart.Add(time.Hour), Wait: true},
+				{ID: "q4", Key: "paid", Node: "review", When: "inside", Due: epochStart.Add(-time.Hour), Wait: true, Event: "payment", Answered: true, Expired: true},
 			},
 			Children: map[string]checkpoint.ID{"call": r.ID},
 		},
@@ -50,6 +58,14 @@ func fullRecord(r *checkpoint.Record) *checkpoint.Record {
 	r.Children = map[string]checkpoint.ID{"sub": r.ID}
 	r.Recent = []string{"a", "b", "a", "b,c", ""}
 	r.Paused = []checkpoint.Pause{{ID: "p1", Node: "review"}}
+	r.Begun, r.Ran, r.Due = 4, 9, epochStart.Add(48*time.Hour+1)
+	return r
+}
+
+// sealedRecord makes r one of which the store understands only where it stands.
+func sealedRecord(r *checkpoint.Record, meta, data []byte) *checkpoint.Record {
+	r.Source, r.Due = checkpoint.SourceLoop, epochStart.Add(time.Hour)
+	r.Sealed = &checkpoint.Sealed{Meta: meta, Data: data}
 	return r
 }
 
@@ -59,6 +75,35 @@ func testRoundTrip(t *testing.T, open Opener, o Options) {
 		r := l.write(t, s, fullRecord(l.next()))
 		wantRecord(t, mustHead(t, s, l.log), r)
 		wantRecords(t, mustCollect(t, s, checkpoint.Query{Log: l.log}), []*checkpoint.Record{r})
+	})
+	t.Run("the record with every field has every field", func(t *testing.T) {
+		r := reflect.ValueOf(*fullRecord(newLine("t").next()))
+		for i := range r.NumField() {
+			switch name := r.Type().Field(i).Name; name {
+			case "Parent", "Branch", "Lineage", "Sealed": // tried elsewhere
+			default:
+				if r.Field(i).IsZero() {
+					t.Errorf("field %s is zero", name)
+				}
+			}
+		}
+	})
+	t.Run("a sealed record comes back, and without its data when asked so", func(t *testing.T) {
+		s, l := open(t), newLine("t")
+		all := make([]byte, 256)
+		for i := range all {
+			all[i] = byte(i)
+		}
+		rs := []*checkpoint.Record{
+			l.write(t, s, sealedRecord(l.next(), all, all)),
+			l.write(t, s, sealedRecord(l.next(), []byte{0}, nil)),
+			l.write(t, s, sealedRecord(l.next(), []byte("\n\"\x00"), []byte("\n\x00\xff"))),
+		}
+		wantRecord(t, mustHead(t, s, l.log), rs[2])
+		wantRecords(t, mustCollect(t, s, checkpoint.Query{Log: l.log}), rs)
+		for i, r := range mustCollect(t, s, checkpoint.Query{Log: l.log, Meta: true}) {
+			wantRecord(t, r, rs[i].Meta())
+		}
 	})
 	t.Run("a record with nothing in it comes back", func(t *testing.T) {
 		s, l := open(t), newLine("t")
@@ -235,6 +280,11 @@ func drawRecord(t *rapid.T, r *checkpoint.Record) {
 			r.Snapshot.Ranges = map[string][][2]int64{name().Draw(t, "field"): {{rapid.Int64Range(1, 9).Draw(t, "a"), rapid.Int64Range(9, 1<<40).Draw(t, "b")}}}
 		}
 	}
+	r.Once = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.OnceResult {
+		return checkpoint.OnceResult{
+			Task: rapid.IntRange(0, 1000).Draw(t, "task"), Name: name().Draw(t, "name"), Data: rawJSON().Draw(t, "data"), Error: name().Draw(t, "error"),
+		}
+	}), 0, 3).Draw(t, "once")
 	r.Tasks = rapid.SliceOfN(rapid.Custom(drawTask), 0, 3).Draw(t, "tasks")
 	r.Open = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.OpenTask {
 		return checkpoint.OpenTask{

@@ -12,8 +12,9 @@
 //		}, checkpointtest.Options{})
 //	}
 //
-// Optional abilities ([checkpoint.Lister], [checkpoint.Copier]) are tested when
-// the store has them. No test depends on how fast anything is.
+// Optional abilities ([checkpoint.Lister], [checkpoint.Copier],
+// [checkpoint.Scheduler], [checkpoint.Rewriter]) are tested when the store has
+// them. No test depends on how fast anything is.
 package checkpointtest
 
 import (
@@ -86,6 +87,11 @@ func Run(t *testing.T, open func(t *testing.T) checkpoint.Store, opts ...Options
 		{"Lifecycle", testLifecycle},
 		{"Listing", testListing},
 		{"Copying", testCopying},
+		{"Leases", testLeases},
+		{"Scheduling", testScheduling},
+		{"Removing", testRemoving},
+		{"Logs", testLogs},
+		{"Rewriting", testRewriting},
 		{"Persistence", testPersistence},
 		{"Crashes", testCrashes},
 		{"Growth", testGrowth},

@@ -10,10 +10,12 @@
 // acknowledged; with [SyncNever] it outlives the process but not the power. A
 // write that fails takes back what it wrote and leaves the store usable. Earlier
 // bytes never change, and an append costs the same whatever the file's length.
+// Only [Store.Rewrite] puts another file in the place of a thread's, at once.
 //
 // Stores of one process or of several may share a directory: an advisory lock on
 // the thread's file is held for each append, after what others appended was
-// read. Threads do not wait for one another. The lock is released with the
+// read. Leases are lines too, by the clock of the machine, so they hold across
+// processes. Threads do not wait for one another. The lock is released with the
 // process, however it ends. Network file systems without such locks are not
 // supported.
 //
@@ -24,6 +26,10 @@
 // [Options].Recover moves it to a side file, <name>.jsonl.damaged, and the next
 // write goes on with the right number. (A last line that is whole and lacks only
 // its newline is kept.) Damage anywhere else is never skipped.
+// [Store.Verify] finds all of it.
+//
+// What is due is found by looking at all files of the directory, and reading
+// those that changed since the last look: polling is for thousands of threads.
 //
 // # Names
 //
@@ -45,14 +51,25 @@
 // thread's file has these members in this order, those in brackets only when
 // there is something to say:
 //
-//	seq         1 for the file's first line, then growing by one
+//	seq         1 for the file's first line, then growing by one, and by skip
 //	created_at  the record's time, RFC 3339
-//	[v]         format version, now 1; on the first line
+//	[v]         format version: 2 if the line has one of the members marked *, else
+//	            1; on the first line, and where it is 2
 //	[thread]    the thread's ID; on the first line
+//	[skip]      * lines removed before this one; on the first line of a file that
+//	            was shortened even if it is 0
+//	[gone]      * true: the line's record was removed, and nothing else is in it.
+//	            A shortened file keeps its last line, whose seq others name
 //	[log]       0 or absent: the log with the empty namespace; else the log's
 //	            number, counted from 1 in the order of first records
 //	[ns]        the log's namespace, on its first line
-//	[claim]     the thread's new fence
+//	[claim]     the thread's new fence; ends the lease and what woke the thread
+//	[lease]     * {"holder","until","ttl"}: the lease from now on; ttl in nanoseconds
+//	[release]   true: the lease ends
+//	[held]      true: an earlier line says of a lease or of waking what still counts
+//	[wake]      * when the thread was woken, RFC 3339
+//	[remove]    * [{"branch","epoch","task","gen","kind","name"}]: single results
+//	            removed by this write, before others are put
 //	[drop]      {"branch","epoch"}: results removed by this write
 //	[results]   results put by this write and not dropped by it
 //	[own]       true: the record repeats what earlier lines say
@@ -67,15 +84,20 @@
 //
 // So each line is one checkpoint, and a thread's lines are its checkpoints, those
 // of its subgraphs included. Strings that are not valid UTF-8 are written as
-// {"hex":"..."} in thread and ns.
+// {"hex":"..."} in thread, ns and holder. A program that knows version 1 alone
+// reads files without lines of version 2, and refuses others.
 //
-// Writes without a record (results of tasks of the open superstep, claims) go to
-// a companion file, <name>.pending, with members seq, [v], [thread], after, [ns],
-// [claim], [drop], [results]; after is the seq of the last line of the thread's
+// Writes without a record (results of tasks of the open superstep, claims, leases)
+// go to a companion file, <name>.pending, with members seq, [v], [thread], after,
+// [reset], [ns], [claim], [lease], [release], [wake], [remove], [drop], [results];
+// after is the seq of the last line of the thread's
 // file at that time, which puts the lines of both files in one order. The
 // companion is scratch: it is written anew without what was dropped when it has
-// grown to 32 kB and at least twice what it was. A companion that names lines
-// while the thread's file has none is left over from a deletion and ignored.
+// grown to 32 kB and at least twice what it was. On its first line, reset: true
+// (version 2) says that what earlier lines say of leases, waking and results
+// counts no more: the companion says it again. That comes before a file is
+// shortened, so that its lines can go. A companion that names lines while the
+// thread's file has none is left over from a deletion and ignored.
 //
 // A conversation with two records and 1,000 bytes of messages a turn takes less
 // than 1.5 times its messages.

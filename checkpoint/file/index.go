@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -20,6 +21,15 @@ type index struct {
 	byNS  map[string]int32
 	fence checkpoint.Fence
 
+	seq     int64 // of the last line of the thread's file
+	skipped int64 // how many records were removed before it
+	cut     bool  // the file was written anew, without some of its lines
+	lease   checkpoint.Lease
+	leased  bool // there ever was a lease
+	due     time.Time
+	woken   time.Time
+	shadow  bool // the companion takes away results that stand in the thread's file
+
 	numbered []int32 // logs by their number in the file, from 1
 
 	pending int64 // lines of the companion file
@@ -28,7 +38,7 @@ type index struct {
 type rec struct {
 	off  int64
 	n    int32 // bytes of the line with its newline
-	log  int32
+	log  int32 // -1: the record was removed
 	prev int32 // the record before it in the same log; -1: none
 	key  [16]byte
 	uuid bool // key is the ID
@@ -46,8 +56,52 @@ type logIndex struct {
 }
 
 type branchIndex struct {
-	first int64 // sequence number of the first record
-	recs  []int32
+	first, last int64 // sequence numbers
+	recs        []int32
+	seqs        []int64 // of recs; nil if there are no gaps
+	skipped     int64   // records removed anywhere before the last one
+}
+
+// find returns where the record with a sequence number is or would be.
+func (b *branchIndex) find(seq int64) (at int, found bool) {
+	if b.seqs != nil {
+		return slices.BinarySearch(b.seqs, seq)
+	}
+	switch {
+	case seq < b.first:
+		return 0, false
+	case seq > b.last:
+		return len(b.recs), false
+	}
+	return int(seq - b.first), true
+}
+
+func (b *branchIndex) slice(from, to int64) []int32 {
+	i, _ := b.find(from)
+	j := len(b.recs)
+	if to != 0 {
+		k, found := b.find(to)
+		if j = k; found {
+			j++
+		}
+	}
+	if i >= j {
+		return nil
+	}
+	return b.recs[i:j]
+}
+
+func (b *branchIndex) add(pos int32, seq, skipped int64) {
+	if len(b.recs) > 0 && b.seqs == nil && seq != b.last+1 {
+		b.seqs = make([]int64, len(b.recs), len(b.recs)+1)
+		for i := range b.seqs {
+			b.seqs[i] = b.first + int64(i)
+		}
+	}
+	if b.seqs != nil {
+		b.seqs = append(b.seqs, seq)
+	}
+	b.recs, b.last, b.skipped = append(b.recs, pos), seq, skipped
 }
 
 // stepIndex are the results of a superstep.
@@ -104,7 +158,7 @@ func keyOf(id checkpoint.ID) (key [16]byte, uuid bool) {
 
 // exists reports whether anything was ever written to the thread.
 func (x *index) exists() bool {
-	if len(x.recs) > 0 || x.fence > 0 {
+	if len(x.recs) > 0 || x.fence > 0 || !x.woken.IsZero() {
 		return true
 	}
 	for _, l := range x.logs {
@@ -131,14 +185,21 @@ func (x *index) logNumber(ns string) (n int, fresh bool) {
 // addMain takes in a line of the thread's file. An error means that the line
 // cannot stand there.
 func (x *index) addMain(h *head, off int64, n int) error {
-	if want := int64(len(x.recs)) + 1; h.seq != want {
+	if want := x.seq + h.skip + 1; h.seq != want || h.skip < 0 {
 		return fmt.Errorf("seq is %d, the line's is %d", h.seq, want)
 	}
-	if !h.is {
+	if h.is == h.gone {
 		return errors.New("no checkpoint in the line")
 	}
 	if n > math.MaxInt32 {
 		return fmt.Errorf("line of %d bytes is too long", n)
+	}
+	if h.gone {
+		x.begin(h)
+		x.skipped++
+		x.recs = append(x.recs, rec{off: off, n: int32(n), log: -1, prev: -1})
+		x.hold(h, false)
+		return nil
 	}
 	ns, err := x.namespace(h)
 	if err != nil {
@@ -163,14 +224,15 @@ func (x *index) addMain(h *head, off int64, n int) error {
 		l.byBranch[h.branch] = bi
 	}
 	b := &l.branches[bi]
-	if want := b.first + int64(len(b.recs)); h.recSeq != want {
-		return fmt.Errorf("record %s has sequence number %d, the next of its branch is %d", h.id, h.recSeq, want)
+	if more := h.recSeq - b.last - 1; ok && (more < 0 || more > x.skipped+h.skip-b.skipped) {
+		return fmt.Errorf("record %s has sequence number %d, the next of its branch is %d", h.id, h.recSeq, b.last+1)
 	}
 	if h.log > 0 && l.number == 0 {
 		l.number = h.log
 		x.numbered = append(x.numbered, li)
 	}
-	b.recs = append(b.recs, pos)
+	x.begin(h)
+	b.add(pos, h.recSeq, x.skipped)
 	l.recs = append(l.recs, pos)
 	if l.byID == nil {
 		l.byID = make(map[[16]byte]int32)
@@ -178,10 +240,50 @@ func (x *index) addMain(h *head, off int64, n int) error {
 	l.byID[key] = pos
 	x.recs = append(x.recs, rec{off: off, n: int32(n), log: li, prev: prev, key: key, uuid: uuid})
 
-	x.fence = max(x.fence, h.claim)
+	x.hold(h, ns == "")
+	x.take(l, h.remove, false)
 	x.put(l, h.results, resultAt{off: off, n: int32(n)})
-	x.remove(l, h.drop)
+	x.remove(l, h.drop, false)
 	return nil
+}
+
+// begin counts a line of the thread's file.
+func (x *index) begin(h *head) {
+	x.cut = x.cut || h.cut && len(x.recs) == 0
+	x.seq, x.skipped = h.seq, x.skipped+h.skip
+}
+
+// hold takes in what a line says of the thread.
+func (x *index) hold(h *head, root bool) {
+	x.fence = max(x.fence, h.claim)
+	if h.claim != 0 || h.release || h.reset {
+		x.lease = checkpoint.Lease{}
+	}
+	if h.claim != 0 || h.reset {
+		x.woken = time.Time{}
+	}
+	if h.lease != nil {
+		x.lease, x.leased = h.lease.lease(), true
+	}
+	if h.release {
+		x.leased = true
+	}
+	if root {
+		x.due = h.due
+	}
+	if !h.wake.IsZero() {
+		x.woken = h.wake
+	}
+}
+
+// dueAt returns when the thread is due; zero for never.
+func (x *index) dueAt() time.Time { return earlier(x.due, x.woken) }
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (x *index) namespace(h *head) (string, error) {
@@ -224,16 +326,47 @@ func (x *index) put(l *logIndex, rs []resultHead, at resultAt) {
 	}
 }
 
-func (x *index) remove(l *logIndex, of *dropWire) {
-	if of != nil {
-		delete(l.open, *of)
+// remove takes away the results of a superstep.
+func (x *index) remove(l *logIndex, of *dropWire, pending bool) {
+	if of == nil {
+		return
+	}
+	if e := l.open[*of]; e != nil && pending {
+		x.shadow = x.shadow || slices.ContainsFunc(e.list, func(at resultAt) bool { return !at.pending })
+	}
+	delete(l.open, *of)
+}
+
+// take takes away single results.
+func (x *index) take(l *logIndex, names []resultName, pending bool) {
+	for i := range names {
+		of, k := names[i].step(), names[i].result()
+		e := l.open[of]
+		if e == nil {
+			continue
+		}
+		n, ok := e.at[k]
+		if !ok {
+			continue
+		}
+		x.shadow = x.shadow || pending && !e.list[n].pending
+		delete(e.at, k)
+		e.list = slices.Delete(e.list, n, n+1)
+		for k, i := range e.at {
+			if i > n {
+				e.at[k] = i - 1
+			}
+		}
+		if len(e.list) == 0 {
+			delete(l.open, of)
+		}
 	}
 }
 
 // addPending takes in a line of the companion file. It may name lines of the
 // thread's file, so it is read after that.
 func (x *index) addPending(h *head, off int64, n int) error {
-	if want := x.pending + 1; h.seq != want {
+	if want := x.pending + 1; h.seq != want || h.skip != 0 || h.reset && want != 1 {
 		return fmt.Errorf("seq is %d, the line's is %d", h.seq, want)
 	}
 	if h.is || n > math.MaxInt32 {
@@ -244,28 +377,50 @@ func (x *index) addPending(h *head, off int64, n int) error {
 		ns = string(*h.ns)
 	}
 	x.pending++
-	x.fence = max(x.fence, h.claim)
-	if len(h.results) > 0 || h.drop != nil {
+	if h.reset {
+		// What was said before counts no more; the fence is said again.
+		x.shadow = true
+		for _, l := range x.logs {
+			l.open = nil
+		}
+	}
+	x.hold(h, false)
+	if len(h.results) > 0 || h.drop != nil || len(h.remove) > 0 {
 		_, l := x.addLog(ns)
+		x.take(l, h.remove, true)
 		x.put(l, h.results, resultAt{off: off, n: int32(n), pending: true})
-		x.remove(l, h.drop)
+		x.remove(l, h.drop, true)
 	}
 	return nil
 }
 
-// filter returns the results of w that are to be stored, and counts those that
-// an earlier one forbids.
-func (l *logIndex) filter(w *checkpoint.Write) (keep []checkpoint.Result, ignored int) {
+// filter returns the results of w that are to be stored and those that are to be
+// removed, and counts those that an earlier one forbids.
+func (l *logIndex) filter(w *checkpoint.Write) (keep []checkpoint.Result, remove []resultName, ignored int) {
 	type place struct {
 		of dropWire
 		k  resultKey
 	}
-	var seen map[place]bool
+	var seen, gone map[place]bool
+	for i := range w.Remove {
+		n := resultName(w.Remove[i])
+		p := place{n.step(), n.result()}
+		if l == nil || l.open[p.of] == nil || gone[p] {
+			continue
+		}
+		if _, ok := l.open[p.of].at[p.k]; ok {
+			if gone == nil {
+				gone = make(map[place]bool, len(w.Remove))
+			}
+			gone[p] = true
+			remove = append(remove, n)
+		}
+	}
 	for i := range w.Results {
 		r := &w.Results[i]
 		p := place{dropWire{r.Branch, r.Epoch}, resultKey{r.Task, r.Gen, r.Kind, r.Name}}
 		known := seen[p]
-		if !known && l != nil {
+		if !known && l != nil && !gone[p] {
 			if e := l.open[p.of]; e != nil {
 				_, known = e.at[p.k]
 			}
@@ -284,7 +439,7 @@ func (l *logIndex) filter(w *checkpoint.Write) (keep []checkpoint.Result, ignore
 			keep = append(keep, *r)
 		}
 	}
-	return keep, ignored
+	return keep, remove, ignored
 }
 
 // sorted returns where the results of a superstep stand, by task, then in the

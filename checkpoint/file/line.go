@@ -15,9 +15,14 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// Version is the newest format version that this package reads, and the one
-// that it writes.
-const Version = 1
+// Version is the newest format version that this package reads. A line is
+// written in the oldest one that has what it says.
+const Version = 2
+
+const (
+	versionPlain = 1
+	versionHeld  = 2 // leases, waking, removed results and lines
+)
 
 // line is one line of a file, as written. The fields' order is part of the
 // format: what the index needs comes first.
@@ -27,9 +32,17 @@ type line struct {
 	Version   int               `json:"v,omitempty"`
 	Thread    *text             `json:"thread,omitempty"`
 	After     *int64            `json:"after,omitempty"`
+	Skip      *int64            `json:"skip,omitempty"`
+	Gone      bool              `json:"gone,omitempty"`
+	Reset     bool              `json:"reset,omitempty"`
 	Log       int               `json:"log,omitempty"`
 	NS        *text             `json:"ns,omitempty"`
 	Claim     checkpoint.Fence  `json:"claim,omitempty"`
+	Lease     *leaseWire        `json:"lease,omitempty"`
+	Release   bool              `json:"release,omitempty"`
+	Held      bool              `json:"held,omitempty"`
+	Wake      *time.Time        `json:"wake,omitempty"`
+	Remove    []resultName      `json:"remove,omitempty"`
 	Drop      *dropWire         `json:"drop,omitempty"`
 	Results   []json.RawMessage `json:"results,omitempty"`
 	Own       bool              `json:"own,omitempty"` // the record leaves out nothing that earlier lines say
@@ -42,11 +55,53 @@ type dropWire struct {
 	Epoch  checkpoint.ID     `json:"epoch"`
 }
 
+type leaseWire struct {
+	Holder text          `json:"holder"`
+	Until  time.Time     `json:"until"`
+	TTL    time.Duration `json:"ttl"` // nanoseconds
+}
+
+func (l *leaseWire) lease() checkpoint.Lease {
+	return checkpoint.Lease{Holder: string(l.Holder), Until: l.Until, TTL: l.TTL}
+}
+
+func newLease(l checkpoint.Lease) *leaseWire {
+	return &leaseWire{Holder: text(l.Holder), Until: l.Until.UTC().Round(0), TTL: l.TTL}
+}
+
+// resultName is a [checkpoint.ResultKey].
+type resultName struct {
+	Branch checkpoint.Branch     `json:"branch,omitempty"`
+	Epoch  checkpoint.ID         `json:"epoch"`
+	Task   int                   `json:"task,omitempty"`
+	Gen    int                   `json:"gen,omitempty"`
+	Kind   checkpoint.ResultKind `json:"kind"`
+	Name   string                `json:"name,omitempty"`
+}
+
+func (n *resultName) step() dropWire    { return dropWire{n.Branch, n.Epoch} }
+func (n *resultName) result() resultKey { return resultKey{n.Task, n.Gen, n.Kind, n.Name} }
+
+// needs returns the format version that the line needs.
+func (l *line) needs() int {
+	if l.Skip != nil || l.Gone || l.Reset || l.Lease != nil || l.Wake != nil || len(l.Remove) > 0 {
+		return versionHeld
+	}
+	return versionPlain
+}
+
 // before is what the lines before a record say that it need not repeat.
 type before struct {
 	head  checkpoint.ID // the log's newest record
 	graph string        // of the log's first record
 }
+
+// Formats of records: the oldest, which has no due time, and that of sealed ones,
+// which is another major one.
+const (
+	plainFormat  = 100
+	sealedFormat = 200
+)
 
 // formatMember is what records of format 100 leave out.
 const formatMember = `"v":100,`
@@ -238,6 +293,9 @@ func wholeLine(seed uint32, b []byte) int {
 
 // encode returns the line with its newline.
 func (l *line) encode(seed uint32) ([]byte, error) {
+	if v := l.needs(); l.Thread != nil || v > versionPlain {
+		l.Version = v
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -259,9 +317,18 @@ type head struct {
 	version int
 	thread  *text
 	after   int64
+	cut     bool  // there is a member skip
+	skip    int64 // lines removed before this one
+	gone    bool  // the line's record was removed
+	reset   bool
 	log     int
 	ns      *text
 	claim   checkpoint.Fence
+	lease   *leaseWire
+	release bool
+	held    bool
+	wake    time.Time
+	remove  []resultName
 	drop    *dropWire
 	results []resultHead
 
@@ -273,10 +340,13 @@ type head struct {
 	recSeq  int64
 	implied bool // recSeq is the line's seq, not said again
 	own     bool
+	due     time.Time
 	recAt   int // where it starts in the body, of which it is the rest
 
-	// byte positions in the body, to copy a line to another thread
-	threadAt, claimAt [2]int
+	// Byte positions in the body, to copy a line to another thread: of the
+	// thread's name, and of what the lines of a copy do not say.
+	threadAt [2]int
+	claimAt  [][2]int
 }
 
 type resultHead struct {
@@ -310,6 +380,12 @@ func parseHead(body []byte) (h head, err error) {
 			h.threadAt = [2]int{at, c.i}
 		case "after":
 			h.after = c.number()
+		case "skip":
+			h.cut, h.skip = true, c.number()
+		case "gone":
+			h.gone = c.truth()
+		case "reset":
+			h.reset = c.truth()
 		case "log":
 			h.log = int(c.number())
 		case "ns":
@@ -317,9 +393,24 @@ func parseHead(body []byte) (h head, err error) {
 			c.into(h.ns)
 		case "claim":
 			h.claim = checkpoint.Fence(c.number())
-			h.claimAt = [2]int{at, c.i}
+			h.claimAt = append(h.claimAt, [2]int{at, c.i})
+		case "lease":
+			h.lease = new(leaseWire)
+			c.into(h.lease)
+			h.claimAt = append(h.claimAt, [2]int{at, c.i})
+		case "release":
+			h.release = c.truth()
+			h.claimAt = append(h.claimAt, [2]int{at, c.i})
+		case "held":
+			h.held = c.truth()
+			h.claimAt = append(h.claimAt, [2]int{at, c.i})
+		case "wake":
+			c.into(&h.wake)
+			h.claimAt = append(h.claimAt, [2]int{at, c.i})
+		case "remove":
+			c.into(&h.remove)
 		case "own":
-			h.own = string(c.value()) == "true"
+			h.own = c.truth()
 		case "drop":
 			h.drop = new(dropWire)
 			c.into(h.drop)
@@ -358,8 +449,16 @@ func (h *head) record(c *cursor) {
 			c.into(&h.branch)
 		case "q":
 			h.recSeq = c.number()
-		default:
+		case "a":
+			h.due = c.moment()
 			return
+		case "x", "m", "c", "z", "k", "w", "j", "f", "ch", "u", "r", "d": // what follows "a"
+			return
+		default:
+			if h.format <= plainFormat {
+				return // has no "a"
+			}
+			c.value()
 		}
 		if c.i < len(c.b) && c.b[c.i] == ',' {
 			c.i++
@@ -412,6 +511,19 @@ func (c *cursor) number() int64 {
 		c.fail()
 	}
 	return n
+}
+
+func (c *cursor) truth() bool { return string(c.value()) == "true" }
+
+// moment reads a time as records have it: nanoseconds since 1970, or seconds and
+// nanoseconds.
+func (c *cursor) moment() time.Time {
+	if c.i < len(c.b) && c.b[c.i] == '[' {
+		var v [2]int64
+		c.into(&v)
+		return time.Unix(v[0], v[1]).UTC()
+	}
+	return time.Unix(0, c.number()).UTC()
 }
 
 func (c *cursor) into(v any) {

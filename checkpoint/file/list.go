@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -116,6 +117,9 @@ func (s *Store) info(ctx context.Context, name, prefix string) (info checkpoint.
 				info.Head = r.Meta()
 			}
 		}
+		if x.lease.Live(time.Now()) {
+			info.Lease = x.lease
+		}
 		info.Thread, info.Records, info.Bytes, ok = id, int64(len(l.recs)), t.main.size+t.pend.size, true
 		return nil
 	})
@@ -161,31 +165,44 @@ func (s *Store) threadOf(path string) (id checkpoint.ThreadID, err error) {
 	return checkpoint.ThreadID(*first.Thread), nil
 }
 
-// quickInfo describes a thread by the first and the last line of its file. It
-// gives up on a thread that has subgraph logs, forks or damage there: then the
-// whole file is read.
+// quickInfo describes a thread by the first and the last lines of its file and
+// by its companion. It gives up on a thread that has subgraph logs, forks or
+// damage there, that was shortened or that a run holds since an earlier line:
+// then the whole file is read.
 func (s *Store) quickInfo(path string, id checkpoint.ThreadID) (info checkpoint.ThreadInfo, ok bool) {
+	info, x, ok := s.glance(path, id)
+	if ok && x.lease.Live(time.Now()) {
+		info.Lease = x.lease
+	}
+	return info, ok
+}
+
+// glance returns a description of a thread and what is known of its lease and
+// of when it is due, see quickInfo.
+func (s *Store) glance(path string, id checkpoint.ThreadID) (info checkpoint.ThreadInfo, x *index, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
-		return info, false
+		return info, nil, false
 	}
 	defer func() { _ = f.Close() }()
 	st, err := f.Stat()
 	if err != nil {
-		return info, false
+		return info, nil, false
 	}
 	sc := scanner{f: f, end: st.Size()}
 	first, whole, err := sc.next()
 	if err != nil || !whole {
-		return info, false
+		return info, nil, false
 	}
 	prev, last, err := lastLines(f, st.Size())
 	if err != nil {
-		return info, false
+		return info, nil, false
 	}
 	t := thread{id: id, seed: seedOf(id)}
 	var records [2]*checkpoint.Record
 	var known before
+	var end int64
+	x = newIndex()
 	for i, b := range [][]byte{first, prev, last} {
 		if b == nil {
 			continue // there is no line but the last
@@ -194,14 +211,21 @@ func (s *Store) quickInfo(path string, id checkpoint.ThreadID) (info checkpoint.
 		// A record whose sequence number is the line's has only records of its
 		// own log and branch before it.
 		if err != nil || !h.is || h.log != 0 || h.branch != "" || h.recSeq != h.seq {
-			return info, false
+			return info, nil, false
+		}
+		if i == 0 && h.cut || i == 2 && h.held {
+			return info, nil, false
+		}
+		if i == 2 {
+			end = h.seq
+			x.hold(&h, true)
 		}
 		if i == 1 {
 			known = before{head: h.id, graph: records[0].Graph}
 			continue
 		}
 		if records[i/2], err = decodeRecord(b[:len(b)-crcLen], checkpoint.Log{Thread: id}, known); err != nil {
-			return info, false
+			return info, nil, false
 		}
 	}
 	info = checkpoint.ThreadInfo{
@@ -211,10 +235,43 @@ func (s *Store) quickInfo(path string, id checkpoint.ThreadID) (info checkpoint.
 		Records:   records[1].Seq,
 		Bytes:     st.Size(),
 	}
-	if pst, err := os.Stat(strings.TrimSuffix(path, extMain) + extPending); err == nil {
-		info.Bytes += pst.Size()
+	n, ok := s.glancePending(strings.TrimSuffix(path, extMain)+extPending, id, end, x)
+	info.Bytes += n
+	return info, x, ok
+}
+
+// glancePending takes what a companion says of lease and waking into x, which
+// knows what the last line of the thread's file says of it.
+func (s *Store) glancePending(path string, id checkpoint.ThreadID, end int64, x *index) (size int64, ok bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, errors.Is(err, fs.ErrNotExist)
 	}
-	return info, true
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
+		return 0, false
+	}
+	t := thread{id: id, seed: seedOf(id)}
+	l := log{path: path}
+	sc := scanner{f: f, end: st.Size()}
+	for {
+		b, whole, err := sc.next()
+		if err == io.EOF {
+			return st.Size(), true
+		}
+		if err != nil || !whole {
+			return 0, false
+		}
+		h, err := t.parse(&l, b, 0)
+		if err != nil {
+			return 0, false
+		}
+		l.lines = h.seq
+		if h.after >= end {
+			x.hold(&h, false)
+		}
+	}
 }
 
 // Copy implements [checkpoint.Copier].
@@ -226,7 +283,12 @@ func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
 		return checkpoint.ErrNoThread
 	}
 	if from == to {
-		return fmt.Errorf("%w: thread %q exists already", checkpoint.ErrConflict, to)
+		return s.view(ctx, from, func(_ *thread, x *index) error {
+			if !x.exists() {
+				return fmt.Errorf("%w: thread %q", checkpoint.ErrNotFound, from)
+			}
+			return fmt.Errorf("%w: thread %q exists already", checkpoint.ErrConflict, to)
+		})
 	}
 	a, err := s.acquire(from)
 	if err != nil {
@@ -271,7 +333,7 @@ func (t *thread) copyTo(ctx context.Context, to *thread) error {
 		}
 	}
 	// The companion first: without the thread's file it counts for nothing.
-	if err := t.rewritePending(to, 0); err != nil {
+	if err := t.rewritePending(to, 0, false); err != nil {
 		return err
 	}
 	if t.main.lines == 0 {
@@ -361,9 +423,9 @@ func (t *thread) copyLines(ctx context.Context, f *os.File, to *thread) error {
 			out = append(out, name...)
 			cut = h.threadAt[1]
 		}
-		if h.claim != 0 {
-			out = append(out, body[cut:h.claimAt[0]]...)
-			cut = h.claimAt[1] + 1 // with the comma: a member always follows
+		for _, at := range h.claimAt {
+			out = append(out, body[cut:at[0]]...)
+			cut = at[1] + 1 // with the comma: a member always follows
 		}
 		out = append(out, body[cut:]...)
 		tail := seal(to.seed, out[start:len(out):len(out)])

@@ -290,6 +290,10 @@ func FuzzLine(f *testing.F) {
 	f.Add(b[:len(b)-1])
 	f.Add([]byte(`{"seq":1,"after":0,"results":[{"v":100,"epoch":"e","kind":"once"}],"crc":"00000000"}`))
 	f.Add([]byte(`{"seq":1,"checkpoint":{"id":"\`))
+	f.Add([]byte(`{"seq":4,"v":2,"thread":"t","skip":3,"gone":true,"crc":"00000000"}`))
+	f.Add([]byte(`{"seq":1,"v":2,"thread":"t","after":0,"reset":true,"claim":1,"lease":{"holder":"h","until":"2026-03-04T05:06:07Z","ttl":1},` +
+		`"wake":"2026-03-04T05:06:07Z","remove":[{"epoch":"e","kind":"event"}],"crc":"00000000"}`))
+	f.Add([]byte(`{"seq":1,"release":true,"held":true,"checkpoint":{"v":101,"id":"i","a":[1,2],"h":[1,2],"a":5}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		seed := seedOf("t")
 		if body, err := unseal(seed, b); err == nil && !bytes.Equal(seal(seed, bytes.Clone(body)), b) {

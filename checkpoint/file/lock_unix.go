@@ -22,7 +22,7 @@ func lockFile(ctx context.Context, f *os.File, _ string, exclusive bool) (unlock
 		err := syscall.Flock(fd, how|syscall.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { _ = syscall.Flock(fd, syscall.LOCK_UN) }, nil
+			return func() { unlockFile(f) }, nil
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case !errors.Is(err, syscall.EWOULDBLOCK):
@@ -35,6 +35,14 @@ func lockFile(ctx context.Context, f *os.File, _ string, exclusive bool) (unlock
 			return nil, ctx.Err()
 		case <-t.C:
 		}
+	}
+}
+
+// unlockFile releases the lock of a file, which may be closed: then its number
+// may be another file's, and the lock is gone.
+func unlockFile(f *os.File) {
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { _ = syscall.Flock(int(fd), syscall.LOCK_UN) })
 	}
 }
 

@@ -64,16 +64,18 @@ func (t *thread) tidyPending() {
 	if t.x == nil || t.pend.f == nil || t.pend.size < max(t.compactAt, compactAt) {
 		return
 	}
-	if err := t.rewritePending(t, t.x.fence); err == nil {
+	if err := t.rewritePending(t, t.x.fence, false); err == nil {
 		t.compactAt = 2 * t.pend.size
 	} else {
 		t.compactAt = 2 * max(t.pend.size, compactAt)
 	}
 }
 
-// rewritePending writes the fence and the results of t that count into a new
-// companion file of the thread to, which may be t itself.
-func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
+// rewritePending writes the fence, the lease and the results of t that count into
+// a new companion file of the thread to, which may be t itself. A new companion
+// that says all of it makes what the thread's file says of it count no more.
+func (t *thread) rewritePending(to *thread, fence checkpoint.Fence, all bool) error {
+	all = all || t.x.shadow
 	tmp := to.base + extTemp
 	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -93,7 +95,7 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
 		after := t.main.lines
 		ln.Seq, ln.After = seq, &after
 		if seq == 1 {
-			ln.Version, ln.Thread = Version, (*text)(&to.id)
+			ln.Thread = (*text)(&to.id)
 		}
 		b, err := ln.encode(to.seed)
 		if err != nil {
@@ -106,8 +108,16 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
 		off += int64(len(b))
 		return at, len(b), nil
 	}
-	if fence > 0 {
-		if _, _, err := put(&line{Claim: fence}); err != nil {
+	first := line{Claim: fence, Reset: all}
+	if to == t && t.x.lease.Holder != "" {
+		first.Lease = newLease(t.x.lease)
+	}
+	first.Release = to == t && first.Lease == nil && t.x.leased
+	if !t.x.woken.IsZero() {
+		first.Wake = &t.x.woken
+	}
+	if fence > 0 || all || first.Lease != nil || first.Release || first.Wake != nil {
+		if _, _, err := put(&first); err != nil {
 			return abandon(err)
 		}
 	}
@@ -122,7 +132,7 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
 		for _, of := range steps {
 			list := l.open[of].list
 			for i := 0; i < len(list); {
-				if !list[i].pending {
+				if !list[i].pending && !all {
 					i++
 					continue
 				}
@@ -130,7 +140,7 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
 				var at []resultAt
 				size := 0
 				for ; i < len(list) && size < compactLine; i++ {
-					if list[i].pending {
+					if list[i].pending || all {
 						idx, at = append(idx, i), append(at, list[i])
 						size += int(list[i].n)
 					}
@@ -152,15 +162,22 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
 				}
 				moved = append(moved, func() {
 					for nth, i := range idx {
-						list[i].off, list[i].n, list[i].nth = start, int32(n), int32(nth)
+						list[i].off, list[i].n, list[i].nth, list[i].pending = start, int32(n), int32(nth), true
 					}
 				})
 			}
 		}
 	}
-	if to != t && seq == 0 { // nothing to keep
+	if seq == 0 { // nothing to keep
 		_ = abandon(nil)
-		return nil
+		if to != t || t.pend.f == nil {
+			return nil
+		}
+		err := t.removePending()
+		if t.x != nil {
+			t.x.pending = 0
+		}
+		return err
 	}
 	if to.s.opts.Sync == SyncEvery {
 		if err := to.s.sys.sync(f); err != nil {
@@ -193,7 +210,7 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence) error {
 		return nil
 	}
 	t.pend.f, t.pend.size, t.pend.lines = f, off, seq
-	t.x.pending = seq
+	t.x.pending, t.x.shadow = seq, all
 	for _, m := range moved {
 		m()
 	}

@@ -74,6 +74,38 @@ func child(job string) error {
 			w.wrote(r)
 			fmt.Println("record", r.Seq)
 		}
+	case "prune": // until it is killed
+		w := newWriter("t")
+		var ids []checkpoint.ID
+		for r, err := range s.Records(contextBackground, checkpoint.Query{Log: w.log}) {
+			if err != nil {
+				return err
+			}
+			w.seq, w.head, ids = r.Seq, r.ID, append(ids, r.ID)
+		}
+		for {
+			out, err := s.Write(contextBackground, &checkpoint.Write{Log: w.log, Claim: true, Holder: "child", Lease: time.Hour})
+			if err != nil {
+				return err
+			}
+			for i := range 4 {
+				r := w.next(text1k(1 + int(w.seq)*7919%30000))
+				cw := &checkpoint.Write{Log: w.log, Fence: out.Fence, Record: r, Head: w.head, Release: i == 3}
+				if r.Seq == 1 {
+					cw.Results = []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce, Data: []byte(`1`)}}
+				}
+				if _, err := s.Write(contextBackground, cw); err != nil {
+					return err
+				}
+				w.wrote(r)
+				ids = append(ids, r.ID)
+				fmt.Println("record", r.Seq)
+			}
+			if err := s.Rewrite(contextBackground, &checkpoint.Rewrite{Log: w.log, Head: w.head, Remove: ids[:len(ids)-2]}); err != nil {
+				return err
+			}
+			ids = ids[len(ids)-2:]
+		}
 	case "cas": // n records, whatever another process does
 		log := checkpoint.Log{Thread: "t"}
 		run := checkpoint.NewRunID()
@@ -179,6 +211,57 @@ func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 				t.Fatalf("round %d: results of %s: %v, %v", round, epoch, rs, err)
 			}
 		}
+		_ = s.Close()
+	}
+}
+
+// A process that is killed while it shortens a thread leaves a sound one.
+func TestKilledWhileShortening(t *testing.T) {
+	rounds := 30
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
+		dir := t.TempDir()
+		rng := rand.New(rand.NewPCG(uint64(round), 2))
+		var acked int64
+		for range 2 {
+			acks, target := 0, rng.IntN(20)
+			delay := time.Duration(rng.IntN(3000)) * time.Microsecond
+			var cmd *exec.Cmd
+			kill := func() { _ = cmd.Process.Kill() }
+			var wait func() error
+			cmd, wait = startChild(t, fmt.Sprintf("prune %s %d", dir, round), func(line string) {
+				kind, value, _ := strings.Cut(line, " ")
+				if kind == "error" {
+					t.Error(line)
+				}
+				if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+					acked = max(acked, n)
+				}
+				if acks++; acks == target+1 {
+					time.AfterFunc(delay, kill)
+				}
+			})
+			_ = wait() // killed
+		}
+		if _, err := Repair(dir, "t"); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+			t.Fatal(err)
+		}
+		s := mustOpen(t, dir, Options{})
+		log := checkpoint.Log{Thread: "t"}
+		var last int64
+		for r, err := range s.Records(t.Context(), checkpoint.Query{Log: log}) {
+			if err != nil || last > 0 && r.Seq != last+1 {
+				t.Fatalf("round %d: record %v after %d, %v", round, r, last, err)
+			}
+			last = r.Seq
+		}
+		rs, err := s.Results(t.Context(), log, "", "e")
+		if last < acked || err != nil || len(rs) != 1 {
+			t.Fatalf("round %d: %d records of %d acknowledged, results %v, %v", round, last, acked, rs, err)
+		}
+		wantSound(t, s)
 		_ = s.Close()
 	}
 }

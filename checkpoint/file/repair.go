@@ -69,8 +69,8 @@ func Repair(dir string, id checkpoint.ThreadID) ([]Report, error) {
 			if !t.ahead {
 				return nil
 			}
-			t.reports = append(t.reports, Report{Thread: t.id, File: t.main.path, Line: t.main.lines + 1, Offset: t.main.size, Missing: true})
-			return t.rewritePending(t, t.x.fence)
+			t.reports = append(t.reports, Report{Thread: t.id, File: t.main.path, Line: t.main.place(), Offset: t.main.size, Missing: true})
+			return t.rewritePending(t, t.x.fence, false)
 		})
 		reports = t.reports
 		return err

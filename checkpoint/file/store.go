@@ -12,6 +12,7 @@ import (
 	"sort"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -49,8 +50,9 @@ type Options struct {
 const defaultMaxOpen = 256
 
 // Store keeps threads in files of a directory. It implements
-// [checkpoint.Store], [checkpoint.Lister] and [checkpoint.Copier]. Several
-// stores, also of several processes, may use one directory.
+// [checkpoint.Store], [checkpoint.Lister], [checkpoint.Copier],
+// [checkpoint.Scheduler], [checkpoint.Rewriter] and [checkpoint.Verifier].
+// Several stores, also of several processes, may use one directory.
 type Store struct {
 	checkpoint.Locks
 
@@ -64,12 +66,18 @@ type Store struct {
 	threads map[checkpoint.ThreadID]*thread
 	lru     list.List // of *thread, most recently used first
 	closed  bool
+
+	waits sync.Map // of *waiting by the name of the file, see Due
 }
 
 var (
 	_ checkpoint.Store  = (*Store)(nil)
 	_ checkpoint.Lister = (*Store)(nil)
 	_ checkpoint.Copier = (*Store)(nil)
+
+	_ checkpoint.Scheduler = (*Store)(nil)
+	_ checkpoint.Rewriter  = (*Store)(nil)
+	_ checkpoint.Verifier  = (*Store)(nil)
 )
 
 var (
@@ -236,10 +244,13 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (out checkpoint.
 }
 
 func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) {
-	x := t.x
+	x, now := t.x, time.Now()
 	out.Fence = x.fence
 	switch {
 	case w.Claim:
+		if h := x.lease.Holder; h != w.Holder && h != w.Steal && x.lease.Live(now) {
+			return out, &checkpoint.BusyError{Thread: t.id, Lease: x.lease}
+		}
 		out.Fence++
 	case w.Fence != 0 && w.Fence != x.fence:
 		return out, fmt.Errorf("%w: thread %q is at fence %d, the writer has %d%s", checkpoint.ErrFenced, t.id, x.fence, w.Fence, t.gone())
@@ -254,18 +265,18 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 			return out, err
 		}
 	}
-	var keep []checkpoint.Result
-	keep, out.Ignored = l.filter(w)
+	keep, remove, ignored := l.filter(w)
+	out.Ignored = ignored
 	drop := w.Drop
 	if drop != nil && (l == nil || l.open[dropWire(*drop)] == nil) {
 		drop = nil // nothing is there, and nothing of it is put
 	}
-	if w.Record == nil && !w.Claim && len(keep) == 0 && drop == nil {
+	release := w.Release && x.lease.Holder != ""
+	if w.Record == nil && !w.Claim && w.Lease == 0 && !release && !w.Wake && len(remove) == 0 && len(keep) == 0 && drop == nil {
 		return out, nil
 	}
-	if t.readonly != nil {
-		return out, &Error{Op: "append", Path: t.main.path, Thread: t.id,
-			Err: errors.Join(ErrReadOnly, t.readonly), Fix: fix(ErrReadOnly)}
+	if err := t.writable("append"); err != nil {
+		return out, err
 	}
 	if t.leftover {
 		if err := t.removePending(); err != nil {
@@ -281,12 +292,25 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 	if w.Claim {
 		ln.Claim = out.Fence
 	}
+	if w.Lease > 0 {
+		ln.Lease = newLease(checkpoint.Lease{Holder: w.Holder, Until: now.Add(w.Lease), TTL: w.Lease})
+	}
+	if w.Wake {
+		at := now.UTC().Round(0)
+		ln.Wake = &at
+	}
+	ln.Release, ln.Remove = release, remove
 	if drop != nil {
 		ln.Drop = (*dropWire)(drop)
 	}
 	if w.Record == nil {
-		return out, t.appendPending(&ln, w.Log.Namespace)
+		err := t.appendPending(&ln, w.Log.Namespace)
+		if err == nil && len(keep) == 0 {
+			t.tidyPending() // a lease that is renewed for long
+		}
+		return out, err
 	}
+	ln.Held = !w.Claim && (x.lease.Holder != "" && w.Lease == 0 && !release || !x.woken.IsZero() && !w.Wake)
 	ln.Seq = t.main.lines + 1
 	if err := ln.setRecord(w.Record, prev); err != nil {
 		return out, t.unfit(err)
@@ -302,6 +326,14 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 		t.tidyPending()
 	}
 	return out, nil
+}
+
+// writable says why the thread cannot be written to.
+func (t *thread) writable(op string) error {
+	if t.readonly == nil {
+		return nil
+	}
+	return &Error{Op: op, Path: t.main.path, Thread: t.id, Err: errors.Join(ErrReadOnly, t.readonly), Fix: fix(ErrReadOnly)}
 }
 
 // before returns what the lines of a log say about its next record.
@@ -342,14 +374,8 @@ func (t *thread) unfit(err error) error {
 
 // place checks that the record of w fits.
 func (t *thread) place(l *logIndex, w *checkpoint.Write, head checkpoint.ID) error {
-	switch {
-	case head == w.Head:
-	case head == "":
-		return fmt.Errorf("%w: log %v is empty, the writer expected head %s%s", checkpoint.ErrConflict, w.Log, w.Head, t.gone())
-	case w.Head == "":
-		return fmt.Errorf("%w: log %v has head %s, the writer expected an empty log", checkpoint.ErrConflict, w.Log, head)
-	default:
-		return fmt.Errorf("%w: log %v has head %s, the writer expected %s", checkpoint.ErrConflict, w.Log, head, w.Head)
+	if err := t.conflict(w.Log, head, w.Head); err != nil {
+		return err
 	}
 	var last int64
 	if l != nil {
@@ -359,10 +385,23 @@ func (t *thread) place(l *logIndex, w *checkpoint.Write, head checkpoint.ID) err
 		}
 		if i, ok := l.byBranch[w.Record.Branch]; ok {
 			b := &l.branches[i]
-			last = b.first + int64(len(b.recs)) - 1
+			last = b.last
 		}
 	}
 	return w.Record.CheckPlace(last)
+}
+
+// conflict says what is wrong if the head of a log is not the one wanted.
+func (t *thread) conflict(log checkpoint.Log, head, want checkpoint.ID) error {
+	switch {
+	case head == want:
+		return nil
+	case head == "":
+		return fmt.Errorf("%w: log %v is empty, the writer expected head %s%s", checkpoint.ErrConflict, log, want, t.gone())
+	case want == "":
+		return fmt.Errorf("%w: log %v has head %s, the writer expected an empty log", checkpoint.ErrConflict, log, head)
+	}
+	return fmt.Errorf("%w: log %v has head %s, the writer expected %s", checkpoint.ErrConflict, log, head, want)
 }
 
 // gone explains why a thread that was there is not.
@@ -377,7 +416,7 @@ func (t *thread) gone() string {
 func (t *thread) appendLine(l *log, ln *line) error {
 	ln.Seq = l.lines + 1
 	if ln.Seq == 1 {
-		ln.Version, ln.Thread = Version, (*text)(&t.id)
+		ln.Thread = (*text)(&t.id)
 	}
 	b, err := ln.encode(t.seed)
 	if err != nil {
@@ -533,6 +572,7 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 		var (
 			list []int32
 			file fs.FileInfo
+			was  []rec // what list points into
 		)
 		err := s.view(ctx, q.Log.Thread, func(t *thread, x *index) (err error) {
 			l := x.log(q.Log.Namespace)
@@ -546,7 +586,7 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 					list = l.branches[i].slice(q.From, q.To)
 				}
 			}
-			if len(list) > 0 {
+			if was = x.recs; len(list) > 0 {
 				if file, err = t.main.f.Stat(); err != nil {
 					return t.fail("stat", &t.main, err)
 				}
@@ -572,14 +612,17 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 			return list[i]
 		}
 		var ahead []rawRecord
-		for i := range list {
+		for next := 0; next < len(list) || len(ahead) > 0; {
 			if err := s.start(ctx, q.Log.Thread); err != nil {
 				yield(nil, err)
 				return
 			}
 			if len(ahead) == 0 {
-				if ahead, err = s.again(ctx, q.Log.Thread, file, i, len(list), at); err != nil {
+				if ahead, next, err = s.again(ctx, q.Log, file, was, next, len(list), at); err != nil {
 					yield(nil, err)
+					return
+				}
+				if len(ahead) == 0 {
 					return
 				}
 			}
@@ -615,8 +658,11 @@ const (
 )
 
 // again reads records of a file that was seen before: at(i) and a few more, up
-// to at(n-1). Damage in those is left to be found when they are next.
-func (s *Store) again(ctx context.Context, id checkpoint.ThreadID, file fs.FileInfo, i, n int, at func(i int) int32) (out []rawRecord, err error) {
+// to at(n-1), and returns which is next. Damage in those is left to be found when
+// they are next. If the file was shortened meanwhile, what is left is found by
+// what is known of it from before.
+func (s *Store) again(ctx context.Context, log checkpoint.Log, file fs.FileInfo, was []rec, i, n int, at func(i int) int32) (out []rawRecord, next int, err error) {
+	id := log.Thread
 	err = s.view(ctx, id, func(t *thread, x *index) error {
 		same := false
 		if t.main.f != nil {
@@ -628,7 +674,17 @@ func (s *Store) again(ctx context.Context, id checkpoint.ThreadID, file fs.FileI
 		}
 		for size := 0; i < n && len(out) < aheadRecords && size < aheadBytes; i++ {
 			pos := at(i)
-			if !same || int(pos) >= len(x.recs) {
+			if !same && x.cut {
+				l := x.log(log.Namespace)
+				if l == nil {
+					continue
+				}
+				now, ok := l.byID[was[pos].key]
+				if !ok {
+					continue
+				}
+				pos = now
+			} else if !same || int(pos) >= len(x.recs) {
 				return fmt.Errorf("%w: thread %q was deleted while its records were read", checkpoint.ErrNotFound, id)
 			}
 			if len(out) > 0 && size+int(x.recs[pos].n) > aheadBytes {
@@ -646,19 +702,7 @@ func (s *Store) again(ctx context.Context, id checkpoint.ThreadID, file fs.FileI
 		}
 		return nil
 	})
-	return out, err
-}
-
-func (b *branchIndex) slice(from, to int64) []int32 {
-	n := int64(len(b.recs))
-	i, j := max(from-b.first, 0), n
-	if to != 0 {
-		j = min(to-b.first+1, n)
-	}
-	if i >= j {
-		return nil
-	}
-	return b.recs[i:j]
+	return out, i, err
 }
 
 // Results implements [checkpoint.Store].

@@ -59,3 +59,16 @@ func TestStorePassesTheSuite(t *testing.T) { // W7-29, W7-30
 		})
 	}
 }
+
+func TestModel(t *testing.T) {
+	opts := Options{Sync: SyncNever}
+	checkpointtest.Model(t, func(t *testing.T) checkpoint.Store { return mustOpen(t, t.TempDir(), opts) }, checkpointtest.Options{
+		Reopen: func(t *testing.T, s checkpoint.Store) checkpoint.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return mustOpen(t, s.(*Store).dir, opts)
+		},
+		Another: func(t *testing.T, s checkpoint.Store) checkpoint.Store { return mustOpen(t, s.(*Store).dir, opts) },
+	})
+}

@@ -79,10 +79,15 @@ type log struct {
 	path  string
 	f     *os.File
 	size  int64 // bytes that were read and found good, or written
-	lines int64
-	dirty bool // some of them may not be on the disk yet
-	undo  *undo
+	lines int64 // the number of the last of them
+
+	skipped int64 // numbers that were left out before
+	dirty   bool  // some of them may not be on the disk yet
+	undo    *undo
 }
+
+// place returns which line of the file comes next.
+func (l *log) place() int64 { return l.lines - l.skipped + 1 }
 
 // undo is a failed append that is to be taken back.
 type undo struct{ keep, size int64 }
@@ -116,6 +121,9 @@ func (l *log) close() {
 	}
 	*l = log{path: l.path, undo: l.undo}
 }
+
+// rewind makes the file be read from its beginning.
+func (l *log) rewind() { l.size, l.lines, l.skipped = 0, 0, 0 }
 
 func (t *thread) fail(op string, l *log, err error) error { return ioError(op, l.path, t.id, err) }
 
@@ -297,7 +305,8 @@ func (t *thread) refresh(ctx context.Context, exclusive bool) error {
 	}
 	if err := t.read(ctx, exclusive); err != nil {
 		t.x = nil
-		t.main.size, t.main.lines, t.pend.size, t.pend.lines = 0, 0, 0, 0
+		t.main.rewind()
+		t.pend.rewind()
 		return err
 	}
 	return nil
@@ -343,7 +352,8 @@ func (t *thread) read(ctx context.Context, exclusive bool) error {
 	}
 	if t.x == nil || mst.Size() < t.main.size || pst != nil && pst.Size() < t.pend.size {
 		t.x, t.leftover = newIndex(), false
-		t.main.size, t.main.lines, t.pend.size, t.pend.lines = 0, 0, 0, 0
+		t.main.rewind()
+		t.pend.rewind()
 	}
 	main := lines{t: t, l: &t.main, exclusive: exclusive, sc: scanner{f: t.main.f, off: t.main.size, end: mst.Size()}}
 	pend := lines{t: t, l: &t.pend, exclusive: exclusive}
@@ -362,7 +372,7 @@ func (t *thread) read(ctx context.Context, exclusive bool) error {
 				break
 			}
 			if err := t.x.addPending(&pend.h, pend.off, pend.n); err != nil {
-				return t.corrupt(&t.pend, t.pend.lines+1, pend.off, err)
+				return t.corrupt(&t.pend, t.pend.place(), pend.off, err)
 			}
 			pend.take()
 		}
@@ -370,9 +380,12 @@ func (t *thread) read(ctx context.Context, exclusive bool) error {
 			break
 		}
 		if err := t.x.addMain(&main.h, main.off, main.n); err != nil {
-			return t.corrupt(&t.main, t.main.lines+1, main.off, err)
+			return t.corrupt(&t.main, t.main.place(), main.off, err)
 		}
 		main.take()
+	}
+	if t.x.cut {
+		t.lost = false // the file was not removed but shortened
 	}
 	switch {
 	case pend.done:
@@ -384,7 +397,7 @@ func (t *thread) read(ctx context.Context, exclusive bool) error {
 		t.ahead = true
 		for !pend.done {
 			if err := t.x.addPending(&pend.h, pend.off, pend.n); err != nil {
-				return t.corrupt(&t.pend, t.pend.lines+1, pend.off, err)
+				return t.corrupt(&t.pend, t.pend.place(), pend.off, err)
 			}
 			pend.take()
 			if err := pend.peek(ctx); err != nil {
@@ -392,8 +405,8 @@ func (t *thread) read(ctx context.Context, exclusive bool) error {
 			}
 		}
 	default:
-		return t.corrupt(&t.main, t.main.lines+1, t.main.size,
-			fmt.Errorf("%w (%s, line %d, was written after line %d)", errCutAfterEnd, t.pend.path, t.pend.lines+1, pend.h.after))
+		return t.corrupt(&t.main, t.main.place(), t.main.size,
+			fmt.Errorf("%w (%s, line %d, was written after line %d)", errCutAfterEnd, t.pend.path, t.pend.place(), pend.h.after))
 	}
 	return nil
 }
@@ -443,7 +456,8 @@ func (p *lines) peek(ctx context.Context) error {
 // take counts the line that was peeked at as read.
 func (p *lines) take() {
 	p.full = false
-	p.l.size, p.l.lines, p.l.dirty = p.off+int64(p.n), p.l.lines+1, true
+	p.l.size, p.l.lines, p.l.dirty = p.off+int64(p.n), p.h.seq, true
+	p.l.skipped += p.h.skip
 }
 
 // openPending opens the companion file; nil means that there is none.
@@ -479,7 +493,7 @@ func (t *thread) openPending() (fs.FileInfo, error) {
 
 // parse checks a line and returns its head.
 func (t *thread) parse(l *log, b []byte, off int64) (h head, err error) {
-	line := l.lines + 1
+	line := l.place()
 	body, err := unseal(t.seed, b)
 	if err != nil {
 		if line == 1 {
@@ -499,7 +513,7 @@ func (t *thread) parse(l *log, b []byte, off int64) (h head, err error) {
 	if h.version > Version {
 		return h, &VersionError{Path: l.path, Line: line, Found: h.version, Supported: Version}
 	}
-	if h.format/100 > checkpoint.Format/100 {
+	if h.format/100 > checkpoint.Format/100 && h.format/100 != sealedFormat/100 {
 		return h, &VersionError{Path: l.path, Line: line, Found: h.format, Supported: checkpoint.Format}
 	}
 	if err == nil && line == 1 && (h.version < 1 || h.thread == nil) {
@@ -530,12 +544,12 @@ func (t *thread) tail(l *log, b []byte, off int64, exclusive bool) ([]byte, erro
 				return nil, err
 			}
 		}
-		return nil, t.corrupt(l, l.lines+1, off, fmt.Errorf(
+		return nil, t.corrupt(l, l.place(), off, fmt.Errorf(
 			"%w: %d bytes without an end of line; file.Repair or Options.Recover puts them aside", errIncomplete, len(b)))
 	}
 	if t.readonly != nil { // cannot be mended here, but read
 		if n > 0 {
-			return nil, t.corrupt(l, l.lines+1, off, fmt.Errorf("%w: its end is missing and the file is read-only", errIncomplete))
+			return nil, t.corrupt(l, l.place(), off, fmt.Errorf("%w: its end is missing and the file is read-only", errIncomplete))
 		}
 		l.size += int64(len(b))
 		return nil, io.EOF
@@ -543,9 +557,9 @@ func (t *thread) tail(l *log, b []byte, off int64, exclusive bool) ([]byte, erro
 	if !exclusive {
 		return nil, errNeedExclusive
 	}
-	rep := Report{Thread: t.id, File: l.path, Line: l.lines + 1, Offset: off}
+	rep := Report{Thread: t.id, File: l.path, Line: l.place(), Offset: off}
 	if n < len(b) {
-		if err := t.putAside(l, l.lines+1, off+int64(n), b[n:]); err != nil {
+		if err := t.putAside(l, l.place(), off+int64(n), b[n:]); err != nil {
 			return nil, err
 		}
 		rep.Moved = int64(len(b) - n)

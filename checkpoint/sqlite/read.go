@@ -19,6 +19,7 @@ type readStmts struct {
 	head, get, log, segments, byID             *sql.Stmt
 	page, pageDesc, metaPage, metaPageDesc     *sql.Stmt
 	results, buckets, threads, threadsByPrefix *sql.Stmt
+	logs, due, leases                          *sql.Stmt
 }
 
 func (q *readStmts) prepare(ctx context.Context, p preparer) error {
@@ -27,9 +28,12 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 	const log = ` FROM superstep_threads t JOIN superstep_logs l ON l.tid = t.tid`
 	const head = ` JOIN superstep_records r ON r.rid =
 		(SELECT max(rid) FROM superstep_records WHERE rid > l.lid << 32 AND rid <= (l.lid << 32) + 4294967295)`
-	const page = ` FROM superstep_records r` + branch + ` WHERE r.rid >= ?1 AND r.rid <= ?2 AND (?3 < 0 OR r.br = ?3) ORDER BY r.rid`
-	const info = `SELECT t.thread, l.bucket, r.total, f.meta, f.at, f.sum, ` + cols + log + head + branch + `
-		JOIN superstep_records f ON f.rid = (l.lid << 32) + 1
+	const page = ` FROM superstep_records r` + branch + ` WHERE r.rid >= ?1 AND r.rid <= ?2 AND (?3 < 0 OR r.br = ?3)
+		AND r.seq >= ?4 AND (?5 = 0 OR r.seq <= ?5) ORDER BY r.rid`
+	const lease = `t.holder, t.lease_until, t.lease_ttl`
+	const info = `SELECT t.thread, r.total - l.freed, (r.rid & 4294967295) - l.removed, ` + lease + `, f.rid, f.meta, f.at, f.sum, ` +
+		cols + log + head + branch + `
+		JOIN superstep_records f ON f.rid = (SELECT min(rid) FROM superstep_records WHERE rid > l.lid << 32)
 		WHERE l.ns = '' AND l.bucket IS NOT NULL`
 	for _, s := range []struct {
 		into  **sql.Stmt
@@ -41,8 +45,9 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 				(SELECT max(n) FROM superstep_ids WHERE lid = l.lid AND run = ?3 AND n <= ?4)
 			JOIN superstep_records r ON r.rid = (l.lid << 32) + p.ord + (?4 - p.n) AND r.id = ?5` + branch + `
 			WHERE t.thread = ?1 AND l.ns = ?2`},
+		{&q.logs, `SELECT l.ns, r.rid, r.id, (r.rid & 4294967295) - l.removed, r.total - l.freed` + log + head + ` WHERE t.thread = ? ORDER BY l.ns`},
 		{&q.log, `SELECT l.lid` + log + ` WHERE t.thread = ? AND l.ns = ?`},
-		{&q.segments, `SELECT ord, br, seq FROM superstep_segments WHERE lid = ? ORDER BY ord`},
+		{&q.segments, segmentsQuery},
 		{&q.byID, byIDQuery},
 		{&q.page, `SELECT ` + cols + `, r.data` + page},
 		{&q.pageDesc, `SELECT ` + cols + `, r.data` + page + ` DESC`},
@@ -56,6 +61,10 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 		{&q.threads, info + ` AND l.bucket >= ?1 AND l.bucket <= ?2`},
 		{&q.threadsByPrefix, info + ` AND t.thread >= ?1 AND substr(t.thread, 1, length(?1)) = ?1
 			AND (?2 = '' OR t.thread < ?2)`},
+		{&q.due, `SELECT t.thread, t.due, ` + lease + ` FROM superstep_threads t
+			WHERE t.due IS NOT NULL AND (t.due, t.thread) > (?1, ?2) AND t.due <= ?3 ORDER BY t.due, t.thread LIMIT 256`},
+		{&q.leases, `SELECT t.thread, t.due, ` + lease + ` FROM superstep_threads t
+			WHERE t.lease_until IS NOT NULL AND (t.lease_until, t.thread) > (?1, ?2) ORDER BY t.lease_until, t.thread LIMIT 256`},
 	} {
 		if err := q.add(ctx, p, s.into, s.query); err != nil {
 			return err
@@ -254,8 +263,12 @@ func (s *Store) pageOf(ctx context.Context, q checkpoint.Query, lo, hi, br int64
 	case q.Desc:
 		st = s.read.pageDesc
 	}
+	from, to := q.From, q.To
+	if q.AllBranches {
+		from, to = 0, 0
+	}
 	err = s.query(ctx, func() error {
-		rows, err := st.QueryContext(ctx, lo, hi, br)
+		rows, err := st.QueryContext(ctx, lo, hi, br, from, to)
 		if err != nil {
 			return err
 		}
@@ -305,7 +318,7 @@ func (s *Store) bounds(ctx context.Context, q checkpoint.Query) (lo, hi, br int6
 				return err
 			}
 		}
-		segments, err := s.segments(ctx, lid)
+		segments, err := readSegments(s.read.segments.QueryContext(ctx, lid))
 		if err != nil {
 			return err
 		}
@@ -319,8 +332,9 @@ func (s *Store) bounds(ctx context.Context, q checkpoint.Query) (lo, hi, br int6
 // segment is a piece of a branch: records from ord on, the first with number seq.
 type segment struct{ ord, br, seq int64 }
 
-func (s *Store) segments(ctx context.Context, lid int64) ([]segment, error) {
-	rows, err := s.read.segments.QueryContext(ctx, lid)
+const segmentsQuery = `SELECT ord, br, seq FROM superstep_segments WHERE lid = ? ORDER BY ord`
+
+func readSegments(rows *sql.Rows, err error) ([]segment, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -489,20 +503,25 @@ func (s *Store) infos(ctx context.Context, st *sql.Stmt, args ...any) ([]checkpo
 		for rows.Next() {
 			var info checkpoint.ThreadInfo
 			var head, first scanned
-			var bucket int64
-			if err := rows.Scan(append([]any{(*string)(&info.Thread), &bucket, &info.Bytes, &first.meta, &first.at, &first.sum}, head.into(false)...)...); err != nil {
+			var th threadRow
+			if err := rows.Scan(append([]any{
+				(*string)(&info.Thread), &info.Bytes, &info.Records, &th.holder, &th.until, &th.ttl, &first.rid, &first.meta, &first.at, &first.sum,
+			}, head.into(false)...)...); err != nil {
 				return err
 			}
 			log := checkpoint.Log{Thread: info.Thread}
 			if info.Head, err = head.record(log, false); err != nil {
 				return err
 			}
-			first.id, first.seq, first.rid = key("first"), 1, head.rid&^maxOrd+1
+			first.id, first.seq = key("first"), 1
 			f, err := first.record(log, false)
 			if err != nil {
 				return err
 			}
-			info.CreatedAt, info.Records = f.CreatedAt, head.rid&maxOrd
+			info.CreatedAt = f.CreatedAt
+			if l := th.lease(); l.Live(time.Now()) {
+				info.Lease = l
+			}
 			out = append(out, info)
 		}
 		return rows.Err()

@@ -22,6 +22,12 @@ import (
 // superstep_logs.bucket is the minute of the head's time, for logs with an
 // empty namespace and at least one record: listing threads by time needs no
 // write at each append.
+//
+// Since version 2 records can be removed, which leaves gaps in the ords: removed
+// counts them, and freed is how much less than the head's total the log takes
+// (total never changes, so that a writer who knows an old one is right). A
+// thread's due is the earlier one of head_due, its head's, and of woken. Times of leases and
+// of what is due are in microseconds since 1970, lease_ttl in nanoseconds.
 var migrations = []string{
 	`CREATE TABLE superstep_threads (
 		tid INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -74,6 +80,16 @@ var migrations = []string{
 		data BLOB,
 		UNIQUE (lid, epoch, branch, task, gen, kind, name)
 	);`,
+	`ALTER TABLE superstep_threads ADD COLUMN holder TEXT;
+	ALTER TABLE superstep_threads ADD COLUMN lease_until INTEGER;
+	ALTER TABLE superstep_threads ADD COLUMN lease_ttl INTEGER;
+	ALTER TABLE superstep_threads ADD COLUMN due INTEGER;
+	ALTER TABLE superstep_threads ADD COLUMN head_due INTEGER;
+	ALTER TABLE superstep_threads ADD COLUMN woken INTEGER;
+	ALTER TABLE superstep_logs ADD COLUMN removed INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE superstep_logs ADD COLUMN freed INTEGER NOT NULL DEFAULT 0;
+	CREATE INDEX superstep_threads_due ON superstep_threads (due, thread) WHERE due IS NOT NULL;
+	CREATE INDEX superstep_threads_lease ON superstep_threads (lease_until, thread) WHERE lease_until IS NOT NULL;`,
 }
 
 // migrate brings the database to the newest version, in one transaction.

@@ -11,6 +11,15 @@
 // With synchronous=NORMAL, the default, a killed process loses nothing, and a
 // power failure may undo the last commits but never damages the file;
 // [Options.Full] syncs every commit.
+//
+// Leases and what is due go by the clock of the machine, which all processes on a
+// local disk share; both are found by indexes, whatever the number of threads.
+// Space that deleted and shortened threads leave is used for new records;
+// [Store.Compact] gives it back to the file system.
+//
+// A database of an older version is brought to the newest when it is opened. Then
+// older programs refuse to open it; one that has it open meanwhile must be ended,
+// as it knows nothing of leases.
 package sqlite
 
 import (
@@ -53,7 +62,8 @@ const (
 )
 
 // Store is a [checkpoint.Store] in a SQLite database. It also implements
-// [checkpoint.Lister], [checkpoint.Copier] and, for the runs of this process,
+// [checkpoint.Lister], [checkpoint.Copier], [checkpoint.Scheduler],
+// [checkpoint.Rewriter], [checkpoint.Verifier] and, for the runs of this process,
 // [checkpoint.Locker].
 type Store struct {
 	checkpoint.Locks
@@ -83,6 +93,10 @@ var (
 	_ checkpoint.Lister = (*Store)(nil)
 	_ checkpoint.Copier = (*Store)(nil)
 	_ checkpoint.Locker = (*Store)(nil)
+
+	_ checkpoint.Scheduler = (*Store)(nil)
+	_ checkpoint.Rewriter  = (*Store)(nil)
+	_ checkpoint.Verifier  = (*Store)(nil)
 )
 
 // Open opens the database at path and makes it if there is none. The path
@@ -322,7 +336,7 @@ func (s *Store) failed(op string, err error) error {
 func isOurs(err error) bool {
 	for _, e := range []error{
 		checkpoint.ErrNotFound, checkpoint.ErrConflict, checkpoint.ErrFenced, checkpoint.ErrInvalid,
-		checkpoint.ErrNoThread, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
+		checkpoint.ErrNoThread, checkpoint.ErrBusy, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
 	} {
 		if errors.Is(err, e) {
 			return true

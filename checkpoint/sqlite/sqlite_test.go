@@ -102,3 +102,17 @@ func TestStoreOnAnExistingConnection(t *testing.T) {
 		return s
 	})
 }
+
+func TestModel(t *testing.T) {
+	checkpointtest.Model(t, func(t *testing.T) checkpoint.Store {
+		return openAt(t, filepath.Join(t.TempDir(), "threads.db"))
+	}, checkpointtest.Options{
+		Reopen: func(t *testing.T, s checkpoint.Store) checkpoint.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openAt(t, pathOf(t, s))
+		},
+		Another: func(t *testing.T, s checkpoint.Store) checkpoint.Store { return openAt(t, pathOf(t, s)) },
+	})
+}

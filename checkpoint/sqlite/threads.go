@@ -95,7 +95,8 @@ func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		res, err := s.conn.ExecContext(ctx, `INSERT INTO superstep_threads (thread) VALUES (?)`, string(to))
+		res, err := s.conn.ExecContext(ctx, `INSERT INTO superstep_threads (thread, due, head_due, woken)
+			SELECT ?, due, head_due, woken FROM superstep_threads WHERE tid = ?`, string(to), tid)
 		if err != nil {
 			return err
 		}
@@ -103,7 +104,8 @@ func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
 			return err
 		}
 		for _, lid := range lids {
-			res, err := s.conn.ExecContext(ctx, `INSERT INTO superstep_logs (tid, ns, bucket) SELECT ?, ns, bucket FROM superstep_logs WHERE lid = ?`, n, lid)
+			res, err := s.conn.ExecContext(ctx, `INSERT INTO superstep_logs (tid, ns, bucket, removed, freed)
+				SELECT ?, ns, bucket, removed, freed FROM superstep_logs WHERE lid = ?`, n, lid)
 			if err != nil {
 				return err
 			}

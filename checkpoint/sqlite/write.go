@@ -17,7 +17,9 @@ type writeStmts struct {
 	begin, commit, rollback, savepoint, undo, keep *sql.Stmt
 
 	log, head, branchStart, byID         *sql.Stmt
-	addThread, addLog, setFence          *sql.Stmt
+	addThread, addLog, setThread         *sql.Stmt
+	hold, renew, remove                  *sql.Stmt
+	appendSub, appendSubDrop             *sql.Stmt // to a log with a namespace
 	nextPiece, addPiece, addSegment      *sql.Stmt
 	bucket, record, append, appendDrop   *sql.Stmt
 	putFirst, putReplace, known, dropAll *sql.Stmt
@@ -28,6 +30,8 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 	const values = `?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9`
 	const fast = `INSERT OR IGNORE INTO superstep_records (rid, id, br, seq, at, total, sum, meta, data)
 		SELECT ` + values + ` FROM superstep_threads WHERE tid = ?10 AND fence = ?11`
+	const notDue = ` AND head_due IS NULL` // else the thread's row changes too
+	const noResults = ` AND NOT EXISTS (SELECT 1 FROM superstep_results WHERE lid = ?12 AND epoch = ?13 AND branch = ?14)`
 	for _, q := range []struct {
 		into  **sql.Stmt
 		query string
@@ -38,16 +42,19 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 		{&w.savepoint, `SAVEPOINT one`},
 		{&w.undo, `ROLLBACK TO one`},
 		{&w.keep, `RELEASE one`},
-		{&w.log, `SELECT t.tid, t.fence, l.lid, l.bucket FROM superstep_threads t
+		{&w.log, `SELECT t.tid, t.fence, t.holder, t.lease_until, t.lease_ttl, t.due, t.head_due, t.woken, l.lid, l.bucket FROM superstep_threads t
 			LEFT JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ?2 WHERE t.thread = ?1`},
 		{&w.head, `SELECT r.rid, r.id, r.br, r.seq, r.total, b.id FROM superstep_records r
 			LEFT JOIN superstep_records b ON r.br > 0 AND b.rid = ?1 + r.br
 			WHERE r.rid > ?1 AND r.rid <= ?2 ORDER BY r.rid DESC LIMIT 1`},
 		{&w.byID, byIDQuery},
 		{&w.branchStart, `SELECT r.rid FROM superstep_records r WHERE r.rid = ?1 AND r.br = ?2`},
-		{&w.addThread, `INSERT INTO superstep_threads (thread, fence) VALUES (?, ?)`},
+		{&w.addThread, `INSERT INTO superstep_threads (thread, fence, holder, lease_until, lease_ttl, due, head_due, woken) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.addLog, `INSERT INTO superstep_logs (tid, ns) VALUES (?, ?)`},
-		{&w.setFence, `UPDATE superstep_threads SET fence = ?2 WHERE tid = ?1`},
+		{&w.setThread, `UPDATE superstep_threads SET fence = ?2, holder = ?3, lease_until = ?4, lease_ttl = ?5, due = ?6, head_due = ?7, woken = ?8 WHERE tid = ?1`},
+		{&w.hold, `UPDATE superstep_threads SET holder = ?2, lease_until = ?3, lease_ttl = ?4 WHERE tid = ?1`},
+		{&w.renew, `UPDATE superstep_threads SET holder = ?3, lease_until = ?4, lease_ttl = ?5 WHERE thread = ?1 AND fence = ?2`},
+		{&w.remove, `DELETE FROM superstep_results WHERE lid = ? AND epoch = ? AND branch = ? AND task = ? AND gen = ? AND kind = ? AND name = ?`},
 		{&w.nextPiece, `SELECT min(n) FROM superstep_ids WHERE lid = ? AND run = ? AND n >= ?`},
 		{&w.addPiece, `INSERT INTO superstep_ids (lid, run, n, ord) VALUES (?, ?, ?, ?)`},
 		{&w.addSegment, `INSERT INTO superstep_segments (lid, ord, br, seq) VALUES (?, ?, ?, ?)`},
@@ -55,8 +62,10 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 			WHERE br = ?3 AND rid > ?1 AND rid <= ?2 ORDER BY rid DESC LIMIT 1`},
 		{&w.bucket, `UPDATE superstep_logs SET bucket = ?2 WHERE lid = ?1`},
 		{&w.record, `INSERT INTO superstep_records (rid, id, br, seq, at, total, sum, meta, data) VALUES (` + values + `)`},
-		{&w.append, fast},
-		{&w.appendDrop, fast + ` AND NOT EXISTS (SELECT 1 FROM superstep_results WHERE lid = ?12 AND epoch = ?13 AND branch = ?14)`},
+		{&w.append, fast + notDue},
+		{&w.appendSub, fast},
+		{&w.appendDrop, fast + notDue + noResults},
+		{&w.appendSubDrop, fast + noResults},
 		{&w.putFirst, `INSERT INTO superstep_results (lid, epoch, branch, task, gen, kind, name, replaces, data)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`},
 		{&w.putReplace, `INSERT INTO superstep_results (lid, epoch, branch, task, gen, kind, name, replaces, data)
@@ -129,6 +138,7 @@ func checksum(meta, data []byte) int64 {
 type logState struct {
 	tid, lid  int64 // lid 0: the log does not exist
 	fence     int64
+	due       bool // the head of the thread is due at some time
 	bucket    sql.NullInt64
 	ord       int64 // of the head; 0: the log is empty
 	head      checkpoint.ID
@@ -187,6 +197,7 @@ func (s *Store) submit(ctx context.Context, req *request) error {
 	if mine.w != nil {
 		w := *mine.w
 		w.Results = append([]checkpoint.Result(nil), w.Results...)
+		w.Remove = append([]checkpoint.ResultKey(nil), w.Remove...)
 		mine.w = &w
 	}
 	s.mu.Lock()
@@ -332,6 +343,14 @@ func (s *Store) alone(ctx context.Context, r *request) error {
 	if r.do != nil {
 		return s.transaction(ctx, func() error { return r.do(bg) })
 	}
+	if w := r.w; w.Record != nil && (w.Lease > 0 || w.Release) {
+		return s.transaction(ctx, func() error {
+			if done, err := s.fastWithLease(r); done || err != nil {
+				return err
+			}
+			return s.slow(r)
+		})
+	}
 	done := false
 	err := s.patiently(ctx, func() (err error) {
 		done, err = s.fast(r)
@@ -359,7 +378,7 @@ func (s *Store) together(ctx context.Context, batch []*request) error {
 	return s.transaction(ctx, func() error {
 		for _, r := range batch {
 			if r.do == nil {
-				done, err := s.fast(r)
+				done, err := s.fastWithLease(r)
 				if err != nil {
 					return err
 				}
@@ -396,20 +415,48 @@ func (s *Store) together(ctx context.Context, batch []*request) error {
 	})
 }
 
+// fastWithLease is fast for a write that also renews or releases a lease. It
+// runs in a transaction.
+func (s *Store) fastWithLease(req *request) (bool, error) {
+	done, err := s.fast(req)
+	if w := req.w; done && w.Record != nil && (w.Lease > 0 || w.Release) {
+		l := leaseOf(w, time.Now())
+		err = exec(s.write.hold, s.logs[w.Log].tid, l.holder, l.until, l.ttl)
+	}
+	return done, err
+}
+
 // fast appends a record in one statement, if what is known of its log is still
 // true and nothing but the record changes. Otherwise it does nothing and returns
 // false. The statement itself checks: the row's key is taken if anybody appended
-// since, and the thread's row is another one if anybody claimed or deleted it.
+// since, and the thread's row is another one if anybody claimed or deleted it. A
+// write that does nothing but renew or release a lease is one statement too.
 func (s *Store) fast(req *request) (bool, error) {
 	w := req.w
-	if w.Record == nil || w.Claim {
+	if w.Claim || w.Wake || len(w.Remove) > 0 {
 		return false, nil
+	}
+	if w.Record == nil {
+		if w.Lease == 0 && !w.Release || len(w.Results) > 0 || w.Drop != nil {
+			return false, nil
+		}
+		l := leaseOf(w, time.Now())
+		res, err := s.write.renew.ExecContext(bg, string(w.Log.Thread), int64(w.Fence), l.holder, l.until, l.ttl)
+		if err != nil {
+			return false, err
+		}
+		n, err := res.RowsAffected()
+		if n > 0 {
+			req.out = checkpoint.Written{Fence: w.Fence}
+		}
+		return n > 0, err
 	}
 	st := s.logs[w.Log]
 	r := w.Record
+	root := w.Log.Namespace == ""
 	if st == nil || st.ord == 0 || st.head != w.Head || r.Branch != st.branch || r.Seq != st.seq+1 ||
 		w.Fence != 0 && int64(w.Fence) != st.fence || !st.growing || !isNext(r.ID, st.head) ||
-		w.Log.Namespace == "" && (!st.bucket.Valid || st.bucket.Int64 != bucketOf(r.CreatedAt)) {
+		root && (st.due || !r.Due.IsZero() || !st.bucket.Valid || st.bucket.Int64 != bucketOf(r.CreatedAt)) {
 		return false, nil
 	}
 	if len(w.Results) > 0 && (w.Drop == nil || !allDropped(w)) {
@@ -420,9 +467,13 @@ func (s *Store) fast(req *request) (bool, error) {
 		st.rid(st.ord + 1), req.row.id, st.br, r.Seq, r.CreatedAt.UnixNano(), total, req.row.sum, text(req.row.meta), req.row.data,
 		st.tid, st.fence, st.lid, nil, nil,
 	}
-	stmt, n := s.write.append, 11
+	stmt, withDrop := s.write.append, s.write.appendDrop
+	if !root {
+		stmt, withDrop = s.write.appendSub, s.write.appendSubDrop
+	}
+	n := 11
 	if w.Drop != nil {
-		stmt, n = s.write.appendDrop, 14
+		stmt, n = withDrop, 14
 		args[12], args[13] = key(w.Drop.Epoch), key(checkpoint.ID(w.Drop.Branch))
 	}
 	res, err := stmt.ExecContext(bg, args[:n]...)
@@ -478,9 +529,15 @@ func text(b []byte) string { return string(b) }
 // slow does all that a write may ask for. It runs in a transaction.
 func (s *Store) slow(req *request) error {
 	w := req.w
-	st, err := s.load(w.Log)
+	st, th, err := s.load(w.Log)
 	if err != nil {
 		return err
+	}
+	now := time.Now()
+	if w.Claim {
+		if l := th.lease(); l.Holder != w.Holder && l.Holder != w.Steal && l.Live(now) {
+			return &checkpoint.BusyError{Thread: w.Log.Thread, Lease: l}
+		}
 	}
 	switch {
 	case !w.Claim && w.Fence != 0 && int64(w.Fence) != st.fence:
@@ -488,7 +545,7 @@ func (s *Store) slow(req *request) error {
 	case w.Record != nil && st.head != w.Head:
 		return conflict(w, st.head)
 	}
-	if err := s.ensure(st, w); err != nil {
+	if err := s.ensure(st, th, w, now); err != nil {
 		return err
 	}
 	req.out.Fence = checkpoint.Fence(st.fence)
@@ -528,66 +585,67 @@ func conflict(w *checkpoint.Write, head checkpoint.ID) error {
 	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", checkpoint.ErrConflict, w.Log.Thread, w.Log.Namespace, show(head), show(w.Head))
 }
 
-// load reads what is known of a log.
-func (s *Store) load(log checkpoint.Log) (*logState, error) {
-	st := new(logState)
+// load reads what is known of a log and its thread.
+func (s *Store) load(log checkpoint.Log) (st *logState, th threadRow, err error) {
+	st = new(logState)
 	var lid sql.NullInt64
-	err := s.write.log.QueryRowContext(bg, string(log.Thread), log.Namespace).Scan(&st.tid, &st.fence, &lid, &st.bucket)
+	err = s.write.log.QueryRowContext(bg, string(log.Thread), log.Namespace).Scan(
+		&st.tid, &th.fence, &th.holder, &th.until, &th.ttl, &th.due, &th.headDue, &th.woken, &lid, &st.bucket)
+	st.fence, st.due = th.fence, th.headDue.Valid
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !lid.Valid {
-		return st, nil
+		return st, th, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, th, err
 	}
 	st.lid = lid.Int64
 	var rid int64
 	var id, branch any
 	err = s.write.head.QueryRowContext(bg, st.rid(0), st.rid(maxOrd)).Scan(&rid, &id, &st.br, &st.seq, &st.total, &branch)
 	if errors.Is(err, sql.ErrNoRows) {
-		return st, nil
+		return st, th, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, th, err
 	}
 	st.ord = rid & maxOrd
 	if st.head, err = unkey(id); err != nil {
-		return nil, damage(log.Thread, rid, err)
+		return nil, th, damage(log.Thread, rid, err)
 	}
 	if st.br > 0 {
 		b, err := unkey(branch)
 		if err != nil {
-			return nil, damage(log.Thread, rid, fmt.Errorf("branch %d: %w", st.br, err))
+			return nil, th, damage(log.Thread, rid, fmt.Errorf("branch %d: %w", st.br, err))
 		}
 		st.branch = checkpoint.Branch(b)
 	}
-	return st, nil
+	return st, th, nil
 }
 
 const maxOrd = 1<<32 - 1
 
-// ensure makes the thread and the log if w needs them, and claims.
-func (s *Store) ensure(st *logState, w *checkpoint.Write) error {
+// ensure makes the thread and the log if w needs them, and does with the thread
+// what w asks for.
+func (s *Store) ensure(st *logState, th threadRow, w *checkpoint.Write, now time.Time) error {
 	needLog := w.Record != nil || len(w.Results) > 0
+	next := th.after(w, now)
 	if st.tid == 0 {
-		if !needLog && !w.Claim {
+		if !needLog && !w.Claim && !w.Wake {
 			return nil
 		}
-		if w.Claim {
-			st.fence = 1
-		}
-		res, err := s.write.addThread.ExecContext(bg, string(w.Log.Thread), st.fence)
+		res, err := s.write.addThread.ExecContext(bg, append([]any{string(w.Log.Thread)}, next.values()...)...)
 		if err != nil {
 			return err
 		}
 		if st.tid, err = res.LastInsertId(); err != nil {
 			return err
 		}
-	} else if w.Claim {
-		st.fence++
-		if err := exec(s.write.setFence, st.tid, st.fence); err != nil {
+	} else if next != th {
+		if err := exec(s.write.setThread, append([]any{st.tid}, next.values()...)...); err != nil {
 			return err
 		}
 	}
+	st.fence, st.due = next.fence, next.headDue.Valid
 	if st.lid == 0 && needLog {
 		res, err := s.write.addLog.ExecContext(bg, st.tid, w.Log.Namespace)
 		if err != nil {
@@ -694,8 +752,14 @@ type resultKey struct {
 	name      string
 }
 
-// results puts and drops results and counts the ignored ones.
+// results removes, puts and drops results and counts the ignored ones.
 func (s *Store) results(lid int64, w *checkpoint.Write) (ignored int, err error) {
+	for i := range w.Remove {
+		k := &w.Remove[i]
+		if err := exec(s.write.remove, lid, key(k.Epoch), key(checkpoint.ID(k.Branch)), k.Task, k.Gen, string(k.Kind), k.Name); err != nil {
+			return 0, err
+		}
+	}
 	var seen map[resultKey]bool // of those that are dropped at once
 	for i := range w.Results {
 		r := &w.Results[i]

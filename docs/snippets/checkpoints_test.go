@@ -1,16 +1,21 @@
 package snippets_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/file"
+	"github.com/superstep-dev/superstep/checkpoint/postgres"
+	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -63,6 +68,70 @@ func Example_stores() {
 	// reply 2 to "bye" <nil>
 	// reply 2 to "bye" <nil>
 	// reply 2 to "bye" <nil>
+}
+
+func Example_open() {
+	//snippet:open
+	store, err := stores.Open(ctx, cmp.Or(os.Getenv("STORE"), "memory"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+
+	g := chatGraph(graph.WithCheckpointer(store))
+	snap, err := g.Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	fmt.Println(snap.State.Said.Last(), err)
+
+	_, err = stores.Open(ctx, "oracle://scott:tiger@host")
+	fmt.Println(err)
+	//snippet:end
+	// Output:
+	// reply 1 to "hello" <nil>
+	// Unknown backend: oracle; use memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://… or redis://…
+}
+
+// The servers of these two are not there when documentation is tested; the
+// packages' own tests have some.
+var (
+	_ = func() error {
+		//snippet:postgres
+		store, err := postgres.Open(ctx, "postgres://agent:password@db.example.com/threads", postgres.Options{Schema: "agents"})
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		g := chatGraph(graph.WithCheckpointer(store))
+		//snippet:end
+		_ = g
+		return nil
+	}
+	_ = func() error {
+		//snippet:redis
+		store, err := redis.Open(ctx, "rediss://agent:password@cache.example.com:6379/0", redis.Options{TTL: 30 * 24 * time.Hour})
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		g := chatGraph(graph.WithCheckpointer(store))
+		//snippet:end
+		_ = g
+		return nil
+	}
+)
+
+func Example_prune() {
+	g := chatGraph(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("c-1"))
+	//snippet:prune
+	for i := range 100 {
+		if _, err := g.Invoke(ctx, say(fmt.Sprint("question ", i))); err != nil {
+			log.Fatal(err)
+		}
+	}
+	done, err := g.Prune(ctx, graph.Keep{Last: 3, Interrupts: true})
+	snap, _ := g.State(ctx)
+	fmt.Println(done.Kept, done.Removed, snap.State.Said.Len(), err)
+	//snippet:end
+	// Output: 3 197 200 <nil>
 }
 
 func Example_durability() {

@@ -145,7 +145,7 @@ func TestPureCore(t *testing.T) {
 }
 
 // A program that imports graph alone pulls in little.
-func TestGraphIsLight(t *testing.T) {
+func TestGraphIsLight(t *testing.T) { // SONI-12
 	allowed := []string{module, "github.com/google/uuid", "github.com/google/jsonschema-go", "github.com/benbjohnson/immutable", "golang.org/x/exp/constraints"}
 	deps := list(t, "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "./graph")
 	if !slices.Contains(deps, module+"/internal/core") {
@@ -158,6 +158,24 @@ func TestGraphIsLight(t *testing.T) {
 		for _, tree := range []string{"model", "tool", "chat", "session", "server", "agent", "memory", "dialogue", "cli", "cmd"} {
 			if under(dep, []string{module + "/" + tree}) {
 				t.Errorf("graph knows %s", dep)
+			}
+		}
+	}
+}
+
+// Back ends are optional: a program has the drivers of those that it imports.
+func TestDriversAreOptional(t *testing.T) { // SONI-12
+	drivers := map[string]string{
+		"modernc.org/sqlite":           "checkpoint/sqlite",
+		"github.com/jackc/pgx/v5":      "checkpoint/postgres",
+		"github.com/redis/go-redis/v9": "checkpoint/redis",
+	}
+	for _, pkg := range []string{"graph", "graphtest", "checkpoint", "checkpoint/file", "checkpoint/sqlite", "checkpoint/postgres", "checkpoint/redis", "checkpoint/stores"} {
+		deps := list(t, "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "./"+pkg)
+		for driver, owner := range drivers {
+			has, want := slices.Contains(deps, driver), pkg == owner || pkg == "checkpoint/stores"
+			if has != want {
+				t.Errorf("%s links %s: %v, want %v", pkg, driver, has, want)
 			}
 		}
 	}

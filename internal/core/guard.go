@@ -52,7 +52,7 @@ func (g *guard) payload(t *Task) uint64 {
 // recurs reports whether the task's node ran in an earlier superstep, within
 // the window, and nothing has changed since (or, if strict, at all).
 func (g *guard) recurs(t *Task, step, window int, strict bool) bool {
-	s := g.seen[t.Node]
+	s := &g.seen[t.Node]
 	if !s.valid || s.step >= step || g.count-s.count >= window {
 		return false
 	}

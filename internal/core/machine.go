@@ -54,32 +54,32 @@ const (
 type Task struct {
 	Index   int // in the plan
 	Node    int
-	Sent    bool
 	From    int             // node that caused it, or plan.FromStart
+	Gen     int             // how often its results were voided
 	Payload any             // of a send, decoded; nil when only Raw is known
 	Raw     json.RawMessage // of a send
 	Overlay json.RawMessage // update seen by this task alone
 
-	Status    Status
-	Gen       int // how often its results were voided
 	Err       error
 	ErrText   string // of an error that was recorded by an earlier run
 	Questions []checkpoint.Question
 	Children  map[string]checkpoint.ID // records at which subgraphs stand that wait for answers
-	Cached    bool                     // its changes came from a cache
 
-	passed  bool
-	ran     bool // its node has succeeded, whether it wrote something or not
-	folded  bool // its changes are in the state already
+	// The small ones stand together: a fan-out has a hundred thousand tasks.
+	Status Status
+	Sent   bool
+	Cached bool // its changes came from a cache
+	passed bool
+	ran    bool // its node has succeeded, whether it wrote something or not
+	folded bool // its changes are in the state already
+	added  bool // not planned: an edit stood in for the node
+	saved  saved
+
 	changes any
 	data    json.RawMessage
 	growth  []Growth
-	routing Routing
+	routing *Routing                 // never altered; see newRouting
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
-
-	added bool // not planned: an edit stood in for the node
-
-	saved saved
 }
 
 // saved says what of a task a Write has held: results beside the log, and its
@@ -96,7 +96,27 @@ func (t *Task) Data() json.RawMessage { return t.data }
 func (t *Task) Folded() bool { return t.folded }
 
 // Routing returns where a task that is Done leads.
-func (t *Task) Routing() *Routing { return &t.routing }
+func (t *Task) Routing() *Routing {
+	if t.routing == nil {
+		return &nowhere
+	}
+	return t.routing
+}
+
+// Most tasks share one of these.
+var nowhere, along = Routing{}, Routing{Static: true}
+
+// newRouting returns r for a task to keep.
+func newRouting(r *Routing) *Routing {
+	switch {
+	case len(r.Goto) > 0 || len(r.Sends) > 0 || r.Parent != nil || r.Stop:
+		kept := *r
+		return &kept
+	case r.Static:
+		return &along
+	}
+	return &nowhere
+}
 
 // Unanswered returns the questions that wait for an answer.
 func (t *Task) Unanswered() []checkpoint.Question {
@@ -190,8 +210,8 @@ type Machine struct {
 	guard   guard
 	writes  pending
 	backlog []pending // records decided on before the one in writes
+	next    *room     // of the next record, if something has been put there
 
-	ready    Ready
 	commit   Commit
 	startBuf []int
 	foldBuf  []any
@@ -204,6 +224,7 @@ type pending struct {
 	record  *checkpoint.Record
 	results []checkpoint.Result
 	drop    *checkpoint.Drop
+	remove  []checkpoint.ResultKey
 	cancel  bool
 	claim   bool
 }
@@ -414,7 +435,7 @@ func (m *Machine) completeAs(i, node int, r Routing) {
 		m.tasks = append(m.tasks, Task{Index: i, Node: node, From: plan.FromStart, added: true})
 	}
 	t := &m.tasks[i]
-	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, r, nil, ""
+	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, newRouting(&r), nil, ""
 	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
 }
 
@@ -500,6 +521,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 			q := &t.Questions[k]
 			if a, ok := answers[q.ID]; ok {
 				q.Answer, q.Answered = a, true
+				q.Expired = a == nil && (q.Wait || !q.Due.IsZero())
 			}
 			if !q.Answered {
 				open++
@@ -515,6 +537,11 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 		}
 	}
 	return m.record(checkpoint.SourceResume, parts)
+}
+
+// Consume removes results with the record that is written next.
+func (m *Machine) Consume(keys []checkpoint.ResultKey) {
+	m.writes.remove = append(m.writes.remove, keys...)
 }
 
 // Restart gives up all results of the open superstep, so that all its tasks
@@ -534,7 +561,7 @@ func (m *Machine) void(t *Task, text string) {
 	t.Gen++
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
 	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
-	t.ran, t.routing, t.saved = false, Routing{}, saved{}
+	t.ran, t.routing, t.saved = false, nil, saved{}
 }
 
 // Changed reports that a task's node has returned. Data and growth are what
@@ -549,7 +576,7 @@ func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Gro
 // Routed reports where a task leads whose changes were reported.
 func (m *Machine) Routed(i int, r Routing) {
 	t := &m.tasks[i]
-	t.routing = r
+	t.routing = newRouting(&r)
 	t.Status, t.Err, t.ErrText = Done, nil, ""
 	m.ended = append(m.ended, i)
 	m.alive--
@@ -650,14 +677,11 @@ func (m *Machine) Abandon(tasks []int) {
 func (m *Machine) Drain() { m.drain = true }
 
 // Advance says that the effects of the last Ready have happened.
-func (m *Machine) Advance() {
-	m.ready = Ready{}
-}
+func (m *Machine) Advance() { m.commit = Commit{} }
 
 // Ready returns what has to happen next. Done is set when the run is over.
-func (m *Machine) Ready() Ready {
-	rd := &m.ready
-	*rd = Ready{Cancel: m.writes.cancel}
+func (m *Machine) Ready() (rd Ready) {
+	rd.Cancel = m.writes.cancel
 	m.writes.cancel = false
 	switch {
 	case m.writes.record != nil || len(m.backlog) > 0:
@@ -671,10 +695,10 @@ func (m *Machine) Ready() Ready {
 		m.ended = m.ended[:0]
 	default:
 		m.ended = m.ended[:0]
-		m.turn(rd)
+		m.turn(&rd)
 	}
 	rd.Write = m.takeWrite()
-	return *rd
+	return rd
 }
 
 // turn decides what follows when no task is running.
@@ -733,7 +757,7 @@ func (m *Machine) complete() bool {
 
 // startable lists the tasks that can run now.
 func (m *Machine) startable() []int {
-	m.startBuf = m.startBuf[:0]
+	m.startBuf = slices.Grow(m.startBuf[:0], len(m.tasks))
 	for i := range m.tasks {
 		if s := m.tasks[i].Status; s == Waiting || s == Changed {
 			m.startBuf = append(m.startBuf, i)
@@ -744,7 +768,7 @@ func (m *Machine) startable() []int {
 
 // close folds the superstep's changes, plans the next and records both.
 func (m *Machine) close() error {
-	cs := m.foldBuf[:0]
+	cs := slices.Grow(m.foldBuf[:0], len(m.tasks))
 	for i := range m.tasks {
 		if t := &m.tasks[i]; t.changes != nil && !t.folded {
 			cs = append(cs, t.changes)
@@ -766,8 +790,10 @@ func (m *Machine) close() error {
 	stop := false
 	for i := range done {
 		t := &done[i]
-		m.remember(m.cfg.Plan.Nodes[t.Node].Name)
-		stop = stop || t.routing.Stop
+		if len(done)-i <= RecentNodes {
+			m.remember(m.cfg.Plan.Nodes[t.Node].Name)
+		}
+		stop = stop || t.Routing().Stop
 		m.setChildren(t.kept)
 	}
 	after := m.pauses(done)
@@ -778,11 +804,11 @@ func (m *Machine) close() error {
 	if stop {
 		m.joins, m.deferred = nil, nil
 		for i := range done {
-			m.takeParent(&done[i].routing)
+			m.takeParent(done[i].Routing())
 		}
 	} else {
 		for i := range done {
-			m.route(done[i].Node, &done[i].routing)
+			m.route(done[i].Node, done[i].Routing())
 		}
 	}
 	m.planned()
@@ -889,6 +915,20 @@ func (m *Machine) conflict(err error, tasks []int) *ConflictError {
 	return c
 }
 
+// plan adds a task to the next superstep.
+func (m *Machine) plan(node, from int) *Task {
+	i := len(m.tasks)
+	if i < cap(m.tasks) { // cheaper than to append a Task, which is large
+		m.tasks = m.tasks[:i+1]
+		m.tasks[i] = Task{}
+	} else {
+		m.tasks = append(m.tasks, Task{})
+	}
+	t := &m.tasks[i]
+	t.Index, t.Node, t.From = i, node, from
+	return t
+}
+
 // route adds what a task's routing leads to: sends become tasks at once, nodes
 // are collected in m.guard.next.
 func (m *Machine) route(node int, r *Routing) {
@@ -897,7 +937,8 @@ func (m *Machine) route(node int, r *Routing) {
 	m.tasks = slices.Grow(m.tasks, len(r.Sends))
 	for k := range r.Sends {
 		s := &r.Sends[k]
-		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: s.Node, Sent: true, From: node, Payload: s.Payload, Raw: s.Raw, Overlay: s.Overlay})
+		t := m.plan(s.Node, node)
+		t.Sent, t.Payload, t.Raw, t.Overlay = true, s.Payload, s.Raw, s.Overlay
 	}
 	if r.Static {
 		if node == plan.FromStart {
@@ -968,7 +1009,7 @@ func (m *Machine) arrive(join, node int) {
 // addNodes plans the nodes that were triggered, in declared order.
 func (m *Machine) addNodes() {
 	for _, tr := range m.guard.triggered() {
-		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: tr.node, From: tr.from})
+		m.plan(tr.node, tr.from)
 	}
 }
 
@@ -977,7 +1018,7 @@ func (m *Machine) addNodes() {
 func (m *Machine) addDeferred() {
 	slices.Sort(m.deferred)
 	for _, n := range m.deferred {
-		m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: n, From: plan.FromStart})
+		m.plan(n, plan.FromStart)
 	}
 	m.deferred = nil
 }

@@ -39,8 +39,9 @@ type tail struct {
 
 	results bool // the open superstep has stored results
 
-	bytes  int // of changes since the last snapshot
-	snap   int // size of the last snapshot
+	full   bool // snapshots must hold growing fields: earlier records are gone
+	bytes  int  // of changes since the last snapshot
+	snap   int  // size of the last snapshot
 	ranges map[string][][2]int64
 }
 
@@ -76,6 +77,8 @@ type Tip struct {
 	State   any                 // at Record
 	Bytes   int                 // of changes since the last snapshot
 	Snap    int                 // size of the last snapshot
+	Full    bool                // it holds growing fields
+	Range   int                 // size of the changes that it refers to
 	Ranges  map[string][][2]int64
 }
 
@@ -88,7 +91,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	m.step, m.begun, m.ran = rec.Step, rec.Begun, rec.Ran
 	m.tail = tail{
 		head: rec.ID, logHead: tip.LogHead, epoch: rec.Epoch, branch: rec.Branch, lineage: rec.Lineage, seq: rec.Seq,
-		bytes: tip.Bytes, snap: tip.Snap, ranges: tip.Ranges, results: len(tip.Results) > 0,
+		bytes: tip.Bytes, snap: tip.Snap, full: tip.Full, ranges: tip.Ranges, results: len(tip.Results) > 0,
 	}
 	if rec.ID != tip.LogHead {
 		m.tail.fork = true
@@ -103,7 +106,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		if task.Node, err = m.node(t.Node); err != nil {
 			return nil, err
 		}
-		if from, ok := cfg.Plan.Node(t.From); ok {
+		if from, ok := cfg.Plan.Recorded(t.From); ok {
 			task.From = from
 		}
 		m.tasks = append(m.tasks, task)
@@ -157,7 +160,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 }
 
 func (m *Machine) node(name string) (int, error) {
-	n, ok := m.cfg.Plan.Node(name)
+	n, ok := m.cfg.Plan.Recorded(name)
 	if !ok {
 		return 0, &UnknownNodeError{Thread: string(m.cfg.Log.Thread), Node: name, Near: plan.Nearest(name, m.cfg.Plan.Names())}
 	}
@@ -173,7 +176,7 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
 		if err != nil {
 			return err
 		}
-		t.routing, t.Status = r, Done
+		t.routing, t.Status = newRouting(&r), Done
 		return nil
 	}
 	for _, q := range o.Questions {
@@ -221,6 +224,9 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 	}
 	switch r.Kind {
 	case checkpoint.KindChanges:
+		if t.saved.changes { // another version of the program was first
+			return nil
+		}
 		t.saved.changes, t.ran = true, true
 		if t.Status != Done {
 			t.Status = Changed
@@ -228,15 +234,19 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		if r.Data == nil || string(r.Data) == "null" {
 			return nil
 		}
-		changes, err := m.cfg.Values.Decode(r.Data, nil)
+		data, err := Upgrade(m.cfg.Values, versionOf(r.Name), r.Data)
 		if err != nil {
 			return err
 		}
-		_, growth, err := m.cfg.Values.Encode(changes)
+		changes, err := m.cfg.Values.Decode(data, nil)
 		if err != nil {
 			return err
 		}
-		t.changes, t.data, t.growth = changes, r.Data, growth
+		data, growth, err := m.cfg.Values.Encode(changes)
+		if err != nil {
+			return err
+		}
+		t.changes, t.data, t.growth = changes, data, growth
 	case checkpoint.KindRouting:
 		var rec checkpoint.Routing
 		if err := json.Unmarshal(r.Data, &rec); err != nil {
@@ -246,7 +256,7 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		if err != nil {
 			return err
 		}
-		t.routing, t.Status, t.saved.routing = routing, Done, true
+		t.routing, t.Status, t.saved.routing = newRouting(&routing), Done, true
 	case checkpoint.KindChild:
 		var id checkpoint.ID
 		if err := json.Unmarshal(r.Data, &id); err != nil {
@@ -266,6 +276,23 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		m.restoreQuestions(t, saved)
 	}
 	return nil
+}
+
+// The version of the state's schema in which a task's changes are encoded is the
+// name of the result: other versions of the program may write some of them.
+func versionName(v int) string {
+	if v == 0 {
+		return ""
+	}
+	return strconv.Itoa(v)
+}
+
+func versionOf(name string) int {
+	v, err := strconv.Atoi(name)
+	if err != nil {
+		return 0
+	}
+	return v
 }
 
 // questions is what a KindQuestions result holds.
@@ -360,12 +387,16 @@ func (m *Machine) record(source checkpoint.Source, parts []checkpoint.Change) er
 
 // recordStep adds the record that commits a superstep and plans the next.
 func (m *Machine) recordStep(done []Task) error {
-	parts := make([]checkpoint.Change, 0, len(done))
+	parts := m.room().change[:0]
+	if len(done) > cap(parts) {
+		parts = make([]checkpoint.Change, 0, len(done))
+	}
 	for i := range done {
 		t := &done[i]
-		if t.folded || t.data == nil {
+		if t.folded {
 			continue
 		}
+		// One that wrote nothing is there too: it says that the node ran.
 		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.Nodes[t.Node].Name, Task: i, Data: t.data})
 		m.tail.grew(t.growth, m.tail.seq+1)
 	}
@@ -390,21 +421,25 @@ func (m *Machine) dropOpen() *checkpoint.Drop {
 
 // newEpoch adds a record that plans m.tasks.
 func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) error {
+	room := m.next
 	rec := m.newRecord(source, parts)
 	rec.Epoch = rec.ID
 	m.tail.epoch = rec.ID
 	m.hold()
-	if len(m.tasks) > 0 {
-		rec.Tasks = make([]checkpoint.Task, len(m.tasks))
+	switch n := len(m.tasks); {
+	case n == 1 && room != nil:
+		rec.Tasks = room.task[:]
+	case n > 0:
+		rec.Tasks = make([]checkpoint.Task, n)
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		t.added = false // from now on it is planned
-		task := checkpoint.Task{Node: m.cfg.Plan.Nodes[t.Node].Name, Payload: t.Raw, Sent: t.Sent, Overlay: t.Overlay}
+		task := &rec.Tasks[i]
+		task.Node, task.Payload, task.Sent, task.Overlay = m.cfg.Plan.Nodes[t.Node].Name, t.Raw, t.Sent, t.Overlay
 		if t.From >= 0 {
 			task.From = m.cfg.Plan.Nodes[t.From].Name
 		}
-		rec.Tasks[i] = task
 	}
 	rec.Open = m.openTasks()
 	if m.parent != nil { // for a containing graph that didn't live to see it
@@ -413,25 +448,31 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 	return m.finish(rec)
 }
 
+// room is a record with what most records refer to, made in one piece.
+type room struct {
+	record checkpoint.Record
+	task   [1]checkpoint.Task
+	change [1]checkpoint.Change
+}
+
+// room returns the room of the next record.
+func (m *Machine) room() *room {
+	if m.next == nil {
+		m.next = new(room)
+	}
+	return m.next
+}
+
 // newRecord advances the tail by a record.
 func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change) *checkpoint.Record {
 	m.tail.n++
 	m.tail.seq++
-	rec := &checkpoint.Record{
-		ID:       m.cfg.Run.Checkpoint(m.tail.n),
-		Parent:   m.tail.head,
-		Log:      m.cfg.Log,
-		Seq:      m.tail.seq,
-		Step:     m.step,
-		Source:   source,
-		Graph:    m.cfg.Plan.Name,
-		Version:  m.cfg.Version,
-		Metadata: m.cfg.Metadata,
-		Changes:  parts,
-		Children: m.children,
-		Begun:    m.begun,
-		Ran:      m.ran,
-	}
+	rec := &m.room().record
+	m.next = nil
+	rec.ID, rec.Parent, rec.Log, rec.Seq = m.cfg.Run.Checkpoint(m.tail.n), m.tail.head, m.cfg.Log, m.tail.seq
+	rec.Step, rec.Source, rec.Begun, rec.Ran = m.step, source, m.begun, m.ran
+	rec.Graph, rec.Version, rec.Metadata = m.cfg.Plan.Name, m.cfg.Version, m.cfg.Metadata
+	rec.Changes, rec.Children = parts, m.children
 	if m.tail.fork {
 		m.tail.fork = false
 		m.tail.branch = checkpoint.Branch(rec.ID)
@@ -442,7 +483,7 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 	}
 	rec.Branch, rec.Lineage = m.tail.branch, m.tail.lineage
 	if n := len(m.recent); n > 0 {
-		rec.Recent = slices.Clone(m.recent[max(0, n-RecentNodes):])
+		rec.Recent = m.recent[max(0, n-RecentNodes):n:n] // only ever appended to
 	}
 	if len(m.paused) > 0 {
 		rec.Paused = slices.Clone(m.paused)
@@ -472,12 +513,15 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 		m.tail.bytes += len(c.Data)
 	}
 	if !m.cfg.NoSnapshots && m.tail.bytes >= max(snapshotMin, snapshotRatio*m.tail.snap) {
-		values, err := m.cfg.Values.Snapshot(m.base, false)
+		values, err := m.cfg.Values.Snapshot(m.base, m.tail.full)
 		if err != nil {
 			return err
 		}
-		s := &checkpoint.Snapshot{Values: values}
+		s := &checkpoint.Snapshot{Values: values, Full: m.tail.full}
 		size := len(values)
+		if m.tail.full {
+			m.tail.ranges = nil
+		}
 		for f, rs := range m.tail.ranges {
 			if s.Ranges == nil {
 				s.Ranges = map[string][][2]int64{}
@@ -487,6 +531,13 @@ func (m *Machine) finish(rec *checkpoint.Record) error {
 		}
 		rec.Snapshot = s
 		m.tail.snap, m.tail.bytes = size, 0
+	}
+	for i := range rec.Open {
+		for k := range rec.Open[i].Questions {
+			if q := &rec.Open[i].Questions[k]; !q.Answered && !q.Due.IsZero() && (rec.Due.IsZero() || q.Due.Before(rec.Due)) {
+				rec.Due = q.Due
+			}
+		}
 	}
 	m.tail.head = rec.ID
 	if m.writes.record != nil {
@@ -521,7 +572,7 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 			o.Node = m.cfg.Plan.Nodes[t.Node].Name
 		}
 		if t.folded {
-			o.Routing = m.encodeRouting(&t.routing)
+			o.Routing = m.encodeRouting(t.Routing())
 		}
 		t.saved.questions, t.saved.asked = true, true
 		open = append(open, o)
@@ -548,7 +599,7 @@ func (m *Machine) saveResults(t *Task) {
 	}
 	if t.ran && !t.saved.changes {
 		t.saved.changes = true
-		put(checkpoint.KindChanges, "", t.data, false)
+		put(checkpoint.KindChanges, versionName(m.cfg.Version), t.data, false)
 	}
 	if t.ran && !t.saved.kept {
 		t.saved.kept = true
@@ -558,7 +609,7 @@ func (m *Machine) saveResults(t *Task) {
 	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
-		put(checkpoint.KindRouting, "", must(json.Marshal(m.encodeRouting(&t.routing))), false)
+		put(checkpoint.KindRouting, "", must(json.Marshal(m.encodeRouting(t.Routing()))), false)
 	}
 	if t.Status == Failed && !t.saved.err && t.Err != nil {
 		t.saved.err = true
@@ -620,7 +671,7 @@ func (m *Machine) write(p *pending) *checkpoint.Write {
 	if p.record == nil && len(p.results) == 0 && !p.claim {
 		return nil
 	}
-	w := &checkpoint.Write{Log: m.cfg.Log, Claim: p.claim, Record: p.record, Drop: p.drop}
+	w := &checkpoint.Write{Log: m.cfg.Log, Claim: p.claim, Record: p.record, Drop: p.drop, Remove: p.remove}
 	if len(p.results) > 0 {
 		w.Results = p.results
 	}

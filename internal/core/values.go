@@ -63,3 +63,19 @@ func (e *FoldError) Error() string { return fmt.Sprintf("field %q: %v", e.Field,
 
 // Unwrap returns the cause.
 func (e *FoldError) Unwrap() error { return e.Err }
+
+// Upgrader is implemented by Values that read what older versions of the program
+// have recorded.
+type Upgrader interface {
+	// Upgrade turns recorded changes, or the values of a snapshot, into what
+	// this version would have recorded.
+	Upgrade(version int, data json.RawMessage) (json.RawMessage, error)
+}
+
+// Upgrade is Upgrader.Upgrade, if v has one.
+func Upgrade(v Values, version int, data json.RawMessage) (json.RawMessage, error) {
+	if u, ok := v.(Upgrader); ok && len(data) > 0 {
+		return u.Upgrade(version, data)
+	}
+	return data, nil
+}

@@ -44,12 +44,23 @@ type seeded struct {
 
 func (v seeded) New() any { return v.Fork(v.seed) }
 
+func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
+	return core.Upgrade(v.Values, version, data)
+}
+
 // Subgraph runs a graph inside the task. Its log stands under the task's own,
 // so that a run that was interrupted or killed goes on where it was. While the
 // subgraph waits for answers, so does the task.
 func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 	s := t.s
-	ns := t.namespace(&call)
+	if s.o.Tape != nil {
+		s.o.Tape.p.store.show(t.at.children)
+		call.Program = quiet(call.Program)
+	}
+	ns, err := t.callNamespace(ctx, &call)
+	if err != nil {
+		return nil, err
+	}
 	if call.Seed != nil {
 		p := *call.Program
 		p.Values = seeded{p.Values, p.Values.Fork(call.Seed)}
@@ -58,18 +69,19 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 		call.Options.collect = true
 	}
 	t.mu.Lock()
-	err := t.waiting()
+	k := t.talking()
+	err = t.waiting()
 	switch {
 	case err != nil:
 	case t.ended:
 		err = ErrLate
-	case t.calls[ns]:
+	case k.calls[ns]:
 		err = fmt.Errorf("node %q calls subgraph %q twice in one execution: give each call its own key", t.node.Name, call.Program.Plan.Name)
 	default:
-		if t.calls == nil {
-			t.calls = map[string]bool{}
+		if k.calls == nil {
+			k.calls = map[string]bool{}
 		}
-		t.calls[ns] = true
+		k.calls[ns] = true
 	}
 	t.mu.Unlock()
 	if err != nil {
@@ -82,10 +94,13 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 	}
 	o := call.Options
 	o.Store, o.Bus, o.Deps, o.Drain, o.Limit = s.o.Store, s.o.Bus, s.o.Deps, s.o.Drain, s.o.Limit
-	o.SaveTimeout, o.Durability = s.o.SaveTimeout, s.o.Durability
+	o.SaveTimeout, o.Durability, o.RecordOnce = s.o.SaveTimeout, s.o.Durability, s.o.RecordOnce
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
 	o.parent = t
-	o.path = append(slices.Clip(s.o.path), t.node.Name)
+	o.path = s.o.childPath(t.node)
+	if s.o.Tape != nil {
+		o.Tape = s.o.Tape.child(t, &call, ns)
+	}
 	o.Metadata = map[string]string{MetaTask: t.id()}
 	child, mine, err := t.openChild(ctx, &call, o)
 	if err != nil {
@@ -107,6 +122,9 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 	}
 	s.o.Limit.release()
 	err = child.Drive(ctx)
+	if err == nil && o.Tape != nil {
+		err = o.Tape.drive(ctx, child)
+	}
 	if aerr := s.o.Limit.acquire(ctx); aerr != nil && s.o.Limit != nil {
 		s.o.Limit.slots <- struct{}{} // the worker gives back a place; take one without regard to the context
 		err = errors.Join(err, aerr)
@@ -123,15 +141,38 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 	return t.calledBack(ctx, child, &call)
 }
 
+// childPath returns the path of a graph that a node runs.
+func (o *Options) childPath(node *Node) []string { return append(slices.Clip(o.path), node.Name) }
+
 // id names the task within its thread, for the metadata of subgraph records.
 func (t *Task) id() string {
-	return string(t.at.branch) + "|" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.at.gen)
+	return string(t.at.branch) + "|" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.gen)
 }
 
-func (t *Task) namespace(call *Call) string {
-	ns := t.s.o.Log.Namespace + "/" + t.node.Name
+// callNamespace returns the namespace of a call. If the node has been renamed
+// and the call was begun under a former name, it is that name's.
+func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {
+	ns := t.namespace(call, t.node.Name)
+	if len(t.node.Former) == 0 || t.s.o.Store == nil {
+		return ns, nil
+	}
+	for _, name := range t.node.Former {
+		former := t.namespace(call, name)
+		_, err := t.s.o.Store.Head(ctx, checkpoint.Log{Thread: t.s.o.Log.Thread, Namespace: former})
+		if err == nil {
+			return former, nil
+		}
+		if !errors.Is(err, checkpoint.ErrNotFound) {
+			return "", &CheckpointError{Thread: t.s.o.Log.Thread, Op: "load", Err: err}
+		}
+	}
+	return ns, nil
+}
+
+func (t *Task) namespace(call *Call, node string) string {
+	ns := t.s.o.Log.Namespace + "/" + node
 	if !call.Keep {
-		ns += ":" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.at.gen)
+		ns += ":" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.gen)
 	}
 	if call.Key != "" {
 		ns += ":" + call.Key
@@ -177,8 +218,11 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	}
 	at := checkpoint.ID("")
 	t.mu.Lock()
-	pointer := t.children[o.Log.Namespace]
+	pointer := t.talking().children[o.Log.Namespace]
 	t.mu.Unlock()
+	if o.Tape != nil { // the run is replayed from its beginning
+		pointer = ""
+	}
 	switch {
 	case head != nil && head.Metadata[MetaTask] == t.id():
 		mine = true
@@ -203,7 +247,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 func (t *Task) answersFor(m *core.Machine) map[string]json.RawMessage {
 	given := map[string]json.RawMessage{}
 	t.mu.Lock()
-	for _, q := range t.questions {
+	for _, q := range t.talking().questions {
 		if q.Answered {
 			given[q.ID] = q.Answer
 		}
@@ -233,19 +277,20 @@ func (t *Task) interruptedBy(child *Session, ns string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	k := t.talking()
 	for _, q := range questions {
 		q.Path = append([]string{t.node.Name}, q.Path...)
-		if i := slices.IndexFunc(t.questions, func(k checkpoint.Question) bool { return k.ID == q.ID }); i >= 0 {
-			t.questions[i] = q
+		if i := slices.IndexFunc(k.questions, func(other checkpoint.Question) bool { return other.ID == q.ID }); i >= 0 {
+			k.questions[i] = q
 		} else {
-			t.questions = append(t.questions, q)
+			k.questions = append(k.questions, q)
 		}
 		t.wait(&q)
 	}
-	if t.children == nil {
-		t.children = map[string]checkpoint.ID{}
+	if k.children == nil {
+		k.children = map[string]checkpoint.ID{}
 	}
-	t.children[ns] = child.m.Head()
+	k.children[ns] = child.m.Head()
 	return t.waiting()
 }
 
@@ -261,14 +306,30 @@ func OpenQuestions(m *core.Machine) []checkpoint.Question {
 	return qs
 }
 
+// timed reports whether the thread waits for something that is not an answer: a
+// time or an event.
+func timed(m *core.Machine) bool {
+	for i := range m.Tasks() {
+		if t := m.Task(i); t.Status == core.Interrupted {
+			for k := range t.Questions {
+				if q := &t.Questions[k]; !q.Answered && (q.Event != "" || !q.Due.IsZero()) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // calledBack returns what a finished subgraph gives to the task.
 func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Called, error) {
 	if call.Keep && t.s.o.Store != nil {
 		t.mu.Lock()
-		if t.kept == nil {
-			t.kept = map[string]checkpoint.ID{}
+		k := t.talking()
+		if k.kept == nil {
+			k.kept = map[string]checkpoint.ID{}
 		}
-		t.kept[child.o.Log.Namespace] = child.m.Head()
+		k.kept[child.o.Log.Namespace] = child.m.Head()
 		t.mu.Unlock()
 	}
 	c := &Called{State: child.View()}
@@ -288,6 +349,9 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
 			}
 			for _, part := range r.Changes {
+				if len(part.Data) == 0 {
+					continue
+				}
 				changes, err := child.prog.Values.Decode(part.Data, nil)
 				if err != nil {
 					return nil, err

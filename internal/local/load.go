@@ -1,7 +1,9 @@
 package local
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -133,13 +135,17 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	}
 	state := values.New()
 	if snap != nil {
-		if state, err = values.Restore(snap.Snapshot.Values); err != nil {
+		data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
+		if err != nil {
 			return err
 		}
-		if state, err = readRanges(ctx, store, values, snap, state); err != nil {
+		if state, err = values.Restore(data); err != nil {
 			return err
 		}
-		tip.Snap = len(snap.Snapshot.Values)
+		if state, err = readRanges(ctx, store, values, snap, state, &tip.Range); err != nil {
+			return err
+		}
+		tip.Snap, tip.Full = len(snap.Snapshot.Values), snap.Snapshot.Full
 		tip.Ranges = map[string][][2]int64{}
 		for f, rs := range snap.Snapshot.Ranges {
 			tip.Ranges[f] = slices.Clone(rs)
@@ -153,7 +159,14 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 			}
 		}
 		for _, c := range r.Changes {
-			changes, err := values.Decode(c.Data, nil)
+			if len(c.Data) == 0 {
+				continue
+			}
+			data, err := core.Upgrade(values, r.Version, c.Data)
+			if err != nil {
+				return err
+			}
+			changes, err := values.Decode(data, nil)
 			if err != nil {
 				return err
 			}
@@ -176,7 +189,7 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 }
 
 // readRanges folds the growing fields that a snapshot refers to.
-func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any) (any, error) {
+func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any, size *int) (any, error) {
 	ranges := snap.Snapshot.Ranges
 	if len(ranges) == 0 {
 		return state, nil
@@ -213,7 +226,11 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 					}
 				}
 				for _, c := range r.Changes {
-					changes, err := values.Decode(c.Data, only)
+					if len(c.Data) == 0 {
+						continue
+					}
+					*size += len(c.Data)
+					changes, err := decodeOnly(values, r.Version, c.Data, only)
 					if err != nil {
 						return nil, err
 					}
@@ -231,6 +248,33 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 		}
 	}
 	return state, nil
+}
+
+// decodeOnly decodes some fields of changes. Their names are those of the time
+// when the snapshot was written, or the changes.
+func decodeOnly(values core.Values, version int, data json.RawMessage, only []string) (any, error) {
+	if _, ok := values.(core.Upgrader); !ok || len(data) == 0 {
+		return values.Decode(data, only)
+	}
+	upgraded, err := core.Upgrade(values, version, data)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(upgraded, data) {
+		return values.Decode(data, only)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return !slices.Contains(only, name) })
+	if data, err = json.Marshal(fields); err != nil {
+		return nil, err
+	}
+	if data, err = core.Upgrade(values, version, data); err != nil {
+		return nil, err
+	}
+	return values.Decode(data, nil)
 }
 
 func contains(ranges [][2]int64, seq int64) bool {

@@ -30,6 +30,7 @@ type Program struct {
 // Node is what the shell knows of a node.
 type Node struct {
 	Name    string
+	Former  []string // names that it had
 	Run     func(ctx context.Context, state, payload any) (Command, error)
 	Routers []Router
 
@@ -109,6 +110,10 @@ type Options struct {
 	Log         checkpoint.Log
 	Durability  Durability
 	SaveTimeout time.Duration // of one write; 0: 10 seconds
+	Lease       time.Duration // for which a run holds its thread; 0: it doesn't
+	Busy        BusyPolicy    // when another run holds it
+	ClaimFirst  bool          // before the thread is read
+	Sizes       *Sizes        // nil: nobody looks
 	Metadata    map[string]string
 
 	MaxSteps, MaxTasks int
@@ -127,7 +132,9 @@ type Options struct {
 	Drain <-chan struct{} // closed to end the run at the next superstep
 	Check bool            // use Program.Check
 
-	NoSnapshots bool // records hold changes only
+	NoSnapshots bool  // records hold changes only
+	RecordOnce  bool  // records that close a superstep keep its results of Once
+	Tape        *Tape // of a replay: what the log's run came to; else nil
 
 	parent  *Task // of a subgraph's run
 	path    []string

@@ -27,6 +27,7 @@ type saver struct {
 	mu      sync.Mutex
 	fence   checkpoint.Fence
 	claimed bool
+	lease   lease
 	failed  error               // the first failure, under Async
 	held    []*checkpoint.Write // under Exit
 
@@ -53,6 +54,9 @@ func newSaver(o *Options) *saver {
 	s := &saver{store: o.Store, thread: o.Log.Thread, mode: o.Durability, timeout: o.SaveTimeout}
 	if s.timeout <= 0 {
 		s.timeout = defaultSaveTimeout
+	}
+	if s.mode != Exit { // which writes when all is over
+		s.lease.ttl = o.Lease
 	}
 	return s
 }
@@ -208,8 +212,12 @@ func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoin
 
 func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Lock()
-	if !s.claimed {
-		w.Claim = true
+	claim := !s.claimed
+	if claim {
+		w.Claim, w.Lease, w.Holder = true, s.lease.ttl, s.lease.holder
+		if w.Release {
+			w.Lease = 0
+		}
 	} else {
 		w.Fence = s.fence
 	}
@@ -217,9 +225,16 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	if w.Record != nil {
 		w.Record.CreatedAt = time.Now().UTC()
 	}
+	if w.Release && !claim { // not while the lease is being renewed
+		s.lease.mu.Lock()
+		defer s.lease.mu.Unlock()
+	}
 	written, err := s.writeInTime(ctx, w)
+	for claim && takeOver(w, err) {
+		written, err = s.writeInTime(ctx, w)
+	}
 	switch {
-	case errors.Is(err, checkpoint.ErrConflict), errors.Is(err, checkpoint.ErrFenced):
+	case errors.Is(err, checkpoint.ErrConflict), errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrBusy):
 		return &busyError{s.thread, err}
 	case err != nil:
 		return &CheckpointError{Thread: s.thread, Op: "save", Err: err}
@@ -227,6 +242,12 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Lock()
 	s.fence, s.claimed = written.Fence, true
 	s.mu.Unlock()
+	switch {
+	case claim && w.Lease > 0:
+		s.lease.begin(s)
+	case w.Release && s.lease.held:
+		s.lease.end()
+	}
 	return nil
 }
 

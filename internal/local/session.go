@@ -1,11 +1,13 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,20 +29,26 @@ type Session struct {
 
 	saver   *saver // nil without a store
 	release func() // of the thread's lock
-	timed   bool   // task times are wanted
-	encode  bool   // changes are wanted encoded though nothing is stored
+	halt    halt
+	own     bool // nobody but stop cancels the run's context
+	written int  // bytes of changes, for weigh
+	weighAt int  // bytes written at which the state is weighed
+	timed   bool // task times are wanted
+	encode  bool // changes are wanted encoded though nothing is stored
 
 	onceMu sync.Mutex
 	once   map[onceID]*onceCall
-	beside atomic.Bool // a task stored a result itself
+	lost   map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
+	beside atomic.Bool       // a task stored a result itself
 
 	// Owned by the goroutine that drives.
 	reuse     any // changes of an earlier lone task, to be recycled
 	cancel    context.CancelCauseFunc
 	stepCtx   context.Context
 	inbox     *inbox
-	shown     int // tasks of the open superstep whose end was shown
-	reports   []*report
+	shown     int       // tasks of the open superstep whose end was shown
+	reported  []bool    // by task of the open superstep
+	reports   []*report // the same, if somebody wants to be told of them
 	lone      report
 	failure   []taskFailure
 	claims    map[childClaim]int
@@ -48,6 +56,8 @@ type Session struct {
 	collected []any              // changes committed by this session, if wanted
 	fresh     bool               // an input's values are to be shown
 	confirmed bool               // the thread is known to be as it was read
+	flushing  bool               // nothing is to be started
+	ended     bool               // the run has come to an end of its own
 }
 
 type taskFailure struct {
@@ -68,15 +78,14 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 		} else {
 			s.saver = newSaver(&o)
 		}
-		if lock && o.parent == nil {
-			if l, ok := o.Store.(checkpoint.Locker); ok {
-				if s.release, err = l.TryLock(o.Log.Thread); err != nil {
-					return nil, &busyError{o.Log.Thread, err}
-				}
-			}
-		}
 	}
 	s.run = checkpoint.NewRunID()
+	if lock && s.saver != nil && o.parent == nil {
+		if at, err = s.hold(ctx, at); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	s.timed = o.Bus.wants(TaskEnded | TaskFailed)
 	s.encode = o.collect || o.Bus.wants(Updates|TaskEnded)
 	if err := s.load(ctx, at); err != nil {
@@ -88,6 +97,9 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 
 // Close gives the thread up.
 func (s *Session) Close() {
+	if s.saver != nil && s.o.parent == nil {
+		s.saver.release(context.Background(), s.wakes)
+	}
 	if s.release != nil {
 		s.release()
 		s.release = nil
@@ -126,7 +138,7 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 			}
 			call := &onceCall{done: make(chan struct{}), data: r.Data}
 			close(call.done)
-			s.once[onceID{s.m.Step() + 1, r.Task, r.Name}] = call
+			s.once[onceID{s.m.Epoch(), s.m.Step() + 1, r.Task, r.Name}] = call
 		}
 	}
 	return nil
@@ -158,13 +170,18 @@ func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input fun
 	if err != nil {
 		return err
 	}
+	return s.begin(ctx, source, changes, command)
+}
+
+// begin is Begin with changes that are known.
+func (s *Session) begin(ctx context.Context, source checkpoint.Source, changes any, command Command) (err error) {
 	routing := core.Routing{Static: true}
 	switch {
 	case !command.Zero():
 		routing, err = s.resolve(plan.Start, &command)
 	case len(s.prog.Entry) > 0:
 		var c Command
-		c, err = s.callRouters(ctx, plan.Start, s.prog.Entry, 0, func() (any, error) { return s.view(changes) })
+		c, err = s.callRouters(ctx, plan.Start, s.prog.Entry, s.place(), 0, func() (any, error) { return s.view(changes) })
 		if err == nil && !c.Zero() {
 			routing, err = s.resolve(plan.Start, &c)
 		}
@@ -226,7 +243,7 @@ func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, nod
 		routing, err = s.resolve(node, &command)
 	} else if len(n.Routers) > 0 {
 		var c Command
-		c, err = s.callRouters(ctx, node, n.Routers, 0, func() (any, error) { return s.view(changes) })
+		c, err = s.callRouters(ctx, node, n.Routers, s.place(), 0, func() (any, error) { return s.view(changes) })
 		if err == nil && !c.Zero() {
 			routing, err = s.resolve(node, &c)
 		}
@@ -273,6 +290,7 @@ func (s *Session) TakeAlong(ctx context.Context) error {
 // Flush stores what the machine has to say without starting a task.
 func (s *Session) Flush(ctx context.Context) error {
 	s.m.Drain()
+	s.flushing = true
 	return s.Drive(ctx)
 }
 
@@ -280,6 +298,8 @@ func (s *Session) Flush(ctx context.Context) error {
 func (s *Session) resolve(source string, c *Command) (core.Routing, error) {
 	r := core.Routing{Stop: c.Stop}
 	g := s.prog.Plan
+	var i int
+	var ok bool
 	for _, name := range c.Goto {
 		if name == plan.End {
 			r.Goto = append(r.Goto, plan.ToEnd)
@@ -294,8 +314,14 @@ func (s *Session) resolve(source string, c *Command) (core.Routing, error) {
 		}
 		r.Goto = append(r.Goto, i)
 	}
-	for _, send := range c.Sends {
-		i, ok := g.Node(send.Node)
+	if len(c.Sends) > 0 {
+		r.Sends = make([]core.Send, 0, len(c.Sends))
+	}
+	for k := range c.Sends {
+		send := &c.Sends[k]
+		if k == 0 || send.Node != c.Sends[k-1].Node { // sends to one node mostly stand together
+			i, ok = g.Node(send.Node)
+		}
 		if !ok {
 			return r, &InvalidEdgeError{Source: source, Target: send.Node, Near: plan.Nearest(send.Node, g.Names())}
 		}
@@ -331,16 +357,24 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, s.o.RunTimeout, &TimeoutError{Kind: "run", Limit: s.o.RunTimeout})
 		defer cancel()
 	}
+	root := s.saver != nil && s.o.parent == nil
+	if root && (s.release != nil || s.saver.lease.ttl > 0) {
+		s.own = ctx.Done() == nil
+		var cancel context.CancelCauseFunc
+		ctx, cancel = s.stoppable(ctx)
+		defer cancel(nil)
+	}
 	defer func() {
-		if s.saver == nil || s.o.parent != nil {
+		if !root {
 			return
 		}
 		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
-			err = ferr
+			err, s.ended = ferr, false
 		}
 	}()
 	for {
-		if s.beside.Swap(false) {
+		if s.beside.Load() { // first, since it costs less than Swap
+			s.beside.Store(false)
 			s.m.Beside()
 		}
 		rd := s.m.Ready()
@@ -348,7 +382,11 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.cancel(errSibling)
 			s.inbox.release()
 		}
+		if s.o.RecordOnce && rd.Write != nil {
+			s.recordOnce(rd.Write.Record)
+		}
 		if rd.Write != nil {
+			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m)
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.stopTasks(err)
 				return err
@@ -357,6 +395,12 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 				s.last = rd.Write.Record
 			}
 			s.showRecord(rd.Write)
+			if rd.Write.Record != nil {
+				if err := s.weigh(rd.Write.Record); err != nil {
+					s.stopTasks(err)
+					return err
+				}
+			}
 		} else if s.saver != nil && len(rd.Start) > 0 && s.o.parent == nil && s.saver.mode != Exit && !s.saver.isClaimed() {
 			if err := s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log}); err != nil {
 				return err
@@ -385,7 +429,15 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		s.m.Advance()
 		if rd.Done {
-			return s.over(ctx)
+			if again, err := s.settle(ctx); err != nil {
+				return err
+			} else if again {
+				continue
+			}
+			err = s.over(ctx)
+			// Under Exit the claim is yet to come.
+			s.ended = ctx.Err() == nil && !s.flushing && !cutShort(err) && (s.saver == nil || s.saver.mode != Exit || !timed(s.m))
+			return err
 		}
 		if len(rd.Start) > 0 {
 			if err := s.proceed(ctx); err != nil {
@@ -438,8 +490,45 @@ func (s *Session) confirm(ctx context.Context) (again bool, err error) {
 // forgetOnce drops the sub-steps of the superstep that was committed.
 func (s *Session) forgetOnce() {
 	s.onceMu.Lock()
-	clear(s.once)
+	if len(s.once) > 0 {
+		clear(s.once)
+	}
+	clear(s.lost)
 	s.onceMu.Unlock()
+}
+
+// recordOnce puts the sub-steps of the superstep that a record closes, or gives
+// up, into the record.
+func (s *Session) recordOnce(rec *checkpoint.Record) {
+	if rec == nil || rec.Epoch != rec.ID || rec.Source == checkpoint.SourceFork {
+		return
+	}
+	step := rec.Step
+	if rec.Source != checkpoint.SourceLoop { // the superstep is given up
+		step++
+	}
+	s.onceMu.Lock()
+	defer s.onceMu.Unlock()
+	for id, call := range s.once {
+		if id.step != step || id.epoch == rec.ID {
+			continue
+		}
+		select {
+		case <-call.done:
+			if call.err == nil {
+				rec.Once = append(rec.Once, checkpoint.OnceResult{Task: id.task, Name: id.name, Data: call.data})
+			}
+		default: // of an attempt that was left behind
+		}
+	}
+	for id, text := range s.lost {
+		if _, ok := s.once[id]; !ok && id.step == step && id.epoch != rec.ID {
+			rec.Once = append(rec.Once, checkpoint.OnceResult{Task: id.task, Name: id.name, Error: text})
+		}
+	}
+	slices.SortFunc(rec.Once, func(a, b checkpoint.OnceResult) int {
+		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // collectChanges keeps what a superstep wrote, in a form of its own: the
@@ -475,11 +564,13 @@ func (s *Session) proceed(ctx context.Context) error {
 		s.m.Abort()
 		return ctx.Err()
 	}
-	select {
-	case <-s.o.Drain:
-		s.m.Drain()
-		return ErrDrained
-	default:
+	if s.o.Drain != nil {
+		select {
+		case <-s.o.Drain:
+			s.m.Drain()
+			return ErrDrained
+		default:
+		}
 	}
 	if s.saver != nil && s.saver.mode == Async {
 		if err := s.saver.failure(); err != nil {
@@ -538,6 +629,7 @@ func (s *Session) unfinished() bool {
 type inbox struct {
 	mu     sync.Mutex
 	got    []report
+	spare  []report // what was taken last, to be filled again
 	signal chan struct{}
 	closed bool // tasks that have not begun are not to begin
 	alive  int  // tasks not reported yet; owned by the driver
@@ -553,14 +645,13 @@ type inbox struct {
 
 // begin copies a task for its worker: the driver may give the task up, and then
 // goes on writing to its own. It reports false when it has given up already.
-func (b *inbox) begin(m *core.Machine, i int, task *core.Task) bool {
+func (b *inbox) begin(m *core.Machine, i int, task *core.Task) (ok bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
+	if ok = !b.closed; ok {
+		*task = *m.Task(i)
 	}
-	*task = *m.Task(i)
-	return true
+	b.mu.Unlock()
+	return ok
 }
 
 // close ends that tasks begin.
@@ -571,18 +662,28 @@ func (b *inbox) close() {
 }
 
 // put hands a report to the driver and returns its number.
-func (b *inbox) put(r report) int {
+func (b *inbox) put(r *report) int {
 	b.mu.Lock()
-	b.got = append(b.got, r)
+	b.got = append(b.got, *r)
+	waiting := len(b.got)
 	b.reported++
 	n := b.reported
 	b.mu.Unlock()
-	select {
-	case b.signal <- struct{}{}:
-	default:
+	if waiting == 1 { // else the driver was signalled and has not looked yet
+		select {
+		case b.signal <- struct{}{}:
+		default:
+		}
+	}
+	if waiting%inboxTurn == 0 {
+		runtime.Gosched()
 	}
 	return n
 }
+
+// inboxTurn is after how many reports a worker lets the driver have a turn, so
+// that few of them wait at a time.
+const inboxTurn = 256
 
 // await waits until the report with that number was stored, or nothing is
 // stored any more.
@@ -610,12 +711,13 @@ func (b *inbox) release() {
 	b.cond.Broadcast()
 }
 
+// take returns what was put since the last call, valid until the next one.
 func (b *inbox) take() []report {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	got := b.got
-	b.got = nil
+	b.got, b.spare = b.spare[:0], got
 	b.taken = b.reported
+	b.mu.Unlock()
 	return got
 }
 
@@ -623,15 +725,15 @@ func (b *inbox) take() []report {
 // cancel it.
 func (s *Session) start(ctx context.Context, tasks []int) {
 	s.shown = 0
-	if n := len(s.m.Tasks()); cap(s.reports) < n {
-		s.reports = make([]*report, n)
-	} else {
-		s.reports = s.reports[:n]
-		clear(s.reports)
+	n := len(s.m.Tasks())
+	s.reported = emptied(s.reported, n)
+	if s.o.Bus.wants(taskEnds) {
+		s.reports = emptied(s.reports, n)
 	}
 	s.showStarts(tasks)
-	if len(tasks) == 1 && ctx.Done() == nil && s.o.StepTimeout == 0 && s.o.Limit == nil {
-		s.lone = s.exec(ctx, s.m.Task(tasks[0]), s.reuse)
+	if len(tasks) == 1 && (ctx.Done() == nil || s.own) && s.o.StepTimeout == 0 && s.o.Limit == nil {
+		s.lone = report{}
+		s.exec(ctx, s.m.Task(tasks[0]), nil, s.reuse, &s.lone)
 		s.reuse = s.lone.changes
 		s.deliver(&s.lone)
 		return
@@ -645,56 +747,94 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 		cancel = func(err error) { inner(err); stop() }
 	}
 	s.cancel, s.stepCtx = cancel, stepCtx
-	box := &inbox{signal: make(chan struct{}, 1), alive: len(tasks)}
+	box := &inbox{signal: make(chan struct{}, 1), alive: len(tasks), got: make([]report, 0, min(len(tasks), inboxTurn))}
 	box.cond.L = &box.mu
 	s.inbox = box
 	limit := s.o.Concurrency
 	if limit <= 0 {
 		limit = DefaultConcurrency
 	}
-	list := slices.Clone(tasks)
-	var next atomic.Int64
-	for range min(limit, len(list)) {
-		go s.work(stepCtx, box, list, &next)
+	c := &crew{at: s.place(), tasks: slices.Clone(tasks), limit: int64(min(limit, len(tasks)))}
+	c.hire(func() { s.work(stepCtx, box, c) })
+}
+
+// emptied returns a slice of n zero values, in list's memory if it is enough.
+func emptied[T any](list []T, n int) []T {
+	if cap(list) < n {
+		return make([]T, n)
+	}
+	list = list[:n]
+	clear(list)
+	return list
+}
+
+// crew is what the workers of a superstep share. A worker that begins a task
+// hires the next one, which so gets to run when the ones before it wait for
+// something or take long: tasks that only compute need no more workers than
+// there are processors, and tasks that wait have as many as the limit allows.
+type crew struct {
+	at     *place
+	tasks  []int
+	next   atomic.Int64 // of tasks, to be begun
+	limit  int64
+	hired  atomic.Int64
+	coming atomic.Bool // a worker was hired that has not begun
+}
+
+// left reports whether there are tasks that nobody has begun.
+func (c *crew) left() bool { return int(c.next.Load()) < len(c.tasks) }
+
+// hire starts a worker if one is of use.
+func (c *crew) hire(work func()) {
+	if c.coming.Load() || !c.left() || !c.coming.CompareAndSwap(false, true) {
+		return
+	}
+	if c.hired.Add(1) <= c.limit { // else coming stays set, and nobody is hired any more
+		go work()
 	}
 }
 
 // work runs tasks of a superstep until there is none left.
-func (s *Session) work(ctx context.Context, box *inbox, tasks []int, next *atomic.Int64) {
+func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
+	c.coming.Store(false)
+	another := func() { s.work(ctx, box, c) }
 	var task core.Task
+	var r report
 	var current *core.Task
 	defer func() {
 		// Only runtime.Goexit in a node gets here with a task in hand.
 		if current != nil {
 			node := &s.prog.Nodes[current.Node]
-			box.put(report{task: current.Index, kind: failed, err: s.nodeError(node, 1, errors.New("the node ended its goroutine (runtime.Goexit)"))})
+			box.put(&report{task: current.Index, kind: failed, err: s.nodeError(node, 1, errors.New("the node ended its goroutine (runtime.Goexit)"))})
 			s.o.Limit.release()
-			s.work(ctx, box, tasks, next)
+			s.work(ctx, box, c)
 		}
 	}()
 	for {
-		k := int(next.Add(1)) - 1
-		if k >= len(tasks) {
+		k := int(c.next.Add(1)) - 1
+		if k >= len(c.tasks) {
 			return
 		}
-		i := tasks[k]
+		i := c.tasks[k]
 		if ctx.Err() != nil {
-			box.put(report{task: i, kind: cancelled, err: context.Cause(ctx)})
+			box.put(&report{task: i, kind: cancelled, err: context.Cause(ctx)})
 			continue
 		}
 		if err := s.o.Limit.acquire(ctx); err != nil {
-			box.put(report{task: i, kind: cancelled, err: err})
+			box.put(&report{task: i, kind: cancelled, err: err})
 			continue
 		}
 		if !box.begin(s.m, i, &task) {
 			s.o.Limit.release()
 			return
 		}
+		c.hire(another)
 		current = &task
-		r := s.exec(ctx, &task, nil)
+		r = report{}
+		s.exec(ctx, &task, c.at, nil, &r)
 		current = nil
 		s.o.Limit.release()
-		if n := box.put(r); s.saver != nil && s.saver.mode == Sync && int(next.Load()) < len(tasks) {
+		if n := box.put(&r); s.saver != nil && s.saver.mode == Sync && c.left() {
 			box.await(n)
 		}
 	}
@@ -708,7 +848,7 @@ func (s *Session) wait(ctx context.Context) {
 		got := box.take()
 		for k := range got {
 			r := &got[k]
-			if s.reports[r.task] != nil {
+			if s.reported[r.task] {
 				continue // given up on
 			}
 			box.alive--
@@ -737,7 +877,7 @@ func (s *Session) lastOrders(box *inbox) {
 	for {
 		got := box.take()
 		for k := range got {
-			if r := &got[k]; s.reports[r.task] == nil {
+			if r := &got[k]; !s.reported[r.task] {
 				box.alive--
 				s.deliver(r)
 			}
@@ -755,7 +895,7 @@ func (s *Session) lastOrders(box *inbox) {
 		step := stepExpired(s.stepCtx)
 		for i := range s.m.Tasks() {
 			t := s.m.Task(i)
-			if t.Status != core.Running && t.Status != core.Changed || s.reports[i] != nil {
+			if t.Status != core.Running && t.Status != core.Changed || s.reported[i] {
 				continue
 			}
 			r := report{task: i, kind: cancelled, err: cause}
@@ -789,7 +929,7 @@ func (s *Session) stopTasks(cause error) {
 
 // deliver passes a report to the machine.
 func (s *Session) deliver(r *report) {
-	s.reports[r.task] = r
+	s.reported[r.task] = true
 	m := s.m
 	if r.cached {
 		m.Task(r.task).Cached = true

@@ -38,14 +38,15 @@ func (s *Session) showStarts(tasks []int) {
 // reported: in plan order, those whose predecessors
 // in the plan have all ended.
 func (s *Session) showEnds(last *report) {
-	if !s.o.Bus.wants(TaskEnded | TaskFailed | InterruptRaised) {
+	if !s.o.Bus.wants(taskEnds) {
 		return
 	}
 	if s.o.Bus.Live {
 		s.showEnd(last)
-		last.kind = shownReport
 		return
 	}
+	kept := *last
+	s.reports[last.task] = &kept
 	for s.shown < len(s.reports) {
 		r := s.reports[s.shown]
 		if r == nil {
@@ -59,6 +60,9 @@ func (s *Session) showEnds(last *report) {
 		s.shown++
 	}
 }
+
+// taskEnds are the events that the end of a task may lead to.
+const taskEnds = TaskEnded | TaskFailed | InterruptRaised
 
 // shownReport marks a report that was passed on.
 const shownReport = reportKind(255)
@@ -85,7 +89,7 @@ func (s *Session) showEnd(r *report) {
 	if !s.o.Bus.wants(ev.Kind) {
 		return
 	}
-	ev.Cached, ev.Attempt, ev.Duration = r.cached, r.attempt, r.ended.Sub(r.started)
+	ev.Cached, ev.Attempt, ev.Duration = r.cached, r.attempt, r.took
 	s.o.Bus.Send(ev)
 }
 

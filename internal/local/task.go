@@ -18,6 +18,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 type taskKey struct{}
@@ -29,15 +30,22 @@ type noAskKey struct{}
 // Task is one attempt of a task: the context its node is called with.
 type Task struct {
 	context.Context
-	s       *Session
-	index   int
-	node    *Node
-	attempt int
-	payload json.RawMessage
-	at      place
+	s         *Session
+	node      *Node
+	at        *place
+	index     int
+	attempt   int
+	gen, from int
+	payload   json.RawMessage
 
-	mu        sync.Mutex
-	ended     bool
+	mu    sync.Mutex
+	ended bool
+	talk  *talk // nil until it is needed
+	idle  *time.Timer
+}
+
+// talk is what a task asks and calls; most tasks don't.
+type talk struct {
 	questions []checkpoint.Question    // raised before and now
 	used      map[string]bool          // keys used in this execution
 	asked     int                      // positional questions so far
@@ -45,7 +53,14 @@ type Task struct {
 	calls     map[string]bool          // subgraph calls made
 	children  map[string]checkpoint.ID // records at which interrupted subgraphs stand, by namespace
 	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
-	idle      *time.Timer
+}
+
+// talking returns t.talk, making it if need be. It is called with t.mu held.
+func (t *Task) talking() *talk {
+	if t.talk == nil {
+		t.talk = new(talk)
+	}
+	return t.talk
 }
 
 // Value returns the task itself for its own key.
@@ -79,36 +94,51 @@ type Info struct {
 	From           string
 }
 
-// place is what a task knows of the machine: copied when it starts, since the
-// machine goes on when an attempt was left behind.
+// place is what the tasks of a superstep know of the machine: copied before they
+// start, since the machine goes on when an attempt was left behind.
 type place struct {
 	base   any
 	epoch  checkpoint.ID
 	branch checkpoint.Branch
 	step   int
 	ran    int // supersteps since the last input
-	gen    int
-	from   int
 	recent []string
 
 	children map[string]checkpoint.ID
 }
 
-func (s *Session) place(task *core.Task) place {
-	steps, _ := s.m.Ran()
-	return place{
-		base: s.m.State(), epoch: s.m.Epoch(), branch: s.m.Branch(), step: s.m.Step() + 1, ran: steps,
-		gen: task.Gen, from: task.From, recent: s.m.Recent(), children: s.m.Children(),
-	}
+// place returns the place of the open superstep's tasks.
+func (s *Session) place() *place {
+	p := new(place)
+	s.setPlace(p)
+	return p
+}
+
+func (s *Session) setPlace(p *place) {
+	p.base, p.epoch, p.branch, p.step = s.m.State(), s.m.Epoch(), s.m.Branch(), s.m.Step()+1
+	p.ran, _ = s.m.Ran()
+	p.recent, p.children = s.m.Recent(), s.m.Children()
 }
 
 // newTask returns the context of one attempt.
-func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, attempt int) *Task {
-	t := &Task{Context: ctx, s: s, index: task.Index, node: node, attempt: attempt, payload: task.Raw, at: s.place(task)}
-	if len(task.Questions) > 0 {
-		t.questions = slices.Clone(task.Questions)
+func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, at *place, attempt int) *Task {
+	var t *Task
+	if at != nil {
+		t = &Task{at: at}
+	} else { // a lone task, in one piece with its place
+		lone := new(struct {
+			Task
+			place
+		})
+		t = &lone.Task
+		t.at = &lone.place
+		s.setPlace(t.at)
 	}
-	t.children = maps.Clone(task.Children)
+	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, node, task.Index, attempt
+	t.gen, t.from, t.payload = task.Gen, task.From, task.Raw
+	if len(task.Questions) > 0 || len(task.Children) > 0 {
+		t.talk = &talk{questions: slices.Clone(task.Questions), children: maps.Clone(task.Children)}
+	}
 	return t
 }
 
@@ -120,8 +150,8 @@ func (t *Task) Info() Info {
 		Run: s.run, Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: t.attempt, RemainingSteps: -1,
 		Recent: slices.Clone(t.at.recent[max(0, len(t.at.recent)-core.RecentNodes):]),
 	}
-	if t.at.from >= 0 {
-		in.From = s.prog.Plan.Nodes[t.at.from].Name
+	if t.from >= 0 {
+		in.From = s.prog.Plan.Nodes[t.from].Name
 	}
 	if s.o.MaxSteps > 0 {
 		in.RemainingSteps = s.o.MaxSteps - t.at.ran - 1
@@ -172,41 +202,80 @@ func (t *Task) end() {
 	t.mu.Unlock()
 }
 
+// Asking is what a task waits for: an answer, an event or a time.
+type Asking struct {
+	Key           string
+	Value, Schema json.RawMessage
+	For           time.Duration // until the clock answers, counted from the first call; 0: never
+	At            time.Time     // the same, as a time
+	Event         string        // waited for; nobody is asked
+	Sleep         bool          // nothing but the time is waited for
+}
+
+// kind sets what is asked apart from what is waited for with the same key.
+func (a *Asking) kind() string {
+	switch {
+	case a.Sleep:
+		return "sleep"
+	case a.Event != "":
+		return "event"
+	}
+	return "interrupt"
+}
+
 // Ask returns the answer to a question, or an error while there is none. An
-// empty key stands for the question's position among those without one.
-func (t *Task) Ask(ctx context.Context, key string, value, schema json.RawMessage) (json.RawMessage, error) {
+// empty key stands for the question's position among those without one. When
+// the clock has answered, the error is ErrDeadline, and nil for a sleep.
+func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
+	key, value, schema := a.Key, a.Value, a.Schema
 	if where, ok := ctx.Value(noAskKey{}).(string); ok {
-		return nil, fmt.Errorf("interrupt %q in node %q: %w (%s)", key, t.node.Name, ErrNoAsking, where)
+		return nil, fmt.Errorf("%s %q in node %q: %w (%s)", a.kind(), key, t.node.Name, ErrNoAsking, where)
 	}
 	if t.s.o.Store == nil {
-		return nil, fmt.Errorf("interrupt %q in node %q %w", key, t.node.Name, ErrNoCheckpointer)
+		return nil, fmt.Errorf("%s %q in node %q %w", a.kind(), key, t.node.Name, ErrNoCheckpointer)
+	}
+	timed := a.Event != "" || a.For > 0 || !a.At.IsZero()
+	if ns := t.s.root().o.Log.Namespace; timed && ns != "" {
+		return nil, fmt.Errorf("%s %q in node %q: %w, this thread has %q", a.kind(), key, t.node.Name, ErrNamespace, ns)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return nil, ErrLate
 	}
+	if a.Sleep {
+		if err := t.waiting(); err != nil {
+			return nil, err
+		}
+	}
+	k := t.talking()
 	idKey := "ask " + key
+	if a.kind() != "interrupt" {
+		idKey = a.kind() + " " + key
+	}
 	if key == "" {
-		key = "#" + strconv.Itoa(t.asked)
-		t.asked++
+		key = "#" + strconv.Itoa(k.asked)
+		k.asked++
 		// A question known by its position alone is the same question only
 		// if it says the same.
 		sum := sha256.Sum256(value)
 		idKey = "ask " + key + hex.EncodeToString(sum[:8])
 	}
-	if t.used[key] {
+	if used := a.kind() + " " + key; k.used[used] {
 		return nil, &DuplicateKeyError{Node: t.node.Name, Key: key}
+	} else if k.used == nil {
+		k.used = map[string]bool{used: true}
+	} else {
+		k.used[used] = true
 	}
-	if t.used == nil {
-		t.used = map[string]bool{}
-	}
-	t.used[key] = true
-	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.at.gen, idKey)
-	for i := range t.questions {
-		q := &t.questions[i]
-		if len(q.Path) > 0 || q.Key != key || idKey != "ask "+key && !bytes.Equal(q.Value, value) {
+	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.gen, idKey)
+	for i := range k.questions {
+		q := &k.questions[i]
+		if len(q.Path) > 0 || q.Key != key || q.Event != a.Event || q.Wait != (a.Sleep || a.Event != "") || idKey != "ask "+key && !bytes.Equal(q.Value, value) {
 			continue
+		}
+		if q.Expired && !a.Sleep {
+			return nil, &DeadlineError{Node: t.node.Name, Key: key, Event: a.Event, Due: q.Due}
 		}
 		if q.Answered {
 			return q.Answer, nil
@@ -215,25 +284,37 @@ func (t *Task) Ask(ctx context.Context, key string, value, schema json.RawMessag
 		t.wait(q)
 		return nil, &Interrupted{Question: *q}
 	}
-	t.questions = append(t.questions, checkpoint.Question{
+	k.questions = append(k.questions, checkpoint.Question{
 		ID: id, Key: key, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
+		Due: a.due(), Wait: a.Sleep || a.Event != "", Event: a.Event,
 	})
-	q := &t.questions[len(t.questions)-1]
+	q := &k.questions[len(k.questions)-1]
 	t.wait(q)
 	return nil, &Interrupted{Question: *q}
 }
 
+// due returns when the clock answers, zero for never.
+func (a *Asking) due() time.Time {
+	switch {
+	case !a.At.IsZero():
+		return a.At.UTC().Round(0)
+	case a.For > 0 || a.Sleep:
+		return time.Now().UTC().Round(0).Add(a.For)
+	}
+	return time.Time{}
+}
+
 func (t *Task) wait(q *checkpoint.Question) {
-	if t.open == nil {
+	if k := t.talking(); k.open == nil {
 		copied := *q
-		t.open = &copied
+		k.open = &copied
 	}
 }
 
 // waiting returns the error of the open question, if there is one.
 func (t *Task) waiting() error {
-	if t.open != nil {
-		return &Interrupted{Question: *t.open}
+	if t.talk != nil && t.talk.open != nil {
+		return &Interrupted{Question: *t.talk.open}
 	}
 	return nil
 }
@@ -242,7 +323,7 @@ func (t *Task) waiting() error {
 func (t *Task) asking() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.open != nil
+	return t.talk != nil && t.talk.open != nil
 }
 
 // onceCall is a sub-step that runs or has run.
@@ -252,7 +333,10 @@ type onceCall struct {
 	err  error
 }
 
+// onceID has the epoch, since one step may be planned anew, and the step, since
+// without a store there is no epoch.
 type onceID struct {
+	epoch      checkpoint.ID
 	step, task int
 	name       string
 }
@@ -275,7 +359,10 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	}
 	t.mu.Unlock()
 	s := t.s
-	id := onceID{t.at.step, t.index, name}
+	if s.o.Tape != nil {
+		return s.o.Tape.once(t, name)
+	}
+	id := onceID{t.at.epoch, t.at.step, t.index, name}
 	for {
 		s.onceMu.Lock()
 		call := s.once[id]
@@ -321,6 +408,14 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	data, err := fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(name))
 	if err != nil {
 		call.err = err
+		if s.o.RecordOnce {
+			s.onceMu.Lock()
+			if s.lost == nil {
+				s.lost = map[onceID]string{}
+			}
+			s.lost[id] = err.Error()
+			s.onceMu.Unlock()
+		}
 		return nil, err
 	}
 	if data == nil {
@@ -359,19 +454,18 @@ func (t *Task) idempotencyKey(name string) string {
 // report is how a task ended.
 type report struct {
 	task      int
+	attempt   int
 	kind      reportKind
+	known     bool // the machine has the changes already
+	cached    bool
 	changes   any
 	data      json.RawMessage
 	growth    []core.Growth
-	known     bool // the machine has the changes already
 	routing   core.Routing
 	err       error
 	questions []checkpoint.Question
 	children  map[string]checkpoint.ID
-	cached    bool
-	started   time.Time
-	ended     time.Time
-	attempt   int
+	took      time.Duration // if s.timed
 }
 
 type reportKind uint8
@@ -413,34 +507,34 @@ const cancelGrace = 100 * time.Millisecond
 // recorded on their own.
 const routerGrace = time.Millisecond
 
-// exec runs a task: attempts, then routers.
-func (s *Session) exec(ctx context.Context, task *core.Task, reuse any) (r report) {
+// exec runs a task: attempts, then routers. At is nil for a lone task on the
+// driver's goroutine. It says in r, which is zero, how the task ended.
+func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse any, r *report) {
 	node := &s.prog.Nodes[task.Node]
 	r.task = task.Index
 	if s.timed {
-		r.started = time.Now()
-		defer func() { r.ended = time.Now() }()
+		defer func(start time.Time) { r.took = time.Since(start) }(time.Now())
 	}
 	var command Command
 	if task.Status == core.Changed { // only its routing is pending
 		r.changes, r.data, r.known = task.Changes(), task.Data(), true
-	} else if done := s.attempts(ctx, node, task, reuse, &command, &r); done {
-		return r
+	} else if s.o.Tape != nil && s.o.Tape.takes(node) {
+		if s.o.Tape.recorded(s, node, task, s.m.Step()+1, &command, r) {
+			return
+		}
+	} else if done := s.attempts(ctx, node, task, at, reuse, &command, r); done {
+		return
 	}
 	r.kind = finished
-	routing, err := s.routing(ctx, node, task, command, &r)
-	if err != nil {
+	if err := s.routing(ctx, node, task, at, &command, r); err != nil {
 		r.kind = routerFailed
 		if ctx.Err() != nil && causedBy(ctx, err) {
 			r.kind = routerCancelled
 			r.err = context.Cause(ctx)
-			return r
+			return
 		}
 		r.err = s.nodeError(node, r.attempt, err)
-		return r
 	}
-	r.routing = routing
-	return r
 }
 
 func (s *Session) nodeError(node *Node, attempt int, err error) *NodeError {
@@ -449,7 +543,7 @@ func (s *Session) nodeError(node *Node, attempt int, err error) *NodeError {
 
 // attempts runs the node until it succeeds, asks or fails for good. It reports
 // done when r is complete.
-func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reuse any, command *Command, r *report) (done bool) {
+func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, command *Command, r *report) (done bool) {
 	payload, err := s.decode(node, task)
 	if err != nil {
 		r.kind, r.err = failed, s.nodeError(node, 0, err)
@@ -468,7 +562,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 	}
 	for attempt := 1; ; attempt++ {
 		r.attempt = attempt
-		t := s.newTask(ctx, node, task, attempt)
+		t := s.newTask(ctx, node, task, at, attempt)
 		state, err := s.fork(task)
 		if err == nil && attempt > 1 { // an attempt may have spoiled its input
 			payload, err = s.decode(node, task)
@@ -515,7 +609,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, reu
 			r.kind, r.err = failed, ne
 			return true
 		}
-		t = s.newTask(ctx, node, task, attempt)
+		t = s.newTask(ctx, node, task, at, attempt)
 		if state, err = s.fork(task); err == nil {
 			*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
 		}
@@ -564,11 +658,14 @@ func (t *Task) finish(r *report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
-	if t.open == nil {
-		r.children = t.kept
+	switch {
+	case t.talk == nil:
+		return false
+	case t.talk.open == nil:
+		r.children = t.talk.kept
 		return false
 	}
-	r.kind, r.questions, r.children = asked, t.questions, t.children
+	r.kind, r.questions, r.children = asked, t.talk.questions, t.talk.children
 	return true
 }
 
@@ -753,14 +850,16 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// routing decides where a task leads: its command, else its routers, else its
-// static edges.
-func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, command Command, r *report) (core.Routing, error) {
+// routing decides where a task leads, and says so in r: its command, else its
+// routers, else its static edges.
+func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *place, command *Command, r *report) (err error) {
 	if !command.Zero() {
-		return s.resolve(node.Name, &command)
+		r.routing, err = s.resolve(node.Name, command)
+		return err
 	}
 	if len(node.Routers) == 0 {
-		return core.Routing{Static: true}, nil
+		r.routing.Static = true
+		return nil
 	}
 	if s.saver != nil {
 		data := r.data
@@ -779,14 +878,19 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, comm
 			}
 		}()
 	}
-	c, err := s.callRouters(ctx, node.Name, node.Routers, task.Index, func() (any, error) { return s.view(r.changes) })
+	if at == nil {
+		at = s.place()
+	}
+	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return s.view(r.changes) })
 	if err != nil {
-		return core.Routing{}, err
+		return err
 	}
 	if c.Zero() {
-		return core.Routing{Static: true}, nil
+		r.routing.Static = true
+		return nil
 	}
-	return s.resolve(node.Name, &c)
+	r.routing, err = s.resolve(node.Name, &c)
+	return err
 }
 
 // view returns what a router sees: the base with its own task's changes.
@@ -800,7 +904,7 @@ func (s *Session) view(changes any) (any, error) {
 }
 
 // callRouters calls the routers of a node in turn and adds up where they lead.
-func (s *Session) callRouters(ctx context.Context, node string, routers []Router, index int, view func() (any, error)) (Command, error) {
+func (s *Session) callRouters(ctx context.Context, node string, routers []Router, at *place, index int, view func() (any, error)) (Command, error) {
 	var sum Command
 	for _, router := range routers {
 		v, err := view()
@@ -808,7 +912,7 @@ func (s *Session) callRouters(ctx context.Context, node string, routers []Router
 			return sum, err
 		}
 		mine := s.prog.Values.Fork(v)
-		t := &Task{Context: ctx, s: s, index: index, node: &Node{Name: node}, attempt: 1}
+		t := &Task{Context: ctx, s: s, at: at, index: index, from: plan.FromStart, node: &Node{Name: node}, attempt: 1}
 		c, err := s.guarded(t, func(ctx context.Context) (Command, error) {
 			return router(context.WithValue(ctx, noAskKey{}, "in a router"), mine)
 		})

@@ -121,6 +121,25 @@ func (c *compiler) nodes() {
 		c.g.index[n.Name] = i
 		c.g.Nodes = append(c.g.Nodes, Node{Name: n.Name, Index: i, Defer: n.Defer, Task: n.Task, Command: n.Command})
 	}
+	for _, n := range c.spec.Nodes {
+		i, ok := c.g.index[n.Name]
+		for _, former := range n.Former {
+			_, is := c.g.index[former]
+			other, taken := c.g.former[former]
+			switch {
+			case !ok:
+			case is:
+				c.problem(Duplicate, former, "drop the former name, or rename the node that has it", "node %q was formerly %q, but there is a node of that name", n.Name, former)
+			case taken && other != i:
+				c.problem(Duplicate, former, "leave it with one of them", "both %q and %q were formerly %q", c.g.Nodes[other].Name, n.Name, former)
+			default:
+				if c.g.former == nil {
+					c.g.former = map[string]int{}
+				}
+				c.g.former[former] = i
+			}
+		}
+	}
 	if len(c.spec.Nodes) == 0 {
 		c.problem(NoEntry, "", "add a node with AddNode", "the graph has no nodes")
 	}
@@ -272,12 +291,15 @@ func (c *compiler) joins() {
 // joinID names a join in records: "a+b->c", with what could be mistaken for
 // the signs escaped.
 func joinID(j JoinSpec) string {
-	escape := strings.NewReplacer(`\`, `\\`, "+", `\+`, "->", `\->`)
 	names := make([]string, len(j.Sources))
 	for i, s := range j.Sources {
-		names[i] = escape.Replace(s)
+		names[i] = escapeName(s)
 	}
-	return strings.Join(names, "+") + "->" + escape.Replace(j.Target)
+	return strings.Join(names, "+") + "->" + escapeName(j.Target)
+}
+
+func escapeName(name string) string {
+	return strings.NewReplacer(`\`, `\\`, "+", `\+`, "->", `\->`).Replace(name)
 }
 
 func (c *compiler) conditionals() {

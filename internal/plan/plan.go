@@ -3,7 +3,10 @@
 // user, no I/O.
 package plan
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Names of the entry and the end of every graph.
 const (
@@ -38,6 +41,7 @@ type NodeSpec struct {
 	Command      bool     // chooses where to go
 	Destinations []string // of a command node; nil: not declared
 	Nil          bool     // declared without a function
+	Former       []string // names under which records may know it
 	// ParentDestinations are the nodes of the containing graph that this one
 	// (a mounted subgraph) may go to.
 	ParentDestinations []string
@@ -74,8 +78,9 @@ type Graph struct {
 
 	Before, After []bool // static breakpoints by node; nil: none
 
-	spec  Spec
-	index map[string]int
+	spec   Spec
+	index  map[string]int
+	former map[string]int // by names that nodes had
 }
 
 // Node is a compiled node.
@@ -103,6 +108,15 @@ func (g *Graph) Node(name string) (i int, ok bool) {
 	return i, ok
 }
 
+// Recorded returns the index of the node that a record names, by its present
+// name or a former one.
+func (g *Graph) Recorded(name string) (i int, ok bool) {
+	if i, ok = g.index[name]; !ok {
+		i, ok = g.former[name]
+	}
+	return i, ok
+}
+
 // NameOf returns the name of a target or source index.
 func (g *Graph) NameOf(i int) string {
 	if i < 0 {
@@ -123,7 +137,39 @@ func (g *Graph) Names() []string {
 // Spec returns the declaration that g was compiled from.
 func (g *Graph) Spec() *Spec { return &g.spec }
 
-// JoinByID returns the index of the join with that ID, or -1.
+// JoinByID returns the index of the join with that ID, or of the one that had it
+// when its nodes had their former names, or -1.
 func (g *Graph) JoinByID(id string) int {
-	return slices.IndexFunc(g.Joins, func(j Join) bool { return j.ID == id })
+	k := slices.IndexFunc(g.Joins, func(j Join) bool { return j.ID == id })
+	if k < 0 && len(g.former) > 0 {
+		k = slices.IndexFunc(g.Joins, func(j Join) bool { return g.formerID(&j, id) })
+	}
+	return k
+}
+
+// formerID reports whether a join had that ID.
+func (g *Graph) formerID(j *Join, id string) bool {
+	names := func(i int) []string { return append([]string{g.Nodes[i].Name}, g.spec.Nodes[i].Former...) }
+	// One name of each node after the other, as long as the ID begins so.
+	rests := []string{id}
+	take := func(i int, sign string) {
+		var next []string
+		for _, rest := range rests {
+			for _, name := range names(i) {
+				if r, ok := strings.CutPrefix(rest, sign+escapeName(name)); ok {
+					next = append(next, r)
+				}
+			}
+		}
+		rests = next
+	}
+	for k, s := range j.Sources {
+		sign := "+"
+		if k == 0 {
+			sign = ""
+		}
+		take(s, sign)
+	}
+	take(j.Target, "->")
+	return slices.Contains(rests, "")
 }

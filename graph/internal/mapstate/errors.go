@@ -38,6 +38,8 @@ type Warning struct {
 	Field string
 	Node  string // that wrote the field; empty: input from outside, or not known
 	With  string // whose write was replaced
+	Size  int    // bytes of a large change or state
+	Of    int    // bytes of Field in it
 }
 
 // WarningKind is the kind of a Warning.
@@ -47,12 +49,20 @@ type WarningKind string
 const (
 	UndeclaredField  WarningKind = "undeclared field"
 	ConcurrentWrites WarningKind = "concurrent writes"
+	LargeChange      WarningKind = "large change"
+	LargeState       WarningKind = "large state"
 )
 
 func (w Warning) String() string {
 	who := "the input"
 	if w.Node != "" {
 		who = fmt.Sprintf("node %q", w.Node)
+	}
+	switch w.Kind {
+	case LargeChange:
+		return fmt.Sprintf("%s wrote %d bytes in one superstep, %d of them to field %q: store large data elsewhere and keep a reference to it", who, w.Size, w.Of, w.Field)
+	case LargeState:
+		return fmt.Sprintf("the state has %d bytes, %d of them in field %q: store large data elsewhere and keep a reference to it", w.Size, w.Of, w.Field)
 	}
 	if w.Kind == UndeclaredField {
 		return fmt.Sprintf("%s wrote field %q, which the schema doesn't declare: it was stored as it is", who, w.Field)

@@ -363,3 +363,12 @@ func (f *field) accept(over bool, v any) (value any, want, got string) {
 	}
 	return a, "", ""
 }
+
+// FieldNames returns the names of the declared fields in their order.
+func (t *Type) FieldNames() []string {
+	names := make([]string, len(t.fields))
+	for i := range t.fields {
+		names[i] = t.fields[i].Name
+	}
+	return names
+}

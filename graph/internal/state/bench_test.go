@@ -165,3 +165,34 @@ func BenchmarkFanOut(b *testing.B) {
 		})
 	}
 }
+
+// A turn of a conversation as it is read from the log.
+func BenchmarkDecode(b *testing.B) {
+	type message struct{ Role, ID, Content string }
+	type chat struct {
+		Texts    graph.List[string]
+		Messages graph.List[message]
+		N        int
+	}
+	typ, _ := state.Of[chat]()
+	text := strings.Repeat("some words ", 100)
+	for name, data := range map[string]string{
+		"texts":    fmt.Sprintf(`{"Texts":[%q]}`, text),
+		"messages": fmt.Sprintf(`{"Messages":[{"Role":"human","ID":"m1","Content":%q}]}`, text),
+		"skipped":  fmt.Sprintf(`{"Texts":[%q],"N":1}`, text),
+	} {
+		b.Run(name, func(b *testing.B) {
+			var only []string
+			if name == "skipped" {
+				only = []string{"N"}
+			}
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if c, err := typ.Decode([]byte(data), only); err != nil || c == nil {
+					b.Fatal(c, err)
+				}
+			}
+		})
+	}
+}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -25,18 +27,17 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		return nil, nil, nil
 	}
 	c := written.(*changes[S])
-	var o jsonobject.Writer
+	b := make([]byte, 0, 64)
 	var growth []core.Growth
 	plain, mergeds := c.plain, c.merged
 	for len(plain)+len(mergeds) > 0 {
 		if len(mergeds) == 0 || len(plain) > 0 && plain[0] < mergeds[0].field {
 			fi := &t.fields[plain[0]]
-			data, err := fi.encode(unsafe.Pointer(c.values))
-			if err != nil {
+			plain = plain[1:]
+			var err error
+			if b, err = fi.append(fi.member(b), unsafe.Pointer(c.values)); err != nil {
 				return nil, nil, fi.err(err)
 			}
-			o.Member(fi.name, data)
-			plain = plain[1:]
 			continue
 		}
 		m := mergeds[0]
@@ -45,21 +46,62 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		if fi.unrecorded {
 			continue
 		}
-		// json.Marshal also sees to it that the result is compact and valid.
-		data, err := json.Marshal(m.Change)
-		if err != nil {
+		var err error
+		if b, err = appendChange(fi.member(b), m.Change); err != nil {
 			return nil, nil, fi.err(cause(err))
 		}
-		o.Member(fi.name, data)
 		if fi.growing {
 			reset := fi.field(unsafe.Pointer(t.zero)).(field.Growing).Resets(m.Change)
 			growth = append(growth, core.Growth{Field: fi.name, Reset: reset})
 		}
 	}
-	if o.Empty() {
+	if len(b) == 0 {
 		return nil, nil, nil
 	}
-	return o.Close(), growth, nil
+	return append(b, '}'), growth, nil
+}
+
+// member begins the field's member of the object that b holds the beginning of.
+func (f *fieldInfo) member(b []byte) []byte {
+	if len(b) == 0 {
+		b = append(b, '{')
+	} else {
+		b = append(b, ',')
+	}
+	return append(b, f.key...)
+}
+
+func appendChange(b []byte, c field.Change) ([]byte, error) {
+	if a, ok := c.(appender); ok {
+		return a.AppendJSON(b)
+	}
+	data, err := json.Marshal(c) // which sees to it that the result is compact and valid
+	return append(b, data...), err
+}
+
+// appender is a change that appends its JSON, compact and valid, to b.
+type appender interface {
+	AppendJSON(b []byte) ([]byte, error)
+}
+
+// append appends the JSON of a plain field of the state at s. It is encode,
+// faster for the simplest types.
+func (f *fieldInfo) append(b []byte, s unsafe.Pointer) ([]byte, error) {
+	p := unsafe.Add(s, f.off)
+	switch f.simple {
+	case reflect.Int:
+		return strconv.AppendInt(b, int64(*(*int)(p)), 10), nil
+	case reflect.Int64:
+		return strconv.AppendInt(b, *(*int64)(p), 10), nil
+	case reflect.Bool:
+		return strconv.AppendBool(b, *(*bool)(p)), nil
+	case reflect.String:
+		if v := *(*string)(p); plainText(v) {
+			return append(append(append(b, '"'), v...), '"'), nil
+		}
+	}
+	data, err := f.encode(s)
+	return append(b, data...), err
 }
 
 // cause takes the wrapping of encoding/json off an error.
@@ -76,26 +118,11 @@ func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
+	parts, err := t.split(data, only)
+	if err != nil {
 		return nil, fmt.Errorf("changes: %w", err)
 	}
-	t.rename(raw)
-	var wanted map[string]bool
-	if only != nil {
-		wanted = make(map[string]bool, len(only))
-		for _, name := range only {
-			wanted[name] = true
-		}
-	}
-	var at []int32
-	for name := range raw {
-		if i, ok := t.byName[name]; ok && (only == nil || wanted[name]) {
-			at = append(at, i)
-		}
-	}
-	slices.Sort(at)
-	c, errs := t.decode(raw, at, (*fieldInfo).decode)
+	c, errs := t.decode(parts, (*fieldInfo).decode)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -105,24 +132,25 @@ func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
 	return c, nil
 }
 
-// decode reads the changes of the fields at the ascending indexes at.
-func (t *Type[S]) decode(raw map[string]json.RawMessage, at []int32, plain func(*fieldInfo, unsafe.Pointer, []byte) error) (*changes[S], []error) {
-	c := new(changes[S])
+// decode reads the changes of fields, which are given in the order of fields.
+func (t *Type[S]) decode(parts []part, plain func(*fieldInfo, unsafe.Pointer, []byte) error) (*changes[S], []error) {
+	c := newChanges[S]()
 	var errs []error
-	for _, i := range at {
+	for _, p := range parts {
+		i := p.at
 		fi := &t.fields[i]
 		if fi.tab == nil {
 			if c.values == nil {
 				c.values = new(S)
 			}
-			if err := plain(fi, unsafe.Pointer(c.values), raw[fi.name]); err != nil {
+			if err := plain(fi, unsafe.Pointer(c.values), p.data); err != nil {
 				errs = append(errs, fi.err(err))
 			} else if len(fi.ops) > 0 {
 				c.plain = append(c.plain, i)
 			}
 			continue
 		}
-		ch, err := decodeChange(fi.field(unsafe.Pointer(t.zero)), raw[fi.name])
+		ch, err := decodeChange(fi.field(unsafe.Pointer(t.zero)), p.data)
 		switch {
 		case err != nil:
 			errs = append(errs, fi.err(err))
@@ -302,18 +330,18 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
-	var at []int32
+	var parts []part
 	var unknown []error
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if i, ok := t.byName[name]; ok {
-			at = append(at, i)
+			parts = append(parts, part{i, raw[name]})
 			continue
 		}
 		names := t.names()
 		unknown = append(unknown, &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names})
 	}
-	slices.Sort(at)
-	c, errs := t.decode(raw, at, (*fieldInfo).decodeStrict)
+	sortParts(parts)
+	c, errs := t.decode(parts, (*fieldInfo).decodeStrict)
 	if errs = append(unknown, errs...); len(errs) > 0 {
 		return errors.Join(errs...)
 	}
@@ -352,6 +380,9 @@ func write(m field.Merging, c field.Change) (err error) {
 	}()
 	return m.Write(c)
 }
+
+// FieldNames returns the names of the fields in their order.
+func (t *Type[S]) FieldNames() []string { return t.names() }
 
 func (t *Type[S]) names() []string {
 	names := make([]string, len(t.fields))

@@ -42,6 +42,7 @@ type alias struct{ former, name string }
 
 type fieldInfo struct {
 	name   string // in JSON
+	key    string // the name as the key of a member, with the colon
 	path   string // in Go
 	typ    reflect.Type
 	tag    reflect.StructTag
@@ -53,6 +54,7 @@ type fieldInfo struct {
 	// Of plain fields.
 	ops    []op
 	floats []floats
+	simple reflect.Kind // of a type that encodes itself in the way of its kind; else Invalid
 
 	// Of merging fields.
 	tab        unsafe.Pointer // method table of field.Merging
@@ -119,6 +121,11 @@ func (l *layout) init(fields []fieldInfo) {
 	for i := range fields {
 		f := &fields[i]
 		f.salt = mix(maphash.String(seed, f.name)) | 1
+		key, _ := json.Marshal(f.name) // a string cannot fail
+		f.key = string(key) + ":"
+		if f.tab == nil && !f.quoted && f.typ != reflect.TypeFor[json.Number]() && !marshals(f.typ) {
+			f.simple = f.typ.Kind()
+		}
 		l.byName[f.name] = int32(i)
 		if f.tab != nil {
 			l.merging = append(l.merging, int32(i))
@@ -133,6 +140,12 @@ func (l *layout) init(fields []fieldInfo) {
 			l.group(f)
 		}
 	}
+}
+
+// marshals reports whether a type has methods that encoding/json calls.
+func marshals(typ reflect.Type) bool {
+	p := reflect.PointerTo(typ) // has the methods of typ as well
+	return p.Implements(marshalerType) || p.Implements(textMarshalerType)
 }
 
 // group adds the last of l.plain, f, to the last group or to a new one.

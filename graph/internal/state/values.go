@@ -20,6 +20,16 @@ type changes[S any] struct {
 	values *S       // the new values of the plain fields; nil when there are none
 	plain  []int32  // indexes of fields, ascending
 	merged []merged // ascending
+
+	// Where plain and merged begin: most tasks write to few fields.
+	firstPlain  [2]int32
+	firstMerged [1]merged
+}
+
+func newChanges[S any]() *changes[S] {
+	c := new(changes[S])
+	c.plain, c.merged = c.firstPlain[:0], c.firstMerged[:0]
+	return c
 }
 
 type merged struct {
@@ -61,7 +71,7 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 				return nil, fi.err(err)
 			}
 			if c == nil {
-				c = new(changes[S])
+				c = newChanges[S]()
 			}
 			if c.values == nil {
 				c.values = new(S)
@@ -80,7 +90,7 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 			continue
 		}
 		if c == nil {
-			c = new(changes[S])
+			c = newChanges[S]()
 		}
 		c.merged = append(c.merged, merged{at, ch})
 	}

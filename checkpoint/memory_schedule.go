@@ -1,0 +1,256 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// now returns the lease if it is live, else none.
+func (l Lease) now() Lease {
+	if l.Live(time.Now()) {
+		return l
+	}
+	return Lease{}
+}
+
+// hold does what a write asks for with the thread's lease and its time.
+func (t *memThread) hold(w *Write) {
+	switch {
+	case w.Lease > 0:
+		t.lease = Lease{Holder: w.Holder, Until: time.Now().Add(w.Lease), TTL: w.Lease}
+	case w.Claim, w.Release:
+		t.lease = Lease{}
+	}
+	if w.Claim {
+		t.woken = time.Time{}
+	}
+	if w.Wake {
+		t.woken = time.Now()
+	}
+}
+
+// due returns when the thread is due, zero for never.
+func (t *memThread) due() time.Time {
+	at := t.woken
+	if t.root != nil && len(t.root.records) > 0 {
+		d := t.root.records[len(t.root.records)-1].Due
+		if at.IsZero() || !d.IsZero() && d.Before(at) {
+			at = d
+		}
+	}
+	return at
+}
+
+// remove takes one result away. The list is copied: readers hold it only under
+// the lock, but the map's places move.
+func (l *memLog) remove(k *ResultKey) {
+	of := Drop{Branch: k.Branch, Epoch: k.Epoch}
+	e := l.open[of]
+	if e == nil {
+		return
+	}
+	key := memKey{k.Task, k.Gen, k.Kind, k.Name}
+	n, ok := e.at[key]
+	if !ok {
+		return
+	}
+	delete(e.at, key)
+	e.list = slices.Delete(slices.Clone(e.list), n, n+1)
+	for k, i := range e.at {
+		if i > n {
+			e.at[k] = i - 1
+		}
+	}
+	if len(e.list) == 0 {
+		delete(l.open, of)
+	}
+}
+
+// waiting returns the threads that pick selects, in no order.
+func (m *Memory) waiting(pick func(t *memThread) (Waiting, bool)) []Waiting {
+	var out []Waiting
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.RLock()
+		threads := make(map[ThreadID]*memThread, len(s.threads))
+		for id, t := range s.threads {
+			threads[id] = t
+		}
+		s.mu.RUnlock()
+		for id, t := range threads {
+			t.mu.RLock()
+			if w, ok := pick(t); ok && !t.gone {
+				w.Thread = id
+				out = append(out, w)
+			}
+			t.mu.RUnlock()
+		}
+	}
+	return out
+}
+
+// Due implements [Scheduler].
+func (m *Memory) Due(ctx context.Context, before time.Time, limit int) iter.Seq2[Waiting, error] {
+	return m.yield(ctx, limit, func(t *memThread) (Waiting, bool) {
+		at := t.due()
+		return Waiting{Due: at}, !at.IsZero() && (before.IsZero() || !at.After(before)) && !t.lease.Live(time.Now())
+	})
+}
+
+// Abandoned implements [Scheduler].
+func (m *Memory) Abandoned(ctx context.Context, limit int) iter.Seq2[Waiting, error] {
+	return m.yield(ctx, limit, func(t *memThread) (Waiting, bool) {
+		return Waiting{Due: t.due(), Lease: t.lease}, t.lease.Holder != "" && !t.lease.Live(time.Now())
+	})
+}
+
+func (m *Memory) yield(ctx context.Context, limit int, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
+	return func(yield func(Waiting, error) bool) {
+		if err := m.start(ctx, "all"); err != nil {
+			yield(Waiting{}, err)
+			return
+		}
+		list := m.waiting(pick)
+		slices.SortFunc(list, func(a, b Waiting) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Thread, b.Thread)) })
+		for i, w := range list {
+			if limit > 0 && i == limit {
+				return
+			}
+			if err := ctx.Err(); err != nil {
+				yield(Waiting{}, err)
+				return
+			}
+			if !yield(w, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Logs implements [Lister].
+func (m *Memory) Logs(ctx context.Context, thread ThreadID) iter.Seq2[LogInfo, error] {
+	return func(yield func(LogInfo, error) bool) {
+		if err := m.start(ctx, thread); err != nil {
+			yield(LogInfo{}, err)
+			return
+		}
+		var list []LogInfo
+		if t := m.find(thread); t != nil {
+			t.mu.RLock()
+			add := func(ns string, l *memLog) {
+				if l != nil && len(l.records) > 0 {
+					list = append(list, LogInfo{
+						Log: Log{Thread: thread, Namespace: ns}, Head: l.records[len(l.records)-1].ID, Records: int64(len(l.records)), Bytes: l.bytes,
+					})
+				}
+			}
+			add("", t.root)
+			for ns, l := range t.logs {
+				add(ns, l)
+			}
+			t.mu.RUnlock()
+		}
+		slices.SortFunc(list, func(a, b LogInfo) int { return cmp.Compare(a.Log.Namespace, b.Log.Namespace) })
+		for _, info := range list {
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Rewrite implements [Rewriter].
+func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
+	if err := m.start(ctx, r.Log.Thread); err != nil {
+		return err
+	}
+	if err := r.Check(); err != nil {
+		return err
+	}
+	t := m.find(r.Log.Thread)
+	if t == nil {
+		return fmt.Errorf("%w: thread %q", ErrNotFound, r.Log.Thread)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.log(r.Log.Namespace)
+	if t.gone || l == nil || len(l.records) == 0 {
+		return fmt.Errorf("%w: log %v", ErrNotFound, r.Log)
+	}
+	if t.lease.Live(time.Now()) {
+		return &BusyError{r.Log.Thread, t.lease}
+	}
+	if head := l.records[len(l.records)-1].ID; head != r.Head {
+		return conflict(&Write{Log: r.Log, Head: r.Head}, head)
+	}
+	with := make(map[ID]*Record, len(r.Replace)+len(r.Remove))
+	for _, id := range r.Remove {
+		if l.get(id) == nil {
+			return fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, id)
+		}
+		with[id] = nil
+	}
+	for _, rec := range r.Replace {
+		old := l.get(rec.ID)
+		if old == nil {
+			return fmt.Errorf("%w: log %v has no record %s", ErrNotFound, r.Log, rec.ID)
+		}
+		if old.Branch != rec.Branch || old.Seq != rec.Seq {
+			return fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", ErrInvalid, rec.ID, r.Log)
+		}
+		with[rec.ID] = rec
+	}
+	left, err := r.left(l.records, with)
+	if err != nil {
+		return err
+	}
+	n := &memLog{open: l.open}
+	for _, rec := range left {
+		n.append(rec)
+	}
+	if r.Log.Namespace == "" {
+		t.root = n
+	} else {
+		t.logs[r.Log.Namespace] = n
+	}
+	return nil
+}
+
+// left returns the records that remain of all, the records of the log in the
+// order appended. With says what becomes of a record; nil removes it.
+func (r *Rewrite) left(all []*Record, with map[ID]*Record) ([]*Record, error) {
+	var out []*Record
+	last := map[Branch]*Record{} // newest of each branch
+	kept := map[Branch]bool{}    // branches with records left
+	for _, rec := range all {
+		last[rec.Branch] = rec
+		n, changed := with[rec.ID]
+		if !changed {
+			n = rec
+		}
+		if n == nil {
+			continue
+		}
+		if rec.Branch != "" && !kept[rec.Branch] && Branch(rec.ID) != rec.Branch {
+			return nil, fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", ErrInvalid, rec.Branch, r.Log)
+		}
+		kept[rec.Branch] = true
+		out = append(out, n)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	for b, rec := range last {
+		if n, changed := with[rec.ID]; kept[b] && changed && n == nil {
+			return nil, fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", ErrInvalid, rec.ID)
+		}
+	}
+	if out[len(out)-1].ID != all[len(all)-1].ID {
+		return nil, fmt.Errorf("%w: the head of log %v goes, though others stay", ErrInvalid, r.Log)
+	}
+	return out, nil
+}

@@ -1,0 +1,258 @@
+package recording
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// metaTask is the metadata key of records of subgraphs: the same as that of
+// internal/local, which stands above this package.
+const metaTask = "superstep.task"
+
+// Sub reports whether the log is that of a subgraph, and not one that runs of the
+// thread begin with.
+func (l *Log) Sub() bool {
+	return len(l.Records) > 0 && l.Records[len(l.Records)-1].Metadata[metaTask] != ""
+}
+
+// Take reads a thread from a store, which must implement checkpoint.Lister. It
+// should not be running: what is written in the meantime may be there in part.
+func Take(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) (*Recording, error) {
+	r, err := take(ctx, store, thread)
+	if err != nil {
+		return nil, fmt.Errorf("export of thread %q: %w", thread, err)
+	}
+	return r, nil
+}
+
+func take(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) (*Recording, error) {
+	if thread == "" {
+		return nil, checkpoint.ErrNoThread
+	}
+	lister, ok := store.(checkpoint.Lister)
+	if !ok {
+		return nil, fmt.Errorf("%w: the store can't list logs", errors.ErrUnsupported)
+	}
+	r := &Recording{Header: Header{Thread: thread, ExportedAt: time.Now().UTC().Truncate(time.Second)}}
+	for info, err := range lister.Logs(ctx, thread) {
+		if err != nil {
+			return nil, err
+		}
+		r.Logs = append(r.Logs, &Log{Namespace: info.Log.Namespace})
+	}
+	if len(r.Logs) == 0 {
+		return nil, checkpoint.ErrNotFound
+	}
+	for _, l := range r.Logs {
+		if err := l.take(ctx, store, thread); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(r.Logs, func(a, b *Log) int {
+		return cmp.Or(number(a.Sub())-number(b.Sub()), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	if first := r.Logs[0]; len(first.Records) > 0 {
+		head := first.Records[len(first.Records)-1]
+		r.Header.Graph, r.Header.Version = head.Graph, head.Version
+	}
+	return r, nil
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (l *Log) take(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) error {
+	log := checkpoint.Log{Thread: thread, Namespace: l.Namespace}
+	newest := map[checkpoint.Branch]*checkpoint.Record{}
+	var branches []checkpoint.Branch
+	for rec, err := range store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true}) {
+		if err != nil {
+			return err
+		}
+		if rec.Sealed != nil {
+			return fmt.Errorf("record %s is sealed: read the store through the codec that it was written with", rec.ID)
+		}
+		if newest[rec.Branch] == nil {
+			branches = append(branches, rec.Branch)
+		}
+		newest[rec.Branch] = rec
+		l.Records = append(l.Records, rec)
+	}
+	for _, b := range branches {
+		rs, err := store.Results(ctx, log, b, newest[b].Epoch)
+		if err != nil {
+			return err
+		}
+		l.Results = append(l.Results, rs...)
+	}
+	events, err := store.Results(ctx, log, "", checkpoint.EventsEpoch)
+	l.Results = append(l.Results, events...)
+	return err
+}
+
+// Export writes a thread to w; see [Take].
+func Export(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, w io.Writer) error {
+	r, err := Take(ctx, store, thread)
+	if err != nil {
+		return err
+	}
+	return r.Write(w)
+}
+
+// ErrExists: a thread of that ID is in the store.
+var ErrExists = errors.New("the thread exists already")
+
+// importLease is for how long an import that died keeps others from the thread.
+const importLease = time.Minute
+
+// Import reads a recording from r and puts it into a store as a thread, of the
+// recorded ID if thread is empty. A thread that exists is [ErrExists]. When it
+// fails, what it has written is removed.
+func Import(ctx context.Context, store checkpoint.Store, r io.Reader, thread checkpoint.ThreadID) (*Recording, error) {
+	rec, err := Read(r)
+	if err != nil {
+		return nil, err
+	}
+	return rec, rec.Put(ctx, store, thread)
+}
+
+// Put puts a recording into a store; see [Import]. A thread that was pruned needs
+// a store that implements checkpoint.Rewriter.
+func (r *Recording) Put(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) error {
+	if thread == "" {
+		thread = r.Header.Thread
+	}
+	if err := r.put(ctx, store, thread); err != nil {
+		return fmt.Errorf("import of thread %q: %w", thread, err)
+	}
+	return nil
+}
+
+func (r *Recording) put(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) (err error) {
+	if thread == "" {
+		return checkpoint.ErrNoThread
+	}
+	if len(r.Logs) == 0 {
+		return errors.New("the recording is empty")
+	}
+	if l, ok := store.(checkpoint.Lister); ok {
+		for _, err := range l.Logs(ctx, thread) {
+			if err != nil {
+				return err
+			}
+			return ErrExists
+		}
+	}
+	p := &putter{store: store, thread: thread, holder: "import " + string(checkpoint.NewRunID())}
+	defer func() {
+		// Who has lost the thread leaves it to the other.
+		if err == nil || !p.began || errors.Is(err, checkpoint.ErrConflict) || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrBusy) {
+			return
+		}
+		if derr := store.Delete(context.WithoutCancel(ctx), thread); derr != nil {
+			err = errors.Join(err, fmt.Errorf("what was written could not be removed: %w", derr))
+		}
+	}()
+	// The logs of subgraphs first: the thread is seen when the log that leads
+	// there is.
+	for _, l := range slices.Backward(r.Logs) {
+		if err := p.log(ctx, l); err != nil {
+			return err
+		}
+	}
+	if err := p.write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Release: true}); err != nil {
+		return err
+	}
+	for _, rw := range p.fill {
+		rewriter, ok := store.(checkpoint.Rewriter)
+		if !ok {
+			return fmt.Errorf("%w: the thread was pruned, and the store can't remove records", errors.ErrUnsupported)
+		}
+		if err := rewriter.Rewrite(ctx, rw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putter writes one thread.
+type putter struct {
+	store  checkpoint.Store
+	thread checkpoint.ThreadID
+	holder string
+	fence  checkpoint.Fence
+	began  bool
+	leased time.Time
+	fill   []*checkpoint.Rewrite // removes what stands for pruned records
+}
+
+func (p *putter) write(ctx context.Context, w *checkpoint.Write) error {
+	switch now := time.Now(); {
+	case !p.began:
+		w.Claim, w.Lease, w.Holder, p.leased = true, importLease, p.holder, now
+	case w.Release:
+		w.Fence = p.fence
+	default:
+		if w.Fence = p.fence; now.Sub(p.leased) > importLease/3 {
+			w.Lease, w.Holder, p.leased = importLease, p.holder, now
+		}
+	}
+	out, err := p.store.Write(ctx, w)
+	if err != nil {
+		if !p.began && errors.Is(err, checkpoint.ErrConflict) {
+			return fmt.Errorf("%w: %w", ErrExists, err)
+		}
+		return err
+	}
+	p.began, p.fence = true, out.Fence
+	return nil
+}
+
+func (p *putter) log(ctx context.Context, l *Log) error {
+	log := checkpoint.Log{Thread: p.thread, Namespace: l.Namespace}
+	var head checkpoint.ID
+	last := map[checkpoint.Branch]int64{"": 0}
+	var fill []checkpoint.ID
+	put := func(rec *checkpoint.Record) error {
+		if err := p.write(ctx, &checkpoint.Write{Log: log, Record: rec, Head: head}); err != nil {
+			return err
+		}
+		head, last[rec.Branch] = rec.ID, rec.Seq
+		return nil
+	}
+	filler := checkpoint.NewRunID()
+	for _, r := range l.Records {
+		rec := *r
+		rec.Log = log
+		// A store takes no record whose predecessor was never there.
+		before, known := last[rec.Branch]
+		for seq := before + 1; known && seq < rec.Seq; seq++ {
+			id := filler.Checkpoint(uint32(len(fill) + 1))
+			if err := put(&checkpoint.Record{ID: id, Log: log, Branch: rec.Branch, Seq: seq, Lineage: rec.Lineage, Epoch: id, Source: checkpoint.SourceLoop, CreatedAt: rec.CreatedAt}); err != nil {
+				return err
+			}
+			fill = append(fill, id)
+		}
+		if err := put(&rec); err != nil {
+			return err
+		}
+	}
+	if len(fill) > 0 {
+		p.fill = append(p.fill, &checkpoint.Rewrite{Log: log, Head: head, Remove: fill})
+	}
+	if len(l.Results) == 0 {
+		return nil
+	}
+	return p.write(ctx, &checkpoint.Write{Log: log, Results: l.Results})
+}

@@ -1,0 +1,448 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/redis"
+)
+
+// refused opens a store that cannot be opened.
+func refused(t *testing.T, url string, o redis.Options, kind error, says ...string) {
+	t.Helper()
+	s, err := redis.Open(t.Context(), url, o)
+	if err == nil {
+		s.Close()
+		t.Fatal("the store was opened")
+	}
+	wantError(t, err, kind, says...)
+}
+
+func wantError(t *testing.T, err, kind error, says ...string) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("got error %v, want %v", err, kind)
+	}
+	if _, ok := errors.AsType[*redis.Error](err); !ok {
+		t.Fatalf("error %v is not a *redis.Error", err)
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Fatalf("error %q does not say %q", err, s)
+		}
+	}
+	if strings.Contains(err.Error(), secret) {
+		t.Fatalf("error %q has the password", err)
+	}
+}
+
+const secret = "hunter2"
+
+func set(t testing.TB, c *goredis.Client, args ...any) {
+	t.Helper()
+	if err := c.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestURLsThatAreNotValid(t *testing.T) {
+	for url, says := range map[string]string{
+		"":                                  "URL is empty",
+		"redis://:hunter2@host:bad/0":       "cannot be parsed",
+		"redis://:p@ss:hunter2/@host":       "",
+		"http://user:hunter2@host":          "scheme",
+		"redis://host/hunter2x":             "",
+		"redis://u:hunter2@host/0?wat=1":    "wat",
+		"redis://u:hunter2@host/hunter2/0":  "",
+		"redis://u:hunter2@host:6379/0?db=": "",
+	} {
+		t.Run(url, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			s, err := redis.Open(ctx, url)
+			if err == nil {
+				s.Close()
+				t.Fatal("the store was opened")
+			}
+			if url == "redis://host/hunter2x" { // there it is no password
+				return
+			}
+			if says != "" {
+				wantError(t, err, redis.ErrURL, says, "redis://user:password@host")
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Fatalf("error %q has the password", err)
+			}
+		})
+	}
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for _, o := range [][]redis.Options{{{TTL: -1}}, {{TTL: time.Microsecond}}, {{}, {}}} {
+		if _, err := redis.Open(t.Context(), "redis://localhost", o...); err == nil || !strings.Contains(err.Error(), "Options") {
+			t.Fatalf("got %v for %v", err, o)
+		}
+	}
+}
+
+func TestAServerThatIsNotThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	refused(t, "redis://:"+secret+"@"+l.Addr().String()+"/3", redis.Options{}, redis.ErrUnreachable, l.Addr().String()+"/3", "start the server")
+}
+
+func TestPasswordsAndRights(t *testing.T) {
+	server := ownServer(t, "--requirepass", "open sesame")
+	at := func(user string) string { return strings.Replace(server.URL(), "redis://", "redis://"+user+"@", 1) }
+	refused(t, server.URL(), redis.Options{}, redis.ErrDenied, "password", "into the URL")
+	refused(t, at(":"+secret), redis.Options{}, redis.ErrDenied, "password")
+	s, err := redis.Open(t.Context(), at(":open%20sesame"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	write(t, s, checkpoint.Log{Thread: "t"}, 1)
+
+	admin := client(t, at(":open%20sesame"))
+	set(t, admin, "ACL", "SETUSER", "reader", "on", ">pw", "~superstep:*", "+@all", "-@write")
+	r, err := redis.Open(t.Context(), at("reader:pw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if n := count(t, r, checkpoint.Log{Thread: "t"}); n != 1 {
+		t.Fatalf("%d records", n)
+	}
+	_, err = r.Write(t.Context(), &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true})
+	wantError(t, err, redis.ErrDenied, "may not")
+	// No more than the documentation says is needed.
+	set(t, admin, "ACL", "SETUSER", "least", "on", ">pw", "~superstep:*", "-@all", "+@scripting", "+@hash", "+@set", "+@sortedset", "+@list",
+		"+@connection", "+get", "+set", "+setnx", "+unlink", "+del", "+exists", "+copy", "+pexpireat", "+persist", "+time")
+	l, err := redis.Open(t.Context(), at("least:pw"), redis.Options{TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	write(t, l, checkpoint.Log{Thread: "u"}, 2)
+	if err := errors.Join(l.Copy(t.Context(), "u", "v"), l.Delete(t.Context(), "u")); err != nil {
+		t.Fatal(err)
+	}
+	for info, err := range l.Threads(t.Context(), checkpoint.ThreadFilter{}) {
+		if err != nil {
+			t.Fatal(info, err)
+		}
+	}
+}
+
+func TestAReadOnlyReplica(t *testing.T) {
+	server := ownServer(t)
+	s, err := redis.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := checkpoint.Log{Thread: "t"}
+	head := write(t, s, log, 2)
+	c := client(t, server.URL())
+	set(t, c, "REPLICAOF", "127.0.0.1", "1")
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true})
+	wantError(t, err, redis.ErrReadOnly, "replica", "primary")
+	if n := count(t, s, log); n != 2 { // reading goes on
+		t.Fatal(n)
+	}
+	set(t, c, "REPLICAOF", "NO", "ONE")
+	mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: step(log, checkpoint.NewRunID(), head, 3, message)})
+}
+
+func TestAServerOutOfMemory(t *testing.T) {
+	server := ownServer(t)
+	s, err := redis.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := checkpoint.Log{Thread: "t"}
+	head := write(t, s, log, 2)
+	e := checkpoint.Result{Epoch: head, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
+	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{e}})
+	before := dump(t, client(t, server.URL()))
+	c := client(t, server.URL())
+	set(t, c, "CONFIG", "SET", "maxmemory", "1")
+	for _, w := range []*checkpoint.Write{
+		{Log: log, Head: head, Record: step(log, checkpoint.NewRunID(), head, 3, message), Drop: &checkpoint.Drop{Epoch: head}},
+		{Log: log, Fence: 1, Lease: time.Hour, Holder: "me"},
+		{Log: log, Remove: []checkpoint.ResultKey{e.Key()}, Results: []checkpoint.Result{{Epoch: "x", Kind: checkpoint.KindOnce}}},
+		{Log: log, Claim: true, Holder: "me"},
+	} {
+		_, err = s.Write(t.Context(), w)
+		wantError(t, err, redis.ErrFull, "raise maxmemory", "nothing was written")
+		if after := dump(t, c); after != before {
+			t.Fatalf("a write that was refused left\n%s\nbefore it was\n%s", after, before)
+		}
+	}
+	if n := count(t, s, log); n != 2 { // reading goes on
+		t.Fatal(n)
+	}
+	other := checkpoint.Log{Thread: "u"}
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: other, Record: step(other, checkpoint.NewRunID(), "", 1, message)})
+	wantError(t, err, redis.ErrFull)
+	if err := s.Delete(t.Context(), "t"); err != nil { // and so does making room
+		t.Fatal(err)
+	}
+	set(t, c, "CONFIG", "SET", "maxmemory", "0")
+	write(t, s, log, 1)
+}
+
+// dump returns all keys and what they hold.
+func dump(t testing.TB, c *goredis.Client) string {
+	t.Helper()
+	ks := keys(t, c, "")
+	slices.Sort(ks)
+	var b strings.Builder
+	for _, k := range ks {
+		kind := c.Type(t.Context(), k).Val()
+		var v any
+		switch kind {
+		case "hash":
+			v = c.HGetAll(t.Context(), k).Val()
+		case "zset":
+			v = c.ZRange(t.Context(), k, 0, -1).Val()
+		case "set":
+			all := c.SMembers(t.Context(), k).Val()
+			slices.Sort(all)
+			v = all
+		case "list":
+			v = c.LRange(t.Context(), k, 0, -1).Val()
+		default:
+			v = c.Get(t.Context(), k).Val()
+		}
+		fmt.Fprintf(&b, "%q %s %q\n", k, kind, v)
+	}
+	return b.String()
+}
+
+// TestAServerThatLoads uses a fake, since a real one is done too soon.
+func TestAServerThatLoads(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 4096)
+				for {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					for range strings.Count(string(buf[:n]), "*") {
+						fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	refused(t, "redis://"+l.Addr().String(), redis.Options{}, redis.ErrLoading, "try again")
+}
+
+func TestANewerLayoutIsRefused(t *testing.T) {
+	p := newPrefix(t)
+	openAt(t, p).Close()
+	openAt(t, p).Close()
+	set(t, client(t, serverURL(t)), "SET", p+"version", "1000")
+	refused(t, serverURL(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 1", "newer version")
+}
+
+func TestKeysOfOthers(t *testing.T) {
+	c := client(t, serverURL(t))
+	p := newPrefix(t)
+	set(t, c, "SET", p+"version", "hello")
+	refused(t, serverURL(t), redis.Options{Prefix: p}, redis.ErrForeign, p+"version", "Options.Prefix")
+	set(t, c, "DEL", p+"version")
+	set(t, c, "SADD", p+"version", "hello")
+	refused(t, serverURL(t), redis.Options{Prefix: p}, redis.ErrForeign, p, "Options.Prefix")
+
+	log := checkpoint.Log{Thread: "t", Namespace: "n"}
+	for _, key := range []string{
+		"t:{t}", "t:{t}:s", "t:{t}:l:n", "t:{t}:g:n", "t:{t}:i:n", "t:{t}:m:n", "t:{t}:d:n", "t:{t}:o:n",
+		"i:threads", "i:due", "i:until", "i:since", "i:at", "i:names", "i:expiry",
+	} {
+		t.Run(key, func(t *testing.T) {
+			p := newPrefix(t)
+			s := openAt(t, p, redis.Options{TTL: time.Hour})
+			defer s.Close()
+			set(t, c, "SET", p+key, "of somebody else")
+			before := keys(t, c, p)
+			_, err := s.Write(t.Context(), &checkpoint.Write{
+				Log: log, Claim: true, Holder: "me", Lease: time.Hour, Wake: true,
+				Record: step(log, checkpoint.NewRunID(), "", 1, message), Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}},
+			})
+			wantError(t, err, redis.ErrForeign, p, "nothing was written")
+			if after := keys(t, c, p); len(after) != len(before) {
+				t.Fatalf("there are keys %q now, before there were %q", after, before)
+			}
+		})
+	}
+}
+
+func TestEviction(t *testing.T) {
+	server := ownServer(t)
+	c := client(t, server.URL())
+	for _, x := range []struct {
+		memory, policy string
+		o              redis.Options
+		ok             bool
+	}{
+		{"0", "allkeys-lru", redis.Options{}, true},
+		{"100mb", "noeviction", redis.Options{TTL: time.Hour}, true},
+		{"100mb", "allkeys-lru", redis.Options{}, false},
+		{"100mb", "allkeys-random", redis.Options{AllowEviction: true}, true},
+		{"100mb", "volatile-ttl", redis.Options{}, true},
+		{"100mb", "volatile-lru", redis.Options{TTL: time.Hour}, false},
+	} {
+		set(t, c, "CONFIG", "SET", "maxmemory", x.memory)
+		set(t, c, "CONFIG", "SET", "maxmemory-policy", x.policy)
+		if !x.ok {
+			refused(t, server.URL(), x.o, redis.ErrEviction, x.policy, "noeviction", "AllowEviction")
+			continue
+		}
+		s, err := redis.Open(t.Context(), server.URL(), x.o)
+		if err != nil {
+			t.Fatal(x, err)
+		}
+		s.Close()
+	}
+}
+
+func TestClustersAreRefused(t *testing.T) {
+	cluster := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer cluster.Close()
+	_, err := redis.New(t.Context(), cluster)
+	wantError(t, err, redis.ErrCluster, "ClusterClient")
+	ring := goredis.NewRing(&goredis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	_, err = redis.New(t.Context(), ring)
+	wantError(t, err, redis.ErrCluster, "Ring")
+	refused(t, ownServer(t, "--cluster-enabled", "yes", "--appendonly", "no").URL(), redis.Options{}, redis.ErrCluster, "single server")
+}
+
+func TestDamage(t *testing.T) {
+	c := client(t, serverURL(t))
+	log := checkpoint.Log{Thread: "t", Namespace: "n"}
+	entry := func(t *testing.T, p string, n string) []byte {
+		b, err := c.HGet(t.Context(), p+"t:{t}:m:n", n).Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for name, x := range map[string]struct {
+		do    func(t *testing.T, p string)
+		reads error // what reading all says
+		says  string
+	}{
+		"a changed byte": {func(t *testing.T, p string) {
+			b := entry(t, p, "2")
+			b[len(b)-3] ^= 1
+			set(t, c, "HSET", p+"t:{t}:m:n", "2", b)
+		}, checkpoint.ErrCorrupt, "checksum"},
+		"no entry at all": {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}:m:n", "2", "") }, checkpoint.ErrCorrupt, "cut off"},
+		"half an entry": {func(t *testing.T, p string) {
+			b := entry(t, p, "2")
+			set(t, c, "HSET", p+"t:{t}:m:n", "2", b[:len(b)/2])
+		}, checkpoint.ErrCorrupt, ""},
+		"changed data": {func(t *testing.T, p string) {
+			b, _ := c.HGet(t.Context(), p+"t:{t}:d:n", "2").Bytes()
+			b[7] ^= 1
+			set(t, c, "HSET", p+"t:{t}:d:n", "2", b)
+		}, checkpoint.ErrCorrupt, "checksum"},
+		"missing data":       {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:d:n", "2") }, checkpoint.ErrCorrupt, "0 bytes of data"},
+		"a missing record":   {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "2") }, nil, "2 records, 3 were written"},
+		"a missing ID":       {func(t *testing.T, p string) { set(t, c, "DEL", p+"t:{t}:i:n") }, nil, "not found by its ID"},
+		"a wrong head":       {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}:l:n", "h", "x") }, nil, "the head is x"},
+		"a list that is not": {func(t *testing.T, p string) { set(t, c, "RPUSH", p+"t:{t}:g:n", "x") }, checkpoint.ErrCorrupt, "no piece"},
+		"a damaged result": {func(t *testing.T, p string) {
+			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
+			f := c.HKeys(t.Context(), p+"t:{t}:r:1").Val()[0]
+			set(t, c, "HSET", p+"t:{t}:r:1", f, "12345678;1;{}")
+		}, nil, "format"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPrefix(t)
+			s := openAt(t, p)
+			defer s.Close()
+			write(t, s, log, 3)
+			write(t, s, checkpoint.Log{Thread: "fine"}, 3)
+			for d, err := range s.Verify(t.Context(), "") {
+				t.Fatalf("an intact store has damage: %v, %v", d, err)
+			}
+			x.do(t, p)
+			var err error
+			for _, err = range s.Records(t.Context(), checkpoint.Query{Log: log}) {
+				if err != nil {
+					break
+				}
+			}
+			if x.reads != nil && !errors.Is(err, x.reads) || x.reads == nil && err != nil {
+				t.Fatalf("reading: got %v, want %v", err, x.reads)
+			}
+			for _, thread := range []checkpoint.ThreadID{"", "t"} {
+				var found []string
+				for d, err := range s.Verify(t.Context(), thread) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d.Thread != "t" || !strings.Contains(d.Place, "t:{t}:") {
+						t.Fatalf("damage at %+v", d)
+					}
+					found = append(found, d.Error())
+				}
+				if len(found) == 0 || !strings.Contains(strings.Join(found, "\n"), x.says) {
+					t.Fatalf("found %q, want %q", found, x.says)
+				}
+			}
+			for d, err := range s.Verify(t.Context(), "fine") {
+				t.Fatal(d, err)
+			}
+		})
+	}
+}
+
+func TestANewerRecordIsRefused(t *testing.T) {
+	p := newPrefix(t)
+	s := openAt(t, p)
+	defer s.Close()
+	log := checkpoint.Log{Thread: "t"}
+	write(t, s, log, 1)
+	c := client(t, serverURL(t))
+	b, err := c.HGet(t.Context(), p+"t:{t}:m:", "1").Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 8 + strings.Index(string(b[8:]), ";") + 1
+	i += strings.Index(string(b[i:]), ";") + 1
+	b[i] = 9
+	set(t, c, "HSET", p+"t:{t}:m:", "1", b)
+	if _, err = s.Head(t.Context(), log); !errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrCorrupt) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,379 @@
+package redis_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/redis"
+)
+
+// proxy passes on what a client and a server say. Armed, it cuts the connection
+// of the next scripts when the server has answered, before the client hears it.
+type proxy struct {
+	l      net.Listener
+	server *url.URL
+
+	mu    sync.Mutex
+	skip  int // answers that get through before
+	cuts  int
+	onCut func()
+}
+
+func newProxy(t *testing.T) *proxy {
+	t.Helper()
+	server, err := url.Parse(serverURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{l: l, server: server}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) url() string {
+	u := *p.server
+	u.Host = p.l.Addr().String()
+	return u.String()
+}
+
+// arm makes the next n answers to scripts vanish. Before the connection ends, do
+// is called, if it is not nil.
+func (p *proxy) arm(n int, do func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.skip, p.cuts, p.onCut = 0, n, do
+}
+
+func (p *proxy) serve(c net.Conn) {
+	defer c.Close()
+	s, err := net.Dial("tcp", p.server.Host)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	var mu sync.Mutex
+	script := false // the client's last request
+	go func() {
+		defer s.Close()
+		defer c.Close()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(bytes.ToLower(buf[:n]), []byte("eval")) {
+				mu.Lock()
+				script = true
+				mu.Unlock()
+			}
+			if _, err := s.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := s.Read(buf)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		mine := script
+		script = false
+		mu.Unlock()
+		if mine && !bytes.HasPrefix(buf[:n], []byte("-NOSCRIPT")) {
+			p.mu.Lock()
+			cut, do := p.skip == 0 && p.cuts > 0, p.onCut
+			switch {
+			case p.skip > 0:
+				p.skip--
+			case cut:
+				p.cuts--
+			}
+			p.mu.Unlock()
+			if cut {
+				if do != nil {
+					do()
+				}
+				return
+			}
+		}
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// TestALostAnswer cuts the connection when the server has done a write and the
+// client does not know: the write is sent again, done once, and answered as the
+// first time.
+func TestALostAnswer(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T, p *proxy, o redis.Options) *redis.Store{
+		"of the store's own client": func(t *testing.T, p *proxy, o redis.Options) *redis.Store {
+			s, err := redis.Open(t.Context(), p.url(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		"of a client that retries": func(t *testing.T, p *proxy, o redis.Options) *redis.Store {
+			s, err := redis.New(t.Context(), client(t, p.url()), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	} {
+		for times := 1; times <= 2; times++ {
+			t.Run(name, func(t *testing.T) {
+				p := newProxy(t)
+				prefix := newPrefix(t)
+				s := open(t, p, redis.Options{Prefix: prefix})
+				defer s.Close()
+				other := openAt(t, prefix) // past the proxy
+				defer other.Close()
+				log := checkpoint.Log{Thread: "t"}
+				run := checkpoint.NewRunID()
+				first := step(log, run, "", 1, message)
+				once := checkpoint.Result{Epoch: first.ID, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
+
+				p.arm(times, nil)
+				w := mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour, Record: first})
+				if w.Fence != 1 {
+					t.Fatalf("fence %d after one claim", w.Fence)
+				}
+				p.arm(times, nil)
+				if w = mustWrite(t, s, &checkpoint.Write{Log: log, Fence: 1, Results: []checkpoint.Result{once}}); w.Ignored != 0 {
+					t.Fatalf("%d results ignored: its own", w.Ignored)
+				}
+				p.arm(times, nil)
+				if w = mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a"}); w.Fence != 2 {
+					t.Fatalf("fence %d after two claims", w.Fence)
+				}
+				if n := count(t, other, log); n != 1 {
+					t.Fatalf("%d records", n)
+				}
+
+				// Somebody else writes before the write is sent again.
+				second := step(log, run, first.ID, 2, message)
+				p.arm(times, func() {
+					mustWrite(t, other, &checkpoint.Write{Log: log, Claim: true})
+				})
+				w = mustWrite(t, s, &checkpoint.Write{Log: log, Fence: 2, Head: first.ID, Record: second, Results: []checkpoint.Result{once}})
+				if w.Fence != 2 || w.Ignored != 1 {
+					t.Fatalf("got %+v, want what the first try was answered", w)
+				}
+				late := checkpoint.Result{Epoch: second.ID, Kind: checkpoint.KindOnce}
+				p.arm(times, func() {
+					mustWrite(t, other, &checkpoint.Write{Log: log, Wake: true})
+				})
+				if w = mustWrite(t, s, &checkpoint.Write{Log: log, Results: []checkpoint.Result{late}}); w.Ignored != 0 {
+					t.Fatalf("%d results ignored: its own", w.Ignored)
+				}
+				if n := count(t, other, log); n != 2 {
+					t.Fatalf("%d records", n)
+				}
+
+				p.arm(times, nil)
+				if err := s.Copy(t.Context(), "t", "u"); err != nil {
+					t.Fatal(err)
+				}
+				// The outline and the records are read first: these answers get through.
+				p.arm(times, nil)
+				p.mu.Lock()
+				p.skip = 2
+				p.mu.Unlock()
+				if err := s.Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: second.ID, Remove: []checkpoint.ID{first.ID}}); err != nil {
+					t.Fatal(err)
+				}
+				if n := count(t, other, log); n != 1 {
+					t.Fatalf("%d records", n)
+				}
+				p.mu.Lock()
+				if p.cuts != 0 {
+					t.Errorf("%d answers are still to be cut: what was tested?", p.cuts)
+				}
+				p.mu.Unlock()
+				p.arm(times, nil)
+				if err := s.Delete(t.Context(), "t"); err != nil {
+					t.Fatal(err)
+				}
+				p.arm(0, nil)
+				for d, err := range other.Verify(t.Context(), "") {
+					t.Fatal(d, err)
+				}
+			})
+		}
+	}
+}
+
+func TestAnAnswerThatNeverComes(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t)
+	prefix := newPrefix(t)
+	s, err := redis.Open(t.Context(), p.url(), redis.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := checkpoint.Log{Thread: "t"}
+	p.arm(1000, nil)
+	r := step(log, checkpoint.NewRunID(), "", 1, message)
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: r})
+	wantError(t, err, redis.ErrUncertain, "unknown", "read the thread's head")
+	p.arm(0, nil)
+	head, err := s.Head(t.Context(), log)
+	if err != nil || head.ID != r.ID {
+		t.Fatal(head, err)
+	}
+	// The server goes away altogether.
+	p.arm(1000, func() { p.l.Close() })
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true})
+	wantError(t, err, redis.ErrUncertain, "unknown")
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true})
+	wantError(t, err, redis.ErrUnreachable)
+	if errors.Is(err, redis.ErrUncertain) {
+		t.Fatalf("%v: nothing was sent", err)
+	}
+}
+
+// TestAContextEndsAnyWait suspends the server, so that no answer comes.
+func TestAContextEndsAnyWait(t *testing.T) {
+	server := ownServer(t)
+	s, err := redis.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := checkpoint.Log{Thread: "t"}
+	head := write(t, s, log, 1)
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r := step(log, checkpoint.NewRunID(), head, 2, message)
+	for what, f := range map[string]func(ctx context.Context) error{
+		"Write": func(ctx context.Context) error {
+			_, err := s.Write(ctx, &checkpoint.Write{Log: log, Head: head, Record: r})
+			return err
+		},
+		"Head": func(ctx context.Context) error {
+			_, err := s.Head(ctx, log)
+			return err
+		},
+		"Records": func(ctx context.Context) error {
+			for _, err := range s.Records(ctx, checkpoint.Query{Log: log}) {
+				return err
+			}
+			return nil
+		},
+		"Open": func(ctx context.Context) error {
+			s, err := redis.Open(ctx, server.URL())
+			if err == nil {
+				s.Close()
+			}
+			return err
+		},
+	} {
+		for _, cancelled := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			want := context.DeadlineExceeded
+			if cancelled {
+				cancel()
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(20*time.Millisecond, cancel)
+				want = context.Canceled
+			}
+			begun := time.Now()
+			err := f(ctx)
+			cancel()
+			if !errors.Is(err, want) {
+				t.Fatalf("%s: %v, want %v", what, err, want)
+			}
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Fatalf("%s took %v", what, took)
+			}
+		}
+	}
+	// A later write waits for the ones that were left, so it knows what they did.
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		_ = server.Signal(syscall.SIGCONT)
+	}()
+	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true})
+	now, err := s.Head(t.Context(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := count(t, s, log)
+	time.Sleep(50 * time.Millisecond)
+	if later, err := s.Head(t.Context(), log); err != nil || later.ID != now.ID || count(t, s, log) != n {
+		t.Fatalf("a write that was given up came later: %v, %v", later, err)
+	}
+}
+
+func TestAServerThatForgetsItsScripts(t *testing.T) {
+	server := ownServer(t)
+	s, err := redis.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := client(t, server.URL())
+	for i := range 5 {
+		set(t, c, "SCRIPT", "FLUSH")
+		write(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}, 2)
+		set(t, c, "SCRIPT", "FLUSH")
+		if n := count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}); n != 2 {
+			t.Fatal(n)
+		}
+	}
+}
+
+func TestAServerThatHangs(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, c)
+				c.Close()
+			}()
+		}
+	}()
+	_, err = redis.Open(t.Context(), "redis://"+l.Addr().String()+"/0?read_timeout=50ms")
+	wantError(t, err, redis.ErrUnreachable)
+}

@@ -1,0 +1,1 @@
+return call('SMEMBERS', T .. ':s')

@@ -1,0 +1,491 @@
+// Package redis keeps threads in a Redis server, or one that speaks its
+// language: version 6.2 or later. Many processes may share it.
+//
+//	store, err := redis.Open(ctx, "redis://user:password@localhost:6379/0")
+//	if err != nil { ... }
+//	defer store.Close()
+//
+// A write is one script that the server runs as a whole, so a crash, of the
+// program or of the server, leaves no half of one. Leases are counted by the
+// server's clock. A write that got no answer is sent again, and the server tells
+// by a token that it has it already. If there is no answer for some seconds, the
+// error is [ErrUncertain]; a store need not be opened again when its server was
+// away.
+//
+// # Durability
+//
+// A server keeps its data in memory, and all threads must fit. What outlives the
+// server's process depends on how it is set up:
+//
+//   - appendonly yes, appendfsync always: an acknowledged write is on the disk,
+//     and nothing is lost.
+//   - appendonly yes, appendfsync everysec (the usual): a power failure loses about
+//     the last second, and a killed process may lose as much, or two seconds when
+//     the disk is slow: the server acknowledges while a sync is under way, before
+//     it has handed the write to the operating system.
+//   - appendonly no: whatever was written since the last snapshot is lost with
+//     the process.
+//
+// A write is acknowledged before replicas have it: a failover may lose the last
+// ones. Whatever is lost are the newest writes, each as a whole. Fences and
+// leases may be lost with them, so a run that held a thread before may meet
+// [checkpoint.ErrConflict] instead of [checkpoint.ErrFenced].
+//
+// A server with a limit of memory (maxmemory) and an eviction policy other than
+// noeviction throws keys away, and with them parts of threads. [Open] refuses it;
+// see [Options.AllowEviction].
+//
+// # Cluster
+//
+// Redis Cluster is not supported, since lists of threads need keys beside those
+// of one thread: the error is [ErrCluster]. Replicas with Sentinel are fine.
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// Options changes how a server is used. The zero value is fine.
+type Options struct {
+	// Prefix begins all keys; "" means "superstep:". Stores with different
+	// prefixes, of which none begins with another, don't see one another.
+	Prefix string
+
+	// TTL, if positive, is how long a thread is kept after it was last written
+	// to: then it is gone with all its logs and results. It may stay a twentieth
+	// longer. Reading does not count. The shortest is a millisecond. Stores that
+	// share threads should have the same: the last writer's counts.
+	TTL time.Duration
+
+	// AllowEviction accepts a server whose eviction policy may throw away parts
+	// of threads when memory runs out. What is left of such a thread is reported
+	// as damaged.
+	AllowEviction bool
+}
+
+const (
+	defaultPrefix = "superstep:"
+
+	// A call that got no answer is tried again for so long, with pauses that
+	// grow: enough for connections that broke, and for a server that is started
+	// again. The client, once it saw a server gone, looks for it each second.
+	patience     = 2500 * time.Millisecond
+	openPatience = 300 * time.Millisecond
+	firstPause   = 10 * time.Millisecond
+	longestPause = 300 * time.Millisecond
+)
+
+const opening = "open"
+
+// Store is a [checkpoint.Store] in a Redis server. It also implements
+// [checkpoint.Lister], [checkpoint.Copier], [checkpoint.Scheduler],
+// [checkpoint.Rewriter], [checkpoint.Verifier] and, for the runs of this process,
+// [checkpoint.Locker].
+type Store struct {
+	checkpoint.Locks
+	client goredis.UniversalClient
+	own    bool
+	blind  bool // the client itself may send a command again
+	server string
+	prefix string
+	ttl    time.Duration
+
+	closed atomic.Bool
+	stop   chan struct{} // closed by Close
+
+	mu    sync.Mutex
+	calls sync.WaitGroup // begun with mu held
+	late  map[checkpoint.ThreadID][]chan struct{}
+}
+
+var (
+	_ checkpoint.Store     = (*Store)(nil)
+	_ checkpoint.Lister    = (*Store)(nil)
+	_ checkpoint.Copier    = (*Store)(nil)
+	_ checkpoint.Scheduler = (*Store)(nil)
+	_ checkpoint.Rewriter  = (*Store)(nil)
+	_ checkpoint.Verifier  = (*Store)(nil)
+	_ checkpoint.Locker    = (*Store)(nil)
+)
+
+// Open connects to the server at a URL such as
+// redis://user:password@host:6379/0, rediss:// for TLS, or
+// unix:///path/to/socket. Timeouts and the size of the pool can be given in its
+// query, see [goredis.ParseURL]. Errors about the server are an [*Error].
+func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	// The store itself tries again, for it must know what was sent.
+	c.MaxRetries, c.DialerRetries = -1, 1
+	c.ContextTimeoutEnabled = true
+	return open(ctx, goredis.NewClient(c), true, o)
+}
+
+// New uses a client that is open already, and leaves it open on Close. A client
+// for a cluster, or a ring of servers, is refused with [ErrCluster]. A client
+// that itself retries (MaxRetries is not -1) can't say whether a write was sent
+// to a server that is gone: then all such errors are [ErrUncertain].
+func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, client, false, o)
+}
+
+func options(opts []Options) (Options, error) {
+	var o Options
+	switch len(opts) {
+	case 0:
+	case 1:
+		o = opts[0]
+	default:
+		return o, errors.New("redis: more than one Options")
+	}
+	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
+		return o, fmt.Errorf("redis: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	return o, nil
+}
+
+// parseURL never quotes the URL, nor what the parser says of it: there may be a
+// password in it.
+func parseURL(raw string) (*goredis.Options, error) {
+	bad := &Error{Op: opening, Kind: ErrURL, Fix: "write it like redis://user:password@host:6379/0, with special characters of the password percent-encoded"}
+	u, err := url.Parse(raw)
+	if err != nil || raw == "" {
+		bad.What = "the URL cannot be parsed"
+		if raw == "" {
+			bad.What = "the URL is empty"
+		}
+		return nil, bad
+	}
+	c, err := goredis.ParseURL(raw)
+	if err != nil {
+		bad.What = "the URL is not valid: " + strings.TrimPrefix(err.Error(), "redis: ")
+		if u.User != nil {
+			if p, _ := u.User.Password(); p != "" && strings.Contains(bad.What, p) {
+				bad.What = ""
+			}
+		}
+		return nil, bad
+	}
+	return c, nil
+}
+
+func open(ctx context.Context, client goredis.UniversalClient, own bool, o Options) (_ *Store, err error) {
+	s := &Store{
+		client: client, own: own, prefix: o.Prefix, ttl: o.TTL, blind: true,
+		stop: make(chan struct{}), late: make(map[checkpoint.ThreadID][]chan struct{}),
+	}
+	switch c := client.(type) {
+	case *goredis.ClusterClient, *goredis.Ring:
+		return nil, &Error{Op: opening, Kind: ErrCluster, What: fmt.Sprintf("a %T spreads keys over servers", c), Fix: "use a client of one server: redis.NewClient or redis.NewFailoverClient"}
+	case *goredis.Client:
+		s.server = fmt.Sprintf("%s/%d", c.Options().Addr, c.Options().DB)
+		s.blind = c.Options().MaxRetries > 0
+	}
+	defer func() {
+		if err != nil && own {
+			_ = client.Close()
+		}
+	}()
+	if err := s.inspect(ctx, o); err != nil {
+		return nil, err
+	}
+	return s, s.checkLayout(ctx)
+}
+
+// inspect asks the server how it is set up.
+func (s *Store) inspect(ctx context.Context, o Options) error {
+	v, err := s.call(ctx, opening, nil, func(ctx context.Context) (any, error) { return s.client.Info(ctx).Result() })
+	if err != nil {
+		if e, ok := errors.AsType[goredis.Error](err); ok && (says(e, "NOPERM") || says(e, "ERR unknown command")) {
+			return nil // the server does not tell: it is used as it is
+		}
+		return err
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(v.(string)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[key] = value
+		}
+	}
+	if info["cluster_enabled"] == "1" {
+		return &Error{Op: opening, Server: s.server, Kind: ErrCluster, What: "the server is part of a cluster: that is not supported", Fix: "use a single server, or one with replicas"}
+	}
+	policy := info["maxmemory_policy"]
+	// A policy that takes keys with a TTL alone does not touch those without.
+	harmless := policy == "" || policy == "noeviction" || strings.HasPrefix(policy, "volatile-") && o.TTL == 0
+	if limit := info["maxmemory"]; limit != "0" && limit != "" && !harmless && !o.AllowEviction {
+		return &Error{
+			Op: opening, Server: s.server, Kind: ErrEviction,
+			What: fmt.Sprintf("the server may throw away parts of threads: its maxmemory is %s and its maxmemory-policy is %s", limit, policy),
+			Fix:  "set maxmemory-policy noeviction, or accept it with Options.AllowEviction",
+		}
+	}
+	return nil
+}
+
+// checkLayout compares the layout's version with ours, or leaves ours.
+func (s *Store) checkLayout(ctx context.Context) error {
+	key := s.prefix + "version"
+	v, err := s.call(ctx, opening, nil, func(ctx context.Context) (any, error) {
+		v, err := s.client.Get(ctx, key).Result()
+		if !errors.Is(err, goredis.Nil) {
+			return v, err
+		}
+		if err := s.client.SetNX(ctx, key, layout, 0).Err(); err != nil {
+			return "", err
+		}
+		return s.client.Get(ctx, key).Result()
+	})
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(v.(string))
+	switch {
+	case err != nil || n < 1:
+		return &Error{
+			Op: opening, Server: s.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
+			Fix: "choose another Options.Prefix or database",
+		}
+	case n > layout:
+		return &Error{
+			Op: opening, Server: s.server, Kind: checkpoint.ErrVersion,
+			What: fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", s.prefix, n, layout),
+			Fix:  "use a newer version of this module",
+		}
+	}
+	return nil
+}
+
+// Close implements [checkpoint.Store]. Calls that are under way are finished, as
+// long as the client's timeouts let them; iterators end.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed.Swap(true) {
+		s.mu.Unlock()
+		return checkpoint.ErrClosed
+	}
+	close(s.stop)
+	s.mu.Unlock()
+	s.calls.Wait()
+	if !s.own {
+		return nil
+	}
+	return s.explain("close", s.client.Close(), false)
+}
+
+func (s *Store) start(ctx context.Context, thread checkpoint.ThreadID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return checkpoint.ErrClosed
+	}
+	return checkpoint.Log{Thread: thread}.Check()
+}
+
+// tokenLen is the length of what tells one write from another.
+const tokenLen = 8
+
+func newToken() string {
+	n := rand.Uint64()
+	b := make([]byte, tokenLen)
+	for i := range b {
+		b[i] = byte(n >> (8 * i))
+	}
+	return string(b)
+}
+
+// begin registers a call that Close waits for.
+func (s *Store) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Load() {
+		return checkpoint.ErrClosed
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// call runs f, which talks to the server, and tries again if that may help. It
+// returns when ctx ends, whatever f does: the client hears no cancellation while
+// it waits for an answer.
+//
+// If f writes to a thread, f goes on nevertheless, since its request may have
+// been sent, and later writes of this store to that thread wait for it. So who
+// writes after a write whose context ended finds it done or not done, and not
+// done later.
+func (s *Store) call(ctx context.Context, op string, writes []checkpoint.ThreadID, f func(context.Context) (any, error)) (any, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx, writes); err != nil {
+		s.calls.Done()
+		return nil, err
+	}
+	if ctx.Done() == nil {
+		defer s.calls.Done()
+		return s.attempt(ctx, op, writes != nil, f)
+	}
+	type answer struct {
+		v   any
+		err error
+	}
+	answers, done := make(chan answer, 1), make(chan struct{})
+	go func() {
+		defer s.calls.Done()
+		v, err := s.attempt(ctx, op, writes != nil, f)
+		answers <- answer{v, err}
+		s.ended(writes, done)
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			// However the client put it.
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+				return nil, context.DeadlineExceeded
+			}
+		}
+		return a.v, a.err
+	case <-ctx.Done():
+		s.leave(writes, done)
+		return nil, ctx.Err()
+	}
+}
+
+// leave remembers a write that nobody waits for, unless it has ended.
+func (s *Store) leave(threads []checkpoint.ThreadID, done chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-done:
+		return
+	default:
+	}
+	for _, id := range threads {
+		s.late[id] = append(s.late[id], done)
+	}
+}
+
+func (s *Store) ended(threads []checkpoint.ThreadID, done chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(done)
+	for _, id := range threads {
+		if l := s.late[id]; len(l) > 0 {
+			l = slices.DeleteFunc(slices.Clone(l), func(c chan struct{}) bool { return c == done })
+			if s.late[id] = l; len(l) == 0 {
+				delete(s.late, id)
+			}
+		}
+	}
+}
+
+// await waits for writes to threads that were left to themselves.
+func (s *Store) await(ctx context.Context, threads []checkpoint.ThreadID) error {
+	for _, id := range threads {
+		s.mu.Lock()
+		late := s.late[id]
+		s.mu.Unlock()
+		for _, done := range late {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// attempt runs f until it is answered, within reason. A write that is sent again
+// carries the same token, so the server does it once.
+func (s *Store) attempt(ctx context.Context, op string, write bool, f func(context.Context) (any, error)) (any, error) {
+	inner := ctx
+	if write {
+		inner = context.WithoutCancel(ctx)
+	}
+	sent := false // a write whose outcome is unknown
+	end := time.Now().Add(patience)
+	if op == opening {
+		end = time.Now().Add(openPatience)
+	}
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		v, err := f(inner)
+		if err == nil {
+			return v, nil
+		}
+		if write && !answered(err) && (s.blind || !unsent(err)) {
+			sent = true
+		}
+		if !passing(err) || time.Now().After(end) || ctx.Err() != nil || s.closed.Load() {
+			return nil, s.failed(op, err, sent)
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, s.failed(op, err, sent)
+		case <-s.stop:
+			timer.Stop()
+			return nil, s.failed(op, err, sent)
+		}
+	}
+}
+
+// failed explains an error. A store that is closed says so.
+func (s *Store) failed(op string, err error, sent bool) error {
+	if errors.Is(err, goredis.ErrClosed) && s.closed.Load() {
+		return checkpoint.ErrClosed
+	}
+	if isOurs(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !answered(err) && !unsent(err) {
+		return err
+	}
+	return s.explain(op, err, sent)
+}
+
+// eval runs a script that reads.
+func (s *Store) eval(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, args ...any) ([]string, error) {
+	return s.script(ctx, op, sc, thread, nil, args)
+}
+
+// script runs a script and returns its answer, a list of texts. Writes are the
+// threads it writes to.
+func (s *Store) script(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, writes []checkpoint.ThreadID, args []any) ([]string, error) {
+	keys := s.keys(thread)
+	v, err := s.call(ctx, op, writes, func(ctx context.Context) (any, error) { return sc.Run(ctx, s.client, keys, args...).StringSlice() })
+	if err != nil {
+		return nil, err
+	}
+	return v.([]string), nil
+}

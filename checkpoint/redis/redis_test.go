@@ -1,0 +1,325 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/internal/servers"
+)
+
+const urlEnv = "SUPERSTEP_TEST_REDIS_URL"
+
+func TestMain(m *testing.M) {
+	goredis.SetLogger(quiet{}) // servers go away on purpose here
+	code := m.Run()
+	if shared.server != nil {
+		_ = shared.server.Stop()
+		_ = os.RemoveAll(shared.dir)
+	}
+	if code == 0 {
+		if err := goleak.Find(
+			// For a second the client looks whether a server is there that was not.
+			goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
+		); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// shared is the server that all tests use that don't need one of their own.
+var shared struct {
+	once   sync.Once
+	url    string
+	dir    string
+	server *servers.Redis
+	err    error
+}
+
+// serverURL returns where there is a server. Each test uses a prefix of its own.
+func serverURL(t testing.TB) string {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.url = os.Getenv(urlEnv); shared.url != "" {
+			return
+		}
+		if shared.dir, shared.err = os.MkdirTemp("", "superstep-redis"); shared.err != nil {
+			return
+		}
+		if shared.server, shared.err = servers.StartRedis(shared.dir); shared.err == nil {
+			shared.url = shared.server.URL()
+		}
+	})
+	need(t, shared.err)
+	return shared.url
+}
+
+// need skips a test for which there is no server; where tests count, it fails.
+func need(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true":
+		t.Skipf("NOT TESTED: no Redis: %v. Install redis-server, or name a server in %s.", err, urlEnv)
+	default:
+		t.Fatal(err)
+	}
+}
+
+// ownServer starts a server that the test may kill.
+func ownServer(t testing.TB, args ...string) *servers.Redis {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "superstep-redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := servers.StartRedis(dir, args...)
+	if err != nil {
+		_ = os.RemoveAll(dir)
+	}
+	need(t, err)
+	t.Cleanup(func() {
+		_ = s.Kill()
+		_ = os.RemoveAll(dir)
+	})
+	return s
+}
+
+var prefixes atomic.Int64
+
+// newPrefix returns a prefix that nobody uses. Its keys go with the test.
+func newPrefix(t testing.TB) string {
+	t.Helper()
+	prefix := fmt.Sprintf("superstep-test:%d-%d-%d:", os.Getpid(), time.Now().UnixNano(), prefixes.Add(1))
+	c := client(t, serverURL(t))
+	t.Cleanup(func() {
+		for _, k := range keys(t, c, prefix) {
+			c.Unlink(context.Background(), k)
+		}
+	})
+	return prefix
+}
+
+// client returns a bare client, closed at the end of the test.
+func client(t testing.TB, url string) *goredis.Client {
+	t.Helper()
+	o, err := goredis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := goredis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// keys returns all keys with a prefix.
+func keys(t testing.TB, c *goredis.Client, prefix string) []string {
+	t.Helper()
+	var out []string
+	it := c.Scan(context.Background(), 0, prefix+"*", 1000).Iterator()
+	for it.Next(context.Background()) {
+		out = append(out, it.Val())
+	}
+	if err := it.Err(); err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+// used remembers which prefixes the suite's stores have.
+var used sync.Map
+
+func openAt(t testing.TB, prefix string, opts ...redis.Options) *redis.Store {
+	t.Helper()
+	var o redis.Options
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	o.Prefix = prefix
+	s, err := redis.Open(t.Context(), serverURL(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used.Store(checkpoint.Store(s), prefix)
+	return s
+}
+
+func prefixOf(t testing.TB, s checkpoint.Store) string {
+	t.Helper()
+	p, ok := used.Load(s)
+	if !ok {
+		t.Fatal("unknown store")
+	}
+	return p.(string)
+}
+
+func TestStore(t *testing.T) {
+	suite(t, redis.Options{})
+}
+
+func TestStoreWithTTL(t *testing.T) { // SONI-33
+	suite(t, redis.Options{TTL: time.Hour})
+}
+
+func TestModel(t *testing.T) {
+	checkpointtest.Model(t, func(t *testing.T) checkpoint.Store { return openAt(t, newPrefix(t)) }, suiteOptions(redis.Options{}))
+}
+
+func suite(t *testing.T, o redis.Options) {
+	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return openAt(t, newPrefix(t), o) }, suiteOptions(o))
+}
+
+func suiteOptions(o redis.Options) checkpointtest.Options {
+	return checkpointtest.Options{
+		Reopen: func(t *testing.T, s checkpoint.Store) checkpoint.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openAt(t, prefixOf(t, s), o)
+		},
+		// A process that is killed leaves what the server was sent. For servers
+		// that are killed see kill_test.go.
+		Crash:   func(t *testing.T, s checkpoint.Store) checkpoint.Store { return openAt(t, prefixOf(t, s), o) },
+		Another: func(t *testing.T, s checkpoint.Store) checkpoint.Store { return openAt(t, prefixOf(t, s), o) },
+		Size:    size,
+	}
+}
+
+// size is the memory that all keys of a store take.
+func size(t *testing.T, s checkpoint.Store) int64 {
+	t.Helper()
+	c := client(t, serverURL(t))
+	var n int64
+	for _, k := range keys(t, c, prefixOf(t, s)) {
+		b, err := c.MemoryUsage(t.Context(), k, 0).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += b
+	}
+	return n
+}
+
+func TestStoreOnAnExistingClient(t *testing.T) {
+	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
+		c := client(t, serverURL(t))
+		s, err := redis.New(t.Context(), c, redis.Options{Prefix: newPrefix(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Ping(context.Background()).Err(); err != nil {
+				t.Errorf("the client was closed with the store: %v", err)
+			}
+		})
+		return s
+	})
+}
+
+func TestPrefixesAreApart(t *testing.T) {
+	a, b := openAt(t, newPrefix(t)), openAt(t, newPrefix(t))
+	defer a.Close()
+	defer b.Close()
+	log := checkpoint.Log{Thread: "t"}
+	write(t, a, log, 3)
+	if n := count(t, b, log); n != 0 {
+		t.Fatalf("%d records under another prefix", n)
+	}
+	for info, err := range b.Threads(t.Context(), checkpoint.ThreadFilter{}) {
+		t.Fatalf("got %v, %v under another prefix", info, err)
+	}
+	p := prefixOf(t, a)
+	for _, k := range keys(t, client(t, serverURL(t)), p) {
+		if !strings.HasPrefix(k, p) {
+			t.Fatalf("key %q", k)
+		}
+	}
+}
+
+func TestDeletedThreadsLeaveNoKeys(t *testing.T) {
+	p := newPrefix(t)
+	s := openAt(t, p)
+	defer s.Close()
+	for _, ns := range []string{"", "n", "a:b"} {
+		log := checkpoint.Log{Thread: "t{}%", Namespace: ns}
+		head := write(t, s, log, 3)
+		r := checkpoint.Result{Epoch: head, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
+		mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{r}, Wake: true})
+	}
+	if err := s.Copy(t.Context(), "t{}%", "u"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []checkpoint.ThreadID{"t{}%", "u"} {
+		if err := s.Delete(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := keys(t, client(t, serverURL(t)), p); len(left) != 1 || left[0] != p+"version" {
+		t.Fatalf("keys left: %q", left)
+	}
+}
+
+// step returns the next record of a conversation.
+func step(log checkpoint.Log, run, parent checkpoint.ID, seq int64, data []byte) *checkpoint.Record {
+	id := run.Checkpoint(uint32(seq))
+	return &checkpoint.Record{
+		ID: id, Parent: parent, Log: log, Seq: seq, Epoch: id, Step: int(seq), Source: checkpoint.SourceLoop,
+		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, int(seq), time.UTC), Graph: "chat", Version: 1,
+		Changes: []checkpoint.Change{{Node: "agent", Data: data}}, Tasks: []checkpoint.Task{{Node: "agent", From: "agent"}},
+		Recent: []string{"agent"},
+	}
+}
+
+// message is what one record of a conversation holds.
+var message = []byte(`{"messages":[{"role":"assistant","content":"` + strings.Repeat("x", 440) + `"}]}`)
+
+// write begins a log with n records and returns the head.
+func write(t testing.TB, s checkpoint.Store, log checkpoint.Log, n int) checkpoint.ID {
+	t.Helper()
+	run := checkpoint.NewRunID()
+	var parent checkpoint.ID
+	for seq := range int64(n) {
+		r := step(log, run, parent, seq+1, message)
+		mustWrite(t, s, &checkpoint.Write{Log: log, Record: r, Head: parent})
+		parent = r.ID
+	}
+	return parent
+}
+
+func mustWrite(t testing.TB, s checkpoint.Store, w *checkpoint.Write) checkpoint.Written {
+	t.Helper()
+	out, err := s.Write(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func count(t testing.TB, s checkpoint.Store, log checkpoint.Log) (n int) {
+	t.Helper()
+	for _, err := range s.Records(t.Context(), checkpoint.Query{Log: log, AllBranches: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}

@@ -1,0 +1,278 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// anyThread stands for no thread in particular.
+const anyThread checkpoint.ThreadID = "all"
+
+// global runs a script that belongs to no thread.
+func (s *Store) global(ctx context.Context, op string, sc *goredis.Script, args ...any) ([]string, error) {
+	if err := s.start(ctx, anyThread); err != nil {
+		return nil, err
+	}
+	return s.eval(ctx, op, sc, anyThread, args...)
+}
+
+// Threads implements [checkpoint.Lister]. Threads come in pages, each of one
+// request. A thread that is written to meanwhile may be left out or come twice,
+// as it moves in the order. With a prefix, the threads that have it are found
+// first, so that these requests are more, but others cost nothing.
+func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq2[checkpoint.ThreadInfo, error] {
+	return func(yield func(checkpoint.ThreadInfo, error) bool) {
+		left := f.Limit
+		// emit yields the threads of a page and reports whether to go on.
+		emit := func(page []string, err error) bool {
+			if err == nil && len(page)%9 != 1 {
+				err = fmt.Errorf("redis: list threads of %s: unexpected answer of %d parts", s.server, len(page))
+			}
+			if err != nil {
+				yield(checkpoint.ThreadInfo{}, err)
+				return false
+			}
+			for i := 1; i < len(page); i += 9 {
+				err := s.start(ctx, anyThread)
+				var info checkpoint.ThreadInfo
+				if err == nil {
+					info, err = s.info(page[i : i+9])
+				}
+				if err != nil {
+					yield(checkpoint.ThreadInfo{}, err)
+					return false
+				}
+				if !yield(info, nil) {
+					return false
+				}
+				if left--; left == 0 {
+					return false
+				}
+			}
+			return true
+		}
+		if f.Prefix != "" {
+			ids, err := s.named(ctx, f.Prefix)
+			if err != nil {
+				yield(checkpoint.ThreadInfo{}, err)
+				return
+			}
+			for len(ids) > 0 {
+				n := min(len(ids), pageThreads)
+				if f.Limit > 0 {
+					n = min(n, left)
+				}
+				args := []any{"named"}
+				for _, id := range ids[:n] {
+					args = append(args, id)
+				}
+				if !emit(s.global(ctx, "list threads of", threadsScript, args...)) {
+					return
+				}
+				ids = ids[n:]
+			}
+			return
+		}
+		for after := ""; ; {
+			n := pageThreads
+			if f.Limit > 0 {
+				n = min(n, left)
+			}
+			page, err := s.global(ctx, "list threads of", threadsScript, "page", after, strconv.Itoa(n), strconv.Itoa(pageBytes))
+			if !emit(page, err) || page[0] == "" {
+				return
+			}
+			after = page[0]
+		}
+	}
+}
+
+// named returns the threads with a prefix that are in the list of threads, in its
+// order.
+func (s *Store) named(ctx context.Context, prefix string) ([]string, error) {
+	type place struct{ at, id string }
+	var all []place
+	for at, id := range s.names(ctx, prefix) {
+		if id == nil {
+			return nil, at
+		}
+		if id[1] != "" {
+			all = append(all, place{id[1], id[0]})
+		}
+	}
+	slices.SortFunc(all, func(a, b place) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
+	out := make([]string, len(all))
+	for i, p := range all {
+		out[i] = p.id
+	}
+	return out, nil
+}
+
+// names yields all threads with a prefix, by ID, each with its place in the list
+// of threads; an error comes last, without them.
+func (s *Store) names(ctx context.Context, prefix string) iter.Seq2[error, []string] {
+	return func(yield func(error, []string) bool) {
+		min, max := "-", "+"
+		if prefix != "" {
+			min = "[" + prefix
+			if end := after(prefix); end != "" {
+				max = "(" + end
+			}
+		}
+		for {
+			page, err := s.global(ctx, "list threads of", namesScript, min, max, strconv.Itoa(4*pageThreads))
+			if err != nil {
+				yield(err, nil)
+				return
+			}
+			for i := 0; i+1 < len(page); i += 2 {
+				if !yield(nil, page[i:i+2]) {
+					return
+				}
+			}
+			if len(page) < 8*pageThreads {
+				return
+			}
+			min = "(" + page[len(page)-2]
+		}
+	}
+}
+
+// after returns the least text that is greater than all with the prefix, or ""
+// if there is none.
+func after(prefix string) string {
+	b := []byte(prefix)
+	for len(b) > 0 {
+		if b[len(b)-1]++; b[len(b)-1] != 0 {
+			return string(b)
+		}
+		b = b[:len(b)-1]
+	}
+	return ""
+}
+
+// info reads what lua/threads.lua says of a thread.
+func (s *Store) info(f []string) (info checkpoint.ThreadInfo, err error) {
+	info.Thread = checkpoint.ThreadID(strings.Clone(f[0]))
+	log := checkpoint.Log{Thread: info.Thread}
+	if info.Head, err = s.decode(log, f[1], f[2], "", false); err != nil {
+		return info, err
+	}
+	var errs [3]error
+	info.Records, errs[0] = strconv.ParseInt(f[3], 10, 64)
+	info.Bytes, errs[1] = strconv.ParseInt(f[4], 10, 64)
+	info.CreatedAt, errs[2] = fromBackKey(f[5])
+	if err := errors.Join(errs[:]...); err != nil {
+		return info, s.damage(log, "l", "", err)
+	}
+	info.Lease, err = s.lease(log, f[6:9])
+	return info, err
+}
+
+// Logs implements [checkpoint.Lister].
+func (s *Store) Logs(ctx context.Context, thread checkpoint.ThreadID) iter.Seq2[checkpoint.LogInfo, error] {
+	return func(yield func(checkpoint.LogInfo, error) bool) {
+		list, err := s.logs(ctx, thread)
+		if err != nil {
+			yield(checkpoint.LogInfo{}, err)
+			return
+		}
+		for _, l := range list {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) logs(ctx context.Context, thread checkpoint.ThreadID) ([]checkpoint.LogInfo, error) {
+	if err := s.start(ctx, thread); err != nil {
+		return nil, err
+	}
+	out, err := s.eval(ctx, "list logs of", logsScript, thread)
+	if err != nil {
+		return nil, err
+	}
+	var list []checkpoint.LogInfo
+	for i := 0; i+3 < len(out); i += 4 {
+		l := checkpoint.LogInfo{Log: checkpoint.Log{Thread: thread, Namespace: out[i]}, Head: checkpoint.ID(out[i+1])}
+		l.Records, err = strconv.ParseInt(out[i+2], 10, 64)
+		n, err2 := strconv.ParseInt(out[i+3], 10, 64)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, s.damage(l.Log, "l", "", err)
+		}
+		l.Bytes = n
+		list = append(list, l)
+	}
+	slices.SortFunc(list, func(a, b checkpoint.LogInfo) int { return cmp.Compare(a.Log.Namespace, b.Log.Namespace) })
+	return list, nil
+}
+
+// Due implements [checkpoint.Scheduler]. Threads come in pages, each of one
+// request.
+func (s *Store) Due(ctx context.Context, before time.Time, limit int) iter.Seq2[checkpoint.Waiting, error] {
+	until := ""
+	if !before.IsZero() {
+		until = timeKey(before.Add(1)) // the first that is too late
+	}
+	return s.waiting(ctx, limit, until, "i:due")
+}
+
+// Abandoned implements [checkpoint.Scheduler].
+func (s *Store) Abandoned(ctx context.Context, limit int) iter.Seq2[checkpoint.Waiting, error] {
+	return s.waiting(ctx, limit, "", "i:until", "i:since")
+}
+
+func (s *Store) waiting(ctx context.Context, limit int, before string, indexes ...string) iter.Seq2[checkpoint.Waiting, error] {
+	return func(yield func(checkpoint.Waiting, error) bool) {
+		left := limit
+		for _, index := range indexes {
+			for reached := ""; ; {
+				page, err := s.global(ctx, "list threads of", waitingScript, index, reached, before, strconv.Itoa(pageThreads))
+				if err == nil && len(page)%5 != 1 {
+					err = fmt.Errorf("redis: list threads of %s: unexpected answer of %d parts", s.server, len(page))
+				}
+				if err != nil {
+					yield(checkpoint.Waiting{}, err)
+					return
+				}
+				for i := 1; i < len(page); i += 5 {
+					if err := ctx.Err(); err != nil {
+						yield(checkpoint.Waiting{}, err)
+						return
+					}
+					w := checkpoint.Waiting{Thread: checkpoint.ThreadID(page[i])}
+					if page[i+1] != "" {
+						w.Due, err = fromKey(page[i+1])
+					}
+					var err2 error
+					w.Lease, err2 = s.lease(checkpoint.Log{Thread: w.Thread}, page[i+2:i+5])
+					if err := errors.Join(err, err2); err != nil {
+						yield(checkpoint.Waiting{}, err)
+						return
+					}
+					if !yield(w, nil) {
+						return
+					}
+					if left--; left == 0 {
+						return
+					}
+				}
+				if reached = page[0]; reached == "" {
+					break
+				}
+			}
+		}
+	}
+}

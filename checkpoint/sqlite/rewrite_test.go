@@ -1,0 +1,160 @@
+package sqlite_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+)
+
+const hour = time.Hour
+
+var never time.Time
+
+// Whoever knows the head of a log that another process emptied meets a conflict.
+func TestALogEmptiedByAnotherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "threads.db")
+	a, b := openAt(t, path), openAt(t, path)
+	defer a.Close()
+	defer b.Close()
+	log, run := checkpoint.Log{Thread: "t"}, checkpoint.NewRunID()
+	var head checkpoint.ID
+	var all []checkpoint.ID
+	for seq := int64(1); seq <= 3; seq++ {
+		r := step(log, run, head, seq, message)
+		if _, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: r, Head: head}); err != nil {
+			t.Fatal(err)
+		}
+		head, all = r.ID, append(all, r.ID)
+	}
+	if err := b.(checkpoint.Rewriter).Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: head, Remove: all}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, run, head, 4, message), Head: head})
+	if !errors.Is(err, checkpoint.ErrConflict) {
+		t.Fatalf("append to a log that is gone: %v", err)
+	}
+	if _, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, run, "", 1, message)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A clock that was set back does not make a lease last for years.
+func TestALeaseFromTheFutureHasRunOut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "threads.db")
+	s := openAt(t, path)
+	defer s.Close()
+	log := checkpoint.Log{Thread: "t"}
+	if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: hour}); err != nil {
+		t.Fatal(err)
+	}
+	var busy *checkpoint.BusyError
+	claim := &checkpoint.Write{Log: log, Claim: true, Holder: "b", Lease: hour}
+	if _, err := s.Write(t.Context(), claim); !errors.As(err, &busy) || busy.Lease.Holder != "a" {
+		t.Fatal(err)
+	}
+	db := rawDB(t, path)
+	defer db.Close()
+	if _, err := db.Exec(`UPDATE superstep_threads SET lease_until = lease_until + 3600000000`); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for w, err := range s.(checkpoint.Scheduler).Abandoned(t.Context(), 0) {
+		if n++; err != nil || w.Lease.Holder != "a" {
+			t.Fatal(w, err)
+		}
+	}
+	if n != 1 {
+		t.Fatalf("%d abandoned threads, want 1", n)
+	}
+	if _, err := s.Write(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCompactGivesSpaceBack(t *testing.T) {
+	path := fill(t, 400)
+	s := openAt(t, path)
+	defer s.Close()
+	before := size(t, s)
+	var ids []checkpoint.ID
+	log := checkpoint.Log{Thread: "t"}
+	for r, err := range s.Records(t.Context(), checkpoint.Query{Log: log, Meta: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	if len(ids) < 100 {
+		t.Fatalf("%d records", len(ids))
+	}
+	last := len(ids) - 1
+	if err := s.(checkpoint.Rewriter).Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: ids[last], Remove: ids[:last]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.(*sqlite.Store).Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > before/2 {
+		t.Fatalf("%d bytes after most of %d went", info.Size(), before)
+	}
+	if n, err := readAll(s); err != nil || n != 1 {
+		t.Fatalf("%d records, %v", n, err)
+	}
+}
+
+// What is wrong in a table is found, all of it, and where.
+func TestVerifyFindsDamage(t *testing.T) {
+	for name, c := range map[string]struct {
+		do, place, says string
+	}{
+		"data":            {`UPDATE superstep_records SET data = x'00' || data WHERE rid & 4294967295 = 3`, "record 3", "checksum"},
+		"meta":            {`UPDATE superstep_records SET meta = meta || ' ' WHERE rid & 4294967295 = 3`, "record 3", "checksum"},
+		"sequence number": {`UPDATE superstep_records SET seq = seq + 1 WHERE rid & 4294967295 = 3`, "record 3", "seq"},
+		"ID":              {`UPDATE superstep_records SET id = 'x' WHERE rid & 4294967295 = 3`, "record 3", "superstep_ids"},
+		"no IDs":          {`DELETE FROM superstep_ids`, "record 1", "superstep_ids"},
+		"branch":          {`UPDATE superstep_records SET br = 2 WHERE rid & 4294967295 = 3`, "record 3", "branch 2"},
+		"segments":        {`INSERT INTO superstep_segments SELECT lid, 3, 7, 1 FROM superstep_logs`, "record 3", "superstep_segments"},
+		"a record gone":   {`DELETE FROM superstep_records WHERE rid & 4294967295 = 3`, "superstep_logs", "missing"},
+		"total":           {`UPDATE superstep_records SET total = 1 WHERE rid & 4294967295 = 3`, "record 3", "total"},
+		"freed":           {`UPDATE superstep_logs SET freed = 1`, "superstep_logs", "freed"},
+		"time":            {`UPDATE superstep_logs SET bucket = 1`, "superstep_logs", "bucket"},
+		"due":             {`UPDATE superstep_threads SET due = 1`, "superstep_threads", "due"},
+		"head's due":      {`UPDATE superstep_threads SET head_due = 1, due = 1`, "superstep_threads", "head_due"},
+		"no thread":       {`DELETE FROM superstep_threads`, "table superstep_logs", "does not exist"},
+		"no log":          {`DELETE FROM superstep_logs`, "table superstep_records", "does not exist"},
+		"an index":        {`PRAGMA writable_schema = ON; UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'superstep_logs_bucket') WHERE name = 'superstep_threads_due'`, "threads.db", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := fill(t, 5)
+			db := rawDB(t, path)
+			if _, err := db.Exec(c.do); err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			s := openAt(t, path)
+			defer s.Close()
+			var all []string
+			for d, err := range s.(checkpoint.Verifier).Verify(t.Context(), "") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(d.Place, c.place) && strings.Contains(d.Error(), c.says) && errors.Is(d, checkpoint.ErrCorrupt) {
+					return
+				}
+				all = append(all, fmt.Sprint(d))
+			}
+			t.Fatalf("found only %q", all)
+		})
+	}
+}

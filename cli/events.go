@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/console"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	send := &cobra.Command{
+		Use: "send THREAD NAME [JSON]", Short: "Send an event to a thread",
+		Long: `Send an event to a thread. It is stored, whatever the thread is doing, and reaches the
+first node that waits for it, now or later. A thread that rests is woken by a
+"runner", or goes on with "continue".
+
+The value is JSON, @FILE, or - for the standard input; without one it is null.`,
+		Example: fmt.Sprintf(`  %s events send order-7 paid '{"amount": 120}'`, a.name),
+		Args:    args(2, 3, "THREAD or NAME"), ValidArgsFunction: a.completeThread,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			value := json.RawMessage("null")
+			if len(args) > 2 {
+				v, err := jsonValue(cmd, "JSON", args[2])
+				if err != nil {
+					return err
+				}
+				value = v
+			}
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer end()
+			t, thread, err := a.choose(ctx, store, nil, args[0])
+			if err != nil {
+				return err
+			}
+			if err := t.sendEvent(ctx, args[1], value, []graph.Option{graph.WithCheckpointer(store), graph.Thread(thread)}); err != nil {
+				return err
+			}
+			if a.json {
+				return writeJSON(a.console.Out, map[string]any{"thread": thread, "event": args[1], "value": value}, true)
+			}
+			fmt.Fprintln(a.console.Out, console.Clean(fmt.Sprintf("Sent %s to thread %s.", args[1], thread)))
+			return nil
+		},
+	}
+	g := Group("events", "Send events to threads", send)
+	g.GroupID = "run"
+	return g
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/recording"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/console"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "export THREAD", GroupID: "look", Short: "Write a thread with its history to a file",
+		Long: `Write a thread with its history to a file: JSON, a line for each checkpoint. The file
+can be read by people, put into another store ("import"), and kept as a regression
+test ("replay"). It is not encrypted, whatever the store is.`,
+		Args: args(1, 1, "THREAD"), ValidArgsFunction: a.completeThreads,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer end()
+			if _, err := a.head(ctx, store, args[0]); err != nil {
+				return err
+			}
+			rec, err := recording.Take(ctx, store, checkpoint.ThreadID(args[0]))
+			if err != nil {
+				return err
+			}
+			if out == "" || out == "-" {
+				return rec.Write(a.console.Out)
+			}
+			if err := writeFile(out, rec); err != nil {
+				return err
+			}
+			n := 0
+			for _, l := range rec.Logs {
+				n += len(l.Records)
+			}
+			if a.json {
+				return writeJSON(a.console.Out, map[string]any{"thread": args[0], "file": out, "checkpoints": n}, true)
+			}
+			fmt.Fprintf(a.console.Out, "Wrote %d checkpoints of thread %s to %s.\n", n, console.Clean(args[0]), out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the file; default: the standard output")
+	return cmd
+}
+
+// writeFile writes a recording to a file, as a whole or not at all.
+func writeFile(path string, rec *recording.Recording) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	err = rec.Write(f)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var as string
+	cmd := &cobra.Command{
+		Use: "import FILE", GroupID: "edit", Short: "Read a thread from a file that export wrote",
+		Long: `Read a thread with its history from a file that "export" wrote (- is the standard
+input) into the store. A thread of that ID must not exist.`,
+		Args: args(1, 1, "FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rec, err := a.readRecording(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			store, end, err := a.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			defer end()
+			thread := rec.Header.Thread
+			if as != "" {
+				thread = checkpoint.ThreadID(as)
+			}
+			switch err := rec.Put(ctx, store, thread); {
+			case errors.Is(err, recording.ErrExists):
+				return Hint(fmt.Errorf("thread %q exists already", thread), "give it another ID: --as THREAD")
+			case err != nil:
+				return err
+			}
+			n := 0
+			for _, l := range rec.Logs {
+				n += len(l.Records)
+			}
+			if a.json {
+				return writeJSON(a.console.Out, map[string]any{"thread": thread, "graph": rec.Header.Graph, "checkpoints": n}, true)
+			}
+			fmt.Fprintf(a.console.Out, "Read %d checkpoints of thread %s.\n", n, console.Clean(string(thread)))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&as, "as", "", "the ID of the thread; default: the one it had")
+	return cmd
+}
+
+func (a *app) readRecording(cmd *cobra.Command, path string) (rec *recording.Recording, err error) {
+	if path != "-" {
+		rec, err = recording.ReadFile(path)
+	} else if rec, err = recording.Read(cmd.InOrStdin()); err != nil {
+		err = fmt.Errorf("standard input: %w", err)
+	}
+	if errors.Is(err, recording.ErrNotRecording) {
+		err = Hint(err, "%s export THREAD writes one", a.name)
+	}
+	return rec, err
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var name string
+	var take, ignore []string
+	var all, entry bool
+	cmd := &cobra.Command{
+		Use: "replay FILE...", GroupID: "look", Short: "Run this program against recorded threads and show where they part",
+		Long: `Run this program against threads that "export" wrote (- is the standard input), and
+show the first difference: in what nodes write, where they lead, what they ask. The
+exit code is 1 if there is one. Nothing is stored. The results of sub-steps (Once)
+are those of the recording, if the thread ran with graph.RecordOnce; for nodes that
+call out without Once, --take puts their recorded changes in their stead.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			type one struct {
+				File        string             `json:"file"`
+				Thread      string             `json:"thread"`
+				Graph       string             `json:"graph"`
+				Differences []graph.Difference `json:"differences"`
+			}
+			list := []one{}
+			differs := false
+			var opts []graph.Option
+			if len(take) > 0 {
+				opts = append(opts, graph.TakeRecorded(take...))
+			}
+			if len(ignore) > 0 {
+				opts = append(opts, graph.IgnoreFields(ignore...))
+			}
+			if entry {
+				opts = append(opts, graph.IgnoreEntry())
+			}
+			w := a.console.Out
+			for _, path := range files {
+				rec, err := a.readRecording(cmd, path)
+				if err != nil {
+					return err
+				}
+				t, err := a.recordedBy(rec, name)
+				if err != nil {
+					return err
+				}
+				o := one{File: path, Thread: string(rec.Header.Thread), Graph: t.info().name, Differences: []graph.Difference{}}
+				for d, err := range t.replay(cmd.Context(), rec, opts) {
+					if err != nil {
+						return fmt.Errorf("%s: %w", path, err)
+					}
+					o.Differences = append(o.Differences, d)
+					if !all {
+						break
+					}
+				}
+				list = append(list, o)
+				differs = differs || len(o.Differences) > 0
+				if a.json {
+					continue
+				}
+				if len(o.Differences) == 0 {
+					fmt.Fprintf(w, "%s: thread %s replays as recorded.\n", path, console.Clean(o.Thread))
+				}
+				for i := range o.Differences {
+					fmt.Fprintf(w, "%s: thread %s differs at checkpoint %s\n%s\n", path, console.Clean(o.Thread), o.Differences[i].Checkpoint, console.Clean(indent(o.Differences[i].String(), "  ")))
+				}
+			}
+			if a.json {
+				if err := writeJSON(w, list, true); err != nil {
+					return err
+				}
+			}
+			if differs {
+				return ExitCode(ExitError)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&name, "graph", "g", "", "the graph; default: the one that was recorded")
+	cmd.Flags().BoolVar(&all, "all", false, "show all differences")
+	cmd.Flags().StringSliceVar(&take, "take", nil, "nodes whose recorded changes stand for them")
+	cmd.Flags().StringSliceVar(&ignore, "ignore", nil, "fields of the state that are not compared")
+	cmd.Flags().BoolVar(&entry, "ignore-entry", false, "don't compare where inputs lead")
+	return cmd
+}
+
+// recordedBy returns the graph that a recording is of.
+func (a *app) recordedBy(rec *recording.Recording, name string) (target, error) {
+	if name != "" {
+		return a.find(name)
+	}
+	if t := a.owner(rec.Header.Graph); t != nil {
+		return t, nil
+	}
+	if len(a.graphs) == 1 {
+		return a.graphs[0], nil
+	}
+	return nil, &usageError{fmt.Errorf("thread %q was recorded of graph %q, which this program does not have", rec.Header.Thread, rec.Header.Graph),
+		"name one with --graph: " + strings.Join(a.graphNames(), ", ")}
+}
+
+func (t *typed[S]) replay(ctx context.Context, rec *recording.Recording, opts []graph.Option) iter.Seq2[graph.Difference, error] {
+	return t.g.Replay(ctx, rec, opts...)
+}

@@ -1,0 +1,95 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// Keep says which checkpoints [Graph.Prune] leaves: those that any of its fields
+// asks for. The zero value leaves the newest checkpoint of each line.
+type Keep struct {
+	// Last is how many of the newest checkpoints of the thread's line, and of
+	// the line of each fork, are left; 0 means 1.
+	Last int
+
+	// Newer leaves all checkpoints that are younger.
+	Newer time.Duration
+
+	// Interrupts leaves the checkpoints at which questions were open, so that
+	// a decision can be taken anew.
+	Interrupts bool
+
+	// Where leaves the checkpoints for which it returns true. It is not asked
+	// for those of forks that DropForks drops.
+	Where func(c CheckpointInfo) bool
+
+	// DropForks drops the forks that the thread has left behind.
+	DropForks bool
+}
+
+// CheckpointInfo describes a checkpoint without its state.
+type CheckpointInfo struct {
+	Checkpoint string
+	Branch     string // empty for the thread's first line
+	Step       int
+	Source     string
+	CreatedAt  time.Time
+	Metadata   map[string]string
+}
+
+// Pruned says what [Graph.Prune] did.
+type Pruned struct {
+	Kept    int   // checkpoints that are left
+	Removed int   // checkpoints that went
+	Logs    int   // logs of subgraph calls that went with them
+	Freed   int64 // bytes, as far as the store knows
+}
+
+// Prune shortens the history of a thread. What is left is as it was: the newest
+// state is exact to the byte, the thread goes on as it would have, and
+// checkpoints that were left can be travelled to and forked from. The oldest of
+// them holds its whole state. Beside what [Keep] asks for, a few checkpoints
+// stay that others need: the first and the newest one of a fork, and the one
+// that planned the superstep in which a checkpoint lies.
+//
+// It is one transaction on the store, and one more for each subgraph call that
+// nothing refers to any more. While a run holds the thread there is
+// [ErrThreadBusy]. The store must implement checkpoint.Rewriter; all of ours do.
+// Memories of subgraphs that live as long as the thread are not shortened.
+func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned, error) {
+	set, err := g.settings.with(opts)
+	switch {
+	case err != nil:
+		return Pruned{}, err
+	case set.store == nil:
+		return Pruned{}, fmt.Errorf("pruning a thread %w", ErrNoCheckpointer)
+	case set.thread == "":
+		return Pruned{}, ErrThreadRequired
+	case keep.Last < 0 || keep.Newer < 0:
+		return Pruned{}, errors.New("graph: Keep.Last and Keep.Newer must not be negative")
+	}
+	k := local.Keep{Last: keep.Last, Interrupts: keep.Interrupts, DropForks: keep.DropForks}
+	if keep.Newer > 0 {
+		k.Since = time.Now().Add(-keep.Newer)
+	}
+	if keep.Where != nil {
+		k.Where = func(r *checkpoint.Record) bool {
+			return keep.Where(CheckpointInfo{
+				Checkpoint: string(r.ID), Branch: string(r.Branch), Step: r.Step, Source: string(r.Source), CreatedAt: r.CreatedAt, Metadata: r.Metadata,
+			})
+		}
+	}
+	p, err := local.Prune(ctx, set.store, g.prog.Values, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k)
+	switch {
+	case errors.Is(err, checkpoint.ErrBusy), errors.Is(err, checkpoint.ErrConflict):
+		return Pruned(p), fmt.Errorf("pruning thread %q: %w: %w", set.thread, ErrThreadBusy, err)
+	case err != nil:
+		return Pruned(p), &CheckpointError{Thread: set.thread, Op: "prune", Err: err}
+	}
+	return Pruned(p), nil
+}

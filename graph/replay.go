@@ -1,0 +1,117 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/recording"
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Difference says where a program and a recording of it part; see [Graph.Replay].
+type Difference = local.Difference
+
+// DiffKind says in what a program differs from a recording.
+type DiffKind = local.DiffKind
+
+// The kinds of differences.
+const (
+	DiffState    = local.DiffState    // what a task wrote
+	DiffRouting  = local.DiffRouting  // what is planned next
+	DiffQuestion = local.DiffQuestion // what is asked
+	DiffOnce     = local.DiffOnce     // a call of Once that was not recorded
+	DiffError    = local.DiffError    // a task fails, or can't run
+)
+
+// NotRecordedError is what [Once] returns in a replay when the recording doesn't
+// have its result.
+type NotRecordedError = local.NotRecordedError
+
+// Replay runs today's program against a recorded thread and yields where they
+// part: in what nodes write, where they lead, what they ask. So a recorded
+// conversation is a regression test.
+//
+// Each superstep is run from the state that was recorded before it, with the
+// answers that were given, so that a difference doesn't lead to others further
+// on; all branches of the thread are replayed, in the order in which they were
+// recorded. Nothing is stored. [Once] calls nothing: it returns the recorded
+// result, or the recorded error's text, and where there is none a
+// [NotRecordedError]. For this the thread must have run with [RecordOnce]. What
+// nodes do outside of Once they do again; the recorded changes of nodes that call
+// out without it can stand for them, see [TakeRecorded]. Dependencies are
+// provided as for a run: use [UseDeps] for stand-ins.
+//
+// Waits are over, retries follow at once, caches and observers are not used.
+// Migrations, aliases and former names apply: a thread recorded by an older
+// version of the program replays on this one.
+//
+// What is not compared: the values of Untracked fields, breakpoints, what tasks
+// wrote whose superstep was never committed or which an edit from outside has
+// completed, and times of sleeps and deadlines.
+//
+// The log of the namespace "" is replayed unless [Namespace] names another. An
+// error ends the replay; it is yielded once, as the last pair.
+func (g *Graph[S]) Replay(ctx context.Context, rec *recording.Recording, opts ...Option) iter.Seq2[Difference, error] {
+	return func(yield func(Difference, error) bool) {
+		lo, set, err := g.replayOptions(ctx, rec, opts)
+		if err != nil {
+			yield(Difference{}, err)
+			return
+		}
+		local.Replay(ctx, g.prog, *lo, rec, set.replay)(yield)
+	}
+}
+
+func (g *Graph[S]) replayOptions(ctx context.Context, rec *recording.Recording, opts []Option) (*local.Options, *settings, error) {
+	set, err := g.settings.with(opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if rec == nil || len(rec.Logs) == 0 {
+		return nil, nil, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
+	}
+	set.store, set.observer, set.from, set.thread = checkpoint.NewMemory(), nil, "", rec.Header.Thread
+	set.durability, set.before, set.after = Sync, nil, nil
+	for _, name := range set.replay.Take {
+		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(g.Nodes(), first) && !slices.Contains(g.Nodes(), name) {
+			return nil, nil, &InvalidEdgeError{Source: "TakeRecorded", Target: name, Near: plan.Nearest(first, g.Nodes())}
+		}
+	}
+	for _, f := range set.replay.Ignore {
+		names := g.values.FieldNames()
+		if node, _, sub := strings.Cut(f, "/"); names != nil && !slices.Contains(names, f) && !(sub && slices.Contains(g.Nodes(), node)) {
+			return nil, nil, &UnknownFieldError{Field: f, Near: plan.Nearest(f, names), Valid: names}
+		}
+	}
+	lo, err := g.options(&set, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if lo.Deps, err = provide(ctx, &set); err != nil {
+		return nil, nil, err
+	}
+	return lo, &set, nil
+}
+
+// TakeRecorded makes a replay take the recorded changes of nodes in their stead:
+// of those that call a service outside of [Once]. Their routers run. Nodes of a
+// subgraph are named with its path, as in "research/search".
+func TakeRecorded(nodes ...string) Option {
+	return func(s *settings) { s.replay.Take = append(slices.Clip(s.replay.Take), nodes...) }
+}
+
+// IgnoreFields makes a replay not compare what was written to fields of the
+// state, such as the time of day. Those of a subgraph are named with its path, as
+// in "research/FoundAt".
+func IgnoreFields(fields ...string) Option {
+	return func(s *settings) { s.replay.Ignore = append(slices.Clip(s.replay.Ignore), fields...) }
+}
+
+// IgnoreEntry makes a replay not compare where inputs lead: a thread that was
+// started by [StartAt] doesn't say so.
+func IgnoreEntry() Option { return func(s *settings) { s.replay.Entry = true } }

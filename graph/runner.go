@@ -1,0 +1,320 @@
+package graph
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Runnable is a graph whose threads a [Runner] can continue: any [*Graph].
+type Runnable interface {
+	Name() string
+	wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) error
+}
+
+// Runner continues the threads of a store that nobody runs: those whose time
+// has come ([Sleep], [Deadline]), those that were sent an event, and those whose
+// run died with its process. Several runners may work on one store, in one
+// process or many: each thread is run by one of them, since a run holds its
+// thread.
+//
+// A run that failed with an error is not taken up again, nor is a thread that
+// waits for an answer. What a runner was running when it was stopped or the store
+// failed is due again. Breakpoints are not passed. Threads of graphs that the
+// runner doesn't know are left alone and reported.
+type Runner struct {
+	store  checkpoint.Store
+	sched  checkpoint.Scheduler
+	graphs map[string]Runnable
+	o      RunnerOptions
+	slots  chan struct{}
+
+	mu   sync.Mutex
+	busy map[checkpoint.ThreadID]bool    // being run
+	rest map[checkpoint.ThreadID]failure // failed, and not to be tried again at once
+}
+
+type failure struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// RunnerOptions are the settings of a [Runner]. The zero value is fine.
+type RunnerOptions struct {
+	// Poll is how often the store is asked; 0 means every second. A thread that
+	// becomes due in between is woken on time if it was known before.
+	Poll time.Duration
+
+	// Concurrency is how many threads run at a time; 0 means 64.
+	Concurrency int
+
+	// Options are given to each run.
+	Options []Option
+
+	// Report is told of each thread that was run or could not be; it must be
+	// safe for concurrent use. Nil logs failures with slog.
+	Report func(RunnerReport)
+}
+
+// RunnerReport says what became of a thread.
+type RunnerReport struct {
+	Thread string
+	Graph  string // empty if it could not be found out
+	Died   bool   // its run had died; otherwise it was due
+	Err    error  // of the run, or why there was none
+}
+
+// NewRunner returns a runner for the threads of the graphs in store, which must
+// implement checkpoint.Scheduler.
+func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Runner, error) {
+	if store == nil {
+		return nil, fmt.Errorf("a runner %w", ErrNoCheckpointer)
+	}
+	sched, ok := store.(checkpoint.Scheduler)
+	if !ok {
+		return nil, fmt.Errorf("graph: NewRunner: %T can't tell which threads wait: it is no checkpoint.Scheduler", store)
+	}
+	if o.Poll < 0 || o.Concurrency < 0 {
+		return nil, errors.New("graph: NewRunner: RunnerOptions.Poll and Concurrency must not be negative")
+	}
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.Concurrency = cmp.Or(o.Concurrency, 64)
+	if o.Report == nil {
+		o.Report = func(r RunnerReport) {
+			if r.Err != nil {
+				slog.Error("superstep: runner", "thread", r.Thread, "graph", r.Graph, "died", r.Died, "error", r.Err)
+			}
+		}
+	}
+	r := &Runner{
+		store: store, sched: sched, graphs: map[string]Runnable{}, o: o, slots: make(chan struct{}, o.Concurrency),
+		busy: map[checkpoint.ThreadID]bool{}, rest: map[checkpoint.ThreadID]failure{},
+	}
+	for _, g := range graphs {
+		if g == nil {
+			return nil, errors.New("graph: NewRunner: nil graph")
+		}
+		if r.graphs[g.Name()] != nil {
+			return nil, fmt.Errorf("graph: NewRunner: two graphs are named %q", g.Name())
+		}
+		r.graphs[g.Name()] = g
+	}
+	if len(graphs) == 0 {
+		return nil, errors.New("graph: NewRunner needs a graph")
+	}
+	return r, nil
+}
+
+// Recover continues the threads in store whose run died, and returns when all of
+// them have ended or wait again. It returns how many it continued; the errors of
+// their runs are joined.
+func Recover(ctx context.Context, store checkpoint.Store, graphs ...Runnable) (n int, err error) {
+	var mu sync.Mutex
+	var errs []error
+	r, err := NewRunner(store, RunnerOptions{Report: func(rep RunnerReport) {
+		mu.Lock()
+		defer mu.Unlock()
+		if rep.Err != nil {
+			errs = append(errs, fmt.Errorf("thread %q: %w", rep.Thread, rep.Err))
+		} else {
+			n++
+		}
+	}}, graphs...)
+	if err != nil {
+		return 0, err
+	}
+	var wg sync.WaitGroup
+	err = r.abandoned(ctx, &wg)
+	wg.Wait()
+	return n, errors.Join(append(errs, err)...)
+}
+
+// Sweep looks once: it runs the threads that are due or whose run died, and
+// returns when they have ended or wait again. The error is that of the store;
+// those of runs are reported.
+func (r *Runner) Sweep(ctx context.Context) error {
+	var wg sync.WaitGroup
+	err := r.abandoned(ctx, &wg)
+	if err == nil {
+		_, err = r.due(ctx, &wg)
+	}
+	wg.Wait()
+	return err
+}
+
+// Run wakes threads until the context ends; then it stops those that run, waits
+// for them, and returns the context's error. When the store fails it goes on:
+// each failure is reported, with an empty thread.
+func (r *Runner) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		next := time.Now().Add(r.o.Poll)
+		err := r.abandoned(ctx, &wg)
+		if err == nil {
+			var soon time.Time
+			if soon, err = r.due(ctx, &wg); err == nil && !soon.IsZero() && soon.Before(next) {
+				next = soon
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			r.o.Report(RunnerReport{Err: err})
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// abandoned starts the threads whose run died.
+func (r *Runner) abandoned(ctx context.Context, wg *sync.WaitGroup) error {
+	for w, err := range r.sched.Abandoned(ctx, 0) {
+		if err != nil {
+			return fmt.Errorf("looking for threads whose run died: %w", err)
+		}
+		if !r.start(ctx, wg, w.Thread, true) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// due starts the threads that are due, and returns when the next one is if that
+// is before the next look.
+func (r *Runner) due(ctx context.Context, wg *sync.WaitGroup) (next time.Time, err error) {
+	for w, err := range r.sched.Due(ctx, time.Now().Add(r.o.Poll), 0) {
+		if err != nil {
+			return next, fmt.Errorf("looking for threads that are due: %w", err)
+		}
+		if w.Due.After(time.Now()) {
+			return w.Due, nil
+		}
+		if !r.start(ctx, wg, w.Thread, false) {
+			return next, ctx.Err()
+		}
+	}
+	return next, nil
+}
+
+// start runs a thread when there is a place. It reports false when the context
+// has ended.
+func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoint.ThreadID, died bool) bool {
+	r.mu.Lock()
+	skip := r.busy[thread] || time.Now().Before(r.rest[thread].until)
+	if !skip {
+		r.busy[thread] = true
+	}
+	r.mu.Unlock()
+	if skip {
+		return true
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		r.mu.Lock()
+		delete(r.busy, thread)
+		r.mu.Unlock()
+		return false
+	}
+	wg.Go(func() {
+		defer func() { <-r.slots }()
+		name, err := r.wake(ctx, thread)
+		r.mu.Lock()
+		delete(r.busy, thread)
+		if err == nil || errors.Is(err, ErrThreadBusy) {
+			delete(r.rest, thread)
+		} else {
+			// If it can't even be loaded it is due again at once.
+			wait := min(max(2*r.rest[thread].wait, r.o.Poll), time.Minute)
+			r.rest[thread] = failure{time.Now().Add(wait), wait}
+		}
+		r.mu.Unlock()
+		if !errors.Is(err, ErrThreadBusy) { // then another runner was first
+			r.o.Report(RunnerReport{Thread: string(thread), Graph: name, Died: died, Err: err})
+		}
+	})
+	return true
+}
+
+func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph string, err error) {
+	head, err := r.store.Head(ctx, checkpoint.Log{Thread: thread})
+	if errors.Is(err, checkpoint.ErrNotFound) { // its run died before it wrote anything
+		_, err = r.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Claim: true})
+		if errors.Is(err, checkpoint.ErrBusy) { // a run has begun it meanwhile
+			err = fmt.Errorf("%w: %w", ErrThreadBusy, err)
+		}
+		return "", err
+	}
+	if err != nil {
+		return "", &CheckpointError{Thread: thread, Op: "load", Err: err}
+	}
+	g := r.graphs[head.Graph]
+	if g == nil {
+		names := make([]string, 0, len(r.graphs))
+		for name := range r.graphs {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return head.Graph, &UnknownGraphError{Thread: string(thread), Graph: head.Graph, Near: plan.Nearest(head.Graph, names)}
+	}
+	return head.Graph, g.wake(ctx, r.store, thread, r.o.Options)
+}
+
+// UnknownGraphError says that a thread belongs to a graph that a [Runner] was
+// not given.
+type UnknownGraphError struct {
+	Thread, Graph string
+	Near          string // a graph with a similar name that it was given
+}
+
+func (e *UnknownGraphError) Error() string {
+	text := fmt.Sprintf("thread %q belongs to graph %q, which the runner doesn't know", e.Thread, e.Graph)
+	if e.Near != "" {
+		text += fmt.Sprintf("; did you mean %q?", e.Near)
+	}
+	return text
+}
+
+// wake lets a thread go on with what needs nobody's answer.
+func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) error {
+	set, err := g.settings.with(append(slices.Clip(opts), WithCheckpointer(store), Thread(string(thread)), WhenBusy(BusyReject)))
+	if err != nil {
+		return err
+	}
+	if set.durability == Exit { // which holds nothing
+		set.durability = Sync
+	}
+	lo, err := g.options(&set, nil)
+	if err != nil {
+		return err
+	}
+	if lo.Deps, err = provide(ctx, &set); err != nil {
+		return err
+	}
+	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), true
+	s, err := local.Open(ctx, g.program(g.emitter(lo)), *lo, "", true)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if s.Tip() == nil {
+		return nil
+	}
+	return s.Drive(ctx)
+}

@@ -1,0 +1,328 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// DefaultLease is for how long a run holds its thread without giving a sign of
+// life.
+const DefaultLease = 15 * time.Second
+
+// BusyPolicy says what a run does when another one holds the thread.
+type BusyPolicy uint8
+
+// The policies.
+const (
+	Reject    BusyPolicy = iota // fail
+	Queue                       // wait until it has ended
+	Interrupt                   // stop it and go on from what it has recorded
+	Rollback                    // stop it and go on as if it had not been
+)
+
+// lease is a run's hold on its thread: it is renewed while the run goes on, so
+// that others know that the run's process lives.
+type lease struct {
+	ttl    time.Duration // 0: none is held
+	holder string
+	lost   func(error) // is called when another run has the thread
+
+	mu    sync.Mutex // held while the lease is renewed or released
+	held  bool
+	timer *time.Timer
+}
+
+// A holder names a run, the process that it is in, and the machine, so that
+// those who find the lease can tell whether the run lives:
+//
+//	<run> pid <pid> on <host> <machine>.<start of the process>
+var self = sync.OnceValue(func() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "?"
+	}
+	start, _ := startOf(os.Getpid())
+	return fmt.Sprintf("pid %d on %s %s.%s", os.Getpid(), strings.ReplaceAll(host, " ", "_"), machine(), start)
+})
+
+var machine = sync.OnceValue(machineTag)
+
+// living are the holders of the leases that runs of this process hold. What a
+// lease of this process says is checked against it: a run whose last write
+// failed has ended all the same.
+var living sync.Map
+
+func holderOf(run checkpoint.ID) string { return string(run) + " " + self() }
+
+// runOf returns the run that a holder names.
+func runOf(holder string) checkpoint.ID {
+	run, _, _ := strings.Cut(holder, " ")
+	if id := checkpoint.ID(run); id.Valid() {
+		return id
+	}
+	return ""
+}
+
+// dead reports whether the run that holder names has certainly ended.
+func dead(holder string) bool {
+	_, process, ok := strings.Cut(holder, " ")
+	if !ok {
+		return false
+	}
+	if process == self() {
+		_, lives := living.Load(holder)
+		return !lives
+	}
+	f := strings.Fields(process)
+	if len(f) != 5 || f[0] != "pid" || f[2] != "on" {
+		return false
+	}
+	tag, start, _ := strings.Cut(f[4], ".")
+	pid, err := strconv.Atoi(f[1])
+	if err != nil || tag == "" || tag != machine() {
+		return false
+	}
+	now, there := startOf(pid)
+	return !there || now != "" && start != "" && now != start
+}
+
+// begin notes that the lease was granted, and sees to it that it is renewed.
+func (l *lease) begin(s *saver) {
+	if l.ttl <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = true
+	living.Store(l.holder, nil)
+	l.timer = time.AfterFunc(l.ttl/3, func() { l.renew(s) })
+}
+
+// renew is called by the timer.
+func (l *lease) renew(s *saver) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.timeout, l.ttl))
+	defer cancel()
+	s.mu.Lock()
+	fence := s.fence
+	s.mu.Unlock()
+	_, err := s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Lease: l.ttl, Holder: l.holder})
+	if errors.Is(err, checkpoint.ErrFenced) {
+		l.end()
+		l.lost(&busyError{s.thread, err})
+		return
+	}
+	// After any other failure the next attempt may do better; until the lease
+	// has run out nobody minds, and then somebody may take over.
+	l.timer.Reset(l.ttl / 3)
+}
+
+// end stops renewing. It is called with l.mu held.
+func (l *lease) end() {
+	l.held = false
+	l.timer.Stop()
+	living.Delete(l.holder)
+}
+
+// release gives the thread up, if the lease was not given up with the run's last
+// write, and makes it due if wakes says so.
+func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) {
+	l := &s.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.mu.Lock()
+	fence, claimed := s.fence, s.claimed
+	s.mu.Unlock()
+	held := l.held
+	if !held && (!claimed || l.ttl > 0) {
+		return
+	}
+	if held {
+		l.end()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	wake := wakes(ctx)
+	if !held && !wake {
+		return
+	}
+	// If it fails the lease runs out by itself, and runs that can see that
+	// this one has ended don't wait for it.
+	_, _ = s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Release: held, Wake: wake})
+}
+
+// takeOver makes a claim that met somebody's lease steal it, if that run can be
+// seen to have ended. It reports whether to try again.
+func takeOver(w *checkpoint.Write, err error) bool {
+	var busy *checkpoint.BusyError
+	if !errors.As(err, &busy) || busy.Lease.Holder == "" || busy.Lease.Holder == w.Steal || !dead(busy.Lease.Holder) {
+		return false
+	}
+	w.Steal = busy.Lease.Holder
+	return true
+}
+
+// acquire claims the thread before anything is read, as the policy says. It
+// returns the holders that it took the thread from.
+func (s *saver) acquire(ctx context.Context, policy BusyPolicy) (stolen []string, err error) {
+	steal := ""
+	for wait := 5 * time.Millisecond; ; wait = min(wait*2, 500*time.Millisecond) {
+		err := s.write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Steal: steal})
+		var busy *checkpoint.BusyError
+		if err == nil {
+			return stolen, nil
+		}
+		if !errors.As(err, &busy) {
+			return nil, err
+		}
+		if policy == Reject {
+			return nil, err
+		}
+		if policy != Queue {
+			steal = busy.Lease.Holder
+			stolen = append(stolen, steal)
+			continue
+		}
+		// Runs of other processes are not in our line: look again and again,
+		// each at its own times.
+		select {
+		case <-time.After(wait/2 + rand.N(wait)):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the thread: %w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// hold gets the thread for a run, as the options say, and returns the record at
+// which to begin; at, unless what another run did is rolled back.
+func (s *Session) hold(ctx context.Context, at checkpoint.ID) (checkpoint.ID, error) {
+	l := &s.saver.lease
+	l.holder, l.lost = holderOf(s.run), s.stop
+	thread, policy := s.o.Log.Thread, s.o.Busy
+	var stopped []string
+	if locker, ok := s.o.Store.(checkpoint.Locker); ok {
+		mode := checkpoint.TryLock
+		switch policy {
+		case Queue:
+			mode = checkpoint.WaitLock
+		case Interrupt, Rollback:
+			mode = checkpoint.EvictLock
+		}
+		var err error
+		s.release, stopped, err = locker.Lock(ctx, thread, l.holder, mode, func() {
+			s.stop(&busyError{thread, errors.New("another run has asked for it")})
+		})
+		if err != nil {
+			return "", &busyError{thread, err}
+		}
+	}
+	if policy == Reject && !s.o.ClaimFirst || l.ttl <= 0 {
+		return at, nil
+	}
+	stolen, err := s.saver.acquire(ctx, policy)
+	if err != nil {
+		return "", err
+	}
+	if stopped = append(stopped, stolen...); policy != Rollback || len(stopped) == 0 || at != "" {
+		return at, nil
+	}
+	return s.before(ctx, stopped)
+}
+
+// before returns the newest record that none of the runs wrote. If they wrote
+// all there is, the thread is deleted.
+func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, error) {
+	runs := map[checkpoint.ID]bool{}
+	for _, h := range holders {
+		if run := runOf(h); run != "" {
+			runs[run] = true
+		}
+	}
+	failed := func(err error) (checkpoint.ID, error) {
+		return "", &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+	}
+	head, err := s.o.Store.Head(ctx, s.o.Log)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound) || err == nil && !runs[head.ID.Run()]:
+		return "", nil
+	case err != nil:
+		return failed(err)
+	}
+	for r, err := range Line(ctx, s.o.Store, head, true) {
+		if err != nil {
+			return failed(err)
+		}
+		if !runs[r.ID.Run()] {
+			return r.ID, nil
+		}
+	}
+	if err := s.o.Store.Delete(ctx, s.o.Log.Thread); err != nil {
+		return "", &CheckpointError{Thread: s.o.Log.Thread, Op: "delete", Err: err}
+	}
+	// A new thread counts its fences anew: go past those that the stopped runs
+	// had, lest they write to it.
+	for old := s.saver.disclaim(); err == nil && s.saver.fence <= old; {
+		s.saver.disclaim()
+		_, err = s.saver.acquire(ctx, Queue)
+	}
+	return "", err
+}
+
+// disclaim forgets a claim, and returns its fence.
+func (s *saver) disclaim() (fence checkpoint.Fence) {
+	s.lease.mu.Lock()
+	if s.lease.held {
+		s.lease.end()
+	}
+	s.lease.mu.Unlock()
+	s.mu.Lock()
+	fence = s.fence
+	s.claimed, s.fence = false, 0
+	s.mu.Unlock()
+	return fence
+}
+
+// halt lets another goroutine stop the run.
+type halt struct {
+	mu     sync.Mutex
+	cause  error
+	cancel context.CancelCauseFunc
+}
+
+// stop ends the run as the end of its context does.
+func (s *Session) stop(cause error) {
+	s.halt.mu.Lock()
+	defer s.halt.mu.Unlock()
+	if s.halt.cause != nil {
+		return
+	}
+	s.halt.cause = cause
+	if s.halt.cancel != nil {
+		s.halt.cancel(cause)
+	}
+}
+
+// stoppable returns a context that stop cancels.
+func (s *Session) stoppable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.halt.mu.Lock()
+	defer s.halt.mu.Unlock()
+	s.halt.cancel = cancel
+	if s.halt.cause != nil {
+		cancel(s.halt.cause)
+	}
+	return ctx, cancel
+}

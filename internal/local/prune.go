@@ -1,0 +1,357 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// Keep says which records pruning leaves.
+type Keep struct {
+	Last       int       // newest ones of each line; at least 1
+	Since      time.Time // all written since then; zero: none
+	Interrupts bool      // those at which questions are open
+	DropForks  bool      // the lines that the thread is not on go, whatever else is said
+	Where      func(*checkpoint.Record) bool
+}
+
+// Pruned says what pruning did.
+type Pruned struct {
+	Kept    int   // records of the log that are left
+	Removed int   // records of the log that went
+	Logs    int   // logs of subgraphs that went
+	Freed   int64 // bytes, as far as the store knows
+}
+
+// Prune removes old records of a log, and the logs of subgraphs that nothing
+// refers to any more. The records that are left have the state they had.
+func Prune(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, keep Keep) (Pruned, error) {
+	p, err := newPruning(ctx, store, values, log)
+	if err != nil {
+		return Pruned{}, err
+	}
+	p.choose(keep)
+	before := p.bytes(ctx)
+	if err := p.shorten(ctx); err != nil {
+		return Pruned{}, err
+	}
+	out := Pruned{Kept: len(p.kept), Removed: len(p.all) - len(p.kept)}
+	if out.Logs, err = p.orphans(ctx); err != nil {
+		return out, err
+	}
+	out.Freed = before - p.bytes(ctx)
+	return out, nil
+}
+
+// pruning is the work on one log.
+type pruning struct {
+	store  checkpoint.Store
+	values core.Values
+	log    checkpoint.Log
+	all    []*checkpoint.Record // without their data, in the order appended
+	lines  map[checkpoint.Branch][]*checkpoint.Record
+	kept   map[checkpoint.ID]bool
+	gone   []checkpoint.Branch // branches that go whole
+}
+
+func newPruning(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log) (*pruning, error) {
+	p := &pruning{
+		store: store, values: values, log: log,
+		lines: map[checkpoint.Branch][]*checkpoint.Record{}, kept: map[checkpoint.ID]bool{},
+	}
+	if _, ok := store.(checkpoint.Rewriter); !ok {
+		return nil, fmt.Errorf("pruning thread %q: %T is no checkpoint.Rewriter: %w", log.Thread, store, errors.ErrUnsupported)
+	}
+	for r, err := range store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true, Meta: true}) {
+		if err != nil {
+			return nil, err
+		}
+		p.all = append(p.all, r)
+		p.lines[r.Branch] = append(p.lines[r.Branch], r)
+	}
+	if len(p.all) == 0 {
+		return nil, fmt.Errorf("%w: thread %q has no checkpoint in namespace %q", checkpoint.ErrNotFound, log.Thread, log.Namespace)
+	}
+	return p, nil
+}
+
+// at returns the record of a branch with a sequence number, nil if there is none.
+func (p *pruning) at(b checkpoint.Branch, seq int64) *checkpoint.Record {
+	rs := p.lines[b]
+	i, ok := slices.BinarySearchFunc(rs, seq, func(r *checkpoint.Record, n int64) int { return int(r.Seq - n) })
+	if !ok {
+		return nil
+	}
+	return rs[i]
+}
+
+// before returns the record before r on its line, nil if there is none.
+func (p *pruning) before(r *checkpoint.Record) *checkpoint.Record {
+	if prev := p.at(r.Branch, r.Seq-1); prev != nil {
+		return prev
+	}
+	for _, span := range slices.Backward(r.Lineage) {
+		if r.Seq-1 == span.To && p.lines[r.Branch][0].Seq == r.Seq {
+			return p.at(span.Branch, span.To)
+		}
+	}
+	return nil
+}
+
+// line yields the records of the line that ends at r, newest first. Records that
+// are missing are passed over.
+func (p *pruning) line(r *checkpoint.Record) func(yield func(*checkpoint.Record) bool) {
+	return func(yield func(*checkpoint.Record) bool) {
+		for _, span := range slices.Backward(spans(r)) {
+			for _, rec := range slices.Backward(p.lines[span.Branch]) {
+				if rec.Seq <= span.To && !yield(rec) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// choose fills p.kept.
+func (p *pruning) choose(keep Keep) {
+	head := p.all[len(p.all)-1]
+	main := map[checkpoint.ID]bool{}
+	for r := range p.line(head) {
+		main[r.ID] = true
+	}
+	for _, rs := range p.lines {
+		newest := rs[len(rs)-1]
+		if keep.DropForks && newest != head {
+			continue
+		}
+		n := 0
+		for r := range p.line(newest) {
+			if n++; n > max(keep.Last, 1) {
+				break
+			}
+			p.kept[r.ID] = true
+		}
+	}
+	for _, r := range p.all {
+		if keep.DropForks && !main[r.ID] {
+			continue
+		}
+		if !keep.Since.IsZero() && !r.CreatedAt.Before(keep.Since) || keep.Interrupts && asks(r) || keep.Where != nil && keep.Where(r) {
+			p.kept[r.ID] = true
+		}
+	}
+	// The record that planned a superstep stays as long as one inside it does,
+	// and so do those in between, so that one snapshot serves all of them.
+	for _, r := range p.all {
+		if !p.kept[r.ID] || r.Epoch == r.ID {
+			continue
+		}
+		for e := p.before(r); e != nil; e = p.before(e) {
+			p.kept[e.ID] = true
+			if e.ID == r.Epoch {
+				break
+			}
+		}
+	}
+	// A branch is named after its first record, and goes on after its newest.
+	for b, rs := range p.lines {
+		some := slices.ContainsFunc(rs, func(r *checkpoint.Record) bool { return p.kept[r.ID] })
+		if !some {
+			p.gone = append(p.gone, b)
+			continue
+		}
+		p.kept[rs[len(rs)-1].ID] = true
+		if b != "" {
+			p.kept[rs[0].ID] = true
+		}
+	}
+}
+
+// asks reports whether questions are open at a record.
+func asks(r *checkpoint.Record) bool {
+	if len(r.Paused) > 0 {
+		return true
+	}
+	for i := range r.Open {
+		for k := range r.Open[i].Questions {
+			if !r.Open[i].Questions[k].Answered {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// shorten rewrites the log.
+func (p *pruning) shorten(ctx context.Context) error {
+	rw := &checkpoint.Rewrite{Log: p.log, Head: p.all[len(p.all)-1].ID}
+	cut := false // whether a record before has gone
+	for _, r := range p.all {
+		if !p.kept[r.ID] {
+			rw.Remove = append(rw.Remove, r.ID)
+			cut = true
+		}
+	}
+	if !cut {
+		return nil
+	}
+	for _, r := range p.all {
+		if !p.kept[r.ID] {
+			continue
+		}
+		prev := p.before(r)
+		whole := r.Seq == 1 || prev != nil && p.kept[prev.ID]
+		rec, err := p.store.Get(ctx, p.log, r.ID)
+		if err != nil {
+			return err
+		}
+		if whole && !p.refersToGone(rec) {
+			continue
+		}
+		n := *rec
+		n.Snapshot = nil
+		if !whole && !(rec.Snapshot != nil && rec.Snapshot.Full) {
+			state, err := StateAt(ctx, p.store, p.values, rec)
+			if err != nil {
+				return err
+			}
+			full, err := p.values.Snapshot(state, true)
+			if err != nil {
+				return err
+			}
+			n.Snapshot = &checkpoint.Snapshot{Values: full, Full: true}
+		} else if !whole {
+			n.Snapshot = rec.Snapshot
+		}
+		if !whole {
+			n.Parent = ""
+			for a := range p.line(r) {
+				if a != r && p.kept[a.ID] {
+					n.Parent = a.ID
+					break
+				}
+			}
+		}
+		rw.Replace = append(rw.Replace, &n)
+	}
+	return p.store.(checkpoint.Rewriter).Rewrite(ctx, rw)
+}
+
+// refersToGone reports whether a snapshot refers to records that go.
+func (p *pruning) refersToGone(r *checkpoint.Record) bool {
+	if r.Snapshot == nil || len(r.Snapshot.Ranges) == 0 {
+		return false
+	}
+	kept := map[int64]bool{}
+	for a := range p.line(r) {
+		if p.kept[a.ID] {
+			kept[a.Seq] = true
+		}
+	}
+	for _, rs := range r.Snapshot.Ranges {
+		for _, iv := range rs {
+			for seq := iv[0]; seq <= iv[1]; seq++ {
+				if !kept[seq] {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// orphans removes what hangs on records that are gone: results of branches, and
+// the logs of subgraphs that were called for one superstep.
+func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
+	for _, b := range p.gone {
+		rs := p.lines[b]
+		w := &checkpoint.Write{Log: p.log, Drop: &checkpoint.Drop{Branch: b, Epoch: rs[len(rs)-1].Epoch}}
+		if _, err := p.store.Write(ctx, w); err != nil {
+			return 0, err
+		}
+	}
+	lister, ok := p.store.(checkpoint.Lister)
+	if !ok {
+		return 0, nil
+	}
+	open := map[checkpoint.ID]bool{} // supersteps that are open at records left
+	var used []string                // namespaces that records left point to
+	for _, r := range p.all {
+		if !p.kept[r.ID] {
+			continue
+		}
+		open[r.Epoch] = true
+		for ns := range r.Children {
+			used = append(used, ns)
+		}
+		for i := range r.Open {
+			for ns := range r.Open[i].Children {
+				used = append(used, ns)
+			}
+		}
+	}
+	var drop []checkpoint.LogInfo
+	for info, err := range lister.Logs(ctx, p.log.Thread) {
+		if err != nil {
+			return 0, err
+		}
+		ns := info.Log.Namespace
+		epoch := calledIn(p.log.Namespace, ns)
+		if epoch == "" || open[epoch] || slices.ContainsFunc(used, func(u string) bool { return ns == u || strings.HasPrefix(ns, u+"/") }) {
+			continue
+		}
+		drop = append(drop, info)
+	}
+	for _, info := range drop {
+		rw := &checkpoint.Rewrite{Log: info.Log, Head: info.Head}
+		for r, err := range p.store.Records(ctx, checkpoint.Query{Log: info.Log, AllBranches: true, Meta: true}) {
+			if err != nil {
+				return logs, err
+			}
+			rw.Remove = append(rw.Remove, r.ID)
+		}
+		if err := p.store.(checkpoint.Rewriter).Rewrite(ctx, rw); err != nil {
+			return logs, err
+		}
+		logs++
+	}
+	return logs, nil
+}
+
+// calledIn returns the superstep of the log root in which the subgraph with a
+// namespace was called; none if it lives as long as the thread, or is no
+// subgraph of that log. See Task.namespace.
+func calledIn(root, ns string) checkpoint.ID {
+	rest, ok := strings.CutPrefix(ns, root+"/")
+	if !ok {
+		return ""
+	}
+	const id = 36
+	for i := range len(rest) - id - 1 {
+		if e := checkpoint.ID(rest[i+1:][:id]); rest[i] == ':' && rest[i+1+id] == '.' && e.Valid() {
+			return e
+		}
+	}
+	return ""
+}
+
+// bytes returns what the thread's logs take, 0 if the store doesn't know.
+func (p *pruning) bytes(ctx context.Context) (n int64) {
+	lister, ok := p.store.(checkpoint.Lister)
+	if !ok {
+		return 0
+	}
+	for info, err := range lister.Logs(ctx, p.log.Thread) {
+		if err != nil {
+			return 0
+		}
+		n += info.Bytes
+	}
+	return n
+}

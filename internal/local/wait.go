@@ -1,0 +1,137 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// eventsEpoch is under which events stand that nobody has waited for yet.
+const eventsEpoch = checkpoint.EventsEpoch
+
+// event is an event as it is stored.
+type event struct {
+	Event string          `json:"event"`
+	Value json.RawMessage `json:"value"`
+}
+
+// ErrNamespace: threads are found by their time in the empty namespace alone.
+var ErrNamespace = errors.New("sleeping, deadlines and events need the empty namespace")
+
+// DeadlineError says that an answer or an event did not come in time.
+type DeadlineError struct {
+	Node  string
+	Key   string
+	Event string // empty for a question
+	Due   time.Time
+}
+
+func (e *DeadlineError) Error() string {
+	if e.Event != "" {
+		return fmt.Sprintf("node %q: event %q did not come until %s", e.Node, e.Event, e.Due.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("node %q: question %q was not answered until %s", e.Node, e.Key, e.Due.Format(time.RFC3339))
+}
+
+// root returns the session of the graph that the run began with.
+func (s *Session) root() *Session {
+	for s.o.parent != nil {
+		s = s.o.parent.s
+	}
+	return s
+}
+
+// SendEvent leaves an event for a thread, and makes the thread due.
+func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, name string, value json.RawMessage) error {
+	log := checkpoint.Log{Thread: thread}
+	if _, err := store.Head(ctx, log); err != nil {
+		return &CheckpointError{Thread: thread, Op: "load", Err: err}
+	}
+	data, err := json.Marshal(event{name, value})
+	if err != nil {
+		return fmt.Errorf("event %q: %w", name, err)
+	}
+	_, err = store.Write(ctx, &checkpoint.Write{Log: log, Wake: true, Results: []checkpoint.Result{{
+		Epoch: eventsEpoch, Kind: checkpoint.KindEvent, Name: string(checkpoint.NewRunID()), Data: data,
+	}}})
+	if err != nil {
+		return &CheckpointError{Thread: thread, Op: "save", Err: err}
+	}
+	return nil
+}
+
+// settle answers what the clock or an event can answer when nothing else can go
+// on. It reports whether anything was.
+func (s *Session) settle(ctx context.Context) (again bool, err error) {
+	if s.saver == nil || s.o.parent != nil || s.flushing || len(s.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || !timed(s.m) {
+		return false, nil
+	}
+	select {
+	case <-s.o.Drain:
+		return false, nil
+	default:
+	}
+	now := time.Now()
+	answers := map[string]json.RawMessage{}
+	var used []checkpoint.ResultKey
+	var mail []checkpoint.Result
+	read := false
+	for _, q := range OpenQuestions(s.m) {
+		if q.Event != "" {
+			if !read {
+				read = true
+				if mail, err = s.o.Store.Results(ctx, s.o.Log, "", eventsEpoch); err != nil {
+					return false, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+				}
+			}
+			for i := range mail {
+				var e event
+				if mail[i].Kind != checkpoint.KindEvent {
+					continue
+				}
+				if err := json.Unmarshal(mail[i].Data, &e); err != nil {
+					return false, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: fmt.Errorf("event %s: %w: %w", mail[i].Name, checkpoint.ErrCorrupt, err)}
+				}
+				if e.Event == q.Event {
+					answers[q.ID] = e.Value
+					used = append(used, mail[i].Key())
+					mail[i].Kind = "" // taken
+					break
+				}
+			}
+		}
+		if _, answered := answers[q.ID]; !answered && !q.Due.IsZero() && !q.Due.After(now) {
+			answers[q.ID] = nil
+		}
+	}
+	if len(answers) == 0 {
+		return false, nil
+	}
+	s.m.Consume(used)
+	return true, s.m.Answer(answers, nil)
+}
+
+// cutShort reports whether a run with that error might have gone on: it failed by
+// the store, was drained, or lost its thread.
+func cutShort(err error) bool {
+	var e *CheckpointError
+	return errors.As(err, &e) || errors.Is(err, ErrDrained) || errors.Is(err, ErrThreadBusy)
+}
+
+// wakes reports whether the thread is to be made due when it is given up. The
+// claim has ended what made it due before, an event or the death of its run, and
+// a run that was cut short may not have come to look at that: somebody else must.
+func (s *Session) wakes(ctx context.Context) bool {
+	if s.ended || s.o.Log.Namespace != "" || s.m != nil && s.tip == nil && s.last == nil {
+		return false
+	}
+	if s.o.ClaimFirst { // nobody but a runner continues what a runner had begun
+		return true
+	}
+	mail, err := s.o.Store.Results(ctx, s.o.Log, "", eventsEpoch)
+	return err != nil || len(mail) > 0
+}

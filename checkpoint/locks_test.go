@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ func TestLocksServeFirstComeFirst(t *testing.T) {
 		if _, _, err := l.Lock(t.Context(), "t", "other", checkpoint.TryLock, nil); !errors.As(err, &busy) || busy.Lease.Holder != "first" {
 			t.Fatalf("got %v, want the thread held by the first", err)
 		}
+		var mu sync.Mutex
 		var order []int
 		for i := range 5 {
 			go func() {
@@ -30,7 +32,9 @@ func TestLocksServeFirstComeFirst(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				mu.Lock()
 				order = append(order, i)
+				mu.Unlock()
 				release()
 			}()
 			synctest.Wait() // in line
@@ -46,6 +50,8 @@ func TestLocksServeFirstComeFirst(t *testing.T) {
 		release()
 		release() // twice is once
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if fmt.Sprint(order) != "[0 1 2 3 4]" {
 			t.Fatalf("served in the order %v", order)
 		}
@@ -58,9 +64,14 @@ func TestLocksServeFirstComeFirst(t *testing.T) {
 func TestLocksEvictTheHolderAndThoseBeforeInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l checkpoint.Locks
+		var mu sync.Mutex
 		asked := map[string]int{}
 		hold := func(holder string, mode checkpoint.LockMode) (release func(), evicted []string) {
-			release, evicted, err := l.Lock(t.Context(), "t", holder, mode, func() { asked[holder]++ })
+			release, evicted, err := l.Lock(t.Context(), "t", holder, mode, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[holder]++
+			})
 			if err != nil {
 				t.Error(err)
 			}
@@ -78,16 +89,22 @@ func TestLocksEvictTheHolderAndThoseBeforeInLine(t *testing.T) {
 			go func() {
 				release, evicted := hold(w.holder, w.mode)
 				time.Sleep(time.Second) // time to be evicted
+				mu.Lock()
 				got = append(got, fmt.Sprint(w.holder, evicted))
+				mu.Unlock()
 				release()
 			}()
 			synctest.Wait()
 		}
+		mu.Lock()
 		if asked["a"] != 1 {
 			t.Fatalf("the holder was asked %d times, want once", asked["a"])
 		}
+		mu.Unlock()
 		release()
 		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		if fmt.Sprint(got) != "[b[] c[a b] d[a b c]]" || fmt.Sprint(asked) != "map[a:1 b:1 c:1]" {
 			t.Fatalf("got %v, asked %v", got, asked)
 		}

@@ -133,7 +133,7 @@ func TestHundredThreadsAtOnce(t *testing.T) { // W7-45
 // W7-30.
 func TestMetadataListingNeedsLittleMemory(t *testing.T) { // W7-30
 	n, body := 10000, 100<<10
-	if testing.Short() {
+	if racing || testing.Short() {
 		n = 1000
 	}
 	dir := t.TempDir()

@@ -190,8 +190,8 @@ func TestStore(t *testing.T) { // SONI-32
 
 // As through a pooler that shares connections between transactions.
 func TestStoreWithoutPreparedStatements(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
+	if racing || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
 	}
 	url := serverURL(t)
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return open(t, url, postgres.Options{NoPrepare: true}) })
@@ -215,8 +215,8 @@ func poolOf(t testing.TB, url string, change func(c *pgxpool.Config)) *pgxpool.P
 
 // Whatever a pool is set to, the store does what it should.
 func TestStoreOnAnExistingPool(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long")
+	if racing || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
 	}
 	url := serverURL(t)
 	for name, change := range map[string]func(c *pgxpool.Config){

@@ -267,25 +267,26 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 
 // Restore implements [core.Values].
 func (t *Type[S]) Restore(data json.RawMessage) (any, error) {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
+	if len(data) == 0 {
+		return nil, errors.New("snapshot: it is empty")
+	}
+	parts, err := t.split(data, nil)
+	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	t.rename(raw)
 	state := new(S)
 	s := unsafe.Pointer(state)
 	var errs []error
-	for i := range t.fields {
-		fi := &t.fields[i]
-		data, ok := raw[fi.name]
-		if !ok || fi.unrecorded {
+	for _, p := range parts {
+		fi := &t.fields[p.at]
+		if fi.unrecorded {
 			continue
 		}
 		var err error
 		if fi.tab == nil {
-			err = fi.decode(s, data)
+			err = fi.decode(s, p.data)
 		} else {
-			err = restore(fi.field(s), data)
+			err = restore(fi.field(s), p.data)
 		}
 		if err != nil {
 			errs = append(errs, fi.err(err))

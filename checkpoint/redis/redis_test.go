@@ -219,6 +219,9 @@ func size(t *testing.T, s checkpoint.Store) int64 {
 }
 
 func TestStoreOnAnExistingClient(t *testing.T) {
+	if racing || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
+	}
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
 		c := client(t, serverURL(t))
 		s, err := redis.New(t.Context(), c, redis.Options{Prefix: newPrefix(t)})

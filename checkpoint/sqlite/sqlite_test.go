@@ -88,10 +88,16 @@ func size(t *testing.T, s checkpoint.Store) int64 {
 }
 
 func TestStoreInMemory(t *testing.T) {
+	if racing || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
+	}
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return openAt(t, ":memory:") })
 }
 
 func TestStoreOnAnExistingConnection(t *testing.T) {
+	if racing || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
+	}
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
 		db := rawDB(t, filepath.Join(t.TempDir(), "app.db"))
 		t.Cleanup(func() { db.Close() })

@@ -1,0 +1,6 @@
+//go:build !race
+
+package sqlite_test
+
+// racing says that the race detector is on.
+const racing = false

@@ -39,7 +39,7 @@ type all interface {
 // memory, and compares what each says and has.
 func TestTheSameAsInMemory(t *testing.T) {
 	for round := range 12 {
-		seed := uint64(time.Now().UnixNano()) + uint64(round)
+		seed := uint64(round) + 1
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := openAt(t, newPrefix(t))
 			defer s.Close()
@@ -182,6 +182,11 @@ func (g *generator) next(t *testing.T, m all) (string, func(all) (any, error)) {
 			r.Seq++
 		}
 		w.Record = r
+	}
+	if w.Record == nil {
+		// Results that are dropped by the write that brings them leave nothing:
+		// whether that begins a thread is for each store to say.
+		w.Drop = nil
 	}
 	return fmt.Sprintf("write %+v %+v", w, w.Record), func(s all) (any, error) { return s.Write(ctx, w) }
 }

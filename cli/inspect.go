@@ -96,9 +96,9 @@ they cannot be read. Each thread is loaded for that.`,
 				return err
 			}
 			defer end()
-			l, ok := store.(checkpoint.Lister)
-			if !ok {
-				return fmt.Errorf("the store %s cannot list threads", a.storeName())
+			l, err := a.lister(store)
+			if err != nil {
+				return err
 			}
 			type one struct {
 				Thread      string            `json:"thread"`
@@ -249,72 +249,73 @@ func (a *app) historyCommand() *cobra.Command {
 			if limit < 0 {
 				return Usage("--limit %d is negative", limit)
 			}
-			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
-			if err != nil {
-				return err
-			}
-			defer end()
-			t, thread, err := a.choose(ctx, store, args, f.thread)
-			if err != nil {
-				return err
-			}
-			f.thread = thread
-			opts, err := f.options(store)
-			if err != nil {
-				return err
-			}
-			if all {
-				opts = append(opts, graph.AllBranches())
-			}
-			if source != "" && !slices.Contains(sources(), source) {
-				e := &usageError{fmt.Errorf("unknown source %q", source), "sources: " + strings.Join(sources(), ", ")}
-				if near := plan.Nearest(source, sources()); near != "" {
-					e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
+			return a.withThread(cmd, args, f, func(store checkpoint.Store, t target) error {
+				ctx := cmd.Context()
+				opts, err := f.options(store)
+				if err != nil {
+					return err
 				}
-				return e
-			}
-			list, err := t.history(ctx, selection{source: source, limit: limit, oldest: oldest}, opts)
-			if err != nil {
-				return a.explain(err, f)
-			}
-			if states {
-				for _, e := range list {
-					if e.State, err = e.fold(ctx); err != nil {
-						return err
+				if all {
+					opts = append(opts, graph.AllBranches())
+				}
+				if source != "" && !slices.Contains(sources(), source) {
+					e := &usageError{fmt.Errorf("unknown source %q", source), "sources: " + strings.Join(sources(), ", ")}
+					if near := plan.Nearest(source, sources()); near != "" {
+						e.hint = fmt.Sprintf("did you mean %q? %s", near, e.hint)
+					}
+					return e
+				}
+				if source != "" {
+					opts = append(opts, graph.WithSource(source))
+				}
+				if limit > 0 {
+					opts = append(opts, graph.Limit(limit))
+				}
+				if oldest {
+					opts = append(opts, graph.OldestFirst())
+				}
+				list, err := t.history(ctx, opts)
+				if err != nil {
+					return a.explain(err, f)
+				}
+				if states {
+					for _, e := range list {
+						if e.State, err = e.fold(ctx); err != nil {
+							return err
+						}
 					}
 				}
-			}
-			w := a.console.Out
-			if a.json {
-				return writeJSON(w, list, true)
-			}
-			head := []string{"CHECKPOINT", "STEP", "SOURCE", "RAN", "NEXT", "WRITTEN"}
-			if all {
-				head = append(head, "BRANCH")
-			}
-			rows := [][]string{head}
-			for _, e := range list {
-				row := []string{e.Checkpoint, fmt.Sprint(e.Step), e.Source, list1(collapse(e.Nodes)), list1(collapse(e.Next)), when(e.CreatedAt)}
+				w := a.console.Out
+				if a.json {
+					return writeJSON(w, list, true)
+				}
+				head := []string{"CHECKPOINT", "STEP", "SOURCE", "RAN", "NEXT", "WRITTEN"}
 				if all {
-					row = append(row, e.Branch)
+					head = append(head, "BRANCH")
 				}
-				rows = append(rows, row)
-			}
-			if !states {
-				table(w, rows)
+				rows := [][]string{head}
+				for _, e := range list {
+					row := []string{e.Checkpoint, fmt.Sprint(e.Step), e.Source, list1(collapse(e.Nodes)), list1(collapse(e.Next)), when(e.CreatedAt)}
+					if all {
+						row = append(row, e.Branch)
+					}
+					rows = append(rows, row)
+				}
+				if !states {
+					table(w, rows)
+					return nil
+				}
+				for i, e := range list {
+					if i > 0 {
+						fmt.Fprintln(w)
+					}
+					row := rows[i+1]
+					fmt.Fprintf(w, "%s  step %s  %s  ran: %s  next: %s\n", row[0], row[1], row[2], row[3], row[4])
+					r := renderer{w: w, width: a.console.Width(), full: f.full}
+					r.value(e.State, "  ")
+				}
 				return nil
-			}
-			for i, e := range list {
-				if i > 0 {
-					fmt.Fprintln(w)
-				}
-				row := rows[i+1]
-				fmt.Fprintf(w, "%s  step %s  %s  ran: %s  next: %s\n", row[0], row[1], row[2], row[3], row[4])
-				r := renderer{w: w, width: a.console.Width(), full: f.full}
-				r.value(e.State, "  ")
-			}
-			return nil
+			})
 		},
 	}
 	a.threadFlag(cmd, &f.thread)

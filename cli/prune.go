@@ -120,9 +120,9 @@ func (a *app) pruneThread(ctx context.Context, store checkpoint.Store, t target,
 }
 
 func (a *app) pruneAll(ctx context.Context, store checkpoint.Store, prefix string, keep graph.Keep, compact bool) error {
-	l, ok := store.(checkpoint.Lister)
-	if !ok {
-		return fmt.Errorf("the store %s cannot list threads", a.storeName())
+	l, err := a.lister(store)
+	if err != nil {
+		return err
 	}
 	type one struct{ thread, graph string }
 	var threads []one

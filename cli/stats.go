@@ -58,9 +58,9 @@ each field of the state, the largest first. Every record is read.`,
 				return err
 			}
 			defer end()
-			l, ok := store.(checkpoint.Lister)
-			if !ok {
-				return fmt.Errorf("the store %s cannot list threads", a.storeName())
+			l, err := a.lister(store)
+			if err != nil {
+				return err
 			}
 			fields := map[[2]string]*fieldStats{}
 			threads := []threadStats{}

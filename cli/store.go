@@ -126,6 +126,14 @@ func nearestThreads(ctx context.Context, store checkpoint.Store, thread string) 
 	return list
 }
 
+// lister returns the store as one that can list threads.
+func (a *app) lister(store checkpoint.Store) (checkpoint.Lister, error) {
+	if l, ok := store.(checkpoint.Lister); ok {
+		return l, nil
+	}
+	return nil, fmt.Errorf("the store %s cannot list threads", a.storeName())
+}
+
 // head returns the newest record of a thread, or an error that names the
 // nearest threads.
 func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (*checkpoint.Record, error) {

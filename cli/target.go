@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -29,7 +28,7 @@ type target interface {
 	eventState(ev graph.Event) (json.RawMessage, error) // nil if it has none
 
 	state(ctx context.Context, opts []graph.Option) (*snapshot, error)
-	history(ctx context.Context, sel selection, opts []graph.Option) ([]*entry, error)
+	history(ctx context.Context, opts []graph.Option) ([]*entry, error)
 	update(ctx context.Context, edit json.RawMessage, opts []graph.Option) (*snapshot, error)
 	fork(ctx context.Context, at string, opts []graph.Option) (*snapshot, error)
 	copyThread(ctx context.Context, from, to string, opts []graph.Option) error
@@ -177,21 +176,13 @@ func (t *typed[S]) sendEvent(ctx context.Context, name string, value json.RawMes
 
 func (t *typed[S]) runnable() graph.Runnable { return t.g }
 
-// selection says which entries of a history are wanted.
-type selection struct {
-	source string // empty: all
-	limit  int    // 0: all
-	oldest bool   // first
-}
-
-func (t *typed[S]) history(ctx context.Context, sel selection, opts []graph.Option) ([]*entry, error) {
-	entries, err := t.entries(ctx, sel, opts)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*entry, len(entries))
-	for i, e := range entries {
-		out[i] = &entry{
+func (t *typed[S]) history(ctx context.Context, opts []graph.Option) ([]*entry, error) {
+	out := []*entry{}
+	for e, err := range t.g.History(ctx, opts...) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &entry{
 			Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes,
 			Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata,
 			fold: func(ctx context.Context) (json.RawMessage, error) {
@@ -201,59 +192,7 @@ func (t *typed[S]) history(ctx context.Context, sel selection, opts []graph.Opti
 				}
 				return json.Marshal(&s)
 			},
-		}
-	}
-	return out, nil
-}
-
-// entries returns a history in which entries that committed a superstep name
-// all nodes that ran in it, also those that wrote nothing: they were planned by
-// the entry before that planned any.
-func (t *typed[S]) entries(ctx context.Context, sel selection, opts []graph.Option) ([]graph.Entry[S], error) {
-	var all []*graph.Entry[S]
-	open := map[string][]*graph.Entry[S]{} // entries whose plan is that of this checkpoint or one before it
-	for e, err := range t.g.History(ctx, opts...) {
-		if err != nil {
-			return nil, err
-		}
-		waiting := open[e.Checkpoint]
-		delete(open, e.Checkpoint)
-		if len(e.Next) == 0 {
-			if waiting != nil {
-				open[e.Parent] = append(open[e.Parent], waiting...)
-			}
-		} else {
-			for _, w := range waiting {
-				ran := slices.Clone(e.Next)
-				for _, n := range w.Nodes {
-					if !slices.Contains(ran, n) {
-						ran = append(ran, n)
-					}
-				}
-				w.Nodes = ran
-			}
-		}
-		full := sel.limit > 0 && !sel.oldest && len(all) == sel.limit
-		if full && len(open) == 0 {
-			break
-		}
-		if full || sel.source != "" && e.Source != sel.source {
-			continue
-		}
-		all = append(all, &e)
-		if e.Source == string(checkpoint.SourceLoop) {
-			open[e.Parent] = append(open[e.Parent], &e)
-		}
-	}
-	if sel.oldest {
-		slices.Reverse(all)
-		if sel.limit > 0 {
-			all = all[:min(len(all), sel.limit)]
-		}
-	}
-	out := make([]graph.Entry[S], len(all))
-	for i, e := range all {
-		out[i] = *e
+		})
 	}
 	return out, nil
 }
@@ -265,9 +204,12 @@ func (t *typed[S]) drawing(ctx context.Context, depth int, overlay bool, opts []
 		if err != nil {
 			return nil, err
 		}
-		entries, err := t.entries(ctx, selection{}, opts)
-		if err != nil {
-			return nil, err
+		var entries []graph.Entry[S]
+		for e, err := range t.g.History(ctx, opts...) {
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, e)
 		}
 		do = append(do, graph.Overlay(entries, snap))
 	}

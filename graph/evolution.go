@@ -135,14 +135,17 @@ type evolved struct {
 	e *evolution
 }
 
+// Current implements [core.Upgrader].
+func (v evolved) Current(version int) bool {
+	e := v.e
+	return len(e.renamed) == 0 && (version == e.version || version < e.version && len(e.migrations) == 0)
+}
+
 // Upgrade implements [core.Upgrader].
 func (v evolved) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
 	e := v.e
-	switch {
-	case version > e.version:
+	if version > e.version {
 		return nil, &SchemaVersionError{Recorded: version, Program: e.version}
-	case len(e.renamed) == 0 && (version == e.version || len(e.migrations) == 0):
-		return data, nil
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {

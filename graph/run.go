@@ -79,16 +79,7 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 	if err := ctx.Err(); err != nil {
 		return empty, fmt.Errorf("run not started: %w", err)
 	}
-	lo, err := g.options(&set, bus)
-	if err != nil {
-		return empty, err
-	}
-	if lo.Deps, err = provide(ctx, &set); err != nil {
-		return empty, err
-	}
-	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
-	lo.Busy = local.BusyPolicy(set.busy)
-	s, err := local.Open(ctx, g.program(g.emitter(lo)), *lo, set.from, set.store != nil)
+	s, err := g.begin(ctx, &set, bus, false)
 	if err != nil {
 		return empty, err
 	}
@@ -101,6 +92,21 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 		err = s.Drive(ctx)
 	}
 	return g.snapshot(s, &set), err
+}
+
+// begin opens a thread for a run. With claimFirst the run holds the thread before
+// it is read.
+func (g *Graph[S]) begin(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool) (*local.Session, error) {
+	lo, err := g.options(set, bus)
+	if err != nil {
+		return nil, err
+	}
+	if lo.Deps, err = provide(ctx, set); err != nil {
+		return nil, err
+	}
+	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
+	lo.Busy, lo.ClaimFirst = local.BusyPolicy(set.busy), claimFirst
+	return local.Open(ctx, g.program(g.emitter(lo)), *lo, set.from, set.store != nil)
 }
 
 // prepare tells the machine what to do. It reports whether there is something

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -297,18 +296,11 @@ func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread chec
 	if err != nil {
 		return err
 	}
+	set.from = ""
 	if set.durability == Exit { // which holds nothing
 		set.durability = Sync
 	}
-	lo, err := g.options(&set, nil)
-	if err != nil {
-		return err
-	}
-	if lo.Deps, err = provide(ctx, &set); err != nil {
-		return err
-	}
-	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), true
-	s, err := local.Open(ctx, g.program(g.emitter(lo)), *lo, "", true)
+	s, err := g.begin(ctx, &set, nil, true)
 	if err != nil {
 		return err
 	}

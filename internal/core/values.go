@@ -67,6 +67,10 @@ func (e *FoldError) Unwrap() error { return e.Err }
 // Upgrader is implemented by Values that read what older versions of the program
 // have recorded.
 type Upgrader interface {
+	// Current reports whether what that version recorded is what this one would
+	// have: it need not be upgraded.
+	Current(version int) bool
+
 	// Upgrade turns recorded changes, or the values of a snapshot, into what
 	// this version would have recorded.
 	Upgrade(version int, data json.RawMessage) (json.RawMessage, error)
@@ -74,8 +78,14 @@ type Upgrader interface {
 
 // Upgrade is Upgrader.Upgrade, if v has one.
 func Upgrade(v Values, version int, data json.RawMessage) (json.RawMessage, error) {
-	if u, ok := v.(Upgrader); ok && len(data) > 0 {
-		return u.Upgrade(version, data)
+	if Current(v, version) || len(data) == 0 {
+		return data, nil
 	}
-	return data, nil
+	return v.(Upgrader).Upgrade(version, data)
+}
+
+// Current is Upgrader.Current, if v has one.
+func Current(v Values, version int) bool {
+	u, ok := v.(Upgrader)
+	return !ok || u.Current(version)
 }

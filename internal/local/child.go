@@ -44,6 +44,8 @@ type seeded struct {
 
 func (v seeded) New() any { return v.Fork(v.seed) }
 
+func (v seeded) Current(version int) bool { return core.Current(v.Values, version) }
+
 func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
 	return core.Upgrade(v.Values, version, data)
 }

@@ -97,9 +97,6 @@ func dead(holder string) bool {
 
 // begin notes that the lease was granted, and sees to it that it is renewed.
 func (l *lease) begin(s *saver) {
-	if l.ttl <= 0 {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = true
@@ -185,10 +182,7 @@ func (s *saver) acquire(ctx context.Context, policy BusyPolicy) (stolen []string
 		if err == nil {
 			return stolen, nil
 		}
-		if !errors.As(err, &busy) {
-			return nil, err
-		}
-		if policy == Reject {
+		if !errors.As(err, &busy) || policy == Reject {
 			return nil, err
 		}
 		if policy != Queue {

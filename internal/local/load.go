@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -253,14 +252,7 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 // decodeOnly decodes some fields of changes. Their names are those of the time
 // when the snapshot was written, or the changes.
 func decodeOnly(values core.Values, version int, data json.RawMessage, only []string) (any, error) {
-	if _, ok := values.(core.Upgrader); !ok || len(data) == 0 {
-		return values.Decode(data, only)
-	}
-	upgraded, err := core.Upgrade(values, version, data)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(upgraded, data) {
+	if core.Current(values, version) {
 		return values.Decode(data, only)
 	}
 	var fields map[string]json.RawMessage
@@ -268,7 +260,8 @@ func decodeOnly(values core.Values, version int, data json.RawMessage, only []st
 		return nil, err
 	}
 	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return !slices.Contains(only, name) })
-	if data, err = json.Marshal(fields); err != nil {
+	data, err := json.Marshal(fields)
+	if err != nil {
 		return nil, err
 	}
 	if data, err = core.Upgrade(values, version, data); err != nil {

@@ -10,9 +10,6 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// eventsEpoch is under which events stand that nobody has waited for yet.
-const eventsEpoch = checkpoint.EventsEpoch
-
 // event is an event as it is stored.
 type event struct {
 	Event string          `json:"event"`
@@ -56,7 +53,7 @@ func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.Th
 		return fmt.Errorf("event %q: %w", name, err)
 	}
 	_, err = store.Write(ctx, &checkpoint.Write{Log: log, Wake: true, Results: []checkpoint.Result{{
-		Epoch: eventsEpoch, Kind: checkpoint.KindEvent, Name: string(checkpoint.NewRunID()), Data: data,
+		Epoch: checkpoint.EventsEpoch, Kind: checkpoint.KindEvent, Name: string(checkpoint.NewRunID()), Data: data,
 	}}})
 	if err != nil {
 		return &CheckpointError{Thread: thread, Op: "save", Err: err}
@@ -84,7 +81,7 @@ func (s *Session) settle(ctx context.Context) (again bool, err error) {
 		if q.Event != "" {
 			if !read {
 				read = true
-				if mail, err = s.o.Store.Results(ctx, s.o.Log, "", eventsEpoch); err != nil {
+				if mail, err = s.o.Store.Results(ctx, s.o.Log, "", checkpoint.EventsEpoch); err != nil {
 					return false, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 				}
 			}
@@ -132,6 +129,6 @@ func (s *Session) wakes(ctx context.Context) bool {
 	if s.o.ClaimFirst { // nobody but a runner continues what a runner had begun
 		return true
 	}
-	mail, err := s.o.Store.Results(ctx, s.o.Log, "", eventsEpoch)
+	mail, err := s.o.Store.Results(ctx, s.o.Log, "", checkpoint.EventsEpoch)
 	return err != nil || len(mail) > 0
 }

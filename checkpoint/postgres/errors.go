@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion] and [checkpoint.ErrCorrupt].
@@ -37,32 +38,14 @@ type Error struct {
 	Err    error  // the driver's error; may be nil
 }
 
-func (e *Error) Error() string {
-	what := e.What
-	if what == "" {
-		what = e.Kind.Error()
-	}
-	s := "postgres: " + e.Op
-	if e.Server != "" {
-		s += " " + e.Server
-	}
-	s += ": " + what
-	if e.Err != nil {
-		s += fmt.Sprintf(" (%v)", e.Err)
-	}
-	if e.Fix != "" {
-		s += "; " + e.Fix
-	}
-	return s
+func (e *Error) failure() backend.Failure {
+	return backend.Failure{Package: "postgres", Op: e.Op, Place: e.Server, Kind: e.Kind, What: e.What, Fix: e.Fix, Err: e.Err}
 }
 
+func (e *Error) Error() string { return e.failure().String() }
+
 // Unwrap returns the kind and the cause.
-func (e *Error) Unwrap() []error {
-	if e.Err == nil {
-		return []error{e.Kind}
-	}
-	return []error{e.Kind, e.Err}
-}
+func (e *Error) Unwrap() []error { return e.failure().Causes() }
 
 // badURL explains a connection string that cannot be parsed. It never shows the
 // string, nor the parser's words when they may quote a password.
@@ -147,16 +130,8 @@ func lost(err error) bool {
 }
 
 func isOurs(err error) bool {
-	for _, e := range []error{
-		checkpoint.ErrNotFound, checkpoint.ErrConflict, checkpoint.ErrFenced, checkpoint.ErrBusy, checkpoint.ErrInvalid,
-		checkpoint.ErrNoThread, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
 	_, ok := errors.AsType[*Error](err)
-	return ok
+	return ok || backend.Agreed(err)
 }
 
 // explain turns an error of the driver into one that says what to do. Errors of

@@ -58,6 +58,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Options changes how a database is used. The zero value is fine.
@@ -191,13 +192,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, erro
 }
 
 func options(opts []Options) (Options, error) {
-	var o Options
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		return o, errors.New("postgres: more than one Options")
+	o, err := backend.Only("postgres", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.MaxConns < 0 || o.Writers < 0 || o.Timeout < 0 || o.LockTimeout < 0 {
 		return o, errors.New("postgres: Options must not be negative")

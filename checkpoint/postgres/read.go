@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"iter"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // statements are the queries, with the schema's name in them.
@@ -225,19 +225,7 @@ func (r *scanned) record(log checkpoint.Log, withData bool) (*checkpoint.Record,
 		return fail(fmt.Errorf("branch: %w", err))
 	}
 	out := &checkpoint.Record{ID: id, Log: log, Branch: checkpoint.Branch(branch), Seq: r.seq, CreatedAt: time.Unix(0, r.at).UTC()}
-	if got, want := crc32.Checksum(r.meta, castagnoli), uint32(uint64(r.sum)>>32); got != want {
-		return fail(fmt.Errorf("column meta has checksum %08x, %08x was written", got, want))
-	}
-	var data []byte
-	if withData {
-		if got, want := crc32.Checksum(r.data, castagnoli), uint32(r.sum); got != want {
-			return fail(fmt.Errorf("column data has checksum %08x, %08x was written", got, want))
-		}
-		if data = r.data; data == nil {
-			data = []byte{}
-		}
-	}
-	if err := checkpoint.UnmarshalBody(out, r.meta, data); err != nil {
+	if err := backend.Decode(out, r.meta, r.data, r.sum, withData); err != nil {
 		return fail(err)
 	}
 	return out, nil

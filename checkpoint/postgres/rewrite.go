@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // stands is what of a record matters for a rewrite.
@@ -74,7 +75,7 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 		}
 		head := all[len(all)-1].id
 		if head != r.Head {
-			return conflict(r.Log, head, r.Head)
+			return backend.Conflict(r.Log, head, r.Head)
 		}
 		at := make(map[checkpoint.ID]*stands, len(all))
 		for i := range all {
@@ -106,7 +107,7 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 			}
 			meta, data := rows[i].meta, rows[i].data
 			freed += st.size - int64(len(meta)+len(data))
-			b.Queue(s.sql.replace, lid, key(rec.ID), rec.CreatedAt.UnixNano(), checksum(meta, data), meta, data)
+			b.Queue(s.sql.replace, lid, key(rec.ID), rec.CreatedAt.UnixNano(), backend.Checksum(meta, data), meta, data)
 		}
 		empty, err := remains(r, all)
 		if err != nil {

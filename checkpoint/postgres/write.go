@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // The parameters and the answer of superstep_write.
@@ -57,12 +57,6 @@ func (r *request) finish(err error) {
 	close(r.done)
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(meta, data []byte) int64 {
-	return int64(uint64(crc32.Checksum(meta, castagnoli))<<32 | uint64(crc32.Checksum(data, castagnoli)))
-}
-
 // newRequest encodes a write. It keeps nothing of w that the caller may change.
 func newRequest(from *checkpoint.Write) (*request, error) {
 	w := *from
@@ -98,7 +92,7 @@ func newRequest(from *checkpoint.Write) (*request, error) {
 		if data == nil {
 			data = []byte{}
 		}
-		id, branch, seq, at, bucket, sum = key(rec.ID), key(checkpoint.ID(rec.Branch)), rec.Seq, rec.CreatedAt.UnixNano(), bucketOf(rec.CreatedAt), checksum(meta, data)
+		id, branch, seq, at, bucket, sum = key(rec.ID), key(checkpoint.ID(rec.Branch)), rec.Seq, rec.CreatedAt.UnixNano(), bucketOf(rec.CreatedAt), backend.Checksum(meta, data)
 		due = stamp(rec.Due)
 	}
 	r.size = len(meta) + len(data)
@@ -428,7 +422,7 @@ func (r *request) scan(row pgx.Row) error {
 		r.err = fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", checkpoint.ErrFenced, w.Log.Thread, fence, w.Fence)
 	case statusConflict:
 		id, err := unkey(head)
-		if r.err = conflict(w.Log, id, w.Head); err != nil {
+		if r.err = backend.Conflict(w.Log, id, w.Head); err != nil {
 			r.err = damage(w.Log, 0, err)
 		}
 	case statusExists:
@@ -444,16 +438,6 @@ func (r *request) scan(row pgx.Row) error {
 		r.err = &Error{Op: "write", Kind: ErrNoTables, What: fmt.Sprintf("superstep_write returned %d", status), Fix: "somebody replaced it: restore it from a backup"}
 	}
 	return nil
-}
-
-func conflict(log checkpoint.Log, head, want checkpoint.ID) error {
-	show := func(id checkpoint.ID) string {
-		if id == "" {
-			return "none"
-		}
-		return string(id)
-	}
-	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", checkpoint.ErrConflict, log.Thread, log.Namespace, show(head), show(want))
 }
 
 func leaseOf(holder []byte, until *time.Time, ttl *int64) checkpoint.Lease {

@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion].
@@ -41,32 +41,14 @@ type Error struct {
 	Err    error  // the client's or the server's error; may be nil
 }
 
-func (e *Error) Error() string {
-	what := e.What
-	if what == "" {
-		what = e.Kind.Error()
-	}
-	s := "redis: " + e.Op
-	if e.Server != "" {
-		s += " " + e.Server
-	}
-	s += ": " + what
-	if e.Err != nil {
-		s += fmt.Sprintf(" (%v)", e.Err)
-	}
-	if e.Fix != "" {
-		s += "; " + e.Fix
-	}
-	return s
+func (e *Error) failure() backend.Failure {
+	return backend.Failure{Package: "redis", Op: e.Op, Place: e.Server, Kind: e.Kind, What: e.What, Fix: e.Fix, Err: e.Err}
 }
 
+func (e *Error) Error() string { return e.failure().String() }
+
 // Unwrap returns the kind and the cause.
-func (e *Error) Unwrap() []error {
-	if e.Err == nil {
-		return []error{e.Kind}
-	}
-	return []error{e.Kind, e.Err}
-}
+func (e *Error) Unwrap() []error { return e.failure().Causes() }
 
 // answered reports whether err is an answer of the server.
 func answered(err error) bool {
@@ -171,16 +153,4 @@ func (s *Store) translate(e *Error) {
 			}
 		}
 	}
-}
-
-func isOurs(err error) bool {
-	for _, e := range []error{
-		checkpoint.ErrNotFound, checkpoint.ErrConflict, checkpoint.ErrFenced, checkpoint.ErrInvalid, checkpoint.ErrBusy,
-		checkpoint.ErrNoThread, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // The layout, version 1. A thread's keys begin with
@@ -120,8 +121,6 @@ func resultKey(k checkpoint.ResultKey) string {
 	return string(pack(nil, strconv.Itoa(k.Task), strconv.Itoa(k.Gen), string(k.Kind), k.Name))
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // An entry is what the hash m has of a record:
 //
 //	8 bytes   token of the write that appended it, see lua/write.lua
@@ -147,7 +146,7 @@ const entryVersion = 1
 func appendEntry(r *checkpoint.Record, meta, data []byte) []byte {
 	b := make([]byte, 5, 80+len(meta))
 	b[0] = entryVersion
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(data, castagnoli))
+	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(data, backend.Castagnoli))
 	b = binary.AppendUvarint(b, uint64(len(data)))
 	b = binary.AppendUvarint(b, uint64(r.Seq))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.CreatedAt.Unix()))
@@ -155,7 +154,7 @@ func appendEntry(r *checkpoint.Record, meta, data []byte) []byte {
 	b = appendID(b, r.ID)
 	b = appendID(b, checkpoint.ID(r.Branch))
 	b = append(b, meta...)
-	binary.BigEndian.PutUint32(b[1:], crc32.Checksum(b[5:], castagnoli))
+	binary.BigEndian.PutUint32(b[1:], crc32.Checksum(b[5:], backend.Castagnoli))
 	return b
 }
 
@@ -210,7 +209,7 @@ func parseEntry(s string) (e entry, err error) {
 	if b[0] != entryVersion {
 		return e, fmt.Errorf("%w: an entry has version %d, this package reads %d", checkpoint.ErrVersion, b[0], entryVersion)
 	}
-	if got, want := crc32.Checksum(b[5:], castagnoli), binary.BigEndian.Uint32(b[1:]); got != want {
+	if got, want := crc32.Checksum(b[5:], backend.Castagnoli), binary.BigEndian.Uint32(b[1:]); got != want {
 		return e, fmt.Errorf("the entry has checksum %08x, %08x was written", got, want)
 	}
 	e.dataSum = binary.BigEndian.Uint32(b[5:])
@@ -253,7 +252,7 @@ func (s *Store) decode(log checkpoint.Log, place, stored, data string, withData 
 			return nil, s.damage(log, "d", place, fmt.Errorf("%d bytes of data, %d were written", len(data), e.dataLen))
 		}
 		body = []byte(data)
-		if got := crc32.Checksum(body, castagnoli); got != e.dataSum {
+		if got := crc32.Checksum(body, backend.Castagnoli); got != e.dataSum {
 			return nil, s.damage(log, "d", place, fmt.Errorf("the data have checksum %08x, %08x was written", got, e.dataSum))
 		}
 	}

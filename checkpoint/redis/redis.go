@@ -57,6 +57,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Options changes how a server is used. The zero value is fine.
@@ -154,13 +155,9 @@ func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (
 }
 
 func options(opts []Options) (Options, error) {
-	var o Options
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		return o, errors.New("redis: more than one Options")
+	o, err := backend.Only("redis", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
 		return o, fmt.Errorf("redis: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)
@@ -468,7 +465,7 @@ func (s *Store) failed(op string, err error, sent bool) error {
 	if errors.Is(err, goredis.ErrClosed) && s.closed.Load() {
 		return checkpoint.ErrClosed
 	}
-	if isOurs(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !answered(err) && !unsent(err) {
+	if backend.Agreed(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !answered(err) && !unsent(err) {
 		return err
 	}
 	return s.explain(op, err, sent)

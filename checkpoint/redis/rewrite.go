@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // maxGap is how many removed records a piece of a branch may have in a row: to
@@ -47,7 +48,7 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 		case "busy":
 			return s.busy(r.Log, out[1:])
 		case "conflict":
-			return conflict(r.Log, r.Head, checkpoint.ID(field(out, 1)))
+			return backend.Conflict(r.Log, checkpoint.ID(field(out, 1)), r.Head)
 		default:
 			return fmt.Errorf("redis: rewrite in %s: unexpected answer %q", s.server, out)
 		}
@@ -156,7 +157,7 @@ func (s *Store) unknown(ctx context.Context, r *checkpoint.Rewrite) error {
 			return err
 		}
 	}
-	return conflict(r.Log, r.Head, "another") // all are there now: the log has moved on
+	return backend.Conflict(r.Log, "another", r.Head) // all are there now: the log has moved on
 }
 
 type rewritePlan struct {

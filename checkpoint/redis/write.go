@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // maxLease keeps the end of a lease below 2^53 microseconds since 1970.
@@ -51,7 +52,7 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 	case "fenced":
 		return checkpoint.Written{}, fmt.Errorf("%w: thread %q is at fence %s, the writer has %d", checkpoint.ErrFenced, w.Log.Thread, field(out, 1), w.Fence)
 	case "conflict":
-		return checkpoint.Written{}, conflict(w.Log, w.Head, checkpoint.ID(field(out, 1)))
+		return checkpoint.Written{}, backend.Conflict(w.Log, checkpoint.ID(field(out, 1)), w.Head)
 	case "exists":
 		return checkpoint.Written{}, fmt.Errorf("%w: thread %q has a record %s already", checkpoint.ErrInvalid, w.Log.Thread, w.Record.ID)
 	case "place":
@@ -123,16 +124,6 @@ func leaseMicros(d time.Duration) int64 {
 // ttlArg is the TTL in milliseconds, rounded up.
 func (s *Store) ttlArg() string {
 	return strconv.FormatInt(int64((s.ttl+time.Millisecond-1)/time.Millisecond), 10)
-}
-
-func conflict(log checkpoint.Log, want, is checkpoint.ID) error {
-	show := func(id checkpoint.ID) string {
-		if id == "" {
-			return "none"
-		}
-		return string(id)
-	}
-	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", checkpoint.ErrConflict, log.Thread, log.Namespace, show(is), show(want))
 }
 
 // lease reads holder, end and length as the scripts give them; an empty holder

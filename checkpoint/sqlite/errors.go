@@ -12,6 +12,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion] and [checkpoint.ErrCorrupt].
@@ -34,28 +35,14 @@ type Error struct {
 	Err  error  // SQLite's error; may be nil
 }
 
-func (e *Error) Error() string {
-	what := e.What
-	if what == "" {
-		what = e.Kind.Error()
-	}
-	s := fmt.Sprintf("sqlite: %s %s: %s", e.Op, e.Path, what)
-	if e.Err != nil {
-		s += fmt.Sprintf(" (%v)", e.Err)
-	}
-	if e.Fix != "" {
-		s += "; " + e.Fix
-	}
-	return s
+func (e *Error) failure() backend.Failure {
+	return backend.Failure{Package: "sqlite", Op: e.Op, Place: e.Path, Kind: e.Kind, What: e.What, Fix: e.Fix, Err: e.Err}
 }
 
+func (e *Error) Error() string { return e.failure().String() }
+
 // Unwrap returns the kind and the cause.
-func (e *Error) Unwrap() []error {
-	if e.Err == nil {
-		return []error{e.Kind}
-	}
-	return []error{e.Kind, e.Err}
-}
+func (e *Error) Unwrap() []error { return e.failure().Causes() }
 
 // code returns SQLite's primary result code, 0 if err is not SQLite's.
 func code(err error) int {

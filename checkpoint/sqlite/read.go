@@ -6,12 +6,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 type readStmts struct {
@@ -85,7 +85,7 @@ func (s *Store) query(ctx context.Context, f func() error) error {
 		}
 	}
 	err := f()
-	if err != nil && ctx.Err() != nil && !isOurs(err) {
+	if err != nil && ctx.Err() != nil && !backend.Agreed(err) {
 		return ctx.Err() // however the driver put it
 	}
 	return s.failed("read", err)
@@ -133,19 +133,7 @@ func (r *scanned) record(log checkpoint.Log, withData bool) (*checkpoint.Record,
 		}
 		out.Branch = checkpoint.Branch(b)
 	}
-	if got, want := crc32.Checksum(r.meta, castagnoli), uint32(uint64(r.sum)>>32); got != want {
-		return fail(fmt.Errorf("column meta has checksum %08x, %08x was written", got, want))
-	}
-	var data []byte
-	if withData {
-		if got, want := crc32.Checksum(r.data, castagnoli), uint32(r.sum); got != want {
-			return fail(fmt.Errorf("column data has checksum %08x, %08x was written", got, want))
-		}
-		if data = r.data; data == nil {
-			data = []byte{}
-		}
-	}
-	if err := checkpoint.UnmarshalBody(out, r.meta, data); err != nil {
+	if err := backend.Decode(out, r.meta, r.data, r.sum, withData); err != nil {
 		return fail(err)
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // place is where a record stands, and what it takes.
@@ -30,7 +31,7 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 		if err != nil {
 			return err
 		}
-		rows[i] = row{id: key(rec.ID), meta: meta, data: data, sum: checksum(meta, data)}
+		rows[i] = row{id: key(rec.ID), meta: meta, data: data, sum: backend.Checksum(meta, data)}
 	}
 	err := s.submit(ctx, &request{do: func(ctx context.Context) error { return s.rewrite(ctx, r, rows) }})
 	return s.failed("rewrite a thread of", err)
@@ -48,7 +49,7 @@ func (s *Store) rewrite(ctx context.Context, r *checkpoint.Rewrite, rows []row) 
 		return &checkpoint.BusyError{Thread: r.Log.Thread, Lease: l}
 	}
 	if st.head != r.Head {
-		return conflict(&checkpoint.Write{Log: r.Log, Head: r.Head}, st.head)
+		return backend.Conflict(r.Log, st.head, r.Head)
 	}
 	all, err := s.places(ctx, st, r.Log)
 	if err != nil {

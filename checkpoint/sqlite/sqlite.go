@@ -38,6 +38,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Options changes how a database is used. The zero value is fine.
@@ -157,13 +158,9 @@ func New(db *sql.DB, opts ...Options) (*Store, error) {
 }
 
 func options(opts []Options) (Options, error) {
-	var o Options
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		return o, errors.New("sqlite: more than one Options")
+	o, err := backend.Only("sqlite", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.BusyTimeout < 0 || o.Readers < 0 {
 		return o, errors.New("sqlite: Options.BusyTimeout and Options.Readers must not be negative")
@@ -324,25 +321,13 @@ func (s *Store) failed(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if s.closed.Load() && !isOurs(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	if s.closed.Load() && !backend.Agreed(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return checkpoint.ErrClosed
 	}
-	if isOurs(err) {
+	if backend.Agreed(err) {
 		return err
 	}
 	return explain(op, s.path, err)
-}
-
-func isOurs(err error) bool {
-	for _, e := range []error{
-		checkpoint.ErrNotFound, checkpoint.ErrConflict, checkpoint.ErrFenced, checkpoint.ErrInvalid,
-		checkpoint.ErrNoThread, checkpoint.ErrBusy, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // preparer is a connection or a pool of them.

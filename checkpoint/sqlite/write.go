@@ -6,10 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 type writeStmts struct {
@@ -127,12 +127,6 @@ func runOf(id checkpoint.ID) (run any, n int64) {
 	return string(id), 0
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(meta, data []byte) int64 {
-	return int64(uint64(crc32.Checksum(meta, castagnoli))<<32 | uint64(crc32.Checksum(data, castagnoli)))
-}
-
 // logState is what the writer knows of a log. Another process may have moved on;
 // then writing with it has no effect, see fast.
 type logState struct {
@@ -167,7 +161,7 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 		if err != nil {
 			return checkpoint.Written{}, err
 		}
-		req.row = row{id: key(w.Record.ID), meta: meta, data: data, sum: checksum(meta, data)}
+		req.row = row{id: key(w.Record.ID), meta: meta, data: data, sum: backend.Checksum(meta, data)}
 	}
 	err := s.submit(ctx, req)
 	return req.out, s.failed("write", err)
@@ -370,7 +364,7 @@ func (s *Store) alone(ctx context.Context, r *request) error {
 func (s *Store) together(ctx context.Context, batch []*request) error {
 	if len(batch) == 1 {
 		err := s.alone(ctx, batch[0])
-		if err != nil && isOurs(err) {
+		if err != nil && backend.Agreed(err) {
 			batch[0].err, err = err, nil
 		}
 		return err
@@ -396,7 +390,7 @@ func (s *Store) together(ctx context.Context, batch []*request) error {
 				err = s.slow(r)
 			}
 			if err != nil {
-				if !isOurs(err) {
+				if !backend.Agreed(err) {
 					return err
 				}
 				r.err = err
@@ -543,7 +537,7 @@ func (s *Store) slow(req *request) error {
 	case !w.Claim && w.Fence != 0 && int64(w.Fence) != st.fence:
 		return fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", checkpoint.ErrFenced, w.Log.Thread, st.fence, w.Fence)
 	case w.Record != nil && st.head != w.Head:
-		return conflict(w, st.head)
+		return backend.Conflict(w.Log, st.head, w.Head)
 	}
 	if err := s.ensure(st, th, w, now); err != nil {
 		return err
@@ -573,16 +567,6 @@ func (s *Store) slow(req *request) error {
 		s.logs[w.Log] = st
 	}
 	return nil
-}
-
-func conflict(w *checkpoint.Write, head checkpoint.ID) error {
-	show := func(id checkpoint.ID) string {
-		if id == "" {
-			return "none"
-		}
-		return string(id)
-	}
-	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", checkpoint.ErrConflict, w.Log.Thread, w.Log.Namespace, show(head), show(w.Head))
 }
 
 // load reads what is known of a log and its thread.

@@ -1,0 +1,572 @@
+package chat
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+
+	"github.com/benbjohnson/immutable"
+
+	"github.com/superstep-dev/superstep/field"
+)
+
+// History is a state field that holds a conversation. A message that is added
+// replaces the one with its ID, in its place, or is appended. What the tasks of
+// one superstep write is folded in plan order; two tasks that write different
+// messages under one ID, or of which one writes and the other removes it, are
+// an error, as are two tasks that overwrite the history differently.
+//
+// A message without an ID gets one when it is folded: a hash of its content and
+// of the ID before it, so that it is the same whenever a thread is replayed. A
+// task that reads its own messages sees these IDs already, but they are
+// provisional: if another task of the superstep adds messages before it in plan
+// order, the committed ones differ.
+//
+// Adding costs O(log n), whatever the length of the history.
+//
+// In JSON a History is an array of messages; see [Message.MarshalJSON]. An
+// update is an array as well, in which {"type": "remove", "id": …} removes a
+// message, and the ID "__remove_all__" all that stand before; a single message,
+// a string, which is a message of the user, or {"$overwrite": […]}.
+//
+// The zero History is empty and ready to use. Like all field types it may be
+// copied, and is used by one goroutine at a time.
+type History struct {
+	self  *History // the field that was bound; another's address in a copy
+	bound bool
+
+	view conversation // with what is pending
+	ops  []op         // pending since Bind
+}
+
+// RemoveAll is the ID of the JSON update {"type": "remove"} that removes all
+// messages.
+const RemoveAll = "__remove_all__"
+
+// op is one step of an update.
+type op struct {
+	kind opKind
+	m    Message // put
+	id   string  // remove; put: the ID that m has in the task's view
+}
+
+type opKind uint8
+
+const (
+	opPut opKind = iota
+	opRemove
+	opClear
+)
+
+// conversation is a persistent ordered map of messages: by a number that only
+// grows, and from ID to number. Copies share memory.
+type conversation struct {
+	byPos *immutable.SortedMap[int, Message] // nil: empty
+	byID  *immutable.Map[string, int]
+	next  int
+}
+
+func (c *conversation) len() int {
+	if c.byPos == nil {
+		return 0
+	}
+	return c.byPos.Len()
+}
+
+func (c *conversation) last() (Message, bool) {
+	if c.len() == 0 {
+		return Message{}, false
+	}
+	it := c.byPos.Iterator()
+	it.Last()
+	_, m, ok := it.Next()
+	return m, ok
+}
+
+func (c *conversation) get(id string) (Message, bool) {
+	if c.byID == nil {
+		return Message{}, false
+	}
+	pos, ok := c.byID.Get(id)
+	if !ok {
+		return Message{}, false
+	}
+	return c.byPos.Get(pos)
+}
+
+// put adds or replaces a message and returns the ID under which it stands.
+func (c *conversation) put(m Message) string {
+	if m.ID == "" {
+		m.ID = c.freshID(m)
+	}
+	if c.byPos == nil {
+		c.byPos = immutable.NewSortedMap[int, Message](nil)
+		c.byID = immutable.NewMap[string, int](nil)
+	}
+	pos, known := c.byID.Get(m.ID)
+	if !known {
+		pos = c.next
+		c.next++
+		c.byID = c.byID.Set(m.ID, pos)
+	}
+	c.byPos = c.byPos.Set(pos, m)
+	return m.ID
+}
+
+func (c *conversation) remove(id string) {
+	if c.byID == nil {
+		return
+	}
+	if pos, ok := c.byID.Get(id); ok {
+		c.byID, c.byPos = c.byID.Delete(id), c.byPos.Delete(pos)
+	}
+}
+
+// freshID returns an ID for a message that is about to be appended. It depends
+// on the messages alone, so that every fold of a thread's log finds the same.
+func (c *conversation) freshID(m Message) string {
+	data, err := m.MarshalJSON()
+	if err != nil { // the commit will say so
+		data = []byte(err.Error())
+	}
+	h := sha256.New()
+	if before, ok := c.last(); ok {
+		h.Write([]byte(before.ID))
+	}
+	for {
+		h.Write([]byte{0})
+		h.Write(data)
+		id := "msg_" + hex.EncodeToString(h.Sum(nil)[:12])
+		if _, taken := c.get(id); !taken {
+			return id
+		}
+	}
+}
+
+func (c *conversation) apply(o op) {
+	switch o.kind {
+	case opPut:
+		c.put(o.m)
+	case opRemove:
+		c.remove(o.id)
+	case opClear:
+		*c = conversation{}
+	}
+}
+
+func (c *conversation) all() iter.Seq[Message] {
+	return func(yield func(Message) bool) {
+		if c.len() == 0 {
+			return
+		}
+		for it := c.byPos.Iterator(); !it.Done(); {
+			if _, m, _ := it.Next(); !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// Of returns a history of messages.
+func Of(messages ...Message) History {
+	var h History
+	h.Add(messages...)
+	return h
+}
+
+// Add adds messages: each replaces the one that has its ID, in its place, or
+// becomes the last. A message that can't be written as JSON, since it has no role
+// that there is or an artifact that is no JSON, fails the task when it commits.
+func (h *History) Add(messages ...Message) {
+	h.own()
+	for _, m := range messages {
+		h.put(m)
+	}
+}
+
+func (h *History) put(m Message) {
+	if known, ok := h.view.get(m.ID); ok && reflect.DeepEqual(known, m) {
+		return
+	}
+	id := h.view.put(m)
+	// One message written twice is written once.
+	if i := slices.IndexFunc(h.ops, func(o op) bool { return o.kind == opPut && o.id == id }); i >= 0 {
+		if h.ops[i].m.ID == "" {
+			m.ID = "" // it is still to get its ID
+		}
+		h.ops[i].m = m
+		return
+	}
+	h.ops = append(h.ops, op{kind: opPut, m: m, id: id})
+}
+
+// Replace is Add for one message that must be known. It reports whether it was;
+// if not, nothing is written.
+func (h *History) Replace(m Message) bool {
+	if _, ok := h.view.get(m.ID); !ok || m.ID == "" {
+		return false
+	}
+	h.Add(m)
+	return true
+}
+
+// ReplaceLastUser replaces the last message if it is the user's, and appends m
+// otherwise.
+func (h *History) ReplaceLastUser(m Message) {
+	if l, ok := h.view.last(); ok && l.Role == RoleUser {
+		m.ID = l.ID
+	}
+	h.Add(m)
+}
+
+// Remove removes the messages with these IDs. An unknown one is no error.
+func (h *History) Remove(ids ...string) {
+	h.own()
+	for _, id := range ids {
+		h.view.remove(id)
+		before := len(h.ops)
+		fresh := false // the message came with this update
+		h.ops = slices.DeleteFunc(h.ops, func(o op) bool {
+			hit := o.kind == opPut && o.id == id
+			fresh = fresh || hit && o.m.ID == ""
+			return hit
+		})
+		if before != len(h.ops) && fresh {
+			continue
+		}
+		h.ops = append(h.ops, op{kind: opRemove, id: id})
+	}
+}
+
+// Clear removes all messages.
+func (h *History) Clear() {
+	h.own()
+	h.view = conversation{}
+	h.ops = []op{{kind: opClear}}
+}
+
+// Overwrite replaces the whole history.
+func (h *History) Overwrite(messages ...Message) {
+	h.Clear()
+	h.Add(messages...)
+}
+
+// own makes the pending update the receiver's own.
+func (h *History) own() {
+	if h.self != h {
+		h.self, h.bound = h, false
+		h.ops = slices.Clone(h.ops)
+	}
+}
+
+// Len returns the number of messages.
+func (h *History) Len() int { return h.view.len() }
+
+// Last returns the last message, or the zero Message.
+func (h *History) Last() Message {
+	m, _ := h.view.last()
+	return m
+}
+
+// Get returns the message with an ID, and whether there is one.
+func (h *History) Get(id string) (Message, bool) { return h.view.get(id) }
+
+// All returns an iterator over the messages. It shows the history as it was
+// when All was called.
+func (h *History) All() iter.Seq[Message] {
+	view := h.view
+	return view.all()
+}
+
+// Slice returns the messages in a slice of the caller's own.
+func (h *History) Slice() []Message {
+	return slices.AppendSeq(make([]Message, 0, h.Len()), h.All())
+}
+
+// IsZero reports whether the history is empty; encoding/json's omitzero uses it.
+func (h History) IsZero() bool { return h.Len() == 0 }
+
+// String writes the conversation for people, a message a line.
+func (h History) String() string {
+	var b bytes.Buffer
+	for m := range h.All() {
+		fmt.Fprintf(&b, "%s: %s", m.Role, m.Text())
+		for _, c := range m.ToolCalls() {
+			fmt.Fprintf(&b, " %s(%s)", c.Name, c.Args)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// MarshalJSON returns an array of messages.
+func (h History) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for m := range h.All() {
+		data, err := m.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, data...)
+	}
+	return append(b, ']'), nil
+}
+
+// UnmarshalJSON replaces the history.
+func (h *History) UnmarshalJSON(data []byte) error {
+	var messages []Message
+	if err := json.Unmarshal(data, &messages); err != nil {
+		return err
+	}
+	var c conversation
+	for _, m := range messages {
+		c.put(m)
+	}
+	*h = History{view: c}
+	return nil
+}
+
+// Bind implements [field.Merging].
+func (h *History) Bind() { h.self, h.bound, h.ops = h, true, nil }
+
+// Change implements [field.Merging].
+func (h *History) Change() (field.Change, error) {
+	if !h.bound || h.self != h {
+		return nil, field.ErrReplaced
+	}
+	if len(h.ops) == 0 {
+		return nil, nil
+	}
+	return &historyChange{ops: slices.Clone(h.ops)}, nil
+}
+
+// Write implements [field.Merging].
+func (h *History) Write(c field.Change) error {
+	hc, err := changeOf(c)
+	if err != nil {
+		return err
+	}
+	for _, o := range hc.ops {
+		switch o.kind {
+		case opPut:
+			h.Add(o.m)
+		case opRemove:
+			h.Remove(o.id)
+		case opClear:
+			h.Clear()
+		}
+	}
+	return nil
+}
+
+// Apply implements [field.Merging].
+func (h *History) Apply(c field.Change) error {
+	hc, err := changeOf(c)
+	if err != nil {
+		return err
+	}
+	for _, o := range hc.ops {
+		h.view.apply(o)
+	}
+	h.ops = nil
+	return nil
+}
+
+// Resets implements [field.Growing].
+func (h *History) Resets(c field.Change) bool {
+	hc, err := changeOf(c)
+	return err == nil && hc.clears()
+}
+
+// Infallible implements [field.Infallible]: messages were encoded before.
+func (h *History) Infallible() bool { return true }
+
+// SchemaOf implements [field.Schemer].
+func (h *History) SchemaOf() any { return []messageSchema(nil) }
+
+// messageSchema describes a message's JSON.
+type messageSchema struct {
+	Type       string           `json:"type" jsonschema:"human, ai, system or tool"`
+	ID         string           `json:"id,omitempty" jsonschema:"a known ID replaces that message"`
+	Name       string           `json:"name,omitempty"`
+	Content    any              `json:"content" jsonschema:"a text or a list of content blocks"`
+	ToolCalls  []toolCallSchema `json:"tool_calls,omitempty"`
+	ToolCallID string           `json:"tool_call_id,omitempty"`
+	Status     string           `json:"status,omitempty"`
+}
+
+type toolCallSchema struct {
+	ID   string         `json:"id,omitempty"`
+	Name string         `json:"name"`
+	Args map[string]any `json:"args"`
+}
+
+// historyChange is what a task wrote.
+type historyChange struct{ ops []op }
+
+func changeOf(c field.Change) (*historyChange, error) {
+	if hc, ok := c.(*historyChange); ok {
+		return hc, nil
+	}
+	return nil, fmt.Errorf("chat: a change of type %T given where one of a History is needed", c)
+}
+
+func (c *historyChange) clears() bool {
+	return slices.ContainsFunc(c.ops, func(o op) bool { return o.kind == opClear })
+}
+
+type wireRemove struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// MarshalJSON implements [field.Change].
+func (c *historyChange) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, o := range c.ops {
+		var data []byte
+		var err error
+		switch o.kind {
+		case opPut:
+			data, err = o.m.MarshalJSON()
+		case opRemove:
+			data, err = marshal(wireRemove{Type: "remove", ID: o.id})
+		case opClear:
+			data, err = marshal(wireRemove{Type: "remove", ID: RemoveAll})
+		}
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, data...)
+	}
+	return append(b, ']'), nil
+}
+
+// DecodeChange implements [field.Merging].
+func (h *History) DecodeChange(data []byte) (field.Change, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 {
+		return nil, errors.New("chat: an empty update")
+	}
+	c := new(historyChange)
+	switch data[0] {
+	case '[':
+	case '{':
+		var over struct {
+			Messages json.RawMessage `json:"$overwrite"`
+		}
+		if err := json.Unmarshal(data, &over); err != nil {
+			return nil, err
+		}
+		if over.Messages == nil {
+			data = slices.Concat([]byte{'['}, data, []byte{']'})
+			break
+		}
+		c.ops = append(c.ops, op{kind: opClear})
+		data = over.Messages
+	default:
+		data = slices.Concat([]byte{'['}, data, []byte{']'})
+	}
+	var items []json.RawMessage
+	if err := json.Unmarshal(data, &items); err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		o, err := decodeOp(item)
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+		if o.kind == opClear {
+			c.ops = c.ops[:0]
+		}
+		c.ops = append(c.ops, o)
+	}
+	return c, nil
+}
+
+func decodeOp(item json.RawMessage) (op, error) {
+	if item[0] == '"' {
+		var text string
+		err := json.Unmarshal(item, &text)
+		return op{kind: opPut, m: User(text)}, err
+	}
+	var head wireRemove
+	if err := json.Unmarshal(item, &head); err != nil {
+		return op{}, err
+	}
+	if head.Type != "remove" {
+		var m Message
+		err := json.Unmarshal(item, &m)
+		return op{kind: opPut, m: m, id: m.ID}, err
+	}
+	switch head.ID {
+	case RemoveAll:
+		return op{kind: opClear}, nil
+	case "":
+		return op{}, errors.New(`chat: {"type": "remove"} needs the id of a message`)
+	}
+	return op{kind: opRemove, id: head.ID}, nil
+}
+
+// Conflict implements [field.Change].
+func (c *historyChange) Conflict(earlier field.Change) error {
+	e, err := changeOf(earlier)
+	if err != nil {
+		return err
+	}
+	_, _, err = checkHistories([]*historyChange{e, c})
+	return err
+}
+
+// Check implements [field.Checker].
+func (h *History) Check(cs []field.Change) (later, earlier int, err error) {
+	hs := make([]*historyChange, len(cs))
+	for i, c := range cs {
+		if hs[i], err = changeOf(c); err != nil {
+			return i, 0, err
+		}
+	}
+	return checkHistories(hs)
+}
+
+// written is what a task did to an ID.
+type written struct {
+	task int
+	op   op
+}
+
+func checkHistories(cs []*historyChange) (later, earlier int, err error) {
+	clear := -1 // the last that overwrote
+	ids := map[string]written{}
+	for i, c := range cs {
+		if c.clears() {
+			if clear >= 0 && !reflect.DeepEqual(cs[clear].ops, c.ops) {
+				return i, clear, errors.New("both overwrite the history, differently")
+			}
+			clear = i
+		}
+		for _, o := range c.ops {
+			if o.kind == opClear || o.kind == opPut && o.m.ID == "" {
+				continue
+			}
+			w, ok := ids[o.id]
+			if ok && w.task != i && (w.op.kind != o.kind || !reflect.DeepEqual(w.op.m, o.m)) {
+				return i, w.task, fmt.Errorf("both write the message %q, differently", o.id)
+			}
+			ids[o.id] = written{i, o}
+		}
+	}
+	return 0, 0, nil
+}

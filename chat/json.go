@@ -1,0 +1,577 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// wire is a message as LangChain writes it, and what else is read.
+type wire struct {
+	Type string `json:"type,omitempty"`
+	Role string `json:"role,omitempty"` // OpenAI's name of type
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+
+	Content json.RawMessage `json:"content"` // a string or blocks
+
+	ToolCalls        []wireCall `json:"tool_calls,omitempty"`
+	InvalidToolCalls []wireCall `json:"invalid_tool_calls,omitempty"`
+
+	ToolCallID string          `json:"tool_call_id,omitempty"`
+	Status     string          `json:"status,omitempty"`
+	Artifact   json.RawMessage `json:"artifact,omitempty"`
+
+	UsageMetadata    *wireUsage        `json:"usage_metadata,omitempty"`
+	ResponseMetadata *wireResponse     `json:"response_metadata,omitempty"`
+	Metadata         map[string]string `json:"metadata,omitempty"`
+
+	Refusal          string `json:"refusal,omitempty"`           // OpenAI's, read only
+	ReasoningContent string `json:"reasoning_content,omitempty"` // of compatible servers, read only
+}
+
+type wireCall struct {
+	Name     string          `json:"name,omitempty"`
+	Args     json.RawMessage `json:"args,omitempty"` // an object; of invalid calls a string
+	ID       string          `json:"id,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Type     string          `json:"type,omitempty"`
+	Extras   *wireExtras     `json:"extras,omitempty"`
+	Function *wireFunction   `json:"function,omitempty"` // OpenAI's form
+}
+
+type wireFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type wireUsage struct {
+	Input  int            `json:"input_tokens"`
+	Output int            `json:"output_tokens"`
+	Total  int            `json:"total_tokens"`
+	In     *wireInDetail  `json:"input_token_details,omitempty"`
+	Out    *wireOutDetail `json:"output_token_details,omitempty"`
+}
+
+type wireInDetail struct {
+	Read  int `json:"cache_read,omitempty"`
+	Write int `json:"cache_creation,omitempty"`
+}
+
+type wireOutDetail struct {
+	Reasoning int `json:"reasoning,omitempty"`
+}
+
+type wireResponse struct {
+	Model  string `json:"model_name,omitempty"`
+	Finish string `json:"finish_reason,omitempty"`
+}
+
+// wireExtras is what LangChain has no field for.
+type wireExtras struct {
+	Signature  string `json:"signature,omitempty"`
+	Redacted   bool   `json:"redacted,omitempty"`
+	Detail     string `json:"detail,omitempty"`
+	Transcript string `json:"transcript,omitempty"`
+	Filename   string `json:"filename,omitempty"`
+}
+
+// block is a piece of content: LangChain's standard blocks, and those of
+// OpenAI, Anthropic and earlier versions of LangChain, which are read only.
+type block struct {
+	Type string `json:"type"`
+	ID   string `json:"id,omitempty"`
+
+	Text      *string `json:"text,omitempty"`
+	Reasoning *string `json:"reasoning,omitempty"`
+
+	URL    string `json:"url,omitempty"`
+	Base64 string `json:"base64,omitempty"`
+	FileID string `json:"file_id,omitempty"`
+	MIME   string `json:"mime_type,omitempty"`
+
+	Name  string          `json:"name,omitempty"`  // tool_call
+	Args  json.RawMessage `json:"args,omitempty"`  // tool_call
+	Error string          `json:"error,omitempty"` // invalid_tool_call
+
+	ToolCallID string          `json:"tool_call_id,omitempty"` // tool_result
+	Content    json.RawMessage `json:"content,omitempty"`
+	IsError    bool            `json:"is_error,omitempty"`
+	Artifact   json.RawMessage `json:"artifact,omitempty"`
+
+	Extras *wireExtras `json:"extras,omitempty"`
+}
+
+// foreign are the blocks' members that are read only.
+type foreign struct {
+	MIMEType   string          `json:"mimeType"`
+	Data       string          `json:"data"`
+	FileID     string          `json:"fileId"`
+	ImageURL   json.RawMessage `json:"image_url"` // {"url", "detail"} or a string
+	InputAudio *struct {
+		Data   string `json:"data"`
+		Format string `json:"format"`
+	} `json:"input_audio"`
+	File *struct {
+		Data string `json:"file_data"`
+		ID   string `json:"file_id"`
+		Name string `json:"filename"`
+	} `json:"file"`
+	Source *struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+		URL       string `json:"url"`
+		FileID    string `json:"file_id"`
+	} `json:"source"`
+	Metadata *struct {
+		Name     string `json:"name"`
+		Filename string `json:"filename"`
+	} `json:"metadata"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Input     json.RawMessage `json:"input"`       // tool_use
+	ToolUseID string          `json:"tool_use_id"` // tool_result
+	Refusal   string          `json:"refusal"`
+}
+
+// MarshalJSON returns the message as LangChain writes it: {"type": "human",
+// "ai", "system" or "tool", "id", "content", …}, which LangGraph's clients
+// read. The content is a string if the message has one text and nothing else
+// but calls of tools after it, and else a list of LangChain's standard content
+// blocks. Every message but one whose parts can't be encoded reads back as it
+// was.
+func (m Message) MarshalJSON() ([]byte, error) {
+	w := wire{ID: m.ID, Name: m.Name, Metadata: m.Metadata}
+	switch m.Role {
+	case RoleSystem:
+		w.Type = "system"
+	case RoleUser:
+		w.Type = "human"
+	case RoleAssistant:
+		w.Type = "ai"
+	case RoleTool:
+		w.Type = "tool"
+	default:
+		return nil, &RoleError{Role: string(m.Role)}
+	}
+	parts := m.Parts
+	if r, ok := alone[ToolResult](parts); ok && m.Role == RoleTool {
+		if w.Name == r.Name || r.Name == "" {
+			w.ToolCallID, w.Artifact = r.CallID, r.Artifact
+			if r.IsError {
+				w.Status = "error"
+			}
+			parts = r.Content
+		}
+	}
+	calls := trailingCalls(parts)
+	inline := slices.ContainsFunc(parts[:len(parts)-calls], isCall)
+	for _, p := range parts {
+		if c, ok := p.(ToolCall); ok {
+			w.addCall(c)
+		}
+	}
+	if !inline {
+		parts = parts[:len(parts)-calls]
+	}
+	var err error
+	if w.Content, err = marshalContent(parts); err != nil {
+		return nil, err
+	}
+	if m.Usage != nil {
+		w.UsageMetadata = usageOut(*m.Usage)
+	}
+	if m.Model != "" || m.Finish != "" {
+		w.ResponseMetadata = &wireResponse{Model: m.Model, Finish: string(m.Finish)}
+	}
+	return marshal(w)
+}
+
+// marshal is json.Marshal without the escaping of HTML.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func isCall(p Part) bool { _, ok := p.(ToolCall); return ok }
+
+// trailingCalls returns how many tool calls, of which broken ones stand last,
+// parts end with: those that a reader of the lists of calls puts back where they
+// were.
+func trailingCalls(parts []Part) int {
+	n, valid := 0, false
+	for n < len(parts) {
+		c, ok := parts[len(parts)-1-n].(ToolCall)
+		if !ok {
+			break
+		}
+		if _, err := c.Arguments(); err == nil {
+			valid = true
+		} else if valid {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func alone[P Part](parts []Part) (P, bool) {
+	if len(parts) != 1 {
+		var none P
+		return none, false
+	}
+	p, ok := parts[0].(P)
+	return p, ok
+}
+
+func (w *wire) addCall(c ToolCall) {
+	wc := wireCall{ID: c.ID, Name: c.Name, Type: "tool_call"}
+	if c.Signature != "" {
+		wc.Extras = &wireExtras{Signature: c.Signature}
+	}
+	args, err := callArgs(c)
+	wc.Args = args
+	if err != nil {
+		wc.Type, wc.Error = "invalid_tool_call", err.Error()
+		w.InvalidToolCalls = append(w.InvalidToolCalls, wc)
+		return
+	}
+	w.ToolCalls = append(w.ToolCalls, wc)
+}
+
+// callArgs returns the arguments as they are written: an object, or a string
+// together with what is wrong with it.
+func callArgs(c ToolCall) (json.RawMessage, error) {
+	args, err := c.Arguments()
+	if err != nil {
+		text, _ := marshal(c.Args)
+		return text, err
+	}
+	return args, nil
+}
+
+func marshalContent(parts []Part) (json.RawMessage, error) {
+	if len(parts) == 0 {
+		return json.RawMessage(`""`), nil
+	}
+	if t, ok := alone[Text](parts); ok && t.Signature == "" {
+		return marshal(t.Text)
+	}
+	blocks := make([]block, len(parts))
+	for i, p := range parts {
+		b, err := blockOf(p)
+		if err != nil {
+			return nil, err
+		}
+		blocks[i] = b
+	}
+	return marshal(blocks)
+}
+
+func blockOf(p Part) (block, error) {
+	switch p := p.(type) {
+	case Text:
+		return block{Type: "text", Text: &p.Text, Extras: extras(wireExtras{Signature: p.Signature})}, nil
+	case Reasoning:
+		return block{Type: "reasoning", ID: p.ID, Reasoning: &p.Text, Extras: extras(wireExtras{Signature: p.Signature, Redacted: p.Redacted})}, nil
+	case Image:
+		return media("image", p.Source, wireExtras{Detail: p.Detail}), nil
+	case Audio:
+		return media("audio", p.Source, wireExtras{Transcript: p.Transcript}), nil
+	case File:
+		return media("file", p.Source, wireExtras{Filename: p.Name}), nil
+	case ToolCall:
+		b := block{Type: "tool_call", ID: p.ID, Name: p.Name, Extras: extras(wireExtras{Signature: p.Signature})}
+		args, err := callArgs(p)
+		if b.Args = args; err != nil {
+			b.Type, b.Error = "invalid_tool_call", err.Error()
+		}
+		return b, nil
+	case ToolResult:
+		content, err := marshalContent(p.Content)
+		return block{Type: "tool_result", ToolCallID: p.CallID, Name: p.Name, Content: content, IsError: p.IsError, Artifact: p.Artifact}, err
+	}
+	return block{}, fmt.Errorf("chat: a message holds a part of type %T", p)
+}
+
+func extras(e wireExtras) *wireExtras {
+	if e == (wireExtras{}) {
+		return nil
+	}
+	return &e
+}
+
+func media(kind string, s Source, e wireExtras) block {
+	b := block{Type: kind, URL: s.URL, FileID: s.FileID, MIME: s.MIME, Extras: extras(e)}
+	if len(s.Data) > 0 {
+		b.Base64 = base64.StdEncoding.EncodeToString(s.Data)
+	}
+	return b
+}
+
+func usageOut(u Usage) *wireUsage {
+	w := &wireUsage{Input: u.Input, Output: u.Output, Total: u.Total()}
+	if u.CacheRead != 0 || u.CacheWrite != 0 {
+		w.In = &wireInDetail{Read: u.CacheRead, Write: u.CacheWrite}
+	}
+	if u.Reasoning != 0 {
+		w.Out = &wireOutDetail{Reasoning: u.Reasoning}
+	}
+	return w
+}
+
+// RoleError says that a message has a role that there isn't.
+type RoleError struct{ Role string }
+
+func (e *RoleError) Error() string {
+	return fmt.Sprintf("chat: unknown role %q: want system, user (human), assistant (ai) or tool", e.Role)
+}
+
+// UnmarshalJSON reads a message as LangChain, LangGraph's clients, OpenAI's
+// chat completions or Anthropic write it. A member that it doesn't know is
+// ignored, a role or a block of content that it doesn't know is an error.
+func (m *Message) UnmarshalJSON(data []byte) error {
+	var w wire
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	msg, err := w.message()
+	if err != nil {
+		return err
+	}
+	*m = msg
+	return nil
+}
+
+func (w *wire) message() (Message, error) {
+	m := Message{ID: w.ID, Name: w.Name, Metadata: w.Metadata}
+	role := w.Type
+	if role == "" || role == "message" {
+		role = w.Role
+	}
+	switch role {
+	case "system", "developer":
+		m.Role = RoleSystem
+	case "human", "user":
+		m.Role = RoleUser
+	case "ai", "assistant", "AIMessageChunk":
+		m.Role = RoleAssistant
+	case "tool":
+		m.Role = RoleTool
+	default:
+		return m, &RoleError{Role: role}
+	}
+	parts, err := unmarshalContent(w.Content)
+	if err != nil {
+		return m, err
+	}
+	if w.ReasoningContent != "" {
+		parts = append([]Part{Reasoning{Text: w.ReasoningContent}}, parts...)
+	}
+	if w.Refusal != "" {
+		parts = append(parts, Text{Text: w.Refusal})
+		m.Finish = FinishFilter
+	}
+	inline := slices.ContainsFunc(parts, isCall)
+	if !inline {
+		for _, c := range slices.Concat(w.ToolCalls, w.InvalidToolCalls) {
+			parts = append(parts, c.call())
+		}
+	}
+	if _, whole := alone[ToolResult](parts); m.Role == RoleTool && !(whole && w.ToolCallID == "") {
+		r := ToolResult{CallID: w.ToolCallID, Name: w.Name, Content: parts, IsError: w.Status == "error"}
+		if len(w.Artifact) > 0 && string(w.Artifact) != "null" {
+			r.Artifact = w.Artifact
+		}
+		parts = []Part{r}
+	}
+	m.Parts = parts
+	if u := w.UsageMetadata; u != nil {
+		m.Usage = &Usage{Input: u.Input, Output: u.Output}
+		if u.In != nil {
+			m.Usage.CacheRead, m.Usage.CacheWrite = u.In.Read, u.In.Write
+		}
+		if u.Out != nil {
+			m.Usage.Reasoning = u.Out.Reasoning
+		}
+	}
+	if r := w.ResponseMetadata; r != nil {
+		m.Model = r.Model
+		set(&m.Finish, FinishReason(r.Finish))
+	}
+	return m, nil
+}
+
+func (c wireCall) call() ToolCall {
+	t := ToolCall{ID: c.ID, Name: c.Name, Args: argsText(c.Args)}
+	if c.Function != nil {
+		t.Name, t.Args = c.Function.Name, c.Function.Arguments
+	}
+	if c.Extras != nil {
+		t.Signature = c.Extras.Signature
+	}
+	return t
+}
+
+// argsText returns arguments as the model wrote them: those of an invalid call
+// stand in a string.
+func argsText(args json.RawMessage) string {
+	var text string
+	if json.Unmarshal(args, &text) == nil {
+		return text
+	}
+	return string(args)
+}
+
+func unmarshalContent(data json.RawMessage) ([]Part, error) {
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0, string(data) == "null", string(data) == `""`:
+		return nil, nil
+	case data[0] == '"':
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return nil, err
+		}
+		return []Part{Text{Text: text}}, nil
+	case data[0] != '[':
+		return nil, errors.New("chat: the content of a message is neither a string nor a list of blocks")
+	}
+	var raws []json.RawMessage
+	if err := json.Unmarshal(data, &raws); err != nil {
+		return nil, err
+	}
+	parts := make([]Part, 0, len(raws))
+	for _, raw := range raws {
+		p, err := unmarshalBlock(raw)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+func unmarshalBlock(data json.RawMessage) (Part, error) {
+	if data[0] == '"' { // LangChain mixes strings with blocks
+		var text string
+		err := json.Unmarshal(data, &text)
+		return Text{Text: text}, err
+	}
+	var b block
+	if err := json.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("chat: a block of content: %w", err)
+	}
+	var f foreign
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("chat: a block of content of type %q: %w", b.Type, err)
+	}
+	var e wireExtras
+	if b.Extras != nil {
+		e = *b.Extras
+	}
+	set(&e.Signature, f.Signature)
+	text := ""
+	if b.Text != nil {
+		text = *b.Text
+	}
+	switch b.Type {
+	case "text", "input_text", "output_text":
+		return Text{Text: text, Signature: e.Signature}, nil
+	case "refusal":
+		return Text{Text: f.Refusal}, nil
+	case "reasoning", "thinking":
+		r := Reasoning{ID: b.ID, Text: f.Thinking, Signature: e.Signature, Redacted: e.Redacted}
+		if b.Reasoning != nil {
+			r.Text = *b.Reasoning
+		}
+		return r, nil
+	case "redacted_thinking":
+		return Reasoning{Signature: f.Data, Redacted: true}, nil
+	case "image", "image_url":
+		s, err := b.source(&f)
+		if err != nil {
+			return nil, err
+		}
+		img := Image{Source: s, Detail: e.Detail}
+		if len(f.ImageURL) > 0 {
+			var o struct{ URL, Detail string }
+			if json.Unmarshal(f.ImageURL, &img.URL) != nil {
+				if err := json.Unmarshal(f.ImageURL, &o); err != nil {
+					return nil, fmt.Errorf("chat: image_url: %w", err)
+				}
+				img.URL, img.Detail = o.URL, o.Detail
+			}
+		}
+		return img, nil
+	case "audio", "input_audio":
+		if f.InputAudio != nil {
+			data, err := decodeBase64(f.InputAudio.Data)
+			return Audio{Source: Source{Data: data, MIME: "audio/" + f.InputAudio.Format}}, err
+		}
+		s, err := b.source(&f)
+		return Audio{Source: s, Transcript: e.Transcript}, err
+	case "file", "document":
+		s, err := b.source(&f)
+		if f.File != nil && err == nil {
+			set(&s.FileID, f.File.ID)
+			e.Filename = f.File.Name
+			if strings.HasPrefix(f.File.Data, "data:") {
+				s.URL = f.File.Data
+			} else if f.File.Data != "" {
+				s.Data, err = decodeBase64(f.File.Data)
+			}
+		}
+		if f.Metadata != nil {
+			set(&e.Filename, f.Metadata.Name)
+			set(&e.Filename, f.Metadata.Filename)
+		}
+		return File{Source: s, Name: e.Filename}, err
+	case "tool_call", "invalid_tool_call":
+		return ToolCall{ID: b.ID, Name: b.Name, Args: argsText(b.Args), Signature: e.Signature}, nil
+	case "tool_use":
+		return ToolCall{ID: b.ID, Name: b.Name, Args: string(f.Input)}, nil
+	case "tool_result":
+		content, err := unmarshalContent(b.Content)
+		set(&b.ToolCallID, f.ToolUseID)
+		return ToolResult{CallID: b.ToolCallID, Name: b.Name, Content: content, IsError: b.IsError, Artifact: b.Artifact}, err
+	}
+	return nil, fmt.Errorf("chat: a message has a block of content of the unknown type %q", b.Type)
+}
+
+// source reads where the content of a media block is.
+func (b *block) source(f *foreign) (Source, error) {
+	s := Source{URL: b.URL, FileID: b.FileID, MIME: b.MIME}
+	set(&s.MIME, f.MIMEType)
+	set(&s.FileID, f.FileID)
+	data := b.Base64
+	set(&data, f.Data)
+	if f.Source != nil {
+		set(&s.URL, f.Source.URL)
+		set(&s.FileID, f.Source.FileID)
+		set(&s.MIME, f.Source.MediaType)
+		set(&data, f.Source.Data)
+	}
+	if data != "" {
+		raw, err := decodeBase64(data)
+		if err != nil {
+			return s, fmt.Errorf("chat: a block of content of type %q: %w", b.Type, err)
+		}
+		s.Data = raw
+	}
+	return s, nil
+}
+
+func decodeBase64(s string) ([]byte, error) {
+	return base64.StdEncoding.DecodeString(s)
+}

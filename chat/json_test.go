@@ -1,0 +1,247 @@
+package chat_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/chat"
+)
+
+func text(s string) chat.Part { return chat.Text{Text: s} }
+
+// Every message reads back as it was written.
+func TestMessagesSurviveJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := messages().Draw(t, "message")
+		data, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back chat.Message
+		if err := json.Unmarshal(data, &back); err != nil {
+			t.Fatalf("%v\n%s", err, data)
+		}
+		if !reflect.DeepEqual(m, back) {
+			t.Fatalf("wrote %#v\n as %s\nread %#v", m, data, back)
+		}
+	})
+}
+
+func messages() *rapid.Generator[chat.Message] {
+	return rapid.Custom(func(t *rapid.T) chat.Message {
+		s := rapid.SampledFrom([]string{"a", "b <c>", "ü\n", `{"x":1}`})
+		opt := rapid.SampledFrom([]string{"", "", "x"})
+		source := rapid.Custom(func(t *rapid.T) chat.Source {
+			return rapid.SampledFrom([]chat.Source{
+				{Data: []byte("data"), MIME: "image/png"}, {URL: "https://example.org/x"}, {FileID: "f", MIME: "application/pdf"},
+			}).Draw(t, "source")
+		})
+		plain := rapid.Custom(func(t *rapid.T) chat.Part {
+			switch rapid.IntRange(0, 3).Draw(t, "part") {
+			case 0:
+				return chat.Image{Source: source.Draw(t, "source"), Detail: opt.Draw(t, "detail")}
+			case 1:
+				return chat.Audio{Source: source.Draw(t, "source"), Transcript: opt.Draw(t, "transcript")}
+			case 2:
+				return chat.File{Source: source.Draw(t, "source"), Name: opt.Draw(t, "name")}
+			}
+			return chat.Text{Text: s.Draw(t, "text"), Signature: opt.Draw(t, "signature")}
+		})
+		content := func() []chat.Part { return some(t, plain) }
+		result := func() chat.ToolResult {
+			r := chat.ToolResult{CallID: s.Draw(t, "call"), Name: opt.Draw(t, "tool"), Content: content(), IsError: rapid.Bool().Draw(t, "error")}
+			if rapid.Bool().Draw(t, "artifact") {
+				r.Artifact = json.RawMessage(`{"a":[1,null]}`)
+			}
+			return r
+		}
+		m := chat.Message{ID: opt.Draw(t, "id"), Name: opt.Draw(t, "name")}
+		m.Role = rapid.SampledFrom([]chat.Role{chat.RoleSystem, chat.RoleUser, chat.RoleAssistant, chat.RoleTool}).Draw(t, "role")
+		switch m.Role {
+		case chat.RoleTool:
+			r := result()
+			m.Name, m.Parts = r.Name, []chat.Part{r}
+		case chat.RoleAssistant:
+			m.Parts = some(t, rapid.Custom(func(t *rapid.T) chat.Part {
+				switch rapid.IntRange(0, 3).Draw(t, "part") {
+				case 0:
+					return chat.Reasoning{Text: opt.Draw(t, "text"), ID: opt.Draw(t, "id"), Signature: opt.Draw(t, "signature"), Redacted: rapid.Bool().Draw(t, "redacted")}
+				case 1:
+					args := rapid.SampledFrom([]string{`{"a":1}`, `{}`, `{"a":`, `[1]`, `"x"`}).Draw(t, "args")
+					return chat.ToolCall{ID: s.Draw(t, "id"), Name: opt.Draw(t, "tool"), Args: args, Signature: opt.Draw(t, "signature")}
+				}
+				return plain.Draw(t, "plain")
+			}))
+			if rapid.Bool().Draw(t, "usage") {
+				m.Usage = &chat.Usage{Input: 10, Output: 5, CacheRead: rapid.IntRange(0, 3).Draw(t, "read"), Reasoning: rapid.IntRange(0, 3).Draw(t, "thought")}
+			}
+			m.Model, m.Finish = opt.Draw(t, "model"), rapid.SampledFrom([]chat.FinishReason{"", chat.FinishStop}).Draw(t, "finish")
+		default:
+			m.Parts = content()
+		}
+		if rapid.Bool().Draw(t, "metadata") {
+			m.Metadata = map[string]string{"k": "v"}
+		}
+		return m
+	})
+}
+
+func some[T any](t *rapid.T, g *rapid.Generator[T]) []T {
+	items := rapid.SliceOfN(g, 0, 4).Draw(t, "parts")
+	if len(items) == 0 {
+		return nil
+	}
+	return items
+}
+
+// Messages are written as LangGraph's clients read them.
+func TestMessagesAreWrittenAsLangChainDoes(t *testing.T) {
+	call := chat.ToolCall{ID: "c1", Name: "add", Args: `{"a": 1}`}
+	for _, c := range []struct {
+		m    chat.Message
+		want string
+	}{
+		{chat.User("hi"), `{"type":"human","content":"hi"}`},
+		{chat.System("be <kind>"), `{"type":"system","content":"be <kind>"}`},
+		{chat.Assistant("", call), `{"type":"ai","content":"","tool_calls":[{"name":"add","args":{"a":1},"id":"c1","type":"tool_call"}]}`},
+		{
+			chat.Assistant("so", chat.ToolCall{ID: "c2", Name: "add", Args: `{"a":`}),
+			`{"type":"ai","content":"so","invalid_tool_calls":[{"name":"add","args":"{\"a\":","id":"c2","error":"unexpected end of JSON input","type":"invalid_tool_call"}]}`,
+		},
+		{chat.ResultText(call, "3"), `{"type":"tool","name":"add","content":"3","tool_call_id":"c1"}`},
+		{
+			chat.Message{Role: chat.RoleTool, Name: "add", ID: "m", Parts: []chat.Part{chat.ToolResult{CallID: "c1", Name: "add", IsError: true, Content: []chat.Part{text("no")}}}},
+			`{"type":"tool","id":"m","name":"add","content":"no","tool_call_id":"c1","status":"error"}`,
+		},
+		{
+			chat.Message{Role: chat.RoleUser, Parts: []chat.Part{text("see"), chat.Image{Source: chat.Source{Data: []byte{1}, MIME: "image/png"}}}},
+			`{"type":"human","content":[{"type":"text","text":"see"},{"type":"image","base64":"AQ==","mime_type":"image/png"}]}`,
+		},
+		{
+			chat.Message{Role: chat.RoleAssistant, Model: "m1", Finish: chat.FinishStop, Usage: &chat.Usage{Input: 3, Output: 2, CacheRead: 1}, Parts: []chat.Part{chat.Reasoning{Text: "hm", Signature: "s"}, text("42")}},
+			`{"type":"ai","content":[{"type":"reasoning","reasoning":"hm","extras":{"signature":"s"}},{"type":"text","text":"42"}],` +
+				`"usage_metadata":{"input_tokens":3,"output_tokens":2,"total_tokens":5,"input_token_details":{"cache_read":1}},"response_metadata":{"model_name":"m1","finish_reason":"stop"}}`,
+		},
+	} {
+		var b []byte
+		b, err := c.m.MarshalJSON()
+		if err != nil || string(b) != c.want {
+			t.Errorf("wrote %s, %v\n want %s", b, err, c.want)
+		}
+	}
+}
+
+// The shapes of other libraries are read.
+func TestForeignMessagesAreRead(t *testing.T) {
+	call := chat.ToolCall{ID: "c1", Name: "add", Args: `{"a": 1}`}
+	img := func(s chat.Source, detail string) chat.Message {
+		return chat.Message{Role: chat.RoleUser, Parts: []chat.Part{chat.Image{Source: s, Detail: detail}}}
+	}
+	png := chat.Source{Data: []byte{1}, MIME: "image/png"}
+	for name, c := range map[string]struct {
+		json string
+		want chat.Message
+	}{
+		"openai user":       {`{"role":"user","content":"hi"}`, chat.User("hi")},
+		"openai developer":  {`{"role":"developer","content":"be"}`, chat.System("be")},
+		"openai call":       {`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"add","arguments":"{\"a\": 1}"}}]}`, chat.Assistant("", call)},
+		"openai result":     {`{"role":"tool","tool_call_id":"c1","content":"3"}`, chat.Message{Role: chat.RoleTool, Parts: []chat.Part{chat.ToolResult{CallID: "c1", Content: []chat.Part{text("3")}}}}},
+		"openai image":      {`{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x","detail":"low"}}]}`, img(chat.Source{URL: "https://x"}, "low")},
+		"openai refusal":    {`{"role":"assistant","content":null,"refusal":"no"}`, chat.Message{Role: chat.RoleAssistant, Finish: chat.FinishFilter, Parts: []chat.Part{text("no")}}},
+		"compatible":        {`{"role":"assistant","content":"4","reasoning_content":"2+2"}`, chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{chat.Reasoning{Text: "2+2"}, text("4")}}},
+		"langchain chunk":   {`{"type":"AIMessageChunk","content":"x","tool_calls":[],"additional_kwargs":{}}`, chat.Assistant("x")},
+		"langchain text":    {`{"type":"human","content":["a",{"type":"text","text":"b"}]}`, chat.Message{Role: chat.RoleUser, Parts: []chat.Part{text("a"), text("b")}}},
+		"langchain image":   {`{"type":"human","content":[{"type":"image_url","image_url":"https://x"}]}`, img(chat.Source{URL: "https://x"}, "")},
+		"langchain js":      {`{"type":"human","content":[{"type":"image","mimeType":"image/png","data":"AQ=="}]}`, img(png, "")},
+		"langchain 0.3":     {`{"type":"human","content":[{"type":"image","source_type":"base64","mime_type":"image/png","data":"AQ=="}]}`, img(png, "")},
+		"anthropic image":   {`{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AQ=="}}]}`, img(png, "")},
+		"anthropic call":    {`{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"add","input":{"a": 1}}]}`, chat.Assistant("", call)},
+		"anthropic thought": {`{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"redacted_thinking","data":"d"}]}`, chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{chat.Reasoning{Text: "hm", Signature: "s"}, chat.Reasoning{Signature: "d", Redacted: true}}}},
+		"call in content":   {`{"type":"ai","content":[{"type":"tool_use","id":"c1","name":"add","input":{"a": 1}}],"tool_calls":[{"name":"add","args":{"a":1},"id":"c1"}]}`, chat.Assistant("", call)},
+	} {
+		var m chat.Message
+		if err := json.Unmarshal([]byte(c.json), &m); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if !reflect.DeepEqual(m, c.want) {
+			t.Errorf("%s: read %#v\nwant %#v", name, m, c.want)
+		}
+	}
+}
+
+func TestWhatIsNoMessageIsRefused(t *testing.T) {
+	for _, data := range []string{
+		`{"content":"x"}`, `{"type":"robot","content":"x"}`, `{"type":"human","content":5}`,
+		`{"type":"human","content":[{"type":"smell"}]}`, `{"type":"human","content":[{"type":"image","base64":"*"}]}`, `7`, `{"type":"human","content":[7]}`,
+	} {
+		if err := json.Unmarshal([]byte(data), new(chat.Message)); err == nil {
+			t.Errorf("%s was taken", data)
+		}
+	}
+	_, err := json.Marshal(chat.Message{Role: "robot"})
+	var roleErr *chat.RoleError
+	if !errors.As(err, &roleErr) || roleErr.Role != "robot" {
+		t.Errorf("a message of an unknown role: %v", err)
+	}
+}
+
+// What is written in OpenAI's shape reads back, but for what the shape has no
+// place for.
+func TestMessagesInOpenAIsShape(t *testing.T) {
+	call := chat.ToolCall{ID: "c1", Name: "add", Args: `{"a": 1}`}
+	for _, c := range []struct {
+		m    chat.Message
+		want string
+	}{
+		{chat.System("be"), `{"role":"system","content":"be"}`},
+		{chat.Message{ID: "gone", Role: chat.RoleUser, Name: "ann", Parts: []chat.Part{text("hi")}}, `{"role":"user","name":"ann","content":"hi"}`},
+		{chat.Assistant("", call), `{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"add","arguments":"{\"a\": 1}"}}]}`},
+		{chat.ResultText(call, "3"), `{"role":"tool","content":"3","tool_call_id":"c1"}`},
+		{
+			chat.Message{Role: chat.RoleUser, Parts: []chat.Part{text("see"), chat.Image{Source: chat.Source{Data: []byte{1}, MIME: "image/png"}, Detail: "low"}}},
+			`{"role":"user","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQ==","detail":"low"}}]}`,
+		},
+		{
+			chat.Message{Role: chat.RoleUser, Parts: []chat.Part{chat.Audio{Source: chat.Source{Data: []byte{1}, MIME: "audio/wav"}}, chat.File{Source: chat.Source{FileID: "f"}, Name: "a.pdf"}}},
+			`{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AQ==","format":"wav"}},{"type":"file","file":{"file_id":"f","filename":"a.pdf"}}]}`,
+		},
+	} {
+		b, err := chat.OpenAI(c.m).MarshalJSON()
+		if err != nil || string(b) != c.want {
+			t.Errorf("wrote %s, %v\n want %s", b, err, c.want)
+		}
+		var back chat.OpenAI
+		if err := json.Unmarshal(b, &back); err != nil || chat.Message(back).Text() != c.m.Text() || !reflect.DeepEqual(chat.Message(back).ToolCalls(), c.m.ToolCalls()) {
+			t.Errorf("%s read back as %#v, %v", b, back, err)
+		}
+	}
+	if _, err := json.Marshal(chat.OpenAI{Role: chat.RoleUser, Parts: []chat.Part{chat.Image{Source: chat.Source{FileID: "f"}}}}); err == nil {
+		t.Error("an image by file ID was written")
+	}
+}
+
+func FuzzMessageJSON(f *testing.F) {
+	f.Add([]byte(`{"type":"ai","content":[{"type":"text","text":"x"}],"tool_calls":[{"name":"a","args":{},"id":"1"}]}`))
+	f.Add([]byte(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}`))
+	f.Add([]byte(`{"type":"tool","content":"x","tool_call_id":"1","artifact":{}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m chat.Message
+		if json.Unmarshal(data, &m) != nil {
+			return
+		}
+		once, err := json.Marshal(m)
+		if err != nil {
+			t.Fatalf("read %s and can't write it: %v", data, err)
+		}
+		var back chat.Message
+		if err := json.Unmarshal(once, &back); err != nil {
+			t.Fatalf("wrote %s and can't read it: %v", once, err)
+		}
+		if twice, err := json.Marshal(back); err != nil || string(once) != string(twice) {
+			t.Fatalf("wrote %s, then %s (%v)", once, twice, err)
+		}
+	})
+}

@@ -90,10 +90,10 @@ func (a *app) completeThread(cmd *cobra.Command, args []string, prefix string) (
 	return a.completeThreads(cmd, args, prefix)
 }
 
-var modeNames = []string{"updates", "values", "messages", "custom", "tasks", "checkpoints", "debug"}
+var modeNames = []string{"updates", "values", "messages", "custom", "tools", "tasks", "checkpoints", "debug"}
 
 var modes = map[string]graph.Mode{
-	"updates": graph.ModeUpdates, "values": graph.ModeValues, "messages": graph.ModeMessages, "custom": graph.ModeCustom,
+	"updates": graph.ModeUpdates, "values": graph.ModeValues, "messages": graph.ModeMessages, "custom": graph.ModeCustom, "tools": graph.ModeTools,
 	"tasks": graph.ModeTasks, "checkpoints": graph.ModeCheckpoints, "debug": graph.ModeDebug,
 }
 
@@ -490,6 +490,7 @@ func wanted(t graph.EventType, mode graph.Mode) bool {
 		graph.ModeUpdates & graph.ModeValues:  {graph.EventInterrupt},
 		graph.ModeMessages:                    {graph.EventMessage},
 		graph.ModeCustom:                      {graph.EventCustom},
+		graph.ModeTools:                       {graph.EventToolCall, graph.EventToolResult},
 		graph.ModeTasks:                       {graph.EventTaskStart, graph.EventTaskEnd, graph.EventTaskError, graph.EventTaskRetry},
 		graph.ModeCheckpoints:                 {graph.EventCheckpoint},
 	} {

@@ -178,6 +178,16 @@ func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any)
 	b.nodes = append(b.nodes, n)
 }
 
+// Mistake adds to the mistakes that [Builder.Compile] reports. It is for packages
+// that build parts of graphs: node names where it was made, err says what is
+// wrong. A nil err is none.
+func (b *Builder[S]) Mistake(node string, err error) *Builder[S] {
+	if err != nil {
+		b.problem(plan.BadNode, node, "", "%v", err)
+	}
+	return b
+}
+
 func (b *Builder[S]) problem(kind plan.Kind, node, fix, format string, args ...any) {
 	b.problems = append(b.problems, plan.Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
 }

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -136,6 +137,15 @@ func (e *CompileError) Error() string {
 
 func problemOf(p plan.Problem) Problem {
 	return Problem{Kind: string(p.Kind), Name: p.Node, Text: p.Text, Fix: p.Fix}
+}
+
+// IsInterrupt reports whether err is, or wraps, the error with which [Interrupt],
+// [WaitFor], [Sleep] or a later [Once] say that the node has to wait. Code
+// between them and the node must return such an error and not treat it as a
+// failure.
+func IsInterrupt(err error) bool {
+	var i *local.Interrupted
+	return errors.As(err, &i)
 }
 
 // InterruptError is an interrupted run as an error; see [Snapshot.Err].

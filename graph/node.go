@@ -152,6 +152,27 @@ func EmitMessage(ctx context.Context, part any) error {
 	return t.Emit(local.Message, part)
 }
 
+// EmitToolCall tells those who stream the run with [ModeTools], and its
+// [ToolObserver], that the node calls a tool. Package agent sends a
+// tool.Started.
+func EmitToolCall(ctx context.Context, call any) error {
+	t, err := task(ctx, "EmitToolCall")
+	if err != nil {
+		return err
+	}
+	return t.Emit(local.ToolCalled, call)
+}
+
+// EmitToolResult tells the same that a tool has returned. Package agent sends a
+// tool.Ended.
+func EmitToolResult(ctx context.Context, result any) error {
+	t, err := task(ctx, "EmitToolResult")
+	if err != nil {
+		return err
+	}
+	return t.Emit(local.ToolReturned, result)
+}
+
 // Heartbeat is a sign of life of a node with an [IdleTimeout]. Outside of a
 // node it does nothing.
 func Heartbeat(ctx context.Context) {

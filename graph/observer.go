@@ -1,6 +1,10 @@
 package graph
 
-import "github.com/superstep-dev/superstep/internal/local"
+import (
+	"slices"
+
+	"github.com/superstep-dev/superstep/internal/local"
+)
 
 // Observer is told what happens in a run. Its methods are called by the run's
 // own goroutine, one at a time and in order: a slow observer slows the run.
@@ -16,6 +20,24 @@ type Observer interface {
 // interrupts.
 type InterruptObserver interface {
 	OnInterrupt(ev Event)
+}
+
+// ToolObserver is implemented by observers that want to know of the tools that
+// nodes call; see [EmitToolCall]. As all methods of an observer these are called
+// one at a time.
+type ToolObserver interface {
+	OnToolCall(ev Event)
+	OnToolResult(ev Event)
+}
+
+// watchesTools reports whether an observer is a [ToolObserver], or has one
+// among others.
+func watchesTools(o Observer) bool {
+	if m, ok := o.(multiObserver); ok {
+		return slices.ContainsFunc(m, watchesTools)
+	}
+	_, ok := o.(ToolObserver)
+	return ok
 }
 
 // Observe attaches an observer. Given to a call it replaces the graph's; use
@@ -38,6 +60,14 @@ func observe(o Observer, ev *local.Event) {
 	case local.InterruptRaised:
 		if i, ok := o.(InterruptObserver); ok {
 			i.OnInterrupt(e)
+		}
+	case local.ToolCalled:
+		if t, ok := o.(ToolObserver); ok {
+			t.OnToolCall(e)
+		}
+	case local.ToolReturned:
+		if t, ok := o.(ToolObserver); ok {
+			t.OnToolResult(e)
 		}
 	}
 }
@@ -66,6 +96,22 @@ func (m multiObserver) OnInterrupt(ev Event) {
 	m.each(func(o Observer) {
 		if i, ok := o.(InterruptObserver); ok {
 			i.OnInterrupt(ev)
+		}
+	})
+}
+
+func (m multiObserver) OnToolCall(ev Event) {
+	m.each(func(o Observer) {
+		if t, ok := o.(ToolObserver); ok {
+			t.OnToolCall(ev)
+		}
+	})
+}
+
+func (m multiObserver) OnToolResult(ev Event) {
+	m.each(func(o Observer) {
+		if t, ok := o.(ToolObserver); ok {
+			t.OnToolResult(ev)
 		}
 	})
 }

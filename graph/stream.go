@@ -30,6 +30,9 @@ const (
 	// ModeCustom: what nodes send with Emit.
 	ModeCustom = Mode(local.Custom)
 
+	// ModeTools: calls of tools and what they returned, as nodes send them.
+	ModeTools = Mode(local.ToolCalled | local.ToolReturned)
+
 	// ModeTasks: start, end, failure and retry of each task.
 	ModeTasks = Mode(local.TaskStarted | local.TaskEnded | local.TaskFailed | local.TaskRetried)
 
@@ -55,6 +58,8 @@ const (
 	EventValues     EventType = "values"
 	EventMessage    EventType = "messages"
 	EventCustom     EventType = "custom"
+	EventToolCall   EventType = "tool_call"
+	EventToolResult EventType = "tool_result"
 	EventTaskStart  EventType = "task"
 	EventTaskEnd    EventType = "task_result"
 	EventTaskError  EventType = "task_error"
@@ -70,6 +75,7 @@ const kindWarning local.Kind = 1 << 31
 
 var eventTypes = map[local.Kind]EventType{
 	local.Updates: EventUpdate, local.Values: EventValues, local.Message: EventMessage, local.Custom: EventCustom,
+	local.ToolCalled: EventToolCall, local.ToolReturned: EventToolResult,
 	local.TaskStarted: EventTaskStart, local.TaskEnded: EventTaskEnd, local.TaskFailed: EventTaskError, local.TaskRetried: EventTaskRetry,
 	local.Checkpointed: EventCheckpoint, local.InterruptRaised: EventInterrupt,
 	kindWarning: EventWarning,
@@ -93,7 +99,8 @@ type Event struct {
 	// put or set. It is nil when it wrote nothing. (updates, task_result)
 	Update json.RawMessage
 
-	// Value is what the node sent (custom, messages), or a [Warning].
+	// Value is what the node sent (custom, messages, tool_call, tool_result),
+	// or a [Warning].
 	Value any
 
 	Interrupt *Interrupted // (interrupt)
@@ -256,12 +263,23 @@ func (g *Graph[S]) bus(set *settings, stream *local.Bus) *local.Bus {
 	}
 	watch := observerKinds
 	o := set.observer
+	observe := func(ev *local.Event) { observe(o, ev) }
+	if watchesTools(o) {
+		// Tools are called in goroutines of their nodes.
+		watch |= local.ToolCalled | local.ToolReturned
+		one, all := new(sync.Mutex), observe
+		observe = func(ev *local.Event) {
+			one.Lock()
+			defer one.Unlock()
+			all(ev)
+		}
+	}
 	if stream == nil {
-		return &local.Bus{Wants: watch, Send: func(ev *local.Event) { observe(o, ev) }}
+		return &local.Bus{Wants: watch, Send: observe}
 	}
 	return &local.Bus{Wants: watch | stream.Wants, Live: stream.Live, Send: func(ev *local.Event) {
 		if ev.Kind&watch != 0 {
-			observe(o, ev)
+			observe(ev)
 		}
 		if ev.Kind&stream.Wants != 0 {
 			stream.Send(ev)

@@ -25,6 +25,8 @@ const (
 	InterruptRaised
 	Custom
 	Message
+	ToolCalled
+	ToolReturned
 )
 
 // Event is something that happened in a run.
@@ -44,7 +46,7 @@ type Event struct {
 	Update   json.RawMessage // Updates, TaskEnded: what the task wrote
 	Payload  json.RawMessage // TaskStarted: of a send
 	From     string          // TaskStarted
-	Value    any             // Custom, Message
+	Value    any             // Custom, Message, ToolCalled, ToolReturned
 	Question *checkpoint.Question
 	ID       checkpoint.ID // Checkpointed
 	Parent   checkpoint.ID // Checkpointed
@@ -66,7 +68,7 @@ type Bus struct {
 	Live bool
 
 	// Send passes an event on. It is called by the run's own goroutine, and
-	// for Custom, Message and TaskRetried by the task's.
+	// for TaskRetried and what tasks emit by the task's.
 	Send func(ev *Event)
 }
 

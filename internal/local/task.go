@@ -408,7 +408,7 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	data, err := fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(name))
 	if err != nil {
 		call.err = err
-		if s.o.RecordOnce {
+		if asked := new(*Interrupted); s.o.RecordOnce && !errors.As(err, asked) {
 			s.onceMu.Lock()
 			if s.lost == nil {
 				s.lost = map[onceID]string{}

@@ -24,6 +24,7 @@ const (
 	Duplicate     Kind = "duplicate node"
 	Reserved      Kind = "reserved name"
 	NoFunction    Kind = "nil function"
+	BadNode       Kind = "bad node"
 	UnknownNode   Kind = "unknown node"
 	NoEntry       Kind = "no entry"
 	TwoEntries    Kind = "two entries"

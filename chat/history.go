@@ -284,6 +284,22 @@ func (h *History) All() iter.Seq[Message] {
 	return view.all()
 }
 
+// Backward is All from the last message to the first.
+func (h *History) Backward() iter.Seq[Message] {
+	view := h.view
+	return func(yield func(Message) bool) {
+		if view.len() == 0 {
+			return
+		}
+		it := view.byPos.Iterator()
+		for it.Last(); !it.Done(); {
+			if _, m, _ := it.Prev(); !yield(m) {
+				return
+			}
+		}
+	}
+}
+
 // Slice returns the messages in a slice of the caller's own.
 func (h *History) Slice() []Message {
 	return slices.AppendSeq(make([]Message, 0, h.Len()), h.All())

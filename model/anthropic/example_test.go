@@ -1,0 +1,42 @@
+package anthropic_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/anthropic"
+)
+
+// The server stands in for Anthropic's, so that the example runs without a key.
+func Example() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, err := os.ReadFile("testdata/answer.sse")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Write(answer)
+	}))
+	defer server.Close()
+
+	m := anthropic.New("claude-sonnet-5",
+		anthropic.APIKey("key"), // or ANTHROPIC_API_KEY
+		anthropic.BaseURL(server.URL),
+		anthropic.Defaults(model.Config{MaxTokens: 1000}))
+	req := &model.Request{Messages: []chat.Message{chat.System("Be polite."), chat.User("Hello")}}
+	for chunk, err := range m.Stream(context.Background(), req) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Print(chunk.Text)
+	}
+	fmt.Println()
+	// Output: Hello there
+}

@@ -206,6 +206,16 @@ func (h *History) put(m Message) {
 	h.ops = append(h.ops, op{kind: opPut, m: m, id: id})
 }
 
+// Identify returns m with the ID that it would get if it were added now. Tasks
+// that may each be the one to add a message, such as the user's, add the same
+// one then.
+func (h *History) Identify(m Message) Message {
+	if m.ID == "" {
+		m.ID = h.view.freshID(m)
+	}
+	return m
+}
+
 // Replace is Add for one message that must be known. It reports whether it was;
 // if not, nothing is written.
 func (h *History) Replace(m Message) bool {

@@ -128,6 +128,15 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	return called.State.(*C), nil
 }
 
+// Contains draws a graph inside a node that runs it with [Call].
+func Contains[C any](child *Graph[C]) NodeOption {
+	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		if child != nil {
+			n.child = child
+		}
+	}
+}
+
 func (g *Graph[S]) subcall(t *local.Task) local.Call {
 	set := &g.settings
 	return local.Call{Program: g.program(taskEmitter(t)), Options: local.Options{
@@ -144,12 +153,7 @@ func parentCommand(c *local.Called) local.Command {
 }
 
 func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
-	mount := NodeOption(func(_ *plan.NodeSpec, n *nodeConfig) {
-		if child != nil {
-			n.child = child
-		}
-	})
-	b.add(plan.NodeSpec{Name: name, Nil: child == nil}, run, nil, append([]NodeOption{mount}, opts...))
+	b.add(plan.NodeSpec{Name: name, Nil: child == nil}, run, nil, append([]NodeOption{Contains(child)}, opts...))
 }
 
 // drawable is a graph of any state type, for drawings.

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Agent is a graph as a part of others: a node of a graph ([AddAgent]), a tool
+// ([AsTool]), or a member of a [Chain], [Parallel], [Cycle] or [Supervisor].
+//
+// It runs inside a node, as graph.Call does: its checkpoints stand below the
+// node's, its questions are the thread's, and its events carry the node in
+// their path. It begins with an empty conversation each time.
+type Agent struct {
+	name, description string
+	call              func(ctx context.Context, key string, input func(*State)) (*State, error)
+	node              graph.NodeOption
+}
+
+// Of makes a graph an agent. Its name is the graph's, the description tells
+// models what it is for. The graph may also have been made by New, Chain,
+// Parallel, Cycle, NewSupervisor or NewSwarm.
+func Of[C any, P Stateful[C]](g *graph.Graph[C], description string) *Agent {
+	a := &Agent{description: description}
+	if g == nil {
+		return a
+	}
+	a.name, a.node = g.Name(), graph.Contains(g)
+	a.call = func(ctx context.Context, key string, input func(*State)) (*State, error) {
+		out, err := graph.Call(ctx, key, g, func(c *C) { input(P(c).AgentState()) })
+		if err != nil {
+			return nil, err
+		}
+		return P(out).AgentState(), nil
+	}
+	return a
+}
+
+// Name returns the name of the agent's graph.
+func (a *Agent) Name() string {
+	if a == nil {
+		return ""
+	}
+	return a.name
+}
+
+// Description returns what the agent is for.
+func (a *Agent) Description() string { return a.description }
+
+func (a *Agent) check() error {
+	if a == nil || a.call == nil {
+		return errors.New("an agent is nil")
+	}
+	return nil
+}
+
+// SubAgent says how an agent is a node of a graph over the state S. The zero
+// value gives it the user's input and takes its answer.
+type SubAgent[S any] struct {
+	// Conversation lets the agent see the conversation so far. That is written
+	// to the agent's own log each time. Otherwise it sees its input alone.
+	Conversation bool
+
+	// Input, if set, is called at last with what the agent is given.
+	Input func(s *S, in *State)
+
+	// Output, if set, is called at last with what the agent came to.
+	Output func(s *S, out *State)
+}
+
+// AddAgent adds an agent as a node. Its input is UserInput; if that is empty, the
+// last message if that is the user's, and else LastResponse. Metadata is passed
+// on. Its answer is added to Messages, with the agent's name, behind the user's
+// message if UserInput was set, which is cleared. It is in LastResponse and in
+// NodeResponses as well.
+func AddAgent[S any, P Stateful[S]](b *graph.Builder[S], name string, a *Agent, c SubAgent[S], opts ...graph.NodeOption) {
+	if err := a.check(); err != nil {
+		b.Mistake(name, err)
+		b.AddNode(name, func(context.Context, *S) error { return err }, opts...)
+		return
+	}
+	b.AddNode(name, func(ctx context.Context, s *S) error { return runAgent[S, P](ctx, s, name, a, c) }, append([]graph.NodeOption{a.node}, opts...)...)
+}
+
+func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *Agent, c SubAgent[S]) error {
+	st := P(s).AgentState()
+	out, err := a.call(ctx, "", func(in *State) {
+		if c.Conversation {
+			in.Messages.Overwrite(st.Messages.Slice()...)
+			in.UserInput = st.UserInput
+		} else {
+			in.UserInput = st.input()
+		}
+		for k, v := range st.Metadata.All() {
+			in.Metadata.Put(k, v)
+		}
+		if c.Input != nil {
+			c.Input(s, in)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if st.UserInput != "" {
+		st.Messages.Add(st.Messages.Identify(chat.User(st.UserInput)))
+		st.UserInput = ""
+	}
+	if answer := out.answer(); answer.Role != "" {
+		answer.Name = a.name
+		st.Messages.Add(answer)
+	}
+	if text := out.LastResponse.Get(); text != "" {
+		st.LastResponse.Add(text)
+		st.NodeResponses.Put(node, text)
+	}
+	st.Escalated = st.Escalated || out.Escalated
+	if c.Output != nil {
+		c.Output(s, out)
+	}
+	return nil
+}
+
+// input returns what an agent is to answer.
+func (s *State) input() string {
+	if s.UserInput != "" {
+		return s.UserInput
+	}
+	if m := s.Messages.Last(); m.Role == chat.RoleUser {
+		return m.Text()
+	}
+	return s.LastResponse.Get()
+}
+
+// answer returns the last message with text of the assistant, as a message of
+// text alone. Its ID is that under which it was streamed.
+func (s *State) answer() chat.Message {
+	for m := range s.Messages.Backward() {
+		if m.Role != chat.RoleAssistant && m.Role != chat.RoleTool || m.Text() == "" {
+			continue
+		}
+		if m.Role == chat.RoleTool && s.Stopped.Get() != StopDirect {
+			continue
+		}
+		return chat.Message{ID: m.ID, Role: chat.RoleAssistant, Parts: []chat.Part{chat.Text{Text: m.Text()}}, Model: m.Model, Finish: m.Finish, Usage: m.Usage}
+	}
+	return chat.Message{}
+}
+
+// errNoAnswer says that an agent said nothing.
+func errNoAnswer(a *Agent, out *State) error {
+	return fmt.Errorf("agent %q gave no answer (stopped: %s)", a.name, out.Stopped.Get())
+}
+
+// task is what a model says to an agent that it calls as a tool.
+type task struct {
+	Task string `json:"task" jsonschema:"what the agent is to do, with everything that it needs to know: it doesn't see this conversation"`
+}
+
+// AsTool makes an agent a tool: the model gives it a task, and its answer is the
+// result. It must be called by a [Tools] node, or inside any other node of a
+// graph.
+func AsTool(a *Agent, opts ...tool.Option) tool.Tool {
+	if err := a.check(); err != nil {
+		return tool.New[task, string]("agent", "", nil, opts...)
+	}
+	return tool.New(a.name, a.description, func(ctx context.Context, in task) (string, error) {
+		return a.do(ctx, tool.InfoOf(ctx).CallID, in.Task)
+	}, opts...)
+}
+
+// do lets the agent do a task.
+func (a *Agent) do(ctx context.Context, key, task string) (string, error) {
+	out, err := a.call(ctx, a.name+" "+key, func(in *State) { in.UserInput = task })
+	if err != nil {
+		return "", err
+	}
+	if text := out.LastResponse.Get(); text != "" {
+		return text, nil
+	}
+	return "", errNoAnswer(a, out)
+}

@@ -1,0 +1,224 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Approval has a human decide about the calls of a tool before they are made.
+// All calls of one message are one question, an [ApprovalRequest] with the key
+// [ApprovalKey]; the answer is an [ApprovalAnswer]. Agent Chat UI and LangGraph's
+// Studio show it as a form.
+type Approval struct {
+	Tool string // name; "*" stands for every tool that no other Approval names
+
+	// Allowed are the decisions that may be taken; none stands for approve, edit
+	// and reject.
+	Allowed []DecisionType
+
+	// When, if set, says which calls need a decision. It must depend on the call
+	// alone: it is asked again when the answer is there.
+	When func(call chat.ToolCall) bool
+}
+
+// ApprovalKey is the key of the question whether tools may be called.
+const ApprovalKey = "approve"
+
+// Approve returns approvals for some tools with the usual decisions.
+func Approve(tools ...string) []Approval {
+	as := make([]Approval, len(tools))
+	for i, name := range tools {
+		as[i].Tool = name
+	}
+	return as
+}
+
+// DecisionType is what a human decides about a call.
+type DecisionType string
+
+// The decisions.
+const (
+	ApproveCall DecisionType = "approve" // make the call
+	EditCall    DecisionType = "edit"    // make another one in its place
+	RejectCall  DecisionType = "reject"  // don't; the model is told so
+	RespondCall DecisionType = "respond" // don't; the message is the tool's result
+)
+
+// ApprovalRequest is the question about calls of tools, as LangChain asks it.
+type ApprovalRequest struct {
+	Actions []ActionRequest `json:"action_requests"`
+	Reviews []ReviewConfig  `json:"review_configs"` // one for each action
+}
+
+// ActionRequest is a call that is to be decided about.
+type ActionRequest struct {
+	Name        string          `json:"name"`
+	Args        json.RawMessage `json:"args"`
+	Description string          `json:"description,omitempty"` // of the tool
+}
+
+// ReviewConfig says what may be decided about a call.
+type ReviewConfig struct {
+	Name       string          `json:"action_name"`
+	Allowed    []DecisionType  `json:"allowed_decisions"`
+	ArgsSchema json.RawMessage `json:"args_schema,omitempty"`
+}
+
+// ApprovalAnswer has one decision for each action of the request, in their
+// order.
+type ApprovalAnswer struct {
+	Decisions []Decision `json:"decisions"`
+}
+
+// Decision is what a human decided about a call.
+type Decision struct {
+	Type    DecisionType  `json:"type"`
+	Message string        `json:"message,omitempty"`       // why it is rejected, or the response
+	Edited  *EditedAction `json:"edited_action,omitempty"` // of an edit
+}
+
+// EditedAction is the call that is made in the place of another.
+type EditedAction struct {
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"`
+}
+
+var usual = []DecisionType{ApproveCall, EditCall, RejectCall}
+
+func (a *Approval) allowed() []DecisionType {
+	if len(a.Allowed) == 0 {
+		return usual
+	}
+	return a.Allowed
+}
+
+func (a *Approval) check(set *tool.Set) error {
+	for _, d := range a.Allowed {
+		if !slices.Contains([]DecisionType{ApproveCall, EditCall, RejectCall, RespondCall}, d) {
+			return fmt.Errorf("Approve of tool %q: unknown decision %q: want approve, edit, reject or respond", a.Tool, d)
+		}
+	}
+	if a.Tool == "*" {
+		return nil
+	}
+	if _, err := set.Get(a.Tool); err != nil {
+		return fmt.Errorf("Approve: %w", err)
+	}
+	return nil
+}
+
+// approval returns what holds for a call.
+func (t *Tools[S]) approval(c chat.ToolCall) (*Approval, bool) {
+	var found *Approval
+	for i := range t.Approve {
+		a := &t.Approve[i]
+		if a.Tool == c.Name || a.Tool == "*" && found == nil {
+			found = a
+		}
+	}
+	if found == nil || found.When != nil && !found.When(c) {
+		return nil, false
+	}
+	return found, true
+}
+
+// review asks about the calls that need it and does what was decided.
+func (t *Tools[S]) review(ctx context.Context, set *tool.Set, jobs []*job) error {
+	var req ApprovalRequest
+	var asked []*job
+	for _, j := range jobs {
+		a, ok := t.approval(j.call)
+		if !ok || j.done {
+			continue
+		}
+		spec := j.tool.Spec()
+		asked = append(asked, j)
+		req.Actions = append(req.Actions, ActionRequest{Name: j.call.Name, Args: j.args, Description: spec.Description})
+		req.Reviews = append(req.Reviews, ReviewConfig{Name: j.call.Name, Allowed: a.allowed(), ArgsSchema: spec.Schema})
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	answer, err := graph.Interrupt[ApprovalAnswer](ctx, ApprovalKey, req, graph.AnswerSchema(answerSchema(set, req)))
+	if err != nil {
+		return err
+	}
+	if len(answer.Decisions) != len(asked) {
+		return fmt.Errorf("approval: %d decisions about %d calls", len(answer.Decisions), len(asked))
+	}
+	for i, d := range answer.Decisions {
+		if err := asked[i].decide(set, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *job) decide(set *tool.Set, d Decision) (err error) {
+	switch d.Type {
+	case ApproveCall:
+		return nil
+	case EditCall:
+		if d.Edited == nil {
+			return fmt.Errorf("approval: the edit of a call of %q has no edited_action", j.call.Name)
+		}
+		j.call.Name, j.call.Args = d.Edited.Name, string(d.Edited.Args)
+		if j.tool, err = set.Get(j.call.Name); err != nil {
+			return fmt.Errorf("approval: %w", err)
+		}
+		if j.args, err = j.call.Arguments(); err != nil {
+			return fmt.Errorf("approval: the arguments of %q: %w", j.call.Name, err)
+		}
+		return nil
+	case RejectCall:
+		text := d.Message
+		if text == "" {
+			text = fmt.Sprintf("The user rejected the call of %s.", j.call.Name)
+		}
+		j.finish(failure(j.call, text))
+		return nil
+	case RespondCall:
+		j.finish(chat.ResultText(j.call, d.Message))
+		return nil
+	}
+	return errors.New("approval: unknown decision " + string(d.Type))
+}
+
+// schema is a JSON Schema in the making.
+type schema map[string]any
+
+// answerSchema describes the answer: an answer that doesn't fit is refused, and
+// the thread goes on waiting.
+func answerSchema(set *tool.Set, req ApprovalRequest) json.RawMessage {
+	var names []string
+	for _, s := range set.Specs() {
+		names = append(names, s.Name)
+	}
+	items := make([]schema, len(req.Reviews))
+	for i, r := range req.Reviews {
+		items[i] = schema{
+			"type": "object", "required": []string{"type"}, "additionalProperties": false,
+			"properties": schema{
+				"type":    schema{"enum": r.Allowed},
+				"message": schema{"type": "string"},
+				"edited_action": schema{
+					"type": "object", "required": []string{"name", "args"},
+					"properties": schema{"name": schema{"enum": names}, "args": schema{"type": "object"}},
+				},
+			},
+			"if":   schema{"properties": schema{"type": schema{"const": EditCall}}},
+			"then": schema{"required": []string{"edited_action"}},
+		}
+	}
+	return asJSON(schema{
+		"type": "object", "required": []string{"decisions"}, "additionalProperties": false,
+		"properties": schema{"decisions": schema{"type": "array", "minItems": len(items), "maxItems": len(items), "prefixItems": items}},
+	})
+}

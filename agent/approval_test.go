@@ -1,0 +1,123 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// The question has the shape that Agent Chat UI shows as a form.
+func TestTheQuestionWhetherToolsMayBeCalled(t *testing.T) {
+	n := 0
+	g := tools(t, agent.Tools[state]{
+		Tools:   []tool.Tool{counted(&n), failing("f")},
+		Approve: []agent.Approval{{Tool: "multiply"}},
+	}, memory())
+	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`))), graph.Thread("t"))
+	if err != nil || len(snap.Interrupts) != 1 || n != 0 {
+		t.Fatalf("%v, %v, called %d times", err, snap, n)
+	}
+	spec, _ := json.Marshal(counted(&n).Spec().Schema)
+	want := fmt.Sprintf(`{"action_requests":[{"name":"multiply","args":{"a":2,"b":3},"description":"Multiplies two numbers."}],`+
+		`"review_configs":[{"action_name":"multiply","allowed_decisions":["approve","edit","reject"],"args_schema":%s}]}`, spec)
+	if q := snap.Interrupts[0]; q.Key != agent.ApprovalKey || string(q.Raw) != want {
+		t.Errorf("asked %s: %s\nwant %s", q.Key, q.Raw, want)
+	}
+}
+
+func TestDecisionsAboutCalls(t *testing.T) {
+	start := []chat.Message{chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`), call("2", "multiply", `{"a":4,"b":5}`))}
+	for name, c := range map[string]struct {
+		answer, want string
+		calls        int
+	}{
+		"approve": {
+			`{"decisions":[{"type":"approve"},{"type":"approve"}]}`,
+			"assistant: [1 multiply{\"a\":2,\"b\":3}][2 multiply{\"a\":4,\"b\":5}]\ntool: 6 (1)\ntool: 20 (2)\n", 2,
+		},
+		"reject": {
+			`{"decisions":[{"type":"reject","message":"too dear"},{"type":"reject"}]}`,
+			"assistant: [1 multiply{\"a\":2,\"b\":3}][2 multiply{\"a\":4,\"b\":5}]\ntool: too dear (1) failed\ntool: The user rejected the call of multiply. (2) failed\n", 0,
+		},
+		"edit": {
+			`{"decisions":[{"type":"edit","edited_action":{"name":"multiply","args":{"a":1,"b":1}}},{"type":"approve"}]}`,
+			"assistant: [1 multiply{\"a\":1,\"b\":1}][2 multiply{\"a\":4,\"b\":5}]\ntool: 1 (1)\ntool: 20 (2)\n", 2,
+		},
+		"edit to another tool": {
+			`{"decisions":[{"type":"approve"},{"type":"edit","edited_action":{"name":"hello","args":{}}}]}`,
+			"assistant: [1 multiply{\"a\":2,\"b\":3}][2 hello{}]\ntool: 6 (1)\ntool: hello done (2)\n", 1,
+		},
+		"respond": {
+			`{"decisions":[{"type":"respond","message":"it is six"},{"type":"approve"}]}`,
+			"assistant: [1 multiply{\"a\":2,\"b\":3}][2 multiply{\"a\":4,\"b\":5}]\ntool: it is six (1)\ntool: 20 (2)\n", 1,
+		},
+	} {
+		n := 0
+		g := tools(t, agent.Tools[state]{
+			Tools:   []tool.Tool{counted(&n), logged("hello", new([]string))},
+			Approve: []agent.Approval{{Tool: "*", Allowed: []agent.DecisionType{agent.ApproveCall, agent.EditCall, agent.RejectCall, agent.RespondCall}}},
+		}, memory())
+		if _, err := g.Invoke(t.Context(), say(start...), graph.Thread("t")); err != nil {
+			t.Fatal(err)
+		}
+		snap, err := g.Resume(t.Context(), json.RawMessage(c.answer), graph.Thread("t"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		same(t, name+": the conversation", messages(snap), "user: go\n"+c.want)
+		if n != c.calls {
+			t.Errorf("%s: called %d times", name, n)
+		}
+	}
+}
+
+// An answer that doesn't fit is refused, and the thread goes on waiting.
+func TestAnswersThatAreNoDecisions(t *testing.T) {
+	n := 0
+	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply")}, memory())
+	if _, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`))), graph.Thread("t")); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []string{
+		`true`, `{}`, `{"decisions":[]}`, `{"decisions":[{"type":"approve"},{"type":"approve"}]}`, `{"decisions":[{"type":"maybe"}]}`,
+		`{"decisions":[{"type":"respond","message":"x"}]}`, `{"decisions":[{"type":"edit"}]}`, `{"decisions":[{"type":"edit","edited_action":{"name":"other","args":{}}}]}`,
+		`{"decisions":[{"type":"edit","edited_action":{"name":"multiply","args":[]}}]}`,
+	} {
+		_, err := g.Resume(t.Context(), json.RawMessage(answer), graph.Thread("t"))
+		var ae *graph.AnswerError
+		if !errors.As(err, &ae) {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+	snap, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
+	if err != nil || n != 1 || !snap.Done() {
+		t.Errorf("%v, called %d times", err, n)
+	}
+}
+
+func TestWhichCallsNeedADecision(t *testing.T) {
+	n := 0
+	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{counted(&n), failing("f")}, OnError: agent.TellModel, Approve: []agent.Approval{
+		{Tool: "*", Allowed: []agent.DecisionType{agent.RejectCall}},
+		{Tool: "multiply", When: func(c chat.ToolCall) bool { return strings.Contains(c.Args, "9") }},
+	}}, memory())
+	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`), call("2", "multiply", `{"a":9,"b":3}`), call("3", "f", ``))), graph.Thread("t"))
+	if err != nil || len(snap.Interrupts) != 1 {
+		t.Fatal(err)
+	}
+	var req agent.ApprovalRequest
+	if err := snap.Interrupts[0].Decode(&req); err != nil {
+		t.Fatal(err)
+	}
+	if len(req.Actions) != 2 || string(req.Actions[0].Args) != `{"a":9,"b":3}` || req.Actions[1].Name != "f" || len(req.Reviews[1].Allowed) != 1 {
+		t.Errorf("%+v", req)
+	}
+}

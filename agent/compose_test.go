@@ -1,0 +1,330 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// says is a model that answers with what it was asked, between marks.
+func says(mark string) model.Model {
+	return model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+		return &model.Response{Message: chat.Assistant(mark + "(" + r.Messages[len(r.Messages)-1].Text() + ")")}, nil
+	})
+}
+
+// member is an agent that answers so.
+func member(t *testing.T, name string, m model.Model, tools ...tool.Tool) *agent.Agent {
+	t.Helper()
+	g, err := agent.New(agent.ReAct[agent.State]{Name: name, Model: m, Tools: tools})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent.Of(g, "Knows "+name+".")
+}
+
+func invoke(t *testing.T, g *graph.Graph[agent.State], err error, text string, opts ...graph.Option) *graph.Snapshot[agent.State] {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := g.Invoke(t.Context(), agent.Ask[agent.State](text), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+func TestAChainPassesAnswersOn(t *testing.T) { // TRPC-49
+	g, err := agent.Chain("chain", []*agent.Agent{member(t, "a", says("a")), member(t, "b", says("b"))})
+	snap := invoke(t, g, err, "hi")
+	same(t, "the conversation", transcript(snap.State.Messages.Slice()), "user: hi\nassistant: a(hi)\nassistant: b(a(hi))\n")
+	if snap.State.LastResponse.Get() != "b(a(hi))" || snap.State.Messages.Last().Name != "b" {
+		t.Errorf("%q of %q", snap.State.LastResponse.Get(), snap.State.Messages.Last().Name)
+	}
+	if r, _ := snap.State.NodeResponses.Get("a"); r != "a(hi)" {
+		t.Errorf("a's response is %q", r)
+	}
+}
+
+func TestAnErrorStopsAChain(t *testing.T) { // TRPC-49
+	boom := errors.New("boom")
+	second := script(scripted.Text("x"))
+	g, err := agent.Chain("chain", []*agent.Agent{member(t, "a", script(scripted.Error(boom))), member(t, "b", second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Invoke(t.Context(), agent.Ask[agent.State]("hi"))
+	if !errors.Is(err, boom) || len(second.Requests()) != 0 {
+		t.Errorf("%v; the second agent was asked %d times", err, len(second.Requests()))
+	}
+}
+
+func TestParallelAgentsAnswerOneInput(t *testing.T) { // TRPC-49
+	g, err := agent.Parallel("both", []*agent.Agent{member(t, "a", says("a")), member(t, "b", says("b"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authors := map[string]bool{}
+	var last *agent.State
+	for ev, err := range g.Stream(t.Context(), agent.Ask[agent.State]("hi"), graph.Modes(graph.ModeMessages, graph.ModeValues)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == graph.EventMessage {
+			authors[ev.Namespace()] = true
+		}
+		if s, ok := graph.StateOf[agent.State](ev); ok && len(ev.Path) == 0 {
+			last = s
+		}
+	}
+	same(t, "the conversation", transcript(last.Messages.Slice()), "user: hi\nassistant: a(hi)\nassistant: b(hi)\n")
+	if !authors["a"] || !authors["b"] {
+		t.Errorf("tokens come from %v", authors)
+	}
+}
+
+func TestACycleEnds(t *testing.T) { // TRPC-49
+	for name, c := range map[string]struct {
+		cycle  agent.Cycle
+		want   string
+		rounds int
+	}{
+		"at its limit": {agent.Cycle{Agents: []*agent.Agent{member(t, "a", says("a")), member(t, "b", says("b"))}, MaxRounds: 2}, "b(a(b(a(hi))))", 2},
+		"when it is good enough": {agent.Cycle{
+			Agents: []*agent.Agent{member(t, "a", says("a"))}, MaxRounds: 9,
+			Until: func(s *agent.State) bool { return strings.Count(s.LastResponse.Get(), "a") == 3 },
+		}, "a(a(a(hi)))", 3},
+		"when an agent escalates": {agent.Cycle{Agents: []*agent.Agent{
+			member(t, "a", script(scripted.Text("draft"), scripted.Call("exit_loop", "{}"), scripted.Text("good")), agent.EscalateTool[agent.State]()),
+		}, MaxRounds: 9}, "good", 2},
+	} {
+		c.cycle.Name = "cycle"
+		g, err := agent.NewCycle(c.cycle)
+		snap := invoke(t, g, err, "hi")
+		if snap.State.LastResponse.Get() != c.want || snap.State.Rounds != c.rounds {
+			t.Errorf("%s: %q after %d rounds", name, snap.State.LastResponse.Get(), snap.State.Rounds)
+		}
+	}
+}
+
+// A second turn of a cycle begins anew.
+func TestACycleCountsItsRoundsAnew(t *testing.T) {
+	g, err := agent.NewCycle(agent.Cycle{Name: "c", Agents: []*agent.Agent{member(t, "a", says("a"))}, MaxRounds: 2}, memory())
+	for range 2 {
+		if snap := invoke(t, g, err, "hi", graph.Thread("t")); snap.State.Rounds != 2 || snap.State.LastResponse.Get() != "a(a(hi))" {
+			t.Errorf("%d rounds, %q", snap.State.Rounds, snap.State.LastResponse.Get())
+		}
+	}
+}
+
+// TRPC-22, 23, 24: an agent, here a chain, between the nodes of a user's graph.
+func TestAnAgentAsANode(t *testing.T) {
+	chain, err := agent.Chain("analyzer", []*agent.Agent{member(t, "a", says("a")), member(t, "b", says("b"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := graph.New[state]("g").
+		AddNode("prepare", func(_ context.Context, s *state) error {
+			s.UserInput = strings.TrimSpace(s.UserInput)
+			s.Topic = "cats"
+			return nil
+		}).
+		AddNode("finalize", func(_ context.Context, s *state) error { s.Notes.Add("final " + s.LastResponse.Get()); return nil })
+	agent.AddAgent(b, "analyzer", agent.Of(chain, ""), agent.SubAgent[state]{
+		Input:  func(s *state, in *agent.State) { in.UserInput += " about " + s.Topic },
+		Output: func(s *state, out *agent.State) { s.Notes.Add(fmt.Sprint(out.Messages.Len(), " messages")) },
+	})
+	g := compile(t, b.AddSequence("prepare", "analyzer", "finalize").AddEdge(graph.Start, "prepare"))
+	snap, err := g.Invoke(t.Context(), ask(" hi "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snap.State.Notes.Slice(); !slices.Equal(got, []string{"3 messages", "final b(a(hi about cats))"}) {
+		t.Errorf("notes %q", got)
+	}
+	same(t, "the conversation", messages(snap), "user: hi\nassistant: b(a(hi about cats))\n")
+	if r, _ := snap.State.NodeResponses.Get("analyzer"); r != "b(a(hi about cats))" || snap.State.UserInput != "" {
+		t.Errorf("node response %q, input %q", r, snap.State.UserInput)
+	}
+	if d := g.Mermaid(graph.Expand(-1)); !strings.Contains(d, "subgraph") || !strings.Contains(d, "analyzer") {
+		t.Errorf("the agent's inside is not drawn:\n%s", d)
+	}
+}
+
+func TestAnAgentThatSeesTheConversation(t *testing.T) {
+	inner := script(scripted.Text("ok"))
+	b := graph.New[state]("g")
+	agent.AddAgent(b, "a", member(t, "a", inner), agent.SubAgent[state]{Conversation: true})
+	snap, err := compile(t, b.AddEdge(graph.Start, "a")).Invoke(t.Context(), func(s *state) {
+		s.Messages.Add(chat.User("u1"), chat.Assistant("a1"))
+		s.UserInput = "u2"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the request", transcript(inner.Last().Messages), "user: u1\nassistant: a1\nuser: u2\n")
+	same(t, "the conversation", messages(snap), "user: u1\nassistant: a1\nuser: u2\nassistant: ok\n")
+}
+
+// Q-04: a question of an agent inside of an agent is the thread's, and its tools
+// aren't called again.
+func TestAQuestionOfASubAgent(t *testing.T) {
+	n := 0
+	inner, err := agent.New(agent.ReAct[agent.State]{
+		Name: "inner", Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply"),
+		Model: script(scripted.Call("multiply", `{"a":6,"b":7}`), scripted.Text("42")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := agent.Of(inner, "Calculates.")
+	asked := script(calls(call("1", "inner", `{"task":"6*7"}`)), scripted.Text("It is 42."))
+	outer, err := agent.New(agent.ReAct[state]{Model: asked, Tools: []tool.Tool{agent.AsTool(sub)}}, memory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := outer.Invoke(t.Context(), ask("6*7?"), graph.Thread("t"))
+	if err != nil || len(snap.Interrupts) != 1 || snap.Interrupts[0].Key != agent.ApprovalKey || len(snap.Interrupts[0].Path) == 0 {
+		t.Fatalf("%v, %+v", err, snap.Interrupts)
+	}
+	snap, err = outer.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
+	if err != nil || n != 1 || snap.State.LastResponse.Get() != "It is 42." {
+		t.Fatalf("%v, called %d times, %q", err, n, snap.State.LastResponse.Get())
+	}
+	same(t, "the conversation", messages(snap), "user: 6*7?\nassistant: [1 inner{\"task\":\"6*7\"}]\ntool: 42 (1)\nassistant: It is 42.\n")
+}
+
+func TestASupervisorHandsTasksToAgents(t *testing.T) {
+	n := 0
+	boss := script(
+		calls(call("1", "maths", `{"task":"6*7"}`), call("2", "poet", `{"task":"rhyme"}`), call("3", "multiply", `{"a":1,"b":1}`), call("4", "poet", `{"task":"more"}`)),
+		scripted.Text("done"),
+	)
+	g, err := agent.NewSupervisor(agent.Supervisor{
+		Model: boss, Tools: []tool.Tool{counted(&n)}, Instruction: "Lead.",
+		Agents: []*agent.Agent{member(t, "maths", says("m")), member(t, "poet", says("p"))},
+	}, memory())
+	snap := invoke(t, g, err, "go", graph.Thread("t"))
+	same(t, "the conversation", transcript(snap.State.Messages.Slice()), `
+		user: go
+		assistant: [1 maths{"task":"6*7"}][2 poet{"task":"rhyme"}][3 multiply{"a":1,"b":1}][4 poet{"task":"more"}]
+		tool: m(6*7) (1)
+		tool: p(rhyme) (2)
+		tool: p(more) (4)
+		tool: 1 (3)
+		assistant: done
+		`)
+	if n != 1 || len(boss.Requests()) != 2 || len(boss.Requests()[0].Tools) != 3 {
+		t.Errorf("called %d times, %d requests", n, len(boss.Requests()))
+	}
+	if d := g.Mermaid(); !strings.Contains(d, "maths") || !strings.Contains(d, "poet") {
+		t.Error(d)
+	}
+}
+
+func TestASupervisorWhoseCallsGoWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy agent.ErrorPolicy
+		call   chat.ToolCall
+		agent  model.Model
+		want   string // the result; empty: an error
+	}{
+		"an unknown agent":       {agent.TellModelAll, call("1", "painter", `{"task":"x"}`), says("p"), "[TOOL ERROR] painter: unknown tool"},
+		"an unknown agent fails": {agent.FailFast, call("1", "painter", `{"task":"x"}`), says("p"), ""},
+		"a broken call":          {agent.TellModelAll, call("1", "poet", `{"task":`), says("p"), "[TOOL ERROR] poet: invalid arguments"},
+		"a task missing":         {agent.TellModel, call("1", "poet", `{}`), says("p"), "[TOOL ERROR] poet: invalid arguments"},
+		"an agent that fails":    {agent.TellModel, call("1", "poet", `{"task":"x"}`), script(scripted.Error(errors.New("boom"))), "[TOOL ERROR] poet: "},
+		"one that fails fast":    {agent.FailFast, call("1", "poet", `{"task":"x"}`), script(scripted.Error(errors.New("boom"))), ""},
+	} {
+		g, err := agent.NewSupervisor(agent.Supervisor{
+			Model: script(calls(c.call), scripted.Text("done")), OnError: c.policy, Agents: []*agent.Agent{member(t, "poet", c.agent)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap, err := g.Invoke(t.Context(), agent.Ask[agent.State]("go"))
+		if c.want == "" {
+			var ce *agent.ToolCallError
+			if !errors.As(err, &ce) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := snap.State.Messages.Slice()[2].Text(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: the model is told %q", name, got)
+		}
+	}
+}
+
+func TestASwarmHandsTheConversationOver(t *testing.T) {
+	alice := script(scripted.Text("Hello."), calls(call("1", "transfer_to_bob", ""), call("2", "transfer_to_carol", "{}")))
+	bob := script(scripted.Text("Bob here."), scripted.Text("Still Bob."))
+	g, err := agent.NewSwarm(agent.Swarm{Agents: []agent.SwarmAgent{
+		{ReAct: agent.ReAct[agent.State]{Name: "alice", Model: alice, Instruction: "You are Alice."}, Description: "Greets."},
+		{ReAct: agent.ReAct[agent.State]{Name: "bob", Model: bob, Instruction: "You are Bob."}, Description: "Builds.", To: []string{"alice"}},
+		{ReAct: agent.ReAct[agent.State]{Name: "carol", Model: says("c")}, To: []string{}},
+	}}, memory())
+	for _, text := range []string{"hi", "build", "more"} {
+		invoke(t, g, err, text, graph.Thread("t"))
+	}
+	snap, err := g.State(t.Context(), graph.Thread("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the conversation", transcript(snap.State.Messages.Slice()), `
+		user: hi
+		assistant: Hello.
+		user: build
+		assistant: [1 transfer_to_bob{}][2 transfer_to_carol{}]
+		tool: The conversation was handed over to bob. (1)
+		tool: Not done: the conversation was handed over to bob already. (2)
+		assistant: Bob here.
+		user: more
+		assistant: Still Bob.
+		`)
+	if snap.State.Active != "bob" || bob.Requests()[0].Messages[0].Text() != "You are Bob." || len(bob.Requests()[0].Tools) != 1 || len(alice.Requests()[0].Tools) != 2 {
+		t.Errorf("active %q, %v", snap.State.Active, bob.Requests()[0].Tools)
+	}
+}
+
+func TestMistakesInCompositions(t *testing.T) {
+	ok := member(t, "a", says("a"))
+	for name, c := range map[string]struct {
+		make func() error
+		want string
+	}{
+		"no agents":      {func() error { _, err := agent.Chain("c", nil); return err }, "no agents"},
+		"a nil agent":    {func() error { _, err := agent.Parallel("c", []*agent.Agent{nil, ok}); return err }, "an agent is nil"},
+		"a nil graph":    {func() error { _, err := agent.Chain("c", []*agent.Agent{agent.Of[agent.State](nil, "")}); return err }, "an agent is nil"},
+		"one name twice": {func() error { _, err := agent.Chain("c", []*agent.Agent{ok, ok}); return err }, `"a"`},
+		"no limit":       {func() error { _, err := agent.NewCycle(agent.Cycle{Name: "c", Agents: []*agent.Agent{ok}}); return err }, "MaxRounds"},
+		"no model":       {func() error { _, err := agent.NewSupervisor(agent.Supervisor{Agents: []*agent.Agent{ok}}); return err }, "needs a Model"},
+		"a nil agent to lead": {func() error {
+			_, err := agent.NewSupervisor(agent.Supervisor{Model: says("x"), Agents: []*agent.Agent{nil}})
+			return err
+		}, "nil"},
+		"a swarm's start": {func() error {
+			_, err := agent.NewSwarm(agent.Swarm{Start: "x", Agents: []agent.SwarmAgent{{ReAct: agent.ReAct[agent.State]{Name: "a", Model: says("a")}, To: []string{"y"}}}})
+			return err
+		}, `"y"`},
+	} {
+		if err := c.make(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

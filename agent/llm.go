@@ -1,0 +1,353 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// LLM is a node that asks a model. Only Model is needed.
+//
+// What it sends follows the first of these rules that applies:
+//
+//  1. OneShot of the state, if that is not empty, and nothing else: no
+//     instruction either. OneShot is cleared.
+//  2. Messages and UserInput, if that is not empty, as a message of the user.
+//     The user's and the model's message are added together, and UserInput
+//     cleared.
+//  3. Messages alone.
+//
+// The answer is added to Messages, its text is put in LastResponse and
+// NodeResponses. Its tokens are streamed as they come; see [graph.ModeMessages],
+// whose events carry a [chat.Chunk]. With a checkpointer the answer is recorded
+// at once: a node that runs again doesn't ask the model again.
+//
+// A call of a tool that has no result in Messages, although the conversation
+// went on, is answered in the request by a message that says so: providers
+// refuse such conversations.
+type LLM[S any] struct {
+	Model model.Model
+
+	// Instruction is sent before the messages as one of the system. It is not
+	// stored. For its placeholders see [Values]. Prompt, if set, gives it
+	// instead.
+	Instruction string
+	Prompt      func(ctx context.Context, s *S) (string, error)
+
+	// Tools are described to the model. Choose, if set, returns those for this
+	// time; they need not be among Tools.
+	Tools      []tool.Tool
+	Choose     func(ctx context.Context, s *S) ([]tool.Tool, error)
+	ToolChoice model.ToolChoice
+
+	Config model.Config
+
+	// Output asks for an answer in JSON that follows a schema. It is put in
+	// Structured of the state, too.
+	Output *model.Schema
+
+	// Before is called with the request, which it may change. If it returns an
+	// answer, the model isn't asked. It is called again when the node runs
+	// again.
+	Before func(ctx context.Context, s *S, req *model.Request) (*model.Response, error)
+
+	// After is called with the answer, or the error, and returns what replaces
+	// it: nil and nil leave them as they are.
+	After func(ctx context.Context, s *S, req *model.Request, resp *model.Response, err error) (*model.Response, error)
+
+	// MaxCalls, if positive, is how many calls of a model the agent makes in a
+	// turn, that is after a message of the user. When the last one wants tools,
+	// or too few supersteps are left to call them and to ask again, they are not
+	// called: results that say so are added, and Stopped of the state is
+	// StopMaxIterations.
+	MaxCalls int
+
+	// Whole asks for the answer as a whole and streams it as one chunk.
+	Whole bool
+}
+
+// AddLLM adds a node that asks a model.
+func AddLLM[S any, P Stateful[S]](b *graph.Builder[S], name string, l LLM[S], opts ...graph.NodeOption) {
+	b.Mistake(name, l.check())
+	b.AddNode(name, func(ctx context.Context, s *S) error { return l.run(ctx, s, P(s).AgentState()) }, opts...)
+}
+
+// check returns what is wrong with the declaration.
+func (l *LLM[S]) check() error {
+	var errs []error
+	if l.Model == nil {
+		errs = append(errs, errors.New("an LLM node needs a Model"))
+	}
+	if _, err := tool.NewSet(l.Tools...); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// turn is what an LLM node sends and what it will write.
+type turn struct {
+	messages []chat.Message
+	user     *chat.Message // to be added before the answer
+	oneShot  bool
+	calls    int // of models, since the user spoke
+	position int // of the conversation: tells calls of one task apart
+}
+
+func turnOf(st *State) turn {
+	t := turn{position: st.Messages.Len()}
+	if one := st.OneShot.Get(); len(one) > 0 {
+		t.messages, t.oneShot = one, true
+		return t
+	}
+	t.messages = st.Messages.Slice()
+	if st.UserInput != "" {
+		// Parallel nodes that answer one input add it once.
+		m := st.Messages.Identify(chat.User(st.UserInput))
+		t.user = &m
+		t.messages = append(t.messages, m)
+		return t
+	}
+	for m := range st.Messages.Backward() {
+		if m.Role == chat.RoleUser {
+			break
+		}
+		if m.Role == chat.RoleAssistant {
+			t.calls++
+		}
+	}
+	return t
+}
+
+func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
+	t := turnOf(st)
+	req, err := l.request(ctx, s, t)
+	if err != nil {
+		return err
+	}
+	resp, err := l.ask(ctx, s, req, t)
+	if err != nil {
+		return err
+	}
+	m := resp.Message
+	m.Role = chat.RoleAssistant
+	if t.oneShot {
+		st.OneShot.Set(nil)
+	}
+	if t.user != nil {
+		st.Messages.Add(*t.user)
+		st.UserInput = ""
+	}
+	st.Messages.Add(m)
+	if text := m.Text(); text != "" {
+		st.LastResponse.Add(text)
+		st.NodeResponses.Put(graph.Info(ctx).Node, text)
+	}
+	if l.Output != nil && len(m.ToolCalls()) == 0 {
+		data, err := model.ReadOutput[json.RawMessage](l.Output, m)
+		if err != nil {
+			return err
+		}
+		st.Structured.Set(data)
+	}
+	l.stop(ctx, st, m, t.calls+1)
+	return nil
+}
+
+// stop records why no further model call follows, if none does.
+func (l *LLM[S]) stop(ctx context.Context, st *State, m chat.Message, calls int) {
+	wanted := m.ToolCalls()
+	if len(wanted) == 0 {
+		st.Stopped.Add(StopAnswer)
+		return
+	}
+	if l.MaxCalls <= 0 {
+		return
+	}
+	why := ""
+	switch left := graph.Info(ctx).RemainingSteps; {
+	case calls >= l.MaxCalls:
+		why = fmt.Sprintf("the limit of %d model calls was reached", l.MaxCalls)
+	case left >= 0 && left < 2:
+		why = "the limit of supersteps was reached"
+	default:
+		return
+	}
+	for _, c := range wanted {
+		st.Messages.Add(notCalled(c, why))
+	}
+	st.Stopped.Add(StopMaxIterations)
+}
+
+// notCalled is the result of a call that was not made.
+func notCalled(c chat.ToolCall, why string) chat.Message {
+	return failure(c, "not called: "+why)
+}
+
+// failure is the result of a call that failed.
+func failure(c chat.ToolCall, text string) chat.Message {
+	return chat.Message{Role: chat.RoleTool, Name: c.Name, Parts: []chat.Part{
+		chat.ToolResult{CallID: c.ID, Name: c.Name, IsError: true, Content: []chat.Part{chat.Text{Text: text}}},
+	}}
+}
+
+func (l *LLM[S]) request(ctx context.Context, s *S, t turn) (*model.Request, error) {
+	req := &model.Request{Config: l.Config, ToolChoice: l.ToolChoice, Output: l.Output}
+	tools := l.Tools
+	if l.Choose != nil {
+		var err error
+		if tools, err = l.Choose(ctx, s); err != nil {
+			return nil, fmt.Errorf("choosing tools: %w", err)
+		}
+	}
+	set, err := tool.NewSet(tools...)
+	if err != nil {
+		return nil, err
+	}
+	req.Tools = set.Specs()
+	if t.oneShot {
+		req.Messages = t.messages
+		return req, nil
+	}
+	instruction := l.Instruction
+	if l.Prompt != nil {
+		if instruction, err = l.Prompt(ctx, s); err != nil {
+			return nil, fmt.Errorf("prompt: %w", err)
+		}
+	}
+	if instruction = expand(ctx, instruction); instruction != "" {
+		req.Messages = append(req.Messages, chat.System(instruction))
+	}
+	req.Messages = append(req.Messages, answered(t.messages)...)
+	if len(req.Messages) == 0 {
+		return nil, ErrNoMessages
+	}
+	return req, nil
+}
+
+// ErrNoMessages says that there is nothing to send to a model or to look for
+// calls of tools in.
+var ErrNoMessages = errors.New("the conversation is empty: set UserInput or add a message, for example with agent.Ask")
+
+// answered returns the conversation with a result for each call that lacks one.
+func answered(messages []chat.Message) []chat.Message {
+	var out []chat.Message // nil while nothing is missing
+	var open []chat.ToolCall
+	close := func(i int) {
+		if len(open) > 0 && out == nil {
+			out = append(out, messages[:i]...)
+		}
+		for _, c := range open {
+			out = append(out, notCalled(c, "the conversation went on"))
+		}
+		open = nil
+	}
+	for i, m := range messages {
+		if r, ok := m.ToolResult(); ok {
+			for j, c := range open {
+				if c.ID == r.CallID {
+					open = append(open[:j:j], open[j+1:]...)
+					break
+				}
+			}
+		} else {
+			close(i)
+			open = m.ToolCalls()
+		}
+		if out != nil {
+			out = append(out, m)
+		}
+	}
+	if close(len(messages)); out != nil {
+		return out
+	}
+	return messages
+}
+
+// ask gets the answer, with the callbacks around it.
+func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*model.Response, error) {
+	var resp *model.Response
+	var err error
+	if l.Before != nil {
+		if resp, err = l.Before(ctx, s, req); err != nil {
+			return nil, err
+		}
+	}
+	if resp == nil {
+		resp, err = generate(ctx, l.Model, req, "model "+strconv.Itoa(t.position), l.Whole)
+	} else if resp.Message.ID == "" {
+		resp.Message.ID = newID()
+	}
+	if l.After != nil && !graph.IsInterrupt(err) {
+		r, afterErr := l.After(ctx, s, req, resp, err)
+		if afterErr != nil {
+			return nil, afterErr
+		}
+		if r != nil {
+			r.Message.ID = keep(r.Message.ID, resp)
+			return r, nil
+		}
+	}
+	return resp, err
+}
+
+// keep returns the ID of an answer that replaces another, which may have been
+// streamed already.
+func keep(id string, streamed *model.Response) string {
+	switch {
+	case id != "":
+		return id
+	case streamed != nil && streamed.Message.ID != "":
+		return streamed.Message.ID
+	}
+	return newID()
+}
+
+func newID() string { return "msg_" + uuid.NewString() }
+
+// generate asks a model and streams what it says. The answer is recorded under a
+// name.
+func generate(ctx context.Context, m model.Model, req *model.Request, name string, whole bool) (*model.Response, error) {
+	// The model may ask a human, so it gets the node's context and not that of
+	// Once.
+	return graph.Once(ctx, name, func(context.Context, string) (*model.Response, error) {
+		id := newID()
+		if whole {
+			resp, err := m.Generate(ctx, req)
+			if err != nil {
+				return nil, err
+			}
+			resp = &model.Response{Message: resp.Message, Cached: resp.Cached}
+			resp.Message.ID = id
+			return resp, graph.EmitMessage(ctx, chat.ChunkOf(resp.Message))
+		}
+		return model.Collect(func(yield func(chat.Chunk, error) bool) {
+			for chunk, err := range m.Stream(ctx, req) {
+				if err == nil {
+					chunk.ID = id // the provider's need not be unique
+					err = graph.EmitMessage(ctx, chunk)
+				}
+				if !yield(chunk, err) || err != nil {
+					return
+				}
+			}
+		})
+	})
+}
+
+// asJSON is json.Marshal for values that can't fail.
+func asJSON(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return json.RawMessage(strconv.Quote(err.Error()))
+	}
+	return data
+}

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Swarm says how agents hand the conversation over to each other. They share it:
+// each sees everything that was said, and the one that has it goes on talking
+// with the user, in later runs on the thread too.
+type Swarm struct {
+	Name   string // of the graph; "swarm" if empty
+	Agents []SwarmAgent
+
+	// Start names the agent that begins; the first if empty.
+	Start string
+
+	// MaxIterations is how many calls of models a turn may take, of all agents
+	// together; 0 means [DefaultMaxIterations].
+	MaxIterations int
+}
+
+// SwarmAgent is a member of a [Swarm].
+type SwarmAgent struct {
+	// ReAct is the agent. Its Name is needed; MaxIterations, Output, PreModel and
+	// PostModel can't be set.
+	ReAct[State]
+
+	// Description tells the other agents' models what it is for.
+	Description string
+
+	// To names the agents that it may hand over to; all others if nil.
+	To []string
+}
+
+// HandOffTool is the name of the tool that hands over to an agent.
+func HandOffTool(agent string) string { return "transfer_to_" + agent }
+
+// NewSwarm returns the graph of a swarm: each agent has a node that asks its
+// model, by its name, and one that calls its tools.
+func NewSwarm(w Swarm, opts ...graph.Option) (*graph.Graph[State], error) {
+	if w.Name == "" {
+		w.Name = "swarm"
+	}
+	if w.MaxIterations == 0 {
+		w.MaxIterations = DefaultMaxIterations
+	}
+	b := graph.New[State](w.Name)
+	if len(w.Agents) == 0 {
+		b.Mistake("", errors.New("there are no agents"))
+		return b.Compile(opts...)
+	}
+	byName := map[string]*SwarmAgent{}
+	names := make([]string, len(w.Agents))
+	for i := range w.Agents {
+		a := &w.Agents[i]
+		names[i], byName[a.Name] = a.Name, a
+	}
+	if w.Start == "" {
+		w.Start = names[0]
+	}
+	if byName[w.Start] == nil {
+		b.Mistake("", fmt.Errorf("start names %q, which is no agent of the swarm", w.Start))
+	}
+	for i := range w.Agents {
+		w.Agents[i].addTo(b, byName, names, w.MaxIterations)
+	}
+	b.AddConditionalEdges(graph.Start, func(_ context.Context, s *State) (graph.Command, error) {
+		if byName[s.Active] == nil { // nobody yet, or one that is no longer there
+			return graph.Goto(w.Start), nil
+		}
+		return graph.Goto(s.Active), nil
+	}, names...)
+	return b.Compile(opts...)
+}
+
+func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgent, names []string, max int) {
+	if a.MaxIterations != 0 || a.Output != nil || a.PreModel != nil || a.PostModel != nil {
+		b.Mistake(a.Name, errors.New("an agent of a swarm can't have MaxIterations, Output, PreModel or PostModel"))
+	}
+	to := a.To
+	if to == nil {
+		for _, name := range names {
+			if name != a.Name {
+				to = append(to, name)
+			}
+		}
+	}
+	var handOffs []tool.Tool
+	for _, name := range to {
+		other := byName[name]
+		if other == nil || name == a.Name {
+			b.Mistake(a.Name, fmt.Errorf("hand-over list To names %q, which is no other agent of the swarm", name))
+			continue
+		}
+		handOffs = append(handOffs, handOff(other))
+	}
+	tools := slices.Concat(a.Tools, handOffs)
+	choose := a.Choose
+	if choose != nil {
+		choose = func(ctx context.Context, s *State) ([]tool.Tool, error) {
+			chosen, err := a.Choose(ctx, s)
+			return slices.Concat(chosen, handOffs), err
+		}
+	}
+	AddLLM(b, a.Name, LLM[State]{
+		Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Tools: tools, Choose: choose,
+		Before: a.Before, After: a.After, Whole: a.Whole, MaxCalls: max,
+	})
+	if len(tools) == 0 && a.Choose == nil {
+		b.AddEdge(a.Name, graph.End)
+		return
+	}
+	node := a.Name + "_tools"
+	AddTools(b, node, Tools[State]{
+		Tools: tools, Choose: choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
+		Before: a.BeforeTool, After: a.AfterTool,
+	}, graph.Destinations(append(to[:len(to):len(to)], graph.End)...))
+	AddToolsConditionalEdges(b, a.Name, node, graph.End)
+	b.AddEdge(node, a.Name)
+}
+
+// handOff is the tool that hands over to an agent.
+func handOff(to *SwarmAgent) tool.Tool {
+	description := "Hands the conversation over to " + to.Name + "."
+	if to.Description != "" {
+		description += " " + to.Description
+	}
+	return NewStateTool(HandOffTool(to.Name), description, func(ctx context.Context, s *State, _ struct{}) (string, graph.Command, error) {
+		if routed(ctx) {
+			return "Not done: the conversation was handed over to " + s.Active + " already.", graph.Command{}, nil
+		}
+		s.Active = to.Name
+		return "The conversation was handed over to " + to.Name + ".", graph.Goto(to.Name), nil
+	})
+}

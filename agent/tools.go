@@ -1,0 +1,411 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Tools is a node that makes the calls of tools that a model asked for, those
+// that [Pending] returns, and adds their results to Messages in the order of the
+// calls. When there are none it changes nothing.
+//
+// A result is recorded as soon as its tool has returned: when the node runs
+// again, after a question, an error or a crash, the tool isn't called again. A
+// tool whose result is lost with the process is; see [tool.Info] for the key
+// with which a service can tell.
+type Tools[S any] struct {
+	Tools []tool.Tool
+
+	// Choose, if set, returns the tools for this time in the stead of Tools.
+	Choose func(ctx context.Context, s *S) ([]tool.Tool, error)
+
+	// OnError says what happens when a tool fails.
+	OnError ErrorPolicy
+
+	// Parallel is how many tools are called at once; 0 and 1 mean one after the
+	// other, in the order of the calls. Tools that take the state
+	// ([NewStateTool]) are always called so, after the others.
+	Parallel int
+
+	// Approve asks a human before the calls of some tools.
+	Approve []Approval
+
+	// Direct names the tools whose result is the answer: when all calls are of
+	// such tools the turn ends, and the last result's text is in LastResponse.
+	Direct []string
+
+	// Before is called before each call, which it may change. If it returns a
+	// result, the tool isn't called. After is called with the result or the
+	// error and returns what replaces it; nil and nil leave them as they are.
+	// Neither is called for a recorded result.
+	Before func(ctx context.Context, call *chat.ToolCall) (*tool.Result, error)
+	After  func(ctx context.Context, call chat.ToolCall, res *tool.Result, err error) (*tool.Result, error)
+
+	team *team // of a supervisor; nil: none
+}
+
+// ErrorPolicy says what happens when a tool fails.
+type ErrorPolicy uint8
+
+// The policies. Under FailFast and TellModel a call that can't be made, since
+// there is no such tool, its arguments are not a JSON object or it has no ID,
+// fails the node before any tool is called.
+const (
+	// FailFast fails the node with a [ToolCallError]; the calls after it are not
+	// made. Results before it are recorded: when the node runs again, it goes on
+	// with the call that failed.
+	FailFast ErrorPolicy = iota
+
+	// TellModel adds a result "[TOOL ERROR] <tool>: <error>" and goes on.
+	TellModel
+
+	// TellModelAll tells the model of calls that can't be made, too.
+	TellModelAll
+)
+
+// ToolCallError says that a call of a tool failed, or can't be made.
+type ToolCallError struct {
+	Call chat.ToolCall
+	Err  error // a [*tool.Error] in most cases
+}
+
+func (e *ToolCallError) Error() string {
+	if t := new(tool.Error); errors.As(e.Err, &t) && t.Tool == e.Call.Name {
+		return fmt.Sprintf("tool call %q failed: %v", e.Call.ID, e.Err)
+	}
+	return fmt.Sprintf("tool call %q of %q failed: %v", e.Call.ID, e.Call.Name, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ToolCallError) Unwrap() error { return e.Err }
+
+// AddTools adds a node that calls tools.
+func AddTools[S any, P Stateful[S]](b *graph.Builder[S], name string, t Tools[S], opts ...graph.NodeOption) {
+	b.Mistake(name, t.check())
+	b.AddCommandNode(name, func(ctx context.Context, s *S) (graph.Command, error) {
+		return t.run(withState(ctx, s), s, P(s).AgentState())
+	}, opts...)
+}
+
+// AddToolsConditionalEdges leads from a node that asks a model to the node that
+// calls tools if there are calls to make, and to fallback otherwise.
+func AddToolsConditionalEdges[S any, P Stateful[S]](b *graph.Builder[S], llm, tools, fallback string) {
+	b.AddConditionalEdges(llm, func(_ context.Context, s *S) (graph.Command, error) {
+		if _, calls := Pending(&P(s).AgentState().Messages); len(calls) > 0 {
+			return graph.Goto(tools), nil
+		}
+		return graph.Goto(fallback), nil
+	}, tools, fallback)
+}
+
+func (t *Tools[S]) check() error {
+	set, err := tool.NewSet(t.Tools...)
+	if err != nil || t.Choose != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range t.Approve {
+		errs = append(errs, a.check(set))
+	}
+	for _, name := range t.Direct {
+		if _, err := set.Get(name); err != nil {
+			errs = append(errs, fmt.Errorf("tool of Direct: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// job is a call and what becomes of it.
+type job struct {
+	call   chat.ToolCall
+	tool   tool.Tool // nil: it can't be made
+	args   json.RawMessage
+	result chat.Message // set when done
+	done   bool
+}
+
+func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, error) {
+	if st.Messages.Len() == 0 {
+		return graph.Command{}, ErrNoMessages
+	}
+	from, calls := Pending(&st.Messages)
+	calls = slices.DeleteFunc(calls, t.team.makes)
+	if len(calls) == 0 {
+		return graph.Command{}, nil
+	}
+	tools := slices.Concat(t.Tools, t.team.tools())
+	if t.Choose != nil {
+		var err error
+		if tools, err = t.Choose(ctx, s); err != nil {
+			return graph.Command{}, fmt.Errorf("choosing tools: %w", err)
+		}
+	}
+	set, err := tool.NewSet(tools...)
+	if err != nil {
+		return graph.Command{}, err
+	}
+	jobs := make([]*job, len(calls))
+	for i, c := range calls {
+		if jobs[i], err = t.prepare(set, c); err != nil {
+			return graph.Command{}, err
+		}
+	}
+	if err := t.review(ctx, set, jobs); err != nil {
+		return graph.Command{}, err
+	}
+	if edited := edit(from, jobs); edited != nil {
+		st.Messages.Add(*edited)
+	}
+	cmd := new(graph.Command)
+	if err := t.callAll(withCommand(ctx, cmd), jobs); err != nil {
+		return graph.Command{}, err
+	}
+	direct := true
+	for _, j := range jobs {
+		st.Messages.Add(j.result)
+		direct = direct && slices.Contains(t.Direct, j.call.Name)
+	}
+	if direct && cmd.IsZero() {
+		st.LastResponse.Add(jobs[len(jobs)-1].result.Text())
+		st.Stopped.Add(StopDirect)
+		return graph.Goto(graph.End), nil
+	}
+	return *cmd, nil
+}
+
+// prepare checks that a call can be made.
+func (t *Tools[S]) prepare(set *tool.Set, c chat.ToolCall) (*job, error) {
+	j := &job{call: c}
+	err := func() (err error) {
+		if c.ID == "" {
+			return &tool.Error{Tool: c.Name, Kind: tool.ErrorArguments, Err: errors.New("the call has no ID")}
+		}
+		if j.tool, err = set.Get(c.Name); err != nil {
+			return err
+		}
+		if j.args, err = c.Arguments(); err != nil {
+			return &tool.Error{Tool: c.Name, Kind: tool.ErrorArguments, Err: fmt.Errorf("not a JSON object: %w", err)}
+		}
+		return nil
+	}()
+	if err == nil {
+		return j, nil
+	}
+	if t.OnError != TellModelAll {
+		return nil, &ToolCallError{Call: c, Err: err}
+	}
+	j.tool = nil
+	j.finish(failure(c, errorText(c, err)))
+	return j, nil
+}
+
+func (j *job) finish(m chat.Message) { j.result, j.done = m, true }
+
+// errorText is what a model is told of a failure.
+func errorText(c chat.ToolCall, err error) string {
+	if t := new(tool.Error); errors.As(err, &t) && t.Tool == c.Name {
+		if t.Kind != tool.ErrorFailed {
+			return fmt.Sprintf("[TOOL ERROR] %s: %s: %v", c.Name, t.Kind, t.Err)
+		}
+		err = t.Err
+	}
+	return fmt.Sprintf("[TOOL ERROR] %s: %v", c.Name, err)
+}
+
+// callAll makes the calls that are left.
+func (t *Tools[S]) callAll(ctx context.Context, jobs []*job) error {
+	var alone []*job
+	if t.Parallel > 1 {
+		group, groupCtx := errgroup.WithContext(ctx)
+		group.SetLimit(t.Parallel)
+		var asked error // by a tool: the others may finish
+		errs := make([]error, len(jobs))
+		for i, j := range jobs {
+			if j.done {
+				continue
+			}
+			if takesState(j.tool) {
+				alone = append(alone, j)
+				continue
+			}
+			group.Go(func() error {
+				errs[i] = t.call(groupCtx, j)
+				if graph.IsInterrupt(errs[i]) {
+					return nil
+				}
+				return errs[i]
+			})
+		}
+		if err := group.Wait(); err != nil {
+			for _, err := range errs { // the first in the order of the calls, not of time
+				if err != nil && !graph.IsInterrupt(err) && !errors.Is(err, context.Canceled) {
+					return err
+				}
+			}
+			return err
+		}
+		for _, err := range errs {
+			if asked == nil {
+				asked = err
+			}
+		}
+		if asked != nil {
+			return asked
+		}
+	} else {
+		alone = jobs
+	}
+	for _, j := range alone {
+		if j.done {
+			continue
+		}
+		if err := t.call(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outcome is what is recorded of a call.
+type outcome struct {
+	Message  chat.Message
+	recorded bool
+}
+
+// call makes a call, unless its result is recorded.
+func (t *Tools[S]) call(ctx context.Context, j *job) error {
+	if err := graph.EmitToolCall(ctx, tool.Started{CallID: j.call.ID, Name: j.call.Name, Args: j.args}); err != nil {
+		return err
+	}
+	start := time.Now()
+	var res tool.Result
+	var failed error
+	var out outcome
+	var err error
+	if takesState(j.tool) {
+		// What it writes isn't recorded, so it runs again with the node.
+		out.Message, res, failed, err = t.attempt(ctx, j, "")
+	} else {
+		fresh := false
+		// The tool gets the node's context and not that of Once: it may ask.
+		out, err = graph.Once(ctx, "tool "+j.call.ID, func(_ context.Context, key string) (o outcome, err error) {
+			fresh = true
+			o.Message, res, failed, err = t.attempt(ctx, j, key)
+			return o, err
+		})
+		out.recorded = !fresh
+	}
+	if graph.IsInterrupt(err) {
+		return err
+	}
+	if err != nil {
+		failed = err
+	}
+	ended := tool.Ended{CallID: j.call.ID, Name: j.call.Name, Result: res, Err: failed, Duration: time.Since(start), Recorded: out.recorded}
+	if out.recorded {
+		if r, ok := out.Message.ToolResult(); ok {
+			ended.Result = tool.Result{Content: r.Content, Artifact: r.Artifact}
+		}
+	}
+	if emitErr := graph.EmitToolResult(ctx, ended); err == nil {
+		err = emitErr
+	}
+	if err != nil {
+		return err
+	}
+	j.finish(out.Message)
+	return nil
+}
+
+// attempt calls the tool with the callbacks around it. Failed is the tool's
+// error that the model is told of.
+func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Message, res tool.Result, failed, err error) {
+	call := j.call
+	var r *tool.Result
+	if t.Before != nil {
+		if r, err = t.Before(ctx, &call); err != nil {
+			return m, res, nil, err
+		}
+	}
+	if r == nil {
+		args := j.args
+		if call.Args != j.call.Args {
+			if args, err = call.Arguments(); err != nil {
+				return m, res, nil, fmt.Errorf("the arguments that Before gave the call of %q: %w", call.Name, err)
+			}
+		}
+		r, err = invoke(tool.WithInfo(ctx, tool.Info{CallID: call.ID, IdempotencyKey: key}), j.tool, call.Name, args)
+	}
+	if t.After != nil && !graph.IsInterrupt(err) {
+		replaced, afterErr := t.After(ctx, call, r, err)
+		if afterErr != nil {
+			return m, res, nil, afterErr
+		}
+		if replaced != nil {
+			r, err = replaced, nil
+		}
+	}
+	switch {
+	case err == nil:
+		return resultOf(j.call, *r), *r, nil, nil
+	case graph.IsInterrupt(err), ctx.Err() != nil:
+		return m, res, nil, err
+	case t.OnError == FailFast:
+		return m, res, nil, &ToolCallError{Call: j.call, Err: err}
+	}
+	return failure(j.call, errorText(j.call, err)), res, err, nil
+}
+
+// invoke calls a tool. A panic is its error.
+func invoke(ctx context.Context, t tool.Tool, name string, args json.RawMessage) (res *tool.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &tool.Error{Tool: name, Kind: tool.ErrorPanic, Err: &tool.PanicError{Value: p, Stack: debug.Stack()}}
+		}
+	}()
+	r, err := t.Call(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+func resultOf(c chat.ToolCall, r tool.Result) chat.Message {
+	return chat.Message{Role: chat.RoleTool, Name: c.Name, Parts: []chat.Part{
+		chat.ToolResult{CallID: c.ID, Name: c.Name, Content: r.Content, Artifact: r.Artifact},
+	}}
+}
+
+// edit returns the message of the calls as a human has changed them, nil if
+// nobody did.
+func edit(from chat.Message, jobs []*job) *chat.Message {
+	var edited *chat.Message
+	for i, p := range from.Parts {
+		c, ok := p.(chat.ToolCall)
+		if !ok {
+			continue
+		}
+		for _, j := range jobs {
+			if j.call.ID == c.ID && j.call != c {
+				if edited == nil {
+					m := from
+					m.Parts = slices.Clone(from.Parts)
+					edited = &m
+				}
+				edited.Parts[i] = j.call
+			}
+		}
+	}
+	return edited
+}

@@ -46,7 +46,8 @@ type ReAct[S any] struct {
 	Tools []tool.Tool
 
 	// Instruction, Prompt, Config, Before, After and Whole are those of [LLM];
-	// Choose is that of both nodes.
+	// Choose is that of both nodes. With tools an empty Instruction stands for
+	// [DefaultInstruction], unless there is a Prompt.
 	Instruction string
 	Prompt      func(ctx context.Context, s *S) (string, error)
 	Config      model.Config
@@ -88,6 +89,9 @@ func New[S any, P Stateful[S]](a ReAct[S], opts ...graph.Option) (*graph.Graph[S
 func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	if a.Name == "" {
 		a.Name = "agent"
+	}
+	if a.Instruction == "" && a.Prompt == nil && (len(a.Tools) > 0 || a.Choose != nil) {
+		a.Instruction = DefaultInstruction
 	}
 	b := graph.New[S](a.Name)
 	switch {

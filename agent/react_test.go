@@ -77,7 +77,7 @@ func TestAnAgentIsCheckpointedAtEachStep(t *testing.T) {
 	if got := strings.Join(nexts, " "); got != "agent tools agent  agent " {
 		t.Errorf("next nodes: %q", got)
 	}
-	if got := transcript(m.Last().Messages); !strings.HasPrefix(got, "user: 6*7?\n") || !strings.HasSuffix(got, "user: what?\n") {
+	if got := transcript(m.Last().Messages); !strings.Contains(got, "user: 6*7?\n") || !strings.HasSuffix(got, "user: what?\n") {
 		t.Error(got)
 	}
 }

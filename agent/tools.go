@@ -52,7 +52,8 @@ type Tools[S any] struct {
 	Before func(ctx context.Context, call *chat.ToolCall) (*tool.Result, error)
 	After  func(ctx context.Context, call chat.ToolCall, res *tool.Result, err error) (*tool.Result, error)
 
-	team *team // of a supervisor; nil: none
+	team  *team  // of a supervisor; nil: none
+	round string // tells the rounds of one task apart
 }
 
 // ErrorPolicy says what happens when a tool fails.
@@ -155,11 +156,9 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	if err != nil {
 		return graph.Command{}, err
 	}
-	jobs := make([]*job, len(calls))
-	for i, c := range calls {
-		if jobs[i], err = t.prepare(set, c); err != nil {
-			return graph.Command{}, err
-		}
+	jobs, err := t.prepareAll(set, calls)
+	if err != nil {
+		return graph.Command{}, err
 	}
 	if err := t.review(ctx, set, jobs); err != nil {
 		return graph.Command{}, err
@@ -184,12 +183,30 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	return *cmd, nil
 }
 
-// prepare checks that a call can be made.
-func (t *Tools[S]) prepare(set *tool.Set, c chat.ToolCall) (*job, error) {
+// prepareAll checks that the calls of a message can be made.
+func (t *Tools[S]) prepareAll(set *tool.Set, calls []chat.ToolCall) ([]*job, error) {
+	jobs := make([]*job, len(calls))
+	ids := map[string]bool{}
+	for i, c := range calls {
+		var err error
+		if jobs[i], err = t.prepare(set, c, ids[c.ID]); err != nil {
+			return nil, err
+		}
+		ids[c.ID] = true
+	}
+	return jobs, nil
+}
+
+// prepare checks that a call can be made. Twice says that its ID is that of
+// another.
+func (t *Tools[S]) prepare(set *tool.Set, c chat.ToolCall, twice bool) (*job, error) {
 	j := &job{call: c}
 	err := func() (err error) {
 		if c.ID == "" {
 			return &tool.Error{Tool: c.Name, Kind: tool.ErrorArguments, Err: errors.New("the call has no ID")}
+		}
+		if twice {
+			return &tool.Error{Tool: c.Name, Kind: tool.ErrorArguments, Err: fmt.Errorf("another call has the ID %q, too", c.ID)}
 		}
 		if j.tool, err = set.Get(c.Name); err != nil {
 			return err
@@ -299,7 +316,7 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	} else {
 		fresh := false
 		// The tool gets the node's context and not that of Once: it may ask.
-		out, err = graph.Once(ctx, "tool "+j.call.ID, func(_ context.Context, key string) (o outcome, err error) {
+		out, err = graph.Once(ctx, "tool "+t.round+j.call.ID, func(_ context.Context, key string) (o outcome, err error) {
 			fresh = true
 			o.Message, res, failed, err = t.attempt(ctx, j, key)
 			return o, err

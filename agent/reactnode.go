@@ -1,0 +1,246 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Scratch is what a [ReActNode] reads and writes. A graph's state embeds it.
+type Scratch struct {
+	// UserInput is the question. It is sent to the model as it is, and stays.
+	UserInput string `json:"user_input,omitempty"`
+
+	// Scratchpad is what was thought, done and seen about the question.
+	Scratchpad graph.List[Step] `json:"scratchpad"`
+
+	// Iterations is how many calls of the model there were about it.
+	Iterations int `json:"iterations,omitempty"`
+
+	// FinalOutput is the answer; empty if the node stopped without one.
+	FinalOutput string `json:"final_output,omitempty"`
+
+	// Stopped says why the node stopped: [StopAnswer] or [StopMaxIterations]. If
+	// it is empty, the node goes on with what is in Scratchpad; otherwise it
+	// begins a new one.
+	Stopped StopReason `json:"stop_reason,omitempty"`
+}
+
+// ScratchState returns s: it is how a [ReActNode] finds the Scratch in a struct
+// that embeds it.
+func (s *Scratch) ScratchState() *Scratch { return s }
+
+// Scratched is a pointer to a state that is, or embeds, a [Scratch].
+type Scratched[S any] interface {
+	*S
+	ScratchState() *Scratch
+}
+
+// ReActNode is an agent as a single node, for embedding in a graph that has more
+// to do. Only Model is needed. It asks the model, calls the tools one after the
+// other and asks again, until there is an answer or a limit is reached; then it
+// writes the whole scratchpad at once.
+//
+// There are no checkpoints inside of the node. With a checkpointer the answers of
+// the model and the results of tools are recorded nevertheless, so that a node
+// that runs again, after a crash or a tool's question, doesn't repeat them.
+// [New] makes the same agent as a graph, whose conversation is a state that other
+// nodes share.
+type ReActNode struct {
+	Model model.Model
+	Tools []tool.Tool
+
+	// Instruction is sent as the message of the system; [DefaultInstruction] if
+	// empty. For its placeholders see [Values].
+	Instruction string
+
+	Config model.Config
+
+	// MaxIterations is how many calls of the model a question may take; 0 means
+	// [DefaultMaxIterations]. In one run the node makes no more calls than
+	// supersteps are left to the run, this one included.
+	MaxIterations int
+
+	OnError ErrorPolicy
+}
+
+// DefaultInstruction is the instruction of a [ReAct] or [ReActNode] that gives
+// none.
+const DefaultInstruction = "Answer the user's question. Use the tools when they help, one step at a time, and don't invent what they can tell you. When you know the answer, give it and call no more tools."
+
+// ReActError is the error of a [ReActNode]: nothing of what it did is in the
+// state.
+type ReActError struct {
+	Steps []Step // the scratchpad as it was, an error step last
+	Err   error  // a [*ToolCallError] or the model's error
+}
+
+func (e *ReActError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ReActError) Unwrap() error { return e.Err }
+
+// AddReAct adds an agent as a single node.
+func AddReAct[S any, P Scratched[S]](b *graph.Builder[S], name string, r ReActNode, opts ...graph.NodeOption) {
+	b.Mistake(name, r.check())
+	b.AddNode(name, func(ctx context.Context, s *S) error { return r.run(ctx, P(s).ScratchState()) }, opts...)
+}
+
+func (r *ReActNode) check() error {
+	var errs []error
+	if r.Model == nil {
+		errs = append(errs, errors.New("a ReAct node needs a Model"))
+	}
+	if r.MaxIterations < 0 {
+		errs = append(errs, fmt.Errorf("limit MaxIterations is %d: give a positive number, or 0 for %d", r.MaxIterations, DefaultMaxIterations))
+	}
+	if _, err := tool.NewSet(r.Tools...); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (r *ReActNode) run(ctx context.Context, s *Scratch) error {
+	if s.UserInput == "" {
+		return ErrNoMessages
+	}
+	set, err := tool.NewSet(r.Tools...)
+	if err != nil {
+		return err
+	}
+	steps, iterations := s.Scratchpad.Slice(), s.Iterations
+	if s.Stopped != "" { // about another question
+		steps, iterations = nil, 0
+	}
+	limit := r.MaxIterations
+	if limit == 0 {
+		limit = DefaultMaxIterations
+	}
+	if left := graph.Info(ctx).RemainingSteps; left >= 0 {
+		limit = min(limit, iterations+left+1)
+	}
+	kept := len(steps)
+	answer, stopped := "", StopMaxIterations
+	for iterations < limit {
+		iterations++
+		m, err := r.ask(ctx, set, s.UserInput, steps, iterations)
+		if err != nil {
+			return r.fail(steps, err)
+		}
+		calls := m.ToolCalls()
+		answer = m.Text()
+		if len(calls) == 0 {
+			steps, stopped = append(steps, FinalAnswer(answer)), StopAnswer
+			break
+		}
+		if answer != "" {
+			steps = append(steps, Thought(answer))
+		}
+		for _, c := range calls {
+			steps = append(steps, Action(c))
+		}
+		if iterations == limit {
+			for _, c := range calls {
+				steps = append(steps, observe(notCalled(c, fmt.Sprintf("the limit of %d model calls was reached", limit)), c))
+			}
+			break
+		}
+		if steps, err = r.call(ctx, set, calls, steps, iterations); err != nil {
+			return r.fail(steps, err)
+		}
+	}
+	if s.Stopped != "" {
+		s.Scratchpad.Overwrite(steps...)
+	} else {
+		s.Scratchpad.Add(steps[kept:]...)
+	}
+	s.Iterations, s.FinalOutput, s.Stopped = iterations, answer, stopped
+	return nil
+}
+
+// fail returns the error of the node.
+func (r *ReActNode) fail(steps []Step, err error) error {
+	if graph.IsInterrupt(err) {
+		return err
+	}
+	return &ReActError{Steps: append(steps, ErrorStep(err.Error())), Err: err}
+}
+
+// ask asks the model.
+func (r *ReActNode) ask(ctx context.Context, set *tool.Set, question string, steps []Step, n int) (chat.Message, error) {
+	instruction := r.Instruction
+	if instruction == "" {
+		instruction = DefaultInstruction
+	}
+	req := &model.Request{Config: r.Config, Tools: set.Specs()}
+	req.Messages = append(req.Messages, chat.System(expand(ctx, instruction)), chat.User(question))
+	req.Messages = append(req.Messages, messagesOf(steps)...)
+	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), false)
+	if err != nil {
+		return chat.Message{}, err
+	}
+	return resp.Message, nil
+}
+
+// messagesOf returns the conversation that a scratchpad tells of.
+func messagesOf(steps []Step) []chat.Message {
+	var out []chat.Message
+	said := func() *chat.Message { // the message of the assistant that is being put together
+		if len(out) == 0 || out[len(out)-1].Role != chat.RoleAssistant {
+			out = append(out, chat.Message{Role: chat.RoleAssistant})
+		}
+		return &out[len(out)-1]
+	}
+	for _, s := range steps {
+		switch s.Kind {
+		case StepThought, StepFinalAnswer:
+			m := said()
+			m.Parts = append(m.Parts, chat.Text{Text: s.Text})
+		case StepAction:
+			m := said()
+			m.Parts = append(m.Parts, s.Call)
+		case StepObservation:
+			var text string
+			if json.Unmarshal(s.Observation, &text) != nil {
+				text = string(s.Observation)
+			}
+			out = append(out, chat.ResultText(s.Call, text))
+		case StepError: // for people
+		}
+	}
+	return answered(out)
+}
+
+// call calls the tools.
+func (r *ReActNode) call(ctx context.Context, set *tool.Set, calls []chat.ToolCall, steps []Step, n int) ([]Step, error) {
+	t := Tools[Scratch]{OnError: r.OnError, round: fmt.Sprint(n, " ")}
+	jobs, err := t.prepareAll(set, calls)
+	if err != nil {
+		return steps, err
+	}
+	for _, j := range jobs {
+		if !j.done {
+			if err := t.call(ctx, j); err != nil {
+				return steps, err
+			}
+		}
+		steps = append(steps, observe(j.result, j.call))
+	}
+	return steps, nil
+}
+
+// observe returns what a tool returned as a step: JSON if it is that, else text.
+func observe(m chat.Message, c chat.ToolCall) Step {
+	r, _ := m.ToolResult()
+	text := r.Text()
+	if !r.IsError && json.Valid([]byte(text)) {
+		return Observation(c, json.RawMessage(text))
+	}
+	return Observation(c, asJSON(text))
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
@@ -89,7 +90,13 @@ func (e *ReActError) Unwrap() error { return e.Err }
 // AddReAct adds an agent as a single node.
 func AddReAct[S any, P Scratched[S]](b *graph.Builder[S], name string, r ReActNode, opts ...graph.NodeOption) {
 	b.Mistake(name, r.check())
-	b.AddNode(name, func(ctx context.Context, s *S) error { return r.run(ctx, P(s).ScratchState()) }, opts...)
+	b.AddNode(name, func(ctx context.Context, s *S) error {
+		var before []chat.Message
+		if buffered, ok := any(s).(interface{ BufferState() *Buffer }); ok {
+			before = answered(buffered.BufferState().Messages.Slice())
+		}
+		return r.run(ctx, P(s).ScratchState(), before)
+	}, opts...)
 }
 
 func (r *ReActNode) check() error {
@@ -106,7 +113,8 @@ func (r *ReActNode) check() error {
 	return errors.Join(errs...)
 }
 
-func (r *ReActNode) run(ctx context.Context, s *Scratch) error {
+// run answers the question of s, given the conversation before it.
+func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) error {
 	if s.UserInput == "" {
 		return ErrNoMessages
 	}
@@ -129,7 +137,7 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch) error {
 	answer, stopped := "", StopMaxIterations
 	for iterations < limit {
 		iterations++
-		m, err := r.ask(ctx, set, s.UserInput, steps, iterations)
+		m, err := r.ask(ctx, set, slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps)), iterations)
 		if err != nil {
 			return r.fail(steps, err)
 		}
@@ -173,14 +181,13 @@ func (r *ReActNode) fail(steps []Step, err error) error {
 }
 
 // ask asks the model.
-func (r *ReActNode) ask(ctx context.Context, set *tool.Set, question string, steps []Step, n int) (chat.Message, error) {
+func (r *ReActNode) ask(ctx context.Context, set *tool.Set, messages []chat.Message, n int) (chat.Message, error) {
 	instruction := r.Instruction
 	if instruction == "" {
 		instruction = DefaultInstruction
 	}
 	req := &model.Request{Config: r.Config, Tools: set.Specs()}
-	req.Messages = append(req.Messages, chat.System(expand(ctx, instruction)), chat.User(question))
-	req.Messages = append(req.Messages, messagesOf(steps)...)
+	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
 	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), false)
 	if err != nil {
 		return chat.Message{}, err

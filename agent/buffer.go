@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// Buffer is the conversation of a graph whose agent is a [ReActNode]: a state
+// that embeds it beside a [Scratch] has a memory. The node sends its messages
+// before the question; [AddBuffer] adds the node that writes them. (A [State]
+// needs neither: its nodes keep the conversation themselves.)
+type Buffer struct {
+	Messages chat.History `json:"messages"`
+}
+
+// BufferState returns b: it is how nodes find the Buffer in a struct that embeds
+// it.
+func (b *Buffer) BufferState() *Buffer { return b }
+
+// Buffered is a pointer to a state that embeds a [Scratch] and a [Buffer].
+type Buffered[S any] interface {
+	Scratched[S]
+	BufferState() *Buffer
+}
+
+// AddBuffer adds a node that appends the question and the answer of a
+// [ReActNode] to the conversation. It may stand anywhere after that node.
+func AddBuffer[S any, P Buffered[S]](b *graph.Builder[S], name string, opts ...graph.NodeOption) {
+	b.AddNode(name, func(_ context.Context, s *S) error {
+		scratch, h := P(s).ScratchState(), &P(s).BufferState().Messages
+		if scratch.UserInput != "" {
+			h.Add(chat.User(scratch.UserInput))
+		}
+		if scratch.FinalOutput != "" {
+			h.Add(chat.Assistant(scratch.FinalOutput))
+		}
+		return nil
+	}, opts...)
+}
+
+// Summary is a node that keeps a conversation short: when it is longer than
+// MaxTokens, the older messages are replaced by a summary of them, which a model
+// writes. Model and MaxTokens are needed.
+type Summary struct {
+	Model model.Model
+
+	MaxTokens int
+
+	// KeepTokens is how many tokens of the newest turns stay as they are; half
+	// of MaxTokens if 0. The last turn stays in any case.
+	KeepTokens int
+
+	Count  chat.Counter // nil: chat.EstimateTokens
+	Config model.Config
+
+	// Instruction says how to summarize; [DefaultSummaryInstruction] if empty.
+	Instruction string
+}
+
+// DefaultSummaryInstruction is the instruction of a [Summary] that gives none.
+const DefaultSummaryInstruction = "Summarize the conversation below for somebody who goes on with it: names, facts, decisions, what was asked and what is still open. If it begins with a summary, bring that up to date. Write nothing but the summary."
+
+// summaryKey marks a message that is a summary, in its Metadata.
+const summaryKey = "summary"
+
+// IsSummary reports whether a message is what a [Summary] wrote.
+func IsSummary(m chat.Message) bool { return m.Metadata[summaryKey] != "" }
+
+// AddSummary adds a node that keeps the conversation short that of returns.
+func AddSummary[S any](b *graph.Builder[S], name string, c Summary, of func(s *S) *chat.History, opts ...graph.NodeOption) {
+	var errs []error
+	if c.Model == nil {
+		errs = append(errs, errors.New("a summary needs a Model"))
+	}
+	if c.MaxTokens <= 0 || c.KeepTokens < 0 || c.KeepTokens > c.MaxTokens {
+		errs = append(errs, fmt.Errorf("a summary needs positive MaxTokens and at most as many KeepTokens: they are %d and %d", c.MaxTokens, c.KeepTokens))
+	}
+	if of == nil {
+		errs = append(errs, errors.New("a summary needs a function that returns the conversation"))
+	}
+	b.Mistake(name, errors.Join(errs...))
+	b.AddNode(name, func(ctx context.Context, s *S) error { return c.run(ctx, of(s)) }, opts...)
+}
+
+func (c *Summary) run(ctx context.Context, h *chat.History) error {
+	count := c.Count
+	if count == nil {
+		count = chat.EstimateTokens
+	}
+	messages := h.Slice()
+	total := 0
+	for _, m := range messages {
+		total += count(m)
+	}
+	if total <= c.MaxTokens {
+		return nil
+	}
+	keep := c.KeepTokens
+	if keep == 0 {
+		keep = c.MaxTokens / 2
+	}
+	old := messages[:len(messages)-newest(messages, keep, count)]
+	if len(old) == 0 || len(old) == 1 && IsSummary(old[0]) {
+		return nil // what is left can't be shortened
+	}
+	text, err := c.summarize(ctx, old)
+	if err != nil {
+		return err
+	}
+	// The summary takes the place of the first message.
+	h.Add(chat.Message{
+		ID: old[0].ID, Role: chat.RoleSystem, Parts: []chat.Part{chat.Text{Text: text}}, Metadata: map[string]string{summaryKey: "true"},
+	})
+	for _, m := range old[1:] {
+		h.Remove(m.ID)
+	}
+	return nil
+}
+
+// newest returns how many messages of the newest turns fit: all of the last one
+// in any case.
+func newest(messages []chat.Message, max int, count chat.Counter) int {
+	fit, total := 0, 0
+	for i := len(messages) - 1; i >= 0; i-- {
+		total += count(messages[i])
+		if total > max && fit > 0 {
+			break
+		}
+		if messages[i].Role == chat.RoleUser {
+			fit = len(messages) - i
+		}
+	}
+	return fit
+}
+
+func (c *Summary) summarize(ctx context.Context, old []chat.Message) (string, error) {
+	instruction := c.Instruction
+	if instruction == "" {
+		instruction = DefaultSummaryInstruction
+	}
+	var b strings.Builder
+	for _, m := range old {
+		fmt.Fprintf(&b, "%s: %s", speaker(m), m.Text())
+		for _, call := range m.ToolCalls() {
+			fmt.Fprintf(&b, " [calls %s %s]", call.Name, call.Args)
+		}
+		b.WriteByte('\n')
+	}
+	req := &model.Request{Messages: []chat.Message{chat.System(instruction), chat.User(b.String())}, Config: c.Config}
+	resp, err := graph.Once(ctx, "summary", func(context.Context, string) (*model.Response, error) { return c.Model.Generate(ctx, req) })
+	if err != nil {
+		return "", err
+	}
+	if text := strings.TrimSpace(resp.Message.Text()); text != "" {
+		return text, nil
+	}
+	return "", errors.New("the model wrote no summary")
+}
+
+func speaker(m chat.Message) string {
+	switch {
+	case IsSummary(m):
+		return "summary"
+	case m.Name != "":
+		return string(m.Role) + " " + m.Name
+	}
+	return string(m.Role)
+}

@@ -62,6 +62,7 @@ const (
 	opPut opKind = iota
 	opRemove
 	opClear
+	opReplaceLast // the last message, if it is the user's
 )
 
 // conversation is a persistent ordered map of messages: by a number that only
@@ -131,19 +132,22 @@ func (c *conversation) remove(id string) {
 // freshID returns an ID for a message that is about to be appended. It depends
 // on the messages alone, so that every fold of a thread's log finds the same.
 func (c *conversation) freshID(m Message) string {
+	before, _ := c.last()
+	return freshID(before.ID, m, func(id string) bool { _, taken := c.get(id); return taken })
+}
+
+// freshID returns an ID for a message behind the one with the ID before.
+func freshID(before string, m Message, taken func(id string) bool) string {
 	data, err := m.MarshalJSON()
 	if err != nil { // the commit will say so
 		data = []byte(err.Error())
 	}
 	h := sha256.New()
-	if before, ok := c.last(); ok {
-		h.Write([]byte(before.ID))
-	}
+	h.Write([]byte(before))
 	for {
 		h.Write([]byte{0})
 		h.Write(data)
-		id := "msg_" + hex.EncodeToString(h.Sum(nil)[:12])
-		if _, taken := c.get(id); !taken {
+		if id := "msg_" + hex.EncodeToString(h.Sum(nil)[:12]); !taken(id) {
 			return id
 		}
 	}
@@ -157,6 +161,12 @@ func (c *conversation) apply(o op) {
 		c.remove(o.id)
 	case opClear:
 		*c = conversation{}
+	case opReplaceLast:
+		m := o.m
+		if l, ok := c.last(); ok && l.Role == RoleUser {
+			m.ID = l.ID
+		}
+		c.put(m)
 	}
 }
 
@@ -389,6 +399,8 @@ func (h *History) Write(c field.Change) error {
 			h.Remove(o.id)
 		case opClear:
 			h.Clear()
+		case opReplaceLast:
+			h.ReplaceLastUser(o.m)
 		}
 	}
 	return nil
@@ -468,6 +480,10 @@ func (c *historyChange) MarshalJSON() ([]byte, error) {
 			data, err = marshal(wireRemove{Type: "remove", ID: o.id})
 		case opClear:
 			data, err = marshal(wireRemove{Type: "remove", ID: RemoveAll})
+		case opReplaceLast:
+			if data, err = o.m.MarshalJSON(); err == nil {
+				data, err = marshal(wireReplaceLast{Type: "replace_last_user", Message: data})
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -532,6 +548,15 @@ func decodeOp(item json.RawMessage) (op, error) {
 	if err := json.Unmarshal(item, &head); err != nil {
 		return op{}, err
 	}
+	if head.Type == "replace_last_user" {
+		var r wireReplaceLast
+		var m Message
+		if err := json.Unmarshal(item, &r); err != nil {
+			return op{}, err
+		}
+		err := json.Unmarshal(r.Message, &m)
+		return op{kind: opReplaceLast, m: m}, err
+	}
 	if head.Type != "remove" {
 		var m Message
 		err := json.Unmarshal(item, &m)
@@ -584,7 +609,7 @@ func checkHistories(cs []*historyChange) (later, earlier int, err error) {
 			clear = i
 		}
 		for _, o := range c.ops {
-			if o.kind == opClear || o.kind == opPut && o.m.ID == "" {
+			if o.kind == opClear || o.kind == opReplaceLast || o.kind == opPut && o.m.ID == "" {
 				continue
 			}
 			w, ok := ids[o.id]

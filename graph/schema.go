@@ -20,6 +20,7 @@ type Schema struct {
 	mu     sync.Mutex
 	fields []mapstate.Field
 	types  []reflect.Type
+	keep   []string // reserved
 	strict bool
 	warn   func(Warning)
 
@@ -52,6 +53,15 @@ type Field struct {
 
 	// Former are names that the field had in older checkpoints.
 	Former []string
+}
+
+// Reserve makes it an error to write fields of these names, which can't be
+// declared: for names that stand for something else than state.
+func (s *Schema) Reserve(names ...string) *Schema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep, s.made = append(s.keep, names...), nil
+	return s
 }
 
 // FieldOf declares a field of type T.
@@ -172,6 +182,17 @@ func (s *Schema) make() (*mapstate.Type, []mapstate.Problem) {
 	defer s.mu.Unlock()
 	if s.made == nil {
 		s.made, s.problems = mapstate.New(s.fields, s.types, s.strict)
+		for _, name := range s.keep {
+			switch {
+			case s.made == nil:
+			case s.made.Has(name):
+				s.problems = append(s.problems, mapstate.Problem{Field: name, Text: fmt.Sprintf("field %q is declared and reserved", name), Advice: "choose another name"})
+			case s.made.Reserved == nil:
+				s.made.Reserved = map[string]bool{name: true}
+			default:
+				s.made.Reserved[name] = true
+			}
+		}
 	}
 	return s.made, s.problems
 }
@@ -218,6 +239,9 @@ const (
 	// LargeState: the whole state is.
 	LargeState = mapstate.LargeState
 )
+
+// ReservedFieldError says that an update names a field of [Schema.Reserve].
+type ReservedFieldError = mapstate.ReservedFieldError
 
 // FieldTypeError says that a value has another type than its field.
 type FieldTypeError = mapstate.FieldTypeError

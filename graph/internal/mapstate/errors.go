@@ -10,6 +10,16 @@ import (
 // UnknownFieldError says that an update names a field that was not declared.
 type UnknownFieldError = state.UnknownFieldError
 
+// ReservedFieldError says that an update names a field that is reserved.
+type ReservedFieldError struct {
+	Node  string // that wrote it; empty: input from outside
+	Field string
+}
+
+func (e *ReservedFieldError) Error() string {
+	return fmt.Sprintf("field %q is reserved: nodes can't write it", e.Field)
+}
+
 // FieldTypeError says that a value has another type than its field.
 type FieldTypeError struct {
 	Node  string // that wrote it; empty: input from outside, or a reducer

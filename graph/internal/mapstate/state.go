@@ -287,6 +287,9 @@ func (t *Type) check(node string, update map[string]any) (ws []write, unknown []
 			w.over, w.value = true, o.Value
 		}
 		if w.field < 0 {
+			if t.Reserved[w.name] {
+				return nil, nil, &ReservedFieldError{Node: node, Field: w.name}
+			}
 			if t.Strict || w.name == "" || w.name[0] == '$' {
 				return nil, nil, t.unknown(w.name)
 			}

@@ -58,7 +58,8 @@ type Problem struct {
 // Type handles states with the same declared fields. It is immutable and safe
 // for concurrent use.
 type Type struct {
-	Strict bool
+	Strict   bool
+	Reserved map[string]bool // names that updates may not have
 
 	fields   []field
 	index    map[string]int32

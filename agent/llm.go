@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -73,6 +74,8 @@ type LLM[S any] struct {
 
 	// Whole asks for the answer as a whole and streams it as one chunk.
 	Whole bool
+
+	set *tool.Set // of Tools; checked when the node is added
 }
 
 // AddLLM adds a node that asks a model.
@@ -81,13 +84,14 @@ func AddLLM[S any, P Stateful[S]](b *graph.Builder[S], name string, l LLM[S], op
 	b.AddNode(name, func(ctx context.Context, s *S) error { return l.run(ctx, s, P(s).AgentState()) }, opts...)
 }
 
-// check returns what is wrong with the declaration.
+// check prepares the node, and returns what is wrong with the declaration.
 func (l *LLM[S]) check() error {
 	var errs []error
 	if l.Model == nil {
 		errs = append(errs, errors.New("an LLM node needs a Model"))
 	}
-	if _, err := tool.NewSet(l.Tools...); err != nil {
+	var err error
+	if l.set, err = tool.NewSet(l.Tools...); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -199,16 +203,21 @@ func failure(c chat.ToolCall, text string) chat.Message {
 	}}
 }
 
+// choose returns the tools for this time.
+func choose[S any](ctx context.Context, s *S, f func(ctx context.Context, s *S) ([]tool.Tool, error), set *tool.Set, more ...tool.Tool) (*tool.Set, error) {
+	if f == nil {
+		return set, nil
+	}
+	tools, err := f(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("choosing tools: %w", err)
+	}
+	return tool.NewSet(slices.Concat(tools, more)...)
+}
+
 func (l *LLM[S]) request(ctx context.Context, s *S, t turn) (*model.Request, error) {
 	req := &model.Request{Config: l.Config, ToolChoice: l.ToolChoice, Output: l.Output}
-	tools := l.Tools
-	if l.Choose != nil {
-		var err error
-		if tools, err = l.Choose(ctx, s); err != nil {
-			return nil, fmt.Errorf("choosing tools: %w", err)
-		}
-	}
-	set, err := tool.NewSet(tools...)
+	set, err := choose(ctx, s, l.Choose, l.set)
 	if err != nil {
 		return nil, err
 	}

@@ -69,6 +69,8 @@ type ReActNode struct {
 	MaxIterations int
 
 	OnError ErrorPolicy
+
+	set *tool.Set
 }
 
 // DefaultInstruction is the instruction of a [ReAct] or [ReActNode] that gives
@@ -107,7 +109,8 @@ func (r *ReActNode) check() error {
 	if r.MaxIterations < 0 {
 		errs = append(errs, fmt.Errorf("limit MaxIterations is %d: give a positive number, or 0 for %d", r.MaxIterations, DefaultMaxIterations))
 	}
-	if _, err := tool.NewSet(r.Tools...); err != nil {
+	var err error
+	if r.set, err = tool.NewSet(r.Tools...); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -117,10 +120,6 @@ func (r *ReActNode) check() error {
 func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) error {
 	if s.UserInput == "" {
 		return ErrNoMessages
-	}
-	set, err := tool.NewSet(r.Tools...)
-	if err != nil {
-		return err
 	}
 	steps, iterations := s.Scratchpad.Slice(), s.Iterations
 	if s.Stopped != "" { // about another question
@@ -137,7 +136,7 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 	answer, stopped := "", StopMaxIterations
 	for iterations < limit {
 		iterations++
-		m, err := r.ask(ctx, set, slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps)), iterations)
+		m, err := r.ask(ctx, slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps)), iterations)
 		if err != nil {
 			return r.fail(steps, err)
 		}
@@ -159,7 +158,7 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 			}
 			break
 		}
-		if steps, err = r.call(ctx, set, calls, steps, iterations); err != nil {
+		if steps, err = r.call(ctx, calls, steps, iterations); err != nil {
 			return r.fail(steps, err)
 		}
 	}
@@ -181,12 +180,12 @@ func (r *ReActNode) fail(steps []Step, err error) error {
 }
 
 // ask asks the model.
-func (r *ReActNode) ask(ctx context.Context, set *tool.Set, messages []chat.Message, n int) (chat.Message, error) {
+func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (chat.Message, error) {
 	instruction := r.Instruction
 	if instruction == "" {
 		instruction = DefaultInstruction
 	}
-	req := &model.Request{Config: r.Config, Tools: set.Specs()}
+	req := &model.Request{Config: r.Config, Tools: r.set.Specs()}
 	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
 	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), false)
 	if err != nil {
@@ -225,9 +224,9 @@ func messagesOf(steps []Step) []chat.Message {
 }
 
 // call calls the tools.
-func (r *ReActNode) call(ctx context.Context, set *tool.Set, calls []chat.ToolCall, steps []Step, n int) ([]Step, error) {
+func (r *ReActNode) call(ctx context.Context, calls []chat.ToolCall, steps []Step, n int) ([]Step, error) {
 	t := Tools[Scratch]{OnError: r.OnError, round: fmt.Sprint(n, " ")}
-	jobs, err := t.prepareAll(set, calls)
+	jobs, err := t.prepareAll(r.set, calls)
 	if err != nil {
 		return steps, err
 	}

@@ -54,6 +54,7 @@ type Tools[S any] struct {
 
 	team  *team  // of a supervisor; nil: none
 	round string // tells the rounds of one task apart
+	set   *tool.Set
 }
 
 // ErrorPolicy says what happens when a tool fails.
@@ -110,9 +111,10 @@ func AddToolsConditionalEdges[S any, P Stateful[S]](b *graph.Builder[S], llm, to
 	}, tools, fallback)
 }
 
+// check prepares the node, and returns what is wrong with the declaration.
 func (t *Tools[S]) check() error {
-	set, err := tool.NewSet(t.Tools...)
-	if err != nil || t.Choose != nil {
+	set, err := tool.NewSet(slices.Concat(t.Tools, t.team.tools())...)
+	if t.set = set; err != nil || t.Choose != nil {
 		return err
 	}
 	var errs []error
@@ -145,14 +147,7 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	if len(calls) == 0 {
 		return graph.Command{}, nil
 	}
-	tools := slices.Concat(t.Tools, t.team.tools())
-	if t.Choose != nil {
-		var err error
-		if tools, err = t.Choose(ctx, s); err != nil {
-			return graph.Command{}, fmt.Errorf("choosing tools: %w", err)
-		}
-	}
-	set, err := tool.NewSet(tools...)
+	set, err := choose(ctx, s, t.Choose, t.set, t.team.tools()...)
 	if err != nil {
 		return graph.Command{}, err
 	}

@@ -1,0 +1,153 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// rounds is a model that calls a tool n times and then answers, each time after
+// a delay. It knows how far a conversation is from the conversation alone.
+func rounds(n int, delay time.Duration) model.Model {
+	return model.Func(func(ctx context.Context, r *model.Request) (*model.Response, error) {
+		if delay > 0 {
+			select {
+			case <-time.After(delay):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		done := 0
+		for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role != chat.RoleUser; i-- {
+			if r.Messages[i].Role == chat.RoleAssistant {
+				done++
+			}
+		}
+		if done < n {
+			return &model.Response{Message: chat.Assistant("", chat.ToolCall{ID: fmt.Sprint("c", done), Name: "multiply", Args: `{"a":6,"b":7}`})}, nil
+		}
+		return &model.Response{Message: chat.Assistant("42")}, nil
+	})
+}
+
+// BenchmarkTenSteps is an agent of five rounds of tools, ten supersteps and an
+// answer, over a model that costs nothing: what the agent adds to its model.
+func BenchmarkTenSteps(b *testing.B) { // W7-45
+	n := 0
+	m := rounds(5, 0)
+	for name, open := range map[string]func() []graph.Option{
+		"no store": func() []graph.Option { return nil },
+		"memory":   func() []graph.Option { return []graph.Option{memory()} },
+		"sqlite": func() []graph.Option {
+			store, err := sqlite.Open(filepath.Join(b.TempDir(), "b.db"), sqlite.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { store.Close() })
+			return []graph.Option{graph.WithCheckpointer(store)}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			g, err := agent.New(agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{counted(&n)}}, open()...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, err := g.Invoke(b.Context(), agent.Ask[agent.State]("6*7?"), graph.Thread(fmt.Sprint(i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/11, "ns/superstep")
+		})
+	}
+	b.Run("the model and the tool alone", func(b *testing.B) {
+		t := counted(&n)
+		b.ReportAllocs()
+		for b.Loop() {
+			messages := []chat.Message{chat.User("6*7?")}
+			for {
+				resp, err := m.Generate(b.Context(), &model.Request{Messages: messages})
+				if err != nil {
+					b.Fatal(err)
+				}
+				messages = append(messages, resp.Message)
+				calls := resp.Message.ToolCalls()
+				if len(calls) == 0 {
+					break
+				}
+				for _, c := range calls {
+					r, err := t.Call(b.Context(), []byte(c.Args))
+					if err != nil {
+						b.Fatal(err)
+					}
+					messages = append(messages, chat.Result(c, r.Content...))
+				}
+			}
+		}
+	})
+}
+
+// Many agents at once, over a model that takes 50 ms: each has an answer, and
+// nothing is left behind. With SUPERSTEP_MEASURE=1 they are 10,000, and the test
+// says what they cost.
+func TestManyAgentsAtOnce(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	agents, measure := 1000, os.Getenv("SUPERSTEP_MEASURE") == "1"
+	if measure {
+		agents = 10_000
+	}
+	var calls sync.Map
+	mul := tool.New("multiply", "", func(_ context.Context, in pair) (int, error) { calls.Store(in, true); return in.A * in.B, nil })
+	g, err := agent.New(agent.ReAct[agent.State]{Model: rounds(2, 50*time.Millisecond), Tools: []tool.Tool{mul}}, graph.WithCheckpointer(checkpoint.NewMemory()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, during runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	var all sync.WaitGroup
+	errs := make(chan error, agents)
+	for i := range agents {
+		all.Go(func() {
+			snap, err := g.Invoke(t.Context(), agent.Ask[agent.State]("6*7?"), graph.Thread(fmt.Sprint(i)))
+			if err == nil && snap.State.LastResponse.Get() != "42" {
+				err = fmt.Errorf("agent %d answers %q", i, snap.State.LastResponse.Get())
+			}
+			if err != nil {
+				errs <- err
+			}
+		})
+	}
+	if measure {
+		time.Sleep(40 * time.Millisecond) // all of them wait for the model
+		runtime.GC()
+		runtime.ReadMemStats(&during)
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		t.Error(err)
+	}
+	if measure {
+		took := time.Since(start)
+		used := during.HeapAlloc + during.StackInuse - before.HeapAlloc - before.StackInuse
+		t.Logf("%d agents of 3 model calls and 2 tool calls each: %v, %.0f supersteps/s, %d bytes an agent while the model works", agents, took, float64(agents*5)/took.Seconds(), used/uint64(agents))
+	}
+}

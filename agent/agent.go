@@ -32,13 +32,29 @@ func Of[C any, P Stateful[C]](g *graph.Graph[C], description string) *Agent {
 	}
 	a.name, a.node = g.Name(), graph.Contains(g)
 	a.call = func(ctx context.Context, key string, input func(*State)) (*State, error) {
-		out, err := graph.Call(ctx, key, g, func(c *C) { input(P(c).AgentState()) })
+		out, err := callGraph(ctx, key, g, func(c *C) { input(P(c).AgentState()) })
 		if err != nil {
 			return nil, err
 		}
 		return P(out).AgentState(), nil
 	}
 	return a
+}
+
+// callGraph runs a graph: inside a node as a part of it, and elsewhere on a
+// thread of its own.
+func callGraph[S any](ctx context.Context, key string, g *graph.Graph[S], input func(*S)) (*S, error) {
+	if graph.Info(ctx).Graph != "" {
+		return graph.Call(ctx, key, g, input)
+	}
+	snap, err := g.Invoke(ctx, input, graph.Thread(graph.NewThreadID()))
+	if err == nil {
+		err = snap.Err() // nobody is there to answer
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &snap.State, nil
 }
 
 // Name returns the name of the agent's graph.
@@ -161,9 +177,28 @@ type task struct {
 	Task string `json:"task" jsonschema:"what the agent is to do, with everything that it needs to know: it doesn't see this conversation"`
 }
 
+// GraphTool makes any graph a tool: input writes the arguments to its state, and
+// output reads the result. Its name is the graph's. It runs as [AsTool] says.
+func GraphTool[S, In, Out any](g *graph.Graph[S], description string, input func(s *S, in In), output func(s *S) (Out, error), opts ...tool.Option) tool.Tool {
+	if g == nil || input == nil || output == nil {
+		return tool.New[In, Out]("graph", description, nil, opts...)
+	}
+	return tool.New(g.Name(), description, func(ctx context.Context, in In) (Out, error) {
+		s, err := callGraph(ctx, g.Name()+" "+tool.InfoOf(ctx).CallID, g, func(s *S) { input(s, in) })
+		if err != nil {
+			var none Out
+			return none, err
+		}
+		return output(s)
+	}, opts...)
+}
+
 // AsTool makes an agent a tool: the model gives it a task, and its answer is the
-// result. It must be called by a [Tools] node, or inside any other node of a
-// graph.
+// result.
+//
+// Called by a [Tools] node, or inside any other node of a graph, it runs as a
+// part of that node. Elsewhere, as in a server of package mcp, each call is a run
+// on a thread of its own, whose questions are errors.
 func AsTool(a *Agent, opts ...tool.Option) tool.Tool {
 	if err := a.check(); err != nil {
 		return tool.New[task, string]("agent", "", nil, opts...)

@@ -180,3 +180,26 @@ func TestDriversAreOptional(t *testing.T) { // SONI-12
 		}
 	}
 }
+
+// A program links the SDKs of the vendors whose models it uses, and no others.
+func TestVendorsAreOptional(t *testing.T) {
+	sdks := map[string]string{
+		"github.com/openai/openai-go/v3":                  "model/openai",
+		"github.com/anthropics/anthropic-sdk-go":          "model/anthropic",
+		"google.golang.org/genai":                         "model/gemini",
+		"github.com/modelcontextprotocol/go-sdk/mcp":      "tool/mcp",
+		"modernc.org/sqlite":                              "",
+		"github.com/jackc/pgx/v5":                         "",
+		"github.com/redis/go-redis/v9":                    "",
+		"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder":          "",
+		"github.com/superstep-dev/superstep/model/models": "",
+	}
+	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "session"} {
+		deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./"+pkg)
+		for sdk, owner := range sdks {
+			if has, want := slices.Contains(deps, sdk), pkg == owner; has != want {
+				t.Errorf("%s links %s: %v, want %v", pkg, sdk, has, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package memory_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/memory"
+)
+
+type Note struct {
+	Text  string `json:"text"`
+	Stars int    `json:"stars"`
+}
+
+func Example() {
+	ctx := context.Background()
+	store, err := memory.NewInMemory(memory.Config{
+		Index: &memory.Index{Embedder: memory.HashEmbedder(256), Fields: []string{"text"}}, // a real program has a model's embedder
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+
+	ann := []string{"users", "ann"}
+	for key, note := range map[string]Note{
+		"food": {"She likes pizza with olives.", 5},
+		"work": {"She works at night.", 2},
+		"pet":  {"Her cat likes olives, too.", 3},
+	} {
+		if _, err := memory.Put(ctx, store, ann, key, note); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	found, err := memory.Search[Note](ctx, store, []string{"users"}, memory.Query{
+		Text: "Who likes pizza?", Filter: memory.Filter{memory.Gte("stars", 3)},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, e := range found {
+		fmt.Println(e.Key, e.Value.Text)
+	}
+	// Output:
+	// food She likes pizza with olives.
+	// pet Her cat likes olives, too.
+}
+
+// A node gets the store as a dependency. What one thread learns, another knows.
+func Example_graph() {
+	type State struct {
+		User, Says, Reply string
+	}
+	type Profile struct {
+		Name string `json:"name"`
+	}
+	b := graph.New[State]("greeter")
+	b.AddNode("greet", func(ctx context.Context, s *State) error {
+		store, err := graph.Deps[memory.Store](ctx)
+		if err != nil {
+			return err
+		}
+		namespace := []string{"users", s.User}
+		if s.Says != "" {
+			_, err := memory.Put(ctx, store, namespace, "profile", Profile{Name: s.Says})
+			s.Reply = "I'll remember that."
+			return err
+		}
+		p, err := memory.Get[Profile](ctx, store, namespace, "profile")
+		if errors.Is(err, memory.ErrNotFound) {
+			s.Reply = "Who are you?"
+			return nil
+		}
+		s.Reply = "Hello " + p.Value.Name + "!"
+		return err
+	})
+	b.AddEdge(graph.Start, "greet")
+	b.AddEdge("greet", graph.End)
+
+	store, err := memory.NewInMemory()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	g, err := b.Compile(graph.ProvideDeps(func(context.Context) (memory.Store, error) { return store, nil }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, says := range []string{"", "Ann", ""} {
+		snap, err := g.Invoke(context.Background(), func(s *State) { s.User, s.Says = "u-1", says })
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(snap.State.Reply)
+	}
+	// Output:
+	// Who are you?
+	// I'll remember that.
+	// Hello Ann!
+}
+
+func ExampleUpdate() {
+	ctx := context.Background()
+	store, err := memory.NewInMemory()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	for range 3 {
+		// Nobody else's star gets lost, whoever gives one at the same time.
+		_, err := memory.Update(ctx, store, []string{"notes"}, "n1", func(n *Note) error {
+			n.Stars++
+			return nil
+		}, memory.PutOptions{TTL: 24 * time.Hour})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	n, err := memory.Get[Note](ctx, store, []string{"notes"}, "n1")
+	fmt.Println(n.Value.Stars, n.ExpiresAt.Sub(n.UpdatedAt), err)
+	// Output: 3 24h0m0s <nil>
+}
+
+func ExampleParseFilter() {
+	f, err := memory.ParseFilter(json.RawMessage(`{"kind": "note", "author": {"name": "Ann"}, "stars": {"$gte": 3}}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range f {
+		fmt.Println(c.Field, c.Op, string(c.Value))
+	}
+	_, err = memory.ParseFilter(json.RawMessage(`{"stars": {"$in": [1, 2]}}`))
+	fmt.Println(err)
+	// Output:
+	// author.name $eq "Ann"
+	// kind $eq "note"
+	// stars $gte 3
+	// memory: invalid filter "stars": unknown operator "$in"; the operators are ["$eq" "$ne" "$gt" "$gte" "$lt" "$lte"]
+}
+
+func ExampleTools() {
+	ctx := context.Background()
+	store, err := memory.NewInMemory()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	tools := memory.Tools(store, func(context.Context) ([]string, error) { return []string{"users", "ann"}, nil })
+	for _, call := range []struct {
+		tool int
+		args string
+	}{
+		{0, `{"content":"Ann likes pizza."}`},
+		{0, `{"content":"Ann works at night."}`},
+		{1, `{"query":"When does Ann work at night?"}`},
+	} {
+		r, err := tools[call.tool].Call(ctx, json.RawMessage(call.args))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(tools[call.tool].Spec().Name, r.Content[0].(chat.Text).Text)
+	}
+	// Output:
+	// save_memory {"key":"c79af1786cb37ac1"}
+	// save_memory {"key":"26f960916054d67e"}
+	// search_memories {"memories":[{"key":"26f960916054d67e","content":"Ann works at night.","score":0.5},{"key":"c79af1786cb37ac1","content":"Ann likes pizza.","score":0.16666666666666666}]}
+}

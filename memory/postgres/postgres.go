@@ -1,0 +1,666 @@
+// Package postgres keeps a long-term memory in a PostgreSQL database, for
+// programs that run on several machines.
+//
+//	store, err := postgres.Open(ctx, "postgres://user:password@host:5432/database")
+//	…
+//	defer store.Close()
+//
+// [New] uses a pool that the program has already. The store makes its tables by
+// itself; their names begin with superstep_memory_, and they stand where the
+// connection's search path leads or in [Options.Schema]. The tables of package
+// checkpoint/postgres may stand beside them. PostgreSQL 12 or newer is needed, in
+// the encoding UTF8.
+//
+// What expires goes by the server's clock, unless [memory.Config] has one.
+// Filters are applied by the server.
+//
+// # Vectors
+//
+// If the database has the extension pgvector when the store is opened (CREATE
+// EXTENSION vector), the server ranks a search by text. Otherwise the store reads
+// the vectors of all items below the prefix and ranks them itself, with the same
+// result. Both compare all of these vectors; nothing has to be converted when the
+// extension comes or goes.
+//
+// # Failures
+//
+// When the server restarts, calls return [ErrUnavailable] while it is away;
+// afterwards the store goes on by itself. A write under way then, or whose
+// context ended under way, has happened as a whole or not at all; a Put with a
+// condition can be repeated safely.
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/superstep-dev/superstep/memory"
+)
+
+// Options changes how a database is used. The zero value is fine.
+type Options struct {
+	memory.Config
+
+	// Schema is where the tables stand. It is made if it does not exist. Empty
+	// means the first one of the connection's search path.
+	Schema string
+
+	// MaxConns is how many connections [Open] makes at most; 0 means
+	// pool_max_conns of the URL, or else 8.
+	MaxConns int
+
+	// NoPrepare does without prepared statements, for poolers such as PgBouncer.
+	// It is for [Open] alone; for [New], a pool says so with its
+	// DefaultQueryExecMode.
+	NoPrepare bool
+
+	// NoPgvector ranks in the store even if the database has pgvector.
+	NoPgvector bool
+}
+
+const (
+	defaultMaxConns = 8
+	oldestServer    = 120000 // server_version_num
+	maxTries        = 10     // again
+)
+
+// Store is a [memory.Store] in a PostgreSQL database.
+type Store struct {
+	config memory.Config
+	pool   *pgxpool.Pool
+	own    bool   // the pool is ours
+	server string // for errors
+	quoted string // the schema's name
+	vector string // schema of pgvector, quoted; empty: rank here
+	strict bool   // transactions are not READ COMMITTED by themselves
+	closed atomic.Bool
+}
+
+var _ memory.Store = (*Store)(nil)
+
+// Open connects to a database and makes the store's tables if there are none. The
+// URL is one as psql takes it. Errors about the database are an [*Error].
+func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, badURL(url, err)
+	}
+	switch {
+	case o.MaxConns > 0:
+		c.MaxConns = int32(o.MaxConns)
+	case !strings.Contains(url, "pool_max_conns"):
+		c.MaxConns = defaultMaxConns
+	}
+	if o.NoPrepare {
+		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	}
+	if set := c.ConnConfig.RuntimeParams; set["application_name"] == "" {
+		set["application_name"] = "superstep"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, explain("open", serverOf(c.ConnConfig), err)
+	}
+	s, err := open(ctx, pool, o)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.own = true
+	return s, nil
+}
+
+// New uses a pool of connections that is there already; Close leaves it open.
+// Options.MaxConns and NoPrepare must not be set.
+func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxConns != 0 || o.NoPrepare {
+		return nil, errors.New("memory/postgres: Options.MaxConns and NoPrepare are for Open alone; the pool has its own settings")
+	}
+	return open(ctx, pool, o)
+}
+
+func options(opts []Options) (o Options, err error) {
+	switch len(opts) {
+	case 0:
+	case 1:
+		o = opts[0]
+	default:
+		return o, errors.New("memory/postgres: more than one Options")
+	}
+	if o.MaxConns < 0 {
+		return o, errors.New("memory/postgres: Options.MaxConns must not be negative")
+	}
+	if strings.ContainsRune(o.Schema, 0) {
+		return o, errors.New("memory/postgres: Options.Schema must not contain a zero byte")
+	}
+	return o, o.Check()
+}
+
+func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
+	s := &Store{config: o.Config, pool: pool, server: serverOf(pool.Config().ConnConfig)}
+	fail := func(err error) (*Store, error) {
+		if ctx.Err() != nil && !agreed(err) {
+			return nil, ctx.Err()
+		}
+		return nil, explain("open", s.server, err)
+	}
+	var version int
+	var encoding, isolation string
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+		current_setting('default_transaction_isolation')`).Scan(&version, &encoding, &isolation)
+	if err != nil {
+		return fail(err)
+	}
+	if version < oldestServer {
+		return nil, &Error{
+			Op: "open", Server: s.server, Kind: ErrTooOld, What: fmt.Sprintf("the server is PostgreSQL %d", version/10000),
+			Fix: fmt.Sprintf("use PostgreSQL %d or newer", oldestServer/10000),
+		}
+	}
+	if encoding != "UTF8" {
+		return nil, &Error{
+			Op: "open", Server: s.server, Kind: ErrNoDatabase, What: "the database has the encoding " + encoding,
+			Fix: "use one that was created with ENCODING 'UTF8'",
+		}
+	}
+	s.strict = isolation != "read committed"
+	schema, err := migrate(ctx, pool, s.server, o.Schema)
+	if err != nil {
+		return fail(err)
+	}
+	s.quoted = pgx.Identifier{schema}.Sanitize()
+	if !o.NoPgvector {
+		if s.vector, err = findVector(ctx, pool); err != nil {
+			return fail(err)
+		}
+	}
+	// A table that this user may not read or write shows now.
+	var missing *string
+	err = pool.QueryRow(ctx, `SELECT string_agg(p || ' on ' || t, ', ') FROM unnest(ARRAY['superstep_memory_items', 'superstep_memory_vectors']) t,
+		unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE NOT has_table_privilege(format('%I.%I', $1::text, t), p)`, schema).Scan(&missing)
+	if err != nil {
+		return fail(err)
+	}
+	if missing != nil {
+		return nil, &Error{
+			Op: "open", Server: s.server, Kind: ErrDenied, What: "this user lacks permissions: " + *missing,
+			Fix: "let the tables' owner grant them, and USAGE on the sequence superstep_memory_versions",
+		}
+	}
+	return s, nil
+}
+
+// serverOf names a server without its secrets.
+func serverOf(c *pgx.ConnConfig) string { return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database) }
+
+// Pgvector reports whether the server ranks searches by text.
+func (s *Store) Pgvector() bool { return s.vector != "" }
+
+// Close implements [memory.Store]. It waits for calls that have begun if [Open]
+// made the store.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return memory.ErrClosed
+	}
+	if s.own {
+		s.pool.Close()
+	}
+	return nil
+}
+
+func (s *Store) start(ctx context.Context) error {
+	if s.closed.Load() {
+		return memory.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// failed explains an error of a method.
+func (s *Store) failed(ctx context.Context, op string, err error) error {
+	switch {
+	case err == nil || agreed(err):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err() // however the driver put it
+	case s.closed.Load():
+		return memory.ErrClosed
+	}
+	return explain(op, s.server, err)
+}
+
+// tx runs f in a transaction, once more if the server asks for it.
+func (s *Store) tx(ctx context.Context, level pgx.TxIsoLevel, f func(tx pgx.Tx) error) error {
+	for tries := 0; ; tries++ {
+		err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: level}, f)
+		if !again(err) || tries == maxTries {
+			return err
+		}
+	}
+}
+
+// conn is a pool or a transaction.
+type conn interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// statement runs f, which is one statement, as a transaction, without the round
+// trips that this would take if it is one by itself.
+func (s *Store) statement(ctx context.Context, f func(c conn) error) error {
+	if s.strict {
+		return s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error { return f(tx) })
+	}
+	for tries := 0; ; tries++ {
+		err := f(s.pool)
+		if !again(err) || tries == maxTries {
+			return err
+		}
+	}
+}
+
+// now returns the configured clock's time, nil for the server's.
+func (s *Store) now() *time.Time {
+	if s.config.Now == nil {
+		return nil
+	}
+	t := s.config.Time()
+	return &t
+}
+
+// query is a statement that is being written.
+type query struct {
+	strings.Builder
+	args []any
+}
+
+// arg adds an argument and returns its place, cast to a type. It stands as text
+// where the driver's own encoding would depend on how statements are sent.
+func (q *query) arg(v any, as string) string {
+	q.args = append(q.args, v)
+	return fmt.Sprintf("$%d::%s", len(q.args), as)
+}
+
+func (q *query) json(v json.RawMessage) string { return q.arg(string(v), "text") + "::jsonb" }
+
+// where writes the condition for the live items that a search may return.
+func (q *query) where(now *time.Time, prefix string, exact bool, filter memory.Filter) {
+	fmt.Fprintf(q, " WHERE (i.expires IS NULL OR i.expires > coalesce(%s, statement_timestamp()))", q.arg(now, "timestamptz"))
+	switch {
+	case exact:
+		fmt.Fprintf(q, " AND i.namespace = %s", q.arg(prefix, "text"))
+	case prefix != "":
+		// The character after the separator ends the range.
+		fmt.Fprintf(q, " AND (i.namespace = %s OR i.namespace > %s AND i.namespace < %s)",
+			q.arg(prefix, "text"), q.arg(prefix+memory.Separator, "text"), q.arg(prefix+string(memory.Separator[0]+1), "text"))
+	}
+	for _, c := range filter {
+		q.condition(c)
+	}
+}
+
+var operators = map[memory.Op]string{memory.OpGt: ">", memory.OpGte: ">=", memory.OpLt: "<", memory.OpLte: "<="}
+
+func (q *query) condition(c memory.Condition) {
+	field := "i.value"
+	for name := range strings.SplitSeq(c.Field, ".") {
+		// With a text on the right this leads into objects, not into arrays.
+		field = fmt.Sprintf("(%s -> %s)", field, q.arg(name, "text"))
+	}
+	switch c.Op {
+	case memory.OpEq:
+		fmt.Fprintf(q, " AND coalesce(%s, 'null') = %s", field, q.json(c.Value))
+	case memory.OpNe:
+		fmt.Fprintf(q, " AND coalesce(%s, 'null') <> %s", field, q.json(c.Value))
+	default:
+		value := strings.TrimSpace(string(c.Value))
+		op := operators[c.Op]
+		if strings.HasPrefix(value, `"`) {
+			fmt.Fprintf(q, ` AND CASE WHEN jsonb_typeof(%s) = 'string' THEN (%s #>> '{}') COLLATE "C" %s (%s #>> '{}') ELSE false END`, field, field, op, q.json(c.Value))
+		} else {
+			fmt.Fprintf(q, ` AND CASE WHEN jsonb_typeof(%s) = 'number' THEN (%s #>> '{}')::numeric %s %s::numeric ELSE false END`, field, field, op, q.arg(value, "text"))
+		}
+	}
+}
+
+const columns = `i.version, i.namespace, i.key, i.created, i.updated, i.expires, i.ttl, i.value::text`
+
+type row struct {
+	item memory.Item
+	ttl  *int64
+}
+
+// scan reads columns, and what the query has after them.
+func scan(from pgx.Row, more ...any) (r row, err error) {
+	var namespace, value string
+	var expires *time.Time
+	dest := append([]any{&r.item.Version, &namespace, &r.item.Key, &r.item.CreatedAt, &r.item.UpdatedAt, &expires, &r.ttl, &value}, more...)
+	if err := from.Scan(dest...); err != nil {
+		return row{}, err
+	}
+	r.item.Namespace, r.item.Value = memory.Split(namespace), json.RawMessage(value)
+	r.item.CreatedAt, r.item.UpdatedAt = r.item.CreatedAt.UTC(), r.item.UpdatedAt.UTC()
+	if expires != nil {
+		r.item.ExpiresAt = expires.UTC()
+	}
+	return r, nil
+}
+
+// rows runs a query of columns.
+func (q *query) rows(ctx context.Context, from conn) ([]row, error) {
+	rows, err := from.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (row, error) { return scan(r) })
+}
+
+// refresh starts the time of items anew and says so in them. Items that somebody
+// else has changed meanwhile have their new time.
+func (s *Store) refresh(ctx context.Context, rows []row) error {
+	var versions []int64
+	for _, r := range rows {
+		if r.ttl != nil {
+			versions = append(versions, r.item.Version)
+		}
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	// All lock items in the order of their IDs, so that nobody waits in a circle.
+	expires := make(map[int64]time.Time, len(versions))
+	err := s.statement(ctx, func(c conn) error {
+		got, err := c.Query(ctx, in(s.quoted, `WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now),
+			mine AS MATERIALIZED (SELECT i.id, i.version FROM @.superstep_memory_items i, clock
+				WHERE i.version = ANY ($1::bigint[]) AND i.expires > clock.now ORDER BY i.id FOR UPDATE OF i)
+			UPDATE @.superstep_memory_items i SET expires = clock.now + `+interval(`i.ttl`)+` FROM clock, mine
+			WHERE i.id = mine.id RETURNING i.version, i.expires`), versions, s.now())
+		if err != nil {
+			return err
+		}
+		var version int64
+		var until time.Time
+		_, err = pgx.ForEachRow(got, []any{&version, &until}, func() error {
+			expires[version] = until.UTC()
+			return nil
+		})
+		return err
+	})
+	for i := range rows {
+		if until, ok := expires[rows[i].item.Version]; ok {
+			rows[i].item.ExpiresAt = until
+		}
+	}
+	return err
+}
+
+// Get implements [memory.Store].
+func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ...memory.GetOptions) (memory.Item, error) {
+	if err := s.start(ctx); err != nil {
+		return memory.Item{}, err
+	}
+	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
+	if err != nil {
+		return memory.Item{}, err
+	}
+	var q query
+	q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+	q.where(s.now(), p.Namespace, true, nil)
+	fmt.Fprintf(&q, ` AND i.key = %s`, q.arg(p.Key, "text"))
+	rows, err := q.rows(ctx, s.pool)
+	if err == nil && len(rows) == 0 {
+		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+	}
+	if err == nil && p.Refresh {
+		err = s.refresh(ctx, rows)
+	}
+	if err != nil {
+		return memory.Item{}, s.failed(ctx, "get from", err)
+	}
+	return rows[0].item, nil
+}
+
+// Put implements [memory.Store].
+func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
+	if err := s.start(ctx); err != nil {
+		return memory.Item{}, err
+	}
+	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
+	if err != nil {
+		return memory.Item{}, err
+	}
+	var ttl *int64
+	if p.TTL > 0 {
+		n := p.TTL.Microseconds()
+		ttl = &n
+	}
+	dimensions := 0
+	if len(p.Vectors) > 0 {
+		dimensions = len(p.Vectors[0])
+	}
+	item := memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value}
+	var created, updated, expires *time.Time
+	var version *int64
+	var have int64
+	err = s.statement(ctx, func(c conn) error {
+		err := c.QueryRow(ctx, in(s.quoted, `SELECT created, updated, expires, version, have FROM @.superstep_memory_put(
+			$1::text, $2::text, $3::text::jsonb, $4::bigint, $5::bigint, $6::boolean, $7::timestamptz, $8::text, $9::real[], $10::int)`),
+			p.Namespace, p.Key, string(p.Value), ttl, p.IfVersion, p.IfAbsent, s.now(), p.Index, slices.Concat(p.Vectors...), dimensions).
+			Scan(&created, &updated, &expires, &version, &have)
+		if err == nil && version == nil { // and nothing is changed
+			return &memory.ConflictError{Namespace: item.Namespace, Key: key, Want: p.IfVersion, Have: have}
+		}
+		return err
+	})
+	if err != nil {
+		return memory.Item{}, s.failed(ctx, "put into", err)
+	}
+	item.Version, item.CreatedAt, item.UpdatedAt = *version, created.UTC(), updated.UTC()
+	if expires != nil {
+		item.ExpiresAt = expires.UTC()
+	}
+	return item, nil
+}
+
+// Delete implements [memory.Store].
+func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
+	if err != nil {
+		return err
+	}
+	return s.failed(ctx, "delete from", s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error {
+		var id, have int64
+		err := tx.QueryRow(ctx, in(s.quoted, `SELECT i.id, CASE WHEN i.expires <= coalesce($3::timestamptz, clock_timestamp()) THEN 0 ELSE i.version END
+			FROM @.superstep_memory_items i WHERE i.namespace = $1::text AND i.key = $2::text FOR UPDATE`), p.Namespace, p.Key, s.now()).Scan(&id, &have)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		if p.IfVersion > 0 && have != p.IfVersion {
+			return &memory.ConflictError{Namespace: slices.Clone(namespace), Key: key, Want: p.IfVersion, Have: have}
+		}
+		_, err = tx.Exec(ctx, in(s.quoted, `DELETE FROM @.superstep_memory_items i WHERE i.id = $1::bigint`), id)
+		return err
+	}))
+}
+
+// Search implements [memory.Store].
+func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	p, err := s.config.PrepareSearch(ctx, prefix, q)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	switch {
+	case !p.Ranked:
+		rows, err = s.latest(ctx, p)
+	case p.Vector == nil:
+	case s.vector != "":
+		rows, err = s.rankedThere(ctx, p)
+	default:
+		rows, err = s.rankedHere(ctx, p)
+	}
+	if err == nil && p.Refresh {
+		err = s.refresh(ctx, rows)
+	}
+	if err != nil {
+		return nil, s.failed(ctx, "search", err)
+	}
+	out := make([]memory.Item, len(rows))
+	for i, r := range rows {
+		out[i] = r.item
+	}
+	return out, nil
+}
+
+// page writes which part of the result is wanted.
+func (q *query) page(limit, offset int) {
+	if limit >= 0 {
+		fmt.Fprintf(q, " LIMIT %s", q.arg(limit, "bigint"))
+	}
+	fmt.Fprintf(q, " OFFSET %s", q.arg(offset, "bigint"))
+}
+
+// latest finds the items that were written last.
+func (s *Store) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
+	var q query
+	q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
+	q.WriteString(` ORDER BY i.version DESC`)
+	q.page(p.Limit, p.Offset)
+	return q.rows(ctx, s.pool)
+}
+
+// rankedThere finds the items whose vectors are nearest, with pgvector.
+func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
+	var q query
+	kind := s.vector + ".vector"
+	fmt.Fprintf(&q, `WITH best AS MATERIALIZED (SELECT i.id, max(1 - (v.vector::%s OPERATOR(%s.<=>) %s::%s)) AS score`, kind, s.vector, q.arg(p.Vector, "real[]"), kind)
+	// The vectors to compare are chosen first: those of another length are an
+	// error to pgvector.
+	q.WriteString(in(s.quoted, ` FROM (SELECT v.item, v.vector FROM @.superstep_memory_vectors v`))
+	fmt.Fprintf(&q, ` WHERE v.name = %s AND array_length(v.vector, 1) = %s OFFSET 0) v`, q.arg(p.Index, "text"), q.arg(len(p.Vector), "int"))
+	q.WriteString(in(s.quoted, ` JOIN @.superstep_memory_items i ON i.id = v.item`))
+	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
+	q.WriteString(` GROUP BY i.id ORDER BY score DESC, max(i.version) DESC`)
+	q.page(p.Limit, p.Offset)
+	q.WriteString(in(s.quoted, `) SELECT `+columns+`, greatest(-1, least(1, best.score)) FROM best JOIN @.superstep_memory_items i USING (id)
+		ORDER BY best.score DESC, i.version DESC`))
+	rows, err := s.pool.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(from pgx.CollectableRow) (row, error) {
+		var score float64
+		r, err := scan(from, &score)
+		r.item.Score = score
+		return r, err
+	})
+}
+
+// rankedHere finds the items whose vectors are nearest, without pgvector.
+func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out []row, err error) {
+	// Vectors and items are of one moment.
+	err = s.tx(ctx, pgx.RepeatableRead, func(tx pgx.Tx) error {
+		out = nil
+		var q query
+		q.WriteString(in(s.quoted, `SELECT i.version, v.vector FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
+		q.where(s.now(), p.Prefix, p.Exact, p.Filter)
+		fmt.Fprintf(&q, ` AND v.name = %s AND array_length(v.vector, 1) = %s`, q.arg(p.Index, "text"), q.arg(len(p.Vector), "int"))
+		rows, err := tx.Query(ctx, q.String(), q.args...)
+		if err != nil {
+			return err
+		}
+		var scored []memory.Scored
+		var version int64
+		var vector []float32
+		if _, err := pgx.ForEachRow(rows, []any{&version, &vector}, func() error {
+			scored = append(scored, memory.Scored{Version: version, Score: memory.Cosine(p.Vector, vector)})
+			return nil
+		}); err != nil {
+			return err
+		}
+		best := p.Rank(scored)
+		scores := make(map[int64]float64, len(best))
+		versions := make([]int64, len(best))
+		for i, x := range best {
+			versions[i], scores[x.Version] = x.Version, x.Score
+		}
+		q = query{}
+		q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+		fmt.Fprintf(&q, ` WHERE i.version = ANY (%s) ORDER BY array_position(%s, i.version)`, q.arg(versions, "bigint[]"), q.arg(versions, "bigint[]"))
+		if out, err = q.rows(ctx, tx); err != nil {
+			return err
+		}
+		for i := range out {
+			out[i].item.Score = scores[out[i].item.Version]
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Namespaces implements [memory.Store].
+func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	var list query
+	list.WriteString(in(s.quoted, `SELECT DISTINCT i.namespace FROM @.superstep_memory_items i`))
+	list.where(s.now(), memory.Join(q.Root()), false, nil)
+	rows, err := s.pool.Query(ctx, list.String(), list.args...)
+	if err != nil {
+		return nil, s.failed(ctx, "list", err)
+	}
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) ([]string, error) {
+		var ns string
+		err := r.Scan(&ns)
+		return memory.Split(ns), err
+	})
+	if err != nil {
+		return nil, s.failed(ctx, "list", err)
+	}
+	return q.Select(all), nil
+}
+
+// Sweep implements [memory.Store].
+func (s *Store) Sweep(ctx context.Context) (int, error) {
+	if err := s.start(ctx); err != nil {
+		return 0, err
+	}
+	// What somebody holds is being replaced or deleted, or is for the next time.
+	var tag pgconn.CommandTag
+	err := s.statement(ctx, func(c conn) (err error) {
+		tag, err = c.Exec(ctx, in(s.quoted, `WITH old AS MATERIALIZED (SELECT i.id FROM @.superstep_memory_items i
+				WHERE i.expires <= coalesce($1::timestamptz, statement_timestamp()) FOR UPDATE SKIP LOCKED)
+			DELETE FROM @.superstep_memory_items i USING old WHERE i.id = old.id`), s.now())
+		return err
+	})
+	return int(tag.RowsAffected()), s.failed(ctx, "sweep", err)
+}

@@ -1,0 +1,656 @@
+// Package sqlite keeps a long-term memory in a SQLite database: one file, many
+// processes.
+//
+//	store, err := sqlite.Open("agents.db")
+//
+// The file may be the one where package checkpoint/sqlite keeps threads. The
+// database is in WAL mode: beside the file stand two others, -wal and -shm.
+//
+// A search by text compares the text's vector with those of all items below the
+// prefix; filters are applied while reading. Both cost time in proportion to the
+// items below the prefix, not to those of the whole store.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/superstep-dev/superstep/memory"
+)
+
+// Options changes how a database is used. The zero value is fine.
+type Options struct {
+	memory.Config
+
+	// Full makes every commit wait until the disk has it
+	// (synchronous=FULL): a power failure loses nothing. Without it, such a
+	// failure may undo the last writes but never damages the file. It is for
+	// [Open] alone.
+	Full bool
+
+	// BusyTimeout is how long to wait for another process to finish its
+	// transaction; 0 means 10 seconds.
+	BusyTimeout time.Duration
+}
+
+const (
+	defaultBusyTimeout = 10 * time.Second
+	headerBytes        = 100 // of every SQLite database
+	readers            = 4
+)
+
+// Store is a [memory.Store] in a SQLite database.
+type Store struct {
+	config  memory.Config
+	path    string
+	timeout time.Duration
+
+	db     *sql.DB
+	own    bool
+	turn   chan struct{} // held by the writer of this process
+	closed atomic.Bool
+}
+
+var _ memory.Store = (*Store)(nil)
+
+// Open opens the database at path and makes it if there is none. The path
+// ":memory:" means a database in memory that ends with the store. Errors about
+// the file are an [*Error].
+func Open(path string, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return nil, &Error{Op: "open", Path: `""`, Kind: ErrCannotOpen, What: "the path is empty", Fix: `name a file, or ":memory:"`}
+	}
+	name := path
+	if path != ":memory:" {
+		if err := look(path); err != nil {
+			return nil, err
+		}
+		level := "NORMAL"
+		if o.Full {
+			level = "FULL"
+		}
+		name = dsn(path, fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=synchronous(%s)&_pragma=temp_store(MEMORY)", min(o.BusyTimeout, time.Second).Milliseconds(), level))
+	}
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		return nil, explain("open", path, err)
+	}
+	n := readers
+	if path == ":memory:" {
+		n = 1
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	s, err := open(db, path, o)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.own = true
+	return s, nil
+}
+
+// New uses a database that is open already, through the driver
+// modernc.org/sqlite, and puts its tables into it; their names begin with
+// superstep_memory_. It sets WAL mode. Each call takes a connection for a moment,
+// so db needs one more than what others keep for good, as a store of threads does.
+// Close leaves db open.
+func New(db *sql.DB, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	if o.Full {
+		return nil, errors.New("memory/sqlite: Options.Full is for Open alone; set synchronous on the connections of the database")
+	}
+	return open(db, "database", o)
+}
+
+func options(opts []Options) (o Options, err error) {
+	switch len(opts) {
+	case 0:
+	case 1:
+		o = opts[0]
+	default:
+		return o, errors.New("memory/sqlite: more than one Options")
+	}
+	if o.BusyTimeout < 0 {
+		return o, errors.New("memory/sqlite: Options.BusyTimeout must not be negative")
+	}
+	if o.BusyTimeout == 0 {
+		o.BusyTimeout = defaultBusyTimeout
+	}
+	return o, o.Check()
+}
+
+// look finds what SQLite would not mind or not explain.
+func look(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil // SQLite says it
+	case info.IsDir():
+		return &Error{Op: "open", Path: path, Kind: ErrCannotOpen, What: "it is a directory", Fix: "name a file"}
+	case info.Size() > 0 && info.Size() < headerBytes:
+		return &Error{
+			Op: "open", Path: path, Kind: ErrNotDatabase, What: fmt.Sprintf("the file has %d bytes, too few for a SQLite database", info.Size()),
+			Fix: "restore a backup, or delete the file",
+		}
+	}
+	return nil
+}
+
+// dsn makes a name that SQLite reads as this very path.
+func dsn(path, query string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	p := filepath.ToSlash(path)
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return "file:" + (&url.URL{Path: p}).EscapedPath() + "?" + query
+}
+
+func open(db *sql.DB, path string, o Options) (*Store, error) {
+	s := &Store{config: o.Config, path: path, timeout: o.BusyTimeout, db: db, turn: make(chan struct{}, 1)}
+	ctx := context.Background()
+	// Another process that opens the file may be in the way for a moment.
+	err := s.patiently(ctx, func() error {
+		_, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
+		return err
+	})
+	if err == nil {
+		err = s.write(ctx, func(c *sql.Conn) error { return migrate(ctx, c, path) })
+	}
+	if err != nil {
+		return nil, explain("open", path, err)
+	}
+	return s, nil
+}
+
+// Close implements [memory.Store]. Writes that have begun are finished.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return memory.ErrClosed
+	}
+	s.turn <- struct{}{}
+	<-s.turn
+	if s.own {
+		return explain("close", s.path, s.db.Close())
+	}
+	return nil
+}
+
+func (s *Store) start(ctx context.Context) error {
+	if s.closed.Load() {
+		return memory.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// failed explains an error of a method. A store that is being closed says so.
+func (s *Store) failed(ctx context.Context, op string, err error) error {
+	switch {
+	case err == nil || agreed(err):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err() // however the driver put it
+	case s.closed.Load():
+		return memory.ErrClosed
+	}
+	return explain(op, s.path, err)
+}
+
+// patiently tries again for as long as other processes hold the database.
+func (s *Store) patiently(ctx context.Context, try func() error) error {
+	end := time.Now().Add(s.timeout)
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		err := try()
+		if !busy(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// write runs f in a transaction that writes. The writers of this process take
+// turns, so that they need not poll for each other.
+func (s *Store) write(ctx context.Context, f func(c *sql.Conn) error) (err error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.turn }()
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := s.patiently(ctx, func() error {
+		_, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`)
+		return err
+	}); err != nil {
+		return err
+	}
+	// From here on the connection must leave its transaction, context or not.
+	end := context.WithoutCancel(ctx)
+	done := false
+	defer func() {
+		if !done {
+			_, _ = c.ExecContext(end, `ROLLBACK`) // SQLite may have done it itself
+		}
+	}()
+	if err := f(c); err != nil {
+		return err
+	}
+	_, err = c.ExecContext(end, `COMMIT`)
+	done = err == nil
+	return err
+}
+
+const columns = `version, namespace, key, created, updated, expires, ttl, value`
+
+type row struct {
+	item memory.Item
+	ttl  sql.NullInt64
+}
+
+func scan(from interface{ Scan(dest ...any) error }) (r row, err error) {
+	var namespace, value string
+	var created, updated int64
+	var expires sql.NullInt64
+	if err := from.Scan(&r.item.Version, &namespace, &r.item.Key, &created, &updated, &expires, &r.ttl, &value); err != nil {
+		return row{}, err
+	}
+	r.item.Namespace, r.item.Value = memory.Split(namespace), json.RawMessage(value)
+	r.item.CreatedAt, r.item.UpdatedAt = at(created), at(updated)
+	if expires.Valid {
+		r.item.ExpiresAt = at(expires.Int64)
+	}
+	return r, nil
+}
+
+func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// querier is a database or one of its connections.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// find returns a live item, or sql.ErrNoRows.
+func find(ctx context.Context, q querier, namespace, key string, now time.Time) (row, error) {
+	return scan(q.QueryRowContext(ctx, `SELECT `+columns+` FROM superstep_memory_items
+		WHERE namespace = ? AND key = ? AND (expires IS NULL OR expires > ?)`, namespace, key, now.UnixMicro()))
+}
+
+// refresh starts the time of items anew and says so in them.
+func refresh(ctx context.Context, c *sql.Conn, rows []row, now time.Time) error {
+	for i := range rows {
+		if !rows[i].ttl.Valid {
+			continue
+		}
+		expires := now.UnixMicro() + rows[i].ttl.Int64
+		if _, err := c.ExecContext(ctx, `UPDATE superstep_memory_items SET expires = ? WHERE version = ?`, expires, rows[i].item.Version); err != nil {
+			return err
+		}
+		rows[i].item.ExpiresAt = at(expires)
+	}
+	return nil
+}
+
+// Get implements [memory.Store].
+func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ...memory.GetOptions) (memory.Item, error) {
+	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
+	if err != nil {
+		return memory.Item{}, err
+	}
+	if err := s.start(ctx); err != nil {
+		return memory.Item{}, err
+	}
+	now := s.config.Time()
+	r, err := find(ctx, s.db, p.Namespace, p.Key, now)
+	if err == nil && p.Refresh && r.ttl.Valid {
+		err = s.write(ctx, func(c *sql.Conn) error {
+			if r, err = find(ctx, c, p.Namespace, p.Key, now); err != nil {
+				return err
+			}
+			one := []row{r}
+			err := refresh(ctx, c, one, now)
+			r = one[0]
+			return err
+		})
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+	}
+	return r.item, s.failed(ctx, "get from", err)
+}
+
+// current returns the item that a writer meets, a zero one if there is none, and
+// an error if a condition isn't met.
+func current(ctx context.Context, c *sql.Conn, namespace, key string, now time.Time, version int64, absent bool) (row, error) {
+	r, err := find(ctx, c, namespace, key, now)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return row{}, err
+	}
+	if have := r.item.Version; absent && have != 0 || version != 0 && have != version {
+		return row{}, &memory.ConflictError{Namespace: memory.Split(namespace), Key: key, Want: version, Have: have}
+	}
+	return r, nil
+}
+
+// remove deletes what stands under a key, expired or not.
+func remove(ctx context.Context, c *sql.Conn, namespace, key string) error {
+	_, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
+		WHERE version = (SELECT version FROM superstep_memory_items WHERE namespace = ? AND key = ?)`, namespace, key)
+	if err != nil {
+		return err
+	}
+	_, err = c.ExecContext(ctx, `DELETE FROM superstep_memory_items WHERE namespace = ? AND key = ?`, namespace, key)
+	return err
+}
+
+// Put implements [memory.Store].
+func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
+	if err := s.start(ctx); err != nil {
+		return memory.Item{}, err
+	}
+	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
+	if err != nil {
+		return memory.Item{}, err
+	}
+	var item memory.Item
+	err = s.write(ctx, func(c *sql.Conn) error {
+		now := s.config.Time()
+		old, err := current(ctx, c, p.Namespace, p.Key, now, p.IfVersion, p.IfAbsent)
+		if err != nil {
+			return err
+		}
+		if err := remove(ctx, c, p.Namespace, p.Key); err != nil {
+			return err
+		}
+		item = memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value, CreatedAt: now, UpdatedAt: now}
+		if old.item.Version != 0 {
+			item.CreatedAt = old.item.CreatedAt
+		}
+		var expires, ttl sql.NullInt64
+		if p.TTL > 0 {
+			item.ExpiresAt = now.Add(p.TTL)
+			expires = sql.NullInt64{Int64: item.ExpiresAt.UnixMicro(), Valid: true}
+			ttl = sql.NullInt64{Int64: p.TTL.Microseconds(), Valid: true}
+		}
+		if err := c.QueryRowContext(ctx, `INSERT INTO superstep_memory_items (namespace, key, created, updated, expires, ttl, value)
+			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING version`, p.Namespace, p.Key, item.CreatedAt.UnixMicro(), now.UnixMicro(), expires, ttl, string(p.Value)).
+			Scan(&item.Version); err != nil {
+			return err
+		}
+		for n, v := range p.Vectors {
+			if _, err := c.ExecContext(ctx, `INSERT INTO superstep_memory_vectors (version, n, name, vector) VALUES (?, ?, ?, ?)`,
+				item.Version, n, p.Index, encode(v)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return memory.Item{}, s.failed(ctx, "put into", err)
+	}
+	return item, nil
+}
+
+func encode(v []float32) []byte {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
+
+func decode(b []byte, into []float32) {
+	for i := range into {
+		into[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+}
+
+// Delete implements [memory.Store].
+func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
+	if err != nil {
+		return err
+	}
+	return s.failed(ctx, "delete from", s.write(ctx, func(c *sql.Conn) error {
+		if _, err := current(ctx, c, p.Namespace, p.Key, s.config.Time(), p.IfVersion, false); err != nil {
+			return err
+		}
+		return remove(ctx, c, p.Namespace, p.Key)
+	}))
+}
+
+// below returns a condition for the live items of a prefix.
+func below(prefix string, exact bool, now time.Time) (where string, args []any) {
+	where, args = `(i.expires IS NULL OR i.expires > ?)`, []any{now.UnixMicro()}
+	switch {
+	case exact:
+		where += ` AND i.namespace = ?`
+		args = append(args, prefix)
+	case prefix != "":
+		// The character after the separator ends the range.
+		where += ` AND (i.namespace = ? OR i.namespace > ? AND i.namespace < ?)`
+		args = append(args, prefix, prefix+memory.Separator, prefix+string(memory.Separator[0]+1))
+	}
+	return where, args
+}
+
+// Search implements [memory.Store].
+func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	p, err := s.config.PrepareSearch(ctx, prefix, q)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	now := s.config.Time()
+	find := func(c *sql.Conn) (err error) {
+		if p.Ranked {
+			rows, err = ranked(ctx, c, p, now)
+		} else {
+			rows, err = latest(ctx, c, p, now)
+		}
+		return err
+	}
+	if p.Refresh {
+		err = s.write(ctx, func(c *sql.Conn) error {
+			if err := find(c); err != nil {
+				return err
+			}
+			return refresh(ctx, c, rows, now)
+		})
+	} else {
+		err = s.read(ctx, find)
+	}
+	if err != nil {
+		return nil, s.failed(ctx, "search", err)
+	}
+	out := make([]memory.Item, len(rows))
+	for i, r := range rows {
+		out[i] = r.item
+	}
+	return out, nil
+}
+
+// read runs f in a transaction that sees one moment of the database.
+func (s *Store) read(ctx context.Context, f func(c *sql.Conn) error) (err error) {
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, err := c.ExecContext(ctx, `BEGIN`); err != nil {
+		return err
+	}
+	defer func() { _, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) }()
+	return f(c)
+}
+
+// each calls f with each row of a query until f returns false.
+func each(ctx context.Context, c *sql.Conn, query string, args []any, f func(rows *sql.Rows) (bool, error)) (err error) {
+	rows, err := c.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if more, err := f(rows); err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// latest finds the items that were written last.
+func latest(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time.Time) (out []row, err error) {
+	where, args := below(p.Prefix, p.Exact, now)
+	order := `version`
+	if p.Prefix != "" {
+		order = `+version` // not by a scan of the whole table, which is in that order
+	}
+	query := `SELECT ` + columns + ` FROM superstep_memory_items i WHERE ` + where + ` ORDER BY ` + order + ` DESC`
+	skip := p.Offset
+	if len(p.Filter) == 0 {
+		query += ` LIMIT ? OFFSET ?`
+		args, skip = append(args, p.Limit, p.Offset), 0
+	}
+	err = each(ctx, c, query, args, func(rows *sql.Rows) (bool, error) {
+		r, err := scan(rows)
+		if err != nil || !p.Filter.Match(r.item.Value) {
+			return true, err
+		}
+		if skip > 0 {
+			skip--
+			return true, nil
+		}
+		out = append(out, r)
+		return len(out) != p.Limit, nil
+	})
+	return out, err
+}
+
+// ranked finds the items whose vectors are nearest.
+func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time.Time) ([]row, error) {
+	if p.Vector == nil {
+		return nil, nil
+	}
+	where, args := below(p.Prefix, p.Exact, now)
+	value := `i.value`
+	if len(p.Filter) == 0 {
+		value = `''`
+	}
+	args = append(args, p.Index, 4*len(p.Vector))
+	var scored []memory.Scored
+	vector := make([]float32, len(p.Vector))
+	err := each(ctx, c, `SELECT i.version, `+value+`, v.vector FROM superstep_memory_items i
+		CROSS JOIN superstep_memory_vectors v ON v.version = i.version
+		WHERE `+where+` AND v.name = ? AND length(v.vector) = ?`, args, func(rows *sql.Rows) (bool, error) {
+		var version int64
+		var value, raw sql.RawBytes
+		if err := rows.Scan(&version, &value, &raw); err != nil {
+			return false, err
+		}
+		if p.Filter.Match(json.RawMessage(value)) {
+			decode(raw, vector)
+			scored = append(scored, memory.Scored{Version: version, Score: memory.Cosine(p.Vector, vector)})
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []row
+	for _, x := range p.Rank(scored) {
+		r, err := scan(c.QueryRowContext(ctx, `SELECT `+columns+` FROM superstep_memory_items WHERE version = ?`, x.Version))
+		if err != nil {
+			return nil, err
+		}
+		r.item.Score = x.Score
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Namespaces implements [memory.Store].
+func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
+	if err := s.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	var all [][]string
+	where, args := below(memory.Join(q.Root()), false, s.config.Time())
+	err := s.read(ctx, func(c *sql.Conn) error {
+		return each(ctx, c, `SELECT DISTINCT i.namespace FROM superstep_memory_items i WHERE `+where, args, func(rows *sql.Rows) (bool, error) {
+			var ns string
+			err := rows.Scan(&ns)
+			all = append(all, memory.Split(ns))
+			return true, err
+		})
+	})
+	if err != nil {
+		return nil, s.failed(ctx, "list", err)
+	}
+	return q.Select(all), nil
+}
+
+// Sweep implements [memory.Store].
+func (s *Store) Sweep(ctx context.Context) (int, error) {
+	if err := s.start(ctx); err != nil {
+		return 0, err
+	}
+	var n int64
+	err := s.write(ctx, func(c *sql.Conn) error {
+		now := s.config.Time().UnixMicro()
+		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
+			WHERE version IN (SELECT version FROM superstep_memory_items WHERE expires <= ?)`, now); err != nil {
+			return err
+		}
+		res, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_items WHERE expires <= ?`, now)
+		if err != nil {
+			return err
+		}
+		n, err = res.RowsAffected()
+		return err
+	})
+	return int(n), s.failed(ctx, "sweep", err)
+}

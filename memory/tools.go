@@ -1,0 +1,171 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// Memory is the value of the items that [Tools] keep.
+type Memory struct {
+	Content string `json:"content"`
+}
+
+// The names of the [Tools].
+const (
+	SaveTool   = "save_memory"
+	SearchTool = "search_memories"
+	DeleteTool = "delete_memory"
+)
+
+// Tools returns the tools with which a model keeps memories beyond the
+// conversation: [SaveTool], [SearchTool] and [DeleteTool]. Each memory is an item
+// with a [Memory] as its value. Namespace says where they stand, mostly by the
+// user that the run is for; its error is the tool's.
+//
+// The same content saved again is the same memory, so that a call which is
+// repeated after a failure does no harm. Without an [Index] a search ranks
+// memories by how many words of the query they have.
+func Tools(store Store, namespace func(ctx context.Context) ([]string, error)) []tool.Tool {
+	t := tools{store, namespace}
+	return []tool.Tool{
+		tool.New(SaveTool, "Remembers a fact, preference or instruction for later conversations. To correct a memory, give its key.", t.save),
+		tool.New(SearchTool, "Finds memories of earlier conversations.", t.search),
+		tool.New(DeleteTool, "Forgets a memory that is wrong or no longer wanted.", t.remove),
+	}
+}
+
+type tools struct {
+	store     Store
+	namespace func(ctx context.Context) ([]string, error)
+}
+
+// isMemory tells a memory from other items of the namespace.
+var isMemory = Filter{Gte("content", "")}
+
+type saveArgs struct {
+	Content string `json:"content" minLength:"1" jsonschema:"what to remember, as a sentence that can be understood on its own"`
+	Key     string `json:"key,omitempty" jsonschema:"key of the memory to replace; leave out for a new one"`
+}
+
+type saved struct {
+	Key string `json:"key"`
+}
+
+func (t tools) save(ctx context.Context, in saveArgs) (saved, error) {
+	ns, err := t.namespace(ctx)
+	if err != nil {
+		return saved{}, err
+	}
+	o := PutOptions{Fields: []string{"content"}}
+	key := in.Key
+	if key == "" {
+		sum := sha256.Sum256([]byte(in.Content))
+		key = hex.EncodeToString(sum[:8])
+	} else {
+		old, err := t.get(ctx, ns, key)
+		if err != nil {
+			return saved{}, err
+		}
+		o.IfVersion = old.Version
+	}
+	_, err = Put(ctx, t.store, ns, key, Memory{in.Content}, o)
+	if errors.Is(err, ErrNoIndex) {
+		o.Fields = nil
+		_, err = Put(ctx, t.store, ns, key, Memory{in.Content}, o)
+	}
+	return saved{key}, err
+}
+
+func (t tools) get(ctx context.Context, ns []string, key string) (Item, error) {
+	item, err := t.store.Get(ctx, ns, key)
+	if errors.Is(err, ErrNotFound) || err == nil && !isMemory.Match(item.Value) {
+		return Item{}, fmt.Errorf("there is no memory with key %q; %s lists keys: %w", key, SearchTool, ErrNotFound)
+	}
+	return item, err
+}
+
+type searchArgs struct {
+	Query string `json:"query,omitempty" jsonschema:"what the memories are about; leave out for the latest ones"`
+	Limit int    `json:"limit,omitempty" default:"10" minimum:"1" maximum:"100" jsonschema:"how many at most"`
+}
+
+type memories struct {
+	Memories []foundMemory `json:"memories"`
+}
+
+type foundMemory struct {
+	Key     string  `json:"key"`
+	Content string  `json:"content"`
+	Score   float64 `json:"score,omitzero"`
+}
+
+func (t tools) search(ctx context.Context, in searchArgs) (memories, error) {
+	out := memories{[]foundMemory{}}
+	ns, err := t.namespace(ctx)
+	if err != nil {
+		return out, err
+	}
+	if err := CheckNamespace(ns); err != nil { // as save would say
+		return out, err
+	}
+	q := Query{Text: in.Query, Limit: in.Limit, Exact: true, Filter: isMemory}
+	found, err := Search[Memory](ctx, t.store, ns, q)
+	if errors.Is(err, ErrNoIndex) {
+		q.Text, q.Limit, q.Refresh = "", Unlimited, RefreshNever
+		if found, err = Search[Memory](ctx, t.store, ns, q); err == nil {
+			found = page(byWords(found, in.Query), in.Limit, 0)
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	for _, e := range found {
+		out.Memories = append(out.Memories, foundMemory{e.Key, e.Value.Content, e.Score})
+	}
+	return out, nil
+}
+
+// byWords returns the memories that have words of a query, those with most of
+// them first. Their score is the part of the query's words that they have.
+func byWords(list []Entry[Memory], query string) []Entry[Memory] {
+	wanted := words(query)
+	slices.Sort(wanted)
+	wanted = slices.Compact(wanted)
+	var out []Entry[Memory]
+	for _, e := range list {
+		has, n := words(e.Value.Content), 0
+		for _, w := range wanted {
+			if slices.Contains(has, w) {
+				n++
+			}
+		}
+		if n > 0 {
+			e.Score = float64(n) / float64(len(wanted))
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Entry[Memory]) int { return cmp.Compare(b.Score, a.Score) })
+	return out
+}
+
+type deleteArgs struct {
+	Key string `json:"key" jsonschema:"key of the memory"`
+}
+
+func (t tools) remove(ctx context.Context, in deleteArgs) (string, error) {
+	ns, err := t.namespace(ctx)
+	if err != nil {
+		return "", err
+	}
+	if _, err := t.get(ctx, ns, in.Key); err != nil {
+		return "", err
+	}
+	return "deleted", t.store.Delete(ctx, ns, in.Key)
+}

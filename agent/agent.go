@@ -93,7 +93,7 @@ type SubAgent[S any] struct {
 // last message if that is the user's, and else LastResponse. Metadata is passed
 // on. Its answer is added to Messages, with the agent's name, behind the user's
 // message if UserInput was set, which is cleared. It is in LastResponse and in
-// NodeResponses as well.
+// NodeResponses as well, where those of its nodes stand as "<name>/<node>".
 func AddAgent[S any, P Stateful[S]](b *graph.Builder[S], name string, a *Agent, c SubAgent[S], opts ...graph.NodeOption) {
 	if err := a.check(); err != nil {
 		b.Mistake(name, err)
@@ -128,11 +128,17 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 	}
 	if answer := out.answer(); answer.Role != "" {
 		answer.Name = a.name
+		if _, taken := st.Messages.Get(answer.ID); taken {
+			answer.ID = "" // of an earlier run of the agent
+		}
 		st.Messages.Add(answer)
 	}
 	if text := out.LastResponse.Get(); text != "" {
 		st.LastResponse.Add(text)
 		st.NodeResponses.Put(node, text)
+	}
+	for inner, text := range out.NodeResponses.All() {
+		st.NodeResponses.Put(node+"/"+inner, text)
 	}
 	st.Escalated = st.Escalated || out.Escalated
 	if c.Output != nil {
@@ -152,19 +158,21 @@ func (s *State) input() string {
 	return s.LastResponse.Get()
 }
 
-// answer returns the last message with text of the assistant, as a message of
-// text alone. Its ID is that under which it was streamed.
+// answer returns LastResponse as a message of the assistant: if a message says
+// just that, with the ID under which it was streamed.
 func (s *State) answer() chat.Message {
-	for m := range s.Messages.Backward() {
-		if m.Role != chat.RoleAssistant && m.Role != chat.RoleTool || m.Text() == "" {
-			continue
-		}
-		if m.Role == chat.RoleTool && s.Stopped.Get() != StopDirect {
-			continue
-		}
-		return chat.Message{ID: m.ID, Role: chat.RoleAssistant, Parts: []chat.Part{chat.Text{Text: m.Text()}}, Model: m.Model, Finish: m.Finish, Usage: m.Usage}
+	text := s.LastResponse.Get()
+	if text == "" {
+		return chat.Message{}
 	}
-	return chat.Message{}
+	a := chat.Assistant(text)
+	for m := range s.Messages.Backward() {
+		if m.Role == chat.RoleAssistant && m.Text() == text {
+			a.ID, a.Model, a.Finish, a.Usage = m.ID, m.Model, m.Finish, m.Usage
+			break
+		}
+	}
+	return a
 }
 
 // errNoAnswer says that an agent said nothing.

@@ -57,6 +57,11 @@ type ApprovalRequest struct {
 	Reviews []ReviewConfig  `json:"review_configs"` // one for each action
 }
 
+// Answer returns the answer that decides the same about all calls.
+func (r ApprovalRequest) Answer(d Decision) ApprovalAnswer {
+	return ApprovalAnswer{Decisions: slices.Repeat([]Decision{d}, len(r.Actions))}
+}
+
 // ActionRequest is a call that is to be decided about.
 type ActionRequest struct {
 	Name        string          `json:"name"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/tool"
@@ -25,14 +26,32 @@ func Chain(name string, agents []*Agent, opts ...graph.Option) (*graph.Graph[Sta
 
 // Parallel returns the graph of agents that answer the user all at once. Their
 // answers stand in Messages in the order of the agents, and in NodeResponses;
-// LastResponse is that of the last agent.
+// LastResponse is all of them, each behind the agent's name.
 func Parallel(name string, agents []*Agent, opts ...graph.Option) (*graph.Graph[State], error) {
 	b := members(name, agents)
 	for _, a := range agents {
 		b.AddEdge(graph.Start, a.Name())
+		if len(agents) > 1 {
+			b.AddEdge(a.Name(), nodeCollect)
+		}
+	}
+	if len(agents) > 1 {
+		b.AddNode(nodeCollect, func(_ context.Context, s *State) error {
+			var all []string
+			for _, a := range agents {
+				if text, ok := s.NodeResponses.Get(a.Name()); ok {
+					all = append(all, a.Name()+": "+text)
+				}
+			}
+			s.LastResponse.Add(strings.Join(all, "\n\n"))
+			return nil
+		})
 	}
 	return b.Compile(opts...)
 }
+
+// nodeCollect is the node of [Parallel] that joins the answers.
+const nodeCollect = "collect_answers"
 
 // Cycle says how agents take turns again and again.
 type Cycle struct {

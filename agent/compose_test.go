@@ -92,6 +92,18 @@ func TestParallelAgentsAnswerOneInput(t *testing.T) { // TRPC-49
 	if !authors["a"] || !authors["b"] {
 		t.Errorf("tokens come from %v", authors)
 	}
+	if got := last.LastResponse.Get(); got != "a: a(hi)\n\nb: b(hi)" {
+		t.Errorf("all answers: %q", got)
+	}
+	// In a chain the next agent sees all of them.
+	chain, err := agent.Chain("chain", []*agent.Agent{agent.Of(g, ""), member(t, "c", says("c"))})
+	snap := invoke(t, chain, err, "hi")
+	if got := snap.State.LastResponse.Get(); got != "c(a: a(hi)\n\nb: b(hi))" {
+		t.Errorf("the chain's answer is %q", got)
+	}
+	if r, _ := snap.State.NodeResponses.Get("both/a"); r != "a(hi)" {
+		t.Errorf("the inner response is %q", r)
+	}
 }
 
 func TestACycleEnds(t *testing.T) { // TRPC-49

@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -102,12 +105,13 @@ type turn struct {
 	messages []chat.Message
 	user     *chat.Message // to be added before the answer
 	oneShot  bool
-	calls    int // of models, since the user spoke
-	position int // of the conversation: tells calls of one task apart
+	last     string // ID of the message that the answer follows
+	calls    int    // of models, since the user spoke
+	position int    // of the conversation: tells calls of one task apart
 }
 
 func turnOf(st *State) turn {
-	t := turn{position: st.Messages.Len()}
+	t := turn{position: st.Messages.Len(), last: st.Messages.Last().ID}
 	if one := st.OneShot.Get(); len(one) > 0 {
 		t.messages, t.oneShot = one, true
 		return t
@@ -116,7 +120,7 @@ func turnOf(st *State) turn {
 	if st.UserInput != "" {
 		// Parallel nodes that answer one input add it once.
 		m := st.Messages.Identify(chat.User(st.UserInput))
-		t.user = &m
+		t.user, t.last = &m, m.ID
 		t.messages = append(t.messages, m)
 		return t
 	}
@@ -246,13 +250,20 @@ func (l *LLM[S]) request(ctx context.Context, s *S, t turn) (*model.Request, err
 // calls of tools in.
 var ErrNoMessages = errors.New("the conversation is empty: set UserInput or add a message, for example with agent.Ask")
 
-// answered returns the conversation with a result for each call that lacks one.
+// answered returns the conversation as providers take it: with a result for each
+// call that lacks one, and with an ID for each call that has none or that of
+// another in its message.
 func answered(messages []chat.Message) []chat.Message {
 	var out []chat.Message // nil while nothing is missing
 	var open []chat.ToolCall
-	close := func(i int) {
-		if len(open) > 0 && out == nil {
-			out = append(out, messages[:i]...)
+	from := func(i int) {
+		if out == nil {
+			out = append(make([]chat.Message, 0, len(messages)+2), messages[:i]...)
+		}
+	}
+	leave := func(i int) {
+		if len(open) > 0 {
+			from(i)
 		}
 		for _, c := range open {
 			out = append(out, notCalled(c, "the conversation went on"))
@@ -261,24 +272,48 @@ func answered(messages []chat.Message) []chat.Message {
 	}
 	for i, m := range messages {
 		if r, ok := m.ToolResult(); ok {
-			for j, c := range open {
-				if c.ID == r.CallID {
-					open = append(open[:j:j], open[j+1:]...)
-					break
-				}
+			if k := slices.IndexFunc(open, func(c chat.ToolCall) bool { return c.ID == r.CallID }); k >= 0 {
+				open = slices.Delete(open, k, k+1)
 			}
 		} else {
-			close(i)
+			leave(i)
+			if named, changed := identified(m, strconv.Itoa(i)); changed {
+				from(i)
+				m = named
+			}
 			open = m.ToolCalls()
 		}
 		if out != nil {
 			out = append(out, m)
 		}
 	}
-	if close(len(messages)); out != nil {
+	if leave(len(messages)); out != nil {
 		return out
 	}
 	return messages
+}
+
+// identified returns m with an ID for each call that has none or that of another
+// call, and whether there were any. The IDs begin with what place says.
+func identified(m chat.Message, place string) (chat.Message, bool) {
+	seen := map[string]bool{"": true}
+	changed := false
+	for i, p := range m.Parts {
+		c, ok := p.(chat.ToolCall)
+		if !ok {
+			continue
+		}
+		if seen[c.ID] {
+			if !changed {
+				m.Parts = slices.Clone(m.Parts)
+			}
+			changed = true
+			c.ID = fmt.Sprintf("call_%s_%d", place, i)
+			m.Parts[i] = c
+		}
+		seen[c.ID] = true
+	}
+	return m, changed
 }
 
 // ask gets the answer, with the callbacks around it.
@@ -290,10 +325,11 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 			return nil, err
 		}
 	}
+	id := answerID(ctx, t.last)
 	if resp == nil {
-		resp, err = generate(ctx, l.Model, req, "model "+strconv.Itoa(t.position), l.Whole)
+		resp, err = generate(ctx, l.Model, req, "model "+strconv.Itoa(t.position), id, l.Whole)
 	} else if resp.Message.ID == "" {
-		resp.Message.ID = newID()
+		resp.Message.ID = id
 	}
 	if l.After != nil && !graph.IsInterrupt(err) {
 		r, afterErr := l.After(ctx, s, req, resp, err)
@@ -301,34 +337,44 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 			return nil, afterErr
 		}
 		if r != nil {
-			r.Message.ID = keep(r.Message.ID, resp)
+			if r.Message.ID == "" {
+				r.Message.ID = id // under which it may have been streamed
+			}
 			return r, nil
 		}
 	}
 	return resp, err
 }
 
-// keep returns the ID of an answer that replaces another, which may have been
-// streamed already.
-func keep(id string, streamed *model.Response) string {
-	switch {
-	case id != "":
-		return id
-	case streamed != nil && streamed.Message.ID != "":
-		return streamed.Message.ID
-	}
-	return newID()
+// StableIDs gives the answers of models IDs that follow from where they stand in
+// the conversation, so that tests can compare runs. By default they are random: a
+// client that has seen the tokens of an attempt that failed must not take those of
+// the next one for the rest of the message.
+func StableIDs() graph.Option {
+	return graph.ProvideDeps(func(context.Context) (stableIDs, error) { return stableIDs{}, nil })
 }
 
-func newID() string { return "msg_" + uuid.NewString() }
+type stableIDs struct{}
 
-// generate asks a model and streams what it says. The answer is recorded under a
-// name.
-func generate(ctx context.Context, m model.Model, req *model.Request, name string, whole bool) (*model.Response, error) {
+// answerID returns an ID for an answer that follows the message with the ID last.
+func answerID(ctx context.Context, last string) string {
+	if _, err := graph.Deps[stableIDs](ctx); err != nil {
+		return "msg_" + uuid.NewString()
+	}
+	in := graph.Info(ctx)
+	h := sha256.New()
+	for _, part := range append(in.Path, in.Node, in.Task[strings.LastIndexByte(in.Task, ':')+1:], last) {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return "msg_" + hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// generate asks a model and streams what it says, as a message with that ID. The
+// answer is recorded under a name.
+func generate(ctx context.Context, m model.Model, req *model.Request, name, id string, whole bool) (*model.Response, error) {
 	// The model may ask a human, so it gets the node's context and not that of
 	// Once.
 	return graph.Once(ctx, name, func(context.Context, string) (*model.Response, error) {
-		id := newID()
 		if whole {
 			resp, err := m.Generate(ctx, req)
 			if err != nil {

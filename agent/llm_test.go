@@ -356,3 +356,22 @@ func TestMistakesInAnLLMNode(t *testing.T) { // W5-11, 12
 		t.Errorf("an empty conversation: %v", err)
 	}
 }
+
+// A conversation with calls that have no ID, or one ID twice, is sent in a form
+// that providers take.
+func TestCallsInAHistoryThatHaveNoID(t *testing.T) {
+	m := script(scripted.Text("ok"))
+	if _, err := llm(t, agent.LLM[state]{Model: m}).Invoke(t.Context(), say(
+		chat.User("u1"), chat.Assistant("", call("", "f", "{}"), call("x", "f", "{}"), call("x", "g", "{}")), chat.ResultText(call("x", "f", ""), "ok"), chat.User("u2"),
+	)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the request", transcript(m.Last().Messages), `
+		user: u1
+		assistant: [call_1_0 f{}][x f{}][call_1_2 g{}]
+		tool: ok (x)
+		tool: not called: the conversation went on (call_1_0) failed
+		tool: not called: the conversation went on (call_1_2) failed
+		user: u2
+		`)
+}

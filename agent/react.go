@@ -141,7 +141,7 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 // structure asks for the final answer in the form of Output.
 func (a *ReAct[S]) structure(ctx context.Context, st *State) error {
 	req := &model.Request{Messages: answered(st.Messages.Slice()), Output: a.Output, Config: a.Config}
-	resp, err := generate(ctx, a.Model, req, "structure", true)
+	resp, err := generate(ctx, a.Model, req, "structure", answerID(ctx, "structure"), true)
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (ch
 	}
 	req := &model.Request{Config: r.Config, Tools: r.set.Specs()}
 	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
-	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), false)
+	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), answerID(ctx, fmt.Sprint(n)), false)
 	if err != nil {
 		return chat.Message{}, err
 	}

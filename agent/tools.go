@@ -20,6 +20,9 @@ import (
 // that [Pending] returns, and adds their results to Messages in the order of the
 // calls. When there are none it changes nothing.
 //
+// When UserInput is set, the user has gone on without waiting for the calls:
+// those that were not made yet are not made.
+//
 // A result is recorded as soon as its tool has returned: when the node runs
 // again, after a question, an error or a crash, the tool isn't called again. A
 // tool whose result is lost with the process is; see [tool.Info] for the key
@@ -72,9 +75,22 @@ const (
 	// TellModel adds a result "[TOOL ERROR] <tool>: <error>" and goes on.
 	TellModel
 
-	// TellModelAll tells the model of calls that can't be made, too.
+	// TellModelAll tells the model of calls that can't be made, too, and gives
+	// IDs to calls that have none.
 	TellModelAll
 )
+
+func (p ErrorPolicy) String() string {
+	switch p {
+	case FailFast:
+		return "FailFast"
+	case TellModel:
+		return "TellModel"
+	case TellModelAll:
+		return "TellModelAll"
+	}
+	return fmt.Sprintf("ErrorPolicy(%d)", uint8(p))
+}
 
 // ToolCallError says that a call of a tool failed, or can't be made.
 type ToolCallError struct {
@@ -143,9 +159,19 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 		return graph.Command{}, ErrNoMessages
 	}
 	from, calls := Pending(&st.Messages)
+	if t.OnError == TellModelAll {
+		// The model is told of calls without an ID under one that they get.
+		if named, changed := identified(from, st.Messages.Last().ID); changed {
+			st.Messages.Add(named)
+			from, calls = Pending(&st.Messages)
+		}
+	}
 	calls = slices.DeleteFunc(calls, t.team.makes)
 	if len(calls) == 0 {
 		return graph.Command{}, nil
+	}
+	if st.UserInput != "" {
+		return graph.Command{}, t.abandon(ctx, st, calls)
 	}
 	set, err := choose(ctx, s, t.Choose, t.set, t.team.tools()...)
 	if err != nil {
@@ -177,6 +203,29 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	}
 	return *cmd, nil
 }
+
+// abandon answers the calls that are left when the user has spoken instead of
+// waiting for them: with what was recorded of those that were made.
+func (t *Tools[S]) abandon(ctx context.Context, st *State, calls []chat.ToolCall) error {
+	for _, c := range calls {
+		out, err := graph.Once(ctx, t.record(c), func(context.Context, string) (outcome, error) { return outcome{}, errNotMade })
+		switch {
+		case err == nil:
+			st.Messages.Add(out.Message)
+		case errors.Is(err, errNotMade):
+			st.Messages.Add(notCalled(c, "the user went on"))
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// errNotMade says that there is no record of a call.
+var errNotMade = errors.New("the call was not made")
+
+// record is the name of the record of a call.
+func (t *Tools[S]) record(c chat.ToolCall) string { return "tool " + t.round + c.ID }
 
 // prepareAll checks that the calls of a message can be made.
 func (t *Tools[S]) prepareAll(set *tool.Set, calls []chat.ToolCall) ([]*job, error) {
@@ -311,7 +360,7 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	} else {
 		fresh := false
 		// The tool gets the node's context and not that of Once: it may ask.
-		out, err = graph.Once(ctx, "tool "+t.round+j.call.ID, func(_ context.Context, key string) (o outcome, err error) {
+		out, err = graph.Once(ctx, t.record(j.call), func(_ context.Context, key string) (o outcome, err error) {
 			fresh = true
 			o.Message, res, failed, err = t.attempt(ctx, j, key)
 			return o, err

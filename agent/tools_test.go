@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graphtest"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -84,7 +85,7 @@ func TestToolFailures(t *testing.T) { // W5-04, 19, 20, 21; C-27
 		"arguments that don't parse": {call("1", "f", `{"a":`), map[agent.ErrorPolicy]string{
 			agent.FailFast: "", agent.TellModel: "", agent.TellModelAll: "[TOOL ERROR] f: invalid arguments: "}, tool.ErrorArguments},
 		"a call without ID": {call("", "f", `{}`), map[agent.ErrorPolicy]string{
-			agent.FailFast: "", agent.TellModel: "", agent.TellModelAll: "[TOOL ERROR] f: invalid arguments: the call has no ID"}, tool.ErrorArguments},
+			agent.FailFast: "", agent.TellModel: "", agent.TellModelAll: "[TOOL ERROR] f: no luck"}, tool.ErrorArguments},
 		"arguments that don't fit": {call("1", "m", `{"a":"x"}`), map[agent.ErrorPolicy]string{
 			agent.FailFast: "", agent.TellModel: "[TOOL ERROR] m: invalid arguments: ", agent.TellModelAll: "[TOOL ERROR] m: invalid arguments: "}, tool.ErrorArguments},
 	} {
@@ -385,4 +386,50 @@ func (o *observer) OnToolResult(ev graph.Event) {
 		text = e.Result.Content[0].(chat.Text).Text
 	}
 	o.add("result %s %s %v", e.Name, text, e.Err)
+}
+
+// Under TellModelAll a call without ID gets one, and the conversation is sound.
+func TestACallWithoutAnIDGetsOne(t *testing.T) {
+	n := 0
+	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{counted(&n)}, OnError: agent.TellModelAll})
+	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("", "multiply", `{"a":1,"b":2}`), call("x", "multiply", `{"a":3,"b":4}`), call("x", "multiply", `{"a":5,"b":6}`))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, left := agent.Pending(&snap.State.Messages); len(left) != 0 || n != 3 {
+		t.Errorf("called %d times; left: %v\n%s", n, left, messages(snap))
+	}
+}
+
+// The user may go on without the calls that wait: what was recorded of them is
+// kept, the rest isn't made.
+func TestTheUserGoesOnWithoutTheCalls(t *testing.T) {
+	n, m := 0, script(calls(call("1", "multiply", `{"a":2,"b":3}`), call("2", "f", "")), scripted.Text("fine"))
+	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n), failing("f")}}, memory())
+	if _, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t")); err == nil {
+		t.Fatal("no error")
+	}
+	snap, err := g.Invoke(t.Context(), ask("never mind"), graph.Thread("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the conversation", messages(snap), `
+		user: go
+		assistant: [1 multiply{"a":2,"b":3}][2 f{}]
+		tool: 6 (1)
+		tool: not called: the user went on (2) failed
+		user: never mind
+		assistant: fine
+		`)
+	if n != 1 {
+		t.Errorf("called %d times", n)
+	}
+}
+
+// An agent is deterministic but for the IDs of its answers.
+func TestAnAgentWithStableIDsIsDeterministic(t *testing.T) {
+	graphtest.CheckDeterministic(t, 5, func() *graph.Builder[state] {
+		n := 0
+		return agent.Builder(agent.ReAct[state]{Model: script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("6")), Tools: []tool.Tool{counted(&n)}})
+	}, ask("2*3?"), nil, agent.StableIDs())
 }

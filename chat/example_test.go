@@ -20,7 +20,7 @@ func Example() {
 	// Output:
 	// system: You are brief.
 	// user: Do I need a coat in Bern?
-	// assistant:  weather({"city": "Bern"})
+	// assistant: weather({"city": "Bern"})
 	// tool: 2 degrees, snow
 	// assistant: Yes.
 }

@@ -332,7 +332,10 @@ func (h History) IsZero() bool { return h.Len() == 0 }
 func (h History) String() string {
 	var b bytes.Buffer
 	for m := range h.All() {
-		fmt.Fprintf(&b, "%s: %s", m.Role, m.Text())
+		fmt.Fprintf(&b, "%s:", m.Role)
+		if text := m.Text(); text != "" {
+			b.WriteString(" " + text)
+		}
 		for _, c := range m.ToolCalls() {
 			fmt.Fprintf(&b, " %s(%s)", c.Name, c.Args)
 		}

@@ -140,7 +140,7 @@ func eventOf(ev *local.Event) Event {
 		Cached: ev.Cached, state: ev.State,
 	}
 	if ev.Task >= 0 && ev.Node != "" {
-		e.Task = taskID(ev.Epoch, ev.Task)
+		e.Task = taskID(ev.Epoch, ev.Step, ev.Task)
 	}
 	if ev.Question != nil {
 		i := interruptOf(ev.Question)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -281,4 +282,30 @@ func TestObserverOfAFailingRunAndOfOneCall(t *testing.T) {
 	equalSlice(t, "other", other, []string{"enter b", "error b"})
 	_, _ = g.Continue(bg, graph.Observe(graph.MultiObserver(logObserver{&log}, logObserver{&other})))
 	equal(t, "both", len(log), 2)
+}
+
+// All that is told of a task, and what the node itself knows, has one ID; no
+// other task of the run has it.
+func TestATaskHasOneID(t *testing.T) {
+	for name, opts := range map[string][]graph.Option{"with a store": {graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}, "without": nil} {
+		known := map[string]string{} // node: ID as the node knows it
+		note := func(ctx context.Context, _ *toolState) error {
+			in := graph.Info(ctx)
+			known[in.Node] = in.Task
+			return graph.Emit(ctx, "x")
+		}
+		g := graph.New[toolState]("g").AddNode("a", note).AddNode("b", note).AddSequence("a", "b").AddEdge(graph.Start, "a").MustCompile()
+		seen := map[string]int{}
+		for ev, err := range g.Stream(t.Context(), func(*toolState) {}, append(opts, graph.Modes(graph.ModeUpdates, graph.ModeTasks, graph.ModeCustom))...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[ev.Task]++; known[ev.Node] != "" && ev.Task != known[ev.Node] {
+				t.Errorf("%s: %s of %s has the task %s, not %s", name, ev.Type, ev.Node, ev.Task, known[ev.Node])
+			}
+		}
+		if len(seen) != 2 || known["a"] == known["b"] {
+			t.Errorf("%s: %v, %v", name, seen, known)
+		}
+	}
 }

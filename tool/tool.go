@@ -42,6 +42,9 @@ type Result struct {
 // Text returns a result of one text.
 func Text(s string) Result { return Result{Content: []chat.Part{chat.Text{Text: s}}} }
 
+// Text returns the text of the content, all parts joined.
+func (r Result) Text() string { return chat.ToolResult{Content: r.Content}.Text() }
+
 // Error says that a tool failed.
 type Error struct {
 	Tool string // name

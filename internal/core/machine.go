@@ -181,6 +181,7 @@ type Ready struct {
 type Commit struct {
 	Step  int
 	ID    checkpoint.ID // empty without persistence
+	Epoch checkpoint.ID // of the superstep; empty without persistence
 	Tasks []Task        // what was committed, valid until Advance
 }
 
@@ -813,7 +814,7 @@ func (m *Machine) close() error {
 	}
 	m.planned()
 	m.paused = after
-	m.commit = Commit{Step: m.step, Tasks: done}
+	m.commit = Commit{Step: m.step, Epoch: m.tail.epoch, Tasks: done}
 	if m.cfg.Persist {
 		if err := m.recordStep(done); err != nil {
 			return err

@@ -110,7 +110,7 @@ func (s *Session) showCommit(c *core.Commit) {
 		for i := range c.Tasks {
 			t := &c.Tasks[i]
 			ev := s.event(Updates, -1)
-			ev.Step, ev.Task, ev.Node = c.Step, i, s.prog.Plan.Nodes[t.Node].Name
+			ev.Step, ev.Epoch, ev.Task, ev.Node = c.Step, c.Epoch, i, s.prog.Plan.Nodes[t.Node].Name
 			ev.Update, ev.Cached = t.Data(), t.Cached
 			s.o.Bus.Send(ev)
 		}

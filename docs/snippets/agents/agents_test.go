@@ -1,0 +1,226 @@
+package agents_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// City is what the tool is asked for.
+type City struct {
+	Name string `json:"name" jsonschema:"the city, in English"`
+}
+
+func weatherTool() tool.Tool {
+	return tool.New("weather", "Tells the weather of a city.", func(ctx context.Context, in City) (string, error) {
+		if in.Name != "Bern" {
+			return "", errors.New("no weather is known for " + in.Name)
+		}
+		return "2 degrees, snow", nil
+	})
+}
+
+// weatherModel answers from a script; openai.New("gpt-5") and the others take
+// its place.
+func weatherModel() model.Model {
+	return scripted.New(scripted.Call("weather", `{"name": "Bern"}`), scripted.Text("Yes: it snows."))
+}
+
+func Example_agent() {
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model: weatherModel(),
+		Tools: []tool.Tool{weatherTool()},
+	})
+	if err != nil {
+		panic(err)
+	}
+	snap, err := a.Invoke(context.Background(), agent.Ask[agent.State]("Do I need a coat in Bern?"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(snap.State.LastResponse)
+	fmt.Print(snap.State.Messages)
+	// Output:
+	// Yes: it snows.
+	// user: Do I need a coat in Bern?
+	// assistant: weather({"name":"Bern"})
+	// tool: 2 degrees, snow
+	// assistant: Yes: it snows.
+}
+
+func Example_streaming() {
+	a, err := agent.New(agent.ReAct[agent.State]{Model: weatherModel(), Tools: []tool.Tool{weatherTool()}})
+	if err != nil {
+		panic(err)
+	}
+	for ev, err := range a.Stream(context.Background(), agent.Ask[agent.State]("Do I need a coat in Bern?"), graph.Modes(graph.ModeMessages, graph.ModeTools)) {
+		if err != nil {
+			panic(err)
+		}
+		switch v := ev.Value.(type) {
+		case chat.Chunk: // a token
+			fmt.Print(v.Text)
+		case tool.Started:
+			fmt.Println("calling", v.Name, string(v.Args))
+		case tool.Ended:
+			fmt.Println(v.Name, "returned", v.Result.Text())
+		}
+	}
+	fmt.Println()
+	// Output:
+	// calling weather {"name":"Bern"}
+	// weather returned 2 degrees, snow
+	// Yes: it snows.
+}
+
+func Example_approval() {
+	pay := tool.New("pay", "Pays a bill.", func(ctx context.Context, in struct {
+		Amount int `json:"amount"`
+	}) (string, error) {
+		return fmt.Sprint("paid ", in.Amount), nil
+	})
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model:   scripted.New(scripted.Call("pay", `{"amount": 900}`), scripted.Text("Paid.")),
+		Tools:   []tool.Tool{pay},
+		Approve: agent.Approve("pay"),
+	}, graph.WithCheckpointer(checkpoint.NewMemory()))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("Pay my bill of 900."), graph.Thread("bill"))
+	if err != nil {
+		panic(err)
+	}
+	var asked agent.ApprovalRequest
+	if err := snap.Interrupts[0].Decode(&asked); err != nil {
+		panic(err)
+	}
+	fmt.Println(asked.Actions[0].Name, string(asked.Actions[0].Args))
+
+	// Days later, perhaps in another process:
+	snap, err = a.Resume(ctx, asked.Answer(agent.Decision{Type: agent.ApproveCall}), graph.Thread("bill"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(snap.State.LastResponse)
+	// Output:
+	// pay {"amount":900}
+	// Paid.
+}
+
+// Trip is a state of the user's own: the nodes of package agent work on the part
+// that it embeds.
+type Trip struct {
+	agent.State
+	Booked graph.List[string]
+}
+
+func Example_graph() {
+	book := agent.NewStateTool("book", "Books a trip to a city.", func(ctx context.Context, s *Trip, in City) (string, graph.Command, error) {
+		s.Booked.Add(in.Name)
+		return "booked", graph.Command{}, nil
+	})
+	tools := []tool.Tool{book, weatherTool()}
+	m := scripted.New(scripted.Call("book", `{"name": "Bern"}`), scripted.Text("Have a nice trip."))
+
+	b := graph.New[Trip]("trip")
+	agent.AddLLM(b, "ask", agent.LLM[Trip]{Model: m, Tools: tools, Instruction: "You book trips."})
+	agent.AddTools(b, "tools", agent.Tools[Trip]{Tools: tools, OnError: agent.TellModel})
+	b.AddNode("bill", func(ctx context.Context, s *Trip) error {
+		fmt.Println("to be billed:", s.Booked)
+		return nil
+	})
+	b.AddEdge(graph.Start, "ask").AddEdge("tools", "ask")
+	agent.AddToolsConditionalEdges(b, "ask", "tools", "bill")
+	g := b.MustCompile()
+
+	snap, err := g.Invoke(context.Background(), agent.Ask[Trip]("Book me a trip to Bern."))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(snap.State.LastResponse)
+	// Output:
+	// to be billed: [Bern]
+	// Have a nice trip.
+}
+
+func Example_supervisor() {
+	poet, err := agent.New(agent.ReAct[agent.State]{Name: "poet", Model: scripted.New(scripted.Text("Snow on the roofs,"))})
+	if err != nil {
+		panic(err)
+	}
+	meteorologist, err := agent.New(agent.ReAct[agent.State]{Name: "meteorologist", Model: weatherModel(), Tools: []tool.Tool{weatherTool()}})
+	if err != nil {
+		panic(err)
+	}
+	lead := scripted.New(
+		scripted.Calls(
+			chat.ToolCall{ID: "1", Name: "meteorologist", Args: `{"task": "the weather in Bern"}`},
+			chat.ToolCall{ID: "2", Name: "poet", Args: `{"task": "a line about snow"}`},
+		),
+		scripted.Text("It snows. Snow on the roofs,"),
+	)
+	s, err := agent.NewSupervisor(agent.Supervisor{
+		Model:  lead,
+		Agents: []*agent.Agent{agent.Of(poet, "Writes poems."), agent.Of(meteorologist, "Knows the weather.")},
+	})
+	if err != nil {
+		panic(err)
+	}
+	snap, err := s.Invoke(context.Background(), agent.Ask[agent.State]("A poem about the weather in Bern!"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(snap.State.LastResponse)
+	// Output: It snows. Snow on the roofs,
+}
+
+// Forecast is the form of an answer.
+type Forecast struct {
+	City    string `json:"city"`
+	Degrees int    `json:"degrees"`
+}
+
+func Example_structured() {
+	out, err := model.OutputOf[Forecast]()
+	if err != nil {
+		panic(err)
+	}
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model:  scripted.New(scripted.Call("weather", `{"name": "Bern"}`), scripted.Text("2 degrees."), scripted.Text(`{"city": "Bern", "degrees": 2}`)),
+		Tools:  []tool.Tool{weatherTool()},
+		Output: out,
+	})
+	if err != nil {
+		panic(err)
+	}
+	snap, err := a.Invoke(context.Background(), agent.Ask[agent.State]("How cold is it in Bern?"))
+	if err != nil {
+		panic(err)
+	}
+	f, err := agent.Structured[Forecast](&snap.State)
+	fmt.Printf("%+v %v\n", f, err)
+	// Output: {City:Bern Degrees:2} <nil>
+}
+
+func Example_wrapped() {
+	var budget model.Budget
+	first := scripted.New(scripted.Error(&model.Error{Provider: "first", Kind: model.ErrorOverloaded}))
+	second := scripted.New(scripted.Text("Here I am."))
+	m := model.Budgeted(model.Fallback(first, second), &budget, model.Prices{})
+	resp, err := m.Generate(context.Background(), &model.Request{Messages: []chat.Message{chat.User("Anybody there?")}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(resp.Message.Text())
+	// Output: Here I am.
+}

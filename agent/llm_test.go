@@ -375,3 +375,25 @@ func TestCallsInAHistoryThatHaveNoID(t *testing.T) {
 		user: u2
 		`)
 }
+
+// SYN-04: a state of messages that is made of a list, to which nodes add.
+func TestAStateOfMessages(t *testing.T) {
+	start := agent.State{Messages: chat.Of(chat.Human("6*7?"))}
+	c := call("1", "multiply", `{"a":6,"b":7}`)
+	g := graph.New[agent.State]("g").
+		AddNode("ai", func(_ context.Context, s *agent.State) error { s.Messages.Add(chat.AI("", c)); return nil }).
+		AddNode("tool", func(_ context.Context, s *agent.State) error {
+			s.Messages.Add(chat.ResultText(s.Messages.Last().ToolCalls()[0], "42"))
+			return nil
+		}).
+		AddSequence(graph.Start, "ai", "tool").
+		MustCompile()
+	snap, err := g.Invoke(t.Context(), agent.Say[agent.State](start.Messages.Slice()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the conversation", transcript(snap.State.Messages.Slice()), "user: 6*7?\nassistant: [1 multiply{\"a\":6,\"b\":7}]\ntool: 42 (1)\n")
+	if last := snap.State.Messages.Last(); last.Text() != "42" || len(last.ToolCalls()) != 0 {
+		t.Errorf("the last message is %v", last)
+	}
+}

@@ -77,7 +77,7 @@ func TestErrorsSayWhatTheProviderSaid(t *testing.T) {
 	}
 }
 
-func TestAFunctionIsAModel(t *testing.T) {
+func TestAFunctionIsAModel(t *testing.T) { // W5-05
 	bothWays(t, func(t *testing.T, stream bool) {
 		boom := errors.New("boom")
 		m := model.Func(func(_ context.Context, req *model.Request) (*model.Response, error) {
@@ -93,4 +93,17 @@ func TestAFunctionIsAModel(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// W5-06: the vocabulary of package chat is that of package model.
+func TestTheVocabularyIsThatOfChat(t *testing.T) {
+	var m model.Message = chat.User("hi")
+	var r model.Role = chat.RoleUser
+	var s model.ToolSpec = chat.ToolSpec{Name: "t"}
+	var c model.ToolCall = chat.ToolCall{ID: "1"}
+	var u model.Usage = chat.Usage{Input: 1}
+	req := model.Request{Messages: []chat.Message{m}, Tools: []chat.ToolSpec{s}}
+	if req.Messages[0].Role != r || req.Tools[0].Name != "t" || c.ID != "1" || u.Total() != 1 {
+		t.Error("the types are not the same")
+	}
 }

@@ -37,7 +37,7 @@ func userParts(parts ...chat.Part) chat.Message {
 }
 
 // TestRequestsAreSentAs compares what arrives at a server with testdata/request.
-func TestRequestsAreSentAs(t *testing.T) {
+func TestRequestsAreSentAs(t *testing.T) { // W5-25
 	for _, tt := range []struct {
 		name   string
 		req    *model.Request

@@ -28,15 +28,14 @@ func weatherTool() tool.Tool {
 	})
 }
 
-// weatherModel answers from a script; openai.New("gpt-5") and the others take
-// its place.
+// weatherModel answers from a script.
 func weatherModel() model.Model {
 	return scripted.New(scripted.Call("weather", `{"name": "Bern"}`), scripted.Text("Yes: it snows."))
 }
 
 func Example_agent() {
 	a, err := agent.New(agent.ReAct[agent.State]{
-		Model: weatherModel(),
+		Model: scripted.New(scripted.Call("weather", `{"name": "Bern"}`), scripted.Text("Yes: it snows.")),
 		Tools: []tool.Tool{weatherTool()},
 	})
 	if err != nil {

@@ -1,0 +1,162 @@
+package gemini
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"google.golang.org/genai"
+
+	"github.com/superstep-dev/superstep/model"
+)
+
+// maxTexts is how many texts the API takes in a request.
+const maxTexts = 100
+
+// Embedder is an embedding model of Google. It is a [model.Embedder], and safe for
+// concurrent use.
+type Embedder struct {
+	name       string
+	dimensions int
+	model      *Model // the client and its errors; it is asked nothing
+	err        error  // why no request can be made
+}
+
+// NewEmbedder returns the embedding model with a name, such as
+// "gemini-embedding-001", whose vectors have a length. The length is sent with
+// every text, so that the model shortens its vectors to it. Shortened vectors may
+// have any magnitude: compare them by direction.
+//
+// The options are those of [New], with the same environment. Of [Defaults] only
+// Extra has a meaning, as fields of what is sent for each text; the other settings
+// are errors of [model.ErrorInvalid]:
+//
+//	gemini.Defaults(model.Config{Extra: map[string]any{"taskType": "RETRIEVAL_DOCUMENT"}})
+//
+// As with New, what is wrong is the error of the calls.
+func NewEmbedder(modelName string, dimensions int, opts ...Option) *Embedder {
+	m := New(modelName, opts...)
+	e := &Embedder{name: modelName, dimensions: dimensions, model: m, err: m.err}
+	if e.err == nil {
+		e.err = e.check()
+	}
+	return e
+}
+
+// check returns what is wrong with the settings, or nil.
+func (e *Embedder) check() error {
+	switch {
+	case e.name == "":
+		return invalid("no model is named")
+	case e.dimensions < 1 || e.dimensions > math.MaxInt32:
+		return invalid("NewEmbedder was given %d dimensions", e.dimensions)
+	}
+	c := e.model.defaults
+	for _, s := range []struct {
+		name string
+		set  bool
+	}{
+		{"Model", c.Model != ""},
+		{"Temperature", c.Temperature != nil},
+		{"TopP", c.TopP != nil},
+		{"TopK", c.TopK != nil},
+		{"FrequencyPenalty", c.FrequencyPenalty != nil},
+		{"PresencePenalty", c.PresencePenalty != nil},
+		{"MaxTokens", c.MaxTokens != 0},
+		{"Stop", len(c.Stop) > 0},
+		{"Seed", c.Seed != nil},
+		{"Reasoning", c.Reasoning != ""},
+		{"ReasoningTokens", c.ReasoningTokens != 0},
+		{"ParallelTools", c.ParallelTools != nil},
+	} {
+		if s.set {
+			return invalid("an embedder doesn't know the setting %s", s.name)
+		}
+	}
+	for _, name := range []string{"content", "model", "outputDimensionality"} {
+		if _, ok := c.Extra[name]; ok {
+			return invalid("Extra: %q is given by the embedder", name)
+		}
+	}
+	if _, err := json.Marshal(c.Extra); err != nil {
+		return invalid("Extra: %v", err)
+	}
+	return nil
+}
+
+// Dimensions is the length of every vector.
+func (e *Embedder) Dimensions() int { return e.dimensions }
+
+// Embed returns a vector for each text, in the order of the texts. More than 100
+// texts are sent in several requests, one after the other; if one fails there are
+// no vectors. An empty text, which the API doesn't take, is an error of
+// [model.ErrorInvalid] before anything is sent. Vectors that aren't what was asked
+// for are an error of [model.ErrorResponse] that wraps a [*model.EmbeddingError].
+func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	if i := slices.Index(texts, ""); i >= 0 {
+		return nil, invalid("the text at index %d is empty", i)
+	}
+	vectors := make([][]float32, 0, len(texts))
+	for batch := range slices.Chunk(texts, maxTexts) {
+		some, err := e.batch(ctx, batch, len(vectors))
+		if err != nil {
+			return nil, err
+		}
+		vectors = append(vectors, some...)
+	}
+	return vectors, nil
+}
+
+// batch returns the vectors of texts that fit into a request. Start is the index
+// of the first of them among the caller's.
+func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]float32, error) {
+	contents := make([]*genai.Content, len(texts))
+	for i, t := range texts {
+		contents[i] = &genai.Content{Parts: []*genai.Part{{Text: t}}}
+	}
+	config := &genai.EmbedContentConfig{
+		OutputDimensionality: genai.Ptr(int32(e.dimensions)),
+		HTTPOptions: &genai.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
+			requests, _ := body["requests"].([]map[string]any)
+			for _, r := range requests {
+				extend(r, e.model.defaults.Extra)
+			}
+			return body
+		}},
+	}
+	var x exchange
+	resp, err := guard(func() (*genai.EmbedContentResponse, error) {
+		return e.model.client.Models.EmbedContent(x.in(ctx), e.name, contents, config)
+	})
+	if err != nil {
+		return nil, e.model.failure(ctx, err, &x, true)
+	}
+	if len(resp.Embeddings) != len(texts) {
+		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(resp.Embeddings), len(texts), start)
+	}
+	vectors := make([][]float32, len(texts))
+	for i, v := range resp.Embeddings {
+		if v == nil {
+			return nil, notAsked(start+i, "no vector")
+		}
+		if len(v.Values) != e.dimensions {
+			return nil, notAsked(start+i, "a vector of length %d, the embedder says %d", len(v.Values), e.dimensions)
+		}
+		vectors[i] = v.Values
+	}
+	return vectors, nil
+}
+
+// notAsked is the error of vectors that aren't what was asked for: about the text
+// at an index, or about all if it is negative.
+func notAsked(text int, format string, args ...any) *model.Error {
+	return &model.Error{Provider: provider, Kind: model.ErrorResponse, Err: &model.EmbeddingError{Text: text, Reason: fmt.Sprintf(format, args...)}}
+}

@@ -1,0 +1,245 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/superstep-dev/superstep/model"
+)
+
+// What one request to the API may hold. It counts tokens, of which a text has at
+// most as many as bytes.
+const (
+	maxInputs     = 2048
+	maxInputBytes = 300_000
+)
+
+// Embedder is an embedding model behind OpenAI's API. It is safe for concurrent
+// use.
+type Embedder struct {
+	name       string
+	dimensions int
+	model      *Model         // the connection and its errors; it is asked nothing
+	fields     map[string]any // of every request, but for its input
+	embeddings sdk.EmbeddingService
+	err        *model.Error // why no request can be made
+}
+
+var _ model.Embedder = (*Embedder)(nil)
+
+// NewEmbedder returns the embedding model of a name, whose vectors have a length.
+//
+//	e := openai.NewEmbedder("text-embedding-3-small", 1536)
+//	local := openai.NewEmbedder("nomic-embed-text", 768, openai.BaseURL("http://localhost:11434/v1"))
+//
+// The length is sent if the name, after its last slash, begins with
+// text-embedding-3: such models shorten their vectors to it. Of other models,
+// most of which refuse the field, the length must be their own. One that can
+// shorten is asked to by an extra field:
+//
+//	openai.Defaults(model.Config{Extra: map[string]any{"dimensions": 256}})
+//
+// The options are those of [New], with the same environment. Of [Defaults] only
+// Extra has a meaning; the other settings, [MaxTokensField], [NoStreamUsage] and
+// [ToolMedia] are errors of kind [model.ErrorInvalid]. As with New, what is wrong
+// with the options is the error of every call.
+func NewEmbedder(modelName string, dimensions int, opts ...Option) *Embedder {
+	m := New(modelName, opts...)
+	e := &Embedder{name: modelName, dimensions: dimensions, model: m, err: m.err}
+	if e.err == nil {
+		e.fields, e.err = e.prepare()
+	}
+	if e.err == nil {
+		e.embeddings = sdk.NewEmbeddingService(m.completions.Options...)
+	}
+	return e
+}
+
+// Dimensions implements [model.Embedder].
+func (e *Embedder) Dimensions() int { return e.dimensions }
+
+// Embed implements [model.Embedder]. More than 2048 texts, or 300,000 bytes of
+// them, are sent in several requests, one after the other; if one fails there are
+// no vectors. An empty text, which the API doesn't take, is an error of kind
+// [model.ErrorInvalid] before anything is sent. Vectors that aren't what was
+// asked for are an error of kind [model.ErrorResponse] that wraps a
+// [*model.EmbeddingError].
+func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	if e.err != nil {
+		err := *e.err
+		return nil, &err
+	}
+	if i := slices.Index(texts, ""); i >= 0 {
+		return nil, invalid("the text at index %d is empty", i)
+	}
+	vectors := make([][]float32, 0, len(texts))
+	for len(vectors) < len(texts) {
+		start := len(vectors)
+		batch := texts[start:]
+		batch = batch[:fitting(batch)]
+		answer, err := e.send(ctx, batch)
+		if err != nil {
+			return nil, err
+		}
+		some, err := e.read(answer, start, len(batch))
+		if err != nil {
+			return nil, e.model.failed(ctx, err)
+		}
+		vectors = append(vectors, some...)
+	}
+	return vectors, nil
+}
+
+// fitting returns how many of the texts go into one request: at least one.
+func fitting(texts []string) int {
+	size := 0
+	for i, t := range texts {
+		size += len(t)
+		if i == maxInputs || i > 0 && size > maxInputBytes {
+			return i
+		}
+	}
+	return len(texts)
+}
+
+// prepare returns the fields of every request, or what is wrong with the
+// settings.
+func (e *Embedder) prepare() (map[string]any, *model.Error) {
+	switch {
+	case e.name == "":
+		return nil, invalid("the embedder has no name: give it to NewEmbedder")
+	case e.dimensions < 1:
+		return nil, invalid("NewEmbedder was given %d dimensions", e.dimensions)
+	}
+	c := e.model.defaults
+	for _, s := range []struct {
+		name string
+		set  bool
+	}{
+		{"Defaults: Model", c.Model != ""},
+		{"Defaults: Temperature", c.Temperature != nil},
+		{"Defaults: TopP", c.TopP != nil},
+		{"Defaults: TopK", c.TopK != nil},
+		{"Defaults: FrequencyPenalty", c.FrequencyPenalty != nil},
+		{"Defaults: PresencePenalty", c.PresencePenalty != nil},
+		{"Defaults: MaxTokens", c.MaxTokens != 0},
+		{"Defaults: Stop", len(c.Stop) > 0},
+		{"Defaults: Seed", c.Seed != nil},
+		{"Defaults: Reasoning", c.Reasoning != ""},
+		{"Defaults: ReasoningTokens", c.ReasoningTokens != 0},
+		{"Defaults: ParallelTools", c.ParallelTools != nil},
+		{"MaxTokensField", e.model.maxTokens},
+		{"NoStreamUsage", e.model.noUsage},
+		{"ToolMedia", e.model.toolMedia},
+	} {
+		if s.set {
+			return nil, invalid("an embedder doesn't know the setting %s", s.name)
+		}
+	}
+	fields := map[string]any{"model": e.name}
+	if strings.HasPrefix(e.name[strings.LastIndexByte(e.name, '/')+1:], "text-embedding-3") {
+		fields["dimensions"] = e.dimensions
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Extra)) {
+		_, given := fields[name]
+		switch {
+		case given:
+			return nil, invalid("the extra field %q is given by NewEmbedder", name)
+		case name == "input":
+			return nil, invalid("the extra field %q is given by Embed", name)
+		case name == "encoding_format":
+			return nil, invalid("the extra field %q asks for another form of vectors, which isn't read", name)
+		}
+		v, err := json.Marshal(c.Extra[name])
+		if err != nil {
+			return nil, invalid("the extra field %q has no JSON: %v", name, err)
+		}
+		fields[name] = json.RawMessage(v)
+	}
+	return fields, nil
+}
+
+// send sends a request and returns the body of its answer.
+func (e *Embedder) send(ctx context.Context, texts []string) ([]byte, error) {
+	fields := maps.Clone(e.fields)
+	fields["input"] = texts
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return nil, &model.Error{Provider: provider, Kind: model.ErrorInvalid, Message: "the request has no JSON: " + err.Error(), Err: err}
+	}
+	var resp *http.Response
+	_, err = e.embeddings.New(ctx, sdk.EmbeddingNewParams{},
+		option.WithRequestBody("application/json", body), option.WithResponseBodyInto(&resp))
+	if resp != nil {
+		defer resp.Body.Close()
+	}
+	switch {
+	case resp != nil && (resp.StatusCode < 200 || resp.StatusCode > 299):
+		return nil, e.model.failed(ctx, e.model.refused(resp))
+	case err != nil:
+		return nil, e.model.failed(ctx, unreachable(err))
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, e.model.failed(ctx, &model.Error{Provider: provider, Kind: model.ErrorBrokenStream, Status: resp.StatusCode, Err: err})
+	}
+	return answer, nil
+}
+
+// read returns the vectors of an answer to n texts, in their order. Start is the
+// index of the first of them among the caller's.
+func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
+	var answer struct {
+		Data []struct {
+			Index     int             `json:"index"` // some servers leave out a 0
+			Embedding json.RawMessage `json:"embedding"`
+		} `json:"data"`
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, unreadable(err, "the answer is not the API's JSON")
+	}
+	if plain(answer.Error) != "" { // some send it with status 200
+		return nil, failure(body, 0)
+	}
+	if len(answer.Data) != n {
+		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(answer.Data), n, start)
+	}
+	vectors := make([][]float32, n)
+	for _, d := range answer.Data {
+		switch {
+		case d.Index < 0 || d.Index >= n:
+			return nil, notAsked(-1, "a vector with the index %d for %d texts", d.Index, n)
+		case vectors[d.Index] != nil:
+			return nil, notAsked(start+d.Index, "two vectors")
+		}
+		v := []float32{}
+		if err := json.Unmarshal(d.Embedding, &v); err != nil || bytes.IndexByte(d.Embedding, 'n') >= 0 { // a null would be 0
+			return nil, notAsked(start+d.Index, "a vector that is not an array of numbers")
+		}
+		if len(v) != e.dimensions {
+			return nil, notAsked(start+d.Index, "a vector of length %d, the embedder says %d", len(v), e.dimensions)
+		}
+		vectors[d.Index] = v
+	}
+	return vectors, nil
+}
+
+// notAsked is the error of vectors that aren't what was asked for: about the text
+// at an index, or about all if it is negative.
+func notAsked(text int, format string, args ...any) *model.Error {
+	return &model.Error{Provider: provider, Kind: model.ErrorResponse, Err: &model.EmbeddingError{Text: text, Reason: fmt.Sprintf(format, args...)}}
+}

@@ -340,3 +340,38 @@ func TestMistakesInCompositions(t *testing.T) {
 		}
 	}
 }
+
+// Agents that are tools work at once, and each may ask.
+func TestParallelToolsThatAreAgentsAsk(t *testing.T) {
+	n := 0
+	sub := func(name string) tool.Tool {
+		g, err := agent.New(agent.ReAct[agent.State]{
+			Name: name, Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply"),
+			Model: script(calls(call(name+"1", "multiply", `{"a":2,"b":2}`)), scripted.Text(name+" says 4")),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return agent.AsTool(agent.Of(g, ""))
+	}
+	m := script(calls(call("1", "x", `{"task":"x"}`), call("2", "y", `{"task":"y"}`)), scripted.Text("done"))
+	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{sub("x"), sub("y")}, Parallel: 2}, memory())
+	snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+	for range 3 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Done() {
+			break
+		}
+		answers := graph.Answers{}
+		for _, q := range snap.Interrupts {
+			answers[q.ID] = agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}
+		}
+		snap, err = g.Resume(t.Context(), answers, graph.Thread("t"))
+	}
+	if err != nil || !snap.Done() || n != 2 {
+		t.Fatalf("%v, %d calls, %v", err, n, snap.Interrupts)
+	}
+	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 x{\"task\":\"x\"}][2 y{\"task\":\"y\"}]\ntool: x says 4 (1)\ntool: y says 4 (2)\nassistant: done\n")
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/digest"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/model/models"
 )
 
 func lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
@@ -27,6 +28,7 @@ func lstat(path string) (fs.FileInfo, error) { return os.Lstat(path) }
 // digester is one call of "demo digest".
 type digester struct {
 	out, trace      string
+	model           string // that writes summaries; empty: none
 	fresh, yes      bool
 	maxFiles, tasks int
 
@@ -53,9 +55,15 @@ it was read. Stop it, or kill it, at any moment: the same command goes on where 
 was and reads no file again whose result was recorded. The draft is shown before
 it is written; without a terminal, answer with --yes.
 
+With a model (--model or SUPERSTEP_MODEL) every file gets a summary of two or three
+sentences; for that the first 24,000 bytes of its text are sent to the model. A
+summary that was recorded is not asked for again either. A file whose summary
+fails is reported without one. --model '' has no summaries in any case, and
+--model demo is a demonstration that needs no key.
+
 The report goes to FOLDER-digest.md in the current folder, or beside PATH if the
 current folder is within it.`,
-		Example: "  superstep demo digest ./docs\n  superstep demo digest /usr/share/doc --yes --out /tmp/report.md",
+		Example: "  superstep demo digest ./docs\n  superstep demo digest /usr/share/doc --yes --out /tmp/report.md\n  superstep demo digest ./docs --model ollama:llama3.2",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cli.Hint(cli.Usage("name one folder of text files"), "for example: superstep demo digest ./docs")
@@ -67,6 +75,7 @@ current folder is within it.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd, args[0]) },
 	}
+	modelFlag(cmd, &d.model, "the model that writes summaries (default $"+models.Variable+", or none)")
 	cmd.Flags().StringVarP(&d.out, "out", "o", "", "the file to write the report to")
 	cmd.Flags().BoolVar(&d.fresh, "fresh", false, "forget what was done before and start anew")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "approve the report without asking")
@@ -85,11 +94,22 @@ func (d *digester) run(cmd *cobra.Command, path string) error {
 	if d.maxFiles <= 0 || d.tasks <= 0 {
 		return cli.Usage("--max-files and --concurrency must be positive")
 	}
+	if !cmd.Flags().Changed("model") {
+		d.model = os.Getenv(models.Variable)
+	}
+	if d.model != "" {
+		if err := checkModel(d.model); err != nil {
+			return err
+		}
+	}
 	if err := d.locate(ctx, path); err != nil {
 		return err
 	}
 	url, _ := cmd.Flags().GetString("store")
 	d.again = "superstep demo digest " + shellWord(path)
+	if cmd.Flags().Changed("model") {
+		d.again += " --model " + shellWord(d.model)
+	}
 	if url == "" {
 		url = "sqlite:superstep.db"
 	} else {
@@ -220,6 +240,9 @@ func (d *digester) work(ctx context.Context) error {
 			return d.failed(ctx, snap, err)
 		}
 	}
+	if n, why := missingSummaries(&snap.State); n > 0 {
+		d.c.Notef("%s without a summary: %s. The report says so; --fresh asks again.", count(n, "file"), console.Clean(why))
+	}
 	if snap.Interrupted() {
 		yes, err := d.approve(ctx, drain, snap)
 		if err != nil {
@@ -248,6 +271,7 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 		}
 		return func(s *digestState) {
 			s.Folder, s.Out, s.MaxFiles, s.Started = d.folder, out, d.maxFiles, time.Now().UTC().Truncate(time.Second)
+			s.Model = d.model
 		}, "", nil
 	}
 	s := &snap.State
@@ -255,6 +279,14 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 	d.track.done.Store(int64(s.Docs.Len()))
 	if d.out == "" {
 		d.out = s.Out
+	}
+	if d.model != s.Model {
+		with := "without summaries"
+		if s.Model != "" {
+			with = "with summaries by " + s.Model
+		}
+		d.c.Notef("It was begun %s and stays so; --fresh starts anew.", console.Clean(with))
+		d.model = s.Model
 	}
 	moved := d.out != s.Out
 	move := func(s *digestState) { s.Out = d.out }
@@ -481,7 +513,7 @@ func (w *watcher) OnNodeEnter(ev graph.Event) {
 			w.tenth = w.from * 10 / total
 		}
 	}
-	if text := stages[ev.Node]; text != "" && !w.d.c.ErrTerminal() {
+	if text := w.stage(); text != "" && !w.d.c.ErrTerminal() {
 		w.d.c.Notef("%s", text)
 	}
 	w.paint()
@@ -500,9 +532,17 @@ var stages = map[string]string{
 	nodeList: "Listing the files", nodeAnalyse: "Reading the files", nodeDraft: "Comparing the documents", nodeWrite: "Writing the report",
 }
 
+// stage says what is going on.
+func (w *watcher) stage() string {
+	if w.node == nodeAnalyse && w.d.model != "" {
+		return "Reading and summarising the files"
+	}
+	return stages[w.node]
+}
+
 func (w *watcher) paint() {
 	c := w.d.c
-	text := stages[w.node]
+	text := w.stage()
 	if w.node != nodeAnalyse {
 		if text != "" {
 			text += " …"
@@ -524,7 +564,9 @@ func (w *watcher) paint() {
 	text = fmt.Sprintf("%s: %s of %s (%d%%)", text, thousands(int(done)), thousands(int(total)), done*100/total)
 	if took := time.Since(w.began); took > time.Second && done > w.from {
 		rate := float64(done-w.from) / took.Seconds()
-		text += fmt.Sprintf(", %.0f a second", rate)
+		if rate >= 1 {
+			text += fmt.Sprintf(", %.0f a second", rate)
+		}
 		if left := time.Duration(float64(total-done) / rate * float64(time.Second)); left > time.Second {
 			text += ", about " + left.Round(time.Second).String() + " left"
 		}

@@ -20,6 +20,7 @@ type digestState struct {
 	Out      string    `json:"out"`    // absolute path of the report
 	MaxFiles int       `json:"max_files"`
 	Started  time.Time `json:"started"`
+	Model    string    `json:"model,omitempty"` // that writes summaries; empty: none
 
 	Files   graph.List[sourceFile]      `json:"files"`   // all that were found, sorted
 	Planned int                         `json:"planned"` // of Files, those that were sent to be analysed
@@ -132,6 +133,11 @@ func analyseFile(ctx context.Context, s *digestState, i int) error {
 	if err != nil {
 		return err
 	}
+	if s.Model != "" && doc.Skip == "" && doc.Words > 0 {
+		if err := addSummary(ctx, s.Model, f.Source, &doc); err != nil {
+			return err
+		}
+	}
 	s.Docs.Add(doc)
 	track(ctx).done.Add(1)
 	return nil
@@ -144,7 +150,7 @@ func draftReport(_ context.Context, s *digestState) error {
 	}
 	corpus := digest.NewCorpus(docs, digest.CorpusOptions{})
 	s.Draft.Set(digest.Report(corpus, digest.ReportOptions{
-		Title: "Digest of " + filepath.Base(s.Folder), Folder: s.Folder, Date: s.Started,
+		Title: "Digest of " + filepath.Base(s.Folder), Folder: s.Folder, Date: s.Started, Model: s.Model,
 	}))
 	return nil
 }
@@ -178,6 +184,8 @@ type tracker struct {
 
 	mu    sync.Mutex
 	trace io.Writer // gets the name of each file as it is read; may be nil
+
+	author author
 }
 
 // track returns the run's tracker.

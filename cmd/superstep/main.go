@@ -1,5 +1,9 @@
 // The command superstep runs a few example graphs, looks at their threads, and
-// has a demonstration on real input: "superstep demo digest PATH".
+// has two demonstrations on real input. "superstep demo digest PATH" digests a
+// folder of text files; a model, if one is named, writes the summaries.
+// "superstep chat" talks with a model that reads files, calculates, and asks
+// before it writes a file; "--model demo" tries it without a key. Both go on where
+// they were after the process was killed.
 //
 // A program with graphs of its own gets the same commands from package cli.
 package main
@@ -22,6 +26,7 @@ func run() int {
 		cli.Graph(helloGraph(), cli.Describe("Greets somebody: two steps, no questions."), cli.ExampleInput(`{"name": "Ada"}`)),
 		cli.Graph(approvalGraph(), cli.Describe("Asks before it pays: a question that waits, for months if need be."), cli.ExampleInput(`{"item": "a chair", "amount": 120}`)),
 		cli.Graph(digestGraph(), cli.Describe("Digests a folder of text files. Start it with: superstep demo digest PATH.")),
-		cli.Command(cli.Group("demo", "Demonstrations on real input", digestCommand())),
+		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`)),
+		cli.Command(chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
 	)
 }

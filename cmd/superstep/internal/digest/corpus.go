@@ -53,6 +53,8 @@ type Entry struct {
 	ID       string    `json:"id"`
 	Title    string    `json:"title"`
 	Summary  string    `json:"summary,omitempty"`
+	Written  string    `json:"written,omitempty"`     // by a model
+	Missing  string    `json:"not_written,omitempty"` // why there is none
 	Format   Format    `json:"format"`
 	Language string    `json:"language,omitempty"`
 	Size     int64     `json:"size"`
@@ -149,7 +151,7 @@ func NewCorpus(docs []Document, opts CorpusOptions) Corpus {
 		}
 		kept = append(kept, d)
 		c.Documents = append(c.Documents, Entry{
-			ID: d.ID, Title: d.Title, Summary: d.Summary, Format: d.Format, Language: d.Language,
+			ID: d.ID, Title: d.Title, Summary: d.Summary, Written: d.Written, Missing: d.NotWritten, Format: d.Format, Language: d.Language,
 			Size: d.Size, Words: d.Words, Seconds: d.Seconds, Headings: d.HeadingCount,
 		})
 	}

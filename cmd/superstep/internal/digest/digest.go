@@ -150,6 +150,11 @@ type Document struct {
 	// ExternalCount counts all different URLs.
 	ExternalCount int `json:"external_count,omitempty"`
 
+	// Written is a summary by a model, and NotWritten says why there is none
+	// though one was asked for; see [Document.SetSummary]. Analyse sets neither.
+	Written    string `json:"written,omitempty"`
+	NotWritten string `json:"not_written,omitempty"`
+
 	// Terms are the most frequent terms, most frequent first.
 	Terms []Term `json:"terms,omitempty"`
 	// Signature is the MinHash signature; see [Similarity]. It is nil for a
@@ -180,6 +185,8 @@ type Term struct {
 const (
 	maxTitle    = 160 // runes
 	maxSummary  = 320 // runes
+	maxWritten  = 900 // runes
+	maxWhy      = 200 // runes
 	maxHeadings = 40
 	maxHeading  = 100 // runes
 	maxTargets  = 200

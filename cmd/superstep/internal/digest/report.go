@@ -17,6 +17,7 @@ type ReportOptions struct {
 	Title  string    // "Digest" if empty
 	Folder string    // what was digested, as the user knows it; may be empty
 	Date   time.Time // left out if zero
+	Model  string    // that wrote the summaries; empty: none did
 	// MaxRows bounds the table of documents; 0 means 100.
 	MaxRows int
 	// MaxItems bounds every other list; 0 means 20.
@@ -92,6 +93,9 @@ func (r *reporter) head() {
 	}
 	if n := len(r.c.Skipped); n > 0 {
 		found = append(found, plural(n, "file")+" skipped")
+	}
+	if n := r.missing(); n > 0 {
+		found = append(found, plural(n, "document")+" without a summary")
 	}
 	if len(found) > 0 {
 		r.printf(" To look at: %s.", strings.Join(found, ", "))
@@ -186,7 +190,48 @@ func (r *reporter) documents() {
 	r.more(len(rows), len(r.c.Documents), "\n… %s.\n")
 }
 
+// missing counts the documents that a model was to summarise and did not.
+func (r *reporter) missing() int {
+	n := 0
+	for _, e := range r.c.Documents {
+		if e.Missing != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// written are the summaries of a model: of each document, since they are what it
+// was asked for.
+func (r *reporter) written() {
+	r.section("Summaries")
+	r.printf("By %s, which may be wrong.\n\n", escape(clean(r.opts.Model)))
+	rows := slices.Clone(r.c.Documents)
+	total := len(rows)
+	if total > r.opts.MaxRows {
+		slices.SortStableFunc(rows, func(a, b Entry) int { return cmp.Compare(b.Words, a.Words) })
+		rows = rows[:r.opts.MaxRows]
+	}
+	for _, e := range rows {
+		text := escape(e.Written)
+		switch {
+		case e.Missing != "":
+			text = "*no summary: " + escape(e.Missing) + "*"
+		case e.Written == "":
+			text = "*no text*"
+		}
+		r.printf("- **%s** (%s): %s\n", escape(e.Title), escape(cut(e.ID, maxShown)), text)
+	}
+	r.more(len(rows), total, "- … %s\n")
+}
+
 func (r *reporter) summaries() {
+	if r.opts.Model != "" {
+		if len(r.c.Documents) > 0 {
+			r.written()
+		}
+		return
+	}
 	var list []Entry
 	for _, e := range r.c.Documents {
 		if e.Summary != "" {

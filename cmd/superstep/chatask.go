@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rogpeppe/go-internal/diff"
+
 	"github.com/superstep-dev/superstep/agent"
-	"github.com/superstep-dev/superstep/cmd/superstep/internal/textdiff"
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/tools"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
@@ -32,11 +33,30 @@ func (p *proposal) describe(dir string) {
 		p.title = fmt.Sprintf("write %s, %s, which is empty now", p.Path, size)
 	default:
 		p.title = fmt.Sprintf("change %s, from %s to %s", p.Path, count(len(old), "byte"), size)
-		p.lines = textdiff.Lines(old, p.Text, 3)
+		p.lines = difference(old, p.Text)
 	}
 	if p.lines == nil && p.Text != "" {
-		p.lines = textdiff.Lines("", p.Text, 0)
+		p.lines = difference("", p.Text)
 	}
+}
+
+// difference returns how to get from one text to another, without the heads of a
+// patch.
+func difference(from, to string) []string {
+	text := string(diff.Diff("", []byte(from), "", []byte(to)))
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "@@") {
+			if len(lines) > 0 {
+				lines = append(lines, line)
+			} else {
+				lines = []string{}
+			}
+		} else if lines != nil {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // approvals returns the question about calls of tools that a thread waits for.

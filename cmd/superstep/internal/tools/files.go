@@ -18,7 +18,7 @@ import (
 
 // The kinds of [FileError].
 var (
-	ErrPath     = errors.New("is not a path below the folder: give one relative to it, without ..")
+	ErrPath     = errors.New("is not a path below the folder: give one relative to it that stays in it")
 	ErrMissing  = errors.New("does not exist")
 	ErrFolder   = errors.New("is a folder")
 	ErrSpecial  = errors.New("is not a regular file")

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,63 +11,35 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/cli"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
-// storeURLs returns a store of each kind that outlives a process. Servers are
-// those that the environment names, or are started.
-func storeURLs(t *testing.T) map[string]string {
-	t.Helper()
-	dir := t.TempDir()
-	urls := map[string]string{"file": "file:" + filepath.Join(dir, "threads"), "sqlite": "sqlite:" + filepath.Join(dir, "t.db")}
+// storeURLs returns, for each kind of store that outlives a process, what gives
+// the URL of one to a test, or skips the test.
+func storeURLs(dir string) map[string]func(t testing.TB) string {
 	unique := fmt.Sprintf("cli_test_%d", time.Now().UnixNano())
-	add := func(name, env, option string, start func(dir string) (string, error)) {
-		url := os.Getenv(env)
-		if url == "" {
-			data, err := os.MkdirTemp("", "superstep-cli")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(data) })
-			url, err = start(data)
-			if errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-				t.Logf("NOT TESTED with %s: %v; or name a server in %s", name, err, env)
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+	with := func(url, option string) string {
 		sep := "?"
 		if strings.Contains(url, "?") {
 			sep = "&"
 		}
-		urls[name] = url + sep + option + "=" + unique
+		return url + sep + option + "=" + unique
 	}
-	add("postgres", "SUPERSTEP_TEST_POSTGRES_URL", "schema", func(dir string) (string, error) {
-		p, err := servers.StartPostgres(dir)
-		if err != nil {
-			return "", err
-		}
-		t.Cleanup(p.Stop)
-		return p.URL(), nil
-	})
-	add("redis", "SUPERSTEP_TEST_REDIS_URL", "prefix", func(dir string) (string, error) {
-		r, err := servers.StartRedis(dir)
-		if err != nil {
-			return "", err
-		}
-		t.Cleanup(func() { _ = r.Stop() })
-		return r.URL(), nil
-	})
-	return urls
+	return map[string]func(t testing.TB) string{
+		"file":     func(testing.TB) string { return "file:" + filepath.Join(dir, "threads") },
+		"sqlite":   func(testing.TB) string { return "sqlite:" + filepath.Join(dir, "t.db") },
+		"postgres": func(t testing.TB) string { return with(servertest.Postgres(t), "schema") },
+		"redis":    func(t testing.TB) string { return with(servertest.Redis(t), "prefix") },
+	}
 }
 
 // Every command works over every kind of store, and none shows the password of a
 // URL.
 func TestEveryStore(t *testing.T) {
-	for name, url := range storeURLs(t) {
+	t.Cleanup(servertest.Stop)
+	for name, urlFor := range storeURLs(t.TempDir()) {
 		t.Run(name, func(t *testing.T) {
+			url := urlFor(t)
 			run := func(code int, args ...string) []byte {
 				t.Helper()
 				var out, errs bytes.Buffer

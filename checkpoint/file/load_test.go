@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 // conversation writes turns of two records with 1,000 bytes of messages.
@@ -133,7 +134,7 @@ func TestHundredThreadsAtOnce(t *testing.T) { // W7-45
 // W7-30.
 func TestMetadataListingNeedsLittleMemory(t *testing.T) { // W7-30
 	n, body := 10000, 100<<10
-	if racing || testing.Short() {
+	if race.Enabled || testing.Short() {
 		n = 1000
 	}
 	dir := t.TempDir()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // message is what one record of a conversation holds.
@@ -33,26 +32,10 @@ func step(log checkpoint.Log, run checkpoint.ID, parent checkpoint.ID, seq int64
 	}
 }
 
-var durable struct {
-	once   sync.Once
-	server *servers.Postgres
-	dir    string
-	err    error
-}
-
 // durableURL returns a server that syncs every commit, as servers do.
 func durableURL(b *testing.B) string {
 	b.Helper()
-	if url := os.Getenv(urlEnv); url != "" {
-		return url
-	}
-	durable.once.Do(func() {
-		if durable.dir, durable.err = os.MkdirTemp("", "superstep-postgres"); durable.err == nil {
-			durable.server, durable.err = servers.StartPostgres(durable.dir, "fsync = on")
-		}
-	})
-	available(b, durable.err)
-	return durable.server.URL()
+	return servertest.Postgres(b, "fsync = on")
 }
 
 // parallel runs f for b.N times in all, on n goroutines.

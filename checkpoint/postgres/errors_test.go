@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 func wantError(t *testing.T, err, kind error, says ...string) {
@@ -65,7 +66,7 @@ func parameter(t *testing.T, url, name, value string) string {
 }
 
 func TestAWrongPassword(t *testing.T) {
-	url := with(t, serverURL(t), func(u *neturl.URL) { u.User = neturl.UserPassword(u.User.Username(), "not-my-password") })
+	url := with(t, servertest.Postgres(t), func(u *neturl.URL) { u.User = neturl.UserPassword(u.User.Username(), "not-my-password") })
 	_, err := postgres.Open(t.Context(), url)
 	if err == nil {
 		t.Skip("the server asks for no password")
@@ -77,7 +78,7 @@ func TestAWrongPassword(t *testing.T) {
 }
 
 func TestAnUnknownDatabase(t *testing.T) {
-	refused(t, with(t, serverURL(t), func(u *neturl.URL) { u.Path = "/nowhere" }), postgres.Options{}, postgres.ErrNoDatabase, "/nowhere", "CREATE DATABASE")
+	refused(t, with(t, servertest.Postgres(t), func(u *neturl.URL) { u.Path = "/nowhere" }), postgres.Options{}, postgres.ErrNoDatabase, "/nowhere", "CREATE DATABASE")
 }
 
 func TestNobodyThere(t *testing.T) {
@@ -123,7 +124,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 }
 
 func TestANewerSchema(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, url, postgres.Options{})
 	schema := sameSchema(t, s)
 	s.Close()
@@ -132,7 +133,7 @@ func TestANewerSchema(t *testing.T) {
 }
 
 func TestTablesInTheSearchPath(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	schema := newSchema(t, url)
 	refused(t, parameter(t, url, "search_path", quote(schema)), postgres.Options{}, postgres.ErrNoTables, "search path", "Options.Schema")
 	exec(t, url, `CREATE SCHEMA `+quote(schema))
@@ -150,7 +151,7 @@ func TestTablesInTheSearchPath(t *testing.T) {
 }
 
 func TestSettingsOfTheServerInTheURL(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, parameter(t, parameter(t, url, "synchronous_commit", "off"), "statement_timeout", "5000"), postgres.Options{})
 	defer s.Close()
 	write(t, s, "t", 3)
@@ -161,7 +162,7 @@ func TestSettingsOfTheServerInTheURL(t *testing.T) {
 }
 
 func TestAnOutputThatTheDriverCannotRead(t *testing.T) {
-	url := parameter(t, serverURL(t), "bytea_output", "escape")
+	url := parameter(t, servertest.Postgres(t), "bytea_output", "escape")
 	refused(t, url, postgres.Options{NoPrepare: true}, postgres.ErrURL, "bytea_output=hex")
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
@@ -169,7 +170,7 @@ func TestAnOutputThatTheDriverCannotRead(t *testing.T) {
 }
 
 func TestProgramsThatStartAtOnce(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	schema := newSchema(t, url)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -190,7 +191,7 @@ func TestProgramsThatStartAtOnce(t *testing.T) {
 }
 
 func TestAReadOnlyServer(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	refused(t, parameter(t, url, "default_transaction_read_only", "on"), postgres.Options{}, postgres.ErrReadOnly, "default_transaction_read_only=off")
 
 	// It becomes read-only while the store is open.
@@ -222,7 +223,7 @@ func TestAReadOnlyServer(t *testing.T) {
 }
 
 func TestAUserWithoutPermission(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	role := fmt.Sprintf("superstep_guest_%d", schemas.Add(1))
 	exec(t, url, `DROP ROLE IF EXISTS `+role, `CREATE ROLE `+role+` LOGIN PASSWORD 'guest'`)
 	schema := newSchema(t, url)
@@ -248,7 +249,7 @@ func TestAUserWithoutPermission(t *testing.T) {
 }
 
 func TestTablesThatWereDropped(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
 	head := write(t, s, "t", 1)
@@ -262,7 +263,7 @@ func TestTablesThatWereDropped(t *testing.T) {
 
 // A trigger stands in for a disk that is full: what reaches the store is the same.
 func TestAFullDiskHitsOnlyWhomItHits(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, url, postgres.Options{Writers: 1})
 	defer s.Close()
 	schema := quote(sameSchema(t, s))
@@ -304,7 +305,7 @@ func TestAFullDiskHitsOnlyWhomItHits(t *testing.T) {
 }
 
 func TestAThreadThatAnotherProgramLocks(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, url, postgres.Options{LockTimeout: 100 * time.Millisecond, Writers: 1})
 	defer s.Close()
 	head := write(t, s, "held", 1)
@@ -336,81 +337,8 @@ func TestAThreadThatAnotherProgramLocks(t *testing.T) {
 
 // proxy stands between a store and its server.
 type proxy struct {
-	l      net.Listener
-	to     string
-	mute   atomic.Bool // answers are not passed on
-	mu     sync.Mutex
-	conns  []net.Conn
-	passed atomic.Int64 // bytes to the server
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{l: l, to: to}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s, err := net.Dial("tcp", to)
-			if err != nil {
-				c.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, c, s)
-			p.mu.Unlock()
-			wg.Go(func() {
-				defer s.Close()
-				b := make([]byte, 64<<10)
-				for {
-					n, err := c.Read(b)
-					p.passed.Add(int64(n))
-					if n > 0 {
-						s.Write(b[:n])
-					}
-					if err != nil {
-						return
-					}
-				}
-			})
-			wg.Go(func() {
-				defer c.Close()
-				b := make([]byte, 64<<10)
-				for {
-					n, err := s.Read(b)
-					if n > 0 && !p.mute.Load() {
-						c.Write(b[:n])
-					}
-					if err != nil {
-						return
-					}
-				}
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		wg.Wait()
-	})
-	return p
-}
-
-// cut breaks all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
+	*servertest.Proxy
+	mute atomic.Bool // answers are not passed on
 }
 
 func through(t *testing.T, url string) (*proxy, string) {
@@ -418,12 +346,20 @@ func through(t *testing.T, url string) (*proxy, string) {
 	if err != nil || u.Hostname() == "" {
 		t.Skip("the server's URL names no host")
 	}
-	p := newProxy(t, u.Host)
-	return p, with(t, url, func(u *neturl.URL) { u.Host = p.l.Addr().String() })
+	p := &proxy{}
+	p.Proxy = servertest.NewProxy(t, u.Host, func() servertest.Tap {
+		return servertest.Tap{Answer: func([]byte) servertest.Verdict {
+			if p.mute.Load() {
+				return servertest.Drop
+			}
+			return servertest.Pass
+		}}
+	})
+	return p, with(t, url, func(u *neturl.URL) { u.Host = p.Addr() })
 }
 
 func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
-	direct := serverURL(t)
+	direct := servertest.Postgres(t)
 	p, url := through(t, direct)
 	s := open(t, url, postgres.Options{MaxConns: 4})
 	defer s.Close()
@@ -443,7 +379,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 	for count(t, look, "t") != 2 {
 		time.Sleep(time.Millisecond)
 	}
-	p.cut()
+	p.Cut()
 	err := <-done
 	p.mute.Store(false)
 	wantError(t, err, postgres.ErrUnknownOutcome, "read the log's head")
@@ -463,7 +399,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 		if err := s.Delete(t.Context(), "warm"); err != nil {
 			t.Fatal(err)
 		}
-		p.cut()
+		p.Cut()
 		if _, err := s.Head(t.Context(), log); err != nil {
 			t.Fatal(err)
 		}
@@ -471,7 +407,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 }
 
 func TestAServerThatHangs(t *testing.T) {
-	p, url := through(t, serverURL(t))
+	p, url := through(t, servertest.Postgres(t))
 	s := open(t, url, postgres.Options{Timeout: 300 * time.Millisecond})
 	defer s.Close()
 	head := write(t, s, "t", 1)
@@ -492,7 +428,7 @@ func TestAServerThatHangs(t *testing.T) {
 		t.Fatalf("got error %v", err)
 	}
 	p.mute.Store(false)
-	p.cut()
+	p.Cut()
 	if _, err := s.Head(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // gone reports whether an error is one that a server may cause that goes away.
@@ -136,7 +137,7 @@ func undamaged(t *testing.T, s *postgres.Store) {
 }
 
 func TestAServerThatIsKilled(t *testing.T) {
-	p := ownServer(t)
+	p := servertest.OwnPostgres(t)
 	s := open(t, p.URL(), postgres.Options{Schema: "threads"})
 	defer s.Close()
 	disturbed(t, s, func() {
@@ -157,7 +158,7 @@ func TestAServerThatIsKilled(t *testing.T) {
 }
 
 func TestAServerThatIsAway(t *testing.T) {
-	p := ownServer(t)
+	p := servertest.OwnPostgres(t)
 	s := open(t, p.URL(), postgres.Options{Schema: "threads"})
 	defer s.Close()
 	head := write(t, s, "t", 2)
@@ -182,7 +183,7 @@ func TestAServerThatIsAway(t *testing.T) {
 }
 
 func TestConnectionsThatTheServerEnds(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	for name, open := range map[string]func(t *testing.T) *postgres.Store{
 		"own pool": func(t *testing.T) *postgres.Store { return open(t, url, postgres.Options{}) },
 		"another's pool": func(t *testing.T) *postgres.Store {
@@ -214,20 +215,20 @@ func TestConnectionsThatTheServerEnds(t *testing.T) {
 }
 
 func TestConnectionsThatBreak(t *testing.T) {
-	p, url := through(t, serverURL(t))
+	p, url := through(t, servertest.Postgres(t))
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
 	disturbed(t, s, func() {
 		for range 30 {
 			time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
-			p.cut()
+			p.Cut()
 		}
 	})
 }
 
 // Programs that write to the same threads in batches lock them in one order.
 func TestTwoProgramsOnTheSameThreads(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	a := open(t, url, postgres.Options{})
 	defer a.Close()
 	b := open(t, url, postgres.Options{Schema: sameSchema(t, a)})
@@ -278,7 +279,7 @@ func TestTwoProgramsOnTheSameThreads(t *testing.T) {
 }
 
 func TestNamesOfAnyLengthAndBytes(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
 	names := []string{"\xff", "\xff\xfe\x00", strings.Repeat("x", 1000), strings.Repeat("x", 1001), strings.Repeat("x", 20_000) + "a", strings.Repeat("x", 20_000) + "b"}
@@ -349,7 +350,7 @@ func TestNamesOfAnyLengthAndBytes(t *testing.T) {
 
 // IDs are stored in fewer bytes; no two may meet.
 func TestIDsThatAreNoUUIDs(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
@@ -373,7 +374,7 @@ func TestIDsThatAreNoUUIDs(t *testing.T) {
 }
 
 func TestDamageIsFound(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	for what, c := range map[string]struct{ query, says string }{
 		"a changed record":  {`UPDATE @.superstep_records SET data = data || '\x20' WHERE ord = 3`, "checksum"},
 		"a changed meta":    {`UPDATE @.superstep_records SET meta = '{}' WHERE ord = 3`, "checksum"},
@@ -432,7 +433,7 @@ func TestDamageIsFound(t *testing.T) {
 
 // Plans made while the tables are small stay good when they grow.
 func TestEveryQueryUsesAnIndex(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	made := open(t, url, postgres.Options{})
 	schema := sameSchema(t, made)
 	write(t, made, "t", 3)

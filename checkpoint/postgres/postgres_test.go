@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,87 +10,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/race"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
-// urlEnv names a server to test with. Without it the tests start one.
-const urlEnv = "SUPERSTEP_TEST_POSTGRES_URL"
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	stopServers()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-var shared struct {
-	once   sync.Once
-	server *servers.Postgres
-	dir    string
-	err    error
-}
-
-// serverURL returns a server that all tests share.
-func serverURL(t testing.TB) string {
-	t.Helper()
-	if url := os.Getenv(urlEnv); url != "" {
-		return url
-	}
-	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "superstep-postgres"); shared.err == nil {
-			shared.server, shared.err = servers.StartPostgres(shared.dir)
-		}
-	})
-	available(t, shared.err)
-	return shared.server.URL()
-}
-
-// available skips a test when there is no server, and fails it where there must
-// be one.
-func available(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("NOT TESTED: %v; or name a server in %s", err, urlEnv)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func stopServers() {
-	for _, s := range []*servers.Postgres{shared.server, durable.server} {
-		if s != nil {
-			s.Stop()
-		}
-	}
-	for _, dir := range []string{shared.dir, durable.dir} {
-		if dir != "" {
-			os.RemoveAll(dir)
-		}
-	}
-}
-
-// ownServer starts a server for one test, which may kill it.
-func ownServer(t *testing.T) *servers.Postgres {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "superstep-postgres")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	p, err := servers.StartPostgres(dir)
-	available(t, err)
-	t.Cleanup(p.Stop)
-	return p
-}
+func TestMain(m *testing.M) { servertest.Main(m) }
 
 var schemas atomic.Int64
 
@@ -152,7 +79,7 @@ func sameSchema(t testing.TB, s checkpoint.Store) string {
 }
 
 func TestStore(t *testing.T) { // SONI-32
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	again := func(t *testing.T, s checkpoint.Store) checkpoint.Store {
 		return open(t, url, postgres.Options{Schema: sameSchema(t, s)})
 	}
@@ -190,10 +117,10 @@ func TestStore(t *testing.T) { // SONI-32
 
 // As through a pooler that shares connections between transactions.
 func TestStoreWithoutPreparedStatements(t *testing.T) {
-	if racing || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("the suite once more: run without -race and -short")
 	}
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return open(t, url, postgres.Options{NoPrepare: true}) })
 }
 
@@ -215,10 +142,10 @@ func poolOf(t testing.TB, url string, change func(c *pgxpool.Config)) *pgxpool.P
 
 // Whatever a pool is set to, the store does what it should.
 func TestStoreOnAnExistingPool(t *testing.T) {
-	if racing || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("the suite once more: run without -race and -short")
 	}
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	for name, change := range map[string]func(c *pgxpool.Config){
 		"one connection, serializable": func(c *pgxpool.Config) {
 			c.MaxConns = 1

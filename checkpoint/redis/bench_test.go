@@ -5,6 +5,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // BenchmarkAppend appends to one thread; compare it with BenchmarkBareSet.
@@ -33,7 +34,7 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkBareSet is the loop to compare with: one key a request, the same
 // client, server and bytes.
 func BenchmarkBareSet(b *testing.B) {
-	c, prefix := client(b, serverURL(b)), newPrefix(b)
+	c, prefix := client(b, servertest.Redis(b)), newPrefix(b)
 	meta, data, err := checkpoint.MarshalBody(step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message))
 	if err != nil {
 		b.Fatal(err)

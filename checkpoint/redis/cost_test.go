@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // stats returns how often the server ran scripts, and commands in all, those of
@@ -44,7 +45,7 @@ func stats(t *testing.T, c *goredis.Client) (scripts, commands int) {
 
 // TestHowOftenTheServerIsAsked counts requests instead of time.
 func TestHowOftenTheServerIsAsked(t *testing.T) {
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func TestHowOftenTheServerIsAsked(t *testing.T) {
 // server's file before it is rewritten.
 func TestAConversation(t *testing.T) {
 	const turns, perTurn = 2000, 1000
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)

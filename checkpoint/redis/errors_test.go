@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // refused opens a store that cannot be opened.
@@ -104,7 +105,7 @@ func TestAServerThatIsNotThere(t *testing.T) {
 }
 
 func TestPasswordsAndRights(t *testing.T) {
-	server := ownServer(t, "--requirepass", "open sesame")
+	server := servertest.OwnRedis(t, "--requirepass", "open sesame")
 	at := func(user string) string { return strings.Replace(server.URL(), "redis://", "redis://"+user+"@", 1) }
 	refused(t, server.URL(), redis.Options{}, redis.ErrDenied, "password", "into the URL")
 	refused(t, at(":"+secret), redis.Options{}, redis.ErrDenied, "password")
@@ -147,7 +148,7 @@ func TestPasswordsAndRights(t *testing.T) {
 }
 
 func TestAReadOnlyReplica(t *testing.T) {
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestAReadOnlyReplica(t *testing.T) {
 }
 
 func TestAServerOutOfMemory(t *testing.T) {
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -268,18 +269,18 @@ func TestANewerLayoutIsRefused(t *testing.T) {
 	p := newPrefix(t)
 	openAt(t, p).Close()
 	openAt(t, p).Close()
-	set(t, client(t, serverURL(t)), "SET", p+"version", "1000")
-	refused(t, serverURL(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 1", "newer version")
+	set(t, client(t, servertest.Redis(t)), "SET", p+"version", "1000")
+	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 1", "newer version")
 }
 
 func TestKeysOfOthers(t *testing.T) {
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	p := newPrefix(t)
 	set(t, c, "SET", p+"version", "hello")
-	refused(t, serverURL(t), redis.Options{Prefix: p}, redis.ErrForeign, p+"version", "Options.Prefix")
+	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, redis.ErrForeign, p+"version", "Options.Prefix")
 	set(t, c, "DEL", p+"version")
 	set(t, c, "SADD", p+"version", "hello")
-	refused(t, serverURL(t), redis.Options{Prefix: p}, redis.ErrForeign, p, "Options.Prefix")
+	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, redis.ErrForeign, p, "Options.Prefix")
 
 	log := checkpoint.Log{Thread: "t", Namespace: "n"}
 	for _, key := range []string{
@@ -305,7 +306,7 @@ func TestKeysOfOthers(t *testing.T) {
 }
 
 func TestEviction(t *testing.T) {
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	c := client(t, server.URL())
 	for _, x := range []struct {
 		memory, policy string
@@ -342,11 +343,11 @@ func TestClustersAreRefused(t *testing.T) {
 	defer ring.Close()
 	_, err = redis.New(t.Context(), ring)
 	wantError(t, err, redis.ErrCluster, "Ring")
-	refused(t, ownServer(t, "--cluster-enabled", "yes", "--appendonly", "no").URL(), redis.Options{}, redis.ErrCluster, "single server")
+	refused(t, servertest.OwnRedis(t, "--cluster-enabled", "yes", "--appendonly", "no").URL(), redis.Options{}, redis.ErrCluster, "single server")
 }
 
 func TestDamage(t *testing.T) {
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	log := checkpoint.Log{Thread: "t", Namespace: "n"}
 	entry := func(t *testing.T, p string, n string) []byte {
 		b, err := c.HGet(t.Context(), p+"t:{t}:m:n", n).Bytes()
@@ -433,7 +434,7 @@ func TestANewerRecordIsRefused(t *testing.T) {
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
 	write(t, s, log, 1)
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	b, err := c.HGet(t.Context(), p+"t:{t}:m:", "1").Bytes()
 	if err != nil {
 		t.Fatal(err)

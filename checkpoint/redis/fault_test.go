@@ -8,18 +8,20 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // proxy passes on what a client and a server say. Armed, it cuts the connection
 // of the next scripts when the server has answered, before the client hears it.
 type proxy struct {
-	l      net.Listener
+	*servertest.Proxy
 	server *url.URL
 
 	mu    sync.Mutex
@@ -30,35 +32,18 @@ type proxy struct {
 
 func newProxy(t *testing.T) *proxy {
 	t.Helper()
-	server, err := url.Parse(serverURL(t))
+	server, err := url.Parse(servertest.Redis(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{l: l, server: server}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() { p.serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		wg.Wait()
-	})
+	p := &proxy{server: server}
+	p.Proxy = servertest.NewProxy(t, server.Host, p.tap)
 	return p
 }
 
 func (p *proxy) url() string {
 	u := *p.server
-	u.Host = p.l.Addr().String()
+	u.Host = p.Addr()
 	return u.String()
 }
 
@@ -70,45 +55,18 @@ func (p *proxy) arm(n int, do func()) {
 	p.skip, p.cuts, p.onCut = 0, n, do
 }
 
-func (p *proxy) serve(c net.Conn) {
-	defer c.Close()
-	s, err := net.Dial("tcp", p.server.Host)
-	if err != nil {
-		return
-	}
-	defer s.Close()
-	var mu sync.Mutex
-	script := false // the client's last request
-	go func() {
-		defer s.Close()
-		defer c.Close()
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := c.Read(buf)
-			if err != nil {
-				return
+func (p *proxy) tap() servertest.Tap {
+	var script atomic.Bool // the client's last request
+	return servertest.Tap{
+		Request: func(b []byte) {
+			if bytes.Contains(bytes.ToLower(b), []byte("eval")) {
+				script.Store(true)
 			}
-			if bytes.Contains(bytes.ToLower(buf[:n]), []byte("eval")) {
-				mu.Lock()
-				script = true
-				mu.Unlock()
+		},
+		Answer: func(b []byte) servertest.Verdict {
+			if !script.Swap(false) || bytes.HasPrefix(b, []byte("-NOSCRIPT")) {
+				return servertest.Pass
 			}
-			if _, err := s.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := s.Read(buf)
-		if err != nil {
-			return
-		}
-		mu.Lock()
-		mine := script
-		script = false
-		mu.Unlock()
-		if mine && !bytes.HasPrefix(buf[:n], []byte("-NOSCRIPT")) {
 			p.mu.Lock()
 			cut, do := p.skip == 0 && p.cuts > 0, p.onCut
 			switch {
@@ -118,16 +76,14 @@ func (p *proxy) serve(c net.Conn) {
 				p.cuts--
 			}
 			p.mu.Unlock()
-			if cut {
-				if do != nil {
-					do()
-				}
-				return
+			if !cut {
+				return servertest.Pass
 			}
-		}
-		if _, err := c.Write(buf[:n]); err != nil {
-			return
-		}
+			if do != nil {
+				do()
+			}
+			return servertest.Cut
+		},
 	}
 }
 
@@ -254,7 +210,7 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 		t.Fatal(head, err)
 	}
 	// The server goes away altogether.
-	p.arm(1000, func() { p.l.Close() })
+	p.arm(1000, p.Refuse)
 	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true})
 	wantError(t, err, redis.ErrUncertain, "unknown")
 	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true})
@@ -266,7 +222,7 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 
 // TestAContextEndsAnyWait suspends the server, so that no answer comes.
 func TestAContextEndsAnyWait(t *testing.T) {
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +295,7 @@ func TestAContextEndsAnyWait(t *testing.T) {
 }
 
 func TestAServerThatForgetsItsScripts(t *testing.T) {
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)

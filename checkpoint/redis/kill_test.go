@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // TestAKilledServer kills the server under writers again and again, and starts it
@@ -22,7 +23,7 @@ func TestAKilledServer(t *testing.T) {
 		t.Run(fsync, func(t *testing.T) {
 			t.Parallel()
 			const threads, rounds = 4, 6
-			server := ownServer(t, "--appendfsync", fsync)
+			server := servertest.OwnRedis(t, "--appendfsync", fsync)
 			s, err := redis.Open(t.Context(), server.URL())
 			if err != nil {
 				t.Fatal(err)
@@ -152,7 +153,7 @@ func grow(ctx context.Context, s checkpoint.Store, log checkpoint.Log, ack func(
 
 func TestAServerThatIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	server := ownServer(t)
+	server := servertest.OwnRedis(t)
 	s, err := redis.Open(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)

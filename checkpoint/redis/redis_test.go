@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,95 +11,17 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/race"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
-const urlEnv = "SUPERSTEP_TEST_REDIS_URL"
-
 func TestMain(m *testing.M) {
-	goredis.SetLogger(quiet{}) // servers go away on purpose here
-	code := m.Run()
-	if shared.server != nil {
-		_ = shared.server.Stop()
-		_ = os.RemoveAll(shared.dir)
-	}
-	if code == 0 {
-		if err := goleak.Find(
-			// For a second the client looks whether a server is there that was not.
-			goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-		); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
-// shared is the server that all tests use that don't need one of their own.
-var shared struct {
-	once   sync.Once
-	url    string
-	dir    string
-	server *servers.Redis
-	err    error
-}
-
-// serverURL returns where there is a server. Each test uses a prefix of its own.
-func serverURL(t testing.TB) string {
-	t.Helper()
-	shared.once.Do(func() {
-		if shared.url = os.Getenv(urlEnv); shared.url != "" {
-			return
-		}
-		if shared.dir, shared.err = os.MkdirTemp("", "superstep-redis"); shared.err != nil {
-			return
-		}
-		if shared.server, shared.err = servers.StartRedis(shared.dir); shared.err == nil {
-			shared.url = shared.server.URL()
-		}
-	})
-	need(t, shared.err)
-	return shared.url
-}
-
-// need skips a test for which there is no server; where tests count, it fails.
-func need(t testing.TB, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true":
-		t.Skipf("NOT TESTED: no Redis: %v. Install redis-server, or name a server in %s.", err, urlEnv)
-	default:
-		t.Fatal(err)
-	}
-}
-
-// ownServer starts a server that the test may kill.
-func ownServer(t testing.TB, args ...string) *servers.Redis {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "superstep-redis")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := servers.StartRedis(dir, args...)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-	}
-	need(t, err)
-	t.Cleanup(func() {
-		_ = s.Kill()
-		_ = os.RemoveAll(dir)
-	})
-	return s
+	goredis.SetLogger(servertest.Quiet{}) // servers go away on purpose here
+	servertest.Main(m, servertest.IgnoreRedisDial())
 }
 
 var prefixes atomic.Int64
@@ -109,7 +30,7 @@ var prefixes atomic.Int64
 func newPrefix(t testing.TB) string {
 	t.Helper()
 	prefix := fmt.Sprintf("superstep-test:%d-%d-%d:", os.Getpid(), time.Now().UnixNano(), prefixes.Add(1))
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	t.Cleanup(func() {
 		for _, k := range keys(t, c, prefix) {
 			c.Unlink(context.Background(), k)
@@ -154,7 +75,7 @@ func openAt(t testing.TB, prefix string, opts ...redis.Options) *redis.Store {
 		o = opts[0]
 	}
 	o.Prefix = prefix
-	s, err := redis.Open(t.Context(), serverURL(t), o)
+	s, err := redis.Open(t.Context(), servertest.Redis(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +127,7 @@ func suiteOptions(o redis.Options) checkpointtest.Options {
 // size is the memory that all keys of a store take.
 func size(t *testing.T, s checkpoint.Store) int64 {
 	t.Helper()
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	var n int64
 	for _, k := range keys(t, c, prefixOf(t, s)) {
 		b, err := c.MemoryUsage(t.Context(), k, 0).Result()
@@ -219,11 +140,11 @@ func size(t *testing.T, s checkpoint.Store) int64 {
 }
 
 func TestStoreOnAnExistingClient(t *testing.T) {
-	if racing || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("the suite once more: run without -race and -short")
 	}
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
-		c := client(t, serverURL(t))
+		c := client(t, servertest.Redis(t))
 		s, err := redis.New(t.Context(), c, redis.Options{Prefix: newPrefix(t)})
 		if err != nil {
 			t.Fatal(err)
@@ -250,7 +171,7 @@ func TestPrefixesAreApart(t *testing.T) {
 		t.Fatalf("got %v, %v under another prefix", info, err)
 	}
 	p := prefixOf(t, a)
-	for _, k := range keys(t, client(t, serverURL(t)), p) {
+	for _, k := range keys(t, client(t, servertest.Redis(t)), p) {
 		if !strings.HasPrefix(k, p) {
 			t.Fatalf("key %q", k)
 		}
@@ -275,7 +196,7 @@ func TestDeletedThreadsLeaveNoKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := keys(t, client(t, serverURL(t)), p); len(left) != 1 || left[0] != p+"version" {
+	if left := keys(t, client(t, servertest.Redis(t)), p); len(left) != 1 || left[0] != p+"version" {
 		t.Fatalf("keys left: %q", left)
 	}
 }

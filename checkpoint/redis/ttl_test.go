@@ -8,6 +8,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // busyThread gives a thread one of everything.
@@ -30,7 +31,7 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 	const ttl = time.Second
 	s := openAt(t, p, redis.Options{TTL: ttl})
 	defer s.Close()
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	busyThread(t, s, "idle")
 	busyThread(t, s, "copied")
 	if err := s.Copy(t.Context(), "idle", "copy"); err != nil {
@@ -129,7 +130,7 @@ func TestThreadsThatVanishLeaveTheIndexes(t *testing.T) {
 	for range 10 {
 		mustWrite(t, s, &checkpoint.Write{Log: checkpoint.Log{Thread: "other"}, Claim: true})
 	}
-	c := client(t, serverURL(t))
+	c := client(t, servertest.Redis(t))
 	for _, index := range []string{"i:threads", "i:due", "i:until", "i:since", "i:names", "i:expiry"} {
 		if n := c.ZCard(t.Context(), p+index).Val(); n > 1 {
 			t.Errorf("%s has %d members", index, n)

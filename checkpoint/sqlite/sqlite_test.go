@@ -11,6 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -88,14 +89,14 @@ func size(t *testing.T, s checkpoint.Store) int64 {
 }
 
 func TestStoreInMemory(t *testing.T) {
-	if racing || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("the suite once more: run without -race and -short")
 	}
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return openAt(t, ":memory:") })
 }
 
 func TestStoreOnAnExistingConnection(t *testing.T) {
-	if racing || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("the suite once more: run without -race and -short")
 	}
 	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,72 +17,13 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
-
-// These name servers to test with. Without them the tests start some.
-const (
-	postgresEnv = "SUPERSTEP_TEST_POSTGRES_URL"
-	redisEnv    = "SUPERSTEP_TEST_REDIS_URL"
-)
-
-// ends stops the servers that were started.
-var ends []func()
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, end := range ends {
-		end()
-	}
+	servertest.Stop()
 	os.Exit(code)
-}
-
-var postgresServer = sync.OnceValues(func() (string, error) {
-	if url := os.Getenv(postgresEnv); url != "" {
-		return url, nil
-	}
-	dir, err := os.MkdirTemp("", "superstep-stores")
-	if err != nil {
-		return "", err
-	}
-	ends = append(ends, func() { os.RemoveAll(dir) })
-	p, err := servers.StartPostgres(dir)
-	if err != nil {
-		return "", err
-	}
-	ends = append([]func(){p.Stop}, ends...)
-	return p.URL(), nil
-})
-
-var redisServer = sync.OnceValues(func() (string, error) {
-	if url := os.Getenv(redisEnv); url != "" {
-		return url, nil
-	}
-	dir, err := os.MkdirTemp("", "superstep-stores")
-	if err != nil {
-		return "", err
-	}
-	ends = append(ends, func() { os.RemoveAll(dir) })
-	r, err := servers.StartRedis(dir)
-	if err != nil {
-		return "", err
-	}
-	ends = append([]func(){func() { _ = r.Stop() }}, ends...)
-	return r.URL(), nil
-})
-
-// server returns the URL of a server, or skips the test; where tests count, it
-// fails.
-func server(t *testing.T, start func() (string, error)) string {
-	t.Helper()
-	url, err := start()
-	if errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("NOT TESTED: %v; or name servers in %s and %s", err, postgresEnv, redisEnv)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
 }
 
 // with adds options to a URL.
@@ -103,7 +43,7 @@ func TestOpen(t *testing.T) {
 	for _, c := range []struct {
 		url, again string // empty: it ends with the store
 		want       checkpoint.Store
-		start      func() (string, error)
+		start      func(testing.TB, ...string) string
 	}{
 		{url: "memory", want: &checkpoint.Memory{}},
 		{url: "memory:", want: &checkpoint.Memory{}},
@@ -115,13 +55,13 @@ func TestOpen(t *testing.T) {
 		{url: at("c.db"), again: "sqlite:" + at("c.db"), want: &sqlite.Store{}},
 		{url: at("d.sqlite"), again: at("d.sqlite"), want: &sqlite.Store{}},
 		{url: "sqlite::memory:", want: &sqlite.Store{}},
-		{url: "postgres?schema=" + unique, again: "postgresql?schema=" + unique + "&writers=2", want: &postgres.Store{}, start: postgresServer},
-		{url: "redis?prefix=" + unique + ":&ttl=1h", again: "redis?prefix=" + unique + ":&pool_size=3", want: &redis.Store{}, start: redisServer},
+		{url: "postgres?schema=" + unique, again: "postgresql?schema=" + unique + "&writers=2", want: &postgres.Store{}, start: servertest.Postgres},
+		{url: "redis?prefix=" + unique + ":&ttl=1h", again: "redis?prefix=" + unique + ":&pool_size=3", want: &redis.Store{}, start: servertest.Redis},
 	} {
 		t.Run(c.url, func(t *testing.T) {
 			url, again := c.url, c.again
 			if c.start != nil {
-				base := server(t, c.start)
+				base := c.start(t)
 				_, options, _ := strings.Cut(url, "?")
 				url = with(base, options)
 				scheme, options, _ := strings.Cut(again, "?")
@@ -174,9 +114,9 @@ func TestConfig(t *testing.T) {
 		t.Run(c.Backend, func(t *testing.T) {
 			switch {
 			case strings.HasPrefix(c.Backend, "postgres"):
-				c.URL = server(t, postgresServer)
+				c.URL = servertest.Postgres(t)
 			case c.Backend == "redis":
-				c.URL = server(t, redisServer)
+				c.URL = servertest.Redis(t)
 			}
 			s, err := c.Open(t.Context())
 			if err != nil {

@@ -25,7 +25,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // The faults.
@@ -42,7 +42,7 @@ type lab struct {
 	at      string // for workers
 	direct  string // for the test itself
 	faults  map[string]int
-	proxy   *proxy
+	proxy   *servertest.Proxy
 	restart func(kill bool, pause time.Duration) error
 }
 
@@ -51,26 +51,20 @@ func newLab(t *testing.T, name string) *lab {
 	t.Helper()
 	wanted(t, name)
 	l := &lab{store: name, faults: map[string]int{fKill: 60, fStop: 40}}
-	dir := serverDir(t)
 	serve := func(raw string) {
 		l.direct = raw
 		u, err := url.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.proxy, err = newProxy(u.Host); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(l.proxy.close)
-		u.Host = l.proxy.addr()
+		l.proxy = servertest.NewProxy(t, u.Host, nil)
+		u.Host = l.proxy.Addr()
 		l.at = u.String()
 		l.faults = map[string]int{fKill: 40, fReset: 36, fStop: 14, fServer: 10}
 	}
 	switch name {
 	case "postgres":
-		p, err := servers.StartPostgres(dir)
-		available(t, err)
-		t.Cleanup(p.Stop)
+		p := servertest.OwnPostgres(t)
 		serve(p.URL())
 		l.restart = func(kill bool, pause time.Duration) error {
 			if kill {
@@ -83,9 +77,7 @@ func newLab(t *testing.T, name string) *lab {
 		}
 	case "redis":
 		// Only so is what was acknowledged still there after a kill.
-		r, err := servers.StartRedis(dir, "--appendfsync", "always")
-		available(t, err)
-		t.Cleanup(func() { _ = r.Stop() })
+		r := servertest.OwnRedis(t, "--appendfsync", "always")
 		serve(r.URL())
 		l.restart = func(kill bool, pause time.Duration) error {
 			err := r.Stop
@@ -99,24 +91,13 @@ func newLab(t *testing.T, name string) *lab {
 			return r.Start()
 		}
 	case "sqlite":
-		l.at = filepath.Join(dir, "threads.db")
+		l.at = filepath.Join(t.TempDir(), "threads.db")
 		l.direct = l.at
 	case "file":
-		l.at = filepath.Join(dir, "threads")
+		l.at = filepath.Join(t.TempDir(), "threads")
 		l.direct = l.at
 	}
 	return l
-}
-
-// serverDir makes a directory that a server's own user can reach.
-func serverDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "superstep-chaos")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // worker is a process that works.
@@ -445,8 +426,8 @@ func (tr *trial) fault(kind string) {
 			w.stopped.Store(false)
 		})
 	case fReset:
-		if n := tr.lab.proxy.cut(); n == 0 {
-			tr.until(time.Now().Add(5*time.Second), func() bool { return tr.lab.proxy.cut() > 0 })
+		if n := tr.lab.proxy.Reset(); n == 0 {
+			tr.until(time.Now().Add(5*time.Second), func() bool { return tr.lab.proxy.Reset() > 0 })
 		}
 	case fServer:
 		if long {

@@ -3,9 +3,7 @@
 package chaos
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,15 +12,14 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 const workerEnv = "SUPERSTEP_CHAOS_JOB"
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(quiet{}) // servers go away on purpose here
+	goredis.SetLogger(servertest.Quiet{}) // servers go away on purpose here
 	if v := os.Getenv(workerEnv); v != "" {
 		var j job
 		err := json.Unmarshal([]byte(v), &j)
@@ -35,14 +32,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m,
-		// For a second the client looks whether a server is there that was not.
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	servertest.Main(m, servertest.IgnoreRedisDial())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // setting reads a number from the environment.
 func setting(t testing.TB, name string, otherwise int) int {
@@ -76,17 +67,5 @@ func wanted(t testing.TB, store string) {
 	t.Helper()
 	if v := os.Getenv("CHAOS_STORE"); v != "" && !strings.Contains(","+v+",", ","+store+",") {
 		t.Skipf("CHAOS_STORE=%s", v)
-	}
-}
-
-// available skips a test when there is no server, and fails it where there must
-// be one.
-func available(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("NOT TESTED: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }

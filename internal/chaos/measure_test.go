@@ -20,6 +20,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 type parked struct {
@@ -130,6 +131,17 @@ func median(list []time.Duration) time.Duration {
 	return list[len(list)/2]
 }
 
+// serverDir makes a directory that a server's own user can reach.
+func serverDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "superstep-chaos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // TestMeasureParkedThreads says what threads cost that sleep for years:
 //
 //	CHAOS_MEASURE=1 CHAOS_PARKED=1000000 go test -run MeasureParked -v -timeout 60m ./internal/chaos
@@ -145,7 +157,7 @@ func TestMeasureParkedThreads(t *testing.T) {
 			at := filepath.Join(dir, "threads.db")
 			if name == "postgres" {
 				p, err := servers.StartPostgres(dir)
-				available(t, err)
+				servertest.Available(t, err)
 				t.Cleanup(p.Stop)
 				at = p.URL() + "&synchronous_commit=off"
 			}

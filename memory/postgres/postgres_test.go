@@ -12,54 +12,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
 	threads "github.com/superstep-dev/superstep/checkpoint/postgres"
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/race"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/memory/memorytest"
 	"github.com/superstep-dev/superstep/memory/postgres"
 )
 
-// urlEnv names a server to test with. Without it the tests start one.
-const urlEnv = "SUPERSTEP_TEST_POSTGRES_URL"
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
-	if shared.dir != "" {
-		os.RemoveAll(shared.dir)
-	}
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-var shared struct {
-	once   sync.Once
-	server *servers.Postgres
-	dir    string
-	err    error
-}
-
-// serverURL returns a server that all tests share.
-func serverURL(t testing.TB) string {
-	t.Helper()
-	if url := os.Getenv(urlEnv); url != "" {
-		return url
-	}
-	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "superstep-memory"); shared.err == nil {
-			shared.server, shared.err = servers.StartPostgres(shared.dir)
-		}
-	})
-	available(t, shared.err)
-	return shared.server.URL()
-}
+func TestMain(m *testing.M) { servertest.Main(m) }
 
 var schemas atomic.Int64
 
@@ -135,18 +97,29 @@ func run(t *testing.T, url string, o postgres.Options, items int) {
 	})
 }
 
-func TestStore(t *testing.T) { run(t, serverURL(t), postgres.Options{NoPgvector: true}, 0) }
+// items returns how many items the suite's test with many of them puts: as many as
+// it likes, and fewer under the race detector, which takes minutes over them.
+func items() int {
+	if race.Enabled {
+		return 500
+	}
+	return 0
+}
+
+func TestStore(t *testing.T) {
+	run(t, servertest.Postgres(t), postgres.Options{NoPgvector: true}, items())
+}
 
 // As through a pooler that shares connections between transactions.
 func TestStoreWithoutPreparedStatements(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the suite once more: run without -short")
+	if race.Enabled || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
 	}
-	run(t, serverURL(t), postgres.Options{NoPgvector: true, NoPrepare: true}, 500)
+	run(t, servertest.Postgres(t), postgres.Options{NoPgvector: true, NoPrepare: true}, 500)
 }
 
 func TestStoreWithPgvector(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +130,7 @@ func TestStoreWithPgvector(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !there {
-		t.Skipf("NOT TESTED: the server has no pgvector; install it (postgresql-15-pgvector for Debian's PostgreSQL 15), or name a server that has it in %s", urlEnv)
+		t.Skipf("NOT TESTED: the server has no pgvector; install it (postgresql-15-pgvector for Debian's PostgreSQL 15), or name a server that has it in %s", servertest.PostgresEnv)
 	}
 	exec(t, url, `CREATE EXTENSION IF NOT EXISTS vector`)
 	s := open(t, url, postgres.Options{})
@@ -165,16 +138,16 @@ func TestStoreWithPgvector(t *testing.T) {
 	if !s.Pgvector() {
 		t.Fatal("pgvector wasn't found")
 	}
-	run(t, url, postgres.Options{}, 0)
+	run(t, url, postgres.Options{}, items())
 }
 
 // The statements for pgvector, where the extension can't be had: something with
 // its names stands in for it.
 func TestStoreWithAStandInForPgvector(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the suite once more: run without -short")
+	if race.Enabled || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
 	}
-	url := ownServer(t).URL()
+	url := servertest.OwnPostgres(t).URL()
 	exec(t, url,
 		`CREATE SCHEMA "ext 1"`,
 		`CREATE DOMAIN "ext 1".vector AS real[]`,
@@ -197,38 +170,12 @@ func TestStoreWithAStandInForPgvector(t *testing.T) {
 	run(t, url, postgres.Options{}, 500)
 }
 
-// ownServer starts a server for one test.
-func ownServer(t *testing.T) *servers.Postgres {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "superstep-memory")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	p, err := servers.StartPostgres(dir)
-	available(t, err)
-	t.Cleanup(p.Stop)
-	return p
-}
-
-// available skips a test when there is no server, and fails it where there must
-// be one.
-func available(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("NOT TESTED: %v; or name a server in %s", err, urlEnv)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Whatever a pool is set to, the store does what it should.
 func TestStoreOnAnExistingPool(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the suite once more: run without -short")
+	if race.Enabled || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
 	}
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	for name, change := range map[string]func(c *pgxpool.Config){
 		"one connection, serializable": func(c *pgxpool.Config) {
 			c.MaxConns = 1
@@ -264,7 +211,7 @@ func TestStoreOnAnExistingPool(t *testing.T) {
 }
 
 func TestTheTablesOfThreadsStandBesideThoseOfTheMemory(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	schema := newSchema(t, url)
 	var wg sync.WaitGroup
 	for i := range 8 { // all at the same moment
@@ -330,7 +277,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		}
 	})
 
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	t.Run("tables of a newer version", func(t *testing.T) {
 		schema := newSchema(t, url)
 		open(t, url, postgres.Options{Schema: schema}).Close()
@@ -372,7 +319,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		wantError(t, err, postgres.ErrDenied)
 	})
 	t.Run("a server that goes away and comes back", func(t *testing.T) {
-		server := ownServer(t)
+		server := servertest.OwnPostgres(t)
 		s, err := postgres.Open(t.Context(), server.URL())
 		if err != nil {
 			t.Fatal(err)

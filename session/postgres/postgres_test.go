@@ -13,57 +13,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"go.uber.org/goleak"
 
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/session"
 	"github.com/superstep-dev/superstep/session/postgres"
 	"github.com/superstep-dev/superstep/session/sessiontest"
 )
 
-// urlEnv names a server to test with. Without it the tests start one.
-const urlEnv = "SUPERSTEP_TEST_POSTGRES_URL"
-
-var shared struct {
-	once   sync.Once
-	server *servers.Postgres
-	dir    string
-	err    error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.server != nil {
-		shared.server.Stop()
-	}
-	if shared.dir != "" {
-		os.RemoveAll(shared.dir)
-	}
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func serverURL(t testing.TB) string {
-	t.Helper()
-	if url := os.Getenv(urlEnv); url != "" {
-		return url
-	}
-	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "superstep-postgres"); shared.err == nil {
-			shared.server, shared.err = servers.StartPostgres(shared.dir)
-		}
-	})
-	if errors.Is(shared.err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("NOT TESTED: %v; or name a server in %s", shared.err, urlEnv)
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.server.URL()
-}
+func TestMain(m *testing.M) { servertest.Main(m) }
 
 var schemas atomic.Int64
 
@@ -98,7 +55,7 @@ func open(t *testing.T, url string, o postgres.Options) *postgres.Service {
 }
 
 func TestService(t *testing.T) { // TRPC-08
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	options := map[session.Service]postgres.Options{}
 	sessiontest.Run(t, sessiontest.Backend{
 		New: func(t *testing.T, ttl time.Duration) session.Service {
@@ -112,7 +69,7 @@ func TestService(t *testing.T) { // TRPC-08
 }
 
 func TestAPoolOfTheCaller(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +89,7 @@ func TestAPoolOfTheCaller(t *testing.T) {
 
 // Programs that start at the same moment make the tables once.
 func TestManyOpenAnEmptyDatabase(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	schema := newSchema(t, url)
 	var wg sync.WaitGroup
 	for range 6 {
@@ -149,7 +106,7 @@ func TestManyOpenAnEmptyDatabase(t *testing.T) {
 }
 
 func TestWhatCannotBeOpened(t *testing.T) {
-	url := serverURL(t)
+	url := servertest.Postgres(t)
 	schema := newSchema(t, url)
 	open(t, url, postgres.Options{Schema: schema}).Close()
 	exec(t, url, `INSERT INTO `+pgx.Identifier{schema}.Sanitize()+`.superstep_session_meta (version) VALUES (99)`)

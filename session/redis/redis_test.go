@@ -7,74 +7,21 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
-	"github.com/superstep-dev/superstep/internal/servers"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/session"
 	"github.com/superstep-dev/superstep/session/redis"
 	"github.com/superstep-dev/superstep/session/sessiontest"
 )
 
-// urlEnv names a server to test with. Without it the tests start one.
-const urlEnv = "SUPERSTEP_TEST_REDIS_URL"
-
-var shared struct {
-	once   sync.Once
-	url    string
-	dir    string
-	server *servers.Redis
-	err    error
-}
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
 func TestMain(m *testing.M) {
-	goredis.SetLogger(quiet{})
-	code := m.Run()
-	if shared.server != nil {
-		_ = shared.server.Stop()
-	}
-	if shared.dir != "" {
-		os.RemoveAll(shared.dir)
-	}
-	if err := goleak.Find(
-		// For a second the client looks whether a server is there that was not.
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-	); err != nil && code == 0 {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func serverURL(t testing.TB) string {
-	t.Helper()
-	shared.once.Do(func() {
-		if shared.url = os.Getenv(urlEnv); shared.url != "" {
-			return
-		}
-		if shared.dir, shared.err = os.MkdirTemp("", "superstep-redis"); shared.err != nil {
-			return
-		}
-		if shared.server, shared.err = servers.StartRedis(shared.dir); shared.err == nil {
-			shared.url = shared.server.URL()
-		}
-	})
-	if errors.Is(shared.err, servers.ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("NOT TESTED: no Redis: %v. Install redis-server, or name a server in %s.", shared.err, urlEnv)
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.url
+	goredis.SetLogger(servertest.Quiet{})
+	servertest.Main(m, servertest.IgnoreRedisDial())
 }
 
 var prefixes atomic.Int64
@@ -94,7 +41,7 @@ func newPrefix(t testing.TB) string {
 
 func client(t testing.TB) *goredis.Client {
 	t.Helper()
-	o, err := goredis.ParseURL(serverURL(t))
+	o, err := goredis.ParseURL(servertest.Redis(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +65,7 @@ func keys(t testing.TB, c *goredis.Client, prefix string) []string {
 
 func open(t *testing.T, o redis.Options) *redis.Service {
 	t.Helper()
-	s, err := redis.Open(context.Background(), serverURL(t), o)
+	s, err := redis.Open(context.Background(), servertest.Redis(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +123,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	if err := c.Set(t.Context(), prefix+"version", 99, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	wrong := serverURL(t)
+	wrong := servertest.Redis(t)
 	if i := strings.LastIndex(wrong, "@"); i > 0 {
 		wrong = "redis://u:hidden" + wrong[i:]
 	} else {
@@ -186,7 +133,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		url  string
 		want error
 	}{
-		"newer keys":       {serverURL(t), session.ErrVersion},
+		"newer keys":       {servertest.Redis(t), session.ErrVersion},
 		"no server":        {"redis://u:hidden@127.0.0.1:1/0?max_retries=-1", session.ErrUnavailable},
 		"a wrong URL":      {"http://u:hidden@host", session.ErrConnection},
 		"nothing":          {"", session.ErrConnection},
@@ -204,7 +151,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		t.Errorf("a cluster: %v", err)
 	}
 	for _, o := range [][]redis.Options{{{TTL: -1}}, {{TTL: time.Microsecond}}, {{}, {}}} {
-		if _, err := redis.Open(t.Context(), serverURL(t), o...); err == nil {
+		if _, err := redis.Open(t.Context(), servertest.Redis(t), o...); err == nil {
 			t.Errorf("%v was taken", o)
 		}
 	}

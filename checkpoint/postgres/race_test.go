@@ -1,6 +1,0 @@
-//go:build race
-
-package postgres_test
-
-// racing says that the race detector is on.
-const racing = true

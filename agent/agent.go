@@ -105,6 +105,12 @@ func AddAgent[S any, P Stateful[S]](b *graph.Builder[S], name string, a *Agent, 
 
 func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *Agent, c SubAgent[S]) error {
 	st := P(s).AgentState()
+	// The input with which the agent began: the user may have said something else
+	// since.
+	input, err := graph.Once(ctx, "input of "+a.name, func(context.Context, string) (string, error) { return st.UserInput, nil })
+	if err != nil {
+		return err
+	}
 	out, err := a.call(ctx, "", func(in *State) {
 		if c.Conversation {
 			in.Messages.Overwrite(st.Messages.Slice()...)
@@ -122,8 +128,10 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 	if err != nil {
 		return err
 	}
-	if st.UserInput != "" {
-		st.Messages.Add(st.Messages.Identify(chat.User(st.UserInput)))
+	if input != "" {
+		st.Messages.Add(st.Messages.Identify(chat.User(input)))
+	}
+	if st.UserInput == input {
 		st.UserInput = ""
 	}
 	if answer := out.answer(); answer.Role != "" {
@@ -136,6 +144,8 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 	if text := out.LastResponse.Get(); text != "" {
 		st.LastResponse.Add(text)
 		st.NodeResponses.Put(node, text)
+	} else {
+		st.NodeResponses.Delete(node) // of the turn before
 	}
 	for inner, text := range out.NodeResponses.All() {
 		st.NodeResponses.Put(node+"/"+inner, text)

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,7 +153,13 @@ func (t *Tools[S]) review(ctx context.Context, set *tool.Set, jobs []*job) error
 	if len(asked) == 0 {
 		return nil
 	}
-	answer, err := graph.Interrupt[ApprovalAnswer](ctx, ApprovalKey, req, graph.AnswerSchema(answerSchema(set, req)))
+	// A decision is about just these calls: if others are to be decided about by
+	// the time it comes, that is another question.
+	h := sha256.New()
+	for _, j := range asked {
+		fmt.Fprintf(h, "%q %q %s\n", j.call.ID, j.call.Name, j.args)
+	}
+	answer, err := graph.Interrupt[ApprovalAnswer](graph.Scope(ctx, "approve "+hex.EncodeToString(h.Sum(nil)[:8])), ApprovalKey, req, graph.AnswerSchema(answerSchema(set, req)))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -119,5 +120,29 @@ func TestWhichCallsNeedADecision(t *testing.T) {
 	}
 	if len(req.Actions) != 2 || string(req.Actions[0].Args) != `{"a":9,"b":3}` || req.Actions[1].Name != "f" || len(req.Reviews[1].Allowed) != 1 {
 		t.Errorf("%+v", req)
+	}
+}
+
+// A question stays open until it is answered, or the user begins anew without the
+// calls.
+func TestTheUserGoesOnWhileADecisionWaits(t *testing.T) {
+	n := 0
+	m := script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("fine"))
+	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply")}, memory())
+	for range 2 {
+		if snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t")); err != nil || !snap.Interrupted() {
+			t.Fatal(err)
+		}
+	}
+	snap, err := g.Invoke(t.Context(), ask("never mind"), graph.Thread("t"), graph.Restart())
+	if err != nil || !snap.Done() || n != 0 {
+		t.Fatalf("%v, %d calls, %v", err, n, snap.Interrupts)
+	}
+	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 multiply{\"a\":2,\"b\":3}]\nuser: never mind\nassistant: fine\n")
+	if sent := transcript(m.Last().Messages); !strings.Contains(sent, "tool: not called: the conversation went on (1) failed\nuser: never mind\n") {
+		t.Errorf("the model was sent\n%s", sent)
+	}
+	if _, err := g.Resume(t.Context(), agent.ApprovalAnswer{}, graph.Thread("t")); err == nil {
+		t.Error("the question is still open")
 	}
 }

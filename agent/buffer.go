@@ -105,6 +105,9 @@ func (c *Summary) run(ctx context.Context, h *chat.History) error {
 	if keep == 0 {
 		keep = c.MaxTokens / 2
 	}
+	for len(messages) > 0 && messages[0].Role == chat.RoleSystem && !IsSummary(messages[0]) {
+		messages = messages[1:] // instructions stay
+	}
 	old := messages[:len(messages)-newest(messages, keep, count)]
 	if len(old) == 0 || len(old) == 1 && IsSummary(old[0]) {
 		return nil // what is left can't be shortened
@@ -153,14 +156,16 @@ func (c *Summary) summarize(ctx context.Context, old []chat.Message) (string, er
 		b.WriteByte('\n')
 	}
 	req := &model.Request{Messages: []chat.Message{chat.System(instruction), chat.User(b.String())}, Config: c.Config}
-	resp, err := graph.Once(ctx, "summary", func(context.Context, string) (*model.Response, error) { return c.Model.Generate(ctx, req) })
-	if err != nil {
-		return "", err
-	}
-	if text := strings.TrimSpace(resp.Message.Text()); text != "" {
-		return text, nil
-	}
-	return "", errors.New("the model wrote no summary")
+	return graph.Once(ctx, "summary", func(context.Context, string) (string, error) {
+		resp, err := c.Model.Generate(ctx, req)
+		if err != nil {
+			return "", err
+		}
+		if text := strings.TrimSpace(resp.Message.Text()); text != "" {
+			return text, nil
+		}
+		return "", errors.New("the model wrote no summary")
+	})
 }
 
 func speaker(m chat.Message) string {

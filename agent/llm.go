@@ -78,7 +78,8 @@ type LLM[S any] struct {
 	// Whole asks for the answer as a whole and streams it as one chunk.
 	Whole bool
 
-	set *tool.Set // of Tools; checked when the node is added
+	set     *tool.Set // of Tools; checked when the node is added
+	reserve int       // supersteps that another round and the end take
 }
 
 // AddLLM adds a node that asks a model.
@@ -114,6 +115,8 @@ func turnOf(st *State) turn {
 	t := turn{position: st.Messages.Len(), last: st.Messages.Last().ID}
 	if one := st.OneShot.Get(); len(one) > 0 {
 		t.messages, t.oneShot = one, true
+		once := chat.Of(one...)
+		t.last = once.Last().ID
 		return t
 	}
 	t.messages = st.Messages.Slice()
@@ -145,7 +148,7 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 	if err != nil {
 		return err
 	}
-	m := resp.Message
+	m := unique(resp.Message)
 	m.Role = chat.RoleAssistant
 	if t.oneShot {
 		st.OneShot.Set(nil)
@@ -184,10 +187,14 @@ func (l *LLM[S]) stop(ctx context.Context, st *State, m chat.Message, calls int)
 	switch left := graph.Info(ctx).RemainingSteps; {
 	case calls >= l.MaxCalls:
 		why = fmt.Sprintf("the limit of %d model calls was reached", l.MaxCalls)
-	case left >= 0 && left < 2:
+	case left >= 0 && left < max(l.reserve, 2):
 		why = "the limit of supersteps was reached"
 	default:
 		return
+	}
+	if named, changed := identified(m, st.Messages.Last().ID); changed {
+		m.Parts, wanted = named.Parts, named.ToolCalls()
+		st.Messages.Add(m)
 	}
 	for _, c := range wanted {
 		st.Messages.Add(notCalled(c, why))
@@ -250,47 +257,84 @@ func (l *LLM[S]) request(ctx context.Context, s *S, t turn) (*model.Request, err
 // calls of tools in.
 var ErrNoMessages = errors.New("the conversation is empty: set UserInput or add a message, for example with agent.Ask")
 
-// answered returns the conversation as providers take it: with a result for each
-// call that lacks one, and with an ID for each call that has none or that of
-// another in its message.
+// answered returns the conversation as providers take it: behind each message
+// that calls tools stand the results, one for each call, and nowhere else. A call
+// without a result gets one that says so, one without an ID or with that of
+// another in its message gets an ID.
 func answered(messages []chat.Message) []chat.Message {
-	var out []chat.Message // nil while nothing is missing
-	var open []chat.ToolCall
-	from := func(i int) {
-		if out == nil {
-			out = append(make([]chat.Message, 0, len(messages)+2), messages[:i]...)
-		}
+	if sound(messages) {
+		return messages
 	}
-	leave := func(i int) {
-		if len(open) > 0 {
-			from(i)
-		}
-		for _, c := range open {
-			out = append(out, notCalled(c, "the conversation went on"))
-		}
-		open = nil
-	}
-	for i, m := range messages {
+	results := map[string][]chat.Message{} // that no call took yet, by the ID they answer
+	for _, m := range messages {
 		if r, ok := m.ToolResult(); ok {
-			if k := slices.IndexFunc(open, func(c chat.ToolCall) bool { return c.ID == r.CallID }); k >= 0 {
-				open = slices.Delete(open, k, k+1)
-			}
-		} else {
-			leave(i)
-			if named, changed := identified(m, strconv.Itoa(i)); changed {
-				from(i)
-				m = named
-			}
-			open = m.ToolCalls()
-		}
-		if out != nil {
-			out = append(out, m)
+			results[r.CallID] = append(results[r.CallID], m)
 		}
 	}
-	if leave(len(messages)); out != nil {
-		return out
+	out := make([]chat.Message, 0, len(messages)+2)
+	for i, m := range messages {
+		if _, ok := m.ToolResult(); ok {
+			continue
+		}
+		named, _ := identified(m, strconv.Itoa(i))
+		out = append(out, named)
+		calls := named.ToolCalls()
+		for k, was := range m.ToolCalls() {
+			waiting := results[was.ID]
+			if len(waiting) == 0 {
+				out = append(out, notCalled(calls[k], "the conversation went on"))
+				continue
+			}
+			results[was.ID] = waiting[1:]
+			r, _ := waiting[0].ToolResult()
+			r.CallID = calls[k].ID
+			waiting[0].Parts = []chat.Part{r}
+			out = append(out, waiting[0])
+		}
 	}
-	return messages
+	return out
+}
+
+// sound reports whether a conversation is one that providers take.
+func sound(messages []chat.Message) bool {
+	var open []chat.ToolCall
+	for _, m := range messages {
+		if r, ok := m.ToolResult(); ok {
+			k := slices.IndexFunc(open, func(c chat.ToolCall) bool { return c.ID == r.CallID })
+			if k < 0 {
+				return false
+			}
+			open = slices.Delete(open, k, k+1)
+			continue
+		}
+		if len(open) > 0 {
+			return false
+		}
+		open = m.ToolCalls()
+		if _, changed := identified(m, ""); changed {
+			return false
+		}
+	}
+	return len(open) == 0
+}
+
+// unique returns m with other IDs for calls that have the ID of another call of
+// the message. Those without one stay.
+func unique(m chat.Message) chat.Message {
+	seen := map[string]bool{}
+	parts := slices.Clone(m.Parts)
+	for i, p := range parts {
+		c, ok := p.(chat.ToolCall)
+		if !ok || c.ID == "" {
+			continue
+		}
+		for n := 2; seen[c.ID]; n++ {
+			c.ID = fmt.Sprintf("%s_%d", p.(chat.ToolCall).ID, n)
+		}
+		seen[c.ID], parts[i] = true, c
+	}
+	m.Parts = parts
+	return m
 }
 
 // identified returns m with an ID for each call that has none or that of another
@@ -327,7 +371,10 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 	}
 	id := answerID(ctx, t.last)
 	if resp == nil {
-		resp, err = generate(ctx, l.Model, req, "model "+strconv.Itoa(t.position), id, l.Whole)
+		// The record is of this answer to this message: when the user has said
+		// something else by the time that the node runs again, it isn't used.
+		name := fmt.Sprintf("model %d %s", t.position, t.last)
+		resp, err = generate(ctx, l.Model, req, name, id, l.Whole, l.usable)
 	} else if resp.Message.ID == "" {
 		resp.Message.ID = id
 	}
@@ -369,32 +416,51 @@ func answerID(ctx context.Context, last string) string {
 	return "msg_" + hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// generate asks a model and streams what it says, as a message with that ID. The
-// answer is recorded under a name.
-func generate(ctx context.Context, m model.Model, req *model.Request, name, id string, whole bool) (*model.Response, error) {
+// usable reports what is wrong with an answer that can't be used. It isn't
+// recorded, so that the model is asked again when the node runs again.
+func (l *LLM[S]) usable(m chat.Message) error {
+	if l.Output == nil || len(m.ToolCalls()) > 0 {
+		return nil
+	}
+	_, err := model.ReadOutput[json.RawMessage](l.Output, m)
+	return err
+}
+
+// generate asks a model and streams what it says, as a message with that ID. If
+// check takes the answer, it is recorded under a name.
+func generate(ctx context.Context, m model.Model, req *model.Request, name, id string, whole bool, check func(chat.Message) error) (*model.Response, error) {
 	// The model may ask a human, so it gets the node's context and not that of
 	// Once.
 	return graph.Once(ctx, name, func(context.Context, string) (*model.Response, error) {
-		if whole {
-			resp, err := m.Generate(ctx, req)
-			if err != nil {
-				return nil, err
-			}
-			resp = &model.Response{Message: resp.Message, Cached: resp.Cached}
-			resp.Message.ID = id
-			return resp, graph.EmitMessage(ctx, chat.ChunkOf(resp.Message))
+		resp, err := stream(ctx, m, req, id, whole)
+		if err == nil && check != nil {
+			err = check(resp.Message)
 		}
-		return model.Collect(func(yield func(chat.Chunk, error) bool) {
-			for chunk, err := range m.Stream(ctx, req) {
-				if err == nil {
-					chunk.ID = id // the provider's need not be unique
-					err = graph.EmitMessage(ctx, chunk)
-				}
-				if !yield(chunk, err) || err != nil {
-					return
-				}
+		return resp, err
+	})
+}
+
+// stream asks a model and streams what it says.
+func stream(ctx context.Context, m model.Model, req *model.Request, id string, whole bool) (*model.Response, error) {
+	if whole {
+		resp, err := m.Generate(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		resp = &model.Response{Message: resp.Message, Cached: resp.Cached}
+		resp.Message.ID = id
+		return resp, graph.EmitMessage(ctx, chat.ChunkOf(resp.Message))
+	}
+	return model.Collect(func(yield func(chat.Chunk, error) bool) {
+		for chunk, err := range m.Stream(ctx, req) {
+			if err == nil {
+				chunk.ID = id // the provider's need not be unique
+				err = graph.EmitMessage(ctx, chunk)
 			}
-		})
+			if !yield(chunk, err) || err != nil {
+				return
+			}
+		}
 	})
 }
 

@@ -308,8 +308,8 @@ func TestCallsWithoutResultsAreAnsweredInTheRequest(t *testing.T) {
 	same(t, "the request", transcript(m.Last().Messages), `
 		user: u1
 		assistant: [c1 multiply{}][c2 multiply{}]
-		tool: 2 (c2)
 		tool: not called: the conversation went on (c1) failed
+		tool: 2 (c2)
 		user: never mind
 		`)
 	if strings.Contains(messages(snap), "went on") {
@@ -369,8 +369,8 @@ func TestCallsInAHistoryThatHaveNoID(t *testing.T) {
 	same(t, "the request", transcript(m.Last().Messages), `
 		user: u1
 		assistant: [call_1_0 f{}][x f{}][call_1_2 g{}]
-		tool: ok (x)
 		tool: not called: the conversation went on (call_1_0) failed
+		tool: ok (x)
 		tool: not called: the conversation went on (call_1_2) failed
 		user: u2
 		`)

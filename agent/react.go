@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
@@ -102,7 +103,7 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	}
 	AddLLM[S, P](b, NodeModel, LLM[S]{
 		Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Tools: a.Tools, Choose: a.Choose, Config: a.Config,
-		Before: a.Before, After: a.After, Whole: a.Whole, MaxCalls: a.MaxIterations,
+		Before: a.Before, After: a.After, Whole: a.Whole, MaxCalls: a.MaxIterations, reserve: a.round(),
 	})
 	first, last := NodeModel, NodeModel
 	if a.PreModel != nil {
@@ -133,15 +134,43 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 		Tools: a.Tools, Choose: a.Choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
 		Before: a.BeforeTool, After: a.AfterTool,
 	}, opts...)
-	AddToolsConditionalEdges[S, P](b, last, NodeTools, end)
+	b.AddConditionalEdges(last, func(_ context.Context, s *S) (graph.Command, error) {
+		st := P(s).AgentState()
+		if _, calls := Pending(&st.Messages); len(calls) > 0 {
+			return graph.Goto(NodeTools), nil
+		}
+		if st.Stopped.Get() == StopMaxIterations { // there is no answer to give a form to
+			return graph.Goto(graph.End), nil
+		}
+		return graph.Goto(end), nil
+	}, slices.Compact([]string{NodeTools, end, graph.End})...)
 	b.AddEdge(NodeTools, first)
 	return b
+}
+
+// round is how many supersteps another round takes after a call of the model,
+// with what follows the last call.
+func (a *ReAct[S]) round() int {
+	n := 2 // the tools and the model
+	if a.PreModel != nil {
+		n++
+	}
+	if a.PostModel != nil {
+		n += 2
+	}
+	if a.Output != nil {
+		n++
+	}
+	return n
 }
 
 // structure asks for the final answer in the form of Output.
 func (a *ReAct[S]) structure(ctx context.Context, st *State) error {
 	req := &model.Request{Messages: answered(st.Messages.Slice()), Output: a.Output, Config: a.Config}
-	resp, err := generate(ctx, a.Model, req, "structure", answerID(ctx, "structure"), true)
+	resp, err := generate(ctx, a.Model, req, "structure", answerID(ctx, "structure"), true, func(m chat.Message) error {
+		_, err := model.ReadOutput[json.RawMessage](a.Output, m)
+		return err
+	})
 	if err != nil {
 		return err
 	}

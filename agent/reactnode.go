@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,6 +135,10 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 		limit = min(limit, iterations+left+1)
 	}
 	kept := len(steps)
+	// What is recorded is about this question: another one may be asked by the
+	// time that the node runs again.
+	sum := sha256.Sum256([]byte(s.UserInput))
+	ctx = graph.Scope(ctx, hex.EncodeToString(sum[:6]))
 	answer, stopped := "", StopMaxIterations
 	for iterations < limit {
 		iterations++
@@ -187,7 +193,7 @@ func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (ch
 	}
 	req := &model.Request{Config: r.Config, Tools: r.set.Specs()}
 	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
-	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), answerID(ctx, fmt.Sprint(n)), false)
+	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), answerID(ctx, fmt.Sprint(n)), false, nil)
 	if err != nil {
 		return chat.Message{}, err
 	}

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 
@@ -90,7 +92,7 @@ func AddSchemaTools(b *graph.SchemaBuilder, name string, t Tools[State], opts ..
 	b.Builder().Mistake(name, t.check())
 	b.Builder().AddCommandNode(name, func(ctx context.Context, s *graph.SchemaState) (cmd graph.Command, err error) {
 		err = onSchema(s, func(st *State) error {
-			cmd, err = t.run(withState(ctx, st), st, st)
+			cmd, err = t.run(ctx, st, st)
 			return err
 		})
 		return cmd, err
@@ -197,6 +199,19 @@ func onSchema(s *graph.SchemaState, run func(st *State) error) error {
 	}
 	if len(responses) > 0 {
 		update[KeyNodeResponses] = responses
+	}
+	changed := map[string]any{}
+	for k, v := range st.Metadata.All() {
+		if was, ok := metadata[k]; !ok || !bytes.Equal(asJSON(was), v) {
+			var value any
+			if err := json.Unmarshal(v, &value); err != nil {
+				return fmt.Errorf("metadata %q: %w", k, err)
+			}
+			changed[k] = value
+		}
+	}
+	if len(changed) > 0 {
+		update[KeyMetadata] = changed
 	}
 	if st.Structured.Get() != nil {
 		v, err := Structured[map[string]any](&st)

@@ -122,10 +122,11 @@ func (t *team) makes(c chat.ToolCall) bool {
 // delegate makes the calls of one agent.
 func (t *Tools[S]) delegate(ctx context.Context, st *State, name string) error {
 	_, calls := Pending(&st.Messages)
+	calls = slices.DeleteFunc(calls, func(c chat.ToolCall) bool { return c.Name != name || !t.team.makes(c) })
+	if st.UserInput != "" {
+		return t.abandon(ctx, st, calls)
+	}
 	for _, c := range calls {
-		if c.Name != name || !t.team.makes(c) {
-			continue
-		}
 		args, err := c.Arguments()
 		if err != nil {
 			return err

@@ -58,6 +58,7 @@ type Tools[S any] struct {
 	team  *team  // of a supervisor; nil: none
 	round string // tells the rounds of one task apart
 	set   *tool.Set
+	state *S // of the task; for tools that take it
 }
 
 // ErrorPolicy says what happens when a tool fails.
@@ -108,11 +109,13 @@ func (e *ToolCallError) Error() string {
 // Unwrap returns the cause.
 func (e *ToolCallError) Unwrap() error { return e.Err }
 
-// AddTools adds a node that calls tools.
+// AddTools adds a node that calls tools. It makes the calls of the last message
+// that has any, so models that call tools in one superstep must be agents of their
+// own, added with [AddAgent] or in a [Parallel].
 func AddTools[S any, P Stateful[S]](b *graph.Builder[S], name string, t Tools[S], opts ...graph.NodeOption) {
 	b.Mistake(name, t.check())
 	b.AddCommandNode(name, func(ctx context.Context, s *S) (graph.Command, error) {
-		return t.run(withState(ctx, s), s, P(s).AgentState())
+		return t.run(ctx, s, P(s).AgentState())
 	}, opts...)
 }
 
@@ -155,12 +158,15 @@ type job struct {
 }
 
 func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, error) {
+	task := *t
+	t = &task
+	t.state = s
 	if st.Messages.Len() == 0 {
 		return graph.Command{}, ErrNoMessages
 	}
 	from, calls := Pending(&st.Messages)
-	if t.OnError == TellModelAll {
-		// The model is told of calls without an ID under one that they get.
+	if t.OnError == TellModelAll || st.UserInput != "" {
+		// Results refer to calls by their IDs, so each call gets one.
 		if named, changed := identified(from, st.Messages.Last().ID); changed {
 			st.Messages.Add(named)
 			from, calls = Pending(&st.Messages)
@@ -346,6 +352,9 @@ type outcome struct {
 
 // call makes a call, unless its result is recorded.
 func (t *Tools[S]) call(ctx context.Context, j *job) error {
+	node := ctx
+	// What a tool asks, records and calls is apart from what other calls do.
+	ctx = graph.Scope(ctx, t.record(j.call))
 	if err := graph.EmitToolCall(ctx, tool.Started{CallID: j.call.ID, Name: j.call.Name, Args: j.args}); err != nil {
 		return err
 	}
@@ -360,7 +369,7 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	} else {
 		fresh := false
 		// The tool gets the node's context and not that of Once: it may ask.
-		out, err = graph.Once(ctx, t.record(j.call), func(_ context.Context, key string) (o outcome, err error) {
+		out, err = graph.Once(node, t.record(j.call), func(_ context.Context, key string) (o outcome, err error) {
 			fresh = true
 			o.Message, res, failed, err = t.attempt(ctx, j, key)
 			return o, err
@@ -406,9 +415,12 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Mess
 				return m, res, nil, fmt.Errorf("the arguments that Before gave the call of %q: %w", call.Name, err)
 			}
 		}
+		if takesState(j.tool) {
+			ctx = withState(ctx, t.state)
+		}
 		r, err = invoke(tool.WithInfo(ctx, tool.Info{CallID: call.ID, IdempotencyKey: key}), j.tool, call.Name, args)
 	}
-	if t.After != nil && !graph.IsInterrupt(err) {
+	if t.After != nil && !passes(err) {
 		replaced, afterErr := t.After(ctx, call, r, err)
 		if afterErr != nil {
 			return m, res, nil, afterErr
@@ -420,7 +432,7 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Mess
 	switch {
 	case err == nil:
 		return resultOf(j.call, *r), *r, nil, nil
-	case graph.IsInterrupt(err), ctx.Err() != nil:
+	case passes(err), ctx.Err() != nil:
 		return m, res, nil, err
 	case t.OnError == FailFast:
 		return m, res, nil, &ToolCallError{Call: j.call, Err: err}
@@ -428,7 +440,15 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Mess
 	return failure(j.call, errorText(j.call, err)), res, err, nil
 }
 
-// invoke calls a tool. A panic is its error.
+// passes reports whether an error is the run's and not the tool's: a question, a
+// drain, a store that fails.
+func passes(err error) bool {
+	var stored *graph.CheckpointError
+	return graph.IsInterrupt(err) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
+}
+
+// invoke calls a tool. A panic is its error, as is an artifact that can't be
+// stored.
 func invoke(ctx context.Context, t tool.Tool, name string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -438,6 +458,9 @@ func invoke(ctx context.Context, t tool.Tool, name string, args json.RawMessage)
 	r, err := t.Call(ctx, args)
 	if err != nil {
 		return nil, err
+	}
+	if len(r.Artifact) > 0 && !json.Valid(r.Artifact) {
+		return nil, &tool.Error{Tool: name, Err: errors.New("its artifact is not JSON")}
 	}
 	return &r, nil
 }

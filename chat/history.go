@@ -43,6 +43,9 @@ type History struct {
 
 	view conversation // with what is pending
 	ops  []op         // pending since Bind
+
+	// at is the position in ops of what writes an ID, once they are many.
+	at map[string]int
 }
 
 // RemoveAll is the ID of the JSON update {"type": "remove"} that removes all
@@ -186,7 +189,9 @@ func (c *conversation) all() iter.Seq[Message] {
 // Of returns a history of messages.
 func Of(messages ...Message) History {
 	var h History
-	h.Add(messages...)
+	for _, m := range messages {
+		h.view.put(m)
+	}
 	return h
 }
 
@@ -206,14 +211,43 @@ func (h *History) put(m Message) {
 	}
 	id := h.view.put(m)
 	// One message written twice is written once.
-	if i := slices.IndexFunc(h.ops, func(o op) bool { return o.kind == opPut && o.id == id }); i >= 0 {
+	if i := h.pending(id); i >= 0 {
 		if h.ops[i].m.ID == "" {
 			m.ID = "" // it is still to get its ID
 		}
 		h.ops[i].m = m
 		return
 	}
-	h.ops = append(h.ops, op{kind: opPut, m: m, id: id})
+	h.push(op{kind: opPut, m: m, id: id})
+}
+
+// manyOps is from how many on pending operations are found by an index.
+const manyOps = 16
+
+// pending returns the position of the operation that puts an ID, or -1.
+func (h *History) pending(id string) int {
+	if len(h.ops) < manyOps {
+		return slices.IndexFunc(h.ops, func(o op) bool { return o.kind == opPut && o.id == id })
+	}
+	if h.at == nil {
+		h.at = make(map[string]int, 2*len(h.ops))
+		for i, o := range h.ops {
+			if o.kind == opPut {
+				h.at[o.id] = i
+			}
+		}
+	}
+	if i, ok := h.at[id]; ok {
+		return i
+	}
+	return -1
+}
+
+func (h *History) push(o op) {
+	if h.at != nil && o.kind == opPut {
+		h.at[o.id] = len(h.ops)
+	}
+	h.ops = append(h.ops, o)
 }
 
 // Identify returns m with the ID that it would get if it were added now. Tasks
@@ -250,17 +284,15 @@ func (h *History) Remove(ids ...string) {
 	h.own()
 	for _, id := range ids {
 		h.view.remove(id)
-		before := len(h.ops)
-		fresh := false // the message came with this update
-		h.ops = slices.DeleteFunc(h.ops, func(o op) bool {
-			hit := o.kind == opPut && o.id == id
-			fresh = fresh || hit && o.m.ID == ""
-			return hit
-		})
-		if before != len(h.ops) && fresh {
-			continue
+		if i := h.pending(id); i >= 0 {
+			fresh := h.ops[i].m.ID == "" // it came with this update
+			h.ops = slices.Delete(h.ops, i, i+1)
+			h.at = nil
+			if fresh {
+				continue
+			}
 		}
-		h.ops = append(h.ops, op{kind: opRemove, id: id})
+		h.push(op{kind: opRemove, id: id})
 	}
 }
 
@@ -268,7 +300,7 @@ func (h *History) Remove(ids ...string) {
 func (h *History) Clear() {
 	h.own()
 	h.view = conversation{}
-	h.ops = []op{{kind: opClear}}
+	h.ops, h.at = []op{{kind: opClear}}, nil
 }
 
 // Overwrite replaces the whole history.
@@ -281,7 +313,7 @@ func (h *History) Overwrite(messages ...Message) {
 func (h *History) own() {
 	if h.self != h {
 		h.self, h.bound = h, false
-		h.ops = slices.Clone(h.ops)
+		h.ops, h.at = slices.Clone(h.ops), nil
 	}
 }
 
@@ -375,7 +407,7 @@ func (h *History) UnmarshalJSON(data []byte) error {
 }
 
 // Bind implements [field.Merging].
-func (h *History) Bind() { h.self, h.bound, h.ops = h, true, nil }
+func (h *History) Bind() { h.self, h.bound, h.ops, h.at = h, true, nil, nil }
 
 // Change implements [field.Merging].
 func (h *History) Change() (field.Change, error) {
@@ -418,7 +450,7 @@ func (h *History) Apply(c field.Change) error {
 	for _, o := range hc.ops {
 		h.view.apply(o)
 	}
-	h.ops = nil
+	h.ops, h.at = nil, nil
 	return nil
 }
 

@@ -213,9 +213,10 @@ type OpenTask struct {
 type Question struct {
 	ID       string          `json:"id"`
 	Key      string          `json:"key"`
-	Node     string          `json:"node"`           // the node that asked
-	Path     []string        `json:"path,omitempty"` // nodes from the root graph down to it, in subgraphs
-	When     string          `json:"when"`           // "inside", "before" or "after"
+	Scope    string          `json:"scope,omitempty"` // what in the node asked, if that tells several apart
+	Node     string          `json:"node"`            // the node that asked
+	Path     []string        `json:"path,omitempty"`  // nodes from the root graph down to it, in subgraphs
+	When     string          `json:"when"`            // "inside", "before" or "after"
 	Value    json.RawMessage `json:"value,omitempty"`
 	Schema   json.RawMessage `json:"schema,omitempty"` // JSON Schema of the answer
 	Answer   json.RawMessage `json:"answer,omitempty"` // set when answered

@@ -132,6 +132,14 @@ func Once[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	return zero, nil
 }
 
+// Scope returns a context in which the names of [Once], the keys and positions of
+// questions and waits, and the keys of [Call] are told from those of other
+// scopes: for code that a node runs several times, such as a tool, and that
+// chooses them by itself. People see the keys as they are; two questions with
+// one key that are open at once are answered by their IDs. The name must be the
+// same when the node runs again. Scopes may stand in each other.
+func Scope(ctx context.Context, name string) context.Context { return local.WithScope(ctx, name) }
+
 // Emit sends a value to those who stream the run with [ModeCustom]. It blocks
 // while they are slow, and returns the context's error.
 func Emit(ctx context.Context, value any) error {

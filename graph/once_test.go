@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -166,4 +167,56 @@ func TestOnceOfAnAbandonedSuperstepIsNotUsedAgain(t *testing.T) {
 	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
 	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Restart()))
 	equal(t, "asked", snap.Interrupts[0].Value.(float64), 2)
+}
+
+// Code that a node runs several times has its own names in each scope.
+func TestScopesTellNamesApart(t *testing.T) {
+	inner := graph.New[toolState]("inner").AddNode("n", func(_ context.Context, s *toolState) error { s.N++; return nil }).AddEdge(graph.Start, "n").MustCompile()
+	effects := map[string]int{}
+	part := func(ctx context.Context, name string) (string, error) {
+		ctx = graph.Scope(ctx, name)
+		once, err := graph.Once(ctx, "effect", func(context.Context, string) (string, error) { effects[name]++; return name, nil })
+		if err != nil {
+			return "", err
+		}
+		if _, err := graph.Call(ctx, "call", inner, func(s *toolState) { s.N = 1 }); err != nil {
+			return "", err
+		}
+		keyed, err := graph.Interrupt[string](ctx, "k", "keyed "+name)
+		if err != nil {
+			return "", err
+		}
+		first, err := graph.Interrupt[string](ctx, "", "first "+name)
+		return once + " " + keyed + " " + first, err
+	}
+	var got []string
+	g := graph.New[toolState]("g").AddNode("n", func(ctx context.Context, _ *toolState) error {
+		got = nil
+		for _, name := range []string{"a", "b"} {
+			text, err := part(ctx, name)
+			if err != nil {
+				return err
+			}
+			got = append(got, text)
+		}
+		return nil
+	}).AddEdge(graph.Start, "n").MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	snap, err := g.Invoke(t.Context(), func(*toolState) {}, graph.Thread("t"))
+	var asked []string
+	for err == nil && !snap.Done() {
+		asked = append(asked, snap.Interrupts[0].Value.(string))
+		snap, err = g.Resume(t.Context(), "re: "+snap.Interrupts[0].Value.(string), graph.Thread("t"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"keyed a", "first a", "keyed b", "first b"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+	if want := []string{"a re: keyed a re: first a", "b re: keyed b re: first b"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if effects["a"] != 1 || effects["b"] != 1 {
+		t.Errorf("effects %v", effects)
+	}
 }

@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +60,10 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 	if s.o.Tape != nil {
 		s.o.Tape.p.store.show(t.at.children)
 		call.Program = quiet(call.Program)
+	}
+	if scope := scopeOf(ctx); scope != "" {
+		sum := sha256.Sum256([]byte(scope))
+		call.Key = hex.EncodeToString(sum[:6]) + "." + call.Key
 	}
 	ns, err := t.callNamespace(ctx, &call)
 	if err != nil {

@@ -48,7 +48,7 @@ type Task struct {
 type talk struct {
 	questions []checkpoint.Question    // raised before and now
 	used      map[string]bool          // keys used in this execution
-	asked     int                      // positional questions so far
+	asked     map[string]int           // positional questions so far, by scope
 	open      *checkpoint.Question     // first one that waits
 	calls     map[string]bool          // subgraph calls made
 	children  map[string]checkpoint.ID // records at which interrupted subgraphs stand, by namespace
@@ -69,6 +69,20 @@ func (t *Task) Value(key any) any {
 		return t
 	}
 	return t.Context.Value(key)
+}
+
+type scopeKey struct{}
+
+// WithScope returns a context in which questions, sub-steps and subgraph calls
+// are told from those of other scopes, whatever their keys.
+func WithScope(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, scopeKey{}, scopeOf(ctx)+name+"/")
+}
+
+// scopeOf returns the scope of ctx, empty or with a slash at its end.
+func scopeOf(ctx context.Context) string {
+	scope, _ := ctx.Value(scopeKey{}).(string)
+	return scope
 }
 
 // FromContext returns the task whose node was called with ctx or a context
@@ -249,29 +263,34 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 		}
 	}
 	k := t.talking()
+	scope := scopeOf(ctx)
 	idKey := "ask " + key
 	if a.kind() != "interrupt" {
 		idKey = a.kind() + " " + key
 	}
 	if key == "" {
-		key = "#" + strconv.Itoa(k.asked)
-		k.asked++
+		if k.asked == nil {
+			k.asked = map[string]int{}
+		}
+		key = "#" + strconv.Itoa(k.asked[scope])
+		k.asked[scope]++
 		// A question known by its position alone is the same question only
 		// if it says the same.
 		sum := sha256.Sum256(value)
 		idKey = "ask " + key + hex.EncodeToString(sum[:8])
 	}
-	if used := a.kind() + " " + key; k.used[used] {
+	positional := idKey != "ask "+key
+	if used := scope + a.kind() + " " + key; k.used[used] {
 		return nil, &DuplicateKeyError{Node: t.node.Name, Key: key}
 	} else if k.used == nil {
 		k.used = map[string]bool{used: true}
 	} else {
 		k.used[used] = true
 	}
-	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.gen, idKey)
+	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.gen, scope+idKey)
 	for i := range k.questions {
 		q := &k.questions[i]
-		if len(q.Path) > 0 || q.Key != key || q.Event != a.Event || q.Wait != (a.Sleep || a.Event != "") || idKey != "ask "+key && !bytes.Equal(q.Value, value) {
+		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != (a.Sleep || a.Event != "") || positional && !bytes.Equal(q.Value, value) {
 			continue
 		}
 		if q.Expired && !a.Sleep {
@@ -285,7 +304,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 		return nil, &Interrupted{Question: *q}
 	}
 	k.questions = append(k.questions, checkpoint.Question{
-		ID: id, Key: key, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
+		ID: id, Key: key, Scope: scope, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
 		Due: a.due(), Wait: a.Sleep || a.Event != "", Event: a.Event,
 	})
 	q := &k.questions[len(k.questions)-1]
@@ -348,6 +367,7 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	if where, ok := ctx.Value(noAskKey{}).(string); ok {
 		return nil, fmt.Errorf("Once %q is not possible %s", name, where)
 	}
+	name = scopeOf(ctx) + name
 	t.mu.Lock()
 	if err := t.waiting(); err != nil {
 		t.mu.Unlock()

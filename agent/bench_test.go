@@ -108,7 +108,7 @@ func BenchmarkTenSteps(b *testing.B) { // W7-45
 // says what they cost.
 func TestManyAgentsAtOnce(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	agents, measure := 300, os.Getenv("SUPERSTEP_MEASURE") == "1"
+	agents, measure := 200, os.Getenv("SUPERSTEP_MEASURE") == "1"
 	if measure {
 		agents = 10_000
 	}

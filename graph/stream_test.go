@@ -289,16 +289,15 @@ func TestObserverOfAFailingRunAndOfOneCall(t *testing.T) {
 func TestATaskHasOneID(t *testing.T) {
 	for name, opts := range map[string][]graph.Option{"with a store": {graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}, "without": nil} {
 		known := map[string]string{} // node: ID as the node knows it
-		note := func(ctx context.Context, _ *toolState) error {
-			in := graph.Info(ctx)
-			known[in.Node] = in.Task
-			return graph.Emit(ctx, "x")
-		}
+		note := func(ctx context.Context, _ *toolState) error { return graph.Emit(ctx, graph.Info(ctx).Task) }
 		g := graph.New[toolState]("g").AddNode("a", note).AddNode("b", note).AddSequence("a", "b").AddEdge(graph.Start, "a").MustCompile()
 		seen := map[string]int{}
 		for ev, err := range g.Stream(t.Context(), func(*toolState) {}, append(opts, graph.Modes(graph.ModeUpdates, graph.ModeTasks, graph.ModeCustom))...) {
 			if err != nil {
 				t.Fatal(err)
+			}
+			if ev.Type == graph.EventCustom {
+				known[ev.Node] = ev.Value.(string)
 			}
 			if seen[ev.Task]++; known[ev.Node] != "" && ev.Task != known[ev.Node] {
 				t.Errorf("%s: %s of %s has the task %s, not %s", name, ev.Type, ev.Node, ev.Task, known[ev.Node])

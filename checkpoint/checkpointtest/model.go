@@ -20,9 +20,9 @@ import (
 // Options.Another it writes through two stores in turn; with Options.Reopen it
 // closes and opens them now and then.
 func Model(t *testing.T, open Opener, o Options) {
-	seeds := uint64(6)
+	seeds := uint64(3)
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

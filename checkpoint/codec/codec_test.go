@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,12 +129,18 @@ func openFile(t *testing.T, path string) checkpoint.Store {
 }
 
 func TestStoreOverSQLite(t *testing.T) {
+	if race.Enabled || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
+	}
 	for _, f := range forms[:onDiskForms] {
 		t.Run(f.name, func(t *testing.T) { t.Parallel(); onDisk(t, f.Options, openSQLite) })
 	}
 }
 
 func TestStoreOverFile(t *testing.T) {
+	if race.Enabled || testing.Short() {
+		t.Skip("the suite once more: run without -race and -short")
+	}
 	for _, f := range forms[:onDiskForms] {
 		t.Run(f.name, func(t *testing.T) { t.Parallel(); onDisk(t, f.Options, openFile) })
 	}

@@ -171,7 +171,7 @@ func report(t *testing.T, path string) string {
 //     many a kill as files are read at a time.
 //   - The report is the same as that of a run that nobody disturbed.
 func TestKilled(t *testing.T) {
-	const files, kills, atOnce = 300, 12, 3
+	const files, kills, atOnce = 240, 8, 3
 	root := generate(t, files)
 	real, err := filepath.EvalSymlinks(root)
 	if err != nil {

@@ -464,17 +464,17 @@ func each(t *testing.T, d graph.Durability, kills int) {
 
 // Sync: no recorded step is lost and none runs twice after it was recorded.
 func TestKilledRunsLoseNothingRecorded(t *testing.T) {
-	each(t, graph.Sync, setting(t, "KILLTEST_KILLS", 8))
+	each(t, graph.Sync, setting(t, "KILLTEST_KILLS", 5))
 }
 
 // Async: what is stored is a consistent prefix, and Once waits for its record.
 func TestKilledAsyncRunsLeaveAConsistentPrefix(t *testing.T) {
-	each(t, graph.Async, setting(t, "KILLTEST_KILLS_ASYNC", 3))
+	each(t, graph.Async, setting(t, "KILLTEST_KILLS_ASYNC", 2))
 }
 
 // Exit: nothing is stored while a run runs.
 func TestKilledExitRunsAreAsIfNotStarted(t *testing.T) {
-	each(t, graph.Exit, setting(t, "KILLTEST_KILLS_EXIT", 3))
+	each(t, graph.Exit, setting(t, "KILLTEST_KILLS_EXIT", 2))
 }
 
 // The same without chance: a crash at each write, before and after it.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"maps"
 
 	"github.com/superstep-dev/superstep/chat"
 )
@@ -102,6 +103,41 @@ type Config struct {
 	// Extra are fields of the provider's own, which are added to the body of
 	// the request as they are.
 	Extra map[string]any
+}
+
+// With returns c with the settings that over has in the place of its own. Fields
+// of Extra are taken one by one; neither map is altered.
+func (c Config) With(over Config) Config {
+	set(&c.Model, over.Model)
+	set(&c.Temperature, over.Temperature)
+	set(&c.TopP, over.TopP)
+	set(&c.TopK, over.TopK)
+	set(&c.FrequencyPenalty, over.FrequencyPenalty)
+	set(&c.PresencePenalty, over.PresencePenalty)
+	set(&c.MaxTokens, over.MaxTokens)
+	set(&c.Seed, over.Seed)
+	set(&c.Reasoning, over.Reasoning)
+	set(&c.ReasoningTokens, over.ReasoningTokens)
+	set(&c.ParallelTools, over.ParallelTools)
+	if over.Stop != nil {
+		c.Stop = over.Stop
+	}
+	if len(over.Extra) > 0 {
+		extra := maps.Clone(c.Extra)
+		if extra == nil {
+			extra = map[string]any{}
+		}
+		maps.Copy(extra, over.Extra)
+		c.Extra = extra
+	}
+	return c
+}
+
+func set[T comparable](to *T, v T) {
+	var zero T
+	if v != zero {
+		*to = v
+	}
 }
 
 // Response is a model's answer.

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // invalid says that a request can't be sent.
@@ -28,22 +29,10 @@ func unreadable(format string, args ...any) *model.Error {
 	return &model.Error{Provider: provider, Kind: model.ErrorResponse, Message: fmt.Sprintf(format, args...)}
 }
 
-// ended returns the error for a context that has ended, else nil.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != err {
-		return fmt.Errorf("%s: %w: %w", provider, err, cause)
-	}
-	return fmt.Errorf("%s: %w", provider, err)
-}
-
 // failure makes an error of the SDK one of ours. Resp is nil if there was no
 // response; began says whether a successful one had begun to tell the answer.
 func (m *Model) failure(ctx context.Context, err error, resp *http.Response, began bool) error {
-	if err := ended(ctx); err != nil {
+	if err := vendor.Ended(ctx, provider); err != nil {
 		return err
 	}
 	e := &model.Error{Provider: provider, Err: m.redacted(err)}

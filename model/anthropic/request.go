@@ -1,13 +1,10 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"mime"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // params makes a request to the API of one of ours. Extra fields are among the
@@ -26,7 +24,7 @@ func (m *Model) params(req *model.Request) (p sdk.MessageNewParams, opts []optio
 	if m.err != nil {
 		return p, nil, m.err
 	}
-	c := merge(m.defaults, req.Config)
+	c := m.defaults.With(req.Config)
 	if err := configure(&p, c, m.name); err != nil {
 		return p, nil, err
 	}
@@ -34,9 +32,9 @@ func (m *Model) params(req *model.Request) (p sdk.MessageNewParams, opts []optio
 		return p, nil, err
 	}
 	if req.Output != nil {
-		schema, err := outputSchema(*req.Output)
+		schema, err := vendor.OutputSchema(*req.Output)
 		if err != nil {
-			return p, nil, err
+			return p, nil, invalid("%v", err)
 		}
 		// As it is: a decoded schema would lose the order of its properties, in
 		// which the model writes them.
@@ -55,40 +53,6 @@ func (m *Model) params(req *model.Request) (p sdk.MessageNewParams, opts []optio
 	return p, opts, nil
 }
 
-// merge returns the settings of a request over the defaults.
-func merge(defaults, c model.Config) model.Config {
-	d := defaults
-	set(&d.Model, c.Model)
-	set(&d.Temperature, c.Temperature)
-	set(&d.TopP, c.TopP)
-	set(&d.TopK, c.TopK)
-	set(&d.FrequencyPenalty, c.FrequencyPenalty)
-	set(&d.PresencePenalty, c.PresencePenalty)
-	set(&d.MaxTokens, c.MaxTokens)
-	set(&d.Seed, c.Seed)
-	set(&d.Reasoning, c.Reasoning)
-	set(&d.ReasoningTokens, c.ReasoningTokens)
-	set(&d.ParallelTools, c.ParallelTools)
-	if c.Stop != nil {
-		d.Stop = c.Stop
-	}
-	if len(c.Extra) > 0 {
-		d.Extra = maps.Clone(d.Extra)
-		if d.Extra == nil {
-			d.Extra = map[string]any{}
-		}
-		maps.Copy(d.Extra, c.Extra)
-	}
-	return d
-}
-
-func set[T comparable](to *T, v T) {
-	var zero T
-	if v != zero {
-		*to = v
-	}
-}
-
 func configure(p *sdk.MessageNewParams, c model.Config, name string) error {
 	switch {
 	case c.FrequencyPenalty != nil:
@@ -105,7 +69,9 @@ func configure(p *sdk.MessageNewParams, c model.Config, name string) error {
 		return invalid(`Reasoning is "none" and ReasoningTokens is %d`, c.ReasoningTokens)
 	}
 	p.Model = name
-	set(&p.Model, c.Model)
+	if c.Model != "" {
+		p.Model = c.Model
+	}
 	if p.Model == "" {
 		return invalid("no model is named")
 	}
@@ -193,26 +159,6 @@ func tools(p *sdk.MessageNewParams, req *model.Request, parallel *bool) error {
 		return invalid("ToolChoice %q is none of the tools %s", choice, strings.Join(names, ", "))
 	}
 	return nil
-}
-
-// outputSchema returns the schema of an answer with its description.
-func outputSchema(s model.Schema) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(s.Schema, &fields); err != nil || fields == nil {
-		return nil, invalid("Output.Schema is not a JSON object")
-	}
-	if _, has := fields["description"]; has || s.Description == "" {
-		return s.Schema, nil
-	}
-	description, err := json.Marshal(s.Description)
-	if err != nil {
-		return nil, invalid("Output.Description: %v", err)
-	}
-	rest := bytes.TrimSpace(s.Schema)[1:]
-	if len(fields) > 0 {
-		rest = append([]byte(","), rest...)
-	}
-	return append([]byte(`{"description":`+string(description)), rest...), nil
 }
 
 func isObject(data json.RawMessage) bool {
@@ -400,7 +346,7 @@ func toolResults(results []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.Co
 }
 
 func image(i chat.Image) (*sdk.ImageBlockParam, error) {
-	s, err := resolve(i.Source)
+	s, err := vendor.Resolve(i.Source)
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
@@ -423,7 +369,7 @@ func image(i chat.Image) (*sdk.ImageBlockParam, error) {
 }
 
 func document(f chat.File) (*sdk.DocumentBlockParam, error) {
-	s, err := resolve(f.Source)
+	s, err := vendor.Resolve(f.Source)
 	if err != nil {
 		return nil, fmt.Errorf("file %q: %w", f.Name, err)
 	}
@@ -448,48 +394,4 @@ func document(f chat.File) (*sdk.DocumentBlockParam, error) {
 		return nil, fmt.Errorf("file %q: media type %q is not supported", f.Name, s.MIME)
 	}
 	return b, nil
-}
-
-// resolve checks a source, drops the parameters of its media type, and decodes
-// a data URL.
-func resolve(s chat.Source) (chat.Source, error) {
-	n := 0
-	for _, has := range []bool{s.Data != nil, s.URL != "", s.FileID != ""} {
-		if has {
-			n++
-		}
-	}
-	if n != 1 {
-		return s, fmt.Errorf("%d of Data, URL and FileID are set, not one", n)
-	}
-	if meta, data, ok := strings.Cut(s.URL, ","); ok && strings.HasPrefix(meta, "data:") {
-		meta, encoded := strings.CutSuffix(meta[len("data:"):], ";base64")
-		var err error
-		if encoded {
-			s.Data, err = base64.StdEncoding.DecodeString(data)
-		} else {
-			data, err = url.PathUnescape(data)
-			s.Data = []byte(data)
-		}
-		if err != nil {
-			return s, fmt.Errorf("data URL: %w", err)
-		}
-		s.URL = ""
-		switch {
-		case s.MIME != "":
-		case meta == "":
-			s.MIME = "text/plain" // RFC 2397
-		default:
-			s.MIME = meta
-		}
-	} else if s.URL != "" && !strings.HasPrefix(s.URL, "https://") && !strings.HasPrefix(s.URL, "http://") {
-		return s, fmt.Errorf("the URL is none of http, https and data")
-	}
-	if s.Data != nil && s.MIME == "" {
-		return s, fmt.Errorf("no media type")
-	}
-	if t, _, err := mime.ParseMediaType(s.MIME); err == nil {
-		s.MIME = t
-	}
-	return s, nil
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // exchange is what the SDK doesn't tell about a request. It is written and read
@@ -84,22 +85,10 @@ func unreadable(format string, args ...any) *model.Error {
 	return &model.Error{Provider: provider, Kind: model.ErrorResponse, Message: fmt.Sprintf(format, args...)}
 }
 
-// ended returns the error for a context that has ended, else nil.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != err {
-		return fmt.Errorf("%s: %w: %w", provider, err, cause)
-	}
-	return fmt.Errorf("%s: %w", provider, err)
-}
-
 // failure makes an error of the SDK one of ours. Began says whether an answer
 // that breaks off had begun.
 func (m *Model) failure(ctx context.Context, err error, x *exchange, began bool) error {
-	if err := ended(ctx); err != nil {
+	if err := vendor.Ended(ctx, provider); err != nil {
 		return err
 	}
 	e := &model.Error{Provider: provider}

@@ -1,14 +1,10 @@
 package gemini
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
-	"mime"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -16,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // filesURL is what the URIs of uploaded files begin with.
@@ -29,13 +26,15 @@ func (m *Model) params(req *model.Request) (name string, contents []*genai.Conte
 	if m.err != nil {
 		return fail(m.err)
 	}
-	c := merge(m.defaults, req.Config)
+	c := m.defaults.With(req.Config)
 	g = &genai.GenerateContentConfig{AutomaticContinuation: genai.Ptr(false)} // it repeats requests
 	if err := configure(g, c); err != nil {
 		return fail(err)
 	}
 	name = m.name
-	set(&name, c.Model)
+	if c.Model != "" {
+		name = c.Model
+	}
 	if name == "" {
 		return fail(invalid("no model is named"))
 	}
@@ -44,8 +43,8 @@ func (m *Model) params(req *model.Request) (name string, contents []*genai.Conte
 	}
 	var schema json.RawMessage
 	if req.Output != nil {
-		if schema, err = outputSchema(*req.Output); err != nil {
-			return fail(err)
+		if schema, err = vendor.OutputSchema(*req.Output); err != nil {
+			return fail(invalid("%v", err))
 		}
 		g.ResponseMIMEType = "application/json"
 	}
@@ -101,40 +100,6 @@ func extend(object, fields map[string]any) {
 			object[k] = to
 		}
 		extend(to, inner)
-	}
-}
-
-// merge returns the settings of a request over the defaults.
-func merge(defaults, c model.Config) model.Config {
-	d := defaults
-	set(&d.Model, c.Model)
-	set(&d.Temperature, c.Temperature)
-	set(&d.TopP, c.TopP)
-	set(&d.TopK, c.TopK)
-	set(&d.FrequencyPenalty, c.FrequencyPenalty)
-	set(&d.PresencePenalty, c.PresencePenalty)
-	set(&d.MaxTokens, c.MaxTokens)
-	set(&d.Seed, c.Seed)
-	set(&d.Reasoning, c.Reasoning)
-	set(&d.ReasoningTokens, c.ReasoningTokens)
-	set(&d.ParallelTools, c.ParallelTools)
-	if c.Stop != nil {
-		d.Stop = c.Stop
-	}
-	if len(c.Extra) > 0 {
-		d.Extra = maps.Clone(d.Extra)
-		if d.Extra == nil {
-			d.Extra = map[string]any{}
-		}
-		maps.Copy(d.Extra, c.Extra)
-	}
-	return d
-}
-
-func set[T comparable](to *T, v T) {
-	var zero T
-	if v != zero {
-		*to = v
 	}
 }
 
@@ -238,26 +203,6 @@ func tools(g *genai.GenerateContentConfig, req *model.Request) error {
 	}
 	g.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: config}
 	return nil
-}
-
-// outputSchema returns the schema of an answer with its description.
-func outputSchema(s model.Schema) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(s.Schema, &fields); err != nil || fields == nil {
-		return nil, invalid("Output.Schema is not a JSON object")
-	}
-	if _, has := fields["description"]; has || s.Description == "" {
-		return s.Schema, nil
-	}
-	description, err := json.Marshal(s.Description)
-	if err != nil {
-		return nil, invalid("Output.Description: %v", err)
-	}
-	rest := bytes.TrimSpace(s.Schema)[1:]
-	if len(fields) > 0 {
-		rest = append([]byte(","), rest...)
-	}
-	return append([]byte(`{"description":`+string(description)), rest...), nil
 }
 
 func isObject(data json.RawMessage) bool {
@@ -504,7 +449,7 @@ func media(part chat.Part, where string) (*genai.Part, error) {
 	default:
 		return nil, misplaced(part, where)
 	}
-	s, err := resolve(s)
+	s, err := vendor.Resolve(s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -518,48 +463,4 @@ func media(part chat.Part, where string) (*genai.Part, error) {
 	}
 	uri := filesURL + "files/" + strings.TrimPrefix(s.FileID, "files/")
 	return &genai.Part{FileData: &genai.FileData{FileURI: uri, MIMEType: s.MIME}}, nil
-}
-
-// resolve checks a source, drops the parameters of its media type, and decodes
-// a data URL.
-func resolve(s chat.Source) (chat.Source, error) {
-	n := 0
-	for _, has := range []bool{s.Data != nil, s.URL != "", s.FileID != ""} {
-		if has {
-			n++
-		}
-	}
-	if n != 1 {
-		return s, fmt.Errorf("%d of Data, URL and FileID are set, not one", n)
-	}
-	if meta, data, ok := strings.Cut(s.URL, ","); ok && strings.HasPrefix(meta, "data:") {
-		meta, encoded := strings.CutSuffix(meta[len("data:"):], ";base64")
-		var err error
-		if encoded {
-			s.Data, err = base64.StdEncoding.DecodeString(data)
-		} else {
-			data, err = url.PathUnescape(data)
-			s.Data = []byte(data)
-		}
-		if err != nil {
-			return s, fmt.Errorf("data URL: %w", err)
-		}
-		s.URL = ""
-		switch {
-		case s.MIME != "":
-		case meta == "":
-			s.MIME = "text/plain" // RFC 2397
-		default:
-			s.MIME = meta
-		}
-	} else if s.URL != "" && !strings.HasPrefix(s.URL, "https://") && !strings.HasPrefix(s.URL, "http://") {
-		return s, fmt.Errorf("the URL is none of http, https and data")
-	}
-	if s.Data != nil && s.MIME == "" {
-		return s, fmt.Errorf("no media type")
-	}
-	if t, _, err := mime.ParseMediaType(s.MIME); err == nil {
-		s.MIME = t
-	}
-	return s, nil
 }

@@ -25,7 +25,7 @@ const (
 
 // body returns the JSON of a request.
 func (m *Model) body(req *model.Request, streaming bool) ([]byte, error) {
-	c := merge(m.defaults, req.Config)
+	c := m.defaults.With(req.Config)
 	if c.TopK != nil {
 		return nil, invalid("the API doesn't know the setting TopK; a server that does takes it as Extra, often as top_k")
 	}
@@ -91,38 +91,6 @@ func (m *Model) body(req *model.Request, streaming bool) ([]byte, error) {
 		return nil, &model.Error{Provider: provider, Kind: model.ErrorInvalid, Message: "the request has no JSON: " + err.Error(), Err: err}
 	}
 	return body, nil
-}
-
-// merge returns the settings of a request over the defaults.
-func merge(c, over model.Config) model.Config {
-	set(&c.Model, over.Model)
-	set(&c.Temperature, over.Temperature)
-	set(&c.TopP, over.TopP)
-	set(&c.TopK, over.TopK)
-	set(&c.FrequencyPenalty, over.FrequencyPenalty)
-	set(&c.PresencePenalty, over.PresencePenalty)
-	set(&c.MaxTokens, over.MaxTokens)
-	set(&c.Seed, over.Seed)
-	set(&c.Reasoning, over.Reasoning)
-	set(&c.ReasoningTokens, over.ReasoningTokens)
-	set(&c.ParallelTools, over.ParallelTools)
-	if over.Stop != nil {
-		c.Stop = over.Stop
-	}
-	extra := maps.Clone(c.Extra)
-	if extra == nil {
-		extra = map[string]any{}
-	}
-	maps.Copy(extra, over.Extra)
-	c.Extra = extra
-	return c
-}
-
-func set[T comparable](to *T, v T) {
-	var zero T
-	if v != zero {
-		*to = v
-	}
 }
 
 func opt[T comparable](v *T) param.Opt[T] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
@@ -28,9 +29,14 @@ type pair struct {
 	B int `json:"b"`
 }
 
+// noting guards what the tools of tests note: they run at once.
+var noting sync.Mutex
+
 // counted is a tool that multiplies and counts its calls.
 func counted(calls *int) tool.Tool {
 	return tool.New("multiply", "Multiplies two numbers.", func(_ context.Context, in pair) (int, error) {
+		noting.Lock()
+		defer noting.Unlock()
 		*calls++
 		return in.A * in.B, nil
 	})
@@ -44,6 +50,8 @@ func failing(name string) tool.Tool {
 // logged is a tool that notes when it begins and ends.
 func logged(name string, log *[]string) tool.Tool {
 	return tool.New(name, "Logs.", func(context.Context, struct{}) (string, error) {
+		noting.Lock()
+		defer noting.Unlock()
 		*log = append(*log, name)
 		return name + " done", nil
 	})

@@ -1,6 +1,11 @@
 package graph
 
-import "github.com/superstep-dev/superstep/internal/local"
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/superstep-dev/superstep/internal/local"
+)
 
 // Command says where a node or router leads. It carries destinations only: a
 // node writes to its state, and a resume's edit is the option [Update]. The
@@ -12,6 +17,16 @@ type Send struct{ send local.Send }
 
 // Node returns the name of the node that is sent to.
 func (s Send) Node() string { return s.send.Node }
+
+// SendJSON returns a send to a node whose payload is JSON, from outside of the
+// program. [Task.Send] checks types; of this one they are checked when it runs.
+func SendJSON(node string, payload json.RawMessage) Send {
+	s := Send{send: local.Send{Node: node, Raw: payload}}
+	if !json.Valid(payload) {
+		s.send.Err = fmt.Errorf("payload of a send to %q is not valid JSON", node)
+	}
+	return s
+}
 
 // Goto leads to the named nodes, in parallel if there are several. Goto(End)
 // ends the branch: other branches go on.

@@ -233,7 +233,8 @@ func Deps[D any](ctx context.Context) (D, error) {
 	return zero, &MissingDepsError{Types: []string{typ.String()}}
 }
 
-// Configured returns a value given by [Configure].
+// Configured returns a value given by [Configure]. One that was given as JSON, a
+// json.RawMessage, is decoded into a T.
 func Configured[T any](ctx context.Context, name string) (T, error) {
 	var zero T
 	t, err := task(ctx, "Configured")
@@ -245,6 +246,12 @@ func Configured[T any](ctx context.Context, name string) (T, error) {
 		return zero, fmt.Errorf("nothing is configured as %q: pass graph.Configure(%q, ...)", name, name)
 	}
 	v, ok := d.config[name].(T)
+	if raw, isJSON := d.config[name].(json.RawMessage); isJSON && !ok {
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return zero, fmt.Errorf("%q is configured as JSON that is no %T: %w", name, zero, err)
+		}
+		return v, nil
+	}
 	if !ok {
 		return zero, fmt.Errorf("%q is configured as a %T, not a %T", name, d.config[name], zero)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 // diary is a state with fields of all kinds, so that pruning has something to
@@ -77,10 +78,14 @@ func spend(t testing.TB, g *graph.Graph[diary], days int, opts ...graph.Option) 
 }
 
 func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
+	days := 30
+	if race.Enabled {
+		days = 12
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		store := checkpoint.NewMemory()
 		g := diaryGraph(t, store)
-		spend(t, g, rapid.IntRange(1, 30).Draw(rt, "days"))
+		spend(t, g, rapid.IntRange(1, days).Draw(rt, "days"))
 		for range rapid.IntRange(0, 3).Draw(rt, "forks") {
 			es := entriesOf(t, g, graph.AllBranches())
 			from := es[rapid.IntRange(0, len(es)-1).Draw(rt, "from")]

@@ -128,6 +128,15 @@ func StateOf[S any](ev Event) (*S, bool) {
 	return s, ok
 }
 
+// StateJSON returns the state that an event of type values carries, whatever its
+// type, as JSON. It returns nil for other events.
+func (ev Event) StateJSON() (json.RawMessage, error) {
+	if ev.state == nil {
+		return nil, nil
+	}
+	return json.Marshal(ev.state)
+}
+
 // Namespace returns the path of the event's subgraph as one string, empty for
 // the root graph.
 func (ev Event) Namespace() string { return strings.Join(ev.Path, "/") }

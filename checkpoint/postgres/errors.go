@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion] and [checkpoint.ErrCorrupt].
@@ -47,35 +47,10 @@ func (e *Error) Error() string { return e.failure().String() }
 // Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error { return e.failure().Causes() }
 
-// badURL explains a connection string that cannot be parsed. It never shows the
-// string, nor the parser's words when they may quote a password.
+// badURL explains a connection string that cannot be parsed.
 func badURL(conn string, err error) error {
-	e := &Error{
-		Op: "open", Kind: ErrURL,
-		Fix: "write postgres://user:password@host:5432/database and percent-encode characters such as @ / : # ? % in the password",
-	}
-	if strings.HasPrefix(conn, "postgres://") || strings.HasPrefix(conn, "postgresql://") {
-		u, bad := url.Parse(conn)
-		if bad != nil {
-			return e
-		}
-		secret, _ := u.User.Password()
-		for _, s := range []string{secret, u.Query().Get("password"), u.Query().Get("sslpassword")} {
-			if s != "" && strings.Contains(err.Error(), s) {
-				return e
-			}
-		}
-		p, ok := errors.AsType[*pgconn.ParseConfigError](err)
-		if !ok { // pgxpool's own parameters
-			e.What, e.Fix = fmt.Sprintf("connection string cannot be understood: %v", err), "correct that parameter"
-			return e
-		}
-		// The text begins with the string, redacted.
-		if _, why, ok := strings.Cut(p.Error(), "`: "); ok {
-			e.What, e.Fix = "connection string cannot be understood: "+why, "correct that part of it"
-		}
-	}
-	return e
+	what, fix := pgdb.Unparsed(conn, err)
+	return &Error{Op: "open", Kind: ErrURL, What: what, Fix: fix}
 }
 
 // pgError returns the server's error, nil if err is none.

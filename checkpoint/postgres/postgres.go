@@ -59,6 +59,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
 // Options changes how a database is used. The zero value is fine.
@@ -170,7 +171,7 @@ func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
-		return nil, explain("open", serverOf(c.ConnConfig), err)
+		return nil, explain("open", pgdb.Server(c.ConnConfig), err)
 	}
 	s, err := open(ctx, pool, o)
 	if err != nil {
@@ -216,7 +217,7 @@ func options(opts []Options) (Options, error) {
 
 func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s := &Store{
-		pool: pool, server: serverOf(pool.Config().ConnConfig), timeout: o.Timeout,
+		pool: pool, server: pgdb.Server(pool.Config().ConnConfig), timeout: o.Timeout,
 		busy: make(map[checkpoint.ThreadID]struct{}), most: max(1, min(o.Writers, int(pool.Config().MaxConns)-1)),
 	}
 	fail := func(err error) (*Store, error) {
@@ -263,11 +264,6 @@ func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 		return fail(err)
 	}
 	return s, nil
-}
-
-// serverOf names a server without its secrets.
-func serverOf(c *pgx.ConnConfig) string {
-	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
 }
 
 // Close implements [checkpoint.Store]. Writes that have begun are finished.

@@ -2,13 +2,13 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
 // The tables; @ stands for the schema. Names that users choose are bytea, since
@@ -277,92 +277,23 @@ var migrations = []string{
 // in writes the schema's name into SQL.
 func in(quoted, query string) string { return strings.ReplaceAll(query, "@.", quoted+".") }
 
-// migrate brings the tables to the newest version, in one transaction, and
-// returns the name of their schema.
+// migrate brings the tables to the newest version and returns the name of their
+// schema.
 func migrate(ctx context.Context, pool *pgxpool.Pool, server, schema string) (string, error) {
-	made := false // the schema may have to be made
-	if schema == "" {
-		var name *string
-		if err := pool.QueryRow(ctx, `SELECT current_schema()`).Scan(&name); err != nil {
-			return "", err
-		}
-		if name == nil {
-			return "", &Error{
-				Op: "open", Server: server, Kind: ErrNoTables, What: "no schema of the search path exists",
-				Fix: "create one, set search_path, or name one in Options.Schema",
-			}
-		}
-		schema = *name
-	} else {
-		made = true
-	}
-	quoted := pgx.Identifier{schema}.Sanitize()
-	meta := quoted + ".superstep_meta"
-	version := func(q interface {
-		QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	}) (v int, err error) {
-		var there bool
-		// Not to_regclass: it may answer from what it knew before the lock.
-		if err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE n.nspname = $1::text AND c.relname = 'superstep_meta')`, schema).Scan(&there); err != nil || !there {
-			return 0, err
-		}
-		err = q.QueryRow(ctx, `SELECT coalesce(max(version), 0) FROM `+meta).Scan(&v)
-		return v, err
-	}
-	check := func(v int) error {
-		if v <= len(migrations) {
-			return nil
-		}
-		return &Error{
-			Op: "open", Server: server, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the tables have schema version %d, this version of Superstep knows versions up to %d", v, len(migrations)),
-			Fix:  "use a newer version of Superstep, or another database or schema",
+	t := pgdb.Tables{Meta: "superstep_meta", Migrations: migrations, In: in}
+	schema, err := t.Migrate(ctx, pool, schema)
+	if errors.Is(err, pgdb.ErrNoSchema) {
+		return "", &Error{
+			Op: "open", Server: server, Kind: ErrNoTables, What: err.Error(),
+			Fix: "create one, set search_path, or name one in Options.Schema",
 		}
 	}
-	v, err := version(pool)
-	if err != nil {
-		return "", err
+	if _, ok := errors.AsType[*pgdb.VersionError](err); ok {
+		return "", &Error{
+			Op: "open", Server: server, Kind: checkpoint.ErrVersion, What: err.Error(),
+			Fix: "use a newer version of Superstep, or another database or schema",
+		}
 	}
-	if err := check(v); err != nil || v == len(migrations) {
-		return schema, err
-	}
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		// Programs that start at once take turns.
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))`, "superstep "+meta); err != nil {
-			return err
-		}
-		if v, err = version(tx); err != nil {
-			return err
-		}
-		if err := check(v); err != nil || v == len(migrations) {
-			return err
-		}
-		var there bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1::text)`, schema).Scan(&there); err != nil {
-			return err
-		}
-		if made && !there {
-			if _, err := tx.Exec(ctx, `CREATE SCHEMA `+quoted); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.Exec(ctx, `CREATE TABLE IF NOT EXISTS `+meta+` (
-			version int PRIMARY KEY,
-			applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-		)`); err != nil {
-			return err
-		}
-		for ; v < len(migrations); v++ {
-			if _, err := tx.Exec(ctx, in(quoted, migrations[v])); err != nil {
-				return fmt.Errorf("migrating to schema version %d: %w", v+1, err)
-			}
-			if _, err := tx.Exec(ctx, `INSERT INTO `+meta+` (version) VALUES ($1)`, v+1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 	return schema, err
 }
 

@@ -60,7 +60,8 @@ var upper = []string{"cmd", "cli", "server", "agent", "dialogue", "session"}
 // the tree.
 var only = map[string][]string{
 	"field":          nil,
-	"checkpoint":     nil,
+	"checkpoint":     {"internal/pgdb"},
+	"internal/pgdb":  nil,
 	"draw":           nil,
 	"internal/plan":  nil,
 	"internal/core":  {"internal/plan", "checkpoint"},

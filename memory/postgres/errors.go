@@ -1,15 +1,14 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/memory"
 )
 
@@ -61,30 +60,10 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// badURL explains a connection string that cannot be parsed. It shows neither the
-// string nor the parser's words if they may quote a password.
+// badURL explains a connection string that cannot be parsed.
 func badURL(conn string, err error) error {
-	e := &Error{
-		Op: "open", Kind: ErrURL,
-		Fix: "write postgres://user:password@host:5432/database and percent-encode characters such as @ / : # ? % in the password",
-	}
-	u, bad := url.Parse(conn)
-	if bad != nil || u.Scheme == "" {
-		return e
-	}
-	password, _ := u.User.Password()
-	for _, secret := range []string{password, u.Query().Get("password"), u.Query().Get("sslpassword")} {
-		if secret != "" && strings.Contains(err.Error(), secret) {
-			return e
-		}
-	}
-	p, ok := errors.AsType[*pgconn.ParseConfigError](err)
-	if !ok { // parameters of the pool
-		e.What, e.Fix = fmt.Sprintf("connection string cannot be understood: %v", err), "correct that parameter"
-	} else if _, why, ok := strings.Cut(p.Error(), "`: "); ok { // the text begins with the string, redacted
-		e.What, e.Fix = "connection string cannot be understood: "+why, "correct that part of it"
-	}
-	return e
+	what, fix := pgdb.Unparsed(conn, err)
+	return &Error{Op: "open", Kind: ErrURL, What: what, Fix: fix}
 }
 
 // again reports whether the server undid a transaction that may be tried again:
@@ -94,9 +73,10 @@ func again(err error) bool {
 	return ok && (p.Code == "40P01" || p.Code == "40001")
 }
 
-// agreed reports whether an error is one that the contract of a store names.
+// agreed reports whether an error is one that the contract of a store names. That
+// of a context isn't among them: the driver has deadlines of its own.
 func agreed(err error) bool {
-	for _, e := range []error{memory.ErrNotFound, memory.ErrConflict, memory.ErrInvalid, memory.ErrNoIndex, memory.ErrClosed, context.Canceled, context.DeadlineExceeded} {
+	for _, e := range []error{memory.ErrNotFound, memory.ErrConflict, memory.ErrInvalid, memory.ErrNoIndex, memory.ErrClosed} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -44,6 +44,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/memory"
 )
 
@@ -113,7 +114,7 @@ func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
-		return nil, explain("open", serverOf(c.ConnConfig), err)
+		return nil, explain("open", pgdb.Server(c.ConnConfig), err)
 	}
 	s, err := open(ctx, pool, o)
 	if err != nil {
@@ -155,7 +156,7 @@ func options(opts []Options) (o Options, err error) {
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	s := &Store{config: o.Config, pool: pool, server: serverOf(pool.Config().ConnConfig)}
+	s := &Store{config: o.Config, pool: pool, server: pgdb.Server(pool.Config().ConnConfig)}
 	fail := func(err error) (*Store, error) {
 		if ctx.Err() != nil && !agreed(err) {
 			return nil, ctx.Err()
@@ -207,9 +208,6 @@ func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	}
 	return s, nil
 }
-
-// serverOf names a server without its secrets.
-func serverOf(c *pgx.ConnConfig) string { return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database) }
 
 // Pgvector reports whether the server ranks searches by text.
 func (s *Store) Pgvector() bool { return s.vector != "" }
@@ -391,7 +389,7 @@ func (s *Store) refresh(ctx context.Context, rows []row) error {
 		got, err := c.Query(ctx, in(s.quoted, `WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now),
 			mine AS MATERIALIZED (SELECT i.id, i.version FROM @.superstep_memory_items i, clock
 				WHERE i.version = ANY ($1::bigint[]) AND i.expires > clock.now ORDER BY i.id FOR UPDATE OF i)
-			UPDATE @.superstep_memory_items i SET expires = clock.now + `+interval(`i.ttl`)+` FROM clock, mine
+			UPDATE @.superstep_memory_items i SET expires = greatest(i.expires, clock.now + `+interval(`i.ttl`)+`) FROM clock, mine
 			WHERE i.id = mine.id RETURNING i.version, i.expires`), versions, s.now())
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"net/url"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/session"
 )
 
@@ -46,9 +47,6 @@ const (
 	page     = 256 // sessions of a list that are read at once
 	sweepMax = 100 // sessions that are removed at once
 	tries    = 5   // of a transaction that the server undoes
-
-	// lockKey names the lock under which tables are made.
-	lockKey = 7346251190042
 )
 
 // Service is a [session.Service] in a PostgreSQL database.
@@ -57,7 +55,7 @@ type Service struct {
 	own    bool
 	server string
 	ttl    time.Duration
-	at     string // the schema and a point, quoted
+	schema string // quoted
 	closed atomic.Bool
 
 	mu    sync.Mutex
@@ -80,7 +78,7 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Service, error)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
-		return nil, &session.Error{Op: "open", Place: serverOf(c.ConnConfig), Kind: session.ErrUnavailable, Err: err}
+		return nil, &session.Error{Op: "open", Place: pgdb.Server(c.ConnConfig), Kind: session.ErrUnavailable, Err: err}
 	}
 	s, err := open(ctx, pool, o)
 	if err != nil {
@@ -116,30 +114,17 @@ func options(opts []Options) (o Options, err error) {
 	return o, nil
 }
 
-// badURL explains a connection string that cannot be parsed, without a password
-// that may stand in it.
-func badURL(raw string, err error) error {
-	e := &session.Error{
-		Op: "open", Kind: session.ErrConnection,
-		Fix: "write postgres://user:password@host:5432/database and percent-encode characters such as @ / : # ? % in the password",
+// badURL explains a connection string that cannot be parsed.
+func badURL(conn string, err error) error {
+	what, fix := pgdb.Unparsed(conn, err)
+	e := &session.Error{Op: "open", Kind: session.ErrConnection, Fix: fix}
+	if what != "" {
+		e.Err = errors.New(what)
 	}
-	u, bad := url.Parse(raw)
-	if bad != nil || u.Scheme == "" {
-		return e
-	}
-	secret, _ := u.User.Password()
-	for _, s := range []string{secret, u.Query().Get("password"), u.Query().Get("sslpassword")} {
-		if s != "" && strings.Contains(err.Error(), s) {
-			return e
-		}
-	}
-	e.Err = err
 	return e
 }
 
-func serverOf(c *pgx.ConnConfig) string { return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database) }
-
-// The tables; @ stands for the schema and a point. Names of users are compared
+// The tables; @ stands for the schema. Names of users are compared
 // byte by byte. A value of state belongs to the session with that sid; with sid 0
 // to a user, and with usr empty to the app. JSON is kept as bytes, so that it
 // comes back as it was.
@@ -177,57 +162,26 @@ var migrations = []string{
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Service, error) {
-	s := &Service{pool: pool, server: serverOf(pool.Config().ConnConfig), ttl: o.TTL}
-	err := s.write(ctx, func(tx pgx.Tx) error { return s.migrate(ctx, tx, o.Schema) })
-	if err != nil {
-		return nil, s.explain("open", err)
+	s := &Service{pool: pool, server: pgdb.Server(pool.Config().ConnConfig), ttl: o.TTL}
+	t := pgdb.Tables{Meta: "superstep_session_meta", Migrations: migrations, In: in}
+	schema, err := t.Migrate(ctx, pool, o.Schema)
+	if errors.Is(err, pgdb.ErrNoSchema) {
+		return nil, &session.Error{Op: "open", Place: s.server, Kind: session.ErrDenied, Err: err, Fix: "create one, set search_path, or name one in Options.Schema"}
 	}
+	if _, ok := errors.AsType[*pgdb.VersionError](err); ok {
+		return nil, &session.Error{Op: "open", Place: s.server, Kind: session.ErrVersion, Err: err, Fix: "use a newer version of Superstep, or another database or schema"}
+	}
+	if err != nil {
+		return nil, s.explain(ctx, "open", err)
+	}
+	s.schema = pgx.Identifier{schema}.Sanitize()
 	return s, nil
 }
 
-func (s *Service) migrate(ctx context.Context, tx pgx.Tx, schema string) error {
-	// Programs that start at once make the tables one after the other.
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockKey)); err != nil {
-		return err
-	}
-	if schema == "" {
-		var current *string
-		if err := tx.QueryRow(ctx, `SELECT current_schema()`).Scan(&current); err != nil {
-			return err
-		}
-		if current == nil {
-			return &session.Error{Op: "open", Place: s.server, Kind: session.ErrDenied, Fix: "the search path names no schema that is there: set Options.Schema"}
-		}
-		schema = *current
-	} else if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{schema}.Sanitize()); err != nil {
-		return err
-	}
-	s.at = pgx.Identifier{schema}.Sanitize() + "."
-	if _, err := tx.Exec(ctx, s.sql(`CREATE TABLE IF NOT EXISTS @superstep_session_meta (version int PRIMARY KEY)`)); err != nil {
-		return err
-	}
-	var v int
-	if err := tx.QueryRow(ctx, s.sql(`SELECT coalesce(max(version), 0) FROM @superstep_session_meta`)).Scan(&v); err != nil {
-		return err
-	}
-	if v > len(migrations) {
-		return &session.Error{
-			Op: "open", Place: s.server, Kind: session.ErrVersion, Fix: "use a newer version of this module, or another Options.Schema",
-			Err: fmt.Errorf("schema version %d, known are versions up to %d", v, len(migrations)),
-		}
-	}
-	for ; v < len(migrations); v++ {
-		if _, err := tx.Exec(ctx, s.sql(migrations[v]), pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, s.sql(`INSERT INTO @superstep_session_meta (version) VALUES ($1)`), v+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// in writes the schema's name into SQL.
+func in(quoted, query string) string { return strings.ReplaceAll(query, "@", quoted+".") }
 
-func (s *Service) sql(query string) string { return strings.ReplaceAll(query, "@", s.at) }
+func (s *Service) sql(query string) string { return in(s.schema, query) }
 
 // write runs f in a transaction, again if the server undid it for the sake of
 // another one.
@@ -241,9 +195,12 @@ func (s *Service) write(ctx context.Context, f func(pgx.Tx) error) error {
 	}
 }
 
-func (s *Service) explain(op string, err error) error {
-	if err == nil || session.Known(err) {
-		return err
+func (s *Service) explain(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if told := session.Told(ctx, err); told != nil {
+		return told
 	}
 	if s.closed.Load() {
 		return session.ErrClosed
@@ -251,6 +208,8 @@ func (s *Service) explain(op string, err error) error {
 	e := &session.Error{Op: op, Place: s.server, Err: err}
 	p, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
+	case errors.Is(err, session.ErrDamaged):
+		e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or delete the session"
 	case !ok:
 		e.Kind, e.Fix = session.ErrUnavailable, "check that the server runs and that host, port and TLS settings are right; when it is back, the service goes on by itself"
 	case strings.HasPrefix(p.Code, "28"), p.Code == "42501", p.Code == "25006":
@@ -292,7 +251,7 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 		return nil, err
 	}
 	if err := s.sweep(ctx); err != nil {
-		return nil, s.explain("create", err)
+		return nil, s.explain(ctx, "create", err)
 	}
 	var out *session.Session
 	err = s.write(ctx, func(tx pgx.Tx) error {
@@ -317,7 +276,7 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 		return err
 	})
 	if err != nil {
-		return nil, s.explain("create", err)
+		return nil, s.explain(ctx, "create", err)
 	}
 	return out, nil
 }
@@ -425,7 +384,7 @@ func (s *Service) Get(ctx context.Context, key session.Key, w ...session.Window)
 		return err
 	})
 	if err != nil {
-		return nil, s.explain("get", err)
+		return nil, s.explain(ctx, "get", err)
 	}
 	return out, nil
 }
@@ -436,13 +395,13 @@ func (s *Service) get(ctx context.Context, tx pgx.Tx, key session.Key, w session
 		return out, err
 	}
 	var limit, since *int64 // nil: all
-	if w.Last > 0 {
+	switch {
+	case !w.Since.IsZero(): // Cut knows it better
+		n := nanos(w.Since)
+		since = &n
+	case w.Last > 0:
 		n := int64(w.Last)
 		limit = &n
-	}
-	if !w.Since.IsZero() {
-		n := w.Since.UnixNano()
-		since = &n
 	}
 	rows, err := tx.Query(ctx, s.sql(`SELECT seq, data FROM @superstep_session_events
 		WHERE sid = $1 AND seq > $2 AND ($3::bigint IS NULL OR at >= $3) ORDER BY seq DESC LIMIT $4`), sid, w.After, since, limit)
@@ -463,7 +422,23 @@ func (s *Service) get(ctx context.Context, tx pgx.Tx, key session.Key, w session
 		out.Events = append(out.Events, e)
 	}
 	slices.Reverse(out.Events)
+	out.Events = w.Cut(out.Events)
 	return out, rows.Err()
+}
+
+// The first and the last time that nanoseconds since 1970 can tell.
+var first, last = time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
+
+// nanos returns a time as it is stored: what is beyond the first and the last one
+// is as these.
+func nanos(t time.Time) int64 {
+	switch {
+	case t.Before(first):
+		return math.MinInt64
+	case t.After(last):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 // List implements [session.Service].
@@ -476,10 +451,14 @@ func (s *Service) List(ctx context.Context, app, user string) iter.Seq2[session.
 		for after := ""; ; {
 			infos, err := s.page(ctx, app, user, after)
 			if err != nil {
-				yield(session.Info{}, s.explain("list", err))
+				yield(session.Info{}, s.explain(ctx, "list", err))
 				return
 			}
 			for _, info := range infos {
+				if err := ctx.Err(); err != nil {
+					yield(session.Info{}, err)
+					return
+				}
 				if !yield(info, nil) {
 					return
 				}
@@ -510,7 +489,7 @@ func (s *Service) Delete(ctx context.Context, key session.Key) error {
 	if err := s.start(ctx, key.Check); err != nil {
 		return err
 	}
-	return s.explain("delete", s.write(ctx, func(tx pgx.Tx) error {
+	return s.explain(ctx, "delete", s.write(ctx, func(tx pgx.Tx) error {
 		return s.remove(ctx, tx, `app = $1 AND usr = $2 AND id = $3`, key.App, key.User, key.ID)
 	}))
 }
@@ -538,7 +517,7 @@ func (s *Service) AppendEvent(ctx context.Context, key session.Key, ev *session.
 		}
 		seq++
 		tag, err := tx.Exec(ctx, s.sql(`INSERT INTO @superstep_session_events (sid, seq, id, at, data) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (sid, id) DO NOTHING`),
-			sid, seq, r.ID, r.Time.UnixNano(), r.Data)
+			sid, seq, r.ID, nanos(r.Time), r.Data)
 		if err != nil {
 			return err
 		}
@@ -552,7 +531,7 @@ func (s *Service) AppendEvent(ctx context.Context, key session.Key, ev *session.
 		return s.apply(ctx, tx, sid, key, r.Delta)
 	})
 	if err != nil {
-		return s.explain("append", err)
+		return s.explain(ctx, "append", err)
 	}
 	ev.Seq = seq
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -105,6 +106,38 @@ func TestManyOpenAnEmptyDatabase(t *testing.T) {
 	wg.Wait()
 }
 
+// Whoever may use the tables need not be allowed to make any.
+func TestTheOwnerMakesTheTablesForOthers(t *testing.T) {
+	url := servertest.Postgres(t)
+	schema := newSchema(t, url)
+	open(t, url, postgres.Options{Schema: schema}).Close()
+	role, quoted := fmt.Sprint("session_user_", os.Getpid()), pgx.Identifier{schema}.Sanitize()
+	exec(t, url, `CREATE ROLE `+role+`; GRANT USAGE ON SCHEMA `+quoted+` TO `+role+`;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA `+quoted+` TO `+role)
+	t.Cleanup(func() { exec(t, url, `DROP OWNED BY `+role+`; DROP ROLE `+role) })
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ConnConfig.RuntimeParams["role"] = role
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	s, err := postgres.New(t.Context(), pool, postgres.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), session.Key{App: "a", User: "u", ID: "s"}, nil); err != nil {
+		t.Error(err)
+	}
+	_, err = postgres.New(t.Context(), pool, postgres.Options{Schema: newSchema(t, url)})
+	if !errors.Is(err, session.ErrDenied) {
+		t.Errorf("a schema that must be made: %v, want %v", err, session.ErrDenied)
+	}
+}
+
 func TestWhatCannotBeOpened(t *testing.T) {
 	url := servertest.Postgres(t)
 	schema := newSchema(t, url)
@@ -131,5 +164,41 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		if _, err := postgres.Open(t.Context(), url, o...); err == nil {
 			t.Errorf("%v was taken", o)
 		}
+	}
+}
+
+// That a server doesn't answer in the driver's time is its matter, not the end of
+// the caller's context.
+func TestAServerThatDoesNotAnswerIsUnavailable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = postgres.Open(t.Context(), "postgres://u:hidden@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=1")
+	e := new(session.Error)
+	if !errors.Is(err, session.ErrUnavailable) || !errors.As(err, &e) || e.Fix == "" {
+		t.Errorf("%v", err)
+	}
+}
+
+// An event that somebody has spoilt is not a server that is away.
+func TestWhatCannotBeReadIsDamaged(t *testing.T) {
+	url := servertest.Postgres(t)
+	schema := newSchema(t, url)
+	s := open(t, url, postgres.Options{Schema: schema})
+	defer s.Close()
+	key := session.Key{App: "a", User: "u", ID: "s"}
+	if _, err := s.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AppendEvent(t.Context(), key, &session.Event{Kind: session.KindInput, Author: session.AuthorUser}); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, `UPDATE `+pgx.Identifier{schema}.Sanitize()+`.superstep_session_events SET data = '{'`)
+	_, err := s.Get(t.Context(), key)
+	e := new(session.Error)
+	if !errors.As(err, &e) || e.Fix == "" || errors.Is(err, session.ErrUnavailable) {
+		t.Errorf("%v", err)
 	}
 }

@@ -1,0 +1,588 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// object is a JSON object of which only some members are of interest.
+type object map[string]json.RawMessage
+
+// raw returns the object as JSON; nil is {}.
+func (o object) raw() json.RawMessage {
+	if o == nil {
+		return json.RawMessage("{}")
+	}
+	data, _ := json.Marshal(o) // of JSON
+	return data
+}
+
+// with returns the object with the members of others, which win.
+func (o object) with(others ...object) object {
+	out := object{}
+	maps.Copy(out, o)
+	for _, other := range others {
+		maps.Copy(out, other)
+	}
+	return out
+}
+
+// objectOf reads an object that the server itself stored.
+func objectOf(data json.RawMessage) object {
+	o := object{}
+	_ = json.Unmarshal(data, &o)
+	return o
+}
+
+func textOf(raw json.RawMessage) string {
+	var s string
+	_ = json.Unmarshal(raw, &s)
+	return s
+}
+
+func jsonText(s string) json.RawMessage {
+	data, _ := json.Marshal(s) // cannot fail
+	return data
+}
+
+// contains reports whether JSON holds what another JSON asks for: objects have at
+// least its members, arrays at least its elements.
+func contains(have, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range w {
+			if hv, ok := h[k]; !ok || !contains(hv, v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, ok := have.([]any)
+		if !ok {
+			return false
+		}
+		for _, v := range w {
+			if !slices.ContainsFunc(h, func(hv any) bool { return contains(hv, v) }) {
+				return false
+			}
+		}
+		return true
+	default:
+		switch have.(type) {
+		case map[string]any, []any:
+			return false
+		}
+		return have == want
+	}
+}
+
+// matching returns a test of JSON for what a search asks for.
+func matching(want object) func(json.RawMessage) bool {
+	if len(want) == 0 {
+		return func(json.RawMessage) bool { return true }
+	}
+	var w any
+	_ = json.Unmarshal(want.raw(), &w)
+	return func(have json.RawMessage) bool {
+		var h any
+		return json.Unmarshal(have, &h) == nil && contains(h, w)
+	}
+}
+
+// assistantOfGraph is the ID of the assistant that each graph has.
+func assistantOfGraph(name string) string {
+	return uuid.NewSHA1(uuid.NameSpaceDNS, []byte(name)).String()
+}
+
+func (s *Server) systemAssistants(ctx context.Context) error {
+	for _, name := range s.names {
+		id := assistantOfGraph(name)
+		if _, err := s.db.Assistant(ctx, id); !errors.Is(err, db.ErrNotFound) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		var about *string
+		if d := s.graphs[name].description; d != "" {
+			about = &d
+		}
+		at := now()
+		err := s.db.PutAssistant(ctx, &db.Assistant{
+			ID: id, GraphID: name, Config: object(nil).raw(), Context: object(nil).raw(), Metadata: object{"created_by": jsonText("system")}.raw(),
+			CreatedAt: at, UpdatedAt: at, Version: 1, Name: name, Description: about,
+		})
+		if err != nil && !errors.Is(err, db.ErrExists) { // another instance was first
+			return err
+		}
+	}
+	return nil
+}
+
+// assistant finds an assistant by its ID or that of its graph.
+func (s *Server) assistant(ctx context.Context, id string) (*db.Assistant, *served, error) {
+	if id == "" {
+		return nil, nil, invalid("assistant_id is required")
+	}
+	if _, ok := s.graphs[id]; ok {
+		id = assistantOfGraph(id)
+	}
+	a, err := s.db.Assistant(ctx, id)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, nil, notFound("Assistant not found")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	g := s.graphs[a.GraphID]
+	if g == nil {
+		return nil, nil, notFound("Graph %q of assistant %s is not served any more", a.GraphID, a.ID)
+	}
+	return a, g, nil
+}
+
+type assistantBody struct {
+	AssistantID string  `json:"assistant_id"`
+	GraphID     *string `json:"graph_id"`
+	Config      object  `json:"config"`
+	Context     object  `json:"context"`
+	Metadata    object  `json:"metadata"`
+	IfExists    string  `json:"if_exists"`
+	Name        *string `json:"name"`
+	Description *string `json:"description"`
+}
+
+func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
+	var b assistantBody
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	if b.GraphID == nil {
+		return invalid("graph_id is required")
+	}
+	if s.graphs[*b.GraphID] == nil {
+		return notFound("Graph %q not found: there are %s", *b.GraphID, strings.Join(s.names, ", "))
+	}
+	id := uuid.NewString()
+	if b.AssistantID != "" {
+		var err error
+		if id, err = checkID("assistant", b.AssistantID); err != nil {
+			return err
+		}
+	}
+	switch b.IfExists {
+	case "", "raise", "do_nothing":
+	default:
+		return invalid("if_exists must be raise or do_nothing")
+	}
+	at := now()
+	a := &db.Assistant{
+		ID: id, GraphID: *b.GraphID, Config: b.Config.raw(), Context: b.Context.raw(), Metadata: b.Metadata.raw(),
+		CreatedAt: at, UpdatedAt: at, Version: 1, Name: "Untitled", Description: b.Description,
+	}
+	if b.Name != nil {
+		a.Name = *b.Name
+	}
+	err := s.db.PutAssistant(r.Context(), a)
+	if errors.Is(err, db.ErrExists) {
+		if b.IfExists != "do_nothing" {
+			return conflict("Assistant already exists")
+		}
+		a, err = s.db.Assistant(r.Context(), id)
+	}
+	if err != nil {
+		return err
+	}
+	return write(w, a)
+}
+
+func (s *Server) getAssistant(w http.ResponseWriter, r *http.Request) error {
+	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	return write(w, a)
+}
+
+// Every patch, even an empty one, makes a version.
+func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
+	var b assistantBody
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	if b.GraphID != nil {
+		if s.graphs[*b.GraphID] == nil {
+			return notFound("Graph %q not found", *b.GraphID)
+		}
+		a.GraphID = *b.GraphID
+	}
+	if b.Config != nil {
+		a.Config = b.Config.raw()
+	}
+	if b.Context != nil {
+		a.Context = b.Context.raw()
+	}
+	if b.Metadata != nil {
+		a.Metadata = objectOf(a.Metadata).with(b.Metadata).raw()
+	}
+	if b.Name != nil {
+		a.Name = *b.Name
+	}
+	if b.Description != nil {
+		a.Description = b.Description
+	}
+	a.UpdatedAt = now()
+	for {
+		newest, err := s.db.NewestVersion(r.Context(), a.ID)
+		if err != nil {
+			return err
+		}
+		a.Version = newest + 1
+		err = s.db.PutAssistant(r.Context(), a)
+		if errors.Is(err, db.ErrExists) {
+			continue // somebody patched it just now
+		}
+		if err != nil {
+			return err
+		}
+		return write(w, a)
+	}
+}
+
+func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
+	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	threads, err := flag(r, "delete_threads")
+	if err != nil {
+		return err
+	}
+	runs, err := s.db.RunsOfAssistant(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if err := s.runs.remove(r.Context(), run); err != nil {
+			return err
+		}
+	}
+	if threads {
+		found, _, err := s.db.Threads(r.Context(), db.ThreadFilter{Assistant: a.ID}, "created", db.Page{Limit: 1 << 30}, nil)
+		if err != nil {
+			return err
+		}
+		for _, t := range found {
+			if err := s.removeThread(r.Context(), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	if err := s.db.DeleteAssistant(r.Context(), a.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	return write(w, []string{a.ID})
+}
+
+type assistantSearch struct {
+	paging
+	GraphID  string   `json:"graph_id"`
+	Name     string   `json:"name"`
+	Metadata object   `json:"metadata"`
+	Select   []string `json:"select"`
+}
+
+func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, found []*db.Assistant, total int, err error) {
+	if err := read(r, &q); err != nil {
+		return q, p, nil, 0, err
+	}
+	if p, err = q.page(10); err != nil {
+		return q, p, nil, 0, err
+	}
+	by, err := sorting(q.SortBy, "created_at", "updated_at")
+	if err != nil {
+		return q, p, nil, 0, err
+	}
+	match, name := matching(q.Metadata), strings.ToLower(q.Name)
+	found, total, err = s.db.Assistants(r.Context(), q.GraphID, by, p, func(a *db.Assistant) bool {
+		return s.graphs[a.GraphID] != nil && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
+	})
+	return q, p, found, total, err
+}
+
+func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request) error {
+	q, p, found, total, err := s.findAssistants(r)
+	if err != nil {
+		return err
+	}
+	pages(w, p, len(found), total)
+	return writeSelected(w, found, q.Select)
+}
+
+func (s *Server) countAssistants(w http.ResponseWriter, r *http.Request) error {
+	_, _, _, total, err := s.findAssistants(r)
+	if err != nil {
+		return err
+	}
+	return write(w, total)
+}
+
+// writeSelected answers with a list of objects, of which only some members are
+// shown; none means all.
+func writeSelected[T any](w http.ResponseWriter, list []T, members []string) error {
+	if len(members) == 0 {
+		return write(w, list)
+	}
+	out := make([]object, len(list))
+	for i, v := range list {
+		data, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		whole := objectOf(data)
+		out[i] = object{}
+		for _, m := range members {
+			value, ok := whole[m]
+			if !ok {
+				value = json.RawMessage("null")
+			}
+			out[i][m] = value
+		}
+	}
+	return write(w, out)
+}
+
+func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error {
+	var q struct {
+		paging
+		Metadata object `json:"metadata"`
+	}
+	if err := read(r, &q); err != nil {
+		return err
+	}
+	p, err := q.page(10)
+	if err != nil {
+		return err
+	}
+	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	match := matching(q.Metadata)
+	found, err := s.db.Versions(r.Context(), a.ID, p, func(a *db.Assistant) bool { return match(a.Metadata) })
+	if err != nil {
+		return err
+	}
+	return write(w, found)
+}
+
+func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
+	var q struct {
+		Version int64 `json:"version"`
+	}
+	if err := read(r, &q); err != nil {
+		return err
+	}
+	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	a, err = s.db.SetLatest(r.Context(), a.ID, q.Version, now())
+	if errors.Is(err, db.ErrNotFound) {
+		return notFound("Assistant version not found")
+	}
+	if err != nil {
+		return err
+	}
+	return write(w, a)
+}
+
+func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	depth := 0
+	switch v := r.URL.Query().Get("xray"); v {
+	case "", "false", "0":
+	case "true":
+		depth = 1 << 10
+	default:
+		if depth, err = strconv.Atoi(v); err != nil || depth < 0 {
+			return invalid("xray must be true, false or a number of levels, not %.80q", v)
+		}
+	}
+	return write(w, drawingOf(g.Drawing(graph.Expand(depth))))
+}
+
+type drawnNode struct {
+	ID   string         `json:"id"`
+	Type string         `json:"type"`
+	Data map[string]any `json:"data"`
+}
+
+type drawnEdge struct {
+	Source      string `json:"source"`
+	Target      string `json:"target"`
+	Conditional bool   `json:"conditional,omitempty"`
+	Data        string `json:"data,omitempty"` // the edge's label
+}
+
+type drawn struct {
+	Nodes []drawnNode `json:"nodes"`
+	Edges []drawnEdge `json:"edges"`
+}
+
+// drawingOf is the form in which clients draw graphs. The nodes of a subgraph
+// that is opened stand in its place, their IDs after its own and a colon.
+func drawingOf(d *draw.Graph) drawn {
+	out := drawn{Nodes: []drawnNode{}, Edges: []drawnEdge{}}
+	out.add(d, "")
+	return out
+}
+
+// ends are where edges that lead to or from a node are drawn to.
+type ends struct{ in, out []string }
+
+// add draws a graph. It returns, for one below the root, where its first edges
+// lead and its last ones come from.
+func (out *drawn) add(d *draw.Graph, prefix string) ends {
+	at := map[string]ends{}
+	border := func(id string) { // the start or the end, which only the root shows
+		if prefix == "" {
+			out.Nodes = append(out.Nodes, drawnNode{ID: id, Type: "schema", Data: map[string]any{"id": id, "name": id}})
+			at[id] = ends{[]string{id}, []string{id}}
+		}
+	}
+	border(draw.StartID)
+	for _, n := range d.Nodes {
+		id := prefix + n.ID
+		switch {
+		case n.ID == draw.StartID || n.ID == draw.EndID:
+		case n.Sub != nil:
+			at[n.ID] = out.add(n.Sub, id+":")
+		default:
+			data := map[string]any{"id": []string{"superstep", "node", n.ID}, "name": n.ID}
+			if n.Label != "" {
+				data["name"] = n.Label
+			}
+			if n.Description != "" {
+				data["description"] = n.Description
+			}
+			out.Nodes = append(out.Nodes, drawnNode{ID: id, Type: "runnable", Data: data})
+			at[n.ID] = ends{[]string{id}, []string{id}}
+		}
+	}
+	border(draw.EndID)
+	var whole ends
+	for _, e := range d.Edges {
+		from, to := at[e.From], at[e.To]
+		if from.out == nil {
+			whole.in = append(whole.in, to.in...)
+		}
+		if to.in == nil {
+			whole.out = append(whole.out, from.out...)
+		}
+		for _, source := range from.out {
+			for _, target := range to.in {
+				one := drawnEdge{Source: source, Target: target, Conditional: e.Kind == draw.EdgeConditional || e.Kind == draw.EdgeDynamic}
+				if e.Label != "" && e.Label != e.To {
+					one.Data = e.Label
+				}
+				if !slices.Contains(out.Edges, one) {
+					out.Edges = append(out.Edges, one)
+				}
+			}
+		}
+	}
+	return whole
+}
+
+func (s *Server) assistantSchemas(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	schemas, err := schemasOf(g)
+	if err != nil {
+		return err
+	}
+	schemas["graph_id"] = jsonText(g.name)
+	return write(w, schemas)
+}
+
+// schemasOf describes a graph's state in JSON Schema. Those of a graph that knows
+// its fields at run time only say nothing.
+func schemasOf(g *served) (object, error) {
+	state, err := g.JSONSchema(false)
+	if errors.Is(err, errors.ErrUnsupported) {
+		state, err = json.RawMessage(`{"type":"object"}`), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	input, err := g.JSONSchema(true)
+	if errors.Is(err, errors.ErrUnsupported) {
+		input, err = json.RawMessage(`{"type":"object"}`), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	anything := json.RawMessage(`{"type":"object"}`)
+	return object{
+		"input_schema": input, "output_schema": state, "state_schema": state, "config_schema": anything, "context_schema": anything,
+	}, nil
+}
+
+// assistantSubgraphs lists the subgraphs of a graph, by their path.
+func (s *Server) assistantSubgraphs(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	if err != nil {
+		return err
+	}
+	recurse, err := flag(r, "recurse")
+	if err != nil {
+		return err
+	}
+	depth := 1
+	if recurse {
+		depth = 1 << 10
+	}
+	under := r.PathValue("namespace")
+	out := map[string]any{}
+	var list func(d *draw.Graph, path string)
+	list = func(d *draw.Graph, path string) {
+		for _, n := range d.Nodes {
+			if n.Sub == nil {
+				continue
+			}
+			at := path + n.ID
+			if under == "" || at == under || strings.HasPrefix(at, under+"|") {
+				out[at] = map[string]string{"graph_id": n.Sub.Name}
+			}
+			list(n.Sub, at+"|")
+		}
+	}
+	list(g.Drawing(graph.Expand(depth)), "")
+	return write(w, out)
+}

@@ -1,0 +1,117 @@
+package server_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/server"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+type ticks struct {
+	Todo int `json:"todo"`
+	Done int `json:"done"`
+	Left int `json:"left"`
+}
+
+// slow counts, a superstep of some time for each count.
+func slow(t testing.TB) *graph.Graph[ticks] {
+	t.Helper()
+	b := graph.New[ticks]("slow")
+	b.AddNode("tick", func(ctx context.Context, s *ticks) error {
+		if s.Left == 0 {
+			s.Left = s.Todo
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.Left--
+		s.Done++
+		return graph.Emit(ctx, map[string]int{"tick": s.Done})
+	})
+	b.AddEdge(graph.Start, "tick")
+	b.AddRoutes("tick", func(ctx context.Context, s *ticks) (string, error) {
+		if s.Left > 0 {
+			return "tick", nil
+		}
+		return graph.End, nil
+	}, map[string]string{"tick": "tick", graph.End: graph.End})
+	g, err := b.Compile(graph.MaxSteps(5000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+type TeapotError struct{}
+
+func (TeapotError) Error() string { return "I am a teapot" }
+
+func boom(t testing.TB) *graph.Graph[ticks] {
+	t.Helper()
+	b := graph.New[ticks]("boom")
+	b.AddNode("boom", func(ctx context.Context, s *ticks) error { return TeapotError{} })
+	b.AddEdge(graph.Start, "boom")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+type factors struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+// answering is an agent that calls a tool and then answers, again for every
+// question.
+func answering(t testing.TB) *graph.Graph[agent.State] {
+	t.Helper()
+	multiply := tool.New("multiply", "Multiplies two numbers.", func(_ context.Context, in factors) (int, error) { return in.A * in.B, nil })
+	g, err := agent.New(agent.ReAct[agent.State]{
+		Name: "agent", Tools: []tool.Tool{multiply},
+		Model: scripted.New(
+			scripted.Text("The answer is 42.").When(scripted.Returned("multiply")).Repeat(),
+			scripted.Call("multiply", `{"a":6,"b":7}`).Repeat(),
+		),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// LangGraph's published packages work with the server as they are.
+func TestLangGraphsClients(t *testing.T) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("npm is not installed")
+		}
+		t.Skip("NOT TESTED: LangGraph's clients, since npm is not installed")
+	}
+	if _, err := os.Stat(filepath.Join("clients", "node_modules", ".package-lock.json")); err != nil {
+		install := exec.Command(npm, "ci", "--no-audit", "--no-fund")
+		install.Dir = "clients"
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Fatalf("npm ci: %v\n%s", err, out)
+		}
+	}
+	c := start(t, server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)))
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "clients/")
+	cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+c.url)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

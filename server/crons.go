@@ -1,0 +1,290 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/robfig/cron/v3"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// cronBody is what a client says of a cron; what it says of the runs is in
+// runBody.
+type cronBody struct {
+	Schedule    *string    `json:"schedule"`
+	OnCompleted string     `json:"on_run_completed"`
+	Enabled     *bool      `json:"enabled"`
+	Timezone    *string    `json:"timezone"`
+	EndTime     *time.Time `json:"end_time"`
+}
+
+// following returns when a schedule, in the five fields of cron or as @daily, is
+// next due; zero if never.
+func following(schedule string, timezone *string, after time.Time) (time.Time, error) {
+	at := time.UTC
+	if timezone != nil && *timezone != "" {
+		var err error
+		if at, err = time.LoadLocation(*timezone); err != nil {
+			return time.Time{}, invalid("timezone: there is no %.80q", *timezone)
+		}
+	}
+	plan, err := cron.ParseStandard(schedule)
+	if err != nil {
+		return time.Time{}, invalid("schedule must be five fields, such as \"0 9 * * 1-5\": %v", err)
+	}
+	return plan.Next(after.In(at)).UTC(), nil
+}
+
+// plan sets when a cron is due next.
+func plan(c *db.Cron, after time.Time) error {
+	next, err := following(c.Schedule, c.Timezone, after)
+	if err != nil {
+		return err
+	}
+	c.Next = &next
+	if next.IsZero() || !c.Enabled || c.EndTime != nil && next.After(*c.EndTime) {
+		c.Next = nil
+	}
+	return nil
+}
+
+func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
+	var raw json.RawMessage
+	var b runBody
+	var c cronBody
+	if err := read(r, &raw); err != nil {
+		return err
+	}
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	if err := errors.Join(decode(raw, &b), decode(raw, &c)); err != nil {
+		return err
+	}
+	if c.Schedule == nil {
+		return invalid("schedule is required")
+	}
+	switch c.OnCompleted {
+	case "", "delete", "keep":
+	default:
+		return invalid("on_run_completed must be delete or keep")
+	}
+	a, g, err := s.assistant(r.Context(), b.AssistantID)
+	if err != nil {
+		return err
+	}
+	b.AssistantID = a.ID
+	if err := b.check(g); err != nil {
+		return err
+	}
+	if c.OnCompleted == "" {
+		c.OnCompleted = "delete"
+	}
+	b.OnCompletion = c.OnCompleted
+	payload, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	at := now()
+	made := &db.Cron{
+		ID: uuid.Must(uuid.NewV7()).String(), AssistantID: a.ID, OnCompleted: c.OnCompleted, EndTime: c.EndTime, Schedule: *c.Schedule,
+		Timezone: c.Timezone, CreatedAt: at, UpdatedAt: at, Payload: payload, Metadata: b.Metadata.raw(), Enabled: c.Enabled == nil || *c.Enabled,
+	}
+	if r.PathValue("thread") != "" {
+		t, err := s.threadOf(r)
+		if err != nil {
+			return err
+		}
+		made.ThreadID = &t.ID
+	}
+	if err := plan(made, at); err != nil {
+		return err
+	}
+	if err := s.db.AddCron(r.Context(), made); err != nil {
+		return err
+	}
+	return write(w, made)
+}
+
+func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r, "cron")
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := read(r, &raw); err != nil {
+		return err
+	}
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	var c cronBody
+	if err := decode(raw, &c); err != nil {
+		return err
+	}
+	changed, err := s.db.UpdateCron(r.Context(), id, func(old *db.Cron) error {
+		var b runBody
+		if err := errors.Join(decode(old.Payload, &b), decode(raw, &b)); err != nil { // what isn't said stays
+			return err
+		}
+		b.AssistantID = old.AssistantID
+		_, g, err := s.assistant(r.Context(), old.AssistantID)
+		if err != nil {
+			return err
+		}
+		if err := b.check(g); err != nil {
+			return err
+		}
+		if old.Payload, err = json.Marshal(b); err != nil {
+			return err
+		}
+		old.Metadata, old.UpdatedAt = b.Metadata.raw(), now()
+		if c.Schedule != nil {
+			old.Schedule = *c.Schedule
+		}
+		if c.Timezone != nil {
+			old.Timezone = c.Timezone
+		}
+		if c.EndTime != nil {
+			old.EndTime = c.EndTime
+		}
+		if c.Enabled != nil {
+			old.Enabled = *c.Enabled
+		}
+		if c.OnCompleted != "" {
+			old.OnCompleted = c.OnCompleted
+		}
+		return plan(old, now())
+	})
+	if errors.Is(err, db.ErrNotFound) {
+		return notFound("Cron not found")
+	}
+	if err != nil {
+		return err
+	}
+	return write(w, changed)
+}
+
+func (s *Server) deleteCron(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r, "cron")
+	if err != nil {
+		return err
+	}
+	err = s.db.DeleteCron(r.Context(), id)
+	if errors.Is(err, db.ErrNotFound) {
+		return notFound("Cron not found")
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+type cronSearch struct {
+	paging
+	AssistantID string   `json:"assistant_id"`
+	ThreadID    string   `json:"thread_id"`
+	Enabled     *bool    `json:"enabled"`
+	Metadata    object   `json:"metadata"`
+	Select      []string `json:"select"`
+}
+
+func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*db.Cron, total int, err error) {
+	if err = read(r, &q); err != nil {
+		return
+	}
+	if p, err = q.page(10); err != nil {
+		return
+	}
+	by, err := sorting(q.SortBy, "created_at", "updated_at")
+	if err != nil {
+		return
+	}
+	if _, ok := s.graphs[q.AssistantID]; ok {
+		q.AssistantID = assistantOfGraph(q.AssistantID)
+	}
+	match := matching(q.Metadata)
+	found, total, err = s.db.Crons(r.Context(), q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
+		return (q.Enabled == nil || *q.Enabled == c.Enabled) && match(c.Metadata)
+	})
+	return q, p, found, total, err
+}
+
+func (s *Server) searchCrons(w http.ResponseWriter, r *http.Request) error {
+	q, p, found, total, err := s.findCrons(r)
+	if err != nil {
+		return err
+	}
+	pages(w, p, len(found), total)
+	return writeSelected(w, found, q.Select)
+}
+
+func (s *Server) countCrons(w http.ResponseWriter, r *http.Request) error {
+	_, _, _, total, err := s.findCrons(r)
+	if err != nil {
+		return err
+	}
+	return write(w, total)
+}
+
+// startCrons starts the runs of crons that are due. A cron that several servers
+// find due is started by the one that moves its time on.
+func (s *Server) startCrons(ctx context.Context) error {
+	at := now()
+	due, err := s.db.DueCrons(ctx, at, 100)
+	if err != nil {
+		return err
+	}
+	for _, c := range due {
+		was, mine := c.Next, false
+		_, err := s.db.UpdateCron(ctx, c.ID, func(now *db.Cron) error {
+			if now.Next == nil || !now.Next.Equal(*was) {
+				return nil
+			}
+			mine = true
+			return plan(now, at)
+		})
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+		if !mine {
+			continue
+		}
+		if err := s.startCron(ctx, c); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelError, "server: a cron could not start its run", slog.String("cron", c.ID), slog.Any("error", err))
+		}
+	}
+	return nil
+}
+
+func (s *Server) startCron(ctx context.Context, c *db.Cron) error {
+	var b runBody
+	if err := json.Unmarshal(c.Payload, &b); err != nil {
+		return err
+	}
+	a, g, err := s.assistant(ctx, c.AssistantID)
+	if err != nil {
+		return err
+	}
+	b.Metadata = b.Metadata.with(object{"cron_id": jsonText(c.ID)})
+	thread := ""
+	if c.ThreadID != nil {
+		thread = *c.ThreadID
+	} else {
+		t := newThread(uuid.Must(uuid.NewV7()).String(), object{"cron_id": jsonText(c.ID)})
+		t.Temporary = c.OnCompleted != "keep"
+		if err := s.db.AddThread(ctx, t); err != nil {
+			return err
+		}
+		thread = t.ID
+	}
+	_, err = s.enqueue(ctx, thread, a, g, &b)
+	return err
+}

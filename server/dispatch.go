@@ -1,0 +1,324 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// dispatcher runs what is pending, in this process: the runs of a thread one
+// after the other, those of different threads at once. The database says what is
+// pending; the dispatcher is told where to look.
+type dispatcher struct {
+	s        *Server
+	ctx      context.Context
+	slots    chan struct{}
+	draining chan struct{}
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	lanes  map[string]*lane      // by thread
+	active map[string]*activeRun // by run
+	over   bool
+}
+
+// lane is the goroutine that runs the runs of one thread.
+type lane struct {
+	again bool // it must look once more before it ends
+	kick  chan struct{}
+}
+
+// activeRun is a run that works.
+type activeRun struct {
+	cancel context.CancelCauseFunc
+	why    stop
+	done   chan struct{}
+}
+
+// stop says how a run is stopped.
+type stop int
+
+const (
+	stopNone      stop = iota
+	stopInterrupt      // its checkpoints stay
+	stopRollback       // its checkpoints and the run itself go
+)
+
+var errStopped = errors.New("the run was cancelled")
+
+func newDispatcher(ctx context.Context, s *Server, parallel int) *dispatcher {
+	return &dispatcher{
+		s: s, ctx: ctx, slots: make(chan struct{}, parallel), draining: make(chan struct{}),
+		lanes: map[string]*lane{}, active: map[string]*activeRun{},
+	}
+}
+
+// recover takes up the runs that another server left.
+func (d *dispatcher) recover(ctx context.Context) error {
+	open, err := d.s.db.OpenRuns(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		d.s.streams.open(run.ID)
+		d.wake(run.ThreadID)
+	}
+	return nil
+}
+
+// wake has a thread's pending runs run.
+func (d *dispatcher) wake(thread string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over {
+		return // the next server finds it
+	}
+	if l := d.lanes[thread]; l != nil {
+		l.again = true
+		select {
+		case l.kick <- struct{}{}:
+		default:
+		}
+		return
+	}
+	l := &lane{kick: make(chan struct{}, 1)}
+	d.lanes[thread] = l
+	d.wg.Go(func() { d.work(thread, l) })
+}
+
+// work runs the runs of a thread until none is left.
+func (d *dispatcher) work(thread string, l *lane) {
+	for {
+		d.mu.Lock()
+		l.again = false
+		d.mu.Unlock()
+		run, wait, err := d.next(thread)
+		if err != nil && d.ctx.Err() == nil {
+			d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: looking for runs failed", slog.String("thread", thread), slog.Any("error", err))
+			wait = time.Second
+		}
+		switch {
+		case d.stopping():
+		case run != nil:
+			d.run(run)
+			continue
+		case wait > 0:
+			timer := time.NewTimer(wait)
+			select {
+			case <-timer.C:
+			case <-l.kick:
+			case <-d.draining:
+			}
+			timer.Stop()
+			continue
+		}
+		d.mu.Lock()
+		if !l.again || d.over {
+			delete(d.lanes, thread)
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
+	}
+}
+
+func (d *dispatcher) stopping() bool {
+	select {
+	case <-d.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// next returns the run of a thread whose turn it is, or how long until there may
+// be one; 0 means there is none.
+func (d *dispatcher) next(thread string) (*db.Run, time.Duration, error) {
+	open, err := d.s.db.OpenRuns(d.ctx, thread)
+	if err != nil {
+		return nil, 0, err
+	}
+	var wait time.Duration
+	for _, run := range open {
+		left := time.Until(run.StartsAt)
+		if left <= 0 {
+			return run, 0, nil
+		}
+		if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return nil, wait, nil
+}
+
+// run runs one run.
+func (d *dispatcher) run(run *db.Run) {
+	select {
+	case d.slots <- struct{}{}:
+		defer func() { <-d.slots }()
+	case <-d.draining:
+		return
+	}
+	ctx, cancel := context.WithCancelCause(d.ctx)
+	defer cancel(nil)
+	a := &activeRun{cancel: cancel, done: make(chan struct{})}
+	defer close(a.done)
+	d.mu.Lock()
+	d.active[run.ID] = a
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		delete(d.active, run.ID)
+		d.mu.Unlock()
+	}()
+	// Somebody may have cancelled it before it was active.
+	if now, err := d.s.db.Run(d.ctx, run.ID); err == nil && now.Ended() || errors.Is(err, db.ErrNotFound) {
+		return
+	}
+	if err := d.s.execute(ctx, run, a); err != nil && d.ctx.Err() == nil {
+		d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
+		time.Sleep(time.Second) // what failed is tried again
+	}
+}
+
+// stopped returns how a run is to be stopped.
+func (d *dispatcher) stopped(a *activeRun) stop {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return a.why
+}
+
+// cancel stops a run, whether it works or is pending. One that has ended stays as
+// it is, unless it is to be rolled back.
+func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait bool) error {
+	d.mu.Lock()
+	a := d.active[run.ID]
+	if a != nil {
+		a.why = max(a.why, why)
+		a.cancel(errStopped)
+	}
+	d.mu.Unlock()
+	if a != nil {
+		if wait {
+			select {
+			case <-a.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	changed := false
+	_, err := d.s.db.UpdateRun(ctx, run.ID, func(r *db.Run) error {
+		if !r.Ended() {
+			changed = true
+			r.Status, r.UpdatedAt, r.EndedAt = db.Interrupted, now(), now()
+		}
+		return nil
+	})
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	if err != nil || !changed {
+		return err
+	}
+	// It never ran, so that there is nothing to roll back but itself.
+	if log := d.s.streams.get(run.ID); log != nil {
+		log.close(nil)
+	}
+	if why == stopRollback {
+		if err := d.s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+	}
+	return d.s.release(ctx, run.ThreadID)
+}
+
+// cancelAll stops all runs of a thread and waits for them.
+func (d *dispatcher) cancelAll(ctx context.Context, thread string, why stop) error {
+	open, err := d.s.db.OpenRuns(ctx, thread)
+	if err != nil {
+		return err
+	}
+	for _, run := range open {
+		if err := d.cancel(ctx, run, why, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove stops a run and removes it.
+func (d *dispatcher) remove(ctx context.Context, run *db.Run) error {
+	if !run.Ended() {
+		if err := d.cancel(ctx, run, stopInterrupt, true); err != nil {
+			return err
+		}
+	}
+	if err := d.s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	d.s.streams.drop(run.ID)
+	return nil
+}
+
+// drain lets runs finish their superstep and waits for them. When the context
+// ends they are stopped where they are; the next server goes on with them.
+func (d *dispatcher) drain(ctx context.Context) error {
+	d.mu.Lock()
+	if !d.over {
+		d.over = true
+		close(d.draining)
+	}
+	d.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		d.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	d.mu.Lock()
+	for _, a := range d.active {
+		a.cancel(graph.ErrDrained)
+	}
+	d.mu.Unlock()
+	<-done
+	return nil
+}
+
+// release makes a thread idle, or whatever its state says, if it has no runs left.
+func (s *Server) release(ctx context.Context, thread string) error {
+	open, err := s.db.OpenRuns(ctx, thread)
+	if err != nil || len(open) > 0 {
+		return err
+	}
+	t, err := s.db.Thread(ctx, thread)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	g := s.graphOf(t)
+	if g == nil {
+		return s.settle(ctx, thread, nil, nil)
+	}
+	snap, err := g.State(ctx, s.on(thread)...)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return s.settle(ctx, thread, nil, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx, thread, snap, nil)
+}

@@ -1,0 +1,14 @@
+// Package server serves compiled graphs over HTTP, in the protocol of LangGraph's
+// server: its JavaScript and Python clients, its React hooks, RemoteGraph and
+// Agent Chat UI work with it as they are.
+//
+//	s, err := server.New(ctx, server.Graph(jokes), server.Graph(review), server.Data("sqlite:superstep.db"))
+//	if err != nil { … }
+//	defer s.Close(ctx)
+//	err = http.ListenAndServe("127.0.0.1:8123", s)
+//
+// A [Server] is an http.Handler. Threads, with all their checkpoints, are kept in
+// a checkpoint store, long-term memory in a memory store, and assistants, runs and
+// crons in tables of the server's own; [Data] names a place for all three. Runs
+// outlive the request that started them, and go on after the process was killed.
+package server

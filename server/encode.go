@@ -1,0 +1,430 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// The modes of streams.
+const (
+	modeValues        = "values"
+	modeUpdates       = "updates"
+	modeMessages      = "messages"
+	modeMessagesTuple = "messages-tuple"
+	modeCustom        = "custom"
+	modeDebug         = "debug"
+	modeTasks         = "tasks"
+	modeCheckpoints   = "checkpoints"
+	modeTools         = "tools"
+)
+
+// modes says what of a run each mode is made of.
+var modes = map[string]graph.Mode{
+	modeValues:        graph.ModeValues,
+	modeUpdates:       graph.ModeUpdates,
+	modeMessages:      graph.ModeMessages | graph.ModeUpdates | graph.ModeValues,
+	modeMessagesTuple: graph.ModeMessages | graph.ModeUpdates | graph.ModeValues,
+	modeCustom:        graph.ModeCustom,
+	modeDebug:         graph.ModeTasks | graph.ModeCheckpoints | graph.ModeValues,
+	modeTasks:         graph.ModeTasks,
+	modeCheckpoints:   graph.ModeCheckpoints | graph.ModeValues,
+	modeTools:         graph.ModeTools,
+}
+
+// about is what events say of their run.
+type about struct {
+	run       *db.Run
+	assistant *db.Assistant
+	graph     string
+	tags      []string
+}
+
+// encoder turns what happens in a run into the events of a stream. It is used by
+// one goroutine.
+type encoder struct {
+	about
+	modes     []string
+	subgraphs bool
+	send      func(event string, data []byte)
+
+	speaking map[string]string               // message ID, by the task that streams it
+	spoken   map[string]*chat.Collector      // messages that were streamed, by ID
+	whole    map[string]bool                 // messages that were sent whole
+	unnamed  []unnamed                       // messages that have no ID yet
+	values   func() (json.RawMessage, error) // newest state of the root graph
+	pending  *graph.Event                    // a checkpoint whose values are still to come
+	feedback []string
+}
+
+func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
+	return &encoder{
+		about: a, modes: b.StreamMode, subgraphs: b.StreamSubgraphs, send: send, feedback: b.FeedbackKeys,
+		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{},
+	}
+}
+
+// wants are the events that the modes are made of.
+func (e *encoder) wants() graph.Mode {
+	var m graph.Mode
+	for _, name := range e.modes {
+		m |= modes[name]
+	}
+	return m
+}
+
+func (e *encoder) has(mode string) bool { return slices.Contains(e.modes, mode) }
+
+// emit sends an event. Those of subgraphs have their path in the name.
+func (e *encoder) emit(name string, path []string, data any) error {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", name, err)
+	}
+	if len(path) > 0 {
+		name += "|" + strings.Join(path, "|")
+	}
+	e.send(name, encoded)
+	return nil
+}
+
+// metadata sends the first event.
+func (e *encoder) metadata() {
+	_ = e.emit("metadata", nil, map[string]any{"run_id": e.run.ID, "thread_id": e.run.ThreadID, "attempt": e.run.Attempt}) // of texts
+}
+
+// event sends what an event of the engine is to the modes.
+func (e *encoder) event(ev graph.Event) error {
+	shown := len(ev.Path) == 0 || e.subgraphs
+	switch ev.Type {
+	case graph.EventMessage, graph.EventUpdate, graph.EventValues: // messages are shown wherever they are said
+	default:
+		if !shown {
+			return nil
+		}
+	}
+	switch ev.Type {
+	case graph.EventValues:
+		state := sync.OnceValues(ev.StateJSON) // not every mode needs it
+		if len(ev.Path) == 0 {
+			e.values = state
+		}
+		if err := e.name(state); err != nil {
+			return err
+		}
+		if err := e.checkpoint(state); err != nil {
+			return err
+		}
+		if e.has(modeValues) && shown {
+			data, err := state()
+			if err != nil {
+				return err
+			}
+			return e.emit(modeValues, ev.Path, data)
+		}
+	case graph.EventUpdate:
+		if err := e.messagesOf(ev); err != nil {
+			return err
+		}
+		if e.has(modeUpdates) && shown && ev.Node != "" {
+			update := ev.Update
+			if update == nil {
+				update = json.RawMessage("null")
+			}
+			return e.emit(modeUpdates, ev.Path, map[string]json.RawMessage{ev.Node: update})
+		}
+	case graph.EventMessage:
+		return e.message(ev)
+	case graph.EventCustom:
+		if e.has(modeCustom) {
+			return e.emit(modeCustom, ev.Path, ev.Value)
+		}
+	case graph.EventToolCall, graph.EventToolResult:
+		return e.tool(ev)
+	case graph.EventTaskStart, graph.EventTaskEnd, graph.EventTaskError:
+		return e.task(ev)
+	case graph.EventCheckpoint:
+		if err := e.checkpoint(nil); err != nil {
+			return err
+		}
+		if (e.has(modeCheckpoints) || e.has(modeDebug)) && !inside(ev.Source) {
+			e.pending = &ev
+		}
+	}
+	return nil
+}
+
+// checkpoint sends the checkpoint that waits for its values.
+func (e *encoder) checkpoint(state func() (json.RawMessage, error)) error {
+	ev := e.pending
+	if ev == nil {
+		return nil
+	}
+	e.pending = nil
+	if state == nil {
+		state = e.values
+	}
+	values := json.RawMessage("null")
+	if state != nil {
+		var err error
+		if values, err = state(); err != nil {
+			return err
+		}
+	}
+	next := append([]string{}, ev.Next...)
+	thread := e.run.ThreadID
+	metadata := metadataOf(nil, ev.Source, ev.Step)
+	metadata["run_id"], metadata["thread_id"] = jsonText(e.run.ID), jsonText(thread)
+	payload := map[string]any{
+		"config": configOf(refTo(thread, "", ev.Checkpoint)), "parent_config": configOf(refTo(thread, "", ev.Parent)),
+		"checkpoint": refTo(thread, "", ev.Checkpoint), "parent_checkpoint": refTo(thread, "", ev.Parent),
+		"values": values, "metadata": metadata, "next": next, "tasks": []any{},
+	}
+	if e.has(modeCheckpoints) {
+		if err := e.emit(modeCheckpoints, ev.Path, payload); err != nil {
+			return err
+		}
+	}
+	return e.debug(*ev, "checkpoint", payload)
+}
+
+func configOf(ref *checkpointRef) any {
+	if ref == nil {
+		return nil
+	}
+	return map[string]any{"configurable": ref}
+}
+
+func (e *encoder) debug(ev graph.Event, kind string, payload any) error {
+	if !e.has(modeDebug) {
+		return nil
+	}
+	return e.emit(modeDebug, ev.Path, map[string]any{
+		"step": ev.Step, "type": kind, "timestamp": ev.Time.UTC().Format(time.RFC3339Nano), "payload": payload,
+	})
+}
+
+func (e *encoder) task(ev graph.Event) error {
+	payload := map[string]any{"id": ev.Task, "name": ev.Node, "interrupts": []any{}}
+	kind := "task_result"
+	switch ev.Type {
+	case graph.EventTaskStart:
+		kind = "task"
+		payload["input"] = ev.Input
+		payload["triggers"] = []string{"branch:to:" + ev.Node}
+		payload["metadata"] = e.messageMetadata(ev)
+	case graph.EventTaskEnd:
+		payload["result"], payload["error"] = ev.Update, nil
+	default:
+		payload["error"] = errorOf(ev.Err).Message
+	}
+	if e.has(modeTasks) {
+		if err := e.emit(modeTasks, ev.Path, payload); err != nil {
+			return err
+		}
+	}
+	return e.debug(ev, kind, payload)
+}
+
+func (e *encoder) tool(ev graph.Event) error {
+	if !e.has(modeTools) {
+		return nil
+	}
+	return e.emit(modeTools, ev.Path, toolEvent(ev))
+}
+
+// messageMetadata is what clients are told of where a message comes from.
+func (e *encoder) messageMetadata(ev graph.Event) map[string]any {
+	ns := strings.Join(append(slices.Clone(ev.Path), ev.Node+":"+ev.Task), "|")
+	return map[string]any{
+		"tags": append([]string{}, e.tags...), "langgraph_node": ev.Node, "langgraph_step": ev.Step,
+		"langgraph_triggers": []string{"branch:to:" + ev.Node}, "langgraph_path": []string{"__pregel_pull", ev.Node},
+		"langgraph_checkpoint_ns": ns, "checkpoint_ns": ns, "thread_id": e.run.ThreadID, "run_id": e.run.ID,
+		"graph_id": e.graph, "assistant_id": e.run.AssistantID, "run_attempt": e.run.Attempt,
+	}
+}
+
+// message sends a chunk of a message that is being made.
+func (e *encoder) message(ev graph.Event) error {
+	k, ok := ev.Value.(chat.Chunk)
+	if !ok || !e.has(modeMessages) && !e.has(modeMessagesTuple) {
+		return nil
+	}
+	task := ev.Task + strings.Join(ev.Path, "/")
+	if k.ID != "" {
+		e.speaking[task] = k.ID
+	}
+	id := e.speaking[task]
+	if id == "" {
+		return nil // a message that nothing can be added to
+	}
+	sum := e.spoken[id]
+	first := sum == nil
+	if first {
+		sum = &chat.Collector{}
+		e.spoken[id] = sum
+	}
+	k.ID = id
+	sum.Add(k)
+	if e.has(modeMessagesTuple) {
+		data, err := chunkJSON(k)
+		if err != nil {
+			return err
+		}
+		if err := e.emit("messages", e.path(ev), []any{data, e.messageMetadata(ev)}); err != nil {
+			return err
+		}
+	}
+	if !e.has(modeMessages) {
+		return nil
+	}
+	if first {
+		if err := e.emit("messages/metadata", e.path(ev), map[string]any{id: map[string]any{"metadata": e.messageMetadata(ev)}}); err != nil {
+			return err
+		}
+	}
+	return e.emit("messages/partial", e.path(ev), []chat.Message{sum.Message()})
+}
+
+// path is the part of an event's name that says where it happened.
+func (e *encoder) path(ev graph.Event) []string {
+	if !e.subgraphs {
+		return nil
+	}
+	return ev.Path
+}
+
+// unnamed is a message that gets its ID when its superstep is committed.
+type unnamed struct {
+	raw string // without an ID
+	ev  graph.Event
+}
+
+// messagesOf sends the messages that a task wrote and that weren't streamed, and
+// notes the end of those that were.
+func (e *encoder) messagesOf(ev graph.Event) error {
+	if !e.has(modeMessages) && !e.has(modeMessagesTuple) || ev.Update == nil {
+		return nil
+	}
+	for _, raw := range messagesIn(ev.Update) {
+		id, rest := apart(raw)
+		if id == "" {
+			e.unnamed = append(e.unnamed, unnamed{rest, ev})
+		} else if err := e.complete(id, raw, ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart returns a message's ID, and the message without it.
+func apart(raw json.RawMessage) (id, rest string) {
+	o := objectOf(raw)
+	id = textOf(o["id"])
+	delete(o, "id")
+	return id, string(o.raw())
+}
+
+// name sends the messages that have got their IDs.
+func (e *encoder) name(state func() (json.RawMessage, error)) error {
+	if len(e.unnamed) == 0 {
+		return nil
+	}
+	values, err := state()
+	if err != nil {
+		return err
+	}
+	// They are the last of the conversation.
+	var send []func() error
+	for _, raw := range slices.Backward(messagesIn(values)) {
+		if len(e.unnamed) == 0 {
+			break
+		}
+		id, rest := apart(raw)
+		at := slices.IndexFunc(e.unnamed, func(u unnamed) bool { return u.raw == rest })
+		if at < 0 || id == "" || e.whole[id] {
+			continue
+		}
+		ev := e.unnamed[at].ev
+		e.unnamed = slices.Delete(e.unnamed, at, at+1)
+		send = append(send, func() error { return e.complete(id, raw, ev) })
+	}
+	e.unnamed = nil
+	for _, f := range slices.Backward(send) {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete sends a message that is whole.
+func (e *encoder) complete(id string, raw json.RawMessage, ev graph.Event) error {
+	if e.whole[id] {
+		return nil
+	}
+	e.whole[id] = true
+	streamed := e.spoken[id] != nil
+	if e.has(modeMessagesTuple) && !streamed && ev.Node != "" {
+		if err := e.emit("messages", e.path(ev), []any{raw, e.messageMetadata(ev)}); err != nil {
+			return err
+		}
+	}
+	if !e.has(modeMessages) {
+		return nil
+	}
+	if !streamed {
+		if err := e.emit("messages/metadata", e.path(ev), map[string]any{id: map[string]any{"metadata": e.messageMetadata(ev)}}); err != nil {
+			return err
+		}
+	}
+	return e.emit("messages/complete", e.path(ev), []json.RawMessage{raw})
+}
+
+// messagesIn returns what looks like messages in the fields of an update.
+func messagesIn(update json.RawMessage) []json.RawMessage {
+	var out []json.RawMessage
+	for _, value := range objectOf(update) {
+		var list []json.RawMessage
+		if json.Unmarshal(value, &list) != nil {
+			continue
+		}
+		for _, one := range list {
+			var m struct {
+				Type    string          `json:"type"`
+				Content json.RawMessage `json:"content"`
+			}
+			if json.Unmarshal(one, &m) == nil && m.Content != nil && slices.Contains([]string{"human", "ai", "system", "tool"}, m.Type) {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
+// end sends what the run has come to.
+func (e *encoder) end(snap *anygraph.Snapshot, failure *db.RunError) {
+	_ = e.checkpoint(nil) // what can't be encoded was an error before
+	if failure == nil && snap != nil && len(snap.Interrupts) > 0 {
+		asked := map[string]any{"__interrupt__": stateOf(snap).Interrupts}
+		for _, mode := range []string{modeValues, modeUpdates} {
+			if e.has(mode) {
+				_ = e.emit(mode, nil, asked)
+			}
+		}
+	}
+	for _, key := range e.feedback {
+		_ = e.emit("feedback", nil, map[string]any{key: nil})
+	}
+	if failure != nil {
+		_ = e.emit("error", nil, failure)
+	}
+}

@@ -1,0 +1,352 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// fault is an error that a client is told, with a status of HTTP. The text is the
+// body: clients show it as it is.
+type fault struct {
+	status int
+	text   string
+}
+
+func (f *fault) Error() string { return f.text }
+
+func notFound(format string, args ...any) error {
+	return &fault{http.StatusNotFound, fmt.Sprintf(format, args...)}
+}
+
+func conflict(format string, args ...any) error {
+	return &fault{http.StatusConflict, fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) error {
+	return &fault{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...)}
+}
+
+// malformed is for what isn't even of the right form.
+func malformed(format string, args ...any) error {
+	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// routes is the table of what the server answers.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /ok":   s.ok,
+		"GET /info": s.info,
+
+		"POST /assistants":                      s.createAssistant,
+		"POST /assistants/search":               s.searchAssistants,
+		"POST /assistants/count":                s.countAssistants,
+		"GET /assistants/{assistant}":           s.getAssistant,
+		"PATCH /assistants/{assistant}":         s.patchAssistant,
+		"DELETE /assistants/{assistant}":        s.deleteAssistant,
+		"GET /assistants/{assistant}/graph":     s.assistantGraph,
+		"GET /assistants/{assistant}/schemas":   s.assistantSchemas,
+		"POST /assistants/{assistant}/versions": s.assistantVersions,
+		"POST /assistants/{assistant}/latest":   s.assistantLatest,
+
+		"GET /assistants/{assistant}/subgraphs":             s.assistantSubgraphs,
+		"GET /assistants/{assistant}/subgraphs/{namespace}": s.assistantSubgraphs,
+
+		"POST /threads":                            s.createThread,
+		"POST /threads/search":                     s.searchThreads,
+		"POST /threads/count":                      s.countThreads,
+		"POST /threads/prune":                      s.pruneThreads,
+		"GET /threads/{thread}":                    s.getThread,
+		"PATCH /threads/{thread}":                  s.patchThread,
+		"DELETE /threads/{thread}":                 s.deleteThread,
+		"POST /threads/{thread}/copy":              s.copyThread,
+		"GET /threads/{thread}/state":              s.getState,
+		"GET /threads/{thread}/state/{checkpoint}": s.getState,
+		"POST /threads/{thread}/state/checkpoint":  s.getStateAt,
+		"POST /threads/{thread}/state":             s.updateState,
+		"PATCH /threads/{thread}/state":            s.patchState,
+		"GET /threads/{thread}/history":            s.getHistory,
+		"POST /threads/{thread}/history":           s.postHistory,
+
+		"POST /threads/{thread}/runs":              s.createRun,
+		"POST /threads/{thread}/runs/stream":       s.streamRun,
+		"POST /threads/{thread}/runs/wait":         s.waitRun,
+		"GET /threads/{thread}/runs":               s.listRuns,
+		"GET /threads/{thread}/runs/{run}":         s.getRun,
+		"DELETE /threads/{thread}/runs/{run}":      s.deleteRun,
+		"GET /threads/{thread}/runs/{run}/join":    s.joinRun,
+		"GET /threads/{thread}/runs/{run}/stream":  s.joinStream,
+		"POST /threads/{thread}/runs/{run}/cancel": s.cancelRun,
+
+		"POST /runs":             s.createRun,
+		"POST /runs/stream":      s.streamRun,
+		"POST /runs/wait":        s.waitRun,
+		"POST /runs/batch":       s.batchRuns,
+		"POST /runs/cancel":      s.cancelRuns,
+		"GET /runs/{run}/stream": s.joinStream,
+		"GET /runs/{run}/join":   s.joinRun,
+
+		"POST /runs/crons":                  s.createCron,
+		"POST /threads/{thread}/runs/crons": s.createCron,
+		"PATCH /runs/crons/{cron}":          s.patchCron,
+		"DELETE /runs/crons/{cron}":         s.deleteCron,
+		"POST /runs/crons/search":           s.searchCrons,
+		"POST /runs/crons/count":            s.countCrons,
+
+		"PUT /store/items":         s.putItem,
+		"GET /store/items":         s.getItem,
+		"DELETE /store/items":      s.deleteItem,
+		"POST /store/items/search": s.searchItems,
+		"POST /store/namespaces":   s.listNamespaces,
+	} {
+		mux.Handle(pattern, s.handle(h))
+	}
+	return s.cors(mux)
+}
+
+// cors lets pages of other sites use the server.
+func (s *Server) cors(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("Access-Control-Expose-Headers", "content-location, location, x-pagination-total, x-pagination-next")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
+			if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+				h.Set("Access-Control-Allow-Headers", asked)
+				h.Add("Vary", "Access-Control-Request-Headers")
+			}
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// handle makes a handler of a function: errors become answers.
+func (s *Server) handle(f func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, s.maxBody)
+		began := &beginning{ResponseWriter: w}
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler {
+					panic(p)
+				}
+				s.log.LogAttrs(r.Context(), slog.LevelError, "server: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				if !began.done {
+					http.Error(w, "internal error", http.StatusInternalServerError)
+				}
+			}
+		}()
+		err := f(began, r)
+		if err == nil || began.done || r.Context().Err() != nil {
+			if err != nil && r.Context().Err() == nil {
+				s.log.LogAttrs(r.Context(), slog.LevelWarn, "server: an answer broke off", slog.String("path", r.URL.Path), slog.Any("error", err))
+			}
+			return
+		}
+		f := s.explain(r, err)
+		http.Error(w, f.text, f.status)
+	})
+}
+
+// beginning notes whether an answer has begun.
+type beginning struct {
+	http.ResponseWriter
+	done bool
+}
+
+func (b *beginning) WriteHeader(status int) {
+	b.done = true
+	b.ResponseWriter.WriteHeader(status)
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.done = true
+	return b.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach what flushes.
+func (b *beginning) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// explain says what a client is told about an error. What is the server's own
+// matter is logged and not told.
+func (s *Server) explain(r *http.Request, err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("body is larger than %d bytes", tooLarge.Limit)}
+	}
+	switch {
+	case errors.Is(err, graph.ErrThreadBusy), errors.Is(err, checkpoint.ErrBusy), errors.Is(err, db.ErrBusy):
+		return &fault{http.StatusConflict, "Thread is busy"}
+	case errors.Is(err, checkpoint.ErrNotFound), errors.Is(err, db.ErrNotFound):
+		return &fault{http.StatusNotFound, "not found"}
+	}
+	if text, ok := usersMistake(err); ok {
+		return &fault{http.StatusUnprocessableEntity, text}
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelError, "server: request failed", slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
+	return &fault{http.StatusInternalServerError, "internal error"}
+}
+
+// usersMistake returns what to say about an error of the engine that whoever
+// asked can mend.
+func usersMistake(err error) (string, bool) {
+	if e, ok := errors.AsType[*graph.AnswerError](err); ok {
+		return e.Error(), true
+	}
+	if errors.Is(err, graph.ErrNothingToResume) {
+		return err.Error(), true
+	}
+	return "", false
+}
+
+// read decodes a request's body; an empty one leaves v as it is.
+func read(r *http.Request, v any) error {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	if len(strings.TrimSpace(string(data))) == 0 {
+		return nil
+	}
+	return decode(data, v)
+}
+
+func decode(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		where := e.Field
+		if where == "" {
+			where = "body"
+		}
+		return invalid("%s must not be a JSON %s", where, e.Value)
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	if err != nil {
+		return malformed("body is not JSON as expected: %v", err)
+	}
+	return nil
+}
+
+// write answers with JSON.
+func write(w http.ResponseWriter, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(data)
+	return err
+}
+
+// pages writes the headers of a list that is shown in pages.
+func pages(w http.ResponseWriter, p db.Page, shown, total int) {
+	w.Header().Set("X-Pagination-Total", strconv.Itoa(total))
+	if next := p.Offset + shown; next < total {
+		w.Header().Set("X-Pagination-Next", strconv.Itoa(next))
+	}
+}
+
+// paging is the part of a search that selects a page.
+type paging struct {
+	Limit     *int   `json:"limit"`
+	Offset    int    `json:"offset"`
+	SortBy    string `json:"sort_by"`
+	SortOrder string `json:"sort_order"`
+}
+
+const maxPage = 1000
+
+func (p paging) page(limit int) (db.Page, error) {
+	if p.Limit != nil {
+		limit = *p.Limit
+	}
+	if limit < 0 || limit > maxPage {
+		return db.Page{}, invalid("limit must be between 0 and %d", maxPage)
+	}
+	if p.Offset < 0 {
+		return db.Page{}, invalid("offset must not be negative")
+	}
+	switch p.SortOrder {
+	case "", "asc", "desc":
+	default:
+		return db.Page{}, invalid("sort_order must be asc or desc")
+	}
+	return db.Page{Limit: limit, Offset: p.Offset, Ascending: p.SortOrder == "asc"}, nil
+}
+
+// sorting maps names of clients to those of columns.
+func sorting(by string, names ...string) (string, error) {
+	for _, n := range names {
+		if by == n {
+			return strings.TrimSuffix(n, "_at"), nil
+		}
+	}
+	if by == "" {
+		return "created", nil
+	}
+	return "", invalid("sort_by must be one of %s", strings.Join(names, ", "))
+}
+
+// pathID returns the ID of a thread, run, … in the path, which must be a UUID.
+func pathID(r *http.Request, name string) (string, error) { return checkID(name, r.PathValue(name)) }
+
+func checkID(name, id string) (string, error) {
+	u, err := uuid.Parse(id)
+	if err != nil || len(id) != 36 {
+		return "", invalid("Invalid %s ID: %.80q is not a UUID", name, id)
+	}
+	return u.String(), nil
+}
+
+// flag reads a boolean parameter of a query, in any of the spellings of clients.
+func flag(r *http.Request, name string) (bool, error) {
+	switch v := r.URL.Query().Get(name); v {
+	case "", "0", "false":
+		return false, nil
+	case "1", "true":
+		return true, nil
+	default:
+		return false, invalid("%s must be true or false, not %.80q", name, v)
+	}
+}
+
+func number(r *http.Request, name string, otherwise int) (int, error) {
+	v := r.URL.Query().Get(name)
+	if v == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return 0, invalid("%s must be a number, not %.80q", name, v)
+	}
+	return n, nil
+}
+
+// now is the time with the precision that clients are shown.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// background is a context that outlives the request.
+func background(r *http.Request) context.Context { return context.WithoutCancel(r.Context()) }

@@ -1,0 +1,305 @@
+// Package db keeps what the server knows beside the checkpoints of threads:
+// assistants, threads, runs and crons, in SQLite or PostgreSQL. Statements are
+// written once, for both.
+package db
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/superstep-dev/superstep/internal/pgdb"
+)
+
+// Errors.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrExists   = errors.New("exists already")
+	ErrVersion  = errors.New("tables were made by a newer version of Superstep")
+)
+
+// DB is a database. It is safe for concurrent use.
+type DB struct {
+	sql    *sql.DB
+	pool   *pgxpool.Pool // nil for SQLite
+	schema string        // of PostgreSQL, quoted
+}
+
+var memories atomic.Int64
+
+// OpenSQLite opens a file, and makes it if it is not there. An empty path means
+// a database in memory.
+func OpenSQLite(ctx context.Context, path string) (*DB, error) {
+	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
+	if path == "" {
+		name = fmt.Sprintf("file:superstep-server-%d?mode=memory&cache=shared", memories.Add(1))
+	}
+	sep := "&"
+	db, err := sql.Open("sqlite", name+sep+"_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	// One connection: writers take turns anyway, and one in memory must stay open.
+	db.SetMaxOpenConns(1)
+	d := &DB{sql: db}
+	if err := d.migrate(ctx); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("server's database %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// OpenPostgres connects to a server. Tables stand in schema, or where the search
+// path leads if that is empty.
+func OpenPostgres(ctx context.Context, conn, schema string) (*DB, error) {
+	c, err := pgxpool.ParseConfig(conn)
+	if err != nil {
+		what, fix := pgdb.Unparsed(conn, err)
+		if what == "" {
+			what = "connection string cannot be understood"
+		}
+		return nil, fmt.Errorf("server's database: %s; %s", what, fix)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	t := pgdb.Tables{Meta: "superstep_server_meta", Migrations: migrations(), In: in}
+	schema, err = t.Migrate(ctx, pool, schema)
+	if err != nil {
+		pool.Close()
+		if _, ok := errors.AsType[*pgdb.VersionError](err); ok {
+			err = fmt.Errorf("%w: %w", ErrVersion, err)
+		}
+		return nil, fmt.Errorf("server's database %s: %w", pgdb.Server(c.ConnConfig), err)
+	}
+	return &DB{sql: stdlib.OpenDBFromPool(pool), pool: pool, schema: quote(schema)}, nil
+}
+
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func in(quoted, query string) string { return strings.ReplaceAll(query, "@", quoted+".") }
+
+// Close frees what the database holds.
+func (d *DB) Close() error {
+	err := d.sql.Close()
+	if d.pool != nil {
+		d.pool.Close()
+	}
+	return err
+}
+
+// Ping reports whether the database answers.
+func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
+
+// @ stands for the schema. Times are microseconds since 1970, JSON is text.
+// Latest versions of assistants stand whole in superstep_assistants.
+func migrations() []string {
+	return []string{`
+	CREATE TABLE @superstep_assistants (
+		id text PRIMARY KEY,
+		graph text NOT NULL,
+		version bigint NOT NULL,
+		created bigint NOT NULL,
+		updated bigint NOT NULL,
+		data text NOT NULL
+	);
+	CREATE TABLE @superstep_assistant_versions (
+		id text NOT NULL,
+		version bigint NOT NULL,
+		data text NOT NULL,
+		PRIMARY KEY (id, version)
+	);
+	CREATE TABLE @superstep_server_threads (
+		id text PRIMARY KEY,
+		graph text NOT NULL,
+		assistant text NOT NULL,
+		owner text NOT NULL,
+		status text NOT NULL,
+		created bigint NOT NULL,
+		updated bigint NOT NULL,
+		expires bigint,
+		data text NOT NULL
+	);
+	CREATE INDEX superstep_server_threads_created ON @superstep_server_threads (created, id);
+	CREATE INDEX superstep_server_threads_updated ON @superstep_server_threads (updated, id);
+	CREATE INDEX superstep_server_threads_graph ON @superstep_server_threads (graph, created);
+	CREATE INDEX superstep_server_threads_assistant ON @superstep_server_threads (assistant, created);
+	CREATE INDEX superstep_server_threads_expires ON @superstep_server_threads (expires) WHERE expires IS NOT NULL;
+	CREATE TABLE @superstep_runs (
+		id text PRIMARY KEY,
+		thread text NOT NULL,
+		assistant text NOT NULL,
+		status text NOT NULL,
+		created bigint NOT NULL,
+		updated bigint NOT NULL,
+		starts bigint NOT NULL,
+		data text NOT NULL
+	);
+	CREATE INDEX superstep_runs_thread ON @superstep_runs (thread, created, id);
+	CREATE INDEX superstep_runs_open ON @superstep_runs (status, starts) WHERE status IN ('pending', 'running');
+	CREATE TABLE @superstep_crons (
+		id text PRIMARY KEY,
+		assistant text NOT NULL,
+		thread text NOT NULL,
+		enabled bigint NOT NULL,
+		created bigint NOT NULL,
+		updated bigint NOT NULL,
+		next bigint,
+		data text NOT NULL
+	);
+	CREATE INDEX superstep_crons_next ON @superstep_crons (next) WHERE next IS NOT NULL;
+	`}
+}
+
+// migrate makes the tables of SQLite.
+func (d *DB) migrate(ctx context.Context) error {
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS superstep_server_meta (version integer PRIMARY KEY, applied_at text NOT NULL DEFAULT CURRENT_TIMESTAMP)`); err != nil {
+			return err
+		}
+		var v int
+		if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM superstep_server_meta`).Scan(&v); err != nil {
+			return err
+		}
+		all := migrations()
+		if v > len(all) {
+			return fmt.Errorf("%w: schema version %d, known are versions up to %d", ErrVersion, v, len(all))
+		}
+		for ; v < len(all); v++ {
+			if _, err := tx.ExecContext(ctx, d.bind(all[v])); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, `INSERT INTO superstep_server_meta (version) VALUES (?)`, v+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// bind writes a statement for the database at hand: @ is the schema, ? a
+// parameter.
+func (d *DB) bind(query string) string {
+	if d.pool == nil {
+		return strings.ReplaceAll(query, "@", "")
+	}
+	var b strings.Builder
+	n := 0
+	for _, r := range query {
+		switch r {
+		case '?':
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+		case '@':
+			b.WriteString(d.schema + ".")
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := d.sql.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // without effect after Commit
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// execer is a database or a transaction.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (d *DB) exec(ctx context.Context, e execer, query string, args ...any) (int64, error) {
+	r, err := e.ExecContext(ctx, d.bind(query), args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// one reads the JSON of one row.
+func one[T any](ctx context.Context, d *DB, e execer, query string, args ...any) (*T, error) {
+	var data string
+	switch err := e.QueryRowContext(ctx, d.bind(query), args...).Scan(&data); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, ErrNotFound
+	case err != nil:
+		return nil, err
+	}
+	v := new(T)
+	return v, json.Unmarshal([]byte(data), v)
+}
+
+// Page selects a part of what a search finds.
+type Page struct {
+	Limit, Offset int
+	Ascending     bool
+}
+
+// search reads rows in order, keeps those that match accepts, and returns a page
+// of them and how many there are.
+func search[T any](ctx context.Context, d *DB, p Page, accepts func(*T) bool, query string, args ...any) (found []*T, total int, err error) {
+	rows, err := d.sql.QueryContext(ctx, d.bind(query), args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	found = []*T{}
+	for rows.Next() {
+		var data sql.RawBytes
+		if err := rows.Scan(&data); err != nil {
+			return nil, 0, err
+		}
+		v := new(T)
+		if err := json.Unmarshal(data, v); err != nil {
+			return nil, 0, err
+		}
+		if accepts != nil && !accepts(v) {
+			continue
+		}
+		if total++; total > p.Offset && len(found) < p.Limit {
+			found = append(found, v)
+		}
+	}
+	return found, total, rows.Err()
+}
+
+func encode(v any) (string, error) {
+	data, err := json.Marshal(v)
+	return string(data), err
+}
+
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+func direction(p Page) string {
+	if p.Ascending {
+		return "ASC"
+	}
+	return "DESC"
+}

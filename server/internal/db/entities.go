@@ -1,0 +1,527 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Assistant is a graph with a configuration, as clients see it.
+type Assistant struct {
+	ID          string          `json:"assistant_id"`
+	GraphID     string          `json:"graph_id"`
+	Config      json.RawMessage `json:"config"`
+	Context     json.RawMessage `json:"context"`
+	Metadata    json.RawMessage `json:"metadata"`
+	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
+	Version     int64           `json:"version"`
+	Name        string          `json:"name"`
+	Description *string         `json:"description"`
+}
+
+// PutAssistant stores a new assistant, or a new version of one, which becomes the
+// latest. A version that is there already is ErrExists.
+func (d *DB) PutAssistant(ctx context.Context, a *Assistant) error {
+	data, err := encode(a)
+	if err != nil {
+		return err
+	}
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		n, err := d.exec(ctx, tx, `INSERT INTO @superstep_assistant_versions (id, version, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, a.ID, a.Version, data)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return ErrExists
+		}
+		return d.latest(ctx, tx, a, data)
+	})
+}
+
+func (d *DB) latest(ctx context.Context, e execer, a *Assistant, data string) error {
+	_, err := d.exec(ctx, e, `INSERT INTO @superstep_assistants (id, graph, version, created, updated, data) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET graph = excluded.graph, version = excluded.version, updated = excluded.updated, data = excluded.data`,
+		a.ID, a.GraphID, a.Version, a.CreatedAt.UnixMicro(), a.UpdatedAt.UnixMicro(), data)
+	return err
+}
+
+// Assistant returns the latest version of an assistant.
+func (d *DB) Assistant(ctx context.Context, id string) (*Assistant, error) {
+	return one[Assistant](ctx, d, d.sql, `SELECT data FROM @superstep_assistants WHERE id = ?`, id)
+}
+
+// NewestVersion returns the highest version of an assistant, whichever is its
+// latest.
+func (d *DB) NewestVersion(ctx context.Context, id string) (v int64, err error) {
+	err = d.sql.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(version), 0) FROM @superstep_assistant_versions WHERE id = ?`), id).Scan(&v)
+	return v, err
+}
+
+// SetLatest makes a version that exists the latest.
+func (d *DB) SetLatest(ctx context.Context, id string, version int64, now time.Time) (*Assistant, error) {
+	var out *Assistant
+	err := d.tx(ctx, func(tx *sql.Tx) error {
+		a, err := one[Assistant](ctx, d, tx, `SELECT data FROM @superstep_assistant_versions WHERE id = ? AND version = ?`, id, version)
+		if err != nil {
+			return err
+		}
+		a.UpdatedAt = now
+		data, err := encode(a)
+		if err != nil {
+			return err
+		}
+		out = a
+		return d.latest(ctx, tx, a, data)
+	})
+	return out, err
+}
+
+// Assistants returns assistants, newest first unless the page says otherwise.
+// An empty graph means all.
+func (d *DB) Assistants(ctx context.Context, graph, by string, p Page, accepts func(*Assistant) bool) ([]*Assistant, int, error) {
+	query, args := `SELECT data FROM @superstep_assistants`, []any(nil)
+	if graph != "" {
+		query, args = query+` WHERE graph = ?`, []any{graph}
+	}
+	return search(ctx, d, p, accepts, query+order(p, by), args...)
+}
+
+// order writes ORDER BY for a table that has the columns created and updated.
+func order(p Page, by string) string {
+	if by != "updated" {
+		by = "created"
+	}
+	return ` ORDER BY ` + by + ` ` + direction(p) + `, id ` + direction(p)
+}
+
+// Versions returns the versions of an assistant, highest first.
+func (d *DB) Versions(ctx context.Context, id string, p Page, accepts func(*Assistant) bool) ([]*Assistant, error) {
+	found, _, err := search(ctx, d, p, accepts, `SELECT data FROM @superstep_assistant_versions WHERE id = ? ORDER BY version DESC`, id)
+	return found, err
+}
+
+// DeleteAssistant removes an assistant with its versions.
+func (d *DB) DeleteAssistant(ctx context.Context, id string) error {
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_assistant_versions WHERE id = ?`, id); err != nil {
+			return err
+		}
+		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_assistants WHERE id = ?`, id)
+		if err == nil && n == 0 {
+			return ErrNotFound
+		}
+		return err
+	})
+}
+
+// The statuses of threads and runs.
+const (
+	Idle        = "idle"
+	Busy        = "busy"
+	Interrupted = "interrupted"
+	Failed      = "error"
+
+	Pending = "pending"
+	Running = "running"
+	Success = "success"
+	Timeout = "timeout"
+)
+
+// Thread is what is known of a thread beside its checkpoints.
+type Thread struct {
+	ID        string          `json:"thread_id"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	Metadata  json.RawMessage `json:"metadata"`
+	Config    json.RawMessage `json:"config"`
+	Status    string          `json:"status"`
+	Error     json.RawMessage `json:"error,omitempty"`
+
+	// ChangedAt is when its state changed last.
+	ChangedAt time.Time `json:"state_updated_at,omitzero"`
+
+	// ExpiresAt is when the thread is deleted; zero: never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	TTL       float64   `json:"ttl_minutes,omitempty"`
+
+	// RolledBack are runs whose checkpoints are not to be seen.
+	RolledBack []string `json:"rolled_back,omitempty"`
+
+	// Temporary says that the thread was made for one run.
+	Temporary bool `json:"temporary,omitempty"`
+}
+
+// labels returns what of a thread's metadata has columns.
+func (t *Thread) labels() (graph, assistant, owner string) {
+	var m struct {
+		Graph     any `json:"graph_id"`
+		Assistant any `json:"assistant_id"`
+		Owner     any `json:"owner"`
+	}
+	_ = json.Unmarshal(t.Metadata, &m)
+	graph, _ = m.Graph.(string)
+	assistant, _ = m.Assistant.(string)
+	owner, _ = m.Owner.(string)
+	return graph, assistant, owner
+}
+
+// AddThread stores a new thread. It returns ErrExists if there is one of the ID.
+func (d *DB) AddThread(ctx context.Context, t *Thread) error {
+	data, err := encode(t)
+	if err != nil {
+		return err
+	}
+	g, a, o := t.labels()
+	n, err := d.exec(ctx, d.sql, `INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, expires, data)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		t.ID, g, a, o, t.Status, t.CreatedAt.UnixMicro(), t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data)
+	if err == nil && n == 0 {
+		return ErrExists
+	}
+	return err
+}
+
+// Thread returns a thread.
+func (d *DB) Thread(ctx context.Context, id string) (*Thread, error) {
+	return one[Thread](ctx, d, d.sql, `SELECT data FROM @superstep_server_threads WHERE id = ?`, id)
+}
+
+// UpdateThread changes a thread.
+func (d *DB) UpdateThread(ctx context.Context, id string, change func(*Thread) error) (*Thread, error) {
+	var out *Thread
+	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
+		out, err = one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), id)
+		if err != nil {
+			return err
+		}
+		if err := change(out); err != nil {
+			return err
+		}
+		return d.putThread(ctx, tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (d *DB) putThread(ctx context.Context, e execer, t *Thread) error {
+	data, err := encode(t)
+	if err != nil {
+		return err
+	}
+	g, a, o := t.labels()
+	_, err = d.exec(ctx, e, `UPDATE @superstep_server_threads SET graph = ?, assistant = ?, owner = ?, status = ?, updated = ?, expires = ?, data = ? WHERE id = ?`,
+		g, a, o, t.Status, t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data, t.ID)
+	return err
+}
+
+// forUpdate locks the rows read where transactions don't take turns anyway.
+func (d *DB) forUpdate() string {
+	if d.pool == nil {
+		return ""
+	}
+	return " FOR UPDATE"
+}
+
+// ThreadFilter selects threads: empty fields select all.
+type ThreadFilter struct {
+	Graph, Assistant, Status string
+}
+
+// Threads returns threads.
+func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, accepts func(*Thread) bool) ([]*Thread, int, error) {
+	query, args := `SELECT data FROM @superstep_server_threads WHERE 1 = 1`, []any(nil)
+	for _, c := range []struct{ column, value string }{{"graph", f.Graph}, {"assistant", f.Assistant}, {"status", f.Status}} {
+		if c.value != "" {
+			query += ` AND ` + c.column + ` = ?`
+			args = append(args, c.value)
+		}
+	}
+	if by == "status" {
+		return search(ctx, d, p, accepts, query+` ORDER BY status `+direction(p)+`, id `+direction(p), args...)
+	}
+	if by == "thread_id" {
+		return search(ctx, d, p, accepts, query+` ORDER BY id `+direction(p), args...)
+	}
+	return search(ctx, d, p, accepts, query+order(p, by), args...)
+}
+
+// ExpiredThreads returns the IDs of threads whose time is over.
+func (d *DB) ExpiredThreads(ctx context.Context, now time.Time, limit int) ([]string, error) {
+	return d.ids(ctx, `SELECT id FROM @superstep_server_threads WHERE expires <= ? ORDER BY expires LIMIT ?`, now.UnixMicro(), limit)
+}
+
+func (d *DB) ids(ctx context.Context, query string, args ...any) ([]string, error) {
+	rows, err := d.sql.QueryContext(ctx, d.bind(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, rows.Err()
+}
+
+// DeleteThread removes a thread with its runs.
+func (d *DB) DeleteThread(ctx context.Context, id string) error {
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id); err != nil {
+			return err
+		}
+		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_server_threads WHERE id = ?`, id)
+		if err == nil && n == 0 {
+			return ErrNotFound
+		}
+		return err
+	})
+}
+
+// Run is a run of an assistant on a thread.
+type Run struct {
+	ID          string          `json:"run_id"`
+	ThreadID    string          `json:"thread_id"`
+	AssistantID string          `json:"assistant_id"`
+	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
+	Status      string          `json:"status"`
+	Metadata    json.RawMessage `json:"metadata"`
+	Kwargs      json.RawMessage `json:"kwargs"`
+	Strategy    string          `json:"multitask_strategy"`
+
+	// Error is why the run failed; it is not shown as part of the run.
+	Error *RunError `json:"error,omitempty"`
+
+	// StartsAt is when the run may begin.
+	StartsAt time.Time `json:"starts_at,omitzero"`
+
+	// Base is the thread's newest checkpoint before the run, to which a rollback
+	// returns. Begun is set when it was noted.
+	Base    string `json:"base,omitempty"`
+	Begun   bool   `json:"begun,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
+
+	StartedAt time.Time `json:"run_started_at,omitzero"`
+	EndedAt   time.Time `json:"run_ended_at,omitzero"`
+}
+
+// Ended reports whether the run is over.
+func (r *Run) Ended() bool { return r.Status != Pending && r.Status != Running }
+
+// RunError says why a run failed.
+type RunError struct {
+	Error   string `json:"error"`
+	Message string `json:"message"`
+}
+
+// ErrBusy says that a thread has a run that has not ended.
+var ErrBusy = errors.New("thread has a run that has not ended")
+
+// AddRun stores a new run and makes its thread busy; change, which may be nil,
+// changes the thread. If alone is set and the thread has a run that has not
+// ended, it returns ErrBusy.
+func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, change func(*Thread) error) error {
+	data, err := encode(r)
+	if err != nil {
+		return err
+	}
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		// The thread's row is what two requests meet at.
+		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
+		if err != nil {
+			return err
+		}
+		if alone {
+			var open int
+			err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE thread = ? AND status IN ('pending', 'running')`), r.ThreadID).Scan(&open)
+			if err != nil {
+				return err
+			}
+			if open > 0 {
+				return ErrBusy
+			}
+		}
+		if change != nil {
+			if err := change(t); err != nil {
+				return err
+			}
+		}
+		t.Status, t.UpdatedAt = Busy, r.CreatedAt
+		if err := d.putThread(ctx, tx, t); err != nil {
+			return err
+		}
+		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), data)
+		return err
+	})
+}
+
+// Run returns a run.
+func (d *DB) Run(ctx context.Context, id string) (*Run, error) {
+	return one[Run](ctx, d, d.sql, `SELECT data FROM @superstep_runs WHERE id = ?`, id)
+}
+
+// UpdateRun changes a run.
+func (d *DB) UpdateRun(ctx context.Context, id string, change func(*Run) error) (*Run, error) {
+	var out *Run
+	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
+		out, err = one[Run](ctx, d, tx, `SELECT data FROM @superstep_runs WHERE id = ?`+d.forUpdate(), id)
+		if err != nil {
+			return err
+		}
+		if err := change(out); err != nil {
+			return err
+		}
+		data, err := encode(out)
+		if err != nil {
+			return err
+		}
+		_, err = d.exec(ctx, tx, `UPDATE @superstep_runs SET status = ?, updated = ?, data = ? WHERE id = ?`, out.Status, out.UpdatedAt.UnixMicro(), data, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Runs returns the runs of a thread, newest first unless the page says otherwise.
+func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, error) {
+	query, args := `SELECT data FROM @superstep_runs WHERE thread = ?`, []any{thread}
+	if status != "" {
+		query, args = query+` AND status = ?`, append(args, status)
+	}
+	found, _, err := search[Run](ctx, d, p, nil, query+order(p, "created"), args...)
+	return found, err
+}
+
+// OpenRuns returns the runs that have not ended, oldest first: those of a thread,
+// or all of them if it is empty.
+func (d *DB) OpenRuns(ctx context.Context, thread string) ([]*Run, error) {
+	query, args := `SELECT data FROM @superstep_runs WHERE status IN ('pending', 'running')`, []any(nil)
+	if thread != "" {
+		query, args = query+` AND thread = ?`, []any{thread}
+	}
+	found, _, err := search[Run](ctx, d, Page{Limit: 1 << 30}, nil, query+` ORDER BY created, id`, args...)
+	return found, err
+}
+
+// DeleteRun removes a run.
+func (d *DB) DeleteRun(ctx context.Context, id string) error {
+	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_runs WHERE id = ?`, id)
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// RunsOfAssistant returns the runs of an assistant that have not ended.
+func (d *DB) RunsOfAssistant(ctx context.Context, assistant string) ([]*Run, error) {
+	found, _, err := search[Run](ctx, d, Page{Limit: 1 << 30}, nil, `SELECT data FROM @superstep_runs WHERE assistant = ?`, assistant)
+	return found, err
+}
+
+// Cron starts runs at times.
+type Cron struct {
+	ID          string          `json:"cron_id"`
+	AssistantID string          `json:"assistant_id"`
+	ThreadID    *string         `json:"thread_id"`
+	OnCompleted string          `json:"on_run_completed"`
+	EndTime     *time.Time      `json:"end_time"`
+	Schedule    string          `json:"schedule"`
+	Timezone    *string         `json:"timezone"`
+	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
+	Payload     json.RawMessage `json:"payload"`
+	UserID      *string         `json:"user_id"`
+	Next        *time.Time      `json:"next_run_date"`
+	Metadata    json.RawMessage `json:"metadata"`
+	Enabled     bool            `json:"enabled"`
+}
+
+func (c *Cron) columns() (thread string, enabled int, next any) {
+	if c.ThreadID != nil {
+		thread = *c.ThreadID
+	}
+	if c.Enabled {
+		enabled = 1
+	}
+	if c.Next != nil && c.Enabled {
+		next = c.Next.UnixMicro()
+	}
+	return thread, enabled, next
+}
+
+// AddCron stores a new cron.
+func (d *DB) AddCron(ctx context.Context, c *Cron) error {
+	data, err := encode(c)
+	if err != nil {
+		return err
+	}
+	thread, enabled, next := c.columns()
+	_, err = d.exec(ctx, d.sql, `INSERT INTO @superstep_crons (id, assistant, thread, enabled, created, updated, next, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		c.ID, c.AssistantID, thread, enabled, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro(), next, data)
+	return err
+}
+
+// UpdateCron changes a cron.
+func (d *DB) UpdateCron(ctx context.Context, id string, change func(*Cron) error) (*Cron, error) {
+	var out *Cron
+	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
+		out, err = one[Cron](ctx, d, tx, `SELECT data FROM @superstep_crons WHERE id = ?`+d.forUpdate(), id)
+		if err != nil {
+			return err
+		}
+		if err := change(out); err != nil {
+			return err
+		}
+		data, err := encode(out)
+		if err != nil {
+			return err
+		}
+		thread, enabled, next := out.columns()
+		_, err = d.exec(ctx, tx, `UPDATE @superstep_crons SET assistant = ?, thread = ?, enabled = ?, updated = ?, next = ?, data = ? WHERE id = ?`,
+			out.AssistantID, thread, enabled, out.UpdatedAt.UnixMicro(), next, data, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DeleteCron removes a cron.
+func (d *DB) DeleteCron(ctx context.Context, id string) error {
+	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_crons WHERE id = ?`, id)
+	if err == nil && n == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// Crons returns crons. Empty strings select all.
+func (d *DB) Crons(ctx context.Context, assistant, thread, by string, p Page, accepts func(*Cron) bool) ([]*Cron, int, error) {
+	query, args := `SELECT data FROM @superstep_crons WHERE 1 = 1`, []any(nil)
+	if assistant != "" {
+		query, args = query+` AND assistant = ?`, append(args, assistant)
+	}
+	if thread != "" {
+		query, args = query+` AND thread = ?`, append(args, thread)
+	}
+	return search(ctx, d, p, accepts, query+order(p, by), args...)
+}
+
+// DueCrons returns the crons whose time has come.
+func (d *DB) DueCrons(ctx context.Context, now time.Time, limit int) ([]*Cron, error) {
+	found, _, err := search[Cron](ctx, d, Page{Limit: limit}, nil, `SELECT data FROM @superstep_crons WHERE next <= ? ORDER BY next, id`, now.UnixMicro())
+	return found, err
+}

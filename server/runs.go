@@ -1,0 +1,572 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// runBody is what a client asks for. It is stored with the run.
+type runBody struct {
+	AssistantID string          `json:"assistant_id,omitempty"`
+	Input       json.RawMessage `json:"input,omitempty"`
+	Command     *command        `json:"command,omitempty"`
+	Config      runConfig       `json:"config,omitzero"`
+	Context     object          `json:"context,omitempty"`
+	Metadata    object          `json:"metadata,omitempty"`
+
+	StreamMode      names    `json:"stream_mode,omitempty"`
+	StreamSubgraphs bool     `json:"stream_subgraphs,omitempty"`
+	StreamResumable bool     `json:"stream_resumable,omitempty"`
+	FeedbackKeys    []string `json:"feedback_keys,omitempty"`
+
+	InterruptBefore names `json:"interrupt_before,omitempty"`
+	InterruptAfter  names `json:"interrupt_after,omitempty"`
+
+	Checkpoint   *checkpointRef `json:"checkpoint,omitempty"`
+	CheckpointID *string        `json:"checkpoint_id,omitempty"`
+
+	Webhook      string  `json:"webhook,omitempty"`
+	Strategy     string  `json:"multitask_strategy,omitempty"`
+	OnCompletion string  `json:"on_completion,omitempty"`
+	OnDisconnect string  `json:"on_disconnect,omitempty"`
+	AfterSeconds float64 `json:"after_seconds,omitempty"`
+	IfNotExists  string  `json:"if_not_exists,omitempty"`
+	Durability   string  `json:"durability,omitempty"`
+
+	// Headers are those of the request that nodes may see.
+	Headers object `json:"__request_headers__,omitempty"`
+}
+
+// runConfig is the part of a configuration that the server knows; the rest is
+// kept.
+type runConfig struct {
+	RecursionLimit int      `json:"recursion_limit,omitempty"`
+	Tags           []string `json:"tags,omitempty"`
+	Configurable   object   `json:"configurable,omitempty"`
+}
+
+// names is a string or a list of them.
+type names []string
+
+func (s *names) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*s = names{one}
+		return nil
+	}
+	var list []string
+	if err := json.Unmarshal(data, &list); err != nil {
+		return invalid("expected a string or a list of strings, not %.80s", data)
+	}
+	*s = list
+	return nil
+}
+
+// The ways of treating a thread that has a run.
+const (
+	reject    = "reject"
+	enqueue   = "enqueue"
+	interrupt = "interrupt"
+	rollback  = "rollback"
+)
+
+const busyText = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
+
+// check reports what is wrong with a request, as far as it shows without running.
+func (b *runBody) check(g *served) error {
+	if len(b.StreamMode) == 0 {
+		b.StreamMode = names{modeValues}
+	}
+	for _, m := range b.StreamMode {
+		if _, ok := modes[m]; !ok {
+			return invalid("stream_mode: there is no %.80q", m)
+		}
+	}
+	if b.Strategy == "" {
+		b.Strategy = enqueue
+	}
+	for _, c := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"multitask_strategy", b.Strategy, []string{reject, enqueue, interrupt, rollback}},
+		{"on_completion", b.OnCompletion, []string{"", "delete", "keep", "complete", "continue"}},
+		{"on_disconnect", b.OnDisconnect, []string{"", "cancel", "continue"}},
+		{"if_not_exists", b.IfNotExists, []string{"", "create", "reject"}},
+		{"durability", b.Durability, []string{"", "sync", "async", "exit"}},
+	} {
+		if !slices.Contains(c.allowed, c.value) {
+			return invalid("%s must be %s", c.name, strings.Trim(strings.Join(c.allowed, ", "), ", "))
+		}
+	}
+	if b.Config.RecursionLimit < 0 {
+		return invalid("config.recursion_limit must be positive")
+	}
+	if b.AfterSeconds < 0 || b.AfterSeconds > 1e9 {
+		return invalid("after_seconds must be between 0 and 1e9")
+	}
+	for _, names := range []struct {
+		what string
+		list names
+	}{{"interrupt_before", b.InterruptBefore}, {"interrupt_after", b.InterruptAfter}} {
+		for _, n := range names.list {
+			if n != "*" && !slices.Contains(g.Nodes(), n) {
+				return invalid("%s: graph %q has no node %q; there are %s", names.what, g.name, n, strings.Join(g.Nodes(), ", "))
+			}
+		}
+	}
+	if _, err := b.Checkpoint.id(); err != nil {
+		return err
+	}
+	if b.Webhook != "" {
+		if err := checkWebhook(b.Webhook); err != nil {
+			return err
+		}
+	}
+	if c := b.Command; c != nil {
+		if !c.Resume.IsZero() && c.Goto.set() {
+			return invalid("command.resume and command.goto cannot be given together")
+		}
+		if _, err := c.Goto.command(g); err != nil {
+			return err
+		}
+		if c.Update != nil {
+			if err := g.Check(c.Update); err != nil {
+				return invalid("command.update: %v", err)
+			}
+		}
+		return nil
+	}
+	if isNull(b.Input) {
+		return nil
+	}
+	if err := g.Check(b.Input); err != nil {
+		return invalid("input: %v", err)
+	}
+	return nil
+}
+
+func isNull(raw json.RawMessage) bool {
+	return len(raw) == 0 || strings.TrimSpace(string(raw)) == "null"
+}
+
+// headersOf returns the headers of a request that nodes may see: no credentials.
+func headersOf(r *http.Request) object {
+	out := object{}
+	for name, values := range r.Header {
+		name = strings.ToLower(name)
+		switch name {
+		case "x-api-key", "x-tenant-id", "x-service-key":
+			continue
+		}
+		if strings.HasPrefix(name, "x-") || name == "user-agent" {
+			out[name] = jsonText(strings.Join(values, ", "))
+		}
+	}
+	return out
+}
+
+// start makes the run that a request asks for, and hands it to the dispatcher.
+func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, error) {
+	ctx := r.Context()
+	a, g, err := s.assistant(ctx, b.AssistantID)
+	if err != nil {
+		return nil, err
+	}
+	if b.CheckpointID != nil {
+		if b.Checkpoint == nil {
+			b.Checkpoint = &checkpointRef{}
+		}
+		b.Checkpoint.ID, b.CheckpointID = b.CheckpointID, nil
+	}
+	b.AssistantID = a.ID
+	b.Headers = headersOf(r)
+	if err := b.check(g); err != nil {
+		return nil, err
+	}
+	temporary := thread == ""
+	if temporary {
+		t := newThread(uuid.Must(uuid.NewV7()).String(), nil)
+		t.Temporary = b.OnCompletion != "keep"
+		if err := s.db.AddThread(ctx, t); err != nil {
+			return nil, err
+		}
+		thread = t.ID
+	} else if _, err := s.db.Thread(ctx, thread); errors.Is(err, db.ErrNotFound) && b.IfNotExists == "create" {
+		if err := s.db.AddThread(ctx, newThread(thread, nil)); err != nil && !errors.Is(err, db.ErrExists) {
+			return nil, err
+		}
+	}
+	return s.enqueue(ctx, thread, a, g, b)
+}
+
+// enqueue stores a run and has it started.
+func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
+	kwargs, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	at := now()
+	run := &db.Run{
+		ID: uuid.Must(uuid.NewV7()).String(), ThreadID: thread, AssistantID: a.ID, CreatedAt: at, UpdatedAt: at, Status: db.Pending,
+		Kwargs: kwargs, Strategy: b.Strategy, StartsAt: at.Add(time.Duration(b.AfterSeconds * float64(time.Second))),
+	}
+	earlier := []*db.Run(nil)
+	if b.Strategy == interrupt || b.Strategy == rollback {
+		if earlier, err = s.db.OpenRuns(ctx, thread); err != nil {
+			return nil, err
+		}
+	}
+	s.streams.open(run.ID)
+	err = s.db.AddRun(ctx, run, b.Strategy == reject, func(t *db.Thread) error {
+		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
+		run.Metadata = objectOf(a.Metadata).with(objectOf(t.Metadata), b.Metadata, own, object{"created_by": nil}).raw()
+		delete(own, "created_by")
+		t.Metadata = objectOf(t.Metadata).with(own).raw()
+		return nil
+	})
+	if err != nil {
+		s.streams.drop(run.ID)
+		switch {
+		case errors.Is(err, db.ErrBusy):
+			return nil, invalid(busyText)
+		case errors.Is(err, db.ErrNotFound):
+			return nil, notFound("Thread with ID %s not found", thread)
+		}
+		return nil, err
+	}
+	for _, e := range earlier {
+		why := stopInterrupt
+		if b.Strategy == rollback {
+			why = stopRollback
+		}
+		if err := s.runs.cancel(context.WithoutCancel(ctx), e, why, false); err != nil {
+			return nil, err
+		}
+	}
+	s.runs.wake(thread)
+	return run, nil
+}
+
+// runOf reads a request to run something, and the thread, which is empty for a
+// run without one.
+func (s *Server) runOf(r *http.Request) (thread string, b *runBody, err error) {
+	if r.PathValue("thread") != "" {
+		if thread, err = pathID(r, "thread"); err != nil {
+			return "", nil, err
+		}
+	}
+	b = &runBody{}
+	return thread, b, read(r, b)
+}
+
+// location tells clients where the run is.
+func location(w http.ResponseWriter, run *db.Run, stateless bool) {
+	path := "/threads/" + run.ThreadID + "/runs/" + run.ID
+	if stateless {
+		path = "/runs/" + run.ID
+	}
+	w.Header().Set("Content-Location", path)
+}
+
+func (s *Server) createRun(w http.ResponseWriter, r *http.Request) error {
+	thread, b, err := s.runOf(r)
+	if err != nil {
+		return err
+	}
+	run, err := s.start(r, thread, b)
+	if err != nil {
+		return err
+	}
+	location(w, run, thread == "")
+	return write(w, runView(run))
+}
+
+func (s *Server) batchRuns(w http.ResponseWriter, r *http.Request) error {
+	var bodies []*runBody
+	if err := read(r, &bodies); err != nil {
+		return err
+	}
+	if len(bodies) > maxPage {
+		return invalid("a batch has at most %d runs", maxPage)
+	}
+	out := []any{}
+	for i, b := range bodies {
+		if b == nil {
+			return invalid("run %d of the batch is null", i)
+		}
+		run, err := s.start(r, "", b)
+		if err != nil {
+			if f, ok := errors.AsType[*fault](err); ok {
+				return &fault{f.status, fmt.Sprintf("run %d of the batch: %s", i, f.text)}
+			}
+			return err
+		}
+		out = append(out, runView(run))
+	}
+	return write(w, out)
+}
+
+// runView is a run as clients see it.
+func runView(r *db.Run) any {
+	type view struct {
+		ID          string          `json:"run_id"`
+		ThreadID    string          `json:"thread_id"`
+		AssistantID string          `json:"assistant_id"`
+		CreatedAt   time.Time       `json:"created_at"`
+		UpdatedAt   time.Time       `json:"updated_at"`
+		Status      string          `json:"status"`
+		Metadata    json.RawMessage `json:"metadata"`
+		Kwargs      json.RawMessage `json:"kwargs"`
+		Strategy    string          `json:"multitask_strategy"`
+	}
+	return view{r.ID, r.ThreadID, r.AssistantID, r.CreatedAt, r.UpdatedAt, r.Status, r.Metadata, r.Kwargs, r.Strategy}
+}
+
+// waitRun answers when the run has ended, and meanwhile with line feeds, so that
+// proxies don't give up.
+func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
+	thread, b, err := s.runOf(r)
+	if err != nil {
+		return err
+	}
+	run, err := s.start(r, thread, b)
+	if err != nil {
+		return err
+	}
+	location(w, run, thread == "")
+	return s.answer(w, r, run, b.OnDisconnect == "cancel")
+}
+
+// answer waits for a run and writes what came of it.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run, cancel bool) error {
+	w.Header().Set("Content-Type", "application/json")
+	log := s.streams.get(run.ID)
+	if log == nil {
+		return s.writeOutcome(w, r, run.ID, nil)
+	}
+	flush := http.NewResponseController(w)
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
+	for {
+		select {
+		case <-log.ended():
+			return s.writeOutcome(w, r, run.ID, log)
+		case <-r.Context().Done():
+			if cancel {
+				return s.runs.cancel(background(r), run, stopInterrupt, false)
+			}
+			return r.Context().Err()
+		case <-beat.C:
+			if _, err := w.Write([]byte("\n")); err != nil {
+				return err
+			}
+			if err := flush.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// writeOutcome writes the values that a run has led to, or its error.
+func (s *Server) writeOutcome(w http.ResponseWriter, r *http.Request, id string, log *runLog) error {
+	if log != nil && log.outcome != nil {
+		_, err := w.Write(log.outcome)
+		return err
+	}
+	run, err := s.db.Run(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if run.Error != nil {
+		return write(w, map[string]any{"__error__": run.Error})
+	}
+	t, err := s.thread(r.Context(), run.ThreadID)
+	if err != nil {
+		return err
+	}
+	state, err := s.stateAt(r.Context(), t, "", "")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(withInterrupts(state.Values, state.Interrupts))
+	return err
+}
+
+// withInterrupts returns values with the questions that wait.
+func withInterrupts(values json.RawMessage, asked []interruptValue) json.RawMessage {
+	if len(asked) == 0 {
+		return values
+	}
+	data, _ := json.Marshal(asked) // of JSON
+	return objectOf(values).with(object{"__interrupt__": data}).raw()
+}
+
+func (s *Server) findRun(r *http.Request) (*db.Run, error) {
+	id, err := pathID(r, "run")
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.db.Run(r.Context(), id)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, notFound("Run not found")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.PathValue("thread") != "" {
+		thread, err := pathID(r, "thread")
+		if err != nil {
+			return nil, err
+		}
+		if run.ThreadID != thread {
+			return nil, notFound("Run not found")
+		}
+	}
+	return run, nil
+}
+
+func (s *Server) getRun(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.findRun(r)
+	if err != nil {
+		return err
+	}
+	return write(w, runView(run))
+}
+
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	limit, err := number(r, "limit", 10)
+	if err != nil {
+		return err
+	}
+	offset, err := number(r, "offset", 0)
+	if err != nil {
+		return err
+	}
+	p, err := paging{Limit: &limit, Offset: offset}.page(10)
+	if err != nil {
+		return err
+	}
+	found, err := s.db.Runs(r.Context(), t.ID, r.URL.Query().Get("status"), p)
+	if err != nil {
+		return err
+	}
+	out := make([]any, len(found))
+	for i, run := range found {
+		out[i] = runView(run)
+	}
+	return writeSelected(w, out, r.URL.Query()["select"])
+}
+
+func (s *Server) deleteRun(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.findRun(r)
+	if err != nil {
+		return err
+	}
+	if err := s.runs.remove(background(r), run); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) joinRun(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.findRun(r)
+	if err != nil {
+		return err
+	}
+	cancel, err := flag(r, "cancel_on_disconnect")
+	if err != nil {
+		return err
+	}
+	return s.answer(w, r, run, cancel)
+}
+
+func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.findRun(r)
+	if err != nil {
+		return err
+	}
+	wait, err := flag(r, "wait")
+	if err != nil {
+		return err
+	}
+	why, err := stopOf(r)
+	if err != nil {
+		return err
+	}
+	if err := s.runs.cancel(background(r), run, why, wait); err != nil {
+		return err
+	}
+	if wait {
+		w.WriteHeader(http.StatusNoContent)
+	} else {
+		w.WriteHeader(http.StatusAccepted)
+	}
+	return nil
+}
+
+func stopOf(r *http.Request) (stop, error) {
+	switch action := r.URL.Query().Get("action"); action {
+	case "", interrupt:
+		return stopInterrupt, nil
+	case rollback:
+		return stopRollback, nil
+	default:
+		return 0, invalid("action must be interrupt or rollback, not %.80q", action)
+	}
+}
+
+func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
+	var b struct {
+		ThreadID string   `json:"thread_id"`
+		RunIDs   []string `json:"run_ids"`
+		Status   string   `json:"status"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	why, err := stopOf(r)
+	if err != nil {
+		return err
+	}
+	if b.Status == "" && len(b.RunIDs) == 0 {
+		return invalid("run_ids, with thread_id, or status is required")
+	}
+	if !slices.Contains([]string{"", db.Pending, db.Running, "all"}, b.Status) {
+		return invalid("status must be pending, running or all")
+	}
+	open, err := s.db.OpenRuns(r.Context(), b.ThreadID)
+	if err != nil {
+		return err
+	}
+	found := 0
+	for _, run := range open {
+		if len(b.RunIDs) > 0 && !slices.Contains(b.RunIDs, run.ID) || b.Status != "" && b.Status != "all" && b.Status != run.Status {
+			continue
+		}
+		found++
+		if err := s.runs.cancel(background(r), run, why, false); err != nil {
+			return err
+		}
+	}
+	if found == 0 && len(b.RunIDs) > 0 {
+		return notFound("Run not found")
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

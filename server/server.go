@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/stores"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
+	"github.com/superstep-dev/superstep/memory"
+	memorypostgres "github.com/superstep-dev/superstep/memory/postgres"
+	memorysqlite "github.com/superstep-dev/superstep/memory/sqlite"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// Server serves graphs. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	graphs  map[string]*served
+	names   []string // of the graphs, in the order registered
+	store   checkpoint.Store
+	memory  memory.Store
+	db      *db.DB
+	closers []io.Closer
+	handler http.Handler
+	log     *slog.Logger
+	maxBody int64
+	version string
+
+	webhooks *http.Client
+
+	runs    *dispatcher
+	streams *streams
+	stop    context.CancelFunc // of what runs beside requests
+	beside  sync.WaitGroup
+	closed  atomic.Bool
+}
+
+// served is a graph that is registered.
+type served struct {
+	anygraph.Graph
+	name        string // by which clients know it
+	description string
+}
+
+// Option is a setting of a server.
+type Option func(*config)
+
+type config struct {
+	graphs   []*served
+	data     string
+	store    checkpoint.Store
+	memory   memory.Store
+	log      *slog.Logger
+	maxBody  int64
+	version  string
+	parallel int
+	private  bool
+	problems []error
+}
+
+// GraphOption is a setting of one graph.
+type GraphOption func(*served)
+
+// Graph serves a compiled graph by its name. Whatever checkpointer it was compiled
+// with, the server's store is used.
+func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
+	return func(c *config) {
+		if g == nil {
+			c.problems = append(c.problems, errors.New("server.Graph was given no graph"))
+			return
+		}
+		s := &served{Graph: anygraph.Of(g), name: g.Name()}
+		for _, o := range opts {
+			o(s)
+		}
+		if slices.ContainsFunc(c.graphs, func(other *served) bool { return other.name == s.name }) {
+			c.problems = append(c.problems, fmt.Errorf("two graphs are named %q: rename one with server.Named", s.name))
+			return
+		}
+		c.graphs = append(c.graphs, s)
+	}
+}
+
+// Named makes a graph known by another name than its own.
+func Named(name string) GraphOption { return func(s *served) { s.name = name } }
+
+// Describe says in a sentence what a graph does.
+func Describe(description string) GraphOption {
+	return func(s *served) { s.description = description }
+}
+
+// Data names the place for everything that the server keeps: "memory" (the
+// default), "sqlite:PATH" or "postgres://…", with options as package
+// checkpoint/stores describes them. Of PATH.db the server's own tables stand in
+// PATH.server.db and the long-term memory in PATH.memory.db; in PostgreSQL all
+// stand in one schema.
+func Data(url string) Option { return func(c *config) { c.data = url } }
+
+// UseStore keeps threads in a store of the caller's, who closes it, rather than
+// where [Data] says.
+func UseStore(s checkpoint.Store) Option { return func(c *config) { c.store = s } }
+
+// UseMemory serves a long-term memory of the caller's, who closes it: one with an
+// index can be searched by meaning. Nodes of graphs have it as a dependency of
+// type [memory.Store].
+func UseMemory(m memory.Store) Option { return func(c *config) { c.memory = m } }
+
+// Logger sets where the server logs. The default is slog's default logger.
+func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
+
+// MaxBody limits the bytes of a request's body. The default is 16 MB.
+func MaxBody(bytes int64) Option { return func(c *config) { c.maxBody = bytes } }
+
+// MaxRuns limits how many runs work at a time in this process; more wait. The
+// default is 1024.
+func MaxRuns(n int) Option { return func(c *config) { c.parallel = n } }
+
+// AllowPrivateWebhooks lets webhooks of runs go to addresses that are not of the
+// public internet, such as the machine itself: for servers whose clients may
+// reach all that the server can.
+func AllowPrivateWebhooks() Option { return func(c *config) { c.private = true } }
+
+// New returns a server. It takes up the runs that another one left.
+func New(ctx context.Context, opts ...Option) (*Server, error) {
+	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), version: moduleVersion()}
+	for _, o := range opts {
+		o(&c)
+	}
+	if c.maxBody <= 0 || c.parallel <= 0 {
+		c.problems = append(c.problems, errors.New("server.MaxBody and server.MaxRuns must be positive"))
+	}
+	if err := errors.Join(c.problems...); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, maxBody: c.maxBody, version: c.version, webhooks: webhookClient(c.private)}
+	for _, g := range c.graphs {
+		s.graphs[g.name] = g
+		s.names = append(s.names, g.name)
+	}
+	if err := s.open(ctx, c.data); err != nil {
+		s.closeStores()
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.streams = newStreams()
+	s.runs = newDispatcher(beside, s, c.parallel)
+	s.handler = s.routes()
+	if err := s.begin(ctx, beside); err != nil {
+		stop()
+		s.closeStores()
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return s, nil
+}
+
+// open opens what the caller didn't give.
+func (s *Server) open(ctx context.Context, url string) error {
+	at, err := stores.Parse(url)
+	if err != nil {
+		return err
+	}
+	if s.store == nil {
+		if s.store, err = stores.Open(ctx, url); err != nil {
+			return err
+		}
+		s.closers = append(s.closers, s.store)
+	}
+	switch at.Backend {
+	case stores.Memory:
+		s.db, err = db.OpenSQLite(ctx, "")
+	case stores.SQLite:
+		s.db, err = db.OpenSQLite(ctx, beside(at.Path, "server"))
+	case stores.Postgres:
+		s.db, err = db.OpenPostgres(ctx, at.URL, at.Postgres.Schema)
+	default:
+		return fmt.Errorf("the server keeps nothing in %s: use sqlite:PATH or postgres://…, or memory together with UseStore", at.Backend)
+	}
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.db)
+	if s.memory != nil {
+		return nil
+	}
+	switch at.Backend {
+	case stores.Memory:
+		s.memory, err = memory.NewInMemory()
+	case stores.SQLite:
+		s.memory, err = memorysqlite.Open(beside(at.Path, "memory"))
+	case stores.Postgres:
+		s.memory, err = memorypostgres.Open(ctx, at.URL, memorypostgres.Options{Schema: at.Postgres.Schema})
+	}
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.memory)
+	return nil
+}
+
+// beside names a file beside a database: threads.db, threads.server.db.
+func beside(path, what string) string {
+	if path == "" || path == ":memory:" {
+		return ""
+	}
+	for _, ext := range []string{".db", ".sqlite", ".sqlite3"} {
+		if rest, ok := strings.CutSuffix(path, ext); ok {
+			return rest + "." + what + ext
+		}
+	}
+	return path + "." + what
+}
+
+// begin makes the assistants of the graphs, takes up what another server left and
+// starts what runs beside requests.
+func (s *Server) begin(ctx, beside context.Context) error {
+	if err := s.systemAssistants(ctx); err != nil {
+		return err
+	}
+	if err := s.runs.recover(ctx); err != nil {
+		return err
+	}
+	s.beside.Go(func() { s.tick(beside) })
+	return nil
+}
+
+// tick does what is due, every second.
+func (s *Server) tick(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		s.streams.sweep(time.Now())
+		for _, do := range []func(context.Context) error{s.startCrons, s.removeExpired} {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				s.log.LogAttrs(ctx, slog.LevelError, "server", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Close ends the server: runs finish the superstep that they are in, as long as
+// the context lasts, and are left for the next server to go on with. Requests
+// should have ended before, by http.Server's Shutdown.
+func (s *Server) Close(ctx context.Context) error {
+	if !s.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	err := s.runs.drain(ctx)
+	s.stop()
+	s.beside.Wait()
+	return errors.Join(err, s.closeStores())
+}
+
+func (s *Server) closeStores() error {
+	var errs []error
+	for _, c := range slices.Backward(s.closers) {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

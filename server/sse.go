@@ -1,0 +1,160 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// streamRun starts a run and sends what happens in it.
+func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) error {
+	thread, b, err := s.runOf(r)
+	if err != nil {
+		return err
+	}
+	run, err := s.start(r, thread, b)
+	if err != nil {
+		return err
+	}
+	location(w, run, thread == "")
+	// Clients that lose the connection come back here.
+	w.Header().Set("Location", w.Header().Get("Content-Location")+"/stream")
+	return s.serveLog(w, r, run, 0, b.OnDisconnect == "cancel", nil)
+}
+
+// joinStream sends what happens in a run from now on, or from an event on that
+// the client names.
+func (s *Server) joinStream(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.findRun(r)
+	if err != nil {
+		return err
+	}
+	cancel, err := flag(r, "cancel_on_disconnect")
+	if err != nil {
+		return err
+	}
+	modes, err := listed(r, "stream_mode")
+	if err != nil {
+		return err
+	}
+	from := -1 // from now on
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		n, err := strconv.Atoi(last)
+		if err != nil || n < -1 {
+			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
+		}
+		from = n + 1
+	}
+	location(w, run, r.PathValue("thread") == "")
+	w.Header().Set("Location", w.Header().Get("Content-Location")+"/stream")
+	return s.serveLog(w, r, run, from, cancel, modes)
+}
+
+// listed reads a parameter of a query that is a list: repeated, or as JSON.
+func listed(r *http.Request, name string) ([]string, error) {
+	values := r.URL.Query()[name]
+	if len(values) != 1 {
+		return values, nil
+	}
+	var list names
+	if values[0] != "" && values[0][0] == '[' {
+		if err := decode([]byte(values[0]), &list); err != nil {
+			return nil, err
+		}
+		return list, nil
+	}
+	return values, nil
+}
+
+// serveLog sends a run's events from an ID on; -1 means from now on.
+func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, cancel bool, modes []string) error {
+	log := s.streams.get(run.ID)
+	if log == nil && !run.Ended() { // it was begun by another process
+		log = s.streams.open(run.ID)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w)
+	if err := flush.Flush(); err != nil {
+		return err
+	}
+	if log == nil {
+		return nil // over, and nobody came in time
+	}
+	if from < 0 {
+		from = log.next()
+	}
+	for {
+		// A heartbeat is a comment with a single line feed: clients take an empty
+		// line for the end of an event.
+		wait, stop := context.WithTimeout(r.Context(), heartbeat)
+		ev, id, ok, err := log.read(wait, from)
+		stop()
+		switch {
+		case r.Context().Err() != nil:
+			if cancel {
+				return s.runs.cancel(background(r), run, stopInterrupt, false)
+			}
+			return r.Context().Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			if _, err := w.Write([]byte(": heartbeat\n")); err != nil {
+				return err
+			}
+		case !ok && log.isBroken():
+			panic(http.ErrAbortHandler) // an orderly end would say that the run is over
+		case !ok:
+			return nil
+		default:
+			from = id + 1
+			if len(modes) > 0 && !wanted(ev.event, modes) {
+				continue
+			}
+			if _, err := w.Write(frame(ev, id)); err != nil {
+				if cancel {
+					return errors.Join(err, s.runs.cancel(background(r), run, stopInterrupt, false))
+				}
+				return err
+			}
+		}
+		if err := flush.SetWriteDeadline(time.Now().Add(slowClient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		if err := flush.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+// slowClient is how long a client may take to read what was sent to it.
+const slowClient = time.Minute
+
+// wanted reports whether an event is of one of the modes.
+func wanted(event string, modes []string) bool {
+	base, _, _ := bytes.Cut([]byte(event), []byte("|"))
+	name := string(base)
+	switch {
+	case name == "metadata", name == "error", name == "feedback":
+		return true
+	case name == "messages":
+		return slices.Contains(modes, modeMessagesTuple)
+	case len(name) > len("messages/") && name[:len("messages/")] == "messages/":
+		return slices.Contains(modes, modeMessages)
+	}
+	return slices.Contains(modes, name)
+}
+
+// frame writes an event as clients read it. The data is one line: JSON has no
+// line feeds but between its tokens, and ours has none there.
+func frame(ev sent, id int) []byte {
+	return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.event, ev.data, id)
+}

@@ -1,0 +1,502 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// checkpointRef names a checkpoint.
+type checkpointRef struct {
+	ThreadID string          `json:"thread_id"`
+	NS       string          `json:"checkpoint_ns"`
+	ID       *string         `json:"checkpoint_id"`
+	Map      json.RawMessage `json:"checkpoint_map"`
+}
+
+func refTo(thread, ns, id string) *checkpointRef {
+	if id == "" {
+		return nil
+	}
+	return &checkpointRef{ThreadID: thread, NS: ns, ID: &id}
+}
+
+// threadState is a thread at a checkpoint, as clients see it.
+type threadState struct {
+	Values     json.RawMessage  `json:"values"`
+	Next       []string         `json:"next"`
+	Tasks      []taskState      `json:"tasks"`
+	Metadata   object           `json:"metadata"`
+	CreatedAt  *time.Time       `json:"created_at"`
+	Checkpoint *checkpointRef   `json:"checkpoint"`
+	Parent     *checkpointRef   `json:"parent_checkpoint"`
+	Interrupts []interruptValue `json:"interrupts"`
+}
+
+type taskState struct {
+	ID         string           `json:"id"`
+	Name       string           `json:"name"`
+	Path       []any            `json:"path"`
+	Error      *string          `json:"error"`
+	Interrupts []interruptValue `json:"interrupts"`
+	Checkpoint *checkpointRef   `json:"checkpoint"`
+	State      *threadState     `json:"state"`
+	Result     json.RawMessage  `json:"result"`
+}
+
+// stateOf shows a snapshot of a thread.
+func stateOf(snap *anygraph.Snapshot) *threadState {
+	out := &threadState{
+		Values: snap.State, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, snap.Source, snap.Step),
+		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, snap.Parent),
+		Interrupts: []interruptValue{},
+	}
+	out.Metadata["thread_id"] = jsonText(snap.Thread)
+	if !snap.CreatedAt.IsZero() {
+		out.CreatedAt = &snap.CreatedAt
+	}
+	for i, t := range snap.Tasks {
+		if t.Status == "done" && len(t.Interrupts) == 0 {
+			continue // what it wrote shows in the values
+		}
+		v := taskState{ID: t.ID, Name: t.Node, Path: []any{"__pregel_pull", t.Node}, Interrupts: []interruptValue{}, Result: json.RawMessage("null")}
+		if t.Sent {
+			v.Path = []any{"__pregel_push", i}
+		}
+		if t.Error != "" {
+			v.Error = &t.Error
+		}
+		for _, q := range t.Interrupts {
+			v.Interrupts = append(v.Interrupts, interruptOf(q))
+		}
+		for ns, id := range t.Subgraphs {
+			v.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: ns}
+			_ = id // clients ask for the newest one of the namespace
+		}
+		out.Tasks = append(out.Tasks, v)
+	}
+	for _, q := range snap.Interrupts {
+		if q.When == "inside" {
+			out.Interrupts = append(out.Interrupts, interruptOf(q))
+		}
+	}
+	return out
+}
+
+// metadataOf returns what a checkpoint says about itself. Entries that runs wrote
+// are JSON where they are (see metadataOptions), those of others text.
+func metadataOf(written map[string]string, source string, step int) object {
+	out := object{}
+	for k, v := range written {
+		if json.Valid([]byte(v)) && strings.HasPrefix(k, jsonPrefix) {
+			out[strings.TrimPrefix(k, jsonPrefix)] = json.RawMessage(v)
+		} else {
+			out[k] = jsonText(v)
+		}
+	}
+	if inside(source) {
+		source = string(checkpoint.SourceLoop)
+	}
+	out["source"] = jsonText(source)
+	out["step"] = json.RawMessage(strconv.Itoa(step))
+	if out["parents"] == nil {
+		out["parents"] = json.RawMessage("{}")
+	}
+	return out
+}
+
+// jsonPrefix marks entries of a checkpoint's metadata, which are text, that hold
+// JSON.
+const jsonPrefix = "json:"
+
+// metadataOptions are the options that write metadata to checkpoints.
+func metadataOptions(o object) []graph.Option {
+	opts := make([]graph.Option, 0, len(o))
+	for k, v := range o {
+		var text string
+		if json.Unmarshal(v, &text) == nil && !strings.HasPrefix(k, jsonPrefix) {
+			opts = append(opts, graph.Metadata(k, text))
+		} else {
+			opts = append(opts, graph.Metadata(jsonPrefix+k, string(v)))
+		}
+	}
+	return opts
+}
+
+var noState = &threadState{Values: json.RawMessage("{}"), Next: []string{}, Tasks: []taskState{}, Metadata: object{}, Interrupts: []interruptValue{}}
+
+// stateAt returns the state of a thread: the newest one if id is empty.
+func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*threadState, error) {
+	g := s.graphOf(t)
+	if g == nil {
+		if id != "" {
+			return nil, notFound("Checkpoint %s not found", id)
+		}
+		return noState, nil
+	}
+	opts := s.on(t.ID)
+	if id != "" {
+		opts = append(opts, graph.From(id))
+	}
+	if ns != "" {
+		opts = append(opts, graph.Namespace(ns))
+	}
+	snap, err := g.State(ctx, opts...)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		if id != "" {
+			return nil, notFound("Checkpoint %s not found", id)
+		}
+		return noState, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stateOf(snap), nil
+}
+
+func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	if _, err := flag(r, "subgraphs"); err != nil {
+		return err
+	}
+	id := r.PathValue("checkpoint")
+	if id != "" {
+		if id, err = checkID("checkpoint", id); err != nil {
+			return err
+		}
+	}
+	state, err := s.stateAt(r.Context(), t, id, "")
+	if err != nil {
+		return err
+	}
+	return write(w, state)
+}
+
+func (s *Server) getStateAt(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	var b struct {
+		Checkpoint checkpointRef `json:"checkpoint"`
+		Subgraphs  bool          `json:"subgraphs"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	id, err := b.Checkpoint.id()
+	if err != nil {
+		return err
+	}
+	state, err := s.stateAt(r.Context(), t, id, b.Checkpoint.NS)
+	if err != nil {
+		return err
+	}
+	return write(w, state)
+}
+
+// id returns the checkpoint's ID; empty for the newest one.
+func (c *checkpointRef) id() (string, error) {
+	if c == nil || c.ID == nil || *c.ID == "" {
+		return "", nil
+	}
+	return checkID("checkpoint", *c.ID)
+}
+
+func (s *Server) updateState(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	var b struct {
+		Values       json.RawMessage `json:"values"`
+		AsNode       string          `json:"as_node"`
+		Checkpoint   *checkpointRef  `json:"checkpoint"`
+		CheckpointID *string         `json:"checkpoint_id"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	g := s.graphOf(t)
+	if g == nil {
+		return malformed("Thread has no graph_id: run an assistant on it first, or set graph_id in its metadata")
+	}
+	open, err := s.db.OpenRuns(r.Context(), t.ID)
+	if err != nil {
+		return err
+	}
+	if len(open) > 0 {
+		return conflict("Thread is busy")
+	}
+	if b.Checkpoint == nil {
+		b.Checkpoint = &checkpointRef{}
+	}
+	if b.CheckpointID != nil {
+		b.Checkpoint.ID = b.CheckpointID
+	}
+	if err := s.edit(r.Context(), g, t.ID, b.Values, nil, b.AsNode, b.Checkpoint); err != nil {
+		return err
+	}
+	snap, err := g.State(r.Context(), s.on(t.ID)...)
+	if err != nil {
+		return err
+	}
+	if err := s.settle(r.Context(), t.ID, snap, nil); err != nil {
+		return err
+	}
+	ref := refTo(t.ID, "", snap.Checkpoint)
+	return write(w, map[string]any{"checkpoint": ref, "configurable": ref})
+}
+
+// edit updates the state of a thread from outside.
+func (s *Server) edit(ctx context.Context, g *served, thread string, values json.RawMessage, c *command, asNode string, at *checkpointRef) error {
+	update, err := updateOf(values, c)
+	if err != nil {
+		return err
+	}
+	if update != nil {
+		if err := g.Check(update); err != nil {
+			return invalid("%v", err)
+		}
+	}
+	opts := s.on(thread)
+	id, err := at.id()
+	if err != nil {
+		return err
+	}
+	if id != "" {
+		opts = append(opts, graph.From(id))
+	}
+	if at != nil && at.NS != "" {
+		opts = append(opts, graph.Namespace(at.NS))
+	}
+	if asNode != "" {
+		if asNode != "__start__" && !slices.Contains(g.Nodes(), asNode) {
+			return invalid("as_node: graph %q has no node %q; there are %s", g.name, asNode, strings.Join(g.Nodes(), ", "))
+		}
+		var commands []graph.Command
+		if c != nil && c.Goto.set() {
+			one, err := c.Goto.command(g)
+			if err != nil {
+				return err
+			}
+			commands = append(commands, one)
+		}
+		opts = append(opts, graph.AsNode(asNode, commands...))
+	}
+	_, err = g.UpdateState(ctx, update, opts...)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return notFound("Checkpoint %s not found", id)
+	}
+	return err
+}
+
+// updateOf returns the update of values or of a command; nil if there is none.
+func updateOf(values json.RawMessage, c *command) (json.RawMessage, error) {
+	if c != nil && c.Update != nil {
+		return c.Update, nil
+	}
+	switch text := strings.TrimSpace(string(values)); {
+	case text == "", text == "null", text == "[]":
+		return nil, nil
+	case text[0] != '{':
+		return nil, invalid("values must be an object")
+	default:
+		return values, nil
+	}
+}
+
+func (s *Server) patchState(w http.ResponseWriter, r *http.Request) error {
+	return s.patchThread(w, r) // the metadata of a thread are what clients mean
+}
+
+// settle notes on a thread what came of a run or an edit.
+func (s *Server) settle(ctx context.Context, thread string, snap *anygraph.Snapshot, failure *db.RunError) error {
+	_, err := s.db.UpdateThread(ctx, thread, func(t *db.Thread) error {
+		t.UpdatedAt = now()
+		t.ChangedAt = t.UpdatedAt
+		if t.TTL > 0 {
+			t.ExpiresAt = t.UpdatedAt.Add(time.Duration(t.TTL * float64(time.Minute)))
+		}
+		t.Error, t.Status = nil, db.Idle
+		switch {
+		case failure != nil:
+			t.Status = db.Failed
+			t.Error, _ = json.Marshal(failure) // of strings
+		case snap != nil && !snap.Done():
+			t.Status = db.Interrupted
+		}
+		return nil
+	})
+	return err
+}
+
+// before is where a page of a history ends: an ID, a configuration or a
+// checkpoint.
+type before struct{ id string }
+
+func (b *before) UnmarshalJSON(data []byte) error {
+	var o struct {
+		ID           string `json:"checkpoint_id"`
+		Configurable struct {
+			ID string `json:"checkpoint_id"`
+		} `json:"configurable"`
+	}
+	if json.Unmarshal(data, &b.id) == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, &o); err != nil {
+		return invalid("before must be the ID of a checkpoint, a checkpoint or a configuration")
+	}
+	b.id = o.ID + o.Configurable.ID
+	return nil
+}
+
+type historyQuery struct {
+	Limit      *int           `json:"limit"`
+	Before     before         `json:"before"`
+	Metadata   object         `json:"metadata"`
+	Checkpoint *checkpointRef `json:"checkpoint"`
+}
+
+func (s *Server) postHistory(w http.ResponseWriter, r *http.Request) error {
+	var q historyQuery
+	if err := read(r, &q); err != nil {
+		return err
+	}
+	return s.history(w, r, q)
+}
+
+func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
+	limit, err := number(r, "limit", 10)
+	if err != nil {
+		return err
+	}
+	q := historyQuery{Limit: &limit}
+	if b := r.URL.Query().Get("before"); b != "" {
+		if json.Unmarshal([]byte(b), &q.Before) != nil {
+			q.Before.id = b
+		}
+	}
+	return s.history(w, r, q)
+}
+
+func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	p, err := paging{Limit: q.Limit}.page(10)
+	if err != nil {
+		return err
+	}
+	out := []*threadState{}
+	g := s.graphOf(t)
+	if g == nil || p.Limit == 0 {
+		return write(w, out)
+	}
+	opts := s.on(t.ID, graph.AllBranches())
+	if q.Checkpoint != nil && q.Checkpoint.NS != "" {
+		opts = append(opts, graph.Namespace(q.Checkpoint.NS))
+	}
+	entries, err := moments(r.Context(), g, opts, q.Before.id, p.Limit, matching(q.Metadata))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		state, err := s.stateAt(r.Context(), t, e.Checkpoint, ns(q.Checkpoint))
+		if err != nil {
+			return err
+		}
+		state.Parent = refTo(t.ID, ns(q.Checkpoint), e.Parent)
+		state.Metadata = metadataOf(e.Metadata, e.Source, e.Step)
+		state.Metadata["thread_id"] = jsonText(t.ID)
+		out = append(out, state)
+	}
+	return write(w, out)
+}
+
+func ns(c *checkpointRef) string {
+	if c == nil {
+		return ""
+	}
+	return c.NS
+}
+
+// inside reports whether checkpoints of a source lie inside of a superstep.
+func inside(source string) bool {
+	switch checkpoint.Source(source) {
+	case checkpoint.SourceInterrupt, checkpoint.SourceResume, checkpoint.SourceVoid:
+		return true
+	}
+	return false
+}
+
+// moments returns the checkpoints of a history that clients are shown, newest
+// first: one for each superstep. Questions and answers inside of one have
+// checkpoints of their own; of these, the newest question's stands for the
+// superstep.
+func moments(ctx context.Context, g *served, opts []graph.Option, before string, limit int, match func(json.RawMessage) bool) ([]anygraph.Entry, error) {
+	var out []*anygraph.Entry
+	waiting := map[string][]*anygraph.Entry{} // whose parent may be another, by the parent that they have
+	covered := map[string]bool{}              // another stands for the superstep
+	found := before == ""
+	for e, err := range g.History(ctx, opts...) {
+		if err != nil {
+			return nil, err
+		}
+		if len(out) >= limit && len(waiting) == 0 {
+			break
+		}
+		children := waiting[e.Checkpoint]
+		delete(waiting, e.Checkpoint)
+		question := checkpoint.Source(e.Source) == checkpoint.SourceInterrupt
+		if hide := covered[e.Checkpoint]; hide || inside(e.Source) && !question {
+			for _, c := range children {
+				c.Parent = e.Parent
+				if !inside(e.Source) {
+					c.Source = e.Source // the superstep's own
+				}
+			}
+			if inside(e.Source) {
+				covered[e.Parent] = hide
+				if len(children) > 0 {
+					waiting[e.Parent] = append(waiting[e.Parent], children...)
+				}
+			}
+			continue
+		}
+		if question {
+			covered[e.Parent] = true
+		}
+		if !found {
+			found = e.Checkpoint == before
+			continue
+		}
+		if len(out) >= limit || !match(metadataOf(e.Metadata, e.Source, e.Step).raw()) {
+			continue
+		}
+		out = append(out, &e)
+		if e.Parent != "" {
+			waiting[e.Parent] = append(waiting[e.Parent], &e)
+		}
+	}
+	entries := make([]anygraph.Entry, len(out))
+	for i, e := range out {
+		entries[i] = *e
+	}
+	return entries, nil
+}

@@ -1,0 +1,198 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/memory"
+)
+
+// item is an item of the long-term memory as clients see it.
+type item struct {
+	Namespace []string        `json:"namespace"`
+	Key       string          `json:"key"`
+	Value     json.RawMessage `json:"value"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	Score     *float64        `json:"score,omitempty"`
+}
+
+func itemOf(i memory.Item) item {
+	return item{Namespace: i.Namespace, Key: i.Key, Value: i.Value, CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt}
+}
+
+// memoryError says what is wrong with what a client asked of the memory.
+func memoryError(err error) error {
+	switch {
+	case errors.Is(err, memory.ErrEmptyNamespace):
+		return malformed("%v", err)
+	case errors.Is(err, memory.ErrInvalid), errors.Is(err, memory.ErrNoIndex):
+		return invalid("%v", err)
+	case errors.Is(err, memory.ErrConflict):
+		return conflict("%v", err)
+	}
+	return err
+}
+
+func refresh(asked *bool) memory.Refresh {
+	switch {
+	case asked == nil:
+		return memory.RefreshDefault
+	case *asked:
+		return memory.RefreshAlways
+	default:
+		return memory.RefreshNever
+	}
+}
+
+func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
+	var b struct {
+		Namespace []string        `json:"namespace"`
+		Key       string          `json:"key"`
+		Value     json.RawMessage `json:"value"`
+		Index     json.RawMessage `json:"index"`
+		TTL       *float64        `json:"ttl"` // minutes
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	if len(b.Namespace) == 0 {
+		return malformed("namespace must have at least one label")
+	}
+	var o memory.PutOptions
+	if b.TTL != nil {
+		if *b.TTL <= 0 || *b.TTL > 1e8 {
+			return invalid("ttl must be a positive number of minutes")
+		}
+		o.TTL = time.Duration(*b.TTL * float64(time.Minute))
+	}
+	switch text := string(b.Index); {
+	case text == "" || text == "null":
+	case text == "false":
+		o.NoIndex = true
+	default:
+		if err := decode(b.Index, &o.Fields); err != nil {
+			return invalid("index must be false or a list of fields")
+		}
+	}
+	if _, err := s.memory.Put(r.Context(), b.Namespace, b.Key, b.Value, o); err != nil {
+		return memoryError(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	namespace, err := listed(r, "namespace")
+	if err != nil {
+		return err
+	}
+	if len(namespace) == 1 {
+		namespace = strings.Split(namespace[0], ".")
+	}
+	if len(namespace) == 0 || namespace[0] == "" {
+		return malformed("namespace must have at least one label")
+	}
+	var o memory.GetOptions
+	if q.Has("refresh_ttl") {
+		asked, err := flag(r, "refresh_ttl")
+		if err != nil {
+			return err
+		}
+		o.Refresh = refresh(&asked)
+	}
+	i, err := s.memory.Get(r.Context(), namespace, q.Get("key"), o)
+	if errors.Is(err, memory.ErrNotFound) {
+		return write(w, nil)
+	}
+	if err != nil {
+		return memoryError(err)
+	}
+	return write(w, itemOf(i))
+}
+
+func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
+	var b struct {
+		Namespace []string `json:"namespace"`
+		Key       string   `json:"key"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	if err := s.memory.Delete(r.Context(), b.Namespace, b.Key); err != nil {
+		return memoryError(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) searchItems(w http.ResponseWriter, r *http.Request) error {
+	var b struct {
+		paging
+		Prefix  []string        `json:"namespace_prefix"`
+		Filter  json.RawMessage `json:"filter"`
+		Query   string          `json:"query"`
+		Refresh *bool           `json:"refresh_ttl"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	p, err := b.page(memory.DefaultLimit)
+	if err != nil {
+		return err
+	}
+	items := []item{}
+	if p.Limit == 0 {
+		return write(w, map[string]any{"items": items})
+	}
+	filter, err := memory.ParseFilter(b.Filter)
+	if err != nil {
+		return memoryError(err)
+	}
+	found, err := s.memory.Search(r.Context(), b.Prefix, memory.Query{
+		Filter: filter, Text: b.Query, Limit: p.Limit, Offset: p.Offset, Refresh: refresh(b.Refresh),
+	})
+	if err != nil {
+		return memoryError(err)
+	}
+	for _, f := range found {
+		i := itemOf(f)
+		if b.Query != "" {
+			i.Score = &f.Score
+		}
+		items = append(items, i)
+	}
+	return write(w, map[string]any{"items": items})
+}
+
+func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
+	var b struct {
+		paging
+		Prefix   []string `json:"prefix"`
+		Suffix   []string `json:"suffix"`
+		MaxDepth int      `json:"max_depth"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	p, err := b.page(memory.DefaultNamespacesLimit)
+	if err != nil {
+		return err
+	}
+	if b.MaxDepth < 0 {
+		return invalid("max_depth must not be negative")
+	}
+	found := [][]string{}
+	if p.Limit > 0 {
+		list, err := s.memory.Namespaces(r.Context(), memory.NamespaceQuery{Prefix: b.Prefix, Suffix: b.Suffix, MaxDepth: b.MaxDepth, Limit: p.Limit, Offset: p.Offset})
+		if err != nil {
+			return memoryError(err)
+		}
+		found = append(found, list...)
+	}
+	return write(w, map[string]any{"namespaces": found})
+}

@@ -1,0 +1,468 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// threadView is a thread as clients see it.
+type threadView struct {
+	ID         string                      `json:"thread_id"`
+	CreatedAt  time.Time                   `json:"created_at"`
+	UpdatedAt  time.Time                   `json:"updated_at"`
+	ChangedAt  time.Time                   `json:"state_updated_at,omitzero"`
+	Metadata   json.RawMessage             `json:"metadata"`
+	Status     string                      `json:"status"`
+	Config     json.RawMessage             `json:"config"`
+	Values     json.RawMessage             `json:"values"`
+	Interrupts map[string][]interruptValue `json:"interrupts"`
+	Error      json.RawMessage             `json:"error,omitempty"`
+	TTL        *ttlView                    `json:"ttl,omitempty"`
+	Extracted  object                      `json:"extracted,omitempty"`
+}
+
+type ttlView struct {
+	Strategy  string    `json:"strategy"`
+	Minutes   float64   `json:"ttl_minutes"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+type interruptValue struct {
+	ID    string          `json:"id"`
+	Value json.RawMessage `json:"value"`
+}
+
+// view returns a thread with its state, which whole asks for.
+func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadView, error) {
+	v := &threadView{
+		ID: t.ID, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, ChangedAt: t.ChangedAt, Metadata: t.Metadata, Status: t.Status,
+		Config: t.Config, Error: t.Error, Interrupts: map[string][]interruptValue{}, Values: json.RawMessage("null"),
+	}
+	if t.TTL > 0 {
+		v.TTL = &ttlView{Strategy: "delete", Minutes: t.TTL, ExpiresAt: t.ExpiresAt}
+	}
+	g := s.graphOf(t)
+	if !whole || g == nil {
+		return v, nil
+	}
+	snap, err := g.State(ctx, s.on(t.ID)...)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return v, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.Values = snap.State
+	for _, task := range snap.Tasks {
+		for _, q := range task.Interrupts {
+			v.Interrupts[task.ID] = append(v.Interrupts[task.ID], interruptOf(q))
+		}
+	}
+	return v, nil
+}
+
+func interruptOf(q graph.Interrupted) interruptValue {
+	value := q.Raw
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	return interruptValue{ID: q.ID, Value: value}
+}
+
+// on returns the options of a call on a thread.
+func (s *Server) on(thread string, more ...graph.Option) []graph.Option {
+	return append([]graph.Option{graph.WithCheckpointer(s.store), graph.Thread(thread), graph.UseDeps(s.memory)}, more...)
+}
+
+// graphOf returns the graph that a thread's runs were of; nil if it has had none
+// or the graph isn't served any more.
+func (s *Server) graphOf(t *db.Thread) *served {
+	return s.graphs[textOf(objectOf(t.Metadata)["graph_id"])]
+}
+
+func (s *Server) thread(ctx context.Context, id string) (*db.Thread, error) {
+	t, err := s.db.Thread(ctx, id)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, notFound("Thread with ID %s not found", id)
+	}
+	return t, err
+}
+
+// threadOf returns the thread in the path.
+func (s *Server) threadOf(r *http.Request) (*db.Thread, error) {
+	id, err := pathID(r, "thread")
+	if err != nil {
+		return nil, err
+	}
+	return s.thread(r.Context(), id)
+}
+
+// ttl is how long a thread is kept: minutes, or an object with more.
+type ttl struct {
+	minutes float64
+	set     bool
+}
+
+func (t *ttl) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	t.set = true
+	if json.Unmarshal(data, &t.minutes) == nil {
+		return t.check("delete")
+	}
+	var o struct {
+		TTL      float64 `json:"ttl"`
+		Strategy string  `json:"strategy"`
+	}
+	if err := json.Unmarshal(data, &o); err != nil {
+		return invalid("ttl must be a number of minutes, or an object with ttl and strategy")
+	}
+	t.minutes = o.TTL
+	return t.check(o.Strategy)
+}
+
+func (t *ttl) check(strategy string) error {
+	if strategy != "" && strategy != "delete" {
+		return invalid("ttl.strategy must be delete")
+	}
+	if t.minutes <= 0 || t.minutes > 1e8 {
+		return invalid("ttl must be a positive number of minutes")
+	}
+	return nil
+}
+
+func (t *ttl) apply(thread *db.Thread, at time.Time) {
+	if !t.set {
+		return
+	}
+	thread.TTL = t.minutes
+	thread.ExpiresAt = at.Add(time.Duration(t.minutes * float64(time.Minute)))
+}
+
+type threadBody struct {
+	ThreadID   string      `json:"thread_id"`
+	Metadata   object      `json:"metadata"`
+	IfExists   string      `json:"if_exists"`
+	Supersteps []superstep `json:"supersteps"`
+	GraphID    string      `json:"graph_id"`
+	TTL        ttl         `json:"ttl"`
+}
+
+// superstep is a step of a history that a new thread begins with.
+type superstep struct {
+	Updates []struct {
+		Values  json.RawMessage `json:"values"`
+		Command *command        `json:"command"`
+		AsNode  string          `json:"as_node"`
+	} `json:"updates"`
+}
+
+func (s *Server) createThread(w http.ResponseWriter, r *http.Request) error {
+	var b threadBody
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	switch b.IfExists {
+	case "", "raise", "do_nothing":
+	default:
+		return invalid("if_exists must be raise or do_nothing")
+	}
+	id := uuid.Must(uuid.NewV7()).String()
+	if b.ThreadID != "" {
+		var err error
+		if id, err = checkID("thread", b.ThreadID); err != nil {
+			return err
+		}
+	}
+	if b.GraphID != "" {
+		if s.graphs[b.GraphID] == nil {
+			return notFound("Graph %q not found", b.GraphID)
+		}
+		b.Metadata = b.Metadata.with(object{"graph_id": jsonText(b.GraphID)})
+	}
+	t := newThread(id, b.Metadata)
+	b.TTL.apply(t, t.CreatedAt)
+	if len(b.Supersteps) > 0 && s.graphOf(t) == nil {
+		return invalid("supersteps need graph_id, in the body or its metadata")
+	}
+	err := s.db.AddThread(r.Context(), t)
+	if errors.Is(err, db.ErrExists) {
+		if b.IfExists != "do_nothing" {
+			return conflict("Thread already exists")
+		}
+		if t, err = s.thread(r.Context(), id); err != nil {
+			return err
+		}
+		v, err := s.view(r.Context(), t, true)
+		if err != nil {
+			return err
+		}
+		return write(w, v)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.seed(r.Context(), t, b.Supersteps); err != nil {
+		return errors.Join(err, s.removeThread(background(r), id))
+	}
+	v, err := s.view(r.Context(), t, true)
+	if err != nil {
+		return err
+	}
+	return write(w, v)
+}
+
+func newThread(id string, metadata object) *db.Thread {
+	at := now()
+	return &db.Thread{ID: id, CreatedAt: at, UpdatedAt: at, ChangedAt: at, Metadata: metadata.raw(), Config: object(nil).raw(), Status: db.Idle}
+}
+
+// seed gives a new thread a history.
+func (s *Server) seed(ctx context.Context, t *db.Thread, steps []superstep) error {
+	g := s.graphOf(t)
+	for _, step := range steps {
+		for _, u := range step.Updates {
+			if err := s.edit(ctx, g, t.ID, u.Values, u.Command, u.AsNode, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Server) getThread(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.view(r.Context(), t, true)
+	if err != nil {
+		return err
+	}
+	return write(w, v)
+}
+
+func (s *Server) patchThread(w http.ResponseWriter, r *http.Request) error {
+	var b threadBody
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	id, err := pathID(r, "thread")
+	if err != nil {
+		return err
+	}
+	t, err := s.db.UpdateThread(r.Context(), id, func(t *db.Thread) error {
+		t.Metadata = objectOf(t.Metadata).with(b.Metadata).raw()
+		t.UpdatedAt = now()
+		b.TTL.apply(t, t.UpdatedAt)
+		return nil
+	})
+	if errors.Is(err, db.ErrNotFound) {
+		return notFound("Thread with ID %s not found", id)
+	}
+	if err != nil {
+		return err
+	}
+	if r.Header.Get("Prefer") == "return=minimal" {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	v, err := s.view(r.Context(), t, true)
+	if err != nil {
+		return err
+	}
+	return write(w, v)
+}
+
+func (s *Server) deleteThread(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	if err := s.removeThread(background(r), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// removeThread stops what runs on a thread, and removes it with all it has.
+func (s *Server) removeThread(ctx context.Context, id string) error {
+	if err := s.runs.cancelAll(ctx, id, stopInterrupt); err != nil {
+		return err
+	}
+	if err := s.store.Delete(ctx, checkpoint.ThreadID(id)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		return err
+	}
+	return s.db.DeleteThread(ctx, id)
+}
+
+func (s *Server) removeExpired(ctx context.Context) error {
+	ids, err := s.db.ExpiredThreads(ctx, time.Now(), 100)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := s.removeThread(ctx, id); err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+type threadSearch struct {
+	paging
+	Metadata object            `json:"metadata"`
+	IDs      []string          `json:"ids"`
+	Status   string            `json:"status"`
+	Values   object            `json:"values"`
+	Select   []string          `json:"select"`
+	Extract  map[string]string `json:"extract"`
+}
+
+func (s *Server) findThreads(r *http.Request) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
+	if err = read(r, &q); err != nil {
+		return
+	}
+	if p, err = q.page(10); err != nil {
+		return
+	}
+	by, err := sorting(q.SortBy, "created_at", "updated_at", "status", "thread_id", "state_updated_at")
+	if err != nil {
+		return
+	}
+	switch q.Status {
+	case "", db.Idle, db.Busy, db.Interrupted, db.Failed:
+	default:
+		return q, p, nil, 0, invalid("status must be idle, busy, interrupted or error")
+	}
+	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status}
+	match, values := matching(q.Metadata), matching(q.Values)
+	var failed error
+	found, total, err = s.db.Threads(r.Context(), f, by, p, func(t *db.Thread) bool {
+		if failed != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !match(t.Metadata) {
+			return false
+		}
+		if len(q.Values) == 0 {
+			return true
+		}
+		v, err := s.view(r.Context(), t, true)
+		if err != nil {
+			failed = err
+			return false
+		}
+		return values(v.Values)
+	})
+	return q, p, found, total, errors.Join(err, failed)
+}
+
+func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request) error {
+	q, p, found, total, err := s.findThreads(r)
+	if err != nil {
+		return err
+	}
+	whole := len(q.Select) == 0 || slices.Contains(q.Select, "values") || slices.Contains(q.Select, "interrupts") || len(q.Extract) > 0
+	views := make([]*threadView, len(found))
+	for i, t := range found {
+		if views[i], err = s.view(r.Context(), t, whole); err != nil {
+			return err
+		}
+		if len(q.Extract) > 0 {
+			if views[i].Extracted, err = extract(views[i], q.Extract); err != nil {
+				return err
+			}
+		}
+	}
+	pages(w, p, len(found), total)
+	if len(q.Select) > 0 && len(q.Extract) > 0 {
+		q.Select = append(q.Select, "extracted")
+	}
+	return writeSelected(w, views, q.Select)
+}
+
+func (s *Server) countThreads(w http.ResponseWriter, r *http.Request) error {
+	_, _, _, total, err := s.findThreads(r)
+	if err != nil {
+		return err
+	}
+	return write(w, total)
+}
+
+func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
+	var b struct {
+		ThreadIDs []string `json:"thread_ids"`
+		Strategy  string   `json:"strategy"`
+	}
+	if err := read(r, &b); err != nil {
+		return err
+	}
+	if b.Strategy != "" && b.Strategy != "delete" && b.Strategy != "keep_latest" {
+		return invalid("strategy must be delete or keep_latest")
+	}
+	pruned := 0
+	for _, id := range b.ThreadIDs {
+		id, err := checkID("thread", id)
+		if err != nil {
+			return err
+		}
+		t, err := s.db.Thread(r.Context(), id)
+		if errors.Is(err, db.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if b.Strategy == "keep_latest" {
+			g := s.graphOf(t)
+			if g == nil {
+				continue
+			}
+			_, err = g.Prune(r.Context(), graph.Keep{Last: 1}, s.on(id)...)
+		} else {
+			err = s.removeThread(r.Context(), id)
+		}
+		if err != nil && !errors.Is(err, db.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) {
+			return err
+		}
+		pruned++
+	}
+	return write(w, map[string]int{"pruned_count": pruned})
+}
+
+func (s *Server) copyThread(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	id := uuid.Must(uuid.NewV7()).String()
+	made := newThread(id, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
+	made.Config, made.Error = t.Config, t.Error
+	if t.Status != db.Busy {
+		made.Status = t.Status
+	}
+	if err := s.db.AddThread(r.Context(), made); err != nil {
+		return err
+	}
+	if g := s.graphOf(t); g != nil {
+		err := g.CopyThread(r.Context(), t.ID, id, graph.WithCheckpointer(s.store))
+		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+			return errors.Join(err, s.removeThread(background(r), id))
+		}
+	}
+	v, err := s.view(r.Context(), made, true)
+	if err != nil {
+		return err
+	}
+	return write(w, v)
+}

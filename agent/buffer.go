@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -156,7 +158,10 @@ func (c *Summary) summarize(ctx context.Context, old []chat.Message) (string, er
 		b.WriteByte('\n')
 	}
 	req := &model.Request{Messages: []chat.Message{chat.System(instruction), chat.User(b.String())}, Config: c.Config}
-	return graph.Once(ctx, "summary", func(context.Context, string) (string, error) {
+	// The record is of this text: the conversation may be another by the time that
+	// the node runs again.
+	sum := sha256.Sum256([]byte(b.String()))
+	return graph.Once(ctx, "summary "+hex.EncodeToString(sum[:6]), func(context.Context, string) (string, error) {
 		resp, err := c.Model.Generate(ctx, req)
 		if err != nil {
 			return "", err

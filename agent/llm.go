@@ -148,7 +148,7 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 	if err != nil {
 		return err
 	}
-	m := unique(resp.Message)
+	m := unique(resp.Message.ValidUTF8())
 	m.Role = chat.RoleAssistant
 	if t.oneShot {
 		st.OneShot.Set(nil)
@@ -211,7 +211,7 @@ func notCalled(c chat.ToolCall, why string) chat.Message {
 func failure(c chat.ToolCall, text string) chat.Message {
 	return chat.Message{Role: chat.RoleTool, Name: c.Name, Parts: []chat.Part{
 		chat.ToolResult{CallID: c.ID, Name: c.Name, IsError: true, Content: []chat.Part{chat.Text{Text: text}}},
-	}}
+	}}.ValidUTF8()
 }
 
 // choose returns the tools for this time.
@@ -375,8 +375,8 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 		// something else by the time that the node runs again, it isn't used.
 		name := fmt.Sprintf("model %d %s", t.position, t.last)
 		resp, err = generate(ctx, l.Model, req, name, id, l.Whole, l.usable)
-	} else if resp.Message.ID == "" {
-		resp.Message.ID = id
+	} else {
+		resp = named(resp, id)
 	}
 	if l.After != nil && !graph.IsInterrupt(err) {
 		r, afterErr := l.After(ctx, s, req, resp, err)
@@ -384,13 +384,21 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 			return nil, afterErr
 		}
 		if r != nil {
-			if r.Message.ID == "" {
-				r.Message.ID = id // under which it may have been streamed
-			}
-			return r, nil
+			return named(r, id), nil // under which it may have been streamed
 		}
 	}
 	return resp, err
+}
+
+// named returns an answer with an ID if it has none. The callbacks' own stays as
+// it is: they may give it again.
+func named(resp *model.Response, id string) *model.Response {
+	if resp.Message.ID != "" {
+		return resp
+	}
+	r := *resp
+	r.Message.ID = id
+	return &r
 }
 
 // StableIDs gives the answers of models IDs that follow from where they stand in

@@ -166,7 +166,10 @@ func (a *ReAct[S]) round() int {
 
 // structure asks for the final answer in the form of Output.
 func (a *ReAct[S]) structure(ctx context.Context, st *State) error {
-	req := &model.Request{Messages: answered(st.Messages.Slice()), Output: a.Output, Config: a.Config}
+	// Providers refuse a conversation that ends with the model's answer, or take it
+	// for the beginning of the next one.
+	messages := append(answered(st.Messages.Slice()), chat.User(askForForm))
+	req := &model.Request{Messages: messages, Output: a.Output, Config: a.Config}
 	resp, err := generate(ctx, a.Model, req, "structure", answerID(ctx, "structure"), true, func(m chat.Message) error {
 		_, err := model.ReadOutput[json.RawMessage](a.Output, m)
 		return err
@@ -181,6 +184,9 @@ func (a *ReAct[S]) structure(ctx context.Context, st *State) error {
 	st.Structured.Set(data)
 	return nil
 }
+
+// askForForm asks for the answer in the form of an Output. It is not stored.
+const askForForm = "Give your last answer once more, as JSON that follows the schema and nothing else."
 
 // ErrNoStructured says that a state has no structured answer.
 var ErrNoStructured = errors.New("the agent has no structured answer: set Output, and run it to its end")

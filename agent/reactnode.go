@@ -140,12 +140,16 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 	sum := sha256.Sum256([]byte(s.UserInput))
 	ctx = graph.Scope(ctx, hex.EncodeToString(sum[:6]))
 	answer, stopped := "", StopMaxIterations
+	// What is said in this run is sent back as it was said, with the parts that
+	// steps have no place for: signed thoughts, pictures.
+	said := slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps))
 	for iterations < limit {
 		iterations++
-		m, err := r.ask(ctx, slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps)), iterations)
+		m, err := r.ask(ctx, answered(said), iterations)
 		if err != nil {
 			return r.fail(steps, err)
 		}
+		said = append(said, m)
 		calls := m.ToolCalls()
 		answer = m.Text()
 		if len(calls) == 0 {
@@ -164,9 +168,14 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 			}
 			break
 		}
-		if steps, err = r.call(ctx, calls, steps, iterations); err != nil {
+		results, err := r.call(ctx, calls, iterations)
+		for i, m := range results {
+			steps = append(steps, observe(m, calls[i]))
+		}
+		if err != nil {
 			return r.fail(steps, err)
 		}
+		said = append(said, results...)
 	}
 	if s.Stopped != "" {
 		s.Scratchpad.Overwrite(steps...)
@@ -197,7 +206,9 @@ func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (ch
 	if err != nil {
 		return chat.Message{}, err
 	}
-	return resp.Message, nil
+	m := resp.Message.ValidUTF8()
+	m.Role = chat.RoleAssistant
+	return m, nil
 }
 
 // messagesOf returns the conversation that a scratchpad tells of.
@@ -229,22 +240,23 @@ func messagesOf(steps []Step) []chat.Message {
 	return answered(out)
 }
 
-// call calls the tools.
-func (r *ReActNode) call(ctx context.Context, calls []chat.ToolCall, steps []Step, n int) ([]Step, error) {
+// call calls the tools and returns their results: of a failure those before it.
+func (r *ReActNode) call(ctx context.Context, calls []chat.ToolCall, n int) ([]chat.Message, error) {
 	t := Tools[Scratch]{OnError: r.OnError, round: fmt.Sprint(n, " ")}
 	jobs, err := t.prepareAll(r.set, calls)
 	if err != nil {
-		return steps, err
+		return nil, err
 	}
+	var results []chat.Message
 	for _, j := range jobs {
 		if !j.done {
 			if err := t.call(ctx, j); err != nil {
-				return steps, err
+				return results, err
 			}
 		}
-		steps = append(steps, observe(j.result, j.call))
+		results = append(results, j.result)
 	}
-	return steps, nil
+	return results, nil
 }
 
 // observe returns what a tool returned as a step: JSON if it is that, else text.

@@ -191,7 +191,7 @@ func TestFailuresOfASingleNode(t *testing.T) { // W5-04, 19, 20, 21
 		t.Errorf("fail fast: %v; the later tool was called %d times", err, after)
 	}
 	last, err := run(agent.TellModel, call("1", "f", "{}"))
-	if err != nil || after != 1 || !strings.Contains(transcript(last), "tool: [TOOL ERROR] f: no luck (1)\ntool: ok (2)\n") {
+	if err != nil || after != 1 || !strings.Contains(transcript(last), "tool: [TOOL ERROR] f: no luck (1) failed\ntool: ok (2)\n") {
 		t.Errorf("tell the model: %v\n%s", err, transcript(last))
 	}
 }

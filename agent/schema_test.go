@@ -65,11 +65,12 @@ func TestAnAgentOverAMap(t *testing.T) { // TRPC-10, 19, 20, 26, 37, 38
 // TRPC-10, 16, C-08: updates from parallel nodes merge.
 func TestUpdatesOfMessagesMerge(t *testing.T) {
 	b := graph.NewSchemaGraph("g", agent.MessagesSchema())
-	for name, update := range map[string]any{
-		"a": chat.ReplaceLastUser(chat.User("hi")).Then(chat.AppendMessages(chat.Assistant("hello"))),
-		"b": []chat.Message{chat.User("b1"), chat.User("b2")},
-		"c": chat.User("c"),
+	for i, update := range []any{ // in plan order: a replaces what was there before
+		chat.ReplaceLastUser(chat.User("hi")).Then(chat.AppendMessages(chat.Assistant("hello"))),
+		[]chat.Message{chat.User("b1"), chat.User("b2")},
+		chat.User("c"),
 	} {
+		name := string("abc"[i])
 		b.AddNode(name, func(context.Context, graph.MapState) (any, error) {
 			return graph.MapState{
 				agent.KeyMessages: update, agent.KeyNodeResponses: map[string]any{name: "x"}, agent.KeyLastResponse: name, agent.KeyMetadata: map[string]any{name: 1},

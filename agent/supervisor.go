@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/superstep-dev/superstep/chat"
@@ -33,7 +34,7 @@ type Supervisor struct {
 	Instruction   string
 	Prompt        func(ctx context.Context, s *State) (string, error)
 	Config        model.Config
-	MaxIterations int
+	MaxIterations int // 0 means [DefaultMaxIterations]
 }
 
 // NodeSupervisor is the node of a [Supervisor] that asks the model.
@@ -48,6 +49,9 @@ func NewSupervisor(v Supervisor, opts ...graph.Option) (*graph.Graph[State], err
 		v.MaxIterations = DefaultMaxIterations
 	}
 	b := graph.New[State](v.Name)
+	if v.MaxIterations < 0 {
+		b.Mistake(NodeSupervisor, fmt.Errorf("MaxIterations is %d: give a positive number, or 0 for %d", v.MaxIterations, DefaultMaxIterations))
+	}
 	if len(v.Agents) == 0 {
 		b.Mistake("", errors.New("there are no agents"))
 	}

@@ -51,6 +51,9 @@ func NewSwarm(w Swarm, opts ...graph.Option) (*graph.Graph[State], error) {
 		w.MaxIterations = DefaultMaxIterations
 	}
 	b := graph.New[State](w.Name)
+	if w.MaxIterations < 0 {
+		b.Mistake("", fmt.Errorf("MaxIterations is %d: give a positive number, or 0 for %d", w.MaxIterations, DefaultMaxIterations))
+	}
 	if len(w.Agents) == 0 {
 		b.Mistake("", errors.New("there are no agents"))
 		return b.Compile(opts...)

@@ -46,10 +46,12 @@ type Tools[S any] struct {
 
 	// Direct names the tools whose result is the answer: when all calls are of
 	// such tools the turn ends, and the last result's text is in LastResponse.
+	// When one of them failed or was rejected, the model is told so as ever.
 	Direct []string
 
-	// Before is called before each call, which it may change. If it returns a
-	// result, the tool isn't called. After is called with the result or the
+	// Before is called before each call, whose arguments it may change; to change
+	// its name or ID is an error. If it returns a result, the tool isn't called.
+	// After is called with the result or the
 	// error and returns what replaces it; nil and nil leave them as they are.
 	// Neither is called for a recorded result.
 	Before func(ctx context.Context, call *chat.ToolCall) (*tool.Result, error)
@@ -200,7 +202,8 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	direct := true
 	for _, j := range jobs {
 		st.Messages.Add(j.result)
-		direct = direct && slices.Contains(t.Direct, j.call.Name)
+		r, _ := j.result.ToolResult()
+		direct = direct && !r.IsError && slices.Contains(t.Direct, j.call.Name)
 	}
 	if direct && cmd.IsZero() {
 		st.LastResponse.Add(jobs[len(jobs)-1].result.Text())
@@ -407,6 +410,9 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Mess
 		if r, err = t.Before(ctx, &call); err != nil {
 			return m, res, nil, err
 		}
+		if call.Name != j.call.Name || call.ID != j.call.ID {
+			return m, res, nil, fmt.Errorf("callback Before made call %q of %q one of %q with the ID %q: it may change the arguments alone", j.call.ID, j.call.Name, call.Name, call.ID)
+		}
 	}
 	if r == nil {
 		args := j.args
@@ -429,6 +435,11 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Mess
 			r, err = replaced, nil
 		}
 	}
+	if err == nil {
+		if err = storable(*r); err != nil {
+			err = &tool.Error{Tool: call.Name, Err: err}
+		}
+	}
 	switch {
 	case err == nil:
 		return resultOf(j.call, *r), *r, nil, nil
@@ -447,8 +458,24 @@ func passes(err error) bool {
 	return graph.IsInterrupt(err) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
 }
 
-// invoke calls a tool. A panic is its error, as is an artifact that can't be
-// stored.
+// storable reports what of a result can't be stored.
+func storable(r tool.Result) error {
+	if len(r.Artifact) > 0 && !json.Valid(r.Artifact) {
+		return errors.New("its artifact is not JSON")
+	}
+	for i, p := range r.Content {
+		switch p.(type) {
+		case chat.Text, chat.Image, chat.Audio, chat.File:
+		case nil:
+			return fmt.Errorf("part %d of its result is nil", i)
+		default:
+			return fmt.Errorf("part %d of its result is a %T, which no tool returns", i, p)
+		}
+	}
+	return nil
+}
+
+// invoke calls a tool. A panic is its error.
 func invoke(ctx context.Context, t tool.Tool, name string, args json.RawMessage) (res *tool.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -459,16 +486,13 @@ func invoke(ctx context.Context, t tool.Tool, name string, args json.RawMessage)
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Artifact) > 0 && !json.Valid(r.Artifact) {
-		return nil, &tool.Error{Tool: name, Err: errors.New("its artifact is not JSON")}
-	}
 	return &r, nil
 }
 
 func resultOf(c chat.ToolCall, r tool.Result) chat.Message {
 	return chat.Message{Role: chat.RoleTool, Name: c.Name, Parts: []chat.Part{
 		chat.ToolResult{CallID: c.ID, Name: c.Name, Content: r.Content, Artifact: r.Artifact},
-	}}
+	}}.ValidUTF8()
 }
 
 // edit returns the message of the calls as a human has changed them, nil if

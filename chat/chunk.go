@@ -43,6 +43,10 @@ func ChunkOf(m Message) Chunk {
 type Collector struct {
 	m     Message
 	calls map[int]int // index of a call: of its part
+
+	// grown is the text of parts that came in more than one piece, by the part's
+	// place: of a string each piece would copy all that came before.
+	grown map[int][]byte
 }
 
 // Add appends a chunk. Text goes to the last part if that is text, and begins a
@@ -60,16 +64,14 @@ func (c *Collector) Add(k Chunk) {
 	}
 	if k.Reasoning != "" {
 		if r, ok := last[Reasoning](m.Parts); ok && r.Signature == "" {
-			r.Text += k.Reasoning
-			m.Parts[len(m.Parts)-1] = r
+			c.grow(len(m.Parts)-1, r.Text, k.Reasoning)
 		} else {
 			m.Parts = append(m.Parts, Reasoning{Text: k.Reasoning})
 		}
 	}
 	if k.Text != "" {
 		if t, ok := last[Text](m.Parts); ok && t.Signature == "" {
-			t.Text += k.Text
-			m.Parts[len(m.Parts)-1] = t
+			c.grow(len(m.Parts)-1, t.Text, k.Text)
 		} else {
 			m.Parts = append(m.Parts, Text{Text: k.Text})
 		}
@@ -80,6 +82,18 @@ func (c *Collector) Add(k Chunk) {
 	for _, t := range k.ToolCalls {
 		c.call(t)
 	}
+}
+
+// grow appends to the text of the part at i, which was first.
+func (c *Collector) grow(i int, first, more string) {
+	b, ok := c.grown[i]
+	if !ok {
+		if c.grown == nil {
+			c.grown = map[int][]byte{}
+		}
+		b = append(b, first...)
+	}
+	c.grown[i] = append(b, more...)
 }
 
 // whole appends a whole part. Reasoning that only carries the signature of what
@@ -112,7 +126,13 @@ func (c *Collector) call(t ToolCallChunk) {
 	set(&call.ID, t.ID)
 	set(&call.Name, t.Name)
 	set(&call.Signature, t.Signature)
-	call.Args += t.Args
+	switch {
+	case t.Args == "":
+	case call.Args == "":
+		call.Args = t.Args
+	default:
+		c.grow(i, call.Args, t.Args)
+	}
 	m.Parts[i] = call
 }
 
@@ -123,6 +143,19 @@ func (c *Collector) Message() Message {
 		m.Role = RoleAssistant
 	}
 	m.Parts = slices.Clone(m.Parts)
+	for i, b := range c.grown {
+		switch p := m.Parts[i].(type) {
+		case Text:
+			p.Text = string(b)
+			m.Parts[i] = p
+		case Reasoning:
+			p.Text = string(b)
+			m.Parts[i] = p
+		case ToolCall:
+			p.Args = string(b)
+			m.Parts[i] = p
+		}
+	}
 	return m
 }
 

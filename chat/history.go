@@ -106,6 +106,7 @@ func (c *conversation) get(id string) (Message, bool) {
 
 // put adds or replaces a message and returns the ID under which it stands.
 func (c *conversation) put(m Message) string {
+	m = m.ValidUTF8()
 	if m.ID == "" {
 		m.ID = c.freshID(m)
 	}
@@ -206,6 +207,7 @@ func (h *History) Add(messages ...Message) {
 }
 
 func (h *History) put(m Message) {
+	m = m.ValidUTF8()
 	if known, ok := h.view.get(m.ID); ok && reflect.DeepEqual(known, m) {
 		return
 	}

@@ -132,6 +132,7 @@ type foreign struct {
 		Name     string `json:"name"`
 		Filename string `json:"filename"`
 	} `json:"metadata"`
+	Title     string          `json:"title"` // of a document
 	Thinking  string          `json:"thinking"`
 	Signature string          `json:"signature"`
 	Input     json.RawMessage `json:"input"`       // tool_use
@@ -144,7 +145,7 @@ type foreign struct {
 // read. The content is a string if the message has one text and nothing else
 // but calls of tools after it, and else a list of LangChain's standard content
 // blocks. Every message but one whose parts can't be encoded reads back as it
-// was.
+// was; a tool's result without a name then has that of its message.
 func (m Message) MarshalJSON() ([]byte, error) {
 	w := wire{ID: m.ID, Name: m.Name, Metadata: m.Metadata}
 	switch m.Role {
@@ -532,6 +533,7 @@ func unmarshalBlock(data json.RawMessage) (Part, error) {
 				s.Data, err = decodeBase64(f.File.Data)
 			}
 		}
+		set(&e.Filename, f.Title)
 		if f.Metadata != nil {
 			set(&e.Filename, f.Metadata.Name)
 			set(&e.Filename, f.Metadata.Filename)
@@ -560,7 +562,11 @@ func (b *block) source(f *foreign) (Source, error) {
 		set(&s.URL, f.Source.URL)
 		set(&s.FileID, f.Source.FileID)
 		set(&s.MIME, f.Source.MediaType)
-		set(&data, f.Source.Data)
+		if f.Source.Type == "text" { // not in base64
+			s.Data = []byte(f.Source.Data)
+		} else {
+			set(&data, f.Source.Data)
+		}
 	}
 	if data != "" {
 		raw, err := decodeBase64(data)

@@ -87,7 +87,11 @@ func (m OpenAI) MarshalJSON() ([]byte, error) {
 			o.Reasoning += p.Text
 			continue
 		case ToolCall:
-			o.ToolCalls = append(o.ToolCalls, openAICall{ID: p.ID, Type: "function", Function: wireFunction{Name: p.Name, Arguments: p.Args}})
+			args := p.Args
+			if strings.TrimSpace(args) == "" { // readers parse it
+				args = "{}"
+			}
+			o.ToolCalls = append(o.ToolCalls, openAICall{ID: p.ID, Type: "function", Function: wireFunction{Name: p.Name, Arguments: args}})
 			continue
 		}
 		plain = false

@@ -64,6 +64,7 @@ func (u Update) Apply(messages []Message) []Message {
 		}
 	}
 	put := func(m Message) {
+		m = m.ValidUTF8()
 		if m.ID == "" {
 			before := ""
 			if len(messages) > 0 {

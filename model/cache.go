@@ -119,7 +119,8 @@ func (c *cached) fly(ctx context.Context, req *Request, key string, f *flight) (
 			return nil, err
 		}
 	}
-	f.resp = resp
+	kept := *resp // the caller may alter its own while others read this one
+	f.resp = &kept
 	return resp, nil
 }
 

@@ -28,7 +28,8 @@ type LogOptions struct {
 // masked stands for a secret.
 const masked = "[masked]"
 
-// secrets are the forms of keys that are masked always. A first group is kept.
+// secrets are the forms of keys that are masked always. Groups before and behind
+// are kept.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`\b()(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}`),
 	regexp.MustCompile(`\b()AIza[A-Za-z0-9_-]{20,}`),
@@ -38,6 +39,7 @@ var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`\b()eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`),
 	regexp.MustCompile(`(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}`),
 	regexp.MustCompile(`(?i)(authorization\\?["']?\s*[:=]\s*\\?["']?(?:(?:bearer|basic|token|digest|apikey)\s+)?)[^\s"'\\,;\[]{4,}`),
+	regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*://[^\s/?#@:"']*:)[^\s/"'<>]+(@)`), // a URL's password
 	regexp.MustCompile(`([?&](?:key|token|sig|signature)=)[^&\s"']+`),
 	regexp.MustCompile(`(?i)((?:api[-_ ]?key|access[-_ ]?token|auth[-_ ]?token|client[-_ ]?secret|secret[-_ ]?key|password|passwd)\\?["']?\s*[:=]\s*\\?["']?)[^\s"'\\,;&}\[]{4,}`),
 }
@@ -184,7 +186,7 @@ func (g *logged) text(key, s string) slog.Attr {
 		s = re.ReplaceAllLiteralString(s, masked)
 	}
 	for _, re := range secrets {
-		s = re.ReplaceAllString(s, "${1}"+masked)
+		s = re.ReplaceAllString(s, "${1}"+masked+"${2}")
 	}
 	return slog.String(key, s)
 }

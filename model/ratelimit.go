@@ -147,15 +147,17 @@ func (l *Limiter) wait(ctx context.Context, req *Request) (tokens int, err error
 		tokens = max(estimate(req), 0)
 	}
 	now := time.Now()
-	var taken []*rate.Reservation
+	taken := make([]int, len(l.buckets))
+	// Not by the reservations' own Cancel, which gives nothing back of a bucket
+	// that had enough.
 	giveBack := func(t time.Time) {
-		for _, r := range taken {
-			r.CancelAt(t)
+		for i, n := range taken {
+			l.buckets[i].limit.ReserveN(t, -n)
 		}
 	}
 	var delay time.Duration
 	var by string
-	for _, b := range l.buckets {
+	for i, b := range l.buckets {
 		n := 1
 		if b.tokens {
 			n = tokens
@@ -165,7 +167,7 @@ func (l *Limiter) wait(ctx context.Context, req *Request) (tokens int, err error
 			giveBack(now)
 			return 0, &LimitError{Limit: b.name, Need: n, Max: b.limit.Burst()}
 		}
-		taken = append(taken, r)
+		taken[i] = n
 		if d := r.DelayFrom(now); d > delay {
 			delay, by = d, b.name
 		}

@@ -27,7 +27,8 @@ type arguments struct {
 // read checks args and decodes them into to. Its errors are for a model to read.
 //
 // What was checked is what is decoded: args are parsed once, so that a key that
-// stands there twice can't show one value to the schema and another to Go.
+// stands there twice can't show one value to the schema and another to Go. Numbers
+// are decoded as they were written.
 func (a *arguments) read(args json.RawMessage, to any) error {
 	object, err := parse(args)
 	if err != nil {
@@ -38,8 +39,9 @@ func (a *arguments) read(args json.RawMessage, to any) error {
 	if err := p.err(); err != nil {
 		return err
 	}
-	if err := a.resolved.Validate(object); err != nil {
-		p.explain(a.schema, object, "")
+	checked := native(object)
+	if err := a.resolved.Validate(checked); err != nil {
+		p.explain(a.schema, checked, "")
 		if e := p.err(); e != nil {
 			return e
 		}
@@ -176,17 +178,22 @@ func (p *problems) follow(s *jsonschema.Schema) *jsonschema.Schema {
 }
 
 // complete puts in defaults, takes null for an optional field as its absence,
-// which is how models often leave a field out, and makes json.Numbers numbers:
-// an integer stays exact, and 3.0 is the integer 3.
+// which is how models often leave a field out, and writes 3.0 as 3, which is an
+// integer. A name that only differs in case from that of a field is refused:
+// encoding/json would take it for the field, past what the schema says.
 func (p *problems) complete(s *jsonschema.Schema, v any, path string) any {
 	s = p.follow(s)
 	switch v := v.(type) {
 	case json.Number:
-		n, ok := numberOf(v)
-		if !ok {
+		switch n, ok := numberOf(v); {
+		case !ok:
 			p.add(path, "number %s is out of range", abbreviate(v.String()))
+		case strings.ContainsAny(v.String(), ".eE"):
+			if i, ok := n.(int64); ok {
+				return json.Number(strconv.FormatInt(i, 10))
+			}
 		}
-		return n
+		return v
 	case []any:
 		var items *jsonschema.Schema
 		if s != nil {
@@ -196,9 +203,14 @@ func (p *problems) complete(s *jsonschema.Schema, v any, path string) any {
 			v[i] = p.complete(items, v[i], at(path, i))
 		}
 	case map[string]any:
-		for name, value := range v {
+		for _, name := range sorted(v) {
+			value := v[name]
 			if value == nil && omissible(s, name) && !takesNull(p.follow(s.Properties[name])) {
 				delete(v, name)
+				continue
+			}
+			if other := inAnotherCase(s, name); other != "" {
+				p.add(join(path, name), "unknown field; did you mean %q?", other)
 				continue
 			}
 			v[name] = p.complete(property(s, name), value, join(path, name))
@@ -219,6 +231,43 @@ func (p *problems) complete(s *jsonschema.Schema, v any, path string) any {
 			}
 			v[name] = p.complete(nil, value, join(path, name)) // numbers alone: a default is whole
 		}
+	}
+	return v
+}
+
+// inAnotherCase returns the field that encoding/json would take a name for that
+// isn't one's.
+func inAnotherCase(s *jsonschema.Schema, name string) string {
+	if s == nil || s.Properties[name] != nil {
+		return ""
+	}
+	for _, field := range names(s) {
+		if strings.EqualFold(field, name) {
+			return field
+		}
+	}
+	return ""
+}
+
+// native returns a copy in which json.Numbers are what the schema can check: an
+// int64, a uint64 or a float64.
+func native(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		n, _ := numberOf(v) // that it is one was checked
+		return n
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = native(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, value := range v {
+			out[name] = native(value)
+		}
+		return out
 	}
 	return v
 }

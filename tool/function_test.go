@@ -177,7 +177,7 @@ func TestBadArgumentsAreExplainedToTheModel(t *testing.T) { // TRPC-05
 		{"too small", `{` + rest + `,"limit":0}`, `limit: must be at least 1, not 0`},
 		{"a fraction for an integer", `{` + rest + `,"limit":1.5}`, `limit: must be an integer, not 1.5`},
 		{"beyond an int8", `{` + rest + `,"small":200}`, `small: must be at most 127, not 200`},
-		{"beyond an int64", `{` + rest + `,"page":1e30}`, `page: number 1e+30 doesn't fit a Go int`},
+		{"beyond an int64", `{` + rest + `,"page":1e30}`, `page: number 1e30 doesn't fit a Go int`},
 		{"beyond a float64", `{` + rest + `,"ratio":1e999}`, `ratio: number 1e999 is out of range`},
 		{"too short", `{"query":"","NoName":"","place":{"city":"x"}}`, `query: must have at least 1 characters, not 0`},
 		{"too many", `{` + rest + `,"tags":["hot","hot","hot","hot"]}`, `tags: must have at most 3 items, not 4`},

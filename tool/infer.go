@@ -27,8 +27,9 @@ func infer(t reflect.Type) (*jsonschema.Schema, error) {
 	}
 	w := walker{
 		known: map[reflect.Type]*jsonschema.Schema{
-			reflect.TypeFor[time.Time]():  {Type: "string", Format: "date-time"},
-			reflect.TypeFor[slog.Level](): {Type: "string"},
+			reflect.TypeFor[time.Time]():   {Type: "string", Format: "date-time"},
+			reflect.TypeFor[slog.Level]():  {Type: "string"},
+			reflect.TypeFor[json.Number](): {Type: "number"},
 		},
 		open: map[reflect.Type]bool{},
 	}
@@ -103,6 +104,7 @@ func (w *walker) visit(t reflect.Type, path string) {
 		}
 		w.visit(t.Elem(), path)
 	case reflect.Struct:
+		w.unique(t, path)
 		for i := range t.NumField() {
 			f := t.Field(i)
 			name, opts, skip := jsonName(f)
@@ -127,6 +129,22 @@ func (w *walker) visit(t reflect.Type, path string) {
 		}
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
 		w.fail(path, "JSON doesn't decode into a %v", t)
+	}
+}
+
+// unique finds fields of a struct that have one name in JSON, such as one that
+// hides that of an embedded struct: the inferred schema would mix them up.
+func (w *walker) unique(t reflect.Type, path string) {
+	first := map[string]string{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, skip := jsonName(f)
+		if skip || f.Anonymous {
+			continue
+		}
+		if other, ok := first[name]; ok {
+			w.fail(join(path, name), "the fields %s and %s of %v have this name", other, f.Name, t)
+		}
+		first[name] = f.Name
 	}
 }
 

@@ -7,7 +7,8 @@
 //
 // Messages of the system are joined in the API's system field, one block for
 // each text. Messages of one role that follow one another become one message;
-// in it the results of tools come first, as the API wants. Names of speakers
+// in it the results of tools come first, as the API wants. Texts of white space
+// alone are left out: the API refuses them. Names of speakers
 // are not sent: the API knows none. A picture's Detail, which is a hint, has no
 // effect. A call whose arguments are not a JSON object is sent as
 // {"INVALID_JSON": "..."}, as Anthropic recommends, so that the model can read
@@ -43,7 +44,6 @@ import (
 	"iter"
 	"mime"
 	"net/http"
-	"net/url"
 	"os"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -51,6 +51,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // DefaultMaxTokens bounds an answer, thinking included, when neither the
@@ -68,8 +69,8 @@ type Model struct {
 	name     string
 	defaults model.Config
 	client   sdk.MessageService
-	secrets  []string // must not show up in errors
-	err      error    // why no request can be made
+	secrets  vendor.Secrets // of the options; no error tells them
+	err      error          // why no request can be made
 }
 
 type settings struct {
@@ -132,27 +133,27 @@ func New(modelName string, opts ...Option) *Model {
 	}
 	if s.key != "" {
 		request = append(request, option.WithAPIKey(s.key))
-		m.secrets = append(m.secrets, s.key)
+		m.secrets.Add(s.key)
 	}
 	authorized := s.key != ""
 	for k, values := range s.header {
 		for _, v := range values {
 			request = append(request, option.WithHeader(k, v))
-			if k == "Authorization" || k == "X-Api-Key" {
-				authorized = true
-				m.secrets = append(m.secrets, v)
-			}
+			m.secrets.AddHeader(k, v)
+			authorized = authorized || k == "Authorization" || k == "X-Api-Key"
 		}
 	}
 	m.client = sdk.NewMessageService(request...)
 
-	u, err := url.Parse(s.baseURL)
+	u, wrong := vendor.ParseBase(s.baseURL)
 	switch {
-	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		m.err = invalid("BaseURL %q is not an http or https URL", s.baseURL)
+	case wrong != "":
+		m.err = invalid("%s", wrong)
+		return m
 	case !authorized:
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set ANTHROPIC_API_KEY or use anthropic.APIKey"}
 	}
+	m.secrets.AddURL(u)
 	return m
 }
 

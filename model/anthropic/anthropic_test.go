@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -522,6 +523,9 @@ func TestTheProviderSaysHowLongToWait(t *testing.T) {
 			{"Retry-After", time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat), 0},
 			{"Retry-After", "soon", 0},
 			{"Retry-After", "-3", 0},
+			{"Retry-After", "NaN", 0},
+			{"Retry-After", "1e400", math.MaxInt64},
+			{"Retry-After", "99999999999", math.MaxInt64},
 			{"X-Other", "7", 0},
 		} {
 			// Without a network, so that the bubble's clock rules.

@@ -9,9 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
@@ -38,7 +36,7 @@ func (m *Model) failure(ctx context.Context, err error, resp *http.Response, beg
 	e := &model.Error{Provider: provider, Err: m.redacted(err)}
 	if resp != nil && resp.StatusCode >= 400 {
 		e.Status = resp.StatusCode
-		e.RetryAfter = retryAfter(resp.Header)
+		e.RetryAfter = vendor.RetryAfter(resp.Header)
 	}
 	var api *sdk.Error
 	var syntax *json.SyntaxError
@@ -71,19 +69,10 @@ func (m *Model) failure(ctx context.Context, err error, resp *http.Response, beg
 // redacted returns err, or its text without what must stay secret.
 func (m *Model) redacted(err error) error {
 	text := err.Error()
-	if clean := m.clean(text); clean != text {
+	if clean := m.secrets.Clean(text); clean != text {
 		return errors.New(clean)
 	}
 	return err
-}
-
-func (m *Model) clean(text string) string {
-	for _, s := range m.secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "[redacted]")
-		}
-	}
-	return text
 }
 
 // details returns the type and the message of an API error, or its body if it
@@ -102,7 +91,7 @@ func (m *Model) details(e *sdk.Error) (code, message string) {
 			message = strings.ToValidUTF8(message[:most], "") + "…"
 		}
 	}
-	return m.clean(code), m.clean(message)
+	return m.secrets.Clean(code), m.secrets.Clean(message)
 }
 
 // kindOf tells what went wrong from the type of the error, which is more exact,
@@ -158,21 +147,4 @@ func kindOf(status int, code, message string) model.ErrorKind {
 		return model.ErrorServer
 	}
 	return model.ErrorInvalid
-}
-
-// retryAfter reads how long to wait: milliseconds, seconds or a date.
-func retryAfter(h http.Header) time.Duration {
-	for _, in := range []struct {
-		header string
-		unit   time.Duration
-	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
-		v := h.Get(in.header)
-		if n, err := strconv.ParseFloat(v, 64); err == nil && n >= 0 && n < 1e9 {
-			return time.Duration(n * float64(in.unit))
-		}
-		if t, err := http.ParseTime(v); err == nil {
-			return max(0, time.Until(t))
-		}
-	}
-	return 0
 }

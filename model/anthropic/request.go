@@ -236,13 +236,17 @@ func misplaced(p chat.Part, where string) error {
 	return fmt.Errorf("%s is not supported in %s", what, where)
 }
 
+// blank reports whether a text says nothing: the API refuses empty blocks, and
+// messages of white space alone, though its models write them.
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
 func system(p *sdk.MessageNewParams, m chat.Message) error {
 	for _, part := range m.Parts {
 		t, ok := part.(chat.Text)
 		if !ok {
 			return misplaced(part, "a message of the system")
 		}
-		if t.Text != "" { // the API refuses empty blocks
+		if !blank(t.Text) {
 			p.System = append(p.System, sdk.TextBlockParam{Text: t.Text})
 		}
 	}
@@ -255,7 +259,7 @@ func user(blocks []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.ContentBlo
 		var err error
 		switch part := part.(type) {
 		case chat.Text:
-			if part.Text == "" {
+			if blank(part.Text) {
 				continue
 			}
 			b.OfText = &sdk.TextBlockParam{Text: part.Text}
@@ -279,7 +283,7 @@ func assistant(blocks []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.Conte
 		var b sdk.ContentBlockParamUnion
 		switch part := part.(type) {
 		case chat.Text:
-			if part.Text == "" {
+			if blank(part.Text) {
 				continue
 			}
 			b.OfText = &sdk.TextBlockParam{Text: part.Text}
@@ -324,7 +328,7 @@ func toolResults(results []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.Co
 			var err error
 			switch content := content.(type) {
 			case chat.Text:
-				if content.Text == "" {
+				if blank(content.Text) {
 					continue
 				}
 				c.OfText = &sdk.TextBlockParam{Text: content.Text}

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func (m *Model) failure(ctx context.Context, err error, x *exchange, began bool)
 	e := &model.Error{Provider: provider}
 	if x.status >= 400 {
 		e.Status = x.status
-		e.RetryAfter = retryAfter(x.header)
+		e.RetryAfter = vendor.RetryAfter(x.header)
 	}
 	var api genai.APIError
 	var syntax *json.SyntaxError
@@ -112,9 +111,9 @@ func (m *Model) failure(ctx context.Context, err error, x *exchange, began bool)
 			e.Kind = model.ErrorConnection
 		}
 	case errors.As(err, &api):
-		e.Message = m.clean(shorten(api.Message))
+		e.Message = m.secrets.Clean(shorten(api.Message))
 		if !strings.Contains(api.Status, " ") { // else it is a line of HTTP
-			e.Code = m.clean(api.Status)
+			e.Code = m.secrets.Clean(api.Status)
 		}
 		status := e.Status
 		if status == 0 { // inside a stream
@@ -140,17 +139,10 @@ func (m *Model) failure(ctx context.Context, err error, x *exchange, began bool)
 		e.Kind = model.ErrorInvalid
 	}
 	e.Err = err
-	if clean := m.clean(err.Error()); clean != err.Error() {
+	if clean := m.secrets.Clean(err.Error()); clean != err.Error() {
 		e.Err = errors.New(clean)
 	}
 	return e
-}
-
-func (m *Model) clean(text string) string {
-	if m.key == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, m.key, "[redacted]")
 }
 
 // shorten bounds a text that may be an HTML page of a proxy, or a whole answer.
@@ -247,18 +239,6 @@ func retryInfo(details []map[string]any) time.Duration {
 		if delay, err := time.ParseDuration(text); err == nil && delay > 0 {
 			return delay
 		}
-	}
-	return 0
-}
-
-// retryAfter reads how long to wait from the header: seconds or a date.
-func retryAfter(h http.Header) time.Duration {
-	v := h.Get("Retry-After")
-	if n, err := strconv.ParseFloat(v, 64); err == nil && n >= 0 && n < 1e9 {
-		return time.Duration(n * float64(time.Second))
-	}
-	if t, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(t))
 	}
 	return 0
 }

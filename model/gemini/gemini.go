@@ -43,13 +43,13 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"os"
 
 	"google.golang.org/genai"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 const (
@@ -62,8 +62,8 @@ type Model struct {
 	name     string
 	defaults model.Config
 	client   *genai.Client
-	key      string
-	err      error // why no request can be made
+	secrets  vendor.Secrets // of the options; no error tells them
+	err      error          // why no request can be made
 }
 
 type settings struct {
@@ -121,20 +121,28 @@ func New(modelName string, opts ...Option) *Model {
 		s.http = http.DefaultClient
 	}
 
-	m := &Model{name: modelName, defaults: s.defaults, key: s.key}
-	u, err := url.Parse(s.baseURL)
+	m := &Model{name: modelName, defaults: s.defaults}
+	m.secrets.Add(s.key)
+	for k, values := range s.header {
+		for _, v := range values {
+			m.secrets.AddHeader(k, v)
+		}
+	}
+	u, wrong := vendor.ParseBase(s.baseURL)
 	switch {
-	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		m.err = invalid("BaseURL %q is not an http or https URL", s.baseURL)
+	case wrong != "":
+		m.err = invalid("%s", wrong)
 		return m
 	case s.key == "":
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set GEMINI_API_KEY or GOOGLE_API_KEY, or use gemini.APIKey"}
 		return m
 	}
+	m.secrets.AddURL(u)
 	client := *s.http
 	client.Transport = transport{client.Transport}
 	// With a key for the Gemini API the client is made without a request, so
 	// the context has no effect.
+	var err error
 	m.client, err = genai.NewClient(context.Background(), &genai.ClientConfig{
 		APIKey:      s.key,
 		Backend:     genai.BackendGeminiAPI,
@@ -142,7 +150,7 @@ func New(modelName string, opts ...Option) *Model {
 		HTTPOptions: genai.HTTPOptions{BaseURL: s.baseURL, Headers: s.header},
 	})
 	if err != nil {
-		m.err = invalid("the client can't be made: %s", m.clean(err.Error()))
+		m.err = invalid("the client can't be made: %s", m.secrets.Clean(err.Error()))
 	}
 	return m
 }

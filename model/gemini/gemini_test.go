@@ -573,6 +573,7 @@ func TestTheProviderSaysHowLongToWait(t *testing.T) {
 			{"", time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat), 0},
 			{"soon", "soon", 0},
 			{"-1s", "-1", 0},
+			{"", "1e400", math.MaxInt64},
 		} {
 			// Without a network, so that the bubble's clock rules.
 			client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {

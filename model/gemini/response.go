@@ -73,6 +73,9 @@ func (d *decoder) response(r *genai.GenerateContentResponse) ([]chat.Chunk, erro
 }
 
 func (d *decoder) part(p *genai.Part) ([]chat.Chunk, error) {
+	if p == nil { // null
+		return nil, nil
+	}
 	var chunks []chat.Chunk
 	signature := base64.StdEncoding.EncodeToString(p.ThoughtSignature)
 	switch {

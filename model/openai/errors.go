@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // provider is the name in errors, whoever's server it is.
@@ -66,7 +65,7 @@ func unreachable(err error) *model.Error {
 func (m *Model) refused(resp *http.Response) *model.Error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // the status alone says enough
 	e := failure(body, resp.StatusCode)
-	e.RetryAfter = retryAfter(resp.Header, time.Now())
+	e.RetryAfter = vendor.RetryAfter(resp.Header)
 	switch {
 	case resp.StatusCode < 400:
 		e.Kind = model.ErrorResponse // a redirect that leads nowhere
@@ -212,36 +211,6 @@ func kindOf(status int, code, class, message string) model.ErrorKind {
 		return model.ErrorInvalid
 	}
 	return model.ErrorServer
-}
-
-// retryAfter is how long a response asks to wait, 0 if it doesn't.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	if d, ok := number(h.Get("Retry-After-Ms"), time.Millisecond); ok {
-		return d
-	}
-	v := h.Get("Retry-After")
-	if d, ok := number(v, time.Second); ok {
-		return d
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0
-	}
-	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = sent // the clocks may differ
-	}
-	return max(at.Sub(now), 0)
-}
-
-func number(s string, unit time.Duration) (time.Duration, bool) {
-	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	if err != nil || math.IsNaN(f) || f < 0 {
-		return 0, false
-	}
-	if f *= float64(unit); f < math.MaxInt64 {
-		return time.Duration(f), true
-	}
-	return math.MaxInt64, true
 }
 
 // unreadable is the error of an answer that isn't what the API says it is.

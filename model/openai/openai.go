@@ -12,7 +12,9 @@
 // with [ToolMedia] the rest of it follows in a message of the user. Several texts
 // in an assistant's message are joined. Reasoning, signatures, artifacts, metadata
 // and the mark of a failed tool result have no place in the API and are left
-// out. Any other part at a place that the API doesn't know is an error of kind
+// out. In a speaker's name, white space and the other characters that the API
+// refuses there become underscores; IDs of tool calls that are longer than it takes
+// are replaced. Any other part at a place that the API doesn't know is an error of kind
 // [model.ErrorInvalid], and so are the settings TopK and ReasoningTokens: a server
 // that knows them takes them by Config.Extra. An extra field can't replace a
 // setting that is set as well.

@@ -1,13 +1,16 @@
 package openai
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"mime"
 	"slices"
 	"strings"
+	"unicode"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/param"
@@ -320,7 +323,7 @@ func assistant(where string, msg chat.Message) (u sdk.ChatCompletionMessageParam
 			}
 			a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
 				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-					ID:       p.ID,
+					ID:       shortID(p.ID),
 					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: p.Name, Arguments: args},
 				},
 			})
@@ -340,6 +343,7 @@ func assistant(where string, msg chat.Message) (u sdk.ChatCompletionMessageParam
 // toolResult maps a tool's result to its message and the parts for the user's
 // message that follows.
 func (m *Model) toolResult(where string, r chat.ToolResult) (u sdk.ChatCompletionMessageParamUnion, media []sdk.ChatCompletionContentPartUnionParam, err error) {
+	id := shortID(r.CallID)
 	var texts []chat.Part
 	for _, p := range r.Content {
 		switch p.(type) {
@@ -357,7 +361,7 @@ func (m *Model) toolResult(where string, r chat.ToolResult) (u sdk.ChatCompletio
 			return u, nil, err
 		}
 		if media == nil {
-			media = append(media, sdk.TextContentPart(fmt.Sprintf("What the tool call %s of %s returned:", r.CallID, r.Name)))
+			media = append(media, sdk.TextContentPart(fmt.Sprintf("What the tool call %s of %s returned:", id, r.Name)))
 		}
 		media = append(media, c)
 	}
@@ -369,9 +373,9 @@ func (m *Model) toolResult(where string, r chat.ToolResult) (u sdk.ChatCompletio
 		return u, nil, err
 	}
 	if len(parts) == 1 {
-		return sdk.ToolMessage(parts[0].Text, r.CallID), media, nil
+		return sdk.ToolMessage(parts[0].Text, id), media, nil
 	}
-	return sdk.ToolMessage(parts, r.CallID), media, nil
+	return sdk.ToolMessage(parts, id), media, nil
 }
 
 // textParts maps parts that must be text. No parts are an empty text.
@@ -497,11 +501,31 @@ func audioFormat(mediaType string) string {
 	return sub
 }
 
+// name is a speaker's, with underscores for the characters that the API refuses
+// in one.
 func name(msg chat.Message) param.Opt[string] {
 	if msg.Name == "" {
 		return param.Opt[string]{}
 	}
-	return sdk.String(msg.Name)
+	return sdk.String(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || strings.ContainsRune(`<|\/>`, r) {
+			return '_'
+		}
+		return r
+	}, msg.Name))
+}
+
+// maxCallID is how many bytes OpenAI takes in the ID of a tool call. Those of
+// other providers in a conversation may be longer.
+const maxCallID = 40
+
+// shortID is the ID of a tool call, or a shorter one that follows from it.
+func shortID(id string) string {
+	if len(id) <= maxCallID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
 }
 
 // kind names a part's kind for errors.

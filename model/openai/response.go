@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
@@ -69,7 +70,8 @@ type call struct {
 	index   int64 // the server's; -1 if it gave none
 	id      string
 	name    string
-	guessed bool // the ID isn't the server's
+	guessed bool   // the ID isn't the server's
+	args    []byte // so far; of a guessed one
 }
 
 // complete reports whether the whole answer has come. Some servers don't tell
@@ -131,7 +133,8 @@ func (s *stream) event(ev ssestream.Event) (chat.Chunk, bool, error) {
 // call finds out which call a piece belongs to. Pieces of a call have the same
 // index. Servers that send calls whole may give none, or 0 to all: a piece that
 // has a name begins a call if its ID or its name isn't that of the call with its
-// index, and one without index and name goes on with the last.
+// index, or if that is without an ID and has all its arguments; and one without
+// index and name goes on with the last.
 func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCallChunk {
 	index := int64(-1)
 	if t.JSON.Index.Valid() {
@@ -146,7 +149,8 @@ func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCal
 	if at >= 0 && t.Function.Name != "" {
 		c := s.calls[at]
 		another := t.ID != "" && !c.guessed && t.ID != c.id || c.name != "" && t.Function.Name != c.name
-		if another || index < 0 && t.ID == "" {
+		whole := c.guessed && t.ID == "" && strings.HasPrefix(strings.TrimSpace(t.Function.Arguments), "{") && json.Valid(c.args)
+		if another || whole || index < 0 && t.ID == "" {
 			at = -1
 		}
 	}
@@ -165,6 +169,9 @@ func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCal
 			c.id, c.guessed = callID(), true
 		}
 		k.ID = c.id
+	}
+	if c.guessed {
+		c.args = append(c.args, k.Args...)
 	}
 	return k
 }

@@ -78,6 +78,7 @@ type Log struct {
 type Client struct {
 	cfg    Config
 	server string // name for errors
+	hide   []string
 	sdk    *sdk.Client
 
 	ctx    context.Context // ends with Close
@@ -143,7 +144,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	if versions := sdk.SupportedProtocolVersions(); cfg.Protocol != "" && !slices.Contains(versions, cfg.Protocol) {
 		return nil, fmt.Errorf("mcp: unknown protocol version %q; the versions are %s", cfg.Protocol, strings.Join(versions, ", "))
 	}
-	c := &Client{cfg: cfg, server: cfg.Transport.name(), dial: make(chan struct{}, 1), sessions: map[*session]struct{}{}, calls: map[string]*call{}}
+	c := &Client{cfg: cfg, server: cfg.Transport.name(), hide: cfg.Transport.secrets(), dial: make(chan struct{}, 1), sessions: map[*session]struct{}{}, calls: map[string]*call{}}
 	c.dial <- struct{}{}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	o := &sdk.ClientOptions{

@@ -41,6 +41,16 @@ func child(kind string) error {
 	switch kind {
 	case "ours":
 		return toolbox().server.ServeStdio(context.Background())
+	case "noisy":
+		box := toolbox()
+		shout := tool.New("shout", "Writes to standard error.", func(context.Context, none) (string, error) {
+			_, err := fmt.Fprintln(os.Stderr, "AAAH")
+			return "done", err
+		})
+		if err := box.server.SetTools(append(box.tools, shout)...); err != nil {
+			return err
+		}
+		return box.server.ServeStdio(context.Background())
 	case "sdk":
 		return sdkServer().Run(context.Background(), &sdk.StdioTransport{})
 	case "mute": // it never answers

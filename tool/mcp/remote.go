@@ -121,7 +121,7 @@ func errorText(parts []chat.Part) string {
 			lines = append(lines, fmt.Sprintf("[%s]", strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", p), "chat."))))
 		}
 	}
-	if len(lines) == 0 {
+	if strings.TrimSpace(strings.Join(lines, "")) == "" {
 		return "the server says that it failed, and not why"
 	}
 	return strings.Join(lines, "\n")

@@ -255,6 +255,8 @@ func (s *Server) Local() Transport { return local{s} }
 
 type local struct{ s *Server }
 
+func (l local) secrets() []string { return nil }
+
 func (l local) name() string { return strconv.Quote(l.s.name) }
 
 func (l local) open() (link, error) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -8,7 +9,9 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +23,9 @@ import (
 type Transport interface {
 	// name is what errors call the server.
 	name() string
+
+	// secrets are what no error may tell.
+	secrets() []string
 
 	// open prepares one connection.
 	open() (link, error)
@@ -53,8 +59,9 @@ type Command struct {
 	// program, secrets included.
 	Env []string
 
-	// Stderr gets what the process writes to standard error; nil drops it.
-	// The end of it is also in a [ConnectionError].
+	// Stderr gets what the process writes to standard error; nil drops it. When
+	// it fails it gets nothing more, and the process goes on. The end of it is
+	// also in a [ConnectionError].
 	Stderr io.Writer
 
 	// Grace is how long the process may take to end after its standard input was
@@ -66,6 +73,8 @@ type Command struct {
 const defaultGrace = 5 * time.Second
 
 func (c Command) name() string { return strconv.Quote(filepath.Base(c.Path)) }
+
+func (c Command) secrets() []string { return nil }
 
 func (c Command) open() (link, error) {
 	if c.Path == "" {
@@ -162,6 +171,7 @@ type tail struct {
 
 	mu   sync.Mutex
 	last []byte
+	deaf bool // to has failed
 }
 
 const maxTail = 2048
@@ -172,11 +182,19 @@ func (t *tail) Write(p []byte) (int, error) {
 	if n := len(t.last) - maxTail; n > 0 {
 		t.last = append(t.last[:0], t.last[n:]...)
 	}
+	deaf := t.deaf
 	t.mu.Unlock()
-	if t.to == nil {
+	if t.to == nil || deaf {
 		return len(p), nil
 	}
-	return t.to.Write(p)
+	// An error here would close the pipe, and a process that writes to a closed
+	// one dies.
+	if _, err := t.to.Write(p); err != nil {
+		t.mu.Lock()
+		t.deaf = true
+		t.mu.Unlock()
+	}
+	return len(p), nil
 }
 
 func (t *tail) String() string {
@@ -205,6 +223,42 @@ func (h HTTP) name() string {
 	}
 	return strconv.Quote(u.Scheme + "://" + u.Host + u.Path) // a query may have secrets
 }
+
+// secrets are the password and the query of the URL, and the values of headers
+// whose name says so.
+func (h HTTP) secrets() []string {
+	var secrets []string
+	if u, err := url.Parse(h.URL); err == nil {
+		if password, ok := u.User.Password(); ok {
+			_, written, _ := strings.Cut(u.User.String(), ":")
+			secrets = append(secrets, password, written)
+		}
+		secrets = append(secrets, u.RawQuery)
+		for _, values := range u.Query() {
+			for _, v := range values {
+				if len(v) >= minSecret {
+					secrets = append(secrets, v, url.QueryEscape(v))
+				}
+			}
+		}
+	}
+	for name, values := range h.Header {
+		name = strings.ToLower(name)
+		if slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(part string) bool { return strings.Contains(name, part) }) {
+			for _, v := range values {
+				secrets = append(secrets, v[strings.LastIndexByte(v, ' ')+1:]) // Bearer …
+			}
+		}
+	}
+	secrets = slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
+	// The longest first: what another is a part of must not be left in pieces.
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return slices.Compact(secrets)
+}
+
+// minSecret is from how many bytes on a value in a query is taken for a secret by
+// itself. Shorter ones, such as a version, may stand anywhere in a text.
+const minSecret = 6
 
 func (h HTTP) open() (link, error) {
 	u, err := url.Parse(h.URL)

@@ -1,0 +1,68 @@
+package vendor
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Secrets are texts that no error may tell.
+type Secrets []string
+
+// Add adds a secret. Of a scheme and what follows, such as "Bearer abc", that is
+// what follows.
+func (s *Secrets) Add(secret string) {
+	secret = strings.TrimSpace(secret)
+	if i := strings.LastIndexByte(secret, ' '); i >= 0 {
+		secret = secret[i+1:]
+	}
+	if secret != "" {
+		*s = append(*s, secret)
+		// The longest first: what another is a part of must not be left in pieces.
+		slices.SortStableFunc(*s, func(a, b string) int { return len(b) - len(a) })
+	}
+}
+
+// AddHeader adds the value of a header whose name says that it is secret.
+func (s *Secrets) AddHeader(name, value string) {
+	name = strings.ToLower(name)
+	if slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(part string) bool { return strings.Contains(name, part) }) {
+		s.Add(value)
+	}
+}
+
+// AddURL adds the password of a URL, as it is and as it is written there.
+func (s *Secrets) AddURL(u *url.URL) {
+	if password, ok := u.User.Password(); ok {
+		s.Add(password)
+		if _, written, ok := strings.Cut(u.User.String(), ":"); ok && written != password {
+			s.Add(written)
+		}
+	}
+}
+
+// Clean returns a text without the secrets.
+func (s Secrets) Clean(text string) string {
+	for _, secret := range s {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}
+
+// ParseBase parses the URL of a server. The words for what is wrong with it tell
+// no password; they are empty if nothing is.
+func ParseBase(base string) (u *url.URL, wrong string) {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil && strings.Contains(base, "@"): // the parser's error quotes it
+		return nil, "BaseURL can't be parsed as a URL"
+	case err != nil:
+		return nil, fmt.Sprintf("BaseURL %q is not an http or https URL", base)
+	case (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") && strings.Contains(u.Opaque, "@"):
+		return nil, "BaseURL is not an http or https URL"
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Sprintf("BaseURL %q is not an http or https URL", u.Redacted())
+	}
+	return u, ""
+}

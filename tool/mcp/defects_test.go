@@ -1,0 +1,108 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/superstep-dev/superstep/tool/mcp"
+)
+
+// Many servers are named by a URL with a key in it, and the HTTP client's errors
+// quote the URL.
+func TestNoErrorTellsASecretOfTheURLOrTheHeader(t *testing.T) {
+	secret := func(what string, err error) {
+		t.Helper()
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if text := fmt.Sprintf("%v %+v", e, e); strings.Contains(text, "hunter2") {
+				t.Errorf("%s: %s", what, text)
+			}
+		}
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	header := http.Header{"Authorization": {"Bearer hunter2-token"}}
+	_, err := mcp.Connect(t.Context(), mcp.Config{Transport: mcp.HTTP{URL: "http://u:hunter2@127.0.0.1:1/mcp?api_key=hunter2", Header: header}})
+	secret("nobody there", err)
+	_, err = mcp.Connect(t.Context(), mcp.Config{Transport: mcp.HTTP{URL: "http://127.0.0.1:1/mcp?api_key=hunter2%20x"}})
+	secret("an escaped key", err)
+	for _, status := range []int{401, 403, 404, 500, 503} {
+		h := web(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "no "+r.Header.Get("Authorization")+" "+r.URL.RawQuery, status)
+		}))
+		h.URL += "/mcp?api_key=hunter2"
+		h.Header = header
+		_, err = mcp.Connect(t.Context(), mcp.Config{Transport: h})
+		secret(fmt.Sprint(status), err)
+	}
+}
+
+type fullDisk struct{ n atomic.Int32 }
+
+func (d *fullDisk) Write([]byte) (int, error) {
+	d.n.Add(1)
+	return 0, errors.New("no space left on device")
+}
+
+// Who keeps the log fails, and not the server.
+func TestAServerOutlivesALogThatCanNotBeWritten(t *testing.T) {
+	cmd := command("noisy")
+	disk := &fullDisk{}
+	cmd.Stderr = disk
+	c := connect(t, mcp.Config{Transport: cmd})
+	pid := text(t, get(t, c, "pid"), "")
+	for range 3 {
+		if got := text(t, get(t, c, "shout"), ""); got != "done" {
+			t.Error(got)
+		}
+	}
+	if again := text(t, get(t, c, "pid"), ""); again != pid || disk.n.Load() == 0 {
+		t.Errorf("the process was %s and is %s, after %d writes", pid, again, disk.n.Load())
+	}
+}
+
+// raw answers the older protocol by hand.
+func raw(t *testing.T, result string) mcp.HTTP {
+	return web(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(405)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.Unmarshal(body, &req)
+		if req.ID == nil {
+			w.WriteHeader(202)
+			return
+		}
+		res := result
+		switch req.Method {
+		case "initialize":
+			res = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`
+		case "tools/list":
+			res = `{"tools":[{"name":"f","inputSchema":{"type":"object"}}]}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, req.ID, res)
+	}))
+}
+
+// What the model is told says something.
+func TestAFailureWithABlankTextIsExplained(t *testing.T) {
+	for _, result := range []string{`{"content":[{"type":"text","text":" "}],"isError":true}`, `{"isError":true}`} {
+		c := connect(t, mcp.Config{Transport: raw(t, result), Protocol: "2025-06-18"})
+		_, err := get(t, c, "f").Call(t.Context(), nil)
+		if want := `tool "f": the server says that it failed, and not why`; err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", result, err, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,7 +83,7 @@ func holdable(b []byte) string {
 	if !utf8.Valid(b) {
 		return "it is not UTF-8"
 	}
-	inString := false
+	inString, depth := false, 0
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		switch {
@@ -97,6 +98,12 @@ func holdable(b []byte) string {
 			i = end - 1
 		case c == '"':
 			inString = !inString
+		case !inString && (c == '{' || c == '['):
+			if depth++; depth > MaxDepth {
+				return fmt.Sprintf("it is deeper than %d objects and arrays in one another", MaxDepth)
+			}
+		case !inString && (c == '}' || c == ']'):
+			depth--
 		case c == '\\':
 			i++
 			if b[i] != 'u' {
@@ -137,6 +144,9 @@ func inRange(s string) bool {
 	}
 	return f != 0 || !strings.ContainsAny(mantissa, "123456789")
 }
+
+// trim removes what JSON takes for space.
+func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
 func kindOf(b []byte) string {
 	switch b[0] {

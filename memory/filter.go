@@ -77,7 +77,7 @@ func condition[T any](field string, op Op, v T) Condition {
 // object as its value has operators or is a filter of the object there. Nothing
 // and null are an empty filter.
 func ParseFilter(raw json.RawMessage) (Filter, error) {
-	raw = bytes.TrimSpace(raw)
+	raw = trim(raw)
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -154,12 +154,16 @@ func (c Condition) check() error {
 	if !slices.Contains(ops, c.Op) {
 		return invalid(ErrFilter, c.Field, "unknown operator %q; the operators are %q", c.Op, ops)
 	}
-	for _, part := range c.path() {
+	path := c.path()
+	if len(path) > MaxDepth {
+		return invalid(ErrFilter, "", "a field is deeper than %d objects in one another", MaxDepth)
+	}
+	for _, part := range path {
 		if part == "" || !plain(part) {
 			return invalid(ErrFilter, c.Field, "a field's name is empty or is no text")
 		}
 	}
-	v := bytes.TrimSpace(c.Value)
+	v := trim(c.Value)
 	if !json.Valid(v) {
 		return invalid(ErrFilter, c.Field, "the value of %s is not JSON", c.Op)
 	}

@@ -186,11 +186,13 @@ func appendTexts(texts []string, v any, path []step) ([]string, error) {
 				texts = append(texts, v)
 			}
 		default:
-			raw, err := json.Marshal(v)
-			if err != nil {
+			var b strings.Builder
+			e := json.NewEncoder(&b)
+			e.SetEscapeHTML(false) // \u003c means nothing to an embedder
+			if err := e.Encode(v); err != nil {
 				return nil, err
 			}
-			texts = append(texts, string(raw))
+			texts = append(texts, strings.TrimSuffix(b.String(), "\n"))
 		}
 		return texts, nil
 	}

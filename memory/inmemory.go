@@ -84,8 +84,8 @@ func (s *InMemory) Get(ctx context.Context, namespace []string, key string, opts
 }
 
 func (e *entry) refresh(now time.Time) {
-	if e.ttl > 0 {
-		e.expires = now.Add(e.ttl)
+	if until := now.Add(e.ttl); e.ttl > 0 && until.After(e.expires) {
+		e.expires = until
 	}
 }
 
@@ -121,6 +121,9 @@ func (s *InMemory) Put(ctx context.Context, namespace []string, key string, valu
 	}
 	if old != nil {
 		e.created = old.created
+		if now.Before(e.created) { // the clock went back
+			e.updated = e.created
+		}
 	}
 	e.refresh(now)
 	if s.items[p.Namespace] == nil {
@@ -177,19 +180,29 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 		return nil, ErrClosed
 	}
 	now := s.config.Time()
+	looked := 0
+	over := func() error { // now and then
+		if looked++; looked%lookEvery != 0 {
+			return nil
+		}
+		return ctx.Err()
+	}
 	var found []*entry
 	for ns, items := range s.items {
 		if !within(ns, p.Prefix) || p.Exact && ns != p.Prefix {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		for _, e := range items {
+			if err := over(); err != nil {
+				return nil, err
+			}
 			if e.live(now) {
 				found = append(found, e)
 			}
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	out := []Item{}
 	add := func(e *entry, score float64) {
@@ -202,6 +215,9 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 		var scored []Scored
 		by := make(map[int64]*entry, len(found))
 		for _, e := range found {
+			if err := over(); err != nil {
+				return nil, err
+			}
 			if p.Vector == nil || len(e.vectors) == 0 || !p.Filter.Match(e.value) {
 				continue
 			}
@@ -221,6 +237,9 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 		if len(out) == p.Limit {
 			break
 		}
+		if err := over(); err != nil {
+			return nil, err
+		}
 		if !p.Filter.Match(e.value) {
 			continue
 		}
@@ -232,6 +251,9 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 	}
 	return out, ctx.Err()
 }
+
+// lookEvery is after how many items a search looks whether its context has ended.
+const lookEvery = 256
 
 // within reports whether a namespace begins with the labels of a prefix.
 func within(namespace, prefix string) bool {

@@ -289,6 +289,35 @@ func TestTools(t *testing.T) {
 		})
 	}
 
+	t.Run("a memory that was corrected isn't lost when the old one is saved again", func(t *testing.T) {
+		tools := memory.Tools(newStore(t), here)
+		var first, other struct{ Key string }
+		read := func(result string, into any) {
+			t.Helper()
+			if err := json.Unmarshal([]byte(result), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(mustCall(t, tools, save, `{"content":"has a dog"}`), &first)
+		mustCall(t, tools, save, `{"content":"has a cat","key":"`+first.Key+`"}`)
+		for range 2 { // the call may be repeated
+			read(mustCall(t, tools, save, `{"content":"has a dog"}`), &other)
+		}
+		if got := contents(t, mustCall(t, tools, search, ``)); len(got) != 2 || got[0] != "has a dog" || got[1] != "has a cat" || other.Key == first.Key {
+			t.Fatal(got)
+		}
+		// What a correction made is the same memory, too.
+		var again struct{ Key string }
+		if read(mustCall(t, tools, save, `{"content":"has a cat"}`), &again); again.Key != first.Key {
+			t.Fatalf("saved as %s and as %s", first.Key, again.Key)
+		}
+		mustCall(t, tools, remove, `{"key":"`+first.Key+`"}`)
+		mustCall(t, tools, save, `{"content":"has a dog"}`)
+		if got := contents(t, mustCall(t, tools, search, ``)); len(got) != 1 {
+			t.Fatal(got)
+		}
+	})
+
 	t.Run("nobody's memories are an error", func(t *testing.T) {
 		unknown := errors.New("no user")
 		for _, c := range []struct {

@@ -52,8 +52,8 @@ type Item struct {
 	Value json.RawMessage `json:"value"`
 
 	// CreatedAt is when the item was put for the first time since it didn't
-	// exist, UpdatedAt when it was put last. Times are in UTC and have
-	// microseconds.
+	// exist, UpdatedAt when it was put last, which is not before that whatever
+	// clocks say. Times are in UTC and have microseconds.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 
@@ -73,10 +73,11 @@ type Item struct {
 // text. A label must not contain it.
 const Separator = "."
 
-// Limits of what stores take, in bytes.
+// Limits of what stores take.
 const (
-	MaxKey       = 1000 // of a key
-	MaxNamespace = 1000 // of a namespace's labels, joined by separators
+	MaxKey       = 1000 // bytes of a key
+	MaxNamespace = 1000 // bytes of a namespace's labels, joined by separators
+	MaxDepth     = 1000 // objects and arrays in one another: a value is the first
 )
 
 // Forever as a TTL lets an item live until it is deleted, whatever the store's
@@ -118,7 +119,7 @@ type DeleteOptions struct {
 }
 
 // Refresh says whether reading an item with a TTL starts its time anew. It
-// changes neither UpdatedAt nor Version.
+// changes neither UpdatedAt nor Version, and never makes the time shorter.
 type Refresh int8
 
 // The choices.

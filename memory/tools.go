@@ -63,24 +63,62 @@ func (t tools) save(ctx context.Context, in saveArgs) (saved, error) {
 	if err != nil {
 		return saved{}, err
 	}
-	o := PutOptions{Fields: []string{"content"}}
-	key := in.Key
-	if key == "" {
-		sum := sha256.Sum256([]byte(in.Content))
-		key = hex.EncodeToString(sum[:8])
-	} else {
-		old, err := t.get(ctx, ns, key)
+	if in.Key != "" {
+		old, err := t.get(ctx, ns, in.Key)
 		if err != nil {
 			return saved{}, err
 		}
-		o.IfVersion = old.Version
+		return saved{in.Key}, t.put(ctx, ns, in.Key, in.Content, old.Version)
 	}
-	_, err = Put(ctx, t.store, ns, key, Memory{in.Content}, o)
+	if err := CheckNamespace(ns); err != nil {
+		return saved{}, err
+	}
+	for {
+		key, version, err := t.place(ctx, ns, in.Content)
+		if err != nil {
+			return saved{}, err
+		}
+		// A conflict means that somebody was faster.
+		if err := t.put(ctx, ns, key, in.Content, version); !errors.Is(err, ErrConflict) {
+			return saved{key}, err
+		}
+	}
+}
+
+// put stores a memory in the place of a version; 0 means that there must be none.
+func (t tools) put(ctx context.Context, ns []string, key, content string, version int64) error {
+	o := PutOptions{Fields: []string{"content"}, IfVersion: version, IfAbsent: version == 0}
+	_, err := Put(ctx, t.store, ns, key, Memory{content}, o)
 	if errors.Is(err, ErrNoIndex) {
 		o.Fields = nil
-		_, err = Put(ctx, t.store, ns, key, Memory{in.Content}, o)
+		_, err = Put(ctx, t.store, ns, key, Memory{content}, o)
 	}
-	return saved{key}, err
+	return err
+}
+
+// place returns the key of the memory that has a content, and its version. If
+// there is none the key is a free one that follows from the content: those that
+// save it at once choose the same.
+func (t tools) place(ctx context.Context, ns []string, content string) (key string, version int64, err error) {
+	same, err := t.store.Search(ctx, ns, Query{Filter: Filter{Eq("content", content)}, Exact: true, Limit: 1, Refresh: RefreshNever})
+	if err != nil {
+		return "", 0, err
+	}
+	if len(same) > 0 {
+		return same[0].Key, same[0].Version, nil
+	}
+	sum := sha256.Sum256([]byte(content))
+	for {
+		key = hex.EncodeToString(sum[:8])
+		_, err := t.store.Get(ctx, ns, key, GetOptions{Refresh: RefreshNever})
+		if errors.Is(err, ErrNotFound) {
+			return key, 0, nil
+		}
+		if err != nil {
+			return "", 0, err
+		}
+		sum = sha256.Sum256(sum[:]) // a memory that was corrected since has that key
+	}
 }
 
 func (t tools) get(ctx context.Context, ns []string, key string) (Item, error) {

@@ -224,18 +224,26 @@ func (e *Event) Record() (Record, error) {
 	kept.Seq = 0
 	kept.StateDelta = maps.Clone(e.StateDelta)
 	maps.DeleteFunc(kept.StateDelta, func(k string, _ json.RawMessage) bool { return strings.HasPrefix(k, ScopeTemp) })
+	for k, v := range kept.StateDelta {
+		if len(trim(v)) == 0 {
+			kept.StateDelta[k] = nil // which JSON has a form for
+		}
+	}
 	data, err := json.Marshal(kept)
 	if err != nil {
 		return Record{}, fmt.Errorf("%w: event: %w", ErrInvalid, err)
 	}
+	if !json.Valid(data) { // what was almost too deep is now
+		return Record{}, fmt.Errorf("%w: event: its JSON is too deep to be read again", ErrInvalid)
+	}
 	return Record{ID: e.ID, Time: e.Time, Synced: e.Synced, Data: data, Delta: d}, nil
 }
 
-// EventOf reads an event that was kept.
+// EventOf reads an event that was kept. What can't be read is an [ErrDamaged].
 func EventOf(seq int64, data []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("event %d of a session is damaged: %w", seq, err)
+		return e, fmt.Errorf("%w: event %d of a session: %w", ErrDamaged, seq, err)
 	}
 	e.Seq = seq
 	return e, nil

@@ -201,6 +201,10 @@ func (m *Memory) List(ctx context.Context, app, user string) iter.Seq2[Info, err
 			return
 		}
 		for _, info := range infos {
+			if err := ctx.Err(); err != nil {
+				yield(Info{}, err)
+				return
+			}
 			if !yield(info, nil) {
 				return
 			}

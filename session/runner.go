@@ -318,10 +318,7 @@ func (u *run[S]) open() (err error) {
 	if err != nil {
 		return err
 	}
-	u.state = &State{service: service, key: u.key, run: u.id, agent: u.r.Name(), values: u.session.State}
-	if u.state.values == nil {
-		u.state.values = map[string]json.RawMessage{}
-	}
+	u.state = newState(service, u.key, u.id, u.r.Name(), u.session.State)
 	if len(u.set.values) == 0 {
 		return nil
 	}
@@ -420,6 +417,7 @@ func (u *run[S]) prepare() error {
 	default:
 		u.durable = true
 		u.plan.asked = snap.Interrupts
+		u.watch.said = append(u.watch.said, u.r.of(&snap.State).UserInput) // of a run that failed
 	}
 	if word && (!known || snap.Done() && u.set.checkpoint == "") {
 		return fmt.Errorf("%w: %q in session %v, where nothing is pending", graph.ErrNothingToResume, ResumeWord, u.key)
@@ -581,6 +579,9 @@ func (u *run[S]) stream() error {
 		events = u.r.graph.StreamResume(u.ctx, u.plan.answer, u.plan.opts...)
 	}
 	u.watch.skipUser = u.plan.text || u.plan.input == nil
+	if u.input != nil {
+		u.watch.said = append(u.watch.said, u.input.Message.Text())
+	}
 	for ev, err := range events {
 		if err != nil {
 			return err

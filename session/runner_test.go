@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -1115,5 +1118,162 @@ func TestWhatNodesEmitIsYielded(t *testing.T) {
 	custom, pieces := only(events, session.KindCustom), only(events, session.KindDelta)
 	if len(custom) != 1 || custom[0].Author != "n" || custom[0].Custom.(map[string]int)["done"] != 50 || len(pieces) != 1 || pieces[0].Delta.Content != "piece" {
 		t.Errorf("%+v, %+v", custom, pieces)
+	}
+}
+
+// Nodes of one superstep that answer the same input say it once.
+func TestParallelAnswersHaveTheirQuestionOnce(t *testing.T) {
+	for name, opts := range map[string][]graph.Option{"with a thread": {memory()}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := graph.New[state]("both")
+			agent.AddLLM(b, "one", agent.LLM[state]{Model: echo()})
+			agent.AddLLM(b, "two", agent.LLM[state]{Model: echo()})
+			b.AddEdge(graph.Start, "one")
+			b.AddEdge(graph.Start, "two")
+			r := runner(t, compile(t, b, opts...), session.Options[state]{})
+			reply(t, r, "s1", "hi")
+			if got := logOf(t, r, "s1"); got != "user=hi | one=hi | two=hi" {
+				t.Errorf("the log: %s", got)
+			}
+			if got := reply(t, r, "s1", "ho"); got != "hi; ho" {
+				t.Errorf("a second turn: %q", got)
+			}
+		})
+	}
+}
+
+// A message that a node adds in the user's name isn't taken for the input.
+func TestWhatANodeAddsForTheUserIsKept(t *testing.T) {
+	for name, opts := range map[string][]graph.Option{"with a thread": {memory()}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := graph.New[state]("context")
+			b.AddNode("look", func(_ context.Context, s *state) error {
+				if s.Messages.Len() == 0 {
+					s.Messages.Add(chat.User("Context: rain."))
+				}
+				return nil
+			})
+			agent.AddLLM(b, "ask", agent.LLM[state]{Model: echo()})
+			b.AddSequence(graph.Start, "look", "ask")
+			r := runner(t, compile(t, b, opts...), session.Options[state]{})
+			if got := reply(t, r, "s1", "hi"); got != "Context: rain.; hi" {
+				t.Errorf("%q", got)
+			}
+			if got := logOf(t, r, "s1"); got != "user=hi | look=Context: rain. | ask=Context: rain.; hi" {
+				t.Errorf("the log: %s", got)
+			}
+			if got := reply(t, r, "s1", "ho"); !strings.Contains(got, "Context: rain.") || strings.Count(got, "hi") != 1 {
+				t.Errorf("a second turn: %q", got)
+			}
+		})
+	}
+}
+
+// An input that a node has rewritten is still the one input.
+func TestARewrittenInputIsInTheLogAsItWasSaid(t *testing.T) {
+	b := graph.New[state]("rewrite")
+	b.AddNode("look", func(_ context.Context, s *state) error { s.UserInput = "Q: " + s.UserInput; return nil })
+	agent.AddLLM(b, "ask", agent.LLM[state]{Model: echo()})
+	b.AddSequence(graph.Start, "look", "ask")
+	r := runner(t, compile(t, b), session.Options[state]{})
+	reply(t, r, "s1", "hi")
+	if got := logOf(t, r, "s1"); got != "user=hi | ask=Q: hi" {
+		t.Errorf("the log: %s", got)
+	}
+}
+
+// held is a service whose first append returns late.
+type held struct {
+	session.Service
+	began         atomic.Bool
+	stored, leave chan struct{}
+}
+
+func (h *held) AppendEvent(ctx context.Context, key session.Key, ev *session.Event) error {
+	err := h.Service.AppendEvent(ctx, key, ev)
+	if ev.Kind == session.KindState && !h.began.Swap(true) {
+		close(h.stored)
+		select {
+		case <-h.leave:
+		case <-time.After(time.Second): // the other one waits for us
+		}
+	}
+	return err
+}
+
+// Of two that set a key at once, the run shows the value that is stored.
+func TestTheStateOfARunIsTheOneStored(t *testing.T) {
+	synctest.Test(t, theStateOfARunIsTheOneStored)
+}
+
+func theStateOfARunIsTheOneStored(t *testing.T) {
+	h := &held{Service: session.NewMemory(), stored: make(chan struct{}), leave: make(chan struct{})}
+	var seen json.RawMessage
+	b := graph.New[state]("two")
+	b.AddNode("one", func(ctx context.Context, _ *state) error {
+		s, err := session.From(ctx)
+		if err != nil {
+			return err
+		}
+		return s.Set(ctx, "k", "one")
+	})
+	b.AddNode("two", func(ctx context.Context, _ *state) error {
+		s, err := session.From(ctx)
+		if err != nil {
+			return err
+		}
+		<-h.stored
+		err = s.Set(ctx, "k", "two")
+		close(h.leave)
+		return err
+	})
+	b.AddNode("look", func(ctx context.Context, _ *state) error {
+		s, err := session.From(ctx)
+		if err == nil {
+			seen, _ = s.Get("k")
+		}
+		return err
+	})
+	b.AddEdge(graph.Start, "one")
+	b.AddEdge(graph.Start, "two")
+	b.AddJoin([]string{"one", "two"}, "look")
+	r := runner(t, compile(t, b), session.Options[state]{Service: h})
+	run(t, r, "s1", "x")
+	sess, err := h.Get(t.Context(), key)
+	if err != nil || string(sess.State["k"]) != string(seen) {
+		t.Errorf("%v, the run saw %s, stored is %s", err, seen, sess.State["k"])
+	}
+}
+
+// A run inside of a node of another one says nothing in its stead.
+func TestARunInANodeKeepsToItsSession(t *testing.T) {
+	service := session.NewMemory()
+	inner := runner(t, asks(t, agent.LLM[state]{Model: echo()}), session.Options[state]{Service: service})
+	b := graph.New[state]("outer")
+	b.AddNode("call", func(ctx context.Context, s *state) error {
+		for ev, err := range inner.Run(ctx, "ann", "inner", chat.User("x"), session.WithValue("k", 1)) {
+			if err != nil {
+				return err
+			}
+			if ev.Kind == session.KindCompletion {
+				s.LastResponse.Add(ev.Message.Text())
+			}
+		}
+		return nil
+	})
+	b.AddEdge(graph.Start, "call")
+	events, err := run(t, runner(t, compile(t, b), session.Options[state]{Service: service}), "s1", "hi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := only(events, session.KindState, session.KindCustom); len(got) != 0 {
+		t.Errorf("the outer run yields %+v", got)
+	}
+	sess, err := service.Get(t.Context(), session.Key{App: "app", User: "ann", ID: "inner"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := only(sess.Events, session.KindState); len(got) != 1 || got[0].Author != "talk" || got[0].Node != "" {
+		t.Errorf("%+v", got)
 	}
 }

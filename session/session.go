@@ -30,7 +30,7 @@ type Service interface {
 
 	// List yields the sessions of a user, in the order of the bytes of their IDs.
 	// Sessions that are made or deleted meanwhile may be among them or not. An
-	// error is yielded once, as the last pair.
+	// error, such as the end of the context, is yielded once, as the last pair.
 	List(ctx context.Context, app, user string) iter.Seq2[Info, error]
 
 	// Delete removes a session with its events and its own state. The state of the
@@ -171,8 +171,8 @@ type Delta struct {
 }
 
 // DeltaOf splits a change of state by scope. Keys of the scope "temp:" and those
-// that begin with "_", which describe an event, are left out. A JSON null, or nil,
-// removes the key. The error is an [ErrInvalid].
+// that begin with "_", which describe an event, are left out. A JSON null, or
+// nothing, removes the key. The error is an [ErrInvalid].
 func DeltaOf(state map[string]json.RawMessage) (d Delta, err error) {
 	for key, v := range state {
 		if strings.HasPrefix(key, "_") || strings.HasPrefix(key, ScopeTemp) {
@@ -187,7 +187,7 @@ func DeltaOf(state map[string]json.RawMessage) (d Delta, err error) {
 		if err := checkName("state key", name); err != nil {
 			return d, err
 		}
-		v = bytes.TrimSpace(v)
+		v = trim(v)
 		switch {
 		case len(v) == 0 || string(v) == "null":
 			v = nil
@@ -201,6 +201,9 @@ func DeltaOf(state map[string]json.RawMessage) (d Delta, err error) {
 	}
 	return d, nil
 }
+
+// trim removes what JSON takes for space.
+func trim(v json.RawMessage) json.RawMessage { return bytes.Trim(v, " \t\r\n") }
 
 // StateOf puts the values of all scopes into one map, under their keys with the
 // scope. It is for those who implement a [Service].
@@ -257,6 +260,7 @@ var (
 	ErrDenied      = errors.New("access denied")
 	ErrVersion     = errors.New("data were written by a newer version of this module")
 	ErrUnsupported = errors.New("kind of database is not supported")
+	ErrDamaged     = errors.New("what is stored cannot be read")
 )
 
 // Error says what went wrong with the database of a service. It never holds a
@@ -274,7 +278,7 @@ func (e *Error) Error() string {
 	if e.Place != "" {
 		s += " " + e.Place
 	}
-	if e.Kind != nil {
+	if e.Kind != nil && !errors.Is(e.Err, e.Kind) { // which says it
 		s += ": " + e.Kind.Error()
 	}
 	if e.Err != nil {
@@ -297,14 +301,25 @@ func (e *Error) Unwrap() []error {
 	return out
 }
 
-// Known reports whether an error is one that callers of a [Service] are told as
-// it is: of this package, or of a context.
-func Known(err error) bool {
-	for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrClosed, context.Canceled, context.DeadlineExceeded} {
+// Told returns what the caller of a [Service] is told of an error: one of this
+// package as it is, and that of the context once it has ended, however a database
+// puts it. For others it returns nil: they need an [*Error]. A database's own
+// deadline is one of these, as long as the caller's context goes on. It is for
+// those who implement a Service.
+func Told(ctx context.Context, err error) error {
+	for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrClosed} {
 		if errors.Is(err, e) {
-			return true
+			return err
 		}
 	}
-	var e *Error
-	return errors.As(err, &e)
+	if e := ctx.Err(); e != nil {
+		return e
+	}
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		return context.DeadlineExceeded // a connection's timer was the faster one
+	}
+	if e := new(Error); errors.As(err, &e) {
+		return err
+	}
+	return nil
 }

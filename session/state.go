@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -31,8 +30,19 @@ type State struct {
 	run     string
 	agent   string
 
+	// writing is held by who stores values, so that values has them in the order
+	// in which they were stored.
+	writing chan struct{}
+
 	mu     sync.RWMutex
 	values map[string]json.RawMessage
+}
+
+func newState(service Service, key Key, run, agent string, values map[string]json.RawMessage) *State {
+	if values == nil {
+		values = map[string]json.RawMessage{}
+	}
+	return &State{service: service, key: key, run: run, agent: agent, values: values, writing: make(chan struct{}, 1)}
 }
 
 // From returns the state of the session, in a node of a graph that a [Runner]
@@ -118,21 +128,50 @@ func (s *State) set(ctx context.Context, delta map[string]json.RawMessage) error
 			lasting[k] = v
 		}
 	}
-	var ev *Event
-	if len(lasting) > 0 {
-		info := graph.Info(ctx)
-		ev = &Event{
-			Run: s.run, Kind: KindState, Author: info.Node, Node: info.Node, Path: info.Path, Task: info.Task,
-			Step: info.Step, Attempt: info.Attempt, StateDelta: lasting,
-		}
-		if ev.Author == "" {
-			ev.Author = s.agent
-		}
-		if err := s.service.AppendEvent(ctx, s.key, ev); err != nil {
-			return err
-		}
+	if len(lasting) == 0 {
+		s.change(delta)
+		return nil
 	}
+	var info graph.TaskInfo
+	running, err := From(ctx)
+	inside := err == nil && running == s // and not in a node of some other run
+	if inside {
+		info = graph.Info(ctx)
+	}
+	ev := &Event{
+		Run: s.run, Kind: KindState, Author: info.Node, Node: info.Node, Path: info.Path, Task: info.Task,
+		Step: info.Step, Attempt: info.Attempt, StateDelta: lasting,
+	}
+	if ev.Author == "" {
+		ev.Author = s.agent
+	}
+	if err := s.store(ctx, ev, delta); err != nil {
+		return err
+	}
+	if !inside {
+		return nil
+	}
+	return graph.Emit(ctx, ev)
+}
+
+// store appends an event and then shows the change that it is part of.
+func (s *State) store(ctx context.Context, ev *Event, delta map[string]json.RawMessage) error {
+	select {
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := s.service.AppendEvent(ctx, s.key, ev); err != nil {
+		return err
+	}
+	s.change(delta)
+	return nil
+}
+
+func (s *State) change(delta map[string]json.RawMessage) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for k, v := range delta {
 		if len(v) == 0 || string(v) == "null" {
 			delete(s.values, k)
@@ -140,11 +179,4 @@ func (s *State) set(ctx context.Context, delta map[string]json.RawMessage) error
 			s.values[k] = v
 		}
 	}
-	s.mu.Unlock()
-	if ev != nil {
-		if err := graph.Emit(ctx, ev); err != nil && !errors.Is(err, graph.ErrNotInNode) {
-			return err
-		}
-	}
-	return nil
 }

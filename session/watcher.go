@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
@@ -13,7 +14,9 @@ import (
 
 // watcher makes a session's events of those of a graph.
 type watcher struct {
-	skipUser bool // the next message of the user is the input, which was written down
+	skipUser bool              // a message of the user is the input, which was written down
+	said     []string          // texts that it may have
+	inputs   map[string]string // texts of those that were it, by ID
 
 	executed map[string][]ModelExecutionMetadata // of tasks
 	called   map[string]ToolExecutionMetadata    // by call
@@ -191,6 +194,7 @@ func (w *watcher) update(e Event, ev graph.Event, durable bool) []told {
 	if _, ok := state.StateDelta["last_response"]; ok && len(ev.Path) == 0 {
 		w.answered = true
 	}
+	took := string(state.StateDelta["user_input"]) == `""`
 	executed := w.executed[taskKey(ev)]
 	delete(w.executed, taskKey(ev))
 	for _, m := range messagesOf(state.StateDelta["messages"]) {
@@ -199,8 +203,7 @@ func (w *watcher) update(e Event, ev graph.Event, durable bool) []told {
 		id := m.ID
 		switch m.Role {
 		case chat.RoleUser:
-			if w.skipUser {
-				w.skipUser = !t.kept // a subgraph's is that of its node, too
+			if w.isInput(m, took, t.kept) {
 				continue
 			}
 			t.Kind = KindMessage
@@ -240,6 +243,27 @@ func (w *watcher) update(e Event, ev graph.Event, durable bool) []told {
 		out = append(out, t)
 	}
 	return out
+}
+
+// isInput reports whether a message that a task has committed is what the user
+// said: the task took UserInput, or left it and the text is the same. Those that
+// answer it in one superstep all commit it.
+func (w *watcher) isInput(m chat.Message, took, kept bool) bool {
+	text := m.Text()
+	if was, ok := w.inputs[m.ID]; ok && was == text {
+		return true
+	}
+	if !w.skipUser || !took && (text == "" || !slices.Contains(w.said, text)) {
+		return false
+	}
+	w.skipUser = !kept // a subgraph's is that of its node, too
+	if w.inputs == nil {
+		w.inputs = map[string]string{}
+	}
+	if m.ID != "" {
+		w.inputs[m.ID] = text
+	}
+	return true
 }
 
 // messagesOf reads the messages that were added in an update of a conversation.

@@ -179,6 +179,8 @@ func testArguments(t *testing.T, open Opener, _ Options) {
 		{"a number that is too small", put(ns("a"), "k", `{"a":[-1e-400]}`), memory.ErrValue},
 		{"a number of too many digits", put(ns("a"), "k", `{"a":0.`+strings.Repeat("1", 1000)+`}`), memory.ErrValue},
 		{"a mantissa of too many digits", put(ns("a"), "k", `{"a":1.`+strings.Repeat("1", 400)+`e-5}`), memory.ErrValue},
+		{"a value that is too deep", put(ns("a"), "k", `{"a":`+strings.Repeat("[", memory.MaxDepth)+strings.Repeat("]", memory.MaxDepth)+`}`), memory.ErrValue},
+		{"a value that is deeper still", put(ns("a"), "k", strings.Repeat(`{"a":`, 9000)+"1"+strings.Repeat("}", 9000)), memory.ErrValue},
 		{"a negative TTL", put(ns("a"), "k", `{}`, memory.PutOptions{TTL: -time.Second}), memory.ErrOption},
 		{"a negative version", put(ns("a"), "k", `{}`, memory.PutOptions{IfVersion: -1}), memory.ErrOption},
 		{"two conditions", put(ns("a"), "k", `{}`, memory.PutOptions{IfVersion: 1, IfAbsent: true}), memory.ErrOption},
@@ -194,6 +196,9 @@ func testArguments(t *testing.T, open Opener, _ Options) {
 		{"an unknown operator", find(nil, memory.Query{Filter: memory.Filter{{Field: "a", Op: "$in", Value: object(`1`)}}}), memory.ErrFilter},
 		{"a filter without a field", find(nil, memory.Query{Filter: memory.Filter{memory.Eq("", 1)}}), memory.ErrFilter},
 		{"a filter of a value without JSON", find(nil, memory.Query{Filter: memory.Filter{memory.Eq("a", func() {})}}), memory.ErrFilter},
+		{"a filter of a value that is too deep", find(nil, memory.Query{Filter: memory.Filter{{Field: "a", Op: memory.OpNe, Value: json.RawMessage(strings.Repeat("[", 9000) + strings.Repeat("]", 9000))}}}), memory.ErrFilter},
+		{"a filter of a field that is too deep", find(nil, memory.Query{Filter: memory.Filter{memory.Ne("a"+strings.Repeat(".a", 9000), 1)}}), memory.ErrFilter},
+		{"a filter with a space that JSON hasn't", find(nil, memory.Query{Filter: memory.Filter{{Field: "a", Op: memory.OpNe, Value: object("\u00a05\u2003")}}}), memory.ErrFilter},
 		{"fields without an index", put(ns("a"), "k", `{}`, memory.PutOptions{Fields: ns("a")}), memory.ErrNoIndex},
 		{"a text without an index", find(nil, memory.Query{Text: "x"}), memory.ErrNoIndex},
 	} {
@@ -215,7 +220,8 @@ func testValues(t *testing.T, open Opener, _ Options) {
 		`{}`, " \n{ \"a\" : [ 1 , 2 ] }\t", `{"a":{"b":{"c":[{"d":null}]}},"e":true}`, `{"":""," ":" ","a.b":1,"$x":2,"ключ":"значение"}`,
 		`{"a":"\ud83d\ude00 \u0001 \u2028 \" \\ \/ \b\f\n\r\t \\u0000"}`, `{"a":"😀' ; -- %s $1 ?"}`,
 		`{"a":9007199254740993,"b":-123456789012345678901234567890,"c":0.1000000000000000055511151231257827}`,
-		`{"l":"` + strings.Repeat("long ", 100_000) + `"}`, `{"a":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
+		`{"l":"` + strings.Repeat("long ", 100_000) + `"}`, `{"a":` + strings.Repeat("[", memory.MaxDepth-1) + strings.Repeat("]", memory.MaxDepth-1) + `}`,
+		`{"a":"[[{{[[","b":[` + strings.Repeat(`{"a":[]},`, 2*memory.MaxDepth) + `1]}`, // wide, not deep
 	} {
 		key := fmt.Sprint(i)
 		item := put(t, s, ns("v"), key, json.RawMessage(v))
@@ -227,6 +233,9 @@ func testValues(t *testing.T, open Opener, _ Options) {
 		put(t, s, ns("again"), "k", raw)
 		put(t, s, ns("again"), "k", get(t, s, ns("again"), "k").Value)
 	})
+	deepest := memory.Filter{{Field: "a" + strings.Repeat(".a", memory.MaxDepth-1), Op: memory.OpGt, Value: object(`0`)}}
+	put(t, s, ns("deep"), "k", json.RawMessage(strings.Repeat(`{"a":`, memory.MaxDepth)+"1"+strings.Repeat("}", memory.MaxDepth)))
+	wantKeys(t, search(t, s, ns("deep"), memory.Query{Filter: deepest}), "k")
 	for _, v := range []string{`1e308`, `-1.5E-300`, `-0`, `0e99999`, `1.0`, `0.000`, `12345678901234567890.5`} {
 		put(t, s, ns("n"), v, object(`{"n":%s}`, v))
 		wantKeys(t, search(t, s, ns("n"), memory.Query{Filter: memory.Filter{{Field: "n", Op: memory.OpEq, Value: json.RawMessage(v)}}, Limit: 1}), v)
@@ -238,8 +247,8 @@ func testContexts(t *testing.T, open Opener, _ Options) {
 	put(t, s, ns("a"), "k", object(`{"at":"1 0"}`))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, err := range all(ctx, s) {
-		if !errors.Is(err, context.Canceled) {
+	for name, call := range calls(s) {
+		if err := call(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got error %v, want that the context is cancelled", name, err)
 		}
 	}
@@ -247,17 +256,71 @@ func testContexts(t *testing.T, open Opener, _ Options) {
 	missing(t, s, ns("a"), "new")
 }
 
-// all calls every method but Close.
-func all(ctx context.Context, s memory.Store) map[string]error {
-	out := map[string]error{"Delete": s.Delete(ctx, ns("a"), "k")}
-	_, out["Get"] = s.Get(ctx, ns("a"), "k")
-	_, out["Get and refresh"] = s.Get(ctx, ns("a"), "k", memory.GetOptions{Refresh: memory.RefreshAlways})
-	_, out["Put"] = s.Put(ctx, ns("a"), "new", object(`{}`))
-	_, out["Search"] = s.Search(ctx, nil, memory.Query{})
-	_, out["Search and refresh"] = s.Search(ctx, nil, memory.Query{Refresh: memory.RefreshAlways})
-	_, out["Namespaces"] = s.Namespaces(ctx, memory.NamespaceQuery{})
-	_, out["Sweep"] = s.Sweep(ctx)
-	return out
+// Whatever moment a call ends at, it leaves no transaction open.
+func testCutShort(t *testing.T, open Opener, o Options) {
+	c := memory.Config{Index: &memory.Index{Embedder: coordinates, Fields: ns("at")}, TTL: time.Hour}
+	s := open(t, c)
+	other := s
+	if o.Another != nil {
+		other = closeLater(t, o.Another(t, s, c))
+	}
+	n := 50
+	if testing.Short() {
+		n = 10
+	}
+	put(t, s, ns("a"), "k", object(`{"at":"1 0"}`))
+	for i := range n {
+		all := calls(s)
+		all["Search by text"] = func(ctx context.Context) error {
+			_, err := s.Search(ctx, nil, memory.Query{Text: "1 0", Refresh: memory.RefreshAlways})
+			return err
+		}
+		for name, call := range all {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*500/n)*time.Microsecond)
+			err := call(ctx)
+			cancel()
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, memory.ErrNotFound) {
+				t.Fatalf("round %d: %s: %v", i, name, err)
+			}
+		}
+		put(t, other, ns("a"), "k", object(`{"at":"1 0","n":%d}`, i))
+		wantKeys(t, search(t, s, nil, memory.Query{Text: "1 0"}), "k")
+	}
+}
+
+// calls are those of every method but Close.
+func calls(s memory.Store) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Delete": func(ctx context.Context) error { return s.Delete(ctx, ns("a"), "k") },
+		"Get": func(ctx context.Context) error {
+			_, err := s.Get(ctx, ns("a"), "k")
+			return err
+		},
+		"Get and refresh": func(ctx context.Context) error {
+			_, err := s.Get(ctx, ns("a"), "k", memory.GetOptions{Refresh: memory.RefreshAlways})
+			return err
+		},
+		"Put": func(ctx context.Context) error {
+			_, err := s.Put(ctx, ns("a"), "new", object(`{}`))
+			return err
+		},
+		"Search": func(ctx context.Context) error {
+			_, err := s.Search(ctx, nil, memory.Query{})
+			return err
+		},
+		"Search and refresh": func(ctx context.Context) error {
+			_, err := s.Search(ctx, nil, memory.Query{Refresh: memory.RefreshAlways})
+			return err
+		},
+		"Namespaces": func(ctx context.Context) error {
+			_, err := s.Namespaces(ctx, memory.NamespaceQuery{})
+			return err
+		},
+		"Sweep": func(ctx context.Context) error {
+			_, err := s.Sweep(ctx)
+			return err
+		},
+	}
 }
 
 func testClosing(t *testing.T, open Opener, _ Options) {
@@ -266,10 +329,10 @@ func testClosing(t *testing.T, open Opener, _ Options) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	calls := all(t.Context(), s)
-	calls["Close"] = s.Close()
-	for name, err := range calls {
-		if !errors.Is(err, memory.ErrClosed) {
+	all := calls(s)
+	all["Close"] = func(context.Context) error { return s.Close() }
+	for name, call := range all {
+		if err := call(t.Context()); !errors.Is(err, memory.ErrClosed) {
 			t.Errorf("%s: got error %v, want that the store is closed", name, err)
 		}
 	}

@@ -80,6 +80,7 @@ func Run(t *testing.T, open Opener, opts ...Options) {
 		{"Namespaces", testNamespaces},
 		{"Vectors", testVectors},
 		{"Contexts", testContexts},
+		{"CutShort", testCutShort},
 		{"Closing", testClosing},
 		{"Persistence", testPersistence},
 		{"ManyItems", testManyItems},

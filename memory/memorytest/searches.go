@@ -289,9 +289,10 @@ func testVectors(t *testing.T, open Opener, _ Options) {
 
 	t.Run("without fields the whole value is embedded", func(t *testing.T) {
 		s := open(t, memory.Config{Index: &memory.Index{Embedder: memory.HashEmbedder(1024)}})
+		put(t, s, ns("a"), "page", object(`{"text":"<b>cars</b>"}`))
 		put(t, s, ns("a"), "food", object(`{"text":"likes pizza","n":{"tags":["Italian"]}}`))
 		put(t, s, ns("a"), "work", object(`{"text":"works at night"}`))
-		for text, want := range map[string]string{"PIZZA!": "food", "italian": "food", "night": "work"} {
+		for text, want := range map[string]string{"PIZZA!": "food", "italian": "food", "night": "work", "cars": "page"} {
 			wantKeys(t, search(t, s, nil, memory.Query{Text: text, Limit: 1}), want)
 		}
 	})

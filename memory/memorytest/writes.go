@@ -157,8 +157,49 @@ func testRaces(t *testing.T, open Opener, o Options) {
 	})
 }
 
-func testTTL(t *testing.T, open Opener, _ Options) {
+func testTTL(t *testing.T, open Opener, o Options) {
 	const second = time.Second
+	t.Run("a clock that goes back makes no item older than itself", func(t *testing.T) {
+		c := newClock()
+		s := open(t, memory.Config{Now: c.Now})
+		a := put(t, s, ns("a"), "k", object(`{"n":1}`))
+		c.advance(-time.Minute)
+		b := put(t, s, ns("a"), "k", object(`{"n":2}`), memory.PutOptions{TTL: time.Hour})
+		if !b.CreatedAt.Equal(a.CreatedAt) || !b.UpdatedAt.Equal(a.CreatedAt) || !b.ExpiresAt.Equal(c.stamp().Add(time.Hour)) {
+			t.Fatalf("%+v after %+v", b, a)
+		}
+		sameItem(t, get(t, s, ns("a"), "k"), b)
+	})
+
+	t.Run("a reader that was held up takes no time from an item", func(t *testing.T) {
+		if o.Another == nil {
+			t.Skip("all readers share one clock")
+		}
+		c := newClock()
+		s := open(t, memory.Config{Now: c.Now})
+		var meanwhile func()
+		slow := closeLater(t, o.Another(t, s, memory.Config{Now: func() time.Time {
+			now := c.Now()
+			if f := meanwhile; f != nil {
+				meanwhile = nil
+				f()
+			}
+			return now
+		}}))
+		put(t, s, ns("a"), "k", object(`{}`), memory.PutOptions{TTL: 10 * second})
+		var until time.Time
+		meanwhile = func() {
+			c.advance(5 * second)
+			until = get(t, s, ns("a"), "k", memory.GetOptions{Refresh: memory.RefreshAlways}).ExpiresAt
+		}
+		if item := get(t, slow, ns("a"), "k", memory.GetOptions{Refresh: memory.RefreshAlways}); !item.ExpiresAt.Equal(until) {
+			t.Errorf("expires at %v, somebody else was told %v", item.ExpiresAt, until)
+		}
+		if item := get(t, s, ns("a"), "k"); !item.ExpiresAt.Equal(until) {
+			t.Errorf("expires at %v then, want %v", item.ExpiresAt, until)
+		}
+	})
+
 	t.Run("an item that expired is as if it were deleted", func(t *testing.T) {
 		c := newClock()
 		s := open(t, memory.Config{Now: c.Now, Index: &memory.Index{Embedder: coordinates, Fields: ns("at")}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -268,6 +269,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 	t.Run("nobody listens", func(t *testing.T) {
 		_, err := postgres.Open(t.Context(), "postgres://u:secret@127.0.0.1:1/db?sslmode=disable")
+		wantError(t, err, postgres.ErrUnavailable)
+	})
+	t.Run("a server that doesn't answer", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		_, err = postgres.Open(t.Context(), "postgres://u:secret@"+l.Addr().String()+"/db?sslmode=disable&connect_timeout=1")
 		wantError(t, err, postgres.ErrUnavailable)
 	})
 	t.Run("a wrong index", func(t *testing.T) {

@@ -252,20 +252,21 @@ func (s *Store) write(ctx context.Context, f func(c *sql.Conn) error) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	// From here on the connection must leave its transaction, context or not. If
+	// the context has ended the driver says so even where BEGIN has begun one.
+	end := context.WithoutCancel(ctx)
+	done := false
+	defer func() {
+		if !done {
+			_, _ = c.ExecContext(end, `ROLLBACK`) // there may be none any more
+		}
+	}()
 	if err := s.patiently(ctx, func() error {
 		_, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`)
 		return err
 	}); err != nil {
 		return err
 	}
-	// From here on the connection must leave its transaction, context or not.
-	end := context.WithoutCancel(ctx)
-	done := false
-	defer func() {
-		if !done {
-			_, _ = c.ExecContext(end, `ROLLBACK`) // SQLite may have done it itself
-		}
-	}()
 	if err := f(c); err != nil {
 		return err
 	}
@@ -316,7 +317,7 @@ func refresh(ctx context.Context, c *sql.Conn, rows []row, now time.Time) error 
 		if !rows[i].ttl.Valid {
 			continue
 		}
-		expires := now.UnixMicro() + rows[i].ttl.Int64
+		expires := max(now.UnixMicro()+rows[i].ttl.Int64, rows[i].item.ExpiresAt.UnixMicro())
 		if _, err := c.ExecContext(ctx, `UPDATE superstep_memory_items SET expires = ? WHERE version = ?`, expires, rows[i].item.Version); err != nil {
 			return err
 		}
@@ -338,6 +339,7 @@ func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ..
 	r, err := find(ctx, s.db, p.Namespace, p.Key, now)
 	if err == nil && p.Refresh && r.ttl.Valid {
 		err = s.write(ctx, func(c *sql.Conn) error {
+			now := s.config.Time() // not before its turn
 			if r, err = find(ctx, c, p.Namespace, p.Key, now); err != nil {
 				return err
 			}
@@ -399,6 +401,9 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		item = memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value, CreatedAt: now, UpdatedAt: now}
 		if old.item.Version != 0 {
 			item.CreatedAt = old.item.CreatedAt
+			if now.Before(item.CreatedAt) { // the clock went back
+				item.UpdatedAt = item.CreatedAt
+			}
 		}
 		var expires, ttl sql.NullInt64
 		if p.TTL > 0 {
@@ -407,7 +412,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 			ttl = sql.NullInt64{Int64: p.TTL.Microseconds(), Valid: true}
 		}
 		if err := c.QueryRowContext(ctx, `INSERT INTO superstep_memory_items (namespace, key, created, updated, expires, ttl, value)
-			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING version`, p.Namespace, p.Key, item.CreatedAt.UnixMicro(), now.UnixMicro(), expires, ttl, string(p.Value)).
+			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING version`, p.Namespace, p.Key, item.CreatedAt.UnixMicro(), item.UpdatedAt.UnixMicro(), expires, ttl, string(p.Value)).
 			Scan(&item.Version); err != nil {
 			return err
 		}
@@ -481,8 +486,9 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 		return nil, err
 	}
 	var rows []row
-	now := s.config.Time()
+	var now time.Time
 	find := func(c *sql.Conn) (err error) {
+		now = s.config.Time() // not before its turn
 		if p.Ranked {
 			rows, err = ranked(ctx, c, p, now)
 		} else {
@@ -517,10 +523,10 @@ func (s *Store) read(ctx context.Context, f func(c *sql.Conn) error) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	defer func() { _, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) }() // see write
 	if _, err := c.ExecContext(ctx, `BEGIN`); err != nil {
 		return err
 	}
-	defer func() { _, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) }()
 	return f(c)
 }
 

@@ -38,8 +38,8 @@ type Options struct {
 	Schema string
 
 	// TTL, if positive, is how long a session is kept after it was last written
-	// to. Expired ones are removed when others are made. The state of users and
-	// apps is kept for ever.
+	// to; the shortest is a millisecond. Expired ones are removed when others are
+	// made. The state of users and apps is kept for ever.
 	TTL time.Duration
 }
 
@@ -105,8 +105,8 @@ func options(opts []Options) (o Options, err error) {
 	case len(opts) == 1:
 		o = opts[0]
 	}
-	if o.TTL < 0 {
-		return o, errors.New("session/postgres: Options.TTL must not be negative")
+	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
+		return o, fmt.Errorf("session/postgres: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)
 	}
 	if strings.ContainsRune(o.Schema, 0) {
 		return o, errors.New("session/postgres: Options.Schema must not contain a zero byte")
@@ -256,7 +256,7 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 	var out *session.Session
 	err = s.write(ctx, func(tx pgx.Tx) error {
 		// An expired one of that name.
-		if err := s.remove(ctx, tx, `app = $1 AND usr = $2 AND id = $3 AND until <= clock_timestamp()`, key.App, key.User, key.ID); err != nil {
+		if _, err := s.remove(ctx, tx, `app = $1 AND usr = $2 AND id = $3 AND until <= clock_timestamp()`, key.App, key.User, key.ID); err != nil {
 			return err
 		}
 		var sid int64
@@ -272,7 +272,7 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 		if err := s.apply(ctx, tx, sid, key, d); err != nil {
 			return err
 		}
-		out, _, err = s.read(ctx, tx, key)
+		out, _, err = s.read(ctx, tx, key, "")
 		return err
 	})
 	if err != nil {
@@ -281,7 +281,8 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 	return out, nil
 }
 
-// sweep removes some expired sessions, now and then.
+// sweep removes some expired sessions, now and then; where there may be more, with
+// the next session that is made.
 func (s *Service) sweep(ctx context.Context) error {
 	s.mu.Lock()
 	now := time.Now()
@@ -293,15 +294,25 @@ func (s *Service) sweep(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	return s.write(ctx, func(tx pgx.Tx) error {
-		return s.remove(ctx, tx, `sid IN (SELECT sid FROM @superstep_sessions WHERE until <= clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)`, sweepMax)
+	var n int64
+	err := s.write(ctx, func(tx pgx.Tx) (err error) {
+		n, err = s.remove(ctx, tx, `sid IN (SELECT sid FROM @superstep_sessions WHERE until <= clock_timestamp() LIMIT $1 FOR UPDATE SKIP LOCKED)`, sweepMax)
+		return err
 	})
+	if n == sweepMax {
+		s.mu.Lock()
+		s.swept = time.Time{}
+		s.mu.Unlock()
+	}
+	return err
 }
 
-func (s *Service) remove(ctx context.Context, tx pgx.Tx, where string, args ...any) error {
-	_, err := tx.Exec(ctx, s.sql(`WITH gone AS (DELETE FROM @superstep_sessions WHERE `+where+` RETURNING sid)
-		DELETE FROM @superstep_session_state WHERE sid IN (SELECT sid FROM gone)`), args...)
-	return err
+// remove returns how many sessions it has removed.
+func (s *Service) remove(ctx context.Context, tx pgx.Tx, where string, args ...any) (n int64, err error) {
+	err = tx.QueryRow(ctx, s.sql(`WITH gone AS (DELETE FROM @superstep_sessions WHERE `+where+` RETURNING sid),
+		state AS (DELETE FROM @superstep_session_state WHERE sid IN (SELECT sid FROM gone))
+		SELECT count(*) FROM gone`), args...).Scan(&n)
+	return n, err
 }
 
 // apply changes values in the order of their names, so that two transactions
@@ -328,11 +339,14 @@ func (s *Service) apply(ctx context.Context, tx pgx.Tx, sid int64, key session.K
 	return tx.SendBatch(ctx, b).Close()
 }
 
+// live is the condition that a session hasn't expired.
+const live = ` AND until > clock_timestamp()`
+
 // read returns a session without its events, and its sid.
-func (s *Service) read(ctx context.Context, tx pgx.Tx, key session.Key) (*session.Session, int64, error) {
+func (s *Service) read(ctx context.Context, tx pgx.Tx, key session.Key, and string) (*session.Session, int64, error) {
 	out := &session.Session{Info: session.Info{Key: key}}
 	var sid int64
-	err := tx.QueryRow(ctx, s.sql(`SELECT sid, created, updated, seq, synced FROM @superstep_sessions WHERE app = $1 AND usr = $2 AND id = $3 AND until > clock_timestamp()`),
+	err := tx.QueryRow(ctx, s.sql(`SELECT sid, created, updated, seq, synced FROM @superstep_sessions WHERE app = $1 AND usr = $2 AND id = $3`+and),
 		key.App, key.User, key.ID).Scan(&sid, &out.Created, &out.Updated, &out.Seq, &out.Synced)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, &session.NotFoundError{Key: key}
@@ -390,7 +404,7 @@ func (s *Service) Get(ctx context.Context, key session.Key, w ...session.Window)
 }
 
 func (s *Service) get(ctx context.Context, tx pgx.Tx, key session.Key, w session.Window) (*session.Session, error) {
-	out, sid, err := s.read(ctx, tx, key)
+	out, sid, err := s.read(ctx, tx, key, live)
 	if err != nil || w.Last < 0 {
 		return out, err
 	}
@@ -490,7 +504,8 @@ func (s *Service) Delete(ctx context.Context, key session.Key) error {
 		return err
 	}
 	return s.explain(ctx, "delete", s.write(ctx, func(tx pgx.Tx) error {
-		return s.remove(ctx, tx, `app = $1 AND usr = $2 AND id = $3`, key.App, key.User, key.ID)
+		_, err := s.remove(ctx, tx, `app = $1 AND usr = $2 AND id = $3`, key.App, key.User, key.ID)
+		return err
 	}))
 }
 

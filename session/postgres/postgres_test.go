@@ -65,6 +65,17 @@ func TestService(t *testing.T) { // TRPC-08
 			options[s] = o
 			return s
 		},
+		Stored: func(t *testing.T, s session.Service) (n int) {
+			c, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close(context.Background())
+			if err := c.QueryRow(t.Context(), `SELECT count(*) FROM `+pgx.Identifier{options[s].Schema}.Sanitize()+`.superstep_sessions`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		},
 		Reopen: func(t *testing.T, s session.Service) session.Service { return open(t, url, options[s]) },
 	})
 }
@@ -160,7 +171,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	for _, o := range [][]postgres.Options{{{TTL: -1}}, {{}, {}}, {{Schema: "\x00"}}} {
+	for _, o := range [][]postgres.Options{{{TTL: -1}}, {{TTL: time.Microsecond}}, {{}, {}}, {{Schema: "\x00"}}} {
 		if _, err := postgres.Open(t.Context(), url, o...); err == nil {
 			t.Errorf("%v was taken", o)
 		}
@@ -198,7 +209,7 @@ func TestWhatCannotBeReadIsDamaged(t *testing.T) {
 	exec(t, url, `UPDATE `+pgx.Identifier{schema}.Sanitize()+`.superstep_session_events SET data = '{'`)
 	_, err := s.Get(t.Context(), key)
 	e := new(session.Error)
-	if !errors.As(err, &e) || e.Fix == "" || errors.Is(err, session.ErrUnavailable) {
+	if !errors.As(err, &e) || e.Fix == "" || !errors.Is(err, session.ErrDamaged) || strings.Count(err.Error(), session.ErrDamaged.Error()) != 1 {
 		t.Errorf("%v", err)
 	}
 }

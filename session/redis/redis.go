@@ -45,6 +45,7 @@ const (
 	defaultPrefix = "superstep-session:"
 	layout        = 1   // version of the keys
 	page          = 256 // sessions of a list, or events, that are read at once
+	sample        = 4   // sessions that a sweep looks at
 )
 
 // Service is a [session.Service] in a Redis server.
@@ -124,11 +125,11 @@ func open(ctx context.Context, client goredis.UniversalClient, o Options) (*Serv
 	}
 	key := s.prefix + "version"
 	if err := client.SetNX(ctx, key, layout, 0).Err(); err != nil {
-		return nil, s.explain("open", err)
+		return nil, s.explain(ctx, "open", err)
 	}
 	v, err := client.Get(ctx, key).Int()
 	if err != nil {
-		return nil, s.explain("open", err)
+		return nil, s.explain(ctx, "open", err)
 	}
 	if v > layout {
 		return nil, &session.Error{
@@ -139,9 +140,12 @@ func open(ctx context.Context, client goredis.UniversalClient, o Options) (*Serv
 	return s, nil
 }
 
-func (s *Service) explain(op string, err error) error {
-	if err == nil || session.Known(err) {
-		return err
+func (s *Service) explain(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if told := session.Told(ctx, err); told != nil {
+		return told
 	}
 	if s.closed.Load() && errors.Is(err, goredis.ErrClosed) {
 		return session.ErrClosed
@@ -151,6 +155,8 @@ func (s *Service) explain(op string, err error) error {
 	_, answered := errors.AsType[goredis.Error](err)
 	_, network := errors.AsType[net.Error](err)
 	switch {
+	case errors.Is(err, session.ErrDamaged):
+		e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or delete the session"
 	case !answered || network:
 		e.Kind, e.Fix = session.ErrUnavailable, "start the server, or check host, port, TLS and firewalls"
 	case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "NOPERM"), strings.HasPrefix(text, "ERR AUTH"):
@@ -213,24 +219,32 @@ local function apply(at)
 	end
 end
 local function live(ttl)
-	if ttl ~= '0' then
-		for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], ttl) end
+	for i = 1, 4 do
+		if ttl ~= '0' then redis.call('PEXPIRE', KEYS[i], ttl)
+		else redis.call('PERSIST', KEYS[i]) end
 	end
 end
 `
 
 var (
-	// create takes the TTL in milliseconds, the ID and a delta. It returns the
-	// time, or 0 if there is such a session.
+	// create takes the TTL in milliseconds, the ID, a name of the call and a delta.
+	// It returns the session's data and the state of the app, the user and its own,
+	// or nothing if there is such a session. One that the same call has made is not
+	// one: the client repeats it when it didn't hear the answer.
 	create = goredis.NewScript(prelude + `
-if redis.call('EXISTS', KEYS[1]) == 1 then return '0' end
-redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
-local t = now()
-redis.call('HSET', KEYS[1], 'created', t, 'updated', t, 'seq', 0, 'synced', 0)
-redis.call('ZADD', KEYS[7], 0, ARGV[2])
-apply(3)
-live(ARGV[1])
-return t`)
+local new = redis.call('EXISTS', KEYS[1]) == 0
+if new then
+	redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
+	local t = now()
+	redis.call('HSET', KEYS[1], 'created', t, 'updated', t, 'seq', 0, 'synced', 0, 'call', ARGV[3])
+	redis.call('ZADD', KEYS[7], 0, ARGV[2])
+	apply(4)
+elseif redis.call('HGET', KEYS[1], 'call') ~= ARGV[3] then
+	return {}
+end
+local all = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[6]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[4])}
+if new then live(ARGV[1]) end -- it may be gone at once
+return all`)
 
 	// add takes the TTL, the event's ID, Synced and data, and a delta. It returns
 	// the event's seq, or 0 if there is no session.
@@ -277,14 +291,72 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 	if err != nil {
 		return nil, err
 	}
-	at, err := create.Run(ctx, s.client, s.keys(key), delta([]any{s.ttl.Milliseconds(), key.ID}, d)...).Text()
-	if err != nil {
-		return nil, s.explain("create", err)
+	if err := s.sweep(ctx, key); err != nil {
+		return nil, s.explain(ctx, "create", err)
 	}
-	if at == "0" {
+	made, err := create.Run(ctx, s.client, s.keys(key), delta([]any{s.ttl.Milliseconds(), key.ID, session.NewID()}, d)...).Slice()
+	if err != nil {
+		return nil, s.explain(ctx, "create", err)
+	}
+	if len(made) == 0 {
 		return nil, &session.ExistsError{Key: key}
 	}
-	return s.Get(ctx, key, session.Window{Last: -1})
+	var hashes [4]map[string]string
+	for i := range hashes {
+		hashes[i] = hash(made[i])
+	}
+	out, err := sessionOf(key, hashes[0], hashes[1], hashes[2], hashes[3])
+	return out, s.explain(ctx, "create", err)
+}
+
+// hash reads a hash that a script returns: names and values in turn.
+func hash(v any) map[string]string {
+	list, _ := v.([]any)
+	out := make(map[string]string, len(list)/2)
+	for i := 0; i+1 < len(list); i += 2 {
+		name, _ := list[i].(string)
+		out[name], _ = list[i+1].(string)
+	}
+	return out
+}
+
+func sessionOf(key session.Key, data, app, user, own map[string]string) (*session.Session, error) {
+	info, err := infoOf(key, data)
+	if err != nil {
+		return nil, err
+	}
+	return &session.Session{Info: info, State: session.StateOf(values(app), values(user), values(own))}, nil
+}
+
+// sweep looks at some of a user's sessions and takes those off the list that have
+// expired. As each session that is made brings such a look, few of those on the
+// list are not there.
+func (s *Service) sweep(ctx context.Context, key session.Key) error {
+	if s.ttl <= 0 {
+		return nil
+	}
+	ids, err := s.client.ZRandMember(ctx, s.keys(key)[keyList], sample).Result()
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	there := make([]*goredis.IntCmd, len(ids))
+	if _, err := s.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for i, id := range ids {
+			there[i] = p.Exists(ctx, s.keys(session.Key{App: key.App, User: key.User, ID: id})[keyData])
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if there[i].Val() > 0 {
+			continue
+		}
+		if err := forget.Run(ctx, s.client, s.keys(session.Key{App: key.App, User: key.User, ID: id}), id).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Get implements [session.Service].
@@ -298,7 +370,7 @@ func (s *Service) Get(ctx context.Context, key session.Key, w ...session.Window)
 	}
 	out, err := s.get(ctx, key, win)
 	if err != nil {
-		return nil, s.explain("get", err)
+		return nil, s.explain(ctx, "get", err)
 	}
 	return out, nil
 }
@@ -316,14 +388,11 @@ func (s *Service) get(ctx context.Context, key session.Key, w session.Window) (*
 	if len(data.Val()) == 0 {
 		return nil, &session.NotFoundError{Key: key}
 	}
-	info, err := infoOf(key, data.Val())
-	if err != nil {
-		return nil, err
+	out, err := sessionOf(key, data.Val(), app.Val(), user.Val(), own.Val())
+	if err != nil || w.Last < 0 {
+		return out, err
 	}
-	out := &session.Session{Info: info, State: session.StateOf(values(app.Val()), values(user.Val()), values(own.Val()))}
-	if w.Last < 0 {
-		return out, nil
-	}
+	info := out.Info
 	from := max(w.After, 0)
 	if w.Last > 0 && w.Since.IsZero() {
 		from = max(from, info.Seq-int64(w.Last))
@@ -333,11 +402,18 @@ func (s *Service) get(ctx context.Context, key session.Key, w session.Window) (*
 		for n := from + 1; n <= info.Seq && len(seqs) < page; n++ {
 			seqs = append(seqs, strconv.FormatInt(n, 10))
 		}
-		got, err := s.client.HMGet(ctx, keys[keyEvents], seqs...).Result()
-		if err != nil {
+		var made *goredis.StringCmd
+		var got *goredis.SliceCmd
+		if _, err := s.client.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+			made, got = p.HGet(ctx, keys[keyData], "created"), p.HMGet(ctx, keys[keyEvents], seqs...)
+			return nil
+		}); err != nil && !errors.Is(err, goredis.Nil) {
 			return nil, err
 		}
-		for _, v := range got {
+		if at := made.Val(); at != "" && at != data.Val()["created"] {
+			return s.get(ctx, key, w) // it is another one of this name
+		}
+		for _, v := range got.Val() {
 			from++
 			data, ok := v.(string)
 			if !ok { // it was deleted, or expired, meanwhile
@@ -368,7 +444,7 @@ func infoOf(key session.Key, data map[string]string) (session.Info, error) {
 	for name, into := range map[string]*int64{"created": &created, "updated": &updated, "seq": &info.Seq, "synced": &info.Synced} {
 		n, err := strconv.ParseInt(data[name], 10, 64)
 		if err != nil {
-			return info, fmt.Errorf("session %v is damaged: %s: %w", key, name, err)
+			return info, fmt.Errorf("%w: session %v: %s: %w", session.ErrDamaged, key, name, err)
 		}
 		*into = n
 	}
@@ -386,10 +462,14 @@ func (s *Service) List(ctx context.Context, app, user string) iter.Seq2[session.
 		for after := "-"; ; {
 			infos, last, err := s.page(ctx, app, user, after)
 			if err != nil {
-				yield(session.Info{}, s.explain("list", err))
+				yield(session.Info{}, s.explain(ctx, "list", err))
 				return
 			}
 			for _, info := range infos {
+				if err := ctx.Err(); err != nil {
+					yield(session.Info{}, err)
+					return
+				}
 				if !yield(info, nil) {
 					return
 				}
@@ -452,7 +532,7 @@ func (s *Service) Delete(ctx context.Context, key session.Key) error {
 		p.ZRem(ctx, keys[keyList], key.ID)
 		return nil
 	})
-	return s.explain("delete", err)
+	return s.explain(ctx, "delete", err)
 }
 
 // AppendEvent implements [session.Service].
@@ -466,7 +546,7 @@ func (s *Service) AppendEvent(ctx context.Context, key session.Key, ev *session.
 	}
 	seq, err := add.Run(ctx, s.client, s.keys(key), delta([]any{s.ttl.Milliseconds(), r.ID, r.Synced, r.Data}, r.Delta)...).Int64()
 	if err != nil {
-		return s.explain("append", err)
+		return s.explain(ctx, "append", err)
 	}
 	if seq == 0 {
 		return &session.NotFoundError{Key: key}
@@ -483,5 +563,5 @@ func (s *Service) Close() error {
 	if !s.own {
 		return nil
 	}
-	return s.explain("close", s.client.Close())
+	return s.explain(context.Background(), "close", s.client.Close())
 }

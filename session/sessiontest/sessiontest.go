@@ -24,6 +24,10 @@ type Backend struct {
 	// 0 means never. The test closes it.
 	New func(t *testing.T, ttl time.Duration) session.Service
 
+	// Stored, if set, returns how many sessions the service has in its database,
+	// expired ones among them.
+	Stored func(t *testing.T, s session.Service) int
+
 	// Reopen returns one more service on the data of another, as a second process
 	// would have it. Nil means that data end with their service.
 	Reopen func(t *testing.T, s session.Service) session.Service
@@ -40,20 +44,28 @@ func Run(t *testing.T, b Backend) {
 		{"events are appended in order", appendEvents},
 		{"an event comes back as it was", roundTrip},
 		{"windows choose events", windows},
+		{"windows go by the exact time", exactTimes},
 		{"an event with a known ID is not appended again", idempotent},
 		{"state has three scopes", scopes},
 		{"what is temporary or describes events isn't state", notState},
 		{"an event and its state are one", atomic},
+		{"no value is a value removed", noValue},
+		{"a value as deep as JSON may be leaves the session readable", deep},
 		{"sessions are listed", list},
 		{"a deleted session is gone", remove},
 		{"an unknown session is an error", unknown},
 		{"what can't be kept is refused", invalid},
 		{"no event is lost when many append", concurrent},
 		{"one of many creates a session", race},
+		{"sessions that come and go are whole", comeAndGo},
 		{"a session expires", expire},
 		{"a session that is kept does not expire", keep},
+		{"many sessions that have expired are removed", swept},
+		{"a session that soon expires is made all the same", soon},
 		{"data outlive their service", restart},
 		{"calls end with their context and their service", ends},
+		{"a list ends with its context", listEnds},
+		{"calls that are cut short can be repeated and hold up nobody", cutShort},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, b) })
 	}
@@ -277,6 +289,40 @@ func windows(t *testing.T, b Backend) {
 	}
 }
 
+// Some databases know times less exactly than Go does, or not all of them.
+func exactTimes(t *testing.T, b Backend) {
+	s := open(t, b)
+	made(t, s, ann)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	year := func(n int) time.Time { return time.Date(n, 6, 1, 0, 0, 0, 0, time.UTC) }
+	for _, e := range []struct {
+		text string
+		at   time.Time
+	}{{"past", year(1000)}, {"future", year(9000)}, {"m0", now.Add(900)}, {"m1", now.Add(100)}} {
+		ev := say(e.text)
+		ev.Time = e.at
+		must(t, s.AppendEvent(t.Context(), ann, ev))
+	}
+	for name, c := range map[string]struct {
+		w    session.Window
+		want string
+	}{
+		"between two of a microsecond":           {session.Window{Since: now.Add(500), After: 2}, "m0"},
+		"the last between two of a microsecond":  {session.Window{Since: now.Add(500), After: 2, Last: 1}, "m0"},
+		"at the very time":                       {session.Window{Since: now.Add(900), After: 2}, "m0"},
+		"since the beginning":                    {session.Window{Since: time.Time{}.Add(1), After: 2}, "m0 m1"},
+		"since before there were clocks":         {session.Window{Since: year(1500), After: 2}, "m0 m1"},
+		"since a time that is far off":           {session.Window{Since: year(3000)}, "future"},
+		"the last since a time that is far off":  {session.Window{Since: year(3000), Last: 1}, "future"},
+		"since a time after all":                 {session.Window{Since: year(9500)}, ""},
+		"the last one since a time that is past": {session.Window{Since: year(1999), Last: 1}, "m1"},
+	} {
+		if got := texts(get(t, s, ann, c.w).Events); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func idempotent(t *testing.T, b Backend) {
 	s := open(t, b)
 	made(t, s, ann)
@@ -365,6 +411,31 @@ func atomic(t *testing.T, b Backend) {
 		}
 	}
 	wg.Wait()
+}
+
+func noValue(t *testing.T, b Backend) {
+	s := open(t, b)
+	_, err := s.Create(t.Context(), ann, state{"a": raw(`1`), "b": raw(`1`), "c": raw(`1`), "d": raw(`1`), "no": raw(``)})
+	must(t, err)
+	must(t, s.AppendEvent(t.Context(), ann, write(state{"a": nil, "b": raw(``), "c": raw(" \n"), "d": raw(` null`), "user:unknown": nil})))
+	wantState(t, s, ann, map[string]string{})
+	if got := get(t, s, ann).Events; len(got) != 1 || len(got[0].StateDelta) != 5 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func deep(t *testing.T, b Backend) {
+	s := open(t, b)
+	made(t, s, ann)
+	nested := func(n int) json.RawMessage { return raw(strings.Repeat("[", n) + strings.Repeat("]", n)) }
+	must(t, s.AppendEvent(t.Context(), ann, write(state{"a": nested(1000)})))
+	// In an event it is deeper still.
+	if err := s.AppendEvent(t.Context(), ann, write(state{"b": nested(10_000)})); !errors.Is(err, session.ErrInvalid) {
+		t.Errorf("as deep as can be: %v", err)
+	}
+	if sess := get(t, s, ann); len(sess.Events) != 1 || len(sess.State["a"]) != 2000 || sess.State["b"] != nil {
+		t.Errorf("%d events", len(sess.Events))
+	}
 }
 
 func listed(t *testing.T, s session.Service, app, user string) string {
@@ -562,6 +633,78 @@ func race(t *testing.T, b Backend) {
 	}
 }
 
+// Whoever reads while others make and delete sees a session from its beginning,
+// and of one session alone.
+func comeAndGo(t *testing.T, b Backend) {
+	s := open(t, b)
+	services := []session.Service{s}
+	if b.Reopen != nil {
+		other := b.Reopen(t, s)
+		defer other.Close()
+		services = append(services, other)
+	}
+	const workers, rounds = 6, 25
+	fails := func(err error) bool {
+		return err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrExists)
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			s, ctx := services[w%len(services)], context.Background()
+			for i := range rounds {
+				if made, err := s.Create(ctx, ann, state{"made": raw(`1`)}); fails(err) || err == nil && (string(made.State["made"]) != "1" || made.Seq != 0) {
+					t.Errorf("made %+v, %v", made, err)
+				}
+				for range 3 {
+					ev := write(state{fmt.Sprintf("k%d", w): raw(fmt.Sprint(i))})
+					if err := s.AppendEvent(ctx, ann, ev); fails(err) {
+						t.Error(err)
+					}
+				}
+				sess, err := s.Get(ctx, ann)
+				if fails(err) {
+					t.Error(err)
+				}
+				if err == nil {
+					whole(t, sess)
+				}
+				for info, err := range s.List(ctx, "app", "ann") {
+					if fails(err) || err == nil && info.Key != ann {
+						t.Errorf("listed %+v, %v", info, err)
+					}
+				}
+				if i%3 == w%3 {
+					if err := s.Delete(ctx, ann); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// whole checks that the events of a session make up its state.
+func whole(t *testing.T, sess *session.Session) {
+	t.Helper()
+	want := map[string]string{"made": "1"}
+	for i, e := range sess.Events {
+		if e.Seq != int64(i+1) {
+			t.Errorf("event %d has seq %d", i, e.Seq)
+		}
+		for k, v := range e.StateDelta {
+			want[k] = string(v)
+		}
+	}
+	got := map[string]string{}
+	for k, v := range sess.State {
+		got[k] = string(v)
+	}
+	if sess.Seq != int64(len(sess.Events)) || !maps.Equal(got, want) {
+		t.Errorf("state %v, seq %d; its %d events make %v", got, sess.Seq, len(sess.Events), want)
+	}
+}
+
 // patience is how long a test waits for what the clock of a server does.
 const patience = 20 * time.Second
 
@@ -590,6 +733,41 @@ func expire(t *testing.T, b Backend) {
 	sess := made(t, s, ann)
 	if sess.Seq != 0 || sess.State["own"] != nil || string(sess.State["user:u"]) != "1" {
 		t.Errorf("%+v", sess)
+	}
+}
+
+// However many expire at once, it takes few new ones to be rid of them.
+func swept(t *testing.T, b Backend) {
+	if b.Stored == nil {
+		t.Skip("the database removes them by itself")
+	}
+	const ttl = time.Second
+	s := openTTL(t, b, ttl)
+	for i := range 350 {
+		made(t, s, session.Key{App: "app", User: "ann", ID: fmt.Sprint(i)})
+	}
+	for end := time.Now().Add(patience); listed(t, s, "app", "ann") != ""; time.Sleep(ttl / 50) {
+		if time.Now().After(end) {
+			t.Fatalf("sessions are there after %v", patience)
+		}
+	}
+	for range 5 {
+		made(t, s, session.Key{App: "app", User: "bob"})
+	}
+	if n := b.Stored(t, s); n > 10 {
+		t.Errorf("%d sessions are stored", n)
+	}
+}
+
+func soon(t *testing.T, b Backend) {
+	s := openTTL(t, b, time.Millisecond)
+	for i := range 20 {
+		key := session.Key{App: "app", User: "ann", ID: fmt.Sprint(i)}
+		sess, err := s.Create(t.Context(), key, state{"own": raw(`1`), "user:u": raw(`2`), "app:a": raw(`3`)})
+		must(t, err)
+		if sess.Key != key || sess.Seq != 0 || sess.Created.IsZero() || string(sess.State["own"]) != "1" || string(sess.State["user:u"]) != "2" || string(sess.State["app:a"]) != "3" {
+			t.Errorf("%+v", sess)
+		}
 	}
 }
 
@@ -645,5 +823,74 @@ func ends(t *testing.T, b Backend) {
 	check(t.Context(), session.ErrClosed)
 	if err := s.Close(); !errors.Is(err, session.ErrClosed) {
 		t.Errorf("closed again: %v", err)
+	}
+}
+
+func listEnds(t *testing.T, b Backend) {
+	s := open(t, b)
+	for _, id := range []string{"a", "b", "c"} {
+		made(t, s, session.Key{App: "app", User: "ann", ID: id})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	for info, err := range s.List(ctx, "app", "ann") {
+		if err != nil {
+			got = append(got, err.Error())
+			continue
+		}
+		got = append(got, info.ID)
+		cancel()
+	}
+	if want := []string{"a", context.Canceled.Error()}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Whatever moment a call ends at, it leaves no transaction open.
+func cutShort(t *testing.T, b Backend) {
+	s := open(t, b)
+	other := s
+	if b.Reopen != nil {
+		other = b.Reopen(t, s)
+		defer other.Close()
+	}
+	made(t, s, ann)
+	n := 100
+	if testing.Short() {
+		n = 20
+	}
+	second := session.Key{App: "app", User: "ann", ID: "s2"}
+	for i := range n {
+		ev := say(fmt.Sprint(i))
+		ev.ID = fmt.Sprint("e", i)
+		for name, call := range map[string]func(ctx context.Context) error{
+			"append": func(ctx context.Context) error { return s.AppendEvent(ctx, ann, ev) },
+			"create": func(ctx context.Context) error { _, err := s.Create(ctx, second, nil); return err },
+			"delete": func(ctx context.Context) error { return s.Delete(ctx, second) },
+			"get":    func(ctx context.Context) error { _, err := s.Get(ctx, ann, session.Window{Last: 1}); return err },
+			"list": func(ctx context.Context) (err error) {
+				for _, err = range s.List(ctx, "app", "ann") {
+				}
+				return err
+			},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*500/n)*time.Microsecond)
+			err := call(ctx)
+			cancel()
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, session.ErrExists) {
+				t.Fatalf("round %d: %s: %v", i, name, err)
+			}
+		}
+		must(t, other.AppendEvent(t.Context(), ann, ev))
+	}
+	sess := get(t, s, ann)
+	if len(sess.Events) != n || sess.Seq != int64(n) {
+		t.Errorf("%d events, seq %d, want %d", len(sess.Events), sess.Seq, n)
+	}
+	for i, e := range sess.Events {
+		if e.Seq != int64(i+1) || e.Message.Text() != fmt.Sprint(i) {
+			t.Fatalf("event %d: %+v", i, e)
+		}
 	}
 }

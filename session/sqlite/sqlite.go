@@ -33,8 +33,8 @@ import (
 // Options changes how a database is used. The zero value is fine.
 type Options struct {
 	// TTL, if positive, is how long a session is kept after it was last written
-	// to. Expired ones are removed when others are made. The state of users and
-	// apps is kept for ever.
+	// to; the shortest is a millisecond. Expired ones are removed when others are
+	// made. The state of users and apps is kept for ever.
 	TTL time.Duration
 
 	// BusyTimeout is how long to wait for another process to finish its
@@ -48,6 +48,8 @@ const (
 
 	page     = 256 // sessions of a list, or events, that are read at once
 	sweepMax = 100 // sessions that are removed at once
+
+	connections = 4 // of a service to its file
 )
 
 // Service is a [session.Service] in a SQLite database.
@@ -57,6 +59,7 @@ type Service struct {
 	busy   time.Duration
 	db     *sql.DB
 	own    bool
+	turn   chan struct{} // held by the writer of this process
 	closed atomic.Bool
 
 	mu    sync.Mutex
@@ -78,15 +81,18 @@ func Open(path string, opts ...Options) (*Service, error) {
 	}
 	name := path
 	if path != ":memory:" {
-		name = dsn(path, o.BusyTimeout)
+		name = dsn(path, min(o.BusyTimeout, time.Second)) // the rest of it is waited for by again
 	}
 	db, err := sql.Open("sqlite", name)
 	if err != nil {
 		return nil, &session.Error{Op: "open", Place: path, Kind: session.ErrUnavailable, Err: err}
 	}
+	n := connections
 	if path == ":memory:" {
-		db.SetMaxOpenConns(1)
+		n = 1
 	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
 	s, err := open(db, path, o)
 	if err != nil {
 		_ = db.Close()
@@ -114,8 +120,11 @@ func options(opts []Options) (o Options, err error) {
 	case len(opts) == 1:
 		o = opts[0]
 	}
-	if o.TTL < 0 || o.BusyTimeout < 0 {
-		return o, errors.New("session/sqlite: Options must not be negative")
+	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
+		return o, fmt.Errorf("session/sqlite: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)
+	}
+	if o.BusyTimeout < 0 {
+		return o, errors.New("session/sqlite: Options.BusyTimeout must not be negative")
 	}
 	if o.BusyTimeout == 0 {
 		o.BusyTimeout = defaultBusyTimeout
@@ -171,15 +180,15 @@ var migrations = []string{
 }
 
 func open(db *sql.DB, path string, o Options) (*Service, error) {
-	s := &Service{path: path, ttl: o.TTL, busy: o.BusyTimeout, db: db}
+	s := &Service{path: path, ttl: o.TTL, busy: o.BusyTimeout, db: db, turn: make(chan struct{}, 1)}
 	ctx := context.Background()
 	if err := s.again(ctx, func() error {
 		_, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
 		return err
 	}); err != nil {
-		return nil, s.explain("open", err)
+		return nil, s.explain(ctx, "open", err)
 	}
-	return s, s.explain("open", s.write(ctx, s.migrate))
+	return s, s.explain(ctx, "open", s.write(ctx, s.migrate))
 }
 
 func (s *Service) migrate(ctx context.Context, c *sql.Conn) error {
@@ -223,17 +232,27 @@ func (s *Service) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// write runs f in a transaction that writes.
+// write runs f in a transaction that writes. The writers of this process take
+// turns, in the order in which they come: SQLite would let some wait until they
+// give up.
 func (s *Service) write(ctx context.Context, f func(context.Context, *sql.Conn) error) (err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	c, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	whole := context.WithoutCancel(ctx)
 	if err := s.again(ctx, func() error { _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`); return err }); err != nil {
+		// If the context has ended the driver says so even where it has begun.
+		_, _ = c.ExecContext(whole, `ROLLBACK`) // an error says that there is none
 		return err
 	}
-	whole := context.WithoutCancel(ctx)
 	if err := f(ctx, c); err != nil {
 		_, undo := c.ExecContext(whole, `ROLLBACK`)
 		if undo != nil && ctx.Err() != nil {
@@ -249,14 +268,20 @@ func (s *Service) write(ctx context.Context, f func(context.Context, *sql.Conn) 
 	return err
 }
 
-func (s *Service) explain(op string, err error) error {
-	if err == nil || session.Known(err) {
-		return err
+func (s *Service) explain(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if told := session.Told(ctx, err); told != nil {
+		return told
 	}
 	if s.closed.Load() {
 		return session.ErrClosed
 	}
 	e := &session.Error{Op: op, Place: s.path, Err: err}
+	if errors.Is(err, session.ErrDamaged) {
+		e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or delete the session"
+	}
 	if cause, ok := errors.AsType[*sqlite.Error](err); ok {
 		switch cause.Code() & 0xff {
 		case lib.SQLITE_NOTADB:
@@ -311,7 +336,7 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 			return err
 		}
 		// An expired one of that name.
-		if err := remove(ctx, c, `app = ? AND usr = ? AND id = ? AND until <= ?`, key.App, key.User, key.ID, micros(now)); err != nil {
+		if _, err := remove(ctx, c, `app = ? AND usr = ? AND id = ? AND until <= ?`, key.App, key.User, key.ID, micros(now)); err != nil {
 			return err
 		}
 		r, err := c.ExecContext(ctx, `INSERT INTO superstep_sessions (app, usr, id, created, updated, until) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
@@ -333,12 +358,13 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 		return err
 	})
 	if err != nil {
-		return nil, s.explain("create", err)
+		return nil, s.explain(ctx, "create", err)
 	}
 	return out, nil
 }
 
-// sweep removes some expired sessions, now and then.
+// sweep removes some expired sessions, now and then; where there may be more, with
+// the next session that is made.
 func (s *Service) sweep(ctx context.Context, c *sql.Conn, now time.Time) error {
 	s.mu.Lock()
 	due := s.ttl > 0 && now.Sub(s.swept) > min(s.ttl, time.Minute)/sweepMax
@@ -349,21 +375,32 @@ func (s *Service) sweep(ctx context.Context, c *sql.Conn, now time.Time) error {
 	if !due {
 		return nil
 	}
-	return remove(ctx, c, `sid IN (SELECT sid FROM superstep_sessions WHERE until <= ? LIMIT ?)`, micros(now), sweepMax)
+	n, err := remove(ctx, c, `sid IN (SELECT sid FROM superstep_sessions WHERE until <= ? ORDER BY until LIMIT ?)`, micros(now), sweepMax)
+	if n == sweepMax {
+		s.mu.Lock()
+		s.swept = time.Time{}
+		s.mu.Unlock()
+	}
+	return err
 }
 
-func remove(ctx context.Context, c *sql.Conn, where string, args ...any) error {
+// remove returns how many sessions it has removed.
+func remove(ctx context.Context, c *sql.Conn, where string, args ...any) (n int64, err error) {
 	const which = ` WHERE sid IN (SELECT sid FROM superstep_sessions WHERE `
 	for _, q := range []string{
 		`DELETE FROM superstep_session_events` + which + where + `)`,
 		`DELETE FROM superstep_session_state` + which + where + `)`,
 		`DELETE FROM superstep_sessions WHERE ` + where,
 	} {
-		if _, err := c.ExecContext(ctx, q, args...); err != nil {
-			return err
+		r, err := c.ExecContext(ctx, q, args...)
+		if err != nil {
+			return 0, err
+		}
+		if n, err = r.RowsAffected(); err != nil { // the sessions are the last
+			return 0, err
 		}
 	}
-	return nil
+	return n, nil
 }
 
 func apply(ctx context.Context, c *sql.Conn, sid int64, key session.Key, d session.Delta) error {
@@ -445,7 +482,7 @@ func (s *Service) Get(ctx context.Context, key session.Key, w ...session.Window)
 	}
 	out, err := s.get(ctx, key, win)
 	if err != nil {
-		return nil, s.explain("get", err)
+		return nil, s.explain(ctx, "get", err)
 	}
 	return out, nil
 }
@@ -461,11 +498,11 @@ func (s *Service) get(ctx context.Context, key session.Key, w session.Window) (*
 		return out, err
 	}
 	limit, since := int64(-1), int64(math.MinInt64)
-	if w.Last > 0 {
-		limit = int64(w.Last)
-	}
-	if !w.Since.IsZero() {
+	switch {
+	case !w.Since.IsZero(): // Cut knows it to the nanosecond
 		since = micros(w.Since)
+	case w.Last > 0:
+		limit = int64(w.Last)
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT seq, data FROM superstep_session_events WHERE sid = ? AND seq > ? AND at >= ? ORDER BY seq DESC LIMIT ?`,
 		sid, w.After, since, limit)
@@ -500,10 +537,14 @@ func (s *Service) List(ctx context.Context, app, user string) iter.Seq2[session.
 		for after := ""; ; {
 			infos, err := s.page(ctx, app, user, after)
 			if err != nil {
-				yield(session.Info{}, s.explain("list", err))
+				yield(session.Info{}, s.explain(ctx, "list", err))
 				return
 			}
 			for _, info := range infos {
+				if err := ctx.Err(); err != nil {
+					yield(session.Info{}, err)
+					return
+				}
 				if !yield(info, nil) {
 					return
 				}
@@ -541,8 +582,9 @@ func (s *Service) Delete(ctx context.Context, key session.Key) error {
 	if err := s.start(ctx, key.Check); err != nil {
 		return err
 	}
-	return s.explain("delete", s.write(ctx, func(ctx context.Context, c *sql.Conn) error {
-		return remove(ctx, c, `app = ? AND usr = ? AND id = ?`, key.App, key.User, key.ID)
+	return s.explain(ctx, "delete", s.write(ctx, func(ctx context.Context, c *sql.Conn) error {
+		_, err := remove(ctx, c, `app = ? AND usr = ? AND id = ?`, key.App, key.User, key.ID)
+		return err
 	}))
 }
 
@@ -586,7 +628,7 @@ func (s *Service) AppendEvent(ctx context.Context, key session.Key, ev *session.
 		return apply(ctx, c, sid, key, r.Delta)
 	})
 	if err != nil {
-		return s.explain("append", err)
+		return s.explain(ctx, "append", err)
 	}
 	ev.Seq = seq
 	return nil

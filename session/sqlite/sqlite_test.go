@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +35,17 @@ func TestFile(t *testing.T) {
 			s := open(t, path, sqlite.Options{TTL: ttl})
 			paths[s], ttls[s] = path, ttl
 			return s
+		},
+		Stored: func(t *testing.T, s session.Service) (n int) {
+			db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: paths[s]}).EscapedPath())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if err := db.QueryRow(`SELECT count(*) FROM superstep_sessions`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
 		},
 		Reopen: func(t *testing.T, s session.Service) session.Service {
 			return open(t, paths[s], sqlite.Options{TTL: ttls[s]})
@@ -93,10 +106,37 @@ func TestWhatCannotBeOpened(t *testing.T) {
 			t.Errorf("%q: %v, want %v", path, err, want)
 		}
 	}
-	for _, o := range [][]sqlite.Options{{{TTL: -1}}, {{}, {}}} {
+	for _, o := range [][]sqlite.Options{{{TTL: -1}}, {{TTL: time.Microsecond}}, {{BusyTimeout: -1}}, {{}, {}}} {
 		if _, err := sqlite.Open(":memory:", o...); err == nil {
 			t.Errorf("%v was taken", o)
 		}
+	}
+}
+
+// The writers of one process wait for each other, not for another process that
+// holds the file too long.
+func TestManyWritersAreNoOtherProcess(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Options{BusyTimeout: 30 * time.Millisecond})
+	defer s.Close()
+	key := session.Key{App: "a", User: "u", ID: "s"}
+	if _, err := s.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 64, 10
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				if err := s.AppendEvent(t.Context(), key, &session.Event{Kind: session.KindInput, Author: session.AuthorUser}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := s.Get(t.Context(), key, session.Window{Last: -1}); err != nil || got.Seq != writers*each {
+		t.Errorf("%v, %+v", err, got)
 	}
 }
 

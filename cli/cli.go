@@ -26,6 +26,7 @@ type Option func(*app)
 type app struct {
 	name, short, version string
 	graphs               []target
+	demo                 []target // see Demo
 	commands             []*cobra.Command
 	store                checkpoint.Store
 	url                  string
@@ -190,7 +191,7 @@ func New(opts ...Option) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "memory"}, cobra.ShellCompDirectiveNoSpace))
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
 	root.AddCommand(
-		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.runnerCommand(), a.eventsCommand(),
+		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.serveCommand(), a.runnerCommand(), a.eventsCommand(),
 		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.diffCommand(), a.statsCommand(), a.drawCommand(),
 		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)

@@ -11,11 +11,13 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/recording"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server"
 )
 
 // target is a graph whose state type was erased.
 type target interface {
 	info() about
+	served() server.Option
 	nodes() []string
 	warnings() []graph.Problem
 	replay(ctx context.Context, rec *recording.Recording, opts []graph.Option) iter.Seq2[graph.Difference, error]
@@ -111,7 +113,10 @@ type typed[S any] struct {
 	g *graph.Graph[S]
 }
 
-func (t *typed[S]) info() about               { return t.about }
+func (t *typed[S]) info() about { return t.about }
+func (t *typed[S]) served() server.Option {
+	return server.Graph(t.g, server.Named(t.name), server.Describe(t.description))
+}
 func (t *typed[S]) nodes() []string           { return t.g.Nodes() }
 func (t *typed[S]) warnings() []graph.Problem { return t.g.Warnings() }
 

@@ -270,7 +270,7 @@ func (d *dispatcher) remove(ctx context.Context, run *db.Run) error {
 
 // drain lets runs finish their superstep and waits for them. When the context
 // ends they are stopped where they are; the next server goes on with them.
-func (d *dispatcher) drain(ctx context.Context) error {
+func (d *dispatcher) drain(ctx context.Context) {
 	d.mu.Lock()
 	if !d.over {
 		d.over = true
@@ -284,7 +284,7 @@ func (d *dispatcher) drain(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return nil
+		return
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
@@ -293,7 +293,6 @@ func (d *dispatcher) drain(ctx context.Context) error {
 	}
 	d.mu.Unlock()
 	<-done
-	return nil
 }
 
 // release makes a thread idle, or whatever its state says, if it has no runs left.

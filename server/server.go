@@ -256,17 +256,22 @@ func (s *Server) tick(ctx context.Context) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Close ends the server: runs finish the superstep that they are in, as long as
-// the context lasts, and are left for the next server to go on with. Requests
-// should have ended before, by http.Server's Shutdown.
+// Drain lets runs finish the superstep that they are in, as long as the context
+// lasts, and leaves them for the next server to go on with; none begins any more.
+// Streams of runs that go on elsewhere are cut off, so that their clients look
+// for them there. Other requests are still answered.
+func (s *Server) Drain(ctx context.Context) { s.runs.drain(ctx) }
+
+// Close ends the server, after [Server.Drain]. Requests should have ended before,
+// by http.Server's Shutdown.
 func (s *Server) Close(ctx context.Context) error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	err := s.runs.drain(ctx)
+	s.runs.drain(ctx)
 	s.stop()
 	s.beside.Wait()
-	return errors.Join(err, s.closeStores())
+	return s.closeStores()
 }
 
 func (s *Server) closeStores() error {

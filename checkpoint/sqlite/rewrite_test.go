@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -156,5 +157,28 @@ func TestVerifyFindsDamage(t *testing.T) {
 			}
 			t.Fatalf("found only %q", all)
 		})
+	}
+}
+
+// The driver reports the end of a context even where it has begun a transaction.
+func TestAVerificationThatIsCutShortLeavesNoTransaction(t *testing.T) {
+	s, err := sqlite.Open(filepath.Join(t.TempDir(), "x.db"), sqlite.Options{Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%100)*5*time.Microsecond)
+		for _, err := range s.Verify(ctx, "") {
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+	}
+	for _, err := range s.Verify(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -116,15 +116,16 @@ func migrate(ctx context.Context, c *sql.Conn, path string) error {
 			Fix:  "use a newer version of Superstep, or another file",
 		}
 	}
-	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
-		return err
-	}
+	// The driver reports the end of a context even where BEGIN has begun.
 	done := false
 	defer func() {
 		if !done {
 			_, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
 		}
 	}()
+	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
 	// Another process may have been first.
 	if v, err = version(); err != nil {
 		return err

@@ -256,6 +256,8 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 
 func (s *Store) tryWrite(ctx context.Context) error {
 	if _, err := s.conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		// The driver reports the end of a context even where it has begun.
+		_, _ = s.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
 		return err
 	}
 	// BEGIN IMMEDIATE does not mind a file that is read-only.

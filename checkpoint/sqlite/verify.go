@@ -59,10 +59,11 @@ func (s *Store) verify(ctx context.Context, yield func(*checkpoint.CorruptError,
 				}
 				defer func() { _ = q.Close() }()
 			}
+			// The driver reports the end of a context even where BEGIN has begun.
+			defer func() { _, _ = q.ExecContext(bg, `ROLLBACK`) }()
 			if _, err := q.ExecContext(ctx, `BEGIN`); err != nil {
 				return err
 			}
-			defer func() { _, _ = q.ExecContext(bg, `ROLLBACK`) }()
 			return f(q, v)
 		})
 	}

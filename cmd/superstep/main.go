@@ -27,6 +27,7 @@ func run() int {
 		cli.Graph(approvalGraph(), cli.Describe("Asks before it pays: a question that waits, for months if need be."), cli.ExampleInput(`{"item": "a chair", "amount": 120}`)),
 		cli.Graph(digestGraph(), cli.Describe("Digests a folder of text files. Start it with: superstep demo digest PATH.")),
 		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`)),
+		demoGraphs(),
 		cli.Command(chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
 	)
 }

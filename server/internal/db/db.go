@@ -212,7 +212,12 @@ func (d *DB) bind(query string) string {
 }
 
 func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := d.sql.BeginTx(ctx, nil)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// SQLite's driver reports the end of a context even where BEGIN has begun, and
+	// would leave the transaction open.
+	tx, err := d.sql.BeginTx(context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/server"
+)
+
+// Demo adds graphs for the flag --demo of the command serve, which show what the
+// server can do.
+func Demo(graphs ...Option) Option {
+	return func(a *app) {
+		for _, g := range graphs {
+			demo := &app{}
+			g(demo)
+			a.demo = append(a.demo, demo.graphs...)
+			a.problems = append(a.problems, demo.problems...)
+		}
+	}
+}
+
+// serving is what the command serve was told.
+type serving struct {
+	host     string
+	port     int
+	chosen   bool // the port was
+	log      slog.Handler
+	anyone   bool
+	demo     bool
+	webhooks bool
+	patience time.Duration
+}
+
+// defaultPort is that of LangGraph's server, which its clients try.
+const defaultPort = 8123
+
+// portsTried is how many ports are tried when none was chosen.
+const portsTried = 20
+
+func (a *app) serveCommand() *cobra.Command {
+	var o serving
+	cmd := &cobra.Command{
+		Use: "serve", GroupID: "run", Short: "Serve the graphs over HTTP, in the protocol of LangGraph's clients",
+		Long: `Serve the graphs over HTTP, in the protocol of LangGraph's server: its JavaScript and
+Python clients, its React hooks, RemoteGraph and Agent Chat UI work with it.
+
+Threads are kept in the store that --store names, SQLite or PostgreSQL; assistants,
+runs and crons beside them. Runs go on when their client leaves, and after the server
+was killed and started again.
+
+Without authentication the server listens on this machine only, unless
+--allow-anyone says otherwise. Ctrl-C and SIGTERM let runs finish the superstep that
+they are in.`,
+		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.chosen = cmd.Flags().Changed("port")
+			o.log = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
+			return a.listen(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.host, "host", "127.0.0.1", "the address to listen on")
+	f.IntVarP(&o.port, "port", "p", defaultPort, "the port; 0 takes a free one")
+	f.BoolVar(&o.anyone, "allow-anyone", false, "listen for other machines although there is no authentication")
+	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
+	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
+	if len(a.demo) > 0 {
+		f.BoolVar(&o.demo, "demo", false, "serve example graphs as well")
+	}
+	return cmd
+}
+
+func (a *app) listen(ctx context.Context, o serving) error {
+	graphs := a.graphs
+	if o.demo {
+		graphs = append(graphs[:len(graphs):len(graphs)], a.demo...)
+	}
+	if len(graphs) == 0 {
+		return &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
+	}
+	if o.port < 0 || o.port > 65535 {
+		return Usage("--port must be between 0 and 65535")
+	}
+	if ip := net.ParseIP(o.host); !o.anyone && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return Hint(Usage("--host %s would let other machines in, and there is no authentication", o.host),
+			"put a proxy that authenticates in front of --host 127.0.0.1, or pass --allow-anyone")
+	}
+	l, err := bind(o.host, o.port, o.chosen)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if at := l.Addr().(*net.TCPAddr).Port; !o.chosen && at != o.port {
+		a.console.Notef("Port %d is taken: using %d.", o.port, at)
+	}
+	opts := []server.Option{server.Data(a.storeURL()), server.Logger(slog.New(o.log))}
+	if a.storeFlag == "" && a.store != nil {
+		opts = append(opts, server.Data("memory"), server.UseStore(a.store))
+	}
+	if o.webhooks {
+		opts = append(opts, server.AllowPrivateWebhooks())
+	}
+	for _, g := range graphs {
+		opts = append(opts, g.served())
+	}
+	s, err := server.New(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return a.serveOn(ctx, s, l, o)
+}
+
+// bind listens on a port, or on one of the next if that is taken and nobody has
+// chosen it.
+func bind(host string, port int, chosen bool) (net.Listener, error) {
+	for try := port; ; try++ {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(try)))
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, err
+		}
+		if chosen || try == port+portsTried {
+			return nil, Hint(fmt.Errorf("port %d is taken", try), "choose another with --port, or let the system choose with --port 0")
+		}
+	}
+}
+
+// serveOn serves until it is told to stop.
+func (a *app) serveOn(ctx context.Context, s *server.Server, l net.Listener, o serving) error {
+	ctx, drain, end := console.Stops(ctx, func(bool) {})
+	defer end()
+	h := &http.Server{
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(o.log, slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(l) }()
+	url := "http://" + l.Addr().String()
+	if a.json {
+		if err := writeJSON(a.console.Out, map[string]string{"url": url}, false); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.console.Out, "Serving at %s\n", url)
+		a.console.Notef("Threads are kept in %s. Ctrl-C stops.", a.storeName())
+	}
+	var err error
+	select {
+	case err = <-failed:
+	case <-drain:
+		if !a.json {
+			a.console.Notef("Stopping: runs finish their superstep.")
+		}
+	case <-ctx.Done():
+	}
+	// Streams end when their runs have stopped, and then the server can.
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.patience)
+	defer cancel()
+	go func() {
+		<-ctx.Done() // a second Ctrl-C
+		cancel()
+	}()
+	s.Drain(wait)
+	closing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	if shut := h.Shutdown(closing); shut != nil {
+		h.Close()
+	}
+	return errors.Join(err, s.Close(closing))
+}

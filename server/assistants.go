@@ -432,7 +432,41 @@ func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {
 			return invalid("xray must be true, false or a number of levels, not %.80q", v)
 		}
 	}
-	return write(w, drawingOf(g.Drawing(graph.Expand(depth))))
+	query := r.URL.Query()
+	d := g.Drawing(graph.Expand(depth))
+	if query.Has("open") {
+		open := []string{}
+		if json.Unmarshal([]byte(query.Get("open")), &open) != nil {
+			return invalid("open must be a list of the paths of subgraphs, such as [\"a\",\"a|b\"]")
+		}
+		d = g.Drawing(graph.Expand(1 << 10))
+		closeAllBut(d, open, "")
+	}
+	out := drawingOf(d)
+	switch direction := draw.Direction(query.Get("layout")); direction {
+	case "":
+	case draw.TopDown, draw.LeftToRight:
+		out.Layout = draw.NewLayout(d, &draw.LayoutOptions{Direction: direction})
+	default:
+		return invalid("layout must be TB or LR, not %.80q", direction)
+	}
+	return write(w, out)
+}
+
+// closeAllBut closes the subgraphs of a drawing, those aside whose paths, as
+// assistantSubgraphs gives them, are listed.
+func closeAllBut(d *draw.Graph, open []string, path string) {
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		if n.Sub == nil {
+			continue
+		}
+		if !slices.Contains(open, path+n.ID) {
+			n.Sub = nil
+			continue
+		}
+		closeAllBut(n.Sub, open, path+n.ID+"|")
+	}
 }
 
 type drawnNode struct {
@@ -448,9 +482,12 @@ type drawnEdge struct {
 	Data        string `json:"data,omitempty"` // the edge's label
 }
 
+// drawn is a graph as clients draw it. Our own studio also asks for places, with
+// the query parameter layout.
 type drawn struct {
-	Nodes []drawnNode `json:"nodes"`
-	Edges []drawnEdge `json:"edges"`
+	Nodes  []drawnNode  `json:"nodes"`
+	Edges  []drawnEdge  `json:"edges"`
+	Layout *draw.Layout `json:"layout,omitempty"`
 }
 
 // drawingOf is the form in which clients draw graphs. The nodes of a subgraph

@@ -2,14 +2,22 @@ package server_test
 
 import (
 	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/tool"
@@ -20,6 +28,8 @@ type ticks struct {
 	Done int `json:"done"`
 	Left int `json:"left"`
 }
+
+func TestMain(m *testing.M) { servertest.Main(m) }
 
 // slow counts, a superstep of some time for each count.
 func slow(t testing.TB) *graph.Graph[ticks] {
@@ -107,11 +117,42 @@ func TestLangGraphsClients(t *testing.T) {
 			t.Fatalf("npm ci: %v\n%s", err, out)
 		}
 	}
-	c := start(t, server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)))
-	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "clients/")
-	cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+c.url)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for name, data := range map[string]func(t *testing.T) []string{
+		"one server in memory":          func(*testing.T) []string { return []string{"memory"} },
+		"one server over SQLite":        func(t *testing.T) []string { return []string{"sqlite:" + filepath.Join(t.TempDir(), "threads.db")} },
+		"two servers on one PostgreSQL": func(t *testing.T) []string { url := servertest.Postgres(t); return []string{url, url} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var urls []string
+			for _, url := range data(t) {
+				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t))).url)
+			}
+			cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "clients/")
+			cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+balance(t, urls))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
+}
+
+// balance returns the URL of a proxy that sends requests to servers in turn.
+func balance(t *testing.T, urls []string) string {
+	if len(urls) == 1 {
+		return urls[0]
+	}
+	var proxies []*httputil.ReverseProxy
+	for _, u := range urls {
+		to, err := url.Parse(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxies = append(proxies, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)})
+	}
+	var n atomic.Int64
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { proxies[n.Add(1)%int64(len(proxies))].ServeHTTP(w, r) }))
+	t.Cleanup(h.Close)
+	return h.URL
 }

@@ -59,19 +59,6 @@ func newDispatcher(ctx context.Context, s *Server, parallel int) *dispatcher {
 	}
 }
 
-// recover takes up the runs that another server left.
-func (d *dispatcher) recover(ctx context.Context) error {
-	open, err := d.s.db.OpenRuns(ctx, "")
-	if err != nil {
-		return err
-	}
-	for _, run := range open {
-		d.s.streams.open(run.ID)
-		d.wake(run.ThreadID)
-	}
-	return nil
-}
-
 // wake has a thread's pending runs run.
 func (d *dispatcher) wake(thread string) {
 	d.mu.Lock()
@@ -137,20 +124,29 @@ func (d *dispatcher) stopping() bool {
 	}
 }
 
+// elsewhere is how often is looked whether a run of another instance has ended
+// for which one of this instance waits.
+const elsewhere = 100 * time.Millisecond
+
 // next returns the run of a thread whose turn it is, or how long until there may
-// be one; 0 means there is none.
+// be one; 0 means that this instance has none.
 func (d *dispatcher) next(thread string) (*db.Run, time.Duration, error) {
 	open, err := d.s.db.OpenRuns(d.ctx, thread)
 	if err != nil {
 		return nil, 0, err
 	}
 	var wait time.Duration
+	blocked := false // by an older run of another instance
 	for _, run := range open {
-		left := time.Until(run.StartsAt)
-		if left <= 0 {
+		mine := run.Holder == d.s.instance
+		switch left := time.Until(run.StartsAt); {
+		case left <= 0 && mine && blocked:
+			return nil, elsewhere, nil
+		case left <= 0 && mine:
 			return run, 0, nil
-		}
-		if wait == 0 || left < wait {
+		case left <= 0:
+			blocked = true
+		case mine && (wait == 0 || left < wait):
 			wait = left
 		}
 	}
@@ -181,7 +177,11 @@ func (d *dispatcher) run(run *db.Run) {
 	if now, err := d.s.db.Run(d.ctx, run.ID); err == nil && now.Ended() || errors.Is(err, db.ErrNotFound) {
 		return
 	}
-	if err := d.s.execute(ctx, run, a); err != nil && d.ctx.Err() == nil {
+	err := d.s.execute(ctx, run, a)
+	if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
+		return // it is somebody else's now, or nobody's
+	}
+	if err != nil && d.ctx.Err() == nil {
 		d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
 		time.Sleep(time.Second) // what failed is tried again
 	}
@@ -214,14 +214,18 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 		}
 		return nil
 	}
-	changed := false
-	_, err := d.s.db.UpdateRun(ctx, run.ID, func(r *db.Run) error {
-		if !r.Ended() {
+	changed, elsewhere := false, false
+	_, err := d.s.db.UpdateRun(ctx, run.ID, "", func(r *db.Run) error {
+		elsewhere = r.Status == db.Running && r.Holder != d.s.instance
+		if !r.Ended() && !elsewhere {
 			changed = true
 			r.Status, r.UpdatedAt, r.EndedAt = db.Interrupted, now(), now()
 		}
 		return nil
 	})
+	if err == nil && elsewhere {
+		return d.cancelElsewhere(ctx, run.ID, why, wait)
+	}
 	if errors.Is(err, db.ErrNotFound) {
 		return nil
 	}
@@ -238,6 +242,49 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 		}
 	}
 	return d.s.release(ctx, run.ThreadID)
+}
+
+// cancelElsewhere has another instance stop a run.
+func (d *dispatcher) cancelElsewhere(ctx context.Context, id string, why stop, wait bool) error {
+	if err := d.s.db.Stop(ctx, id, int(why)); err != nil {
+		return err
+	}
+	for wait {
+		run, err := d.s.db.Run(ctx, id)
+		if errors.Is(err, db.ErrNotFound) || err == nil && run.Ended() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(elsewhere):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// stopAsked stops the runs of this instance that others were asked to stop.
+func (d *dispatcher) stopAsked(ctx context.Context) error {
+	asked, err := d.s.db.Stops(ctx, d.s.instance)
+	if err != nil {
+		return err
+	}
+	for id, why := range asked {
+		run, err := d.s.db.Run(ctx, id)
+		if errors.Is(err, db.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.cancel(ctx, run, stop(why), false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cancelAll stops all runs of a thread and waits for them.

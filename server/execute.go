@@ -20,9 +20,15 @@ import (
 // The error is that of noting.
 func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	keep := context.WithoutCancel(ctx) // what has happened is noted even when the run is cancelled
-	log := s.streams.open(run.ID)
 	var b runBody
 	err := json.Unmarshal(run.Kwargs, &b)
+	log, failed := s.outlet(keep, run, &b)
+	if failed != nil {
+		return failed
+	}
+	defer log.breakOff() // unless it has ended by then
+	log.live = s.follow(run, &b)
+	defer log.live.leave()
 	var assistant *db.Assistant
 	var g *served
 	if err == nil {
@@ -41,7 +47,7 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	}
 	// The run goes on where it was when its process ended, if it had begun.
 	resumed := run.Begun && head != nil && head.Metadata["run_id"] == run.ID
-	run, err = s.db.UpdateRun(keep, run.ID, func(r *db.Run) error {
+	run, err = s.db.UpdateRun(keep, run.ID, s.instance, func(r *db.Run) error {
 		r.Status, r.UpdatedAt = db.Running, now()
 		r.Attempt++
 		if !r.Begun {
@@ -56,24 +62,30 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 		return err
 	}
 	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
-	enc := newEncoder(&b, about, log.send)
+	enc := newEncoder(&b, about, s.join(run, log.send))
 	enc.metadata()
-	seq, err := s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, enc.wants())
+	err = log.live.begin(keep, g, &b)
+	var seq iter.Seq2[graph.Event, error]
+	if err == nil {
+		seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, enc.wants()|log.live.wants())
+	}
 	if err == nil {
 		for ev, failure := range seq {
 			if failure != nil {
 				err = failure
 				break
 			}
-			if err = enc.event(ev); err != nil {
+			if err = errors.Join(enc.event(ev), log.live.event(ev)); err != nil {
 				break
 			}
 		}
 	}
 	why := s.runs.stopped(a)
 	if err != nil && why == stopNone && (errors.Is(err, graph.ErrDrained) || errors.Is(context.Cause(ctx), graph.ErrDrained)) {
-		log.breakOff() // clients come back for the rest
-		return nil
+		return nil // clients come back for the rest
+	}
+	if now, failed := s.db.OpenRuns(keep, run.ThreadID); failed == nil && !slices.ContainsFunc(now, func(r *db.Run) bool { return r.ID == run.ID && r.Holder == s.instance }) {
+		return db.ErrTaken
 	}
 	return s.conclude(keep, run, &b, g, log, err, why, enc)
 }
@@ -197,7 +209,7 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 }
 
 // conclude notes what came of a run, and ends its log.
-func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *runLog, failure error, why stop, enc ...*encoder) error {
+func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *outlet, failure error, why stop, enc ...*encoder) error {
 	if why == stopRollback {
 		return s.rollBack(ctx, run, g, log)
 	}
@@ -238,26 +250,33 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		data, _ := json.Marshal(told)
 		log.send("error", data)
 	}
-	run, err = s.db.UpdateRun(ctx, run.ID, func(r *db.Run) error {
+	if err := log.store(outcome); err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	if err := s.settleRun(ctx, run, status, snap, told); err != nil {
+		return err
+	}
+	done, err := s.db.UpdateRun(ctx, run.ID, s.instance, func(r *db.Run) error {
 		r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now()
 		return nil
 	})
-	if err != nil && !errors.Is(err, db.ErrNotFound) {
+	switch {
+	case err == nil:
+		run = done
+	case errors.Is(err, db.ErrNotFound): // it went with its thread
+		run.Status, run.Error, run.EndedAt = status, told, now()
+	default:
 		return err
 	}
-	if run != nil {
-		if err := s.settleRun(ctx, run, snap, told); err != nil {
-			return err
-		}
-		s.notify(ctx, run, b, outcome)
-	}
+	s.notify(ctx, run, b, outcome)
+	log.live.end(status, snap, told)
 	log.close(outcome)
 	return nil
 }
 
 // settleRun notes on a thread what came of a run, or removes the thread if it was
 // made for the run.
-func (s *Server) settleRun(ctx context.Context, run *db.Run, snap *anygraph.Snapshot, told *db.RunError) error {
+func (s *Server) settleRun(ctx context.Context, run *db.Run, status string, snap *anygraph.Snapshot, told *db.RunError) error {
 	t, err := s.db.Thread(ctx, run.ThreadID)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil
@@ -278,17 +297,17 @@ func (s *Server) settleRun(ctx context.Context, run *db.Run, snap *anygraph.Snap
 	if err != nil {
 		return err
 	}
-	if len(open) > 0 { // the thread stays busy
+	if slices.ContainsFunc(open, func(r *db.Run) bool { return r.ID != run.ID }) { // the thread stays busy
 		return nil
 	}
-	if run.Status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 {
+	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 {
 		snap = nil // cancelled: nothing waits for anybody
 	}
 	return s.settle(ctx, t.ID, snap, told)
 }
 
 // rollBack makes a thread what it was before a run, and removes the run.
-func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *runLog) error {
+func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outlet) error {
 	head, err := s.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(run.ThreadID)})
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
@@ -314,8 +333,10 @@ func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *runL
 	if err := s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
+	err = s.release(ctx, run.ThreadID)
+	log.live.end(db.Interrupted, nil, nil)
 	log.close(nil)
-	return s.release(ctx, run.ThreadID)
+	return err
 }
 
 // errorOf says what clients are told about why a run failed: the name of the

@@ -73,15 +73,21 @@ func (s *Server) routes() http.Handler {
 		"POST /threads/prune":                      s.pruneThreads,
 		"GET /threads/{thread}":                    s.getThread,
 		"PATCH /threads/{thread}":                  s.patchThread,
-		"DELETE /threads/{thread}":                 s.deleteThread,
+		"DELETE /threads/{thread}":                 s.forgetting(s.deleteThread),
 		"POST /threads/{thread}/copy":              s.copyThread,
 		"GET /threads/{thread}/state":              s.getState,
 		"GET /threads/{thread}/state/{checkpoint}": s.getState,
 		"POST /threads/{thread}/state/checkpoint":  s.getStateAt,
-		"POST /threads/{thread}/state":             s.updateState,
+		"POST /threads/{thread}/state":             s.telling(s.updateState),
 		"PATCH /threads/{thread}/state":            s.patchState,
 		"GET /threads/{thread}/history":            s.getHistory,
 		"POST /threads/{thread}/history":           s.postHistory,
+
+		"POST /threads/{thread}/commands":      s.postCommand,
+		"POST /threads/{thread}/stream/events": s.streamEvents,
+		"POST /threads/{thread}/stream":        s.streamEvents,
+		"GET /threads/{thread}/stream/events":  s.socket,
+		"GET /threads/{thread}/stream":         s.joinThread, // or a WebSocket
 
 		"POST /threads/{thread}/runs":              s.createRun,
 		"POST /threads/{thread}/runs/stream":       s.streamRun,

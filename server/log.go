@@ -27,18 +27,49 @@ func (s *streams) open(run string) *runLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.logs[run]
-	if l == nil {
-		l = &runLog{changed: make(chan struct{}), end: make(chan struct{})}
+	if l == nil || l.isBroken() {
+		l = newLog()
 		s.logs[run] = l
 	}
 	return l
+}
+
+func newLog() *runLog {
+	return &runLog{changed: make(chan struct{}), end: make(chan struct{}), told: make(chan struct{}, 1)}
+}
+
+// follow returns the log of a run that is stored, and whether it was made just
+// now, so that the caller is the one to fill it.
+func (s *streams) follow(run string) (l *runLog, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.logs[run]; l != nil && !l.isBroken() {
+		return l, false
+	}
+	l = newLog()
+	s.logs[run] = l
+	return l, true
+}
+
+// tell says that there are new events of a run to be read, to whoever follows it
+// here.
+func (s *streams) tell(run string) {
+	if l := s.get(run); l != nil {
+		select {
+		case l.told <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // get returns the log of a run, nil if there is none (any more).
 func (s *streams) get(run string) *runLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.logs[run]
+	if l := s.logs[run]; l != nil && !l.isBroken() {
+		return l
+	}
+	return nil
 }
 
 func (s *streams) drop(run string) {
@@ -73,17 +104,34 @@ type runLog struct {
 	changed chan struct{} // closed at the next change
 	end     chan struct{} // closed at the end
 	at      time.Time     // of the end
+	told    chan struct{} // that more is stored
 
 	broken  bool            // the run goes on elsewhere
 	outcome json.RawMessage // set before the end
 }
 
 // send appends an event.
-func (l *runLog) send(event string, data []byte) {
+func (l *runLog) send(event string, data []byte) { l.sendAt(-1, event, data) }
+
+// begin makes the log's next event have an ID, if it has none yet.
+func (l *runLog) begin(id int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.events) == 0 {
+		l.first = max(l.first, id)
+	}
+}
+
+// sendAt is send for an event that has an ID already; of a log, either all have
+// one or none.
+func (l *runLog) sendAt(id int, event string, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.at.IsZero() {
 		return
+	}
+	if len(l.events) == 0 && id >= 0 {
+		l.first = id
 	}
 	l.events = append(l.events, sent{event, data})
 	for l.bytes += len(data); l.bytes > maxLog && len(l.events) > 1; l.first++ {
@@ -112,7 +160,7 @@ func (l *runLog) close(outcome json.RawMessage) {
 // that they look for it again.
 func (l *runLog) breakOff() {
 	l.mu.Lock()
-	l.broken = true
+	l.broken = l.broken || l.at.IsZero()
 	l.mu.Unlock()
 	l.close(nil)
 }

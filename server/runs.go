@@ -45,6 +45,8 @@ type runBody struct {
 
 	// Headers are those of the request that nodes may see.
 	Headers object `json:"__request_headers__,omitempty"`
+
+	V2 *v2Run `json:"__v2__,omitempty"` // set if a command of the second version started it
 }
 
 // runConfig is the part of a configuration that the server knows; the rest is
@@ -227,7 +229,10 @@ func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g 
 			return nil, err
 		}
 	}
-	s.streams.open(run.ID)
+	if !b.StreamResumable && !s.db.Shared() {
+		s.streams.open(run.ID) // before anything is sent to it
+	}
+	run.Holder = s.instance
 	err = s.db.AddRun(ctx, run, b.Strategy == reject, func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		run.Metadata = objectOf(a.Metadata).with(objectOf(t.Metadata), b.Metadata, own, object{"created_by": nil}).raw()
@@ -351,7 +356,10 @@ func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
 // answer waits for a run and writes what came of it.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run, cancel bool) error {
 	w.Header().Set("Content-Type", "application/json")
-	log := s.streams.get(run.ID)
+	log, err := s.logOf(r.Context(), run)
+	if err != nil {
+		return err
+	}
 	if log == nil {
 		return s.writeOutcome(w, r, run.ID, nil)
 	}
@@ -361,6 +369,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run, can
 	for {
 		select {
 		case <-log.ended():
+			if log.isBroken() {
+				panic(http.ErrAbortHandler) // the run goes on elsewhere
+			}
 			return s.writeOutcome(w, r, run.ID, log)
 		case <-r.Context().Done():
 			if cancel {

@@ -37,12 +37,16 @@ type Server struct {
 	version string
 
 	webhooks *http.Client
+	instance string
 
-	runs    *dispatcher
-	streams *streams
-	stop    context.CancelFunc // of what runs beside requests
-	beside  sync.WaitGroup
-	closed  atomic.Bool
+	runs      *dispatcher
+	streams   *streams
+	feeds     *feeds             // what those see who follow a thread
+	joins     *feeds             // what those see who have joined the streams of a thread
+	stop      context.CancelFunc // of what runs beside requests
+	beside    sync.WaitGroup
+	besideCtx context.Context
+	closed    atomic.Bool
 }
 
 // served is a graph that is registered.
@@ -142,7 +146,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, maxBody: c.maxBody, version: c.version, webhooks: webhookClient(c.private)}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, maxBody: c.maxBody, version: c.version, webhooks: webhookClient(c.private), instance: newInstance()}
 	for _, g := range c.graphs {
 		s.graphs[g.name] = g
 		s.names = append(s.names, g.name)
@@ -152,8 +156,9 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
+	s.besideCtx, s.stop = beside, stop
 	s.streams = newStreams()
+	s.feeds, s.joins = newFeeds(), newFeeds()
 	s.runs = newDispatcher(beside, s, c.parallel)
 	s.handler = s.routes()
 	if err := s.begin(ctx, beside); err != nil {
@@ -227,10 +232,14 @@ func (s *Server) begin(ctx, beside context.Context) error {
 	if err := s.systemAssistants(ctx); err != nil {
 		return err
 	}
-	if err := s.runs.recover(ctx); err != nil {
+	if err := s.db.Beat(ctx, s.instance); err != nil {
+		return err
+	}
+	if err := s.takeOver(ctx); err != nil {
 		return err
 	}
 	s.beside.Go(func() { s.tick(beside) })
+	s.beside.Go(func() { s.live(beside) })
 	return nil
 }
 
@@ -245,6 +254,8 @@ func (s *Server) tick(ctx context.Context) {
 		case <-t.C:
 		}
 		s.streams.sweep(time.Now())
+		s.feeds.sweep(time.Now())
+		s.joins.sweep(time.Now())
 		for _, do := range []func(context.Context) error{s.startCrons, s.removeExpired} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				s.log.LogAttrs(ctx, slog.LevelError, "server", slog.Any("error", err))
@@ -259,8 +270,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // Drain lets runs finish the superstep that they are in, as long as the context
 // lasts, and leaves them for the next server to go on with; none begins any more.
 // Streams of runs that go on elsewhere are cut off, so that their clients look
-// for them there. Other requests are still answered.
-func (s *Server) Drain(ctx context.Context) { s.runs.drain(ctx) }
+// for them there, and streams of threads end. Other requests are still answered.
+func (s *Server) Drain(ctx context.Context) {
+	s.runs.drain(ctx)
+	s.feeds.end()
+	s.joins.end()
+}
 
 // Close ends the server, after [Server.Drain]. Requests should have ended before,
 // by http.Server's Shutdown.
@@ -268,10 +283,11 @@ func (s *Server) Close(ctx context.Context) error {
 	if !s.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	s.runs.drain(ctx)
+	s.Drain(ctx)
 	s.stop()
 	s.beside.Wait()
-	return s.closeStores()
+	// Others take its runs over at once.
+	return errors.Join(s.db.Leave(ctx, s.instance), s.closeStores())
 }
 
 func (s *Server) closeStores() error {

@@ -75,9 +75,9 @@ func listed(r *http.Request, name string) ([]string, error) {
 
 // serveLog sends a run's events from an ID on; -1 means from now on.
 func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, cancel bool, modes []string) error {
-	log := s.streams.get(run.ID)
-	if log == nil && !run.Ended() { // it was begun by another process
-		log = s.streams.open(run.ID)
+	log, err := s.logOf(r.Context(), run)
+	if err != nil {
+		return err
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -65,8 +65,8 @@ var only = map[string][]string{
 	"draw":           nil,
 	"internal/plan":  nil,
 	"internal/core":  {"internal/plan", "checkpoint"},
-	"internal/local": {"internal/core", "internal/plan", "checkpoint"},
-	"graph":          {"internal/local", "internal/core", "internal/plan", "checkpoint", "draw", "field"},
+	"internal/local": {"internal/core", "internal/plan", "internal/process", "checkpoint"},
+	"graph":          {"internal/local", "internal/process", "internal/core", "internal/plan", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.

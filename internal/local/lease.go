@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/process"
 )
 
 // DefaultLease is for how long a run holds its thread without giving a sign of
@@ -41,27 +40,14 @@ type lease struct {
 	timer *time.Timer
 }
 
-// A holder names a run, the process that it is in, and the machine, so that
-// those who find the lease can tell whether the run lives:
-//
-//	<run> pid <pid> on <host> <machine>.<start of the process>
-var self = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "?"
-	}
-	start, _ := startOf(os.Getpid())
-	return fmt.Sprintf("pid %d on %s %s.%s", os.Getpid(), strings.ReplaceAll(host, " ", "_"), machine(), start)
-})
-
-var machine = sync.OnceValue(machineTag)
-
 // living are the holders of the leases that runs of this process hold. What a
 // lease of this process says is checked against it: a run whose last write
 // failed has ended all the same.
 var living sync.Map
 
-func holderOf(run checkpoint.ID) string { return string(run) + " " + self() }
+// holderOf names a run and its process, so that those who find the lease can tell
+// whether the run lives.
+func holderOf(run checkpoint.ID) string { return string(run) + " " + process.Self() }
 
 // runOf returns the run that a holder names.
 func runOf(holder string) checkpoint.ID {
@@ -74,25 +60,15 @@ func runOf(holder string) checkpoint.ID {
 
 // dead reports whether the run that holder names has certainly ended.
 func dead(holder string) bool {
-	_, process, ok := strings.Cut(holder, " ")
+	_, where, ok := strings.Cut(holder, " ")
 	if !ok {
 		return false
 	}
-	if process == self() {
+	if where == process.Self() {
 		_, lives := living.Load(holder)
 		return !lives
 	}
-	f := strings.Fields(process)
-	if len(f) != 5 || f[0] != "pid" || f[2] != "on" {
-		return false
-	}
-	tag, start, _ := strings.Cut(f[4], ".")
-	pid, err := strconv.Atoi(f[1])
-	if err != nil || tag == "" || tag != machine() {
-		return false
-	}
-	now, there := startOf(pid)
-	return !there || now != "" && start != "" && now != start
+	return process.Gone(where)
 }
 
 // begin notes that the lease was granted, and sees to it that it is renewed.

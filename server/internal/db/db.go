@@ -104,7 +104,8 @@ func (d *DB) Close() error {
 func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 
 // @ stands for the schema. Times are microseconds since 1970, JSON is text.
-// Latest versions of assistants stand whole in superstep_assistants.
+// Latest versions of assistants stand whole in superstep_assistants. A run's
+// holder is the instance that is to run it; stop says that it shall not go on.
 func migrations() []string {
 	return []string{`
 	CREATE TABLE @superstep_assistants (
@@ -145,10 +146,25 @@ func migrations() []string {
 		created bigint NOT NULL,
 		updated bigint NOT NULL,
 		starts bigint NOT NULL,
+		holder text NOT NULL,
+		stop bigint NOT NULL DEFAULT 0,
 		data text NOT NULL
 	);
 	CREATE INDEX superstep_runs_thread ON @superstep_runs (thread, created, id);
-	CREATE INDEX superstep_runs_open ON @superstep_runs (status, starts) WHERE status IN ('pending', 'running');
+	CREATE INDEX superstep_runs_open ON @superstep_runs (holder) WHERE status IN ('pending', 'running');
+	CREATE TABLE @superstep_instances (
+		id text PRIMARY KEY,
+		beat bigint NOT NULL
+	);
+	CREATE TABLE @superstep_events (
+		run text NOT NULL,
+		seq bigint NOT NULL,
+		at bigint NOT NULL,
+		event text NOT NULL,
+		data text NOT NULL,
+		PRIMARY KEY (run, seq)
+	);
+	CREATE INDEX superstep_events_at ON @superstep_events (at);
 	CREATE TABLE @superstep_crons (
 		id text PRIMARY KEY,
 		assistant text NOT NULL,

@@ -312,6 +312,9 @@ type Run struct {
 
 	StartedAt time.Time `json:"run_started_at,omitzero"`
 	EndedAt   time.Time `json:"run_ended_at,omitzero"`
+
+	// Holder is the instance that runs it, where AddRun and OpenRuns say so.
+	Holder string `json:"-"`
 }
 
 // Ended reports whether the run is over.
@@ -330,10 +333,6 @@ var ErrBusy = errors.New("thread has a run that has not ended")
 // changes the thread. If alone is set and the thread has a run that has not
 // ended, it returns ErrBusy.
 func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, change func(*Thread) error) error {
-	data, err := encode(r)
-	if err != nil {
-		return err
-	}
 	return d.tx(ctx, func(tx *sql.Tx) error {
 		// The thread's row is what two requests meet at.
 		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
@@ -359,8 +358,12 @@ func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, change func(*Thread
 		if err := d.putThread(ctx, tx, t); err != nil {
 			return err
 		}
-		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-			r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), data)
+		data, err := encode(r) // change may have added to it
+		if err != nil {
+			return err
+		}
+		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, data)
 		return err
 	})
 }
@@ -370,12 +373,15 @@ func (d *DB) Run(ctx context.Context, id string) (*Run, error) {
 	return one[Run](ctx, d, d.sql, `SELECT data FROM @superstep_runs WHERE id = ?`, id)
 }
 
-// UpdateRun changes a run.
-func (d *DB) UpdateRun(ctx context.Context, id string, change func(*Run) error) (*Run, error) {
-	var out *Run
+// ErrTaken says that another instance has taken a run over.
+var ErrTaken = errors.New("another instance has taken the run over")
+
+// UpdateRun changes a run. If a holder is given and isn't the run's any more, it
+// returns ErrTaken.
+func (d *DB) UpdateRun(ctx context.Context, id, holder string, change func(*Run) error) (*Run, error) {
+	out := new(Run)
 	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
-		out, err = one[Run](ctx, d, tx, `SELECT data FROM @superstep_runs WHERE id = ?`+d.forUpdate(), id)
-		if err != nil {
+		if err := d.held(ctx, tx, id, holder, out, d.forUpdate()); err != nil {
 			return err
 		}
 		if err := change(out); err != nil {
@@ -394,6 +400,21 @@ func (d *DB) UpdateRun(ctx context.Context, id string, change func(*Run) error) 
 	return out, nil
 }
 
+// held reads a run and locks it, and checks its holder if one is given.
+func (d *DB) held(ctx context.Context, e execer, id, holder string, out *Run, lock string) error {
+	var data, has string
+	switch err := e.QueryRowContext(ctx, d.bind(`SELECT data, holder FROM @superstep_runs WHERE id = ?`+lock), id).Scan(&data, &has); {
+	case errors.Is(err, sql.ErrNoRows):
+		return ErrNotFound
+	case err != nil:
+		return err
+	case holder != "" && has != holder:
+		return ErrTaken
+	}
+	out.Holder = has
+	return json.Unmarshal([]byte(data), out)
+}
+
 // Runs returns the runs of a thread, newest first unless the page says otherwise.
 func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, error) {
 	query, args := `SELECT data FROM @superstep_runs WHERE thread = ?`, []any{thread}
@@ -407,12 +428,28 @@ func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, e
 // OpenRuns returns the runs that have not ended, oldest first: those of a thread,
 // or all of them if it is empty.
 func (d *DB) OpenRuns(ctx context.Context, thread string) ([]*Run, error) {
-	query, args := `SELECT data FROM @superstep_runs WHERE status IN ('pending', 'running')`, []any(nil)
+	query, args := `SELECT holder, data FROM @superstep_runs WHERE status IN ('pending', 'running')`, []any(nil)
 	if thread != "" {
 		query, args = query+` AND thread = ?`, []any{thread}
 	}
-	found, _, err := search[Run](ctx, d, Page{Limit: 1 << 30}, nil, query+` ORDER BY created, id`, args...)
-	return found, err
+	rows, err := d.sql.QueryContext(ctx, d.bind(query+` ORDER BY created, id`), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []*Run
+	for rows.Next() {
+		r := new(Run)
+		var data sql.RawBytes
+		if err := rows.Scan(&r.Holder, &data); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(data, r); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
 }
 
 // DeleteRun removes a run.

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package local
+package process
 
 // machineTag is empty where the life of other processes can't be told reliably:
 // their leases have to run out.

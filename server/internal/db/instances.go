@@ -1,0 +1,165 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+)
+
+// now is the database's time in SQL: clocks of instances may differ.
+func (d *DB) now() string {
+	if d.pool == nil {
+		return `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
+	}
+	return `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+}
+
+// Shared reports whether several instances may use the database at once.
+func (d *DB) Shared() bool { return d.pool != nil }
+
+// Beat says that an instance lives.
+func (d *DB) Beat(ctx context.Context, instance string) error {
+	_, err := d.exec(ctx, d.sql, `INSERT INTO @superstep_instances (id, beat) VALUES (?, `+d.now()+`) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat`, instance)
+	return err
+}
+
+// Leave says that an instance has ended.
+func (d *DB) Leave(ctx context.Context, instance string) error {
+	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_instances WHERE id = ?`, instance)
+	return err
+}
+
+// Left returns the instances that hold runs which have not ended, and have given
+// no sign of life for a time or are gone, which is asked for the others.
+func (d *DB) Left(ctx context.Context, silence time.Duration, gone func(instance string) bool) ([]string, error) {
+	rows, err := d.sql.QueryContext(ctx, d.bind(`SELECT r.holder, max(CASE WHEN i.beat > `+d.now()+` - ? THEN 1 ELSE 0 END)
+		FROM @superstep_runs r LEFT JOIN @superstep_instances i ON i.id = r.holder
+		WHERE r.status IN ('pending', 'running') GROUP BY r.holder`), silence.Microseconds())
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var holder string
+		var lives int
+		if err := rows.Scan(&holder, &lives); err != nil {
+			return nil, err
+		}
+		if lives == 0 || gone(holder) {
+			out = append(out, holder)
+		}
+	}
+	return out, rows.Err()
+}
+
+// TakeOver gives the runs of an instance that have not ended to another one, and
+// returns their threads.
+func (d *DB) TakeOver(ctx context.Context, from, to string) (threads []string, err error) {
+	rows, err := d.sql.QueryContext(ctx, d.bind(`UPDATE @superstep_runs SET holder = ? WHERE holder = ? AND status IN ('pending', 'running') RETURNING thread`), to, from)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var thread string
+		if err := rows.Scan(&thread); err != nil {
+			return nil, err
+		}
+		threads = append(threads, thread)
+	}
+	return threads, rows.Err()
+}
+
+// Stop asks the instance that holds a run to stop it, as why says; greater ones
+// win.
+func (d *DB) Stop(ctx context.Context, run string, why int) error {
+	_, err := d.exec(ctx, d.sql, `UPDATE @superstep_runs SET stop = ? WHERE id = ? AND stop < ? AND status IN ('pending', 'running')`, why, run, why)
+	return err
+}
+
+// Stops returns the runs of an instance that it shall stop.
+func (d *DB) Stops(ctx context.Context, instance string) (map[string]int, error) {
+	rows, err := d.sql.QueryContext(ctx, d.bind(`SELECT id, stop FROM @superstep_runs WHERE holder = ? AND status IN ('pending', 'running') AND stop > 0`), instance)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[string]int{}
+	for rows.Next() {
+		var id string
+		var why int
+		if err := rows.Scan(&id, &why); err != nil {
+			return nil, err
+		}
+		out[id] = why
+	}
+	return out, rows.Err()
+}
+
+// Event is what a run has sent to those who watch it.
+type Event struct {
+	Seq   int
+	Event string
+	Data  []byte
+}
+
+// AddEvents stores events of a run that its holder sends, all or none. If another
+// instance holds it by now, it returns ErrTaken.
+func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) error {
+	return d.tx(ctx, func(tx *sql.Tx) error {
+		lock := ""
+		if d.pool != nil {
+			lock = " FOR SHARE" // nobody takes the run over meanwhile
+		}
+		if err := d.held(ctx, tx, run, holder, new(Run), lock); err != nil {
+			return err
+		}
+		const most = 100 // rows of a statement
+		for len(events) > 0 {
+			some := events[:min(most, len(events))]
+			events = events[len(some):]
+			var args []any
+			for _, e := range some {
+				args = append(args, run, e.Seq, e.Event, string(e.Data))
+			}
+			values := strings.TrimSuffix(strings.Repeat(`(?, ?, `+d.now()+`, ?, ?), `, len(some)), ", ")
+			if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_events (run, seq, at, event, data) VALUES `+values, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Events returns events of a run from a number on.
+func (d *DB) Events(ctx context.Context, run string, from, limit int) ([]Event, error) {
+	rows, err := d.sql.QueryContext(ctx, d.bind(`SELECT seq, event, data FROM @superstep_events WHERE run = ? AND seq >= ? ORDER BY seq LIMIT ?`), run, from, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []Event
+	for rows.Next() {
+		var e Event
+		if err := rows.Scan(&e.Seq, &e.Event, &e.Data); err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, rows.Err()
+}
+
+// NextEvent returns the number that a run's next event has.
+func (d *DB) NextEvent(ctx context.Context, run string) (n int, err error) {
+	err = d.sql.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq) + 1, 0) FROM @superstep_events WHERE run = ?`), run).Scan(&n)
+	return n, err
+}
+
+// SweepEvents removes events that are older than a time and whose run has ended.
+func (d *DB) SweepEvents(ctx context.Context, age time.Duration) error {
+	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_events WHERE at < `+d.now()+` - ? AND NOT EXISTS (
+		SELECT 1 FROM @superstep_runs r WHERE r.id = superstep_events.run AND r.status IN ('pending', 'running'))`, age.Microseconds())
+	return err
+}

@@ -1,0 +1,231 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// endEvent is the last event of a run that is stored; its data is what waiting
+// for the run returns. Clients don't see it.
+const endEvent = "__end__"
+
+// journal stores what a run sends, so that other instances can pass it on, and
+// this one's successor after it was killed. It has a goroutine of its own: while
+// it stores, what comes next is gathered.
+type journal struct {
+	s   *Server
+	run string
+
+	mu      sync.Mutex
+	next    int // number of the next event
+	pending []db.Event
+	over    bool
+	kick    chan struct{}
+	done    chan struct{}
+	err     error // why nothing is stored any more
+}
+
+func (s *Server) newJournal(ctx context.Context, run string) (*journal, error) {
+	next, err := s.db.NextEvent(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{s: s, run: run, next: next, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	go j.write(context.WithoutCancel(ctx))
+	return j, nil
+}
+
+// send adds an event.
+func (j *journal) send(event string, data []byte) {
+	j.mu.Lock()
+	j.pending = append(j.pending, db.Event{Seq: j.next, Event: event, Data: data})
+	j.next++
+	j.mu.Unlock()
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+}
+
+// close waits until all is stored.
+func (j *journal) close() error {
+	j.mu.Lock()
+	j.over = true
+	j.mu.Unlock()
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+	<-j.done
+	return j.err
+}
+
+// storeTries is how often a write is tried before a run's events are given up.
+const storeTries = 5
+
+func (j *journal) write(ctx context.Context) {
+	defer close(j.done)
+	for range j.kick {
+		for {
+			j.mu.Lock()
+			some, over := j.pending, j.over
+			j.pending = nil
+			j.mu.Unlock()
+			if len(some) == 0 {
+				if over {
+					return
+				}
+				break
+			}
+			if j.err != nil {
+				continue
+			}
+			for try := 1; ; try++ {
+				j.err = j.s.db.AddEvents(ctx, j.run, j.s.instance, some)
+				if j.err == nil || try == storeTries || errors.Is(j.err, db.ErrTaken) || errors.Is(j.err, db.ErrNotFound) {
+					break
+				}
+				time.Sleep(time.Duration(try) * 100 * time.Millisecond)
+			}
+			if j.err != nil {
+				j.s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", j.run), slog.Any("error", j.err))
+				continue
+			}
+			j.s.streams.tell(j.run)
+		}
+	}
+}
+
+// logOf returns the log of a run, and begins to follow what is stored of it if
+// this instance has none. It is nil for a run of which nothing is left.
+func (s *Server) logOf(ctx context.Context, run *db.Run) (*runLog, error) {
+	if l := s.streams.get(run.ID); l != nil {
+		return l, nil
+	}
+	if run.Ended() {
+		n, err := s.db.NextEvent(ctx, run.ID)
+		if err != nil || n == 0 {
+			return nil, err
+		}
+	}
+	l, first := s.streams.follow(run.ID)
+	if first {
+		s.beside.Go(func() { s.followStored(s.besideCtx, run.ID, l) })
+	}
+	return l, nil
+}
+
+const (
+	followPage = 500                   // events read at once
+	followPoll = 50 * time.Millisecond // how often others' events are looked for
+)
+
+// followStored passes on what is stored of a run until its end.
+func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
+	defer l.breakOff() // without effect after its end
+	var outcome json.RawMessage
+	for next, idle := 0, 0; ; {
+		// What the run is comes first: what it sent before it ended is stored by then.
+		run, err := s.db.Run(ctx, id)
+		over := errors.Is(err, db.ErrNotFound) || err == nil && run.Ended()
+		events, failed := s.db.Events(ctx, id, next, followPage)
+		if failed != nil || err != nil && !over {
+			if ctx.Err() != nil {
+				return
+			}
+			s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be read", slog.String("run", id), slog.Any("error", errors.Join(err, failed)))
+			over = false
+		}
+		for _, e := range events {
+			next = e.Seq + 1
+			if e.Event == endEvent { // the run is noted as over in a moment
+				outcome = json.RawMessage(e.Data)
+				continue
+			}
+			l.sendAt(e.Seq, e.Event, e.Data)
+		}
+		switch {
+		case len(events) > 0:
+			idle = 0
+			continue
+		case over:
+			l.close(outcome)
+			return
+		}
+		idle++
+		wait := time.NewTimer(min(time.Duration(idle)*followPoll/5, followPoll))
+		select {
+		case <-l.told:
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		}
+		wait.Stop()
+	}
+}
+
+// outlet is where a run's events go: into the database if others may want to read
+// them, else into this process's memory alone.
+type outlet struct {
+	log     *runLog  // or
+	journal *journal // is there
+	tell    func()   // says that the run is over
+	live    *live    // tells of the run to those who follow its thread
+}
+
+// attemptIDs is more than an attempt has events.
+const attemptIDs = 1_000_000_000
+
+func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, error) {
+	if b.StreamResumable || s.db.Shared() {
+		j, err := s.newJournal(ctx, run.ID)
+		return &outlet{journal: j, tell: func() { s.streams.tell(run.ID) }}, err
+	}
+	log := s.streams.open(run.ID)
+	// The IDs of events that were lost with another process are not given again.
+	log.begin(run.Attempt * attemptIDs)
+	return &outlet{log: log}, nil
+}
+
+func (o *outlet) send(event string, data []byte) {
+	if o.journal != nil {
+		o.journal.send(event, data)
+	} else {
+		o.log.send(event, data)
+	}
+}
+
+// store stores what was sent, and what waiting for the run returns. It comes
+// before the run is noted as over.
+func (o *outlet) store(outcome json.RawMessage) error {
+	if o.journal == nil {
+		return nil
+	}
+	o.journal.send(endEvent, outcome)
+	return o.journal.close()
+}
+
+// close ends the log of a run that was noted as over.
+func (o *outlet) close(outcome json.RawMessage) {
+	if o.journal != nil {
+		o.tell()
+	} else {
+		o.log.close(outcome)
+	}
+}
+
+// breakOff ends the log of a run that goes on elsewhere.
+func (o *outlet) breakOff() {
+	if o.journal != nil {
+		_ = o.journal.close() // which has said what is wrong
+	} else {
+		o.log.breakOff()
+	}
+}

@@ -1,0 +1,715 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// What graphs of a run can be.
+const (
+	statusStarted     = "started" // a subgraph; then it is running
+	statusRunning     = "running"
+	statusCompleted   = "completed"
+	statusFailed      = "failed"
+	statusInterrupted = "interrupted"
+)
+
+// live tells of a run to those who follow its thread. It is used by one goroutine.
+//
+// A run is told of in full if a command started it, or if its thread has a feed
+// when it begins: somebody follows the thread, or did minutes ago. Of other runs
+// nothing is encoded; who comes while one works is told what it has come to, and
+// sees the rest in the thread's state and history.
+type live struct {
+	s     *Server
+	run   *db.Run
+	feed  *feed  // nil if nobody is told
+	graph string // by which clients know it
+
+	running  map[string]map[string][]string // task IDs, by the path of the graph and the node
+	open     [][]string                     // namespaces of subgraphs that run, parents first
+	speeches map[string]*speech             // messages that are being made, by path and task
+	said     map[string]bool                // IDs of messages that were sent
+	unnamed  map[string][]unnamed           // messages that have no ID yet, by path
+	pending  *graph.Event                   // a checkpoint whose values are still to come
+}
+
+// follow prepares to tell of a run.
+func (s *Server) follow(run *db.Run, b *runBody) *live {
+	l := &live{
+		s: s, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
+	}
+	if b.V2 != nil {
+		l.feed, _ = s.feeds.open(run.ThreadID) // a server that is closing has no readers
+	} else {
+		l.feed = s.feeds.find(run.ThreadID)
+	}
+	return l
+}
+
+// leave ends telling.
+func (l *live) leave() { l.s.feeds.leave(l.feed) }
+
+// wants are the events that the feed is made of.
+func (l *live) wants() graph.Mode {
+	if l.feed == nil {
+		return 0
+	}
+	return graph.ModeValues | graph.ModeUpdates | graph.ModeMessages | graph.ModeCustom | graph.ModeTools | graph.ModeTasks | graph.ModeCheckpoints
+}
+
+// begin tells that the run begins. A run that goes on with a thread needs to know
+// the tasks that are open.
+func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
+	if l.feed == nil {
+		return nil
+	}
+	l.graph = g.name
+	if isNull(b.Input) && b.Checkpoint == nil {
+		snap, err := g.State(ctx, l.s.on(l.run.ThreadID)...)
+		if err == nil {
+			for _, t := range snap.Tasks {
+				if t.Status != "done" {
+					l.started(nil, t.Node, t.ID)
+				}
+			}
+		} // else the run will say so
+	}
+	if err := l.lifecycle(nil, statusRunning, l.graph, ""); err != nil {
+		return err
+	}
+	if b.V2 == nil || len(b.V2.Answers) == 0 {
+		return nil
+	}
+	return l.feed.event("input.answered", "input", nil, time.Now(), "", map[string]any{"interrupt_ids": b.V2.Answers})
+}
+
+// event tells of an event of the engine.
+func (l *live) event(ev graph.Event) error {
+	if l.feed == nil {
+		return nil
+	}
+	ns := l.namespace(ev.Path)
+	if err := l.enter(ns, ev.Graph); err != nil {
+		return err
+	}
+	if ev.Type != graph.EventUpdate && ev.Type != graph.EventValues {
+		if err := l.checkpoint(); err != nil {
+			return err
+		}
+	}
+	switch ev.Type {
+	case graph.EventTaskStart, graph.EventTaskRetry:
+		l.started(ev.Path, ev.Node, ev.Task)
+		if ev.Type == graph.EventTaskStart {
+			return l.send("tasks", ns, ev, map[string]any{
+				"id": ev.Task, "name": ev.Node, "input": ev.Input, "triggers": []string{"branch:to:" + ev.Node}, "interrupts": []any{},
+			})
+		}
+	case graph.EventTaskEnd:
+		if err := l.finish(ev, ""); err != nil {
+			return err
+		}
+		if err := l.exit(ev, statusCompleted, ""); err != nil {
+			return err
+		}
+		return l.send("tasks", ns, ev, map[string]any{"id": ev.Task, "name": ev.Node, "result": ev.Update, "error": nil, "interrupts": []any{}})
+	case graph.EventTaskError:
+		text := errorOf(ev.Err).Message
+		if err := l.finish(ev, text); err != nil {
+			return err
+		}
+		if err := l.exit(ev, statusFailed, text); err != nil {
+			return err
+		}
+		return l.send("tasks", ns, ev, map[string]any{"id": ev.Task, "name": ev.Node, "error": text, "interrupts": []any{}})
+	case graph.EventUpdate:
+		if ev.Node == "" {
+			return nil
+		}
+		if err := l.written(ns, ev); err != nil {
+			return err
+		}
+		return l.send("updates", ns, ev, orNull(ev.Update))
+	case graph.EventCheckpoint:
+		if !inside(ev.Source) {
+			l.pending = &ev
+		}
+	case graph.EventValues:
+		state, err := ev.StateJSON()
+		if err != nil {
+			return err
+		}
+		if err := l.name(ns, ev, state); err != nil {
+			return err
+		}
+		if err := l.checkpoint(); err != nil {
+			return err
+		}
+		return l.send("values", ns, ev, orNull(state))
+	case graph.EventMessage:
+		return l.speak(ns, ev)
+	case graph.EventCustom:
+		return l.custom(ns, ev)
+	case graph.EventToolCall, graph.EventToolResult:
+		return l.send("tools", ns, ev, toolData(ev))
+	}
+	return nil
+}
+
+// checkpoint sends the checkpoint that waits for its values, which clients take
+// together.
+func (l *live) checkpoint() error {
+	ev := l.pending
+	if ev == nil {
+		return nil
+	}
+	l.pending = nil
+	data := map[string]any{"id": ev.Checkpoint, "step": ev.Step, "source": ev.Source}
+	if ev.Parent != "" {
+		data["parent_id"] = ev.Parent
+	}
+	return l.send("checkpoints", l.namespace(ev.Path), *ev, data)
+}
+
+func (l *live) send(channel string, ns []string, ev graph.Event, data any) error {
+	return l.feed.event(channel, channel, ns, ev.Time, ev.Node, data)
+}
+
+// custom sends what a node emits. What consists of a name and a payload is of a
+// channel of its own, custom:NAME.
+func (l *live) custom(ns []string, ev graph.Event) error {
+	data, err := json.Marshal(ev.Value)
+	if err != nil {
+		return err
+	}
+	o, name := objectOf(data), ""
+	if len(o) == 2 && o["payload"] != nil {
+		name = textOf(o["name"])
+	}
+	if name == "" {
+		return l.feed.event("custom", "custom", ns, ev.Time, ev.Node, map[string]json.RawMessage{"payload": data})
+	}
+	return l.feed.event("custom", "custom:"+name, ns, ev.Time, ev.Node, o)
+}
+
+// toolData is what clients are told of a call of a tool. Calls that a node tells
+// of in its own way go by the node's task.
+func toolData(ev graph.Event) map[string]any {
+	switch v := ev.Value.(type) {
+	case tool.Started:
+		return map[string]any{"event": "tool-started", "tool_call_id": v.CallID, "tool_name": v.Name, "input": v.Args}
+	case tool.Ended:
+		if v.Err != nil {
+			return map[string]any{"event": "tool-error", "tool_call_id": v.CallID, "message": v.Err.Error()}
+		}
+		return map[string]any{"event": "tool-finished", "tool_call_id": v.CallID, "output": v.Result.Text()}
+	default:
+		if ev.Type == graph.EventToolResult {
+			return map[string]any{"event": "tool-finished", "tool_call_id": ev.Task, "output": v}
+		}
+		return map[string]any{"event": "tool-started", "tool_call_id": ev.Task, "tool_name": ev.Node, "input": v}
+	}
+}
+
+const sep = "\x00"
+
+// started notes a task that runs.
+func (l *live) started(path []string, node, task string) {
+	at := strings.Join(path, sep)
+	if l.running[at] == nil {
+		l.running[at] = map[string][]string{}
+	}
+	if !slices.Contains(l.running[at][node], task) {
+		l.running[at][node] = append(l.running[at][node], task)
+	}
+}
+
+// segment names a task in a namespace: node:epoch.task.
+func segment(node, task string) string {
+	if i := strings.LastIndexByte(task, ':'); i >= 0 {
+		task = task[:i] + "." + task[i+1:] // clients take what follows the last colon for the task
+	}
+	return node + ":" + task
+}
+
+// namespace returns where a graph with a path runs: the tasks above it. The
+// engine's events say which nodes these are of; where several tasks of a node run
+// at once, their subgraphs share the node's name.
+func (l *live) namespace(path []string) []string {
+	ns := make([]string, len(path))
+	for i, node := range path {
+		ns[i] = node
+		if tasks := l.running[strings.Join(path[:i], sep)][node]; len(tasks) == 1 {
+			ns[i] = segment(node, tasks[0])
+		}
+	}
+	return ns
+}
+
+// lifecycle tells what a graph has come to.
+func (l *live) lifecycle(ns []string, status, graph, failure string) error {
+	data := map[string]any{"event": status}
+	if graph != "" {
+		data["graph_name"] = graph
+	}
+	if failure != "" {
+		data["error"] = failure
+	}
+	known := status
+	if status == statusStarted {
+		known = statusRunning
+	}
+	l.feed.mark(ns, known, graph)
+	return l.feed.event("lifecycle", "lifecycle", ns, time.Now(), "", data)
+}
+
+// enter tells of the subgraphs of a namespace that haven't run so far.
+func (l *live) enter(ns []string, graph string) error {
+	for i := range ns {
+		at := ns[:i+1]
+		if slices.ContainsFunc(l.open, func(o []string) bool { return slices.Equal(o, at) }) {
+			continue
+		}
+		name := ""
+		if i == len(ns)-1 {
+			name = graph
+		}
+		l.open = append(l.open, slices.Clone(at))
+		if err := l.lifecycle(at, statusStarted, name, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exit tells that a task's subgraphs have ended, with the task.
+func (l *live) exit(ev graph.Event, status, failure string) error {
+	ns := l.namespace(append(slices.Clone(ev.Path), ev.Node))
+	at := strings.Join(ev.Path, sep)
+	tasks := l.running[at][ev.Node]
+	if i := slices.Index(tasks, ev.Task); i >= 0 {
+		tasks = slices.Delete(tasks, i, i+1)
+		l.running[at][ev.Node] = tasks
+	}
+	if len(tasks) > 0 && ns[len(ns)-1] == ev.Node {
+		return nil // they share it
+	}
+	return l.leaveBelow(ns, status, failure)
+}
+
+// leaveBelow ends the subgraphs that are at a namespace or below it, those inside
+// first.
+func (l *live) leaveBelow(ns []string, status, failure string) error {
+	for i := len(l.open) - 1; i >= 0; i-- {
+		one := l.open[i]
+		if len(one) < len(ns) || !slices.Equal(one[:len(ns)], ns) {
+			continue
+		}
+		l.open = slices.Delete(l.open, i, i+1)
+		if err := l.lifecycle(one, status, "", failure); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end tells what the run has come to.
+func (l *live) end(status string, snap *anygraph.Snapshot, failure *db.RunError) {
+	defer l.s.tellEnd(l.run)
+	told := l.feed != nil
+	if !told {
+		if l.feed = l.s.feeds.find(l.run.ThreadID); l.feed == nil {
+			return
+		}
+	}
+	// What can't be encoded was an error of the run before.
+	for _, s := range l.speeches {
+		_ = l.feed.event("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.id, "message": "the message broke off"})
+	}
+	clear(l.speeches)
+	_ = l.checkpoint()
+	end, text := statusCompleted, ""
+	switch {
+	case failure != nil:
+		end, text = statusFailed, failure.Message
+	case status != db.Success:
+		end = statusInterrupted
+	}
+	_ = l.leaveBelow(nil, end, text)
+	if snap != nil && !told {
+		_ = l.feed.event("values", "values", nil, time.Now(), "", orNull(snap.State))
+	}
+	if snap != nil && failure == nil {
+		for _, q := range snap.Interrupts {
+			if q.When != "inside" {
+				continue
+			}
+			value := interruptOf(q)
+			_ = l.feed.event("input.requested", "input", l.asker(snap, q), time.Now(), "", map[string]any{"interrupt_id": value.ID, "payload": value.Value})
+		}
+	}
+	_ = l.lifecycle(nil, end, l.graph, text)
+}
+
+// asker returns the namespace of the graph that asks.
+func (l *live) asker(snap *anygraph.Snapshot, q graph.Interrupted) []string {
+	ns := l.namespace(q.Path)
+	for _, t := range snap.Tasks {
+		if len(ns) > 0 && t.Node == q.Path[0] && slices.ContainsFunc(t.Interrupts, func(own graph.Interrupted) bool { return own.ID == q.ID }) {
+			ns[0] = segment(t.Node, t.ID)
+		}
+	}
+	return ns
+}
+
+// speech is a message while it is made.
+type speech struct {
+	id        string
+	namespace []string
+	node      string
+	parts     []*part
+	calls     map[int]int // parts of tool calls, by their index in chunks
+	sum       chat.Message
+}
+
+// part is a content block while it is made.
+type part struct {
+	kind     string // text, reasoning or tool_call
+	text     strings.Builder
+	id, name string
+	shown    int // bytes of a tool call's arguments that clients know
+	done     bool
+}
+
+func (l *live) say(s *speech, event string, more map[string]any) error {
+	// Several messages of one node may be made at once: clients tell them apart by
+	// the ID of the model's run, for which the message's stands.
+	data := map[string]any{"event": event, "run_id": s.id}
+	for k, v := range more {
+		data[k] = v
+	}
+	return l.feed.event("messages", "messages", s.namespace, time.Now(), s.node, data)
+}
+
+// speak sends a chunk of a message.
+func (l *live) speak(ns []string, ev graph.Event) error {
+	k, ok := ev.Value.(chat.Chunk)
+	if !ok {
+		return nil // it isn't of a conversation
+	}
+	task := strings.Join(ev.Path, sep) + sep + ev.Task
+	s := l.speeches[task]
+	if s != nil && k.ID != "" && k.ID != s.id {
+		if err := l.conclude(s); err != nil {
+			return err
+		}
+		s = nil
+	}
+	if s == nil {
+		if k.ID == "" {
+			return nil // a message that nothing can be added to
+		}
+		s = &speech{id: k.ID, namespace: ns, node: ev.Node, calls: map[int]int{}, sum: chat.Message{Role: chat.RoleAssistant}}
+		l.speeches[task] = s
+		l.said[s.id] = true
+		if err := l.say(s, "message-start", map[string]any{"id": s.id, "role": "ai"}); err != nil {
+			return err
+		}
+	}
+	if k.Model != "" {
+		s.sum.Model = k.Model
+	}
+	if k.Finish != "" {
+		s.sum.Finish = k.Finish
+	}
+	if k.Usage != nil {
+		s.sum.Usage = k.Usage
+	}
+	for _, grown := range []struct{ kind, text string }{{"reasoning", k.Reasoning}, {"text", k.Text}} {
+		if grown.text == "" {
+			continue
+		}
+		i, err := l.block(s, grown.kind)
+		if err != nil {
+			return err
+		}
+		s.parts[i].text.WriteString(grown.text)
+		if err := l.say(s, "content-block-delta", map[string]any{"index": i, "delta": map[string]string{"type": grown.kind + "-delta", grown.kind: grown.text}}); err != nil {
+			return err
+		}
+	}
+	for _, c := range k.ToolCalls {
+		if err := l.calls(s, c); err != nil {
+			return err
+		}
+	}
+	for _, p := range k.Parts {
+		if r, ok := p.(chat.Reasoning); ok && r.Text == "" && !r.Redacted {
+			continue // the signature of what was streamed before, which values have
+		}
+		blocks, err := blocksOf(chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{p}})
+		if err != nil {
+			return err
+		}
+		for _, b := range blocks {
+			if err := l.wholeBlock(s, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// block returns the place of the part that text of a kind is appended to: the last
+// one if it is of that kind, or a new one.
+func (l *live) block(s *speech, kind string) (int, error) {
+	if n := len(s.parts) - 1; n >= 0 {
+		if s.parts[n].kind == kind && !s.parts[n].done {
+			return n, nil
+		}
+		if s.parts[n].kind != "tool_call" { // calls may go on side by side
+			if err := l.closeBlock(s, n); err != nil {
+				return 0, err
+			}
+		}
+	}
+	s.parts = append(s.parts, &part{kind: kind})
+	i := len(s.parts) - 1
+	return i, l.say(s, "content-block-start", map[string]any{"index": i, "content": map[string]string{"type": kind, kind: ""}})
+}
+
+// calls sends a piece of a tool call. Clients replace the arguments they have, so
+// that what is sent would grow with the square of the length: later pieces wait
+// until the arguments have grown by an eighth.
+func (l *live) calls(s *speech, c chat.ToolCallChunk) error {
+	i, ok := s.calls[c.Index]
+	if !ok {
+		if n := len(s.parts) - 1; n >= 0 && s.parts[n].kind != "tool_call" {
+			if err := l.closeBlock(s, n); err != nil {
+				return err
+			}
+		}
+		i = len(s.parts)
+		s.calls[c.Index] = i
+		s.parts = append(s.parts, &part{kind: "tool_call", id: c.ID, name: c.Name})
+		if err := l.say(s, "content-block-start", map[string]any{"index": i, "content": map[string]any{
+			"type": "tool_call_chunk", "id": textOrNull(c.ID), "name": textOrNull(c.Name), "args": "",
+		}}); err != nil {
+			return err
+		}
+	}
+	p := s.parts[i]
+	if c.ID != "" {
+		p.id = c.ID
+	}
+	if c.Name != "" {
+		p.name = c.Name
+	}
+	p.text.WriteString(c.Args)
+	if p.text.Len() <= p.shown+p.shown/8 {
+		return nil
+	}
+	p.shown = p.text.Len()
+	return l.say(s, "content-block-delta", map[string]any{"index": i, "delta": map[string]any{
+		"type":   "block-delta",
+		"fields": map[string]any{"type": "tool_call_chunk", "id": textOrNull(p.id), "name": textOrNull(p.name), "args": p.text.String()},
+	}})
+}
+
+func textOrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// closeBlock sends a part as it has become.
+func (l *live) closeBlock(s *speech, i int) error {
+	p := s.parts[i]
+	if p.done {
+		return nil
+	}
+	p.done = true
+	content := map[string]any{"type": p.kind, p.kind: p.text.String()}
+	if p.kind == "tool_call" {
+		args := strings.TrimSpace(p.text.String())
+		if args == "" {
+			args = "{}"
+		}
+		var o map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(args), &o); err != nil || o == nil {
+			content = map[string]any{"type": "invalid_tool_call", "id": textOrNull(p.id), "name": textOrNull(p.name), "args": p.text.String(), "error": "the arguments are not a JSON object"}
+		} else {
+			content = map[string]any{"type": "tool_call", "id": textOrNull(p.id), "name": p.name, "args": json.RawMessage(args)}
+		}
+	}
+	return l.say(s, "content-block-finish", map[string]any{"index": i, "content": content})
+}
+
+// wholeBlock sends a part that is complete.
+func (l *live) wholeBlock(s *speech, content json.RawMessage) error {
+	i := len(s.parts)
+	if i > 0 && s.parts[i-1].kind != "tool_call" {
+		if err := l.closeBlock(s, i-1); err != nil {
+			return err
+		}
+	}
+	s.parts = append(s.parts, &part{done: true})
+	if err := l.say(s, "content-block-start", map[string]any{"index": i, "content": content}); err != nil {
+		return err
+	}
+	return l.say(s, "content-block-finish", map[string]any{"index": i, "content": content})
+}
+
+// conclude sends the end of a message.
+func (l *live) conclude(s *speech) error {
+	for i := range s.parts {
+		if err := l.closeBlock(s, i); err != nil {
+			return err
+		}
+	}
+	data, err := json.Marshal(s.sum)
+	if err != nil {
+		return err
+	}
+	return l.say(s, "message-finish", finishOf(objectOf(data)))
+}
+
+// finishOf returns what the end of a message says.
+func finishOf(message object) map[string]any {
+	out := map[string]any{}
+	if u := message["usage_metadata"]; u != nil {
+		out["usage"] = u
+	}
+	if m := objectOf(message["response_metadata"]); len(m) > 0 {
+		out["metadata"] = m
+		if m["finish_reason"] != nil {
+			out["reason"] = m["finish_reason"]
+		}
+	}
+	return out
+}
+
+// finish ends the message that a task was making when it ended.
+func (l *live) finish(ev graph.Event, failure string) error {
+	task := strings.Join(ev.Path, sep) + sep + ev.Task
+	s := l.speeches[task]
+	if s == nil {
+		return nil
+	}
+	delete(l.speeches, task)
+	if failure != "" {
+		return l.say(s, "error", map[string]any{"message": failure})
+	}
+	return l.conclude(s)
+}
+
+// written sends the messages that a task wrote and that weren't streamed. Those
+// without an ID get it when the superstep is committed.
+func (l *live) written(ns []string, ev graph.Event) error {
+	at := strings.Join(ev.Path, sep)
+	for _, raw := range messagesIn(ev.Update) {
+		id, rest := apart(raw)
+		if id == "" {
+			l.unnamed[at] = append(l.unnamed[at], unnamed{rest, ev})
+		} else if err := l.whole(ns, ev.Node, id, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name sends the messages that have got their IDs.
+func (l *live) name(ns []string, ev graph.Event, state json.RawMessage) error {
+	at := strings.Join(ev.Path, sep)
+	waiting := l.unnamed[at]
+	if len(waiting) == 0 {
+		return nil
+	}
+	delete(l.unnamed, at)
+	type named struct {
+		id, node string
+		raw      json.RawMessage
+	}
+	var found []named
+	for _, raw := range slices.Backward(messagesIn(state)) { // they are the last of the conversation
+		if len(waiting) == 0 {
+			break
+		}
+		id, rest := apart(raw)
+		i := slices.IndexFunc(waiting, func(u unnamed) bool { return u.raw == rest })
+		if i < 0 || id == "" || l.said[id] {
+			continue
+		}
+		found = append(found, named{id, waiting[i].ev.Node, raw})
+		waiting = slices.Delete(waiting, i, i+1)
+	}
+	for _, n := range slices.Backward(found) {
+		if err := l.whole(ns, n.node, n.id, n.raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole sends a message that is complete. Results of tools are told of as tools.
+func (l *live) whole(ns []string, node, id string, raw json.RawMessage) error {
+	o := objectOf(raw)
+	role := textOf(o["type"])
+	if l.said[id] || role == "tool" {
+		return nil
+	}
+	l.said[id] = true
+	s := &speech{id: id, namespace: ns, node: node}
+	if err := l.say(s, "message-start", map[string]any{"id": id, "role": role}); err != nil {
+		return err
+	}
+	for _, b := range blocksIn(o) {
+		if err := l.wholeBlock(s, b); err != nil {
+			return err
+		}
+	}
+	return l.say(s, "message-finish", finishOf(o))
+}
+
+func blocksOf(m chat.Message) ([]json.RawMessage, error) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return blocksIn(objectOf(data)), nil
+}
+
+// blocksIn returns the content of a message as blocks, its tool calls among them.
+func blocksIn(message object) []json.RawMessage {
+	var blocks []json.RawMessage
+	var text string
+	if json.Unmarshal(message["content"], &text) == nil {
+		if text != "" {
+			blocks = append(blocks, object{"type": jsonText("text"), "text": jsonText(text)}.raw())
+		}
+	} else {
+		_ = json.Unmarshal(message["content"], &blocks) // null, or what is no message's
+	}
+	for _, kind := range []string{"tool_call", "invalid_tool_call"} {
+		if slices.ContainsFunc(blocks, func(b json.RawMessage) bool { return textOf(objectOf(b)["type"]) == kind }) {
+			continue
+		}
+		var calls []object
+		_ = json.Unmarshal(message[kind+"s"], &calls) // none
+		for _, c := range calls {
+			blocks = append(blocks, c.with(object{"type": jsonText(kind)}).raw())
+		}
+	}
+	return blocks
+}

@@ -1,0 +1,230 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+const (
+	pingEvery        = 30 * time.Second
+	maxSubscriptions = 1000 // of one WebSocket
+)
+
+// socket is a connection over which a client sends commands to a thread and gets
+// its events.
+type socket struct {
+	s      *Server
+	conn   *websocket.Conn
+	thread string
+	feed   *feed
+
+	mu     sync.Mutex // one writes at a time: a replay stands before what happens meanwhile
+	subs   map[string]*v2Filter
+	named  int
+	cursor int64 // the next event of the feed that is sent as it happens
+}
+
+// socket serves a WebSocket. The thread need not exist yet. Pages of other sites
+// may open it, as they may use the rest of the server.
+func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
+	thread, err := pathID(r, "thread")
+	if err != nil {
+		return err
+	}
+	feed, err := s.feeds.open(thread)
+	if err != nil {
+		return err
+	}
+	defer s.feeds.leave(feed)
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return nil // it has answered
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(s.maxBody)
+	c := &socket{s: s, conn: conn, thread: thread, feed: feed, subs: map[string]*v2Filter{}, cursor: feed.next()}
+	ctx, cancel := context.WithCancel(r.Context())
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer cancel()
+		c.commands(ctx, r)
+	})
+	both.Go(func() {
+		defer cancel()
+		c.ping(ctx)
+	})
+	err = c.events(ctx)
+	cancel()
+	switch {
+	case errors.Is(err, errOver):
+		_ = conn.Close(websocket.StatusGoingAway, err.Error())
+	case errors.Is(err, errSlow):
+		_ = conn.Close(websocket.StatusPolicyViolation, err.Error())
+	default:
+		_ = conn.CloseNow()
+	}
+	both.Wait()
+	return nil
+}
+
+// ping ends the connection if the client doesn't answer any more.
+func (c *socket) ping(ctx context.Context) {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		wait, cancel := context.WithTimeout(ctx, slowClient)
+		err := c.conn.Ping(wait)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// write sends text. The caller holds the lock.
+func (c *socket) write(ctx context.Context, data []byte) error {
+	wait, cancel := context.WithTimeout(ctx, slowClient)
+	defer cancel()
+	return c.conn.Write(wait, websocket.MessageText, data)
+}
+
+// events sends what happens to the subscriptions, each event once.
+func (c *socket) events(ctx context.Context) error {
+	c.mu.Lock()
+	at := c.cursor
+	c.mu.Unlock()
+	for {
+		ev, err := c.feed.read(ctx, at)
+		if err != nil {
+			return err
+		}
+		at++
+		if err := c.event(ctx, &ev); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *socket) event(ctx context.Context, ev *feedEvent) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cursor = ev.seq + 1
+	for _, f := range c.subs {
+		if f.matches(ev) {
+			return c.write(ctx, ev.data)
+		}
+	}
+	return nil
+}
+
+// commands carries out commands, one after the other.
+func (c *socket) commands(ctx context.Context, r *http.Request) {
+	r = r.WithContext(ctx)
+	for {
+		_, data, err := c.conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		var cmd v2Command
+		if err := json.Unmarshal(data, &cmd); err != nil {
+			err = c.answer(ctx, &v2Answer{Type: "error", ID: json.RawMessage("null"), Error: "invalid_argument", Message: "a command is a JSON object with id, method and params"})
+			if err != nil {
+				return
+			}
+			continue
+		}
+		if cmd.Method == "subscription.subscribe" {
+			err = c.subscribe(ctx, r, &cmd)
+		} else {
+			err = c.answer(ctx, c.s.carryOut(r, c.thread, &cmd, c.obey))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// obey carries out a command that is of the connection or of the thread.
+func (c *socket) obey(r *http.Request, thread string, cmd *v2Command) (any, error) {
+	if cmd.Method != "subscription.unsubscribe" {
+		return c.s.obey(r, thread, cmd)
+	}
+	var p struct {
+		ID string `json:"subscription_id"`
+	}
+	if err := params(cmd.Params, &p); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.subs[p.ID] == nil {
+		return nil, &refusal{"no_such_subscription", "there is no subscription " + strconv.Quote(p.ID)}
+	}
+	delete(c.subs, p.ID)
+	return struct{}{}, nil
+}
+
+// subscribe begins a subscription: the answer, then the events that are left, then
+// what happens.
+func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command) error {
+	var replay []feedEvent
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answer := c.s.carryOut(r, c.thread, cmd, func(*http.Request, string, *v2Command) (any, error) {
+		f := &v2Filter{}
+		if err := params(cmd.Params, f); err != nil {
+			return nil, err
+		}
+		if err := f.check(); err != nil {
+			return nil, err
+		}
+		if len(c.subs) == maxSubscriptions {
+			return nil, invalid("a connection has at most %d subscriptions", maxSubscriptions)
+		}
+		for _, ev := range c.feed.buffered(c.cursor) {
+			if f.matches(&ev) && (f.Since == nil || ev.seq > *f.Since) {
+				replay = append(replay, ev)
+			}
+		}
+		c.named++
+		id := "sub-" + strconv.Itoa(c.named)
+		c.subs[id] = f
+		return map[string]any{"subscription_id": id, "replayed_events": len(replay)}, nil
+	})
+	if err := c.send(ctx, answer); err != nil {
+		return err
+	}
+	for i := range replay {
+		if err := c.write(ctx, replay[i].data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *socket) answer(ctx context.Context, a *v2Answer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.send(ctx, a)
+}
+
+// send writes an answer. The caller holds the lock.
+func (c *socket) send(ctx context.Context, a *v2Answer) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, data)
+}

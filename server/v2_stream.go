@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// streamEvents sends a thread's events: those that are left, and then what happens
+// until the client leaves. The thread need not exist yet.
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
+	thread, err := pathID(r, "thread")
+	if err != nil {
+		return err
+	}
+	var filter v2Filter
+	if err := read(r, &filter); err != nil {
+		return err
+	}
+	if err := filter.check(); err != nil {
+		return err
+	}
+	feed, err := s.feeds.open(thread)
+	if err != nil {
+		return err
+	}
+	defer s.feeds.leave(feed)
+	from := feed.since(0)
+	if filter.Since != nil {
+		from = feed.since(*filter.Since)
+	}
+	return serveFeed(w, r, feed, from, func(ev *feedEvent) []byte {
+		if !filter.matches(ev) {
+			return nil
+		}
+		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, ev.data, ev.seq)
+	})
+}
+
+// serveFeed sends the events of a feed from a number on, in the form that show
+// gives them; it shows nothing of others. It ends when the client leaves or is too
+// slow, or the server closes.
+func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, show func(*feedEvent) []byte) error {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	out := http.NewResponseController(w)
+	put := func(data []byte) error {
+		if err := out.SetWriteDeadline(time.Now().Add(slowClient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	defer out.SetWriteDeadline(time.Time{}) //nolint:errcheck // connections that have none
+	if err := put(nil); err != nil {
+		return err
+	}
+	beat := time.Now().Add(heartbeat)
+	for {
+		wait, stop := context.WithDeadline(r.Context(), beat)
+		ev, err := feed.read(wait, from)
+		stop()
+		var data []byte
+		switch {
+		case r.Context().Err() != nil:
+			return nil
+		case errors.Is(err, errOver):
+			return nil
+		case errors.Is(err, context.DeadlineExceeded):
+			// A comment with a single line feed: clients take an empty line for the end
+			// of an event.
+			data = []byte(": heartbeat\n")
+		case err != nil:
+			return err
+		default:
+			from++
+			if data = show(&ev); data == nil {
+				continue
+			}
+		}
+		if err := put(data); err != nil {
+			return err
+		}
+		beat = time.Now().Add(heartbeat)
+	}
+}
+
+// What clients may want of a thread's runs.
+const (
+	followRuns      = "run_modes"    // what the runs stream, and their ends
+	followLifecycle = "lifecycle"    // where runs begin and end
+	followState     = "state_update" // edits of the state from outside
+)
+
+// joinThread sends what the runs of a thread stream, whatever runs those are, from
+// now on or from an event on that the client names.
+func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return s.socket(w, r)
+	}
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	modes, err := listed(r, "stream_mode")
+	if err != nil {
+		return err
+	}
+	if len(modes) == 0 {
+		modes = []string{followRuns}
+	}
+	for _, m := range modes {
+		if m != followRuns && m != followLifecycle && m != followState {
+			return invalid("stream_mode must be run_modes, lifecycle or state_update, not %.80q", m)
+		}
+	}
+	feed, err := s.joins.open(t.ID)
+	if err != nil {
+		return err
+	}
+	defer s.joins.leave(feed)
+	from := feed.next()
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		n, err := strconv.ParseInt(last, 10, 64)
+		if err != nil || n < -1 {
+			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
+		}
+		from = feed.since(n)
+	}
+	back := url.URL{Path: "/threads/" + t.ID + "/stream", RawQuery: r.URL.RawQuery}
+	w.Header().Set("Location", back.String()) // clients that lose the connection come back here
+	return serveFeed(w, r, feed, from, func(ev *feedEvent) []byte {
+		wanted := ev.channel
+		if wanted == followLifecycle && slices.Contains(modes, followRuns) {
+			wanted = followRuns
+		}
+		if !slices.Contains(modes, wanted) {
+			return nil
+		}
+		return frame(sent{ev.method, ev.data}, int(ev.seq))
+	})
+}
+
+// join returns a function that sends events of a run to its log, and to those who
+// have joined its thread.
+func (s *Server) join(run *db.Run, send func(string, []byte)) func(event string, data []byte) {
+	return func(event string, data []byte) {
+		send(event, data)
+		channel := followRuns
+		if event == "metadata" {
+			channel = followLifecycle
+		}
+		s.tell(run.ThreadID, channel, event, data)
+	}
+}
+
+// tell sends an event to those who have joined a thread.
+func (s *Server) tell(thread, channel, event string, data []byte) {
+	feed := s.joins.find(thread)
+	if feed == nil {
+		return
+	}
+	defer s.joins.leave(feed)
+	feed.send(event, channel, nil, func(int64) []byte { return data })
+}
+
+// tellEnd tells those who have joined a thread that a run has ended.
+func (s *Server) tellEnd(run *db.Run) {
+	data := object{"status": jsonText("run_done"), "run_id": jsonText(run.ID), "thread_id": jsonText(run.ThreadID)}
+	s.tell(run.ThreadID, followLifecycle, "metadata", data.raw())
+}
+
+// telling makes a handler tell those who have joined a thread of what it did to
+// the thread's state.
+func (s *Server) telling(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := f(w, r); err != nil {
+			return err
+		}
+		thread, err := pathID(r, "thread")
+		if err != nil {
+			return err
+		}
+		feed := s.joins.find(thread)
+		if feed == nil {
+			return nil
+		}
+		defer s.joins.leave(feed)
+		t, err := s.thread(background(r), thread)
+		if err != nil {
+			return err
+		}
+		state, err := s.stateAt(background(r), t, "", "")
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(map[string]any{"thread_id": thread, "state": state})
+		if err != nil {
+			return err
+		}
+		feed.send(followState, followState, nil, func(int64) []byte { return data })
+		return nil
+	}
+}
+
+// forgetting makes a handler that removes a thread remove its events too.
+func (s *Server) forgetting(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := f(w, r); err != nil {
+			return err
+		}
+		thread, err := pathID(r, "thread")
+		if err != nil {
+			return err
+		}
+		s.feeds.forget(thread)
+		s.joins.forget(thread)
+		return nil
+	}
+}

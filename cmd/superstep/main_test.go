@@ -22,10 +22,19 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/digest"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
+// program runs the tests and ends the servers that they shared.
+type program struct{ *testing.M }
+
+func (p program) Run() int {
+	defer servertest.Stop()
+	return p.M.Run()
+}
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"superstep": func() { os.Exit(run()) }})
+	testscript.Main(program{m}, map[string]func(){"superstep": func() { os.Exit(run()) }})
 }
 
 func TestScripts(t *testing.T) {

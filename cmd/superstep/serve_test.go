@@ -5,14 +5,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // serving starts a server in dir and returns where it is.
@@ -131,5 +137,155 @@ func TestNobodyElseIsLetInUnasked(t *testing.T) {
 	_, msg = must(t, cli.ExitError, superstep(t, t.TempDir(), "serve", "--port", port))
 	if !strings.Contains(msg, "port "+port+" is taken") {
 		t.Errorf("it says %s", msg)
+	}
+}
+
+// fleet is several servers on one database, behind no proxy: a client goes to
+// whichever lives.
+type fleet struct {
+	t    *testing.T
+	args []string
+
+	mu      sync.Mutex
+	servers []*exec.Cmd
+	urls    []string
+}
+
+func (f *fleet) add(i int) {
+	cmd, url := serving(f.t, f.t.TempDir(), f.args...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i == len(f.urls) {
+		f.servers, f.urls = append(f.servers, nil), append(f.urls, "")
+	}
+	f.servers[i], f.urls[i] = cmd, url
+}
+
+func (f *fleet) kill(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_ = f.servers[i].Process.Kill()
+	_ = f.servers[i].Wait()
+}
+
+func (f *fleet) any() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.urls[rand.IntN(len(f.urls))]
+}
+
+// watch runs a graph and reads its stream to the end, from whichever server
+// answers. It returns the names of the events; their IDs must follow each other.
+func (f *fleet) watch(thread string) (events []string, last string) {
+	body := `{"assistant_id":"trip","input":{"days":2},"stream_mode":["updates","custom"],"if_not_exists":"create","multitask_strategy":"reject"}`
+	next, back := 0, ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		method, url := "POST", f.any()+"/threads/"+thread+"/runs/stream"
+		if back != "" {
+			method, url = "GET", f.any()+back
+		}
+		r, err := http.NewRequest(method, url, strings.NewReader(body))
+		if err != nil {
+			f.t.Error(err)
+			return nil, ""
+		}
+		if back != "" {
+			r.Header.Set("Last-Event-ID", strconv.Itoa(next-1))
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			continue
+		}
+		if answer.StatusCode == http.StatusUnprocessableEntity {
+			// The request reached a server that died before it could say so.
+			answer.Body.Close()
+			var runs []m
+			if list, err := http.Get(f.any() + "/threads/" + thread + "/runs"); err == nil {
+				_ = json.NewDecoder(list.Body).Decode(&runs)
+				list.Body.Close()
+			}
+			if len(runs) > 0 {
+				back = "/threads/" + thread + "/runs/" + runs[0]["run_id"].(string) + "/stream"
+			}
+			continue
+		}
+		if answer.StatusCode != http.StatusOK {
+			answer.Body.Close()
+			continue
+		}
+		if at := answer.Header.Get("Location"); at != "" {
+			back = at
+		}
+		var name, data string
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			switch field, value, _ := strings.Cut(lines.Text(), ": "); field {
+			case "event":
+				name = value
+			case "data":
+				data = value
+			case "id":
+				if id, _ := strconv.Atoi(value); id != next {
+					f.t.Errorf("thread %s: event %d, want %d", thread, id, next)
+				}
+				next++
+				events, last = append(events, name), data
+			}
+		}
+		answer.Body.Close()
+		if lines.Err() == nil { // an orderly end
+			return events, last
+		}
+	}
+	f.t.Errorf("thread %s: no end", thread)
+	return events, last
+}
+
+// Servers on one database take over from those that are killed. No run is lost,
+// each stream is whole and has no event twice, and no superstep is there twice.
+func TestServersTakeOverFromEachOther(t *testing.T) {
+	f := &fleet{t: t, args: []string{"--store", servertest.Postgres(t)}}
+	for i := range 3 {
+		f.add(i)
+	}
+	var done sync.WaitGroup
+	for range 8 {
+		done.Go(func() {
+			for range 3 {
+				thread := graph.NewThreadID()
+				events, last := f.watch(thread)
+				if !strings.Contains(last, "Which city shall it be?") {
+					t.Errorf("thread %s: %d events, the last is %s", thread, len(events), last)
+				}
+				var history []m
+				answer, err := http.Get(f.any() + "/threads/" + thread + "/history")
+				if err != nil { // it was just killed
+					continue
+				}
+				_ = json.NewDecoder(answer.Body).Decode(&history)
+				answer.Body.Close()
+				if len(history) != 3 {
+					t.Errorf("thread %s: %d supersteps, want 3", thread, len(history))
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { done.Wait(); close(over) }()
+	kills := 0
+	for i := 0; ; i = (i + 1) % 3 {
+		select {
+		case <-over:
+			t.Logf("%d servers were killed", kills)
+			if kills < 2 {
+				t.Error("too few to tell anything")
+			}
+			return
+		case <-time.After(700 * time.Millisecond):
+			f.kill(i)
+			kills++
+			f.add(i)
+		}
 	}
 }

@@ -40,7 +40,7 @@ type nodeConfig struct {
 	retries     []RetryPolicy
 	cache       *CachePolicy
 	stateType   reflect.Type // of typed options; nil: none
-	child       drawable     // of a subgraph; nil: none
+	child       Subgraph     // nil: none
 	reads       []string     // fields that the node is given; nil: all
 	name        string
 	label       string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -154,9 +153,4 @@ func parentCommand(c *local.Called) local.Command {
 
 func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
 	b.add(plan.NodeSpec{Name: name, Nil: child == nil}, run, nil, append([]NodeOption{Contains(child)}, opts...))
-}
-
-// drawable is a graph of any state type, for drawings.
-type drawable interface {
-	Drawing(opts ...DrawOption) *draw.Graph
 }

@@ -17,7 +17,7 @@ type Snapshot = graph.Snapshot[json.RawMessage]
 
 // Entry is a checkpoint of a thread's history.
 type Entry struct {
-	graph.Entry[json.RawMessage]                                            // all but its method State
+	graph.Entry[json.RawMessage] // all but its method State
 	State                        func(context.Context) (json.RawMessage, error)
 }
 
@@ -40,6 +40,9 @@ type Graph interface {
 	Stream(ctx context.Context, input json.RawMessage, opts ...graph.Option) iter.Seq2[graph.Event, error]
 	StreamResume(ctx context.Context, answer any, update json.RawMessage, opts ...graph.Option) iter.Seq2[graph.Event, error]
 	Replay(ctx context.Context, rec *recording.Recording, opts ...graph.Option) iter.Seq2[graph.Difference, error]
+
+	Subgraph(path ...string) (graph.Subgraph, bool)
+	SubgraphIn(namespace string) (graph.Subgraph, bool)
 
 	State(ctx context.Context, opts ...graph.Option) (*Snapshot, error)
 	History(ctx context.Context, opts ...graph.Option) iter.Seq2[Entry, error]
@@ -112,15 +115,24 @@ func (t typed[S]) Replay(ctx context.Context, rec *recording.Recording, opts ...
 }
 
 func (t typed[S]) State(ctx context.Context, opts ...graph.Option) (*Snapshot, error) {
-	return encode(t.g.State(ctx, opts...))
+	return t.g.StateJSON(ctx, opts...)
 }
 
 func (t typed[S]) UpdateState(ctx context.Context, edit json.RawMessage, opts ...graph.Option) (*Snapshot, error) {
-	return encode(t.g.UpdateState(ctx, t.edit(edit), opts...))
+	return t.g.UpdateStateJSON(ctx, edit, opts...)
 }
 
 func (t typed[S]) Fork(ctx context.Context, at string, opts ...graph.Option) (*Snapshot, error) {
-	return encode(t.g.Fork(ctx, at, opts...))
+	if _, err := t.g.Fork(ctx, at, opts...); err != nil {
+		return nil, err
+	}
+	return t.g.StateJSON(ctx, opts...)
+}
+
+func (t typed[S]) Subgraph(path ...string) (graph.Subgraph, bool) { return t.g.Subgraph(path...) }
+
+func (t typed[S]) SubgraphIn(namespace string) (graph.Subgraph, bool) {
+	return t.g.SubgraphIn(namespace)
 }
 
 func (t typed[S]) CopyThread(ctx context.Context, from, to string, opts ...graph.Option) error {
@@ -164,18 +176,4 @@ func (t typed[S]) History(ctx context.Context, opts ...graph.Option) iter.Seq2[E
 			}
 		}
 	}
-}
-
-func encode[S any](s *graph.Snapshot[S], err error) (*Snapshot, error) {
-	if err != nil {
-		return nil, err
-	}
-	state, err := json.Marshal(&s.State)
-	if err != nil {
-		return nil, err
-	}
-	return &Snapshot{
-		State: state, Next: s.Next, Interrupts: s.Interrupts, Waits: s.Waits, Tasks: s.Tasks, Thread: s.Thread, Namespace: s.Namespace,
-		Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source, CreatedAt: s.CreatedAt, Metadata: s.Metadata, Recent: s.Recent,
-	}, nil
 }

@@ -21,6 +21,9 @@ type Subgraph interface {
 	// that shares its parent's state holds what it changed alone.
 	StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error)
 
+	// CheckJSON is [Graph.CheckJSON].
+	CheckJSON(update []byte) error
+
 	// UpdateStateJSON is [Graph.UpdateState] with an update in JSON.
 	UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error)
 
@@ -104,13 +107,17 @@ func (g *Graph[S]) StateJSON(ctx context.Context, opts ...Option) (*Snapshot[jso
 	return inJSON(g.State(ctx, opts...))
 }
 
+// CheckJSON reports what is wrong with an update in JSON, as [Graph.UpdateJSON]
+// would for a state without content.
+func (g *Graph[S]) CheckJSON(update []byte) error { return g.UpdateJSON(new(S), update) }
+
 // UpdateStateJSON is [Graph.UpdateState] with an update in JSON, as
 // [Graph.UpdateJSON] takes it, and the state in JSON. A nil update is none.
 func (g *Graph[S]) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
 	if update == nil {
 		return inJSON(g.UpdateState(ctx, nil, opts...))
 	}
-	if err := g.UpdateJSON(new(S), update); err != nil {
+	if err := g.CheckJSON(update); err != nil {
 		return nil, err
 	}
 	var failed error

@@ -60,6 +60,7 @@ type settings struct {
 	runTimeout     time.Duration
 
 	observer  Observer
+	tracer    Tracer
 	modes     Mode
 	buffer    int
 	detach    bool

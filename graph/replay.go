@@ -46,7 +46,7 @@ type NotRecordedError = local.NotRecordedError
 // out without it can stand for them, see [TakeRecorded]. Dependencies are
 // provided as for a run: use [UseDeps] for stand-ins.
 //
-// Waits are over, retries follow at once, caches and observers are not used.
+// Waits are over, retries follow at once, caches, observers and tracers are not used.
 // Migrations, aliases and former names apply: a thread recorded by an older
 // version of the program replays on this one.
 //
@@ -75,7 +75,7 @@ func (g *Graph[S]) replayOptions(ctx context.Context, rec *recording.Recording, 
 	if rec == nil || len(rec.Logs) == 0 {
 		return nil, nil, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
 	}
-	set.store, set.observer, set.from, set.thread = checkpoint.NewMemory(), nil, "", rec.Header.Thread
+	set.store, set.observer, set.tracer, set.from, set.thread = checkpoint.NewMemory(), nil, nil, "", rec.Header.Thread
 	set.durability, set.before, set.after = Sync, nil, nil
 	for _, name := range set.replay.Take {
 		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(g.Nodes(), first) && !slices.Contains(g.Nodes(), name) {

@@ -70,7 +70,7 @@ type request[S any] struct {
 }
 
 // call opens the thread, decides what to do, and drives it.
-func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus *local.Bus) (*Snapshot[S], error) {
+func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus *local.Bus) (_ *Snapshot[S], err error) {
 	set, err := g.settings.with(opts)
 	empty := &Snapshot[S]{Thread: string(set.thread), Namespace: set.namespace}
 	if err != nil {
@@ -79,8 +79,13 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 	if err := ctx.Err(); err != nil {
 		return empty, fmt.Errorf("run not started: %w", err)
 	}
-	s, err := g.begin(ctx, &set, bus, false)
-	if err != nil {
+	var s *local.Session
+	if set.tracer != nil {
+		var end func(*local.Session, error)
+		ctx, end = g.enter(ctx, &set)
+		defer func() { end(s, err) }()
+	}
+	if s, err = g.begin(ctx, &set, bus, false); err != nil {
 		return empty, err
 	}
 	defer s.Close()
@@ -165,7 +170,7 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 		SaveTimeout: set.saveTimeout, Metadata: set.metadata, MaxSteps: set.maxSteps, MaxTasks: set.maxTasks,
 		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
 		StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout,
-		Bus: g.bus(set, bus), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
+		Bus: g.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
 	}
 	if set.store != nil {
 		lo.Sizes = g.sizes(set, lo)

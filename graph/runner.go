@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -291,7 +292,7 @@ func (e *UnknownGraphError) Error() string {
 }
 
 // wake lets a thread go on with what needs nobody's answer.
-func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) error {
+func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) (err error) {
 	set, err := g.settings.with(append(slices.Clip(opts), WithCheckpointer(store), Thread(string(thread)), WhenBusy(BusyReject)))
 	if err != nil {
 		return err
@@ -300,8 +301,13 @@ func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread chec
 	if set.durability == Exit { // which holds nothing
 		set.durability = Sync
 	}
-	s, err := g.begin(ctx, &set, nil, true)
-	if err != nil {
+	var s *local.Session
+	if set.tracer != nil {
+		var end func(*local.Session, error)
+		ctx, end = g.enter(ctx, &set)
+		defer func() { end(s, err) }()
+	}
+	if s, err = g.begin(ctx, &set, nil, true); err != nil {
 		return err
 	}
 	defer s.Close()

@@ -116,6 +116,10 @@ func interruptOf(q *checkpoint.Question) Interrupted {
 	return i
 }
 
+func waitOf(q *checkpoint.Question) Wait {
+	return Wait{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, Event: q.Event, Until: q.Due}
+}
+
 // Err returns an [InterruptError] when the thread waits for answers, else nil.
 func (s *Snapshot[S]) Err() error {
 	if len(s.Interrupts) == 0 {
@@ -149,7 +153,7 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 	snap.Next = local.Next(names, m.Tasks())
 	for _, q := range local.OpenQuestions(m) {
 		if q.Wait {
-			snap.Waits = append(snap.Waits, Wait{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, Event: q.Event, Until: q.Due})
+			snap.Waits = append(snap.Waits, waitOf(&q))
 			continue
 		}
 		snap.Interrupts = append(snap.Interrupts, g.withSchema(interruptOf(&q), set))

@@ -54,7 +54,7 @@ func under(pkg string, trees []string) bool {
 }
 
 // upper are the trees above the engine, from the top.
-var upper = []string{"cmd", "cli", "server", "agent", "dialogue", "session"}
+var upper = []string{"cmd", "cli", "server", "otel", "agent", "dialogue", "session"}
 
 // The packages of a tree import, of our own, only what is named and what is in
 // the tree.
@@ -76,10 +76,11 @@ var never = map[string][]string{
 	"tool":      append([]string{"graph", "internal/local", "internal/core", "graphtest", "memory", "model"}, upper...),
 	"memory":    append([]string{"internal/local", "internal/core", "graphtest"}, upper...),
 	"graphtest": upper,
-	"agenttest": {"cmd", "cli", "server", "dialogue", "session", "internal/local", "internal/core"},
-	"agent":     {"cmd", "cli", "server", "dialogue", "session", "graphtest", "internal/local", "internal/core"},
-	"dialogue":  {"cmd", "cli", "server", "graphtest", "internal/local", "internal/core"},
-	"session":   {"cmd", "cli", "server", "graphtest", "internal/local", "internal/core"},
+	"agenttest": {"cmd", "cli", "server", "otel", "dialogue", "session", "internal/local", "internal/core"},
+	"agent":     {"cmd", "cli", "server", "otel", "dialogue", "session", "graphtest", "internal/local", "internal/core"},
+	"dialogue":  {"cmd", "cli", "server", "otel", "graphtest", "internal/local", "internal/core"},
+	"session":   {"cmd", "cli", "server", "otel", "graphtest", "internal/local", "internal/core"},
+	"otel":      {"cmd", "cli", "server", "agent", "dialogue", "session", "graphtest", "memory", "internal/local", "internal/core"},
 	"server":    {"cmd", "cli", "graphtest", "internal/local", "internal/core"},
 	"cli":       {"cmd"},
 }

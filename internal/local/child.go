@@ -55,7 +55,7 @@ func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, err
 // Subgraph runs a graph inside the task. Its log stands under the task's own,
 // so that a run that was interrupted or killed goes on where it was. While the
 // subgraph waits for answers, so does the task.
-func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
+func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	s := t.s
 	if s.o.Tape != nil {
 		s.o.Tape.p.store.show(t.at.children)
@@ -101,7 +101,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 		}
 	}
 	o := call.Options
-	o.Store, o.Bus, o.Deps, o.Drain, o.Limit = s.o.Store, s.o.Bus, s.o.Deps, s.o.Drain, s.o.Limit
+	o.Store, o.Bus, o.Trace, o.Deps, o.Drain, o.Limit = s.o.Store, s.o.Bus, s.o.Trace, s.o.Deps, s.o.Drain, s.o.Limit
 	o.SaveTimeout, o.Durability, o.RecordOnce = s.o.SaveTimeout, s.o.Durability, s.o.RecordOnce
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
 	o.parent = t
@@ -110,6 +110,13 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (*Called, error) {
 		o.Tape = s.o.Tape.child(t, &call, ns)
 	}
 	o.Metadata = map[string]string{MetaTask: t.id()}
+	var child *Session
+	if o.Trace != nil {
+		p := Part{Kind: PartRun, Graph: call.Program.Plan.Name, Path: o.path, Log: o.Log}
+		var end func(Outcome)
+		ctx, end = o.Trace(ctx, p)
+		defer func() { end(child.Outcome(ctx, err)) }()
+	}
 	child, mine, err := t.openChild(ctx, &call, o)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func openOp(ctx context.Context, prog *Program, o Options, fence checkpoint.Fenc
 // which is returned. Tasks that have ended, ask or wait behind a breakpoint are
 // left alone, and so is everything when the superstep is closed. Of two that
 // run one task the first result recorded stands.
-func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fence, epoch checkpoint.ID, tasks []int) error {
+func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fence, epoch checkpoint.ID, tasks []int) (err error) {
 	s, err := openOp(ctx, prog, o, fence)
 	if err != nil {
 		return err
@@ -61,6 +61,11 @@ func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fe
 		return nil
 	}
 	s.m.Run(due)
+	defer func() {
+		if s.traced.end != nil {
+			s.leaveStep(false, err)
+		}
+	}()
 	s.start(ctx, due)
 	for s.inbox != nil {
 		s.wait(ctx)

@@ -128,6 +128,7 @@ type Options struct {
 	RunTimeout  time.Duration
 
 	Bus   *Bus
+	Trace Tracer // nil: nobody is told
 	Deps  any
 	Drain <-chan struct{} // closed to end the run at the next superstep
 	Check bool            // use Program.Check

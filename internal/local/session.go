@@ -58,6 +58,7 @@ type Session struct {
 	confirmed bool               // the thread is known to be as it was read
 	flushing  bool               // nothing is to be started
 	ended     bool               // the run has come to an end of its own
+	traced    traced
 }
 
 type taskFailure struct {
@@ -365,6 +366,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		defer cancel(nil)
 	}
 	defer func() {
+		if s.traced.end != nil {
+			s.leaveStep(false, err)
+		}
 		if !root {
 			return
 		}
@@ -426,6 +430,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.forgetOnce()
 			s.collectChanges(rd.Commit)
 			s.showCommit(rd.Commit)
+			if s.traced.end != nil {
+				s.leaveStep(true, nil)
+			}
 		}
 		s.m.Advance()
 		if rd.Done {
@@ -731,6 +738,9 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 		s.reports = emptied(s.reports, n)
 	}
 	s.showStarts(tasks)
+	if s.o.Trace != nil {
+		ctx = s.enterStep(ctx, len(tasks))
+	}
 	if len(tasks) == 1 && (ctx.Done() == nil || s.own) && s.o.StepTimeout == 0 && s.o.Limit == nil {
 		s.lone = report{}
 		s.exec(ctx, s.m.Task(tasks[0]), nil, s.reuse, &s.lone)
@@ -805,7 +815,7 @@ func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
 		// Only runtime.Goexit in a node gets here with a task in hand.
 		if current != nil {
 			node := &s.prog.Nodes[current.Node]
-			box.put(&report{task: current.Index, kind: failed, err: s.nodeError(node, 1, errors.New("the node ended its goroutine (runtime.Goexit)"))})
+			box.put(&report{task: current.Index, kind: failed, err: s.nodeError(node, 1, errExited)})
 			s.o.Limit.release()
 			s.work(ctx, box, c)
 		}

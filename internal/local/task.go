@@ -577,12 +577,24 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			r.kind, r.err = failed, s.nodeError(node, 0, err)
 			return true
 		} else if hit {
+			if s.o.Trace != nil {
+				_, end := s.enterAttempt(ctx, PartAttempt, node, task, at, 0)
+				end(Outcome{Cached: true})
+			}
 			return false
 		}
 	}
+	own := ctx // what an attempt runs with
+	var exit func(Outcome)
+	if s.o.Trace != nil {
+		defer func() { leave(&exit, Outcome{Err: errExited}) }()
+	}
 	for attempt := 1; ; attempt++ {
 		r.attempt = attempt
-		t := s.newTask(ctx, node, task, at, attempt)
+		if s.o.Trace != nil {
+			own, exit = s.enterAttempt(ctx, PartAttempt, node, task, at, attempt)
+		}
+		t := s.newTask(own, node, task, at, attempt)
 		state, err := s.fork(task)
 		if err == nil && attempt > 1 { // an attempt may have spoiled its input
 			payload, err = s.decode(node, task)
@@ -591,6 +603,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			*command, err = s.attempt(t, node, state, payload)
 		}
 		if t.finish(r) {
+			leave(&exit, left(r))
 			return true
 		}
 		if err == nil && stepExpired(ctx) != nil {
@@ -600,18 +613,22 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			err = s.collect(node, state, reuse, r)
 		}
 		if err == nil {
+			leave(&exit, Outcome{})
 			s.cache(ctx, node, cacheKey, *command, r)
 			return false
 		}
 		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
 			r.kind, r.err = cancelled, err
+			leave(&exit, left(r))
 			return true
 		}
 		if s.stopped(ctx, node, attempt, err, r) {
+			leave(&exit, left(r))
 			return true
 		}
 		if node.Retry != nil && ctx.Err() == nil {
 			if delay, again := node.Retry(attempt, err); again {
+				leave(&exit, Outcome{Err: err, Again: true, Delay: delay})
 				if s.o.Bus.wants(TaskRetried) {
 					ev := s.event(TaskRetried, task.Index)
 					ev.Err, ev.Delay, ev.Attempt = err, delay, attempt
@@ -624,16 +641,21 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 				continue
 			}
 		}
+		leave(&exit, Outcome{Err: err})
 		ne := s.nodeError(node, attempt, err)
 		if node.Recover == nil {
 			r.kind, r.err = failed, ne
 			return true
 		}
-		t = s.newTask(ctx, node, task, at, attempt)
+		if s.o.Trace != nil {
+			own, exit = s.enterAttempt(ctx, PartHandler, node, task, at, attempt)
+		}
+		t = s.newTask(own, node, task, at, attempt)
 		if state, err = s.fork(task); err == nil {
 			*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
 		}
 		if t.finish(r) {
+			leave(&exit, left(r))
 			return true
 		}
 		if err == nil {
@@ -643,8 +665,10 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			if !s.stopped(ctx, node, attempt, err, r) {
 				r.kind, r.err = failed, s.nodeError(node, attempt, err)
 			}
+			leave(&exit, left(r))
 			return true
 		}
+		leave(&exit, Outcome{})
 		return false
 	}
 }

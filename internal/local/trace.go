@@ -1,0 +1,150 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// Tracer is told when a part of a run begins. The part runs with the context it
+// returns; the function is called once, when the part has ended.
+type Tracer func(ctx context.Context, p Part) (context.Context, func(Outcome))
+
+// PartKind is the kind of a part of a run.
+type PartKind uint8
+
+// The kinds, from the outermost.
+const (
+	PartRun PartKind = iota
+	PartStep
+	PartAttempt
+	PartHandler // a node's error handler
+)
+
+// Part is a part of a run that has a beginning and an end.
+type Part struct {
+	Kind     PartKind
+	Graph    string
+	Path     []string
+	Log      checkpoint.Log
+	Run      checkpoint.ID // not of a run: it isn't known yet
+	Step     int           // not of a run
+	Tasks    int           // of a step: how many are started
+	Node     string        // of an attempt and a handler, as what follows
+	Task     int
+	Epoch    checkpoint.ID
+	Attempt  int // 0: the result came from the node's cache
+	From     string
+	Metadata map[string]string // of a root graph's run: may be added to
+}
+
+// Outcome is how a part ended.
+type Outcome struct {
+	Err       error
+	Questions []checkpoint.Question // that are open
+	Cancelled bool                  // Err is the context's end, or the run's
+	Again     bool                  // another attempt follows, after Delay
+	Delay     time.Duration
+	Cached    bool
+	Run       checkpoint.ID      // of a run
+	Before    *checkpoint.Record // of a run: where it went on from; nil if nowhere
+	Last      *checkpoint.Record // of a run and a step: the newest record
+}
+
+// part returns a part of this run.
+func (s *Session) part(kind PartKind) Part {
+	return Part{Kind: kind, Graph: s.prog.Plan.Name, Path: s.o.path, Log: s.o.Log, Run: s.run}
+}
+
+// Outcome returns how the run ended that had that context. S may be nil: it could
+// not begin.
+func (s *Session) Outcome(ctx context.Context, err error) Outcome {
+	out := Outcome{Err: err, Cancelled: errors.Is(err, ErrDrained) || ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)}
+	if s == nil {
+		return out
+	}
+	out.Run, out.Last, out.Questions = s.run, s.Record(), OpenQuestions(s.m)
+	if s.tip != nil {
+		out.Before = s.tip.Record
+	}
+	if asked := new(*Interrupted); len(out.Questions) > 0 && errors.As(err, asked) {
+		out.Err = nil
+	}
+	return out
+}
+
+// traced is the superstep that a tracer was told of.
+type traced struct {
+	ctx context.Context
+	end func(Outcome)
+}
+
+// enterStep returns the context of the open superstep, telling the tracer of it
+// if it doesn't know yet.
+func (s *Session) enterStep(ctx context.Context, tasks int) context.Context {
+	if s.traced.end == nil {
+		p := s.part(PartStep)
+		p.Step, p.Epoch, p.Tasks = s.m.Step()+1, s.m.Epoch(), tasks
+		s.traced.ctx, s.traced.end = s.o.Trace(ctx, p)
+	}
+	return s.traced.ctx
+}
+
+// leaveStep tells the tracer that the superstep has ended: that it is committed,
+// or that the run ends in its middle.
+func (s *Session) leaveStep(committed bool, err error) {
+	t := s.traced
+	s.traced = traced{}
+	out := s.Outcome(t.ctx, err)
+	if out.Before, out.Run = nil, ""; committed {
+		out.Questions = nil // of the next one, or of a breakpoint
+	}
+	t.end(out)
+}
+
+// enterAttempt tells the tracer of an attempt, or of a handler.
+func (s *Session) enterAttempt(ctx context.Context, kind PartKind, node *Node, task *core.Task, at *place, attempt int) (context.Context, func(Outcome)) {
+	p := s.part(kind)
+	p.Node, p.Task, p.Attempt = node.Name, task.Index, attempt
+	if at != nil { // the machine may have gone on
+		p.Step, p.Epoch = at.step, at.epoch
+	} else {
+		p.Step, p.Epoch = s.m.Step()+1, s.m.Epoch()
+	}
+	if task.From >= 0 {
+		p.From = s.prog.Plan.Nodes[task.From].Name
+	}
+	return s.o.Trace(ctx, p)
+}
+
+// leave tells the tracer how an attempt ended; without one it does nothing. Exit
+// is nil afterwards.
+func leave(exit *func(Outcome), out Outcome) {
+	if end := *exit; end != nil {
+		*exit = nil
+		end(out)
+	}
+}
+
+// left is the outcome of an attempt whose report is complete.
+func left(r *report) Outcome {
+	switch r.kind {
+	case asked:
+		var open []checkpoint.Question
+		for _, q := range r.questions {
+			if !q.Answered {
+				open = append(open, q)
+			}
+		}
+		return Outcome{Questions: open}
+	case cancelled:
+		return Outcome{Err: r.err, Cancelled: true}
+	}
+	return Outcome{Err: r.err}
+}
+
+// errExited is the outcome of an attempt whose goroutine has ended.
+var errExited = errors.New("the node ended its goroutine (runtime.Goexit)")

@@ -1,0 +1,123 @@
+package studio_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/server"
+	"github.com/superstep-dev/superstep/server/studio"
+	"github.com/superstep-dev/superstep/server/studio/internal/example"
+)
+
+// missing ends a test that needs a program: where everything is to be tested, by
+// failing.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed", what)
+	}
+	t.Skipf("NOT TESTED: the studio in a browser, since %s is not installed", what)
+}
+
+func program(names ...string) string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// The studio draws graphs by the places that the server gives.
+func TestTheServerGivesPlacesForAGraph(t *testing.T) {
+	opts, err := example.Options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := server.New(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	type drawing struct {
+		Nodes  []struct{ ID string }
+		Layout *draw.Layout
+	}
+	get := func(query string) (int, drawing) {
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/assistants/report/graph?"+query, nil))
+		var d drawing
+		if w.Code == http.StatusOK {
+			if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w.Code, d
+	}
+	if _, d := get("xray=true"); d.Layout != nil || len(d.Nodes) != 8 {
+		t.Errorf("who doesn't ask for places gets %+v", d)
+	}
+	for query, boxes := range map[string]int{"layout=TB": 5, "layout=LR&open=%5B%5D": 5, "layout=TB&open=%5B%22research%22%5D": 9, "layout=TB&open=%5B%22none%22%5D": 5, "layout=TB&xray=1": 12} {
+		code, d := get(query)
+		if code != http.StatusOK || d.Layout == nil || len(d.Layout.Nodes) != boxes || d.Layout.Width <= 0 {
+			t.Errorf("%s: %d, %+v", query, code, d.Layout)
+		}
+	}
+	for _, query := range []string{"layout=RL", "open=research", "open=%7B%7D"} {
+		if code, _ := get(query); code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", query, code)
+		}
+	}
+}
+
+// People use the studio in a browser: drive.test.mjs says how. With SCREENSHOTS
+// set, pictures of it are left in that folder.
+func TestTheStudioIsUsedInABrowser(t *testing.T) {
+	npm, chromium := program("npm"), program("chromium", "chromium-browser", "google-chrome")
+	if npm == "" {
+		missing(t, "npm")
+	}
+	if chromium == "" {
+		missing(t, "Chromium")
+	}
+	if _, err := os.Stat(filepath.Join("node_modules", ".package-lock.json")); err != nil {
+		if out, err := exec.Command(npm, "ci", "--no-audit", "--no-fund").CombinedOutput(); err != nil {
+			t.Fatalf("npm ci: %v\n%s", err, out)
+		}
+	}
+	opts, err := example.Options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := server.New(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/studio/", studio.Handler("/studio/"))
+	mux.Handle("/", api)
+	h := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		h.Close()
+		if err := api.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "drive.test.mjs")
+	cmd.Env = append(os.Environ(), "STUDIO_URL="+h.URL+"/studio/", "CHROMIUM="+chromium)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

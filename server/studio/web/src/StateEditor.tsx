@@ -1,0 +1,55 @@
+// Editing a state, which makes a checkpoint of its own.
+import { useState } from "react";
+import { Form, JsonInput } from "./Form";
+import { diff, isObject, type Json, type JsonObject } from "./json";
+import { fieldOf, type Schema } from "./schema";
+import { Changes } from "./Timeline";
+import { Button, Dialog } from "./ui";
+
+export function StateEditor({ title, values, next, nodes, state, asNode = "", asks, close, save }: {
+  title: string; values: JsonObject; next: string[]; nodes: string[]; state: Schema; asNode?: string; asks: boolean; close: () => void;
+  save: (values: JsonObject, asNode: string, run: boolean) => Promise<boolean>;
+}) {
+  const formable = fieldOf(state, state).kind === "object";
+  const [how, setHow] = useState<"form" | "json">(formable ? "form" : "json");
+  const [draft, setDraft] = useState<Json | undefined>(values);
+  const [node, setNode] = useState(asNode);
+  const [bad, setBad] = useState<Record<string, boolean>>({});
+  const [busy, setBusy] = useState(false);
+  const object = isObject(draft) ? draft : undefined;
+  const changes = object ? diff(values, object) : [];
+  const gone = object ? Object.keys(values).filter((k) => !(k in object)) : [];
+  const wrong = !object || Object.values(bad).some(Boolean);
+  const send = async (run: boolean) => {
+    setBusy(true);
+    const done = await save(object!, node, run);
+    setBusy(false);
+    if (done) close();
+  };
+  return (
+    <Dialog title={title} close={close} wide>
+      {formable && (
+        <div className="choices" role="radiogroup" aria-label="How to edit">
+          <button type="button" role="radio" aria-checked={how === "form"} onClick={() => setHow("form")}>Form</button>
+          <button type="button" role="radio" aria-checked={how === "json"} onClick={() => setHow("json")}>JSON</button>
+        </div>
+      )}
+      {how === "form"
+        ? <Form schema={state} value={draft} onChange={setDraft} onError={(p, m) => setBad((b) => ({ ...b, [p]: !!m }))} />
+        : <JsonInput aria-label="State as JSON" rows={12} value={draft} onChange={setDraft} onError={(m) => setBad((b) => ({ ...b, "": !!m }))} />}
+      <label className="field">As if written by
+        <select value={node} onChange={(e) => setNode(e.target.value)}>
+          <option value="">nobody: {next.length > 0 ? `${next.join(", ")} still to come` : "nothing follows"}</option>
+          {nodes.map((n) => <option key={n} value={n}>{n}, so that what follows it comes next</option>)}
+        </select>
+      </label>
+      {asks && !node && <p className="hint">The question that waits stays as it was asked.</p>}
+      {gone.length > 0 && <p className="hint">What is left out keeps its value: {gone.join(", ")}.</p>}
+      {changes.length > 0 && <details className="review"><summary>{changes.length} {changes.length === 1 ? "change" : "changes"}</summary><Changes changes={changes} /></details>}
+      <div className="actions">
+        <Button onClick={() => void send(false)} disabled={wrong || busy || (changes.length === 0 && !node)}>Save as a fork</Button>
+        <Button kind="primary" icon="play" onClick={() => void send(true)} disabled={wrong || busy}>Save and run</Button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,86 @@
+// The server, by LangGraph's SDK.
+import { Client, type Assistant, type Checkpoint, type Thread, type ThreadState } from "@langchain/langgraph-sdk";
+import type { Json, JsonObject } from "./json";
+import type { Schema } from "./schema";
+
+export type { Assistant, Checkpoint };
+export type State = ThreadState<JsonObject>;
+export type Interrupt = { id: string; value: Json };
+export type ThreadInfo = Thread<JsonObject> & { extracted?: Record<string, Json> };
+
+// apiUrl is where the API is: what the query parameter names, else the place
+// above the page that the page was told by who serves it, else its origin.
+export const apiUrl = ((): string => {
+  const named = new URLSearchParams(location.search).get("apiUrl");
+  if (named) return new URL(named, location.href).href.replace(/\/$/, "");
+  const above = document.querySelector<HTMLMetaElement>('meta[name="superstep-api"]')?.content ?? "/";
+  return new URL(above, document.baseURI).href.replace(/\/$/, "");
+})();
+
+// key is the API key that the person has given, for this visit alone.
+const keyName = `superstep.key ${apiUrl}`;
+const key = ((): string | null => {
+  try { return sessionStorage.getItem(keyName); } catch { return null; } // storage may be forbidden
+})();
+
+// signIn takes an API key and begins anew with it.
+export function signIn(given: string) {
+  try { sessionStorage.setItem(keyName, given); } catch { /* it cannot be kept */ }
+  location.reload();
+}
+
+export const keyGiven = key !== null;
+const headers: Record<string, string> = key === null ? {} : { "x-api-key": key };
+
+export const client = new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 1 } });
+
+// refused reports whether the server wants to know who asks.
+export function refused(e: unknown): boolean {
+  return (e as { status?: number } | undefined)?.status === 401 || /HTTP 401/.test(String(e));
+}
+
+export type Point = { x: number; y: number };
+export type Box = {
+  id: string; label?: string; description?: string; kind?: string; x: number; y: number; w: number; h: number;
+  path?: string[]; parent: number; expanded?: boolean; lines: string[]; notes?: string[]; pause_before?: boolean; pause_after?: boolean;
+};
+export type Route = { from: string; to: string; kind?: string; label?: string; from_node: number; to_node: number; path: string; label_rect?: { x: number; y: number; w: number; h: number }; label_lines?: string[] };
+export type Layout = { width: number; height: number; nodes: Box[]; edges: Route[] };
+export type Drawing = { nodes: { id: string; data?: { name?: string; description?: string } | string }[]; edges: { source: string; target: string; conditional?: boolean; data?: string }[]; layout?: Layout };
+
+// drawing returns a graph with the places of its nodes, if the server gives any.
+// The SDK has no parameters for places and for which subgraphs are open.
+export async function drawing(assistant: string, open: string[], signal: AbortSignal): Promise<Drawing> {
+  const query = new URLSearchParams({ layout: "TB", open: JSON.stringify(open) });
+  const response = await fetch(`${apiUrl}/assistants/${encodeURIComponent(assistant)}/graph?${query}`, { signal, headers });
+  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
+  return response.json() as Promise<Drawing>;
+}
+
+// searchThreads asks for parts of threads, for which the SDK has no parameter: whole
+// conversations are too much for a list.
+export async function searchThreads(body: object, signal: AbortSignal): Promise<ThreadInfo[]> {
+  const response = await fetch(`${apiUrl}/threads/search`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body), signal });
+  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
+  return response.json() as Promise<ThreadInfo[]>;
+}
+
+export type Schemas = { input: Schema; state: Schema; config: Schema; context: Schema };
+
+export async function schemas(assistant: string): Promise<Schemas> {
+  const s = await client.assistants.getSchemas(assistant);
+  const of = (v: unknown) => (v ?? {}) as Schema;
+  return { input: of(s.input_schema), state: of(s.state_schema ?? s.output_schema), config: of(s.config_schema), context: of((s as { context_schema?: unknown }).context_schema) };
+}
+
+// words says what went wrong, for people.
+export function words(e: unknown): string {
+  if (/failed to fetch|unable to connect|networkerror|load failed/i.test(String(e))) return `The server at ${apiUrl} cannot be reached.`;
+  const text = e instanceof Error ? e.message : String(e);
+  return text.replace(/^HTTP (\d+): \s*/, (_, code: string) => (Number(code) >= 500 ? `The server failed (${code}): ` : "")).trim() || "Something went wrong.";
+}
+
+export function assistantOf(t: { metadata?: unknown }): string | undefined {
+  const m = t.metadata as Record<string, unknown> | null | undefined;
+  return (m?.assistant_id ?? m?.graph_id) as string | undefined;
+}

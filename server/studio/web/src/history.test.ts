@@ -1,0 +1,33 @@
+import { expect, test } from "vitest";
+import type { State } from "./api";
+import { moments, questions } from "./history";
+
+const state = (id: string, parent: string | null, next: string[] = [], source = "loop"): State => ({
+  values: {}, next, tasks: [], metadata: { source }, created_at: null,
+  checkpoint: { thread_id: "t", checkpoint_ns: "", checkpoint_id: id }, parent_checkpoint: parent ? { thread_id: "t", checkpoint_ns: "", checkpoint_id: parent } : null,
+}) as unknown as State;
+
+test("what led to the newest state is told from other branches", () => {
+  const history = [state("e", "b"), state("d", "c"), state("c", "b"), state("b", "a", ["y"]), state("a", null, ["x"], "input")];
+  expect(moments(history, history[0]).map((m) => [m.id, m.current, m.lane, m.nodes.join()])).toEqual([
+    ["a", true, 0, ""], ["b", true, 0, "x"], ["c", false, 1, "y"], ["d", false, 1, ""], ["e", true, 0, "y"],
+  ]);
+});
+
+test("a history whose beginning is not there yet is shown", () => {
+  expect(moments([state("c", "b")], state("c", "b")).map((m) => [m.id, m.current])).toEqual([["c", true]]);
+});
+
+test("a head inside of a step is stood for by the newest of the history", () => {
+  expect(moments([state("b", "a"), state("a", null)], state("x", "b")).map((m) => [m.id, m.current, m.head])).toEqual([["a", true, false], ["b", true, true]]);
+});
+
+test("breakpoints are no questions", () => {
+  const s = { ...state("a", null), tasks: [{ id: "1", name: "n", interrupts: [{ id: "q", value: "?" }, { id: "b", value: null }] }], interrupts: [{ id: "q" }] } as unknown as State;
+  expect(questions(s)).toEqual([{ id: "q", value: "?", node: "n" }]);
+});
+
+test("a fork that changes nothing is passed over", () => {
+  const history = [state("d", "c", [], "update"), state("c", "b", ["y"], "fork"), state("b", "a", ["y"]), state("a", null, ["x"], "input")];
+  expect(moments(history, history[0]).map((m) => [m.id, m.parent?.checkpoint?.checkpoint_id])).toEqual([["a", undefined], ["b", "a"], ["d", "b"]]);
+});

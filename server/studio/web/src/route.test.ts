@@ -1,0 +1,17 @@
+import { expect, test } from "vitest";
+import { format, parse, type Route } from "./route";
+import { wanted } from "./search";
+
+test("every place has an address, and is found by it", () => {
+  const places: Route[] = [
+    { page: "work", assistant: undefined, thread: undefined }, { page: "work", assistant: "a/b c", thread: undefined }, { page: "work", assistant: "a", thread: "t" }, { page: "store" }, { page: "assistants", assistant: "x" },
+  ];
+  for (const p of places) expect(parse(format(p))).toEqual(p);
+  expect(parse("#/t/x")).toEqual({ page: "work", thread: "x" });
+  expect(parse("#/t/%")).toEqual({ page: "work" });
+});
+
+test("a search asks for values, metadata, IDs and words", () => {
+  const id = "01A20094-d7d9-7608-b1a1-d5337ea2d0a5";
+  expect(wanted(`city=Bonn nights=3 meta.user=kim ${id} Two words`)).toEqual({ values: { city: "Bonn", nights: 3 }, metadata: { user: "kim" }, ids: [id.toLowerCase()], rest: "two words" });
+});

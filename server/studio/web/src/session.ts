@@ -1,0 +1,332 @@
+// A Session follows one thread: its state, its history, and the run that works on
+// it. Components read it with useSyncExternalStore.
+import { client, words, type Checkpoint, type State, type ThreadInfo } from "./api";
+import type { StreamMode } from "@langchain/langgraph-sdk";
+import { isObject, type Json, type JsonObject } from "./json";
+import { append, messageOf, type Message } from "./messages";
+
+// A Task is one execution of a node. Its path has the subgraphs around it.
+export type Task = { id: string; name: string; path: string[]; began: number; ended?: number; error?: string; result?: Json };
+export type ToolEvent = { id: string; name: string; status: "running" | "done" | "failed"; input?: Json; output?: Json; began: number; ended?: number };
+export type LogEntry = { seq: number; at: number; event: string; data: Json };
+
+export type Snapshot = {
+  thread?: ThreadInfo;
+  threadId?: string;
+  loading: boolean;
+  error?: string; // of the last run or request
+  notFound?: boolean;
+  state?: State; // the newest one
+  history: State[]; // newest first
+  more: boolean; // older history is there
+  running: boolean;
+  runId?: string;
+  fresh: boolean; // the run began with an input
+  began?: number; // the run, in ms
+  ended?: number;
+  values?: JsonObject; // newest, while a run works
+  said: Message[]; // streamed, and not yet in the values
+  tasks: Task[]; // of the run
+  tools: ToolEvent[];
+  custom: LogEntry[];
+  log: LogEntry[];
+};
+
+const nothing: Snapshot = { loading: false, history: [], more: false, running: false, fresh: false, said: [], tasks: [], tools: [], custom: [], log: [] };
+const page = 50;
+const mostEvents = 2000; // older events of a run are forgotten
+
+// The SDK's types don't know all modes that its users ask for.
+const modes = ["values", "updates", "messages-tuple", "custom", "tasks", "checkpoints", "tools"] as StreamMode[];
+
+export type RunInput = {
+  input?: JsonObject | null;
+  command?: { resume?: Json; goto?: string; update?: JsonObject };
+  checkpoint?: Checkpoint | null;
+  before?: string[]; // nodes to pause before
+  config?: JsonObject;
+};
+
+export class Session {
+  private snap = nothing;
+  private listeners = new Set<() => void>();
+  private timer?: ReturnType<typeof setTimeout>;
+  private abort = new AbortController();
+  private seq = 0;
+  /** Called when a thread was made or its status may have changed. */
+  changed: () => void = () => {};
+
+  subscribe = (f: () => void) => {
+    this.listeners.add(f);
+    return () => void this.listeners.delete(f);
+  };
+
+  get = () => this.shown;
+  private shown = nothing;
+
+  // Listeners hear of changes at most once a frame.
+  private set(patch: Partial<Snapshot>, now = false) {
+    this.snap = { ...this.snap, ...patch };
+    const tell = () => {
+      this.timer = undefined;
+      this.shown = this.snap;
+      for (const f of this.listeners) f();
+    };
+    if (now) {
+      clearTimeout(this.timer);
+      tell();
+    } else this.timer ??= setTimeout(tell, 16);
+  }
+
+  dispose() {
+    this.abort.abort();
+    clearTimeout(this.timer);
+    this.listeners.clear();
+  }
+
+  clearError = () => this.set({ error: undefined });
+
+  // open shows a thread; none is one that the first run will make.
+  async open(threadId: string | undefined) {
+    if (threadId === this.snap.threadId && (threadId || !this.snap.running)) return;
+    this.abort.abort();
+    this.abort = new AbortController();
+    const { signal } = this.abort;
+    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined }, true);
+    if (!threadId) return;
+    try {
+      await this.load(signal);
+      const busy = this.snap.thread?.status === "busy";
+      if (busy) await this.join(threadId, signal);
+    } catch (e) {
+      if (!signal.aborted) this.set({ error: words(e), notFound: /not found/i.test(String(e)) });
+    } finally {
+      if (!signal.aborted) this.set({ loading: false });
+    }
+  }
+
+  private async load(signal: AbortSignal) {
+    const id = this.snap.threadId!;
+    const [thread, state, history] = await Promise.all([
+      client.threads.get<JsonObject>(id), client.threads.getState<JsonObject>(id), client.threads.getHistory<JsonObject>(id, { limit: page }),
+    ]);
+    if (signal.aborted) return;
+    const error = this.snap.error ?? (thread.status === "error" ? failure((thread as { error?: Json }).error) : undefined);
+    this.set({ thread: thread as ThreadInfo, state, history, more: history.length === page, error });
+  }
+
+  reload = async () => {
+    const { signal } = this.abort;
+    if (!this.snap.threadId) return;
+    try {
+      await this.load(signal);
+    } catch (e) {
+      if (!signal.aborted) this.set({ error: words(e) });
+    }
+  };
+
+  older = async () => {
+    const { signal } = this.abort;
+    const last = this.snap.history.at(-1);
+    if (!this.snap.threadId || !last) return;
+    try {
+      const history = await client.threads.getHistory<JsonObject>(this.snap.threadId, { limit: page, before: { configurable: last.checkpoint as unknown as Record<string, unknown> } });
+      if (!signal.aborted) this.set({ history: [...this.snap.history, ...history], more: history.length === page });
+    } catch (e) {
+      if (!signal.aborted) this.set({ error: words(e) });
+    }
+  };
+
+  private async join(threadId: string, signal: AbortSignal) {
+    const open = (await client.runs.list(threadId, { limit: 20 })).filter((r) => r.status === "running" || r.status === "pending");
+    const run = open.find((r) => r.status === "running") ?? open[0];
+    if (!run || signal.aborted) return;
+    this.begin(run.run_id);
+    await this.follow(client.runs.joinStream(threadId, run.run_id, { signal, lastEventId: "-1" }), signal);
+  }
+
+  private begin(runId?: string, fresh = false) {
+    this.set({ loading: false, running: true, fresh, runId, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined }, true);
+  }
+
+  // run begins a run on the thread, which it makes if there is none, and returns
+  // when the run has ended.
+  async run(assistant: string, what: RunInput, made?: (threadId: string) => void) {
+    const { signal } = this.abort;
+    if (this.snap.running) return;
+    this.begin(undefined, !!what.input);
+    this.greet(what.input);
+    try {
+      let id = this.snap.threadId;
+      if (!id) {
+        id = (await client.threads.create()).thread_id;
+        if (signal.aborted) return;
+        this.set({ threadId: id }, true);
+        made?.(id);
+      }
+      const stream = client.runs.stream(id, assistant, {
+        input: what.command ? undefined : (what.input ?? null),
+        command: what.command as never,
+        checkpoint: what.checkpoint ? { checkpoint_id: what.checkpoint.checkpoint_id, checkpoint_ns: what.checkpoint.checkpoint_ns, checkpoint_map: what.checkpoint.checkpoint_map } : undefined,
+        interruptBefore: what.before?.length ? what.before : undefined,
+        config: what.config,
+        streamMode: modes,
+        streamSubgraphs: true, streamResumable: true, onDisconnect: "continue", signal,
+        onRunCreated: (r) => { this.set({ runId: r.run_id }); this.changed(); },
+      });
+      await this.follow(stream as AsyncIterable<Event>, signal);
+    } catch (e) {
+      if (!signal.aborted) this.finish(words(e));
+    }
+  }
+
+  // What is said is shown before the server has it.
+  private greet(input: JsonObject | null | undefined) {
+    const last = input && Array.isArray(input.messages) ? input.messages.at(-1) : undefined;
+    const m = messageOf(last);
+    if (m?.type === "human") this.set({ said: [m] });
+  }
+
+  private async follow(stream: AsyncIterable<Event>, signal: AbortSignal) {
+    let failed: string | undefined;
+    try {
+      for await (const e of stream) {
+        if (signal.aborted) return;
+        failed = this.event(e) ?? failed;
+      }
+    } catch (e) {
+      failed = words(e);
+    }
+    if (signal.aborted) return;
+    this.set({ error: failed });
+    try {
+      await this.load(signal);
+    } catch (e) {
+      failed ??= words(e);
+    }
+    if (!signal.aborted) this.finish(failed);
+  }
+
+  private finish(error?: string) {
+    const at = Date.now();
+    this.set({ running: false, ended: at, said: [], values: undefined, ...(error ? { error } : {}), tasks: this.snap.tasks.map((t) => (t.ended ? t : { ...t, ended: at })) }, true);
+    this.changed();
+  }
+
+  // event takes up an event of the stream. It returns the run's failure.
+  private event(e: Event): string | undefined {
+    const [kind, ...path] = e.event.split("|") as [string, ...string[]];
+    const at = Date.now();
+    const data = (e.data ?? null) as Json;
+    const entry: LogEntry = { seq: this.seq++, at, event: e.event, data };
+    if (kind !== "messages") this.set({ log: [...this.snap.log.slice(-mostEvents), entry] });
+    const names = path.map((p) => p.split(":")[0]!);
+    switch (kind) {
+      case "metadata":
+        if (isObject(data) && typeof data.run_id === "string") this.set({ runId: data.run_id });
+        break;
+      case "values":
+        if (isObject(data) && path.length === 0 && !("__interrupt__" in data)) {
+          const known = new Set(Array.isArray(data.messages) ? data.messages.map((m) => (isObject(m) ? m.id : undefined)) : []);
+          this.set({ values: data, said: this.snap.said.filter((m) => !known.has(m.id)) });
+        }
+        break;
+      case "messages": {
+        if (!Array.isArray(data) || !isObject(data[0])) break;
+        const about = isObject(data[1]) ? data[1] : {};
+        const id = data[0].id;
+        const known = isObject(this.snap.values) && Array.isArray(this.snap.values.messages) && this.snap.values.messages.some((m) => isObject(m) && m.id === id);
+        if (known) break;
+        const said = [...this.snap.said];
+        const place = said.findIndex((m) => m.id === id);
+        const sum = append(place < 0 ? undefined : said[place], data[0], typeof about.langgraph_node === "string" ? about.langgraph_node : undefined);
+        if (!sum) break;
+        if (place < 0) said.push(sum);
+        else said[place] = sum;
+        this.set({ said });
+        break;
+      }
+      case "custom":
+        this.set({ custom: [...this.snap.custom.slice(-mostEvents), { ...entry, event: names.join(" › ") }] });
+        break;
+      case "tasks":
+        if (isObject(data)) this.task(data, names, at);
+        break;
+      case "tools":
+        if (isObject(data)) this.tool(data, at);
+        break;
+      case "error":
+        return failure(data);
+    }
+    return undefined;
+  }
+
+  private task(data: JsonObject, path: string[], at: number) {
+    const id = path.join("|") + "|" + String(data.id);
+    const tasks = [...this.snap.tasks];
+    const place = tasks.findLastIndex((t) => t.id === id && !t.ended);
+    if (!("result" in data) && !("error" in data)) {
+      const task: Task = { id, name: String(data.name), path, began: at };
+      if (place < 0) tasks.push(task);
+      else tasks[place] = task; // another attempt
+    } else if (place >= 0) {
+      tasks[place] = { ...tasks[place]!, ended: at, error: typeof data.error === "string" ? data.error : undefined, result: data.result };
+    }
+    this.set({ tasks: tasks.slice(-mostEvents) });
+  }
+
+  private tool(data: JsonObject, at: number) {
+    const id = String(data.toolCallId ?? data.name);
+    const tools = [...this.snap.tools];
+    const place = tools.findLastIndex((t) => t.id === id && t.status === "running");
+    switch (data.event) {
+      case "on_tool_start":
+        tools.push({ id, name: String(data.name), status: "running", input: data.input, began: at });
+        break;
+      case "on_tool_event":
+        if (place >= 0) tools[place] = { ...tools[place]!, output: data.data };
+        break;
+      default:
+        if (place < 0) break;
+        tools[place] = { ...tools[place]!, status: data.event === "on_tool_error" ? "failed" : "done", output: data.output ?? data.error, ended: at };
+    }
+    this.set({ tools });
+  }
+
+  stop = async () => {
+    const { threadId, runId } = this.snap;
+    if (!threadId || !runId) return;
+    try {
+      await client.runs.cancel(threadId, runId, true);
+    } catch (e) {
+      this.set({ error: words(e) });
+    }
+  };
+
+  // edit changes the state at a checkpoint, which makes a new one. It reports
+  // whether that worked.
+  edit = async (values: JsonObject | null, checkpoint: Checkpoint | null | undefined, asNode?: string): Promise<boolean> => {
+    if (!this.snap.threadId) return false;
+    try {
+      await client.threads.updateState(this.snap.threadId, {
+        values, asNode: asNode || undefined,
+        checkpoint: checkpoint ? { checkpoint_id: checkpoint.checkpoint_id, checkpoint_ns: checkpoint.checkpoint_ns, checkpoint_map: null } as Checkpoint : undefined,
+      });
+      this.set({ error: undefined, tasks: [] });
+      await this.reload();
+      this.changed();
+      return true;
+    } catch (e) {
+      this.set({ error: words(e) });
+      return false;
+    }
+  };
+}
+
+type Event = { event: string; data: unknown; id?: string };
+
+function failure(data: Json | undefined): string | undefined {
+  if (!isObject(data)) return typeof data === "string" ? data : undefined;
+  const name = typeof data.error === "string" && data.error !== "Error" ? data.error + ": " : "";
+  return name + String(data.message ?? "the run failed");
+}

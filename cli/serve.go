@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
+	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,10 +38,38 @@ type serving struct {
 	chosen   bool // the port was
 	log      slog.Handler
 	anyone   bool
+	keysEnv  string // the environment's variable with the API keys
+	mustKeys bool   // it was named
+	origins  []string
 	demo     bool
 	webhooks bool
 	patience time.Duration
 }
+
+// keysVariable has API keys, unless another variable is named.
+const keysVariable = "SUPERSTEP_API_KEYS"
+
+// apiKeys reads API keys, which are separated by commas.
+func (o *serving) apiKeys() ([]string, error) {
+	var keys []string
+	for key := range strings.SplitSeq(os.Getenv(o.keysEnv), ",") {
+		if key = strings.TrimSpace(key); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	for i, key := range keys {
+		if len(key) < shortKey {
+			return nil, Hint(Usage("API key %d of %s has fewer than %d characters and could be guessed", i+1, o.keysEnv, shortKey), "make one: openssl rand -hex 32")
+		}
+	}
+	if len(keys) == 0 && o.mustKeys {
+		return nil, Hint(Usage("the variable %s, which --api-keys-env names, has no API keys", o.keysEnv), "set it to one or more keys, separated by commas")
+	}
+	return keys, nil
+}
+
+// shortKey is of fewer characters than a key should have.
+const shortKey = 16
 
 // defaultPort is that of LangGraph's server, which its clients try.
 const defaultPort = 8123
@@ -59,12 +88,15 @@ Threads are kept in the store that --store names, SQLite or PostgreSQL; assistan
 runs and crons beside them. Runs go on when their client leaves, and after the server
 was killed and started again.
 
-Without authentication the server listens on this machine only, unless
---allow-anyone says otherwise. Ctrl-C and SIGTERM let runs finish the superstep that
+With API keys in SUPERSTEP_API_KEYS, separated by commas, clients must send one of them,
+as the header x-api-key or Authorization: Bearer; all but /ok, /ready and /info needs it.
+Several keys are for changing them without a break. Without keys the server listens on
+this machine only, unless --allow-anyone says otherwise. Keys are not encrypted on their
+way: put a proxy with TLS in front of a server that others reach. Ctrl-C and SIGTERM let runs finish the superstep that
 they are in.`,
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.chosen = cmd.Flags().Changed("port")
+			o.chosen, o.mustKeys = cmd.Flags().Changed("port"), cmd.Flags().Changed("api-keys-env")
 			o.log = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 			return a.listen(cmd.Context(), o)
 		},
@@ -73,6 +105,8 @@ they are in.`,
 	f.StringVar(&o.host, "host", "127.0.0.1", "the address to listen on")
 	f.IntVarP(&o.port, "port", "p", defaultPort, "the port; 0 takes a free one")
 	f.BoolVar(&o.anyone, "allow-anyone", false, "listen for other machines although there is no authentication")
+	f.StringVar(&o.keysEnv, "api-keys-env", keysVariable, "the variable of the environment that has the API keys")
+	f.StringSliceVar(&o.origins, "allow-origin", nil, "an origin whose pages may use the server, such as https://chat.example.com (default all)")
 	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
 	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
 	if len(a.demo) > 0 {
@@ -92,9 +126,13 @@ func (a *app) listen(ctx context.Context, o serving) error {
 	if o.port < 0 || o.port > 65535 {
 		return Usage("--port must be between 0 and 65535")
 	}
-	if ip := net.ParseIP(o.host); !o.anyone && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	keys, err := o.apiKeys()
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(o.host); !o.anyone && len(keys) == 0 && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return Hint(Usage("--host %s would let other machines in, and there is no authentication", o.host),
-			"put a proxy that authenticates in front of --host 127.0.0.1, or pass --allow-anyone")
+			"set %s to the API keys that clients must have, put a proxy that authenticates in front of --host 127.0.0.1, or pass --allow-anyone", o.keysEnv)
 	}
 	l, err := bind(o.host, o.port, o.chosen)
 	if err != nil {
@@ -107,6 +145,13 @@ func (a *app) listen(ctx context.Context, o serving) error {
 	opts := []server.Option{server.Data(a.storeURL()), server.Logger(slog.New(o.log))}
 	if a.storeFlag == "" && a.store != nil {
 		opts = append(opts, server.Data("memory"), server.UseStore(a.store))
+	}
+	if len(keys) > 0 {
+		opts = append(opts, server.APIKeys(keys...))
+		a.console.Notef("Clients need an API key.")
+	}
+	if len(o.origins) > 0 {
+		opts = append(opts, server.AllowOrigins(o.origins...))
 	}
 	if o.webhooks {
 		opts = append(opts, server.AllowPrivateWebhooks())
@@ -142,10 +187,8 @@ func bind(host string, port int, chosen bool) (net.Listener, error) {
 func (a *app) serveOn(ctx context.Context, s *server.Server, l net.Listener, o serving) error {
 	ctx, drain, end := console.Stops(ctx, func(bool) {})
 	defer end()
-	h := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(o.log, slog.LevelWarn),
-	}
+	h := server.HTTPServer(s)
+	h.ErrorLog = slog.NewLogLogger(o.log, slog.LevelWarn)
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(l) }()
 	url := "http://" + l.Addr().String()
@@ -154,7 +197,7 @@ func (a *app) serveOn(ctx context.Context, s *server.Server, l net.Listener, o s
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.console.Out, "Serving at %s\n", url)
+		fmt.Fprintf(a.console.Out, "Serving at %s\nStudio:    %s/studio/\n", url, url)
 		a.console.Notef("Threads are kept in %s. Ctrl-C stops.", a.storeName())
 	}
 	var err error

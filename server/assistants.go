@@ -113,11 +113,18 @@ func assistantOfGraph(name string) string {
 func (s *Server) systemAssistants(ctx context.Context) error {
 	for _, name := range s.names {
 		id := assistantOfGraph(name)
-		if _, err := s.db.Assistant(ctx, id); !errors.Is(err, db.ErrNotFound) {
-			if err != nil {
+		version := int64(1)
+		switch old, err := s.db.Assistant(ctx, id); {
+		case errors.Is(err, db.ErrNotFound):
+		case err != nil:
+			return err
+		case old.GraphID == name:
+			continue
+		default: // a client has taken the ID before the graph was there
+			if version, err = s.db.NewestVersion(ctx, id); err != nil {
 				return err
 			}
-			continue
+			version++
 		}
 		var about *string
 		if d := s.graphs[name].description; d != "" {
@@ -126,7 +133,7 @@ func (s *Server) systemAssistants(ctx context.Context) error {
 		at := now()
 		err := s.db.PutAssistant(ctx, &db.Assistant{
 			ID: id, GraphID: name, Config: object(nil).raw(), Context: object(nil).raw(), Metadata: object{"created_by": jsonText("system")}.raw(),
-			CreatedAt: at, UpdatedAt: at, Version: 1, Name: name, Description: about,
+			CreatedAt: at, UpdatedAt: at, Version: version, Name: name, Description: about,
 		})
 		if err != nil && !errors.Is(err, db.ErrExists) { // another instance was first
 			return err
@@ -142,6 +149,8 @@ func (s *Server) assistant(ctx context.Context, id string) (*db.Assistant, *serv
 	}
 	if _, ok := s.graphs[id]; ok {
 		id = assistantOfGraph(id)
+	} else if _, err := checkID("assistant", id); err != nil {
+		return nil, nil, notFound("Assistant not found")
 	}
 	a, err := s.db.Assistant(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
@@ -191,6 +200,17 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return invalid("if_exists must be raise or do_nothing")
 	}
+	if err := s.checkAssistant(&b); err != nil {
+		return err
+	}
+	var mine Filter
+	var err error
+	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
+		return err
+	}
+	if err := within(mine, b.Metadata.raw()); err != nil {
+		return err
+	}
 	at := now()
 	a := &db.Assistant{
 		ID: id, GraphID: *b.GraphID, Config: b.Config.raw(), Context: b.Context.raw(), Metadata: b.Metadata.raw(),
@@ -199,17 +219,40 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 	if b.Name != nil {
 		a.Name = *b.Name
 	}
-	err := s.db.PutAssistant(r.Context(), a)
+	err = s.db.PutAssistant(r.Context(), a)
 	if errors.Is(err, db.ErrExists) {
 		if b.IfExists != "do_nothing" {
 			return conflict("Assistant already exists")
 		}
-		a, err = s.db.Assistant(r.Context(), id)
+		if a, err = s.db.Assistant(r.Context(), id); err == nil && !seesAssistant(mine, Read, a) {
+			return conflict("Assistant already exists")
+		}
 	}
 	if err != nil {
 		return err
 	}
+	note(r.Context(), "assistant", a.ID)
 	return write(w, a)
+}
+
+// checkAssistant reports what is wrong with what a client says of an assistant.
+func (s *Server) checkAssistant(b *assistantBody) error {
+	if b.Name != nil {
+		if err := checkName("name", *b.Name); err != nil {
+			return err
+		}
+	}
+	if b.Description != nil && over(len(*b.Description), s.limits.Metadata) {
+		return invalid("description is longer than %d bytes", s.limits.Metadata)
+	}
+	var c runConfig
+	if err := decode(b.Config.raw(), &c); err != nil {
+		if f, ok := errors.AsType[*fault](err); ok {
+			return &fault{f.status, "config: " + f.text}
+		}
+		return err
+	}
+	return s.checkMetadata(b.Metadata)
 }
 
 func (s *Server) getAssistant(w http.ResponseWriter, r *http.Request) error {
@@ -230,6 +273,16 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkAssistant(&b); err != nil {
+		return err
+	}
+	var mine Filter
+	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Assistants, Verb: Update, ID: a.ID}, b.Metadata); err != nil {
+		return err
+	}
+	if !seesAssistant(mine, Update, a) {
+		return notFound("Assistant not found")
+	}
 	if b.GraphID != nil {
 		if s.graphs[*b.GraphID] == nil {
 			return notFound("Graph %q not found", *b.GraphID)
@@ -243,7 +296,11 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 		a.Context = b.Context.raw()
 	}
 	if b.Metadata != nil {
-		a.Metadata = objectOf(a.Metadata).with(b.Metadata).raw()
+		merged := objectOf(a.Metadata).with(b.Metadata)
+		a.Metadata = merged.raw()
+		if err := errors.Join(s.checkMetadata(merged), within(mine, a.Metadata)); err != nil {
+			return err
+		}
 	}
 	if b.Name != nil {
 		a.Name = *b.Name
@@ -292,7 +349,14 @@ func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		mine, err := s.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
+		if err != nil {
+			return err
+		}
 		for _, t := range found {
+			if !mine.allows(t.Metadata) {
+				continue
+			}
 			if err := s.removeThread(r.Context(), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 				return err
 			}
@@ -323,9 +387,16 @@ func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, 
 	if err != nil {
 		return q, p, nil, 0, err
 	}
+	if err := errors.Join(s.checkFilter("metadata", q.Metadata), checkName("graph_id", q.GraphID)); err != nil {
+		return q, p, nil, 0, err
+	}
+	mine, err := s.ask(r.Context(), &Action{Resource: Assistants, Verb: Search})
+	if err != nil {
+		return q, p, nil, 0, err
+	}
 	match, name := matching(q.Metadata), strings.ToLower(q.Name)
 	found, total, err = s.db.Assistants(r.Context(), q.GraphID, by, p, func(a *db.Assistant) bool {
-		return s.graphs[a.GraphID] != nil && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
+		return s.graphs[a.GraphID] != nil && seesAssistant(mine, Search, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
 	})
 	return q, p, found, total, err
 }
@@ -570,7 +641,9 @@ func (s *Server) assistantSchemas(w http.ResponseWriter, r *http.Request) error 
 
 // schemasOf describes a graph's state in JSON Schema. Those of a graph that knows
 // its fields at run time only say nothing.
-func schemasOf(g *served) (object, error) {
+func schemasOf(g interface {
+	JSONSchema(input bool) (json.RawMessage, error)
+}) (object, error) {
 	state, err := g.JSONSchema(false)
 	if errors.Is(err, errors.ErrUnsupported) {
 		state, err = json.RawMessage(`{"type":"object"}`), nil
@@ -606,20 +679,36 @@ func (s *Server) assistantSubgraphs(w http.ResponseWriter, r *http.Request) erro
 		depth = 1 << 10
 	}
 	under := r.PathValue("namespace")
-	out := map[string]any{}
-	var list func(d *draw.Graph, path string)
-	list = func(d *draw.Graph, path string) {
+	out := map[string]object{}
+	var list func(d *draw.Graph, path []string) error
+	list = func(d *draw.Graph, path []string) error {
 		for _, n := range d.Nodes {
 			if n.Sub == nil {
 				continue
 			}
-			at := path + n.ID
-			if under == "" || at == under || strings.HasPrefix(at, under+"|") {
-				out[at] = map[string]string{"graph_id": n.Sub.Name}
+			path := append(slices.Clone(path), n.ID)
+			at := strings.Join(path, "|")
+			sub, ok := g.Subgraph(path...)
+			if ok && (under == "" || at == under || strings.HasPrefix(at, under+"|")) {
+				o, err := schemasOf(sub)
+				if err != nil {
+					return err
+				}
+				o["graph_id"] = jsonText(sub.Name())
+				// Clients know either of these names.
+				for short, long := range map[string]string{"state": "state_schema", "input": "input_schema", "output": "output_schema", "config": "config_schema"} {
+					o[short] = o[long]
+				}
+				out[at] = o
 			}
-			list(n.Sub, at+"|")
+			if err := list(n.Sub, path); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	list(g.Drawing(graph.Expand(depth)), "")
+	if err := list(g.Drawing(graph.Expand(depth)), nil); err != nil {
+		return err
+	}
 	return write(w, out)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -129,7 +130,7 @@ func TestLangGraphsClients(t *testing.T) {
 				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t))).url)
 			}
 			cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "clients/")
-			cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+balance(t, urls))
+			cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+balance(t, urls), "SUPERSTEP_INSTANCES="+strconv.Itoa(len(urls)))
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,6 +35,9 @@ func following(schedule string, timezone *string, after time.Time) (time.Time, e
 		if at, err = time.LoadLocation(*timezone); err != nil {
 			return time.Time{}, invalid("timezone: there is no %.80q", *timezone)
 		}
+	}
+	if len(schedule) > maxName || strings.Contains(schedule, "TZ=") {
+		return time.Time{}, invalid("schedule must be five fields, such as \"0 9 * * 1-5\"; where they are in time is for timezone to say")
 	}
 	plan, err := cron.ParseStandard(schedule)
 	if err != nil {
@@ -67,6 +72,8 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	if err := errors.Join(decode(raw, &b), decode(raw, &c)); err != nil {
 		return err
 	}
+	b.own()
+	b.Headers = headersOf(r)
 	if c.Schedule == nil {
 		return invalid("schedule is required")
 	}
@@ -75,11 +82,22 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return invalid("on_run_completed must be delete or keep")
 	}
-	a, g, err := s.assistant(r.Context(), b.AssistantID)
+	a, g, err := s.usable(r.Context(), b.AssistantID)
 	if err != nil {
 		return err
 	}
 	b.AssistantID = a.ID
+	if err := s.checkMetadata(b.Metadata); err != nil {
+		return err
+	}
+	id := uuid.Must(uuid.NewV7()).String()
+	var mine Filter
+	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
+		return err
+	}
+	if err := within(mine, b.Metadata.raw()); err != nil {
+		return err
+	}
 	if err := b.check(g); err != nil {
 		return err
 	}
@@ -93,7 +111,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	}
 	at := now()
 	made := &db.Cron{
-		ID: uuid.Must(uuid.NewV7()).String(), AssistantID: a.ID, OnCompleted: c.OnCompleted, EndTime: c.EndTime, Schedule: *c.Schedule,
+		ID: id, AssistantID: a.ID, OnCompleted: c.OnCompleted, EndTime: c.EndTime, Schedule: *c.Schedule,
 		Timezone: c.Timezone, CreatedAt: at, UpdatedAt: at, Payload: payload, Metadata: b.Metadata.raw(), Enabled: c.Enabled == nil || *c.Enabled,
 	}
 	if r.PathValue("thread") != "" {
@@ -101,7 +119,13 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		if err := s.askThread(r.Context(), &Action{Resource: Runs, Verb: CreateRun, ID: t.ID}, t, nil); err != nil {
+			return err
+		}
 		made.ThreadID = &t.ID
+	}
+	if u := userOf(r.Context()); u != nil {
+		made.UserID, made.User = &u.ID, userJSON(r.Context())
 	}
 	if err := plan(made, at); err != nil {
 		return err
@@ -109,7 +133,8 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	if err := s.db.AddCron(r.Context(), made); err != nil {
 		return err
 	}
-	return write(w, made)
+	note(r.Context(), "cron", id)
+	return write(w, shown(made))
 }
 
 func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
@@ -128,19 +153,46 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(raw, &c); err != nil {
 		return err
 	}
+	var said runBody
+	if err := decode(raw, &said); err != nil {
+		return err
+	}
+	var mine Filter
+	said.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Crons, Verb: Update, ID: id}, said.Metadata)
+	if err != nil {
+		return err
+	}
+	// What is looked up is looked up before the cron is locked.
+	known, err := s.db.Cron(r.Context(), id)
+	if errors.Is(err, db.ErrNotFound) || err == nil && !mine.allows(known.Metadata) {
+		return notFound("Cron not found")
+	}
+	if err != nil {
+		return err
+	}
+	_, g, err := s.assistant(r.Context(), known.AssistantID)
+	if err != nil {
+		return err
+	}
 	changed, err := s.db.UpdateCron(r.Context(), id, func(old *db.Cron) error {
 		var b runBody
-		if err := errors.Join(decode(old.Payload, &b), decode(raw, &b)); err != nil { // what isn't said stays
+		if err := decode(old.Payload, &b); err != nil {
 			return err
 		}
-		b.AssistantID = old.AssistantID
-		_, g, err := s.assistant(r.Context(), old.AssistantID)
-		if err != nil {
+		headers := b.Headers
+		if err := decode(raw, &b); err != nil { // what isn't said stays
+			return err
+		}
+		b.own()
+		b.AssistantID, b.Headers = old.AssistantID, headers
+		b.Metadata = objectOf(old.Metadata).with(said.Metadata)
+		if err := errors.Join(s.checkMetadata(b.Metadata), within(mine, b.Metadata.raw())); err != nil {
 			return err
 		}
 		if err := b.check(g); err != nil {
 			return err
 		}
+		var err error
 		if old.Payload, err = json.Marshal(b); err != nil {
 			return err
 		}
@@ -168,7 +220,14 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, changed)
+	return write(w, shown(changed))
+}
+
+// shown is a cron as clients see it.
+func shown(c *db.Cron) *db.Cron {
+	out := *c
+	out.User = nil
+	return &out
 }
 
 func (s *Server) deleteCron(w http.ResponseWriter, r *http.Request) error {
@@ -210,10 +269,21 @@ func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*d
 	if _, ok := s.graphs[q.AssistantID]; ok {
 		q.AssistantID = assistantOfGraph(q.AssistantID)
 	}
+	err = errors.Join(s.checkFilter("metadata", q.Metadata), checkName("assistant_id", q.AssistantID), checkName("thread_id", q.ThreadID))
+	if err != nil {
+		return q, p, nil, 0, err
+	}
+	mine, err := s.ask(r.Context(), &Action{Resource: Crons, Verb: Search})
+	if err != nil {
+		return q, p, nil, 0, err
+	}
 	match := matching(q.Metadata)
 	found, total, err = s.db.Crons(r.Context(), q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
-		return (q.Enabled == nil || *q.Enabled == c.Enabled) && match(c.Metadata)
+		return (q.Enabled == nil || *q.Enabled == c.Enabled) && mine.allows(c.Metadata) && match(c.Metadata)
 	})
+	for i := range found {
+		found[i] = shown(found[i])
+	}
 	return q, p, found, total, err
 }
 
@@ -269,22 +339,47 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron) error {
 	if err := json.Unmarshal(c.Payload, &b); err != nil {
 		return err
 	}
-	a, g, err := s.assistant(ctx, c.AssistantID)
+	if s.authorize != nil && c.User == nil {
+		return errors.New("it is nobody's: it was made before there were users")
+	}
+	if c.User != nil {
+		who := &caller{user: &User{}}
+		if err := json.Unmarshal(c.User, who.user); err != nil {
+			return fmt.Errorf("its user: %w", err)
+		}
+		ctx = withCaller(ctx, who)
+	}
+	a, g, err := s.usable(ctx, c.AssistantID)
 	if err != nil {
 		return err
 	}
-	b.Metadata = b.Metadata.with(object{"cron_id": jsonText(c.ID)})
 	thread := ""
 	if c.ThreadID != nil {
 		thread = *c.ThreadID
+	}
+	owned, mine, err := s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, nil)
+	if err != nil {
+		return err
+	}
+	b.Metadata = b.Metadata.with(owned, object{"cron_id": jsonText(c.ID)})
+	if thread != "" {
+		if _, err := s.place(ctx, thread, mine, false); err != nil {
+			return err
+		}
 	} else {
-		t := newThread(uuid.Must(uuid.NewV7()).String(), object{"cron_id": jsonText(c.ID)})
+		t := newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}))
+		if err := within(mine, t.Metadata); err != nil {
+			return err
+		}
 		t.Temporary = c.OnCompleted != "keep"
 		if err := s.db.AddThread(ctx, t); err != nil {
 			return err
 		}
 		thread = t.ID
 	}
-	_, err = s.enqueue(ctx, thread, a, g, &b)
+	run, err := s.enqueue(ctx, thread, a, g, &b)
+	if err == nil {
+		s.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", thread), slog.String("run", run.ID))
+	}
 	return err
 }

@@ -232,6 +232,7 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	if err != nil || !changed {
 		return err
 	}
+	d.s.metrics.ended(run, db.Interrupted)
 	// It never ran, so that there is nothing to roll back but itself.
 	if log := d.s.streams.get(run.ID); log != nil {
 		log.close(nil)

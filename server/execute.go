@@ -183,8 +183,12 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 	own := object{
 		"run_id": jsonText(run.ID), "thread_id": jsonText(t.ID), "graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID),
 	}
+	configured, err := configuredUser(configured.with(own), run.User)
+	if err != nil {
+		return nil, err
+	}
 	opts := s.on(t.ID)
-	for k, v := range configured.with(own) {
+	for k, v := range configured {
 		opts = append(opts, graph.Configure(k, v))
 	}
 	opts = append(opts, metadataOptions(objectOf(run.Metadata).with(own))...)
@@ -211,7 +215,11 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 // conclude notes what came of a run, and ends its log.
 func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *outlet, failure error, why stop, enc ...*encoder) error {
 	if why == stopRollback {
-		return s.rollBack(ctx, run, g, log)
+		err := s.rollBack(ctx, run, g, log)
+		if err == nil {
+			s.metrics.ended(run, rolledBack)
+		}
+		return err
 	}
 	var snap *anygraph.Snapshot
 	var err error
@@ -243,6 +251,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	} else if snap != nil {
 		outcome = withInterrupts(snap.State, stateOf(snap).Interrupts)
 	}
+	log.end()
 	for _, e := range enc {
 		e.end(snap, told)
 	}
@@ -268,6 +277,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	default:
 		return err
 	}
+	s.metrics.ended(run, status)
 	s.notify(ctx, run, b, outcome)
 	log.live.end(status, snap, told)
 	log.close(outcome)
@@ -313,7 +323,7 @@ func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outl
 		return err
 	}
 	switch {
-	case head == nil || string(head.ID) == run.Base:
+	case head == nil || string(head.ID) == run.Base || g == nil: // it wrote nothing, or can't be told from others
 	case run.Base == "":
 		if err := s.store.Delete(ctx, checkpoint.ThreadID(run.ThreadID)); err != nil {
 			return err

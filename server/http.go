@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,13 +12,17 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/studio"
 )
 
 // fault is an error that a client is told, with a status of HTTP. The text is the
@@ -46,12 +51,28 @@ func malformed(format string, args ...any) error {
 	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// routes is the table of what the server answers.
+// routes answers by the table.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET /ok":   s.ok,
-		"GET /info": s.info,
+	for pattern, h := range s.table() {
+		mux.Handle(pattern, s.handle(pattern, h))
+	}
+	if !s.noStudio {
+		mux.Handle("/studio/", studio.Handler("/studio/")) // a page, which asks for a key itself
+		mux.Handle("GET /{$}", http.RedirectHandler("studio/", http.StatusFound))
+	}
+	return s.guarded(s.metrics.measure(mux))
+}
+
+// table is what the server answers. Each line stands in operations as well, which
+// describes it.
+func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) error {
+	return map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /ok":           s.ok,
+		"GET /ready":        s.ready,
+		"GET /info":         s.info,
+		"GET /metrics":      s.showMetrics,
+		"GET /openapi.json": s.openAPI,
 
 		"POST /assistants":                      s.createAssistant,
 		"POST /assistants/search":               s.searchAssistants,
@@ -119,37 +140,18 @@ func (s *Server) routes() http.Handler {
 		"DELETE /store/items":      s.deleteItem,
 		"POST /store/items/search": s.searchItems,
 		"POST /store/namespaces":   s.listNamespaces,
-	} {
-		mux.Handle(pattern, s.handle(h))
 	}
-	return s.cors(mux)
-}
-
-// cors lets pages of other sites use the server.
-func (s *Server) cors(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Access-Control-Allow-Origin", "*")
-		h.Set("Access-Control-Expose-Headers", "content-location, location, x-pagination-total, x-pagination-next")
-		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
-			if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-				h.Set("Access-Control-Allow-Headers", asked)
-				h.Add("Vary", "Access-Control-Request-Headers")
-			}
-			h.Set("Access-Control-Max-Age", "600")
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // handle makes a handler of a function: errors become answers.
-func (s *Server) handle(f func(http.ResponseWriter, *http.Request) error) http.Handler {
+func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, s.maxBody)
-		began := &beginning{ResponseWriter: w}
+		r = r.WithContext(context.WithValue(r.Context(), limitsKey{}, s.limits))
+		s.body(w, r)
+		r, c, leave, err := s.admit(r, pattern)
+		began := &beginning{ResponseWriter: w, may: &c.asked}
+		defer leave()
+		defer func() { s.audited(r, c, began.status) }()
 		defer func() {
 			if p := recover(); p != nil {
 				if p == http.ErrAbortHandler {
@@ -157,34 +159,77 @@ func (s *Server) handle(f func(http.ResponseWriter, *http.Request) error) http.H
 				}
 				s.log.LogAttrs(r.Context(), slog.LevelError, "server: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				if !began.done {
-					http.Error(w, "internal error", http.StatusInternalServerError)
+					c.asked.Store(true)
+					http.Error(began, "internal error", http.StatusInternalServerError)
 				}
 			}
 		}()
-		err := f(began, r)
-		if err == nil || began.done || r.Context().Err() != nil {
+		if err == nil {
+			err = f(began, r)
+		}
+		if err == nil && !c.asked.Load() {
+			err = errNotAsked
+		}
+		// A body that takes too long looks like a client that has gone.
+		gone := r.Context().Err() != nil && !errors.Is(err, errSlowBody)
+		if err == nil || began.done || gone {
 			if err != nil && r.Context().Err() == nil {
 				s.log.LogAttrs(r.Context(), slog.LevelWarn, "server: an answer broke off", slog.String("path", r.URL.Path), slog.Any("error", err))
 			}
 			return
 		}
 		f := s.explain(r, err)
-		http.Error(w, f.text, f.status)
+		if f.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		c.asked.Store(true) // of errors nobody need be asked
+		http.Error(began, printable(f.text), f.status)
 	})
 }
+
+// printable makes text of an error fit to be shown, whatever a client has put in.
+func printable(text string) string {
+	const most = 2000
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// errNotAsked is the fault of a handler: nothing of its answer is sent.
+var errNotAsked = errors.New("nobody was asked whether the user may do this")
 
 // beginning notes whether an answer has begun.
 type beginning struct {
 	http.ResponseWriter
-	done bool
+	may    *atomic.Bool // answer
+	done   bool
+	status int
 }
 
 func (b *beginning) WriteHeader(status int) {
+	if !b.may.Load() {
+		return
+	}
+	if !b.done {
+		b.status = status
+	}
 	b.done = true
 	b.ResponseWriter.WriteHeader(status)
 }
 
 func (b *beginning) Write(p []byte) (int, error) {
+	if !b.may.Load() {
+		return 0, errNotAsked
+	}
+	if !b.done {
+		b.status = http.StatusOK
+	}
 	b.done = true
 	return b.ResponseWriter.Write(p)
 }
@@ -232,8 +277,11 @@ func read(r *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
-	if len(strings.TrimSpace(string(data))) == 0 {
+	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
+	}
+	if err := checkJSON(data, limitsOf(r.Context())); err != nil {
+		return err
 	}
 	return decode(data, v)
 }
@@ -270,7 +318,7 @@ func write(w http.ResponseWriter, v any) error {
 // pages writes the headers of a list that is shown in pages.
 func pages(w http.ResponseWriter, p db.Page, shown, total int) {
 	w.Header().Set("X-Pagination-Total", strconv.Itoa(total))
-	if next := p.Offset + shown; next < total {
+	if next := p.Offset + shown; next > 0 && next < total {
 		w.Header().Set("X-Pagination-Next", strconv.Itoa(next))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,6 +131,13 @@ const (
 func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 	defer l.breakOff() // without effect after its end
 	var outcome json.RawMessage
+	var held []db.Event
+	pass := func() {
+		for _, e := range held {
+			l.sendAt(e.Seq, strings.TrimPrefix(e.Event, endPrefix), e.Data)
+		}
+		held = nil
+	}
 	for next, idle := 0, 0; ; {
 		// What the run is comes first: what it sent before it ended is stored by then.
 		run, err := s.db.Run(ctx, id)
@@ -148,6 +156,11 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 				outcome = json.RawMessage(e.Data)
 				continue
 			}
+			if strings.HasPrefix(e.Event, endPrefix) {
+				held = append(held, e)
+				continue
+			}
+			pass() // another process went on with the run
 			l.sendAt(e.Seq, e.Event, e.Data)
 		}
 		switch {
@@ -155,6 +168,7 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 			idle = 0
 			continue
 		case over:
+			pass()
 			l.close(outcome)
 			return
 		}
@@ -178,7 +192,17 @@ type outlet struct {
 	journal *journal // is there
 	tell    func()   // says that the run is over
 	live    *live    // tells of the run to those who follow its thread
+
+	ending bool   // what is sent now is for when the run was noted as over
+	held   []sent // of it, without a journal
 }
+
+// endPrefix marks events that are stored before their run is noted as over, and
+// passed on afterwards: whoever reads that a thread waits may write to it at once.
+const endPrefix = "end:"
+
+// end holds back what is sent from now on until the run was noted as over.
+func (o *outlet) end() { o.ending = true }
 
 // attemptIDs is more than an attempt has events.
 const attemptIDs = 1_000_000_000
@@ -195,9 +219,14 @@ func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, 
 }
 
 func (o *outlet) send(event string, data []byte) {
-	if o.journal != nil {
+	switch {
+	case o.journal != nil && o.ending:
+		o.journal.send(endPrefix+event, data)
+	case o.journal != nil:
 		o.journal.send(event, data)
-	} else {
+	case o.ending:
+		o.held = append(o.held, sent{event, data})
+	default:
 		o.log.send(event, data)
 	}
 }
@@ -216,9 +245,12 @@ func (o *outlet) store(outcome json.RawMessage) error {
 func (o *outlet) close(outcome json.RawMessage) {
 	if o.journal != nil {
 		o.tell()
-	} else {
-		o.log.close(outcome)
+		return
 	}
+	for _, ev := range o.held {
+		o.log.send(ev.event, ev.data)
+	}
+	o.log.close(outcome)
 }
 
 // breakOff ends the log of a run that goes on elsewhere.

@@ -181,7 +181,7 @@ func headersOf(r *http.Request) object {
 // start makes the run that a request asks for, and hands it to the dispatcher.
 func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, error) {
 	ctx := r.Context()
-	a, g, err := s.assistant(ctx, b.AssistantID)
+	a, g, err := s.usable(ctx, b.AssistantID)
 	if err != nil {
 		return nil, err
 	}
@@ -196,20 +196,71 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 	if err := b.check(g); err != nil {
 		return nil, err
 	}
-	temporary := thread == ""
-	if temporary {
-		t := newThread(uuid.Must(uuid.NewV7()).String(), nil)
+	if err := s.checkMetadata(b.Metadata); err != nil {
+		return nil, err
+	}
+	var mine Filter
+	if b.Metadata, mine, err = s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, b.Metadata); err != nil {
+		return nil, err
+	}
+	made := ""
+	if thread == "" {
+		owned, _, err := s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun}, nil)
+		if err != nil {
+			return nil, err
+		}
+		t := newThread(uuid.Must(uuid.NewV7()).String(), owned)
 		t.Temporary = b.OnCompletion != "keep"
+		if err := within(mine, t.Metadata); err != nil {
+			return nil, err
+		}
 		if err := s.db.AddThread(ctx, t); err != nil {
 			return nil, err
 		}
-		thread = t.ID
-	} else if _, err := s.db.Thread(ctx, thread); errors.Is(err, db.ErrNotFound) && b.IfNotExists == "create" {
-		if err := s.db.AddThread(ctx, newThread(thread, nil)); err != nil && !errors.Is(err, db.ErrExists) {
-			return nil, err
-		}
+		thread, made = t.ID, t.ID
+	} else if made, err = s.place(ctx, thread, mine, b.IfNotExists == "create"); err != nil {
+		return nil, err
 	}
-	return s.enqueue(ctx, thread, a, g, b)
+	run, err := s.enqueue(ctx, thread, a, g, b)
+	if err != nil && made != "" { // nobody has a use for it
+		err = errors.Join(err, s.removeThread(background(r), made))
+	}
+	if err != nil {
+		return nil, err
+	}
+	note(ctx, "thread", thread)
+	note(ctx, "run", run.ID)
+	return run, nil
+}
+
+// place sees to it that a thread is there and the user's, and returns its ID if
+// it was made.
+func (s *Server) place(ctx context.Context, thread string, mine Filter, create bool) (made string, err error) {
+	t, err := s.db.Thread(ctx, thread)
+	if errors.Is(err, db.ErrNotFound) && create {
+		owned, f, err := s.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
+		if err != nil {
+			return "", err
+		}
+		t = newThread(thread, owned)
+		if err := within(f, t.Metadata); err != nil {
+			return "", err
+		}
+		if err := s.db.AddThread(ctx, t); !errors.Is(err, db.ErrExists) {
+			return thread, err
+		}
+		// Somebody has made it meanwhile.
+		t, err = s.db.Thread(ctx, thread)
+		if err != nil {
+			return "", err
+		}
+	} else if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return "", err
+	}
+	if t == nil || !mine.allows(t.Metadata) {
+		return "", notFound("Thread with ID %s not found", thread)
+	}
+	return "", nil
 }
 
 // enqueue stores a run and has it started.
@@ -232,8 +283,8 @@ func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g 
 	if !b.StreamResumable && !s.db.Shared() {
 		s.streams.open(run.ID) // before anything is sent to it
 	}
-	run.Holder = s.instance
-	err = s.db.AddRun(ctx, run, b.Strategy == reject, func(t *db.Thread) error {
+	run.Holder, run.User = s.instance, userJSON(ctx)
+	err = s.db.AddRun(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		run.Metadata = objectOf(a.Metadata).with(objectOf(t.Metadata), b.Metadata, own, object{"created_by": nil}).raw()
 		delete(own, "created_by")
@@ -245,6 +296,8 @@ func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g 
 		switch {
 		case errors.Is(err, db.ErrBusy):
 			return nil, invalid(busyText)
+		case errors.Is(err, db.ErrTooMany):
+			return nil, tooMany("%v", err)
 		case errors.Is(err, db.ErrNotFound):
 			return nil, notFound("Thread with ID %s not found", thread)
 		}
@@ -272,8 +325,13 @@ func (s *Server) runOf(r *http.Request) (thread string, b *runBody, err error) {
 		}
 	}
 	b = &runBody{}
-	return thread, b, read(r, b)
+	err = read(r, b)
+	b.own()
+	return thread, b, err
 }
+
+// own removes what only the server writes.
+func (b *runBody) own() { b.Headers, b.V2 = nil, nil }
 
 // location tells clients where the run is.
 func location(w http.ResponseWriter, run *db.Run, stateless bool) {
@@ -302,14 +360,20 @@ func (s *Server) batchRuns(w http.ResponseWriter, r *http.Request) error {
 	if err := read(r, &bodies); err != nil {
 		return err
 	}
-	if len(bodies) > maxPage {
-		return invalid("a batch has at most %d runs", maxPage)
+	if err := s.checkList("the batch", len(bodies)); err != nil {
+		return err
+	}
+	if len(bodies) == 0 { // nothing is done, for which somebody might be asked
+		if _, err := s.ask(r.Context(), &Action{Resource: Runs, Verb: CreateRun}); err != nil {
+			return err
+		}
 	}
 	out := []any{}
 	for i, b := range bodies {
 		if b == nil {
 			return invalid("run %d of the batch is null", i)
 		}
+		b.own()
 		run, err := s.start(r, "", b)
 		if err != nil {
 			if f, ok := errors.AsType[*fault](err); ok {
@@ -472,7 +536,11 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.db.Runs(r.Context(), t.ID, r.URL.Query().Get("status"), p)
+	status := r.URL.Query().Get("status")
+	if !slices.Contains([]string{"", db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}, status) {
+		return invalid("status must be pending, running, success, error, timeout or interrupted, not %.80q", status)
+	}
+	found, err := s.db.Runs(r.Context(), t.ID, status, p)
 	if err != nil {
 		return err
 	}
@@ -561,9 +629,26 @@ func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains([]string{"", db.Pending, db.Running, "all"}, b.Status) {
 		return invalid("status must be pending, running or all")
 	}
+	if err := s.checkList("run_ids", len(b.RunIDs)); err != nil {
+		return err
+	}
+	if b.ThreadID != "" {
+		if b.ThreadID, err = checkID("thread", b.ThreadID); err != nil {
+			return err
+		}
+	}
+	mine, err := s.ask(r.Context(), &Action{Resource: Runs, Verb: Update, ID: b.ThreadID})
+	if err != nil {
+		return err
+	}
 	open, err := s.db.OpenRuns(r.Context(), b.ThreadID)
 	if err != nil {
 		return err
+	}
+	if !mine.all() {
+		if open, err = s.seen(r.Context(), open, mine); err != nil {
+			return err
+		}
 	}
 	found := 0
 	for _, run := range open {
@@ -571,6 +656,7 @@ func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 			continue
 		}
 		found++
+		note(r.Context(), "run", run.ID)
 		if err := s.runs.cancel(background(r), run, why, false); err != nil {
 			return err
 		}
@@ -580,4 +666,25 @@ func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// seen returns the runs whose threads a filter selects.
+func (s *Server) seen(ctx context.Context, runs []*db.Run, f Filter) ([]*db.Run, error) {
+	mine := map[string]bool{}
+	var out []*db.Run
+	for _, run := range runs {
+		ok, known := mine[run.ThreadID]
+		if !known {
+			t, err := s.db.Thread(ctx, run.ThreadID)
+			if err != nil && !errors.Is(err, db.ErrNotFound) {
+				return nil, err
+			}
+			ok = err == nil && f.allows(t.Metadata)
+			mine[run.ThreadID] = ok
+		}
+		if ok {
+			out = append(out, run)
+		}
+	}
+	return out, nil
 }

@@ -32,10 +32,18 @@ type Server struct {
 	db      *db.DB
 	closers []io.Closer
 	handler http.Handler
+	metrics *metrics
 	log     *slog.Logger
-	maxBody int64
+	limits  Limits
 	version string
 
+	authenticators []authenticator // none: everybody may do everything
+	authorize      Authorizer      // nil: every user may do everything
+	origins        []string        // of pages that may use the server
+	audit          *slog.Logger    // nil: changes are not logged
+	gauge          *gauge          // of streams
+
+	noStudio bool
 	webhooks *http.Client
 	instance string
 
@@ -66,9 +74,18 @@ type config struct {
 	memory   memory.Store
 	log      *slog.Logger
 	maxBody  int64
+	limits   Limits
 	version  string
 	parallel int
+
+	authenticators []func(context.Context) (authenticator, error)
+	authorize      Authorizer
+	origins        []string
+	audit          *slog.Logger
+
 	private  bool
+	noStudio bool
+	metrics  bool
 	problems []error
 }
 
@@ -129,6 +146,10 @@ func MaxBody(bytes int64) Option { return func(c *config) { c.maxBody = bytes } 
 // default is 1024.
 func MaxRuns(n int) Option { return func(c *config) { c.parallel = n } }
 
+// WithoutStudio leaves out the studio, the page at /studio/ on which people see and
+// drive the graphs.
+func WithoutStudio() Option { return func(c *config) { c.noStudio = true } }
+
 // AllowPrivateWebhooks lets webhooks of runs go to addresses that are not of the
 // public internet, such as the machine itself: for servers whose clients may
 // reach all that the server can.
@@ -136,7 +157,7 @@ func AllowPrivateWebhooks() Option { return func(c *config) { c.private = true }
 
 // New returns a server. It takes up the runs that another one left.
 func New(ctx context.Context, opts ...Option) (*Server, error) {
-	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), version: moduleVersion()}
+	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), version: moduleVersion(), metrics: true, origins: []string{"*"}}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -146,7 +167,10 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, maxBody: c.maxBody, version: c.version, webhooks: webhookClient(c.private), instance: newInstance()}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), instance: newInstance(), noStudio: c.noStudio}
+	if err := s.secure(ctx, &c); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	for _, g := range c.graphs {
 		s.graphs[g.name] = g
 		s.names = append(s.names, g.name)
@@ -160,6 +184,9 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	s.streams = newStreams()
 	s.feeds, s.joins = newFeeds(), newFeeds()
 	s.runs = newDispatcher(beside, s, c.parallel)
+	if c.metrics {
+		s.metrics = newMetrics(s)
+	}
 	s.handler = s.routes()
 	if err := s.begin(ctx, beside); err != nil {
 		stop()

@@ -85,6 +85,7 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w)
+	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
 	if err := flush.Flush(); err != nil {
 		return err
 	}

@@ -69,15 +69,12 @@ func stateOf(snap *anygraph.Snapshot) *threadState {
 		if t.Status == "done" && len(t.Interrupts) == 0 {
 			continue // what it wrote shows in the values
 		}
-		v := taskState{ID: t.ID, Name: t.Node, Path: []any{"__pregel_pull", t.Node}, Interrupts: []interruptValue{}, Result: json.RawMessage("null")}
+		v := taskState{ID: t.ID, Name: t.Node, Path: []any{"__pregel_pull", t.Node}, Interrupts: questionsOf(t), Result: json.RawMessage("null")}
 		if t.Sent {
 			v.Path = []any{"__pregel_push", i}
 		}
 		if t.Error != "" {
 			v.Error = &t.Error
-		}
-		for _, q := range t.Interrupts {
-			v.Interrupts = append(v.Interrupts, interruptOf(q))
 		}
 		for ns, id := range t.Subgraphs {
 			v.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: ns}
@@ -151,7 +148,15 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 	if ns != "" {
 		opts = append(opts, graph.Namespace(ns))
 	}
-	snap, err := g.State(ctx, opts...)
+	read := g.State
+	if ns != "" {
+		sub, ok := g.SubgraphIn(ns)
+		if !ok {
+			return nil, notFound("Namespace %.200q not found", ns)
+		}
+		read = sub.StateJSON
+	}
+	snap, err := read(ctx, opts...)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if id != "" {
 			return nil, notFound("Checkpoint %s not found", id)
@@ -164,12 +169,33 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 	return stateOf(snap), nil
 }
 
+// nest puts the states of the subgraphs that tasks wait in in the place of where
+// they are.
+func (s *Server) nest(ctx context.Context, t *db.Thread, state *threadState) error {
+	for i := range state.Tasks {
+		task := &state.Tasks[i]
+		if task.Checkpoint == nil {
+			continue
+		}
+		inner, err := s.stateAt(ctx, t, "", task.Checkpoint.NS)
+		if err != nil {
+			return err
+		}
+		if err := s.nest(ctx, t, inner); err != nil {
+			return err
+		}
+		task.State, task.Checkpoint = inner, nil
+	}
+	return nil
+}
+
 func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
 	}
-	if _, err := flag(r, "subgraphs"); err != nil {
+	subgraphs, err := flag(r, "subgraphs")
+	if err != nil {
 		return err
 	}
 	id := r.PathValue("checkpoint")
@@ -181,6 +207,11 @@ func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
 	state, err := s.stateAt(r.Context(), t, id, "")
 	if err != nil {
 		return err
+	}
+	if subgraphs {
+		if err := s.nest(r.Context(), t, state); err != nil {
+			return err
+		}
 	}
 	return write(w, state)
 }
@@ -205,12 +236,23 @@ func (s *Server) getStateAt(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if b.Subgraphs {
+		if err := s.nest(r.Context(), t, state); err != nil {
+			return err
+		}
+	}
 	return write(w, state)
 }
 
 // id returns the checkpoint's ID; empty for the newest one.
 func (c *checkpointRef) id() (string, error) {
-	if c == nil || c.ID == nil || *c.ID == "" {
+	if c == nil {
+		return "", nil
+	}
+	if err := checkName("checkpoint_ns", c.NS); err != nil {
+		return "", err
+	}
+	if c.ID == nil || *c.ID == "" {
 		return "", nil
 	}
 	return checkID("checkpoint", *c.ID)
@@ -267,8 +309,17 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 	if err != nil {
 		return err
 	}
+	var sub graph.Subgraph
+	check, in := g.Check, ns(at)
+	if in != "" {
+		var ok bool
+		if sub, ok = g.SubgraphIn(in); !ok {
+			return notFound("Namespace %.200q not found", in)
+		}
+		check = func(update json.RawMessage) error { return sub.CheckJSON(update) }
+	}
 	if update != nil {
-		if err := g.Check(update); err != nil {
+		if err := check(update); err != nil {
 			return invalid("%v", err)
 		}
 	}
@@ -280,8 +331,12 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 	if id != "" {
 		opts = append(opts, graph.From(id))
 	}
-	if at != nil && at.NS != "" {
-		opts = append(opts, graph.Namespace(at.NS))
+	if sub != nil {
+		if asNode != "" {
+			opts = append(opts, graph.AsNode(asNode))
+		}
+		_, err := sub.UpdateStateJSON(ctx, update, append(opts, graph.Namespace(in))...)
+		return err
 	}
 	if asNode != "" {
 		if asNode != "__start__" && !slices.Contains(g.Nodes(), asNode) {
@@ -408,11 +463,17 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	if g == nil || p.Limit == 0 {
 		return write(w, out)
 	}
+	if _, err := q.Checkpoint.id(); err != nil {
+		return err
+	}
+	if err := s.checkFilter("metadata", q.Metadata); err != nil {
+		return err
+	}
 	opts := s.on(t.ID, graph.AllBranches())
 	if q.Checkpoint != nil && q.Checkpoint.NS != "" {
 		opts = append(opts, graph.Namespace(q.Checkpoint.NS))
 	}
-	entries, err := moments(r.Context(), g, opts, q.Before.id, p.Limit, matching(q.Metadata))
+	entries, err := moments(r.Context(), g, opts, q.Before.id, p.Limit, seen(t, matching(q.Metadata)))
 	if err != nil {
 		return err
 	}
@@ -427,6 +488,16 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 		out = append(out, state)
 	}
 	return write(w, out)
+}
+
+// seen leaves out the checkpoints of runs that were rolled back.
+func seen(t *db.Thread, match func(json.RawMessage) bool) func(json.RawMessage) bool {
+	if len(t.RolledBack) == 0 {
+		return match
+	}
+	return func(metadata json.RawMessage) bool {
+		return !slices.Contains(t.RolledBack, textOf(objectOf(metadata)["run_id"])) && match(metadata)
+	}
 }
 
 func ns(c *checkpointRef) string {

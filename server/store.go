@@ -78,7 +78,14 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 			return invalid("index must be false or a list of fields")
 		}
 	}
-	if _, err := s.memory.Put(r.Context(), b.Namespace, b.Key, b.Value, o); err != nil {
+	if err := memory.CheckNamespace(b.Namespace); err != nil {
+		return memoryError(err)
+	}
+	namespace, _, err := s.askStore(r.Context(), Update, b.Namespace, b.Key)
+	if err != nil {
+		return err
+	}
+	if _, err := s.memory.Put(r.Context(), namespace, b.Key, b.Value, o); err != nil {
 		return memoryError(err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -105,6 +112,13 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
 		}
 		o.Refresh = refresh(&asked)
 	}
+	if err := memory.CheckNamespace(namespace); err != nil {
+		return memoryError(err)
+	}
+	namespace, hidden, err := s.askStore(r.Context(), Read, namespace, q.Get("key"))
+	if err != nil {
+		return err
+	}
 	i, err := s.memory.Get(r.Context(), namespace, q.Get("key"), o)
 	if errors.Is(err, memory.ErrNotFound) {
 		return write(w, nil)
@@ -112,6 +126,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return memoryError(err)
 	}
+	i.Namespace = i.Namespace[hidden:]
 	return write(w, itemOf(i))
 }
 
@@ -123,7 +138,14 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
 	if err := read(r, &b); err != nil {
 		return err
 	}
-	if err := s.memory.Delete(r.Context(), b.Namespace, b.Key); err != nil {
+	if err := memory.CheckNamespace(b.Namespace); err != nil {
+		return memoryError(err)
+	}
+	namespace, _, err := s.askStore(r.Context(), Delete, b.Namespace, b.Key)
+	if err != nil {
+		return err
+	}
+	if err := s.memory.Delete(r.Context(), namespace, b.Key); err != nil {
 		return memoryError(err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -145,6 +167,16 @@ func (s *Server) searchItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	prefix, hidden, err := s.askStore(r.Context(), Search, b.Prefix, "")
+	if err != nil {
+		return err
+	}
+	if err := s.checkFilter("filter", objectOf(b.Filter)); err != nil {
+		return err
+	}
+	if over(len(b.Query), s.limits.Metadata) {
+		return invalid("query is longer than %d bytes", s.limits.Metadata)
+	}
 	items := []item{}
 	if p.Limit == 0 {
 		return write(w, map[string]any{"items": items})
@@ -153,13 +185,14 @@ func (s *Server) searchItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return memoryError(err)
 	}
-	found, err := s.memory.Search(r.Context(), b.Prefix, memory.Query{
+	found, err := s.memory.Search(r.Context(), prefix, memory.Query{
 		Filter: filter, Text: b.Query, Limit: p.Limit, Offset: p.Offset, Refresh: refresh(b.Refresh),
 	})
 	if err != nil {
 		return memoryError(err)
 	}
 	for _, f := range found {
+		f.Namespace = f.Namespace[hidden:]
 		i := itemOf(f)
 		if b.Query != "" {
 			i.Score = &f.Score
@@ -186,13 +219,22 @@ func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 	if b.MaxDepth < 0 {
 		return invalid("max_depth must not be negative")
 	}
+	prefix, hidden, err := s.askStore(r.Context(), Search, b.Prefix, "")
+	if err != nil {
+		return err
+	}
+	if b.MaxDepth > 0 {
+		b.MaxDepth = min(b.MaxDepth, memory.MaxNamespace) + hidden
+	}
 	found := [][]string{}
 	if p.Limit > 0 {
-		list, err := s.memory.Namespaces(r.Context(), memory.NamespaceQuery{Prefix: b.Prefix, Suffix: b.Suffix, MaxDepth: b.MaxDepth, Limit: p.Limit, Offset: p.Offset})
+		list, err := s.memory.Namespaces(r.Context(), memory.NamespaceQuery{Prefix: prefix, Suffix: b.Suffix, MaxDepth: b.MaxDepth, Limit: p.Limit, Offset: p.Offset})
 		if err != nil {
 			return memoryError(err)
 		}
-		found = append(found, list...)
+		for _, one := range list {
+			found = append(found, one[hidden:])
+		}
 	}
 	return write(w, map[string]any{"namespaces": found})
 }

@@ -40,6 +40,10 @@ type ttlView struct {
 type interruptValue struct {
 	ID    string          `json:"id"`
 	Value json.RawMessage `json:"value"`
+
+	// Schema is the JSON Schema of the answer, where the node gave one. LangGraph's
+	// servers know nothing of the kind.
+	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
 // view returns a thread with its state, which whole asks for.
@@ -64,8 +68,8 @@ func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadVie
 	}
 	v.Values = snap.State
 	for _, task := range snap.Tasks {
-		for _, q := range task.Interrupts {
-			v.Interrupts[task.ID] = append(v.Interrupts[task.ID], interruptOf(q))
+		if asked := questionsOf(task); len(asked) > 0 {
+			v.Interrupts[task.ID] = asked
 		}
 	}
 	return v, nil
@@ -76,7 +80,19 @@ func interruptOf(q graph.Interrupted) interruptValue {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
-	return interruptValue{ID: q.ID, Value: value}
+	return interruptValue{ID: q.ID, Value: value, Schema: q.Schema}
+}
+
+// questionsOf returns what a task asks. That it stands at a breakpoint is no
+// question.
+func questionsOf(t graph.TaskState) []interruptValue {
+	out := []interruptValue{}
+	for _, q := range t.Interrupts {
+		if q.When == "inside" {
+			out = append(out, interruptOf(q))
+		}
+	}
+	return out
 }
 
 // on returns the options of a call on a thread.
@@ -191,18 +207,32 @@ func (s *Server) createThread(w http.ResponseWriter, r *http.Request) error {
 		}
 		b.Metadata = b.Metadata.with(object{"graph_id": jsonText(b.GraphID)})
 	}
+	if err := s.checkMetadata(b.Metadata); err != nil {
+		return err
+	}
+	var mine Filter
+	var err error
+	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
+		return err
+	}
+	if err := within(mine, b.Metadata.raw()); err != nil {
+		return err
+	}
 	t := newThread(id, b.Metadata)
 	b.TTL.apply(t, t.CreatedAt)
 	if len(b.Supersteps) > 0 && s.graphOf(t) == nil {
 		return invalid("supersteps need graph_id, in the body or its metadata")
 	}
-	err := s.db.AddThread(r.Context(), t)
+	err = s.db.AddThread(r.Context(), t)
 	if errors.Is(err, db.ErrExists) {
 		if b.IfExists != "do_nothing" {
 			return conflict("Thread already exists")
 		}
 		if t, err = s.thread(r.Context(), id); err != nil {
 			return err
+		}
+		if !mine.allows(t.Metadata) {
+			return conflict("Thread already exists")
 		}
 		v, err := s.view(r.Context(), t, true)
 		if err != nil {
@@ -213,6 +243,7 @@ func (s *Server) createThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	note(r.Context(), "thread", id)
 	if err := s.seed(r.Context(), t, b.Supersteps); err != nil {
 		return errors.Join(err, s.removeThread(background(r), id))
 	}
@@ -262,8 +293,19 @@ func (s *Server) patchThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var mine Filter
+	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Threads, Verb: Update, ID: id}, b.Metadata); err != nil {
+		return err
+	}
 	t, err := s.db.UpdateThread(r.Context(), id, func(t *db.Thread) error {
-		t.Metadata = objectOf(t.Metadata).with(b.Metadata).raw()
+		if !mine.allows(t.Metadata) {
+			return db.ErrNotFound
+		}
+		merged := objectOf(t.Metadata).with(b.Metadata)
+		t.Metadata = merged.raw()
+		if err := errors.Join(s.checkMetadata(merged), within(mine, t.Metadata)); err != nil {
+			return err
+		}
 		t.UpdatedAt = now()
 		b.TTL.apply(t, t.UpdatedAt)
 		return nil
@@ -347,11 +389,19 @@ func (s *Server) findThreads(r *http.Request) (q threadSearch, p db.Page, found 
 	default:
 		return q, p, nil, 0, invalid("status must be idle, busy, interrupted or error")
 	}
+	err = errors.Join(s.checkFilter("metadata", q.Metadata), s.checkFilter("values", q.Values), s.checkList("ids", len(q.IDs)))
+	if err != nil {
+		return q, p, nil, 0, err
+	}
+	mine, err := s.ask(r.Context(), &Action{Resource: Threads, Verb: Search})
+	if err != nil {
+		return q, p, nil, 0, err
+	}
 	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status}
 	match, values := matching(q.Metadata), matching(q.Values)
 	var failed error
 	found, total, err = s.db.Threads(r.Context(), f, by, p, func(t *db.Thread) bool {
-		if failed != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !match(t.Metadata) {
+		if failed != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !mine.allows(t.Metadata) || !match(t.Metadata) {
 			return false
 		}
 		if len(q.Values) == 0 {
@@ -410,6 +460,13 @@ func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 	if b.Strategy != "" && b.Strategy != "delete" && b.Strategy != "keep_latest" {
 		return invalid("strategy must be delete or keep_latest")
 	}
+	if err := s.checkList("thread_ids", len(b.ThreadIDs)); err != nil {
+		return err
+	}
+	mine, err := s.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
+	if err != nil {
+		return err
+	}
 	pruned := 0
 	for _, id := range b.ThreadIDs {
 		id, err := checkID("thread", id)
@@ -423,6 +480,10 @@ func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		if !mine.allows(t.Metadata) {
+			continue
+		}
+		note(r.Context(), "thread", id)
 		if b.Strategy == "keep_latest" {
 			g := s.graphOf(t)
 			if g == nil {
@@ -446,7 +507,20 @@ func (s *Server) copyThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := uuid.Must(uuid.NewV7()).String()
-	made := newThread(id, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
+	if err := s.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); isNotFound(err) {
+		return conflict("Thread with ID %s cannot be copied", t.ID)
+	} else if err != nil {
+		return err
+	}
+	metadata, mine, err := s.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
+	if err != nil {
+		return err
+	}
+	made := newThread(id, metadata)
+	if err := within(mine, made.Metadata); err != nil {
+		return err
+	}
+	note(r.Context(), "thread", id)
 	made.Config, made.Error = t.Config, t.Error
 	if t.Status != db.Busy {
 		made.Status = t.Status

@@ -20,6 +20,9 @@ import (
 // and one numbered sequence of events comes from it, whatever runs they are of.
 // Clients send commands by POST and read events as a stream, or do both over one
 // WebSocket.
+//
+// Events are kept by the instance that the runs are of. Where several instances
+// share a database, requests of this version for one thread must reach the same.
 
 // v2Run is what a run's body holds if a command started it.
 type v2Run struct {
@@ -73,6 +76,7 @@ func (s *Server) carryOut(r *http.Request, thread string, c *v2Command, obey fun
 		return &v2Answer{Type: "error", ID: json.RawMessage("null"), Error: "invalid_argument", Message: "id must be a number"}
 	}
 	a := &v2Answer{Type: "success", ID: c.ID}
+	defer func() { s.auditedCommand(r, thread, c, a) }()
 	result, err := obey(r, thread, c)
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		a.Type, a.Error, a.Message = "error", refused.code, refused.text

@@ -179,15 +179,22 @@ type feedEvent struct {
 	channel   string
 	namespace []string
 	data      []byte
+	ending    bool // a run is over
 }
 
+// settle is how long after a subscription the end of a run is told at the
+// earliest. Clients make several one after the other, and take the end of a run,
+// seen by one, for that of all that they have: those that come for what was before
+// are not too late.
+const settle = 100 * time.Millisecond
+
 // send appends an event. Its text is made when its number is known.
-func (f *feed) send(method, channel string, namespace []string, text func(seq int64) []byte) {
+func (f *feed) send(method, channel string, namespace []string, ending bool, text func(seq int64) []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seq := f.first + int64(len(f.events))
 	data := text(seq)
-	f.events = append(f.events, feedEvent{seq, method, channel, namespace, data})
+	f.events = append(f.events, feedEvent{seq, method, channel, namespace, data, ending})
 	for f.bytes += len(data); f.bytes > maxFeed && len(f.events) > 1; f.first++ {
 		f.bytes -= len(f.events[0].data)
 		f.events[0] = feedEvent{}
@@ -211,10 +218,16 @@ func (f *feed) event(method, channel string, namespace []string, at time.Time, n
 	if err != nil {
 		return fmt.Errorf("event %s: %w", method, err)
 	}
-	f.send(method, channel, namespace, func(seq int64) []byte {
+	f.send(method, channel, namespace, method == "lifecycle" && len(namespace) == 0 && !isStatus(data, statusRunning), func(seq int64) []byte {
 		return fmt.Appendf(nil, `{"type":"event","event_id":"%d","seq":%d,"method":%q,"params":%s}`, seq, seq, method, params)
 	})
 	return nil
+}
+
+// isStatus reports whether an event of a graph's life says that it has a status.
+func isStatus(data any, status string) bool {
+	life, ok := data.(map[string]any)
+	return ok && life["event"] == status
 }
 
 // mark notes the state of a graph of the newest run.

@@ -12,7 +12,7 @@ import (
 
 func fill(f *feed, n, bytes int) {
 	for range n {
-		f.send("custom", "custom", nil, func(int64) []byte { return make([]byte, bytes) })
+		f.send("custom", "custom", nil, false, func(int64) []byte { return make([]byte, bytes) })
 	}
 }
 

@@ -28,7 +28,9 @@ type socket struct {
 	mu     sync.Mutex // one writes at a time: a replay stands before what happens meanwhile
 	subs   map[string]*v2Filter
 	named  int
-	cursor int64 // the next event of the feed that is sent as it happens
+	cursor int64     // the next event of the feed that is sent as it happens
+	newest time.Time // when a subscription was made
+	both   sync.WaitGroup
 }
 
 // socket serves a WebSocket. The thread need not exist yet. Pages of other sites
@@ -48,15 +50,14 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 		return nil // it has answered
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(s.maxBody)
+	conn.SetReadLimit(s.limits.Body)
 	c := &socket{s: s, conn: conn, thread: thread, feed: feed, subs: map[string]*v2Filter{}, cursor: feed.next()}
 	ctx, cancel := context.WithCancel(r.Context())
-	var both sync.WaitGroup
-	both.Go(func() {
+	c.both.Go(func() {
 		defer cancel()
 		c.commands(ctx, r)
 	})
-	both.Go(func() {
+	c.both.Go(func() {
 		defer cancel()
 		c.ping(ctx)
 	})
@@ -70,7 +71,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 	default:
 		_ = conn.CloseNow()
 	}
-	both.Wait()
+	c.both.Wait()
 	return nil
 }
 
@@ -111,6 +112,14 @@ func (c *socket) events(ctx context.Context) error {
 			return err
 		}
 		at++
+		for wait := time.Duration(1); ev.ending && wait > 0; {
+			c.mu.Lock()
+			wait = settle - time.Since(c.newest)
+			c.mu.Unlock()
+			if !pause(ctx, wait) {
+				return ctx.Err()
+			}
+		}
 		if err := c.event(ctx, &ev); err != nil {
 			return err
 		}
@@ -121,6 +130,9 @@ func (c *socket) event(ctx context.Context, ev *feedEvent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cursor = ev.seq + 1
+	if !c.s.still(ctx, c.thread) {
+		return nil
+	}
 	for _, f := range c.subs {
 		if f.matches(ev) {
 			return c.write(ctx, ev.data)
@@ -138,7 +150,7 @@ func (c *socket) commands(ctx context.Context, r *http.Request) {
 			return
 		}
 		var cmd v2Command
-		if err := json.Unmarshal(data, &cmd); err != nil {
+		if err := errors.Join(checkJSON(data, c.s.limits), json.Unmarshal(data, &cmd)); err != nil {
 			err = c.answer(ctx, &v2Answer{Type: "error", ID: json.RawMessage("null"), Error: "invalid_argument", Message: "a command is a JSON object with id, method and params"})
 			if err != nil {
 				return
@@ -177,7 +189,8 @@ func (c *socket) obey(r *http.Request, thread string, cmd *v2Command) (any, erro
 }
 
 // subscribe begins a subscription: the answer, then the events that are left, then
-// what happens.
+// what happens. If the last of those left is the end of a run, it comes a moment
+// later, as [settle] says.
 func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command) error {
 	var replay []feedEvent
 	c.mu.Lock()
@@ -193,11 +206,16 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 		if len(c.subs) == maxSubscriptions {
 			return nil, invalid("a connection has at most %d subscriptions", maxSubscriptions)
 		}
-		for _, ev := range c.feed.buffered(c.cursor) {
+		left := c.feed.buffered(c.cursor)
+		if len(left) > 0 && !c.s.still(ctx, c.thread) {
+			left = nil
+		}
+		for _, ev := range left {
 			if f.matches(&ev) && (f.Since == nil || ev.seq > *f.Since) {
 				replay = append(replay, ev)
 			}
 		}
+		c.newest = time.Now()
 		c.named++
 		id := "sub-" + strconv.Itoa(c.named)
 		c.subs[id] = f
@@ -205,6 +223,18 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 	})
 	if err := c.send(ctx, answer); err != nil {
 		return err
+	}
+	if n := len(replay) - 1; n >= 0 && replay[n].ending {
+		last := replay[n]
+		replay = replay[:n]
+		c.both.Go(func() {
+			if !pause(ctx, settle) {
+				return
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			_ = c.write(ctx, last.data) // who reads and pings finds out
+		})
 	}
 	for i := range replay {
 		if err := c.write(ctx, replay[i].data); err != nil {

@@ -39,7 +39,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 		from = feed.since(*filter.Since)
 	}
 	return serveFeed(w, r, feed, from, func(ev *feedEvent) []byte {
-		if !filter.matches(ev) {
+		if !filter.matches(ev) || !s.still(r.Context(), thread) {
 			return nil
 		}
 		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, ev.data, ev.seq)
@@ -69,7 +69,8 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 	if err := put(nil); err != nil {
 		return err
 	}
-	beat := time.Now().Add(heartbeat)
+	began := time.Now()
+	beat := began.Add(heartbeat)
 	for {
 		wait, stop := context.WithDeadline(r.Context(), beat)
 		ev, err := feed.read(wait, from)
@@ -91,11 +92,29 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 			if data = show(&ev); data == nil {
 				continue
 			}
+			if ev.ending && !pause(r.Context(), settle-time.Since(began)) {
+				return nil
+			}
 		}
 		if err := put(data); err != nil {
 			return err
 		}
 		beat = time.Now().Add(heartbeat)
+	}
+}
+
+// pause waits. It returns false if the context ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -175,7 +194,7 @@ func (s *Server) tell(thread, channel, event string, data []byte) {
 		return
 	}
 	defer s.joins.leave(feed)
-	feed.send(event, channel, nil, func(int64) []byte { return data })
+	feed.send(event, channel, nil, false, func(int64) []byte { return data })
 }
 
 // tellEnd tells those who have joined a thread that a run has ended.
@@ -212,7 +231,7 @@ func (s *Server) telling(f func(http.ResponseWriter, *http.Request) error) func(
 		if err != nil {
 			return err
 		}
-		feed.send(followState, followState, nil, func(int64) []byte { return data })
+		feed.send(followState, followState, nil, false, func(int64) []byte { return data })
 		return nil
 	}
 }

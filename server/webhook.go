@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,14 +28,31 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 		return err
 	}
 	ip := at.Addr().Unmap()
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || carrier.Contains(ip) {
+	if !public(ip) {
 		return fmt.Errorf("%s is not a public address", ip)
 	}
 	return nil
 }
 
-// carrier are the addresses of RFC 6598, which netip doesn't count as private.
-var carrier = netip.MustParsePrefix("100.64.0.0/10")
+func public(ip netip.Addr) bool {
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// special are addresses that netip doesn't count as private: of the machine
+// itself, of carriers, of protocols and of tests, and those of IPv6 behind which
+// there is one of IPv4.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001::/23"),
+	netip.MustParsePrefix("2002::/16"),
+}
 
 func webhookClient(private bool) *http.Client {
 	d := &net.Dialer{Timeout: 10 * time.Second}
@@ -87,6 +106,10 @@ func (s *Server) notify(ctx context.Context, run *db.Run, b *runBody, values jso
 				break
 			}
 			time.Sleep(time.Duration(try) * time.Second)
+		}
+		// Its address may hold a secret.
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "server: a webhook failed", slog.String("run", run.ID), slog.Any("error", err))
 	})

@@ -83,7 +83,7 @@ func (t typed[S]) Overlaid(ctx context.Context, opts []graph.Option, draw ...gra
 	return t.g.Drawing(append(draw[:len(draw):len(draw)], graph.Overlay(entries, snap))...), nil
 }
 
-func (t typed[S]) Check(update json.RawMessage) error { return t.g.UpdateJSON(new(S), update) }
+func (t typed[S]) Check(update json.RawMessage) error { return t.g.CheckJSON(update) }
 
 // edit returns an update as a function. It panics where the update fails, which
 // the engine turns into an error of the call: what Check accepted fails only if

@@ -223,6 +223,20 @@ for (const strategy of ["reject", "enqueue", "interrupt", "rollback"]) {
   });
 }
 
+test("a rollback leaves what was there before", async () => {
+  const t = await client.threads.create();
+  await client.runs.wait(t.thread_id, "slow", { input: { todo: 2 } });
+  const before = await client.threads.getHistory(t.thread_id, { limit: 100 });
+  const run = await client.runs.create(t.thread_id, "slow", { input: { todo: 1000 } });
+  while ((await client.threads.getState(t.thread_id)).values.done < 4) await new Promise((r) => setTimeout(r, 20));
+  await client.runs.cancel(t.thread_id, run.run_id, true, "rollback");
+  assert.equal((await client.threads.getState(t.thread_id)).values.done, 2);
+  const after = await client.threads.getHistory(t.thread_id, { limit: 100 });
+  assert.deepEqual(after.slice(-before.length), before);
+  assert.ok(after.length <= before.length + 1, "at most the return is there as well");
+  assert.equal((await client.threads.get(t.thread_id)).status, "idle");
+});
+
 test("a stream is joined again from any event", async () => {
   const t = await client.threads.create();
   let run;

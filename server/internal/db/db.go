@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,21 +35,20 @@ type DB struct {
 	schema string        // of PostgreSQL, quoted
 }
 
-var memories atomic.Int64
-
 // OpenSQLite opens a file, and makes it if it is not there. An empty path means
 // a database in memory.
 func OpenSQLite(ctx context.Context, path string) (*DB, error) {
-	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
-	if path == "" {
-		name = fmt.Sprintf("file:superstep-server-%d?mode=memory&cache=shared", memories.Add(1))
+	const settings = "_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
+	name := ":memory:?" + settings
+	if path != "" {
+		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&" + settings
 	}
-	sep := "&"
-	db, err := sql.Open("sqlite", name+sep+"_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate")
+	db, err := sql.Open("sqlite", name)
 	if err != nil {
 		return nil, err
 	}
-	// One connection: writers take turns anyway, and one in memory must stay open.
+	// One connection, for ever: writers take turns anyway, and what is in memory goes
+	// with it.
 	db.SetMaxOpenConns(1)
 	d := &DB{sql: db}
 	if err := d.migrate(ctx); err != nil {
@@ -147,11 +145,13 @@ func migrations() []string {
 		updated bigint NOT NULL,
 		starts bigint NOT NULL,
 		holder text NOT NULL,
+		owner text NOT NULL DEFAULT '',
 		stop bigint NOT NULL DEFAULT 0,
 		data text NOT NULL
 	);
 	CREATE INDEX superstep_runs_thread ON @superstep_runs (thread, created, id);
 	CREATE INDEX superstep_runs_open ON @superstep_runs (holder) WHERE status IN ('pending', 'running');
+	CREATE INDEX superstep_runs_owner ON @superstep_runs (owner) WHERE status IN ('pending', 'running');
 	CREATE TABLE @superstep_instances (
 		id text PRIMARY KEY,
 		beat bigint NOT NULL
@@ -276,6 +276,7 @@ func one[T any](ctx context.Context, d *DB, e execer, query string, args ...any)
 type Page struct {
 	Limit, Offset int
 	Ascending     bool
+	uncounted     bool // nobody asks how many there are
 }
 
 // search reads rows in order, keeps those that match accepts, and returns a page
@@ -301,6 +302,9 @@ func search[T any](ctx context.Context, d *DB, p Page, accepts func(*T) bool, qu
 		}
 		if total++; total > p.Offset && len(found) < p.Limit {
 			found = append(found, v)
+		}
+		if p.uncounted && len(found) >= p.Limit {
+			break
 		}
 	}
 	return found, total, rows.Err()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -99,6 +100,7 @@ func order(p Page, by string) string {
 
 // Versions returns the versions of an assistant, highest first.
 func (d *DB) Versions(ctx context.Context, id string, p Page, accepts func(*Assistant) bool) ([]*Assistant, error) {
+	p.uncounted = true
 	found, _, err := search(ctx, d, p, accepts, `SELECT data FROM @superstep_assistant_versions WHERE id = ? ORDER BY version DESC`, id)
 	return found, err
 }
@@ -310,6 +312,9 @@ type Run struct {
 	Begun   bool   `json:"begun,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 
+	// User is for whom the run works, as the server knows users.
+	User json.RawMessage `json:"user,omitempty"`
+
 	StartedAt time.Time `json:"run_started_at,omitzero"`
 	EndedAt   time.Time `json:"run_ended_at,omitzero"`
 
@@ -329,10 +334,23 @@ type RunError struct {
 // ErrBusy says that a thread has a run that has not ended.
 var ErrBusy = errors.New("thread has a run that has not ended")
 
+// RunLimit is how many runs that have not ended there may be, in all and of one
+// owner. Negative numbers are no limit.
+type RunLimit struct {
+	All     int
+	Owner   string
+	OfOwner int
+}
+
+// ErrTooMany says that a limit of runs is reached.
+var ErrTooMany = errors.New("too many runs have not ended")
+
 // AddRun stores a new run and makes its thread busy; change, which may be nil,
 // changes the thread. If alone is set and the thread has a run that has not
-// ended, it returns ErrBusy.
-func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, change func(*Thread) error) error {
+// ended, it returns ErrBusy, and over the limit ErrTooMany. (In PostgreSQL, runs
+// that are added at the same moment may exceed it by as many as there are
+// connections.)
+func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
 	return d.tx(ctx, func(tx *sql.Tx) error {
 		// The thread's row is what two requests meet at.
 		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
@@ -349,6 +367,9 @@ func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, change func(*Thread
 				return ErrBusy
 			}
 		}
+		if err := d.room(ctx, tx, limit); err != nil {
+			return err
+		}
 		if change != nil {
 			if err := change(t); err != nil {
 				return err
@@ -362,10 +383,26 @@ func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, change func(*Thread
 		if err != nil {
 			return err
 		}
-		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, data)
+		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, data)
 		return err
 	})
+}
+
+// room returns ErrTooMany if there may be no more runs.
+func (d *DB) room(ctx context.Context, tx *sql.Tx, limit RunLimit) error {
+	count := func(most int, where string, args ...any) error {
+		if most < 0 {
+			return nil
+		}
+		var open int
+		err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE status IN ('pending', 'running')`+where), args...).Scan(&open)
+		if err == nil && open >= most {
+			err = fmt.Errorf("%w: %d, of at most %d", ErrTooMany, open, most)
+		}
+		return err
+	}
+	return errors.Join(count(limit.All, ``), count(limit.OfOwner, ` AND owner = ?`, limit.Owner))
 }
 
 // Run returns a run.
@@ -417,6 +454,7 @@ func (d *DB) held(ctx context.Context, e execer, id, holder string, out *Run, lo
 
 // Runs returns the runs of a thread, newest first unless the page says otherwise.
 func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, error) {
+	p.uncounted = true
 	query, args := `SELECT data FROM @superstep_runs WHERE thread = ?`, []any{thread}
 	if status != "" {
 		query, args = query+` AND status = ?`, append(args, status)
@@ -483,6 +521,10 @@ type Cron struct {
 	Next        *time.Time      `json:"next_run_date"`
 	Metadata    json.RawMessage `json:"metadata"`
 	Enabled     bool            `json:"enabled"`
+
+	// User is for whom the runs work, as the server knows users. It is not shown to
+	// clients.
+	User json.RawMessage `json:"user,omitempty"`
 }
 
 func (c *Cron) columns() (thread string, enabled int, next any) {
@@ -508,6 +550,11 @@ func (d *DB) AddCron(ctx context.Context, c *Cron) error {
 	_, err = d.exec(ctx, d.sql, `INSERT INTO @superstep_crons (id, assistant, thread, enabled, created, updated, next, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		c.ID, c.AssistantID, thread, enabled, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro(), next, data)
 	return err
+}
+
+// Cron returns a cron.
+func (d *DB) Cron(ctx context.Context, id string) (*Cron, error) {
+	return one[Cron](ctx, d, d.sql, `SELECT data FROM @superstep_crons WHERE id = ?`, id)
 }
 
 // UpdateCron changes a cron.
@@ -559,6 +606,6 @@ func (d *DB) Crons(ctx context.Context, assistant, thread, by string, p Page, ac
 
 // DueCrons returns the crons whose time has come.
 func (d *DB) DueCrons(ctx context.Context, now time.Time, limit int) ([]*Cron, error) {
-	found, _, err := search[Cron](ctx, d, Page{Limit: limit}, nil, `SELECT data FROM @superstep_crons WHERE next <= ? ORDER BY next, id`, now.UnixMicro())
+	found, _, err := search[Cron](ctx, d, Page{Limit: limit, uncounted: true}, nil, `SELECT data FROM @superstep_crons WHERE next <= ? ORDER BY next, id`, now.UnixMicro())
 	return found, err
 }

@@ -1,0 +1,505 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// Resource is what a request is about.
+type Resource string
+
+// The resources. What is done to runs is decided by the metadata of their thread.
+const (
+	Threads    Resource = "threads"
+	Assistants Resource = "assistants"
+	Runs       Resource = "runs"
+	Crons      Resource = "crons"
+	Store      Resource = "store"
+	Counters   Resource = "metrics" // those of the whole server
+)
+
+// Verb is what a request does.
+type Verb string
+
+// The verbs. CreateRun is that of [Runs]: the thread may have to be made for it,
+// which is a [Create] of [Threads], except for runs without one. Cancelling a run
+// is an Update of it, and so is an edit of a thread's state; putting an item into
+// the store is an Update. A search covers counts and lists.
+const (
+	Create    Verb = "create"
+	CreateRun Verb = "create_run"
+	Read      Verb = "read"
+	Update    Verb = "update"
+	Delete    Verb = "delete"
+	Search    Verb = "search"
+)
+
+// Action is what a user wants to do.
+type Action struct {
+	Resource Resource
+	Verb     Verb
+
+	// ID is that of the thread (for Runs too), assistant or cron; empty in searches,
+	// where many are meant, and for what gets an ID only when it is made.
+	ID string
+
+	// Metadata are those that the user wants written. What a function adds, changes
+	// or removes here is what is written. Nil if the action writes none.
+	Metadata map[string]json.RawMessage
+
+	// Namespace and Key say what of the Store is meant.
+	Namespace []string
+	Key       string
+
+	// Prefix is for functions to set, for the Store: the labels that stand before
+	// the user's namespaces. The user reaches nothing that isn't below, and doesn't
+	// see them.
+	Prefix []string
+}
+
+// Set writes a text to the metadata, if the action writes any.
+func (a *Action) Set(name, value string) {
+	if a.Metadata != nil {
+		a.Metadata[name] = jsonText(value)
+	}
+}
+
+// Filter selects resources by their metadata. The zero Filter selects all.
+type Filter struct {
+	any [][]condition // one of these has only conditions that hold
+}
+
+type condition struct{ name, value string }
+
+// Where selects the resources that have a text in their metadata, by itself or in
+// a list.
+func Where(name, value string) Filter { return Filter{[][]condition{{{name, value}}}} }
+
+// And selects the resources that both filters select.
+func (f Filter) And(g Filter) Filter {
+	if len(f.any) == 0 {
+		return g
+	}
+	if len(g.any) == 0 {
+		return f
+	}
+	var out Filter
+	for _, a := range f.any {
+		for _, b := range g.any {
+			out.any = append(out.any, slices.Concat(a, b))
+		}
+	}
+	return out
+}
+
+// Or selects the resources that one of the filters selects.
+func (f Filter) Or(g Filter) Filter {
+	if len(f.any) == 0 || len(g.any) == 0 {
+		return Filter{}
+	}
+	return Filter{slices.Concat(f.any, g.any)}
+}
+
+// all reports whether the filter selects everything.
+func (f Filter) all() bool { return len(f.any) == 0 }
+
+// allows reports whether the filter selects a resource by its metadata.
+func (f Filter) allows(metadata json.RawMessage) bool {
+	if f.all() {
+		return true
+	}
+	o := objectOf(metadata)
+	return slices.ContainsFunc(f.any, func(all []condition) bool {
+		return !slices.ContainsFunc(all, func(c condition) bool {
+			var list []any
+			if json.Unmarshal(o[c.name], &list) == nil && list != nil {
+				return !slices.Contains(list, any(c.value))
+			}
+			var text *string
+			return json.Unmarshal(o[c.name], &text) != nil || text == nil || *text != c.value
+		})
+	})
+}
+
+// ErrForbidden says that a user may not do something. The text of an error that
+// wraps it is told to the client; that of others is not.
+var ErrForbidden = errors.New("forbidden")
+
+// Authorizer decides what a user may do. It returns the filter that says which
+// resources the user can see and change: others are as if they didn't exist (404;
+// 409 for making or copying one), and searches leave them out. An error refuses
+// the action altogether, with the status 403. It may be called several times for a
+// request, by many goroutines at a time, and must not change anything but the
+// action. What a user writes must be within the filter of the action too.
+//
+// Each graph's own assistant is there for all: filters don't hide it from being
+// read. For [Store], which has no metadata, the filter must be the zero one, and
+// [Action.Prefix] says what the user can reach.
+//
+// It is called for the runs of crons as well, when they are due.
+type Authorizer func(ctx context.Context, u *User, a *Action) (Filter, error)
+
+// Authorize has a function decide what users may do. It needs a way of
+// authentication.
+func Authorize(f Authorizer) Option {
+	return func(c *config) {
+		if f == nil || c.authorize != nil {
+			c.problems = append(c.problems, errors.New("server.Authorize needs one function, and can be given once"))
+			return
+		}
+		c.authorize = f
+	}
+}
+
+// OwnedByUser gives each user what the user made, and nothing else. Resources have
+// the user's ID as "owner" in their metadata, whatever the client says. What a
+// client calls a namespace of the store is below one that is named after the
+// user's ID, as [NamespaceLabel] returns it. The server's metrics are for users
+// with the permission "metrics:read".
+func OwnedByUser() Authorizer {
+	return func(_ context.Context, u *User, a *Action) (Filter, error) {
+		switch a.Resource {
+		case Store:
+			a.Prefix = []string{NamespaceLabel(u.ID)}
+			return Filter{}, nil
+		case Counters:
+			if !slices.Contains(u.Permissions, metricsPermission) {
+				return Filter{}, fmt.Errorf("%w: the permission %s is needed", ErrForbidden, metricsPermission)
+			}
+			return Filter{}, nil
+		}
+		a.Set("owner", u.ID)
+		return Where("owner", u.ID), nil
+	}
+}
+
+const metricsPermission = "metrics:read"
+
+// NamespaceLabel writes a user's ID as a label of a namespace of the long-term
+// memory, which has no points: they are %2E, and a percent sign is %25. It is how
+// nodes find what [OwnedByUser] keeps for a user, and users what nodes keep for
+// them.
+func NamespaceLabel(userID string) string {
+	return strings.NewReplacer("%", "%25", ".", "%2E").Replace(userID)
+}
+
+// rule says what a route does, which is what the authoriser is asked.
+type rule struct {
+	resource Resource
+	verb     Verb
+	how      how
+	stream   bool // it may take as long as a run
+}
+
+// how says who asks the authoriser, and about what.
+type how int
+
+const (
+	byPath    how = iota // before the handler, about what the path names, or the resource as a whole
+	byPathIf             // the same, but what the path names need not exist yet
+	byHandler            // the handler, which knows what the body says
+	signedIn             // nobody: the route is for all who are authenticated
+	open                 // nobody: the route is for all, without authentication
+)
+
+// access has the rule of each route. A route without one is refused when there is
+// an authoriser.
+var access = map[string]rule{
+	"GET /ok":           {how: open},
+	"GET /ready":        {how: open},
+	"GET /info":         {how: open},
+	"GET /openapi.json": {how: signedIn},
+	"GET /metrics":      {resource: Counters, verb: Read},
+
+	"POST /assistants":                      {resource: Assistants, verb: Create, how: byHandler},
+	"POST /assistants/search":               {resource: Assistants, verb: Search, how: byHandler},
+	"POST /assistants/count":                {resource: Assistants, verb: Search, how: byHandler},
+	"GET /assistants/{assistant}":           {resource: Assistants, verb: Read},
+	"PATCH /assistants/{assistant}":         {resource: Assistants, verb: Update, how: byHandler},
+	"DELETE /assistants/{assistant}":        {resource: Assistants, verb: Delete},
+	"GET /assistants/{assistant}/graph":     {resource: Assistants, verb: Read},
+	"GET /assistants/{assistant}/schemas":   {resource: Assistants, verb: Read},
+	"POST /assistants/{assistant}/versions": {resource: Assistants, verb: Read},
+	"POST /assistants/{assistant}/latest":   {resource: Assistants, verb: Update},
+
+	"GET /assistants/{assistant}/subgraphs":             {resource: Assistants, verb: Read},
+	"GET /assistants/{assistant}/subgraphs/{namespace}": {resource: Assistants, verb: Read},
+
+	"POST /threads":                            {resource: Threads, verb: Create, how: byHandler},
+	"POST /threads/search":                     {resource: Threads, verb: Search, how: byHandler},
+	"POST /threads/count":                      {resource: Threads, verb: Search, how: byHandler},
+	"POST /threads/prune":                      {resource: Threads, verb: Delete, how: byHandler},
+	"GET /threads/{thread}":                    {resource: Threads, verb: Read},
+	"PATCH /threads/{thread}":                  {resource: Threads, verb: Update, how: byHandler},
+	"DELETE /threads/{thread}":                 {resource: Threads, verb: Delete},
+	"POST /threads/{thread}/copy":              {resource: Threads, verb: Create, how: byHandler},
+	"GET /threads/{thread}/state":              {resource: Threads, verb: Read},
+	"GET /threads/{thread}/state/{checkpoint}": {resource: Threads, verb: Read},
+	"POST /threads/{thread}/state/checkpoint":  {resource: Threads, verb: Read},
+	"POST /threads/{thread}/state":             {resource: Threads, verb: Update},
+	"PATCH /threads/{thread}/state":            {resource: Threads, verb: Update, how: byHandler},
+	"GET /threads/{thread}/history":            {resource: Threads, verb: Read},
+	"POST /threads/{thread}/history":           {resource: Threads, verb: Read},
+
+	"POST /threads/{thread}/commands":      {resource: Threads, verb: Read, how: byPathIf}, // those that start runs ask again
+	"POST /threads/{thread}/stream/events": {resource: Runs, verb: Read, how: byPathIf, stream: true},
+	"POST /threads/{thread}/stream":        {resource: Runs, verb: Read, how: byPathIf, stream: true},
+	"GET /threads/{thread}/stream/events":  {resource: Runs, verb: Read, how: byPathIf, stream: true},
+	"GET /threads/{thread}/stream":         {resource: Runs, verb: Read, how: byPathIf, stream: true},
+
+	"POST /threads/{thread}/runs":              {resource: Runs, verb: CreateRun, how: byHandler},
+	"POST /threads/{thread}/runs/stream":       {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
+	"POST /threads/{thread}/runs/wait":         {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
+	"GET /threads/{thread}/runs":               {resource: Runs, verb: Search},
+	"GET /threads/{thread}/runs/{run}":         {resource: Runs, verb: Read},
+	"DELETE /threads/{thread}/runs/{run}":      {resource: Runs, verb: Delete},
+	"GET /threads/{thread}/runs/{run}/join":    {resource: Runs, verb: Read, stream: true},
+	"GET /threads/{thread}/runs/{run}/stream":  {resource: Runs, verb: Read, stream: true},
+	"POST /threads/{thread}/runs/{run}/cancel": {resource: Runs, verb: Update},
+
+	"POST /runs":             {resource: Runs, verb: CreateRun, how: byHandler},
+	"POST /runs/stream":      {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
+	"POST /runs/wait":        {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
+	"POST /runs/batch":       {resource: Runs, verb: CreateRun, how: byHandler},
+	"POST /runs/cancel":      {resource: Runs, verb: Update, how: byHandler},
+	"GET /runs/{run}/stream": {resource: Runs, verb: Read, stream: true},
+	"GET /runs/{run}/join":   {resource: Runs, verb: Read, stream: true},
+
+	"POST /runs/crons":                  {resource: Crons, verb: Create, how: byHandler},
+	"POST /threads/{thread}/runs/crons": {resource: Crons, verb: Create, how: byHandler},
+	"PATCH /runs/crons/{cron}":          {resource: Crons, verb: Update, how: byHandler},
+	"DELETE /runs/crons/{cron}":         {resource: Crons, verb: Delete},
+	"POST /runs/crons/search":           {resource: Crons, verb: Search, how: byHandler},
+	"POST /runs/crons/count":            {resource: Crons, verb: Search, how: byHandler},
+
+	"PUT /store/items":         {resource: Store, verb: Update, how: byHandler},
+	"GET /store/items":         {resource: Store, verb: Read, how: byHandler},
+	"DELETE /store/items":      {resource: Store, verb: Delete, how: byHandler},
+	"POST /store/items/search": {resource: Store, verb: Search, how: byHandler},
+	"POST /store/namespaces":   {resource: Store, verb: Search, how: byHandler},
+}
+
+// admit lets a request in, or says why not: it finds out who sends it, and, where
+// the path tells, whether they may. The function that it returns is to be called
+// at the end.
+func (s *Server) admit(r *http.Request, pattern string) (*http.Request, *caller, func(), error) {
+	rule, known := access[pattern]
+	c := &caller{rule: rule}
+	r = r.WithContext(withCaller(r.Context(), c))
+	leave := func() {}
+	if rule.how == open && known {
+		c.asked.Store(true)
+		return r, c, leave, nil
+	}
+	var err error
+	if c.user, err = s.identify(r); err != nil {
+		return r, c, leave, err
+	}
+	if rule.stream {
+		if leave, err = s.gauge.enter(clientOf(c.user, r)); err != nil {
+			return r, c, func() {}, err
+		}
+	}
+	if s.authorize == nil || rule.how == signedIn {
+		c.asked.Store(true)
+		return r, c, leave, nil
+	}
+	if !known {
+		s.log.LogAttrs(r.Context(), slog.LevelError, "server: a route has no rule of access", slog.String("route", pattern))
+		return r, c, leave, errForbidden
+	}
+	if rule.how == byPath || rule.how == byPathIf {
+		err = s.askPath(r, c)
+	}
+	return r, c, leave, err
+}
+
+// errForbidden is what a client is told.
+var errForbidden = &fault{http.StatusForbidden, "forbidden"}
+
+// ask asks the authoriser whether the user of a context may do something. The
+// server itself may do everything.
+func (s *Server) ask(ctx context.Context, a *Action) (Filter, error) {
+	c := callerOf(ctx)
+	if s.authorize == nil || c == nil {
+		return Filter{}, nil
+	}
+	if c.user == nil { // it has been authenticated, if by nothing else then by what stored it
+		return Filter{}, errForbidden
+	}
+	f, err := s.authorize(ctx, c.user, a)
+	if err == nil && a.Resource == Store && !f.all() {
+		err = errors.New("the store has no metadata to filter by: set the action's Prefix instead")
+	}
+	if err != nil {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "server: an action was refused", slog.String("user", c.user.ID),
+			slog.String("resource", string(a.Resource)), slog.String("verb", string(a.Verb)), slog.Any("error", err))
+		if errors.Is(err, ErrForbidden) {
+			return Filter{}, &fault{http.StatusForbidden, err.Error()}
+		}
+		return Filter{}, errForbidden
+	}
+	c.asked.Store(true)
+	return f, nil
+}
+
+// stamp is ask for what writes metadata. It returns those to be written.
+func (s *Server) stamp(ctx context.Context, a *Action, metadata object) (object, Filter, error) {
+	if s.authorize == nil || callerOf(ctx) == nil {
+		return metadata, Filter{}, nil
+	}
+	a.Metadata = metadata.with() // not the caller's own
+	f, err := s.ask(ctx, a)
+	return a.Metadata, f, err
+}
+
+// within reports metadata that a user must not write, since the user would not
+// see them any more.
+func within(f Filter, metadata json.RawMessage) error {
+	if f.allows(metadata) {
+		return nil
+	}
+	return &fault{http.StatusForbidden, "forbidden: with these metadata it would be somebody else's"}
+}
+
+// askPath asks about what the path of a request names.
+func (s *Server) askPath(r *http.Request, c *caller) error {
+	ctx := r.Context()
+	a := &Action{Resource: c.rule.resource, Verb: c.rule.verb}
+	switch {
+	case r.PathValue("assistant") != "":
+		found, _, err := s.assistant(ctx, r.PathValue("assistant"))
+		if err != nil {
+			return err
+		}
+		return s.askAssistant(ctx, a, found)
+	case r.PathValue("cron") != "":
+		id, err := pathID(r, "cron")
+		if err != nil {
+			return err
+		}
+		a.ID = id
+		f, err := s.ask(ctx, a)
+		if err != nil {
+			return err
+		}
+		cron, err := s.db.Cron(ctx, id)
+		if errors.Is(err, db.ErrNotFound) || err == nil && !f.allows(cron.Metadata) {
+			return notFound("Cron not found")
+		}
+		return err
+	case r.PathValue("thread") != "":
+		id, err := pathID(r, "thread")
+		if err != nil {
+			return err
+		}
+		a.ID = id
+		t, err := s.db.Thread(ctx, id)
+		if errors.Is(err, db.ErrNotFound) && c.rule.how == byPathIf {
+			c.early.Store(true)
+			_, err := s.ask(ctx, a)
+			return err
+		}
+		return s.askThread(ctx, a, t, err)
+	case r.PathValue("run") != "":
+		run, err := s.findRun(r)
+		if err != nil {
+			return err
+		}
+		a.ID = run.ThreadID
+		t, err := s.db.Thread(ctx, run.ThreadID)
+		if err = s.askThread(ctx, a, t, err); isNotFound(err) {
+			return notFound("Run not found")
+		}
+		return err
+	}
+	f, err := s.ask(ctx, a)
+	if err == nil && !f.all() { // nothing that a filter could select
+		return errForbidden
+	}
+	return err
+}
+
+func isNotFound(err error) bool {
+	f, ok := errors.AsType[*fault](err)
+	return ok && f.status == http.StatusNotFound
+}
+
+// askThread asks about a thread that a database returned, with an error.
+func (s *Server) askThread(ctx context.Context, a *Action, t *db.Thread, failed error) error {
+	if failed != nil && !errors.Is(failed, db.ErrNotFound) {
+		return failed
+	}
+	f, err := s.ask(ctx, a)
+	if err != nil {
+		return err
+	}
+	if failed != nil || !f.allows(t.Metadata) {
+		return notFound("Thread with ID %s not found", a.ID)
+	}
+	return nil
+}
+
+// askAssistant asks about an assistant.
+func (s *Server) askAssistant(ctx context.Context, a *Action, found *db.Assistant) error {
+	a.ID = found.ID
+	f, err := s.ask(ctx, a)
+	if err != nil {
+		return err
+	}
+	if !seesAssistant(f, a.Verb, found) {
+		return notFound("Assistant not found")
+	}
+	return nil
+}
+
+// seesAssistant reports whether a filter selects an assistant. What each graph has
+// is to be read by all.
+func seesAssistant(f Filter, v Verb, a *db.Assistant) bool {
+	return (v == Read || v == Search) && a.ID == assistantOfGraph(a.GraphID) || f.allows(a.Metadata)
+}
+
+// usable returns an assistant that a user wants to run.
+func (s *Server) usable(ctx context.Context, id string) (*db.Assistant, *served, error) {
+	a, g, err := s.assistant(ctx, id)
+	if err == nil {
+		err = s.askAssistant(ctx, &Action{Resource: Assistants, Verb: Read}, a)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return a, g, nil
+}
+
+// still reports whether a user may see the events of a thread that didn't exist
+// when the user began to wait for them: somebody else may have made it.
+func (s *Server) still(ctx context.Context, thread string) bool {
+	c := callerOf(ctx)
+	if c == nil || s.authorize == nil || !c.early.Load() {
+		return true
+	}
+	t, err := s.db.Thread(ctx, thread)
+	if s.askThread(ctx, &Action{Resource: c.rule.resource, Verb: c.rule.verb, ID: thread}, t, err) != nil {
+		return false
+	}
+	c.early.Store(false)
+	return true
+}
+
+// askStore asks about items of the store. It returns the namespace in which they
+// are, and how many of its labels the user isn't shown.
+func (s *Server) askStore(ctx context.Context, v Verb, namespace []string, key string) (within []string, hidden int, err error) {
+	a := &Action{Resource: Store, Verb: v, Namespace: slices.Clone(namespace), Key: key}
+	if _, err := s.ask(ctx, a); err != nil {
+		return nil, 0, err
+	}
+	return slices.Concat(a.Prefix, namespace), len(a.Prefix), nil
+}

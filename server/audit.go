@@ -1,0 +1,137 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// Audit sets where every change is logged, and every attempt at one: who did what
+// to which resource, and with what result. Without it, changes are logged where
+// everything is, if there is authentication, and not at all if there is none.
+//
+// Records are of level Info with the message "audit" and these attributes:
+//
+//	user      who; empty without authentication, or if it failed
+//	from      the address of the client; absent for what the server does itself
+//	resource  threads, assistants, runs, crons or store
+//	verb      create, create_run, update or delete
+//	route     such as PATCH /threads/{thread}
+//	command   the command, if the route carries out several
+//	status    of HTTP; 101 for what was done over a WebSocket
+//	error     why a command was refused, as a code
+//
+// and the IDs thread, run, assistant and cron, as far as the request names them
+// or made them. Nothing else that clients send is logged: no bodies, no headers,
+// no keys.
+func Audit(l *slog.Logger) Option { return func(c *config) { c.audit = l } }
+
+// note adds an ID to what is logged of a request.
+func note(ctx context.Context, what, id string) {
+	c := callerOf(ctx)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.noted) < 2*maxPage {
+		c.noted = append(c.noted, slog.String(what, id))
+	}
+}
+
+// changes reports whether a verb does.
+func (v Verb) changes() bool { return v != Read && v != Search }
+
+// audited logs a request that changes something, or would have.
+func (s *Server) audited(r *http.Request, c *caller, status int) {
+	if s.audit == nil || !c.rule.verb.changes() || c.rule.how == open {
+		return
+	}
+	attrs := append(s.who(r, c), slog.Int("status", status))
+	s.audit.LogAttrs(r.Context(), slog.LevelInfo, "audit", append(attrs, s.ids(r, c)...)...)
+}
+
+// auditedCommand is audited for a command of the protocol's second version.
+func (s *Server) auditedCommand(r *http.Request, thread string, cmd *v2Command, a *v2Answer) {
+	c := callerOf(r.Context())
+	if s.audit == nil || c == nil {
+		return
+	}
+	switch cmd.Method {
+	case "run.start", "input.respond", "state.fork":
+	default:
+		return
+	}
+	status := http.StatusOK
+	if r.Method == http.MethodGet {
+		status = http.StatusSwitchingProtocols
+	}
+	attrs := append(s.who(r, c), slog.String("command", cmd.Method), slog.Int("status", status))
+	for i := range attrs {
+		switch attrs[i].Key {
+		case "resource":
+			attrs[i] = slog.String("resource", string(Runs))
+		case "verb":
+			attrs[i] = slog.String("verb", string(CreateRun))
+		}
+	}
+	if a.Error != "" {
+		attrs = append(attrs, slog.String("error", a.Error))
+	}
+	attrs = append(attrs, s.ids(r, c)...)
+	if !slices.ContainsFunc(attrs, func(a slog.Attr) bool { return a.Key == "thread" }) {
+		attrs = append(attrs, slog.String("thread", thread))
+	}
+	s.audit.LogAttrs(r.Context(), slog.LevelInfo, "audit", attrs...)
+	c.mu.Lock()
+	c.noted = nil // of this command
+	c.mu.Unlock()
+}
+
+// auditedSelf logs a change that the server makes by itself, for a user.
+func (s *Server) auditedSelf(ctx context.Context, res Resource, v Verb, what string, ids ...slog.Attr) {
+	if s.audit == nil {
+		return
+	}
+	user := ""
+	if u := userOf(ctx); u != nil {
+		user = u.ID
+	}
+	attrs := []slog.Attr{
+		slog.String("user", user), slog.String("resource", string(res)), slog.String("verb", string(v)), slog.String("route", what),
+	}
+	s.audit.LogAttrs(ctx, slog.LevelInfo, "audit", append(attrs, ids...)...)
+}
+
+func (s *Server) who(r *http.Request, c *caller) []slog.Attr {
+	user := ""
+	if c.user != nil {
+		user = c.user.ID
+	}
+	return []slog.Attr{
+		slog.String("user", user), slog.String("from", hostOf(r)),
+		slog.String("resource", string(c.rule.resource)), slog.String("verb", string(c.rule.verb)), slog.String("route", r.Pattern),
+	}
+}
+
+// ids returns what a request names and has made.
+func (s *Server) ids(r *http.Request, c *caller) []slog.Attr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := slices.Clone(c.noted)
+	for _, name := range []string{"thread", "run", "assistant", "cron"} {
+		id := r.PathValue(name)
+		if id == "" || slices.ContainsFunc(out, func(a slog.Attr) bool { return a.Key == name }) {
+			continue
+		}
+		// A client might have put anything there, its key for one.
+		if _, err := uuid.Parse(id); err != nil && (name != "assistant" || s.graphs[id] == nil) {
+			id = "invalid"
+		}
+		out = append(out, slog.String(name, id))
+	}
+	return out
+}

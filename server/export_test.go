@@ -1,0 +1,46 @@
+package server
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Routes returns what a server answers, as patterns of http.ServeMux.
+func Routes(s *Server) []string { return slices.Sorted(maps.Keys(s.table())) }
+
+// HasRule reports whether it is said who may use a route.
+func HasRule(pattern string) bool {
+	_, ok := access[pattern]
+	return ok
+}
+
+// Rules returns the routes of which it is said who may use them.
+func Rules() []string { return slices.Sorted(maps.Keys(access)) }
+
+func Public(ip string) bool { return public(netip.MustParseAddr(ip)) }
+
+func Nesting(data []byte) int { return nesting(data) }
+
+// ReadBody decodes text as the body of a request to start a run, to make a thread
+// and so on, and returns what is wrong with it.
+func ReadBody(data []byte) []error {
+	var errs []error
+	for _, v := range []any{&runBody{}, &[]*runBody{}, &threadBody{}, &cronBody{}, &historyQuery{}, &assistantBody{}, &v2Command{}, &v2Filter{}, &threadSearch{}} {
+		err := checkJSON(data, Limits{}.withDefaults(0))
+		if err == nil {
+			err = decode(data, v)
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// Fault returns the status and the text of an error that clients are told.
+func Fault(err error) (int, string, bool) {
+	f, ok := err.(*fault)
+	if !ok {
+		return 0, "", false
+	}
+	return f.status, f.text, true
+}

@@ -1,0 +1,266 @@
+// Package openapi describes the server in OpenAPI 3.1. The description is made of
+// two tables: operations, which says what each request does, and schemas, which
+// says what bodies look like. Tests of package server compare both with what the
+// server does.
+package openapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// operation describes what the server does for one line of its table.
+type operation struct {
+	id      string // unique: generated clients name a function by it
+	summary string
+	about   string // more, if there is more to say
+	query   []parameter
+	headers []parameter // that a request may have
+	in      *jsonschema.Schema
+	inputs  []example // of in
+	out     answer
+}
+
+// parameter is a parameter of a query, or a header of a request.
+type parameter struct {
+	name    string
+	schema  *jsonschema.Schema // with the description
+	example string             // as it is written in the query; empty for none
+}
+
+// example is a body of a request that works, given the things that the constants below name.
+type example struct {
+	name string
+	body string // JSON
+}
+
+// answer is what comes of a request that works.
+type answer struct {
+	status int // 200 if it is 0
+	about  string
+	media  string // application/json if it is empty
+	schema *jsonschema.Schema
+	paged  bool // it has the headers of a list that is shown in pages
+	places bool // its header Content-Location says where the run is
+}
+
+// What examples speak of. Whoever tries them makes these first, and puts the IDs
+// that the server has chosen in their place.
+const (
+	ExampleAssistant  = "0b2a7e8c-3c35-4f1e-9f0a-6a4d1d2b7c01"
+	ExampleThread     = "0198f3c2-5b7a-7d10-8e21-4c3b2a190001"
+	ExampleRun        = "0198f3c2-5b7a-7d10-8e21-4c3b2a190002"
+	ExampleCheckpoint = "0198f3c2-5b7a-7d10-8e21-4c3b2a190003"
+	ExampleCron       = "0198f3c2-5b7a-7d10-8e21-4c3b2a190004"
+)
+
+// places are the parameters that paths have.
+func places() map[string]parameter {
+	return map[string]parameter{
+		"assistant":  {"assistant", text("The ID of an assistant, or the name of a graph, which stands for the graph's own assistant."), ExampleAssistant},
+		"thread":     {"thread", id("The ID of a thread."), ExampleThread},
+		"run":        {"run", id("The ID of a run."), ExampleRun},
+		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
+		"cron":       {"cron", id("The ID of a cron."), ExampleCron},
+		"namespace":  {"namespace", text("The path of a subgraph: names of nodes with | between them."), "research"},
+	}
+}
+
+// JSON returns the description of a server of some version.
+func JSON(version string) ([]byte, error) { return json.Marshal(describe(version)) }
+
+// The parts of an OpenAPI document, as far as they are used here.
+type (
+	document struct {
+		OpenAPI    string          `json:"openapi"`
+		Info       info            `json:"info"`
+		Servers    []server        `json:"servers"`
+		Tags       []tag           `json:"tags"`
+		Paths      map[string]path `json:"paths"`
+		Components components      `json:"components"`
+	}
+	info struct {
+		Title       string  `json:"title"`
+		Version     string  `json:"version"`
+		Description string  `json:"description"`
+		License     license `json:"license"`
+	}
+	license struct {
+		Name       string `json:"name"`
+		Identifier string `json:"identifier"`
+	}
+	server struct {
+		URL string `json:"url"`
+	}
+	tag struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	}
+	path       map[string]shownOperation // by method
+	components struct {
+		Schemas map[string]*jsonschema.Schema `json:"schemas"`
+	}
+	shownOperation struct {
+		ID          string                 `json:"operationId"`
+		Tags        []string               `json:"tags"`
+		Summary     string                 `json:"summary"`
+		Description string                 `json:"description,omitempty"`
+		Parameters  []shownParameter       `json:"parameters,omitempty"`
+		Body        *body                  `json:"requestBody,omitempty"`
+		Responses   map[string]shownAnswer `json:"responses"`
+	}
+	shownParameter struct {
+		Name        string             `json:"name"`
+		In          string             `json:"in"`
+		Required    bool               `json:"required,omitempty"`
+		Description string             `json:"description"`
+		Schema      *jsonschema.Schema `json:"schema"`
+		Example     string             `json:"example,omitempty"`
+	}
+	body struct {
+		Required bool             `json:"required,omitempty"`
+		Content  map[string]media `json:"content"`
+	}
+	media struct {
+		Schema   *jsonschema.Schema      `json:"schema,omitempty"`
+		Examples map[string]shownExample `json:"examples,omitempty"`
+	}
+	shownExample struct {
+		Value json.RawMessage `json:"value"`
+	}
+	shownAnswer struct {
+		Description string            `json:"description"`
+		Headers     map[string]header `json:"headers,omitempty"`
+		Content     map[string]media  `json:"content,omitempty"`
+	}
+	header struct {
+		Description string             `json:"description"`
+		Schema      *jsonschema.Schema `json:"schema"`
+	}
+)
+
+// describe makes the description of the table of operations.
+func describe(version string) document {
+	d := document{
+		OpenAPI: "3.1.0",
+		Info: info{
+			Title: "Superstep server", Version: version, License: license{"Apache License 2.0", "Apache-2.0"},
+			Description: "Serves compiled graphs in the protocol of LangGraph's server. Errors are plain text, which says what is wrong.",
+		},
+		Servers: []server{{"."}}, // beside this document, whatever a proxy puts before it
+		Tags: []tag{
+			{"server", "The server itself."},
+			{"assistants", "Graphs with a configuration. Each graph has an assistant of its own."},
+			{"threads", "Conversations: a state with its history."},
+			{"runs", "Executions of an assistant, on a thread or on one made for the run."},
+			{"crons", "Runs that start at times."},
+			{"store", "The long-term memory that graphs and clients share."},
+		},
+		Paths: map[string]path{}, Components: components{schemas()},
+	}
+	for pattern, o := range operations() {
+		method, route, _ := strings.Cut(pattern, " ")
+		if d.Paths[route] == nil {
+			d.Paths[route] = path{}
+		}
+		d.Paths[route][strings.ToLower(method)] = o.describe(route)
+	}
+	return d
+}
+
+// tagOf returns which group of operations a path belongs to.
+func tagOf(route string) string {
+	if strings.Contains(route, "/runs/crons") {
+		return "crons"
+	}
+	if strings.Contains(route, "/runs") {
+		return "runs"
+	}
+	switch first, _, _ := strings.Cut(route[1:], "/"); first {
+	case "assistants", "threads", "store":
+		return first
+	default:
+		return "server"
+	}
+}
+
+func (o *operation) describe(route string) shownOperation {
+	out := shownOperation{ID: o.id, Tags: []string{tagOf(route)}, Summary: o.summary, Description: o.about}
+	add := func(where string, required bool, p parameter) {
+		out.Parameters = append(out.Parameters, shownParameter{
+			Name: p.name, In: where, Required: required, Description: p.schema.Description, Schema: bare(p.schema), Example: p.example,
+		})
+	}
+	at := places()
+	for _, segment := range strings.Split(route, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			add("path", true, at[strings.TrimSuffix(name, "}")])
+		}
+	}
+	for _, p := range o.query {
+		add("query", false, p)
+	}
+	for _, p := range o.headers {
+		add("header", false, p)
+	}
+	if o.in != nil {
+		m := media{Schema: o.in, Examples: map[string]shownExample{}}
+		for _, e := range o.inputs {
+			m.Examples[e.name] = shownExample{json.RawMessage(e.body)}
+		}
+		// Nearly every body may be left out.
+		out.Body = &body{Required: o.in.Type == "array" || len(o.in.Required) > 0, Content: map[string]media{mediaJSON: m}}
+	}
+	out.Responses = map[string]shownAnswer{
+		o.out.code(): o.out.describe(),
+		"default":    {Description: "What is wrong, in words.", Content: map[string]media{"text/plain": {Schema: text("")}}},
+	}
+	return out
+}
+
+// bare returns a schema without its description, which stands elsewhere.
+func bare(s *jsonschema.Schema) *jsonschema.Schema {
+	one := *s
+	one.Description = ""
+	return &one
+}
+
+const (
+	mediaJSON = "application/json"
+	mediaSSE  = "text/event-stream"
+)
+
+func (a *answer) code() string {
+	switch a.status {
+	case 0:
+		return "200"
+	case http.StatusSwitchingProtocols:
+		return "101"
+	case http.StatusAccepted:
+		return "202"
+	default:
+		return "204"
+	}
+}
+
+func (a *answer) describe() shownAnswer {
+	out := shownAnswer{Description: cmp.Or(a.about, "It worked."), Headers: map[string]header{}}
+	if a.schema != nil || a.media != "" {
+		out.Content = map[string]media{cmp.Or(a.media, mediaJSON): {Schema: a.schema}}
+	}
+	if a.paged {
+		out.Headers["X-Pagination-Total"] = header{"How many there are in all.", whole("")}
+		out.Headers["X-Pagination-Next"] = header{"The offset of the next page, if there is one.", whole("")}
+	}
+	if a.places {
+		out.Headers["Content-Location"] = header{"Where the run is.", text("")}
+	}
+	if a.places && a.media == mediaSSE {
+		out.Headers["Location"] = header{"Where the stream goes on after the connection was lost.", text("")}
+	}
+	return out
+}

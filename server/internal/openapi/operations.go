@@ -1,0 +1,271 @@
+package openapi
+
+import (
+	"net/http"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// operations are the lines of the server's table of routes.
+func operations() map[string]operation {
+	none := answer{status: http.StatusNoContent, about: "It worked; there is no more to say."}
+	of := func(name string) answer { return answer{schema: ref(name, "")} }
+	many := func(name string) answer { return answer{schema: list("", ref(name, ""))} }
+	pages := func(name string) answer { return answer{schema: list("", ref(name, "")), paged: true} }
+	count := answer{about: "How many there are.", schema: whole("")}
+	one := func(body string) []example { return []example{{"example", body}} }
+
+	limit := parameter{"limit", whole("The default is 10, the greatest 1000."), "5"}
+	modes := parameter{"stream_mode", text("Only these of the modes that the run streams: several as parameters of the same name or as a list in JSON."), ""}
+	leave := parameter{"cancel_on_disconnect", yesno("The run is cancelled if the client leaves."), ""}
+	last := []parameter{{"Last-Event-ID", text("The last event that was read; -1 for all from the beginning. Without it, what happens from now on."), "-1"}}
+	why := parameter{"action", oneOf("Whether what the run did stays (the default) or is undone.", "interrupt", "rollback"), "interrupt"}
+
+	started := answer{about: "The run, which has not begun.", schema: ref("Run", ""), places: true}
+	waited := answer{about: "What came of the run. Blank lines come before, so that proxies don't give up.", schema: ref("Outcome", ""), places: true}
+	streamed := answer{about: "The events of the run, to its end: a line with event, one with data in JSON, one with id.", media: mediaSSE, places: true}
+	forever := answer{about: "The events of the thread's runs, until the client leaves.", media: mediaSSE}
+	joined := answer{about: "What came of the run.", schema: ref("Outcome", "")}
+
+	run := ref("RunBody", "")
+	runs := []example{
+		{"input", `{"assistant_id": "trip", "input": {"days": 2}}`},
+		{"answer", `{"assistant_id": "trip", "command": {"resume": "Oslo"}}`},
+		{"from_checkpoint", `{"assistant_id": "trip", "input": null, "checkpoint_id": "` + ExampleCheckpoint + `"}`},
+	}
+	alone := one(`{"assistant_id": "trip", "input": {"days": 2}}`)
+	streams := []example{
+		{"input", `{"assistant_id": "trip", "input": {"days": 2}, "stream_mode": ["updates", "custom"]}`},
+		{"answer", `{"assistant_id": "trip", "command": {"resume": "Oslo"}, "stream_mode": "values"}`},
+	}
+	crons := one(`{"assistant_id": "trip", "schedule": "0 9 * * 1-5", "timezone": "Europe/Berlin", "input": {"days": 2}, "metadata": {"team": "travel"}}`)
+
+	return map[string]operation{
+		"GET /ok":           {id: "ok", summary: "Whether the server answers", out: answer{schema: record("", member{"ok!", yesno("")})}},
+		"GET /ready":        {id: "ready", summary: "Whether requests should be sent here", about: "503 while the server drains and while its database doesn't answer.", out: answer{schema: record("", member{"ready!", yesno("")})}},
+		"GET /metrics":      {id: "metrics", summary: "What the server counts, for Prometheus", out: answer{media: "text/plain"}},
+		"GET /openapi.json": {id: "openapi", summary: "This description", out: answer{schema: free("")}},
+		"GET /info": {id: "info", summary: "What the server is", out: answer{schema: record("",
+			member{"version!", text("Of Superstep.")},
+			member{"context!", text("The language.")},
+			member{"flags!", named("What it can do.", yesno(""))},
+		)}},
+
+		"POST /assistants": {
+			id: "createAssistant", summary: "Make an assistant", in: required("AssistantBody", "graph_id"),
+			inputs: one(`{"graph_id": "trip", "name": "Short trips", "config": {"recursion_limit": 50}, "metadata": {"team": "travel"}}`), out: of("Assistant"),
+		},
+		"POST /assistants/search": {
+			id: "searchAssistants", summary: "Find assistants", in: ref("AssistantSearch", ""),
+			inputs: one(`{"graph_id": "trip", "metadata": {"team": "travel"}, "limit": 5}`), out: pages("Assistant"),
+		},
+		"POST /assistants/count": {
+			id: "countAssistants", summary: "Count assistants", in: ref("AssistantSearch", ""), inputs: one(`{"graph_id": "trip"}`), out: count,
+		},
+		"GET /assistants/{assistant}": {id: "getAssistant", summary: "Show an assistant", out: of("Assistant")},
+		"PATCH /assistants/{assistant}": {
+			id: "patchAssistant", summary: "Change an assistant", about: "Makes a new version, even if nothing is given.", in: ref("AssistantBody", ""),
+			inputs: one(`{"name": "Long trips", "metadata": {"team": "leave"}}`), out: of("Assistant"),
+		},
+		"DELETE /assistants/{assistant}": {
+			id: "deleteAssistant", summary: "Remove an assistant with its versions and runs",
+			query: []parameter{{"delete_threads", yesno("And with the threads that it ran on."), "true"}},
+			out:   answer{about: "The ID.", schema: list("", text(""))},
+		},
+		"GET /assistants/{assistant}/graph": {
+			id: "getGraph", summary: "Draw the graph", query: []parameter{
+				{"xray", text("Shows the nodes of subgraphs: true for all, or how many levels."), "true"},
+				{"open", text("Shows the nodes of these subgraphs: a list of paths in JSON."), ""},
+				{"layout", oneOf("Adds where things are, from top to bottom or from left to right.", "TB", "LR"), ""},
+			}, out: of("Drawing"),
+		},
+		"GET /assistants/{assistant}/schemas": {id: "getSchemas", summary: "Describe what the graph takes and gives", out: of("GraphSchemas")},
+		"GET /assistants/{assistant}/subgraphs": {
+			id: "getSubgraphs", summary: "List the subgraphs", query: []parameter{{"recurse", yesno("Those inside of subgraphs as well."), "true"}},
+			out: answer{about: "By their paths.", schema: named("", free(""))},
+		},
+		"GET /assistants/{assistant}/subgraphs/{namespace}": {
+			id: "getSubgraph", summary: "List a subgraph and those inside of it", query: []parameter{{"recurse", yesno("Those inside of subgraphs as well."), "true"}},
+			out: answer{about: "By their paths.", schema: named("", free(""))},
+		},
+		"POST /assistants/{assistant}/versions": {
+			id: "listVersions", summary: "List the versions of an assistant, newest first",
+			in:  record("", append(paged(), member{"metadata", free("What the metadata contain at least.")})...),
+			out: many("Assistant"), inputs: one(`{"limit": 5}`),
+		},
+		"POST /assistants/{assistant}/latest": {
+			id: "setLatest", summary: "Make a version the one that is used", in: record("", member{"version!", whole("")}), inputs: one(`{"version": 1}`), out: of("Assistant"),
+		},
+
+		"POST /threads": {
+			id: "createThread", summary: "Make a thread", in: ref("ThreadBody", ""), inputs: []example{
+				{"plain", `{"metadata": {"customer": "c-7"}, "ttl": 1440}`},
+				{"with_history", `{"graph_id": "trip", "supersteps": [{"updates": [{"values": {"days": 4}, "as_node": "plan"}]}]}`},
+			}, out: of("Thread"),
+		},
+		"POST /threads/search": {
+			id: "searchThreads", summary: "Find threads", in: ref("ThreadSearch", ""), inputs: []example{
+				{"waiting", `{"status": "interrupted", "metadata": {"graph_id": "trip"}, "sort_by": "updated_at"}`},
+				{"extract", `{"extract": {"days": "values.days"}, "limit": 5}`},
+			}, out: pages("Thread"),
+		},
+		"POST /threads/count": {id: "countThreads", summary: "Count threads", in: ref("ThreadSearch", ""), inputs: one(`{"status": "interrupted"}`), out: count},
+		"POST /threads/prune": {
+			id: "pruneThreads", summary: "Remove threads, or their history",
+			in: record("",
+				member{"thread_ids!", list("", id(""))},
+				member{"strategy", oneOf("Remove the threads (the default) or all but their newest checkpoint.", "delete", "keep_latest")},
+			),
+			inputs: one(`{"thread_ids": ["` + ExampleThread + `"], "strategy": "keep_latest"}`),
+			out:    answer{schema: record("", member{"pruned_count!", whole("")})},
+		},
+		"GET /threads/{thread}": {id: "getThread", summary: "Show a thread with its state and questions", out: of("Thread")},
+		"PATCH /threads/{thread}": {
+			id: "patchThread", summary: "Change a thread's metadata", about: "With the header Prefer: return=minimal the answer is 204.",
+			in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread"),
+		},
+		"DELETE /threads/{thread}":      {id: "deleteThread", summary: "Stop a thread's runs, and remove it with its history", out: none},
+		"POST /threads/{thread}/copy":   {id: "copyThread", summary: "Copy a thread with its history", out: of("Thread")},
+		"GET /threads/{thread}/state":   {id: "getState", summary: "Show a thread's newest checkpoint", out: of("ThreadState")},
+		"PATCH /threads/{thread}/state": {id: "patchState", summary: "Change a thread's metadata", in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread")},
+		"GET /threads/{thread}/state/{checkpoint}": {
+			id: "getCheckpoint", summary: "Show a checkpoint", out: of("ThreadState"),
+		},
+		"POST /threads/{thread}/state/checkpoint": {
+			id: "findCheckpoint", summary: "Show a checkpoint, of a subgraph if it is one", in: record("",
+				member{"checkpoint", ref("Checkpoint", "")},
+				member{"subgraphs", yesno("Ignored.")},
+			), inputs: one(`{"checkpoint": {"checkpoint_id": "` + ExampleCheckpoint + `"}}`), out: of("ThreadState"),
+		},
+		"POST /threads/{thread}/state": {
+			id: "updateState", summary: "Write to a thread's state", about: "Makes a checkpoint: after the newest one, or a branch from another.",
+			in: record("",
+				member{"values", anything("What is written, as an input is.")},
+				member{"as_node", text("The node that is taken to have written it, so that those after it run next.")},
+				member{"checkpoint", nullable(ref("Checkpoint", ""))},
+				member{"checkpoint_id", nullable(id("The same."))},
+			),
+			inputs: one(`{"values": {"choice": "Lisbon"}, "as_node": "choose"}`),
+			out:    answer{schema: record("", member{"checkpoint!", ref("Checkpoint", "")}, member{"configurable!", ref("Checkpoint", "")})},
+		},
+		"GET /threads/{thread}/history": {
+			id: "getHistory", summary: "List a thread's checkpoints, newest first",
+			query: []parameter{limit, {"before", text("Only what is older than this checkpoint."), ""}}, out: many("ThreadState"),
+		},
+		"POST /threads/{thread}/history": {id: "searchHistory", summary: "List a thread's checkpoints, newest first", in: ref("HistoryQuery", ""), inputs: one(`{"limit": 5}`), out: many("ThreadState")},
+
+		"POST /threads/{thread}/commands": {
+			id: "command", summary: "Carry out a command of the second protocol", in: ref("EventCommand", ""), inputs: []example{
+				{"start", `{"id": 1, "method": "run.start", "params": {"assistant_id": "trip", "input": {"days": 2}, "config": {"configurable": {"checkpoint_id": "` + ExampleCheckpoint + `"}}}}`},
+				{"look", `{"id": 2, "method": "state.get", "params": {"keys": ["costs"]}}`},
+			}, out: of("EventAnswer"),
+		},
+		"POST /threads/{thread}/stream/events": {
+			id: "streamEvents", summary: "Follow a thread in the second protocol", in: ref("EventFilter", ""), inputs: one(`{"channels": ["lifecycle", "values", "input"]}`), out: forever,
+		},
+		"POST /threads/{thread}/stream": {
+			id: "streamThread", summary: "The same under another name", in: ref("EventFilter", ""), inputs: one(`{"channels": ["lifecycle", "values", "input"]}`), out: forever,
+		},
+		"GET /threads/{thread}/stream/events": {
+			id: "openSocket", summary: "Follow and command a thread over a WebSocket", out: answer{status: http.StatusSwitchingProtocols, about: "Commands, answers and events as JSON texts."},
+		},
+		"GET /threads/{thread}/stream": {
+			id: "joinThread", summary: "Follow all runs of a thread", headers: last, query: []parameter{
+				{"stream_mode", oneOf("What its runs stream (the default), where they begin and end, or edits of its state; several as parameters of the same name.", "run_modes", "lifecycle", "state_update"), "run_modes"},
+			}, out: forever,
+		},
+
+		"POST /threads/{thread}/runs":        {id: "createRun", summary: "Start a run", in: run, inputs: runs, out: started},
+		"POST /threads/{thread}/runs/stream": {id: "streamRun", summary: "Start a run and follow it", in: run, inputs: streams, out: streamed},
+		"POST /threads/{thread}/runs/wait":   {id: "waitRun", summary: "Start a run and wait for its end", in: run, inputs: runs, out: waited},
+		"GET /threads/{thread}/runs": {
+			id: "listRuns", summary: "List a thread's runs, newest first", query: []parameter{
+				limit, {"offset", whole(""), "0"},
+				{"status", oneOf("", "pending", "running", "success", "error", "timeout", "interrupted"), "interrupted"},
+				{"select", text("A member to be shown; all by default."), ""},
+			}, out: many("Run"),
+		},
+		"GET /threads/{thread}/runs/{run}":         {id: "getRun", summary: "Show a run", out: of("Run")},
+		"DELETE /threads/{thread}/runs/{run}":      {id: "deleteRun", summary: "Stop a run and remove it", out: none},
+		"GET /threads/{thread}/runs/{run}/join":    {id: "joinRun", summary: "Wait for a run", query: []parameter{leave}, out: joined},
+		"GET /threads/{thread}/runs/{run}/stream":  {id: "joinStream", summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
+		"POST /threads/{thread}/runs/{run}/cancel": cancelling(why),
+
+		"POST /runs":        {id: "createStatelessRun", summary: "Start a run on a thread of its own", in: run, inputs: alone, out: started},
+		"POST /runs/stream": {id: "streamStatelessRun", summary: "Start a run on a thread of its own and follow it", in: run, inputs: alone, out: streamed},
+		"POST /runs/wait":   {id: "waitStatelessRun", summary: "Start a run on a thread of its own and wait for its end", in: run, inputs: alone, out: waited},
+		"POST /runs/batch": {
+			id: "batchRuns", summary: "Start several runs, each on a thread of its own", in: list("", run),
+			inputs: one(`[{"assistant_id": "trip", "input": {"days": 2}}, {"assistant_id": "trip", "input": {"days": 3}}]`), out: many("Run"),
+		},
+		"POST /runs/cancel": {
+			id: "cancelRuns", summary: "Cancel several runs", query: []parameter{why}, in: record("",
+				member{"thread_id", id("")},
+				member{"run_ids", list("", id(""))},
+				member{"status", oneOf("Those of this status, instead of run_ids.", "pending", "running", "all")},
+			), inputs: one(`{"thread_id": "` + ExampleThread + `", "status": "all"}`), out: none,
+		},
+		"GET /runs/{run}/stream": {id: "joinStatelessStream", summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
+		"GET /runs/{run}/join":   {id: "joinStatelessRun", summary: "Wait for a run", query: []parameter{leave}, out: joined},
+
+		"POST /runs/crons":                  {id: "createCron", summary: "Start runs at times, each on a thread of its own", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
+		"POST /threads/{thread}/runs/crons": {id: "createThreadCron", summary: "Start runs on a thread at times", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
+		"PATCH /runs/crons/{cron}":          {id: "patchCron", summary: "Change a cron", in: ref("CronBody", ""), inputs: one(`{"schedule": "@daily", "enabled": false}`), out: of("Cron")},
+		"DELETE /runs/crons/{cron}":         {id: "deleteCron", summary: "Remove a cron", out: none},
+		"POST /runs/crons/search":           {id: "searchCrons", summary: "Find crons", in: ref("CronSearch", ""), inputs: one(`{"assistant_id": "trip", "enabled": true}`), out: pages("Cron")},
+		"POST /runs/crons/count":            {id: "countCrons", summary: "Count crons", in: ref("CronSearch", ""), inputs: one(`{"assistant_id": "trip"}`), out: count},
+
+		"PUT /store/items": {
+			id: "putItem", summary: "Store an item", in: record("",
+				member{"namespace!", list("Labels without points.", text(""))},
+				member{"key!", text("")},
+				member{"value!", free("")},
+				member{"index", anything("false to leave it out of the search by meaning, or a list of the fields to search.")},
+				member{"ttl", nullable(fraction("For how many minutes."))},
+			), inputs: one(`{"namespace": ["users", "u-1"], "key": "home", "value": {"city": "Oslo"}}`), out: none,
+		},
+		"GET /store/items": {
+			id: "getItem", summary: "Show an item", query: []parameter{
+				{"namespace", text("Its labels with points between them, or as a list in JSON."), "users.u-1"},
+				{"key", text(""), "home"},
+				{"refresh_ttl", yesno("Whether its time begins anew."), ""},
+			}, out: answer{about: "The item, or null if there is none.", schema: nullable(ref("Item", ""))},
+		},
+		"DELETE /store/items": {
+			id: "deleteItem", summary: "Remove an item", in: record("",
+				member{"namespace!", list("", text(""))},
+				member{"key!", text("")},
+			), inputs: one(`{"namespace": ["users", "u-1"], "key": "home"}`), out: none,
+		},
+		"POST /store/items/search": {
+			id: "searchItems", summary: "Find items", in: record("", append(paged(),
+				member{"namespace_prefix", list("", text(""))},
+				member{"filter", free("What values have, with $eq, $ne, $gt, $gte, $lt, $lte as in {\"age\": {\"$gt\": 5}}.")},
+				member{"query", text("What is meant, for a store that can search by meaning.")},
+				member{"refresh_ttl", nullable(yesno("Whether their time begins anew."))},
+			)...), inputs: one(`{"namespace_prefix": ["users"], "filter": {"city": "Oslo"}, "limit": 5}`),
+			out: answer{schema: record("", member{"items!", list("", ref("Item", ""))})},
+		},
+		"POST /store/namespaces": {
+			id: "listNamespaces", summary: "List namespaces", in: record("", append(paged(),
+				member{"prefix", list("", text(""))},
+				member{"suffix", list("", text(""))},
+				member{"max_depth", whole("Cuts namespaces to so many labels.")},
+			)...), inputs: one(`{"prefix": ["users"], "max_depth": 2}`),
+			out: answer{schema: record("", member{"namespaces!", list("", list("", text("")))})},
+		},
+	}
+}
+
+// cancelling is the operation that has two statuses: this is the one of waiting.
+func cancelling(why parameter) operation {
+	return operation{
+		id: "cancelRun", summary: "Cancel a run", about: "Without wait the answer comes at once, as 202.",
+		query: []parameter{why, {"wait", yesno("The answer comes when the run has ended."), "true"}}, out: answer{status: http.StatusNoContent, about: "The run has ended."},
+	}
+}
+
+// required is a schema with members that must be there.
+func required(name string, members ...string) *jsonschema.Schema {
+	return &jsonschema.Schema{AllOf: []*jsonschema.Schema{ref(name, ""), {Required: members}}}
+}

@@ -1,0 +1,357 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// Limits bound what clients can ask of a server. Zero means the default that each
+// says, a negative number no limit. What is over a limit is refused with a text
+// that says so: 413 for a body, 422 for what is in it, 429 for what clients may
+// try again later.
+type Limits struct {
+	Body        int64         // bytes of a request's body; 16 MB, or what [MaxBody] says
+	BodyTimeout time.Duration // for a body to arrive; a minute
+	Depth       int           // of the nesting of JSON; 200
+	Metadata    int           // bytes of a resource's metadata, and of what a search compares; 64 KB
+	Batch       int           // runs of a batch, or IDs of a list; 1000
+
+	// Runs that have not ended, those that wait or are planned included; 10,000 and,
+	// for each user, 1,000.
+	OpenRuns        int
+	OpenRunsPerUser int
+
+	// Requests that wait for runs or stream events; 10,000 and, for each user, or
+	// address without authentication, 1,000. A proxy is one address.
+	Streams          int
+	StreamsPerClient int
+}
+
+// WithLimits sets limits.
+func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
+
+// The parts of the limits that have no setting.
+const (
+	maxName   = 1000 // bytes of the name of something
+	maxFilter = 1000 // commas of what a search compares: as many members and elements
+)
+
+func (l Limits) withDefaults(body int64) Limits {
+	for _, one := range []struct {
+		limit     *int
+		otherwise int
+	}{
+		{&l.Depth, 200}, {&l.Metadata, 64 << 10}, {&l.Batch, maxPage}, {&l.OpenRuns, 10_000}, {&l.OpenRunsPerUser, 1_000},
+		{&l.Streams, 10_000}, {&l.StreamsPerClient, 1_000},
+	} {
+		if *one.limit == 0 {
+			*one.limit = one.otherwise
+		}
+	}
+	if l.Body == 0 {
+		l.Body = body
+	}
+	if l.BodyTimeout == 0 {
+		l.BodyTimeout = time.Minute
+	}
+	return l
+}
+
+// over reports whether something is over a limit.
+func over(n, limit int) bool { return limit >= 0 && n > limit }
+
+// HTTPServer returns a server of HTTP for a handler, such as a [Server], with
+// timeouts for clients that open connections and send nothing, or headers without
+// end. Bodies have a timeout of their own, which [Limits] sets, and streams are
+// ended when their reader stands still for a minute; the http.Server must have
+// neither a ReadTimeout nor a WriteTimeout, which would end streams that are fine.
+func HTTPServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+}
+
+// body bounds a request's body: its bytes, and the time that it may take.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	if s.limits.Body > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, s.limits.Body)
+	}
+	if s.limits.BodyTimeout < 0 {
+		return
+	}
+	c := http.NewResponseController(w)
+	if c.SetReadDeadline(time.Now().Add(s.limits.BodyTimeout)) == nil {
+		r.Body = &timely{r.Body, c}
+	}
+}
+
+// timely is a body with a deadline, which ends with it: the connection is read on
+// to see whether the client is still there.
+type timely struct {
+	io.ReadCloser
+	conn *http.ResponseController
+}
+
+func (t *timely) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = t.conn.SetReadDeadline(time.Time{}) // it could be set
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return n, errSlowBody
+	}
+	return n, err
+}
+
+var errSlowBody = &fault{http.StatusRequestTimeout, "the body took too long"}
+
+type limitsKey struct{}
+
+// limitsOf returns the limits of the server of a request.
+func limitsOf(ctx context.Context) Limits {
+	l, ok := ctx.Value(limitsKey{}).(Limits)
+	if !ok {
+		l = Limits{}.withDefaults(0)
+	}
+	return l
+}
+
+// checkJSON refuses text that the server would not want to pass on, before it is
+// read as JSON: what isn't UTF-8, and what is nested too deeply.
+func checkJSON(data []byte, l Limits) error {
+	if !utf8.Valid(data) {
+		return malformed("body is not UTF-8")
+	}
+	if depth := nesting(data); over(depth, l.Depth) {
+		return invalid("body is nested too deeply: more than %d levels", l.Depth)
+	}
+	return nil
+}
+
+// nesting returns how deeply JSON is nested. Of other text it returns any number.
+func nesting(data []byte) int {
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// checkMetadata refuses metadata that are too large, or that not all databases
+// can hold.
+func (s *Server) checkMetadata(o object) error {
+	data := o.raw()
+	if over(len(data), s.limits.Metadata) {
+		return invalid("metadata is larger than %d bytes", s.limits.Metadata)
+	}
+	return noZero("metadata", data)
+}
+
+// checkFilter refuses what a search would compare for too long.
+func (s *Server) checkFilter(what string, o object) error {
+	data := o.raw()
+	if over(len(data), s.limits.Metadata) || strings.Count(string(data), ",") > maxFilter {
+		return invalid("%s is too large to be searched for", what)
+	}
+	return noZero(what, data)
+}
+
+// noZero refuses JSON with a zero character.
+func noZero(what string, data []byte) error {
+	if slices.ContainsFunc(escapes(data), func(e string) bool { return e == `\u0000` }) {
+		return invalid("%s must not have zero characters", what)
+	}
+	return nil
+}
+
+// escapes returns the escaped characters of JSON that are written as numbers.
+func escapes(data []byte) []string {
+	var out []string
+	for i := 0; i+1 < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		if data[i+1] == 'u' && i+6 <= len(data) {
+			out = append(out, string(data[i:i+6]))
+		}
+		i++
+	}
+	return out
+}
+
+// checkName refuses a name that no resource can have.
+func checkName(what, name string) error {
+	if len(name) > maxName {
+		return invalid("%s is longer than %d bytes", what, maxName)
+	}
+	if strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
+		return invalid("%s must be text without zero characters", what)
+	}
+	return nil
+}
+
+// checkList refuses a list of IDs that is too long.
+func (s *Server) checkList(what string, n int) error {
+	if over(n, s.limits.Batch) {
+		return invalid("%s has more than %d elements", what, s.limits.Batch)
+	}
+	return nil
+}
+
+// runLimit is how many runs may be open, for [db.DB.AddRun].
+func (s *Server) runLimit(ctx context.Context) db.RunLimit {
+	l := db.RunLimit{All: s.limits.OpenRuns, OfOwner: -1}
+	if u := userOf(ctx); u != nil {
+		l.Owner, l.OfOwner = u.ID, s.limits.OpenRunsPerUser
+	}
+	return l
+}
+
+// tooMany is for what a client may try again.
+func tooMany(format string, args ...any) error {
+	return &fault{http.StatusTooManyRequests, fmt.Sprintf(format, args...)}
+}
+
+// gauge counts the streams that are open.
+type gauge struct {
+	all, each int
+
+	mu       sync.Mutex
+	open     int
+	byClient map[string]int
+}
+
+func newGauge(l Limits) *gauge {
+	return &gauge{all: l.Streams, each: l.StreamsPerClient, byClient: map[string]int{}}
+}
+
+// enter counts a stream of a client, until the function that it returns is called.
+func (g *gauge) enter(client string) (leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case over(g.open+1, g.all):
+		return nil, tooMany("too many streams are open: at most %d", g.all)
+	case over(g.byClient[client]+1, g.each):
+		return nil, tooMany("too many streams are open: at most %d of one client", g.each)
+	}
+	g.open++
+	g.byClient[client]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.open--
+		if g.byClient[client]--; g.byClient[client] == 0 {
+			delete(g.byClient, client)
+		}
+	}, nil
+}
+
+// clientOf names who a request is counted for: its user, or else where it is from.
+func clientOf(u *User, r *http.Request) string {
+	if u != nil {
+		return "user " + u.ID
+	}
+	return "host " + hostOf(r)
+}
+
+// hostOf is the address from which a request comes.
+func hostOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// AllowOrigins lets pages of some origins use the server, such as
+// "https://chat.example.com", and no others: requests that say they come from a
+// page of another one are refused. The default, "*", lets pages of all origins use
+// it; they must have credentials of their own, since the server never has browsers
+// send cookies along. A function for [Authenticate] that reads cookies needs
+// AllowOrigins, lest pages of others act for those who are signed in.
+func AllowOrigins(origins ...string) Option {
+	return func(c *config) {
+		for _, o := range origins {
+			scheme, host, ok := strings.Cut(o, "://")
+			if o != "*" && (!ok || scheme == "" || host == "" || strings.ContainsAny(host, "/?#@ ") || strings.ContainsFunc(o, func(r rune) bool { return r <= ' ' || r > '~' })) {
+				c.problems = append(c.problems, fmt.Errorf("origin %q is not like https://chat.example.com", o))
+			}
+		}
+		if len(origins) == 0 {
+			origins = []string{}
+		}
+		c.origins = origins
+	}
+}
+
+// guarded answers what browsers ask before they use the server, and says to them
+// what they may do with answers.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	anyone := slices.Contains(s.origins, "*")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin") // requests of CORS are not meant
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cache-Control", "no-store")
+		origin := r.Header.Get("Origin")
+		switch {
+		case anyone:
+			h.Set("Access-Control-Allow-Origin", "*")
+		default:
+			h.Add("Vary", "Origin")
+			if origin == "" || sameOrigin(origin, r.Host) {
+				break
+			}
+			if !slices.ContainsFunc(s.origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+				http.Error(w, "pages of this origin may not use the server", http.StatusForbidden)
+				return
+			}
+			h.Set("Access-Control-Allow-Origin", origin)
+		}
+		h.Set("Access-Control-Expose-Headers", "content-location, location, x-pagination-total, x-pagination-next")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
+			if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+				h.Set("Access-Control-Allow-Headers", asked)
+				h.Add("Vary", "Access-Control-Request-Headers")
+			}
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin reports whether a page comes from the server itself.
+func sameOrigin(origin, host string) bool {
+	_, of, ok := strings.Cut(origin, "://")
+	return ok && strings.EqualFold(of, host)
+}

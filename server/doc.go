@@ -11,4 +11,12 @@
 // a checkpoint store, long-term memory in a memory store, and assistants, runs and
 // crons in tables of the server's own; [Data] names a place for all three. Runs
 // outlive the request that started them, and go on after the process was killed.
+//
+// A server lets everybody in who reaches it, until it is told how to know its
+// users: with [APIKeys], [JWT] or [Authenticate]. Each of them may then do
+// everything, until [Authorize] says otherwise; [OwnedByUser] keeps what is one
+// user's from the others. [Limits] bound what clients can ask for, [AllowOrigins]
+// says which pages may use the server, and [Audit] where changes are logged.
+// [HTTPServer] has the timeouts that a server on a network needs; it has no TLS,
+// which is for a proxy, or for http.Server's ServeTLS.
 package server

@@ -62,7 +62,6 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 		c.ping(ctx)
 	})
 	err = c.events(ctx)
-	cancel()
 	switch {
 	case errors.Is(err, errOver):
 		_ = conn.Close(websocket.StatusGoingAway, err.Error())
@@ -71,6 +70,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 	default:
 		_ = conn.CloseNow()
 	}
+	cancel() // not before the peer was told why: who reads would cut it off
 	c.both.Wait()
 	return nil
 }

@@ -437,8 +437,11 @@ func TestARunOfACronIsItsUsers(t *testing.T) {
 	}
 	for {
 		list := ada.json("POST", "/threads/search", `{"status":"idle"}`).([]any)
-		if len(list) > 0 {
-			values := list[0].(object)["values"].(object)
+		if len(list) == 0 {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		if values, ok := list[0].(object)["values"].(object); ok { // else the run is still to begin
 			if values["user_id"] != `"ada"` || values["id"] != `"ada"` {
 				t.Errorf("its run knows %v", values)
 			}

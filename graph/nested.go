@@ -129,10 +129,8 @@ func (g *Graph[S]) UpdateStateJSON(ctx context.Context, update json.RawMessage, 
 	return inJSON(snap, err)
 }
 
-func inJSON[S any](s *Snapshot[S], err error) (*Snapshot[json.RawMessage], error) {
-	if err != nil {
-		return nil, err
-	}
+// JSON returns the snapshot with its state in JSON.
+func (s *Snapshot[S]) JSON() (*Snapshot[json.RawMessage], error) {
 	state, err := json.Marshal(&s.State)
 	if err != nil {
 		return nil, err
@@ -141,4 +139,11 @@ func inJSON[S any](s *Snapshot[S], err error) (*Snapshot[json.RawMessage], error
 		State: state, Next: s.Next, Interrupts: s.Interrupts, Waits: s.Waits, Tasks: s.Tasks, Thread: s.Thread, Namespace: s.Namespace,
 		Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source, CreatedAt: s.CreatedAt, Metadata: s.Metadata, Recent: s.Recent,
 	}, nil
+}
+
+func inJSON[S any](s *Snapshot[S], err error) (*Snapshot[json.RawMessage], error) {
+	if err != nil {
+		return nil, err
+	}
+	return s.JSON()
 }

@@ -76,9 +76,8 @@ func stateOf(snap *anygraph.Snapshot) *threadState {
 		if t.Error != "" {
 			v.Error = &t.Error
 		}
-		for ns, id := range t.Subgraphs {
+		for ns := range t.Subgraphs { // clients ask for the newest checkpoint of the namespace
 			v.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: ns}
-			_ = id // clients ask for the newest one of the namespace
 		}
 		out.Tasks = append(out.Tasks, v)
 	}

@@ -123,10 +123,11 @@ func (t typed[S]) UpdateState(ctx context.Context, edit json.RawMessage, opts ..
 }
 
 func (t typed[S]) Fork(ctx context.Context, at string, opts ...graph.Option) (*Snapshot, error) {
-	if _, err := t.g.Fork(ctx, at, opts...); err != nil {
+	snap, err := t.g.Fork(ctx, at, opts...)
+	if err != nil {
 		return nil, err
 	}
-	return t.g.StateJSON(ctx, opts...)
+	return snap.JSON()
 }
 
 func (t typed[S]) Subgraph(path ...string) (graph.Subgraph, bool) { return t.g.Subgraph(path...) }

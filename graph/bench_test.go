@@ -2,13 +2,17 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -191,6 +195,80 @@ func BenchmarkFanOut(b *testing.B) {
 				wg.Wait()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/task")
+		})
+	}
+}
+
+// BenchmarkLoadConversation reads the state of a thread of 2,000 turns with a
+// kilobyte each, beside what a program does that keeps the messages in a file:
+// it reads and decodes them.
+func BenchmarkLoadConversation(b *testing.B) {
+	type message struct{ Role, Text string }
+	type chat struct{ Messages graph.List[message] }
+	text := strings.Repeat("Lorem ipsum dolor sit amet. ", 18) // 504 bytes, twice a turn
+	reply := func(s *chat) { s.Messages.Add(message{Role: "assistant", Text: text}) }
+	stores := []struct {
+		name string
+		open func(dir string) (checkpoint.Store, error)
+	}{
+		{"memory", func(string) (checkpoint.Store, error) { return checkpoint.NewMemory(), nil }},
+		{"files", func(dir string) (checkpoint.Store, error) {
+			return file.Open(dir, file.Options{Sync: file.SyncNever})
+		}},
+		{"sqlite", func(dir string) (checkpoint.Store, error) { return sqlite.Open(filepath.Join(dir, "bench.db")) }},
+	}
+	b.Run("a file of messages", func(b *testing.B) {
+		path := filepath.Join(b.TempDir(), "messages.json")
+		all := make([]message, 4000)
+		for i := range all {
+			all[i] = message{Role: "assistant", Text: text}
+		}
+		data, err := json.Marshal(all)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var got []message
+			if err := json.Unmarshal(data, &got); err != nil || len(got) != 4000 {
+				b.Fatal(len(got), err)
+			}
+		}
+	})
+	for _, s := range stores {
+		b.Run(s.name, func(b *testing.B) {
+			store, err := s.open(b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			if c, ok := store.(io.Closer); ok {
+				defer c.Close()
+			}
+			gb := graph.New[chat]("chat").AddNode("reply", func(_ context.Context, s *chat) error { reply(s); return nil })
+			gb.AddEdge(graph.Start, "reply")
+			g := compile(b, gb, graph.WithCheckpointer(store), graph.Thread("t"), graph.OnWarning(func(graph.Warning) {}))
+			for range 2000 {
+				if _, err := g.Invoke(bg, func(s *chat) { s.Messages.Add(message{Role: "user", Text: text}) }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for name, opts := range map[string][]graph.Option{"first": {graph.ReadCache(0)}, "again": nil} {
+				b.Run(name, func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						snap, err := g.State(bg, opts...)
+						if err != nil || snap.State.Messages.Len() != 4000 {
+							b.Fatal(snap.State.Messages.Len(), err)
+						}
+					}
+				})
+			}
 		})
 	}
 }

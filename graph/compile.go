@@ -25,6 +25,7 @@ type Graph[S any] struct {
 	nodes     []nodeConfig
 	settings  settings
 	warnings  []Problem
+	kept      *local.Kept
 }
 
 // values is what a graph knows of its state type: how the core handles it, and
@@ -107,7 +108,7 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	if p == nil || len(problems) > 0 || v == nil {
 		return nil, &CompileError{Graph: b.spec.Name, Problems: problems}
 	}
-	g := &Graph[S]{values: v, settings: set, warnings: warnings, nodes: slices.Clone(b.nodes)}
+	g := &Graph[S]{values: v, settings: set, kept: local.NewKept(), warnings: warnings, nodes: slices.Clone(b.nodes)}
 	// The plan holds the graph's breakpoints; those of a call come on top.
 	g.settings.before, g.settings.after = nil, nil
 	g.evolution = evo

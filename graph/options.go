@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ type settings struct {
 	warnSize    int // 0: the default; negative: never
 	maxSize     int
 	onWarning   func(Warning)
+	readCache   int           // 0: the default; negative: none
 	lease       time.Duration // 0: the default; negative: none
 	busy        BusyPolicy
 	version     int
@@ -172,6 +174,28 @@ func WithDurability(d Durability) Option {
 // none of the services that they came from. It costs their size in the store and
 // nothing else. Subgraphs do as the graph that the run began with.
 func RecordOnce() Option { return func(s *settings) { s.recordOnce = true } }
+
+// DefaultReadCache is how many bytes of growing fields a graph keeps in memory
+// unless [ReadCache] says otherwise.
+const DefaultReadCache = 16 << 20
+
+// ReadCache bounds how much a compiled graph keeps in memory of the growing
+// fields ([List], [Map], a chat's history, ...) of threads that it read lately, in
+// bytes of their recorded form. Of a thread that is kept, the next call reads what
+// was added since, not the whole conversation. A thread that doesn't fit is read
+// whole, as all are with 0. The default is [DefaultReadCache].
+//
+// What is kept was read from the store and is only used where the store still says
+// the same, whoever else writes to the thread.
+func ReadCache(bytes int) Option {
+	return func(s *settings) {
+		if s.readCache = bytes; bytes <= 0 {
+			s.readCache = -1
+		}
+	}
+}
+
+func (s *settings) readCacheSize() int { return max(cmp.Or(s.readCache, DefaultReadCache), 0) }
 
 // SaveTimeout bounds each write of a checkpoint. The default is 10 s.
 func SaveTimeout(d time.Duration) Option {

@@ -318,3 +318,38 @@ func TestPruneMisuse(t *testing.T) {
 		t.Errorf("a thread that is held: %v", err)
 	}
 }
+
+// A branch keeps its first record, which names it. One that was forked inside a
+// superstep needs the record that planned the superstep, on the line before.
+func TestPruneKeepsWhatABranchBeganWith(t *testing.T) {
+	store := checkpoint.NewMemory()
+	g := diaryGraph(t, store)
+	snap, err := g.Invoke(bg, func(s *diary) { s.Left = 7 }) // asks on day 5
+	if err != nil || len(snap.Interrupts) != 1 {
+		t.Fatal(snap.Interrupts, err)
+	}
+	goOn := func() {
+		if _, err := g.Resume(bg, "a title"); err != nil {
+			t.Fatal(err)
+		}
+		spend(t, g, 9)
+	}
+	goOn()
+	fork, err := g.Fork(bg, snap.Checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goOn()
+	for range 2 {
+		if _, err := g.Prune(bg, graph.Keep{Last: 1}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := g.State(bg, graph.From(fork.Checkpoint))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := got.State.Pages.Len(); n != 4 {
+			t.Fatalf("%d pages", n)
+		}
+	}
+}

@@ -174,6 +174,7 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 	}
 	if set.store != nil {
 		lo.Sizes = g.sizes(set, lo)
+		lo.Kept, lo.KeepMax = g.kept, set.readCacheSize()
 	}
 	if set.maxConcurrency > 0 {
 		lo.Limit = local.NewLimiter(set.maxConcurrency)

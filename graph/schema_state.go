@@ -149,8 +149,12 @@ func (v schemaValues) Snapshot(base any, full bool) (json.RawMessage, error) {
 }
 
 // Restore implements [core.Values].
-func (v schemaValues) Restore(data json.RawMessage) (any, error) {
-	s, err := v.t.Restore(data)
+func (v schemaValues) Restore(base any, data json.RawMessage) (any, error) {
+	var onto *mapstate.State
+	if base != nil {
+		onto = schemaState(base)
+	}
+	s, err := v.t.Restore(onto, data)
 	if err != nil {
 		return nil, err
 	}

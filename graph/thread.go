@@ -105,6 +105,7 @@ type Entry[S any] struct {
 	g     *Graph[S]
 	store checkpoint.Store
 	rec   *checkpoint.Record
+	keep  int // bytes for the graph's read cache
 }
 
 // State returns the state at the checkpoint.
@@ -112,7 +113,7 @@ func (e *Entry[S]) State(ctx context.Context) (S, error) {
 	rec, err := e.store.Get(ctx, e.rec.Log, e.rec.ID)
 	var st any
 	if err == nil {
-		st, err = local.StateAt(ctx, e.store, e.g.prog.Values, rec)
+		st, err = local.StateAt(ctx, e.store, e.g.prog.Values, rec, local.Growing{Kept: e.g.kept, Max: e.keep, Plan: e.g.prog.Plan})
 	}
 	if err != nil {
 		var zero S
@@ -172,7 +173,7 @@ func (h *historyOptions) matches(rec *checkpoint.Record) bool {
 func (g *Graph[S]) entry(set *settings, rec *checkpoint.Record) Entry[S] {
 	e := Entry[S]{
 		Checkpoint: string(rec.ID), Parent: string(rec.Parent), Branch: string(rec.Branch), Step: rec.Step, Source: string(rec.Source),
-		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata, g: g, store: set.store, rec: rec,
+		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata, g: g, store: set.store, rec: rec, keep: set.readCacheSize(),
 	}
 	for _, c := range rec.Changes {
 		if c.Node != "" {

@@ -471,7 +471,7 @@ func (tr *trial) checkHistory() {
 			tr.fatal("record %s has sequence number %d, want %d", r.ID, r.Seq, seq)
 		}
 		seq--
-		tip, err := local.Tip(context.Background(), tr.store, toy{}, testLog, r.ID)
+		tip, err := local.Tip(context.Background(), tr.store, toy{}, testLog, r.ID, local.Growing{})
 		tr.must(err)
 		_, err = core.Load(tr.cfg, *tip)
 		tr.must(err)

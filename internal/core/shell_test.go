@@ -38,7 +38,7 @@ func newShell(g *plan.Graph) *shell {
 func (sh *shell) load(at checkpoint.ID) error {
 	sh.runs++
 	sh.cfg.Run = checkpoint.ID(fmt.Sprintf("00000000-0000-7000-8000-%04x00000000", sh.runs))
-	tip, err := local.Tip(context.Background(), sh.store, toy{}, testLog, at)
+	tip, err := local.Tip(context.Background(), sh.store, toy{}, testLog, at, local.Growing{})
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (sh *shell) save(w *checkpoint.Write) error {
 	if w.Record == nil || w.Record.ID != sh.m.Head() {
 		return nil
 	}
-	stored, err := local.StateAt(context.Background(), sh.store, toy{}, w.Record)
+	stored, err := local.StateAt(context.Background(), sh.store, toy{}, w.Record, local.Growing{})
 	if err != nil {
 		return err
 	}

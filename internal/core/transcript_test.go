@@ -422,7 +422,7 @@ func (st *story) history() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		state, err := local.StateAt(context.Background(), st.store, toy{}, r)
+		state, err := local.StateAt(context.Background(), st.store, toy{}, r, local.Growing{})
 		if err != nil {
 			return "", err
 		}

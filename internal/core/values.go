@@ -39,9 +39,10 @@ type Values interface {
 	Decode(data json.RawMessage, only []string) (any, error)
 
 	// Snapshot returns the recorded form of a state without its growing
-	// fields, or with them if full is set. Restore reads it.
+	// fields, or with them if full is set. Restore reads it into a copy of base,
+	// or of the zero state if that is nil: fields that data lacks stay.
 	Snapshot(base any, full bool) (json.RawMessage, error)
-	Restore(data json.RawMessage) (any, error)
+	Restore(base any, data json.RawMessage) (any, error)
 }
 
 // Growth says that changes touch a growing field. Reset is set when they make

@@ -205,12 +205,17 @@ func (toy) Snapshot(base any, full bool) (json.RawMessage, error) {
 	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil
 }
 
-func (v toy) Restore(data json.RawMessage) (any, error) {
+func (v toy) Restore(base any, data json.RawMessage) (any, error) {
+	if base == nil {
+		base = v.New()
+	} else {
+		base = v.Fork(base)
+	}
 	cs, err := v.Decode(data, nil)
 	if err != nil || cs == nil {
-		return v.New(), err
+		return base, err
 	}
-	s, _, err := v.Fold(v.New(), []any{cs}, false)
+	s, _, err := v.Fold(base, []any{cs}, false)
 	return s, err
 }
 

@@ -62,8 +62,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		call.Program = quiet(call.Program)
 	}
 	if scope := scopeOf(ctx); scope != "" {
-		sum := sha256.Sum256([]byte(scope))
-		call.Key = hex.EncodeToString(sum[:6]) + "." + call.Key
+		call.Key = keyOfScope(scope) + call.Key
 	}
 	ns, err := t.callNamespace(ctx, &call)
 	if err != nil {
@@ -102,6 +101,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	}
 	o := call.Options
 	o.Store, o.Bus, o.Trace, o.Deps, o.Drain, o.Limit = s.o.Store, s.o.Bus, s.o.Trace, s.o.Deps, s.o.Drain, s.o.Limit
+	o.Kept, o.KeepMax = s.o.Kept, s.o.KeepMax
 	o.SaveTimeout, o.Durability, o.RecordOnce = s.o.SaveTimeout, s.o.Durability, s.o.RecordOnce
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
 	o.parent = t
@@ -154,6 +154,12 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		return nil, err
 	}
 	return t.calledBack(ctx, child, &call)
+}
+
+// keyOfScope is what the key of a call begins with that is made in a scope.
+func keyOfScope(scope string) string {
+	sum := sha256.Sum256([]byte(scope))
+	return hex.EncodeToString(sum[:6]) + "."
 }
 
 // childPath returns the path of a graph that a node runs.

@@ -14,7 +14,7 @@ import (
 
 // Tip reads where a log stands: at a record, or at its head if at is empty.
 // The tip is nil when the log is empty and at too.
-func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID) (*core.Tip, error) {
+func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Growing) (*core.Tip, error) {
 	head, err := store.Head(ctx, log)
 	if errors.Is(err, checkpoint.ErrNotFound) && at == "" {
 		return nil, nil
@@ -39,16 +39,16 @@ func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log ch
 			return nil, err
 		}
 	}
-	if err := readState(ctx, store, values, tip); err != nil {
+	if err := readState(ctx, store, values, tip, keep); err != nil {
 		return nil, err
 	}
 	return tip, nil
 }
 
 // StateAt returns the state at a record.
-func StateAt(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record) (any, error) {
+func StateAt(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record, keep Growing) (any, error) {
 	tip := &core.Tip{Record: rec}
-	err := readState(ctx, store, values, tip)
+	err := readState(ctx, store, values, tip, keep)
 	return tip.State, err
 }
 
@@ -94,7 +94,7 @@ func LineAsc(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record
 
 // readState folds the state at tip.Record: the nearest snapshot before it, the
 // records its ranges name, and the records since.
-func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip) error {
+func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Growing) error {
 	var tail []*checkpoint.Record // newest first
 	var snap *checkpoint.Record
 	want := tip.Record.Seq
@@ -134,14 +134,7 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	}
 	state := values.New()
 	if snap != nil {
-		data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
-		if err != nil {
-			return err
-		}
-		if state, err = values.Restore(data); err != nil {
-			return err
-		}
-		if state, err = readRanges(ctx, store, values, snap, state, &tip.Range); err != nil {
+		if state, tip.Range, err = readSnapshot(ctx, store, values, snap, keep); err != nil {
 			return err
 		}
 		tip.Snap, tip.Full = len(snap.Snapshot.Values), snap.Snapshot.Full
@@ -187,11 +180,98 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	return nil
 }
 
-// readRanges folds the growing fields that a snapshot refers to.
-func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any, size *int) (any, error) {
-	ranges := snap.Snapshot.Ranges
+// readSnapshot returns the state at a record with a snapshot, and the size of the
+// changes that the snapshot refers to.
+func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, keep Growing) (state any, size int, err error) {
+	data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !snap.Snapshot.Full && len(snap.Snapshot.Ranges) > 0 && core.Current(values, snap.Version) {
+		state, size, err = readGrowing(ctx, store, values, snap, keep)
+		if err == nil {
+			state, err = values.Restore(state, data)
+		}
+		if !errors.Is(err, errNotCurrent) {
+			return state, size, err
+		}
+	}
+	if snap.Snapshot.Full && len(snap.Snapshot.Ranges) == 0 {
+		known := keep.get(snap.Log)
+		if known != nil && known.full && known.id == snap.ID {
+			state, err = values.Restore(known.state, json.RawMessage("{}"))
+			return state, 0, err
+		}
+		if state, err = values.Restore(nil, data); err != nil {
+			return nil, 0, err
+		}
+		n := &grown{key: keptKey{log: snap.Log}, id: snap.ID, branch: snap.Branch, seq: snap.Seq, full: true, size: len(data)}
+		if n.state, err = values.Restore(state, json.RawMessage("{}")); err != nil { // the state itself is altered
+			return nil, 0, err
+		}
+		keep.put(n)
+		return state, 0, nil
+	}
+	if state, err = values.Restore(nil, data); err != nil {
+		return nil, 0, err
+	}
+	return readRanges(ctx, store, values, snap, state, snap.Snapshot.Ranges, nil)
+}
+
+// errNotCurrent is returned for changes that an older version of the program
+// recorded: they may turn into changes to any field.
+var errNotCurrent = errors.New("changes are of another version")
+
+// readGrowing returns a state with the growing fields alone that a snapshot refers
+// to, going on from what is kept.
+func readGrowing(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, keep Growing) (any, int, error) {
+	known := keep.get(snap.Log)
+	if known != nil {
+		usable := known.leadsTo(snap)
+		if usable && known.id != snap.ID { // the log may be another one of the same name
+			_, err := store.Get(ctx, snap.Log, known.id)
+			if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+				return nil, 0, err
+			}
+			usable = err == nil
+		}
+		if !usable {
+			known = nil
+		}
+	}
+	state, size := values.New(), 0
+	if known != nil {
+		if known.id == snap.ID {
+			return known.state, known.size, nil
+		}
+		var err error
+		if state, err = values.Restore(known.state, json.RawMessage("{}")); err != nil {
+			return nil, 0, err
+		}
+		size = known.size
+	}
+	current := func(r *checkpoint.Record) error {
+		if !core.Current(values, r.Version) {
+			return errNotCurrent
+		}
+		return nil
+	}
+	state, more, err := readRanges(ctx, store, values, snap, state, known.since(snap.Snapshot.Ranges), current)
+	if err != nil {
+		return nil, 0, err
+	}
+	size += more
+	keep.put(&grown{
+		key: keptKey{log: snap.Log}, id: snap.ID, branch: snap.Branch, seq: snap.Seq, ranges: snap.Snapshot.Ranges, state: state, size: size,
+	})
+	return state, size, nil
+}
+
+// readRanges folds growing fields onto a state: the changes of the records that
+// ranges name, on the line of snap.
+func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any, ranges map[string][][2]int64, check func(*checkpoint.Record) error) (_ any, size int, err error) {
 	if len(ranges) == 0 {
-		return state, nil
+		return state, 0, nil
 	}
 	names := slices.Sorted(maps.Keys(ranges))
 	var all [][2]int64
@@ -212,12 +292,17 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 			want := from
 			for r, err := range store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to}) {
 				if err != nil {
-					return nil, err
+					return nil, 0, err
 				}
 				if r.Seq != want {
-					return nil, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
+					return nil, 0, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
 				}
 				want++
+				if check != nil {
+					if err := check(r); err != nil {
+						return nil, 0, err
+					}
+				}
 				only = only[:0]
 				for _, f := range names {
 					if contains(ranges[f], r.Seq) {
@@ -228,25 +313,25 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 					if len(c.Data) == 0 {
 						continue
 					}
-					*size += len(c.Data)
+					size += len(c.Data)
 					changes, err := decodeOnly(values, r.Version, c.Data, only)
 					if err != nil {
-						return nil, err
+						return nil, 0, err
 					}
 					if changes == nil {
 						continue
 					}
 					if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
-						return nil, err
+						return nil, 0, err
 					}
 				}
 			}
 			if want != to+1 {
-				return nil, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
+				return nil, 0, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
 			}
 		}
 	}
-	return state, nil
+	return state, size, nil
 }
 
 // decodeOnly decodes some fields of changes. Their names are those of the time

@@ -53,7 +53,7 @@ func (counterValues) Decode(data json.RawMessage, only []string) (any, error) {
 func (counterValues) Snapshot(base any, _ bool) (json.RawMessage, error) {
 	return json.Marshal(base.(*counter).n)
 }
-func (counterValues) Restore(data json.RawMessage) (any, error) {
+func (counterValues) Restore(_ any, data json.RawMessage) (any, error) {
 	c := &counter{}
 	return c, json.Unmarshal(data, &c.n)
 }
@@ -147,7 +147,7 @@ func TestOperationsTwiceLateAndOutOfOrder(t *testing.T) {
 	if r, err := local.AdvanceThread(ctx, prog, o, 0, epoch); err != nil || r.ID != first.ID {
 		t.Errorf("the first step, asked for at the end: %v, %v", r, err)
 	}
-	state, err := local.StateAt(ctx, store, prog.Values, last)
+	state, err := local.StateAt(ctx, store, prog.Values, last, local.Growing{})
 	if err != nil || state.(*counter).n != 1+2+3+4+5 {
 		t.Errorf("state %v, %v", state, err)
 	}
@@ -202,7 +202,7 @@ func TestOperationsFromManyWorkersOnTwoHandles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := local.StateAt(ctx, stores[1], prog.Values, rec)
+		state, err := local.StateAt(ctx, stores[1], prog.Values, rec, local.Growing{})
 		if err != nil || state.(*counter).n != 1+2+3+4 {
 			t.Errorf("state %v, %v", state, err)
 		}

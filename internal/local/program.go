@@ -133,6 +133,9 @@ type Options struct {
 	Drain <-chan struct{} // closed to end the run at the next superstep
 	Check bool            // use Program.Check
 
+	Kept    *Kept // growing fields read lately; nil: nothing is kept
+	KeepMax int   // bytes of them, in their recorded form
+
 	NoSnapshots bool  // records hold changes only
 	RecordOnce  bool  // records that close a superstep keep its results of Once
 	Tape        *Tape // of a replay: what the log's run came to; else nil

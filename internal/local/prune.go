@@ -146,6 +146,23 @@ func (p *pruning) choose(keep Keep) {
 			p.kept[r.ID] = true
 		}
 	}
+	for p.keepAlso() {
+	}
+	for b, rs := range p.lines {
+		if !slices.ContainsFunc(rs, func(r *checkpoint.Record) bool { return p.kept[r.ID] }) {
+			p.gone = append(p.gone, b)
+		}
+	}
+}
+
+// keepAlso adds to p.kept what those in it need and reports whether it did: what
+// is added may need others in turn.
+func (p *pruning) keepAlso() (added bool) {
+	keep := func(r *checkpoint.Record) {
+		if !p.kept[r.ID] {
+			p.kept[r.ID], added = true, true
+		}
+	}
 	// The record that planned a superstep stays as long as one inside it does,
 	// and so do those in between, so that one snapshot serves all of them.
 	for _, r := range p.all {
@@ -153,7 +170,7 @@ func (p *pruning) choose(keep Keep) {
 			continue
 		}
 		for e := p.before(r); e != nil; e = p.before(e) {
-			p.kept[e.ID] = true
+			keep(e)
 			if e.ID == r.Epoch {
 				break
 			}
@@ -161,16 +178,14 @@ func (p *pruning) choose(keep Keep) {
 	}
 	// A branch is named after its first record, and goes on after its newest.
 	for b, rs := range p.lines {
-		some := slices.ContainsFunc(rs, func(r *checkpoint.Record) bool { return p.kept[r.ID] })
-		if !some {
-			p.gone = append(p.gone, b)
-			continue
-		}
-		p.kept[rs[len(rs)-1].ID] = true
-		if b != "" {
-			p.kept[rs[0].ID] = true
+		if slices.ContainsFunc(rs, func(r *checkpoint.Record) bool { return p.kept[r.ID] }) {
+			keep(rs[len(rs)-1])
+			if b != "" {
+				keep(rs[0])
+			}
 		}
 	}
+	return added
 }
 
 // asks reports whether questions are open at a record.
@@ -217,7 +232,7 @@ func (p *pruning) shorten(ctx context.Context) error {
 		n := *rec
 		n.Snapshot = nil
 		if !whole && !(rec.Snapshot != nil && rec.Snapshot.Full) {
-			state, err := StateAt(ctx, p.store, p.values, rec)
+			state, err := StateAt(ctx, p.store, p.values, rec, Growing{})
 			if err != nil {
 				return err
 			}

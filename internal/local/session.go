@@ -115,12 +115,14 @@ func (s *Session) config() core.Config {
 	}
 }
 
+func (s *Session) growing() Growing { return Growing{s.o.Kept, s.o.KeepMax, s.prog.Plan} }
+
 func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.o.Store == nil {
 		s.m = core.New(s.config())
 		return nil
 	}
-	tip, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at)
+	tip, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.growing())
 	if err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 	}

@@ -891,13 +891,20 @@ func (t *Type) Snapshot(s *State, full bool) (json.RawMessage, error) {
 	return o.Close(), nil
 }
 
-// Restore reads what Snapshot returned.
-func (t *Type) Restore(data json.RawMessage) (State, error) {
+// Restore reads what Snapshot returned into a copy of base, or into a new
+// state if that is nil.
+func (t *Type) Restore(base *State, data json.RawMessage) (State, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return State{}, fmt.Errorf("snapshot: %w", err)
 	}
 	s := t.New()
+	if base != nil {
+		for i := range base.slots {
+			s.slots[i].v = base.slots[i].v // which the copy doesn't own
+		}
+		s.extra = maps.Clone(base.extra)
+	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		present, ok := t.present(name, raw)

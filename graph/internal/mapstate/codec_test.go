@@ -215,7 +215,7 @@ func TestLiveAndReplayedStatesAreTheSame(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if replayed, err = typ.Restore(data); err != nil {
+				if replayed, err = typ.Restore(nil, data); err != nil {
 					t.Fatalf("%s: %v", data, err)
 				}
 			}
@@ -411,7 +411,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		_, _ = typ.Restore(data) // must not panic
+		_, _ = typ.Restore(nil, data) // must not panic
 		c, err := typ.Decode(data, nil)
 		if err != nil || c == nil {
 			return

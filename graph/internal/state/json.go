@@ -266,7 +266,7 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 }
 
 // Restore implements [core.Values].
-func (t *Type[S]) Restore(data json.RawMessage) (any, error) {
+func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 	if len(data) == 0 {
 		return nil, errors.New("snapshot: it is empty")
 	}
@@ -275,6 +275,9 @@ func (t *Type[S]) Restore(data json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	state := new(S)
+	if base != nil {
+		*state = *base.(*S)
+	}
 	s := unsafe.Pointer(state)
 	var errs []error
 	for _, p := range parts {

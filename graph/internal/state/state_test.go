@@ -187,7 +187,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restored, err := typ.Restore(full)
+	restored, err := typ.Restore(nil, full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -527,7 +527,7 @@ func TestEphemeralAndUntracked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restored, err := typ.Restore(data)
+	restored, err := typ.Restore(nil, data)
 	if err != nil || restored.(*sample).Client.Get() != nil {
 		t.Errorf("untracked value stored: %s, %v", data, err)
 	}
@@ -705,7 +705,7 @@ func TestAlias(t *testing.T) {
 			t.Errorf("an alias %s was taken", name)
 		}
 	}
-	s, err := typ.Restore([]byte(`{"topic":"cats","gone":1}`))
+	s, err := typ.Restore(nil, []byte(`{"topic":"cats","gone":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -727,7 +727,7 @@ func TestDecodeErrors(t *testing.T) {
 		name := strings.Split(data, `"`)[1]
 		for what, err := range map[string]error{
 			"decode":  second(typ.Decode([]byte(data), nil)),
-			"restore": second(typ.Restore([]byte(data))),
+			"restore": second(typ.Restore(nil, []byte(data))),
 		} {
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("field %q", name)) {
 				t.Errorf("%s %s: got %v", what, data, err)
@@ -975,7 +975,7 @@ func TestLaws(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		c, err := typ.Restore(data)
+		c, err := typ.Restore(nil, data)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -1112,7 +1112,7 @@ func FuzzUpdate(f *testing.F) {
 				}
 			}
 		}
-		if s, err := typ.Restore(data); err == nil {
+		if s, err := typ.Restore(nil, data); err == nil {
 			if _, err := typ.Snapshot(s, true); err != nil {
 				var fe interface{ Unwrap() error }
 				if !errors.As(err, &fe) {

@@ -1,0 +1,166 @@
+package graph_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// readCounter counts the records that are read from a store.
+type readCounter struct {
+	*checkpoint.Memory
+	read int
+}
+
+func (s *readCounter) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
+	return func(yield func(*checkpoint.Record, error) bool) {
+		for r, err := range s.Memory.Records(ctx, q) {
+			s.read++
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestATurnReadsWhatTheThreadHasGrownBy(t *testing.T) {
+	store := &readCounter{Memory: checkpoint.NewMemory()}
+	g := diaryGraph(t, store)
+	for range 150 {
+		spend(t, g, 2)
+	}
+	most := func(opts ...graph.Option) (n int) {
+		for range 20 {
+			store.read = 0
+			if _, err := g.State(bg, opts...); err != nil {
+				t.Fatal(err)
+			}
+			n = max(n, store.read)
+			spend(t, g, 1, opts...)
+		}
+		return n
+	}
+	if n := most(); n > 50 {
+		t.Errorf("after 300 days a look reads %d records", n)
+	}
+	if n := most(graph.ReadCache(0)); n < 300 {
+		t.Errorf("without a cache a look reads %d records only: the test proves nothing", n)
+	}
+	if n := most(graph.ReadCache(1000)); n < 300 {
+		t.Errorf("with a cache that is too small a look reads %d records", n)
+	}
+	if n := most(); n > 50 {
+		t.Errorf("with the cache again, a look reads %d records", n)
+	}
+}
+
+// A graph that keeps what it read sees what one sees that reads everything,
+// whatever happens to the thread in between, through either of them or a third.
+func TestWhatIsKeptIsWhatIsStored(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		store := checkpoint.NewMemory()
+		kept := diaryGraph(t, store)
+		graphs := []*graph.Graph[diary]{kept, diaryGraph(t, store)}
+		spend(t, kept, 4)
+		for range rapid.IntRange(3, 10).Draw(rt, "operations") {
+			g := graphs[rapid.IntRange(0, 1).Draw(rt, "who")]
+			ids := checkpoints(rt, g)
+			at := ids[rapid.IntRange(0, len(ids)-1).Draw(rt, "at")]
+			var err error
+			switch rapid.SampledFrom([]string{"turn", "turn", "turn", "branch", "overwrite", "look back", "prune", "delete", "copy", "fork"}).Draw(rt, "what") {
+			case "turn":
+				spend(t, g, rapid.IntRange(1, 20).Draw(rt, "days"))
+			case "branch":
+				spend(t, g, rapid.IntRange(1, 6).Draw(rt, "days"), graph.From(at))
+			case "fork":
+				_, err = g.Fork(bg, at)
+			case "overwrite":
+				_, err = g.UpdateState(bg, func(s *diary) { s.Pages.Overwrite("a new book") })
+			case "look back":
+				_, err = g.State(bg, graph.From(at))
+			case "prune":
+				_, err = g.Prune(bg, graph.Keep{Last: rapid.IntRange(1, 10).Draw(rt, "last"), DropForks: rapid.Bool().Draw(rt, "drop")})
+			case "delete":
+				if err = g.DeleteThread(bg, "t"); err == nil {
+					spend(t, g, rapid.IntRange(1, 30).Draw(rt, "days"))
+				}
+			case "copy": // away and back under the same name
+				if err = g.CopyThread(bg, "t", "u"); err == nil {
+					spend(t, g, 3)
+					if err = g.DeleteThread(bg, "t"); err == nil {
+						if err = g.CopyThread(bg, "u", "t"); err == nil {
+							err = g.DeleteThread(bg, "u")
+						}
+					}
+				}
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+			agree(rt, kept)
+		}
+	})
+}
+
+func checkpoints(rt *rapid.T, g *graph.Graph[diary]) (ids []string) {
+	for e, err := range g.History(bg, graph.AllBranches()) {
+		if err != nil {
+			rt.Fatal(err)
+		}
+		ids = append(ids, e.Checkpoint)
+	}
+	return ids
+}
+
+func agree(rt *rapid.T, g *graph.Graph[diary]) {
+	ids := checkpoints(rt, g)
+	for _, from := range []string{"", ids[0], ids[len(ids)/2]} {
+		var opts []graph.Option
+		if from != "" {
+			opts = append(opts, graph.From(from))
+		}
+		got, err := g.StateJSON(bg, opts...)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		want, err := g.StateJSON(bg, append(opts, graph.ReadCache(0))...)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if string(got.State) != string(want.State) {
+			rt.Fatalf("what is kept gives\n%.400s\nwhat is stored gives\n%.400s", got.State, want.State)
+		}
+	}
+}
+
+func TestASchemaGraphKeepsWhatItReads(t *testing.T) {
+	b := graph.NewSchemaGraph("g", guide()).AddNode("note", func(_ context.Context, s graph.MapState) (any, error) {
+		return graph.MapState{"items": []string{strings.Repeat("x", 300)}, "counter": 1, "note": fmt.Sprint(s["counter"])}, nil
+	})
+	b.SetEntryPoint("note").SetFinishPoint("note")
+	g := compileSchema(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+	for turn := range 60 {
+		runSchema(t, g, graph.MapState{"items": []string{fmt.Sprint("turn ", turn)}})
+		if turn == 40 {
+			if _, err := g.Prune(bg, graph.Keep{Last: 2}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := g.State(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := g.State(bg, graph.ReadCache(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, got.State, want.State.Map())
+	}
+}

@@ -1,0 +1,169 @@
+package local
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// Kept holds the growing fields of states that were read lately, so that reading
+// a thread again decodes only what it has grown by. It is safe for concurrent use.
+//
+// An entry is what the records add up to that a snapshot refers to; a reader
+// reads the snapshot itself in any case, so it never sees what the store no longer
+// has. What is kept was decoded, never taken from a run: a state read twice in one
+// process is the state that another process would read.
+type Kept struct {
+	mu    sync.Mutex
+	used  list.List // of *grown, the latest first
+	byLog map[keptKey]*list.Element
+	size  int
+}
+
+type keptKey struct {
+	plan *plan.Graph
+	log  checkpoint.Log
+}
+
+// grown are the growing fields of a thread's state at a snapshot. It is immutable.
+type grown struct {
+	key    keptKey
+	id     checkpoint.ID // the snapshot's record
+	branch checkpoint.Branch
+	seq    int64
+	ranges map[string][][2]int64
+	full   bool // the snapshot held them itself; state then has all fields
+	state  any  // with growing fields only
+	size   int  // of the changes that gave it, in their recorded form
+}
+
+// NewKept returns an empty Kept.
+func NewKept() *Kept { return &Kept{byLog: map[keptKey]*list.Element{}} }
+
+// Growing is where one reader looks for growing fields, and leaves them. The zero
+// Growing keeps nothing.
+type Growing struct {
+	Kept *Kept
+	Max  int // bytes to keep, in their recorded form
+	Plan *plan.Graph
+}
+
+func (g Growing) get(log checkpoint.Log) *grown {
+	if g.Kept == nil || g.Max <= 0 {
+		return nil
+	}
+	g.Kept.mu.Lock()
+	defer g.Kept.mu.Unlock()
+	e := g.Kept.byLog[keptKey{g.Plan, log}]
+	if e == nil || e.Value.(*grown).size > g.Max {
+		return nil
+	}
+	g.Kept.used.MoveToFront(e)
+	return e.Value.(*grown)
+}
+
+func (g Growing) put(n *grown) {
+	if g.Kept == nil || n.size > g.Max {
+		return
+	}
+	n.key.plan = g.Plan
+	k := g.Kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.byLog[n.key]; e != nil {
+		old := e.Value.(*grown)
+		if old.branch == n.branch && old.seq > n.seq { // a look at an older checkpoint
+			return
+		}
+		k.drop(e)
+	}
+	k.byLog[n.key] = k.used.PushFront(n)
+	k.size += n.size
+	for k.size > g.Max {
+		k.drop(k.used.Back())
+	}
+}
+
+// drop is called with the lock held.
+func (k *Kept) drop(e *list.Element) {
+	n := k.used.Remove(e).(*grown)
+	delete(k.byLog, n.key)
+	k.size -= n.size
+}
+
+// leadsTo reports whether what is kept is the beginning of what a snapshot
+// refers to: the same records of the same line up to the kept one.
+func (n *grown) leadsTo(snap *checkpoint.Record) bool {
+	if n.full {
+		return false
+	}
+	if n.id == snap.ID {
+		return maps.EqualFunc(n.ranges, snap.Snapshot.Ranges, slices.Equal[[][2]int64])
+	}
+	if n.seq >= snap.Seq {
+		return false
+	}
+	for _, span := range spans(snap) { // the first span that reaches so far
+		if n.seq <= span.To {
+			return span.Branch == n.branch && within(n.ranges, snap.Snapshot.Ranges, n.seq)
+		}
+	}
+	return false
+}
+
+// within reports whether ranges up to seq are just those of old: no field was
+// reset since, and none refers to records that old left out.
+func within(old, ranges map[string][][2]int64, seq int64) bool {
+	for f, was := range old {
+		is := upTo(ranges[f], seq)
+		if len(is) != len(was) {
+			return false
+		}
+		for i := range is {
+			if is[i][0] != was[i][0] || is[i][1] != was[i][1] && (i < len(is)-1 || is[i][1] != seq) {
+				return false
+			}
+		}
+	}
+	for f, is := range ranges {
+		if _, ok := old[f]; !ok && len(upTo(is, seq)) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// upTo cuts intervals off after seq.
+func upTo(ivs [][2]int64, seq int64) [][2]int64 {
+	var out [][2]int64
+	for _, iv := range ivs {
+		if iv[0] <= seq {
+			out = append(out, [2]int64{iv[0], min(iv[1], seq)})
+		}
+	}
+	return out
+}
+
+// since returns what ranges name after what was kept of each field.
+func (n *grown) since(ranges map[string][][2]int64) map[string][][2]int64 {
+	if n == nil {
+		return ranges
+	}
+	out := map[string][][2]int64{}
+	for f, ivs := range ranges {
+		last := int64(0)
+		if was := n.ranges[f]; len(was) > 0 {
+			last = was[len(was)-1][1]
+		}
+		for _, iv := range ivs {
+			if iv[1] > last {
+				out[f] = append(out[f], [2]int64{max(iv[0], last+1), iv[1]})
+			}
+		}
+	}
+	return out
+}

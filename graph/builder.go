@@ -39,9 +39,10 @@ type nodeConfig struct {
 	description string
 	retries     []RetryPolicy
 	cache       *CachePolicy
-	stateType   reflect.Type // of typed options; nil: none
-	child       Subgraph     // nil: none
-	reads       []string     // fields that the node is given; nil: all
+	stateType   reflect.Type         // of typed options; nil: none
+	child       Subgraph             // nil: none
+	part        func(parent any) any // of the containing graph's state, which child shares; nil: none
+	reads       []string             // fields that the node is given; nil: all
 	name        string
 	label       string
 }

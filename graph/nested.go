@@ -3,12 +3,17 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/internal/local"
 )
 
-// Subgraph is a graph inside another one. Its states are JSON, since whoever asks
+// Subgraph is a graph inside another one, from [Graph.Subgraph], or one of its runs,
+// from [Graph.SubgraphIn]: of a graph that shares its parent's state, a run alone
+// knows that state; its log holds what it changed. Its states are JSON, since whoever asks
 // need not know its type.
 type Subgraph interface {
 	Name() string
@@ -17,8 +22,7 @@ type Subgraph interface {
 	JSONSchema(input bool) (json.RawMessage, error)
 
 	// StateJSON is [Graph.State]; see there. Namespace must name the log of one of
-	// the subgraph's runs, as [TaskState.Subgraphs] gives it. The log of a subgraph
-	// that shares its parent's state holds what it changed alone.
+	// the subgraph's runs, as [TaskState.Subgraphs] gives it.
 	StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error)
 
 	// CheckJSON is [Graph.CheckJSON].
@@ -33,17 +37,95 @@ type Subgraph interface {
 // nested is what graphs know of those inside them.
 type nested interface {
 	Drawing(opts ...DrawOption) *draw.Graph
-	inside(name string) Subgraph
+	inside(name string) (child Subgraph, part func(parent any) any)
 	insideNames() []string
+
+	// stateIn returns the state from which the tasks of a superstep began, of a
+	// run with its log in a namespace.
+	stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error)
+
+	// from returns the graph for a run that began with a state.
+	from(seed any) Subgraph
 }
 
-func (g *Graph[S]) inside(name string) Subgraph {
+func (g *Graph[S]) inside(name string) (Subgraph, func(parent any) any) {
 	for i, n := range g.prog.Plan.Nodes {
 		if n.Name == name {
-			return g.nodes[i].child
+			return g.nodes[i].child, g.nodes[i].part
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+func (g *Graph[S]) stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error) {
+	set, err := g.settings.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	if set.store == nil {
+		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
+	}
+	log := checkpoint.Log{Thread: set.thread, Namespace: namespace}
+	rec, err := set.store.Head(ctx, log)
+	if err == nil && rec.Epoch != epoch { // else there may be edits since
+		rec, err = set.store.Get(ctx, log, epoch)
+	}
+	var st any
+	if err == nil {
+		st, err = local.StateAt(ctx, set.store, g.prog.Values, rec, local.Growing{})
+	}
+	if err != nil {
+		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: err}
+	}
+	return st, nil
+}
+
+func (g *Graph[S]) from(seed any) Subgraph {
+	c := *g
+	c.prog, c.kept = g.prog.From(seed), local.NewKept()
+	return &c
+}
+
+// sharing is a run of a subgraph that shares its parent's state.
+type sharing struct {
+	Subgraph
+	parent nested
+	outer  string // namespace of the parent's log
+	epoch  checkpoint.ID
+	part   func(parent any) any
+}
+
+// begun returns the subgraph with the state from which it began.
+func (s *sharing) begun(ctx context.Context, opts []Option) (Subgraph, error) {
+	st, err := s.parent.stateIn(ctx, s.outer, s.epoch, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.Subgraph.from(s.part(st)), nil
+}
+
+func (s *sharing) StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error) {
+	g, err := s.begun(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return g.StateJSON(ctx, opts...)
+}
+
+func (s *sharing) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
+	g, err := s.begun(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return g.UpdateStateJSON(ctx, update, opts...)
+}
+
+func (s *sharing) stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error) {
+	g, err := s.begun(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return g.stateIn(ctx, namespace, epoch, opts)
 }
 
 func (g *Graph[S]) insideNames() []string {
@@ -65,7 +147,7 @@ func (g *Graph[S]) Subgraph(path ...string) (Subgraph, bool) {
 	var at nested = g
 	var sub Subgraph
 	for _, name := range path {
-		if sub = at.inside(name); sub == nil {
+		if sub, _ = at.inside(name); sub == nil {
 			return nil, false
 		}
 		at = sub
@@ -80,18 +162,25 @@ func (g *Graph[S]) SubgraphIn(namespace string) (Subgraph, bool) {
 	var sub Subgraph
 	for rest := namespace; rest != ""; {
 		sub = nil
+		outer := namespace[:len(namespace)-len(rest)]
 		for _, name := range at.insideNames() {
 			after, ok := strings.CutPrefix(rest, "/"+name)
 			if !ok || after != "" && after[0] != ':' && after[0] != '/' {
 				continue
 			}
-			// What follows the name tells runs of the node apart.
+			// What follows the name tells runs of the node apart: the superstep, and more.
+			run := after
 			if i := strings.IndexByte(after, '/'); i >= 0 {
-				after = after[i:]
+				run, after = after[:i], after[i:]
 			} else {
 				after = ""
 			}
-			sub, rest = at.inside(name), after
+			var part func(any) any
+			if sub, part = at.inside(name); part != nil {
+				epoch, _, _ := strings.Cut(strings.TrimPrefix(run, ":"), ".")
+				sub = &sharing{Subgraph: sub, parent: at, outer: outer, epoch: checkpoint.ID(epoch), part: part}
+			}
+			rest = after
 			break
 		}
 		if sub == nil {

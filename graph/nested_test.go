@@ -2,7 +2,9 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -84,4 +86,63 @@ func TestSubgraphsAreReachedByTheirNamespace(t *testing.T) {
 	if _, ok := g.Subgraph(); ok {
 		t.Error("no path leads somewhere")
 	}
+}
+
+// A run of a graph that shares its parent's state shows the whole of it, what the
+// parent and the graphs around it wrote before and what was edited since.
+func TestARunThatSharesItsParentsStateShowsIt(t *testing.T) {
+	type leaf struct{ Items graph.List[string] }
+	type middle struct {
+		leaf
+		Depth int
+	}
+	type top struct {
+		middle
+		Title string
+	}
+	add := func(items *graph.List[string], what string) { items.Add(fmt.Sprint(what, " saw ", items.Len())) }
+	lb := graph.New[leaf]("leaf")
+	lb.AddNode("first", func(_ context.Context, s *leaf) error { add(&s.Items, "first"); return nil })
+	lb.AddNode("ask", func(ctx context.Context, s *leaf) error {
+		_, err := graph.Interrupt[bool](ctx, "go", nil)
+		add(&s.Items, "ask")
+		return err
+	})
+	lb.AddEdge(graph.Start, "first").AddEdge("first", "ask")
+	mb := graph.New[middle]("middle")
+	mb.AddNode("before", func(_ context.Context, s *middle) error { add(&s.Items, "before"); s.Depth = 1; return nil })
+	graph.AddShared(mb, "leaf", compile(t, lb), func(p *middle) *leaf { return &p.leaf })
+	mb.AddEdge(graph.Start, "before").AddEdge("before", "leaf")
+	tb := graph.New[top]("top")
+	tb.AddNode("a", func(_ context.Context, s *top) error { add(&s.Items, "a"); return nil })
+	graph.AddShared(tb, "middle", compile(t, mb), func(p *top) *middle { return &p.middle })
+	tb.AddEdge(graph.Start, "a").AddEdge("a", "middle")
+	opts := stored()
+	g := compile(t, tb, opts...)
+	snap := must[*graph.Snapshot[top]](t)(g.Invoke(bg, func(s *top) { s.Title = "t"; s.Items.Add("in") }))
+
+	inside := func(tasks []graph.TaskState) string {
+		for ns := range tasks[0].Subgraphs {
+			return ns
+		}
+		t.Fatal("no subgraph")
+		return ""
+	}
+	look := func(ns string) *graph.Snapshot[json.RawMessage] {
+		sub, ok := g.SubgraphIn(ns)
+		if !ok {
+			t.Fatalf("no graph in %q", ns)
+		}
+		return must[*graph.Snapshot[json.RawMessage]](t)(sub.StateJSON(bg, append(opts, graph.Namespace(ns))...))
+	}
+	m := look(inside(snap.Tasks))
+	equal(t, "middle", string(m.State), `{"Items":["in","a saw 1","before saw 2"],"Depth":1}`)
+	ns := inside(m.Tasks)
+	equal(t, "leaf", string(look(ns).State), `{"Items":["in","a saw 1","before saw 2","first saw 3"]}`)
+
+	sub, _ := g.SubgraphIn(ns)
+	edited := must[*graph.Snapshot[json.RawMessage]](t)(sub.UpdateStateJSON(bg, json.RawMessage(`{"Items":["edited"]}`), append(opts, graph.Namespace(ns))...))
+	equal(t, "edited leaf", string(edited.State), `{"Items":["in","a saw 1","before saw 2","first saw 3","edited"]}`)
+	snap = must[*graph.Snapshot[top]](t)(g.Resume(bg, true))
+	equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, a saw 1, before saw 2, first saw 3, edited, ask saw 5")
 }

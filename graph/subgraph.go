@@ -85,7 +85,10 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 			return parentCommand(called), nil
 		}
 	}
-	addSubgraph(b, name, child, run, opts)
+	share := func(_ *plan.NodeSpec, n *nodeConfig) {
+		n.part = func(parent any) any { return part(parent.(*P)) }
+	}
+	addSubgraph(b, name, child, run, append([]NodeOption{share}, opts...))
 	return b
 }
 

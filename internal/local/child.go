@@ -44,6 +44,13 @@ type seeded struct {
 	seed any
 }
 
+// From returns the program with states that begin with seed.
+func (p *Program) From(seed any) *Program {
+	c := *p
+	c.Values = seeded{p.Values, p.Values.Fork(seed)}
+	return &c
+}
+
 func (v seeded) New() any { return v.Fork(v.seed) }
 
 func (v seeded) Current(version int) bool { return core.Current(v.Values, version) }
@@ -69,9 +76,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		return nil, err
 	}
 	if call.Seed != nil {
-		p := *call.Program
-		p.Values = seeded{p.Values, p.Values.Fork(call.Seed)}
-		call.Program = &p
+		call.Program = call.Program.From(call.Seed)
 		call.Options.NoSnapshots = true
 		call.Options.collect = true
 	}

@@ -93,7 +93,8 @@ type SubAgent[S any] struct {
 // last message if that is the user's, and else LastResponse. Metadata is passed
 // on. Its answer is added to Messages, with the agent's name, behind the user's
 // message if UserInput was set, which is cleared. It is in LastResponse and in
-// NodeResponses as well, where those of its nodes stand as "<name>/<node>".
+// NodeResponses as well, where those of its nodes stand as "<name>/<node>", as
+// in Usage what its models used.
 func AddAgent[S any, P Stateful[S]](b *graph.Builder[S], name string, a *Agent, c SubAgent[S], opts ...graph.NodeOption) {
 	if err := a.check(); err != nil {
 		b.Mistake(name, err)
@@ -150,6 +151,7 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 	for inner, text := range out.NodeResponses.All() {
 		st.NodeResponses.Put(node+"/"+inner, text)
 	}
+	spend(&st.Usage, out.Usage.Get().below(node))
 	st.Escalated = st.Escalated || out.Escalated
 	if c.Output != nil {
 		c.Output(s, out)
@@ -207,6 +209,9 @@ func GraphTool[S, In, Out any](g *graph.Graph[S], description string, input func
 			var none Out
 			return none, err
 		}
+		if st, ok := any(s).(interface{ AgentState() *State }); ok {
+			Spend(ctx, st.AgentState().Usage.Get().below(g.Name()))
+		}
 		return output(s)
 	}, opts...)
 }
@@ -232,6 +237,7 @@ func (a *Agent) do(ctx context.Context, key, task string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	Spend(ctx, out.Usage.Get().below(a.name))
 	if text := out.LastResponse.Get(); text != "" {
 		return text, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/tool"
@@ -17,7 +19,9 @@ import (
 // Approval has a human decide about the calls of a tool before they are made.
 // All calls of one message are one question, an [ApprovalRequest] with the key
 // [ApprovalKey]; the answer is an [ApprovalAnswer]. Agent Chat UI and LangGraph's
-// Studio show it as a form.
+// Studio show it as a form. An answer that doesn't fit, be it that the arguments of
+// an edit don't match the tool's schema, is a [*graph.AnswerError]: nothing is done,
+// and the question stays open.
 type Approval struct {
 	Tool string // name; "*" stands for every tool that no other Approval names
 
@@ -156,6 +160,7 @@ func (t *Tools[S]) review(ctx context.Context, set *tool.Set, jobs []*job) error
 	// A decision is about just these calls: if others are to be decided about by
 	// the time it comes, that is another question.
 	h := sha256.New()
+	h.Write([]byte(t.round)) // a model may say the same in another round
 	for _, j := range asked {
 		fmt.Fprintf(h, "%q %q %s\n", j.call.ID, j.call.Name, j.args)
 	}
@@ -211,27 +216,81 @@ type schema map[string]any
 // the thread goes on waiting.
 func answerSchema(set *tool.Set, req ApprovalRequest) json.RawMessage {
 	var names []string
+	var fits []schema // of the arguments of an edit, by the tool
 	for _, s := range set.Specs() {
 		names = append(names, s.Name)
+		if args := argsSchema(s); args != nil {
+			fits = append(fits, schema{
+				"if":   schema{"properties": schema{"name": schema{"const": s.Name}}},
+				"then": schema{"properties": schema{"args": args}},
+			})
+		}
+	}
+	edited := schema{
+		"type": "object", "required": []string{"name", "args"},
+		"properties": schema{"name": schema{"enum": names}, "args": schema{"type": "object"}},
+	}
+	if len(fits) > 0 {
+		edited["allOf"] = fits
 	}
 	items := make([]schema, len(req.Reviews))
 	for i, r := range req.Reviews {
 		items[i] = schema{
 			"type": "object", "required": []string{"type"}, "additionalProperties": false,
 			"properties": schema{
-				"type":    schema{"enum": r.Allowed},
-				"message": schema{"type": "string"},
-				"edited_action": schema{
-					"type": "object", "required": []string{"name", "args"},
-					"properties": schema{"name": schema{"enum": names}, "args": schema{"type": "object"}},
-				},
+				"type": schema{"enum": r.Allowed}, "message": schema{"type": "string"}, "edited_action": schema{"$ref": "#/$defs/edited_action"},
 			},
 			"if":   schema{"properties": schema{"type": schema{"const": EditCall}}},
 			"then": schema{"required": []string{"edited_action"}},
 		}
 	}
 	return asJSON(schema{
-		"type": "object", "required": []string{"decisions"}, "additionalProperties": false,
+		"type": "object", "required": []string{"decisions"}, "additionalProperties": false, "$defs": schema{"edited_action": edited},
 		"properties": schema{"decisions": schema{"type": "array", "minItems": len(items), "maxItems": len(items), "prefixItems": items}},
 	})
+}
+
+// argsSchema returns the schema of a tool's arguments as a part of that of an
+// answer, nil if there is none that can be checked: of a tool from elsewhere it may
+// be one that this program can't read, and the tool checks for itself.
+func argsSchema(s chat.ToolSpec) json.RawMessage {
+	if len(s.Schema) == 0 {
+		return nil
+	}
+	var args jsonschema.Schema
+	if err := json.Unmarshal(s.Schema, &args); err != nil {
+		return nil
+	}
+	takeNull(&args, map[*jsonschema.Schema]bool{})
+	// References of the schema are to itself, wherever it stands.
+	args.ID, args.Schema = "urn:superstep:tool:"+s.Name, ""
+	if _, err := (&jsonschema.Schema{AllOf: []*jsonschema.Schema{&args}}).Resolve(nil); err != nil {
+		return nil
+	}
+	data, err := json.Marshal(&args)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// takeNull makes a schema take null for a field that isn't required, as tools do:
+// models and forms leave fields out like that.
+func takeNull(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	if s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	for name, p := range s.Properties {
+		takeNull(p, seen)
+		if !slices.Contains(s.Required, name) {
+			s.Properties[name] = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{p, {Type: "null"}}}
+		}
+	}
+	takeNull(s.Items, seen)
+	for _, defs := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions} {
+		for _, d := range defs {
+			takeNull(d, seen)
+		}
+	}
 }

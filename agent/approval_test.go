@@ -1,15 +1,20 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -101,6 +106,143 @@ func TestAnswersThatAreNoDecisions(t *testing.T) {
 	snap, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
 	if err != nil || n != 1 || !snap.Done() {
 		t.Errorf("%v, called %d times", err, n)
+	}
+}
+
+// An edit whose arguments don't fit the tool is refused when it is given, by
+// another process too, and the question stays open: under FailFast it would fail
+// each Continue.
+func TestAnEditThatDoesNotFitTheToolIsRefused(t *testing.T) {
+	type order struct {
+		Amount int     `json:"amount" minimum:"1"`
+		Note   *string `json:"note,omitempty"`
+		To     struct {
+			Name string `json:"name"`
+		} `json:"to"`
+	}
+	paid := 0
+	foreign := func(name, schema string) tool.Tool { // as a server of MCP describes it
+		return tool.New(name, "", func(context.Context, map[string]any) (string, error) { return name, nil }, tool.Schema(json.RawMessage(schema)))
+	}
+	set := func() []tool.Tool {
+		return []tool.Tool{
+			tool.New("pay", "Pays.", func(_ context.Context, in order) (string, error) { paid += in.Amount; return "paid", nil }),
+			foreign("tree", `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"root":{"$ref":"#/$defs/node"}},"required":["root"],"$defs":{"node":{"type":"object","properties":{"next":{"$ref":"#/$defs/node"}},"additionalProperties":false}}}`),
+			foreign("self", `{"$id":"https://example.com/self.json","type":"object","properties":{"x":{"$ref":"#/definitions/x"}},"required":["x"],"definitions":{"x":{"type":"integer"}}}`),
+		}
+	}
+	first := call("1", "pay", `{"amount":900,"note":null,"to":{"name":"Ann"}}`)
+	two := func(t *testing.T, store checkpoint.Store) func(m model.Model) (resume func(answer any) (text string, err error)) {
+		return func(m model.Model) func(any) (string, error) {
+			g := react(t, agent.ReAct[state]{Model: m, Tools: set(), Approve: agent.Approve("pay")}, graph.WithCheckpointer(store))
+			return func(answer any) (string, error) {
+				if answer == nil {
+					_, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+					return "", err
+				}
+				snap, err := g.Resume(t.Context(), answer, graph.Thread("t"))
+				if err != nil {
+					return "", err
+				}
+				return snap.State.LastResponse.Get(), nil
+			}
+		}
+	}
+	one := func(t *testing.T, store checkpoint.Store) func(m model.Model) (resume func(answer any) (text string, err error)) {
+		return func(m model.Model) func(any) (string, error) {
+			g := single(t, agent.ReActNode{Model: m, Tools: set(), Approve: agent.Approve("pay")}, graph.WithCheckpointer(store))
+			return func(answer any) (string, error) {
+				if answer == nil {
+					_, err := g.Invoke(t.Context(), question("go"), graph.Thread("t"))
+					return "", err
+				}
+				snap, err := g.Resume(t.Context(), answer, graph.Thread("t"))
+				if err != nil {
+					return "", err
+				}
+				return snap.State.FinalOutput, nil
+			}
+		}
+	}
+	for name, open := range map[string]func(*testing.T, checkpoint.Store) func(model.Model) func(any) (string, error){"two nodes": two, "a single node": one} {
+		t.Run(name, func(t *testing.T) {
+			for _, good := range []struct {
+				name, args string
+				paid       int
+			}{
+				{"pay", `{"amount":5,"to":{"name":"Ann"}}`, 5},
+				{"pay", `{"amount":6,"note":null,"to":{"name":"Bob"}}`, 6},
+				{"tree", `{"root":{"next":{"next":null}}}`, 0},
+				{"self", `{"x":3}`, 0},
+			} {
+				path := filepath.Join(t.TempDir(), "t.db")
+				store, err := sqlite.Open(path, sqlite.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				paid = 0
+				if _, err := open(t, store)(script(calls(first)))(nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if store, err = sqlite.Open(path, sqlite.Options{}); err != nil { // another process
+					t.Fatal(err)
+				}
+				m := script(scripted.Text("done"))
+				resume := open(t, store)(m)
+				for _, bad := range []struct{ name, args string }{
+					{"pay", `{}`}, {"pay", `{"amount":"much","to":{"name":"Ann"}}`}, {"pay", `{"amount":0,"to":{"name":"Ann"}}`},
+					{"pay", `{"amount":5,"to":{}}`}, {"pay", `{"amount":5,"to":{"name":"Ann"},"extra":1}`},
+					{"tree", `{}`}, {"tree", `{"root":{"next":{"next":3}}}`}, {"tree", `{"root":{"more":1}}`}, {"self", `{"x":"3"}`},
+				} {
+					_, err := resume(edited(bad.name, bad.args))
+					var ae *graph.AnswerError
+					if !errors.As(err, &ae) {
+						t.Errorf("%s %s: %v", bad.name, bad.args, err)
+					}
+				}
+				if text, err := resume(edited(good.name, good.args)); err != nil || text != "done" || paid != good.paid {
+					t.Errorf("%s %s: %q, %v, paid %d", good.name, good.args, text, err, paid)
+				}
+				if sent := transcript(m.Last().Messages); !strings.Contains(sent, "[1 "+good.name+good.args+"]") {
+					t.Errorf("the model was sent\n%s", sent)
+				}
+				store.Close()
+			}
+		})
+	}
+}
+
+func edited(name, args string) agent.ApprovalAnswer {
+	return agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.EditCall, Edited: &agent.EditedAction{Name: name, Args: json.RawMessage(args)}}}}
+}
+
+// A single node asks about the calls of each round.
+func TestASingleNodeAsksBeforeItsTools(t *testing.T) {
+	n := 0
+	same := call("1", "multiply", `{"a":2,"b":3}`)
+	g := single(t, agent.ReActNode{
+		Model: script(calls(same), calls(same), scripted.Text("done")), Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply"), OnError: agent.TellModel,
+	}, memory())
+	snap, err := g.Invoke(t.Context(), question("go"), graph.Thread("t"))
+	for i, d := range []agent.Decision{{Type: agent.ApproveCall}, {Type: agent.RejectCall, Message: "enough"}} {
+		if err != nil || len(snap.Interrupts) != 1 || n != i {
+			t.Fatalf("%d: %v, %d calls", i, err, n)
+		}
+		snap, err = g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{d}}, graph.Thread("t"))
+	}
+	if err != nil || snap.State.FinalOutput != "done" || n != 1 || kinds(snap) != "action observation action observation final_answer" {
+		t.Fatalf("%v, %q, %d calls, %s", err, snap.State.FinalOutput, n, kinds(snap))
+	}
+	if got := string(snap.State.Scratchpad.At(3).Observation); got != `"enough"` {
+		t.Error(got)
+	}
+	b := graph.New[report]("g")
+	agent.AddReAct(b, "agent", agent.ReActNode{Model: script(), Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiplied")})
+	if _, err := b.AddEdge(graph.Start, "agent").Compile(); err == nil || !strings.Contains(err.Error(), "multiplied") {
+		t.Error(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,10 +88,19 @@ func AddSummary[S any](b *graph.Builder[S], name string, c Summary, of func(s *S
 		errs = append(errs, errors.New("a summary needs a function that returns the conversation"))
 	}
 	b.Mistake(name, errors.Join(errs...))
-	b.AddNode(name, func(ctx context.Context, s *S) error { return c.run(ctx, of(s)) }, opts...)
+	b.AddNode(name, func(ctx context.Context, s *S) error {
+		used, err := c.run(ctx, of(s))
+		if a, ok := any(s).(interface{ AgentState() *State }); ok && err == nil {
+			spend(&a.AgentState().Usage, used.below(name))
+		} else if r, ok := any(s).(interface{ ScratchState() *Scratch }); ok && err == nil {
+			spend(&r.ScratchState().Usage, used.below(name))
+		}
+		return err
+	}, opts...)
 }
 
-func (c *Summary) run(ctx context.Context, h *chat.History) error {
+// run returns what the model used.
+func (c *Summary) run(ctx context.Context, h *chat.History) (Usage, error) {
 	count := c.Count
 	if count == nil {
 		count = chat.EstimateTokens
@@ -101,7 +111,7 @@ func (c *Summary) run(ctx context.Context, h *chat.History) error {
 		total += count(m)
 	}
 	if total <= c.MaxTokens {
-		return nil
+		return nil, nil
 	}
 	keep := c.KeepTokens
 	if keep == 0 {
@@ -112,20 +122,20 @@ func (c *Summary) run(ctx context.Context, h *chat.History) error {
 	}
 	old := messages[:len(messages)-newest(messages, keep, count)]
 	if len(old) == 0 || len(old) == 1 && IsSummary(old[0]) {
-		return nil // what is left can't be shortened
+		return nil, nil // what is left can't be shortened
 	}
-	text, err := c.summarize(ctx, old)
+	summary, err := c.summarize(ctx, old)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The summary takes the place of the first message.
 	h.Add(chat.Message{
-		ID: old[0].ID, Role: chat.RoleSystem, Parts: []chat.Part{chat.Text{Text: text}}, Metadata: map[string]string{summaryKey: "true"},
+		ID: old[0].ID, Role: chat.RoleSystem, Parts: []chat.Part{chat.Text{Text: summary.Text}}, Metadata: map[string]string{summaryKey: "true"},
 	})
 	for _, m := range old[1:] {
 		h.Remove(m.ID)
 	}
-	return nil
+	return summary.Used, nil
 }
 
 // newest returns how many messages of the newest turns fit: all of the last one
@@ -144,7 +154,22 @@ func newest(messages []chat.Message, max int, count chat.Counter) int {
 	return fit
 }
 
-func (c *Summary) summarize(ctx context.Context, old []chat.Message) (string, error) {
+// summarized is what is recorded of a summary.
+type summarized struct {
+	Text string
+	Used Usage `json:",omitempty"`
+}
+
+// UnmarshalJSON takes a text alone, too, as it was recorded before.
+func (s *summarized) UnmarshalJSON(data []byte) error {
+	type plain summarized
+	if json.Unmarshal(data, &s.Text) == nil {
+		return nil
+	}
+	return json.Unmarshal(data, (*plain)(s))
+}
+
+func (c *Summary) summarize(ctx context.Context, old []chat.Message) (summarized, error) {
 	instruction := c.Instruction
 	if instruction == "" {
 		instruction = DefaultSummaryInstruction
@@ -161,15 +186,15 @@ func (c *Summary) summarize(ctx context.Context, old []chat.Message) (string, er
 	// The record is of this text: the conversation may be another by the time that
 	// the node runs again.
 	sum := sha256.Sum256([]byte(b.String()))
-	return graph.Once(ctx, "summary "+hex.EncodeToString(sum[:6]), func(context.Context, string) (string, error) {
-		resp, err := c.Model.Generate(ctx, req)
+	return graph.Once(ctx, "summary "+hex.EncodeToString(sum[:6]), func(context.Context, string) (summarized, error) {
+		resp, err := watched(ctx, req, "", func() (*model.Response, error) { return c.Model.Generate(ctx, req) })
 		if err != nil {
-			return "", err
+			return summarized{}, err
 		}
 		if text := strings.TrimSpace(resp.Message.Text()); text != "" {
-			return text, nil
+			return summarized{text, UsedBy("", resp)}, nil
 		}
-		return "", errors.New("the model wrote no summary")
+		return summarized{}, errors.New("the model wrote no summary")
 	})
 }
 

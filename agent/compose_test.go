@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -171,6 +172,62 @@ func TestAnAgentAsANode(t *testing.T) {
 	}
 	if d := g.Mermaid(graph.Expand(-1)); !strings.Contains(d, "subgraph") || !strings.Contains(d, "analyzer") {
 		t.Errorf("the agent's inside is not drawn:\n%s", d)
+	}
+}
+
+// Agents that are nodes one after the other get the user's input, or the answer
+// before, and of the graph's state what is passed on; what happens in them is seen
+// in the graph's stream.
+func TestAgentsAsNodesOneAfterTheOther(t *testing.T) { // TRPC-23
+	type given struct {
+		agent.State
+		Topic string
+	}
+	echo := func(name string) *agent.Agent {
+		b := graph.New[given](name)
+		b.AddNode("echo", func(_ context.Context, s *given) error {
+			lang, _ := s.Metadata.Get("lang")
+			s.LastResponse.Add(fmt.Sprintf("%s(%s, %s, %s)", name, s.UserInput, s.Topic, lang))
+			return nil
+		})
+		inner := compile(t, b.AddEdge(graph.Start, "echo"))
+		return agent.Of(inner, "")
+	}
+	b := graph.New[state]("g")
+	for _, name := range []string{"a", "b"} {
+		agent.AddAgent(b, name, echo(name), agent.SubAgent[state]{Input: func(s *state, in *agent.State) {
+			in.UserInput += " about " + s.Topic
+		}})
+	}
+	g := compile(t, b.AddSequence("a", "b").AddEdge(graph.Start, "a"))
+	var inside []string
+	var last *state
+	for ev, err := range g.Stream(t.Context(), func(s *state) {
+		s.UserInput, s.Topic = "hi", "cats"
+		s.Metadata.Put("lang", json.RawMessage(`"en"`))
+	}, graph.Modes(graph.ModeTasks, graph.ModeValues)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == graph.EventTaskEnd && len(ev.Path) > 0 {
+			inside = append(inside, strings.Join(append(ev.Path, ev.Node), "/"))
+		}
+		if s, ok := graph.StateOf[state](ev); ok && len(ev.Path) == 0 {
+			last = s
+		}
+	}
+	first := `a(hi about cats, , "en")`
+	second := "b(" + first + ` about cats, , "en")`
+	if last == nil || last.LastResponse.Get() != second || last.UserInput != "" {
+		t.Fatalf("%+v", last)
+	}
+	for name, want := range map[string]string{"a": first, "b": second} {
+		if got, _ := last.NodeResponses.Get(name); got != want {
+			t.Errorf("the response of %s is %q", name, got)
+		}
+	}
+	if !slices.Equal(inside, []string{"a/echo", "b/echo"}) {
+		t.Errorf("seen inside: %q", inside)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,10 @@ import (
 // What it sends follows the first of these rules that applies:
 //
 //  1. OneShot of the state, if that is not empty, and nothing else: no
-//     instruction either. OneShot is cleared.
+//     instruction either. OneShot is cleared, UserInput stays: it is the next
+//     call's. If the answer calls tools, they are called, and the next call of
+//     the model is sent what the rules below say: Messages, which have the calls
+//     and the results but not OneShot, and UserInput behind them.
 //  2. Messages and UserInput, if that is not empty, as a message of the user.
 //     The user's and the model's message are added together, and UserInput
 //     cleared.
@@ -144,14 +148,22 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 	if err != nil {
 		return err
 	}
-	resp, err := l.ask(ctx, s, req, t)
+	resp, used, err := l.ask(ctx, s, req, t)
 	if err != nil {
 		return err
 	}
 	m := unique(resp.Message.ValidUTF8())
 	m.Role = chat.RoleAssistant
+	spend(&st.Usage, used)
 	if t.oneShot {
 		st.OneShot.Set(nil)
+		if st.UserInput != "" && len(m.ToolCalls()) > 0 {
+			m.Metadata = maps.Clone(m.Metadata)
+			if m.Metadata == nil {
+				m.Metadata = map[string]string{}
+			}
+			m.Metadata[awaited] = st.UserInput
+		}
 	}
 	if t.user != nil {
 		st.Messages.Add(*t.user)
@@ -360,13 +372,11 @@ func identified(m chat.Message, place string) (chat.Message, bool) {
 	return m, changed
 }
 
-// ask gets the answer, with the callbacks around it.
-func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*model.Response, error) {
-	var resp *model.Response
-	var err error
+// ask gets the answer, with the callbacks around it, and what the model has used.
+func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (resp *model.Response, used Usage, err error) {
 	if l.Before != nil {
 		if resp, err = l.Before(ctx, s, req); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	id := answerID(ctx, t.last)
@@ -374,20 +384,22 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 		// The record is of this answer to this message: when the user has said
 		// something else by the time that the node runs again, it isn't used.
 		name := fmt.Sprintf("model %d %s", t.position, t.last)
-		resp, err = generate(ctx, l.Model, req, name, id, l.Whole, l.usable)
+		if resp, err = generate(ctx, l.Model, req, name, id, l.Whole, l.usable); err == nil {
+			used = UsedBy(graph.Info(ctx).Node, resp)
+		}
 	} else {
 		resp = named(resp, id)
 	}
 	if l.After != nil && !graph.IsInterrupt(err) {
 		r, afterErr := l.After(ctx, s, req, resp, err)
 		if afterErr != nil {
-			return nil, afterErr
+			return nil, nil, afterErr
 		}
 		if r != nil {
-			return named(r, id), nil // under which it may have been streamed
+			return named(r, id), used, nil // under which it may have been streamed
 		}
 	}
-	return resp, err
+	return resp, used, err
 }
 
 // named returns an answer with an ID if it has none. The callbacks' own stays as
@@ -440,7 +452,7 @@ func generate(ctx context.Context, m model.Model, req *model.Request, name, id s
 	// The model may ask a human, so it gets the node's context and not that of
 	// Once.
 	return graph.Once(ctx, name, func(context.Context, string) (*model.Response, error) {
-		resp, err := stream(ctx, m, req, id, whole)
+		resp, err := watched(ctx, req, id, func() (*model.Response, error) { return stream(ctx, m, req, id, whole) })
 		if err == nil && check != nil {
 			err = check(resp.Message)
 		}

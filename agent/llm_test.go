@@ -60,6 +60,51 @@ func TestWhatAModelIsSent(t *testing.T) { // TRPC-11, 19, 36, 37, 38
 	}
 }
 
+// What OneShot led to is done although the user's input waits; after that the
+// usual rules hold, and the input is answered.
+func TestToolsOfAOneShotAreCalledWhileTheInputWaits(t *testing.T) { // TRPC-36, 37, 38
+	both := func(s *state) {
+		s.UserInput = "hi"
+		s.OneShot.Set([]chat.Message{chat.System("only"), chat.User("this")})
+	}
+	for name, approve := range map[string][]agent.Approval{"at once": nil, "when a human agrees": agent.Approve("multiply")} {
+		n := 0
+		m := script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("hello"))
+		g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, Instruction: "I", Approve: approve}, memory())
+		snap, err := g.Invoke(t.Context(), both, graph.Thread("t"))
+		if approve != nil && err == nil {
+			snap, err = g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
+		}
+		if err != nil || n != 1 || snap.State.UserInput != "" {
+			t.Fatalf("%s: %v, called %d times, input %q", name, err, n, snap.State.UserInput)
+		}
+		same(t, "the first request", transcript(m.Requests()[0].Messages), "system: only\nuser: this\n")
+		same(t, "the second request", transcript(m.Last().Messages), "system: I\nassistant: [1 multiply{\"a\":2,\"b\":3}]\ntool: 6 (1)\nuser: hi\n")
+		same(t, "the conversation", messages(snap), "assistant: [1 multiply{\"a\":2,\"b\":3}]\ntool: 6 (1)\nuser: hi\nassistant: hello\n")
+	}
+}
+
+// Only the input that was there counts as waiting: what the user says afterwards
+// stops the calls as ever.
+func TestAnInputAfterAOneShotStopsItsCalls(t *testing.T) {
+	n := 0
+	m := script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("bye"))
+	b := graph.New[state]("g")
+	agent.AddLLM(b, "ask", agent.LLM[state]{Model: m})
+	b.AddNode("listen", func(_ context.Context, s *state) error { s.UserInput = "never mind"; return nil })
+	agent.AddTools(b, "tools", agent.Tools[state]{Tools: []tool.Tool{counted(&n)}})
+	agent.AddToolsConditionalEdges(b, "ask", "listen", graph.End)
+	g := compile(t, b.AddEdge(graph.Start, "ask").AddEdge("listen", "tools").AddEdge("tools", "ask"))
+	snap, err := g.Invoke(t.Context(), func(s *state) {
+		s.UserInput = "hi"
+		s.OneShot.Set([]chat.Message{chat.User("this")})
+	})
+	if err != nil || n != 0 {
+		t.Fatalf("%v, called %d times", err, n)
+	}
+	same(t, "the conversation", messages(snap), "assistant: [1 multiply{\"a\":2,\"b\":3}]\ntool: not called: the user went on (1) failed\nuser: never mind\nassistant: bye\n")
+}
+
 // A node before the model may rewrite what the user said.
 func TestARewrittenInputIsWhatCounts(t *testing.T) { // TRPC-37
 	m := script(scripted.Text("ok"))

@@ -177,6 +177,7 @@ func (a *ReAct[S]) structure(ctx context.Context, st *State) error {
 	if err != nil {
 		return err
 	}
+	spend(&st.Usage, UsedBy(NodeStructure, resp))
 	data, err := model.ReadOutput[json.RawMessage](a.Output, resp.Message)
 	if err != nil {
 		return err

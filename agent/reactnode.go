@@ -33,6 +33,10 @@ type Scratch struct {
 	// it is empty, the node goes on with what is in Scratchpad; otherwise it
 	// begins a new one.
 	Stopped StopReason `json:"stop_reason,omitempty"`
+
+	// Usage is what models have used on this thread, agents that are tools
+	// included. It is added to and never cleared.
+	Usage UsageField `json:"model_usage,omitzero"`
 }
 
 // ScratchState returns s: it is how a [ReActNode] finds the Scratch in a struct
@@ -71,6 +75,10 @@ type ReActNode struct {
 	MaxIterations int
 
 	OnError ErrorPolicy
+
+	// Approve asks a human before the calls of some tools, as [Tools] does. The
+	// scratchpad has the calls as they were decided.
+	Approve []Approval
 
 	set *tool.Set
 }
@@ -114,6 +122,10 @@ func (r *ReActNode) check() error {
 	var err error
 	if r.set, err = tool.NewSet(r.Tools...); err != nil {
 		errs = append(errs, err)
+	} else {
+		for _, a := range r.Approve {
+			errs = append(errs, a.check(r.set))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -140,15 +152,17 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 	sum := sha256.Sum256([]byte(s.UserInput))
 	ctx = graph.Scope(ctx, hex.EncodeToString(sum[:6]))
 	answer, stopped := "", StopMaxIterations
+	var spent Usage
 	// What is said in this run is sent back as it was said, with the parts that
 	// steps have no place for: signed thoughts, pictures.
 	said := slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps))
 	for iterations < limit {
 		iterations++
-		m, err := r.ask(ctx, answered(said), iterations)
+		m, used, err := r.ask(ctx, answered(said), iterations)
 		if err != nil {
 			return r.fail(steps, err)
 		}
+		spent = spent.plus(used)
 		said = append(said, m)
 		calls := m.ToolCalls()
 		answer = m.Text()
@@ -159,24 +173,37 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 		if answer != "" {
 			steps = append(steps, Thought(answer))
 		}
-		for _, c := range calls {
-			steps = append(steps, Action(c))
-		}
 		if iterations == limit {
+			steps = append(steps, actions(calls)...)
 			for _, c := range calls {
 				steps = append(steps, observe(notCalled(c, fmt.Sprintf("the limit of %d model calls was reached", limit)), c))
 			}
 			break
 		}
-		results, err := r.call(ctx, calls, iterations)
-		for i, m := range results {
-			steps = append(steps, observe(m, calls[i]))
+		jobs, err := r.call(ctx, calls, iterations)
+		if jobs == nil { // none was made
+			steps = append(steps, actions(calls)...)
+		}
+		for _, j := range jobs {
+			steps = append(steps, Action(j.call))
+		}
+		for _, j := range jobs {
+			if j.done {
+				steps = append(steps, observe(j.result, j.call))
+				spent = spent.plus(j.used)
+			}
 		}
 		if err != nil {
 			return r.fail(steps, err)
 		}
-		said = append(said, results...)
+		if edited := edit(m, jobs); edited != nil {
+			said[len(said)-1] = *edited
+		}
+		for _, j := range jobs {
+			said = append(said, j.result)
+		}
 	}
+	spend(&s.Usage, spent.below(graph.Info(ctx).Node))
 	if s.Stopped != "" {
 		s.Scratchpad.Overwrite(steps...)
 	} else {
@@ -195,7 +222,7 @@ func (r *ReActNode) fail(steps []Step, err error) error {
 }
 
 // ask asks the model.
-func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (chat.Message, error) {
+func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (chat.Message, Usage, error) {
 	instruction := r.Instruction
 	if instruction == "" {
 		instruction = DefaultInstruction
@@ -204,11 +231,19 @@ func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (ch
 	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
 	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), answerID(ctx, fmt.Sprint(n)), false, nil)
 	if err != nil {
-		return chat.Message{}, err
+		return chat.Message{}, nil, err
 	}
 	m := resp.Message.ValidUTF8()
 	m.Role = chat.RoleAssistant
-	return m, nil
+	return m, UsedBy("", resp), nil
+}
+
+func actions(calls []chat.ToolCall) []Step {
+	var steps []Step
+	for _, c := range calls {
+		steps = append(steps, Action(c))
+	}
+	return steps
 }
 
 // messagesOf returns the conversation that a scratchpad tells of.
@@ -240,23 +275,25 @@ func messagesOf(steps []Step) []chat.Message {
 	return answered(out)
 }
 
-// call calls the tools and returns their results: of a failure those before it.
-func (r *ReActNode) call(ctx context.Context, calls []chat.ToolCall, n int) ([]chat.Message, error) {
-	t := Tools[Scratch]{OnError: r.OnError, round: fmt.Sprint(n, " ")}
+// call calls the tools. The calls that are done when one of them fails have their
+// results; if the calls can't be made there are no jobs.
+func (r *ReActNode) call(ctx context.Context, calls []chat.ToolCall, n int) ([]*job, error) {
+	t := Tools[Scratch]{OnError: r.OnError, Approve: r.Approve, round: fmt.Sprint(n, " ")}
 	jobs, err := t.prepareAll(r.set, calls)
 	if err != nil {
 		return nil, err
 	}
-	var results []chat.Message
+	if err := t.review(ctx, r.set, jobs); err != nil {
+		return nil, err
+	}
 	for _, j := range jobs {
 		if !j.done {
 			if err := t.call(ctx, j); err != nil {
-				return results, err
+				return jobs, err
 			}
 		}
-		results = append(results, j.result)
 	}
-	return results, nil
+	return jobs, nil
 }
 
 // observe returns what a tool returned as a step: JSON if it is that, else text.

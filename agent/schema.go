@@ -20,6 +20,7 @@ const (
 	KeyNodeResponses = "node_responses"    // map[string]any, by node
 	KeyMetadata      = "metadata"          // map[string]any
 	KeyStructured    = "structured_response"
+	KeyUsage         = "model_usage" // Usage; updates are added
 )
 
 // Names that stand for what a run works with and not for state. It is in the
@@ -57,6 +58,7 @@ func MessagesSchema() *graph.Schema {
 		AddField(KeyNodeResponses, merged).
 		AddField(KeyMetadata, merged).
 		AddField(KeyStructured, graph.Field{Type: reflect.TypeFor[map[string]any](), Reducer: graph.OverrideReducer}).
+		AddField(KeyUsage, graph.Field{Type: reflect.TypeFor[Usage](), Reducer: graph.ReducerFunc(reduceUsage), Default: Usage{}}).
 		Reserve(KeySession, KeyExecContext, KeyToolCallbacks, KeyModelCallbacks, KeyAgentCallbacks, KeyCurrentNode, KeyParentAgent, KeyCommand, KeyResumeMap).
 		RegisterType(reflect.TypeFor[chat.Message](), reflect.TypeFor[chat.Update]())
 }
@@ -75,6 +77,16 @@ func reduceMessages(existing, update any) any {
 		return messages
 	}
 	panic(fmt.Sprintf("messages are updated with a %T: want a chat.Message, a list of them or a chat.Update", update))
+}
+
+// reduceUsage is the reducer of what models used.
+func reduceUsage(existing, update any) any {
+	sum, _ := existing.(Usage)
+	u, ok := update.(Usage)
+	if !ok && update != nil {
+		panic(fmt.Sprintf("usage is updated with a %T: want an agent.Usage", update))
+	}
+	return sum.plus(u)
 }
 
 // AddSchemaLLM is [AddLLM] for a graph whose state is a map, with the fields of
@@ -212,6 +224,11 @@ func onSchema(s *graph.SchemaState, run func(st *State) error) error {
 	}
 	if len(changed) > 0 {
 		update[KeyMetadata] = changed
+	}
+	if used := st.Usage.Get(); len(used) > 0 {
+		if _, there := s.Lookup(KeyUsage); there { // a schema of the user's own may lack it
+			update[KeyUsage] = used
+		}
 	}
 	if st.Structured.Get() != nil {
 		v, err := Structured[map[string]any](&st)

@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +95,45 @@ func TestUpdatesOfMessagesMerge(t *testing.T) {
 	}
 	if responses, _ := snap.State.Get(agent.KeyNodeResponses).(map[string]any); len(responses) != 3 {
 		t.Errorf("%v", responses)
+	}
+}
+
+// TRPC-10: the fields that are there from the start, and what becomes of them when
+// two nodes write them in one superstep.
+func TestFieldsOfTheSchemaOfMessages(t *testing.T) {
+	fields := agent.MessagesSchema().Fields()
+	for _, name := range []string{agent.KeyMessages, agent.KeyUserInput, agent.KeyLastResponse, agent.KeyNodeResponses, agent.KeyMetadata, agent.KeyOneShot, agent.KeyStructured, agent.KeyUsage} {
+		if !slices.Contains(fields, name) {
+			t.Errorf("no field %q in %q", name, fields)
+		}
+	}
+	b := graph.NewSchemaGraph("g", agent.MessagesSchema())
+	for _, name := range []string{"a", "b"} {
+		b.AddNode(name, func(context.Context, graph.MapState) (any, error) {
+			return graph.MapState{
+				agent.KeyMessages: chat.User(name), agent.KeyUserInput: name, agent.KeyLastResponse: name,
+				agent.KeyNodeResponses: map[string]any{name: name}, agent.KeyMetadata: map[string]any{name: name},
+				agent.KeyUsage: agent.Usage{{Path: "x", Calls: 1, Usage: chat.Usage{Input: 2}}},
+			}, nil
+		}).AddEdge(graph.Start, name)
+	}
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap, err := g.Invoke(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the conversation", schemaMessages(t, snap), "user: a\nuser: b\n")
+	both := map[string]any{"a": "a", "b": "b"}
+	for name, want := range map[string]any{
+		agent.KeyUserInput: "b", agent.KeyLastResponse: "b", agent.KeyNodeResponses: both, agent.KeyMetadata: both,
+		agent.KeyUsage: agent.Usage{{Path: "x", Calls: 2, Usage: chat.Usage{Input: 4}}},
+	} {
+		if got := snap.State.Get(name); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -25,7 +25,8 @@ type State struct {
 	UserInput string `json:"user_input,omitempty"`
 
 	// OneShot, if not empty, is all that the next model is sent, in the stead
-	// of Messages and UserInput. It is cleared then.
+	// of Messages and UserInput. It is cleared then. UserInput stays for the node
+	// after it, and doesn't stop the calls of tools in the answer: see [LLM].
 	OneShot graph.Value[[]chat.Message] `json:"one_shot_messages,omitzero"`
 
 	// LastResponse is the text of the last answer of a model or an agent: of
@@ -42,6 +43,10 @@ type State struct {
 
 	// Stopped says why the last model call was the last one of its turn.
 	Stopped graph.Reduced[StopReason, graph.Latest[StopReason]] `json:"stop_reason,omitzero"`
+
+	// Usage is what models have used on this thread, by node; that of agents inside
+	// is in it. It is added to and never cleared.
+	Usage UsageField `json:"model_usage,omitzero"`
 
 	// Active is the agent of a [Swarm] that talks with the user.
 	Active string `json:"active_agent,omitempty"`
@@ -64,6 +69,20 @@ func (s *State) AgentState() *State { return s }
 type Stateful[S any] interface {
 	*S
 	AgentState() *State
+}
+
+// awaited is the key of a message's metadata under which stands the UserInput that
+// was there and not sent when a model wrote the message: it answered OneShot.
+const awaited = "waiting_user_input"
+
+// wentOn reports whether the user has spoken since a message with calls of tools
+// was written.
+func (s *State) wentOn(from chat.Message) bool {
+	if s.UserInput == "" {
+		return false
+	}
+	waiting, ok := from.Metadata[awaited]
+	return !ok || waiting != s.UserInput
 }
 
 // StopReason says why an agent stopped.

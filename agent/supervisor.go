@@ -125,9 +125,9 @@ func (t *team) makes(c chat.ToolCall) bool {
 
 // delegate makes the calls of one agent.
 func (t *Tools[S]) delegate(ctx context.Context, st *State, name string) error {
-	_, calls := Pending(&st.Messages)
+	from, calls := Pending(&st.Messages)
 	calls = slices.DeleteFunc(calls, func(c chat.ToolCall) bool { return c.Name != name || !t.team.makes(c) })
-	if st.UserInput != "" {
+	if st.wentOn(from) {
 		return t.abandon(ctx, st, calls)
 	}
 	for _, c := range calls {
@@ -140,6 +140,7 @@ func (t *Tools[S]) delegate(ctx context.Context, st *State, name string) error {
 			return err
 		}
 		st.Messages.Add(j.result)
+		spend(&st.Usage, t.placed(ctx, j.used))
 	}
 	return nil
 }

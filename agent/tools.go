@@ -21,7 +21,8 @@ import (
 // calls. When there are none it changes nothing.
 //
 // When UserInput is set, the user has gone on without waiting for the calls:
-// those that were not made yet are not made.
+// those that were not made yet are not made. (One that was there already when the
+// model answered OneShot doesn't count.)
 //
 // A result is recorded as soon as its tool has returned: when the node runs
 // again, after a question, an error or a crash, the tool isn't called again. A
@@ -157,6 +158,7 @@ type job struct {
 	args   json.RawMessage
 	result chat.Message // set when done
 	done   bool
+	used   Usage // of models, by what the call led to
 }
 
 func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, error) {
@@ -178,7 +180,7 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	if len(calls) == 0 {
 		return graph.Command{}, nil
 	}
-	if st.UserInput != "" {
+	if st.wentOn(from) {
 		return graph.Command{}, t.abandon(ctx, st, calls)
 	}
 	set, err := choose(ctx, s, t.Choose, t.set, t.team.tools()...)
@@ -202,6 +204,7 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	direct := true
 	for _, j := range jobs {
 		st.Messages.Add(j.result)
+		spend(&st.Usage, t.placed(ctx, j.used))
 		r, _ := j.result.ToolResult()
 		direct = direct && !r.IsError && slices.Contains(t.Direct, j.call.Name)
 	}
@@ -221,6 +224,7 @@ func (t *Tools[S]) abandon(ctx context.Context, st *State, calls []chat.ToolCall
 		switch {
 		case err == nil:
 			st.Messages.Add(out.Message)
+			spend(&st.Usage, t.placed(ctx, out.Used))
 		case errors.Is(err, errNotMade):
 			st.Messages.Add(notCalled(c, "the user went on"))
 		default:
@@ -228,6 +232,16 @@ func (t *Tools[S]) abandon(ctx context.Context, st *State, calls []chat.ToolCall
 		}
 	}
 	return nil
+}
+
+// placed returns what calls have used as that of their node. An agent's node of a
+// supervisor has the name of the agent.
+func (t *Tools[S]) placed(ctx context.Context, u Usage) Usage {
+	node := graph.Info(ctx).Node
+	if t.team != nil && t.team.agents[node] != nil {
+		return u
+	}
+	return u.below(node)
 }
 
 // errNotMade says that there is no record of a call.
@@ -350,6 +364,7 @@ func (t *Tools[S]) callAll(ctx context.Context, jobs []*job) error {
 // outcome is what is recorded of a call.
 type outcome struct {
 	Message  chat.Message
+	Used     Usage `json:",omitempty"`
 	recorded bool
 }
 
@@ -368,13 +383,13 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	var err error
 	if takesState(j.tool) {
 		// What it writes isn't recorded, so it runs again with the node.
-		out.Message, res, failed, err = t.attempt(ctx, j, "")
+		out, res, failed, err = t.attempt(ctx, j, "")
 	} else {
 		fresh := false
 		// The tool gets the node's context and not that of Once: it may ask.
 		out, err = graph.Once(node, t.record(j.call), func(_ context.Context, key string) (o outcome, err error) {
 			fresh = true
-			o.Message, res, failed, err = t.attempt(ctx, j, key)
+			o, res, failed, err = t.attempt(ctx, j, key)
 			return o, err
 		})
 		out.recorded = !fresh
@@ -398,38 +413,41 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 		return err
 	}
 	j.finish(out.Message)
+	j.used = out.Used
 	return nil
 }
 
 // attempt calls the tool with the callbacks around it. Failed is the tool's
 // error that the model is told of.
-func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Message, res tool.Result, failed, err error) {
+func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (o outcome, res tool.Result, failed, err error) {
 	call := j.call
+	var spent ledger
 	var r *tool.Result
 	if t.Before != nil {
 		if r, err = t.Before(ctx, &call); err != nil {
-			return m, res, nil, err
+			return o, res, nil, err
 		}
 		if call.Name != j.call.Name || call.ID != j.call.ID {
-			return m, res, nil, fmt.Errorf("callback Before made call %q of %q one of %q with the ID %q: it may change the arguments alone", j.call.ID, j.call.Name, call.Name, call.ID)
+			return o, res, nil, fmt.Errorf("callback Before made call %q of %q one of %q with the ID %q: it may change the arguments alone", j.call.ID, j.call.Name, call.Name, call.ID)
 		}
 	}
 	if r == nil {
 		args := j.args
 		if call.Args != j.call.Args {
 			if args, err = call.Arguments(); err != nil {
-				return m, res, nil, fmt.Errorf("the arguments that Before gave the call of %q: %w", call.Name, err)
+				return o, res, nil, fmt.Errorf("the arguments that Before gave the call of %q: %w", call.Name, err)
 			}
 		}
 		if takesState(j.tool) {
 			ctx = withState(ctx, t.state)
 		}
+		ctx = context.WithValue(ctx, ledgerKey{}, &spent)
 		r, err = invoke(tool.WithInfo(ctx, tool.Info{CallID: call.ID, IdempotencyKey: key}), j.tool, call.Name, args)
 	}
 	if t.After != nil && !passes(err) {
 		replaced, afterErr := t.After(ctx, call, r, err)
 		if afterErr != nil {
-			return m, res, nil, afterErr
+			return o, res, nil, afterErr
 		}
 		if replaced != nil {
 			r, err = replaced, nil
@@ -442,13 +460,13 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (m chat.Mess
 	}
 	switch {
 	case err == nil:
-		return resultOf(j.call, *r), *r, nil, nil
+		return outcome{Message: resultOf(j.call, *r), Used: spent.spent()}, *r, nil, nil
 	case passes(err), ctx.Err() != nil:
-		return m, res, nil, err
+		return o, res, nil, err
 	case t.OnError == FailFast:
-		return m, res, nil, &ToolCallError{Call: j.call, Err: err}
+		return o, res, nil, &ToolCallError{Call: j.call, Err: err}
 	}
-	return failure(j.call, errorText(j.call, err)), res, err, nil
+	return outcome{Message: failure(j.call, errorText(j.call, err)), Used: spent.spent()}, res, err, nil
 }
 
 // passes reports whether an error is the run's and not the tool's: a question, a

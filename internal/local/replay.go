@@ -671,11 +671,11 @@ func compareQuestions(node string, want, got []checkpoint.Question) (ds []Differ
 	left := slices.Clone(got)
 	for i := range want {
 		q := &want[i]
-		k := slices.IndexFunc(left, func(b checkpoint.Question) bool { return same(q, &b) })
-		if k >= 0 && sameJSON(q.Value, left[k].Value) {
+		if k := slices.IndexFunc(left, func(b checkpoint.Question) bool { return same(q, &b) && sameJSON(q.Value, b.Value) }); k >= 0 {
 			left = slices.Delete(left, k, k+1)
 			continue
 		}
+		k := slices.IndexFunc(left, func(b checkpoint.Question) bool { return same(q, &b) })
 		d := Difference{Kind: DiffQuestion, Path: clipPath(q.Path), Node: q.Node, Want: questionText(q), Got: "it asks nothing"}
 		if k < 0 && len(left) > 0 && len(want) == 1 {
 			k = 0

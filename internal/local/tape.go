@@ -179,6 +179,55 @@ func (tp *Tape) once(t *Task, name string) (json.RawMessage, error) {
 	return o.Data, nil
 }
 
+// asked asks what was open in a sub-step at this point of the recording: questions
+// in a scope of the sub-step's name, of subgraphs called there too. The sub-step had
+// no result then; it isn't called to ask again.
+func (tp *Tape) asked(t *Task, name string) error {
+	if len(tp.cut) == 0 {
+		return nil
+	}
+	last, scope := tp.cut[len(tp.cut)-1], name+"/"
+	if last.Epoch != tp.epochs[t.at.step] {
+		return nil
+	}
+	var open []checkpoint.Question
+	for _, o := range last.Open {
+		if o.Task != t.index {
+			continue
+		}
+		below := map[string]bool{} // questions of subgraphs, by ID
+		for ns, id := range o.Children {
+			l := tp.p.logs[ns]
+			if l == nil || l.byID[id] == nil || !strings.Contains(ns, ":"+keyOfScope(scope)) {
+				continue
+			}
+			for _, inner := range l.byID[id].Open {
+				for _, q := range inner.Questions {
+					below[q.ID] = !q.Answered
+				}
+			}
+		}
+		for _, q := range o.Questions {
+			if !q.Answered && (below[q.ID] || len(q.Path) == 0 && strings.HasPrefix(q.Scope, scope)) {
+				open = append(open, q)
+			}
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.talking()
+	for i := range open {
+		if !slices.ContainsFunc(k.questions, func(q checkpoint.Question) bool { return q.ID == open[i].ID }) {
+			k.questions = append(k.questions, open[i])
+		}
+		t.wait(&open[i])
+	}
+	return t.waiting()
+}
+
 // takes reports whether the recorded changes of a node stand for it.
 func (tp *Tape) takes(node *Node) bool {
 	return len(tp.p.take) > 0 && tp.p.take[strings.Join(append(slices.Clip(tp.path), node.Name), "/")]

@@ -368,6 +368,11 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 		return nil, fmt.Errorf("Once %q is not possible %s", name, where)
 	}
 	name = scopeOf(ctx) + name
+	if tape := t.s.o.Tape; tape != nil {
+		if err := tape.asked(t, name); err != nil {
+			return nil, err
+		}
+	}
 	t.mu.Lock()
 	if err := t.waiting(); err != nil {
 		t.mu.Unlock()

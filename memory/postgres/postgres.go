@@ -18,9 +18,12 @@
 //
 // If the database has the extension pgvector when the store is opened (CREATE
 // EXTENSION vector), the server ranks a search by text. Otherwise the store reads
-// the vectors of all items below the prefix and ranks them itself, with the same
-// result. Both compare all of these vectors; nothing has to be converted when the
-// extension comes or goes.
+// the vectors of the items below the prefix that the filter leaves and ranks them
+// itself, with the same result; so it does with vectors of more than 16,000
+// dimensions, which pgvector doesn't take. Both compare all of these vectors: there
+// is no approximate index, which would miss items under a filter. So a search costs
+// what the items that the prefix and the filter leave cost. Nothing has to be
+// converted when the extension comes or goes.
 //
 // # Failures
 //
@@ -73,6 +76,7 @@ const (
 	defaultMaxConns = 8
 	oldestServer    = 120000 // server_version_num
 	maxTries        = 10     // again
+	maxPgvector     = 16_000 // dimensions of a vector of pgvector
 )
 
 // Store is a [memory.Store] in a PostgreSQL database.
@@ -516,7 +520,7 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 	case !p.Ranked:
 		rows, err = s.latest(ctx, p)
 	case p.Vector == nil:
-	case s.vector != "":
+	case s.vector != "" && len(p.Vector) <= maxPgvector:
 		rows, err = s.rankedThere(ctx, p)
 	default:
 		rows, err = s.rankedHere(ctx, p)
@@ -556,14 +560,15 @@ func (s *Store) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, er
 func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
 	var q query
 	kind := s.vector + ".vector"
-	fmt.Fprintf(&q, `WITH best AS MATERIALIZED (SELECT i.id, max(1 - (v.vector::%s OPERATOR(%s.<=>) %s::%s)) AS score`, kind, s.vector, q.arg(p.Vector, "real[]"), kind)
-	// The vectors to compare are chosen first: those of another length are an
-	// error to pgvector.
-	q.WriteString(in(s.quoted, ` FROM (SELECT v.item, v.vector FROM @.superstep_memory_vectors v`))
-	fmt.Fprintf(&q, ` WHERE v.name = %s AND array_length(v.vector, 1) = %s OFFSET 0) v`, q.arg(p.Index, "text"), q.arg(len(p.Vector), "int"))
-	q.WriteString(in(s.quoted, ` JOIN @.superstep_memory_items i ON i.id = v.item`))
+	// Vectors stand apart from their rows and are large, so they are looked at only
+	// behind the join, of the items that are left. Those of another length, which
+	// are an error to pgvector, count as none.
+	q.WriteString(`WITH best AS MATERIALIZED (SELECT near.id, near.score FROM (SELECT i.id, i.version, max(1 - CASE`)
+	fmt.Fprintf(&q, ` WHEN array_length(v.vector, 1) = %s THEN v.vector::%s OPERATOR(%s.<=>) %s::%s END) AS score`,
+		q.arg(len(p.Vector), "int"), kind, s.vector, q.arg(p.Vector, "real[]"), kind)
+	q.WriteString(in(s.quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
-	q.WriteString(` GROUP BY i.id ORDER BY score DESC, max(i.version) DESC`)
+	fmt.Fprintf(&q, ` AND v.name = %s GROUP BY i.id) near WHERE near.score IS NOT NULL ORDER BY near.score DESC, near.version DESC`, q.arg(p.Index, "text"))
 	q.page(p.Limit, p.Offset)
 	q.WriteString(in(s.quoted, `) SELECT `+columns+`, greatest(-1, least(1, best.score)) FROM best JOIN @.superstep_memory_items i USING (id)
 		ORDER BY best.score DESC, i.version DESC`))
@@ -585,9 +590,11 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 	err = s.tx(ctx, pgx.RepeatableRead, func(tx pgx.Tx) error {
 		out = nil
 		var q query
-		q.WriteString(in(s.quoted, `SELECT i.version, v.vector FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
+		// As in rankedThere, no more vectors are looked at than are left.
+		fmt.Fprintf(&q, `SELECT i.version, CASE WHEN array_length(v.vector, 1) = %s THEN v.vector END`, q.arg(len(p.Vector), "int"))
+		q.WriteString(in(s.quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
 		q.where(s.now(), p.Prefix, p.Exact, p.Filter)
-		fmt.Fprintf(&q, ` AND v.name = %s AND array_length(v.vector, 1) = %s`, q.arg(p.Index, "text"), q.arg(len(p.Vector), "int"))
+		fmt.Fprintf(&q, ` AND v.name = %s`, q.arg(p.Index, "text"))
 		rows, err := tx.Query(ctx, q.String(), q.args...)
 		if err != nil {
 			return err
@@ -596,7 +603,9 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 		var version int64
 		var vector []float32
 		if _, err := pgx.ForEachRow(rows, []any{&version, &vector}, func() error {
-			scored = append(scored, memory.Scored{Version: version, Score: memory.Cosine(p.Vector, vector)})
+			if vector != nil {
+				scored = append(scored, memory.Scored{Version: version, Score: memory.Cosine(p.Vector, vector)})
+			}
 			return nil
 		}); err != nil {
 			return err

@@ -119,8 +119,9 @@ func TestStoreWithoutPreparedStatements(t *testing.T) {
 	run(t, servertest.Postgres(t), postgres.Options{NoPgvector: true, NoPrepare: true}, 500)
 }
 
-func TestStoreWithPgvector(t *testing.T) {
-	url := servertest.Postgres(t)
+// withPgvector makes the extension in the database, if the server has it.
+func withPgvector(t *testing.T, url string) bool {
+	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +131,23 @@ func TestStoreWithPgvector(t *testing.T) {
 	if err := c.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector')`).Scan(&there); err != nil {
 		t.Fatal(err)
 	}
-	if !there {
-		t.Skipf("NOT TESTED: the server has no pgvector; install it (postgresql-15-pgvector for Debian's PostgreSQL 15), or name a server that has it in %s", servertest.PostgresEnv)
+	if there {
+		exec(t, url, `CREATE EXTENSION IF NOT EXISTS vector`)
 	}
-	exec(t, url, `CREATE EXTENSION IF NOT EXISTS vector`)
+	return there
+}
+
+// needPgvector skips a test whose server has no pgvector.
+func needPgvector(t *testing.T, url string) {
+	t.Helper()
+	if !withPgvector(t, url) {
+		t.Skipf("NOT TESTED: the server has no pgvector; install it (the package postgresql-<version>-pgvector), or name a server that has it in %s", servertest.PostgresEnv)
+	}
+}
+
+func TestStoreWithPgvector(t *testing.T) {
+	url := servertest.Postgres(t)
+	needPgvector(t, url)
 	s := open(t, url, postgres.Options{})
 	defer s.Close()
 	if !s.Pgvector() {

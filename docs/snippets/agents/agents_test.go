@@ -12,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
+	"github.com/superstep-dev/superstep/tool/mcp"
 )
 
 // City is what the tool is asked for.
@@ -222,4 +223,93 @@ func Example_wrapped() {
 	}
 	fmt.Println(resp.Message.Text())
 	// Output: Here I am.
+}
+
+func Example_usage() {
+	say := func(text string, in, out int) scripted.Reply {
+		m := chat.Assistant(text)
+		m.Model = "small-1" // as the provider names it
+		return scripted.Message(m).Usage(chat.Usage{Input: in, Output: out})
+	}
+	poet, err := agent.New(agent.ReAct[agent.State]{Name: "poet", Model: scripted.New(say("Snow on the roofs,", 900, 100))})
+	if err != nil {
+		panic(err)
+	}
+	critic, err := agent.New(agent.ReAct[agent.State]{Name: "critic", Model: scripted.New(say("Good.", 1200, 10))})
+	if err != nil {
+		panic(err)
+	}
+	c, err := agent.Chain("review", []*agent.Agent{agent.Of(poet, ""), agent.Of(critic, "")})
+	if err != nil {
+		panic(err)
+	}
+	snap, err := c.Invoke(context.Background(), agent.Ask[agent.State]("A poem about the weather in Bern!"))
+	if err != nil {
+		panic(err)
+	}
+	used := snap.State.Usage.Get()
+	fmt.Print(used)
+	fmt.Println("together:", used.Total().Total(), "tokens")
+	cost, err := used.Cost(map[string]model.Prices{"small-1": {Input: 0.5, Output: 2}}) // for a million tokens
+	fmt.Printf("the poet: %d tokens; all of it costs %.4f, %v\n", used.Under("poet").Total().Total(), cost, err)
+	// Output:
+	// critic/agent small-1: 1 calls, 1200 tokens in, 10 out
+	// poet/agent small-1: 1 calls, 900 tokens in, 100 out
+	// together: 2210 tokens
+	// the poet: 1000 tokens; all of it costs 0.0013, <nil>
+}
+
+func Example_modelEvents() {
+	a, err := agent.New(agent.ReAct[agent.State]{Model: weatherModel(), Tools: []tool.Tool{weatherTool()}})
+	if err != nil {
+		panic(err)
+	}
+	for ev, err := range a.Stream(context.Background(), agent.Ask[agent.State]("Do I need a coat in Bern?"), agent.ModelEvents(), graph.Modes(graph.ModeCustom)) {
+		if err != nil {
+			panic(err)
+		}
+		switch v := ev.Value.(type) {
+		case agent.ModelStarted:
+			fmt.Println(ev.Node, "sends", len(v.Request.Messages), "messages")
+		case agent.ModelEnded: // and v.Model, v.Usage, v.Duration
+			fmt.Println(ev.Node, "has its answer:", v.Finish, v.Err)
+		}
+	}
+	// Output:
+	// agent sends 2 messages
+	// agent has its answer: tool_calls <nil>
+	// agent sends 4 messages
+	// agent has its answer: stop <nil>
+}
+
+func Example_mcp() {
+	ctx := context.Background()
+	server, err := mcp.NewServer("weather", "1.0", weatherTool())
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	client, err := mcp.Connect(ctx, mcp.Config{Transport: server.Local(), Prefix: "bern_"}) // tools of other servers may have the same names
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		panic(err)
+	}
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model:   scripted.New(scripted.Call("bern_weather", `{"name": "Bern"}`), scripted.Text("Yes: it snows.")),
+		Tools:   tools,
+		OnError: agent.TellModelAll,
+	})
+	if err != nil {
+		panic(err)
+	}
+	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("Do I need a coat in Bern?"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(snap.State.LastResponse)
+	// Output: Yes: it snows.
 }

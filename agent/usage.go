@@ -1,0 +1,225 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// Usage is what models have used, by the place where they were asked: a list in
+// the order of the places, with one element for each place and model. In a
+// [State] it is that of the whole thread, agents inside of it included.
+//
+//	snap.State.Usage.Get().Total()
+//
+// It has the calls that were committed and whose provider says what they used. It
+// doesn't have those of a node or an agent that failed, nor those that a tool
+// makes by itself without saying so with [Spend]; model.Budgeted counts
+// every call of a model, while the program runs.
+type Usage []Used
+
+// Used is what a model has used in one place.
+type Used struct {
+	// Path leads to the node that asked: the nodes down to it, and the names of
+	// agents that are tools, joined by "/". That of a ReAct agent is "agent"; of
+	// one in a node "poet", "poet/agent"; of one that is the tool "poet" of a node
+	// "tools", "tools/poet/agent".
+	Path string
+
+	Model string // as its provider names it; may be empty
+	Calls int
+	chat.Usage
+}
+
+type usedJSON struct {
+	Path       string `json:"path"`
+	Model      string `json:"model,omitempty"`
+	Calls      int    `json:"calls"`
+	Input      int    `json:"input_tokens"`
+	Output     int    `json:"output_tokens"`
+	CacheRead  int    `json:"cache_read_tokens,omitempty"`
+	CacheWrite int    `json:"cache_write_tokens,omitempty"`
+	Reasoning  int    `json:"reasoning_tokens,omitempty"`
+}
+
+// MarshalJSON writes {"path", "model", "calls", "input_tokens", "output_tokens",
+// …}.
+func (u Used) MarshalJSON() ([]byte, error) {
+	return json.Marshal(usedJSON{u.Path, u.Model, u.Calls, u.Input, u.Output, u.CacheRead, u.CacheWrite, u.Reasoning})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (u *Used) UnmarshalJSON(data []byte) error {
+	var j usedJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	*u = Used{j.Path, j.Model, j.Calls, chat.Usage{Input: j.Input, Output: j.Output, CacheRead: j.CacheRead, CacheWrite: j.CacheWrite, Reasoning: j.Reasoning}}
+	return nil
+}
+
+// UsedBy is what an answer has used, for [Spend] and for nodes that ask a model by
+// themselves:
+//
+//	s.Usage.Add(agent.UsedBy("classify", resp))
+//
+// It is empty if the provider doesn't say, and for an answer that comes from a
+// cache.
+func UsedBy(path string, resp *model.Response) Usage {
+	if resp == nil || resp.Cached || resp.Message.Usage == nil || *resp.Message.Usage == (chat.Usage{}) {
+		return nil
+	}
+	return Usage{{Path: path, Model: resp.Message.Model, Calls: 1, Usage: *resp.Message.Usage}}
+}
+
+// Total is the sum of all tokens.
+func (u Usage) Total() chat.Usage {
+	var sum chat.Usage
+	for _, x := range u {
+		sum = sum.Add(x.Usage)
+	}
+	return sum
+}
+
+// Calls is how many calls of models there were.
+func (u Usage) Calls() int {
+	n := 0
+	for _, x := range u {
+		n += x.Calls
+	}
+	return n
+}
+
+// Under returns what was used at a path and below it.
+func (u Usage) Under(path string) Usage {
+	var out Usage
+	for _, x := range u {
+		if x.Path == path || strings.HasPrefix(x.Path, path+"/") {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// Since returns what was used after an earlier state of the thread had before:
+// that of one run, for example.
+func (u Usage) Since(before Usage) Usage {
+	negative := slices.Clone(before)
+	for i, x := range negative {
+		negative[i].Calls = -x.Calls
+		negative[i].Usage = chat.Usage{Input: -x.Input, Output: -x.Output, CacheRead: -x.CacheRead, CacheWrite: -x.CacheWrite, Reasoning: -x.Reasoning}
+	}
+	return slices.DeleteFunc(u.plus(negative), func(x Used) bool { return x.Calls == 0 && x.Usage == chat.Usage{} })
+}
+
+// PriceError says that a model has no price.
+type PriceError struct {
+	Model string   // as its provider names it
+	Have  []string // models that have one
+}
+
+func (e *PriceError) Error() string {
+	return fmt.Sprintf("agent: no price for the model %q: prices are given for %q, by the names that providers give in their answers", e.Model, e.Have)
+}
+
+// Cost is what it costs, given the prices of all models in it, by the names in
+// [Used.Model]. A model without a price is a [*PriceError].
+func (u Usage) Cost(prices map[string]model.Prices) (float64, error) {
+	var sum float64
+	for _, x := range u {
+		p, ok := prices[x.Model]
+		if !ok {
+			return 0, &PriceError{Model: x.Model, Have: slices.Sorted(maps.Keys(prices))}
+		}
+		sum += p.Cost(x.Usage)
+	}
+	return sum, nil
+}
+
+func (u Usage) String() string {
+	var b strings.Builder
+	for _, x := range u {
+		fmt.Fprintf(&b, "%s %s: %d calls, %d tokens in, %d out\n", x.Path, cmp.Or(x.Model, "(unnamed)"), x.Calls, x.Input, x.Output)
+	}
+	return b.String()
+}
+
+// below returns u as that of what runs at a path.
+func (u Usage) below(path string) Usage {
+	out := slices.Clone(u)
+	for i := range out {
+		out[i].Path = strings.TrimSuffix(path+"/"+out[i].Path, "/")
+	}
+	return out
+}
+
+// plus returns the sum, without altering either.
+func (u Usage) plus(v Usage) Usage {
+	out := slices.Clone(u)
+	for _, x := range v {
+		i, found := slices.BinarySearchFunc(out, x, func(a, b Used) int {
+			return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Model, b.Model))
+		})
+		if !found {
+			out = slices.Insert(out, i, x)
+			continue
+		}
+		out[i].Calls += x.Calls
+		out[i].Usage = out[i].Usage.Add(x.Usage)
+	}
+	return out
+}
+
+// sumUsage is the reducer of usages.
+type sumUsage struct{}
+
+// Reduce adds up.
+func (sumUsage) Reduce(current, update Usage) Usage { return current.plus(update) }
+
+// UsageField is a field of a state that adds up what models use.
+type UsageField = graph.Reduced[Usage, sumUsage]
+
+// spend adds to a field, which stays unset if there is nothing to add.
+func spend(f *UsageField, u Usage) {
+	if len(u) > 0 {
+		f.Add(Usage(nil).plus(u)) // in order: the first one is stored as it is
+	}
+}
+
+// Spend says what a tool used of models that it asked by itself, given the
+// context of its call: it is counted for the node that called the tool, and
+// recorded with the tool's result. It reports whether there is such a node. It may
+// be called from several goroutines, before the tool returns.
+func Spend(ctx context.Context, u Usage) bool {
+	l, ok := ctx.Value(ledgerKey{}).(*ledger)
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = l.used.plus(u)
+	return true
+}
+
+type ledgerKey struct{}
+
+// ledger collects what a call of a tool uses.
+type ledger struct {
+	mu   sync.Mutex
+	used Usage
+}
+
+func (l *ledger) spent() Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.used
+}

@@ -1,321 +1,685 @@
-// Drives the studio in a browser, as people do. STUDIO_URL is the page,
-// CHROMIUM the browser; pictures are left in SCREENSHOTS if that is set.
-import test, { after, afterEach, before, beforeEach } from "node:test";
+// Drives the studio in a browser, as people do: several at once. STUDIO_URL is
+// the server, CHROMIUM the browser; pictures are left in SCREENSHOTS if that is set.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
-import { createRequire } from "node:module";
-import { join } from "node:path";
-import { chromium } from "playwright-core";
+import { after, before, describe, test } from "node:test";
+import { begin, end, visit } from "./visit.mjs";
 
-const url = process.env.STUDIO_URL;
-const api = new URL("/", url).origin;
-const pictures = process.env.SCREENSHOTS;
-const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
-const source = (await import("node:fs")).readFileSync(axe, "utf8");
+const { STUDIO_LARGE, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
 
-let browser, context, page;
-const mistakes = [];
+before(begin);
+after(end);
 
-before(async () => {
-  if (pictures) mkdirSync(pictures, { recursive: true });
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+// scenario is what one visitor does.
+function scenario(name, options, act) {
+  test(name, async () => {
+    const v = await visit(options);
+    try {
+      await act(v);
+    } catch (e) {
+      await v.picture("failed-" + name.slice(0, 30).replaceAll(/\W/g, "-")).catch(() => {});
+      throw e;
+    } finally {
+      await v.close();
+    }
+  });
+}
+
+describe("the studio", { concurrency: 4 }, () => {
+
+scenario("a large state, a long history and many threads stay usable", { server: STUDIO_LARGE }, async (v) => {
+  const { page, main, tab, box, api } = v;
+  const one = (await api("/threads", {})).thread_id;
+  await Promise.all([
+    ...Array.from({ length: 20 }, async (_, i) => { for (let j = 0; j < 50; j++) await api("/threads", { metadata: { graph_id: "archive", title: `Box ${i * 50 + j}` } }); }),
+    api(`/threads/${one}/runs/wait`, { assistant_id: "archive", input: { steps: 500 }, config: { recursion_limit: 1000 } }),
+  ]);
+  await page.goto(`${v.server}/studio/#/t/${one}`);
+  await page.reload();
+  await page.getByText("1,001 threads").waitFor();
+  // The list holds few of them at a time, and loads more where somebody looks.
+  assert.ok(await page.locator(".thread-list li").count() < 60);
+  const list = page.locator(".thread-box");
+  await page.waitForFunction(() => {
+    const b = document.querySelector(".thread-box");
+    b.scrollTop = b.scrollHeight;
+    return document.querySelectorAll(".thread-list li").length > 0 && Number(document.querySelector(".thread-list li:last-child").getAttribute("aria-posinset")) > 200;
+  });
+  assert.ok(await list.locator("li").count() < 60);
+  await box("Search threads").or(page.getByRole("searchbox", { name: "Search threads" })).fill("box 7");
+  await page.getByText("111 found").waitFor(); // words are looked for in all of them
+  await v.picture("large-threads");
+  await tab("Timeline").click();
+  await page.locator('[data-step="500"]').waitFor();
+  assert.ok(await v.moments().count() < 60);
+  await page.waitForFunction(() => {
+    const b = document.querySelector(".tab-body");
+    b.scrollTop = b.scrollHeight;
+    return document.querySelector('[data-step="0"]') !== null;
+  });
+  await page.getByText("501 checkpoints").waitFor();
+  assert.ok(await v.moments().count() < 60);
+  await v.picture("large-history");
+  await v.faultless("a long history");
+  // A state of a megabyte.
+  const two = (await api("/threads", {})).thread_id;
+  await api(`/threads/${two}/runs/wait`, { assistant_id: "archive", input: { steps: 12, kilobytes: 1000 } });
+  await page.goto(`${v.server}/studio/#/t/${two}`);
+  await tab("State").click();
+  await main().getByText("page 1 lorem").waitFor();
+  await page.getByRole("button", { name: "900 more" }).waitFor();
+  await v.picture("large-state");
+  await tab("Timeline").click();
+  await page.locator('[data-step="12"]').waitFor();
+  await page.locator('[data-step="12"]').getByRole("button", { name: "1 change" }).click();
+  await page.locator('[data-step="12"] .plus').getByText("12").waitFor();
+  await page.locator('[data-step="12"] .moment-head').click();
+  await page.getByRole("button", { name: "Edit and fork" }).click();
+  await box("State as JSON").waitFor(); // faster than a form of 1000 fields
+  await page.keyboard.press("Escape");
 });
-after(async () => { await browser?.close(); });
 
-afterEach(async (t) => { await picture("last-" + t.name.slice(0, 20).replaceAll(/\W/g, "-")); });
-
-beforeEach(async () => {
-  await context?.close();
-  context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
-  await open();
-});
-
-// open makes a page in the context on which mistakes of the page fail the test.
-async function open(path = "") {
-  page = await context.newPage();
-  page.setDefaultTimeout(15_000);
-  mistakes.length = 0;
-  page.on("pageerror", (e) => mistakes.push(String(e)));
-  page.on("console", (m) => { if (m.type() === "error" && !/status of 4\d\d/.test(m.text())) mistakes.push(m.text()); });
-  await page.goto(url + path);
-}
-
-async function picture(name) {
-  if (pictures) await page.screenshot({ path: join(pictures, name + ".png") });
-}
-
-// faultless fails for serious faults that axe finds, and for mistakes of the page.
-async function faultless(where) {
-  assert.deepEqual(mistakes, [], `${where}: mistakes of the page`);
-  // By the debugger, which the page's policy doesn't bind.
-  const found = await page.evaluate(`(() => { const module = undefined; const define = undefined; ${source}; return axe.run(document, { resultTypes: ["violations"] }); })()`);
-  const serious = found.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-  assert.deepEqual(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(" ") + " " + (n.any[0]?.message ?? "")).slice(0, 4).join(" | ")}`), [], `${where}: faults that axe finds`);
-}
-
-const main = () => page.getByRole("main");
-const tab = (name) => page.getByRole("tab", { name });
-const assistant = (name) => page.getByRole("combobox", { name: "Assistant", exact: true }).selectOption({ label: name });
-const node = (name, status) => page.locator(`[data-node="${name}"][data-status="${status}"]`);
-const moments = () => page.locator(".moment:not(.is-live)");
-
-test("a conversation streams, asks before it calls a tool, and goes on", async () => {
-  await page.getByText("Superstep").first().waitFor();
-  await assistant("chat");
-  await picture("01-empty");
-  await faultless("an empty chat");
-  await page.getByRole("textbox", { name: "Say something" }).fill("Hello there");
-  await page.keyboard.press("Enter");
-  await page.locator(".from-human").getByText("Hello there").waitFor();
-  await page.locator(".from-ai.is-streaming").waitFor(); // it is being said
-  await node("agent", "running").waitFor();
-  await picture("02-streaming");
+scenario("a conversation streams, asks before it calls a tool, and goes on", {}, async (v) => {
+  const { page, main, tab, node } = v;
+  await v.assistant("chat");
+  await v.box("Say something").waitFor();
+  await v.picture("chat-empty");
+  const spoken = Promise.all([page.locator(".from-human").getByText("Hello there").waitFor(), page.locator(".from-ai.is-streaming").waitFor(), node("agent", "running").waitFor()]);
+  await v.say("Hello there");
+  await spoken; // it is being said
+  await v.picture("chat-streaming");
   await main().getByText("What shall it be today?").waitFor();
-  await page.getByRole("textbox", { name: "Say something" }).fill("Please send a mail to Kim");
-  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await v.say("Please send a mail to Kim");
   await page.getByText("May send_mail be called?").waitFor();
   await node("tools", "interrupted").waitFor();
-  await picture("03-approval");
-  await faultless("a question");
+  await v.picture("approval");
   await page.getByRole("radio", { name: "Edit" }).click();
-  await page.getByRole("textbox", { name: /^to/ }).fill("lee@example.com");
-  await picture("04-approval-edit");
-  await page.getByRole("button", { name: "Call it like this" }).click();
+  await v.box(/^to/).fill("lee@example.com");
+  await v.picture("approval-edit");
+  await v.button("Call it like this").click();
   await main().getByText("is on its way").waitFor();
   await page.locator(".call").getByText("done").first().waitFor();
   await page.locator(".call > summary").last().click();
   await page.getByText("sent to lee@example.com").waitFor();
-  await picture("05-answered");
-  await faultless("a conversation");
+  await page.locator(".message").getByText("412 → 23 tokens").first().waitFor();
+  await v.picture("chat-answered");
+  await v.faultless("a conversation");
+  await v.say("How is the weather?");
+  await main().getByText("a fine day for a walk").waitFor();
+  await page.getByText('{"looked_up":"Bonn"}').waitFor(); // what the tool sent
   await tab("Events").click();
-  await page.locator(".events li").first().waitFor();
-  await picture("06-events");
-  await faultless("the events");
+  await page.getByLabel("Show").selectOption("tools");
+  await page.locator('.event-kind[data-kind="tools"]').nth(1).waitFor();
+  await page.getByLabel("Show").selectOption("custom");
+  await page.locator('.event-kind[data-kind="custom"]').waitFor();
+  await v.picture("events");
+  await v.faultless("the events");
+  await tab("Timeline").click();
+  await page.locator(".timeline-bar").getByText(/2060 → 115 tokens/).waitFor(); // of five answers
+  await page.locator(".moment", { hasText: "agent" }).first().getByText("412 → 23 tokens").waitFor();
+  await page.locator(".moment", { hasText: "agent" }).first().getByText(/\d m?s/).waitFor();
+  await v.picture("timeline-tokens");
 });
 
-test("a message is said again in other words, which makes a branch", async () => {
-  await assistant("chat");
-  await page.getByRole("textbox", { name: "Say something" }).fill("Hello there");
-  await page.keyboard.press("Enter");
+scenario("calls of tools are rejected, responded to and edited, several at once", {}, async (v) => {
+  const { page, main } = v;
+  await v.assistant("chat");
+  await v.say("Please tidy up");
+  await page.getByText("May send_mail be called?").waitFor();
+  const mail = page.getByRole("group", { name: "Call of send_mail" }), file = page.getByRole("group", { name: "Call of delete_file" });
+  assert.equal(await file.getByRole("radio", { name: "Edit" }).count(), 0, "only what is allowed is offered");
+  await mail.getByRole("radio", { name: "Reject" }).click();
+  await mail.getByRole("textbox").fill("Kim is on holiday");
+  await file.getByRole("radio", { name: "Respond" }).click();
+  assert.ok(await v.button("Send 2 decisions").isDisabled(), "a response needs words");
+  await file.getByRole("textbox").fill("It was archived instead");
+  await v.picture("approvals");
+  // Nothing typed is lost by a look elsewhere.
+  await v.tab("State").click();
+  await v.tab("Run").click();
+  await v.button("Send 2 decisions").click();
+  await main().getByText("Both are dealt with").waitFor();
+  await page.locator(".call", { hasText: "send_mail" }).locator("summary").click();
+  await page.locator(".call", { hasText: "send_mail" }).getByText("Kim is on holiday").waitFor();
+  await page.locator(".call", { hasText: "delete_file" }).locator("summary").click();
+  await page.locator(".call", { hasText: "delete_file" }).getByText("It was archived instead").waitFor();
+  await v.say("Once more, tidy up");
+  await page.getByText("May delete_file be called?").waitFor();
+  await mail.getByRole("radio", { name: "Edit" }).click();
+  await v.box(/^to/, mail).fill("lee@example.com");
+  await v.button("Send 2 decisions").click();
+  await main().getByText("Both are dealt with").nth(1).waitFor();
+  await page.locator(".call", { hasText: "lee@example.com" }).or(page.locator(".call", { hasText: "send_mail" })).last().locator("summary").click();
+  await page.getByText("sent to lee@example.com").waitFor();
+});
+
+scenario("questions are answered in forms of their schemas, and wrong answers lose nothing", {}, async (v) => {
+  const { page } = v;
+  await v.assistant("survey");
+  await v.button("Run").click();
+  await page.getByText("Who comes to the party?").waitFor();
+  const party = page.locator('[data-question="party"]'), remark = page.locator('[data-question="remark"]');
+  await party.getByRole("spinbutton", { name: /guests/ }).fill("4");
+  await party.getByRole("combobox", { name: /menu/ }).selectOption("fish");
+  await party.getByRole("textbox", { name: "city" }).fill("bonn");
+  await party.getByRole("button", { name: "Add to names" }).click();
+  await party.getByRole("textbox", { name: "names 1" }).fill("Kim");
+  await v.picture("question-form");
+  await v.faultless("a question with a schema");
+  await v.button("Answer", party).click();
+  await party.locator(".badge", { hasText: "Answered" }).waitFor();
+  await remark.getByRole("radio", { name: "JSON" }).click();
+  await remark.getByRole("textbox").fill('{"music": ');
+  await remark.getByRole("alert").waitFor();
+  assert.ok(await v.button("Answer", remark).isDisabled());
+  await remark.getByRole("textbox").fill('{"music": "loud"}');
+  await v.button("Answer", remark).click();
+  await page.getByRole("alert").getByText(/refused|pattern/).waitFor(); // the server's words
+  await v.picture("question-refused");
+  assert.equal(await party.getByRole("textbox", { name: "city" }).inputValue(), "bonn");
+  assert.equal(await party.getByRole("textbox", { name: "names 1" }).inputValue(), "Kim");
+  assert.match(await remark.getByRole("textbox").inputValue(), /loud/);
+  await v.button("As JSON", party).click();
+  const json = JSON.parse(await v.box("Answer as JSON", party).inputValue());
+  await v.box("Answer as JSON", party).fill(JSON.stringify({ ...json, where: { city: "Bonn" } }));
+  await v.button("Answer", party).click();
+  await v.button("Answer", remark).click();
+  await page.getByText("4 guests eat fish; remark: map[music:loud]").first().waitFor();
+  await v.node("sum", "done").waitFor();
+});
+
+scenario("a message is said again in other words, and the two branches are compared", {}, async (v) => {
+  const { page, main, tab } = v;
+  await v.assistant("chat");
+  await v.say("Hello there");
   await main().getByText("What shall it be today?").waitFor();
-  await page.getByRole("button", { name: "Edit and send again" }).click();
-  await page.getByRole("textbox", { name: "Edit the message" }).fill("How is the weather?");
+  await v.button("Edit and send again").click();
+  await v.box("Edit the message").fill("How is the weather?");
   await page.keyboard.press("Enter");
   await main().getByText("a fine day for a walk").waitFor();
   assert.equal(await page.getByText("Hello there").filter({ visible: true }).and(page.locator(".chat *")).count(), 0);
   await tab("Timeline").click();
   await page.getByText("other branch").first().waitFor();
-  await picture("07-branches");
-  await faultless("branches");
+  await v.picture("branches");
+  await v.button("Compare", page.locator(".timeline-bar")).click();
+  await page.getByRole("heading", { name: "Compare" }).waitFor();
+  await page.locator(".pairs .is-different").first().waitFor();
+  assert.match(page.url(), /#\/a\/.+\/t\/.+\/compare\/.+\/.+/);
+  const messages = page.locator('[data-field="messages"]');
+  await messages.locator(".minus").getByText("Hello there").waitFor();
+  await messages.locator(".plus").getByText("How is the weather?").waitFor();
+  await v.picture("compare");
+  await v.faultless("a comparison");
+  await v.button("Change sides").click();
+  await messages.locator(".plus").getByText("Hello there").waitFor();
+  await page.reload(); // it has an address of its own
+  await messages.locator(".plus").getByText("Hello there").waitFor();
+  await page.getByRole("checkbox", { name: "Show what is the same" }).check();
+  await page.getByRole("combobox", { name: "Left" }).selectOption({ index: 1 });
+  await page.locator(".pairs .is-same").first().waitFor();
+  await page.getByRole("link", { name: "Thread", exact: false }).first().click();
+  await main().getByRole("tab", { name: "Run" }).waitFor();
 });
 
-test("a question is answered, and the past is run again with another state", async () => {
-  await assistant("booking");
-  await page.getByRole("textbox", { name: "city" }).fill("Bonn");
+scenario("a question is answered, and the past is run again with another state", {}, async (v) => {
+  const { page, main, tab, node, moments, dialog, box, button } = v;
+  await v.assistant("booking");
+  await box("city").fill("Bonn");
   await page.getByRole("spinbutton", { name: "nights" }).fill("3");
-  await picture("08-form");
-  await faultless("a form");
-  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await v.picture("form");
+  await v.faultless("a form");
+  await button("Run").click();
   await page.getByText("Book Bonn?").waitFor();
   await node("book", "interrupted").waitFor();
-  await picture("09-question");
-  await page.getByRole("button", { name: "Yes", exact: true }).click();
+  await v.picture("question");
+  await button("Yes").click();
   await node("confirm", "done").waitFor();
   await tab("Timeline").click();
   await page.locator(".moment").nth(3).waitFor();
   assert.equal(await moments().count(), 4);
-  const first = moments().nth(1);
+  const first = page.locator(".moment", { hasText: "plan" }).and(page.locator('[data-step="1"]'));
   await first.getByRole("button", { name: /change/ }).click();
   await first.getByText("planned 3 nights in Bonn").waitFor();
-  await picture("10-timeline");
-  await faultless("the timeline");
+  await v.picture("timeline");
+  await v.faultless("the timeline");
   await first.locator(".moment-head").click();
   await node("book", "interrupted").waitFor(); // the graph shows that moment
-  await first.getByRole("button", { name: "Edit and fork" }).click();
-  const dialog = page.getByRole("dialog");
-  await dialog.getByRole("textbox", { name: "city" }).fill("Rome");
-  await dialog.getByRole("textbox", { name: "steps 1" }).fill("planned otherwise");
-  await picture("11-edit");
-  await faultless("the editor");
-  await dialog.getByRole("button", { name: "Save and run" }).click();
+  await button("Edit and fork").click();
+  await box("city", dialog()).fill("Rome");
+  await box("steps 1", dialog()).fill("planned otherwise");
+  await v.picture("edit");
+  await v.faultless("the editor");
+  await button("Save and run", dialog()).click();
   await page.getByText("Book Rome?").waitFor();
-  await page.getByRole("button", { name: "No", exact: true }).click();
+  await button("No").click();
   await node("cancel", "done").waitFor();
   await tab("State").click();
-  await main().getByText("did not book Rome").waitFor();
-  await main().getByText("planned otherwise").waitFor();
-  assert.equal(await main().getByText("planned 3 nights in Bonn").count(), 0, "the list was replaced");
-  await picture("12-state");
+  await main().getByText("did not book Rome").filter({ visible: true }).waitFor();
+  await main().getByText("planned otherwise").filter({ visible: true }).waitFor();
+  assert.equal(await main().getByText("planned 3 nights in Bonn").filter({ visible: true }).count(), 0, "the list was replaced");
+  await v.picture("state");
   await tab("Timeline").click();
   await page.getByText("other branch").first().waitFor();
-  await picture("13-fork");
-  await faultless("a fork");
+  await v.picture("fork");
+  await button("Compare", page.locator(".timeline-bar")).click();
+  await page.locator('[data-field="city"].is-different').getByText("Rome").waitFor();
+  await page.locator('[data-field="booked"].is-different').getByText("true").waitFor();
+  await v.picture("compare-fork");
+  await page.goBack();
   // Run again from a node.
   await page.getByRole("button", { name: /^book,/ }).click();
-  await page.getByRole("button", { name: "Run again from here" }).waitFor();
-  await picture("14-node");
-  await faultless("a node");
-  await page.getByRole("button", { name: "Run again from here" }).click();
+  await button("Run again from here").waitFor();
+  await v.picture("node");
+  await v.faultless("a node");
+  await button("Run again from here").click();
   await page.getByText("Book Rome?").waitFor();
+  await node("book", "interrupted").waitFor();
+  // Edit the state as a node: what follows it comes next.
+  await page.getByRole("button", { name: /^confirm/ }).click();
+  await button("Edit state as confirm").click();
+  assert.equal(await dialog().getByRole("combobox", { name: "As if written by" }).inputValue(), "confirm");
+  await page.getByRole("dialog").getByRole("combobox", { name: "As if written by" }).selectOption("plan");
+  await box("city", dialog()).fill("Pisa");
+  await button("Save as a fork", dialog()).click();
+  await dialog().waitFor({ state: "detached" });
+  await page.getByText("Paused before book").waitFor();
+  await button("Go on").click();
+  await page.getByText("Book Pisa?").waitFor();
 });
 
-test("a long run is watched, joined after a reload, and stopped", async () => {
-  await assistant("count");
+scenario("a long run is watched, joined after a reload, and stopped", {}, async (v) => {
+  const { page, node } = v;
+  await v.assistant("count");
   await page.getByRole("spinbutton", { name: "todo" }).fill("200");
-  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await v.button("Run").click();
   await node("tick", "running").waitFor();
   await page.getByText('{"tick":2}').waitFor();
-  await picture("15-running");
-  await faultless("a run");
+  await v.picture("running");
   await page.reload();
   await node("tick", "running").waitFor();
-  await page.getByText(/^\d\d custom events/).waitFor(); // those before the reload among them
-  await page.getByRole("button", { name: "Stop", exact: true }).click();
-  await page.getByRole("button", { name: "Run", exact: true }).waitFor();
+  await page.getByText(/^([5-9]|\d\d) custom events/).waitFor(); // those before the reload among them
+  await v.button("Stop").click();
+  await v.button("Run").waitFor();
+  await v.tab("Timeline").click();
+  await page.locator(".moment", { hasText: "tick" }).getByText(/2[5-9]\d ms|[3-9]\d\d ms|\d s/).first().waitFor(); // how long a step took
 });
 
-test("subgraphs open and close, and show what runs in them", async () => {
-  await assistant("report");
-  await page.getByRole("button", { name: "Open subgraph research" }).click();
-  await page.locator('[data-node="research|search"]').waitFor();
-  await page.getByRole("textbox", { name: "topic" }).fill("tea");
-  await page.getByRole("button", { name: "Run", exact: true }).click();
-  await node("research|search", "running").waitFor();
-  await node("research|ask", "running").waitFor();
-  await picture("16-subgraph");
-  await faultless("a subgraph");
+scenario("a server that goes away in the midst of a run is waited for", { server: STUDIO_GATED }, async (v) => {
+  const { page } = v;
+  await v.assistant("count");
+  await page.getByRole("spinbutton", { name: "todo" }).fill("10");
+  await v.button("Run").click();
+  await page.getByText('{"tick":2}').waitFor();
+  await fetch(STUDIO_GATE + "/close");
+  await page.getByText("The server is away").waitFor();
+  await v.picture("lost");
+  await fetch(STUDIO_GATE + "/open");
+  await page.getByText("The server is away").waitFor({ state: "detached" });
+  await page.getByText("10 custom events").waitFor(); // each of them once
+  await v.button("Run").waitFor();
+  assert.equal(await page.getByRole("alert").count(), 0);
+  // A page that is opened while it is away.
+  await page.route("**/assistants/search", (r) => r.abort());
+  await page.reload();
+  await page.getByText("cannot be reached").waitFor();
+  await v.picture("away");
+  await v.faultless("a server that is away");
+  await page.unroute("**/assistants/search");
+  await v.button("Try again").click();
+  await v.button("New thread").waitFor();
+});
+
+scenario("a server that wants a key is given one", { server: STUDIO_KEYED }, async (v) => {
+  const { page } = v;
+  await page.getByText("asks for an API key").waitFor();
+  await v.picture("sign-in");
+  await v.faultless("signing in");
+  await page.getByLabel("API key").fill("wrong");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").getByText("does not take that key").waitFor();
+  await page.getByLabel("API key").fill("open-sesame");
+  await page.keyboard.press("Enter");
+  await v.assistant("booking");
+  await v.button("Run").click();
+  await page.getByText("Book Ulm?").waitFor();
+});
+
+scenario("a thread that is not there is told, and what loads says so", { path: "#/t/01a20094-dde4-7548-b33f-a64c6d0bb2ff" }, async (v) => {
+  const { page } = v;
+  await page.getByText("No such thread").waitFor();
+  await v.picture("not-found");
+  await page.getByRole("link", { name: "Begin a new one" }).click();
+  let go;
+  const held = new Promise((r) => { go = r; });
+  await page.route("**/threads/search", async (r) => { await held; await r.continue(); });
+  await page.getByRole("combobox", { name: "Status" }).selectOption("error");
+  await page.getByRole("status").getByText("Loading threads").waitFor();
+  go();
+  await page.getByRole("status").getByText("Loading threads").waitFor({ state: "detached" });
+});
+
+scenario("subgraphs open and close, and show what runs in them and what ran", {}, async (v) => {
+  const { page, node, tab } = v;
+  await v.assistant("report");
+  await v.button("Open subgraph research").click();
+  await node("research|search").waitFor();
+  await v.box("topic").fill("tea");
+  const parallel = Promise.all([node("research|search", "running").waitFor(), node("research|ask", "running").waitFor()]);
+  await v.button("Run").click();
+  await parallel;
+  await v.picture("subgraph");
+  await v.faultless("a subgraph");
   await node("publish", "done").waitFor();
-  await page.getByRole("button", { name: /^Close research/ }).click();
-  await page.locator('[data-node="research"]').waitFor();
-  assert.equal(await page.locator('[data-node="research|search"]').count(), 0);
+  await page.reload(); // from the history now
+  await v.button("Open subgraph write").click();
+  await node("write|draft", "done").waitFor();
+  await node("write|revise", "done").waitFor();
+  await tab("Timeline").click();
+  await v.button("Inside research").click();
+  const inner = page.getByRole("list", { name: "Steps inside research" });
+  await inner.getByText("the sum on tea").waitFor();
+  await inner.locator('[data-inner="search, ask"]').getByText("what was found on tea").waitFor();
+  await v.button("State", inner.locator('[data-inner="sum"]')).click();
+  await inner.locator(".inside-state").getByText("what was said on tea").waitFor();
+  await v.picture("inside");
+  await v.faultless("the history of a subgraph");
+  await page.getByRole("button", { name: /^Close write/ }).click();
+  await node("write").waitFor();
+  assert.equal(await node("write|draft").count(), 0);
 });
 
-test("a breakpoint pauses, and a failure is told", async () => {
-  await assistant("broken");
+scenario("a question inside of a subgraph is seen there and answered", {}, async (v) => {
+  const { page, node, tab } = v;
+  await v.assistant("letter");
+  await v.box("topic").fill("rain");
+  await v.button("Run").click();
+  await page.getByText("How shall the letter end?").waitFor();
+  await node("writer", "interrupted").waitFor();
+  await page.reload();
+  await v.button("Open subgraph writer").click();
+  await node("writer|draft", "done").waitFor();
+  await node("writer|check", "interrupted").waitFor();
+  await tab("Timeline").click();
+  await v.button("Inside writer").click();
+  await page.locator('[data-inner="draft"]').getByText("a draft on rain").waitFor();
+  await v.picture("inside-question");
+  await tab("Run").click();
+  await v.box("Answer").fill("Farewell");
+  await v.button("Answer").click();
+  await node("post", "done").waitFor();
+  await page.getByText("On rain. Farewell").first().waitFor();
+});
+
+scenario("a breakpoint pauses, and a failure is told", {}, async (v) => {
+  const { page, node } = v;
+  await v.assistant("broken");
   await page.getByRole("button", { name: /^second/ }).click();
-  await page.getByRole("button", { name: "Pause before" }).click();
-  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await v.button("Pause before").click();
+  await v.button("Run").click();
   await page.getByText("Paused before second").waitFor();
-  await picture("17-paused");
-  await page.getByRole("button", { name: "Don't pause before" }).click();
-  await page.getByRole("button", { name: "Go on" }).click();
+  await v.picture("paused");
+  await v.button("Don't pause before").click();
+  await v.button("Go on").click();
   await page.getByRole("alert").getByText("the kettle is empty").waitFor();
   await node("second", "failed").waitFor();
   await node("first", "done").waitFor();
-  await picture("18-failed");
-  await faultless("a failure");
+  await v.picture("failed");
+  await v.faultless("a failure");
 });
 
-test("threads are searched, opened by the keyboard and deleted", async () => {
-  const made = await (await fetch(`${api}/threads`, { method: "POST", body: "{}" })).json();
-  await fetch(`${api}/threads/${made.thread_id}/runs/wait`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ assistant_id: "booking", input: { city: "Ghent" } }) });
+scenario("a run is told its configuration, its limit, where to pause and metadata", {}, async (v) => {
+  const { page } = v;
+  await v.assistant("greet");
+  await page.getByText("Options").click();
+  await v.box(/^Configurable/).fill('{"tone": "dry"}');
+  await v.button("choose", page.getByRole("group", { name: "Pause after" })).click();
+  await v.box(/^Metadata/).fill('{"desk": "seven"}');
+  await v.picture("options");
+  await v.faultless("the options of a run");
+  await v.button("Run").click();
+  await page.getByText("Paused before say").waitFor();
+  await v.button("Go on").click();
+  await page.getByText("a dry hello to world").first().waitFor();
+  const id = /\/t\/([^/]+)/.exec(page.url())[1];
+  const runs = await v.api(`/threads/${id}/runs`);
+  assert.equal(runs[0].metadata.desk, "seven");
+  await page.getByRole("spinbutton", { name: "Recursion limit" }).fill("1");
+  await v.button("choose", page.getByRole("group", { name: "Pause after" })).click();
+  await v.button("Run").click();
+  await page.getByRole("alert").getByText(/recursion|supersteps|steps/i).waitFor();
+});
+
+scenario("threads are searched, opened by the keyboard and deleted", {}, async (v) => {
+  const { page, dialog } = v;
+  const made = await v.api("/threads", {});
+  await v.api(`/threads/${made.thread_id}/runs/wait`, { assistant_id: "booking", input: { city: "Ghent" } });
   await page.reload();
   await page.locator(".thread-list li").first().waitFor();
   await page.locator("#main").focus();
   await page.keyboard.press("/");
   await page.keyboard.type("city=Ghent");
   await page.waitForFunction(() => document.querySelectorAll(".thread-list li").length === 1);
-  await picture("19-search");
-  await page.getByRole("navigation").first().focus();
-  await page.locator(".thread-list a").click();
+  await v.picture("search");
+  await page.locator(".thread-list a").focus();
+  await page.keyboard.press("Enter");
   await page.getByText("Book Ghent?").waitFor();
   await page.getByRole("button", { name: /^Delete thread/ }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await v.button("Delete", dialog()).click();
   await page.getByText("Nothing found").waitFor();
-  await page.keyboard.press("Escape");
+  await v.picture("nothing-found");
 });
 
-test("the store is filled, searched and emptied", async () => {
+scenario("the store is filled, searched and emptied", {}, async (v) => {
+  const { page, dialog } = v;
   await page.getByRole("link", { name: "Store" }).click();
   await page.getByText("The store is empty").waitFor();
-  await picture("20-store-empty");
-  await page.getByRole("button", { name: "New item" }).click();
-  await page.getByRole("textbox", { name: /^Namespace/ }).fill("users.kim");
-  await page.getByRole("textbox", { name: "Key" }).fill("tea");
-  await page.getByRole("textbox", { name: /^Value/ }).fill('{"likes": "green", "cups": [1, 2]}');
-  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await v.picture("store-empty");
+  await v.button("New item").click();
+  await v.box(/^Namespace/).fill("users.kim");
+  await v.box("Key").fill("tea");
+  await v.box(/^Value/).fill('{"likes": "green", "cups": [1, 2]}');
+  await v.button("Save", dialog()).click();
   await page.getByRole("region", { name: "Item", exact: true }).getByText("green").waitFor();
-  await picture("21-store");
-  await faultless("the store");
-  await page.getByRole("button", { name: "Delete the item" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await v.picture("store");
+  await v.faultless("the store");
+  await v.button("Delete the item").click();
+  await v.button("Delete", dialog()).click();
   await page.getByText("The store is empty").waitFor();
 });
 
-test("an assistant is made, configured, taken back to an older version and deleted", async () => {
+scenario("an assistant is made, configured, run, taken back to an older version and deleted", {}, async (v) => {
+  const { page, dialog } = v;
   await page.getByRole("link", { name: "Assistants" }).click();
-  await page.getByRole("button", { name: "New assistant" }).click();
-  await page.getByRole("combobox", { name: "Graph" }).selectOption("booking");
-  await page.getByRole("textbox", { name: "Name" }).fill("Kim's bookings");
-  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
-  await page.getByRole("heading", { name: "Kim's bookings" }).waitFor();
-  await page.getByRole("textbox", { name: /^Configuration/ }).fill('{"configurable": {"tone": "dry"}}');
-  await page.getByRole("button", { name: "Save as a new version" }).click();
+  await v.button("New assistant").click();
+  await page.getByRole("combobox", { name: "Graph" }).selectOption("greet");
+  await v.box("Name").fill("Kim's greetings");
+  await v.button("Create", dialog()).click();
+  await page.getByRole("heading", { name: "Kim's greetings" }).waitFor();
+  await v.box(/^Configurable/).fill('{"tone": "warm"}');
+  await page.getByRole("spinbutton", { name: "Recursion limit" }).fill("40");
+  await v.button("Save as a new version").click();
   await page.getByText(/^Version 2/).waitFor();
-  await picture("22-assistant");
-  await faultless("an assistant");
-  await page.getByRole("button", { name: "Use it" }).click();
+  await v.button("Configuration", page.locator(".version", { hasText: "Version 2" })).click();
+  await page.locator(".version", { hasText: "Version 2" }).locator(".json-string").getByText("warm").waitFor();
+  await v.picture("assistant");
+  await v.faultless("an assistant");
+  const address = page.url();
+  await v.button("Run").click();
+  await v.button("Run").click();
+  await page.getByText("a warm hello to world").first().waitFor();
+  await page.goto(address);
+  await v.button("Use it", page.locator(".version", { hasText: "Version 1" })).click();
   await page.locator(".version", { hasText: "Version 1" }).getByText("in use").waitFor();
-  await page.getByRole("button", { name: "Delete the assistant" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  assert.equal(await v.box(/^Configurable/).inputValue(), "");
+  await v.button("Use it", page.locator(".version", { hasText: "Version 2" })).click();
+  await page.locator(".version", { hasText: "Version 2" }).getByText("in use").waitFor();
+  await v.button("Delete the assistant").click();
+  await v.button("Delete", dialog()).click();
   await page.getByText("Choose an assistant").waitFor();
 });
 
-test("it is dark when that is wanted, and stays so", async () => {
-  await assistant("booking");
-  await page.getByRole("button", { name: "Dark mode" }).click();
+scenario("a cron is made, paused, changed and deleted", {}, async (v) => {
+  const { page, dialog } = v;
+  await page.getByRole("link", { name: "Crons" }).click();
+  await page.getByText("No crons yet").waitFor();
+  await v.picture("crons-empty");
+  await v.button("New cron").click();
+  await dialog().getByRole("combobox", { name: "Assistant" }).selectOption({ label: "booking" });
+  await v.box(/^Schedule/).fill("every day");
+  await v.box(/^Time zone/).fill("Europe/Berlin");
+  await v.box("city", dialog()).fill("Bonn");
+  await v.button("Create", dialog()).click();
+  await dialog().getByRole("alert").getByText("schedule must be five fields").waitFor();
+  await v.button("On workdays at 9").click();
+  await v.picture("cron-new");
+  await v.faultless("a new cron");
+  await v.button("Create", dialog()).click();
+  const shown = page.getByRole("region", { name: "Cron", exact: true });
+  await shown.getByText("0 9 * * 1-5").waitFor();
+  await shown.getByText("Bonn").waitFor();
+  await v.picture("cron");
+  await v.faultless("a cron");
+  await v.button("Pause").click();
+  await v.button("Resume").waitFor();
+  await page.locator(".rows").getByText("paused").waitFor();
+  await v.button("Resume").click();
+  await v.button("Pause").waitFor();
+  await v.button("Edit").click();
+  await v.box(/^Schedule/).fill("@daily");
+  await v.button("Save", dialog()).click();
+  await shown.getByText("@daily").waitFor();
+  await v.button("Delete the cron").click();
+  await v.button("Delete", dialog()).click();
+  await page.getByText("No crons yet").waitFor();
+});
+
+scenario("it is dark when that is wanted, and stays so", {}, async (v) => {
+  const { page, tab } = v;
+  await v.assistant("booking");
+  await v.button("Dark mode").click();
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
   await page.reload();
-  await page.getByRole("button", { name: "Light mode" }).waitFor();
-  await page.getByRole("textbox", { name: "city" }).fill("Bonn");
-  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await v.button("Light mode").waitFor();
+  await v.box("city").fill("Bonn");
+  await v.button("Run").click();
   await page.getByText("Book Bonn?").waitFor();
-  await picture("23-dark");
-  await faultless("dark mode");
+  await v.picture("dark");
+  await v.faultless("dark mode");
+  await v.button("No").click();
   await tab("Timeline").click();
-  await page.locator(".moment").first().waitFor();
-  await page.getByRole("button", { name: /change/ }).first().click();
-  await picture("24-dark-timeline");
-  await faultless("the timeline in dark mode");
-  await page.locator("#main").focus();
-  await page.keyboard.press("?");
-  await page.getByRole("dialog").waitFor();
-  await picture("25-keys");
+  await page.locator('[data-step="1"] .moment-head').click();
+  await v.button("Run from here").click();
+  await page.getByText("Book Bonn?").waitFor();
+  await v.button("Yes").click();
+  await v.node("confirm", "done").waitFor();
+  await tab("Timeline").click();
+  await page.locator('[data-step="3"]').first().getByRole("button", { name: /change/ }).click();
+  await v.picture("dark-timeline");
+  await v.faultless("the timeline in dark mode");
+  await v.button("Compare", page.locator(".timeline-bar")).click();
+  await page.locator(".pairs .is-different").first().waitFor();
+  await v.picture("dark-compare");
+  await v.faultless("a comparison in dark mode");
 });
 
-test("it works on a phone", async () => {
-  await context.close();
-  context = await browser.newContext({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 });
-  await open();
-  await page.getByRole("button", { name: "Graph" }).tap();
-  await assistant("chat");
+scenario("everything is done with the keyboard", {}, async (v) => {
+  const { page, tab } = v;
+  await v.assistant("booking");
+  await v.button("Run").waitFor();
+  const { keyboard } = page;
+  const focused = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent);
+  // to presses Tab until something has the focus.
+  const to = async (what, key = "Tab") => {
+    for (let i = 0; i < 200; i++) {
+      if (what.test(await focused())) return;
+      await keyboard.press(key);
+    }
+    assert.fail(`${what} is not reached; the focus is on ${await focused()}`);
+  };
+  await page.evaluate(() => document.activeElement.blur());
+  await keyboard.press("Tab");
+  await page.getByRole("link", { name: "Skip to the content" }).and(page.locator(":focus")).waitFor();
+  await keyboard.press("Enter"); // to the content
+  await keyboard.press("?");
+  await v.dialog().waitFor();
+  await v.picture("keys");
+  await keyboard.press("Escape");
+  await keyboard.press("n");
+  await to(/^Run$/); // the tab
+  await keyboard.press("ArrowRight");
+  assert.equal(await focused(), "Timeline");
+  await keyboard.press("ArrowLeft");
+  await keyboard.press("Tab");
+  await keyboard.type("Oslo");
+  await keyboard.press("Enter");
+  await page.getByText("Book Oslo?").waitFor();
+  await to(/^Yes$/, "Shift+Tab");
+  await keyboard.press("Enter");
+  await v.node("confirm", "done").waitFor();
+  await page.locator("#main").focus();
+  await keyboard.press("2");
+  await page.locator(".moment").nth(3).waitFor();
+  await to(/^bookstep 2/);
+  await keyboard.press("Enter");
+  await v.button("Run from here").waitFor();
+  await to(/^Compare with now$/);
+  await keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Compare" }).waitFor();
+  await to(/Thread$/);
+  await keyboard.press("Enter");
+  await tab("Run").waitFor();
+  await page.locator("#main").focus();
+  await to(/^plan/);
+  await keyboard.press("Enter"); // a node of the graph
+  await v.button("Edit state as plan").waitFor();
+  await to(/^Close$/);
+  await keyboard.press("Enter");
+  await keyboard.press("d");
+  await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
+});
+
+scenario("it works on a phone", { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 }, async (v) => {
+  const { page, main } = v;
+  await v.button("Graph").tap();
+  await v.assistant("chat");
   await page.getByRole("button", { name: "agent" }).waitFor();
   await page.waitForFunction(() => { const r = document.querySelector('[data-node="agent"]')?.getBoundingClientRect(); return r && r.width > 60 && r.left > 0 && r.right < innerWidth; });
-  await picture("26-phone-graph");
-  await page.getByRole("button", { name: "Run", exact: true }).tap();
-  await page.getByRole("textbox", { name: "Say something" }).fill("Please send a mail to Kim");
-  await page.getByRole("button", { name: "Send", exact: true }).tap();
+  await v.picture("phone-graph");
+  await v.narrow("the graph");
+  await v.button("Run", page.locator(".phone-bar")).tap();
+  await v.box("Say something").fill("Please tidy up");
+  await v.button("Send").tap();
   await page.getByText("May send_mail be called?").waitFor();
-  await picture("27-phone-question");
-  await faultless("a phone");
-  await page.getByRole("button", { name: "Approve", exact: true }).tap();
-  await main().getByText("is on its way").waitFor();
-  await picture("28-phone-chat");
-  await page.getByRole("button", { name: "Threads" }).tap();
+  await v.picture("phone-question");
+  await v.faultless("a phone");
+  await v.narrow("a question");
+  await v.button("Send 2 decisions").tap();
+  await main().getByText("Both are dealt with").waitFor();
+  await v.picture("phone-chat");
+  await v.tab("Timeline").tap();
+  await page.locator('[data-step="1"] .moment-head').tap();
+  await v.picture("phone-timeline");
+  await v.narrow("the timeline");
+  await v.button("Compare with now").tap();
+  await page.locator(".pairs .is-different").first().waitFor();
+  await v.picture("phone-compare");
+  await v.narrow("a comparison");
+  await v.faultless("a comparison on a phone");
+  await page.getByRole("link", { name: "Threads" }).tap();
+  await v.button("Threads").tap();
   await page.locator(".thread-list li").first().waitFor();
-  await picture("29-phone-threads");
-  await faultless("threads on a phone");
-  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing is wider than the screen");
+  await v.picture("phone-threads");
+  await v.faultless("threads on a phone");
+  await v.narrow("threads");
+  await page.getByRole("link", { name: "Assistants" }).tap();
+  await page.locator(".rows a").first().tap();
+  await v.button("Save as a new version").waitFor();
+  await v.picture("phone-assistant");
+  await v.narrow("an assistant");
+  await page.getByRole("link", { name: "Crons" }).tap();
+  await v.button("New cron").tap();
+  await v.button("Create").waitFor();
+  await v.picture("phone-cron");
+  await v.narrow("a cron");
 });
 
-test("a server that is away is told, and asked again", async () => {
-  await context.route("**/assistants/search", (r) => r.abort());
-  await page.reload();
-  await page.getByText("cannot be reached").waitFor();
-  await picture("30-away");
-  await context.unroute("**/assistants/search");
-  await page.getByRole("button", { name: "Try again" }).click();
-  await page.getByRole("button", { name: "New thread" }).waitFor();
-  await page.goto(url + "#/t/01a20094-dde4-7548-b33f-a64c6d0bb2ff");
-  await page.getByText(/not found/).waitFor();
 });

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/superstep-dev/superstep/draw"
@@ -81,6 +82,46 @@ func TestTheServerGivesPlacesForAGraph(t *testing.T) {
 	}
 }
 
+// serve serves the example graphs with the studio, and what is around it.
+func serve(t *testing.T, around func(http.Handler) http.Handler, more ...server.Option) *httptest.Server {
+	t.Helper()
+	opts, err := example.Options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := server.New(t.Context(), append(opts, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/studio/", studio.Handler("/studio/"))
+	mux.Handle("/", api)
+	h := httptest.NewServer(around(mux))
+	t.Cleanup(func() {
+		h.CloseClientConnections()
+		h.Close()
+		if err := api.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func alone(h http.Handler) http.Handler { return h }
+
+// A gate stands before a server. While it is closed, nobody gets through, and who
+// was through is cut off.
+type gate struct{ closed atomic.Bool }
+
+func (g *gate) around(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.closed.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // People use the studio in a browser: drive.test.mjs says how. With SCREENSHOTS
 // set, pictures of it are left in that folder.
 func TestTheStudioIsUsedInABrowser(t *testing.T) {
@@ -96,28 +137,24 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 			t.Fatalf("npm ci: %v\n%s", err, out)
 		}
 	}
-	opts, err := example.Options()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := server.New(t.Context(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/studio/", studio.Handler("/studio/"))
-	mux.Handle("/", api)
-	h := httptest.NewServer(mux)
-	t.Cleanup(func() {
-		h.Close()
-		if err := api.Close(context.Background()); err != nil {
-			t.Error(err)
+	usual := serve(t, alone)
+	large := serve(t, alone)
+	keyed := serve(t, alone, server.APIKeys("open-sesame"))
+	var g gate
+	gated := serve(t, g.around)
+	key := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.closed.Store(r.URL.Path == "/close")
+		if g.closed.Load() {
+			gated.CloseClientConnections()
 		}
-	})
+	}))
+	t.Cleanup(key.Close)
 	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "drive.test.mjs")
-	cmd.Env = append(os.Environ(), "STUDIO_URL="+h.URL+"/studio/", "CHROMIUM="+chromium)
+	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
+	} else if testing.Verbose() {
+		t.Logf("%s", out)
 	}
 }

@@ -1,15 +1,19 @@
 // Package example has the graphs on which the studio is tried: a conversation
-// with a tool that needs approval, a booking that asks, a slow count, a graph
-// with subgraphs and one that fails.
+// with tools that need approval, a booking that asks, a survey with several
+// questions, a slow count, graphs with subgraphs, one that fails, one that is
+// configured and one with a large state and a long history.
 package example
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -24,7 +28,11 @@ func Options() ([]server.Option, error) {
 	count, err3 := Count()
 	report, err4 := Report()
 	broken, err5 := Broken()
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	survey, err6 := Survey()
+	letter, err7 := Letter()
+	greet, err8 := Greet()
+	archive, err9 := Archive()
+	if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
 		return nil, err
 	}
 	return []server.Option{
@@ -33,6 +41,10 @@ func Options() ([]server.Option, error) {
 		server.Graph(count, server.Describe("Counts, slowly")),
 		server.Graph(report, server.Describe("Researches and writes, in two subgraphs")),
 		server.Graph(broken, server.Describe("Fails at its second step")),
+		server.Graph(survey, server.Describe("Asks two questions at once")),
+		server.Graph(letter, server.Describe("Asks within a subgraph")),
+		server.Graph(greet, server.Describe("Greets in the tone that is configured")),
+		server.Graph(archive, server.Describe("Has much to keep, in many steps")),
 	}, nil
 }
 
@@ -45,22 +57,37 @@ type place struct {
 	City string `json:"city"`
 }
 
-// Chat is an agent with a tool that may be called only when somebody allows it,
+type file struct {
+	Name string `json:"name" jsonschema:"which file"`
+}
+
+// Chat is an agent with tools that may be called only when somebody allows it,
 // and one that may be called at any time.
 func Chat() (*graph.Graph[agent.State], error) {
 	send := tool.New("send_mail", "Sends a mail.", func(_ context.Context, m mail) (string, error) { return "sent to " + m.To, nil })
+	remove := tool.New("delete_file", "Deletes a file for good.", func(_ context.Context, f file) (string, error) { return f.Name + " is gone", nil })
 	weather := tool.New("weather", "Tells the weather.", func(ctx context.Context, p place) (map[string]any, error) {
 		return map[string]any{"city": p.City, "sky": "clear", "celsius": 21}, graph.Emit(ctx, map[string]any{"looked_up": p.City})
 	})
 	said := func(text string) func(*model.Request) bool { return scripted.Says(text) }
+	usage := chat.Usage{Input: 412, Output: 23}
 	return agent.New(agent.ReAct[agent.State]{
-		Name: "chat", Tools: []tool.Tool{send, weather}, Approve: agent.Approve("send_mail"),
+		Name: "chat", Tools: []tool.Tool{send, remove, weather},
+		Approve: []agent.Approval{
+			{Tool: "send_mail"},
+			{Tool: "delete_file", Allowed: []agent.DecisionType{agent.ApproveCall, agent.RejectCall, agent.RespondCall}},
+		},
 		Model: scripted.New(
-			scripted.Text("The mail to Kim is on its way. Is there anything else that I can do for you?").When(scripted.Returned("send_mail")).Every(25*time.Millisecond).Repeat(),
-			scripted.Text("It is clear in Bonn, at 21 degrees: a fine day for a walk along the Rhine.").When(scripted.Returned("weather")).Every(25*time.Millisecond).Repeat(),
-			scripted.Call("send_mail", `{"to":"kim@example.com","text":"The train leaves at nine."}`).When(said("mail")).Repeat(),
-			scripted.Call("weather", `{"city":"Bonn"}`).When(said("weather")).Repeat(),
-			scripted.Text("Hello! I can send mails and tell the weather. What shall it be today?").Every(80*time.Millisecond).Repeat(),
+			scripted.Text("Both are dealt with, as you decided. Is there more to do?").When(scripted.Returned("delete_file")).Every(10*time.Millisecond).Usage(usage).Repeat(),
+			scripted.Text("The mail to Kim is on its way. Is there anything else that I can do for you?").When(scripted.Returned("send_mail")).Every(15*time.Millisecond).Usage(usage).Repeat(),
+			scripted.Text("It is clear in Bonn, at 21 degrees: a fine day for a walk along the Rhine.").When(scripted.Returned("weather")).Every(15*time.Millisecond).Usage(usage).Repeat(),
+			scripted.Calls(
+				chat.ToolCall{Name: "send_mail", Args: `{"to":"kim@example.com","text":"The draft is gone."}`},
+				chat.ToolCall{Name: "delete_file", Args: `{"name":"draft.txt"}`},
+			).When(said("tidy up")).Usage(usage).Repeat(),
+			scripted.Call("send_mail", `{"to":"kim@example.com","text":"The train leaves at nine."}`).When(said("mail")).Usage(usage).Repeat(),
+			scripted.Call("weather", `{"city":"Bonn"}`).When(said("weather")).Usage(usage).Repeat(),
+			scripted.Text("Hello! I can send mails and tell the weather. What shall it be today?").Every(80*time.Millisecond).Usage(usage).Repeat(),
 		),
 	})
 }
@@ -125,7 +152,7 @@ func Count() (*graph.Graph[Ticks], error) {
 	b := graph.New[Ticks]("count")
 	b.AddNode("tick", func(ctx context.Context, s *Ticks) error {
 		select {
-		case <-time.After(400 * time.Millisecond):
+		case <-time.After(250 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -151,10 +178,10 @@ type Text struct {
 
 // Report works in two subgraphs.
 func Report() (*graph.Graph[Text], error) {
-	say := func(name string) func(context.Context, *Text) error {
+	say := func(name string, takes time.Duration) func(context.Context, *Text) error {
 		return func(ctx context.Context, s *Text) error {
 			select {
-			case <-time.After(300 * time.Millisecond):
+			case <-time.After(takes):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -163,9 +190,9 @@ func Report() (*graph.Graph[Text], error) {
 		}
 	}
 	research := graph.New[Text]("research")
-	research.AddNode("search", say("what was found"))
-	research.AddNode("ask", say("what was said"))
-	research.AddNode("sum", say("the sum"), graph.Defer())
+	research.AddNode("search", say("what was found", 2*time.Second))
+	research.AddNode("ask", say("what was said", 2*time.Second))
+	research.AddNode("sum", say("the sum", 100*time.Millisecond), graph.Defer())
 	research.AddEdge(graph.Start, "search")
 	research.AddEdge(graph.Start, "ask")
 	research.AddJoin([]string{"search", "ask"}, "sum")
@@ -174,8 +201,8 @@ func Report() (*graph.Graph[Text], error) {
 		return nil, err
 	}
 	write := graph.New[Text]("writing")
-	write.AddNode("draft", say("a draft"))
-	write.AddNode("revise", say("a better draft"))
+	write.AddNode("draft", say("a draft", 100*time.Millisecond))
+	write.AddNode("revise", say("a better draft", 100*time.Millisecond))
 	write.AddEdge(graph.Start, "draft")
 	write.AddEdge("draft", "revise")
 	writing, err := write.Compile()
@@ -212,4 +239,136 @@ func Broken() (*graph.Graph[Ticks], error) {
 	b.AddEdge(graph.Start, "first")
 	b.AddEdge("first", "second")
 	return b.Compile()
+}
+
+// Answers is the state of Survey.
+type Answers struct {
+	Party   graph.Value[Party]  `json:"party"`
+	Remark  graph.Value[string] `json:"remark"`
+	Summary string              `json:"summary"`
+}
+
+// Party is an answer with parts of its own.
+type Party struct {
+	Guests int      `json:"guests" jsonschema:"how many come"`
+	Menu   string   `json:"menu"`
+	Names  []string `json:"names"`
+	Where  place    `json:"where"`
+}
+
+// Survey asks for something with a schema and for anything.
+func Survey() (*graph.Graph[Answers], error) {
+	schema := json.RawMessage(`{"type":"object","required":["guests","menu"],"properties":{
+		"guests":{"type":"integer","minimum":1,"maximum":12,"description":"how many come"},
+		"menu":{"type":"string","enum":["fish","vegetables"]},
+		"names":{"type":"array","items":{"type":"string"}},
+		"where":{"type":"object","properties":{"city":{"type":"string","pattern":"^[A-Z]","description":"with a capital letter"}}}}}`)
+	b := graph.New[Answers]("survey")
+	b.AddNode("party", func(ctx context.Context, s *Answers) error {
+		p, err := graph.Interrupt[Party](ctx, "party", "Who comes to the party?", graph.AnswerSchema(schema))
+		if err == nil {
+			s.Party.Set(p)
+		}
+		return err
+	})
+	b.AddNode("remark", func(ctx context.Context, s *Answers) error {
+		v, err := graph.Interrupt[any](ctx, "remark", map[string]any{"question": "Anything else?"})
+		if err == nil {
+			s.Remark.Set(fmt.Sprint(v))
+		}
+		return err
+	})
+	b.AddNode("sum", func(_ context.Context, s *Answers) error {
+		p := s.Party.Get()
+		s.Summary = fmt.Sprintf("%d guests eat %s; remark: %s", p.Guests, p.Menu, s.Remark.Get())
+		return nil
+	})
+	b.AddEdge(graph.Start, "party").AddEdge(graph.Start, "remark")
+	b.AddJoin([]string{"party", "remark"}, "sum")
+	return b.Compile()
+}
+
+// Letter asks within its subgraph.
+func Letter() (*graph.Graph[Text], error) {
+	in := graph.New[Text]("writer")
+	in.AddNode("draft", func(_ context.Context, s *Text) error {
+		s.Facts.Add("a draft on " + s.Topic)
+		return nil
+	})
+	in.AddNode("check", func(ctx context.Context, s *Text) error {
+		word, err := graph.Interrupt[string](ctx, "word", "How shall the letter end?")
+		s.Text = "On " + s.Topic + ". " + word
+		return err
+	})
+	in.AddEdge(graph.Start, "draft").AddEdge("draft", "check")
+	writer, err := in.Compile()
+	if err != nil {
+		return nil, err
+	}
+	b := graph.New[Text]("letter")
+	graph.AddSubgraph(b, "writer", writer, graph.Mapping[Text, Text]{
+		In:  func(p, c *Text) { c.Topic = p.Topic },
+		Out: func(c, p *Text) { p.Text = c.Text },
+	})
+	b.AddNode("post", func(_ context.Context, s *Text) error {
+		s.Facts.Add("posted")
+		return nil
+	})
+	b.AddEdge(graph.Start, "writer").AddEdge("writer", "post")
+	return b.Compile()
+}
+
+// Greeting is the state of Greet.
+type Greeting struct {
+	Name string `json:"name"`
+	Said string `json:"said"`
+}
+
+// Greet says a word that is configured.
+func Greet() (*graph.Graph[Greeting], error) {
+	b := graph.New[Greeting]("greet")
+	b.AddNode("choose", func(ctx context.Context, s *Greeting) error {
+		if s.Name == "" {
+			s.Name = "world"
+		}
+		return nil
+	})
+	b.AddNode("say", func(ctx context.Context, s *Greeting) error {
+		tone, err := graph.Configured[string](ctx, "tone")
+		if err != nil {
+			tone = "plain"
+		}
+		s.Said = "a " + tone + " hello to " + s.Name
+		return nil
+	})
+	b.AddEdge(graph.Start, "choose").AddEdge("choose", "say")
+	return b.Compile()
+}
+
+// Files is the state of Archive.
+type Files struct {
+	Steps     int                `json:"steps" jsonschema:"how many steps to make"`
+	Kilobytes int                `json:"kilobytes" jsonschema:"how much to keep"`
+	Done      int                `json:"done"`
+	Pages     graph.List[string] `json:"pages"`
+}
+
+// Archive fills its state at its first step and then makes many small ones.
+func Archive() (*graph.Graph[Files], error) {
+	b := graph.New[Files]("archive")
+	b.AddNode("file", func(_ context.Context, s *Files) error {
+		for s.Pages.Len() < s.Kilobytes {
+			s.Pages.Add(fmt.Sprintf("page %d ", s.Pages.Len()+1) + strings.Repeat("lorem ipsum dolor sit amet. ", 37))
+		}
+		s.Done++
+		return nil
+	})
+	b.AddEdge(graph.Start, "file")
+	b.AddRoutes("file", func(_ context.Context, s *Files) (string, error) {
+		if s.Done < s.Steps {
+			return "again", nil
+		}
+		return "done", nil
+	}, map[string]string{"again": "file", "done": graph.End})
+	return b.Compile(graph.MaxSteps(2000))
 }

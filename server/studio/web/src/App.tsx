@@ -8,6 +8,8 @@ import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, useAsync } f
 import { Workbench, type Pane } from "./Workbench";
 
 const Assistants = lazy(() => import("./Assistants"));
+const Compare = lazy(() => import("./Compare"));
+const Crons = lazy(() => import("./Crons"));
 const Store = lazy(() => import("./Store"));
 
 type Theme = "light" | "dark" | "auto";
@@ -44,10 +46,11 @@ export function App() {
   const session = useMemo(() => new Session(), []);
   useEffect(() => { session.changed = () => setTurn((n) => n + 1); }, [session]);
   const { data: assistants, error, loading, reload } = useAsync(() => client.assistants.search({ limit: 200, sortBy: "created_at", sortOrder: "asc" }), []);
-  const thread = route.page === "work" ? route.thread : undefined;
-  useEffect(() => { if (route.page === "work") void session.open(thread); }, [session, route.page, thread]);
+  const onThread = route.page === "work" || route.page === "compare";
+  const thread = onThread ? route.thread : undefined;
+  useEffect(() => { if (onThread) void session.open(thread); }, [session, onThread, thread]);
   const snap = useSyncExternalStore(session.subscribe, session.get);
-  const wanted = (route.page === "work" ? route.assistant : undefined) ?? (snap.thread && assistantOf(snap.thread)) ?? remembered("assistant");
+  const wanted = (onThread ? route.assistant : undefined) ?? (snap.thread && assistantOf(snap.thread)) ?? remembered("assistant");
   const assistant = assistants?.find((a) => a.assistant_id === wanted) ?? assistants?.find((a) => a.graph_id === wanted) ?? assistants?.[0];
   useEffect(() => { if (assistant) remember("assistant", assistant.assistant_id); }, [assistant]);
   const fresh = () => { go({ page: "work", assistant: assistant?.assistant_id }); void session.open(undefined); setPane("run"); setPhone("side"); };
@@ -87,14 +90,15 @@ export function App() {
       <header className="top">
         <a className="brand" aria-label="Superstep" href={format({ page: "work" })}><img src="./icon.svg" alt="" width="24" height="24" /><span>Superstep</span></a>
         <nav aria-label="Pages">
-          <a href={format({ page: "work", assistant: assistant?.assistant_id, thread: snap.threadId })} aria-current={route.page === "work" ? "page" : undefined}>Threads</a>
+          <a href={format({ page: "work", assistant: assistant?.assistant_id, thread: snap.threadId })} aria-current={onThread ? "page" : undefined}>Threads</a>
           <a href={format({ page: "assistants" })} aria-current={route.page === "assistants" ? "page" : undefined}>Assistants</a>
+          <a href={format({ page: "crons" })} aria-current={route.page === "crons" ? "page" : undefined}>Crons</a>
           <a href={format({ page: "store" })} aria-current={route.page === "store" ? "page" : undefined}>Store</a>
         </nav>
         {server && <span className="hint server" title="The server">{server}</span>}
         <span className="grow" />
         <IconButton icon={dark ? "sun" : "moon"} label={dark ? "Light mode" : "Dark mode"} onClick={toggleTheme} />
-        <IconButton icon="help" label="Keys" onClick={() => setHelp(true)} />
+        <IconButton icon="help" label="Keys" data-desk onClick={() => setHelp(true)} />
       </header>
       <main id="main" tabIndex={-1}>
         {error !== undefined && !assistants && refused(error) && <SignIn />}
@@ -116,7 +120,9 @@ export function App() {
         )}
         {assistants && route.page !== "work" && (
           <Suspense fallback={<div className="center"><Spinner /></div>}>
-            {route.page === "assistants" ? <Assistants assistants={assistants} chosen={route.assistant} reload={reload} /> : <Store />}
+            {route.page === "compare" ? <Compare key={route.thread} session={session} assistant={route.assistant} thread={route.thread} left={route.left} right={route.right} />
+              : route.page === "crons" ? <Crons assistants={assistants} chosen={route.cron} />
+              : route.page === "assistants" ? <Assistants assistants={assistants} chosen={route.assistant} reload={reload} /> : <Store />}
           </Suspense>
         )}
       </main>

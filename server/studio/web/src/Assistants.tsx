@@ -3,9 +3,10 @@ import { useEffect, useState } from "react";
 import { client, schemas, words, type Assistant } from "./api";
 import { Form, JsonInput } from "./Form";
 import { isObject, type Json, type JsonObject } from "./json";
+import { ConfigFields } from "./Options";
 import { format, go } from "./route";
 import { fieldOf, type Schema } from "./schema";
-import { Button, Dialog, Empty, IconButton, Problem, useAsync, When } from "./ui";
+import { Button, Dialog, Empty, IconButton, Members, Problem, useAsync, When } from "./ui";
 
 export default function Assistants({ assistants, chosen, reload }: { assistants: Assistant[]; chosen?: string; reload: () => void }) {
   const [making, make] = useState(false);
@@ -56,7 +57,8 @@ function Detail({ assistant: a, reload }: { assistant: Assistant; reload: () => 
   const system = (a.metadata as JsonObject | null)?.created_by === "system";
   const [name, setName] = useState(a.name ?? "");
   const [about, setAbout] = useState(a.description ?? "");
-  const [config, setConfig] = useState<Json | undefined>(a.config as unknown as Json);
+  const [config, setConfig] = useState<JsonObject>((a.config ?? {}) as unknown as JsonObject);
+  const [shown, show] = useState<number>();
   const [context, setContext] = useState<Json | undefined>((a.context ?? {}) as Json);
   const [metadata, setMetadata] = useState<Json | undefined>((a.metadata ?? {}) as Json);
   const [bad, setBad] = useState<Record<string, boolean>>({});
@@ -76,7 +78,7 @@ function Detail({ assistant: a, reload }: { assistant: Assistant; reload: () => 
   return (
     <form className="detail" onSubmit={(e) => {
       e.preventDefault();
-      void attempt(() => client.assistants.update(a.assistant_id, { name, description: about, config: (isObject(config) ? config : {}) as never, context: isObject(context) ? context : {}, metadata: isObject(metadata) ? metadata : {} })).then(setSaved);
+      void attempt(() => client.assistants.update(a.assistant_id, { name, description: about, config: config as never, context: isObject(context) ? context : {}, metadata: isObject(metadata) ? metadata : {} })).then(setSaved);
     }}>
       <div className="pane-bar">
         <a className="back" href={format({ page: "assistants" })}>All assistants</a>
@@ -88,8 +90,7 @@ function Detail({ assistant: a, reload }: { assistant: Assistant; reload: () => 
       {problem && <Problem text={problem} />}
       <label className="field">Name<input value={name} onChange={(e) => setName(e.target.value)} /></label>
       <label className="field">Description<textarea rows={2} value={about} onChange={(e) => setAbout(e.target.value)} /></label>
-      <label className="field" htmlFor="config">Configuration <span className="hint">JSON: configurable, recursion_limit, tags</span></label>
-      <JsonInput id="config" rows={4} value={config} onChange={setConfig} onError={note("config")} />
+      <fieldset><legend>Configuration</legend><ConfigFields schema={forms.data?.config ?? {}} value={config} onChange={setConfig} onError={(what, p) => setBad((b) => ({ ...b, ["config" + what]: p }))} /></fieldset>
       {contextForm
         ? <fieldset><legend>Context</legend><Form schema={contextForm} value={context} onChange={setContext} onError={(p, m) => note("context" + p)(m)} /></fieldset>
         : <><label className="field" htmlFor="context">Context <span className="hint">JSON</span></label><JsonInput id="context" rows={2} value={context} onChange={setContext} onError={note("context")} /></>}
@@ -100,8 +101,12 @@ function Detail({ assistant: a, reload }: { assistant: Assistant; reload: () => 
       {versions.error !== undefined && <Problem text={words(versions.error)} retry={versions.reload} />}
       <ul className="rows">
         {versions.data?.map((v) => (
-          <li key={v.version} className="version"><span>Version {v.version}{v.version === a.version && <span className="badge">in use</span>}</span><span className="hint"><When at={v.created_at} /> · {v.name}</span>
-            {v.version !== a.version && <Button onClick={() => void attempt(() => client.assistants.setLatest(a.assistant_id, v.version))}>Use it</Button>}
+          <li key={v.version} className="version">
+            <div className="version-line"><span>Version {v.version}{v.version === a.version && <span className="badge">in use</span>}</span><span className="hint"><When at={v.created_at} /> · {v.name}</span>
+              <button type="button" className="link" aria-expanded={shown === v.version} onClick={() => show(shown === v.version ? undefined : v.version)}>Configuration</button>
+              {v.version !== a.version && <Button onClick={() => void attempt(() => client.assistants.setLatest(a.assistant_id, v.version))}>Use it</Button>}
+            </div>
+            {shown === v.version && <div className="card"><Members value={{ ...(v.config as unknown as JsonObject), ...(isObject(v.context as Json) && Object.keys(v.context as object).length > 0 ? { context: v.context as Json } : {}) }} open={2} /></div>}
           </li>
         ))}
       </ul>

@@ -3,6 +3,7 @@ import { memo, useEffect, useRef, useState } from "react";
 import { blocks, textOf, type Message, type ToolCall } from "./messages";
 import { isObject, preview, type JsonObject } from "./json";
 import type { ToolEvent } from "./session";
+import { Tokens } from "./Timeline";
 import { Icon, IconButton, JsonView, Members } from "./ui";
 
 const who: Record<Message["type"], string> = { human: "You", ai: "Assistant", tool: "Tool", system: "System" };
@@ -32,7 +33,7 @@ const Bubble = memo(function Bubble({ m, results, tools, resend }: { m: Message;
     <article className={`message from-${m.type} ${m.failed ? "is-failed" : ""} ${m.streaming ? "is-streaming" : ""}`} data-message={m.id}>
       <header>
         <span className="who">{m.name ?? (m.streaming && m.node ? m.node : who[m.type])}</span>
-        {m.usage && <span className="hint">{m.usage.input} → {m.usage.output} tokens</span>}
+        {m.usage && <span className="hint"><Tokens usage={m.usage} /></span>}
         <span className="message-tools">
           {text && <IconButton icon="copy" label="Copy the text" onClick={() => void navigator.clipboard?.writeText(text)} />}
           {m.type === "human" && resend && !m.id.startsWith("#") && <IconButton icon="edit" label="Edit and send again" onClick={() => edit(true)} />}

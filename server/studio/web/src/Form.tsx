@@ -6,6 +6,8 @@ import { Button, IconButton } from "./ui";
 
 type Props = { schema: Schema; root?: Schema; value: Json | undefined; onChange: (v: Json | undefined) => void; onError?: (path: string, message: string | undefined) => void; path?: string };
 
+const mostElements = 100; // of a list; more would make a form slow
+
 // A Form enters an object. Members that are not entered are left out.
 export function Form({ schema, root = schema, value, onChange, onError, path = "", hide = [] }: Props & { hide?: string[] }) {
   const field = fieldOf(schema, root);
@@ -26,7 +28,7 @@ export function Form({ schema, root = schema, value, onChange, onError, path = "
   );
 }
 
-function Control({ name, required, schema, root = schema, value, onChange, onError, path = "" }: Props & { name: string; required?: boolean }) {
+export function Control({ name, required, schema, root = schema, value, onChange, onError, path = "" }: Props & { name: string; required?: boolean }) {
   const id = useId();
   const f = fieldOf(schema, root);
   const label = f.title ?? name;
@@ -42,13 +44,15 @@ function Control({ name, required, schema, root = schema, value, onChange, onErr
       return (
         <fieldset>
           <legend>{label}{mark}</legend>{about}
-          {list.map((v, i) => (
+          {list.slice(0, mostElements).map((v, i) => (
             <div className="list-item" key={i}>
               <Control name={`${label} ${i + 1}`} schema={f.items!} root={root} path={`${path}/${i}`} value={v} onError={onError} onChange={(n) => onChange(list.map((o, j) => (j === i ? (n ?? null) : o)))} />
               <IconButton icon="x" label={`Remove ${label} ${i + 1}`} onClick={() => onChange(list.filter((_, j) => j !== i))} />
             </div>
           ))}
-          <Button icon="plus" kind="quiet" onClick={() => onChange([...list, blank(f.items!, root)])}>Add to {label}</Button>
+          {list.length > mostElements
+            ? <p className="hint">and {list.length - mostElements} more, which are there as JSON.</p>
+            : <Button icon="plus" kind="quiet" onClick={() => onChange([...list, blank(f.items!, root)])}>Add to {label}</Button>}
         </fieldset>
       );
     }

@@ -1,8 +1,8 @@
 // The graph, with what a run does in it.
 import { BaseEdge, Controls, Handle, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Edge, type EdgeProps, type Node, type NodeProps } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
-import { createContext, use, useEffect, useMemo, useState } from "react";
-import { drawing, words, type Box, type Layout, type Route } from "./api";
+import { createContext, use, useEffect, useMemo } from "react";
+import { drawing, words, type Box, type Drawing, type Layout, type Route, type State } from "./api";
 import { layered } from "./layout";
 import { questions, type Moment } from "./history";
 import type { Snapshot } from "./session";
@@ -11,11 +11,14 @@ import { Icon, Problem, Spinner, useAsync } from "./ui";
 export type NodeStatus = "running" | "done" | "failed" | "interrupted" | "next";
 export type Activity = Map<string, { status: NodeStatus; visits: number }>;
 
+// Inner is what happened in subgraphs, by their paths.
+export type Inner = Map<string, Moment[]>;
+
 export const keyOf = (path: string[] | undefined, name: string) => [...(path ?? []), name].join("|");
 
 // activity is what happened in each node since the last input: on the way to the
 // moment that is shown, and in the run that works.
-export function activity(s: Snapshot, all: Moment[], at: Moment | undefined): Activity {
+export function activity(s: Snapshot, all: Moment[], at: Moment | undefined, inner: Inner): Activity {
   const out: Activity = new Map();
   const note = (key: string, status: NodeStatus) => out.set(key, { status, visits: (out.get(key)?.visits ?? 0) + (status === "next" || status === "interrupted" ? 0 : 1) });
   if (!(s.running && s.fresh)) {
@@ -29,7 +32,7 @@ export function activity(s: Snapshot, all: Moment[], at: Moment | undefined): Ac
   }
   if (!at) {
     // Steps of the graph itself stand in the history when the run has ended.
-    const tasks = s.running ? s.tasks : s.tasks.filter((t) => t.path.length > 0 || t.error);
+    const tasks = s.running ? s.tasks : s.tasks.filter((t) => (t.path.length > 0 && !inner.has(t.path.join("|"))) || t.error);
     for (const t of tasks) note(keyOf(t.path, t.name), t.error ? "failed" : t.ended ? "done" : "running");
     for (const t of tasks) if (!t.ended) out.set(keyOf(t.path, t.name), { ...out.get(keyOf(t.path, t.name))!, status: "running" });
   }
@@ -38,20 +41,30 @@ export function activity(s: Snapshot, all: Moment[], at: Moment | undefined): Ac
   for (const t of state?.tasks ?? []) if (t.error) out.set(t.name, { status: "failed", visits: out.get(t.name)?.visits ?? 1 });
   for (const n of state?.next ?? []) if (out.get(n)?.status !== "failed") note(n, "next");
   for (const q of questions(state)) note(q.node, "interrupted");
+  for (const [path, moments] of inner) {
+    const key = (name: string) => path + "|" + name;
+    for (const m of moments) if (m.current) for (const n of m.nodes) note(key(n), "done");
+    waiting(moments.find((m) => m.head)?.state, key);
+  }
+  function waiting(state: State | undefined, key: (name: string) => string) {
+    for (const n of state?.next ?? []) note(key(n), "next");
+    for (const q of questions(state)) note(key(q.node), "interrupted");
+    for (const t of state?.tasks ?? []) if (t.error) out.set(key(t.name), { status: "failed", visits: 1 });
+  }
   return out;
 }
 
 type StepNode = Node<{ box: Box; key: string }, "step">;
 type RouteEdge = Edge<{ route: Route; target: string }, "route">;
 
-type Shown = { activity: Activity; selected?: string; select: (key: string) => void; toggle: (key: string) => void; breaks: Set<string> };
-const Context = createContext<Shown>({ activity: new Map(), select: () => {}, toggle: () => {}, breaks: new Set() });
+type Shown = { activity: Activity; selected?: string; select: (key: string) => void; toggle: (key: string) => void; before: string[]; after: string[] };
+const Context = createContext<Shown>({ activity: new Map(), select: () => {}, toggle: () => {}, before: [], after: [] });
 
 const statusWord: Record<NodeStatus, string> = { running: "running", done: "done", failed: "failed", interrupted: "waits for an answer", next: "next" };
 const statusMark: Record<NodeStatus, string> = { running: "", done: "✓", failed: "✗", interrupted: "?", next: "▸" };
 
 function Step({ data: { box, key } }: NodeProps<StepNode>) {
-  const { activity, selected, select, toggle, breaks } = use(Context);
+  const { activity, selected, select, toggle, before, after } = use(Context);
   const a = activity.get(key);
   const edge = box.kind === "start" || box.kind === "end";
   const small = edge && box.w < 30;
@@ -77,7 +90,8 @@ function Step({ data: { box, key } }: NodeProps<StepNode>) {
             {box.notes?.length ? <>{" "}<span className="step-note">{box.notes.join(", ")}</span></> : null}
           </button>}
       {a && <span className="step-mark" aria-hidden="true">{a.status === "running" ? <span className="spin" /> : a.visits > 1 ? a.visits : statusMark[a.status]}</span>}
-      {breaks.has(key) && <span className="step-break" title="Pauses before this node" />}
+      {before.includes(key) && <span className="step-break" title="Pauses before this node" />}
+      {after.includes(key) && <span className="step-break is-after" title="Pauses after this node" />}
       {sub && <button type="button" className="step-open nodrag nopan" aria-expanded="false" aria-label={`Open subgraph ${name}`} onClick={() => toggle(key)}><Icon name="right" size={14} /></button>}
     </div>
   );
@@ -135,16 +149,17 @@ function Flow({ layout, dark }: { layout: Layout; dark: boolean }) {
   );
 }
 
-export function GraphView({ assistant, activity, selected, select, breaks, dark }: { assistant: string; activity: Activity; selected?: string; select: (key: string | undefined) => void; breaks: Set<string>; dark: boolean }) {
-  const [open, setOpen] = useState<string[]>([]);
-  useEffect(() => setOpen([]), [assistant]);
+export function GraphView({ assistant, activity, selected, select, before, after, dark, open, setOpen, drawn }: {
+  assistant: string; activity: Activity; selected?: string; select: (key: string | undefined) => void; before: string[]; after: string[]; dark: boolean; open: string[]; setOpen: React.Dispatch<React.SetStateAction<string[]>>; drawn: (d: Drawing) => void;
+}) {
   const { data, error, loading, reload } = useAsync((signal) => drawing(assistant, open, signal), [assistant, open]);
   const layout = useMemo(() => data && (data.layout ?? layered(data)), [data]);
+  useEffect(() => { if (data) drawn(data); }, [data, drawn]);
   const shown = useMemo<Shown>(() => ({
-    activity, selected, breaks,
+    activity, selected, before, after,
     select: (key) => select(key === selected ? undefined : key),
     toggle: (key) => setOpen((o) => (o.includes(key) ? o.filter((k) => k !== key && !k.startsWith(key + "|")) : [...o, key])),
-  }), [activity, selected, breaks, select]);
+  }), [activity, selected, before, after, select, setOpen]);
   if (error && !data) return <Problem text={words(error)} retry={reload} />;
   if (!layout) return <div className="center">{loading && <Spinner label="Loading the graph" />}</div>;
   return <Context value={shown}><ReactFlowProvider><Flow layout={layout} dark={dark} /></ReactFlowProvider></Context>;

@@ -1,17 +1,20 @@
 // Editing a state, which makes a checkpoint of its own.
 import { useState } from "react";
 import { Form, JsonInput } from "./Form";
-import { diff, isObject, type Json, type JsonObject } from "./json";
+import { diff, isObject, weigh, type Json, type JsonObject } from "./json";
 import { fieldOf, type Schema } from "./schema";
+import { Choices } from "./Questions";
 import { Changes } from "./Timeline";
-import { Button, Dialog } from "./ui";
+import { Button, Dialog, Problem } from "./ui";
 
-export function StateEditor({ title, values, next, nodes, state, asNode = "", asks, close, save }: {
-  title: string; values: JsonObject; next: string[]; nodes: string[]; state: Schema; asNode?: string; asks: boolean; close: () => void;
+const mostForm = 100_000; // characters; a larger state is faster to edit as JSON
+
+export function StateEditor({ title, values, next, nodes, state, asNode = "", asks, problem, close, save }: {
+  title: string; values: JsonObject; next: string[]; nodes: string[]; state: Schema; asNode?: string; asks: boolean; problem?: string; close: () => void;
   save: (values: JsonObject, asNode: string, run: boolean) => Promise<boolean>;
 }) {
   const formable = fieldOf(state, state).kind === "object";
-  const [how, setHow] = useState<"form" | "json">(formable ? "form" : "json");
+  const [how, setHow] = useState<"form" | "json">(formable && weigh(values, mostForm) < mostForm ? "form" : "json");
   const [draft, setDraft] = useState<Json | undefined>(values);
   const [node, setNode] = useState(asNode);
   const [bad, setBad] = useState<Record<string, boolean>>({});
@@ -29,10 +32,7 @@ export function StateEditor({ title, values, next, nodes, state, asNode = "", as
   return (
     <Dialog title={title} close={close} wide>
       {formable && (
-        <div className="choices" role="radiogroup" aria-label="How to edit">
-          <button type="button" role="radio" aria-checked={how === "form"} onClick={() => setHow("form")}>Form</button>
-          <button type="button" role="radio" aria-checked={how === "json"} onClick={() => setHow("json")}>JSON</button>
-        </div>
+        <Choices label="How to edit" options={[["form", "Form"], ["json", "JSON"]]} chosen={how} choose={setHow} />
       )}
       {how === "form"
         ? <Form schema={state} value={draft} onChange={setDraft} onError={(p, m) => setBad((b) => ({ ...b, [p]: !!m }))} />
@@ -46,6 +46,7 @@ export function StateEditor({ title, values, next, nodes, state, asNode = "", as
       {asks && !node && <p className="hint">The question that waits stays as it was asked.</p>}
       {gone.length > 0 && <p className="hint">What is left out keeps its value: {gone.join(", ")}.</p>}
       {changes.length > 0 && <details className="review"><summary>{changes.length} {changes.length === 1 ? "change" : "changes"}</summary><Changes changes={changes} /></details>}
+      {problem && <Problem text={problem} />}
       <div className="actions">
         <Button onClick={() => void send(false)} disabled={wrong || busy || (changes.length === 0 && !node)}>Save as a fork</Button>
         <Button kind="primary" icon="play" onClick={() => void send(true)} disabled={wrong || busy}>Save and run</Button>

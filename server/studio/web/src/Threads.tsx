@@ -1,13 +1,15 @@
 // The list of threads, with a search.
+import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState, type RefObject } from "react";
-import { assistantOf, client, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
+import { ask, assistantOf, client, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
 import { preview } from "./json";
 import { textOf } from "./messages";
 import { format } from "./route";
 import { wanted } from "./search";
-import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, useAsync, When } from "./ui";
+import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, When } from "./ui";
 
-const page = 30;
+const page = 40;
+const mostSearched = 5000; // threads, for words
 
 function titleOf(t: ThreadInfo): string {
   const first = t.extracted?.first;
@@ -21,30 +23,75 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const [settled, settle] = useState("");
   const [status, setStatus] = useState("");
   const [graph, setGraph] = useState("");
-  const [limit, setLimit] = useState(page);
+  const [held, hold] = useState<{ query: string; items: ThreadInfo[]; loaded: number; more: boolean }>();
+  const [count, setCount] = useState<number>();
+  const [error, setError] = useState<unknown>();
+  const [again, setAgain] = useState(0);
   const [removing, remove] = useState<ThreadInfo>();
   const [removeProblem, setRemoveProblem] = useState<string>();
   useEffect(() => { const t = setTimeout(() => settle(text), 200); return () => clearTimeout(t); }, [text]);
   const q = wanted(settled);
-  const { data, error, loading, reload } = useAsync((signal) => {
-    return searchThreads({
-      limit: limit + 1, status: status || undefined, ids: q.ids, values: q.values,
-      metadata: { ...q.metadata, ...(graph ? { assistant_id: graph } : {}) },
-      select: ["thread_id", "created_at", "updated_at", "metadata", "status"], extract: { first: "values.messages[0].content", last: "values.messages[-1].content" },
-      sort_by: "updated_at", sort_order: "desc",
-    }, signal);
-  }, [settled, status, graph, limit, turn]);
-  const busy = data?.some((t) => t.status === "busy");
-  const again = useRef(reload);
-  again.current = reload;
+  const filter = { status: status || undefined, values: q.values, metadata: { ...q.metadata, ...(graph ? { assistant_id: graph } : {}) } };
+  const load = (offset: number, limit: number, signal?: AbortSignal) => searchThreads({
+    limit, offset, ids: q.ids, ...filter,
+    select: ["thread_id", "created_at", "updated_at", "metadata", "status"], extract: { first: "values.messages[0].content", last: "values.messages[-1].content" },
+    sort_by: "updated_at", sort_order: "desc",
+  }, signal);
+  // Another search begins anew; a change elsewhere is seen on the first page.
+  const query = [settled, status, graph].join("\n");
+  const list = held?.query === query ? held.items : undefined, more = list !== undefined && held!.more;
+  useEffect(() => {
+    const abort = new AbortController();
+    void (async () => {
+      try {
+        const [first, n] = await Promise.all([load(0, page, abort.signal), q.ids ? undefined : ask<number>("/threads/count", filter, abort.signal)]);
+        if (abort.signal.aborted) return;
+        const known = new Set(first.map((t) => t.thread_id));
+        hold((h) => (h?.query === query
+          ? { ...h, items: [...first, ...h.items.filter((t) => !known.has(t.thread_id))], loaded: Math.max(h.loaded, first.length), more: h.more || (h.loaded < page && first.length === page) }
+          : { query, items: first, loaded: first.length, more: first.length === page }));
+        setCount(n);
+        setError(undefined);
+      } catch (e) {
+        if (!abort.signal.aborted) setError(e);
+      }
+    })();
+    return () => abort.abort();
+  }, [query, turn, again]);
+  const paging = useRef("");
+  const next = async () => {
+    if (!more || paging.current === query) return;
+    paging.current = query;
+    const limit = q.rest ? 200 : page; // words are looked for in what is listed
+    try {
+      const old = await load(held!.loaded, limit);
+      hold((h) => {
+        if (h?.query !== query) return h;
+        const known = new Set(h.items.map((t) => t.thread_id));
+        return { ...h, items: [...h.items, ...old.filter((t) => !known.has(t.thread_id))], loaded: h.loaded + old.length, more: old.length === limit };
+      });
+    } catch (e) {
+      setError(e);
+      hold((h) => (h?.query === query ? { ...h, more: false } : h));
+    } finally {
+      if (paging.current === query) paging.current = "";
+    }
+  };
+  const busy = list?.some((t) => t.status === "busy");
   useEffect(() => {
     if (!busy) return;
-    const t = setInterval(() => { if (!document.hidden) again.current(); }, 2000);
+    const t = setInterval(() => { if (!document.hidden) setAgain((n) => n + 1); }, 2000);
     return () => clearInterval(t);
   }, [busy]);
   const names = new Map(assistants.map((a) => [a.assistant_id, a.name || a.graph_id]));
   const nameOf = (t: ThreadInfo) => names.get(assistantOf(t) ?? "") ?? String(t.metadata?.graph_id ?? "no graph yet");
-  const shown = (data ?? []).slice(0, limit).filter((t) => !q.rest || [titleOf(t), preview(t.extracted?.last ?? "", 2000), nameOf(t), t.thread_id, t.status, JSON.stringify(t.metadata ?? {})].join(" ").toLowerCase().includes(q.rest));
+  const shown = (list ?? []).filter((t) => !q.rest || [titleOf(t), preview(t.extracted?.last ?? "", 2000), nameOf(t), t.thread_id, t.status, JSON.stringify(t.metadata ?? {})].join(" ").toLowerCase().includes(q.rest));
+  const box = useRef<HTMLDivElement>(null);
+  const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => box.current, estimateSize: () => 54, overscan: 8, getItemKey: (i) => shown[i]!.thread_id });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? -1;
+  useEffect(() => { if (more && (last >= shown.length - 4 || (q.rest && held!.loaded < mostSearched))) void next(); });
+  const filtered = !!(settled || status || graph);
   return (
     <div className="threads">
       <Button icon="plus" kind="primary" onClick={fresh}>New thread</Button>
@@ -60,21 +107,26 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
           <option value="">All assistants</option>{assistants.map((a) => <option key={a.assistant_id} value={a.assistant_id}>{a.name || a.graph_id}</option>)}
         </select>
       </div>
-      {error !== undefined && <Problem text={words(error)} retry={reload} />}
-      {!data && loading && <div className="center"><Spinner label="Loading threads" /></div>}
-      {data && shown.length === 0 && <Empty title={settled || status || graph ? "Nothing found" : "No threads yet"}>{!settled && !status && !graph && <p>Run a graph, and its thread is listed here.</p>}</Empty>}
-      <ul className="thread-list" aria-label="Threads">
-        {shown.map((t) => (
-          <li key={t.thread_id}>
-            <a href={format({ page: "work", assistant: assistantOf(t), thread: t.thread_id })} aria-current={t.thread_id === current ? "page" : undefined}>
-              <span className="thread-title">{titleOf(t) || nameOf(t)}</span>
-              <span className="thread-line"><Status status={t.status} /><span className="hint">{titleOf(t) ? nameOf(t) : t.thread_id.slice(-12)} · <When at={t.updated_at} /></span></span>
-            </a>
-            <IconButton icon="trash" label={`Delete thread ${titleOf(t) || t.thread_id.slice(-12)}`} onClick={() => remove(t)} />
-          </li>
-        ))}
-      </ul>
-      {(data?.length ?? 0) > limit && <Button kind="quiet" onClick={() => setLimit(limit + page)}>More threads</Button>}
+      {error !== undefined && <Problem text={words(error)} retry={() => { setError(undefined); setAgain((n) => n + 1); }} />}
+      {!list && error === undefined && <div className="center"><Spinner label="Loading threads" /></div>}
+      {list && shown.length === 0 && !more && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
+      <div className="thread-box" ref={box} hidden={shown.length === 0}>
+        <ul className="thread-list" aria-label="Threads" style={{ height: virtual.getTotalSize() }}>
+          {items.map((v) => {
+            const t = shown[v.index]!;
+            return (
+              <li key={v.key} data-index={v.index} ref={virtual.measureElement} aria-setsize={more ? -1 : shown.length} aria-posinset={v.index + 1} style={{ transform: `translateY(${v.start}px)` }}>
+                <a href={format({ page: "work", assistant: assistantOf(t), thread: t.thread_id })} aria-current={t.thread_id === current ? "page" : undefined}>
+                  <span className="thread-title">{titleOf(t) || nameOf(t)}</span>
+                  <span className="thread-line"><Status status={t.status} /><span className="hint">{titleOf(t) ? nameOf(t) : t.thread_id.slice(-12)} · <When at={t.updated_at} /></span></span>
+                </a>
+                <IconButton icon="trash" label={`Delete thread ${titleOf(t) || t.thread_id.slice(-12)}`} onClick={() => remove(t)} />
+              </li>
+            );
+          })}
+        </ul>
+      </div>
+      {list && shown.length > 0 && <p className="hint thread-count" role="status">{q.rest ? `${shown.length}${more ? "+" : ""} found` : `${(count ?? shown.length).toLocaleString()} ${(count ?? shown.length) === 1 ? "thread" : "threads"}`}</p>}
       {removing && (
         <Dialog title="Delete the thread?" close={() => remove(undefined)}>
           <p>“{titleOf(removing) || removing.thread_id}” and its whole history will be gone.</p>
@@ -85,7 +137,8 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
               setRemoveProblem(undefined);
               remove(undefined);
               deleted(removing.thread_id);
-              reload();
+              hold((h) => h && { ...h, items: h.items.filter((t) => t.thread_id !== removing.thread_id) });
+              setAgain((n) => n + 1);
             } catch (e) { setRemoveProblem(words(e)); }
           }}>Delete</Button></div>
         </Dialog>

@@ -1,74 +1,159 @@
 // The history of a thread: what each step changed, and ways to go on from it.
-import { useMemo, useState } from "react";
-import { diff, preview, type Change, type Json } from "./json";
-import { questions, type Moment } from "./history";
-import type { Snapshot } from "./session";
-import { Button, duration, Empty, Icon, JsonView, Spinner, When } from "./ui";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { historyIn, words } from "./api";
+import { changesOf, lineOf, moments as momentsOf, partsOf, questions, rails, stepOf, titleOf, total, usageOf, type Moment, type Part, type Rail, type Usage } from "./history";
+import { isObject, preview, type Change, type Json } from "./json";
+import type { Snapshot, Task } from "./session";
+import { Button, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
 
-const sources: Record<string, string> = { input: "Input", update: "Edited", fork: "Forked", loop: "Step" };
+export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; compare: (left: Moment, right: Moment) => void };
 
-export function Timeline({ snap, moments, selected, select, rerun, edit, older }: {
-  snap: Snapshot; moments: Moment[]; selected?: string; select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; older: () => void;
-}) {
+type Row = { key: string; live: Task } | { key: string; live?: undefined; m: Moment; rail: Rail };
+
+// The newest is on top, as in the history of a repository, so that what is older
+// is loaded when somebody comes to it.
+export function Timeline({ snap, moments, selected, subgraphs, older, ...act }: { snap: Snapshot; moments: Moment[]; selected?: string; subgraphs: Set<string>; older: () => void } & TimelineActions) {
   const [others, showOthers] = useState(true);
-  const shown = others ? moments : moments.filter((m) => m.current);
-  const branches = moments.some((m) => !m.current);
-  const live = snap.running ? snap.tasks.filter((t) => t.path.length === 0) : [];
-  if (moments.length === 0 && live.length === 0) return snap.loading ? <div className="center"><Spinner /></div> : <Empty title="No history yet"><p>Each step of a run becomes a checkpoint here.</p></Empty>;
+  const [opened, setOpened] = useState<Set<string>>(new Set());
+  const top = useRef<HTMLDivElement>(null);
+  const rows = useMemo<Row[]>(() => {
+    const shown = (others ? moments : moments.filter((m) => m.current)).toReversed();
+    const beside = rails(shown);
+    const live = snap.running ? snap.tasks.filter((t) => t.path.length === 0).toReversed() : [];
+    return [...live.map((t, i) => ({ key: "live" + (live.length - i), live: t })), ...shown.map((m, i) => ({ key: m.id, m, rail: beside[i]! }))];
+  }, [moments, others, snap.running, snap.tasks]);
+  const head = moments.find((m) => m.head);
+  const leaf = moments.findLast((m) => !m.current);
+  const spent = useMemo(() => total(lineOf(moments, head?.id).map(usageOf)), [moments, head]);
+  const lanes = Math.min(8, 1 + Math.max(0, ...rows.map((r) => (r.live ? 0 : r.m.lane))));
+  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => top.current?.closest<HTMLElement>(".tab-body") ?? null, estimateSize: () => 60, overscan: 6, getItemKey: (i) => rows[i]!.key, scrollMargin: 44 });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? -1;
+  useEffect(() => { if (snap.more && !snap.older && last >= rows.length - 1 && rows.length > 0) older(); }, [last, rows.length, snap.more, snap.older, older]);
+  if (rows.length === 0) return snap.loading ? <div className="center"><Spinner /></div> : <Empty title="No history yet"><p>Each step of a run becomes a checkpoint here.</p></Empty>;
+  const toggle = (id: string) => setOpened((o) => { const n = new Set(o); if (!n.delete(id)) n.add(id); return n; });
   return (
-    <div className="timeline">
+    <div className="timeline" ref={top} style={{ "--lanes": lanes } as React.CSSProperties}>
       <div className="timeline-bar">
-        {snap.more && <Button kind="quiet" onClick={older}>Older checkpoints</Button>}
-        {branches && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
+        <span className="hint">{moments.length}{snap.more && "+"} {moments.length === 1 ? "checkpoint" : "checkpoints"}{spent && <> · <Tokens usage={spent} /></>}</span>
+        <span className="grow" />
+        {leaf && <label className="check"><input type="checkbox" checked={others} onChange={(e) => showOthers(e.target.checked)} /> Other branches</label>}
+        {leaf && head && <Button icon="compare" onClick={() => act.compare(leaf, head)}>Compare</Button>}
       </div>
-      <ol>
-        {shown.map((m) => <Entry key={m.id} m={m} selected={selected === m.id} busy={snap.running}
-          select={() => select(selected === m.id ? undefined : m.id)} rerun={() => rerun(m)} edit={() => edit(m)} />)}
-        {live.map((t, i) => (
-          <li className={`moment is-live ${t.error ? "is-failed" : t.ended ? "" : "is-running"}`} key={"live" + i}>
-            <div className="moment-head"><span className="dot" aria-hidden="true" /><span className="moment-title">{t.name}</span><span className="hint">{t.ended ? duration(t.ended - t.began) : "running…"}</span></div>
-          </li>
-        ))}
+      <ol style={{ height: virtual.getTotalSize() }}>
+        {items.map((v) => {
+          const row = rows[v.index]!;
+          const place = { "data-index": v.index, ref: virtual.measureElement, "aria-setsize": snap.more ? -1 : rows.length, "aria-posinset": v.index + 1, style: { transform: `translateY(${v.start - virtual.options.scrollMargin}px)` } };
+          return row.live
+            ? <li key={v.key} {...place} className={`moment is-live ${row.live.error ? "is-failed" : row.live.ended ? "" : "is-running"}`}>
+                <span className="rail" aria-hidden="true"><span className="dot" /></span>
+                <div className="moment-head"><span className="moment-title">{row.live.name}</span><span className="hint">{row.live.ended ? duration(row.live.ended - row.live.began) : "running…"}</span></div>
+              </li>
+            : <Entry key={v.key} place={place} m={row.m} rail={row.rail} head={head} snap={snap} selected={selected === row.m.id} open={opened.has(row.m.id)} toggle={() => toggle(row.m.id)} subgraphs={subgraphs} {...act} />;
+        })}
       </ol>
+      {snap.more && (snap.older ? <div className="center"><Spinner label="Loading older checkpoints" /></div> : <Button kind="quiet" onClick={older}>Older checkpoints</Button>)}
     </div>
   );
 }
 
-function Entry({ m, selected, busy, select, rerun, edit }: { m: Moment; selected: boolean; busy: boolean; select: () => void; rerun: () => void; edit: () => void }) {
+export function Tokens({ usage }: { usage: Usage }) {
+  const n = (x: number) => (x < 10_000 ? String(x) : `${(x / 1000).toFixed(1)}k`);
+  return <span className="tokens" title={`${usage.input} tokens read, ${usage.output} written`}>{n(usage.input)} → {n(usage.output)} tokens</span>;
+}
+
+const laneX = (lane: number) => 8 + Math.min(lane, 7) * 14;
+
+function RailView({ rail, lane }: { rail: Rail; lane: number }) {
+  const x = laneX(lane);
+  return (
+    <span className="rail" aria-hidden="true">
+      {rail.passing.filter((l) => l !== lane).map((l) => <span key={l} className={`rail-line ${l > 0 ? "is-branch" : ""}`} style={{ left: laneX(l) }} />)}
+      {rail.above && <span className={`rail-line is-above ${lane > 0 ? "is-branch" : ""}`} style={{ left: x }} />}
+      {rail.below && <span className={`rail-line is-below ${lane > 0 ? "is-branch" : ""}`} style={{ left: x }} />}
+      {rail.joining.length > 0 && <svg className="rail-bend" width="120" height="16">{rail.joining.map((l) => <path key={l} d={`M${laneX(l)} 0C${laneX(l)} 11 ${x} 5 ${x} 16`} />)}</svg>}
+      <span className="dot" style={{ left: x }} />
+    </span>
+  );
+}
+
+function Entry({ m, rail, head, snap, selected, open, toggle, place, subgraphs, select, rerun, edit, compare }: {
+  m: Moment; rail: Rail; head?: Moment; snap: Snapshot; selected: boolean; open: boolean; toggle: () => void; place: object; subgraphs: Set<string>;
+} & TimelineActions) {
   const source = String((m.state.metadata as Record<string, Json> | null)?.source ?? "loop");
-  const step = (m.state.metadata as Record<string, Json> | null)?.step;
-  const changes = useMemo(() => diff((m.parent?.values ?? {}) as Json, (m.state.values ?? {}) as Json), [m.state, m.parent]);
+  const step = stepOf(m), busy = snap.running;
+  const changes = useMemo(() => changesOf(m), [m]);
+  const usage = useMemo(() => usageOf(m), [m]);
   const asks = questions(m.state).length > 0;
   const failed = m.state.tasks.find((t) => t.error);
-  const title = m.nodes.length > 0 ? m.nodes.join(", ") : source === "loop" ? "Planned" : sources[source] ?? source;
-  const [open, setOpen] = useState(false);
+  const parts = [...(m.parent && m.nodes.length > 0 ? partsOf(m.parent.tasks, subgraphs) : []), ...(m.head ? partsOf(m.state.tasks.filter((t) => t.checkpoint ?? t.state), subgraphs) : [])];
   return (
-    <li className={`moment ${m.current ? "" : "is-other"} ${selected ? "is-selected" : ""} ${failed ? "is-failed" : asks ? "is-asking" : ""}`} style={{ "--lane": m.lane } as React.CSSProperties} data-step={String(step)} data-source={source}>
-      <button type="button" className="moment-head" aria-expanded={selected} onClick={select}>
-        <span className="dot" aria-hidden="true" />
-        <span className="moment-title">{title}</span>
+    <li {...place} className={`moment ${m.current ? "" : "is-other"} ${selected ? "is-selected" : ""} ${failed ? "is-failed" : asks ? "is-asking" : ""}`} data-step={String(step)} data-source={source} data-checkpoint={m.id}>
+      <RailView rail={rail} lane={m.lane} />
+      <button type="button" className="moment-head" aria-expanded={selected} onClick={() => select(selected ? undefined : m.id)}>
+        <span className="moment-title">{titleOf(m)}</span>
         {m.head && <span className="badge">now</span>}
         {!m.current && <span className="badge quiet">other branch</span>}
-        <span className="hint">{step !== undefined && `step ${String(step)}`}{m.ms !== undefined && ` · ${duration(m.ms)}`}</span>
+        <span className="grow" />
+        <span className="hint">{[step !== undefined && `step ${step}`, m.ms !== undefined && duration(m.ms)].filter(Boolean).join(" · ")}{usage && <> · <Tokens usage={usage} /></>}</span>
       </button>
       <p className="moment-line">
-        {asks ? "waits for an answer" : failed ? `failed: ${failed.error}` : m.state.next.length > 0 ? `then ${m.state.next.join(", ")}` : "end"} · <When at={m.state.created_at} />
-        {changes.length > 0 && <button type="button" className="link" aria-expanded={open} onClick={() => setOpen(!open)}>{changes.length} {changes.length === 1 ? "change" : "changes"}</button>}
+        <span>{asks ? "waits for an answer" : failed ? `failed: ${failed.error}` : m.state.next.length > 0 ? `then ${m.state.next.join(", ")}` : "end"}</span> · <When at={m.state.created_at} />
+        {changes && changes.length > 0 && <button type="button" className="link" aria-expanded={open} onClick={toggle}>{changes.length} {changes.length === 1 ? "change" : "changes"}</button>}
       </p>
-      {open && <Changes changes={changes} />}
+      {open && changes && <Changes changes={changes} />}
       {selected && (
-        <div className="actions">
-          <Button icon="edit" onClick={edit} disabled={busy}>Edit and fork</Button>
-          {m.state.next.length > 0 && <Button icon="play" onClick={rerun} disabled={busy}>Run from here</Button>}
+        <div className="moment-actions">
+          {m.state.next.length > 0 && <Button icon="play" onClick={() => rerun(m)} disabled={busy}>Run from here</Button>}
+          <Button icon="edit" onClick={() => edit(m)} disabled={busy}>Edit and fork</Button>
+          {head && !m.head && <Button icon="compare" onClick={() => compare(m, head)}>Compare with now</Button>}
         </div>
       )}
+      {parts.map((p) => <Inside key={p.ns} part={p} thread={snap.threadId!} turn={snap.state} subgraphs={subgraphs} />)}
     </li>
+  );
+}
+
+// Inside is the history of a subgraph's run, which is loaded when it is opened.
+function Inside({ part, thread, turn, subgraphs }: { part: Part; thread: string; turn: unknown; subgraphs: Set<string> }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <div className="inside">
+      <button type="button" className="link inside-open" aria-expanded={open} onClick={() => setOpen(!open)}><Icon name={open ? "down" : "right"} size={14} />Inside {part.name}</button>
+      {open && <InsideSteps part={part} thread={thread} turn={turn} subgraphs={subgraphs} />}
+    </div>
+  );
+}
+
+function InsideSteps({ part, thread, turn, subgraphs }: { part: Part; thread: string; turn: unknown; subgraphs: Set<string> }) {
+  const { data, error, reload } = useAsync((signal) => historyIn(thread, part.ns, signal), [thread, part.ns, turn]);
+  const [shown, show] = useState<string>();
+  const steps = useMemo(() => (data ? momentsOf(data, data[0]).toReversed() : []), [data]);
+  if (error !== undefined) return <Problem text={words(error)} retry={reload} />;
+  if (!data) return <Spinner label={`Loading the history of ${part.name}`} />;
+  if (steps.length === 0) return <p className="hint">No history of it is kept.</p>;
+  return (
+    <ol className="inside-steps" aria-label={`Steps inside ${part.name}`}>
+      {steps.map((m) => {
+        const changes = changesOf(m);
+        const inner = m.parent && m.nodes.length > 0 ? partsOf(m.parent.tasks, subgraphs, part.path, part.ns) : [];
+        return (
+          <li key={m.id} data-inner={titleOf(m)}>
+            <p className="inside-head"><strong>{titleOf(m)}</strong> <span className="hint">{m.head && questions(m.state).length > 0 ? "waits for an answer · " : ""}step {stepOf(m)}{m.ms !== undefined && ` · ${duration(m.ms)}`}</span>
+              <span className="grow" /><button type="button" className="link" aria-expanded={shown === m.id} onClick={() => show(shown === m.id ? undefined : m.id)}>{shown === m.id ? "Hide state" : "State"}</button></p>
+            {shown === m.id ? <div className="inside-state">{Object.entries(m.state.values).map(([k, v]) => <JsonView key={k} name={k} value={v} open={1} />)}</div> : changes && changes.length > 0 && <Changes changes={changes} />}
+            {inner.map((p) => <Inside key={p.ns} part={p} thread={thread} turn={turn} subgraphs={subgraphs} />)}
+          </li>
+        );
+      })}
+    </ol>
   );
 }
 
 export function Changes({ changes }: { changes: Change[] }) {
   const [all, showAll] = useState(false);
-  const shown = all ? changes : changes.slice(0, 30);
+  const shown = changes.slice(0, all ? 1000 : 20);
   return (
     <ul className="changes">
       {shown.map((c, i) => (
@@ -78,29 +163,37 @@ export function Changes({ changes }: { changes: Change[] }) {
           {c.after !== undefined && <Side value={c.after} kind="plus" />}
         </li>
       ))}
-      {shown.length < changes.length && <li><Button kind="quiet" onClick={() => showAll(true)}>{changes.length - shown.length} more</Button></li>}
+      {!all && shown.length < changes.length && <li><Button kind="quiet" onClick={() => showAll(true)}>{changes.length - shown.length} more</Button></li>}
+      {all && shown.length < changes.length && <li className="hint">and {changes.length - shown.length} more</li>}
     </ul>
   );
 }
 
-function Side({ value, kind }: { value: Json; kind: "plus" | "minus" }) {
+export function Side({ value, kind }: { value: Json; kind: "plus" | "minus" }) {
   const long = typeof value === "object" && value !== null;
-  return <div className={`side ${kind}`}><span aria-hidden="true">{kind === "plus" ? "+" : "−"}</span>{long ? <JsonView value={value} open={0} /> : <span className="side-text">{typeof value === "string" ? value : preview(value, 400)}</span>}</div>;
+  return <div className={`side ${kind}`}><span aria-hidden="true">{kind === "plus" ? "+" : "−"}</span>{long ? <JsonView value={value} open={isObject(value) ? 1 : 0} /> : <span className="side-text">{typeof value === "string" ? preview(value, 2000) : preview(value, 400)}</span>}</div>;
 }
 
 export function EventLog({ snap }: { snap: Snapshot }) {
   const [kind, setKind] = useState("");
+  const top = useRef<HTMLDivElement>(null);
   const kinds = [...new Set(snap.log.map((e) => e.event.split("|")[0]!))];
   const shown = snap.log.filter((e) => !kind || e.event.split("|")[0] === kind);
   const began = snap.began ?? snap.log[0]?.at ?? 0;
+  const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => top.current?.closest<HTMLElement>(".tab-body") ?? null, estimateSize: () => 52, overscan: 6, getItemKey: (i) => shown[i]!.seq, scrollMargin: 60 });
   if (snap.log.length === 0) return <Empty title="No events yet"><p>What a run streams while this page is open is listed here.</p></Empty>;
   return (
-    <div className="events">
-      <label className="field inline">Show <select value={kind} onChange={(e) => setKind(e.target.value)}><option value="">everything</option>{kinds.map((k) => <option key={k}>{k}</option>)}</select></label>
-      <ol>
-        {shown.slice(-400).map((e) => (
-          <li key={e.seq}><span className="event-time">{((e.at - began) / 1000).toFixed(2)} s</span><span className="event-kind"><Icon name="right" size={12} />{e.event.replaceAll("|", " › ")}</span><JsonView value={e.data} open={0} /></li>
-        ))}
+    <div className="events" ref={top}>
+      <label className="field inline">Show <select value={kind} onChange={(e) => setKind(e.target.value)}><option value="">everything</option>{kinds.map((k) => <option key={k}>{k}</option>)}</select> <span className="hint">{shown.length} {shown.length === 1 ? "event" : "events"}</span></label>
+      <ol style={{ height: virtual.getTotalSize() }}>
+        {virtual.getVirtualItems().map((v) => {
+          const e = shown[v.index]!;
+          return (
+            <li key={v.key} data-index={v.index} ref={virtual.measureElement} aria-setsize={shown.length} aria-posinset={v.index + 1} style={{ transform: `translateY(${v.start - virtual.options.scrollMargin}px)` }}>
+              <span className="event-time">{((e.at - began) / 1000).toFixed(2)} s</span><span className="event-kind" data-kind={e.event.split("|")[0]}>{e.event.replaceAll("|", " › ")}</span><JsonView value={e.data} open={0} />
+            </li>
+          );
+        })}
       </ol>
     </div>
   );

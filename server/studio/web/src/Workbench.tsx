@@ -1,14 +1,15 @@
 // One thread and its graph.
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { schemas, words, type Assistant } from "./api";
+import { client, historyIn, schemas, words, type Assistant, type Drawing, type Schemas } from "./api";
 import { Chat, Composer } from "./Chat";
 import { Form, JsonInput } from "./Form";
-import { activity, GraphView } from "./GraphView";
-import { moments, questions, type Moment } from "./history";
+import { activity, GraphView, type Inner } from "./GraphView";
+import { lineOf, moments, partsOf, questions, stepOf, type Moment } from "./history";
 import { equal, isObject, preview, type Json, type JsonObject } from "./json";
 import { conversation, textOf, type Message } from "./messages";
+import { countOf, nothingTold, RunFields, type Told } from "./Options";
 import { Questions } from "./Questions";
-import { go } from "./route";
+import { format, go } from "./route";
 import { fieldOf, update } from "./schema";
 import type { RunInput, Session, Snapshot } from "./session";
 import { StateEditor } from "./StateEditor";
@@ -22,7 +23,9 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
   const { data: forms, error: formError, reload } = useAsync(() => schemas(assistant.assistant_id), [assistant.assistant_id]);
   const [selected, selectMoment] = useState<string>();
   const [node, selectNode] = useState<string>();
-  const [breaks, setBreaks] = useState<Set<string>>(new Set());
+  const [told, tell] = useState<Told>(nothingTold);
+  const [drawn, setDrawn] = useState<Drawing>();
+  const [open, setOpen] = useState<string[]>([]); // subgraphs
   const [editing, edit] = useState<{ at?: Moment; asNode?: string }>();
   const opened = useRef(snap.threadId);
   useEffect(() => {
@@ -33,17 +36,24 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
     selectNode(undefined);
     edit(undefined);
   }, [session, snap.threadId]);
-  useEffect(() => { setBreaks(new Set()); selectNode(undefined); }, [assistant.assistant_id]);
+  useEffect(() => { tell(nothingTold); setOpen([]); selectNode(undefined); }, [assistant.assistant_id]);
+  const names = useMemo(() => (drawn?.layout ? drawn.layout.nodes.filter((b) => !b.path?.length && b.kind !== "start" && b.kind !== "end") : drawn?.nodes ?? []).map((n) => n.id).filter((n) => n !== "__start__" && n !== "__end__"), [drawn]);
+  const { data: inside } = useAsync(() => client.assistants.getSubgraphs(assistant.assistant_id, { recurse: true }), [assistant.assistant_id]);
+  const subgraphs = useMemo(() => new Set(Object.keys(inside ?? {})), [inside]);
   const all = useMemo(() => moments(snap.history, snap.state), [snap.history, snap.state]);
   const at = all.find((m) => m.id === selected);
-  const shown = useMemo(() => activity(snap, all, at), [snap.tasks, snap.running, snap.state, all, at]);
+  const inner = useInner(snap, all, at, open, subgraphs);
+  const shown = useMemo(() => activity(snap, all, at, inner), [snap.tasks, snap.running, snap.state, all, at, inner]);
   const run = useCallback((what: RunInput) => {
     selectMoment(undefined);
-    void session.run(assistant.assistant_id, { ...what, before: [...breaks] }, (id) => go({ page: "work", assistant: assistant.assistant_id, thread: id }, true));
-  }, [session, assistant.assistant_id, breaks]);
+    void session.run(assistant.assistant_id, { ...what, ...told }, (id) => go({ page: "work", assistant: assistant.assistant_id, thread: id }, true));
+  }, [session, assistant.assistant_id, told]);
   const rerun = (m: Moment) => { setPane("run"); run({ input: null, checkpoint: m.state.checkpoint }); };
   const select = useCallback((k: string | undefined) => selectNode(k), []);
-  const nodes = [...new Set([...all.flatMap((m) => m.state.next), ...(node && !node.includes("|") ? [node] : []), ...all.flatMap((m) => m.nodes)])];
+  const nodes = names.length > 0 ? names : [...new Set([...all.flatMap((m) => m.state.next), ...all.flatMap((m) => m.nodes)])];
+  const older = useCallback(() => void session.older(), [session]);
+  const compare = (l: Moment, r: Moment) => go({ page: "compare", assistant: assistant.assistant_id, thread: snap.threadId!, left: l.id, right: r.id });
+  const stops = (where: "before" | "after", name: string) => ({ on: told[where].includes(name), toggle: () => tell((t) => ({ ...t, [where]: t[where].includes(name) ? t[where].filter((n) => n !== name) : [...t[where], name] })) });
   const editState = (editing ? editing.at : at)?.state ?? snap.state;
   const panes: [Pane, string][] = [["run", "Run"], ["timeline", "Timeline"], ["state", "State"], ["events", "Events"]];
   return (
@@ -53,14 +63,15 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           <select aria-label="Assistant" value={assistant.assistant_id} disabled={snap.running} onChange={(e) => go({ page: "work", assistant: e.target.value, thread: undefined })}>
             {assistants.map((a) => <option key={a.assistant_id} value={a.assistant_id}>{a.name || a.graph_id}</option>)}
           </select>
-          {snap.running ? <Status status="busy" /> : snap.thread && <Status status={snap.thread.status} />}
+          {snap.lost ? <Status status="reconnecting" /> : snap.running ? <Status status="busy" /> : snap.thread && <Status status={snap.thread.status} />}
           <Clock snap={snap} />
-          {at && <span className="badge">at step {String((at.state.metadata as { step?: number } | null)?.step ?? "?")} <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></span>}
+          {snap.threadId && <IconButton icon="refresh" label="Load the thread again" disabled={snap.running} onClick={() => void session.refresh()} />}
+          {at && <span className="badge">at step {stepOf(at) ?? "?"} <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></span>}
         </div>
         <div className="graph">
-          <GraphView assistant={assistant.assistant_id} activity={shown} selected={node} select={select} breaks={breaks} dark={dark} />
+          <GraphView assistant={assistant.assistant_id} activity={shown} selected={node} select={select} before={told.before} after={told.after} dark={dark} open={open} setOpen={setOpen} drawn={setDrawn} />
         </div>
-        {node && <NodePanel node={node} snap={snap} all={all} breaks={breaks.has(node)} toggleBreak={() => setBreaks((b) => { const n = new Set(b); if (!n.delete(node)) n.add(node); return n; })}
+        {node && <NodePanel node={node} snap={snap} all={all} before={stops("before", node)} after={stops("after", node)}
           rerun={rerun} edit={() => edit({ at, asNode: node })} close={() => selectNode(undefined)} />}
       </section>
       <section className={`pane pane-side show-${pane}`} aria-label="Thread">
@@ -74,21 +85,28 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           {panes.map(([p, l]) => <button key={p} type="button" role="tab" id={"tab-" + p} aria-selected={pane === p} aria-controls="tabpanel" tabIndex={pane === p ? 0 : -1} onClick={() => setPane(p)}>{l}{p === "run" && !snap.running && questions(snap.state).length > 0 && <span className="dot-alert" title="A question waits" />}</button>)}
         </div>
         <div className="tab-body" role="tabpanel" id="tabpanel" aria-labelledby={"tab-" + pane} tabIndex={-1}>
+          {snap.lost && <p className="lost" role="status"><span className="spin" aria-hidden="true" /> The server is away. The run is taken up again as soon as it is back.</p>}
           {formError !== undefined && <Problem text={words(formError)} retry={reload} />}
-          {snap.error && <Problem text={snap.error} dismiss={session.clearError} />}
-          {pane === "run" && (snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} />)}
-          {pane === "timeline" && <Timeline snap={snap} moments={all} selected={selected} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} older={() => void session.older()} />}
-          {pane === "state" && <StatePane snap={snap} at={at} edit={() => edit({ at })} />}
+          {snap.error && <Problem text={snap.error} retry={snap.notFound || snap.thread ? undefined : () => void session.refresh()} dismiss={snap.thread ? session.clearError : undefined} />}
+          {snap.notFound && <Empty title="No such thread"><p>It may have been deleted, or its address is mistyped.</p><p><a href={format({ page: "work", assistant: assistant.assistant_id })}>Begin a new one</a></p></Empty>}
+          {/* What is typed there stays while another pane is shown. */}
+          <div className="keep" hidden={pane !== "run"}>
+            {snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && (!snap.error || snap.thread || !snap.threadId) && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} told={told} tell={tell} nodes={nodes} seen={pane === "run"} />}
+          </div>
+          {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} selected={selected} subgraphs={subgraphs} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} compare={compare} older={older} />}
+          {pane === "state" && !snap.notFound && <StatePane snap={snap} at={at} edit={() => edit({ at })} />}
           {pane === "events" && <EventLog snap={snap} />}
         </div>
       </section>
       {editing && forms && editState && (
         <StateEditor title={editing.at ? "Edit and fork" : "Edit the state"} values={editState.values ?? {}} next={editState.next} nodes={nodes} asNode={editing.asNode ?? writerOf(editing.at ?? all.find((m) => m.head))} asks={questions(editState).length > 0}
-          state={forms.state} close={() => edit(undefined)}
+          state={forms.state} problem={snap.error} close={() => { edit(undefined); session.clearError(); }}
           save={async (values, asNode, runToo) => {
-            const m = editing.at ?? all.find((x) => x.head);
-            // What the node before a question wrote is written otherwise, where it wrote it.
-            const base = m?.parent && asNode && m.nodes.join() === asNode && questions(m.state).length > 0 ? m.parent : editState;
+            // What a node before a question wrote is written otherwise, where it wrote
+            // it, so that what follows is asked anew.
+            const end = editing.at ?? all.find((x) => x.head);
+            const asks = asNode && questions(editState).some((q) => q.node !== asNode);
+            const base = (asks ? lineOf(all, end?.id).findLast((x) => x.state.next.includes(asNode))?.state : undefined) ?? editState;
             const changed = update(base.values ?? {}, values, forms.input);
             if (!await session.edit(Object.keys(changed).length > 0 ? changed : null, base.checkpoint, asNode)) return false;
             selectMoment(undefined);
@@ -106,6 +124,39 @@ function writerOf(m: Moment | undefined): string | undefined {
   return m && questions(m.state).length > 0 && m.nodes.length === 1 ? m.nodes[0] : undefined;
 }
 
+// useInner loads what happened in the subgraphs that are open, as far as it is in
+// the history, by their paths.
+function useInner(snap: Snapshot, all: Moment[], at: Moment | undefined, open: string[], subgraphs: Set<string>): Inner {
+  const quiet = !snap.running && open.length > 0 && !!snap.threadId;
+  const { data } = useAsync(async (signal) => {
+    const out: Inner = new Map();
+    if (!quiet) return out;
+    const end = at ?? all.find((m) => m.head);
+    const spaces = new Map<string, { ns: string; path: string[] }>();
+    const note = (tasks: Moment["state"]["tasks"], path: string[], ns: string) => { for (const p of partsOf(tasks, subgraphs, path, ns)) spaces.set(p.path.join("|"), { ns: p.ns, path: p.path }); };
+    const byId = new Map(all.map((m) => [m.id, m]));
+    const line: Moment[] = [];
+    for (let m = end; m; m = m.parent && byId.get(m.parent.checkpoint?.checkpoint_id ?? "")) {
+      line.unshift(m);
+      if ((m.state.metadata as { source?: string } | null)?.source === "input") break;
+    }
+    for (const m of line) if (m.parent && m.nodes.length > 0) note(m.parent.tasks, [], "");
+    note((at?.state ?? snap.state)?.tasks.filter((t) => t.checkpoint ?? t.state) ?? [], [], "");
+    for (const key of open.toSorted((a, b) => a.split("|").length - b.split("|").length)) {
+      const space = spaces.get(key);
+      if (!space) continue;
+      const history = await historyIn(snap.threadId!, space.ns, signal);
+      const inner = moments(history, history[0]);
+      out.set(key, inner);
+      for (const m of inner) if (m.parent && m.nodes.length > 0) note(m.parent.tasks, space.path, space.ns);
+      note(inner.find((m) => m.head)?.state.tasks ?? [], space.path, space.ns);
+    }
+    return out;
+  }, [quiet, snap.threadId, all, at, open.join(), subgraphs]);
+  return data ?? none;
+}
+const none: Inner = new Map();
+
 // Clock shows for how long a run has worked.
 function Clock({ snap }: { snap: Snapshot }) {
   const [, tick] = useState(0);
@@ -118,7 +169,9 @@ function Clock({ snap }: { snap: Snapshot }) {
   return <span className="hint clock">{duration((snap.ended ?? Date.now()) - snap.began)}</span>;
 }
 
-function NodePanel({ node, snap, all, breaks, toggleBreak, rerun, edit, close }: { node: string; snap: Snapshot; all: Moment[]; breaks: boolean; toggleBreak: () => void; rerun: (m: Moment) => void; edit: () => void; close: () => void }) {
+type Stop = { on: boolean; toggle: () => void };
+
+function NodePanel({ node, snap, all, before: stopBefore, after: stopAfter, rerun, edit, close }: { node: string; snap: Snapshot; all: Moment[]; before: Stop; after: Stop; rerun: (m: Moment) => void; edit: () => void; close: () => void }) {
   const path = node.split("|"), name = path.at(-1)!, root = path.length === 1;
   const before = all.findLast((m) => m.current && m.state.next.includes(name));
   const tasks = snap.tasks.filter((t) => [...t.path, t.name].join("|") === node);
@@ -131,7 +184,8 @@ function NodePanel({ node, snap, all, breaks, toggleBreak, rerun, edit, close }:
       {last?.result !== undefined && last.result !== null && <JsonView name="wrote" value={last.result} open={1} />}
       {root
         ? <div className="actions">
-            <Button icon="pause" aria-pressed={breaks} onClick={toggleBreak}>{breaks ? "Don't pause before" : "Pause before"}</Button>
+            <Button icon="pause" aria-pressed={stopBefore.on} onClick={stopBefore.toggle}>{stopBefore.on ? "Don't pause before" : "Pause before"}</Button>
+            <Button icon="pause" aria-pressed={stopAfter.on} onClick={stopAfter.toggle}>{stopAfter.on ? "Don't pause after" : "Pause after"}</Button>
             {snap.state?.checkpoint && <Button icon="edit" disabled={snap.running} onClick={edit}>Edit state as {name}</Button>}
             {before && <Button icon="play" disabled={snap.running} onClick={() => rerun(before)}>Run again from here</Button>}
           </div>
@@ -147,7 +201,7 @@ function StatePane({ snap, at, edit }: { snap: Snapshot; at?: Moment; edit: () =
   return (
     <div className="state">
       <div className="state-bar">
-        <span className="hint">{at ? `At step ${String((at.state.metadata as { step?: number } | null)?.step)}` : snap.running ? "As the run goes" : "Newest"}{state && state.next.length > 0 && !snap.running && ` · then ${state.next.join(", ")}`}</span>
+        <span className="hint">{at ? `At step ${stepOf(at) ?? "?"}` : snap.running ? "As the run goes" : "Newest"}{state && state.next.length > 0 && !snap.running && ` · then ${state.next.join(", ")}`}</span>
         <Button icon="edit" onClick={edit} disabled={snap.running}>{at ? "Edit and fork" : "Edit"}</Button>
       </div>
       {Object.entries(values as JsonObject).map(([k, v]) => <JsonView key={k + (at?.id ?? "")} name={k} value={v} open={1} />)}
@@ -156,9 +210,9 @@ function StatePane({ snap, at, edit }: { snap: Snapshot; at?: Moment; edit: () =
   );
 }
 
-type Forms = { input: JsonObject; state: JsonObject };
-
-function RunPane({ snap, forms, run, stop, edit, at, all, assistant }: { snap: Snapshot; forms: Forms; run: (what: RunInput) => void; stop: () => void; edit: Session["edit"]; at?: Moment; all: Moment[]; assistant: Assistant }) {
+function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell, nodes, seen }: {
+  snap: Snapshot; forms: Schemas; run: (what: RunInput) => void; stop: () => void; edit: Session["edit"]; at?: Moment; all: Moment[]; assistant: Assistant; told: Told; tell: (t: Told) => void; nodes: string[]; seen: boolean;
+}) {
   const properties = fieldOf(forms.input, forms.input);
   const hasMessages = !!properties.properties?.some(([n]) => n === "messages");
   const state = at?.state ?? snap.state;
@@ -168,7 +222,8 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant }: { snap: S
   const [bad, setBad] = useState<Record<string, boolean>>({});
   useEffect(() => { setInput({}); setBad({}); }, [assistant.assistant_id]);
   const wrong = Object.values(bad).some(Boolean);
-  const asked = snap.running ? [] : questions(state);
+  const open = questions(state); // while a run works: those that it answers
+  const asked = snap.running ? [] : open;
   const paused = !snap.running && !at && asked.length === 0 && (snap.state?.next.length ?? 0) > 0;
   const messages = useMemo(() => [...conversation(values), ...(at ? [] : snap.said)], [values, snap.said, at]);
   const form = (hide: string[]) => properties.kind === "object"
@@ -181,8 +236,14 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant }: { snap: S
     const first = all.find((x) => x.current && conversation(x.state.values).some((o) => o.id === m.id));
     if (first) void edit({ messages: [human(text, m.id)] }, first.state.checkpoint).then((done) => { if (done) run({ input: null }); });
   }, [all, run, edit]);
-  const answers = asked.length > 0 && (
-    <Questions key={asked.map((q) => q.id).join()} questions={asked} busy={snap.running} past={!!at}
+  const options = (
+    <details className="fields options">
+      <summary>Options{countOf(told) > 0 && <span className="badge">{countOf(told)} set</span>}</summary>
+      <RunFields key={assistant.assistant_id} told={told} tell={tell} nodes={nodes} schema={forms.config} onError={(what, problem) => setBad((b) => ({ ...b, ["told" + what]: problem }))} />
+    </details>
+  );
+  const answers = open.length > 0 && (
+    <Questions key={open.map((q) => q.id).join()} questions={open} busy={snap.running} past={!!at}
       answer={(byId) => run({ command: { resume: byId }, checkpoint: at?.state.checkpoint })} />
   );
   const more = paused && (
@@ -195,9 +256,11 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant }: { snap: S
           : <Chat messages={messages} tools={snap.tools} running={snap.running} resend={at ? undefined : resend} />}
         <Custom snap={snap} />
         {answers}{more}
+        {asked.length > 0 && <div className="run-foot">{options}</div>}
         {hasMessages && asked.length === 0 && (
           <div className="run-foot">
             {(properties.properties?.length ?? 0) > 1 && <details className="fields"><summary>Other fields{Object.keys(input).length > 0 && ` (${Object.keys(input).length} set)`}</summary>{form(["messages"])}</details>}
+            {options}
             <Composer label={at ? "Say something at this point of the history" : "Say something"} send={send} running={snap.running} stop={stop} disabled={wrong} />
           </div>
         )}
@@ -207,16 +270,17 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant }: { snap: S
   return (
     <div className="run-form">
       {answers}{more}
-      <Live snap={snap} />
+      <Live snap={snap} stop={stop} />
       <form onSubmit={(e) => { e.preventDefault(); run({ input, checkpoint: at?.state.checkpoint }); }}>
         <h2>{snap.threadId ? "New input" : "Input"}</h2>
         {assistant.description && !snap.threadId && <p className="hint">{assistant.description}</p>}
         {form([])}
+        {options}
         <div className="actions">
-          {snap.running ? <Button icon="stop" kind="danger" onClick={stop}>Stop</Button> : <Button icon="play" kind={asked.length > 0 ? undefined : "primary"} type="submit" disabled={wrong}>Run</Button>}
+          {!snap.running && <Button icon="play" kind={asked.length > 0 ? undefined : "primary"} type="submit" disabled={wrong}>Run</Button>}
         </div>
       </form>
-      {!snap.running && values && Object.keys(values).length > 0 && (
+      {seen && !snap.running && values && Object.keys(values).length > 0 && (
         <section className="result"><h2>{at ? "State at this step" : "State"}</h2>{Object.entries(values as JsonObject).map(([k, v]) => <JsonView key={k} name={k} value={v} open={1} />)}</section>
       )}
     </div>
@@ -224,11 +288,11 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant }: { snap: S
 }
 
 // Live shows a run of a graph that doesn't speak: its steps and what they wrote.
-function Live({ snap }: { snap: Snapshot }) {
+function Live({ snap, stop }: { snap: Snapshot; stop: () => void }) {
   if (!snap.running && snap.tasks.length === 0) return null;
   return (
     <section className="live" aria-label="This run" aria-live="polite">
-      <h2>{snap.running ? <><span className="spin" aria-hidden="true" /> Running</> : "Last run"}</h2>
+      <h2>{snap.running ? <><span className="spin" aria-hidden="true" /> Running</> : "Last run"}{snap.running && <><span className="grow" /><Button icon="stop" kind="danger" onClick={stop}>Stop</Button></>}</h2>
       <ol>
         {snap.tasks.slice(-12).map((t, i) => (
           <li key={t.id + i} className={t.error ? "is-failed" : t.ended ? "is-done" : "is-running"}>
@@ -246,7 +310,7 @@ function Live({ snap }: { snap: Snapshot }) {
 function Custom({ snap }: { snap: Snapshot }) {
   if (snap.custom.length === 0) return null;
   return (
-    <details className="custom" open={snap.running}>
+    <details className="custom" key={snap.runId} open>
       <summary>{snap.custom.length} custom {snap.custom.length === 1 ? "event" : "events"}</summary>
       <ol>{snap.custom.slice(-8).map((e) => <li key={e.seq}>{e.event && <span className="hint">{e.event} </span>}<code>{preview(e.data, 160)}</code></li>)}</ol>
     </details>

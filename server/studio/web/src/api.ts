@@ -5,7 +5,7 @@ import type { Schema } from "./schema";
 
 export type { Assistant, Checkpoint };
 export type State = ThreadState<JsonObject>;
-export type Interrupt = { id: string; value: Json };
+export type Interrupt = { id: string; value: Json; schema?: Schema };
 export type ThreadInfo = Thread<JsonObject> & { extracted?: Record<string, Json> };
 
 // apiUrl is where the API is: what the query parameter names, else the place
@@ -32,7 +32,29 @@ export function signIn(given: string) {
 export const keyGiven = key !== null;
 const headers: Record<string, string> = key === null ? {} : { "x-api-key": key };
 
-export const client = new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 1 } });
+// fetching hides from the SDK where a stream may be taken up again, so that a
+// connection that breaks is known here at once: sessions take it up themselves.
+const fetching: typeof fetch = async (input, init) => {
+  const response = await fetch(input, init);
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
+  const kept = new Headers(response.headers);
+  kept.delete("location");
+  return new Response(response.body, { status: response.status, statusText: response.statusText, headers: kept });
+};
+
+export const client = new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 1, fetch: fetching } });
+
+// ask asks the server for what the SDK has no parameter for.
+export async function ask<T>(path: string, body?: object, signal?: AbortSignal, method = body ? "POST" : "GET"): Promise<T> {
+  const response = await fetch(apiUrl + path, { method, headers: body ? { ...headers, "content-type": "application/json" } : headers, body: body && JSON.stringify(body), signal });
+  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
+  return response.json() as Promise<T>;
+}
+
+// away reports whether a request failed because the server could not be reached.
+export function away(e: unknown): boolean {
+  return e instanceof TypeError || /failed to fetch|unable to connect|network|load failed|HTTP 50[234]/i.test(String(e));
+}
 
 // refused reports whether the server wants to know who asks.
 export function refused(e: unknown): boolean {
@@ -52,18 +74,20 @@ export type Drawing = { nodes: { id: string; data?: { name?: string; description
 // The SDK has no parameters for places and for which subgraphs are open.
 export async function drawing(assistant: string, open: string[], signal: AbortSignal): Promise<Drawing> {
   const query = new URLSearchParams({ layout: "TB", open: JSON.stringify(open) });
-  const response = await fetch(`${apiUrl}/assistants/${encodeURIComponent(assistant)}/graph?${query}`, { signal, headers });
-  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
-  return response.json() as Promise<Drawing>;
+  return ask<Drawing>(`/assistants/${encodeURIComponent(assistant)}/graph?${query}`, undefined, signal);
 }
 
-// searchThreads asks for parts of threads, for which the SDK has no parameter: whole
-// conversations are too much for a list.
-export async function searchThreads(body: object, signal: AbortSignal): Promise<ThreadInfo[]> {
-  const response = await fetch(`${apiUrl}/threads/search`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body), signal });
-  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
-  return response.json() as Promise<ThreadInfo[]>;
-}
+// searchThreads asks for parts of threads: whole conversations are too much for a list.
+export const searchThreads = (body: object, signal?: AbortSignal) => ask<ThreadInfo[]>("/threads/search", body, signal);
+
+// historyIn is the history of a subgraph, newest first.
+export const historyIn = (thread: string, ns: string, signal: AbortSignal) => ask<State[]>(`/threads/${thread}/history`, { limit: 100, checkpoint: { checkpoint_ns: ns } }, signal);
+
+// A Cron starts runs at times.
+export type Cron = {
+  cron_id: string; assistant_id: string; thread_id: string | null; schedule: string; timezone: string | null; enabled: boolean; next_run_date: string | null; end_time: string | null;
+  on_run_completed: string; created_at: string; updated_at: string; metadata: JsonObject | null; payload: JsonObject;
+};
 
 export type Schemas = { input: Schema; state: Schema; config: Schema; context: Schema };
 
@@ -75,7 +99,7 @@ export async function schemas(assistant: string): Promise<Schemas> {
 
 // words says what went wrong, for people.
 export function words(e: unknown): string {
-  if (/failed to fetch|unable to connect|networkerror|load failed/i.test(String(e))) return `The server at ${apiUrl} cannot be reached.`;
+  if (/failed to fetch|unable to connect|networkerror|network error|load failed/i.test(String(e))) return `The server at ${apiUrl} cannot be reached.`;
   const text = e instanceof Error ? e.message : String(e);
   return text.replace(/^HTTP (\d+): \s*/, (_, code: string) => (Number(code) >= 500 ? `The server failed (${code}): ` : "")).trim() || "Something went wrong.";
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { State } from "./api";
-import { moments, questions } from "./history";
+import { moments, questions, titleOf } from "./history";
 
 const state = (id: string, parent: string | null, next: string[] = [], source = "loop"): State => ({
   values: {}, next, tasks: [], metadata: { source }, created_at: null,
@@ -30,4 +30,9 @@ test("breakpoints are no questions", () => {
 test("a fork that changes nothing is passed over", () => {
   const history = [state("d", "c", [], "update"), state("c", "b", ["y"], "fork"), state("b", "a", ["y"]), state("a", null, ["x"], "input")];
   expect(moments(history, history[0]).map((m) => [m.id, m.parent?.checkpoint?.checkpoint_id])).toEqual([["a", undefined], ["b", "a"], ["d", "b"]]);
+});
+
+test("an edit as a node and the plan that follows from it are one", () => {
+  const history = [state("c", "b", ["book"]), state("b", "a", [], "update"), state("a", null, ["plan"], "input")];
+  expect(moments(history, history[0]).map((m) => [m.id, titleOf(m), m.parent?.checkpoint?.checkpoint_id])).toEqual([["a", "Input", undefined], ["c", "Edited", "a"]]);
 });

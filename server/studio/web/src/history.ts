@@ -1,12 +1,13 @@
 // What the history of a thread says.
 import type { Interrupt, State } from "./api";
-import { equal, type Json } from "./json";
+import { diff, equal, type Change, type Json, type JsonObject } from "./json";
+import { conversation } from "./messages";
 
 // questions are what the thread waits for, in the order of its tasks.
 export function questions(state: State | undefined): (Interrupt & { node: string })[] {
   // Tasks also list the breakpoints that they wait at, which nobody answers.
   const open = (state as { interrupts?: { id: string }[] } | undefined)?.interrupts?.map((i) => i.id);
-  return (state?.tasks ?? []).flatMap((t) => t.interrupts.filter((i) => !open || open.includes(String(i.id))).map((i) => ({ id: String(i.id ?? ""), value: i.value as Json, node: t.name })));
+  return (state?.tasks ?? []).flatMap((t) => t.interrupts.filter((i) => !open || open.includes(String(i.id))).map((i) => ({ id: String(i.id ?? ""), value: i.value as Json, schema: (i as { schema?: JsonObject }).schema, node: t.name })));
 }
 
 function sourceOf(s: State): string | undefined {
@@ -14,12 +15,25 @@ function sourceOf(s: State): string | undefined {
 }
 
 // A Moment is a checkpoint in the history, with what led to it.
-export type Moment = { state: State; id: string; parent?: State; current: boolean; head: boolean; lane: number; nodes: string[]; ms?: number };
+export type Moment = {
+  state: State; id: string; current: boolean; head: boolean; lane: number; nodes: string[]; ms?: number;
+  parent?: State; // undefined at the beginning, and if it is not loaded
+  first: boolean; // nothing was before
+};
 
 // moments puts a history in order of time and says which of it led to the newest
 // state. Those that didn't are on lanes of their own, one for each branch.
 export function moments(history: State[], head: State | undefined): Moment[] {
-  const every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
+  let every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
+  // What follows an edit as a node is planned in a checkpoint of its own, which stands for both.
+  const folded = new Set<State>();
+  history = history.map((s) => {
+    const edit = every.get(s.parent_checkpoint?.checkpoint_id ?? "");
+    if (sourceOf(s) !== "loop" || !edit || sourceOf(edit) !== "update" || edit.next.length > 0 || !equal(edit.values, s.values)) return s;
+    folded.add(edit);
+    return { ...s, parent_checkpoint: edit.parent_checkpoint, metadata: { ...(s.metadata as object), source: "update" } as State["metadata"] };
+  }).filter((s) => !folded.has(s));
+  every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
   // A fork that changes nothing is only where a branch begins.
   const mere = (s: State) => {
     const from = every.get(s.parent_checkpoint?.checkpoint_id ?? "");
@@ -55,6 +69,89 @@ export function moments(history: State[], head: State | undefined): Moment[] {
     const source = sourceOf(state);
     const asked = parent && parent.tasks.some((t) => t.interrupts.length > 0);
     const ms = parent?.created_at && state.created_at && source === "loop" && !asked ? Date.parse(state.created_at) - Date.parse(parent.created_at) : undefined;
-    return { state, id, parent, current: chain.has(id), head: id === newest, lane: lanes.get(id) ?? 0, nodes: source === "loop" ? [...new Set(parent?.next ?? [])] : [], ms };
+    return { state, id, parent, first: !state.parent_checkpoint, current: chain.has(id), head: id === newest, lane: lanes.get(id) ?? 0, nodes: source === "loop" ? [...new Set(parent?.next ?? [])] : [], ms };
+  });
+}
+
+// step is the number of a moment's superstep.
+export function stepOf(m: Moment): number | undefined {
+  return (m.state.metadata as { step?: number } | null)?.step;
+}
+
+const sources: Record<string, string> = { input: "Input", update: "Edited", fork: "Forked" };
+
+// titleOf says what made a moment.
+export function titleOf(m: Moment): string {
+  const source = sourceOf(m.state) ?? "loop";
+  return m.nodes.length > 0 ? m.nodes.join(", ") : source === "loop" ? "Planned" : sources[source] ?? source;
+}
+
+// changesOf is what a moment changed; undefined if what was before is not known.
+export function changesOf(m: Moment): Change[] | undefined {
+  const known = changed.get(m.state);
+  if (known && known.parent === m.parent) return known.changes;
+  if (!m.parent && !m.first) return undefined;
+  const changes = diff((m.parent?.values ?? {}) as Json, (m.state.values ?? {}) as Json);
+  changed.set(m.state, { parent: m.parent, changes });
+  return changes;
+}
+const changed = new WeakMap<State, { parent?: State; changes: Change[] }>();
+
+export type Usage = { input: number; output: number };
+
+// usageOf is how many tokens the messages cost that a moment added.
+export function usageOf(m: Moment): Usage | undefined {
+  if (!m.parent && !m.first) return undefined;
+  const old = new Set(conversation(m.parent?.values).map((x) => x.id));
+  return total(conversation(m.state.values).flatMap((x) => (x.usage && !old.has(x.id) ? [x.usage] : [])));
+}
+
+export function total(all: (Usage | undefined)[]): Usage | undefined {
+  const known = all.filter((u): u is Usage => !!u);
+  return known.length === 0 ? undefined : known.reduce((a, b) => ({ input: a.input + b.input, output: a.output + b.output }));
+}
+
+// lineOf is the moments that led to one, from the oldest.
+export function lineOf(all: Moment[], id: string | undefined): Moment[] {
+  const byId = new Map(all.map((m) => [m.id, m]));
+  const out: Moment[] = [];
+  for (let m = id === undefined ? undefined : byId.get(id); m && out.length <= all.length; m = m.parent && byId.get(m.parent.checkpoint?.checkpoint_id ?? "")) out.unshift(m);
+  return out;
+}
+
+// A Rail is how the line of moments runs beside one of them, in a list that has
+// the newest first: the lanes that pass, and those that join from above.
+export type Rail = { passing: number[]; joining: number[]; above: boolean; below: boolean };
+
+export function rails(newestFirst: Moment[]): Rail[] {
+  const place = new Map(newestFirst.map((m, i) => [m.id, i]));
+  const out: Rail[] = newestFirst.map(() => ({ passing: [], joining: [], above: false, below: false }));
+  newestFirst.forEach((m, i) => {
+    const parent = m.state.parent_checkpoint?.checkpoint_id;
+    if (!parent) return;
+    out[i]!.below = true;
+    const end = place.get(parent);
+    for (let r = i + 1; r < (end ?? newestFirst.length); r++) if (!out[r]!.passing.includes(m.lane)) out[r]!.passing.push(m.lane);
+    if (end === undefined) return;
+    if (newestFirst[end]!.lane === m.lane) out[end]!.above = true;
+    else out[end]!.joining.push(m.lane);
+  });
+  return out;
+}
+
+// A Part is a run of a subgraph in a step: the node that is one, and where its
+// history is.
+export type Part = { name: string; path: string[]; ns: string };
+
+// partsOf are the subgraphs among tasks. The server says where the history of one
+// is while it waits. Once it has ended, that follows from the task's ID.
+export function partsOf(tasks: State["tasks"], subgraphs: Set<string>, path: string[] = [], ns = ""): Part[] {
+  return tasks.flatMap((t) => {
+    const here = [...path, t.name];
+    const said = (t.checkpoint ?? (t.state as State | null | undefined)?.checkpoint)?.checkpoint_ns;
+    if (said) return [{ name: t.name, path: here, ns: said }];
+    if (!subgraphs.has(here.join("|"))) return [];
+    const at = t.id.lastIndexOf(":");
+    return [{ name: t.name, path: here, ns: `${ns}/${t.name}:${t.id.slice(0, at)}.${t.id.slice(at + 1)}.0` }];
   });
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { diff, equal, preview } from "./json";
+import { diff, equal, preview, weigh } from "./json";
 
 test("equal values have no differences", () => {
   expect(diff({ a: [1, { b: null }] }, { a: [1, { b: null }] })).toEqual([]);
@@ -32,4 +32,12 @@ test("another kind of value is a change of the whole", () => {
 test("previews are one line", () => {
   expect(preview("a\n  b")).toBe("a b");
   expect(preview("abcdef", 4)).toBe("abc…");
+  expect(preview({ a: [1, "x", null], b: {} })).toBe('{"a":[1,"x",null],"b":{}}');
+  expect(preview({ a: Array.from({ length: 1e6 }, (_, i) => i) }, 10)).toBe('{"a":[0,1…');
+});
+
+test("the weight of a value is about the length of its JSON", () => {
+  const v = { a: "x".repeat(1000), b: [1, 2, 3] };
+  expect(Math.abs(weigh(v) - JSON.stringify(v).length)).toBeLessThan(50);
+  expect(weigh(Array.from({ length: 1e6 }, () => "x"), 100)).toBeLessThan(200);
 });

@@ -62,8 +62,36 @@ function lists(a: Json[], b: Json[], path: string[], out: Change[]): void {
   for (let i = 0; i < Math.max(a.length, b.length); i++) walk(a[i], b[i], [...path, String(i)], out);
 }
 
-// preview is a value in one line of at most some characters.
+// preview is a value in one line of at most some characters. It reads no more of
+// the value than it shows.
 export function preview(v: unknown, most = 80): string {
-  const text = (typeof v === "string" ? v : JSON.stringify(v) ?? "").replace(/\s+/g, " ");
+  const text = (typeof v === "string" ? v.slice(0, most * 4) : brief(v, most + 1)).replace(/\s+/g, " ");
   return text.length > most ? text.slice(0, most - 1) + "…" : text;
+}
+
+function brief(v: unknown, most: number): string {
+  if (typeof v === "string") return JSON.stringify(v.length > most ? v.slice(0, most) : v);
+  if (v === undefined) return "";
+  if (typeof v !== "object" || v === null) return JSON.stringify(v) ?? "";
+  let out = Array.isArray(v) ? "[" : "{";
+  let first = true;
+  for (const k in v) {
+    if (out.length > most) return out;
+    out += (first ? "" : ",") + (Array.isArray(v) ? "" : JSON.stringify(k) + ":") + brief((v as Record<string, unknown>)[k], most - out.length + 1);
+    first = false;
+  }
+  return out + (Array.isArray(v) ? "]" : "}");
+}
+
+// weigh is about how many characters a value has as JSON; beyond enough it counts
+// no further.
+export function weigh(v: unknown, enough = Infinity): number {
+  if (typeof v === "string") return v.length + 2;
+  if (typeof v !== "object" || v === null) return 5;
+  let sum = 2;
+  for (const k in v) {
+    sum += k.length + 4 + weigh((v as Record<string, unknown>)[k], enough - sum);
+    if (sum > enough) break;
+  }
+  return sum;
 }

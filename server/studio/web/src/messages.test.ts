@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { append, conversation, textOf } from "./messages";
+import { append, conversation, textOf, glimpse } from "./messages";
 
 test("chunks add up to a message", () => {
   const one = append(undefined, { type: "AIMessageChunk", id: "m", content: "Hel" }, "agent");
@@ -27,4 +27,10 @@ test("blocks of text add up, others stay apart", () => {
 
 test("what is no message is left out of a conversation", () => {
   expect(conversation({ messages: [{ role: "user", content: "a" }, { type: "remove", id: "x" }, 3] }).map((m) => [m.type, textOf(m.content)])).toEqual([["human", "a"]]);
+});
+
+test("a message in one line says who speaks and what is called", () => {
+  expect(glimpse({ id: "1", type: "ai", content: "Well.", tool_calls: [{ id: "c", name: "weather", args: { city: "Bonn" } }] })).toBe('ai: Well. weather({"city":"Bonn"})');
+  expect(glimpse({ id: "2", type: "tool", name: "weather", content: "clear" })).toBe("weather: clear");
+  expect(glimpse({ content: 1 })).toBe('{"content":1}');
 });

@@ -1,5 +1,5 @@
 // Messages as they are streamed and shown.
-import { isObject, type Json, type JsonObject } from "./json";
+import { isObject, preview, type Json, type JsonObject } from "./json";
 
 export type ToolCall = { id?: string; name: string; args: Json };
 export type Message = {
@@ -98,4 +98,12 @@ export function blocks(content: Json): JsonObject[] {
 // textOf is what a message says, without pictures and the like.
 export function textOf(content: Json): string {
   return blocks(content).flatMap((b) => (typeof b.text === "string" ? [b.text] : [])).join("");
+}
+
+// glimpse is a value in one line: of a message, who says what.
+export function glimpse(v: Json | undefined, most = 80): string {
+  const m = isObject(v) && typeof v.id === "string" ? messageOf(v) : undefined;
+  if (!m) return preview(v, most);
+  const calls = m.toolCalls.map((c) => `${c.name}(${preview(c.args, 40)})`).join(", ");
+  return preview(`${m.type === "tool" && m.name ? m.name : m.type}: ${[textOf(m.content), calls].filter(Boolean).join(" ")}`, most);
 }

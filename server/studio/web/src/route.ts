@@ -4,6 +4,8 @@ import { useSyncExternalStore } from "react";
 export type Route =
   | { page: "work"; assistant?: string; thread?: string }
   | { page: "assistants"; assistant?: string }
+  | { page: "compare"; assistant?: string; thread: string; left?: string; right?: string }
+  | { page: "crons"; cron?: string }
   | { page: "store" };
 
 export function parse(hash: string): Route {
@@ -14,9 +16,13 @@ export function parse(hash: string): Route {
     return { page: "work" }; // no address of ours
   }
   const [first, second, third, fourth] = parts;
+  const at = parts.indexOf("compare");
+  const thread = first === "t" ? second : first === "a" && third === "t" ? fourth : undefined;
+  if (thread && at === (first === "t" ? 2 : 4)) return { page: "compare", assistant: first === "a" ? second : undefined, thread, left: parts[at + 1] || undefined, right: parts[at + 2] || undefined };
   switch (first) {
     case "assistants": return { page: "assistants", assistant: second };
     case "store": return { page: "store" };
+    case "crons": return { page: "crons", cron: second };
     case "a": return { page: "work", assistant: second, thread: third === "t" ? fourth : undefined };
     case "t": return { page: "work", thread: second };
     default: return { page: "work" };
@@ -27,6 +33,8 @@ export function format(r: Route): string {
   switch (r.page) {
     case "assistants": return "#/assistants" + (r.assistant ? "/" + encodeURIComponent(r.assistant) : "");
     case "store": return "#/store";
+    case "crons": return "#/crons" + (r.cron ? "/" + encodeURIComponent(r.cron) : "");
+    case "compare": return format({ page: "work", assistant: r.assistant, thread: r.thread }) + "/compare" + [r.left, r.right].map((c) => "/" + encodeURIComponent(c ?? "")).join("");
     case "work": {
       if (!r.assistant) return r.thread ? "#/t/" + encodeURIComponent(r.thread) : "#/";
       return "#/a/" + encodeURIComponent(r.assistant) + (r.thread ? "/t/" + encodeURIComponent(r.thread) : "");

@@ -1,14 +1,14 @@
 // A Session follows one thread: its state, its history, and the run that works on
 // it. Components read it with useSyncExternalStore.
-import { client, words, type Checkpoint, type State, type ThreadInfo } from "./api";
+import { away, client, words, type Checkpoint, type State, type ThreadInfo } from "./api";
 import type { StreamMode } from "@langchain/langgraph-sdk";
-import { isObject, type Json, type JsonObject } from "./json";
+import { isObject, weigh, type Json, type JsonObject } from "./json";
 import { append, messageOf, type Message } from "./messages";
 
 // A Task is one execution of a node. Its path has the subgraphs around it.
 export type Task = { id: string; name: string; path: string[]; began: number; ended?: number; error?: string; result?: Json };
 export type ToolEvent = { id: string; name: string; status: "running" | "done" | "failed"; input?: Json; output?: Json; began: number; ended?: number };
-export type LogEntry = { seq: number; at: number; event: string; data: Json };
+export type LogEntry = { seq: number; at: number; event: string; data: Json; weight: number };
 
 export type Snapshot = {
   thread?: ThreadInfo;
@@ -20,6 +20,8 @@ export type Snapshot = {
   history: State[]; // newest first
   more: boolean; // older history is there
   running: boolean;
+  lost?: boolean; // the server is away while a run works
+  older?: boolean; // older history is on its way
   runId?: string;
   fresh: boolean; // the run began with an input
   began?: number; // the run, in ms
@@ -33,18 +35,22 @@ export type Snapshot = {
 };
 
 const nothing: Snapshot = { loading: false, history: [], more: false, running: false, fresh: false, said: [], tasks: [], tools: [], custom: [], log: [] };
-const page = 50;
+const page = 50; // checkpoints; fewer if states are large
+const pageWeight = 4_000_000; // of the states of a page, about, in characters
 const mostEvents = 2000; // older events of a run are forgotten
+const mostWeight = 20_000_000; // as are those before so many characters
 
 // The SDK's types don't know all modes that its users ask for.
-const modes = ["values", "updates", "messages-tuple", "custom", "tasks", "checkpoints", "tools"] as StreamMode[];
+const modes = ["values", "updates", "messages-tuple", "custom", "tasks", "tools"] as StreamMode[];
 
 export type RunInput = {
   input?: JsonObject | null;
   command?: { resume?: Json; goto?: string; update?: JsonObject };
   checkpoint?: Checkpoint | null;
   before?: string[]; // nodes to pause before
+  after?: string[]; // nodes to pause after
   config?: JsonObject;
+  metadata?: JsonObject;
 };
 
 export class Session {
@@ -53,6 +59,7 @@ export class Session {
   private timer?: ReturnType<typeof setTimeout>;
   private abort = new AbortController();
   private seq = 0;
+  private logWeight = 0;
   /** Called when a thread was made or its status may have changed. */
   changed: () => void = () => {};
 
@@ -92,7 +99,7 @@ export class Session {
     this.abort.abort();
     this.abort = new AbortController();
     const { signal } = this.abort;
-    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined }, true);
+    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined, lost: false, older: false }, true);
     if (!threadId) return;
     try {
       await this.load(signal);
@@ -107,13 +114,21 @@ export class Session {
 
   private async load(signal: AbortSignal) {
     const id = this.snap.threadId!;
-    const [thread, state, history] = await Promise.all([
-      client.threads.get<JsonObject>(id), client.threads.getState<JsonObject>(id), client.threads.getHistory<JsonObject>(id, { limit: page }),
-    ]);
+    const [thread, state] = await Promise.all([client.threads.get<JsonObject>(id), client.threads.getState<JsonObject>(id, undefined, { subgraphs: true })]);
+    const limit = Math.max(3, Math.min(page, Math.floor(pageWeight / weigh(state.values, pageWeight))));
+    const history = await client.threads.getHistory<JsonObject>(id, { limit });
     if (signal.aborted) return;
     const error = this.snap.error ?? (thread.status === "error" ? failure((thread as { error?: Json }).error) : undefined);
-    this.set({ thread: thread as ThreadInfo, state, history, more: history.length === page, error });
+    const idOf = (s: State) => s.checkpoint?.checkpoint_id;
+    const known = new Set(history.map(idOf));
+    // What was loaded of older history stays, if it joins on.
+    const joins = this.snap.history.some((s) => known.has(idOf(s)));
+    const kept = joins ? this.snap.history.filter((s) => !known.has(idOf(s)) && String(idOf(s)) < String(idOf(history.at(-1)!))) : [];
+    this.set({ thread: thread as ThreadInfo, state, history: [...history, ...kept], more: kept.length > 0 ? this.snap.more : history.length === limit, error });
+    this.limit = limit;
   }
+
+  private limit = page;
 
   reload = async () => {
     const { signal } = this.abort;
@@ -125,15 +140,32 @@ export class Session {
     }
   };
 
+  // refresh looks for what others have done on the thread.
+  refresh = async () => {
+    const { signal } = this.abort, id = this.snap.threadId;
+    if (!id || this.snap.running) return;
+    this.set({ error: undefined });
+    try {
+      await this.load(signal);
+      this.set({ notFound: false });
+      if (this.snap.thread?.status === "busy") await this.join(id, signal);
+    } catch (e) {
+      if (!signal.aborted) this.set({ error: words(e), notFound: /not found/i.test(String(e)) });
+    }
+  };
+
   older = async () => {
     const { signal } = this.abort;
     const last = this.snap.history.at(-1);
-    if (!this.snap.threadId || !last) return;
+    if (!this.snap.threadId || !last || this.snap.older || !this.snap.more) return;
+    this.set({ older: true });
     try {
-      const history = await client.threads.getHistory<JsonObject>(this.snap.threadId, { limit: page, before: { configurable: last.checkpoint as unknown as Record<string, unknown> } });
-      if (!signal.aborted) this.set({ history: [...this.snap.history, ...history], more: history.length === page });
+      const history = await client.threads.getHistory<JsonObject>(this.snap.threadId, { limit: this.limit, before: { configurable: last.checkpoint as unknown as Record<string, unknown> } });
+      if (!signal.aborted) this.set({ history: [...this.snap.history, ...history], more: history.length === this.limit });
     } catch (e) {
-      if (!signal.aborted) this.set({ error: words(e) });
+      if (!signal.aborted) this.set({ error: words(e), more: false });
+    } finally {
+      if (!signal.aborted) this.set({ older: false });
     }
   };
 
@@ -142,11 +174,12 @@ export class Session {
     const run = open.find((r) => r.status === "running") ?? open[0];
     if (!run || signal.aborted) return;
     this.begin(run.run_id);
-    await this.follow(client.runs.joinStream(threadId, run.run_id, { signal, lastEventId: "-1" }), signal);
+    await this.follow(client.runs.joinStream(threadId, run.run_id, { signal, lastEventId: "-1" }) as AsyncIterable<Event>, signal);
   }
 
   private begin(runId?: string, fresh = false) {
-    this.set({ loading: false, running: true, fresh, runId, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined }, true);
+    this.set({ loading: false, running: true, fresh, runId, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined, lost: false }, true);
+    this.logWeight = 0;
   }
 
   // run begins a run on the thread, which it makes if there is none, and returns
@@ -169,7 +202,8 @@ export class Session {
         command: what.command as never,
         checkpoint: what.checkpoint ? { checkpoint_id: what.checkpoint.checkpoint_id, checkpoint_ns: what.checkpoint.checkpoint_ns, checkpoint_map: what.checkpoint.checkpoint_map } : undefined,
         interruptBefore: what.before?.length ? what.before : undefined,
-        config: what.config,
+        interruptAfter: what.after?.length ? what.after : undefined,
+        config: what.config, metadata: what.metadata,
         streamMode: modes,
         streamSubgraphs: true, streamResumable: true, onDisconnect: "continue", signal,
         onRunCreated: (r) => { this.set({ runId: r.run_id }); this.changed(); },
@@ -187,18 +221,34 @@ export class Session {
     if (m?.type === "human") this.set({ said: [m] });
   }
 
+  // follow takes up what a run streams, until it has ended. If the connection is
+  // lost, it goes on after the last event once the server is back.
   private async follow(stream: AsyncIterable<Event>, signal: AbortSignal) {
     let failed: string | undefined;
-    try {
-      for await (const e of stream) {
+    let last = "-1";
+    for (let over = false; ;) {
+      let broken = false;
+      try {
+        for await (const e of stream) {
+          if (signal.aborted) return;
+          if (this.snap.lost) this.set({ lost: false });
+          if (e.id) last = e.id;
+          failed = this.event(e) ?? failed;
+        }
+      } catch (e) {
         if (signal.aborted) return;
-        failed = this.event(e) ?? failed;
+        if (over) break; // what it has missed isn't kept any more
+        if (!away(e) || !this.snap.runId) failed = words(e);
+        broken = true;
       }
-    } catch (e) {
-      failed = words(e);
+      if (signal.aborted) return;
+      if (failed !== undefined || over) break;
+      over = await this.ended(signal);
+      if (signal.aborted) return;
+      if (over && !broken) break;
+      stream = client.runs.joinStream(this.snap.threadId!, this.snap.runId!, { signal, lastEventId: last }) as AsyncIterable<Event>;
     }
-    if (signal.aborted) return;
-    this.set({ error: failed });
+    this.set({ error: failed, lost: false });
     try {
       await this.load(signal);
     } catch (e) {
@@ -207,9 +257,29 @@ export class Session {
     if (!signal.aborted) this.finish(failed);
   }
 
+  // ended reports whether the run has ended, as soon as the server can be reached.
+  private async ended(signal: AbortSignal): Promise<boolean> {
+    const { threadId, runId } = this.snap;
+    if (!threadId || !runId) return true;
+    for (let pause = 250; ; pause = Math.min(pause * 2, 5000)) {
+      try {
+        const { status } = await client.runs.get(threadId, runId, { signal });
+        if (signal.aborted) return true;
+        if (status !== "pending" && status !== "running") return true;
+        await wait(150, signal); // the stream ended too early
+        return false;
+      } catch (e) {
+        if (signal.aborted) return true;
+        if (!away(e)) return true; // it has been deleted: the thread says what there is
+        this.set({ lost: true });
+        await wait(pause, signal);
+      }
+    }
+  }
+
   private finish(error?: string) {
     const at = Date.now();
-    this.set({ running: false, ended: at, said: [], values: undefined, ...(error ? { error } : {}), tasks: this.snap.tasks.map((t) => (t.ended ? t : { ...t, ended: at })) }, true);
+    this.set({ running: false, lost: false, ended: at, said: [], values: undefined, ...(error ? { error } : {}), tasks: this.snap.tasks.map((t) => (t.ended ? t : { ...t, ended: at })) }, true);
     this.changed();
   }
 
@@ -218,8 +288,13 @@ export class Session {
     const [kind, ...path] = e.event.split("|") as [string, ...string[]];
     const at = Date.now();
     const data = (e.data ?? null) as Json;
-    const entry: LogEntry = { seq: this.seq++, at, event: e.event, data };
-    if (kind !== "messages") this.set({ log: [...this.snap.log.slice(-mostEvents), entry] });
+    const entry: LogEntry = { seq: this.seq++, at, event: e.event, data, weight: 0 };
+    if (kind !== "messages") {
+      const log = this.snap.log.length < mostEvents ? [...this.snap.log, entry] : [...this.snap.log.slice(1), entry];
+      this.logWeight += entry.weight = weigh(data, mostWeight);
+      while (this.logWeight > mostWeight && log.length > 1) this.logWeight -= log.shift()!.weight;
+      this.set({ log });
+    }
     const names = path.map((p) => p.split(":")[0]!);
     switch (kind) {
       case "metadata":
@@ -321,6 +396,17 @@ export class Session {
       return false;
     }
   };
+}
+
+// wait waits, but not when the machine finds its network again.
+function wait(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    const stop = new AbortController();
+    const end = () => { clearTimeout(timer); stop.abort(); done(); };
+    const timer = setTimeout(end, ms);
+    addEventListener("online", end, { signal: stop.signal });
+    signal.addEventListener("abort", end, { signal: stop.signal });
+  });
 }
 
 type Event = { event: string; data: unknown; id?: string };

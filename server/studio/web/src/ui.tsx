@@ -1,6 +1,7 @@
 // The pieces that pages are made of.
 import { useEffect, useId, useRef, useState, type ReactNode } from "react";
-import { isObject, preview, type Json } from "./json";
+import { isObject, type Json } from "./json";
+import { glimpse } from "./messages";
 
 const icons = {
   plus: "M12 5v14M5 12h14", search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14ZM20 20l-4-4", play: "M7 5l12 7-12 7z", stop: "M7 7h10v10H7z",
@@ -8,6 +9,7 @@ const icons = {
   moon: "M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5Z", x: "M6 6l12 12M18 6 6 18", edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4", fork: "M7 4v16M7 9c0 5 10 2 10 8v3M17 17v3",
   trash: "M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13", help: "M9 9a3 3 0 1 1 4 2.8c-.8.4-1 1-1 2.2M12 17.5v.1", copy: "M9 9h11v11H9zM5 15H4V4h11v1", down: "M6 9l6 6 6-6", right: "M9 6l6 6-6 6",
   send: "M4 12 20 4l-5 16-4-7z", check: "M5 12l5 5L20 7", retry: "M4 12a8 8 0 1 1 3 6M4 19v-5h5", refresh: "M20 12a8 8 0 1 1-3-6M20 4v5h-5", tool: "M20 7.5a5 5 0 0 1-6.6 5.9L7 19.8a2 2 0 0 1-2.8-2.8l6.4-6.4A5 5 0 0 1 16.5 4l-3 3 .6 2.9 2.9.6z", pause: "M8 5v14M16 5v14",
+  compare: "M12 4v16M9 7H4v10h5M15 7h5v10h-5", swap: "M4 9h15l-4-4M20 15H5l4 4", clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16ZM12 8v4l3 2",
 };
 export type IconName = keyof typeof icons;
 
@@ -92,7 +94,7 @@ export function JsonView({ value, name, open = 1 }: { value: Json | undefined; n
   if (entries.length === 0) return <div className="json-leaf">{label}<span className="json-null">{Array.isArray(value) ? "[ ]" : "{ }"}</span></div>;
   return (
     <details className="json" open={expanded} onToggle={(e) => { e.stopPropagation(); expand(e.currentTarget.open); }}>
-      <summary>{label}<span className="json-hint">{Array.isArray(value) ? `${entries.length} items` : preview(value, 60)}</span></summary>
+      <summary>{label}<span className="json-hint">{Array.isArray(value) ? `${entries.length} items` : glimpse(value, 60)}</span></summary>
       {expanded && <div className="json-body">
         {entries.slice(0, shown).map(([k, v]) => <JsonView key={k} name={k} value={v} open={open - 1} />)}
         {entries.length > shown && <Button kind="quiet" onClick={() => show(shown + 200)}>{entries.length - shown} more</Button>}
@@ -109,8 +111,16 @@ export function Members({ value, open = 1 }: { value: Json | undefined; open?: n
 
 function Scalar({ value }: { value: Json | undefined }) {
   if (value === null || value === undefined) return <span className="json-null">null</span>;
-  if (typeof value === "string") return <span className="json-string">{value === "" ? "“”" : value}</span>;
+  if (typeof value === "string") return <Text value={value} />;
   return <span className="json-scalar">{String(value)}</span>;
+}
+
+const mostText = 3000; // characters that are shown at once
+
+function Text({ value }: { value: string }) {
+  const [whole, show] = useState(false);
+  if (value.length <= mostText || whole) return <span className="json-string">{value === "" ? "“”" : value}</span>;
+  return <span className="json-string">{value.slice(0, mostText)}… <button type="button" className="link" onClick={() => show(true)}>all {value.length.toLocaleString()} characters</button></span>;
 }
 
 // useAsync loads something; again when a dependency changes or reload is called.

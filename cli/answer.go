@@ -24,7 +24,7 @@ func (a *app) questions(s *snapshot) {
 			continue
 		}
 		asks++
-		fmt.Fprintf(w, "Question %q of node %s:\n", q.Key, console.Clean(path(q)))
+		fmt.Fprintf(w, "%s:\n", console.Clean(title(q)))
 		r := renderer{w: w, width: a.console.Width()}
 		if q.Value != nil {
 			r.value(q.Value, "  ")
@@ -33,7 +33,7 @@ func (a *app) questions(s *snapshot) {
 			fmt.Fprintf(w, "  (answer: %s)\n", k.text)
 		}
 	}
-	cmd := fmt.Sprintf("%s resume %s%s --thread %s", a.name, quote(s.Graph), a.storeArg(), quote(s.Thread))
+	cmd := fmt.Sprintf("%s resume %s%s --thread %s", a.name, quote(s.Graph), a.placeArg(), quote(s.Thread))
 	switch {
 	case asks == 0:
 		fmt.Fprintf(w, "Go on with:\n  %s\n", strings.Replace(cmd, " resume ", " continue ", 1))
@@ -72,6 +72,14 @@ func reference(all []question, q question) string {
 		return q.Key
 	}
 	return q.ID
+}
+
+// title names a question.
+func title(q question) string {
+	if q.Key == "" {
+		return "Question of node " + path(q)
+	}
+	return fmt.Sprintf("Question %q of node %s", q.Key, path(q))
 }
 
 func path(q question) string {
@@ -248,42 +256,51 @@ func (a *app) prompt(ctx context.Context, s *snapshot) (graph.Answers, error) {
 			out[q.ID] = nil
 			continue
 		}
-		head := fmt.Sprintf("Question %q of node %s:", q.Key, path(q))
-		if n := len(s.Interrupts); n > 1 {
-			head = fmt.Sprintf("[%d/%d] %s", i+1, n, head)
+		v, err := a.askOne(ctx, q, nth(i, len(s.Interrupts)))
+		if err != nil {
+			return nil, err
 		}
-		a.console.Notef("%s", console.Clean(head))
-		if q.Value != nil {
-			var b strings.Builder
-			r := renderer{w: &b, width: a.console.Width()}
-			r.value(q.Value, "  ")
-			a.console.Notef("%s", strings.TrimRight(b.String(), "\n"))
-		}
-		k := kindOf(q.Schema)
-		ask := "Answer in JSON: "
-		switch {
-		case k.typ == "boolean":
-			ask = "Yes or no? [y/n] "
-		case k.typ == "string" && k.enum == nil:
-			ask = "Answer: "
-		case k.text != "":
-			ask = fmt.Sprintf("Answer (%s): ", k.text)
-		}
-		for {
-			text, err := a.console.Ask(ctx, ask)
-			if err != nil {
-				return nil, err
-			}
-			if text == "" && k.typ != "string" {
-				continue
-			}
-			v, err := k.parse(text)
-			if err == nil {
-				out[q.ID] = v
-				break
-			}
-			a.console.Notef("%s", console.Clean(err.Error()))
-		}
+		out[q.ID] = v
 	}
 	return out, nil
+}
+
+// noteQuestion shows a question.
+func (a *app) noteQuestion(q question, nth string) {
+	a.console.Notef("%s", console.Clean(nth+title(q)+":"))
+	if q.Value != nil {
+		var b strings.Builder
+		r := renderer{w: &b, width: a.console.Width()}
+		r.value(q.Value, "  ")
+		a.console.Notef("%s", strings.TrimRight(b.String(), "\n"))
+	}
+}
+
+// askOne asks the person at the terminal a question until the answer fits.
+func (a *app) askOne(ctx context.Context, q question, nth string) (json.RawMessage, error) {
+	a.noteQuestion(q, nth)
+	k := kindOf(q.Schema)
+	ask := "Answer in JSON: "
+	switch {
+	case k.typ == "boolean":
+		ask = "Yes or no? [y/n] "
+	case k.typ == "string" && k.enum == nil:
+		ask = "Answer: "
+	case k.text != "":
+		ask = fmt.Sprintf("Answer (%s): ", k.text)
+	}
+	for {
+		text, err := a.console.Ask(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		if text == "" && k.typ != "string" {
+			continue
+		}
+		v, err := k.parse(text)
+		if err == nil {
+			return v, nil
+		}
+		a.console.Notef("%s", console.Clean(err.Error()))
+	}
 }

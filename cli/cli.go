@@ -15,8 +15,10 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
+	"github.com/superstep-dev/superstep/server"
 )
 
 // Option is a setting of the commands.
@@ -25,17 +27,19 @@ type Option func(*app)
 // app is what the commands of one program share.
 type app struct {
 	name, short, version string
-	graphs               []target
-	demo                 []target // see Demo
+	graphs               []*compiled
+	demo                 []*compiled // see Demo
 	commands             []*cobra.Command
 	store                checkpoint.Store
 	url                  string
 	openers              map[string]func(ctx context.Context, url string) (checkpoint.Store, error)
 	problems             []error
 
-	storeFlag string
-	json      bool
-	console   *console.Console
+	storeFlag  string
+	storeGiven bool   // on the command line
+	urlFlag    string // of a server
+	json       bool
+	console    *console.Console
 }
 
 // Graph makes a compiled graph known to the commands, by its name. Whatever
@@ -47,10 +51,11 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			a.problems = append(a.problems, errors.New("cli.Graph was given no graph"))
 			return
 		}
-		t := &typed[S]{g: g, about: about{name: g.Name(), own: g.Name()}}
+		t := &compiled{Graph: anygraph.Of(g), about: about{name: g.Name(), own: g.Name()}}
 		for _, o := range opts {
 			o(&t.about)
 		}
+		t.served = server.Graph(g, server.Named(t.name), server.Describe(t.description))
 		if a.lookup(t.name) != nil {
 			a.problems = append(a.problems, fmt.Errorf("two graphs are named %q: rename one with cli.Named", t.name))
 			return
@@ -89,7 +94,8 @@ func Program(name, short string) Option {
 // module, if the program was built with one.
 func Version(v string) Option { return func(a *app) { a.version = v } }
 
-// Command adds commands of the program's own.
+// Command adds commands of the program's own. One named chat takes the place of
+// that of this package.
 func Command(cmds ...*cobra.Command) Option {
 	return func(a *app) { a.commands = append(a.commands, cmds...) }
 }
@@ -179,7 +185,11 @@ func New(opts ...Option) *cobra.Command {
 		RunE: noSuchCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.console = console.New(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-			return errors.Join(a.problems...)
+			if err := errors.Join(a.problems...); err != nil {
+				return err
+			}
+			cmd.SetContext(context.WithValue(cmd.Context(), appKey{}, a))
+			return a.checkURL(cmd)
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -187,6 +197,7 @@ func New(opts ...Option) *cobra.Command {
 	})
 	root.PersistentFlags().StringVarP(&a.storeFlag, "store", "s", a.storeFlag, "where threads are kept: sqlite:PATH, file:DIR, postgres://…, redis://… or memory (default "+a.storeName()+")")
 	root.PersistentFlags().Lookup("store").DefValue = ""
+	root.PersistentFlags().StringVarP(&a.urlFlag, "url", "u", "", "a server in the place of a store: http://… (default $"+urlEnv+"); its API key is in $"+keyEnv)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for other programs")
 	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "memory"}, cobra.ShellCompDirectiveNoSpace))
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
@@ -196,9 +207,23 @@ func New(opts ...Option) *cobra.Command {
 		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)
 	root.AddCommand(a.exportCommand(), a.importCommand(), a.replayCommand())
+	for _, cmd := range root.Commands() {
+		if slices.Contains(overServer, cmd.Name()) {
+			OverServer(cmd)
+		}
+	}
+	if !slices.ContainsFunc(a.commands, func(c *cobra.Command) bool { return c.Name() == "chat" }) {
+		root.AddCommand(a.chatCommand())
+	}
 	root.AddCommand(a.commands...)
 	return root
 }
+
+// overServer are the commands that work over a server as well as on a store.
+var overServer = []string{"run", "resume", "continue", "graphs", "threads", "state", "history", "diff", "draw", "fork", "update", "copy", "delete"}
+
+// appKey is where contexts of commands have the app.
+type appKey struct{}
 
 // noSuchCommand runs a command that has only subcommands.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
@@ -240,38 +265,41 @@ func (a *app) long() string {
 func (a *app) graphNames() []string {
 	var names []string
 	for _, g := range a.graphs {
-		names = append(names, g.info().name)
+		names = append(names, g.name)
 	}
 	return names
 }
 
-func (a *app) lookup(name string) target {
-	i := slices.IndexFunc(a.graphs, func(t target) bool { return t.info().name == name })
-	if i < 0 {
-		return nil
-	}
-	return a.graphs[i]
+func (a *app) lookup(name string) *compiled {
+	return a.which(func(t *compiled) bool { return t.name == name })
 }
 
 // owner returns the graph that a record was written by.
-func (a *app) owner(own string) target {
-	i := slices.IndexFunc(a.graphs, func(t target) bool { return t.info().own == own })
-	if i < 0 {
-		return nil
+func (a *app) owner(own string) *compiled {
+	return a.which(func(t *compiled) bool { return t.own == own })
+}
+
+// which returns the first graph of which something is true; those for --demo come
+// last.
+func (a *app) which(is func(*compiled) bool) *compiled {
+	for _, list := range [][]*compiled{a.graphs, a.demo} {
+		if i := slices.IndexFunc(list, is); i >= 0 {
+			return list[i]
+		}
 	}
-	return a.graphs[i]
+	return nil
 }
 
 // graphName returns the name that this program knows a record's graph by.
 func (a *app) graphName(own string) string {
 	if t := a.owner(own); t != nil {
-		return t.info().name
+		return t.name
 	}
 	return own
 }
 
 // find returns the graph of that name, or an error that names the nearest.
-func (a *app) find(name string) (target, error) {
+func (a *app) find(name string) (*compiled, error) {
 	if t := a.lookup(name); t != nil {
 		return t, nil
 	}
@@ -293,8 +321,7 @@ func (a *app) completeGraph(_ *cobra.Command, args []string, _ string) ([]string
 	}
 	var out []string
 	for _, g := range a.graphs {
-		in := g.info()
-		out = append(out, cobra.CompletionWithDesc(in.name, in.description))
+		out = append(out, cobra.CompletionWithDesc(g.name, g.description))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 )
 
@@ -132,14 +129,14 @@ is a checkpoint of any thread.`,
 		Args:    args(2, 2, "A or B"), ValidArgsFunction: a.completeThreads,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			p, err := a.opened(ctx)
 			if err != nil {
 				return err
 			}
-			defer end()
+			defer p.close()
 			var states [2]json.RawMessage
 			for i, arg := range args {
-				s, err := a.stateOf(ctx, store, thread, arg)
+				s, err := a.stateOf(ctx, p, thread, arg)
 				if err != nil {
 					return err
 				}
@@ -182,7 +179,7 @@ is a checkpoint of any thread.`,
 }
 
 // stateOf returns the state that an argument of diff names.
-func (a *app) stateOf(ctx context.Context, store checkpoint.Store, thread, arg string) (*snapshot, error) {
+func (a *app) stateOf(ctx context.Context, p place, thread, arg string) (*snapshot, error) {
 	at := ""
 	if thread != "" {
 		at = arg
@@ -190,20 +187,16 @@ func (a *app) stateOf(ctx context.Context, store checkpoint.Store, thread, arg s
 		thread = arg
 		if i := strings.LastIndexByte(arg, '@'); i > 0 {
 			// An ID may have an @ in it.
-			if _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(arg)}); errors.Is(err, checkpoint.ErrNotFound) {
+			if p.known(ctx, arg) != nil {
 				thread, at = arg[:i], arg[i+1:]
 			}
 		}
 	}
-	t, thread, err := a.choose(ctx, store, nil, thread)
+	t, thread, err := p.choose(ctx, nil, thread)
 	if err != nil {
 		return nil, err
 	}
-	opts := []graph.Option{graph.WithCheckpointer(store), graph.Thread(thread)}
-	if at != "" {
-		opts = append(opts, graph.From(at))
-	}
-	s, err := t.state(ctx, opts)
+	s, err := t.state(ctx, thread, at)
 	if err != nil {
 		return nil, a.explain(err, &runFlags{thread: thread, at: at})
 	}

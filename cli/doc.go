@@ -5,7 +5,7 @@
 //		cli.Main(cli.Graph(jokes.Graph()), cli.Graph(review.Graph()))
 //	}
 //
-// The program then has commands to run graphs (run, resume, continue, runner,
+// The program then has commands to run graphs (run, resume, continue, chat, runner,
 // events), to look at their threads (graphs, threads, state, history, diff, stats,
 // draw) and to change them (fork, update, copy, prune, repair, delete), with help
 // for each, and completion for shells. [New] gives the commands as a cobra command instead,
@@ -20,6 +20,15 @@
 // SUPERSTEP_STORE says: the place for a URL with a password, which others can see
 // in a command line. A program with a store of its own passes [UseStore], one
 // with its own kinds of stores [OpenStore].
+//
+// # Servers
+//
+// With --url, or SUPERSTEP_URL in the environment, the commands run, resume,
+// continue, chat, graphs, threads, state, history, diff, draw, fork, update, copy
+// and delete work with a server of LangGraph's protocol in the place of a store, such
+// as the command serve starts; its graphs need not be the program's. The API key is
+// in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells; the
+// other commands refuse --url.
 //
 // # Output
 //

@@ -11,7 +11,6 @@ import (
 
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/draw/png"
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -32,7 +31,13 @@ func (a *app) drawCommand() *cobra.Command {
 thread ran, failed in or waits at are marked.`,
 		Args: args(1, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := a.find(args[0])
+			ctx := cmd.Context()
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			t, err := p.graph(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -52,20 +57,15 @@ thread ran, failed in or waits at are marked.`,
 			if format == "png" && out == "" && a.console.OutTerminal() {
 				return &usageError{fmt.Errorf("a picture cannot be shown in a terminal"), "write it to a file: -o " + quote(args[0]+".png")}
 			}
-			ctx := cmd.Context()
-			var opts []graph.Option
 			if thread != "" {
-				store, end, err := a.open(ctx, false)
-				if err != nil {
+				if err := p.open(ctx, false); err != nil {
 					return err
 				}
-				defer end()
-				if _, _, err := a.choose(ctx, store, args, thread); err != nil {
+				if _, _, err := p.choose(ctx, args, thread); err != nil {
 					return err
 				}
-				opts = []graph.Option{graph.WithCheckpointer(store), graph.Thread(thread)}
 			}
-			g, err := t.drawing(ctx, depth, thread != "", opts)
+			g, err := t.drawing(ctx, depth, thread)
 			if err != nil {
 				return err
 			}

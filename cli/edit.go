@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/graph"
 )
 
 func (a *app) forkCommand() *cobra.Command {
@@ -24,25 +23,18 @@ thread itself is left as it is.`,
 			if f.at == "" && to == "" {
 				return &usageError{errors.New("--at is missing"), fmt.Sprintf("%s history lists the checkpoints", a.name)}
 			}
-			return a.withThread(cmd, args, f, func(store checkpoint.Store, t target) error {
+			return a.withThread(cmd, args, f, func(p place, t target) (err error) {
 				ctx := cmd.Context()
-				base := []graph.Option{graph.WithCheckpointer(store)}
 				if to != "" {
-					switch err := t.copyThread(ctx, f.thread, to, base); {
-					case errors.Is(err, checkpoint.ErrConflict):
-						return Hint(fmt.Errorf("thread %q exists already", to), "choose another ID")
-					case err != nil:
+					if f.thread, err = p.copyThread(ctx, f.thread, to); err != nil {
 						return err
 					}
-					f.thread = to
 				}
-				opts := append(base, graph.Thread(f.thread))
 				var s *snapshot
-				var err error
 				if f.at != "" {
-					s, err = t.fork(ctx, f.at, opts)
+					s, err = t.fork(ctx, f.thread, f.at)
 				} else {
-					s, err = t.state(ctx, opts)
+					s, err = t.state(ctx, f.thread, "")
 				}
 				if err != nil {
 					return a.explain(err, f)
@@ -74,34 +66,36 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 				return &usageError{errors.New("--input is missing"), "usage: " + cmd.UseLine()}
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, len(args) > 0 && f.thread != "")
+			p, err := a.place()
 			if err != nil {
 				return err
 			}
-			defer end()
+			defer p.close()
+			if err := p.open(ctx, len(args) > 0 && f.thread != ""); err != nil {
+				return err
+			}
 			var t target
+			there := true
 			if len(args) > 0 && f.thread != "" {
-				if t, err = a.find(args[0]); err != nil {
+				if t, err = p.graph(ctx, args[0]); err != nil {
+					return err
+				}
+				there, _ = p.owned(ctx, f.thread, t) // choose says what is wrong
+			}
+			if there {
+				if t, f.thread, err = p.choose(ctx, args, f.thread); err != nil {
 					return err
 				}
 			}
-			if t == nil || exists(cmd, store, f.thread) {
-				if t, f.thread, err = a.choose(ctx, store, args, f.thread); err != nil {
-					return err
-				}
-			}
-			edit, err := updateArg(cmd, t, "input", f.input)
+			values, err := updateArg(cmd, t, "input", f.input)
 			if err != nil {
 				return err
 			}
-			opts, err := f.options(store)
+			c, err := f.call()
 			if err != nil {
 				return err
 			}
-			if node != "" {
-				opts = append(opts, graph.AsNode(node))
-			}
-			s, err := t.update(ctx, edit, opts)
+			s, err := t.update(ctx, edit{thread: c.thread, at: c.at, node: node, values: values, metadata: c.metadata})
 			if err != nil {
 				return a.explain(err, f)
 			}
@@ -117,11 +111,6 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 	return cmd
 }
 
-func exists(cmd *cobra.Command, store checkpoint.Store, thread string) bool {
-	_, err := store.Head(cmd.Context(), checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
-	return err == nil
-}
-
 func (a *app) deleteCommand() *cobra.Command {
 	var thread string
 	var yes bool
@@ -133,12 +122,12 @@ func (a *app) deleteCommand() *cobra.Command {
 				return &usageError{errors.New("--thread is missing"), fmt.Sprintf("%s threads lists them", a.name)}
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			p, err := a.opened(ctx)
 			if err != nil {
 				return err
 			}
-			defer end()
-			if _, err := a.head(ctx, store, thread); err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+			defer p.close()
+			if err := p.known(ctx, thread); err != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
 				return err
 			}
 			if !yes {
@@ -153,7 +142,7 @@ func (a *app) deleteCommand() *cobra.Command {
 					return ExitCode(ExitError)
 				}
 			}
-			if err := store.Delete(ctx, checkpoint.ThreadID(thread)); err != nil {
+			if err := p.deleteThread(ctx, thread); err != nil {
 				return err
 			}
 			if a.json {

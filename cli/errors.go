@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 )
@@ -44,7 +45,7 @@ func Code(err error) int {
 		return int(code)
 	case errors.As(err, &usage):
 		return ExitUsage
-	case errors.Is(err, graph.ErrThreadBusy), errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrConflict):
+	case errors.Is(err, graph.ErrThreadBusy), errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrConflict), errors.Is(err, client.ErrBusy):
 		return ExitBusy
 	case errors.Is(err, graph.ErrDrained), errors.Is(err, console.ErrStopped), errors.Is(err, context.Canceled):
 		return ExitStopped
@@ -94,6 +95,7 @@ func hintOf(err error) string {
 	}
 	var steps *graph.StepLimitError
 	var answer *graph.AnswerError
+	var there *client.RunError
 	switch {
 	case errors.Is(err, graph.ErrThreadBusy):
 		add("another run has the thread: wait until it has ended")
@@ -103,6 +105,10 @@ func hintOf(err error) string {
 		add("allow more with --max-steps")
 	case errors.As(err, &answer):
 		add("nothing was changed: the question still waits")
+	case wasRefused(err):
+		add("nothing was changed: the question still waits")
+	case errors.As(err, &there) && there.Name == "GraphRecursionError":
+		add("allow more with --max-steps")
 	case errors.Is(err, checkpoint.ErrVersion):
 		add("use a newer version of this program")
 	}

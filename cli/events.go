@@ -39,7 +39,7 @@ The value is JSON, @FILE, or - for the standard input; without one it is null.`,
 			if err != nil {
 				return err
 			}
-			if err := t.sendEvent(ctx, args[1], value, []graph.Option{graph.WithCheckpointer(store), graph.Thread(thread)}); err != nil {
+			if err := t.SendEvent(ctx, args[1], value, graph.WithCheckpointer(store), graph.Thread(thread)); err != nil {
 				return err
 			}
 			if a.json {

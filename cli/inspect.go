@@ -4,53 +4,49 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 func (a *app) graphsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "graphs", GroupID: "look", Short: "List the graphs of this program",
+		Use: "graphs", GroupID: "look", Short: "List the graphs of this program, or of a server",
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
-			type one struct {
-				Name        string   `json:"name"`
-				Description string   `json:"description,omitempty"`
-				Nodes       []string `json:"nodes"`
-				Example     string   `json:"example_input,omitempty"`
-				Warnings    []string `json:"warnings,omitempty"`
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			p, err := a.place()
+			if err != nil {
+				return err
 			}
-			list := []one{}
-			for _, t := range a.graphs {
-				in := t.info()
-				o := one{Name: in.name, Description: in.description, Nodes: t.nodes(), Example: in.example}
-				for _, w := range t.warnings() {
-					o.Warnings = append(o.Warnings, w.String())
-				}
-				list = append(list, o)
+			defer p.close()
+			list, err := p.graphs(ctx)
+			if err != nil {
+				return err
 			}
 			w := a.console.Out
 			if a.json {
 				return writeJSON(w, list, true)
 			}
 			if len(list) == 0 {
-				fmt.Fprintln(w, "This program has no graphs.")
+				if a.remote() {
+					fmt.Fprintf(w, "%s has no graphs.\n", p.label())
+				} else {
+					fmt.Fprintln(w, "This program has no graphs.")
+				}
 			}
 			for i, o := range list {
 				if i > 0 {
 					fmt.Fprintln(w)
 				}
-				fmt.Fprintln(w, o.Name)
+				fmt.Fprintln(w, console.Clean(o.Name))
 				if o.Description != "" {
-					fmt.Fprintf(w, "  %s\n", o.Description)
+					fmt.Fprintf(w, "  %s\n", console.Clean(o.Description))
 				}
-				fmt.Fprintf(w, "  nodes: %s\n", strings.Join(o.Nodes, ", "))
+				fmt.Fprintf(w, "  nodes: %s\n", console.Clean(strings.Join(o.Nodes, ", ")))
 				if o.Example != "" {
 					fmt.Fprintf(w, "  try:   %s run %s --input %s\n", a.name, quote(o.Name), quote(o.Example))
 				}
@@ -80,83 +76,35 @@ they cannot be read. Each thread is loaded for that.`,
 			if limit < 0 {
 				return Usage("--limit %d is negative", limit)
 			}
-			if name != "" {
-				if _, err := a.find(name); err != nil {
-					return err
-				}
-			}
 			switch status {
 			case "", "done", "interrupted", "waiting", "pending":
+			case "failed":
+				if !a.remote() { // a store has no failures on record
+					return Usage("--status %q: use done, interrupted, waiting or pending", status)
+				}
 			default:
 				return Usage("--status %q: use done, interrupted, waiting or pending", status)
 			}
 			ctx := cmd.Context()
-			store, end, err := a.open(ctx, false)
+			p, err := a.place()
 			if err != nil {
 				return err
 			}
-			defer end()
-			l, err := a.lister(store)
-			if err != nil {
+			defer p.close()
+			if name != "" {
+				if _, err := p.graph(ctx, name); err != nil {
+					return err
+				}
+			}
+			if err := p.open(ctx, false); err != nil {
 				return err
 			}
-			type one struct {
-				Thread      string            `json:"thread"`
-				Graph       string            `json:"graph"`
-				Status      string            `json:"status"`
-				Step        int               `json:"step"`
-				Checkpoint  string            `json:"checkpoint"`
-				Checkpoints int64             `json:"checkpoints"`
-				Bytes       int64             `json:"bytes,omitempty"`
-				CreatedAt   time.Time         `json:"created_at"`
-				UpdatedAt   time.Time         `json:"updated_at"`
-				Metadata    map[string]string `json:"metadata,omitempty"`
-				Due         *time.Time        `json:"due,omitempty"`
-				Lease       *lease            `json:"lease,omitempty"`
-				Stuck       []string          `json:"stuck,omitempty"`
-			}
-			list := []one{}
-			more := false
-			filtered := name != "" || status != "" || onlyStuck
-			diagnose, err := a.diagnose(ctx, store)
-			if err != nil {
-				return err
-			}
-			filter := checkpoint.ThreadFilter{Prefix: prefix}
-			if limit > 0 && !filtered {
-				filter.Limit = limit + 1
-			}
-			var listErr error
-			for t, err := range l.Threads(ctx, filter) {
-				if err != nil {
-					listErr = err // what can be read is shown nevertheless
-					break
+			list, more, listErr := p.threads(ctx, threadQuery{prefix: prefix, graph: name, status: status, limit: limit, stuck: onlyStuck})
+			if list == nil {
+				if listErr != nil {
+					return listErr
 				}
-				o := one{
-					Thread: string(t.Thread), Graph: t.Head.Graph, Status: headStatus(t.Head), Step: t.Head.Step, Checkpoint: string(t.Head.ID),
-					Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: t.CreatedAt, UpdatedAt: t.Head.CreatedAt, Metadata: t.Head.Metadata,
-				}
-				if !t.Head.Due.IsZero() {
-					o.Due = &t.Head.Due
-				}
-				if o.Lease = leaseOf(t.Lease); o.Lease == nil {
-					o.Lease = leaseOf(diagnose.died[t.Thread])
-				}
-				own := o.Graph
-				o.Graph = a.graphName(own)
-				if name != "" && o.Graph != name || status != "" && o.Status != status {
-					continue
-				}
-				if onlyStuck {
-					if o.Stuck = diagnose.of(ctx, o.Thread, own); o.Stuck == nil {
-						continue
-					}
-				}
-				if limit > 0 && len(list) == limit {
-					more = true
-					break
-				}
-				list = append(list, o)
+				list = []threadRow{}
 			}
 			w := a.console.Out
 			if a.json {
@@ -166,14 +114,14 @@ they cannot be read. Each thread is loaded for that.`,
 				return listErr
 			}
 			if len(list) == 0 && listErr == nil {
-				what := "There are no threads in " + a.storeName()
-				if filtered || prefix != "" {
-					what = "No thread in " + a.storeName() + " matches"
+				what := "There are no threads in " + p.label()
+				if name != "" || status != "" || onlyStuck || prefix != "" {
+					what = "No thread in " + p.label() + " matches"
 				}
 				fmt.Fprintln(w, what+".")
 			}
-			held := slices.ContainsFunc(list, func(o one) bool { return o.Lease != nil })
-			due := slices.ContainsFunc(list, func(o one) bool { return o.Due != nil })
+			held := slices.ContainsFunc(list, func(o threadRow) bool { return o.Lease != nil })
+			due := slices.ContainsFunc(list, func(o threadRow) bool { return o.Due != nil })
 			rows := [][]string{{"THREAD", "GRAPH", "STATUS", "STEP", "RECORDS", "SIZE", "UPDATED"}}
 			if due {
 				rows[0] = append(rows[0], "DUE")
@@ -185,7 +133,10 @@ they cannot be read. Each thread is loaded for that.`,
 				rows[0] = append(rows[0], "WHY")
 			}
 			for _, o := range list {
-				row := []string{o.Thread, o.Graph, o.Status, fmt.Sprint(o.Step), fmt.Sprint(o.Checkpoints), bytesText(o.Bytes), o.UpdatedAt.Local().Format("2006-01-02 15:04")}
+				row := []string{o.Thread, o.Graph, o.Status, "-", "-", bytesText(o.Bytes), o.UpdatedAt.Local().Format("2006-01-02 15:04")}
+				if o.Step != nil {
+					row[3], row[4] = fmt.Sprint(*o.Step), fmt.Sprint(o.Checkpoints)
+				}
 				if due {
 					row = append(row, dueText(o.Due))
 				}
@@ -221,7 +172,7 @@ func (a *app) stateCommand() *cobra.Command {
 the open superstep wrote is part of the newest state.`,
 		Args: args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withState(cmd, args, f, func(_ checkpoint.Store, _ target, s *snapshot) error {
+			return a.withState(cmd, args, f, func(_ target, s *snapshot) error {
 				if raw {
 					_, err := fmt.Fprintf(a.console.Out, "%s\n", s.State)
 					return err
@@ -249,15 +200,8 @@ func (a *app) historyCommand() *cobra.Command {
 			if limit < 0 {
 				return Usage("--limit %d is negative", limit)
 			}
-			return a.withThread(cmd, args, f, func(store checkpoint.Store, t target) error {
+			return a.withThread(cmd, args, f, func(_ place, t target) error {
 				ctx := cmd.Context()
-				opts, err := f.options(store)
-				if err != nil {
-					return err
-				}
-				if all {
-					opts = append(opts, graph.AllBranches())
-				}
 				if source != "" && !slices.Contains(sources(), source) {
 					e := &usageError{fmt.Errorf("unknown source %q", source), "sources: " + strings.Join(sources(), ", ")}
 					if near := plan.Nearest(source, sources()); near != "" {
@@ -265,16 +209,7 @@ func (a *app) historyCommand() *cobra.Command {
 					}
 					return e
 				}
-				if source != "" {
-					opts = append(opts, graph.WithSource(source))
-				}
-				if limit > 0 {
-					opts = append(opts, graph.Limit(limit))
-				}
-				if oldest {
-					opts = append(opts, graph.OldestFirst())
-				}
-				list, err := t.history(ctx, opts)
+				list, err := t.history(ctx, historyQuery{thread: f.thread, at: f.at, source: source, all: all, oldest: oldest, limit: limit})
 				if err != nil {
 					return a.explain(err, f)
 				}

@@ -110,8 +110,8 @@ type pruning struct {
 	err error
 }
 
-func (a *app) pruneThread(ctx context.Context, store checkpoint.Store, t target, thread string, keep graph.Keep) pruning {
-	p, err := t.prune(ctx, keep, []graph.Option{graph.WithCheckpointer(store), graph.Thread(thread)})
+func (a *app) pruneThread(ctx context.Context, store checkpoint.Store, t *compiled, thread string, keep graph.Keep) pruning {
+	p, err := t.Prune(ctx, keep, graph.WithCheckpointer(store), graph.Thread(thread))
 	out := pruning{pruned{Thread: thread, Kept: p.Kept, Removed: p.Removed, Logs: p.Logs, Freed: p.Freed}, err}
 	if err != nil {
 		out.Error = err.Error()

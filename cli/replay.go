@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,8 +171,8 @@ call out without Once, --take puts their recorded changes in their stead.`,
 				if err != nil {
 					return err
 				}
-				o := one{File: path, Thread: string(rec.Header.Thread), Graph: t.info().name, Differences: []graph.Difference{}}
-				for d, err := range t.replay(cmd.Context(), rec, opts) {
+				o := one{File: path, Thread: string(rec.Header.Thread), Graph: t.name, Differences: []graph.Difference{}}
+				for d, err := range t.Replay(cmd.Context(), rec, opts...) {
 					if err != nil {
 						return fmt.Errorf("%s: %w", path, err)
 					}
@@ -215,7 +213,7 @@ call out without Once, --take puts their recorded changes in their stead.`,
 }
 
 // recordedBy returns the graph that a recording is of.
-func (a *app) recordedBy(rec *recording.Recording, name string) (target, error) {
+func (a *app) recordedBy(rec *recording.Recording, name string) (*compiled, error) {
 	if name != "" {
 		return a.find(name)
 	}
@@ -227,8 +225,4 @@ func (a *app) recordedBy(rec *recording.Recording, name string) (target, error) 
 	}
 	return nil, &usageError{fmt.Errorf("thread %q was recorded of graph %q, which this program does not have", rec.Header.Thread, rec.Header.Graph),
 		"name one with --graph: " + strings.Join(a.graphNames(), ", ")}
-}
-
-func (t *typed[S]) replay(ctx context.Context, rec *recording.Recording, opts []graph.Option) iter.Seq2[graph.Difference, error] {
-	return t.g.Replay(ctx, rec, opts...)
 }

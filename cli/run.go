@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -63,21 +64,22 @@ func (a *app) threadFlag(cmd *cobra.Command, thread *string) {
 	_ = cmd.RegisterFlagCompletionFunc("thread", a.completeThreads)
 }
 
+// completionTime is how long a shell waits for a completion.
+const completionTime = 3 * time.Second
+
 // completeThreads completes the ID of a thread.
 func (a *app) completeThreads(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	store, end, err := a.open(cmd.Context(), false)
+	ctx, end := context.WithTimeout(cmd.Context(), completionTime)
+	defer end()
+	p, err := a.opened(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer end()
+	defer p.close()
 	var out []string
-	if l, ok := store.(checkpoint.Lister); ok {
-		for info, err := range l.Threads(cmd.Context(), checkpoint.ThreadFilter{Prefix: prefix, Limit: 100}) {
-			if err != nil {
-				break
-			}
-			out = append(out, string(info.Thread))
-		}
+	list, _, _ := p.threads(ctx, threadQuery{prefix: prefix, limit: 100}) // what there is of it
+	for _, t := range list {
+		out = append(out, t.Thread)
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
@@ -97,50 +99,28 @@ var modes = map[string]graph.Mode{
 	"tasks": graph.ModeTasks, "checkpoints": graph.ModeCheckpoints, "debug": graph.ModeDebug,
 }
 
-// options turns flags into options of a call.
-func (f *runFlags) options(store checkpoint.Store) ([]graph.Option, error) {
-	opts := []graph.Option{graph.WithCheckpointer(store), graph.Thread(f.thread)}
-	if f.at != "" {
-		opts = append(opts, graph.From(f.at))
-	}
-	if f.maxSteps != 0 {
-		opts = append(opts, graph.MaxSteps(f.maxSteps))
-	}
-	if f.concurrency != 0 {
-		opts = append(opts, graph.Concurrency(f.concurrency))
+// call turns flags into a call.
+func (f *runFlags) call() (call, error) {
+	c := call{
+		thread: f.thread, at: f.at, restart: f.restart, maxSteps: f.maxSteps, concurrency: f.concurrency, timeout: f.timeout,
+		durability: f.durability, before: f.before, after: f.after,
 	}
 	if f.timeout < 0 {
-		return nil, Usage("--timeout %v is negative", f.timeout)
-	}
-	if f.timeout > 0 {
-		opts = append(opts, graph.RunTimeout(f.timeout))
-	}
-	if f.restart {
-		opts = append(opts, graph.Restart())
+		return c, Usage("--timeout %v is negative", f.timeout)
 	}
 	switch f.durability {
-	case "", "sync":
-	case "async":
-		opts = append(opts, graph.WithDurability(graph.Async))
-	case "exit":
-		opts = append(opts, graph.WithDurability(graph.Exit))
+	case "", "sync", "async", "exit":
 	default:
-		return nil, Usage("--durability %q: use sync, async or exit", f.durability)
+		return c, Usage("--durability %q: use sync, async or exit", f.durability)
 	}
 	for _, kv := range f.metadata {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok || k == "" {
-			return nil, Usage("--metadata %q: use KEY=VALUE", kv)
+			return c, Usage("--metadata %q: use KEY=VALUE", kv)
 		}
-		opts = append(opts, graph.Metadata(k, v))
+		c.metadata = append(c.metadata, [2]string{k, v})
 	}
-	if f.before != nil {
-		opts = append(opts, graph.InterruptBefore(f.before...))
-	}
-	if f.after != nil {
-		opts = append(opts, graph.InterruptAfter(f.after...))
-	}
-	return opts, nil
+	return c, nil
 }
 
 func (f *runFlags) modes() (graph.Mode, error) {
@@ -232,7 +212,13 @@ Ctrl-C stops the run at the end of its superstep, a second Ctrl-C at once. Eithe
 way the thread can go on with "continue".`,
 		Args: args(1, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := a.find(args[0])
+			ctx := cmd.Context()
+			p, err := a.place()
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			t, err := p.graph(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -243,21 +229,18 @@ way the thread can go on with "continue".`,
 			if input == nil {
 				input = json.RawMessage(`{}`)
 			}
-			store, end, err := a.open(cmd.Context(), true)
+			if err := p.open(ctx, true); err != nil {
+				return err
+			}
+			if f.thread != "" {
+				_, err = p.owned(ctx, f.thread, t)
+			} else if _, err = f.call(); err == nil {
+				f.thread, err = p.newThread(ctx, t)
+			}
 			if err != nil {
 				return err
 			}
-			defer end()
-			if f.thread == "" {
-				f.thread = graph.NewThreadID()
-			} else if rec, err := store.Head(cmd.Context(), checkpoint.Log{Thread: checkpoint.ThreadID(f.thread)}); err == nil {
-				if other := a.owner(rec.Graph); other != nil && rec.Graph != t.info().own {
-					return &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", f.thread, other.info().name, args[0]), "choose another ID for the new thread, or none"}
-				}
-			}
-			return a.drive(cmd, store, t, f, func(ctx context.Context, opts []graph.Option) iter.Seq2[graph.Event, error] {
-				return t.start(ctx, input, opts)
-			})
+			return a.drive(cmd, t, f, func(ctx context.Context, c call) iter.Seq2[event, error] { return t.start(ctx, c, input) })
 		},
 	}
 	f.add(a, cmd)
@@ -275,10 +258,8 @@ passed, questions still wait. With --at it goes on from an earlier checkpoint, o
 a new branch.`,
 		Args: args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withThread(cmd, args, f, func(store checkpoint.Store, t target) error {
-				return a.drive(cmd, store, t, f, func(ctx context.Context, opts []graph.Option) iter.Seq2[graph.Event, error] {
-					return t.start(ctx, nil, opts)
-				})
+			return a.withThread(cmd, args, f, func(_ place, t target) error {
+				return a.drive(cmd, t, f, func(ctx context.Context, c call) iter.Seq2[event, error] { return t.start(ctx, c, nil) })
 			})
 		},
 	}
@@ -299,7 +280,7 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 		Example: fmt.Sprintf("  %[1]s resume approval --thread t-1 --answer yes\n  %[1]s resume --thread t-1 --answer price=12.5 --answer 'note=\"ok\"'", a.name),
 		Args:    args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withState(cmd, args, f, func(store checkpoint.Store, t target, s *snapshot) error {
+			return a.withState(cmd, args, f, func(t target, s *snapshot) error {
 				update, err := updateArg(cmd, t, "update", f.update)
 				if err != nil {
 					return err
@@ -314,7 +295,7 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 					// Breakpoints, or nothing: the engine says what that means.
 				case a.console.CanAsk():
 					f.interactive = true
-					return a.drive(cmd, store, t, f, nil)
+					return a.drive(cmd, t, f, nil)
 				default:
 					if a.json {
 						if err := a.show(s, f.full); err != nil {
@@ -325,8 +306,8 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 					}
 					return ExitCode(ExitInterrupted)
 				}
-				return a.drive(cmd, store, t, f, func(ctx context.Context, opts []graph.Option) iter.Seq2[graph.Event, error] {
-					return t.resume(ctx, answer, update, opts)
+				return a.drive(cmd, t, f, func(ctx context.Context, c call) iter.Seq2[event, error] {
+					return t.resume(ctx, c, answer, update)
 				})
 			})
 		},
@@ -337,41 +318,54 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 	return cmd
 }
 
-// withThread opens the store and finds a thread that exists.
-func (a *app) withThread(cmd *cobra.Command, args []string, f *runFlags, do func(store checkpoint.Store, t target) error) error {
+// opened returns the place that the command line names, opened for threads that
+// exist. It is the caller's to close.
+func (a *app) opened(ctx context.Context) (place, error) {
+	p, err := a.place()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.open(ctx, false); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// withThread opens the place and finds a thread that exists.
+func (a *app) withThread(cmd *cobra.Command, args []string, f *runFlags, do func(p place, t target) error) error {
 	ctx := cmd.Context()
-	store, end, err := a.open(ctx, false)
+	p, err := a.opened(ctx)
 	if err != nil {
 		return err
 	}
-	defer end()
-	t, thread, err := a.choose(ctx, store, args, f.thread)
+	defer p.close()
+	t, thread, err := p.choose(ctx, args, f.thread)
 	if err != nil {
 		return err
 	}
 	f.thread = thread
-	return do(store, t)
+	return do(p, t)
 }
 
 // withState is withThread that also loads the thread.
-func (a *app) withState(cmd *cobra.Command, args []string, f *runFlags, do func(store checkpoint.Store, t target, s *snapshot) error) error {
-	return a.withThread(cmd, args, f, func(store checkpoint.Store, t target) error {
-		opts, err := f.options(store)
-		if err != nil {
+func (a *app) withState(cmd *cobra.Command, args []string, f *runFlags, do func(t target, s *snapshot) error) error {
+	return a.withThread(cmd, args, f, func(_ place, t target) error {
+		if _, err := f.call(); err != nil {
 			return err
 		}
-		s, err := t.state(cmd.Context(), opts)
+		s, err := t.state(cmd.Context(), f.thread, f.at)
 		if err != nil {
 			return a.explain(err, f)
 		}
-		return do(store, t, s)
+		return do(t, s)
 	})
 }
 
 // explain adds advice to errors about checkpoints.
 func (a *app) explain(err error, f *runFlags) error {
-	if f.at != "" && errors.Is(err, checkpoint.ErrNotFound) {
-		return Hint(fmt.Errorf("thread %q has no checkpoint %q: %w", f.thread, f.at, err), "%s history%s --thread %s --all-branches lists them", a.name, a.storeArg(), quote(f.thread))
+	if f.at != "" && (errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, client.ErrNotFound)) {
+		return Hint(fmt.Errorf("thread %q has no checkpoint %q: %w", f.thread, f.at, err), "%s history%s --thread %s --all-branches lists them", a.name, a.placeArg(), quote(f.thread))
 	}
 	return err
 }
@@ -379,7 +373,7 @@ func (a *app) explain(err error, f *runFlags) error {
 // drive runs a graph, shows what happens, and prints the thread as it then is.
 // In an interactive run it asks and goes on until the thread waits for nothing;
 // begin may then be nil.
-func (a *app) drive(cmd *cobra.Command, store checkpoint.Store, t target, f *runFlags, begin func(context.Context, []graph.Option) iter.Seq2[graph.Event, error]) error {
+func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(context.Context, call) iter.Seq2[event, error]) error {
 	if f.interactive && !a.console.CanAsk() {
 		return &usageError{errors.New("there is no terminal to ask at"), "leave --interactive out, and answer with resume --answer"}
 	}
@@ -387,7 +381,7 @@ func (a *app) drive(cmd *cobra.Command, store checkpoint.Store, t target, f *run
 	if err != nil {
 		return err
 	}
-	opts, err := f.options(store)
+	run, err := f.call()
 	if err != nil {
 		return err
 	}
@@ -401,31 +395,27 @@ func (a *app) drive(cmd *cobra.Command, store checkpoint.Store, t target, f *run
 		}
 	})
 	defer end()
+	run.drain, run.modes, run.lost = drain, mode|progressModes, a.noteLost
 
 	for {
 		var runErr error
 		if begin != nil {
-			all := append(opts[:len(opts):len(opts)], graph.Drain(drain), graph.LiveOrder(), graph.Modes(mode, progressModes))
-			runErr = a.consume(t, begin(ctx, all), mode, len(f.stream) > 0, show)
+			runErr = a.consume(begin(ctx, run), mode, len(f.stream) > 0, show)
 		}
-		if f.at != "" { // the branch is there now
-			f.at = ""
-			if opts, err = f.options(store); err != nil {
-				return err
-			}
-		}
+		run.at = "" // the branch is there now
 		// What is stored is what counts, whatever has become of the context.
-		look := context.WithoutCancel(ctx)
-		s, err := t.state(look, []graph.Option{graph.WithCheckpointer(store), graph.Thread(f.thread)})
+		look, done := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+		s, err := t.state(look, f.thread, "")
+		done()
 		if err != nil {
 			if runErr != nil {
 				return a.explain(runErr, f)
 			}
 			return err
 		}
-		var refused *graph.AnswerError
-		if f.interactive && (runErr == nil || errors.As(runErr, &refused)) && len(s.Interrupts) > 0 {
-			if refused != nil {
+		refused := wasRefused(runErr)
+		if f.interactive && (runErr == nil || refused) && len(s.Interrupts) > 0 {
+			if refused {
 				c.Notef("%s", console.Clean(runErr.Error()))
 			}
 			asking, cancel := context.WithCancelCause(ctx)
@@ -439,9 +429,7 @@ func (a *app) drive(cmd *cobra.Command, store checkpoint.Store, t target, f *run
 			given, err := a.prompt(asking, s)
 			cancel(nil)
 			if err == nil {
-				begin = func(ctx context.Context, opts []graph.Option) iter.Seq2[graph.Event, error] {
-					return t.resume(ctx, given, nil, opts)
-				}
+				begin = func(ctx context.Context, c call) iter.Seq2[event, error] { return t.resume(ctx, c, given, nil) }
 				continue
 			}
 			if !errors.Is(err, console.ErrStopped) && !errors.Is(err, console.ErrNoAnswer) {
@@ -452,11 +440,33 @@ func (a *app) drive(cmd *cobra.Command, store checkpoint.Store, t target, f *run
 	}
 }
 
+// lookTime is how long it may take to see what a run led to.
+const lookTime = time.Minute
+
+// wasRefused reports whether a run failed because an answer didn't fit: the
+// question still waits.
+func wasRefused(err error) bool {
+	var refused *graph.AnswerError
+	var there *client.RunError
+	return errors.As(err, &refused) || errors.As(err, &there) && there.Name == "AnswerError"
+}
+
+// noteLost says that a connection was lost and is tried again.
+func (a *app) noteLost(err error, wait time.Duration) {
+	var gone *client.UnreachableError
+	if errors.As(err, &gone) { // whose advice comes too early
+		err = gone.Err
+	}
+	if !a.json {
+		a.console.Notef("%s", console.Clean(fmt.Sprintf("The connection was lost: %v. Trying again in %v.", err, wait.Round(100*time.Millisecond))))
+	}
+}
+
 // progressModes are the events that the progress display needs.
 const progressModes = graph.ModeDebug
 
 // consume shows the events of a run and returns its error.
-func (a *app) consume(t target, events iter.Seq2[graph.Event, error], mode graph.Mode, stream, show bool) (err error) {
+func (a *app) consume(events iter.Seq2[event, error], mode graph.Mode, stream, show bool) (err error) {
 	var p *progress
 	if show {
 		p = newProgress(a.console)
@@ -467,12 +477,14 @@ func (a *app) consume(t target, events iter.Seq2[graph.Event, error], mode graph
 			return e
 		}
 		if p != nil {
-			p.event(ev)
+			p.event(ev.Event)
 		}
 		if stream && wanted(ev.Type, mode) {
-			e := eventJSON(&ev)
-			if e.State, err = t.eventState(ev); err != nil {
-				return err
+			e := eventJSON(&ev.Event)
+			if ev.values != nil {
+				if e.State, err = ev.values(); err != nil {
+					return err
+				}
 			}
 			if err := writeJSON(a.console.Out, e, false); err != nil {
 				return fmt.Errorf("write event: %w", err)
@@ -546,7 +558,7 @@ func (a *app) finish(s *snapshot, f *runFlags, runErr error) error {
 	if runErr != nil {
 		s.Error = runErr.Error()
 	}
-	on := fmt.Sprintf("%s continue %s%s --thread %s", a.name, quote(s.Graph), a.storeArg(), quote(s.Thread))
+	on := fmt.Sprintf("%s continue %s%s --thread %s", a.name, quote(s.Graph), a.placeArg(), quote(s.Thread))
 	stopped := Code(runErr) == ExitStopped
 	if runErr != nil && !stopped {
 		// The state was not the aim; the error is.
@@ -576,10 +588,13 @@ func (a *app) finish(s *snapshot, f *runFlags, runErr error) error {
 		}
 		return ExitCode(ExitStopped)
 	case s.Status == "interrupted":
+		if len(s.Interrupts) == 0 && !a.json { // a server doesn't say what for
+			a.console.Notef("It stands at a breakpoint, or waits for a time or an event. Go on with:\n  %s", on)
+		}
 		return ExitCode(ExitInterrupted)
 	case s.Status == "waiting":
 		if !a.json {
-			a.console.Notef("It goes on when its time has come, or the event, by\n  %s runner%s", a.name, a.storeArg())
+			a.console.Notef("It goes on when its time has come, or the event, by\n  %s runner%s", a.name, a.placeArg())
 		}
 		return ExitCode(ExitInterrupted)
 	case s.Status == "done":

@@ -28,14 +28,16 @@ func TestMain(m *testing.M) {
 			cli.Main(
 				cli.Graph(jokes(), cli.Describe("Writes jokes until one is liked."), cli.ExampleInput(`{"topic": "cats"}`)),
 				cli.Graph(pair()), cli.Graph(fan()), cli.Graph(fragile()), cli.Graph(slow()), cli.Graph(endless(), cli.Named("loop")),
-				cli.Graph(nap()), cli.Graph(order()),
+				cli.Graph(nap()), cli.Graph(order()), cli.Graph(talker()),
 				cli.OpenStore("mem", func(context.Context, string) (checkpoint.Store, error) { return checkpoint.NewMemory(), nil }),
 				cli.Program("flow", "Runs the graphs of the tests."), cli.Version("1.2.3"),
 			)
 		},
 		// newer has the graph jokes as another version of the program has it.
 		"newer": func() { cli.Main(cli.Graph(newerJokes())) },
-		"lone":  func() { cli.Main(cli.Graph(fan()), cli.DefaultStore("file:threads")) },
+		// bare has no graphs of its own.
+		"bare": func() { cli.Main(cli.Program("bare", "Has no graphs.")) },
+		"lone": func() { cli.Main(cli.Graph(fan()), cli.DefaultStore("file:threads")) },
 	})
 }
 
@@ -48,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"save":     save,
 			"abandon":  abandon,
 			"tear":     tear,
+			"server":   startServer,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

@@ -157,7 +157,7 @@ func (a *app) listen(ctx context.Context, o serving) error {
 		opts = append(opts, server.AllowPrivateWebhooks())
 	}
 	for _, g := range graphs {
-		opts = append(opts, g.served())
+		opts = append(opts, g.served)
 	}
 	s, err := server.New(ctx, opts...)
 	if err != nil {

@@ -146,7 +146,7 @@ func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (
 
 // choose finds the thread and the graph that a command is about. Where the
 // store has one thread alone, it is meant; a thread knows its graph.
-func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread string) (target, string, error) {
+func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread string) (*compiled, string, error) {
 	if thread == "" {
 		var err error
 		if thread, err = a.onlyThread(ctx, store); err != nil {
@@ -162,7 +162,7 @@ func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string,
 		if err != nil {
 			return nil, "", err
 		}
-		if t.info().own != rec.Graph && rec.Graph != "" && a.owner(rec.Graph) != nil {
+		if t.own != rec.Graph && rec.Graph != "" && a.owner(rec.Graph) != nil {
 			return nil, "", &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, rec.Graph, args[0]), "name that graph, or none"}
 		}
 		return t, thread, nil

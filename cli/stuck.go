@@ -85,13 +85,13 @@ func (d *diagnosis) of(ctx context.Context, thread, own string) (why []string) {
 	if t == nil {
 		return why
 	}
-	_, err := t.state(ctx, []graph.Option{graph.WithCheckpointer(d.store), graph.Thread(thread)})
+	_, err := t.State(ctx, graph.WithCheckpointer(d.store), graph.Thread(thread))
 	var node *graph.UnknownNodeError
 	var schema *graph.SchemaVersionError
 	switch {
 	case err == nil || errors.Is(err, checkpoint.ErrNotFound): // it was deleted meanwhile
 	case errors.As(err, &node):
-		text := fmt.Sprintf("it waits at node %q, which graph %q does not have", node.Node, t.info().name)
+		text := fmt.Sprintf("it waits at node %q, which graph %q does not have", node.Node, t.name)
 		if node.Near != "" {
 			text += fmt.Sprintf("; did %q replace it?", node.Near)
 		}

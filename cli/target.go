@@ -3,41 +3,141 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/recording"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server"
 )
 
-// target is a graph whose state type was erased.
+// compiled is a graph of this program.
+type compiled struct {
+	about
+	anygraph.Graph
+	served server.Option
+}
+
+// place is where threads are: a store, with the graphs of this program, or a
+// server.
+type place interface {
+	label() string // for people
+	arg() string   // the flags that name it, for commands that are shown; empty if none are needed
+
+	// open opens what is needed for threads. A store that is not there is made if
+	// create is set; else it is an errNoStore.
+	open(ctx context.Context, create bool) error
+	close()
+
+	graphs(ctx context.Context) ([]graphRow, error)
+	graph(ctx context.Context, name string) (target, error)
+	threads(ctx context.Context, q threadQuery) (list []threadRow, more bool, err error)
+
+	// choose finds the thread and the graph that a command is about. Where there is
+	// one thread alone, it is meant; a thread knows its graph.
+	choose(ctx context.Context, args []string, thread string) (target, string, error)
+
+	// owned reports whether a thread exists. The error says that it is of another
+	// graph than t.
+	owned(ctx context.Context, thread string, t target) (bool, error)
+
+	// known returns an error for a thread that doesn't exist, which names the
+	// nearest.
+	known(ctx context.Context, thread string) error
+
+	newThread(ctx context.Context, t target) (string, error)
+	copyThread(ctx context.Context, from, to string) (string, error) // to may be empty where the place chooses it
+	deleteThread(ctx context.Context, thread string) error
+}
+
+// target is a graph at a place.
 type target interface {
 	info() about
-	served() server.Option
-	nodes() []string
-	warnings() []graph.Problem
-	replay(ctx context.Context, rec *recording.Recording, opts []graph.Option) iter.Seq2[graph.Difference, error]
 
-	// check reports what is wrong with an update in JSON.
+	// check reports what is wrong with an update in JSON, as far as that is known
+	// before it is made.
 	check(update json.RawMessage) error
-	start(ctx context.Context, input json.RawMessage, opts []graph.Option) iter.Seq2[graph.Event, error]
-	resume(ctx context.Context, answer any, update json.RawMessage, opts []graph.Option) iter.Seq2[graph.Event, error]
 
-	eventState(ev graph.Event) (json.RawMessage, error) // nil if it has none
+	// talks reports whether the state has messages.
+	talks(ctx context.Context) (bool, error)
 
-	state(ctx context.Context, opts []graph.Option) (*snapshot, error)
-	history(ctx context.Context, opts []graph.Option) ([]*entry, error)
-	update(ctx context.Context, edit json.RawMessage, opts []graph.Option) (*snapshot, error)
-	fork(ctx context.Context, at string, opts []graph.Option) (*snapshot, error)
-	copyThread(ctx context.Context, from, to string, opts []graph.Option) error
-	prune(ctx context.Context, keep graph.Keep, opts []graph.Option) (graph.Pruned, error)
-	sendEvent(ctx context.Context, name string, value json.RawMessage, opts []graph.Option) error
-	runnable() graph.Runnable
-	drawing(ctx context.Context, depth int, overlay bool, opts []graph.Option) (*draw.Graph, error)
+	start(ctx context.Context, c call, input json.RawMessage) iter.Seq2[event, error]
+	resume(ctx context.Context, c call, answer any, update json.RawMessage) iter.Seq2[event, error]
+	state(ctx context.Context, thread, at string) (*snapshot, error)
+	history(ctx context.Context, q historyQuery) ([]*entry, error)
+	update(ctx context.Context, e edit) (*snapshot, error)
+	fork(ctx context.Context, thread, at string) (*snapshot, error)
+	drawing(ctx context.Context, depth int, thread string) (*draw.Graph, error)
+}
+
+// call is a run as a command line describes it.
+type call struct {
+	thread, at            string
+	restart               bool // give up what is pending
+	maxSteps, concurrency int
+	timeout               time.Duration
+	durability            string
+	metadata              [][2]string
+	before, after         []string
+	modes                 graph.Mode // the events that are wanted
+	drain                 <-chan struct{}
+	lost                  func(error, time.Duration) // is told that a connection is tried again
+}
+
+// edit is an update of a thread's state from outside.
+type edit struct {
+	thread, at, node string
+	values           json.RawMessage
+	metadata         [][2]string
+}
+
+// historyQuery selects checkpoints.
+type historyQuery struct {
+	thread, at, source string
+	all, oldest        bool
+	limit              int
+}
+
+// threadQuery selects threads.
+type threadQuery struct {
+	prefix, graph, status string
+	limit                 int
+	stuck                 bool
+}
+
+// event is an event of a run, wherever that is.
+type event struct {
+	graph.Event
+	values func() (json.RawMessage, error) // the state that it carries; nil if it has none
+}
+
+// graphRow is a graph as the command graphs shows it.
+type graphRow struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Nodes       []string `json:"nodes"`
+	Example     string   `json:"example_input,omitempty"`
+	Warnings    []string `json:"warnings,omitempty"`
+}
+
+// threadRow is a thread as the command threads shows it. What a server doesn't
+// tell is missing.
+type threadRow struct {
+	Thread      string            `json:"thread"`
+	Graph       string            `json:"graph"`
+	Status      string            `json:"status"`
+	Step        *int              `json:"step,omitempty"`
+	Checkpoint  string            `json:"checkpoint,omitempty"`
+	Checkpoints int64             `json:"checkpoints,omitempty"`
+	Bytes       int64             `json:"bytes,omitempty"`
+	CreatedAt   time.Time         `json:"created_at"`
+	UpdatedAt   time.Time         `json:"updated_at"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	Due         *time.Time        `json:"due,omitempty"`
+	Lease       *lease            `json:"lease,omitempty"`
+	Stuck       []string          `json:"stuck,omitempty"`
 }
 
 // snapshot is a thread at one moment, as the commands print it.
@@ -62,7 +162,7 @@ type snapshot struct {
 // question is something the thread waits for.
 type question struct {
 	ID     string          `json:"id"`
-	Key    string          `json:"key"`
+	Key    string          `json:"key,omitempty"` // empty: a server does not tell it
 	Node   string          `json:"node"`
 	Path   []string        `json:"path,omitempty"`
 	When   string          `json:"when"`
@@ -105,165 +205,6 @@ type entry struct {
 	State      json.RawMessage   `json:"state,omitempty"`
 
 	fold func(context.Context) (json.RawMessage, error)
-}
-
-// typed is the target for a state type.
-type typed[S any] struct {
-	about
-	g *graph.Graph[S]
-}
-
-func (t *typed[S]) info() about { return t.about }
-func (t *typed[S]) served() server.Option {
-	return server.Graph(t.g, server.Named(t.name), server.Describe(t.description))
-}
-func (t *typed[S]) nodes() []string           { return t.g.Nodes() }
-func (t *typed[S]) warnings() []graph.Problem { return t.g.Warnings() }
-
-func (t *typed[S]) check(update json.RawMessage) error { return t.g.UpdateJSON(new(S), update) }
-
-// edit returns the update as a function. It panics where the update fails,
-// which the engine turns into an error of the call: what check accepted fails
-// only if a field's own code does.
-func (t *typed[S]) edit(update json.RawMessage) func(*S) {
-	if update == nil {
-		return nil
-	}
-	return func(s *S) {
-		if err := t.g.UpdateJSON(s, update); err != nil {
-			panic(err)
-		}
-	}
-}
-
-func (t *typed[S]) start(ctx context.Context, input json.RawMessage, opts []graph.Option) iter.Seq2[graph.Event, error] {
-	return t.g.Stream(ctx, t.edit(input), opts...)
-}
-
-func (t *typed[S]) resume(ctx context.Context, answer any, update json.RawMessage, opts []graph.Option) iter.Seq2[graph.Event, error] {
-	if edit := t.edit(update); edit != nil {
-		opts = append(opts[:len(opts):len(opts)], graph.Update(edit))
-	}
-	return t.g.StreamResume(ctx, answer, opts...)
-}
-
-func (t *typed[S]) eventState(ev graph.Event) (json.RawMessage, error) {
-	s, ok := graph.StateOf[S](ev)
-	if !ok {
-		return nil, nil
-	}
-	return json.Marshal(s)
-}
-
-func (t *typed[S]) state(ctx context.Context, opts []graph.Option) (*snapshot, error) {
-	return t.show(t.g.State(ctx, opts...))
-}
-
-func (t *typed[S]) update(ctx context.Context, edit json.RawMessage, opts []graph.Option) (*snapshot, error) {
-	return t.show(t.g.UpdateState(ctx, t.edit(edit), opts...))
-}
-
-func (t *typed[S]) fork(ctx context.Context, at string, opts []graph.Option) (*snapshot, error) {
-	return t.show(t.g.Fork(ctx, at, opts...))
-}
-
-func (t *typed[S]) copyThread(ctx context.Context, from, to string, opts []graph.Option) error {
-	return t.g.CopyThread(ctx, from, to, opts...)
-}
-
-func (t *typed[S]) prune(ctx context.Context, keep graph.Keep, opts []graph.Option) (graph.Pruned, error) {
-	return t.g.Prune(ctx, keep, opts...)
-}
-
-func (t *typed[S]) sendEvent(ctx context.Context, name string, value json.RawMessage, opts []graph.Option) error {
-	return t.g.SendEvent(ctx, name, value, opts...)
-}
-
-func (t *typed[S]) runnable() graph.Runnable { return t.g }
-
-func (t *typed[S]) history(ctx context.Context, opts []graph.Option) ([]*entry, error) {
-	out := []*entry{}
-	for e, err := range t.g.History(ctx, opts...) {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &entry{
-			Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes,
-			Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata,
-			fold: func(ctx context.Context) (json.RawMessage, error) {
-				s, err := e.State(ctx)
-				if err != nil {
-					return nil, err
-				}
-				return json.Marshal(&s)
-			},
-		})
-	}
-	return out, nil
-}
-
-func (t *typed[S]) drawing(ctx context.Context, depth int, overlay bool, opts []graph.Option) (*draw.Graph, error) {
-	do := []graph.DrawOption{graph.Expand(depth)}
-	if overlay {
-		snap, err := t.g.State(ctx, opts...)
-		if err != nil {
-			return nil, err
-		}
-		var entries []graph.Entry[S]
-		for e, err := range t.g.History(ctx, opts...) {
-			if err != nil {
-				return nil, err
-			}
-			entries = append(entries, e)
-		}
-		do = append(do, graph.Overlay(entries, snap))
-	}
-	return t.g.Drawing(do...), nil
-}
-
-func (t *typed[S]) show(s *graph.Snapshot[S], err error) (*snapshot, error) {
-	if err != nil {
-		return nil, err
-	}
-	state, err := json.Marshal(&s.State)
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	out := &snapshot{
-		Graph: t.name, Thread: s.Thread, Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source,
-		State: state, Next: append([]string{}, s.Next...), Interrupts: []question{}, Metadata: s.Metadata,
-	}
-	if !s.CreatedAt.IsZero() {
-		out.CreatedAt = &s.CreatedAt
-	}
-	for _, i := range s.Interrupts {
-		out.Interrupts = append(out.Interrupts, question{ID: i.ID, Key: i.Key, Node: i.Node, Path: i.Path, When: i.When, Value: i.Raw, Schema: i.Schema})
-	}
-	for _, w := range s.Waits {
-		one := wait{Node: w.Node, Path: w.Path, Key: w.Key, Event: w.Event, text: w.String()}
-		if !w.Until.IsZero() {
-			one.Until = &w.Until
-		}
-		out.Waits = append(out.Waits, one)
-	}
-	failed := false
-	for _, ts := range s.Tasks {
-		failed = failed || ts.Status == "failed" || ts.Error != "" && ts.Status != "done"
-		out.Tasks = append(out.Tasks, task{ID: ts.ID, Node: ts.Node, Status: ts.Status, Error: ts.Error, Input: ts.Input, Subgraphs: ts.Subgraphs})
-	}
-	switch {
-	case s.Interrupted():
-		out.Status = "interrupted"
-	case s.Done():
-		out.Status = "done"
-	case failed:
-		out.Status = "failed"
-	case len(s.Waits) > 0:
-		out.Status = "waiting"
-	default:
-		out.Status = "pending"
-	}
-	return out, nil
 }
 
 // headStatus tells the status of a thread from its newest record alone.

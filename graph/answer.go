@@ -2,8 +2,11 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -58,7 +61,50 @@ func validate(schema, data json.RawMessage) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	return resolved.Validate(v)
+	if err := resolved.Validate(v); err != nil {
+		return mismatch(err)
+	}
+	return nil
+}
+
+// typeMismatch is how the library says that a value has another type; it prints
+// the value as Go does.
+var typeMismatch = regexp.MustCompile(`(?s)^type: .* has type "(\w+)", want (?:one of )?(.+)$`)
+
+// mismatch says in a sentence what the library says with the paths of all schemas
+// on the way there.
+func mismatch(err error) error {
+	at, text := "", err.Error()
+	for strings.HasPrefix(text, "validating ") {
+		path, rest, ok := strings.Cut(strings.TrimPrefix(text, "validating "), ": ")
+		if !ok {
+			return err
+		}
+		at, text = path, rest
+	}
+	switch m := typeMismatch.FindStringSubmatch(text); {
+	case m != nil:
+		text = fmt.Sprintf("it is of type %s, not %s", m[1], strings.Trim(m[2], `"`))
+	case strings.HasPrefix(text, "anyOf: "), strings.HasPrefix(text, "oneOf: did not"):
+		text = "it has none of the forms that are allowed here"
+	}
+	var where strings.Builder
+	for path := at; ; {
+		_, rest, ok := strings.Cut(path, "/properties/")
+		if !ok {
+			break
+		}
+		name, _, _ := strings.Cut(rest, "/")
+		if where.Len() > 0 {
+			where.WriteByte('.')
+		}
+		where.WriteString(name)
+		path = rest[len(name):]
+	}
+	if where.Len() == 0 {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s: %s", where.String(), text)
 }
 
 // answerSchemas remembers the schemas of answer types: inferring one costs far

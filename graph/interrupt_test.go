@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -472,4 +473,38 @@ func TestFailureAfterAnAnswerLeavesItGiven(t *testing.T) { // SONI-43
 	fail = false
 	snap = must[*graph.Snapshot[form]](t)(g.Continue(bg))
 	equal(t, "log", snap.State.Log.Last(), "answer")
+}
+
+// A refusal says what is wrong and where, in terms of the answer.
+func TestARefusedAnswerIsExplained(t *testing.T) {
+	type place struct {
+		City string `json:"city"`
+	}
+	type party struct {
+		Guests int      `json:"guests"`
+		Where  place    `json:"where"`
+		Names  []string `json:"names,omitempty"`
+	}
+	b := graph.New[form]("form")
+	b.AddNode("ask", func(ctx context.Context, _ *form) error {
+		_, err := graph.Interrupt[party](ctx, "party", nil)
+		return err
+	})
+	b.AddEdge(graph.Start, "ask")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	for answer, want := range map[string]string{
+		`"four"`:                         `it is of type string, not object`,
+		`{"guests":4}`:                   `required: missing properties: ["where"]`,
+		`{"guests":4,"where":{"abc":1}}`: `where: `,
+		`{"guests":4,"where":{"city":{"name":"Bonn"}}}`:             `where.city: it is of type object, not string`,
+		`{"guests":"4","where":{"city":"Bonn"}}`:                    `guests: it is of type string, not integer`,
+		`{"guests":4,"where":{"city":"Bonn"},"names":["Kim",null]}`: `names: it is of type null, not string`,
+	} {
+		_, err := g.Resume(bg, json.RawMessage(answer))
+		e := wantErr[*graph.AnswerError](t, err)
+		if text := e.Error(); !strings.Contains(text, want) || strings.Contains(text, "/properties/") || strings.Contains(text, "map[") {
+			t.Errorf("%s: %s", answer, text)
+		}
+	}
 }

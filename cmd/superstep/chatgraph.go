@@ -66,45 +66,6 @@ func (s *chatState) dir() string {
 	return s.Dir
 }
 
-// asked returns what the user said in the turn that is under way.
-func (s *chatState) asked() string {
-	if s.UserInput != "" {
-		return s.UserInput
-	}
-	for m := range s.Messages.Backward() {
-		if m.Role == chat.RoleUser {
-			return m.Text()
-		}
-	}
-	return ""
-}
-
-// answer returns the last message of the model in this turn that says
-// something.
-func (s *chatState) answer() (chat.Message, bool) {
-	if s.UserInput != "" {
-		return chat.Message{}, false
-	}
-	for m := range s.Messages.Backward() {
-		switch {
-		case m.Role == chat.RoleUser:
-			return chat.Message{}, false
-		case m.Role == chat.RoleAssistant && m.Text() != "":
-			return m, true
-		}
-	}
-	return chat.Message{}, false
-}
-
-// say begins a turn. What the user asked in one that was given up stays part of
-// the conversation.
-func (s *chatState) say(text string) {
-	if s.UserInput != "" {
-		s.Messages.Add(chat.User(s.UserInput))
-	}
-	s.UserInput = text
-}
-
 // proposal is a call that a person is to decide about.
 type proposal struct {
 	tools.WriteArgs

@@ -41,6 +41,10 @@ type Graph interface {
 	StreamResume(ctx context.Context, answer any, update json.RawMessage, opts ...graph.Option) iter.Seq2[graph.Event, error]
 	Replay(ctx context.Context, rec *recording.Recording, opts ...graph.Option) iter.Seq2[graph.Difference, error]
 
+	// EventState returns the state that an event carries, nil if it has none or
+	// that of a subgraph whose states are of another type.
+	EventState(ev graph.Event) (json.RawMessage, error)
+
 	Subgraph(path ...string) (graph.Subgraph, bool)
 	SubgraphIn(namespace string) (graph.Subgraph, bool)
 
@@ -112,6 +116,14 @@ func (t typed[S]) StreamResume(ctx context.Context, answer any, update json.RawM
 
 func (t typed[S]) Replay(ctx context.Context, rec *recording.Recording, opts ...graph.Option) iter.Seq2[graph.Difference, error] {
 	return t.g.Replay(ctx, rec, opts...)
+}
+
+func (t typed[S]) EventState(ev graph.Event) (json.RawMessage, error) {
+	s, ok := graph.StateOf[S](ev)
+	if !ok {
+		return nil, nil
+	}
+	return json.Marshal(s)
 }
 
 func (t typed[S]) State(ctx context.Context, opts ...graph.Option) (*Snapshot, error) {

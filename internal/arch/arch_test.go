@@ -54,11 +54,12 @@ func under(pkg string, trees []string) bool {
 }
 
 // upper are the trees above the engine, from the top.
-var upper = []string{"cmd", "cli", "server", "otel", "agent", "dialogue", "session"}
+var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogue", "session"}
 
 // The packages of a tree import, of our own, only what is named and what is in
 // the tree.
 var only = map[string][]string{
+	"client":         nil,
 	"field":          nil,
 	"checkpoint":     {"internal/pgdb"},
 	"internal/pgdb":  nil,
@@ -81,7 +82,7 @@ var never = map[string][]string{
 	"dialogue":  {"cmd", "cli", "server", "otel", "graphtest", "internal/local", "internal/core"},
 	"session":   {"cmd", "cli", "server", "otel", "graphtest", "internal/local", "internal/core"},
 	"otel":      {"cmd", "cli", "server", "agent", "dialogue", "session", "graphtest", "memory", "internal/local", "internal/core"},
-	"server":    {"cmd", "cli", "graphtest", "internal/local", "internal/core"},
+	"server":    {"cmd", "cli", "client", "graphtest", "internal/local", "internal/core"},
 	"cli":       {"cmd"},
 }
 
@@ -163,6 +164,15 @@ func TestGraphIsLight(t *testing.T) { // SONI-12
 			if under(dep, []string{module + "/" + tree}) {
 				t.Errorf("graph knows %s", dep)
 			}
+		}
+	}
+}
+
+// A program that calls a server needs the standard library alone.
+func TestTheClientPullsInNothing(t *testing.T) {
+	for _, dep := range list(t, "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "./client") {
+		if dep != module+"/client" {
+			t.Errorf("client pulls in %s", dep)
 		}
 	}
 }

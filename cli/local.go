@@ -1,0 +1,355 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// local is a store with the graphs of this program.
+type local struct {
+	a     *app
+	store checkpoint.Store // nil until it is opened
+	end   func()
+}
+
+func (l *local) label() string { return l.a.storeName() }
+func (l *local) arg() string   { return l.a.storeArg() }
+
+func (l *local) open(ctx context.Context, create bool) (err error) {
+	if l.store == nil {
+		l.store, l.end, err = l.a.open(ctx, create)
+	}
+	return err
+}
+
+func (l *local) close() {
+	if l.end != nil {
+		l.end()
+	}
+}
+
+// at returns a graph of this program as it is here.
+func (l *local) at(g *compiled) target { return &localGraph{compiled: g, l: l} }
+
+func (l *local) graphs(context.Context) ([]graphRow, error) {
+	list := []graphRow{}
+	for _, g := range l.a.graphs {
+		o := graphRow{Name: g.name, Description: g.description, Nodes: g.Nodes(), Example: g.example}
+		for _, w := range g.Warnings() {
+			o.Warnings = append(o.Warnings, w.String())
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+func (l *local) graph(_ context.Context, name string) (target, error) {
+	g, err := l.a.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return l.at(g), nil
+}
+
+func (l *local) choose(ctx context.Context, args []string, thread string) (target, string, error) {
+	g, thread, err := l.a.choose(ctx, l.store, args, thread)
+	if err != nil {
+		return nil, "", err
+	}
+	return l.at(g), thread, nil
+}
+
+func (l *local) owned(ctx context.Context, thread string, t target) (bool, error) {
+	rec, err := l.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
+	if err != nil {
+		return false, nil // what is wrong shows when the thread is used
+	}
+	if other := l.a.owner(rec.Graph); other != nil && rec.Graph != t.info().own {
+		return true, &usageError{fmt.Errorf("thread %q belongs to graph %q, not %q", thread, other.name, t.info().name), "choose another ID for the new thread, or none"}
+	}
+	return true, nil
+}
+
+func (l *local) known(ctx context.Context, thread string) error {
+	_, err := l.a.head(ctx, l.store, thread)
+	return err
+}
+
+func (l *local) newThread(context.Context, target) (string, error) { return graph.NewThreadID(), nil }
+
+func (l *local) copyThread(ctx context.Context, from, to string) (string, error) {
+	c, ok := l.store.(checkpoint.Copier)
+	if !ok {
+		return "", fmt.Errorf("the store %s cannot copy threads", l.label())
+	}
+	if to == "" {
+		return "", Usage("the ID of the copy is missing")
+	}
+	if from == to {
+		return "", Usage("a thread cannot be copied to itself")
+	}
+	if err := l.known(ctx, from); err != nil {
+		return "", err
+	}
+	switch err := c.Copy(ctx, checkpoint.ThreadID(from), checkpoint.ThreadID(to)); {
+	case errors.Is(err, checkpoint.ErrConflict):
+		return "", Hint(fmt.Errorf("thread %q exists already", to), "choose another ID")
+	case err != nil:
+		return "", err
+	}
+	return to, nil
+}
+
+func (l *local) deleteThread(ctx context.Context, thread string) error {
+	return l.store.Delete(ctx, checkpoint.ThreadID(thread))
+}
+
+func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, more bool, err error) {
+	lister, err := l.a.lister(l.store)
+	if err != nil {
+		return nil, false, err
+	}
+	diagnose, err := l.a.diagnose(ctx, l.store)
+	if err != nil {
+		return nil, false, err
+	}
+	filter := checkpoint.ThreadFilter{Prefix: q.prefix}
+	if q.limit > 0 && q.graph == "" && q.status == "" && !q.stuck {
+		filter.Limit = q.limit + 1
+	}
+	for t, err := range lister.Threads(ctx, filter) {
+		if err != nil {
+			return list, more, err // what can be read is shown nevertheless
+		}
+		o := threadRow{
+			Thread: string(t.Thread), Graph: t.Head.Graph, Status: headStatus(t.Head), Step: &t.Head.Step, Checkpoint: string(t.Head.ID),
+			Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: t.CreatedAt, UpdatedAt: t.Head.CreatedAt, Metadata: t.Head.Metadata,
+		}
+		if !t.Head.Due.IsZero() {
+			o.Due = &t.Head.Due
+		}
+		if o.Lease = leaseOf(t.Lease); o.Lease == nil {
+			o.Lease = leaseOf(diagnose.died[t.Thread])
+		}
+		own := o.Graph
+		o.Graph = l.a.graphName(own)
+		if q.graph != "" && o.Graph != q.graph || q.status != "" && o.Status != q.status {
+			continue
+		}
+		if q.stuck {
+			if o.Stuck = diagnose.of(ctx, o.Thread, own); o.Stuck == nil {
+				continue
+			}
+		}
+		if q.limit > 0 && len(list) == q.limit {
+			return list, true, nil
+		}
+		list = append(list, o)
+	}
+	return list, false, nil
+}
+
+// localGraph is a graph of this program with a store.
+type localGraph struct {
+	*compiled
+	l *local
+}
+
+func (t *localGraph) info() about { return t.about }
+
+func (t *localGraph) check(update json.RawMessage) error { return t.Check(update) }
+
+func (t *localGraph) talks(context.Context) (bool, error) {
+	schema, err := t.JSONSchema(false)
+	if errors.Is(err, errors.ErrUnsupported) { // its fields are known at run time only
+		return true, nil
+	}
+	return hasMessages(schema), err
+}
+
+// on returns the options of a call on a thread; at may be empty.
+func (t *localGraph) on(thread, at string) []graph.Option {
+	opts := []graph.Option{graph.WithCheckpointer(t.l.store), graph.Thread(thread)}
+	if at != "" {
+		opts = append(opts, graph.From(at))
+	}
+	return opts
+}
+
+func (t *localGraph) options(c call) []graph.Option {
+	opts := append(t.on(c.thread, c.at), graph.LiveOrder(), graph.Modes(c.modes))
+	if c.drain != nil {
+		opts = append(opts, graph.Drain(c.drain))
+	}
+	if c.maxSteps != 0 {
+		opts = append(opts, graph.MaxSteps(c.maxSteps))
+	}
+	if c.concurrency != 0 {
+		opts = append(opts, graph.Concurrency(c.concurrency))
+	}
+	if c.timeout > 0 {
+		opts = append(opts, graph.RunTimeout(c.timeout))
+	}
+	if c.restart {
+		opts = append(opts, graph.Restart())
+	}
+	switch c.durability {
+	case "async":
+		opts = append(opts, graph.WithDurability(graph.Async))
+	case "exit":
+		opts = append(opts, graph.WithDurability(graph.Exit))
+	}
+	for _, kv := range c.metadata {
+		opts = append(opts, graph.Metadata(kv[0], kv[1]))
+	}
+	if c.before != nil {
+		opts = append(opts, graph.InterruptBefore(c.before...))
+	}
+	if c.after != nil {
+		opts = append(opts, graph.InterruptAfter(c.after...))
+	}
+	return opts
+}
+
+func (t *localGraph) start(ctx context.Context, c call, input json.RawMessage) iter.Seq2[event, error] {
+	return t.events(t.Stream(ctx, input, t.options(c)...))
+}
+
+func (t *localGraph) resume(ctx context.Context, c call, answer any, update json.RawMessage) iter.Seq2[event, error] {
+	return t.events(t.StreamResume(ctx, answer, update, t.options(c)...))
+}
+
+func (t *localGraph) events(seq iter.Seq2[graph.Event, error]) iter.Seq2[event, error] {
+	return func(yield func(event, error) bool) {
+		for ev, err := range seq {
+			e := event{Event: ev}
+			if ev.Type == graph.EventValues {
+				e.values = func() (json.RawMessage, error) { return t.EventState(ev) }
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (t *localGraph) state(ctx context.Context, thread, at string) (*snapshot, error) {
+	return t.show(t.State(ctx, t.on(thread, at)...))
+}
+
+func (t *localGraph) update(ctx context.Context, e edit) (*snapshot, error) {
+	opts := t.on(e.thread, e.at)
+	if e.node != "" {
+		opts = append(opts, graph.AsNode(e.node))
+	}
+	for _, kv := range e.metadata {
+		opts = append(opts, graph.Metadata(kv[0], kv[1]))
+	}
+	return t.show(t.UpdateState(ctx, e.values, opts...))
+}
+
+func (t *localGraph) fork(ctx context.Context, thread, at string) (*snapshot, error) {
+	return t.show(t.Fork(ctx, at, t.on(thread, "")...))
+}
+
+func (t *localGraph) drawing(ctx context.Context, depth int, thread string) (*draw.Graph, error) {
+	if thread == "" {
+		return t.Drawing(graph.Expand(depth)), nil
+	}
+	return t.Overlaid(ctx, t.on(thread, ""), graph.Expand(depth))
+}
+
+func (t *localGraph) history(ctx context.Context, q historyQuery) ([]*entry, error) {
+	opts := t.on(q.thread, q.at)
+	if q.all {
+		opts = append(opts, graph.AllBranches())
+	}
+	if q.source != "" {
+		opts = append(opts, graph.WithSource(q.source))
+	}
+	if q.limit > 0 {
+		opts = append(opts, graph.Limit(q.limit))
+	}
+	if q.oldest {
+		opts = append(opts, graph.OldestFirst())
+	}
+	out := []*entry{}
+	for e, err := range t.History(ctx, opts...) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &entry{
+			Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes,
+			Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata, fold: e.State,
+		})
+	}
+	return out, nil
+}
+
+func (t *localGraph) show(s *graph.Snapshot[json.RawMessage], err error) (*snapshot, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := &snapshot{
+		Graph: t.name, Thread: s.Thread, Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source,
+		State: s.State, Next: append([]string{}, s.Next...), Interrupts: []question{}, Metadata: s.Metadata,
+	}
+	if !s.CreatedAt.IsZero() {
+		out.CreatedAt = &s.CreatedAt
+	}
+	for _, i := range s.Interrupts {
+		out.Interrupts = append(out.Interrupts, question{ID: i.ID, Key: i.Key, Node: i.Node, Path: i.Path, When: i.When, Value: i.Raw, Schema: i.Schema})
+	}
+	for _, w := range s.Waits {
+		one := wait{Node: w.Node, Path: w.Path, Key: w.Key, Event: w.Event, text: w.String()}
+		if !w.Until.IsZero() {
+			one.Until = &w.Until
+		}
+		out.Waits = append(out.Waits, one)
+	}
+	failed := false
+	for _, ts := range s.Tasks {
+		failed = failed || ts.Status == "failed" || ts.Error != "" && ts.Status != "done"
+		out.Tasks = append(out.Tasks, task{ID: ts.ID, Node: ts.Node, Status: ts.Status, Error: ts.Error, Input: ts.Input, Subgraphs: ts.Subgraphs})
+	}
+	switch {
+	case s.Interrupted():
+		out.Status = "interrupted"
+	case s.Done():
+		out.Status = "done"
+	case failed:
+		out.Status = "failed"
+	case len(s.Waits) > 0:
+		out.Status = "waiting"
+	default:
+		out.Status = "pending"
+	}
+	return out, nil
+}
+
+// hasMessages reports whether the states that a JSON Schema describes have
+// messages. One that says nothing of its members may.
+func hasMessages(schema json.RawMessage) bool {
+	var s struct {
+		Ref        string `json:"$ref"`
+		Properties map[string]json.RawMessage
+		Defs       map[string]struct {
+			Properties map[string]json.RawMessage
+		} `json:"$defs"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return true
+	}
+	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok && s.Properties == nil {
+		s.Properties = s.Defs[name].Properties
+	}
+	return s.Properties == nil || s.Properties["messages"] != nil
+}

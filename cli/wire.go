@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/client"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// eventDecoder turns the events of a server's stream into those that a run here
+// would have, as far as they tell.
+type eventDecoder struct {
+	graph, thread string
+	step          int
+	open          []began         // tasks, in the order in which they began
+	ended         map[string]int  // the last step of each node
+	asked         map[string]bool // questions that were told of
+}
+
+// began is a task that runs.
+type began struct {
+	id, node string
+	step     int
+}
+
+// decode returns the events that one of a server is; none if it is of no interest
+// or not of the usual form.
+func (d *eventDecoder) decode(ev client.Event) []event {
+	e := graph.Event{Graph: d.graph, Thread: d.thread, Time: time.Now(), Step: d.step}
+	for _, part := range ev.Namespace { // node:task
+		name, _, _ := strings.Cut(part, ":")
+		e.Path = append(e.Path, name)
+	}
+	switch client.Mode(ev.Name) {
+	case client.ModeValues:
+		if asked, ok := d.interrupts(e, ev.Data); ok {
+			return asked
+		}
+		e.Type = graph.EventValues
+		return []event{{Event: e, values: func() (json.RawMessage, error) { return ev.Data, nil }}}
+	case client.ModeUpdates:
+		if asked, ok := d.interrupts(e, ev.Data); ok {
+			return asked
+		}
+		var updates map[string]json.RawMessage
+		if json.Unmarshal(ev.Data, &updates) != nil {
+			return nil
+		}
+		var out []event
+		for node, update := range updates {
+			e.Type, e.Node, e.Update = graph.EventUpdate, node, notNull(update)
+			if step, ok := d.ended[node]; ok {
+				e.Step = step
+			}
+			out = append(out, event{Event: e})
+		}
+		slices.SortFunc(out, func(a, b event) int { return strings.Compare(a.Node, b.Node) })
+		return out
+	case "messages":
+		return d.message(e, ev.Data)
+	case client.ModeCustom:
+		e.Type, e.Value = graph.EventCustom, ev.Data
+		return []event{{Event: e}}
+	case client.ModeTools:
+		return d.tool(e, ev.Data)
+	case client.ModeTasks:
+		return d.task(e, ev.Data)
+	case client.ModeCheckpoints:
+		var c client.State
+		if json.Unmarshal(ev.Data, &c) != nil {
+			return nil
+		}
+		e.Type, e.Source, e.Next = graph.EventCheckpoint, c.Source(), c.Next
+		if c.Checkpoint != nil {
+			e.Checkpoint = c.Checkpoint.ID
+		}
+		if c.Parent != nil {
+			e.Parent = c.Parent.ID
+		}
+		if _, ok := c.Metadata["step"]; ok {
+			e.Step = c.Step()
+			d.step = e.Step
+		}
+		return []event{{Event: e}}
+	}
+	return nil
+}
+
+func notNull(data json.RawMessage) json.RawMessage {
+	if string(data) == "null" {
+		return nil
+	}
+	return data
+}
+
+// interrupts returns the questions that an event is about, and whether it is
+// about such. Servers tell of each in more than one mode.
+func (d *eventDecoder) interrupts(e graph.Event, data json.RawMessage) ([]event, bool) {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(data, &o) != nil || len(o) != 1 || o["__interrupt__"] == nil {
+		return nil, false
+	}
+	var asked []client.Interrupt
+	if json.Unmarshal(o["__interrupt__"], &asked) != nil {
+		return nil, true
+	}
+	var out []event
+	for i, q := range asked {
+		if d.asked[q.ID] {
+			continue
+		}
+		// Which task asks isn't said. Those that haven't ended do.
+		if at := min(i, len(d.open)-1); at >= 0 && (len(d.open) == 1 || len(d.open) == len(asked)) {
+			e.Node, e.Task, e.Step = d.open[at].node, d.open[at].id, d.open[at].step
+		}
+		if d.asked == nil {
+			d.asked = map[string]bool{}
+		}
+		d.asked[q.ID] = true
+		e.Type = graph.EventInterrupt
+		e.Interrupt = &graph.Interrupted{ID: q.ID, Key: q.Key, Node: e.Node, When: "inside", Raw: q.Value, Schema: q.Schema}
+		out = append(out, event{Event: e})
+	}
+	return out, true
+}
+
+// message decodes a piece of a message with what is told about it.
+func (d *eventDecoder) message(e graph.Event, data json.RawMessage) []event {
+	var pair []json.RawMessage
+	if json.Unmarshal(data, &pair) != nil || len(pair) == 0 {
+		return nil
+	}
+	var m struct {
+		ID, Type, Name string
+		Content        json.RawMessage
+		Calls          []struct {
+			Index int     `json:"index"`
+			ID    *string `json:"id"`
+			Name  *string `json:"name"`
+			Args  string  `json:"args"`
+		} `json:"tool_call_chunks"`
+	}
+	if json.Unmarshal(pair[0], &m) != nil || m.Type != "ai" && m.Type != "AIMessageChunk" {
+		return nil
+	}
+	if len(pair) > 1 {
+		var about struct {
+			Node string `json:"langgraph_node"`
+			Step int    `json:"langgraph_step"`
+			NS   string `json:"langgraph_checkpoint_ns"`
+		}
+		if json.Unmarshal(pair[1], &about) == nil {
+			e.Node, e.Step = about.Node, about.Step
+			last := about.NS[strings.LastIndexByte(about.NS, '|')+1:]
+			_, e.Task, _ = strings.Cut(last, ":")
+		}
+	}
+	k := chat.Chunk{ID: m.ID, Name: m.Name}
+	k.Text, k.Reasoning = said(m.Content)
+	for _, c := range m.Calls {
+		one := chat.ToolCallChunk{Index: c.Index, Args: c.Args}
+		if c.ID != nil {
+			one.ID = *c.ID
+		}
+		if c.Name != nil {
+			one.Name = *c.Name
+		}
+		k.ToolCalls = append(k.ToolCalls, one)
+	}
+	e.Type, e.Value = graph.EventMessage, k
+	return []event{{Event: e}}
+}
+
+// said returns the text of a message's content, which is one or a list of blocks,
+// and what the model thought.
+func said(content json.RawMessage) (text, reasoning string) {
+	if json.Unmarshal(content, &text) == nil {
+		return text, ""
+	}
+	var blocks []json.RawMessage
+	if json.Unmarshal(content, &blocks) != nil {
+		return "", ""
+	}
+	for _, data := range blocks {
+		var s string
+		var b struct{ Type, Text, Reasoning, Thinking string }
+		switch {
+		case json.Unmarshal(data, &s) == nil:
+			text += s
+		case json.Unmarshal(data, &b) != nil:
+		case b.Type == "text" || b.Type == "text_delta":
+			text += b.Text
+		case b.Type == "reasoning" || b.Type == "thinking":
+			reasoning += b.Reasoning + b.Thinking
+		}
+	}
+	return text, reasoning
+}
+
+func (d *eventDecoder) tool(e graph.Event, data json.RawMessage) []event {
+	var t struct {
+		Event, Name string
+		ID          string `json:"toolCallId"`
+		Input       json.RawMessage
+		Output      json.RawMessage
+		Error       json.RawMessage
+	}
+	if json.Unmarshal(data, &t) != nil {
+		return nil
+	}
+	words := func(raw json.RawMessage) string {
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			return s
+		}
+		var m struct{ Content json.RawMessage }
+		if json.Unmarshal(raw, &m) == nil && m.Content != nil { // a whole message
+			s, _ = said(m.Content)
+			return s
+		}
+		return string(raw)
+	}
+	switch t.Event {
+	case "on_tool_start":
+		var inner string
+		if json.Unmarshal(t.Input, &inner) == nil && json.Valid([]byte(inner)) { // JSON in a text
+			t.Input = json.RawMessage(inner)
+		}
+		e.Type, e.Value = graph.EventToolCall, tool.Started{CallID: t.ID, Name: t.Name, Args: t.Input}
+	case "on_tool_end":
+		ended := tool.Ended{CallID: t.ID, Name: t.Name}
+		ended.Result.Content = []chat.Part{chat.Text{Text: words(t.Output)}}
+		e.Type, e.Value = graph.EventToolResult, ended
+	case "on_tool_error":
+		e.Type, e.Value = graph.EventToolResult, tool.Ended{CallID: t.ID, Name: t.Name, Err: errors.New(words(t.Error))}
+	default:
+		return nil
+	}
+	return []event{{Event: e}}
+}
+
+func (d *eventDecoder) task(e graph.Event, data json.RawMessage) []event {
+	var t struct {
+		ID, Name string
+		Triggers []string
+		Input    json.RawMessage
+		Metadata struct {
+			Step int `json:"langgraph_step"`
+		}
+		Result json.RawMessage
+		Error  *client.Text
+		Asked  []client.Interrupt `json:"interrupts"`
+	}
+	if json.Unmarshal(data, &t) != nil {
+		return nil
+	}
+	e.Task, e.Node = t.ID, t.Name
+	if t.Triggers != nil {
+		if t.Metadata.Step != 0 {
+			e.Step = t.Metadata.Step
+		} else {
+			e.Step = d.step + 1
+		}
+		if len(e.Path) == 0 {
+			d.open = append(d.open, began{t.ID, t.Name, e.Step})
+		}
+		e.Type, e.Input = graph.EventTaskStart, notNull(t.Input)
+		return []event{{Event: e}}
+	}
+	at := slices.IndexFunc(d.open, func(b began) bool { return b.id == t.ID })
+	if at >= 0 {
+		e.Step = d.open[at].step
+	}
+	if at >= 0 && len(t.Asked) == 0 {
+		d.open = slices.Delete(d.open, at, at+1)
+		if d.ended == nil {
+			d.ended = map[string]int{}
+		}
+		d.ended[t.Name] = e.Step
+	}
+	switch {
+	case t.Error != nil && *t.Error != "":
+		e.Type, e.Err = graph.EventTaskError, errors.New(string(*t.Error))
+	case len(t.Asked) > 0:
+		return nil // its questions are told of at the end
+	default:
+		e.Type, e.Update = graph.EventTaskEnd, notNull(t.Result)
+	}
+	return []event{{Event: e}}
+}

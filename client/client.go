@@ -1,0 +1,272 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Client calls a server. It is safe for concurrent use.
+type Client struct {
+	base    *url.URL // without a slash at the end
+	http    *http.Client
+	headers http.Header
+	tries   int
+	lost    func(err error, wait time.Duration)
+}
+
+// Option is a setting of a client.
+type Option func(*Client)
+
+// HTTPClient makes calls with h, which is not changed. A timeout of h limits whole
+// streams too, so better none is set; contexts limit calls. Redirects to another
+// origin are refused, whatever h does about redirects: they would be sent the key.
+// The default is a client of its own with the standard transport.
+func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+
+// APIKey sends a key as the header X-Api-Key. An empty one sends none.
+func APIKey(key string) Option {
+	return func(c *Client) {
+		if key != "" {
+			c.headers.Set("X-Api-Key", key)
+		}
+	}
+}
+
+// Header sends a header with each call, such as Authorization.
+func Header(name, value string) Option {
+	return func(c *Client) { c.headers.Add(name, value) }
+}
+
+// Reconnects limits how often in a row a stream that was cut is opened again
+// before it is given up; the pause before each doubles from a quarter of a second
+// to four. The default is 5, 0 means never.
+func Reconnects(n int) Option { return func(c *Client) { c.tries = n } }
+
+// OnReconnect has f called before each pause after which a stream that was cut is
+// opened again, from the goroutine that reads the stream.
+func OnReconnect(f func(err error, wait time.Duration)) Option {
+	return func(c *Client) { c.lost = f }
+}
+
+// New returns a client of the server at a URL of the scheme http or https. A path
+// in it is kept before those of the protocol; a user and password in it are sent
+// as basic authentication. Nothing is sent yet.
+func New(server string, opts ...Option) (*Client, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) { // which would repeat the URL, with its password
+			err = e.Err
+		}
+		return nil, fmt.Errorf("client: the server's URL cannot be read: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("client: %q is no URL of a server: use http://HOST:PORT or https://HOST", u.Redacted())
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	u.RawQuery, u.Fragment = "", ""
+	c := &Client{base: u, http: &http.Client{}, headers: http.Header{}, tries: 5}
+	for _, o := range opts {
+		o(c)
+	}
+	h := *c.http
+	follow := h.CheckRedirect
+	h.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		if r.URL.Scheme != u.Scheme || r.URL.Host != u.Host {
+			return fmt.Errorf("it redirects to %s://%s: give that address if it is meant", r.URL.Scheme, r.URL.Host)
+		}
+		if follow != nil {
+			return follow(r, via)
+		}
+		if len(via) >= 10 {
+			return errors.New("it redirects too often")
+		}
+		return nil
+	}
+	c.http = &h
+	return c, nil
+}
+
+// URL returns the server's URL, without a password.
+func (c *Client) URL() string { return c.base.Redacted() }
+
+// maxAnswer bounds what is read of an answer that is no stream, in bytes.
+const maxAnswer = 1 << 30
+
+// call is one request.
+type call struct {
+	method, path string
+	query        url.Values
+	body         any // nil: none
+	header       http.Header
+}
+
+func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
+	u := *c.base
+	target, err := url.Parse(q.path) // parts of it may be escaped
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	u.Path += target.Path
+	u.RawPath = c.base.EscapedPath() + target.EscapedPath()
+	u.RawQuery = q.query.Encode()
+	var body io.Reader
+	if q.body != nil {
+		data, err := json.Marshal(q.body)
+		if err != nil {
+			return nil, fmt.Errorf("client: %s %s: what is to be sent is not JSON: %w", q.method, q.path, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	for name, values := range c.headers {
+		r.Header[name] = values
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if q.body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range q.header {
+		r.Header[name] = values
+	}
+	return r, nil
+}
+
+// send sends a request and returns an answer of success, whose body is the
+// caller's to close.
+func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
+	r, err := c.request(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, refusal(q, resp)
+}
+
+// do sends a request and decodes the answer into out; nil wants none.
+func (c *Client) do(ctx context.Context, q call, out any) (http.Header, error) {
+	resp, err := c.send(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if out == nil || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusAccepted {
+		return resp.Header, nil
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: the answer, of type %q, is not what it should be: %w", q.method, q.path, resp.Header.Get("Content-Type"), err)}
+	}
+	return resp.Header, nil
+}
+
+func get[T any](ctx context.Context, c *Client, q call) (T, error) {
+	var v T
+	_, err := c.do(ctx, q, &v)
+	return v, err
+}
+
+// page is how many entries of a list are asked for at once.
+const page = 100
+
+// pages yields the entries of a list that the server gives in pages, at most
+// limit of them if that is positive.
+func pages[T any](limit, size int, next func(offset, limit int) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for offset := 0; ; {
+			n := size
+			if limit > 0 {
+				n = min(n, limit-offset)
+			}
+			list, err := next(offset, n)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, one := range list {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			offset += len(list)
+			if len(list) < n || limit > 0 && offset >= limit {
+				return
+			}
+		}
+	}
+}
+
+// Info says what a server is.
+type Info struct {
+	Version string          `json:"version"`
+	Flags   map[string]bool `json:"flags"`
+}
+
+// Info asks the server what it is, for which no key is needed. The error is a
+// [*ProtocolError] if something else answers.
+func (c *Client) Info(ctx context.Context) (*Info, error) {
+	var raw struct {
+		Version *string        `json:"version"`
+		Flags   map[string]any `json:"flags"` // of which some may be no flags
+	}
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/info"}, &raw)
+	if e := (*Error)(nil); errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed) {
+		return nil, &ProtocolError{URL: c.URL(), Err: e}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if raw.Version == nil && raw.Flags == nil {
+		return nil, &ProtocolError{URL: c.URL(), Err: errors.New("GET /info: the answer has neither version nor flags")}
+	}
+	out := &Info{Flags: map[string]bool{}}
+	if raw.Version != nil {
+		out.Version = *raw.Version
+	}
+	for name, v := range raw.Flags {
+		if on, ok := v.(bool); ok {
+			out.Flags[name] = on
+		}
+	}
+	return out, nil
+}
+
+// path joins the parts of a path, of which those after the format's are escaped.
+func path(format string, ids ...string) string {
+	escaped := make([]any, len(ids))
+	for i, id := range ids {
+		if id == "." || id == ".." { // would be taken for a step
+			id = "%2E" + strings.TrimPrefix(id, ".")
+			escaped[i] = id
+			continue
+		}
+		escaped[i] = url.PathEscape(id)
+	}
+	return fmt.Sprintf(format, escaped...)
+}
+
+func number(n int) string { return strconv.Itoa(n) }

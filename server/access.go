@@ -108,6 +108,20 @@ func (f Filter) Or(g Filter) Filter {
 	return Filter{slices.Concat(f.any, g.any)}
 }
 
+// owner returns the owner that all have whom the filter selects; empty if that
+// isn't all it asks.
+func (f Filter) owner() string {
+	if len(f.any) != 1 {
+		return ""
+	}
+	for _, c := range f.any[0] {
+		if c.name == "owner" {
+			return c.value
+		}
+	}
+	return ""
+}
+
 // all reports whether the filter selects everything.
 func (f Filter) all() bool { return len(f.any) == 0 }
 

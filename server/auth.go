@@ -72,25 +72,75 @@ func Authenticate(f func(r *http.Request) (*User, error)) Option {
 	}
 }
 
-// apiKeyUser is the ID of the user of all API keys.
+// apiKeyUser is the ID of the user of keys without a name, and the beginning of
+// those of others.
 const apiKeyUser = "api-key"
 
+// minNamedKey is the fewest bytes of a key that has a name.
+const minNamedKey = 16
+
+// APIKey is a key of a user.
+type APIKey struct {
+	// Name tells users apart: the user's ID is "api-key:" and the name. Several keys
+	// of one name are of one user, for changing them without a break. Names have
+	// letters, digits and - _ . only, at most 64. Without a name the ID is "api-key".
+	Name string
+
+	// Key is long and random, such as 32 bytes of crypto/rand in hexadecimal.
+	Key string
+
+	// Permissions are the user's, as [Authorizer]s see them: [OwnedByUser] lets users
+	// with "metrics:read" read the metrics.
+	Permissions []string
+}
+
 // APIKeys lets requests in that have one of some keys, in the header X-Api-Key or
-// as Authorization: Bearer. Several keys are for changing them without a break:
-// all are of one user, with the ID "api-key". Keys should be long and random, such
-// as 32 bytes of crypto/rand in hexadecimal. The server keeps only their hashes.
-// For keys of several users use [Authenticate].
+// as Authorization: Bearer. A key may have a name before it, name=key, as
+// [APIKey] explains. Those without are all of one user, with the ID "api-key".
+// Keys should be long and random, such as 32 bytes of crypto/rand in hexadecimal.
+// The server keeps only their hashes.
 func APIKeys(keys ...string) Option {
+	all := make([]APIKey, len(keys))
+	for i, k := range keys {
+		all[i].Key = k
+		// What ends in equals signs is a key in base64.
+		if name, key, ok := strings.Cut(k, "="); ok && strings.Trim(key, "=") != "" {
+			all[i] = APIKey{Name: name, Key: key}
+			if name == "" {
+				all[i].Name = "=" // which is no name
+			}
+		}
+	}
+	return NamedAPIKeys(all...)
+}
+
+// NamedAPIKeys is [APIKeys] for keys with permissions.
+func NamedAPIKeys(keys ...APIKey) Option {
 	return func(c *config) {
 		if len(keys) == 0 {
 			c.problems = append(c.problems, errors.New("server.APIKeys was given no keys"))
 		}
-		hashes := make([][sha256.Size]byte, len(keys))
+		hashes, users := make([][sha256.Size]byte, len(keys)), make([]User, len(keys))
 		for i, k := range keys {
-			if k == "" || strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			if k.Key == "" || strings.ContainsFunc(k.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 				c.problems = append(c.problems, fmt.Errorf("API key %d is empty, or has characters that cannot stand in a header: keys are of printable ASCII, without spaces", i+1))
 			}
-			hashes[i] = sha256.Sum256([]byte(k))
+			users[i] = User{ID: apiKeyUser, Permissions: slices.Clone(k.Permissions)}
+			if k.Name != "" {
+				users[i].ID, users[i].DisplayName = apiKeyUser+":"+k.Name, k.Name
+				if len(k.Name) > 64 || strings.ContainsFunc(k.Name, func(r rune) bool { return !isNameRune(r) }) {
+					c.problems = append(c.problems, fmt.Errorf("the name of API key %d must have letters, digits and - _ . only, at most 64: write name=key", i+1))
+				}
+				if len(k.Key) < minNamedKey {
+					c.problems = append(c.problems, fmt.Errorf("API key %d has fewer than %d characters after its name", i+1, minNamedKey))
+				}
+			}
+			hashes[i] = sha256.Sum256([]byte(k.Key))
+			for j := range i {
+				if hashes[j] == hashes[i] && users[j].ID != users[i].ID {
+					c.problems = append(c.problems, fmt.Errorf("API keys %d and %d are the same, with two names", j+1, i+1))
+				}
+			}
 		}
 		check := func(r *http.Request) (*User, error) {
 			for _, given := range []string{r.Header.Get("X-Api-Key"), bearer(r)} {
@@ -98,18 +148,24 @@ func APIKeys(keys ...string) Option {
 					continue
 				}
 				// Whichever key is right, and however much of it, takes the same time.
-				sum, found := sha256.Sum256([]byte(given)), 0
+				sum, found := sha256.Sum256([]byte(given)), -1
 				for i := range hashes {
-					found |= subtle.ConstantTimeCompare(sum[:], hashes[i][:])
+					found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], hashes[i][:]), i, found)
 				}
-				if found == 1 {
-					return &User{ID: apiKeyUser, Permissions: []string{}}, nil
+				if found >= 0 {
+					u := users[found]
+					u.Permissions = append([]string{}, u.Permissions...)
+					return &u, nil
 				}
 			}
 			return nil, nil
 		}
 		c.authenticators = append(c.authenticators, func(context.Context) (authenticator, error) { return check, nil })
 	}
+}
+
+func isNameRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 }
 
 // bearer returns the token of the header Authorization; empty if there is none.

@@ -100,6 +100,50 @@ func TestAPIKeysOpenTheServerAndNothingElseDoes(t *testing.T) {
 }
 
 // Every route but those that are meant to be open needs credentials.
+func TestKeysWithNamesAreOfDifferentUsers(t *testing.T) {
+	ada, ada2, bob, base64 := "ada-5f3c0a1e9b7d4c62", "ada-0b9d2e7f6a1c4385", "bob-81f2c3d4e5a69788", "YWJjZGVmZ2hpamtsbW5vcA=="
+	var logged bytes.Buffer
+	c := start(t, server.Graph(booking(t)), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)), server.Audit(slog.New(slog.NewTextHandler(&logged, nil))),
+		server.WithLimits(server.Limits{OpenRunsPerUser: 1}), server.APIKeys("ada="+ada, "ada="+ada2, "bob="+bob, base64, oldKey),
+		server.NamedAPIKeys(server.APIKey{Name: "prometheus", Key: newKey, Permissions: []string{"metrics:read"}}))
+	as := func(key, method, path, body string) (int, string) {
+		status, _, text := c.ask(t.Context(), method, path, body, "X-Api-Key", key)
+		return status, text
+	}
+	if status, text := as(ada, "POST", "/threads", `{"metadata":{"owner":"api-key:bob"}}`); status != 200 || !strings.Contains(text, `"owner":"api-key:ada"`) {
+		t.Errorf("ada's thread: %d %s", status, text)
+	}
+	for _, tt := range []struct {
+		name, key string
+		status    int
+		threads   string
+	}{
+		{"her key", ada, 200, "1"}, {"her new key", ada2, 200, "1"}, {"somebody else's", bob, 200, "0"}, {"one without a name", oldKey, 200, "0"}, {"one in base64", base64, 200, "0"},
+		{"her name with it", "ada=" + ada, 401, ""}, {"her name", "ada", 401, ""},
+	} {
+		status, text := as(tt.key, "POST", "/threads/count", `{}`)
+		if status != tt.status || status == 200 && text != tt.threads {
+			t.Errorf("%s: %d %s", tt.name, status, text)
+		}
+	}
+	for key, want := range map[string]int{ada: 403, oldKey: 403, newKey: 200} {
+		if status, text := as(key, "GET", "/metrics", ""); status != want {
+			t.Errorf("metrics: %d, want %d: %.100s", status, want, text)
+		}
+	}
+	for _, tt := range []struct {
+		key  string
+		want int
+	}{{ada, 200}, {ada2, 429}, {bob, 200}} {
+		if status, text := as(tt.key, "POST", "/runs", `{"assistant_id":"booking","input":{},"after_seconds":1000}`); status != tt.want {
+			t.Errorf("a run: %d, want %d: %s", status, tt.want, text)
+		}
+	}
+	if got := logged.String(); !strings.Contains(got, "user=api-key:ada ") || !strings.Contains(got, "user=api-key:bob ") || strings.Contains(got, ada) {
+		t.Errorf("the audit says %s", got)
+	}
+}
+
 func TestWithoutCredentialsEveryRouteIs401(t *testing.T) {
 	s, err := server.New(t.Context(), server.Graph(booking(t)), server.APIKeys(oldKey), server.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -132,6 +176,10 @@ func TestWhatAServerIsNotMadeWith(t *testing.T) {
 		{"no keys", []server.Option{server.APIKeys()}, "no keys"},
 		{"an empty key", []server.Option{server.APIKeys("", oldKey)}, "API key 1"},
 		{"a key with a line feed", []server.Option{server.APIKeys(oldKey, "a\nb")}, "API key 2"},
+		{"a short key with a name", []server.Option{server.APIKeys("ada=0123456789")}, "API key 1 has fewer than 16"},
+		{"a name of other characters", []server.Option{server.APIKeys(oldKey, "a/b="+newKey)}, "name of API key 2"},
+		{"no name before a key", []server.Option{server.APIKeys("=" + newKey)}, "name of API key 1"},
+		{"one key of two users", []server.Option{server.APIKeys("ada="+newKey, "bob="+newKey)}, "API keys 1 and 2"},
 		{"no function", []server.Option{server.Authenticate(nil)}, "no function"},
 		{"a token's issuer without audience", []server.Option{server.JWT(server.JWTConfig{Issuer: "https://a.example"})}, "Audience"},
 		{"an algorithm that is a secret's", []server.Option{server.JWT(server.JWTConfig{Issuer: "a", Audience: "b", Algorithms: []string{"HS256"}})}, "HS256"},

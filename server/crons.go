@@ -98,7 +98,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	if err := within(mine, b.Metadata.raw()); err != nil {
 		return err
 	}
-	if err := b.check(g); err != nil {
+	if err := s.checkRun(&b, g); err != nil {
 		return err
 	}
 	if c.OnCompleted == "" {
@@ -189,7 +189,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		if err := errors.Join(s.checkMetadata(b.Metadata), within(mine, b.Metadata.raw())); err != nil {
 			return err
 		}
-		if err := b.check(g); err != nil {
+		if err := s.checkRun(&b, g); err != nil {
 			return err
 		}
 		var err error

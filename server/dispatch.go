@@ -93,8 +93,10 @@ func (d *dispatcher) work(thread string, l *lane) {
 		switch {
 		case d.stopping():
 		case run != nil:
-			d.run(run)
-			continue
+			if wait = d.run(run); wait == 0 {
+				continue
+			}
+			fallthrough
 		case wait > 0:
 			timer := time.NewTimer(wait)
 			select {
@@ -131,35 +133,44 @@ const elsewhere = 100 * time.Millisecond
 // next returns the run of a thread whose turn it is, or how long until there may
 // be one; 0 means that this instance has none.
 func (d *dispatcher) next(thread string) (*db.Run, time.Duration, error) {
-	open, err := d.s.db.OpenRuns(d.ctx, thread)
+	const most = 100 // of which one is this instance's, or else it is asked again
+	turns, err := d.s.db.Turns(d.ctx, thread, most)
 	if err != nil {
 		return nil, 0, err
 	}
 	var wait time.Duration
-	blocked := false // by an older run of another instance
-	for _, run := range open {
-		mine := run.Holder == d.s.instance
-		switch left := time.Until(run.StartsAt); {
-		case left <= 0 && mine && blocked:
+	blocked := false // by an older run of another instance, or one that works
+	for _, t := range turns {
+		mine := t.Holder == d.s.instance
+		left := time.Until(t.Starts)
+		switch due := t.Running || left <= 0; {
+		case due && mine && blocked:
 			return nil, elsewhere, nil
-		case left <= 0 && mine:
-			return run, 0, nil
-		case left <= 0:
+		case due && mine:
+			run, err := d.s.db.Run(d.ctx, t.ID)
+			if errors.Is(err, db.ErrNotFound) {
+				return nil, elsewhere, nil
+			}
+			return run, 0, err
+		case due:
 			blocked = true
 		case mine && (wait == 0 || left < wait):
 			wait = left
 		}
 	}
+	if len(turns) == most && blocked {
+		wait = elsewhere
+	}
 	return nil, wait, nil
 }
 
-// run runs one run.
-func (d *dispatcher) run(run *db.Run) {
+// run runs one run. It returns how long to wait until looking again: 0 is at once.
+func (d *dispatcher) run(run *db.Run) time.Duration {
 	select {
 	case d.slots <- struct{}{}:
 		defer func() { <-d.slots }()
 	case <-d.draining:
-		return
+		return 0
 	}
 	ctx, cancel := context.WithCancelCause(d.ctx)
 	defer cancel(nil)
@@ -173,17 +184,26 @@ func (d *dispatcher) run(run *db.Run) {
 		delete(d.active, run.ID)
 		d.mu.Unlock()
 	}()
-	// Somebody may have cancelled it before it was active.
-	if now, err := d.s.db.Run(d.ctx, run.ID); err == nil && now.Ended() || errors.Is(err, db.ErrNotFound) {
-		return
-	}
 	err := d.s.execute(ctx, run, a)
-	if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
-		return // it is somebody else's now, or nobody's
+	switch {
+	case err == nil, errors.Is(err, db.ErrTaken), errors.Is(err, db.ErrNotFound), errors.Is(err, db.ErrEnded):
+		return 0 // it is over, somebody else's now, or nobody's
+	case errors.Is(err, db.ErrBusy): // another instance was faster
+		return elsewhere
+	case d.ctx.Err() != nil:
+		return 0
 	}
-	if err != nil && d.ctx.Err() == nil {
-		d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
-		time.Sleep(time.Second) // what failed is tried again
+	d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
+	return time.Second // what failed is tried again
+}
+
+// stopAs has a run stopped.
+func (d *dispatcher) stopAs(a *activeRun, why stop) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a.why = max(a.why, why)
+	if a.why != stopNone {
+		a.cancel(errStopped)
 	}
 }
 
@@ -199,32 +219,31 @@ func (d *dispatcher) stopped(a *activeRun) stop {
 func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait bool) error {
 	d.mu.Lock()
 	a := d.active[run.ID]
-	if a != nil {
-		a.why = max(a.why, why)
-		a.cancel(errStopped)
-	}
 	d.mu.Unlock()
 	if a != nil {
-		if wait {
+		// Whoever goes on with the run, if this process dies, has to know.
+		err := d.s.db.Stop(ctx, run.ID, int(why))
+		d.stopAs(a, why)
+		if wait && err == nil {
 			select {
 			case <-a.done:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		return nil
+		return err
 	}
-	changed, elsewhere := false, false
+	changed, works := false, false
 	_, err := d.s.db.UpdateRun(ctx, run.ID, "", func(r *db.Run) error {
-		elsewhere = r.Status == db.Running && r.Holder != d.s.instance
-		if !r.Ended() && !elsewhere {
+		works = r.Status == db.Running
+		if r.Status == db.Pending {
 			changed = true
 			r.Status, r.UpdatedAt, r.EndedAt = db.Interrupted, now(), now()
 		}
 		return nil
 	})
-	if err == nil && elsewhere {
-		return d.cancelElsewhere(ctx, run.ID, why, wait)
+	if err == nil && works {
+		return d.cancelElsewhere(ctx, run, why, wait)
 	}
 	if errors.Is(err, db.ErrNotFound) {
 		return nil
@@ -245,13 +264,15 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	return d.s.release(ctx, run.ThreadID)
 }
 
-// cancelElsewhere has another instance stop a run.
-func (d *dispatcher) cancelElsewhere(ctx context.Context, id string, why stop, wait bool) error {
-	if err := d.s.db.Stop(ctx, id, int(why)); err != nil {
+// cancelElsewhere has a run stopped that works in another instance, or did until
+// just now.
+func (d *dispatcher) cancelElsewhere(ctx context.Context, run *db.Run, why stop, wait bool) error {
+	if err := d.s.db.Stop(ctx, run.ID, int(why)); err != nil {
 		return err
 	}
+	d.wake(run.ThreadID) // it may be this instance's by now
 	for wait {
-		run, err := d.s.db.Run(ctx, id)
+		run, err := d.s.db.Run(ctx, run.ID)
 		if errors.Is(err, db.ErrNotFound) || err == nil && run.Ended() {
 			return nil
 		}
@@ -345,8 +366,8 @@ func (d *dispatcher) drain(ctx context.Context) {
 
 // release makes a thread idle, or whatever its state says, if it has no runs left.
 func (s *Server) release(ctx context.Context, thread string) error {
-	open, err := s.db.OpenRuns(ctx, thread)
-	if err != nil || len(open) > 0 {
+	open, err := s.db.AnyOpen(ctx, thread)
+	if err != nil || open {
 		return err
 	}
 	t, err := s.db.Thread(ctx, thread)

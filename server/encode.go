@@ -38,6 +38,7 @@ var modes = map[string]graph.Mode{
 	modeTasks:         graph.ModeTasks,
 	modeCheckpoints:   graph.ModeCheckpoints | graph.ModeValues,
 	modeTools:         graph.ModeTools,
+	modeEvents:        graph.ModeTasks | graph.ModeMessages | graph.ModeTools | graph.ModeValues,
 }
 
 // about is what events say of their run.
@@ -63,6 +64,7 @@ type encoder struct {
 	values   func() (json.RawMessage, error) // newest state of the root graph
 	pending  *graph.Event                    // a checkpoint whose values are still to come
 	feedback []string
+	tracer   // of the mode events
 }
 
 func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
@@ -103,6 +105,11 @@ func (e *encoder) metadata() {
 
 // event sends what an event of the engine is to the modes.
 func (e *encoder) event(ev graph.Event) error {
+	if e.has(modeEvents) {
+		if err := e.traceEvent(ev); err != nil {
+			return err
+		}
+	}
 	shown := len(ev.Path) == 0 || e.subgraphs
 	switch ev.Type {
 	case graph.EventMessage, graph.EventUpdate, graph.EventValues: // messages are shown wherever they are said
@@ -420,6 +427,9 @@ func (e *encoder) end(snap *anygraph.Snapshot, failure *db.RunError) {
 				_ = e.emit(mode, nil, asked)
 			}
 		}
+	}
+	if failure == nil {
+		e.traceEnd(snap)
 	}
 	for _, key := range e.feedback {
 		_ = e.emit("feedback", nil, map[string]any{key: nil})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,88 +18,154 @@ import (
 )
 
 // execute runs a run, sends what happens to its log, and notes what came of it.
-// The error is that of noting.
+// The error is that of noting; with [db.ErrBusy] it isn't the run's turn.
 func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	keep := context.WithoutCancel(ctx) // what has happened is noted even when the run is cancelled
 	var b runBody
 	err := json.Unmarshal(run.Kwargs, &b)
+	head, failed := s.head(keep, run.ThreadID)
+	if failed != nil && db.Outage(failed) {
+		return failed
+	}
+	err = errors.Join(err, failed)
+	run, failed = s.claim(keep, run, head, a)
+	if failed != nil {
+		return failed
+	}
 	log, failed := s.outlet(keep, run, &b)
 	if failed != nil {
 		return failed
 	}
 	defer log.breakOff() // unless it has ended by then
-	log.live = s.follow(run, &b)
+	if log.live, failed = s.follow(keep, run, &b); failed != nil {
+		return failed
+	}
 	defer log.live.leave()
+	joined := s.joins.late(keep, s, run)
+	defer joined.leave()
+	log.joined = joined
 	var assistant *db.Assistant
 	var g *served
 	if err == nil {
 		assistant, g, err = s.assistant(keep, run.AssistantID)
 	}
-	if err != nil {
-		return s.conclude(keep, run, &b, g, log, err, stopNone)
+	var thread *db.Thread
+	if err == nil {
+		thread, err = s.db.Thread(keep, run.ThreadID)
 	}
-	thread, err := s.db.Thread(keep, run.ThreadID)
-	if err != nil {
-		return s.conclude(keep, run, &b, g, log, err, stopNone)
-	}
-	head, err := s.store.Head(keep, checkpoint.Log{Thread: checkpoint.ThreadID(run.ThreadID)})
-	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-		return s.conclude(keep, run, &b, g, log, err, stopNone)
-	}
-	// The run goes on where it was when its process ended, if it had begun.
-	resumed := run.Begun && head != nil && head.Metadata["run_id"] == run.ID
-	run, err = s.db.UpdateRun(keep, run.ID, s.instance, func(r *db.Run) error {
-		r.Status, r.UpdatedAt = db.Running, now()
-		r.Attempt++
-		if !r.Begun {
-			r.Begun, r.StartedAt = true, r.UpdatedAt
-			if head != nil {
-				r.Base = string(head.ID)
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if db.Outage(err) {
 		return err
 	}
-	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
-	enc := newEncoder(&b, about, s.join(run, log.send))
-	enc.metadata()
-	err = log.live.begin(keep, g, &b)
-	var seq iter.Seq2[graph.Event, error]
-	if err == nil {
-		seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, enc.wants()|log.live.wants())
+	if why := s.runs.stopped(a); err != nil || why != stopNone {
+		return s.conclude(keep, run, &b, g, log, err, why)
 	}
-	if err == nil {
+	// The run goes on where it was when its process ended, if it had begun.
+	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
+	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
+	enc := newEncoder(&b, about, s.join(joined, log.send))
+	enc.metadata()
+	if err = log.live.begin(keep, g, &b); err == nil {
+		err = enc.begin(&b)
+	}
+	events := 0
+	for queue := resumed; err == nil; {
+		var seq iter.Seq2[graph.Event, error]
+		if seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, queue, enc.wants()|log.live.wants()); err != nil {
+			break
+		}
 		for ev, failure := range seq {
 			if failure != nil {
 				err = failure
 				break
 			}
+			events++
 			if err = errors.Join(enc.event(ev), log.live.event(ev)); err != nil {
 				break
 			}
 		}
+		// No other run of the thread works: so it is one of a process that has died,
+		// whose claim on the thread ends in a moment.
+		if !errors.Is(err, graph.ErrThreadBusy) || queue || events > 0 {
+			break
+		}
+		queue, err = true, nil
 	}
 	why := s.runs.stopped(a)
 	if err != nil && why == stopNone && (errors.Is(err, graph.ErrDrained) || errors.Is(context.Cause(ctx), graph.ErrDrained)) {
 		return nil // clients come back for the rest
 	}
-	if now, failed := s.db.OpenRuns(keep, run.ThreadID); failed == nil && !slices.ContainsFunc(now, func(r *db.Run) bool { return r.ID == run.ID && r.Holder == s.instance }) {
+	if holds, failed := s.db.Holds(keep, run.ID, s.instance); failed == nil && !holds {
 		return db.ErrTaken
+	}
+	if why == stopNone && run.Attempt < maxAttempts && outage(err) {
+		return fmt.Errorf("the database failed in the middle of the run: %w", err)
 	}
 	return s.conclude(keep, run, &b, g, log, err, why, enc)
 }
 
+// maxAttempts is how often a run is begun again because the database failed.
+const maxAttempts = 100
+
+// outage reports whether a run ended because the server's database did not answer,
+// rather than by what its nodes did.
+func outage(err error) bool {
+	_, node := errors.AsType[*graph.NodeError](err)
+	return !node && db.Outage(err)
+}
+
+// head returns the newest checkpoint of a thread; nil if there is none.
+func (s *Server) head(ctx context.Context, thread string) (*checkpoint.Record, error) {
+	head, err := s.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, nil
+	}
+	return head, err
+}
+
+// claim makes a run the one that works on its thread, and notes to which checkpoint
+// a rollback returns. The run may have been asked to stop before.
+func (s *Server) claim(ctx context.Context, run *db.Run, head *checkpoint.Record, a *activeRun) (*db.Run, error) {
+	base := func(head *checkpoint.Record) string {
+		if head == nil {
+			return ""
+		}
+		return string(head.ID)
+	}
+	first := !run.Begun
+	run, err := s.db.BeginRun(ctx, run.ID, run.ThreadID, s.instance, func(r *db.Run, why int) {
+		s.runs.stopAs(a, stop(why))
+		r.UpdatedAt = now()
+		r.Attempt++
+		if !r.Begun {
+			r.Begun, r.StartedAt, r.Base = true, r.UpdatedAt, base(head)
+		}
+	})
+	if err != nil || !first || !s.db.Shared() {
+		return run, err
+	}
+	// Another instance's run may have worked on the thread until the claim.
+	newest, err := s.head(ctx, run.ThreadID)
+	if err != nil || base(newest) == run.Base {
+		return run, err
+	}
+	return s.db.UpdateRun(ctx, run.ID, s.instance, func(r *db.Run) error {
+		r.Base = base(newest)
+		return nil
+	})
+}
+
 // call begins what a run asks for.
-func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed bool, wants graph.Mode) (iter.Seq2[graph.Event, error], error) {
+func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, wants graph.Mode) (iter.Seq2[graph.Event, error], error) {
 	opts, err := s.runOptions(run, a, t, g, b)
 	if err != nil {
 		return nil, err
 	}
 	opts = append(opts, graph.Modes(wants), graph.Buffer(64), graph.Drain(s.runs.draining))
+	if queue {
+		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
+	}
 	if resumed {
-		return g.Stream(ctx, nil, append(opts, graph.WhenBusy(graph.BusyQueue))...), nil
+		return g.Stream(ctx, nil, opts...), nil
 	}
 	at, err := b.Checkpoint.id()
 	if err != nil {
@@ -214,6 +281,9 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 
 // conclude notes what came of a run, and ends its log.
 func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *outlet, failure error, why stop, enc ...*encoder) error {
+	if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds && why == stopRollback {
+		return db.ErrTaken
+	}
 	if why == stopRollback {
 		err := s.rollBack(ctx, run, g, log)
 		if err == nil {
@@ -226,6 +296,9 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	if g != nil {
 		if snap, err = g.State(ctx, s.on(run.ThreadID)...); errors.Is(err, checkpoint.ErrNotFound) {
 			snap, err = nil, nil
+		}
+		if db.Outage(err) {
+			return err
 		}
 		if err != nil && failure == nil {
 			failure = err
@@ -262,64 +335,92 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	if err := log.store(outcome); err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
-	if err := s.settleRun(ctx, run, status, snap, told); err != nil {
+	last, err := s.lastWords(ctx, run, log, status, snap, told)
+	if err != nil {
 		return err
 	}
-	done, err := s.db.UpdateRun(ctx, run.ID, s.instance, func(r *db.Run) error {
-		r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now()
-		return nil
-	})
+	shown := snap
+	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 {
+		shown = nil // cancelled: nothing waits for anybody
+	}
+	ended := func(r *db.Run) { r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now() }
+	ended(run)
+	end := db.End{Now: now(), Settle: settled(shown, told), Webhook: webhookOf(run, b, outcome)}
+	if s.db.Shared() {
+		end.Feeds = last.stored()
+	}
+	_, remove, err := s.db.FinishRun(ctx, run.ID, run.ThreadID, s.instance, end, ended)
 	switch {
-	case err == nil:
-		run = done
 	case errors.Is(err, db.ErrNotFound): // it went with its thread
-		run.Status, run.Error, run.EndedAt = status, told, now()
-	default:
+		if end.Webhook != nil {
+			err = s.db.AddWebhook(ctx, end.Webhook)
+		} else {
+			err = nil
+		}
+	case err == nil && remove:
+		err = s.eraseThread(ctx, run.ThreadID)
+		if errors.Is(err, db.ErrNotFound) {
+			err = nil
+		}
+		if err != nil { // which is tried again
+			s.log.LogAttrs(ctx, slog.LevelWarn, "server: the thread of a run could not be removed", slog.String("thread", run.ThreadID), slog.Any("error", err))
+			err = nil
+		}
+	}
+	if err != nil {
 		return err
 	}
 	s.metrics.ended(run, status)
-	s.notify(ctx, run, b, outcome)
-	log.live.end(status, snap, told)
+	if end.Webhook != nil {
+		s.hooks.wake()
+	}
+	last.tell(ctx, run.ThreadID)
 	log.close(outcome)
 	return nil
 }
 
-// settleRun notes on a thread what came of a run, or removes the thread if it was
-// made for the run.
-func (s *Server) settleRun(ctx context.Context, run *db.Run, status string, snap *anygraph.Snapshot, told *db.RunError) error {
-	t, err := s.db.Thread(ctx, run.ThreadID)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil
-	}
+// lastWords are what is told of the end of a run to those who follow its thread,
+// together with noting that it is over.
+func (s *Server) lastWords(ctx context.Context, run *db.Run, log *outlet, status string, snap *anygraph.Snapshot, told *db.RunError) (endings, error) {
+	ends, err := log.live.end(ctx, status, snap, told)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if t.Temporary {
-		if err := s.store.Delete(ctx, checkpoint.ThreadID(t.ID)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-			return err
-		}
-		if err := s.db.DeleteThread(ctx, t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
-			return err
-		}
-		return nil
+	if err := log.joined.flush(); err != nil {
+		return nil, err
 	}
-	open, err := s.db.OpenRuns(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(open, func(r *db.Run) bool { return r.ID != run.ID }) { // the thread stays busy
-		return nil
-	}
-	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 {
-		snap = nil // cancelled: nothing waits for anybody
-	}
-	return s.settle(ctx, t.ID, snap, told)
+	done := &ending{feeds: s.joins}
+	done.tell(runDone(run))
+	return endings{ends, done}, nil
 }
 
-// rollBack makes a thread what it was before a run, and removes the run.
+type endings []*ending
+
+// stored returns what is stored where instances share a database.
+func (e endings) stored() []db.FeedEnd {
+	out := make([]db.FeedEnd, len(e))
+	for i, one := range e {
+		out[i] = db.FeedEnd{Kind: one.feeds.kind, Always: one.always, Events: stored(one.events)}
+	}
+	return out
+}
+
+// tell tells the readers of this process.
+func (e endings) tell(ctx context.Context, thread string) {
+	for _, one := range e {
+		if one.feeds.db != nil {
+			one.feeds.news(thread)
+		} else {
+			_ = one.feeds.tell(ctx, thread, one.events...) // nothing is written
+		}
+	}
+}
+
+// rollBack makes a thread what it was before a run, and removes the run. It may be
+// done again if the process dies in the middle.
 func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outlet) error {
-	head, err := s.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(run.ThreadID)})
-	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+	head, err := s.head(ctx, run.ThreadID)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -333,20 +434,35 @@ func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outl
 			return fmt.Errorf("rolling back: %w", err)
 		}
 		_, err := s.db.UpdateThread(ctx, run.ThreadID, func(t *db.Thread) error {
-			t.RolledBack = append(t.RolledBack, run.ID)
+			if !slices.Contains(t.RolledBack, run.ID) {
+				t.RolledBack = append(t.RolledBack, run.ID)
+			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
 			return err
 		}
 	}
-	if err := s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+	last, err := s.lastWords(ctx, run, log, db.Interrupted, nil, nil)
+	if err != nil {
 		return err
 	}
-	err = s.release(ctx, run.ThreadID)
-	log.live.end(db.Interrupted, nil, nil)
+	var snap *anygraph.Snapshot
+	if g != nil {
+		if snap, err = g.State(ctx, s.on(run.ThreadID)...); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+			return err
+		}
+	}
+	end := db.End{Now: now(), Settle: settled(snap, nil)}
+	if s.db.Shared() {
+		end.Feeds = last.stored()
+	}
+	if err := s.db.DropRun(ctx, run.ID, run.ThreadID, s.instance, end); err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	last.tell(ctx, run.ThreadID)
 	log.close(nil)
-	return err
+	return nil
 }
 
 // errorOf says what clients are told about why a run failed: the name of the

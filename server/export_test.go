@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Routes returns what a server answers, as patterns of http.ServeMux.
@@ -44,3 +45,10 @@ func Fault(err error) (int, string, bool) {
 	}
 	return f.status, f.text, true
 }
+
+// Silence sets after which time without a sign of life an instance counts as dead.
+func Silence(d time.Duration) Option { return func(c *config) { c.silence = d } }
+
+// Lease sets within which time a server must have called a webhook until another
+// one does.
+func Lease(d time.Duration) Option { return func(c *config) { c.lease = d } }

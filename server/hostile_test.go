@@ -13,10 +13,13 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/coder/websocket"
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
@@ -579,6 +582,118 @@ func TestHalfOpenConnectionsAreClosedAndStopNobody(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	for runtime.NumGoroutine() > before+50 {
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// metric reads a number of a server's metrics.
+func (c client) metric(name string) float64 {
+	c.t.Helper()
+	_, _, text := c.do("GET", "/metrics", nil)
+	for line := range strings.SplitSeq(text, "\n") {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	c.t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// Ten thousand at once, against a server as programs run it.
+func TestTenThousandHalfOpenConnectionsLeaveNothing(t *testing.T) {
+	if underRace || testing.Short() {
+		t.Skip("too many for now")
+	}
+	t.Parallel()
+	p := launch(t, "memory")
+	at := strings.TrimPrefix(p.url, "http://")
+	goroutines, memory := p.metric("go_goroutines"), p.metric("process_resident_memory_bytes")
+	const n = 10_000
+	conns := make([]net.Conn, 0, n)
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	for i := range n {
+		conn, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		conns = append(conns, conn)
+		fmt.Fprint(conn, []string{"", "GET", "POST /threads HTTP/1.1\r\nHost: a\r\nX-A: ", "GET /ok HTTP/1.1\r\n"}[i%4])
+	}
+	if status, _, _ := p.do("GET", "/ok", nil); status != 200 {
+		t.Errorf("meanwhile: %d", status)
+	}
+	if more := p.metric("process_resident_memory_bytes") - memory; more > 400<<20 {
+		t.Errorf("%d connections hold %.0f MB", n, more/(1<<20))
+	} else {
+		t.Logf("%d connections hold %.0f MB, with %.0f goroutines", n, more/(1<<20), p.metric("go_goroutines")-goroutines)
+	}
+	waitFor(t, "the connections are closed", func() bool { return p.metric("go_goroutines") < goroutines+50 })
+}
+
+// Whatever comes over a WebSocket is answered, or ends it, and nothing else.
+func TestNothingThatComesOverAWebSocketHarms(t *testing.T) {
+	s := calm(t, server.WithLimits(server.Limits{Body: 300_000}))
+	c := client{t, "http://" + serveOn(t, s, func(*http.Server) {})}
+	of := made(t, s)
+	frames := broken()
+	for _, method := range []string{"run.start", "input.respond", "state.get", "state.listCheckpoints", "state.fork", "agent.getTree", "subscription.subscribe", "subscription.unsubscribe", "\u0000", ""} {
+		for i, v := range hostile {
+			if underRace && i%7 != 0 {
+				continue
+			}
+			name, _ := json.Marshal(method)
+			frames = append(frames, fmt.Sprintf(`{"id":1,"method":%s,"params":%s}`, name, v), fmt.Sprintf(`{"id":%s,"method":%s}`, v, name))
+			for _, member := range []string{"assistant_id", "input", "config", "metadata", "namespace", "keys", "checkpoint_id", "interrupt_id", "responses", "channels", "namespaces", "depth", "since", "limit", "webhook", "subscription_id"} {
+				if (len(member)+i)%5 == 0 {
+					frames = append(frames, fmt.Sprintf(`{"id":1,"method":%s,"params":{"assistant_id":"booking","channels":["values"],%q:%s}}`, name, member, v))
+				}
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	var p *page
+	for _, frame := range frames {
+		if p == nil {
+			p = c.dial(of["thread"])
+		}
+		if err := p.conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			if len(frame) <= 300_000 { // else the server may have hung up before the end
+				t.Fatalf("%.100q: %v", frame, err)
+			}
+			p = nil
+			continue
+		}
+		for {
+			_, data, err := p.conn.Read(ctx)
+			if err != nil {
+				if len(frame) <= 300_000 {
+					t.Fatalf("%.100q: %v", frame, err)
+				}
+				p = nil
+				break
+			}
+			var a struct{ Type, Error, Message string } // IDs may be any number
+			if err := json.Unmarshal(data, &a); err != nil || !utf8.Valid(data) {
+				t.Fatalf("%.100q: %q", frame, data)
+			}
+			if a.Type == "error" && (a.Error == "" || a.Error == "unknown_error" || a.Message == "" || len(a.Message) > 5000) {
+				t.Errorf("%.150q: %.300q", frame, data)
+			}
+			if a.Type != "event" {
+				break
+			}
+		}
+	}
+	if w := quick(t.Context(), s, "GET", "/ok", ""); w.Code != 200 {
+		t.Errorf("afterwards: %d", w.Code)
 	}
 }
 

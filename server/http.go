@@ -94,7 +94,7 @@ func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) err
 		"POST /threads/prune":                      s.pruneThreads,
 		"GET /threads/{thread}":                    s.getThread,
 		"PATCH /threads/{thread}":                  s.patchThread,
-		"DELETE /threads/{thread}":                 s.forgetting(s.deleteThread),
+		"DELETE /threads/{thread}":                 s.deleteThread,
 		"POST /threads/{thread}/copy":              s.copyThread,
 		"GET /threads/{thread}/state":              s.getState,
 		"GET /threads/{thread}/state/{checkpoint}": s.getState,

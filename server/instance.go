@@ -43,6 +43,9 @@ func (s *Server) live(ctx context.Context) {
 		if time.Since(beaten) >= beatEvery {
 			beaten = time.Now()
 			err = errors.Join(err, s.db.Beat(ctx, s.instance), s.takeOver(ctx), s.db.SweepEvents(ctx, keepLog))
+			if s.db.Shared() {
+				err = errors.Join(err, s.db.SweepFeeds(ctx, keepLog, oldEvents))
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "server: the database failed", slog.Any("error", err))
@@ -52,7 +55,7 @@ func (s *Server) live(ctx context.Context) {
 
 // takeOver has the runs of dead instances run here.
 func (s *Server) takeOver(ctx context.Context) error {
-	left, err := s.db.Left(ctx, silence, gone)
+	left, err := s.db.Left(ctx, s.silence, gone)
 	if err != nil {
 		return err
 	}

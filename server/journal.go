@@ -192,6 +192,7 @@ type outlet struct {
 	journal *journal // is there
 	tell    func()   // says that the run is over
 	live    *live    // tells of the run to those who follow its thread
+	joined  line     // and to those who have joined it
 
 	ending bool   // what is sent now is for when the run was noted as over
 	held   []sent // of it, without a journal
@@ -214,7 +215,7 @@ func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, 
 	}
 	log := s.streams.open(run.ID)
 	// The IDs of events that were lost with another process are not given again.
-	log.begin(run.Attempt * attemptIDs)
+	log.begin((run.Attempt - 1) * attemptIDs)
 	return &outlet{log: log}, nil
 }
 

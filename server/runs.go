@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,14 +85,14 @@ const (
 
 const busyText = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 
-// check reports what is wrong with a request, as far as it shows without running.
-func (b *runBody) check(g *served) error {
+// checkRun reports what is wrong with a request, as far as it shows without running.
+func (s *Server) checkRun(b *runBody, g *served) error {
 	if len(b.StreamMode) == 0 {
 		b.StreamMode = names{modeValues}
 	}
 	for _, m := range b.StreamMode {
 		if _, ok := modes[m]; !ok {
-			return invalid("stream_mode: there is no %.80q", m)
+			return invalid("stream_mode: there is no %.80q; there are %s", m, strings.Join(slices.Sorted(maps.Keys(modes)), ", "))
 		}
 	}
 	if b.Strategy == "" {
@@ -131,7 +132,7 @@ func (b *runBody) check(g *served) error {
 		return err
 	}
 	if b.Webhook != "" {
-		if err := checkWebhook(b.Webhook); err != nil {
+		if err := s.checkWebhook(b.Webhook); err != nil {
 			return err
 		}
 	}
@@ -193,7 +194,7 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 	}
 	b.AssistantID = a.ID
 	b.Headers = headersOf(r)
-	if err := b.check(g); err != nil {
+	if err := s.checkRun(b, g); err != nil {
 		return nil, err
 	}
 	if err := s.checkMetadata(b.Metadata); err != nil {

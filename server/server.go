@@ -45,7 +45,10 @@ type Server struct {
 
 	noStudio bool
 	webhooks *http.Client
+	local    http.Handler // of webhooks that are paths; nil if there are none
+	hooks    *hooks
 	instance string
+	silence  time.Duration // after which an instance counts as dead
 
 	runs      *dispatcher
 	streams   *streams
@@ -84,6 +87,9 @@ type config struct {
 	audit          *slog.Logger
 
 	private  bool
+	local    http.Handler
+	silence  time.Duration
+	lease    time.Duration
 	noStudio bool
 	metrics  bool
 	problems []error
@@ -157,7 +163,7 @@ func AllowPrivateWebhooks() Option { return func(c *config) { c.private = true }
 
 // New returns a server. It takes up the runs that another one left.
 func New(ctx context.Context, opts ...Option) (*Server, error) {
-	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), version: moduleVersion(), metrics: true, origins: []string{"*"}}
+	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, version: moduleVersion(), metrics: true, origins: []string{"*"}}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -167,7 +173,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), instance: newInstance(), noStudio: c.noStudio}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), instance: newInstance(), noStudio: c.noStudio, local: c.local, silence: c.silence}
 	if err := s.secure(ctx, &c); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -182,7 +188,12 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.besideCtx, s.stop = beside, stop
 	s.streams = newStreams()
-	s.feeds, s.joins = newFeeds(), newFeeds()
+	s.feeds, s.joins = newFeeds(kindEvents), newFeeds(kindJoins)
+	if s.db.Shared() {
+		s.feeds.shared(beside, s.db, s.log, &s.beside)
+		s.joins.shared(beside, s.db, s.log, &s.beside)
+	}
+	s.hooks = newHooks(s, c.lease)
 	s.runs = newDispatcher(beside, s, c.parallel)
 	if c.metrics {
 		s.metrics = newMetrics(s)
@@ -267,6 +278,11 @@ func (s *Server) begin(ctx, beside context.Context) error {
 	}
 	s.beside.Go(func() { s.tick(beside) })
 	s.beside.Go(func() { s.live(beside) })
+	s.beside.Go(func() { s.hooks.work(beside) })
+	if s.db.Shared() {
+		s.beside.Go(func() { s.feeds.watch(beside) })
+		s.beside.Go(func() { s.joins.watch(beside) })
+	}
 	return nil
 }
 
@@ -311,10 +327,19 @@ func (s *Server) Close(ctx context.Context) error {
 		return nil
 	}
 	s.Drain(ctx)
+	s.lastCalls(ctx)
 	s.stop()
 	s.beside.Wait()
 	// Others take its runs over at once.
 	return errors.Join(s.db.Leave(ctx, s.instance), s.closeStores())
+}
+
+// lastCalls has webhooks called that are due, for a moment: the next server makes
+// the rest, if there is one that has the same database.
+func (s *Server) lastCalls(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s.hooks.close(ctx)
 }
 
 func (s *Server) closeStores() error {

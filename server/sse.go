@@ -156,6 +156,6 @@ func wanted(event string, modes []string) bool {
 
 // frame writes an event as clients read it. The data is one line: JSON has no
 // line feeds but between its tokens, and ours has none there.
-func frame(ev sent, id int) []byte {
+func frame[N int | int64](ev sent, id N) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.event, ev.data, id)
 }

@@ -337,8 +337,15 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		_, err := sub.UpdateStateJSON(ctx, update, append(opts, graph.Namespace(in))...)
 		return err
 	}
+	if asNode == graph.Start {
+		// What enters a graph: planned, and stopped before anything runs.
+		if update == nil {
+			update = json.RawMessage("{}")
+		}
+		return s.pause(ctx, g, update, append(opts, graph.Restart())...)
+	}
 	if asNode != "" {
-		if asNode != "__start__" && !slices.Contains(g.Nodes(), asNode) {
+		if !slices.Contains(g.Nodes(), asNode) {
 			return invalid("as_node: graph %q has no node %q; there are %s", g.name, asNode, strings.Join(g.Nodes(), ", "))
 		}
 		var commands []graph.Command
@@ -351,11 +358,52 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		}
 		opts = append(opts, graph.AsNode(asNode, commands...))
 	}
+	if asNode != "" && id == "" {
+		if id, err = s.unasked(ctx, g, thread, asNode); err != nil {
+			return err
+		}
+		if id != "" {
+			opts = append(opts, graph.From(id))
+		}
+	}
 	_, err = g.UpdateState(ctx, update, opts...)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return notFound("Checkpoint %s not found", id)
 	}
 	return err
+}
+
+// unasked returns the checkpoint of a thread before the questions that it waits
+// with, for an edit as a node which is none of those that ask: they asked about
+// another state, and are run again. What other tasks of the superstep have
+// finished is taken along. It is empty if nothing is asked.
+func (s *Server) unasked(ctx context.Context, g *served, thread, asNode string) (string, error) {
+	snap, err := g.State(ctx, s.on(thread)...)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil || !slices.ContainsFunc(snap.Interrupts, func(q graph.Interrupted) bool { return q.When == "inside" }) {
+		return "", err
+	}
+	if slices.ContainsFunc(snap.Tasks, func(t graph.TaskState) bool { return t.Node == asNode && len(t.Interrupts) > 0 }) {
+		return "", nil
+	}
+	for snap.Parent != "" && inside(snap.Source) {
+		if snap, err = g.State(ctx, s.on(thread, graph.From(snap.Parent))...); err != nil {
+			return "", err
+		}
+	}
+	return snap.Checkpoint, nil
+}
+
+// pause has a graph plan what an input leads to, and stops before it runs.
+func (s *Server) pause(ctx context.Context, g *served, input json.RawMessage, opts ...graph.Option) error {
+	for _, err := range g.Stream(ctx, input, append(opts, graph.InterruptBefore("*"))...) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // updateOf returns the update of values or of a command; nil if there is none.
@@ -380,6 +428,15 @@ func (s *Server) patchState(w http.ResponseWriter, r *http.Request) error {
 // settle notes on a thread what came of a run or an edit.
 func (s *Server) settle(ctx context.Context, thread string, snap *anygraph.Snapshot, failure *db.RunError) error {
 	_, err := s.db.UpdateThread(ctx, thread, func(t *db.Thread) error {
+		settled(snap, failure)(t)
+		return nil
+	})
+	return err
+}
+
+// settled is settle for a thread at hand.
+func settled(snap *anygraph.Snapshot, failure *db.RunError) func(*db.Thread) {
+	return func(t *db.Thread) {
 		t.UpdatedAt = now()
 		t.ChangedAt = t.UpdatedAt
 		if t.TTL > 0 {
@@ -393,9 +450,7 @@ func (s *Server) settle(ctx context.Context, thread string, snap *anygraph.Snaps
 		case snap != nil && !snap.Done():
 			t.Status = db.Interrupted
 		}
-		return nil
-	})
-	return err
+	}
 }
 
 // before is where a page of a history ends: an ID, a configuration or a

@@ -344,6 +344,19 @@ func (s *Server) removeThread(ctx context.Context, id string) error {
 	if err := s.runs.cancelAll(ctx, id, stopInterrupt); err != nil {
 		return err
 	}
+	if err := s.eraseThread(ctx, id); err != nil {
+		return err
+	}
+	s.feeds.forget(id)
+	s.joins.forget(id)
+	if s.db.Shared() {
+		return s.db.ForgetFeeds(ctx, id)
+	}
+	return nil
+}
+
+// eraseThread removes a thread on which nothing runs.
+func (s *Server) eraseThread(ctx context.Context, id string) error {
 	if err := s.store.Delete(ctx, checkpoint.ThreadID(id)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
 	}
@@ -397,7 +410,7 @@ func (s *Server) findThreads(r *http.Request) (q threadSearch, p db.Page, found 
 	if err != nil {
 		return q, p, nil, 0, err
 	}
-	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status}
+	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner()}
 	match, values := matching(q.Metadata), matching(q.Values)
 	var failed error
 	found, total, err = s.db.Threads(r.Context(), f, by, p, func(t *db.Thread) bool {

@@ -19,10 +19,7 @@ import (
 // The second version of the protocol knows threads only: commands go to a thread,
 // and one numbered sequence of events comes from it, whatever runs they are of.
 // Clients send commands by POST and read events as a stream, or do both over one
-// WebSocket.
-//
-// Events are kept by the instance that the runs are of. Where several instances
-// share a database, requests of this version for one thread must reach the same.
+// WebSocket. Any instance can be asked, whichever has the runs.
 
 // v2Run is what a run's body holds if a command started it.
 type v2Run struct {
@@ -89,7 +86,7 @@ func (s *Server) carryOut(r *http.Request, thread string, c *v2Command, obey fun
 	} else {
 		a.Result = result
 	}
-	a.Meta = &v2Meta{thread, s.feeds.through(thread)}
+	a.Meta = &v2Meta{thread, s.feeds.through(r.Context(), thread)}
 	return a
 }
 
@@ -397,7 +394,10 @@ func (s *Server) v2State(ctx context.Context, thread string, raw json.RawMessage
 	var values object
 	var at *v2CheckpointRef
 	if len(p.Namespace) > 0 {
-		if values, at = s.feeds.state(thread, p.Namespace); values == nil {
+		if values, at, err = s.feeds.state(ctx, thread, p.Namespace); err != nil {
+			return nil, err
+		}
+		if values == nil {
 			return nil, &refusal{"no_such_namespace", "no run has told of " + strconv.Quote(strings.Join(p.Namespace, "|")) + " lately"}
 		}
 	} else {
@@ -475,11 +475,11 @@ type v2Node struct {
 	Children  []*v2Node `json:"children,omitempty"`
 }
 
-// v2Tree shows the thread's newest run: with the subgraphs it has had, if this
-// process has told of them not long ago.
+// v2Tree shows the thread's newest run: with the subgraphs it has had, if it was
+// told of them not long ago.
 func (s *Server) v2Tree(ctx context.Context, thread string) (any, error) {
-	if tree := s.feeds.tree(thread); tree != nil {
-		return map[string]any{"tree": tree}, nil
+	if tree, err := s.feeds.tree(ctx, thread); err != nil || tree != nil {
+		return map[string]any{"tree": tree}, err
 	}
 	t, err := s.thread(ctx, thread)
 	if err != nil {

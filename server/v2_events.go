@@ -32,7 +32,7 @@ const (
 type live struct {
 	s     *Server
 	run   *db.Run
-	feed  *feed  // nil if nobody is told
+	line  line   // nil if nobody is told
 	graph string // by which clients know it
 
 	running  map[string]map[string][]string // task IDs, by the path of the graph and the node
@@ -44,24 +44,34 @@ type live struct {
 }
 
 // follow prepares to tell of a run.
-func (s *Server) follow(run *db.Run, b *runBody) *live {
+func (s *Server) follow(ctx context.Context, run *db.Run, b *runBody) (*live, error) {
 	l := &live{
 		s: s, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
 	}
-	if b.V2 != nil {
-		l.feed, _ = s.feeds.open(run.ThreadID) // a server that is closing has no readers
-	} else {
-		l.feed = s.feeds.find(run.ThreadID)
-	}
-	return l
+	var err error
+	l.line, err = s.feeds.line(ctx, s, run, b.V2 != nil)
+	return l, err
 }
 
 // leave ends telling.
-func (l *live) leave() { l.s.feeds.leave(l.feed) }
+func (l *live) leave() {
+	if l.line != nil {
+		l.line.leave()
+	}
+}
+
+// tell tells of an event.
+func (l *live) tell(method, channel string, namespace []string, at time.Time, node string, data any) error {
+	ev, err := eventOf(method, channel, namespace, at, node, data)
+	if err == nil {
+		l.line.tell(ev)
+	}
+	return err
+}
 
 // wants are the events that the feed is made of.
 func (l *live) wants() graph.Mode {
-	if l.feed == nil {
+	if l.line == nil {
 		return 0
 	}
 	return graph.ModeValues | graph.ModeUpdates | graph.ModeMessages | graph.ModeCustom | graph.ModeTools | graph.ModeTasks | graph.ModeCheckpoints
@@ -70,7 +80,7 @@ func (l *live) wants() graph.Mode {
 // begin tells that the run begins. A run that goes on with a thread needs to know
 // the tasks that are open.
 func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
-	if l.feed == nil {
+	if l.line == nil {
 		return nil
 	}
 	l.graph = g.name
@@ -90,12 +100,12 @@ func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
 	if b.V2 == nil || len(b.V2.Answers) == 0 {
 		return nil
 	}
-	return l.feed.event("input.answered", "input", nil, time.Now(), "", map[string]any{"interrupt_ids": b.V2.Answers})
+	return l.tell("input.answered", "input", nil, time.Now(), "", map[string]any{"interrupt_ids": b.V2.Answers})
 }
 
 // event tells of an event of the engine.
 func (l *live) event(ev graph.Event) error {
-	if l.feed == nil {
+	if l.line == nil {
 		return nil
 	}
 	ns := l.namespace(ev.Path)
@@ -182,7 +192,7 @@ func (l *live) checkpoint() error {
 }
 
 func (l *live) send(channel string, ns []string, ev graph.Event, data any) error {
-	return l.feed.event(channel, channel, ns, ev.Time, ev.Node, data)
+	return l.tell(channel, channel, ns, ev.Time, ev.Node, data)
 }
 
 // custom sends what a node emits. What consists of a name and a payload is of a
@@ -197,9 +207,9 @@ func (l *live) custom(ns []string, ev graph.Event) error {
 		name = textOf(o["name"])
 	}
 	if name == "" {
-		return l.feed.event("custom", "custom", ns, ev.Time, ev.Node, map[string]json.RawMessage{"payload": data})
+		return l.tell("custom", "custom", ns, ev.Time, ev.Node, map[string]json.RawMessage{"payload": data})
 	}
-	return l.feed.event("custom", "custom:"+name, ns, ev.Time, ev.Node, o)
+	return l.tell("custom", "custom:"+name, ns, ev.Time, ev.Node, o)
 }
 
 // toolData is what clients are told of a call of a tool. Calls that a node tells
@@ -265,12 +275,7 @@ func (l *live) lifecycle(ns []string, status, graph, failure string) error {
 	if failure != "" {
 		data["error"] = failure
 	}
-	known := status
-	if status == statusStarted {
-		known = statusRunning
-	}
-	l.feed.mark(ns, known, graph)
-	return l.feed.event("lifecycle", "lifecycle", ns, time.Now(), "", data)
+	return l.tell("lifecycle", "lifecycle", ns, time.Now(), "", data)
 }
 
 // enter tells of the subgraphs of a namespace that haven't run so far.
@@ -323,18 +328,34 @@ func (l *live) leaveBelow(ns []string, status, failure string) error {
 	return nil
 }
 
-// end tells what the run has come to.
-func (l *live) end(status string, snap *anygraph.Snapshot, failure *db.RunError) {
-	defer l.s.tellEnd(l.run)
-	told := l.feed != nil
-	if !told {
-		if l.feed = l.s.feeds.find(l.run.ThreadID); l.feed == nil {
-			return
+// ending is what a run has come to, for those who follow its thread.
+type ending struct {
+	feeds  *feeds
+	always bool // they were told of the run
+	events []told
+}
+
+func (e *ending) tell(ev told) { e.events = append(e.events, ev) }
+func (e *ending) flush() error { return nil }
+func (e *ending) leave()       {}
+
+// end returns what is to be told of what the run has come to, once that is noted,
+// and what comes before it is stored.
+func (l *live) end(ctx context.Context, status string, snap *anygraph.Snapshot, failure *db.RunError) (*ending, error) {
+	e := &ending{feeds: l.s.feeds, always: l.line != nil}
+	if l.line == nil {
+		if followed, err := l.s.feeds.followed(ctx, l.run.ThreadID); err != nil || !followed {
+			return e, err
 		}
+	} else if err := l.line.flush(); err != nil {
+		return nil, err
 	}
+	before := l.line
+	l.line = e
+	defer func() { l.line = before }()
 	// What can't be encoded was an error of the run before.
 	for _, s := range l.speeches {
-		_ = l.feed.event("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.id, "message": "the message broke off"})
+		_ = l.tell("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.id, "message": "the message broke off"})
 	}
 	clear(l.speeches)
 	_ = l.checkpoint()
@@ -346,8 +367,8 @@ func (l *live) end(status string, snap *anygraph.Snapshot, failure *db.RunError)
 		end = statusInterrupted
 	}
 	_ = l.leaveBelow(nil, end, text)
-	if snap != nil && !told {
-		_ = l.feed.event("values", "values", nil, time.Now(), "", orNull(snap.State))
+	if snap != nil && !e.always {
+		_ = l.tell("values", "values", nil, time.Now(), "", orNull(snap.State))
 	}
 	if snap != nil && failure == nil {
 		for _, q := range snap.Interrupts {
@@ -355,10 +376,11 @@ func (l *live) end(status string, snap *anygraph.Snapshot, failure *db.RunError)
 				continue
 			}
 			value := interruptOf(q)
-			_ = l.feed.event("input.requested", "input", l.asker(snap, q), time.Now(), "", map[string]any{"interrupt_id": value.ID, "payload": value.Value})
+			_ = l.tell("input.requested", "input", l.asker(snap, q), time.Now(), "", map[string]any{"interrupt_id": value.ID, "payload": value.Value})
 		}
 	}
 	_ = l.lifecycle(nil, end, l.graph, text)
+	return e, nil
 }
 
 // asker returns the namespace of the graph that asks.
@@ -398,7 +420,7 @@ func (l *live) say(s *speech, event string, more map[string]any) error {
 	for k, v := range more {
 		data[k] = v
 	}
-	return l.feed.event("messages", "messages", s.namespace, time.Now(), s.node, data)
+	return l.tell("messages", "messages", s.namespace, time.Now(), s.node, data)
 }
 
 // speak sends a chunk of a message.

@@ -1,36 +1,75 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
 const (
-	keepFeed = 2 * time.Minute // after the last reader and the last run have gone
-	maxFeed  = 16 << 20        // bytes of a thread's feed; the oldest events go
-	maxTree  = 1000            // subgraphs of a run that a feed remembers
+	keepFeed = db.KeepFeed // after the last reader and the last run have gone
+	maxFeed  = 16 << 20    // bytes of a thread's feed; the oldest events go
+	maxTree  = 1000        // subgraphs of a run that a feed remembers
+)
+
+// The kinds of feeds.
+const (
+	kindEvents = "events" // what those see who follow a thread
+	kindJoins  = "joins"  // what those see who have joined the streams of a thread
 )
 
 // feeds are the newest events of threads, for as long as clients may come for
-// them.
+// them. Where several instances share a database they stand there, and each
+// instance has a copy of those that are read from it.
 type feeds struct {
+	kind   string
+	db     *db.DB // nil if this process alone has them
+	log    *slog.Logger
+	ctx    context.Context // of the copying
+	copies *sync.WaitGroup
+
 	mu       sync.Mutex
 	byThread map[string]*feed
 	over     bool
 }
 
-func newFeeds() *feeds { return &feeds{byThread: map[string]*feed{}} }
+func newFeeds(kind string) *feeds { return &feeds{kind: kind, byThread: map[string]*feed{}} }
+
+// shared makes the feeds copies of those in a database.
+func (f *feeds) shared(ctx context.Context, d *db.DB, log *slog.Logger, copies *sync.WaitGroup) {
+	f.ctx, f.db, f.log, f.copies = ctx, d, log, copies
+}
 
 var errClosing = &fault{503, "the server is closing"}
 
-// open returns the feed of a thread, which is kept until it is left.
-func (f *feeds) open(thread string) (*feed, error) {
+// open returns the feed of a thread, with all that was told so far. It is kept
+// until it is left.
+func (f *feeds) open(ctx context.Context, thread string) (*feed, error) {
+	one, err := f.enter(thread)
+	if err != nil || f.db == nil {
+		return one, err
+	}
+	state, err := f.db.FollowFeed(ctx, thread, f.kind)
+	if err == nil {
+		err = one.reach(ctx, state)
+	}
+	if err != nil {
+		f.leave(one)
+		return nil, err
+	}
+	return one, nil
+}
+
+func (f *feeds) enter(thread string) (*feed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
@@ -38,17 +77,24 @@ func (f *feeds) open(thread string) (*feed, error) {
 	}
 	one := f.byThread[thread]
 	if one == nil {
-		// Numbers grow over all of a thread's runs, also those that another process
-		// or an earlier feed told of: clients drop numbers that they have seen. So
-		// they begin at the time, in microseconds, which a feed doesn't overtake.
-		one = &feed{first: time.Now().UnixMicro(), changed: make(chan struct{})}
+		one = &feed{kind: f.kind, changed: make(chan struct{}), kick: make(chan struct{}, 1), stop: func() {}}
+		if f.db != nil {
+			var ctx context.Context
+			ctx, one.stop = context.WithCancel(f.ctx)
+			f.copies.Go(func() { f.copy(ctx, thread, one) })
+		} else {
+			// Numbers grow over all of a thread's runs, also those that another process
+			// or an earlier feed told of: clients drop numbers that they have seen. So
+			// they begin at the time, in microseconds, which a feed doesn't overtake.
+			one.at = time.Now().UnixMicro()
+		}
 		f.byThread[thread] = one
 	}
 	one.users++
 	return one, nil
 }
 
-// find is open for a feed that exists already; nil if it doesn't.
+// find is open for a feed that exists already in this process; nil if it doesn't.
 func (f *feeds) find(thread string) *feed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,6 +123,7 @@ func (f *feeds) sweep(now time.Time) {
 	defer f.mu.Unlock()
 	for thread, one := range f.byThread {
 		if one.users == 0 && now.Sub(one.left) > keepFeed {
+			one.stop()
 			delete(f.byThread, thread)
 		}
 	}
@@ -101,7 +148,14 @@ func (f *feeds) end() {
 }
 
 // through returns the number of a thread's newest event, 0 if there is none.
-func (f *feeds) through(thread string) int64 {
+func (f *feeds) through(ctx context.Context, thread string) int64 {
+	if f.db != nil {
+		state, err := f.db.FeedState(ctx, thread, f.kind)
+		if err != nil || state.Next == state.First {
+			return 0 // clients lose nothing by it
+		}
+		return state.Next - 1
+	}
 	one := f.find(thread)
 	if one == nil {
 		return 0
@@ -110,11 +164,24 @@ func (f *feeds) through(thread string) int64 {
 	return one.next() - 1
 }
 
+// look is open for whoever only looks at what was told already; nil if nothing
+// was.
+func (f *feeds) look(ctx context.Context, thread string) (*feed, error) {
+	if f.db == nil {
+		return f.find(thread), nil
+	}
+	state, err := f.db.FeedState(ctx, thread, f.kind)
+	if err != nil || state.Next == state.First {
+		return nil, err
+	}
+	return f.open(ctx, thread)
+}
+
 // tree returns what a thread's newest run consists of, nil if it isn't known.
-func (f *feeds) tree(thread string) *v2Node {
-	one := f.find(thread)
+func (f *feeds) tree(ctx context.Context, thread string) (*v2Node, error) {
+	one, err := f.look(ctx, thread)
 	if one == nil {
-		return nil
+		return nil, err
 	}
 	defer f.leave(one)
 	one.mu.Lock()
@@ -130,15 +197,15 @@ func (f *feeds) tree(thread string) *v2Node {
 			parent.Children = append(parent.Children, &n)
 		}
 	}
-	return root
+	return root, nil
 }
 
 // state returns what a subgraph's newest events say of its state, nil if there are
 // none.
-func (f *feeds) state(thread string, namespace []string) (values object, at *v2CheckpointRef) {
-	one := f.find(thread)
+func (f *feeds) state(ctx context.Context, thread string, namespace []string) (values object, at *v2CheckpointRef, err error) {
+	one, err := f.look(ctx, thread)
 	if one == nil {
-		return nil, nil
+		return nil, nil, err
 	}
 	defer f.leave(one)
 	data := func(channel string) (object, []string) {
@@ -155,16 +222,21 @@ func (f *feeds) state(thread string, namespace []string) (values object, at *v2C
 	if c, ns := data("checkpoints"); values != nil && c != nil {
 		at = &v2CheckpointRef{textOf(c["id"]), strings.Join(ns, "|")}
 	}
-	return values, at
+	return values, at, nil
 }
 
 // feed is a thread's newest events. It is safe for concurrent use.
 type feed struct {
+	kind  string
 	users int       // guarded by feeds.mu
 	left  time.Time // by the last user; guarded by feeds.mu
 
+	kick chan struct{} // that there may be more to copy
+	stop func()        // ends the copying
+
 	mu      sync.Mutex
-	first   int64 // number of events[0]
+	lost    int64 // number of the newest event that isn't left
+	at      int64 // number that is still to come
 	events  []feedEvent
 	bytes   int
 	changed chan struct{} // closed at the next change
@@ -172,14 +244,20 @@ type feed struct {
 	tree    []*v2Node // the graphs of the newest run
 }
 
-// feedEvent is an event as filters and readers see it.
-type feedEvent struct {
-	seq       int64
+// told is an event as whoever tells it knows it: of the protocol's second version,
+// data are the parameters.
+type told struct {
 	method    string
 	channel   string
 	namespace []string
-	data      []byte
 	ending    bool // a run is over
+	data      []byte
+}
+
+// feedEvent is an event as filters and readers see it.
+type feedEvent struct {
+	seq int64
+	told
 }
 
 // settle is how long after a subscription the end of a run is told at the
@@ -188,24 +266,40 @@ type feedEvent struct {
 // are not too late.
 const settle = 100 * time.Millisecond
 
-// send appends an event. Its text is made when its number is known.
-func (f *feed) send(method, channel string, namespace []string, ending bool, text func(seq int64) []byte) {
+// send appends an event.
+func (f *feed) send(ev told) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	seq := f.first + int64(len(f.events))
-	data := text(seq)
-	f.events = append(f.events, feedEvent{seq, method, channel, namespace, data, ending})
-	for f.bytes += len(data); f.bytes > maxFeed && len(f.events) > 1; f.first++ {
+	f.add(f.at, ev)
+	f.wake()
+}
+
+// add appends an event with a number. The caller holds the lock.
+func (f *feed) add(seq int64, ev told) {
+	if ev.method == "lifecycle" {
+		f.note(ev)
+	}
+	if f.kind == kindEvents {
+		ev.data = fmt.Appendf(nil, `{"type":"event","event_id":"%d","seq":%d,"method":%q,"params":%s}`, seq, seq, ev.method, ev.data)
+	}
+	f.events = append(f.events, feedEvent{seq, ev})
+	f.at = seq + 1
+	for f.bytes += len(ev.data); f.bytes > maxFeed && len(f.events) > 1; {
 		f.bytes -= len(f.events[0].data)
+		f.lost = f.events[0].seq
 		f.events[0] = feedEvent{}
 		f.events = f.events[1:]
 	}
+}
+
+// wake has readers look again. The caller holds the lock.
+func (f *feed) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// event appends an event of the protocol's second version.
-func (f *feed) event(method, channel string, namespace []string, at time.Time, node string, data any) error {
+// event makes an event of the protocol's second version.
+func eventOf(method, channel string, namespace []string, at time.Time, node string, data any) (told, error) {
 	if namespace == nil {
 		namespace = []string{}
 	}
@@ -216,12 +310,10 @@ func (f *feed) event(method, channel string, namespace []string, at time.Time, n
 		Data      any      `json:"data"`
 	}{namespace, at.UnixMilli(), node, data})
 	if err != nil {
-		return fmt.Errorf("event %s: %w", method, err)
+		return told{}, fmt.Errorf("event %s: %w", method, err)
 	}
-	f.send(method, channel, namespace, method == "lifecycle" && len(namespace) == 0 && !isStatus(data, statusRunning), func(seq int64) []byte {
-		return fmt.Appendf(nil, `{"type":"event","event_id":"%d","seq":%d,"method":%q,"params":%s}`, seq, seq, method, params)
-	})
-	return nil
+	ending := method == "lifecycle" && len(namespace) == 0 && !isStatus(data, statusRunning)
+	return told{method, channel, namespace, ending, params}, nil
 }
 
 // isStatus reports whether an event of a graph's life says that it has a status.
@@ -230,10 +322,18 @@ func isStatus(data any, status string) bool {
 	return ok && life["event"] == status
 }
 
-// mark notes the state of a graph of the newest run.
+// note notes what an event says of a graph's life. The caller holds the lock.
+func (f *feed) note(ev told) {
+	data := objectOf(objectOf(ev.data)["data"])
+	status := textOf(data["event"])
+	if status == statusStarted {
+		status = statusRunning
+	}
+	f.mark(ev.namespace, status, textOf(data["graph_name"]))
+}
+
+// mark notes the state of a graph of the newest run. The caller holds the lock.
 func (f *feed) mark(namespace []string, status, graph string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if len(namespace) == 0 && status == statusRunning {
 		f.tree = nil
 	}
@@ -251,8 +351,28 @@ func (f *feed) mark(namespace []string, status, graph string) {
 func (f *feed) empty() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.first += int64(len(f.events))
-	f.events, f.bytes, f.tree = nil, 0, nil
+	f.drop(f.at)
+}
+
+// drop removes the events before a number. The caller holds the lock.
+func (f *feed) drop(before int64) {
+	n := f.index(before)
+	for _, ev := range f.events[:n] {
+		f.bytes -= len(ev.data)
+	}
+	f.events = slices.Clone(f.events[n:])
+	if len(f.events) == 0 {
+		f.tree = nil
+	}
+	f.lost = max(f.lost, before-1)
+	f.at = max(f.at, before)
+}
+
+// index returns the place of the first event that is left from a number on. The
+// caller holds the lock.
+func (f *feed) index(seq int64) int {
+	i, _ := slices.BinarySearchFunc(f.events, seq, func(ev feedEvent, seq int64) int { return cmp.Compare(ev.seq, seq) })
+	return i
 }
 
 func (f *feed) end() {
@@ -260,23 +380,23 @@ func (f *feed) end() {
 	defer f.mu.Unlock()
 	if !f.over {
 		f.over = true
-		close(f.changed)
-		f.changed = make(chan struct{})
+		f.wake()
 	}
 }
 
-// next returns the number that the next event will have.
+// next returns a number that the next event will have, or a smaller one that no
+// event has.
 func (f *feed) next() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.first + int64(len(f.events))
+	return f.at
 }
 
-// since returns the number of the first event after one that is left.
+// since returns the number from which on to read what is left after an event.
 func (f *feed) since(seq int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return min(max(seq+1, f.first), f.first+int64(len(f.events)))
+	return min(max(seq, f.lost)+1, f.at)
 }
 
 var (
@@ -284,16 +404,15 @@ var (
 	errOver = errors.New("the server is closing")
 )
 
-// read waits for the event with a number.
+// read waits for the first event from a number on.
 func (f *feed) read(ctx context.Context, seq int64) (feedEvent, error) {
 	for {
 		f.mu.Lock()
-		i := seq - f.first
-		if i < 0 {
+		if seq <= f.lost {
 			f.mu.Unlock()
 			return feedEvent{}, errSlow
 		}
-		if i < int64(len(f.events)) {
+		if i := f.index(seq); i < len(f.events) {
 			ev := f.events[i]
 			f.mu.Unlock()
 			return ev, nil
@@ -315,8 +434,7 @@ func (f *feed) read(ctx context.Context, seq int64) (feedEvent, error) {
 func (f *feed) buffered(before int64) []feedEvent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := min(max(before-f.first, 0), int64(len(f.events)))
-	return slices.Clone(f.events[:n])
+	return slices.Clone(f.events[:f.index(before)])
 }
 
 // v2Filter says which events a client wants. Channels that there are none of, as

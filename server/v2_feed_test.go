@@ -12,13 +12,13 @@ import (
 
 func fill(f *feed, n, bytes int) {
 	for range n {
-		f.send("custom", "custom", nil, false, func(int64) []byte { return make([]byte, bytes) })
+		f.send(told{method: "custom", channel: "custom", data: make([]byte, bytes)})
 	}
 }
 
 func TestAFeedKeepsTheNewestEventsOnly(t *testing.T) {
-	all := newFeeds()
-	f, err := all.open("t")
+	all := newFeeds(kindJoins)
+	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +37,8 @@ func TestAFeedKeepsTheNewestEventsOnly(t *testing.T) {
 }
 
 func TestAReaderWhoseNextEventIsGoneIsCutOff(t *testing.T) {
-	all := newFeeds()
-	f, err := all.open("t")
+	all := newFeeds(kindJoins)
+	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func TestAReaderWhoseNextEventIsGoneIsCutOff(t *testing.T) {
 
 func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newFeeds()
-		f, err := all.open("t")
+		all := newFeeds(kindJoins)
+		f, err := all.open(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 		if err := <-over; !errors.Is(err, errOver) {
 			t.Errorf("who stayed got %v", err)
 		}
-		if _, err := all.open("other"); err == nil {
+		if _, err := all.open(t.Context(), "other"); err == nil {
 			t.Error("a feed was opened after the end")
 		}
 	})
@@ -81,8 +81,8 @@ func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 
 func TestFeedsGoWhenNobodyHasComeForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newFeeds()
-		f, err := all.open("t")
+		all := newFeeds(kindJoins)
+		f, err := all.open(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestFeedsGoWhenNobodyHasComeForThem(t *testing.T) {
 		if all.sweep(time.Now()); len(all.byThread) != 0 {
 			t.Error("it stayed")
 		}
-		if f, err = all.open("t"); err != nil || f.next() <= before+3 {
+		if f, err = all.open(t.Context(), "t"); err != nil || f.next() <= before+3 {
 			t.Errorf("the next feed begins at %d, which clients may have seen; %v", f.next(), err)
 		}
 	})
@@ -134,7 +134,7 @@ func TestFiltersTakeNamespacesByTheirBeginnings(t *testing.T) {
 		{v2Filter{Channels: []string{"values"}, Namespaces: [][]string{{"a"}}, Depth: number(1)}, "values", "a:1|b:2", true, "deep below a prefix"},
 		{v2Filter{Channels: []string{"values"}, Depth: number(0)}, "values", "a:1", false, "the root only"},
 	} {
-		ev := feedEvent{channel: c.channel, namespace: strings.FieldsFunc(c.namespace, func(r rune) bool { return r == '|' })}
+		ev := feedEvent{told: told{channel: c.channel, namespace: strings.FieldsFunc(c.namespace, func(r rune) bool { return r == '|' })}}
 		if got := c.filter.matches(&ev); got != c.matches {
 			t.Errorf("%s: %+v of %s at %q: %v", c.whatItsFor, c.filter, c.channel, c.namespace, got)
 		}
@@ -142,8 +142,8 @@ func TestFiltersTakeNamespacesByTheirBeginnings(t *testing.T) {
 }
 
 func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
-	all := newFeeds()
-	f, err := all.open("t")
+	all := newFeeds(kindJoins)
+	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
 	for i := range 2 * maxTree {
 		f.mark([]string{"more:" + strings.Repeat("x", i)}, statusRunning, "more")
 	}
-	root := all.tree("t")
+	root, _ := all.tree(t.Context(), "t")
 	if root.Graph != "root" || root.Children[0].Graph != "a" || root.Children[0].Children[0].Status != statusFailed {
 		t.Errorf("the tree is %+v", root)
 	}
@@ -166,7 +166,7 @@ func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
 	if n := len(root.Children); n > maxTree {
 		t.Errorf("the tree has %d children", n)
 	}
-	if all.tree("unknown") != nil {
+	if unknown, _ := all.tree(t.Context(), "unknown"); unknown != nil {
 		t.Error("an unknown thread has a tree")
 	}
 }

@@ -40,7 +40,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	feed, err := s.feeds.open(thread)
+	feed, err := s.feeds.open(r.Context(), thread)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *socket) events(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		at++
+		at = ev.seq + 1
 		for wait := time.Duration(1); ev.ending && wait > 0; {
 			c.mu.Lock()
 			wait = settle - time.Since(c.newest)

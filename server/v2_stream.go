@@ -29,7 +29,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if err := filter.check(); err != nil {
 		return err
 	}
-	feed, err := s.feeds.open(thread)
+	feed, err := s.feeds.open(r.Context(), thread)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 		case err != nil:
 			return err
 		default:
-			from++
+			from = ev.seq + 1
 			if data = show(&ev); data == nil {
 				continue
 			}
@@ -147,7 +147,7 @@ func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
 			return invalid("stream_mode must be run_modes, lifecycle or state_update, not %.80q", m)
 		}
 	}
-	feed, err := s.joins.open(t.ID)
+	feed, err := s.joins.open(r.Context(), t.ID)
 	if err != nil {
 		return err
 	}
@@ -170,37 +170,27 @@ func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
 		if !slices.Contains(modes, wanted) {
 			return nil
 		}
-		return frame(sent{ev.method, ev.data}, int(ev.seq))
+		return frame(sent{ev.method, ev.data}, ev.seq)
 	})
 }
 
 // join returns a function that sends events of a run to its log, and to those who
 // have joined its thread.
-func (s *Server) join(run *db.Run, send func(string, []byte)) func(event string, data []byte) {
+func (s *Server) join(to line, send func(string, []byte)) func(event string, data []byte) {
 	return func(event string, data []byte) {
 		send(event, data)
 		channel := followRuns
 		if event == "metadata" {
 			channel = followLifecycle
 		}
-		s.tell(run.ThreadID, channel, event, data)
+		to.tell(told{method: event, channel: channel, data: data})
 	}
 }
 
-// tell sends an event to those who have joined a thread.
-func (s *Server) tell(thread, channel, event string, data []byte) {
-	feed := s.joins.find(thread)
-	if feed == nil {
-		return
-	}
-	defer s.joins.leave(feed)
-	feed.send(event, channel, nil, false, func(int64) []byte { return data })
-}
-
-// tellEnd tells those who have joined a thread that a run has ended.
-func (s *Server) tellEnd(run *db.Run) {
+// runDone is what those are told who have joined a thread when a run has ended.
+func runDone(run *db.Run) told {
 	data := object{"status": jsonText("run_done"), "run_id": jsonText(run.ID), "thread_id": jsonText(run.ThreadID)}
-	s.tell(run.ThreadID, followLifecycle, "metadata", data.raw())
+	return told{method: "metadata", channel: followLifecycle, data: data.raw()}
 }
 
 // telling makes a handler tell those who have joined a thread of what it did to
@@ -214,11 +204,9 @@ func (s *Server) telling(f func(http.ResponseWriter, *http.Request) error) func(
 		if err != nil {
 			return err
 		}
-		feed := s.joins.find(thread)
-		if feed == nil {
-			return nil
+		if followed, err := s.joins.followed(background(r), thread); err != nil || !followed {
+			return err
 		}
-		defer s.joins.leave(feed)
 		t, err := s.thread(background(r), thread)
 		if err != nil {
 			return err
@@ -231,23 +219,6 @@ func (s *Server) telling(f func(http.ResponseWriter, *http.Request) error) func(
 		if err != nil {
 			return err
 		}
-		feed.send(followState, followState, nil, false, func(int64) []byte { return data })
-		return nil
-	}
-}
-
-// forgetting makes a handler that removes a thread remove its events too.
-func (s *Server) forgetting(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := f(w, r); err != nil {
-			return err
-		}
-		thread, err := pathID(r, "thread")
-		if err != nil {
-			return err
-		}
-		s.feeds.forget(thread)
-		s.joins.forget(thread)
-		return nil
+		return s.joins.tell(background(r), thread, told{method: followState, channel: followState, data: data})
 	}
 }

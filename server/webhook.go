@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -66,29 +68,42 @@ func webhookClient(private bool) *http.Client {
 }
 
 // checkWebhook reports what is wrong with the address of a webhook.
-func checkWebhook(raw string) error {
+func (s *Server) checkWebhook(raw string) error {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	switch {
+	case err == nil && u.Host == "" && u.Scheme == "" && strings.HasPrefix(u.Path, "/"):
+		if s.local == nil {
+			return invalid("webhook is a path, which this server answers none of: it must be a URL that begins with http:// or https://")
+		}
+		return nil
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return invalid("webhook must be a URL that begins with http:// or https://")
 	}
 	return nil
 }
 
-// webhookTries is how often a webhook is called until it takes the call.
-const webhookTries = 3
+// A run's end and the call that follows from it are noted as one. The call is made
+// by whichever instance comes to it first, until it is taken or given up: at least
+// once, so that its receiver may see it twice, with the same ID.
+const (
+	webhookTries = 8                // how often a call is tried
+	webhookLease = 90 * time.Second // within which an instance has made a call, or says that it failed
+	webhookPause = 10 * time.Minute // the longest between two tries
+	webhookCalls = 16               // at a time
+)
 
-// notify calls a run's webhook, beside what else the server does.
-func (s *Server) notify(ctx context.Context, run *db.Run, b *runBody, values json.RawMessage) {
+// webhookID is the header by which a receiver knows a call that it has had before:
+// the ID of the run.
+const webhookID = "Webhook-Id"
+
+// webhookOf returns the call that a run's end asks for; nil if it asks for none.
+func webhookOf(run *db.Run, b *runBody, values json.RawMessage) *db.Webhook {
 	if b.Webhook == "" {
-		return
+		return nil
 	}
-	data, err := json.Marshal(runView(run))
-	if err != nil {
-		s.log.LogAttrs(ctx, slog.LevelError, "server: a webhook failed", slog.String("run", run.ID), slog.Any("error", err))
-		return
-	}
+	data, _ := json.Marshal(runView(run)) // of JSON
 	o := objectOf(data)
-	for name, at := range map[string]time.Time{"run_started_at": run.StartedAt, "run_ended_at": run.EndedAt, "webhook_sent_at": now()} {
+	for name, at := range map[string]time.Time{"run_started_at": run.StartedAt, "run_ended_at": run.EndedAt} {
 		o[name], _ = json.Marshal(at) // cannot fail
 	}
 	o["values"] = values
@@ -96,31 +111,146 @@ func (s *Server) notify(ctx context.Context, run *db.Run, b *runBody, values jso
 		o["values"] = json.RawMessage("null")
 		o["error"], _ = json.Marshal(run.Error) // of texts
 	}
-	data = o.raw()
-	s.beside.Go(func() {
-		for try := 1; ; try++ {
-			if err = s.post(ctx, b.Webhook, data); err == nil {
-				return
-			}
-			if try == webhookTries {
-				break
-			}
-			time.Sleep(time.Duration(try) * time.Second)
+	return &db.Webhook{ID: run.ID, URL: b.Webhook, Data: o.raw()}
+}
+
+// hooks makes the calls that are due.
+type hooks struct {
+	s     *Server
+	lease time.Duration // of a call
+	kick  chan struct{}
+	slots chan struct{}
+	calls sync.WaitGroup
+}
+
+func newHooks(s *Server, lease time.Duration) *hooks {
+	return &hooks{s: s, lease: lease, kick: make(chan struct{}, 1), slots: make(chan struct{}, webhookCalls)}
+}
+
+// wake says that a call is due.
+func (h *hooks) wake() {
+	select {
+	case h.kick <- struct{}{}:
+	default:
+	}
+}
+
+// work makes calls until the context ends.
+func (h *hooks) work(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	defer h.calls.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-h.kick:
 		}
+		if err := h.due(ctx); err != nil && ctx.Err() == nil {
+			h.s.log.LogAttrs(ctx, slog.LevelError, "server: webhooks could not be looked for", slog.Any("error", err))
+		}
+	}
+}
+
+func (h *hooks) due(ctx context.Context) error {
+	for {
+		if any, err := h.s.db.AnyWebhook(ctx); err != nil || !any {
+			return err
+		}
+		free := cap(h.slots) - len(h.slots)
+		if free == 0 {
+			return nil // they are looked for again when one is done
+		}
+		list, err := h.s.db.DueWebhooks(ctx, h.lease, free)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, w := range list {
+			h.slots <- struct{}{}
+			h.calls.Go(func() {
+				defer h.wake()
+				defer func() { <-h.slots }()
+				h.call(ctx, w)
+			})
+		}
+	}
+}
+
+// call makes a call, and notes what came of it.
+func (h *hooks) call(ctx context.Context, w *db.Webhook) {
+	err := h.s.post(ctx, w)
+	keep := context.WithoutCancel(ctx)
+	tries := w.Tries + 1
+	switch {
+	case err == nil:
+		err = h.s.db.WebhookDone(keep, w.ID)
+	case ctx.Err() != nil: // the server closes: another one makes it
+		err = h.s.db.WebhookLater(keep, w.ID, 0, w.Tries)
+	default:
 		// Its address may hold a secret.
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err
 		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "server: a webhook failed", slog.String("run", run.ID), slog.Any("error", err))
-	})
+		h.s.log.LogAttrs(ctx, slog.LevelWarn, "server: a webhook failed", slog.String("run", w.ID), slog.Int("try", tries), slog.Any("error", err))
+		if tries >= webhookTries {
+			err = h.s.db.WebhookDone(keep, w.ID)
+		} else {
+			err = h.s.db.WebhookLater(keep, w.ID, webhookAfter(tries), tries)
+		}
+	}
+	if err != nil {
+		h.s.log.LogAttrs(ctx, slog.LevelError, "server: what came of a webhook could not be noted", slog.String("run", w.ID), slog.Any("error", err))
+	}
 }
 
-func (s *Server) post(ctx context.Context, to string, data []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(data))
+// webhookAfter returns how long to wait after so many tries.
+func webhookAfter(tries int) time.Duration {
+	wait := time.Second
+	for range tries - 1 {
+		wait = min(5*wait, webhookPause)
+	}
+	return wait
+}
+
+// close waits until the calls that are being made are over, as long as the context
+// lasts.
+func (h *hooks) close(ctx context.Context) {
+	for ctx.Err() == nil {
+		any, err := h.s.db.AnyWebhook(ctx)
+		if err != nil || !any && len(h.slots) == 0 {
+			return
+		}
+		h.wake()
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// post makes a call: to an address, or, if that is a path, to the handler that the
+// server was given for those.
+func (s *Server) post(ctx context.Context, w *db.Webhook) error {
+	o := objectOf(w.Data)
+	o["webhook_sent_at"], _ = json.Marshal(now()) // cannot fail
+	ctx, cancel := context.WithTimeout(ctx, s.webhooks.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(o.raw()))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set(webhookID, w.ID)
+	if r.URL.Host == "" {
+		if s.local == nil {
+			return errNoLocal
+		}
+		r.RequestURI, r.Host, r.RemoteAddr = r.URL.RequestURI(), "localhost", "127.0.0.1:0"
+		inner := &innerAnswer{header: http.Header{}}
+		err := inner.serve(s.local, r)
+		if err == nil && inner.status >= 400 {
+			err = fmt.Errorf("it answered %d %s", inner.status, http.StatusText(inner.status))
+		}
+		return err
+	}
 	answer, err := s.webhooks.Do(r)
 	if err != nil {
 		return err
@@ -131,4 +261,50 @@ func (s *Server) post(ctx context.Context, to string, data []byte) error {
 		return fmt.Errorf("it answered %s", answer.Status)
 	}
 	return nil
+}
+
+var errNoLocal = errors.New("the server has no handler for webhooks that are paths")
+
+// innerAnswer is the answer of a handler of this process.
+type innerAnswer struct {
+	header http.Header
+	status int
+}
+
+func (a *innerAnswer) Header() http.Header { return a.header }
+
+func (a *innerAnswer) WriteHeader(status int) {
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+}
+
+func (a *innerAnswer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return len(p), nil
+}
+
+func (a *innerAnswer) serve(h http.Handler, r *http.Request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its handler panicked: %v", p)
+		}
+	}()
+	h.ServeHTTP(a, r)
+	return nil
+}
+
+// LocalWebhooks has webhooks that are paths, such as /hooks/run-ended, answered by
+// a handler of this process: most often the one that serves the Server itself,
+// among other things. Without it a webhook must be a whole URL. The requests come
+// from the server and have no credentials; their sender is a run whose client chose
+// the path, so the handler should have no other paths than those that clients may
+// call in this way.
+func LocalWebhooks(h http.Handler) Option {
+	return func(c *config) {
+		if h == nil {
+			c.problems = append(c.problems, errors.New("server.LocalWebhooks was given no handler"))
+		}
+		c.local = h
+	}
 }

@@ -30,10 +30,14 @@ var (
 
 // DB is a database. It is safe for concurrent use.
 type DB struct {
-	sql    *sql.DB
+	sql    *prepared
+	reads  *prepared     // for statements that only read; of SQLite in memory it is sql
 	pool   *pgxpool.Pool // nil for SQLite
 	schema string        // of PostgreSQL, quoted
 }
+
+// readers is how many searches of SQLite may go on at a time. Each is a connection.
+const readers = 4
 
 // OpenSQLite opens a file, and makes it if it is not there. An empty path means
 // a database in memory.
@@ -50,10 +54,23 @@ func OpenSQLite(ctx context.Context, path string) (*DB, error) {
 	// One connection, for ever: writers take turns anyway, and what is in memory goes
 	// with it.
 	db.SetMaxOpenConns(1)
-	d := &DB{sql: db}
+	d := &DB{sql: newPrepared(db)}
+	d.reads = d.sql
 	if err := d.migrate(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("server's database %s: %w", path, err)
+	}
+	if path != "" {
+		// Who reads holds no writer up, nor the other way round: that is what the log of
+		// writes is for.
+		r, err := sql.Open("sqlite", name+"&_pragma=query_only(1)")
+		if err != nil {
+			db.Close()
+			return nil, err
+		}
+		r.SetMaxOpenConns(readers)
+		r.SetMaxIdleConns(readers)
+		d.reads = newPrepared(r)
 	}
 	return d, nil
 }
@@ -82,7 +99,8 @@ func OpenPostgres(ctx context.Context, conn, schema string) (*DB, error) {
 		}
 		return nil, fmt.Errorf("server's database %s: %w", pgdb.Server(c.ConnConfig), err)
 	}
-	return &DB{sql: stdlib.OpenDBFromPool(pool), pool: pool, schema: quote(schema)}, nil
+	all := &prepared{DB: stdlib.OpenDBFromPool(pool)} // which prepares by itself
+	return &DB{sql: all, reads: all, pool: pool, schema: quote(schema)}, nil
 }
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
@@ -92,6 +110,9 @@ func in(quoted, query string) string { return strings.ReplaceAll(query, "@", quo
 // Close frees what the database holds.
 func (d *DB) Close() error {
 	err := d.sql.Close()
+	if d.reads != d.sql {
+		err = errors.Join(d.reads.Close(), err) // the last one to close writes the log back
+	}
 	if d.pool != nil {
 		d.pool.Close()
 	}
@@ -104,6 +125,8 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // @ stands for the schema. Times are microseconds since 1970, JSON is text.
 // Latest versions of assistants stand whole in superstep_assistants. A run's
 // holder is the instance that is to run it; stop says that it shall not go on.
+// Of a thread's feed, first is the number of the oldest event that may be shown,
+// next that of the next one, and wanted when somebody followed it last.
 func migrations() []string {
 	return []string{`
 	CREATE TABLE @superstep_assistants (
@@ -176,12 +199,47 @@ func migrations() []string {
 		data text NOT NULL
 	);
 	CREATE INDEX superstep_crons_next ON @superstep_crons (next) WHERE next IS NOT NULL;
+	`, `
+	CREATE INDEX superstep_server_threads_owner ON @superstep_server_threads (owner, created);
+	CREATE INDEX superstep_runs_turn ON @superstep_runs (thread, created, id) WHERE status IN ('pending', 'running');
+	CREATE INDEX superstep_runs_working ON @superstep_runs (thread) WHERE status = 'running';
+	CREATE TABLE @superstep_feeds (
+		thread text NOT NULL,
+		kind text NOT NULL,
+		first bigint NOT NULL,
+		next bigint NOT NULL,
+		changed bigint NOT NULL,
+		wanted bigint NOT NULL,
+		PRIMARY KEY (thread, kind)
+	);
+	CREATE INDEX superstep_feeds_changed ON @superstep_feeds (changed);
+	CREATE TABLE @superstep_feed_events (
+		thread text NOT NULL,
+		kind text NOT NULL,
+		seq bigint NOT NULL,
+		at bigint NOT NULL,
+		ending bigint NOT NULL,
+		method text NOT NULL,
+		channel text NOT NULL,
+		namespace text NOT NULL,
+		data text NOT NULL,
+		PRIMARY KEY (thread, kind, seq)
+	);
+	CREATE INDEX superstep_feed_events_at ON @superstep_feed_events (at);
+	CREATE TABLE @superstep_webhooks (
+		id text PRIMARY KEY,
+		due bigint NOT NULL,
+		tries bigint NOT NULL,
+		url text NOT NULL,
+		data text NOT NULL
+	);
+	CREATE INDEX superstep_webhooks_due ON @superstep_webhooks (due);
 	`}
 }
 
 // migrate makes the tables of SQLite.
 func (d *DB) migrate(ctx context.Context) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(tx execer) error {
 		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS superstep_server_meta (version integer PRIMARY KEY, applied_at text NOT NULL DEFAULT CURRENT_TIMESTAMP)`); err != nil {
 			return err
 		}
@@ -194,7 +252,8 @@ func (d *DB) migrate(ctx context.Context) error {
 			return fmt.Errorf("%w: schema version %d, known are versions up to %d", ErrVersion, v, len(all))
 		}
 		for ; v < len(all); v++ {
-			if _, err := tx.ExecContext(ctx, d.bind(all[v])); err != nil {
+			// Not prepared: it is several statements, once.
+			if _, err := tx.(*preparedTx).Tx.ExecContext(ctx, d.bind(all[v])); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(ctx, `INSERT INTO superstep_server_meta (version) VALUES (?)`, v+1); err != nil {
@@ -227,7 +286,7 @@ func (d *DB) bind(query string) string {
 	return b.String()
 }
 
-func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
+func (d *DB) tx(ctx context.Context, f func(execer) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -238,10 +297,15 @@ func (d *DB) tx(ctx context.Context, f func(*sql.Tx) error) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // without effect after Commit
-	if err := f(tx); err != nil {
+	in := &preparedTx{Tx: tx, of: d.sql}
+	if err := f(in); err != nil {
 		return err
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	in.prepare()
+	return nil
 }
 
 // execer is a database or a transaction.
@@ -282,7 +346,7 @@ type Page struct {
 // search reads rows in order, keeps those that match accepts, and returns a page
 // of them and how many there are.
 func search[T any](ctx context.Context, d *DB, p Page, accepts func(*T) bool, query string, args ...any) (found []*T, total int, err error) {
-	rows, err := d.sql.QueryContext(ctx, d.bind(query), args...)
+	rows, err := d.reads.QueryContext(ctx, d.bind(query), args...)
 	if err != nil {
 		return nil, 0, err
 	}

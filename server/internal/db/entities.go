@@ -30,7 +30,7 @@ func (d *DB) PutAssistant(ctx context.Context, a *Assistant) error {
 	if err != nil {
 		return err
 	}
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(tx execer) error {
 		n, err := d.exec(ctx, tx, `INSERT INTO @superstep_assistant_versions (id, version, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, a.ID, a.Version, data)
 		if err != nil {
 			return err
@@ -51,20 +51,20 @@ func (d *DB) latest(ctx context.Context, e execer, a *Assistant, data string) er
 
 // Assistant returns the latest version of an assistant.
 func (d *DB) Assistant(ctx context.Context, id string) (*Assistant, error) {
-	return one[Assistant](ctx, d, d.sql, `SELECT data FROM @superstep_assistants WHERE id = ?`, id)
+	return one[Assistant](ctx, d, d.reads, `SELECT data FROM @superstep_assistants WHERE id = ?`, id)
 }
 
 // NewestVersion returns the highest version of an assistant, whichever is its
 // latest.
 func (d *DB) NewestVersion(ctx context.Context, id string) (v int64, err error) {
-	err = d.sql.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(version), 0) FROM @superstep_assistant_versions WHERE id = ?`), id).Scan(&v)
+	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(version), 0) FROM @superstep_assistant_versions WHERE id = ?`), id).Scan(&v)
 	return v, err
 }
 
 // SetLatest makes a version that exists the latest.
 func (d *DB) SetLatest(ctx context.Context, id string, version int64, now time.Time) (*Assistant, error) {
 	var out *Assistant
-	err := d.tx(ctx, func(tx *sql.Tx) error {
+	err := d.tx(ctx, func(tx execer) error {
 		a, err := one[Assistant](ctx, d, tx, `SELECT data FROM @superstep_assistant_versions WHERE id = ? AND version = ?`, id, version)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (d *DB) Versions(ctx context.Context, id string, p Page, accepts func(*Assi
 
 // DeleteAssistant removes an assistant with its versions.
 func (d *DB) DeleteAssistant(ctx context.Context, id string) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(tx execer) error {
 		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_assistant_versions WHERE id = ?`, id); err != nil {
 			return err
 		}
@@ -188,13 +188,13 @@ func (d *DB) AddThread(ctx context.Context, t *Thread) error {
 
 // Thread returns a thread.
 func (d *DB) Thread(ctx context.Context, id string) (*Thread, error) {
-	return one[Thread](ctx, d, d.sql, `SELECT data FROM @superstep_server_threads WHERE id = ?`, id)
+	return one[Thread](ctx, d, d.reads, `SELECT data FROM @superstep_server_threads WHERE id = ?`, id)
 }
 
 // UpdateThread changes a thread.
 func (d *DB) UpdateThread(ctx context.Context, id string, change func(*Thread) error) (*Thread, error) {
 	var out *Thread
-	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
+	err := d.tx(ctx, func(tx execer) (err error) {
 		out, err = one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), id)
 		if err != nil {
 			return err
@@ -229,9 +229,10 @@ func (d *DB) forUpdate() string {
 	return " FOR UPDATE"
 }
 
-// ThreadFilter selects threads: empty fields select all.
+// ThreadFilter selects threads: empty fields select all. An Owner selects some
+// that are not the owner's as well: those whose owner is no text, but a list.
 type ThreadFilter struct {
-	Graph, Assistant, Status string
+	Graph, Assistant, Status, Owner string
 }
 
 // Threads returns threads.
@@ -242,6 +243,10 @@ func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, acc
 			query += ` AND ` + c.column + ` = ?`
 			args = append(args, c.value)
 		}
+	}
+	if f.Owner != "" {
+		query += ` AND owner IN (?, '')`
+		args = append(args, f.Owner)
 	}
 	if by == "status" {
 		return search(ctx, d, p, accepts, query+` ORDER BY status `+direction(p)+`, id `+direction(p), args...)
@@ -258,7 +263,7 @@ func (d *DB) ExpiredThreads(ctx context.Context, now time.Time, limit int) ([]st
 }
 
 func (d *DB) ids(ctx context.Context, query string, args ...any) ([]string, error) {
-	rows, err := d.sql.QueryContext(ctx, d.bind(query), args...)
+	rows, err := d.reads.QueryContext(ctx, d.bind(query), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +281,7 @@ func (d *DB) ids(ctx context.Context, query string, args ...any) ([]string, erro
 
 // DeleteThread removes a thread with its runs.
 func (d *DB) DeleteThread(ctx context.Context, id string) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(tx execer) error {
 		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id); err != nil {
 			return err
 		}
@@ -351,7 +356,7 @@ var ErrTooMany = errors.New("too many runs have not ended")
 // that are added at the same moment may exceed it by as many as there are
 // connections.)
 func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(tx execer) error {
 		// The thread's row is what two requests meet at.
 		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
 		if err != nil {
@@ -383,14 +388,20 @@ func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, limit RunLimit, cha
 		if err != nil {
 			return err
 		}
+		// The runs of a thread take turns in the order in which they were added,
+		// whatever the clocks of the instances say.
+		var last int64
+		if err := tx.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(created), 0) FROM @superstep_runs WHERE thread = ?`), r.ThreadID).Scan(&last); err != nil {
+			return err
+		}
 		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			r.ID, r.ThreadID, r.AssistantID, r.Status, r.CreatedAt.UnixMicro(), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, data)
+			r.ID, r.ThreadID, r.AssistantID, r.Status, max(r.CreatedAt.UnixMicro(), last+1), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, data)
 		return err
 	})
 }
 
 // room returns ErrTooMany if there may be no more runs.
-func (d *DB) room(ctx context.Context, tx *sql.Tx, limit RunLimit) error {
+func (d *DB) room(ctx context.Context, tx execer, limit RunLimit) error {
 	count := func(most int, where string, args ...any) error {
 		if most < 0 {
 			return nil
@@ -407,7 +418,7 @@ func (d *DB) room(ctx context.Context, tx *sql.Tx, limit RunLimit) error {
 
 // Run returns a run.
 func (d *DB) Run(ctx context.Context, id string) (*Run, error) {
-	return one[Run](ctx, d, d.sql, `SELECT data FROM @superstep_runs WHERE id = ?`, id)
+	return one[Run](ctx, d, d.reads, `SELECT data FROM @superstep_runs WHERE id = ?`, id)
 }
 
 // ErrTaken says that another instance has taken a run over.
@@ -417,24 +428,215 @@ var ErrTaken = errors.New("another instance has taken the run over")
 // returns ErrTaken.
 func (d *DB) UpdateRun(ctx context.Context, id, holder string, change func(*Run) error) (*Run, error) {
 	out := new(Run)
-	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
+	err := d.tx(ctx, func(tx execer) (err error) {
 		if err := d.held(ctx, tx, id, holder, out, d.forUpdate()); err != nil {
 			return err
 		}
 		if err := change(out); err != nil {
 			return err
 		}
-		data, err := encode(out)
-		if err != nil {
-			return err
-		}
-		_, err = d.exec(ctx, tx, `UPDATE @superstep_runs SET status = ?, updated = ?, data = ? WHERE id = ?`, out.Status, out.UpdatedAt.UnixMicro(), data, id)
-		return err
+		return d.putRun(ctx, tx, out)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// BeginRun notes that a run of a holder works. Only one run of a thread may: if
+// another one does it returns ErrBusy, and ErrEnded if the run is over. Change is
+// given what the run was asked to stop with, as [DB.Stop] noted.
+func (d *DB) BeginRun(ctx context.Context, id, thread, holder string, change func(r *Run, stop int)) (*Run, error) {
+	out := new(Run)
+	err := d.tx(ctx, func(tx execer) error {
+		if _, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread); err != nil {
+			return err
+		}
+		if err := d.held(ctx, tx, id, holder, out, d.forUpdate()); err != nil {
+			return err
+		}
+		if out.Ended() {
+			return ErrEnded
+		}
+		var others, stop int
+		if err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE status = 'running' AND thread = ? AND id <> ?`), thread, id).Scan(&others); err != nil {
+			return err
+		}
+		if others > 0 {
+			return ErrBusy
+		}
+		if err := tx.QueryRowContext(ctx, d.bind(`SELECT stop FROM @superstep_runs WHERE id = ?`), id).Scan(&stop); err != nil {
+			return err
+		}
+		out.Status = Running
+		change(out, stop)
+		return d.putRun(ctx, tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ErrEnded says that a run is over.
+var ErrEnded = errors.New("the run is over")
+
+func (d *DB) putRun(ctx context.Context, e execer, r *Run) error {
+	data, err := encode(r)
+	if err != nil {
+		return err
+	}
+	_, err = d.exec(ctx, e, `UPDATE @superstep_runs SET status = ?, updated = ?, data = ? WHERE id = ?`, r.Status, r.UpdatedAt.UnixMicro(), data, r.ID)
+	return err
+}
+
+// End is what is noted together with the end of a run.
+type End struct {
+	// Settle notes on the thread what came of the run, if no other run is open. It
+	// isn't called for a thread that was made for the run: that one expires at once.
+	Settle  func(*Thread)
+	Now     time.Time
+	Webhook *Webhook // to be called; nil if none is
+	Feeds   []FeedEnd
+}
+
+// FeedEnd is how a run ends in a feed of its thread.
+type FeedEnd struct {
+	Kind   string
+	Always bool // else only if somebody follows the feed
+	Events []FeedEvent
+}
+
+// FinishRun notes that a run of a holder is over, and all that follows from it: all
+// of it or nothing. It returns ErrTaken if another instance holds the run, and
+// whether the thread was made for the run and is to be removed. A run that is gone,
+// with its thread or without, is ErrNotFound.
+func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, change func(*Run)) (run *Run, remove bool, err error) {
+	run = new(Run)
+	err = d.tx(ctx, func(tx execer) error {
+		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread)
+		if err != nil {
+			return err
+		}
+		if err := d.held(ctx, tx, id, holder, run, d.forUpdate()); err != nil {
+			return err
+		}
+		if run.Ended() {
+			return ErrEnded
+		}
+		change(run)
+		if err := d.putRun(ctx, tx, run); err != nil {
+			return err
+		}
+		remove = t.Temporary
+		if err := d.settle(ctx, tx, t, end); err != nil {
+			return err
+		}
+		if end.Webhook != nil {
+			if err := d.addWebhook(ctx, tx, end.Webhook); err != nil {
+				return err
+			}
+		}
+		return d.addFeeds(ctx, tx, thread, end.Feeds)
+	})
+	return run, remove, err
+}
+
+// DropRun removes a run of a holder, with what follows from it: all of it or
+// nothing.
+func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) error {
+	return d.tx(ctx, func(tx execer) error {
+		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread)
+		if err != nil {
+			return err
+		}
+		if err := d.held(ctx, tx, id, holder, new(Run), d.forUpdate()); err != nil {
+			return err
+		}
+		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE id = ?`, id); err != nil {
+			return err
+		}
+		if err := d.settle(ctx, tx, t, end); err != nil {
+			return err
+		}
+		return d.addFeeds(ctx, tx, thread, end.Feeds)
+	})
+}
+
+// settle notes on a thread what came of its last run, if that is what it was.
+func (d *DB) settle(ctx context.Context, tx execer, t *Thread, end End) error {
+	if t.Temporary {
+		t.ExpiresAt = end.Now // whoever lives then removes it, if this process doesn't
+		return d.putThread(ctx, tx, t)
+	}
+	open, err := d.anyOpen(ctx, tx, t.ID)
+	if err != nil || open {
+		return err
+	}
+	end.Settle(t)
+	return d.putThread(ctx, tx, t)
+}
+
+func (d *DB) addFeeds(ctx context.Context, tx execer, thread string, feeds []FeedEnd) error {
+	for _, f := range feeds {
+		if err := d.addFeed(ctx, tx, thread, f.Kind, f.Always, f.Events); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Turn is a run that has not ended, as far as it matters for whose turn it is.
+type Turn struct {
+	ID, Holder string
+	Running    bool
+	Starts     time.Time
+}
+
+// Turns returns the first runs of a thread that have not ended: those that work,
+// then those that wait, in their order.
+func (d *DB) Turns(ctx context.Context, thread string, limit int) ([]Turn, error) {
+	var out []Turn
+	for _, where := range []string{`status = 'running'`, `status IN ('pending', 'running') AND status <> 'running'`} {
+		rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, holder, status, starts FROM @superstep_runs WHERE `+where+` AND thread = ? ORDER BY created, id LIMIT ?`), thread, limit-len(out))
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			var t Turn
+			var status string
+			var starts int64
+			if err := rows.Scan(&t.ID, &t.Holder, &status, &starts); err != nil {
+				rows.Close()
+				return nil, err
+			}
+			t.Running, t.Starts = status == Running, time.UnixMicro(starts)
+			out = append(out, t)
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// AnyOpen reports whether a thread has runs that have not ended.
+func (d *DB) AnyOpen(ctx context.Context, thread string) (bool, error) {
+	return d.anyOpen(ctx, d.reads, thread)
+}
+
+func (d *DB) anyOpen(ctx context.Context, e execer, thread string) (bool, error) {
+	var n int
+	err := e.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM (SELECT 1 FROM @superstep_runs WHERE status IN ('pending', 'running') AND thread = ? LIMIT 1) AS found`), thread).Scan(&n)
+	return n > 0, err
+}
+
+// Holds reports whether an instance holds a run that has not ended.
+func (d *DB) Holds(ctx context.Context, id, instance string) (bool, error) {
+	var n int
+	err := d.reads.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE id = ? AND holder = ? AND status IN ('pending', 'running')`), id, instance).Scan(&n)
+	return n > 0, err
 }
 
 // held reads a run and locks it, and checks its holder if one is given.
@@ -470,7 +672,7 @@ func (d *DB) OpenRuns(ctx context.Context, thread string) ([]*Run, error) {
 	if thread != "" {
 		query, args = query+` AND thread = ?`, []any{thread}
 	}
-	rows, err := d.sql.QueryContext(ctx, d.bind(query+` ORDER BY created, id`), args...)
+	rows, err := d.reads.QueryContext(ctx, d.bind(query+` ORDER BY created, id`), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -554,13 +756,13 @@ func (d *DB) AddCron(ctx context.Context, c *Cron) error {
 
 // Cron returns a cron.
 func (d *DB) Cron(ctx context.Context, id string) (*Cron, error) {
-	return one[Cron](ctx, d, d.sql, `SELECT data FROM @superstep_crons WHERE id = ?`, id)
+	return one[Cron](ctx, d, d.reads, `SELECT data FROM @superstep_crons WHERE id = ?`, id)
 }
 
 // UpdateCron changes a cron.
 func (d *DB) UpdateCron(ctx context.Context, id string, change func(*Cron) error) (*Cron, error) {
 	var out *Cron
-	err := d.tx(ctx, func(tx *sql.Tx) (err error) {
+	err := d.tx(ctx, func(tx execer) (err error) {
 		out, err = one[Cron](ctx, d, tx, `SELECT data FROM @superstep_crons WHERE id = ?`+d.forUpdate(), id)
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 	"time"
 )
@@ -33,7 +32,7 @@ func (d *DB) Leave(ctx context.Context, instance string) error {
 // Left returns the instances that hold runs which have not ended, and have given
 // no sign of life for a time or are gone, which is asked for the others.
 func (d *DB) Left(ctx context.Context, silence time.Duration, gone func(instance string) bool) ([]string, error) {
-	rows, err := d.sql.QueryContext(ctx, d.bind(`SELECT r.holder, max(CASE WHEN i.beat > `+d.now()+` - ? THEN 1 ELSE 0 END)
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT r.holder, max(CASE WHEN i.beat > `+d.now()+` - ? THEN 1 ELSE 0 END)
 		FROM @superstep_runs r LEFT JOIN @superstep_instances i ON i.id = r.holder
 		WHERE r.status IN ('pending', 'running') GROUP BY r.holder`), silence.Microseconds())
 	if err != nil {
@@ -81,7 +80,7 @@ func (d *DB) Stop(ctx context.Context, run string, why int) error {
 
 // Stops returns the runs of an instance that it shall stop.
 func (d *DB) Stops(ctx context.Context, instance string) (map[string]int, error) {
-	rows, err := d.sql.QueryContext(ctx, d.bind(`SELECT id, stop FROM @superstep_runs WHERE holder = ? AND status IN ('pending', 'running') AND stop > 0`), instance)
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, stop FROM @superstep_runs WHERE holder = ? AND status IN ('pending', 'running') AND stop > 0`), instance)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +107,7 @@ type Event struct {
 // AddEvents stores events of a run that its holder sends, all or none. If another
 // instance holds it by now, it returns ErrTaken.
 func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) error {
-	return d.tx(ctx, func(tx *sql.Tx) error {
+	return d.tx(ctx, func(tx execer) error {
 		lock := ""
 		if d.pool != nil {
 			lock = " FOR SHARE" // nobody takes the run over meanwhile
@@ -135,7 +134,7 @@ func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) 
 
 // Events returns events of a run from a number on.
 func (d *DB) Events(ctx context.Context, run string, from, limit int) ([]Event, error) {
-	rows, err := d.sql.QueryContext(ctx, d.bind(`SELECT seq, event, data FROM @superstep_events WHERE run = ? AND seq >= ? ORDER BY seq LIMIT ?`), run, from, limit)
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, event, data FROM @superstep_events WHERE run = ? AND seq >= ? ORDER BY seq LIMIT ?`), run, from, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +152,7 @@ func (d *DB) Events(ctx context.Context, run string, from, limit int) ([]Event, 
 
 // NextEvent returns the number that a run's next event has.
 func (d *DB) NextEvent(ctx context.Context, run string) (n int, err error) {
-	err = d.sql.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq) + 1, 0) FROM @superstep_events WHERE run = ?`), run).Scan(&n)
+	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq) + 1, 0) FROM @superstep_events WHERE run = ?`), run).Scan(&n)
 	return n, err
 }
 

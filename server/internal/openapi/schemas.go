@@ -260,7 +260,7 @@ func running() []member {
 	stops := func(about string) *jsonschema.Schema {
 		return either(about, text("One, or * for all."), list("", text("")))
 	}
-	modes := oneOf("", "values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "tools")
+	modes := oneOf("", "values", "updates", "messages", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "tools", "events")
 	return []member{
 		{"input", anything("Is merged into the state; null goes on where the thread is.")},
 		{"command", nullable(ref("Command", "Instead of an input."))},
@@ -275,7 +275,7 @@ func running() []member {
 		{"interrupt_after", stops("The nodes after which the run stops.")},
 		{"checkpoint", nullable(ref("Checkpoint", "Where to start from, instead of the newest checkpoint."))},
 		{"checkpoint_id", nullable(id("The same."))},
-		{"webhook", text("The URL to which the run is posted at its end.")},
+		{"webhook", text("The URL to which the run is posted at its end; or a path, if the server has a handler for those.")},
 		{"multitask_strategy", ref("Strategy", "The default is enqueue.")},
 		{"on_completion", oneOf("Of a run without a thread: whether the thread that was made for it stays; delete by default.", "delete", "keep", "complete", "continue")},
 		{"on_disconnect", oneOf("What happens if the client leaves; continue by default.", "cancel", "continue")},

@@ -1,0 +1,215 @@
+package server
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// modeEvents is the mode of the events that LangChain's runnables make: where
+// graphs, nodes, models and tools begin and end, and what models say. Nodes are
+// chains there. A model's input isn't known here, so that it is left out, and so is
+// a model whose message isn't streamed: it looks like any other.
+const modeEvents = "events"
+
+// traced is what clients are told in that mode.
+type traced struct {
+	Event    string         `json:"event"`
+	Name     string         `json:"name"`
+	RunID    string         `json:"run_id"`
+	Parents  []string       `json:"parent_ids"`
+	Tags     []string       `json:"tags"`
+	Metadata map[string]any `json:"metadata"`
+	Data     map[string]any `json:"data"`
+}
+
+// tracer is the part of an encoder that is for that mode.
+type tracer struct {
+	chains  map[string][]string // tasks that run, by the path of their graph and their node
+	models  map[string]*talk    // messages that are made, by path and task
+	started bool
+}
+
+// talk is a message that a model makes.
+type talk struct {
+	id  string // of the run of the model
+	ev  graph.Event
+	sum chat.Collector
+	of  string // the message's ID
+}
+
+// derived returns the ID of a part of a run, which is the same in all events.
+func (e *encoder) derived(parts ...string) string {
+	space, err := uuid.Parse(e.run.ID)
+	if err != nil {
+		space = uuid.NameSpaceOID
+	}
+	return uuid.NewSHA1(space, []byte(strings.Join(parts, sep))).String()
+}
+
+func (e *encoder) trace(event, name, id string, parents []string, metadata, data map[string]any) error {
+	return e.emit(modeEvents, nil, traced{event, name, id, parents, append([]string{}, e.tags...), metadata, data})
+}
+
+// rootMetadata is what events of the whole graph say.
+func (e *encoder) rootMetadata() map[string]any {
+	return map[string]any{
+		"thread_id": e.run.ThreadID, "run_id": e.run.ID, "graph_id": e.graph, "assistant_id": e.run.AssistantID, "run_attempt": e.run.Attempt,
+	}
+}
+
+// begin tells that the run begins.
+func (e *encoder) begin(b *runBody) error {
+	if !e.has(modeEvents) {
+		return nil
+	}
+	e.tracer = tracer{chains: map[string][]string{}, models: map[string]*talk{}, started: true}
+	input := b.Input
+	if b.Command != nil {
+		data, err := json.Marshal(b.Command)
+		if err != nil {
+			return err
+		}
+		input = data
+	}
+	return e.trace("on_chain_start", e.graph, e.run.ID, []string{}, e.rootMetadata(), map[string]any{"input": orNull(input)})
+}
+
+// parents returns the runs that a graph with a path is inside of, as far as it is
+// clear which tasks they are.
+func (e *encoder) parents(path []string) []string {
+	out := []string{e.run.ID}
+	for i, node := range path {
+		if tasks := e.chains[strings.Join(append(slices.Clone(path[:i]), node), sep)]; len(tasks) == 1 {
+			out = append(out, e.chain(path[:i], tasks[0]))
+		}
+	}
+	return out
+}
+
+// chain returns the ID of the run of a node.
+func (e *encoder) chain(path []string, task string) string {
+	return e.derived("task", strings.Join(path, sep), task)
+}
+
+// traceEvent tells what an event of the engine is in that mode.
+func (e *encoder) traceEvent(ev graph.Event) error {
+	at := strings.Join(append(slices.Clone(ev.Path), ev.Node), sep)
+	task := strings.Join(ev.Path, sep) + sep + ev.Task
+	id := e.chain(ev.Path, ev.Task)
+	switch ev.Type {
+	case graph.EventTaskStart:
+		if !slices.Contains(e.chains[at], ev.Task) {
+			e.chains[at] = append(e.chains[at], ev.Task)
+		}
+		input := ev.Input
+		if input == nil && len(ev.Path) == 0 && e.values != nil {
+			var err error
+			if input, err = e.values(); err != nil {
+				return err
+			}
+		}
+		return e.trace("on_chain_start", ev.Node, id, e.parents(ev.Path), e.messageMetadata(ev), map[string]any{"input": orNull(input)})
+	case graph.EventTaskEnd, graph.EventTaskError:
+		err := e.silence(task)
+		if i := slices.Index(e.chains[at], ev.Task); i >= 0 {
+			e.chains[at] = slices.Delete(e.chains[at], i, i+1)
+		}
+		if err != nil || ev.Type == graph.EventTaskError {
+			return err // that a chain fails ends the stream with an error, or is handled
+		}
+		return e.trace("on_chain_end", ev.Node, id, e.parents(ev.Path), e.messageMetadata(ev), map[string]any{"output": orNull(ev.Update)})
+	case graph.EventMessage:
+		return e.talks(ev, task, id)
+	case graph.EventToolCall, graph.EventToolResult:
+		return e.traceTool(ev, id)
+	}
+	return nil
+}
+
+// talks tells of a piece of a message.
+func (e *encoder) talks(ev graph.Event, task, parent string) error {
+	k, ok := ev.Value.(chat.Chunk)
+	if !ok {
+		return nil
+	}
+	t := e.models[task]
+	if t != nil && k.ID != "" && k.ID != t.of {
+		if err := e.silence(task); err != nil {
+			return err
+		}
+		t = nil
+	}
+	parents := append(e.parents(ev.Path), parent)
+	if t == nil {
+		if k.ID == "" {
+			return nil // a message that nothing can be added to
+		}
+		t = &talk{id: e.derived("model", task, k.ID), ev: ev, of: k.ID}
+		e.models[task] = t
+		if err := e.trace("on_chat_model_start", modelName(k), t.id, parents, e.messageMetadata(ev), map[string]any{}); err != nil {
+			return err
+		}
+	}
+	k.ID = t.of
+	t.sum.Add(k)
+	chunk, err := chunkJSON(k)
+	if err != nil {
+		return err
+	}
+	return e.trace("on_chat_model_stream", modelName(k), t.id, parents, e.messageMetadata(ev), map[string]any{"chunk": chunk})
+}
+
+// modelName is what a model is called that says nothing of itself.
+func modelName(k chat.Chunk) string {
+	if k.Model != "" {
+		return k.Model
+	}
+	return "chat_model"
+}
+
+// silence tells that the message which a task makes is whole.
+func (e *encoder) silence(task string) error {
+	t := e.models[task]
+	if t == nil {
+		return nil
+	}
+	delete(e.models, task)
+	parents := append(e.parents(t.ev.Path), e.chain(t.ev.Path, t.ev.Task))
+	m := t.sum.Message()
+	return e.trace("on_chat_model_end", modelName(chat.Chunk{Model: m.Model}), t.id, parents, e.messageMetadata(t.ev), map[string]any{"output": m})
+}
+
+// traceTool tells of a call of a tool.
+func (e *encoder) traceTool(ev graph.Event, parent string) error {
+	parents := append(e.parents(ev.Path), parent)
+	switch v := ev.Value.(type) {
+	case tool.Started:
+		return e.trace("on_tool_start", v.Name, e.derived("tool", parent, v.CallID), parents, e.messageMetadata(ev), map[string]any{"input": v.Args})
+	case tool.Ended:
+		if v.Err != nil {
+			return e.trace("on_tool_error", v.Name, e.derived("tool", parent, v.CallID), parents, e.messageMetadata(ev), map[string]any{"error": v.Err.Error()})
+		}
+		return e.trace("on_tool_end", v.Name, e.derived("tool", parent, v.CallID), parents, e.messageMetadata(ev), map[string]any{"output": v.Result.Text()})
+	}
+	kind, field := "on_tool_start", "input"
+	if ev.Type == graph.EventToolResult {
+		kind, field = "on_tool_end", "output"
+	}
+	return e.trace(kind, ev.Node, e.derived("tool", parent, ev.Node), parents, e.messageMetadata(ev), map[string]any{field: ev.Value})
+}
+
+// traceEnd tells that the run has ended.
+func (e *encoder) traceEnd(snap *anygraph.Snapshot) {
+	if !e.started || snap == nil {
+		return
+	}
+	_ = e.trace("on_chain_end", e.graph, e.run.ID, []string{}, e.rootMetadata(), map[string]any{"output": orNull(snap.State)}) // of JSON
+}

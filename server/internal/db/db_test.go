@@ -1,0 +1,161 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func opened(t testing.TB, path string) *DB {
+	t.Helper()
+	d, err := OpenSQLite(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func thread(id, owner string) *Thread {
+	at := time.Now()
+	return &Thread{ID: id, CreatedAt: at, UpdatedAt: at, Status: Idle, Metadata: json.RawMessage(fmt.Sprintf(`{"owner":%q}`, owner)), Config: json.RawMessage(`{}`)}
+}
+
+var unlimited = RunLimit{All: -1, OfOwner: -1}
+
+// An instance whose clock is behind doesn't jump the queue.
+func TestRunsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T) {
+	d := opened(t, "")
+	if err := d.AddThread(t.Context(), thread("t", "")); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	for i, skew := range []time.Duration{0, -time.Hour, time.Hour, -time.Hour} {
+		r := &Run{ID: fmt.Sprint("r", i), ThreadID: "t", CreatedAt: at.Add(skew), UpdatedAt: at, StartsAt: at, Status: Pending, Holder: "i"}
+		if err := d.AddRun(t.Context(), r, false, unlimited, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turns, err := d.Turns(t.Context(), "t", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, turn := range turns {
+		if turn.ID != fmt.Sprint("r", i) {
+			t.Errorf("turn %d is that of %s", i, turn.ID)
+		}
+	}
+	begin := func(id string) error {
+		_, err := d.BeginRun(t.Context(), id, "t", "i", func(r *Run, stop int) {
+			if stop != 2 {
+				t.Errorf("%s was asked to stop with %d", id, stop)
+			}
+		})
+		return err
+	}
+	if err := d.Stop(t.Context(), "r0", 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin("r0"); err != nil {
+		t.Error(err)
+	}
+	if err := begin("r1"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second run begins: %v", err)
+	}
+	end := End{Settle: func(th *Thread) { th.Status = Idle }, Webhook: &Webhook{ID: "r0", URL: "http://a.example", Data: []byte("{}")}}
+	finish := func(holder string) error {
+		_, _, err := d.FinishRun(t.Context(), "r0", "t", holder, end, func(r *Run) { r.Status = Success })
+		return err
+	}
+	if err := finish("another"); !errors.Is(err, ErrTaken) {
+		t.Errorf("another instance ends it: %v", err)
+	}
+	if due, err := d.DueWebhooks(t.Context(), time.Minute, 10); err != nil || len(due) != 0 {
+		t.Errorf("what it would have owed is there: %v, %v", due, err)
+	}
+	if err := finish("i"); err != nil {
+		t.Error(err)
+	}
+	if err := finish("i"); !errors.Is(err, ErrEnded) {
+		t.Errorf("it ends again: %v", err)
+	}
+	for i, want := range []int{1, 0} { // then somebody makes it
+		if due, err := d.DueWebhooks(t.Context(), time.Minute, 10); err != nil || len(due) != want {
+			t.Errorf("look %d: %d calls are due, want %d: %v", i, len(due), want, err)
+		}
+	}
+	if th, err := d.Thread(t.Context(), "t"); err != nil || th.Status != Busy {
+		t.Errorf("with runs that wait the thread is %v: %v", th.Status, err)
+	}
+}
+
+// A search holds up neither those who write nor other searches.
+func TestASearchHoldsNobodyUp(t *testing.T) {
+	d := opened(t, filepath.Join(t.TempDir(), "server.db"))
+	for i := range 10 {
+		if err := d.AddThread(t.Context(), thread(fmt.Sprint("t", i), fmt.Sprint("u", i%2))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	found, total, err := d.Threads(ctx, ThreadFilter{Owner: "u1"}, "", Page{Limit: 3}, func(th *Thread) bool {
+		if _, err := d.UpdateThread(ctx, th.ID, func(th *Thread) error { th.Status = Busy; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := d.Thread(ctx, th.ID); err != nil || now.Status != Busy {
+			t.Errorf("what was written isn't read: %v", err)
+		}
+		return true
+	})
+	if err != nil || total != 5 || len(found) != 3 {
+		t.Errorf("found %d of %d: %v", len(found), total, err)
+	}
+}
+
+func TestFeedsNumberTheirEventsAndForgetThem(t *testing.T) {
+	d := opened(t, "")
+	add := func(always bool, n int) {
+		t.Helper()
+		events := make([]FeedEvent, n)
+		for i := range events {
+			events[i] = FeedEvent{Method: "values", Channel: "values", Namespace: []string{"a"}, Data: []byte(`{}`)}
+		}
+		if err := d.AddFeed(t.Context(), "t", "events", "", "", always, events); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(false, 3)
+	if f, err := d.FeedState(t.Context(), "t", "events"); err != nil || f.Next != 0 {
+		t.Errorf("without a follower there is %+v, %v", f, err)
+	}
+	f, err := d.FollowFeed(t.Context(), "t", "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(false, 150)
+	add(true, 1)
+	list, err := d.FeedEvents(t.Context(), "t", "events", f.Next, 1000)
+	if err != nil || len(list) != 151 {
+		t.Fatalf("%d events, %v", len(list), err)
+	}
+	for i, e := range list {
+		if e.Seq != f.Next+int64(i) || e.Namespace[0] != "a" {
+			t.Errorf("event %d is %+v", i, e)
+		}
+	}
+	if at, err := d.NewestFeed(t.Context(), "t", "events", 20); err != nil || at != list[len(list)-11].Seq {
+		t.Errorf("ten events of two bytes come after %d, %v", at, err)
+	}
+	if err := d.ForgetFeeds(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	after, err := d.FeedsNamed(t.Context(), []Feed{{Thread: "t", Kind: "events"}, {Thread: "u", Kind: "events"}})
+	if err != nil || len(after) != 1 || after[0].First != after[0].Next || after[0].Next != list[150].Seq+1 {
+		t.Errorf("afterwards there is %+v, %v", after, err)
+	}
+}

@@ -1,0 +1,456 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// Where several instances share a database, what is told of threads stands there:
+// the instance that has a run appends, each under a number that the database gives,
+// and every instance copies the feeds that are read from it.
+//
+// One question for all feeds of an instance, asked again and again, finds what is
+// new. PostgreSQL's notifications would do that without asking; but each of them
+// makes all commits of the database wait for one another, and they don't come
+// through poolers that share connections between transactions.
+
+const (
+	feedPoll  = 50 * time.Millisecond // how often others' events are looked for
+	feedCheck = 10 * time.Second      // how often it is noted that feeds are followed
+	feedBack  = 2 * time.Second       // how far is looked back; no transaction that appends takes longer, or else the check finds it
+	feedPage  = 500                   // events read at once
+	fewFeeds  = 512                   // of which is asked by name
+	oldEvents = time.Hour             // after which events go even while their run works
+)
+
+// copy copies what is told of a thread, until the context ends.
+func (f *feeds) copy(ctx context.Context, thread string, one *feed) {
+	next := int64(-1)
+	for wait := time.Duration(0); ; {
+		if wait > 0 && !pause(ctx, wait) {
+			return
+		}
+		// Where the feed ends comes first: the events before that are there by then, as
+		// far as they are still kept.
+		state, err := f.db.FeedState(ctx, thread, f.kind)
+		if err == nil && next < 0 {
+			next, err = f.beginning(ctx, state)
+			one.begin(next)
+		}
+		for err == nil {
+			var some []db.FeedEvent
+			if some, err = f.db.FeedEvents(ctx, thread, f.kind, next, feedPage); err != nil || len(some) == 0 {
+				break
+			}
+			one.append(some)
+			next = some[len(some)-1].Seq + 1
+		}
+		if err == nil {
+			one.through(state)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if wait = 0; err != nil {
+			f.log.LogAttrs(ctx, slog.LevelWarn, "server: what is told of a thread could not be read", slog.String("thread", thread), slog.Any("error", err))
+			wait = time.Second
+			continue
+		}
+		select {
+		case <-one.kick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beginning returns the number from which on to copy: of more than a feed keeps,
+// the newest.
+func (f *feeds) beginning(ctx context.Context, state db.Feed) (int64, error) {
+	over, err := f.db.NewestFeed(ctx, state.Thread, f.kind, maxFeed)
+	if err != nil {
+		return -1, err
+	}
+	return max(state.First, over+1), nil
+}
+
+// begin notes from which number on events are copied.
+func (f *feed) begin(from int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = max(f.lost, from-1)
+	f.at = max(f.at, from)
+}
+
+// through notes that all is copied that a feed had in the database.
+func (f *feed) through(state db.Feed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at = max(f.at, state.Next)
+	f.wake()
+}
+
+// append adds events that have numbers.
+func (f *feed) append(some []db.FeedEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range some {
+		if e.Seq >= f.at {
+			f.add(e.Seq, told{e.Method, e.Channel, e.Namespace, e.Ending, e.Data})
+		}
+	}
+	f.wake()
+}
+
+// hear takes note of what a feed is in the database.
+func (f *feed) hear(state db.Feed) {
+	f.mu.Lock()
+	behind := f.at < state.Next
+	if f.lost+1 < state.First { // the thread was removed
+		f.drop(state.First)
+	}
+	f.mu.Unlock()
+	if behind {
+		f.poke()
+	}
+}
+
+// poke has a feed copied on.
+func (f *feed) poke() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+// reach waits until all is copied that a feed had in the database.
+func (f *feed) reach(ctx context.Context, state db.Feed) error {
+	for {
+		f.mu.Lock()
+		if f.lost+1 < state.First {
+			f.drop(state.First)
+		}
+		behind, changed, over := f.at < state.Next, f.changed, f.over
+		f.mu.Unlock()
+		switch {
+		case over:
+			return errClosing
+		case !behind:
+			return nil
+		}
+		f.poke()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watch looks for what is new in the feeds that this process has copies of.
+func (f *feeds) watch(ctx context.Context) {
+	tick := time.NewTicker(feedPoll)
+	defer tick.Stop()
+	var checked time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		all, used := f.copied()
+		if len(all) == 0 {
+			continue
+		}
+		var news []db.Feed
+		var err error
+		if time.Since(checked) >= feedCheck {
+			checked = time.Now()
+			if err = f.db.FollowFeeds(ctx, used); err == nil {
+				news, err = f.db.FeedsNamed(ctx, all)
+			}
+		} else if len(all) <= fewFeeds {
+			news, err = f.db.FeedsNamed(ctx, all)
+		} else {
+			news, err = f.db.ChangedFeeds(ctx, f.kind, feedBack)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				f.log.LogAttrs(ctx, slog.LevelWarn, "server: what is told of threads could not be looked for", slog.Any("error", err))
+			}
+			pause(ctx, time.Second)
+			continue
+		}
+		for _, state := range news {
+			if one := f.find(state.Thread); one != nil {
+				one.hear(state)
+				f.leaveQuietly(one)
+			}
+		}
+	}
+}
+
+// leaveQuietly is leave for whoever isn't a reader.
+func (f *feeds) leaveQuietly(one *feed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one.users--
+}
+
+// copied returns the feeds that this process has copies of, and those of them that
+// are used.
+func (f *feeds) copied() (all, used []db.Feed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for thread, one := range f.byThread {
+		state := db.Feed{Thread: thread, Kind: f.kind}
+		all = append(all, state)
+		if one.users > 0 {
+			used = append(used, state)
+		}
+	}
+	return all, used
+}
+
+// news has a copy of a feed brought up to date, if there is one here.
+func (f *feeds) news(thread string) {
+	if one := f.find(thread); one != nil {
+		one.poke()
+		f.leaveQuietly(one)
+	}
+}
+
+// followed reports whether somebody follows a feed, or did not long ago.
+func (f *feeds) followed(ctx context.Context, thread string) (bool, error) {
+	if f.db != nil {
+		return f.db.Followed(ctx, thread, f.kind)
+	}
+	one := f.find(thread)
+	f.leaveIf(one)
+	return one != nil, nil
+}
+
+func (f *feeds) leaveIf(one *feed) {
+	if one != nil {
+		f.leaveQuietly(one)
+	}
+}
+
+// tell appends events that are of no run, or of one that is over, if somebody
+// follows the feed.
+func (f *feeds) tell(ctx context.Context, thread string, events ...told) error {
+	if f.db != nil {
+		err := f.db.AddFeed(ctx, thread, f.kind, "", "", false, stored(events))
+		f.news(thread)
+		return err
+	}
+	if one := f.find(thread); one != nil {
+		defer f.leave(one)
+		for _, ev := range events {
+			one.send(ev)
+		}
+	}
+	return nil
+}
+
+func stored(events []told) []db.FeedEvent {
+	out := make([]db.FeedEvent, len(events))
+	for i, e := range events {
+		out[i] = db.FeedEvent{Method: e.method, Channel: e.channel, Namespace: e.namespace, Ending: e.ending, Data: e.data}
+	}
+	return out
+}
+
+// line is where a run tells those who follow its thread. It is used by one
+// goroutine.
+type line interface {
+	tell(told)
+
+	// flush waits until what was told is there for all.
+	flush() error
+
+	// leave ends it.
+	leave()
+}
+
+// line returns where a run tells of itself: always, or only if somebody follows.
+// It is nil if nobody is to be told.
+func (f *feeds) line(ctx context.Context, s *Server, run *db.Run, always bool) (line, error) {
+	if f.db != nil {
+		if !always {
+			if followed, err := f.followed(ctx, run.ThreadID); err != nil || !followed {
+				return nil, err
+			}
+		}
+		return newStoredLine(ctx, f, s, run), nil
+	}
+	one := f.find(run.ThreadID)
+	if one == nil && always {
+		one, _ = f.enter(run.ThreadID) // a server that is closing has no readers
+	}
+	if one == nil {
+		return nil, nil
+	}
+	return &localLine{f, one}, nil
+}
+
+// localLine tells the readers of this process.
+type localLine struct {
+	feeds *feeds
+	feed  *feed
+}
+
+func (l *localLine) tell(ev told) { l.feed.send(ev) }
+func (l *localLine) flush() error { return nil }
+func (l *localLine) leave()       { l.feeds.leave(l.feed) }
+
+// storedLine stores what is told. It has a goroutine of its own: while it stores,
+// what comes next is gathered.
+type storedLine struct {
+	feeds *feeds
+	s     *Server
+	run   *db.Run
+
+	mu      sync.Mutex
+	idle    *sync.Cond // all that was told is stored, or never will be
+	pending []told
+	busy    bool
+	over    bool
+	err     error
+	kick    chan struct{}
+	done    chan struct{}
+}
+
+func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run) *storedLine {
+	l := &storedLine{feeds: f, s: s, run: run, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	l.idle = sync.NewCond(&l.mu)
+	go l.write(context.WithoutCancel(ctx))
+	return l
+}
+
+// maxTold is how many events may wait to be stored until the run waits for them.
+const maxTold = 10_000
+
+func (l *storedLine) tell(ev told) {
+	l.mu.Lock()
+	for len(l.pending) >= maxTold && l.err == nil {
+		l.idle.Wait()
+	}
+	if l.err == nil {
+		l.pending = append(l.pending, ev)
+	}
+	l.mu.Unlock()
+	l.poke()
+}
+
+func (l *storedLine) poke() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (l *storedLine) flush() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for (len(l.pending) > 0 || l.busy) && l.err == nil {
+		l.idle.Wait()
+	}
+	return l.err
+}
+
+func (l *storedLine) leave() {
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	l.poke()
+	<-l.done
+}
+
+func (l *storedLine) write(ctx context.Context) {
+	defer close(l.done)
+	for range l.kick {
+		for {
+			l.mu.Lock()
+			some, over, failed := l.pending, l.over, l.err
+			l.pending, l.busy = nil, len(some) > 0
+			l.mu.Unlock()
+			if len(some) == 0 || failed != nil {
+				if over {
+					return
+				}
+				break
+			}
+			err := l.store(ctx, some)
+			l.mu.Lock()
+			l.busy, l.err = false, err
+			l.idle.Broadcast()
+			l.mu.Unlock()
+		}
+	}
+}
+
+func (l *storedLine) store(ctx context.Context, some []told) error {
+	for try := 1; ; try++ {
+		err := l.feeds.db.AddFeed(ctx, l.run.ThreadID, l.feeds.kind, l.run.ID, l.s.instance, true, stored(some))
+		if err == nil {
+			l.feeds.news(l.run.ThreadID)
+			return nil
+		}
+		if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+		if try == storeTries {
+			l.s.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", l.run.ID), slog.Any("error", err))
+			return err
+		}
+		time.Sleep(time.Duration(try) * 100 * time.Millisecond)
+	}
+}
+
+// lateLine is a line that begins when somebody follows.
+type lateLine struct {
+	ctx   context.Context
+	feeds *feeds
+	s     *Server
+	run   *db.Run
+
+	line   line
+	looked time.Time
+}
+
+// late returns a line for those who follow, and who come later.
+func (f *feeds) late(ctx context.Context, s *Server, run *db.Run) *lateLine {
+	return &lateLine{ctx: ctx, feeds: f, s: s, run: run}
+}
+
+func (l *lateLine) tell(ev told) {
+	if l.line == nil && (l.feeds.db == nil || time.Since(l.looked) >= lookEvery) {
+		l.looked = time.Now()
+		var err error
+		if l.line, err = l.feeds.line(l.ctx, l.s, l.run, false); err != nil {
+			l.s.log.LogAttrs(l.ctx, slog.LevelWarn, "server: who follows a thread could not be read", slog.String("thread", l.run.ThreadID), slog.Any("error", err))
+		}
+	}
+	if l.line != nil {
+		l.line.tell(ev)
+	}
+}
+
+func (l *lateLine) flush() error {
+	if l.line == nil {
+		return nil
+	}
+	return l.line.flush()
+}
+
+func (l *lateLine) leave() {
+	if l.line != nil {
+		l.line.leave()
+	}
+}

@@ -1,0 +1,168 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/server"
+)
+
+// receiver takes webhooks.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  []object
+	ids    []string
+	refuse int // so many first
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	data, _ := io.ReadAll(req.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse > 0 {
+		r.refuse--
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return
+	}
+	var o object
+	_ = json.Unmarshal(data, &o)
+	r.calls, r.ids = append(r.calls, o), append(r.ids, req.Header.Get("Webhook-Id"))
+}
+
+func (r *receiver) taken() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.calls)
+}
+
+func TestAWebhookSaysWhatCameOfARun(t *testing.T) {
+	r := newReceiver(t)
+	c := start(t, server.Graph(booking(t)), server.Graph(boom(t)), server.AllowPrivateWebhooks(), quiet())
+	for i, assistant := range []string{"booking", "boom"} {
+		thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+		run := call[object](c, "POST", "/threads/"+thread+"/runs", object{"assistant_id": assistant, "input": object{}, "webhook": r.URL + "/ended"})["run_id"]
+		waitFor(t, "the webhook is called", func() bool { return r.taken() > i })
+		got := r.calls[i]
+		if got["run_id"] != run || r.ids[i] != run || got["thread_id"] != thread {
+			t.Errorf("%s: it is of run %v, with the ID %s", assistant, got["run_id"], r.ids[i])
+		}
+		for _, at := range []string{"run_started_at", "run_ended_at", "webhook_sent_at"} {
+			if when, err := time.Parse(time.RFC3339Nano, fmt.Sprint(got[at])); err != nil || when.IsZero() {
+				t.Errorf("%s: %s is %v", assistant, at, got[at])
+			}
+		}
+		values, _ := got["values"].(object)
+		failure, _ := got["error"].(object)
+		if assistant == "boom" && (got["status"] != "error" || failure["message"] != "I am a teapot" || values != nil) {
+			t.Errorf("a failure is told as %v", got)
+		}
+		if assistant == "booking" && (got["status"] != "interrupted" || values["city"] != "Ulm" || failure != nil) {
+			t.Errorf("a question is told as %v", got)
+		}
+	}
+}
+
+// Also of a run whose thread goes with it.
+func TestAWebhookIsTriedAgain(t *testing.T) {
+	r := newReceiver(t)
+	r.refuse = 1
+	c := start(t, server.Graph(slow(t)), server.AllowPrivateWebhooks(), quiet())
+	call[any](c, "POST", "/runs/wait", object{"assistant_id": "slow", "input": object{"todo": 1}, "webhook": r.URL})
+	waitFor(t, "the webhook is called again", func() bool { return r.taken() > 0 })
+	if r.refuse != 0 || r.calls[0]["values"].(object)["done"] != 1.0 {
+		t.Errorf("the calls are %v", r.calls)
+	}
+}
+
+// The server that ended a run closed, or died, before its webhook was called.
+func TestTheNextServerCallsTheWebhooksThatTheLastOneOwes(t *testing.T) {
+	for name, data := range map[string]func(*testing.T) string{
+		"SQLite":     func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "data.db") },
+		"PostgreSQL": func(t *testing.T) string { return ownSchema(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := data(t)
+			r := newReceiver(t)
+			r.refuse = 1 << 30
+			first := launch(t, at)
+			out := call[object](first.client, "POST", "/runs/wait", object{"assistant_id": "slow", "input": object{"todo": 1}, "webhook": r.URL})
+			if out["done"] != 1.0 {
+				t.Fatal(out)
+			}
+			first.kill()
+			r.mu.Lock()
+			r.refuse = 0
+			r.mu.Unlock()
+			// A call that the first one was making when it was killed is due after a while.
+			launch(t, at)
+			waitFor(t, "the webhook is called", func() bool { return r.taken() > 0 })
+			if r.calls[0]["values"].(object)["done"] != 1.0 || r.ids[0] != r.calls[0]["run_id"] {
+				t.Errorf("the call is %v", r.calls[0])
+			}
+		})
+	}
+}
+
+func TestSeveralServersCallAWebhookOnce(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	a, b := pair(t, server.AllowPrivateWebhooks())
+	const n = 20
+	var done sync.WaitGroup
+	for i := range n {
+		done.Go(func() {
+			[]client{a, b}[i%2].do("POST", "/runs/wait", object{"assistant_id": "slow", "input": object{"todo": 1}, "webhook": r.URL})
+		})
+	}
+	done.Wait()
+	waitFor(t, "all webhooks are called", func() bool { return r.taken() >= n })
+	seen := map[string]bool{}
+	for _, id := range r.ids {
+		if seen[id] {
+			t.Errorf("run %s is told twice", id)
+		}
+		seen[id] = true
+	}
+}
+
+func TestAWebhookThatIsAPathIsForAHandlerOfTheProgram(t *testing.T) {
+	post := func(c client, hook string) (int, string) {
+		status, _, text := c.do("POST", "/runs/wait", object{"assistant_id": "booking", "input": object{}, "webhook": hook})
+		return status, text
+	}
+	without := start(t, server.Graph(booking(t)), quiet())
+	for _, hook := range []string{"/hooks/ended", "//evil.example/x", "hooks", "ftp://a.example", "http://", "javascript:alert(1)"} {
+		if status, text := post(without, hook); status != http.StatusUnprocessableEntity && !strings.HasPrefix(hook, "//") || !strings.Contains(text, "webhook") {
+			t.Errorf("%s: %d %s", hook, status, text)
+		}
+	}
+	r := &receiver{}
+	mux := http.NewServeMux()
+	mux.Handle("POST /hooks/ended", r)
+	mux.HandleFunc("POST /hooks/panic", func(http.ResponseWriter, *http.Request) { panic("no") })
+	with := start(t, server.Graph(booking(t)), server.LocalWebhooks(mux), quiet())
+	if status, text := post(with, "/hooks/panic"); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := post(with, "/hooks/ended?by=ada"); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	waitFor(t, "the handler is called", func() bool { return r.taken() == 1 })
+}

@@ -340,12 +340,17 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		return err
 	}
 	shown := snap
-	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 {
+	waits := snap != nil && len(snap.Waits) > 0 && told == nil // it goes on by itself
+	if status == db.Interrupted && told == nil && snap != nil && len(snap.Interrupts) == 0 && len(snap.Next) > 0 && !waits {
 		shown = nil // cancelled: nothing waits for anybody
+	}
+	settle := settled(shown, told)
+	if _, refused := errors.AsType[*graph.AnswerError](failure); refused {
+		settle = settled(snap, nil) // the thread waits as it did
 	}
 	ended := func(r *db.Run) { r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now() }
 	ended(run)
-	end := db.End{Now: now(), Settle: settled(shown, told), Webhook: webhookOf(run, b, outcome)}
+	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome), Waits: waits}
 	if s.db.Shared() {
 		end.Feeds = last.stored()
 	}

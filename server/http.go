@@ -96,6 +96,7 @@ func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) err
 		"PATCH /threads/{thread}":                  s.patchThread,
 		"DELETE /threads/{thread}":                 s.deleteThread,
 		"POST /threads/{thread}/copy":              s.copyThread,
+		"POST /threads/{thread}/events":            s.postEvent,
 		"GET /threads/{thread}/state":              s.getState,
 		"GET /threads/{thread}/state/{checkpoint}": s.getState,
 		"POST /threads/{thread}/state/checkpoint":  s.getStateAt,

@@ -299,7 +299,7 @@ func (s *Server) tick(ctx context.Context) {
 		s.streams.sweep(time.Now())
 		s.feeds.sweep(time.Now())
 		s.joins.sweep(time.Now())
-		for _, do := range []func(context.Context) error{s.startCrons, s.removeExpired} {
+		for _, do := range []func(context.Context) error{s.startCrons, s.startDue, s.removeExpired} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				s.log.LogAttrs(ctx, slog.LevelError, "server", slog.Any("error", err))
 			}

@@ -447,6 +447,8 @@ func settled(snap *anygraph.Snapshot, failure *db.RunError) func(*db.Thread) {
 		case failure != nil:
 			t.Status = db.Failed
 			t.Error, _ = json.Marshal(failure) // of strings
+		case snap != nil && len(snap.Waits) > 0 && len(snap.Interrupts) == 0: // it goes on by itself
+			t.Status = db.Busy
 		case snap != nil && !snap.Done():
 			t.Status = db.Interrupted
 		}

@@ -41,8 +41,9 @@ type interruptValue struct {
 	ID    string          `json:"id"`
 	Value json.RawMessage `json:"value"`
 
-	// Schema is the JSON Schema of the answer, where the node gave one. LangGraph's
-	// servers know nothing of the kind.
+	// Key is what the node calls the question, Schema the JSON Schema of the answer,
+	// where the node gave one. LangGraph's servers know nothing of the kind.
+	Key    string          `json:"key,omitempty"`
 	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
@@ -80,7 +81,7 @@ func interruptOf(q graph.Interrupted) interruptValue {
 	if value == nil {
 		value = json.RawMessage("null")
 	}
-	return interruptValue{ID: q.ID, Value: value, Schema: q.Schema}
+	return interruptValue{ID: q.ID, Value: value, Key: q.Key, Schema: q.Schema}
 }
 
 // questionsOf returns what a task asks. That it stands at a breakpoint is no

@@ -496,6 +496,7 @@ type End struct {
 	// isn't called for a thread that was made for the run: that one expires at once.
 	Settle  func(*Thread)
 	Now     time.Time
+	Waits   bool     // the thread goes on later: one that was made for the run stays
 	Webhook *Webhook // to be called; nil if none is
 	Feeds   []FeedEnd
 }
@@ -528,7 +529,7 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 		if err := d.putRun(ctx, tx, run); err != nil {
 			return err
 		}
-		remove = t.Temporary
+		remove = t.Temporary && !end.Waits
 		if err := d.settle(ctx, tx, t, end); err != nil {
 			return err
 		}
@@ -565,7 +566,7 @@ func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) er
 
 // settle notes on a thread what came of its last run, if that is what it was.
 func (d *DB) settle(ctx context.Context, tx execer, t *Thread, end End) error {
-	if t.Temporary {
+	if t.Temporary && !end.Waits {
 		t.ExpiresAt = end.Now // whoever lives then removes it, if this process doesn't
 		return d.putThread(ctx, tx, t)
 	}

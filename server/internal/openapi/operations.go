@@ -124,8 +124,15 @@ func operations() map[string]operation {
 			id: "patchThread", summary: "Change a thread's metadata", about: "With the header Prefer: return=minimal the answer is 204.",
 			in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread"),
 		},
-		"DELETE /threads/{thread}":      {id: "deleteThread", summary: "Stop a thread's runs, and remove it with its history", out: none},
-		"POST /threads/{thread}/copy":   {id: "copyThread", summary: "Copy a thread with its history", out: of("Thread")},
+		"DELETE /threads/{thread}":    {id: "deleteThread", summary: "Stop a thread's runs, and remove it with its history", out: none},
+		"POST /threads/{thread}/copy": {id: "copyThread", summary: "Copy a thread with its history", out: of("Thread")},
+		"POST /threads/{thread}/events": {
+			id: "postEvent", summary: "Send an event to a thread whose graph waits for it, or will", about: "Superstep's own: for graph.WaitFor.",
+			in: record("",
+				member{"name!", text("Of the event.")},
+				member{"value", anything("What the graph gets.")},
+			), inputs: one(`{"name": "paid", "value": {"amount": 120}}`), out: none,
+		},
 		"GET /threads/{thread}/state":   {id: "getState", summary: "Show a thread's newest checkpoint", out: of("ThreadState")},
 		"PATCH /threads/{thread}/state": {id: "patchState", summary: "Change a thread's metadata", in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread")},
 		"GET /threads/{thread}/state/{checkpoint}": {

@@ -71,6 +71,7 @@ func schemas() map[string]*jsonschema.Schema {
 		"Interrupt": record("A question that a thread waits with.",
 			member{"id!", text("")},
 			member{"value!", anything("What is asked.")},
+			member{"key", text("What the node calls it.")},
 			member{"schema", anything("The JSON Schema of the answer, if the node gave one.")},
 		),
 		"Thread": record("A thread.",

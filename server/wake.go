@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// startDue starts runs of threads whose time has come: whose graph slept, was sent
+// an event, or put a question whose deadline is over.
+func (s *Server) startDue(ctx context.Context) error {
+	sched, ok := s.store.(checkpoint.Scheduler)
+	if !ok {
+		return nil // it can't tell: such a thread goes on with its next run
+	}
+	var due []checkpoint.Waiting
+	for w, err := range sched.Due(ctx, now(), 0) {
+		if err != nil {
+			return fmt.Errorf("looking for threads that are due: %w", err)
+		}
+		due = append(due, w)
+	}
+	for _, w := range due {
+		if err := s.goOn(ctx, w); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelError, "server: a thread that is due could not go on", slog.String("thread", string(w.Thread)), slog.Any("error", err))
+		}
+	}
+	return nil
+}
+
+// goOn starts a run that continues a thread, as its last run was configured. All
+// that find the thread due make the same run, so that one of them does.
+func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
+	thread := string(w.Thread)
+	t, err := s.db.Thread(ctx, thread)
+	if errors.Is(err, db.ErrNotFound) { // of another program
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	open, err := s.db.OpenRuns(ctx, thread)
+	if err != nil {
+		return err
+	}
+	for _, r := range open {
+		if !r.StartsAt.After(now()) {
+			return nil // it is at work, or about to
+		}
+	}
+	last, err := s.db.Runs(ctx, thread, "", db.Page{Limit: 1})
+	if err != nil || len(last) == 0 {
+		return err
+	}
+	id := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s %d", thread, w.Due.UnixMicro())).String()
+	if _, err := s.db.Run(ctx, id); !errors.Is(err, db.ErrNotFound) {
+		return err // somebody made it
+	}
+	var b runBody
+	if err := json.Unmarshal(last[0].Kwargs, &b); err != nil {
+		return err
+	}
+	b.Input, b.Command, b.Checkpoint, b.AfterSeconds, b.Strategy = nil, nil, nil, 0, enqueue
+	kwargs, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	at := now()
+	run := &db.Run{
+		ID: id, ThreadID: thread, AssistantID: last[0].AssistantID, CreatedAt: at, UpdatedAt: at, Status: db.Pending, Kwargs: kwargs,
+		Strategy: b.Strategy, StartsAt: at, Holder: s.instance, User: last[0].User, Metadata: last[0].Metadata,
+	}
+	if !b.StreamResumable && !s.db.Shared() {
+		s.streams.open(run.ID)
+	}
+	err = s.db.AddRun(ctx, run, false, db.RunLimit{All: -1, OfOwner: -1}, nil)
+	if err != nil {
+		s.streams.drop(run.ID)
+		if _, found := s.db.Run(ctx, id); found == nil || errors.Is(err, db.ErrNotFound) { // made meanwhile, or the thread is gone
+			return nil
+		}
+		return err
+	}
+	s.auditedSelf(ctx, Runs, CreateRun, "wait", slog.String("thread", t.ID), slog.String("run", run.ID))
+	s.runs.wake(thread)
+	return nil
+}
+
+// postEvent sends an event to a thread whose graph waits for it, or will.
+func (s *Server) postEvent(w http.ResponseWriter, r *http.Request) error {
+	var e struct {
+		Name  string          `json:"name"`
+		Value json.RawMessage `json:"value"`
+	}
+	if err := read(r, &e); err != nil {
+		return err
+	}
+	if e.Name == "" {
+		return invalid("name is required: that of the event")
+	}
+	if err := checkName("name", e.Name); err != nil {
+		return err
+	}
+	t, err := s.threadOf(r)
+	if err != nil {
+		return err
+	}
+	if err := s.askThread(r.Context(), &Action{Resource: Threads, Verb: Update, ID: t.ID}, t, nil); err != nil {
+		return err
+	}
+	g := s.graphOf(t)
+	if g == nil {
+		return conflict("Thread with ID %s has no graph: run one on it first", t.ID)
+	}
+	if len(e.Value) == 0 {
+		e.Value = json.RawMessage("null")
+	}
+	if err := g.SendEvent(r.Context(), e.Name, e.Value, s.on(t.ID)...); errors.Is(err, checkpoint.ErrNotFound) {
+		return conflict("Thread with ID %s has no checkpoint: run a graph on it first", t.ID)
+	} else if err != nil {
+		return err
+	}
+	if err := s.startDue(background(r)); err != nil { // what is sent isn't lost: it is looked for again
+		s.log.LogAttrs(r.Context(), slog.LevelError, "server", slog.Any("error", err))
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

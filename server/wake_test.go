@@ -1,0 +1,182 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server"
+)
+
+// order is the state of a graph that waits.
+type order struct {
+	Steps graph.List[string] `json:"steps"`
+	How   string             `json:"how"`
+}
+
+// waiting is a graph that rests, is paid, or asks with a deadline, as its input
+// says.
+func waiting(t testing.TB) *graph.Graph[order] {
+	t.Helper()
+	b := graph.New[order]("waiting")
+	b.AddNode("wait", func(ctx context.Context, s *order) error {
+		switch s.How {
+		case "rest":
+			if err := graph.Sleep(ctx, "rest", 200*time.Millisecond); err != nil {
+				return err
+			}
+			s.Steps.Add("rested")
+		case "paid":
+			amount, err := graph.WaitFor[int](ctx, "", "paid")
+			if err != nil {
+				return err
+			}
+			s.Steps.Add(fmt.Sprint("paid ", amount))
+		case "ask":
+			answer, err := graph.Interrupt[string](ctx, "well", "Well?", graph.Deadline(200*time.Millisecond))
+			var late *graph.DeadlineError
+			if errors.As(err, &late) {
+				answer, err = "nobody answered", nil
+			}
+			if err != nil {
+				return err
+			}
+			s.Steps.Add(answer)
+		}
+		return nil
+	})
+	b.AddNode("send", func(ctx context.Context, s *order) error {
+		user, _ := graph.Configured[string](ctx, "greeting")
+		s.Steps.Add("sent " + user)
+		return nil
+	})
+	b.AddEdge(graph.Start, "wait").AddEdge("wait", "send")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// until looks at a thread until it has a status.
+func (c client) until(thread, status string) object {
+	c.t.Helper()
+	for {
+		v := call[object](c, "GET", "/threads/"+thread, nil)
+		if v["status"] == status {
+			return v
+		}
+		select {
+		case <-c.t.Context().Done():
+			c.t.Fatalf("the thread stays %v", v["status"])
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func TestAThreadGoesOnWhenItsTimeHasCome(t *testing.T) {
+	for _, data := range []string{"memory", "sqlite:" + filepath.Join(t.TempDir(), "wake.db")} {
+		c := start(t, server.Graph(waiting(t)), server.Data(data))
+		for how, during := range map[string]string{"rest": "busy", "paid": "busy", "ask": "interrupted"} {
+			thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+			input := object{"assistant_id": "waiting", "input": object{"how": how}, "config": object{"configurable": object{"greeting": "hello"}}}
+			out := call[object](c, "POST", "/threads/"+thread+"/runs/wait", input)
+			if how != "rest" && fmt.Sprint(out["steps"]) != "[]" {
+				t.Errorf("%s: %v before its time", how, out)
+			}
+			want := map[string]string{"rest": "[rested sent hello]", "paid": "[paid 120 sent hello]", "ask": "[nobody answered sent hello]"}[how]
+			if how == "paid" {
+				c.until(thread, during)
+				if status, _, text := c.do("POST", "/threads/"+thread+"/events", object{"name": "paid", "value": 120}); status != http.StatusNoContent {
+					t.Errorf("the event: %d %s", status, text)
+				}
+			}
+			got := c.until(thread, "idle")["values"].(object)["steps"]
+			if fmt.Sprint(got) != want {
+				t.Errorf("%s on %.6s: %v, want %s", how, data, got, want)
+			}
+			if runs := call[[]object](c, "GET", "/threads/"+thread+"/runs", nil); len(runs) > 2 || runs[0]["status"] != "success" || len(runs) == 2 && runs[1]["status"] != "interrupted" {
+				t.Errorf("%s: %v", how, runs)
+			}
+		}
+	}
+}
+
+// A thread that was made for a run stays until the run's work is done.
+func TestAThreadWithoutANameWaitsToo(t *testing.T) {
+	c := start(t, server.Graph(waiting(t)))
+	run := call[object](c, "POST", "/runs", object{"assistant_id": "waiting", "input": object{"how": "paid"}})
+	thread := run["thread_id"].(string)
+	for {
+		if runs := call[[]object](c, "GET", "/threads/"+thread+"/runs", nil); len(runs) == 1 && runs[0]["status"] == "interrupted" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	call[object](c, "POST", "/threads/"+thread+"/events", object{"name": "paid", "value": 1})
+	for {
+		if status, _, _ := c.do("GET", "/threads/"+thread, nil); status == http.StatusNotFound {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestAnEventThatCannotBeSent(t *testing.T) {
+	c := start(t, server.Graph(waiting(t)))
+	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	for id, want := range map[string]int{
+		thread:                                 http.StatusConflict, // nothing has run on it
+		"00000000-0000-4000-8000-000000000000": http.StatusNotFound,
+	} {
+		if status, _, text := c.do("POST", "/threads/"+id+"/events", object{"name": "paid"}); status != want {
+			t.Errorf("%s: %d %s, want %d", id, status, text, want)
+		}
+	}
+	if status, _, text := c.do("POST", "/threads/"+thread+"/events", object{"value": 1}); status != http.StatusUnprocessableEntity {
+		t.Errorf("without a name: %d %s", status, text)
+	}
+}
+
+// Both servers find a thread due; one run goes on with it.
+func TestOneOfSeveralServersGoesOn(t *testing.T) {
+	url := ownSchema(t)
+	opts := []server.Option{server.Data(url), server.Graph(waiting(t)), quiet()}
+	a, b := start(t, opts...), start(t, opts...)
+	var threads []string
+	for range 20 {
+		run := call[object](a, "POST", "/threads/"+newThread()+"/runs", object{"assistant_id": "waiting", "input": object{"how": "rest"}, "if_not_exists": "create"})
+		threads = append(threads, run["thread_id"].(string))
+	}
+	for _, thread := range threads {
+		if got := fmt.Sprint(b.until(thread, "idle")["values"].(object)["steps"]); got != "[rested sent ]" {
+			t.Errorf("it went on to %s", got)
+		}
+		if runs := call[[]object](b, "GET", "/threads/"+thread+"/runs", nil); len(runs) > 2 { // one, if the time had come before it ended
+			t.Errorf("%d runs: %v", len(runs), runs)
+		}
+	}
+}
+
+// A wrong answer fails its run; the thread waits as it did.
+func TestAThreadWaitsAfterAWrongAnswer(t *testing.T) {
+	c := start(t, server.Graph(booking(t)))
+	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "booking", "input": object{}})
+	out := call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "booking", "command": object{"resume": "perhaps"}})
+	if text := fmt.Sprint(out["__error__"]); !strings.Contains(text, "it is of type string, not boolean") {
+		t.Errorf("the run came to %v", out)
+	}
+	if v := call[object](c, "GET", "/threads/"+thread, nil); v["status"] != "interrupted" || v["error"] != nil {
+		t.Errorf("the thread is %v: %v", v["status"], v["error"])
+	}
+	if runs := call[[]object](c, "GET", "/threads/"+thread+"/runs", nil); runs[0]["status"] != "error" {
+		t.Errorf("the run is %v", runs[0]["status"])
+	}
+}

@@ -53,51 +53,100 @@ type memThread struct {
 }
 
 type memLog struct {
-	records  []*Record          // in the order appended
-	runs     map[string]*memRun // by the part of an ID that its run shares
-	last     *memRun            // of the head
-	odd      map[ID]*Record     // those whose IDs are not UUIDs
-	main     memBranch
-	branches map[Branch]*memBranch // the others
+	records  []*Record            // in the order appended
+	runs     map[string]*memRun   // by the part of an ID that its run shares
+	last     *memRun              // of the head
+	odd      map[ID]*Record       // those whose IDs are not UUIDs
+	branches map[Branch]memBranch // nil while all records are of one branch
 	open     map[Drop]*memResults
 	bytes    int64
 }
 
-type memBranch struct {
-	records []*Record // by sequence number
-}
+// memBranch are the records of a branch, by sequence number.
+type memBranch []*Record
 
 // memRun says where the records of one run stand: in pieces with consecutive
-// IDs, ordered by the first. As a run mostly appends one record after the other,
-// an append costs no entry of a map.
+// IDs, ordered by the first, that stand one after the other in the log. As a run
+// mostly appends one record after the other, a piece is long.
 type memRun struct{ pieces []memPiece }
 
 type memPiece struct {
-	count   uint32 // of the first record's ID
-	records []*Record
+	count uint32 // of the first record's ID
+	n     uint32 // of records
+	at    int    // where the first stands in the log
 }
 
 // find returns the piece that holds count, or else where one would begin.
 func (r *memRun) find(count uint32) (at int, found bool) {
 	at, found = slices.BinarySearchFunc(r.pieces, count, func(p memPiece, n uint32) int { return cmp.Compare(p.count, n) })
 	if !found && at > 0 {
-		if p := r.pieces[at-1]; uint64(count)-uint64(p.count) < uint64(len(p.records)) {
+		if p := r.pieces[at-1]; uint64(count)-uint64(p.count) < uint64(p.n) {
 			return at - 1, true
 		}
 	}
 	return at, found
 }
 
-// memResults are the results of one superstep.
+// memResults are the results of one superstep, in the order put. A task has few,
+// so they are found through it: a map by all that a result is known by would cost
+// more than the results. They stand in pieces, since a fan-out has many, and
+// moving them to where there is more room costs more than putting them.
 type memResults struct {
-	at   map[memKey]int
-	list []Result
+	pieces [][]memResult // all but the last are full
+	n      int
+	last   map[int]int // by task: the number of its last result, counted from 1
 }
 
-type memKey struct {
-	task, gen int
-	kind      ResultKind
-	name      string
+type memResult struct {
+	Result
+	before int // the number of its task's result before it; 0: none
+}
+
+const memResultPiece = 64
+
+func (e *memResults) at(i int) *memResult { return &e.pieces[i/memResultPiece][i%memResultPiece] }
+
+// find returns the result that r would replace, or nil.
+func (e *memResults) find(r *Result) *memResult {
+	for n := e.last[r.Task]; n > 0; {
+		k := e.at(n - 1)
+		if k.Gen == r.Gen && k.Kind == r.Kind && k.Name == r.Name {
+			return k
+		}
+		n = k.before
+	}
+	return nil
+}
+
+func (e *memResults) add(r *Result) {
+	switch {
+	case e.n == 0:
+		e.pieces, e.last = make([][]memResult, 1), make(map[int]int)
+	case e.n%memResultPiece == 0:
+		e.pieces = append(e.pieces, make([]memResult, 0, memResultPiece))
+	}
+	p := &e.pieces[len(e.pieces)-1] // the first grows as it is filled: mostly there are few results
+	*p = append(*p, memResult{*r, e.last[r.Task]})
+	e.n++
+	e.last[r.Task] = e.n
+}
+
+// list returns the results.
+func (e *memResults) list() []Result {
+	out := make([]Result, e.n)
+	for i := range out {
+		out[i] = e.at(i).Result
+	}
+	return out
+}
+
+// memResultsOf returns results that have different keys.
+func memResultsOf(list []Result) *memResults {
+	e := new(memResults)
+	for i := range list {
+		e.add(&list[i])
+	}
+	return e
 }
 
 // NewMemory returns an empty store.
@@ -117,6 +166,14 @@ func (m *Memory) start(ctx context.Context, t ThreadID) error {
 		return ErrClosed
 	}
 	return Log{Thread: t}.Check()
+}
+
+// missing returns err, or why nothing is there any more.
+func (m *Memory) missing(err error) error {
+	if m.closed.Load() {
+		return ErrClosed
+	}
+	return err
 }
 
 // find returns the thread, or nil.
@@ -172,6 +229,10 @@ func (m *Memory) Write(ctx context.Context, w *Write) (Written, error) {
 		return Written{}, err
 	}
 	t := m.lock(w.Log.Thread)
+	if m.closed.Load() { // since, and the thread may be gone with the rest
+		t.mu.Unlock()
+		return Written{}, ErrClosed
+	}
 	out, err := t.write(w)
 	if t.empty() {
 		m.forget(w.Log.Thread, t)
@@ -205,8 +266,10 @@ func (t *memThread) write(w *Write) (Written, error) {
 	if fresh && (w.Record != nil || len(w.Results) > 0) {
 		l = new(memLog)
 	}
+	var spot memSpot
 	if w.Record != nil {
-		if err := l.place(w); err != nil {
+		var err error
+		if spot, err = l.place(w); err != nil {
 			return Written{}, err
 		}
 	}
@@ -236,29 +299,30 @@ func (t *memThread) write(w *Write) (Written, error) {
 		delete(l.open, *w.Drop)
 	}
 	if w.Record != nil {
-		l.append(w.Record)
+		l.append(w.Record, spot)
 	}
 	return out, nil
 }
 
-// place checks that the record fits.
-func (l *memLog) place(w *Write) error {
+// place checks that the record fits, and says where.
+func (l *memLog) place(w *Write) (memSpot, error) {
 	var head ID
 	if n := len(l.records); n > 0 {
 		head = l.records[n-1].ID
 	}
 	if head != w.Head {
-		return conflict(w, head)
+		return memSpot{}, conflict(w, head)
 	}
 	r := w.Record
-	if l.get(r.ID) != nil {
-		return fmt.Errorf("%w: thread %q has a record %s already", ErrInvalid, w.Log.Thread, r.ID)
+	spot := l.spot(r.ID)
+	if spot.found {
+		return spot, fmt.Errorf("%w: thread %q has a record %s already", ErrInvalid, w.Log.Thread, r.ID)
 	}
 	var last int64
-	if b := l.branch(r.Branch); b != nil && len(b.records) > 0 {
-		last = b.records[len(b.records)-1].Seq
+	if b := l.branch(r.Branch); len(b) > 0 {
+		last = b[len(b)-1].Seq
 	}
-	return r.CheckPlace(last)
+	return spot, r.CheckPlace(last)
 }
 
 func conflict(w *Write, head ID) error {
@@ -271,63 +335,83 @@ func conflict(w *Write, head ID) error {
 	return fmt.Errorf("%w: log %v has head %s, the writer expected %s", ErrConflict, w.Log, head, w.Head)
 }
 
-func (l *memLog) branch(b Branch) *memBranch {
-	if b == "" {
-		return &l.main
+// branch returns the records of a branch, which must not be appended to.
+func (l *memLog) branch(b Branch) memBranch {
+	if l.branches != nil {
+		return l.branches[b]
 	}
-	return l.branches[b]
+	if len(l.records) > 0 && l.records[0].Branch == b {
+		return l.records
+	}
+	return nil
 }
 
-func (l *memLog) append(r *Record) {
-	l.records = append(l.records, r)
-	l.index(r)
-	b := l.branch(r.Branch)
-	if b == nil {
-		b = new(memBranch)
-		if l.branches == nil {
-			l.branches = make(map[Branch]*memBranch)
-		}
-		l.branches[r.Branch] = b
+// append appends a record whose ID is new and belongs at s.
+func (l *memLog) append(r *Record, s memSpot) {
+	if l.branches == nil && len(l.records) > 0 && l.records[0].Branch != r.Branch { // the first fork
+		l.branches = map[Branch]memBranch{l.records[0].Branch: slices.Clone(l.records)}
 	}
-	b.records = append(b.records, r)
+	l.index(r, s)
+	l.records = append(l.records, r)
+	if l.branches != nil {
+		l.branches[r.Branch] = append(l.branches[r.Branch], r)
+	}
 	l.bytes += r.size()
 }
 
 // run returns the run that wrote a record with a valid ID.
 func (l *memLog) run(id ID) *memRun {
-	if l.last != nil && l.last.pieces[0].records[0].ID[:idCount] == id[:idCount] {
+	if l.last != nil && l.records[l.last.pieces[0].at].ID[:idCount] == id[:idCount] {
 		return l.last
 	}
 	return l.runs[string(id[:idCount])]
 }
 
-// get returns the record with an ID, or nil.
-func (l *memLog) get(id ID) *Record {
-	if !id.Valid() {
-		return l.odd[id]
-	}
-	run := l.run(id)
-	if run == nil {
-		return nil
-	}
-	n := id.count()
-	i, ok := run.find(n)
-	if !ok {
-		return nil
-	}
-	return run.pieces[i].records[n-run.pieces[i].count]
+// memSpot is where the record with an ID stands, or would.
+type memSpot struct {
+	valid bool // the ID is a UUID
+	run   *memRun
+	count uint32
+	piece int // in run
+	found bool
 }
 
-// index makes a record, whose ID is new, known by it.
-func (l *memLog) index(r *Record) {
-	if !r.ID.Valid() {
+func (l *memLog) spot(id ID) (s memSpot) {
+	if s.valid = id.Valid(); !s.valid {
+		_, s.found = l.odd[id]
+		return s
+	}
+	s.count = id.count()
+	if s.run = l.run(id); s.run != nil {
+		s.piece, s.found = s.run.find(s.count)
+	}
+	return s
+}
+
+// get returns the record with an ID, or nil.
+func (l *memLog) get(id ID) *Record {
+	s := l.spot(id)
+	switch {
+	case !s.found:
+		return nil
+	case !s.valid:
+		return l.odd[id]
+	}
+	p := &s.run.pieces[s.piece]
+	return l.records[p.at+int(s.count-p.count)]
+}
+
+// index makes a record that is about to be appended known by its ID, which is
+// new and belongs at s.
+func (l *memLog) index(r *Record, s memSpot) {
+	if !s.valid {
 		if l.odd == nil {
 			l.odd = make(map[ID]*Record)
 		}
 		l.odd[r.ID] = r
 		return
 	}
-	run, n := l.run(r.ID), r.ID.count()
+	run := s.run
 	if run == nil {
 		if l.runs == nil {
 			l.runs = make(map[string]*memRun)
@@ -336,56 +420,50 @@ func (l *memLog) index(r *Record) {
 		l.runs[string(r.ID[:idCount])] = run
 	}
 	l.last = run
-	i, _ := run.find(n)
-	if i > 0 {
-		if p := &run.pieces[i-1]; uint64(p.count)+uint64(len(p.records)) == uint64(n) {
-			p.records = append(p.records, r)
+	if s.piece > 0 {
+		p := &run.pieces[s.piece-1]
+		if uint64(p.count)+uint64(p.n) == uint64(s.count) && p.at+int(p.n) == len(l.records) {
+			p.n++
 			return
 		}
 	}
-	run.pieces = slices.Insert(run.pieces, i, memPiece{count: n, records: []*Record{r}})
+	run.pieces = slices.Insert(run.pieces, s.piece, memPiece{count: s.count, n: 1, at: len(l.records)})
 }
 
 // put stores results and counts those that an earlier one forbids. The results
 // of the superstep that is about to be dropped are only counted.
 func (l *memLog) put(rs []Result, drop *Drop) (ignored int) {
-	var seen map[memKey]bool
+	var seen memResults
+	var of Drop
+	var e *memResults
 	for i := range rs {
-		r := rs[i]
-		of := Drop{Branch: r.Branch, Epoch: r.Epoch}
-		k := memKey{r.Task, r.Gen, r.Kind, r.Name}
-		e := l.open[of]
+		r := &rs[i]
+		if now := (Drop{Branch: r.Branch, Epoch: r.Epoch}); i == 0 || now != of { // mostly they are all of one
+			of, e = now, l.open[now]
+		}
 		if drop != nil && of == *drop {
-			known := seen[k]
-			if !known && e != nil {
-				_, known = e.at[k]
-			}
+			known := seen.find(r) != nil || e != nil && e.find(r) != nil
 			if known && !r.Replace {
 				ignored++
 			}
 			if !known && i < len(rs)-1 {
-				if seen == nil {
-					seen = make(map[memKey]bool)
-				}
-				seen[k] = true
+				seen.add(r)
 			}
 			continue
 		}
 		if e == nil {
-			e = &memResults{at: make(map[memKey]int)}
+			e = new(memResults)
 			if l.open == nil {
 				l.open = make(map[Drop]*memResults)
 			}
 			l.open[of] = e
 		}
-		n, known := e.at[k]
-		switch {
-		case !known:
-			e.at[k] = len(e.list)
-			e.list = append(e.list, r)
+		switch k := e.find(r); {
+		case k == nil:
+			e.add(r)
 		case r.Replace:
-			// Readers copy the list under the lock, so writing in place is safe.
-			e.list[n] = r
+			// Readers copy the results under the lock, so writing in place is safe.
+			k.Result = *r
 		default:
 			ignored++
 		}
@@ -421,7 +499,7 @@ func (m *Memory) Head(ctx context.Context, log Log) (*Record, error) {
 		}
 	})
 	if r == nil {
-		return nil, fmt.Errorf("%w: log %v has no record", ErrNotFound, log)
+		return nil, m.missing(fmt.Errorf("%w: log %v has no record", ErrNotFound, log))
 	}
 	return r, nil
 }
@@ -438,7 +516,7 @@ func (m *Memory) Get(ctx context.Context, log Log, id ID) (*Record, error) {
 		}
 	})
 	if r == nil {
-		return nil, fmt.Errorf("%w: log %v has no record %s", ErrNotFound, log, id)
+		return nil, m.missing(fmt.Errorf("%w: log %v has no record %s", ErrNotFound, log, id))
 	}
 	return r, nil
 }
@@ -458,9 +536,7 @@ func (m *Memory) Records(ctx context.Context, q Query) iter.Seq2[*Record, error]
 			case q.AllBranches:
 				rs = l.records
 			default:
-				if b := l.branch(q.Branch); b != nil {
-					rs = b.slice(q.From, q.To)
-				}
+				rs = l.branch(q.Branch).slice(q.From, q.To)
 			}
 		})
 		// The slice is only ever appended to, so it is read without the lock.
@@ -490,9 +566,9 @@ func (m *Memory) Records(ctx context.Context, q Query) iter.Seq2[*Record, error]
 	}
 }
 
-func (b *memBranch) slice(from, to int64) []*Record {
+func (b memBranch) slice(from, to int64) []*Record {
 	i, _ := b.find(from)
-	j := len(b.records)
+	j := len(b)
 	if to != 0 {
 		k, found := b.find(to)
 		if j = k; found {
@@ -502,19 +578,19 @@ func (b *memBranch) slice(from, to int64) []*Record {
 	if i >= j {
 		return nil
 	}
-	return b.records[i:j]
+	return b[i:j]
 }
 
 // find returns where the record with a sequence number is or would be. A branch
 // that was shortened has gaps.
-func (b *memBranch) find(seq int64) (at int, found bool) {
-	if len(b.records) == 0 {
+func (b memBranch) find(seq int64) (at int, found bool) {
+	if len(b) == 0 {
 		return 0, false
 	}
-	if i := seq - b.records[0].Seq; i >= 0 && i < int64(len(b.records)) && b.records[i].Seq == seq {
+	if i := seq - b[0].Seq; i >= 0 && i < int64(len(b)) && b[i].Seq == seq {
 		return int(i), true
 	}
-	return slices.BinarySearchFunc(b.records, seq, func(r *Record, n int64) int { return cmp.Compare(r.Seq, n) })
+	return slices.BinarySearchFunc(b, seq, func(r *Record, n int64) int { return cmp.Compare(r.Seq, n) })
 }
 
 // Results implements [Store].
@@ -528,7 +604,7 @@ func (m *Memory) Results(ctx context.Context, log Log, branch Branch, epoch ID) 
 			return
 		}
 		if e := l.open[Drop{Branch: branch, Epoch: epoch}]; e != nil {
-			out = slices.Clone(e.list)
+			out = e.list()
 		}
 	})
 	slices.SortStableFunc(out, func(a, b Result) int { return cmp.Compare(a.Task, b.Task) })
@@ -653,17 +729,13 @@ func (l *memLog) clone(log Log) *memLog {
 	for _, r := range l.records {
 		k := *r
 		k.Log = log
-		c.append(&k)
+		c.append(&k, c.spot(k.ID))
 	}
 	for of, e := range l.open {
-		n := &memResults{at: make(map[memKey]int, len(e.at)), list: slices.Clone(e.list)}
-		for i, r := range n.list {
-			n.at[memKey{r.Task, r.Gen, r.Kind, r.Name}] = i
-		}
 		if c.open == nil {
 			c.open = make(map[Drop]*memResults)
 		}
-		c.open[of] = n
+		c.open[of] = memResultsOf(e.list())
 	}
 	return c
 }

@@ -45,29 +45,20 @@ func (t *memThread) due() time.Time {
 	return at
 }
 
-// remove takes one result away. The list is copied: readers hold it only under
-// the lock, but the map's places move.
+// remove takes one result away. What is left is put together anew: places have
+// moved.
 func (l *memLog) remove(k *ResultKey) {
 	of := Drop{Branch: k.Branch, Epoch: k.Epoch}
 	e := l.open[of]
 	if e == nil {
 		return
 	}
-	key := memKey{k.Task, k.Gen, k.Kind, k.Name}
-	n, ok := e.at[key]
-	if !ok {
+	left := slices.DeleteFunc(e.list(), func(r Result) bool { return r.Key() == *k })
+	if len(left) == 0 {
+		delete(l.open, of)
 		return
 	}
-	delete(e.at, key)
-	e.list = slices.Delete(slices.Clone(e.list), n, n+1)
-	for k, i := range e.at {
-		if i > n {
-			e.at[k] = i - 1
-		}
-	}
-	if len(e.list) == 0 {
-		delete(l.open, of)
-	}
+	l.open[of] = memResultsOf(left)
 }
 
 // waiting returns the threads that pick selects, in no order.
@@ -210,7 +201,7 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	}
 	n := &memLog{open: l.open}
 	for _, rec := range left {
-		n.append(rec)
+		n.append(rec, n.spot(rec.ID))
 	}
 	if r.Log.Namespace == "" {
 		t.root = n

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/graph"
@@ -20,11 +21,11 @@ func (a *app) questions(s *snapshot) {
 	for _, q := range s.Interrupts {
 		if q.When != "inside" {
 			breakpoints++
-			fmt.Fprintf(w, "Stopped %s node %s.\n", q.When, console.Clean(path(q)))
+			fmt.Fprintf(w, "Stopped %s node %s.\n", q.When, oneLine(path(q)))
 			continue
 		}
 		asks++
-		fmt.Fprintf(w, "%s:\n", console.Clean(title(q)))
+		fmt.Fprintf(w, "%s:\n", oneLine(title(q)))
 		r := renderer{w: w, width: a.console.Width()}
 		if q.Value != nil {
 			r.value(q.Value, "  ")
@@ -86,8 +87,28 @@ func path(q question) string {
 	return strings.Join(append(q.Path[:len(q.Path):len(q.Path)], q.Node), "/")
 }
 
-// quote returns s as a word for a shell.
+// quote returns s as a word for a shell, which is shown.
 func quote(s string) string {
+	if oneLine(s) != s {
+		var b strings.Builder
+		for len(s) > 0 {
+			r, n := utf8.DecodeRuneInString(s)
+			switch {
+			case r == utf8.RuneError && n == 1:
+				fmt.Fprintf(&b, "\\x%02x", s[0])
+			case r == '\\' || r == '\'':
+				b.WriteString("\\" + string(r))
+			case r == '\n':
+				b.WriteString(`\n`)
+			case oneLine(string(r)) != string(r):
+				fmt.Fprintf(&b, "\\u%04x", r)
+			default:
+				b.WriteRune(r)
+			}
+			s = s[n:]
+		}
+		return "$'" + b.String() + "'"
+	}
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r))
 	}) {
@@ -131,7 +152,7 @@ func kindOf(schema json.RawMessage) kind {
 		for _, e := range s.Enum {
 			names = append(names, string(e))
 		}
-		k.text, k.example = "one of "+strings.Join(names, ", "), names[0]
+		k.text, k.example = oneLine("one of "+strings.Join(names, ", ")), names[0]
 		return k
 	}
 	switch k.typ {
@@ -146,7 +167,7 @@ func kindOf(schema json.RawMessage) kind {
 	case "object":
 		k.text = "an object in JSON"
 		if len(s.Need) > 0 {
-			k.text += " with " + strings.Join(s.Need, ", ")
+			k.text += oneLine(" with " + strings.Join(s.Need, ", "))
 		}
 		example := map[string]any{}
 		for _, name := range s.Need {
@@ -267,7 +288,7 @@ func (a *app) prompt(ctx context.Context, s *snapshot) (graph.Answers, error) {
 
 // noteQuestion shows a question.
 func (a *app) noteQuestion(q question, nth string) {
-	a.console.Notef("%s", console.Clean(nth+title(q)+":"))
+	a.console.Notef("%s", oneLine(nth+title(q)+":"))
 	if q.Value != nil {
 		var b strings.Builder
 		r := renderer{w: &b, width: a.console.Width()}

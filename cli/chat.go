@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"regexp"
 	"strings"
 	"time"
 
@@ -118,10 +119,14 @@ func (c Conversation) Arguments(cmd *cobra.Command, args []string, graph string)
 	return c
 }
 
-// IsURL reports whether an argument is the address of a server.
+// IsURL reports whether an argument is meant as the address of a server: a URL, or
+// a HOST:PORT that lacks the scheme, which [Conversation.Run] says.
 func IsURL(arg string) bool {
-	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://") || bareAddress.MatchString(arg)
 }
+
+// bareAddress is a local host, or a name or an address with dots, and a port.
+var bareAddress = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+):[0-9]{1,5}/?$`)
 
 // Run has the conversation, on the streams and with the flags --store, --url and
 // --json of a command that [New] knows.
@@ -615,8 +620,17 @@ func (h *chatter) talk() error {
 		resume = false
 		w := &shower{c: h.c, out: h.c.Out, live: h.c.OutTerminal()}
 		var err error
-		if h.unsure {
+		if h.unsure || text != "" && h.snap != nil { // others may have been here
+			known := h.unsure || h.unfinished()
 			err = h.look(h.stops.ctx)
+			if err != nil && !h.unsure { // the thread is gone: it begins anew
+				h.snap, h.said, err = nil, dialog{}, nil
+			}
+			if err == nil && !known && h.unfinished() {
+				h.c.Notef("Your message was not sent: the conversation has gone on elsewhere.")
+				resume = true
+				continue
+			}
 		}
 		switch {
 		case err != nil:

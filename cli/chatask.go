@@ -157,7 +157,7 @@ const shownAtFirst = 40
 func (h *chatter) ask(ctx context.Context, action agent.ActionRequest, allowed []agent.DecisionType, nth string, r Review) (agent.Decision, error) {
 	var none agent.Decision
 	first := min(len(r.Lines), max(shownAtFirst, h.c.Height()-6))
-	h.c.Notef("\n%sThe model wants to %s:", nth, clean(r.Title))
+	h.c.Notef("\n%sThe model wants to %s:", nth, oneLine(r.Title))
 	h.showLines(r.Lines[:first])
 	question := r.Question
 	if question == "" {
@@ -237,7 +237,7 @@ func (h *chatter) decided(ctx context.Context, action agent.ActionRequest, what 
 		return d, true, err
 	case agent.EditCall:
 		for {
-			text, err := h.c.Ask(ctx, "The arguments in JSON, such as "+clean(console.Fit(string(action.Args), 200))+"\n: ")
+			text, err := h.c.Ask(ctx, "The arguments in JSON, such as "+console.Fit(oneLine(string(action.Args)), 200)+"\n: ")
 			if err != nil {
 				return d, true, err
 			}
@@ -278,7 +278,7 @@ func (h *chatter) show(w *shower, open []question) error {
 			if err != nil {
 				return err
 			}
-			h.c.Notef("The model wants to %s:", clean(r.Title))
+			h.c.Notef("The model wants to %s:", oneLine(r.Title))
 			h.showLines(r.Lines)
 		}
 	}

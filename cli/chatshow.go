@@ -139,7 +139,7 @@ func (w *shower) event(ev graph.Event) error {
 		if ev.Node == agent.NodeModel {
 			w.c.Status("… thinking")
 		} else if len(ev.Path) == 0 {
-			w.c.Status(console.Clean("… " + ev.Node))
+			w.c.Status(oneLine("… " + ev.Node))
 		}
 	case graph.EventMessage:
 		if k, ok := ev.Value.(chat.Chunk); ok {
@@ -147,7 +147,7 @@ func (w *shower) event(ev graph.Event) error {
 		}
 	case graph.EventToolCall:
 		if t, ok := ev.Value.(tool.Started); ok {
-			w.c.Status(console.Clean("… " + t.Name))
+			w.c.Status(oneLine("… " + t.Name))
 			if w.json {
 				return w.print(eventLine{Type: "tool_call", ID: t.CallID, Name: t.Name, Args: t.Args})
 			}
@@ -221,7 +221,7 @@ func (w *shower) endLine() {
 // note shows a line that is no part of the answer.
 func (w *shower) note(text string) {
 	w.endLine()
-	w.c.Notef("%s", console.Fit(clean(strings.ReplaceAll(text, "\n", " ")), max(40, w.c.Width()-1)))
+	w.c.Notef("%s", console.Fit(oneLine(text), max(40, w.c.Width()-1)))
 }
 
 // result shows what a tool did, in a line.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/superstep-dev/superstep/internal/console"
 )
 
 func (a *app) copyCommand() *cobra.Command {
@@ -32,7 +30,7 @@ on. A server chooses the ID of the new one; elsewhere it is TO.`,
 			if a.json {
 				return writeJSON(a.console.Out, map[string]string{"from": from, "to": to}, true)
 			}
-			fmt.Fprintln(a.console.Out, console.Clean(fmt.Sprintf("Copied thread %s to %s.", from, to)))
+			fmt.Fprintln(a.console.Out, oneLine(fmt.Sprintf("Copied thread %s to %s.", from, to)))
 			return nil
 		},
 	}

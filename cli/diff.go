@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/superstep-dev/superstep/internal/console"
 )
 
 // difference is one place at which two states differ. A value that is missing
@@ -206,7 +204,7 @@ func (a *app) stateOf(ctx context.Context, p place, thread, arg string) (*snapsh
 // difference writes one difference: in a line if it fits, else the values below
 // its path.
 func (r *renderer) difference(d difference) {
-	path := console.Clean(d.Path)
+	path := oneLine(d.Path)
 	if path == "" {
 		path = "(state)"
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/draw/png"
+	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -103,6 +104,9 @@ thread ran, failed in or waits at are marked.`,
 			}
 			if a.json {
 				return writeJSON(a.console.Out, g, true)
+			}
+			if format != "png" {
+				data = []byte(console.Clean(string(data))) // names are a server's
 			}
 			_, err = a.console.Out.Write(data)
 			return err

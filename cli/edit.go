@@ -148,7 +148,7 @@ func (a *app) deleteCommand() *cobra.Command {
 			if a.json {
 				return writeJSON(a.console.Out, map[string]string{"deleted": thread}, true)
 			}
-			fmt.Fprintf(a.console.Out, "Deleted thread %s.\n", thread)
+			fmt.Fprintf(a.console.Out, "Deleted thread %s.\n", oneLine(thread))
 			return nil
 		},
 	}

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -119,12 +121,41 @@ func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n",
 
 // writeJSON writes v as JSON and a line break; pretty spreads it over lines.
 func writeJSON(w io.Writer, v any, pretty bool) error {
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if pretty {
 		e.SetIndent("", "  ")
 	}
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printable(b.Bytes()))
+	return err
+}
+
+// printable returns JSON in which no character can control a terminal, nor is any
+// cut: JSON allows more in a string than it has to.
+func printable(data []byte) []byte {
+	text := string(data)
+	if console.Clean(text) == text && utf8.ValidString(text) {
+		return data
+	}
+	out := make([]byte, 0, len(text)+64)
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		one := text[:n]
+		switch {
+		case r == utf8.RuneError && n == 1:
+			out = append(out, `\ufffd`...)
+		case r >= 0x7f && console.Clean(one) != one:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			out = append(out, one...)
+		}
+		text = text[n:]
+	}
+	return out
 }
 
 // args returns a check that a command has at most n arguments and at least min.

@@ -42,16 +42,16 @@ func (a *app) graphsCommand() *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(w)
 				}
-				fmt.Fprintln(w, console.Clean(o.Name))
+				fmt.Fprintln(w, oneLine(o.Name))
 				if o.Description != "" {
-					fmt.Fprintf(w, "  %s\n", console.Clean(o.Description))
+					fmt.Fprintf(w, "  %s\n", oneLine(o.Description))
 				}
-				fmt.Fprintf(w, "  nodes: %s\n", console.Clean(strings.Join(o.Nodes, ", ")))
+				fmt.Fprintf(w, "  nodes: %s\n", oneLine(strings.Join(o.Nodes, ", ")))
 				if o.Example != "" {
 					fmt.Fprintf(w, "  try:   %s run %s --input %s\n", a.name, quote(o.Name), quote(o.Example))
 				}
 				for _, warning := range o.Warnings {
-					fmt.Fprintf(w, "  warning: %s\n", warning)
+					fmt.Fprintf(w, "  warning: %s\n", console.Clean(warning))
 				}
 			}
 			return nil
@@ -174,7 +174,7 @@ the open superstep wrote is part of the newest state.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withState(cmd, args, f, func(_ target, s *snapshot) error {
 				if raw {
-					_, err := fmt.Fprintf(a.console.Out, "%s\n", s.State)
+					_, err := fmt.Fprintf(a.console.Out, "%s\n", printable(s.State))
 					return err
 				}
 				return a.show(s, f.full)
@@ -245,7 +245,7 @@ func (a *app) historyCommand() *cobra.Command {
 						fmt.Fprintln(w)
 					}
 					row := rows[i+1]
-					fmt.Fprintf(w, "%s  step %s  %s  ran: %s  next: %s\n", row[0], row[1], row[2], row[3], row[4])
+					fmt.Fprintln(w, oneLine(fmt.Sprintf("%s  step %s  %s  ran: %s  next: %s", row[0], row[1], row[2], row[3], row[4])))
 					r := renderer{w: w, width: a.console.Width(), full: f.full}
 					r.value(e.State, "  ")
 				}

@@ -81,7 +81,14 @@ func (a *app) server(url string) (*remote, error) {
 	r := &remote{a: a}
 	c, err := client.New(url, client.APIKey(os.Getenv(keyEnv)), client.OnReconnect(r.noteLost))
 	if err != nil {
-		return nil, &usageError{err, "for example: --url http://localhost:8123"}
+		hint := "for example: --url http://localhost:8123"
+		switch {
+		case bareAddress.MatchString(url):
+			hint = fmt.Sprintf("did you mean http://%s?", url)
+		case a.urlFlag == "":
+			hint = fmt.Sprintf("it comes from %s; for example: http://localhost:8123", urlEnv)
+		}
+		return nil, &usageError{err, hint}
 	}
 	r.c = c
 	return r, nil

@@ -94,7 +94,7 @@ func (p *progress) event(ev graph.Event) {
 		n.err = ev.Err
 	case graph.EventTaskRetry:
 		n.retries++
-		p.c.Notef("… %s failed (attempt %d), next try in %v: %v", ev.Node, ev.Attempt, ev.Delay.Round(time.Millisecond), console.Clean(fmt.Sprint(ev.Err)))
+		p.c.Notef("… %s failed (attempt %d), next try in %v: %v", oneLine(ev.Node), ev.Attempt, ev.Delay.Round(time.Millisecond), console.Clean(fmt.Sprint(ev.Err)))
 	case graph.EventInterrupt:
 		n.asked++
 	}
@@ -115,7 +115,7 @@ func (p *progress) node(name string) *nodeProgress {
 // flush prints a line for each node of the superstep.
 func (p *progress) flush() {
 	for _, n := range p.nodes {
-		name := console.Clean(n.name)
+		name := oneLine(n.name)
 		if n.started > 1 {
 			name = fmt.Sprintf("%s ×%d", name, n.started)
 		}
@@ -123,7 +123,7 @@ func (p *progress) flush() {
 		switch {
 		case n.failed > 0:
 			mark = "✗"
-			rest = console.Clean(strings.SplitN(fmt.Sprint(n.err), "\n", 2)[0])
+			rest = oneLine(strings.SplitN(fmt.Sprint(n.err), "\n", 2)[0])
 		case n.asked > 0:
 			mark, rest = "?", "asks"
 		case n.started > n.ended:
@@ -164,7 +164,7 @@ func (p *progress) paint() {
 	if d := time.Since(since); d >= time.Second {
 		text += " " + d.Truncate(time.Second).String()
 	}
-	p.c.Status(console.Clean(text))
+	p.c.Status(oneLine(text))
 }
 
 // end removes the progress line.

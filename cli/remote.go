@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (r *remote) explain(err error) error {
 		return Hint(err, "set %s to the server's API key", keyEnv)
 	case errors.As(err, &lost) && lost.Thread != "":
 		return Hint(err, "when the server is there again, see what became of it:\n  %s state%s --thread %s", r.a.name, r.arg(), quote(lost.Thread))
-	case errors.As(err, &gone):
+	case errors.As(err, &gone) && !errors.Is(err, http.ErrSchemeMismatch) && !errors.As(err, new(*tls.CertificateVerificationError)):
 		return Hint(err, "a program with graphs is served by its command serve")
 	case errors.Is(err, client.ErrBusy):
 		return Hint(err, "another run has the thread: wait until it has ended")
@@ -435,7 +436,7 @@ var wireModes = []struct {
 func (t *remoteGraph) request(c call) (client.RunRequest, error) {
 	r := client.RunRequest{
 		Assistant: t.as.ID, Checkpoint: at(c.at), CreateThread: true, Subgraphs: true, InterruptBefore: c.before, InterruptAfter: c.after,
-		IfBusy: "reject", Durability: c.durability, CancelOnLeave: true,
+		IfBusy: client.BusyReject, Durability: client.Durability(c.durability), CancelOnLeave: true,
 	}
 	if c.concurrency != 0 {
 		return r, Usage("--concurrency is for stores: a server has limits of its own")
@@ -497,7 +498,7 @@ func (t *remoteGraph) resume(ctx context.Context, c call, answer any, update jso
 		if err == nil {
 			var pending bool
 			if pending, err = t.pending(ctx, c); err == nil && !pending {
-				err = fmt.Errorf("nothing to resume: thread %q has ended", c.thread)
+				err = Hint(fmt.Errorf("nothing to resume: thread %q has ended", c.thread), "it may have been answered elsewhere")
 			}
 		}
 		if err != nil {

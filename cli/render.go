@@ -98,7 +98,7 @@ func (r *renderer) value(data json.RawMessage, indent string) {
 			}
 		}
 		for _, m := range shown {
-			name := console.Clean(m.name)
+			name := oneLine(m.name)
 			if s, ok := r.inline(m.value, r.width-len(indent)-widest-2); ok {
 				fmt.Fprintf(r.w, "%s%s%s  %s\n", indent, name, strings.Repeat(" ", max(0, widest-utf8.RuneCountInString(name))), s)
 				continue
@@ -224,7 +224,7 @@ func table(w io.Writer, rows [][]string) {
 	for _, row := range rows {
 		var b strings.Builder
 		for i, cell := range row {
-			b.WriteString(console.Clean(cell))
+			b.WriteString(oneLine(cell))
 			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
 		}
 		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
@@ -256,16 +256,16 @@ func (a *app) show(s *snapshot, full bool) error {
 		return writeJSON(w, s, true)
 	}
 	head := fmt.Sprintf("thread %s of graph %s: %s after %s", s.Thread, s.Graph, s.Status, plural(s.Step, "step"))
-	fmt.Fprintln(w, console.Clean(head))
+	fmt.Fprintln(w, oneLine(head))
 	if s.Checkpoint != "" {
-		fmt.Fprintf(w, "checkpoint %s\n", s.Checkpoint)
+		fmt.Fprintf(w, "checkpoint %s\n", oneLine(s.Checkpoint))
 	}
 	if len(s.Next) > 0 {
-		fmt.Fprintf(w, "next: %s\n", console.Clean(strings.Join(collapse(s.Next), ", ")))
+		fmt.Fprintf(w, "next: %s\n", oneLine(strings.Join(collapse(s.Next), ", ")))
 	}
 	for _, t := range s.Tasks {
 		if t.Error != "" {
-			fmt.Fprintf(w, "error in %s: %s\n", console.Clean(t.Node), console.Clean(t.Error))
+			fmt.Fprintf(w, "error in %s: %s\n", oneLine(t.Node), console.Clean(t.Error))
 		}
 	}
 	r := renderer{w: w, width: a.console.Width(), full: full}
@@ -285,6 +285,12 @@ func (a *app) show(s *snapshot, full bool) error {
 		a.questions(s)
 	}
 	return nil
+}
+
+// oneLine makes text safe to show as a part of a line: control characters, line
+// breaks among them, are replaced.
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(clean(text))
 }
 
 // collapse counts names that follow each other.

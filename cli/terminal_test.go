@@ -4,7 +4,9 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,5 +155,74 @@ func TestSignals(t *testing.T) {
 		if out, err := program(t, dir, "flow", "continue", "-t", "s", "--json").CombinedOutput(); err != nil || !strings.Contains(string(out), `"Second": true`) {
 			t.Errorf("%v: continue: %v\n%s", signal, err, out)
 		}
+	}
+}
+
+// A call that may be answered in its place or rejected, here and over a server.
+func TestChatRespondsInTerminal(t *testing.T) {
+	dir := t.TempDir()
+	s, err := newServer(t.Context(), filepath.Join(dir, "s.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	defer func() {
+		web.CloseClientConnections()
+		web.Close()
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, place := range [][]string{{"talker"}, {web.URL, "--graph", "talker"}} {
+		cmd := program(t, dir, "flow", append([]string{"chat"}, place...)...)
+		if len(place) > 1 {
+			cmd.Env = append(cmd.Env, "SUPERSTEP_STORE=")
+		}
+		x := consoletest.Open(t, cmd)
+		x.Expect("you: ")
+		x.Type("call\n")
+		x.Expect("The model wants to call weather\ufffd[31m in:")
+		x.Expect("city  Ulm\ufffd[2J")
+		x.Expect("Make this call? [n, a to answer in its place] ")
+		x.Type("y\n")
+		x.Expect("Please answer with one of the letters.")
+		x.Expect("place] ")
+		x.Type("a\n")
+		x.Expect("What shall the model be told in place of the result? ")
+		x.Type("\x03")
+		x.Expect("It still waits.")
+		x.Expect("you: ")
+		x.Type("\n")
+		x.Expect("place] ")
+		x.Type("a\n")
+		x.Expect("result? ")
+		x.Type("It snows.\n")
+		x.Expect("It was decided: respond It snows.")
+		x.Expect("you: ")
+		x.Type("call\n")
+		x.Expect("place] ")
+		x.Type("respond\n")
+		x.Expect("result? ")
+		x.Type("\x04")
+		x.Expect("The model waits for your approval. To be asked again:")
+		if code := x.End(); code != cli.ExitInterrupted {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// What a server says in prompts cannot control the terminal either.
+func TestHostileQuestionsInTerminal(t *testing.T) {
+	url := hostile(t)
+	x := openTerminal(t, t.TempDir(), "flow", "chat", url, "--graph", "x")
+	x.Expect("Chat with x\ufffd[31m\ufffd2J\ufffd\ufffd")
+	x.Expect("you: ")
+	x.Type("hello\n")
+	x.Expect(`Question "x\x1b[31m`) // as Go quotes it
+	x.Expect("Answer (an object in JSON with x\ufffd[31m\ufffd2J\ufffd\ufffd forged: line): ")
+	x.Type("\x04")
+	x.Expect(`--graph $'x\u001b[31m\u009b2J\u202e\u007f\u000d\nforged: line'`)
+	if code := x.End(); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d", code)
 	}
 }

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/graph"
@@ -52,8 +55,8 @@ type talkState struct {
 	Name     string       `json:"name"`
 }
 
-// talker has messages and no model: it repeats, asks for a name on "who", and
-// fails on "fail".
+// talker has messages and no model: it repeats, asks for a name on "who", asks
+// about a call of a tool on "call", and fails on "fail".
 func talker() *graph.Graph[talkState] {
 	b := graph.New[talkState]("talker")
 	b.AddNode("talk", func(ctx context.Context, s *talkState) error {
@@ -71,6 +74,16 @@ func talker() *graph.Graph[talkState] {
 			}
 			s.Name = name
 			s.Messages.Add(chat.AI("Hello, " + name + "."))
+			return nil
+		case "call":
+			answer, err := graph.Interrupt[agent.ApprovalAnswer](ctx, "call", agent.ApprovalRequest{
+				Actions: []agent.ActionRequest{{Name: "weather\x1b[31m\nin", Args: json.RawMessage(`{"city": "Ulm\u001b[2J"}`)}},
+				Reviews: []agent.ReviewConfig{{Name: "weather\x1b[31m\nin", Allowed: []agent.DecisionType{agent.RespondCall, agent.RejectCall}}},
+			})
+			if err != nil {
+				return err
+			}
+			s.Messages.Add(chat.AI(fmt.Sprintf("It was decided: %s %s", answer.Decisions[0].Type, answer.Decisions[0].Message)))
 			return nil
 		}
 		s.Messages.Add(chat.AI("You said:"), chat.AI(last.Text()+"\x1b[31m!"))

@@ -43,13 +43,13 @@ func (c *Client) Assistants(ctx context.Context, s AssistantSearch) iter.Seq2[*A
 			Limit    int            `json:"limit"`
 			Offset   int            `json:"offset"`
 		}{s.GraphID, s.Name, s.Metadata, limit, offset}
-		return get[[]*Assistant](ctx, c, call{method: http.MethodPost, path: "/assistants/search", body: body})
+		return list[Assistant](ctx, c, call{method: http.MethodPost, path: "/assistants/search", body: body, reads: true})
 	})
 }
 
 // Assistant returns an assistant by its ID or that of its graph.
 func (c *Client) Assistant(ctx context.Context, id string) (*Assistant, error) {
-	return get[*Assistant](ctx, c, call{method: http.MethodGet, path: path("/assistants/%s", id)})
+	return one[Assistant](ctx, c, call{method: http.MethodGet, path: path("/assistants/%s", id)})
 }
 
 // Drawing is the graph of an assistant, to be drawn.
@@ -84,7 +84,7 @@ func (c *Client) Drawing(ctx context.Context, assistant string, depth int) (*Dra
 	case depth > 0:
 		q.Set("xray", number(depth))
 	}
-	return get[*Drawing](ctx, c, call{method: http.MethodGet, path: path("/assistants/%s/graph", assistant), query: q})
+	return one[Drawing](ctx, c, call{method: http.MethodGet, path: path("/assistants/%s/graph", assistant), query: q})
 }
 
 // Schemas are the JSON Schemas of a graph. Any of them may be missing or say
@@ -100,5 +100,5 @@ type Schemas struct {
 
 // Schemas returns what the graph of an assistant takes and gives.
 func (c *Client) Schemas(ctx context.Context, assistant string) (*Schemas, error) {
-	return get[*Schemas](ctx, c, call{method: http.MethodGet, path: path("/assistants/%s/schemas", assistant)})
+	return one[Schemas](ctx, c, call{method: http.MethodGet, path: path("/assistants/%s/schemas", assistant)})
 }

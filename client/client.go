@@ -10,12 +10,13 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Client calls a server. It is safe for concurrent use.
+// Client calls a server. It is made by [New], and safe for concurrent use.
 type Client struct {
 	base    *url.URL // without a slash at the end
 	http    *http.Client
@@ -30,26 +31,35 @@ type Option func(*Client)
 // HTTPClient makes calls with h, which is not changed. A timeout of h limits whole
 // streams too, so better none is set; contexts limit calls. Redirects to another
 // origin are refused, whatever h does about redirects: they would be sent the key.
-// The default is a client of its own with the standard transport.
-func HTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+// The default, also for nil, is a client of its own with the standard transport.
+func HTTPClient(h *http.Client) Option {
+	return func(c *Client) {
+		if h != nil {
+			c.http = h
+		}
+	}
+}
 
-// APIKey sends a key as the header X-Api-Key. An empty one sends none.
+// APIKey sends a key as the header X-Api-Key, without white space around it, such
+// as the line break of the file that it was read from. An empty one sends none.
 func APIKey(key string) Option {
 	return func(c *Client) {
-		if key != "" {
+		if key = strings.TrimSpace(key); key != "" {
 			c.headers.Set("X-Api-Key", key)
 		}
 	}
 }
 
-// Header sends a header with each call, such as Authorization.
+// Header sends a header with each call, such as Authorization. What no header can
+// hold is an error of [New].
 func Header(name, value string) Option {
 	return func(c *Client) { c.headers.Add(name, value) }
 }
 
 // Reconnects limits how often in a row a stream that was cut is opened again
 // before it is given up; the pause before each doubles from a quarter of a second
-// to four. The default is 5, 0 means never.
+// to four, or as long as the server says, up to a minute. The default is 5, 0
+// means never.
 func Reconnects(n int) Option { return func(c *Client) { c.tries = n } }
 
 // OnReconnect has f called before each pause after which a stream that was cut is
@@ -62,6 +72,13 @@ func OnReconnect(f func(err error, wait time.Duration)) Option {
 // in it is kept before those of the protocol; a user and password in it are sent
 // as basic authentication. Nothing is sent yet.
 func New(server string, opts ...Option) (*Client, error) {
+	if !strings.Contains(server, "://") {
+		shown := fmt.Sprintf("%q", server)
+		if strings.Contains(server, "@") { // there may be a password
+			shown = "what was given"
+		}
+		return nil, fmt.Errorf("client: %s is no URL of a server: use http://HOST:PORT or https://HOST", shown)
+	}
 	u, err := url.Parse(server)
 	if err != nil {
 		var e *url.Error
@@ -79,23 +96,42 @@ func New(server string, opts ...Option) (*Client, error) {
 	for _, o := range opts {
 		o(c)
 	}
+	for name, values := range c.headers {
+		for _, v := range values {
+			if name == "" || strings.ContainsFunc(name, notInName) || strings.ContainsFunc(v, notInValue) {
+				return nil, fmt.Errorf("client: the header %q cannot be sent: it holds what no header can", name)
+			}
+		}
+	}
 	h := *c.http
 	follow := h.CheckRedirect
 	h.CheckRedirect = func(r *http.Request, via []*http.Request) error {
-		if r.URL.Scheme != u.Scheme || r.URL.Host != u.Host {
-			return fmt.Errorf("it redirects to %s://%s: give that address if it is meant", r.URL.Scheme, r.URL.Host)
-		}
-		if follow != nil {
+		switch {
+		case r.URL.Scheme != u.Scheme || r.URL.Host != u.Host:
+			return &redirectError{fmt.Sprintf("it redirects to %s://%s: give that address if it is meant", r.URL.Scheme, r.URL.Host)}
+		case r.Method != via[0].Method: // what was to be sent would be lost
+			return &redirectError{fmt.Sprintf("it redirects %s to %s, which %s cannot follow", via[0].URL.Path, r.URL.Path, via[0].Method)}
+		case follow != nil:
 			return follow(r, via)
-		}
-		if len(via) >= 10 {
-			return errors.New("it redirects too often")
+		case len(via) >= 10:
+			return &redirectError{"it redirects too often"}
 		}
 		return nil
 	}
 	c.http = &h
 	return c, nil
 }
+
+// redirectError says that a redirect was not followed.
+type redirectError struct{ text string }
+
+func (e *redirectError) Error() string { return e.text }
+
+// notInName and notInValue tell what net/http would refuse with each call.
+func notInName(r rune) bool {
+	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+func notInValue(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // URL returns the server's URL, without a password.
 func (c *Client) URL() string { return c.base.Redacted() }
@@ -109,6 +145,7 @@ type call struct {
 	query        url.Values
 	body         any // nil: none
 	header       http.Header
+	reads        bool // changes nothing, although it is a POST
 }
 
 func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
@@ -142,6 +179,11 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	for name, values := range q.header {
 		r.Header[name] = values
 	}
+	if q.reads {
+		// The transport may then send it again if an idle connection turns out to be
+		// dead. The header itself is not sent.
+		r.Header["X-Idempotency-Key"] = []string{}
+	}
 	return r, nil
 }
 
@@ -170,11 +212,14 @@ func (c *Client) do(ctx context.Context, q call, out any) (http.Header, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return nil, c.unreachable(ctx, err)
 	}
-	if out == nil || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusAccepted {
+	if len(data) > maxAnswer {
+		return nil, &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: the answer is longer than %d MB", q.method, q.path, maxAnswer>>20)}
+	}
+	if out == nil {
 		return resp.Header, nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
@@ -187,6 +232,24 @@ func get[T any](ctx context.Context, c *Client, q call) (T, error) {
 	var v T
 	_, err := c.do(ctx, q, &v)
 	return v, err
+}
+
+// one is get for an answer that must not be null.
+func one[T any](ctx context.Context, c *Client, q call) (*T, error) {
+	v, err := get[*T](ctx, c, q)
+	if err == nil && v == nil {
+		err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: the answer is null", q.method, q.path)}
+	}
+	return v, err
+}
+
+// list is get for an array, of which no element may be null.
+func list[T any](ctx context.Context, c *Client, q call) ([]*T, error) {
+	all, err := get[[]*T](ctx, c, q)
+	if err == nil && slices.Contains(all, nil) {
+		err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("%s %s: an entry of the answer is null", q.method, q.path)}
+	}
+	return all, err
 }
 
 // page is how many entries of a list are asked for at once.
@@ -207,12 +270,12 @@ func pages[T any](limit, size int, next func(offset, limit int) ([]T, error)) it
 				yield(none, err)
 				return
 			}
-			for _, one := range list {
+			for _, one := range list[:min(n, len(list))] { // more than were asked for is the server's mistake
 				if !yield(one, nil) {
 					return
 				}
 			}
-			offset += len(list)
+			offset += n
 			if len(list) < n || limit > 0 && offset >= limit {
 				return
 			}

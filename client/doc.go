@@ -11,7 +11,12 @@
 // the package knows nothing of the engine and depends on the standard library alone.
 //
 // Following a run is safe against networks: a stream whose connection is cut goes
-// on after the last event that was received. Other calls are made once.
+// on after the last event that was received. Other calls are made once; those that
+// only read are sent again, by the transport, if an idle connection turns out to
+// be dead.
+//
+// Lists are sequences that ask for the next page when the loop gets there. They
+// can be ranged over again, and then ask anew.
 //
 // What a server refuses is an [*Error] with its status and words. Where nothing
 // answers, the error is an [*UnreachableError]; where something answers that isn't

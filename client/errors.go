@@ -2,13 +2,16 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -27,6 +30,10 @@ type Error struct {
 	Path    string // of the protocol, without the server's own
 	Status  int    // of HTTP
 	Message string // the server's words; may be empty
+
+	// RetryAfter is how long the server asks to wait before the next try; 0 if it
+	// doesn't say.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {
@@ -34,7 +41,10 @@ func (e *Error) Error() string {
 	if text == "" {
 		text = http.StatusText(e.Status)
 	}
-	return fmt.Sprintf("%s %s: %d: %s", e.Method, e.Path, e.Status, text)
+	if text != "" {
+		text = ": " + text
+	}
+	return fmt.Sprintf("%s %s: %d%s", e.Method, e.Path, e.Status, text)
 }
 
 // Is makes errors.Is(err, ErrNotFound) and the like work.
@@ -62,7 +72,22 @@ const most = 2000
 // refusal reads the answer of a server that refused.
 func refusal(q call, resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what there is of it
-	return &Error{Method: q.method, Path: q.path, Status: resp.StatusCode, Message: words(resp.Header.Get("Content-Type"), data)}
+	return &Error{
+		Method: q.method, Path: q.path, Status: resp.StatusCode, Message: words(resp.Header.Get("Content-Type"), data),
+		RetryAfter: retryAfter(resp.Header.Get("Retry-After")),
+	}
+}
+
+// retryAfter reads a header, which holds seconds or a date.
+func retryAfter(text string) time.Duration {
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Until(at))
 }
 
 // words returns what an error's body says: text, or the text in one of the usual
@@ -100,7 +125,15 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("no answer from %s: %v; start the server, or check the address", e.URL, e.Err)
+	advice := "start the server, or check the address"
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.Is(e.Err, http.ErrSchemeMismatch):
+		advice = "use http:// in the address"
+	case errors.As(e.Err, &untrusted):
+		advice = "use the name that its certificate is for, and let this machine trust who issued it"
+	}
+	return fmt.Sprintf("no answer from %s: %v; %s", e.URL, e.Err, advice)
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
@@ -114,6 +147,9 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	var e *url.Error
 	if errors.As(err, &e) { // which repeats the URL
 		err = e.Err
+	}
+	if errors.As(err, new(*redirectError)) {
+		return &ProtocolError{URL: c.URL(), Err: err}
 	}
 	return &UnreachableError{URL: c.URL(), Err: err}
 }

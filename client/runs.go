@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -80,13 +81,12 @@ type RunRequest struct {
 	Context         any            `json:"context,omitempty"`  // for nodes, encoded as JSON
 	Metadata        map[string]any `json:"metadata,omitempty"` // of the run and its checkpoints
 
-	// IfBusy says what happens if the thread has a run: "reject" is an [ErrBusy],
-	// "enqueue" waits for it, "interrupt" stops it and goes on from there,
-	// "rollback" undoes it. Empty leaves it to the server.
-	IfBusy string `json:"multitask_strategy,omitempty"`
+	// IfBusy says what happens if the thread has a run. Empty leaves it to the
+	// server.
+	IfBusy IfBusy `json:"multitask_strategy,omitempty"`
 
-	// Durability says when checkpoints are stored: "sync", "async" or "exit".
-	Durability string `json:"durability,omitempty"`
+	// Durability says when checkpoints are stored. Empty leaves it to the server.
+	Durability Durability `json:"durability,omitempty"`
 
 	// After delays the beginning.
 	After time.Duration `json:"-"`
@@ -97,13 +97,34 @@ type RunRequest struct {
 	// CancelOnLeave cancels the run when the context of [Client.Stream] or
 	// [Client.Wait] ends, or the loop is left, before the run is over, and waits for
 	// its end, up to five seconds. Else it goes on at the server. A connection that
-	// is cut cancels nothing.
+	// is cut cancels nothing, except for a run without a thread.
 	CancelOnLeave bool `json:"-"`
 
 	// Created, if set, is called when the server has said where the run is, before
 	// its first event.
 	Created func(thread, run string) `json:"-"`
 }
+
+// IfBusy says what happens to a run whose thread has another.
+type IfBusy string
+
+// What may happen.
+const (
+	BusyReject    IfBusy = "reject"    // it is an [ErrBusy]
+	BusyEnqueue   IfBusy = "enqueue"   // it waits for the other
+	BusyInterrupt IfBusy = "interrupt" // the other is stopped, and it goes on from there
+	BusyRollback  IfBusy = "rollback"  // the other is stopped and undone
+)
+
+// Durability says when the checkpoints of a run are stored.
+type Durability string
+
+// When they are.
+const (
+	DurabilitySync  Durability = "sync"  // before the next superstep begins
+	DurabilityAsync Durability = "async" // while it runs
+	DurabilityExit  Durability = "exit"  // when the run ends
+)
 
 // Config is how a run is set.
 type Config struct {
@@ -145,12 +166,15 @@ type wire struct {
 	OnDisconnect string  `json:"on_disconnect,omitempty"`
 }
 
-func (r RunRequest) wire(stream bool) wire {
+func (r RunRequest) wire(thread string, stream bool) wire {
 	w := wire{RunRequest: r, AfterSeconds: r.After.Seconds(), Resumable: stream}
 	if r.CreateThread {
 		w.IfNotExists = "create"
 	}
-	if stream {
+	switch {
+	case thread == "" && r.CancelOnLeave:
+		w.OnDisconnect = "cancel" // there is no route to do it by
+	case stream:
 		w.OnDisconnect = "continue" // or a cut connection would cancel
 	}
 	return w
@@ -167,7 +191,8 @@ func runPath(thread, what string) string {
 // Start begins a run and doesn't wait for it. Without a thread it has one of its
 // own, which goes when the run has ended.
 func (c *Client) Start(ctx context.Context, thread string, r RunRequest) (*Run, error) {
-	run, err := get[*Run](ctx, c, call{method: http.MethodPost, path: runPath(thread, ""), body: r.wire(false)})
+	r.CancelOnLeave = false // nobody stays
+	run, err := one[Run](ctx, c, call{method: http.MethodPost, path: runPath(thread, ""), body: r.wire(thread, false)})
 	if err == nil && run != nil && r.Created != nil {
 		r.Created(run.ThreadID, run.ID)
 	}
@@ -184,7 +209,8 @@ type Outcome struct {
 // meanwhile, the run is joined again. The error of a run that failed is a
 // [*RunError].
 func (c *Client) Wait(ctx context.Context, thread string, r RunRequest) (*Outcome, error) {
-	resp, err := c.send(ctx, call{method: http.MethodPost, path: runPath(thread, "/wait"), body: r.wire(false)})
+	resp, end, err := c.start(ctx, call{method: http.MethodPost, path: runPath(thread, "/wait"), body: r.wire(thread, false)}, r.CancelOnLeave)
+	defer end()
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +219,7 @@ func (c *Client) Wait(ctx context.Context, thread string, r RunRequest) (*Outcom
 		r.Created(onThread, run)
 	}
 	out, err := c.outcome(ctx, resp, onThread, run)
-	if ctx.Err() != nil && r.CancelOnLeave && run != "" && onThread != "" {
+	if ctx.Err() != nil && err != nil && r.CancelOnLeave && run != "" && onThread != "" {
 		err = errors.Join(err, c.leave(ctx, onThread, run))
 	}
 	return out, err
@@ -257,20 +283,25 @@ func (c *Client) outcome(ctx context.Context, resp *http.Response, thread, run s
 
 // Run returns a run.
 func (c *Client) Run(ctx context.Context, thread, run string) (*Run, error) {
-	return get[*Run](ctx, c, call{method: http.MethodGet, path: path("/threads/%s/runs/%s", thread, run)})
+	return one[Run](ctx, c, call{method: http.MethodGet, path: path("/threads/%s/runs/%s", thread, run)})
 }
 
-// Runs returns the newest runs of a thread, newest first, at most limit of them;
-// 0 means 10. A status selects those of it.
-func (c *Client) Runs(ctx context.Context, thread string, status RunStatus, limit int) ([]Run, error) {
-	q := url.Values{}
-	if status != "" {
-		q.Set("status", string(status))
-	}
-	if limit > 0 {
-		q.Set("limit", number(limit))
-	}
-	return get[[]Run](ctx, c, call{method: http.MethodGet, path: path("/threads/%s/runs", thread), query: q})
+// RunSearch selects runs of a thread; the zero value all of them.
+type RunSearch struct {
+	Status RunStatus // empty: of any
+	Limit  int       // how many at most; 0 means all
+}
+
+// Runs yields the runs of a thread, newest first. They are asked for in pages while
+// the loop goes on.
+func (c *Client) Runs(ctx context.Context, thread string, s RunSearch) iter.Seq2[*Run, error] {
+	return pages(s.Limit, page, func(offset, limit int) ([]*Run, error) {
+		q := url.Values{"limit": {number(limit)}, "offset": {number(offset)}}
+		if s.Status != "" {
+			q.Set("status", string(s.Status))
+		}
+		return list[Run](ctx, c, call{method: http.MethodGet, path: path("/threads/%s/runs", thread), query: q})
+	})
 }
 
 // Cancel stops a run; what it has stored stays. With wait it returns when the run

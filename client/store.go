@@ -3,8 +3,11 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -31,10 +34,15 @@ func (c *Client) PutItem(ctx context.Context, namespace []string, key string, va
 	return err
 }
 
-// Item returns an entry, nil if there is none.
+// Item returns an entry. The error is an [ErrNotFound] if there is none.
 func (c *Client) Item(ctx context.Context, namespace []string, key string) (*Item, error) {
 	q := url.Values{"namespace": {strings.Join(namespace, ".")}, "key": {key}}
-	return get[*Item](ctx, c, call{method: http.MethodGet, path: "/store/items", query: q})
+	const at = "/store/items"
+	item, err := get[*Item](ctx, c, call{method: http.MethodGet, path: at, query: q})
+	if err == nil && item == nil { // which is how some servers say it
+		err = &Error{Method: http.MethodGet, Path: at, Status: http.StatusNotFound, Message: fmt.Sprintf("there is no item %q in %q", key, namespace)}
+	}
+	return item, err
 }
 
 // DeleteItem deletes an entry; none is there is no error.
@@ -47,35 +55,52 @@ func (c *Client) DeleteItem(ctx context.Context, namespace []string, key string)
 	return err
 }
 
-// ItemSearch selects entries of the long-term memory.
+// ItemSearch selects entries of the long-term memory; the zero value all of them.
 type ItemSearch struct {
-	Prefix []string       `json:"namespace_prefix"` // of their namespaces
-	Filter map[string]any `json:"filter,omitempty"` // on members of their values
-	Query  string         `json:"query,omitempty"`  // what they are to be near to in meaning
-	Limit  int            `json:"limit,omitempty"`  // how many at most; 0 means 10
-	Offset int            `json:"offset,omitempty"` // how many to pass over
+	Prefix []string       // of their namespaces
+	Filter map[string]any // on members of their values
+	Query  string         // what they are to be near to in meaning: the nearest come first
+	Limit  int            // how many at most; 0 means all
 }
 
-// SearchItems returns entries of the long-term memory.
-func (c *Client) SearchItems(ctx context.Context, s ItemSearch) ([]Item, error) {
-	if s.Prefix == nil {
-		s.Prefix = []string{}
+// SearchItems yields entries of the long-term memory. They are asked for in pages
+// while the loop goes on.
+func (c *Client) SearchItems(ctx context.Context, s ItemSearch) iter.Seq2[*Item, error] {
+	prefix := s.Prefix
+	if prefix == nil {
+		prefix = []string{}
 	}
-	out, err := get[struct {
-		Items []Item `json:"items"`
-	}](ctx, c, call{method: http.MethodPost, path: "/store/items/search", body: s})
-	return out.Items, err
+	return pages(s.Limit, page, func(offset, limit int) ([]*Item, error) {
+		const at = "/store/items/search"
+		body := struct {
+			Prefix []string       `json:"namespace_prefix"`
+			Filter map[string]any `json:"filter,omitempty"`
+			Query  string         `json:"query,omitempty"`
+			Limit  int            `json:"limit"`
+			Offset int            `json:"offset"`
+		}{prefix, s.Filter, s.Query, limit, offset}
+		out, err := get[struct {
+			Items []*Item `json:"items"`
+		}](ctx, c, call{method: http.MethodPost, path: at, body: body, reads: true})
+		if err == nil && slices.Contains(out.Items, nil) {
+			err = &ProtocolError{URL: c.URL(), Err: fmt.Errorf("POST %s: an entry of the answer is null", at)}
+		}
+		return out.Items, err
+	})
 }
 
-// Namespaces returns the namespaces of the long-term memory that begin with a
-// prefix, at most 1000.
-func (c *Client) Namespaces(ctx context.Context, prefix ...string) ([][]string, error) {
-	body := struct {
-		Prefix []string `json:"prefix,omitempty"`
-		Limit  int      `json:"limit"`
-	}{prefix, 1000}
-	out, err := get[struct {
-		Namespaces [][]string `json:"namespaces"`
-	}](ctx, c, call{method: http.MethodPost, path: "/store/namespaces", body: body})
-	return out.Namespaces, err
+// Namespaces yields the namespaces of the long-term memory that begin with a
+// prefix. They are asked for in pages while the loop goes on.
+func (c *Client) Namespaces(ctx context.Context, prefix ...string) iter.Seq2[[]string, error] {
+	return pages(0, page, func(offset, limit int) ([][]string, error) {
+		body := struct {
+			Prefix []string `json:"prefix,omitempty"`
+			Limit  int      `json:"limit"`
+			Offset int      `json:"offset"`
+		}{prefix, limit, offset}
+		out, err := get[struct {
+			Namespaces [][]string `json:"namespaces"`
+		}](ctx, c, call{method: http.MethodPost, path: "/store/namespaces", body: body, reads: true})
+		return out.Namespaces, err
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,21 +31,18 @@ type Event struct {
 	Data json.RawMessage
 }
 
-// Stream runs something and yields what happens until the run is over. Without a
-// thread the run has one of its own, which goes when the run has ended. If the
-// connection is cut, the events go on after the last one; see [Reconnects].
+// Stream runs something and yields what happens until the run is over; ranging
+// over it again starts another run. Without a thread the run has one of its own,
+// which goes when the run has ended. If the connection is cut, the events go on
+// after the last one; see [Reconnects].
 //
 // The error of a run that failed is a [*RunError], that of a connection that is
 // gone a [*LostError]. When ctx ends, the error is its cause; what becomes of the
 // run then says [RunRequest.CancelOnLeave].
 func (c *Client) Stream(ctx context.Context, thread string, r RunRequest) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		f := follower{c: c, thread: thread, created: r.Created}
-		over := f.follow(ctx, call{method: http.MethodPost, path: runPath(thread, "/stream"), body: r.wire(true)}, yield)
-		if r.CancelOnLeave && !over && f.run != "" && f.thread != "" {
-			// Whoever has left can't be told that this failed; the run goes on then.
-			_ = c.leave(ctx, f.thread, f.run)
-		}
+		f := follower{c: c, thread: thread, created: r.Created, cancels: r.CancelOnLeave}
+		f.follow(ctx, call{method: http.MethodPost, path: runPath(thread, "/stream"), body: r.wire(thread, true)}, yield)
 	}
 }
 
@@ -80,6 +78,7 @@ type follower struct {
 	query       url.Values
 	last        string // ID of the last event
 	unnamed     bool   // an event had no ID
+	cancels     bool   // the run is cancelled when it is left
 }
 
 // rest asks for the events after the last one.
@@ -94,23 +93,37 @@ func (f *follower) rest() call {
 // errLeft says that the loop was left.
 var errLeft = errors.New("left")
 
-// follow yields events until the run is over. It reports whether it was followed
-// to its end.
-func (f *follower) follow(ctx context.Context, first call, yield func(Event, error) bool) (over bool) {
-	fail := func(err error) bool {
-		yield(Event{}, err)
-		return false
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
+// follow yields events until the run is over.
+func (f *follower) follow(parent context.Context, first call, yield func(Event, error) bool) {
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	resp, err := f.c.send(ctx, first)
+	// left cancels the run where that is wanted.
+	left := func() error {
+		if !f.cancels || f.run == "" || f.thread == "" {
+			return nil
+		}
+		return f.c.leave(parent, f.thread, f.run)
+	}
+	fail := func(err error) {
+		if parent.Err() != nil {
+			err = context.Cause(parent)
+			if odd := left(); odd != nil {
+				err = errors.Join(err, odd)
+			}
+		}
+		yield(Event{}, err)
+	}
+	resp, end, err := f.c.start(ctx, first, f.cancels)
+	defer end()
 	if err != nil {
-		return fail(err)
+		fail(err)
+		return
 	}
 	for again := (retry{c: f.c}); ; {
 		if err := f.begin(resp); err != nil {
 			resp.Body.Close()
-			return fail(err)
+			fail(err)
+			return
 		}
 		err := f.read(ctx, resp, func(e Event) bool {
 			again.tries = 0
@@ -121,30 +134,58 @@ func (f *follower) follow(ctx context.Context, first call, yield func(Event, err
 		var odd *ProtocolError
 		switch {
 		case errors.Is(err, errLeft):
-			return false
+			// Whoever has left can't be told that this failed; the run goes on then.
+			_ = left()
+			return
 		case err == nil:
-			return true
+			return
 		case errors.As(err, &run):
 			yield(Event{}, err)
-			return true
-		case errors.As(err, &odd):
-			return fail(err)
-		case ctx.Err() != nil:
-			return fail(context.Cause(ctx))
+			return
+		case errors.As(err, &odd), ctx.Err() != nil:
+			fail(err)
+			return
 		}
-		lost := func(err error) bool {
-			return fail(&LostError{URL: f.c.URL(), Thread: f.thread, Run: f.run, LastEventID: f.last, Err: err})
+		lost := func(err error) {
+			fail(&LostError{URL: f.c.URL(), Thread: f.thread, Run: f.run, LastEventID: f.last, Err: err})
 		}
 		if f.location == "" || f.unnamed { // what was missed could not be told from what was not
-			return lost(err)
+			lost(err)
+			return
 		}
 		if resp, err = again.open(ctx, err, f.rest()); err != nil {
-			if ctx.Err() != nil {
-				return fail(context.Cause(ctx))
-			}
-			return lost(err)
+			lost(err)
+			return
 		}
 	}
+}
+
+// start sends the request that starts a run. If the run is to be cancelled when
+// the context ends, a context that ends before the server has said which run it is
+// leaves it some time to do so. The function end is to be called when the answer
+// was read.
+func (c *Client) start(ctx context.Context, q call, cancels bool) (_ *http.Response, end func(), err error) {
+	if ctx.Err() != nil {
+		return nil, func() {}, context.Cause(ctx)
+	}
+	if !cancels {
+		resp, err := c.send(ctx, q)
+		return resp, func() {}, err
+	}
+	own, drop := context.WithCancelCause(context.WithoutCancel(ctx))
+	answered := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(leaving)
+		defer late.Stop()
+		select {
+		case <-answered:
+		case <-late.C:
+		}
+		drop(context.Cause(ctx))
+	})
+	resp, err := c.send(own, q)
+	close(answered)
+	return resp, func() { stop(); drop(nil) }, err
 }
 
 // begin reads the head of an answer.
@@ -154,6 +195,9 @@ func (f *follower) begin(resp *http.Response) error {
 		return &ProtocolError{URL: f.c.URL(), Err: fmt.Errorf("%s %s: the answer is of type %q and not text/event-stream", resp.Request.Method, resp.Request.URL.Path, kind)}
 	}
 	thread, run := located(resp.Header.Get("Content-Location"))
+	if f.run != "" && run != "" && run != f.run {
+		return &ProtocolError{URL: f.c.URL(), Err: fmt.Errorf("%s %s: the answer is about run %q, and not %q", resp.Request.Method, resp.Request.URL.Path, run, f.run)}
+	}
 	if f.run == "" && run != "" {
 		f.run = run
 		if thread != "" {
@@ -169,6 +213,12 @@ func (f *follower) begin(resp *http.Response) error {
 			return &ProtocolError{URL: f.c.URL(), Err: fmt.Errorf("the rest of the stream is said to be at %q, which is not below the server", at)}
 		}
 		f.location = u.EscapedPath()
+		if rest, ok := strings.CutPrefix(f.location, f.c.base.EscapedPath()+"/"); ok { // the server knows where it is
+			f.location = "/" + rest
+		}
+		if f.query == nil {
+			f.query = u.Query()
+		}
 	}
 	return nil
 }
@@ -219,9 +269,11 @@ func (f *follower) read(ctx context.Context, resp *http.Response, yield func(Eve
 		if path != "" {
 			ev.Namespace = strings.Split(path, "|")
 		}
+		w.pause()
 		if !yield(ev) {
 			return errLeft
 		}
+		w.resume()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -232,13 +284,14 @@ func (f *follower) read(ctx context.Context, resp *http.Response, yield func(Eve
 // came before.
 type watcher struct {
 	body  io.Closer
-	timer *time.Timer
-	beats int
+	timer *time.Timer // nil: it is not known yet how often signs of life come
+	limit time.Duration
+	every time.Duration // the longest time between two of them
 	last  time.Time
-	fired chan struct{}
+	fired atomic.Bool
 }
 
-func watch(body io.Closer) *watcher { return &watcher{body: body, fired: make(chan struct{})} }
+func watch(body io.Closer) *watcher { return &watcher{body: body} }
 
 // The bounds of the silence after which a connection counts as cut.
 const (
@@ -246,43 +299,52 @@ const (
 	mostSilence  = 30 * time.Second
 )
 
+// atOnce is how close lines are that were waiting to be read: they don't say how
+// often the server sends.
+const atOnce = 500 * time.Millisecond
+
 // line is told of each line, and whether it is a comment: a sign of life.
 func (w *watcher) line(comment bool) {
-	if w.timer != nil {
-		w.timer.Reset(mostSilence)
-	}
-	if !comment {
-		return
-	}
-	now := time.Now()
-	if w.beats++; w.beats >= 2 {
-		limit := min(max(3*now.Sub(w.last), leastSilence), mostSilence)
-		if w.timer == nil {
-			w.timer = time.AfterFunc(limit, func() {
-				close(w.fired)
+	w.limit = mostSilence
+	if comment {
+		now := time.Now()
+		if gap := now.Sub(w.last); !w.last.IsZero() && gap >= atOnce {
+			w.every = max(w.every, gap)
+		}
+		w.last = now
+		w.limit = min(max(3*w.every, leastSilence), mostSilence)
+		if w.timer == nil && w.every > 0 {
+			w.timer = time.AfterFunc(w.limit, func() {
+				w.fired.Store(true)
 				w.body.Close()
 			})
-		} else {
-			w.timer.Reset(limit)
 		}
 	}
-	w.last = now
+	w.resume()
 }
 
-func (w *watcher) idle() error {
-	select {
-	case <-w.fired:
-		return errors.New("no sign of life came any more")
-	default:
-		return nil
-	}
-}
-
-func (w *watcher) stop() {
+// pause stops the clock while nobody reads.
+func (w *watcher) pause() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
 }
+
+// resume starts it again.
+func (w *watcher) resume() {
+	if w.timer != nil && !w.fired.Load() {
+		w.timer.Reset(w.limit)
+	}
+}
+
+func (w *watcher) idle() error {
+	if w.fired.Load() {
+		return errors.New("no sign of life came any more")
+	}
+	return nil
+}
+
+func (w *watcher) stop() { w.pause() }
 
 // retry opens what was cut again.
 type retry struct {
@@ -294,6 +356,7 @@ type retry struct {
 const (
 	firstPause = 250 * time.Millisecond
 	longPause  = 4 * time.Second
+	askedPause = time.Minute // at most, if the server asks for it
 )
 
 // open sends a request until it is answered or has failed too often. Why is what
@@ -305,13 +368,19 @@ func (r *retry) open(ctx context.Context, why error, q call) (*http.Response, er
 		}
 		pause := min(firstPause<<min(r.tries, 10), longPause)
 		pause += rand.N(pause/4 + 1) // clients of a server that restarts don't come back all at once
+		var asked *Error
+		if errors.As(why, &asked) {
+			pause = max(pause, min(asked.RetryAfter, askedPause))
+		}
 		r.tries++
 		if r.c.lost != nil {
 			r.c.lost(why, pause)
 		}
+		timer := time.NewTimer(pause)
 		select {
-		case <-time.After(pause):
+		case <-timer.C:
 		case <-ctx.Done():
+			timer.Stop()
 			return nil, context.Cause(ctx)
 		}
 		resp, err := r.c.send(ctx, q)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -138,12 +139,12 @@ type Superstep struct {
 // CreateThread makes a thread. The error is an [ErrConflict] if there is one of
 // that ID.
 func (c *Client) CreateThread(ctx context.Context, t NewThread) (*Thread, error) {
-	return get[*Thread](ctx, c, call{method: http.MethodPost, path: "/threads", body: t})
+	return one[Thread](ctx, c, call{method: http.MethodPost, path: "/threads", body: t})
 }
 
 // Thread returns a thread with its state.
 func (c *Client) Thread(ctx context.Context, id string) (*Thread, error) {
-	return get[*Thread](ctx, c, call{method: http.MethodGet, path: path("/threads/%s", id)})
+	return one[Thread](ctx, c, call{method: http.MethodGet, path: path("/threads/%s", id)})
 }
 
 // ThreadSearch selects threads; the zero value all of them.
@@ -175,13 +176,13 @@ func (c *Client) Threads(ctx context.Context, s ThreadSearch) iter.Seq2[*Thread,
 			Limit    int            `json:"limit"`
 			Offset   int            `json:"offset"`
 		}{s.Status, s.Metadata, s.Values, s.Select, s.SortBy, order, limit, offset}
-		return get[[]*Thread](ctx, c, call{method: http.MethodPost, path: "/threads/search", body: body})
+		return list[Thread](ctx, c, call{method: http.MethodPost, path: "/threads/search", body: body, reads: true})
 	})
 }
 
 // CopyThread makes a thread with the state and history of another.
 func (c *Client) CopyThread(ctx context.Context, id string) (*Thread, error) {
-	return get[*Thread](ctx, c, call{method: http.MethodPost, path: path("/threads/%s/copy", id)})
+	return one[Thread](ctx, c, call{method: http.MethodPost, path: path("/threads/%s/copy", id)})
 }
 
 // DeleteThread deletes a thread with its history and runs.
@@ -193,7 +194,7 @@ func (c *Client) DeleteThread(ctx context.Context, id string) error {
 // State returns the newest state of a thread. One that has had no run has no
 // checkpoint. With subgraphs, tasks that are in one have its state.
 func (c *Client) State(ctx context.Context, thread string, subgraphs bool) (*State, error) {
-	return get[*State](ctx, c, call{method: http.MethodGet, path: path("/threads/%s/state", thread), query: withSubgraphs(subgraphs)})
+	return one[State](ctx, c, call{method: http.MethodGet, path: path("/threads/%s/state", thread), query: withSubgraphs(subgraphs)})
 }
 
 // StateAt returns the state of a thread at a checkpoint. One without an ID is the
@@ -203,7 +204,7 @@ func (c *Client) StateAt(ctx context.Context, thread string, at Checkpoint, subg
 		Checkpoint Checkpoint `json:"checkpoint"`
 		Subgraphs  bool       `json:"subgraphs,omitempty"`
 	}{at, subgraphs}
-	return get[*State](ctx, c, call{method: http.MethodPost, path: path("/threads/%s/state/checkpoint", thread), body: body})
+	return one[State](ctx, c, call{method: http.MethodPost, path: path("/threads/%s/state/checkpoint", thread), body: body, reads: true})
 }
 
 func withSubgraphs(on bool) url.Values {
@@ -224,26 +225,33 @@ type HistoryQuery struct {
 // History yields the states of a thread, newest first, on all branches. They are
 // asked for in pages while the loop goes on.
 func (c *Client) History(ctx context.Context, thread string, q HistoryQuery) iter.Seq2[*State, error] {
-	before := q.Before
-	return pages(q.Limit, 20, func(_, limit int) ([]*State, error) {
-		body := struct {
-			Limit      int            `json:"limit"`
-			Before     *configured    `json:"before,omitempty"`
-			Metadata   map[string]any `json:"metadata,omitempty"`
-			Checkpoint *Checkpoint    `json:"checkpoint,omitempty"`
-		}{Limit: limit, Metadata: q.Metadata}
-		if before != "" {
-			body.Before = &configured{Checkpoint{ThreadID: thread, Namespace: q.Namespace, ID: before}}
-		}
-		if q.Namespace != "" {
-			body.Checkpoint = &Checkpoint{Namespace: q.Namespace}
-		}
-		list, err := get[[]*State](ctx, c, call{method: http.MethodPost, path: path("/threads/%s/history", thread), body: body})
-		if n := len(list); n > 0 && list[n-1].Checkpoint != nil {
-			before = list[n-1].Checkpoint.ID
-		}
-		return list, err
-	})
+	return func(yield func(*State, error) bool) {
+		before := q.Before
+		pages(q.Limit, 20, func(_, limit int) ([]*State, error) {
+			body := struct {
+				Limit      int            `json:"limit"`
+				Before     *configured    `json:"before,omitempty"`
+				Metadata   map[string]any `json:"metadata,omitempty"`
+				Checkpoint *Checkpoint    `json:"checkpoint,omitempty"`
+			}{Limit: limit, Metadata: q.Metadata}
+			if before != "" {
+				body.Before = &configured{Checkpoint{ThreadID: thread, Namespace: q.Namespace, ID: before}}
+			}
+			if q.Namespace != "" {
+				body.Checkpoint = &Checkpoint{Namespace: q.Namespace}
+			}
+			at := path("/threads/%s/history", thread)
+			states, err := list[State](ctx, c, call{method: http.MethodPost, path: at, body: body, reads: true})
+			if n := len(states); n > 0 && n == limit {
+				last := states[n-1].Checkpoint
+				if last == nil || last.ID == "" || last.ID == before { // the next page would be this one
+					return nil, &ProtocolError{URL: c.URL(), Err: fmt.Errorf("POST %s: the last state of the answer is not one before %q", at, before)}
+				}
+				before = last.ID
+			}
+			return states, err
+		})(yield)
+	}
 }
 
 type configured struct {

@@ -103,7 +103,7 @@ func (t Task[In]) Name() string { return t.name }
 // The payload is encoded as JSON at once: what the caller changes afterwards
 // isn't seen. It is an error of the sender if that fails.
 func (t Task[In]) Send(in In) Send {
-	data, err := json.Marshal(in)
+	data, err := encodePayload(in)
 	return Send{send: local.Send{Node: t.name, Raw: data, Err: err}}
 }
 
@@ -153,14 +153,6 @@ func payloadAs[In any](payload any) (In, error) {
 		return *new(In), fmt.Errorf("payload is a %T, want %T", payload, *new(In))
 	}
 	return *in, nil
-}
-
-func decodePayload[In any](raw json.RawMessage) (any, error) {
-	in := new(In)
-	if raw == nil {
-		return in, nil
-	}
-	return in, json.Unmarshal(raw, in)
 }
 
 func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any) (local.Command, error), decode func(json.RawMessage) (any, error), opts []NodeOption) {

@@ -213,7 +213,7 @@ func Info(ctx context.Context) TaskInfo {
 	in := t.Info()
 	return TaskInfo{
 		Graph: in.Graph, Node: in.Node, Path: in.Path, Thread: string(in.Thread), Namespace: in.Namespace, Run: string(in.Run),
-		Task: taskID(in.Epoch, in.Step, in.Task), Step: in.Step, Attempt: in.Attempt, RemainingSteps: in.RemainingSteps, Recent: in.Recent, From: in.From,
+		Task: local.TaskID(in.Epoch, in.Step, in.Task), Step: in.Step, Attempt: in.Attempt, RemainingSteps: in.RemainingSteps, Recent: in.Recent, From: in.From,
 	}
 }
 

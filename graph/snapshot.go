@@ -161,7 +161,7 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 	for i := range m.Tasks() {
 		t := m.Task(i)
 		ts := TaskState{
-			ID: taskID(m.Epoch(), m.Step()+1, i), Node: names[t.Node], Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
+			ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: names[t.Node], Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
 		}
 		for _, q := range t.Unanswered() {
 			if q.Wait {
@@ -192,12 +192,3 @@ func (g *Graph[S]) withSchema(i Interrupted, set *settings) Interrupted {
 }
 
 func lastOf[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
-
-// taskID returns the ID of a task: by the epoch of its superstep or, without a
-// checkpointer, by its number.
-func taskID(epoch checkpoint.ID, step, i int) string {
-	if epoch == "" {
-		return fmt.Sprintf("step-%d:%d", step, i)
-	}
-	return fmt.Sprintf("%s:%d", epoch, i)
-}

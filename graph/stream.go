@@ -86,6 +86,7 @@ var eventTypes = map[local.Kind]EventType{
 type Event struct {
 	Type   EventType
 	Path   []string // nodes from the root graph down to the subgraph it happened in
+	Tasks  []string // IDs of the tasks of those nodes: several of one node may run at once
 	Graph  string
 	Thread string
 	Step   int // superstep, counted over the thread's life; 0 or the last one for an input
@@ -143,13 +144,13 @@ func (ev Event) Namespace() string { return strings.Join(ev.Path, "/") }
 
 func eventOf(ev *local.Event) Event {
 	e := Event{
-		Type: eventTypes[ev.Kind], Path: ev.Path, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
+		Type: eventTypes[ev.Kind], Path: ev.Path, Tasks: ev.Tasks, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
 		Node: ev.Node, Attempt: ev.Attempt, Update: ev.Update, Value: ev.Value, Checkpoint: string(ev.ID), Parent: string(ev.Parent),
 		Source: string(ev.Source), Next: ev.Next, Input: ev.Payload, From: ev.From, Err: ev.Err, Delay: ev.Delay, Duration: ev.Duration,
 		Cached: ev.Cached, state: ev.State,
 	}
 	if ev.Task >= 0 && ev.Node != "" {
-		e.Task = taskID(ev.Epoch, ev.Step, ev.Task)
+		e.Task = local.TaskID(ev.Epoch, ev.Step, ev.Task)
 	}
 	if ev.Question != nil {
 		i := interruptOf(ev.Question)

@@ -308,3 +308,50 @@ func TestATaskHasOneID(t *testing.T) {
 		}
 	}
 }
+
+// What happens in a subgraph is told with the tasks that run it, which tells runs
+// of one node apart.
+func TestEventsOfSubgraphsNameTheTasksAboveThem(t *testing.T) {
+	leaf := graph.New[trail]("leaf")
+	leaf.AddNode("n", func(context.Context, *trail) error { return nil })
+	leaf.AddEdge(graph.Start, "n")
+	lg := compile(t, leaf)
+	mid := graph.New[trail]("mid")
+	mid.AddNode("call", func(ctx context.Context, _ *trail) error { _, err := graph.Call(ctx, "", lg, nil); return err })
+	mid.AddEdge(graph.Start, "call")
+	mg := compile(t, mid)
+	b := graph.New[trail]("top")
+	each := graph.AddTask(b, "each", func(ctx context.Context, _ *trail, _ int) error {
+		_, err := graph.Call(ctx, "", mg, nil)
+		return err
+	})
+	b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+		return graph.Dispatch(each.Send(1), each.Send(2)), nil
+	})
+	b.AddEdge(graph.Start, "split")
+	for _, opts := range [][]graph.Option{nil, stored()} {
+		g := compile(t, b, opts...)
+		above := map[string][]string{} // by task
+		leaves := 0
+		for ev, err := range g.Stream(bg, func(*trail) {}, graph.Modes(graph.ModeTasks)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(ev.Tasks) != len(ev.Path) {
+				t.Fatalf("path %v has the tasks %v", ev.Path, ev.Tasks)
+			}
+			if ev.Type != graph.EventTaskStart {
+				continue
+			}
+			above[strings.Join(append(slices.Clone(ev.Tasks), ev.Task), " ")] = ev.Path
+			if n := len(ev.Tasks); n > 0 && len(above[strings.Join(ev.Tasks, " ")]) != n-1 {
+				t.Errorf("nothing is known of the task above %v", ev.Tasks)
+			}
+			if ev.Node == "n" {
+				leaves++
+			}
+		}
+		equal(t, "leaves", leaves, 2)
+		equal(t, "tasks told apart", len(above), 7)
+	}
+}

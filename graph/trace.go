@@ -104,7 +104,7 @@ func tracerOf(t Tracer) local.Tracer {
 			Run: string(p.Run), Step: p.Step, Tasks: p.Tasks, Node: p.Node, Attempt: p.Attempt, From: p.From, Metadata: p.Metadata,
 		}
 		if p.Node != "" {
-			part.Task = taskID(p.Epoch, p.Step, p.Task)
+			part.Task = local.TaskID(p.Epoch, p.Step, p.Task)
 		}
 		ctx, end := t.Begin(ctx, part)
 		return ctx, func(o local.Outcome) { end(outcomeOf(o)) }

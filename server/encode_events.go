@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -32,8 +31,7 @@ type traced struct {
 
 // tracer is the part of an encoder that is for that mode.
 type tracer struct {
-	chains  map[string][]string // tasks that run, by the path of their graph and their node
-	models  map[string]*talk    // messages that are made, by path and task
+	models  map[string]*talk // messages that are made, by path and task
 	started bool
 }
 
@@ -70,7 +68,7 @@ func (e *encoder) begin(b *runBody) error {
 	if !e.has(modeEvents) {
 		return nil
 	}
-	e.tracer = tracer{chains: map[string][]string{}, models: map[string]*talk{}, started: true}
+	e.tracer = tracer{models: map[string]*talk{}, started: true}
 	input := b.Input
 	if b.Command != nil {
 		data, err := json.Marshal(b.Command)
@@ -82,14 +80,11 @@ func (e *encoder) begin(b *runBody) error {
 	return e.trace("on_chain_start", e.graph, e.run.ID, []string{}, e.rootMetadata(), map[string]any{"input": orNull(input)})
 }
 
-// parents returns the runs that a graph with a path is inside of, as far as it is
-// clear which tasks they are.
-func (e *encoder) parents(path []string) []string {
+// parents returns the runs that the graph of an event is inside of.
+func (e *encoder) parents(ev graph.Event) []string {
 	out := []string{e.run.ID}
-	for i, node := range path {
-		if tasks := e.chains[strings.Join(append(slices.Clone(path[:i]), node), sep)]; len(tasks) == 1 {
-			out = append(out, e.chain(path[:i], tasks[0]))
-		}
+	for i, task := range ev.Tasks {
+		out = append(out, e.chain(ev.Path[:i], task))
 	}
 	return out
 }
@@ -101,14 +96,10 @@ func (e *encoder) chain(path []string, task string) string {
 
 // traceEvent tells what an event of the engine is in that mode.
 func (e *encoder) traceEvent(ev graph.Event) error {
-	at := strings.Join(append(slices.Clone(ev.Path), ev.Node), sep)
 	task := strings.Join(ev.Path, sep) + sep + ev.Task
 	id := e.chain(ev.Path, ev.Task)
 	switch ev.Type {
 	case graph.EventTaskStart:
-		if !slices.Contains(e.chains[at], ev.Task) {
-			e.chains[at] = append(e.chains[at], ev.Task)
-		}
 		input := ev.Input
 		if input == nil && len(ev.Path) == 0 && e.values != nil {
 			var err error
@@ -116,16 +107,13 @@ func (e *encoder) traceEvent(ev graph.Event) error {
 				return err
 			}
 		}
-		return e.trace("on_chain_start", ev.Node, id, e.parents(ev.Path), e.messageMetadata(ev), map[string]any{"input": orNull(input)})
+		return e.trace("on_chain_start", ev.Node, id, e.parents(ev), e.messageMetadata(ev), map[string]any{"input": orNull(input)})
 	case graph.EventTaskEnd, graph.EventTaskError:
 		err := e.silence(task)
-		if i := slices.Index(e.chains[at], ev.Task); i >= 0 {
-			e.chains[at] = slices.Delete(e.chains[at], i, i+1)
-		}
 		if err != nil || ev.Type == graph.EventTaskError {
 			return err // that a chain fails ends the stream with an error, or is handled
 		}
-		return e.trace("on_chain_end", ev.Node, id, e.parents(ev.Path), e.messageMetadata(ev), map[string]any{"output": orNull(ev.Update)})
+		return e.trace("on_chain_end", ev.Node, id, e.parents(ev), e.messageMetadata(ev), map[string]any{"output": orNull(ev.Update)})
 	case graph.EventMessage:
 		return e.talks(ev, task, id)
 	case graph.EventToolCall, graph.EventToolResult:
@@ -147,7 +135,7 @@ func (e *encoder) talks(ev graph.Event, task, parent string) error {
 		}
 		t = nil
 	}
-	parents := append(e.parents(ev.Path), parent)
+	parents := append(e.parents(ev), parent)
 	if t == nil {
 		if k.ID == "" {
 			return nil // a message that nothing can be added to
@@ -182,14 +170,14 @@ func (e *encoder) silence(task string) error {
 		return nil
 	}
 	delete(e.models, task)
-	parents := append(e.parents(t.ev.Path), e.chain(t.ev.Path, t.ev.Task))
+	parents := append(e.parents(t.ev), e.chain(t.ev.Path, t.ev.Task))
 	m := t.sum.Message()
 	return e.trace("on_chat_model_end", modelName(chat.Chunk{Model: m.Model}), t.id, parents, e.messageMetadata(t.ev), map[string]any{"output": m})
 }
 
 // traceTool tells of a call of a tool.
 func (e *encoder) traceTool(ev graph.Event, parent string) error {
-	parents := append(e.parents(ev.Path), parent)
+	parents := append(e.parents(ev), parent)
 	switch v := ev.Value.(type) {
 	case tool.Started:
 		return e.trace("on_tool_start", v.Name, e.derived("tool", parent, v.CallID), parents, e.messageMetadata(ev), map[string]any{"input": v.Args})

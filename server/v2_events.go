@@ -108,7 +108,7 @@ func (l *live) event(ev graph.Event) error {
 	if l.line == nil {
 		return nil
 	}
-	ns := l.namespace(ev.Path)
+	ns := namespaceOf(ev)
 	if err := l.enter(ns, ev.Graph); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (l *live) checkpoint() error {
 	if ev.Parent != "" {
 		data["parent_id"] = ev.Parent
 	}
-	return l.send("checkpoints", l.namespace(ev.Path), *ev, data)
+	return l.send("checkpoints", namespaceOf(*ev), *ev, data)
 }
 
 func (l *live) send(channel string, ns []string, ev graph.Event, data any) error {
@@ -252,9 +252,17 @@ func segment(node, task string) string {
 	return node + ":" + task
 }
 
-// namespace returns where a graph with a path runs: the tasks above it. The
-// engine's events say which nodes these are of; where several tasks of a node run
-// at once, their subgraphs share the node's name.
+// namespaceOf returns where the graph of an event runs: the tasks above it.
+func namespaceOf(ev graph.Event) []string {
+	ns := make([]string, len(ev.Path))
+	for i, node := range ev.Path {
+		ns[i] = segment(node, ev.Tasks[i])
+	}
+	return ns
+}
+
+// namespace is namespaceOf for a path alone, as questions have it: where several
+// tasks of a node run at once, their subgraphs share the node's name.
 func (l *live) namespace(path []string) []string {
 	ns := make([]string, len(path))
 	for i, node := range path {
@@ -299,15 +307,11 @@ func (l *live) enter(ns []string, graph string) error {
 
 // exit tells that a task's subgraphs have ended, with the task.
 func (l *live) exit(ev graph.Event, status, failure string) error {
-	ns := l.namespace(append(slices.Clone(ev.Path), ev.Node))
+	ns := append(namespaceOf(ev), segment(ev.Node, ev.Task))
 	at := strings.Join(ev.Path, sep)
 	tasks := l.running[at][ev.Node]
 	if i := slices.Index(tasks, ev.Task); i >= 0 {
-		tasks = slices.Delete(tasks, i, i+1)
-		l.running[at][ev.Node] = tasks
-	}
-	if len(tasks) > 0 && ns[len(ns)-1] == ev.Node {
-		return nil // they share it
+		l.running[at][ev.Node] = slices.Delete(tasks, i, i+1)
 	}
 	return l.leaveBelow(ns, status, failure)
 }

@@ -872,3 +872,59 @@ func TestARemovedThreadLeavesNoEvents(t *testing.T) {
 		t.Errorf("replayed: %+v", a)
 	}
 }
+
+// Tasks of one node that run at once have a namespace each.
+func TestParallelSubgraphsHaveNamespacesOfTheirOwn(t *testing.T) {
+	type part struct {
+		City string `json:"city"`
+	}
+	type whole struct {
+		Cities graph.List[string] `json:"cities"`
+	}
+	inner := graph.New[part]("visit")
+	inner.AddNode("go", func(_ context.Context, s *part) error { s.City += "!"; return nil })
+	inner.AddEdge(graph.Start, "go")
+	visit, err := inner.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := graph.New[whole]("tour")
+	each := graph.AddTask(b, "each", func(ctx context.Context, s *whole, city string) error {
+		out, err := graph.Call(ctx, "", visit, func(p *part) { p.City = city })
+		if err == nil {
+			s.Cities.Add(out.City)
+		}
+		return err
+	}, graph.Contains(visit))
+	b.AddCommandNode("split", func(context.Context, *whole) (graph.Command, error) {
+		return graph.Dispatch(each.Send("Ulm"), each.Send("Bonn"), each.Send("Kiel")), nil
+	})
+	b.AddEdge(graph.Start, "split")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, server.Graph(g))
+	thread := newThread()
+	s := c.follow(thread, object{"channels": []string{"lifecycle", "updates", "values"}})
+	c.must(thread, "run.start", object{"assistant_id": "tour", "input": object{}})
+	started, ended := map[string]int{}, map[string]int{}
+	for _, e := range s.until(told.ending) {
+		if e.Method == "lifecycle" && len(e.Params.Namespace) == 1 {
+			switch e.data()["event"] {
+			case "started":
+				started[e.Params.Namespace[0]]++
+			case "completed":
+				ended[e.Params.Namespace[0]]++
+			}
+		}
+	}
+	if len(started) != 3 || fmt.Sprint(started) != fmt.Sprint(ended) {
+		t.Errorf("started %v, ended %v", started, ended)
+	}
+	for ns, n := range started {
+		if n != 1 || !strings.HasPrefix(ns, "each:") {
+			t.Errorf("%s began %d times", ns, n)
+		}
+	}
+}

@@ -159,3 +159,56 @@ func TestChatWhoseServerDiesInTerminal(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// Two people talk on one thread: each is told what the other did, and neither's
+// turn is lost or made twice.
+func TestTwoChatsOnOneThreadInTerminal(t *testing.T) {
+	web, _, dir := serveGraphs(t)
+	mine := t.TempDir()
+	open := func(args ...string) *consoletest.Terminal {
+		t.Helper()
+		return consoletest.Open(t, superstep(t, mine, append([]string{"chat", web.URL, "--graph", "assistant"}, args...)...))
+	}
+	a := open()
+	a.Expect("you: ")
+	a.Type("write a.txt one\n")
+	a.Expect("[y/n, e to edit] ")
+	out, _ := must(t, cli.ExitDone, superstep(t, mine, "threads", "--url", web.URL, "--json"))
+	_, id, _ := strings.Cut(out, `"thread": "`)
+	id, _, _ = strings.Cut(id, `"`)
+	b := open("--thread", id)
+	b.Expect(`Going on: "write a.txt one" waits for your approval.`)
+	b.Expect("[y/n, e to edit] ")
+	b.Type("y\n")
+	b.Expect("Done: wrote a.txt")
+	b.Expect("you: ")
+	a.Type("y\n")
+	a.Expect("has ended")
+	a.Expect("you: ")
+	a.Type("what is 6*7\n")
+	a.Expect("6*7 = 42")
+	a.Expect("you: ")
+	b.Type("write a.txt two\n")
+	b.Expect("[y/n, e to edit] ")
+	a.Type("what is 2*4\n")
+	a.Expect("Your message was not sent: the conversation has gone on elsewhere.")
+	a.Expect(`Going on: "write a.txt two" waits for your approval.`)
+	a.Expect("[y/n, e to edit] ")
+	a.Type("n\n")
+	a.Expect("Why not?")
+	a.Type("\n")
+	a.Expect("you: ")
+	b.Type("y\n")
+	b.Expect("has ended")
+	b.Expect("it may have been answered elsewhere")
+	b.Expect("you: ")
+	if data, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(data) != "one\n" {
+		t.Errorf("the file holds %q, %v", data, err)
+	}
+	for _, x := range []*consoletest.Terminal{a, b} {
+		x.Type("\x04")
+		if code := x.End(); code != cli.ExitDone {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}

@@ -390,6 +390,9 @@ func (d *digester) approve(ctx context.Context, drain <-chan struct{}, snap *gra
 				return false, err
 			}
 		} else {
+			if d.c.OutTerminal() {
+				draft = console.Clean(draft)
+			}
 			fmt.Fprint(d.c.Out, draft)
 		}
 		d.c.Notef("\nThis is the draft. To have it written to %s:\n  %s --yes", s.Out, d.again)

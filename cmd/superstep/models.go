@@ -56,7 +56,8 @@ func openModel(name string) (model.Model, error) {
 		return nil, cli.Hint(cli.Usage("no model was chosen"), `try it without a key:      --model demo
 name one with --model:    openai:gpt-5, anthropic:claude-sonnet-4-5, gemini:gemini-2.5-pro, ollama:llama3.2
 or once for all commands: export %s=openai:gpt-5
-The keys are OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY; Ollama needs none.`, models.Variable)
+The keys are OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY; Ollama needs none.
+A graph needs its name:   --graph NAME, with the URL of its server before it if it has one`, models.Variable)
 	case demoModel:
 		return demomodel.Model{}, nil
 	}

@@ -13,6 +13,11 @@ import (
 // RecentNodes is how many node names a record remembers.
 const RecentNodes = 20
 
+// recentRoom is how many names are put into one piece of memory, so that the
+// names that go over into the next piece are copied rarely. Whoever holds some
+// of them keeps the whole piece alive.
+const recentRoom = 128
+
 // Config is what a machine needs to know of the run.
 type Config struct {
 	Plan   *plan.Graph
@@ -56,8 +61,7 @@ type Task struct {
 	Node    int
 	From    int             // node that caused it, or plan.FromStart
 	Gen     int             // how often its results were voided
-	Payload any             // of a send, decoded; nil when only Raw is known
-	Raw     json.RawMessage // of a send
+	Raw     json.RawMessage // payload of a send
 	Overlay json.RawMessage // update seen by this task alone
 
 	Err       error
@@ -78,7 +82,7 @@ type Task struct {
 	changes any
 	data    json.RawMessage
 	growth  []Growth
-	routing *Routing                 // never altered; see newRouting
+	routing *Routing                 // never altered
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
 }
 
@@ -103,19 +107,12 @@ func (t *Task) Routing() *Routing {
 	return t.routing
 }
 
-// Most tasks share one of these.
+// Most tasks share one of these. Nobody alters them.
 var nowhere, along = Routing{}, Routing{Static: true}
 
-// newRouting returns r for a task to keep.
-func newRouting(r *Routing) *Routing {
-	switch {
-	case len(r.Goto) > 0 || len(r.Sends) > 0 || r.Parent != nil || r.Stop:
-		kept := *r
-		return &kept
-	case r.Static:
-		return &along
-	}
-	return &nowhere
+// isAlong reports whether r is along.
+func (r *Routing) isAlong() bool {
+	return r.Static && !r.Stop && len(r.Goto) == 0 && len(r.Sends) == 0 && r.Parent == nil
 }
 
 // Unanswered returns the questions that wait for an answer.
@@ -141,8 +138,7 @@ type Routing struct {
 // Send is a task planned by another.
 type Send struct {
 	Node    int
-	Payload any
-	Raw     json.RawMessage
+	Raw     json.RawMessage // payload
 	Overlay json.RawMessage
 }
 
@@ -204,7 +200,7 @@ type Machine struct {
 	deferred []int    // in the order triggered
 	parent   *ParentRouting
 	paused   []checkpoint.Pause
-	recent   []string // ring of node names, oldest first after unroll
+	recent   []string // node names, oldest first; only ever appended to
 	children map[string]checkpoint.ID
 
 	tail    tail
@@ -436,7 +432,7 @@ func (m *Machine) completeAs(i, node int, r Routing) {
 		m.tasks = append(m.tasks, Task{Index: i, Node: node, From: plan.FromStart, added: true})
 	}
 	t := &m.tasks[i]
-	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, newRouting(&r), nil, ""
+	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, &r, nil, ""
 	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
 }
 
@@ -574,12 +570,15 @@ func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Gro
 	m.ended = append(m.ended, i)
 }
 
-// Routed reports where a task leads whose changes were reported.
-func (m *Machine) Routed(i int, r Routing) {
+// Routed reports where a task leads whose changes were reported. The machine
+// keeps r, which may be shared with other tasks: nobody may alter it any more.
+func (m *Machine) Routed(i int, r *Routing) {
 	t := &m.tasks[i]
-	t.routing = newRouting(&r)
+	t.routing = r
 	t.Status, t.Err, t.ErrText = Done, nil, ""
-	m.ended = append(m.ended, i)
+	if n := len(m.ended); n == 0 || m.ended[n-1] != i { // else Changed was called just now
+		m.ended = append(m.ended, i)
+	}
 	m.alive--
 }
 
@@ -690,6 +689,9 @@ func (m *Machine) Ready() (rd Ready) {
 	case m.alive > 0:
 		// Only those reported since: looking at all tasks at each report
 		// would make a fan-out quadratic.
+		if m.cfg.Persist && len(m.ended) > 1 {
+			m.writes.results = slices.Grow(m.writes.results, 2*len(m.ended)) // changes and routing of each
+		}
 		for _, i := range m.ended {
 			m.saveResults(&m.tasks[i])
 		}
@@ -939,7 +941,7 @@ func (m *Machine) route(node int, r *Routing) {
 	for k := range r.Sends {
 		s := &r.Sends[k]
 		t := m.plan(s.Node, node)
-		t.Sent, t.Payload, t.Raw, t.Overlay = true, s.Payload, s.Raw, s.Overlay
+		t.Sent, t.Raw, t.Overlay = true, s.Raw, s.Overlay
 	}
 	if r.Static {
 		if node == plan.FromStart {
@@ -1046,8 +1048,10 @@ func (m *Machine) incompleteJoins() error {
 }
 
 func (m *Machine) remember(node string) {
-	if len(m.recent) >= 2*RecentNodes {
-		m.recent = slices.Clone(m.recent[len(m.recent)-RecentNodes:]) // tasks may hold the old one
+	if n := len(m.recent); n == cap(m.recent) && n > RecentNodes { // tasks and records hold the old one
+		next := make([]string, RecentNodes, recentRoom)
+		copy(next, m.recent[n-RecentNodes:])
+		m.recent = next
 	}
 	m.recent = append(m.recent, node)
 }

@@ -68,7 +68,7 @@ func TestContinueOnOneMachine(t *testing.T) {
 	if !slices.Equal(rd.Start, []int{0, 1}) || m.Task(0).Status != core.Changed || m.Task(1).Status != core.Running {
 		t.Fatalf("%v start as %d and %d", rd.Start, m.Task(0).Status, m.Task(1).Status)
 	}
-	m.Routed(0, static)
+	m.Routed(0, &static)
 	m.Failed(1, errors.New("node again"))
 	steps(t, sh)
 	if err := sh.load(""); err != nil {
@@ -92,7 +92,7 @@ func TestKeptChildren(t *testing.T) {
 		steps(t, sh)
 		sh.m.Changed(0, nil, nil, nil)
 		sh.m.SetChild(0, "/a", "child-1")
-		sh.m.Routed(0, static)
+		sh.m.Routed(0, &static)
 		rd := sh.m.Ready()
 		if err := sh.save(rd.Write); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestKeptChildren(t *testing.T) {
 		steps(t, sh)
 		sh.m.Changed(1, nil, nil, nil)
 		sh.m.SetChild(1, "/b", "child-2")
-		sh.m.Routed(1, static)
+		sh.m.Routed(1, &static)
 		steps(t, sh)
 		if want := map[string]checkpoint.ID{"/a": "child-1", "/b": "child-2"}; !maps.Equal(sh.m.Children(), want) {
 			t.Errorf("with edit %v: subgraphs stand at %v, want %v", edit, sh.m.Children(), want)
@@ -154,7 +154,7 @@ func TestBreakpointInsideSubgraph(t *testing.T) {
 	}
 	steps(t, sh)
 	sh.m.Changed(1, nil, nil, nil)
-	sh.m.Routed(1, core.Routing{Static: true})
+	sh.m.Routed(1, &core.Routing{Static: true})
 	sh.m.Asked(0, []checkpoint.Question{{ID: "q", Key: "x", Node: "x", Path: []string{"a"}, When: "before"}}, nil)
 	steps(t, sh)
 	if err := sh.load(""); err != nil {

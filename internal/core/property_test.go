@@ -430,7 +430,7 @@ func (tr *trial) end(i int) {
 		r.Sends = append(r.Sends, core.Send{Node: k, Raw: json.RawMessage(s.Payload)})
 	}
 	tr.note("%d %s is routed", i, name)
-	m.Routed(i, r)
+	m.Routed(i, &r)
 }
 
 // compare checks where the thread has got to.

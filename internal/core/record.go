@@ -176,7 +176,7 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
 		if err != nil {
 			return err
 		}
-		t.routing, t.Status = newRouting(&r), Done
+		t.routing, t.Status = &r, Done
 		return nil
 	}
 	for _, q := range o.Questions {
@@ -256,7 +256,10 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		if err != nil {
 			return err
 		}
-		t.routing, t.Status, t.saved.routing = newRouting(&routing), Done, true
+		t.routing, t.Status, t.saved.routing = &routing, Done, true
+		if routing.isAlong() {
+			t.routing = &along
+		}
 	case checkpoint.KindChild:
 		var id checkpoint.ID
 		if err := json.Unmarshal(r.Data, &id); err != nil {
@@ -335,7 +338,7 @@ func (m *Machine) Fork(keep bool) error {
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		if !t.folded {
-			*t = Task{Index: i, Node: t.Node, Sent: t.Sent, From: t.From, Raw: t.Raw, Payload: t.Payload, Overlay: t.Overlay, passed: true}
+			*t = Task{Index: i, Node: t.Node, Sent: t.Sent, From: t.From, Raw: t.Raw, Overlay: t.Overlay, passed: true}
 		}
 	}
 	m.paused = nil
@@ -603,13 +606,15 @@ func (m *Machine) saveResults(t *Task) {
 	}
 	if t.ran && !t.saved.kept {
 		t.saved.kept = true
-		for _, ns := range slices.Sorted(maps.Keys(t.kept)) {
-			put(checkpoint.KindChild, ns, must(json.Marshal(t.kept[ns])), true)
+		if len(t.kept) > 0 { // else sorting nothing would still allocate
+			for _, ns := range slices.Sorted(maps.Keys(t.kept)) {
+				put(checkpoint.KindChild, ns, must(json.Marshal(t.kept[ns])), true)
+			}
 		}
 	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
-		put(checkpoint.KindRouting, "", must(json.Marshal(m.encodeRouting(t.Routing()))), false)
+		put(checkpoint.KindRouting, "", m.marshalRouting(t.Routing()), false)
 	}
 	if t.Status == Failed && !t.saved.err && t.Err != nil {
 		t.saved.err = true
@@ -619,6 +624,17 @@ func (m *Machine) saveResults(t *Task) {
 		t.saved.questions = true
 		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children})), true)
 	}
+}
+
+// alongEdges is the recorded form of a Routing along the static edges, which is
+// what most tasks have. It is written into records and never altered.
+var alongEdges = must(json.Marshal(&checkpoint.Routing{Static: true}))
+
+func (m *Machine) marshalRouting(r *Routing) json.RawMessage {
+	if r.isAlong() {
+		return alongEdges
+	}
+	return must(json.Marshal(m.encodeRouting(r)))
 }
 
 // must returns data; err is never set for the types it is used with.

@@ -377,7 +377,7 @@ func (st *story) report(what string, a *args) error {
 		if err != nil {
 			return err
 		}
-		m.Routed(i, r)
+		m.Routed(i, &r)
 	case "changed":
 		changes, _, err := a.output()
 		if err != nil {
@@ -389,7 +389,7 @@ func (st *story) report(what string, a *args) error {
 		if err != nil {
 			return err
 		}
-		m.Routed(i, r)
+		m.Routed(i, &r)
 	case "fail":
 		m.Failed(i, errors.New(strings.Join(a.words, " ")))
 	case "cancel":

@@ -33,6 +33,7 @@ const (
 type Event struct {
 	Kind    Kind
 	Path    []string // nodes from the root graph down to the subgraph it happened in
+	Tasks   []string // IDs of the tasks of those nodes
 	Graph   string
 	Thread  checkpoint.ThreadID
 	Step    int // the superstep it belongs to

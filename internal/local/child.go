@@ -111,6 +111,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
 	o.parent = t
 	o.path = s.o.childPath(t.node)
+	o.tasks = append(slices.Clip(s.o.tasks), TaskID(t.at.epoch, t.at.step, t.index))
 	if s.o.Tape != nil {
 		o.Tape = s.o.Tape.child(t, &call, ns)
 	}
@@ -170,9 +171,18 @@ func keyOfScope(scope string) string {
 // childPath returns the path of a graph that a node runs.
 func (o *Options) childPath(node *Node) []string { return append(slices.Clip(o.path), node.Name) }
 
+// TaskID names a task: by the record that planned its superstep or, without a
+// store, by the superstep's number.
+func TaskID(epoch checkpoint.ID, step, task int) string {
+	if epoch == "" {
+		return fmt.Sprintf("step-%d:%d", step, task)
+	}
+	return fmt.Sprintf("%s:%d", epoch, task)
+}
+
 // id names the task within its thread, for the metadata of subgraph records.
 func (t *Task) id() string {
-	return string(t.at.branch) + "|" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.gen)
+	return string(t.at.branch) + "|" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(int(t.gen))
 }
 
 // callNamespace returns the namespace of a call. If the node has been renamed
@@ -198,7 +208,7 @@ func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {
 func (t *Task) namespace(call *Call, node string) string {
 	ns := t.s.o.Log.Namespace + "/" + node
 	if !call.Keep {
-		ns += ":" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.gen)
+		ns += ":" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(int(t.gen))
 	}
 	if call.Key != "" {
 		ns += ":" + call.Key

@@ -75,8 +75,7 @@ func (c *Command) Zero() bool {
 // Send is a task for a node.
 type Send struct {
 	Node    string
-	Payload any
-	Raw     json.RawMessage
+	Raw     json.RawMessage // payload
 	Overlay json.RawMessage
 	Err     error // of encoding the payload
 }
@@ -142,7 +141,8 @@ type Options struct {
 
 	parent  *Task // of a subgraph's run
 	path    []string
-	collect bool // keep what was committed
+	tasks   []string // IDs of the tasks of the nodes in path
+	collect bool     // keep what was committed
 }
 
 // DefaultConcurrency is how many tasks of a superstep run at a time.

@@ -36,10 +36,11 @@ type Session struct {
 	timed   bool // task times are wanted
 	encode  bool // changes are wanted encoded though nothing is stored
 
-	onceMu sync.Mutex
-	once   map[onceID]*onceCall
-	lost   map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
-	beside atomic.Bool       // a task stored a result itself
+	onceMu  sync.Mutex
+	once    map[onceID]*onceCall
+	lost    map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
+	anyOnce atomic.Bool       // once or lost has held something
+	beside  atomic.Bool       // a task stored a result itself
 
 	// Owned by the goroutine that drives.
 	reuse     any // changes of an earlier lone task, to be recycled
@@ -142,6 +143,7 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 			call := &onceCall{done: make(chan struct{}), data: r.Data}
 			close(call.done)
 			s.once[onceID{s.m.Epoch(), s.m.Step() + 1, r.Task, r.Name}] = call
+			s.anyOnce.Store(true)
 		}
 	}
 	return nil
@@ -334,7 +336,7 @@ func (s *Session) resolve(source string, c *Command) (core.Routing, error) {
 		if s.prog.Nodes[i].Decode == nil && send.Raw != nil {
 			return r, &InvalidEdgeError{Source: source, Target: send.Node, Reason: "which takes no payload"}
 		}
-		r.Sends = append(r.Sends, core.Send{Node: i, Payload: send.Payload, Raw: send.Raw, Overlay: send.Overlay})
+		r.Sends = append(r.Sends, core.Send{Node: i, Raw: send.Raw, Overlay: send.Overlay})
 	}
 	if c.Parent != nil {
 		if s.o.parent == nil {
@@ -498,6 +500,9 @@ func (s *Session) confirm(ctx context.Context) (again bool, err error) {
 
 // forgetOnce drops the sub-steps of the superstep that was committed.
 func (s *Session) forgetOnce() {
+	if !s.anyOnce.Load() { // which costs less than the lock
+		return
+	}
 	s.onceMu.Lock()
 	if len(s.once) > 0 {
 		clear(s.once)
@@ -637,17 +642,19 @@ func (s *Session) unfinished() bool {
 // inbox receives the reports of a superstep's tasks.
 type inbox struct {
 	mu     sync.Mutex
-	got    []report
-	spare  []report // what was taken last, to be filled again
+	got    [][]report // in pieces, so that none is ever moved
+	taken  [][]report // what was taken last
+	spare  [][]report // empty pieces
 	signal chan struct{}
 	closed bool // tasks that have not begun are not to begin
+	tasks  int  // that are to report
 	alive  int  // tasks not reported yet; owned by the driver
 
 	// Under Sync a worker takes its next task when its last report is
 	// stored: what is finished is recorded at once.
 	cond     sync.Cond
 	reported int  // reports put
-	taken    int  // of them, taken by the driver
+	seen     int  // of them, taken by the driver
 	stored   int  // of them, stored
 	open     bool // nobody waits any more
 }
@@ -673,10 +680,15 @@ func (b *inbox) close() {
 // put hands a report to the driver and returns its number.
 func (b *inbox) put(r *report) int {
 	b.mu.Lock()
-	b.got = append(b.got, *r)
-	waiting := len(b.got)
+	last := len(b.got) - 1
+	if last < 0 || len(b.got[last]) == cap(b.got[last]) {
+		b.got = append(b.got, b.piece())
+		last++
+	}
+	b.got[last] = append(b.got[last], *r)
 	b.reported++
 	n := b.reported
+	waiting := n - b.seen
 	b.mu.Unlock()
 	if waiting == 1 { // else the driver was signalled and has not looked yet
 		select {
@@ -689,6 +701,19 @@ func (b *inbox) put(r *report) int {
 	}
 	return n
 }
+
+// piece returns room for reports.
+func (b *inbox) piece() []report {
+	if n := len(b.spare); n > 0 {
+		p := b.spare[n-1]
+		b.spare = b.spare[:n-1]
+		return p
+	}
+	return make([]report, 0, min(b.tasks, inboxPiece))
+}
+
+// inboxPiece is how many reports are kept in one piece.
+const inboxPiece = 64
 
 // inboxTurn is after how many reports a worker lets the driver have a turn, so
 // that few of them wait at a time.
@@ -707,7 +732,7 @@ func (b *inbox) await(n int) {
 // settle notes that what was taken is stored.
 func (b *inbox) settle() {
 	b.mu.Lock()
-	b.stored = b.taken
+	b.stored = b.seen
 	b.mu.Unlock()
 	b.cond.Broadcast()
 }
@@ -721,13 +746,15 @@ func (b *inbox) release() {
 }
 
 // take returns what was put since the last call, valid until the next one.
-func (b *inbox) take() []report {
+func (b *inbox) take() [][]report {
 	b.mu.Lock()
-	got := b.got
-	b.got, b.spare = b.spare[:0], got
-	b.taken = b.reported
+	for _, p := range b.taken {
+		b.spare = append(b.spare, p[:0])
+	}
+	b.got, b.taken = b.taken[:0], b.got
+	b.seen = b.reported
 	b.mu.Unlock()
-	return got
+	return b.taken
 }
 
 // start starts tasks. A lone task runs on the caller's goroutine if nothing can
@@ -759,7 +786,7 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 		cancel = func(err error) { inner(err); stop() }
 	}
 	s.cancel, s.stepCtx = cancel, stepCtx
-	box := &inbox{signal: make(chan struct{}, 1), alive: len(tasks), got: make([]report, 0, min(len(tasks), inboxTurn))}
+	box := &inbox{signal: make(chan struct{}, 1), tasks: len(tasks), alive: len(tasks)}
 	box.cond.L = &box.mu
 	s.inbox = box
 	limit := s.o.Concurrency
@@ -858,14 +885,7 @@ func (s *Session) wait(ctx context.Context) {
 	box := s.inbox
 	for {
 		got := box.take()
-		for k := range got {
-			r := &got[k]
-			if s.reported[r.task] {
-				continue // given up on
-			}
-			box.alive--
-			s.deliver(r)
-		}
+		s.deliverAll(box, got)
 		if box.alive == 0 {
 			s.endStep()
 			return
@@ -887,13 +907,7 @@ func (s *Session) lastOrders(box *inbox) {
 	grace := time.NewTimer(cancelGrace)
 	defer grace.Stop()
 	for {
-		got := box.take()
-		for k := range got {
-			if r := &got[k]; !s.reported[r.task] {
-				box.alive--
-				s.deliver(r)
-			}
-		}
+		s.deliverAll(box, box.take())
 		if box.alive == 0 {
 			return
 		}
@@ -937,6 +951,19 @@ func (s *Session) stopTasks(cause error) {
 	s.cancel(cause)
 	s.lastOrders(s.inbox)
 	s.endStep()
+}
+
+// deliverAll passes reports to the machine, but for those of tasks that it gave
+// up on.
+func (s *Session) deliverAll(box *inbox, got [][]report) {
+	for _, piece := range got {
+		for k := range piece {
+			if r := &piece[k]; !s.reported[r.task] {
+				box.alive--
+				s.deliver(r)
+			}
+		}
+	}
 }
 
 // deliver passes a report to the machine.

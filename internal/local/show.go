@@ -10,7 +10,7 @@ import (
 // event returns an event of a task of the open superstep; task -1 is the run.
 func (s *Session) event(kind Kind, task int) *Event {
 	ev := &Event{
-		Kind: kind, Path: s.o.path, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
+		Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
 		Step: s.m.Step() + 1, Task: task, Epoch: s.m.Epoch(), Time: time.Now(),
 	}
 	if task >= 0 {
@@ -89,7 +89,7 @@ func (s *Session) showEnd(r *report) {
 	if !s.o.Bus.wants(ev.Kind) {
 		return
 	}
-	ev.Cached, ev.Attempt, ev.Duration = r.cached, r.attempt, r.took
+	ev.Cached, ev.Attempt, ev.Duration = r.cached, int(r.attempt), r.took
 	s.o.Bus.Send(ev)
 }
 

@@ -325,7 +325,7 @@ func (tp *Tape) child(t *Task, call *Call, here string) *Tape {
 	if c.root < 0 {
 		c.root = t.index
 	}
-	id := string(epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(t.gen)
+	id := string(epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(int(t.gen))
 	for _, name := range append([]string{t.node.Name}, t.node.Former...) {
 		ns := tp.ns + "/" + name
 		if !call.Keep {

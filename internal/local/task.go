@@ -30,16 +30,17 @@ type noAskKey struct{}
 // Task is one attempt of a task: the context its node is called with.
 type Task struct {
 	context.Context
-	s         *Session
-	node      *Node
-	at        *place
-	index     int
-	attempt   int
-	gen, from int
-	payload   json.RawMessage
+	s       *Session
+	node    *Node
+	at      *place
+	payload json.RawMessage
+	index   int
 
+	// One is made for each attempt, so what can be small is.
+	attempt, gen, from int32
+
+	ended bool // by mu, as what follows
 	mu    sync.Mutex
-	ended bool
 	talk  *talk // nil until it is needed
 	idle  *time.Timer
 }
@@ -148,8 +149,8 @@ func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, at *
 		t.at = &lone.place
 		s.setPlace(t.at)
 	}
-	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, node, task.Index, attempt
-	t.gen, t.from, t.payload = task.Gen, task.From, task.Raw
+	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, node, task.Index, int32(attempt)
+	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
 	if len(task.Questions) > 0 || len(task.Children) > 0 {
 		t.talk = &talk{questions: slices.Clone(task.Questions), children: maps.Clone(task.Children)}
 	}
@@ -161,7 +162,7 @@ func (t *Task) Info() Info {
 	s := t.s
 	in := Info{
 		Graph: s.prog.Plan.Name, Node: t.node.Name, Path: s.o.path, Thread: s.o.Log.Thread, Namespace: s.o.Log.Namespace,
-		Run: s.run, Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: t.attempt, RemainingSteps: -1,
+		Run: s.run, Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: int(t.attempt), RemainingSteps: -1,
 		Recent: slices.Clone(t.at.recent[max(0, len(t.at.recent)-core.RecentNodes):]),
 	}
 	if t.from >= 0 {
@@ -191,7 +192,7 @@ func (t *Task) Emit(kind Kind, value any) error {
 	t.Beat()
 	if t.s.o.Bus.wants(kind) {
 		ev := t.s.event(kind, t.index)
-		ev.Value, ev.Attempt = value, t.attempt
+		ev.Value, ev.Attempt = value, int(t.attempt)
 		t.s.o.Bus.Send(ev)
 	}
 	return t.Context.Err()
@@ -209,11 +210,16 @@ func (t *Task) Beat() {
 // end closes the attempt: what it still does has no effect.
 func (t *Task) end() {
 	t.mu.Lock()
+	t.close()
+	t.mu.Unlock()
+}
+
+// close is end with t.mu held.
+func (t *Task) close() {
 	t.ended = true
 	if t.idle != nil {
 		t.idle.Stop()
 	}
-	t.mu.Unlock()
 }
 
 // Asking is what a task waits for: an answer, an event or a time.
@@ -287,7 +293,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	} else {
 		k.used[used] = true
 	}
-	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, t.gen, scope+idKey)
+	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, int(t.gen), scope+idKey)
 	for i := range k.questions {
 		q := &k.questions[i]
 		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != (a.Sleep || a.Event != "") || positional && !bytes.Equal(q.Value, value) {
@@ -418,6 +424,7 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 		s.once = map[onceID]*onceCall{}
 	}
 	s.once[id] = call
+	s.anyOnce.Store(true) // before anything is put into lost, too
 	s.onceMu.Unlock()
 	call.err = errOnceAbandoned
 	defer func() {
@@ -476,17 +483,17 @@ func (t *Task) idempotencyKey(name string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// report is how a task ended.
+// report is how a task ended. It is kept small: a fan-out has a hundred thousand.
 type report struct {
 	task      int
-	attempt   int
+	attempt   int32
 	kind      reportKind
 	known     bool // the machine has the changes already
 	cached    bool
 	changes   any
 	data      json.RawMessage
 	growth    []core.Growth
-	routing   core.Routing
+	routing   *core.Routing // of a finished task
 	err       error
 	questions []checkpoint.Question
 	children  map[string]checkpoint.ID
@@ -558,7 +565,7 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 			r.err = context.Cause(ctx)
 			return
 		}
-		r.err = s.nodeError(node, r.attempt, err)
+		r.err = s.nodeError(node, int(r.attempt), err)
 	}
 }
 
@@ -595,7 +602,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		defer func() { leave(&exit, Outcome{Err: errExited}) }()
 	}
 	for attempt := 1; ; attempt++ {
-		r.attempt = attempt
+		r.attempt = int32(attempt)
 		if s.o.Trace != nil {
 			own, exit = s.enterAttempt(ctx, PartAttempt, node, task, at, attempt)
 		}
@@ -692,8 +699,8 @@ func (s *Session) stopped(ctx context.Context, node *Node, attempt int, err erro
 }
 
 func (s *Session) decode(node *Node, task *core.Task) (any, error) {
-	if node.Decode == nil || task.Payload != nil {
-		return task.Payload, nil
+	if node.Decode == nil {
+		return nil, nil
 	}
 	payload, err := node.Decode(task.Raw)
 	if err != nil {
@@ -702,11 +709,12 @@ func (s *Session) decode(node *Node, task *core.Task) (any, error) {
 	return payload, nil
 }
 
-// finish reports a task whose node asked questions that wait for an answer.
+// finish closes the attempt and reports a task whose node asked questions that
+// wait for an answer.
 func (t *Task) finish(r *report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended = true
+	t.close()
 	switch {
 	case t.talk == nil:
 		return false
@@ -754,19 +762,19 @@ func (s *Session) collect(node *Node, state, reuse any, r *report) error {
 	return nil
 }
 
-// attempt calls the node once, with its callbacks and limits of time.
+// attempt calls the node once, with its callbacks and limits of time. The caller
+// closes the attempt by finish.
 func (s *Session) attempt(t *Task, node *Node, state, payload any) (Command, error) {
 	if node.Timeout > 0 || node.Idle > 0 || s.o.NodeTimeout > 0 {
 		return s.bounded(t, node, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
 	}
 	// Said again here so that the closure stays on the stack.
-	defer t.end()
 	return s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
 }
 
-// bounded calls the node or its error handler with the node's limits of time.
+// bounded calls the node or its error handler with the node's limits of time. The
+// caller closes the attempt by finish.
 func (s *Session) bounded(t *Task, node *Node, fn func(ctx context.Context) (Command, error)) (Command, error) {
-	defer t.end()
 	timeout := node.Timeout
 	if timeout == 0 {
 		timeout = s.o.NodeTimeout
@@ -879,6 +887,7 @@ func (s *Session) guarded(t *Task, fn func(ctx context.Context) (Command, error)
 		}
 		// runtime.Goexit: the goroutine ends, and the caller that waits for
 		// it is told by the worker.
+		t.end()
 	}()
 	c, err = fn(t)
 	normal = true
@@ -903,11 +912,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // routers, else its static edges.
 func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *place, command *Command, r *report) (err error) {
 	if !command.Zero() {
-		r.routing, err = s.resolve(node.Name, command)
-		return err
+		return s.lead(node.Name, command, r)
 	}
 	if len(node.Routers) == 0 {
-		r.routing.Static = true
+		r.routing = &alongEdges
 		return nil
 	}
 	if s.saver != nil {
@@ -935,10 +943,20 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 		return err
 	}
 	if c.Zero() {
-		r.routing.Static = true
+		r.routing = &alongEdges
 		return nil
 	}
-	r.routing, err = s.resolve(node.Name, &c)
+	return s.lead(node.Name, &c, r)
+}
+
+// alongEdges is shared by all tasks that follow their static edges; nobody alters
+// it.
+var alongEdges = core.Routing{Static: true}
+
+// lead says in r where a command leads.
+func (s *Session) lead(node string, c *Command, r *report) error {
+	routing, err := s.resolve(node, c)
+	r.routing = &routing
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -214,6 +215,9 @@ func (s *scratch) reset() {
 	s.touched = s.touched[:0]
 }
 
+// manyWriters is how many tasks have written to a field when room is made for all.
+const manyWriters = 64
+
 // conflict returns a *core.FoldError for the first task that conflicts with an
 // earlier one.
 func (t *Type[S]) conflict(cs []any) error {
@@ -239,8 +243,13 @@ func (t *Type[S]) conflict(cs []any) error {
 			}
 		}
 		for _, m := range c.merged {
-			if len(sc.changes[m.field]) == 0 {
+			n := len(sc.changes[m.field])
+			if n == 0 {
 				sc.touched = append(sc.touched, m.field)
+			}
+			if n == manyWriters { // most likely the rest of a fan-out writes to it, too
+				sc.changes[m.field] = slices.Grow(sc.changes[m.field], len(cs)-i)
+				sc.tasks[m.field] = slices.Grow(sc.tasks[m.field], len(cs)-i)
 			}
 			sc.changes[m.field] = append(sc.changes[m.field], m.Change)
 			sc.tasks[m.field] = append(sc.tasks[m.field], int32(i))

@@ -1,0 +1,86 @@
+package graph_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// What a superstep and a task of a fan-out allocate is part of what they cost,
+// and unlike time it can be tested. The limits leave room for what grows by and
+// by: slices and maps.
+
+// allocs returns what more of something allocates, each, apart from what a run
+// allocates whatever it does.
+func allocs(t *testing.T, few, many int, run func(n int)) float64 {
+	t.Helper()
+	run(many) // what is made once and kept
+	a := testing.AllocsPerRun(5, func() { run(few) })
+	b := testing.AllocsPerRun(5, func() { run(many) })
+	return (b - a) / float64(many-few)
+}
+
+func TestASuperstepAllocatesLittle(t *testing.T) {
+	b := graph.New[small]("ring")
+	b.AddNode("a", func(_ context.Context, s *small) error { s.N++; return nil })
+	b.AddNode("b", func(_ context.Context, s *small) error { s.N++; return nil })
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
+	for name, tc := range map[string]struct {
+		opts  func() []graph.Option
+		limit float64
+	}{
+		"without a store": {func() []graph.Option { return nil }, 2.1},
+		"stored in memory": {func() []graph.Option {
+			return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+		}, 6.2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := allocs(t, 100, 1100, func(n int) {
+				g := compile(t, b, tc.opts()...)
+				_, err := g.Invoke(bg, func(s *small) { s.N = 1 }, graph.MaxSteps(n))
+				wantErr[*graph.StepLimitError](t, err)
+			})
+			if got > tc.limit {
+				t.Errorf("a superstep allocates %.2f times, want at most %.1f", got, tc.limit)
+			}
+		})
+	}
+}
+
+func TestATaskOfAFanOutAllocatesLittle(t *testing.T) {
+	n := 0
+	b := graph.New[trail]("fan")
+	work := graph.AddTask(b, "work", func(_ context.Context, s *trail, in int) error { s.Total.Add(in); return nil })
+	b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+		sends := make([]graph.Send, n)
+		for i := range sends {
+			sends[i] = work.Send(i)
+		}
+		return graph.Dispatch(sends...), nil
+	})
+	b.AddEdge(graph.Start, "split")
+	for name, tc := range map[string]struct {
+		opts  func() []graph.Option
+		limit float64
+	}{
+		"without a store": {func() []graph.Option { return nil }, 6.5},
+		"stored in memory": {func() []graph.Option {
+			return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+		}, 12}, // how many results are stored at a time varies
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := allocs(t, 500, 2500, func(sends int) {
+				n = sends
+				g := compile(t, b, tc.opts()...)
+				if _, err := g.Invoke(bg, func(*trail) {}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if got > tc.limit {
+				t.Errorf("a task allocates %.2f times, want at most %.1f", got, tc.limit)
+			}
+		})
+	}
+}

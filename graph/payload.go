@@ -1,0 +1,88 @@
+package graph
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+)
+
+// The payloads of sends are JSON. What most of them are, whole numbers and plain
+// text, is written and read here without encoding/json, which costs more than a
+// small task; everything else is left to it, so that what is recorded and what
+// is refused is the same.
+
+// encodePayload returns the JSON of a payload.
+func encodePayload[In any](in In) (json.RawMessage, error) {
+	switch p := any(&in).(type) {
+	case *int:
+		return strconv.AppendInt(nil, int64(*p), 10), nil
+	case *int64:
+		return strconv.AppendInt(nil, *p, 10), nil
+	case *string:
+		if ownJSON(*p) {
+			b := make([]byte, 0, len(*p)+2)
+			b = append(b, '"')
+			b = append(b, *p...)
+			return append(b, '"'), nil
+		}
+	}
+	return json.Marshal(in)
+}
+
+// decodePayload returns a *In.
+func decodePayload[In any](raw json.RawMessage) (any, error) {
+	in := new(In)
+	if raw == nil {
+		return in, nil
+	}
+	switch p := any(in).(type) {
+	case *int:
+		if n, ok := wholeNumber(raw); ok && int64(int(n)) == n {
+			*p = int(n)
+			return in, nil
+		}
+	case *int64:
+		if n, ok := wholeNumber(raw); ok {
+			*p = n
+			return in, nil
+		}
+	case *string:
+		if end := len(raw) - 1; end > 0 && raw[0] == '"' && raw[end] == '"' && ownJSON(raw[1:end]) {
+			*p = string(raw[1:end])
+			return in, nil
+		}
+	}
+	return in, json.Unmarshal(raw, in)
+}
+
+// wholeNumber reads what encodePayload writes. It knows no other JSON, such as
+// that with spaces, fractions or more digits than surely fit.
+func wholeNumber(raw []byte) (n int64, ok bool) {
+	digits := raw
+	if len(raw) > 0 && raw[0] == '-' {
+		digits = raw[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 || digits[0] == '0' && len(raw) > 1 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if len(digits) < len(raw) {
+		n = -n
+	}
+	return n, true
+}
+
+// ownJSON reports whether s between quotes is what encoding/json writes for it.
+func ownJSON[T ~string | ~[]byte](s T) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
+}

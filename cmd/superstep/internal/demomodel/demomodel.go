@@ -62,6 +62,9 @@ var (
 	write = regexp.MustCompile(`(?is)^write\s+(\S+)\s+(.+)$`)
 )
 
+// operators turns what is said of numbers into what a calculator reads.
+var operators = strings.NewReplacer(" times ", " * ", " multiplied by ", " * ", " divided by ", " / ", " plus ", " + ", " minus ", " - ")
+
 // answer says the next thing in a conversation.
 func answer(req *model.Request) chat.Message {
 	user, results := turn(req.Messages)
@@ -122,7 +125,7 @@ func understand(id, text string) (chat.ToolCall, bool) {
 		return call(tools.Clock, arguments("zone", m[1]))
 	}
 	if m := sum.FindStringSubmatch(plain); m != nil {
-		return call(tools.Calculator, arguments("expression", m[1]))
+		return call(tools.Calculator, arguments("expression", operators.Replace(m[1])))
 	}
 	if m := read.FindStringSubmatch(text); m != nil {
 		return call(tools.ReadFile, arguments("path", m[1]))

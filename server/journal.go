@@ -125,6 +125,7 @@ func (s *Server) logOf(ctx context.Context, run *db.Run) (*runLog, error) {
 const (
 	followPage = 500                   // events read at once
 	followPoll = 50 * time.Millisecond // how often others' events are looked for
+	ownPoll    = time.Second           // and one's own, which one is told of
 )
 
 // followStored passes on what is stored of a run until its end.
@@ -173,7 +174,11 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 			return
 		}
 		idle++
-		wait := time.NewTimer(min(time.Duration(idle)*followPoll/5, followPoll))
+		poll := min(time.Duration(idle)*followPoll/5, followPoll)
+		if run != nil && s.runs.has(run.ThreadID) {
+			poll = ownPoll
+		}
+		wait := time.NewTimer(poll)
 		select {
 		case <-l.told:
 		case <-wait.C:

@@ -255,6 +255,7 @@ var access = map[string]rule{
 	"PATCH /threads/{thread}":                  {resource: Threads, verb: Update, how: byHandler},
 	"DELETE /threads/{thread}":                 {resource: Threads, verb: Delete},
 	"POST /threads/{thread}/copy":              {resource: Threads, verb: Create, how: byHandler},
+	"POST /threads/{thread}/events":            {resource: Threads, verb: Update, how: byHandler},
 	"GET /threads/{thread}/state":              {resource: Threads, verb: Read},
 	"GET /threads/{thread}/state/{checkpoint}": {resource: Threads, verb: Read},
 	"POST /threads/{thread}/state/checkpoint":  {resource: Threads, verb: Read},

@@ -343,6 +343,9 @@ func TestAServerThatStoodStillDisturbsNobody(t *testing.T) {
 	if stopSignal == nil {
 		t.Skip("NOT TESTED: processes can't be stopped here")
 	}
+	if underRace || testing.Short() {
+		t.Skip("NOT TESTED under the race detector, or in short: a server that stands still for ten seconds")
+	}
 	t.Parallel()
 	data := ownSchema(t)
 	a, b := launch(t, data), launch(t, data)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/superstep-dev/superstep/internal/race"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/memory/postgres"
@@ -54,7 +55,11 @@ type vectorItem struct {
 // the ranking, not to its first results. With pgvector and without it is the same,
 // on the same tables.
 func TestTheNearestOfManyVectorsUnderConditions(t *testing.T) {
-	const n, dimensions, users = 10_000, 32, 100
+	const dimensions, users = 32, 100
+	n := 10_000
+	if race.Enabled {
+		n = 2_000
+	}
 	url := servertest.Postgres(t)
 	pgvector := withPgvector(t, url)
 	config := memory.Config{Index: &memory.Index{Embedder: directions(dimensions), Fields: []string{"text"}}}

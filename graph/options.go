@@ -32,6 +32,7 @@ type settings struct {
 	thread      checkpoint.ThreadID
 	namespace   string
 	from        checkpoint.ID
+	since       *checkpoint.ID // of Stream
 	durability  Durability
 	recordOnce  bool
 	saveTimeout time.Duration

@@ -89,6 +89,14 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 		return empty, err
 	}
 	defer s.Close()
+	if set.since != nil && bus != nil {
+		if set.store == nil {
+			return g.snapshot(s, &set), fmt.Errorf("graph.Since %w", ErrNoCheckpointer)
+		}
+		if err := s.ShowSince(ctx, bus, *set.since); err != nil {
+			return g.snapshot(s, &set), err
+		}
+	}
 	run, err := g.prepare(ctx, s, &set, req)
 	if err != nil {
 		return g.snapshot(s, &set), err

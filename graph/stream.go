@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
@@ -190,6 +191,22 @@ func Detach() Option { return func(s *settings) { s.detach = true } }
 // same events in every run. (Events that nodes send with [Emit] and
 // [EmitMessage] always come as they happen.)
 func LiveOrder() Option { return func(s *settings) { s.live = true } }
+
+// Since makes Stream and StreamResume tell first what the thread has come to after
+// a checkpoint, and then what the call does: of each input and each superstep that
+// was recorded since, the checkpoint, the updates and the values, as far as the
+// modes want them and in the order of the run that recorded them. So a consumer
+// that has seen a checkpoint, and whose process or connection then died, misses
+// nothing that was recorded. What is not recorded (what nodes emitted, messages,
+// the course of tasks) is not told again, and neither is what happened inside
+// subgraphs. An empty checkpoint is the beginning of the thread.
+//
+// If the thread doesn't come from that checkpoint, or what follows it was pruned,
+// the error wraps checkpoint.ErrNotFound and nothing runs. Other calls than Stream
+// and StreamResume don't regard it.
+func Since(checkpointID string) Option {
+	return func(s *settings) { id := checkpoint.ID(checkpointID); s.since = &id }
+}
 
 // Stream is Invoke that yields what happens as it happens. The last pair has
 // the run's error, if it has one, and a zero Event. Breaking out of the loop

@@ -67,10 +67,18 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	if err = log.live.begin(keep, g, &b); err == nil {
 		err = enc.begin(&b)
 	}
+	told := log.steps()
+	var catchUp []graph.Option
+	if resumed && err == nil {
+		if catchUp, err = told.catchUp(keep, s, run, g); db.Outage(err) {
+			return err
+		}
+	}
 	events := 0
 	for queue := resumed; err == nil; {
 		var seq iter.Seq2[graph.Event, error]
-		if seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, queue, enc.wants()|log.live.wants()); err != nil {
+		modes := told.wants(enc.wants() | log.live.wants())
+		if seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
 			break
 		}
 		for ev, failure := range seq {
@@ -79,9 +87,15 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 				break
 			}
 			events++
+			told.before(ev)
 			if err = errors.Join(enc.event(ev), log.live.event(ev)); err != nil {
 				break
 			}
+			told.after(ev)
+		}
+		if errors.Is(err, checkpoint.ErrNotFound) && events == 0 && catchUp != nil { // it was pruned meanwhile
+			catchUp, err = nil, nil
+			continue
 		}
 		// No other run of the thread works: so it is one of a process that has died,
 		// whose claim on the thread ends in a moment.
@@ -100,6 +114,7 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	if why == stopNone && run.Attempt < maxAttempts && outage(err) {
 		return fmt.Errorf("the database failed in the middle of the run: %w", err)
 	}
+	told.end()
 	return s.conclude(keep, run, &b, g, log, err, why, enc)
 }
 
@@ -155,12 +170,13 @@ func (s *Server) claim(ctx context.Context, run *db.Run, head *checkpoint.Record
 }
 
 // call begins what a run asks for.
-func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, wants graph.Mode) (iter.Seq2[graph.Event, error], error) {
+func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.Option) (iter.Seq2[graph.Event, error], error) {
 	opts, err := s.runOptions(run, a, t, g, b)
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, graph.Modes(wants), graph.Buffer(64), graph.Drain(s.runs.draining))
+	opts = append(opts, graph.Buffer(64), graph.Drain(s.runs.draining))
+	opts = append(opts, more...)
 	if queue {
 		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
 	}

@@ -21,9 +21,10 @@ const endEvent = "__end__"
 // it stores, what comes next is gathered.
 type journal struct {
 	s   *Server
-	run string
+	run *db.Run
 
 	mu      sync.Mutex
+	step    step[db.Event]
 	next    int // number of the next event
 	pending []db.Event
 	over    bool
@@ -32,8 +33,8 @@ type journal struct {
 	err     error // why nothing is stored any more
 }
 
-func (s *Server) newJournal(ctx context.Context, run string) (*journal, error) {
-	next, err := s.db.NextEvent(ctx, run)
+func (s *Server) newJournal(ctx context.Context, run *db.Run) (*journal, error) {
+	next, err := s.db.NextEvent(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -45,13 +46,54 @@ func (s *Server) newJournal(ctx context.Context, run string) (*journal, error) {
 // send adds an event.
 func (j *journal) send(event string, data []byte) {
 	j.mu.Lock()
-	j.pending = append(j.pending, db.Event{Seq: j.next, Event: event, Data: data})
-	j.next++
-	j.mu.Unlock()
+	defer j.mu.Unlock()
+	if e := (db.Event{Event: event, Data: data}); !j.step.take(e) {
+		j.add(e)
+	}
+}
+
+// add is called with the lock held.
+func (j *journal) add(events ...db.Event) {
+	for _, e := range events {
+		e.Seq = j.next
+		j.next++
+		j.pending = append(j.pending, e)
+	}
 	select {
 	case j.kick <- struct{}{}:
 	default:
 	}
+}
+
+func (j *journal) beginStep(checkpoint string) {
+	j.endStep()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.step.begin(checkpoint)
+}
+
+func (j *journal) endStep() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if held, of := j.step.end(); len(held) > 0 {
+		held[len(held)-1].Told = of
+		j.add(held...)
+	}
+}
+
+func (j *journal) tellFrom(but map[string]bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.step.but = but
+}
+
+// toldOf is known always: a run that has a journal had one from its beginning.
+func (j *journal) toldOf(ctx context.Context) (string, bool, error) {
+	at, err := j.s.db.LastTold(ctx, j.run.ID)
+	if at == "" {
+		at = begunAt(j.run)
+	}
+	return at, true, err
 }
 
 // close waits until all is stored.
@@ -88,17 +130,17 @@ func (j *journal) write(ctx context.Context) {
 				continue
 			}
 			for try := 1; ; try++ {
-				j.err = j.s.db.AddEvents(ctx, j.run, j.s.instance, some)
+				j.err = j.s.db.AddEvents(ctx, j.run.ID, j.s.instance, some)
 				if j.err == nil || try == storeTries || errors.Is(j.err, db.ErrTaken) || errors.Is(j.err, db.ErrNotFound) {
 					break
 				}
 				time.Sleep(time.Duration(try) * 100 * time.Millisecond)
 			}
 			if j.err != nil {
-				j.s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", j.run), slog.Any("error", j.err))
+				j.s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", j.run.ID), slog.Any("error", j.err))
 				continue
 			}
-			j.s.streams.tell(j.run)
+			j.s.streams.tell(j.run.ID)
 		}
 	}
 }
@@ -215,7 +257,7 @@ const attemptIDs = 1_000_000_000
 
 func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, error) {
 	if b.StreamResumable || s.db.Shared() {
-		j, err := s.newJournal(ctx, run.ID)
+		j, err := s.newJournal(ctx, run)
 		return &outlet{journal: j, tell: func() { s.streams.tell(run.ID) }}, err
 	}
 	log := s.streams.open(run.ID)
@@ -235,6 +277,15 @@ func (o *outlet) send(event string, data []byte) {
 	default:
 		o.log.send(event, data)
 	}
+}
+
+// steps returns what of the outlet takes the run superstep by superstep.
+func (o *outlet) steps() allSteps {
+	all := append(stepsOf(o.live.line), stepsOf(o.joined)...)
+	if o.journal != nil {
+		all = append(all, o.journal)
+	}
+	return all
 }
 
 // store stores what was sent, and what waiting for the run returns. It comes

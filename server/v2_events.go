@@ -49,7 +49,7 @@ func (s *Server) follow(ctx context.Context, run *db.Run, b *runBody) (*live, er
 		s: s, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
 	}
 	var err error
-	l.line, err = s.feeds.line(ctx, s, run, b.V2 != nil)
+	l.line, err = s.feeds.line(ctx, s, run, b.V2 != nil, run.Attempt == 1)
 	return l, err
 }
 

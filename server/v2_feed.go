@@ -252,6 +252,7 @@ type told struct {
 	namespace []string
 	ending    bool // a run is over
 	data      []byte
+	upTo      string // where all is told with this event, as a storedLine notes it
 }
 
 // feedEvent is an event as filters and readers see it.
@@ -313,7 +314,7 @@ func eventOf(method, channel string, namespace []string, at time.Time, node stri
 		return told{}, fmt.Errorf("event %s: %w", method, err)
 	}
 	ending := method == "lifecycle" && len(namespace) == 0 && !isStatus(data, statusRunning)
-	return told{method, channel, namespace, ending, params}, nil
+	return told{method, channel, namespace, ending, params, ""}, nil
 }
 
 // isStatus reports whether an event of a graph's life says that it has a status.

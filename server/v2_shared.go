@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,7 +102,7 @@ func (f *feed) append(some []db.FeedEvent) {
 	defer f.mu.Unlock()
 	for _, e := range some {
 		if e.Seq >= f.at {
-			f.add(e.Seq, told{e.Method, e.Channel, e.Namespace, e.Ending, e.Data})
+			f.add(e.Seq, told{e.Method, e.Channel, e.Namespace, e.Ending, e.Data, ""})
 		}
 	}
 	f.wake()
@@ -261,7 +262,7 @@ func (f *feeds) tell(ctx context.Context, thread string, events ...told) error {
 func stored(events []told) []db.FeedEvent {
 	out := make([]db.FeedEvent, len(events))
 	for i, e := range events {
-		out[i] = db.FeedEvent{Method: e.method, Channel: e.channel, Namespace: e.namespace, Ending: e.ending, Data: e.data}
+		out[i] = db.FeedEvent{Method: e.method, Channel: e.channel, Namespace: e.namespace, Ending: e.ending, Data: e.data, Told: e.upTo}
 	}
 	return out
 }
@@ -279,15 +280,16 @@ type line interface {
 }
 
 // line returns where a run tells of itself: always, or only if somebody follows.
-// It is nil if nobody is to be told.
-func (f *feeds) line(ctx context.Context, s *Server, run *db.Run, always bool) (line, error) {
+// It is nil if nobody is to be told. Start says that the run is to be told of from
+// its beginning on.
+func (f *feeds) line(ctx context.Context, s *Server, run *db.Run, always, start bool) (line, error) {
 	if f.db != nil {
 		if !always {
 			if followed, err := f.followed(ctx, run.ThreadID); err != nil || !followed {
 				return nil, err
 			}
 		}
-		return newStoredLine(ctx, f, s, run), nil
+		return newStoredLine(ctx, f, s, run, start), nil
 	}
 	one := f.find(run.ThreadID)
 	if one == nil && always {
@@ -317,6 +319,8 @@ type storedLine struct {
 	run   *db.Run
 
 	mu      sync.Mutex
+	step    step[told]
+	of      string     // what is told of with the next event
 	idle    *sync.Cond // all that was told is stored, or never will be
 	pending []told
 	busy    bool
@@ -326,8 +330,11 @@ type storedLine struct {
 	done    chan struct{}
 }
 
-func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run) *storedLine {
+func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run, start bool) *storedLine {
 	l := &storedLine{feeds: f, s: s, run: run, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	if start {
+		l.of = l.mark(begunAt(run))
+	}
 	l.idle = sync.NewCond(&l.mu)
 	go l.write(context.WithoutCancel(ctx))
 	return l
@@ -338,14 +345,55 @@ const maxTold = 10_000
 
 func (l *storedLine) tell(ev told) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.step.take(ev) {
+		l.add(ev)
+	}
+}
+
+// add is called with the lock held.
+func (l *storedLine) add(events ...told) {
 	for len(l.pending) >= maxTold && l.err == nil {
 		l.idle.Wait()
 	}
 	if l.err == nil {
-		l.pending = append(l.pending, ev)
+		if l.of != "" {
+			events[0].upTo, l.of = l.of, ""
+		}
+		l.pending = append(l.pending, events...)
 	}
-	l.mu.Unlock()
 	l.poke()
+}
+
+// mark is the text that notes up to which checkpoint the line's run was told of.
+func (l *storedLine) mark(checkpoint string) string { return l.run.ID + "|" + checkpoint }
+
+func (l *storedLine) beginStep(checkpoint string) {
+	l.endStep()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step.begin(checkpoint)
+}
+
+func (l *storedLine) endStep() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held, of := l.step.end(); len(held) > 0 {
+		held[len(held)-1].upTo = l.mark(of)
+		l.add(held...)
+	}
+}
+
+func (l *storedLine) tellFrom(but map[string]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step.but = but
+}
+
+func (l *storedLine) toldOf(ctx context.Context) (string, bool, error) {
+	mark, err := l.feeds.db.LastFeedTold(ctx, l.run.ThreadID, l.feeds.kind)
+	run, at, ok := strings.Cut(mark, "|")
+	return at, ok && run == l.run.ID, err
 }
 
 func (l *storedLine) poke() {
@@ -431,9 +479,10 @@ func (f *feeds) late(ctx context.Context, s *Server, run *db.Run) *lateLine {
 
 func (l *lateLine) tell(ev told) {
 	if l.line == nil && (l.feeds.db == nil || time.Since(l.looked) >= lookEvery) {
+		start := l.looked.IsZero() && l.run.Attempt == 1
 		l.looked = time.Now()
 		var err error
-		if l.line, err = l.feeds.line(l.ctx, l.s, l.run, false); err != nil {
+		if l.line, err = l.feeds.line(l.ctx, l.s, l.run, false, start); err != nil {
 			l.s.log.LogAttrs(l.ctx, slog.LevelWarn, "server: who follows a thread could not be read", slog.String("thread", l.run.ThreadID), slog.Any("error", err))
 		}
 	}
@@ -453,4 +502,15 @@ func (l *lateLine) leave() {
 	if l.line != nil {
 		l.line.leave()
 	}
+}
+
+// stepsOf returns a line as what takes supersteps; none if what it tells isn't kept.
+func stepsOf(l line) allSteps {
+	if late, ok := l.(*lateLine); ok {
+		l = late.line
+	}
+	if stored, ok := l.(*storedLine); ok {
+		return allSteps{stored}
+	}
+	return nil
 }

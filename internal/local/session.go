@@ -225,6 +225,7 @@ func (s *Session) Apply(source checkpoint.Source, input func(state any) error) e
 	if err != nil || changes == nil {
 		return err
 	}
+	s.fresh = source == checkpoint.SourceInput
 	return s.m.Update(source, changes, -1, core.Routing{})
 }
 

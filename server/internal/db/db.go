@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver
@@ -86,6 +87,12 @@ func OpenPostgres(ctx context.Context, conn, schema string) (*DB, error) {
 		}
 		return nil, fmt.Errorf("server's database: %s; %s", what, fix)
 	}
+	// An instance that stands still in the middle of a transaction must not keep the
+	// others from taking its runs over. Poolers don't let settings pass.
+	set := c.ConnConfig.RuntimeParams
+	if m := c.ConnConfig.DefaultQueryExecMode; m != pgx.QueryExecModeExec && m != pgx.QueryExecModeSimpleProtocol && set[standstill] == "" {
+		set[standstill] = "5000" // milliseconds
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, err
@@ -102,6 +109,10 @@ func OpenPostgres(ctx context.Context, conn, schema string) (*DB, error) {
 	all := &prepared{DB: stdlib.OpenDBFromPool(pool)} // which prepares by itself
 	return &DB{sql: all, reads: all, pool: pool, schema: quote(schema)}, nil
 }
+
+// standstill is after which time PostgreSQL ends a connection that leaves a
+// transaction open and does nothing.
+const standstill = "idle_in_transaction_session_timeout"
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
@@ -234,6 +245,9 @@ func migrations() []string {
 		data text NOT NULL
 	);
 	CREATE INDEX superstep_webhooks_due ON @superstep_webhooks (due);
+	`, `
+	ALTER TABLE @superstep_events ADD COLUMN told text NOT NULL DEFAULT '';
+	ALTER TABLE @superstep_feed_events ADD COLUMN told text NOT NULL DEFAULT '';
 	`}
 }
 

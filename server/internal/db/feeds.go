@@ -17,6 +17,7 @@ type FeedEvent struct {
 	Namespace []string
 	Ending    bool
 	Data      []byte
+	Told      string // up to where all is told with this event; only written, see [DB.LastFeedTold]
 }
 
 // Feed is what is known of a feed.
@@ -91,11 +92,11 @@ func (d *DB) addFeed(ctx context.Context, tx execer, thread, kind string, always
 			if e.Ending {
 				ending = 1
 			}
-			args = append(args, thread, kind, seq, ending, e.Method, e.Channel, string(namespace), string(e.Data))
+			args = append(args, thread, kind, seq, ending, e.Method, e.Channel, string(namespace), string(e.Data), e.Told)
 			seq++
 		}
-		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?), `, len(some)), ", ")
-		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, kind, seq, at, ending, method, channel, namespace, data) VALUES `+values, args...); err != nil {
+		values := strings.TrimSuffix(strings.Repeat(`(?, ?, ?, `+d.now()+`, ?, ?, ?, ?, ?, ?), `, len(some)), ", ")
+		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_feed_events (thread, kind, seq, at, ending, method, channel, namespace, data, told) VALUES `+values, args...); err != nil {
 			return err
 		}
 	}
@@ -219,6 +220,12 @@ func (d *DB) FeedEvents(ctx context.Context, thread, kind string, from int64, li
 		out = append(out, e)
 	}
 	return out, rows.Err()
+}
+
+// LastFeedTold returns up to where a feed's events tell all; empty if that isn't
+// known.
+func (d *DB) LastFeedTold(ctx context.Context, thread, kind string) (string, error) {
+	return d.lastTold(ctx, `SELECT told FROM @superstep_feed_events WHERE thread = ? AND kind = ? AND told <> '' ORDER BY seq DESC LIMIT 1`, thread, kind)
 }
 
 // ForgetFeeds removes what was told of a thread.

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"strings"
 	"time"
 )
@@ -102,6 +104,10 @@ type Event struct {
 	Seq   int
 	Event string
 	Data  []byte
+
+	// Told is the checkpoint of which all is told with this event; it is only
+	// written, see [DB.LastTold].
+	Told string
 }
 
 // AddEvents stores events of a run that its holder sends, all or none. If another
@@ -121,10 +127,10 @@ func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) 
 			events = events[len(some):]
 			var args []any
 			for _, e := range some {
-				args = append(args, run, e.Seq, e.Event, string(e.Data))
+				args = append(args, run, e.Seq, e.Event, string(e.Data), e.Told)
 			}
-			values := strings.TrimSuffix(strings.Repeat(`(?, ?, `+d.now()+`, ?, ?), `, len(some)), ", ")
-			if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_events (run, seq, at, event, data) VALUES `+values, args...); err != nil {
+			values := strings.TrimSuffix(strings.Repeat(`(?, ?, `+d.now()+`, ?, ?, ?), `, len(some)), ", ")
+			if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_events (run, seq, at, event, data, told) VALUES `+values, args...); err != nil {
 				return err
 			}
 		}
@@ -154,6 +160,19 @@ func (d *DB) Events(ctx context.Context, run string, from, limit int) ([]Event, 
 func (d *DB) NextEvent(ctx context.Context, run string) (n int, err error) {
 	err = d.reads.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(seq) + 1, 0) FROM @superstep_events WHERE run = ?`), run).Scan(&n)
 	return n, err
+}
+
+// LastTold returns the newest checkpoint of which a run's events tell all; empty
+// if there is none.
+func (d *DB) LastTold(ctx context.Context, run string) (string, error) {
+	return d.lastTold(ctx, `SELECT told FROM @superstep_events WHERE run = ? AND told <> '' ORDER BY seq DESC LIMIT 1`, run)
+}
+
+func (d *DB) lastTold(ctx context.Context, query string, args ...any) (told string, err error) {
+	if err = d.reads.QueryRowContext(ctx, d.bind(query), args...).Scan(&told); errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return told, err
 }
 
 // SweepEvents removes events that are older than a time and whose run has ended.

@@ -19,8 +19,9 @@ func Outage(err error) bool {
 		return true
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Connections that fail, and a server that stops or starts.
-		return strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P")
+		// Connections that fail, a server that stops or starts, and a transaction that
+		// stood still for too long.
+		return strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P") || e.Code == "25P03"
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return true

@@ -1,0 +1,148 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// again describes the events that are told again, and says where those of each
+// checkpoint are.
+func again(t *testing.T, evs []graph.Event) (out []string, at map[string]int) {
+	t.Helper()
+	at = map[string]int{"": 0}
+	for _, ev := range evs {
+		if len(ev.Path) > 0 {
+			continue
+		}
+		switch ev.Type {
+		case graph.EventUpdate:
+			out = append(out, fmt.Sprintf("%s %d %s %s %s", ev.Type, ev.Step, ev.Node, ev.Task, ev.Update))
+		case graph.EventValues:
+			state := must[json.RawMessage](t)(ev.StateJSON())
+			out = append(out, fmt.Sprintf("%s %d %s %v", ev.Type, ev.Step, state, ev.Next))
+		case graph.EventCheckpoint:
+			if ev.Source != "loop" && ev.Source != "input" { // it stands inside a superstep
+				continue
+			}
+			at[ev.Checkpoint] = len(out)
+			out = append(out, fmt.Sprintf("%s %d %s %s %s %v", ev.Type, ev.Step, ev.Checkpoint, ev.Parent, ev.Source, ev.Next))
+		}
+	}
+	return out, at
+}
+
+// Whoever has seen a checkpoint is told all that was recorded since, just as the
+// run told of it that recorded it.
+func TestAStreamTellsWhatWasRecordedSince(t *testing.T) {
+	recorded := graph.Modes(graph.ModeCheckpoints, graph.ModeUpdates, graph.ModeValues)
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		asks, turns := r.IntN(3) > 0, 1+r.IntN(3)
+		inner := visits(graph.New[trail]("inner"), "i", "j").AddEdge(graph.Start, "i").AddEdge("i", "j")
+		sub := compile(t, inner)
+		b := visits(graph.New[trail]("g"), "a", "b", "quiet")
+		b.AddNode("c", func(ctx context.Context, s *trail) error {
+			if asks && s.N%2 == 0 {
+				if _, err := graph.Interrupt[bool](ctx, "ok", "fine?"); err != nil {
+					return err
+				}
+			}
+			s.Ran.Add("c")
+			return nil
+		})
+		b.AddNode("nothing", func(context.Context, *trail) error { return nil })
+		graph.AddShared(b, "deep", sub, func(s *trail) *trail { return s })
+		work := graph.AddTask(b, "work", func(_ context.Context, s *trail, n int) error { s.Total.Add(n); return nil })
+		b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+			return graph.Dispatch(work.Send(1), work.Send(2)), nil
+		})
+		b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("a", "c").AddEdge("a", "nothing").AddEdge("a", "deep").AddEdge("c", "split").AddEdge("work", "quiet")
+		g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+		var evs []graph.Event
+		for turn := range turns {
+			evs = append(evs, must[[]graph.Event](t)(collect(g.Stream(bg, func(s *trail) { s.N = turn }, recorded)))...)
+			if asks && turn%2 == 0 {
+				var opts []graph.Option
+				if r.IntN(2) == 0 {
+					opts = append(opts, graph.Update(func(s *trail) { s.Note = "edited" }))
+				}
+				evs = append(evs, must[[]graph.Event](t)(collect(g.StreamResume(bg, true, append(opts, recorded)...)))...)
+			}
+		}
+		all, at := again(t, evs)
+		for id, i := range at {
+			got, _ := again(t, must[[]graph.Event](t)(collect(g.Stream(bg, nil, recorded, graph.Since(id)))))
+			want := all[i:]
+			if id != "" { // what was told of the checkpoint itself was seen
+				n := 1
+				for n < len(want) && want[n][:6] != "values" {
+					n++
+				}
+				want = want[n+1:]
+			}
+			equalSlice(t, fmt.Sprintf("seed %d, since %q", seed, id), got, want)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func TestSinceACheckpointThatTheThreadDoesNotComeFrom(t *testing.T) {
+	g := two(t)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	first := ""
+	for e, err := range g.History(bg) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = e.Checkpoint
+	}
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.From(first), graph.Restart()))
+	ran := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	other := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Thread("other")))
+	for _, id := range []string{"unknown", other.Checkpoint} {
+		_, err := collect(g.Stream(bg, func(*trail) {}, graph.Since(id)))
+		if !errors.Is(err, checkpoint.ErrNotFound) {
+			t.Errorf("since %q: %v", id, err)
+		}
+	}
+	equal(t, "the thread", must[*graph.Snapshot[trail]](t)(g.State(bg)).Checkpoint, ran.Checkpoint)
+	if _, err := collect(g.Stream(bg, func(*trail) {}, graph.Thread("new"), graph.Since(first))); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("a new thread: %v", err)
+	}
+	if evs, err := collect(g.Stream(bg, func(*trail) {}, graph.Thread("new"), graph.Since(""))); err != nil || len(evs) != 2 {
+		t.Errorf("a new thread from its beginning: %v, %v", evs, err)
+	}
+}
+
+// An input into an open superstep is told of like any other, and again.
+func TestValuesAfterAnInputIntoAnOpenSuperstep(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "b")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		_, err := graph.Interrupt[bool](ctx, "ok", "fine?")
+		return err
+	})
+	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
+	g := compile(t, b, stored()...)
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	notes := func(evs []graph.Event) (out []string) {
+		for _, ev := range evs {
+			s, _ := graph.StateOf[trail](ev)
+			out = append(out, s.Note+" "+s.ran())
+		}
+		return out
+	}
+	values := graph.Modes(graph.Mode(graph.ModeValues &^ (graph.ModeUpdates & graph.ModeValues)))
+	evs := must[[]graph.Event](t)(collect(g.Stream(bg, func(s *trail) { s.Note = "more" }, values)))
+	equalSlice(t, "values", notes(evs), []string{"more b"})
+	evs = must[[]graph.Event](t)(collect(g.Stream(bg, nil, values, graph.Since(asked.Checkpoint))))
+	equalSlice(t, "values since", notes(evs), []string{"more b"})
+}

@@ -2,9 +2,11 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,10 +15,17 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// readCounter counts the records that are read from a store.
+// readCounter counts the records that are read from a store, in order and one by
+// one.
 type readCounter struct {
 	*checkpoint.Memory
 	read int
+	got  int // one by one
+}
+
+func (s *readCounter) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {
+	s.got++
+	return s.Memory.Get(ctx, log, id)
 }
 
 func (s *readCounter) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
@@ -58,6 +67,117 @@ func TestATurnReadsWhatTheThreadHasGrownBy(t *testing.T) {
 	}
 	if n := most(); n > 50 {
 		t.Errorf("with the cache again, a look reads %d records", n)
+	}
+}
+
+func TestAThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
+	for _, who := range []string{"the same graph", "another process"} {
+		store := &readCounter{Memory: checkpoint.NewMemory()}
+		g := diaryGraph(t, store)
+		spend(t, g, 300)
+		old := must[*graph.Snapshot[diary]](t)(g.State(bg))
+		deleter := g
+		if who == "another process" {
+			deleter = diaryGraph(t, store)
+		}
+		if err := deleter.DeleteThread(bg, "t"); err != nil {
+			t.Fatal(err)
+		}
+		spend(t, deleter, 150)
+		must[*graph.Snapshot[diary]](t)(g.State(bg))
+		store.read = 0
+		if got := must[*graph.Snapshot[diary]](t)(g.State(bg)); got.State.Day >= old.State.Day {
+			t.Fatalf("deleted by %s, the new thread has got to day %d of %d: the test proves nothing", who, got.State.Day, old.State.Day)
+		}
+		if store.read > 50 {
+			t.Errorf("deleted by %s, another look at the new thread reads %d records", who, store.read)
+		}
+	}
+}
+
+// page counts how often one is decoded.
+type page struct{ text string }
+
+var pagesDecoded atomic.Int64
+
+func (p page) MarshalJSON() ([]byte, error) { return json.Marshal(p.text) }
+
+func (p *page) UnmarshalJSON(data []byte) error {
+	pagesDecoded.Add(1)
+	return json.Unmarshal(data, &p.text)
+}
+
+type album struct{ Pages graph.List[page] }
+
+func TestAPrunedThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
+	b := graph.New[album]("album").AddNode("add", func(_ context.Context, s *album) error {
+		s.Pages.Add(page{strings.Repeat("x", 300)})
+		return nil
+	})
+	b.SetEntryPoint("add").SetFinishPoint("add")
+	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+	look := func() (pages int, decoded int64) {
+		before := pagesDecoded.Load()
+		pages = must[*graph.Snapshot[album]](t)(g.State(bg)).State.Pages.Len()
+		return pages, pagesDecoded.Load() - before
+	}
+	begin := func(turns int) {
+		for range turns {
+			must[*graph.Snapshot[album]](t)(g.Invoke(bg, func(*album) {}))
+		}
+		must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1}))
+		if pages, decoded := look(); pages != turns || decoded < int64(turns) {
+			t.Fatalf("the first look at %d pages decodes %d of them: the test proves nothing", pages, decoded)
+		}
+		if pages, decoded := look(); pages != turns || decoded > 0 {
+			t.Errorf("another look at %d pages decodes %d of them", pages, decoded)
+		}
+	}
+	begin(40)
+	if err := g.DeleteThread(bg, "t"); err != nil {
+		t.Fatal(err)
+	}
+	begin(20)
+}
+
+func TestALookBackCostsOneMoreReadAtMost(t *testing.T) {
+	store := &readCounter{Memory: checkpoint.NewMemory()}
+	g := diaryGraph(t, store)
+	spend(t, g, 300)
+	ids := entriesOf(t, g)
+	gets := func(opts ...graph.Option) int {
+		store.got = 0
+		must[*graph.Snapshot[diary]](t)(g.State(bg, opts...))
+		return store.got
+	}
+	kept, cold := gets(), gets(graph.ReadCache(0))
+	equal(t, "gets of a look that goes on from nothing", kept, cold)
+	kept = gets()
+	equal(t, "gets of a look at what is kept", kept, cold)
+	back := graph.From(ids[len(ids)/2].Checkpoint)
+	if kept, cold = gets(back), gets(back, graph.ReadCache(0)); kept > cold+1 {
+		t.Errorf("a look back gets %d records, %d of them without a cache", kept, cold)
+	}
+	store.read = 0
+	gets()
+	if store.read > 50 {
+		t.Errorf("after a look back, a look at the newest state reads %d records", store.read)
+	}
+	for what, change := range map[string]func(){
+		"of a pruned thread": func() { must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1})) },
+		"of a pruned thread that has grown": func() {
+			must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1}))
+			gets()
+			spend(t, g, 300)
+		},
+		"at a newer beginning of its list": func() {
+			must[*graph.Snapshot[diary]](t)(g.UpdateState(bg, func(s *diary) { s.Pages.Overwrite() }))
+			spend(t, g, 300)
+		},
+	} {
+		change()
+		kept, cold = gets(), gets(graph.ReadCache(0))
+		equal(t, "gets of a look "+what, kept, cold)
 	}
 }
 

@@ -158,7 +158,8 @@ func (s *Schema) Send(node string, payload MapState) Send {
 }
 
 // SendOverlay returns a command part that runs a node, in the next superstep,
-// on the state with update folded in. Only that task sees the update.
+// on the state with update folded in. Only that task sees the update. With
+// [DispatchParent], the schema is that of the containing graph.
 func (s *Schema) SendOverlay(node string, update MapState) Send {
 	t, err := s.typ()
 	if err != nil {
@@ -258,6 +259,18 @@ type ResultTypeError struct {
 
 func (e *ResultTypeError) Error() string {
 	return fmt.Sprintf("node %q returned a %s; it may return a graph.MapState, a *graph.MapCommand, a []*graph.MapCommand, a graph.Command or nil", e.Node, e.Type)
+}
+
+// ParentUpdateError says that a command of a list has an update for tasks of the
+// containing graph, which isn't a schema graph: a payload reaches its tasks, by
+// [DispatchParent].
+type ParentUpdateError struct {
+	Node  string // that returned the list
+	Graph string // the containing graph
+}
+
+func (e *ParentUpdateError) Error() string {
+	return fmt.Sprintf("node %q returned an update for tasks of graph %q, whose state is not a map: send them a payload with DispatchParent", e.Node, e.Graph)
 }
 
 // maxLogged bounds how many warnings a graph remembers to have logged.

@@ -102,7 +102,7 @@ func (b *SchemaBuilder) AddNode(name string, fn MapNode, opts ...NodeOption) *Sc
 			if err != nil {
 				return local.Command{}, err
 			}
-			return took(s, name, out)
+			return took(ctx, s, name, out)
 		}
 	}
 	b.b.add(plan.NodeSpec{Name: name, Nil: fn == nil}, run, nil, opts)
@@ -128,7 +128,7 @@ func (b *SchemaBuilder) AddTask(name string, fn func(ctx context.Context, payloa
 			if err != nil {
 				return local.Command{}, err
 			}
-			return took(s, name, out)
+			return took(ctx, s, name, out)
 		}
 	}
 	decode := func(raw json.RawMessage) (any, error) { return raw, nil }
@@ -137,7 +137,7 @@ func (b *SchemaBuilder) AddTask(name string, fn func(ctx context.Context, payloa
 }
 
 // took writes a node's result to its state and returns where it leads.
-func took(s *mapstate.State, node string, out any) (local.Command, error) {
+func took(ctx context.Context, s *mapstate.State, node string, out any) (local.Command, error) {
 	switch out := out.(type) {
 	case nil:
 		return local.Command{}, nil
@@ -151,7 +151,7 @@ func took(s *mapstate.State, node string, out any) (local.Command, error) {
 		}
 		return out.Goto.local(), s.Write(out.Update)
 	case []*MapCommand:
-		return spread(s, node, out)
+		return spread(ctx, s.Type(), node, out)
 	case Command:
 		return out.local(), nil
 	}
@@ -159,40 +159,85 @@ func took(s *mapstate.State, node string, out any) (local.Command, error) {
 }
 
 // spread returns the tasks that a list of commands stands for.
-func spread(s *mapstate.State, node string, list []*MapCommand) (local.Command, error) {
-	var sum local.Command
+func spread(ctx context.Context, t *mapstate.Type, node string, list []*MapCommand) (local.Command, error) {
+	var sum, parent local.Command
 	for i, c := range list {
+		fail := func(err error) (local.Command, error) {
+			return local.Command{}, fmt.Errorf("command %d of the list that node %q returned: %w", i, node, err)
+		}
 		if c == nil || c.Goto.IsZero() {
 			return local.Command{}, fmt.Errorf("command %d of the list that node %q returned has no destination", i, node)
 		}
-		overlay, err := s.Type().Overlay(node, c.Update)
-		if err != nil {
-			return local.Command{}, fmt.Errorf("command %d of the list that node %q returned: %w", i, node, err)
-		}
 		to := c.Goto.local()
-		if to.Parent != nil {
-			return local.Command{}, fmt.Errorf("command %d of the list that node %q returned leads to the containing graph: return it alone", i, node)
-		}
 		sum.Stop = sum.Stop || to.Stop
-		for _, name := range to.Goto {
-			if name != End {
-				sum.Sends = append(sum.Sends, local.Send{Node: name, Overlay: overlay})
+		if to.Parent == nil || len(to.Goto)+len(to.Sends) > 0 {
+			overlay, err := t.Overlay(node, c.Update)
+			if err == nil {
+				sum.Sends, err = sends(sum.Sends, to, overlay)
+			}
+			if err != nil {
+				return fail(err)
 			}
 		}
-		for _, send := range to.Sends {
-			if send.Overlay != nil && overlay != nil {
-				return local.Command{}, fmt.Errorf("command %d of the list that node %q returned has an update, and a send with an overlay of its own", i, node)
-			}
-			if overlay != nil {
-				send.Overlay = overlay
-			}
-			sum.Sends = append(sum.Sends, send)
+		if to.Parent == nil {
+			continue
 		}
+		sum.Parent = &parent
+		overlay, err := parentOverlay(ctx, node, c.Update)
+		if err == nil {
+			parent.Sends, err = sends(parent.Sends, *to.Parent, overlay)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if sum.Parent != nil && parent.Zero() {
+		parent.Goto = []string{End}
 	}
 	if sum.Zero() {
 		sum.Goto = []string{End}
 	}
 	return sum, nil
+}
+
+// sends adds a task for each destination of a command, which sees an overlay.
+func sends(list []local.Send, c local.Command, overlay json.RawMessage) ([]local.Send, error) {
+	for _, name := range c.Goto {
+		if name != End {
+			list = append(list, local.Send{Node: name, Overlay: overlay})
+		}
+	}
+	for _, send := range c.Sends {
+		if send.Overlay != nil && overlay != nil {
+			return nil, fmt.Errorf("it has an update, and a send to %q with an overlay of its own", send.Node)
+		}
+		if overlay != nil {
+			send.Overlay = overlay
+		}
+		list = append(list, send)
+	}
+	return list, nil
+}
+
+// parentOverlay returns the update of a command for tasks of the containing graph,
+// in the form of that graph's state: the two need not have a schema in common.
+func parentOverlay(ctx context.Context, node string, update MapState) (json.RawMessage, error) {
+	if len(update) == 0 {
+		return nil, nil
+	}
+	t, err := task(ctx, "MapCommand")
+	if err != nil {
+		return nil, err
+	}
+	name, state, ok := t.Containing()
+	if !ok {
+		return nil, nil // that there is none is reported where the command leads
+	}
+	s, ok := state.(*SchemaState)
+	if !ok {
+		return nil, &ParentUpdateError{Node: node, Graph: name}
+	}
+	return s.s.Type().Overlay(node, update)
 }
 
 // AddEdge makes to follow from; see [Builder.AddEdge].

@@ -33,6 +33,13 @@ func StateValue[T any](m MapState, name string) (T, bool) {
 // one node. Each of these tasks sees the state with its command's Update folded
 // in; the updates are not part of the shared state. A list leads nowhere else,
 // and an empty one ends the branch.
+//
+// A command that leads to the containing graph, by [GotoParent] or
+// [DispatchParent], writes its Update to the state of its own graph; alone in a
+// list or with others, its Update is for the tasks there and has the fields of
+// the containing graph, which must be a schema graph. Either way the run of the
+// own graph ends, as with [EndRun]: of such a list, what leads to nodes of the
+// own graph is not started.
 type MapCommand struct {
 	Update MapState
 	Goto   Command

@@ -949,6 +949,243 @@ func TestSchemaGraphAsASubgraph(t *testing.T) {
 	}
 }
 
+// leaving mounts a subgraph whose only node returns what list says in a graph with
+// the workers of its tasks. The field param is an int outside and a string inside.
+func leaving(t testing.TB, list graph.MapNode, work func(ctx context.Context, s graph.MapState) (any, error), opts ...graph.Option) *graph.Graph[graph.SchemaState] {
+	t.Helper()
+	outside := guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()})
+	inner := graph.NewSchemaGraph("child", guide().AddField("param", graph.Field{Type: reflect.TypeFor[string]()}))
+	inner.AddNode("leave", list, graph.Destinations("own", graph.End)).AddNode("own", func(context.Context, graph.MapState) (any, error) {
+		t.Error("a task of the graph that was left ran")
+		return nil, nil
+	})
+	inner.SetEntryPoint("leave")
+	b := graph.NewSchemaGraph("parent", outside)
+	graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{
+		Out: func(c, p *graph.SchemaState) {
+			if note, set := c.Lookup("note"); set {
+				_ = p.Update(graph.MapState{"note": note})
+			}
+		},
+	}, graph.ParentDestinations("worker", "item", "collect"))
+	b.AddNode("worker", work)
+	b.AddTask("item", func(_ context.Context, p graph.MapState) (any, error) {
+		return graph.MapState{"items": fmt.Sprint("item ", p["n"])}, nil
+	})
+	b.AddNode("collect", func(_ context.Context, s graph.MapState) (any, error) {
+		return graph.MapState{"items": fmt.Sprint("collected ", s["counter"])}, nil
+	})
+	b.SetEntryPoint("sub").AddEdge("sub", "collect").AddEdge("worker", "collect").AddEdge("item", "collect")
+	return compileSchema(t, b, opts...)
+}
+
+// worked is a worker's result: what it saw.
+func worked(_ context.Context, s graph.MapState) (any, error) {
+	return graph.MapState{"items": fmt.Sprint("worker ", s["param"], " ", s["note"]), "counter": 1}, nil
+}
+
+func TestSchemaCommandListToTheContainingGraph(t *testing.T) { // TRPC-30
+	list := []*graph.MapCommand{
+		{Update: graph.MapState{"param": 7}, Goto: graph.GotoParent("worker")},
+		{Goto: graph.GotoParent("worker")},
+		{Goto: graph.DispatchParent(guide().Send("item", graph.MapState{"n": 3}))},
+		{Update: graph.MapState{"param": 8, "note": "mine"}, Goto: graph.GotoParent("worker")},
+	}
+	mixed := slices.Insert(slices.Clone(list), 1,
+		&graph.MapCommand{Update: graph.MapState{"param": "inside"}, Goto: graph.Goto("own")}, &graph.MapCommand{Goto: graph.Goto(graph.End)})
+	ended := append(slices.Clone(list), &graph.MapCommand{Goto: graph.EndRun()})
+	for what, list := range map[string][]*graph.MapCommand{"alone": list, "with commands for the own graph": mixed, "with the end of the run": ended} {
+		for _, opts := range [][]graph.Option{nil, stored()} {
+			snap := runSchema(t, leaving(t, returns(list), worked, opts...), graph.MapState{})
+			t.Log(what)
+			wantState(t, snap.State, graph.MapState{"counter": 3, "items": []string{
+				"worker 7 <nil>", "worker <nil> <nil>", "item 3", "worker 8 mine", "collected 3",
+			}})
+		}
+	}
+}
+
+func TestSchemaCommandListMayEndTheBranchInTheContainingGraph(t *testing.T) {
+	for _, c := range []graph.Command{graph.GotoParent(graph.End), graph.DispatchParent()} {
+		snap := runSchema(t, leaving(t, returns([]*graph.MapCommand{{Goto: c}, {Goto: graph.Goto("own")}}), worked), graph.MapState{})
+		wantState(t, snap.State, graph.MapState{"counter": 0})
+	}
+}
+
+func TestSchemaCommandListToTheContainingGraphIsThatOfACommand(t *testing.T) {
+	single := runSchema(t, leaving(t, returns(&graph.MapCommand{
+		Update: graph.MapState{"note": "from inside"}, Goto: graph.GotoParent("worker").And(graph.Goto("own")),
+	}), worked), graph.MapState{})
+	wantState(t, single.State, graph.MapState{"counter": 1, "note": "from inside", "items": []string{"worker <nil> from inside", "collected 1"}})
+}
+
+func TestSchemaOverlaysReachTheContainingGraph(t *testing.T) {
+	outside := guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()})
+	send := func() graph.Send { return outside.SendOverlay("worker", graph.MapState{"param": 9}) }
+	for what, out := range map[string]any{
+		"a command":              graph.DispatchParent(send()),
+		"a command with a state": &graph.MapCommand{Goto: graph.DispatchParent(send())},
+		"a list":                 []*graph.MapCommand{{Goto: graph.DispatchParent(send())}},
+	} {
+		for _, opts := range [][]graph.Option{nil, stored()} {
+			t.Log(what)
+			snap := runSchema(t, leaving(t, returns(out), worked, opts...), graph.MapState{})
+			wantState(t, snap.State, graph.MapState{"counter": 1, "items": []string{"worker 9 <nil>", "collected 1"}})
+		}
+	}
+}
+
+func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
+	store := checkpoint.NewMemory()
+	ran := &calls{}
+	crash := ""
+	build := func() *graph.Graph[graph.SchemaState] {
+		inner := graph.NewSchemaGraph("child", guide())
+		inner.AddNode("leave", func(context.Context, graph.MapState) (any, error) {
+			ran.add("leave")
+			return []*graph.MapCommand{
+				{Update: graph.MapState{"param": 1}, Goto: graph.GotoParent("worker")},
+				{Update: graph.MapState{"param": int64(2)}, Goto: graph.GotoParent("worker")},
+			}, nil
+		})
+		inner.AddNode("beside", func(context.Context, graph.MapState) (any, error) {
+			if crash == "beside the node" {
+				return nil, errBoom
+			}
+			return nil, nil
+		})
+		inner.AddEdge(graph.Start, "leave").AddEdge(graph.Start, "beside")
+		b := graph.NewSchemaGraph("parent", guide().AddField("param", graph.Field{Type: reflect.TypeFor[any]()}))
+		graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner, graph.Sequential()), graph.Mapping[graph.SchemaState, graph.SchemaState]{},
+			graph.ParentDestinations("worker"), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
+				After: func(context.Context, *graph.SchemaState) error {
+					if crash == "after the subgraph" {
+						return errBoom
+					}
+					return nil
+				},
+			}))
+		b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+			what := fmt.Sprintf("%T", s["param"])
+			ran.add(what)
+			if what == "int64" && crash == "in a worker" {
+				return nil, errBoom
+			}
+			return graph.MapState{"items": what}, nil
+		})
+		b.SetEntryPoint("sub")
+		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.Sequential())
+	}
+	crash = "beside the node"
+	if _, err := build().Invoke(bg, graph.MapState{}.Into); !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	for _, crash = range []string{"after the subgraph", "in a worker"} {
+		if _, err := build().Continue(bg); !errors.Is(err, errBoom) {
+			t.Fatalf("%s: %v", crash, err)
+		}
+	}
+	crash = ""
+	snap := must[*graph.Snapshot[graph.SchemaState]](t)(build().Continue(bg))
+	equalSlice(t, "items", snap.State.Get("items").([]string), []string{"int", "int64"})
+	equal(t, "the node that left ran", ran.of("leave"), 1)
+	equal(t, "the finished worker ran", ran.of("int"), 1)
+	if _, set := snap.State.Lookup("param"); set {
+		t.Error("an overlay is part of the state")
+	}
+}
+
+func TestSchemaCommandListToTheContainingGraphWaitsForAnswers(t *testing.T) {
+	list := func(ctx context.Context, _ graph.MapState) (any, error) {
+		name, err := graph.Interrupt[string](ctx, "name", nil)
+		return []*graph.MapCommand{
+			{Update: graph.MapState{"param": 1, "note": name}, Goto: graph.GotoParent("worker")},
+			{Update: graph.MapState{"param": 2}, Goto: graph.GotoParent("worker")},
+		}, err
+	}
+	work := func(ctx context.Context, s graph.MapState) (any, error) {
+		if s["param"] == 2 {
+			note, err := graph.Interrupt[string](ctx, "note", nil)
+			s["note"] = note
+			if err != nil {
+				return nil, err
+			}
+		}
+		return worked(ctx, s)
+	}
+	opts := stored()
+	build := func() *graph.Graph[graph.SchemaState] { return leaving(t, list, work, opts...) }
+	snap := runSchema(t, build(), graph.MapState{})
+	equal(t, "question inside", snap.Interrupts[0].Key, "name")
+	snap = must[*graph.Snapshot[graph.SchemaState]](t)(build().Resume(bg, "ann"))
+	equal(t, "question outside", snap.Interrupts[0].Key, "note")
+	snap = must[*graph.Snapshot[graph.SchemaState]](t)(build().Resume(bg, "later"))
+	want := []string{"worker 1 ann", "worker 2 later", "collected 2"}
+	equalSlice(t, "items", snap.State.Get("items").([]string), want)
+
+	// From where the tasks of the list were planned, they run again with their updates.
+	for e, err := range build().History(bg) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(e.Next, []string{"worker", "worker"}) {
+			continue
+		}
+		snap = must[*graph.Snapshot[graph.SchemaState]](t)(build().Continue(bg, graph.From(e.Checkpoint)))
+		if len(snap.Interrupts) > 0 {
+			snap = must[*graph.Snapshot[graph.SchemaState]](t)(build().Resume(bg, "later"))
+		}
+		equalSlice(t, "items of another branch", snap.State.Get("items").([]string), want)
+	}
+}
+
+func TestSchemaCommandListToTheContainingGraphReplays(t *testing.T) {
+	list := returns([]*graph.MapCommand{
+		{Update: graph.MapState{"param": 1}, Goto: graph.GotoParent("worker")}, {Update: graph.MapState{"param": 2}, Goto: graph.GotoParent("worker")},
+	})
+	store := checkpoint.NewMemory()
+	g := leaving(t, list, worked, graph.WithCheckpointer(store), graph.Thread("t"))
+	runSchema(t, g, graph.MapState{})
+	same(t, g, taped(t, store, "t"))
+	other := returns([]*graph.MapCommand{
+		{Update: graph.MapState{"param": 1}, Goto: graph.GotoParent("worker")}, {Update: graph.MapState{"param": 3}, Goto: graph.GotoParent("worker")},
+	})
+	first(t, leaving(t, other, worked), taped(t, store, "t"),
+		`1 /sub routing : leads to worker with {"param":1}, worker with {"param":2} | leads to worker with {"param":1}, worker with {"param":3}`)
+	same(t, leaving(t, other, worked), taped(t, store, "t"), graph.TakeRecorded("sub/leave"))
+	same(t, leaving(t, other, worked), taped(t, store, "t"), graph.TakeRecorded("sub"))
+}
+
+func TestSchemaCommandListRefusesWhatTheContainingGraphCantTake(t *testing.T) {
+	to := func(update graph.MapState, c graph.Command) graph.MapNode {
+		return returns([]*graph.MapCommand{{Goto: graph.GotoParent("collect")}, {Update: update, Goto: c}})
+	}
+	fails := func(list graph.MapNode) error {
+		_, err := leaving(t, list, worked).Invoke(bg, graph.MapState{}.Into)
+		return err
+	}
+	err := fails(to(graph.MapState{"param": "a string, as inside"}, graph.GotoParent("worker")))
+	equal(t, "type", wantErr[*graph.FieldTypeError](t, err).Want, "int")
+	if !strings.Contains(err.Error(), "command 1 of the list") {
+		t.Error(err)
+	}
+	equal(t, "target", wantErr[*graph.InvalidEdgeError](t, fails(to(nil, graph.GotoParent("wrker")))).Near, "worker")
+	twice := graph.DispatchParent(guide().SendOverlay("worker", graph.MapState{"counter": 1}))
+	if err := fails(to(graph.MapState{"counter": 2}, twice)); err == nil || !strings.Contains(err.Error(), "overlay of its own") {
+		t.Error(err)
+	}
+
+	inner := graph.NewSchemaGraph("child", guide()).AddNode("leave", to(graph.MapState{"note": "x"}, graph.GotoParent("collect")))
+	child := compileSchema(t, inner.SetEntryPoint("leave"))
+	_, err = child.Invoke(bg, graph.MapState{}.Into)
+	equal(t, "target without a containing graph", wantErr[*graph.InvalidEdgeError](t, err).Target, "parent")
+	b := graph.New[trail]("typed")
+	graph.AddSubgraph(b, "sub", child, graph.Mapping[trail, graph.SchemaState]{}, graph.ParentDestinations("collect"))
+	visits(b, "collect").SetEntryPoint("sub")
+	_, err = compile(t, b).Invoke(bg, func(*trail) {})
+	equal(t, "error", *wantErr[*graph.ParentUpdateError](t, err), graph.ParentUpdateError{Node: "leave", Graph: "typed"})
+}
+
 func TestSchemaWarningsOfASubgraphAreShown(t *testing.T) {
 	inner := graph.NewSchemaGraph("child", guide()).AddNode("x", returns(graph.MapState{"free": 1})).SetEntryPoint("x")
 	b := graph.NewSchemaGraph("parent", guide())

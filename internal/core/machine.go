@@ -150,8 +150,9 @@ type ParentRouting struct {
 
 // ParentSend is a send to a node of the containing graph.
 type ParentSend struct {
-	Node string
-	Raw  json.RawMessage
+	Node    string
+	Raw     json.RawMessage
+	Overlay json.RawMessage
 }
 
 // Ready holds the effects that the machine wants. The fields say in which order

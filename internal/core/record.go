@@ -728,7 +728,7 @@ func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
 	if r.Parent != nil {
 		out.Parent = &checkpoint.Routing{Goto: r.Parent.Goto}
 		for _, s := range r.Parent.Sends {
-			out.Parent.Sends = append(out.Parent.Sends, checkpoint.Task{Node: s.Node, Payload: s.Raw})
+			out.Parent.Sends = append(out.Parent.Sends, checkpoint.Task{Node: s.Node, Payload: s.Raw, Overlay: s.Overlay})
 		}
 	}
 	return out
@@ -760,7 +760,7 @@ func (m *Machine) decodeRouting(r *checkpoint.Routing) (Routing, error) {
 	if r.Parent != nil {
 		out.Parent = &ParentRouting{Goto: r.Parent.Goto}
 		for _, s := range r.Parent.Sends {
-			out.Parent.Sends = append(out.Parent.Sends, ParentSend{Node: s.Node, Raw: s.Payload})
+			out.Parent.Sends = append(out.Parent.Sends, ParentSend{Node: s.Node, Raw: s.Payload, Overlay: s.Overlay})
 		}
 	}
 	return out, nil

@@ -162,6 +162,16 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	return t.calledBack(ctx, child, &call)
 }
 
+// Containing returns the name of the graph that contains the task's, and an empty
+// state of it. Without one, ok is false.
+func (t *Task) Containing() (graph string, state any, ok bool) {
+	if t.s.o.parent == nil {
+		return "", nil, false
+	}
+	p := t.s.o.parent.s.prog
+	return p.Plan.Name, p.Values.New(), true
+}
+
 // keyOfScope is what the key of a call begins with that is made in a scope.
 func keyOfScope(scope string) string {
 	sum := sha256.Sum256([]byte(scope))
@@ -372,7 +382,7 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 	if p := child.m.Outcome().Parent; p != nil {
 		c.Parent = &Command{Goto: p.Goto}
 		for _, send := range p.Sends {
-			c.Parent.Sends = append(c.Parent.Sends, Send{Node: send.Node, Raw: send.Raw})
+			c.Parent.Sends = append(c.Parent.Sends, Send{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
 		}
 	}
 	if call.Seed == nil {

@@ -2,6 +2,8 @@ package local
 
 import (
 	"container/list"
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -52,8 +54,37 @@ type Growing struct {
 	Plan *plan.Graph
 }
 
+// keeps reports whether something of a size is kept.
+func (g Growing) keeps(size int) bool { return g.Kept != nil && g.Max > 0 && size <= g.Max }
+
+// known returns what is kept that a snapshot goes on from, nil if nothing is.
+func (g Growing) known(ctx context.Context, store checkpoint.Store, snap *checkpoint.Record) (*grown, error) {
+	n := g.get(snap.Log)
+	if n == nil {
+		return nil, nil
+	}
+	leads := n.leadsTo(snap)
+	switch {
+	case leads && n.id == snap.ID:
+		return n, nil
+	case !leads && !n.outlasts(snap):
+		return nil, nil
+	}
+	_, err := store.Get(ctx, snap.Log, n.id)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound): // the log is another one of the same name
+		g.forget(n)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !leads:
+		return nil, nil
+	}
+	return n, nil
+}
+
 func (g Growing) get(log checkpoint.Log) *grown {
-	if g.Kept == nil || g.Max <= 0 {
+	if !g.keeps(0) {
 		return nil
 	}
 	g.Kept.mu.Lock()
@@ -66,17 +97,16 @@ func (g Growing) get(log checkpoint.Log) *grown {
 	return e.Value.(*grown)
 }
 
-func (g Growing) put(n *grown) {
-	if g.Kept == nil || n.size > g.Max {
+func (g Growing) put(n *grown, snap *checkpoint.Record) {
+	if !g.keeps(n.size) {
 		return
 	}
-	n.key.plan = g.Plan
+	n.key, n.id, n.branch, n.seq = keptKey{g.Plan, snap.Log}, snap.ID, snap.Branch, snap.Seq
 	k := g.Kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.byLog[n.key]; e != nil {
-		old := e.Value.(*grown)
-		if old.branch == n.branch && old.seq > n.seq { // a look at an older checkpoint
+		if old := e.Value.(*grown); old.outlasts(snap) && old.size <= g.Max {
 			return
 		}
 		k.drop(e)
@@ -88,6 +118,16 @@ func (g Growing) put(n *grown) {
 	}
 }
 
+// forget drops n unless something else has taken its place.
+func (g Growing) forget(n *grown) {
+	k := g.Kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.byLog[n.key]; e != nil && e.Value.(*grown) == n {
+		k.drop(e)
+	}
+}
+
 // drop is called with the lock held.
 func (k *Kept) drop(e *list.Element) {
 	n := k.used.Remove(e).(*grown)
@@ -95,11 +135,22 @@ func (k *Kept) drop(e *list.Element) {
 	k.size -= n.size
 }
 
+// outlasts reports whether n stays kept when an older snapshot is read: a look
+// at an older checkpoint, unless n is of a log that is gone.
+func (n *grown) outlasts(snap *checkpoint.Record) bool {
+	return n.branch == snap.Branch && n.seq > snap.Seq
+}
+
+// wholly reports whether a snapshot holds the growing fields itself.
+func wholly(snap *checkpoint.Record) bool {
+	return snap.Snapshot.Full && len(snap.Snapshot.Ranges) == 0
+}
+
 // leadsTo reports whether what is kept is the beginning of what a snapshot
 // refers to: the same records of the same line up to the kept one.
 func (n *grown) leadsTo(snap *checkpoint.Record) bool {
-	if n.full {
-		return false
+	if n.full || wholly(snap) {
+		return n.full && wholly(snap) && n.id == snap.ID
 	}
 	if n.id == snap.ID {
 		return maps.EqualFunc(n.ranges, snap.Snapshot.Ranges, slices.Equal[[][2]int64])

@@ -196,21 +196,20 @@ func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Value
 			return state, size, err
 		}
 	}
-	if snap.Snapshot.Full && len(snap.Snapshot.Ranges) == 0 {
-		known := keep.get(snap.Log)
-		if known != nil && known.full && known.id == snap.ID {
-			state, err = values.Restore(known.state, json.RawMessage("{}"))
-			return state, 0, err
-		}
-		if state, err = values.Restore(nil, data); err != nil {
+	if wholly(snap) && keep.keeps(len(data)) {
+		known, err := keep.known(ctx, store, snap)
+		if err != nil {
 			return nil, 0, err
 		}
-		n := &grown{key: keptKey{log: snap.Log}, id: snap.ID, branch: snap.Branch, seq: snap.Seq, full: true, size: len(data)}
-		if n.state, err = values.Restore(state, json.RawMessage("{}")); err != nil { // the state itself is altered
-			return nil, 0, err
+		if known == nil {
+			if state, err = values.Restore(nil, data); err != nil {
+				return nil, 0, err
+			}
+			known = &grown{full: true, state: state, size: len(data)}
+			keep.put(known, snap)
 		}
-		keep.put(n)
-		return state, 0, nil
+		state, err = values.Restore(known.state, json.RawMessage("{}")) // the state itself is altered
+		return state, 0, err
 	}
 	if state, err = values.Restore(nil, data); err != nil {
 		return nil, 0, err
@@ -225,26 +224,15 @@ var errNotCurrent = errors.New("changes are of another version")
 // readGrowing returns a state with the growing fields alone that a snapshot refers
 // to, going on from what is kept.
 func readGrowing(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, keep Growing) (any, int, error) {
-	known := keep.get(snap.Log)
-	if known != nil {
-		usable := known.leadsTo(snap)
-		if usable && known.id != snap.ID { // the log may be another one of the same name
-			_, err := store.Get(ctx, snap.Log, known.id)
-			if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-				return nil, 0, err
-			}
-			usable = err == nil
-		}
-		if !usable {
-			known = nil
-		}
+	known, err := keep.known(ctx, store, snap)
+	if err != nil {
+		return nil, 0, err
 	}
 	state, size := values.New(), 0
 	if known != nil {
 		if known.id == snap.ID {
 			return known.state, known.size, nil
 		}
-		var err error
 		if state, err = values.Restore(known.state, json.RawMessage("{}")); err != nil {
 			return nil, 0, err
 		}
@@ -261,9 +249,7 @@ func readGrowing(ctx context.Context, store checkpoint.Store, values core.Values
 		return nil, 0, err
 	}
 	size += more
-	keep.put(&grown{
-		key: keptKey{log: snap.Log}, id: snap.ID, branch: snap.Branch, seq: snap.Seq, ranges: snap.Snapshot.Ranges, state: state, size: size,
-	})
+	keep.put(&grown{ranges: snap.Snapshot.Ranges, state: state, size: size}, snap)
 	return state, size, nil
 }
 

@@ -348,7 +348,7 @@ func (s *Session) resolve(source string, c *Command) (core.Routing, error) {
 			if send.Err != nil {
 				return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
 			}
-			r.Parent.Sends = append(r.Parent.Sends, core.ParentSend{Node: send.Node, Raw: send.Raw})
+			r.Parent.Sends = append(r.Parent.Sends, core.ParentSend{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
 		}
 	}
 	return r, nil

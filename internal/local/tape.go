@@ -306,7 +306,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		}
 		c.Parent = &Command{Goto: o.Routing.Parent.Goto}
 		for _, t := range o.Routing.Parent.Sends {
-			c.Parent.Sends = append(c.Parent.Sends, Send{Node: t.Node, Raw: t.Payload})
+			c.Parent.Sends = append(c.Parent.Sends, Send{Node: t.Node, Raw: t.Payload, Overlay: t.Overlay})
 		}
 	}
 	if c.Zero() {

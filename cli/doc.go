@@ -27,8 +27,9 @@
 // continue, chat, graphs, threads, state, history, diff, draw, fork, update, copy
 // and delete work with a server of LangGraph's protocol in the place of a store, such
 // as the command serve starts; its graphs need not be the program's. The API key is
-// in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells; the
-// other commands refuse --url.
+// in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells. The
+// other commands refuse --url, and those that work on a store refuse SUPERSTEP_URL
+// too, unless --store or SUPERSTEP_STORE names one.
 //
 // # Output
 //

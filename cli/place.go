@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,11 +31,19 @@ func OverServer(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// checkURL refuses --url where it would be ignored.
+// onStore are the commands that look at a store or change it, and know nothing of
+// servers.
+var onStore = []string{"stats", "prune", "repair", "export", "import", "events send", "runner"}
+
+// checkURL refuses --url, and its variable, where they would be ignored.
 func (a *app) checkURL(cmd *cobra.Command) error {
 	f := cmd.Root().PersistentFlags()
 	a.storeGiven = f.Changed("store")
+	name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	if !f.Changed("url") {
+		if !a.storeGiven && os.Getenv(urlEnv) != "" && os.Getenv(storeEnv) == "" && slices.Contains(onStore, name) {
+			return &usageError{fmt.Errorf("%q works on a store, and %s names a server", name, urlEnv), "run it where the store is, with --store"}
+		}
 		return nil
 	}
 	if a.storeGiven {
@@ -44,7 +53,7 @@ func (a *app) checkURL(cmd *cobra.Command) error {
 		return &usageError{fmt.Errorf("--url is empty"), "for example: --url http://localhost:8123"}
 	}
 	if cmd.Annotations[serverAnnotation] == "" {
-		return &usageError{fmt.Errorf("%q works on a store, and not over a server", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")), "run it where the store is, with --store in the place of --url"}
+		return &usageError{fmt.Errorf("%q works on a store, and not over a server", name), "run it where the store is, with --store in the place of --url"}
 	}
 	return nil
 }

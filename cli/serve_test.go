@@ -56,12 +56,12 @@ func visit(t *testing.T, url, key, origin string) (int, http.Header) {
 }
 
 func TestServeLetsInWhoHasAKey(t *testing.T) {
-	const one, two = "first-key-0123456789", "other-key-0123456789"
-	t.Setenv("SUPERSTEP_API_KEYS", one+" , "+two+",")
+	const one, two, padded, ada = "first-key-0123456789", "other-key-0123456789", "MDEyMzQ1Njc4OWFiY2RlZg==", "YWRhJ3Mga2V5LCB3aGljaCBpcw=="
+	t.Setenv("SUPERSTEP_API_KEYS", one+" , "+two+","+padded+",ada="+ada+",")
 	// With keys it may listen for other machines.
 	url := served(t, "--host", "0.0.0.0", "--allow-origin", "https://chat.example")
 	url = "http://127.0.0.1" + url[strings.LastIndexByte(url, ':'):]
-	for key, want := range map[string]int{one: 200, two: 200, "": 401, "first-key": 401, one + "," + two: 401} {
+	for key, want := range map[string]int{one: 200, two: 200, padded: 200, ada: 200, "ada=" + ada: 401, "": 401, "first-key": 401, one + "," + two: 401} {
 		if got, _ := visit(t, url+"/assistants/jokes", key, ""); got != want {
 			t.Errorf("with the key %q: %d, want %d", key, got, want)
 		}
@@ -98,6 +98,8 @@ func TestServeSaysWhatIsWrongWithKeys(t *testing.T) {
 		"how keys are set":            {"", "SUPERSTEP_API_KEYS", []string{"--host", "0.0.0.0"}},
 		"a short key":                 {"first-key-0123456789,secret", "API key 2 of SUPERSTEP_API_KEYS has fewer than 16", nil},
 		"a variable without keys":     {"", "NO_SUCH_KEYS", []string{"--api-keys-env", "NO_SUCH_KEYS"}},
+		"a name that is none":         {"first-key-0123456789,se/cret=first-key-0123456789", "name of API key 2 must have letters", nil},
+		"a key that isn't a name's":   {"first-key=0123456789", "give a key that has = elsewhere than at its end a name", nil},
 		"a key that is no text":       {"first-key-0123456789-ü", "API key 1", nil},
 		"an origin that is none":      {"first-key-0123456789", "origin", []string{"--allow-origin", "chat.example"}},
 	} {

@@ -39,6 +39,7 @@ type nested interface {
 	Drawing(opts ...DrawOption) *draw.Graph
 	inside(name string) (child Subgraph, part func(parent any) any)
 	insideNames() []string
+	keepsState() bool
 
 	// stateIn returns the state from which the tasks of a superstep began, of a
 	// run with its log in a namespace.
@@ -127,6 +128,8 @@ func (s *sharing) stateIn(ctx context.Context, namespace string, epoch checkpoin
 	}
 	return g.stateIn(ctx, namespace, epoch, opts)
 }
+
+func (g *Graph[S]) keepsState() bool { return g.settings.keep }
 
 func (g *Graph[S]) insideNames() []string {
 	var out []string

@@ -55,6 +55,11 @@ type TaskState struct {
 	// Subgraphs tells where the logs of subgraphs stand that the task has
 	// called: a namespace for [Namespace], and a checkpoint.
 	Subgraphs map[string]string
+
+	// Inside is the namespace of the log of the graph that the node is (see
+	// [AddSubgraph]), whether the task has called it yet or not; empty for other
+	// nodes, and without a checkpointer.
+	Inside string
 }
 
 // Interrupted is a question that waits, or a breakpoint.
@@ -168,6 +173,9 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 				continue
 			}
 			ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
+		}
+		if n := g.nodes[t.Node]; n.child != nil && set.store != nil {
+			ts.Inside = local.ChildNamespace(set.namespace, names[t.Node], m.Epoch(), i, t.Gen, n.part == nil && n.child.keepsState())
 		}
 		for ns, id := range t.Children {
 			if ts.Subgraphs == nil {

@@ -79,6 +79,9 @@ const apiKeyUser = "api-key"
 // minNamedKey is the fewest bytes of a key that has a name.
 const minNamedKey = 16
 
+// howNamed explains the form of keys with names to those who meant none.
+const howNamed = "a list of keys has name=key, and what stands before the first = is the name: give a key that has = elsewhere than at its end a name"
+
 // APIKey is a key of a user.
 type APIKey struct {
 	// Name tells users apart: the user's ID is "api-key:" and the name. Several keys
@@ -96,7 +99,9 @@ type APIKey struct {
 
 // APIKeys lets requests in that have one of some keys, in the header X-Api-Key or
 // as Authorization: Bearer. A key may have a name before it, name=key, as
-// [APIKey] explains. Those without are all of one user, with the ID "api-key".
+// [APIKey] explains: the name ends at the first equals sign. Keys without a name
+// may have equals signs at their end, as base64 has, and nowhere else. They are all
+// of one user, with the ID "api-key".
 // Keys should be long and random, such as 32 bytes of crypto/rand in hexadecimal.
 // The server keeps only their hashes.
 func APIKeys(keys ...string) Option {
@@ -129,10 +134,10 @@ func NamedAPIKeys(keys ...APIKey) Option {
 			if k.Name != "" {
 				users[i].ID, users[i].DisplayName = apiKeyUser+":"+k.Name, k.Name
 				if len(k.Name) > 64 || strings.ContainsFunc(k.Name, func(r rune) bool { return !isNameRune(r) }) {
-					c.problems = append(c.problems, fmt.Errorf("the name of API key %d must have letters, digits and - _ . only, at most 64: write name=key", i+1))
+					c.problems = append(c.problems, fmt.Errorf("the name of API key %d must have letters, digits and - _ . only, at most 64; %s", i+1, howNamed))
 				}
 				if len(k.Key) < minNamedKey {
-					c.problems = append(c.problems, fmt.Errorf("API key %d has fewer than %d characters after its name", i+1, minNamedKey))
+					c.problems = append(c.problems, fmt.Errorf("API key %d has fewer than %d characters after its name; %s", i+1, minNamedKey, howNamed))
 				}
 			}
 			hashes[i] = sha256.Sum256([]byte(k.Key))

@@ -102,9 +102,10 @@ func TestAPIKeysOpenTheServerAndNothingElseDoes(t *testing.T) {
 // Every route but those that are meant to be open needs credentials.
 func TestKeysWithNamesAreOfDifferentUsers(t *testing.T) {
 	ada, ada2, bob, base64 := "ada-5f3c0a1e9b7d4c62", "ada-0b9d2e7f6a1c4385", "bob-81f2c3d4e5a69788", "YWJjZGVmZ2hpamtsbW5vcA=="
+	eve := "ZXZl=c2VjcmV0LW9mLWV2ZQ=="
 	var logged bytes.Buffer
 	c := start(t, server.Graph(booking(t)), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)), server.Audit(slog.New(slog.NewTextHandler(&logged, nil))),
-		server.WithLimits(server.Limits{OpenRunsPerUser: 1}), server.APIKeys("ada="+ada, "ada="+ada2, "bob="+bob, base64, oldKey),
+		server.WithLimits(server.Limits{OpenRunsPerUser: 1}), server.APIKeys("ada="+ada, "ada="+ada2, "bob="+bob, "eve="+eve, base64, oldKey),
 		server.NamedAPIKeys(server.APIKey{Name: "prometheus", Key: newKey, Permissions: []string{"metrics:read"}}))
 	as := func(key, method, path, body string) (int, string) {
 		status, _, text := c.ask(t.Context(), method, path, body, "X-Api-Key", key)
@@ -119,6 +120,7 @@ func TestKeysWithNamesAreOfDifferentUsers(t *testing.T) {
 		threads   string
 	}{
 		{"her key", ada, 200, "1"}, {"her new key", ada2, 200, "1"}, {"somebody else's", bob, 200, "0"}, {"one without a name", oldKey, 200, "0"}, {"one in base64", base64, 200, "0"},
+		{"one with a name and equals signs", eve, 200, "0"}, {"what follows its first equals sign", eve[5:], 401, ""},
 		{"her name with it", "ada=" + ada, 401, ""}, {"her name", "ada", 401, ""},
 	} {
 		status, text := as(tt.key, "POST", "/threads/count", `{}`)
@@ -178,6 +180,8 @@ func TestWhatAServerIsNotMadeWith(t *testing.T) {
 		{"a key with a line feed", []server.Option{server.APIKeys(oldKey, "a\nb")}, "API key 2"},
 		{"a short key with a name", []server.Option{server.APIKeys("ada=0123456789")}, "API key 1 has fewer than 16"},
 		{"a name of other characters", []server.Option{server.APIKeys(oldKey, "a/b="+newKey)}, "name of API key 2"},
+		{"a key with an equals sign and no name", []server.Option{server.APIKeys("q/+k=" + oldKey)}, "what stands before the first = is the name"},
+		{"a key with an equals sign near its end", []server.Option{server.APIKeys(oldKey + "=ab==")}, "what stands before the first = is the name"},
 		{"no name before a key", []server.Option{server.APIKeys("=" + newKey)}, "name of API key 1"},
 		{"one key of two users", []server.Option{server.APIKeys("ada="+newKey, "bob="+newKey)}, "API keys 1 and 2"},
 		{"no function", []server.Option{server.Authenticate(nil)}, "no function"},

@@ -304,48 +304,45 @@ func (s *Server) countCrons(w http.ResponseWriter, r *http.Request) error {
 	return write(w, total)
 }
 
-// startCrons starts the runs of crons that are due. A cron that several servers
-// find due is started by the one that moves its time on.
+// startCrons starts the runs of crons that are due. Of several servers that find a
+// cron due, one starts its run. What the database can't do now is tried again.
 func (s *Server) startCrons(ctx context.Context) error {
 	at := now()
 	due, err := s.db.DueCrons(ctx, at, 100)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, c := range due {
-		was, mine := c.Next, false
-		_, err := s.db.UpdateCron(ctx, c.ID, func(now *db.Cron) error {
-			if now.Next == nil || !now.Next.Equal(*was) {
-				return nil
+		f := db.Firing{Cron: c.ID, Due: *c.Next, Plan: func(c *db.Cron) error { return plan(c, at) }}
+		err := s.startCron(ctx, c, f)
+		unable, ok := errors.AsType[*fault](err)
+		if ok {
+			if err = s.db.SkipCron(ctx, f); err == nil {
+				s.log.LogAttrs(ctx, slog.LevelError, "server: a cron could not start its run", slog.String("cron", c.ID), slog.Any("error", unable))
 			}
-			mine = true
-			return plan(now, at)
-		})
-		if err != nil && !errors.Is(err, db.ErrNotFound) {
-			return err
 		}
-		if !mine {
-			continue
-		}
-		if err := s.startCron(ctx, c); err != nil {
-			s.log.LogAttrs(ctx, slog.LevelError, "server: a cron could not start its run", slog.String("cron", c.ID), slog.Any("error", err))
+		if err != nil && !errors.Is(err, db.ErrFired) {
+			errs = append(errs, fmt.Errorf("cron %s: %w", c.ID, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (s *Server) startCron(ctx context.Context, c *db.Cron) error {
+// startCron moves a cron on and starts its run. The error is a fault if there can't
+// be a run this time; the cron is still to be moved on then.
+func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 	var b runBody
 	if err := json.Unmarshal(c.Payload, &b); err != nil {
-		return err
+		return invalid("payload: %v", err)
 	}
 	if s.authorize != nil && c.User == nil {
-		return errors.New("it is nobody's: it was made before there were users")
+		return invalid("it is nobody's: it was made before there were users")
 	}
 	if c.User != nil {
 		who := &caller{user: &User{}}
 		if err := json.Unmarshal(c.User, who.user); err != nil {
-			return fmt.Errorf("its user: %w", err)
+			return invalid("its user: %v", err)
 		}
 		ctx = withCaller(ctx, who)
 	}
@@ -362,24 +359,29 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron) error {
 		return err
 	}
 	b.Metadata = b.Metadata.with(owned, object{"cron_id": jsonText(c.ID)})
+	var made *db.Thread
 	if thread != "" {
 		if _, err := s.place(ctx, thread, mine, false); err != nil {
 			return err
 		}
 	} else {
-		t := newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}))
-		if err := within(mine, t.Metadata); err != nil {
+		made = newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}))
+		if err := within(mine, made.Metadata); err != nil {
 			return err
 		}
-		t.Temporary = c.OnCompleted != "keep"
-		if err := s.db.AddThread(ctx, t); err != nil {
-			return err
+		made.Temporary = c.OnCompleted != "keep"
+		thread = made.ID
+	}
+	fire := func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error {
+		return s.db.FireCron(ctx, f, made, r, alone, limit, change)
+	}
+	run, err := s.enqueueBy(ctx, fire, thread, a, g, &b)
+	if err != nil {
+		if _, told := errors.AsType[*fault](err); !told && !errors.Is(err, db.ErrFired) {
+			s.runs.wake(thread) // it is there if only the answer to its commit was lost
 		}
-		thread = t.ID
+		return err
 	}
-	run, err := s.enqueue(ctx, thread, a, g, &b)
-	if err == nil {
-		s.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", thread), slog.String("run", run.ID))
-	}
-	return err
+	s.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", thread), slog.String("run", run.ID))
+	return nil
 }

@@ -85,14 +85,14 @@ func (e *encoder) wants() graph.Mode {
 
 func (e *encoder) has(mode string) bool { return slices.Contains(e.modes, mode) }
 
-// emit sends an event. Those of subgraphs have their path in the name.
-func (e *encoder) emit(name string, path []string, data any) error {
+// emit sends an event. Those of subgraphs have their namespace in the name.
+func (e *encoder) emit(name string, ns []string, data any) error {
 	encoded, err := json.Marshal(data)
 	if err != nil {
 		return fmt.Errorf("event %s: %w", name, err)
 	}
-	if len(path) > 0 {
-		name += "|" + strings.Join(path, "|")
+	if len(ns) > 0 {
+		name += "|" + strings.Join(ns, "|")
 	}
 	e.send(name, encoded)
 	return nil
@@ -135,7 +135,7 @@ func (e *encoder) event(ev graph.Event) error {
 			if err != nil {
 				return err
 			}
-			return e.emit(modeValues, ev.Path, data)
+			return e.emit(modeValues, namespaceOf(ev), data)
 		}
 	case graph.EventUpdate:
 		if err := e.messagesOf(ev); err != nil {
@@ -146,13 +146,13 @@ func (e *encoder) event(ev graph.Event) error {
 			if update == nil {
 				update = json.RawMessage("null")
 			}
-			return e.emit(modeUpdates, ev.Path, map[string]json.RawMessage{ev.Node: update})
+			return e.emit(modeUpdates, namespaceOf(ev), map[string]json.RawMessage{ev.Node: update})
 		}
 	case graph.EventMessage:
 		return e.message(ev)
 	case graph.EventCustom:
 		if e.has(modeCustom) {
-			return e.emit(modeCustom, ev.Path, ev.Value)
+			return e.emit(modeCustom, namespaceOf(ev), ev.Value)
 		}
 	case graph.EventToolCall, graph.EventToolResult:
 		return e.tool(ev)
@@ -196,7 +196,7 @@ func (e *encoder) checkpoint(state func() (json.RawMessage, error)) error {
 		"values": values, "metadata": metadata, "next": next, "tasks": []any{},
 	}
 	if e.has(modeCheckpoints) {
-		if err := e.emit(modeCheckpoints, ev.Path, payload); err != nil {
+		if err := e.emit(modeCheckpoints, namespaceOf(*ev), payload); err != nil {
 			return err
 		}
 	}
@@ -214,7 +214,7 @@ func (e *encoder) debug(ev graph.Event, kind string, payload any) error {
 	if !e.has(modeDebug) {
 		return nil
 	}
-	return e.emit(modeDebug, ev.Path, map[string]any{
+	return e.emit(modeDebug, namespaceOf(ev), map[string]any{
 		"step": ev.Step, "type": kind, "timestamp": ev.Time.UTC().Format(time.RFC3339Nano), "payload": payload,
 	})
 }
@@ -234,7 +234,7 @@ func (e *encoder) task(ev graph.Event) error {
 		payload["error"] = errorOf(ev.Err).Message
 	}
 	if e.has(modeTasks) {
-		if err := e.emit(modeTasks, ev.Path, payload); err != nil {
+		if err := e.emit(modeTasks, namespaceOf(ev), payload); err != nil {
 			return err
 		}
 	}
@@ -245,12 +245,12 @@ func (e *encoder) tool(ev graph.Event) error {
 	if !e.has(modeTools) {
 		return nil
 	}
-	return e.emit(modeTools, ev.Path, toolEvent(ev))
+	return e.emit(modeTools, namespaceOf(ev), toolEvent(ev))
 }
 
 // messageMetadata is what clients are told of where a message comes from.
 func (e *encoder) messageMetadata(ev graph.Event) map[string]any {
-	ns := strings.Join(append(slices.Clone(ev.Path), ev.Node+":"+ev.Task), "|")
+	ns := strings.Join(append(namespaceOf(ev), segment(ev.Node, ev.Task)), "|")
 	return map[string]any{
 		"tags": append([]string{}, e.tags...), "langgraph_node": ev.Node, "langgraph_step": ev.Step,
 		"langgraph_triggers": []string{"branch:to:" + ev.Node}, "langgraph_path": []string{"__pregel_pull", ev.Node},
@@ -306,7 +306,7 @@ func (e *encoder) path(ev graph.Event) []string {
 	if !e.subgraphs {
 		return nil
 	}
-	return ev.Path
+	return namespaceOf(ev)
 }
 
 // unnamed is a message that gets its ID when its superstep is committed.

@@ -235,11 +235,11 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 // outlet is where a run's events go: into the database if others may want to read
 // them, else into this process's memory alone.
 type outlet struct {
-	log     *runLog  // or
-	journal *journal // is there
-	tell    func()   // says that the run is over
-	live    *live    // tells of the run to those who follow its thread
-	joined  line     // and to those who have joined it
+	log     *runLog   // or
+	journal *journal  // is there
+	tell    func()    // says that the run is over
+	live    *live     // tells of the run to those who follow its thread
+	joined  *lateLine // and to those who have joined it
 
 	ending bool   // what is sent now is for when the run was noted as over
 	held   []sent // of it, without a journal
@@ -281,7 +281,10 @@ func (o *outlet) send(event string, data []byte) {
 
 // steps returns what of the outlet takes the run superstep by superstep.
 func (o *outlet) steps() allSteps {
-	all := append(stepsOf(o.live.line), stepsOf(o.joined)...)
+	all := stepsOf(o.live.line)
+	if o.joined.feeds.db != nil {
+		all = append(all, o.joined)
+	}
 	if o.journal != nil {
 		all = append(all, o.journal)
 	}

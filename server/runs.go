@@ -264,8 +264,16 @@ func (s *Server) place(ctx context.Context, thread string, mine Filter, create b
 	return "", nil
 }
 
+type addRun func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error
+
 // enqueue stores a run and has it started.
 func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
+	return s.enqueueBy(ctx, s.db.AddRun, thread, a, g, b)
+}
+
+// enqueueBy is enqueue for a run that is stored by add, which is [db.DB.AddRun] or
+// does more.
+func (s *Server) enqueueBy(ctx context.Context, add addRun, thread string, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
 	kwargs, err := json.Marshal(b)
 	if err != nil {
 		return nil, err
@@ -285,7 +293,7 @@ func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g 
 		s.streams.open(run.ID) // before anything is sent to it
 	}
 	run.Holder, run.User = s.instance, userJSON(ctx)
-	err = s.db.AddRun(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
+	err = add(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		run.Metadata = objectOf(a.Metadata).with(objectOf(t.Metadata), b.Metadata, own, object{"created_by": nil}).raw()
 		delete(own, "created_by")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func stateOf(snap *anygraph.Snapshot) *threadState {
 		if t.Error != "" {
 			v.Error = &t.Error
 		}
-		for ns := range t.Subgraphs { // clients ask for the newest checkpoint of the namespace
+		if ns := insideOf(t); ns != "" { // clients ask for the newest checkpoint of the namespace
 			v.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: ns}
 		}
 		out.Tasks = append(out.Tasks, v)
@@ -87,6 +88,15 @@ func stateOf(snap *anygraph.Snapshot) *threadState {
 		}
 	}
 	return out
+}
+
+// insideOf returns the namespace of the subgraph that a task runs, is to run or has
+// run; empty if there is none.
+func insideOf(t graph.TaskState) string {
+	if _, ok := t.Subgraphs[t.Inside]; ok || len(t.Subgraphs) == 0 {
+		return t.Inside
+	}
+	return slices.Min(slices.Collect(maps.Keys(t.Subgraphs))) // of a node that calls graphs, or had another name
 }
 
 // metadataOf returns what a checkpoint says about itself. Entries that runs wrote
@@ -168,8 +178,8 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 	return stateOf(snap), nil
 }
 
-// nest puts the states of the subgraphs that tasks wait in in the place of where
-// they are.
+// nest puts the states of the subgraphs of tasks in the place of where they are.
+// One that hasn't begun has no state, and is still said where it will be.
 func (s *Server) nest(ctx context.Context, t *db.Thread, state *threadState) error {
 	for i := range state.Tasks {
 		task := &state.Tasks[i]
@@ -179,6 +189,10 @@ func (s *Server) nest(ctx context.Context, t *db.Thread, state *threadState) err
 		inner, err := s.stateAt(ctx, t, "", task.Checkpoint.NS)
 		if err != nil {
 			return err
+		}
+		if inner == noState {
+			begins := *noState
+			begins.Checkpoint, inner = task.Checkpoint, &begins
 		}
 		if err := s.nest(ctx, t, inner); err != nil {
 			return err

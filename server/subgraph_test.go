@@ -2,6 +2,9 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -59,5 +62,57 @@ func TestSubgraphsAreShownAndEdited(t *testing.T) {
 	}
 	if status, _, text := c.do("POST", "/threads/"+thread+"/state/checkpoint", object{"checkpoint": object{"checkpoint_ns": "/nowhere"}}); status != 404 {
 		t.Errorf("an unknown namespace: %d %s", status, text)
+	}
+}
+
+// Events of a subgraph carry the tasks above them in their names, so that parallel
+// runs of one subgraph are told apart.
+func TestStreamsNameTheTasksAboveASubgraph(t *testing.T) {
+	type inner struct {
+		Word string `json:"word"`
+	}
+	type outer struct {
+		Text string `json:"text"`
+	}
+	in := graph.New[inner]("inner")
+	in.AddNode("say", func(ctx context.Context, s *inner) error {
+		s.Word += "!"
+		return graph.Emit(ctx, s.Word)
+	}).AddEdge(graph.Start, "say")
+	mapping := graph.Mapping[outer, inner]{In: func(p *outer, c *inner) { c.Word = p.Text }}
+	out := graph.New[outer]("outer")
+	graph.AddSubgraph(out, "one", in.MustCompile(), mapping)
+	graph.AddSubgraph(out, "two", in.MustCompile(), mapping)
+	out.AddEdge(graph.Start, "one").AddEdge(graph.Start, "two")
+	c := start(t, server.Graph(out.MustCompile()))
+	_, _, text := c.do("POST", "/runs/stream", object{
+		"assistant_id": "outer", "input": object{"text": "x"}, "stream_mode": []string{"tasks", "custom"}, "stream_subgraphs": true,
+	})
+	tasks, said := map[string]string{}, map[string]string{} // node, by task
+	event := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
+			event = name
+		}
+		data, ok := strings.CutPrefix(line, "data: ")
+		if !ok {
+			continue
+		}
+		if event == "tasks" {
+			var task struct{ ID, Name string }
+			if err := json.Unmarshal([]byte(data), &task); err != nil {
+				t.Fatal(err)
+			}
+			at := strings.LastIndexByte(task.ID, ':')
+			tasks[task.ID[:at]+"."+task.ID[at+1:]] = task.Name
+		}
+		if place, ok := strings.CutPrefix(event, "custom|"); ok {
+			node, task, _ := strings.Cut(place, ":")
+			said[task] = node
+		}
+	}
+	if len(said) != 2 || !maps.Equal(said, tasks) {
+		t.Errorf("tasks %v, said %v:\n%s", tasks, said, text)
 	}
 }

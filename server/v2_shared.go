@@ -506,11 +506,39 @@ func (l *lateLine) leave() {
 
 // stepsOf returns a line as what takes supersteps; none if what it tells isn't kept.
 func stepsOf(l line) allSteps {
-	if late, ok := l.(*lateLine); ok {
-		l = late.line
-	}
-	if stored, ok := l.(*storedLine); ok {
-		return allSteps{stored}
+	if one, ok := l.(steps); ok {
+		return allSteps{one}
 	}
 	return nil
+}
+
+// stored returns the line that was begun, nil if there is none.
+func (l *lateLine) stored() *storedLine {
+	one, _ := l.line.(*storedLine)
+	return one
+}
+
+func (l *lateLine) beginStep(checkpoint string) {
+	if one := l.stored(); one != nil {
+		one.beginStep(checkpoint)
+	}
+}
+
+func (l *lateLine) endStep() {
+	if one := l.stored(); one != nil {
+		one.endStep()
+	}
+}
+
+func (l *lateLine) tellFrom(but map[string]bool) {
+	if one := l.stored(); one != nil {
+		one.tellFrom(but)
+	}
+}
+
+func (l *lateLine) toldOf(ctx context.Context) (string, bool, error) {
+	if one := l.stored(); one != nil {
+		return one.toldOf(ctx)
+	}
+	return "", false, nil
 }

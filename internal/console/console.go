@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -241,18 +242,28 @@ func columns(r rune) int {
 }
 
 // Clean makes text safe to print on a terminal: control characters other than
-// line breaks and tabs are replaced.
+// line breaks and tabs are replaced, and so is what changes the order of a line
+// without being seen.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return r
 		}
-		if r < 0x20 || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || reorders(r) {
 			return utf8.RuneError
 		}
 		return r
 	}, text)
 }
+
+// reorders reports whether a character is one of Unicode's Bidi_Control: invisible,
+// and only there to say in which order others are shown. The marks among them
+// (U+061C, U+200E, U+200F) do less than overrides. But each is a letter with a
+// direction that nobody sees, which is enough to make the figures and signs around
+// it change places: in a path, an amount, or what somebody is asked to approve.
+// Honest text in Arabic or Hebrew has such a mark now and then, and is as legible
+// with a replacement character. Its letters reorder a line, too, and are seen to.
+func reorders(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
 // ErrStopped is the cause of a context that [Stops] cancelled.
 var ErrStopped = errors.New("stopped by a signal")

@@ -58,7 +58,16 @@ func TestFit(t *testing.T) {
 }
 
 func TestClean(t *testing.T) {
-	if got, want := Clean("a\x1b[31mb\n\tc\u202ed"), "a\ufffd[31mb\n\tc\ufffdd"; got != want {
-		t.Errorf("Clean gives %q, want %q", got, want)
+	for _, tt := range []struct{ name, text, want string }{
+		{"escapes", "a\x1b[31mb\n\tc", "a\ufffd[31mb\n\tc"},
+		{"C1 controls", "a\u009b31mb", "a\ufffd31mb"},
+		{"embeddings and overrides", "\u202aa\u202bb\u202cc\u202dd\u202e", "\ufffda\ufffdb\ufffdc\ufffdd\ufffd"},
+		{"isolates", "\u2066a\u2067b\u2068c\u2069", "\ufffda\ufffdb\ufffdc\ufffd"},
+		{"marks", "pay 1\u200f-2 to 3\u061c/4\u200e", "pay 1\ufffd-2 to 3\ufffd/4\ufffd"},
+		{"what is not ASCII", "שלום, مرحبا, naïve, 日本, \u200d\u200c👩\u200d💻", "שלום, مرحبا, naïve, 日本, \u200d\u200c👩\u200d💻"},
+	} {
+		if got := Clean(tt.text); got != tt.want {
+			t.Errorf("%s: Clean gives %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

@@ -216,12 +216,19 @@ func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {
 }
 
 func (t *Task) namespace(call *Call, node string) string {
-	ns := t.s.o.Log.Namespace + "/" + node
-	if !call.Keep {
-		ns += ":" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(int(t.gen))
-	}
+	ns := ChildNamespace(t.s.o.Log.Namespace, node, t.at.epoch, t.index, int(t.gen), call.Keep)
 	if call.Key != "" {
 		ns += ":" + call.Key
+	}
+	return ns
+}
+
+// ChildNamespace names the log of a subgraph that a task calls without a key: of
+// the task alone, unless the subgraph keeps its state for the thread.
+func ChildNamespace(parent, node string, epoch checkpoint.ID, task, gen int, keep bool) string {
+	ns := parent + "/" + node
+	if !keep {
+		ns += ":" + string(epoch) + "." + strconv.Itoa(task) + "." + strconv.Itoa(gen)
 	}
 	return ns
 }

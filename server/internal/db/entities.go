@@ -171,13 +171,15 @@ func (t *Thread) labels() (graph, assistant, owner string) {
 }
 
 // AddThread stores a new thread. It returns ErrExists if there is one of the ID.
-func (d *DB) AddThread(ctx context.Context, t *Thread) error {
+func (d *DB) AddThread(ctx context.Context, t *Thread) error { return d.addThread(ctx, d.sql, t) }
+
+func (d *DB) addThread(ctx context.Context, e execer, t *Thread) error {
 	data, err := encode(t)
 	if err != nil {
 		return err
 	}
 	g, a, o := t.labels()
-	n, err := d.exec(ctx, d.sql, `INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, expires, data)
+	n, err := d.exec(ctx, e, `INSERT INTO @superstep_server_threads (id, graph, assistant, owner, status, created, updated, expires, data)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		t.ID, g, a, o, t.Status, t.CreatedAt.UnixMicro(), t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data)
 	if err == nil && n == 0 {
@@ -356,48 +358,50 @@ var ErrTooMany = errors.New("too many runs have not ended")
 // that are added at the same moment may exceed it by as many as there are
 // connections.)
 func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
-	return d.tx(ctx, func(tx execer) error {
-		// The thread's row is what two requests meet at.
-		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
-		if err != nil {
-			return err
-		}
-		if alone {
-			var open int
-			err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE thread = ? AND status IN ('pending', 'running')`), r.ThreadID).Scan(&open)
-			if err != nil {
-				return err
-			}
-			if open > 0 {
-				return ErrBusy
-			}
-		}
-		if err := d.room(ctx, tx, limit); err != nil {
-			return err
-		}
-		if change != nil {
-			if err := change(t); err != nil {
-				return err
-			}
-		}
-		t.Status, t.UpdatedAt = Busy, r.CreatedAt
-		if err := d.putThread(ctx, tx, t); err != nil {
-			return err
-		}
-		data, err := encode(r) // change may have added to it
-		if err != nil {
-			return err
-		}
-		// The runs of a thread take turns in the order in which they were added,
-		// whatever the clocks of the instances say.
-		var last int64
-		if err := tx.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(created), 0) FROM @superstep_runs WHERE thread = ?`), r.ThreadID).Scan(&last); err != nil {
-			return err
-		}
-		_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			r.ID, r.ThreadID, r.AssistantID, r.Status, max(r.CreatedAt.UnixMicro(), last+1), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, data)
+	return d.tx(ctx, func(tx execer) error { return d.addRun(ctx, tx, r, alone, limit, change) })
+}
+
+func (d *DB) addRun(ctx context.Context, tx execer, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
+	// The thread's row is what two requests meet at.
+	t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
+	if err != nil {
 		return err
-	})
+	}
+	if alone {
+		var open int
+		err := tx.QueryRowContext(ctx, d.bind(`SELECT count(*) FROM @superstep_runs WHERE thread = ? AND status IN ('pending', 'running')`), r.ThreadID).Scan(&open)
+		if err != nil {
+			return err
+		}
+		if open > 0 {
+			return ErrBusy
+		}
+	}
+	if err := d.room(ctx, tx, limit); err != nil {
+		return err
+	}
+	if change != nil {
+		if err := change(t); err != nil {
+			return err
+		}
+	}
+	t.Status, t.UpdatedAt = Busy, r.CreatedAt
+	if err := d.putThread(ctx, tx, t); err != nil {
+		return err
+	}
+	data, err := encode(r) // change may have added to it
+	if err != nil {
+		return err
+	}
+	// The runs of a thread take turns in the order in which they were added,
+	// whatever the clocks of the instances say.
+	var last int64
+	if err := tx.QueryRowContext(ctx, d.bind(`SELECT coalesce(max(created), 0) FROM @superstep_runs WHERE thread = ?`), r.ThreadID).Scan(&last); err != nil {
+		return err
+	}
+	_, err = d.exec(ctx, tx, `INSERT INTO @superstep_runs (id, thread, assistant, status, created, updated, starts, holder, owner, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.ID, r.ThreadID, r.AssistantID, r.Status, max(r.CreatedAt.UnixMicro(), last+1), r.UpdatedAt.UnixMicro(), r.StartsAt.UnixMicro(), r.Holder, limit.Owner, data)
+	return err
 }
 
 // room returns ErrTooMany if there may be no more runs.
@@ -764,26 +768,79 @@ func (d *DB) Cron(ctx context.Context, id string) (*Cron, error) {
 func (d *DB) UpdateCron(ctx context.Context, id string, change func(*Cron) error) (*Cron, error) {
 	var out *Cron
 	err := d.tx(ctx, func(tx execer) (err error) {
-		out, err = one[Cron](ctx, d, tx, `SELECT data FROM @superstep_crons WHERE id = ?`+d.forUpdate(), id)
-		if err != nil {
-			return err
-		}
-		if err := change(out); err != nil {
-			return err
-		}
-		data, err := encode(out)
-		if err != nil {
-			return err
-		}
-		thread, enabled, next := out.columns()
-		_, err = d.exec(ctx, tx, `UPDATE @superstep_crons SET assistant = ?, thread = ?, enabled = ?, updated = ?, next = ?, data = ? WHERE id = ?`,
-			out.AssistantID, thread, enabled, out.UpdatedAt.UnixMicro(), next, data, id)
+		out, err = d.updateCron(ctx, tx, id, change)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+func (d *DB) updateCron(ctx context.Context, tx execer, id string, change func(*Cron) error) (*Cron, error) {
+	c, err := one[Cron](ctx, d, tx, `SELECT data FROM @superstep_crons WHERE id = ?`+d.forUpdate(), id)
+	if err != nil {
+		return nil, err
+	}
+	if err := change(c); err != nil {
+		return nil, err
+	}
+	data, err := encode(c)
+	if err != nil {
+		return nil, err
+	}
+	thread, enabled, next := c.columns()
+	_, err = d.exec(ctx, tx, `UPDATE @superstep_crons SET assistant = ?, thread = ?, enabled = ?, updated = ?, next = ?, data = ? WHERE id = ?`,
+		c.AssistantID, thread, enabled, c.UpdatedAt.UnixMicro(), next, data, id)
+	return c, err
+}
+
+// Firing is a cron whose time has come.
+type Firing struct {
+	Cron string
+	Due  time.Time         // the time that has come
+	Plan func(*Cron) error // sets when it is due next
+}
+
+// ErrFired says that a cron isn't due any more: another instance has fired it, or
+// it was changed or removed.
+var ErrFired = errors.New("the cron is not due any more")
+
+// FireCron moves a cron on to when it is due next and adds the run that it starts,
+// as [DB.AddRun] does: both or neither. A thread that isn't nil is made for the
+// run. However many instances fire a cron at a time, one run comes of it; the
+// others get ErrFired.
+func (d *DB) FireCron(ctx context.Context, f Firing, made *Thread, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
+	return d.tx(ctx, func(tx execer) error {
+		if err := d.moveCron(ctx, tx, f); err != nil {
+			return err
+		}
+		if made != nil {
+			if err := d.addThread(ctx, tx, made); err != nil {
+				return err
+			}
+		}
+		return d.addRun(ctx, tx, r, alone, limit, change)
+	})
+}
+
+// SkipCron moves a cron on without a run. It returns ErrFired as [DB.FireCron]
+// does.
+func (d *DB) SkipCron(ctx context.Context, f Firing) error {
+	return d.tx(ctx, func(tx execer) error { return d.moveCron(ctx, tx, f) })
+}
+
+func (d *DB) moveCron(ctx context.Context, tx execer, f Firing) error {
+	_, err := d.updateCron(ctx, tx, f.Cron, func(c *Cron) error {
+		if c.Next == nil || !c.Next.Equal(f.Due) {
+			return ErrFired
+		}
+		return f.Plan(c)
+	})
+	if errors.Is(err, ErrNotFound) {
+		return ErrFired
+	}
+	return err
 }
 
 // DeleteCron removes a cron.

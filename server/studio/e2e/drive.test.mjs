@@ -88,6 +88,7 @@ scenario("a conversation streams, asks before it calls a tool, and goes on", {},
   await spoken; // it is being said
   await v.picture("chat-streaming");
   await main().getByText("What shall it be today?").waitFor();
+  await page.locator(".from-ai strong").getByText("send mails", { exact: true }).waitFor(); // as it is marked
   await v.say("Please send a mail to Kim");
   await page.getByText("May send_mail be called?").waitFor();
   await node("tools", "interrupted").waitFor();
@@ -125,6 +126,7 @@ scenario("calls of tools are rejected, responded to and edited, several at once"
   await v.assistant("chat");
   await v.say("Please tidy up");
   await page.getByText("May send_mail be called?").waitFor();
+  await page.locator(".call", { hasText: "send_mail" }).getByText("waits", { exact: true }).waitFor(); // it has not been called
   const mail = page.getByRole("group", { name: "Call of send_mail" }), file = page.getByRole("group", { name: "Call of delete_file" });
   assert.equal(await file.getByRole("radio", { name: "Edit" }).count(), 0, "only what is allowed is offered");
   await mail.getByRole("radio", { name: "Reject" }).click();
@@ -268,6 +270,7 @@ scenario("a question is answered, and the past is run again with another state",
   // Run again from a node.
   await page.getByRole("button", { name: /^book,/ }).click();
   await button("Run again from here").waitFor();
+  await page.waitForFunction(() => document.querySelector(".react-flow__node:last-of-type").getBoundingClientRect().bottom < document.querySelector(".node-panel").getBoundingClientRect().top); // it covers nothing
   await v.picture("node");
   await v.faultless("a node");
   await button("Run again from here").click();
@@ -303,6 +306,76 @@ scenario("a long run is watched, joined after a reload, and stopped", {}, async 
   await page.locator(".moment", { hasText: "tick" }).getByText(/2[5-9]\d ms|[3-9]\d\d ms|\d s/).first().waitFor(); // how long a step took
 });
 
+scenario("what others start on the open thread is seen as it runs, and once", {}, async (v) => {
+  const { page, node, tab, api, context } = v;
+  const streams = new Set(); // of the thread that is open
+  page.on("request", (r) => { if (/\/threads\/[^/]+\/stream/.test(r.url())) streams.add(r); });
+  for (const over of ["requestfinished", "requestfailed"]) page.on(over, (r) => streams.delete(r));
+  const id = (await api("/threads", {})).thread_id;
+  await api(`/threads/${id}/runs/wait`, { assistant_id: "count", input: { todo: 1 } });
+  await page.goto(`${v.server}/studio/#/t/${id}`);
+  const inList = (status) => page.locator('.thread-list li:has([aria-current="page"])').getByText(status, { exact: true }).waitFor();
+  await inList("idle");
+  // By a client that asks for the state alone.
+  await api(`/threads/${id}/runs`, { assistant_id: "count", input: { todo: 24 }, stream_mode: "values" });
+  await page.locator(".graph-head").getByText("started elsewhere").waitFor();
+  await node("tick", "running").waitFor();
+  await v.picture("elsewhere");
+  await inList("busy");
+  await v.faultless("a run that was started elsewhere");
+  await inList("idle");
+  await node("tick", "done").waitFor();
+  await tab("Timeline").click();
+  await page.getByText("26 checkpoints").waitFor(); // two inputs, one tick and then twenty-three
+  // By another page, and the other way round.
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await other.getByRole("spinbutton", { name: "todo" }).fill("30");
+  await other.getByRole("button", { name: "Run", exact: true }).click();
+  await tab("Run").click();
+  await page.getByText("6 custom events").waitFor();
+  await other.getByText("6 custom events").waitFor();
+  await v.button("Run").waitFor();
+  await other.getByRole("button", { name: "Run", exact: true }).waitFor();
+  assert.equal(await page.getByText("6 custom events").count(), 1);
+  assert.equal(await page.locator(".live > ol > li").count(), 6, "each step once");
+  await page.getByRole("spinbutton", { name: "todo" }).fill("40");
+  await v.button("Run").click();
+  await other.locator(".graph-head").getByText("started elsewhere").waitFor();
+  await other.getByText("10 custom events").waitFor();
+  await page.getByText("10 custom events").waitFor();
+  assert.equal(await page.getByText("started elsewhere").count(), 0);
+  await v.button("Run").waitFor();
+  // An edit from outside.
+  await tab("State").click();
+  await api(`/threads/${id}/state`, { values: { done: 77 } });
+  await page.locator(".state").getByText("77").waitFor();
+  // A page that nobody looks at listens to nothing, and catches up.
+  const look = (seen) => page.evaluate((seen) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => !seen });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, seen);
+  await look(false);
+  while (streams.size > 0) await page.waitForTimeout(20);
+  await api(`/threads/${id}/state`, { values: { done: 88 } });
+  await look(true);
+  await page.locator(".state").getByText("88").waitFor();
+  // Another thread leaves nothing behind of this one.
+  await v.button("New thread").click();
+  while (streams.size > 0) await page.waitForTimeout(20);
+});
+
+scenario("a graph that sleeps is seen to wake up", {}, async (v) => {
+  const { page, node } = v;
+  await v.assistant("nap");
+  await v.button("Run").click();
+  await page.locator(".graph-head").getByText("busy").waitFor();
+  await page.getByText("sleep waits for a time or an event").waitFor();
+  await v.picture("asleep");
+  await node("rise", "done").waitFor();
+  await page.getByText("slept well").first().waitFor();
+});
+
 scenario("a server that goes away in the midst of a run is waited for", { server: STUDIO_GATED }, async (v) => {
   const { page } = v;
   await v.assistant("count");
@@ -317,6 +390,12 @@ scenario("a server that goes away in the midst of a run is waited for", { server
   await page.getByText("10 custom events").waitFor(); // each of them once
   await v.button("Run").waitFor();
   assert.equal(await page.getByRole("alert").count(), 0);
+  // What others start from then on is heard of again.
+  const id = /\/t\/([^/]+)/.exec(page.url())[1];
+  await v.api(`/threads/${id}/runs`, { assistant_id: "count", input: { todo: 1000 } });
+  await v.node("tick", "running").waitFor();
+  await v.button("Stop").click();
+  await v.button("Run").waitFor();
   // A page that is opened while it is away.
   await page.route("**/assistants/search", (r) => r.abort());
   await page.reload();
@@ -407,6 +486,51 @@ scenario("a question inside of a subgraph is seen there and answered", {}, async
   await v.button("Answer").click();
   await node("post", "done").waitFor();
   await page.getByText("On rain. Farewell").first().waitFor();
+});
+
+scenario("the state inside of a subgraph is edited, and the run goes on from there", {}, async (v) => {
+  const { page, node, tab, dialog, box, button } = v;
+  await v.assistant("letter");
+  await button("Run").click();
+  await page.getByRole("alert").getByText("a letter needs a topic").waitFor();
+  await button("Open subgraph writer").click();
+  await node("writer|check", "failed").waitFor();
+  await tab("Timeline").click();
+  await button("Inside writer").click();
+  const inner = page.getByRole("list", { name: "Steps inside writer" });
+  const step = (name) => inner.locator(`[data-inner="${name}"]`);
+  await step("draft").getByText("check failed").waitFor();
+  await button("State", step("draft")).click();
+  await button("Edit inside writer").click();
+  await box("topic", dialog()).fill("rain");
+  assert.equal(await dialog().getByRole("alert").count(), 0, "the failure of the run is none of saving");
+  await dialog().getByRole("combobox", { name: "As if written by" }).selectOption("draft");
+  await v.picture("inside-edit");
+  await v.faultless("the editor inside of a subgraph");
+  await button("Save and run", dialog()).click();
+  await page.getByText("How shall the letter end?").waitFor();
+  // While it asks the newest state alone is edited, and the question stays.
+  await tab("Timeline").click();
+  await button("Inside writer").click();
+  await button("State", step("Input")).click();
+  await step("Input").getByText("A question waits").waitFor();
+  await v.picture("inside-why");
+  await v.faultless("why the state inside of a subgraph cannot be edited");
+  await button("State", step("Edited")).click();
+  await button("Edit inside writer").click();
+  await box("topic", dialog()).fill("snow");
+  assert.equal(await button("Save and run", dialog()).count(), 0);
+  await button("Save", dialog()).click();
+  await dialog().waitFor({ state: "detached" });
+  await tab("Run").click();
+  await box("Answer").fill("Farewell");
+  await button("Answer").click();
+  await page.getByText("On snow. Farewell").first().waitFor();
+  await node("post", "done").waitFor();
+  await tab("Timeline").click();
+  await button("Inside writer").click();
+  await button("State", step("check")).click();
+  await step("check").getByText("writer has ended").waitFor();
 });
 
 scenario("a breakpoint pauses, and a failure is told", {}, async (v) => {
@@ -659,6 +783,13 @@ scenario("it works on a phone", { viewport: { width: 360, height: 740 }, hasTouc
   await page.locator('[data-step="1"] .moment-head').tap();
   await v.picture("phone-timeline");
   await v.narrow("the timeline");
+  await v.tab("Run").tap();
+  await page.getByText("At step 1 of the history").waitFor();
+  await v.picture("phone-past");
+  await v.button("back to now").filter({ visible: true }).tap();
+  await page.getByText("At step 1 of the history").waitFor({ state: "detached" });
+  await v.tab("Timeline").tap();
+  await page.locator('[data-step="1"] .moment-head').tap();
   await v.button("Compare with now").tap();
   await page.locator(".pairs .is-different").first().waitFor();
   await v.picture("phone-compare");

@@ -1,7 +1,7 @@
 // Package example has the graphs on which the studio is tried: a conversation
 // with tools that need approval, a booking that asks, a survey with several
 // questions, a slow count, graphs with subgraphs, one that fails, one that is
-// configured and one with a large state and a long history.
+// configured, one with a large state and a long history, and one that sleeps.
 package example
 
 import (
@@ -32,7 +32,8 @@ func Options() ([]server.Option, error) {
 	letter, err7 := Letter()
 	greet, err8 := Greet()
 	archive, err9 := Archive()
-	if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
+	nap, err10 := Nap()
+	if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9, err10); err != nil {
 		return nil, err
 	}
 	return []server.Option{
@@ -42,9 +43,10 @@ func Options() ([]server.Option, error) {
 		server.Graph(report, server.Describe("Researches and writes, in two subgraphs")),
 		server.Graph(broken, server.Describe("Fails at its second step")),
 		server.Graph(survey, server.Describe("Asks two questions at once")),
-		server.Graph(letter, server.Describe("Asks within a subgraph")),
+		server.Graph(letter, server.Describe("Asks within a subgraph, or fails there")),
 		server.Graph(greet, server.Describe("Greets in the tone that is configured")),
 		server.Graph(archive, server.Describe("Has much to keep, in many steps")),
+		server.Graph(nap, server.Describe("Sleeps for a while")),
 	}, nil
 }
 
@@ -87,7 +89,7 @@ func Chat() (*graph.Graph[agent.State], error) {
 			).When(said("tidy up")).Usage(usage).Repeat(),
 			scripted.Call("send_mail", `{"to":"kim@example.com","text":"The train leaves at nine."}`).When(said("mail")).Usage(usage).Repeat(),
 			scripted.Call("weather", `{"city":"Bonn"}`).When(said("weather")).Usage(usage).Repeat(),
-			scripted.Text("Hello! I can send mails and tell the weather. What shall it be today?").Every(80*time.Millisecond).Usage(usage).Repeat(),
+			scripted.Text("Hello! I can **send mails** and tell the weather. What shall it be today?").Every(150*time.Millisecond).Usage(usage).Repeat(),
 		),
 	})
 }
@@ -288,7 +290,7 @@ func Survey() (*graph.Graph[Answers], error) {
 	return b.Compile()
 }
 
-// Letter asks within its subgraph.
+// Letter asks within its subgraph, and fails there if it has no topic.
 func Letter() (*graph.Graph[Text], error) {
 	in := graph.New[Text]("writer")
 	in.AddNode("draft", func(_ context.Context, s *Text) error {
@@ -296,6 +298,9 @@ func Letter() (*graph.Graph[Text], error) {
 		return nil
 	})
 	in.AddNode("check", func(ctx context.Context, s *Text) error {
+		if s.Topic == "" {
+			return errors.New("a letter needs a topic")
+		}
 		word, err := graph.Interrupt[string](ctx, "word", "How shall the letter end?")
 		s.Text = "On " + s.Topic + ". " + word
 		return err
@@ -371,4 +376,21 @@ func Archive() (*graph.Graph[Files], error) {
 		return "done", nil
 	}, map[string]string{"again": "file", "done": graph.End})
 	return b.Compile(graph.MaxSteps(2000))
+}
+
+// Rest is the state of Nap.
+type Rest struct {
+	How string `json:"how"`
+}
+
+// Nap sleeps without a run: the server wakes it up.
+func Nap() (*graph.Graph[Rest], error) {
+	b := graph.New[Rest]("nap")
+	b.AddNode("sleep", func(ctx context.Context, _ *Rest) error { return graph.Sleep(ctx, "night", 2*time.Second) })
+	b.AddNode("rise", func(_ context.Context, s *Rest) error {
+		s.How = "slept well"
+		return nil
+	})
+	b.AddEdge(graph.Start, "sleep").AddEdge("sleep", "rise")
+	return b.Compile()
 }

@@ -8,7 +8,7 @@ import { Icon, IconButton, JsonView, Members } from "./ui";
 
 const who: Record<Message["type"], string> = { human: "You", ai: "Assistant", tool: "Tool", system: "System" };
 
-export function Chat({ messages, tools, running, resend }: { messages: Message[]; tools: ToolEvent[]; running: boolean; resend?: (m: Message, text: string) => void }) {
+export function Chat({ messages, tools, running, waits, resend }: { messages: Message[]; tools: ToolEvent[]; running: boolean; waits: boolean; resend?: (m: Message, text: string) => void }) {
   const end = useRef<HTMLDivElement>(null);
   const stick = useRef(true);
   const box = useRef<HTMLDivElement>(null);
@@ -19,14 +19,14 @@ export function Chat({ messages, tools, running, resend }: { messages: Message[]
   const shown = messages.filter((m) => !(m.type === "tool" && called.has(m.toolCallId)));
   return (
     <div className="chat" ref={box} tabIndex={0} role="log" aria-label="Conversation" aria-live={running ? "off" : "polite"} onScroll={(e) => { const b = e.currentTarget; stick.current = b.scrollHeight - b.scrollTop - b.clientHeight < 60; }}>
-      {shown.map((m) => <Bubble key={m.id} m={m} results={results} tools={tools} resend={running ? undefined : resend} />)}
+      {shown.map((m) => <Bubble key={m.id} m={m} results={results} tools={tools} waits={waits && m === shown.at(-1)} resend={running ? undefined : resend} />)}
       {running && !last?.streaming && <p className="thinking" role="status"><span className="spin" aria-hidden="true" />Working…</p>}
       <div ref={end} />
     </div>
   );
 }
 
-const Bubble = memo(function Bubble({ m, results, tools, resend }: { m: Message; results: Map<string, Message>; tools: ToolEvent[]; resend?: (m: Message, text: string) => void }) {
+const Bubble = memo(function Bubble({ m, results, tools, waits, resend }: { m: Message; results: Map<string, Message>; tools: ToolEvent[]; waits: boolean; resend?: (m: Message, text: string) => void }) {
   const [editing, edit] = useState(false);
   const text = textOf(m.content);
   return (
@@ -41,14 +41,14 @@ const Bubble = memo(function Bubble({ m, results, tools, resend }: { m: Message;
       </header>
       {editing && resend
         ? <Composer initial={text} label="Edit the message" send={(t) => { edit(false); resend(m, t); }} cancel={() => edit(false)} />
-        : blocks(m.content).map((b, i) => <Block key={i} b={b} />)}
-      {m.toolCalls.map((c, i) => <Call key={c.id ?? i} call={c} result={c.id ? results.get(c.id) : undefined} event={tools.findLast((t) => t.id === c.id)} />)}
+        : blocks(m.content).map((b, i) => <Block key={i} b={b} plain={m.type !== "ai"} />)}
+      {m.toolCalls.map((c, i) => <Call key={c.id ?? i} call={c} result={c.id ? results.get(c.id) : undefined} event={tools.findLast((t) => t.id === c.id)} waits={waits} />)}
     </article>
   );
 });
 
-function Block({ b }: { b: JsonObject }) {
-  if (typeof b.text === "string") return <Prose text={b.text} />;
+function Block({ b, plain }: { b: JsonObject; plain: boolean }) {
+  if (typeof b.text === "string") return <Prose text={b.text} plain={plain} />;
   const thought = b.reasoning ?? b.thinking;
   if (typeof thought === "string") return <details className="thought"><summary>Reasoning</summary><Prose text={thought} /></details>;
   const url = isObject(b.image_url) ? b.image_url.url : b.image_url ?? b.url;
@@ -61,17 +61,28 @@ function Block({ b }: { b: JsonObject }) {
   return <JsonView value={b} open={0} />;
 }
 
-// Prose shows text with its fenced code set apart.
-function Prose({ text }: { text: string }) {
+// Prose shows text with its fenced code set apart, and unless it is plain with what
+// models mark in Markdown.
+function Prose({ text, plain }: { text: string; plain?: boolean }) {
   return <>{text.split(/^(```[^\n]*\n[\s\S]*?(?:^```\s*$|$(?![\s\S])))/m).map((part, i) => {
     if (!part) return null;
     const code = /^```[^\n]*\n([\s\S]*?)(?:```\s*)?$/.exec(part);
-    return code && part.startsWith("```") ? <pre className="code-block" tabIndex={0} key={i}>{code[1]}</pre> : <p className="prose" key={i}>{part.trim()}</p>;
+    return code && part.startsWith("```") ? <pre className="code-block" tabIndex={0} key={i}>{code[1]}</pre> : <p className="prose" key={i}>{plain ? part.trim() : marked(part.trim())}</p>;
   })}</>;
 }
 
-function Call({ call, result, event }: { call: ToolCall; result?: Message; event?: ToolEvent }) {
-  const status = result ? (result.failed ? "failed" : "done") : event?.status ?? "called";
+// marked shows headings, bold words and code of Markdown as such; all else stands
+// as it was written.
+function marked(text: string) {
+  return text.split(/(^#{1,6} [^\n]+|\*\*[^*\n]+\*\*|`[^`\n]+`)/m).map((part, i) => {
+    if (i % 2 === 0) return part;
+    if (part.startsWith("`")) return <code key={i}>{part.slice(1, -1)}</code>;
+    return <strong key={i}>{part.startsWith("#") ? part.replace(/^#+ /, "") : part.slice(2, -2)}</strong>;
+  });
+}
+
+function Call({ call, result, event, waits }: { call: ToolCall; result?: Message; event?: ToolEvent; waits: boolean }) {
+  const status = result ? (result.failed ? "failed" : "done") : event?.status ?? (waits ? "waits" : "called");
   return (
     <details className={`call is-${status}`}>
       <summary><Icon name="tool" size={14} /><strong>{call.name || "…"}</strong><span className="hint">{preview(call.args, 60)}</span><span className="call-status">{status}</span></summary>

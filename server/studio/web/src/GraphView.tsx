@@ -21,7 +21,9 @@ export const keyOf = (path: string[] | undefined, name: string) => [...(path ?? 
 export function activity(s: Snapshot, all: Moment[], at: Moment | undefined, inner: Inner): Activity {
   const out: Activity = new Map();
   const note = (key: string, status: NodeStatus) => out.set(key, { status, visits: (out.get(key)?.visits ?? 0) + (status === "next" || status === "interrupted" ? 0 : 1) });
-  if (!(s.running && s.fresh)) {
+  // A run whose starter didn't ask for its tasks shows by the history alone.
+  const untold = s.running && !!s.elsewhere && s.tasks.length === 0;
+  if (!(s.running && s.fresh) || untold) {
     const byId = new Map(all.map((m) => [m.id, m]));
     const seen = new Set<string>();
     for (let m = at ?? all.find((x) => x.head); m && !seen.has(m.id); m = m.parent && byId.get(m.parent.checkpoint?.checkpoint_id ?? "")) {
@@ -36,6 +38,7 @@ export function activity(s: Snapshot, all: Moment[], at: Moment | undefined, inn
     for (const t of tasks) note(keyOf(t.path, t.name), t.error ? "failed" : t.ended ? "done" : "running");
     for (const t of tasks) if (!t.ended) out.set(keyOf(t.path, t.name), { ...out.get(keyOf(t.path, t.name))!, status: "running" });
   }
+  if (untold && !at) for (const n of s.state?.next ?? []) out.set(n, { status: "running", visits: out.get(n)?.visits ?? 1 });
   if (s.running) return out;
   const state = at?.state ?? s.state;
   for (const t of state?.tasks ?? []) if (t.error) out.set(t.name, { status: "failed", visits: out.get(t.name)?.visits ?? 1 });

@@ -9,8 +9,8 @@ import { Button, Dialog, Problem } from "./ui";
 
 const mostForm = 100_000; // characters; a larger state is faster to edit as JSON
 
-export function StateEditor({ title, values, next, nodes, state, asNode = "", asks, problem, close, save }: {
-  title: string; values: JsonObject; next: string[]; nodes: string[]; state: Schema; asNode?: string; asks: boolean; problem?: string; close: () => void;
+export function StateEditor({ title, values, next, nodes, state, asNode = "", asks, runs = true, saves = "Save as a fork", problem, close, save }: {
+  title: string; values: JsonObject; next: string[]; nodes: string[]; state: Schema; asNode?: string; asks: boolean; runs?: boolean; saves?: string; problem?: string; close: () => void;
   save: (values: JsonObject, asNode: string, run: boolean) => Promise<boolean>;
 }) {
   const formable = fieldOf(state, state).kind === "object";
@@ -19,6 +19,7 @@ export function StateEditor({ title, values, next, nodes, state, asNode = "", as
   const [node, setNode] = useState(asNode);
   const [bad, setBad] = useState<Record<string, boolean>>({});
   const [busy, setBusy] = useState(false);
+  const [old] = useState(problem); // of the run, not of saving
   const object = isObject(draft) ? draft : undefined;
   const changes = object ? diff(values, object) : [];
   const gone = object ? Object.keys(values).filter((k) => !(k in object)) : [];
@@ -37,19 +38,19 @@ export function StateEditor({ title, values, next, nodes, state, asNode = "", as
       {how === "form"
         ? <Form schema={state} value={draft} onChange={setDraft} onError={(p, m) => setBad((b) => ({ ...b, [p]: !!m }))} />
         : <JsonInput aria-label="State as JSON" rows={12} value={draft} onChange={setDraft} onError={(m) => setBad((b) => ({ ...b, "": !!m }))} />}
-      <label className="field">As if written by
+      {nodes.length > 0 && <label className="field">As if written by
         <select value={node} onChange={(e) => setNode(e.target.value)}>
           <option value="">nobody: {next.length > 0 ? `${next.join(", ")} still to come` : "nothing follows"}</option>
           {nodes.map((n) => <option key={n} value={n}>{n}, so that what follows it comes next</option>)}
         </select>
-      </label>
+      </label>}
       {asks && !node && <p className="hint">The question that waits stays as it was asked.</p>}
       {gone.length > 0 && <p className="hint">What is left out keeps its value: {gone.join(", ")}.</p>}
       {changes.length > 0 && <details className="review"><summary>{changes.length} {changes.length === 1 ? "change" : "changes"}</summary><Changes changes={changes} /></details>}
-      {problem && <Problem text={problem} />}
+      {problem && problem !== old && <Problem text={problem} />}
       <div className="actions">
-        <Button onClick={() => void send(false)} disabled={wrong || busy || (changes.length === 0 && !node)}>Save as a fork</Button>
-        <Button kind="primary" icon="play" onClick={() => void send(true)} disabled={wrong || busy}>Save and run</Button>
+        <Button kind={runs ? undefined : "primary"} onClick={() => void send(false)} disabled={wrong || busy || (changes.length === 0 && !node)}>{saves}</Button>
+        {runs && <Button kind="primary" icon="play" onClick={() => void send(true)} disabled={wrong || busy}>Save and run</Button>}
       </div>
     </Dialog>
   );

@@ -7,6 +7,7 @@ import { textOf } from "./messages";
 import { format } from "./route";
 import { wanted } from "./search";
 import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, When } from "./ui";
+import { poll } from "./watch";
 
 const page = 40;
 const mostSearched = 5000; // threads, for words
@@ -46,10 +47,12 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
       try {
         const [first, n] = await Promise.all([load(0, page, abort.signal), q.ids ? undefined : ask<number>("/threads/count", filter, abort.signal)]);
         if (abort.signal.aborted) return;
-        const known = new Set(first.map((t) => t.thread_id));
-        hold((h) => (h?.query === query
-          ? { ...h, items: [...first, ...h.items.filter((t) => !known.has(t.thread_id))], loaded: Math.max(h.loaded, first.length), more: h.more || (h.loaded < page && first.length === page) }
-          : { query, items: first, loaded: first.length, more: first.length === page }));
+        const known = new Set(first.map((t) => t.thread_id)), whole = first.length < page;
+        // What is not among the first any more, but would be by its age, is gone.
+        const older = (t: ThreadInfo) => !known.has(t.thread_id) && t.updated_at <= first.at(-1)!.updated_at;
+        hold((h) => (h?.query === query && !whole
+          ? { ...h, items: [...first, ...h.items.filter(older)], loaded: Math.max(h.loaded, first.length), more: h.more || h.loaded < page }
+          : { query, items: first, loaded: first.length, more: !whole }));
         setCount(n);
         setError(undefined);
       } catch (e) {
@@ -77,12 +80,18 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
       if (paging.current === query) paging.current = "";
     }
   };
-  const busy = list?.some((t) => t.status === "busy");
-  useEffect(() => {
-    if (!busy) return;
-    const t = setInterval(() => { if (!document.hidden) setAgain((n) => n + 1); }, 2000);
-    return () => clearInterval(t);
-  }, [busy]);
+  // What others do shows after a while: soon if something works or has changed.
+  const marks = useRef("");
+  marks.current = (list ?? []).slice(0, page).map((t) => t.thread_id + t.status + t.updated_at).join();
+  const reading = useRef(load);
+  reading.current = load;
+  const busy = !!list?.some((t) => t.status === "busy");
+  useEffect(() => poll(async () => {
+    const first = await reading.current(0, page);
+    const changed = first.map((t) => t.thread_id + t.status + t.updated_at).join() !== marks.current;
+    if (changed) setAgain((n) => n + 1);
+    return changed;
+  }, busy ? 2000 : 4000, busy ? 10_000 : 30_000), [busy, query, turn]);
   const names = new Map(assistants.map((a) => [a.assistant_id, a.name || a.graph_id]));
   const nameOf = (t: ThreadInfo) => names.get(assistantOf(t) ?? "") ?? String(t.metadata?.graph_id ?? "no graph yet");
   const shown = (list ?? []).filter((t) => !q.rest || [titleOf(t), preview(t.extracted?.last ?? "", 2000), nameOf(t), t.thread_id, t.status, JSON.stringify(t.metadata ?? {})].join(" ").toLowerCase().includes(q.rest));
@@ -118,7 +127,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
               <li key={v.key} data-index={v.index} ref={virtual.measureElement} aria-setsize={more ? -1 : shown.length} aria-posinset={v.index + 1} style={{ transform: `translateY(${v.start}px)` }}>
                 <a href={format({ page: "work", assistant: assistantOf(t), thread: t.thread_id })} aria-current={t.thread_id === current ? "page" : undefined}>
                   <span className="thread-title">{titleOf(t) || nameOf(t)}</span>
-                  <span className="thread-line"><Status status={t.status} /><span className="hint">{titleOf(t) ? nameOf(t) : t.thread_id.slice(-12)} · <When at={t.updated_at} /></span></span>
+                  <span className="thread-line"><Status status={t.status} /><span className="hint">{titleOf(t) ? nameOf(t) : t.thread_id.slice(-8)} · <When at={t.updated_at} /></span></span>
                 </a>
                 <IconButton icon="trash" label={`Delete thread ${titleOf(t) || t.thread_id.slice(-12)}`} onClick={() => remove(t)} />
               </li>

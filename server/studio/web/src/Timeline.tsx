@@ -2,18 +2,20 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { historyIn, words } from "./api";
-import { changesOf, lineOf, moments as momentsOf, partsOf, questions, rails, stepOf, titleOf, total, usageOf, type Moment, type Part, type Rail, type Usage } from "./history";
+import { changesOf, lineOf, moments as momentsOf, questions, rails, stepOf, titleOf, total, usageOf, type Moment, type Rail, type Usage } from "./history";
+import { editingOf, placesOf, type Place } from "./inside";
+import type { InsideEdit } from "./InsideEditor";
 import { isObject, preview, type Change, type Json } from "./json";
 import type { Snapshot, Task } from "./session";
 import { Button, duration, Empty, Icon, JsonView, Problem, Spinner, useAsync, When } from "./ui";
 
-export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; compare: (left: Moment, right: Moment) => void };
+export type TimelineActions = { select: (id: string | undefined) => void; rerun: (m: Moment) => void; edit: (m: Moment) => void; editInside: (e: InsideEdit) => void; compare: (left: Moment, right: Moment) => void };
 
 type Row = { key: string; live: Task } | { key: string; live?: undefined; m: Moment; rail: Rail };
 
 // The newest is on top, as in the history of a repository, so that what is older
 // is loaded when somebody comes to it.
-export function Timeline({ snap, moments, selected, subgraphs, older, ...act }: { snap: Snapshot; moments: Moment[]; selected?: string; subgraphs: Set<string>; older: () => void } & TimelineActions) {
+export function Timeline({ snap, moments, selected, older, ...act }: { snap: Snapshot; moments: Moment[]; selected?: string; older: () => void } & TimelineActions) {
   const [others, showOthers] = useState(true);
   const [opened, setOpened] = useState<Set<string>>(new Set());
   const top = useRef<HTMLDivElement>(null);
@@ -50,7 +52,7 @@ export function Timeline({ snap, moments, selected, subgraphs, older, ...act }: 
                 <span className="rail" aria-hidden="true"><span className="dot" /></span>
                 <div className="moment-head"><span className="moment-title">{row.live.name}</span><span className="hint">{row.live.ended ? duration(row.live.ended - row.live.began) : "running…"}</span></div>
               </li>
-            : <Entry key={v.key} place={place} m={row.m} rail={row.rail} head={head} snap={snap} selected={selected === row.m.id} open={opened.has(row.m.id)} toggle={() => toggle(row.m.id)} subgraphs={subgraphs} {...act} />;
+            : <Entry key={v.key} place={place} m={row.m} rail={row.rail} head={head} snap={snap} selected={selected === row.m.id} open={opened.has(row.m.id)} toggle={() => toggle(row.m.id)} {...act} />;
         })}
       </ol>
       {snap.more && (snap.older ? <div className="center"><Spinner label="Loading older checkpoints" /></div> : <Button kind="quiet" onClick={older}>Older checkpoints</Button>)}
@@ -78,8 +80,8 @@ function RailView({ rail, lane }: { rail: Rail; lane: number }) {
   );
 }
 
-function Entry({ m, rail, head, snap, selected, open, toggle, place, subgraphs, select, rerun, edit, compare }: {
-  m: Moment; rail: Rail; head?: Moment; snap: Snapshot; selected: boolean; open: boolean; toggle: () => void; place: object; subgraphs: Set<string>;
+function Entry({ m, rail, head, snap, selected, open, toggle, place, select, rerun, edit, editInside, compare }: {
+  m: Moment; rail: Rail; head?: Moment; snap: Snapshot; selected: boolean; open: boolean; toggle: () => void; place: object;
 } & TimelineActions) {
   const source = String((m.state.metadata as Record<string, Json> | null)?.source ?? "loop");
   const step = stepOf(m), busy = snap.running;
@@ -87,7 +89,7 @@ function Entry({ m, rail, head, snap, selected, open, toggle, place, subgraphs, 
   const usage = useMemo(() => usageOf(m), [m]);
   const asks = questions(m.state).length > 0;
   const failed = m.state.tasks.find((t) => t.error);
-  const parts = [...(m.parent && m.nodes.length > 0 ? partsOf(m.parent.tasks, subgraphs) : []), ...(m.head ? partsOf(m.state.tasks.filter((t) => t.checkpoint ?? t.state), subgraphs) : [])];
+  const places = placesOf(m);
   return (
     <li {...place} className={`moment ${m.current ? "" : "is-other"} ${selected ? "is-selected" : ""} ${failed ? "is-failed" : asks ? "is-asking" : ""}`} data-step={String(step)} data-source={source} data-checkpoint={m.id}>
       <RailView rail={rail} lane={m.lane} />
@@ -110,40 +112,49 @@ function Entry({ m, rail, head, snap, selected, open, toggle, place, subgraphs, 
           {head && !m.head && <Button icon="compare" onClick={() => compare(m, head)}>Compare with now</Button>}
         </div>
       )}
-      {parts.map((p) => <Inside key={p.ns} part={p} thread={snap.threadId!} turn={snap.state} subgraphs={subgraphs} />)}
+      {places.map((p) => <Inside key={p.ns} place={p} snap={snap} edit={editInside} />)}
     </li>
   );
 }
 
+type InsideProps = { place: Place; snap: Snapshot; edit: (e: InsideEdit) => void };
+
 // Inside is the history of a subgraph's run, which is loaded when it is opened.
-function Inside({ part, thread, turn, subgraphs }: { part: Part; thread: string; turn: unknown; subgraphs: Set<string> }) {
+function Inside(props: InsideProps) {
   const [open, setOpen] = useState(false);
   return (
     <div className="inside">
-      <button type="button" className="link inside-open" aria-expanded={open} onClick={() => setOpen(!open)}><Icon name={open ? "down" : "right"} size={14} />Inside {part.name}</button>
-      {open && <InsideSteps part={part} thread={thread} turn={turn} subgraphs={subgraphs} />}
+      <button type="button" className="link inside-open" aria-expanded={open} onClick={() => setOpen(!open)}><Icon name={open ? "down" : "right"} size={14} />Inside {props.place.name}</button>
+      {open && <InsideSteps {...props} />}
     </div>
   );
 }
 
-function InsideSteps({ part, thread, turn, subgraphs }: { part: Part; thread: string; turn: unknown; subgraphs: Set<string> }) {
-  const { data, error, reload } = useAsync((signal) => historyIn(thread, part.ns, signal), [thread, part.ns, turn]);
+function InsideSteps({ place, snap, edit }: InsideProps) {
+  const { data, error, reload } = useAsync((signal) => historyIn(snap.threadId!, place.ns, signal), [snap.threadId, place.ns, snap.state]);
   const [shown, show] = useState<string>();
   const steps = useMemo(() => (data ? momentsOf(data, data[0]).toReversed() : []), [data]);
   if (error !== undefined) return <Problem text={words(error)} retry={reload} />;
-  if (!data) return <Spinner label={`Loading the history of ${part.name}`} />;
-  if (steps.length === 0) return <p className="hint">No history of it is kept.</p>;
+  if (!data) return <Spinner label={`Loading the history of ${place.name}`} />;
+  if (steps.length === 0) return <p className="hint">Nothing has happened in it, or its history was not kept.</p>;
+  const head = steps.find((m) => m.head);
   return (
-    <ol className="inside-steps" aria-label={`Steps inside ${part.name}`}>
+    <ol className="inside-steps" aria-label={`Steps inside ${place.name}`}>
       {steps.map((m) => {
         const changes = changesOf(m);
-        const inner = m.parent && m.nodes.length > 0 ? partsOf(m.parent.tasks, subgraphs, part.path, part.ns) : [];
+        const failed = m.head && place.open ? m.state.tasks.find((t) => t.error) : undefined;
+        const editing = editingOf(place, m, head);
         return (
-          <li key={m.id} data-inner={titleOf(m)}>
-            <p className="inside-head"><strong>{titleOf(m)}</strong> <span className="hint">{m.head && questions(m.state).length > 0 ? "waits for an answer · " : ""}step {stepOf(m)}{m.ms !== undefined && ` · ${duration(m.ms)}`}</span>
+          <li key={m.id} data-inner={titleOf(m)} className={m.current ? "" : "is-other"}>
+            <p className="inside-head"><strong>{titleOf(m)}</strong> {!m.current && <span className="badge quiet">other branch</span>} <span className="hint">{m.head && questions(m.state).length > 0 ? "waits for an answer · " : failed ? `${failed.name} failed · ` : ""}step {stepOf(m)}{m.ms !== undefined && ` · ${duration(m.ms)}`}</span>
               <span className="grow" /><button type="button" className="link" aria-expanded={shown === m.id} onClick={() => show(shown === m.id ? undefined : m.id)}>{shown === m.id ? "Hide state" : "State"}</button></p>
-            {shown === m.id ? <div className="inside-state">{Object.entries(m.state.values).map(([k, v]) => <JsonView key={k} name={k} value={v} open={1} />)}</div> : changes && changes.length > 0 && <Changes changes={changes} />}
-            {inner.map((p) => <Inside key={p.ns} part={p} thread={thread} turn={turn} subgraphs={subgraphs} />)}
+            {shown === m.id
+              ? <div className="inside-state">
+                  {Object.entries(m.state.values).map(([k, v]) => <JsonView key={k} name={k} value={v} open={1} />)}
+                  {editing.why !== undefined ? <p className="hint inside-why">{editing.why}</p> : <div className="actions"><Button icon="edit" disabled={snap.running} onClick={() => edit({ place, all: steps, moment: m, ...editing })}>Edit inside {place.name}</Button></div>}
+                </div>
+              : changes && changes.length > 0 && <Changes changes={changes} />}
+            {placesOf(m, place).map((p) => <Inside key={p.ns} place={p} snap={snap} edit={edit} />)}
           </li>
         );
       })}
@@ -171,7 +182,7 @@ export function Changes({ changes }: { changes: Change[] }) {
 
 export function Side({ value, kind }: { value: Json; kind: "plus" | "minus" }) {
   const long = typeof value === "object" && value !== null;
-  return <div className={`side ${kind}`}><span aria-hidden="true">{kind === "plus" ? "+" : "−"}</span>{long ? <JsonView value={value} open={isObject(value) ? 1 : 0} /> : <span className="side-text">{typeof value === "string" ? preview(value, 2000) : preview(value, 400)}</span>}</div>;
+  return <div className={`side ${kind}`}><span aria-hidden="true">{kind === "plus" ? "+" : "−"}</span>{long ? <JsonView value={value} open={isObject(value) ? 1 : 0} /> : <span className="side-text">{value === "" ? "“”" : typeof value === "string" ? preview(value, 2000) : preview(value, 400)}</span>}</div>;
 }
 
 export function EventLog({ snap }: { snap: Snapshot }) {

@@ -1,10 +1,12 @@
 // One thread and its graph.
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { client, historyIn, schemas, words, type Assistant, type Drawing, type Schemas } from "./api";
+import { historyIn, schemas, words, type Assistant, type Drawing, type Schemas } from "./api";
 import { Chat, Composer } from "./Chat";
 import { Form, JsonInput } from "./Form";
 import { activity, GraphView, type Inner } from "./GraphView";
-import { lineOf, moments, partsOf, questions, stepOf, type Moment } from "./history";
+import { moments, partsOf, questions, stepOf, type Moment } from "./history";
+import { writtenAt } from "./inside";
+import { InsideEditor, type InsideEdit } from "./InsideEditor";
 import { equal, isObject, preview, type Json, type JsonObject } from "./json";
 import { conversation, textOf, type Message } from "./messages";
 import { countOf, nothingTold, RunFields, type Told } from "./Options";
@@ -27,6 +29,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
   const [drawn, setDrawn] = useState<Drawing>();
   const [open, setOpen] = useState<string[]>([]); // subgraphs
   const [editing, edit] = useState<{ at?: Moment; asNode?: string }>();
+  const [editingInside, editInside] = useState<InsideEdit>();
   const opened = useRef(snap.threadId);
   useEffect(() => {
     const made = opened.current === undefined && session.get().running; // by the run: what is chosen stays so
@@ -35,14 +38,13 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
     selectMoment(undefined);
     selectNode(undefined);
     edit(undefined);
+    editInside(undefined);
   }, [session, snap.threadId]);
   useEffect(() => { tell(nothingTold); setOpen([]); selectNode(undefined); }, [assistant.assistant_id]);
   const names = useMemo(() => (drawn?.layout ? drawn.layout.nodes.filter((b) => !b.path?.length && b.kind !== "start" && b.kind !== "end") : drawn?.nodes ?? []).map((n) => n.id).filter((n) => n !== "__start__" && n !== "__end__"), [drawn]);
-  const { data: inside } = useAsync(() => client.assistants.getSubgraphs(assistant.assistant_id, { recurse: true }), [assistant.assistant_id]);
-  const subgraphs = useMemo(() => new Set(Object.keys(inside ?? {})), [inside]);
   const all = useMemo(() => moments(snap.history, snap.state), [snap.history, snap.state]);
   const at = all.find((m) => m.id === selected);
-  const inner = useInner(snap, all, at, open, subgraphs);
+  const inner = useInner(snap, all, at, open);
   const shown = useMemo(() => activity(snap, all, at, inner), [snap.tasks, snap.running, snap.state, all, at, inner]);
   const run = useCallback((what: RunInput) => {
     selectMoment(undefined);
@@ -55,6 +57,10 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
   const compare = (l: Moment, r: Moment) => go({ page: "compare", assistant: assistant.assistant_id, thread: snap.threadId!, left: l.id, right: r.id });
   const stops = (where: "before" | "after", name: string) => ({ on: told[where].includes(name), toggle: () => tell((t) => ({ ...t, [where]: t[where].includes(name) ? t[where].filter((n) => n !== name) : [...t[where], name] })) });
   const editState = (editing ? editing.at : at)?.state ?? snap.state;
+  useEffect(() => {
+    document.title = `${snap.running ? "▶ " : questions(snap.state).length > 0 ? "? " : ""}${assistant.name || assistant.graph_id} · Superstep Studio`;
+    return () => { document.title = "Superstep Studio"; };
+  }, [snap.running, snap.state, assistant]);
   const panes: [Pane, string][] = [["run", "Run"], ["timeline", "Timeline"], ["state", "State"], ["events", "Events"]];
   return (
     <>
@@ -65,6 +71,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           </select>
           {snap.lost ? <Status status="reconnecting" /> : snap.running ? <Status status="busy" /> : snap.thread && <Status status={snap.thread.status} />}
           <Clock snap={snap} />
+          {snap.running && snap.sudden && <span className="hint" role="status">started elsewhere</span>}
           {snap.threadId && <IconButton icon="refresh" label="Load the thread again" disabled={snap.running} onClick={() => void session.refresh()} />}
           {at && <span className="badge">at step {stepOf(at) ?? "?"} <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></span>}
         </div>
@@ -83,8 +90,10 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           document.getElementById("tab-" + next[0])?.focus();
         }}>
           {panes.map(([p, l]) => <button key={p} type="button" role="tab" id={"tab-" + p} aria-selected={pane === p} aria-controls="tabpanel" tabIndex={pane === p ? 0 : -1} onClick={() => setPane(p)}>{l}{p === "run" && !snap.running && questions(snap.state).length > 0 && <span className="dot-alert" title="A question waits" />}</button>)}
+          {snap.running && <span className="on-phone tabs-busy" role="status"><span className="spin" aria-hidden="true" /><span className="sr">{snap.sudden ? "A run works that was started elsewhere" : "A run works"}</span></span>}
         </div>
         <div className="tab-body" role="tabpanel" id="tabpanel" aria-labelledby={"tab-" + pane} tabIndex={-1}>
+          {at && pane !== "timeline" && <p className="at-bar on-phone">At step {stepOf(at) ?? "?"} of the history <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></p>}
           {snap.lost && <p className="lost" role="status"><span className="spin" aria-hidden="true" /> The server is away. The run is taken up again as soon as it is back.</p>}
           {formError !== undefined && <Problem text={words(formError)} retry={reload} />}
           {snap.error && <Problem text={snap.error} retry={snap.notFound || snap.thread ? undefined : () => void session.refresh()} dismiss={snap.thread ? session.clearError : undefined} />}
@@ -93,20 +102,19 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           <div className="keep" hidden={pane !== "run"}>
             {snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && (!snap.error || snap.thread || !snap.threadId) && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} told={told} tell={tell} nodes={nodes} seen={pane === "run"} />}
           </div>
-          {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} selected={selected} subgraphs={subgraphs} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} compare={compare} older={older} />}
+          {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} selected={selected} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} editInside={editInside} compare={compare} older={older} />}
           {pane === "state" && !snap.notFound && <StatePane snap={snap} at={at} edit={() => edit({ at })} />}
           {pane === "events" && <EventLog snap={snap} />}
         </div>
       </section>
+      {editingInside && <InsideEditor assistant={assistant} edit={editingInside} session={session} snap={snap} close={() => editInside(undefined)} goOn={() => { setPane("run"); run({ input: null }); }} />}
       {editing && forms && editState && (
         <StateEditor title={editing.at ? "Edit and fork" : "Edit the state"} values={editState.values ?? {}} next={editState.next} nodes={nodes} asNode={editing.asNode ?? writerOf(editing.at ?? all.find((m) => m.head))} asks={questions(editState).length > 0}
           state={forms.state} problem={snap.error} close={() => { edit(undefined); session.clearError(); }}
           save={async (values, asNode, runToo) => {
-            // What a node before a question wrote is written otherwise, where it wrote
-            // it, so that what follows is asked anew.
             const end = editing.at ?? all.find((x) => x.head);
-            const asks = asNode && questions(editState).some((q) => q.node !== asNode);
-            const base = (asks ? lineOf(all, end?.id).findLast((x) => x.state.next.includes(asNode))?.state : undefined) ?? editState;
+            const from = end && writtenAt(all, end, asNode);
+            const base = from && from !== end ? from.state : editState;
             const changed = update(base.values ?? {}, values, forms.input);
             if (!await session.edit(Object.keys(changed).length > 0 ? changed : null, base.checkpoint, asNode)) return false;
             selectMoment(undefined);
@@ -126,33 +134,33 @@ function writerOf(m: Moment | undefined): string | undefined {
 
 // useInner loads what happened in the subgraphs that are open, as far as it is in
 // the history, by their paths.
-function useInner(snap: Snapshot, all: Moment[], at: Moment | undefined, open: string[], subgraphs: Set<string>): Inner {
+function useInner(snap: Snapshot, all: Moment[], at: Moment | undefined, open: string[]): Inner {
   const quiet = !snap.running && open.length > 0 && !!snap.threadId;
   const { data } = useAsync(async (signal) => {
     const out: Inner = new Map();
     if (!quiet) return out;
     const end = at ?? all.find((m) => m.head);
     const spaces = new Map<string, { ns: string; path: string[] }>();
-    const note = (tasks: Moment["state"]["tasks"], path: string[], ns: string) => { for (const p of partsOf(tasks, subgraphs, path, ns)) spaces.set(p.path.join("|"), { ns: p.ns, path: p.path }); };
+    const note = (tasks: Moment["state"]["tasks"], path: string[]) => { for (const p of partsOf(tasks, path)) spaces.set(p.path.join("|"), { ns: p.ns, path: p.path }); };
     const byId = new Map(all.map((m) => [m.id, m]));
     const line: Moment[] = [];
     for (let m = end; m; m = m.parent && byId.get(m.parent.checkpoint?.checkpoint_id ?? "")) {
       line.unshift(m);
       if ((m.state.metadata as { source?: string } | null)?.source === "input") break;
     }
-    for (const m of line) if (m.parent && m.nodes.length > 0) note(m.parent.tasks, [], "");
-    note((at?.state ?? snap.state)?.tasks.filter((t) => t.checkpoint ?? t.state) ?? [], [], "");
+    for (const m of line) if (m.parent && m.nodes.length > 0) note(m.parent.tasks, []);
+    note((at?.state ?? snap.state)?.tasks ?? [], []);
     for (const key of open.toSorted((a, b) => a.split("|").length - b.split("|").length)) {
       const space = spaces.get(key);
       if (!space) continue;
       const history = await historyIn(snap.threadId!, space.ns, signal);
       const inner = moments(history, history[0]);
       out.set(key, inner);
-      for (const m of inner) if (m.parent && m.nodes.length > 0) note(m.parent.tasks, space.path, space.ns);
-      note(inner.find((m) => m.head)?.state.tasks ?? [], space.path, space.ns);
+      for (const m of inner) if (m.parent && m.nodes.length > 0) note(m.parent.tasks, space.path);
+      note(inner.find((m) => m.head)?.state.tasks ?? [], space.path);
     }
     return out;
-  }, [quiet, snap.threadId, all, at, open.join(), subgraphs]);
+  }, [quiet, snap.threadId, all, at, open.join()]);
   return data ?? none;
 }
 const none: Inner = new Map();
@@ -189,7 +197,7 @@ function NodePanel({ node, snap, all, before: stopBefore, after: stopAfter, reru
             {snap.state?.checkpoint && <Button icon="edit" disabled={snap.running} onClick={edit}>Edit state as {name}</Button>}
             {before && <Button icon="play" disabled={snap.running} onClick={() => rerun(before)}>Run again from here</Button>}
           </div>
-        : <p className="hint">It belongs to a subgraph: go on from the step of {path[0]}.</p>}
+        : <p className="hint">It belongs to a subgraph. The timeline shows its steps inside of {path[0]}; while the graph waits there, or has failed there, the state can be edited.</p>}
     </aside>
   );
 }
@@ -246,14 +254,17 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
     <Questions key={open.map((q) => q.id).join()} questions={open} busy={snap.running} past={!!at}
       answer={(byId) => run({ command: { resume: byId }, checkpoint: at?.state.checkpoint })} />
   );
-  const more = paused && (
+  // A graph that sleeps or waits for an event has no run, and is woken by the server.
+  const more = paused && snap.thread?.status === "busy" ? (
+    <div className="paused is-asleep"><p><Icon name="clock" size={16} /> {snap.state!.next.join(", ")} waits for a time or an event, and goes on by itself.</p></div>
+  ) : paused && (
     <div className="paused"><p><Icon name="pause" size={16} /> {snap.thread?.status === "error" ? "Stopped" : "Paused"} before {snap.state!.next.join(", ")}.</p><Button kind="primary" icon="play" onClick={() => run({ input: null })}>{snap.thread?.status === "error" ? "Try again" : "Go on"}</Button></div>
   );
   if (isChat) {
     return (
       <div className="run-chat">
         {messages.length === 0 && !snap.running ? <Empty title={assistant.name || assistant.graph_id}><p>{assistant.description ?? "Say something to begin."}</p></Empty>
-          : <Chat messages={messages} tools={snap.tools} running={snap.running} resend={at ? undefined : resend} />}
+          : <Chat messages={messages} tools={snap.tools} running={snap.running} waits={asked.length > 0} resend={at ? undefined : resend} />}
         <Custom snap={snap} />
         {answers}{more}
         {asked.length > 0 && <div className="run-foot">{options}</div>}
@@ -280,7 +291,7 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
           {!snap.running && <Button icon="play" kind={asked.length > 0 ? undefined : "primary"} type="submit" disabled={wrong}>Run</Button>}
         </div>
       </form>
-      {seen && !snap.running && values && Object.keys(values).length > 0 && (
+      {seen && (!snap.running || (snap.elsewhere && snap.tasks.length === 0)) && values && Object.keys(values).length > 0 && (
         <section className="result"><h2>{at ? "State at this step" : "State"}</h2>{Object.entries(values as JsonObject).map(([k, v]) => <JsonView key={k} name={k} value={v} open={1} />)}</section>
       )}
     </div>

@@ -44,6 +44,17 @@ const fetching: typeof fetch = async (input, init) => {
 
 export const client = new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 1, fetch: fetching } });
 
+// joinThread tells when runs begin and end on a thread, whoever started them, and
+// when its state is edited. It calls opened once the server listens.
+export function joinThread(thread: string, opened: () => void, signal: AbortSignal) {
+  const listening: typeof fetch = async (input, init) => {
+    const response = await fetching(input, init);
+    if (response.ok) opened();
+    return response;
+  };
+  return new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 0, fetch: listening } }).threads.joinStream(thread, { streamMode: ["lifecycle", "state_update"], signal });
+}
+
 // ask asks the server for what the SDK has no parameter for.
 export async function ask<T>(path: string, body?: object, signal?: AbortSignal, method = body ? "POST" : "GET"): Promise<T> {
   const response = await fetch(apiUrl + path, { method, headers: body ? { ...headers, "content-type": "application/json" } : headers, body: body && JSON.stringify(body), signal });

@@ -143,15 +143,10 @@ export function rails(newestFirst: Moment[]): Rail[] {
 // history is.
 export type Part = { name: string; path: string[]; ns: string };
 
-// partsOf are the subgraphs among tasks. The server says where the history of one
-// is while it waits. Once it has ended, that follows from the task's ID.
-export function partsOf(tasks: State["tasks"], subgraphs: Set<string>, path: string[] = [], ns = ""): Part[] {
+// partsOf are the subgraphs among tasks.
+export function partsOf(tasks: State["tasks"], path: string[] = []): Part[] {
   return tasks.flatMap((t) => {
-    const here = [...path, t.name];
-    const said = (t.checkpoint ?? (t.state as State | null | undefined)?.checkpoint)?.checkpoint_ns;
-    if (said) return [{ name: t.name, path: here, ns: said }];
-    if (!subgraphs.has(here.join("|"))) return [];
-    const at = t.id.lastIndexOf(":");
-    return [{ name: t.name, path: here, ns: `${ns}/${t.name}:${t.id.slice(0, at)}.${t.id.slice(at + 1)}.0` }];
+    const ns = (t.checkpoint ?? (t.state as State | null | undefined)?.checkpoint)?.checkpoint_ns;
+    return ns ? [{ name: t.name, path: [...path, t.name], ns }] : [];
   });
 }

@@ -1,9 +1,10 @@
 // A Session follows one thread: its state, its history, and the run that works on
 // it. Components read it with useSyncExternalStore.
-import { away, client, words, type Checkpoint, type State, type ThreadInfo } from "./api";
+import { away, client, joinThread, words, type Checkpoint, type State, type ThreadInfo } from "./api";
 import type { StreamMode } from "@langchain/langgraph-sdk";
 import { isObject, weigh, type Json, type JsonObject } from "./json";
 import { append, messageOf, type Message } from "./messages";
+import { wait, watch } from "./watch";
 
 // A Task is one execution of a node. Its path has the subgraphs around it.
 export type Task = { id: string; name: string; path: string[]; began: number; ended?: number; error?: string; result?: Json };
@@ -24,6 +25,8 @@ export type Snapshot = {
   older?: boolean; // older history is on its way
   runId?: string;
   fresh: boolean; // the run began with an input
+  elsewhere?: boolean; // the run was not started by this page
+  sudden?: boolean; // it began elsewhere while the thread was open
   began?: number; // the run, in ms
   ended?: number;
   values?: JsonObject; // newest, while a run works
@@ -60,6 +63,12 @@ export class Session {
   private abort = new AbortController();
   private seq = 0;
   private logWeight = 0;
+  private begun = new Set<string>(); // runs that work on the thread, as far as it is known
+  private shownRuns = new Set<string>(); // those that were followed
+  private missed = false; // one came and went while another was followed
+  private editing = false;
+  private watched?: AbortSignal; // with which the thread is watched
+  private trailing?: ReturnType<typeof setTimeout>;
   /** Called when a thread was made or its status may have changed. */
   changed: () => void = () => {};
 
@@ -88,6 +97,7 @@ export class Session {
   dispose() {
     this.abort.abort();
     clearTimeout(this.timer);
+    clearTimeout(this.trailing);
     this.listeners.clear();
   }
 
@@ -99,17 +109,89 @@ export class Session {
     this.abort.abort();
     this.abort = new AbortController();
     const { signal } = this.abort;
-    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined, lost: false, older: false }, true);
+    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined, lost: false, older: false, elsewhere: false, sudden: false }, true);
+    this.missed = false;
+    this.begun.clear();
+    this.shownRuns.clear();
     if (!threadId) return;
     try {
       await this.load(signal);
-      const busy = this.snap.thread?.status === "busy";
-      if (busy) await this.join(threadId, signal);
+      if (signal.aborted) return;
+      this.watch(threadId, signal);
+      if (this.snap.thread?.status === "busy") await this.join(threadId, signal);
     } catch (e) {
       if (!signal.aborted) this.set({ error: words(e), notFound: /not found/i.test(String(e)) });
     } finally {
       if (!signal.aborted) this.set({ loading: false });
     }
+  }
+
+  // watch shows what others do on the thread from now on.
+  private watch(threadId: string, signal: AbortSignal) {
+    if (this.watched === signal) return;
+    this.watched = signal;
+    void watch({
+      join: (opened, over) => joinThread(threadId, opened, over) as AsyncIterable<Event>,
+      look: () => void this.look(threadId, signal),
+      begun: (run) => {
+        if (this.shownRuns.has(run)) return;
+        this.begun.add(run);
+        this.takeUp(signal);
+      },
+      ended: (run) => {
+        this.begun.delete(run);
+        if (this.shownRuns.has(run)) return;
+        if (this.snap.running) this.missed = true;
+        else void this.reload().then(() => this.changed());
+      },
+      edited: (checkpoint) => {
+        if (!this.snap.running && !this.editing && checkpoint !== this.snap.state?.checkpoint?.checkpoint_id) void this.reload().then(() => this.changed());
+      },
+    }, signal);
+  }
+
+  // look finds what has happened while nobody listened.
+  private async look(threadId: string, signal: AbortSignal) {
+    if (this.snap.running) return;
+    try {
+      const thread = await client.threads.get(threadId, { signal });
+      if (signal.aborted || this.snap.running) return;
+      const known = this.snap.thread;
+      if (thread.status === "busy" && await this.join(threadId, signal, true)) return;
+      if (signal.aborted || this.snap.running || (known && thread.updated_at === known.updated_at && thread.status === known.status)) return;
+      await this.load(signal);
+      this.changed();
+    } catch (e) {
+      if (!signal.aborted && /not found/i.test(String(e))) this.set({ error: words(e), notFound: true });
+    }
+  }
+
+  // takeUp follows a run that others have started, once no other is followed.
+  private takeUp(signal: AbortSignal) {
+    if (signal.aborted || this.snap.running) return;
+    for (const run of this.begun) if (!this.shownRuns.has(run)) return void this.take(run, signal, true);
+  }
+
+  // take shows a run that others have started, from its beginning.
+  private async take(run: string, signal: AbortSignal, sudden = false) {
+    if (this.snap.running) return;
+    const threadId = this.snap.threadId!;
+    this.begin(run, false, true, sudden);
+    this.changed();
+    void client.runs.get(threadId, run, { signal }).then((r) => {
+      const input = (r as { kwargs?: { input?: unknown } }).kwargs?.input;
+      if (!signal.aborted && this.snap.running && this.snap.runId === run) this.set({ fresh: input !== null && input !== undefined });
+    }, () => {});
+    await this.follow(client.runs.joinStream(threadId, run, { signal, lastEventId: "-1" }) as AsyncIterable<Event>, signal);
+  }
+
+  // trail reads the history again while a run works that tells of no tasks, since
+  // whoever started it did not ask for them.
+  private trail(signal: AbortSignal) {
+    this.trailing ??= setTimeout(async () => {
+      if (!signal.aborted && this.snap.running && this.snap.tasks.length === 0) await this.load(signal).catch(() => {});
+      this.trailing = undefined;
+    }, 700);
   }
 
   private async load(signal: AbortSignal) {
@@ -147,7 +229,9 @@ export class Session {
     this.set({ error: undefined });
     try {
       await this.load(signal);
+      if (signal.aborted) return;
       this.set({ notFound: false });
+      this.watch(id, signal);
       if (this.snap.thread?.status === "busy") await this.join(id, signal);
     } catch (e) {
       if (!signal.aborted) this.set({ error: words(e), notFound: /not found/i.test(String(e)) });
@@ -169,16 +253,18 @@ export class Session {
     }
   };
 
-  private async join(threadId: string, signal: AbortSignal) {
+  // join shows the run that works on the thread. It reports whether there is one.
+  private async join(threadId: string, signal: AbortSignal, sudden = false): Promise<boolean> {
     const open = (await client.runs.list(threadId, { limit: 20 })).filter((r) => r.status === "running" || r.status === "pending");
     const run = open.find((r) => r.status === "running") ?? open[0];
-    if (!run || signal.aborted) return;
-    this.begin(run.run_id);
-    await this.follow(client.runs.joinStream(threadId, run.run_id, { signal, lastEventId: "-1" }) as AsyncIterable<Event>, signal);
+    if (!run || signal.aborted) return false;
+    await this.take(run.run_id, signal, sudden);
+    return true;
   }
 
-  private begin(runId?: string, fresh = false) {
-    this.set({ loading: false, running: true, fresh, runId, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined, lost: false }, true);
+  private begin(runId?: string, fresh = false, elsewhere = false, sudden = false) {
+    if (runId) this.shownRuns.add(runId);
+    this.set({ loading: false, running: true, fresh, elsewhere, sudden, runId, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined, lost: false }, true);
     this.logWeight = 0;
   }
 
@@ -195,6 +281,7 @@ export class Session {
         id = (await client.threads.create()).thread_id;
         if (signal.aborted) return;
         this.set({ threadId: id }, true);
+        this.watch(id, signal);
         made?.(id);
       }
       const stream = client.runs.stream(id, assistant, {
@@ -206,7 +293,7 @@ export class Session {
         config: what.config, metadata: what.metadata,
         streamMode: modes,
         streamSubgraphs: true, streamResumable: true, onDisconnect: "continue", signal,
-        onRunCreated: (r) => { this.set({ runId: r.run_id }); this.changed(); },
+        onRunCreated: (r) => { this.shownRuns.add(r.run_id); this.set({ runId: r.run_id }); this.changed(); },
       });
       await this.follow(stream as AsyncIterable<Event>, signal);
     } catch (e) {
@@ -234,6 +321,7 @@ export class Session {
           if (this.snap.lost) this.set({ lost: false });
           if (e.id) last = e.id;
           failed = this.event(e) ?? failed;
+          if (this.snap.elsewhere && this.snap.tasks.length === 0) this.trail(signal);
         }
       } catch (e) {
         if (signal.aborted) return;
@@ -281,11 +369,15 @@ export class Session {
     const at = Date.now();
     this.set({ running: false, lost: false, ended: at, said: [], values: undefined, ...(error ? { error } : {}), tasks: this.snap.tasks.map((t) => (t.ended ? t : { ...t, ended: at })) }, true);
     this.changed();
+    if (this.missed) void this.reload();
+    this.missed = false;
+    this.takeUp(this.abort.signal); // another may have waited for its turn
   }
 
   // event takes up an event of the stream. It returns the run's failure.
   private event(e: Event): string | undefined {
-    const [kind, ...path] = e.event.split("|") as [string, ...string[]];
+    const [kind, ...place] = e.event.split("|") as [string, ...string[]];
+    const path = place.map((at) => (at.includes(":") ? at.slice(0, at.lastIndexOf(":")) : at)); // node:task
     const at = Date.now();
     const data = (e.data ?? null) as Json;
     const entry: LogEntry = { seq: this.seq++, at, event: e.event, data, weight: 0 };
@@ -298,7 +390,10 @@ export class Session {
     const names = path.map((p) => p.split(":")[0]!);
     switch (kind) {
       case "metadata":
-        if (isObject(data) && typeof data.run_id === "string") this.set({ runId: data.run_id });
+        if (isObject(data) && typeof data.run_id === "string") {
+          this.shownRuns.add(data.run_id);
+          this.set({ runId: data.run_id });
+        }
         break;
       case "values":
         if (isObject(data) && path.length === 0 && !("__interrupt__" in data)) {
@@ -382,6 +477,7 @@ export class Session {
   // whether that worked.
   edit = async (values: JsonObject | null, checkpoint: Checkpoint | null | undefined, asNode?: string): Promise<boolean> => {
     if (!this.snap.threadId) return false;
+    this.editing = true;
     try {
       await client.threads.updateState(this.snap.threadId, {
         values, asNode: asNode || undefined,
@@ -394,19 +490,10 @@ export class Session {
     } catch (e) {
       this.set({ error: words(e) });
       return false;
+    } finally {
+      this.editing = false;
     }
   };
-}
-
-// wait waits, but not when the machine finds its network again.
-function wait(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    const stop = new AbortController();
-    const end = () => { clearTimeout(timer); stop.abort(); done(); };
-    const timer = setTimeout(end, ms);
-    addEventListener("online", end, { signal: stop.signal });
-    signal.addEventListener("abort", end, { signal: stop.signal });
-  });
 }
 
 type Event = { event: string; data: unknown; id?: string };

@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/draw/internal/drawtest"
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 // randomGraph is any graph: loops, parallel edges, unconnected nodes, cycles,
@@ -163,7 +164,11 @@ func TestLayoutRandom(t *testing.T) {
 }
 
 func TestLayoutLarge(t *testing.T) {
-	for seed := range uint64(4) {
+	seeds := uint64(4)
+	if race.Enabled {
+		seeds = 1 // they take it seconds each
+	}
+	for seed := range seeds {
 		checkLayout(t, draw.NewLayout(drawtest.Random(seed, 500, 900), nil))
 	}
 	chain := &draw.Graph{}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/race"
 	"go.uber.org/goleak"
 )
 
@@ -152,8 +153,11 @@ func startChild(t *testing.T, job string, out func(line string)) (cmd *exec.Cmd,
 
 func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 	rounds := 40
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		rounds = 5
+	case race.Enabled: // each starts two processes, which takes them longer
+		rounds = 12
 	}
 	for round := range rounds {
 		dir := t.TempDir()
@@ -218,8 +222,11 @@ func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 // A process that is killed while it shortens a thread leaves a sound one.
 func TestKilledWhileShortening(t *testing.T) {
 	rounds := 30
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		rounds = 4
+	case race.Enabled:
+		rounds = 10
 	}
 	for round := range rounds {
 		dir := t.TempDir()

@@ -193,6 +193,7 @@ type Machine struct {
 
 	tasks  []Task // of the open superstep, in plan order
 	spare  []Task // the slice of the superstep before
+	beside []Task // that of an edit whose routing is being looked at; else nil
 	alive  int    // tasks that are Running
 	ended  []int  // tasks reported since results were last saved
 	failed bool   // a task failed; the others are being cancelled
@@ -812,7 +813,13 @@ func (m *Machine) close() error {
 		}
 	} else {
 		for i := range done {
+			if done[i].added {
+				m.beside = done
+			}
 			m.route(done[i].Node, done[i].Routing())
+			if done[i].added {
+				m.beside = nil
+			}
 		}
 	}
 	m.planned()
@@ -989,6 +996,11 @@ func (m *Machine) trigger(node, from int) {
 		if !slices.Contains(m.deferred, node) {
 			m.deferred = append(m.deferred, node)
 		}
+		return
+	}
+	// An edit stood in for a node while what that node leads to waited to run: it
+	// has run since, with what the edit wrote.
+	if slices.ContainsFunc(m.beside, func(t Task) bool { return t.Node == node && !t.Sent && !t.folded && !t.added }) {
 		return
 	}
 	m.guard.trigger(node, from)

@@ -26,6 +26,9 @@ func (e *BusyError) Error() string {
 	if e.Lease.Holder == "" {
 		return fmt.Sprintf("%v: thread %q", ErrBusy, e.Thread)
 	}
+	if e.Lease.Until.IsZero() {
+		return fmt.Sprintf("%v: run %s holds thread %q", ErrBusy, e.Lease.Holder, e.Thread)
+	}
 	return fmt.Sprintf("%v: run %s holds thread %q until %s", ErrBusy, e.Lease.Holder, e.Thread, e.Lease.Until.UTC().Format(time.RFC3339))
 }
 

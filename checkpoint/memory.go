@@ -259,6 +259,9 @@ func (t *memThread) write(w *Write) (Written, error) {
 		}
 		fence++
 	case w.Fence != 0 && w.Fence != fence:
+		if fence < w.Fence { // fences only grow
+			return Written{}, fmt.Errorf("%w: thread %q was deleted since the writer claimed it", ErrFenced, w.Log.Thread)
+		}
 		return Written{}, fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", ErrFenced, w.Log.Thread, fence, w.Fence)
 	}
 	l := t.log(w.Log.Namespace)

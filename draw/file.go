@@ -2,6 +2,7 @@ package draw
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -22,6 +23,10 @@ func WriteFile(path string, data []byte) (err error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) { // the new file's name says nothing to the caller
+			err = &fs.PathError{Op: "write", Path: path, Err: at.Err}
+		}
 		return err
 	}
 	defer func() {

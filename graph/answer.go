@@ -1,18 +1,25 @@
 package graph
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
@@ -47,13 +54,58 @@ func find(open []checkpoint.Question, m *core.Machine, key string, keys []string
 	return nil, &AnswerError{Key: key, Reason: reason, Open: keys}
 }
 
+// ask asks what a says and decodes the answer. Which type that is, is known where
+// the question is asked alone: whoever answers has only its schema. An answer that
+// the schema lets pass and the type does not is refused here, and the question
+// waits again.
+func ask[T any](ctx context.Context, t *local.Task, c *askConfig, a local.Asking) (T, error) {
+	var answer T
+	a.Schema, a.For, a.At = c.schema, c.in, c.at
+	if a.Schema == nil {
+		a.Schema = schemaFor[T]()
+	} else if _, err := resolve(a.Schema); err != nil {
+		return answer, &SchemaError{Key: a.Key, Err: err}
+	}
+	a.Accept = func(q *checkpoint.Question) error {
+		v, err := decode[T](q.Answer)
+		if err != nil {
+			given := string(q.Answer)
+			if len(given) > maxGiven {
+				given = strings.ToValidUTF8(given[:maxGiven], "") + "…"
+			}
+			reason := fmt.Sprintf("%s is no %v", given, reflect.TypeFor[T]())
+			if q.Event != "" {
+				reason = fmt.Sprintf("event %q: %s", q.Event, reason)
+			}
+			return &AnswerError{Key: q.Key, Reason: reason, Err: err}
+		}
+		answer = v
+		return nil
+	}
+	if _, err := t.Ask(ctx, a); err != nil {
+		var zero T
+		return zero, err
+	}
+	return answer, nil
+}
+
+// decode decodes an answer. A method of T that panics refuses it.
+func decode[T any](data json.RawMessage) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	err = json.Unmarshal(data, &v)
+	return v, err
+}
+
+// maxGiven is how much of a refused answer its error shows, in bytes.
+const maxGiven = 100
+
 // validate checks data against a JSON Schema.
 func validate(schema, data json.RawMessage) error {
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return fmt.Errorf("the schema itself is wrong: %w", err)
-	}
-	resolved, err := s.Resolve(nil)
+	resolved, err := resolve(schema)
 	if err != nil {
 		return fmt.Errorf("the schema itself is wrong: %w", err)
 	}
@@ -63,6 +115,46 @@ func validate(schema, data json.RawMessage) error {
 	}
 	if err := resolved.Validate(v); err != nil {
 		return mismatch(err)
+	}
+	return nil
+}
+
+// resolve reads a JSON Schema.
+func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return nil, err
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		return nil, err
+	}
+	return resolved, knownTypes(&s)
+}
+
+// knownTypes reports a type that JSON doesn't have, which the library lets pass.
+func knownTypes(s *jsonschema.Schema) error {
+	if s == nil {
+		return nil
+	}
+	for _, t := range append([]string{s.Type}, s.Types...) {
+		switch t {
+		case "", "null", "boolean", "integer", "number", "string", "array", "object":
+		default:
+			return fmt.Errorf("there is no type %q", t)
+		}
+	}
+	below := slices.Concat(s.PrefixItems, s.ItemsArray, s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{
+		s.Items, s.AdditionalItems, s.Contains, s.UnevaluatedItems, s.AdditionalProperties, s.PropertyNames,
+		s.UnevaluatedProperties, s.Not, s.If, s.Then, s.Else,
+	})
+	for _, named := range []map[string]*jsonschema.Schema{s.Defs, s.Definitions, s.Properties, s.PatternProperties, s.DependentSchemas, s.DependencySchemas} {
+		below = slices.AppendSeq(below, maps.Values(named))
+	}
+	for _, one := range below {
+		if err := knownTypes(one); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -85,6 +177,10 @@ func mismatch(err error) error {
 	switch m := typeMismatch.FindStringSubmatch(text); {
 	case m != nil:
 		text = fmt.Sprintf("it is of type %s, not %s", m[1], strings.Trim(m[2], `"`))
+	case strings.Contains(text, state.TimePattern):
+		text = "it is no time as RFC 3339 has it, such as " + time.RFC3339[:19] + "Z"
+	case strings.Contains(text, state.Base64Pattern):
+		text = "it is not written in base64"
 	case strings.HasPrefix(text, "anyOf: "), strings.HasPrefix(text, "oneOf: did not"):
 		text = "it has none of the forms that are allowed here"
 	}
@@ -118,7 +214,7 @@ func schemaFor[T any]() json.RawMessage {
 		return s.(json.RawMessage)
 	}
 	var raw json.RawMessage
-	if s, err := jsonschema.For[T](nil); err == nil {
+	if s, err := state.AnswerSchema(t); err == nil {
 		if data, err := json.Marshal(s); err == nil && string(data) != "true" && string(data) != "{}" {
 			raw = data
 		}

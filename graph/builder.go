@@ -43,8 +43,16 @@ type nodeConfig struct {
 	child       Subgraph             // nil: none
 	part        func(parent any) any // of the containing graph's state, which child shares; nil: none
 	reads       []string             // fields that the node is given; nil: all
+	mistakes    []mistake            // of its options
 	name        string
 	label       string
+}
+
+// mistake says what is wrong with an option of a node.
+type mistake struct{ text, fix string }
+
+func (n *nodeConfig) mistake(fix, format string, args ...any) {
+	n.mistakes = append(n.mistakes, mistake{fmt.Sprintf(format, args...), fix})
 }
 
 type routerConfig struct {
@@ -156,6 +164,7 @@ func payloadAs[In any](payload any) (In, error) {
 }
 
 func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any) (local.Command, error), decode func(json.RawMessage) (any, error), opts []NodeOption) {
+	b.made()
 	n := nodeConfig{local: local.Node{Name: spec.Name, Run: run, Decode: decode}, name: spec.Name}
 	for _, o := range opts {
 		if o == nil {
@@ -163,6 +172,9 @@ func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any)
 			continue
 		}
 		o(&spec, &n)
+	}
+	for _, m := range n.mistakes {
+		b.problem(plan.BadNode, spec.Name, m.fix, "node %q: %s", spec.Name, m.text)
 	}
 	if want := reflect.TypeFor[S](); n.stateType != nil && n.stateType != want {
 		b.problem(plan.BadEdge, spec.Name, fmt.Sprintf("make it for %v", want), "an option of node %q is for the state %v", spec.Name, n.stateType)
@@ -181,7 +193,15 @@ func (b *Builder[S]) Mistake(node string, err error) *Builder[S] {
 	return b
 }
 
+// made panics on a builder that there is not.
+func (b *Builder[S]) made() {
+	if b == nil {
+		panic("graph: the *Builder is nil: graph.New makes one")
+	}
+}
+
 func (b *Builder[S]) problem(kind plan.Kind, node, fix, format string, args ...any) {
+	b.made()
 	b.problems = append(b.problems, plan.Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
@@ -191,6 +211,7 @@ func (b *Builder[S]) problem(kind plan.Kind, node, fix, format string, args ...a
 // [Builder.AddJoin] to wait for all). An edge to [End] ends that branch, as a
 // node without any edge does.
 func (b *Builder[S]) AddEdge(from, to string) *Builder[S] {
+	b.made()
 	b.spec.Edges = append(b.spec.Edges, plan.EdgeSpec{From: from, To: to})
 	return b
 }
@@ -199,6 +220,7 @@ func (b *Builder[S]) AddEdge(from, to string) *Builder[S] {
 // it has fired, it waits for all of them again. A run that would end while a
 // join is partly filled fails with a [JoinError].
 func (b *Builder[S]) AddJoin(sources []string, to string) *Builder[S] {
+	b.made()
 	b.spec.Joins = append(b.spec.Joins, plan.JoinSpec{Sources: slices.Clone(sources), Target: to})
 	return b
 }
@@ -212,6 +234,7 @@ func (b *Builder[S]) AddJoin(sources []string, to string) *Builder[S] {
 // another is an error. Without them it may name any node, and drawings show
 // that its destinations aren't known.
 func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Context, s *S) (Command, error), destinations ...string) *Builder[S] {
+	b.made()
 	b.spec.Conditionals = append(b.spec.Conditionals, plan.ConditionalSpec{From: from, Destinations: destinations, Nil: router == nil})
 	if router == nil {
 		return b
@@ -246,6 +269,7 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 // node, or [End]; anything else is an error. See
 // [Builder.AddConditionalEdges] for what the router sees.
 func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *S) (label string, err error), routes map[string]string) *Builder[S] {
+	b.made()
 	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Labels: []plan.Label{}}
 	labels := slices.Sorted(maps.Keys(routes))
 	for _, l := range labels {
@@ -276,6 +300,7 @@ func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *
 
 // SetEntryPoint makes a node the first one: the same as an edge from [Start].
 func (b *Builder[S]) SetEntryPoint(name string) *Builder[S] {
+	b.made()
 	b.spec.Entries = append(b.spec.Entries, name)
 	return b
 }

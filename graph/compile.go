@@ -1,9 +1,13 @@
 package graph
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -44,6 +48,7 @@ type values[S any] interface {
 // nodes, joins that cannot complete, breakpoints that name no node, two entry
 // points. The options are defaults for all calls.
 func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
+	b.made()
 	if b.source != nil {
 		return b.compileFrom(opts)
 	}
@@ -69,6 +74,7 @@ func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
 }
 
 func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*Graph[S], error) {
+	problems = append(problems, b.unnamed()...)
 	base := b.settings
 	base.maxSteps, base.cycleWindow = DefaultMaxSteps, defaultCycleWindow
 	set, err := base.with(opts)
@@ -87,12 +93,21 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 		}
 	}
 	for i, n := range b.nodes {
+		if c := n.cache; c != nil && c.TTL < 0 {
+			problems = append(problems, Problem{Kind: "option", Name: n.name, Text: fmt.Sprintf("node %q has a cache policy with a TTL of %v", n.name, c.TTL), Fix: "use 0 to keep results for ever"})
+		}
 		if c := n.cache; c != nil && c.Store == nil {
 			problems = append(problems, Problem{Kind: "option", Name: b.spec.Nodes[i].Name,
 				Text: fmt.Sprintf("node %q has a cache policy without a store", b.spec.Nodes[i].Name), Fix: "set CachePolicy.Store, for example to a *graph.MemoryCache"})
 		}
 	}
-	for name := range set.schemas {
+	if !utf8.ValidString(b.spec.Name) {
+		problems = append(problems, Problem{Kind: string(plan.BadName), Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", b.spec.Name), Fix: "choose another: records bear it"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(set.schemas)) {
+		if _, err := resolve(set.schemas[name]); err != nil && set.schemas[name] != nil {
+			problems = append(problems, Problem{Kind: "option", Name: name, Text: fmt.Sprintf("the InputSchema of %q is no JSON Schema: %v", name, err)})
+		}
 		if p != nil {
 			if _, ok := p.Node(name); !ok {
 				problems = append(problems, Problem{Kind: string(plan.BadBreakpoint), Name: name, Text: fmt.Sprintf("InputSchema names %q, which is not a node", name)})
@@ -153,6 +168,14 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	return g, nil
 }
 
+// unnamed reports that the graph has no name.
+func (b *Builder[S]) unnamed() []Problem {
+	if b.spec.Name != "" {
+		return nil
+	}
+	return []Problem{{Kind: string(plan.BadName), Text: "the graph has no name", Fix: "give graph.New one: records, events and drawings bear it"}}
+}
+
 // MustCompile is Compile for graphs written down in code: it panics where
 // Compile returns an error.
 func (b *Builder[S]) MustCompile(opts ...Option) *Graph[S] {
@@ -163,18 +186,39 @@ func (b *Builder[S]) MustCompile(opts ...Option) *Graph[S] {
 	return g
 }
 
+// made returns g. It panics on a graph that was never compiled: nothing can be
+// done with one.
+func (g *Graph[S]) made() *Graph[S] {
+	if g == nil {
+		panic("graph: the *Graph is nil: Builder.Compile makes one")
+	}
+	if g.prog == nil {
+		panic("graph: the Graph is empty: Builder.Compile makes one")
+	}
+	return g
+}
+
+// with returns the settings of a call.
+func (g *Graph[S]) with(ctx context.Context, opts []Option) (settings, error) {
+	set, err := g.made().settings.with(opts)
+	if ctx == nil {
+		err = errors.Join(errors.New("graph: nil Context"), err)
+	}
+	return set, err
+}
+
 // Name returns the graph's name.
-func (g *Graph[S]) Name() string { return g.prog.Plan.Name }
+func (g *Graph[S]) Name() string { return g.made().prog.Plan.Name }
 
 // Nodes returns the names of the nodes in the order declared.
-func (g *Graph[S]) Nodes() []string { return g.prog.Plan.Names() }
+func (g *Graph[S]) Nodes() []string { return g.made().prog.Plan.Names() }
 
 // Warnings returns remarks about the graph that don't keep it from running.
-func (g *Graph[S]) Warnings() []Problem { return slices.Clone(g.warnings) }
+func (g *Graph[S]) Warnings() []Problem { return slices.Clone(g.made().warnings) }
 
 // With returns a graph with other defaults. g stays as it is.
 func (g *Graph[S]) With(opts ...Option) (*Graph[S], error) {
-	set, err := g.settings.with(opts)
+	set, err := g.made().settings.with(opts)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestCompileReportsEverythingAtOnce(t *testing.T) { // SYN-14, TRPC-04, SYN-
 	for _, want := range []string{
 		`node "a" is added twice`, "empty name", `"__start__" is reserved`, `"*" means every node`, `"nothing" has a nil function`,
 		"no entry", `"bb", which is not a node; did you mean "b"?`, `"ghost"`, `"nowhere"`, "nil router", `"nirvana"`, `names "a" twice`,
-		"waits for nothing", `"gone"`, `"brk"`, "MaxSteps(-1)",
+		"waits for nothing", `"gone"`, `"brk"`, "MaxSteps(-1)", `nothing leads to node "island"`,
 	} {
 		if !strings.Contains(e.Error(), want) {
 			t.Errorf("%q is not reported in\n%v", want, e)
@@ -35,6 +35,42 @@ func TestCompileFindsWhatCannotBeReached(t *testing.T) {
 	e := wantErr[*graph.CompileError](t, err)
 	if len(e.Problems) != 2 || !strings.Contains(e.Error(), "can't complete") || !strings.Contains(e.Error(), `nothing leads to node "island"`) {
 		t.Error(e)
+	}
+}
+
+func TestCompileReportsWhatCannotBeReachedBesideOtherMistakes(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "island", "j")
+	b.AddEdge(graph.Start, "a").AddJoin([]string{"a", "island"}, "j").AddNode("nothing", nil).AddEdge("a", "nothing")
+	_, err := b.Compile(graph.InterruptBefore("aa"))
+	e := wantErr[*graph.CompileError](t, err)
+	if len(e.Problems) != 4 || !strings.Contains(e.Error(), "can't complete") || !strings.Contains(e.Error(), `nothing leads to node "island"`) {
+		t.Error(e)
+	}
+}
+
+func TestCompileReportsNothingThatFollowsFromAnotherMistake(t *testing.T) {
+	for name, wrong := range map[string]func(b *graph.Builder[trail]){
+		"a target misspelt":   func(b *graph.Builder[trail]) { b.AddEdge(graph.Start, "first").AddEdge("first", "secnd") },
+		"a source misspelt":   func(b *graph.Builder[trail]) { b.AddEdge(graph.Start, "first").AddEdge("frst", "second") },
+		"no entry":            func(b *graph.Builder[trail]) { b.AddEdge("second", "first") },
+		"an entry misspelt":   func(b *graph.Builder[trail]) { b.AddEdge(graph.Start, "fist").AddEdge("first", "second") },
+		"an entry of another": func(b *graph.Builder[trail]) { b.AddEdge(graph.Start, "other").AddEdge("first", "second") },
+		"a join misspelt": func(b *graph.Builder[trail]) {
+			b.AddEdge(graph.Start, "first").AddJoin([]string{"first", "third"}, "second")
+		},
+		"a label misspelt": func(b *graph.Builder[trail]) {
+			b.AddEdge(graph.Start, "first").AddRoutes("first", func(context.Context, *trail) (string, error) { return "", nil }, map[string]string{"x": "sekond"})
+		},
+		"a router misplaced": func(b *graph.Builder[trail]) {
+			b.AddEdge(graph.Start, "first").AddConditionalEdges("frist", func(context.Context, *trail) (graph.Command, error) { return graph.Command{}, nil })
+		},
+	} {
+		b := visits(graph.New[trail]("g"), "first", "second")
+		wrong(b)
+		_, err := b.Compile()
+		if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 {
+			t.Errorf("%s: %v", name, e)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
 	for _, o := range opts {
 		o(&c)
 	}
-	p := g.prog.Plan
+	p := g.made().prog.Plan
 	spec := p.Spec()
 	d := &draw.Graph{Name: p.Name}
 	d.Nodes = append(d.Nodes, draw.Node{ID: Start, Kind: draw.KindStart})

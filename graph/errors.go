@@ -76,6 +76,10 @@ type (
 	// DuplicateKeyError says that a node raised an interrupt twice.
 	DuplicateKeyError = local.DuplicateKeyError
 
+	// CallError says that a node called [Once], [Interrupt], [WaitFor], [Sleep]
+	// or [Call] with a key that can't be recorded, or Once without a function.
+	CallError = local.CallError
+
 	// StepLimitError says that a run took as many supersteps as it may.
 	StepLimitError = core.StepLimitError
 
@@ -166,12 +170,26 @@ func (e *InterruptError) Error() string {
 	return s
 }
 
-// AnswerError says that an answer was refused. Nothing was changed.
+// SchemaError says that the schema given for the answers to a question is none:
+// nothing could answer it.
+type SchemaError struct {
+	Key string // of the question
+	Err error
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("the graph.AnswerSchema of %q is no JSON Schema: %v", e.Key, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *SchemaError) Unwrap() error { return e.Err }
+
+// AnswerError says that an answer was refused: its question waits as before.
 type AnswerError struct {
 	Key    string // of the question, or what was given as a key
 	Reason string
 	Open   []string // keys that wait for an answer
-	Err    error    // of the check against the schema; may be nil
+	Err    error    // of the check against the schema, or of decoding; may be nil
 }
 
 func (e *AnswerError) Error() string {

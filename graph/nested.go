@@ -59,7 +59,7 @@ func (g *Graph[S]) inside(name string) (Subgraph, func(parent any) any) {
 }
 
 func (g *Graph[S]) stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error) {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,10 @@ func DeadlineAt(t time.Time) AskOption {
 // Several questions may be asked at once, from several goroutines or one after
 // the other, collecting the errors.
 //
-// The value is encoded as JSON. The answer must have the type T.
+// The value is encoded as JSON. The answer must have the type T: its schema, or
+// that of [AnswerSchema], is what answers are checked against, and one that passes
+// and yet can't be decoded into a T is refused when the node runs. The run then
+// ends with an [AnswerError], and the question waits as before.
 func Interrupt[T any](ctx context.Context, key string, value any, opts ...AskOption) (T, error) {
 	var zero T
 	t, err := task(ctx, "Interrupt")
@@ -81,35 +84,30 @@ func Interrupt[T any](ctx context.Context, key string, value any, opts ...AskOpt
 	for _, o := range opts {
 		o(&c)
 	}
-	if c.schema == nil {
-		c.schema = schemaFor[T]()
-	}
-	answer, err := t.Ask(ctx, local.Asking{Key: key, Value: raw, Schema: c.schema, For: c.in, At: c.at})
-	if err != nil {
-		return zero, err
-	}
-	if err := json.Unmarshal(answer, &zero); err != nil {
-		return zero, fmt.Errorf("answer to interrupt %q: %w", key, err)
-	}
-	return zero, nil
+	return ask[T](ctx, t, &c, local.Asking{Key: key, Value: raw})
 }
 
 // Once runs a named sub-step of a node and records its result: when the node
 // runs again, after a question, an error or a crash, the recorded result is
-// returned and fn isn't called. Only success is recorded. The name must be
-// unique within the task; callers with the same name at the same time share one
-// call.
+// returned and fn isn't called. Only success is recorded. The name stands for the
+// result within the task: whoever calls Once with it again, later or at the same
+// time, gets the one result. In a loop each round needs a name of its own.
 //
 // Fn is given a key that is the same whenever this sub-step runs for this task:
 // pass it to services that take idempotency keys, for the case that the process
-// dies after the effect and before the record. What fn writes to the state
-// doesn't count; it should only use its result.
+// dies after the effect and before the record. Fn must not write to the state:
+// the first time such a write counts like any other of the node, but when the
+// recorded result is returned it isn't made. Write what Once returned.
 //
 // The result is encoded as JSON.
 func Once[T any](ctx context.Context, name string, fn func(ctx context.Context, idempotencyKey string) (T, error)) (T, error) {
 	var zero T
 	t, err := task(ctx, "Once")
 	if err != nil {
+		return zero, err
+	}
+	if fn == nil {
+		_, err := t.Once(ctx, name, nil)
 		return zero, err
 	}
 	data, err := t.Once(ctx, name, func(ctx context.Context, key string) (json.RawMessage, error) {

@@ -112,7 +112,13 @@ func (s *settings) with(opts []Option) (settings, error) {
 // WithCheckpointer keeps checkpoints in store: after every superstep, and
 // whenever a task finishes, asks or fails. Runs then need a [Thread].
 func WithCheckpointer(store checkpoint.Store) Option {
-	return func(s *settings) { s.store = store }
+	return func(s *settings) {
+		if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			s.fail("graph: WithCheckpointer(nil): leave the option out for a graph without a checkpointer")
+			return
+		}
+		s.store = store
+	}
 }
 
 // Thread names the thread that a call works on.
@@ -415,13 +421,26 @@ func MaxConcurrency(n int) Option {
 
 // StepTimeout bounds each superstep, NodeTimeout each attempt of a node that
 // has no [Timeout] of its own, and RunTimeout a whole call.
-func StepTimeout(d time.Duration) Option { return func(s *settings) { s.stepTimeout = d } }
+func StepTimeout(d time.Duration) Option {
+	return func(s *settings) { s.stepTimeout = s.timeout("StepTimeout", d) }
+}
 
 // NodeTimeout bounds each attempt of a node that has no [Timeout] of its own.
-func NodeTimeout(d time.Duration) Option { return func(s *settings) { s.nodeTimeout = d } }
+func NodeTimeout(d time.Duration) Option {
+	return func(s *settings) { s.nodeTimeout = s.timeout("NodeTimeout", d) }
+}
 
 // RunTimeout bounds a whole call.
-func RunTimeout(d time.Duration) Option { return func(s *settings) { s.runTimeout = d } }
+func RunTimeout(d time.Duration) Option {
+	return func(s *settings) { s.runTimeout = s.timeout("RunTimeout", d) }
+}
+
+func (s *settings) timeout(name string, d time.Duration) time.Duration {
+	if d < 0 {
+		s.fail("graph: %s of %v: use a positive duration, or 0 for none", name, d)
+	}
+	return d
+}
 
 // Drain ends a run at the beginning of the next superstep once ch is closed.
 // The call then returns [ErrDrained], and the thread can be continued.
@@ -452,7 +471,8 @@ func StartAt(c Command) Option {
 	}
 }
 
-// Update edits the state when a thread is resumed, before any node runs.
+// Update edits the state when a thread is resumed with [Graph.Resume], before any
+// node runs. A call that gives input has its edit in that, and refuses this one.
 func Update[S any](fn func(s *S)) Option {
 	return func(s *settings) { s.update = fn }
 }

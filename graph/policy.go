@@ -101,7 +101,14 @@ func (p *RetryPolicy) delay(attempt int) time.Duration {
 // Retry adds retry policies. Of several, the first whose If accepts the error
 // decides. Questions to people and contexts that ended are never retried.
 func Retry(policies ...RetryPolicy) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) { n.retries = append(n.retries, policies...) }
+	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		for _, p := range policies {
+			if p.MaxAttempts < 0 || p.Initial < 0 || p.Max < 0 || !(p.Factor >= 0) {
+				n.mistake("use 0 for a default", "RetryPolicy{MaxAttempts: %d, Initial: %v, Factor: %v, Max: %v} has a negative number", p.MaxAttempts, p.Initial, p.Factor, p.Max)
+			}
+		}
+		n.retries = append(n.retries, policies...)
+	}
 }
 
 func retrier(policies []RetryPolicy) func(int, error) (time.Duration, bool) {
@@ -128,13 +135,23 @@ func retrier(policies []RetryPolicy) func(int, error) (time.Duration, bool) {
 // Timeout bounds each attempt of the node. When it ends, the attempt fails with
 // a [TimeoutError] (which can be retried) and what it still writes is dropped.
 func Timeout(d time.Duration) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) { n.local.Timeout = d }
+	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		if d < 0 {
+			n.mistake("use a positive duration, or 0 for none", "Timeout of %v", d)
+		}
+		n.local.Timeout = d
+	}
 }
 
 // IdleTimeout fails an attempt that gave no sign of life for d: an event by
 // [Emit], a finished [Once], or [Heartbeat].
 func IdleTimeout(d time.Duration) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) { n.local.Idle = d }
+	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		if d < 0 {
+			n.mistake("use a positive duration, or 0 for none", "IdleTimeout of %v", d)
+		}
+		n.local.Idle = d
+	}
 }
 
 // OnError adds a handler that runs when all attempts of the node have failed,
@@ -143,6 +160,10 @@ func IdleTimeout(d time.Duration) NodeOption {
 // failed with it. The node's timeout holds for it as well, counted anew.
 func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Command, error)) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {
+		if handler == nil {
+			n.mistake("pass a handler or leave the option out", "OnError has a nil handler")
+			return
+		}
 		n.stateType = reflect.TypeFor[S]()
 		n.local.Recover = func(ctx context.Context, state any, err *local.NodeError) (local.Command, error) {
 			c, herr := handler(ctx, state.(*S), err)
@@ -267,6 +288,7 @@ func (c *MemoryCache) Clear() {
 // AddCallbacks adds callbacks to every node of the graph, those added later
 // included.
 func (b *Builder[S]) AddCallbacks(c Callbacks[S]) *Builder[S] {
+	b.made()
 	b.settings.callbacks = append(b.settings.callbacks, func(n *local.Node) {
 		inner := *n
 		n.Before, n.After = nil, nil

@@ -62,7 +62,7 @@ type Pruned struct {
 // [ErrThreadBusy]. The store must implement checkpoint.Rewriter; all of ours do.
 // Memories of subgraphs that live as long as the thread are not shortened.
 func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned, error) {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	switch {
 	case err != nil:
 		return Pruned{}, err

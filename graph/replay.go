@@ -68,7 +68,7 @@ func (g *Graph[S]) Replay(ctx context.Context, rec *recording.Recording, opts ..
 }
 
 func (g *Graph[S]) replayOptions(ctx context.Context, rec *recording.Recording, opts []Option) (*local.Options, *settings, error) {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/local"
@@ -71,8 +73,11 @@ type request[S any] struct {
 
 // call opens the thread, decides what to do, and drives it.
 func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus *local.Bus) (_ *Snapshot[S], err error) {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	empty := &Snapshot[S]{Thread: string(set.thread), Namespace: set.namespace}
+	if err == nil && !req.resume && set.update != nil {
+		err = errors.New("graph.Update is for Resume: give Invoke or Stream the edit as input")
+	}
 	if err != nil {
 		return empty, err
 	}
@@ -140,7 +145,7 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 	}
 	var input func(any) error
 	if req.input != nil {
-		input = func(st any) error { req.input(st.(*S)); return nil }
+		input = func(st any) error { return caught(req.input, st) }
 	}
 	if set.from != "" && known {
 		if err := s.Machine().Fork(false); err != nil {
@@ -188,12 +193,11 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 		lo.Limit = local.NewLimiter(set.maxConcurrency)
 	}
 	var unknown []string
-	lo.Before, unknown = p.Breakpoints(set.before)
-	if unknown == nil {
-		lo.After, unknown = p.Breakpoints(set.after)
+	if lo.Before, unknown = p.Breakpoints(set.before); unknown != nil {
+		return nil, g.misnamed("InterruptBefore", "interrupt", unknown[0])
 	}
-	if unknown != nil {
-		return nil, &InvalidEdgeError{Source: "interrupt", Target: unknown[0], Near: plan.Nearest(unknown[0], p.Names())}
+	if lo.After, unknown = p.Breakpoints(set.after); unknown != nil {
+		return nil, g.misnamed("InterruptAfter", "interrupt", unknown[0])
 	}
 	if set.store == nil {
 		if lo.Before != nil || lo.After != nil || p.Before != nil || p.After != nil {
@@ -204,6 +208,38 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 		}
 	}
 	return lo, nil
+}
+
+// misnamedError says that an option names what isn't a node. It is an
+// [InvalidEdgeError] in words that fit an option.
+type misnamedError struct {
+	option string
+	err    *InvalidEdgeError
+}
+
+func (g *Graph[S]) misnamed(option, source, name string) error {
+	return &misnamedError{option, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, g.prog.Plan.Names())}}
+}
+
+func (e *misnamedError) Error() string {
+	text := fmt.Sprintf("%s names %q, which is not a node", e.option, e.err.Target)
+	if e.err.Near != "" {
+		text += fmt.Sprintf("; did you mean %q?", e.err.Near)
+	}
+	return text
+}
+
+func (e *misnamedError) Unwrap() error { return e.err }
+
+// caught calls what a caller gave to edit the state.
+func caught[S any](edit func(*S), state any) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	edit(state.(*S))
+	return nil
 }
 
 // sizes returns what looks at how large changes and the state are.
@@ -285,7 +321,7 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 		if !ok {
 			return fmt.Errorf("graph.Update is for another state type: %T", set.update)
 		}
-		update = func(state any) error { fn(state.(*S)); return nil }
+		update = func(state any) error { return caught(fn, state) }
 	}
 	answers := map[string]json.RawMessage{}
 	give := func(q *checkpoint.Question, v any) error {

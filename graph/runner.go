@@ -293,7 +293,7 @@ func (e *UnknownGraphError) Error() string {
 
 // wake lets a thread go on with what needs nobody's answer.
 func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) (err error) {
-	set, err := g.settings.with(append(slices.Clip(opts), WithCheckpointer(store), Thread(string(thread)), WhenBusy(BusyReject)))
+	set, err := g.with(ctx, append(slices.Clip(opts), WithCheckpointer(store), Thread(string(thread)), WhenBusy(BusyReject)))
 	if err != nil {
 		return err
 	}

@@ -224,7 +224,7 @@ func (g *Graph[S]) StreamResume(ctx context.Context, answer any, opts ...Option)
 
 func (g *Graph[S]) stream(ctx context.Context, req request[S], opts []Option) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		set, err := g.settings.with(opts)
+		set, err := g.with(ctx, opts)
 		if err != nil {
 			yield(Event{}, err)
 			return

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/superstep-dev/superstep/internal/local"
@@ -115,6 +116,9 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	if err != nil {
 		return nil, err
 	}
+	if child == nil || child.prog == nil {
+		return nil, fmt.Errorf("graph: Call %q: the subgraph is nil or was never compiled", key)
+	}
 	call := child.subcall(t)
 	call.Key, call.Keep = key, child.settings.keep
 	call.Input = func(st any) error {
@@ -133,14 +137,16 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 // Contains draws a graph inside a node that runs it with [Call].
 func Contains[C any](child *Graph[C]) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {
-		if child != nil {
-			n.child = child
+		if child == nil || child.prog == nil {
+			n.mistake("pass the graph that its builder's Compile returned", "the subgraph is nil or was never compiled")
+			return
 		}
+		n.child = child
 	}
 }
 
 func (g *Graph[S]) subcall(t *local.Task) local.Call {
-	set := &g.settings
+	set := &g.made().settings
 	return local.Call{Program: g.program(taskEmitter(t)), Options: local.Options{
 		MaxSteps: set.maxSteps, MaxTasks: set.maxTasks, CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict,
 		Concurrency: set.concurrency, StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout, Check: set.check,
@@ -155,5 +161,5 @@ func parentCommand(c *local.Called) local.Command {
 }
 
 func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
-	b.add(plan.NodeSpec{Name: name, Nil: child == nil}, run, nil, append([]NodeOption{Contains(child)}, opts...))
+	b.add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child)}, opts...))
 }

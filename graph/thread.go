@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -16,7 +17,7 @@ import (
 // a thread without checkpoints it returns an error that wraps
 // checkpoint.ErrNotFound.
 func (g *Graph[S]) State(ctx context.Context, opts ...Option) (*Snapshot[S], error) {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ type Entry[S any] struct {
 	Step       int
 	Source     string
 	Nodes      []string // that ran in the superstep which the checkpoint committed
-	Next       []string // nodes planned, when the checkpoint planned any
+	Next       []string // nodes planned, when the checkpoint planned any; of a fork, those pending after it
 	CreatedAt  time.Time
 	Metadata   map[string]string
 
@@ -127,7 +128,7 @@ func (e *Entry[S]) State(ctx context.Context) (S, error) {
 // thread yields nothing. An error is yielded once, as the last pair.
 func (g *Graph[S]) History(ctx context.Context, opts ...Option) iter.Seq2[Entry[S], error] {
 	return func(yield func(Entry[S], error) bool) {
-		set, err := g.settings.with(opts)
+		set, err := g.with(ctx, opts)
 		switch {
 		case err != nil:
 		case set.store == nil:
@@ -148,7 +149,12 @@ func (g *Graph[S]) History(ctx context.Context, opts ...Option) iter.Seq2[Entry[
 			if !set.history.matches(rec) {
 				continue
 			}
-			if !yield(g.entry(&set, rec), nil) {
+			e := g.entry(&set, rec)
+			if err := e.planned(ctx); err != nil {
+				yield(Entry[S]{}, err)
+				return
+			}
+			if !yield(e, nil) {
 				return
 			}
 			if n++; n == set.history.limit {
@@ -184,6 +190,27 @@ func (g *Graph[S]) entry(set *settings, rec *checkpoint.Record) Entry[S] {
 		e.Next = append(e.Next, t.Node)
 	}
 	return e
+}
+
+// planned adds to the entry of a fork what is pending after it, which another
+// checkpoint planned.
+func (e *Entry[S]) planned(ctx context.Context) error {
+	if e.rec.Source != checkpoint.SourceFork || e.rec.Epoch == e.rec.ID {
+		return nil
+	}
+	epoch, err := e.store.Get(ctx, e.rec.Log, e.rec.Epoch)
+	if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned
+		return nil
+	}
+	if err != nil {
+		return &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
+	}
+	for i, t := range epoch.Tasks {
+		if !slices.ContainsFunc(e.rec.Open, func(o checkpoint.OpenTask) bool { return o.Task == i && o.Folded }) {
+			e.Next = append(e.Next, t.Node)
+		}
+	}
+	return nil
 }
 
 // records yields the records that a history is about, without their data.
@@ -230,7 +257,7 @@ type Edit[S any] struct {
 
 // BulkUpdate applies edits one after the other; see [Graph.UpdateState].
 func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Option) (*Snapshot[S], error) {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -249,6 +276,9 @@ func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Opti
 		return nil, err
 	}
 	defer s.Close()
+	if s.Tip() == nil && set.asNode == "" && !slices.ContainsFunc(edits, func(e Edit[S]) bool { return e.Apply != nil || e.AsNode != "" }) {
+		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint, and there is no edit to start it with", checkpoint.ErrNotFound)}
+	}
 	s.KeepMetadata()
 	if set.from != "" && s.Tip() != nil {
 		if err := s.Machine().Fork(true); err != nil {
@@ -266,9 +296,12 @@ func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Opti
 				command = *set.as
 			}
 		}
+		if _, ok := g.prog.Plan.Node(node); node != "" && !ok {
+			return nil, g.misnamed("AsNode", "update", node)
+		}
 		var apply func(any) error
 		if e.Apply != nil {
-			apply = func(st any) error { e.Apply(st.(*S)); return nil }
+			apply = func(st any) error { return caught(e.Apply, st) }
 		}
 		if err := s.UpdateAs(ctx, apply, node, command.local()); err != nil {
 			return nil, err
@@ -284,7 +317,7 @@ func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Opti
 // and makes it the thread's line. What was pending there is pending again,
 // results of finished tasks and answers included. The other branch stays.
 func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snapshot[S], error) {
-	set, err := g.settings.with(append(opts[:len(opts):len(opts)], From(from)))
+	set, err := g.with(ctx, append(opts[:len(opts):len(opts)], From(from)))
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +342,7 @@ func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snap
 // CopyThread makes a new thread that is a copy of another, with its whole
 // history.
 func (g *Graph[S]) CopyThread(ctx context.Context, from, to string, opts ...Option) error {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -320,7 +353,10 @@ func (g *Graph[S]) CopyThread(ctx context.Context, from, to string, opts ...Opti
 	return c.Copy(ctx, checkpoint.ThreadID(from), checkpoint.ThreadID(to))
 }
 
-// DeleteThread removes a thread with its history. An unknown one is no error.
+// DeleteThread removes a thread with its history. An unknown one is no error. When
+// a run holds the thread, it returns [ErrThreadBusy] and removes nothing; with
+// [WhenBusy] it waits for the run's end ([BusyQueue]) or stops the run and removes
+// the thread all the same ([BusyInterrupt], [BusyRollback]).
 func (g *Graph[S]) DeleteThread(ctx context.Context, thread string, opts ...Option) error {
 	set, err := g.settings.with(opts)
 	if err != nil {
@@ -329,11 +365,16 @@ func (g *Graph[S]) DeleteThread(ctx context.Context, thread string, opts ...Opti
 	if set.store == nil {
 		return fmt.Errorf("a thread %w", ErrNoCheckpointer)
 	}
-	return set.store.Delete(ctx, checkpoint.ThreadID(thread))
+	return local.Delete(ctx, set.store, checkpoint.ThreadID(thread), local.BusyPolicy(set.busy))
 }
 
 // UpdateJSON applies an update in JSON to a state: input from outside. An
 // object names fields; plain fields are set, lists are added to, maps and sets
 // merged, numbers of a Sum added, and {"$overwrite": v} replaces a value.
 // Nothing is applied if anything is wrong, and the error names the field.
-func (g *Graph[S]) UpdateJSON(s *S, data []byte) error { return g.values.Update(s, data) }
+func (g *Graph[S]) UpdateJSON(s *S, data []byte) error {
+	if s == nil {
+		return errors.New("graph: UpdateJSON: the state is nil")
+	}
+	return g.made().values.Update(s, data)
+}

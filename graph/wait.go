@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -61,7 +62,9 @@ func sleep(ctx context.Context, a local.Asking) error {
 // [Graph.SendEvent], and returns the event's value. As with [Interrupt] it
 // returns an error first, which the node must return, and the node runs again
 // from its beginning when the event has come. An event that was sent before
-// anybody waited is kept for the first who does; each event wakes one waiter.
+// anybody waited is kept for the first who does; each event wakes one waiter. One
+// whose value can't be decoded into a T is dropped, and the next waited for; if
+// there is none, the run ends with an [AnswerError].
 // [Deadline] bounds the wait, and is then a [DeadlineError].
 //
 // The key tells the waits of a node apart, as in [Sleep]; when it is empty it is
@@ -82,17 +85,7 @@ func WaitFor[T any](ctx context.Context, key, event string, opts ...AskOption) (
 	for _, o := range opts {
 		o(&c)
 	}
-	if c.schema == nil {
-		c.schema = schemaFor[T]()
-	}
-	value, err := t.Ask(ctx, local.Asking{Key: key, Schema: c.schema, For: c.in, At: c.at, Event: event})
-	if err != nil {
-		return zero, err
-	}
-	if err := json.Unmarshal(value, &zero); err != nil {
-		return zero, fmt.Errorf("event %q: %w", event, err)
-	}
-	return zero, nil
+	return ask[T](ctx, t, &c, local.Asking{Key: key, Event: event})
 }
 
 // SendEvent sends an event to a thread, which must exist, named by [Thread]. It
@@ -115,6 +108,9 @@ func (g *Graph[S]) SendEvent(ctx context.Context, event string, value any, opts 
 		return errors.New("graph: SendEvent needs the name of an event")
 	case set.namespace != "":
 		return fmt.Errorf("event %q: %w", event, local.ErrNamespace)
+	}
+	if !utf8.ValidString(event) {
+		return fmt.Errorf("graph: SendEvent: the name %q is not valid UTF-8", event)
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -306,7 +306,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	id := checkpoint.ThreadID("t")
 	for name, body := range map[string]string{
-		"of the file":   `{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":3,"thread":"t","future":{},"checkpoint":{"v":100,"id":"x","q":1}`,
+		"of the file":   `{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":4,"thread":"t","future":{},"checkpoint":{"v":100,"id":"x","q":1}`,
 		"of the record": `{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":1,"thread":"t","checkpoint":{"v":9900,"id":"x","q":1}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,8 +53,9 @@
 //
 //	seq         1 for the file's first line, then growing by one, and by skip
 //	created_at  the record's time, RFC 3339
-//	[v]         format version: 2 if the line has one of the members marked *, else
-//	            1; on the first line, and where it is 2
+//	[v]         format version: 2 if the line has one of the members marked *, 3 if
+//	            it has a lease in short, else 1; on the first line, and where it is
+//	            not 1
 //	[thread]    the thread's ID; on the first line
 //	[skip]      * lines removed before this one; on the first line of a file that
 //	            was shortened even if it is 0
@@ -64,9 +65,15 @@
 //	            number, counted from 1 in the order of first records
 //	[ns]        the log's namespace, on its first line
 //	[claim]     the thread's new fence; ends the lease and what woke the thread
-//	[lease]     * {"holder","until","ttl"}: the lease from now on; ttl in nanoseconds
-//	[release]   true: the lease ends
-//	[held]      true: an earlier line says of a lease or of waking what still counts
+//	[lease]     * {"holder","until","ttl"}: the lease from now on; ttl in nanoseconds.
+//	            In short [late, ttl, place] or less: it ends ttl and late, which is
+//	            in milliseconds, after created_at, and its holder is the ID of the run
+//	            that wrote the record, followed by place. A ttl and a place left out
+//	            are those of the lease before it in this file
+//	[release]   true: the lease ends. Left out when a line before has version 3 and
+//	            this one has no held
+//	[held]      true: an earlier line says of a lease or of waking what still counts.
+//	            Without it a line with a record ends an earlier lease
 //	[wake]      * when the thread was woken, RFC 3339
 //	[remove]    * [{"branch","epoch","task","gen","kind","name"}]: single results
 //	            removed by this write, before others are put
@@ -85,7 +92,7 @@
 // So each line is one checkpoint, and a thread's lines are its checkpoints, those
 // of its subgraphs included. Strings that are not valid UTF-8 are written as
 // {"hex":"..."} in thread, ns and holder. A program that knows version 1 alone
-// reads files without lines of version 2, and refuses others.
+// reads files without lines of version 2 or 3, and refuses others.
 //
 // Writes without a record (results of tasks of the open superstep, claims, leases)
 // go to a companion file, <name>.pending, with members seq, [v], [thread], after,
@@ -99,6 +106,6 @@
 // shortened, so that its lines can go. A companion that names lines while the
 // thread's file has none is left over from a deletion and ignored.
 //
-// A conversation with two records and 1,000 bytes of messages a turn takes less
-// than 1.5 times its messages.
+// A conversation with two records and 1,000 bytes of messages a turn, each turn a
+// run that claims the thread, takes less than 1.5 times its messages.
 package file

@@ -25,7 +25,9 @@ type index struct {
 	skipped int64 // how many records were removed before it
 	cut     bool  // the file was written anew, without some of its lines
 	lease   checkpoint.Lease
-	leased  bool // there ever was a lease
+	leased  bool        // there ever was a lease
+	version int         // the newest of the lines of the thread's file
+	named   *leaseNamed // what short leases in the thread's file leave out
 	due     time.Time
 	woken   time.Time
 	shadow  bool // the companion takes away results that stand in the thread's file
@@ -33,6 +35,14 @@ type index struct {
 	numbered []int32 // logs by their number in the file, from 1
 
 	pending int64 // lines of the companion file
+}
+
+// leaseNamed is what the last lease in the thread's file says of where its run
+// worked, and for how long it held. The companion's leases don't count: lines of
+// it come and go.
+type leaseNamed struct {
+	ttl   time.Duration
+	place string
 }
 
 type rec struct {
@@ -194,6 +204,9 @@ func (x *index) addMain(h *head, off int64, n int) error {
 	if n > math.MaxInt32 {
 		return fmt.Errorf("line of %d bytes is too long", n)
 	}
+	if err := x.complete(h); err != nil {
+		return err
+	}
 	if h.gone {
 		x.begin(h)
 		x.skipped++
@@ -250,13 +263,14 @@ func (x *index) addMain(h *head, off int64, n int) error {
 // begin counts a line of the thread's file.
 func (x *index) begin(h *head) {
 	x.cut = x.cut || h.cut && len(x.recs) == 0
-	x.seq, x.skipped = h.seq, x.skipped+h.skip
+	x.seq, x.skipped, x.version = h.seq, x.skipped+h.skip, max(x.version, h.version)
 }
 
 // hold takes in what a line says of the thread.
 func (x *index) hold(h *head, root bool) {
 	x.fence = max(x.fence, h.claim)
-	if h.claim != 0 || h.release || h.reset {
+	// A line with a record says when an earlier lease still counts.
+	if h.claim != 0 || h.release || h.reset || h.is && !h.held {
 		x.lease = checkpoint.Lease{}
 	}
 	if h.claim != 0 || h.reset {
@@ -274,6 +288,66 @@ func (x *index) hold(h *head, root bool) {
 	if !h.wake.IsZero() {
 		x.woken = h.wake
 	}
+}
+
+// complete gives a line of the thread's file the lease that it says in short, and
+// notes what the next may leave out.
+func (x *index) complete(h *head) error {
+	if s := h.short; s != nil {
+		var at time.Time
+		if err := json.Unmarshal(h.created, &at); err != nil || !h.id.Valid() {
+			return errors.New("a short lease without a record of a run")
+		}
+		named := leaseNamed{ttl: s.ttl}
+		switch {
+		case s.place != nil:
+			named.place = string(*s.place)
+		case x.named == nil:
+			return errors.New("a short lease, and no lease before it")
+		default:
+			named.place = x.named.place
+		}
+		if named.ttl == 0 {
+			named.ttl = x.named.ttl
+		}
+		h.lease = newLease(checkpoint.Lease{
+			Holder: string(h.id.Run()) + named.place, Until: at.Add(named.ttl + time.Duration(s.late)*time.Millisecond), TTL: named.ttl,
+		})
+		h.short, x.named = nil, &named
+		return nil
+	}
+	if h.lease != nil {
+		x.named = nil
+		if place, ok := placeOf(string(h.lease.Holder), h.id.Run()); ok {
+			x.named = &leaseNamed{ttl: h.lease.TTL, place: place}
+		}
+	}
+	return nil
+}
+
+// maxLate is how far a record's time and the lease it begins are apart at most for
+// a short lease.
+const maxLate = 24 * time.Hour
+
+// shorten returns how the line of a record says a lease, whole or in short.
+func (x *index) shorten(l checkpoint.Lease, r *checkpoint.Record, created *time.Time) leaseForm {
+	whole := newLease(l)
+	if created == nil {
+		return whole
+	}
+	place, ok := placeOf(l.Holder, r.ID.Run())
+	late := whole.Until.Sub(created.Add(l.TTL))
+	if !ok || late < 0 || late > maxLate {
+		return whole
+	}
+	// Rounded down: a lease that reached further than its TTL would not be live.
+	short := &leaseShort{late: late.Milliseconds()}
+	if x.named == nil || x.named.place != place {
+		short.ttl, short.place = l.TTL, (*text)(&place)
+	} else if x.named.ttl != l.TTL {
+		short.ttl = l.TTL
+	}
+	return short
 }
 
 // dueAt returns when the thread is due; zero for never.

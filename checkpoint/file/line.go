@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -17,11 +18,12 @@ import (
 
 // Version is the newest format version that this package reads. A line is
 // written in the oldest one that has what it says.
-const Version = 2
+const Version = 3
 
 const (
 	versionPlain = 1
 	versionHeld  = 2 // leases, waking, removed results and lines
+	versionShort = 3 // leases, and their ends, that leave out what other lines say
 )
 
 // line is one line of a file, as written. The fields' order is part of the
@@ -38,7 +40,7 @@ type line struct {
 	Log       int               `json:"log,omitempty"`
 	NS        *text             `json:"ns,omitempty"`
 	Claim     checkpoint.Fence  `json:"claim,omitempty"`
-	Lease     *leaseWire        `json:"lease,omitempty"`
+	Lease     leaseForm         `json:"lease,omitempty"`
 	Release   bool              `json:"release,omitempty"`
 	Held      bool              `json:"held,omitempty"`
 	Wake      *time.Time        `json:"wake,omitempty"`
@@ -55,11 +57,16 @@ type dropWire struct {
 	Epoch  checkpoint.ID     `json:"epoch"`
 }
 
+// leaseForm is how a line says a lease: a *leaseWire or a *leaseShort.
+type leaseForm interface{ needs() int }
+
 type leaseWire struct {
 	Holder text          `json:"holder"`
 	Until  time.Time     `json:"until"`
 	TTL    time.Duration `json:"ttl"` // nanoseconds
 }
+
+func (l *leaseWire) needs() int { return versionHeld }
 
 func (l *leaseWire) lease() checkpoint.Lease {
 	return checkpoint.Lease{Holder: string(l.Holder), Until: l.Until, TTL: l.TTL}
@@ -67,6 +74,61 @@ func (l *leaseWire) lease() checkpoint.Lease {
 
 func newLease(l checkpoint.Lease) *leaseWire {
 	return &leaseWire{Holder: text(l.Holder), Until: l.Until.UTC().Round(0), TTL: l.TTL}
+}
+
+// leaseShort is a lease of the run that wrote the line's record: its holder is the
+// run's ID and the place, and it ends TTL and late after the record's time. A TTL
+// and a place that are left out are those of the lease before.
+type leaseShort struct {
+	late  int64         // milliseconds
+	ttl   time.Duration // 0: left out
+	place *text         // nil: left out; with it comes the TTL
+}
+
+func (l *leaseShort) needs() int { return versionShort }
+
+// MarshalJSON writes [late, ttl, place] without what is left out.
+func (l *leaseShort) MarshalJSON() ([]byte, error) {
+	b := strconv.AppendInt([]byte{'['}, l.late, 10)
+	if l.ttl != 0 {
+		b = strconv.AppendInt(append(b, ','), int64(l.ttl), 10)
+	}
+	if l.place != nil {
+		place, err := l.place.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, ','), place...)
+	}
+	return append(b, ']'), nil
+}
+
+func (l *leaseShort) UnmarshalJSON(b []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	into := []any{&l.late, &l.ttl, &l.place}
+	if len(list) == 0 || len(list) > len(into) {
+		return fmt.Errorf("a lease of %d elements", len(list))
+	}
+	for i, e := range list {
+		if err := json.Unmarshal(e, into[i]); err != nil {
+			return err
+		}
+	}
+	if len(list) > 1 && l.ttl <= 0 || len(list) > 2 && l.place == nil {
+		return errors.New("a lease without length or place")
+	}
+	return nil
+}
+
+// placeOf returns what follows the run's ID in a holder.
+func placeOf(holder string, run checkpoint.ID) (place string, ok bool) {
+	if !run.Valid() {
+		return "", false
+	}
+	return strings.CutPrefix(holder, string(run))
 }
 
 // resultName is a [checkpoint.ResultKey].
@@ -84,10 +146,14 @@ func (n *resultName) result() resultKey { return resultKey{n.Task, n.Gen, n.Kind
 
 // needs returns the format version that the line needs.
 func (l *line) needs() int {
-	if l.Skip != nil || l.Gone || l.Reset || l.Lease != nil || l.Wake != nil || len(l.Remove) > 0 {
-		return versionHeld
+	v := versionPlain
+	if l.Skip != nil || l.Gone || l.Reset || l.Wake != nil || len(l.Remove) > 0 {
+		v = versionHeld
 	}
-	return versionPlain
+	if l.Lease != nil {
+		v = max(v, l.Lease.needs())
+	}
+	return v
 }
 
 // before is what the lines before a record say that it need not repeat.
@@ -325,6 +391,7 @@ type head struct {
 	ns      *text
 	claim   checkpoint.Fence
 	lease   *leaseWire
+	short   *leaseShort // instead of lease, until the index knows the one before
 	release bool
 	held    bool
 	wake    time.Time
@@ -395,8 +462,13 @@ func parseHead(body []byte) (h head, err error) {
 			h.claim = checkpoint.Fence(c.number())
 			h.claimAt = append(h.claimAt, [2]int{at, c.i})
 		case "lease":
-			h.lease = new(leaseWire)
-			c.into(h.lease)
+			if c.i < len(c.b) && c.b[c.i] == '[' {
+				h.short = new(leaseShort)
+				c.into(h.short)
+			} else {
+				h.lease = new(leaseWire)
+				c.into(h.lease)
+			}
 			h.claimAt = append(h.claimAt, [2]int{at, c.i})
 		case "release":
 			h.release = c.truth()

@@ -167,8 +167,8 @@ func (s *Store) threadOf(path string) (id checkpoint.ThreadID, err error) {
 
 // quickInfo describes a thread by the first and the last lines of its file and
 // by its companion. It gives up on a thread that has subgraph logs, forks or
-// damage there, that was shortened or that a run holds since an earlier line:
-// then the whole file is read.
+// damage there, that was shortened or that a run holds as earlier lines say: then
+// the whole file is read.
 func (s *Store) quickInfo(path string, id checkpoint.ThreadID) (info checkpoint.ThreadInfo, ok bool) {
 	info, x, ok := s.glance(path, id)
 	if ok && x.lease.Live(time.Now()) {
@@ -217,6 +217,9 @@ func (s *Store) glance(path string, id checkpoint.ThreadID) (info checkpoint.Thr
 			return info, nil, false
 		}
 		if i == 2 {
+			if x.complete(&h) != nil { // it leaves out what a line between says
+				return info, nil, false
+			}
 			end = h.seq
 			x.hold(&h, true)
 		}

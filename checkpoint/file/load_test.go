@@ -294,6 +294,8 @@ func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"seq":4,"v":2,"thread":"t","skip":3,"gone":true,"crc":"00000000"}`))
 	f.Add([]byte(`{"seq":1,"v":2,"thread":"t","after":0,"reset":true,"claim":1,"lease":{"holder":"h","until":"2026-03-04T05:06:07Z","ttl":1},` +
 		`"wake":"2026-03-04T05:06:07Z","remove":[{"epoch":"e","kind":"event"}],"crc":"00000000"}`))
+	f.Add([]byte(`{"seq":1,"created_at":"2026-03-04T05:06:07Z","v":3,"thread":"t","claim":1,"lease":[-1,2," p"],` +
+		`"checkpoint":{"id":"01a20281-baab-79f2-8065-fc7c00000001"}`))
 	f.Add([]byte(`{"seq":1,"release":true,"held":true,"checkpoint":{"v":101,"id":"i","a":[1,2],"h":[1,2],"a":5}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		seed := seedOf("t")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Sync says when a write counts as done.
@@ -82,6 +83,7 @@ var (
 
 var (
 	errNotDir     = syscall.ENOTDIR
+	errNoPath     = errors.New("the path is empty")
 	errNotRegular = errors.New("not a regular file")
 )
 
@@ -116,6 +118,9 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if opts.MaxOpen == 0 {
 		opts.MaxOpen = defaultMaxOpen
+	}
+	if dir == "" {
+		return nil, &Error{Op: "open", Path: `""`, Err: errNoPath, Fix: "name a directory; . is the current one"}
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -253,7 +258,7 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 		}
 		out.Fence++
 	case w.Fence != 0 && w.Fence != x.fence:
-		return out, fmt.Errorf("%w: thread %q is at fence %d, the writer has %d%s", checkpoint.ErrFenced, t.id, x.fence, w.Fence, t.gone())
+		return out, fmt.Errorf("%w%s", backend.Fenced(t.id, x.fence, w.Fence), t.gone())
 	}
 	l := x.log(w.Log.Namespace)
 	var prev before
@@ -292,8 +297,9 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 	if w.Claim {
 		ln.Claim = out.Fence
 	}
+	lease := checkpoint.Lease{Holder: w.Holder, Until: now.Add(w.Lease), TTL: w.Lease}
 	if w.Lease > 0 {
-		ln.Lease = newLease(checkpoint.Lease{Holder: w.Holder, Until: now.Add(w.Lease), TTL: w.Lease})
+		ln.Lease = newLease(lease)
 	}
 	if w.Wake {
 		at := now.UTC().Round(0)
@@ -311,9 +317,15 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 		return out, err
 	}
 	ln.Held = !w.Claim && (x.lease.Holder != "" && w.Lease == 0 && !release || !x.woken.IsZero() && !w.Wake)
+	if x.version >= versionShort && !ln.Held {
+		ln.Release = false // who can read the file knows it
+	}
 	ln.Seq = t.main.lines + 1
 	if err := ln.setRecord(w.Record, prev); err != nil {
 		return out, t.unfit(err)
+	}
+	if w.Lease > 0 {
+		ln.Lease = x.shorten(lease, w.Record, ln.CreatedAt)
 	}
 	var fresh bool
 	if ln.Log, fresh = x.logNumber(w.Log.Namespace); fresh {

@@ -153,6 +153,7 @@ func (v *verifier) run(ctx context.Context) error {
 		if v.lost {
 			// Nobody knows how many records, and which logs, the lost lines began.
 			v.x.seq, v.x.skipped = h.seq-h.skip-1, v.x.skipped+h.seq
+			h.short = nil // what it leaves out may have stood there
 			if h.ns != nil && h.log == len(v.x.numbered)+1 || h.log <= len(v.x.numbered) && h.ns == nil {
 				if err := v.x.addMain(h, off, n); err != nil {
 					return err

@@ -50,7 +50,11 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 	case "busy":
 		return checkpoint.Written{}, s.busy(w.Log, out[1:])
 	case "fenced":
-		return checkpoint.Written{}, fmt.Errorf("%w: thread %q is at fence %s, the writer has %d", checkpoint.ErrFenced, w.Log.Thread, field(out, 1), w.Fence)
+		fence, err := strconv.ParseInt(field(out, 1), 10, 64)
+		if err != nil {
+			return checkpoint.Written{}, s.damage(w.Log, "l", "", err)
+		}
+		return checkpoint.Written{}, backend.Fenced(w.Log.Thread, checkpoint.Fence(fence), w.Fence)
 	case "conflict":
 		return checkpoint.Written{}, backend.Conflict(w.Log, checkpoint.ID(field(out, 1)), w.Head)
 	case "exists":

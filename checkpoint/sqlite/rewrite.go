@@ -241,6 +241,9 @@ func (s *Store) Compact(ctx context.Context) error {
 	if err := s.start(ctx, "all"); err != nil {
 		return err
 	}
+	if err := s.writable("compact"); err != nil {
+		return err
+	}
 	if err := s.hold(ctx); err != nil {
 		return err
 	}

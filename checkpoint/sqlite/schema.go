@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -92,17 +93,29 @@ var migrations = []string{
 	CREATE INDEX superstep_threads_lease ON superstep_threads (lease_until, thread) WHERE lease_until IS NOT NULL;`,
 }
 
+// schemaVersion returns the version of the database's tables, 0 if there are none.
+func schemaVersion(ctx context.Context, c interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) (v int, err error) {
+	var n int
+	err = c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'superstep_meta'`).Scan(&n)
+	if err == nil && n > 0 {
+		err = c.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM superstep_meta`).Scan(&v)
+	}
+	return v, err
+}
+
+func tooNew(path string, v int) error {
+	return &Error{
+		Op: "open", Path: path, Kind: checkpoint.ErrVersion,
+		What: fmt.Sprintf("the database has schema version %d, this version of Superstep knows versions up to %d", v, len(migrations)),
+		Fix:  "use a newer version of Superstep, or another file",
+	}
+}
+
 // migrate brings the database to the newest version, in one transaction.
 func migrate(ctx context.Context, c *sql.Conn, path string) error {
-	version := func() (v int, err error) {
-		var n int
-		err = c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'superstep_meta'`).Scan(&n)
-		if err == nil && n > 0 {
-			err = c.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM superstep_meta`).Scan(&v)
-		}
-		return v, err
-	}
-	v, err := version()
+	v, err := schemaVersion(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -110,11 +123,7 @@ func migrate(ctx context.Context, c *sql.Conn, path string) error {
 		return nil
 	}
 	if v > len(migrations) {
-		return &Error{
-			Op: "open", Path: path, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the database has schema version %d, this version of Superstep knows versions up to %d", v, len(migrations)),
-			Fix:  "use a newer version of Superstep, or another file",
-		}
+		return tooNew(path, v)
 	}
 	// The driver reports the end of a context even where BEGIN has begun.
 	done := false
@@ -127,8 +136,23 @@ func migrate(ctx context.Context, c *sql.Conn, path string) error {
 		return err
 	}
 	// Another process may have been first.
-	if v, err = version(); err != nil {
+	if v, err = schemaVersion(ctx, c); err != nil {
 		return err
+	}
+	if v == 0 {
+		// Tables without a version: what said it was lost.
+		var n int
+		if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name LIKE 'superstep\_%' ESCAPE '\' AND name <> 'superstep_meta'`).Scan(&n); err != nil {
+			return err
+		}
+		if n > 0 {
+			err := errors.New("its tables are there, and their version is not")
+			return &Error{
+				Op: "open", Path: path, Kind: checkpoint.ErrCorrupt, What: "the file is damaged",
+				Fix: "restore a backup, or save what can be read with `sqlite3 FILE .recover`; `superstep repair --check` says whether the result is sound",
+				Err: &checkpoint.CorruptError{Place: path, Offset: -1, Err: err},
+			}
+		}
 	}
 	if _, err := c.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS superstep_meta (
 		version INTEGER PRIMARY KEY,

@@ -27,6 +27,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,6 +40,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/private"
 )
 
 // Options changes how a database is used. The zero value is fine.
@@ -83,6 +85,8 @@ type Store struct {
 	closed atomic.Bool
 	stop   chan struct{} // closed by Close
 
+	readonly error // why nothing can be written
+
 	mu    sync.Mutex
 	queue []*request
 
@@ -101,8 +105,9 @@ var (
 )
 
 // Open opens the database at path and makes it if there is none. The path
-// ":memory:" means a database in memory that ends with the store. Errors about
-// the file are an [*Error].
+// ":memory:" means a database in memory that ends with the store. A new file can be
+// read by its owner alone. One that cannot be written to can be read: writing to
+// the store gives [ErrReadOnly] then. Errors about the file are an [*Error].
 func Open(path string, opts ...Options) (*Store, error) {
 	o, err := options(opts)
 	if err != nil {
@@ -119,6 +124,17 @@ func Open(path string, opts ...Options) (*Store, error) {
 		db.SetMaxOpenConns(1)
 		return open(db, nil, path, o, db)
 	}
+	s, err := openFile(path, o)
+	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrCannotOpen) {
+		if s, roErr := openReadOnly(path, o, err); roErr == nil {
+			return s, nil
+		}
+	}
+	return s, err
+}
+
+func openFile(path string, o Options) (*Store, error) {
+	private.Create(path)
 	writer, err := sql.Open("sqlite", dsn(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")"))
 	if err != nil {
 		return nil, explain("open", path, err)
@@ -252,6 +268,73 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 		return nil, err
 	}
 	return s, nil
+}
+
+// openReadOnly opens a database that cannot be written, for the reason why: a
+// back-up, say, or one on a file system that is mounted read-only.
+func openReadOnly(path string, o Options, why error) (*Store, error) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil, why
+	}
+	query := fmt.Sprintf("mode=ro&_pragma=busy_timeout(%d)&_pragma=query_only(1)", o.BusyTimeout.Milliseconds())
+	s, err := openReader(path, query, o, why)
+	if err == nil {
+		return s, nil
+	}
+	// Readers of a database in WAL mode share files beside it, which can't be
+	// made here. When no log is there, nobody writes and the file holds all.
+	if _, walErr := os.Stat(path + "-wal"); !errors.Is(walErr, fs.ErrNotExist) {
+		return nil, err
+	}
+	return openReader(path, query+"&immutable=1", o, why)
+}
+
+func openReader(path, query string, o Options, why error) (_ *Store, err error) {
+	db, err := sql.Open("sqlite", dsn(path, query))
+	if err != nil {
+		return nil, explain("open", path, err)
+	}
+	db.SetMaxOpenConns(o.Readers)
+	db.SetMaxIdleConns(o.Readers)
+	s := &Store{
+		path: path, timeout: o.BusyTimeout, readDB: db, own: []*sql.DB{db}, readonly: why,
+		lead: make(chan struct{}, 1), stop: make(chan struct{}), logs: make(map[checkpoint.Log]*logState),
+	}
+	defer func() {
+		if err != nil {
+			err = explain("open", path, err)
+			_ = s.release()
+		}
+	}()
+	ctx := context.Background()
+	v, err := schemaVersion(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if v > len(migrations) {
+		return nil, tooNew(path, v)
+	}
+	if v < len(migrations) {
+		return nil, &Error{
+			Op: "open", Path: path, Kind: ErrReadOnly, Err: why,
+			What: fmt.Sprintf("it has schema version %d and must be brought to version %d", v, len(migrations)), Fix: "open a copy that can be written",
+		}
+	}
+	if err := s.read.prepare(ctx, db); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// writable says why the database cannot be written to.
+func (s *Store) writable(op string) error {
+	if s.readonly == nil {
+		return nil
+	}
+	return &Error{
+		Op: op, Path: s.path, Kind: ErrReadOnly, Err: s.readonly, What: "it was opened for reading alone",
+		Fix: "make the file and its directory writable, or copy it to where it can be written; then open it anew",
+	}
 }
 
 func (s *Store) tryWrite(ctx context.Context) error {

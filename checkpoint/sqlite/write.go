@@ -170,6 +170,9 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 // submit queues a request and waits for it. Whoever finds the connection free
 // runs all that is queued, in one transaction.
 func (s *Store) submit(ctx context.Context, req *request) error {
+	if err := s.writable("write to"); err != nil {
+		return err
+	}
 	// Alone: no queue.
 	select {
 	case s.lead <- struct{}{}:
@@ -535,7 +538,7 @@ func (s *Store) slow(req *request) error {
 	}
 	switch {
 	case !w.Claim && w.Fence != 0 && int64(w.Fence) != st.fence:
-		return fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", checkpoint.ErrFenced, w.Log.Thread, st.fence, w.Fence)
+		return backend.Fenced(w.Log.Thread, checkpoint.Fence(st.fence), w.Fence)
 	case w.Record != nil && st.head != w.Head:
 		return backend.Conflict(w.Log, st.head, w.Head)
 	}

@@ -61,7 +61,7 @@ var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogu
 var only = map[string][]string{
 	"client":         nil,
 	"field":          nil,
-	"checkpoint":     {"internal/pgdb"},
+	"checkpoint":     {"internal/pgdb", "internal/private"},
 	"internal/pgdb":  nil,
 	"draw":           nil,
 	"internal/plan":  nil,

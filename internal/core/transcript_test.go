@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ import (
 //	changed a {..}            the node has returned, its router has not
 //	routed a [goto=..] [..]   the router has
 //	fail a why / cancel a     of the node, or of the router after "changed"
-//	ask a k1 k2               the task asks
+//	ask a k1 k2 ?k3           the task asks, k3 again: the answer was no good
 //	continue / answer k=1 ..  the run goes on
 //	update {..} [as=a] [goto=..] [send=..] [stop]
 //	restart-step / fork [keep]
@@ -398,6 +399,11 @@ func (st *story) report(what string, a *args) error {
 		t := m.Task(i)
 		qs := append([]checkpoint.Question(nil), t.Questions...)
 		for _, key := range a.words {
+			if again, ok := strings.CutPrefix(key, "?"); ok {
+				k := slices.IndexFunc(qs, func(q checkpoint.Question) bool { return q.Key == again })
+				qs[k].Answer, qs[k].Answered = nil, false
+				continue
+			}
 			qs = append(qs, checkpoint.Question{
 				ID: core.QuestionID(testLog, m.Branch(), m.Epoch(), i, t.Gen, key), Key: key, Node: st.g.Nodes[t.Node].Name, When: "inside",
 			})

@@ -6,6 +6,6 @@
 // would; the parent kills it at random moments of the run, starts it again until
 // the thread has ended, and compares the effects with the store.
 //
-//	KILLTEST_KILLS=250 go test -run Kill ./internal/killtest   # kills per store
+//	KILLTEST_KILLS=500 go test -run Kill ./internal/killtest   # kills per store; else 60, 5 with -race
 //	KILLTEST_SEED=7 go test -run Kill ./internal/killtest
 package killtest

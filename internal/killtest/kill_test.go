@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graphtest"
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 const childEnv = "SUPERSTEP_KILLTEST_JOB"
@@ -462,9 +463,18 @@ func each(t *testing.T, d graph.Durability, kills int) {
 	}
 }
 
+// usual is how often a run is killed per store.
+var usual = 60
+
+func init() {
+	if race.Enabled {
+		usual = 5
+	}
+}
+
 // Sync: no recorded step is lost and none runs twice after it was recorded.
 func TestKilledRunsLoseNothingRecorded(t *testing.T) {
-	each(t, graph.Sync, setting(t, "KILLTEST_KILLS", 5))
+	each(t, graph.Sync, setting(t, "KILLTEST_KILLS", usual))
 }
 
 // Async: what is stored is a consistent prefix, and Once waits for its record.

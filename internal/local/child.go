@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -64,6 +65,9 @@ func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, err
 // subgraph waits for answers, so does the task.
 func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	s := t.s
+	if !utf8.ValidString(call.Key) {
+		return nil, &CallError{Call: "Call", Node: t.node.Name, Key: call.Key, Reason: notUTF8}
+	}
 	if s.o.Tape != nil {
 		s.o.Tape.p.store.show(t.at.children)
 		call.Program = quiet(call.Program)

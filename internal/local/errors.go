@@ -144,6 +144,22 @@ func (e *DuplicateKeyError) Error() string {
 	return fmt.Sprintf("node %q raised interrupt %q twice in one execution; give each question its own key", e.Node, e.Key)
 }
 
+// CallError says that a node called something with what can't be recorded.
+type CallError struct {
+	Call   string // such as "Once" or "Interrupt"
+	Node   string
+	Key    string // or name
+	Reason string
+}
+
+func (e *CallError) Error() string {
+	return fmt.Sprintf("graph.%s %q in node %q: %s", e.Call, e.Key, e.Node, e.Reason)
+}
+
+// notUTF8 is the reason that keys with other bytes are refused: JSON has no words
+// for them, and another process would not find them again.
+const notUTF8 = "it is not valid UTF-8"
+
 // Interrupted is returned by Ask while a question is open.
 type Interrupted struct {
 	Question checkpoint.Question

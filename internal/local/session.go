@@ -39,6 +39,7 @@ type Session struct {
 	onceMu  sync.Mutex
 	once    map[onceID]*onceCall
 	lost    map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
+	refused []refusal         // of answers, by the nodes that asked; of the run's root alone
 	anyOnce atomic.Bool       // once or lost has held something
 	beside  atomic.Bool       // a task stored a result itself
 
@@ -65,6 +66,36 @@ type Session struct {
 type taskFailure struct {
 	task int
 	err  error
+}
+
+// refusal is an answer that a node could not decode.
+type refusal struct {
+	question string // its ID
+	err      error
+}
+
+// refuse notes that a node could not decode the answer to a question, in this
+// graph or one that contains it.
+func (s *Session) refuse(question string, err error) {
+	r := s.root()
+	r.onceMu.Lock()
+	r.refused = append(r.refused, refusal{question, err})
+	r.onceMu.Unlock()
+}
+
+// refusals returns why answers were refused to questions that are still open.
+func (s *Session) refusals() (errs []error) {
+	s.onceMu.Lock()
+	defer s.onceMu.Unlock()
+	for _, q := range OpenQuestions(s.m) {
+		for i := len(s.refused) - 1; i >= 0; i-- {
+			if s.refused[i].question == q.ID {
+				errs = append(errs, s.refused[i].err)
+				break
+			}
+		}
+	}
+	return errs
 }
 
 // Open loads a thread for a run, or for a look at it if lock is not set. At
@@ -607,6 +638,7 @@ func (s *Session) over(ctx context.Context) error {
 	if out.Err != nil {
 		errs = append(errs, out.Err)
 	}
+	errs = append(errs, s.refusals()...)
 	if len(errs) == 0 && ctx.Err() != nil && s.unfinished() {
 		cause := context.Cause(ctx)
 		if !errors.Is(cause, ctx.Err()) {

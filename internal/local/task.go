@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -230,6 +232,10 @@ type Asking struct {
 	At            time.Time     // the same, as a time
 	Event         string        // waited for; nobody is asked
 	Sleep         bool          // nothing but the time is waited for
+
+	// Accept decodes an answer. When it can't, the answer is void and the question
+	// is open again.
+	Accept func(q *checkpoint.Question) error
 }
 
 // kind sets what is asked apart from what is waited for with the same key.
@@ -243,6 +249,17 @@ func (a *Asking) kind() string {
 	return "interrupt"
 }
 
+// call is how graph calls what asks.
+func (a *Asking) call() string {
+	switch a.kind() {
+	case "sleep":
+		return "Sleep"
+	case "event":
+		return "WaitFor"
+	}
+	return "Interrupt"
+}
+
 // Ask returns the answer to a question, or an error while there is none. An
 // empty key stands for the question's position among those without one. When
 // the clock has answered, the error is ErrDeadline, and nil for a sleep.
@@ -253,6 +270,9 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	}
 	if t.s.o.Store == nil {
 		return nil, fmt.Errorf("%s %q in node %q %w", a.kind(), key, t.node.Name, ErrNoCheckpointer)
+	}
+	if !utf8.ValidString(scopeOf(ctx)+key) || !utf8.ValidString(a.Event) {
+		return nil, &CallError{Call: a.call(), Node: t.node.Name, Key: cmp.Or(key, a.Event), Reason: notUTF8}
 	}
 	timed := a.Event != "" || a.For > 0 || !a.At.IsZero()
 	if ns := t.s.root().o.Log.Namespace; timed && ns != "" {
@@ -303,7 +323,15 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 			return nil, &DeadlineError{Node: t.node.Name, Key: key, Event: a.Event, Due: q.Due}
 		}
 		if q.Answered {
-			return q.Answer, nil
+			if a.Accept == nil {
+				return q.Answer, nil
+			}
+			err := a.Accept(q)
+			if err == nil {
+				return q.Answer, nil
+			}
+			t.s.refuse(q.ID, err)
+			q.Answer, q.Answered = nil, false
 		}
 		q.Value, q.Schema = value, schema
 		t.wait(q)
@@ -373,7 +401,16 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	if where, ok := ctx.Value(noAskKey{}).(string); ok {
 		return nil, fmt.Errorf("Once %q is not possible %s", name, where)
 	}
+	switch {
+	case name == "":
+		return nil, &CallError{Call: "Once", Node: t.node.Name, Reason: "it needs a name"}
+	case fn == nil:
+		return nil, &CallError{Call: "Once", Node: t.node.Name, Key: name, Reason: "its function is nil"}
+	}
 	name = scopeOf(ctx) + name
+	if !utf8.ValidString(name) {
+		return nil, &CallError{Call: "Once", Node: t.node.Name, Key: name, Reason: notUTF8}
+	}
 	if tape := t.s.o.Tape; tape != nil {
 		if err := tape.asked(t, name); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Problem is a mistake in a declaration.
@@ -52,9 +53,7 @@ func Compile(spec Spec) (*Graph, []Problem) {
 	c.conditionals()
 	c.destinations()
 	c.breakpoints()
-	if !c.failed() {
-		c.reach()
-	}
+	c.reach()
 	if c.failed() {
 		return nil, c.problems
 	}
@@ -88,6 +87,11 @@ type compiler struct {
 	spec     Spec
 	g        *Graph
 	problems []Problem
+
+	// What an edge that is wrong may have been meant to lead to: reach takes it
+	// for reachable, so as not to report what follows from another mistake.
+	meant    []int
+	anywhere bool
 }
 
 func (c *compiler) failed() bool {
@@ -103,6 +107,9 @@ func (c *compiler) nodes() {
 		switch {
 		case n.Name == "":
 			c.problem(BadName, "", "give it a name", "a node has an empty name")
+			continue
+		case !utf8.ValidString(n.Name):
+			c.problem(BadName, n.Name, "choose another name: records bear it", "the node name %q is not valid UTF-8", n.Name)
 			continue
 		case n.Name == Start || n.Name == End:
 			c.problem(Reserved, n.Name, "choose another name; the entry and the end need not be added", "%q is reserved and can't be added as a node", n.Name)
@@ -158,6 +165,9 @@ func (c *compiler) target(name, what string) (int, bool) {
 	i, ok := c.g.index[name]
 	if !ok {
 		c.problem(UnknownNode, name, c.suggest(name), "%s leads to %q, which is not a node", what, name)
+		if near, is := c.g.index[Nearest(name, c.g.Names())]; is {
+			c.meant = append(c.meant, near)
+		}
 	}
 	return i, ok
 }
@@ -226,6 +236,9 @@ func (c *compiler) edges() {
 		what := fmt.Sprintf("edge %q to %q", e.From, e.To)
 		from, ok1 := c.source(e.From, what)
 		to, ok2 := c.step(e.To, what)
+		if !ok1 && ok2 {
+			c.meant = append(c.meant, to)
+		}
 		if !ok1 || !ok2 {
 			continue
 		}
@@ -251,6 +264,9 @@ func (c *compiler) joins() {
 		what := fmt.Sprintf("join of %s into %q", quoteAll(j.Sources), j.Target)
 		if len(j.Sources) == 0 {
 			c.problem(BadJoin, j.Target, "name the nodes to wait for", "join into %q waits for nothing", j.Target)
+			if to, ok := c.g.index[j.Target]; ok {
+				c.meant = append(c.meant, to)
+			}
 			continue
 		}
 		join := Join{ID: joinID(j)}
@@ -273,6 +289,9 @@ func (c *compiler) joins() {
 		if ok && to == ToEnd {
 			c.problem(BadJoin, j.Target, "join into a node", "%s leads to End", what)
 			ok = false
+		}
+		if !good && ok {
+			c.meant = append(c.meant, to)
 		}
 		if !good || !ok {
 			continue
@@ -310,13 +329,20 @@ func (c *compiler) conditionals() {
 		if r.Nil {
 			c.problem(NoFunction, r.From, "pass the router", "%s has a nil router", what)
 		}
+		var leads []int
 		for _, l := range r.Labels {
-			c.step(l.To, fmt.Sprintf("%s, label %q,", what, l.Name))
+			if i, ok := c.step(l.To, fmt.Sprintf("%s, label %q,", what, l.Name)); ok {
+				leads = append(leads, i)
+			}
 		}
 		for _, d := range r.Destinations {
-			c.target(d, what)
+			if i, ok := c.target(d, what); ok {
+				leads = append(leads, i)
+			}
 		}
 		if !ok {
+			c.meant = append(c.meant, leads...)
+			c.anywhere = c.anywhere || r.Labels == nil && r.Destinations == nil
 			continue
 		}
 		if from == FromStart {
@@ -376,7 +402,8 @@ func (g *Graph) Breakpoints(names []string) (set []bool, unknown []string) {
 
 // reach reports nodes that nothing leads to, and joins with a source that
 // cannot run. A router or command node without declared destinations may lead
-// anywhere. A task node is run by sends, which nothing declares.
+// anywhere. A task node is run by sends, which nothing declares. What follows
+// from another mistake is not reported.
 func (c *compiler) reach() {
 	g := c.g
 	seen := make([]bool, len(g.Nodes))
@@ -422,6 +449,19 @@ func (c *compiler) reach() {
 		visit(i)
 	}
 	follow(Start)
+	for _, i := range c.meant {
+		visit(i)
+	}
+	if c.anywhere {
+		anywhere()
+	}
+	if len(g.Entry)+g.EntryRouters == 0 { // any node with a way on may be the first
+		for i, n := range g.Nodes {
+			if i == 0 || n.Command || len(n.Edges)+len(n.Joins)+n.Routers > 0 {
+				visit(i)
+			}
+		}
+	}
 	specs := map[string]NodeSpec{}
 	for _, n := range c.spec.Nodes {
 		specs[n.Name] = n

@@ -29,6 +29,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/superstep-dev/superstep/internal/private"
 	"github.com/superstep-dev/superstep/memory"
 )
 
@@ -83,6 +84,7 @@ func Open(path string, opts ...Options) (*Store, error) {
 		if err := look(path); err != nil {
 			return nil, err
 		}
+		private.Create(path)
 		level := "NORMAL"
 		if o.Full {
 			level = "FULL"

@@ -27,6 +27,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/superstep-dev/superstep/internal/private"
 	"github.com/superstep-dev/superstep/session"
 )
 
@@ -81,6 +82,7 @@ func Open(path string, opts ...Options) (*Service, error) {
 	}
 	name := path
 	if path != ":memory:" {
+		private.Create(path)
 		name = dsn(path, min(o.BusyTimeout, time.Second)) // the rest of it is waited for by again
 	}
 	db, err := sql.Open("sqlite", name)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -76,11 +77,24 @@ func (f *fieldInfo) schema(input bool) (*jsonschema.Schema, error) {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{value, ops}}, nil
 }
 
-// schemaOf infers a schema. A type that holds itself, or that JSON Schema has no
-// words for, gets the schema that takes everything.
-func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
+// schemaOf infers the schema of a field's type.
+func schemaOf(t reflect.Type) (*jsonschema.Schema, error) { return infer(t, false) }
+
+// AnswerSchema infers the schema of an answer of type t. Beyond what the schema of a
+// state says it has the bounds of the kinds of numbers, and patterns: what it lets
+// pass, t can nearly always be decoded from.
+func AnswerSchema(t reflect.Type) (*jsonschema.Schema, error) {
+	if s, err := infer(t, true); err == nil {
+		return s, nil
+	}
+	return infer(t, false) // a number can be embedded, its schema can't
+}
+
+// infer infers a schema. A type that holds itself, or that JSON Schema has no words
+// for, gets the schema that takes everything.
+func infer(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
 	known := map[reflect.Type]*jsonschema.Schema{}
-	if !describable(t, known, map[reflect.Type]bool{}) {
+	if !describable(t, strict, known, map[reflect.Type]bool{}) {
 		return new(jsonschema.Schema), nil
 	}
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: known})
@@ -91,14 +105,32 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// describable reports whether jsonschema-go can infer t's schema. It adds
-// schemas to known for types with methods that write their JSON.
-func describable(t reflect.Type, known map[reflect.Type]*jsonschema.Schema, open map[reflect.Type]bool) bool {
-	if t.PkgPath() == "time" && t.Name() == "Time" {
-		return true
-	}
+// What the strings of some types look like. [encoding/json] is stricter still.
+const (
+	TimePattern   = `^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`
+	Base64Pattern = `^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$`
+
+	intPattern  = `^[+-]?\d+$`
+	uintPattern = `^\d+$`
+)
+
+var numberType = reflect.TypeFor[json.Number]()
+
+// describable reports whether jsonschema-go can infer t's schema. It adds to known
+// the schemas that it would get wrong: of types with methods that write their JSON,
+// of bytes, of maps by number and, if strict is set, of numbers with bounds.
+func describable(t reflect.Type, strict bool, known map[reflect.Type]*jsonschema.Schema, open map[reflect.Type]bool) bool {
 	p := reflect.PointerTo(t)
 	switch {
+	case t == timeType:
+		known[t] = &jsonschema.Schema{Type: "string", Format: "date-time"}
+		if strict {
+			known[t].Pattern = TimePattern
+		}
+		return true
+	case t == numberType:
+		known[t] = &jsonschema.Schema{Type: "number"}
+		return true
 	case open[t]:
 		return false
 	case t.Kind() != reflect.Pointer && p.Implements(marshalerType):
@@ -111,27 +143,49 @@ func describable(t reflect.Type, known map[reflect.Type]*jsonschema.Schema, open
 	open[t] = true
 	defer delete(open, t)
 	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint, reflect.Uint64, reflect.Uintptr, reflect.Float32:
+		if strict {
+			known[t] = bounded(t)
+		}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			known[t] = &jsonschema.Schema{Types: []string{"null", "string"}, ContentEncoding: "base64"}
+			if strict {
+				known[t].Pattern = Base64Pattern
+			}
 			return true
 		}
-		return describable(t.Elem(), known, open)
+		return describable(t.Elem(), strict, known, open)
 	case reflect.Pointer, reflect.Array:
-		return describable(t.Elem(), known, open)
+		return describable(t.Elem(), strict, known, open)
 	case reflect.Map:
 		k := t.Key()
-		if k.Kind() != reflect.String && !k.Implements(textMarshalerType) {
+		if k.Kind() == reflect.String || k.Implements(textMarshalerType) {
+			return describable(t.Elem(), strict, known, open)
+		}
+		names := &jsonschema.Schema{Pattern: intPattern}
+		switch k.Kind() {
+		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+			names.Pattern = uintPattern
+		default:
 			return false
 		}
-		return describable(t.Elem(), known, open)
+		if !describable(t.Elem(), strict, known, open) {
+			return false
+		}
+		values, err := jsonschema.ForType(t.Elem(), &jsonschema.ForOptions{TypeSchemas: known})
+		if err != nil {
+			return false
+		}
+		known[t] = &jsonschema.Schema{Type: "object", PropertyNames: names, AdditionalProperties: values}
 	case reflect.Struct:
 		for i := range t.NumField() {
 			sf := t.Field(i)
 			if !sf.IsExported() && !sf.Anonymous || parseTag(sf).skip {
 				continue
 			}
-			if !describable(sf.Type, known, open) {
+			if !describable(sf.Type, strict, known, open) {
 				return false
 			}
 		}
@@ -139,4 +193,19 @@ func describable(t reflect.Type, known map[reflect.Type]*jsonschema.Schema, open
 		return false
 	}
 	return true
+}
+
+// bounded returns the schema of a kind of numbers with its bounds, as near as a
+// float64 comes to them; jsonschema-go knows those of the smaller kinds.
+func bounded(t reflect.Type) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "integer"}
+	switch bits := t.Bits(); t.Kind() {
+	case reflect.Float32:
+		s.Type, s.Minimum, s.Maximum = "number", jsonschema.Ptr(-math.MaxFloat32), jsonschema.Ptr(math.MaxFloat32)
+	case reflect.Int, reflect.Int64:
+		s.Minimum, s.Maximum = jsonschema.Ptr(-math.Ldexp(1, bits-1)), jsonschema.Ptr(math.Ldexp(1, bits-1))
+	default:
+		s.Minimum, s.Maximum = jsonschema.Ptr(0.), jsonschema.Ptr(math.Ldexp(1, bits))
+	}
+	return s
 }

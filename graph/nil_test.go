@@ -1,0 +1,158 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestCompileRefusesWhatCannotBeMeant(t *testing.T) {
+	handle := graph.OnError[trail](nil)
+	for want, opt := range map[string]graph.NodeOption{
+		`node "a": OnError has a nil handler`:                          handle,
+		`node "a": Timeout of -1s`:                                     graph.Timeout(-time.Second),
+		`node "a": IdleTimeout of -1s`:                                 graph.IdleTimeout(-time.Second),
+		`node "a": RetryPolicy{MaxAttempts: -3,`:                       graph.Retry(graph.RetryPolicy{MaxAttempts: -3}),
+		`Factor: NaN, Max: 0s} has a negative number`:                  graph.Retry(graph.RetryPolicy{Factor: math.NaN()}),
+		`node "a" has a cache policy with a TTL of -1s`:                graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, TTL: -time.Second}),
+		`node "a": the subgraph is nil or was never compiled`:          graph.Contains[trail](nil),
+		`the subgraph is nil or was never compiled; pass the graph th`: graph.Contains(&graph.Graph[trail]{}),
+	} {
+		b := graph.New[trail]("g").AddEdge(graph.Start, "a").AddNode("a", func(context.Context, *trail) error { return nil }, opt)
+		_, err := b.Compile()
+		if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), want) {
+			t.Errorf("%v; want %s", e, want)
+		}
+	}
+	var store *checkpoint.Memory
+	for want, opt := range map[string]graph.Option{
+		"StepTimeout of -1s":       graph.StepTimeout(-time.Second),
+		"NodeTimeout of -1s":       graph.NodeTimeout(-time.Second),
+		"RunTimeout of -1s":        graph.RunTimeout(-time.Second),
+		"WithCheckpointer(nil)":    graph.WithCheckpointer(nil),
+		"WithCheckpointer(nil): l": graph.WithCheckpointer(store),
+	} {
+		_, err := visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a").Compile(opt)
+		if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), want) {
+			t.Errorf("%v; want %s", e, want)
+		}
+	}
+	_, err := visits(graph.New[trail](""), "a").AddEdge(graph.Start, "a").Compile()
+	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), "the graph has no name") {
+		t.Error(e)
+	}
+	b := graph.New[trail]("g").AddEdge(graph.Start, "sub")
+	graph.AddSubgraph[trail, trail](b, "sub", nil, graph.Mapping[trail, trail]{})
+	_, err = b.Compile()
+	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), `node "sub": the subgraph is nil`) {
+		t.Error(e)
+	}
+}
+
+func TestAnEditOfNothingStartsNoThread(t *testing.T) {
+	store := checkpoint.NewMemory()
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), graph.WithCheckpointer(store), graph.Thread("t"))
+	if _, err := g.UpdateState(bg, nil); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("the thread was begun: %v", err)
+	}
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, nil, graph.AsNode("a")))
+}
+
+func TestWhatIsNilSaysSo(t *testing.T) {
+	var none *graph.Graph[trail]
+	var noBuilder *graph.Builder[trail]
+	for name, call := range map[string]struct {
+		do   func()
+		want string
+	}{
+		"Invoke":         {func() { _, _ = none.Invoke(bg, nil) }, "the *Graph is nil"},
+		"State":          {func() { _, _ = none.State(bg) }, "the *Graph is nil"},
+		"Name":           {func() { none.Name() }, "the *Graph is nil"},
+		"String":         {func() { _ = none.String() }, "the *Graph is nil"},
+		"With":           {func() { _, _ = none.With() }, "the *Graph is nil"},
+		"UpdateJSON":     {func() { _ = none.UpdateJSON(&trail{}, []byte(`{}`)) }, "the *Graph is nil"},
+		"a zero Graph":   {func() { _, _ = new(graph.Graph[trail]).Invoke(bg, nil) }, "the Graph is empty"},
+		"AddNode":        {func() { noBuilder.AddNode("a", nil) }, "the *Builder is nil"},
+		"AddEdge":        {func() { noBuilder.AddEdge("a", "b") }, "the *Builder is nil"},
+		"Compile":        {func() { _, _ = noBuilder.Compile() }, "the *Builder is nil"},
+		"SetEntryPoint":  {func() { noBuilder.SetEntryPoint("a") }, "the *Builder is nil"},
+		"SetFinishPoint": {func() { noBuilder.SetFinishPoint("a") }, "the *Builder is nil"},
+	} {
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.Contains(text, call.want) {
+					t.Errorf("%s panics with %q", name, text)
+				}
+			}()
+			call.do()
+		}()
+	}
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
+	var ctx context.Context
+	_, invoke := g.Invoke(ctx, nil)
+	_, state := g.State(ctx)
+	for what, err := range map[string]error{"nil Context": invoke, "graph: nil Context": state, "the state is nil": g.UpdateJSON(nil, []byte(`{}`))} {
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %s", err, what)
+		}
+	}
+	for _, err := range g.Stream(ctx, nil) {
+		if err == nil || !strings.Contains(err.Error(), "nil Context") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUpdateIsForResume(t *testing.T) {
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
+	_, err := g.Invoke(bg, func(*trail) {}, graph.Update(func(s *trail) { s.Note = "lost" }))
+	if err == nil || !strings.Contains(err.Error(), "graph.Update is for Resume") {
+		t.Error(err)
+	}
+	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("something ran: %v", err)
+	}
+}
+
+func TestHistoryShowsWhatIsPendingAfterAFork(t *testing.T) {
+	g := compile(t, visits(graph.New[trail]("g"), "a", "b").AddEdge(graph.Start, "a").AddEdge("a", "b"), stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	es := entries(t, g)
+	snap := must[*graph.Snapshot[trail]](t)(g.Fork(bg, es[1].Checkpoint))
+	equalSlice(t, "next", snap.Next, []string{"b"})
+	es = entries(t, g)
+	equal(t, "source", es[0].Source, "fork")
+	equalSlice(t, "next", es[0].Next, snap.Next)
+}
+
+func TestAPanicInAnInputHasItsStack(t *testing.T) {
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
+	boom := func(*trail) { panic("boom") }
+	_, invoke := g.Invoke(bg, boom)
+	_, update := g.UpdateState(bg, boom)
+	for _, err := range []error{invoke, update} {
+		if e := wantErr[*graph.PanicError](t, err); e.Value != "boom" || !strings.Contains(string(e.Stack), "TestAPanicInAnInputHasItsStack") {
+			t.Errorf("%v\n%s", e, e.Stack)
+		}
+	}
+}
+
+func TestOptionsThatNameNoNodeSaySo(t *testing.T) {
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
+	_, before := g.Invoke(bg, func(*trail) {}, graph.InterruptBefore("aa"))
+	_, after := g.Invoke(bg, func(*trail) {}, graph.InterruptAfter("aa"))
+	_, as := g.UpdateState(bg, func(*trail) {}, graph.AsNode("aa"))
+	for option, err := range map[string]error{"InterruptBefore": before, "InterruptAfter": after, "AsNode": as} {
+		equal(t, "text", err.Error(), option+` names "aa", which is not a node; did you mean "a"?`)
+		wantErr[*graph.InvalidEdgeError](t, err)
+	}
+}

@@ -33,6 +33,9 @@
 // Failures set the status of the span and the attribute error.type. What was
 // cancelled, since its caller or a sibling of the task ended it, has not failed.
 //
+// A run that package server was asked for by a request with a traceparent stands in
+// that trace if the caller waits for the run, and is linked to it if not.
+//
 // A run that goes on after another, such as one that brings an answer, is linked
 // to that one's span: checkpoints carry it in their metadata, as traceparent, so
 // that the runs may be months and processes apart.

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/tracecontext"
 )
 
 // Observe returns the option that has a graph's runs reported. It is given to
@@ -25,7 +26,14 @@ func (t *Telemetry) Begin(ctx context.Context, p graph.Part) (context.Context, f
 	if root {
 		t.active.Add(ctx, 1, with(metricAttributes(p)))
 	}
-	ctx, span := t.tracer.Start(ctx, nameOf(p), trace.WithAttributes(attributesOf(p)...))
+	opts := []trace.SpanStartOption{trace.WithAttributes(attributesOf(p)...)}
+	if root {
+		var link []trace.Link
+		if ctx, link = asked(ctx); link != nil {
+			opts = append(opts, trace.WithLinks(link...))
+		}
+	}
+	ctx, span := t.tracer.Start(ctx, nameOf(p), opts...)
 	if _, known := p.Metadata["traceparent"]; root && p.Metadata != nil && !known {
 		// For the link of the run that goes on after this one.
 		propagation.TraceContext{}.Inject(ctx, propagation.MapCarrier(p.Metadata))
@@ -45,6 +53,25 @@ func (t *Telemetry) Begin(ctx context.Context, p graph.Part) (context.Context, f
 			t.nodes.Record(ctx, since(start), with(attrs))
 		}
 	}
+}
+
+// asked puts a run into the trace of whoever asked a server for it, if it stands in
+// no span of this process. A caller who doesn't wait for the run is linked to: the run
+// may begin, and end, long after what the caller does.
+func asked(ctx context.Context) (context.Context, []trace.Link) {
+	caller, ok := tracecontext.From(ctx)
+	if !ok || trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, nil
+	}
+	headers := propagation.MapCarrier{"traceparent": caller.Parent, "tracestate": caller.State}
+	if !caller.Detached {
+		return propagation.TraceContext{}.Extract(ctx, headers), nil
+	}
+	from := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), headers))
+	if !from.IsValid() {
+		return ctx, nil
+	}
+	return ctx, []trace.Link{{SpanContext: from}}
 }
 
 func nameOf(p graph.Part) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -335,6 +336,11 @@ func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range s.names {
+		if a.ID == assistantOfGraph(name) {
+			return conflict("Assistant %s belongs to graph %q: it is there as long as the graph is", a.ID, name)
+		}
+	}
 	runs, err := s.db.RunsOfAssistant(r.Context(), a.ID)
 	if err != nil {
 		return err
@@ -383,8 +389,11 @@ func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, 
 	if p, err = q.page(10); err != nil {
 		return q, p, nil, 0, err
 	}
-	by, err := sorting(q.SortBy, "created_at", "updated_at")
+	by, err := sorting(q.SortBy, "assistant_id", "graph_id", "name", "created_at", "updated_at")
 	if err != nil {
+		return q, p, nil, 0, err
+	}
+	if err := checkSelect(q.Select, assistantMembers); err != nil {
 		return q, p, nil, 0, err
 	}
 	if err := errors.Join(s.checkFilter("metadata", q.Metadata), checkName("graph_id", q.GraphID)); err != nil {
@@ -417,6 +426,35 @@ func (s *Server) countAssistants(w http.ResponseWriter, r *http.Request) error {
 	}
 	return write(w, total)
 }
+
+// jsonNames returns the names of what T has in JSON.
+func jsonNames[T any]() (names []string) {
+	for field := range reflect.TypeFor[T]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkSelect reports members that are to be shown and that aren't known.
+func checkSelect(members, known []string) error {
+	for _, m := range members {
+		if !slices.Contains(known, m) {
+			return invalid("select: there is no %.80q; there are %s", m, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// Members that clients may ask for. The last ones of threads and crons are those
+// that only LangGraph's servers have.
+var (
+	assistantMembers = jsonNames[db.Assistant]()
+	threadMembers    = append(jsonNames[threadView](), "context")
+	runMembers       = jsonNames[runShown]()
+	cronMembers      = append(slices.DeleteFunc(jsonNames[db.Cron](), func(m string) bool { return m == "user" }), "now")
+)
 
 // writeSelected answers with a list of objects, of which only some members are
 // shown; none means all.

@@ -5,24 +5,29 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/uuid"
+	"golang.org/x/time/rate"
 )
 
 // Audit sets where every change is logged, and every attempt at one: who did what
-// to which resource, and with what result. Without it, changes are logged where
-// everything is, if there is authentication, and not at all if there is none.
+// to which resource, and with what result. Requests whose credentials were refused
+// are logged whatever they were for. Without it, this is logged where everything is,
+// if there is authentication, and not at all if there is none.
 //
 // Records are of level Info with the message "audit" and these attributes:
 //
 //	user      who; empty without authentication, or if it failed
 //	from      the address of the client; absent for what the server does itself
-//	resource  threads, assistants, runs, crons or store
-//	verb      create, create_run, update or delete
+//	resource  threads, assistants, runs, crons or store; absent if there is none
+//	verb      create, create_run, update or delete; of refused credentials others too
 //	route     such as PATCH /threads/{thread}
 //	command   the command, if the route carries out several
 //	status    of HTTP; 101 for what was done over a WebSocket
-//	error     why a command was refused, as a code
+//	error     why a command was refused, as a code; wrong_credentials or no_credentials
+//	left_out  how many refused credentials were not logged before this one, since
+//	          there were too many
 //
 // and the IDs thread, run, assistant and cron, as far as the request names them
 // or made them. Nothing else that clients send is logged: no bodies, no headers,
@@ -45,13 +50,52 @@ func note(ctx context.Context, what, id string) {
 // changes reports whether a verb does.
 func (v Verb) changes() bool { return v != Read && v != Search }
 
-// audited logs a request that changes something, or would have.
-func (s *Server) audited(r *http.Request, c *caller, status int) {
-	if s.audit == nil || !c.rule.verb.changes() || c.rule.how == open {
+// audited logs a request that changes something, or would have, and one whose
+// credentials were refused.
+func (s *Server) audited(r *http.Request, c *caller, status int, failed error) {
+	if s.audit == nil {
 		return
 	}
+	why := ""
+	switch failed {
+	case errWrongCredentials:
+		why = "wrong_credentials"
+	case errNoCredentials:
+		why = "no_credentials"
+	default:
+		if !c.rule.verb.changes() || c.rule.how == open || c.rule.how == signedIn {
+			return
+		}
+	}
 	attrs := append(s.who(r, c), slog.Int("status", status))
+	if why != "" {
+		missed, ok := s.guesses.next()
+		if !ok {
+			return
+		}
+		attrs = append(attrs, slog.String("error", why))
+		if missed > 0 {
+			attrs = append(attrs, slog.Int64("left_out", missed))
+		}
+	}
 	s.audit.LogAttrs(r.Context(), slog.LevelInfo, "audit", append(attrs, s.ids(r, c)...)...)
+}
+
+// guesses bounds how much is logged of those who try keys, which costs them nothing.
+type guesses struct {
+	limit  *rate.Limiter
+	missed atomic.Int64
+}
+
+func newGuesses() *guesses { return &guesses{limit: rate.NewLimiter(10, 100)} }
+
+// next reports whether one more is logged, and how many before it were not.
+func (g *guesses) next() (missed int64, ok bool) {
+	if !g.limit.Allow() {
+		g.missed.Add(1)
+		return 0, false
+	}
+	return g.missed.Swap(0), true
 }
 
 // auditedCommand is audited for a command of the protocol's second version.
@@ -111,10 +155,11 @@ func (s *Server) who(r *http.Request, c *caller) []slog.Attr {
 	if c.user != nil {
 		user = c.user.ID
 	}
-	return []slog.Attr{
-		slog.String("user", user), slog.String("from", hostOf(r)),
-		slog.String("resource", string(c.rule.resource)), slog.String("verb", string(c.rule.verb)), slog.String("route", r.Pattern),
+	attrs := []slog.Attr{slog.String("user", user), slog.String("from", hostOf(r))}
+	if c.rule.resource != "" {
+		attrs = append(attrs, slog.String("resource", string(c.rule.resource)), slog.String("verb", string(c.rule.verb)))
 	}
+	return append(attrs, slog.String("route", r.Pattern))
 }
 
 // ids returns what a request names and has made.

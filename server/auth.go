@@ -60,8 +60,8 @@ type authenticator func(*http.Request) (*User, error)
 // for [ErrUnavailable]; its text is logged and not told. The function is called by
 // many goroutines at a time. It must not read the body.
 //
-// As soon as there is one way of authentication, all of the server but /ok and
-// /info needs it.
+// As soon as there is one way of authentication, all of the server but /ok, /ready,
+// /info and the studio's page needs it.
 func Authenticate(f func(r *http.Request) (*User, error)) Option {
 	return func(c *config) {
 		if f == nil {
@@ -418,9 +418,37 @@ func (s *Server) identify(r *http.Request) (*User, error) {
 		s.log.LogAttrs(r.Context(), slog.LevelInfo, "server: credentials were refused", slog.String("from", hostOf(r)), slog.Any("error", failed))
 	}
 	if r.Header.Get("X-Api-Key") == "" && r.Header.Get("Authorization") == "" {
-		return nil, &fault{http.StatusUnauthorized, "credentials are required, such as the header x-api-key or Authorization: Bearer"}
+		return nil, errNoCredentials
 	}
-	return nil, &fault{http.StatusUnauthorized, "credentials are not valid"}
+	return nil, errWrongCredentials
+}
+
+var (
+	errNoCredentials    = &fault{http.StatusUnauthorized, "credentials are required, such as the header x-api-key or Authorization: Bearer"}
+	errWrongCredentials = &fault{http.StatusUnauthorized, "credentials are not valid"}
+)
+
+// Authenticates reports whether a server with these options asks who sends a
+// request. One that doesn't should listen for its own machine only.
+func Authenticates(opts ...Option) bool {
+	var c config
+	for _, o := range opts {
+		o(&c)
+	}
+	return len(c.authenticators) > 0
+}
+
+// looksSecret reports whether a header, by its name in small letters, may hold what
+// lets somebody in: such ones are not kept with runs.
+func looksSecret(name string) bool {
+	return slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// secretParts are those of names of headers that proxies and clients use for
+// credentials. "auth" takes x-author too; a header that is kept in vain does more
+// harm than one that isn't.
+var secretParts = []string{
+	"token", "secret", "auth", "key", "cookie", "passw", "session", "csrf", "xsrf", "credential", "jwt", "oidc", "bearer", "signature",
 }
 
 // maxUserID is in bytes.
@@ -484,8 +512,11 @@ func userJSON(ctx context.Context) json.RawMessage {
 
 // secure takes over the settings of who may use the server, and how much.
 func (s *Server) secure(ctx context.Context, c *config) error {
-	s.limits, s.authorize, s.origins, s.audit = c.limits.withDefaults(c.maxBody), c.authorize, c.origins, c.audit
-	s.gauge = newGauge(s.limits)
+	s.limits, s.authorize, s.origins, s.hosts, s.audit = c.limits.withDefaults(c.maxBody), c.authorize, c.origins, c.hosts, c.audit
+	s.gauge, s.guesses = newGauge(s.limits), newGuesses()
+	if s.origins == nil && len(c.authenticators) > 0 {
+		s.origins = []string{"*"}
+	}
 	for _, open := range c.authenticators {
 		a, err := open(ctx)
 		if err != nil {
@@ -494,7 +525,7 @@ func (s *Server) secure(ctx context.Context, c *config) error {
 		s.authenticators = append(s.authenticators, a)
 	}
 	if s.authorize != nil && len(s.authenticators) == 0 {
-		return errors.New("server.Authorize needs users: use server.APIKeys, server.JWT or server.Authenticate too")
+		return errors.New("server.Authorize needs users: use server.APIKeys, server.JWT or server.Authenticate too, or set SUPERSTEP_API_KEYS for the command serve")
 	}
 	if s.audit == nil && len(s.authenticators) > 0 {
 		s.audit = s.log

@@ -1000,6 +1000,7 @@ func TestEveryChangeIsLoggedAndNoSecretIs(t *testing.T) {
 	bob.send("DELETE", "/threads/"+thread, "")
 	bob.send("PATCH", "/assistants/"+hidden, "{}")
 	c.ask(t.Context(), "DELETE", "/threads/"+thread, "", "X-Api-Key", hidden, "Authorization", "Bearer "+hidden+".a.b")
+	c.ask(t.Context(), "GET", "/threads/"+thread, "", "X-Api-Key", hidden)
 	c.ask(t.Context(), "POST", "/store/items?token="+hidden, `{"value":"`+hidden, "X-Api-Key", oldKey)
 	c.ask(t.Context(), "PUT", "/store/items?token="+hidden, `{"value":"`+hidden, "X-Api-Key", oldKey)
 	alice.json("PUT", "/store/items", `{"namespace":["`+hidden+`"],"key":"`+hidden+`","value":{}}`)
@@ -1009,7 +1010,8 @@ msg=audit user=alice resource=runs verb=create_run route="POST /threads/{thread}
 msg=audit user=alice resource=runs verb=create_run route="POST /threads/{thread}/commands" command=input.respond status=200 error=no_such_interrupt thread=THREAD
 msg=audit user=bob resource=threads verb=delete route="DELETE /threads/{thread}" status=404 thread=THREAD
 msg=audit user=bob resource=assistants verb=update route="PATCH /assistants/{assistant}" status=404 assistant=invalid
-msg=audit user="" resource=threads verb=delete route="DELETE /threads/{thread}" status=401 thread=THREAD
+msg=audit user="" resource=threads verb=delete route="DELETE /threads/{thread}" status=401 error=wrong_credentials thread=THREAD
+msg=audit user="" resource=threads verb=read route="GET /threads/{thread}" status=401 error=wrong_credentials thread=THREAD
 msg=audit user=api-key resource=store verb=update route="PUT /store/items" status=400
 msg=audit user=alice resource=store verb=update route="PUT /store/items" status=204
 msg=audit user=alice resource=threads verb=delete route="DELETE /threads/{thread}" status=204 thread=THREAD

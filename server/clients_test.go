@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -131,20 +132,40 @@ func TestLangGraphsClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var urls []string
-			for _, url := range data(t) {
+			stores := data(t)
+			for _, url := range stores {
 				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t))).url)
 			}
 			// A test that fails may leave a stream open, with which its program would go on.
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter=spec", "clients/")
-			cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+balance(t, urls))
+			locked := start(t, server.APIKeys("right"), server.Graph(slow(t)), quiet())
+			cmd.Env = append(os.Environ(), "SUPERSTEP_URL="+balance(t, urls), "SUPERSTEP_LOCKED_URL="+locked.url, "SUPERSTEP_OVERDUE="+timekeeper(t, stores[0]))
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
+}
+
+// timekeeper returns a URL at which crons are made due, empty for a store whose
+// times can't be changed from outside.
+func timekeeper(t *testing.T, data string) string {
+	if data == "memory" {
+		return ""
+	}
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path, ok := strings.CutPrefix(data, "sqlite:"); ok {
+			overdue(t, strings.TrimSuffix(path, ".db")+".server.db")
+		} else {
+			due(t, data)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(h.Close)
+	return h.URL
 }
 
 // balance returns the URL of a proxy that sends requests to servers in turn.

@@ -42,7 +42,7 @@ func (c *command) UnmarshalJSON(data []byte) error {
 		Resume *optional `json:"resume"`
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
-		return invalid("command must be an object with resume, update and goto: %v", err)
+		return invalid("command must be an object with resume, update and goto: %s", plainly(err))
 	}
 	*c = command(p.plain)
 	if p.Resume != nil { // a null is left out by clients that mean none

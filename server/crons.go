@@ -41,9 +41,29 @@ func following(schedule string, timezone *string, after time.Time) (time.Time, e
 	}
 	plan, err := cron.ParseStandard(schedule)
 	if err != nil {
-		return time.Time{}, invalid("schedule must be five fields, such as \"0 9 * * 1-5\": %v", err)
+		return time.Time{}, invalid("schedule %s", wrongIn(schedule))
 	}
 	return plan.Next(after.In(at)).UTC(), nil
+}
+
+// wrongIn says what is wrong with a schedule that can't be read.
+func wrongIn(schedule string) string {
+	const must = "must be five fields, such as \"0 9 * * 1-5\""
+	if strings.HasPrefix(schedule, "@") {
+		return fmt.Sprintf(must+", or one of @yearly, @monthly, @weekly, @daily, @hourly and @every with a duration, not %.80q", schedule)
+	}
+	fields := strings.Fields(schedule)
+	if len(fields) != 5 {
+		return fmt.Sprintf(must+"; %.80q has %d", schedule, len(fields))
+	}
+	for i, name := range []string{"minute (0-59)", "hour (0-23)", "day of the month (1-31)", "month (1-12 or JAN-DEC)", "day of the week (0-6 or SUN-SAT)"} {
+		alone := []string{"*", "*", "*", "*", "*"}
+		alone[i] = fields[i]
+		if _, err := cron.ParseStandard(strings.Join(alone, " ")); err != nil {
+			return fmt.Sprintf(must+"; %.80q is no %s", fields[i], name)
+		}
+	}
+	return must
 }
 
 // plan sets when a cron is due next.
@@ -55,6 +75,22 @@ func plan(c *db.Cron, after time.Time) error {
 	c.Next = &next
 	if next.IsZero() || !c.Enabled || c.EndTime != nil && next.After(*c.EndTime) {
 		c.Next = nil
+	}
+	return nil
+}
+
+// willFire reports a cron whose time never comes, even while it is enabled.
+func willFire(c *db.Cron, at time.Time) error {
+	next, err := following(c.Schedule, c.Timezone, at)
+	switch {
+	case err != nil:
+		return err
+	case next.IsZero():
+		return invalid("schedule %q never comes: no date is like that", c.Schedule)
+	case c.EndTime != nil && !c.EndTime.After(at):
+		return invalid("end_time %s is past", c.EndTime.Format(time.RFC3339))
+	case c.EndTime != nil && next.After(*c.EndTime):
+		return invalid("schedule %q comes at %s, which is after end_time", c.Schedule, next.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -127,7 +163,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	if u := userOf(r.Context()); u != nil {
 		made.UserID, made.User = &u.ID, userJSON(r.Context())
 	}
-	if err := plan(made, at); err != nil {
+	if err := errors.Join(willFire(made, at), plan(made, at)); err != nil {
 		return err
 	}
 	if err := s.db.AddCron(r.Context(), made); err != nil {
@@ -203,7 +239,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		if c.Timezone != nil {
 			old.Timezone = c.Timezone
 		}
-		if c.EndTime != nil {
+		if objectOf(raw)["end_time"] != nil { // null removes it
 			old.EndTime = c.EndTime
 		}
 		if c.Enabled != nil {
@@ -212,7 +248,13 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		if c.OnCompleted != "" {
 			old.OnCompleted = c.OnCompleted
 		}
-		return plan(old, now())
+		at := now()
+		if c.Schedule != nil || c.Timezone != nil || c.EndTime != nil || c.Enabled != nil && *c.Enabled {
+			if err := willFire(old, at); err != nil {
+				return err
+			}
+		}
+		return plan(old, at)
 	})
 	if errors.Is(err, db.ErrNotFound) {
 		return notFound("Cron not found")
@@ -262,8 +304,11 @@ func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*d
 	if p, err = q.page(10); err != nil {
 		return
 	}
-	by, err := sorting(q.SortBy, "created_at", "updated_at")
+	by, err := sorting(q.SortBy, "cron_id", "assistant_id", "thread_id", "created_at", "updated_at", "next_run_date")
 	if err != nil {
+		return
+	}
+	if err = checkSelect(q.Select, cronMembers); err != nil {
 		return
 	}
 	if _, ok := s.graphs[q.AssistantID]; ok {

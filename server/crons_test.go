@@ -190,10 +190,12 @@ func TestACronEndsAndItsThreadGoesWithItsRun(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.server.db")
 	c := start(t, server.Data("sqlite:"+filepath.Join(dir, "a.db")), server.Graph(slow(t)), server.Graph(booking(t)), quiet())
-	ends := time.Now().Add(time.Hour).UTC()
+	ends := time.Now().AddDate(2, 0, 0).UTC()
 	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
 	call[any](c, "POST", "/threads/"+thread+"/runs/crons", object{"assistant_id": "slow", "schedule": "@yearly", "input": object{"todo": 2}, "end_time": ends})
 	call[any](c, "POST", "/runs/crons", object{"assistant_id": "slow", "schedule": "@yearly", "input": object{}, "end_time": ends})
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	inFile(t, file, fmt.Sprintf(`UPDATE superstep_crons SET data = json_set(data, '$.end_time', '%s')`, soon))
 	overdue(t, file)
 	waitFor(t, "both have ended", func() bool {
 		crons := call[[]object](c, "POST", "/runs/crons/search", object{})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -15,6 +16,13 @@ import (
 // dispatcher runs what is pending, in this process: the runs of a thread one
 // after the other, those of different threads at once. The database says what is
 // pending; the dispatcher is told where to look.
+//
+// A job queue such as River would not make it simpler. The runs of a thread have an
+// order, that in which they were added, also where some of them begin later, are
+// cancelled or rolled back, and such a queue keeps none among jobs that are tried
+// again or that several clients work on. Whose turn it is needs a look at the thread's
+// other runs and at the lease of its checkpoints in any case. And taking over the runs
+// of an instance that is gone is one UPDATE of who holds them.
 type dispatcher struct {
 	s        *Server
 	ctx      context.Context
@@ -48,6 +56,7 @@ const (
 	stopNone      stop = iota
 	stopInterrupt      // its checkpoints stay
 	stopRollback       // its checkpoints and the run itself go
+	stopRemoved        // its thread goes
 )
 
 var errStopped = errors.New("the run was cancelled")
@@ -261,7 +270,13 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	d.s.metrics.ended(run, db.Interrupted)
 	// It never ran, so that there is nothing to roll back but itself.
 	if log := d.s.streams.get(run.ID); log != nil {
-		log.close(nil)
+		var outcome json.RawMessage
+		if why == stopRemoved {
+			told, _ := json.Marshal(removed(run)) // of strings
+			log.send("error", told)
+			outcome = object{"__error__": told}.raw()
+		}
+		log.close(outcome)
 	}
 	if why == stopRollback {
 		if err := d.s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
@@ -391,6 +406,9 @@ func (s *Server) release(ctx context.Context, thread string) error {
 	snap, err := g.State(ctx, s.on(thread)...)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return s.settle(ctx, thread, nil, nil)
+	}
+	if _, unfit := misfit(err); unfit {
+		return s.settle(ctx, thread, nil, errorOf(err))
 	}
 	if err != nil {
 		return err

@@ -16,7 +16,9 @@
 // users: with [APIKeys], [JWT] or [Authenticate]. Each of them may then do
 // everything, until [Authorize] says otherwise; [OwnedByUser] keeps what is one
 // user's from the others. [Limits] bound what clients can ask for, [AllowOrigins]
-// says which pages may use the server, and [Audit] where changes are logged.
+// says which pages may use the server, and [Audit] where changes are logged. One
+// that is for its own machine and has no authentication needs [LocalHosts], lest
+// pages of others reach it by a name that they have lead there.
 // [HTTPServer] has the timeouts that a server on a network needs; it has no TLS,
 // which is for a proxy, or for http.Server's ServeTLS.
 package server

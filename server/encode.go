@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ var modes = map[string]graph.Mode{
 	modeMessagesTuple: graph.ModeMessages | graph.ModeUpdates | graph.ModeValues,
 	modeCustom:        graph.ModeCustom,
 	modeDebug:         graph.ModeTasks | graph.ModeCheckpoints | graph.ModeValues,
-	modeTasks:         graph.ModeTasks,
+	modeTasks:         graph.ModeTasks | graph.ModeValues,
 	modeCheckpoints:   graph.ModeCheckpoints | graph.ModeValues,
 	modeTools:         graph.ModeTools,
 	modeEvents:        graph.ModeTasks | graph.ModeMessages | graph.ModeTools | graph.ModeValues,
@@ -57,12 +58,14 @@ type encoder struct {
 	subgraphs bool
 	send      func(event string, data []byte)
 
-	speaking map[string]string               // message ID, by the task that streams it
-	spoken   map[string]*chat.Collector      // messages that were streamed, by ID
-	whole    map[string]bool                 // messages that were sent whole
-	unnamed  []unnamed                       // messages that have no ID yet
-	values   func() (json.RawMessage, error) // newest state of the root graph
-	pending  *graph.Event                    // a checkpoint whose values are still to come
+	speaking map[string]string          // message ID, by the task that streams it
+	spoken   map[string]*chat.Collector // messages that were streamed, by ID
+	whole    map[string]bool            // messages that were sent whole
+	unnamed  []unnamed                  // messages that have no ID yet
+	complete []complete                 // messages that are whole, of which the mode messages tells after the values
+	input    object                     // of the run, whose messages are still to be told
+	states   map[string]state           // newest state of each graph that runs, by its namespace
+	pending  *graph.Event               // a checkpoint whose values are still to come
 	feedback []string
 	tracer   // of the mode events
 }
@@ -70,9 +73,12 @@ type encoder struct {
 func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
 	return &encoder{
 		about: a, modes: b.StreamMode, subgraphs: b.StreamSubgraphs, send: send, feedback: b.FeedbackKeys,
-		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{},
+		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{}, states: map[string]state{},
 	}
 }
+
+// state returns a graph's state; it is encoded when it is asked for.
+type state func() (json.RawMessage, error)
 
 // wants are the events that the modes are made of.
 func (e *encoder) wants() graph.Mode {
@@ -112,6 +118,10 @@ func (e *encoder) event(ev graph.Event) error {
 	}
 	shown := len(ev.Path) == 0 || e.subgraphs
 	switch ev.Type {
+	case graph.EventTaskEnd, graph.EventTaskError:
+		e.left(ev)
+	}
+	switch ev.Type {
 	case graph.EventMessage, graph.EventUpdate, graph.EventValues: // messages are shown wherever they are said
 	default:
 		if !shown {
@@ -120,11 +130,12 @@ func (e *encoder) event(ev graph.Event) error {
 	}
 	switch ev.Type {
 	case graph.EventValues:
-		state := sync.OnceValues(ev.StateJSON) // not every mode needs it
-		if len(ev.Path) == 0 {
-			e.values = state
-		}
+		var state state = sync.OnceValues(ev.StateJSON) // not every mode needs it
+		e.states[place(ev)] = state
 		if err := e.name(state); err != nil {
+			return err
+		}
+		if err := e.asked(state); err != nil {
 			return err
 		}
 		if err := e.checkpoint(state); err != nil {
@@ -135,8 +146,11 @@ func (e *encoder) event(ev graph.Event) error {
 			if err != nil {
 				return err
 			}
-			return e.emit(modeValues, namespaceOf(ev), data)
+			if err := e.emit(modeValues, namespaceOf(ev), data); err != nil {
+				return err
+			}
 		}
+		return e.completed(ev.Path)
 	case graph.EventUpdate:
 		if err := e.messagesOf(ev); err != nil {
 			return err
@@ -170,14 +184,14 @@ func (e *encoder) event(ev graph.Event) error {
 }
 
 // checkpoint sends the checkpoint that waits for its values.
-func (e *encoder) checkpoint(state func() (json.RawMessage, error)) error {
+func (e *encoder) checkpoint(state state) error {
 	ev := e.pending
 	if ev == nil {
 		return nil
 	}
 	e.pending = nil
 	if state == nil {
-		state = e.values
+		state = e.states[""]
 	}
 	values := json.RawMessage("null")
 	if state != nil {
@@ -219,13 +233,42 @@ func (e *encoder) debug(ev graph.Event, kind string, payload any) error {
 	})
 }
 
+// place names the graph of an event among those that run.
+func place(ev graph.Event) string { return strings.Join(namespaceOf(ev), "|") }
+
+// left forgets the states of a task's subgraphs.
+func (e *encoder) left(ev graph.Event) {
+	at := strings.Join(append(namespaceOf(ev), segment(ev.Node, ev.Task)), "|")
+	maps.DeleteFunc(e.states, func(place string, _ state) bool { return place == at || strings.HasPrefix(place, at+"|") })
+}
+
+// inputOf returns what a task begins with: what was sent to it, or else its graph's
+// state. Of a run that goes on with a thread nothing is told of the state before
+// the first superstep ends: until then it is null.
+func (e *encoder) inputOf(ev graph.Event) (json.RawMessage, error) {
+	if ev.Input != nil {
+		return ev.Input, nil
+	}
+	if state := e.states[place(ev)]; state != nil {
+		return state()
+	}
+	return json.RawMessage("null"), nil
+}
+
 func (e *encoder) task(ev graph.Event) error {
+	if !e.has(modeTasks) && !e.has(modeDebug) {
+		return nil
+	}
 	payload := map[string]any{"id": ev.Task, "name": ev.Node, "interrupts": []any{}}
 	kind := "task_result"
 	switch ev.Type {
 	case graph.EventTaskStart:
 		kind = "task"
-		payload["input"] = ev.Input
+		input, err := e.inputOf(ev)
+		if err != nil {
+			return err
+		}
+		payload["input"] = input
 		payload["triggers"] = []string{"branch:to:" + ev.Node}
 		payload["metadata"] = e.messageMetadata(ev)
 	case graph.EventTaskEnd:
@@ -325,7 +368,7 @@ func (e *encoder) messagesOf(ev graph.Event) error {
 		id, rest := apart(raw)
 		if id == "" {
 			e.unnamed = append(e.unnamed, unnamed{rest, ev})
-		} else if err := e.complete(id, raw, ev); err != nil {
+		} else if err := e.said(id, raw, ev); err != nil {
 			return err
 		}
 	}
@@ -341,7 +384,7 @@ func apart(raw json.RawMessage) (id, rest string) {
 }
 
 // name sends the messages that have got their IDs.
-func (e *encoder) name(state func() (json.RawMessage, error)) error {
+func (e *encoder) name(state state) error {
 	if len(e.unnamed) == 0 {
 		return nil
 	}
@@ -362,7 +405,7 @@ func (e *encoder) name(state func() (json.RawMessage, error)) error {
 		}
 		ev := e.unnamed[at].ev
 		e.unnamed = slices.Delete(e.unnamed, at, at+1)
-		send = append(send, func() error { return e.complete(id, raw, ev) })
+		send = append(send, func() error { return e.said(id, raw, ev) })
 	}
 	e.unnamed = nil
 	for _, f := range slices.Backward(send) {
@@ -373,8 +416,61 @@ func (e *encoder) name(state func() (json.RawMessage, error)) error {
 	return nil
 }
 
-// complete sends a message that is whole.
-func (e *encoder) complete(id string, raw json.RawMessage, ev graph.Event) error {
+// asked notes the messages of the run's input: as the graph's state has them, they
+// have IDs.
+func (e *encoder) asked(state state) error {
+	input := e.input
+	if input == nil {
+		return nil
+	}
+	e.input = nil
+	data, err := state()
+	if err != nil {
+		return err
+	}
+	fields := objectOf(data)
+	for _, name := range slices.Sorted(maps.Keys(input)) {
+		list := []json.RawMessage{input[name]} // one may stand for a list of it
+		_ = json.Unmarshal(input[name], &list)
+		ids, others := map[string]bool{}, 0
+		for _, one := range list {
+			if id := textOf(objectOf(one)["id"]); id != "" {
+				ids[id] = true
+			} else {
+				others++
+			}
+		}
+		// Those without an ID are the last of the conversation.
+		var given []json.RawMessage
+		for _, raw := range slices.Backward(messagesIn(object{name: fields[name]}.raw())) {
+			id, _ := apart(raw)
+			if !ids[id] {
+				if others == 0 {
+					continue
+				}
+				others--
+			}
+			given = append(given, raw)
+		}
+		for _, raw := range slices.Backward(given) {
+			id, _ := apart(raw)
+			if err := e.said(id, raw, graph.Event{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// complete is a message that is whole.
+type complete struct {
+	id   string
+	raw  json.RawMessage
+	from graph.Event // of no node for an input
+}
+
+// said sends a message that is whole.
+func (e *encoder) said(id string, raw json.RawMessage, ev graph.Event) error {
 	if e.whole[id] {
 		return nil
 	}
@@ -385,15 +481,36 @@ func (e *encoder) complete(id string, raw json.RawMessage, ev graph.Event) error
 			return err
 		}
 	}
-	if !e.has(modeMessages) {
-		return nil
+	if e.has(modeMessages) {
+		e.complete = append(e.complete, complete{id, raw, ev})
 	}
-	if !streamed {
-		if err := e.emit("messages/metadata", e.path(ev), map[string]any{id: map[string]any{"metadata": e.messageMetadata(ev)}}); err != nil {
+	return nil
+}
+
+// completed sends the messages of a graph that are whole. Clients expect them after
+// the values that have them.
+func (e *encoder) completed(path []string) error {
+	var rest []complete
+	for _, m := range e.complete {
+		if !slices.Equal(m.from.Path, path) {
+			rest = append(rest, m)
+			continue
+		}
+		if err := e.tellComplete(m); err != nil {
 			return err
 		}
 	}
-	return e.emit("messages/complete", e.path(ev), []json.RawMessage{raw})
+	e.complete = rest
+	return nil
+}
+
+func (e *encoder) tellComplete(m complete) error {
+	if e.spoken[m.id] == nil && m.from.Node != "" {
+		if err := e.emit("messages/metadata", e.path(m.from), map[string]any{m.id: map[string]any{"metadata": e.messageMetadata(m.from)}}); err != nil {
+			return err
+		}
+	}
+	return e.emit("messages/complete", e.path(m.from), []json.RawMessage{m.raw})
 }
 
 // messagesIn returns what looks like messages in the fields of an update.
@@ -420,6 +537,9 @@ func messagesIn(update json.RawMessage) []json.RawMessage {
 // end sends what the run has come to.
 func (e *encoder) end(snap *anygraph.Snapshot, failure *db.RunError) {
 	_ = e.checkpoint(nil) // what can't be encoded was an error before
+	for _, m := range e.complete {
+		_ = e.tellComplete(m)
+	}
 	if failure == nil && snap != nil && len(snap.Interrupts) > 0 {
 		asked := map[string]any{"__interrupt__": stateOf(snap).Interrupts}
 		for _, mode := range []string{modeValues, modeUpdates} {

@@ -65,6 +65,9 @@ func (e *encoder) rootMetadata() map[string]any {
 
 // begin tells that the run begins.
 func (e *encoder) begin(b *runBody) error {
+	if e.has(modeMessages) && b.Command == nil && e.run.Attempt == 1 {
+		e.input = objectOf(b.Input)
+	}
 	if !e.has(modeEvents) {
 		return nil
 	}
@@ -100,14 +103,11 @@ func (e *encoder) traceEvent(ev graph.Event) error {
 	id := e.chain(ev.Path, ev.Task)
 	switch ev.Type {
 	case graph.EventTaskStart:
-		input := ev.Input
-		if input == nil && len(ev.Path) == 0 && e.values != nil {
-			var err error
-			if input, err = e.values(); err != nil {
-				return err
-			}
+		input, err := e.inputOf(ev)
+		if err != nil {
+			return err
 		}
-		return e.trace("on_chain_start", ev.Node, id, e.parents(ev), e.messageMetadata(ev), map[string]any{"input": orNull(input)})
+		return e.trace("on_chain_start", ev.Node, id, e.parents(ev), e.messageMetadata(ev), map[string]any{"input": input})
 	case graph.EventTaskEnd, graph.EventTaskError:
 		err := e.silence(task)
 		if err != nil || ev.Type == graph.EventTaskError {

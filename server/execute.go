@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
 	"iter"
 	"log/slog"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/anygraph"
+	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -177,6 +179,7 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 	}
 	opts = append(opts, graph.Buffer(64), graph.Drain(s.runs.draining))
 	opts = append(opts, more...)
+	ctx = tracecontext.With(ctx, b.Trace)
 	if queue {
 		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
 	}
@@ -322,30 +325,34 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	}
 	status, told := db.Success, (*db.RunError)(nil)
 	switch {
-	case why == stopInterrupt:
+	case why == stopInterrupt || why == stopRemoved:
 		status = db.Interrupted
 	case failure != nil:
 		status, told = db.Failed, errorOf(failure)
 		if errors.Is(failure, context.DeadlineExceeded) {
 			status = db.Timeout
 		}
-		s.log.Info("server: a run failed", "run", run.ID, "thread", run.ThreadID, "error", failure)
+		s.logFailure(ctx, run, failure)
 	case snap != nil && !snap.Done():
 		status = db.Interrupted
 	}
 	outcome := json.RawMessage("null")
-	if told != nil {
-		data, _ := json.Marshal(told) // of strings
+	said := told
+	if why == stopRemoved {
+		said = removed(run)
+	}
+	if said != nil {
+		data, _ := json.Marshal(said) // of strings
 		outcome = object{"__error__": data}.raw()
 	} else if snap != nil {
 		outcome = withInterrupts(snap.State, stateOf(snap).Interrupts)
 	}
 	log.end()
 	for _, e := range enc {
-		e.end(snap, told)
+		e.end(snap, said)
 	}
-	if len(enc) == 0 && told != nil {
-		data, _ := json.Marshal(told)
+	if len(enc) == 0 && said != nil {
+		data, _ := json.Marshal(said)
 		log.send("error", data)
 	}
 	if err := log.store(outcome); err != nil && !errors.Is(err, db.ErrNotFound) {
@@ -366,7 +373,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	}
 	ended := func(r *db.Run) { r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now() }
 	ended(run)
-	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome), Waits: waits}
+	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits}
 	if s.db.Shared() {
 		end.Feeds = last.stored()
 	}
@@ -398,6 +405,23 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	last.tell(ctx, run.ThreadID)
 	log.close(outcome)
 	return nil
+}
+
+// logFailure logs why a run failed. A panic is a mistake in the program, of which the
+// stack tells where.
+func (s *Server) logFailure(ctx context.Context, run *db.Run, failure error) {
+	attrs := []slog.Attr{
+		slog.String("run", run.ID), slog.String("thread", run.ThreadID), slog.String("graph", textOf(objectOf(run.Metadata)["graph_id"])),
+	}
+	if e, ok := errors.AsType[*graph.NodeError](failure); ok {
+		attrs = append(attrs, slog.String("node", strings.Join(slices.Concat(e.Path, []string{e.Node}), "/")))
+	}
+	attrs = append(attrs, slog.Any("error", failure))
+	if p, ok := errors.AsType[*graph.PanicError](failure); ok {
+		s.log.LogAttrs(ctx, slog.LevelError, "server: a node panicked", append(attrs, slog.String("stack", string(p.Stack)))...)
+		return
+	}
+	s.log.LogAttrs(ctx, slog.LevelWarn, "server: a run failed", attrs...)
 }
 
 // lastWords are what is told of the end of a run to those who follow its thread,
@@ -499,10 +523,9 @@ func errorOf(err error) *db.RunError {
 	if e, ok := errors.AsType[*graph.NodeError](err); ok && e.Unwrap() != nil {
 		cause = e.Unwrap()
 	}
-	name := reflect.TypeOf(cause).String()
+	name, _, _ := strings.Cut(reflect.TypeOf(cause).String(), "[")
 	name = name[strings.LastIndexByte(name, '.')+1:]
-	switch name {
-	case "errorString", "wrapError", "wrapErrors", "joinError":
+	if !ast.IsExported(name) { // which says nothing to clients
 		name = "Error"
 	}
 	return &db.RunError{Error: name, Message: cause.Error()}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Routes returns what a server answers, as patterns of http.ServeMux.
@@ -44,6 +46,12 @@ func Fault(err error) (int, string, bool) {
 		return 0, "", false
 	}
 	return f.status, f.text, true
+}
+
+// ForgiveGuesses lets refused credentials be logged again.
+func ForgiveGuesses(s *Server) {
+	s.guesses.limit.SetBurstAt(time.Now(), 1000)
+	s.guesses.limit.SetLimit(rate.Inf)
 }
 
 // Silence sets after which time without a sign of life an instance counts as dead.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -152,7 +153,7 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 		r, c, leave, err := s.admit(r, pattern)
 		began := &beginning{ResponseWriter: w, may: &c.asked}
 		defer leave()
-		defer func() { s.audited(r, c, began.status) }()
+		defer func() { s.audited(r, c, began.status, err) }()
 		defer func() {
 			if p := recover(); p != nil {
 				if p == http.ErrAbortHandler {
@@ -161,7 +162,7 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 				s.log.LogAttrs(r.Context(), slog.LevelError, "server: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				if !began.done {
 					c.asked.Store(true)
-					http.Error(began, "internal error", http.StatusInternalServerError)
+					refuse(began, r, &fault{http.StatusInternalServerError, "internal error"})
 				}
 			}
 		}()
@@ -180,12 +181,61 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 			return
 		}
 		f := s.explain(r, err)
-		if f.status == http.StatusUnauthorized {
+		switch f.status {
+		case http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")
+		case http.StatusTooManyRequests:
+			w.Header().Set("Retry-After", retryAfter)
 		}
 		c.asked.Store(true) // of errors nobody need be asked
-		http.Error(began, printable(f.text), f.status)
+		refuse(began, r, f)
 	})
+}
+
+// refuse answers with an error: in plain text, which LangGraph's client for
+// JavaScript shows as it is, or as JSON.
+func refuse(w http.ResponseWriter, r *http.Request, f *fault) {
+	text := printable(f.text)
+	if !readsJSON(r) {
+		http.Error(w, text, f.status)
+		return
+	}
+	data, err := json.Marshal(map[string]string{"detail": text})
+	if err != nil { // of a text there is none
+		http.Error(w, text, f.status)
+		return
+	}
+	h := w.Header()
+	h.Del("Content-Length")
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(f.status)
+	_, _ = w.Write(data) // a client that has gone needs no error
+}
+
+// readsJSON reports whether a client finds the text of an error only in a member of
+// an object: LangGraph's client for Python, which accepts anything, and whoever
+// accepts JSON but no plain text.
+func readsJSON(r *http.Request) bool {
+	if strings.HasPrefix(r.UserAgent(), "langgraph-sdk-py/") {
+		return true
+	}
+	wanted := false
+	for _, accepted := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(accepted, ",") {
+			kind, given, err := mime.ParseMediaType(one)
+			if q, bad := strconv.ParseFloat(given["q"], 64); err != nil || bad == nil && q == 0 {
+				continue
+			}
+			switch kind {
+			case "text/plain", "text/*", "*/*":
+				return false
+			case "application/json", "application/*":
+				wanted = true
+			}
+		}
+	}
+	return wanted
 }
 
 // printable makes text of an error fit to be shown, whatever a client has put in.
@@ -252,6 +302,9 @@ func (s *Server) explain(r *http.Request, err error) *fault {
 		return &fault{http.StatusConflict, "Thread is busy"}
 	case errors.Is(err, checkpoint.ErrNotFound), errors.Is(err, db.ErrNotFound):
 		return &fault{http.StatusNotFound, "not found"}
+	}
+	if text, ok := misfit(err); ok {
+		return &fault{http.StatusConflict, text}
 	}
 	if text, ok := usersMistake(err); ok {
 		return &fault{http.StatusUnprocessableEntity, text}

@@ -15,7 +15,7 @@ import (
 const (
 	beatEvery = 2 * time.Second        // an instance gives a sign of life
 	silence   = 10 * time.Second       // after which an instance counts as dead
-	lookEvery = 250 * time.Millisecond // for runs of this instance that others want stopped
+	lookEvery = 250 * time.Millisecond // for runs of this instance that others want stopped, and those that others have left
 )
 
 // newInstance names this server, and its process for those who can see that.
@@ -39,10 +39,10 @@ func (s *Server) live(ctx context.Context) {
 			return
 		case <-look.C:
 		}
-		err := s.runs.stopAsked(ctx)
+		err := errors.Join(s.runs.stopAsked(ctx), s.takeOver(ctx))
 		if time.Since(beaten) >= beatEvery {
 			beaten = time.Now()
-			err = errors.Join(err, s.db.Beat(ctx, s.instance), s.takeOver(ctx), s.db.SweepEvents(ctx, keepLog))
+			err = errors.Join(err, s.beat(), s.db.SweepEvents(ctx, keepLog))
 			if s.db.Shared() {
 				err = errors.Join(err, s.db.SweepFeeds(ctx, keepLog, oldEvents))
 			}
@@ -53,8 +53,26 @@ func (s *Server) live(ctx context.Context) {
 	}
 }
 
-// takeOver has the runs of dead instances run here.
+// beat gives a sign of life, unless the server has given its runs to others.
+func (s *Server) beat() error {
+	s.beating.Lock()
+	defer s.beating.Unlock()
+	if s.pulse.Err() != nil {
+		return nil
+	}
+	err := s.db.Beat(s.pulse, s.instance)
+	if s.pulse.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// takeOver has the runs of instances that have left, or died, run here, unless none
+// begins here any more.
 func (s *Server) takeOver(ctx context.Context) error {
+	if s.runs.stopping() {
+		return nil
+	}
 	left, err := s.db.Left(ctx, s.silence, gone)
 	if err != nil {
 		return err
@@ -67,14 +85,20 @@ func (s *Server) takeOver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(threads) > 0 {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "server: runs of an instance that has died are taken over", slog.String("instance", dead), slog.Int("runs", len(threads)))
-		}
 		for _, t := range threads {
 			s.runs.wake(t)
 		}
-		if err := s.db.Leave(ctx, dead); err != nil {
+		died, err := s.db.Leave(ctx, dead)
+		if err != nil {
 			return err
+		}
+		attrs := []slog.Attr{slog.String("instance", dead), slog.Int("runs", len(threads))}
+		switch {
+		case len(threads) == 0: // another instance was faster
+		case died:
+			s.log.LogAttrs(ctx, slog.LevelWarn, "server: runs of an instance that has died are taken over", attrs...)
+		default:
+			s.log.LogAttrs(ctx, slog.LevelInfo, "server: runs that an instance has left are taken over", attrs...)
 		}
 	}
 	return nil

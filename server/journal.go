@@ -182,12 +182,13 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 		held = nil
 	}
 	for next, idle := 0, 0; ; {
+		last := s.streams.over() // what is stored by now is passed on
 		// What the run is comes first: what it sent before it ended is stored by then.
 		run, err := s.db.Run(ctx, id)
 		over := errors.Is(err, db.ErrNotFound) || err == nil && run.Ended()
 		events, failed := s.db.Events(ctx, id, next, followPage)
 		if failed != nil || err != nil && !over {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || last {
 				return
 			}
 			s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be read", slog.String("run", id), slog.Any("error", errors.Join(err, failed)))
@@ -214,6 +215,8 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 			pass()
 			l.close(outcome)
 			return
+		case last:
+			return
 		}
 		idle++
 		poll := min(time.Duration(idle)*followPoll/5, followPoll)
@@ -224,6 +227,7 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 		select {
 		case <-l.told:
 		case <-wait.C:
+		case <-s.streams.ending:
 		case <-ctx.Done():
 			wait.Stop()
 			return

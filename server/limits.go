@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -230,6 +232,9 @@ func (s *Server) runLimit(ctx context.Context) db.RunLimit {
 	return l
 }
 
+// retryAfter is when a client may try what was too many, in seconds.
+const retryAfter = "5"
+
 // tooMany is for what a client may try again.
 func tooMany(format string, args ...any) error {
 	return &fault{http.StatusTooManyRequests, fmt.Sprintf(format, args...)}
@@ -289,10 +294,16 @@ func hostOf(r *http.Request) string {
 
 // AllowOrigins lets pages of some origins use the server, such as
 // "https://chat.example.com", and no others: requests that say they come from a
-// page of another one are refused. The default, "*", lets pages of all origins use
-// it; they must have credentials of their own, since the server never has browsers
-// send cookies along. A function for [Authenticate] that reads cookies needs
-// AllowOrigins, lest pages of others act for those who are signed in.
+// page of another one are refused. "*" lets pages of all origins use it. Several of
+// these options add up.
+//
+// Without authentication a server is open to every page that its users' browsers
+// show. So pages of other origins are refused by default; those of this machine,
+// http://localhost:3000 and the like, may always use it then, which is where front
+// ends are in development. With authentication the default is "*": pages must have
+// credentials of their own, since the server never has browsers send cookies along.
+// A function for [Authenticate] that reads cookies needs AllowOrigins, lest pages
+// of others act for those who are signed in.
 func AllowOrigins(origins ...string) Option {
 	return func(c *config) {
 		for _, o := range origins {
@@ -301,17 +312,29 @@ func AllowOrigins(origins ...string) Option {
 				c.problems = append(c.problems, fmt.Errorf("origin %q is not like https://chat.example.com", o))
 			}
 		}
-		if len(origins) == 0 {
-			origins = []string{}
-		}
-		c.origins = origins
+		// Not nil, even if there are none.
+		c.origins = append(append([]string{}, c.origins...), origins...)
 	}
 }
 
-// guarded answers what browsers ask before they use the server, and says to them
-// what they may do with answers.
+// LocalHosts refuses requests for another host, as their header Host has it, than
+// this machine, localhost and the addresses that only it has, the hosts of
+// [AllowOrigins] and those named here, without ports. It is for a server that
+// listens on an address of this machine and has no authentication: else a page
+// whose name is made to lead to 127.0.0.1 would count as the server's own. The
+// command serve of package cli sets it then. A handler can't tell by itself where
+// it is reached: behind a proxy that passes Host on, it is the public name.
+func LocalHosts(others ...string) Option {
+	return func(c *config) { c.hosts = append(append([]string{}, c.hosts...), others...) }
+}
+
+// guarded answers what browsers ask before they use the server, says to them what
+// they may do with answers, and refuses pages and hosts that are not allowed. It
+// refuses them whatever they ask for: what a form sends, and a WebSocket, comes
+// without a question before.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	anyone := slices.Contains(s.origins, "*")
+	open := len(s.authenticators) == 0
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -321,6 +344,10 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Cache-Control", "no-store")
 		origin := r.Header.Get("Origin")
+		if s.hosts != nil && !anyone && !s.answersTo(r.Host) {
+			refuse(w, r, &fault{http.StatusForbidden, fmt.Sprintf("this server is for its own machine, not for the host %.80q: allow it with --allow-origin https://HOST, or server.AllowOrigins", r.Host)})
+			return
+		}
 		switch {
 		case anyone:
 			h.Set("Access-Control-Allow-Origin", "*")
@@ -329,13 +356,13 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			if origin == "" || sameOrigin(origin, r.Host) {
 				break
 			}
-			if !slices.ContainsFunc(s.origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
-				http.Error(w, "pages of this origin may not use the server", http.StatusForbidden)
+			if !slices.ContainsFunc(s.origins, func(o string) bool { return strings.EqualFold(o, origin) }) && !(open && localOrigin(origin)) {
+				refuse(w, r, &fault{http.StatusForbidden, fmt.Sprintf("pages of %.80q may not use the server: allow them with --allow-origin, or server.AllowOrigins", origin)})
 				return
 			}
 			h.Set("Access-Control-Allow-Origin", origin)
 		}
-		h.Set("Access-Control-Expose-Headers", "content-location, location, x-pagination-total, x-pagination-next")
+		h.Set("Access-Control-Expose-Headers", "content-location, location, retry-after, x-pagination-total, x-pagination-next")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
 			if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
@@ -354,4 +381,43 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 func sameOrigin(origin, host string) bool {
 	_, of, ok := strings.Cut(origin, "://")
 	return ok && strings.EqualFold(of, host)
+}
+
+// localOrigin reports whether a page comes from this machine.
+func localOrigin(origin string) bool {
+	scheme, host, ok := strings.Cut(origin, "://")
+	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) && isLocal(hostName(host))
+}
+
+// answersTo reports whether a request for a host is for this machine. Browsers
+// always name one.
+func (s *Server) answersTo(host string) bool {
+	name := hostName(host)
+	if host == "" || isLocal(name) {
+		return true
+	}
+	return slices.ContainsFunc(s.hosts, func(h string) bool { return strings.EqualFold(h, name) }) ||
+		slices.ContainsFunc(s.origins, func(o string) bool {
+			_, of, _ := strings.Cut(o, "://")
+			return strings.EqualFold(hostName(of), name)
+		})
+}
+
+// hostName is a host without its port, and without the brackets of an address;
+// empty for what is no host.
+func hostName(host string) string {
+	u, err := url.Parse("//" + host)
+	if err != nil || u.Host != host {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// isLocal reports whether a name or an address leads to the machine itself,
+// wherever it is asked.
+func isLocal(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }

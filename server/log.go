@@ -10,11 +10,15 @@ import (
 // streams are the logs of what runs of this process send, for as long as clients
 // may come for them.
 type streams struct {
+	ending chan struct{} // closed when all that is not over goes on elsewhere
+
 	mu   sync.Mutex
 	logs map[string]*runLog
 }
 
-func newStreams() *streams { return &streams{logs: map[string]*runLog{}} }
+func newStreams() *streams {
+	return &streams{ending: make(chan struct{}), logs: map[string]*runLog{}}
+}
 
 const (
 	keepLog   = 5 * time.Minute // after the end of its run
@@ -31,7 +35,36 @@ func (s *streams) open(run string) *runLog {
 		l = newLog()
 		s.logs[run] = l
 	}
+	if s.over() {
+		l.breakOff()
+	}
 	return l
+}
+
+// end cuts off the readers of logs that have not ended: the server is closing. Those
+// that are filled from what is stored get that first.
+func (s *streams) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over() {
+		return
+	}
+	close(s.ending)
+	for _, l := range s.logs {
+		if !l.stored {
+			l.breakOff()
+		}
+	}
+}
+
+// over reports whether the server is closing.
+func (s *streams) over() bool {
+	select {
+	case <-s.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 func newLog() *runLog {
@@ -47,6 +80,7 @@ func (s *streams) follow(run string) (l *runLog, first bool) {
 		return l, false
 	}
 	l = newLog()
+	l.stored = true
 	s.logs[run] = l
 	return l, true
 }
@@ -97,6 +131,8 @@ type sent struct {
 
 // runLog is what a run has sent. It is safe for concurrent use.
 type runLog struct {
+	stored bool // it is filled from what is stored
+
 	mu      sync.Mutex
 	first   int // ID of events[0]
 	events  []sent

@@ -7,11 +7,14 @@ import (
 	"github.com/superstep-dev/superstep/server/internal/openapi"
 )
 
-// description describes the server in OpenAPI.
-var description = sync.OnceValues(func() ([]byte, error) { return openapi.JSON(moduleVersion()) })
+// descriptions describe the server in OpenAPI, by whether it asks for credentials.
+var descriptions = map[bool]func() ([]byte, error){
+	false: sync.OnceValues(func() ([]byte, error) { return openapi.JSON(moduleVersion(), false) }),
+	true:  sync.OnceValues(func() ([]byte, error) { return openapi.JSON(moduleVersion(), true) }),
+}
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {
-	data, err := description()
+	data, err := descriptions[len(s.authenticators) > 0]()
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -74,16 +75,23 @@ type described struct {
 			}
 		} `json:"requestBody"`
 		Responses map[string]struct {
+			Ref     string `json:"$ref"`
 			Headers map[string]any
 			Content map[string]struct{ Schema json.RawMessage }
 		}
+		Security *[]map[string][]string
 	}
-	Components struct{ Schemas map[string]json.RawMessage }
+	Components struct {
+		Schemas         map[string]json.RawMessage
+		Responses       map[string]struct{ Content map[string]any }
+		SecuritySchemes map[string]object
+	}
+	Security []map[string][]string
 }
 
-func descriptionOf(t *testing.T) (d described) {
+func descriptionOf(t *testing.T, credentials bool) (d described) {
 	t.Helper()
-	data, err := openapi.JSON("v1.2.3")
+	data, err := openapi.JSON("v1.2.3", credentials)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +104,7 @@ func descriptionOf(t *testing.T) (d described) {
 func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 	ids := map[string]string{}
 	var have []string
-	for route, operations := range descriptionOf(t).Paths {
+	for route, operations := range descriptionOf(t, false).Paths {
 		for method, o := range operations {
 			pattern := strings.ToUpper(method) + " " + route
 			have = append(have, pattern)
@@ -228,7 +236,7 @@ func TestExamplesOfTheDescriptionWork(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d := descriptionOf(t)
+	d := descriptionOf(t, false)
 	c := checker{d.Components.Schemas}
 	shared := made(t, h.URL, "{cron}")
 	for route, operations := range d.Paths {
@@ -325,9 +333,78 @@ func TestExamplesOfTheDescriptionWork(t *testing.T) {
 	}
 }
 
+// Each error that these requests meet is described: of nobody, of things that there
+// aren't, of IDs that are none and of bodies that are of no use.
+func TestErrorsAreDescribed(t *testing.T) {
+	s, err := New(t.Context(), Graph(trips(t)), APIKeys("key"), Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(func() {
+		h.Close()
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	d := descriptionOf(t, true)
+	if len(d.Security) != 2 || d.Components.SecuritySchemes["key"]["name"] == nil || textOf(d.Components.SecuritySchemes["bearer"]["scheme"]) != "bearer" {
+		t.Errorf("credentials: %v %v", d.Security, d.Components.SecuritySchemes)
+	}
+	if free := descriptionOf(t, false); free.Security != nil || free.Components.SecuritySchemes != nil {
+		t.Errorf("without authentication: %v %v", free.Security, free.Components.SecuritySchemes)
+	}
+	met := map[string]bool{}
+	for route, operations := range d.Paths {
+		for method, o := range operations {
+			pattern := strings.ToUpper(method) + " " + route
+			if free := access[pattern].how == open; free != (o.Security != nil && len(*o.Security) == 0) {
+				t.Errorf("%s: whether it needs credentials is described as %v", pattern, o.Security)
+			}
+			for status, r := range o.Responses {
+				if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); r.Ref != "" && (!ok || d.Components.Responses[name].Content["text/plain"] == nil) {
+					t.Errorf("%s: %s is %s, which isn't there", pattern, status, r.Ref)
+				}
+			}
+			for _, key := range []string{"", "key"} {
+				for _, id := range []string{uuid.NewString(), "none"} {
+					for _, body := range []string{"", `"text"`, `{"assistant_id": "nobody", "graph_id": "nobody", "limit": -1, "schedule": "never"}`} {
+						ctx, stop := context.WithCancel(t.Context())
+						at := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(route, id)
+						r, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), h.URL+at, strings.NewReader(body))
+						if err != nil {
+							t.Fatal(err)
+						}
+						r.Header.Set("x-api-key", key)
+						answer, err := http.DefaultClient.Do(r)
+						stop()
+						if err != nil {
+							t.Fatal(err)
+						}
+						answer.Body.Close()
+						status := fmt.Sprint(answer.StatusCode)
+						met[status] = true
+						if _, ok := o.Responses[status]; !ok && status != "400" && status != "426" && answer.StatusCode >= 300 {
+							t.Errorf("%s with the key %q, ID %s, body %s: %s isn't described", pattern, key, id, body, answer.Status)
+						}
+						if (status == "401") != (key == "" && access[pattern].how != open) {
+							t.Errorf("%s with the key %q: %s", pattern, key, answer.Status)
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, status := range []string{"401", "404", "422"} {
+		if !met[status] {
+			t.Errorf("nothing answers %s", status)
+		}
+	}
+}
+
 // What the server reads of a body is described, and nothing else is.
 func TestBodiesHaveTheMembersOfTheDescription(t *testing.T) {
-	d := descriptionOf(t)
+	d := descriptionOf(t, false)
 	for name, body := range map[string][]any{
 		"AssistantBody":   {assistantBody{}},
 		"AssistantSearch": {assistantSearch{}},
@@ -349,7 +426,7 @@ func TestBodiesHaveTheMembersOfTheDescription(t *testing.T) {
 		}
 		read := map[string]bool{}
 		for _, b := range body {
-			membersOf(reflect.TypeOf(b), read)
+			taggedOf(reflect.TypeOf(b), read)
 		}
 		for m := range read {
 			if s.Properties[m] == nil && !strings.HasPrefix(m, "__") {
@@ -364,13 +441,13 @@ func TestBodiesHaveTheMembersOfTheDescription(t *testing.T) {
 	}
 }
 
-func membersOf(t reflect.Type, members map[string]bool) {
+func taggedOf(t reflect.Type, members map[string]bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && name == "":
-			membersOf(f.Type, members)
+			taggedOf(f.Type, members)
 		case name != "" && name != "-":
 			members[name] = true
 		}

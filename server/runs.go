@@ -1,18 +1,23 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -46,6 +51,8 @@ type runBody struct {
 
 	// Headers are those of the request that nodes may see.
 	Headers object `json:"__request_headers__,omitempty"`
+
+	Trace *tracecontext.Caller `json:"__trace__,omitempty"` // whoever asks for it
 
 	V2 *v2Run `json:"__v2__,omitempty"` // set if a command of the second version started it
 }
@@ -144,19 +151,85 @@ func (s *Server) checkRun(b *runBody, g *served) error {
 			return err
 		}
 		if c.Update != nil {
-			if err := g.Check(c.Update); err != nil {
-				return invalid("command.update: %v", err)
-			}
+			return checkUpdate("command.update", c.Update, g.Check)
 		}
 		return nil
 	}
 	if isNull(b.Input) {
 		return nil
 	}
-	if err := g.Check(b.Input); err != nil {
-		return invalid("input: %v", err)
+	return checkUpdate("input", b.Input, g.Check)
+}
+
+// checkUpdate reports what is wrong with what is to be written to a state.
+func checkUpdate(what string, update json.RawMessage, check func(json.RawMessage) error) error {
+	if text := bytes.TrimSpace(update); len(text) == 0 || text[0] != '{' {
+		return invalid("%s must be an object, with fields of the state", what)
+	}
+	if err := check(update); err != nil {
+		return invalid("%s: %s", what, plainly(err))
 	}
 	return nil
+}
+
+// plainly returns the text of an error about JSON, without the words of Go.
+func plainly(err error) string {
+	text := strings.ReplaceAll(err.Error(), "json: unknown field", "unknown field")
+	for _, e := range typeErrors(err) {
+		not := "a JSON " + e.Value
+		if n, ok := strings.CutPrefix(e.Value, "number "); ok {
+			not = n
+		}
+		say := "must be " + kindOf(e.Type) + ", not " + not
+		if e.Field != "" {
+			say = e.Field + " " + say
+		}
+		text = strings.ReplaceAll(text, e.Error(), say)
+	}
+	return text
+}
+
+// typeErrors returns the errors in a tree that say that JSON is of another type.
+func typeErrors(err error) []*json.UnmarshalTypeError {
+	switch e := err.(type) {
+	case *json.UnmarshalTypeError:
+		return []*json.UnmarshalTypeError{e}
+	case interface{ Unwrap() error }:
+		return typeErrors(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []*json.UnmarshalTypeError
+		for _, one := range e.Unwrap() {
+			out = append(out, typeErrors(one)...)
+		}
+		return out
+	}
+	return nil
+}
+
+// kindOf says of what kind the JSON of a type is.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return kindOf(t.Elem())
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return "a whole number that is not negative"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a string of base64"
+		}
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "of another kind"
 }
 
 func isNull(raw json.RawMessage) bool {
@@ -168,8 +241,7 @@ func headersOf(r *http.Request) object {
 	out := object{}
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
-		switch name {
-		case "x-api-key", "x-tenant-id", "x-service-key":
+		if name == "x-tenant-id" || looksSecret(name) {
 			continue
 		}
 		if strings.HasPrefix(name, "x-") || name == "user-agent" {
@@ -193,7 +265,7 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 		b.Checkpoint.ID, b.CheckpointID = b.CheckpointID, nil
 	}
 	b.AssistantID = a.ID
-	b.Headers = headersOf(r)
+	b.Headers, b.Trace = headersOf(r), askerOf(r)
 	if err := s.checkRun(b, g); err != nil {
 		return nil, err
 	}
@@ -274,6 +346,9 @@ func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g 
 // enqueueBy is enqueue for a run that is stored by add, which is [db.DB.AddRun] or
 // does more.
 func (s *Server) enqueueBy(ctx context.Context, add addRun, thread string, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
+	if err := s.canBegin(ctx, thread, g, b); err != nil {
+		return nil, err
+	}
 	kwargs, err := json.Marshal(b)
 	if err != nil {
 		return nil, err
@@ -325,6 +400,40 @@ func (s *Server) enqueueBy(ctx context.Context, add addRun, thread string, a *db
 	return run, nil
 }
 
+// canBegin reports what keeps a run from beginning on its thread: a checkpoint that
+// isn't there, or that the thread waits in another graph, of which it then stays.
+// While the thread has another run it isn't known what the thread will be.
+func (s *Server) canBegin(ctx context.Context, thread string, g *served, b *runBody) error {
+	at, err := b.Checkpoint.id()
+	if err != nil {
+		return err
+	}
+	t, err := s.db.Thread(ctx, thread)
+	if errors.Is(err, db.ErrNotFound) {
+		t = newThread(thread, nil) // it is to be made together with the run
+	} else if err != nil {
+		return err
+	}
+	if was := s.graphOf(t); at == "" && (was == nil || was == g) {
+		return nil
+	}
+	if busy, err := s.db.AnyOpen(ctx, thread); err != nil || busy {
+		return err
+	}
+	opts := s.on(thread)
+	if at != "" {
+		opts = append(opts, graph.From(at))
+	}
+	_, err = g.State(ctx, opts...)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		if at == "" {
+			return nil
+		}
+		return notFound("Checkpoint %s not found", at)
+	}
+	return err
+}
+
 // runOf reads a request to run something, and the thread, which is empty for a
 // run without one.
 func (s *Server) runOf(r *http.Request) (thread string, b *runBody, err error) {
@@ -340,7 +449,7 @@ func (s *Server) runOf(r *http.Request) (thread string, b *runBody, err error) {
 }
 
 // own removes what only the server writes.
-func (b *runBody) own() { b.Headers, b.V2 = nil, nil }
+func (b *runBody) own() { b.Headers, b.Trace, b.V2 = nil, nil, nil }
 
 // location tells clients where the run is.
 func location(w http.ResponseWriter, run *db.Run, stateless bool) {
@@ -395,20 +504,21 @@ func (s *Server) batchRuns(w http.ResponseWriter, r *http.Request) error {
 	return write(w, out)
 }
 
-// runView is a run as clients see it.
-func runView(r *db.Run) any {
-	type view struct {
-		ID          string          `json:"run_id"`
-		ThreadID    string          `json:"thread_id"`
-		AssistantID string          `json:"assistant_id"`
-		CreatedAt   time.Time       `json:"created_at"`
-		UpdatedAt   time.Time       `json:"updated_at"`
-		Status      string          `json:"status"`
-		Metadata    json.RawMessage `json:"metadata"`
-		Kwargs      json.RawMessage `json:"kwargs"`
-		Strategy    string          `json:"multitask_strategy"`
-	}
-	return view{r.ID, r.ThreadID, r.AssistantID, r.CreatedAt, r.UpdatedAt, r.Status, r.Metadata, r.Kwargs, r.Strategy}
+// runShown is a run as clients see it.
+type runShown struct {
+	ID          string          `json:"run_id"`
+	ThreadID    string          `json:"thread_id"`
+	AssistantID string          `json:"assistant_id"`
+	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
+	Status      string          `json:"status"`
+	Metadata    json.RawMessage `json:"metadata"`
+	Kwargs      json.RawMessage `json:"kwargs"`
+	Strategy    string          `json:"multitask_strategy"`
+}
+
+func runView(r *db.Run) runShown {
+	return runShown{r.ID, r.ThreadID, r.AssistantID, r.CreatedAt, r.UpdatedAt, r.Status, r.Metadata, r.Kwargs, r.Strategy}
 }
 
 // waitRun answers when the run has ended, and meanwhile with line feeds, so that
@@ -423,6 +533,7 @@ func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	location(w, run, thread == "")
+	comeBack(w, "/join")
 	return s.answer(w, r, run, b.OnDisconnect == "cancel")
 }
 
@@ -549,15 +660,22 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains([]string{"", db.Pending, db.Running, db.Success, db.Failed, db.Timeout, db.Interrupted}, status) {
 		return invalid("status must be pending, running, success, error, timeout or interrupted, not %.80q", status)
 	}
+	members, err := listed(r, "select")
+	if err != nil {
+		return err
+	}
+	if err := checkSelect(members, runMembers); err != nil {
+		return err
+	}
 	found, err := s.db.Runs(r.Context(), t.ID, status, p)
 	if err != nil {
 		return err
 	}
-	out := make([]any, len(found))
+	out := make([]runShown, len(found))
 	for i, run := range found {
 		out[i] = runView(run)
 	}
-	return writeSelected(w, out, r.URL.Query()["select"])
+	return writeSelected(w, out, members)
 }
 
 func (s *Server) deleteRun(w http.ResponseWriter, r *http.Request) error {
@@ -581,6 +699,8 @@ func (s *Server) joinRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	location(w, run, r.PathValue("thread") == "")
+	comeBack(w, "/join")
 	return s.answer(w, r, run, cancel)
 }
 

@@ -40,11 +40,14 @@ type Server struct {
 	authenticators []authenticator // none: everybody may do everything
 	authorize      Authorizer      // nil: every user may do everything
 	origins        []string        // of pages that may use the server
+	hosts          []string        // that it answers to beside its own machine; nil: to all
+	guesses        *guesses        // what of refused credentials is logged
 	audit          *slog.Logger    // nil: changes are not logged
 	gauge          *gauge          // of streams
 
 	noStudio bool
 	webhooks *http.Client
+	private  bool         // webhooks may go to any address
 	local    http.Handler // of webhooks that are paths; nil if there are none
 	hooks    *hooks
 	instance string
@@ -58,6 +61,10 @@ type Server struct {
 	beside    sync.WaitGroup
 	besideCtx context.Context
 	closed    atomic.Bool
+
+	pulse    context.Context    // of giving signs of life
+	stopBeat context.CancelFunc // ends it
+	beating  sync.Mutex
 }
 
 // served is a graph that is registered.
@@ -83,7 +90,8 @@ type config struct {
 
 	authenticators []func(context.Context) (authenticator, error)
 	authorize      Authorizer
-	origins        []string
+	origins        []string // nil: the default
+	hosts          []string
 	audit          *slog.Logger
 
 	private  bool
@@ -163,7 +171,7 @@ func AllowPrivateWebhooks() Option { return func(c *config) { c.private = true }
 
 // New returns a server. It takes up the runs that another one left.
 func New(ctx context.Context, opts ...Option) (*Server, error) {
-	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, version: moduleVersion(), metrics: true, origins: []string{"*"}}
+	c := config{data: stores.Memory, maxBody: 16 << 20, parallel: 1024, log: slog.Default(), silence: silence, lease: webhookLease, version: moduleVersion(), metrics: true}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -173,7 +181,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), instance: newInstance(), noStudio: c.noStudio, local: c.local, silence: c.silence}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), private: c.private, instance: newInstance(), noStudio: c.noStudio, local: c.local, silence: c.silence}
 	if err := s.secure(ctx, &c); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -187,6 +195,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	}
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.besideCtx, s.stop = beside, stop
+	s.pulse, s.stopBeat = context.WithCancel(beside)
 	s.streams = newStreams()
 	s.feeds, s.joins = newFeeds(kindEvents), newFeeds(kindJoins)
 	if s.db.Shared() {
@@ -213,6 +222,11 @@ func (s *Server) open(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+	switch at.Backend { // before anything is dialled
+	case stores.Memory, stores.SQLite, stores.Postgres:
+	default:
+		return fmt.Errorf("a server keeps its own tables too, and cannot in %s: use sqlite:PATH or postgres://…, or memory together with UseStore", at.Backend)
+	}
 	if s.store == nil {
 		if s.store, err = stores.Open(ctx, url); err != nil {
 			return err
@@ -226,8 +240,6 @@ func (s *Server) open(ctx context.Context, url string) error {
 		s.db, err = db.OpenSQLite(ctx, beside(at.Path, "server"))
 	case stores.Postgres:
 		s.db, err = db.OpenPostgres(ctx, at.URL, at.Postgres.Schema)
-	default:
-		return fmt.Errorf("the server keeps nothing in %s: use sqlite:PATH or postgres://…, or memory together with UseStore", at.Backend)
 	}
 	if err != nil {
 		return err
@@ -299,9 +311,13 @@ func (s *Server) tick(ctx context.Context) {
 		s.streams.sweep(time.Now())
 		s.feeds.sweep(time.Now())
 		s.joins.sweep(time.Now())
-		for _, do := range []func(context.Context) error{s.startCrons, s.startDue, s.removeExpired} {
+		due := []func(context.Context) error{s.startCrons, s.startDue, s.removeExpired}
+		if s.runs.stopping() {
+			due = nil // it is for those who can run what comes of it
+		}
+		for _, do := range due {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
-				s.log.LogAttrs(ctx, slog.LevelError, "server", slog.Any("error", err))
+				s.log.LogAttrs(ctx, slog.LevelError, "server: what is due could not be done", slog.Any("error", err))
 			}
 		}
 	}
@@ -311,13 +327,28 @@ func (s *Server) tick(ctx context.Context) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Drain lets runs finish the superstep that they are in, as long as the context
-// lasts, and leaves them for the next server to go on with; none begins any more.
-// Streams of runs that go on elsewhere are cut off, so that their clients look
-// for them there, and streams of threads end. Other requests are still answered.
+// lasts, and leaves them to other servers on its database, at once, or to the next
+// one; none begins any more. Streams, and requests that wait for runs, are then cut
+// off, so that their clients come back to where the runs go on. Other requests are
+// still answered.
 func (s *Server) Drain(ctx context.Context) {
 	s.runs.drain(ctx)
+	_ = s.leave(ctx) // or else Close tells
+	s.streams.end()
 	s.feeds.end()
 	s.joins.end()
+}
+
+// leave gives the runs of this server to others, however little time is left for
+// the rest.
+func (s *Server) leave(ctx context.Context) error {
+	s.stopBeat()
+	s.beating.Lock()
+	defer s.beating.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, err := s.db.Leave(ctx, s.instance)
+	return err
 }
 
 // Close ends the server, after [Server.Drain]. Requests should have ended before,
@@ -330,8 +361,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.lastCalls(ctx)
 	s.stop()
 	s.beside.Wait()
-	// Others take its runs over at once.
-	return errors.Join(s.db.Leave(ctx, s.instance), s.closeStores())
+	return errors.Join(s.leave(ctx), s.closeStores())
 }
 
 // lastCalls has webhooks called that are due, for a moment: the next server makes

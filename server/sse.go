@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,8 +25,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	location(w, run, thread == "")
-	// Clients that lose the connection come back here.
-	w.Header().Set("Location", w.Header().Get("Content-Location")+"/stream")
+	comeBack(w, "/stream")
 	return s.serveLog(w, r, run, 0, b.OnDisconnect == "cancel", nil)
 }
 
@@ -53,8 +53,14 @@ func (s *Server) joinStream(w http.ResponseWriter, r *http.Request) error {
 		from = n + 1
 	}
 	location(w, run, r.PathValue("thread") == "")
-	w.Header().Set("Location", w.Header().Get("Content-Location")+"/stream")
+	comeBack(w, "/stream")
 	return s.serveLog(w, r, run, from, cancel, modes)
+}
+
+// comeBack tells clients of a run where they come back to if they lose the
+// connection.
+func comeBack(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", w.Header().Get("Content-Location")+to)
 }
 
 // listed reads a parameter of a query that is a list: repeated, or as JSON.
@@ -65,8 +71,8 @@ func listed(r *http.Request, name string) ([]string, error) {
 	}
 	var list names
 	if values[0] != "" && values[0][0] == '[' {
-		if err := decode([]byte(values[0]), &list); err != nil {
-			return nil, err
+		if json.Unmarshal([]byte(values[0]), &list) != nil {
+			return nil, invalid("%s must be a list of strings, not %.80q", name, values[0])
 		}
 		return list, nil
 	}
@@ -134,6 +140,12 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 			return err
 		}
 	}
+}
+
+// removed is what the last event of a run says whose thread was removed: an end
+// without an error would look as if the run had done all it had to.
+func removed(run *db.Run) *db.RunError {
+	return &db.RunError{Error: "ThreadRemoved", Message: fmt.Sprintf("Thread with ID %s was removed", run.ThreadID)}
 }
 
 // slowClient is how long a client may take to read what was sent to it.

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -178,6 +180,31 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 	return stateOf(snap), nil
 }
 
+// misfit returns what to say of a thread that its graph can't read: another graph
+// has written it, or another version of the program.
+func misfit(err error) (text string, ok bool) {
+	if e, ok := errors.AsType[*graph.UnknownNodeError](err); ok {
+		return e.Error(), true
+	}
+	if e, ok := errors.AsType[*graph.SchemaVersionError](err); ok {
+		return e.Error(), true
+	}
+	if e, ok := errors.AsType[*graph.MigrationError](err); ok {
+		return e.Error(), true
+	}
+	e, ok := errors.AsType[*graph.CheckpointError](err)
+	if !ok || e.Op != "load" {
+		return "", false
+	}
+	_, kind := errors.AsType[*json.UnmarshalTypeError](e)
+	_, syntax := errors.AsType[*json.SyntaxError](e)
+	_, date := errors.AsType[*time.ParseError](e)
+	if !kind && !syntax && !date || errors.Is(e, checkpoint.ErrCorrupt) {
+		return "", false
+	}
+	return fmt.Sprintf("thread %q does not fit the state of its graph: %s", e.Thread, plainly(e.Err)), true
+}
+
 // nest puts the states of the subgraphs of tasks in the place of where they are.
 // One that hasn't begun has no state, and is still said where it will be.
 func (s *Server) nest(ctx context.Context, t *db.Thread, state *threadState) error {
@@ -332,8 +359,8 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		check = func(update json.RawMessage) error { return sub.CheckJSON(update) }
 	}
 	if update != nil {
-		if err := check(update); err != nil {
-			return invalid("%v", err)
+		if err := checkUpdate("values", update, check); err != nil {
+			return err
 		}
 	}
 	opts := s.on(thread)
@@ -486,7 +513,7 @@ func (b *before) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &o); err != nil {
 		return invalid("before must be the ID of a checkpoint, a checkpoint or a configuration")
 	}
-	b.id = o.ID + o.Configurable.ID
+	b.id = cmp.Or(o.ID, o.Configurable.ID)
 	return nil
 }
 
@@ -527,6 +554,11 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	p, err := paging{Limit: q.Limit}.page(10)
 	if err != nil {
 		return err
+	}
+	if q.Before.id != "" {
+		if q.Before.id, err = checkID("checkpoint", q.Before.id); err != nil {
+			return err
+		}
 	}
 	out := []*threadState{}
 	g := s.graphOf(t)

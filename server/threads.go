@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -64,6 +65,11 @@ func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadVie
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return v, nil
 	}
+	if told := s.unreadable(ctx, t, err); told != nil {
+		v.Status = db.Failed
+		v.Error, err = json.Marshal(told)
+		return v, err
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +80,26 @@ func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadVie
 		}
 	}
 	return v, nil
+}
+
+// unreadable returns what to show of a thread whose state can't be read, though the
+// database answers: one such thread must not keep others from being listed. It is
+// nil for other errors.
+func (s *Server) unreadable(ctx context.Context, t *db.Thread, err error) *db.RunError {
+	if err == nil || ctx.Err() != nil || db.Outage(err) {
+		return nil
+	}
+	told := errorOf(err)
+	if text, ok := misfit(err); ok {
+		told.Message = text
+		return told
+	}
+	if _, failed := s.head(ctx, t.ID); failed != nil && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return nil
+	}
+	s.log.LogAttrs(ctx, slog.LevelError, "server: a thread cannot be read", slog.String("thread", t.ID), slog.Any("error", err))
+	told.Message = "what is stored of the thread cannot be read"
+	return told
 }
 
 func interruptOf(q graph.Interrupted) interruptValue {
@@ -342,7 +368,7 @@ func (s *Server) deleteThread(w http.ResponseWriter, r *http.Request) error {
 
 // removeThread stops what runs on a thread, and removes it with all it has.
 func (s *Server) removeThread(ctx context.Context, id string) error {
-	if err := s.runs.cancelAll(ctx, id, stopInterrupt); err != nil {
+	if err := s.runs.cancelAll(ctx, id, stopRemoved); err != nil {
 		return err
 	}
 	if err := s.eraseThread(ctx, id); err != nil {
@@ -394,8 +420,11 @@ func (s *Server) findThreads(r *http.Request) (q threadSearch, p db.Page, found 
 	if p, err = q.page(10); err != nil {
 		return
 	}
-	by, err := sorting(q.SortBy, "created_at", "updated_at", "status", "thread_id", "state_updated_at")
+	by, err := sorting(q.SortBy, "thread_id", "status", "created_at", "updated_at", "state_updated_at")
 	if err != nil {
+		return
+	}
+	if err = checkSelect(q.Select, threadMembers); err != nil {
 		return
 	}
 	switch q.Status {
@@ -506,6 +535,9 @@ func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 			_, err = g.Prune(r.Context(), graph.Keep{Last: 1}, s.on(id)...)
 		} else {
 			err = s.removeThread(r.Context(), id)
+		}
+		if _, unfit := misfit(err); unfit {
+			continue
 		}
 		if err != nil && !errors.Is(err, db.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) {
 			return err

@@ -121,9 +121,11 @@ func (l *live) event(ev graph.Event) error {
 	case graph.EventTaskStart, graph.EventTaskRetry:
 		l.started(ev.Path, ev.Node, ev.Task)
 		if ev.Type == graph.EventTaskStart {
-			return l.send("tasks", ns, ev, map[string]any{
-				"id": ev.Task, "name": ev.Node, "input": ev.Input, "triggers": []string{"branch:to:" + ev.Node}, "interrupts": []any{},
-			})
+			data := map[string]any{"id": ev.Task, "name": ev.Node, "triggers": []string{"branch:to:" + ev.Node}, "interrupts": []any{}}
+			if ev.Input != nil { // else readers are shown the state that the values tell, as [feed.shown] says
+				data["input"] = ev.Input
+			}
+			return l.send("tasks", ns, ev, data)
 		}
 	case graph.EventTaskEnd:
 		if err := l.finish(ev, ""); err != nil {

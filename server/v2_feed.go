@@ -431,6 +431,39 @@ func (f *feed) read(ctx context.Context, seq int64) (feedEvent, error) {
 	}
 }
 
+// shown returns an event as readers see it. That a task begins is kept without the
+// state that it begins with: the values before it have that, and many tasks would
+// have it once more.
+func (f *feed) shown(ev *feedEvent) []byte {
+	if ev.channel != "tasks" {
+		return ev.data
+	}
+	event := objectOf(ev.data)
+	params := objectOf(event["params"])
+	data := objectOf(params["data"])
+	if data["triggers"] == nil || data["input"] != nil {
+		return ev.data
+	}
+	data["input"] = orNull(objectOf(objectOf(f.valuesBefore(ev))["params"])["data"])
+	return event.with(object{"params": params.with(object{"data": data.raw()}).raw()}).raw()
+}
+
+// valuesBefore returns the newest values of an event's graph that its run told of
+// before, nil if there are none left.
+func (f *feed) valuesBefore(ev *feedEvent) json.RawMessage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, earlier := range slices.Backward(f.events[:f.index(ev.seq)]) {
+		switch {
+		case earlier.channel == "values" && slices.Equal(earlier.namespace, ev.namespace):
+			return earlier.data
+		case earlier.channel == "lifecycle" && len(earlier.namespace) == 0: // the beginning of the run
+			return nil
+		}
+	}
+	return nil
+}
+
 // buffered returns the events before a number that are left.
 func (f *feed) buffered(before int64) []feedEvent {
 	f.mu.Lock()

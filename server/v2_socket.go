@@ -33,8 +33,8 @@ type socket struct {
 	both   sync.WaitGroup
 }
 
-// socket serves a WebSocket. The thread need not exist yet. Pages of other sites
-// may open it, as they may use the rest of the server.
+// socket serves a WebSocket. The thread need not exist yet. Which pages
+// may open it was decided before, as for the rest of the server.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 	thread, err := pathID(r, "thread")
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *socket) event(ctx context.Context, ev *feedEvent) error {
 	}
 	for _, f := range c.subs {
 		if f.matches(ev) {
-			return c.write(ctx, ev.data)
+			return c.write(ctx, c.feed.shown(ev))
 		}
 	}
 	return nil
@@ -233,11 +233,11 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			_ = c.write(ctx, last.data) // who reads and pings finds out
+			_ = c.write(ctx, c.feed.shown(&last)) // who reads and pings finds out
 		})
 	}
 	for i := range replay {
-		if err := c.write(ctx, replay[i].data); err != nil {
+		if err := c.write(ctx, c.feed.shown(&replay[i])); err != nil {
 			return err
 		}
 	}

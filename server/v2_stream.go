@@ -42,7 +42,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 		if !filter.matches(ev) || !s.still(r.Context(), thread) {
 			return nil
 		}
-		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, ev.data, ev.seq)
+		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, feed.shown(ev), ev.seq)
 	})
 }
 
@@ -80,7 +80,7 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 		case r.Context().Err() != nil:
 			return nil
 		case errors.Is(err, errOver):
-			return nil
+			panic(http.ErrAbortHandler) // clients take an orderly end for the last they hear, and come back after this
 		case errors.Is(err, context.DeadlineExceeded):
 			// A comment with a single line feed: clients take an empty line for the end
 			// of an event.

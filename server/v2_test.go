@@ -574,7 +574,7 @@ type page struct {
 
 func (c client) dial(thread string) *page {
 	c.t.Helper()
-	conn, resp, err := websocket.Dial(context.Background(), strings.Replace(c.url, "http", "ws", 1)+"/threads/"+thread+"/stream/events", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://elsewhere.example"}}})
+	conn, resp, err := websocket.Dial(context.Background(), strings.Replace(c.url, "http", "ws", 1)+"/threads/"+thread+"/stream/events", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://localhost:3000"}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

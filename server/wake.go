@@ -71,6 +71,9 @@ func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
 	if b.V2 != nil {
 		b.V2.Answers = nil // which were told of by the run that brought them
 	}
+	if b.Trace != nil {
+		b.Trace.Detached = true
+	}
 	b.Input, b.Command, b.Checkpoint, b.AfterSeconds, b.Strategy = nil, nil, nil, 0, enqueue
 	kwargs, err := json.Marshal(b)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -56,6 +57,16 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("2002::/16"),
 }
 
+// maybePublic reports whether a host can be a public one, as far as it shows before
+// its address is looked up; the connection is refused otherwise.
+func maybePublic(host string) bool {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return public(ip.Unmap())
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	return name != "localhost" && !strings.HasSuffix(name, ".localhost")
+}
+
 func webhookClient(private bool) *http.Client {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if !private {
@@ -78,6 +89,8 @@ func (s *Server) checkWebhook(raw string) error {
 		return nil
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return invalid("webhook must be a URL that begins with http:// or https://")
+	case !s.private && !maybePublic(u.Hostname()):
+		return invalid("webhook leads to this server's own machine or network, where server.AllowPrivateWebhooks would allow it")
 	}
 	return nil
 }
@@ -97,12 +110,16 @@ const (
 const webhookID = "Webhook-Id"
 
 // webhookOf returns the call that a run's end asks for; nil if it asks for none.
-func webhookOf(run *db.Run, b *runBody, values json.RawMessage) *db.Webhook {
+func webhookOf(run *db.Run, b *runBody, values json.RawMessage, trace *tracecontext.Caller) *db.Webhook {
 	if b.Webhook == "" {
 		return nil
 	}
 	data, _ := json.Marshal(runView(run)) // of JSON
 	o := objectOf(data)
+	// The headers of the request that started the run are not for others.
+	kwargs := objectOf(run.Kwargs)
+	delete(kwargs, "__request_headers__")
+	o["kwargs"] = kwargs.raw()
 	for name, at := range map[string]time.Time{"run_started_at": run.StartedAt, "run_ended_at": run.EndedAt} {
 		o[name], _ = json.Marshal(at) // cannot fail
 	}
@@ -110,6 +127,9 @@ func webhookOf(run *db.Run, b *runBody, values json.RawMessage) *db.Webhook {
 	if run.Error != nil {
 		o["values"] = json.RawMessage("null")
 		o["error"], _ = json.Marshal(run.Error) // of texts
+	}
+	if trace != nil {
+		o[traceKey], _ = json.Marshal(trace) // of texts
 	}
 	return &db.Webhook{ID: run.ID, URL: b.Webhook, Data: o.raw()}
 }
@@ -230,6 +250,9 @@ func (h *hooks) close(ctx context.Context) {
 // server was given for those.
 func (s *Server) post(ctx context.Context, w *db.Webhook) error {
 	o := objectOf(w.Data)
+	var trace tracecontext.Caller
+	traced := json.Unmarshal(o[traceKey], &trace) == nil && trace.Valid()
+	delete(o, traceKey)
 	o["webhook_sent_at"], _ = json.Marshal(now()) // cannot fail
 	ctx, cancel := context.WithTimeout(ctx, s.webhooks.Timeout)
 	defer cancel()
@@ -239,6 +262,9 @@ func (s *Server) post(ctx context.Context, w *db.Webhook) error {
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(webhookID, w.ID)
+	if traced {
+		trace.Set(r.Header)
+	}
 	if r.URL.Host == "" {
 		if s.local == nil {
 			return errNoLocal

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
 )
 
@@ -165,4 +167,75 @@ func TestAWebhookThatIsAPathIsForAHandlerOfTheProgram(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	waitFor(t, "the handler is called", func() bool { return r.taken() == 1 })
+}
+
+func TestAWebhookToTheServersNetworkIsRefusedAtOnce(t *testing.T) {
+	strict, open := calm(t), calm(t, server.AllowPrivateWebhooks())
+	for url, want := range map[string]int{
+		"http://169.254.169.254/latest": 422, "http://127.0.0.1:8080/": 422, "https://10.1.2.3/": 422, "http://[::1]/": 422, "http://[::ffff:127.0.0.1]/": 422, "http://[fe80::1%25eth0]/": 422,
+		"http://localhost:9/": 422, "http://LOCALHOST./": 422, "http://a.localhost/": 422, "http://1.1.1.1/": 200, "https://hooks.example/": 200, "http://localhost.example/": 200,
+	} {
+		for _, path := range []string{"/runs", "/runs/crons"} {
+			body := fmt.Sprintf(`{"assistant_id":"booking","input":{},"after_seconds":1000,"schedule":"0 0 1 1 *","webhook":%q}`, url)
+			w := quick(t.Context(), strict, "POST", path, body)
+			if w.Code != want || want == 422 && !strings.Contains(w.Body.String(), "server.AllowPrivateWebhooks") {
+				t.Errorf("%s %s: %d %s", path, url, w.Code, w.Body)
+			}
+			if w := quick(t.Context(), open, "POST", path, body); w.Code != 200 {
+				t.Errorf("%s %s, where they are allowed: %d %s", path, url, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// echo answers with what nodes are configured with.
+func echo(t *testing.T) *graph.Graph[echoed] {
+	t.Helper()
+	b := graph.New[echoed]("echo")
+	b.AddNode("tell", func(ctx context.Context, s *echoed) error {
+		for _, name := range []string{"x-tenant", "x-forwarded-access-token"} {
+			if v, err := graph.Configured[string](ctx, name); err == nil {
+				s.Seen += name + "=" + v + ";"
+			}
+		}
+		return nil
+	})
+	b.AddEdge(graph.Start, "tell")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+type echoed struct {
+	Seen string `json:"seen"`
+}
+
+func TestHeadersThatAreCredentialsAreNotKeptAndNoneAreToldToWebhooks(t *testing.T) {
+	r := newReceiver(t)
+	c := start(t, server.Graph(echo(t)), server.AllowPrivateWebhooks(), quiet())
+	const hidden = "do-not-keep-me"
+	headers := []string{"X-Tenant", "tenant-7", "Authorization", "Bearer " + hidden, "Cookie", hidden}
+	for _, name := range []string{
+		"X-Api-Key", "X-Service-Key", "X-Forwarded-Access-Token", "X-Auth-Request-User", "X-Amz-Security-Token", "X-Client-Secret", "X-Session-Id", "X-Csrf", "X-Xsrf",
+		"X-Cookie", "X-Password", "X-Amzn-Oidc-Data", "X-Goog-Iap-Jwt-Assertion", "X-Credentials", "X-Hub-Signature-256",
+	} {
+		headers = append(headers, name, hidden)
+	}
+	status, _, text := c.ask(t.Context(), "POST", "/runs/wait", fmt.Sprintf(`{"assistant_id":"echo","input":{},"on_completion":"keep","webhook":%q}`, r.URL), headers...)
+	if status != 200 || !strings.Contains(text, `"x-tenant=tenant-7;"`) {
+		t.Errorf("the node sees %d %s", status, text)
+	}
+	waitFor(t, "the webhook is called", func() bool { return r.taken() > 0 })
+	id := r.calls[0]["run_id"].(string)
+	thread := r.calls[0]["thread_id"].(string)
+	_, _, run := c.ask(t.Context(), "GET", "/threads/"+thread+"/runs/"+id, "")
+	if strings.Contains(run, hidden) || !strings.Contains(run, "tenant-7") {
+		t.Errorf("the run has %s", run)
+	}
+	told, err := json.Marshal(r.calls[0]["kwargs"])
+	if err != nil || strings.Contains(string(told), "tenant-7") || strings.Contains(string(told), "__request_headers__") || !strings.Contains(string(told), "on_completion") {
+		t.Errorf("the webhook is told %s, %v", told, err)
+	}
 }

@@ -1,7 +1,9 @@
 // Drives a server with LangGraph's own client, as it is published.
 import test from "node:test";
 import assert from "node:assert/strict";
+import http from "node:http";
 import { Client } from "@langchain/langgraph-sdk";
+import { isGraphInterrupt } from "@langchain/langgraph";
 import { RemoteGraph } from "@langchain/langgraph/remote";
 
 const apiUrl = process.env.SUPERSTEP_URL;
@@ -92,7 +94,7 @@ test("the older mode of messages adds them up", async () => {
   const chunks = await collect(client.runs.stream(t.thread_id, "agent", { input: question, streamMode: ["messages"] }));
   const partial = chunks.filter((c) => c.event === "messages/partial");
   assert.equal(partial.at(-1).data[0].content, "The answer is 42.");
-  assert.deepEqual(chunks.filter((c) => c.event === "messages/complete").map((c) => c.data[0].type), ["ai", "tool", "ai"]);
+  assert.deepEqual(chunks.filter((c) => c.event === "messages/complete").map((c) => c.data[0].type), ["human", "ai", "tool", "ai"]);
 });
 
 test("tasks, checkpoints, debug and custom events come through", async () => {
@@ -287,7 +289,7 @@ test("crons start runs", async () => {
 test("RemoteGraph runs, pauses and goes on", async () => {
   const remote = new RemoteGraph({ graphId: "booking", client });
   const config = { configurable: { thread_id: (await client.threads.create()).thread_id } };
-  const out = await remote.invoke({ city: "Bonn" }, config).catch((e) => e);
+  await assert.rejects(remote.invoke({ city: "Bonn" }, config), (e) => isGraphInterrupt(e) && e.interrupts[0].value.question === "Book Bonn?");
   const state = await remote.getState(config);
   assert.deepEqual(state.next, ["book"]);
   assert.equal(state.tasks[0].interrupts.length, 1);
@@ -299,4 +301,102 @@ test("RemoteGraph runs, pauses and goes on", async () => {
   assert.ok(history.length >= 2);
   const drawn = await remote.getGraphAsync();
   assert.ok(drawn.nodes.book);
+});
+
+test("RemoteGraph streams, and tells of failures", async () => {
+  const remote = new RemoteGraph({ graphId: "slow", client });
+  const config = { configurable: { thread_id: (await client.threads.create()).thread_id } };
+  const chunks = await collect(await remote.stream({ todo: 2 }, { ...config, streamMode: ["updates", "custom"] }));
+  assert.deepEqual(chunks.filter(([mode]) => mode === "custom").map(([, data]) => data), [{ tick: 1 }, { tick: 2 }]);
+  assert.deepEqual(chunks.filter(([mode]) => mode === "updates").map(([, data]) => Object.keys(data)), [["tick"], ["tick"]]);
+  const values = await collect(await remote.stream({ todo: 1, left: 1 }, { ...config, streamMode: "values" }));
+  assert.equal(values.at(-1).done, 3);
+  const failing = new RemoteGraph({ graphId: "boom", client });
+  await assert.rejects(failing.invoke({}), (e) => e.name === "RemoteException" && /I am a teapot/.test(e.message));
+});
+
+test("the mode events tells of chains, models and tools", async () => {
+  const chunks = await collect(client.runs.stream(null, "agent", { input: question, streamMode: "events" }));
+  assert.deepEqual([...new Set(events(chunks))], ["metadata", "events"]);
+  const traced = chunks.slice(1).map((c) => c.data);
+  const names = new Set(traced.map((e) => e.event));
+  for (const name of ["on_chain_start", "on_chain_end", "on_chat_model_start", "on_chat_model_stream", "on_chat_model_end", "on_tool_start", "on_tool_end"]) assert.ok(names.has(name), name);
+  assert.equal(traced.filter((e) => e.event === "on_chat_model_stream").map((e) => e.data.chunk.content).join(""), "The answer is 42.");
+  assert.deepEqual(traced.find((e) => e.event === "on_chain_start" && e.name === "agent" && e.parent_ids.length === 1).data.input.messages.map((m) => m.content), ["What is 6 times 7?"]);
+  assert.equal(traced.at(-1).data.output.messages.length, 4);
+});
+
+/** A proxy that kills the connection of the first answers in their middle, `times` of them. */
+async function cutting(times, after) {
+  const target = new URL(apiUrl);
+  const seen = [];
+  const proxy = http.createServer((req, res) => {
+    seen.push([req.method, req.url, req.headers["last-event-id"]]);
+    const passed = http.request({ host: target.hostname, port: target.port, method: req.method, path: req.url, headers: req.headers }, (answer) => {
+      res.writeHead(answer.statusCode, answer.headers);
+      if (!/stream$/.test(req.url.split("?")[0]) || times-- <= 0) return answer.pipe(res);
+      let text = "";
+      answer.on("data", (data) => {
+        if (text.split("\n\n").length > after) return; // it is cut already
+        const sent = text.length;
+        text += data;
+        const events = text.split("\n\n");
+        if (events.length <= after) return res.write(data);
+        // Some of the next event comes through, too.
+        text = `${events.slice(0, after).join("\n\n")}\n\nevent: cus`;
+        res.write(text.slice(sent), () => { res.destroy(); answer.destroy(); });
+      });
+      answer.on("error", () => res.destroy());
+    });
+    req.pipe(passed);
+    passed.on("error", () => res.destroy());
+  });
+  await new Promise((r) => proxy.listen(0, "127.0.0.1", r));
+  return { url: `http://127.0.0.1:${proxy.address().port}`, seen, close: () => { proxy.closeAllConnections(); proxy.close(); } };
+}
+
+test("a connection that is cut loses nothing", { timeout: 60_000 }, async () => {
+  const proxy = await cutting(2, 5);
+  try {
+    const through = new Client({ apiUrl: proxy.url, apiKey: null });
+    const t = await client.threads.create();
+    const chunks = await collect(through.runs.stream(t.thread_id, "slow", { input: { todo: 60 }, streamMode: ["custom"], streamResumable: true }));
+    assert.deepEqual(chunks.filter((c) => c.event === "custom").map((c) => c.data.tick), Array.from({ length: 60 }, (_, i) => i + 1));
+    assert.equal(new Set(chunks.map((c) => c.id)).size, chunks.length, "each event once");
+    const streams = proxy.seen.filter(([, url]) => /stream$/.test(url));
+    assert.deepEqual(streams.map(([method]) => method), ["POST", "GET", "GET"]);
+    assert.ok(streams.slice(1).every(([, , last]) => Number(last) > 0), JSON.stringify(streams));
+  } finally {
+    proxy.close();
+  }
+});
+
+test("a server that asks for a key", async () => {
+  const locked = (apiKey) => new Client({ apiUrl: process.env.SUPERSTEP_LOCKED_URL, apiKey });
+  const known = locked("right");
+  const t = await known.threads.create();
+  assert.equal((await known.runs.wait(t.thread_id, "slow", { input: { todo: 1 } })).done, 1);
+  assert.equal(events(await collect(known.runs.stream(t.thread_id, "slow", { input: { todo: 1, left: 1 } }))).at(-1), "values");
+  await rejects(locked("wrong").threads.get(t.thread_id), /HTTP 401: .*credentials are not valid/);
+  await rejects(locked(null).threads.get(t.thread_id), /HTTP 401: .*credentials are required/);
+  await rejects(collect(locked(null).runs.stream(null, "slow", { input: { todo: 1 } })), /HTTP 401: .*credentials are required/);
+  const bearer = new Client({ apiUrl: process.env.SUPERSTEP_LOCKED_URL, apiKey: null, defaultHeaders: { Authorization: "Bearer right" } });
+  assert.equal((await bearer.threads.get(t.thread_id)).thread_id, t.thread_id);
+  await rejects(locked("wrong").runs.create(t.thread_id, "slow", { input: {} }), /HTTP 401/);
+});
+
+// The schedule allows for no time that is soon: the test's own server makes crons due.
+test("a cron that is due starts a run", { skip: process.env.SUPERSTEP_OVERDUE ? false : "this server's times can't be changed", timeout: 60_000 }, async () => {
+  const t = await client.threads.create();
+  const made = await client.crons.createForThread(t.thread_id, "slow", { schedule: "@yearly", input: { todo: 2 } });
+  assert.deepEqual(await client.runs.list(t.thread_id), []);
+  assert.equal((await fetch(process.env.SUPERSTEP_OVERDUE, { method: "POST" })).status, 204);
+  let runs = [];
+  while (!runs.some((r) => r.status === "success")) {
+    await new Promise((r) => setTimeout(r, 50));
+    runs = await client.runs.list(t.thread_id);
+  }
+  assert.equal(runs.length, 1);
+  assert.equal((await client.threads.getState(t.thread_id)).values.done, 2);
+  await client.crons.delete(made.cron_id);
 });

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/superstep-dev/superstep/internal/pgdb"
+	"github.com/superstep-dev/superstep/internal/private"
 )
 
 // Errors.
@@ -46,6 +48,7 @@ func OpenSQLite(ctx context.Context, path string) (*DB, error) {
 	const settings = "_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
 	name := ":memory:?" + settings
 	if path != "" {
+		private.Create(path)
 		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&" + settings
 	}
 	db, err := sql.Open("sqlite", name)
@@ -386,6 +389,37 @@ func search[T any](ctx context.Context, d *DB, p Page, accepts func(*T) bool, qu
 		}
 	}
 	return found, total, rows.Err()
+}
+
+// ranked is search for an order that no column has. It keeps about as many rows as
+// there are up to the end of the page.
+func ranked[T any](ctx context.Context, d *DB, p Page, accepts func(*T) bool, compare func(a, b *T) int, query string, args ...any) ([]*T, int, error) {
+	if !p.Ascending {
+		ascending := compare
+		compare = func(a, b *T) int { return ascending(b, a) }
+	}
+	var first []*T
+	rank := func() {
+		slices.SortFunc(first, compare)
+		if most := p.Offset + p.Limit; most >= 0 { // else there are fewer
+			first = first[:min(len(first), most)]
+		}
+	}
+	_, total, err := search(ctx, d, Page{}, func(v *T) bool {
+		if accepts != nil && !accepts(v) {
+			return false
+		}
+		first = append(first, v)
+		if n := len(first); n >= 1000 && n/2-p.Limit >= p.Offset {
+			rank()
+		}
+		return true
+	}, query, args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	rank()
+	return append([]*T{}, first[min(p.Offset, len(first)):]...), total, nil
 }
 
 func encode(v any) (string, error) {

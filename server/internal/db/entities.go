@@ -1,11 +1,13 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -81,21 +83,31 @@ func (d *DB) SetLatest(ctx context.Context, id string, version int64, now time.T
 }
 
 // Assistants returns assistants, newest first unless the page says otherwise.
-// An empty graph means all.
+// An empty graph means all. By is created, updated, assistant_id, graph_id or name.
 func (d *DB) Assistants(ctx context.Context, graph, by string, p Page, accepts func(*Assistant) bool) ([]*Assistant, int, error) {
 	query, args := `SELECT data FROM @superstep_assistants`, []any(nil)
 	if graph != "" {
 		query, args = query+` WHERE graph = ?`, []any{graph}
 	}
-	return search(ctx, d, p, accepts, query+order(p, by), args...)
+	if by == "name" {
+		return ranked(ctx, d, p, accepts, func(a, b *Assistant) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+		}, query, args...)
+	}
+	return search(ctx, d, p, accepts, query+order(p, by, map[string]string{"assistant_id": "id", "graph_id": "graph"}), args...)
 }
 
-// order writes ORDER BY for a table that has the columns created and updated.
-func order(p Page, by string) string {
-	if by != "updated" {
-		by = "created"
+// order writes ORDER BY for a table that has the columns id, created and updated,
+// and others by the names that clients have for them. What is alike in a column is
+// in the order of the IDs: pages don't overlap.
+func order(p Page, by string, others map[string]string) string {
+	column := "created"
+	if by == "updated" {
+		column = by
+	} else if other := others[by]; other != "" {
+		column = other
 	}
-	return ` ORDER BY ` + by + ` ` + direction(p) + `, id ` + direction(p)
+	return ` ORDER BY ` + column + ` ` + direction(p) + `, id ` + direction(p)
 }
 
 // Versions returns the versions of an assistant, highest first.
@@ -237,7 +249,8 @@ type ThreadFilter struct {
 	Graph, Assistant, Status, Owner string
 }
 
-// Threads returns threads.
+// Threads returns threads, newest first unless the page says otherwise. By is
+// created, updated, state_updated, status or thread_id.
 func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, accepts func(*Thread) bool) ([]*Thread, int, error) {
 	query, args := `SELECT data FROM @superstep_server_threads WHERE 1 = 1`, []any(nil)
 	for _, c := range []struct{ column, value string }{{"graph", f.Graph}, {"assistant", f.Assistant}, {"status", f.Status}} {
@@ -250,13 +263,12 @@ func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, acc
 		query += ` AND owner IN (?, '')`
 		args = append(args, f.Owner)
 	}
-	if by == "status" {
-		return search(ctx, d, p, accepts, query+` ORDER BY status `+direction(p)+`, id `+direction(p), args...)
+	if by == "state_updated" {
+		return ranked(ctx, d, p, accepts, func(a, b *Thread) int {
+			return cmp.Or(a.ChangedAt.Compare(b.ChangedAt), cmp.Compare(a.ID, b.ID))
+		}, query, args...)
 	}
-	if by == "thread_id" {
-		return search(ctx, d, p, accepts, query+` ORDER BY id `+direction(p), args...)
-	}
-	return search(ctx, d, p, accepts, query+order(p, by), args...)
+	return search(ctx, d, p, accepts, query+order(p, by, map[string]string{"thread_id": "id", "status": "status"}), args...)
 }
 
 // ExpiredThreads returns the IDs of threads whose time is over.
@@ -666,7 +678,7 @@ func (d *DB) Runs(ctx context.Context, thread, status string, p Page) ([]*Run, e
 	if status != "" {
 		query, args = query+` AND status = ?`, append(args, status)
 	}
-	found, _, err := search[Run](ctx, d, p, nil, query+order(p, "created"), args...)
+	found, _, err := search[Run](ctx, d, p, nil, query+order(p, "created", nil), args...)
 	return found, err
 }
 
@@ -852,7 +864,10 @@ func (d *DB) DeleteCron(ctx context.Context, id string) error {
 	return err
 }
 
-// Crons returns crons. Empty strings select all.
+// Crons returns crons, newest first unless the page says otherwise. Empty strings
+// select all. By is created, updated, cron_id, assistant_id, thread_id or
+// next_run_date; those that aren't due any more come after those that are, or
+// before them if that is the order of the page.
 func (d *DB) Crons(ctx context.Context, assistant, thread, by string, p Page, accepts func(*Cron) bool) ([]*Cron, int, error) {
 	query, args := `SELECT data FROM @superstep_crons WHERE 1 = 1`, []any(nil)
 	if assistant != "" {
@@ -861,7 +876,9 @@ func (d *DB) Crons(ctx context.Context, assistant, thread, by string, p Page, ac
 	if thread != "" {
 		query, args = query+` AND thread = ?`, append(args, thread)
 	}
-	return search(ctx, d, p, accepts, query+order(p, by), args...)
+	return search(ctx, d, p, accepts, query+order(p, by, map[string]string{
+		"cron_id": "id", "assistant_id": "assistant", "thread_id": "thread", "next_run_date": fmt.Sprintf("coalesce(next, %d)", math.MaxInt64),
+	}), args...)
 }
 
 // DueCrons returns the crons whose time has come.

@@ -25,10 +25,10 @@ func (d *DB) Beat(ctx context.Context, instance string) error {
 	return err
 }
 
-// Leave says that an instance has ended.
-func (d *DB) Leave(ctx context.Context, instance string) error {
-	_, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_instances WHERE id = ?`, instance)
-	return err
+// Leave says that an instance has ended, and reports whether nobody had said so.
+func (d *DB) Leave(ctx context.Context, instance string) (bool, error) {
+	n, err := d.exec(ctx, d.sql, `DELETE FROM @superstep_instances WHERE id = ?`, instance)
+	return n > 0, err
 }
 
 // Left returns the instances that hold runs which have not ended, and have given

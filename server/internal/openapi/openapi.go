@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -23,6 +25,8 @@ type operation struct {
 	in      *jsonschema.Schema
 	inputs  []example // of in
 	out     answer
+	open    bool  // it needs no credentials
+	fails   []int // statuses of errors besides those that follow from the rest, as failures says
 }
 
 // parameter is a parameter of a query, or a header of a request.
@@ -45,7 +49,8 @@ type answer struct {
 	media  string // application/json if it is empty
 	schema *jsonschema.Schema
 	paged  bool // it has the headers of a list that is shown in pages
-	places bool // its header Content-Location says where the run is
+	places bool // its headers say where the run is, and where it goes on after the connection was lost
+	calls  bool // it waits for nothing, so that nothing goes on
 }
 
 // What examples speak of. Whoever tries them makes these first, and puts the IDs
@@ -70,8 +75,11 @@ func places() map[string]parameter {
 	}
 }
 
-// JSON returns the description of a server of some version.
-func JSON(version string) ([]byte, error) { return json.Marshal(describe(version)) }
+// JSON returns the description of a server of some version, with credentials if it
+// asks for them.
+func JSON(version string, credentials bool) ([]byte, error) {
+	return json.Marshal(describe(version, credentials))
+}
 
 // The parts of an OpenAPI document, as far as they are used here.
 type (
@@ -79,6 +87,7 @@ type (
 		OpenAPI    string          `json:"openapi"`
 		Info       info            `json:"info"`
 		Servers    []server        `json:"servers"`
+		Security   []requirement   `json:"security,omitempty"`
 		Tags       []tag           `json:"tags"`
 		Paths      map[string]path `json:"paths"`
 		Components components      `json:"components"`
@@ -102,8 +111,18 @@ type (
 	}
 	path       map[string]shownOperation // by method
 	components struct {
-		Schemas map[string]*jsonschema.Schema `json:"schemas"`
+		Schemas   map[string]*jsonschema.Schema `json:"schemas"`
+		Responses map[string]shownAnswer        `json:"responses"`
+		Security  map[string]scheme             `json:"securitySchemes,omitempty"`
 	}
+	scheme struct {
+		Type        string `json:"type"`
+		In          string `json:"in,omitempty"`
+		Name        string `json:"name,omitempty"`
+		Scheme      string `json:"scheme,omitempty"`
+		Description string `json:"description"`
+	}
+	requirement    map[string][]string // scopes, by the name of a scheme
 	shownOperation struct {
 		ID          string                 `json:"operationId"`
 		Tags        []string               `json:"tags"`
@@ -112,6 +131,7 @@ type (
 		Parameters  []shownParameter       `json:"parameters,omitempty"`
 		Body        *body                  `json:"requestBody,omitempty"`
 		Responses   map[string]shownAnswer `json:"responses"`
+		Security    *[]requirement         `json:"security,omitempty"` // instead of the document's
 	}
 	shownParameter struct {
 		Name        string             `json:"name"`
@@ -133,7 +153,8 @@ type (
 		Value json.RawMessage `json:"value"`
 	}
 	shownAnswer struct {
-		Description string            `json:"description"`
+		Ref         string            `json:"$ref,omitempty"`
+		Description string            `json:"description,omitempty"`
 		Headers     map[string]header `json:"headers,omitempty"`
 		Content     map[string]media  `json:"content,omitempty"`
 	}
@@ -144,12 +165,12 @@ type (
 )
 
 // describe makes the description of the table of operations.
-func describe(version string) document {
+func describe(version string, credentials bool) document {
 	d := document{
 		OpenAPI: "3.1.0",
 		Info: info{
 			Title: "Superstep server", Version: version, License: license{"Apache License 2.0", "Apache-2.0"},
-			Description: "Serves compiled graphs in the protocol of LangGraph's server. Errors are plain text, which says what is wrong.",
+			Description: "Serves compiled graphs in the protocol of LangGraph's server. Errors are plain text, which says what is wrong; who accepts JSON but no plain text gets an object.",
 		},
 		Servers: []server{{"."}}, // beside this document, whatever a proxy puts before it
 		Tags: []tag{
@@ -160,14 +181,24 @@ func describe(version string) document {
 			{"crons", "Runs that start at times."},
 			{"store", "The long-term memory that graphs and clients share."},
 		},
-		Paths: map[string]path{}, Components: components{schemas()},
+		Paths: map[string]path{}, Components: components{Schemas: schemas(), Responses: map[string]shownAnswer{}},
+	}
+	for status, about := range failures() {
+		d.Components.Responses[nameOf(status)] = failure(about)
+	}
+	if credentials {
+		d.Components.Security = map[string]scheme{
+			"key":    {Type: "apiKey", In: "header", Name: "x-api-key", Description: "A key, as LangGraph's clients send it."},
+			"bearer": {Type: "http", Scheme: "bearer", Description: "A key or a token in the header Authorization."},
+		}
+		d.Security = []requirement{{"key": {}}, {"bearer": {}}}
 	}
 	for pattern, o := range operations() {
 		method, route, _ := strings.Cut(pattern, " ")
 		if d.Paths[route] == nil {
 			d.Paths[route] = path{}
 		}
-		d.Paths[route][strings.ToLower(method)] = o.describe(route)
+		d.Paths[route][strings.ToLower(method)] = o.describe(route, credentials)
 	}
 	return d
 }
@@ -188,7 +219,63 @@ func tagOf(route string) string {
 	}
 }
 
-func (o *operation) describe(route string) shownOperation {
+// failures says what the statuses of errors mean.
+func failures() map[int]string {
+	return map[int]string{
+		http.StatusUnauthorized:        "There are no credentials, or wrong ones.",
+		http.StatusForbidden:           "The user may not do this.",
+		http.StatusNotFound:            "Something that the request names isn't there, or isn't the user's.",
+		http.StatusConflict:            "It is there already, or busy.",
+		http.StatusUnprocessableEntity: "The request can't work as it is.",
+		http.StatusTooManyRequests:     "A limit is reached; it may be tried again later.",
+		http.StatusServiceUnavailable:  "The server is closing, or something it needs doesn't answer; it may be tried again.",
+	}
+}
+
+// nameOf names a status among the components: NotFound.
+func nameOf(status int) string { return strings.ReplaceAll(http.StatusText(status), " ", "") }
+
+// failure describes an error.
+func failure(about string) shownAnswer {
+	return shownAnswer{Description: about, Content: map[string]media{
+		"text/plain": {Schema: text("What is wrong.")},
+		mediaJSON:    {Schema: record("", member{"detail!", text("What is wrong.")})},
+	}}
+}
+
+// failures returns the statuses of errors that the operation can have besides those
+// of any request, such as of bodies that are too large.
+func (o *operation) failures(route string, credentials bool) []int {
+	out := slices.Clone(o.fails)
+	named := strings.Contains(route, "{")
+	if credentials && !o.open {
+		out = append(out, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
+	}
+	if named && !o.early() {
+		out = append(out, http.StatusNotFound)
+	}
+	if named || o.in != nil || len(o.query) > 0 || len(o.headers) > 0 {
+		out = append(out, http.StatusUnprocessableEntity)
+	}
+	if o.out.places || o.out.streams() {
+		out = append(out, http.StatusTooManyRequests)
+	}
+	if o.out.streams() {
+		out = append(out, http.StatusServiceUnavailable)
+	}
+	return out
+}
+
+// early reports whether the thread need not exist yet.
+func (o *operation) early() bool {
+	return slices.Contains([]string{"command", "streamEvents", "streamThread", "openSocket"}, o.id)
+}
+
+func (a *answer) streams() bool {
+	return a.media == mediaSSE || a.status == http.StatusSwitchingProtocols
+}
+
+func (o *operation) describe(route string, credentials bool) shownOperation {
 	out := shownOperation{ID: o.id, Tags: []string{tagOf(route)}, Summary: o.summary, Description: o.about}
 	add := func(where string, required bool, p parameter) {
 		out.Parameters = append(out.Parameters, shownParameter{
@@ -217,7 +304,13 @@ func (o *operation) describe(route string) shownOperation {
 	}
 	out.Responses = map[string]shownAnswer{
 		o.out.code(): o.out.describe(),
-		"default":    {Description: "What is wrong, in words.", Content: map[string]media{"text/plain": {Schema: text("")}}},
+		"default":    failure("What is wrong, in words."),
+	}
+	for _, status := range o.failures(route, credentials) {
+		out.Responses[strconv.Itoa(status)] = shownAnswer{Ref: "#/components/responses/" + nameOf(status)}
+	}
+	if credentials && o.open {
+		out.Security = &[]requirement{}
 	}
 	return out
 }
@@ -259,8 +352,8 @@ func (a *answer) describe() shownAnswer {
 	if a.places {
 		out.Headers["Content-Location"] = header{"Where the run is.", text("")}
 	}
-	if a.places && a.media == mediaSSE {
-		out.Headers["Location"] = header{"Where the stream goes on after the connection was lost.", text("")}
+	if a.places && !a.calls {
+		out.Headers["Location"] = header{"Where it goes on after the connection was lost.", text("")}
 	}
 	return out
 }

@@ -21,11 +21,11 @@ func operations() map[string]operation {
 	last := []parameter{{"Last-Event-ID", text("The last event that was read; -1 for all from the beginning. Without it, what happens from now on."), "-1"}}
 	why := parameter{"action", oneOf("Whether what the run did stays (the default) or is undone.", "interrupt", "rollback"), "interrupt"}
 
-	started := answer{about: "The run, which has not begun.", schema: ref("Run", ""), places: true}
+	started := answer{about: "The run, which has not begun.", schema: ref("Run", ""), places: true, calls: true}
 	waited := answer{about: "What came of the run. Blank lines come before, so that proxies don't give up.", schema: ref("Outcome", ""), places: true}
 	streamed := answer{about: "The events of the run, to its end: a line with event, one with data in JSON, one with id.", media: mediaSSE, places: true}
 	forever := answer{about: "The events of the thread's runs, until the client leaves.", media: mediaSSE}
-	joined := answer{about: "What came of the run.", schema: ref("Outcome", "")}
+	joined := answer{about: "What came of the run.", schema: ref("Outcome", ""), places: true}
 
 	run := ref("RunBody", "")
 	runs := []example{
@@ -41,18 +41,18 @@ func operations() map[string]operation {
 	crons := one(`{"assistant_id": "trip", "schedule": "0 9 * * 1-5", "timezone": "Europe/Berlin", "input": {"days": 2}, "metadata": {"team": "travel"}}`)
 
 	return map[string]operation{
-		"GET /ok":           {id: "ok", summary: "Whether the server answers", out: answer{schema: record("", member{"ok!", yesno("")})}},
-		"GET /ready":        {id: "ready", summary: "Whether requests should be sent here", about: "503 while the server drains and while its database doesn't answer.", out: answer{schema: record("", member{"ready!", yesno("")})}},
+		"GET /ok":           {id: "ok", open: true, summary: "Whether the server answers", out: answer{schema: record("", member{"ok!", yesno("")})}},
+		"GET /ready":        {id: "ready", open: true, fails: []int{http.StatusServiceUnavailable}, summary: "Whether requests should be sent here", about: "503 while the server drains and while its database doesn't answer.", out: answer{schema: record("", member{"ready!", yesno("")})}},
 		"GET /metrics":      {id: "metrics", summary: "What the server counts, for Prometheus", out: answer{media: "text/plain"}},
 		"GET /openapi.json": {id: "openapi", summary: "This description", out: answer{schema: free("")}},
-		"GET /info": {id: "info", summary: "What the server is", out: answer{schema: record("",
+		"GET /info": {id: "info", open: true, summary: "What the server is", out: answer{schema: record("",
 			member{"version!", text("Of Superstep.")},
 			member{"context!", text("The language.")},
 			member{"flags!", named("What it can do.", yesno(""))},
 		)}},
 
 		"POST /assistants": {
-			id: "createAssistant", summary: "Make an assistant", in: required("AssistantBody", "graph_id"),
+			id: "createAssistant", fails: []int{http.StatusNotFound, http.StatusConflict}, summary: "Make an assistant", in: required("AssistantBody", "graph_id"),
 			inputs: one(`{"graph_id": "trip", "name": "Short trips", "config": {"recursion_limit": 50}, "metadata": {"team": "travel"}}`), out: of("Assistant"),
 		},
 		"POST /assistants/search": {
@@ -98,7 +98,7 @@ func operations() map[string]operation {
 		},
 
 		"POST /threads": {
-			id: "createThread", summary: "Make a thread", in: ref("ThreadBody", ""), inputs: []example{
+			id: "createThread", fails: []int{http.StatusNotFound, http.StatusConflict}, summary: "Make a thread", in: ref("ThreadBody", ""), inputs: []example{
 				{"plain", `{"metadata": {"customer": "c-7"}, "ttl": 1440}`},
 				{"with_history", `{"graph_id": "trip", "supersteps": [{"updates": [{"values": {"days": 4}, "as_node": "plan"}]}]}`},
 			}, out: of("Thread"),
@@ -127,7 +127,7 @@ func operations() map[string]operation {
 		"DELETE /threads/{thread}":    {id: "deleteThread", summary: "Stop a thread's runs, and remove it with its history", out: none},
 		"POST /threads/{thread}/copy": {id: "copyThread", summary: "Copy a thread with its history", out: of("Thread")},
 		"POST /threads/{thread}/events": {
-			id: "postEvent", summary: "Send an event to a thread whose graph waits for it, or will", about: "Superstep's own: for graph.WaitFor.",
+			id: "postEvent", fails: []int{http.StatusConflict}, summary: "Send an event to a thread whose graph waits for it, or will", about: "Superstep's own: for graph.WaitFor.",
 			in: record("",
 				member{"name!", text("Of the event.")},
 				member{"value", anything("What the graph gets.")},
@@ -145,7 +145,7 @@ func operations() map[string]operation {
 			), inputs: one(`{"checkpoint": {"checkpoint_id": "` + ExampleCheckpoint + `"}}`), out: of("ThreadState"),
 		},
 		"POST /threads/{thread}/state": {
-			id: "updateState", summary: "Write to a thread's state", about: "Makes a checkpoint: after the newest one, or a branch from another.",
+			id: "updateState", fails: []int{http.StatusConflict}, summary: "Write to a thread's state", about: "Makes a checkpoint: after the newest one, or a branch from another.",
 			in: record("",
 				member{"values", anything("What is written, as an input is.")},
 				member{"as_node", text("The node that is taken to have written it, so that those after it run next.")},
@@ -198,15 +198,15 @@ func operations() map[string]operation {
 		"GET /threads/{thread}/runs/{run}/stream":  {id: "joinStream", summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
 		"POST /threads/{thread}/runs/{run}/cancel": cancelling(why),
 
-		"POST /runs":        {id: "createStatelessRun", summary: "Start a run on a thread of its own", in: run, inputs: alone, out: started},
-		"POST /runs/stream": {id: "streamStatelessRun", summary: "Start a run on a thread of its own and follow it", in: run, inputs: alone, out: streamed},
-		"POST /runs/wait":   {id: "waitStatelessRun", summary: "Start a run on a thread of its own and wait for its end", in: run, inputs: alone, out: waited},
+		"POST /runs":        {id: "createStatelessRun", fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own", in: run, inputs: alone, out: started},
+		"POST /runs/stream": {id: "streamStatelessRun", fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own and follow it", in: run, inputs: alone, out: streamed},
+		"POST /runs/wait":   {id: "waitStatelessRun", fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own and wait for its end", in: run, inputs: alone, out: waited},
 		"POST /runs/batch": {
-			id: "batchRuns", summary: "Start several runs, each on a thread of its own", in: list("", run),
+			id: "batchRuns", fails: []int{http.StatusNotFound, http.StatusTooManyRequests}, summary: "Start several runs, each on a thread of its own", in: list("", run),
 			inputs: one(`[{"assistant_id": "trip", "input": {"days": 2}}, {"assistant_id": "trip", "input": {"days": 3}}]`), out: many("Run"),
 		},
 		"POST /runs/cancel": {
-			id: "cancelRuns", summary: "Cancel several runs", query: []parameter{why}, in: record("",
+			id: "cancelRuns", fails: []int{http.StatusNotFound}, summary: "Cancel several runs", query: []parameter{why}, in: record("",
 				member{"thread_id", id("")},
 				member{"run_ids", list("", id(""))},
 				member{"status", oneOf("Those of this status, instead of run_ids.", "pending", "running", "all")},
@@ -215,7 +215,7 @@ func operations() map[string]operation {
 		"GET /runs/{run}/stream": {id: "joinStatelessStream", summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
 		"GET /runs/{run}/join":   {id: "joinStatelessRun", summary: "Wait for a run", query: []parameter{leave}, out: joined},
 
-		"POST /runs/crons":                  {id: "createCron", summary: "Start runs at times, each on a thread of its own", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
+		"POST /runs/crons":                  {id: "createCron", fails: []int{http.StatusNotFound}, summary: "Start runs at times, each on a thread of its own", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
 		"POST /threads/{thread}/runs/crons": {id: "createThreadCron", summary: "Start runs on a thread at times", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
 		"PATCH /runs/crons/{cron}":          {id: "patchCron", summary: "Change a cron", in: ref("CronBody", ""), inputs: one(`{"schedule": "@daily", "enabled": false}`), out: of("Cron")},
 		"DELETE /runs/crons/{cron}":         {id: "deleteCron", summary: "Remove a cron", out: none},

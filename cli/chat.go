@@ -231,7 +231,7 @@ func (h *chatter) open(ctx context.Context) (err error) {
 		}
 		if there && h.Fresh {
 			there = false
-			if err := h.p.deleteThread(ctx, h.Thread); err != nil {
+			if err := h.p.deleteThread(ctx, h.Thread, false); err != nil {
 				return err
 			}
 		}

@@ -29,6 +29,7 @@ type app struct {
 	name, short, version string
 	graphs               []*compiled
 	demo                 []*compiled // see Demo
+	serverOptions        []server.Option
 	commands             []*cobra.Command
 	store                checkpoint.Store
 	url                  string
@@ -73,6 +74,7 @@ type about struct {
 	own         string // name that the graph was built with: what records hold
 	description string
 	example     string
+	unserved    bool
 }
 
 // Named makes a graph known by another name than its own.
@@ -80,6 +82,10 @@ func Named(name string) GraphOption { return func(a *about) { a.name = name } }
 
 // Describe says in a sentence what a graph does.
 func Describe(description string) GraphOption { return func(a *about) { a.description = description } }
+
+// Unserved keeps a graph from the command serve, such as one that other commands of
+// the program start and that reads files of the machine.
+func Unserved() GraphOption { return func(a *about) { a.unserved = true } }
 
 // ExampleInput is an input in JSON that the help shows.
 func ExampleInput(json string) GraphOption { return func(a *about) { a.example = json } }
@@ -187,6 +193,9 @@ func New(opts ...Option) *cobra.Command {
 			a.console = console.New(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err := errors.Join(a.problems...); err != nil {
 				return err
+			}
+			if f := cmd.Flags().Lookup("thread"); f != nil && f.Changed && f.Value.String() == "" {
+				return &usageError{errors.New("--thread is empty"), "is a variable unset? Name a thread, or leave the flag out"}
 			}
 			cmd.SetContext(context.WithValue(cmd.Context(), appKey{}, a))
 			return a.checkURL(cmd)

@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) copyCommand() *cobra.Command {
-	return &cobra.Command{
+	return a.threadToo(&cobra.Command{
 		Use: "copy FROM [TO]", GroupID: "edit", Short: "Copy a thread with its whole history",
 		Long: `Copy a thread to a new one, with its history, its forks, and what is open: questions
 that wait, and results of the open superstep. The two go their own ways from then
@@ -33,5 +33,5 @@ on. A server chooses the ID of the new one; elsewhere it is TO.`,
 			fmt.Fprintln(a.console.Out, oneLine(fmt.Sprintf("Copied thread %s to %s.", from, to)))
 			return nil
 		},
-	}
+	})
 }

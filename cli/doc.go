@@ -29,7 +29,7 @@
 // as the command serve starts; its graphs need not be the program's. The API key is
 // in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells. The
 // other commands refuse --url, and those that work on a store refuse SUPERSTEP_URL
-// too, unless --store or SUPERSTEP_STORE names one.
+// too, unless --store or SUPERSTEP_STORE names one. [Server] says how serve serves.
 //
 // # Output
 //

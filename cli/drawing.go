@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -43,10 +44,11 @@ thread ran, failed in or waits at are marked.`,
 				return err
 			}
 			if format == "" {
-				format = "diagram"
-				if f, ok := formatOf[strings.ToLower(filepath.Ext(out))]; ok {
-					format = f
+				ext := strings.ToLower(filepath.Ext(out))
+				if format = formatOf[ext]; format == "" && ext != "" {
+					return &usageError{fmt.Errorf("--output %s: the name does not say the format", out), "say it with --format: " + strings.Join(formatNames, ", ")}
 				}
+				format = cmp.Or(format, "diagram")
 			}
 			if !slices.Contains(formatNames, format) {
 				e := &usageError{fmt.Errorf("unknown format %q", format), "formats: " + strings.Join(formatNames, ", ")}

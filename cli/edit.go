@@ -113,11 +113,17 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 
 func (a *app) deleteCommand() *cobra.Command {
 	var thread string
-	var yes bool
+	var yes, force bool
 	cmd := &cobra.Command{
-		Use: "delete", GroupID: "edit", Short: "Delete a thread with its history",
-		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "delete [THREAD]", GroupID: "edit", Short: "Delete a thread with its history",
+		Args: args(0, 1, "THREAD"), ValidArgsFunction: a.completeThread,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if thread != "" {
+					return Usage("unexpected argument %q: --thread names the thread", args[0])
+				}
+				thread = args[0]
+			}
 			if thread == "" {
 				return &usageError{errors.New("--thread is missing"), fmt.Sprintf("%s threads lists them", a.name)}
 			}
@@ -142,7 +148,7 @@ func (a *app) deleteCommand() *cobra.Command {
 					return ExitCode(ExitError)
 				}
 			}
-			if err := p.deleteThread(ctx, thread); err != nil {
+			if err := p.deleteThread(ctx, thread, force); err != nil {
 				return err
 			}
 			if a.json {
@@ -154,5 +160,6 @@ func (a *app) deleteCommand() *cobra.Command {
 	}
 	a.threadFlag(cmd, &thread)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&force, "force", false, "stop a run that is working on the thread")
 	return cmd
 }

@@ -36,6 +36,15 @@ type hinted struct {
 func (e *hinted) Error() string { return e.err.Error() }
 func (e *hinted) Unwrap() error { return e.err }
 
+// worded is an error in other words.
+type worded struct {
+	text string
+	err  error
+}
+
+func (e *worded) Error() string { return e.text }
+func (e *worded) Unwrap() error { return e.err }
+
 // Code returns the exit code that belongs to the error of a command.
 func Code(err error) int {
 	var code ExitCode
@@ -73,6 +82,14 @@ func report(cmd *cobra.Command, err error) int {
 		return code
 	}
 	fmt.Fprintf(w, "%s: %s\n", cmd.Root().Name(), console.Clean(err.Error()))
+	var panicked *graph.PanicError
+	if f := cmd.Flags().Lookup("verbose"); f != nil && errors.As(err, &panicked) {
+		if f.Changed {
+			fmt.Fprintf(w, "%s\n", console.Clean(strings.TrimRight(string(panicked.Stack), "\n")))
+		} else {
+			fmt.Fprintf(w, "  -v shows where it panicked\n")
+		}
+	}
 	if hint != "" {
 		fmt.Fprintf(w, "%s\n", console.Clean(indent(hint, "  ")))
 	}

@@ -49,7 +49,7 @@ The value is JSON, @FILE, or - for the standard input; without one it is null.`,
 			return nil
 		},
 	}
-	g := Group("events", "Send events to threads", send)
+	g := Group("events", "Send events to threads", a.threadToo(send))
 	g.GroupID = "run"
 	return g
 }

@@ -68,8 +68,8 @@ func (a *app) threadsCommand() *cobra.Command {
 		Long: `List the threads of the store, newest first, with the run that holds each and the
 time at which it is due, where there is one.
 
-With --stuck those alone that cannot go on by themselves, and why: their run died,
-they wait at a node that the graph does not have, a newer program wrote them, or
+With --stuck those alone that cannot go on by themselves, and why: their run failed
+or died, they wait at a node that the graph does not have, a newer program wrote them, or
 they cannot be read. Each thread is loaded for that.`,
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,13 +77,9 @@ they cannot be read. Each thread is loaded for that.`,
 				return Usage("--limit %d is negative", limit)
 			}
 			switch status {
-			case "", "done", "interrupted", "waiting", "pending":
-			case "failed":
-				if !a.remote() { // a store has no failures on record
-					return Usage("--status %q: use done, interrupted, waiting or pending", status)
-				}
+			case "", "done", "interrupted", "waiting", "failed", "pending":
 			default:
-				return Usage("--status %q: use done, interrupted, waiting or pending", status)
+				return Usage("--status %q: use done, interrupted, waiting, failed or pending", status)
 			}
 			ctx := cmd.Context()
 			p, err := a.place()
@@ -157,7 +153,7 @@ they cannot be read. Each thread is loaded for that.`,
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only threads whose ID begins so")
 	cmd.Flags().StringVarP(&name, "graph", "g", "", "only threads of this graph")
-	cmd.Flags().StringVar(&status, "status", "", "only threads that are done, interrupted, waiting or pending")
+	cmd.Flags().StringVar(&status, "status", "", "only threads that are done, interrupted, waiting, failed or pending")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many at most; 0 shows all")
 	cmd.Flags().BoolVar(&onlyStuck, "stuck", false, "only threads that cannot go on by themselves, and why")
 	return cmd
@@ -255,7 +251,7 @@ func (a *app) historyCommand() *cobra.Command {
 	}
 	a.threadFlag(cmd, &f.thread)
 	cmd.Flags().StringVar(&f.at, "at", "", "the newest checkpoint to list")
-	cmd.Flags().BoolVarP(&all, "all-branches", "A", false, "all branches, in the order written")
+	cmd.Flags().BoolVarP(&all, "all-branches", "A", false, "all branches, the checkpoint written last first")
 	cmd.Flags().BoolVar(&oldest, "oldest-first", false, "begin with the oldest")
 	cmd.Flags().BoolVar(&states, "states", false, "show the state at each checkpoint")
 	cmd.Flags().BoolVar(&f.full, "full", false, "with --states: show the whole states")

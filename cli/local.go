@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
+	engine "github.com/superstep-dev/superstep/internal/local"
 )
 
 // local is a store with the graphs of this program.
@@ -108,8 +110,16 @@ func (l *local) copyThread(ctx context.Context, from, to string) (string, error)
 	return to, nil
 }
 
-func (l *local) deleteThread(ctx context.Context, thread string) error {
-	return l.store.Delete(ctx, checkpoint.ThreadID(thread))
+func (l *local) deleteThread(ctx context.Context, thread string, force bool) error {
+	policy := engine.Reject
+	if force {
+		policy = engine.Interrupt
+	}
+	err := engine.Delete(ctx, l.store, checkpoint.ThreadID(thread), policy)
+	if errors.Is(err, graph.ErrThreadBusy) {
+		return Hint(err, "--force stops it and deletes the thread all the same")
+	}
+	return err
 }
 
 func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, more bool, err error) {
@@ -133,6 +143,15 @@ func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, m
 			Thread: string(t.Thread), Graph: t.Head.Graph, Status: headStatus(t.Head), Step: &t.Head.Step, Checkpoint: string(t.Head.ID),
 			Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: t.CreatedAt, UpdatedAt: t.Head.CreatedAt, Metadata: t.Head.Metadata,
 		}
+		failure := ""
+		if o.Status == "pending" && !t.Lease.Live(time.Now()) || o.Status == "waiting" {
+			if failure, err = failureOf(ctx, l.store, t.Head); err != nil {
+				return list, more, fmt.Errorf("thread %q: %w", o.Thread, err)
+			}
+			if failure != "" {
+				o.Status = "failed"
+			}
+		}
 		if !t.Head.Due.IsZero() {
 			o.Due = &t.Head.Due
 		}
@@ -145,7 +164,10 @@ func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, m
 			continue
 		}
 		if q.stuck {
-			if o.Stuck = diagnose.of(ctx, o.Thread, own); o.Stuck == nil {
+			if failure != "" {
+				o.Stuck = append(o.Stuck, "its run failed: "+failure)
+			}
+			if o.Stuck = append(o.Stuck, diagnose.of(ctx, o.Thread, own)...); o.Stuck == nil {
 				continue
 			}
 		}

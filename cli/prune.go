@@ -102,7 +102,7 @@ Threads that a run holds are left for another time.`,
 	fs.BoolVar(&interrupts, "interrupts", false, "keep checkpoints at which questions were open")
 	fs.BoolVar(&forks, "drop-forks", false, "drop the forks that the thread has left behind")
 	fs.BoolVar(&compact, "compact", false, "then give free space back to the file system (SQLite)")
-	return cmd
+	return a.threadToo(cmd)
 }
 
 type pruning struct {

@@ -385,7 +385,7 @@ func (r *remote) copyThread(ctx context.Context, from, to string) (string, error
 	return th.ID, nil
 }
 
-func (r *remote) deleteThread(ctx context.Context, thread string) error {
+func (r *remote) deleteThread(ctx context.Context, thread string, _ bool) error { // a server stops the runs itself
 	return r.explain(r.c.DeleteThread(ctx, thread))
 }
 

@@ -92,7 +92,7 @@ The exit code is 0 if all is well, and 1 if damage is left.`,
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "change nothing")
-	return cmd
+	return a.threadToo(cmd)
 }
 
 // openDamaged opens the store as it is: nothing is mended on the way. Dir is the

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,13 +56,17 @@ test ("replay"). It is not encrypted, whatever the store is.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file; default: the standard output")
-	return cmd
+	return a.threadToo(cmd)
 }
 
 // writeFile writes a recording to a file, as a whole or not at all.
 func writeFile(path string, rec *recording.Recording) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".export-*")
 	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = &fs.PathError{Op: "write", Path: path, Err: at.Err}
+		}
 		return err
 	}
 	defer os.Remove(f.Name())

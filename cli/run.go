@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,23 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 func (a *app) threadFlag(cmd *cobra.Command, thread *string) {
 	cmd.Flags().StringVarP(thread, "thread", "t", "", "the thread's ID")
 	_ = cmd.RegisterFlagCompletionFunc("thread", a.completeThreads)
+}
+
+// threadToo makes a command whose first argument is a thread take --thread in its
+// place, as the other commands do.
+func (a *app) threadToo(cmd *cobra.Command) *cobra.Command {
+	var thread string
+	a.threadFlag(cmd, &thread)
+	with := func(args []string) []string {
+		if thread == "" {
+			return args
+		}
+		return append([]string{thread}, args...)
+	}
+	check, run := cmd.Args, cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return check(cmd, with(args)) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, with(args)) }
+	return cmd
 }
 
 // completionTime is how long a shell waits for a completion.
@@ -191,10 +209,30 @@ func updateArg(cmd *cobra.Command, t target, flag, arg string) (json.RawMessage,
 	if err != nil || data == nil {
 		return nil, err
 	}
+	if shape := shapeOf(data); shape != "object" && shape != "null" {
+		return nil, &usageError{fmt.Errorf("--%s is JSON of type %s: give an object with the fields of the state that it sets", flag, shape), "for example: --" + flag + ` '{"topic": "cats"}'`}
+	}
 	if err := t.check(data); err != nil {
 		return nil, &usageError{fmt.Errorf("--%s does not fit the state of graph %q: %w", flag, t.info().name, err), ""}
 	}
 	return data, nil
+}
+
+// shapeOf returns the JSON type of valid JSON.
+func shapeOf(data json.RawMessage) string {
+	switch text := bytes.TrimSpace(data); text[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -287,6 +325,8 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 				}
 				var answer any
 				switch {
+				case f.answers != nil && s.Status != "done" && len(s.Interrupts) == 0 && len(s.Waits) == 0:
+					return Hint(fmt.Errorf("thread %q asks nothing: it takes no answer", s.Thread), "it goes on with:\n  %s continue %s%s --thread %s", a.name, quote(s.Graph), a.placeArg(), quote(s.Thread))
 				case f.answers != nil:
 					if answer, err = answers(f.answers, s.Interrupts); err != nil {
 						return err
@@ -365,7 +405,7 @@ func (a *app) withState(cmd *cobra.Command, args []string, f *runFlags, do func(
 // explain adds advice to errors about checkpoints.
 func (a *app) explain(err error, f *runFlags) error {
 	if f.at != "" && (errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, client.ErrNotFound)) {
-		return Hint(fmt.Errorf("thread %q has no checkpoint %q: %w", f.thread, f.at, err), "%s history%s --thread %s --all-branches lists them", a.name, a.placeArg(), quote(f.thread))
+		return Hint(&worded{fmt.Sprintf("thread %q has no checkpoint %q", f.thread, f.at), err}, "%s history%s --thread %s --all-branches lists them", a.name, a.placeArg(), quote(f.thread))
 	}
 	return err
 }

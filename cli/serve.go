@@ -31,6 +31,23 @@ func Demo(graphs ...Option) Option {
 	}
 }
 
+// Server sets how the command serve serves: who is let in, what they may do, where
+// changes are logged, limits, a long-term memory of the program's own.
+//
+//	cli.Main(
+//		cli.Graph(g),
+//		cli.Server(server.Authorize(server.OwnedByUser()), server.MaxRuns(64)),
+//	)
+//
+// With [server.JWT] or [server.Authenticate] the API keys of the environment are
+// one way more to be let in, and the command may listen for other machines without
+// them. Where it keeps everything is what --store says, not [server.Data], unless
+// the program has a store of its own, see [UseStore]; the graphs are those of
+// [Graph]. Several of these options add up.
+func Server(opts ...server.Option) Option {
+	return func(a *app) { a.serverOptions = append(a.serverOptions, opts...) }
+}
+
 // serving is what the command serve was told.
 type serving struct {
 	host     string
@@ -92,8 +109,14 @@ With API keys in SUPERSTEP_API_KEYS, separated by commas, clients must send one 
 as the header x-api-key or Authorization: Bearer; all but /ok, /ready and /info needs it.
 Several keys are for changing them without a break. Without keys the server listens on
 this machine only, unless --allow-anyone says otherwise. Keys are not encrypted on their
-way: put a proxy with TLS in front of a server that others reach. Ctrl-C and SIGTERM let runs finish the superstep that
-they are in.`,
+way: put a proxy with TLS in front of a server that others reach.
+
+Without keys the pages that may use the server are its own and those of this machine,
+such as http://localhost:3000, and requests must be for a name of this machine, as
+localhost or 127.0.0.1. --allow-origin https://agents.example.com allows a page and a name
+more, such as that of a proxy.
+
+Ctrl-C and SIGTERM let runs finish the superstep that they are in.`,
 		Args: args(0, 0, ""), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.chosen, o.mustKeys = cmd.Flags().Changed("port"), cmd.Flags().Changed("api-keys-env")
@@ -106,7 +129,7 @@ they are in.`,
 	f.IntVarP(&o.port, "port", "p", defaultPort, "the port; 0 takes a free one")
 	f.BoolVar(&o.anyone, "allow-anyone", false, "listen for other machines although there is no authentication")
 	f.StringVar(&o.keysEnv, "api-keys-env", keysVariable, "the variable of the environment that has the API keys")
-	f.StringSliceVar(&o.origins, "allow-origin", nil, "an origin whose pages may use the server, such as https://chat.example.com (default all)")
+	f.StringSliceVar(&o.origins, "allow-origin", nil, "an origin whose pages may use the server, such as https://chat.example.com, or * for all; may be repeated (default: with keys all, without them those of this machine)")
 	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
 	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
 	if len(a.demo) > 0 {
@@ -116,12 +139,17 @@ they are in.`,
 }
 
 func (a *app) listen(ctx context.Context, o serving) error {
-	graphs := a.graphs
+	var graphs []*compiled
+	for _, g := range a.graphs {
+		if !g.unserved {
+			graphs = append(graphs, g)
+		}
+	}
 	if o.demo {
-		graphs = append(graphs[:len(graphs):len(graphs)], a.demo...)
+		graphs = append(graphs, a.demo...)
 	}
 	if len(graphs) == 0 {
-		return &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
+		return a.nothingToServe()
 	}
 	if o.port < 0 || o.port > 65535 {
 		return Usage("--port must be between 0 and 65535")
@@ -130,8 +158,13 @@ func (a *app) listen(ctx context.Context, o serving) error {
 	if err != nil {
 		return err
 	}
-	if ip := net.ParseIP(o.host); !o.anyone && len(keys) == 0 && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return Hint(Usage("--host %s would let other machines in, and there is no authentication", o.host),
+	open := len(keys) == 0 && !server.Authenticates(a.serverOptions...)
+	if ip := net.ParseIP(o.host); !o.anyone && open && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		host := "--host " + o.host
+		if o.host == "" {
+			host = "an empty --host, which is every address of this machine,"
+		}
+		return Hint(Usage("%s would let other machines in, and there is no authentication", host),
 			"set %s to the API keys that clients must have, put a proxy that authenticates in front of --host 127.0.0.1, or pass --allow-anyone", o.keysEnv)
 	}
 	l, err := bind(o.host, o.port, o.chosen)
@@ -139,12 +172,18 @@ func (a *app) listen(ctx context.Context, o serving) error {
 		return err
 	}
 	defer l.Close()
-	if at := l.Addr().(*net.TCPAddr).Port; !o.chosen && at != o.port {
-		a.console.Notef("Port %d is taken: using %d.", o.port, at)
+	at := l.Addr().(*net.TCPAddr)
+	if !o.chosen && at.Port != o.port {
+		a.console.Notef("Port %d is taken: using %d.", o.port, at.Port)
 	}
-	opts := []server.Option{server.Data(a.storeURL()), server.Logger(slog.New(o.log))}
+	opts := []server.Option{server.Logger(slog.New(o.log))}
 	if a.storeFlag == "" && a.store != nil {
-		opts = append(opts, server.Data("memory"), server.UseStore(a.store))
+		opts = append(append(opts, server.Data("memory"), server.UseStore(a.store)), a.serverOptions...)
+	} else {
+		opts = append(append(opts, a.serverOptions...), server.Data(a.storeURL()))
+	}
+	if open && at.IP.IsLoopback() {
+		opts = append(opts, server.LocalHosts(o.host))
 	}
 	if len(keys) > 0 {
 		opts = append(opts, server.APIKeys(keys...))
@@ -164,6 +203,18 @@ func (a *app) listen(ctx context.Context, o serving) error {
 		return err
 	}
 	return a.serveOn(ctx, s, l, o)
+}
+
+// nothingToServe says what to do where there are no graphs to serve.
+func (a *app) nothingToServe() error {
+	switch {
+	case len(a.demo) > 0:
+		return &usageError{errors.New("there is nothing to serve: the graphs of this program are examples and those of its other commands"),
+			a.name + " serve --demo serves examples; graphs of yours are served by a program of yours, with cli.Main(cli.Graph(g))"}
+	case len(a.graphs) > 0:
+		return &usageError{errors.New("there is nothing to serve: all graphs of this program are cli.Unserved"), "register another: cli.Main(cli.Graph(g))"}
+	}
+	return &usageError{errors.New("this program has no graphs"), "register one: cli.Main(cli.Graph(g))"}
 }
 
 // bind listens on a port, or on one of the next if that is taken and nobody has

@@ -5,22 +5,31 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/server"
 )
 
 // served runs the command serve, until the test ends, and returns where it is.
 func served(t *testing.T, args ...string) string {
+	t.Helper()
+	return servedWith(t, nil, args...)
+}
+
+// servedWith is served of a program with options.
+func servedWith(t *testing.T, opts []cli.Option, args ...string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	var notes bytes.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- cli.Run(ctx, append([]string{"serve", "--port", "0", "--json", "--store", "memory"}, args...), strings.NewReader(""), in, &notes, cli.Graph(jokes()))
+		code <- cli.Run(ctx, append([]string{"serve", "--port", "0", "--json", "--store", "memory"}, args...), strings.NewReader(""), in, &notes, append(opts, cli.Graph(jokes()))...)
 		in.Close()
 	}()
 	t.Cleanup(func() {
@@ -102,6 +111,9 @@ func TestServeSaysWhatIsWrongWithKeys(t *testing.T) {
 		"a key that isn't a name's":   {"first-key=0123456789", "give a key that has = elsewhere than at its end a name", nil},
 		"a key that is no text":       {"first-key-0123456789-ü", "API key 1", nil},
 		"an origin that is none":      {"first-key-0123456789", "origin", []string{"--allow-origin", "chat.example"}},
+		"no host":                     {"", "an empty --host, which is every address", []string{"--host", ""}},
+		"a store for no server":       {"first-key-0123456789", "a server keeps its own tables too, and cannot in redis", []string{"--store", "redis://127.0.0.1:1"}},
+		"a store of files":            {"first-key-0123456789", "a server keeps its own tables too, and cannot in file", []string{"--store", "file:" + t.TempDir()}},
 	} {
 		t.Setenv("SUPERSTEP_API_KEYS", tt.keys)
 		var out, notes bytes.Buffer
@@ -110,4 +122,135 @@ func TestServeSaysWhatIsWrongWithKeys(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, notes.String())
 		}
 	}
+}
+
+func TestServeWithoutKeysIsForPagesAndNamesOfThisMachine(t *testing.T) {
+	t.Setenv("SUPERSTEP_API_KEYS", "")
+	const key = "first-key-0123456789"
+	plain, more, all := served(t), served(t, "--allow-origin", "https://chat.example", "--allow-origin", "https://agents.example"), served(t, "--allow-origin", "*")
+	program := servedWith(t, []cli.Option{cli.Server(server.AllowOrigins("https://agents.example"))}, "--allow-origin", "https://chat.example")
+	// Which name leads to a server for others, nobody knows.
+	public := served(t, "--host", "0.0.0.0", "--allow-anyone")
+	public = "http://127.0.0.1" + public[strings.LastIndexByte(public, ':'):]
+	t.Setenv("SUPERSTEP_API_KEYS", key)
+	keys := served(t)
+	for _, tt := range []struct {
+		name, url, host, origin string
+		want                    int
+	}{
+		{"no page", plain, "", "", 200},
+		{"a front end in development", plain, "", "http://localhost:3000", 200},
+		{"a foreign page", plain, "", "https://evil.example", 403},
+		{"localhost", plain, "localhost:8123", "", 200},
+		{"a name that was made to lead here", plain, "evil.example:8123", "", 403},
+		{"a page of such a name", plain, "evil.example:8123", "http://evil.example:8123", 403},
+		{"a page that is allowed", more, "", "https://chat.example", 200},
+		{"a front end beside it", more, "", "http://localhost:3000", 200},
+		{"one that isn't", more, "", "https://evil.example", 403},
+		{"a proxy that is allowed", more, "agents.example", "https://agents.example", 200},
+		{"another", more, "evil.example", "", 403},
+		{"the origins of the program", program, "agents.example", "https://agents.example", 200},
+		{"and those of the command line", program, "", "https://chat.example", 200},
+		{"any page", all, "evil.example", "https://evil.example", 200},
+		{"any name, for other machines", public, "agents.example", "https://agents.example", 200},
+		{"a foreign page, for other machines", public, "", "https://evil.example", 403},
+		{"any page, with keys", keys, "agents.example", "https://evil.example", 200},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", tt.url+"/assistants/jokes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tt.host
+		r.Header.Set("X-Api-Key", key)
+		if tt.origin != "" {
+			r.Header.Set("Origin", tt.origin)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, answer.StatusCode, tt.want)
+		}
+	}
+}
+
+func TestAProgramSaysHowItIsServed(t *testing.T) {
+	const ada, bob = "adas-key-0123456789", "bobs-key-0123456789"
+	t.Setenv("SUPERSTEP_API_KEYS", "ada="+ada+",bob="+bob)
+	var audit record
+	program := []cli.Option{
+		cli.Server(server.Authorize(server.OwnedByUser())),
+		cli.Server(server.Audit(slog.New(slog.NewTextHandler(&audit, nil))), server.WithLimits(server.Limits{Body: 100})),
+	}
+	url := servedWith(t, program)
+	send := func(key, method, path, body string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Api-Key", key)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	const thread = "/threads/0198f1c2-0000-7000-8000-000000000001"
+	if got, text := send(ada, "POST", "/threads", `{"thread_id":"`+thread[len("/threads/"):]+`"}`); got != 200 || !strings.Contains(text, `"owner":"api-key:ada"`) {
+		t.Errorf("ada's thread: %d %s", got, text)
+	}
+	for key, want := range map[string]int{ada: 200, bob: 404, "": 401} {
+		if got, text := send(key, "GET", thread, ""); got != want {
+			t.Errorf("with %q: %d %s", key, got, text)
+		}
+	}
+	if got, _ := send(ada, "POST", "/threads", `{"metadata":{"x":"`+strings.Repeat("x", 100)+`"}}`); got != 413 {
+		t.Errorf("a body over the limit: %d", got)
+	}
+	if !strings.Contains(audit.String(), "user=api-key:ada") {
+		t.Errorf("the audit says %s", audit.String())
+	}
+}
+
+func TestAProgramThatAuthenticatesNeedsNoKeysForOtherMachines(t *testing.T) {
+	t.Setenv("SUPERSTEP_API_KEYS", "")
+	never := func(*http.Request) (*server.User, error) { return nil, nil }
+	url := servedWith(t, []cli.Option{cli.Server(server.Authenticate(never))}, "--host", "0.0.0.0")
+	url = "http://127.0.0.1" + url[strings.LastIndexByte(url, ':'):]
+	if got, _ := visit(t, url+"/assistants/jokes", "", ""); got != 401 {
+		t.Errorf("without credentials: %d", got)
+	}
+}
+
+func TestAGraphThatIsUnservedIsNotServed(t *testing.T) {
+	var out, notes bytes.Buffer
+	code := cli.Run(t.Context(), []string{"serve", "--port", "0", "--store", "memory"}, strings.NewReader(""), &out, &notes, cli.Graph(jokes(), cli.Unserved()))
+	if code != cli.ExitUsage || !strings.Contains(notes.String(), "nothing to serve") {
+		t.Errorf("%d %s", code, notes.String())
+	}
+}
+
+// record is a log of several goroutines.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
 }

@@ -148,7 +148,7 @@ each field of the state, the largest first. Every record is read.`,
 	}
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only threads whose ID begins so")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "how many threads to show at most; 0 shows all")
-	return cmd
+	return a.threadToo(cmd)
 }
 
 func (s *threadStats) row() []string {

@@ -147,6 +147,11 @@ func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (
 // choose finds the thread and the graph that a command is about. Where the
 // store has one thread alone, it is meant; a thread knows its graph.
 func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread string) (*compiled, string, error) {
+	if thread == "" && len(args) > 0 && a.lookup(args[0]) == nil {
+		if _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(args[0])}); err == nil {
+			return nil, "", &usageError{fmt.Errorf("%q is a thread, and no graph", args[0]), "name it with the flag: --thread " + quote(args[0])}
+		}
+	}
 	if thread == "" {
 		var err error
 		if thread, err = a.onlyThread(ctx, store); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -48,8 +50,8 @@ type place interface {
 	known(ctx context.Context, thread string) error
 
 	newThread(ctx context.Context, t target) (string, error)
-	copyThread(ctx context.Context, from, to string) (string, error) // to may be empty where the place chooses it
-	deleteThread(ctx context.Context, thread string) error
+	copyThread(ctx context.Context, from, to string) (string, error)   // to may be empty where the place chooses it
+	deleteThread(ctx context.Context, thread string, force bool) error // force: though a run works on it
 }
 
 // target is a graph at a place.
@@ -205,6 +207,47 @@ type entry struct {
 	State      json.RawMessage   `json:"state,omitempty"`
 
 	fold func(context.Context) (json.RawMessage, error)
+}
+
+// failureOf tells why a thread's open superstep failed, from what its tasks left;
+// empty if none did.
+func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Record) (string, error) {
+	results, err := store.Results(ctx, head.Log, head.Branch, head.Epoch)
+	if err != nil {
+		return "", err
+	}
+	gens, failed := map[int]int{}, map[int]string{}
+	for _, t := range head.Open {
+		if gens[t.Task] = t.Gen; t.Error != "" && !t.Folded {
+			failed[t.Task] = t.Error
+		}
+	}
+	done := map[int]bool{}
+	for _, t := range head.Open {
+		if t.Folded {
+			done[t.Task] = true
+		}
+	}
+	for _, r := range results {
+		if r.Gen != gens[r.Task] {
+			continue
+		}
+		switch r.Kind {
+		case checkpoint.KindError:
+			var text string
+			if json.Unmarshal(r.Data, &text) == nil {
+				failed[r.Task] = text
+			}
+		case checkpoint.KindChanges, checkpoint.KindRouting:
+			done[r.Task] = true
+		}
+	}
+	for _, task := range slices.Sorted(maps.Keys(failed)) {
+		if failed[task] != "" && !done[task] {
+			return failed[task], nil
+		}
+	}
+	return "", nil
 }
 
 // headStatus tells the status of a thread from its newest record alone.

@@ -30,12 +30,17 @@ type digester struct {
 	out, trace      string
 	model           string // that writes summaries; empty: none
 	fresh, yes      bool
+	force           bool // replace a file that the digest did not write
 	maxFiles, tasks int
 
 	g      *graph.Graph[digestState]
 	c      *console.Console
 	store  checkpoint.Store
 	thread string
+
+	replace string   // sum of the file that a person said to replace
+	earlier []string // sums of reports of the folder that --fresh forgets
+
 	folder string // absolute, without symbolic links
 	shown  string // as given
 	json   bool
@@ -62,7 +67,8 @@ fails is reported without one. --model '' has no summaries in any case, and
 --model demo is a demonstration that needs no key.
 
 The report goes to FOLDER-digest.md in the current folder, or beside PATH if the
-current folder is within it.`,
+current folder is within it. A file there that is no report of this digest is
+replaced only if you say so.`,
 		Example: "  superstep demo digest ./docs\n  superstep demo digest /usr/share/doc --yes --out /tmp/report.md\n  superstep demo digest ./docs --model ollama:llama3.2",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -79,6 +85,7 @@ current folder is within it.`,
 	cmd.Flags().StringVarP(&d.out, "out", "o", "", "the file to write the report to")
 	cmd.Flags().BoolVar(&d.fresh, "fresh", false, "forget what was done before and start anew")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "approve the report without asking")
+	cmd.Flags().BoolVar(&d.force, "force", false, "replace the file in the report's place even if this digest did not write it")
 	cmd.Flags().IntVar(&d.maxFiles, "max-files", digest.DefaultMaxFiles, "how many files the folder may have")
 	cmd.Flags().IntVar(&d.tasks, "concurrency", 2*runtime.GOMAXPROCS(0), "how many files are read at a time")
 	cmd.Flags().StringVar(&d.trace, "trace", "", "append the name of each file to this file just before it is read")
@@ -131,11 +138,31 @@ func (d *digester) run(cmd *cobra.Command, path string) error {
 		d.track.trace = f
 	}
 	if d.fresh {
+		if d.earlier, err = d.reports(ctx); err != nil {
+			return err
+		}
 		if err := store.Delete(ctx, checkpoint.ThreadID(d.thread)); err != nil {
 			return err
 		}
 	}
 	return d.work(ctx)
+}
+
+// earlierReports is of how many reports before --fresh the sums are kept.
+const earlierReports = 16
+
+// reports returns the sums of the reports that the thread knows to be its own. Of
+// a thread that cannot be read there are none: --fresh is the way out of that.
+func (d *digester) reports(ctx context.Context) ([]string, error) {
+	snap, err := d.g.State(ctx, graph.WithCheckpointer(d.store), graph.Thread(d.thread))
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	sums := snap.State.Earlier.Slice()
+	if draft := snap.State.Draft.Get(); draft != "" {
+		sums = append(sums, sum([]byte(draft)))
+	}
+	return sums[max(0, len(sums)-earlierReports):], nil
 }
 
 // locate finds the folder and the place of the report.
@@ -248,7 +275,12 @@ func (d *digester) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		snap, err = d.g.Resume(ctx, yes, append(base, graph.Drain(drain))...)
+		replace := graph.Update(func(s *digestState) {
+			if d.replace != "" {
+				s.Replace = d.replace
+			}
+		})
+		snap, err = d.g.Resume(ctx, yes, append(base, graph.Drain(drain), replace)...)
 		if err != nil {
 			return d.failed(ctx, snap, err)
 		}
@@ -269,9 +301,17 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 				return nil, "", err
 			}
 		}
+		begun := &digestState{Out: out}
+		begun.Earlier.Add(d.earlier...)
+		replace, err := d.mayWrite(begun)
+		if err != nil {
+			return nil, "", err
+		}
 		return func(s *digestState) {
 			s.Folder, s.Out, s.MaxFiles, s.Started = d.folder, out, d.maxFiles, time.Now().UTC().Truncate(time.Second)
 			s.Model = d.model
+			s.Earlier.Add(d.earlier...)
+			s.Replace = replace
 		}, "", nil
 	}
 	s := &snap.State
@@ -289,7 +329,19 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 		d.model = s.Model
 	}
 	moved := d.out != s.Out
-	move := func(s *digestState) { s.Out = d.out }
+	there := *s
+	there.Out = d.out
+	replace := ""
+	if !snap.Done() || moved || s.Outcome == outcomeDeclined {
+		if replace, err = d.mayWrite(&there); err != nil {
+			return nil, "", err
+		}
+	}
+	move := func(s *digestState) {
+		if s.Out = d.out; replace != "" {
+			s.Replace = replace
+		}
+	}
 	changed := d.changes(s)
 	if !snap.Done() {
 		where := "was begun"
@@ -300,7 +352,7 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 		if changed != "" {
 			d.c.Notef("%s What was read before stays as it was; --fresh starts anew.", changed)
 		}
-		if moved {
+		if moved || replace != "" {
 			return move, "", nil
 		}
 		return nil, "", nil
@@ -326,6 +378,30 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 		d.c.Notef("%s --fresh starts anew.", changed)
 	}
 	return func(s *digestState) { move(s); s.Outcome = "" }, start, nil
+}
+
+// mayWrite refuses to go on to a report whose place has a file that this digest
+// did not write, before the work is done for it. Nothing is refused where a person
+// is asked first, or where only the draft is shown. With --force it returns the sum
+// of that file.
+func (d *digester) mayWrite(s *digestState) (replace string, err error) {
+	foreign, err := s.foreign()
+	if err != nil || foreign == "" || d.force {
+		return foreign, err
+	}
+	if d.yes {
+		return "", sayForeign(&foreignError{s.Out})
+	}
+	return "", nil
+}
+
+// sayForeign adds to an error about a file in the report's place what can be done.
+func sayForeign(err error) error {
+	var foreign *foreignError
+	if !errors.As(err, &foreign) {
+		return err
+	}
+	return cli.Hint(foreign, "choose another place with --out, or move the file away; --force replaces it")
 }
 
 // changes says which files have changed since the folder was listed. It looks at
@@ -371,6 +447,10 @@ func (d *digester) failed(ctx context.Context, snap *graph.Snapshot[digestState]
 	if code == cli.ExitBusy {
 		return err
 	}
+	var foreign *foreignError
+	if errors.As(err, &foreign) {
+		return sayForeign(err)
+	}
 	return cli.Hint(sayMissing(err), "%s of %s are done and stay so. When the cause is mended, go on with:\n  %s", thousands(s.Docs.Len()), count(s.Files.Len(), "file"), d.again)
 }
 
@@ -382,6 +462,10 @@ func (d *digester) approve(ctx context.Context, drain <-chan struct{}, snap *gra
 	s := &snap.State
 	if d.yes {
 		return true, nil
+	}
+	foreign, err := s.foreign()
+	if err != nil {
+		return false, err
 	}
 	draft := s.Draft.Get()
 	if !d.c.CanAsk() {
@@ -395,16 +479,25 @@ func (d *digester) approve(ctx context.Context, drain <-chan struct{}, snap *gra
 			}
 			fmt.Fprint(d.c.Out, draft)
 		}
-		d.c.Notef("\nThis is the draft. To have it written to %s:\n  %s --yes", s.Out, d.again)
+		again := d.again + " --yes"
+		if foreign != "" {
+			d.c.Notef("\n%s. --force replaces it, --out names another place.", &foreignError{s.Out})
+			again += " --force"
+		}
+		d.c.Notef("\nThis is the draft. To have it written to %s:\n  %s", s.Out, again)
 		return false, cli.ExitCode(cli.ExitInterrupted)
 	}
 	lines := strings.Split(strings.TrimRight(console.Clean(draft), "\n"), "\n")
 	first := min(len(lines), max(draftLines, d.c.Height()-4))
 	d.c.Notef("\n%s", strings.Join(lines[:first], "\n"))
-	question := fmt.Sprintf("\nWrite this report to %s? [y/n] ", s.Out)
+	ask := fmt.Sprintf("Write this report to %s?", s.Out)
+	if foreign != "" {
+		ask = fmt.Sprintf("%s: replace it with this report?", &foreignError{s.Out})
+	}
+	question := fmt.Sprintf("\n%s [y/n] ", ask)
 	if rest := len(lines) - first; rest > 0 {
 		d.c.Notef("… %s", count(rest, "more line"))
-		question = fmt.Sprintf("\nWrite this report to %s? [y/n, v to view the rest] ", s.Out)
+		question = fmt.Sprintf("\n%s [y/n, v to view the rest] ", ask)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -425,6 +518,9 @@ func (d *digester) approve(ctx context.Context, drain <-chan struct{}, snap *gra
 			return false, err
 		}
 		if yes, ok := console.YesNo(text); ok {
+			if yes {
+				d.replace = foreign
+			}
 			return yes, nil
 		}
 		if strings.EqualFold(text, "v") || strings.EqualFold(text, "view") {

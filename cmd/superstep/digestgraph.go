@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +33,9 @@ type digestState struct {
 
 	Draft   graph.Value[string] `json:"draft"`
 	Outcome string              `json:"outcome"` // "written" or "declined"
+
+	Replace string             `json:"replace,omitempty"` // sum of a file in the report's place that may be replaced
+	Earlier graph.List[string] `json:"earlier"`           // sums of the reports of this folder before --fresh
 }
 
 // sourceFile is a file as it was when the folder was listed.
@@ -170,11 +178,44 @@ func approveReport(ctx context.Context, s *digestState) (graph.Command, error) {
 // writeReport writes all of the report or nothing. To write it twice, after the
 // process was killed in between, does no harm.
 func writeReport(_ context.Context, s *digestState) error {
+	foreign, err := s.foreign()
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if foreign != "" {
+		return &foreignError{s.Out}
+	}
 	if err := draw.WriteFile(s.Out, []byte(s.Draft.Get())); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	s.Outcome = outcomeWritten
 	return nil
+}
+
+// foreign returns the sum of the file in the report's place, if there is one that
+// is not a report of this folder and may not be replaced.
+func (s *digestState) foreign() (string, error) {
+	data, err := os.ReadFile(s.Out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	is := sum(data)
+	if is == s.Replace || is == sum([]byte(s.Draft.Get())) || slices.Contains(s.Earlier.Slice(), is) {
+		return "", nil
+	}
+	return is, nil
+}
+
+func sum(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
+
+// foreignError says that something else has written a file where the report goes.
+type foreignError struct{ path string }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("%s is there already, and this digest did not write it", e.path)
 }
 
 // tracker follows a run from outside. It is a dependency of the graph, so it is

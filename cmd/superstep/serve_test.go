@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -127,17 +128,86 @@ func TestAServerThatEndsLeavesItsRunsToTheNext(t *testing.T) {
 	}
 }
 
+// So it does while clients are attached, whose connections it ends; on a database that
+// it shares, the other server goes on with the runs.
+func TestAServerThatEndsIsHeldByNobody(t *testing.T) {
+	for name, args := range map[string][]string{"SQLite": nil, "PostgreSQL": {"--store", servertest.Postgres(t)}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd, url := serving(t, dir, args...)
+			thread := ask[m](t, "POST", url+"/threads", m{})["thread_id"].(string)
+			at := "/threads/" + thread
+			run := ask[m](t, "POST", url+at+"/runs", m{"assistant_id": "trip", "input": m{}})["run_id"].(string)
+			var done sync.WaitGroup
+			attach := func(method, path, body string) {
+				t.Helper()
+				r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := http.DefaultClient.Do(r)
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Fatalf("%s: %v %v", path, answer, err)
+				}
+				done.Go(func() {
+					_, _ = io.Copy(io.Discard, answer.Body)
+					answer.Body.Close()
+				})
+			}
+			attach("GET", at+"/stream", "")
+			attach("POST", at+"/stream/events", `{"channels":["values"]}`)
+			attach("GET", at+"/runs/"+run+"/stream", "")
+			attach("POST", at+"/runs/stream", `{"assistant_id":"trip","input":{}}`)
+			attach("POST", "/runs/stream", `{"assistant_id":"trip","input":{},"stream_resumable":true}`)
+			attach("POST", "/runs/stream", `{"assistant_id":"trip","input":{},"stream_resumable":false}`)
+			if args != nil {
+				_, url = serving(t, dir, args...)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			done.Wait()
+			if args == nil {
+				_, url = serving(t, dir)
+			}
+			if out := ask[m](t, "GET", url+at+"/runs/"+run+"/join", nil); out["__interrupt__"] == nil {
+				t.Errorf("the run came to %v", out)
+			}
+		})
+	}
+}
+
 func TestNobodyElseIsLetInUnasked(t *testing.T) {
 	dir := t.TempDir()
-	_, msg := must(t, cli.ExitUsage, superstep(t, dir, "serve", "--host", "0.0.0.0"))
+	_, msg := must(t, cli.ExitUsage, superstep(t, dir, "serve", "--demo", "--host", "0.0.0.0"))
 	if !strings.Contains(msg, "no authentication") || !strings.Contains(msg, "--allow-anyone") {
 		t.Errorf("it says %s", msg)
 	}
 	_, url := serving(t, dir)
 	port := url[strings.LastIndexByte(url, ':')+1:]
-	_, msg = must(t, cli.ExitError, superstep(t, t.TempDir(), "serve", "--port", port))
+	_, msg = must(t, cli.ExitError, superstep(t, t.TempDir(), "serve", "--demo", "--port", port))
 	if !strings.Contains(msg, "port "+port+" is taken") {
 		t.Errorf("it says %s", msg)
+	}
+}
+
+func TestOnlyExamplesAreServed(t *testing.T) {
+	dir := t.TempDir()
+	_, msg := must(t, cli.ExitUsage, superstep(t, dir, "serve", "--port", "0"))
+	if !strings.Contains(msg, "nothing to serve") || !strings.Contains(msg, "--demo") || !strings.Contains(msg, "cli.Main") {
+		t.Errorf("it says %s", msg)
+	}
+	_, url := serving(t, dir)
+	var names []string
+	for _, a := range ask[[]m](t, "POST", url+"/assistants/search", m{}) {
+		names = append(names, a["graph_id"].(string))
+	}
+	slices.Sort(names)
+	if want := []string{"approval", "assistant", "hello", "trip"}; !slices.Equal(names, want) {
+		t.Errorf("%v are served, not %v", names, want)
 	}
 }
 

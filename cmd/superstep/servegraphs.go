@@ -13,12 +13,23 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// demoGraphs are what "superstep serve --demo" serves beside the others.
+// demoGraphs are what "superstep serve --demo" serves. Without it nothing is served:
+// the other graphs read and write files, as the commands that start them are told
+// to.
 func demoGraphs() cli.Option {
 	return cli.Demo(
+		greeting(), buying(),
 		cli.Graph(assistantGraph(), cli.Describe("Talks with the demonstration model, which calls tools and asks before it writes a file.")),
 		cli.Graph(tripGraph(), cli.Describe("Compares cities in parallel, then asks which one to book.")),
 	)
+}
+
+func greeting(opts ...cli.GraphOption) cli.Option {
+	return cli.Graph(helloGraph(), append(opts, cli.Describe("Greets somebody: two steps, no questions."), cli.ExampleInput(`{"name": "Ada"}`))...)
+}
+
+func buying(opts ...cli.GraphOption) cli.Option {
+	return cli.Graph(approvalGraph(), append(opts, cli.Describe("Asks before it pays: a question that waits, for months if need be."), cli.ExampleInput(`{"item": "a chair", "amount": 120}`))...)
 }
 
 // assistantGraph is an agent whose model needs no key.

@@ -68,3 +68,20 @@ func TestDigestInTerminal(t *testing.T) {
 		t.Errorf("%d files were read, want 61", n)
 	}
 }
+
+func TestDigestAsksBeforeItReplacesAFile(t *testing.T) {
+	root, dir := generate(t, 3), t.TempDir()
+	out := filepath.Join(dir, "texts-digest.md")
+	write(t, out, "notes\n")
+	for _, answer := range []string{"n", "y"} {
+		x := consoletest.Open(t, superstep(t, dir, "demo", "digest", root))
+		x.Expect("this digest did not write it: replace it with this report? [y/n")
+		x.Type(answer + "\n")
+		if code := x.End(); code != cli.ExitDone {
+			t.Errorf("exit code %d", code)
+		}
+		if text := report(t, out); strings.HasPrefix(text, "# Digest of texts") != (answer == "y") {
+			t.Errorf("after %q the file is %q", answer, text)
+		}
+	}
+}

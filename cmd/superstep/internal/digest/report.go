@@ -362,7 +362,7 @@ func (r *reporter) method() {
 	r.printf("Words are those of prose, headings and tables, without code. Reading time is at %d words a minute, or %d characters a minute in Chinese and Japanese. Keywords are ranked by TF-IDF.",
 		ReadingWordsPerMinute, ReadingCharactersPerMinute)
 	if r.c.Totals.Documents > 1 {
-		r.printf(" Near-duplicates share %s or more of their sequences of %d words, as estimated from %d MinHash values; each is compared with the first of its group.",
+		r.printf(" Near-duplicates share %s or more of their sequences of %d words, as estimated from %d MinHash values, with at least one other document of their group; what is listed is how much each shares with the first of it, which may be less.",
 			percent(r.c.Threshold), ShingleWords, SignatureHashes)
 	}
 	if n := r.c.Totals.Simplified; n > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
@@ -24,7 +25,7 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 	silent := model.Func(func(context.Context, *model.Request) (*model.Response, error) {
 		return nil, fmt.Errorf("the model was called in a replay")
 	})
-	effects := 0
+	var effects atomic.Int64 // tools may be called in parallel
 	// Two questions, with an effect between them and after.
 	asking := tool.New("order", "", func(ctx context.Context, in struct {
 		What string `json:"what"`
@@ -33,7 +34,7 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		price, err := graph.Once(ctx, "price", func(context.Context, string) (int, error) { effects++; return len(size), nil })
+		price, err := graph.Once(ctx, "price", func(context.Context, string) (int, error) { effects.Add(1); return len(size), nil })
 		if err != nil {
 			return "", err
 		}
@@ -41,7 +42,7 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 		if err != nil || !sure {
 			return "not ordered", err
 		}
-		_, err = graph.Once(ctx, "order", func(context.Context, string) (bool, error) { effects++; return true, nil })
+		_, err = graph.Once(ctx, "order", func(context.Context, string) (bool, error) { effects.Add(1); return true, nil })
 		return fmt.Sprint("ordered ", in.What, " ", size), err
 	})
 	stating := agent.NewStateTool("note", "", func(ctx context.Context, s *state, _ struct{}) (string, graph.Command, error) {
@@ -51,7 +52,7 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 		}
 		return what, graph.Command{}, err
 	})
-	plain := tool.New("plain", "", func(context.Context, struct{}) (string, error) { effects++; return "ok", nil })
+	plain := tool.New("plain", "", func(context.Context, struct{}) (string, error) { effects.Add(1); return "ok", nil })
 	pick := func(live bool, replies ...scripted.Reply) model.Model {
 		if live {
 			return script(replies...)
@@ -126,10 +127,10 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 			if err := errors.Join(recording.Export(t.Context(), store, "t", f), f.Close()); err != nil {
 				t.Fatal(err)
 			}
-			before := effects
+			before := effects.Load()
 			graphtest.Replay(t, build(t, false), path)
-			if effects != before {
-				t.Errorf("%d effects in the replay", effects-before)
+			if effects.Load() != before {
+				t.Errorf("%d effects in the replay", effects.Load()-before)
 			}
 		})
 	}

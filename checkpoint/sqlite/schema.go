@@ -142,7 +142,7 @@ func migrate(ctx context.Context, c *sql.Conn, path string) error {
 	if v == 0 {
 		// Tables without a version: what said it was lost.
 		var n int
-		if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name LIKE 'superstep\_%' ESCAPE '\' AND name <> 'superstep_meta'`).Scan(&n); err != nil {
+		if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master WHERE name = 'superstep_threads'`).Scan(&n); err != nil {
 			return err
 		}
 		if n > 0 {

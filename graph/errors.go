@@ -64,6 +64,10 @@ type (
 	// CheckpointError says that a checkpoint could not be stored or read.
 	CheckpointError = local.CheckpointError
 
+	// LateWriteError says that a goroutine which a node left behind wrote to the
+	// node's state; see [CheckMutations].
+	LateWriteError = local.LateWriteError
+
 	// MutationError says that a node changed shared memory in place.
 	MutationError = local.MutationError
 

@@ -448,8 +448,10 @@ func Drain(ch <-chan struct{}) Option { return func(s *settings) { s.drain = ch 
 
 // CheckMutations makes runs compare the committed state before and after each
 // node, and fail with a [MutationError] that names the node and the field when
-// a node changed what a field holds in place. It costs time in proportion to
-// the state and is meant for tests.
+// a node changed what a field holds in place. At its end the run looks whether
+// anything was written to a node's state after the node had returned, which is lost,
+// and fails with a [LateWriteError] if so. It costs time in proportion to the state,
+// keeps the states of all tasks until the run ends, and is meant for tests.
 func CheckMutations() Option { return func(s *settings) { s.check = true } }
 
 // Restart gives up what is pending on the thread: Invoke then starts a new turn

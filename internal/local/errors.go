@@ -135,6 +135,16 @@ func (e *MutationError) Error() string {
 	return fmt.Sprintf("node %q changed field %q in place: what a field holds is shared and must not be altered; use the field's methods", e.Node, e.Field)
 }
 
+// LateWriteError says that something wrote to the state that a node was given after
+// the node had returned: a goroutine that it left behind. What it wrote is lost.
+type LateWriteError struct {
+	Node, Field string
+}
+
+func (e *LateWriteError) Error() string {
+	return fmt.Sprintf("field %q of the state of node %q was written to after the node had returned, so that the write is lost: wait for goroutines before returning", e.Field, e.Node)
+}
+
 // DuplicateKeyError says that a node used a key twice in one execution.
 type DuplicateKeyError struct {
 	Node, Key string

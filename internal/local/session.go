@@ -40,6 +40,7 @@ type Session struct {
 	once    map[onceID]*onceCall
 	lost    map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
 	refused []refusal         // of answers, by the nodes that asked; of the run's root alone
+	after   []writtenState    // states of tasks that have ended, if they are checked
 	anyOnce atomic.Bool       // once or lost has held something
 	beside  atomic.Bool       // a task stored a result itself
 
@@ -72,6 +73,45 @@ type taskFailure struct {
 type refusal struct {
 	question string // its ID
 	err      error
+}
+
+// writtenState is the state of a task as it was when its node returned.
+type writtenState struct {
+	node  string
+	state any
+	was   map[string]uint64 // hashes of its fields
+}
+
+// keepWritten notes what a node has written.
+func (s *Session) keepWritten(node string, state any) error {
+	was, err := s.prog.Check(state)
+	if err != nil {
+		return err
+	}
+	s.onceMu.Lock()
+	defer s.onceMu.Unlock()
+	s.after = append(s.after, writtenState{node, state, was})
+	return nil
+}
+
+// lateWrites returns which nodes wrote to their state after they had returned.
+func (s *Session) lateWrites() (errs []error) {
+	s.onceMu.Lock()
+	defer s.onceMu.Unlock()
+	for _, w := range s.after {
+		is, err := s.prog.Check(w.state)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, field := range slices.Sorted(maps.Keys(is)) {
+			if is[field] != w.was[field] {
+				errs = append(errs, &LateWriteError{Node: w.node, Field: field})
+			}
+		}
+	}
+	s.after = nil
+	return errs
 }
 
 // refuse notes that a node could not decode the answer to a question, in this
@@ -639,6 +679,7 @@ func (s *Session) over(ctx context.Context) error {
 		errs = append(errs, out.Err)
 	}
 	errs = append(errs, s.refusals()...)
+	errs = append(errs, s.lateWrites()...)
 	if len(errs) == 0 && ctx.Err() != nil && s.unfinished() {
 		cause := context.Cause(ctx)
 		if !errors.Is(cause, ctx.Err()) {

@@ -787,6 +787,11 @@ func (s *Session) collect(node *Node, state, reuse any, r *report) error {
 	if err != nil {
 		return err
 	}
+	if s.o.Check && s.prog.Check != nil {
+		if err := s.keepWritten(node.Name, state); err != nil {
+			return err
+		}
+	}
 	r.changes = changes
 	if changes != nil && (s.o.Store != nil || s.encode) {
 		if r.data, r.growth, err = s.prog.Values.Encode(changes); err != nil {

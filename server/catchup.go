@@ -56,7 +56,9 @@ func (g *step[E]) take(e E) bool {
 
 // begunAt returns the checkpoint from which on a run is told of.
 func begunAt(run *db.Run) string {
-	var b runBody
+	var b struct {
+		Checkpoint *checkpointRef `json:"checkpoint"`
+	}
 	if json.Unmarshal(run.Kwargs, &b) == nil {
 		if at, err := b.Checkpoint.id(); err == nil && at != "" {
 			return at

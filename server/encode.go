@@ -61,7 +61,7 @@ type encoder struct {
 	speaking map[string]string          // message ID, by the task that streams it
 	spoken   map[string]*chat.Collector // messages that were streamed, by ID
 	whole    map[string]bool            // messages that were sent whole
-	unnamed  []unnamed                  // messages that have no ID yet
+	unnamed  map[string][]unnamed       // messages that have no ID yet, by the place of their graph
 	complete []complete                 // messages that are whole, of which the mode messages tells after the values
 	input    object                     // of the run, whose messages are still to be told
 	states   map[string]state           // newest state of each graph that runs, by its namespace
@@ -73,7 +73,7 @@ type encoder struct {
 func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
 	return &encoder{
 		about: a, modes: b.StreamMode, subgraphs: b.StreamSubgraphs, send: send, feedback: b.FeedbackKeys,
-		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{}, states: map[string]state{},
+		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{}, unnamed: map[string][]unnamed{}, states: map[string]state{},
 	}
 }
 
@@ -118,11 +118,10 @@ func (e *encoder) event(ev graph.Event) error {
 	}
 	shown := len(ev.Path) == 0 || e.subgraphs
 	switch ev.Type {
+	case graph.EventMessage, graph.EventUpdate, graph.EventValues: // messages are shown wherever they are said
 	case graph.EventTaskEnd, graph.EventTaskError:
 		e.left(ev)
-	}
-	switch ev.Type {
-	case graph.EventMessage, graph.EventUpdate, graph.EventValues: // messages are shown wherever they are said
+		fallthrough
 	default:
 		if !shown {
 			return nil
@@ -132,7 +131,7 @@ func (e *encoder) event(ev graph.Event) error {
 	case graph.EventValues:
 		var state state = sync.OnceValues(ev.StateJSON) // not every mode needs it
 		e.states[place(ev)] = state
-		if err := e.name(state); err != nil {
+		if err := e.name(place(ev), state); err != nil {
 			return err
 		}
 		if err := e.asked(state); err != nil {
@@ -150,7 +149,7 @@ func (e *encoder) event(ev graph.Event) error {
 				return err
 			}
 		}
-		return e.completed(ev.Path)
+		return e.completed(place(ev))
 	case graph.EventUpdate:
 		if err := e.messagesOf(ev); err != nil {
 			return err
@@ -236,9 +235,14 @@ func (e *encoder) debug(ev graph.Event, kind string, payload any) error {
 // place names the graph of an event among those that run.
 func place(ev graph.Event) string { return strings.Join(namespaceOf(ev), "|") }
 
+// seat names the task of an event among those that run.
+func seat(ev graph.Event) string {
+	return strings.Join(append(namespaceOf(ev), segment(ev.Node, ev.Task)), "|")
+}
+
 // left forgets the states of a task's subgraphs.
 func (e *encoder) left(ev graph.Event) {
-	at := strings.Join(append(namespaceOf(ev), segment(ev.Node, ev.Task)), "|")
+	at := seat(ev)
 	maps.DeleteFunc(e.states, func(place string, _ state) bool { return place == at || strings.HasPrefix(place, at+"|") })
 }
 
@@ -293,7 +297,7 @@ func (e *encoder) tool(ev graph.Event) error {
 
 // messageMetadata is what clients are told of where a message comes from.
 func (e *encoder) messageMetadata(ev graph.Event) map[string]any {
-	ns := strings.Join(append(namespaceOf(ev), segment(ev.Node, ev.Task)), "|")
+	ns := seat(ev)
 	return map[string]any{
 		"tags": append([]string{}, e.tags...), "langgraph_node": ev.Node, "langgraph_step": ev.Step,
 		"langgraph_triggers": []string{"branch:to:" + ev.Node}, "langgraph_path": []string{"__pregel_pull", ev.Node},
@@ -308,7 +312,7 @@ func (e *encoder) message(ev graph.Event) error {
 	if !ok || !e.has(modeMessages) && !e.has(modeMessagesTuple) {
 		return nil
 	}
-	task := ev.Task + strings.Join(ev.Path, "/")
+	task := seat(ev)
 	if k.ID != "" {
 		e.speaking[task] = k.ID
 	}
@@ -367,7 +371,7 @@ func (e *encoder) messagesOf(ev graph.Event) error {
 	for _, raw := range messagesIn(ev.Update) {
 		id, rest := apart(raw)
 		if id == "" {
-			e.unnamed = append(e.unnamed, unnamed{rest, ev})
+			e.unnamed[place(ev)] = append(e.unnamed[place(ev)], unnamed{rest, ev})
 		} else if err := e.said(id, raw, ev); err != nil {
 			return err
 		}
@@ -384,10 +388,12 @@ func apart(raw json.RawMessage) (id, rest string) {
 }
 
 // name sends the messages that have got their IDs.
-func (e *encoder) name(state state) error {
-	if len(e.unnamed) == 0 {
+func (e *encoder) name(at string, state state) error {
+	waiting := e.unnamed[at]
+	if len(waiting) == 0 {
 		return nil
 	}
+	delete(e.unnamed, at)
 	values, err := state()
 	if err != nil {
 		return err
@@ -395,19 +401,18 @@ func (e *encoder) name(state state) error {
 	// They are the last of the conversation.
 	var send []func() error
 	for _, raw := range slices.Backward(messagesIn(values)) {
-		if len(e.unnamed) == 0 {
+		if len(waiting) == 0 {
 			break
 		}
 		id, rest := apart(raw)
-		at := slices.IndexFunc(e.unnamed, func(u unnamed) bool { return u.raw == rest })
-		if at < 0 || id == "" || e.whole[id] {
+		i := slices.IndexFunc(waiting, func(u unnamed) bool { return u.raw == rest })
+		if i < 0 || id == "" || e.whole[id] {
 			continue
 		}
-		ev := e.unnamed[at].ev
-		e.unnamed = slices.Delete(e.unnamed, at, at+1)
+		ev := waiting[i].ev
+		waiting = slices.Delete(waiting, i, i+1)
 		send = append(send, func() error { return e.said(id, raw, ev) })
 	}
-	e.unnamed = nil
 	for _, f := range slices.Backward(send) {
 		if err := f(); err != nil {
 			return err
@@ -489,10 +494,10 @@ func (e *encoder) said(id string, raw json.RawMessage, ev graph.Event) error {
 
 // completed sends the messages of a graph that are whole. Clients expect them after
 // the values that have them.
-func (e *encoder) completed(path []string) error {
+func (e *encoder) completed(at string) error {
 	var rest []complete
 	for _, m := range e.complete {
-		if !slices.Equal(m.from.Path, path) {
+		if place(m.from) != at {
 			rest = append(rest, m)
 			continue
 		}

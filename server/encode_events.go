@@ -99,7 +99,7 @@ func (e *encoder) chain(path []string, task string) string {
 
 // traceEvent tells what an event of the engine is in that mode.
 func (e *encoder) traceEvent(ev graph.Event) error {
-	task := strings.Join(ev.Path, sep) + sep + ev.Task
+	task := seat(ev)
 	id := e.chain(ev.Path, ev.Task)
 	switch ev.Type {
 	case graph.EventTaskStart:

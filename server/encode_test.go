@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
 )
@@ -249,6 +250,76 @@ func TestAStreamWhoseThreadIsRemovedEndsWithAnError(t *testing.T) {
 			}
 		case <-time.After(patience):
 			t.Fatal("a stream never ends")
+		}
+	}
+}
+
+// choir has many tasks call one subgraph, each of which says something.
+func choir(t *testing.T, singers int) *graph.Graph[trip] {
+	t.Helper()
+	in := graph.New[trip]("singer")
+	in.AddNode("sing", func(_ context.Context, s *trip) error {
+		named := chat.AI("la la " + s.City)
+		named.ID = s.City
+		s.Messages.Add(named, chat.AI("Thanks from "+s.City))
+		return nil
+	})
+	in.AddEdge(graph.Start, "sing")
+	singer := in.MustCompile()
+	b := graph.New[trip]("choir")
+	each := graph.AddTask(b, "each", func(ctx context.Context, _ *trip, city string) error {
+		_, err := graph.Call(ctx, "", singer, func(s *trip) { s.City = city })
+		return err
+	}, graph.Contains(singer))
+	b.AddCommandNode("split", func(context.Context, *trip) (graph.Command, error) {
+		var sends []graph.Send
+		for i := range singers {
+			sends = append(sends, each.Send(fmt.Sprint("city ", i)))
+		}
+		return graph.Dispatch(sends...), nil
+	})
+	b.AddEdge(graph.Start, "split")
+	return b.MustCompile()
+}
+
+func TestSubgraphsThatRunAtOnceDontTellEachOthersMessages(t *testing.T) {
+	const singers = 200
+	c := start(t, server.Graph(choir(t, singers)))
+	parts := c.streamed("/runs/stream", object{"assistant_id": "choir", "input": object{}, "stream_mode": []string{"messages", "values"}, "stream_subgraphs": true})
+	places, shown := map[string]string{}, map[string]bool{}
+	for _, p := range parts {
+		kind, ns, _ := strings.Cut(p.event, "|")
+		switch kind {
+		case "values":
+			shown[ns] = shown[ns] || len(p.data.(object)["messages"].([]any)) > 0
+		case "messages/complete":
+			text := p.data.([]any)[0].(object)["content"].(string)
+			if !shown[ns] {
+				t.Errorf("%q is told of before the values of %s", text, ns)
+			}
+			places[text] = ns
+		}
+	}
+	thread := newThread()
+	s := c.follow(thread, object{"channels": []string{"messages", "lifecycle"}})
+	c.must(thread, "run.start", object{"assistant_id": "choir", "input": object{}})
+	followed := map[string]string{}
+	for _, e := range s.until(told.ending) {
+		if data := e.data(); e.Method == "messages" && data["event"] == "content-block-finish" {
+			followed[data["content"].(object)["text"].(string)] = e.Params.Namespace[0]
+		}
+	}
+	for _, places := range []map[string]string{places, followed} {
+		own := map[string]bool{}
+		for i := range singers {
+			named, thanks := places[fmt.Sprint("la la city ", i)], places[fmt.Sprint("Thanks from city ", i)]
+			if named == "" || named != thanks {
+				t.Errorf("what singer %d says is told of %q and %q", i, named, thanks)
+			}
+			own[named] = true
+		}
+		if len(own) != singers {
+			t.Errorf("what %d singers say is told of %d places", singers, len(own))
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"go/ast"
+	"go/token"
 	"iter"
 	"log/slog"
 	"reflect"
@@ -525,7 +525,7 @@ func errorOf(err error) *db.RunError {
 	}
 	name, _, _ := strings.Cut(reflect.TypeOf(cause).String(), "[")
 	name = name[strings.LastIndexByte(name, '.')+1:]
-	if !ast.IsExported(name) { // which says nothing to clients
+	if !token.IsExported(name) { // which says nothing to clients
 		name = "Error"
 	}
 	return &db.RunError{Error: name, Message: cause.Error()}

@@ -37,9 +37,9 @@ type live struct {
 
 	running  map[string]map[string][]string // task IDs, by the path of the graph and the node
 	open     [][]string                     // namespaces of subgraphs that run, parents first
-	speeches map[string]*speech             // messages that are being made, by path and task
+	speeches map[string]*speech             // messages that are being made, by task
 	said     map[string]bool                // IDs of messages that were sent
-	unnamed  map[string][]unnamed           // messages that have no ID yet, by path
+	unnamed  map[string][]unnamed           // messages that have no ID yet, by the place of their graph
 	pending  *graph.Event                   // a checkpoint whose values are still to come
 }
 
@@ -435,7 +435,7 @@ func (l *live) speak(ns []string, ev graph.Event) error {
 	if !ok {
 		return nil // it isn't of a conversation
 	}
-	task := strings.Join(ev.Path, sep) + sep + ev.Task
+	task := seat(ev)
 	s := l.speeches[task]
 	if s != nil && k.ID != "" && k.ID != s.id {
 		if err := l.conclude(s); err != nil {
@@ -630,7 +630,7 @@ func finishOf(message object) map[string]any {
 
 // finish ends the message that a task was making when it ended.
 func (l *live) finish(ev graph.Event, failure string) error {
-	task := strings.Join(ev.Path, sep) + sep + ev.Task
+	task := seat(ev)
 	s := l.speeches[task]
 	if s == nil {
 		return nil
@@ -645,7 +645,7 @@ func (l *live) finish(ev graph.Event, failure string) error {
 // written sends the messages that a task wrote and that weren't streamed. Those
 // without an ID get it when the superstep is committed.
 func (l *live) written(ns []string, ev graph.Event) error {
-	at := strings.Join(ev.Path, sep)
+	at := place(ev)
 	for _, raw := range messagesIn(ev.Update) {
 		id, rest := apart(raw)
 		if id == "" {
@@ -659,7 +659,7 @@ func (l *live) written(ns []string, ev graph.Event) error {
 
 // name sends the messages that have got their IDs.
 func (l *live) name(ns []string, ev graph.Event, state json.RawMessage) error {
-	at := strings.Join(ev.Path, sep)
+	at := place(ev)
 	waiting := l.unnamed[at]
 	if len(waiting) == 0 {
 		return nil

@@ -146,3 +146,77 @@ func TestValuesAfterAnInputIntoAnOpenSuperstep(t *testing.T) {
 	evs = must[[]graph.Event](t)(collect(g.Stream(bg, nil, values, graph.Since(asked.Checkpoint))))
 	equalSlice(t, "values since", notes(evs), []string{"more b"})
 }
+
+func TestSinceWhatWasPrunedIsRefused(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "x", "y", "z")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		_, err := graph.Interrupt[bool](ctx, "ok", "fine?")
+		return err
+	})
+	b.AddEdge(graph.Start, "a").AddEdge("a", "x").AddEdge("x", "y").AddEdge("y", "z")
+	g := compile(t, b, stored()...)
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+	must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1, Interrupts: true}))
+	for _, since := range []string{asked.Checkpoint, ""} {
+		if evs, err := collect(g.Stream(bg, nil, graph.Since(since))); !errors.Is(err, checkpoint.ErrNotFound) {
+			t.Errorf("since %q: %v, %v", since, evs, err)
+		}
+	}
+}
+
+// An edit inside a superstep folds what tasks have written so far. Who comes after the
+// edit is told of it when the superstep ends, as with every superstep.
+func TestSinceAnEditInsideASuperstep(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "b")
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		if _, err := graph.Interrupt[bool](ctx, "ok", "fine?"); err != nil {
+			return err
+		}
+		s.Ran.Add("a")
+		return nil
+	})
+	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	edit := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+	var told []string
+	for _, ev := range must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeUpdates), graph.Since(edit.Checkpoint)))) {
+		told = append(told, fmt.Sprintf("%s %s", ev.Node, ev.Update))
+	}
+	equalSlice(t, "told since", told, []string{`b {"Ran":["b"]}`, `a {"Ran":["a"]}`})
+}
+
+// A checkpoint that the thread doesn't come from is refused whatever is to be told.
+func TestSinceAnUnknownCheckpointRunsNothing(t *testing.T) {
+	ran := 0
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(context.Context, *trail) error { ran++; return nil }).AddEdge(graph.Start, "a")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	if _, err := collect(g.Stream(bg, func(*trail) {}, graph.Modes(graph.ModeCustom), graph.Since("unknown"))); !errors.Is(err, checkpoint.ErrNotFound) || ran != 1 {
+		t.Errorf("the graph ran %d times: %v", ran, err)
+	}
+}
+
+// What is told costs as much as there is of it.
+func TestSinceReadsEachRecordOnce(t *testing.T) {
+	const steps = 500
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(_ context.Context, s *trail) error { s.Ran.Add("a"); s.N++; return nil })
+	b.AddEdge(graph.Start, "a").AddRoutes("a", func(_ context.Context, s *trail) (string, error) {
+		if s.N < steps {
+			return "a", nil
+		}
+		return graph.End, nil
+	}, map[string]string{"a": "a", graph.End: graph.End})
+	store := &readCounter{Memory: checkpoint.NewMemory()}
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.MaxSteps(steps+1))
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	store.read = 0
+	evs := must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeValues), graph.Since(""))))
+	if read := store.read; read > 3*steps || len(evs) < steps {
+		t.Errorf("%d records were read for %d events of %d supersteps", read, len(evs), steps)
+	}
+}

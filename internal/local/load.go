@@ -78,9 +78,17 @@ func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, m
 
 // LineAsc is Line with the oldest record first.
 func LineAsc(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, meta bool) func(yield func(*checkpoint.Record, error) bool) {
+	return lineFrom(ctx, store, rec, 1, meta)
+}
+
+// lineFrom is LineAsc from a number on.
+func lineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, from int64, meta bool) func(yield func(*checkpoint.Record, error) bool) {
 	return func(yield func(*checkpoint.Record, error) bool) {
-		from := int64(1)
+		from := from
 		for _, span := range spans(rec) {
+			if from > span.To {
+				continue
+			}
 			q := checkpoint.Query{Log: rec.Log, Branch: span.Branch, From: from, To: span.To, Meta: meta}
 			from = span.To + 1
 			for r, err := range store.Records(ctx, q) {
@@ -145,39 +153,54 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 		}
 	}
 	for _, r := range slices.Backward(tail) {
-		if r.Source == checkpoint.SourceLoop {
-			if state, _, err = values.Fold(state, nil, true); err != nil {
-				return err
-			}
-		}
-		for _, c := range r.Changes {
-			if len(c.Data) == 0 {
-				continue
-			}
-			data, err := core.Upgrade(values, r.Version, c.Data)
-			if err != nil {
-				return err
-			}
-			changes, err := values.Decode(data, nil)
-			if err != nil {
-				return err
-			}
-			if changes == nil {
-				continue
-			}
-			if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
-				return err
-			}
-			tip.Bytes += len(c.Data)
+		state, err = foldRecord(values, state, r, func(data json.RawMessage, changes any) error {
+			tip.Bytes += len(data)
 			_, growth, err := values.Encode(changes)
-			if err != nil {
-				return err
-			}
 			tip.Ranges = core.Grow(tip.Ranges, growth, r.Seq)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	tip.State = state
 	return nil
+}
+
+// foldRecord returns the state after a record, from that before it. Folded, if there
+// is one, is called with each of the record's changes, as it is stored and decoded.
+func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func(data json.RawMessage, changes any) error) (any, error) {
+	var err error
+	if r.Source == checkpoint.SourceLoop {
+		if state, _, err = values.Fold(state, nil, true); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range r.Changes {
+		if len(c.Data) == 0 {
+			continue
+		}
+		data, err := core.Upgrade(values, r.Version, c.Data)
+		if err != nil {
+			return nil, err
+		}
+		changes, err := values.Decode(data, nil)
+		if err != nil {
+			return nil, err
+		}
+		if changes == nil {
+			continue
+		}
+		if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
+			return nil, err
+		}
+		if folded != nil {
+			if err := folded(c.Data, changes); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return state, nil
 }
 
 // readSnapshot returns the state at a record with a snapshot, and the size of the

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,60 +13,114 @@ import (
 // ShowSince tells, of the line that was opened, what was recorded after a record:
 // of each input and each superstep the checkpoint, what its tasks wrote, and the
 // values, as the run told of them that recorded them. An empty ID is the beginning
-// of the thread.
+// of the thread. It reads each record once and keeps none.
 func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID) error {
-	const kinds = Checkpointed | Updates | Values
-	if bus == nil || bus.Wants&kinds == 0 {
-		return nil
-	}
-	missing := func() error {
-		err := fmt.Errorf("%w: the thread does not come from checkpoint %q", checkpoint.ErrNotFound, since)
+	if err := s.showSince(ctx, bus, since); err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 	}
+	return nil
+}
+
+func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) error {
+	missing := fmt.Errorf("%w: the thread does not come from checkpoint %q, or what followed it was pruned", checkpoint.ErrNotFound, since)
 	if s.tip == nil {
 		if since != "" {
-			return missing()
+			return missing
 		}
 		return nil
 	}
-	var list []*checkpoint.Record // newest first
-	found := false
-	for r, err := range Line(ctx, s.o.Store, s.tip.Record, false) {
-		if err != nil {
-			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
-		}
-		if found = r.ID == since; found {
-			break
-		}
-		list = append(list, r)
-	}
-	if !found && (since != "" || len(list) == 0 || list[len(list)-1].Seq != 1) {
-		return missing()
-	}
+	values := s.prog.Values
+	state := values.New()
 	// Results that were folded before the superstep's end, by an edit from outside.
 	var folded []checkpoint.Change
 	epoch := checkpoint.ID("") // of the superstep that a record closes
-	for _, r := range slices.Backward(list) {
-		if r.Parent != "" && epoch == "" {
-			parent, err := s.o.Store.Get(ctx, s.o.Log, r.Parent)
-			if err != nil {
-				return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
-			}
-			epoch = parent.Epoch
+	next := int64(1)
+	if since != "" {
+		from, err := s.ofLine(ctx, since)
+		if err == nil && from.Epoch != from.ID {
+			folded, err = s.foldedSince(ctx, from)
 		}
-		if err := s.showAgain(ctx, bus, r, epoch, folded); err != nil {
-			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			return missing
+		}
+		if err != nil {
+			return err
+		}
+		if bus.wants(Values) {
+			if state, err = StateAt(ctx, s.o.Store, values, from, s.growing()); err != nil {
+				return err
+			}
+		}
+		epoch, next = from.Epoch, from.Seq+1
+	}
+	for r, err := range lineFrom(ctx, s.o.Store, s.tip.Record, next, false) {
+		if err != nil {
+			return err
+		}
+		if r.Seq != next {
+			return missing
+		}
+		next++
+		if !bus.wants(Checkpointed | Updates | Values) {
+			continue // it is there
+		}
+		if bus.wants(Values) {
+			if state, err = foldRecord(values, state, r, nil); err != nil {
+				return err
+			}
+		}
+		if err := s.showAgain(bus, r, epoch, folded, state); err != nil {
+			return err
 		}
 		if folded = append(folded, r.Changes...); r.Epoch != epoch {
 			folded = nil
 		}
 		epoch = r.Epoch
 	}
+	if next != s.tip.Record.Seq+1 {
+		return missing
+	}
 	return nil
 }
 
+// ofLine returns a record of the line that was opened.
+func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Record, error) {
+	rec, err := s.o.Store.Get(ctx, s.o.Log, id)
+	if err != nil {
+		return nil, err
+	}
+	from := int64(1)
+	for _, span := range spans(s.tip.Record) {
+		if span.Branch == rec.Branch && from <= rec.Seq && rec.Seq <= span.To {
+			return rec, nil
+		}
+		from = span.To + 1
+	}
+	return nil, checkpoint.ErrNotFound
+}
+
+// foldedSince returns the changes that were recorded inside a superstep, from its
+// beginning up to a record.
+func (s *Session) foldedSince(ctx context.Context, to *checkpoint.Record) ([]checkpoint.Change, error) {
+	if to.Epoch == "" { // nothing was planned so far
+		return nil, nil
+	}
+	begun, err := s.o.Store.Get(ctx, s.o.Log, to.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	var folded []checkpoint.Change
+	for r, err := range lineFrom(ctx, s.o.Store, to, begun.Seq+1, false) {
+		if err != nil {
+			return nil, err
+		}
+		folded = append(folded, r.Changes...)
+	}
+	return folded, nil
+}
+
 // showAgain tells of a record of an input or a superstep.
-func (s *Session) showAgain(ctx context.Context, bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, folded []checkpoint.Change) error {
+func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, folded []checkpoint.Change, state any) error {
 	if r.Source != checkpoint.SourceLoop && r.Source != checkpoint.SourceInput {
 		return nil
 	}
@@ -104,12 +159,8 @@ func (s *Session) showAgain(ctx context.Context, bus *Bus, r *checkpoint.Record,
 		}
 	}
 	if bus.wants(Values) {
-		state, err := StateAt(ctx, s.o.Store, s.prog.Values, r, s.growing())
-		if err != nil {
-			return err
-		}
 		ev := event(Values)
-		ev.State, ev.Next = state, next
+		ev.State, ev.Next = s.prog.Values.Fork(state), next
 		bus.Send(ev)
 	}
 	return nil

@@ -30,6 +30,7 @@ type app struct {
 	graphs               []*compiled
 	demo                 []*compiled // see Demo
 	serverOptions        []server.Option
+	embedder             openEmbedder // nil: serve has no index
 	commands             []*cobra.Command
 	store                checkpoint.Store
 	url                  string

@@ -141,7 +141,7 @@ func (l *local) threads(ctx context.Context, q threadQuery) (list []threadRow, m
 		}
 		o := threadRow{
 			Thread: string(t.Thread), Graph: t.Head.Graph, Status: headStatus(t.Head), Step: &t.Head.Step, Checkpoint: string(t.Head.ID),
-			Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: t.CreatedAt, UpdatedAt: t.Head.CreatedAt, Metadata: t.Head.Metadata,
+			Checkpoints: t.Records, Bytes: t.Bytes, CreatedAt: shownTime(t.CreatedAt), UpdatedAt: shownTime(t.Head.CreatedAt), Metadata: t.Head.Metadata,
 		}
 		failure := ""
 		if o.Status == "pending" && !t.Lease.Live(time.Now()) || o.Status == "waiting" {
@@ -310,7 +310,7 @@ func (t *localGraph) history(ctx context.Context, q historyQuery) ([]*entry, err
 		}
 		out = append(out, &entry{
 			Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes,
-			Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata, fold: e.State,
+			Next: e.Next, CreatedAt: shownTime(e.CreatedAt), Metadata: e.Metadata, fold: e.State,
 		})
 	}
 	return out, nil
@@ -325,7 +325,8 @@ func (t *localGraph) show(s *graph.Snapshot[json.RawMessage], err error) (*snaps
 		State: s.State, Next: append([]string{}, s.Next...), Interrupts: []question{}, Metadata: s.Metadata,
 	}
 	if !s.CreatedAt.IsZero() {
-		out.CreatedAt = &s.CreatedAt
+		at := shownTime(s.CreatedAt)
+		out.CreatedAt = &at
 	}
 	for _, i := range s.Interrupts {
 		out.Interrupts = append(out.Interrupts, question{ID: i.ID, Key: i.Key, Node: i.Node, Path: i.Path, When: i.When, Value: i.Raw, Schema: i.Schema})
@@ -375,3 +376,6 @@ func hasMessages(schema json.RawMessage) bool {
 	}
 	return s.Properties == nil || s.Properties["messages"] != nil
 }
+
+// shownTime is a time as it is shown, and as servers tell it: to the microsecond.
+func shownTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

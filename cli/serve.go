@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/memory"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server"
 )
 
@@ -48,6 +51,20 @@ func Server(opts ...server.Option) Option {
 	return func(a *app) { a.serverOptions = append(a.serverOptions, opts...) }
 }
 
+// openEmbedder returns the embedding model of a name, whose vectors have a length.
+type openEmbedder func(name string, dimensions int) (model.Embedder, error)
+
+// Embedders adds the flag --store-index to the command serve, which makes the
+// long-term memory one that can be searched by meaning, with a model that open
+// finds: that of package model/models, or one of the program's own.
+//
+//	cli.Main(cli.Graph(g), cli.Embedders(models.OpenEmbedder))
+//
+// A program that needs no flag for it has [server.StoreIndex].
+func Embedders(open func(name string, dimensions int) (model.Embedder, error)) Option {
+	return func(a *app) { a.embedder = open }
+}
+
 // serving is what the command serve was told.
 type serving struct {
 	host     string
@@ -61,6 +78,42 @@ type serving struct {
 	demo     bool
 	webhooks bool
 	patience time.Duration
+	index    indexing
+}
+
+// indexing is what the command serve was told about an index of the memory.
+type indexing struct {
+	model  string
+	length int
+	fields []string
+}
+
+// lengths are those of the vectors of well-known models.
+var lengths = map[string]int{
+	"openai:text-embedding-3-small": 1536,
+	"openai:text-embedding-3-large": 3072,
+	"openai:text-embedding-ada-002": 1536,
+	"gemini:gemini-embedding-001":   3072,
+}
+
+// option returns the index; nil if there is to be none.
+func (x indexing) option(open openEmbedder) (server.Option, error) {
+	if x.model == "" {
+		if x.length != 0 || len(x.fields) > 0 {
+			return nil, Hint(Usage("--store-index-dims and --store-index-fields are for --store-index, which is missing"), "name the model: --store-index openai:text-embedding-3-small")
+		}
+		return nil, nil
+	}
+	name, _, _ := strings.Cut(x.model, "@http") // wherever it is
+	length := cmp.Or(x.length, lengths[name])
+	if length < 1 {
+		return nil, Hint(Usage("--store-index-dims must say how many dimensions the vectors of %s have", name), "the model's description says it: 768 for ollama:nomic-embed-text")
+	}
+	e, err := open(x.model, length)
+	if err != nil {
+		return nil, Usage("--store-index: %w", err)
+	}
+	return server.StoreIndex(memory.Index{Embedder: e, Fields: x.fields, Name: name}), nil
 }
 
 // keysVariable has API keys, unless another variable is named.
@@ -132,6 +185,11 @@ Ctrl-C and SIGTERM let runs finish the superstep that they are in.`,
 	f.StringSliceVar(&o.origins, "allow-origin", nil, "an origin whose pages may use the server, such as https://chat.example.com, or * for all; may be repeated (default: with keys all, without them those of this machine)")
 	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
 	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
+	if a.embedder != nil {
+		f.StringVar(&o.index.model, "store-index", "", "the embedding model by which the long-term memory is searched for a query, such as openai:text-embedding-3-small")
+		f.IntVar(&o.index.length, "store-index-dims", 0, "how many dimensions its vectors have (default: those of well-known models)")
+		f.StringSliceVar(&o.index.fields, "store-index-fields", nil, "the fields of items whose texts count, such as text,notes[*].text; may be repeated (default: the whole item)")
+	}
 	if len(a.demo) > 0 {
 		f.BoolVar(&o.demo, "demo", false, "serve example graphs as well")
 	}
@@ -167,6 +225,10 @@ func (a *app) listen(ctx context.Context, o serving) error {
 		return Hint(Usage("%s would let other machines in, and there is no authentication", host),
 			"set %s to the API keys that clients must have, put a proxy that authenticates in front of --host 127.0.0.1, or pass --allow-anyone", o.keysEnv)
 	}
+	index, err := o.index.option(a.embedder)
+	if err != nil {
+		return err
+	}
 	l, err := bind(o.host, o.port, o.chosen)
 	if err != nil {
 		return err
@@ -191,6 +253,9 @@ func (a *app) listen(ctx context.Context, o serving) error {
 	}
 	if len(o.origins) > 0 {
 		opts = append(opts, server.AllowOrigins(o.origins...))
+	}
+	if index != nil {
+		opts = append(opts, index)
 	}
 	if o.webhooks {
 		opts = append(opts, server.AllowPrivateWebhooks())

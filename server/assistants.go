@@ -233,7 +233,7 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	note(r.Context(), "assistant", a.ID)
-	return write(w, a)
+	return write(w, assistantView(a))
 }
 
 // checkAssistant reports what is wrong with what a client says of an assistant.
@@ -256,12 +256,31 @@ func (s *Server) checkAssistant(b *assistantBody) error {
 	return s.checkMetadata(b.Metadata)
 }
 
+// assistantShown is an assistant as clients see it.
+type assistantShown struct {
+	*db.Assistant
+	CreatedAt instant `json:"created_at"`
+	UpdatedAt instant `json:"updated_at"`
+}
+
+func assistantView(a *db.Assistant) assistantShown {
+	return assistantShown{a, instant(a.CreatedAt), instant(a.UpdatedAt)}
+}
+
+func assistantViews(found []*db.Assistant) []assistantShown {
+	out := make([]assistantShown, len(found))
+	for i, a := range found {
+		out[i] = assistantView(a)
+	}
+	return out
+}
+
 func (s *Server) getAssistant(w http.ResponseWriter, r *http.Request) error {
 	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
-	return write(w, a)
+	return write(w, assistantView(a))
 }
 
 // Every patch, even an empty one, makes a version.
@@ -323,7 +342,7 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return write(w, a)
+		return write(w, assistantView(a))
 	}
 }
 
@@ -416,7 +435,7 @@ func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	pages(w, p, len(found), total)
-	return writeSelected(w, found, q.Select)
+	return writeSelected(w, assistantViews(found), q.Select)
 }
 
 func (s *Server) countAssistants(w http.ResponseWriter, r *http.Request) error {
@@ -502,7 +521,7 @@ func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	return write(w, found)
+	return write(w, assistantViews(found))
 }
 
 func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
@@ -523,7 +542,7 @@ func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, a)
+	return write(w, assistantView(a))
 }
 
 func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {

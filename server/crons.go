@@ -170,7 +170,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	note(r.Context(), "cron", id)
-	return write(w, shown(made))
+	return write(w, cronView(made))
 }
 
 func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
@@ -262,14 +262,22 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, shown(changed))
+	return write(w, cronView(changed))
 }
 
-// shown is a cron as clients see it.
-func shown(c *db.Cron) *db.Cron {
-	out := *c
+// cronShown is a cron as clients see it.
+type cronShown struct {
+	db.Cron
+	EndTime   *instant `json:"end_time"`
+	CreatedAt instant  `json:"created_at"`
+	UpdatedAt instant  `json:"updated_at"`
+	Next      *instant `json:"next_run_date"`
+}
+
+func cronView(c *db.Cron) cronShown {
+	out := cronShown{*c, (*instant)(c.EndTime), instant(c.CreatedAt), instant(c.UpdatedAt), (*instant)(c.Next)}
 	out.User = nil
-	return &out
+	return out
 }
 
 func (s *Server) deleteCron(w http.ResponseWriter, r *http.Request) error {
@@ -326,9 +334,6 @@ func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*d
 	found, total, err = s.db.Crons(r.Context(), q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
 		return (q.Enabled == nil || *q.Enabled == c.Enabled) && mine.allows(c.Metadata) && match(c.Metadata)
 	})
-	for i := range found {
-		found[i] = shown(found[i])
-	}
 	return q, p, found, total, err
 }
 
@@ -338,7 +343,11 @@ func (s *Server) searchCrons(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	pages(w, p, len(found), total)
-	return writeSelected(w, found, q.Select)
+	out := make([]cronShown, len(found))
+	for i, c := range found {
+		out[i] = cronView(c)
+	}
+	return writeSelected(w, out, q.Select)
 }
 
 func (s *Server) countCrons(w http.ResponseWriter, r *http.Request) error {
@@ -404,9 +413,9 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 		return err
 	}
 	b.Metadata = b.Metadata.with(owned, object{"cron_id": jsonText(c.ID)})
-	var made *db.Thread
+	var t, made *db.Thread
 	if thread != "" {
-		if _, err := s.place(ctx, thread, mine, false); err != nil {
+		if t, _, err = s.place(ctx, thread, mine, false); err != nil {
 			return err
 		}
 	} else {
@@ -415,18 +424,18 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 			return err
 		}
 		made.Temporary = c.OnCompleted != "keep"
-		thread = made.ID
+		t = made
 	}
 	fire := func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error {
 		return s.db.FireCron(ctx, f, made, r, alone, limit, change)
 	}
-	run, err := s.enqueueBy(ctx, fire, thread, a, g, &b)
+	run, err := s.enqueue(ctx, fire, t, a, g, &b)
 	if err != nil {
 		if _, told := errors.AsType[*fault](err); !told && !errors.Is(err, db.ErrFired) {
-			s.runs.wake(thread) // it is there if only the answer to its commit was lost
+			s.runs.wake(t.ID) // it is there if only the answer to its commit was lost
 		}
 		return err
 	}
-	s.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", thread), slog.String("run", run.ID))
+	s.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", t.ID), slog.String("run", run.ID))
 	return nil
 }

@@ -311,11 +311,7 @@ func (d *dispatcher) cancelElsewhere(ctx context.Context, run *db.Run, why stop,
 }
 
 // stopAsked stops the runs of this instance that others were asked to stop.
-func (d *dispatcher) stopAsked(ctx context.Context) error {
-	asked, err := d.s.db.Stops(ctx, d.s.instance)
-	if err != nil {
-		return err
-	}
+func (d *dispatcher) stopAsked(ctx context.Context, asked map[string]int) error {
 	for id, why := range asked {
 		run, err := d.s.db.Run(ctx, id)
 		if errors.Is(err, db.ErrNotFound) {

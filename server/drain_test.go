@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -87,6 +88,16 @@ func (c client) attach(name, method, path, body string) *attached {
 	return a
 }
 
+// within waits for what has to happen, so that a test that hangs says where.
+func within[T any](t *testing.T, what string, c <-chan T) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("never: %s", what)
+	}
+}
+
 // program is a server as programs run it, which the test ends.
 func program(t *testing.T, opts ...server.Option) (*server.Server, *http.Server, client) {
 	t.Helper()
@@ -129,7 +140,7 @@ func TestAServerThatDrainsLetsGoOfWhoeverIsAttached(t *testing.T) {
 			begin := func() (thread, run string) {
 				thread = call[object](c, "POST", "/threads", object{})["thread_id"].(string)
 				run = call[object](c, "POST", "/threads/"+thread+"/runs", object{"assistant_id": "gated", "input": object{}, "stream_resumable": true})["run_id"].(string)
-				<-w.reached
+				within(t, "the run begins", w.reached)
 				return thread, run
 			}
 			thread, run := begin()
@@ -146,7 +157,7 @@ func TestAServerThatDrainsLetsGoOfWhoeverIsAttached(t *testing.T) {
 				c.attach("a run that is waited for", "POST", "/runs/wait", body+`,"on_completion":"keep"}`),
 			}
 			for range 3 {
-				<-w.reached
+				within(t, "the runs without a thread begin", w.reached)
 			}
 			threads := []*attached{
 				c.attach("a thread that is joined", "GET", at+"/stream", ""),
@@ -162,30 +173,30 @@ func TestAServerThatDrainsLetsGoOfWhoeverIsAttached(t *testing.T) {
 				return status == http.StatusServiceUnavailable
 			})
 			w.open()
-			<-drained
+			within(t, "the server has drained", drained)
+			patient, cancel := context.WithTimeout(t.Context(), 2*patience)
+			defer cancel()
 			if next.url != "" { // before the first one has ended
-				if out := call[object](next, "GET", at+"/runs/"+run+"/join", nil); out["n"] != 3.0 {
-					t.Errorf("the other server ends the run with %v", out)
+				if status, _, out := next.ask(patient, "GET", at+"/runs/"+run+"/join", ""); status != http.StatusOK || !strings.Contains(out, `"n":3`) {
+					t.Errorf("the other server ends the run with %d %s", status, out)
 				}
 			}
 			var err error
 			for err == nil {
-				_, _, err = p.conn.Read(t.Context())
+				_, _, err = p.conn.Read(patient)
 			}
 			if websocket.CloseStatus(err) != websocket.StatusGoingAway {
 				t.Errorf("the WebSocket ends with %v", err)
 			}
-			patient, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
 			if err := h.Shutdown(patient); err != nil {
 				t.Errorf("somebody holds it: %v", err)
 				h.Close()
 			}
-			if err := first.Close(t.Context()); err != nil {
+			if err := first.Close(patient); err != nil {
 				t.Errorf("it ends with %v", err)
 			}
 			for _, a := range append(runs, threads...) {
-				<-a.read
+				within(t, a.name+" ends", a.read)
 			}
 			if next.url == "" {
 				_, _, next = program(t, opts...)
@@ -201,7 +212,7 @@ func TestAServerThatDrainsLetsGoOfWhoeverIsAttached(t *testing.T) {
 					t.Errorf("%s: its client can't come back", a.name)
 					continue
 				}
-				status, _, answer := next.do("GET", back, nil)
+				status, _, answer := next.ask(patient, "GET", back, "")
 				if status != http.StatusOK || strings.HasSuffix(back, "/join") && !strings.Contains(answer, `"n":`) {
 					t.Errorf("%s: %s answers %d %s", a.name, back, status, answer)
 				}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
@@ -228,7 +227,7 @@ func (e *encoder) debug(ev graph.Event, kind string, payload any) error {
 		return nil
 	}
 	return e.emit(modeDebug, namespaceOf(ev), map[string]any{
-		"step": ev.Step, "type": kind, "timestamp": ev.Time.UTC().Format(time.RFC3339Nano), "payload": payload,
+		"step": ev.Step, "type": kind, "timestamp": instant(ev.Time), "payload": payload,
 	})
 }
 

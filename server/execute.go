@@ -355,7 +355,8 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		data, _ := json.Marshal(said)
 		log.send("error", data)
 	}
-	if err := log.store(outcome); err != nil && !errors.Is(err, db.ErrNotFound) {
+	rest, err := log.rest(outcome)
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
 	last, err := s.lastWords(ctx, run, log, status, snap, told)
@@ -373,7 +374,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	}
 	ended := func(r *db.Run) { r.Status, r.Error, r.UpdatedAt, r.EndedAt = status, told, now(), now() }
 	ended(run)
-	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits}
+	end := db.End{Now: now(), Settle: settle, Webhook: webhookOf(run, b, outcome, traceOf(run, b, snap)), Waits: waits, Events: rest}
 	if s.db.Shared() {
 		end.Feeds = last.stored()
 	}

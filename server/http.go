@@ -456,5 +456,16 @@ func number(r *http.Request, name string, otherwise int) (int, error) {
 // now is the time with the precision that clients are shown.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
+// instant is a time as clients see it: in the form of Python's isoformat, which is
+// that of LangGraph's servers, in UTC and to the microsecond.
+type instant time.Time
+
+func (t instant) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000000-07:00"), nil
+}
+
+// IsZero is for omitzero.
+func (t instant) IsZero() bool { return time.Time(t).IsZero() }
+
 // background is a context that outlives the request.
 func background(r *http.Request) context.Context { return context.WithoutCancel(r.Context()) }

@@ -39,7 +39,7 @@ func (s *Server) live(ctx context.Context) {
 			return
 		case <-look.C:
 		}
-		err := errors.Join(s.runs.stopAsked(ctx), s.takeOver(ctx))
+		err := s.look(ctx)
 		if time.Since(beaten) >= beatEvery {
 			beaten = time.Now()
 			err = errors.Join(err, s.beat(), s.db.SweepEvents(ctx, keepLog))
@@ -67,15 +67,21 @@ func (s *Server) beat() error {
 	return err
 }
 
-// takeOver has the runs of instances that have left, or died, run here, unless none
-// begins here any more.
-func (s *Server) takeOver(ctx context.Context) error {
-	if s.runs.stopping() {
-		return nil
-	}
-	left, err := s.db.Left(ctx, s.silence, gone)
+// look stops the runs of this instance that others were asked to stop, and has those
+// run here that instances hold which have left, or died.
+func (s *Server) look(ctx context.Context) error {
+	asked, left, err := s.db.Look(ctx, s.instance, s.silence, gone)
 	if err != nil {
 		return err
+	}
+	return errors.Join(s.runs.stopAsked(ctx, asked), s.takeOver(ctx, left))
+}
+
+// takeOver has the runs of instances that have left, or died, run here, unless none
+// begins here any more.
+func (s *Server) takeOver(ctx context.Context, left []string) error {
+	if s.runs.stopping() {
+		return nil
 	}
 	for _, dead := range left {
 		if dead == s.instance { // this process stood still; it lives

@@ -56,7 +56,7 @@ func pair(t *testing.T, opts ...server.Option) (a, b client) {
 func increasing(t *testing.T, list []told) {
 	t.Helper()
 	for i, e := range list {
-		if e.ID != strconv.FormatInt(e.Seq, 10) || i > 0 && e.Seq <= list[i-1].Seq {
+		if e.ID != e.wantID() || i > 0 && e.Seq <= list[i-1].Seq {
 			t.Errorf("event %d has the ID %s and the number %d, after %d", i, e.ID, e.Seq, list[max(0, i-1)].Seq)
 		}
 	}

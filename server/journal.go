@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +27,9 @@ type journal struct {
 	next    int // number of the next event
 	pending []db.Event
 	over    bool
+	rest    bool // what is pending is left to whoever ends the journal
 	kick    chan struct{}
+	closing chan struct{} // closed when it is over
 	done    chan struct{}
 	err     error // why nothing is stored any more
 }
@@ -38,7 +39,7 @@ func (s *Server) newJournal(ctx context.Context, run *db.Run) (*journal, error) 
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{s: s, run: run, next: next, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	j := &journal{s: s, run: run, next: next, kick: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	go j.write(context.WithoutCancel(ctx))
 	return j, nil
 }
@@ -98,50 +99,77 @@ func (j *journal) toldOf(ctx context.Context) (string, bool, error) {
 
 // close waits until all is stored.
 func (j *journal) close() error {
-	j.mu.Lock()
-	j.over = true
-	j.mu.Unlock()
-	select {
-	case j.kick <- struct{}{}:
-	default:
-	}
-	<-j.done
+	j.end(false)
 	return j.err
+}
+
+// finish ends the journal, and returns what isn't stored yet.
+func (j *journal) finish() ([]db.Event, error) {
+	j.end(true)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.pending, j.err
+}
+
+func (j *journal) end(rest bool) {
+	j.mu.Lock()
+	if !j.over {
+		j.over, j.rest = true, rest
+		close(j.closing)
+	}
+	j.mu.Unlock()
+	<-j.done
 }
 
 // storeTries is how often a write is tried before a run's events are given up.
 const storeTries = 5
 
+// gather is how long events wait, after others were stored, for those that come
+// next: every transaction has its price.
+const gather = 10 * time.Millisecond
+
 func (j *journal) write(ctx context.Context) {
 	defer close(j.done)
-	for range j.kick {
-		for {
-			j.mu.Lock()
-			some, over := j.pending, j.over
-			j.pending = nil
-			j.mu.Unlock()
-			if len(some) == 0 {
-				if over {
-					return
-				}
-				break
-			}
-			if j.err != nil {
-				continue
-			}
-			for try := 1; ; try++ {
-				j.err = j.s.db.AddEvents(ctx, j.run.ID, j.s.instance, some)
-				if j.err == nil || try == storeTries || errors.Is(j.err, db.ErrTaken) || errors.Is(j.err, db.ErrNotFound) {
-					break
-				}
-				time.Sleep(time.Duration(try) * 100 * time.Millisecond)
-			}
-			if j.err != nil {
-				j.s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", j.run.ID), slog.Any("error", j.err))
-				continue
-			}
-			j.s.streams.tell(j.run.ID)
+	var stored time.Time
+	for {
+		select {
+		case <-j.kick:
+		case <-j.closing:
 		}
+		select {
+		case <-time.After(gather - time.Since(stored)):
+		case <-j.closing:
+		}
+		j.mu.Lock()
+		some, over := j.pending, j.over
+		if over && j.rest {
+			j.mu.Unlock()
+			return
+		}
+		j.pending = nil
+		j.mu.Unlock()
+		if len(some) > 0 && j.err == nil {
+			j.err = j.store(ctx, some)
+			stored = time.Now()
+		}
+		if over {
+			return
+		}
+	}
+}
+
+func (j *journal) store(ctx context.Context, some []db.Event) error {
+	for try := 1; ; try++ {
+		err := j.s.db.AddEvents(ctx, j.run.ID, j.s.instance, some)
+		if err == nil {
+			j.s.streams.tell(j.run.ID)
+			return nil
+		}
+		if try == storeTries || errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
+			j.s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", j.run.ID), slog.Any("error", err))
+			return err
+		}
+		time.Sleep(time.Duration(try) * 100 * time.Millisecond)
 	}
 }
 
@@ -174,13 +202,6 @@ const (
 func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 	defer l.breakOff() // without effect after its end
 	var outcome json.RawMessage
-	var held []db.Event
-	pass := func() {
-		for _, e := range held {
-			l.sendAt(e.Seq, strings.TrimPrefix(e.Event, endPrefix), e.Data)
-		}
-		held = nil
-	}
 	for next, idle := 0, 0; ; {
 		last := s.streams.over() // what is stored by now is passed on
 		// What the run is comes first: what it sent before it ended is stored by then.
@@ -196,15 +217,10 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 		}
 		for _, e := range events {
 			next = e.Seq + 1
-			if e.Event == endEvent { // the run is noted as over in a moment
+			if e.Event == endEvent {
 				outcome = json.RawMessage(e.Data)
 				continue
 			}
-			if strings.HasPrefix(e.Event, endPrefix) {
-				held = append(held, e)
-				continue
-			}
-			pass() // another process went on with the run
 			l.sendAt(e.Seq, e.Event, e.Data)
 		}
 		switch {
@@ -212,7 +228,6 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 			idle = 0
 			continue
 		case over:
-			pass()
 			l.close(outcome)
 			return
 		case last:
@@ -246,14 +261,11 @@ type outlet struct {
 	joined  *lateLine // and to those who have joined it
 
 	ending bool   // what is sent now is for when the run was noted as over
-	held   []sent // of it, without a journal
+	held   []sent // of it
 }
 
-// endPrefix marks events that are stored before their run is noted as over, and
-// passed on afterwards: whoever reads that a thread waits may write to it at once.
-const endPrefix = "end:"
-
-// end holds back what is sent from now on until the run was noted as over.
+// end holds back what is sent from now on until the run was noted as over: whoever
+// reads that a thread waits may write to it at once.
 func (o *outlet) end() { o.ending = true }
 
 // attemptIDs is more than an attempt has events.
@@ -272,12 +284,10 @@ func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, 
 
 func (o *outlet) send(event string, data []byte) {
 	switch {
-	case o.journal != nil && o.ending:
-		o.journal.send(endPrefix+event, data)
-	case o.journal != nil:
-		o.journal.send(event, data)
 	case o.ending:
 		o.held = append(o.held, sent{event, data})
+	case o.journal != nil:
+		o.journal.send(event, data)
 	default:
 		o.log.send(event, data)
 	}
@@ -295,14 +305,17 @@ func (o *outlet) steps() allSteps {
 	return all
 }
 
-// store stores what was sent, and what waiting for the run returns. It comes
-// before the run is noted as over.
-func (o *outlet) store(outcome json.RawMessage) error {
+// rest returns what is to be stored together with noting that the run is over: what
+// isn't stored yet of what was sent, and what waiting for the run returns.
+func (o *outlet) rest(outcome json.RawMessage) ([]db.Event, error) {
 	if o.journal == nil {
-		return nil
+		return nil, nil
+	}
+	for _, ev := range o.held {
+		o.journal.send(ev.event, ev.data)
 	}
 	o.journal.send(endEvent, outcome)
-	return o.journal.close()
+	return o.journal.finish()
 }
 
 // close ends the log of a run that was noted as over.

@@ -304,6 +304,10 @@ func hostOf(r *http.Request) string {
 // credentials of their own, since the server never has browsers send cookies along.
 // A function for [Authenticate] that reads cookies needs AllowOrigins, lest pages
 // of others act for those who are signed in.
+//
+// Unless all pages may use the server, what pages of other sites request without
+// saying whose they are, by links, images and scripts, is refused as well, where
+// browsers tell (Sec-Fetch-Site). The studio's pages can be linked to.
 func AllowOrigins(origins ...string) Option {
 	return func(c *config) {
 		for _, o := range origins {
@@ -353,7 +357,12 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			h.Set("Access-Control-Allow-Origin", "*")
 		default:
 			h.Add("Vary", "Origin")
-			if origin == "" || sameOrigin(origin, r.Host) {
+			foreign := ofAnotherSite(r, open)
+			if origin == "" && foreign && !mayBeLinked(r) {
+				refuse(w, r, &fault{http.StatusForbidden, "pages of other sites may not use the server by links, images or scripts: allow all pages everything with --allow-origin '*', or server.AllowOrigins, or type the address"})
+				return
+			}
+			if origin == "" || sameOrigin(origin, r.Host) && !foreign {
 				break
 			}
 			if !slices.ContainsFunc(s.origins, func(o string) bool { return strings.EqualFold(o, origin) }) && !(open && localOrigin(origin)) {
@@ -381,6 +390,31 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 func sameOrigin(origin, host string) bool {
 	_, of, ok := strings.Cut(origin, "://")
 	return ok && strings.EqualFold(of, host)
+}
+
+// ofAnotherSite reports whether a browser says that a page of another origin is
+// behind a request. Unlike the header Origin it says so of each request to HTTPS and
+// to this machine, and pages can't prevent it. Without authentication pages of this
+// machine may use the server: of a host that is local, no others are on the same site.
+//
+// [http.CrossOriginProtection] would let every GET pass, since none should change
+// anything. Here some do, as LangGraph's clients want it: a reader who leaves may
+// cancel a run, an item that is read may live on, and each stream counts.
+func ofAnotherSite(r *http.Request, open bool) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none": // no browser, an old one, or its user
+		return false
+	case "same-site":
+		return !open || !isLocal(hostName(r.Host))
+	}
+	return true
+}
+
+// mayBeLinked reports whether a request is for what pages of other sites may lead
+// to: the studio's pages, each as a page of its own.
+func mayBeLinked(r *http.Request) bool {
+	return (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/studio/")) && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // localOrigin reports whether a page comes from this machine.

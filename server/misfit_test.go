@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -61,7 +63,7 @@ func (c client) asked(name string) string {
 
 // misfits checks a server with a thread that its graph cannot read, as the text
 // says, and another one that is in order.
-func (c client) misfits(thread, other, text string) {
+func (c client) misfits(graph, thread, other, text string) {
 	c.t.Helper()
 	for _, body := range []object{{}, {"extract": object{"city": "values.city"}}, {"select": []string{"thread_id", "values", "status", "error"}}} {
 		views := map[any]object{}
@@ -83,9 +85,12 @@ func (c client) misfits(thread, other, text string) {
 	if v := call[object](c, "GET", "/threads/"+thread, nil); v["status"] != "error" || v["values"] != nil {
 		c.t.Errorf("the thread is %v", v)
 	}
+	run := fmt.Sprintf(`{"assistant_id":%q,"command":{"resume":true}}`, graph)
 	for _, r := range []struct{ method, path, body string }{
 		{"GET", "/state", ``}, {"GET", "/state?subgraphs=true", ``}, {"POST", "/state/checkpoint", `{}`},
 		{"GET", "/history", ``}, {"POST", "/history", `{}`}, {"POST", "/state", `{"values":{}}`},
+		{"POST", "/runs", run}, {"POST", "/runs/wait", run}, {"POST", "/runs/stream", run},
+		{"POST", "/runs/wait", fmt.Sprintf(`{"assistant_id":%q,"input":{}}`, graph)},
 	} {
 		status, _, answer := c.do(r.method, "/threads/"+thread+r.path, r.body)
 		if status != http.StatusConflict || !strings.Contains(answer, text) || strings.Contains(answer, "Go ") {
@@ -116,7 +121,7 @@ func TestAThreadThatWaitsAtANodeThatWasRenamedDisturbsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := start(t, data, server.Graph(asking(t, "trips", "reserve")), quiet())
-	c.misfits(thread, c.asked("trips"), `waits at node "book", which the graph does not have`)
+	c.misfits("trips", thread, c.asked("trips"), `waits at node "book", which the graph does not have`)
 }
 
 func TestAThreadThatIsSaidToBeOfAnotherGraphDisturbsNoOther(t *testing.T) {
@@ -127,7 +132,7 @@ func TestAThreadThatIsSaidToBeOfAnotherGraphDisturbsNoOther(t *testing.T) {
 	} {
 		thread, other := c.asked("trips"), c.asked("trips")
 		call[any](c, "PATCH", "/threads/"+thread, object{"metadata": object{"graph_id": graph}})
-		c.misfits(thread, other, text)
+		c.misfits(graph, thread, other, text)
 		call[any](c, "DELETE", "/threads/"+other, nil)
 	}
 	thread := c.asked("trips")
@@ -158,5 +163,20 @@ func TestARunOfAnotherGraphThatCannotBeginChangesNothing(t *testing.T) {
 	out := call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "stays", "input": object{"city": "Rom"}})
 	if out["__interrupt__"] == nil || out["city"] != "Rom" {
 		t.Errorf("on a thread that has ended: %v", out)
+	}
+}
+
+func TestACronOnAThreadThatItsGraphCannotReadWaitsForItsNextTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log := new(logged)
+	c := start(t, server.Data("sqlite:"+filepath.Join(dir, "a.db")), server.Graph(asking(t, "trips", "book")), server.Graph(asking(t, "stays", "reserve")), server.Logger(slog.New(slog.NewTextHandler(log, nil))))
+	thread := c.asked("trips")
+	call[any](c, "POST", "/threads/"+thread+"/runs/crons", object{"assistant_id": "stays", "schedule": "@yearly", "input": object{}})
+	overdue(t, filepath.Join(dir, "a.server.db"))
+	waitFor(t, "the cron was moved on", func() bool { return c.later(1) })
+	waitFor(t, "it is logged", func() bool { return strings.Contains(log.String(), "which the graph does not have") })
+	if runs := call[[]object](c, "GET", "/threads/"+thread+"/runs", nil); len(runs) != 1 {
+		t.Errorf("the runs: %v", runs)
 	}
 }

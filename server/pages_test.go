@@ -90,6 +90,76 @@ func TestWithoutAuthenticationOnlyPagesOfThisMachineMayUseTheServer(t *testing.T
 	}
 }
 
+func TestWhatPagesOfOtherSitesRequestWithoutSayingWhoseTheyAreIsRefused(t *testing.T) {
+	const here, run = "127.0.0.1:8123", "/runs/0197a0de-0000-7000-8000-000000000000/join?cancel_on_disconnect=true"
+	plain, some, anyone := calm(t), calm(t, server.APIKeys(oldKey), server.AllowOrigins("https://chat.example")), calm(t, server.AllowOrigins("*"))
+	keys := calm(t, server.APIKeys(oldKey))
+	for _, tt := range []struct {
+		name   string
+		s      http.Handler
+		method string
+		host   string
+		path   string
+		site   string
+		mode   string
+		dest   string
+		status int
+	}{
+		{"an image", plain, "GET", here, run, "cross-site", "no-cors", "image", 403},
+		{"a script", plain, "GET", here, "/threads/search", "cross-site", "no-cors", "script", 403},
+		{"a frame", plain, "GET", here, run, "cross-site", "navigate", "iframe", 403},
+		{"a link", plain, "GET", here, run, "cross-site", "navigate", "document", 403},
+		{"a form", plain, "POST", here, "/threads/search", "cross-site", "navigate", "document", 403},
+		{"a word that is new", plain, "GET", here, run, "cross-origin", "no-cors", "image", 403},
+		{"an image of a name beside it", plain, "GET", "agents.example", run, "same-site", "no-cors", "image", 403},
+		{"an image of this machine", plain, "GET", "localhost:8123", run, "same-site", "no-cors", "image", 404},
+		{"an image of the server's own pages", plain, "GET", here, run, "same-origin", "no-cors", "image", 404},
+		{"an address that is typed", plain, "GET", here, run, "none", "navigate", "document", 404},
+		{"an old browser", plain, "GET", here, run, "", "", "", 404},
+		{"Node, which has a mode and no site", plain, "GET", here, run, "", "cors", "", 404},
+
+		{"a link to the server", plain, "GET", here, "/", "cross-site", "navigate", "document", 302},
+		{"a link to the studio", plain, "GET", here, "/studio/", "cross-site", "navigate", "document", 200},
+		{"a link to a thread in the studio", plain, "GET", here, "/studio/threads/x", "same-site", "navigate", "document", 200},
+		{"the studio that is typed", plain, "GET", here, "/studio/", "none", "navigate", "document", 200},
+		{"the studio in a frame", plain, "GET", here, "/studio/", "cross-site", "navigate", "iframe", 403},
+		{"the studio as a script", plain, "GET", here, "/studio/", "cross-site", "no-cors", "script", 403},
+		{"a form to the studio", plain, "POST", here, "/studio/", "cross-site", "navigate", "document", 403},
+		{"a path that only looks like it", plain, "GET", here, "/studio/..%2fthreads", "cross-site", "no-cors", "empty", 403},
+
+		{"an image, with keys and pages that may", some, "GET", here, run, "cross-site", "no-cors", "image", 403},
+		{"an image of this machine, with keys", some, "GET", "localhost:8123", run, "same-site", "no-cors", "image", 403},
+		{"a link to the studio, with keys", some, "GET", here, "/studio/", "cross-site", "navigate", "document", 200},
+		{"an image, with keys", keys, "GET", here, run, "cross-site", "no-cors", "image", 401},
+		{"an image, if all may", anyone, "GET", here, run, "cross-site", "no-cors", "image", 404},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, nil)
+		r.Host = tt.host
+		for name, value := range map[string]string{"Sec-Fetch-Site": tt.site, "Sec-Fetch-Mode": tt.mode, "Sec-Fetch-Dest": tt.dest} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		tt.s.ServeHTTP(w, r)
+		if w.Code != tt.status {
+			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)
+		}
+		if w.Code == 403 && !strings.Contains(w.Body.String(), "--allow-origin") {
+			t.Errorf("%s: it doesn't say what would allow it: %s", tt.name, w.Body)
+		}
+	}
+}
+
+func TestAPageOfHTTPIsNotOfTheSameOriginAsAServerOfHTTPS(t *testing.T) {
+	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "same-origin": 200, "": 200} {
+		w := quick(t.Context(), calm(t), "POST", "/threads/search", "{}", "Origin", "http://example.com", "Sec-Fetch-Site", site)
+		if w.Code != want {
+			t.Errorf("%q: %d %s", site, w.Code, w.Body)
+		}
+	}
+}
+
 func TestAServerThatIsForThisMachineAnswersToNoOtherName(t *testing.T) {
 	plain, local := calm(t), calm(t, server.LocalHosts("Mine"), server.AllowOrigins("https://agents.example:8443"))
 	anyone := calm(t, server.LocalHosts(), server.AllowOrigins("*"))

@@ -276,13 +276,14 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 	if b.Metadata, mine, err = s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, b.Metadata); err != nil {
 		return nil, err
 	}
+	var t *db.Thread
 	made := ""
 	if thread == "" {
 		owned, _, err := s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun}, nil)
 		if err != nil {
 			return nil, err
 		}
-		t := newThread(uuid.Must(uuid.NewV7()).String(), owned)
+		t = newThread(uuid.Must(uuid.NewV7()).String(), owned)
 		t.Temporary = b.OnCompletion != "keep"
 		if err := within(mine, t.Metadata); err != nil {
 			return nil, err
@@ -290,65 +291,61 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 		if err := s.db.AddThread(ctx, t); err != nil {
 			return nil, err
 		}
-		thread, made = t.ID, t.ID
-	} else if made, err = s.place(ctx, thread, mine, b.IfNotExists == "create"); err != nil {
+		made = t.ID
+	} else if t, made, err = s.place(ctx, thread, mine, b.IfNotExists == "create"); err != nil {
 		return nil, err
 	}
-	run, err := s.enqueue(ctx, thread, a, g, b)
+	run, err := s.enqueue(ctx, s.db.AddRun, t, a, g, b)
 	if err != nil && made != "" { // nobody has a use for it
 		err = errors.Join(err, s.removeThread(background(r), made))
 	}
 	if err != nil {
 		return nil, err
 	}
-	note(ctx, "thread", thread)
+	note(ctx, "thread", t.ID)
 	note(ctx, "run", run.ID)
 	return run, nil
 }
 
-// place sees to it that a thread is there and the user's, and returns its ID if
-// it was made.
-func (s *Server) place(ctx context.Context, thread string, mine Filter, create bool) (made string, err error) {
-	t, err := s.db.Thread(ctx, thread)
+// place sees to it that a thread is there and the user's, and returns it, with its
+// ID if it was made.
+func (s *Server) place(ctx context.Context, thread string, mine Filter, create bool) (t *db.Thread, made string, err error) {
+	t, err = s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) && create {
 		owned, f, err := s.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
 		t = newThread(thread, owned)
 		if err := within(f, t.Metadata); err != nil {
-			return "", err
+			return nil, "", err
 		}
 		if err := s.db.AddThread(ctx, t); !errors.Is(err, db.ErrExists) {
-			return thread, err
+			return t, thread, err
 		}
 		// Somebody has made it meanwhile.
 		t, err = s.db.Thread(ctx, thread)
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
 	} else if err != nil && !errors.Is(err, db.ErrNotFound) {
-		return "", err
+		return nil, "", err
 	}
 	if t == nil || !mine.allows(t.Metadata) {
-		return "", notFound("Thread with ID %s not found", thread)
+		return nil, "", notFound("Thread with ID %s not found", thread)
 	}
-	return "", nil
+	return t, "", nil
 }
 
 type addRun func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error
 
-// enqueue stores a run and has it started.
-func (s *Server) enqueue(ctx context.Context, thread string, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
-	return s.enqueueBy(ctx, s.db.AddRun, thread, a, g, b)
-}
-
-// enqueueBy is enqueue for a run that is stored by add, which is [db.DB.AddRun] or
-// does more.
-func (s *Server) enqueueBy(ctx context.Context, add addRun, thread string, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
-	if err := s.canBegin(ctx, thread, g, b); err != nil {
+// enqueue has a run stored by add, which is [db.DB.AddRun] or does more, and has it
+// started.
+func (s *Server) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
+	if err := s.canBegin(ctx, t, g, b); err != nil {
 		return nil, err
 	}
+	thread := t.ID
 	kwargs, err := json.Marshal(b)
 	if err != nil {
 		return nil, err
@@ -401,26 +398,23 @@ func (s *Server) enqueueBy(ctx context.Context, add addRun, thread string, a *db
 }
 
 // canBegin reports what keeps a run from beginning on its thread: a checkpoint that
-// isn't there, or that the thread waits in another graph, of which it then stays.
-// While the thread has another run it isn't known what the thread will be.
-func (s *Server) canBegin(ctx context.Context, thread string, g *served, b *runBody) error {
+// isn't there, or that its graph can't read the thread, which then stays as it is.
+// What this server has left itself, its graphs can read; a thread that another
+// program wrote, or said to be of another graph, is read for that. While the thread
+// has another run it isn't known what the thread will be.
+func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody) error {
 	at, err := b.Checkpoint.id()
 	if err != nil {
 		return err
 	}
-	t, err := s.db.Thread(ctx, thread)
-	if errors.Is(err, db.ErrNotFound) {
-		t = newThread(thread, nil) // it is to be made together with the run
-	} else if err != nil {
-		return err
-	}
-	if was := s.graphOf(t); at == "" && (was == nil || was == g) {
+	own := t.ChangedAt.After(s.began) && t.UpdatedAt.Equal(t.ChangedAt)
+	if was := s.graphOf(t); at == "" && (was == nil || was == g && own) {
 		return nil
 	}
-	if busy, err := s.db.AnyOpen(ctx, thread); err != nil || busy {
+	if busy, err := s.db.AnyOpen(ctx, t.ID); err != nil || busy {
 		return err
 	}
-	opts := s.on(thread)
+	opts := s.on(t.ID)
 	if at != "" {
 		opts = append(opts, graph.From(at))
 	}
@@ -430,6 +424,9 @@ func (s *Server) canBegin(ctx context.Context, thread string, g *served, b *runB
 			return nil
 		}
 		return notFound("Checkpoint %s not found", at)
+	}
+	if text, unfit := misfit(err); unfit {
+		return conflict("%s", text)
 	}
 	return err
 }
@@ -509,8 +506,8 @@ type runShown struct {
 	ID          string          `json:"run_id"`
 	ThreadID    string          `json:"thread_id"`
 	AssistantID string          `json:"assistant_id"`
-	CreatedAt   time.Time       `json:"created_at"`
-	UpdatedAt   time.Time       `json:"updated_at"`
+	CreatedAt   instant         `json:"created_at"`
+	UpdatedAt   instant         `json:"updated_at"`
 	Status      string          `json:"status"`
 	Metadata    json.RawMessage `json:"metadata"`
 	Kwargs      json.RawMessage `json:"kwargs"`
@@ -518,7 +515,7 @@ type runShown struct {
 }
 
 func runView(r *db.Run) runShown {
-	return runShown{r.ID, r.ThreadID, r.AssistantID, r.CreatedAt, r.UpdatedAt, r.Status, r.Metadata, r.Kwargs, r.Strategy}
+	return runShown{r.ID, r.ThreadID, r.AssistantID, instant(r.CreatedAt), instant(r.UpdatedAt), r.Status, r.Metadata, r.Kwargs, r.Strategy}
 }
 
 // waitRun answers when the run has ended, and meanwhile with line feeds, so that
@@ -534,11 +531,11 @@ func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, thread == "")
 	comeBack(w, "/join")
-	return s.answer(w, r, run, b.OnDisconnect == "cancel")
+	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.answer(w, r, run) })
 }
 
 // answer waits for a run and writes what came of it.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run, cancel bool) error {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error {
 	w.Header().Set("Content-Type", "application/json")
 	log, err := s.logOf(r.Context(), run)
 	if err != nil {
@@ -558,9 +555,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run, can
 			}
 			return s.writeOutcome(w, r, run.ID, log)
 		case <-r.Context().Done():
-			if cancel {
-				return s.runs.cancel(background(r), run, stopInterrupt, false)
-			}
 			return r.Context().Err()
 		case <-beat.C:
 			if _, err := w.Write([]byte("\n")); err != nil {
@@ -701,7 +695,7 @@ func (s *Server) joinRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/join")
-	return s.answer(w, r, run, cancel)
+	return s.attend(r, run, cancel, func() error { return s.answer(w, r, run) })
 }
 
 func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request) error {

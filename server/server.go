@@ -51,6 +51,7 @@ type Server struct {
 	local    http.Handler // of webhooks that are paths; nil if there are none
 	hooks    *hooks
 	instance string
+	began    time.Time
 	silence  time.Duration // after which an instance counts as dead
 
 	runs      *dispatcher
@@ -82,6 +83,7 @@ type config struct {
 	data     string
 	store    checkpoint.Store
 	memory   memory.Store
+	index    *memory.Index
 	log      *slog.Logger
 	maxBody  int64
 	limits   Limits
@@ -150,6 +152,11 @@ func UseStore(s checkpoint.Store) Option { return func(c *config) { c.store = s 
 // type [memory.Store].
 func UseMemory(m memory.Store) Option { return func(c *config) { c.memory = m } }
 
+// StoreIndex makes the long-term memory that the server opens where [Data] says one
+// that can be searched by meaning: clients with a query, nodes with the Text of a
+// [memory.Query]. Items that were there before are found when they are put again.
+func StoreIndex(x memory.Index) Option { return func(c *config) { c.index = &x } }
+
 // Logger sets where the server logs. The default is slog's default logger.
 func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
@@ -178,10 +185,13 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if c.maxBody <= 0 || c.parallel <= 0 {
 		c.problems = append(c.problems, errors.New("server.MaxBody and server.MaxRuns must be positive"))
 	}
+	if c.index != nil && c.memory != nil {
+		c.problems = append(c.problems, errors.New("server.StoreIndex is for a memory that the server opens: server.UseMemory takes one that has an index, memory.Config.Index"))
+	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), private: c.private, instance: newInstance(), noStudio: c.noStudio, local: c.local, silence: c.silence}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), private: c.private, instance: newInstance(), began: now(), noStudio: c.noStudio, local: c.local, silence: c.silence}
 	if err := s.secure(ctx, &c); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -189,7 +199,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 		s.graphs[g.name] = g
 		s.names = append(s.names, g.name)
 	}
-	if err := s.open(ctx, c.data); err != nil {
+	if err := s.open(ctx, c.data, memory.Config{Index: c.index}); err != nil {
 		s.closeStores()
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -217,7 +227,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 }
 
 // open opens what the caller didn't give.
-func (s *Server) open(ctx context.Context, url string) error {
+func (s *Server) open(ctx context.Context, url string, items memory.Config) error {
 	at, err := stores.Parse(url)
 	if err != nil {
 		return err
@@ -250,11 +260,11 @@ func (s *Server) open(ctx context.Context, url string) error {
 	}
 	switch at.Backend {
 	case stores.Memory:
-		s.memory, err = memory.NewInMemory()
+		s.memory, err = memory.NewInMemory(items)
 	case stores.SQLite:
-		s.memory, err = memorysqlite.Open(beside(at.Path, "memory"))
+		s.memory, err = memorysqlite.Open(beside(at.Path, "memory"), memorysqlite.Options{Config: items})
 	case stores.Postgres:
-		s.memory, err = memorypostgres.Open(ctx, at.URL, memorypostgres.Options{Schema: at.Postgres.Schema})
+		s.memory, err = memorypostgres.Open(ctx, at.URL, memorypostgres.Options{Config: items, Schema: at.Postgres.Schema})
 	}
 	if err != nil {
 		return err
@@ -285,7 +295,7 @@ func (s *Server) begin(ctx, beside context.Context) error {
 	if err := s.db.Beat(ctx, s.instance); err != nil {
 		return err
 	}
-	if err := s.takeOver(ctx); err != nil {
+	if err := s.look(ctx); err != nil {
 		return err
 	}
 	s.beside.Go(func() { s.tick(beside) })

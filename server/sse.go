@@ -26,7 +26,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, thread == "")
 	comeBack(w, "/stream")
-	return s.serveLog(w, r, run, 0, b.OnDisconnect == "cancel", nil)
+	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.serveLog(w, r, run, 0, nil) })
 }
 
 // joinStream sends what happens in a run from now on, or from an event on that
@@ -54,7 +54,17 @@ func (s *Server) joinStream(w http.ResponseWriter, r *http.Request) error {
 	}
 	location(w, run, r.PathValue("thread") == "")
 	comeBack(w, "/stream")
-	return s.serveLog(w, r, run, from, cancel, modes)
+	return s.attend(r, run, cancel, func() error { return s.serveLog(w, r, run, from, modes) })
+}
+
+// attend serves a client of a run. If the client leaves before the end, however that
+// is noticed, the run is cancelled where it asked for that.
+func (s *Server) attend(r *http.Request, run *db.Run, cancel bool, serve func() error) error {
+	err := serve()
+	if err != nil && cancel {
+		err = errors.Join(err, s.runs.cancel(background(r), run, stopInterrupt, false))
+	}
+	return err
 }
 
 // comeBack tells clients of a run where they come back to if they lose the
@@ -80,7 +90,7 @@ func listed(r *http.Request, name string) ([]string, error) {
 }
 
 // serveLog sends a run's events from an ID on; -1 means from now on.
-func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, cancel bool, modes []string) error {
+func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, modes []string) error {
 	log, err := s.logOf(r.Context(), run)
 	if err != nil {
 		return err
@@ -109,9 +119,6 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 		stop()
 		switch {
 		case r.Context().Err() != nil:
-			if cancel {
-				return s.runs.cancel(background(r), run, stopInterrupt, false)
-			}
 			return r.Context().Err()
 		case errors.Is(err, context.DeadlineExceeded):
 			if _, err := w.Write([]byte(": heartbeat\n")); err != nil {
@@ -127,9 +134,6 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 				continue
 			}
 			if _, err := w.Write(frame(ev, id)); err != nil {
-				if cancel {
-					return errors.Join(err, s.runs.cancel(background(r), run, stopInterrupt, false))
-				}
 				return err
 			}
 		}

@@ -40,7 +40,7 @@ type threadState struct {
 	Next       []string         `json:"next"`
 	Tasks      []taskState      `json:"tasks"`
 	Metadata   object           `json:"metadata"`
-	CreatedAt  *time.Time       `json:"created_at"`
+	CreatedAt  *instant         `json:"created_at"`
 	Checkpoint *checkpointRef   `json:"checkpoint"`
 	Parent     *checkpointRef   `json:"parent_checkpoint"`
 	Interrupts []interruptValue `json:"interrupts"`
@@ -66,7 +66,7 @@ func stateOf(snap *anygraph.Snapshot) *threadState {
 	}
 	out.Metadata["thread_id"] = jsonText(snap.Thread)
 	if !snap.CreatedAt.IsZero() {
-		out.CreatedAt = &snap.CreatedAt
+		out.CreatedAt = new(instant(snap.CreatedAt))
 	}
 	for i, t := range snap.Tasks {
 		if t.Status == "done" && len(t.Interrupts) == 0 {
@@ -184,7 +184,7 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 // has written it, or another version of the program.
 func misfit(err error) (text string, ok bool) {
 	if e, ok := errors.AsType[*graph.UnknownNodeError](err); ok {
-		return e.Error(), true
+		return fmt.Sprintf("%s (graph.Formerly(%q) on the node that takes its place lets it go on)", e, e.Node), true
 	}
 	if e, ok := errors.AsType[*graph.SchemaVersionError](err); ok {
 		return e.Error(), true

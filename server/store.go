@@ -15,13 +15,13 @@ type item struct {
 	Namespace []string        `json:"namespace"`
 	Key       string          `json:"key"`
 	Value     json.RawMessage `json:"value"`
-	CreatedAt time.Time       `json:"created_at"`
-	UpdatedAt time.Time       `json:"updated_at"`
+	CreatedAt instant         `json:"created_at"`
+	UpdatedAt instant         `json:"updated_at"`
 	Score     *float64        `json:"score,omitempty"`
 }
 
 func itemOf(i memory.Item) item {
-	return item{Namespace: i.Namespace, Key: i.Key, Value: i.Value, CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt}
+	return item{Namespace: i.Namespace, Key: i.Key, Value: i.Value, CreatedAt: instant(i.CreatedAt), UpdatedAt: instant(i.UpdatedAt)}
 }
 
 // memoryError says what is wrong with what a client asked of the memory.
@@ -29,8 +29,10 @@ func memoryError(err error) error {
 	switch {
 	case errors.Is(err, memory.ErrEmptyNamespace):
 		return malformed("%v", err)
-	case errors.Is(err, memory.ErrInvalid), errors.Is(err, memory.ErrNoIndex):
+	case errors.Is(err, memory.ErrInvalid):
 		return invalid("%v", err)
+	case errors.Is(err, memory.ErrNoIndex):
+		return invalid("%v: server.StoreIndex gives it one, or serve --store-index", err)
 	case errors.Is(err, memory.ErrConflict):
 		return conflict("%v", err)
 	}

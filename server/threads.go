@@ -19,9 +19,9 @@ import (
 // threadView is a thread as clients see it.
 type threadView struct {
 	ID         string                      `json:"thread_id"`
-	CreatedAt  time.Time                   `json:"created_at"`
-	UpdatedAt  time.Time                   `json:"updated_at"`
-	ChangedAt  time.Time                   `json:"state_updated_at,omitzero"`
+	CreatedAt  instant                     `json:"created_at"`
+	UpdatedAt  instant                     `json:"updated_at"`
+	ChangedAt  instant                     `json:"state_updated_at,omitzero"`
 	Metadata   json.RawMessage             `json:"metadata"`
 	Status     string                      `json:"status"`
 	Config     json.RawMessage             `json:"config"`
@@ -33,9 +33,9 @@ type threadView struct {
 }
 
 type ttlView struct {
-	Strategy  string    `json:"strategy"`
-	Minutes   float64   `json:"ttl_minutes"`
-	ExpiresAt time.Time `json:"expires_at"`
+	Strategy  string  `json:"strategy"`
+	Minutes   float64 `json:"ttl_minutes"`
+	ExpiresAt instant `json:"expires_at"`
 }
 
 type interruptValue struct {
@@ -51,11 +51,11 @@ type interruptValue struct {
 // view returns a thread with its state, which whole asks for.
 func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadView, error) {
 	v := &threadView{
-		ID: t.ID, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, ChangedAt: t.ChangedAt, Metadata: t.Metadata, Status: t.Status,
+		ID: t.ID, CreatedAt: instant(t.CreatedAt), UpdatedAt: instant(t.UpdatedAt), ChangedAt: instant(t.ChangedAt), Metadata: t.Metadata, Status: t.Status,
 		Config: t.Config, Error: t.Error, Interrupts: map[string][]interruptValue{}, Values: json.RawMessage("null"),
 	}
 	if t.TTL > 0 {
-		v.TTL = &ttlView{Strategy: "delete", Minutes: t.TTL, ExpiresAt: t.ExpiresAt}
+		v.TTL = &ttlView{Strategy: "delete", Minutes: t.TTL, ExpiresAt: instant(t.ExpiresAt)}
 	}
 	g := s.graphOf(t)
 	if !whole || g == nil {

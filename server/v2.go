@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -444,11 +443,11 @@ func (s *Server) v2Checkpoints(ctx context.Context, thread string, raw json.RawM
 		return nil, err
 	}
 	type summary struct {
-		ID       string    `json:"id"`
-		At       time.Time `json:"timestamp"`
-		Step     int       `json:"step"`
-		Node     string    `json:"node_name,omitempty"` // if it was one
-		Metadata object    `json:"metadata"`
+		ID       string  `json:"id"`
+		At       instant `json:"timestamp"`
+		Step     int     `json:"step"`
+		Node     string  `json:"node_name,omitempty"` // if it was one
+		Metadata object  `json:"metadata"`
 	}
 	list := []summary{}
 	if g := s.graphOf(t); g != nil && page.Limit > 0 {
@@ -457,7 +456,7 @@ func (s *Server) v2Checkpoints(ctx context.Context, thread string, raw json.RawM
 			return nil, err
 		}
 		for _, e := range entries {
-			one := summary{ID: e.Checkpoint, At: e.CreatedAt, Step: e.Step, Metadata: metadataOf(e.Metadata, e.Source, e.Step)}
+			one := summary{ID: e.Checkpoint, At: instant(e.CreatedAt), Step: e.Step, Metadata: metadataOf(e.Metadata, e.Source, e.Step)}
 			if len(e.Nodes) == 1 {
 				one.Node = e.Nodes[0]
 			}

@@ -285,6 +285,9 @@ func (l *live) lifecycle(ns []string, status, graph, failure string) error {
 	if failure != "" {
 		data["error"] = failure
 	}
+	if len(ns) == 0 {
+		data["run_id"] = l.run.ID
+	}
 	return l.tell("lifecycle", "lifecycle", ns, time.Now(), "", data)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -277,11 +278,15 @@ func (f *feed) send(ev told) {
 
 // add appends an event with a number. The caller holds the lock.
 func (f *feed) add(seq int64, ev told) {
+	id := strconv.FormatInt(seq, 10)
 	if ev.method == "lifecycle" {
-		f.note(ev)
+		// Clients read from the ID which run begins or ends.
+		if run := f.note(ev); run != "" {
+			id = "synth:" + run + ":" + id
+		}
 	}
 	if f.kind == kindEvents {
-		ev.data = fmt.Appendf(nil, `{"type":"event","event_id":"%d","seq":%d,"method":%q,"params":%s}`, seq, seq, ev.method, ev.data)
+		ev.data = fmt.Appendf(nil, `{"type":"event","event_id":%q,"seq":%d,"method":%q,"params":%s}`, id, seq, ev.method, ev.data)
 	}
 	f.events = append(f.events, feedEvent{seq, ev})
 	f.at = seq + 1
@@ -323,14 +328,16 @@ func isStatus(data any, status string) bool {
 	return ok && life["event"] == status
 }
 
-// note notes what an event says of a graph's life. The caller holds the lock.
-func (f *feed) note(ev told) {
+// note notes what an event says of a graph's life, and returns the run that it is of
+// if it is the whole graph's. The caller holds the lock.
+func (f *feed) note(ev told) (run string) {
 	data := objectOf(objectOf(ev.data)["data"])
 	status := textOf(data["event"])
 	if status == statusStarted {
 		status = statusRunning
 	}
 	f.mark(ev.namespace, status, textOf(data["graph_name"]))
+	return textOf(data["run_id"])
 }
 
 // mark notes the state of a graph of the newest run. The caller holds the lock.

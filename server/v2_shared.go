@@ -327,11 +327,12 @@ type storedLine struct {
 	over    bool
 	err     error
 	kick    chan struct{}
+	hurry   chan struct{} // somebody waits
 	done    chan struct{}
 }
 
 func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run, start bool) *storedLine {
-	l := &storedLine{feeds: f, s: s, run: run, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &storedLine{feeds: f, s: s, run: run, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
 	if start {
 		l.of = l.mark(begunAt(run))
 	}
@@ -404,6 +405,7 @@ func (l *storedLine) poke() {
 }
 
 func (l *storedLine) flush() error {
+	l.hasten()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for (len(l.pending) > 0 || l.busy) && l.err == nil {
@@ -417,28 +419,43 @@ func (l *storedLine) leave() {
 	l.over = true
 	l.mu.Unlock()
 	l.poke()
+	l.hasten()
 	<-l.done
+}
+
+// hasten has what is pending stored at once.
+func (l *storedLine) hasten() {
+	select {
+	case l.hurry <- struct{}{}:
+	default:
+	}
 }
 
 func (l *storedLine) write(ctx context.Context) {
 	defer close(l.done)
+	var stored time.Time
 	for range l.kick {
-		for {
-			l.mu.Lock()
-			some, over, failed := l.pending, l.over, l.err
-			l.pending, l.busy = nil, len(some) > 0
-			l.mu.Unlock()
-			if len(some) == 0 || failed != nil {
-				if over {
-					return
-				}
-				break
-			}
+		select {
+		case <-time.After(gather - time.Since(stored)):
+		case <-l.hurry:
+		}
+		l.mu.Lock()
+		some, over, failed := l.pending, l.over, l.err
+		l.pending, l.busy = nil, len(some) > 0
+		l.mu.Unlock()
+		if len(some) > 0 && failed == nil {
 			err := l.store(ctx, some)
+			stored = time.Now()
 			l.mu.Lock()
-			l.busy, l.err = false, err
-			l.idle.Broadcast()
+			l.err = err
 			l.mu.Unlock()
+		}
+		l.mu.Lock()
+		l.busy = false
+		l.idle.Broadcast()
+		l.mu.Unlock()
+		if over {
+			return
 		}
 	}
 }

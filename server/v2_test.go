@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,15 @@ func (e told) data() object {
 	o := object{}
 	_ = json.Unmarshal(e.Params.Data, &o)
 	return o
+}
+
+// wantID is the ID that the event has to have: clients read from those of where runs
+// begin and end which run it is.
+func (e told) wantID() string {
+	if run, ok := e.data()["run_id"]; ok && e.Method == "lifecycle" && len(e.Params.Namespace) == 0 {
+		return fmt.Sprintf("synth:%s:%d", run, e.Seq)
+	}
+	return strconv.FormatInt(e.Seq, 10)
 }
 
 // String is a line that says what happened.
@@ -225,7 +235,7 @@ lifecycle completed`; got != want {
 	}
 	all := append(first, second...)
 	for i, e := range all {
-		if e.Type != "event" || e.ID != fmt.Sprint(e.Seq) || e.Params.Timestamp == 0 || i > 0 && e.Seq <= all[i-1].Seq {
+		if e.Type != "event" || e.ID != e.wantID() || e.Params.Timestamp == 0 || i > 0 && e.Seq <= all[i-1].Seq {
 			t.Errorf("event %d is %+v", i, e)
 		}
 	}

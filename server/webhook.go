@@ -121,7 +121,7 @@ func webhookOf(run *db.Run, b *runBody, values json.RawMessage, trace *tracecont
 	delete(kwargs, "__request_headers__")
 	o["kwargs"] = kwargs.raw()
 	for name, at := range map[string]time.Time{"run_started_at": run.StartedAt, "run_ended_at": run.EndedAt} {
-		o[name], _ = json.Marshal(at) // cannot fail
+		o[name], _ = json.Marshal(instant(at)) // cannot fail
 	}
 	o["values"] = values
 	if run.Error != nil {
@@ -253,7 +253,7 @@ func (s *Server) post(ctx context.Context, w *db.Webhook) error {
 	var trace tracecontext.Caller
 	traced := json.Unmarshal(o[traceKey], &trace) == nil && trace.Valid()
 	delete(o, traceKey)
-	o["webhook_sent_at"], _ = json.Marshal(now()) // cannot fail
+	o["webhook_sent_at"], _ = json.Marshal(instant(now())) // cannot fail
 	ctx, cancel := context.WithTimeout(ctx, s.webhooks.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(o.raw()))

@@ -164,7 +164,8 @@ async function page(t, options) {
         if (what(stream)) return stream;
         await act(() => new Promise((r) => setTimeout(r, 20)));
       }
-      assert.fail(`never: ${what}`);
+      const { isLoading, values, interrupt, error } = stream;
+      assert.fail(`never: ${what}; it is ${JSON.stringify({ isLoading, values, interrupt, error: error?.message })}`);
     },
     leave,
   };

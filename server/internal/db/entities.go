@@ -514,6 +514,7 @@ type End struct {
 	Now     time.Time
 	Waits   bool     // the thread goes on later: one that was made for the run stays
 	Webhook *Webhook // to be called; nil if none is
+	Events  []Event  // the last that the run sends
 	Feeds   []FeedEnd
 }
 
@@ -553,6 +554,9 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 			if err := d.addWebhook(ctx, tx, end.Webhook); err != nil {
 				return err
 			}
+		}
+		if err := d.addEvents(ctx, tx, id, end.Events); err != nil {
+			return err
 		}
 		return d.addFeeds(ctx, tx, thread, end.Feeds)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -31,28 +32,33 @@ func (d *DB) Leave(ctx context.Context, instance string) (bool, error) {
 	return n > 0, err
 }
 
-// Left returns the instances that hold runs which have not ended, and have given
-// no sign of life for a time or are gone, which is asked for the others.
-func (d *DB) Left(ctx context.Context, silence time.Duration, gone func(instance string) bool) ([]string, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT r.holder, max(CASE WHEN i.beat > `+d.now()+` - ? THEN 1 ELSE 0 END)
+// Look returns which of its runs an instance shall stop, and how, and which
+// instances hold runs that have not ended and have given no sign of life for a time
+// or are gone, which is asked for the others.
+func (d *DB) Look(ctx context.Context, instance string, silence time.Duration, gone func(instance string) bool) (stops map[string]int, left []string, err error) {
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, '', stop FROM @superstep_runs WHERE holder = ? AND status IN ('pending', 'running') AND stop > 0
+		UNION ALL SELECT '', r.holder, max(CASE WHEN i.beat > `+d.now()+` - ? THEN 1 ELSE 0 END)
 		FROM @superstep_runs r LEFT JOIN @superstep_instances i ON i.id = r.holder
-		WHERE r.status IN ('pending', 'running') GROUP BY r.holder`), silence.Microseconds())
+		WHERE r.status IN ('pending', 'running') GROUP BY r.holder`), instance, silence.Microseconds())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
-	var out []string
+	stops = map[string]int{}
 	for rows.Next() {
-		var holder string
-		var lives int
-		if err := rows.Scan(&holder, &lives); err != nil {
-			return nil, err
+		var run, holder string
+		var n int // how the run shall stop, or whether the holder lives
+		if err := rows.Scan(&run, &holder, &n); err != nil {
+			return nil, nil, err
 		}
-		if lives == 0 || gone(holder) {
-			out = append(out, holder)
+		switch {
+		case run != "":
+			stops[run] = n
+		case n == 0 || gone(holder):
+			left = append(left, holder)
 		}
 	}
-	return out, rows.Err()
+	return stops, left, rows.Err()
 }
 
 // TakeOver gives the runs of an instance that have not ended to another one, and
@@ -80,25 +86,6 @@ func (d *DB) Stop(ctx context.Context, run string, why int) error {
 	return err
 }
 
-// Stops returns the runs of an instance that it shall stop.
-func (d *DB) Stops(ctx context.Context, instance string) (map[string]int, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT id, stop FROM @superstep_runs WHERE holder = ? AND status IN ('pending', 'running') AND stop > 0`), instance)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	out := map[string]int{}
-	for rows.Next() {
-		var id string
-		var why int
-		if err := rows.Scan(&id, &why); err != nil {
-			return nil, err
-		}
-		out[id] = why
-	}
-	return out, rows.Err()
-}
-
 // Event is what a run has sent to those who watch it.
 type Event struct {
 	Seq   int
@@ -121,21 +108,23 @@ func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) 
 		if err := d.held(ctx, tx, run, holder, new(Run), lock); err != nil {
 			return err
 		}
-		const most = 100 // rows of a statement
-		for len(events) > 0 {
-			some := events[:min(most, len(events))]
-			events = events[len(some):]
-			var args []any
-			for _, e := range some {
-				args = append(args, run, e.Seq, e.Event, string(e.Data), e.Told)
-			}
-			values := strings.TrimSuffix(strings.Repeat(`(?, ?, `+d.now()+`, ?, ?, ?), `, len(some)), ", ")
-			if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_events (run, seq, at, event, data, told) VALUES `+values, args...); err != nil {
-				return err
-			}
-		}
-		return nil
+		return d.addEvents(ctx, tx, run, events)
 	})
+}
+
+func (d *DB) addEvents(ctx context.Context, tx execer, run string, events []Event) error {
+	const most = 100 // rows of a statement
+	for some := range slices.Chunk(events, most) {
+		var args []any
+		for _, e := range some {
+			args = append(args, run, e.Seq, e.Event, string(e.Data), e.Told)
+		}
+		values := strings.TrimSuffix(strings.Repeat(`(?, ?, `+d.now()+`, ?, ?, ?), `, len(some)), ", ")
+		if _, err := d.exec(ctx, tx, `INSERT INTO @superstep_events (run, seq, at, event, data, told) VALUES `+values, args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Events returns events of a run from a number on.

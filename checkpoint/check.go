@@ -52,6 +52,23 @@ func (w *Write) Check() error {
 	return nil
 }
 
+// CheckHold reports whether w may be written to a thread that is at a fence and
+// has a lease, now by the store's clock. Back ends call it first of all that
+// depends on what they hold.
+func (w *Write) CheckHold(at Fence, l Lease, now time.Time) error {
+	switch {
+	case w.Claim:
+		if l.Holder != w.Holder && l.Holder != w.Steal && l.Live(now) {
+			return &BusyError{Thread: w.Log.Thread, Lease: l}
+		}
+	case w.Fence != 0 && w.Fence != at:
+		return &FencedError{Thread: w.Log.Thread, At: at, Writer: w.Fence}
+	case (w.Lease > 0 || w.Release) && w.Holder != "" && l.Holder != w.Holder && l.Live(now):
+		return &FencedError{Thread: w.Log.Thread, At: at, Writer: w.Fence, Holder: l.Holder}
+	}
+	return nil
+}
+
 // Check returns [ErrNoThread] when the log names no thread.
 func (l Log) Check() error {
 	if l.Thread == "" {

@@ -188,6 +188,66 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
+// FuzzUnmarshalBody: what stores in parts is read like what is stored whole.
+func FuzzUnmarshalBody(f *testing.F) {
+	meta, data, err := checkpoint.MarshalBody(sample())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(meta, data)
+	f.Add(meta, []byte(nil))
+	f.Add([]byte(`{"c":[["a",0,-1]],"r":["0*z","a"]}`), []byte(`1`))
+	f.Add([]byte(`{"t":["a",[-1]],"o":[[-1,1]]}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, meta, data []byte) {
+		r := checkpoint.Record{ID: sample().ID, Seq: 3}
+		if err := checkpoint.UnmarshalBody(&r, meta, data); err != nil || data == nil {
+			return
+		}
+		m, d, err := checkpoint.MarshalBody(&r)
+		if err != nil {
+			return // values that are no JSON: whoever decodes them finds it
+		}
+		again := checkpoint.Record{ID: r.ID, Seq: 3}
+		if err := checkpoint.UnmarshalBody(&again, m, d); err != nil {
+			t.Fatalf("%s %s became %s %s, which can't be read: %v", meta, data, m, d, err)
+		}
+	})
+}
+
+// FuzzUnmarshalResult: a result that can be read can be stored, and read again as the
+// same.
+func FuzzUnmarshalResult(f *testing.F) {
+	for _, r := range []checkpoint.Result{
+		{Epoch: "e", Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"a":"<"}`)},
+		{Branch: "b", Epoch: "e", Task: 3, Gen: 1, Kind: checkpoint.KindOnce, Name: "n\n", Data: json.RawMessage(`null`), Replace: true},
+	} {
+		b, err := checkpoint.MarshalResult(&r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte(`{"v":100,"epoch":"e","task":-1,"kind":"changes"}`))
+	f.Add([]byte(`{"v":199,"epoch":"e","task":0,"kind":"changes","future":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := checkpoint.UnmarshalResult(b)
+		if err != nil {
+			return
+		}
+		first, err := checkpoint.MarshalResult(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := checkpoint.UnmarshalResult(first)
+		if err != nil {
+			t.Fatalf("%s became %s, which can't be read: %v", b, first, err)
+		}
+		if second, err := checkpoint.MarshalResult(&again); err != nil || string(first) != string(second) {
+			t.Fatalf("%s became %s, %v", first, second, err)
+		}
+	})
+}
+
 func TestAResultComesBack(t *testing.T) {
 	for _, want := range []checkpoint.Result{
 		{Epoch: "e", Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"a":"<"}`)},

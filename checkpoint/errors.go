@@ -34,3 +34,16 @@ func (e *BusyError) Error() string {
 
 // Is reports that target is [ErrBusy].
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
+
+func (e *FencedError) Error() string {
+	switch {
+	case e.At < e.Writer: // fences only grow
+		return fmt.Sprintf("%v: thread %q was deleted since the writer claimed it", ErrFenced, e.Thread)
+	case e.At == e.Writer:
+		return fmt.Sprintf("%v: run %s holds thread %q, and the writer is another", ErrFenced, e.Holder, e.Thread)
+	}
+	return fmt.Sprintf("%v: thread %q is at fence %d, the writer has %d", ErrFenced, e.Thread, e.At, e.Writer)
+}
+
+// Is reports that target is [ErrFenced].
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }

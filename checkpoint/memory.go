@@ -21,6 +21,8 @@ type Memory struct {
 	seed   maphash.Seed
 	shards [memShards]memShard
 	closed atomic.Bool
+
+	deleted atomic.Int64 // the highest fence of all threads that were deleted
 }
 
 const memShards = 64
@@ -233,7 +235,7 @@ func (m *Memory) Write(ctx context.Context, w *Write) (Written, error) {
 		t.mu.Unlock()
 		return Written{}, ErrClosed
 	}
-	out, err := t.write(w)
+	out, err := t.write(w, Fence(m.deleted.Load()))
 	if t.empty() {
 		m.forget(w.Log.Thread, t)
 	}
@@ -250,19 +252,17 @@ func (m *Memory) forget(id ThreadID, t *memThread) {
 	s.mu.Unlock()
 }
 
-func (t *memThread) write(w *Write) (Written, error) {
+// write applies w. The first claim goes on after deleted.
+func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
+	if err := w.CheckHold(t.fence, t.lease, time.Now()); err != nil {
+		return Written{}, err
+	}
 	fence := t.fence
-	switch {
-	case w.Claim:
-		if h := t.lease.Holder; h != w.Holder && h != w.Steal && t.lease.Live(time.Now()) {
-			return Written{}, &BusyError{w.Log.Thread, t.lease}
+	if w.Claim {
+		if fence == 0 {
+			fence = deleted
 		}
 		fence++
-	case w.Fence != 0 && w.Fence != fence:
-		if fence < w.Fence { // fences only grow
-			return Written{}, fmt.Errorf("%w: thread %q was deleted since the writer claimed it", ErrFenced, w.Log.Thread)
-		}
-		return Written{}, fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", ErrFenced, w.Log.Thread, fence, w.Fence)
 	}
 	l := t.log(w.Log.Namespace)
 	fresh := l == nil
@@ -624,10 +624,14 @@ func (m *Memory) Delete(ctx context.Context, thread ThreadID) error {
 		return nil
 	}
 	t.mu.Lock()
-	if !t.gone {
-		m.forget(thread, t)
+	defer t.mu.Unlock()
+	if t.gone {
+		return nil
 	}
-	t.mu.Unlock()
+	for last := m.deleted.Load(); last < int64(t.fence) && !m.deleted.CompareAndSwap(last, int64(t.fence)); {
+		last = m.deleted.Load()
+	}
+	m.forget(thread, t)
 	return nil
 }
 

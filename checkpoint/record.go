@@ -101,8 +101,9 @@ type Record struct {
 	// that is not its own epoch means that nothing is known.
 	Open []OpenTask `json:"open,omitempty"`
 
-	// Joins are the arrivals at joins that have not fired, Deferred the
-	// deferred nodes that wait for the end of the run.
+	// Joins are the arrivals at joins that have not fired; one without sources has
+	// fired for a node that is planned or deferred. Deferred are the deferred nodes
+	// that wait for the end of the run.
 	Joins    []Arrival `json:"joins,omitempty"`
 	Deferred []string  `json:"deferred,omitempty"`
 
@@ -235,8 +236,8 @@ type Question struct {
 
 // Arrival is a join that waits: the sources that arrived.
 type Arrival struct {
-	Join    string   `json:"join"` // the join's target node and sources
-	Sources []string `json:"sources"`
+	Join    string   `json:"join"`    // the join's target node and sources
+	Sources []string `json:"sources"` // none: it has fired
 }
 
 // Pause is a static breakpoint after a node that holds the planned tasks.

@@ -25,7 +25,8 @@ var (
 	// somebody else wrote to the thread.
 	ErrConflict = errors.New("checkpoint: thread has moved on")
 
-	// ErrFenced: another run has claimed the thread since the writer did.
+	// ErrFenced: another run has claimed the thread since the writer did, or it
+	// was deleted. Back ends return a *FencedError that says which.
 	ErrFenced = errors.New("checkpoint: thread was taken over by another run")
 
 	// ErrBusy: a run holds the thread. A claim that meets another run's lease
@@ -60,7 +61,8 @@ type CorruptError struct {
 
 // Fence is a number that grows each time a run claims a thread. A write that
 // carries an older one is refused, so a run that stalled cannot write after
-// another took over.
+// another took over. A thread that was deleted and begins anew goes on above all
+// fences that it had: its first one is whatever a store can be sure of.
 type Fence int64
 
 // Store keeps threads. All methods are safe for concurrent use. A context that
@@ -69,7 +71,8 @@ type Fence int64
 type Store interface {
 	// Write applies w as a whole or not at all. It returns ErrBusy when w
 	// claims a thread that another run holds by a lease, ErrFenced when
-	// w.Fence is not zero and not the thread's, ErrConflict when w has a Record
+	// w.Fence is not zero and not the thread's or w is about the lease of
+	// another than w.Holder, ErrConflict when w has a Record
 	// and the log's head is not w.Head, and ErrInvalid when the record cannot
 	// stand where it says: its ID exists or its branch does not continue with
 	// its sequence number. The first that applies is returned. A write to an
@@ -105,8 +108,8 @@ type Store interface {
 type Write struct {
 	Log Log
 
-	// Claim takes the thread over: its fence grows by one, and the new value
-	// is returned. With Claim, Fence is not checked. A lease that another run
+	// Claim takes the thread over: its fence grows by one, unless it is the
+	// first, and the new value is returned. With Claim, Fence is not checked. A lease that another run
 	// holds refuses the claim with a *BusyError, unless it ran out or Steal
 	// names its holder; a lease of Holder itself does not. The claim ends
 	// whatever lease there was.
@@ -116,12 +119,13 @@ type Write struct {
 
 	// Lease, if positive, holds the thread for Holder from now on for so long,
 	// by the store's own clock, in whole milliseconds at least. It needs Claim,
-	// or the Fence of an earlier claim: then it renews the lease or begins one.
+	// or the Fence of an earlier claim: then it renews the lease or begins one,
+	// and is refused while another holder has one.
 	Lease  time.Duration
 	Holder string // says which run holds the lease; any text
 
-	// Release ends the thread's lease. It needs Claim or Fence. With Lease it
-	// is an error.
+	// Release ends the thread's lease: that of Holder, or of anybody if Holder is
+	// empty. It needs Claim or Fence. With Lease it is an error.
 	Release bool
 
 	// Wake makes the thread due now, see [Scheduler], until it is next claimed.
@@ -247,6 +251,14 @@ func (l Lease) Live(now time.Time) bool {
 type BusyError struct {
 	Thread ThreadID
 	Lease  Lease
+}
+
+// FencedError says why a run may not write to a thread any more.
+// errors.Is(err, ErrFenced) holds.
+type FencedError struct {
+	Thread     ThreadID
+	At, Writer Fence  // of the thread, of the write
+	Holder     string // who holds the thread, where both have the same fence
 }
 
 // Scheduler is implemented by stores that know which threads wait for a run:

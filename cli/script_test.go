@@ -15,14 +15,28 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/graph"
 )
 
+// tests fail if they leave goroutines behind.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	code := t.M.Run()
+	census := goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start") // from the init of an import
+	if err := goleak.Find(census); err != nil && code == 0 {
+		fmt.Println(err)
+		code = 1
+	}
+	return code
+}
+
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tests{m}, map[string]func(){
 		// flow is a program with graphs of its own; lone has one graph.
 		"flow": func() {
 			cli.Main(

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -108,6 +109,9 @@ func validate(schema, data json.RawMessage) error {
 	resolved, err := resolve(schema)
 	if err != nil {
 		return fmt.Errorf("the schema itself is wrong: %w", err)
+	}
+	if !utf8.Valid(data) {
+		return errors.New("a string in it is not valid UTF-8")
 	}
 	var v any
 	if err := json.Unmarshal(data, &v); err != nil {

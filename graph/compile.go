@@ -186,21 +186,30 @@ func (b *Builder[S]) MustCompile(opts ...Option) *Graph[S] {
 	return g
 }
 
-// made returns g. It panics on a graph that was never compiled: nothing can be
+// compiled returns an error for a graph that was never compiled: nothing can be
 // done with one.
-func (g *Graph[S]) made() *Graph[S] {
-	if g == nil {
-		panic("graph: the *Graph is nil: Builder.Compile makes one")
+func (g *Graph[S]) compiled() error {
+	if g == nil || g.prog == nil {
+		return &NotCompiledError{Nil: g == nil}
 	}
-	if g.prog == nil {
-		panic("graph: the Graph is empty: Builder.Compile makes one")
+	return nil
+}
+
+// made returns g, for methods that return no error: it panics on a graph that was
+// never compiled.
+func (g *Graph[S]) made() *Graph[S] {
+	if err := g.compiled(); err != nil {
+		panic(err.Error())
 	}
 	return g
 }
 
 // with returns the settings of a call.
 func (g *Graph[S]) with(ctx context.Context, opts []Option) (settings, error) {
-	set, err := g.made().settings.with(opts)
+	if err := g.compiled(); err != nil {
+		return settings{}, err
+	}
+	set, err := g.settings.with(opts)
 	if ctx == nil {
 		err = errors.Join(errors.New("graph: nil Context"), err)
 	}
@@ -218,7 +227,10 @@ func (g *Graph[S]) Warnings() []Problem { return slices.Clone(g.made().warnings)
 
 // With returns a graph with other defaults. g stays as it is.
 func (g *Graph[S]) With(opts ...Option) (*Graph[S], error) {
-	set, err := g.made().settings.with(opts)
+	if err := g.compiled(); err != nil {
+		return nil, err
+	}
+	set, err := g.settings.with(opts)
 	if err != nil {
 		return nil, err
 	}

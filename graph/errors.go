@@ -68,6 +68,10 @@ type (
 	// node's state; see [CheckMutations].
 	LateWriteError = local.LateWriteError
 
+	// OnceWriteError says that a node wrote to its state inside [Once]; see
+	// [CheckMutations].
+	OnceWriteError = local.OnceWriteError
+
 	// MutationError says that a node changed shared memory in place.
 	MutationError = local.MutationError
 
@@ -107,6 +111,10 @@ type (
 	// UnknownFieldError says that an update names a field that the state
 	// doesn't have.
 	UnknownFieldError = state.UnknownFieldError
+
+	// InputError says that a part of an update in JSON is not as the schema has it
+	// that [Graph.JSONSchema] gives.
+	InputError = state.InputError
 )
 
 // CompileError lists everything that is wrong with a graph.
@@ -218,4 +226,17 @@ type MissingDepsError struct{ Types []string }
 
 func (e *MissingDepsError) Error() string {
 	return fmt.Sprintf("missing dependencies: %s; provide them with graph.ProvideDeps or graph.UseDeps", strings.Join(e.Types, ", "))
+}
+
+// NotCompiledError says that a *Graph was used that [Builder.Compile] did not make.
+// Methods that return no error panic with its text.
+type NotCompiledError struct {
+	Nil bool // the *Graph is nil; else the Graph is the zero value
+}
+
+func (e *NotCompiledError) Error() string {
+	if e.Nil {
+		return "graph: the *Graph is nil: Builder.Compile makes one"
+	}
+	return "graph: the Graph is empty: Builder.Compile makes one"
 }

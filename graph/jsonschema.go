@@ -12,6 +12,9 @@ import (
 // updates that [Graph.UpdateJSON] takes. For a schema graph it returns an error
 // that wraps errors.ErrUnsupported.
 func (g *Graph[S]) JSONSchema(input bool) (json.RawMessage, error) {
+	if err := g.compiled(); err != nil {
+		return nil, err
+	}
 	v, ok := g.values.(interface {
 		Schema(input bool) (*jsonschema.Schema, error)
 	})

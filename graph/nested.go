@@ -144,10 +144,10 @@ func (g *Graph[S]) insideNames() []string {
 // Subgraph returns the graph inside the node that a path of nodes leads to, the
 // nodes of subgraphs after those that hold them.
 func (g *Graph[S]) Subgraph(path ...string) (Subgraph, bool) {
+	var at nested = g.made()
 	if len(path) == 0 {
 		return nil, false
 	}
-	var at nested = g
 	var sub Subgraph
 	for _, name := range path {
 		if sub, _ = at.inside(name); sub == nil {
@@ -161,7 +161,7 @@ func (g *Graph[S]) Subgraph(path ...string) (Subgraph, bool) {
 // SubgraphIn returns the graph whose run has the log of a namespace, as
 // [TaskState.Subgraphs] gives it.
 func (g *Graph[S]) SubgraphIn(namespace string) (Subgraph, bool) {
-	var at nested = g
+	var at nested = g.made()
 	var sub Subgraph
 	for rest := namespace; rest != ""; {
 		sub = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -74,13 +75,9 @@ func TestWhatIsNilSaysSo(t *testing.T) {
 		do   func()
 		want string
 	}{
-		"Invoke":         {func() { _, _ = none.Invoke(bg, nil) }, "the *Graph is nil"},
-		"State":          {func() { _, _ = none.State(bg) }, "the *Graph is nil"},
 		"Name":           {func() { none.Name() }, "the *Graph is nil"},
 		"String":         {func() { _ = none.String() }, "the *Graph is nil"},
-		"With":           {func() { _, _ = none.With() }, "the *Graph is nil"},
-		"UpdateJSON":     {func() { _ = none.UpdateJSON(&trail{}, []byte(`{}`)) }, "the *Graph is nil"},
-		"a zero Graph":   {func() { _, _ = new(graph.Graph[trail]).Invoke(bg, nil) }, "the Graph is empty"},
+		"a zero Graph":   {func() { new(graph.Graph[trail]).Nodes() }, "the Graph is empty"},
 		"AddNode":        {func() { noBuilder.AddNode("a", nil) }, "the *Builder is nil"},
 		"AddEdge":        {func() { noBuilder.AddEdge("a", "b") }, "the *Builder is nil"},
 		"Compile":        {func() { _, _ = noBuilder.Compile() }, "the *Builder is nil"},
@@ -154,5 +151,101 @@ func TestOptionsThatNameNoNodeSaySo(t *testing.T) {
 	for option, err := range map[string]error{"InterruptBefore": before, "InterruptAfter": after, "AsNode": as} {
 		equal(t, "text", err.Error(), option+` names "aa", which is not a node; did you mean "a"?`)
 		wantErr[*graph.InvalidEdgeError](t, err)
+	}
+}
+
+// called calls every exported method of a graph with arguments that mean nothing, and
+// returns the errors of those that have one: returned, or yielded first.
+func called[S any](t *testing.T, g *graph.Graph[S]) (errs map[string]error, panics map[string]any) {
+	t.Helper()
+	errs, panics = map[string]error{}, map[string]any{}
+	v := reflect.ValueOf(g)
+	for i := range v.NumMethod() {
+		name, m := v.Type().Method(i).Name, v.Method(i)
+		var args []reflect.Value
+		for k := range m.Type().NumIn() {
+			switch in := m.Type().In(k); {
+			case m.Type().IsVariadic() && k == m.Type().NumIn()-1:
+			case in == reflect.TypeFor[context.Context]():
+				args = append(args, reflect.ValueOf(bg))
+			case in.Kind() == reflect.String:
+				args = append(args, reflect.ValueOf("x"))
+			default:
+				args = append(args, reflect.Zero(in))
+			}
+		}
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panics[name] = p
+				}
+			}()
+			for _, out := range m.Call(args) {
+				switch {
+				case out.Type() == reflect.TypeFor[error]():
+					errs[name], _ = out.Interface().(error)
+				case out.Kind() == reflect.Func && out.Type().CanSeq2():
+					for _, err := range out.Seq2() {
+						errs[name], _ = err.Interface().(error)
+						break
+					}
+				}
+			}
+		}()
+	}
+	return errs, panics
+}
+
+func TestEveryMethodSaysThatThereIsNoGraph(t *testing.T) {
+	for want, g := range map[string]*graph.Graph[trail]{
+		"graph: the *Graph is nil: Builder.Compile makes one":  nil,
+		"graph: the Graph is empty: Builder.Compile makes one": {},
+	} {
+		errs, panics := called(t, g)
+		for name, err := range errs {
+			if e := (*graph.NotCompiledError)(nil); !errors.As(err, &e) || err.Error() != want {
+				t.Errorf("%s returns %v", name, err)
+			}
+		}
+		for name, p := range panics {
+			if _, returns := errs[name]; returns || p != want {
+				t.Errorf("%s panics with %v", name, p)
+			}
+		}
+		if n := len(errs) + len(panics); n != reflect.TypeOf(g).NumMethod() {
+			t.Errorf("%d methods of %d were looked at", n, reflect.TypeOf(g).NumMethod())
+		}
+	}
+}
+
+func TestARunnerSaysThatThereIsNoGraph(t *testing.T) {
+	for _, g := range []*graph.Graph[trail]{nil, {}} {
+		_, err := graph.NewRunner(checkpoint.NewMemory(), graph.RunnerOptions{}, g)
+		wantErr[*graph.NotCompiledError](t, err)
+	}
+}
+
+func TestEveryMethodAboutThreadsSaysThatThereIsNoCheckpointer(t *testing.T) {
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"))
+	errs, panics := called(t, g)
+	if len(panics) > 0 {
+		t.Errorf("panics: %v", panics)
+	}
+	for _, name := range []string{
+		"BulkUpdate", "CopyThread", "DeleteThread", "Fork", "History", "Prune", "Resume", "SendEvent", "State", "StateJSON", "StreamResume",
+		"UpdateState", "UpdateStateJSON",
+	} {
+		if !errors.Is(errs[name], graph.ErrNoCheckpointer) {
+			t.Errorf("%s returns %v", name, errs[name])
+		}
+		delete(errs, name)
+	}
+	delete(errs, "Replay")     // of no recording
+	delete(errs, "UpdateJSON") // of no state
+	delete(errs, "CheckJSON")  // of no update
+	for name, err := range errs {
+		if err != nil {
+			t.Errorf("%s, which needs no thread, returns %v", name, err)
+		}
 	}
 }

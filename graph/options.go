@@ -447,11 +447,14 @@ func (s *settings) timeout(name string, d time.Duration) time.Duration {
 func Drain(ch <-chan struct{}) Option { return func(s *settings) { s.drain = ch } }
 
 // CheckMutations makes runs compare the committed state before and after each
-// node, and fail with a [MutationError] that names the node and the field when
-// a node changed what a field holds in place. At its end the run looks whether
-// anything was written to a node's state after the node had returned, which is lost,
-// and fails with a [LateWriteError] if so. It costs time in proportion to the state,
-// keeps the states of all tasks until the run ends, and is meant for tests.
+// node, those of subgraphs included, and fail with a [MutationError] that names the
+// node and the field when a node changed what a field holds in place. At its end the
+// run looks whether anything was written to a node's state after the node had
+// returned, which is lost, and fails with a [LateWriteError] if so. [Once] returns a
+// [OnceWriteError], and records nothing, if its function wrote to the node's state;
+// that is not looked for in goroutines that the node started, where others may write
+// at the same time. It costs time in proportion to the state, keeps the states of all
+// tasks until the run ends, and is meant for tests.
 func CheckMutations() Option { return func(s *settings) { s.check = true } }
 
 // Restart gives up what is pending on the thread: Invoke then starts a new turn

@@ -99,8 +99,9 @@ func (g *Graph[S]) replayOptions(ctx context.Context, rec *recording.Recording, 
 }
 
 // TakeRecorded makes a replay take the recorded changes of nodes in their stead:
-// of those that call a service outside of [Once]. Their routers run. Nodes of a
-// subgraph are named with its path, as in "research/search".
+// of those that call a service outside of [Once]. Their routers run; where a node
+// chose itself to go is taken as it was recorded. Nodes of a subgraph are named with
+// its path, as in "research/search".
 func TakeRecorded(nodes ...string) Option {
 	return func(s *settings) { s.replay.Take = append(slices.Clip(s.replay.Take), nodes...) }
 }

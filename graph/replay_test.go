@@ -553,3 +553,63 @@ func TestSchemaGraphsReplay(t *testing.T) {
 	same(t, build(1), rec)
 	first(t, build(5), rec, `1 /a state counter: 1 | 5`)
 }
+
+func TestACommandThatTakesNotAllEdgesCanBeTaken(t *testing.T) {
+	for want, command := range map[string]graph.Command{
+		"a b":     graph.Goto("b"),
+		"a c":     graph.Goto("c"),
+		"a":       graph.Goto(graph.End),
+		"a d":     graph.Goto("d"),
+		"a b c j": {}, // the edges
+	} {
+		build := func(outside bool, opts ...graph.Option) *graph.Graph[trail] {
+			b := visits(graph.New[trail]("g"), "b", "c", "d", "j")
+			b.AddCommandNode("a", func(_ context.Context, s *trail) (graph.Command, error) {
+				if outside {
+					return graph.Command{}, errBoom
+				}
+				s.Ran.Add("a")
+				return command, nil
+			})
+			b.SetEntryPoint("a").AddEdge("a", "b").AddEdge("a", "c")
+			if want == "a b c j" {
+				b.AddJoin([]string{"a", "b"}, "j")
+			}
+			return compile(t, b, opts...)
+		}
+		store := checkpoint.NewMemory()
+		snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
+		equal(t, "ran", snap.State.ran(), want)
+		same(t, build(true), taped(t, store, "t"), graph.TakeRecorded("a"))
+	}
+}
+
+func TestWhatANodeOfASchemaGraphReturnedCanBeTaken(t *testing.T) {
+	for want, out := range map[string]any{
+		"b":   graph.Goto("b"),
+		"c":   &graph.MapCommand{Update: graph.MapState{"note": "x"}, Goto: graph.Goto("c")},
+		"b c": nil, // the edges
+		"":    graph.Goto(graph.End),
+	} {
+		build := func(outside bool, opts ...graph.Option) *graph.Graph[graph.SchemaState] {
+			b := graph.NewSchemaGraph("g", guide())
+			b.AddNode("a", func(context.Context, graph.MapState) (any, error) {
+				if outside {
+					return nil, errBoom
+				}
+				return out, nil
+			})
+			for _, name := range []string{"b", "c"} {
+				b.AddNode(name, returns(graph.MapState{"items": []string{name}}))
+				b.AddEdge("a", name)
+			}
+			b.SetEntryPoint("a")
+			return compileSchema(t, b, opts...)
+		}
+		store := checkpoint.NewMemory()
+		snap := runSchema(t, build(false, graph.WithCheckpointer(store), graph.Thread("t")), graph.MapState{})
+		ran, _ := snap.State.Get("items").([]string)
+		equal(t, "ran", strings.Join(ran, " "), want)
+		same(t, build(true), taped(t, store, "t"), graph.TakeRecorded("a"))
+	}
+}

@@ -18,6 +18,7 @@ import (
 // Runnable is a graph whose threads a [Runner] can continue: any [*Graph].
 type Runnable interface {
 	Name() string
+	compiled() error
 	wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) error
 }
 
@@ -102,6 +103,9 @@ func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 	for _, g := range graphs {
 		if g == nil {
 			return nil, errors.New("graph: NewRunner: nil graph")
+		}
+		if err := g.compiled(); err != nil {
+			return nil, err
 		}
 		if r.graphs[g.Name()] != nil {
 			return nil, fmt.Errorf("graph: NewRunner: two graphs are named %q", g.Name())

@@ -105,7 +105,7 @@ func (b *SchemaBuilder) AddNode(name string, fn MapNode, opts ...NodeOption) *Sc
 			return took(ctx, s, name, out)
 		}
 	}
-	b.b.add(plan.NodeSpec{Name: name, Nil: fn == nil}, run, nil, opts)
+	b.b.add(plan.NodeSpec{Name: name, Chooses: true, Nil: fn == nil}, run, nil, opts)
 	reads = b.b.nodes[len(b.b.nodes)-1].reads
 	return b
 }
@@ -132,7 +132,7 @@ func (b *SchemaBuilder) AddTask(name string, fn func(ctx context.Context, payloa
 		}
 	}
 	decode := func(raw json.RawMessage) (any, error) { return raw, nil }
-	b.b.add(plan.NodeSpec{Name: name, Task: true, Nil: fn == nil}, run, decode, opts)
+	b.b.add(plan.NodeSpec{Name: name, Task: true, Chooses: true, Nil: fn == nil}, run, decode, opts)
 	return b
 }
 

@@ -99,7 +99,7 @@ type Entry[S any] struct {
 	Step       int
 	Source     string
 	Nodes      []string // that ran in the superstep which the checkpoint committed
-	Next       []string // nodes planned, when the checkpoint planned any; of a fork, those pending after it
+	Next       []string // nodes planned, when the checkpoint planned any; of a fork or an edit, those pending after it
 	CreatedAt  time.Time
 	Metadata   map[string]string
 
@@ -192,10 +192,15 @@ func (g *Graph[S]) entry(set *settings, rec *checkpoint.Record) Entry[S] {
 	return e
 }
 
-// planned adds to the entry of a fork what is pending after it, which another
-// checkpoint planned.
+// planned adds to the entry of a fork, or of an edit, what is pending after it, which
+// another checkpoint planned.
 func (e *Entry[S]) planned(ctx context.Context) error {
-	if e.rec.Source != checkpoint.SourceFork || e.rec.Epoch == e.rec.ID {
+	if e.rec.Epoch == e.rec.ID {
+		return nil
+	}
+	switch e.rec.Source {
+	case checkpoint.SourceFork, checkpoint.SourceUpdate, checkpoint.SourceInput:
+	default:
 		return nil
 	}
 	epoch, err := e.store.Get(ctx, e.rec.Log, e.rec.Epoch)
@@ -346,6 +351,9 @@ func (g *Graph[S]) CopyThread(ctx context.Context, from, to string, opts ...Opti
 	if err != nil {
 		return err
 	}
+	if set.store == nil {
+		return fmt.Errorf("a thread %w", ErrNoCheckpointer)
+	}
 	c, ok := set.store.(checkpoint.Copier)
 	if !ok {
 		return fmt.Errorf("copying a thread: %w by this checkpointer", errors.ErrUnsupported)
@@ -358,7 +366,7 @@ func (g *Graph[S]) CopyThread(ctx context.Context, from, to string, opts ...Opti
 // [WhenBusy] it waits for the run's end ([BusyQueue]) or stops the run and removes
 // the thread all the same ([BusyInterrupt], [BusyRollback]).
 func (g *Graph[S]) DeleteThread(ctx context.Context, thread string, opts ...Option) error {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -371,10 +379,16 @@ func (g *Graph[S]) DeleteThread(ctx context.Context, thread string, opts ...Opti
 // UpdateJSON applies an update in JSON to a state: input from outside. An
 // object names fields; plain fields are set, lists are added to, maps and sets
 // merged, numbers of a Sum added, and {"$overwrite": v} replaces a value.
-// Nothing is applied if anything is wrong, and the error names the field.
+// What the schema of updates refuses ([Graph.JSONSchema]) is refused, with an
+// [InputError] for each part that is wrong, or an [UnknownFieldError]; so are text
+// that isn't UTF-8 and names that an object has twice. Nothing is applied if
+// anything is wrong, and the errors name the fields.
 func (g *Graph[S]) UpdateJSON(s *S, data []byte) error {
+	if err := g.compiled(); err != nil {
+		return err
+	}
 	if s == nil {
 		return errors.New("graph: UpdateJSON: the state is nil")
 	}
-	return g.made().values.Update(s, data)
+	return g.values.Update(s, data)
 }

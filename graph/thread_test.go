@@ -305,3 +305,23 @@ func TestHistoryNamesNodesThatWroteNothing(t *testing.T) {
 	es := entries(t, g)
 	equalSlice(t, "nodes", es[0].Nodes, []string{"loud", "silent"})
 }
+
+func TestHistoryShowsWhatIsPendingAfterAnEdit(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "b", "c").AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("a", "c")
+	g := compile(t, b, append(stored(), graph.InterruptBefore("b", "c"))...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	next := func(want ...string) {
+		t.Helper()
+		newest := entries(t, g)[0]
+		equal(t, "source", newest.Source, "update")
+		equalSlice(t, "next in the history", newest.Next, want)
+		equalSlice(t, "next", must[*graph.Snapshot[trail]](t)(g.State(bg)).Next, want)
+	}
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 1 }))
+	next("b", "c")
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 2 }, graph.AsNode("b")))
+	next("c")
+	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 3 }))
+	next()
+}

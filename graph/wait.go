@@ -96,7 +96,7 @@ func WaitFor[T any](ctx context.Context, key, event string, opts ...AskOption) (
 //
 // The value is encoded as JSON.
 func (g *Graph[S]) SendEvent(ctx context.Context, event string, value any, opts ...Option) error {
-	set, err := g.settings.with(opts)
+	set, err := g.with(ctx, opts)
 	switch {
 	case err != nil:
 		return err

@@ -119,6 +119,39 @@ func testLifecycle(t *testing.T, open Opener, _ Options) {
 		_, err = s.Head(t.Context(), l.log)
 		wantErr(t, err, checkpoint.ErrNotFound, "head of the deleted thread")
 	})
+	t.Run("a run whose thread was deleted has nothing to say in the one begun anew", func(t *testing.T) {
+		s, l := open(t), newLine("t")
+		const holder = "a run"
+		lease := &checkpoint.Write{Log: l.log, Claim: true, Holder: holder, Lease: long}
+		var old checkpoint.Fence
+		for range 3 {
+			old = mustWrite(t, s, lease).Fence
+		}
+		for range 2 {
+			if err := s.Delete(t.Context(), "t"); err != nil {
+				t.Fatal(err)
+			}
+			l = newLine("t")
+			l.add(t, s, 1)
+			_, err := s.Write(t.Context(), &checkpoint.Write{Log: l.log, Fence: old, Record: l.next(), Head: l.head})
+			wantErr(t, err, checkpoint.ErrFenced, "append to a thread that nobody has claimed yet")
+			began := mustWrite(t, s, lease).Fence
+			if began <= old {
+				t.Fatalf("the thread begins anew with fence %d, a run of the deleted one had %d", began, old)
+			}
+			for _, w := range []*checkpoint.Write{
+				{Log: l.log, Fence: old},
+				{Log: l.log, Fence: old, Record: l.next(), Head: l.head},
+				{Log: l.log, Fence: old, Lease: long, Holder: holder},
+				{Log: l.log, Fence: old, Release: true},
+			} {
+				_, err := s.Write(t.Context(), w)
+				wantErr(t, err, checkpoint.ErrFenced, "write by a run of the deleted thread")
+			}
+			mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: began, Record: l.next(), Head: l.head})
+			old = began
+		}
+	})
 }
 
 func wantErrNow(t *testing.T, err, want error) {

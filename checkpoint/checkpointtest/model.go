@@ -26,7 +26,9 @@ func Model(t *testing.T, open Opener, o Options) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), want: checkpoint.NewMemory(), o: o}
+			m := &model{
+				t: t, rnd: rand.New(rand.NewPCG(seed, 1)), want: checkpoint.NewMemory(), o: o, ahead: map[checkpoint.ThreadID]checkpoint.Fence{},
+			}
 			m.stores = []checkpoint.Store{open(t)}
 			closeLater(t, m.stores[0])
 			m.again()
@@ -62,6 +64,10 @@ type model struct {
 	n      uint32
 	gone   []checkpoint.ID
 	did    []string
+
+	// By how much the store's fences of a thread are ahead of those in memory:
+	// where they begin is each store's own matter.
+	ahead map[checkpoint.ThreadID]checkpoint.Fence
 }
 
 // again opens the second store.
@@ -116,6 +122,7 @@ func (m *model) act() {
 	case n == 0:
 		id := m.thread()
 		m.both(fmt.Sprint("delete ", id), func(s checkpoint.Store) error { return s.Delete(ctx, id) })
+		delete(m.ahead, id)
 	case n == 1:
 		from, to := m.thread(), m.thread()
 		m.both(fmt.Sprint("copy ", from, to), func(s checkpoint.Store) error { return s.(checkpoint.Copier).Copy(ctx, from, to) })
@@ -128,12 +135,24 @@ func (m *model) act() {
 		w := m.write()
 		var out []checkpoint.Written
 		m.both(fmt.Sprintf("write %+v", *w), func(s checkpoint.Store) error {
-			o, err := s.Write(ctx, w)
+			c := *w
+			if s != m.want && w.Fence != 0 {
+				c.Fence += m.ahead[w.Log.Thread]
+			}
+			o, err := s.Write(ctx, &c)
 			if err == nil {
 				out = append(out, o)
 			}
 			return err
 		})
+		if len(out) == 2 {
+			ahead, known := m.ahead[w.Log.Thread]
+			if !known && w.Claim {
+				ahead = out[0].Fence - out[1].Fence
+				m.ahead[w.Log.Thread] = ahead
+			}
+			out[0].Fence -= ahead
+		}
 		if len(out) == 2 && out[0] != out[1] {
 			m.fatal("wrote %+v, want %+v", out[0], out[1])
 		}

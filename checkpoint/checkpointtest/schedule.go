@@ -111,6 +111,42 @@ func testLeases(t *testing.T, open Opener, o Options) {
 		wantErr(t, err, checkpoint.ErrFenced, "append to a stolen thread")
 		refused(t, s, claim(l.log, a, long), b)
 	})
+	t.Run("a lease is neither renewed nor released in another's name", func(t *testing.T) {
+		s, l := open(t), newLine("t")
+		fence := mustWrite(t, s, claim(l.log, a, long)).Fence
+		sub := newLineIn(checkpoint.Log{Thread: "t", Namespace: "n"})
+		l.add(t, s, 1) // whatever the store keeps in mind of a log, it has
+		sub.add(t, s, 1)
+		refusedAll := func(holder string) {
+			t.Helper()
+			for _, l := range []*line{l, sub} {
+				for what, w := range map[string]*checkpoint.Write{
+					"renewal":               {Lease: long},
+					"release":               {Release: true},
+					"renewal with a record": {Lease: long, Record: l.next(), Head: l.head},
+					"release with a record": {Release: true, Record: l.next(), Head: l.head},
+				} {
+					w.Log, w.Fence, w.Holder = l.log, fence, holder
+					_, err := s.Write(t.Context(), w)
+					wantErr(t, err, checkpoint.ErrFenced, what)
+				}
+				if head := mustHead(t, s, l.log); head.ID != l.head {
+					t.Fatalf("head %s, want %s: a write that was refused was done", head.ID, l.head)
+				}
+			}
+			refused(t, s, claim(l.log, holder, long), a)
+		}
+		refusedAll(b)
+		mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: fence, Lease: long, Holder: a})
+		refusedAll(b)
+		r := l.next()
+		mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: fence, Release: true, Holder: a, Record: r, Head: l.head})
+		l.took(r)
+		// Nobody holds it now.
+		mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: fence, Lease: time.Millisecond, Holder: b})
+		time.Sleep(5 * time.Millisecond)
+		mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: fence, Lease: long, Holder: a})
+	})
 	t.Run("a claim without a lease ends the one before", func(t *testing.T) {
 		s, l := open(t), newLine("t")
 		mustWrite(t, s, claim(l.log, a, long))

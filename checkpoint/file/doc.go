@@ -64,7 +64,9 @@
 //	[log]       0 or absent: the log with the empty namespace; else the log's
 //	            number, counted from 1 in the order of first records
 //	[ns]        the log's namespace, on its first line
-//	[claim]     the thread's new fence; ends the lease and what woke the thread
+//	[claim]     the thread's new fence; ends the lease and what woke the thread. The
+//	            first is the time in microseconds since 1970, so that it is above
+//	            those of a deleted thread of the same name
 //	[lease]     * {"holder","until","ttl"}: the lease from now on; ttl in nanoseconds.
 //	            In short [late, ttl, place] or less: it ends ttl and late, which is
 //	            in milliseconds, after created_at, and its holder is the ID of the run

@@ -319,15 +319,21 @@ func TestDamageOfEveryKindOfLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := checkpoint.Result{Epoch: "e", Kind: checkpoint.KindEvent, Name: "a", Data: json.RawMessage(`1`)}
+	var fence checkpoint.Fence
 	for _, c := range []*checkpoint.Write{
 		{Log: w.log, Results: []checkpoint.Result{res}},
 		{Log: w.log, Remove: []checkpoint.ResultKey{res.Key()}},
 		{Log: w.log, Claim: true, Holder: "run", Lease: time.Hour, Wake: true},
-		{Log: w.log, Fence: 3, Release: true},
+		{Log: w.log, Release: true},
 	} {
-		if _, err := s.Write(t.Context(), c); err != nil {
+		if c.Release {
+			c.Fence = fence
+		}
+		out, err := s.Write(t.Context(), c)
+		if err != nil {
 			t.Fatal(err)
 		}
+		fence = out.Fence
 	}
 	w.add(t, s, `"last"`)
 	wantSound(t, s)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Sync says when a write counts as done.
@@ -251,14 +250,17 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (out checkpoint.
 func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) {
 	x, now := t.x, time.Now()
 	out.Fence = x.fence
-	switch {
-	case w.Claim:
-		if h := x.lease.Holder; h != w.Holder && h != w.Steal && x.lease.Live(now) {
-			return out, &checkpoint.BusyError{Thread: t.id, Lease: x.lease}
+	if err := w.CheckHold(x.fence, x.lease, now); err != nil {
+		if errors.Is(err, checkpoint.ErrFenced) {
+			err = fmt.Errorf("%w%s", err, t.gone())
+		}
+		return out, err
+	}
+	if w.Claim {
+		if out.Fence == 0 {
+			out.Fence = firstFence(now)
 		}
 		out.Fence++
-	case w.Fence != 0 && w.Fence != x.fence:
-		return out, fmt.Errorf("%w%s", backend.Fenced(t.id, x.fence, w.Fence), t.gone())
 	}
 	l := x.log(w.Log.Namespace)
 	var prev before
@@ -339,6 +341,11 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 	}
 	return out, nil
 }
+
+// firstFence is where a thread's fences begin: at the microseconds since 1970. Its
+// files may have been deleted a moment ago, and nothing is left of them that says
+// how far they had come; nobody claims a thread a million times a second.
+func firstFence(now time.Time) checkpoint.Fence { return checkpoint.Fence(now.UnixMicro()) }
 
 // writable says why the thread cannot be written to.
 func (t *thread) writable(op string) error {

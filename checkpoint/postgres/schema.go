@@ -29,7 +29,8 @@ import (
 //
 // A write is a call of superstep_write. It raises no error for what is the
 // caller's matter, but returns a status and has no effect then, so that calls can
-// share a transaction.
+// share a transaction. In version 2 the fences of a thread begin at its tid, which
+// is never used again, and only its holder renews and releases a lease.
 //
 // All queries are made for indexes. That sequential scans are off where we can say
 // so is for plans made while the tables are small: a connection would keep them
@@ -92,7 +93,21 @@ var migrations = []string{
 		PRIMARY KEY (lid, scope, key)
 	);
 
-	CREATE FUNCTION @.superstep_write(
+	CREATE FUNCTION @.superstep_delete(p_key bytea) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
+	DECLARE
+		v_tid bigint;
+	BEGIN
+		SELECT t.tid INTO v_tid FROM @.superstep_threads t WHERE t.key = p_key FOR UPDATE;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		DELETE FROM @.superstep_records r USING @.superstep_logs l WHERE l.tid = v_tid AND r.lid = l.lid;
+		DELETE FROM @.superstep_segments g USING @.superstep_logs l WHERE l.tid = v_tid AND g.lid = l.lid;
+		DELETE FROM @.superstep_results x USING @.superstep_logs l WHERE l.tid = v_tid AND x.lid = l.lid;
+		DELETE FROM @.superstep_logs l WHERE l.tid = v_tid;
+		DELETE FROM @.superstep_threads t WHERE t.tid = v_tid;
+	END $$;`,
+	`CREATE OR REPLACE FUNCTION @.superstep_write(
 		p_key bytea, p_thread bytea, p_ns bytea, p_namespace bytea,
 		p_flags int, p_fence bigint, p_lease bigint, p_holder bytea, p_steal bytea,
 		p_id bytea, p_head bytea, p_branch bytea, p_seq bigint, p_at bigint, p_bucket bigint, p_due timestamptz,
@@ -151,9 +166,17 @@ var migrations = []string{
 					status := 1; holder := v_holder; until := v_until; ttl := v_ttl; RETURN;
 				END IF;
 			END IF;
+			IF v_fence = 0 THEN -- above all that a deleted thread of this name had, whose tid was smaller
+				v_fence := v_tid << 28;
+			END IF;
 			v_fence := v_fence + 1;
 		ELSIF p_fence <> 0 AND p_fence <> v_fence THEN
 			status := 2; fence := v_fence; RETURN;
+		ELSIF (c_release OR p_lease > 0) AND p_holder IS NOT NULL AND v_holder IS DISTINCT FROM p_holder AND v_until IS NOT NULL THEN
+			v_now := clock_timestamp();
+			IF v_now < v_until AND v_until <= v_now + v_ttl * interval '1 microsecond' THEN
+				status := 2; fence := v_fence; holder := v_holder; RETURN;
+			END IF;
 		END IF;
 		fence := v_fence;
 
@@ -256,21 +279,6 @@ var migrations = []string{
 					SELECT ignored + count(*) INTO ignored FROM gone WHERE gone.key = ANY (p_known);
 			END IF;
 		END IF;
-	END $$;
-
-	CREATE FUNCTION @.superstep_delete(p_key bytea) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off AS $$
-	DECLARE
-		v_tid bigint;
-	BEGIN
-		SELECT t.tid INTO v_tid FROM @.superstep_threads t WHERE t.key = p_key FOR UPDATE;
-		IF NOT FOUND THEN
-			RETURN;
-		END IF;
-		DELETE FROM @.superstep_records r USING @.superstep_logs l WHERE l.tid = v_tid AND r.lid = l.lid;
-		DELETE FROM @.superstep_segments g USING @.superstep_logs l WHERE l.tid = v_tid AND g.lid = l.lid;
-		DELETE FROM @.superstep_results x USING @.superstep_logs l WHERE l.tid = v_tid AND x.lid = l.lid;
-		DELETE FROM @.superstep_logs l WHERE l.tid = v_tid;
-		DELETE FROM @.superstep_threads t WHERE t.tid = v_tid;
 	END $$;`,
 }
 

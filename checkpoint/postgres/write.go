@@ -419,7 +419,7 @@ func (r *request) scan(row pgx.Row) error {
 	case statusBusy:
 		r.err = &checkpoint.BusyError{Thread: w.Log.Thread, Lease: leaseOf(holder, until, ttl)}
 	case statusFenced:
-		r.err = backend.Fenced(w.Log.Thread, checkpoint.Fence(fence), w.Fence)
+		r.err = &checkpoint.FencedError{Thread: w.Log.Thread, At: checkpoint.Fence(fence), Writer: w.Fence, Holder: string(holder)}
 	case statusConflict:
 		id, err := unkey(head)
 		if r.err = backend.Conflict(w.Log, id, w.Head); err != nil {

@@ -202,7 +202,7 @@ func (p *putter) write(ctx context.Context, w *checkpoint.Write) error {
 	case !p.began:
 		w.Claim, w.Lease, w.Holder, p.leased = true, importLease, p.holder, now
 	case w.Release:
-		w.Fence = p.fence
+		w.Fence, w.Holder = p.fence, p.holder
 	default:
 		if w.Fence = p.fence; now.Sub(p.leased) > importLease/3 {
 			w.Lease, w.Holder, p.leased = importLease, p.holder, now

@@ -177,13 +177,13 @@ func TestAServerOutOfMemory(t *testing.T) {
 	log := checkpoint.Log{Thread: "t"}
 	head := write(t, s, log, 2)
 	e := checkpoint.Result{Epoch: head, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
-	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{e}})
+	fence := mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{e}}).Fence
 	before := dump(t, client(t, server.URL()))
 	c := client(t, server.URL())
 	set(t, c, "CONFIG", "SET", "maxmemory", "1")
 	for _, w := range []*checkpoint.Write{
 		{Log: log, Head: head, Record: step(log, checkpoint.NewRunID(), head, 3, message), Drop: &checkpoint.Drop{Epoch: head}},
-		{Log: log, Fence: 1, Lease: time.Hour, Holder: "me"},
+		{Log: log, Fence: fence, Lease: time.Hour, Holder: "me"},
 		{Log: log, Remove: []checkpoint.ResultKey{e.Key()}, Results: []checkpoint.Result{{Epoch: "x", Kind: checkpoint.KindOnce}}},
 		{Log: log, Claim: true, Holder: "me"},
 	} {

@@ -161,7 +161,7 @@ func TestAServerThatIsStartedAgain(t *testing.T) {
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
 	head := write(t, s, log, 3)
-	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour})
+	fence := mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour}).Fence
 	for i, end := range []func() error{server.Stop, server.Kill} {
 		if err := end(); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestAServerThatIsStartedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := step(log, checkpoint.NewRunID(), head, int64(4+i), message)
-		mustWrite(t, s, &checkpoint.Write{Log: log, Fence: 1, Head: head, Record: r})
+		mustWrite(t, s, &checkpoint.Write{Log: log, Fence: fence, Head: head, Record: r})
 		head = r.ID
 		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true, Holder: "b"}); !errors.Is(err, checkpoint.ErrBusy) {
 			t.Fatalf("%v: the lease is gone", err)

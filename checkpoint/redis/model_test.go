@@ -45,7 +45,7 @@ func TestTheSameAsInMemory(t *testing.T) {
 			defer s.Close()
 			m := checkpoint.NewMemory()
 			defer m.Close()
-			g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), run: checkpoint.NewRunID()}
+			g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), run: checkpoint.NewRunID(), first: map[place]checkpoint.Fence{}}
 			for i := range 150 {
 				what, op := g.next(t, m)
 				a, errA := op(m)
@@ -71,6 +71,29 @@ type generator struct {
 	*rand.Rand
 	run checkpoint.ID
 	n   uint32
+
+	first map[place]checkpoint.Fence // what was before the first fence, which is each store's own matter
+}
+
+type place struct {
+	store  all
+	thread checkpoint.ThreadID
+}
+
+// write counts fences from the first one.
+func (g *generator) write(ctx context.Context, s all, w checkpoint.Write) (checkpoint.Written, error) {
+	at := place{s, w.Log.Thread}
+	if w.Fence != 0 {
+		w.Fence += g.first[at]
+	}
+	out, err := s.Write(ctx, &w)
+	if _, known := g.first[at]; err == nil && w.Claim && !known {
+		g.first[at] = out.Fence - 1
+	}
+	if err == nil && out.Fence != 0 {
+		out.Fence -= g.first[at]
+	}
+	return out, err
 }
 
 func (g *generator) oneOf(n int) bool { return g.IntN(n) == 0 }
@@ -93,7 +116,10 @@ func (g *generator) next(t *testing.T, m all) (string, func(all) (any, error)) {
 	switch g.IntN(12) {
 	case 0:
 		if g.oneOf(4) {
-			return "delete", func(s all) (any, error) { return nil, s.Delete(ctx, log.Thread) }
+			return "delete", func(s all) (any, error) {
+				delete(g.first, place{s, log.Thread})
+				return nil, s.Delete(ctx, log.Thread)
+			}
 		}
 		return "copy", func(s all) (any, error) { return nil, s.Copy(ctx, "a", "b") }
 	case 1, 2:
@@ -188,7 +214,7 @@ func (g *generator) next(t *testing.T, m all) (string, func(all) (any, error)) {
 		// whether that begins a thread is for each store to say.
 		w.Drop = nil
 	}
-	return fmt.Sprintf("write %+v %+v", w, w.Record), func(s all) (any, error) { return s.Write(ctx, w) }
+	return fmt.Sprintf("write %+v %+v", w, w.Record), func(s all) (any, error) { return g.write(ctx, s, *w) }
 }
 
 func (g *generator) records(t *testing.T, s checkpoint.Store, log checkpoint.Log) (out []*checkpoint.Record) {

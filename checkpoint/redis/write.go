@@ -54,7 +54,7 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 		if err != nil {
 			return checkpoint.Written{}, s.damage(w.Log, "l", "", err)
 		}
-		return checkpoint.Written{}, backend.Fenced(w.Log.Thread, checkpoint.Fence(fence), w.Fence)
+		return checkpoint.Written{}, &checkpoint.FencedError{Thread: w.Log.Thread, At: checkpoint.Fence(fence), Writer: w.Fence, Holder: field(out, 2)}
 	case "conflict":
 		return checkpoint.Written{}, backend.Conflict(w.Log, checkpoint.ID(field(out, 1)), w.Head)
 	case "exists":

@@ -22,6 +22,7 @@ var (
 	ErrFull        = errors.New("no space left for the database")
 	ErrLocked      = errors.New("database is locked")
 	ErrCannotOpen  = errors.New("database cannot be opened")
+	ErrChanged     = errors.New("database has changed since it was opened for reading alone")
 	ErrIO          = errors.New("reading or writing the file failed")
 )
 

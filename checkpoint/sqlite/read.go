@@ -84,7 +84,13 @@ func (s *Store) query(ctx context.Context, f func() error) error {
 			return checkpoint.ErrClosed
 		}
 	}
+	if err := s.changed(); err != nil {
+		return err
+	}
 	err := f()
+	if err := s.changed(); err != nil {
+		return err
+	}
 	if err != nil && ctx.Err() != nil && !backend.Agreed(err) {
 		return ctx.Err() // however the driver put it
 	}

@@ -220,12 +220,15 @@ func (s *Store) empty(ctx context.Context, st *logState, th threadRow, log check
 	if log.Namespace == "" {
 		th.due, th.headDue = th.woken, sql.NullInt64{}
 	}
-	res, err := s.write.addThread.ExecContext(ctx, append([]any{string(log.Thread)}, th.values()...)...)
+	res, err := s.write.addThread.ExecContext(ctx, string(log.Thread))
 	if err != nil {
 		return err
 	}
 	tid, err := res.LastInsertId()
 	if err != nil {
+		return err
+	}
+	if err := exec(s.write.setThread, append([]any{tid}, th.values()...)...); err != nil {
 		return err
 	}
 	_, err = s.conn.ExecContext(ctx, `UPDATE superstep_logs SET tid = ?2 WHERE tid = ?1`, st.tid, tid)

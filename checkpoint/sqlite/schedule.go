@@ -54,9 +54,16 @@ func leaseOf(w *checkpoint.Write, now time.Time) (t threadRow) {
 	return t
 }
 
-// after returns what becomes of a thread by a write.
-func (t threadRow) after(w *checkpoint.Write, now time.Time) threadRow {
+// firstFence is where the fences of a thread begin. Tids are never used again, so
+// that they are above all that a deleted thread of its name had.
+func firstFence(tid int64) int64 { return tid << 28 }
+
+// after returns what becomes of thread tid by a write.
+func (t threadRow) after(tid int64, w *checkpoint.Write, now time.Time) threadRow {
 	if w.Claim {
+		if t.fence == 0 {
+			t.fence = firstFence(tid)
+		}
 		t.fence++
 		t.woken = sql.NullInt64{}
 	}

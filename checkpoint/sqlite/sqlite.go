@@ -56,6 +56,11 @@ type Options struct {
 
 	// Readers is the number of connections that read; 0 means 4.
 	Readers int
+
+	// Writable makes Open fail when the database cannot be written to, instead of
+	// opening it for reading alone. A program that is going to write, such as a
+	// server, finds out at once.
+	Writable bool
 }
 
 const (
@@ -85,7 +90,8 @@ type Store struct {
 	closed atomic.Bool
 	stop   chan struct{} // closed by Close
 
-	readonly error // why nothing can be written
+	readonly error       // why nothing can be written
+	frozen   os.FileInfo // of a file that SQLite takes to never change; else nil
 
 	mu    sync.Mutex
 	queue []*request
@@ -106,8 +112,10 @@ var (
 
 // Open opens the database at path and makes it if there is none. The path
 // ":memory:" means a database in memory that ends with the store. A new file can be
-// read by its owner alone. One that cannot be written to can be read: writing to
-// the store gives [ErrReadOnly] then. Errors about the file are an [*Error].
+// read by its owner alone. One that cannot be written to can be read, unless
+// [Options.Writable] says otherwise: writing to the store gives [ErrReadOnly] then,
+// and if its directory cannot be written to either, reading gives [ErrChanged] once
+// somebody has written to it. Errors about the file are an [*Error].
 func Open(path string, opts ...Options) (*Store, error) {
 	o, err := options(opts)
 	if err != nil {
@@ -125,7 +133,7 @@ func Open(path string, opts ...Options) (*Store, error) {
 		return open(db, nil, path, o, db)
 	}
 	s, err := openFile(path, o)
-	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrCannotOpen) {
+	if !o.Writable && (errors.Is(err, ErrReadOnly) || errors.Is(err, ErrCannotOpen)) {
 		if s, roErr := openReadOnly(path, o, err); roErr == nil {
 			return s, nil
 		}
@@ -273,7 +281,8 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 // openReadOnly opens a database that cannot be written, for the reason why: a
 // back-up, say, or one on a file system that is mounted read-only.
 func openReadOnly(path string, o Options, why error) (*Store, error) {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return nil, why
 	}
 	query := fmt.Sprintf("mode=ro&_pragma=busy_timeout(%d)&_pragma=query_only(1)", o.BusyTimeout.Milliseconds())
@@ -286,7 +295,24 @@ func openReadOnly(path string, o Options, why error) (*Store, error) {
 	if _, walErr := os.Stat(path + "-wal"); !errors.Is(walErr, fs.ErrNotExist) {
 		return nil, err
 	}
-	return openReader(path, query+"&immutable=1", o, why)
+	if s, err = openReader(path, query+"&immutable=1", o, why); err == nil {
+		s.frozen = info
+	}
+	return s, err
+}
+
+// changed reports that somebody has written to a file that SQLite takes to never
+// change: what it has of it may be old, or mixed with what is new.
+func (s *Store) changed() error {
+	if s.frozen == nil {
+		return nil
+	}
+	info, err := os.Stat(s.path)
+	same := err == nil && os.SameFile(info, s.frozen) && info.Size() == s.frozen.Size() && info.ModTime().Equal(s.frozen.ModTime())
+	if wal, err := os.Stat(s.path + "-wal"); same && (errors.Is(err, fs.ErrNotExist) || err == nil && wal.Size() == 0) {
+		return nil
+	}
+	return &Error{Op: "read", Path: s.path, Kind: ErrChanged, Fix: "open it anew when nobody writes to it, or where its directory can be written"}
 }
 
 func openReader(path, query string, o Options, why error) (_ *Store, err error) {

@@ -67,6 +67,9 @@ func (s *Store) verify(ctx context.Context, yield func(*checkpoint.CorruptError,
 			return f(q, v)
 		})
 	}
+	if errors.Is(err, ErrChanged) {
+		v.found = nil
+	}
 	for _, c := range v.found {
 		if !yield(c, nil) {
 			return false

@@ -30,7 +30,8 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 	const values = `?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9`
 	const fast = `INSERT OR IGNORE INTO superstep_records (rid, id, br, seq, at, total, sum, meta, data)
 		SELECT ` + values + ` FROM superstep_threads WHERE tid = ?10 AND fence = ?11`
-	const notDue = ` AND head_due IS NULL` // else the thread's row changes too
+	const notDue = ` AND head_due IS NULL`                         // else the thread's row changes too
+	const mine = ` AND (?3 = '' OR holder IS NULL OR holder = ?3)` // for certain
 	const noResults = ` AND NOT EXISTS (SELECT 1 FROM superstep_results WHERE lid = ?12 AND epoch = ?13 AND branch = ?14)`
 	for _, q := range []struct {
 		into  **sql.Stmt
@@ -49,11 +50,11 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 			WHERE r.rid > ?1 AND r.rid <= ?2 ORDER BY r.rid DESC LIMIT 1`},
 		{&w.byID, byIDQuery},
 		{&w.branchStart, `SELECT r.rid FROM superstep_records r WHERE r.rid = ?1 AND r.br = ?2`},
-		{&w.addThread, `INSERT INTO superstep_threads (thread, fence, holder, lease_until, lease_ttl, due, head_due, woken) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.addThread, `INSERT INTO superstep_threads (thread) VALUES (?)`},
 		{&w.addLog, `INSERT INTO superstep_logs (tid, ns) VALUES (?, ?)`},
 		{&w.setThread, `UPDATE superstep_threads SET fence = ?2, holder = ?3, lease_until = ?4, lease_ttl = ?5, due = ?6, head_due = ?7, woken = ?8 WHERE tid = ?1`},
-		{&w.hold, `UPDATE superstep_threads SET holder = ?2, lease_until = ?3, lease_ttl = ?4 WHERE tid = ?1`},
-		{&w.renew, `UPDATE superstep_threads SET holder = ?3, lease_until = ?4, lease_ttl = ?5 WHERE thread = ?1 AND fence = ?2`},
+		{&w.hold, `UPDATE superstep_threads SET holder = ?4, lease_until = ?5, lease_ttl = ?6 WHERE tid = ?1 AND fence = ?2` + mine},
+		{&w.renew, `UPDATE superstep_threads SET holder = ?4, lease_until = ?5, lease_ttl = ?6 WHERE thread = ?1 AND fence = ?2` + mine},
 		{&w.remove, `DELETE FROM superstep_results WHERE lid = ? AND epoch = ? AND branch = ? AND task = ? AND gen = ? AND kind = ? AND name = ?`},
 		{&w.nextPiece, `SELECT min(n) FROM superstep_ids WHERE lid = ? AND run = ? AND n >= ?`},
 		{&w.addPiece, `INSERT INTO superstep_ids (lid, run, n, ord) VALUES (?, ?, ?, ?)`},
@@ -416,11 +417,27 @@ func (s *Store) together(ctx context.Context, batch []*request) error {
 // runs in a transaction.
 func (s *Store) fastWithLease(req *request) (bool, error) {
 	done, err := s.fast(req)
-	if w := req.w; done && w.Record != nil && (w.Lease > 0 || w.Release) {
-		l := leaseOf(w, time.Now())
-		err = exec(s.write.hold, s.logs[w.Log].tid, l.holder, l.until, l.ttl)
+	w := req.w
+	if !done || err != nil || w.Record == nil || w.Lease == 0 && !w.Release {
+		return done, err
 	}
-	return done, err
+	st, now := s.logs[w.Log], time.Now()
+	l := leaseOf(w, now)
+	res, err := s.write.hold.ExecContext(bg, st.tid, st.fence, w.Holder, l.holder, l.until, l.ttl)
+	if err != nil {
+		return false, err
+	}
+	if n, err := res.RowsAffected(); n > 0 || err != nil {
+		return true, err
+	}
+	_, th, err := s.load(w.Log)
+	if err != nil {
+		return false, err
+	}
+	if err := w.CheckHold(checkpoint.Fence(st.fence), th.lease(), now); err != nil {
+		return false, err // which takes the record back
+	}
+	return true, exec(s.write.hold, st.tid, st.fence, "", l.holder, l.until, l.ttl)
 }
 
 // fast appends a record in one statement, if what is known of its log is still
@@ -438,7 +455,7 @@ func (s *Store) fast(req *request) (bool, error) {
 			return false, nil
 		}
 		l := leaseOf(w, time.Now())
-		res, err := s.write.renew.ExecContext(bg, string(w.Log.Thread), int64(w.Fence), l.holder, l.until, l.ttl)
+		res, err := s.write.renew.ExecContext(bg, string(w.Log.Thread), int64(w.Fence), w.Holder, l.holder, l.until, l.ttl)
 		if err != nil {
 			return false, err
 		}
@@ -531,15 +548,10 @@ func (s *Store) slow(req *request) error {
 		return err
 	}
 	now := time.Now()
-	if w.Claim {
-		if l := th.lease(); l.Holder != w.Holder && l.Holder != w.Steal && l.Live(now) {
-			return &checkpoint.BusyError{Thread: w.Log.Thread, Lease: l}
-		}
+	if err := w.CheckHold(checkpoint.Fence(st.fence), th.lease(), now); err != nil {
+		return err
 	}
-	switch {
-	case !w.Claim && w.Fence != 0 && int64(w.Fence) != st.fence:
-		return backend.Fenced(w.Log.Thread, checkpoint.Fence(st.fence), w.Fence)
-	case w.Record != nil && st.head != w.Head:
+	if w.Record != nil && st.head != w.Head {
 		return backend.Conflict(w.Log, st.head, w.Head)
 	}
 	if err := s.ensure(st, th, w, now); err != nil {
@@ -615,19 +627,20 @@ const maxOrd = 1<<32 - 1
 // what w asks for.
 func (s *Store) ensure(st *logState, th threadRow, w *checkpoint.Write, now time.Time) error {
 	needLog := w.Record != nil || len(w.Results) > 0
-	next := th.after(w, now)
 	if st.tid == 0 {
 		if !needLog && !w.Claim && !w.Wake {
 			return nil
 		}
-		res, err := s.write.addThread.ExecContext(bg, append([]any{string(w.Log.Thread)}, next.values()...)...)
+		res, err := s.write.addThread.ExecContext(bg, string(w.Log.Thread))
 		if err != nil {
 			return err
 		}
 		if st.tid, err = res.LastInsertId(); err != nil {
 			return err
 		}
-	} else if next != th {
+	}
+	next := th.after(st.tid, w, now)
+	if next != th {
 		if err := exec(s.write.setThread, append([]any{st.tid}, next.values()...)...); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@
 // of the drivers, such as sslmode or pool_size, are handed on to them. Ours are:
 //
 //	file      sync=every|never, recover=true, max_open=N
-//	sqlite    full=true, busy_timeout=10s, readers=N
+//	sqlite    full=true, busy_timeout=10s, readers=N, writable=true
 //	postgres  schema=NAME, writers=N, timeout=1m, no_prepare=true
 //	redis     prefix=TEXT, ttl=720h, allow_eviction=true
 package stores
@@ -251,6 +251,7 @@ func (c *Config) known() map[string]func(string) error {
 			"full":         flag(&c.SQLite.Full),
 			"busy_timeout": duration(&c.SQLite.BusyTimeout),
 			"readers":      number(&c.SQLite.Readers),
+			"writable":     flag(&c.SQLite.Writable),
 		}
 	case Postgres: // lock_timeout and pool_max_conns are the driver's
 		return map[string]func(string) error{

@@ -141,11 +141,36 @@ func (d *digester) run(cmd *cobra.Command, path string) error {
 		if d.earlier, err = d.reports(ctx); err != nil {
 			return err
 		}
-		if err := store.Delete(ctx, checkpoint.ThreadID(d.thread)); err != nil {
+		if _, _, err := d.begin(); err != nil { // before anything is forgotten for it
+			return err
+		}
+		if err := d.forget(ctx); err != nil {
 			return err
 		}
 	}
 	return d.work(ctx)
+}
+
+// forget removes the thread, unless a run works on it.
+func (d *digester) forget(ctx context.Context) error {
+	return d.g.DeleteThread(ctx, d.thread, graph.WithCheckpointer(d.store))
+}
+
+// begin says where the report of a digest goes that is begun anew, and what it
+// replaces there.
+func (d *digester) begin() (out, replace string, err error) {
+	if out = d.out; out == "" {
+		if out, err = defaultOut(d.folder); err != nil {
+			return "", "", err
+		}
+		if err := checkOut(out); err != nil {
+			return "", "", err
+		}
+	}
+	begun := &digestState{Out: out}
+	begun.Earlier.Add(d.earlier...)
+	replace, err = d.mayWrite(begun)
+	return out, replace, err
 }
 
 // earlierReports is of how many reports before --fresh the sums are kept.
@@ -292,18 +317,7 @@ func (d *digester) work(ctx context.Context) error {
 // that isn't where it was. It says what it found.
 func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestState), start string, err error) {
 	if snap == nil {
-		out := d.out
-		if out == "" {
-			if out, err = defaultOut(d.folder); err != nil {
-				return nil, "", err
-			}
-			if err := checkOut(out); err != nil {
-				return nil, "", err
-			}
-		}
-		begun := &digestState{Out: out}
-		begun.Earlier.Add(d.earlier...)
-		replace, err := d.mayWrite(begun)
+		out, replace, err := d.begin()
 		if err != nil {
 			return nil, "", err
 		}
@@ -442,7 +456,7 @@ func (d *digester) failed(ctx context.Context, snap *graph.Snapshot[digestState]
 	var e *digest.Error
 	if errors.As(err, &e) && s.Files.Len() == 0 {
 		// Nothing was found: there is nothing to go on with either.
-		return errors.Join(sayMissing(err), d.store.Delete(context.WithoutCancel(ctx), checkpoint.ThreadID(d.thread)))
+		return errors.Join(sayMissing(err), d.forget(context.WithoutCancel(ctx)))
 	}
 	if code == cli.ExitBusy {
 		return err

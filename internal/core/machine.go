@@ -193,12 +193,11 @@ type Machine struct {
 
 	tasks  []Task // of the open superstep, in plan order
 	spare  []Task // the slice of the superstep before
-	beside []Task // that of an edit whose routing is being looked at; else nil
 	alive  int    // tasks that are Running
 	ended  []int  // tasks reported since results were last saved
 	failed bool   // a task failed; the others are being cancelled
 
-	joins    [][]bool // arrivals by join and source; nil: none
+	joins    [][]bool // arrivals by join and source; see arrive
 	deferred []int    // in the order triggered
 	parent   *ParentRouting
 	paused   []checkpoint.Pause
@@ -430,12 +429,45 @@ func (m *Machine) pendingOf(node int) int {
 // completeAs completes task i, or adds a completed task of the node if i is -1.
 func (m *Machine) completeAs(i, node int, r Routing) {
 	if i < 0 {
+		r = m.leave(node, r)
 		i = len(m.tasks)
 		m.tasks = append(m.tasks, Task{Index: i, Node: node, From: plan.FromStart, added: true})
 	}
 	t := &m.tasks[i]
 	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, &r, nil, ""
 	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
+}
+
+// leave takes from the routing of an edit that stands in for a node what is left to
+// tasks of the open superstep: those that wait run with what the edit wrote, and not
+// once more after it. That is decided here, since they end before the superstep does;
+// so is at which joins the edit arrives.
+func (m *Machine) leave(node int, r Routing) Routing {
+	g, to := m.cfg.Plan, r.Goto
+	if r.Static {
+		to = g.Nodes[node].Edges
+		for _, k := range g.Nodes[node].Joins {
+			target := g.Joins[k].Target
+			waits := m.waits(target)
+			if m.fired(k) && (waits || slices.Contains(m.deferred, target)) {
+				continue
+			}
+			if m.noteArrival(k, node); waits && m.full(k) {
+				clear(m.joins[k])
+			}
+		}
+	}
+	rest := slices.DeleteFunc(slices.Clone(to), m.waits)
+	if len(rest) < len(to) || r.Static && len(g.Nodes[node].Joins) > 0 {
+		r.Static, r.Goto = false, rest
+	}
+	return r
+}
+
+// waits reports whether a node is still to run in the open superstep, without a
+// payload.
+func (m *Machine) waits(node int) bool {
+	return slices.ContainsFunc(m.tasks, func(t Task) bool { return t.Node == node && !t.Sent && !t.ran && t.Status != Done })
 }
 
 // fold applies changes from outside to the state.
@@ -812,15 +844,11 @@ func (m *Machine) close() error {
 			m.takeParent(done[i].Routing())
 		}
 	} else {
+		m.forgetFired()
 		for i := range done {
-			if done[i].added {
-				m.beside = done
-			}
 			m.route(done[i].Node, done[i].Routing())
-			if done[i].added {
-				m.beside = nil
-			}
 		}
+		m.fireFilled(done)
 	}
 	m.planned()
 	m.paused = after
@@ -998,27 +1026,76 @@ func (m *Machine) trigger(node, from int) {
 		}
 		return
 	}
-	// An edit stood in for a node while what that node leads to waited to run: it
-	// has run since, with what the edit wrote.
-	if slices.ContainsFunc(m.beside, func(t Task) bool { return t.Node == node && !t.Sent && !t.folded && !t.added }) {
-		return
-	}
 	m.guard.trigger(node, from)
 }
 
-// arrive notes that a source of a join has finished.
+// arrive notes that a source of a join has finished. When all have, the join fires:
+// no arrivals are left, in a slice that stays until the superstep closes for which the
+// target is planned, and records hold it. So an edit in that superstep knows what its
+// target waits for. A join that was filled by an edit fires when all have arrived that
+// the superstep leads there.
 func (m *Machine) arrive(join, node int) {
-	j := &m.cfg.Plan.Joins[join]
+	if m.joins != nil && m.full(join) {
+		return
+	}
+	if m.noteArrival(join, node); m.full(join) {
+		m.fire(join, node)
+	}
+}
+
+func (m *Machine) noteArrival(join, node int) {
+	m.arrivals(join)[slices.Index(m.cfg.Plan.Joins[join].Sources, node)] = true
+}
+
+// arrivals returns those at a join by source, made if there are none.
+func (m *Machine) arrivals(join int) []bool {
 	if m.joins == nil {
 		m.joins = make([][]bool, len(m.cfg.Plan.Joins))
 	}
 	if m.joins[join] == nil {
-		m.joins[join] = make([]bool, len(j.Sources))
+		m.joins[join] = make([]bool, len(m.cfg.Plan.Joins[join].Sources))
 	}
-	m.joins[join][slices.Index(j.Sources, node)] = true
-	if !slices.Contains(m.joins[join], false) {
-		m.joins[join] = nil
-		m.trigger(j.Target, node)
+	return m.joins[join]
+}
+
+func (m *Machine) fire(join, from int) {
+	clear(m.joins[join])
+	m.trigger(m.cfg.Plan.Joins[join].Target, from)
+}
+
+// fireFilled lets the joins fire that edits have filled in a superstep that closes.
+func (m *Machine) fireFilled(done []Task) {
+	for k := range m.joins {
+		if !m.full(k) {
+			continue
+		}
+		from := plan.FromStart
+		for i := range done {
+			if slices.Contains(m.cfg.Plan.Joins[k].Sources, done[i].Node) {
+				from = done[i].Node
+			}
+		}
+		m.fire(k, from)
+	}
+}
+
+// full reports whether all sources of a join have arrived.
+func (m *Machine) full(join int) bool {
+	return m.joins[join] != nil && !slices.Contains(m.joins[join], false)
+}
+
+// fired reports whether a join has fired for the open superstep, or for a node that is
+// deferred, and nothing has arrived since.
+func (m *Machine) fired(join int) bool {
+	return m.joins != nil && m.joins[join] != nil && !slices.Contains(m.joins[join], true)
+}
+
+// forgetFired drops what is known of joins that fired for a superstep that closes.
+func (m *Machine) forgetFired() {
+	for k := range m.joins {
+		if m.fired(k) && !slices.Contains(m.deferred, m.cfg.Plan.Joins[k].Target) {
+			m.joins[k] = nil
+		}
 	}
 }
 
@@ -1042,7 +1119,7 @@ func (m *Machine) addDeferred() {
 // incompleteJoins returns an error when the run ends with a join partly filled.
 func (m *Machine) incompleteJoins() error {
 	for k, arrived := range m.joins {
-		if arrived == nil {
+		if !slices.Contains(arrived, true) {
 			continue
 		}
 		j := m.cfg.Plan.Joins[k]

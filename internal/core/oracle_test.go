@@ -132,6 +132,15 @@ func (w *world) deed(node string, step, index int, payload string, sees map[stri
 	return d
 }
 
+// worldEdit is an edit from outside that stood in for a node.
+type worldEdit struct {
+	Step int // of the superstep that was open
+	As   string
+	Ran  []bool // by its tasks: the node had run
+	Done []bool // by its tasks: so had what decides where it leads
+	Deed deed
+}
+
 // outcome is what a run of a world leads to.
 type outcome struct {
 	State string
@@ -139,12 +148,18 @@ type outcome struct {
 	Join  string   // target of the join that was left incomplete
 }
 
-// dumb runs a world the simple way: one thing after the other, all in memory.
-func (w *world) dumb() outcome {
-	type task struct{ node, payload string }
+// dumb runs a world the simple way: one thing after the other, all in memory. Edits
+// happen while the superstep is open that they name.
+func (w *world) dumb(edits []worldEdit) outcome {
+	type task struct {
+		node, payload string
+		sent          bool
+	}
 	var out outcome
 	state := map[string]json.RawMessage{}
 	arrived := make([]map[string]bool, len(w.Joins))
+	fired := make([]bool, len(w.Joins)) // for what is planned or deferred now
+	filled := make([]bool, len(w.Joins))
 	deferred := map[string]bool{}
 	due := map[string]bool{}
 	declared := func(a, b string) int { return cmp.Compare(w.index(a), w.index(b)) }
@@ -158,6 +173,18 @@ func (w *world) dumb() outcome {
 			due[node] = true
 		}
 	}
+	// all notes an arrival and reports whether it was the last.
+	all := func(k int, node string) bool {
+		if arrived[k] == nil {
+			arrived[k] = map[string]bool{}
+		}
+		arrived[k][node], fired[k] = true, false
+		return len(arrived[k]) == len(w.Joins[k].From)
+	}
+	fire := func(k int) {
+		arrived[k], fired[k] = nil, true
+		lead(w.Joins[k].To)
+	}
 	for _, n := range w.Start {
 		lead(n)
 	}
@@ -170,12 +197,9 @@ func (w *world) dumb() outcome {
 			due, deferred = deferred, map[string]bool{}
 		}
 		for _, n := range slices.SortedFunc(maps.Keys(due), declared) {
-			now = append(now, task{n, ""})
+			now = append(now, task{node: n})
 		}
 		sent, due = nil, map[string]bool{}
-		if len(now) == 0 {
-			break
-		}
 		// All see the state as it was; the changes are merged after.
 		var names []string
 		deeds := make([]deed, len(now))
@@ -189,6 +213,64 @@ func (w *world) dumb() outcome {
 				x = v
 			}
 		}
+		var updates []map[string]json.RawMessage
+		for _, e := range edits {
+			if e.Step != step {
+				continue
+			}
+			// It completes the node's task. If there is none that it could, it is as
+			// if the node had ended in the superstep before: what it leads to is
+			// there already, if that has not run yet.
+			updates = append(updates, e.Deed.Update)
+			d := e.Deed
+			d.Update = nil
+			own := 0
+			for own < len(now) && (now[own].node != e.As || e.Done[own]) {
+				own++
+			}
+			if own < len(now) {
+				if e.Ran[own] {
+					d.Update = deeds[own].Update
+				}
+				deeds[own] = d
+				continue
+			}
+			waits := func(node string) bool {
+				for i, t := range now {
+					if t.node == node && !t.sent && !e.Ran[i] {
+						return true
+					}
+				}
+				return false
+			}
+			to := d.Goto
+			if d.Static {
+				d.Static = false
+				to = w.Edges[e.As]
+				for k, j := range w.Joins {
+					planned := waits(j.To)
+					if !slices.Contains(j.From, e.As) || fired[k] && (planned || deferred[j.To]) || !all(k, e.As) {
+						continue
+					}
+					if planned {
+						arrived[k], fired[k] = nil, true
+					} else {
+						filled[k] = true // it fires when all is led on
+					}
+				}
+			}
+			d.Goto = nil
+			for _, n := range to {
+				if !waits(n) {
+					d.Goto = append(d.Goto, n)
+				}
+			}
+			names = append(names, e.As)
+			now, deeds = append(now, task{node: e.As, sent: true}), append(deeds, d)
+		}
+		if len(now) == 0 {
+			break
+		}
 		out.Steps = append(out.Steps, strings.Join(names, " "))
 		next := maps.Clone(state)
 		for f := range next {
@@ -197,20 +279,25 @@ func (w *world) dumb() outcome {
 			}
 		}
 		for _, d := range deeds {
-			for f, u := range d.Update {
+			updates = append(updates, d.Update)
+		}
+		for _, update := range updates {
+			for f, u := range update {
 				next[f] = dumbMerge(f, next[f], u)
 			}
 		}
 		state = next
-		stop := slices.ContainsFunc(deeds, func(d deed) bool { return d.Stop })
-		if stop {
-			arrived = make([]map[string]bool, len(w.Joins))
+		if slices.ContainsFunc(deeds, func(d deed) bool { return d.Stop }) {
+			arrived, fired, filled = make([]map[string]bool, len(w.Joins)), make([]bool, len(w.Joins)), make([]bool, len(w.Joins))
 			deferred = map[string]bool{}
-			break
+			continue
+		}
+		for k, j := range w.Joins {
+			fired[k] = fired[k] && deferred[j.To]
 		}
 		for i, d := range deeds {
 			for _, s := range d.Sends {
-				sent = append(sent, task{s.To, s.Payload})
+				sent = append(sent, task{s.To, s.Payload, true})
 			}
 			for _, to := range d.Goto {
 				lead(to)
@@ -222,17 +309,15 @@ func (w *world) dumb() outcome {
 				lead(to)
 			}
 			for k, j := range w.Joins {
-				if !slices.Contains(j.From, now[i].node) {
-					continue
+				if slices.Contains(j.From, now[i].node) && !filled[k] && all(k, now[i].node) {
+					fire(k)
 				}
-				if arrived[k] == nil {
-					arrived[k] = map[string]bool{}
-				}
-				arrived[k][now[i].node] = true
-				if len(arrived[k]) == len(j.From) {
-					arrived[k] = nil
-					lead(j.To)
-				}
+			}
+		}
+		for k := range w.Joins {
+			if filled[k] {
+				filled[k] = false
+				fire(k)
 			}
 		}
 	}

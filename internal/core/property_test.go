@@ -43,17 +43,24 @@ func drawWorld(t *rapid.T) *world {
 			w.Edges[n.Name] = to
 		}
 	}
-	names := make([]string, len(w.Nodes))
-	for i, n := range w.Nodes {
-		names[i] = n.Name
-	}
 	for range rapid.IntRange(0, 2).Draw(t, "joins") {
-		w.Joins = append(w.Joins, worldJoin{
-			From: rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(t, "sources"),
-			To:   rapid.SampledFrom(plain).Draw(t, "target"),
-		})
+		w.drawJoin(t)
 	}
 	return w
+}
+
+func (w *world) drawJoin(t *rapid.T) {
+	var names, plain []string
+	for _, n := range w.Nodes {
+		names = append(names, n.Name)
+		if !n.Task {
+			plain = append(plain, n.Name)
+		}
+	}
+	w.Joins = append(w.Joins, worldJoin{
+		From: rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(t, "sources"),
+		To:   rapid.SampledFrom(plain).Draw(t, "target"),
+	})
 }
 
 func (w *world) plan(t *rapid.T) *plan.Graph {
@@ -93,6 +100,9 @@ type trial struct {
 	running  []int
 	asked    map[string]bool
 	joinErr  *core.JoinError
+	editing  bool         // edits as a node are most of the trouble
+	made     []*worldEdit // that no record holds yet; nil: as no node
+	edits    []worldEdit
 	crashed  bool
 	snaps    int
 }
@@ -113,7 +123,7 @@ func TestRandomGraphs(t *testing.T) {
 }
 
 // TestRandomGraphsInTrouble does so with processes that die at every effect,
-// tasks that fail or ask, breakpoints, edits and forks.
+// tasks that fail or ask, breakpoints, edits (some as a node) and forks.
 func TestRandomGraphsInTrouble(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -127,6 +137,23 @@ func TestRandomGraphsInTrouble(t *testing.T) {
 				tr.cfg.After = append(tr.cfg.After, b == 1)
 			}
 		}
+		tr.run()
+		tr.compare()
+	})
+}
+
+// TestRandomGraphsWithEdits does so with edits that stand in for nodes while others
+// wait at breakpoints.
+func TestRandomGraphsWithEdits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		w.Conflicts, w.Mild = false, true
+		for range rapid.IntRange(0, 3).Draw(t, "more joins") {
+			w.drawJoin(t)
+		}
+		tr := newTrial(t, w)
+		tr.editing, tr.rest = true, rapid.IntRange(1, 12).Draw(t, "trouble")
+		tr.cfg.Before = rapid.SliceOfN(rapid.Bool(), len(w.Nodes), len(w.Nodes)).Draw(t, "breaks")
 		tr.run()
 		tr.compare()
 	})
@@ -240,6 +267,17 @@ func (tr *trial) begin() bool {
 		tr.must(m.Input(checkpoint.SourceInput, nil, core.Routing{Static: true}))
 		return true
 	}
+	tr.made = nil
+	edits := 0
+	if tr.editing {
+		edits = min(tr.rest, rapid.IntRange(0, 3).Draw(tr.t, "edits"))
+		tr.rest -= edits
+	} else if tr.w.Mild {
+		edits = tr.trouble(1, "edit as a node")
+	}
+	for range edits {
+		tr.editAs()
+	}
 	if !m.Pending() {
 		return false
 	}
@@ -259,6 +297,7 @@ func (tr *trial) begin() bool {
 		if tr.w.Mild { // an edit folds what has finished
 			tr.note("edit")
 			tr.must(m.Update(checkpoint.SourceUpdate, nil, -1, core.Routing{}))
+			tr.made = append(tr.made, nil)
 		}
 	}
 	answers := map[string]json.RawMessage{}
@@ -276,6 +315,42 @@ func (tr *trial) begin() bool {
 	}
 	return true
 }
+
+// editAs makes an edit that stands in for a node.
+func (tr *trial) editAs() {
+	m := tr.m
+	e := &worldEdit{Step: m.Step() + 1, As: tr.pick("as").Name}
+	e.Deed.Update = map[string]json.RawMessage{"log": json.RawMessage(fmt.Sprintf("[%q]", "as "+e.As)), "n": json.RawMessage("1")}
+	switch rapid.IntRange(0, 9).Draw(tr.t, "edit leads") {
+	default:
+		e.Deed.Static = true
+	case 0, 1:
+		for range rapid.IntRange(1, 2).Draw(tr.t, "edit's gotos") {
+			if to := tr.pick("edit's goto"); !to.Task {
+				e.Deed.Goto = append(e.Deed.Goto, to.Name)
+			}
+		}
+	case 2:
+		e.Deed.Sends = []worldSend{{tr.pick("edit's send").Name, "0"}}
+	case 3:
+		e.Deed.Stop = true
+	}
+	for i := range m.Tasks() {
+		st := m.Task(i).Status
+		e.Done = append(e.Done, st == core.Done)
+		e.Ran = append(e.Ran, st == core.Done || st == core.Changed)
+	}
+	tr.note("edit as %s: %+v", e.As, e.Deed)
+	form, err := json.Marshal(e.Deed.Update)
+	tr.must(err)
+	changes, err := (toy{}).Decode(form, nil)
+	tr.must(err)
+	node, _ := tr.g.Node(e.As)
+	tr.must(m.Update(checkpoint.SourceUpdate, changes, node, tr.routing(&e.Deed)))
+	tr.made, tr.joinErr = append(tr.made, e), nil
+}
+
+func (tr *trial) pick(what string) worldNode { return rapid.SampledFrom(tr.w.Nodes).Draw(tr.t, what) }
 
 // effects lets effects happen until tasks run. It reports whether the run is
 // over.
@@ -333,6 +408,12 @@ func (tr *trial) learn(w *checkpoint.Write) {
 	if w.Record != nil {
 		if w.Record.Snapshot != nil {
 			tr.snaps++
+		}
+		if w.Record.Source == checkpoint.SourceUpdate {
+			if e := tr.made[0]; e != nil {
+				tr.edits = append(tr.edits, *e)
+			}
+			tr.made = tr.made[1:]
 		}
 		for _, o := range w.Record.Open {
 			if o.Folded {
@@ -417,6 +498,13 @@ func (tr *trial) end(i int) {
 		}
 		m.Advance()
 	}
+	r := tr.routing(&d)
+	tr.note("%d %s is routed", i, name)
+	m.Routed(i, &r)
+}
+
+// routing returns where a deed leads.
+func (tr *trial) routing(d *deed) core.Routing {
 	r := core.Routing{Static: d.Static, Stop: d.Stop}
 	for _, to := range d.Goto {
 		k := plan.ToEnd
@@ -429,13 +517,12 @@ func (tr *trial) end(i int) {
 		k, _ := tr.g.Node(s.To)
 		r.Sends = append(r.Sends, core.Send{Node: k, Raw: json.RawMessage(s.Payload)})
 	}
-	tr.note("%d %s is routed", i, name)
-	m.Routed(i, &r)
+	return r
 }
 
 // compare checks where the thread has got to.
 func (tr *trial) compare() {
-	want := tr.w.dumb()
+	want := tr.w.dumb(tr.edits)
 	if got := (toy{}).show(tr.m.State()); !sameState(got, want.State, tr.w.Mild) {
 		tr.fatal("state is\n%s, want\n%s", got, want.State)
 	}

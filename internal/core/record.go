@@ -127,7 +127,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 			}
 			m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: n, From: plan.FromStart, added: true})
 		}
-		if o.Task >= len(m.tasks) {
+		if o.Task < 0 || o.Task >= len(m.tasks) {
 			return nil, fmt.Errorf("record %s speaks of task %d of %d: %w", rec.ID, o.Task, len(m.tasks), checkpoint.ErrCorrupt)
 		}
 		if err := m.restoreOpen(&m.tasks[o.Task], &o); err != nil {
@@ -193,29 +193,28 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
 
 func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
 	k := m.cfg.Plan.JoinByID(a.Join)
-	if k < 0 {
+	switch {
+	case k >= 0:
+	case len(a.Sources) == 0: // it has fired: nothing waits there
+		return nil
+	default:
 		return &UnknownNodeError{Thread: string(m.cfg.Log.Thread), Node: "join " + a.Join}
 	}
+	arrived := m.arrivals(k)
 	for _, s := range a.Sources {
 		n, err := m.node(s)
 		if err != nil {
 			return err
 		}
-		if m.joins == nil {
-			m.joins = make([][]bool, len(m.cfg.Plan.Joins))
-		}
-		if m.joins[k] == nil {
-			m.joins[k] = make([]bool, len(m.cfg.Plan.Joins[k].Sources))
-		}
 		if i := slices.Index(m.cfg.Plan.Joins[k].Sources, n); i >= 0 {
-			m.joins[k][i] = true
+			arrived[i] = true
 		}
 	}
 	return nil
 }
 
 func (m *Machine) restoreResult(r *checkpoint.Result) error {
-	if r.Task >= len(m.tasks) {
+	if r.Task < 0 || r.Task >= len(m.tasks) {
 		return fmt.Errorf("result of task %d of %d: %w", r.Task, len(m.tasks), checkpoint.ErrCorrupt)
 	}
 	t := &m.tasks[r.Task]
@@ -499,7 +498,7 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 			continue
 		}
 		j := &m.cfg.Plan.Joins[k]
-		a := checkpoint.Arrival{Join: j.ID}
+		a := checkpoint.Arrival{Join: j.ID, Sources: []string{}}
 		for i, s := range j.Sources {
 			if arrived[i] {
 				a.Sources = append(a.Sources, m.cfg.Plan.Nodes[s].Name)

@@ -177,6 +177,10 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 			fmt.Fprintf(b, "    task %d:%s\n", o.Task, showOpen(&o))
 		}
 		for _, j := range r.Joins {
+			if len(j.Sources) == 0 {
+				fmt.Fprintf(b, "    join %s: fired\n", j.Join)
+				continue
+			}
 			fmt.Fprintf(b, "    join %s: %s arrived\n", j.Join, strings.Join(j.Sources, ", "))
 		}
 		if len(r.Deferred) > 0 {
@@ -289,6 +293,9 @@ func showRouting(r *checkpoint.Routing) string {
 	}
 	if r.Parent != nil {
 		out = append(out, "the parent "+showRouting(r.Parent))
+	}
+	if len(out) == 0 {
+		return "nowhere else"
 	}
 	return strings.Join(out, ", ")
 }

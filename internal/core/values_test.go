@@ -30,7 +30,7 @@ type toyUpdate struct {
 }
 
 func kind(field string) byte {
-	switch k := field[0]; k {
+	switch k := (field + " ")[0]; k {
 	case 'l', 'n', 'e':
 		return k
 	}

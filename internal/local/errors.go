@@ -145,6 +145,16 @@ func (e *LateWriteError) Error() string {
 	return fmt.Sprintf("field %q of the state of node %q was written to after the node had returned, so that the write is lost: wait for goroutines before returning", e.Field, e.Node)
 }
 
+// OnceWriteError says that the function of a sub-step wrote to the node's state. The
+// write would not be made when the recorded result stands for the function.
+type OnceWriteError struct {
+	Node, Name, Field string
+}
+
+func (e *OnceWriteError) Error() string {
+	return fmt.Sprintf("node %q wrote to field %q of its state inside Once %q, which is not done again when the recorded result is returned: return what is to be written, and write what Once returned", e.Node, e.Field, e.Name)
+}
+
 // DuplicateKeyError says that a node used a key twice in one execution.
 type DuplicateKeyError struct {
 	Node, Key string

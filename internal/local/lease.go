@@ -134,7 +134,7 @@ func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) {
 	}
 	// If it fails the lease runs out by itself, and runs that can see that
 	// this one has ended don't wait for it.
-	_, _ = s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Release: held, Wake: wake})
+	_, _ = s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Release: held, Holder: l.holder, Wake: wake})
 }
 
 // takeOver makes a claim that met somebody's lease steal it, if that run can be
@@ -242,27 +242,21 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 	if err := s.o.Store.Delete(ctx, s.o.Log.Thread); err != nil {
 		return "", &CheckpointError{Thread: s.o.Log.Thread, Op: "delete", Err: err}
 	}
-	// A new thread counts its fences anew: go past those that the stopped runs
-	// had, lest they write to it.
-	for old := s.saver.disclaim(); err == nil && s.saver.fence <= old; {
-		s.saver.disclaim()
-		_, err = s.saver.acquire(ctx, Queue)
-	}
+	s.saver.disclaim() // the claim is gone with the thread
+	_, err = s.saver.acquire(ctx, Queue)
 	return "", err
 }
 
-// disclaim forgets a claim, and returns its fence.
-func (s *saver) disclaim() (fence checkpoint.Fence) {
+// disclaim forgets a claim.
+func (s *saver) disclaim() {
 	s.lease.mu.Lock()
 	if s.lease.held {
 		s.lease.end()
 	}
 	s.lease.mu.Unlock()
 	s.mu.Lock()
-	fence = s.fence
 	s.claimed, s.fence = false, 0
 	s.mu.Unlock()
-	return fence
 }
 
 // halt lets another goroutine stop the run.

@@ -598,6 +598,9 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 	joins := func(r *checkpoint.Record) string {
 		var parts []string
 		for _, a := range r.Joins {
+			if len(a.Sources) == 0 { // it has fired: its target is planned
+				continue
+			}
 			var sources []string
 			for _, s := range a.Sources {
 				sources = append(sources, name(s))

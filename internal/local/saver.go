@@ -220,6 +220,9 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 		}
 	} else {
 		w.Fence = s.fence
+		if w.Release {
+			w.Holder = s.lease.holder
+		}
 	}
 	s.mu.Unlock()
 	if w.Record != nil {

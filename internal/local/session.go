@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ type Session struct {
 	once    map[onceID]*onceCall
 	lost    map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
 	refused []refusal         // of answers, by the nodes that asked; of the run's root alone
-	after   []writtenState    // states of tasks that have ended, if they are checked
+	after   []writtenState    // states of tasks that have ended, if they are checked; of the run's root alone
 	anyOnce atomic.Bool       // once or lost has held something
 	beside  atomic.Bool       // a task stored a result itself
 
@@ -77,20 +78,22 @@ type refusal struct {
 
 // writtenState is the state of a task as it was when its node returned.
 type writtenState struct {
-	node  string
+	prog  *Program
+	node  string // with those above it
 	state any
 	was   map[string]uint64 // hashes of its fields
 }
 
-// keepWritten notes what a node has written.
+// keepWritten notes what a node has written, in this graph or one that contains it.
 func (s *Session) keepWritten(node string, state any) error {
 	was, err := s.prog.Check(state)
 	if err != nil {
 		return err
 	}
-	s.onceMu.Lock()
-	defer s.onceMu.Unlock()
-	s.after = append(s.after, writtenState{node, state, was})
+	r := s.root()
+	r.onceMu.Lock()
+	defer r.onceMu.Unlock()
+	r.after = append(r.after, writtenState{s.prog, strings.Join(append(slices.Clip(s.o.path), node), "/"), state, was})
 	return nil
 }
 
@@ -99,7 +102,7 @@ func (s *Session) lateWrites() (errs []error) {
 	s.onceMu.Lock()
 	defer s.onceMu.Unlock()
 	for _, w := range s.after {
-		is, err := s.prog.Check(w.state)
+		is, err := w.prog.Check(w.state)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -142,6 +145,9 @@ func (s *Session) refusals() (errs []error) {
 // names a record; empty means the newest.
 func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
 	s := &Session{prog: prog, o: o}
+	if o.parent != nil && o.parent.s.o.Check { // what a run is checked for holds for all of it
+		s.o.Check = true
+	}
 	if o.Store != nil {
 		if o.Log.Thread == "" {
 			return nil, ErrThreadRequired

@@ -261,10 +261,11 @@ func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, comm
 }
 
 // command makes up where a node that chooses itself has led, from what was
-// planned. The first of several tasks of one node stands for all.
+// planned. The first of several tasks of one node stands for all. It is zero if the
+// node's edges lead there as well.
 func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) (c Command) {
-	n := &g.Nodes[task.Node]
-	if !n.Command && len(g.Spec().Nodes[task.Node].ParentDestinations) == 0 {
+	n, spec := &g.Nodes[task.Node], &g.Spec().Nodes[task.Node]
+	if !n.Command && len(spec.ParentDestinations) == 0 && (!spec.Chooses || n.Routers > 0) {
 		return c
 	}
 	var epoch *checkpoint.Record
@@ -272,7 +273,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		epoch = tp.log.byID[tp.epochs[rec.Step]]
 	}
 	first := epoch == nil || slices.IndexFunc(epoch.Tasks, func(t checkpoint.Task) bool { i, ok := g.Recorded(t.Node); return ok && i == task.Node }) == task.Index
-	static := true
+	static := len(n.Edges)+len(n.Joins) > 0 && followed(g, task.Node, rec)
 	for _, t := range rec.Tasks {
 		from, _ := g.Recorded(t.From)
 		if t.From == "" || from != task.Node {
@@ -283,7 +284,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		if ok {
 			name = g.NameOf(to)
 		}
-		static = static && !t.Sent && slices.Contains(n.Edges, to)
+		static = static && !t.Sent && (slices.Contains(n.Edges, to) || joins(g, n, to))
 		switch {
 		case !first:
 		case t.Sent:
@@ -292,7 +293,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 			c.Goto = append(c.Goto, name)
 		}
 	}
-	if static && len(n.Edges)+len(n.Joins) > 0 {
+	if static {
 		return Command{}
 	}
 	for _, d := range rec.Deferred {
@@ -313,6 +314,33 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		c.Goto = []string{plan.End}
 	}
 	return c
+}
+
+// followed reports whether a record has all that the static edges of a node lead to.
+func followed(g *plan.Graph, node int, rec *checkpoint.Record) bool {
+	is := func(name string, i int) bool { k, ok := g.Recorded(name); return ok && k == i }
+	planned := func(i int) bool {
+		return slices.ContainsFunc(rec.Tasks, func(t checkpoint.Task) bool { return !t.Sent && is(t.Node, i) }) ||
+			slices.ContainsFunc(rec.Deferred, func(name string) bool { return is(name, i) })
+	}
+	for _, to := range g.Nodes[node].Edges {
+		if to >= 0 && !planned(to) {
+			return false
+		}
+	}
+	for _, j := range g.Nodes[node].Joins {
+		if !planned(g.Joins[j].Target) && !slices.ContainsFunc(rec.Joins, func(a checkpoint.Arrival) bool {
+			return g.JoinByID(a.Join) == j && slices.ContainsFunc(a.Sources, func(name string) bool { return is(name, node) })
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// joins reports whether a node is a source of a join into another.
+func joins(g *plan.Graph, n *plan.Node, to int) bool {
+	return slices.ContainsFunc(n.Joins, func(j int) bool { return g.Joins[j].Target == to })
 }
 
 // child returns the tape of a subgraph that a task calls.

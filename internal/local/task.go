@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -56,6 +58,13 @@ type talk struct {
 	calls     map[string]bool          // subgraph calls made
 	children  map[string]checkpoint.ID // records at which interrupted subgraphs stand, by namespace
 	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
+	watched   *watched                 // with Options.Check
+}
+
+// watched is the state that a node was given, and the goroutine that runs the node.
+type watched struct {
+	state     any
+	goroutine string
 }
 
 // talking returns t.talk, making it if need be. It is called with t.mu held.
@@ -474,7 +483,11 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 		}
 		close(call.done)
 	}()
+	wrote := t.watch()
 	data, err := fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(name))
+	if err == nil {
+		err = wrote(name)
+	}
 	if err != nil {
 		call.err = err
 		if asked := new(*Interrupted); s.o.RecordOnce && !errors.As(err, asked) {
@@ -503,6 +516,44 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 	t.Beat()
 	call.data, call.err = data, nil
 	return data, nil
+}
+
+// watch returns what says whether the state was written to since. Goroutines that the
+// node started are left alone: others may write while one is in Once.
+func (t *Task) watch() (wrote func(name string) error) {
+	none := func(string) error { return nil }
+	t.mu.Lock()
+	var w *watched
+	if t.talk != nil {
+		w = t.talk.watched
+	}
+	t.mu.Unlock()
+	if w == nil || goroutine() != w.goroutine {
+		return none
+	}
+	before, err := t.s.prog.Check(w.state)
+	if err != nil {
+		return none // what the node writes is refused when it returns
+	}
+	return func(name string) error {
+		after, err := t.s.prog.Check(w.state)
+		if err != nil {
+			return err
+		}
+		for _, field := range slices.Sorted(maps.Keys(after)) {
+			if after[field] != before[field] {
+				return &OnceWriteError{Node: t.node.Name, Name: name, Field: field}
+			}
+		}
+		return nil
+	}
+}
+
+// goroutine names the goroutine that calls it. It is for checks alone.
+func goroutine() string {
+	var b [64]byte
+	name, _, _ := strings.Cut(string(b[:runtime.Stack(b[:], false)]), " [")
+	return name
 }
 
 var errOnceAbandoned = errors.New("the sub-step panicked")
@@ -880,6 +931,9 @@ func (s *Session) call(ctx context.Context, node *Node, state, payload any) (c C
 	}
 	if s.o.Check && s.prog.Check != nil {
 		t, _ := FromContext(ctx)
+		t.mu.Lock()
+		t.talking().watched = &watched{state, goroutine()}
+		t.mu.Unlock()
 		c, err = s.checked(ctx, t.at.base, node, state, payload)
 	} else {
 		c, err = node.Run(ctx, state, payload)

@@ -167,6 +167,8 @@ func (c *compiler) target(name, what string) (int, bool) {
 		c.problem(UnknownNode, name, c.suggest(name), "%s leads to %q, which is not a node", what, name)
 		if near, is := c.g.index[Nearest(name, c.g.Names())]; is {
 			c.meant = append(c.meant, near)
+		} else {
+			c.anywhere = true
 		}
 	}
 	return i, ok
@@ -200,6 +202,14 @@ func (c *compiler) source(name, what string) (int, bool) {
 func (c *compiler) suggest(name string) string {
 	if near := Nearest(name, c.g.Names()); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
+	}
+	switch {
+	case name == "":
+		return "give the name of a node"
+	case !utf8.ValidString(name):
+		return "give the name of a node, which is valid UTF-8"
+	case name == "*":
+		return `give the names of the nodes: "*" means every node in a list of breakpoints alone`
 	}
 	return fmt.Sprintf("add it with AddNode(%q, ...)", name)
 }

@@ -39,6 +39,7 @@ type NodeSpec struct {
 	Defer        bool
 	Task         bool     // runs on a payload that is sent to it
 	Command      bool     // chooses where to go
+	Chooses      bool     // may do so without having said so: a node of a schema graph
 	Destinations []string // of a command node; nil: not declared
 	Nil          bool     // declared without a function
 	Former       []string // names under which records may know it

@@ -119,6 +119,22 @@ func TestProblems(t *testing.T) {
 				`unknown breakpoint|reviw|interrupt before names "reviw", which is not a node; did you mean "review"?`,
 				`unknown breakpoint|x|interrupt after names "x", which is not a node; add it with AddNode("x", ...)`,
 			}},
+		{"names that no node can have", plan.Spec{Nodes: nodes("a"), Edges: edges("start>a", "a>", ">a", "a>\xff\xfe", "a>*"), Joins: []plan.JoinSpec{{[]string{"a", ""}, "a"}}, After: []string{""}},
+			[]string{
+				`unknown node||edge "a" to "" leads to "", which is not a node; give the name of a node`,
+				`unknown node||edge "" to "a" begins at "", which is not a node; give the name of a node`,
+				"unknown node|\xff\xfe|" + `edge "a" to "\xff\xfe" leads to "\xff\xfe", which is not a node; give the name of a node, which is valid UTF-8`,
+				`unknown node|*|edge "a" to "*" leads to "*", which is not a node; give the names of the nodes: "*" means every node in a list of breakpoints alone`,
+				`unknown node||join of "a", "" into "a" begins at "", which is not a node; give the name of a node`,
+				`unknown breakpoint||interrupt after names "", which is not a node; give the name of a node`,
+			}},
+		{"an unknown node that may be any of the others", plan.Spec{Nodes: nodes("a", "b", "c", "d"), Edges: edges("start>a", "a>second", "b>c"), Joins: []plan.JoinSpec{{[]string{"a", "c"}, "d"}}},
+			[]string{`unknown node|second|edge "a" to "second" leads to "second", which is not a node; add it with AddNode("second", ...)`}},
+		{"an unknown node that is surely one", plan.Spec{Nodes: nodes("a", "second", "third"), Edges: edges("start>a", "a>secnd")},
+			[]string{
+				`unknown node|secnd|edge "a" to "secnd" leads to "secnd", which is not a node; did you mean "second"?`,
+				`unreachable node|third|nothing leads to node "third"; lead an edge to it, or declare it as a destination of the node that goes to it`,
+			}},
 		{"unreachable", plan.Spec{Nodes: nodes("a", "b", "c"), Edges: edges("start>a", "b>c")},
 			[]string{
 				`unreachable node|b|nothing leads to node "b"; lead an edge to it, or declare it as a destination of the node that goes to it`,

@@ -75,15 +75,6 @@ func Agreed(err error) bool {
 	return false
 }
 
-// Fenced is the error of a write by a run that does not hold the thread any more:
-// the thread is at one fence, the writer has another.
-func Fenced(thread checkpoint.ThreadID, at, writer checkpoint.Fence) error {
-	if at < writer { // fences only grow
-		return fmt.Errorf("%w: thread %q was deleted since the writer claimed it", checkpoint.ErrFenced, thread)
-	}
-	return fmt.Errorf("%w: thread %q is at fence %d, the writer has %d", checkpoint.ErrFenced, thread, at, writer)
-}
-
 // Conflict says that the head of a log is not the one that a writer expected.
 func Conflict(log checkpoint.Log, head, want checkpoint.ID) error {
 	show := func(id checkpoint.ID) string {

@@ -39,9 +39,14 @@ if claim then
   if held and held.live and held.holder ~= holder and held.holder ~= steal then
     return {'busy', held.holder, held.till, held.ttl}
   end
+  -- The first fence is the microseconds since 1970: above those that a deleted
+  -- thread of this name had, of which nothing is left.
+  if f == '0' then f = str(now) end
   f = str(tonumber(f) + 1)
 elseif fence ~= '0' and fence ~= f then
-  return {'fenced', f}
+  return {'fenced', f, ''}
+elseif (leaseus > 0 or release) and holder ~= '' and held and held.live and held.holder ~= holder then
+  return {'fenced', f, held.holder}
 end
 if record then
   info = call('HMGET', key('l'), 'n', 'h', 'c', 'z', 'g', 'f', 'b' .. branch)

@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/core"
 
 	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
+	"github.com/superstep-dev/superstep/graph/internal/state"
 )
 
 // Members that stand for something else than themselves. A value whose own JSON
@@ -954,9 +955,9 @@ func (t *Type) restore(s *State, name string, data json.RawMessage) error {
 // When anything is wrong, everything that is wrong is in the error and s stays
 // as it was.
 func (t *Type) Update(s *State, data []byte) error {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return fmt.Errorf("update: %w", err)
+	raw, _, err := state.ReadInput(data)
+	if err != nil {
+		return err
 	}
 	var all []write
 	var unknown []string

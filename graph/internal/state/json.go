@@ -330,23 +330,28 @@ func (e *UnknownFieldError) Error() string {
 // anything is wrong, everything that is wrong is in the error and s stays as it
 // was.
 func (t *Type[S]) Update(s *S, data []byte) error {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return fmt.Errorf("update: %w", err)
+	raw, values, err := ReadInput(data)
+	if err != nil {
+		return err
 	}
 	var parts []part
-	var unknown []error
+	var refused []error
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		if i, ok := t.byName[name]; ok {
-			parts = append(parts, part{i, raw[name]})
+		i, ok := t.byName[name]
+		if !ok {
+			names := t.names()
+			refused = append(refused, &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names})
 			continue
 		}
-		names := t.names()
-		unknown = append(unknown, &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names})
+		if errs := t.inputForms(i).check(name, values[name]); errs != nil {
+			refused = append(refused, errs...)
+			continue
+		}
+		parts = append(parts, part{i, raw[name]})
 	}
 	sortParts(parts)
 	c, errs := t.decode(parts, (*fieldInfo).decodeStrict)
-	if errs = append(unknown, errs...); len(errs) > 0 {
+	if errs = append(refused, errs...); len(errs) > 0 {
 		return errors.Join(errs...)
 	}
 	// Writes that may fail are tried first, on a copy: a copied field leaves
@@ -374,6 +379,22 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 		}
 	}
 	return nil
+}
+
+// inputForms returns the schemas of what a field takes. Graphs that get no input in
+// JSON never need them.
+func (t *Type[S]) inputForms(i int32) forms {
+	t.formsOnce.Do(func() {
+		t.forms = make([]forms, len(t.fields))
+		for i := range t.fields {
+			f, err := t.fields[i].forms()
+			if err != nil {
+				continue // there is no schema then to keep to
+			}
+			t.forms[i] = f
+		}
+	})
+	return t.forms[i]
 }
 
 func write(m field.Merging, c field.Change) (err error) {

@@ -3,7 +3,10 @@ package state
 import (
 	"encoding/json"
 	"math"
+	"path"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -37,6 +40,24 @@ func (t *Type[S]) Schema(input bool) (*jsonschema.Schema, error) {
 }
 
 func (f *fieldInfo) schema(input bool) (*jsonschema.Schema, error) {
+	if f.tab == nil {
+		return f.valueSchema()
+	}
+	if input {
+		forms, err := f.forms()
+		if err != nil {
+			return nil, err
+		}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{forms.value, forms.operations}}, nil
+	}
+	if f.unrecorded {
+		return &jsonschema.Schema{Type: "null"}, nil
+	}
+	return f.valueSchema()
+}
+
+// valueSchema returns the schema of the field's value.
+func (f *fieldInfo) valueSchema() (*jsonschema.Schema, error) {
 	if f.quoted {
 		return &jsonschema.Schema{Type: "string"}, nil
 	}
@@ -52,30 +73,49 @@ func (f *fieldInfo) schema(input bool) (*jsonschema.Schema, error) {
 			}
 		}
 	}
-	if !input {
-		if f.unrecorded {
-			return &jsonschema.Schema{Type: "null"}, nil
-		}
-		if zero, err := json.Marshal(reflect.Zero(f.typ).Interface()); err == nil && string(zero) == "null" {
-			return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{value, {Type: "null"}}}, nil
-		}
-		return value, nil
+	if zero, err := json.Marshal(reflect.Zero(f.typ).Interface()); err == nil && string(zero) == "null" {
+		orNull(value)
 	}
-	// Each update form is the value's own or an object of operations. What an
-	// operation takes beyond $overwrite is the field's to say.
+	return value, nil
+}
+
+// orNull makes a schema one that matches null as well.
+func orNull(s *jsonschema.Schema) {
+	if s.Type != "" {
+		s.Type, s.Types = "", []string{"null", s.Type}
+	}
+}
+
+// forms returns the schemas of the forms of a merging field's updates: the value's
+// own and an object of operations. What an operation takes beyond $overwrite is the
+// field's to say; a field of a type from elsewhere may take still other forms, which
+// no schema tells.
+func (f *fieldInfo) forms() (forms, error) {
+	value, err := f.valueSchema()
+	if err != nil || f.tab == nil {
+		return forms{value: value}, err
+	}
+	if f.typ.PkgPath() != graphPath {
+		more := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"$overwrite": {}}} // takes everything
+		return forms{value: value, operations: more, open: true}, nil
+	}
 	ops := &jsonschema.Schema{
 		Type:              "object",
 		MinProperties:     jsonschema.Ptr(1),
 		Properties:        map[string]*jsonschema.Schema{"$overwrite": value.CloneSchemas()},
-		PatternProperties: map[string]*jsonschema.Schema{`^\$`: {}},
+		PatternProperties: map[string]*jsonschema.Schema{operation: {}},
 	}
 	if value.AdditionalProperties != nil && value.Type == "object" && value.Properties == nil {
 		ops.AdditionalProperties = value.AdditionalProperties.CloneSchemas() // a map: keys and operations mix
 	} else {
 		ops.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
 	}
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{value, ops}}, nil
+	return forms{value: value, operations: ops}, nil
 }
+
+// graphPath is the path of package graph, whose fields take no updates but those
+// that the schema of their values, and the names of operations, tell.
+var graphPath = path.Dir(path.Dir(reflect.TypeFor[layout]().PkgPath()))
 
 // schemaOf infers the schema of a field's type.
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) { return infer(t, false) }
@@ -101,8 +141,69 @@ func infer(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	straighten(t, s)
 	s.PropertyOrder = nil
 	return s, nil
+}
+
+// straighten mends where jsonschema-go and encoding/json disagree about t: a map may
+// be null, a pointer to a type that writes its own JSON need not be, and the tag
+// option "string" makes strings of numbers.
+func straighten(t reflect.Type, s *jsonschema.Schema) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if slices.Equal(s.Types, []string{"null"}) {
+		s.Types = nil
+	}
+	if opaque(t) {
+		return
+	}
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		if s.Items != nil { // bytes have none
+			straighten(t.Elem(), s.Items)
+			nilMap(t.Elem(), s.Items)
+		}
+	case reflect.Map:
+		straighten(t.Elem(), s.AdditionalProperties)
+		nilMap(t.Elem(), s.AdditionalProperties)
+	case reflect.Struct:
+		for _, sf := range reflect.VisibleFields(t) {
+			tag := parseTag(sf)
+			p := s.Properties[tag.name]
+			if sf.Anonymous || tag.skip || p == nil {
+				continue
+			}
+			straighten(sf.Type, p)
+			nilMap(sf.Type, p)
+			ft := sf.Type
+			if ft.Kind() == reflect.Pointer {
+				ft = ft.Elem()
+			}
+			if tag.quoted && quotable(ft) && !opaque(ft) {
+				p.Minimum, p.Maximum = nil, nil
+				if p.Types != nil {
+					p.Types = []string{"null", "string"}
+				} else {
+					p.Type = "string"
+				}
+			}
+		}
+	}
+}
+
+func nilMap(t reflect.Type, s *jsonschema.Schema) {
+	if t.Kind() == reflect.Map && !opaque(t) {
+		orNull(s)
+	}
+}
+
+// opaque reports whether a type reads or writes its JSON itself.
+func opaque(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return t == numberType || t.Kind() != reflect.Pointer && (p.Implements(marshalerType) || p.Implements(unmarshalerType) ||
+		p.Implements(textMarshalerType) || p.Implements(textUnmarshalerType))
 }
 
 // What the strings of some types look like. [encoding/json] is stricter still.
@@ -133,11 +234,14 @@ func describable(t reflect.Type, strict bool, known map[reflect.Type]*jsonschema
 		return true
 	case open[t]:
 		return false
-	case t.Kind() != reflect.Pointer && p.Implements(marshalerType):
+	case t.Kind() != reflect.Pointer && (p.Implements(marshalerType) || p.Implements(unmarshalerType)):
 		known[t] = new(jsonschema.Schema)
 		return true
-	case t.Kind() != reflect.Pointer && p.Implements(textMarshalerType):
+	case t.Kind() != reflect.Pointer && (p.Implements(textMarshalerType) || p.Implements(textUnmarshalerType)):
 		known[t] = &jsonschema.Schema{Type: "string"}
+		return true
+	case t.Kind() == reflect.Struct && mixed(t):
+		known[t] = new(jsonschema.Schema)
 		return true
 	}
 	open[t] = true
@@ -148,7 +252,7 @@ func describable(t reflect.Type, strict bool, known map[reflect.Type]*jsonschema
 			known[t] = bounded(t)
 		}
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
+		if t.Elem().Kind() == reflect.Uint8 && !opaque(t.Elem()) {
 			known[t] = &jsonschema.Schema{Types: []string{"null", "string"}, ContentEncoding: "base64"}
 			if strict {
 				known[t].Pattern = Base64Pattern
@@ -193,6 +297,36 @@ func describable(t reflect.Type, strict bool, known map[reflect.Type]*jsonschema
 		return false
 	}
 	return true
+}
+
+// mixed reports whether the members of a struct's JSON are other than jsonschema-go
+// takes them to be: by embedding under a name or through a pointer, or since names
+// clash or encoding/json doesn't accept them.
+func mixed(t reflect.Type) bool {
+	inGo, inJSON := map[string]bool{}, map[string]bool{}
+	var visit func(t reflect.Type) bool
+	visit = func(t reflect.Type) bool {
+		for i := range t.NumField() {
+			sf := t.Field(i)
+			tag := parseTag(sf)
+			switch {
+			case sf.Anonymous:
+				if tag.skip || tag.named || sf.Type.Kind() != reflect.Struct || visit(sf.Type) {
+					return true
+				}
+				continue
+			case tag.skip, !sf.IsExported():
+				continue
+			}
+			name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
+			if inGo[sf.Name] || inJSON[tag.name] || name != "" && !tag.named {
+				return true
+			}
+			inGo[sf.Name], inJSON[tag.name] = true, true
+		}
+		return false
+	}
+	return visit(t)
 }
 
 // bounded returns the schema of a kind of numbers with its bounds, as near as a

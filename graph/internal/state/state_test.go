@@ -654,7 +654,7 @@ func TestUpdate(t *testing.T) {
 		{`{"topik":"x","Score":1}`, `unknown field "topik"; did you mean "topic"?`},
 		{`{"Score":"x","topic":1}`, `field "topic"`},
 		{`{"Score":"x","topic":1}`, `field "Score"`},
-		{`{"Where":{"Z":1}}`, `unknown field "Z"`},
+		{`{"Where":{"Z":1}}`, `field "Where.Z": there is no such member`},
 		{`{"Scores":{"$nope":1}}`, `unknown operation "$nope"`},
 		{`{"jokes":["x"],"Best":666}`, `field "Best"`},
 		{`[]`, `update`},

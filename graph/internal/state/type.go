@@ -22,6 +22,9 @@ type Type[S any] struct {
 	layout
 	zero    *S // never written to
 	scratch sync.Pool
+
+	formsOnce sync.Once
+	forms     []forms // of each field
 }
 
 var _ core.Values = (*Type[struct{}])(nil)

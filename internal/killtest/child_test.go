@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
@@ -68,13 +70,14 @@ type line struct {
 // effects is the file that nodes leave their marks in.
 type effects struct {
 	thread string
+	begun  func() // called when a node starts
 	mu     sync.Mutex
 	f      *os.File // nil: nothing is noted
 }
 
 func openEffects(j *job) (*effects, error) {
 	f, err := os.OpenFile(j.effects(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return &effects{thread: j.Thread, f: f}, err
+	return &effects{thread: j.Thread, begun: func() {}, f: f}, err
 }
 
 // note appends a line with one write. The line break before it ends a line that
@@ -96,6 +99,7 @@ func (e *effects) note(l line) {
 }
 
 func (e *effects) task(ctx context.Context, k kind) {
+	e.begun()
 	in := graph.Info(ctx)
 	e.note(line{Kind: k, Task: in.Task, Attempt: in.Attempt, Node: in.Node, Namespace: in.Namespace})
 }
@@ -307,9 +311,21 @@ func child(j *job) error {
 	if err != nil {
 		return err
 	}
+	// Of those who compete one begins the thread: that there is none may not be true
+	// any more when a process acts on it, and a second input is a second turn.
+	if j.Contend {
+		alone := flock.New(j.effects() + ".lock")
+		if err := alone.Lock(); err != nil {
+			return err
+		}
+		e.begun = sync.OnceFunc(func() { _ = alone.Unlock() }) // the process's end does it as well
+	}
 	snap, err := g.State(context.Background())
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
+	}
+	if snap != nil {
+		e.begun()
 	}
 	for snap == nil || !snap.Done() {
 		e.note(line{Kind: kCall})
@@ -324,6 +340,7 @@ func child(j *job) error {
 		default:
 			snap, err = g.Resume(ctx, graph.Answers{"how many": 38})
 		}
+		e.begun()
 		var answered *graph.AnswerError
 		switch {
 		case err == nil:

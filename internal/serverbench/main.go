@@ -63,8 +63,14 @@ func main() {
 // subject is a server to be measured.
 type subject struct {
 	name  string
-	start func() (url string, stop func(), err error)
-	own   bool // in this process, whose memory can be told
+	start func() (running, error)
+}
+
+// running is a server that was started.
+type running struct {
+	url    string
+	memory func() int64 // bytes that it takes: of one in this process with its clients
+	stop   func()
 }
 
 func measure(reference, postgres string, d time.Duration, streams int) error {
@@ -74,14 +80,14 @@ func measure(reference, postgres string, d time.Duration, streams int) error {
 	}
 	defer os.RemoveAll(dir)
 	subjects := []subject{
-		{"Superstep, in memory", func() (string, func(), error) { return ours("memory") }, true},
-		{"Superstep, SQLite", func() (string, func(), error) { return ours("sqlite:" + filepath.Join(dir, "threads.db")) }, true},
+		{"Superstep, in memory", func() (running, error) { return ours("memory") }},
+		{"Superstep, SQLite", func() (running, error) { return ours("sqlite:" + filepath.Join(dir, "threads.db")) }},
 	}
 	if postgres != "" {
-		subjects = append(subjects, subject{"Superstep, PostgreSQL", func() (string, func(), error) { return ours(postgres) }, true})
+		subjects = append(subjects, subject{"Superstep, PostgreSQL", func() (running, error) { return ours(postgres) }})
 	}
 	if reference != "" {
-		subjects = append(subjects, subject{"reference, in memory", func() (string, func(), error) { return theirs(reference) }, false})
+		subjects = append(subjects, subject{"reference, in memory", func() (running, error) { return theirs(reference) }})
 	}
 	fmt.Printf("%d cores, %s\n\n", runtime.GOMAXPROCS(0), runtime.Version())
 	fmt.Println("| server | clients | runs/s | p50 | p99 | first event p50 | streams open | memory a stream |")
@@ -95,31 +101,25 @@ func measure(reference, postgres string, d time.Duration, streams int) error {
 }
 
 func (s subject) measure(d time.Duration, streams int) error {
-	url, stop, err := s.start()
+	r, err := s.start()
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer r.stop()
 	for _, clients := range []int{1, 16, 64} {
-		perSecond, times, err := waits(url, clients, d)
+		perSecond, times, err := waits(r.url, clients, d)
 		if err != nil {
 			return err
 		}
 		first, open, memory := "", "", ""
 		if clients == 1 {
-			if first, err = firstEvent(url); err != nil {
+			if first, err = firstEvent(r.url); err != nil {
 				return err
 			}
 		}
 		if clients == 64 {
-			n, bytes, err := openStreams(url, streams)
-			if err != nil {
-				return err
-			}
-			open = fmt.Sprint(n)
-			if s.own {
-				memory = fmt.Sprintf("%.1f kB", float64(bytes)/float64(max(n, 1))/1000)
-			}
+			n, bytes := openStreams(r, streams)
+			open, memory = fmt.Sprint(n), fmt.Sprintf("%.1f kB", float64(bytes)/float64(max(n, 1))/1000)
 		}
 		fmt.Printf("| %s | %d | %.0f | %s | %s | %s | %s | %s |\n", s.name, clients, perSecond, ms(quantile(times, 0.5)), ms(quantile(times, 0.99)), first, open, memory)
 	}
@@ -209,10 +209,9 @@ func firstEvent(url string) (string, error) {
 }
 
 // openStreams opens streams of runs that start in an hour, and returns how many
-// there were at once and what they took of this process's memory, clients
-// included.
-func openStreams(url string, n int) (opened int, memory int64, err error) {
-	before := heap()
+// there were at once and what memory they took.
+func openStreams(server running, n int) (opened int, memory int64) {
+	before := server.memory()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var count atomic.Int64
@@ -220,7 +219,7 @@ func openStreams(url string, n int) (opened int, memory int64, err error) {
 	for range n {
 		wg.Add(1)
 		left.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, "POST", url+"/runs/stream", bytes.NewReader([]byte(`{"assistant_id":"three","input":{"text":"x"},"after_seconds":3600,"on_disconnect":"cancel"}`)))
+			r, err := http.NewRequestWithContext(ctx, "POST", server.url+"/runs/stream", bytes.NewReader([]byte(`{"assistant_id":"three","input":{"text":"x"},"after_seconds":3600,"on_disconnect":"cancel"}`)))
 			if err != nil {
 				wg.Done()
 				return
@@ -238,10 +237,10 @@ func openStreams(url string, n int) (opened int, memory int64, err error) {
 		})
 	}
 	wg.Wait()
-	memory = heap() - before
+	memory = server.memory() - before
 	cancel()
 	left.Wait()
-	return int(count.Load()), memory, nil
+	return int(count.Load()), memory
 }
 
 func heap() int64 {
@@ -251,13 +250,24 @@ func heap() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
+// resident returns how much of a process is in memory, 0 where that can't be told.
+func resident(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	var size, pages int64
+	_, _ = fmt.Sscan(string(data), &size, &pages)
+	return pages * int64(os.Getpagesize())
+}
+
 type state struct {
 	Text  string             `json:"text"`
 	Words graph.List[string] `json:"words"`
 }
 
 // ours starts a server of this module.
-func ours(data string) (string, func(), error) {
+func ours(data string) (running, error) {
 	b := graph.New[state]("three")
 	last := graph.Start
 	for _, name := range []string{"one", "two", "three"} {
@@ -270,39 +280,39 @@ func ours(data string) (string, func(), error) {
 	}
 	g, err := b.AddEdge(last, graph.End).Compile()
 	if err != nil {
-		return "", nil, err
+		return running{}, err
 	}
 	ctx := context.Background()
 	s, err := server.New(ctx, server.Graph(g), server.Data(data), server.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		return "", nil, err
+		return running{}, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return running{}, err
 	}
 	h := &http.Server{Handler: s}
 	go func() { _ = h.Serve(l) }()
-	return "http://" + l.Addr().String(), func() {
+	return running{"http://" + l.Addr().String(), heap, func() {
 		h.Close()
 		if err := s.Close(ctx); err != nil {
 			log.Print(err)
 		}
-	}, nil
+	}}, nil
 }
 
 // theirs starts the reference's server.
-func theirs(dir string) (string, func(), error) {
+func theirs(dir string) (running, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return running{}, err
 	}
 	addr := l.Addr().(*net.TCPAddr)
 	l.Close()
 	cmd := exec.Command("node", "server.mjs", fmt.Sprint(addr.Port))
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	if err := cmd.Start(); err != nil {
-		return "", nil, err
+		return running{}, err
 	}
 	stop := func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 	url := "http://" + addr.String()
@@ -310,10 +320,10 @@ func theirs(dir string) (string, func(), error) {
 		if r, err := post(url+"/runs/wait", `{"assistant_id":"three","input":{"text":"x"}}`); err == nil {
 			_, _ = io.Copy(io.Discard, r.Body)
 			r.Body.Close()
-			return url, stop, nil
+			return running{url, func() int64 { return resident(cmd.Process.Pid) }, stop}, nil
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	stop()
-	return "", nil, errors.New("it did not start: run npm install in " + dir)
+	return running{}, errors.New("it did not start: run npm install in " + dir)
 }

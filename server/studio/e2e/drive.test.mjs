@@ -751,6 +751,7 @@ scenario("everything is done with the keyboard", {}, async (v) => {
   await to(/Thread$/);
   await keyboard.press("Enter");
   await tab("Run").waitFor();
+  await v.node("plan", "done").waitFor(); // else others that are called so come first
   await page.locator("#main").focus();
   await to(/^plan/);
   await keyboard.press("Enter"); // a node of the graph

@@ -70,14 +70,14 @@ type line struct {
 // effects is the file that nodes leave their marks in.
 type effects struct {
 	thread string
-	begun  func() // called when a node starts
+	begun  func() // called when a node starts; may be nil
 	mu     sync.Mutex
 	f      *os.File // nil: nothing is noted
 }
 
 func openEffects(j *job) (*effects, error) {
 	f, err := os.OpenFile(j.effects(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return &effects{thread: j.Thread, begun: func() {}, f: f}, err
+	return &effects{thread: j.Thread, f: f}, err
 }
 
 // note appends a line with one write. The line break before it ends a line that
@@ -98,8 +98,14 @@ func (e *effects) note(l line) {
 	}
 }
 
+func (e *effects) begin() {
+	if e.begun != nil {
+		e.begun()
+	}
+}
+
 func (e *effects) task(ctx context.Context, k kind) {
-	e.begun()
+	e.begin()
 	in := graph.Info(ctx)
 	e.note(line{Kind: k, Task: in.Task, Attempt: in.Attempt, Node: in.Node, Namespace: in.Namespace})
 }
@@ -325,7 +331,7 @@ func child(j *job) error {
 		return err
 	}
 	if snap != nil {
-		e.begun()
+		e.begin()
 	}
 	for snap == nil || !snap.Done() {
 		e.note(line{Kind: kCall})
@@ -340,7 +346,7 @@ func child(j *job) error {
 		default:
 			snap, err = g.Resume(ctx, graph.Answers{"how many": 38})
 		}
-		e.begun()
+		e.begin()
 		var answered *graph.AnswerError
 		switch {
 		case err == nil:

@@ -316,6 +316,7 @@ scenario("what others start on the open thread is seen as it runs, and once", {}
   await page.goto(`${v.server}/studio/#/t/${id}`);
   const inList = (status) => page.locator('.thread-list li:has([aria-current="page"])').getByText(status, { exact: true }).waitFor();
   await inList("idle");
+  await node("tick", "done").waitFor(); // the thread was read: what begins now begins while it is open
   // By a client that asks for the state alone.
   await api(`/threads/${id}/runs`, { assistant_id: "count", input: { todo: 24 }, stream_mode: "values" });
   await page.locator(".graph-head").getByText("started elsewhere").waitFor();
@@ -580,6 +581,7 @@ scenario("threads are searched, opened by the keyboard and deleted", {}, async (
   await page.locator(".thread-list li").first().waitFor();
   await page.locator("#main").focus();
   await page.keyboard.press("/");
+  await page.locator("input[type=search]:focus").waitFor(); // with the next frame
   await page.keyboard.type("city=Ghent");
   await page.waitForFunction(() => document.querySelectorAll(".thread-list li").length === 1);
   await v.picture("search");

@@ -44,8 +44,9 @@ type Merging interface {
 
 	// Change returns what was written since Bind, or nil when nothing was. A
 	// write that leaves the value as it was is no change, unless another
-	// task's change could make it one: removing what isn't there may be
-	// recorded, since another task may add it. It returns
+	// task's change could make it one: an overwrite is recorded, whatever it
+	// writes, as it replaces what tasks before it in plan order add; removing
+	// what isn't there may be, since another task may add it. It returns
 	// ErrReplaced (or an error wrapping it) when the receiver is not the field
 	// that was bound.
 	Change() (Change, error)
@@ -106,6 +107,18 @@ type Growing interface {
 	// Resets reports whether c makes all earlier changes of the field
 	// irrelevant, as an overwrite does.
 	Resets(c Change) bool
+}
+
+// Overwriting is implemented by a field whose changes may be overwrites. One
+// that writes what is there is recorded (see Change) but is no progress: a cycle
+// that does nothing else is stopped by the cycle guard.
+type Overwriting interface {
+	Merging
+
+	// Keeps reports whether c is an overwrite with the value that the receiver
+	// has, a field of the committed state. It is asked for every change and must
+	// be cheap for other changes.
+	Keeps(c Change) bool
 }
 
 // Schemer is implemented by a field that describes its JSON for a JSON Schema:

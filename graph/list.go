@@ -186,7 +186,7 @@ func (l *List[T]) Change() (field.Change, error) {
 	if err := l.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !l.over && len(l.pend) == 0 || l.over && equalSlices(l.pend, l.base.items) {
+	if !l.over && len(l.pend) == 0 {
 		return nil, nil
 	}
 	if err := finite(l.pend...); err != nil {
@@ -245,6 +245,12 @@ func (l *List[T]) Check(cs []field.Change) (later, earlier int, err error) {
 
 // Infallible implements [field.Infallible].
 func (l *List[T]) Infallible() bool { return true }
+
+// Keeps implements [field.Overwriting].
+func (l *List[T]) Keeps(c field.Change) bool {
+	lc, ok := c.(*listChange[T])
+	return ok && lc.over && equalSlices(lc.items, l.base.items)
+}
 
 // Resets implements [field.Growing].
 func (l *List[T]) Resets(c field.Change) bool {

@@ -281,9 +281,6 @@ func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 	if len(m.pend) == 0 && !m.over {
 		return nil, nil
 	}
-	if m.over && m.overEqual() {
-		return nil, nil
-	}
 	// The change gets memory of its own: the task may still write to pend.
 	c := &mapChange[K, V]{over: m.over, puts: make([]pair[K, V], 0, len(m.pend))}
 	for k, s := range m.pend {
@@ -312,23 +309,6 @@ func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 }
 
 var errNaNKey = errors.New("a key is NaN")
-
-// overEqual reports whether pend, which replaces base, is equal to it.
-func (m *Map[K, V]) overEqual() bool {
-	if m.base == nil {
-		return len(m.pend) == 0
-	}
-	if m.base.Len() != len(m.pend) {
-		return false
-	}
-	for it := m.base.Iterator(); !it.Done(); {
-		k, v, _ := it.Next()
-		if s, ok := m.pend[k]; !ok || !equal(s.value, v) {
-			return false
-		}
-	}
-	return true
-}
 
 // Write implements [field.Merging].
 func (m *Map[K, V]) Write(c field.Change) error {
@@ -432,6 +412,16 @@ func (m *Map[K, V]) DecodeChange(data []byte) (field.Change, error) {
 // Check implements [field.Checker].
 func (m *Map[K, V]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMaps(cs, changeAs[*mapChange[K, V]])
+}
+
+// Keeps implements [field.Overwriting].
+func (m *Map[K, V]) Keeps(c field.Change) bool {
+	mc, ok := c.(*mapChange[K, V])
+	return ok && m.keeps(mc)
+}
+
+func (m *Map[K, V]) keeps(c *mapChange[K, V]) bool {
+	return c.over && equalPairs(c.puts, (&Map[K, V]{base: m.base}).pairs())
 }
 
 // Infallible implements [field.Infallible].
@@ -849,7 +839,7 @@ func (m *MergeMap[K, V, R]) Change() (field.Change, error) {
 	if err := m.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !m.dirty || m.over && len(m.ops) == 0 && equalPairs(m.puts, (&Map[K, V]{base: m.base}).pairs()) {
+	if !m.dirty {
 		return nil, nil
 	}
 	for _, op := range m.ops {
@@ -936,6 +926,12 @@ func (m *MergeMap[K, V, R]) Check(cs []field.Change) (later, earlier int, err er
 
 // SchemaOf implements [field.Schemer].
 func (m *MergeMap[K, V, R]) SchemaOf() any { return map[string]V(nil) }
+
+// Keeps implements [field.Overwriting].
+func (m *MergeMap[K, V, R]) Keeps(c field.Change) bool {
+	mc, ok := c.(*mergeChange[K, V])
+	return ok && mc.over && len(mc.ops) == 0 && equalPairs(mc.puts, (&Map[K, V]{base: m.base}).pairs())
+}
 
 type mergeChange[K cmp.Ordered, V any] struct {
 	over bool

@@ -150,7 +150,7 @@ func (r *Reduced[T, R]) Change() (field.Change, error) {
 	if err := r.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !r.dirty || len(r.pend) == 0 && r.base.set && equal(r.over.value, r.base.value) {
+	if !r.dirty {
 		return nil, nil
 	}
 	if err := finite(r.pend...); err != nil {
@@ -251,6 +251,12 @@ func (r *Reduced[T, R]) Check(cs []field.Change) (later, earlier int, err error)
 
 // SchemaOf implements [field.Schemer].
 func (r *Reduced[T, R]) SchemaOf() any { return zeroOf[T]() }
+
+// Keeps implements [field.Overwriting].
+func (r *Reduced[T, R]) Keeps(c field.Change) bool {
+	rc, ok := c.(*reducedChange[T])
+	return ok && rc.over.set && len(rc.updates) == 0 && r.base.set && equal(rc.over.value, r.base.value)
+}
 
 type reducedChange[T any] struct {
 	over    optional[T]

@@ -363,6 +363,14 @@ func TestCycleGuardSeesAToggleAsNoProgress(t *testing.T) {
 	wantErr[*graph.CycleError](t, err)
 }
 
+func TestCycleGuardSeesOverwritesWithTheSameAsNoProgress(t *testing.T) {
+	fill := func(_ context.Context, s *overwritten) error { s.fill(); return nil }
+	b := graph.New[overwritten]("g").AddNode("a", fill).AddNode("b", fill)
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
+	_, err := compile(t, b).Invoke(bg, nil)
+	wantErr[*graph.CycleError](t, err)
+}
+
 func TestSequentialMode(t *testing.T) { // W7-22
 	for range 50 {
 		active, most := 0, 0

@@ -3,7 +3,9 @@ package graph_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +28,78 @@ func TestWritingTheBaseValueIsNoWrite(t *testing.T) {
 	b.AddEdge(graph.Start, "keeps").AddEdge(graph.Start, "sets")
 	snap := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) { s.N = 5 }))
 	equal(t, "N", snap.State.N, 6)
+}
+
+// overwritten is a state with every field that can be overwritten.
+type overwritten struct {
+	List      graph.List[int]
+	Map       graph.Map[string, int]
+	MergeMap  graph.MergeMap[string, int, sum]
+	Set       graph.Set[string]
+	Sum       graph.Sum[int]
+	Reduced   graph.Reduced[int, sum]
+	Untracked graph.Untracked[int]
+}
+
+type sum struct{}
+
+func (sum) Reduce(current, update int) int { return current + update }
+
+// fill overwrites every field by what the first superstep leaves.
+func (s *overwritten) fill() {
+	s.List.Overwrite(1, 2)
+	s.Map.Overwrite(map[string]int{"a": 1})
+	s.MergeMap.Overwrite(map[string]int{"a": 1})
+	s.Set.Overwrite("a")
+	s.Sum.Overwrite(7)
+	s.Reduced.Overwrite(7)
+	s.Untracked.Set(7)
+}
+
+func (s *overwritten) add() {
+	s.List.Add(3)
+	s.Map.Put("b", 2)
+	s.MergeMap.Add("a", 2)
+	s.Set.Add("b")
+	s.Sum.Add(1)
+	s.Reduced.Add(1)
+	s.Untracked.Set(8)
+}
+
+func (s *overwritten) all() map[string]any {
+	return map[string]any{
+		"List": s.List.Slice(), "Map": maps.Collect(s.Map.All()), "MergeMap": maps.Collect(s.MergeMap.All()),
+		"Set": s.Set.Slice(), "Sum": s.Sum.Get(), "Reduced": s.Reduced.Get(), "Untracked": s.Untracked.Get(),
+	}
+}
+
+func TestAnOverwriteWithWhatIsThereReplacesWhatStandsBeforeIt(t *testing.T) {
+	fill := func(_ context.Context, s *overwritten) error { s.fill(); return nil }
+	add := func(_ context.Context, s *overwritten) error { s.add(); return nil }
+	for name, order := range map[string][]string{ // the order of declaration is plan order
+		"added before": {"add", "fill"},
+		"added after":  {"fill", "add"},
+	} {
+		var live *overwritten
+		b := graph.New[overwritten]("g").AddNode("first", fill)
+		b.AddNode("look", func(_ context.Context, s *overwritten) error { live = s; return nil })
+		b.AddEdge(graph.Start, "first").AddJoin(order, "look")
+		for _, n := range order {
+			b.AddNode(n, map[string]func(context.Context, *overwritten) error{"fill": fill, "add": add}[n]).AddEdge("first", n)
+		}
+		g := compile(t, b, stored()...)
+		must[*graph.Snapshot[overwritten]](t)(g.Invoke(bg, func(*overwritten) {}))
+
+		var want overwritten
+		want.fill()
+		if name == "added after" {
+			want.add()
+		}
+		equal(t, name, fmt.Sprint(live.all()), fmt.Sprint(want.all()))
+		read := must[*graph.Snapshot[overwritten]](t)(g.State(bg)).State
+		read.Untracked, want.Untracked = graph.Untracked[int]{}, graph.Untracked[int]{}
+		equal(t, name+", read", fmt.Sprint(read.all()), fmt.Sprint(want.all()))
+	}
 }
 
 // fussy is a reducer that panics while it is told to.

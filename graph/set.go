@@ -193,6 +193,12 @@ func (s *Set[T]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMaps(cs, setChangeAs[T])
 }
 
+// Keeps implements [field.Overwriting].
+func (s *Set[T]) Keeps(c field.Change) bool {
+	sc, ok := c.(*setChange[T])
+	return ok && s.m.keeps(&sc.mapChange)
+}
+
 // Infallible implements [field.Infallible].
 func (s *Set[T]) Infallible() bool { return true }
 

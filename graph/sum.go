@@ -83,7 +83,7 @@ func (s *Sum[N]) Change() (field.Change, error) {
 	if err := s.stamp.check(); err != nil {
 		return nil, err
 	}
-	if s.over && sameBits(s.pend, s.base) || !s.over && s.pend == 0 {
+	if !s.over && s.pend == 0 {
 		return nil, nil
 	}
 	if err := finite(s.pend, s.Get()); err != nil {
@@ -138,6 +138,12 @@ func (s *Sum[N]) DecodeChange(data []byte) (field.Change, error) {
 // Check implements [field.Checker]: only overwrites can conflict.
 func (s *Sum[N]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkSums[N](cs)
+}
+
+// Keeps implements [field.Overwriting].
+func (s *Sum[N]) Keeps(c field.Change) bool {
+	sc, ok := c.(*sumChange[N])
+	return ok && sc.over && sameBits(sc.n, s.base)
 }
 
 // Infallible implements [field.Infallible]: floats can overflow.

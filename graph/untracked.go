@@ -72,17 +72,10 @@ func (u *Untracked[T]) Change() (field.Change, error) {
 	if err := u.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !u.set || identical(u.pend, u.base) {
+	if !u.set {
 		return nil, nil
 	}
 	return &untrackedChange[T]{value: u.pend}, nil
-}
-
-// identical compares as == does, and is false when that doesn't apply. Other
-// goroutines may be at work on what the values refer to, so it looks no deeper.
-func identical[T any](a, b T) bool {
-	va, vb := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
-	return va.Comparable() && vb.Comparable() && va.Equal(vb)
 }
 
 // Write implements [field.Merging].
@@ -115,6 +108,19 @@ func (u *Untracked[T]) DecodeChange(data []byte) (field.Change, error) {
 // Check implements [field.Checker]: the last one wins.
 func (u *Untracked[T]) Check([]field.Change) (later, earlier int, err error) {
 	return -1, -1, nil
+}
+
+// Keeps implements [field.Overwriting].
+func (u *Untracked[T]) Keeps(c field.Change) bool {
+	uc, ok := c.(*untrackedChange[T])
+	return ok && identical(uc.value, u.base)
+}
+
+// identical compares as == does, and is false when that doesn't apply. Other
+// goroutines may be at work on what the values refer to, so it looks no deeper.
+func identical[T any](a, b T) bool {
+	va, vb := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
+	return va.Comparable() && vb.Comparable() && va.Equal(vb)
 }
 
 // Infallible implements [field.Infallible].

@@ -227,13 +227,22 @@ func TestNothingWritten(t *testing.T) {
 	s.Scores.Put("$x", 1)
 	s.Tags.Add("t")
 	s.Jokes.Add()
-	s.Jokes.Overwrite("a", "b")
 	s.Doc.Set(map[string]any{"$overwrite": "odd"})
-	s.Best.Overwrite(4)
-	s.Client.Set(s.Client.Get())
 	if c, err := typ.Changes(base, fork, nil); c != nil || err != nil {
 		data, _, _ := typ.Encode(c)
 		t.Errorf("changes %s, %v", data, err)
+	}
+
+	// Overwriting with what is there is recorded, but no progress.
+	s.Jokes.Overwrite("a", "b")
+	s.Best.Overwrite(4)
+	s.Client.Set(s.Client.Get())
+	c, err := typ.Changes(base, fork, nil)
+	if c == nil || err != nil {
+		t.Fatalf("changes %v, %v", c, err)
+	}
+	if _, digest, err := typ.Fold(base, []any{c}, false); digest != 0 || err != nil {
+		t.Errorf("fold of the same: digest %d, %v", digest, err)
 	}
 }
 

@@ -176,10 +176,13 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, commit bool) (digest uint64,
 		for _, m := range c.merged {
 			at = int(m.field)
 			fi := &t.fields[m.field]
-			if err := fi.field(s).Apply(m.Change); err != nil {
+			f := fi.field(s)
+			if !fi.overwriting || !f.(field.Overwriting).Keeps(m.Change) {
+				digest += fi.salt
+			}
+			if err := f.Apply(m.Change); err != nil {
 				return 0, &core.FoldError{Field: fi.name, Index: i, With: -1, Err: err}
 			}
-			digest += fi.salt
 		}
 	}
 	return digest, nil

@@ -298,8 +298,12 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 			if from > to {
 				continue
 			}
+			records := store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to})
+			if to-from+1 >= aheadFrom {
+				records = readAhead(records)
+			}
 			want := from
-			for r, err := range store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to}) {
+			for r, err := range records {
 				if err != nil {
 					return nil, 0, err
 				}

@@ -114,6 +114,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	o.SaveTimeout, o.Durability, o.RecordOnce = s.o.SaveTimeout, s.o.Durability, s.o.RecordOnce
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
 	o.parent = t
+	o.Check = o.Check || t.s.o.Check // what a run is checked for holds for all of it
 	o.path = s.o.childPath(t.node)
 	o.tasks = append(slices.Clip(s.o.tasks), TaskID(t.at.epoch, t.at.step, t.index))
 	if s.o.Tape != nil {

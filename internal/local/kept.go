@@ -158,12 +158,8 @@ func (n *grown) leadsTo(snap *checkpoint.Record) bool {
 	if n.seq >= snap.Seq {
 		return false
 	}
-	for _, span := range spans(snap) { // the first span that reaches so far
-		if n.seq <= span.To {
-			return span.Branch == n.branch && within(n.ranges, snap.Snapshot.Ranges, n.seq)
-		}
-	}
-	return false
+	branch, ok := branchAt(spans(snap), n.seq)
+	return ok && branch == n.branch && within(n.ranges, snap.Snapshot.Ranges, n.seq)
 }
 
 // within reports whether ranges up to seq are just those of old: no field was

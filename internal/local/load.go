@@ -57,6 +57,16 @@ func spans(rec *checkpoint.Record) []checkpoint.Span {
 	return append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})
 }
 
+// branchAt returns the branch on which a record of a line stands, given its number.
+func branchAt(line []checkpoint.Span, seq int64) (checkpoint.Branch, bool) {
+	for _, span := range line { // the first that reaches so far
+		if seq <= span.To {
+			return span.Branch, true
+		}
+	}
+	return "", false
+}
+
 // Line yields the records of the line that ends at rec, newest first.
 func Line(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, meta bool) func(yield func(*checkpoint.Record, error) bool) {
 	return func(yield func(*checkpoint.Record, error) bool) {

@@ -145,9 +145,6 @@ func (s *Session) refusals() (errs []error) {
 // names a record; empty means the newest.
 func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
 	s := &Session{prog: prog, o: o}
-	if o.parent != nil && o.parent.s.o.Check { // what a run is checked for holds for all of it
-		s.o.Check = true
-	}
 	if o.Store != nil {
 		if o.Log.Thread == "" {
 			return nil, ErrThreadRequired

@@ -89,14 +89,10 @@ func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Rec
 	if err != nil {
 		return nil, err
 	}
-	from := int64(1)
-	for _, span := range spans(s.tip.Record) {
-		if span.Branch == rec.Branch && from <= rec.Seq && rec.Seq <= span.To {
-			return rec, nil
-		}
-		from = span.To + 1
+	if branch, ok := branchAt(spans(s.tip.Record), rec.Seq); !ok || branch != rec.Branch {
+		return nil, checkpoint.ErrNotFound
 	}
-	return nil, checkpoint.ErrNotFound
+	return rec, nil
 }
 
 // foldedSince returns the changes that were recorded inside a superstep, from its

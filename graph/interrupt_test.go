@@ -508,3 +508,18 @@ func TestARefusedAnswerIsExplained(t *testing.T) {
 		}
 	}
 }
+
+func TestHistoryNamesTheNodesThatWait(t *testing.T) {
+	asks := func(ctx context.Context, _ *trail) error { _, err := graph.Interrupt[bool](ctx, "k", nil); return err }
+	b := graph.New[trail]("g").AddNode("done", visit("done")).AddNode("p", asks).AddNode("q", asks).AddNode("stops", visit("stops"))
+	b.AddEdge(graph.Start, "done").AddEdge(graph.Start, "p").AddEdge(graph.Start, "q").AddEdge("p", "stops")
+	g := compile(t, b, append(stored(), graph.InterruptBefore("stops"))...)
+	newest := func() graph.Entry[trail] { return entries(t, g)[0] }
+
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equal(t, "source", newest().Source, "interrupt")
+	equalSlice(t, "next", newest().Next, []string{"p", "q"})
+	equalSlice(t, "next of the state", snap.Next, []string{"p", "q"})
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{snap.Interrupts[0].ID: true, snap.Interrupts[1].ID: true}))
+	equalSlice(t, "next at a breakpoint", newest().Next, []string{"stops"})
+}

@@ -99,7 +99,7 @@ type Entry[S any] struct {
 	Step       int
 	Source     string
 	Nodes      []string // that ran in the superstep which the checkpoint committed
-	Next       []string // nodes planned, when the checkpoint planned any; of a fork or an edit, those pending after it
+	Next       []string // nodes planned, when the checkpoint planned any; of a fork or an edit, those pending after it; of an interrupt, those that wait
 	CreatedAt  time.Time
 	Metadata   map[string]string
 
@@ -192,14 +192,14 @@ func (g *Graph[S]) entry(set *settings, rec *checkpoint.Record) Entry[S] {
 	return e
 }
 
-// planned adds to the entry of a fork, or of an edit, what is pending after it, which
-// another checkpoint planned.
+// planned adds to the entry of a fork, of an edit or of an interrupt what is pending
+// after it, which another checkpoint planned.
 func (e *Entry[S]) planned(ctx context.Context) error {
 	if e.rec.Epoch == e.rec.ID {
 		return nil
 	}
 	switch e.rec.Source {
-	case checkpoint.SourceFork, checkpoint.SourceUpdate, checkpoint.SourceInput:
+	case checkpoint.SourceFork, checkpoint.SourceUpdate, checkpoint.SourceInput, checkpoint.SourceInterrupt:
 	default:
 		return nil
 	}
@@ -211,7 +211,12 @@ func (e *Entry[S]) planned(ctx context.Context) error {
 		return &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
 	}
 	for i, t := range epoch.Tasks {
-		if !slices.ContainsFunc(e.rec.Open, func(o checkpoint.OpenTask) bool { return o.Task == i && o.Folded }) {
+		at := slices.IndexFunc(e.rec.Open, func(o checkpoint.OpenTask) bool { return o.Task == i })
+		pending := at < 0 || !e.rec.Open[at].Folded
+		if e.rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
+			pending = at >= 0 && slices.ContainsFunc(e.rec.Open[at].Questions, func(q checkpoint.Question) bool { return !q.Answered })
+		}
+		if pending {
 			e.Next = append(e.Next, t.Node)
 		}
 	}

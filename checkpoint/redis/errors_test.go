@@ -381,11 +381,17 @@ func TestDamage(t *testing.T) {
 		"a missing ID":       {func(t *testing.T, p string) { set(t, c, "DEL", p+"t:{t}:i:n") }, nil, "not found by its ID"},
 		"a wrong head":       {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}:l:n", "h", "x") }, nil, "the head is x"},
 		"a list that is not": {func(t *testing.T, p string) { set(t, c, "RPUSH", p+"t:{t}:g:n", "x") }, checkpoint.ErrCorrupt, "no piece"},
+		"a piece twice":      {func(t *testing.T, p string) { set(t, c, "RPUSH", p+"t:{t}:g:n", "1;;1;") }, checkpoint.ErrCorrupt, "no piece"},
 		"a damaged result": {func(t *testing.T, p string) {
 			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
 			f := c.HKeys(t.Context(), p+"t:{t}:r:1").Val()[0]
-			set(t, c, "HSET", p+"t:{t}:r:1", f, "12345678;1;{}")
+			set(t, c, "HSET", p+"t:{t}:r:1", f, "123456781;1;{}")
 		}, nil, "format"},
+		"a result without its place": {func(t *testing.T, p string) {
+			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
+			f := c.HKeys(t.Context(), p+"t:{t}:r:1").Val()[0]
+			set(t, c, "HSET", p+"t:{t}:r:1", f, "123456781;;{}")
+		}, nil, "cut off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPrefix(t)

@@ -84,22 +84,32 @@ func dueKey(t time.Time) string {
 // fromKey is the reverse of timeKey, fromBackKey that of backKey.
 func fromKey(s string) (time.Time, error) {
 	sec, nsec, err := parseKey(s)
-	return time.Unix(int64(sec-1<<63), int64(nsec)).UTC(), err
+	t := time.Unix(int64(sec-1<<63), int64(nsec)).UTC()
+	if err != nil || timeKey(t) != s {
+		return time.Time{}, notTime(s)
+	}
+	return t, nil
 }
 
 func fromBackKey(s string) (time.Time, error) {
 	sec, nsec, err := parseKey(s)
-	return time.Unix(int64(^sec-1<<63), int64(^nsec)).UTC(), err
+	t := time.Unix(int64(^sec-1<<63), int64(^nsec)).UTC()
+	if err != nil || backKey(t) != s {
+		return time.Time{}, notTime(s)
+	}
+	return t, nil
 }
 
 func parseKey(s string) (sec uint64, nsec uint32, err error) {
 	if len(s) != timeKeyLen {
-		return 0, 0, fmt.Errorf("%q is not a time", s)
+		return 0, 0, notTime(s)
 	}
 	sec, err = strconv.ParseUint(s[:16], 16, 64)
 	n, err2 := strconv.ParseUint(s[16:], 16, 32)
 	return sec, uint32(n), errors.Join(err, err2)
 }
+
+func notTime(s string) error { return fmt.Errorf("%q is not a time", s) }
 
 // pack puts texts into one, see unpacked in lua/common.lua: a command has room
 // for a million arguments, and a log may have more records.
@@ -187,22 +197,30 @@ func cutID(b []byte) (checkpoint.ID, []byte, error) {
 	return checkpoint.ID(b[k:end]), b[end:], nil
 }
 
+// cutDigits cuts off digits and the semicolon after them, as the scripts do with
+// what they wrote.
+func cutDigits(s string) (digits, rest string, err error) {
+	i := 0
+	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+		i++
+	}
+	if i == 0 || i == len(s) || s[i] != ';' {
+		return "", "", errCut
+	}
+	return s[:i], s[i+1:], nil
+}
+
 func parseEntry(s string) (e entry, err error) {
-	b := []byte(s)
-	if len(b) < tokenLen {
+	if len(s) < tokenLen {
 		return e, errCut
 	}
-	b = b[tokenLen:]
+	s = s[tokenLen:]
 	for range 2 {
-		i := 0
-		for i < len(b) && b[i] >= '0' && b[i] <= '9' {
-			i++
+		if _, s, err = cutDigits(s); err != nil {
+			return e, err
 		}
-		if i == len(b) || b[i] != ';' {
-			return e, errCut
-		}
-		b = b[i+1:]
 	}
+	b := []byte(s)
 	if len(b) < 9 {
 		return e, errCut
 	}
@@ -293,6 +311,7 @@ func (g segment) String() string {
 	return fmt.Sprintf("%d;%s;%d;%s", g.from, to, g.seq, g.branch)
 }
 
+// parseSegments reads the pieces of a log's branches; last is its last place.
 func parseSegments(list []string, last int64) ([]segment, error) {
 	out := make([]segment, len(list))
 	for i, s := range list {
@@ -317,6 +336,14 @@ func parseSegments(list []string, last int64) ([]segment, error) {
 	}
 	if n := len(out); n > 0 && out[n-1].to == 0 {
 		out[n-1].to = last
+	}
+	// A damaged piece could keep the server busy for ever.
+	reached := int64(0)
+	for i, g := range out {
+		if g.from <= reached || g.to < g.from || g.to > last || g.seq < 1 {
+			return nil, fmt.Errorf("%q is no piece of a branch between places %d and %d", list[i], reached, last)
+		}
+		reached = g.to
 	}
 	return out, nil
 }

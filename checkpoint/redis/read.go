@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -66,7 +65,12 @@ func (s *Store) outlineOf(ctx context.Context, log checkpoint.Log) (*outline, er
 	if err != nil || len(out) < 4 {
 		return nil, err
 	}
-	o := &outline{rewrites: out[1], head: checkpoint.ID(out[2])}
+	return s.parseOutline(log, out)
+}
+
+// parseOutline reads what lua/segments.lua says of a log.
+func (s *Store) parseOutline(log checkpoint.Log, out []string) (o *outline, err error) {
+	o = &outline{rewrites: out[1], head: checkpoint.ID(out[2])}
 	if o.last, err = strconv.ParseInt(out[0], 10, 64); err != nil {
 		return nil, s.damage(log, "l", "n", err)
 	}
@@ -176,19 +180,9 @@ func (s *Store) walk(ctx context.Context, q checkpoint.Query, spans []span) iter
 				yield(placed{}, fmt.Errorf("redis: read from %s: unexpected answer of %d parts", s.server, len(page)))
 				return
 			}
-			if page[0] == "" {
-				spans = spans[asked:]
-			} else {
-				i, err := strconv.Atoi(page[0])
-				if err != nil || i >= asked {
-					yield(placed{}, fmt.Errorf("redis: read from %s: unexpected answer %q", s.server, page[0]))
-					return
-				}
-				spans = spans[i:]
-				if spans[0][0], err = strconv.ParseInt(page[1], 10, 64); err != nil {
-					yield(placed{}, err)
-					return
-				}
+			if spans, err = rest(spans, asked, page); err != nil {
+				yield(placed{}, fmt.Errorf("redis: read from %s: %w", s.server, err))
+				return
 			}
 			for i := 2; i < len(page); i += 3 {
 				if err := s.start(ctx, q.Log.Thread); err != nil {
@@ -207,6 +201,22 @@ func (s *Store) walk(ctx context.Context, q checkpoint.Query, spans []span) iter
 			}
 		}
 	}
+}
+
+// rest returns what of the spans is left after a page, see lua/page.lua. It was
+// asked for the first ones.
+func rest(spans []span, asked int, page []string) ([]span, error) {
+	if page[0] == "" {
+		return spans[asked:], nil
+	}
+	i, err := strconv.Atoi(page[0])
+	from, err2 := strconv.ParseInt(page[1], 10, 64)
+	if err != nil || err2 != nil || i < 0 || i >= asked || from < min(spans[i][0], spans[i][1]) || from > max(spans[i][0], spans[i][1]) {
+		return nil, fmt.Errorf("unexpected answer %q", page[:2])
+	}
+	spans = spans[i:]
+	spans[0][0] = from
+	return spans, nil
 }
 
 // Results implements [checkpoint.Store].
@@ -244,10 +254,13 @@ func parseResult(v string) (at int64, r checkpoint.Result, err error) {
 	if len(v) < tokenLen {
 		return 0, r, errCut
 	}
-	_, rest, ok := strings.Cut(v[tokenLen:], ";")
-	place, body, ok2 := strings.Cut(rest, ";")
-	if !ok || !ok2 {
-		return 0, r, errCut
+	_, rest, err := cutDigits(v[tokenLen:])
+	if err != nil {
+		return 0, r, err
+	}
+	place, body, err := cutDigits(rest)
+	if err != nil {
+		return 0, r, err
 	}
 	if at, err = strconv.ParseInt(place, 10, 64); err != nil {
 		return 0, r, err

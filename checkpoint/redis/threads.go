@@ -206,17 +206,26 @@ func (s *Store) logs(ctx context.Context, thread checkpoint.ThreadID) ([]checkpo
 	}
 	var list []checkpoint.LogInfo
 	for i := 0; i+3 < len(out); i += 4 {
-		l := checkpoint.LogInfo{Log: checkpoint.Log{Thread: thread, Namespace: out[i]}, Head: checkpoint.ID(out[i+1])}
-		l.Records, err = strconv.ParseInt(out[i+2], 10, 64)
-		n, err2 := strconv.ParseInt(out[i+3], 10, 64)
-		if err := errors.Join(err, err2); err != nil {
-			return nil, s.damage(l.Log, "l", "", err)
+		l, err := s.logInfo(thread, out[i:i+4])
+		if err != nil {
+			return nil, err
 		}
-		l.Bytes = n
 		list = append(list, l)
 	}
 	slices.SortFunc(list, func(a, b checkpoint.LogInfo) int { return cmp.Compare(a.Log.Namespace, b.Log.Namespace) })
 	return list, nil
+}
+
+// logInfo reads what lua/logs.lua says of a log.
+func (s *Store) logInfo(thread checkpoint.ThreadID, f []string) (checkpoint.LogInfo, error) {
+	l := checkpoint.LogInfo{Log: checkpoint.Log{Thread: thread, Namespace: f[0]}, Head: checkpoint.ID(f[1])}
+	var errs [2]error
+	l.Records, errs[0] = strconv.ParseInt(f[2], 10, 64)
+	l.Bytes, errs[1] = strconv.ParseInt(f[3], 10, 64)
+	if err := errors.Join(errs[:]...); err != nil {
+		return l, s.damage(l.Log, "l", "", err)
+	}
+	return l, nil
 }
 
 // Due implements [checkpoint.Scheduler]. Threads come in pages, each of one
@@ -252,13 +261,8 @@ func (s *Store) waiting(ctx context.Context, limit int, before string, indexes .
 						yield(checkpoint.Waiting{}, err)
 						return
 					}
-					w := checkpoint.Waiting{Thread: checkpoint.ThreadID(page[i])}
-					if page[i+1] != "" {
-						w.Due, err = fromKey(page[i+1])
-					}
-					var err2 error
-					w.Lease, err2 = s.lease(checkpoint.Log{Thread: w.Thread}, page[i+2:i+5])
-					if err := errors.Join(err, err2); err != nil {
+					w, err := s.waits(page[i : i+5])
+					if err != nil {
 						yield(checkpoint.Waiting{}, err)
 						return
 					}
@@ -275,4 +279,17 @@ func (s *Store) waiting(ctx context.Context, limit int, before string, indexes .
 			}
 		}
 	}
+}
+
+// waits reads what lua/waiting.lua says of a thread.
+func (s *Store) waits(f []string) (w checkpoint.Waiting, err error) {
+	w.Thread = checkpoint.ThreadID(f[0])
+	if f[1] != "" {
+		if w.Due, err = fromKey(f[1]); err != nil {
+			at := fmt.Sprintf("key %q, field %q", s.prefix+"i:at", f[0])
+			return w, &checkpoint.CorruptError{Thread: w.Thread, Place: at, Offset: -1, Err: err}
+		}
+	}
+	w.Lease, err = s.lease(checkpoint.Log{Thread: w.Thread}, f[2:5])
+	return w, err
 }

@@ -25,6 +25,14 @@ type job struct {
 	Thread     string
 	Durability graph.Durability
 	Contend    bool // others work on the thread as well
+	End        moment
+}
+
+// moment says when a child is killed: so long after it has noted so many effects.
+// The zero value means never.
+type moment struct {
+	Effects int
+	Delay   time.Duration
 }
 
 func (j *job) effects() string { return filepath.Join(j.Dir, j.Thread+".effects") }
@@ -62,6 +70,7 @@ type line struct {
 	Attempt    int             `json:"attempt,omitempty"`
 	Node       string          `json:"node,omitempty"`
 	Namespace  string          `json:"ns,omitempty"`
+	Step       int             `json:"step,omitempty"`
 	Key        string          `json:"key,omitempty"`
 	Checkpoint string          `json:"checkpoint,omitempty"`
 	State      json.RawMessage `json:"state,omitempty"`
@@ -73,11 +82,18 @@ type effects struct {
 	begun  func() // called when a node starts; may be nil
 	mu     sync.Mutex
 	f      *os.File // nil: nothing is noted
+	left   int      // effects to note until the process is killed
+	delay  time.Duration
+	self   *os.Process
 }
 
 func openEffects(j *job) (*effects, error) {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(j.effects(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return &effects{thread: j.Thread, f: f}, err
+	return &effects{thread: j.Thread, f: f, left: j.End.Effects, delay: j.End.Delay, self: self}, err
 }
 
 // note appends a line with one write. The line break before it ends a line that
@@ -96,6 +112,12 @@ func (e *effects) note(l line) {
 	if _, err := e.f.Write([]byte("\n" + string(data) + "\n")); err != nil {
 		panic(err)
 	}
+	if e.left--; e.left == 0 {
+		if e.delay == 0 {
+			_ = e.self.Kill() // at once, before the store is written to
+		}
+		time.AfterFunc(e.delay, func() { _ = e.self.Kill() })
+	}
 }
 
 func (e *effects) begin() {
@@ -107,7 +129,7 @@ func (e *effects) begin() {
 func (e *effects) task(ctx context.Context, k kind) {
 	e.begin()
 	in := graph.Info(ctx)
-	e.note(line{Kind: k, Task: in.Task, Attempt: in.Attempt, Node: in.Node, Namespace: in.Namespace})
+	e.note(line{Kind: k, Task: in.Task, Attempt: in.Attempt, Node: in.Node, Namespace: in.Namespace, Step: in.Step})
 }
 
 // watch is the observer that notes stored checkpoints.

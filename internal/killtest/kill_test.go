@@ -60,12 +60,11 @@ func setting(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// run starts a child and kills it after that long, unless it has ended by then.
-// A negative time means never. It returns how long the child took once it was
-// ready.
-func run(t *testing.T, j *job, after time.Duration) (took time.Duration, killed bool) {
+// run runs a child until it has ended or was killed. It returns how long the child
+// took once it was ready.
+func run(t *testing.T, j *job) (took time.Duration, killed bool) {
 	t.Helper()
-	took, killed, err := start(t, j)(after)
+	took, killed, err := start(t, j)()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +73,7 @@ func run(t *testing.T, j *job, after time.Duration) (took time.Duration, killed 
 
 // start starts a child and returns when it is ready. What it returns waits for
 // the child's end; see run.
-func start(t *testing.T, j *job) (wait func(after time.Duration) (took time.Duration, killed bool, err error)) {
+func start(t *testing.T, j *job) (wait func() (took time.Duration, killed bool, err error)) {
 	t.Helper()
 	data, err := json.Marshal(j)
 	if err != nil {
@@ -97,11 +96,7 @@ func start(t *testing.T, j *job) (wait func(after time.Duration) (took time.Dura
 		t.Fatalf("the child did not begin: %v\n%s", err, &stderr)
 	}
 	begin := time.Now()
-	return func(after time.Duration) (took time.Duration, killed bool, err error) {
-		if after >= 0 {
-			timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
-			defer timer.Stop()
-		}
+	return func() (took time.Duration, killed bool, err error) {
 		_, _ = io.Copy(io.Discard, in)
 		err = cmd.Wait()
 		took = time.Since(begin)
@@ -117,11 +112,87 @@ func start(t *testing.T, j *job) (wait func(after time.Duration) (took time.Dura
 
 // reference is what an undisturbed run gives.
 type reference struct {
-	state  string         // in the end
-	at     map[int]string // the state by superstep
-	tasks  int            // run
-	took   time.Duration
-	closed int // supersteps, those of subgraphs included
+	state   string         // in the end
+	at      map[int]string // the state by superstep
+	tasks   int            // run
+	effects int            // noted
+	took    time.Duration
+	closed  int // supersteps, those of subgraphs included
+	stages  []stage
+}
+
+// stage is a superstep, of the graph or of a subgraph.
+type stage struct {
+	graph   string // "" or the node of the subgraph
+	step    int
+	nodes   []string
+	effects int
+}
+
+func (s stage) String() string { return s.graph + " " + strings.Join(s.nodes, "+") }
+
+// stagesOf returns the stages in the order in which the lines show them. The first
+// one comes before all nodes.
+func stagesOf(lines []line) []stage {
+	stages, at := []stage{{nodes: []string{"(begin)"}}}, 0
+	for _, l := range lines {
+		if l.Step != 0 {
+			if at = find(stages, l); at < 0 {
+				at = len(stages)
+				stages = append(stages, stage{graph: graphOf(l), step: l.Step})
+			}
+			s := &stages[at]
+			if i, known := slices.BinarySearch(s.nodes, l.Node); !known {
+				s.nodes = slices.Insert(s.nodes, i, l.Node)
+			}
+		}
+		stages[at].effects++
+	}
+	return stages
+}
+
+func find(stages []stage, l line) int {
+	return slices.IndexFunc(stages, func(s stage) bool { return s.graph == graphOf(l) && s.step == l.Step })
+}
+
+// graphOf cuts the task off the namespace, which is another one in each run.
+func graphOf(l line) string {
+	name, _, _ := strings.Cut(l.Namespace, ":")
+	return name
+}
+
+// moment draws when to kill a process, such that each effect of a run is as likely
+// as any other one to be where, twice in a run. That is not so for moments in time:
+// most of it is spent in few places, such as the beginning of a process. Half of
+// the kills come a little later, maybe while the store writes.
+func (ref *reference) moment(rng *rand.Rand) moment {
+	m := moment{Effects: 1 + int(rng.ExpFloat64()*float64(ref.effects)/2)}
+	if rng.IntN(2) == 0 {
+		m.Delay = time.Duration(rng.ExpFloat64() * float64(200*time.Microsecond))
+	}
+	return m
+}
+
+// reached returns the stage in which a run was last seen, -1 for one that the
+// undisturbed run does not have.
+func (ref *reference) reached(lines []line) int {
+	for _, l := range slices.Backward(lines) {
+		if l.Step != 0 {
+			return find(ref.stages, l)
+		}
+	}
+	return 0
+}
+
+// quarters adds up what fell in each stage, for the quarters of a run; these have
+// as many effects each, as far as stages allow.
+func (ref *reference) quarters(at []int) (sum [4]int) {
+	before := 0
+	for i, s := range ref.stages {
+		sum[(2*before+s.effects)*2/ref.effects] += at[i]
+		before += s.effects
+	}
+	return sum
 }
 
 // trial is the life of one thread.
@@ -148,6 +219,7 @@ type trial struct {
 // stats say what a test has seen.
 type stats struct {
 	kills, threads, looks, torn, again, beside, onces int
+	at                                                []int // kills in each stage
 }
 
 func newTrial(t *testing.T, j *job, ref *reference, st *stats) *trial {
@@ -260,25 +332,34 @@ func (tr *trial) readLog(store checkpoint.Store, log checkpoint.Log) (head *chec
 // lines reads what has been appended to the effects file since the last time.
 func (tr *trial) lines() []line {
 	tr.t.Helper()
-	data, err := os.ReadFile(tr.job.effects())
+	lines, torn, size := readEffects(tr.t, tr.job, tr.read)
+	tr.read = size
+	tr.stats.torn += torn
+	return lines
+}
+
+// readEffects reads the effects file from a place on. It returns how many lines
+// are torn, and where the file ends.
+func readEffects(t *testing.T, j *job, from int64) (lines []line, torn int, size int64) {
+	t.Helper()
+	data, err := os.ReadFile(j.effects())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		tr.t.Fatal(err)
+		t.Fatal(err)
 	}
-	data = data[tr.read:]
-	tr.read += int64(len(data))
-	var lines []line
+	size = int64(len(data))
+	data = data[from:]
 	for text := range bytes.Lines(data) {
 		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
 		var l line
 		if json.Unmarshal(text, &l) != nil {
-			tr.stats.torn++ // half a line of a killed process
+			torn++ // half a line of a killed process
 			continue
 		}
 		lines = append(lines, l)
 	}
-	return lines
+	return lines, torn, size
 }
 
 // judge goes through the effects in order. It reports whether something was
@@ -374,7 +455,7 @@ func undisturbed(t *testing.T, j job) *reference {
 	ref := &reference{}
 	for i := range 3 {
 		j.Thread = "undisturbed-" + strconv.Itoa(i)
-		took, _ := run(t, &j, -1)
+		took, _ := run(t, &j)
 		if ref.took == 0 || took < ref.took {
 			ref.took = took
 		}
@@ -392,6 +473,12 @@ func undisturbed(t *testing.T, j job) *reference {
 			t.Fatalf("two undisturbed runs end with\n%s\n%s", ref.state, tr.done)
 		}
 		ref.state, ref.tasks, ref.closed = tr.done, len(tr.starts), len(tr.closed)
+		lines, _, _ := readEffects(t, &j, 0)
+		stages := stagesOf(lines)
+		if i > 0 && fmt.Sprint(stages) != fmt.Sprint(ref.stages) {
+			t.Fatalf("two undisturbed runs have the supersteps\n%v\n%v", ref.stages, stages)
+		}
+		ref.stages, ref.effects = stages, len(lines)
 	}
 	var s state
 	if err := json.Unmarshal([]byte(ref.state), &s); err != nil {
@@ -410,19 +497,26 @@ func torment(t *testing.T, storeKind string, d graph.Durability, kills int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(storeKind))<<8|uint64(d)))
 	j := job{Store: storeKind, Dir: t.TempDir(), Durability: d}
 	ref := undisturbed(t, j)
-	var st stats
+	st := stats{at: make([]int, len(ref.stages))}
 	for n := 0; st.kills < kills; n++ {
 		j := j
 		j.Thread = "t-" + strconv.Itoa(n)
 		tr := newTrial(t, &j, ref, &st)
 		for tr.done == "" {
-			after := time.Duration(rng.Int64N(int64(ref.took)))
-			if st.kills >= kills {
-				after = -1
+			j.End = moment{}
+			if st.kills < kills {
+				j.End = ref.moment(rng)
 			}
-			_, killed := run(t, &j, after)
+			_, killed := run(t, &j)
 			if killed {
 				st.kills++
+				lines, _, _ := readEffects(t, &j, 0)
+				at := ref.reached(lines)
+				if at < 0 {
+					tr.errorf("was in a superstep that the undisturbed run does not have")
+					break
+				}
+				st.at[at]++
 				// The next process sometimes finds the store as the killed
 				// one left it, and sometimes as the parent's look did.
 				if rng.IntN(2) == 0 {
@@ -446,8 +540,17 @@ func torment(t *testing.T, storeKind string, d graph.Durability, kills int) {
 			break
 		}
 	}
-	t.Logf("%s, seed %d: %d kills over %d threads, a run takes %v and has %d tasks in %d supersteps; %d looks found %d results beside the log and %d of Once; %d starts of a task were not its first; %d torn lines",
-		storeKind, seed, st.kills, st.threads, ref.took, ref.tasks, ref.closed, st.looks, st.beside, st.onces, st.again, st.torn)
+	t.Logf("%s, seed %d: %d kills over %d threads, a run takes %v and has %d tasks in %d supersteps and %d effects; %d looks found %d results beside the log and %d of Once; %d starts of a task were not its first; %d torn lines",
+		storeKind, seed, st.kills, st.threads, ref.took, ref.tasks, ref.closed, ref.effects, st.looks, st.beside, st.onces, st.again, st.torn)
+	var told strings.Builder
+	for i, n := range st.at {
+		fmt.Fprintf(&told, "\n%5d %s", n, ref.stages[i])
+	}
+	q := ref.quarters(st.at)
+	t.Logf("%s: the kills fell in the quarters of the run like %d, by superstep:%s", storeKind, q, &told)
+	if kills >= 50 && slices.Contains(q[:], 0) {
+		t.Error("a quarter of the run was never hit")
+	}
 	// Two tasks of each thread start twice since they ask.
 	if kills >= 100 && d != graph.Exit && (st.beside == 0 || st.onces == 0 || st.again <= 2*st.threads) {
 		t.Error("the kills missed what they were to hit")
@@ -509,12 +612,12 @@ func TestW1ProcessesThatCompeteLoseNothing(t *testing.T) {
 			for n := 0; n < 4 || refused == 0 && n < 50; n++ {
 				j := j
 				j.Thread, j.Contend = "t-"+strconv.Itoa(n), true
-				var waits []func(time.Duration) (time.Duration, bool, error)
+				var waits []func() (time.Duration, bool, error)
 				for range 3 {
 					waits = append(waits, start(t, &j))
 				}
 				for _, wait := range waits {
-					if _, _, err := wait(-1); err != nil {
+					if _, _, err := wait(); err != nil {
 						t.Error(err)
 					}
 				}

@@ -16,22 +16,15 @@ import (
 const endEvent = "__end__"
 
 // journal stores what a run sends, so that other instances can pass it on, and
-// this one's successor after it was killed. It has a goroutine of its own: while
-// it stores, what comes next is gathered.
+// this one's successor after it was killed.
 type journal struct {
-	s   *Server
-	run *db.Run
+	s      *Server
+	run    *db.Run
+	events *batcher[db.Event]
 
-	mu      sync.Mutex
-	step    step[db.Event]
-	next    int // number of the next event
-	pending []db.Event
-	over    bool
-	rest    bool // what is pending is left to whoever ends the journal
-	kick    chan struct{}
-	closing chan struct{} // closed when it is over
-	done    chan struct{}
-	err     error // why nothing is stored any more
+	mu   sync.Mutex
+	step step[db.Event]
+	next int // number of the next event
 }
 
 func (s *Server) newJournal(ctx context.Context, run *db.Run) (*journal, error) {
@@ -39,9 +32,17 @@ func (s *Server) newJournal(ctx context.Context, run *db.Run) (*journal, error) 
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{s: s, run: run, next: next, kick: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
-	go j.write(context.WithoutCancel(ctx))
-	return j, nil
+	store := func(ctx context.Context, some []db.Event) error {
+		err := s.db.AddEvents(ctx, run.ID, s.instance, some)
+		if err == nil {
+			s.streams.tell(run.ID)
+		}
+		return err
+	}
+	gaveUp := func(ctx context.Context, err error) {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", run.ID), slog.Any("error", err))
+	}
+	return &journal{s: s, run: run, next: next, events: newBatcher(ctx, 0, store, gaveUp)}, nil
 }
 
 // send adds an event.
@@ -55,15 +56,11 @@ func (j *journal) send(event string, data []byte) {
 
 // add is called with the lock held.
 func (j *journal) add(events ...db.Event) {
-	for _, e := range events {
-		e.Seq = j.next
+	for i := range events {
+		events[i].Seq = j.next
 		j.next++
-		j.pending = append(j.pending, e)
 	}
-	select {
-	case j.kick <- struct{}{}:
-	default:
-	}
+	j.events.put(events...)
 }
 
 func (j *journal) beginStep(checkpoint string) {
@@ -95,82 +92,6 @@ func (j *journal) toldOf(ctx context.Context) (string, bool, error) {
 		at = begunAt(j.run)
 	}
 	return at, true, err
-}
-
-// close waits until all is stored.
-func (j *journal) close() error {
-	j.end(false)
-	return j.err
-}
-
-// finish ends the journal, and returns what isn't stored yet.
-func (j *journal) finish() ([]db.Event, error) {
-	j.end(true)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.pending, j.err
-}
-
-func (j *journal) end(rest bool) {
-	j.mu.Lock()
-	if !j.over {
-		j.over, j.rest = true, rest
-		close(j.closing)
-	}
-	j.mu.Unlock()
-	<-j.done
-}
-
-// storeTries is how often a write is tried before a run's events are given up.
-const storeTries = 5
-
-// gather is how long events wait, after others were stored, for those that come
-// next: every transaction has its price.
-const gather = 10 * time.Millisecond
-
-func (j *journal) write(ctx context.Context) {
-	defer close(j.done)
-	var stored time.Time
-	for {
-		select {
-		case <-j.kick:
-		case <-j.closing:
-		}
-		select {
-		case <-time.After(gather - time.Since(stored)):
-		case <-j.closing:
-		}
-		j.mu.Lock()
-		some, over := j.pending, j.over
-		if over && j.rest {
-			j.mu.Unlock()
-			return
-		}
-		j.pending = nil
-		j.mu.Unlock()
-		if len(some) > 0 && j.err == nil {
-			j.err = j.store(ctx, some)
-			stored = time.Now()
-		}
-		if over {
-			return
-		}
-	}
-}
-
-func (j *journal) store(ctx context.Context, some []db.Event) error {
-	for try := 1; ; try++ {
-		err := j.s.db.AddEvents(ctx, j.run.ID, j.s.instance, some)
-		if err == nil {
-			j.s.streams.tell(j.run.ID)
-			return nil
-		}
-		if try == storeTries || errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
-			j.s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", j.run.ID), slog.Any("error", err))
-			return err
-		}
-		time.Sleep(time.Duration(try) * 100 * time.Millisecond)
-	}
 }
 
 // logOf returns the log of a run, and begins to follow what is stored of it if
@@ -315,7 +236,7 @@ func (o *outlet) rest(outcome json.RawMessage) ([]db.Event, error) {
 		o.journal.send(ev.event, ev.data)
 	}
 	o.journal.send(endEvent, outcome)
-	return o.journal.finish()
+	return o.journal.events.leave()
 }
 
 // close ends the log of a run that was noted as over.
@@ -333,7 +254,7 @@ func (o *outlet) close(outcome json.RawMessage) {
 // breakOff ends the log of a run that goes on elsewhere.
 func (o *outlet) breakOff() {
 	if o.journal != nil {
-		_ = o.journal.close() // which has said what is wrong
+		_ = o.journal.events.close() // which has said what is wrong
 	} else {
 		o.log.breakOff()
 	}

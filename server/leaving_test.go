@@ -41,11 +41,15 @@ func TestARunIsCancelledHoweverItIsNoticedThatItsClientLeft(t *testing.T) {
 				defer h.Close()
 				defer s.Close(context.Background())
 				thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
-				ctx := t.Context()
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
 				if w.write == nil && w.flush == nil {
-					var leave context.CancelFunc
-					ctx, leave = context.WithTimeout(ctx, 100*time.Millisecond)
-					defer leave()
+					go func() {
+						defer leave()
+						for len(call[[]object](c, "GET", "/threads/"+thread+"/runs", nil)) == 0 && !t.Failed() {
+							time.Sleep(time.Millisecond)
+						}
+					}()
 				}
 				r := httptest.NewRequestWithContext(ctx, "POST", "/threads/"+thread+path, strings.NewReader(`{"assistant_id":"slow","input":{"todo":4000},"on_disconnect":"cancel"}`))
 				r.Header.Set("Content-Type", "application/json")

@@ -311,33 +311,35 @@ func (l *localLine) tell(ev told) { l.feed.send(ev) }
 func (l *localLine) flush() error { return nil }
 func (l *localLine) leave()       { l.feeds.leave(l.feed) }
 
-// storedLine stores what is told. It has a goroutine of its own: while it stores,
-// what comes next is gathered.
+// storedLine stores what is told.
 type storedLine struct {
-	feeds *feeds
-	s     *Server
-	run   *db.Run
+	feeds  *feeds
+	run    *db.Run
+	events *batcher[told]
 
-	mu      sync.Mutex
-	step    step[told]
-	of      string     // what is told of with the next event
-	idle    *sync.Cond // all that was told is stored, or never will be
-	pending []told
-	busy    bool
-	over    bool
-	err     error
-	kick    chan struct{}
-	hurry   chan struct{} // somebody waits
-	done    chan struct{}
+	mu   sync.Mutex
+	step step[told]
+	of   string // what is told of with the next event
 }
 
 func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run, start bool) *storedLine {
-	l := &storedLine{feeds: f, s: s, run: run, kick: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	store := func(ctx context.Context, some []told) error {
+		err := f.db.AddFeed(ctx, run.ThreadID, f.kind, run.ID, s.instance, true, stored(some))
+		if err == nil {
+			f.news(run.ThreadID)
+		}
+		return err
+	}
+	gaveUp := func(ctx context.Context, err error) {
+		if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
+			return // another instance tells of it now, or it was removed
+		}
+		s.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", run.ID), slog.Any("error", err))
+	}
+	l := &storedLine{feeds: f, run: run, events: newBatcher(ctx, maxTold, store, gaveUp)}
 	if start {
 		l.of = l.mark(begunAt(run))
 	}
-	l.idle = sync.NewCond(&l.mu)
-	go l.write(context.WithoutCancel(ctx))
 	return l
 }
 
@@ -354,16 +356,10 @@ func (l *storedLine) tell(ev told) {
 
 // add is called with the lock held.
 func (l *storedLine) add(events ...told) {
-	for len(l.pending) >= maxTold && l.err == nil {
-		l.idle.Wait()
+	if l.of != "" {
+		events[0].upTo, l.of = l.of, ""
 	}
-	if l.err == nil {
-		if l.of != "" {
-			events[0].upTo, l.of = l.of, ""
-		}
-		l.pending = append(l.pending, events...)
-	}
-	l.poke()
+	l.events.put(events...)
 }
 
 // mark is the text that notes up to which checkpoint the line's run was told of.
@@ -397,86 +393,9 @@ func (l *storedLine) toldOf(ctx context.Context) (string, bool, error) {
 	return at, ok && run == l.run.ID, err
 }
 
-func (l *storedLine) poke() {
-	select {
-	case l.kick <- struct{}{}:
-	default:
-	}
-}
+func (l *storedLine) flush() error { return l.events.flush() }
 
-func (l *storedLine) flush() error {
-	l.hasten()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for (len(l.pending) > 0 || l.busy) && l.err == nil {
-		l.idle.Wait()
-	}
-	return l.err
-}
-
-func (l *storedLine) leave() {
-	l.mu.Lock()
-	l.over = true
-	l.mu.Unlock()
-	l.poke()
-	l.hasten()
-	<-l.done
-}
-
-// hasten has what is pending stored at once.
-func (l *storedLine) hasten() {
-	select {
-	case l.hurry <- struct{}{}:
-	default:
-	}
-}
-
-func (l *storedLine) write(ctx context.Context) {
-	defer close(l.done)
-	var stored time.Time
-	for range l.kick {
-		select {
-		case <-time.After(gather - time.Since(stored)):
-		case <-l.hurry:
-		}
-		l.mu.Lock()
-		some, over, failed := l.pending, l.over, l.err
-		l.pending, l.busy = nil, len(some) > 0
-		l.mu.Unlock()
-		if len(some) > 0 && failed == nil {
-			err := l.store(ctx, some)
-			stored = time.Now()
-			l.mu.Lock()
-			l.err = err
-			l.mu.Unlock()
-		}
-		l.mu.Lock()
-		l.busy = false
-		l.idle.Broadcast()
-		l.mu.Unlock()
-		if over {
-			return
-		}
-	}
-}
-
-func (l *storedLine) store(ctx context.Context, some []told) error {
-	for try := 1; ; try++ {
-		err := l.feeds.db.AddFeed(ctx, l.run.ThreadID, l.feeds.kind, l.run.ID, l.s.instance, true, stored(some))
-		if err == nil {
-			l.feeds.news(l.run.ThreadID)
-			return nil
-		}
-		if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
-			return err
-		}
-		if try == storeTries {
-			l.s.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", l.run.ID), slog.Any("error", err))
-			return err
-		}
-		time.Sleep(time.Duration(try) * 100 * time.Millisecond)
-	}
-}
+func (l *storedLine) leave() { _ = l.events.close() } // which has said what is wrong
 
 // lateLine is a line that begins when somebody follows.
 type lateLine struct {

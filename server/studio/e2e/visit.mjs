@@ -22,7 +22,7 @@ export async function end() {
 export async function visit({ server = process.env.STUDIO_URL, path = "", before, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", reducedMotion: "reduce", ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(60_000); // a machine that is short of time is no fault of the page
   const mistakes = [];
   page.on("pageerror", (e) => mistakes.push(String(e)));
   page.on("console", (m) => { if (m.type() === "error" && !/status of 4\d\d|Failed to load resource/.test(m.text())) mistakes.push(m.text()); });

@@ -22,7 +22,9 @@ export type Pane = "run" | "timeline" | "state" | "events";
 
 export function Workbench({ session, assistant, assistants, dark, pane, setPane }: { session: Session; assistant: Assistant; assistants: Assistant[]; dark: boolean; pane: Pane; setPane: (p: Pane) => void }) {
   const snap = useSyncExternalStore(session.subscribe, session.get);
-  const { data: forms, error: formError, reload } = useAsync(() => schemas(assistant.assistant_id), [assistant.assistant_id]);
+  const { data: loaded, error: formError, reload } = useAsync(async () => ({ of: assistant.assistant_id, forms: await schemas(assistant.assistant_id) }), [assistant.assistant_id]);
+  const forms = loaded?.forms;
+  const ready = loaded?.of === assistant.assistant_id; // until then they are another assistant's
   const [selected, selectMoment] = useState<string>();
   const [node, selectNode] = useState<string>();
   const [told, tell] = useState<Told>(nothingTold);
@@ -40,7 +42,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
     edit(undefined);
     editInside(undefined);
   }, [session, snap.threadId]);
-  useEffect(() => { tell(nothingTold); setOpen([]); selectNode(undefined); }, [assistant.assistant_id]);
+  useEffect(() => { tell(nothingTold); setOpen([]); setDrawn(undefined); selectNode(undefined); }, [assistant.assistant_id]);
   const names = useMemo(() => (drawn?.layout ? drawn.layout.nodes.filter((b) => !b.path?.length && b.kind !== "start" && b.kind !== "end") : drawn?.nodes ?? []).map((n) => n.id).filter((n) => n !== "__start__" && n !== "__end__"), [drawn]);
   const all = useMemo(() => moments(snap.history, snap.state), [snap.history, snap.state]);
   const at = all.find((m) => m.id === selected);
@@ -76,7 +78,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           {at && <span className="badge">at step {stepOf(at) ?? "?"} <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></span>}
         </div>
         <div className="graph">
-          <GraphView assistant={assistant.assistant_id} activity={shown} selected={node} select={select} before={told.before} after={told.after} dark={dark} open={open} setOpen={setOpen} drawn={setDrawn} />
+          <GraphView key={assistant.assistant_id} assistant={assistant.assistant_id} activity={shown} selected={node} select={select} before={told.before} after={told.after} dark={dark} open={open} setOpen={setOpen} drawn={setDrawn} />
         </div>
         {node && <NodePanel node={node} snap={snap} all={all} before={stops("before", node)} after={stops("after", node)}
           rerun={rerun} edit={() => edit({ at, asNode: node })} close={() => selectNode(undefined)} />}
@@ -98,8 +100,9 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           {formError !== undefined && <Problem text={words(formError)} retry={reload} />}
           {snap.error && <Problem text={snap.error} retry={snap.notFound || snap.thread ? undefined : () => void session.refresh()} dismiss={snap.thread ? session.clearError : undefined} />}
           {snap.notFound && <Empty title="No such thread"><p>It may have been deleted, or its address is mistyped.</p><p><a href={format({ page: "work", assistant: assistant.assistant_id })}>Begin a new one</a></p></Empty>}
-          {/* What is typed there stays while another pane is shown. */}
-          <div className="keep" hidden={pane !== "run"}>
+          {/* What is typed there stays while another pane is shown, and until the forms of another assistant are there. */}
+          {pane === "run" && !ready && formError === undefined && <div className="center"><Spinner label="Loading the forms" /></div>}
+          <div className="keep" hidden={pane !== "run" || !ready}>
             {snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && (!snap.error || snap.thread || !snap.threadId) && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} told={told} tell={tell} nodes={nodes} seen={pane === "run"} />}
           </div>
           {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} selected={selected} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} editInside={editInside} compare={compare} older={older} />}

@@ -194,12 +194,15 @@ export class Session {
     }, 700);
   }
 
+  // load shows what the thread is like now, unless what was asked for later has been
+  // shown by then.
   private async load(signal: AbortSignal) {
-    const id = this.snap.threadId!;
+    const id = this.snap.threadId!, turn = ++this.asked;
     const [thread, state] = await Promise.all([client.threads.get<JsonObject>(id), client.threads.getState<JsonObject>(id, undefined, { subgraphs: true })]);
     const limit = Math.max(3, Math.min(page, Math.floor(pageWeight / weigh(state.values, pageWeight))));
     const history = await client.threads.getHistory<JsonObject>(id, { limit });
-    if (signal.aborted) return;
+    if (signal.aborted || turn < this.answered) return;
+    this.answered = turn;
     const error = this.snap.error ?? (thread.status === "error" ? failure((thread as { error?: Json }).error) : undefined);
     const idOf = (s: State) => s.checkpoint?.checkpoint_id;
     const known = new Set(history.map(idOf));
@@ -210,6 +213,8 @@ export class Session {
     this.limit = limit;
   }
 
+  private asked = 0; // loads that were begun
+  private answered = 0; // the newest of them that is shown
   private limit = page;
 
   reload = async () => {

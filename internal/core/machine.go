@@ -215,6 +215,7 @@ type Machine struct {
 	foldBuf  []any
 	outcome  Outcome
 	drain    bool
+	flush    bool
 }
 
 // pending collects what the next Ready has to hold.
@@ -338,14 +339,16 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 		return err
 	}
 	m.begin()
-	name := ""
-	if node >= 0 {
-		m.completeAs(i, node, r)
-		name = m.cfg.Plan.NameOf(node)
-	}
-	parts, err := m.part(parts, name, changes)
+	before := len(parts)
+	parts, err := m.part(parts, "", changes)
 	if err != nil {
 		return err
+	}
+	if node >= 0 {
+		i = m.completeAs(i, node, r)
+		for k := range parts[before:] {
+			parts[before+k].Node, parts[before+k].Task = m.cfg.Plan.NameOf(node), i
+		}
 	}
 	return m.record(source, parts)
 }
@@ -426,8 +429,9 @@ func (m *Machine) pendingOf(node int) int {
 	return slices.IndexFunc(m.tasks, func(t Task) bool { return t.Node == node && t.Status != Done })
 }
 
-// completeAs completes task i, or adds a completed task of the node if i is -1.
-func (m *Machine) completeAs(i, node int, r Routing) {
+// completeAs completes task i, or adds a completed task of the node if i is -1. It
+// returns the index of the task.
+func (m *Machine) completeAs(i, node int, r Routing) (task int) {
 	if i < 0 {
 		r = m.leave(node, r)
 		i = len(m.tasks)
@@ -436,6 +440,7 @@ func (m *Machine) completeAs(i, node int, r Routing) {
 	t := &m.tasks[i]
 	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, &r, nil, ""
 	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
+	return i
 }
 
 // leave takes from the routing of an edit that stands in for a node what is left to
@@ -535,10 +540,14 @@ func (t *Task) reset() {
 // Answer answers questions, by ID, folds an update, and passes breakpoints if
 // it answers them. It panics on unknown IDs: the shell checks them.
 func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error {
+	var parts []checkpoint.Change
+	if changes != nil { // as in Update
+		parts = m.foldFinished()
+	}
 	if err := m.fold(changes); err != nil {
 		return err
 	}
-	parts, err := m.part(nil, "", changes)
+	parts, err := m.part(parts, "", changes)
 	if err != nil {
 		return err
 	}
@@ -653,7 +662,7 @@ func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[str
 }
 
 // SetChild notes the record at which a subgraph that keeps its state stands
-// after a task that is Done. It is committed with the superstep.
+// after a task whose node has run. It is committed with the superstep.
 func (m *Machine) SetChild(i int, namespace string, id checkpoint.ID) {
 	t := &m.tasks[i]
 	if t.kept == nil {
@@ -710,6 +719,10 @@ func (m *Machine) Abandon(tasks []int) {
 // Drain says that the run ends at the next superstep's beginning.
 func (m *Machine) Drain() { m.drain = true }
 
+// Flush is Drain for a machine that starts nothing: what has finished is committed
+// and recorded, and it is no run that would end.
+func (m *Machine) Flush() { m.drain, m.flush = true, true }
+
 // Advance says that the effects of the last Ready have happened.
 func (m *Machine) Advance() { m.commit = Commit{} }
 
@@ -752,7 +765,9 @@ func (m *Machine) turn(rd *Ready) {
 	case len(m.tasks) == 0 && len(m.paused) == 0:
 		rd.Done = true
 		m.outcome.Parent = m.parent
-		m.outcome.Err = m.incompleteJoins()
+		if !m.flush {
+			m.outcome.Err = m.incompleteJoins()
+		}
 	case m.failed || m.drain || len(m.paused) > 0 || len(start) == 0:
 		rd.Done = true
 		m.saveSettled()

@@ -589,27 +589,49 @@ func (m *Machine) saveFinished() {
 	}
 }
 
+// RanResults returns what is recorded of a task whose node has ended, before it is
+// known where the task leads: its changes, and where subgraphs stand that keep their
+// state. The driver must not be at work on the machine in other ways than by running
+// tasks.
+func (m *Machine) RanResults(t *Task, data json.RawMessage, kept map[string]checkpoint.ID) []checkpoint.Result {
+	return m.keptResults(t, kept, []checkpoint.Result{m.changesResult(t, data)})
+}
+
+func (m *Machine) result(t *Task, kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) checkpoint.Result {
+	return checkpoint.Result{
+		Branch: m.tail.branch, Epoch: m.tail.epoch, Task: t.Index, Gen: t.Gen, Kind: kind, Name: name, Data: data, Replace: replace,
+	}
+}
+
+func (m *Machine) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
+	return m.result(t, checkpoint.KindChanges, versionName(m.cfg.Version), data, false)
+}
+
+func (m *Machine) keptResults(t *Task, kept map[string]checkpoint.ID, to []checkpoint.Result) []checkpoint.Result {
+	if len(kept) == 0 { // sorting nothing would still allocate
+		return to
+	}
+	for _, ns := range slices.Sorted(maps.Keys(kept)) {
+		to = append(to, m.result(t, checkpoint.KindChild, ns, must(json.Marshal(kept[ns])), true))
+	}
+	return to
+}
+
 func (m *Machine) saveResults(t *Task) {
 	if !m.cfg.Persist || t.folded {
 		return
 	}
+	before := len(m.writes.results)
 	put := func(kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) {
-		m.writes.results = append(m.writes.results, checkpoint.Result{
-			Branch: m.tail.branch, Epoch: m.tail.epoch, Task: t.Index, Gen: t.Gen, Kind: kind, Name: name, Data: data, Replace: replace,
-		})
-		m.tail.results = true
+		m.writes.results = append(m.writes.results, m.result(t, kind, name, data, replace))
 	}
 	if t.ran && !t.saved.changes {
 		t.saved.changes = true
-		put(checkpoint.KindChanges, versionName(m.cfg.Version), t.data, false)
+		m.writes.results = append(m.writes.results, m.changesResult(t, t.data))
 	}
 	if t.ran && !t.saved.kept {
 		t.saved.kept = true
-		if len(t.kept) > 0 { // else sorting nothing would still allocate
-			for _, ns := range slices.Sorted(maps.Keys(t.kept)) {
-				put(checkpoint.KindChild, ns, must(json.Marshal(t.kept[ns])), true)
-			}
-		}
+		m.writes.results = m.keptResults(t, t.kept, m.writes.results)
 	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
@@ -622,6 +644,9 @@ func (m *Machine) saveResults(t *Task) {
 	if t.Status == Interrupted && !t.saved.questions {
 		t.saved.questions = true
 		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children})), true)
+	}
+	if len(m.writes.results) > before {
+		m.tail.results = true
 	}
 }
 

@@ -306,7 +306,8 @@ func (s *Session) Apply(source checkpoint.Source, input func(state any) error) e
 // UpdateAs folds an edit as the output of a node and routes from it. An empty
 // node folds it as an edit of nobody.
 func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, command Command) error {
-	changes, err := s.edit(s.m.Merged(), input)
+	base := s.m.Merged()
+	changes, err := s.edit(base, input)
 	if err != nil {
 		return err
 	}
@@ -323,7 +324,7 @@ func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, nod
 		routing, err = s.resolve(node, &command)
 	} else if len(n.Routers) > 0 {
 		var c Command
-		c, err = s.callRouters(ctx, node, n.Routers, s.place(), 0, func() (any, error) { return s.view(changes) })
+		c, err = s.callRouters(ctx, node, n.Routers, s.place(), 0, func() (any, error) { return s.with(base, changes) })
 		if err == nil && !c.Zero() {
 			routing, err = s.resolve(node, &c)
 		}
@@ -336,7 +337,7 @@ func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, nod
 
 // Answer gives answers by question ID, with an edit of the state.
 func (s *Session) Answer(answers map[string]json.RawMessage, input func(state any) error) error {
-	changes, err := s.edit(s.m.State(), input)
+	changes, err := s.edit(s.m.Merged(), input)
 	if err != nil {
 		return err
 	}
@@ -369,7 +370,7 @@ func (s *Session) TakeAlong(ctx context.Context) error {
 
 // Flush stores what the machine has to say without starting a task.
 func (s *Session) Flush(ctx context.Context) error {
-	s.m.Drain()
+	s.m.Flush()
 	s.flushing = true
 	return s.Drive(ctx)
 }
@@ -1055,12 +1056,12 @@ func (s *Session) deliver(r *report) {
 		if !r.known {
 			m.Changed(r.task, r.changes, r.data, r.growth)
 		}
-	}
-	switch r.kind {
-	case finished:
 		for ns, id := range r.children {
 			m.SetChild(r.task, ns, id)
 		}
+	}
+	switch r.kind {
+	case finished:
 		m.Routed(r.task, r.routing)
 	case routerFailed:
 		s.fail(r)

@@ -31,14 +31,15 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 	}
 	values := s.prog.Values
 	state := values.New()
-	// Results that were folded before the superstep's end, by an edit from outside.
-	var folded []checkpoint.Change
+	var open superstep
 	epoch := checkpoint.ID("") // of the superstep that a record closes
 	next := int64(1)
 	if since != "" {
 		from, err := s.ofLine(ctx, since)
 		if err == nil && from.Epoch != from.ID {
-			folded, err = s.foldedSince(ctx, from)
+			open, err = s.openAt(ctx, from)
+		} else if err == nil {
+			open.take(from)
 		}
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			return missing
@@ -69,12 +70,10 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 				return err
 			}
 		}
-		if err := s.showAgain(bus, r, epoch, folded, state); err != nil {
+		if err := s.showAgain(bus, r, epoch, open.folded, state); err != nil {
 			return err
 		}
-		if folded = append(folded, r.Changes...); r.Epoch != epoch {
-			folded = nil
-		}
+		open.take(r)
 		epoch = r.Epoch
 	}
 	if next != s.tip.Record.Seq+1 {
@@ -95,24 +94,50 @@ func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Rec
 	return rec, nil
 }
 
-// foldedSince returns the changes that were recorded inside a superstep, from its
-// beginning up to a record.
-func (s *Session) foldedSince(ctx context.Context, to *checkpoint.Record) ([]checkpoint.Change, error) {
+// superstep is what records tell of one that is open.
+type superstep struct {
+	planned []checkpoint.Task
+	folded  []checkpoint.Change // of tasks whose results an edit from outside has folded, and of edits
+}
+
+// take takes in the next record.
+func (o *superstep) take(r *checkpoint.Record) {
+	if r.Epoch == r.ID {
+		*o = superstep{planned: r.Tasks}
+		return
+	}
+	o.folded = append(o.folded, r.Changes...)
+	for _, t := range r.Open {
+		told := func(c checkpoint.Change) bool { return c.Node != "" && c.Task == t.Task }
+		if !t.Folded || slices.ContainsFunc(o.folded, told) {
+			continue
+		}
+		c := checkpoint.Change{Node: t.Node, Task: t.Task} // it wrote nothing
+		if t.Node == "" && t.Task >= 0 && t.Task < len(o.planned) {
+			c.Node = o.planned[t.Task].Node
+		}
+		o.folded = append(o.folded, c)
+	}
+}
+
+// openAt returns what stands in the records of a superstep from its beginning up to
+// a record.
+func (s *Session) openAt(ctx context.Context, to *checkpoint.Record) (o superstep, err error) {
 	if to.Epoch == "" { // nothing was planned so far
-		return nil, nil
+		return o, nil
 	}
 	begun, err := s.o.Store.Get(ctx, s.o.Log, to.Epoch)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	var folded []checkpoint.Change
+	o.take(begun)
 	for r, err := range lineFrom(ctx, s.o.Store, to, begun.Seq+1, false) {
 		if err != nil {
-			return nil, err
+			return o, err
 		}
-		folded = append(folded, r.Changes...)
+		o.take(r)
 	}
-	return folded, nil
+	return o, nil
 }
 
 // showAgain tells of a record of an input or a superstep.

@@ -647,6 +647,10 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	}
 	r.kind = finished
 	if err := s.routing(ctx, node, task, at, &command, r); err != nil {
+		if !command.Zero() { // the node's own: what it decided isn't known, so it runs again
+			r.kind, r.err = failed, s.nodeError(node, int(r.attempt), err)
+			return
+		}
 		r.kind = routerFailed
 		if ctx.Err() != nil && causedBy(ctx, err) {
 			r.kind = routerCancelled
@@ -714,7 +718,11 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		}
 		if err == nil {
 			leave(&exit, Outcome{})
-			s.cache(ctx, node, cacheKey, *command, r)
+			if node.Cache != nil {
+				if _, bad := s.resolve(node.Name, command); bad == nil {
+					s.cache(ctx, node, cacheKey, *command, r)
+				}
+			}
 			return false
 		}
 		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
@@ -1015,15 +1023,13 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 		return nil
 	}
 	if s.saver != nil {
-		data := r.data
+		data, kept := r.data, r.children
 		saved := make(chan struct{})
 		slow := time.AfterFunc(routerGrace, func() {
 			defer close(saved)
 			s.beside.Store(true)
 			// If this fails, so does saving the task's result.
-			_ = s.saver.saveNow(ctx, &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{{
-				Branch: s.m.Branch(), Epoch: s.m.Epoch(), Task: task.Index, Gen: task.Gen, Kind: checkpoint.KindChanges, Data: data,
-			}}})
+			_ = s.saver.saveNow(ctx, &checkpoint.Write{Log: s.o.Log, Results: s.m.RanResults(task, data, kept)})
 		})
 		defer func() {
 			if !slow.Stop() {
@@ -1057,8 +1063,11 @@ func (s *Session) lead(node string, c *Command, r *report) error {
 }
 
 // view returns what a router sees: the base with its own task's changes.
-func (s *Session) view(changes any) (any, error) {
-	v := s.prog.Values.Fork(s.m.State())
+func (s *Session) view(changes any) (any, error) { return s.with(s.m.State(), changes) }
+
+// with returns a copy of a state with changes.
+func (s *Session) with(base, changes any) (any, error) {
+	v := s.prog.Values.Fork(base)
 	if changes == nil {
 		return v, nil
 	}

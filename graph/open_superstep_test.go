@@ -1,0 +1,177 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// Routers that take longer than a moment have what their nodes wrote recorded on
+// its own. It is tested with both.
+var routerTimes = map[string]time.Duration{"a fast router": 0, "a slow router": 20 * time.Millisecond}
+
+func TestWhatARouterWaitsWithIsMigratedOnce(t *testing.T) {
+	for name, wait := range routerTimes {
+		t.Run(name, func(t *testing.T) {
+			fails := true
+			store := checkpoint.NewMemory()
+			build := func() *graph.Graph[trail] {
+				b := graph.New[trail]("g")
+				b.AddNode("a", func(_ context.Context, s *trail) error { s.N = 5; return nil }).AddNode("b", visit("b"))
+				b.AddConditionalEdges("a", func(context.Context, *trail) (graph.Command, error) {
+					time.Sleep(wait)
+					if fails {
+						return graph.Command{}, errors.New("boom")
+					}
+					return graph.Goto("b"), nil
+				}, "b")
+				b.AddEdge(graph.Start, "a")
+				return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.SchemaVersion(1),
+					graph.Migrate(1, func(fields map[string]json.RawMessage) error {
+						if n, ok := fields["N"]; ok {
+							fields["N"] = append(n, "00"...)
+						}
+						return nil
+					}))
+			}
+			_, err := build().Invoke(bg, func(*trail) {})
+			wantErr[*graph.NodeError](t, err)
+			fails = false
+			equal(t, "N", must[*graph.Snapshot[trail]](t)(build().Continue(bg)).State.N, 5)
+		})
+	}
+}
+
+func TestASubgraphsMemoryOutlivesWhatHappensInARouter(t *testing.T) {
+	type inner struct{ Calls graph.Sum[int] }
+	for name, wait := range routerTimes {
+		t.Run(name, func(t *testing.T) {
+			c := graph.New[inner]("inner")
+			c.AddNode("x", func(_ context.Context, s *inner) error { s.Calls.Add(1); return nil }).AddEdge(graph.Start, "x")
+			b := graph.New[trail]("g")
+			graph.AddSubgraph(b, "sub", compile(t, c, graph.KeepState()), graph.Mapping[trail, inner]{
+				Out: func(c *inner, s *trail) { s.Ran.Add(fmt.Sprint("call ", c.Calls.Get())) },
+			})
+			var g *graph.Graph[trail]
+			routed := 0
+			b.AddNode("z", visit("z")).AddConditionalEdges("sub", func(context.Context, *trail) (graph.Command, error) {
+				time.Sleep(wait)
+				if routed++; routed > 1 {
+					return graph.Goto("z"), nil
+				}
+				if wait > 0 { // what a process that is killed here leaves
+					if err := g.CopyThread(bg, "t", "killed"); err != nil {
+						t.Error(err)
+					}
+				}
+				return graph.Command{}, errors.New("boom")
+			}, "z")
+			b.AddEdge(graph.Start, "sub")
+			g = compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
+			_, err := g.Invoke(bg, func(*trail) {}, graph.Thread("t"))
+			wantErr[*graph.NodeError](t, err)
+			threads := []string{"t"}
+			if wait > 0 {
+				threads = append(threads, "killed")
+			}
+			for _, thread := range threads {
+				must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.Thread(thread)))
+				snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Thread(thread)))
+				equal(t, thread, snap.State.ran(), "call 1 z call 2 z")
+			}
+		})
+	}
+}
+
+func TestANodeWhoseCommandCannotBeFollowedRunsAgain(t *testing.T) {
+	for name, bad := range map[string]graph.Command{
+		"to an unknown node":    graph.Goto("nowhere"),
+		"with a damaged send":   graph.Dispatch(graph.SendJSON("b", []byte("{bad"))),
+		"to a graph outside it": graph.GotoParent("b"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			b := graph.New[trail]("g")
+			b.AddCommandNode("a", func(_ context.Context, s *trail) (graph.Command, error) {
+				s.Ran.Add("a")
+				if runs++; runs == 1 {
+					return bad, nil
+				}
+				return graph.Goto("b"), nil
+			}, graph.Destinations("b"))
+			b.AddNode("b", visit("b")).AddNode("static", visit("static")).AddEdge(graph.Start, "a").AddEdge("a", "static")
+			g := compile(t, b, stored()...)
+			_, err := g.Invoke(bg, func(*trail) {})
+			wantErr[*graph.NodeError](t, err)
+			snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			equal(t, "ran", snap.State.ran(), "a b")
+			equal(t, "runs", runs, 2)
+		})
+	}
+}
+
+// pendingBeside is a graph whose node a has written N = 1 and "a" while b asks.
+func pendingBeside(t *testing.T, opts ...graph.Option) *graph.Graph[trail] {
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(_ context.Context, s *trail) error { s.N = 1; s.Ran.Add("a"); return nil })
+	b.AddNode("b", func(ctx context.Context, _ *trail) error { _, err := graph.Interrupt[int](ctx, "q", nil); return err })
+	b.AddNode("one", visit("one")).AddNode("other", visit("other"))
+	b.AddRoutes("b", func(_ context.Context, s *trail) (string, error) {
+		if s.N == 1 {
+			return "one", nil
+		}
+		return "other", nil
+	}, map[string]string{"one": "one", "other": "other"})
+	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
+	g := compile(t, b, append(stored(), opts...)...)
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	equal(t, "what is seen", fmt.Sprint(snap.State.N, snap.State.Ran), "1 [a]")
+	return g
+}
+
+func TestAnEditWithAnAnswerIsMadeOnWhatIsSeen(t *testing.T) {
+	g := pendingBeside(t)
+	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, 1, graph.Update(func(s *trail) {
+		equal(t, "the edit sees", fmt.Sprint(s.N, s.Ran), "1 [a]")
+		s.N = 5
+		s.Ran.Overwrite("edited")
+	})))
+	equal(t, "N", snap.State.N, 5)
+	equal(t, "ran", snap.State.ran(), "edited other")
+	equal(t, "stored", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "edited other")
+}
+
+func TestTheRouterOfAnEditSeesWhatTheEditSaw(t *testing.T) {
+	g := pendingBeside(t)
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 1 }, graph.AsNode("b")))
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "a one")
+}
+
+func TestEditsStandForTheSourcesOfAJoin(t *testing.T) {
+	build := func() *graph.Graph[trail] {
+		b := visits(graph.New[trail]("g"), "s", "b", "c", "e")
+		b.AddEdge(graph.Start, "s").AddEdge("s", "b").AddEdge("s", "c").AddJoin([]string{"b", "c"}, "e")
+		return compile(t, b, stored()...)
+	}
+	as := func(n string) graph.Edit[trail] {
+		return graph.Edit[trail]{Apply: func(s *trail) { s.Ran.Add("edit-" + n) }, AsNode: n}
+	}
+	bulk := build()
+	snap := must[*graph.Snapshot[trail]](t)(bulk.BulkUpdate(bg, []graph.Edit[trail]{as("b"), as("c")}))
+	equal(t, "next", strings.Join(snap.Next, " "), "e")
+	one := build()
+	for _, n := range []string{"b", "c"} {
+		snap = must[*graph.Snapshot[trail]](t)(one.BulkUpdate(bg, []graph.Edit[trail]{as(n)}))
+	}
+	equal(t, "next", strings.Join(snap.Next, " "), "e")
+	for _, g := range []*graph.Graph[trail]{bulk, one} {
+		equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "edit-b edit-c e")
+	}
+}

@@ -462,7 +462,8 @@ func CheckMutations() Option { return func(s *settings) { s.check = true } }
 func Restart() Option { return func(s *settings) { s.restart = true } }
 
 // RestartStep gives up the results of the open superstep, so that all its tasks
-// run again. Results of [Once] are kept.
+// run again. Results of [Once] are kept, and so is what an edit or an input has
+// folded into the state already: those tasks are done.
 func RestartStep() Option { return func(s *settings) { s.redo = true } }
 
 // StartAt makes Invoke start where c says instead of at the entry: at nodes, or

@@ -197,9 +197,11 @@ func LiveOrder() Option { return func(s *settings) { s.live = true } }
 // was recorded since, the checkpoint, the updates and the values, as far as the
 // modes want them and in the order of the run that recorded them. So a consumer
 // that has seen a checkpoint, and whose process or connection then died, misses
-// nothing that was recorded. What is not recorded (what nodes emitted, messages,
-// the course of tasks) is not told again, and neither is what happened inside
-// subgraphs. An empty checkpoint is the beginning of the thread.
+// nothing that was recorded since. The updates and values of a checkpoint follow its
+// event: who wants them has seen it when the last of them has come. What is not
+// recorded (what nodes emitted, messages, the course of tasks) is not told again, and
+// neither is what happened inside subgraphs. An empty checkpoint is the beginning of
+// the thread.
 //
 // If the thread doesn't come from that checkpoint, or what follows it was pruned,
 // the error wraps checkpoint.ErrNotFound and nothing runs. Other calls than Stream

@@ -229,8 +229,9 @@ type CachePolicy struct {
 	// Version is part of the key: change it when the node's code changes.
 	Version string
 
-	// Key returns what the result depends on, given the state (a *S) and, for
-	// a task, its payload in JSON. Nil means the whole state and payload.
+	// Key returns what the result depends on, given the state as the node sees it
+	// (a *S) and, for a task, its payload in JSON. Nil means the whole state and
+	// payload.
 	Key func(state any, payload json.RawMessage) (string, error)
 }
 

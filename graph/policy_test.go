@@ -2,8 +2,10 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -276,6 +278,39 @@ func TestNodeCache(t *testing.T) {
 		evs := must[[]graph.Event](t)(collect(build().Stream(bg, func(s *trail) { s.N = 3 })))
 		equal(t, "the event says so", evs[0].Cached, true)
 	})
+}
+
+func TestCachedResultsAreToldApartByOverlays(t *testing.T) {
+	ran := &calls{}
+	kept := func(topic string) (run func() []string) {
+		b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
+		b.AddNode("spread", returns([]*graph.MapCommand{
+			{Update: graph.MapState{"param": 1}, Goto: graph.Goto("worker")},
+			{Update: graph.MapState{"param": 2}, Goto: graph.Goto("worker")},
+		}))
+		policy := graph.CachePolicy{Store: &graph.MemoryCache{}}
+		if topic != "" {
+			policy.Key = func(state any, _ json.RawMessage) (string, error) {
+				return fmt.Sprint(state.(*graph.SchemaState).Get(topic)), nil
+			}
+		}
+		b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+			what := fmt.Sprint("worker ", s["param"])
+			ran.add(what)
+			return graph.MapState{"items": what}, nil
+		}, graph.Cache(policy))
+		b.SetEntryPoint("spread")
+		g := compileSchema(t, b, graph.Sequential())
+		return func() []string {
+			return must[*graph.Snapshot[graph.SchemaState]](t)(g.Invoke(bg, graph.MapState{}.Into)).State.Get("items").([]string)
+		}
+	}
+	for _, key := range []string{"", "param"} {
+		run, before := kept(key), len(ran.all())
+		equalSlice(t, "items", run(), []string{"worker 1", "worker 2"})
+		equalSlice(t, "cached items", run(), []string{"worker 1", "worker 2"})
+		equal(t, "runs", len(ran.all())-before, 2)
+	}
 }
 
 func TestW9AFailedNodeIsNotCached(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/superstep-dev/superstep/internal/core"
 )
 
 // cacheEntry is what a node's cache holds.
@@ -13,9 +15,15 @@ type cacheEntry struct {
 	Stop    bool            `json:"stop,omitempty"`
 }
 
-// cached looks a node's result up.
-func (s *Session) cached(ctx context.Context, node *Node, payload any, command *Command, r *report) (key string, hit bool, err error) {
-	if key, err = node.Cache.Key(s.m.State(), payload); err != nil {
+// cached looks a node's result up, by the state as the task sees it.
+func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, payload any, command *Command, r *report) (key string, hit bool, err error) {
+	state := s.m.State()
+	if task.Overlay != nil {
+		if state, err = s.overlaid(task); err != nil {
+			return "", false, err
+		}
+	}
+	if key, err = node.Cache.Key(state, payload); err != nil {
 		return "", false, fmt.Errorf("cache key: %w", err)
 	}
 	data, ok, err := node.Cache.Store.Get(ctx, key)

@@ -677,7 +677,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 	if node.Cache != nil {
 		var hit bool
 		var err error
-		if cacheKey, hit, err = s.cached(ctx, node, payload, command, r); err != nil {
+		if cacheKey, hit, err = s.cached(ctx, node, task, payload, command, r); err != nil {
 			r.kind, r.err = failed, s.nodeError(node, 0, err)
 			return true
 		} else if hit {
@@ -825,6 +825,19 @@ func (t *Task) finish(r *report) bool {
 // fork returns the task's private copy of the state, with the task's own
 // overlay.
 func (s *Session) fork(task *core.Task) (any, error) {
+	if task.Overlay == nil {
+		return s.prog.Values.Fork(s.m.State()), nil
+	}
+	state, err := s.overlaid(task)
+	if err != nil {
+		return nil, err
+	}
+	return s.prog.Values.Fork(state), nil
+}
+
+// overlaid returns the state that a task begins with, to read or to fold into: the
+// base with the task's own overlay.
+func (s *Session) overlaid(task *core.Task) (any, error) {
 	state := s.prog.Values.Fork(s.m.State())
 	if task.Overlay == nil {
 		return state, nil
@@ -834,10 +847,7 @@ func (s *Session) fork(task *core.Task) (any, error) {
 		return state, err
 	}
 	state, _, err = s.prog.Values.Fold(state, []any{over}, false)
-	if err != nil {
-		return nil, err
-	}
-	return s.prog.Values.Fork(state), nil
+	return state, err
 }
 
 // collect learns what the node wrote.

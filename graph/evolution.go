@@ -135,6 +135,9 @@ type evolved struct {
 	e *evolution
 }
 
+// Unrecorded implements [core.Unrecorder].
+func (v evolved) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
+
 // Current implements [core.Upgrader].
 func (v evolved) Current(version int) bool {
 	e := v.e

@@ -221,7 +221,8 @@ type CacheStore interface {
 }
 
 // CachePolicy keeps a node's result and uses it when the node is to run again
-// on the same input.
+// on the same input. Results that write fields which are not stored, such as
+// [Untracked], are not kept.
 type CachePolicy struct {
 	Store CacheStore    // required
 	TTL   time.Duration // 0: for ever

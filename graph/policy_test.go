@@ -313,6 +313,39 @@ func TestCachedResultsAreToldApartByOverlays(t *testing.T) {
 	}
 }
 
+func TestResultsWithUntrackedFieldsAreNotCached(t *testing.T) {
+	type handled struct {
+		Handle graph.Untracked[int]
+		Notes  graph.List[string]
+	}
+	policy := func() graph.NodeOption { return graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}}) }
+	b := graph.New[handled]("g")
+	b.AddNode("open", func(_ context.Context, s *handled) error { s.Handle.Set(7); s.Notes.Add("opened"); return nil }, policy())
+	b.AddNode("use", func(_ context.Context, s *handled) error {
+		s.Notes.Add(fmt.Sprint("used ", s.Handle.Get()))
+		return nil
+	})
+	b.AddEdge(graph.Start, "open").AddEdge("open", "use")
+	for name, g := range map[string]*graph.Graph[handled]{
+		"a state": compile(t, b), "a state with former names": compile(t, b, graph.FieldAlias("Remarks", "Notes")),
+	} {
+		for range 2 {
+			equalSlice(t, name, must[*graph.Snapshot[handled]](t)(g.Invoke(bg, func(*handled) {})).State.Notes.Slice(), []string{"opened", "used 7"})
+		}
+	}
+
+	sb := graph.NewSchemaGraph("g", guide().AddField("handle", graph.Field{Type: reflect.TypeFor[int](), Untracked: true}))
+	sb.AddNode("open", returns(graph.MapState{"handle": 7, "items": "opened"}), policy())
+	sb.AddNode("use", func(_ context.Context, s graph.MapState) (any, error) {
+		return graph.MapState{"items": fmt.Sprint("used ", s["handle"])}, nil
+	})
+	sb.SetEntryPoint("open").AddEdge("open", "use")
+	g := compileSchema(t, sb)
+	for range 2 {
+		equalSlice(t, "a schema", runSchema(t, g, graph.MapState{}).State.Get("items").([]string), []string{"opened", "used 7"})
+	}
+}
+
 func TestW9AFailedNodeIsNotCached(t *testing.T) {
 	fail := true
 	b := one(func(_ context.Context, s *trail) error {

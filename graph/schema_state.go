@@ -141,6 +141,12 @@ func (v schemaValues) Encode(changes any) (json.RawMessage, []core.Growth, error
 	return v.t.Encode(c)
 }
 
+// Unrecorded implements [core.Unrecorder].
+func (v schemaValues) Unrecorded(changes any) bool {
+	c, _ := changes.(*mapstate.Changes)
+	return v.t.Unrecorded(c)
+}
+
 // Decode implements [core.Values].
 func (v schemaValues) Decode(data json.RawMessage, only []string) (any, error) {
 	c, err := v.t.Decode(data, only)

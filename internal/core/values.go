@@ -65,6 +65,18 @@ func (e *FoldError) Error() string { return fmt.Sprintf("field %q: %v", e.Field,
 // Unwrap returns the cause.
 func (e *FoldError) Unwrap() error { return e.Err }
 
+// Unrecorder is implemented by Values whose changes may hold what isn't recorded.
+type Unrecorder interface {
+	// Unrecorded reports whether Encode leaves something of changes out.
+	Unrecorded(changes any) bool
+}
+
+// Unrecorded is Unrecorder.Unrecorded, if v has one.
+func Unrecorded(v Values, changes any) bool {
+	u, ok := v.(Unrecorder)
+	return ok && u.Unrecorded(changes)
+}
+
 // Upgrader is implemented by Values that read what older versions of the program
 // have recorded.
 type Upgrader interface {

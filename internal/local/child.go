@@ -54,6 +54,8 @@ func (p *Program) From(seed any) *Program {
 
 func (v seeded) New() any { return v.Fork(v.seed) }
 
+func (v seeded) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
+
 func (v seeded) Current(version int) bool { return core.Current(v.Values, version) }
 
 func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {

@@ -37,6 +37,11 @@ func wrapped(name string, data []byte) []byte {
 	return o.Close()
 }
 
+// Unrecorded reports whether changes write fields that are not stored.
+func (t *Type) Unrecorded(c *Changes) bool {
+	return c != nil && slices.ContainsFunc(c.writes, func(w write) bool { return w.field >= 0 && t.fields[w.field].Untracked })
+}
+
 // Encode returns the recorded form of changes.
 func (t *Type) Encode(c *Changes) (json.RawMessage, []core.Growth, error) {
 	if c == nil {

@@ -21,6 +21,12 @@ import (
 	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
+// Unrecorded implements [core.Unrecorder].
+func (t *Type[S]) Unrecorded(written any) bool {
+	c, ok := written.(*changes[S])
+	return ok && slices.ContainsFunc(c.merged, func(m merged) bool { return t.fields[m.field].unrecorded })
+}
+
 // Encode implements [core.Values].
 func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 	if written == nil {

@@ -221,8 +221,9 @@ type CacheStore interface {
 }
 
 // CachePolicy keeps a node's result and uses it when the node is to run again
-// on the same input. Results that write fields which are not stored, such as
-// [Untracked], are not kept.
+// on the same input. Not kept are results that write fields which are not stored,
+// such as [Untracked], and those of tasks that asked or waited ([Interrupt],
+// [WaitFor], [Sleep]): an answer holds in the thread in which it was given.
 type CachePolicy struct {
 	Store CacheStore    // required
 	TTL   time.Duration // 0: for ever

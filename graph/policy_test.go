@@ -346,6 +346,31 @@ func TestResultsWithUntrackedFieldsAreNotCached(t *testing.T) {
 	}
 }
 
+func TestAnAnswerIsNotCached(t *testing.T) {
+	ran := &calls{}
+	policy := graph.CachePolicy{Store: &graph.MemoryCache{}}
+	b := graph.New[trail]("g")
+	b.AddNode("price", func(_ context.Context, s *trail) error { ran.add("price"); s.N = 3; return nil }, graph.Cache(policy))
+	b.AddNode("pay", func(ctx context.Context, s *trail) error {
+		ok, err := graph.Interrupt[bool](ctx, "approve", s.N)
+		if err == nil {
+			s.Ran.Add(fmt.Sprint("paid ", ok))
+		}
+		return err
+	}, graph.Cache(policy))
+	b.AddEdge(graph.Start, "price").AddEdge("price", "pay")
+	g := compile(t, b, append(stored(), graph.InterruptBefore("price"))...)
+	for thread, yes := range map[string]bool{"one": true, "two": false} {
+		on := graph.Thread(thread)
+		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, on))
+		snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, on))
+		equal(t, "questions in thread "+thread, len(snap.Interrupts), 1)
+		snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, yes, on))
+		equal(t, "ran", snap.State.ran(), fmt.Sprint("paid ", yes))
+	}
+	equal(t, "runs of a node with a breakpoint", ran.of("price"), 1)
+}
+
 func TestW9AFailedNodeIsNotCached(t *testing.T) {
 	fail := true
 	b := one(func(_ context.Context, s *trail) error {

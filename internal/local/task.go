@@ -388,6 +388,16 @@ func (t *Task) asking() bool {
 	return t.talk != nil && t.talk.open != nil
 }
 
+// hasAsked reports whether the task asked or waited, in this attempt or before,
+// itself or by a subgraph. Breakpoints before its node don't count.
+func (t *Task) hasAsked() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.talk != nil && slices.ContainsFunc(t.talk.questions, func(q checkpoint.Question) bool {
+		return q.When != "before" || len(q.Path) > 0
+	})
+}
+
 // onceCall is a sub-step that runs or has run.
 type onceCall struct {
 	done chan struct{}
@@ -718,7 +728,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		}
 		if err == nil {
 			leave(&exit, Outcome{})
-			if node.Cache != nil {
+			if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
 				if _, bad := s.resolve(node.Name, command); bad == nil {
 					s.cache(ctx, node, cacheKey, *command, r)
 				}

@@ -115,9 +115,9 @@ type Growing interface {
 type Overwriting interface {
 	Merging
 
-	// Keeps reports whether c is an overwrite with the value that the receiver
-	// has, a field of the committed state. It is asked for every change and must
-	// be cheap for other changes.
+	// Keeps reports whether c leaves the value of the receiver, a field of the
+	// committed state, as it is: an overwrite with that value, or a put of what
+	// is there. It is asked for every change and must be cheap for other changes.
 	Keeps(c Change) bool
 }
 

@@ -27,7 +27,8 @@ import (
 // key, or of which one puts and the other deletes it, are an error; equal values
 // are fine. Use [MergeMap] for a map where a rule merges the values of one key.
 // An overwrite replaces what stands before it in plan order; two different
-// overwrites in one superstep are an error.
+// overwrites in one superstep are an error. For a put of the value that a key has
+// see [Map.Put].
 //
 // A step that writes k keys costs O(k log n).
 //
@@ -61,7 +62,10 @@ type pair[K cmp.Ordered, V any] struct {
 	value V
 }
 
-// Put sets the value of key.
+// Put sets the value of key. When that is the value it has, the put only keeps
+// the key: a value that another task of the superstep gives it wins, whatever
+// their order, and after an overwrite without the key it puts it back. Beside a
+// Delete of the key by another task it is an error, like any put.
 func (m *Map[K, V]) Put(key K, value V) {
 	m.own()
 	if _, has := m.lookup(key); !has {
@@ -263,9 +267,9 @@ func (m *Map[K, V]) Bind() {
 	m.stamp.bind()
 }
 
-// Change implements [field.Merging]. Putting the value that a key has is no
-// write. Deleting a key that isn't there is one: another task of the superstep
-// may put it.
+// Change implements [field.Merging]. Putting the value that a key has is recorded,
+// since another task of the superstep may overwrite the map, and so is deleting
+// a key that isn't there: another may put it.
 func (m *Map[K, V]) Change() (field.Change, error) {
 	c, err := m.change()
 	if c == nil {
@@ -296,13 +300,11 @@ func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 		}
 		if !m.over && m.base != nil {
 			if v, has := m.base.Get(k); has && equal(v, s.value) {
+				c.keeps = append(c.keeps, pair[K, V]{k, s.value})
 				continue
 			}
 		}
 		c.puts = append(c.puts, pair[K, V]{k, s.value})
-	}
-	if !c.over && len(c.puts)+len(c.deletes) == 0 {
-		return nil, nil
 	}
 	c.sort()
 	return c, nil
@@ -325,6 +327,11 @@ func (m *Map[K, V]) Write(c field.Change) error {
 	for _, p := range mc.puts {
 		m.Put(p.key, p.value)
 	}
+	for _, p := range mc.keeps {
+		if v, has := m.lookup(p.key); !has || equal(v, p.value) {
+			m.Put(p.key, p.value)
+		}
+	}
 	return nil
 }
 
@@ -335,16 +342,21 @@ func (m *Map[K, V]) Apply(c field.Change) error {
 		return err
 	}
 	m.settle()
-	if mc.over || m.base == nil {
-		m.base = sortedMap(mc.puts)
-		return nil
-	}
 	base := m.base
-	for _, k := range mc.deletes {
-		base = base.Delete(k)
+	if mc.over || base == nil {
+		base = sortedMap(mc.puts)
+	} else {
+		for _, k := range mc.deletes {
+			base = base.Delete(k)
+		}
+		for _, p := range mc.puts {
+			base = base.Set(p.key, p.value)
+		}
 	}
-	for _, p := range mc.puts {
-		base = base.Set(p.key, p.value)
+	for _, p := range mc.keeps {
+		if _, has := base.Get(p.key); !has {
+			base = base.Set(p.key, p.value)
+		}
 	}
 	m.base = base
 	return nil
@@ -352,7 +364,8 @@ func (m *Map[K, V]) Apply(c field.Change) error {
 
 // DecodeChange implements [field.Merging]. It takes an object with the values to
 // put. "$delete" gives the keys to delete, "$overwrite" an object that replaces
-// the map first. Other keys that begin with "$" are written with one more "$".
+// the map first, "$keep" an object with what to put for keys that are then not
+// there. Other keys that begin with "$" are written with one more "$".
 func (m *Map[K, V]) DecodeChange(data []byte) (field.Change, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -379,8 +392,15 @@ func (m *Map[K, V]) DecodeChange(data []byte) (field.Change, error) {
 			final[k] = slot[V]{deleted: true}
 		}
 	}
+	var keeps []pair[K, V]
+	if keep, ok := raw[opKeep]; ok {
+		var err error
+		if keeps, err = unmarshalPairs[K, V](keep); err != nil {
+			return nil, err
+		}
+	}
 	for name, text := range raw {
-		if name == opOverwrite || name == opDelete {
+		if name == opOverwrite || name == opDelete || name == opKeep {
 			continue
 		}
 		name, err := unescapeKey(name)
@@ -405,6 +425,7 @@ func (m *Map[K, V]) DecodeChange(data []byte) (field.Change, error) {
 			c.deletes = append(c.deletes, k)
 		}
 	}
+	c.keep(keeps, final)
 	c.sort()
 	return c, nil
 }
@@ -421,7 +442,21 @@ func (m *Map[K, V]) Keeps(c field.Change) bool {
 }
 
 func (m *Map[K, V]) keeps(c *mapChange[K, V]) bool {
-	return c.over && equalPairs(c.puts, (&Map[K, V]{base: m.base}).pairs())
+	if c.over {
+		return equalPairs(c.puts, (&Map[K, V]{base: m.base}).pairs())
+	}
+	if len(c.puts)+len(c.deletes) > 0 {
+		return false
+	}
+	for _, p := range c.keeps {
+		if m.base == nil {
+			return false
+		}
+		if _, has := m.base.Get(p.key); !has {
+			return false
+		}
+	}
+	return true
 }
 
 // Infallible implements [field.Infallible].
@@ -430,17 +465,36 @@ func (m *Map[K, V]) Infallible() bool { return true }
 // SchemaOf implements [field.Schemer].
 func (m *Map[K, V]) SchemaOf() any { return map[string]V(nil) }
 
-// mapChange first empties the map, if over is set, then deletes, then puts. No
-// key is in both lists, which are sorted.
+// mapChange first empties the map, if over is set, then deletes, then puts. Keeps
+// are the puts of what the keys had already. No key is in two of the lists, which
+// are sorted, and those other than puts are empty if over is set.
 type mapChange[K cmp.Ordered, V any] struct {
 	over    bool
 	deletes []K
 	puts    []pair[K, V]
+	keeps   []pair[K, V]
+}
+
+// keep adds ps, which are put for keys that nothing else in the change, the keys
+// of which are in final, says anything of.
+func (c *mapChange[K, V]) keep(ps []pair[K, V], final map[K]slot[V]) {
+	for _, p := range ps {
+		if s, ok := final[p.key]; ok && !(c.over && s.deleted) {
+			continue
+		}
+		if c.over {
+			c.puts = append(c.puts, p)
+		} else {
+			c.keeps = append(c.keeps, p)
+		}
+	}
 }
 
 func (c *mapChange[K, V]) sort() {
 	slices.Sort(c.deletes)
-	slices.SortFunc(c.puts, func(a, b pair[K, V]) int { return cmp.Compare(a.key, b.key) })
+	byKey := func(a, b pair[K, V]) int { return cmp.Compare(a.key, b.key) }
+	slices.SortFunc(c.puts, byKey)
+	slices.SortFunc(c.keeps, byKey)
 }
 
 func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
@@ -458,6 +512,13 @@ func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 		o.Member(opDelete, keys)
+	}
+	if len(c.keeps) > 0 {
+		var in jsonobject.Writer
+		if err := writePairs(&in, c.keeps, true); err != nil {
+			return nil, err
+		}
+		o.Member(opKeep, in.Close())
 	}
 	for _, p := range c.puts {
 		key, err := formatKey(p.key)
@@ -483,18 +544,25 @@ func (c *mapChange[K, V]) Conflict(earlier field.Change) error {
 func checkMaps[K cmp.Ordered, V any](cs []field.Change, as func(field.Change) (*mapChange[K, V], error)) (later, earlier int, err error) {
 	type write struct {
 		slot[V]
-		by int
+		by    int // the first that put or deleted the key
+		first int // the first of these and of those that kept it
+		kept  bool
 	}
 	written := make(map[K]write, len(cs))
 	over := -1
-	clash := func(i int, k K, s slot[V]) (int, error) {
+	clash := func(i int, k K, s slot[V], kept bool) (int, error) {
 		w, ok := written[k]
 		switch {
 		case !ok:
-			written[k] = write{s, i}
+			written[k] = write{s, i, i, kept}
 			return 0, nil
 		case w.deleted != s.deleted:
-			return w.by, fmt.Errorf("one task of a superstep writes key %v and another removes it", k)
+			return w.first, fmt.Errorf("one task of a superstep writes key %v and another removes it", k)
+		case kept:
+			return 0, nil
+		case w.kept:
+			written[k] = write{s, i, w.first, false}
+			return 0, nil
 		case !s.deleted && !equal(w.value, s.value):
 			return w.by, fmt.Errorf("two tasks of one superstep put different values for key %v", k)
 		}
@@ -514,12 +582,17 @@ func checkMaps[K cmp.Ordered, V any](cs []field.Change, as func(field.Change) (*
 			continue
 		}
 		for _, k := range c.deletes {
-			if by, err := clash(i, k, slot[V]{deleted: true}); err != nil {
+			if by, err := clash(i, k, slot[V]{deleted: true}, false); err != nil {
 				return i, by, err
 			}
 		}
 		for _, p := range c.puts {
-			if by, err := clash(i, p.key, slot[V]{value: p.value}); err != nil {
+			if by, err := clash(i, p.key, slot[V]{value: p.value}, false); err != nil {
+				return i, by, err
+			}
+		}
+		for _, p := range c.keeps {
+			if by, err := clash(i, p.key, slot[V]{value: p.value}, true); err != nil {
 				return i, by, err
 			}
 		}

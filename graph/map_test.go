@@ -41,8 +41,8 @@ func TestMap(t *testing.T) {
 	}
 	fork := forkField(&m)
 	fork.Put("b", 2)
-	if changeOf(t, fork) != nil {
-		t.Error("putting the same is a write")
+	if c := changeOf(t, fork); c == nil || !m.Keeps(c) || fieldJSON(t, c) != `{"$keep":{"b":2}}` {
+		t.Error("putting the same is not recorded, or progress")
 	}
 	fork.Delete("b")
 	fork.Put("$x", 1)

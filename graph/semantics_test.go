@@ -345,3 +345,62 @@ func TestW3StorageGrowsWithWhatWasWritten(t *testing.T) {
 		t.Errorf("%d bytes of messages take %d", messages, first+second)
 	}
 }
+
+// keeping is a state whose nodes write what is there.
+type keeping struct {
+	Map graph.Map[string, int]
+	Set graph.Set[string]
+}
+
+// besides runs nodes, the order of which is plan order, in one superstep after one
+// that puts "a" into the map and the set. It returns what the run and a later read
+// of the thread leave, which must be the same.
+func besides(t *testing.T, writes ...func(*keeping)) (string, error) {
+	t.Helper()
+	b := graph.New[keeping]("g")
+	node := func(write func(*keeping)) func(context.Context, *keeping) error {
+		return func(_ context.Context, s *keeping) error { write(s); return nil }
+	}
+	b.AddNode("first", node(func(s *keeping) { s.Map.Put("a", 1); s.Set.Add("a") })).AddEdge(graph.Start, "first")
+	for i, write := range writes {
+		b.AddNode(fmt.Sprint(i), node(write)).AddEdge("first", fmt.Sprint(i))
+	}
+	g := compile(t, b, stored()...)
+	snap, err := g.Invoke(bg, func(*keeping) {})
+	if err != nil {
+		return "", err
+	}
+	live := fmt.Sprint(snap.State.Map, snap.State.Set)
+	read := must[*graph.Snapshot[keeping]](t)(g.State(bg)).State
+	equal(t, "read", fmt.Sprint(read.Map, read.Set), live)
+	return live, nil
+}
+
+func TestPuttingWhatIsThereAfterAnOverwritePutsIt(t *testing.T) {
+	put := func(s *keeping) { s.Map.Put("a", 1); s.Set.Add("a") }
+	over := func(s *keeping) { s.Map.Overwrite(map[string]int{"z": 9}); s.Set.Overwrite("z") }
+	other := func(s *keeping) { s.Map.Put("a", 2); s.Map.Put("b", 3); s.Set.Add("b") }
+	remove := func(s *keeping) { s.Map.Delete("a"); s.Set.Remove("a") }
+	for name, test := range map[string]struct {
+		writes []func(*keeping)
+		want   string // empty: they conflict
+	}{
+		"alone":                      {[]func(*keeping){put}, "map[a:1] [a]"},
+		"after an overwrite":         {[]func(*keeping){over, put}, "map[a:1 z:9] [a z]"},
+		"before an overwrite":        {[]func(*keeping){put, over}, "map[z:9] [z]"},
+		"after another value":        {[]func(*keeping){other, put}, "map[a:2 b:3] [a b]"},
+		"before another value":       {[]func(*keeping){put, other}, "map[a:2 b:3] [a b]"},
+		"over, other value and same": {[]func(*keeping){over, other, put}, "map[a:2 b:3 z:9] [a b z]"},
+		"over, same and other value": {[]func(*keeping){over, put, other}, "map[a:2 b:3 z:9] [a b z]"},
+		"after a delete":             {[]func(*keeping){remove, put}, ""},
+		"before a delete":            {[]func(*keeping){put, remove}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := besides(t, test.writes...)
+			if (err != nil) != (test.want == "") {
+				t.Fatal(err)
+			}
+			equal(t, "state", got, test.want)
+		})
+	}
+}

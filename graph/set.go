@@ -27,7 +27,8 @@ type Set[T cmp.Ordered] struct {
 	m Map[T, struct{}]
 }
 
-// Add adds elements.
+// Add adds elements. Those that are there stay, even after an overwrite without
+// them by a task before this one in plan order.
 func (s *Set[T]) Add(elems ...T) {
 	for _, e := range elems {
 		s.m.Put(e, struct{}{})
@@ -116,19 +117,15 @@ func unmarshalElems[T cmp.Ordered](data []byte) ([]pair[T, struct{}], error) {
 // Bind implements [field.Merging].
 func (s *Set[T]) Bind() { s.m.Bind() }
 
-// Change implements [field.Merging]. Adding an element that is there is no
-// write. Removing one that isn't there is one: another task of the superstep may
-// add it.
+// Change implements [field.Merging]. Adding an element that is there is recorded,
+// since another task of the superstep may overwrite the set, and so is removing
+// one that isn't there: another may add it.
 func (s *Set[T]) Change() (field.Change, error) {
 	c, err := s.m.change()
 	if c == nil {
 		return nil, err
 	}
-	keys := make([]T, len(c.puts))
-	for i, p := range c.puts {
-		keys[i] = p.key
-	}
-	if err := finite(append(keys, c.deletes...)...); err != nil {
+	if err := finite(slices.Concat(keysOf(c.puts), keysOf(c.keeps), c.deletes)...); err != nil {
 		return nil, err
 	}
 	return &setChange[T]{*c}, nil
@@ -153,15 +150,15 @@ func (s *Set[T]) Apply(c field.Change) error {
 }
 
 // DecodeChange implements [field.Merging]. It takes an array of the elements to
-// add, or an object with one or more of "$overwrite", "$remove" and "$add", which
-// are done in this order.
+// add, or an object with one or more of "$overwrite", "$remove", "$keep" and
+// "$add", which are done in this order; what is kept was there before.
 func (s *Set[T]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(setChange[T])
-	ops, ok := operations(data, opOverwrite, opRemove, opAdd)
+	ops, ok := operations(data, opOverwrite, opRemove, opKeep, opAdd)
 	if !ok {
 		ops = map[string]json.RawMessage{opAdd: data}
 	}
-	in := map[T]bool{}
+	final := map[T]slot[struct{}]{}
 	for _, op := range []string{opOverwrite, opRemove, opAdd} {
 		data, ok := ops[op]
 		if !ok {
@@ -173,16 +170,23 @@ func (s *Set[T]) DecodeChange(data []byte) (field.Change, error) {
 		}
 		c.over = c.over || op == opOverwrite
 		for _, p := range ps {
-			in[p.key] = op != opRemove
+			final[p.key] = slot[struct{}]{deleted: op == opRemove}
 		}
 	}
-	for e, in := range in {
+	for e, s := range final {
 		switch {
-		case in:
+		case !s.deleted:
 			c.puts = append(c.puts, pair[T, struct{}]{key: e})
 		case !c.over:
 			c.deletes = append(c.deletes, e)
 		}
+	}
+	if data, ok := ops[opKeep]; ok {
+		ps, err := unmarshalElems[T](data)
+		if err != nil {
+			return nil, err
+		}
+		c.keep(ps, final)
 	}
 	c.sort()
 	return c, nil
@@ -219,12 +223,8 @@ func setChangeAs[T cmp.Ordered](c field.Change) (*mapChange[T, struct{}], error)
 }
 
 func (c *setChange[T]) MarshalJSON() ([]byte, error) {
-	elems := make([]T, len(c.puts))
-	for i, p := range c.puts {
-		elems[i] = p.key
-	}
-	puts, err := marshalElems(elems)
-	if err != nil || !c.over && len(c.deletes) == 0 {
+	puts, err := marshalElems(keysOf(c.puts))
+	if err != nil || !c.over && len(c.deletes)+len(c.keeps) == 0 {
 		return puts, err
 	}
 	var o jsonobject.Writer
@@ -232,15 +232,31 @@ func (c *setChange[T]) MarshalJSON() ([]byte, error) {
 		o.Member(opOverwrite, puts)
 		return o.Close(), nil
 	}
-	removes, err := marshalElems(c.deletes)
-	if err != nil {
-		return nil, err
+	for _, op := range []struct {
+		name  string
+		elems []T
+	}{{opRemove, c.deletes}, {opKeep, keysOf(c.keeps)}} {
+		if len(op.elems) == 0 {
+			continue
+		}
+		data, err := marshalElems(op.elems)
+		if err != nil {
+			return nil, err
+		}
+		o.Member(op.name, data)
 	}
-	o.Member(opRemove, removes)
-	if len(elems) > 0 {
+	if len(c.puts) > 0 {
 		o.Member(opAdd, puts)
 	}
 	return o.Close(), nil
+}
+
+func keysOf[K cmp.Ordered, V any](ps []pair[K, V]) []K {
+	keys := make([]K, len(ps))
+	for i, p := range ps {
+		keys[i] = p.key
+	}
+	return keys
 }
 
 func (c *setChange[T]) Conflict(earlier field.Change) error {

@@ -25,8 +25,8 @@ func TestSet(t *testing.T) {
 	}
 	fork := forkField(&s)
 	fork.Add(1)
-	if changeOf(t, fork) != nil {
-		t.Error("adding what is there is a write")
+	if c := changeOf(t, fork); c == nil || !s.Keeps(c) || fieldJSON(t, c) != `{"$keep":[1]}` {
+		t.Error("adding what is there is not recorded, or progress")
 	}
 	fork.Remove(1)
 	fork.Add(4)

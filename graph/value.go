@@ -196,6 +196,7 @@ var (
 const (
 	opOverwrite = "$overwrite" // replace the value
 	opDelete    = "$delete"    // keys to delete from a map
+	opKeep      = "$keep"      // what to put into a map or a set where it is gone
 	opAdd       = "$add"       // elements to add to a set
 	opRemove    = "$remove"    // elements to remove from a set
 	opUpdates   = "$updates"   // updates to fold into a reduced value, in order

@@ -121,6 +121,18 @@ type Overwriting interface {
 	Keeps(c Change) bool
 }
 
+// Snapshotting is implemented by a field whose JSON doesn't tell all of its
+// value, such as a field that tells a null that was set from no value: a snapshot
+// holds it in a form of its own.
+type Snapshotting interface {
+	Merging
+
+	// MarshalSnapshot returns what UnmarshalSnapshot, which replaces the value,
+	// reads. It must also read what MarshalJSON returns.
+	MarshalSnapshot() ([]byte, error)
+	UnmarshalSnapshot(data []byte) error
+}
+
 // Schemer is implemented by a field that describes its JSON for a JSON Schema:
 // the schema of the state is then taken from the Go type of the returned zero
 // value ([]T for a list of T, map[string]V for a map and so on; a pointer to it

@@ -67,12 +67,59 @@ func (e *Ephemeral[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// MarshalSnapshot implements [field.Snapshotting]: a null that was set is
+// {"$overwrite":null}.
+func (e *Ephemeral[T]) MarshalSnapshot() ([]byte, error) { return marshalOptional(e, !e.IsZero()) }
+
+// UnmarshalSnapshot implements [field.Snapshotting].
+func (e *Ephemeral[T]) UnmarshalSnapshot(data []byte) error {
+	data, set := snapshotValue(data)
+	if !set {
+		return e.UnmarshalJSON(data)
+	}
+	var x T
+	if err := json.Unmarshal(data, &x); err != nil {
+		return err
+	}
+	*e = Ephemeral[T]{base: x, has: true}
+	return nil
+}
+
 func unmarshalOptional[T any](data []byte) (x T, has bool, err error) {
 	if string(data) == "null" {
 		return x, false, nil
 	}
 	err = json.Unmarshal(data, &x)
 	return x, err == nil, err
+}
+
+// marshalOptional returns the JSON of a field in a snapshot. That of a null that is
+// set is wrapped in an overwrite, and so is what reads like that.
+func marshalOptional(field json.Marshaler, set bool) ([]byte, error) {
+	data, err := json.Marshal(field)
+	if err == nil && set && wrapsNull(data) {
+		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
+	}
+	return data, err
+}
+
+// snapshotValue takes off the wrapping that marshalOptional put on, if it did.
+func snapshotValue(data []byte) (value []byte, set bool) {
+	if ops, ok := operations(data, opOverwrite); ok && wrapsNull(ops[opOverwrite]) {
+		return ops[opOverwrite], true
+	}
+	return data, false
+}
+
+// wrapsNull reports whether data is null, wrapped in any number of overwrites.
+func wrapsNull(data []byte) bool {
+	for {
+		ops, ok := operations(data, opOverwrite)
+		if !ok {
+			return string(data) == "null"
+		}
+		data = ops[opOverwrite]
+	}
 }
 
 // Bind implements [field.Merging].

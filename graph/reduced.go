@@ -137,6 +137,24 @@ func (r *Reduced[T, R]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// MarshalSnapshot implements [field.Snapshotting]: a null that was set is
+// {"$overwrite":null}.
+func (r *Reduced[T, R]) MarshalSnapshot() ([]byte, error) { return marshalOptional(r, !r.IsZero()) }
+
+// UnmarshalSnapshot implements [field.Snapshotting].
+func (r *Reduced[T, R]) UnmarshalSnapshot(data []byte) error {
+	data, set := snapshotValue(data)
+	if !set {
+		return r.UnmarshalJSON(data)
+	}
+	var x T
+	if err := json.Unmarshal(data, &x); err != nil {
+		return err
+	}
+	*r = Reduced[T, R]{base: optional[T]{clip(x), true}}
+	return nil
+}
+
 // Bind implements [field.Merging].
 func (r *Reduced[T, R]) Bind() {
 	if r.dirty {

@@ -404,3 +404,44 @@ func TestPuttingWhatIsThereAfterAnOverwritePutsIt(t *testing.T) {
 		})
 	}
 }
+
+func TestANullThatWasSetIsNotUnsetAfterASnapshot(t *testing.T) {
+	type state struct {
+		Reduced graph.Reduced[map[string]any, marking]
+		Hint    graph.Ephemeral[*int]
+		Saw     graph.List[string]
+	}
+	for name, value := range map[string]map[string]any{
+		"null":             nil,
+		"like the wrapper": {"$overwrite": nil},
+		"wrapped twice":    {"$overwrite": map[string]any{"$overwrite": nil}},
+		"an operation":     {"$overwrite": "x"},
+	} {
+		b := graph.New[state]("g")
+		b.AddNode("set", func(_ context.Context, s *state) error {
+			s.Reduced.Overwrite(value)
+			s.Hint.Set(nil)
+			return nil
+		})
+		b.AddNode("look", func(_ context.Context, s *state) error {
+			s.Saw.Add(fmt.Sprint(s.Reduced.IsZero(), s.Reduced, s.Hint.Has()))
+			s.Reduced.Add(map[string]any{"x": "y"})
+			return nil
+		})
+		b.AddEdge(graph.Start, "set").AddEdge("set", "look")
+		g := compile(t, b, append(stored(), graph.InterruptBefore("look"))...)
+		snap := must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}))
+		plain := fieldJSON(t, snap.State.Reduced)
+		must[graph.Pruned](t)(g.Prune(bg, graph.Keep{}))
+		snap = must[*graph.Snapshot[state]](t)(g.State(bg))
+		equal(t, name+", JSON", fieldJSON(t, snap.State.Reduced), plain)
+		snap = must[*graph.Snapshot[state]](t)(g.Continue(bg))
+		equal(t, name+", seen", fmt.Sprint(snap.State.Saw), fmt.Sprint([]string{fmt.Sprint(false, value, true)}))
+		equal(t, name+", folded", snap.State.Reduced.Get()["called"], any("yes"))
+	}
+}
+
+// marking is a reducer that leaves a mark.
+type marking struct{}
+
+func (marking) Reduce(_, _ map[string]any) map[string]any { return map[string]any{"called": "yes"} }

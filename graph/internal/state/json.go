@@ -261,7 +261,11 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 			if z, ok := m.(interface{ IsZero() bool }); ok && z.IsZero() {
 				continue
 			}
-			data, err = json.Marshal(m)
+			if sm, ok := m.(field.Snapshotting); ok {
+				data, err = sm.MarshalSnapshot()
+			} else {
+				data, err = json.Marshal(m)
+			}
 		}
 		if err != nil {
 			return nil, fi.err(cause(err))
@@ -313,6 +317,9 @@ func restore(m field.Merging, data []byte) (err error) {
 			err = panicError(p)
 		}
 	}()
+	if s, ok := m.(field.Snapshotting); ok {
+		return s.UnmarshalSnapshot(data)
+	}
 	return m.UnmarshalJSON(data)
 }
 

@@ -462,6 +462,28 @@ func TestSchemaOverlaysSurviveACrash(t *testing.T) { // TRPC-30, T-07
 	}
 }
 
+func TestSchemaRouterSeesItsTasksOverlay(t *testing.T) {
+	b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
+	b.AddNode("spread", returns([]*graph.MapCommand{
+		{Update: graph.MapState{"param": 1}, Goto: graph.Goto("worker")},
+		{Update: graph.MapState{"param": 2}, Goto: graph.Goto("worker")},
+	}))
+	b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+		return graph.MapState{"items": fmt.Sprint("worker ", s["param"])}, nil
+	})
+	seen := &calls{}
+	b.AddConditionalEdges("worker", func(_ context.Context, s graph.MapState) (string, error) {
+		seen.add(fmt.Sprint(s["param"], " after ", s["items"]))
+		return graph.End, nil
+	}, nil)
+	b.SetEntryPoint("spread")
+	snap := runSchema(t, compileSchema(t, b, graph.Sequential()), graph.MapState{})
+	equalSlice(t, "what the router saw", seen.all(), []string{"1 after [worker 1]", "2 after [worker 2]"})
+	if _, set := snap.State.Lookup("param"); set {
+		t.Error("an overlay is part of the state")
+	}
+}
+
 func TestSchemaDestinations(t *testing.T) { // TRPC-32, TRPC-48
 	build := func(to ...string) *graph.SchemaBuilder {
 		b := graph.NewSchemaGraph("g", guide()).AddNode("c", returns(nil)).AddNode("b", returns(nil))

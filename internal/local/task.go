@@ -1060,7 +1060,7 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 	if at == nil {
 		at = s.place()
 	}
-	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return s.view(r.changes) })
+	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return s.leaves(task, r.changes) })
 	if err != nil {
 		return err
 	}
@@ -1080,6 +1080,20 @@ func (s *Session) lead(node string, c *Command, r *report) error {
 	routing, err := s.resolve(node, c)
 	r.routing = &routing
 	return err
+}
+
+// leaves returns what a task's routers see: the state that it began with and its
+// own changes.
+func (s *Session) leaves(task *core.Task, changes any) (any, error) {
+	if task.Overlay == nil {
+		return s.view(changes)
+	}
+	v, err := s.overlaid(task)
+	if err != nil || changes == nil {
+		return v, err
+	}
+	v, _, err = s.prog.Values.Fold(v, []any{changes}, false)
+	return v, err
 }
 
 // view returns what a router sees: the base with its own task's changes.

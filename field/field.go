@@ -109,15 +109,16 @@ type Growing interface {
 	Resets(c Change) bool
 }
 
-// Overwriting is implemented by a field whose changes may be overwrites. One
-// that writes what is there is recorded (see Change) but is no progress: a cycle
-// that does nothing else is stopped by the cycle guard.
-type Overwriting interface {
+// Keeping is implemented by a field whose changes may leave its value as it is.
+// Such a change is recorded (see Change) but is no progress: a cycle that does
+// nothing else is stopped by the cycle guard.
+type Keeping interface {
 	Merging
 
 	// Keeps reports whether c leaves the value of the receiver, a field of the
-	// committed state, as it is: an overwrite with that value, or a put of what
-	// is there. It is asked for every change and must be cheap for other changes.
+	// committed state, as it is: an overwrite with that value, a put of what is
+	// there or a removal of what isn't. It is asked for every change and must be
+	// cheap: it may report false where finding out would cost much.
 	Keeps(c Change) bool
 }
 

@@ -246,7 +246,7 @@ func (l *List[T]) Check(cs []field.Change) (later, earlier int, err error) {
 // Infallible implements [field.Infallible].
 func (l *List[T]) Infallible() bool { return true }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (l *List[T]) Keeps(c field.Change) bool {
 	lc, ok := c.(*listChange[T])
 	return ok && lc.over && equalSlices(lc.items, l.base.items)

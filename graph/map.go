@@ -435,7 +435,7 @@ func (m *Map[K, V]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMaps(cs, changeAs[*mapChange[K, V]])
 }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (m *Map[K, V]) Keeps(c field.Change) bool {
 	mc, ok := c.(*mapChange[K, V])
 	return ok && m.keeps(mc)
@@ -445,14 +445,16 @@ func (m *Map[K, V]) keeps(c *mapChange[K, V]) bool {
 	if c.over {
 		return equalPairs(c.puts, (&Map[K, V]{base: m.base}).pairs())
 	}
-	if len(c.puts)+len(c.deletes) > 0 {
+	if len(c.puts) > 0 {
 		return false
 	}
-	for _, p := range c.keeps {
-		if m.base == nil {
+	for _, k := range c.deletes {
+		if _, has := m.lookup(k); has {
 			return false
 		}
-		if _, has := m.base.Get(p.key); !has {
+	}
+	for _, p := range c.keeps {
+		if _, has := m.lookup(p.key); !has {
 			return false
 		}
 	}
@@ -1000,10 +1002,21 @@ func (m *MergeMap[K, V, R]) Check(cs []field.Change) (later, earlier int, err er
 // SchemaOf implements [field.Schemer].
 func (m *MergeMap[K, V, R]) SchemaOf() any { return map[string]V(nil) }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (m *MergeMap[K, V, R]) Keeps(c field.Change) bool {
 	mc, ok := c.(*mergeChange[K, V])
-	return ok && mc.over && len(mc.ops) == 0 && equalPairs(mc.puts, (&Map[K, V]{base: m.base}).pairs())
+	if !ok || mc.over {
+		return ok && len(mc.ops) == 0 && equalPairs(mc.puts, m.plain().pairs())
+	}
+	for _, op := range mc.ops {
+		if !op.deleted {
+			return false
+		}
+		if _, has := m.plain().lookup(op.key); has {
+			return false
+		}
+	}
+	return true
 }
 
 type mergeChange[K cmp.Ordered, V any] struct {

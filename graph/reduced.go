@@ -270,7 +270,7 @@ func (r *Reduced[T, R]) Check(cs []field.Change) (later, earlier int, err error)
 // SchemaOf implements [field.Schemer].
 func (r *Reduced[T, R]) SchemaOf() any { return zeroOf[T]() }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (r *Reduced[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
 	return ok && rc.over.set && len(rc.updates) == 0 && r.base.set && equal(rc.over.value, r.base.value)

@@ -445,3 +445,26 @@ func TestANullThatWasSetIsNotUnsetAfterASnapshot(t *testing.T) {
 type marking struct{}
 
 func (marking) Reduce(_, _ map[string]any) map[string]any { return map[string]any{"called": "yes"} }
+
+func TestACycleThatRemovesWhatIsNotThereMakesNoProgress(t *testing.T) {
+	type state struct {
+		Map      graph.Map[string, int]
+		MergeMap graph.MergeMap[string, int, sum]
+		Set      graph.Set[string]
+	}
+	for name, write := range map[string]func(*state){
+		"map, delete":       func(s *state) { s.Map.Delete("x") },
+		"map, put the same": func(s *state) { s.Map.Put("a", 1) },
+		"merge map":         func(s *state) { s.MergeMap.Delete("x") },
+		"set, remove":       func(s *state) { s.Set.Remove("x") },
+		"set, add the same": func(s *state) { s.Set.Add("a") },
+	} {
+		node := func(_ context.Context, s *state) error { write(s); return nil }
+		b := graph.New[state]("g").AddNode("a", node).AddNode("b", node)
+		b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
+		_, err := compile(t, b).Invoke(bg, func(s *state) { s.Map.Put("a", 1); s.MergeMap.Add("a", 1); s.Set.Add("a") })
+		if cycle := (*graph.CycleError)(nil); !errors.As(err, &cycle) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -197,7 +197,7 @@ func (s *Set[T]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMaps(cs, setChangeAs[T])
 }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (s *Set[T]) Keeps(c field.Change) bool {
 	sc, ok := c.(*setChange[T])
 	return ok && s.m.keeps(&sc.mapChange)

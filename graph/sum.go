@@ -140,7 +140,7 @@ func (s *Sum[N]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkSums[N](cs)
 }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (s *Sum[N]) Keeps(c field.Change) bool {
 	sc, ok := c.(*sumChange[N])
 	return ok && sc.over && sameBits(sc.n, s.base)

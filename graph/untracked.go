@@ -110,7 +110,7 @@ func (u *Untracked[T]) Check([]field.Change) (later, earlier int, err error) {
 	return -1, -1, nil
 }
 
-// Keeps implements [field.Overwriting].
+// Keeps implements [field.Keeping].
 func (u *Untracked[T]) Keeps(c field.Change) bool {
 	uc, ok := c.(*untrackedChange[T])
 	return ok && identical(uc.value, u.base)

@@ -159,7 +159,7 @@ func (w *walker) mergingField(f *fieldInfo) {
 		f.infallible = i.Infallible()
 	}
 	_, f.checker = zero.(field.Checker)
-	_, f.overwriting = zero.(field.Overwriting)
+	_, f.keeping = zero.(field.Keeping)
 	_, f.growing = zero.(field.Growing)
 	_, f.stepped = zero.(field.Stepped)
 	_, f.unrecorded = zero.(field.Unrecorded)

@@ -60,13 +60,13 @@ type fieldInfo struct {
 	simple reflect.Kind // of a type that encodes itself in the way of its kind; else Invalid
 
 	// Of merging fields.
-	tab         unsafe.Pointer // method table of field.Merging
-	infallible  bool
-	checker     bool
-	overwriting bool
-	growing     bool
-	stepped     bool
-	unrecorded  bool
+	tab        unsafe.Pointer // method table of field.Merging
+	infallible bool
+	checker    bool
+	keeping    bool
+	growing    bool
+	stepped    bool
+	unrecorded bool
 }
 
 // op is a part of a plain field that is compared and copied as one.

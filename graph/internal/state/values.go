@@ -177,7 +177,7 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, commit bool) (digest uint64,
 			at = int(m.field)
 			fi := &t.fields[m.field]
 			f := fi.field(s)
-			if !fi.overwriting || !f.(field.Overwriting).Keeps(m.Change) {
+			if !fi.keeping || !f.(field.Keeping).Keeps(m.Change) {
 				digest += fi.salt
 			}
 			if err := f.Apply(m.Change); err != nil {

@@ -84,7 +84,7 @@ func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned
 			})
 		}
 	}
-	p, err := local.Prune(ctx, set.store, g.prog.Values, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k)
+	p, err := local.Prune(ctx, set.store, g.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k)
 	switch {
 	case errors.Is(err, checkpoint.ErrBusy), errors.Is(err, checkpoint.ErrConflict):
 		return Pruned(p), fmt.Errorf("pruning thread %q: %w: %w", set.thread, ErrThreadBusy, err)

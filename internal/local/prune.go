@@ -31,8 +31,8 @@ type Pruned struct {
 
 // Prune removes old records of a log, and the logs of subgraphs that nothing
 // refers to any more. The records that are left have the state they had.
-func Prune(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, keep Keep) (Pruned, error) {
-	p, err := newPruning(ctx, store, values, log)
+func Prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep) (Pruned, error) {
+	p, err := newPruning(ctx, store, prog, log)
 	if err != nil {
 		return Pruned{}, err
 	}
@@ -51,18 +51,19 @@ func Prune(ctx context.Context, store checkpoint.Store, values core.Values, log 
 
 // pruning is the work on one log.
 type pruning struct {
-	store  checkpoint.Store
-	values core.Values
-	log    checkpoint.Log
-	all    []*checkpoint.Record // without their data, in the order appended
-	lines  map[checkpoint.Branch][]*checkpoint.Record
-	kept   map[checkpoint.ID]bool
-	gone   []checkpoint.Branch // branches that go whole
+	store   checkpoint.Store
+	values  core.Values
+	version int // of the state's schema that values have
+	log     checkpoint.Log
+	all     []*checkpoint.Record // without their data, in the order appended
+	lines   map[checkpoint.Branch][]*checkpoint.Record
+	kept    map[checkpoint.ID]bool
+	gone    []checkpoint.Branch // branches that go whole
 }
 
-func newPruning(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log) (*pruning, error) {
+func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log) (*pruning, error) {
 	p := &pruning{
-		store: store, values: values, log: log,
+		store: store, values: prog.Values, version: prog.Version, log: log,
 		lines: map[checkpoint.Branch][]*checkpoint.Record{}, kept: map[checkpoint.ID]bool{},
 	}
 	if _, ok := store.(checkpoint.Rewriter); !ok {
@@ -241,6 +242,14 @@ func (p *pruning) shorten(ctx context.Context) error {
 				return err
 			}
 			n.Snapshot = &checkpoint.Snapshot{Values: full, Full: true}
+			// All of the record is of one version of the state's schema.
+			n.Changes = slices.Clone(rec.Changes)
+			for i := range n.Changes {
+				if n.Changes[i].Data, err = core.Upgrade(p.values, rec.Version, n.Changes[i].Data); err != nil {
+					return err
+				}
+			}
+			n.Version = p.version
 		} else if !whole {
 			n.Snapshot = rec.Snapshot
 		}

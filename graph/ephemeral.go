@@ -73,16 +73,11 @@ func (e *Ephemeral[T]) MarshalSnapshot() ([]byte, error) { return marshalOptiona
 
 // UnmarshalSnapshot implements [field.Snapshotting].
 func (e *Ephemeral[T]) UnmarshalSnapshot(data []byte) error {
-	data, set := snapshotValue(data)
-	if !set {
-		return e.UnmarshalJSON(data)
+	x, has, err := unmarshalSnapshot[T](data)
+	if err == nil {
+		*e = Ephemeral[T]{base: x, has: has}
 	}
-	var x T
-	if err := json.Unmarshal(data, &x); err != nil {
-		return err
-	}
-	*e = Ephemeral[T]{base: x, has: true}
-	return nil
+	return err
 }
 
 func unmarshalOptional[T any](data []byte) (x T, has bool, err error) {
@@ -103,12 +98,13 @@ func marshalOptional(field json.Marshaler, set bool) ([]byte, error) {
 	return data, err
 }
 
-// snapshotValue takes off the wrapping that marshalOptional put on, if it did.
-func snapshotValue(data []byte) (value []byte, set bool) {
+// unmarshalSnapshot is unmarshalOptional for what marshalOptional returned.
+func unmarshalSnapshot[T any](data []byte) (x T, has bool, err error) {
 	if ops, ok := operations(data, opOverwrite); ok && wrapsNull(ops[opOverwrite]) {
-		return ops[opOverwrite], true
+		err = json.Unmarshal(ops[opOverwrite], &x)
+		return x, err == nil, err
 	}
-	return data, false
+	return unmarshalOptional[T](data)
 }
 
 // wrapsNull reports whether data is null, wrapped in any number of overwrites.

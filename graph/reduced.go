@@ -143,16 +143,11 @@ func (r *Reduced[T, R]) MarshalSnapshot() ([]byte, error) { return marshalOption
 
 // UnmarshalSnapshot implements [field.Snapshotting].
 func (r *Reduced[T, R]) UnmarshalSnapshot(data []byte) error {
-	data, set := snapshotValue(data)
-	if !set {
-		return r.UnmarshalJSON(data)
+	x, set, err := unmarshalSnapshot[T](data)
+	if err == nil {
+		*r = Reduced[T, R]{base: optional[T]{clip(x), set}}
 	}
-	var x T
-	if err := json.Unmarshal(data, &x); err != nil {
-		return err
-	}
-	*r = Reduced[T, R]{base: optional[T]{clip(x), true}}
-	return nil
+	return err
 }
 
 // Bind implements [field.Merging].

@@ -292,7 +292,7 @@ func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error 
 	if err := m.fold(changes); err != nil {
 		return err
 	}
-	parts, err := m.part(nil, "", changes)
+	parts, err := m.part(nil, "", 0, changes)
 	if err != nil {
 		return err
 	}
@@ -339,16 +339,13 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 		return err
 	}
 	m.begin()
-	before := len(parts)
-	parts, err := m.part(parts, "", changes)
+	name, task := "", 0
+	if node >= 0 {
+		name, task = m.cfg.Plan.NameOf(node), m.completeAs(i, node, r)
+	}
+	parts, err := m.part(parts, name, task, changes)
 	if err != nil {
 		return err
-	}
-	if node >= 0 {
-		i = m.completeAs(i, node, r)
-		for k := range parts[before:] {
-			parts[before+k].Node, parts[before+k].Task = m.cfg.Plan.NameOf(node), i
-		}
 	}
 	return m.record(source, parts)
 }
@@ -547,7 +544,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 	if err := m.fold(changes); err != nil {
 		return err
 	}
-	parts, err := m.part(parts, "", changes)
+	parts, err := m.part(parts, "", 0, changes)
 	if err != nil {
 		return err
 	}

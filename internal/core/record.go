@@ -360,8 +360,8 @@ func (m *Machine) TakeAlong(results []checkpoint.Result) {
 }
 
 // part encodes changes from outside and adds them to the parts of the next
-// record.
-func (m *Machine) part(parts []checkpoint.Change, node string, changes any) ([]checkpoint.Change, error) {
+// record, as those of a node's task if a node is named.
+func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes any) ([]checkpoint.Change, error) {
 	if changes == nil || !m.cfg.Persist {
 		return parts, nil
 	}
@@ -370,7 +370,7 @@ func (m *Machine) part(parts []checkpoint.Change, node string, changes any) ([]c
 		return parts, err
 	}
 	m.tail.grew(growth, m.tail.seq+1)
-	return append(parts, checkpoint.Change{Node: node, Data: data}), nil
+	return append(parts, checkpoint.Change{Node: node, Task: task, Data: data}), nil
 }
 
 // record adds a record inside the open superstep, which keeps its epoch.

@@ -17,11 +17,9 @@ type cacheEntry struct {
 
 // cached looks a node's result up, by the state as the task sees it.
 func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, payload any, command *Command, r *report) (key string, hit bool, err error) {
-	state := s.m.State()
-	if task.Overlay != nil {
-		if state, err = s.overlaid(task); err != nil {
-			return "", false, err
-		}
+	state, err := s.overlaid(task)
+	if err != nil {
+		return "", false, err
 	}
 	if key, err = node.Cache.Key(state, payload); err != nil {
 		return "", false, fmt.Errorf("cache key: %w", err)

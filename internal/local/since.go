@@ -107,9 +107,14 @@ func (o *superstep) take(r *checkpoint.Record) {
 		return
 	}
 	o.folded = append(o.folded, r.Changes...)
+	told := map[int]bool{}
+	for _, c := range o.folded {
+		if c.Node != "" {
+			told[c.Task] = true
+		}
+	}
 	for _, t := range r.Open {
-		told := func(c checkpoint.Change) bool { return c.Node != "" && c.Task == t.Task }
-		if !t.Folded || slices.ContainsFunc(o.folded, told) {
+		if !t.Folded || told[t.Task] {
 			continue
 		}
 		c := checkpoint.Change{Node: t.Node, Task: t.Task} // it wrote nothing

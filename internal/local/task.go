@@ -835,9 +835,6 @@ func (t *Task) finish(r *report) bool {
 // fork returns the task's private copy of the state, with the task's own
 // overlay.
 func (s *Session) fork(task *core.Task) (any, error) {
-	if task.Overlay == nil {
-		return s.prog.Values.Fork(s.m.State()), nil
-	}
 	state, err := s.overlaid(task)
 	if err != nil {
 		return nil, err
@@ -845,19 +842,18 @@ func (s *Session) fork(task *core.Task) (any, error) {
 	return s.prog.Values.Fork(state), nil
 }
 
-// overlaid returns the state that a task begins with, to read or to fold into: the
-// base with the task's own overlay.
+// overlaid returns the state that a task begins with, to read: the base with the
+// task's own overlay.
 func (s *Session) overlaid(task *core.Task) (any, error) {
-	state := s.prog.Values.Fork(s.m.State())
+	base := s.m.State()
 	if task.Overlay == nil {
-		return state, nil
+		return base, nil
 	}
 	over, err := s.prog.Values.Decode(task.Overlay, nil)
-	if err != nil || over == nil {
-		return state, err
+	if err != nil {
+		return nil, err
 	}
-	state, _, err = s.prog.Values.Fold(state, []any{over}, false)
-	return state, err
+	return s.with(base, over)
 }
 
 // collect learns what the node wrote.
@@ -1085,15 +1081,11 @@ func (s *Session) lead(node string, c *Command, r *report) error {
 // leaves returns what a task's routers see: the state that it began with and its
 // own changes.
 func (s *Session) leaves(task *core.Task, changes any) (any, error) {
-	if task.Overlay == nil {
-		return s.view(changes)
+	base, err := s.overlaid(task)
+	if err != nil {
+		return nil, err
 	}
-	v, err := s.overlaid(task)
-	if err != nil || changes == nil {
-		return v, err
-	}
-	v, _, err = s.prog.Values.Fold(v, []any{changes}, false)
-	return v, err
+	return s.with(base, changes)
 }
 
 // view returns what a router sees: the base with its own task's changes.

@@ -97,8 +97,8 @@ func (r *Record) CheckPlace(last int64) error {
 }
 
 // Meta returns the record without what may be large, as [Query.Meta] wants it:
-// the data of changes and of Once, the snapshot, payloads and overlays of tasks.
-// The rest is shared with r.
+// the data of changes and of Once, the snapshot, payloads and overlays of tasks. The
+// rest is shared with r.
 func (r *Record) Meta() *Record {
 	m := *r
 	m.Snapshot = nil
@@ -119,11 +119,11 @@ func (r *Record) Meta() *Record {
 	}
 	m.Tasks = metaTasks(r.Tasks)
 	for i := range r.Open {
-		if rt := metaRouting(r.Open[i].Routing); rt != r.Open[i].Routing {
+		if rt := metaRouting(r.Open[i].Routing); rt != r.Open[i].Routing || r.Open[i].Changes != nil {
 			if &m.Open[0] == &r.Open[0] {
 				m.Open = append([]OpenTask(nil), r.Open...)
 			}
-			m.Open[i].Routing = rt
+			m.Open[i].Routing, m.Open[i].Changes = rt, nil
 		}
 	}
 	return &m

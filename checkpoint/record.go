@@ -192,11 +192,14 @@ type OpenTask struct {
 	Error string `json:"error,omitempty"` // why they were voided
 
 	// Folded is set when the task's changes are already in the state (an
-	// update from outside folded them); Routing is where it leads.
+	// update from outside folded them), but for Changes, which live for one
+	// step and wait for the superstep's end. Routing is where the task leads;
+	// nil if that isn't known yet.
 	// Routing without Folded says where the containing graph goes on when the
 	// record ended the run of a subgraph.
-	Folded  bool     `json:"folded,omitempty"`
-	Routing *Routing `json:"routing,omitempty"`
+	Folded  bool            `json:"folded,omitempty"`
+	Changes json.RawMessage `json:"changes,omitempty"`
+	Routing *Routing        `json:"routing,omitempty"`
 
 	// Passed is set when the breakpoint before the task was passed.
 	Passed bool `json:"passed,omitempty"`

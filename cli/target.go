@@ -224,7 +224,7 @@ func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Rec
 	}
 	done := map[int]bool{}
 	for _, t := range head.Open {
-		if t.Folded {
+		if t.Folded && t.Routing != nil {
 			done[t.Task] = true
 		}
 	}
@@ -238,7 +238,7 @@ func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Rec
 			if json.Unmarshal(r.Data, &text) == nil {
 				failed[r.Task] = text
 			}
-		case checkpoint.KindChanges, checkpoint.KindRouting:
+		case checkpoint.KindRouting: // changes alone tell nothing: a router may have failed
 			done[r.Task] = true
 		}
 	}

@@ -175,3 +175,158 @@ func TestEditsStandForTheSourcesOfAJoin(t *testing.T) {
 		equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "edit-b edit-c e")
 	}
 }
+
+// pendingRouter is a graph whose node a has written N = 1 and "a", but not come to
+// where it leads: its router fails until that is mended.
+func pendingRouter(t *testing.T, store checkpoint.Store) (g *graph.Graph[trail], mend func()) {
+	fails := true
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(_ context.Context, s *trail) error { s.N = 1; s.Ran.Add("a"); return nil })
+	b.AddNode("b", visit("b")).AddNode("c", visit("c"))
+	b.AddConditionalEdges("a", func(_ context.Context, s *trail) (graph.Command, error) {
+		if fails {
+			return graph.Command{}, errors.New("boom")
+		}
+		if s.N == 7 && s.Ran.Len() == 2 {
+			return graph.Goto("b"), nil
+		}
+		return graph.Goto("c"), nil
+	}, "b", "c")
+	b.AddEdge(graph.Start, "a")
+	g = compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	_, err := g.Invoke(bg, func(*trail) {})
+	wantErr[*graph.NodeError](t, err)
+	return g, func() { fails = false }
+}
+
+func TestAnEditWhileARouterIsPendingIsNotOverridden(t *testing.T) {
+	edit := func(s *trail) { s.N = 7; s.Ran.Add("edit") }
+	for name, how := range map[string]func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error){
+		"an edit": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
+			snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			equal(t, "next", strings.Join(snap.Next, " "), "a")
+			for _, e := range entries(t, g)[:1] {
+				equal(t, "next in the history", strings.Join(e.Next, " "), "a")
+			}
+			mend()
+			return g.Continue(bg)
+		},
+		"an edit, and once more a failure": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
+			must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			_, err := g.Continue(bg)
+			wantErr[*graph.NodeError](t, err)
+			mend()
+			return g.Continue(bg)
+		},
+		"an input": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
+			mend()
+			return g.Invoke(bg, edit)
+		},
+		"an edit, from a fork": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
+			edited := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			mend()
+			must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			return g.Continue(bg, graph.From(edited.Checkpoint))
+		},
+		"an edit, and the superstep again": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
+			edited := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			mend()
+			must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			return g.Continue(bg, graph.From(edited.Checkpoint), graph.RestartStep())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := checkpoint.NewMemory()
+			g, mend := pendingRouter(t, store)
+			snap, err := how(t, g, mend)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "the state", fmt.Sprint(snap.State.N, snap.State.Ran), "7 [a edit b]")
+			equal(t, "stored", fmt.Sprint(must[*graph.Snapshot[trail]](t)(g.State(bg)).State.Ran), "[a edit b]")
+			same(t, g, taped(t, store, "t"))
+		})
+	}
+}
+
+type passing struct {
+	Ran  graph.List[string]
+	Once graph.Ephemeral[string]
+	Note string
+}
+
+// passingBeside is a graph whose node a has set Once for what follows while b asks,
+// and whose node after notes what it sees.
+func passingBeside(t *testing.T, store checkpoint.Store) *graph.Graph[passing] {
+	b := graph.New[passing]("g")
+	b.AddNode("a", func(_ context.Context, s *passing) error { s.Once.Set("from a"); s.Ran.Add("a"); return nil })
+	b.AddNode("b", func(ctx context.Context, s *passing) error {
+		if _, err := graph.Interrupt[int](ctx, "q", nil); err != nil {
+			return err
+		}
+		s.Ran.Add("b sees [" + s.Once.Get() + "]")
+		return nil
+	})
+	for _, name := range []string{"after", "last"} {
+		b.AddNode(name, func(_ context.Context, s *passing) error {
+			s.Ran.Add(name + " sees [" + s.Once.Get() + "]")
+			return nil
+		})
+	}
+	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge("a", "after").AddEdge("after", "last")
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	snap := must[*graph.Snapshot[passing]](t)(g.Invoke(bg, func(*passing) {}))
+	equal(t, "what is seen", snap.State.Once.Get(), "from a")
+	return g
+}
+
+func TestAnEditLeavesAnEphemeralToWhatFollows(t *testing.T) {
+	note := func(s *passing) { s.Note = "edited" }
+	for name, tt := range map[string]struct {
+		do   func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error)
+		want string
+	}{
+		"an edit": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
+			equal(t, "what is seen", snap.State.Once.Get(), "from a")
+			return g.Resume(bg, 1)
+		}, "a b sees [] after sees [from a] last sees []"},
+		"two edits, forked": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
+			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
+			must[*graph.Snapshot[passing]](t)(g.Resume(bg, 1))
+			return g.Resume(bg, 1, graph.From(snap.Checkpoint))
+		}, "a b sees [] after sees [from a] last sees []"},
+		"an answer with an edit": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			return g.Resume(bg, 1, graph.Update(note))
+		}, "a b sees [] after sees [from a] last sees []"},
+		"an edit of it, for what waits": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
+			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Once.Set("edited") }))
+			equal(t, "what is seen", snap.State.Once.Get(), "edited")
+			return g.Resume(bg, 1)
+		}, "a b sees [edited] after sees [] last sees []"},
+		"an edit as the node that waits": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Once.Set("as b") }, graph.AsNode("b")))
+			return g.Continue(bg)
+		}, "a after sees [as b] last sees []"},
+		"an edit as a node that has run": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Once.Set("as a") }, graph.AsNode("a")))
+			equal(t, "what is seen", snap.State.Once.Get(), "as a")
+			return g.Resume(bg, 1)
+		}, "a b sees [] after sees [as a] last sees []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := checkpoint.NewMemory()
+			g := passingBeside(t, store)
+			snap, err := tt.do(t, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "ran", strings.Join(snap.State.Ran.Slice(), " "), tt.want)
+			stored := must[*graph.Snapshot[passing]](t)(g.State(bg))
+			equal(t, "stored", strings.Join(stored.State.Ran.Slice(), " "), tt.want)
+			same(t, g, taped(t, store, "t"))
+		})
+	}
+}

@@ -232,12 +232,14 @@ type CachePolicy struct {
 	Version string
 
 	// Key returns what the result depends on, given the state as the node sees it
-	// (a *S) and, for a task, its payload in JSON. Nil means the whole state and
-	// payload.
+	// (a *S) and, for a task, its payload in JSON. Nil means the whole state, but
+	// for what isn't recorded of it ([Untracked]), and payload.
 	Key func(state any, payload json.RawMessage) (string, error)
 }
 
-// Cache caches the node's results.
+// Cache caches the node's results, but for those that depend on an answer, write
+// what isn't recorded, send tasks, or move the state of a subgraph that
+// keeps it.
 func Cache(p CachePolicy) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) { n.cache = &p }
 }

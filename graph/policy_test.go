@@ -371,6 +371,21 @@ func TestAnAnswerIsNotCached(t *testing.T) {
 	equal(t, "runs of a node with a breakpoint", ran.of("price"), 1)
 }
 
+func TestWhatMovesTheStateOfASubgraphIsNotCached(t *testing.T) {
+	type inner struct{ Calls graph.Sum[int] }
+	c := graph.New[inner]("inner")
+	c.AddNode("x", func(_ context.Context, s *inner) error { s.Calls.Add(1); return nil }).AddEdge(graph.Start, "x")
+	b := graph.New[trail]("g")
+	graph.AddSubgraph(b, "sub", compile(t, c, graph.KeepState()), graph.Mapping[trail, inner]{
+		Out: func(c *inner, s *trail) { s.N = c.Calls.Get() },
+	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, Key: func(any, json.RawMessage) (string, error) { return "same", nil }}))
+	b.AddEdge(graph.Start, "sub")
+	g := compile(t, b, stored()...)
+	for turn := range 3 {
+		equal(t, "calls", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})).State.N, turn+1)
+	}
+}
+
 func TestW9AFailedNodeIsNotCached(t *testing.T) {
 	fail := true
 	b := one(func(_ context.Context, s *trail) error {

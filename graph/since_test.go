@@ -165,9 +165,36 @@ func TestSinceWhatWasPrunedIsRefused(t *testing.T) {
 	}
 }
 
-// An edit inside a superstep folds what tasks have written so far. Who comes after the
-// edit is told of it when the superstep ends, as with every superstep.
+// An edit inside a superstep folds what tasks have written so far: that is told with
+// the edit, and not once more when the superstep ends.
 func TestSinceAnEditInsideASuperstep(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "b")
+	b.AddNode("quiet", func(context.Context, *trail) error { return nil })
+	b.AddNode("a", func(ctx context.Context, s *trail) error {
+		if _, err := graph.Interrupt[bool](ctx, "ok", "fine?"); err != nil {
+			return err
+		}
+		s.Ran.Add("a")
+		return nil
+	})
+	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge(graph.Start, "quiet")
+	g := compile(t, b, stored()...)
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	edit := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+	told := func(since string) (told []string) {
+		for _, ev := range must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeUpdates), graph.Since(since)))) {
+			told = append(told, fmt.Sprintf("%d %s %s", ev.Step, ev.Node, ev.Update))
+		}
+		return told
+	}
+	equalSlice(t, "told since it was asked", told(asked.Checkpoint), []string{`1 b {"Ran":["b"]}`, `1 quiet `, `1 a {"Ran":["a"]}`})
+	equalSlice(t, "told since the edit", told(edit.Checkpoint), []string{`1 a {"Ran":["a"]}`})
+}
+
+// An input into an open superstep is told of with what it folds, while it happens as
+// afterwards, and once.
+func TestAnInputIntoAnOpenSuperstepIsToldOnce(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "b")
 	b.AddNode("a", func(ctx context.Context, s *trail) error {
 		if _, err := graph.Interrupt[bool](ctx, "ok", "fine?"); err != nil {
@@ -178,14 +205,25 @@ func TestSinceAnEditInsideASuperstep(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	edit := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
-	var told []string
-	for _, ev := range must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeUpdates), graph.Since(edit.Checkpoint)))) {
-		told = append(told, fmt.Sprintf("%s %s", ev.Node, ev.Update))
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	recorded := graph.Modes(graph.ModeUpdates, graph.ModeValues)
+	var live []graph.Event
+	live = append(live, must[[]graph.Event](t)(collect(g.Stream(bg, func(s *trail) { s.Note = "more" }, recorded)))...)
+	live = append(live, must[[]graph.Event](t)(collect(g.StreamResume(bg, true, recorded)))...)
+	tell := func(evs []graph.Event) (told []string) {
+		for _, ev := range evs {
+			switch s, ok := graph.StateOf[trail](ev); {
+			case ok:
+				told = append(told, fmt.Sprintf("%d %s %s, next %s", ev.Step, s.Note, s.ran(), ev.Next))
+			case ev.Node != "" && ev.Update != nil:
+				told = append(told, fmt.Sprintf("%d %s %s", ev.Step, ev.Node, ev.Update))
+			}
+		}
+		return told
 	}
-	equalSlice(t, "told since", told, []string{`b {"Ran":["b"]}`, `a {"Ran":["a"]}`})
+	want := []string{`1 b {"Ran":["b"]}`, `0 more b, next [a]`, `1 a {"Ran":["a"]}`, `1 more b a, next []`}
+	equalSlice(t, "told live", tell(live), want)
+	equalSlice(t, "told since", tell(must[[]graph.Event](t)(collect(g.Stream(bg, nil, recorded, graph.Since(asked.Checkpoint))))), want)
 }
 
 // A checkpoint that the thread doesn't come from is refused whatever is to be told.

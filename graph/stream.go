@@ -18,7 +18,8 @@ type Mode uint32
 // The modes.
 const (
 	// ModeUpdates: what each task wrote, in plan order, when its superstep is
-	// committed; and interrupts. It is the default.
+	// committed, or earlier when an input or an answer with an update folds it;
+	// and interrupts. It is the default.
 	ModeUpdates = Mode(local.Updates | local.InterruptRaised)
 
 	// ModeValues: the whole state after the input and after each superstep;
@@ -195,11 +196,11 @@ func LiveOrder() Option { return func(s *settings) { s.live = true } }
 // Since makes Stream and StreamResume tell first what the thread has come to after
 // a checkpoint, and then what the call does: of each input and each superstep that
 // was recorded since, the checkpoint, the updates and the values, as far as the
-// modes want them and in the order of the run that recorded them. So a consumer
-// that has seen a checkpoint, and whose process or connection then died, misses
-// nothing that was recorded since. The updates and values of a checkpoint follow its
-// event: who wants them has seen it when the last of them has come. What is not
-// recorded (what nodes emitted, messages, the course of tasks) is not told again, and
+// modes want them and in the order of the run that recorded them, and the updates
+// that an edit has folded or made as a node. So a consumer that has seen a checkpoint,
+// and whose process or connection then died, misses nothing that was recorded since.
+// The updates and values of a checkpoint follow its event: who wants them has seen it
+// when the last of them has come. What is not recorded (what nodes emitted, messages, the course of tasks) is not told again, and
 // neither is what happened inside subgraphs. An empty checkpoint is the beginning of
 // the thread.
 //

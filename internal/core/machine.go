@@ -75,7 +75,7 @@ type Task struct {
 	Cached bool // its changes came from a cache
 	passed bool
 	ran    bool // its node has succeeded, whether it wrote something or not
-	folded bool // its changes are in the state already
+	folded bool // its changes are in the state already, but for those that must wait (see Splitter)
 	added  bool // not planned: an edit stood in for the node
 	saved  saved
 
@@ -96,7 +96,8 @@ func (t *Task) Changes() any { return t.changes }
 // Data returns the encoded form of what the task wrote.
 func (t *Task) Data() json.RawMessage { return t.data }
 
-// Folded reports whether what the task wrote is in the committed state.
+// Folded reports whether an edit has folded what the task wrote. Changes and Data are
+// then what of it has to wait for the superstep's end.
 func (t *Task) Folded() bool { return t.folded }
 
 // Routing returns where a task that is Done leads.
@@ -331,10 +332,14 @@ func (m *Machine) begin() {
 func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Routing) error {
 	// Finished siblings come first: nothing they did is lost.
 	i := m.pendingOf(node)
-	if i >= 0 && m.tasks[i].ran {
-		m.tasks[i].Status = Done // its node has succeeded, and now its routing is known
+	parts, err := m.foldFinished(changes)
+	if err != nil {
+		return err
 	}
-	parts := m.foldFinished()
+	var later any
+	if node >= 0 { // as the node's changes would
+		changes, later, _ = Split(m.cfg.Values, changes, nil)
+	}
 	if err := m.fold(changes); err != nil {
 		return err
 	}
@@ -342,51 +347,107 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 	name, task := "", 0
 	if node >= 0 {
 		name, task = m.cfg.Plan.NameOf(node), m.completeAs(i, node, r)
+		if err := m.leaveChanges(&m.tasks[task], later); err != nil {
+			return err
+		}
 	}
-	parts, err := m.part(parts, name, task, changes)
-	if err != nil {
+	if parts, err = m.part(parts, name, task, changes); err != nil {
 		return err
 	}
 	return m.record(source, parts)
 }
 
-// foldFinished folds what the finished tasks of the open superstep wrote. A
-// task whose changes conflict with those of an earlier one is voided, as it
-// would have been at the superstep's end.
-func (m *Machine) foldFinished() []checkpoint.Change {
-	var parts []checkpoint.Change
-	for {
-		tasks, cs := m.finished()
-		next, d, err := m.cfg.Values.Fold(m.base, cs, false)
-		if late := m.blame(err, tasks); late >= 0 {
-			m.void(&m.tasks[tasks[late]], m.conflict(err, tasks).Error())
-			continue
-		}
-		if len(cs) > 0 && err == nil {
-			m.base = next
-			m.guard.digest += d
-		}
-		break
+// foldFinished folds, before an edit is, what tasks of the open superstep wrote whose
+// nodes have finished, also if it isn't known yet where they lead. A task whose
+// changes conflict with those of an earlier one is voided, as it would have been at
+// the superstep's end.
+func (m *Machine) foldFinished(edit any) ([]checkpoint.Change, error) {
+	_, late := m.merge()
+	for i, why := range late {
+		m.void(&m.tasks[i], why.Error())
 	}
+	if err := m.replaceLeft(edit); err != nil {
+		return nil, err
+	}
+	var parts []checkpoint.Change
+	var cs []any
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.Status != Done || t.folded {
+		if t.folded || !t.ran && t.Status != Done {
 			continue
 		}
-		if t.data != nil {
-			parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: t.data})
-			m.tail.grew(t.growth, m.tail.seq+1)
+		data, growth := t.data, t.growth
+		now, later, split := Split(m.cfg.Values, t.changes, edit)
+		if split && m.cfg.Persist {
+			var err error
+			if data, growth, err = m.cfg.Values.Encode(now); err != nil {
+				return nil, err
+			}
+		}
+		if err := m.leaveChanges(t, later); err != nil {
+			return nil, err
+		}
+		if now != nil {
+			cs = append(cs, now)
 		}
 		t.folded = true
+		// One that wrote nothing is there too: it says that the node ran.
+		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: data})
+		m.tail.grew(growth, m.tail.seq+1)
 	}
-	return parts
+	if len(cs) == 0 {
+		return parts, nil
+	}
+	next, d, err := m.cfg.Values.Fold(m.base, cs, false)
+	if err != nil {
+		return nil, err
+	}
+	m.base = next
+	m.guard.digest += d
+	return parts, nil
 }
 
-// finished lists the finished tasks whose changes wait to be folded, and these.
-func (m *Machine) finished() (tasks []int, cs []any) {
+// leaveChanges makes changes all that a task has still to write when the superstep
+// ends.
+func (m *Machine) leaveChanges(t *Task, changes any) (err error) {
+	t.changes, t.data, t.growth = changes, nil, nil
+	if changes != nil && m.cfg.Persist {
+		t.data, t.growth, err = m.cfg.Values.Encode(changes)
+	}
+	return err
+}
+
+// replaceLeft drops from what is left of tasks that edits have folded what newer
+// changes replace.
+func (m *Machine) replaceLeft(newer any) error {
 	for i := range m.tasks {
-		if t := &m.tasks[i]; t.Status == Done && t.changes != nil && !t.folded {
-			tasks, cs = append(tasks, i), append(cs, t.changes)
+		t := &m.tasks[i]
+		if newer == nil || !t.folded || t.changes == nil {
+			continue
+		}
+		_, later, _ := Split(m.cfg.Values, t.changes, newer)
+		if err := m.leaveChanges(t, later); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written lists the tasks whose changes wait to be folded, and these: of tasks that
+// edits have folded those that no other task has replaced since.
+func (m *Machine) written() (tasks []int, cs []any) {
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		c := t.changes
+		if t.folded && c != nil {
+			for k := range m.tasks {
+				if u := &m.tasks[k]; !u.folded && u.changes != nil {
+					_, c, _ = Split(m.cfg.Values, c, u.changes)
+				}
+			}
+		}
+		if c != nil && (t.ran || t.Status == Done) {
+			tasks, cs = append(tasks, i), append(cs, c)
 		}
 	}
 	return tasks, cs
@@ -395,30 +456,31 @@ func (m *Machine) finished() (tasks []int, cs []any) {
 // Merged returns a copy of the state with what tasks of the open superstep have
 // written so far. What can't be merged is left out. An edit is made on it.
 func (m *Machine) Merged() any {
-	v := m.cfg.Values.Fork(m.base)
-	var tasks []int
-	for i := range m.tasks {
-		if t := &m.tasks[i]; t.ran && t.changes != nil && !t.folded {
-			tasks = append(tasks, i)
-		}
-	}
+	v, _ := m.merge()
+	return v
+}
+
+// merge is Merged; late are the tasks whose changes can't be merged, and why.
+func (m *Machine) merge() (v any, late map[int]error) {
+	v = m.cfg.Values.Fork(m.base)
+	tasks, cs := m.written()
 	for len(tasks) > 0 {
-		cs := make([]any, len(tasks))
-		for k, i := range tasks {
-			cs[k] = m.tasks[i].changes
-		}
 		next, _, err := m.cfg.Values.Fold(v, cs, false)
 		if err == nil {
-			return next
+			return next, late
 		}
-		late := m.blame(err, tasks)
-		if late < 0 {
+		k := m.blame(err, tasks)
+		if k < 0 {
 			break
 		}
-		tasks = slices.Delete(tasks, late, late+1)
+		if late == nil {
+			late = map[int]error{}
+		}
+		late[tasks[k]] = m.conflict(err, tasks)
+		tasks, cs = slices.Delete(tasks, k, k+1), slices.Delete(cs, k, k+1)
 		v = m.cfg.Values.Fork(m.base) // a failed reducer may have spoiled it
 	}
-	return v
+	return v, late
 }
 
 // pendingOf returns the first task of a node that is not done, -1 if none.
@@ -539,14 +601,16 @@ func (t *Task) reset() {
 func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error {
 	var parts []checkpoint.Change
 	if changes != nil { // as in Update
-		parts = m.foldFinished()
-	}
-	if err := m.fold(changes); err != nil {
-		return err
-	}
-	parts, err := m.part(parts, "", 0, changes)
-	if err != nil {
-		return err
+		var err error
+		if parts, err = m.foldFinished(changes); err != nil {
+			return err
+		}
+		if err = m.fold(changes); err != nil {
+			return err
+		}
+		if parts, err = m.part(parts, "", 0, changes); err != nil {
+			return err
+		}
 	}
 	m.begin()
 	m.paused = slices.DeleteFunc(m.paused, func(p checkpoint.Pause) bool { _, ok := answers[p.ID]; return ok })
@@ -818,16 +882,28 @@ func (m *Machine) startable() []int {
 // close folds the superstep's changes, plans the next and records both.
 func (m *Machine) close() error {
 	cs := slices.Grow(m.foldBuf[:0], len(m.tasks))
+	left := false // changes of tasks that edits have folded
 	for i := range m.tasks {
-		if t := &m.tasks[i]; t.changes != nil && !t.folded {
+		if t := &m.tasks[i]; t.changes != nil {
 			cs = append(cs, t.changes)
+			left = left || t.folded
 		}
 	}
 	m.foldBuf = cs
+	if left {
+		for i := range m.tasks {
+			if t := &m.tasks[i]; !t.folded {
+				if err := m.replaceLeft(t.changes); err != nil {
+					return err
+				}
+			}
+		}
+		_, cs = m.written()
+	}
 	next, d, err := m.cfg.Values.Fold(m.base, cs, true)
 	if err != nil {
 		clear(cs)
-		tasks, _ := m.finished()
+		tasks, _ := m.written()
 		return m.voidConflict(err, tasks)
 	}
 	clear(cs)

@@ -102,8 +102,11 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	m.paused = slices.Clone(rec.Paused)
 	var err error
 	for i, t := range tip.Epoch.Tasks {
-		task := Task{Index: i, From: plan.FromStart, Sent: t.Sent, Raw: t.Payload, Overlay: t.Overlay}
+		task := Task{Index: i, From: plan.FromStart, Sent: t.Sent, Raw: t.Payload}
 		if task.Node, err = m.node(t.Node); err != nil {
+			return nil, err
+		}
+		if task.Overlay, err = Upgrade(cfg.Values, tip.Epoch.Version, t.Overlay); err != nil {
 			return nil, err
 		}
 		if from, ok := cfg.Plan.Recorded(t.From); ok {
@@ -113,7 +116,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	}
 	for _, o := range rec.Open {
 		if o.Routing != nil && !o.Folded { // the run ended; this is where the containing graph goes on
-			r, err := m.decodeRouting(&checkpoint.Routing{Parent: o.Routing.Parent})
+			r, err := m.decodeRouting(&checkpoint.Routing{Parent: o.Routing.Parent}, rec.Version)
 			if err != nil {
 				return nil, err
 			}
@@ -130,7 +133,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		if o.Task < 0 || o.Task >= len(m.tasks) {
 			return nil, fmt.Errorf("record %s speaks of task %d of %d: %w", rec.ID, o.Task, len(m.tasks), checkpoint.ErrCorrupt)
 		}
-		if err := m.restoreOpen(&m.tasks[o.Task], &o); err != nil {
+		if err := m.restoreOpen(&m.tasks[o.Task], &o, rec.Version); err != nil {
 			return nil, err
 		}
 	}
@@ -167,16 +170,24 @@ func (m *Machine) node(name string) (int, error) {
 	return n, nil
 }
 
-func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask) error {
+// restoreOpen takes in what a record of a version of the state's schema knows of a
+// task.
+func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask, version int) error {
 	t.Gen, t.ErrText, t.folded, t.passed = o.Gen, o.Error, o.Folded, o.Passed
 	t.Questions, t.Children = o.Questions, o.Children
 	if o.Folded {
-		t.kept, t.Children = o.Children, nil
-		r, err := m.decodeRouting(o.Routing)
+		t.kept, t.Children, t.ran = o.Children, nil, true
+		if err := m.restoreChanges(t, version, o.Changes); err != nil {
+			return err
+		}
+		if t.Status = Changed; o.Routing == nil {
+			return nil
+		}
+		r, err := m.decodeRouting(o.Routing, version)
 		if err != nil {
 			return err
 		}
-		t.routing, t.Status = &r, Done
+		t.routing, t.Status, t.saved.routing = &r, Done, true
 		return nil
 	}
 	for _, q := range o.Questions {
@@ -218,7 +229,7 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		return fmt.Errorf("result of task %d of %d: %w", r.Task, len(m.tasks), checkpoint.ErrCorrupt)
 	}
 	t := &m.tasks[r.Task]
-	if r.Gen != t.Gen || t.folded {
+	if r.Gen != t.Gen || t.folded && r.Kind != checkpoint.KindRouting && r.Kind != checkpoint.KindError {
 		return nil
 	}
 	switch r.Kind {
@@ -230,28 +241,16 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		if t.Status != Done {
 			t.Status = Changed
 		}
-		if r.Data == nil || string(r.Data) == "null" {
+		return m.restoreChanges(t, versionOf(r.Name), r.Data)
+	case checkpoint.KindRouting:
+		if t.saved.routing { // likewise, or the record knows it
 			return nil
 		}
-		data, err := Upgrade(m.cfg.Values, versionOf(r.Name), r.Data)
-		if err != nil {
-			return err
-		}
-		changes, err := m.cfg.Values.Decode(data, nil)
-		if err != nil {
-			return err
-		}
-		data, growth, err := m.cfg.Values.Encode(changes)
-		if err != nil {
-			return err
-		}
-		t.changes, t.data, t.growth = changes, data, growth
-	case checkpoint.KindRouting:
 		var rec checkpoint.Routing
 		if err := json.Unmarshal(r.Data, &rec); err != nil {
 			return fmt.Errorf("routing of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
 		}
-		routing, err := m.decodeRouting(&rec)
+		routing, err := m.decodeRouting(&rec, versionOf(r.Name))
 		if err != nil {
 			return err
 		}
@@ -280,8 +279,23 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 	return nil
 }
 
-// The version of the state's schema in which a task's changes are encoded is the
-// name of the result: other versions of the program may write some of them.
+// restoreChanges takes in what a task wrote.
+func (m *Machine) restoreChanges(t *Task, version int, data json.RawMessage) (err error) {
+	if len(data) == 0 || string(data) == "null" {
+		return nil
+	}
+	if data, err = Upgrade(m.cfg.Values, version, data); err != nil {
+		return err
+	}
+	if t.changes, err = m.cfg.Values.Decode(data, nil); err != nil {
+		return err
+	}
+	t.data, t.growth, err = m.cfg.Values.Encode(t.changes)
+	return err
+}
+
+// The version of the state's schema in which a task's changes and the updates of its
+// sends are encoded is the name of the result: other versions of the program may write some of them.
 func versionName(v int) string {
 	if v == 0 {
 		return ""
@@ -362,11 +376,11 @@ func (m *Machine) TakeAlong(results []checkpoint.Result) {
 // part encodes changes from outside and adds them to the parts of the next
 // record, as those of a node's task if a node is named.
 func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes any) ([]checkpoint.Change, error) {
-	if changes == nil || !m.cfg.Persist {
+	if changes == nil && node == "" || !m.cfg.Persist {
 		return parts, nil
 	}
 	data, growth, err := m.cfg.Values.Encode(changes)
-	if err != nil || data == nil {
+	if err != nil || data == nil && node == "" {
 		return parts, err
 	}
 	m.tail.grew(growth, m.tail.seq+1)
@@ -395,7 +409,7 @@ func (m *Machine) recordStep(done []Task) error {
 	}
 	for i := range done {
 		t := &done[i]
-		if t.folded {
+		if t.folded && t.data == nil {
 			continue
 		}
 		// One that wrote nothing is there too: it says that the node ran.
@@ -565,16 +579,18 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 		if t.Gen > 0 {
 			o.Error = t.ErrText
 		}
-		if t.Status == Interrupted || len(t.Questions) > 0 {
-			o.Children = t.Children
-		} else if t.folded {
-			o.Children = t.kept
-		}
 		if t.added {
 			o.Node = m.cfg.Plan.Nodes[t.Node].Name
 		}
-		if t.folded {
-			o.Routing = m.encodeRouting(t.Routing())
+		switch {
+		case t.folded:
+			o.Changes, o.Children = t.data, t.kept
+			if t.Status == Done {
+				o.Routing = m.encodeRouting(t.Routing())
+				t.saved.routing = true
+			}
+		case t.Status == Interrupted || len(t.Questions) > 0:
+			o.Children = t.Children
 		}
 		t.saved.questions, t.saved.asked = true, true
 		open = append(open, o)
@@ -618,24 +634,24 @@ func (m *Machine) keptResults(t *Task, kept map[string]checkpoint.ID, to []check
 }
 
 func (m *Machine) saveResults(t *Task) {
-	if !m.cfg.Persist || t.folded {
+	if !m.cfg.Persist {
 		return
 	}
 	before := len(m.writes.results)
 	put := func(kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) {
 		m.writes.results = append(m.writes.results, m.result(t, kind, name, data, replace))
 	}
-	if t.ran && !t.saved.changes {
+	if t.ran && !t.folded && !t.saved.changes {
 		t.saved.changes = true
 		m.writes.results = append(m.writes.results, m.changesResult(t, t.data))
 	}
-	if t.ran && !t.saved.kept {
+	if t.ran && !t.folded && !t.saved.kept {
 		t.saved.kept = true
 		m.writes.results = m.keptResults(t, t.kept, m.writes.results)
 	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
-		put(checkpoint.KindRouting, "", m.marshalRouting(t.Routing()), false)
+		put(checkpoint.KindRouting, versionName(m.cfg.Version), m.marshalRouting(t.Routing()), false)
 	}
 	if t.Status == Failed && !t.saved.err && t.Err != nil {
 		t.saved.err = true
@@ -758,10 +774,9 @@ func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
 	return out
 }
 
-func (m *Machine) decodeRouting(r *checkpoint.Routing) (Routing, error) {
-	if r == nil {
-		return Routing{}, nil
-	}
+// decodeRouting reads a routing that a version of the state's schema recorded. What
+// is sent to the containing graph stays as it is.
+func (m *Machine) decodeRouting(r *checkpoint.Routing, version int) (Routing, error) {
 	out := Routing{Static: r.Static, Stop: r.Stop}
 	for _, name := range r.Goto {
 		if name == plan.End {
@@ -779,7 +794,11 @@ func (m *Machine) decodeRouting(r *checkpoint.Routing) (Routing, error) {
 		if err != nil {
 			return out, err
 		}
-		out.Sends = append(out.Sends, Send{Node: n, Raw: s.Payload, Overlay: s.Overlay})
+		overlay, err := Upgrade(m.cfg.Values, version, s.Overlay)
+		if err != nil {
+			return out, err
+		}
+		out.Sends = append(out.Sends, Send{Node: n, Raw: s.Payload, Overlay: overlay})
 	}
 	if r.Parent != nil {
 		out.Parent = &ParentRouting{Goto: r.Parent.Goto}

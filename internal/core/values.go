@@ -77,6 +77,23 @@ func Unrecorded(v Values, changes any) bool {
 	return ok && u.Unrecorded(changes)
 }
 
+// Splitter is implemented by Values with fields whose values live for one step.
+type Splitter interface {
+	// Split splits changes in those that an edit inside a superstep may fold before
+	// it ends, and those to fields whose values live for one step, which must wait:
+	// its end would end them. Of the latter those are left out that over, if not nil,
+	// replaces. Both may be nil. It is not split if now is all of it.
+	Split(changes, over any) (now, later any, split bool)
+}
+
+// Split is Splitter.Split, if v has one.
+func Split(v Values, changes, over any) (now, later any, split bool) {
+	if s, ok := v.(Splitter); ok && changes != nil {
+		return s.Split(changes, over)
+	}
+	return changes, nil, false
+}
+
 // Upgrader is implemented by Values that read what older versions of the program
 // have recorded.
 type Upgrader interface {

@@ -131,6 +131,25 @@ func hash(name string, v []string) uint64 {
 	return h.Sum64()
 }
 
+func (toy) Split(changes, over any) (now, later any, split bool) {
+	n, l := toyChanges{}, toyChanges{}
+	newer, _ := over.(toyChanges)
+	for name, u := range changes.(toyChanges) {
+		if kind(name) != 'e' {
+			n[name] = u
+		} else if _, replaced := newer[name]; !replaced {
+			l[name] = u
+		}
+	}
+	if len(n) > 0 {
+		now = n
+	}
+	if len(l) > 0 {
+		later = l
+	}
+	return now, later, len(n) < len(changes.(toyChanges))
+}
+
 func (toy) Encode(changes any) (json.RawMessage, []core.Growth, error) {
 	c, _ := changes.(toyChanges)
 	if len(c) == 0 {

@@ -56,6 +56,10 @@ func (v seeded) New() any { return v.Fork(v.seed) }
 
 func (v seeded) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
 
+func (v seeded) Split(changes, over any) (now, later any, split bool) {
+	return core.Split(v.Values, changes, over)
+}
+
 func (v seeded) Current(version int) bool { return core.Current(v.Values, version) }
 
 func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
@@ -412,7 +416,11 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 				if len(part.Data) == 0 {
 					continue
 				}
-				changes, err := child.prog.Values.Decode(part.Data, nil)
+				data, err := core.Upgrade(child.prog.Values, r.Version, part.Data)
+				if err != nil {
+					return nil, err
+				}
+				changes, err := child.prog.Values.Decode(data, nil)
 				if err != nil {
 					return nil, err
 				}

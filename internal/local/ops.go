@@ -66,16 +66,33 @@ func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fe
 			s.leaveStep(false, err)
 		}
 	}()
-	s.start(ctx, due)
-	for s.inbox != nil {
-		s.wait(ctx)
-	}
-	if w := s.m.Results(); w != nil {
-		if err := s.saver.write(ctx, w); err != nil {
-			return err
+	err = s.runStarted(ctx, due, func() error {
+		if w := s.m.Results(); w != nil {
+			return s.saver.write(ctx, w)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return s.over(ctx)
+}
+
+// runStarted runs tasks that the machine counts as running and waits for them. Store
+// is called each time some of them have ended.
+func (s *Session) runStarted(ctx context.Context, tasks []int, store func() error) error {
+	s.start(ctx, tasks)
+	for s.inbox != nil {
+		s.wait(ctx)
+		if err := store(); err != nil {
+			s.stopTasks(err)
+			return err
+		}
+		if s.inbox != nil { // workers wait for it before they take another task
+			s.inbox.settle()
+		}
+	}
+	return store() // a lone task is not waited for
 }
 
 // AdvanceThread closes the superstep that epoch planned and returns the record

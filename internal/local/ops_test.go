@@ -99,6 +99,35 @@ func begin(t testing.TB, prog *local.Program, o local.Options) checkpoint.ID {
 	return s.Machine().Epoch()
 }
 
+// Workers wait until what they did is stored before they take another task.
+func TestMoreTasksThanMayRunAtATime(t *testing.T) {
+	ctx := t.Context()
+	var runs atomic.Int32
+	prog := program(t, &runs)
+	o := local.Options{Store: checkpoint.NewMemory(), Log: checkpoint.Log{Thread: "t"}, Concurrency: 1}
+	epoch := begin(t, prog, o)
+	seen := 0
+	for i, run := range prog.Nodes {
+		prog.Nodes[i].Run = func(ctx context.Context, state, payload any) (local.Command, error) {
+			results, err := o.Store.Results(ctx, o.Log, "", epoch)
+			if len(results) < 2*seen { // changes and routing of each
+				t.Errorf("%d results are stored of %d tasks that have ended", len(results), seen)
+			}
+			seen++
+			if err != nil {
+				return local.Command{}, err
+			}
+			return run.Run(ctx, state, payload)
+		}
+	}
+	if err := local.RunTasks(ctx, prog, o, 0, epoch, []int{0, 1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	if runs.Load() != 4 {
+		t.Errorf("%d tasks ran", runs.Load())
+	}
+}
+
 func TestOperationsTwiceLateAndOutOfOrder(t *testing.T) {
 	ctx := context.Background()
 	var runs atomic.Int32

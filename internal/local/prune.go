@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -243,13 +244,9 @@ func (p *pruning) shorten(ctx context.Context) error {
 			}
 			n.Snapshot = &checkpoint.Snapshot{Values: full, Full: true}
 			// All of the record is of one version of the state's schema.
-			n.Changes = slices.Clone(rec.Changes)
-			for i := range n.Changes {
-				if n.Changes[i].Data, err = core.Upgrade(p.values, rec.Version, n.Changes[i].Data); err != nil {
-					return err
-				}
+			if err := p.upgrade(&n); err != nil {
+				return err
 			}
-			n.Version = p.version
 		} else if !whole {
 			n.Snapshot = rec.Snapshot
 		}
@@ -265,6 +262,38 @@ func (p *pruning) shorten(ctx context.Context) error {
 		rw.Replace = append(rw.Replace, &n)
 	}
 	return p.store.(checkpoint.Rewriter).Rewrite(ctx, rw)
+}
+
+// upgrade makes a record one of the version that the values have. What it shares with
+// others isn't altered. What is sent to a containing graph stays as it is.
+func (p *pruning) upgrade(r *checkpoint.Record) error {
+	var err error
+	upgrade := func(data *json.RawMessage) {
+		if err == nil {
+			*data, err = core.Upgrade(p.values, r.Version, *data)
+		}
+	}
+	r.Changes, r.Tasks, r.Open = slices.Clone(r.Changes), slices.Clone(r.Tasks), slices.Clone(r.Open)
+	for i := range r.Changes {
+		upgrade(&r.Changes[i].Data)
+	}
+	for i := range r.Tasks {
+		upgrade(&r.Tasks[i].Overlay)
+	}
+	for i := range r.Open {
+		upgrade(&r.Open[i].Changes)
+		if r.Open[i].Routing == nil {
+			continue
+		}
+		routing := *r.Open[i].Routing
+		routing.Sends = slices.Clone(routing.Sends)
+		for k := range routing.Sends {
+			upgrade(&routing.Sends[k].Overlay)
+		}
+		r.Open[i].Routing = &routing
+	}
+	r.Version = p.version
+	return err
 }
 
 // refersToGone reports whether a snapshot refers to records that go.

@@ -205,9 +205,8 @@ func (s *Session) runTasks(ctx context.Context, tasks []int) error {
 		return nil
 	}
 	s.m.Run(tasks)
-	s.start(ctx, tasks)
-	for s.inbox != nil {
-		s.wait(ctx)
+	if err := s.runStarted(ctx, tasks, func() error { return nil }); err != nil {
+		return err
 	}
 	return ctx.Err()
 }
@@ -257,8 +256,11 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 	m := s.m
 	var due []int
 	for i := range m.Tasks() {
-		if st := m.Task(i).Status; st == core.Waiting || st == core.Held { // a breakpoint that was passed with no record of it
+		switch m.Task(i).Status {
+		case core.Held: // a breakpoint that was passed with no record of it
 			m.Task(i).Status = core.Waiting
+			due = append(due, i)
+		case core.Waiting, core.Changed:
 			due = append(due, i)
 		}
 	}
@@ -291,7 +293,7 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 		got := &checkpoint.Record{Version: s.prog.Version}
 		done := map[int]bool{}
 		for i := range m.Tasks() {
-			if t := m.Task(i); t.Status == core.Done && !t.Folded() {
+			if t := m.Task(i); t.Status == core.Done && (!t.Folded() || t.Data() != nil) {
 				done[i] = true
 				if t.Data() != nil {
 					got.Changes = append(got.Changes, checkpoint.Change{Node: s.prog.Plan.NameOf(t.Node), Task: i, Data: t.Data()})
@@ -577,6 +579,9 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 		var a, b checkpoint.Task
 		if i < len(want.Tasks) {
 			a = want.Tasks[i]
+			if over, err := core.Upgrade(prog.Values, want.Version, a.Overlay); err == nil {
+				a.Overlay = over
+			}
 		}
 		if i < len(got.Tasks) {
 			b = got.Tasks[i]

@@ -479,6 +479,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 				s.last = rd.Write.Record
 			}
 			s.showRecord(rd.Write)
+			s.showFolded(rd.Write.Record)
 			if rd.Write.Record != nil {
 				if err := s.weigh(rd.Write.Record); err != nil {
 					s.stopTasks(err)

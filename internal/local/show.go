@@ -104,11 +104,29 @@ func (s *Session) showRecord(w *checkpoint.Write) {
 	s.o.Bus.Send(ev)
 }
 
+// showFolded tells what tasks of the open superstep wrote that an edit has folded.
+func (s *Session) showFolded(r *checkpoint.Record) {
+	if r == nil || r.Source == checkpoint.SourceLoop || len(r.Changes) == 0 || !s.o.Bus.wants(Updates) {
+		return
+	}
+	for _, c := range r.Changes {
+		if c.Node == "" {
+			continue
+		}
+		ev := s.event(Updates, -1)
+		ev.Step, ev.Epoch, ev.Task, ev.Node, ev.Update = r.Step+1, r.Epoch, c.Task, c.Node, c.Data
+		s.o.Bus.Send(ev)
+	}
+}
+
 // showCommit tells of a superstep that was committed.
 func (s *Session) showCommit(c *core.Commit) {
 	if s.o.Bus.wants(Updates) {
 		for i := range c.Tasks {
 			t := &c.Tasks[i]
+			if t.Folded() && t.Data() == nil { // it was told of when it was folded
+				continue
+			}
 			ev := s.event(Updates, -1)
 			ev.Step, ev.Epoch, ev.Task, ev.Node = c.Step, c.Epoch, i, s.prog.Plan.Nodes[t.Node].Name
 			ev.Update, ev.Cached = t.Data(), t.Cached

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -31,15 +30,14 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 	}
 	values := s.prog.Values
 	state := values.New()
-	var open superstep
-	epoch := checkpoint.ID("") // of the superstep that a record closes
+	var planned []checkpoint.Task // of the open superstep
+	epoch := checkpoint.ID("")    // of the superstep that a record closes
 	next := int64(1)
 	if since != "" {
 		from, err := s.ofLine(ctx, since)
-		if err == nil && from.Epoch != from.ID {
-			open, err = s.openAt(ctx, from)
-		} else if err == nil {
-			open.take(from)
+		begun := from
+		if err == nil && from.Epoch != from.ID && from.Epoch != "" {
+			begun, err = s.o.Store.Get(ctx, s.o.Log, from.Epoch)
 		}
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			return missing
@@ -52,7 +50,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 				return err
 			}
 		}
-		epoch, next = from.Epoch, from.Seq+1
+		planned, epoch, next = begun.Tasks, from.Epoch, from.Seq+1
 	}
 	for r, err := range lineFrom(ctx, s.o.Store, s.tip.Record, next, false) {
 		if err != nil {
@@ -70,10 +68,12 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 				return err
 			}
 		}
-		if err := s.showAgain(bus, r, epoch, open.folded, state); err != nil {
+		if r.Epoch == r.ID {
+			planned = r.Tasks
+		}
+		if err := s.showAgain(bus, r, epoch, planned, state); err != nil {
 			return err
 		}
-		open.take(r)
 		epoch = r.Epoch
 	}
 	if next != s.tip.Record.Seq+1 {
@@ -94,86 +94,32 @@ func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Rec
 	return rec, nil
 }
 
-// superstep is what records tell of one that is open.
-type superstep struct {
-	planned []checkpoint.Task
-	folded  []checkpoint.Change // of tasks whose results an edit from outside has folded, and of edits
-}
-
-// take takes in the next record.
-func (o *superstep) take(r *checkpoint.Record) {
-	if r.Epoch == r.ID {
-		*o = superstep{planned: r.Tasks}
-		return
-	}
-	o.folded = append(o.folded, r.Changes...)
-	told := map[int]bool{}
-	for _, c := range o.folded {
-		if c.Node != "" {
-			told[c.Task] = true
-		}
-	}
-	for _, t := range r.Open {
-		if !t.Folded || told[t.Task] {
-			continue
-		}
-		c := checkpoint.Change{Node: t.Node, Task: t.Task} // it wrote nothing
-		if t.Node == "" && t.Task >= 0 && t.Task < len(o.planned) {
-			c.Node = o.planned[t.Task].Node
-		}
-		o.folded = append(o.folded, c)
-	}
-}
-
-// openAt returns what stands in the records of a superstep from its beginning up to
-// a record.
-func (s *Session) openAt(ctx context.Context, to *checkpoint.Record) (o superstep, err error) {
-	if to.Epoch == "" { // nothing was planned so far
-		return o, nil
-	}
-	begun, err := s.o.Store.Get(ctx, s.o.Log, to.Epoch)
-	if err != nil {
-		return o, err
-	}
-	o.take(begun)
-	for r, err := range lineFrom(ctx, s.o.Store, to, begun.Seq+1, false) {
-		if err != nil {
-			return o, err
-		}
-		o.take(r)
-	}
-	return o, nil
-}
-
-// showAgain tells of a record of an input or a superstep.
-func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, folded []checkpoint.Change, state any) error {
-	if r.Source != checkpoint.SourceLoop && r.Source != checkpoint.SourceInput {
-		return nil
-	}
+// showAgain tells of a record: of an input or a superstep all, of others what an edit
+// has folded. Planned are the tasks of the superstep that is open after it.
+func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, planned []checkpoint.Task, state any) error {
 	event := func(kind Kind) *Event {
 		return &Event{
 			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
 			Step: r.Step, Task: -1, Epoch: epoch, Time: r.CreatedAt,
 		}
 	}
-	var next []string
-	for _, t := range r.Tasks {
-		next = append(next, t.Node)
-	}
-	if bus.wants(Checkpointed) {
+	whole := r.Source == checkpoint.SourceLoop || r.Source == checkpoint.SourceInput
+	next := pendingNodes(r, planned)
+	if whole && bus.wants(Checkpointed) {
 		ev := event(Checkpointed)
 		ev.ID, ev.Parent, ev.Source, ev.Next = r.ID, r.Parent, r.Source, next
 		bus.Send(ev)
 	}
-	if bus.wants(Updates) && r.Source == checkpoint.SourceLoop {
-		all := append(slices.Clip(folded), r.Changes...)
-		slices.SortStableFunc(all, func(a, b checkpoint.Change) int { return a.Task - b.Task })
-		for _, c := range all {
+	if bus.wants(Updates) {
+		for _, c := range r.Changes {
 			if c.Node == "" {
 				continue
 			}
 			ev := event(Updates)
 			ev.Task, ev.Node = c.Task, c.Node
+			if r.Source != checkpoint.SourceLoop { // the superstep is open
+				ev.Step++
+			}
 			if len(c.Data) > 0 {
 				data, err := core.Upgrade(s.prog.Values, r.Version, c.Data)
 				if err != nil {
@@ -184,10 +130,25 @@ func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID,
 			bus.Send(ev)
 		}
 	}
-	if bus.wants(Values) {
+	if whole && bus.wants(Values) {
 		ev := event(Values)
 		ev.State, ev.Next = s.prog.Values.Fork(state), next
 		bus.Send(ev)
 	}
 	return nil
+}
+
+// pendingNodes lists the nodes of tasks that are to run after a record of an input or
+// a superstep, in plan order.
+func pendingNodes(r *checkpoint.Record, planned []checkpoint.Task) (nodes []string) {
+	done := map[int]bool{}
+	for _, o := range r.Open {
+		done[o.Task] = o.Folded && o.Routing != nil
+	}
+	for i, t := range planned {
+		if !done[i] {
+			nodes = append(nodes, t.Node)
+		}
+	}
+	return nodes
 }

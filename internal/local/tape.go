@@ -288,7 +288,11 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		switch {
 		case !first:
 		case t.Sent:
-			c.Sends = append(c.Sends, Send{Node: name, Raw: t.Payload, Overlay: t.Overlay})
+			over, err := core.Upgrade(tp.prog.Values, rec.Version, t.Overlay)
+			if err != nil {
+				over = t.Overlay // the task will tell
+			}
+			c.Sends = append(c.Sends, Send{Node: name, Raw: t.Payload, Overlay: over})
 		default:
 			c.Goto = append(c.Goto, name)
 		}

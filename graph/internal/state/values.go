@@ -103,6 +103,32 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 
 func (c *changes[S]) empty() bool { return len(c.plain)+len(c.merged) == 0 }
 
+// Split implements [core.Splitter].
+func (t *Type[S]) Split(cs, over any) (now, later any, split bool) {
+	c := cs.(*changes[S])
+	waits := func(m merged) bool { return t.fields[m.field].stepped }
+	if !slices.ContainsFunc(c.merged, waits) {
+		return c, nil, false
+	}
+	newer, _ := over.(*changes[S])
+	n, l := &changes[S]{values: c.values, plain: c.plain}, &changes[S]{}
+	for _, m := range c.merged {
+		switch {
+		case !waits(m):
+			n.merged = append(n.merged, m)
+		case newer == nil || !slices.ContainsFunc(newer.merged, func(o merged) bool { return o.field == m.field }):
+			l.merged = append(l.merged, m)
+		}
+	}
+	if !n.empty() {
+		now = n
+	}
+	if !l.empty() {
+		later = l
+	}
+	return now, later, true
+}
+
 // reset empties c and lets go of what it refers to.
 func (t *Type[S]) reset(c *changes[S]) {
 	for _, at := range c.plain {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			cli.Main(
 				cli.Graph(jokes(), cli.Describe("Writes jokes until one is liked."), cli.ExampleInput(`{"topic": "cats"}`)),
 				cli.Graph(pair()), cli.Graph(fan()), cli.Graph(fragile()), cli.Graph(slow()), cli.Graph(endless(), cli.Named("loop")),
-				cli.Graph(nap()), cli.Graph(order()), cli.Graph(talker()),
+				cli.Graph(nap()), cli.Graph(order()), cli.Graph(talker()), cli.Graph(astray()),
 				cli.OpenStore("mem", func(context.Context, string) (checkpoint.Store, error) { return checkpoint.NewMemory(), nil }),
 				cli.Program("flow", "Runs the graphs of the tests."), cli.Version("1.2.3"),
 			)
@@ -237,6 +237,21 @@ func fragile() *graph.Graph[fragileState] {
 		return nil
 	})
 	b.AddSequence("before", "break").SetEntryPoint("before")
+	return b.MustCompile()
+}
+
+// astray is a graph whose router fails until the file "mended" is there.
+func astray() *graph.Graph[fragileState] {
+	b := graph.New[fragileState]("astray")
+	b.AddNode("a", func(_ context.Context, s *fragileState) error { s.Runs.Add(1); return nil })
+	b.AddNode("b", func(_ context.Context, s *fragileState) error { s.Done = true; return nil })
+	b.AddConditionalEdges("a", func(context.Context, *fragileState) (graph.Command, error) {
+		if _, err := os.Stat("mended"); err != nil {
+			return graph.Command{}, errors.New("nobody knows the way")
+		}
+		return graph.Goto("b"), nil
+	}, "b")
+	b.SetEntryPoint("a")
 	return b.MustCompile()
 }
 

@@ -92,7 +92,9 @@ function Call({ call, result, event, waits }: { call: ToolCall; result?: Message
   );
 }
 
-// A Composer takes a text. Enter sends it; Shift and Enter begin a new line.
+// A Composer takes a text. Enter sends it; Shift and Enter begin a new line. Send
+// and Stop are in one place: of a double click the first alone counts, so that it
+// neither stops what it began nor sends what was being written when it stopped.
 export function Composer({ send, cancel, initial = "", label, disabled, running, stop }: { send: (text: string) => void; cancel?: () => void; initial?: string; label: string; disabled?: boolean; running?: boolean; stop?: () => void }) {
   const [text, set] = useState(initial);
   const area = useRef<HTMLTextAreaElement>(null);
@@ -102,13 +104,14 @@ export function Composer({ send, cancel, initial = "", label, disabled, running,
     a.style.height = "auto";
     a.style.height = `${Math.min(a.scrollHeight + 2, 220)}px`;
   }, [text]);
+  const further = (e: React.MouseEvent) => e.detail > 1;
   const go = () => { if (text.trim() && !disabled && !running) { send(text); set(""); } };
   return (
     <form className="composer" onSubmit={(e) => { e.preventDefault(); go(); }}>
       <textarea ref={area} rows={1} aria-label={label} placeholder={label} value={text} onChange={(e) => set(e.target.value)}
         onKeyDown={(e) => { if (e.key === "Enter" && !e.shiftKey && !e.nativeEvent.isComposing) { e.preventDefault(); go(); } if (e.key === "Escape") cancel?.(); }} />
       {cancel && <IconButton icon="x" label="Don't change it" onClick={cancel} />}
-      {running && stop ? <IconButton icon="stop" label="Stop the run" onClick={stop} /> : <IconButton icon="send" label="Send" type="submit" disabled={disabled || !text.trim()} />}
+      {running && stop ? <IconButton icon="stop" label="Stop the run" onClick={(e) => { if (!further(e)) stop(); }} /> : <IconButton icon="send" label="Send" type="submit" disabled={disabled || !text.trim()} onClick={(e) => { if (further(e)) e.preventDefault(); }} />}
     </form>
   );
 }

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState, type RefObject } from "react";
 import { ask, assistantOf, client, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
 import { preview } from "./json";
 import { textOf } from "./messages";
+import { lengthened, renewed, without, type Held } from "./pages";
 import { format } from "./route";
 import { wanted } from "./search";
 import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, When } from "./ui";
@@ -24,7 +25,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const [settled, settle] = useState("");
   const [status, setStatus] = useState("");
   const [graph, setGraph] = useState("");
-  const [held, hold] = useState<{ query: string; items: ThreadInfo[]; loaded: number; more: boolean }>();
+  const [held, hold] = useState<Held<ThreadInfo>>();
   const [count, setCount] = useState<number>();
   const [error, setError] = useState<unknown>();
   const [again, setAgain] = useState(0);
@@ -41,45 +42,25 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   // Another search begins anew; a change elsewhere is seen on the first page.
   const query = [settled, status, graph].join("\n");
   const list = held?.query === query ? held.items : undefined, more = list !== undefined && held!.more;
+  const renewing = useRef(false);
   useEffect(() => {
     const abort = new AbortController();
+    renewing.current = true;
     void (async () => {
       try {
         const [first, n] = await Promise.all([load(0, page, abort.signal), q.ids ? undefined : ask<number>("/threads/count", filter, abort.signal)]);
         if (abort.signal.aborted) return;
-        const known = new Set(first.map((t) => t.thread_id)), whole = first.length < page;
-        // What is not among the first any more, but would be by its age, is gone.
-        const older = (t: ThreadInfo) => !known.has(t.thread_id) && t.updated_at <= first.at(-1)!.updated_at;
-        hold((h) => (h?.query === query && !whole
-          ? { ...h, items: [...first, ...h.items.filter(older)], loaded: Math.max(h.loaded, first.length), more: h.more || h.loaded < page }
-          : { query, items: first, loaded: first.length, more: !whole }));
+        hold((h) => renewed(h, query, first, page));
         setCount(n);
         setError(undefined);
       } catch (e) {
         if (!abort.signal.aborted) setError(e);
+      } finally {
+        if (!abort.signal.aborted) renewing.current = false;
       }
     })();
     return () => abort.abort();
   }, [query, turn, again]);
-  const paging = useRef("");
-  const next = async () => {
-    if (!more || paging.current === query) return;
-    paging.current = query;
-    const limit = q.rest ? 200 : page; // words are looked for in what is listed
-    try {
-      const old = await load(held!.loaded, limit);
-      hold((h) => {
-        if (h?.query !== query) return h;
-        const known = new Set(h.items.map((t) => t.thread_id));
-        return { ...h, items: [...h.items, ...old.filter((t) => !known.has(t.thread_id))], loaded: h.loaded + old.length, more: old.length === limit };
-      });
-    } catch (e) {
-      setError(e);
-      hold((h) => (h?.query === query ? { ...h, more: false } : h));
-    } finally {
-      if (paging.current === query) paging.current = "";
-    }
-  };
   // What others do shows after a while: soon if something works or has changed.
   const marks = useRef("");
   marks.current = (list ?? []).slice(0, page).map((t) => t.thread_id + t.status + t.updated_at).join();
@@ -87,9 +68,10 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   reading.current = load;
   const busy = !!list?.some((t) => t.status === "busy");
   useEffect(() => poll(async () => {
+    if (renewing.current) return true; // else what takes long is begun anew again and again
     const first = await reading.current(0, page);
     const changed = first.map((t) => t.thread_id + t.status + t.updated_at).join() !== marks.current;
-    if (changed) setAgain((n) => n + 1);
+    if (changed && !renewing.current) setAgain((n) => n + 1);
     return changed;
   }, busy ? 2000 : 4000, busy ? 10_000 : 30_000), [busy, query, turn]);
   const names = new Map(assistants.map((a) => [a.assistant_id, a.name || a.graph_id]));
@@ -99,7 +81,19 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const virtual = useVirtualizer({ count: shown.length, getScrollElement: () => box.current, estimateSize: () => 54, overscan: 8, getItemKey: (i) => shown[i]!.thread_id });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? -1;
-  useEffect(() => { if (more && (last >= shown.length - 4 || (q.rest && held!.loaded < mostSearched))) void next(); });
+  // One page is asked for at a time, by where the list ends. What fails is asked for
+  // again when somebody says so. Words are looked for in what is listed.
+  const loaded = list ? held!.loaded : 0;
+  const wants = more && error === undefined && (last >= shown.length - 4 || (!!q.rest && loaded < mostSearched));
+  useEffect(() => {
+    if (!wants) return;
+    const abort = new AbortController(), size = q.rest ? 200 : page;
+    load(loaded, size, abort.signal).then(
+      (old) => { if (!abort.signal.aborted) hold((h) => lengthened(h, query, loaded, old, size)); },
+      (e: unknown) => { if (!abort.signal.aborted) setError(e); },
+    );
+    return () => abort.abort();
+  }, [query, wants, loaded]);
   const filtered = !!(settled || status || graph);
   return (
     <div className="threads">
@@ -146,7 +140,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
               setRemoveProblem(undefined);
               remove(undefined);
               deleted(removing.thread_id);
-              hold((h) => h && { ...h, items: h.items.filter((t) => t.thread_id !== removing.thread_id) });
+              hold((h) => without(h, removing.thread_id));
               setAgain((n) => n + 1);
             } catch (e) { setRemoveProblem(words(e)); }
           }}>Delete</Button></div>

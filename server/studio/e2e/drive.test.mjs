@@ -491,6 +491,7 @@ scenario("a graph that sleeps is seen to wake up", {}, async (v) => {
   await page.locator(".graph-head").getByText("busy").waitFor();
   await page.getByText("sleep waits for a time or an event").waitFor();
   await v.picture("asleep");
+  await v.api(`/threads/${/\/t\/([^/]+)/.exec(page.url())[1]}/events`, { name: "alarm" });
   await node("rise", "done").waitFor();
   await page.getByText("slept well").first().waitFor();
 });

@@ -60,7 +60,7 @@ export async function visit({ server = process.env.STUDIO_URL, path = "", before
     api: async (route, body, method = body ? "POST" : "GET") => {
       const response = await fetch(server + route, { method, headers: { "content-type": "application/json" }, body: body && JSON.stringify(body) });
       assert.ok(response.ok, `${route}: ${response.status}`);
-      return response.json();
+      return response.status === 204 ? undefined : response.json();
     },
     close: () => context.close(),
   };

@@ -383,10 +383,17 @@ type Rest struct {
 	How string `json:"how"`
 }
 
-// Nap sleeps without a run: the server wakes it up.
+// Nap sleeps without a run: the server wakes it up when the event alarm is sent, or
+// after an hour.
 func Nap() (*graph.Graph[Rest], error) {
 	b := graph.New[Rest]("nap")
-	b.AddNode("sleep", func(ctx context.Context, _ *Rest) error { return graph.Sleep(ctx, "night", 2*time.Second) })
+	b.AddNode("sleep", func(ctx context.Context, _ *Rest) error {
+		_, err := graph.WaitFor[any](ctx, "", "alarm", graph.Deadline(time.Hour))
+		if _, late := errors.AsType[*graph.DeadlineError](err); late {
+			return nil
+		}
+		return err
+	})
 	b.AddNode("rise", func(_ context.Context, s *Rest) error {
 		s.How = "slept well"
 		return nil

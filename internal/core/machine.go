@@ -993,7 +993,7 @@ func (m *Machine) hold() {
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.passed || t.Status == Done || !at(m.cfg.Before, t.Node) && !at(m.cfg.Plan.Before, t.Node) {
+		if t.passed || t.ran || t.Status == Done || !at(m.cfg.Before, t.Node) && !at(m.cfg.Plan.Before, t.Node) {
 			continue
 		}
 		name := m.cfg.Plan.Nodes[t.Node].Name

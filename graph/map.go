@@ -1002,17 +1002,31 @@ func (m *MergeMap[K, V, R]) Check(cs []field.Change) (later, earlier int, err er
 // SchemaOf implements [field.Schemer].
 func (m *MergeMap[K, V, R]) SchemaOf() any { return map[string]V(nil) }
 
-// Keeps implements [field.Keeping].
+// Keeps implements [field.Keeping]. Updates are folded to find out where values are
+// scalars; others are taken to change the map.
 func (m *MergeMap[K, V, R]) Keeps(c field.Change) bool {
 	mc, ok := c.(*mergeChange[K, V])
 	if !ok || mc.over {
 		return ok && len(mc.ops) == 0 && equalPairs(mc.puts, m.plain().pairs())
 	}
+	if !scalar[V]() && slices.ContainsFunc(mc.ops, func(op mergeOp[K, V]) bool { return !op.deleted }) {
+		return false
+	}
+	is := map[K]optional[V]{}
 	for _, op := range mc.ops {
-		if !op.deleted {
-			return false
+		v, seen := is[op.key]
+		if !seen {
+			v.value, v.set = m.plain().lookup(op.key)
 		}
-		if _, has := m.plain().lookup(op.key); has {
+		if op.deleted {
+			v = optional[V]{}
+		} else {
+			v = reduce[V, R](v, op.value)
+		}
+		is[op.key] = v
+	}
+	for k, v := range is {
+		if before, had := m.plain().lookup(k); v.set != had || had && !equal(before, v.value) {
 			return false
 		}
 	}

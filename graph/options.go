@@ -346,7 +346,9 @@ func MaxTasks(n int) Option {
 // CycleGuard sets how many tasks back the guard against fruitless cycles looks;
 // 0 turns it off. It is on by default, with 20: a run fails with a
 // [CycleError] when a node is about to run again and nothing in the state has
-// changed since it last did.
+// changed since it last did. What is added to a [List] or set in an [Ephemeral] counts
+// as a change, and so does an update of a [Reduced] or [MergeMap] whose values are
+// neither numbers, strings nor booleans: the guard doesn't compare them.
 func CycleGuard(window int) Option {
 	return func(s *settings) {
 		if window < 0 {

@@ -265,10 +265,21 @@ func (r *Reduced[T, R]) Check(cs []field.Change) (later, earlier int, err error)
 // SchemaOf implements [field.Schemer].
 func (r *Reduced[T, R]) SchemaOf() any { return zeroOf[T]() }
 
-// Keeps implements [field.Keeping].
+// Keeps implements [field.Keeping]. Updates are folded to find out where values are
+// scalars; others are taken to change the value.
 func (r *Reduced[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
-	return ok && rc.over.set && len(rc.updates) == 0 && r.base.set && equal(rc.over.value, r.base.value)
+	if !ok || !r.base.set || len(rc.updates) > 0 && !scalar[T]() {
+		return false
+	}
+	value := r.base
+	if rc.over.set {
+		value = rc.over
+	}
+	for _, u := range rc.updates {
+		value = reduce[T, R](value, u)
+	}
+	return equal(value.value, r.base.value)
 }
 
 type reducedChange[T any] struct {

@@ -371,6 +371,42 @@ func TestCycleGuardSeesOverwritesWithTheSameAsNoProgress(t *testing.T) {
 	wantErr[*graph.CycleError](t, err)
 }
 
+func TestCycleGuardSeesUpdatesThatChangeNothingAsNoProgress(t *testing.T) {
+	type state struct {
+		Best  graph.Reduced[int, longest]
+		Names graph.Reduced[string, graph.Latest[string]]
+		By    graph.MergeMap[string, int, longest]
+	}
+	for name, tt := range map[string]struct {
+		visit    func(s *state)
+		progress bool
+	}{
+		"the same maximum":         {func(s *state) { s.Best.Add(5); s.Best.Add(3) }, false},
+		"a growing maximum":        {func(s *state) { s.Best.Add(s.Best.Get() + 1) }, true},
+		"the same text":            {func(s *state) { s.Names.Add("x") }, false},
+		"the same maximum by name": {func(s *state) { s.By.Add("x", 5); s.By.Add("y", 2); s.By.Delete("z") }, false},
+		"a new name":               {func(s *state) { s.By.Add("x", 5); s.By.Add(strings.Repeat("y", s.By.Len()), 2) }, true},
+		"a maximum that sinks":     {func(s *state) { n, _ := s.By.Get("x"); s.By.Delete("x"); s.By.Add("x", n-1) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			visit := func(_ context.Context, s *state) error { tt.visit(s); return nil }
+			b := graph.New[state]("g").AddNode("a", visit).AddNode("b", visit)
+			b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
+			_, err := compile(t, b).Invoke(bg, nil)
+			if tt.progress {
+				wantErr[*graph.StepLimitError](t, err)
+			} else {
+				wantErr[*graph.CycleError](t, err)
+			}
+		})
+	}
+}
+
+// longest keeps the largest number.
+type longest struct{}
+
+func (longest) Reduce(a, b int) int { return max(a, b) }
+
 func TestSequentialMode(t *testing.T) { // W7-22
 	for range 50 {
 		active, most := 0, 0

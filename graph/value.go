@@ -329,6 +329,12 @@ func equal[T any](a, b T) bool {
 	return erra != nil || errb != nil || bytes.Equal(ja, jb)
 }
 
+// scalar reports whether values of a type are numbers, strings or booleans.
+func scalar[T any]() bool {
+	k := reflect.TypeFor[T]().Kind()
+	return k >= reflect.Bool && k <= reflect.Float64 || k == reflect.String
+}
+
 func equalSlices[T any](a, b []T) bool {
 	if len(a) != len(b) {
 		return false

@@ -376,8 +376,12 @@ func TestDamage(t *testing.T) {
 			b[7] ^= 1
 			set(t, c, "HSET", p+"t:{t}:d:n", "2", b)
 		}, checkpoint.ErrCorrupt, "checksum"},
-		"missing data":       {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:d:n", "2") }, checkpoint.ErrCorrupt, "0 bytes of data"},
-		"a missing record":   {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "2") }, nil, "2 records, 3 were written"},
+		"missing data":     {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:d:n", "2") }, checkpoint.ErrCorrupt, "0 bytes of data"},
+		"a missing record": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "2") }, nil, "2 records, 3 were written"},
+		"a missing head":   {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "3") }, checkpoint.ErrCorrupt, "no record is at place 3"},
+		"a far too large count": {func(t *testing.T, p string) {
+			set(t, c, "HSET", p+"t:{t}:l:n", "n", "1000000000000")
+		}, checkpoint.ErrCorrupt, "no record is at place 1000000000000"},
 		"a missing ID":       {func(t *testing.T, p string) { set(t, c, "DEL", p+"t:{t}:i:n") }, nil, "not found by its ID"},
 		"a wrong head":       {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}:l:n", "h", "x") }, nil, "the head is x"},
 		"a list that is not": {func(t *testing.T, p string) { set(t, c, "RPUSH", p+"t:{t}:g:n", "x") }, checkpoint.ErrCorrupt, "no piece"},

@@ -178,7 +178,7 @@ func FuzzOutline(f *testing.F) {
 	f.Add("9", "", "", "0", "x", "", int64(0), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, last, rewrites, head, records, pieces, branch string, from, to int64, all, desc bool) {
 		list := strings.Split(pieces, "\n")
-		o, err := decoder.parseOutline(fuzzedLog, append([]string{last, rewrites, head, records}, list...))
+		o, err := decoder.parseOutline(fuzzedLog, append([]string{last, rewrites, head, records, "1"}, list...))
 		if err != nil {
 			refused(t, err)
 			return
@@ -187,7 +187,7 @@ func FuzzOutline(f *testing.F) {
 		for _, g := range o.segments {
 			text = append(text, g.String())
 		}
-		again, err := decoder.parseOutline(fuzzedLog, append([]string{strconv.FormatInt(o.last, 10), o.rewrites, string(o.head), strconv.FormatInt(o.records, 10)}, text...))
+		again, err := decoder.parseOutline(fuzzedLog, append([]string{strconv.FormatInt(o.last, 10), o.rewrites, string(o.head), strconv.FormatInt(o.records, 10), "1"}, text...))
 		if err != nil || !reflect.DeepEqual(o, again) {
 			t.Fatalf("%+v became %+v, %v", o, again, err)
 		}

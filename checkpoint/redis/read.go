@@ -62,7 +62,7 @@ type outline struct {
 // outlineOf returns nil for a log without records.
 func (s *Store) outlineOf(ctx context.Context, log checkpoint.Log) (*outline, error) {
 	out, err := s.eval(ctx, "read from", segmentsScript, log.Thread, log.Namespace)
-	if err != nil || len(out) < 4 {
+	if err != nil || len(out) < 5 {
 		return nil, err
 	}
 	return s.parseOutline(log, out)
@@ -77,7 +77,10 @@ func (s *Store) parseOutline(log checkpoint.Log, out []string) (o *outline, err 
 	if o.records, err = strconv.ParseInt(out[3], 10, 64); err != nil {
 		return nil, s.damage(log, "l", "c", err)
 	}
-	if o.segments, err = parseSegments(out[4:], o.last); err != nil {
+	if out[4] != "1" { // places would be walked through for ever if it is far too large
+		return nil, s.damage(log, "l", "n", fmt.Errorf("no record is at place %d, the last", o.last))
+	}
+	if o.segments, err = parseSegments(out[5:], o.last); err != nil {
 		return nil, s.damage(log, "g", "", err)
 	}
 	return o, nil

@@ -481,7 +481,12 @@ func (t *thread) lineAt(l *log, off int64, n int32) ([]byte, error) {
 	if _, err := l.f.ReadAt(b, off); err != nil {
 		return nil, t.fail("read", l, err)
 	}
-	b = b[:n-1]
+	return t.whole(l, off, b)
+}
+
+// whole checks a line that stands at off and returns it without its newline.
+func (t *thread) whole(l *log, off int64, b []byte) ([]byte, error) {
+	b = b[:len(b)-1]
 	if _, err := unseal(t.seed, b); err != nil {
 		return nil, t.corrupt(l, t.lineNumber(l, off), off, err)
 	}
@@ -504,14 +509,58 @@ func (t *thread) lineNumber(l *log, off int64) (n int64) {
 // recordAt reads a record's line; decode turns it into the record and needs no
 // lock.
 func (t *thread) recordAt(pos int32) (b []byte, prev before, err error) {
+	return t.recordIn(piece{}, pos)
+}
+
+// piece is a piece of the main file, read at once.
+type piece struct {
+	off int64
+	b   []byte
+}
+
+// line returns the line of a record, nil if it is elsewhere.
+func (p piece) line(r *rec) []byte {
+	from := r.off - p.off
+	if from < 0 || from+int64(r.n) > int64(len(p.b)) {
+		return nil
+	}
+	return p.b[from : from+int64(r.n) : from+int64(r.n)]
+}
+
+// recordIn is recordAt for a record whose line may have been read already.
+func (t *thread) recordIn(read piece, pos int32) (b []byte, prev before, err error) {
 	r := &t.x.recs[pos]
 	if r.prev >= 0 {
 		if prev, err = t.beforeNext(r.prev); err != nil {
 			return nil, prev, err
 		}
 	}
-	b, err = t.lineAt(&t.main, r.off, r.n)
+	if b = read.line(r); b != nil {
+		b, err = t.whole(&t.main, r.off, b)
+	} else {
+		b, err = t.lineAt(&t.main, r.off, r.n)
+	}
 	return b, prev, err
+}
+
+// readOn reads the lines of records that follow one another in the file, or nearly
+// so, from the first of count on: at(i) is where record i stands. Without success the
+// piece is empty.
+func (t *thread) readOn(count int, at func(i int) int32) piece {
+	first := &t.x.recs[at(0)]
+	end := first.off + int64(first.n)
+	for i := 1; i < count && int(at(i)) < len(t.x.recs); i++ {
+		r := &t.x.recs[at(i)]
+		if r.off < end || r.off > end+aheadGap || r.off+int64(r.n) > first.off+aheadBytes {
+			break
+		}
+		end = r.off + int64(r.n)
+	}
+	p := piece{first.off, make([]byte, end-first.off)}
+	if _, err := t.main.f.ReadAt(p.b, p.off); err != nil { // to be found by who reads them one by one
+		return piece{}
+	}
+	return p
 }
 
 func (t *thread) decode(b []byte, ns string, pos int32, off int64, prev before) (*checkpoint.Record, error) {
@@ -674,6 +723,7 @@ type rawRecord struct {
 const (
 	aheadRecords = 64
 	aheadBytes   = 128 << 10
+	aheadGap     = 256 // bytes between two records that are read for nothing
 )
 
 // again reads records of a file that was seen before: at(i) and a few more, up
@@ -691,6 +741,7 @@ func (s *Store) again(ctx context.Context, log checkpoint.Log, file fs.FileInfo,
 			}
 			same = os.SameFile(st, file)
 		}
+		var read piece
 		for size := 0; i < n && len(out) < aheadRecords && size < aheadBytes; i++ {
 			pos := at(i)
 			if !same && x.cut {
@@ -709,7 +760,10 @@ func (s *Store) again(ctx context.Context, log checkpoint.Log, file fs.FileInfo,
 			if len(out) > 0 && size+int(x.recs[pos].n) > aheadBytes {
 				return nil
 			}
-			b, prev, err := t.recordAt(pos)
+			if read.line(&x.recs[pos]) == nil && same {
+				read = t.readOn(min(n-i, aheadRecords-len(out)), func(k int) int32 { return at(i + k) })
+			}
+			b, prev, err := t.recordIn(read, pos)
 			if err != nil && len(out) > 0 {
 				return nil
 			}

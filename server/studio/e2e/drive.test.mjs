@@ -96,6 +96,31 @@ scenario("many threads stay usable, and a search among them misses none", { serv
   assert.deepEqual(asked, [...new Set(asked)], "no page is asked for twice");
 });
 
+scenario("a search for words ends at a bound, says so, and goes on where that is wanted", {}, async (v) => {
+  const { page } = v;
+  // More threads than any server here has.
+  const most = 6100, asked = [];
+  await page.route("**/threads/search", (r) => {
+    const { offset, limit } = r.request().postDataJSON();
+    if (offset > 0) asked.push(offset);
+    const json = Array.from({ length: Math.min(limit, most - offset) }, (_, i) => ({ thread_id: `crate-${offset + i}`, status: "idle", metadata: { title: `Crate ${offset + i}.` }, updated_at: new Date(1.7e12 - (offset + i) * 1000).toISOString() }));
+    return r.fulfill({ json });
+  });
+  await page.reload();
+  const search = (text) => page.getByRole("searchbox", { name: "Search threads" }).fill(text);
+  const found = (text) => page.getByText(text, { exact: true }).and(page.locator(".thread-count"));
+  await search("crate 77.");
+  await found("1 found among the newest 5,000 threads").waitFor();
+  await v.picture("search-bound");
+  await v.faultless("a search that ends at its bound");
+  await search("crate 6099.");
+  await page.getByText("Nothing found").waitFor();
+  await page.getByText("Only the newest 5,000 threads were searched.").waitFor();
+  assert.equal(Math.max(...asked), 4840);
+  await v.button("Search older ones").click();
+  await found("1 found").waitFor();
+});
+
 scenario("a large state and a long history stay usable", { server: STUDIO_LARGE }, async (v) => {
   const { page, main, tab, box, api } = v;
   const one = (await api("/threads", {})).thread_id;
@@ -196,6 +221,70 @@ scenario("a double click on Send is one click, and a click on Stop stops", {}, a
   assert.equal(await box("Say something").inputValue(), "Please tidy up");
   assert.equal(await page.locator(".from-human").count(), 2);
   assert.equal(await main().getByText("What shall it be today?").count(), 1);
+});
+
+scenario("a held Enter counts once on Send and on Stop", {}, async (v) => {
+  const { page, main, box, button } = v, { keyboard } = page;
+  const hold = async () => { for (let i = 0; i < 5; i++) await keyboard.down("Enter"); };
+  await v.assistant("chat");
+  await box("Say something").fill("Hello there");
+  await button("Send").focus();
+  const first = await v.hold("**/runs/stream");
+  await keyboard.down("Enter");
+  await first.came;
+  await button("Stop the run").and(page.locator(":focus")).waitFor(); // it is where Send was
+  await hold();
+  await keyboard.up("Enter");
+  assert.ok(await button("Stop the run").isVisible());
+  first.go();
+  await main().getByText("What shall it be today?").waitFor();
+  await button("Send").waitFor();
+  const second = await v.hold("**/runs/stream");
+  await v.say("Hello again");
+  await second.came;
+  await box("Say something").fill("Please tidy up");
+  await button("Stop the run").focus();
+  await keyboard.down("Enter");
+  await button("Stopping the run").waitFor();
+  second.go();
+  await button("Send").focus();
+  await hold();
+  await keyboard.up("Enter");
+  assert.equal(await box("Say something").inputValue(), "Please tidy up");
+  assert.equal(await page.locator(".from-human").count(), 2);
+});
+
+scenario("Stop is not lost while a run is only asked for", {}, async (v) => {
+  const { page, main, box, button, api } = v;
+  const runs = async () => (await api(`/threads/${/\/t\/([^/]+)/.exec(page.url())[1]}/runs`)).map((r) => r.status);
+  await v.assistant("count");
+  await page.getByRole("spinbutton", { name: "todo" }).fill("1000");
+  const run = await v.hold("**/runs/stream");
+  await button("Run").click();
+  await run.came;
+  await button("Stop").click();
+  assert.ok(await button("Stopping…").isDisabled());
+  await page.locator(".graph-head").getByText("stopping").waitFor();
+  await v.picture("stopping");
+  await v.faultless("a run that is being stopped");
+  run.go();
+  await button("Run").waitFor();
+  assert.deepEqual(await runs(), ["interrupted"]);
+  await page.locator(".graph-head").getByText("stopping").waitFor({ state: "detached" });
+  // While its thread is made, the run isn't begun at all, and what was typed is there again.
+  await button("New thread").click();
+  await v.assistant("chat");
+  const thread = await v.hold("**/threads");
+  await v.say("Hello there");
+  await thread.came;
+  await button("Stop the run").click();
+  await button("Stopping the run").waitFor();
+  thread.go();
+  await button("Send").waitFor();
+  assert.equal(await box("Say something").inputValue(), "Hello there");
+  assert.deepEqual(await runs(), []);
+  await button("Send").click();
+  await main().getByText("What shall it be today?").waitFor();
 });
 
 scenario("calls of tools are rejected, responded to and edited, several at once", {}, async (v) => {
@@ -466,6 +555,42 @@ scenario("an answer that comes late does not take back what was shown since", {}
   await page.evaluate(() => new Promise((r) => setTimeout(() => requestAnimationFrame(r), 100))); // it is shown by now, if it is
   assert.equal(await node("tick", "done").count(), 1);
   assert.equal(await page.locator(".graph-head").getByText("idle").count(), 1);
+});
+
+scenario("older history that comes late leaves no gap in what is shown since", {}, async (v) => {
+  const { page, tab, api } = v;
+  const id = (await api("/threads", {})).thread_id;
+  const archive = (steps) => api(`/threads/${id}/runs/wait`, { assistant_id: "archive", input: { steps }, config: { recursion_limit: 1000 } });
+  await archive(120);
+  await page.goto(`${v.server}/studio/#/t/${id}`);
+  await tab("Timeline").click();
+  await page.locator('[data-step="120"]').waitFor();
+  let go, goOn;
+  const late = new Promise((r) => { go = r; }), over = new Promise((r) => { goOn = r; });
+  let first = true;
+  await page.route("**/history", async (r) => {
+    if (!r.request().postDataJSON().before) await over; // the history is read anew once it is another
+    else if (first) {
+      first = false;
+      await late;
+    }
+    await r.continue();
+  });
+  const older = (r) => r.url().endsWith("/history") && !!r.postDataJSON().before;
+  await Promise.all([page.waitForRequest(older), page.evaluate(() => { const b = document.querySelector(".tab-body"); b.scrollTop = b.scrollHeight; })]);
+  await archive(240);
+  goOn();
+  await page.evaluate(() => { document.querySelector(".tab-body").scrollTop = 0; });
+  await page.locator('[data-step="240"]').waitFor();
+  const answer = page.waitForResponse((r) => older(r.request()));
+  go();
+  await (await answer).finished();
+  await page.waitForFunction(() => {
+    const b = document.querySelector(".tab-body");
+    b.scrollTop = b.scrollHeight;
+    return document.querySelector('[data-step="0"]') !== null;
+  });
+  await page.getByText(`${(await api(`/threads/${id}/history`, { limit: 1000 })).length} checkpoints`, { exact: true }).waitFor();
 });
 
 scenario("what was of one assistant is gone when another is chosen", {}, async (v) => {

@@ -42,6 +42,14 @@ export async function visit({ server = process.env.STUDIO_URL, path = "", before
       await v.box("Say something").fill(text);
       await v.button("Send").click(); // once the last run has ended
     },
+    // hold keeps the next request to an address, once it has come, until it may go.
+    hold: async (address) => {
+      let go;
+      const held = new Promise((r) => { go = r; }), came = page.waitForRequest(address);
+      came.catch(() => {}); // whoever waits for it is told
+      await page.route(address, async (r) => { await held; await r.continue(); }, { times: 1 });
+      return { came, go };
+    },
     picture: async (name) => { if (pictures) await page.screenshot({ path: join(pictures, name + ".png") }); },
     // faultless fails for serious faults that axe finds, and for mistakes of the page.
     faultless: async (where) => {

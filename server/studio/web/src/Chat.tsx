@@ -8,7 +8,7 @@ import { Icon, IconButton, JsonView, Members } from "./ui";
 
 const who: Record<Message["type"], string> = { human: "You", ai: "Assistant", tool: "Tool", system: "System" };
 
-export function Chat({ messages, tools, running, waits, resend }: { messages: Message[]; tools: ToolEvent[]; running: boolean; waits: boolean; resend?: (m: Message, text: string) => void }) {
+export function Chat({ messages, tools, running, stopping, waits, resend }: { messages: Message[]; tools: ToolEvent[]; running: boolean; stopping?: boolean; waits: boolean; resend?: (m: Message, text: string) => void }) {
   const end = useRef<HTMLDivElement>(null);
   const stick = useRef(true);
   const box = useRef<HTMLDivElement>(null);
@@ -20,7 +20,7 @@ export function Chat({ messages, tools, running, waits, resend }: { messages: Me
   return (
     <div className="chat" ref={box} tabIndex={0} role="log" aria-label="Conversation" aria-live={running ? "off" : "polite"} onScroll={(e) => { const b = e.currentTarget; stick.current = b.scrollHeight - b.scrollTop - b.clientHeight < 60; }}>
       {shown.map((m) => <Bubble key={m.id} m={m} results={results} tools={tools} waits={waits && m === shown.at(-1)} resend={running ? undefined : resend} />)}
-      {running && !last?.streaming && <p className="thinking" role="status"><span className="spin" aria-hidden="true" />Working…</p>}
+      {running && !last?.streaming && <p className="thinking" role="status"><span className="spin" aria-hidden="true" />{stopping ? "Stopping…" : "Working…"}</p>}
       <div ref={end} />
     </div>
   );
@@ -94,8 +94,10 @@ function Call({ call, result, event, waits }: { call: ToolCall; result?: Message
 
 // A Composer takes a text. Enter sends it; Shift and Enter begin a new line. Send
 // and Stop are in one place: of a double click the first alone counts, so that it
-// neither stops what it began nor sends what was being written when it stopped.
-export function Composer({ send, cancel, initial = "", label, disabled, running, stop }: { send: (text: string) => void; cancel?: () => void; initial?: string; label: string; disabled?: boolean; running?: boolean; stop?: () => void }) {
+// neither stops what it began nor sends what was being written when it stopped. Nor
+// does a key that is held. Where send reports that nothing was sent, the text is
+// there again.
+export function Composer({ send, cancel, initial = "", label, disabled, running, stopping, stop }: { send: (text: string) => Promise<boolean> | void; cancel?: () => void; initial?: string; label: string; disabled?: boolean; running?: boolean; stopping?: boolean; stop?: () => void }) {
   const [text, set] = useState(initial);
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
@@ -105,13 +107,18 @@ export function Composer({ send, cancel, initial = "", label, disabled, running,
     a.style.height = `${Math.min(a.scrollHeight + 2, 220)}px`;
   }, [text]);
   const further = (e: React.MouseEvent) => e.detail > 1;
-  const go = () => { if (text.trim() && !disabled && !running) { send(text); set(""); } };
+  const held = (e: React.KeyboardEvent) => { if (e.repeat && e.key === "Enter") e.preventDefault(); };
+  const go = () => {
+    if (!text.trim() || disabled || running) return;
+    void send(text)?.then((sent) => { if (!sent) set((now) => now || text); });
+    set("");
+  };
   return (
     <form className="composer" onSubmit={(e) => { e.preventDefault(); go(); }}>
       <textarea ref={area} rows={1} aria-label={label} placeholder={label} value={text} onChange={(e) => set(e.target.value)}
         onKeyDown={(e) => { if (e.key === "Enter" && !e.shiftKey && !e.nativeEvent.isComposing) { e.preventDefault(); go(); } if (e.key === "Escape") cancel?.(); }} />
       {cancel && <IconButton icon="x" label="Don't change it" onClick={cancel} />}
-      {running && stop ? <IconButton icon="stop" label="Stop the run" onClick={(e) => { if (!further(e)) stop(); }} /> : <IconButton icon="send" label="Send" type="submit" disabled={disabled || !text.trim()} onClick={(e) => { if (further(e)) e.preventDefault(); }} />}
+      {running && stop ? <IconButton icon="stop" label={stopping ? "Stopping the run" : "Stop the run"} disabled={stopping} onKeyDown={held} onClick={(e) => { if (!further(e)) stop(); }} /> : <IconButton icon="send" label="Send" type="submit" disabled={disabled || !text.trim()} onKeyDown={held} onClick={(e) => { if (further(e)) e.preventDefault(); }} />}
     </form>
   );
 }

@@ -4,14 +4,14 @@ import { useEffect, useRef, useState, type RefObject } from "react";
 import { ask, assistantOf, client, searchThreads, words, type Assistant, type ThreadInfo } from "./api";
 import { preview } from "./json";
 import { textOf } from "./messages";
-import { lengthened, renewed, without, type Held } from "./pages";
+import { lengthened, renewed, wants, without, type Held } from "./pages";
 import { format } from "./route";
 import { wanted } from "./search";
 import { Button, Dialog, Empty, Icon, IconButton, Problem, Spinner, Status, When } from "./ui";
 import { poll } from "./watch";
 
 const page = 40;
-const mostSearched = 5000; // threads, for words
+const mostSearched = 5000; // threads, for words, until somebody wants more
 
 function titleOf(t: ThreadInfo): string {
   const first = t.extracted?.first;
@@ -29,6 +29,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const [count, setCount] = useState<number>();
   const [error, setError] = useState<unknown>();
   const [again, setAgain] = useState(0);
+  const [further, searchFurther] = useState({ query: "", most: mostSearched });
   const [removing, remove] = useState<ThreadInfo>();
   const [removeProblem, setRemoveProblem] = useState<string>();
   useEffect(() => { const t = setTimeout(() => settle(text), 200); return () => clearTimeout(t); }, [text]);
@@ -83,17 +84,18 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
   const last = items.at(-1)?.index ?? -1;
   // One page is asked for at a time, by where the list ends. What fails is asked for
   // again when somebody says so. Words are looked for in what is listed.
-  const loaded = list ? held!.loaded : 0;
-  const wants = more && error === undefined && (last >= shown.length - 4 || (!!q.rest && loaded < mostSearched));
+  const loaded = list ? held!.loaded : 0, most = further.query === query ? further.most : mostSearched;
+  const wanting = error === undefined && wants(list && held, last >= shown.length - 4, !!q.rest, most);
+  const bounded = more && !!q.rest && loaded >= most;
   useEffect(() => {
-    if (!wants) return;
-    const abort = new AbortController(), size = q.rest ? 200 : page;
+    if (!wanting) return;
+    const abort = new AbortController(), size = q.rest ? Math.min(200, most - loaded) : page;
     load(loaded, size, abort.signal).then(
       (old) => { if (!abort.signal.aborted) hold((h) => lengthened(h, query, loaded, old, size)); },
       (e: unknown) => { if (!abort.signal.aborted) setError(e); },
     );
     return () => abort.abort();
-  }, [query, wants, loaded]);
+  }, [query, wanting, loaded]);
   const filtered = !!(settled || status || graph);
   return (
     <div className="threads">
@@ -112,7 +114,7 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
       </div>
       {error !== undefined && <Problem text={words(error)} retry={() => { setError(undefined); setAgain((n) => n + 1); }} />}
       {!list && error === undefined && <div className="center"><Spinner label="Loading threads" /></div>}
-      {list && shown.length === 0 && !more && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
+      {list && shown.length === 0 && (!more || bounded) && <Empty title={filtered ? "Nothing found" : "No threads yet"}>{bounded && <p>Only the newest {loaded.toLocaleString()} threads were searched.</p>}{filtered ? <p><button type="button" className="link" onClick={() => { setText(""); settle(""); setStatus(""); setGraph(""); }}>Show all threads</button></p> : <p>Run a graph, and its thread is listed here.</p>}</Empty>}
       <div className="thread-box" ref={box} hidden={shown.length === 0}>
         <ul className="thread-list" aria-label="Threads" style={{ height: virtual.getTotalSize() }}>
           {items.map((v) => {
@@ -129,7 +131,8 @@ export function Threads({ assistants, current, turn, search, fresh, deleted }: {
           })}
         </ul>
       </div>
-      {list && shown.length > 0 && <p className="hint thread-count" role="status">{q.rest ? `${shown.length}${more ? "+" : ""} found` : `${(count ?? shown.length).toLocaleString()} ${(count ?? shown.length) === 1 ? "thread" : "threads"}`}</p>}
+      {list && shown.length > 0 && <p className="hint thread-count" role="status">{q.rest ? `${shown.length}${more && !bounded ? "+" : ""} found${bounded ? ` among the newest ${loaded.toLocaleString()} threads` : ""}` : `${(count ?? shown.length).toLocaleString()} ${(count ?? shown.length) === 1 ? "thread" : "threads"}`}</p>}
+      {bounded && <Button kind="quiet" onClick={() => searchFurther({ query, most: loaded + mostSearched })}>Search older ones</Button>}
       {removing && (
         <Dialog title="Delete the thread?" close={() => remove(undefined)}>
           <p>“{titleOf(removing) || removing.thread_id}” and its whole history will be gone.</p>

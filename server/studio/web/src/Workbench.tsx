@@ -50,7 +50,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
   const shown = useMemo(() => activity(snap, all, at, inner), [snap.tasks, snap.running, snap.state, all, at, inner]);
   const run = useCallback((what: RunInput) => {
     selectMoment(undefined);
-    void session.run(assistant.assistant_id, { ...what, ...told }, (id) => go({ page: "work", assistant: assistant.assistant_id, thread: id }, true));
+    return session.run(assistant.assistant_id, { ...what, ...told }, (id) => go({ page: "work", assistant: assistant.assistant_id, thread: id }, true));
   }, [session, assistant.assistant_id, told]);
   const rerun = (m: Moment) => { setPane("run"); run({ input: null, checkpoint: m.state.checkpoint }); };
   const select = useCallback((k: string | undefined) => selectNode(k), []);
@@ -71,7 +71,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           <select aria-label="Assistant" value={assistant.assistant_id} disabled={snap.running} onChange={(e) => go({ page: "work", assistant: e.target.value, thread: undefined })}>
             {assistants.map((a) => <option key={a.assistant_id} value={a.assistant_id}>{a.name || a.graph_id}</option>)}
           </select>
-          {snap.lost ? <Status status="reconnecting" /> : snap.running ? <Status status="busy" /> : snap.thread && <Status status={snap.thread.status} />}
+          {snap.lost ? <Status status="reconnecting" /> : snap.stopping ? <Status status="stopping" /> : snap.running ? <Status status="busy" /> : snap.thread && <Status status={snap.thread.status} />}
           <Clock snap={snap} />
           {snap.running && snap.sudden && <span className="hint" role="status">started elsewhere</span>}
           {snap.threadId && <IconButton icon="refresh" label="Load the thread again" disabled={snap.running} onClick={() => void session.refresh()} />}
@@ -222,7 +222,7 @@ function StatePane({ snap, at, edit }: { snap: Snapshot; at?: Moment; edit: () =
 }
 
 function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell, nodes, seen }: {
-  snap: Snapshot; forms: Schemas; run: (what: RunInput) => void; stop: () => void; edit: Session["edit"]; at?: Moment; all: Moment[]; assistant: Assistant; told: Told; tell: (t: Told) => void; nodes: string[]; seen: boolean;
+  snap: Snapshot; forms: Schemas; run: (what: RunInput) => Promise<boolean>; stop: () => void; edit: Session["edit"]; at?: Moment; all: Moment[]; assistant: Assistant; told: Told; tell: (t: Told) => void; nodes: string[]; seen: boolean;
 }) {
   const properties = fieldOf(forms.input, forms.input);
   const hasMessages = !!properties.properties?.some(([n]) => n === "messages");
@@ -267,7 +267,7 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
     return (
       <div className="run-chat">
         {messages.length === 0 && !snap.running ? <Empty title={assistant.name || assistant.graph_id}><p>{assistant.description ?? "Say something to begin."}</p></Empty>
-          : <Chat messages={messages} tools={snap.tools} running={snap.running} waits={asked.length > 0} resend={at ? undefined : resend} />}
+          : <Chat messages={messages} tools={snap.tools} running={snap.running} stopping={snap.stopping} waits={asked.length > 0} resend={at ? undefined : resend} />}
         <Custom snap={snap} />
         {answers}{more}
         {asked.length > 0 && <div className="run-foot">{options}</div>}
@@ -275,7 +275,7 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
           <div className="run-foot">
             {(properties.properties?.length ?? 0) > 1 && <details className="fields"><summary>Other fields{Object.keys(input).length > 0 && ` (${Object.keys(input).length} set)`}</summary>{form(["messages"])}</details>}
             {options}
-            <Composer label={at ? "Say something at this point of the history" : "Say something"} send={send} running={snap.running} stop={stop} disabled={wrong} />
+            <Composer label={at ? "Say something at this point of the history" : "Say something"} send={send} running={snap.running} stopping={snap.stopping} stop={stop} disabled={wrong} />
           </div>
         )}
       </div>
@@ -306,7 +306,7 @@ function Live({ snap, stop }: { snap: Snapshot; stop: () => void }) {
   if (!snap.running && snap.tasks.length === 0) return null;
   return (
     <section className="live" aria-label="This run" aria-live="polite">
-      <h2>{snap.running ? <><span className="spin" aria-hidden="true" /> Running</> : "Last run"}{snap.running && <><span className="grow" /><Button icon="stop" kind="danger" onClick={stop}>Stop</Button></>}</h2>
+      <h2>{snap.running ? <><span className="spin" aria-hidden="true" /> Running</> : "Last run"}{snap.running && <><span className="grow" /><Button icon="stop" kind="danger" disabled={snap.stopping} onClick={stop}>{snap.stopping ? "Stopping…" : "Stop"}</Button></>}</h2>
       <ol>
         {snap.tasks.slice(-12).map((t, i) => (
           <li key={t.id + i} className={t.error ? "is-failed" : t.ended ? "is-done" : "is-running"}>

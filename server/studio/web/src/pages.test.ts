@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { lengthened, renewed, without, type Held } from "./pages";
+import { lengthened, renewed, wants, without, type Held } from "./pages";
 
 // threads are as the server has them: the newest first, one a second.
 const threads = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => ({ thread_id: `t${from + i}`, updated_at: new Date(1e12 - (from + i) * 1000).toISOString() }));
@@ -42,4 +42,19 @@ test("another query, and a list of less than a page, begin the list anew", () =>
   expect(renewed(held(8), "r", threads(0, 4), 4)).toEqual({ query: "r", items: threads(0, 4), loaded: 4, more: true });
   expect(renewed(held(8), "q", threads(0, 2), 4)).toEqual({ query: "q", items: threads(0, 2), loaded: 2, more: false });
   expect(renewed(held(2, false), "q", threads(0, 4), 4)).toEqual(held(4));
+});
+
+test("a search for words asks for pages up to its bound, also where few threads match", () => {
+  for (const near of [true, false]) {
+    let h: Held<ReturnType<typeof threads>[number]> | undefined = renewed(undefined, "q", threads(0, 4), 4);
+    while (h && h.loaded < 400 && wants(h, near, true, 40)) h = lengthened(h, "q", h.loaded, threads(h.loaded, h.loaded + 4), 4);
+    expect(h?.loaded).toBe(40);
+  }
+  expect(wants(held(8, false), true, true, 40)).toBe(false);
+});
+
+test("a list without words asks for a page where somebody comes to its end, however long it is", () => {
+  expect(wants(held(400), true, false, 40)).toBe(true);
+  expect(wants(held(8), false, false, 40)).toBe(false);
+  expect(wants(undefined, true, false, 40)).toBe(false);
 });

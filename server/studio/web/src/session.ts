@@ -24,6 +24,7 @@ export type Snapshot = {
   lost?: boolean; // the server is away while a run works
   older?: boolean; // older history is on its way
   runId?: string;
+  stopping?: boolean; // the run, as soon as it is known
   fresh: boolean; // the run began with an input
   elsewhere?: boolean; // the run was not started by this page
   sudden?: boolean; // it began elsewhere while the thread was open
@@ -109,7 +110,7 @@ export class Session {
     this.abort.abort();
     this.abort = new AbortController();
     const { signal } = this.abort;
-    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined, lost: false, older: false, elsewhere: false, sudden: false }, true);
+    this.set({ ...nothing, threadId, loading: !!threadId, thread: undefined, state: undefined, values: undefined, error: undefined, runId: undefined, began: undefined, ended: undefined, notFound: undefined, lost: false, older: false, stopping: false, elsewhere: false, sudden: false }, true);
     this.missed = false;
     this.begun.clear();
     this.shownRuns.clear();
@@ -204,7 +205,6 @@ export class Session {
     if (signal.aborted || turn < this.answered) return;
     this.answered = turn;
     const error = this.snap.error ?? (thread.status === "error" ? failure((thread as { error?: Json }).error) : undefined);
-    const idOf = (s: State) => s.checkpoint?.checkpoint_id;
     const known = new Set(history.map(idOf));
     // What was loaded of older history stays, if it joins on.
     const joins = this.snap.history.some((s) => known.has(idOf(s)));
@@ -245,14 +245,16 @@ export class Session {
 
   older = async () => {
     const { signal } = this.abort;
-    const last = this.snap.history.at(-1);
+    const last = this.snap.history.at(-1), limit = this.limit;
     if (!this.snap.threadId || !last || this.snap.older || !this.snap.more) return;
     this.set({ older: true });
+    // What was loaded since may end elsewhere: then what comes next is asked for anew.
+    const joins = () => !signal.aborted && idOf(this.snap.history.at(-1)) === idOf(last);
     try {
-      const history = await client.threads.getHistory<JsonObject>(this.snap.threadId, { limit: this.limit, before: { configurable: last.checkpoint as unknown as Record<string, unknown> } });
-      if (!signal.aborted) this.set({ history: [...this.snap.history, ...history], more: history.length === this.limit });
+      const history = await client.threads.getHistory<JsonObject>(this.snap.threadId, { limit, before: { configurable: last.checkpoint as unknown as Record<string, unknown> } });
+      if (joins()) this.set({ history: [...this.snap.history, ...history], more: history.length === limit });
     } catch (e) {
-      if (!signal.aborted) this.set({ error: words(e), more: false });
+      if (joins()) this.set({ error: words(e), more: false });
     } finally {
       if (!signal.aborted) this.set({ older: false });
     }
@@ -269,26 +271,34 @@ export class Session {
 
   private begin(runId?: string, fresh = false, elsewhere = false, sudden = false) {
     if (runId) this.shownRuns.add(runId);
-    this.set({ loading: false, running: true, fresh, elsewhere, sudden, runId, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined, lost: false }, true);
+    this.set({ loading: false, running: true, fresh, elsewhere, sudden, runId, stopping: false, began: Date.now(), ended: undefined, error: undefined, said: [], tasks: [], tools: [], custom: [], log: [], values: undefined, lost: false }, true);
     this.logWeight = 0;
   }
 
   // run begins a run on the thread, which it makes if there is none, and returns
-  // when the run has ended.
-  async run(assistant: string, what: RunInput, made?: (threadId: string) => void) {
+  // when the run has ended. It reports whether the server was asked for the run: one
+  // that is stopped while its thread is made isn't begun.
+  async run(assistant: string, what: RunInput, made?: (threadId: string) => void): Promise<boolean> {
     const { signal } = this.abort;
-    if (this.snap.running) return;
+    if (this.snap.running) return false;
+    let asked = false;
     this.begin(undefined, !!what.input);
     this.greet(what.input);
     try {
       let id = this.snap.threadId;
       if (!id) {
         id = (await client.threads.create()).thread_id;
-        if (signal.aborted) return;
+        if (signal.aborted) return true; // nobody looks at it any more
         this.set({ threadId: id }, true);
         this.watch(id, signal);
         made?.(id);
+        if (this.snap.stopping) {
+          await this.load(signal);
+          if (!signal.aborted) this.finish();
+          return signal.aborted;
+        }
       }
+      asked = true;
       const stream = client.runs.stream(id, assistant, {
         input: what.command ? undefined : (what.input ?? null),
         command: what.command as never,
@@ -298,12 +308,21 @@ export class Session {
         config: what.config, metadata: what.metadata,
         streamMode: modes,
         streamSubgraphs: true, streamResumable: true, onDisconnect: "continue", signal,
-        onRunCreated: (r) => { this.shownRuns.add(r.run_id); this.set({ runId: r.run_id }); this.changed(); },
+        onRunCreated: (r) => { this.known(r.run_id); this.changed(); },
       });
       await this.follow(stream as AsyncIterable<Event>, signal);
     } catch (e) {
       if (!signal.aborted) this.finish(words(e));
     }
+    return asked || signal.aborted;
+  }
+
+  // known takes the ID of the run that was asked for.
+  private known(runId: string) {
+    this.shownRuns.add(runId);
+    if (runId === this.snap.runId) return;
+    this.set({ runId });
+    if (this.snap.stopping) void this.cancel();
   }
 
   // What is said is shown before the server has it.
@@ -372,7 +391,7 @@ export class Session {
 
   private finish(error?: string) {
     const at = Date.now();
-    this.set({ running: false, lost: false, ended: at, said: [], values: undefined, ...(error ? { error } : {}), tasks: this.snap.tasks.map((t) => (t.ended ? t : { ...t, ended: at })) }, true);
+    this.set({ running: false, stopping: false, lost: false, ended: at, said: [], values: undefined, ...(error ? { error } : {}), tasks: this.snap.tasks.map((t) => (t.ended ? t : { ...t, ended: at })) }, true);
     this.changed();
     if (this.missed) void this.reload();
     this.missed = false;
@@ -395,10 +414,7 @@ export class Session {
     const names = path.map((p) => p.split(":")[0]!);
     switch (kind) {
       case "metadata":
-        if (isObject(data) && typeof data.run_id === "string") {
-          this.shownRuns.add(data.run_id);
-          this.set({ runId: data.run_id });
-        }
+        if (isObject(data) && typeof data.run_id === "string") this.known(data.run_id);
         break;
       case "values":
         if (isObject(data) && path.length === 0 && !("__interrupt__" in data)) {
@@ -468,15 +484,22 @@ export class Session {
     this.set({ tools });
   }
 
+  // stop stops the run. A request for a run isn't broken off, since the server may have
+  // begun it: the run is stopped once the server has told its ID.
   stop = async () => {
-    const { threadId, runId } = this.snap;
-    if (!threadId || !runId) return;
-    try {
-      await client.runs.cancel(threadId, runId, true);
-    } catch (e) {
-      this.set({ error: words(e) });
-    }
+    if (!this.snap.running || this.snap.stopping) return;
+    this.set({ stopping: true }, true);
+    if (this.snap.runId) await this.cancel();
   };
+
+  private async cancel() {
+    const { signal } = this.abort, { threadId, runId } = this.snap;
+    try {
+      await client.runs.cancel(threadId!, runId!, true);
+    } catch (e) {
+      if (!signal.aborted && this.snap.running && this.snap.runId === runId) this.set({ stopping: false, error: words(e) });
+    }
+  }
 
   // edit changes the state at a checkpoint, which makes a new one. It reports
   // whether that worked.
@@ -502,6 +525,8 @@ export class Session {
 }
 
 type Event = { event: string; data: unknown; id?: string };
+
+const idOf = (s: State | undefined) => s?.checkpoint?.checkpoint_id;
 
 function failure(data: Json | undefined): string | undefined {
   if (!isObject(data)) return typeof data === "string" ? data : undefined;

@@ -369,6 +369,13 @@ func (m *Machine) foldFinished(edit any) ([]checkpoint.Change, error) {
 	if err := m.replaceLeft(edit); err != nil {
 		return nil, err
 	}
+	for i := range m.tasks { // what is folded now is newer than what an earlier edit has folded
+		if t := &m.tasks[i]; !t.folded && (t.ran || t.Status == Done) {
+			if err := m.replaceLeft(t.changes); err != nil {
+				return nil, err
+			}
+		}
+	}
 	var parts []checkpoint.Change
 	var cs []any
 	for i := range m.tasks {

@@ -149,10 +149,8 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 			return nil, err
 		}
 	}
-	for i := range tip.Results {
-		if err := m.restoreResult(&tip.Results[i]); err != nil {
-			return nil, err
-		}
+	if err := m.restoreResults(tip.Results); err != nil {
+		return nil, err
 	}
 	for i := range m.tasks {
 		if t := &m.tasks[i]; t.Status == Done || t.Status == Interrupted {
@@ -219,6 +217,25 @@ func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
 		}
 		if i := slices.Index(m.cfg.Plan.Joins[k].Sources, n); i >= 0 {
 			arrived[i] = true
+		}
+	}
+	return nil
+}
+
+// restoreResults takes in what tasks have left beside the log. Some of it may be newer
+// than the record: a task that waits there for answers runs again when they are given,
+// and what it has left since is not what it comes to with other answers.
+func (m *Machine) restoreResults(results []checkpoint.Result) error {
+	asks := func(task int) bool {
+		return task >= 0 && task < len(m.tasks) && slices.ContainsFunc(m.tasks[task].Questions, func(q checkpoint.Question) bool { return !q.Answered })
+	}
+	for _, questions := range []bool{true, false} {
+		for i := range results {
+			if r := &results[i]; (r.Kind == checkpoint.KindQuestions) == questions && !asks(r.Task) {
+				if err := m.restoreResult(r); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil

@@ -350,8 +350,9 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 		if t.Status != core.Waiting || skip[i] || s.o.Tape.takes(&s.prog.Nodes[t.Node]) {
 			continue
 		}
-		// Others are looked at when the superstep closes; but it may never.
-		if len(asked[i]) > 0 || before.ID == before.Epoch {
+		// Others are looked at when the superstep closes; but it may never. Those that
+		// have failed, or were cut short, have not come to what they ask.
+		if len(asked[i]) > 0 || before.ID == before.Epoch && r.log.ended(next, i) {
 			due = append(due, i)
 		}
 	}

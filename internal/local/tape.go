@@ -84,6 +84,19 @@ func (l *tapeLog) closes(r *checkpoint.Record) *checkpoint.Record {
 	return nil
 }
 
+// ended reports whether the node of a task of the superstep that is open at r has
+// ended and asked nothing. Nothing is known of that when the superstep was closed.
+func (l *tapeLog) ended(r *checkpoint.Record, task int) bool {
+	for _, o := range l.Records {
+		if o.Epoch == r.Epoch && slices.ContainsFunc(o.Open, func(t checkpoint.OpenTask) bool { return t.Task == task && len(t.Questions) > 0 }) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool {
+		return res.Branch == r.Branch && res.Epoch == r.Epoch && res.Task == task && res.Kind == checkpoint.KindChanges
+	})
+}
+
 // Tape is what the replay of one superstep knows of one log: that of the thread,
 // or of a subgraph that one of its tasks called.
 type Tape struct {

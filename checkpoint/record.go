@@ -141,7 +141,7 @@ type Sealed struct {
 // Change is the part of a record that one task, an input or an update wrote. Data
 // is empty when the task wrote nothing.
 type Change struct {
-	Node string          `json:"node,omitempty"` // the node; empty for an input
+	Node string          `json:"node,omitempty"` // the node; empty for an input, and for [OpenTask.Changes] when the superstep ends
 	Task int             `json:"task,omitempty"` // plan index in the superstep that the record closed
 	Data json.RawMessage `json:"data,omitempty"` // field name to update form
 }

@@ -426,11 +426,14 @@ func (m *Machine) recordStep(done []Task) error {
 	}
 	for i := range done {
 		t := &done[i]
-		if t.folded && t.data == nil {
-			continue
-		}
 		// One that wrote nothing is there too: it says that the node ran.
-		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.Nodes[t.Node].Name, Task: i, Data: t.data})
+		part := checkpoint.Change{Node: m.cfg.Plan.Nodes[t.Node].Name, Task: i, Data: t.data}
+		if t.folded {
+			if part.Node = ""; t.data == nil { // that it ran is said by an earlier record
+				continue
+			}
+		}
+		parts = append(parts, part)
 		m.tail.grew(t.growth, m.tail.seq+1)
 	}
 	drop := m.dropOpen()

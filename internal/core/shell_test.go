@@ -164,6 +164,9 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 			node := c.Node
 			if node == "" {
 				node = "input"
+				if r.Source == checkpoint.SourceLoop {
+					node = fmt.Sprint("left of task ", c.Task)
+				}
 			}
 			fmt.Fprintf(b, "    %s: %s\n", node, c.Data)
 		}

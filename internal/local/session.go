@@ -479,7 +479,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 				s.last = rd.Write.Record
 			}
 			s.showRecord(rd.Write)
-			s.showFolded(rd.Write.Record)
+			if err := s.showFolded(rd.Write.Record); err != nil {
+				return err
+			}
 			if rd.Write.Record != nil {
 				if err := s.weigh(rd.Write.Record); err != nil {
 					s.stopTasks(err)

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -105,18 +107,47 @@ func (s *Session) showRecord(w *checkpoint.Write) {
 }
 
 // showFolded tells what tasks of the open superstep wrote that an edit has folded.
-func (s *Session) showFolded(r *checkpoint.Record) {
+func (s *Session) showFolded(r *checkpoint.Record) error {
 	if r == nil || r.Source == checkpoint.SourceLoop || len(r.Changes) == 0 || !s.o.Bus.wants(Updates) {
-		return
+		return nil
 	}
 	for _, c := range r.Changes {
 		if c.Node == "" {
 			continue
 		}
 		ev := s.event(Updates, -1)
-		ev.Step, ev.Epoch, ev.Task, ev.Node, ev.Update = r.Step+1, r.Epoch, c.Task, c.Node, c.Data
+		ev.Step, ev.Epoch, ev.Task, ev.Node = r.Step+1, r.Epoch, c.Task, c.Node
+		var err error
+		if ev.Update, err = s.wrote(r, &c); err != nil {
+			return err
+		}
 		s.o.Bus.Send(ev)
 	}
+	return nil
+}
+
+// wrote returns what a task wrote: its changes in a record, with those that an edit
+// has left to the superstep's end.
+func (s *Session) wrote(r *checkpoint.Record, c *checkpoint.Change) (json.RawMessage, error) {
+	data, err := core.Upgrade(s.prog.Values, r.Version, c.Data)
+	if err != nil || r.Source == checkpoint.SourceLoop {
+		return data, err
+	}
+	i := slices.IndexFunc(r.Open, func(o checkpoint.OpenTask) bool { return o.Task == c.Task })
+	if i < 0 || len(r.Open[i].Changes) == 0 {
+		return data, nil
+	}
+	left, err := core.Upgrade(s.prog.Values, r.Version, r.Open[i].Changes)
+	if err != nil || len(data) == 0 {
+		return left, err
+	}
+	fields := map[string]json.RawMessage{}
+	for _, part := range []json.RawMessage{data, left} { // which have no field in common
+		if err := json.Unmarshal(part, &fields); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(fields)
 }
 
 // showCommit tells of a superstep that was committed.
@@ -124,7 +155,7 @@ func (s *Session) showCommit(c *core.Commit) {
 	if s.o.Bus.wants(Updates) {
 		for i := range c.Tasks {
 			t := &c.Tasks[i]
-			if t.Folded() && t.Data() == nil { // it was told of when it was folded
+			if t.Folded() { // it was told of when it was
 				continue
 			}
 			ev := s.event(Updates, -1)

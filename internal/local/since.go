@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/core"
 )
 
 // ShowSince tells, of the line that was opened, what was recorded after a record:
@@ -120,12 +119,9 @@ func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID,
 			if r.Source != checkpoint.SourceLoop { // the superstep is open
 				ev.Step++
 			}
-			if len(c.Data) > 0 {
-				data, err := core.Upgrade(s.prog.Values, r.Version, c.Data)
-				if err != nil {
-					return err
-				}
-				ev.Update = data
+			var err error
+			if ev.Update, err = s.wrote(r, &c); err != nil {
+				return err
 			}
 			bus.Send(ev)
 		}

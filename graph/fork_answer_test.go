@@ -35,3 +35,62 @@ func TestAQuestionIsAnsweredOtherwiseWhereItWasOpen(t *testing.T) {
 	equal(t, "ran", snap.State.ran(), "c2 d2")
 	same(t, g, taped(t, store, "t"))
 }
+
+// Before a question was asked it is asked again, also while the superstep is open in
+// which it was answered. What the task has come to since, it may not come to again.
+func TestAQuestionIsAskedAgainBeforeItWasAsked(t *testing.T) {
+	for name, opts := range map[string][]graph.Option{"one after the other": {graph.Sequential()}, "at once": nil} {
+		t.Run(name, func(t *testing.T) {
+			store := checkpoint.NewMemory()
+			b := graph.New[trail]("g")
+			b.AddNode("a", visit("a")).AddEdge(graph.Start, "a")
+			for _, name := range []string{"c", "d"} {
+				b.AddNode(name, func(ctx context.Context, s *trail) error {
+					for _, key := range []string{name, name + "'"} {
+						answer, err := graph.Interrupt[int](ctx, key, nil)
+						if err != nil {
+							return err
+						}
+						s.Ran.Add(fmt.Sprint(key, answer))
+					}
+					return nil
+				}).AddEdge(graph.Start, name)
+			}
+			g := compile(t, b, append(opts, graph.WithCheckpointer(store), graph.Thread("t"))...)
+			first := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+			second := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 1}))
+			third := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c'": 1}))
+			equal(t, "what is seen", fmt.Sprint(third.State.Ran), "[a c1 c'1]")
+			for _, at := range []string{first.Parent, first.Checkpoint, second.Parent, second.Checkpoint} {
+				then := must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(at)))
+				equal(t, "what was seen", fmt.Sprint(then.State.Ran), "[a]")
+			}
+			// Before the first question, and between the two.
+			snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.From(first.Parent)))
+			equal(t, "what is asked", fmt.Sprint(len(snap.Interrupts), snap.State.Ran), "2 [a]")
+			must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 2}))
+			must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c'": 2, "d": 2}))
+			snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"d'": 2}))
+			equal(t, "ran", snap.State.ran(), "a c2 c'2 d2 d'2")
+			same(t, g, taped(t, store, "t"))
+		})
+	}
+}
+
+// Where two tasks have ended that can't be merged, a fork runs the later one again.
+func TestAForkBeforeAConflict(t *testing.T) {
+	ran := &calls{}
+	b := graph.New[trail]("g")
+	for i, name := range []string{"a", "b"} {
+		b.AddNode(name, func(_ context.Context, s *trail) error { ran.add(name); s.N = 1 + i*ran.of("b")%2; return nil }).AddEdge(graph.Start, name)
+	}
+	g := compile(t, b, stored()...)
+	_, err := g.Invoke(bg, func(*trail) {})
+	wantErr[*graph.ConflictError](t, err)
+	began := entries(t, g, graph.OldestFirst())[0]
+	snap := must[*graph.Snapshot[trail]](t)(g.Fork(bg, began.Checkpoint))
+	equal(t, "next", fmt.Sprint(snap.Next, snap.State.N), "[b] 1")
+	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "N", snap.State.N, 1)
+	equal(t, "runs", fmt.Sprint(ran.of("a"), ran.of("b")), "1 2")
+}

@@ -38,11 +38,52 @@ func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log ch
 		if tip.Results, err = store.Results(ctx, log, rec.Branch, rec.Epoch); err != nil {
 			return nil, err
 		}
+		if rec != head && len(tip.Results) > 0 { // the superstep is still open, or a fork's is
+			if tip.Results, err = resultsAt(ctx, store, rec, tip.Results); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if err := readState(ctx, store, values, tip, keep); err != nil {
 		return nil, err
 	}
 	return tip, nil
+}
+
+// resultsAt returns which results of the superstep that is open at a record are such
+// that its tasks could have left there: of a task that has asked more since, what it
+// came to with the answers is left out, and of one that was voided since what it was
+// voided for. Questions stay.
+func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, results []checkpoint.Result) ([]checkpoint.Result, error) {
+	type stand struct{ questions, gen int }
+	stands := func(r *checkpoint.Record) map[int]stand {
+		of := map[int]stand{}
+		for _, o := range r.Open {
+			of[o.Task] = stand{len(o.Questions), o.Gen}
+		}
+		return of
+	}
+	then, later := stands(rec), map[int]bool{}
+	q := checkpoint.Query{Log: rec.Log, Branch: rec.Branch, From: rec.Seq + 1, Meta: true}
+	for r, err := range store.Records(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Epoch != rec.Epoch {
+			break
+		}
+		for task, is := range stands(r) {
+			if was := then[task]; is.questions > was.questions || is.gen > was.gen {
+				later[task] = true
+			}
+		}
+	}
+	if len(later) == 0 {
+		return results, nil
+	}
+	return slices.DeleteFunc(slices.Clone(results), func(r checkpoint.Result) bool {
+		return later[r.Task] && r.Kind != checkpoint.KindQuestions && r.Kind != checkpoint.KindOnce
+	}), nil
 }
 
 // StateAt returns the state at a record.

@@ -1,0 +1,314 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// Random graphs live through random stories: turns, failures, answers, edits, forks
+// and prunes. After each deed the thread is as the call said, an edit has changed what
+// it wrote and nothing else, and who fails changes nothing that is seen. In the end
+// the program's replay of all that was recorded finds no difference, and what is told
+// since a checkpoint is the end of what is told since the beginning.
+func TestStories(t *testing.T) {
+	for seed := range uint64(400) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { newTale(t, seed).tell(t, seed) })
+	}
+}
+
+type taleState struct {
+	Log   graph.List[string]
+	E     graph.Ephemeral[string]
+	F     graph.Ephemeral[int]
+	Count graph.Sum[int]
+	N     int
+	Marks graph.Set[string]
+}
+
+// tale is a graph and its thread.
+type tale struct {
+	g      *graph.Graph[taleState]
+	store  checkpoint.Store
+	r      *rand.Rand
+	fails  map[string]bool // nodes, and as "router of x" routers
+	so     []string        // what has happened
+	pruned bool
+}
+
+var taleNodes = []string{"a", "b", "c", "d", "e"}
+
+// newTale makes a graph. With an even seed its tasks don't conflict.
+func newTale(t *testing.T, seed uint64) *tale {
+	r := rand.New(rand.NewPCG(seed, 77))
+	w := &tale{store: checkpoint.NewMemory(), r: rand.New(rand.NewPCG(seed, 5)), fails: map[string]bool{}}
+	one := func(n int) bool { return r.IntN(n) == 0 } // in so many
+	b := graph.New[taleState]("tale")
+	work := graph.AddTask(b, "work", func(_ context.Context, s *taleState, in int) error {
+		s.Log.Add(fmt.Sprintf("work %d sees %q after %d", in, s.E.Get(), s.Log.Len()))
+		return nil
+	})
+	body := func(name string, setsE, setsF, asks bool, n int) func(context.Context, *taleState) error {
+		return func(ctx context.Context, s *taleState) error {
+			if w.fails[name] {
+				return errBoom
+			}
+			answer := 0
+			if asks {
+				var err error
+				if answer, err = graph.Interrupt[int](ctx, name, nil); err != nil {
+					return err
+				}
+			}
+			s.Log.Add(fmt.Sprintf("%s sees %q and %d after %d: %d", name, s.E.Get(), s.F.Get(), s.Log.Len(), answer))
+			s.Count.Add(1)
+			if setsE {
+				s.E.Set(fmt.Sprint(name, s.Count.Get()))
+			}
+			if setsF {
+				s.F.Set(s.Count.Get())
+			}
+			if n > 0 {
+				s.N = n
+			}
+			return nil
+		}
+	}
+	for i, name := range taleNodes {
+		setsE, setsF, asks, n := one(5), one(5), one(3), 0
+		if one(8) {
+			n = 1 + r.IntN(3)
+		}
+		if seed%2 == 0 {
+			setsE, setsF, n = name == "a", name == "b", 0
+		}
+		run := body(name, setsE, setsF, asks, n)
+		to := func() string {
+			if i == len(taleNodes)-1 || one(6) {
+				return graph.End
+			}
+			return taleNodes[i+1+r.IntN(len(taleNodes)-1-i)]
+		}
+		x, y := to(), to()
+		var opts []graph.NodeOption
+		if one(10) {
+			opts = append(opts, graph.Defer())
+		}
+		switch r.IntN(6) {
+		case 0:
+			b.AddCommandNode(name, func(ctx context.Context, s *taleState) (graph.Command, error) {
+				c := graph.Goto(x)
+				err := run(ctx, s)
+				if s.Count.Get()%2 == 0 {
+					c = c.And(graph.Dispatch(work.Send(1), work.Send(2)))
+				}
+				return c, err
+			}, append(opts, graph.Destinations(x, "work"))...)
+		case 1, 2:
+			b.AddNode(name, run, opts...)
+			b.AddConditionalEdges(name, func(_ context.Context, s *taleState) (graph.Command, error) {
+				switch {
+				case w.fails["router of "+name]:
+					return graph.Command{}, errBoom
+				case (s.Log.Len()+len(s.E.Get()))%2 == 0:
+					return graph.Goto(x, y), nil
+				}
+				return graph.Dispatch(work.Send(3)).And(graph.Goto(y)), nil
+			}, x, y, "work")
+		default:
+			b.AddNode(name, run, opts...).AddEdge(name, x)
+			if y != x {
+				b.AddEdge(name, y)
+			}
+		}
+		b.AddEdge(graph.Start, name)
+	}
+	if one(2) {
+		b.AddNode("j", body("j", false, false, false, 0)).AddJoin([]string{"c", "d"}, "j")
+	}
+	w.g = compile(t, b, graph.WithCheckpointer(w.store), graph.Thread("t"), graph.CycleGuard(0))
+	return w
+}
+
+// deed is what happens to a thread.
+type deed struct {
+	kind, node, mark string
+	a, b             int
+	setsE            bool
+}
+
+func (d deed) String() string {
+	return fmt.Sprintf("%s %s %d %d %v", d.kind, d.node, d.a, d.b, d.setsE)
+}
+
+var deeds = strings.Fields(`invoke invoke resume resume resume resume+edit resume+edit continue edit edit edit edit-as edit-as
+	fork resume-from continue-from edit-from redo fail fail mend mend mend prune restart`)
+
+func (w *tale) next(i int) deed {
+	d := deed{kind: deeds[w.r.IntN(len(deeds))], a: w.r.IntN(100), b: w.r.IntN(100), mark: fmt.Sprint("m", i), setsE: w.r.IntN(3) == 0}
+	if d.node = taleNodes[w.r.IntN(len(taleNodes))]; i == 0 {
+		d.kind = "invoke"
+	}
+	return d
+}
+
+func (d deed) edit(s *taleState) {
+	s.Marks.Add(d.mark)
+	if d.setsE {
+		s.E.Set(d.mark)
+	}
+	if d.a%4 == 0 {
+		s.N = 10 + d.a
+	}
+	if d.a%5 == 0 {
+		s.Log.Overwrite("over " + d.mark)
+	}
+}
+
+// do does it. The snapshot is nil when nothing is to have happened.
+func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
+	g := w.g
+	from := graph.From("")
+	if _, there := w.state(t); there {
+		all := entriesOf(t, g, graph.AllBranches())
+		from = graph.From(all[d.b%len(all)].Checkpoint)
+	}
+	answers := func(opts ...graph.Option) any {
+		given := graph.Answers{}
+		s := must[*graph.Snapshot[taleState]](t)(g.State(bg, opts...))
+		for i, q := range s.Interrupts {
+			if i == 0 || d.a>>i&1 == 1 {
+				given[q.ID] = d.b
+			}
+		}
+		if len(given) == 0 {
+			return nil
+		}
+		return given
+	}
+	switch d.kind {
+	case "invoke":
+		return g.Invoke(bg, d.edit)
+	case "restart":
+		return g.Invoke(bg, d.edit, graph.Restart())
+	case "continue":
+		return g.Continue(bg)
+	case "continue-from":
+		return g.Continue(bg, from)
+	case "redo":
+		return g.Continue(bg, graph.RestartStep())
+	case "resume":
+		return g.Resume(bg, answers())
+	case "resume+edit":
+		return g.Resume(bg, answers(), graph.Update(d.edit))
+	case "resume-from":
+		return g.Resume(bg, answers(from), from)
+	case "edit":
+		return g.UpdateState(bg, d.edit)
+	case "edit-as":
+		return g.UpdateState(bg, d.edit, graph.AsNode(d.node))
+	case "edit-from":
+		return g.UpdateState(bg, d.edit, from)
+	case "fork":
+		all := entriesOf(t, g, graph.AllBranches())
+		return g.Fork(bg, all[d.b%len(all)].Checkpoint)
+	case "prune":
+		w.pruned = true
+		_, err := g.Prune(bg, graph.Keep{Last: 1 + d.a%6})
+		return nil, err
+	case "fail":
+		if d.a%2 == 0 {
+			d.node = "router of " + d.node
+		}
+		w.fails[d.node] = true
+	case "mend":
+		clear(w.fails)
+	}
+	return nil, nil
+}
+
+// state returns the thread, if there is one.
+func (w *tale) state(t *testing.T) (*graph.Snapshot[taleState], bool) {
+	s, err := w.g.State(bg)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, false
+	}
+	return must[*graph.Snapshot[taleState]](t)(s, err), true
+}
+
+func seen(t *testing.T, s *graph.Snapshot[taleState]) string {
+	var asked []string
+	for _, q := range s.Interrupts {
+		asked = append(asked, q.Key+" "+q.ID)
+	}
+	return fmt.Sprint(asJSON(t, s.State), s.Next, asked, s.Step)
+}
+
+func (w *tale) tell(t *testing.T, seed uint64) {
+	defer func() {
+		if t.Failed() {
+			t.Log(strings.Join(w.so, "\n"))
+		}
+	}()
+	for i := range 3 + w.r.IntN(12) {
+		d := w.next(i)
+		before, there := w.state(t)
+		said, err := w.do(t, d)
+		now, _ := w.state(t)
+		w.so = append(w.so, d.String(), fmt.Sprint("  ", err), "  "+seen(t, now))
+		if errors.Is(err, checkpoint.ErrCorrupt) || err != nil && strings.Contains(err.Error(), "panic") {
+			t.Fatal(err)
+		}
+		switch on := strings.HasSuffix(d.kind, "-from") && err != nil; { // what failed there is on its branch
+		case said != nil && said.Checkpoint != "" && !on && seen(t, said) != seen(t, now):
+			t.Fatalf("the call says\n%s\nthe state is\n%s", seen(t, said), seen(t, now))
+		case said == nil && there && seen(t, before) != seen(t, now):
+			t.Fatalf("it changed\n%s\nto\n%s", seen(t, before), seen(t, now))
+		case d.kind == "edit" && err == nil && there && seed%2 == 0:
+			var want taleState
+			if err := json.Unmarshal([]byte(asJSON(t, before.State)), &want); err != nil {
+				t.Fatal(err)
+			}
+			d.edit(&want)
+			equal(t, "the edit makes it", asJSON(t, now.State), asJSON(t, want))
+			equalSlice(t, "next after an edit", now.Next, before.Next)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	clear(w.fails)
+	if w.pruned {
+		return
+	}
+	same(t, w.g, taped(t, w.store, "t"))
+	all := w.since(t, "")
+	for _, e := range entriesOf(t, w.g) {
+		told := w.since(t, e.Checkpoint)
+		equalSlice(t, "told since "+e.Checkpoint, told, all[max(0, len(all)-len(told)):])
+	}
+}
+
+// since returns what is told since a checkpoint.
+func (w *tale) since(t *testing.T, id string) (told []string) {
+	modes := graph.Modes(graph.ModeCheckpoints, graph.ModeUpdates, graph.ModeValues)
+	for ev, err := range w.g.StreamResume(bg, graph.Answers{"nobody asked": 1}, graph.Since(id), modes) {
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			t.Errorf("since %q: %v", id, err)
+		}
+		if err != nil { // the answer is refused: nothing runs
+			break
+		}
+		state, _ := ev.StateJSON()
+		told = append(told, fmt.Sprint(ev.Type, ev.Step, ev.Node, ev.Checkpoint, string(ev.Update), string(state), slices.Clone(ev.Next)))
+	}
+	return told
+}

@@ -94,3 +94,32 @@ func TestAForkBeforeAConflict(t *testing.T) {
 	equal(t, "N", snap.State.N, 1)
 	equal(t, "runs", fmt.Sprint(ran.of("a"), ran.of("b")), "1 2")
 }
+
+// What a task came to on a state that was edited is not of the checkpoints before.
+func TestWhatRanAfterAnEditIsNotOfTheCheckpointBefore(t *testing.T) {
+	fails := true
+	b := graph.New[trail]("g")
+	b.AddNode("a", visit("a")).AddNode("b", func(_ context.Context, s *trail) error {
+		if fails {
+			return errBoom
+		}
+		s.Ran.Add("b sees [" + s.Note + "]")
+		return nil
+	}).AddNode("c", func(context.Context, *trail) error { return errBoom })
+	for _, name := range []string{"a", "b", "c"} {
+		b.AddEdge(graph.Start, name)
+	}
+	g := compile(t, b, append(stored(), graph.Sequential())...)
+	_, err := g.Invoke(bg, func(*trail) {})
+	wantErr[*graph.NodeError](t, err)
+	began := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
+	fails = false
+	_, err = g.Continue(bg)
+	wantErr[*graph.NodeError](t, err)
+	equal(t, "what is seen", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a b sees [edited]")
+	equal(t, "what was seen", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(began.Checkpoint))).State.ran(), "a")
+	_, err = g.Continue(bg, graph.From(began.Checkpoint))
+	wantErr[*graph.NodeError](t, err)
+	equal(t, "what is seen of the fork", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a b sees []")
+}

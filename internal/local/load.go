@@ -51,19 +51,20 @@ func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log ch
 }
 
 // resultsAt returns which results of the superstep that is open at a record are such
-// that its tasks could have left there: of a task that has asked more since, what it
-// came to with the answers is left out, and of one that was voided since what it was
-// voided for. Questions stay.
+// that its tasks have left them there, or could have. Left out is what a task came to
+// that has asked more since, what it was voided for since, and what it came to on a
+// state that was edited since.
 func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, results []checkpoint.Result) ([]checkpoint.Result, error) {
-	type stand struct{ questions, gen int }
-	stands := func(r *checkpoint.Record) map[int]stand {
-		of := map[int]stand{}
-		for _, o := range r.Open {
-			of[o.Task] = stand{len(o.Questions), o.Gen}
+	open := func(r *checkpoint.Record) map[int]*checkpoint.OpenTask {
+		of := map[int]*checkpoint.OpenTask{}
+		for i := range r.Open {
+			of[r.Open[i].Task] = &r.Open[i]
 		}
 		return of
 	}
-	then, later := stands(rec), map[int]bool{}
+	was := open(rec)
+	newer := map[int]bool{}
+	var edited []map[int]*checkpoint.OpenTask // at records that edit the state
 	q := checkpoint.Query{Log: rec.Log, Branch: rec.Branch, From: rec.Seq + 1, Meta: true}
 	for r, err := range store.Records(ctx, q) {
 		if err != nil {
@@ -72,17 +73,26 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 		if r.Epoch != rec.Epoch {
 			break
 		}
-		for task, is := range stands(r) {
-			if was := then[task]; is.questions > was.questions || is.gen > was.gen {
-				later[task] = true
+		is := open(r)
+		for task, o := range is {
+			questions, gen := 0, 0
+			if w := was[task]; w != nil {
+				questions, gen = len(w.Questions), w.Gen
 			}
+			newer[task] = newer[task] || len(o.Questions) > questions || o.Gen > gen
+		}
+		if len(r.Changes) > 0 {
+			edited = append(edited, is)
 		}
 	}
-	if len(later) == 0 {
-		return results, nil
-	}
 	return slices.DeleteFunc(slices.Clone(results), func(r checkpoint.Result) bool {
-		return later[r.Task] && r.Kind != checkpoint.KindQuestions && r.Kind != checkpoint.KindOnce
+		if r.Kind == checkpoint.KindOnce {
+			return false
+		}
+		return newer[r.Task] || slices.ContainsFunc(edited, func(is map[int]*checkpoint.OpenTask) bool {
+			o := is[r.Task] // what had ended is folded there
+			return o == nil || !o.Folded || o.Routing == nil && r.Kind == checkpoint.KindRouting
+		})
 	}), nil
 }
 

@@ -251,7 +251,8 @@ scenario("a held Enter counts once on Send and on Stop", {}, async (v) => {
   await hold();
   await keyboard.up("Enter");
   assert.equal(await box("Say something").inputValue(), "Please tidy up");
-  assert.equal(await page.locator(".from-human").count(), 2);
+  // The run that was stopped may not have begun: whether it has taken in its message isn't said.
+  assert.equal(await page.locator(".from-human", { hasText: "Please tidy up" }).count(), 0);
 });
 
 scenario("Stop is not lost while a run is only asked for", {}, async (v) => {

@@ -369,13 +369,6 @@ func (m *Machine) foldFinished(edit any) ([]checkpoint.Change, error) {
 	if err := m.replaceLeft(edit); err != nil {
 		return nil, err
 	}
-	for i := range m.tasks { // what is folded now is newer than what an earlier edit has folded
-		if t := &m.tasks[i]; !t.folded && (t.ran || t.Status == Done) {
-			if err := m.replaceLeft(t.changes); err != nil {
-				return nil, err
-			}
-		}
-	}
 	var parts []checkpoint.Change
 	var cs []any
 	for i := range m.tasks {
@@ -424,20 +417,28 @@ func (m *Machine) leaveChanges(t *Task, changes any) (err error) {
 	return err
 }
 
-// replaceLeft drops from what is left of tasks that edits have folded what newer
-// changes replace.
-func (m *Machine) replaceLeft(newer any) error {
+// replaceLeft drops from what is left of tasks that edits have folded what is newer:
+// what an edit that comes now replaces, and what other tasks have written since.
+func (m *Machine) replaceLeft(edit any) error {
 	for i := range m.tasks {
-		t := &m.tasks[i]
-		if newer == nil || !t.folded || t.changes == nil {
-			continue
-		}
-		_, later, _ := Split(m.cfg.Values, t.changes, newer)
-		if err := m.leaveChanges(t, later); err != nil {
-			return err
+		if t := &m.tasks[i]; t.folded && t.changes != nil {
+			if err := m.leaveChanges(t, m.left(t, edit)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// left returns what is left of a task that an edit has folded, but for what is newer.
+func (m *Machine) left(t *Task, edit any) any {
+	_, later, _ := Split(m.cfg.Values, t.changes, edit)
+	for i := range m.tasks {
+		if u := &m.tasks[i]; !u.folded && u.changes != nil {
+			_, later, _ = Split(m.cfg.Values, later, u.changes)
+		}
+	}
+	return later
 }
 
 // written lists the tasks whose changes wait to be folded, and these: of tasks that
@@ -447,11 +448,7 @@ func (m *Machine) written() (tasks []int, cs []any) {
 		t := &m.tasks[i]
 		c := t.changes
 		if t.folded && c != nil {
-			for k := range m.tasks {
-				if u := &m.tasks[k]; !u.folded && u.changes != nil {
-					_, c, _ = Split(m.cfg.Values, c, u.changes)
-				}
-			}
+			c = m.left(t, nil)
 		}
 		if c != nil && (t.ran || t.Status == Done) {
 			tasks, cs = append(tasks, i), append(cs, c)
@@ -898,12 +895,8 @@ func (m *Machine) close() error {
 	}
 	m.foldBuf = cs
 	if left {
-		for i := range m.tasks {
-			if t := &m.tasks[i]; !t.folded {
-				if err := m.replaceLeft(t.changes); err != nil {
-					return err
-				}
-			}
+		if err := m.replaceLeft(nil); err != nil {
+			return err
 		}
 		_, cs = m.written()
 	}

@@ -427,13 +427,14 @@ func (m *Machine) recordStep(done []Task) error {
 	for i := range done {
 		t := &done[i]
 		// One that wrote nothing is there too: it says that the node ran.
-		part := checkpoint.Change{Node: m.cfg.Plan.Nodes[t.Node].Name, Task: i, Data: t.data}
-		if t.folded {
-			if part.Node = ""; t.data == nil { // that it ran is said by an earlier record
-				continue
-			}
+		name := m.cfg.Plan.Nodes[t.Node].Name
+		if t.folded { // that it ran is said by an earlier record
+			name = ""
 		}
-		parts = append(parts, part)
+		if t.folded && t.data == nil {
+			continue
+		}
+		parts = append(parts, checkpoint.Change{Node: name, Task: i, Data: t.data})
 		m.tail.grew(t.growth, m.tail.seq+1)
 	}
 	drop := m.dropOpen()

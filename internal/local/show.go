@@ -108,33 +108,49 @@ func (s *Session) showRecord(w *checkpoint.Write) {
 
 // showFolded tells what tasks of the open superstep wrote that an edit has folded.
 func (s *Session) showFolded(r *checkpoint.Record) error {
-	if r == nil || r.Source == checkpoint.SourceLoop || len(r.Changes) == 0 || !s.o.Bus.wants(Updates) {
+	if r == nil || r.Source == checkpoint.SourceLoop {
 		return nil
 	}
-	for _, c := range r.Changes {
+	return s.showWritten(s.o.Bus, r, func(kind Kind) *Event {
+		ev := s.event(kind, -1)
+		ev.Step, ev.Epoch = r.Step, r.Epoch
+		return ev
+	})
+}
+
+// showWritten tells what tasks wrote by a record, in events that are made for its step.
+func (s *Session) showWritten(bus *Bus, r *checkpoint.Record, event func(Kind) *Event) error {
+	if !bus.wants(Updates) {
+		return nil
+	}
+	for i := range r.Changes {
+		c := &r.Changes[i]
 		if c.Node == "" {
 			continue
 		}
-		ev := s.event(Updates, -1)
-		ev.Step, ev.Epoch, ev.Task, ev.Node = r.Step+1, r.Epoch, c.Task, c.Node
+		ev := event(Updates)
+		ev.Task, ev.Node = c.Task, c.Node
+		if r.Source != checkpoint.SourceLoop { // the superstep is open
+			ev.Step++
+		}
 		var err error
-		if ev.Update, err = s.wrote(r, &c); err != nil {
+		if ev.Update, err = s.wrote(r, c); err != nil {
 			return err
 		}
-		s.o.Bus.Send(ev)
+		bus.Send(ev)
 	}
 	return nil
 }
 
 // wrote returns what a task wrote: its changes in a record, with those that an edit
-// has left to the superstep's end.
+// has left to the superstep's end. Open tasks stand in the order of their plan.
 func (s *Session) wrote(r *checkpoint.Record, c *checkpoint.Change) (json.RawMessage, error) {
 	data, err := core.Upgrade(s.prog.Values, r.Version, c.Data)
 	if err != nil || r.Source == checkpoint.SourceLoop {
 		return data, err
 	}
-	i := slices.IndexFunc(r.Open, func(o checkpoint.OpenTask) bool { return o.Task == c.Task })
-	if i < 0 || len(r.Open[i].Changes) == 0 {
+	i, ok := slices.BinarySearchFunc(r.Open, c.Task, func(o checkpoint.OpenTask, task int) int { return o.Task - task })
+	if !ok || len(r.Open[i].Changes) == 0 {
 		return data, nil
 	}
 	left, err := core.Upgrade(s.prog.Values, r.Version, r.Open[i].Changes)

@@ -109,22 +109,8 @@ func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID,
 		ev.ID, ev.Parent, ev.Source, ev.Next = r.ID, r.Parent, r.Source, next
 		bus.Send(ev)
 	}
-	if bus.wants(Updates) {
-		for _, c := range r.Changes {
-			if c.Node == "" {
-				continue
-			}
-			ev := event(Updates)
-			ev.Task, ev.Node = c.Task, c.Node
-			if r.Source != checkpoint.SourceLoop { // the superstep is open
-				ev.Step++
-			}
-			var err error
-			if ev.Update, err = s.wrote(r, &c); err != nil {
-				return err
-			}
-			bus.Send(ev)
-		}
+	if err := s.showWritten(bus, r, event); err != nil {
+		return err
 	}
 	if whole && bus.wants(Values) {
 		ev := event(Values)

@@ -757,7 +757,7 @@ func (m *Machine) Run(tasks []int) {
 // Results returns what ended tasks left that no Write held yet, for such a
 // shell; nil if there is nothing.
 func (m *Machine) Results() *checkpoint.Write {
-	m.saveFinished()
+	m.saveEnded()
 	return m.takeWrite()
 }
 
@@ -799,15 +799,7 @@ func (m *Machine) Ready() (rd Ready) {
 	case m.writes.record != nil || len(m.backlog) > 0:
 		// An input, answers or an edit: stored before anything is decided.
 	case m.alive > 0:
-		// Only those reported since: looking at all tasks at each report
-		// would make a fan-out quadratic.
-		if m.cfg.Persist && len(m.ended) > 1 {
-			m.writes.results = slices.Grow(m.writes.results, 2*len(m.ended)) // changes and routing of each
-		}
-		for _, i := range m.ended {
-			m.saveResults(&m.tasks[i])
-		}
-		m.ended = m.ended[:0]
+		m.saveEnded()
 	default:
 		m.ended = m.ended[:0]
 		m.turn(&rd)

@@ -626,6 +626,18 @@ func (m *Machine) saveFinished() {
 	}
 }
 
+// saveEnded is saveFinished for the tasks reported since results were last saved:
+// looking at all tasks at each report would make a fan-out quadratic.
+func (m *Machine) saveEnded() {
+	if m.cfg.Persist && len(m.ended) > 1 {
+		m.writes.results = slices.Grow(m.writes.results, 2*len(m.ended)) // changes and routing of each
+	}
+	for _, i := range m.ended {
+		m.saveResults(&m.tasks[i])
+	}
+	m.ended = m.ended[:0]
+}
+
 // RanResults returns what is recorded of a task whose node has ended, before it is
 // known where the task leads: its changes, and where subgraphs stand that keep their
 // state. The driver must not be at work on the machine in other ways than by running

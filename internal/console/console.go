@@ -286,10 +286,11 @@ func Stops(ctx context.Context, said func(second bool)) (_ context.Context, drai
 			case <-done:
 				return
 			}
-			said(n == 1)
 			if n == 0 {
-				close(closed)
+				close(closed) // before it is said, since it is true then
+				said(false)
 			} else {
+				said(true)
 				cancel(ErrStopped)
 				signal.Stop(signals)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 )
@@ -69,5 +70,41 @@ func TestClean(t *testing.T) {
 		if got := Clean(tt.text); got != tt.want {
 			t.Errorf("%s: Clean gives %q, want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// What is said of a signal is true when it is said: nothing starts after
+// "stopping at the end of this step".
+func TestStopsSaysWhatIsDone(t *testing.T) {
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan bool)
+	armed := make(chan struct{})
+	var drain <-chan struct{}
+	ctx, drained, end := Stops(t.Context(), func(second bool) {
+		<-armed
+		select {
+		case <-drain:
+		default:
+			t.Errorf("said (second %v) before the run was drained", second)
+		}
+		heard <- second
+	})
+	drain = drained
+	close(armed)
+	defer end()
+	for _, second := range []bool{false, true} {
+		if err := self.Signal(os.Interrupt); err != nil {
+			t.Skip("NOT TESTED: a process cannot interrupt itself here:", err)
+		}
+		if got := <-heard; got != second {
+			t.Errorf("said of the second signal: %v, want %v", got, second)
+		}
+	}
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, ErrStopped) {
+		t.Errorf("cause %v, want ErrStopped", cause)
 	}
 }

@@ -527,6 +527,7 @@ type wire struct {
 	size    int  // of the data of sealed
 	line    bool // it was in a line
 	data    []json.RawMessage
+	folding bool   // nothing but what Query.Folding names is read
 	unknown string // a field that this version does not know
 	next    func(size int) (json.RawMessage, error)
 
@@ -552,9 +553,16 @@ func (w *wire) free() {
 // Unmarshal decodes what [Marshal] encoded. Its errors are [ErrVersion] for a
 // newer format and otherwise say what is damaged; the caller knows where it
 // stood, see [CorruptError].
-func Unmarshal(b []byte) (*Record, error) {
+func Unmarshal(b []byte) (*Record, error) { return unmarshal(b, false) }
+
+// UnmarshalFolding is [Unmarshal] for a query with Folding. The data of the changes
+// are parts of b.
+func UnmarshalFolding(b []byte) (*Record, error) { return unmarshal(b, true) }
+
+func unmarshal(b []byte, folding bool) (*Record, error) {
 	w := wires.Get().(*wire)
 	defer w.free()
+	w.folding = folding
 	err := w.parse(b)
 	if err != nil {
 		return nil, err
@@ -578,7 +586,7 @@ func Unmarshal(b []byte) (*Record, error) {
 	if err := w.record(r); err != nil {
 		return nil, err
 	}
-	if n != len(w.data) {
+	if n != len(w.data) && !folding {
 		return nil, fmt.Errorf("record holds %d values, %d are named", len(w.data), n)
 	}
 	return r, nil
@@ -587,9 +595,18 @@ func Unmarshal(b []byte) (*Record, error) {
 // UnmarshalBody decodes what [MarshalBody] encoded into a record whose Log, ID,
 // Branch, Seq and CreatedAt are set. If data is nil, the record is left without what data
 // holds, as by [Record.Meta].
-func UnmarshalBody(r *Record, meta, data []byte) error {
+func UnmarshalBody(r *Record, meta, data []byte) error { return unmarshalBody(r, meta, data, false) }
+
+// UnmarshalBodyFolding is [UnmarshalBody] for a query with Folding: of the record that
+// it decodes into, Seq must be set.
+func UnmarshalBodyFolding(r *Record, meta, data []byte) error {
+	return unmarshalBody(r, meta, data, true)
+}
+
+func unmarshalBody(r *Record, meta, data []byte, folding bool) error {
 	w := wires.Get().(*wire)
 	defer w.free()
+	w.folding = folding
 	if err := w.parse(meta); err != nil {
 		return err
 	}
@@ -609,7 +626,7 @@ func UnmarshalBody(r *Record, meta, data []byte) error {
 	if err := w.record(r); err != nil {
 		return err
 	}
-	if len(data) > 0 {
+	if len(data) > 0 && !folding {
 		return fmt.Errorf("%d bytes more than were written", len(data))
 	}
 	return nil
@@ -645,6 +662,13 @@ func notRecord(b []byte) error {
 
 // member decodes one field.
 func (w *wire) member(key, b []byte) (err error) {
+	if w.folding {
+		switch string(key) {
+		case "v", "id", "q", "o", "n", "x", "c", "d":
+		default:
+			return nil
+		}
+	}
 	switch string(key) {
 	case "v":
 		err = number(b, &w.v)
@@ -781,7 +805,10 @@ func (w *wire) member(key, b []byte) (err error) {
 	case "d":
 		w.data = w.room.data[:0]
 		err = elements(b, func(b []byte) error {
-			w.data = append(w.data, bytes.Clone(b))
+			if !w.folding {
+				b = bytes.Clone(b)
+			}
+			w.data = append(w.data, b)
 			return nil
 		})
 	default:
@@ -829,27 +856,16 @@ func decode(b []byte, v any) error {
 }
 
 func (w *wire) record(r *Record) error {
-	r.Epoch = r.ID
-	if w.parent != nil {
-		r.Parent = w.parent.of(r.ID)
-	} else {
-		r.Parent = r.ID.Checkpoint(r.ID.Count() - 1)
+	r.Source, r.Version, r.Sealed = w.source, w.version, w.sealed
+	if !w.folding {
+		w.place(r)
 	}
-	if w.epoch != nil {
-		r.Epoch = w.epoch.of(r.ID)
-	}
-	if w.at != nil {
-		r.CreatedAt = *w.at
-	}
-	r.Lineage, r.Step, r.Source, r.Graph, r.Version, r.Metadata = w.lineage, w.step, w.source, w.graph, w.version, w.meta
-	r.Open, r.Joins, r.Deferred, r.Children, r.Paused = w.open, w.joins, w.after, w.kids, w.paused
 	value := func(size int) (json.RawMessage, error) {
 		if size < 0 || w.next == nil {
 			return nil, nil
 		}
 		return w.next(size)
 	}
-	r.Begun, r.Ran, r.Due, r.Sealed = w.begun, w.ran, w.due, w.sealed
 	var err error
 	if w.sealed != nil {
 		data, err := value(w.size)
@@ -872,6 +888,9 @@ func (w *wire) record(r *Record) error {
 				return fmt.Errorf("changes of node %q: %w", c.node, err)
 			}
 		}
+	}
+	if w.folding {
+		return nil
 	}
 	if w.snap != nil && w.next != nil {
 		r.Snapshot = &Snapshot{Ranges: w.snap.ranges, Full: w.snap.full}
@@ -904,6 +923,25 @@ func (w *wire) record(r *Record) error {
 		*r = *r.Meta()
 	}
 	return w.recently(r)
+}
+
+// place sets what of a record has no data.
+func (w *wire) place(r *Record) {
+	r.Epoch = r.ID
+	if w.parent != nil {
+		r.Parent = w.parent.of(r.ID)
+	} else {
+		r.Parent = r.ID.Checkpoint(r.ID.Count() - 1)
+	}
+	if w.epoch != nil {
+		r.Epoch = w.epoch.of(r.ID)
+	}
+	if w.at != nil {
+		r.CreatedAt = *w.at
+	}
+	r.Lineage, r.Step, r.Graph, r.Metadata = w.lineage, w.step, w.graph, w.meta
+	r.Open, r.Joins, r.Deferred, r.Children, r.Paused = w.open, w.joins, w.after, w.kids, w.paused
+	r.Begun, r.Ran, r.Due = w.begun, w.ran, w.due
 }
 
 func (w *wire) recently(r *Record) error {

@@ -79,6 +79,10 @@ func TestARecordComesBack(t *testing.T) {
 			t.Fatalf("got  %+v\nwant %+v", got, w)
 		}
 	}
+	fold := &checkpoint.Record{Seq: want.Seq}
+	sameFolding(t, fold, want, checkpoint.UnmarshalBodyFolding(fold, meta, data))
+	fold, err = checkpoint.UnmarshalFolding(b)
+	sameFolding(t, fold, want, err)
 }
 
 func TestAValueThatIsNoJSONIsRefusedAndNamed(t *testing.T) {
@@ -185,7 +189,21 @@ func FuzzUnmarshal(f *testing.F) {
 		if _, err := checkpoint.Marshal(r); err != nil {
 			t.Fatal(err)
 		}
+		fold, err := checkpoint.UnmarshalFolding(b)
+		sameFolding(t, fold, r, err)
 	})
+}
+
+// sameFolding: reading what a record folds alone gives the same.
+func sameFolding(t *testing.T, got, want *checkpoint.Record, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal("what is folded can't be read:", err)
+	}
+	if got.Seq != want.Seq || got.Source != want.Source || got.Version != want.Version ||
+		!reflect.DeepEqual(got.Sealed, want.Sealed) || !reflect.DeepEqual(got.Changes, want.Changes) {
+		t.Fatalf("what is folded: %+v, want that of %+v", got, want)
+	}
 }
 
 // FuzzUnmarshalBody: what stores in parts is read like what is stored whole.
@@ -203,6 +221,8 @@ func FuzzUnmarshalBody(f *testing.F) {
 		if err := checkpoint.UnmarshalBody(&r, meta, data); err != nil || data == nil {
 			return
 		}
+		fold := checkpoint.Record{Seq: 3}
+		sameFolding(t, &fold, &r, checkpoint.UnmarshalBodyFolding(&fold, meta, data))
 		m, d, err := checkpoint.MarshalBody(&r)
 		if err != nil {
 			return // values that are no JSON: whoever decodes them finds it

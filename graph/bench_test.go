@@ -253,10 +253,13 @@ func BenchmarkLoadConversation(b *testing.B) {
 			gb := graph.New[chat]("chat").AddNode("reply", func(_ context.Context, s *chat) error { reply(s); return nil })
 			gb.AddEdge(graph.Start, "reply")
 			g := compile(b, gb, graph.WithCheckpointer(store), graph.Thread("t"), graph.OnWarning(func(graph.Warning) {}))
-			for range 2000 {
+			turn := func(b *testing.B) {
 				if _, err := g.Invoke(bg, func(s *chat) { s.Messages.Add(message{Role: "user", Text: text}) }); err != nil {
 					b.Fatal(err)
 				}
+			}
+			for range 2000 {
+				turn(b)
 			}
 			for name, opts := range map[string][]graph.Option{"first": {graph.ReadCache(0)}, "again": nil} {
 				b.Run(name, func(b *testing.B) {
@@ -269,6 +272,12 @@ func BenchmarkLoadConversation(b *testing.B) {
 					}
 				})
 			}
+			b.Run("turn", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					turn(b)
+				}
+			})
 		})
 	}
 }

@@ -164,6 +164,18 @@ func wantRecord(t *testing.T, got, want *checkpoint.Record) {
 	}
 }
 
+// folding returns of a record what a query with Folding asks for.
+func folding(r *checkpoint.Record) *checkpoint.Record {
+	return &checkpoint.Record{Seq: r.Seq, Source: r.Source, Version: r.Version, Sealed: r.Sealed, Changes: r.Changes}
+}
+
+func wantFolding(t *testing.T, got, want *checkpoint.Record) {
+	t.Helper()
+	if d := diff(folding(got), folding(want)); d != "" {
+		t.Fatalf("what record %s folds came back different: %s", want.ID, d)
+	}
+}
+
 func wantRecords(t *testing.T, got, want []*checkpoint.Record) {
 	t.Helper()
 	if len(got) != len(want) {

@@ -38,8 +38,8 @@ func testQueries(t *testing.T, open Opener, _ Options) {
 			{checkpoint.Query{Branch: "unknown"}, nil},
 		} {
 			c.q.Log = l.log
-			for _, meta := range []bool{false, true} {
-				c.q.Meta = meta
+			for i := range 4 {
+				c.q.Meta, c.q.Folding = i&1 == 1, i&2 == 2
 				t.Run(fmt.Sprintf("%+v", c.q), func(t *testing.T) {
 					wantSeqs(t, mustCollect(t, s, c.q), c.want...)
 				})
@@ -55,6 +55,29 @@ func testQueries(t *testing.T, open Opener, _ Options) {
 		slices.Reverse(rs)
 		wantRecords(t, mustCollect(t, s, checkpoint.Query{Log: l.log, Desc: true}), rs)
 		wantRecords(t, mustCollect(t, s, checkpoint.Query{Log: l.log, Desc: true, AllBranches: true}), rs)
+		for i, r := range mustCollect(t, s, checkpoint.Query{Log: l.log, Desc: true, Folding: true}) {
+			wantFolding(t, r, rs[i])
+		}
+		slices.Reverse(rs)
+		for i, r := range mustCollect(t, s, checkpoint.Query{Log: l.log, From: 100, To: 650, Folding: true}) {
+			wantFolding(t, r, rs[99+i])
+		}
+	})
+	t.Run("Folding leaves nothing out that is folded", func(t *testing.T) {
+		s, l := open(t), newLine("t")
+		r := fullRecord(l.next())
+		l.write(t, s, r)
+		for _, q := range []checkpoint.Query{{}, {Desc: true}, {AllBranches: true}, {Limit: 1}} {
+			q.Log, q.Folding = l.log, true
+			got := mustCollect(t, s, q)
+			if len(got) != 1 {
+				t.Fatalf("%+v: %d records", q, len(got))
+			}
+			wantFolding(t, got[0], r)
+		}
+		got := mustCollect(t, s, checkpoint.Query{Log: l.log, Folding: true, Meta: true})
+		wantRecords(t, got, []*checkpoint.Record{r.Meta()})
+		wantRecord(t, mustHead(t, s, l.log), r)
 	})
 	t.Run("Meta leaves out what may be large and nothing else", func(t *testing.T) {
 		s, l := open(t), newLine("t")

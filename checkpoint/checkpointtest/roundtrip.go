@@ -104,6 +104,9 @@ func testRoundTrip(t *testing.T, open Opener, o Options) {
 		for i, r := range mustCollect(t, s, checkpoint.Query{Log: l.log, Meta: true}) {
 			wantRecord(t, r, rs[i].Meta())
 		}
+		for i, r := range mustCollect(t, s, checkpoint.Query{Log: l.log, Folding: true}) {
+			wantFolding(t, r, rs[i])
+		}
 	})
 	t.Run("a record with nothing in it comes back", func(t *testing.T) {
 		s, l := open(t), newLine("t")
@@ -135,7 +138,14 @@ func testRoundTrip(t *testing.T, open Opener, o Options) {
 			if err != nil || len(metas) != len(rs) {
 				rt.Fatalf("%d records, error %v", len(metas), err)
 			}
+			folds, err := collect(t.Context(), s, checkpoint.Query{Log: l.log, Folding: true})
+			if err != nil || len(folds) != len(rs) {
+				rt.Fatalf("%d records, error %v", len(folds), err)
+			}
 			for i := range rs {
+				if d := diff(folding(folds[i]), folding(rs[i])); d != "" {
+					rt.Fatalf("what record %d folds: %s", i, d)
+				}
 				if d := diff(got[i], rs[i]); d != "" {
 					rt.Fatalf("record %d: %s", i, d)
 				}

@@ -207,6 +207,7 @@ func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (
 // Records implements [checkpoint.Store]. With Query.Meta, data is neither read
 // nor opened.
 func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
+	q.Folding = false // what is sealed is opened by where it stands
 	return func(yield func(*checkpoint.Record, error) bool) {
 		for r, err := range s.inner.Records(ctx, q) {
 			if err == nil {

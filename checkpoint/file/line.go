@@ -212,24 +212,9 @@ func nearParent(id checkpoint.ID) checkpoint.ID { return id.Checkpoint(id.Count(
 
 // decodeRecord returns the record of a line's body whose checksum fits.
 func decodeRecord(body []byte, log checkpoint.Log, prev before) (*checkpoint.Record, error) {
-	h, err := parseHead(body)
+	h, b, err := recordIn(body)
 	if err != nil {
 		return nil, err
-	}
-	if !h.is {
-		return nil, errNotALine
-	}
-	b := body[h.recAt:]
-	if h.format == 0 || h.implied {
-		full := make([]byte, 0, len(b)+48)
-		full = append(full, '{')
-		if h.format == 0 {
-			full = append(full, formatMember...)
-		}
-		if h.implied {
-			full = append(strconv.AppendInt(append(full, `"q":`...), h.recSeq, 10), ',')
-		}
-		b = append(full, b[1:]...)
 	}
 	r, err := checkpoint.Unmarshal(b)
 	if err != nil {
@@ -250,6 +235,43 @@ func decodeRecord(body []byte, log checkpoint.Log, prev before) (*checkpoint.Rec
 		}
 	}
 	return r, nil
+}
+
+// decodeFolding is decodeRecord for a query with Folding. The record may hold parts of
+// the body.
+func decodeFolding(body []byte, log checkpoint.Log) (*checkpoint.Record, error) {
+	_, b, err := recordIn(body)
+	if err != nil {
+		return nil, err
+	}
+	r, err := checkpoint.UnmarshalFolding(b)
+	if err == nil {
+		r.Log = log
+	}
+	return r, err
+}
+
+// recordIn returns the record of a line's body as it was before it was shortened.
+func recordIn(body []byte) (h head, b []byte, err error) {
+	if h, err = parse(cursor{b: body, skim: true}); err != nil {
+		return h, nil, err
+	}
+	if !h.is {
+		return h, nil, errNotALine
+	}
+	b = body[h.recAt:]
+	if h.format == 0 || h.implied {
+		full := make([]byte, 0, len(b)+48)
+		full = append(full, '{')
+		if h.format == 0 {
+			full = append(full, formatMember...)
+		}
+		if h.implied {
+			full = append(strconv.AppendInt(append(full, `"q":`...), h.recSeq, 10), ',')
+		}
+		b = append(full, b[1:]...)
+	}
+	return h, b, nil
 }
 
 func (l *line) setResults(rs []checkpoint.Result) error {
@@ -428,12 +450,18 @@ type resultHead struct {
 
 // parseHead reads the head of a body whose checksum fits. It stops at the first
 // member of the record that the index does not need.
-func parseHead(body []byte) (h head, err error) {
-	c := cursor{b: body}
+func parseHead(body []byte) (h head, err error) { return parse(cursor{b: body}) }
+
+func parse(c cursor) (h head, err error) {
 	c.expect('{')
 	for c.err == nil && c.i < len(c.b) {
 		at := c.i
 		key := c.key()
+		if c.skim && key != "seq" && key != "created_at" && key != "own" && key != "checkpoint" {
+			c.value()
+			c.comma()
+			continue
+		}
 		switch key {
 		case "seq":
 			h.seq = c.number()
@@ -540,9 +568,10 @@ func (h *head) record(c *cursor) {
 
 // cursor walks over compact JSON.
 type cursor struct {
-	b   []byte
-	i   int
-	err error
+	b    []byte
+	i    int
+	err  error
+	skim bool // what is no part of a record isn't decoded: it was when the line was found
 }
 
 func (c *cursor) fail() {

@@ -565,13 +565,18 @@ func (t *thread) readOn(count int, at func(i int) int32) piece {
 
 func (t *thread) decode(b []byte, ns string, pos int32, off int64, prev before) (*checkpoint.Record, error) {
 	r, err := decodeRecord(b[:len(b)-crcLen], checkpoint.Log{Thread: t.id, Namespace: ns}, prev)
+	return r, t.undecoded(err, pos, off)
+}
+
+// undecoded says which line could not be decoded.
+func (t *thread) undecoded(err error, pos int32, off int64) error {
 	if err == nil {
-		return r, nil
+		return nil
 	}
 	if errors.Is(err, checkpoint.ErrVersion) {
-		return nil, fmt.Errorf("%s, line %d: %w", t.main.path, pos+1, err)
+		return fmt.Errorf("%s, line %d: %w", t.main.path, pos+1, err)
 	}
-	return nil, t.corrupt(&t.main, int64(pos)+1, off, err)
+	return t.corrupt(&t.main, int64(pos)+1, off, err)
 }
 
 // view runs f with a thread loaded; a thread without a file runs it with t.x nil.
@@ -696,7 +701,7 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 			}
 			raw := ahead[0]
 			ahead = ahead[1:]
-			r, err := raw.t.decode(raw.line, q.Log.Namespace, raw.pos, raw.off, raw.prev)
+			r, err := raw.decode(q)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -718,6 +723,14 @@ type rawRecord struct {
 	off  int64
 	line []byte
 	prev before
+}
+
+func (r *rawRecord) decode(q checkpoint.Query) (*checkpoint.Record, error) {
+	if !q.Folding || q.Meta {
+		return r.t.decode(r.line, q.Log.Namespace, r.pos, r.off, r.prev)
+	}
+	out, err := decodeFolding(r.line[:len(r.line)-crcLen], q.Log)
+	return out, r.t.undecoded(err, r.pos, r.off)
 }
 
 const (

@@ -14,10 +14,11 @@ import (
 // A page is what one script returns: so many records or threads at most, and
 // some more bytes than these at most.
 const (
-	pageRecords = 256
-	pageThreads = 128
-	pageBytes   = 1 << 20
-	pageRanges  = 256 // pieces of a branch that one script walks through
+	pageRecords     = 256
+	pageRecordsDesc = 16 // of the first page: who reads back from the newest mostly stops soon
+	pageThreads     = 128
+	pageBytes       = 1 << 20
+	pageRanges      = 256 // pieces of a branch that one script walks through
 )
 
 func (s *Store) one(ctx context.Context, log checkpoint.Log, id checkpoint.ID, what string) (*checkpoint.Record, error) {
@@ -159,13 +160,16 @@ type placed struct {
 // Damage ends it, unless the caller goes on.
 func (s *Store) walk(ctx context.Context, q checkpoint.Query, spans []span) iter.Seq2[placed, error] {
 	return func(yield func(placed, error) bool) {
-		left := q.Limit
-		for len(spans) > 0 {
+		left, size := q.Limit, pageRecords
+		if q.Desc {
+			size = pageRecordsDesc
+		}
+		for ; len(spans) > 0; size = min(4*size, pageRecords) {
 			if err := s.start(ctx, q.Log.Thread); err != nil {
 				yield(placed{}, err)
 				return
 			}
-			want := pageRecords
+			want := size
 			if q.Limit > 0 {
 				want = min(want, left)
 			}

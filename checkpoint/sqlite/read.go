@@ -18,6 +18,7 @@ type readStmts struct {
 	stmts
 	head, get, log, segments, byID             *sql.Stmt
 	page, pageDesc, metaPage, metaPageDesc     *sql.Stmt
+	foldingPage                                *sql.Stmt
 	results, buckets, threads, threadsByPrefix *sql.Stmt
 	logs, due, leases                          *sql.Stmt
 }
@@ -28,8 +29,9 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 	const log = ` FROM superstep_threads t JOIN superstep_logs l ON l.tid = t.tid`
 	const head = ` JOIN superstep_records r ON r.rid =
 		(SELECT max(rid) FROM superstep_records WHERE rid > l.lid << 32 AND rid <= (l.lid << 32) + 4294967295)`
-	const page = ` FROM superstep_records r` + branch + ` WHERE r.rid >= ?1 AND r.rid <= ?2 AND (?3 < 0 OR r.br = ?3)
+	const pageWhere = ` WHERE r.rid >= ?1 AND r.rid <= ?2 AND (?3 < 0 OR r.br = ?3)
 		AND r.seq >= ?4 AND (?5 = 0 OR r.seq <= ?5) ORDER BY r.rid`
+	const page = ` FROM superstep_records r` + branch + pageWhere
 	const lease = `t.holder, t.lease_until, t.lease_ttl`
 	const info = `SELECT t.thread, r.total - l.freed, (r.rid & 4294967295) - l.removed, ` + lease + `, f.rid, f.meta, f.at, f.sum, ` +
 		cols + log + head + branch + `
@@ -49,6 +51,7 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 		{&q.log, `SELECT l.lid` + log + ` WHERE t.thread = ? AND l.ns = ?`},
 		{&q.segments, segmentsQuery},
 		{&q.byID, byIDQuery},
+		{&q.foldingPage, `SELECT r.rid, r.seq, r.sum, r.meta, r.data FROM superstep_records r` + pageWhere},
 		{&q.page, `SELECT ` + cols + `, r.data` + page},
 		{&q.pageDesc, `SELECT ` + cols + `, r.data` + page + ` DESC`},
 		{&q.metaPage, `SELECT ` + cols + page},
@@ -121,12 +124,7 @@ func (r *scanned) into(withData bool) []any {
 
 // record decodes the row.
 func (r *scanned) record(log checkpoint.Log, withData bool) (*checkpoint.Record, error) {
-	fail := func(err error) (*checkpoint.Record, error) {
-		if errors.Is(err, checkpoint.ErrVersion) {
-			return nil, fmt.Errorf("thread %q, record %d: %w", log.Thread, r.rid, err)
-		}
-		return nil, damage(log.Thread, r.rid, err)
-	}
+	fail := func(err error) (*checkpoint.Record, error) { return nil, r.undecoded(log, err) }
 	id, err := unkey(r.id)
 	if err != nil {
 		return fail(err)
@@ -143,6 +141,37 @@ func (r *scanned) record(log checkpoint.Log, withData bool) (*checkpoint.Record,
 		return fail(err)
 	}
 	return out, nil
+}
+
+// folding reports whether a page of records for a query has the columns of
+// foldingPage.
+func folding(q checkpoint.Query) bool { return q.Folding && !q.Meta && !q.Desc }
+
+func (r *scanned) intoFolding() []any { return []any{&r.rid, &r.seq, &r.sum, &r.meta, &r.data} }
+
+// of decodes the row of a page.
+func (r *scanned) of(q checkpoint.Query) (*checkpoint.Record, error) {
+	if folding(q) {
+		return r.foldingRecord(q.Log)
+	}
+	return r.record(q.Log, !q.Meta)
+}
+
+// foldingRecord decodes the row of a foldingPage.
+func (r *scanned) foldingRecord(log checkpoint.Log) (*checkpoint.Record, error) {
+	out := &checkpoint.Record{Log: log, Seq: r.seq}
+	return out, r.undecoded(log, backend.DecodeFolding(out, r.meta, r.data, r.sum))
+}
+
+// undecoded says which row could not be decoded.
+func (r *scanned) undecoded(log checkpoint.Log, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, checkpoint.ErrVersion) {
+		return fmt.Errorf("thread %q, record %d: %w", log.Thread, r.rid, err)
+	}
+	return damage(log.Thread, r.rid, err)
 }
 
 // one reads a single record.
@@ -181,8 +210,9 @@ func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (
 // A page of records is read by one query; nothing is locked while the caller
 // looks at it.
 const (
-	pageRecords = 256
-	pageBytes   = 1 << 20
+	pageRecords     = 256
+	pageRecordsDesc = 16 // of the first page: who reads back from the newest mostly stops soon
+	pageBytes       = 1 << 20
 )
 
 // Records implements [checkpoint.Store]. Reading a page of records is one query,
@@ -198,9 +228,12 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 			yield(nil, err)
 			return
 		}
-		left := q.Limit
-		for lo <= hi {
-			want := pageRecords
+		left, size := q.Limit, pageRecords
+		if q.Desc {
+			size = pageRecordsDesc
+		}
+		for ; lo <= hi; size = min(4*size, pageRecords) {
+			want := size
 			if q.Limit > 0 {
 				want = min(want, left)
 			}
@@ -214,7 +247,7 @@ func (s *Store) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*chec
 					yield(nil, err)
 					return
 				}
-				r, err := page.rows[i].record(q.Log, !q.Meta)
+				r, err := page.rows[i].of(q)
 				page.rows[i] = scanned{}
 				if err != nil {
 					yield(nil, err)
@@ -250,6 +283,8 @@ type page struct {
 func (s *Store) pageOf(ctx context.Context, q checkpoint.Query, lo, hi, br int64, want int) (p page, err error) {
 	st := s.read.page
 	switch {
+	case folding(q):
+		st = s.read.foldingPage
 	case q.Meta && q.Desc:
 		st = s.read.metaPageDesc
 	case q.Meta:
@@ -274,7 +309,11 @@ func (s *Store) pageOf(ctx context.Context, q checkpoint.Query, lo, hi, br int64
 				return rows.Err()
 			}
 			var r scanned
-			if err := rows.Scan(r.into(!q.Meta)...); err != nil {
+			into := r.into(!q.Meta)
+			if folding(q) {
+				into = r.intoFolding()
+			}
+			if err := rows.Scan(into...); err != nil {
 				return err
 			}
 			bytes += len(r.meta) + len(r.data)

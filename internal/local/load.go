@@ -359,7 +359,7 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 			if from > to {
 				continue
 			}
-			records := store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to})
+			records := store.Records(ctx, checkpoint.Query{Log: snap.Log, Branch: span.Branch, From: from, To: to, Folding: true})
 			if to-from+1 >= aheadFrom {
 				records = readAhead(records)
 			}

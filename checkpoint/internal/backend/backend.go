@@ -98,18 +98,43 @@ func Checksum(meta, data []byte) int64 {
 // Decode checks the parts of a record against their checksums and decodes them
 // into out, as checkpoint.UnmarshalBody does. Without withData, data is not
 // looked at.
-func Decode(out *checkpoint.Record, meta, data []byte, sum int64, withData bool) error {
-	if got, want := crc32.Checksum(meta, Castagnoli), uint32(uint64(sum)>>32); got != want {
-		return fmt.Errorf("column meta has checksum %08x, %08x was written", got, want)
+func Decode(out *checkpoint.Record, meta, data []byte, sum int64, withData bool) (err error) {
+	if err := checkMeta(meta, sum); err != nil {
+		return err
 	}
 	if !withData {
 		return checkpoint.UnmarshalBody(out, meta, nil)
 	}
+	if data, err = dataOf(data, sum); err != nil {
+		return err
+	}
+	return checkpoint.UnmarshalBody(out, meta, data)
+}
+
+// DecodeFolding is Decode for a query with Folding.
+func DecodeFolding(out *checkpoint.Record, meta, data []byte, sum int64) (err error) {
+	if err := checkMeta(meta, sum); err != nil {
+		return err
+	}
+	if data, err = dataOf(data, sum); err != nil {
+		return err
+	}
+	return checkpoint.UnmarshalBodyFolding(out, meta, data)
+}
+
+func checkMeta(meta []byte, sum int64) error {
+	if got, want := crc32.Checksum(meta, Castagnoli), uint32(uint64(sum)>>32); got != want {
+		return fmt.Errorf("column meta has checksum %08x, %08x was written", got, want)
+	}
+	return nil
+}
+
+func dataOf(data []byte, sum int64) ([]byte, error) {
 	if got, want := crc32.Checksum(data, Castagnoli), uint32(sum); got != want {
-		return fmt.Errorf("column data has checksum %08x, %08x was written", got, want)
+		return nil, fmt.Errorf("column data has checksum %08x, %08x was written", got, want)
 	}
 	if data == nil {
 		data = []byte{} // nil would mean that it was not read
 	}
-	return checkpoint.UnmarshalBody(out, meta, data)
+	return data, nil
 }

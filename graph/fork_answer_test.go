@@ -123,3 +123,46 @@ func TestWhatRanAfterAnEditIsNotOfTheCheckpointBefore(t *testing.T) {
 	wantErr[*graph.NodeError](t, err)
 	equal(t, "what is seen of the fork", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a b sees []")
 }
+
+// An effect isn't repeated by going back: its key is that of its task. One that depends
+// on an answer has the answer in its name.
+func TestGoingBackRepeatsNoOnceOfTheSameName(t *testing.T) {
+	ran := &calls{}
+	var keys []string
+	b := graph.New[trail]("g")
+	b.AddNode("trip", func(ctx context.Context, s *trail) error {
+		city, err := graph.Interrupt[string](ctx, "city", nil)
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{"open", "book " + city} {
+			what, err := graph.Once(ctx, name, func(_ context.Context, key string) (string, error) {
+				ran.add(name)
+				keys = append(keys, key)
+				return name, nil
+			})
+			if err != nil {
+				return err
+			}
+			s.Ran.Add(what)
+		}
+		_, err = graph.Interrupt[bool](ctx, "sure", nil)
+		return err
+	}).AddEdge(graph.Start, "trip")
+	g := compile(t, b, stored()...)
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Ulm"))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Rome", graph.From(asked.Checkpoint)))
+	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+	equal(t, "what was decided", fmt.Sprint(snap.State.Ran), "[open book Rome]")
+	equal(t, "what ran", fmt.Sprint(ran.of("open"), ran.of("book Ulm"), ran.of("book Rome"), len(keys)), "1 1 1 3")
+
+	// What a superstep that has ended recorded is gone: whoever is given the key
+	// again knows that it was done.
+	again := graph.Thread("again")
+	asked = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, again))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Ulm", again))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true, again))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Ulm", again, graph.From(asked.Checkpoint)))
+	equal(t, "the keys", fmt.Sprint(keys[5:]), fmt.Sprint(keys[3:5]))
+}

@@ -91,7 +91,9 @@ func Interrupt[T any](ctx context.Context, key string, value any, opts ...AskOpt
 // runs again, after a question, an error or a crash, the recorded result is
 // returned and fn isn't called. Only success is recorded. The name stands for the
 // result within the task: whoever calls Once with it again, later or at the same
-// time, gets the one result. In a loop each round needs a name of its own.
+// time, gets the one result. In a loop each round needs a name of its own. So does
+// an effect that depends on an answer: the name stands for it on forks, too, and
+// where an earlier checkpoint is gone on from.
 //
 // Fn is given a key that is the same whenever this sub-step runs for this task:
 // pass it to services that take idempotency keys, for the case that the process

@@ -213,6 +213,10 @@ type OpenTask struct {
 	Children map[string]ID `json:"children,omitempty"`
 }
 
+// Done reports whether the task is over and known to be: its changes are folded, and
+// where it leads is decided.
+func (o *OpenTask) Done() bool { return o.Folded && o.Routing != nil }
+
 // Question is an interrupt: a question that a task asked.
 type Question struct {
 	ID       string          `json:"id"`

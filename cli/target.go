@@ -216,15 +216,12 @@ func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Rec
 	if err != nil {
 		return "", err
 	}
-	gens, failed := map[int]int{}, map[int]string{}
+	gens, failed, done := map[int]int{}, map[int]string{}, map[int]bool{}
 	for _, t := range head.Open {
 		if gens[t.Task] = t.Gen; t.Error != "" && !t.Folded {
 			failed[t.Task] = t.Error
 		}
-	}
-	done := map[int]bool{}
-	for _, t := range head.Open {
-		if t.Folded && t.Routing != nil {
+		if t.Done() {
 			done[t.Task] = true
 		}
 	}

@@ -212,7 +212,7 @@ func (e *Entry[S]) planned(ctx context.Context) error {
 	}
 	for i, t := range epoch.Tasks {
 		at := slices.IndexFunc(e.rec.Open, func(o checkpoint.OpenTask) bool { return o.Task == i })
-		pending := at < 0 || !e.rec.Open[at].Folded || e.rec.Open[at].Routing == nil
+		pending := at < 0 || !e.rec.Open[at].Done()
 		if e.rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
 			pending = at >= 0 && slices.ContainsFunc(e.rec.Open[at].Questions, func(q checkpoint.Question) bool { return !q.Answered })
 		}

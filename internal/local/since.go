@@ -124,8 +124,8 @@ func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID,
 // a superstep, in plan order.
 func pendingNodes(r *checkpoint.Record, planned []checkpoint.Task) (nodes []string) {
 	done := map[int]bool{}
-	for _, o := range r.Open {
-		done[o.Task] = o.Folded && o.Routing != nil
+	for i := range r.Open {
+		done[r.Open[i].Task] = r.Open[i].Done()
 	}
 	for i, t := range planned {
 		if !done[i] {

@@ -45,9 +45,13 @@ func (e *Error) Error() string { return e.failure().String() }
 // Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error { return e.failure().Causes() }
 
-// code returns SQLite's primary result code, 0 if err is not SQLite's.
+// code returns SQLite's primary result code, 0 if err is not SQLite's. A file that
+// ends within a page is a damaged one to us, and an I/O error to SQLite.
 func code(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		if e.Code() == lib.SQLITE_IOERR_SHORT_READ {
+			return lib.SQLITE_CORRUPT
+		}
 		return e.Code() & 0xff
 	}
 	return 0

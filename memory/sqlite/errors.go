@@ -53,9 +53,13 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// code returns SQLite's primary result code, 0 if err is not SQLite's.
+// code returns SQLite's primary result code, 0 if err is not SQLite's. A file that
+// ends within a page is a damaged one to us, and an I/O error to SQLite.
 func code(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		if e.Code() == lib.SQLITE_IOERR_SHORT_READ {
+			return lib.SQLITE_CORRUPT
+		}
 		return e.Code() & 0xff
 	}
 	return 0

@@ -213,3 +213,30 @@ func TestSearchesUseIndexes(t *testing.T) {
 		}
 	}
 }
+
+// A value of a page and more stands in pages of its own.
+func TestADatabaseThatEndsWithinAValueIsDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agents.db")
+	s, err := sqlite.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), []string{"a"}, "k", []byte(`{"text":"`+strings.Repeat("x", 20_000)+`"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-4000); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = sqlite.Open(path); err == nil {
+		defer s.Close()
+		_, err = s.Get(t.Context(), []string{"a"}, "k")
+	}
+	wantError(t, err, sqlite.ErrCorrupt)
+}

@@ -285,7 +285,13 @@ func (s *Service) explain(ctx context.Context, op string, err error) error {
 		e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or delete the session"
 	}
 	if cause, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch cause.Code() & 0xff {
+		code := cause.Code() & 0xff
+		if cause.Code() == lib.SQLITE_IOERR_SHORT_READ { // the file ends within a page
+			code = lib.SQLITE_CORRUPT
+		}
+		switch code {
+		case lib.SQLITE_CORRUPT:
+			e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or save what can be read with `sqlite3 FILE .recover`"
 		case lib.SQLITE_NOTADB:
 			e.Kind, e.Fix = session.ErrUnsupported, "it is not a SQLite database: choose another path"
 		case lib.SQLITE_CANTOPEN:

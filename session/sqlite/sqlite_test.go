@@ -99,7 +99,15 @@ func TestWhatCannotBeOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Close()
-	for path, want := range map[string]error{"": session.ErrConnection, text: session.ErrUnsupported, newer: session.ErrVersion, filepath.Join(dir, "no", "such.db"): session.ErrUnavailable} {
+	whole, err := os.ReadFile(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(dir, "cut.db")
+	if err := os.WriteFile(cut, whole[:4096+100], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{cut: session.ErrDamaged, "": session.ErrConnection, text: session.ErrUnsupported, newer: session.ErrVersion, filepath.Join(dir, "no", "such.db"): session.ErrUnavailable} {
 		_, err := sqlite.Open(path)
 		e := new(session.Error)
 		if !errors.Is(err, want) || !errors.As(err, &e) || e.Fix == "" {

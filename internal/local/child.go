@@ -407,10 +407,14 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 		return c, nil
 	}
 	// What an earlier process recorded comes first, then what this one did.
+	var all collected
 	if child.tip != nil {
 		for r, err := range LineAsc(ctx, child.o.Store, child.tip.Record, false) {
 			if err != nil {
 				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
+			}
+			if r.Source == checkpoint.SourceLoop {
+				all.superstep(child.prog.Values)
 			}
 			for _, part := range r.Changes {
 				if len(part.Data) == 0 {
@@ -424,10 +428,13 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 				if err != nil {
 					return nil, err
 				}
-				c.Changes = append(c.Changes, changes)
+				all.changes = append(all.changes, changes)
 			}
 		}
 	}
-	c.Changes = append(c.Changes, child.collected...)
+	if child.collected.began {
+		all.superstep(child.prog.Values)
+	}
+	c.Changes = append(all.changes, child.collected.changes...)
 	return c, nil
 }

@@ -57,7 +57,7 @@ type Session struct {
 	failure   []taskFailure
 	claims    map[childClaim]int
 	last      *checkpoint.Record // written last
-	collected []any              // changes committed by this session, if wanted
+	collected collected          // what was committed by this session, if wanted
 	fresh     bool               // an input's values are to be shown
 	confirmed bool               // the thread is known to be as it was read
 	flushing  bool               // nothing is to be started
@@ -624,12 +624,35 @@ func (s *Session) recordOnce(rec *checkpoint.Record) {
 	})
 }
 
+// collected are the changes that supersteps have written.
+type collected struct {
+	changes []any
+	last    int  // the first of those since the last superstep began
+	began   bool // one has
+}
+
+// superstep begins another one: what lives for one step and was written in the last
+// is not for who comes after this one.
+func (w *collected) superstep(values core.Values) {
+	kept := w.changes[:w.last]
+	for _, changes := range w.changes[w.last:] {
+		if now, _, split := core.Split(values, changes, nil); split {
+			changes = now
+		}
+		if changes != nil {
+			kept = append(kept, changes)
+		}
+	}
+	w.changes, w.last, w.began = kept, len(kept), true
+}
+
 // collectChanges keeps what a superstep wrote, in a form of its own: the
 // machine recycles what it was given.
 func (s *Session) collectChanges(c *core.Commit) {
 	if !s.o.collect {
 		return
 	}
+	s.collected.superstep(s.prog.Values)
 	for i := range c.Tasks {
 		t := &c.Tasks[i]
 		if t.Changes() == nil {
@@ -643,7 +666,7 @@ func (s *Session) collectChanges(c *core.Commit) {
 			}
 		}
 		if changes, err := s.prog.Values.Decode(data, nil); err == nil {
-			s.collected = append(s.collected, changes)
+			s.collected.changes = append(s.collected.changes, changes)
 		}
 	}
 }

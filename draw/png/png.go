@@ -28,7 +28,8 @@ type Options struct {
 	Layout draw.LayoutOptions
 	// Theme is the colours; ThemeAuto is light.
 	Theme draw.Theme
-	// Scale is the number of pixels for each unit of the layout; 2 unless set.
+	// Scale is the number of pixels for each unit of the layout; unless set it is 2,
+	// or as much as MaxPixels allow, but at least 1.
 	Scale float64
 	// Font is a TrueType or OpenType font to use in place of Go Regular,
 	// which has Latin, Greek and Cyrillic letters. A character that the font
@@ -79,8 +80,14 @@ func DrawLayout(l *draw.Layout, opts *Options) (*image.RGBA, error) {
 	if !(scale > 0) || math.IsInf(scale, 0) {
 		return nil, fmt.Errorf("draw/png: scale %v is not a positive number", scale)
 	}
-	w, h := math.Ceil(max(l.Width, 1)*scale), math.Ceil(max(l.Height, 1)*scale)
-	if limit := cmp.Or(opts.MaxPixels, 100_000_000); w*h > float64(limit) {
+	limit := cmp.Or(opts.MaxPixels, 100_000_000)
+	size := func() (w, h float64) { return math.Ceil(max(l.Width, 1) * scale), math.Ceil(max(l.Height, 1) * scale) }
+	w, h := size()
+	if opts.Scale == 0 && w*h > float64(limit) {
+		scale = max(1, scale*math.Sqrt(float64(limit)/(w*h))*0.999) // sides are rounded up
+		w, h = size()
+	}
+	if w*h > float64(limit) {
 		return nil, &SizeError{int(min(w, math.MaxInt32)), int(min(h, math.MaxInt32)), limit}
 	}
 	ttf := opts.Font

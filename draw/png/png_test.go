@@ -92,6 +92,27 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
+func TestALargePictureIsDrawnSmaller(t *testing.T) {
+	g := drawtest.Service()
+	whole, err := png.Draw(g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := whole.Bounds().Size()
+	limit := size.X * size.Y / 2 // what Scale 1 takes is a quarter
+	m, err := png.Draw(g, &png.Options{MaxPixels: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Bounds().Size(); got.X*got.Y > limit || got.X*got.Y < limit*9/10 {
+		t.Errorf("%v of at most %d pixels", got, limit)
+	}
+	var e *png.SizeError
+	if _, err := png.Draw(g, &png.Options{MaxPixels: limit, Scale: 2}); !errors.As(err, &e) {
+		t.Errorf("a scale that was asked for: %v", err)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	g := drawtest.Linear()
 	var out bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -233,7 +234,9 @@ type CachePolicy struct {
 
 	// Key returns what the result depends on, given the state as the node sees it
 	// (a *S) and, for a task, its payload in JSON. Nil means the whole state, but
-	// for what isn't recorded of it ([Untracked]), and payload.
+	// for what isn't recorded of it ([Untracked]), and payload. The result is what
+	// the node wrote, and to set a plain field to what it holds is no write: so
+	// the result depends on the plain fields that the node sets, too.
 	Key func(state any, payload json.RawMessage) (string, error)
 }
 
@@ -321,6 +324,7 @@ func (p *CachePolicy) compile(graph, node string, snapshot func(state any) (json
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%s/%s/%s/%s", graph, node, p.Version, key), nil
+		part := strings.NewReplacer("%", "%25", "/", "%2F").Replace
+		return fmt.Sprintf("%s/%s/%s/%s", part(graph), part(node), part(p.Version), key), nil
 	}}
 }

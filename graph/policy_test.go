@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -384,6 +385,100 @@ func TestWhatMovesTheStateOfASubgraphIsNotCached(t *testing.T) {
 	for turn := range 3 {
 		equal(t, "calls", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})).State.N, turn+1)
 	}
+}
+
+// oddCache is a cache whose calls do what they are told.
+type oddCache struct {
+	graph.MemoryCache
+	get func() ([]byte, bool, error)
+	set func()
+}
+
+func (c *oddCache) Get(ctx context.Context, key string) ([]byte, bool, error) {
+	if c.get != nil {
+		return c.get()
+	}
+	return c.MemoryCache.Get(ctx, key)
+}
+
+func (c *oddCache) Set(ctx context.Context, key string, data []byte, ttl time.Duration) error {
+	if c.set != nil {
+		c.set()
+	}
+	return c.MemoryCache.Set(ctx, key, data, ttl)
+}
+
+func TestAPanicOfACacheIsAnErrorOfItsNode(t *testing.T) {
+	for name, p := range map[string]graph.CachePolicy{
+		"key": {Store: &graph.MemoryCache{}, Key: func(any, json.RawMessage) (string, error) { panic("key") }},
+		"get": {Store: &oddCache{get: func() ([]byte, bool, error) { panic("get") }}},
+		"set": {Store: &oddCache{set: func() { panic("set") }}},
+	} {
+		b := graph.New[trail]("g")
+		b.AddNode("bad", visit("bad"), graph.Cache(p))
+		visits(b, "good")
+		b.AddEdge(graph.Start, "bad").AddEdge(graph.Start, "good")
+		_, err := compile(t, b).Invoke(bg, nil)
+		equal(t, "node", wantErr[*graph.NodeError](t, err).Node, "bad")
+		equal(t, "panic", wantErr[*graph.PanicError](t, err).Value, any(name))
+	}
+}
+
+func TestCachedResultsAreToldApartByNodeAndVersion(t *testing.T) {
+	store := &graph.MemoryCache{}
+	policy := func(version string) graph.NodeOption {
+		return graph.Cache(graph.CachePolicy{Store: store, Version: version, Key: func(any, json.RawMessage) (string, error) { return "k", nil }})
+	}
+	b := graph.New[trail]("g")
+	b.AddNode("a", visit("a"), policy("b/1"))
+	b.AddNode("a/b", visit("a/b"), policy("1"))
+	b.AddEdge(graph.Start, "a").AddEdge("a", "a/b")
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil)).State.ran(), "a a/b")
+}
+
+func TestACachedResultThatLeadsToANodeThatIsGoneIsNotUsed(t *testing.T) {
+	store := &graph.MemoryCache{}
+	through := func(next string) string {
+		b := graph.New[trail]("g")
+		b.AddCommandNode("choose", func(context.Context, *trail) (graph.Command, error) { return graph.Goto(next), nil },
+			graph.Cache(graph.CachePolicy{Store: store}), graph.Destinations(next))
+		visits(b, next).AddEdge(graph.Start, "choose")
+		return must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil)).State.ran()
+	}
+	equal(t, "ran", through("old"), "old")
+	equal(t, "ran after the node was renamed", through("new"), "new")
+}
+
+func TestAKeyFunctionChangesNothing(t *testing.T) {
+	b := graph.New[trail]("g")
+	b.AddNode("a", visit("a"), graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, Key: func(state any, _ json.RawMessage) (string, error) {
+		s := state.(*trail)
+		s.Note = strings.ToLower(s.Note)
+		s.Ran.Add("key")
+		return s.Note, nil
+	}}))
+	b.AddEdge(graph.Start, "a")
+	s := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) { s.Note = "Note" })).State
+	equal(t, "note", s.Note, "Note")
+	equal(t, "ran", s.ran(), "a")
+}
+
+func TestAnAnswerIsUsedThoughAResultIsCachedMeanwhile(t *testing.T) {
+	asks := true
+	g := compile(t, one(func(ctx context.Context, s *trail) error {
+		s.N = 5
+		if !asks {
+			return nil
+		}
+		n, err := graph.Interrupt[int](ctx, "n", nil)
+		s.N = n
+		return err
+	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}})), stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	asks = false
+	equal(t, "N of the other thread", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Thread("other"))).State.N, 5)
+	asks = true
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Resume(bg, 42)).State.N, 42)
 }
 
 func TestW9AFailedNodeIsNotCached(t *testing.T) {

@@ -393,9 +393,11 @@ func (t *Task) asking() bool {
 func (t *Task) hasAsked() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.talk != nil && slices.ContainsFunc(t.talk.questions, func(q checkpoint.Question) bool {
-		return q.When != "before" || len(q.Path) > 0
-	})
+	return t.talk != nil && haveAsked(t.talk.questions)
+}
+
+func haveAsked(questions []checkpoint.Question) bool {
+	return slices.ContainsFunc(questions, func(q checkpoint.Question) bool { return q.When != "before" || len(q.Path) > 0 })
 }
 
 // onceCall is a sub-step that runs or has run.
@@ -684,7 +686,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		return true
 	}
 	var cacheKey string
-	if node.Cache != nil {
+	if node.Cache != nil && !haveAsked(task.Questions) { // the node is to have its answer
 		var hit bool
 		var err error
 		if cacheKey, hit, err = s.cached(ctx, node, task, payload, command, r); err != nil {
@@ -730,7 +732,10 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			leave(&exit, Outcome{})
 			if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
 				if _, bad := s.resolve(node.Name, command); bad == nil {
-					s.cache(ctx, node, cacheKey, *command, r)
+					if err := s.cache(ctx, node, cacheKey, *command, r); err != nil {
+						r.kind, r.err = failed, s.nodeError(node, attempt, err)
+						return true
+					}
 				}
 			}
 			return false

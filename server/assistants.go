@@ -630,7 +630,8 @@ func drawingOf(d *draw.Graph) drawn {
 type ends struct{ in, out []string }
 
 // add draws a graph. It returns, for one below the root, where its first edges
-// lead and its last ones come from.
+// lead and its last ones come from: also the nodes that no edge leaves, and, where
+// only a router knows the first ones, those that no edge leads to.
 func (out *drawn) add(d *draw.Graph, prefix string) ends {
 	at := map[string]ends{}
 	border := func(id string) { // the start or the end, which only the root shows
@@ -660,12 +661,17 @@ func (out *drawn) add(d *draw.Graph, prefix string) ends {
 	}
 	border(draw.EndID)
 	var whole ends
+	for _, n := range d.Nodes {
+		if !slices.ContainsFunc(d.Edges, func(e draw.Edge) bool { return e.From == n.ID && e.To != n.ID }) {
+			whole.out = append(whole.out, at[n.ID].out...)
+		}
+	}
 	for _, e := range d.Edges {
 		from, to := at[e.From], at[e.To]
-		if from.out == nil {
+		if e.From == draw.StartID {
 			whole.in = append(whole.in, to.in...)
 		}
-		if to.in == nil {
+		if e.To == draw.EndID {
 			whole.out = append(whole.out, from.out...)
 		}
 		for _, source := range from.out {
@@ -677,6 +683,13 @@ func (out *drawn) add(d *draw.Graph, prefix string) ends {
 				if !slices.Contains(out.Edges, one) {
 					out.Edges = append(out.Edges, one)
 				}
+			}
+		}
+	}
+	if whole.in == nil {
+		for _, n := range d.Nodes {
+			if !slices.ContainsFunc(d.Edges, func(e draw.Edge) bool { return e.To == n.ID && e.From != n.ID }) {
+				whole.in = append(whole.in, at[n.ID].in...)
 			}
 		}
 	}

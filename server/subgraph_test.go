@@ -3,7 +3,9 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +64,41 @@ func TestSubgraphsAreShownAndEdited(t *testing.T) {
 	}
 	if status, _, text := c.do("POST", "/threads/"+thread+"/state/checkpoint", object{"checkpoint": object{"checkpoint_ns": "/nowhere"}}); status != 404 {
 		t.Errorf("an unknown namespace: %d %s", status, text)
+	}
+}
+
+// What is drawn of an opened subgraph hangs together with what is around it, whether
+// its first and last nodes have edges to the start and the end or not.
+func TestAnOpenedSubgraphIsDrawnWithTheEdgesAroundIt(t *testing.T) {
+	type state struct{ N int }
+	pass := func(context.Context, *state) error { return nil }
+	part := func(open bool) *graph.Graph[state] {
+		b := graph.New[state]("part")
+		b.AddNode("first", pass)
+		b.AddNode("last", pass)
+		b.AddEdge("first", "last")
+		if !open {
+			return b.AddEdge(graph.Start, "first").MustCompile()
+		}
+		return b.AddConditionalEdges(graph.Start, func(context.Context, *state) (graph.Command, error) { return graph.Goto("first"), nil }).MustCompile()
+	}
+	b := graph.New[state]("outer")
+	b.AddNode("before", pass).AddNode("beside", pass)
+	graph.AddSubgraph(b, "sub", part(false), graph.Mapping[state, state]{})
+	graph.AddSubgraph(b, "open", part(true), graph.Mapping[state, state]{})
+	b.AddNode("after", pass)
+	b.AddEdge(graph.Start, "before").AddEdge(graph.Start, "beside").AddEdge("before", "sub").AddEdge("sub", "open")
+	b.AddJoin([]string{"open", "beside"}, "after").AddEdge("after", graph.End)
+	c := start(t, server.Graph(b.MustCompile()))
+	var edges []string
+	for _, e := range call[object](c, "GET", "/assistants/outer/graph?xray=true", nil)["edges"].([]any) {
+		edges = append(edges, fmt.Sprintf("%s>%s", e.(object)["source"], e.(object)["target"]))
+	}
+	slices.Sort(edges)
+	want := "__start__>before __start__>beside after>__end__ before>sub:first beside>after " +
+		"open:first>open:last open:last>after sub:first>sub:last sub:last>open:first"
+	if got := strings.Join(edges, " "); got != want {
+		t.Errorf("edges: %s\nwant:  %s", got, want)
 	}
 }
 

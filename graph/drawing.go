@@ -59,6 +59,13 @@ func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
 	}
 	p := g.made().prog.Plan
 	spec := p.Spec()
+	for _, recorded := range [][]string{c.visited, c.waiting} { // maybe by an older program
+		for k, name := range recorded {
+			if i, ok := p.Recorded(name); ok {
+				recorded[k] = p.Nodes[i].Name
+			}
+		}
+	}
 	d := &draw.Graph{Name: p.Name}
 	d.Nodes = append(d.Nodes, draw.Node{ID: Start, Kind: draw.KindStart})
 	for i, n := range p.Nodes {

@@ -1,6 +1,8 @@
 package graph_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,4 +34,32 @@ func TestANodeThatAnEditHasFoldedIsVisitedOnce(t *testing.T) {
 		nodes = append(nodes, e.Nodes...)
 	}
 	equal(t, "a in the history", strings.Count(" "+strings.Join(nodes, " ")+" ", " a "), 1)
+}
+
+// What a node did under its former name is drawn over the node.
+func TestRunsOfOlderProgramsAreDrawnOverRenamedNodes(t *testing.T) {
+	opts := stored()
+	build := func(first, second string) *graph.Graph[trail] {
+		b := graph.New[trail]("g")
+		formerly := func(old, name string) []graph.NodeOption {
+			if old == name {
+				return nil
+			}
+			return []graph.NodeOption{graph.Formerly(old)}
+		}
+		b.AddNode(first, visit(first), formerly("first", first)...)
+		b.AddNode(second, func(ctx context.Context, s *trail) error {
+			_, err := graph.Interrupt[int](ctx, "n", nil)
+			return err
+		}, formerly("second", second)...)
+		return compile(t, b.AddEdge(graph.Start, first).AddEdge(first, second), opts...)
+	}
+	must[*graph.Snapshot[trail]](t)(build("first", "second").Invoke(bg, func(*trail) {}))
+	g := build("one", "two")
+	snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	var drawn []string
+	for _, n := range g.Drawing(graph.Overlay(entriesOf(t, g), snap)).Nodes {
+		drawn = append(drawn, fmt.Sprint(n.ID, " ", n.Status, " ", n.Visits))
+	}
+	equalSlice(t, "drawn", drawn[1:3], []string{"one visited 1", "two interrupted 0"})
 }

@@ -14,11 +14,12 @@ import (
 
 // twin is a struct with the fields of a schema.
 type twin struct {
-	Items  graph.List[string]
-	Count  graph.Sum[int]
-	Last   graph.Reduced[string, graph.Latest[string]]
-	Best   graph.Reduced[int, biggest]
-	Scores graph.MergeMap[string, int, graph.Latest[int]]
+	Items  graph.List[string]                             `json:"items"`
+	Count  graph.Sum[int]                                 `json:"count"`
+	Last   graph.Reduced[string, graph.Latest[string]]    `json:"last"`
+	Best   graph.Reduced[int, biggest]                    `json:"best"`
+	Scores graph.MergeMap[string, int, graph.Latest[int]] `json:"scores"`
+	Plain  int                                            `json:"plain"`
 }
 
 type biggest struct{}
@@ -31,7 +32,8 @@ func twinSchema() *graph.Schema {
 		AddField("count", graph.FieldOf(0, graph.SumReducer)).
 		AddField("last", graph.FieldOf("", graph.OverrideReducer)).
 		AddField("best", graph.FieldOf(0, graph.ReducerOf(func(a, b int) int { return max(a, b) }))).
-		AddField("scores", graph.Field{Type: reflect.TypeFor[map[string]int](), Reducer: graph.MergeReducer})
+		AddField("scores", graph.Field{Type: reflect.TypeFor[map[string]int](), Reducer: graph.MergeReducer}).
+		AddField("plain", graph.FieldOf(0, nil))
 }
 
 // action is what a node does, in both forms.
@@ -44,6 +46,7 @@ type action struct {
 	key    string
 	score  int
 	writes [5]bool
+	plain  int // is added to the plain field: two in a superstep may be a conflict
 }
 
 func drawAction(t *rapid.T, name string) action {
@@ -82,6 +85,9 @@ func (a *action) update(s graph.MapState) graph.MapState {
 	if a.writes[4] {
 		u["scores"] = map[string]int{a.key: a.score}
 	}
+	if a.plain > 0 {
+		u["plain"] = s["plain"].(int) + a.plain
+	}
 	return u
 }
 
@@ -106,10 +112,11 @@ func (a *action) apply(s *twin) {
 	if a.writes[4] {
 		s.Scores.Add(a.key, a.score)
 	}
+	s.Plain += a.plain
 }
 
 func (s *twin) asMap() graph.MapState {
-	m := graph.MapState{"items": s.Items.Slice(), "count": s.Count.Get(), "last": s.Last.Get(), "best": s.Best.Get(), "scores": map[string]int{}}
+	m := graph.MapState{"items": s.Items.Slice(), "count": s.Count.Get(), "last": s.Last.Get(), "best": s.Best.Get(), "scores": map[string]int{}, "plain": s.Plain}
 	for k, v := range s.Scores.All() {
 		m["scores"].(map[string]int)[k] = v
 	}

@@ -745,7 +745,7 @@ func (t *Type) decode(typ reflect.Type, data json.RawMessage, strict bool) (refl
 	if ops := operations(data); len(ops) == 1 && ops[opValue] != nil {
 		data = ops[opValue]
 	} else if len(ops) > 0 && strict {
-		return reflect.Value{}, fmt.Errorf("unknown operation %s; there are %s and %s", slices.Sorted(maps.Keys(ops))[0], opOver, opEach)
+		return reflect.Value{}, fmt.Errorf("unknown operation %s; there are %s and %s, and %s for an object of such names", slices.Sorted(maps.Keys(ops))[0], opOver, opEach, opValue)
 	}
 	return t.decodeTyped(typ, data, strict)
 }

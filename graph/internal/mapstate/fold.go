@@ -386,14 +386,18 @@ func (t *Type) conflicts(cs []*Changes, warn func(Warning)) error {
 				if others == nil {
 					others = map[string]other{}
 				}
-				others[w.name] = other{i, w.value}
+				if !same { // the first of those that agree counts
+					others[w.name] = other{i, w.value}
+				}
 			} else if w.over && t.fields[w.field].Reducer.Kind != Override || t.fields[w.field].Reducer.Kind == Replace {
 				if p := sc.writer[w.field]; p == 0 {
 					touched = append(touched, w.field)
 				} else if int(p-1) != i {
 					with, same = int(p-1), reflect.DeepEqual(sc.value[w.field], w.value)
 				}
-				sc.writer[w.field], sc.value[w.field] = int32(i)+1, w.value
+				if !same {
+					sc.writer[w.field], sc.value[w.field] = int32(i)+1, w.value
+				}
 			}
 			switch {
 			case with < 0 || same:

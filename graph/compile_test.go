@@ -165,6 +165,17 @@ Graph:
 	}
 }
 
+func TestJoinsIntoOneNodeAreDrawnApart(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "b", "c", "z")
+	for _, n := range []string{"a", "b", "c"} {
+		b.AddEdge(graph.Start, n)
+	}
+	b.AddJoin([]string{"a", "b"}, "z").AddJoin([]string{"a", "c"}, "z")
+	if s := compile(t, b).String(); !strings.Contains(s, "    a + b -> z  [join]\n    a + c -> z  [join]") {
+		t.Error(s)
+	}
+}
+
 func TestDrawingARunAndSubgraphs(t *testing.T) {
 	ran := &calls{}
 	g := mounted(t, childGraph(t, ran, true), ran, stored()...)

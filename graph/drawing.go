@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/superstep-dev/superstep/draw"
@@ -92,9 +93,17 @@ func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
 	for _, e := range spec.Edges {
 		edge(e.From, e.To, draw.EdgeStatic, "")
 	}
+	into := map[string]int{} // joins, by target
 	for _, j := range spec.Joins {
+		into[j.Target]++
+	}
+	for k, j := range spec.Joins {
+		label := ""
+		if into[j.Target] > 1 { // each waits for its own
+			label = fmt.Sprint("join ", k+1)
+		}
 		for _, s := range j.Sources {
-			edge(s, j.Target, draw.EdgeJoin, "")
+			edge(s, j.Target, draw.EdgeJoin, label)
 		}
 	}
 	for _, r := range spec.Conditionals {

@@ -647,6 +647,13 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	if s.timed {
 		defer func(start time.Time) { r.took = time.Since(start) }(time.Now())
 	}
+	defer func() { // the node's own panics are errors already: it is its payload, a key, a codec
+		if v := recover(); v != nil {
+			attempt := r.attempt
+			*r = report{task: task.Index, attempt: attempt, kind: failed,
+				err: s.nodeError(node, int(attempt), &PanicError{Value: v, Stack: debug.Stack()})}
+		}
+	}()
 	var command Command
 	if task.Status == core.Changed { // only its routing is pending
 		r.changes, r.data, r.known = task.Changes(), task.Data(), true

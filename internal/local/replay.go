@@ -11,7 +11,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/recording"
@@ -93,6 +95,7 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 			}
 			r.taped = r.taped || slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool { return res.Kind == checkpoint.KindOnce })
 		}
+		r.calls = callsOf(r.logs, r.log.Namespace)
 		seen := map[string]bool{}
 		for _, next := range r.log.Records {
 			if err := ctx.Err(); err != nil {
@@ -131,7 +134,82 @@ type replay struct {
 	logs  map[string]*tapeLog
 	log   *tapeLog
 	take  map[string]bool
+	calls map[taskOf]*calledGraphs
 	taped bool // there is a result of Once
+}
+
+// taskOf names a task by the record that planned its superstep.
+type taskOf struct {
+	epoch checkpoint.ID
+	index int
+}
+
+// calledGraphs is what the logs of the subgraphs say that a task has called, and those
+// in them.
+type calledGraphs struct {
+	begun  time.Time
+	edited bool // from outside
+}
+
+// callsOf lists the tasks of a log that have called subgraphs.
+func callsOf(logs map[string]*tapeLog, root string) map[taskOf]*calledGraphs {
+	calls := map[taskOf]*calledGraphs{}
+	roots := map[checkpoint.ID]taskOf{} // by superstep of a subgraph
+	byDepth := slices.SortedFunc(maps.Keys(logs), func(a, b string) int { return len(a) - len(b) })
+	for _, ns := range byDepth {
+		if !strings.HasPrefix(ns, root+"/") {
+			continue
+		}
+		for _, r := range logs[ns].Records {
+			_, id, _ := strings.Cut(r.Metadata[MetaTask], "|")
+			part := strings.Split(id, ".")
+			if len(part) != 3 {
+				continue
+			}
+			index, _ := strconv.Atoi(part[1])
+			task, ok := roots[checkpoint.ID(part[0])]
+			if !ok {
+				task = taskOf{checkpoint.ID(part[0]), index}
+			}
+			roots[r.Epoch] = task
+			c := calls[task]
+			if c == nil {
+				c = &calledGraphs{begun: r.CreatedAt}
+				calls[task] = c
+			}
+			if r.CreatedAt.Before(c.begun) {
+				c.begun = r.CreatedAt
+			}
+			c.edited = c.edited || r.Source == checkpoint.SourceUpdate
+		}
+	}
+	return calls
+}
+
+// edited lists the tasks of the superstep that is open at a record whose subgraphs had
+// begun when the state was edited, theirs or the one around them: they can't be run
+// again from their beginning.
+func (r *replay) edited(at *checkpoint.Record) map[int]bool {
+	var last time.Time // edit of the state around them
+	for b := range r.log.back(at) {
+		if b.Epoch != at.Epoch || b.ID == b.Epoch {
+			break
+		}
+		if len(b.Changes) > 0 && b.CreatedAt.After(last) {
+			last = b.CreatedAt
+		}
+	}
+	found := map[int]bool{}
+	epoch := r.log.byID[at.Epoch]
+	if epoch == nil { // it was pruned
+		return nil
+	}
+	for i := range epoch.Tasks {
+		if c := r.calls[taskOf{at.Epoch, i}]; c != nil && (c.edited || !c.begun.After(last)) {
+			found[i] = true
+		}
+	}
+	return found
 }
 
 // step replays what led from a record's predecessor to it.
@@ -253,6 +331,7 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 	}
 	defer s.Close()
 	r.records(s.o.Tape, before, next, false)
+	s.o.Tape.edited = r.edited(before)
 	m := s.m
 	var due []int
 	for i := range m.Tasks() {
@@ -332,7 +411,7 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 	defer s.Close()
 	r.records(s.o.Tape, before, next, true)
 	m := s.m
-	asked, skip := map[int][]checkpoint.Question{}, map[int]bool{}
+	asked, skip := map[int][]checkpoint.Question{}, r.edited(next)
 	for _, o := range next.Open {
 		for _, q := range o.Questions {
 			if !q.Answered && q.When == "inside" {
@@ -347,7 +426,7 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 	var due []int
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		if t.Status != core.Waiting || skip[i] || s.o.Tape.takes(&s.prog.Nodes[t.Node]) {
+		if t.Status != core.Waiting || skip[i] || s.o.Tape.takes(&s.prog.Nodes[t.Node], i) {
 			continue
 		}
 		// Others are looked at when the superstep closes; but it may never. Those that

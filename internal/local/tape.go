@@ -116,6 +116,8 @@ type Tape struct {
 	results map[stepTaskName]checkpoint.OnceResult
 	epochs  map[int]checkpoint.ID      // by the step they planned
 	closed  map[int]*checkpoint.Record // by step
+
+	edited map[int]bool // tasks of the thread's superstep; see replay.edited
 }
 
 type stepTaskName struct {
@@ -241,9 +243,9 @@ func (tp *Tape) asked(t *Task, name string) error {
 	return t.waiting()
 }
 
-// takes reports whether the recorded changes of a node stand for it.
-func (tp *Tape) takes(node *Node) bool {
-	return len(tp.p.take) > 0 && tp.p.take[strings.Join(append(slices.Clip(tp.path), node.Name), "/")]
+// takes reports whether the recorded changes of a task stand for it.
+func (tp *Tape) takes(node *Node, task int) bool {
+	return tp.edited[task] || len(tp.p.take) > 0 && tp.p.take[strings.Join(append(slices.Clip(tp.path), node.Name), "/")]
 }
 
 // recorded says in r what the recording has of a task, in the stead of its node.
@@ -625,20 +627,25 @@ func (s *replayStore) Records(_ context.Context, q checkpoint.Query) iter.Seq2[*
 			}
 		}
 		s.mu.Lock()
+		var written []*checkpoint.Record
+		if l := s.written[q.Log.Namespace]; l != nil {
+			for _, r := range l.records {
+				if q.AllBranches || r.Branch == q.Branch {
+					written = append(written, r)
+				}
+			}
+		}
 		if l := s.logs[q.Log.Namespace]; l != nil && q.AllBranches {
 			add(l.Records)
 		} else if l != nil {
-			add(l.branches[q.Branch])
-		}
-		if l := s.written[q.Log.Namespace]; l != nil {
-			var rs []*checkpoint.Record
-			for _, r := range l.records {
-				if q.AllBranches || r.Branch == q.Branch {
-					rs = append(rs, r)
-				}
+			rs := l.branches[q.Branch]
+			if len(written) > 0 { // in the stead of what was recorded from there on
+				end, _ := slices.BinarySearchFunc(rs, written[0].Seq, func(r *checkpoint.Record, seq int64) int { return cmp.Compare(r.Seq, seq) })
+				rs = rs[:end]
 			}
 			add(rs)
 		}
+		add(written)
 		s.mu.Unlock()
 		if q.Desc {
 			slices.Reverse(found)

@@ -657,7 +657,7 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	var command Command
 	if task.Status == core.Changed { // only its routing is pending
 		r.changes, r.data, r.known = task.Changes(), task.Data(), true
-	} else if s.o.Tape != nil && s.o.Tape.takes(node) {
+	} else if s.o.Tape != nil && s.o.Tape.takes(node, task.Index) {
 		if s.o.Tape.recorded(s, node, task, s.m.Step()+1, &command, r) {
 			return
 		}

@@ -189,7 +189,7 @@ type OpenTask struct {
 	// Gen counts how often the task's results were voided; results of an
 	// earlier generation don't count.
 	Gen   int    `json:"gen,omitempty"`
-	Error string `json:"error,omitempty"` // why they were voided
+	Error string `json:"error,omitempty"` // why they were voided, or what cut a task short that asks
 
 	// Folded is set when the task's changes are already in the state (an
 	// update from outside folded them), but for Changes, which live for one

@@ -286,3 +286,59 @@ func TestSubgraphStateCanBeInspected(t *testing.T) {
 	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "yes"))
 	equal(t, "ran", snap.State.ran(), "first hi edited second yes after")
 }
+
+// What fails in a subgraph is told though a sibling asks there, is tried again when the
+// run is continued, and the question waits: as it is outside of subgraphs.
+func TestErrorAndQuestionTogetherInASubgraph(t *testing.T) {
+	for _, mode := range []graph.Durability{graph.Sync, graph.Async, graph.Exit} {
+		for depth := range 3 {
+			asked, fail := make(chan bool, 1), true
+			inner := visits(graph.New[trail]("inner"), "z")
+			inner.AddNode("ask", func(ctx context.Context, s *trail) error {
+				v, err := graph.Interrupt[string](ctx, "q", nil)
+				if err != nil {
+					asked <- true
+				}
+				s.Ran.Add("heard " + v)
+				return err
+			})
+			inner.AddNode("fail", func(_ context.Context, s *trail) error {
+				if fail {
+					if asked != nil { // the first time
+						<-asked
+						asked = nil
+					}
+					return errBoom
+				}
+				s.Ran.Add("fine")
+				return nil
+			})
+			b := inner.AddEdge(graph.Start, "ask").AddEdge(graph.Start, "fail").AddEdge("ask", "z")
+			for range depth {
+				outer := graph.New[trail]("outer")
+				graph.AddSubgraph(outer, "own", compile(t, b), graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.Ran.Add(c.Ran.Slice()...) }})
+				b = outer.AddEdge(graph.Start, "own")
+			}
+			g := compile(t, b, append(stored(), graph.WithDurability(mode))...)
+			snap, err := g.Invoke(bg, func(*trail) {})
+			for range 3 {
+				if !errors.Is(err, errBoom) {
+					t.Errorf("mode %v, depth %d: %v", mode, depth, err)
+				}
+				equal(t, "questions", len(snap.Interrupts), 1)
+				snap = must[*graph.Snapshot[trail]](t)(g.State(bg))
+				equal(t, "questions read back", len(snap.Interrupts), 1)
+				if depth > 0 && !strings.Contains(snap.Tasks[0].Error, "boom") {
+					t.Errorf("the task's error is %q", snap.Tasks[0].Error)
+				}
+				snap, err = g.Continue(bg)
+			}
+			fail = false
+			snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			equal(t, "questions", len(snap.Interrupts), 1)
+			equal(t, "error", snap.Tasks[0].Error, "")
+			snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "yes"))
+			equal(t, "ran", snap.State.ran(), "heard yes fine z")
+		}
+	}
+}

@@ -127,6 +127,11 @@ func (t *Task) Unanswered() []checkpoint.Question {
 	return open
 }
 
+// asks reports whether a question waits for an answer.
+func (t *Task) asks() bool {
+	return slices.ContainsFunc(t.Questions, func(q checkpoint.Question) bool { return !q.Answered })
+}
+
 // Routing is where a task leads when it has ended.
 type Routing struct {
 	Static bool // along the static edges of its node
@@ -565,22 +570,22 @@ func (m *Machine) Continue() error {
 			t.Status, t.passed = Waiting, true
 			t.Questions = nil
 			passed = true
-		case Interrupted: // breakpoints inside a subgraph
-			open := 0
-			t.Questions = slices.Clone(t.Questions)
-			for k := range t.Questions {
-				if q := &t.Questions[k]; q.When != "inside" && !q.Answered {
-					q.Answered = true
-					passed = true
-				} else if !q.Answered {
-					open++
-				}
-			}
-			if open == 0 {
-				t.Status = Waiting
-			}
+			continue
 		case Failed:
 			t.reset()
+		}
+		if !t.asks() {
+			continue
+		}
+		t.Questions = slices.Clone(t.Questions)
+		for k := range t.Questions { // breakpoints inside a subgraph
+			if q := &t.Questions[k]; q.When != "inside" && !q.Answered {
+				q.Answered = true
+				passed = true
+			}
+		}
+		if !t.asks() {
+			t.Status = Waiting
 		}
 	}
 	m.failed, m.outcome = false, Outcome{}
@@ -724,6 +729,19 @@ func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[str
 	t.saved.questions, t.saved.asked = false, false
 	m.ended = append(m.ended, i)
 	m.alive--
+}
+
+// CutShort reports of a task that asks that a subgraph of it might have gone on: it
+// has failed or was cancelled. The task runs again when the run is continued, whether
+// its questions are answered or not.
+func (m *Machine) CutShort(i int, err error, failed bool) {
+	t := &m.tasks[i]
+	t.Status, t.ErrText = Waiting, err.Error()
+	if failed {
+		t.Status, t.Err = Failed, err
+		m.writes.cancel = m.writes.cancel || !m.failed
+	}
+	m.failed = true
 }
 
 // SetChild notes the record at which a subgraph that keeps its state stands

@@ -191,7 +191,7 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask, version int) erro
 	for _, q := range o.Questions {
 		if q.When == "before" && len(q.Path) == 0 {
 			t.Status = Held
-		} else if !q.Answered {
+		} else if !q.Answered && o.Error == "" { // else it was cut short
 			t.Status = Interrupted
 		}
 	}
@@ -226,9 +226,7 @@ func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
 // than the record: a task that waits there for answers runs again when they are given,
 // and what it has left since is not what it comes to with other answers.
 func (m *Machine) restoreResults(results []checkpoint.Result) error {
-	asks := func(task int) bool {
-		return task >= 0 && task < len(m.tasks) && slices.ContainsFunc(m.tasks[task].Questions, func(q checkpoint.Question) bool { return !q.Answered })
-	}
+	asks := func(task int) bool { return task >= 0 && task < len(m.tasks) && m.tasks[task].asks() }
 	for _, questions := range []bool{true, false} {
 		for i := range results {
 			if r := &results[i]; (r.Kind == checkpoint.KindQuestions) == questions && !asks(r.Task) {
@@ -332,6 +330,7 @@ func versionOf(name string) int {
 type questions struct {
 	Questions []checkpoint.Question    `json:"questions"`
 	Children  map[string]checkpoint.ID `json:"children,omitempty"`
+	Error     string                   `json:"error,omitempty"` // why the task was cut short
 }
 
 // restoreQuestions adds questions that no record knows yet: the run died before
@@ -348,8 +347,10 @@ func (m *Machine) restoreQuestions(t *Task, saved questions) {
 		t.Questions = append(slices.Clip(t.Questions), q)
 		t.saved.questions, t.saved.asked = true, false
 		if !q.Answered {
-			t.Status = Interrupted
-			t.Children = saved.Children
+			t.Children, t.ErrText = saved.Children, saved.Error
+			if saved.Error == "" {
+				t.Status = Interrupted
+			}
 		}
 	}
 }
@@ -597,7 +598,7 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 			continue
 		}
 		o := checkpoint.OpenTask{Task: i, Gen: t.Gen, Folded: t.folded, Passed: t.passed, Questions: slices.Clone(t.Questions)}
-		if t.Gen > 0 {
+		if t.Gen > 0 || t.asks() {
 			o.Error = t.ErrText
 		}
 		if t.added {
@@ -690,9 +691,9 @@ func (m *Machine) saveResults(t *Task) {
 		t.saved.err = true
 		put(checkpoint.KindError, "", must(json.Marshal(t.ErrText)), true)
 	}
-	if t.Status == Interrupted && !t.saved.questions {
+	if t.asks() && !t.saved.questions {
 		t.saved.questions = true
-		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children})), true)
+		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children, t.ErrText})), true)
 	}
 	if len(m.writes.results) > before {
 		m.tail.results = true
@@ -727,7 +728,7 @@ func (m *Machine) saveSettled() {
 	ask := false
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.Status == Interrupted && !t.saved.asked {
+		if t.asks() && !t.saved.asked {
 			ask = true
 			t.saved.questions = true // the record holds them
 		}

@@ -163,6 +163,9 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	}
 	if ierr := t.interruptedBy(child, ns); ierr != nil {
 		if err != nil {
+			t.mu.Lock()
+			t.talk.cut = errors.Join(t.talk.cut, err)
+			t.mu.Unlock()
 			return nil, err
 		}
 		return nil, ierr
@@ -374,11 +377,9 @@ func OpenQuestions(m *core.Machine) []checkpoint.Question {
 // time or an event.
 func timed(m *core.Machine) bool {
 	for i := range m.Tasks() {
-		if t := m.Task(i); t.Status == core.Interrupted {
-			for k := range t.Questions {
-				if q := &t.Questions[k]; !q.Answered && (q.Event != "" || !q.Due.IsZero()) {
-					return true
-				}
+		for _, q := range m.Task(i).Unanswered() {
+			if q.Event != "" || !q.Due.IsZero() {
+				return true
 			}
 		}
 	}

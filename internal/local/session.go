@@ -1097,8 +1097,14 @@ func (s *Session) deliver(r *report) {
 		s.fail(r)
 	case cancelled:
 		m.Cancelled(r.task)
-	case asked:
+	case asked, askedFailed, askedCancelled:
 		m.Asked(r.task, r.questions, r.children)
+		if r.kind != asked {
+			m.CutShort(r.task, r.err, r.kind == askedFailed)
+		}
+		if r.kind == askedFailed {
+			s.failure = append(s.failure, taskFailure{r.task, r.err})
+		}
 	}
 	s.showEnds(r)
 }

@@ -78,7 +78,7 @@ func (s *Session) showEnd(r *report) {
 	case failed, routerFailed, cancelled, routerCancelled:
 		ev = s.event(TaskFailed, r.task)
 		ev.Err = r.err
-	case asked:
+	case asked, askedFailed, askedCancelled:
 		for k := range r.questions {
 			if q := &r.questions[k]; !q.Answered && s.o.Bus.wants(InterruptRaised) {
 				ev := s.event(InterruptRaised, r.task)
@@ -86,7 +86,11 @@ func (s *Session) showEnd(r *report) {
 				s.o.Bus.Send(ev)
 			}
 		}
-		return
+		if r.kind == asked {
+			return
+		}
+		ev = s.event(TaskFailed, r.task)
+		ev.Err = r.err
 	}
 	if !s.o.Bus.wants(ev.Kind) {
 		return

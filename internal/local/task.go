@@ -59,6 +59,7 @@ type talk struct {
 	children  map[string]checkpoint.ID // records at which interrupted subgraphs stand, by namespace
 	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
 	watched   *watched                 // with Options.Check
+	cut       error                    // of subgraphs that ask and might have gone on
 }
 
 // watched is the state that a node was given, and the goroutine that runs the node.
@@ -607,6 +608,8 @@ const (
 	failed
 	cancelled
 	asked
+	askedFailed     // likewise, and a subgraph of it failed
+	askedCancelled  // likewise, and a subgraph of it was cancelled
 	routerFailed    // the node succeeded
 	routerCancelled // likewise
 )
@@ -726,6 +729,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			*command, err = s.attempt(t, node, state, payload)
 		}
 		if t.finish(r) {
+			s.cutShort(ctx, t, r)
 			leave(&exit, left(r))
 			return true
 		}
@@ -785,6 +789,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
 		}
 		if t.finish(r) {
+			s.cutShort(ctx, t, r)
 			leave(&exit, left(r))
 			return true
 		}
@@ -800,6 +805,22 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		}
 		leave(&exit, Outcome{})
 		return false
+	}
+}
+
+// cutShort says in r, of a task that asks, if a subgraph of it might have gone on.
+func (s *Session) cutShort(ctx context.Context, t *Task, r *report) {
+	err := t.talk.cut
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrDrained):
+		r.kind, r.err = askedCancelled, err
+	case !s.stopped(ctx, t.node, int(t.attempt), err, r):
+		r.kind, r.err = askedFailed, s.nodeError(t.node, int(t.attempt), err)
+	case r.kind == cancelled:
+		r.kind = askedCancelled
+	default:
+		r.kind = askedFailed
 	}
 }
 

@@ -132,14 +132,14 @@ func leave(exit *func(Outcome), out Outcome) {
 // left is the outcome of an attempt whose report is complete.
 func left(r *report) Outcome {
 	switch r.kind {
-	case asked:
+	case asked, askedFailed, askedCancelled:
 		var open []checkpoint.Question
 		for _, q := range r.questions {
 			if !q.Answered {
 				open = append(open, q)
 			}
 		}
-		return Outcome{Questions: open}
+		return Outcome{Questions: open, Err: r.err, Cancelled: r.kind == askedCancelled}
 	case cancelled:
 		return Outcome{Err: r.err, Cancelled: true}
 	}

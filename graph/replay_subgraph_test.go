@@ -77,3 +77,32 @@ func TestReplayOfASubgraphThatWaitedWhileTheStateWasEdited(t *testing.T) {
 		}
 	}
 }
+
+// Where a thread was forked while a subgraph inside a subgraph waited, each branch is
+// replayed with what was said on it.
+func TestReplayOfForksInsideNestedSubgraphs(t *testing.T) {
+	pass := graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.Ran.Add(c.Ran.Slice()...) }}
+	inner := graph.New[trail]("inner")
+	for _, name := range []string{"p", "q"} {
+		inner.AddNode(name, func(ctx context.Context, s *trail) error {
+			v, err := graph.Interrupt[string](ctx, name, s.ran())
+			s.Ran.Add(name + " heard " + v)
+			return err
+		})
+	}
+	b := inner.AddSequence("p", "q").AddEdge(graph.Start, "p")
+	for range 2 {
+		outer := graph.New[trail]("outer")
+		graph.AddSubgraph(outer, "own", compile(t, b), pass)
+		b = outer.AddEdge(graph.Start, "own")
+	}
+	store := checkpoint.NewMemory()
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})).Checkpoint
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "one"))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "two", graph.From(asked)))
+	same(t, g, taped(t, store, "t"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "three"))
+	equal(t, "ran", snap.State.ran(), "p heard two q heard three")
+	same(t, g, taped(t, store, "t"))
+}

@@ -367,6 +367,11 @@ func (tp *Tape) child(t *Task, call *Call, here string) *Tape {
 	epoch, branch := t.at.epoch, t.at.branch
 	if tp.root >= 0 { // this log is replayed from its beginning, under other IDs
 		epoch, branch = tp.epochs[t.at.step], ""
+		for _, r := range tp.cut {
+			if r.Epoch == epoch {
+				branch = r.Branch
+			}
+		}
 	}
 	c := &Tape{p: tp.p, parent: tp, step: t.at.step, root: tp.root, path: t.s.o.childPath(t.node), prog: call.Program, here: here}
 	if c.root < 0 {

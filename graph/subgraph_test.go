@@ -342,3 +342,23 @@ func TestErrorAndQuestionTogetherInASubgraph(t *testing.T) {
 		}
 	}
 }
+
+// A shared subgraph that runs anew on a branch writes what it did there, and not what
+// it has done on the branch before.
+func TestASharedSubgraphRunsAnewOnABranch(t *testing.T) {
+	cb := graph.New[Shared]("child")
+	cb.AddNode("one", func(_ context.Context, s *Shared) error {
+		s.Items.Add(fmt.Sprint("one saw ", s.Items.Len()))
+		s.Count.Add(1)
+		return nil
+	})
+	b := graph.New[parentState]("parent")
+	graph.AddShared(b, "sub", compile(t, cb.AddEdge(graph.Start, "one")), func(p *parentState) *Shared { return &p.Shared })
+	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
+	must[*graph.Snapshot[parentState]](t)(g.Invoke(bg, func(s *parentState) { s.Items.Add("in") }))
+	begun := entriesOf(t, g, graph.OldestFirst())[0].Checkpoint
+	must[*graph.Snapshot[parentState]](t)(g.Fork(bg, begun))
+	snap := must[*graph.Snapshot[parentState]](t)(g.Continue(bg))
+	equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, one saw 1")
+	equal(t, "count", snap.State.Count.Get(), 1)
+}

@@ -302,6 +302,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 		if err == nil {
 			s.m = core.New(s.config())
 			s.m.Orphan(head.ID)
+			s.tip, s.once = nil, nil // they are another task's
 		}
 		return s, false, err
 	}

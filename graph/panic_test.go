@@ -47,7 +47,10 @@ func TestAPanicOfWhatANodeIsGivenIsItsError(t *testing.T) {
 					return errBoom
 				}
 				return nil
-			}, graph.OnError(func(context.Context, *trail, *graph.NodeError) (graph.Command, error) { fail(); return graph.Command{}, nil }))
+			}, graph.OnError(func(context.Context, *trail, *graph.NodeError) (graph.Command, error) {
+				fail()
+				return graph.Command{}, nil
+			}))
 		},
 		"callback before": func(b *graph.Builder[trail]) {
 			b.AddNode("a", visit("a"), graph.WithCallbacks(graph.Callbacks[trail]{Before: func(context.Context, *trail) (bool, error) { fail(); return false, nil }}))

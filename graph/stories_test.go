@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -39,8 +40,19 @@ type taleState struct {
 // shaky is a store of which a write now and then fails: before it is made, or after.
 type shaky struct {
 	prunable
+	mu   sync.Mutex
 	r    *rand.Rand // nil: none fails
 	many int        // one in so many fails
+}
+
+// fails reports whether a write fails, and whether that is before it is made.
+func (s *shaky) fails() (fails, before bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.r == nil || s.r.IntN(s.many) > 0 {
+		return false, false
+	}
+	return true, s.r.IntN(2) == 0
 }
 
 // prunable is what stories need of a store.
@@ -53,11 +65,12 @@ type prunable interface {
 var errShaky = errors.New("the disk is gone")
 
 func (s *shaky) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
-	if s.r == nil || s.r.IntN(s.many) > 0 {
-		return s.prunable.Write(ctx, w)
-	}
-	if s.r.IntN(2) == 0 {
+	fails, before := s.fails()
+	if before {
 		return checkpoint.Written{}, errShaky
+	}
+	if !fails {
+		return s.prunable.Write(ctx, w)
 	}
 	written, err := s.prunable.Write(ctx, w)
 	return written, errors.Join(errShaky, err)

@@ -3,7 +3,9 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -47,6 +49,17 @@ type nested interface {
 
 	// from returns the graph for a run that began with a state.
 	from(seed any) Subgraph
+
+	// settle tells the log of a namespace of an edit inside, and the edit of what that
+	// is for the log around it.
+	settle(ctx context.Context, namespace string, e *insideEdit, opts []Option) error
+}
+
+// insideEdit is an edit of the run of a subgraph.
+type insideEdit struct {
+	namespace string          // of its log
+	from, to  checkpoint.ID   // the log's heads; the same if it has no news
+	gone      map[string]bool // questions, by ID, that nobody asks any more
 }
 
 func (g *Graph[S]) inside(name string) (Subgraph, func(parent any) any) {
@@ -85,6 +98,93 @@ func (g *Graph[S]) from(seed any) Subgraph {
 	c := *g
 	c.prog, c.kept = g.prog.From(seed), local.NewKept()
 	return &c
+}
+
+func (g *Graph[S]) settle(ctx context.Context, namespace string, e *insideEdit, opts []Option) error {
+	set, err := g.with(ctx, append(slices.Clip(opts), Namespace(namespace), From("")))
+	if err != nil {
+		return err
+	}
+	s, err := g.open(ctx, &set, "", true)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.KeepMetadata()
+	m := s.Machine()
+	head := m.Head()
+	answers := map[string]json.RawMessage{}
+	for _, q := range local.OpenQuestions(m) {
+		if e.gone[q.ID] {
+			answers[q.ID] = json.RawMessage("null")
+		}
+	}
+	if len(answers) > 0 {
+		if err := s.Answer(answers, nil); err != nil {
+			return err
+		}
+	}
+	if e.from != e.to {
+		if _, err := m.MoveChild(e.namespace, e.from, e.to); err != nil {
+			return err
+		}
+	}
+	if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
+		return err
+	}
+	e.namespace, e.from, e.to = namespace, head, m.Head()
+	return nil
+}
+
+// mounted is a run of a subgraph with what is around it.
+type mounted struct {
+	Subgraph
+	namespace string
+	around    []level // from the root on
+}
+
+// level is a graph and the namespace of its log.
+type level struct {
+	nested
+	namespace string
+}
+
+// UpdateStateJSON also tells the logs around it: of questions that are asked no more,
+// and of where a state that is kept stands now.
+func (m *mounted) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
+	before, err := m.StateJSON(ctx, append(slices.Clip(opts), From(""))...)
+	if err != nil {
+		return nil, err
+	}
+	after, err := m.Subgraph.UpdateStateJSON(ctx, update, opts...)
+	if err != nil {
+		return after, err
+	}
+	e := &insideEdit{namespace: m.namespace, from: checkpoint.ID(before.Checkpoint), to: checkpoint.ID(after.Checkpoint), gone: asked(before)}
+	for id := range asked(after) {
+		delete(e.gone, id)
+	}
+	for _, l := range slices.Backward(m.around) {
+		if e.from == e.to && len(e.gone) == 0 {
+			break
+		}
+		if err := l.settle(ctx, l.namespace, e, opts); err != nil {
+			return nil, err
+		}
+	}
+	return after, nil
+}
+
+// asked returns the IDs of what is waited for.
+func asked[S any](s *Snapshot[S]) map[string]bool {
+	ids := map[string]bool{}
+	for _, q := range s.Interrupts {
+		ids[q.ID] = true
+	}
+	for _, w := range s.Waits {
+		ids[w.ID] = true
+	}
+	return ids
 }
 
 // sharing is a run of a subgraph that shares its parent's state.
@@ -129,6 +229,14 @@ func (s *sharing) stateIn(ctx context.Context, namespace string, epoch checkpoin
 	return g.stateIn(ctx, namespace, epoch, opts)
 }
 
+func (s *sharing) settle(ctx context.Context, namespace string, e *insideEdit, opts []Option) error {
+	g, err := s.begun(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return g.settle(ctx, namespace, e, opts)
+}
+
 func (g *Graph[S]) keepsState() bool { return g.settings.keep }
 
 func (g *Graph[S]) insideNames() []string {
@@ -163,6 +271,7 @@ func (g *Graph[S]) Subgraph(path ...string) (Subgraph, bool) {
 func (g *Graph[S]) SubgraphIn(namespace string) (Subgraph, bool) {
 	var at nested = g.made()
 	var sub Subgraph
+	var around []level
 	for rest := namespace; rest != ""; {
 		sub = nil
 		outer := namespace[:len(namespace)-len(rest)]
@@ -189,9 +298,13 @@ func (g *Graph[S]) SubgraphIn(namespace string) (Subgraph, bool) {
 		if sub == nil {
 			return nil, false
 		}
+		around = append(around, level{at, outer})
 		at = sub
 	}
-	return sub, sub != nil
+	if sub == nil {
+		return nil, false
+	}
+	return &mounted{sub, namespace, around}, true
 }
 
 // StateJSON is [Graph.State] with the state in JSON.

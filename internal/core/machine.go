@@ -754,6 +754,29 @@ func (m *Machine) SetChild(i int, namespace string, id checkpoint.ID) {
 	t.kept[namespace] = id
 }
 
+// MoveChild says that a subgraph that keeps its state was edited where it stood: its
+// next run begins there. It reports whether that is known here.
+func (m *Machine) MoveChild(namespace string, from, to checkpoint.ID) (bool, error) {
+	moved := m.children[namespace] == from
+	if moved {
+		m.setChildren(map[string]checkpoint.ID{namespace: to})
+	}
+	for i := range m.tasks {
+		t := &m.tasks[i]
+		if t.kept[namespace] != from {
+			continue
+		}
+		moved = true
+		t.kept = maps.Clone(t.kept) // a record may hold the old one
+		t.kept[namespace], t.saved.kept = to, false
+		m.saveResults(t)
+	}
+	if !moved {
+		return false, nil
+	}
+	return true, m.record(checkpoint.SourceUpdate, nil)
+}
+
 // Abort says that nothing more is to be started: the run ends when the running
 // tasks have ended, with their results kept.
 func (m *Machine) Abort() {

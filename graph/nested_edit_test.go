@@ -1,0 +1,152 @@
+package graph_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// An edit as a node of a subgraph that waits takes its question from the thread, and
+// the thread goes on behind that node, how deep it may be and however it is mounted.
+func TestEditAsTheNodeThatAsksInASubgraph(t *testing.T) {
+	part := func(s *trail) *trail { return s }
+	mapped := graph.Mapping[trail, trail]{
+		In:  func(p, c *trail) { c.Ran.Add(p.Ran.Slice()...) },
+		Out: func(c, p *trail) { p.Ran.Overwrite(c.Ran.Slice()...) },
+	}
+	mount := map[string]func(b *graph.Builder[trail], name string, sub *graph.Builder[trail]){
+		"shared": func(b *graph.Builder[trail], name string, sub *graph.Builder[trail]) {
+			graph.AddShared(b, name, compile(t, sub), part)
+		},
+		"mapped": func(b *graph.Builder[trail], name string, sub *graph.Builder[trail]) {
+			graph.AddSubgraph(b, name, compile(t, sub), mapped)
+		},
+		"kept": func(b *graph.Builder[trail], name string, sub *graph.Builder[trail]) {
+			graph.AddSubgraph(b, name, compile(t, sub, graph.KeepState()), mapped)
+		},
+	}
+	for kind, add := range mount {
+		for _, deep := range []bool{false, true} {
+			for _, others := range []bool{false, true} {
+				for _, from := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, deep %v, others ask %v, from the checkpoint %v", kind, deep, others, from), func(t *testing.T) {
+						ask := func(name string) func(context.Context, *trail) error {
+							return func(ctx context.Context, s *trail) error {
+								answer, err := graph.Interrupt[string](ctx, name, nil)
+								if err != nil {
+									return err
+								}
+								s.Ran.Add(name + " " + answer)
+								return nil
+							}
+						}
+						sub := graph.New[trail]("sub").AddNode("ask", ask("ask")).AddNode("then", visit("then"))
+						sub.AddEdge(graph.Start, "ask").AddEdge("ask", "then")
+						if others {
+							sub.AddNode("other", ask("other")).AddEdge(graph.Start, "other")
+						}
+						if deep {
+							middle := graph.New[trail]("middle").AddNode("before", visit("before")).AddNode("behind", visit("behind"))
+							add(middle, "sub", sub)
+							middle.AddSequence("before", "sub", "behind").SetEntryPoint("before")
+							sub = middle
+						}
+						b := graph.New[trail]("g")
+						add(b, "sub", sub)
+						b.AddNode("end", visit("end")).AddSequence("sub", "end").SetEntryPoint("sub")
+						store := checkpoint.NewMemory()
+						g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+						snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+						ns := ""
+						for tasks := snap.Tasks; len(tasks) == 1 && len(tasks[0].Subgraphs) > 0; {
+							for ns = range tasks[0].Subgraphs {
+							}
+							run, _ := g.SubgraphIn(ns)
+							tasks = must[*graph.Snapshot[json.RawMessage]](t)(run.StateJSON(bg, graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns))).Tasks
+						}
+						run, _ := g.SubgraphIn(ns)
+						at := []graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns), graph.AsNode("ask")}
+						if from {
+							in := must[*graph.Snapshot[json.RawMessage]](t)(run.StateJSON(bg, at[:3]...))
+							at = append(at, graph.From(in.Checkpoint))
+						}
+						must[*graph.Snapshot[json.RawMessage]](t)(run.UpdateStateJSON(bg, []byte(`{"Ran": ["edited"]}`), at...))
+						snap = must[*graph.Snapshot[trail]](t)(g.State(bg))
+						var open []string
+						for _, q := range snap.Interrupts {
+							open = append(open, q.Key)
+						}
+						want := "edited then"
+						if others {
+							equal(t, "what is asked still", fmt.Sprint(open), "[other]")
+							equal(t, "next", fmt.Sprint(snap.Next), "[sub]")
+							snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "b"))
+							want = "edited other b then"
+						} else {
+							equal(t, "what is asked still", fmt.Sprint(open), "[]")
+							equal(t, "next", fmt.Sprint(snap.Next), "[sub]")
+							snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+						}
+						if want += " end"; deep {
+							want = "before " + want[:len(want)-len(" end")] + " behind end"
+						}
+						got := snap.State.Ran.Slice()
+						if !snap.Done() || fmt.Sprint(got) != fmt.Sprintf("[%s]", want) {
+							t.Errorf("done %v, ran %v, want %s", snap.Done(), got, want)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// The state that a subgraph keeps is edited between turns, and its next run begins
+// with the edit: at the root, inside another that keeps its state, and while a sibling
+// of the task that called it still asks.
+func TestEditOfAStateThatASubgraphKeeps(t *testing.T) {
+	count := func(_ context.Context, s *trail) error { s.Ran.Add(fmt.Sprint("run ", s.Ran.Len())); return nil }
+	mapped := graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.Ran.Overwrite(c.Ran.Slice()...) }}
+	for _, deep := range []bool{false, true} {
+		for _, open := range []bool{false, true} {
+			t.Run(fmt.Sprintf("deep %v, a sibling asks %v", deep, open), func(t *testing.T) {
+				sub := graph.New[trail]("kept").AddNode("count", count).AddEdge(graph.Start, "count")
+				ns := "/kept"
+				if deep {
+					middle := graph.New[trail]("middle")
+					graph.AddSubgraph(middle, "kept", compile(t, sub, graph.KeepState()), mapped).AddEdge(graph.Start, "kept")
+					sub, ns = middle, "/kept/kept"
+				}
+				b := graph.New[trail]("g")
+				graph.AddSubgraph(b, "kept", compile(t, sub, graph.KeepState()), mapped).AddEdge(graph.Start, "kept")
+				if open {
+					b.AddNode("ask", func(ctx context.Context, s *trail) error {
+						_, err := graph.Interrupt[bool](ctx, "go", nil)
+						return err
+					}).AddEdge(graph.Start, "ask")
+				}
+				store := checkpoint.NewMemory()
+				g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+				must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+				run, ok := g.SubgraphIn(ns)
+				if !ok {
+					t.Fatal("no run in", ns)
+				}
+				at := []graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns)}
+				must[*graph.Snapshot[json.RawMessage]](t)(run.UpdateStateJSON(bg, []byte(`{"Ran": ["edited"]}`), at...))
+				if open {
+					must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+				}
+				snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+				if open {
+					snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+				}
+				equal(t, "what the kept state has come to", fmt.Sprint(snap.State.Ran), "[run 0 edited run 2]")
+			})
+		}
+	}
+}

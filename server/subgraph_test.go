@@ -67,6 +67,40 @@ func TestSubgraphsAreShownAndEdited(t *testing.T) {
 	}
 }
 
+// An edit as the node that asks in a subgraph, at the checkpoint that the thread's state
+// names for it, is as if that node had ended: a run without input goes on behind it.
+func TestAnEditAsANodeInsideASubgraphLetsTheThreadGoOn(t *testing.T) {
+	type words struct {
+		Words graph.List[string] `json:"words"`
+	}
+	in := graph.New[words]("inner")
+	in.AddNode("ask", func(ctx context.Context, s *words) error {
+		word, err := graph.Interrupt[string](ctx, "word", nil)
+		s.Words.Add(word)
+		return err
+	})
+	in.AddNode("then", func(_ context.Context, s *words) error { s.Words.Add("then"); return nil })
+	in.AddEdge(graph.Start, "ask").AddEdge("ask", "then")
+	out := graph.New[words]("outer")
+	graph.AddShared(out, "sub", in.MustCompile(), func(s *words) *words { return s }).AddEdge(graph.Start, "sub")
+	c := start(t, server.Graph(out.MustCompile()))
+	thread := "/threads/" + call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	call[object](c, "POST", thread+"/runs/wait", object{"assistant_id": "outer", "input": object{"words": []string{"in"}}})
+	nested := call[object](c, "GET", thread+"/state?subgraphs=true", nil)["tasks"].([]any)[0].(object)
+	at := nested["state"].(object)["checkpoint"].(object)
+	if at["checkpoint_id"] == nil {
+		t.Fatalf("the subgraph's checkpoint: %v", at)
+	}
+	call[object](c, "POST", thread+"/state", object{"values": object{"words": []string{"edited"}}, "as_node": "ask", "checkpoint": at})
+	state := call[object](c, "GET", thread+"/state", nil)
+	if asked := state["interrupts"].([]any); len(asked) > 0 || fmt.Sprint(state["next"]) != "[sub]" {
+		t.Errorf("after the edit: %v next, %v", state["next"], asked)
+	}
+	if got := call[object](c, "POST", thread+"/runs/wait", object{"assistant_id": "outer", "input": nil}); fmt.Sprint(got["words"]) != "[in edited then]" {
+		t.Errorf("the thread went on to %v", got)
+	}
+}
+
 // What is drawn of an opened subgraph hangs together with what is around it, whether
 // its first and last nodes have edges to the start and the end or not.
 func TestAnOpenedSubgraphIsDrawnWithTheEdgesAroundIt(t *testing.T) {

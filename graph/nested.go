@@ -14,9 +14,8 @@ import (
 )
 
 // Subgraph is a graph inside another one, from [Graph.Subgraph], or one of its runs,
-// from [Graph.SubgraphIn]: of a graph that shares its parent's state, a run alone
-// knows that state; its log holds what it changed. Its states are JSON, since whoever asks
-// need not know its type.
+// from [Graph.SubgraphIn]. Its states are JSON, since whoever asks need not know its
+// type.
 type Subgraph interface {
 	Name() string
 
@@ -30,7 +29,11 @@ type Subgraph interface {
 	// CheckJSON is [Graph.CheckJSON].
 	CheckJSON(update []byte) error
 
-	// UpdateStateJSON is [Graph.UpdateState] with an update in JSON.
+	// UpdateStateJSON is [Graph.UpdateState] with an update in JSON, of the run that
+	// Namespace names. The thread around it is told: an edit as a node that asks takes
+	// the question from it, and the next run of a subgraph that keeps its state begins
+	// with the edit. The run of any other subgraph is over when it has ended, and
+	// nothing reads an edit of it.
 	UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error)
 
 	nested
@@ -263,7 +266,45 @@ func (g *Graph[S]) Subgraph(path ...string) (Subgraph, bool) {
 		}
 		at = sub
 	}
-	return sub, true
+	return &placed{sub, g.SubgraphIn, func(opts []Option) (string, error) {
+		set, err := g.settings.with(opts)
+		return set.namespace, err
+	}}, true
+}
+
+// placed is a subgraph of which a run is asked for by its namespace.
+type placed struct {
+	Subgraph
+	run       func(namespace string) (Subgraph, bool)
+	namespace func(opts []Option) (string, error)
+}
+
+// in returns the run that options name.
+func (p *placed) in(opts []Option) (Subgraph, error) {
+	ns, err := p.namespace(opts)
+	if err != nil {
+		return nil, err
+	}
+	if run, ok := p.run(ns); ok && run.Name() == p.Name() {
+		return run, nil
+	}
+	return p.Subgraph, nil
+}
+
+func (p *placed) StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error) {
+	run, err := p.in(opts)
+	if err != nil {
+		return nil, err
+	}
+	return run.StateJSON(ctx, opts...)
+}
+
+func (p *placed) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
+	run, err := p.in(opts)
+	if err != nil {
+		return nil, err
+	}
+	return run.UpdateStateJSON(ctx, update, opts...)
 }
 
 // SubgraphIn returns the graph whose run has the log of a namespace, as

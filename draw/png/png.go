@@ -83,8 +83,8 @@ func DrawLayout(l *draw.Layout, opts *Options) (*image.RGBA, error) {
 	limit := cmp.Or(opts.MaxPixels, 100_000_000)
 	size := func() (w, h float64) { return math.Ceil(max(l.Width, 1) * scale), math.Ceil(max(l.Height, 1) * scale) }
 	w, h := size()
-	if opts.Scale == 0 && w*h > float64(limit) {
-		scale = max(1, scale*math.Sqrt(float64(limit)/(w*h))*0.999) // sides are rounded up
+	for opts.Scale == 0 && scale > 1 && w*h > float64(limit) {
+		scale = max(1, scale*min(math.Sqrt(float64(limit)/(w*h)), 0.999)) // sides are rounded up
 		w, h = size()
 	}
 	if w*h > float64(limit) {

@@ -107,6 +107,16 @@ func TestALargePictureIsDrawnSmaller(t *testing.T) {
 	if got := m.Bounds().Size(); got.X*got.Y > limit || got.X*got.Y < limit*9/10 {
 		t.Errorf("%v of at most %d pixels", got, limit)
 	}
+	l := &draw.Layout{Width: 116, Height: 324} // whose sides are rounded up by much
+	for limit := 116 * 324; limit < 4*116*324; limit += 997 {
+		m, err := png.DrawLayout(l, &png.Options{MaxPixels: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Bounds().Size(); got.X*got.Y > limit || got.X*got.Y < limit*9/10 {
+			t.Errorf("%v of at most %d pixels", got, limit)
+		}
+	}
 	var e *png.SizeError
 	if _, err := png.Draw(g, &png.Options{MaxPixels: limit, Scale: 2}); !errors.As(err, &e) {
 		t.Errorf("a scale that was asked for: %v", err)

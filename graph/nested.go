@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,9 +61,11 @@ type nested interface {
 
 // insideEdit is an edit of the run of a subgraph.
 type insideEdit struct {
-	namespace string          // of its log
-	from, to  checkpoint.ID   // the log's heads; the same if it has no news
-	gone      map[string]bool // questions, by ID, that nobody asks any more
+	namespace string            // of its log
+	from      []checkpoint.ID   // where it was made, and the log's head before
+	to        checkpoint.ID     // the log's head
+	metadata  map[string]string // of it
+	gone      map[string]bool   // questions, by ID, that nobody asks any more
 }
 
 func (g *Graph[S]) inside(name string) (Subgraph, func(parent any) any) {
@@ -116,10 +119,19 @@ func (g *Graph[S]) settle(ctx context.Context, namespace string, e *insideEdit, 
 	s.KeepMetadata()
 	m := s.Machine()
 	head := m.Head()
+	if err := m.MoveChild(e.namespace, e.from, e.to); err != nil {
+		return err
+	}
 	answers := map[string]json.RawMessage{}
-	for _, q := range local.OpenQuestions(m) {
-		if e.gone[q.ID] {
-			answers[q.ID] = json.RawMessage("null")
+	for i := range m.Tasks() {
+		t := m.Task(i)
+		if !local.GoesOn(m, t, e.namespace, e.to, e.metadata) {
+			continue // it stands on another branch, where they are asked
+		}
+		for _, q := range t.Unanswered() {
+			if e.gone[q.ID] {
+				answers[q.ID] = json.RawMessage("null")
+			}
 		}
 	}
 	if len(answers) > 0 {
@@ -127,15 +139,10 @@ func (g *Graph[S]) settle(ctx context.Context, namespace string, e *insideEdit, 
 			return err
 		}
 	}
-	if e.from != e.to {
-		if _, err := m.MoveChild(e.namespace, e.from, e.to); err != nil {
-			return err
-		}
-	}
 	if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
 		return err
 	}
-	e.namespace, e.from, e.to = namespace, head, m.Head()
+	e.namespace, e.from, e.to, e.metadata = namespace, []checkpoint.ID{head}, m.Head(), s.Tip().Record.Metadata
 	return nil
 }
 
@@ -155,7 +162,11 @@ type level struct {
 // UpdateStateJSON also tells the logs around it: of questions that are asked no more,
 // and of where a state that is kept stands now.
 func (m *mounted) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	before, err := m.StateJSON(ctx, append(slices.Clip(opts), From(""))...)
+	head, err := m.StateJSON(ctx, append(slices.Clip(opts), From(""))...)
+	if err != nil {
+		return nil, err
+	}
+	at, err := m.StateJSON(ctx, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,13 +174,17 @@ func (m *mounted) UpdateStateJSON(ctx context.Context, update json.RawMessage, o
 	if err != nil {
 		return after, err
 	}
-	e := &insideEdit{namespace: m.namespace, from: checkpoint.ID(before.Checkpoint), to: checkpoint.ID(after.Checkpoint), gone: asked(before)}
+	e := &insideEdit{
+		namespace: m.namespace, to: checkpoint.ID(after.Checkpoint), metadata: after.Metadata, gone: asked(head),
+		from: []checkpoint.ID{checkpoint.ID(head.Checkpoint), checkpoint.ID(at.Checkpoint)},
+	}
+	maps.Copy(e.gone, asked(at))
 	for id := range asked(after) {
 		delete(e.gone, id)
 	}
 	for _, l := range slices.Backward(m.around) {
-		if e.from == e.to && len(e.gone) == 0 {
-			break
+		if slices.Contains(e.from, e.to) {
+			break // no news
 		}
 		if err := l.settle(ctx, l.namespace, e, opts); err != nil {
 			return nil, err

@@ -151,3 +151,85 @@ func TestEditOfAStateThatASubgraphKeeps(t *testing.T) {
 		}
 	}
 }
+
+// A fork of a thread that waits in a subgraph goes on behind an edit inside that was
+// made before or after it where it stands, and no node is given an answer that nobody
+// gave: not if the other branch has gone on, nor if the edit was made on that one.
+func TestEditInASubgraphOfAFork(t *testing.T) {
+	type thread struct {
+		*graph.Graph[trail]
+		asked *graph.Snapshot[trail] // where a and b are asked
+		edit  func(opts ...graph.Option)
+	}
+	for name, c := range map[string]struct {
+		story      func(th thread)
+		asks, runs string
+	}{
+		"edit, fork": {func(th thread) {
+			th.edit()
+			must[*graph.Snapshot[trail]](t)(th.Fork(bg, must[*graph.Snapshot[trail]](t)(th.State(bg)).Checkpoint))
+		}, "[a]", "edited a 1 then end"},
+		"fork, edit": {func(th thread) {
+			must[*graph.Snapshot[trail]](t)(th.Fork(bg, th.asked.Checkpoint))
+			th.edit()
+		}, "[a]", "edited a 1 then end"},
+		"the other branch goes on, fork, edit": {func(th thread) {
+			must[*graph.Snapshot[trail]](t)(th.Resume(bg, graph.Answers{th.asked.Interrupts[0].ID: "0", th.asked.Interrupts[1].ID: "0"}))
+			must[*graph.Snapshot[trail]](t)(th.Fork(bg, th.asked.Checkpoint))
+			for _, at := range th.asked.Tasks[0].Subgraphs {
+				th.edit(graph.From(at))
+			}
+		}, "[a]", "edited a 1 then end"},
+		"the other branch was edited, fork, edit of the other": {func(th thread) {
+			th.edit(graph.AsNode(""))
+			must[*graph.Snapshot[trail]](t)(th.Fork(bg, th.asked.Checkpoint))
+			th.edit()
+		}, "[a b]", "a 1 b 2 then end"},
+	} {
+		for _, keep := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, its state is kept %v", name, keep), func(t *testing.T) {
+				ask := func(name string) func(context.Context, *trail) error {
+					return func(ctx context.Context, s *trail) error {
+						answer, err := graph.Interrupt[string](ctx, name, nil)
+						if err == nil {
+							s.Ran.Add(name + " " + answer)
+						}
+						return err
+					}
+				}
+				sub := graph.New[trail]("sub").AddNode("a", ask("a")).AddNode("b", ask("b")).AddNode("then", visit("then"))
+				sub.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge("b", "then")
+				var kept []graph.Option
+				if keep {
+					kept = append(kept, graph.KeepState())
+				}
+				b := graph.New[trail]("g").AddNode("end", visit("end"))
+				graph.AddSubgraph(b, "sub", compile(t, sub, kept...), graph.Mapping[trail, trail]{
+					Out: func(c, p *trail) { p.Ran.Overwrite(c.Ran.Slice()...) },
+				})
+				b.AddSequence("sub", "end").SetEntryPoint("sub")
+				store := checkpoint.NewMemory()
+				g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+				asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+				c.story(thread{g, asked, func(opts ...graph.Option) {
+					for ns := range asked.Tasks[0].Subgraphs {
+						run, _ := g.SubgraphIn(ns)
+						opts = append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns), graph.AsNode("b")}, opts...)
+						must[*graph.Snapshot[json.RawMessage]](t)(run.UpdateStateJSON(bg, []byte(`{"Ran": ["edited"]}`), opts...))
+					}
+				}})
+				snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+				var open []string
+				answers := graph.Answers{}
+				for i, q := range snap.Interrupts {
+					open = append(open, q.Key)
+					answers[q.ID] = fmt.Sprint(i + 1)
+				}
+				equal(t, "what is asked", fmt.Sprint(open), c.asks)
+				snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, answers))
+				equal(t, "what ran", snap.State.ran(), c.runs)
+				same(t, g, taped(t, store, "t"))
+			})
+		}
+	}
+}

@@ -754,27 +754,34 @@ func (m *Machine) SetChild(i int, namespace string, id checkpoint.ID) {
 	t.kept[namespace] = id
 }
 
-// MoveChild says that a subgraph that keeps its state was edited where it stood: its
-// next run begins there. It reports whether that is known here.
-func (m *Machine) MoveChild(namespace string, from, to checkpoint.ID) (bool, error) {
-	moved := m.children[namespace] == from
+// MoveChild says that a subgraph was edited where it stood, at one of some records: a
+// task that waits for it goes on there, and the next run of one that keeps its state
+// begins there.
+func (m *Machine) MoveChild(namespace string, from []checkpoint.ID, to checkpoint.ID) error {
+	stood := func(at map[string]checkpoint.ID) bool { return slices.Contains(from, at[namespace]) }
+	move := func(at map[string]checkpoint.ID) map[string]checkpoint.ID {
+		at = maps.Clone(at) // a record may hold the old one
+		at[namespace] = to
+		return at
+	}
+	moved := stood(m.children)
 	if moved {
-		m.setChildren(map[string]checkpoint.ID{namespace: to})
+		m.children = move(m.children)
 	}
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.kept[namespace] != from {
-			continue
+		if stood(t.Children) {
+			moved, t.Children = true, move(t.Children)
 		}
-		moved = true
-		t.kept = maps.Clone(t.kept) // a record may hold the old one
-		t.kept[namespace], t.saved.kept = to, false
-		m.saveResults(t)
+		if stood(t.kept) {
+			moved, t.kept, t.saved.kept = true, move(t.kept), false
+			m.saveResults(t)
+		}
 	}
 	if !moved {
-		return false, nil
+		return nil
 	}
-	return true, m.record(checkpoint.SourceUpdate, nil)
+	return m.record(checkpoint.SourceUpdate, nil)
 }
 
 // Abort says that nothing more is to be started: the run ends when the running

@@ -205,8 +205,16 @@ func TaskID(epoch checkpoint.ID, step, task int) string {
 }
 
 // id names the task within its thread, for the metadata of subgraph records.
-func (t *Task) id() string {
-	return string(t.at.branch) + "|" + string(t.at.epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(int(t.gen))
+func (t *Task) id() string { return metaTask(t.at.branch, t.at.epoch, t.index, int(t.gen)) }
+
+func metaTask(branch checkpoint.Branch, epoch checkpoint.ID, task, gen int) string {
+	return string(branch) + "|" + string(epoch) + "." + strconv.Itoa(task) + "." + strconv.Itoa(gen)
+}
+
+// GoesOn reports whether a task of the open superstep goes on at a record of the log
+// of its subgraph that is the log's newest and has some metadata.
+func GoesOn(m *core.Machine, t *core.Task, namespace string, at checkpoint.ID, metadata map[string]string) bool {
+	return t.Children[namespace] == at || metadata[MetaTask] == metaTask(m.Branch(), m.Epoch(), t.Index, t.Gen)
 }
 
 // callNamespace returns the namespace of a call. If the node has been renamed

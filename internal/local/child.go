@@ -164,7 +164,9 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	if ierr := t.interruptedBy(child, ns); ierr != nil {
 		if err != nil {
 			t.mu.Lock()
-			t.talk.cut = errors.Join(t.talk.cut, err)
+			if !t.ended {
+				t.talk.cut = errors.Join(t.talk.cut, err)
+			}
 			t.mu.Unlock()
 			return nil, err
 		}
@@ -353,6 +355,9 @@ func (t *Task) interruptedBy(child *Session, ns string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.ended { // what it has asked is reported
+		return ErrLate
+	}
 	k := t.talking()
 	for _, q := range questions {
 		q.Path = append([]string{t.node.Name}, q.Path...)

@@ -810,7 +810,9 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 
 // cutShort says in r, of a task that asks, if a subgraph of it might have gone on.
 func (s *Session) cutShort(ctx context.Context, t *Task, r *report) {
+	t.mu.Lock()
 	err := t.talk.cut
+	t.mu.Unlock()
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrDrained):

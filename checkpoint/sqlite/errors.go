@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion] and [checkpoint.ErrCorrupt].
@@ -45,20 +45,6 @@ func (e *Error) Error() string { return e.failure().String() }
 // Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error { return e.failure().Causes() }
 
-// code returns SQLite's primary result code, 0 if err is not SQLite's. A file that
-// ends within a page is a damaged one to us, and an I/O error to SQLite.
-func code(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		if e.Code() == lib.SQLITE_IOERR_SHORT_READ {
-			return lib.SQLITE_CORRUPT
-		}
-		return e.Code() & 0xff
-	}
-	return 0
-}
-
-func busy(err error) bool { c := code(err); return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED }
-
 // explain turns an error of the driver into one that says what to do. Errors of
 // this package, of package checkpoint and of contexts stay as they are.
 func explain(op, path string, err error) error {
@@ -69,7 +55,7 @@ func explain(op, path string, err error) error {
 		return err
 	}
 	e := &Error{Op: op, Path: path, Err: err}
-	switch code(err) {
+	switch sqlitedb.Code(err) {
 	case lib.SQLITE_NOTADB:
 		e.Kind = notDatabase
 		e.Fix = "choose another path, or move the file away"

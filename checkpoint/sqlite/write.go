@@ -10,6 +10,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 )
 
 type writeStmts struct {
@@ -271,7 +272,7 @@ func (s *Store) runQueue(ctx context.Context, mine *request) error {
 		s.mu.Unlock()
 		return ctx.Err()
 	}
-	if busy(err) || len(batch) == 1 {
+	if sqlitedb.Busy(err) || len(batch) == 1 {
 		for _, r := range batch {
 			finish(r, err)
 		}
@@ -291,7 +292,7 @@ var bg = context.Background()
 // patiently tries until f does not meet another process's lock.
 func (s *Store) patiently(ctx context.Context, f func() error) error {
 	err := f()
-	if err == nil || !busy(err) {
+	if err == nil || !sqlitedb.Busy(err) {
 		return err
 	}
 	end := time.Now().Add(s.timeout)
@@ -303,7 +304,7 @@ func (s *Store) patiently(ctx context.Context, f func() error) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err = f(); err == nil || !busy(err) || time.Now().After(end) {
+		if err = f(); err == nil || !sqlitedb.Busy(err) || time.Now().After(end) {
 			return err
 		}
 		timer.Reset(wait)

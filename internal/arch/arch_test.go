@@ -59,15 +59,16 @@ var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogu
 // The packages of a tree import, of our own, only what is named and what is in
 // the tree.
 var only = map[string][]string{
-	"client":         nil,
-	"field":          nil,
-	"checkpoint":     {"internal/pgdb", "internal/private"},
-	"internal/pgdb":  nil,
-	"draw":           nil,
-	"internal/plan":  nil,
-	"internal/core":  {"internal/plan", "checkpoint"},
-	"internal/local": {"internal/core", "internal/plan", "internal/process", "checkpoint"},
-	"graph":          {"internal/local", "internal/process", "internal/core", "internal/plan", "checkpoint", "draw", "field"},
+	"client":            nil,
+	"field":             nil,
+	"checkpoint":        {"internal/pgdb", "internal/private", "internal/sqlitedb"},
+	"internal/pgdb":     nil,
+	"internal/sqlitedb": nil,
+	"draw":              nil,
+	"internal/plan":     nil,
+	"internal/core":     {"internal/plan", "checkpoint"},
+	"internal/local":    {"internal/core", "internal/plan", "internal/process", "checkpoint"},
+	"graph":             {"internal/local", "internal/process", "internal/core", "internal/plan", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/memory"
 )
 
@@ -53,20 +53,6 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// code returns SQLite's primary result code, 0 if err is not SQLite's. A file that
-// ends within a page is a damaged one to us, and an I/O error to SQLite.
-func code(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		if e.Code() == lib.SQLITE_IOERR_SHORT_READ {
-			return lib.SQLITE_CORRUPT
-		}
-		return e.Code() & 0xff
-	}
-	return 0
-}
-
-func busy(err error) bool { c := code(err); return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED }
-
 // agreed reports whether an error is one that the contract of a store names.
 func agreed(err error) bool {
 	for _, e := range []error{memory.ErrNotFound, memory.ErrConflict, memory.ErrInvalid, memory.ErrNoIndex, memory.ErrClosed, context.Canceled, context.DeadlineExceeded} {
@@ -84,7 +70,7 @@ func explain(op, path string, err error) error {
 		return err
 	}
 	e := &Error{Op: op, Path: path, Err: err}
-	switch code(err) {
+	switch sqlitedb.Code(err) {
 	case lib.SQLITE_NOTADB:
 		e.Kind, e.Fix = ErrNotDatabase, "choose another path, or move the file away"
 	case lib.SQLITE_CORRUPT:

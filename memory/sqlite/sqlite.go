@@ -30,6 +30,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/superstep-dev/superstep/internal/private"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/memory"
 )
 
@@ -226,7 +227,7 @@ func (s *Store) patiently(ctx context.Context, try func() error) error {
 	end := time.Now().Add(s.timeout)
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		err := try()
-		if !busy(err) || time.Now().After(end) {
+		if !sqlitedb.Busy(err) || time.Now().After(end) {
 			return err
 		}
 		select {

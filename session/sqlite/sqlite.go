@@ -24,10 +24,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"modernc.org/sqlite"
+	_ "modernc.org/sqlite" // the driver
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/superstep-dev/superstep/internal/private"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/session"
 )
 
@@ -222,8 +223,7 @@ func (s *Service) migrate(ctx context.Context, c *sql.Conn) error {
 func (s *Service) again(ctx context.Context, f func() error) error {
 	for end := time.Now().Add(s.busy); ; {
 		err := f()
-		e, ok := errors.AsType[*sqlite.Error](err)
-		if !ok || e.Code()&0xff != lib.SQLITE_BUSY && e.Code()&0xff != lib.SQLITE_LOCKED || time.Now().After(end) {
+		if !sqlitedb.Busy(err) || time.Now().After(end) {
 			return err
 		}
 		select {
@@ -284,23 +284,17 @@ func (s *Service) explain(ctx context.Context, op string, err error) error {
 	if errors.Is(err, session.ErrDamaged) {
 		e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or delete the session"
 	}
-	if cause, ok := errors.AsType[*sqlite.Error](err); ok {
-		code := cause.Code() & 0xff
-		if cause.Code() == lib.SQLITE_IOERR_SHORT_READ { // the file ends within a page
-			code = lib.SQLITE_CORRUPT
-		}
-		switch code {
-		case lib.SQLITE_CORRUPT:
-			e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or save what can be read with `sqlite3 FILE .recover`"
-		case lib.SQLITE_NOTADB:
-			e.Kind, e.Fix = session.ErrUnsupported, "it is not a SQLite database: choose another path"
-		case lib.SQLITE_CANTOPEN:
-			e.Kind, e.Fix = session.ErrUnavailable, "make the directory, and let the program write to it"
-		case lib.SQLITE_READONLY, lib.SQLITE_PERM, lib.SQLITE_AUTH:
-			e.Kind, e.Fix = session.ErrDenied, "make the file and its directory writable"
-		case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-			e.Kind, e.Fix = session.ErrUnavailable, "another process holds the database in a long transaction: end it, or raise Options.BusyTimeout"
-		}
+	switch sqlitedb.Code(err) {
+	case lib.SQLITE_CORRUPT:
+		e.Kind, e.Fix = session.ErrDamaged, "restore a backup, or save what can be read with `sqlite3 FILE .recover`"
+	case lib.SQLITE_NOTADB:
+		e.Kind, e.Fix = session.ErrUnsupported, "it is not a SQLite database: choose another path"
+	case lib.SQLITE_CANTOPEN:
+		e.Kind, e.Fix = session.ErrUnavailable, "make the directory, and let the program write to it"
+	case lib.SQLITE_READONLY, lib.SQLITE_PERM, lib.SQLITE_AUTH:
+		e.Kind, e.Fix = session.ErrDenied, "make the file and its directory writable"
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		e.Kind, e.Fix = session.ErrUnavailable, "another process holds the database in a long transaction: end it, or raise Options.BusyTimeout"
 	}
 	return e
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/superstep-dev/superstep/internal/core"
 )
@@ -18,7 +17,6 @@ type cacheEntry struct {
 
 // cached looks a node's result up, by the state as the task sees it.
 func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, payload any, command *Command, r *report) (key string, hit bool, err error) {
-	defer recovered(&err)
 	state, err := s.fork(task) // a key function may change what it is given
 	if err != nil {
 		return "", false, err
@@ -52,32 +50,22 @@ func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, paylo
 
 // cache keeps a node's result. Commands with sends are not cached: their
 // payloads may be as large as they like. Neither are changes that can't be
-// recorded whole, nor what moves the state that a subgraph keeps. The error is a
-// panic of the store.
-func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, r *report) (err error) {
-	defer recovered(&err)
+// recorded whole, nor what moves the state that a subgraph keeps.
+func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, r *report) {
 	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(r.children) > 0 || core.Unrecorded(s.prog.Values, r.changes) {
-		return nil
+		return
 	}
 	data := r.data
 	if data == nil && r.changes != nil {
 		var err error
 		if data, _, err = s.prog.Values.Encode(r.changes); err != nil {
-			return nil
+			return
 		}
 	}
 	entry, err := json.Marshal(cacheEntry{Changes: data, Goto: c.Goto, Stop: c.Stop})
 	if err != nil {
-		return nil
+		return
 	}
 	// A cache that can't store costs a computation, not the run.
 	_ = node.Cache.Store.Set(ctx, key, entry, node.Cache.TTL)
-	return nil
-}
-
-// recovered makes a panic of the function that defers it an error.
-func recovered(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
-	}
 }

@@ -650,7 +650,7 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	if s.timed {
 		defer func(start time.Time) { r.took = time.Since(start) }(time.Now())
 	}
-	defer func() { // the node's own panics are errors already: it is its payload, a key, a codec
+	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {
 			attempt := r.attempt
 			*r = report{task: task.Index, attempt: attempt, kind: failed,
@@ -743,10 +743,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 			leave(&exit, Outcome{})
 			if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
 				if _, bad := s.resolve(node.Name, command); bad == nil {
-					if err := s.cache(ctx, node, cacheKey, *command, r); err != nil {
-						r.kind, r.err = failed, s.nodeError(node, attempt, err)
-						return true
-					}
+					s.cache(ctx, node, cacheKey, *command, r)
 				}
 			}
 			return false

@@ -581,6 +581,7 @@ func decodeOp(item json.RawMessage) (op, error) {
 		err := json.Unmarshal(item, &text)
 		return op{kind: opPut, m: User(text)}, err
 	}
+	item = plain(item)
 	var head wireRemove
 	if err := json.Unmarshal(item, &head); err != nil {
 		return op{}, err

@@ -338,12 +338,42 @@ func (e *RoleError) Error() string {
 	return fmt.Sprintf("chat: unknown role %q: want system, user (human), assistant (ai) or tool", e.Role)
 }
 
+// plain returns an object as LangChain's classes write messages. What JSON.stringify
+// makes of them in JavaScript, and dumps in Python, has that inside:
+//
+//	{"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", "HumanMessage"], "kwargs": {…}}
+func plain(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`"lc"`)) {
+		return data
+	}
+	var c struct {
+		Version int                        `json:"lc"`
+		Type    string                     `json:"type"`
+		Class   []string                   `json:"id"`
+		Members map[string]json.RawMessage `json:"kwargs"`
+	}
+	if json.Unmarshal(data, &c) != nil || c.Version != 1 || c.Type != "constructor" || len(c.Class) == 0 || c.Members == nil {
+		return data
+	}
+	class := c.Class[len(c.Class)-1]
+	if name, ok := strings.CutSuffix(strings.TrimSuffix(class, "Chunk"), "Message"); ok {
+		class = strings.ToLower(name)
+	}
+	delete(c.Members, "type") // Python has it, too
+	if class != "chat" {      // which has a role
+		c.Members["type"], _ = marshal(class) // of a string
+	}
+	out, _ := marshal(c.Members) // of JSON
+	return out
+}
+
 // UnmarshalJSON reads a message as LangChain, LangGraph's clients, OpenAI's
-// chat completions or Anthropic write it. A member that it doesn't know is
-// ignored, a role or a block of content that it doesn't know is an error.
+// chat completions or Anthropic write it, and as LangChain's classes are
+// serialised. A member that it doesn't know is ignored, a role or a block of
+// content that it doesn't know is an error.
 func (m *Message) UnmarshalJSON(data []byte) error {
 	var w wire
-	if err := json.Unmarshal(data, &w); err != nil {
+	if err := json.Unmarshal(plain(data), &w); err != nil {
 		return err
 	}
 	msg, err := w.message()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -162,6 +163,12 @@ func TestForeignMessagesAreRead(t *testing.T) {
 		"anthropic call":    {`{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"add","input":{"a": 1}}]}`, chat.Assistant("", call)},
 		"anthropic thought": {`{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"redacted_thinking","data":"d"}]}`, chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{chat.Reasoning{Text: "hm", Signature: "s"}, chat.Reasoning{Signature: "d", Redacted: true}}}},
 		"call in content":   {`{"type":"ai","content":[{"type":"tool_use","id":"c1","name":"add","input":{"a": 1}}],"tool_calls":[{"name":"add","args":{"a":1},"id":"c1"}]}`, chat.Assistant("", call)},
+		"class":             {class("HumanMessage", `{"content":"hi","id":"h1","additional_kwargs":{},"response_metadata":{}}`), chat.Message{ID: "h1", Role: chat.RoleUser, Parts: []chat.Part{text("hi")}}},
+		"class of Python":   {class("SystemMessage", `{"content":"be","type":"system"}`), chat.System("be")},
+		"class with call":   {class("AIMessage", `{"content":"","tool_calls":[{"name":"add","args":{"a":1},"id":"c1"}],"invalid_tool_calls":[],"usage_metadata":{"input_tokens":1,"output_tokens":2,"total_tokens":3}}`), chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{chat.ToolCall{ID: "c1", Name: "add", Args: `{"a":1}`}}, Usage: &chat.Usage{Input: 1, Output: 2}}},
+		"class of chunks":   {class("AIMessageChunk", `{"content":"x","tool_call_chunks":[],"tool_calls":[]}`), chat.Assistant("x")},
+		"class of a result": {class("ToolMessage", `{"content":"3","tool_call_id":"c1","status":"success"}`), chat.Message{Role: chat.RoleTool, Parts: []chat.Part{chat.ToolResult{CallID: "c1", Content: []chat.Part{text("3")}}}}},
+		"class of a role":   {class("ChatMessage", `{"content":"hi","role":"user"}`), chat.User("hi")},
 	} {
 		var m chat.Message
 		if err := json.Unmarshal([]byte(c.json), &m); err != nil {
@@ -172,9 +179,40 @@ func TestForeignMessagesAreRead(t *testing.T) {
 	}
 }
 
+// class is a message as LangChain's classes are serialised.
+func class(name, members string) string {
+	return `{"lc":1,"type":"constructor","id":["langchain_core","messages","` + name + `"],"kwargs":` + members + `}`
+}
+
+func TestAnUpdateOfClassesIsRead(t *testing.T) {
+	human := class("HumanMessage", `{"content":"hi","id":"h2"}`)
+	for update, want := range map[string]string{
+		human:             "h1 h2",
+		"[" + human + "]": "h1 h2",
+		"[" + class("RemoveMessage", `{"id":"h1","content":[]}`) + "," + human + "]":                  "h2",
+		"[" + class("RemoveMessage", `{"id":"__remove_all__","content":[]}`) + "]":                    "",
+		`{"$overwrite":[` + human + `]}`:                                                              "h2",
+		`[{"type":"replace_last_user","message":` + class("HumanMessage", `{"content":"new"}`) + `}]`: "h1",
+	} {
+		var u chat.Update
+		if err := json.Unmarshal([]byte(update), &u); err != nil {
+			t.Errorf("%s: %v", update, err)
+			continue
+		}
+		var ids []string
+		for _, m := range u.Apply([]chat.Message{{ID: "h1", Role: chat.RoleUser}}) {
+			ids = append(ids, m.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("%s leaves %q, not %q", update, got, want)
+		}
+	}
+}
+
 func TestWhatIsNoMessageIsRefused(t *testing.T) {
 	for _, data := range []string{
 		`{"content":"x"}`, `{"type":"robot","content":"x"}`, `{"type":"human","content":5}`,
+		class("FunctionMessage", `{"content":"x"}`), class("HumanMessage", `null`), class("AIMessage", `[]`), `{"lc":1,"type":"secret","id":["KEY"]}`,
 		`{"type":"human","content":[{"type":"smell"}]}`, `{"type":"human","content":[{"type":"image","base64":"*"}]}`, `7`, `{"type":"human","content":[7]}`,
 	} {
 		if err := json.Unmarshal([]byte(data), new(chat.Message)); err == nil {

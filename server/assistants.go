@@ -106,9 +106,13 @@ func matching(want object) func(json.RawMessage) bool {
 	}
 }
 
+// ofGraphs is the namespace in which LangGraph's servers name the assistants of
+// graphs: programs that hold such an ID find the same graph here.
+var ofGraphs = uuid.MustParse("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+
 // assistantOfGraph is the ID of the assistant that each graph has.
 func assistantOfGraph(name string) string {
-	return uuid.NewSHA1(uuid.NameSpaceDNS, []byte(name)).String()
+	return uuid.NewSHA1(ofGraphs, []byte(name)).String()
 }
 
 func (s *Server) systemAssistants(ctx context.Context) error {

@@ -575,7 +575,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	if q.Checkpoint != nil && q.Checkpoint.NS != "" {
 		opts = append(opts, graph.Namespace(q.Checkpoint.NS))
 	}
-	entries, err := moments(r.Context(), g, opts, q.Before.id, p.Limit, seen(t, matching(q.Metadata)))
+	entries, err := moments(r.Context(), g, t, opts, q.Before.id, p.Limit, matching(q.Metadata))
 	if err != nil {
 		return err
 	}
@@ -590,16 +590,6 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 		out = append(out, state)
 	}
 	return write(w, out)
-}
-
-// seen leaves out the checkpoints of runs that were rolled back.
-func seen(t *db.Thread, match func(json.RawMessage) bool) func(json.RawMessage) bool {
-	if len(t.RolledBack) == 0 {
-		return match
-	}
-	return func(metadata json.RawMessage) bool {
-		return !slices.Contains(t.RolledBack, textOf(objectOf(metadata)["run_id"])) && match(metadata)
-	}
 }
 
 func ns(c *checkpointRef) string {
@@ -621,11 +611,16 @@ func inside(source string) bool {
 // moments returns the checkpoints of a history that clients are shown, newest
 // first: one for each superstep. Questions and answers inside of one have
 // checkpoints of their own; of these, the newest question's stands for the
-// superstep.
-func moments(ctx context.Context, g *served, opts []graph.Option, before string, limit int, match func(json.RawMessage) bool) ([]anygraph.Entry, error) {
+// superstep. Parents are among what is shown. What runs left that were rolled back
+// isn't.
+func moments(ctx context.Context, g *served, t *db.Thread, opts []graph.Option, before string, limit int, match func(json.RawMessage) bool) ([]anygraph.Entry, error) {
+	type child struct {
+		*anygraph.Entry
+		inside bool // of the superstep for which it stands
+	}
 	var out []*anygraph.Entry
-	waiting := map[string][]*anygraph.Entry{} // whose parent may be another, by the parent that they have
-	covered := map[string]bool{}              // another stands for the superstep
+	waiting := map[string][]child{}        // whose parent may be another, by the parent that they have
+	stands := map[string]*anygraph.Entry{} // what stands for a superstep, by the checkpoints of that
 	found := before == ""
 	for e, err := range g.History(ctx, opts...) {
 		if err != nil {
@@ -637,34 +632,40 @@ func moments(ctx context.Context, g *served, opts []graph.Option, before string,
 		children := waiting[e.Checkpoint]
 		delete(waiting, e.Checkpoint)
 		question := checkpoint.Source(e.Source) == checkpoint.SourceInterrupt
-		if hide := covered[e.Checkpoint]; hide || inside(e.Source) && !question {
+		metadata := metadataOf(e.Metadata, e.Source, e.Step)
+		gone := slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
+		if by := stands[e.Checkpoint]; by != nil || gone || inside(e.Source) && !question {
 			for _, c := range children {
-				c.Parent = e.Parent
-				if !inside(e.Source) {
-					c.Source = e.Source // the superstep's own
+				if by != nil && !c.inside {
+					c.Parent = by.Checkpoint
+					continue
+				}
+				if c.inside && !inside(e.Source) {
+					c.Source, c.inside = e.Source, false // the superstep's own
+				}
+				if c.Parent = e.Parent; e.Parent != "" {
+					waiting[e.Parent] = append(waiting[e.Parent], c)
 				}
 			}
-			if inside(e.Source) {
-				covered[e.Parent] = hide
-				if len(children) > 0 {
-					waiting[e.Parent] = append(waiting[e.Parent], children...)
-				}
+			if inside(e.Source) && by != nil && stands[e.Parent] == nil {
+				stands[e.Parent] = by
 			}
+			found = found || e.Checkpoint == before
 			continue
 		}
-		if question {
-			covered[e.Parent] = true
+		if question && stands[e.Parent] == nil {
+			stands[e.Parent] = &e
 		}
 		if !found {
 			found = e.Checkpoint == before
 			continue
 		}
-		if len(out) >= limit || !match(metadataOf(e.Metadata, e.Source, e.Step).raw()) {
+		if len(out) >= limit || !match(metadata.raw()) {
 			continue
 		}
 		out = append(out, &e)
 		if e.Parent != "" {
-			waiting[e.Parent] = append(waiting[e.Parent], &e)
+			waiting[e.Parent] = append(waiting[e.Parent], child{&e, question})
 		}
 	}
 	entries := make([]anygraph.Entry, len(out))

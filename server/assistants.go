@@ -58,54 +58,6 @@ func jsonText(s string) json.RawMessage {
 	return data
 }
 
-// contains reports whether JSON holds what another JSON asks for: objects have at
-// least its members, arrays at least its elements.
-func contains(have, want any) bool {
-	switch w := want.(type) {
-	case map[string]any:
-		h, ok := have.(map[string]any)
-		if !ok {
-			return false
-		}
-		for k, v := range w {
-			if hv, ok := h[k]; !ok || !contains(hv, v) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		h, ok := have.([]any)
-		if !ok {
-			return false
-		}
-		for _, v := range w {
-			if !slices.ContainsFunc(h, func(hv any) bool { return contains(hv, v) }) {
-				return false
-			}
-		}
-		return true
-	default:
-		switch have.(type) {
-		case map[string]any, []any:
-			return false
-		}
-		return have == want
-	}
-}
-
-// matching returns a test of JSON for what a search asks for.
-func matching(want object) func(json.RawMessage) bool {
-	if len(want) == 0 {
-		return func(json.RawMessage) bool { return true }
-	}
-	var w any
-	_ = json.Unmarshal(want.raw(), &w)
-	return func(have json.RawMessage) bool {
-		var h any
-		return json.Unmarshal(have, &h) == nil && contains(h, w)
-	}
-}
-
 // ofGraphs is the namespace in which LangGraph's servers name the assistants of
 // graphs: programs that hold such an ID find the same graph here.
 var ofGraphs = uuid.MustParse("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
@@ -426,11 +378,13 @@ func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, 
 	if err != nil {
 		return q, p, nil, 0, err
 	}
-	match, name := matching(q.Metadata), strings.ToLower(q.Name)
-	found, total, err = s.db.Assistants(r.Context(), q.GraphID, by, p, func(a *db.Assistant) bool {
+	b, done := s.budget(r)
+	defer done()
+	match, name := matching(q.Metadata, b), strings.ToLower(q.Name)
+	found, total, err = s.db.Assistants(b.ctx, q.GraphID, by, p, func(a *db.Assistant) bool {
 		return s.graphs[a.GraphID] != nil && seesAssistant(mine, Search, a) && strings.Contains(strings.ToLower(a.Name), name) && match(a.Metadata)
 	})
-	return q, p, found, total, err
+	return q, p, found, total, b.or(err)
 }
 
 func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request) error {
@@ -520,9 +474,11 @@ func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	match := matching(q.Metadata)
-	found, err := s.db.Versions(r.Context(), a.ID, p, func(a *db.Assistant) bool { return match(a.Metadata) })
-	if err != nil {
+	b, done := s.budget(r)
+	defer done()
+	match := matching(q.Metadata, b)
+	found, err := s.db.Versions(b.ctx, a.ID, p, func(a *db.Assistant) bool { return match(a.Metadata) })
+	if err = b.or(err); err != nil {
 		return err
 	}
 	return write(w, assistantViews(found))

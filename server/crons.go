@@ -330,11 +330,13 @@ func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*d
 	if err != nil {
 		return q, p, nil, 0, err
 	}
-	match := matching(q.Metadata)
-	found, total, err = s.db.Crons(r.Context(), q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
+	b, done := s.budget(r)
+	defer done()
+	match := matching(q.Metadata, b)
+	found, total, err = s.db.Crons(b.ctx, q.AssistantID, q.ThreadID, by, p, func(c *db.Cron) bool {
 		return (q.Enabled == nil || *q.Enabled == c.Enabled) && mine.allows(c.Metadata) && match(c.Metadata)
 	})
-	return q, p, found, total, err
+	return q, p, found, total, b.or(err)
 }
 
 func (s *Server) searchCrons(w http.ResponseWriter, r *http.Request) error {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -9,44 +10,67 @@ import (
 // maxExtract is how many values of each thread a search may ask for.
 const maxExtract = 10
 
-// extract returns values of a thread by their paths: names of members joined by
-// points, places of lists in brackets, negative ones from the end, as in
-// values.messages[-1].content.
-func extract(v *threadView, paths map[string]string) (object, error) {
-	if len(paths) > maxExtract {
+// paths are the values of threads that a search asks for, by the names that it
+// gives them: names of members joined by points, places of lists in brackets,
+// negative ones from the end, as in values.messages[-1].content.
+type paths map[string][]string
+
+func parsePaths(said map[string]string) (paths, error) {
+	if len(said) > maxExtract {
 		return nil, invalid("extract has more than %d paths", maxExtract)
 	}
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	out := object{}
-	for alias, path := range paths {
-		out[alias] = follow(data, path)
+	out := paths{}
+	for alias, path := range said {
+		if err := checkName("a path of extract", path); err != nil {
+			return nil, err
+		}
+		out[alias] = strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 	}
 	return out, nil
 }
 
-// follow returns what is at a path, null if nothing is.
-func follow(data json.RawMessage, path string) json.RawMessage {
-	for _, step := range strings.FieldsFunc(strings.ReplaceAll(path, "[", "."), func(r rune) bool { return r == '.' || r == ']' }) {
-		var list []json.RawMessage
-		if json.Unmarshal(data, &list) == nil {
+// extract returns what is at the paths in a thread, which is read as JSON once.
+func (p paths) extract(v *threadView, b *budget) (object, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var whole any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // numbers stay as they are written
+	if err := d.Decode(&whole); err != nil {
+		return nil, err
+	}
+	out := object{}
+	for alias, steps := range p {
+		if out[alias], err = json.Marshal(at(whole, steps)); err != nil {
+			return nil, err
+		}
+		if err := b.spend(len(out[alias])); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// at returns what is at a path, nil if nothing is.
+func at(v any, path []string) any {
+	for _, step := range path {
+		switch of := v.(type) {
+		case map[string]any:
+			v = of[step]
+		case []any:
 			i, err := strconv.Atoi(step)
 			if i < 0 {
-				i += len(list)
+				i += len(of)
 			}
-			if err != nil || i < 0 || i >= len(list) {
-				return json.RawMessage("null")
+			if err != nil || i < 0 || i >= len(of) {
+				return nil
 			}
-			data = list[i]
-			continue
+			v = of[i]
+		default:
+			return nil
 		}
-		var o object
-		if json.Unmarshal(data, &o) != nil || o[step] == nil {
-			return json.RawMessage("null")
-		}
-		data = o[step]
 	}
-	return data
+	return v
 }

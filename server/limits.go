@@ -28,6 +28,7 @@ type Limits struct {
 	Depth       int           // of the nesting of JSON; 200
 	Metadata    int           // bytes of a resource's metadata, and of what a search compares; 64 KB
 	Batch       int           // runs of a batch, or IDs of a list; 1000
+	Read        int           // bytes of the states that a search or a history reads, unless it is one, and 8 for each value that it compares; 64 MB
 
 	// Runs that have not ended, those that wait or are planned included; 10,000 and,
 	// for each user, 1,000.
@@ -54,7 +55,7 @@ func (l Limits) withDefaults(body int64) Limits {
 		limit     *int
 		otherwise int
 	}{
-		{&l.Depth, 200}, {&l.Metadata, 64 << 10}, {&l.Batch, maxPage}, {&l.OpenRuns, 10_000}, {&l.OpenRunsPerUser, 1_000},
+		{&l.Depth, 200}, {&l.Metadata, 64 << 10}, {&l.Batch, maxPage}, {&l.Read, 64 << 20}, {&l.OpenRuns, 10_000}, {&l.OpenRunsPerUser, 1_000},
 		{&l.Streams, 10_000}, {&l.StreamsPerClient, 1_000},
 	} {
 		if *one.limit == 0 {

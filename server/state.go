@@ -575,12 +575,17 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	if q.Checkpoint != nil && q.Checkpoint.NS != "" {
 		opts = append(opts, graph.Namespace(q.Checkpoint.NS))
 	}
-	entries, err := moments(r.Context(), g, t, opts, q.Before.id, p.Limit, matching(q.Metadata))
-	if err != nil {
+	b, done := s.budget(r)
+	defer done()
+	entries, err := moments(b.ctx, g, t, opts, q.Before.id, p.Limit, matching(q.Metadata, b))
+	if err = b.or(err); err != nil {
 		return err
 	}
 	for _, e := range entries {
-		state, err := s.stateAt(r.Context(), t, e.Checkpoint, ns(q.Checkpoint))
+		state, err := s.stateAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint))
+		if err == nil {
+			err = b.spend(len(state.Values))
+		}
 		if err != nil {
 			return err
 		}

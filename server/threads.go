@@ -413,7 +413,7 @@ type threadSearch struct {
 	Extract  map[string]string `json:"extract"`
 }
 
-func (s *Server) findThreads(r *http.Request) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
+func (s *Server) findThreads(r *http.Request, b *budget) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
 	if err = read(r, &q); err != nil {
 		return
 	}
@@ -441,40 +441,46 @@ func (s *Server) findThreads(r *http.Request) (q threadSearch, p db.Page, found 
 		return q, p, nil, 0, err
 	}
 	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner()}
-	match, values := matching(q.Metadata), matching(q.Values)
-	var failed error
-	found, total, err = s.db.Threads(r.Context(), f, by, p, func(t *db.Thread) bool {
-		if failed != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !mine.allows(t.Metadata) || !match(t.Metadata) {
+	match, values := matching(q.Metadata, b), matching(q.Values, b)
+	found, total, err = s.db.Threads(b.ctx, f, by, p, func(t *db.Thread) bool {
+		if b.ctx.Err() != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !mine.allows(t.Metadata) || !match(t.Metadata) {
 			return false
 		}
 		if len(q.Values) == 0 {
 			return true
 		}
-		v, err := s.view(r.Context(), t, true)
+		v, err := s.view(b.ctx, t, true)
 		if err != nil {
-			failed = err
+			b.stop(err)
 			return false
 		}
-		return values(v.Values)
+		return b.spend(len(v.Values)) == nil && values(v.Values)
 	})
-	return q, p, found, total, errors.Join(err, failed)
+	return q, p, found, total, b.or(err)
 }
 
 func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request) error {
-	q, p, found, total, err := s.findThreads(r)
+	b, done := s.budget(r)
+	defer done()
+	q, p, found, total, err := s.findThreads(r, b)
+	if err != nil {
+		return err
+	}
+	wanted, err := parsePaths(q.Extract)
 	if err != nil {
 		return err
 	}
 	whole := len(q.Select) == 0 || slices.Contains(q.Select, "values") || slices.Contains(q.Select, "interrupts") || len(q.Extract) > 0
 	views := make([]*threadView, len(found))
 	for i, t := range found {
-		if views[i], err = s.view(r.Context(), t, whole); err != nil {
-			return err
+		if views[i], err = s.view(b.ctx, t, whole); err == nil {
+			err = b.spend(len(views[i].Values))
 		}
-		if len(q.Extract) > 0 {
-			if views[i].Extracted, err = extract(views[i], q.Extract); err != nil {
-				return err
-			}
+		if err == nil && len(wanted) > 0 {
+			views[i].Extracted, err = wanted.extract(views[i], b)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	pages(w, p, len(found), total)
@@ -485,7 +491,9 @@ func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) countThreads(w http.ResponseWriter, r *http.Request) error {
-	_, _, _, total, err := s.findThreads(r)
+	b, done := s.budget(r)
+	defer done()
+	_, _, _, total, err := s.findThreads(r, b)
 	if err != nil {
 		return err
 	}

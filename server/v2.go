@@ -451,7 +451,7 @@ func (s *Server) v2Checkpoints(ctx context.Context, thread string, raw json.RawM
 	}
 	list := []summary{}
 	if g := s.graphOf(t); g != nil && page.Limit > 0 {
-		entries, err := moments(ctx, g, t, s.on(thread, graph.AllBranches()), p.Before, page.Limit, matching(nil))
+		entries, err := moments(ctx, g, t, s.on(thread, graph.AllBranches()), p.Before, page.Limit, matching(nil, nil))
 		if err != nil {
 			return nil, err
 		}

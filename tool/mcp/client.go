@@ -279,8 +279,12 @@ func request[R any](ctx context.Context, c *Client, tool string, send func(conte
 	}
 }
 
-// maxTools bounds what a server can make the client collect.
-const maxTools = 10_000
+// These bound what a server can make the client collect.
+const (
+	maxTools = 10_000
+	maxPages = 1_000
+	maxList  = 64 << 20 // bytes of all tools
+)
 
 var errEndless = errors.New("its list of tools doesn't end")
 
@@ -331,7 +335,7 @@ func (c *Client) Tools(ctx context.Context) ([]tool.Tool, error) {
 func (c *Client) list(ctx context.Context) ([]*sdk.Tool, error) {
 	return request(ctx, c, "", func(ctx context.Context, s *session) ([]*sdk.Tool, error) {
 		var tools []*sdk.Tool
-		cursors := map[string]bool{}
+		cursors, size := map[string]bool{}, 0
 		for cursor := ""; ; {
 			page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 			if e, ok := answered(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
@@ -341,12 +345,19 @@ func (c *Client) list(ctx context.Context) ([]*sdk.Tool, error) {
 				return nil, err
 			}
 			tools = append(tools, page.Tools...)
+			for _, t := range page.Tools {
+				data, err := json.Marshal(t)
+				if err != nil {
+					return nil, err
+				}
+				size += len(data)
+			}
 			cursor = page.NextCursor
 			switch {
 			case cursor == "":
 				return tools, nil
-			case cursors[cursor] || len(tools) > maxTools:
-				return nil, fmt.Errorf("%w: %d so far", errEndless, len(tools))
+			case cursors[cursor], len(tools) > maxTools, len(cursors)+1 >= maxPages, size > maxList:
+				return nil, fmt.Errorf("%w: %d so far, on %d pages", errEndless, len(tools), len(cursors)+1)
 			}
 			cursors[cursor] = true
 		}

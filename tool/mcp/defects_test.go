@@ -96,6 +96,93 @@ func raw(t *testing.T, result string) mcp.HTTP {
 	}))
 }
 
+// spoken answers the older protocol by hand: each request's method and parameters
+// with what a function returns.
+func spoken(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, id, method string)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(405)
+			return
+		}
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.NewDecoder(r.Body).Decode(&req)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case req.ID == nil:
+			w.WriteHeader(202)
+		case req.Method == "initialize":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}`, req.ID)
+		default:
+			answer(w, r, string(req.ID), req.Method)
+		}
+	})
+}
+
+func TestAListOfEmptyPagesIsNotFollowedForEver(t *testing.T) {
+	pages := 0
+	h := web(t, spoken(t, func(w http.ResponseWriter, _ *http.Request, id, _ string) {
+		pages++
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"nextCursor":"%d"}}`, id, pages)
+	}))
+	c := connect(t, mcp.Config{Transport: h, Protocol: "2025-06-18"})
+	if _, err := c.Tools(t.Context()); err == nil || !strings.Contains(err.Error(), "doesn't end: 0 so far, on 1000 pages") || pages != 1000 {
+		t.Errorf("after %d pages: %v", pages, err)
+	}
+}
+
+func TestAnAnswerWithoutEndIsNotReadToIt(t *testing.T) {
+	var sent atomic.Int64
+	h := web(t, spoken(t, func(w http.ResponseWriter, _ *http.Request, id, _ string) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"`, id)
+		more := []byte(strings.Repeat("a", 1<<20))
+		for ; sent.Load() < 200; sent.Add(1) {
+			if _, err := w.Write(more); err != nil {
+				return
+			}
+		}
+	}))
+	c := connect(t, mcp.Config{Transport: h, Protocol: "2025-06-18"})
+	if _, err := c.Tools(t.Context()); err == nil || !strings.Contains(err.Error(), "its answer is larger than 16777216 bytes") || sent.Load() >= 200 {
+		t.Errorf("after %d MB: %v", sent.Load(), err)
+	}
+}
+
+// A server of HTTPS that leads to the same host and port without encryption doesn't
+// get the token there.
+func TestARedirectToTheSameHostWithoutTLSGetsNoToken(t *testing.T) {
+	var told []string
+	says := func(status int, header http.Header) *http.Response {
+		return &http.Response{StatusCode: status, Header: header, Body: http.NoBody}
+	}
+	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		told = append(told, r.URL.String()+" "+r.Header.Get("Authorization"))
+		switch r.URL.Scheme + r.URL.Port() {
+		case "https", "https443":
+			return says(307, http.Header{"Location": {"http://tools.test:443/mcp"}}), nil
+		}
+		return says(500, nil), nil
+	})}
+	for _, at := range []string{"https://tools.test/mcp", "https://TOOLS.test:443/mcp"} {
+		told = nil
+		_, err := mcp.Connect(t.Context(), mcp.Config{Transport: mcp.HTTP{URL: at, Header: http.Header{"Authorization": {"Bearer x"}}, Client: client}})
+		if err == nil || len(told) < 2 {
+			t.Fatal(err, told)
+		}
+		for _, one := range told {
+			if strings.HasPrefix(one, "https:") != strings.HasSuffix(one, " Bearer x") {
+				t.Errorf("%s: %s", at, one)
+			}
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // What the model is told says something.
 func TestAFailureWithABlankTextIsExplained(t *testing.T) {
 	for _, result := range []string{`{"content":[{"type":"text","text":" "}],"isError":true}`, `{"isError":true}`} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -207,8 +208,8 @@ func (t *tail) String() string {
 type HTTP struct {
 	URL string
 
-	// Header is added to each request to the URL's host, and to no other: where
-	// the server redirects to doesn't get it.
+	// Header is added to each request to the URL's scheme, host and port, and to no
+	// other: where the server redirects to doesn't get it.
 	Header http.Header
 
 	// Client makes the requests; nil means [http.DefaultClient]. It must not have
@@ -275,32 +276,61 @@ func (h HTTP) open() (link, error) {
 	if client.Timeout != 0 {
 		return link{}, errors.New("its HTTP client has a timeout, which would break streams; give each call a context with one")
 	}
-	if len(h.Header) > 0 {
-		c := *client
-		c.Transport = &headers{next: client.Transport, host: u.Host, header: h.Header.Clone()}
-		client = &c
-	}
-	return link{Transport: &sdk.StreamableClientTransport{Endpoint: h.URL, HTTPClient: client}}, nil
+	c := *client
+	c.Transport = &guarded{next: cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport), origin: origin(u), header: h.Header.Clone()}
+	return link{Transport: &sdk.StreamableClientTransport{Endpoint: h.URL, HTTPClient: &c}}, nil
 }
 
-// headers adds a header to the requests to one host.
-type headers struct {
+// guarded adds a header to the requests to one origin, and bounds answers.
+type guarded struct {
 	next   http.RoundTripper
-	host   string
+	origin string
 	header http.Header
 }
 
-func (h *headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := h.next
-	if next == nil {
-		next = http.DefaultTransport
+// origin is the scheme, the host and the port of a URL.
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	if r.URL.Host != h.host {
-		return next.RoundTrip(r)
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
+
+func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if origin(r.URL) == g.origin {
+		r = r.Clone(r.Context())
+		for key, values := range g.header {
+			r.Header[key] = values
+		}
 	}
-	r = r.Clone(r.Context())
-	for key, values := range h.header {
-		r.Header[key] = values
+	res, err := g.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
 	}
-	return next.RoundTrip(r)
+	// Streams have no end; the SDK bounds each of their events.
+	if kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "text/event-stream" {
+		res.Body = &bounded{res.Body, maxAnswer}
+	}
+	return res, nil
+}
+
+// maxAnswer is how many bytes an answer may have, which is what the SDK reads of one
+// over standard output.
+const maxAnswer = sdk.DefaultMaxLineLength
+
+var errTooLarge = fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
+
+// bounded is a body of which only so much is read.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if b.left -= n; b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
 }

@@ -151,6 +151,9 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 		if err := s.Machine().Fork(false); err != nil {
 			return false, err
 		}
+		if err := s.TakeAlong(ctx); err != nil {
+			return false, err
+		}
 	}
 	if set.redo && known {
 		if err := m.Restart(); err != nil {

@@ -287,7 +287,9 @@ func (tr *trial) begin() bool {
 		tr.must(m.Fork(true))
 	case 2:
 		tr.note("fork")
-		tr.must(m.Fork(false))
+		if !tr.w.Conflicts { // a generation decides on them
+			tr.must(m.Fork(false))
+		}
 	case 3:
 		tr.note("restart step")
 		if !tr.w.Conflicts { // a generation decides on them

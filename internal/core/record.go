@@ -357,24 +357,23 @@ func (m *Machine) restoreQuestions(t *Task, saved questions) {
 
 // Fork starts a branch at the record the machine was loaded from. With keep the
 // open superstep goes on where it stood, results taken along; otherwise its
-// tasks run again and its questions are asked again.
+// tasks run again and its questions are asked again. They are the same tasks.
 func (m *Machine) Fork(keep bool) error {
 	m.tail.fork = true
 	if n := len(m.tail.lineage); n == 0 || m.tail.lineage[n-1] != (checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq}) {
 		m.tail.lineage = append(slices.Clone(m.tail.lineage), checkpoint.Span{Branch: m.tail.branch, To: m.tail.seq})
 	}
-	if keep {
-		return m.record(checkpoint.SourceFork, nil)
-	}
-	for i := range m.tasks {
-		t := &m.tasks[i]
-		if !t.folded {
-			*t = Task{Index: i, Node: t.Node, Sent: t.Sent, From: t.From, Raw: t.Raw, Overlay: t.Overlay, passed: true}
+	if !keep {
+		for i := range m.tasks {
+			if t := &m.tasks[i]; !t.folded {
+				m.void(t, "")
+				t.passed = true
+			}
 		}
+		m.paused = nil
+		m.begin()
 	}
-	m.paused = nil
-	m.begin()
-	return m.newEpoch(checkpoint.SourceFork, nil)
+	return m.record(checkpoint.SourceFork, nil)
 }
 
 // TakeAlong puts results of the branch forked from under this branch: those

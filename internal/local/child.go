@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -90,13 +91,14 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		call.Options.NoSnapshots = true
 		call.Options.collect = true
 	}
+	late := t.over()
 	t.mu.Lock()
 	k := t.talking()
 	err = t.waiting()
 	switch {
 	case err != nil:
-	case t.ended:
-		err = ErrLate
+	case late != nil:
+		err = late
 	case k.calls[ns]:
 		err = fmt.Errorf("node %q calls subgraph %q twice in one execution: give each call its own key", t.node.Name, call.Program.Plan.Name)
 	default:
@@ -119,7 +121,11 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	o.Kept, o.KeepMax = s.o.Kept, s.o.KeepMax
 	o.SaveTimeout, o.Durability, o.RecordOnce = s.o.SaveTimeout, s.o.Durability, s.o.RecordOnce
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
-	o.parent = t
+	o.parent, o.address = t, t.s.o.address
+	if t.s.o.parent != nil {
+		o.address = t.address()
+	}
+	o.address += "/" + url.QueryEscape(call.Key)
 	o.Check = o.Check || t.s.o.Check // what a run is checked for holds for all of it
 	o.path = s.o.childPath(t.node)
 	o.tasks = append(slices.Clip(s.o.tasks), TaskID(t.at.epoch, t.at.step, t.index))
@@ -260,8 +266,8 @@ func ChildNamespace(parent, node string, epoch checkpoint.ID, task, gen int, kee
 // claimChild notes that a task of this superstep uses a subgraph that keeps its
 // state.
 func (s *Session) claimChild(ns string, task int) (other int, ok bool) {
-	s.onceMu.Lock()
-	defer s.onceMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	key := childClaim{ns, s.m.Epoch(), s.m.Step()}
 	if other, taken := s.claims[key]; taken && other != task {
 		return other, false
@@ -312,7 +318,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 		if err == nil {
 			s.m = core.New(s.config())
 			s.m.Orphan(head.ID)
-			s.tip, s.once = nil, nil // they are another task's
+			s.tip = nil // it is another task's
 		}
 		return s, false, err
 	}

@@ -139,7 +139,8 @@ type Options struct {
 	RecordOnce  bool  // records that close a superstep keep its results of Once
 	Tape        *Tape // of a replay: what the log's run came to; else nil
 
-	parent  *Task // of a subgraph's run
+	parent  *Task  // of a subgraph's run
+	address string // of the subgraph within the task of the run's root: what was called in which task, from there down
 	path    []string
 	tasks   []string // IDs of the tasks of the nodes in path
 	collect bool     // keep what was committed

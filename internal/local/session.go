@@ -37,13 +37,14 @@ type Session struct {
 	timed   bool // task times are wanted
 	encode  bool // changes are wanted encoded though nothing is stored
 
-	onceMu  sync.Mutex
-	once    map[onceID]*onceCall
-	lost    map[onceID]string // errors of sub-steps that have failed, if they are to be recorded
-	refused []refusal         // of answers, by the nodes that asked; of the run's root alone
-	after   []writtenState    // states of tasks that have ended, if they are checked; of the run's root alone
-	anyOnce atomic.Bool       // once or lost has held something
-	beside  atomic.Bool       // a task stored a result itself
+	// Of the run's root alone, but for claims.
+	mu      sync.Mutex
+	refused []refusal      // of answers, by the nodes that asked
+	after   []writtenState // states of tasks that have ended, if they are checked
+	claims  map[childClaim]int
+	effects effects
+
+	beside atomic.Bool // a task stored a result itself
 
 	// Owned by the goroutine that drives.
 	reuse     any // changes of an earlier lone task, to be recycled
@@ -55,7 +56,6 @@ type Session struct {
 	reports   []*report // the same, if somebody wants to be told of them
 	lone      report
 	failure   []taskFailure
-	claims    map[childClaim]int
 	last      *checkpoint.Record // written last
 	collected collected          // what was committed by this session, if wanted
 	fresh     bool               // an input's values are to be shown
@@ -91,16 +91,16 @@ func (s *Session) keepWritten(node string, state any) error {
 		return err
 	}
 	r := s.root()
-	r.onceMu.Lock()
-	defer r.onceMu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.after = append(r.after, writtenState{s.prog, strings.Join(append(slices.Clip(s.o.path), node), "/"), state, was})
 	return nil
 }
 
 // lateWrites returns which nodes wrote to their state after they had returned.
 func (s *Session) lateWrites() (errs []error) {
-	s.onceMu.Lock()
-	defer s.onceMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, w := range s.after {
 		is, err := w.prog.Check(w.state)
 		if err != nil {
@@ -121,15 +121,15 @@ func (s *Session) lateWrites() (errs []error) {
 // graph or one that contains it.
 func (s *Session) refuse(question string, err error) {
 	r := s.root()
-	r.onceMu.Lock()
+	r.mu.Lock()
 	r.refused = append(r.refused, refusal{question, err})
-	r.onceMu.Unlock()
+	r.mu.Unlock()
 }
 
 // refusals returns why answers were refused to questions that are still open.
 func (s *Session) refusals() (errs []error) {
-	s.onceMu.Lock()
-	defer s.onceMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, q := range OpenQuestions(s.m) {
 		for i := len(s.refused) - 1; i >= 0; i-- {
 			if s.refused[i].question == q.ID {
@@ -171,8 +171,15 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 	return s, nil
 }
 
-// Close gives the thread up.
+// Close gives the thread up. While a sub-step is under way that somebody who goes on
+// would run a second time, the thread stays the run's: until its result is recorded.
 func (s *Session) Close() {
+	if !s.repeats(s.giveUp) {
+		s.giveUp()
+	}
+}
+
+func (s *Session) giveUp() {
 	if s.saver != nil && s.o.parent == nil {
 		s.saver.release(context.Background(), s.wakes)
 	}
@@ -180,6 +187,12 @@ func (s *Session) Close() {
 		s.release()
 		s.release = nil
 	}
+}
+
+// repeats reports whether a sub-step is under way that the thread would run again
+// when it goes on; if so, then is called when there is none.
+func (s *Session) repeats(then func()) bool {
+	return s.saver != nil && s.o.parent == nil && s.m != nil && s.m.Pending() && s.effects.held(then)
 }
 
 func (s *Session) config() core.Config {
@@ -209,16 +222,8 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.m, err = core.Load(s.config(), *tip); err != nil {
 		return err
 	}
-	for i := range tip.Results {
-		if r := &tip.Results[i]; r.Kind == checkpoint.KindOnce {
-			if s.once == nil {
-				s.once = map[onceID]*onceCall{}
-			}
-			call := &onceCall{done: make(chan struct{}), data: r.Data}
-			close(call.done)
-			s.once[onceID{s.m.Epoch(), s.m.Step() + 1, r.Task, r.Name}] = call
-			s.anyOnce.Store(true)
-		}
+	if s.o.parent == nil {
+		s.effects.load(s)
 	}
 	return nil
 }
@@ -470,9 +475,10 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.recordOnce(rd.Write.Record)
 		}
 		if rd.Write != nil {
-			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m)
+			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && !s.repeats(nil)
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.stopTasks(err)
+				s.o.parent.unsaved(err)
 				return err
 			}
 			if rd.Write.Record != nil {
@@ -510,7 +516,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.showHeld()
 		}
 		if rd.Commit != nil {
-			s.forgetOnce()
+			if s.o.parent == nil {
+				s.effects.forget()
+			}
 			s.collectChanges(rd.Commit)
 			s.showCommit(rd.Commit)
 			if s.traced.end != nil {
@@ -572,53 +580,21 @@ func (s *Session) confirm(ctx context.Context) (again bool, err error) {
 	if len(results) <= len(s.tip.Results) {
 		return false, nil
 	}
-	s.once = nil
 	s.run = checkpoint.NewRunID() // this run may have written records that the new machine doesn't count
 	return true, s.load(ctx, "")
-}
-
-// forgetOnce drops the sub-steps of the superstep that was committed.
-func (s *Session) forgetOnce() {
-	if !s.anyOnce.Load() { // which costs less than the lock
-		return
-	}
-	s.onceMu.Lock()
-	if len(s.once) > 0 {
-		clear(s.once)
-	}
-	clear(s.lost)
-	s.onceMu.Unlock()
 }
 
 // recordOnce puts the sub-steps of the superstep that a record closes, or gives
 // up, into the record.
 func (s *Session) recordOnce(rec *checkpoint.Record) {
-	if rec == nil || rec.Epoch != rec.ID || rec.Source == checkpoint.SourceFork {
+	if rec == nil || rec.Epoch != rec.ID {
 		return
 	}
 	step := rec.Step
 	if rec.Source != checkpoint.SourceLoop { // the superstep is given up
 		step++
 	}
-	s.onceMu.Lock()
-	defer s.onceMu.Unlock()
-	for id, call := range s.once {
-		if id.step != step || id.epoch == rec.ID {
-			continue
-		}
-		select {
-		case <-call.done:
-			if call.err == nil {
-				rec.Once = append(rec.Once, checkpoint.OnceResult{Task: id.task, Name: id.name, Data: call.data})
-			}
-		default: // of an attempt that was left behind
-		}
-	}
-	for id, text := range s.lost {
-		if _, ok := s.once[id]; !ok && id.step == step && id.epoch != rec.ID {
-			rec.Once = append(rec.Once, checkpoint.OnceResult{Task: id.task, Name: id.name, Error: text})
-		}
-	}
+	rec.Once = s.root().effects.results(s, step, rec.ID)
 	slices.SortFunc(rec.Once, func(a, b checkpoint.OnceResult) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Name, b.Name))
 	})

@@ -175,6 +175,9 @@ func (tp *Tape) index() {
 // once is Task.Once in a replay: it calls nothing.
 func (tp *Tape) once(t *Task, name string) (json.RawMessage, error) {
 	o, ok := tp.results[stepTaskName{t.at.step, t.index, name}]
+	if top := t.top(); !ok { // while its superstep is open it stands beside the log of the run's root
+		o, ok = top.s.o.Tape.results[stepTaskName{top.at.step, top.index, t.onceName(name)}]
+	}
 	switch {
 	case !ok:
 		root := tp.root

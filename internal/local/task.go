@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"runtime"
 	"runtime/debug"
@@ -60,6 +59,8 @@ type talk struct {
 	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
 	watched   *watched                 // with Options.Check
 	cut       error                    // of subgraphs that ask and might have gone on
+	overlay   json.RawMessage          // in a subgraph: the update that the task alone sees
+	unsaved   error                    // of what the task did
 }
 
 // watched is the state that a node was given, and the goroutine that runs the node.
@@ -166,6 +167,9 @@ func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, at *
 	if len(task.Questions) > 0 || len(task.Children) > 0 {
 		t.talk = &talk{questions: slices.Clone(task.Questions), children: maps.Clone(task.Children)}
 	}
+	if s.o.parent != nil && task.Overlay != nil {
+		t.talking().overlay = task.Overlay
+	}
 	return t
 }
 
@@ -192,14 +196,35 @@ func (t *Task) Deps() any { return t.s.o.Deps }
 // Payload returns the recorded payload of a send.
 func (t *Task) Payload() json.RawMessage { return t.payload }
 
+// over says why the attempt can do nothing more, if so: it has ended, or its context
+// has. What the node made of its context doesn't count.
+func (t *Task) over() error {
+	if cause := context.Cause(t.Context); cause != nil {
+		return fmt.Errorf("%w: %w", ErrLate, cause)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return ErrLate
+	}
+	return nil
+}
+
+// unsaved notes that what the task did could not be recorded. Neither this attempt
+// nor those that contain it are followed by others: the run ends.
+func (t *Task) unsaved(err error) {
+	for ; t != nil; t = t.s.o.parent {
+		t.mu.Lock()
+		t.talking().unsaved = err
+		t.mu.Unlock()
+	}
+}
+
 // Emit sends an event of the task to the run's listeners. It is dropped when
 // the attempt has ended.
 func (t *Task) Emit(kind Kind, value any) error {
-	t.mu.Lock()
-	ended := t.ended
-	t.mu.Unlock()
-	if ended {
-		return ErrLate
+	if err := t.over(); err != nil {
+		return err
 	}
 	t.Beat()
 	if t.s.o.Bus.wants(kind) {
@@ -401,136 +426,6 @@ func haveAsked(questions []checkpoint.Question) bool {
 	return slices.ContainsFunc(questions, func(q checkpoint.Question) bool { return q.When != "before" || len(q.Path) > 0 })
 }
 
-// onceCall is a sub-step that runs or has run.
-type onceCall struct {
-	done chan struct{}
-	data json.RawMessage
-	err  error
-}
-
-// onceID has the epoch, since one step may be planned anew, and the step, since
-// without a store there is no epoch.
-type onceID struct {
-	epoch      checkpoint.ID
-	step, task int
-	name       string
-}
-
-// Once returns the recorded result of a named sub-step, or runs it and records
-// its result. It is given an idempotency key that is the same whenever the task
-// runs again.
-func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
-	if where, ok := ctx.Value(noAskKey{}).(string); ok {
-		return nil, fmt.Errorf("Once %q is not possible %s", name, where)
-	}
-	switch {
-	case name == "":
-		return nil, &CallError{Call: "Once", Node: t.node.Name, Reason: "it needs a name"}
-	case fn == nil:
-		return nil, &CallError{Call: "Once", Node: t.node.Name, Key: name, Reason: "its function is nil"}
-	}
-	name = scopeOf(ctx) + name
-	if !utf8.ValidString(name) {
-		return nil, &CallError{Call: "Once", Node: t.node.Name, Key: name, Reason: notUTF8}
-	}
-	if tape := t.s.o.Tape; tape != nil {
-		if err := tape.asked(t, name); err != nil {
-			return nil, err
-		}
-	}
-	t.mu.Lock()
-	if err := t.waiting(); err != nil {
-		t.mu.Unlock()
-		return nil, err
-	}
-	if t.ended {
-		t.mu.Unlock()
-		return nil, ErrLate
-	}
-	t.mu.Unlock()
-	s := t.s
-	if s.o.Tape != nil {
-		return s.o.Tape.once(t, name)
-	}
-	id := onceID{t.at.epoch, t.at.step, t.index, name}
-	for {
-		s.onceMu.Lock()
-		call := s.once[id]
-		if call == nil {
-			break
-		}
-		s.onceMu.Unlock()
-		select {
-		case <-call.done:
-			if call.err == nil {
-				return call.data, nil
-			}
-			s.onceMu.Lock()
-			if s.once[id] == call { // it failed: the next caller tries again
-				delete(s.once, id)
-			}
-			s.onceMu.Unlock()
-			if call.err == errOnceAbandoned {
-				continue
-			}
-			return nil, call.err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	call := &onceCall{done: make(chan struct{})}
-	if s.once == nil {
-		s.once = map[onceID]*onceCall{}
-	}
-	s.once[id] = call
-	s.anyOnce.Store(true) // before anything is put into lost, too
-	s.onceMu.Unlock()
-	call.err = errOnceAbandoned
-	defer func() {
-		if call.err != nil {
-			s.onceMu.Lock()
-			if s.once[id] == call {
-				delete(s.once, id)
-			}
-			s.onceMu.Unlock()
-		}
-		close(call.done)
-	}()
-	wrote := t.watch()
-	data, err := fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(name))
-	if err == nil {
-		err = wrote(name)
-	}
-	if err != nil {
-		call.err = err
-		if asked := new(*Interrupted); s.o.RecordOnce && !errors.As(err, asked) {
-			s.onceMu.Lock()
-			if s.lost == nil {
-				s.lost = map[onceID]string{}
-			}
-			s.lost[id] = err.Error()
-			s.onceMu.Unlock()
-		}
-		return nil, err
-	}
-	if data == nil {
-		data = json.RawMessage("null")
-	}
-	if s.saver != nil {
-		w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{{
-			Branch: t.at.branch, Epoch: t.at.epoch, Task: t.index, Kind: checkpoint.KindOnce, Name: name, Data: data,
-		}}}
-		if err := s.saver.saveNow(ctx, w); err != nil {
-			call.err = err
-			return nil, err
-		}
-		s.beside.Store(true)
-	}
-	t.Beat()
-	call.data, call.err = data, nil
-	return data, nil
-}
-
 // watch returns what says whether the state was written to since. Goroutines that the
 // node started are left alone: others may write while one is in Once.
 func (t *Task) watch() (wrote func(name string) error) {
@@ -567,21 +462,6 @@ func goroutine() string {
 	var b [64]byte
 	name, _, _ := strings.Cut(string(b[:runtime.Stack(b[:], false)]), " [")
 	return name
-}
-
-var errOnceAbandoned = errors.New("the sub-step panicked")
-
-func (t *Task) idempotencyKey(name string) string {
-	h := fnv.New128a()
-	s := t.s
-	for _, p := range []string{string(s.o.Log.Thread), s.o.Log.Namespace, string(t.at.epoch), strconv.Itoa(t.index), name} {
-		h.Write([]byte(p))
-		h.Write([]byte{0})
-	}
-	if s.o.Store == nil {
-		h.Write([]byte(s.run + checkpoint.ID(strconv.Itoa(t.at.step))))
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // report is how a task ended. It is kept small: a fan-out has a hundred thousand.
@@ -728,8 +608,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		if err == nil {
 			*command, err = s.attempt(t, node, state, payload)
 		}
-		if t.finish(r) {
-			s.cutShort(ctx, t, r)
+		if s.closed(ctx, t, err, r) {
 			leave(&exit, left(r))
 			return true
 		}
@@ -785,8 +664,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		if state, err = s.fork(task); err == nil {
 			*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
 		}
-		if t.finish(r) {
-			s.cutShort(ctx, t, r)
+		if s.closed(ctx, t, err, r) {
 			leave(&exit, left(r))
 			return true
 		}
@@ -803,6 +681,36 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		leave(&exit, Outcome{})
 		return false
 	}
+}
+
+// closed closes an attempt that came to err and reports whether the task has ended with
+// it, with no other attempt and no handler: it asks, or something is wrong that is
+// not the node's. It says in r how.
+func (s *Session) closed(ctx context.Context, t *Task, err error, r *report) bool {
+	asks := t.finish(r)
+	switch wrong := t.wrong(err); {
+	case wrong != nil:
+		r.kind, r.err = failed, s.nodeError(t.node, int(t.attempt), wrong)
+	case asks:
+		s.cutShort(ctx, t, r)
+	default:
+		return false
+	}
+	return true
+}
+
+// wrong returns an error that ends the run, whatever the node made of it.
+func (t *Task) wrong(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.talk == nil || t.talk.unsaved == nil:
+	case errors.Is(err, t.talk.unsaved):
+		return err
+	default:
+		return t.talk.unsaved
+	}
+	return nil
 }
 
 // cutShort says in r, of a task that asks, if a subgraph of it might have gone on.

@@ -1,0 +1,169 @@
+package graph_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// charges has a node that charges, and one that charges and asks: in the graph itself or
+// in subgraphs of it.
+func charges(t *testing.T, deep int, ran *calls, opts ...graph.Option) *graph.Graph[trail] {
+	charge := func(ctx context.Context, s *trail, name string) error {
+		_, err := graph.Once(ctx, name, func(_ context.Context, key string) (string, error) {
+			ran.add(name)
+			ran.add(key)
+			return key, nil
+		})
+		return err
+	}
+	b := graph.New[trail]("g")
+	if deep == 0 {
+		opts = append(opts, graph.Thread("t"))
+	}
+	b.AddNode("first", func(ctx context.Context, s *trail) error { return charge(ctx, s, "deposit") })
+	b.AddNode("second", func(ctx context.Context, s *trail) error {
+		if err := charge(ctx, s, "charge"); err != nil {
+			return err
+		}
+		ok, err := graph.Interrupt[bool](ctx, "ok", nil)
+		if ok {
+			s.N++
+		}
+		return err
+	})
+	b.AddEdge(graph.Start, "first").AddEdge("first", "second")
+	if deep == 0 {
+		return compile(t, b, opts...)
+	}
+	g := compile(t, b)
+	for i := range deep {
+		out := graph.New[trail]("out")
+		graph.AddSubgraph(out, "sub", g, graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.N = c.N }})
+		out.AddEdge(graph.Start, "sub")
+		if i < deep-1 {
+			g = compile(t, out)
+			continue
+		}
+		g = compile(t, out, append(opts, graph.Thread("t"))...)
+	}
+	return g
+}
+
+// Wherever a thread is taken back to, and though a step is begun anew, an effect is
+// made once for its task while the thread's superstep is open, in subgraphs too.
+func TestAnEffectHasOneKeyATaskForEver(t *testing.T) {
+	type graphOf = *graph.Graph[trail]
+	again := map[string]func(g graphOf, at string) (*graph.Snapshot[trail], error){
+		"continue from": func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Continue(bg, graph.From(at)) },
+		"restart step":  func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Continue(bg, graph.RestartStep()) },
+		"both": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			return g.Continue(bg, graph.RestartStep(), graph.From(at))
+		},
+		"twice": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			snap, err := g.Continue(bg, graph.From(at))
+			if err != nil {
+				return nil, err
+			}
+			return g.Continue(bg, graph.From(snap.Checkpoint))
+		},
+		"restart twice": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			if _, err := g.Continue(bg, graph.RestartStep()); err != nil {
+				return nil, err
+			}
+			return g.Continue(bg, graph.RestartStep())
+		},
+		"input from": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			return g.Invoke(bg, func(s *trail) { s.Note = "x" }, graph.From(at))
+		},
+		"resume from": func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Resume(bg, false, graph.From(at)) },
+		"fork": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			snap, err := g.Fork(bg, at)
+			if err != nil {
+				return nil, err
+			}
+			return g.Continue(bg, graph.From(snap.Checkpoint))
+		},
+	}
+	for name, redo := range again {
+		for deep := range 3 {
+			for _, recorded := range []bool{false, true} {
+				ran := &calls{}
+				store := checkpoint.NewMemory()
+				opts := []graph.Option{graph.WithCheckpointer(store)}
+				if recorded {
+					opts = append(opts, graph.RecordOnce())
+				}
+				snap := must[*graph.Snapshot[trail]](t)(charges(t, deep, ran, opts...).Invoke(bg, func(*trail) {}))
+				// Another process has the store alone.
+				g := charges(t, deep, ran, opts...)
+				snap = must[*graph.Snapshot[trail]](t)(redo(g, snap.Checkpoint))
+				if snap.Interrupted() {
+					snap = must[*graph.Snapshot[trail]](t)(charges(t, deep, ran, opts...).Resume(bg, true))
+					equal(t, name+": answered", snap.State.N, 1)
+				}
+				if !snap.Done() {
+					t.Errorf("%s, %d deep: not done", name, deep)
+				}
+				equal(t, name+": deposits", ran.of("deposit"), 1)
+				equal(t, name+": charges", ran.of("charge"), 1)
+			}
+		}
+	}
+}
+
+// A superstep that was committed has no results of Once any more; its tasks keep their
+// keys.
+func TestAnEffectKeepsItsKeyWhenItsStepIsTakenBack(t *testing.T) {
+	for deep := range 3 {
+		ran := &calls{}
+		g := charges(t, deep, ran, graph.WithCheckpointer(checkpoint.NewMemory()))
+		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		at := snap.Checkpoint
+		must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+		must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.From(at)))
+		all := ran.all()
+		equal(t, "charges", ran.of("charge"), 2)
+		for i, what := range all {
+			if what == "charge" {
+				equal(t, "calls with its key", ran.of(all[i+1]), 2)
+			}
+		}
+	}
+}
+
+// A task of a subgraph that begins anew is the same only if it is planned as it was:
+// another payload is another effect.
+func TestASubgraphsTaskWithAnotherPayloadHasAnotherKey(t *testing.T) {
+	ran := &calls{}
+	first := "a"
+	inner := graph.New[trail]("inner")
+	work := graph.AddTask(inner, "work", func(ctx context.Context, s *trail, in string) error {
+		if _, err := graph.Once(ctx, "charge", func(_ context.Context, key string) (string, error) {
+			ran.add(in)
+			ran.add(key)
+			return key, nil
+		}); err != nil {
+			return err
+		}
+		_, err := graph.Interrupt[bool](ctx, "ok "+in, nil)
+		return err
+	})
+	inner.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+		return graph.Dispatch(work.Send(first), work.Send("b")), nil
+	})
+	inner.AddEdge(graph.Start, "split")
+	b := graph.AddSubgraph(graph.New[trail]("g"), "sub", compile(t, inner), graph.Mapping[trail, trail]{})
+	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	first = "c"
+	must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.RestartStep()))
+	for _, who := range []string{"a", "b", "c"} {
+		equal(t, "charges of "+who, ran.of(who), 1)
+	}
+	for _, what := range ran.all() {
+		equal(t, "calls of "+what, ran.of(what), 1)
+	}
+}

@@ -332,6 +332,17 @@ func MaxSteps(n int) Option {
 	}
 }
 
+// AtMostSteps lowers the limit of [MaxSteps] for who may not raise it, such as the
+// clients of a server: of the two the smaller one holds.
+func AtMostSteps(n int) Option {
+	return func(s *settings) {
+		if n <= 0 {
+			s.fail("graph: AtMostSteps(%d): the limit must be positive; there is no unlimited run", n)
+		}
+		s.maxSteps = min(s.maxSteps, n)
+	}
+}
+
 // MaxTasks limits the tasks since the thread was last given something, so that
 // a wide fan-out can't escape [MaxSteps]. There is no limit by default.
 func MaxTasks(n int) Option {

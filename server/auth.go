@@ -513,7 +513,8 @@ func userJSON(ctx context.Context) json.RawMessage {
 // secure takes over the settings of who may use the server, and how much.
 func (s *Server) secure(ctx context.Context, c *config) error {
 	s.limits, s.authorize, s.origins, s.hosts, s.audit = c.limits.withDefaults(c.maxBody), c.authorize, c.origins, c.hosts, c.audit
-	s.gauge, s.guesses = newGauge(s.limits), newGuesses()
+	s.gauge, s.guesses = newGauge("streams are open", s.limits.Streams, s.limits.StreamsPerClient), newGuesses()
+	s.bounds = &bounds{s.limits, newGauge("bytes of bodies are on their way", s.limits.Bodies, s.limits.BodiesPerClient)}
 	if s.origins == nil && len(c.authenticators) > 0 {
 		s.origins = []string{"*"}
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -278,10 +279,8 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 		opts = append(opts, graph.Configure(k, v))
 	}
 	opts = append(opts, metadataOptions(objectOf(run.Metadata).with(own))...)
-	for _, limit := range []int{ofAssistant.RecursionLimit, ofThread.RecursionLimit, b.Config.RecursionLimit} {
-		if limit > 0 {
-			opts = append(opts, graph.MaxSteps(limit))
-		}
+	if limit := cmp.Or(b.Config.RecursionLimit, ofThread.RecursionLimit, ofAssistant.RecursionLimit); limit > 0 {
+		opts = append(opts, graph.AtMostSteps(limit))
 	}
 	if len(b.InterruptBefore) > 0 {
 		opts = append(opts, graph.InterruptBefore(b.InterruptBefore...))

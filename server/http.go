@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -62,7 +61,7 @@ func (s *Server) routes() http.Handler {
 		mux.Handle("/studio/", studio.Handler("/studio/")) // a page, which asks for a key itself
 		mux.Handle("GET /{$}", http.RedirectHandler("studio/", http.StatusFound))
 	}
-	return s.guarded(s.metrics.measure(mux))
+	return s.timed(s.guarded(s.metrics.measure(mux)))
 }
 
 // table is what the server answers. Each line stands in operations as well, which
@@ -148,8 +147,7 @@ func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) err
 // handle makes a handler of a function: errors become answers.
 func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(context.WithValue(r.Context(), limitsKey{}, s.limits))
-		s.body(w, r)
+		r = r.WithContext(context.WithValue(r.Context(), boundsKey{}, s.bounds))
 		r, c, leave, err := s.admit(r, pattern)
 		began := &beginning{ResponseWriter: w, may: &c.asked}
 		defer leave()
@@ -327,7 +325,7 @@ func usersMistake(err error) (string, bool) {
 
 // read decodes a request's body; an empty one leaves v as it is.
 func read(r *http.Request, v any) error {
-	data, err := io.ReadAll(r.Body)
+	data, err := receive(r.Context(), clientOf(userOf(r.Context()), r), r.Body)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,11 +22,20 @@ import (
 // try again later.
 type Limits struct {
 	Body        int64         // bytes of a request's body; 16 MB, or what [MaxBody] says
-	BodyTimeout time.Duration // for a body to arrive; a minute
+	BodyTimeout time.Duration // for a body, or a message of a WebSocket, to arrive; a minute
 	Depth       int           // of the nesting of JSON; 200
 	Metadata    int           // bytes of a resource's metadata, and of what a search compares; 64 KB
 	Batch       int           // runs of a batch, or IDs of a list; 1000
 	Read        int           // bytes of the states that a search or a history reads, unless it is one, and 8 for each value that it compares; 64 MB
+
+	// For a client to read what is sent to it, a quarter of a megabyte at a time, before
+	// it is cut off; a minute.
+	ReaderTimeout time.Duration
+
+	// Bytes of bodies, and of messages of WebSockets, that have not arrived whole: 256 MB
+	// and, for each client, as of Streams, 64 MB, or more if Body needs it.
+	Bodies          int
+	BodiesPerClient int
 
 	// Runs that have not ended, those that wait or are planned included; 10,000 and,
 	// for each user, 1,000.
@@ -65,10 +72,27 @@ func (l Limits) withDefaults(body int64) Limits {
 	if l.Body == 0 {
 		l.Body = body
 	}
+	if l.Bodies == 0 {
+		l.Bodies = max(256<<20, 4*int(l.Body))
+	}
+	if l.BodiesPerClient == 0 {
+		l.BodiesPerClient = max(64<<20, int(l.Body))
+	}
 	if l.BodyTimeout == 0 {
 		l.BodyTimeout = time.Minute
 	}
+	if l.ReaderTimeout == 0 {
+		l.ReaderTimeout = slowClient
+	}
 	return l
+}
+
+// patience bounds what a client takes its time for.
+func (l Limits) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.ReaderTimeout < 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, l.ReaderTimeout)
 }
 
 // over reports whether something is over a limit.
@@ -81,54 +105,6 @@ func over(n, limit int) bool { return limit >= 0 && n > limit }
 // neither a ReadTimeout nor a WriteTimeout, which would end streams that are fine.
 func HTTPServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-}
-
-// body bounds a request's body: its bytes, and the time that it may take.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return
-	}
-	if s.limits.Body > 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, s.limits.Body)
-	}
-	if s.limits.BodyTimeout < 0 {
-		return
-	}
-	c := http.NewResponseController(w)
-	if c.SetReadDeadline(time.Now().Add(s.limits.BodyTimeout)) == nil {
-		r.Body = &timely{r.Body, c}
-	}
-}
-
-// timely is a body with a deadline, which ends with it: the connection is read on
-// to see whether the client is still there.
-type timely struct {
-	io.ReadCloser
-	conn *http.ResponseController
-}
-
-func (t *timely) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		_ = t.conn.SetReadDeadline(time.Time{}) // it could be set
-	}
-	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return n, errSlowBody
-	}
-	return n, err
-}
-
-var errSlowBody = &fault{http.StatusRequestTimeout, "the body took too long"}
-
-type limitsKey struct{}
-
-// limitsOf returns the limits of the server of a request.
-func limitsOf(ctx context.Context) Limits {
-	l, ok := ctx.Value(limitsKey{}).(Limits)
-	if !ok {
-		l = Limits{}.withDefaults(0)
-	}
-	return l
 }
 
 // checkJSON refuses text that the server would not want to pass on, before it is
@@ -241,39 +217,50 @@ func tooMany(format string, args ...any) error {
 	return &fault{http.StatusTooManyRequests, fmt.Sprintf(format, args...)}
 }
 
-// gauge counts the streams that are open.
+// gauge counts what clients have open.
 type gauge struct {
 	all, each int
+	what      string // has too many
 
 	mu       sync.Mutex
 	open     int
 	byClient map[string]int
 }
 
-func newGauge(l Limits) *gauge {
-	return &gauge{all: l.Streams, each: l.StreamsPerClient, byClient: map[string]int{}}
+func newGauge(what string, all, each int) *gauge {
+	return &gauge{what: what, all: all, each: each, byClient: map[string]int{}}
 }
 
-// enter counts a stream of a client, until the function that it returns is called.
-func (g *gauge) enter(client string) (leave func(), err error) {
+// add counts some of a client, until they are taken back.
+func (g *gauge) add(client string, n int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case over(g.open+1, g.all):
-		return nil, tooMany("too many streams are open: at most %d", g.all)
-	case over(g.byClient[client]+1, g.each):
-		return nil, tooMany("too many streams are open: at most %d of one client", g.each)
+	case over(g.open+n, g.all):
+		return tooMany("too many %s: at most %d", g.what, g.all)
+	case over(g.byClient[client]+n, g.each):
+		return tooMany("too many %s: at most %d of one client", g.what, g.each)
 	}
-	g.open++
-	g.byClient[client]++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.open--
-		if g.byClient[client]--; g.byClient[client] == 0 {
-			delete(g.byClient, client)
-		}
-	}, nil
+	g.open += n
+	g.byClient[client] += n
+	return nil
+}
+
+func (g *gauge) sub(client string, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open -= n
+	if g.byClient[client] -= n; g.byClient[client] == 0 {
+		delete(g.byClient, client)
+	}
+}
+
+// enter counts one of a client, until the function that it returns is called.
+func (g *gauge) enter(client string) (leave func(), err error) {
+	if err := g.add(client, 1); err != nil {
+		return nil, err
+	}
+	return func() { g.sub(client, 1) }, nil
 }
 
 // clientOf names who a request is counted for: its user, or else where it is from.

@@ -213,9 +213,6 @@ func (a *answering) note(code int) {
 		kind = streamSocket
 	case media == "text/event-stream":
 		kind = streamSSE
-	case code == http.StatusRequestEntityTooLarge:
-		// http.MaxBytesReader can't see through this writer to say so.
-		a.Header().Set("Connection", "close")
 	}
 	if kind != "" {
 		a.stream = a.m.streams.WithLabelValues(kind)

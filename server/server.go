@@ -44,6 +44,7 @@ type Server struct {
 	guesses        *guesses        // what of refused credentials is logged
 	audit          *slog.Logger    // nil: changes are not logged
 	gauge          *gauge          // of streams
+	bounds         *bounds         // of requests
 
 	noStudio bool
 	webhooks *http.Client

@@ -101,7 +101,6 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w)
-	defer func() { _ = flush.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
 	if err := flush.Flush(); err != nil {
 		return err
 	}
@@ -137,9 +136,6 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 				return err
 			}
 		}
-		if err := flush.SetWriteDeadline(time.Now().Add(slowClient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return err
-		}
 		if err := flush.Flush(); err != nil {
 			return err
 		}
@@ -152,7 +148,8 @@ func removed(run *db.Run) *db.RunError {
 	return &db.RunError{Error: "ThreadRemoved", Message: fmt.Sprintf("Thread with ID %s was removed", run.ThreadID)}
 }
 
-// slowClient is how long a client may take to read what was sent to it.
+// slowClient is how long a client may take to read what was sent to it, unless the
+// limits say otherwise.
 const slowClient = time.Minute
 
 // wanted reports whether an event is of one of the modes.

@@ -85,7 +85,7 @@ func (c *socket) ping(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		wait, cancel := context.WithTimeout(ctx, slowClient)
+		wait, cancel := c.s.limits.patience(ctx)
 		err := c.conn.Ping(wait)
 		cancel()
 		if err != nil {
@@ -96,7 +96,7 @@ func (c *socket) ping(ctx context.Context) {
 
 // write sends text. The caller holds the lock.
 func (c *socket) write(ctx context.Context, data []byte) error {
-	wait, cancel := context.WithTimeout(ctx, slowClient)
+	wait, cancel := c.s.limits.patience(ctx)
 	defer cancel()
 	return c.conn.Write(wait, websocket.MessageText, data)
 }
@@ -145,7 +145,7 @@ func (c *socket) event(ctx context.Context, ev *feedEvent) error {
 func (c *socket) commands(ctx context.Context, r *http.Request) {
 	r = r.WithContext(ctx)
 	for {
-		_, data, err := c.conn.Read(ctx)
+		data, err := c.next(ctx, r)
 		if err != nil {
 			return
 		}
@@ -166,6 +166,25 @@ func (c *socket) commands(ctx context.Context, r *http.Request) {
 			return
 		}
 	}
+}
+
+// next returns the next message, which may take its time to begin, and not to
+// arrive.
+func (c *socket) next(ctx context.Context, r *http.Request) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, from, err := c.conn.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if d := c.s.limits.BodyTimeout; d > 0 {
+		defer time.AfterFunc(d, cancel).Stop()
+	}
+	data, err := receive(ctx, clientOf(userOf(ctx), r), from)
+	if f, ok := errors.AsType[*fault](err); ok {
+		_ = c.conn.Close(websocket.StatusTryAgainLater, f.text)
+	}
+	return data, err
 }
 
 // obey carries out a command that is of the connection or of the thread.

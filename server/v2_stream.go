@@ -57,15 +57,11 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
 	put := func(data []byte) error {
-		if err := out.SetWriteDeadline(time.Now().Add(slowClient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return err
-		}
 		if _, err := w.Write(data); err != nil {
 			return err
 		}
 		return out.Flush()
 	}
-	defer out.SetWriteDeadline(time.Time{}) //nolint:errcheck // connections that have none
 	if err := put(nil); err != nil {
 		return err
 	}

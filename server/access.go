@@ -218,7 +218,6 @@ type how int
 
 const (
 	byPath    how = iota // before the handler, about what the path names, or the resource as a whole
-	byPathIf             // the same, but what the path names need not exist yet
 	byHandler            // the handler, which knows what the body says
 	signedIn             // nobody: the route is for all who are authenticated
 	open                 // nobody: the route is for all, without authentication
@@ -264,11 +263,11 @@ var access = map[string]rule{
 	"GET /threads/{thread}/history":            {resource: Threads, verb: Read},
 	"POST /threads/{thread}/history":           {resource: Threads, verb: Read},
 
-	"POST /threads/{thread}/commands":      {resource: Threads, verb: Read, how: byPathIf}, // those that start runs ask again
-	"POST /threads/{thread}/stream/events": {resource: Runs, verb: Read, how: byPathIf, stream: true},
-	"POST /threads/{thread}/stream":        {resource: Runs, verb: Read, how: byPathIf, stream: true},
-	"GET /threads/{thread}/stream/events":  {resource: Runs, verb: Read, how: byPathIf, stream: true},
-	"GET /threads/{thread}/stream":         {resource: Runs, verb: Read, how: byPathIf, stream: true},
+	"POST /threads/{thread}/commands":      {resource: Threads, verb: Read, how: byHandler},
+	"POST /threads/{thread}/stream/events": {resource: Runs, verb: Read, how: byHandler, stream: true},
+	"POST /threads/{thread}/stream":        {resource: Runs, verb: Read, how: byHandler, stream: true},
+	"GET /threads/{thread}/stream/events":  {resource: Runs, verb: Read, how: byHandler, stream: true},
+	"GET /threads/{thread}/stream":         {resource: Runs, verb: Read, how: byHandler, stream: true},
 
 	"POST /threads/{thread}/runs":              {resource: Runs, verb: CreateRun, how: byHandler},
 	"POST /threads/{thread}/runs/stream":       {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
@@ -331,7 +330,7 @@ func (s *Server) admit(r *http.Request, pattern string) (*http.Request, *caller,
 		s.log.LogAttrs(r.Context(), slog.LevelError, "server: a route has no rule of access", slog.String("route", pattern))
 		return r, c, leave, errForbidden
 	}
-	if rule.how == byPath || rule.how == byPathIf {
+	if rule.how == byPath {
 		err = s.askPath(r, c)
 	}
 	return r, c, leave, err
@@ -418,11 +417,6 @@ func (s *Server) askPath(r *http.Request, c *caller) error {
 		}
 		a.ID = id
 		t, err := s.db.Thread(ctx, id)
-		if errors.Is(err, db.ErrNotFound) && c.rule.how == byPathIf {
-			c.early.Store(true)
-			_, err := s.ask(ctx, a)
-			return err
-		}
 		return s.askThread(ctx, a, t, err)
 	case r.PathValue("run") != "":
 		run, err := s.findRun(r)
@@ -494,19 +488,14 @@ func (s *Server) usable(ctx context.Context, id string) (*db.Assistant, *served,
 	return a, g, nil
 }
 
-// still reports whether a user may see the events of a thread that didn't exist
-// when the user began to wait for them: somebody else may have made it.
-func (s *Server) still(ctx context.Context, thread string) bool {
-	c := callerOf(ctx)
-	if c == nil || s.authorize == nil || !c.early.Load() {
-		return true
+// askOf asks about a thread that need not exist yet, and reports whether it does.
+func (s *Server) askOf(ctx context.Context, a *Action) (exists bool, err error) {
+	t, err := s.db.Thread(ctx, a.ID)
+	if errors.Is(err, db.ErrNotFound) {
+		_, err := s.ask(ctx, a)
+		return false, err
 	}
-	t, err := s.db.Thread(ctx, thread)
-	if s.askThread(ctx, &Action{Resource: c.rule.resource, Verb: c.rule.verb, ID: thread}, t, err) != nil {
-		return false
-	}
-	c.early.Store(false)
-	return true
+	return err == nil, s.askThread(ctx, a, t, err)
 }
 
 // askStore asks about items of the store. It returns the namespace in which they

@@ -37,6 +37,10 @@ type User struct {
 	DisplayName string         `json:"display_name,omitempty"`
 	Permissions []string       `json:"permissions"`
 	Claims      map[string]any `json:"claims,omitempty"` // what else is known: JSON values
+
+	// Expires is when the credentials end, and with them WebSockets and streams of
+	// threads; zero if they don't. Runs that were started go on, and nodes aren't told.
+	Expires time.Time `json:"-"`
 }
 
 var (
@@ -300,7 +304,11 @@ func (o JWTConfig) open(ctx context.Context) (authenticator, error) {
 		if err := token.Claims(&claims); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 		}
-		return makeUser(claims)
+		u, err := makeUser(claims)
+		if u != nil && (u.Expires.IsZero() || token.Expiry.Before(u.Expires)) {
+			u.Expires = token.Expiry
+		}
+		return u, err
 	}, nil
 }
 
@@ -364,7 +372,6 @@ type caller struct {
 	user  *User // nil without authentication
 	rule  rule
 	asked atomic.Bool // the authoriser was, or need not be
-	early atomic.Bool // the thread of the path didn't exist when the request came
 
 	mu    sync.Mutex
 	noted []slog.Attr // for the audit log: what the request made

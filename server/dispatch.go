@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -202,8 +201,13 @@ func (d *dispatcher) run(run *db.Run) time.Duration {
 	}()
 	err := d.s.execute(ctx, run, a)
 	switch {
-	case err == nil, errors.Is(err, db.ErrTaken), errors.Is(err, db.ErrNotFound), errors.Is(err, db.ErrEnded):
-		return 0 // it is over, somebody else's now, or nobody's
+	case errors.Is(err, db.ErrNotFound):
+		if log := d.s.streams.get(run.ID); log != nil {
+			log.closeRemoved(run.ThreadID)
+		}
+		return 0
+	case err == nil, errors.Is(err, db.ErrTaken), errors.Is(err, db.ErrEnded):
+		return 0 // it is over, or somebody else's now
 	case errors.Is(err, db.ErrBusy): // another instance was faster
 		return elsewhere
 	case d.ctx.Err() != nil:
@@ -270,13 +274,10 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	d.s.metrics.ended(run, db.Interrupted)
 	// It never ran, so that there is nothing to roll back but itself.
 	if log := d.s.streams.get(run.ID); log != nil {
-		var outcome json.RawMessage
 		if why == stopRemoved {
-			told, _ := json.Marshal(removed(run)) // of strings
-			log.send("error", told)
-			outcome = object{"__error__": told}.raw()
+			log.closeRemoved(run.ThreadID)
 		}
-		log.close(outcome)
+		log.close(nil) // without effect after its end
 	}
 	if why == stopRollback {
 		if err := d.s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {

@@ -54,7 +54,10 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	}
 	var thread *db.Thread
 	if err == nil {
-		thread, err = s.db.Thread(keep, run.ThreadID)
+		if thread, err = s.db.Thread(keep, run.ThreadID); errors.Is(err, db.ErrNotFound) {
+			s.runs.stopAs(a, stopRemoved) // as it was asked to, or will be
+			err = nil
+		}
 	}
 	if db.Outage(err) {
 		return err
@@ -338,7 +341,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	outcome := json.RawMessage("null")
 	said := told
 	if why == stopRemoved {
-		said = removed(run)
+		said = removed(run.ThreadID)
 	}
 	if said != nil {
 		data, _ := json.Marshal(said) // of strings
@@ -385,8 +388,8 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		} else {
 			err = nil
 		}
-	case err == nil && remove:
-		err = s.eraseThread(ctx, run.ThreadID)
+	case err == nil && !remove.IsZero():
+		err = s.eraseThread(ctx, run.ThreadID, remove)
 		if errors.Is(err, db.ErrNotFound) {
 			err = nil
 		}

@@ -12,6 +12,9 @@ import (
 // Routes returns what a server answers, as patterns of http.ServeMux.
 func Routes(s *Server) []string { return slices.Sorted(maps.Keys(s.table())) }
 
+// Commands returns what clients may send to a thread.
+func Commands(s *Server) []string { return slices.Sorted(maps.Keys(s.commands())) }
+
 // HasRule reports whether it is said who may use a route.
 func HasRule(pattern string) bool {
 	_, ok := access[pattern]

@@ -776,7 +776,7 @@ func TestWebhooksReachOnlyThePublicInternet(t *testing.T) {
 	for ip, want := range map[string]bool{
 		"1.1.1.1": true, "2606:4700::1": true, "127.0.0.1": false, "127.8.8.8": false, "::1": false, "0.0.0.0": false, "0.1.2.3": false, "10.0.0.1": false, "172.16.0.1": false, "192.168.1.1": false,
 		"169.254.169.254": false, "fe80::1": false, "fd00::1": false, "100.64.0.1": false, "192.0.0.1": false, "198.18.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false,
-		"64:ff9b::a9fe:a9fe": false, "64:ff9b:1::1": false, "2002:7f00:1::": false, "2001::1": false, "ff02::1": false, "::": false,
+		"64:ff9b::a9fe:a9fe": false, "64:ff9b:1::1": false, "2002:7f00:1::": false, "2001::1": false, "ff02::1": false, "::": false, "fec0::1": false, "::7f00:1": false, "100::1": false, "5f00::1": false, "fe80::1%eth0": false, "2a00:1450::1": true,
 	} {
 		if got := server.Public(ip); got != want {
 			t.Errorf("%s: public is %v", ip, got)

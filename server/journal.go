@@ -108,7 +108,7 @@ func (s *Server) logOf(ctx context.Context, run *db.Run) (*runLog, error) {
 	}
 	l, first := s.streams.follow(run.ID)
 	if first {
-		s.beside.Go(func() { s.followStored(s.besideCtx, run.ID, l) })
+		s.beside.Go(func() { s.followStored(s.besideCtx, run.ID, run.ThreadID, l) })
 	}
 	return l, nil
 }
@@ -120,7 +120,7 @@ const (
 )
 
 // followStored passes on what is stored of a run until its end.
-func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
+func (s *Server) followStored(ctx context.Context, id, thread string, l *runLog) {
 	defer l.breakOff() // without effect after its end
 	var outcome json.RawMessage
 	for next, idle := 0, 0; ; {
@@ -149,6 +149,11 @@ func (s *Server) followStored(ctx context.Context, id string, l *runLog) {
 			idle = 0
 			continue
 		case over:
+			if outcome == nil {
+				if _, err := s.db.Thread(ctx, thread); errors.Is(err, db.ErrNotFound) {
+					l.closeRemoved(thread)
+				}
+			}
 			l.close(outcome)
 			return
 		case last:

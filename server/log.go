@@ -192,6 +192,13 @@ func (l *runLog) close(outcome json.RawMessage) {
 	close(l.end)
 }
 
+// closeRemoved ends the log of a run that went with its thread.
+func (l *runLog) closeRemoved(thread string) {
+	told, _ := json.Marshal(removed(thread)) // of strings
+	l.send("error", told)
+	l.close(object{"__error__": told}.raw())
+}
+
 // breakOff ends the log of a run that goes on elsewhere: readers are cut off, so
 // that they look for it again.
 func (l *runLog) breakOff() {

@@ -144,8 +144,8 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 
 // removed is what the last event of a run says whose thread was removed: an end
 // without an error would look as if the run had done all it had to.
-func removed(run *db.Run) *db.RunError {
-	return &db.RunError{Error: "ThreadRemoved", Message: fmt.Sprintf("Thread with ID %s was removed", run.ThreadID)}
+func removed(thread string) *db.RunError {
+	return &db.RunError{Error: "ThreadRemoved", Message: fmt.Sprintf("Thread with ID %s was removed", thread)}
 }
 
 // slowClient is how long a client may take to read what was sent to it, unless the

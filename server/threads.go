@@ -366,27 +366,31 @@ func (s *Server) deleteThread(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// removeThread stops what runs on a thread, and removes it with all it has.
+// removeThread stops what runs on a thread, and removes it with all it has. For
+// others it is gone at once.
 func (s *Server) removeThread(ctx context.Context, id string) error {
+	until, err := s.db.RemoveThread(ctx, id, now(), time.Time{})
+	if err != nil {
+		return err
+	}
+	return s.eraseThread(ctx, id, until)
+}
+
+// eraseThread removes a thread that is this server's to remove until some time.
+func (s *Server) eraseThread(ctx context.Context, id string, until time.Time) error {
 	if err := s.runs.cancelAll(ctx, id, stopRemoved); err != nil {
 		return err
 	}
-	if err := s.eraseThread(ctx, id); err != nil {
+	if time.Until(until) < db.RemoveWithin/2 {
+		if _, err := s.db.RemoveThread(ctx, id, now(), until); err != nil {
+			return err // that took long, and somebody else is at it
+		}
+	}
+	if err := s.store.Delete(ctx, checkpoint.ThreadID(id)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
 	}
 	s.feeds.forget(id)
 	s.joins.forget(id)
-	if s.db.Shared() {
-		return s.db.ForgetFeeds(ctx, id)
-	}
-	return nil
-}
-
-// eraseThread removes a thread on which nothing runs.
-func (s *Server) eraseThread(ctx context.Context, id string) error {
-	if err := s.store.Delete(ctx, checkpoint.ThreadID(id)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
-		return err
-	}
 	return s.db.DeleteThread(ctx, id)
 }
 
@@ -571,6 +575,10 @@ func (s *Server) copyThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	made := newThread(id, metadata)
+	if t.TTL > 0 {
+		ttl := ttl{minutes: t.TTL, set: true}
+		ttl.apply(made, made.CreatedAt)
+	}
 	if err := within(mine, made.Metadata); err != nil {
 		return err
 	}

@@ -63,7 +63,17 @@ func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
 	if err := read(r, &c); err != nil {
 		return err
 	}
+	if err := s.askCommand(r.Context(), thread); err != nil {
+		return err
+	}
 	return write(w, s.carryOut(r, thread, &c, s.obey))
+}
+
+// askCommand asks whether a user may send commands to a thread, which need not exist
+// yet. Those that start runs ask again.
+func (s *Server) askCommand(ctx context.Context, thread string) error {
+	_, err := s.askOf(ctx, &Action{Resource: Threads, Verb: Read, ID: thread})
+	return err
 }
 
 // carryOut has a command carried out, and says what came of it.
@@ -79,31 +89,36 @@ func (s *Server) carryOut(r *http.Request, thread string, c *v2Command, obey fun
 	} else if err != nil {
 		f := s.explain(r, err)
 		a.Type, a.Error, a.Message = "error", "invalid_argument", f.text
-		if f.status >= 500 {
+		switch {
+		case f.status >= 500:
 			a.Error = "unknown_error"
+		case f.status == http.StatusForbidden:
+			a.Error = "permission_denied"
 		}
 	} else {
-		a.Result = result
+		a.Result, a.Meta = result, &v2Meta{thread, s.feeds.through(r.Context(), thread)}
 	}
-	a.Meta = &v2Meta{thread, s.feeds.through(r.Context(), thread)}
 	return a
+}
+
+// commands are what a client may send to a thread.
+func (s *Server) commands() map[string]func(r *http.Request, thread string, params json.RawMessage) (any, error) {
+	return map[string]func(*http.Request, string, json.RawMessage) (any, error){
+		"run.start":             s.v2Start,
+		"input.respond":         s.v2Respond,
+		"state.get":             s.v2State,
+		"state.listCheckpoints": s.v2Checkpoints,
+		"state.fork":            s.v2Fork,
+		"agent.getTree":         s.v2Tree,
+	}
 }
 
 // obey carries out a command, and returns its result.
 func (s *Server) obey(r *http.Request, thread string, c *v2Command) (any, error) {
+	if carryOut, ok := s.commands()[c.Method]; ok {
+		return carryOut(r, thread, c.Params)
+	}
 	switch c.Method {
-	case "run.start":
-		return s.v2Start(r, thread, c.Params)
-	case "input.respond":
-		return s.v2Respond(r, thread, c.Params)
-	case "state.get":
-		return s.v2State(r.Context(), thread, c.Params)
-	case "state.listCheckpoints":
-		return s.v2Checkpoints(r.Context(), thread, c.Params)
-	case "state.fork":
-		return s.v2Fork(r, thread, c.Params)
-	case "agent.getTree":
-		return s.v2Tree(r.Context(), thread)
 	case "subscription.subscribe", "subscription.unsubscribe":
 		return nil, &refusal{"not_supported", c.Method + " is for WebSockets: here each request to stream/events is a subscription"}
 	default:
@@ -378,7 +393,8 @@ type v2CheckpointRef struct {
 
 // v2State returns the state of a thread, or of a subgraph that its newest runs
 // have told of.
-func (s *Server) v2State(ctx context.Context, thread string, raw json.RawMessage) (any, error) {
+func (s *Server) v2State(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+	ctx := r.Context()
 	var p struct {
 		Namespace []string `json:"namespace"`
 		Keys      []string `json:"keys"`
@@ -422,7 +438,8 @@ func (s *Server) v2State(ctx context.Context, thread string, raw json.RawMessage
 	}{values, at}, nil
 }
 
-func (s *Server) v2Checkpoints(ctx context.Context, thread string, raw json.RawMessage) (any, error) {
+func (s *Server) v2Checkpoints(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+	ctx := r.Context()
 	var p struct {
 		Namespace []string `json:"namespace"`
 		Limit     *int     `json:"limit"`
@@ -476,7 +493,8 @@ type v2Node struct {
 
 // v2Tree shows the thread's newest run: with the subgraphs it has had, if it was
 // told of them not long ago.
-func (s *Server) v2Tree(ctx context.Context, thread string) (any, error) {
+func (s *Server) v2Tree(r *http.Request, thread string, _ json.RawMessage) (any, error) {
+	ctx := r.Context()
 	if tree, err := s.feeds.tree(ctx, thread); err != nil || tree != nil {
 		return map[string]any{"tree": tree}, err
 	}

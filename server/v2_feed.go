@@ -55,41 +55,48 @@ var errClosing = &fault{503, "the server is closing"}
 // open returns the feed of a thread, with all that was told so far. It is kept
 // until it is left.
 func (f *feeds) open(ctx context.Context, thread string) (*feed, error) {
-	one, err := f.enter(thread)
-	if err != nil || f.db == nil {
-		return one, err
+	if f.db == nil {
+		return f.enter(db.Feed{Thread: thread})
 	}
 	state, err := f.db.FollowFeed(ctx, thread, f.kind)
-	if err == nil {
-		err = one.reach(ctx, state)
-	}
 	if err != nil {
+		return nil, err
+	}
+	one, err := f.enter(state)
+	if err != nil {
+		return nil, err
+	}
+	if err := one.reach(ctx, state); err != nil {
 		f.leave(one)
 		return nil, err
 	}
 	return one, nil
 }
 
-func (f *feeds) enter(thread string) (*feed, error) {
+func (f *feeds) enter(state db.Feed) (*feed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
 		return nil, errClosing
 	}
-	one := f.byThread[thread]
+	one := f.byThread[state.Thread]
+	if one != nil && one.first < state.First {
+		f.remove(state.Thread, one)
+		one = nil
+	}
 	if one == nil {
-		one = &feed{kind: f.kind, changed: make(chan struct{}), kick: make(chan struct{}, 1), stop: func() {}}
+		one = &feed{kind: f.kind, first: state.First, changed: make(chan struct{}), kick: make(chan struct{}, 1), stop: func() {}}
 		if f.db != nil {
 			var ctx context.Context
 			ctx, one.stop = context.WithCancel(f.ctx)
-			f.copies.Go(func() { f.copy(ctx, thread, one) })
+			f.copies.Go(func() { f.copy(ctx, state.Thread, one) })
 		} else {
 			// Numbers grow over all of a thread's runs, also those that another process
 			// or an earlier feed told of: clients drop numbers that they have seen. So
 			// they begin at the time, in microseconds, which a feed doesn't overtake.
 			one.at = time.Now().UnixMicro()
 		}
-		f.byThread[thread] = one
+		f.byThread[state.Thread] = one
 	}
 	one.users++
 	return one, nil
@@ -130,11 +137,22 @@ func (f *feeds) sweep(now time.Time) {
 	}
 }
 
-// forget drops the events of a thread that was removed.
+// forget ends the feed of a thread that is being removed.
 func (f *feeds) forget(thread string) {
-	if one := f.find(thread); one != nil {
-		defer f.leave(one)
-		one.empty()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one := f.byThread[thread]; one != nil {
+		f.remove(thread, one)
+	}
+}
+
+// remove ends a feed whose thread was removed: who reads it hears nothing of the next
+// thread of that ID. The caller holds the lock.
+func (f *feeds) remove(thread string, one *feed) {
+	one.stop()
+	one.end(errRemoved)
+	if f.byThread[thread] == one {
+		delete(f.byThread, thread)
 	}
 }
 
@@ -144,7 +162,7 @@ func (f *feeds) end() {
 	defer f.mu.Unlock()
 	f.over = true
 	for _, one := range f.byThread {
-		one.end()
+		one.end(errOver)
 	}
 }
 
@@ -229,6 +247,7 @@ func (f *feeds) state(ctx context.Context, thread string, namespace []string) (v
 // feed is a thread's newest events. It is safe for concurrent use.
 type feed struct {
 	kind  string
+	first int64     // of it in the database
 	users int       // guarded by feeds.mu
 	left  time.Time // by the last user; guarded by feeds.mu
 
@@ -241,8 +260,8 @@ type feed struct {
 	events  []feedEvent
 	bytes   int
 	changed chan struct{} // closed at the next change
-	over    bool
-	tree    []*v2Node // the graphs of the newest run
+	over    error         // why nothing more comes
+	tree    []*v2Node     // the graphs of the newest run
 }
 
 // told is an event as whoever tells it knows it: of the protocol's second version,
@@ -356,26 +375,6 @@ func (f *feed) mark(namespace []string, status, graph string) {
 	}
 }
 
-func (f *feed) empty() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.drop(f.at)
-}
-
-// drop removes the events before a number. The caller holds the lock.
-func (f *feed) drop(before int64) {
-	n := f.index(before)
-	for _, ev := range f.events[:n] {
-		f.bytes -= len(ev.data)
-	}
-	f.events = slices.Clone(f.events[n:])
-	if len(f.events) == 0 {
-		f.tree = nil
-	}
-	f.lost = max(f.lost, before-1)
-	f.at = max(f.at, before)
-}
-
 // index returns the place of the first event that is left from a number on. The
 // caller holds the lock.
 func (f *feed) index(seq int64) int {
@@ -383,11 +382,12 @@ func (f *feed) index(seq int64) int {
 	return i
 }
 
-func (f *feed) end() {
+// end says why nothing more comes.
+func (f *feed) end(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.over {
-		f.over = true
+	if f.over == nil {
+		f.over = why
 		f.wake()
 	}
 }
@@ -427,8 +427,8 @@ func (f *feed) read(ctx context.Context, seq int64) (feedEvent, error) {
 		}
 		changed, over := f.changed, f.over
 		f.mu.Unlock()
-		if over {
-			return feedEvent{}, errOver
+		if over != nil {
+			return feedEvent{}, over
 		}
 		select {
 		case <-changed:

@@ -39,13 +39,19 @@ func (f *feeds) copy(ctx context.Context, thread string, one *feed) {
 		// Where the feed ends comes first: the events before that are there by then, as
 		// far as they are still kept.
 		state, err := f.db.FeedState(ctx, thread, f.kind)
+		if err == nil && state.First != one.first {
+			f.mu.Lock()
+			f.remove(thread, one)
+			f.mu.Unlock()
+			return
+		}
 		if err == nil && next < 0 {
 			next, err = f.beginning(ctx, state)
 			one.begin(next)
 		}
 		for err == nil {
 			var some []db.FeedEvent
-			if some, err = f.db.FeedEvents(ctx, thread, f.kind, next, feedPage); err != nil || len(some) == 0 {
+			if some, err = f.db.FeedEvents(ctx, state, next, feedPage); err != nil || len(some) == 0 {
 				break
 			}
 			one.append(some)
@@ -111,10 +117,7 @@ func (f *feed) append(some []db.FeedEvent) {
 // hear takes note of what a feed is in the database.
 func (f *feed) hear(state db.Feed) {
 	f.mu.Lock()
-	behind := f.at < state.Next
-	if f.lost+1 < state.First { // the thread was removed
-		f.drop(state.First)
-	}
+	behind := f.at < state.Next || f.first != state.First
 	f.mu.Unlock()
 	if behind {
 		f.poke()
@@ -133,14 +136,13 @@ func (f *feed) poke() {
 func (f *feed) reach(ctx context.Context, state db.Feed) error {
 	for {
 		f.mu.Lock()
-		if f.lost+1 < state.First {
-			f.drop(state.First)
-		}
 		behind, changed, over := f.at < state.Next, f.changed, f.over
 		f.mu.Unlock()
 		switch {
-		case over:
+		case errors.Is(over, errOver):
 			return errClosing
+		case over != nil:
+			return nil // who reads it finds out
 		case !behind:
 			return nil
 		}
@@ -293,7 +295,7 @@ func (f *feeds) line(ctx context.Context, s *Server, run *db.Run, always, start 
 	}
 	one := f.find(run.ThreadID)
 	if one == nil && always {
-		one, _ = f.enter(run.ThreadID) // a server that is closing has no readers
+		one, _ = f.enter(db.Feed{Thread: run.ThreadID}) // a server that is closing has no readers
 	}
 	if one == nil {
 		return nil, nil

@@ -20,10 +20,9 @@ const (
 // socket is a connection over which a client sends commands to a thread and gets
 // its events.
 type socket struct {
-	s      *Server
-	conn   *websocket.Conn
-	thread string
-	feed   *feed
+	s    *Server
+	conn *websocket.Conn
+	rd   *reader
 
 	mu     sync.Mutex // one writes at a time: a replay stands before what happens meanwhile
 	subs   map[string]*v2Filter
@@ -40,19 +39,20 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	feed, err := s.feeds.open(r.Context(), thread)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	rd, err := s.reader(ctx, s.feeds, thread)
 	if err != nil {
 		return err
 	}
-	defer s.feeds.leave(feed)
+	defer rd.leave()
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return nil // it has answered
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(s.limits.Body)
-	c := &socket{s: s, conn: conn, thread: thread, feed: feed, subs: map[string]*v2Filter{}, cursor: feed.next()}
-	ctx, cancel := context.WithCancel(r.Context())
+	c := &socket{s: s, conn: conn, rd: rd, subs: map[string]*v2Filter{}, cursor: rd.next()}
 	c.both.Go(func() {
 		defer cancel()
 		c.commands(ctx, r)
@@ -61,11 +61,16 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
 		defer cancel()
 		c.ping(ctx)
 	})
-	err = c.events(ctx)
+	if err = c.events(rd.ctx); rd.ctx.Err() != nil {
+		err = context.Cause(rd.ctx)
+	}
+	_, refused := errors.AsType[*fault](err)
 	switch {
-	case errors.Is(err, errOver):
+	case errors.Is(err, errOver), errors.Is(err, errRemoved):
 		_ = conn.Close(websocket.StatusGoingAway, err.Error())
-	case errors.Is(err, errSlow):
+	case refused:
+		_ = conn.Close(websocket.StatusPolicyViolation, "the thread is not yours to read")
+	case errors.Is(err, errSlow), errors.Is(err, errExpired):
 		_ = conn.Close(websocket.StatusPolicyViolation, err.Error())
 	default:
 		_ = conn.CloseNow()
@@ -107,7 +112,7 @@ func (c *socket) events(ctx context.Context) error {
 	at := c.cursor
 	c.mu.Unlock()
 	for {
-		ev, err := c.feed.read(ctx, at)
+		ev, err := c.rd.read(ctx, at)
 		if err != nil {
 			return err
 		}
@@ -130,12 +135,9 @@ func (c *socket) event(ctx context.Context, ev *feedEvent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cursor = ev.seq + 1
-	if !c.s.still(ctx, c.thread) {
-		return nil
-	}
 	for _, f := range c.subs {
 		if f.matches(ev) {
-			return c.write(ctx, c.feed.shown(ev))
+			return c.write(ctx, c.rd.shown(ev))
 		}
 	}
 	return nil
@@ -160,7 +162,7 @@ func (c *socket) commands(ctx context.Context, r *http.Request) {
 		if cmd.Method == "subscription.subscribe" {
 			err = c.subscribe(ctx, r, &cmd)
 		} else {
-			err = c.answer(ctx, c.s.carryOut(r, c.thread, &cmd, c.obey))
+			err = c.answer(ctx, c.carryOut(r, &cmd, c.obey))
 		}
 		if err != nil {
 			return
@@ -185,6 +187,16 @@ func (c *socket) next(ctx context.Context, r *http.Request) ([]byte, error) {
 		_ = c.conn.Close(websocket.StatusTryAgainLater, f.text)
 	}
 	return data, err
+}
+
+// carryOut has a command carried out, if the user may by now.
+func (c *socket) carryOut(r *http.Request, cmd *v2Command, obey func(*http.Request, string, *v2Command) (any, error)) *v2Answer {
+	return c.s.carryOut(r, c.rd.thread, cmd, func(r *http.Request, thread string, cmd *v2Command) (any, error) {
+		if err := c.s.askCommand(r.Context(), thread); err != nil {
+			return nil, err
+		}
+		return obey(r, thread, cmd)
+	})
 }
 
 // obey carries out a command that is of the connection or of the thread.
@@ -214,7 +226,7 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 	var replay []feedEvent
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer := c.s.carryOut(r, c.thread, cmd, func(*http.Request, string, *v2Command) (any, error) {
+	answer := c.carryOut(r, cmd, func(*http.Request, string, *v2Command) (any, error) {
 		f := &v2Filter{}
 		if err := params(cmd.Params, f); err != nil {
 			return nil, err
@@ -225,8 +237,8 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 		if len(c.subs) == maxSubscriptions {
 			return nil, invalid("a connection has at most %d subscriptions", maxSubscriptions)
 		}
-		left := c.feed.buffered(c.cursor)
-		if len(left) > 0 && !c.s.still(ctx, c.thread) {
+		left := c.rd.buffered(c.cursor)
+		if len(left) > 0 && c.rd.allowed() != nil {
 			left = nil
 		}
 		for _, ev := range left {
@@ -252,11 +264,11 @@ func (c *socket) subscribe(ctx context.Context, r *http.Request, cmd *v2Command)
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			_ = c.write(ctx, c.feed.shown(&last)) // who reads and pings finds out
+			_ = c.write(ctx, c.rd.shown(&last)) // who reads and pings finds out
 		})
 	}
 	for i := range replay {
-		if err := c.write(ctx, c.feed.shown(&replay[i])); err != nil {
+		if err := c.write(ctx, c.rd.shown(&replay[i])); err != nil {
 			return err
 		}
 	}

@@ -29,27 +29,28 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if err := filter.check(); err != nil {
 		return err
 	}
-	feed, err := s.feeds.open(r.Context(), thread)
+	rd, err := s.reader(r.Context(), s.feeds, thread)
 	if err != nil {
 		return err
 	}
-	defer s.feeds.leave(feed)
-	from := feed.since(0)
+	defer rd.leave()
+	from := rd.since(0)
 	if filter.Since != nil {
-		from = feed.since(*filter.Since)
+		from = rd.since(*filter.Since)
 	}
-	return serveFeed(w, r, feed, from, func(ev *feedEvent) []byte {
-		if !filter.matches(ev) || !s.still(r.Context(), thread) {
+	return serveFeed(w, rd, from, nil, func(ev *feedEvent) []byte {
+		if !filter.matches(ev) {
 			return nil
 		}
-		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, feed.shown(ev), ev.seq)
+		return fmt.Appendf(nil, "event: %s\ndata: %s\nid: %d\n\n", ev.method, rd.shown(ev), ev.seq)
 	})
 }
 
 // serveFeed sends the events of a feed from a number on, in the form that show
 // gives them; it shows nothing of others. It ends when the client leaves or is too
-// slow, or the server closes.
-func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, show func(*feedEvent) []byte) error {
+// slow or may not read any more, the server closes, or the thread is removed, of which
+// last tells.
+func serveFeed(w http.ResponseWriter, rd *reader, from int64, last []byte, show func(*feedEvent) []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
@@ -68,14 +69,17 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 	began := time.Now()
 	beat := began.Add(heartbeat)
 	for {
-		wait, stop := context.WithDeadline(r.Context(), beat)
-		ev, err := feed.read(wait, from)
+		wait, stop := context.WithDeadline(rd.ctx, beat)
+		ev, err := rd.read(wait, from)
 		stop()
 		var data []byte
+		_, refused := errors.AsType[*fault](err)
 		switch {
-		case r.Context().Err() != nil:
+		case errors.Is(err, context.Canceled):
 			return nil
-		case errors.Is(err, errOver):
+		case errors.Is(err, errRemoved):
+			return put(last)
+		case errors.Is(err, errOver), errors.Is(err, errExpired), refused:
 			panic(http.ErrAbortHandler) // clients take an orderly end for the last they hear, and come back after this
 		case errors.Is(err, context.DeadlineExceeded):
 			// A comment with a single line feed: clients take an empty line for the end
@@ -88,7 +92,7 @@ func serveFeed(w http.ResponseWriter, r *http.Request, feed *feed, from int64, s
 			if data = show(&ev); data == nil {
 				continue
 			}
-			if ev.ending && !pause(r.Context(), settle-time.Since(began)) {
+			if ev.ending && !pause(rd.ctx, settle-time.Since(began)) {
 				return nil
 			}
 		}
@@ -127,7 +131,7 @@ func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return s.socket(w, r)
 	}
-	t, err := s.threadOf(r)
+	thread, err := pathID(r, "thread")
 	if err != nil {
 		return err
 	}
@@ -143,22 +147,26 @@ func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
 			return invalid("stream_mode must be run_modes, lifecycle or state_update, not %.80q", m)
 		}
 	}
-	feed, err := s.joins.open(r.Context(), t.ID)
+	rd, err := s.reader(r.Context(), s.joins, thread)
 	if err != nil {
 		return err
 	}
-	defer s.joins.leave(feed)
-	from := feed.next()
+	defer rd.leave()
+	if _, err := s.thread(r.Context(), thread); err != nil {
+		return err
+	}
+	from := rd.next()
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		n, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || n < -1 {
 			return invalid("Last-Event-ID must be the ID of an event, or -1 for all, not %.80q", last)
 		}
-		from = feed.since(n)
+		from = rd.since(n)
 	}
-	back := url.URL{Path: "/threads/" + t.ID + "/stream", RawQuery: r.URL.RawQuery}
+	back := url.URL{Path: "/threads/" + thread + "/stream", RawQuery: r.URL.RawQuery}
 	w.Header().Set("Location", back.String()) // clients that lose the connection come back here
-	return serveFeed(w, r, feed, from, func(ev *feedEvent) []byte {
+	gone, _ := json.Marshal(removed(thread))  // of strings
+	return serveFeed(w, rd, from, frame(sent{"error", gone}, rd.next()), func(ev *feedEvent) []byte {
 		wanted := ev.channel
 		if wanted == followLifecycle && slices.Contains(modes, followRuns) {
 			wanted = followRuns

@@ -38,8 +38,13 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 }
 
 func public(ip netip.Addr) bool {
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && (ip.Is4() || internet6.Contains(ip)) && !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
+
+// internet6 is all of IPv6 that is given out for the internet. Outside of it are
+// addresses of sites (fec0::/10), those that hold one of IPv4 and lead to it (::/96,
+// 64:ff9b::/96), and those that lead nowhere (100::/64).
+var internet6 = netip.MustParsePrefix("2000::/3")
 
 // special are addresses that netip doesn't count as private: of the machine
 // itself, of carriers, of protocols and of tests, and those of IPv6 behind which
@@ -51,8 +56,6 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("192.88.99.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("2001::/23"),
 	netip.MustParsePrefix("2002::/16"),
 }

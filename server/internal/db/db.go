@@ -139,8 +139,8 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // @ stands for the schema. Times are microseconds since 1970, JSON is text.
 // Latest versions of assistants stand whole in superstep_assistants. A run's
 // holder is the instance that is to run it; stop says that it shall not go on.
-// Of a thread's feed, first is the number of the oldest event that may be shown,
-// next that of the next one, and wanted when somebody followed it last.
+// Of a thread's feed, first is the number with which it begins, next that of the
+// next event, and wanted when somebody followed it last.
 func migrations() []string {
 	return []string{`
 	CREATE TABLE @superstep_assistants (

@@ -117,7 +117,7 @@ func TestASearchHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestFeedsNumberTheirEventsAndForgetThem(t *testing.T) {
+func TestFeedsNumberTheirEventsAndEndWithTheirThread(t *testing.T) {
 	d := opened(t, "")
 	add := func(always bool, n int) {
 		t.Helper()
@@ -139,7 +139,7 @@ func TestFeedsNumberTheirEventsAndForgetThem(t *testing.T) {
 	}
 	add(false, 150)
 	add(true, 1)
-	list, err := d.FeedEvents(t.Context(), "t", "events", f.Next, 1000)
+	list, err := d.FeedEvents(t.Context(), f, f.Next, 1000)
 	if err != nil || len(list) != 151 {
 		t.Fatalf("%d events, %v", len(list), err)
 	}
@@ -151,11 +151,108 @@ func TestFeedsNumberTheirEventsAndForgetThem(t *testing.T) {
 	if at, err := d.NewestFeed(t.Context(), "t", "events", 20); err != nil || at != list[len(list)-11].Seq {
 		t.Errorf("ten events of two bytes come after %d, %v", at, err)
 	}
-	if err := d.ForgetFeeds(t.Context(), "t"); err != nil {
+	remove(t, d, "t")
+	after, err := d.FeedsNamed(t.Context(), []Feed{{Thread: "t", Kind: "events"}, {Thread: "u", Kind: "events"}})
+	if err != nil || len(after) != 1 || after[0].First <= list[150].Seq {
+		t.Fatalf("afterwards there is %+v, %v", after, err)
+	}
+	add(true, 2)
+	if old, err := d.FeedEvents(t.Context(), f, 0, 1000); err != nil || len(old) != 0 {
+		t.Errorf("the old feed has %+v, %v", old, err)
+	}
+	if fresh, err := d.FeedEvents(t.Context(), after[0], 0, 1000); err != nil || len(fresh) != 2 {
+		t.Errorf("the new feed has %+v, %v", fresh, err)
+	}
+	// Nothing was told of it, and still it is another one.
+	first, err := d.FollowFeed(t.Context(), "v", "events")
+	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := d.FeedsNamed(t.Context(), []Feed{{Thread: "t", Kind: "events"}, {Thread: "u", Kind: "events"}})
-	if err != nil || len(after) != 1 || after[0].First != after[0].Next || after[0].Next != list[150].Seq+1 {
-		t.Errorf("afterwards there is %+v, %v", after, err)
+	remove(t, d, "v")
+	if second, err := d.FollowFeed(t.Context(), "v", "events"); err != nil || second.First <= first.First {
+		t.Errorf("after %+v there is %+v, %v", first, second, err)
+	}
+}
+
+// remove makes a thread of an ID and removes it.
+func remove(t *testing.T, d *DB, id string) {
+	t.Helper()
+	err := d.AddThread(t.Context(), thread(id, ""))
+	if err == nil {
+		_, err = d.RemoveThread(t.Context(), id, time.Now(), time.Time{})
+	}
+	if err == nil {
+		err = d.DeleteThread(t.Context(), id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A thread that is being removed is gone for all but the runs that end with it, and
+// its ID isn't free. One at a time removes it.
+func TestAThreadThatIsBeingRemovedIsGone(t *testing.T) {
+	d, ctx := opened(t, ""), t.Context()
+	run := func(id string) *Run {
+		return &Run{ID: id, ThreadID: "t", Status: Pending, Holder: "i", CreatedAt: time.Now(), UpdatedAt: time.Now(), StartsAt: time.Now()}
+	}
+	none := RunLimit{All: -1, OfOwner: -1}
+	if err := errors.Join(d.AddThread(ctx, thread("t", "u")), d.AddRun(ctx, run("r"), false, none, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DeleteThread(ctx, "t"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("before anybody removes it: %v", err)
+	}
+	at := time.Now()
+	until, err := d.RemoveThread(ctx, "t", at, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Thread(ctx, "t")
+	_, changed := d.UpdateThread(ctx, "t", func(*Thread) error { return nil })
+	_, again := d.RemoveThread(ctx, "t", at, time.Time{})
+	for what, err := range map[string]error{"reading": err, "changing": changed, "removing it again": again, "adding a run": d.AddRun(ctx, run("s"), false, none, nil)} {
+		if !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if list, n, err := d.Threads(ctx, ThreadFilter{}, "", Page{Limit: 10}, nil); n != 0 || err != nil {
+		t.Errorf("the list has %v, %v", list, err)
+	}
+	if err := d.AddThread(ctx, thread("t", "v")); !errors.Is(err, ErrExists) {
+		t.Errorf("making it: %v", err)
+	}
+	if _, err := d.BeginRun(ctx, "r", "t", "i", func(*Run, int) {}); err != nil {
+		t.Errorf("its run begins: %v", err)
+	}
+	end := End{Now: at, Settle: func(th *Thread) { th.Status = Idle }}
+	if _, left, err := d.FinishRun(ctx, "r", "t", "i", end, func(r *Run) { r.Status = Success }); err != nil || !left.IsZero() {
+		t.Errorf("its run ends: %v, %v", left, err)
+	}
+	if _, err := d.Thread(ctx, "t"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after its run ended: %v", err)
+	}
+	// Whoever has it may go on; others may when its time is over.
+	later, err := d.RemoveThread(ctx, "t", at.Add(time.Second), until)
+	if err != nil || !later.After(until) {
+		t.Errorf("it goes on until %v, %v", later, err)
+	}
+	if ids, err := d.ExpiredThreads(ctx, at.Add(time.Second), 10); err != nil || len(ids) != 0 {
+		t.Errorf("meanwhile others find %v, %v", ids, err)
+	}
+	if ids, err := d.ExpiredThreads(ctx, later, 10); err != nil || len(ids) != 1 {
+		t.Errorf("then others find %v, %v", ids, err)
+	}
+	if _, err := d.RemoveThread(ctx, "t", later, time.Time{}); err != nil {
+		t.Errorf("then others may: %v", err)
+	}
+	if _, err := d.RemoveThread(ctx, "t", later, until); !errors.Is(err, ErrNotFound) {
+		t.Errorf("who had it before may go on: %v", err)
+	}
+	if err := errors.Join(d.DeleteThread(ctx, "t"), d.AddThread(ctx, thread("t", "v"))); err != nil {
+		t.Error(err)
+	}
+	if err := d.DeleteThread(ctx, "t"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the next thread of that ID is removed: %v", err)
 	}
 }

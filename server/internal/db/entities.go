@@ -138,6 +138,10 @@ const (
 	Interrupted = "interrupted"
 	Failed      = "error"
 
+	// removed is a thread that is being removed. It counts as gone but for the runs
+	// that end with it, and its ID isn't free yet.
+	removed = "removed"
+
 	Pending = "pending"
 	Running = "running"
 	Success = "success"
@@ -202,14 +206,23 @@ func (d *DB) addThread(ctx context.Context, e execer, t *Thread) error {
 
 // Thread returns a thread.
 func (d *DB) Thread(ctx context.Context, id string) (*Thread, error) {
-	return one[Thread](ctx, d, d.reads, `SELECT data FROM @superstep_server_threads WHERE id = ?`, id)
+	return d.present(ctx, d.reads, id, "")
+}
+
+// present reads a thread that isn't being removed.
+func (d *DB) present(ctx context.Context, e execer, id, lock string) (*Thread, error) {
+	t, err := one[Thread](ctx, d, e, `SELECT data FROM @superstep_server_threads WHERE id = ?`+lock, id)
+	if err == nil && t.Status == removed {
+		return nil, ErrNotFound
+	}
+	return t, err
 }
 
 // UpdateThread changes a thread.
 func (d *DB) UpdateThread(ctx context.Context, id string, change func(*Thread) error) (*Thread, error) {
 	var out *Thread
 	err := d.tx(ctx, func(tx execer) (err error) {
-		out, err = one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), id)
+		out, err = d.present(ctx, tx, id, d.forUpdate())
 		if err != nil {
 			return err
 		}
@@ -252,7 +265,7 @@ type ThreadFilter struct {
 // Threads returns threads, newest first unless the page says otherwise. By is
 // created, updated, state_updated, status or thread_id.
 func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, accepts func(*Thread) bool) ([]*Thread, int, error) {
-	query, args := `SELECT data FROM @superstep_server_threads WHERE 1 = 1`, []any(nil)
+	query, args := `SELECT data FROM @superstep_server_threads WHERE status <> ?`, []any{removed}
 	for _, c := range []struct{ column, value string }{{"graph", f.Graph}, {"assistant", f.Assistant}, {"status", f.Status}} {
 		if c.value != "" {
 			query += ` AND ` + c.column + ` = ?`
@@ -293,17 +306,47 @@ func (d *DB) ids(ctx context.Context, query string, args ...any) ([]string, erro
 	return out, rows.Err()
 }
 
-// DeleteThread removes a thread with its runs.
-func (d *DB) DeleteThread(ctx context.Context, id string) error {
-	return d.tx(ctx, func(tx execer) error {
-		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id); err != nil {
+// RemoveWithin is how long who removes a thread has for it, until others try.
+const RemoveWithin = time.Minute
+
+// RemoveThread notes that a thread is being removed: from now on it counts as gone,
+// and no run is added to it, but its ID isn't free until [DB.DeleteThread]. The
+// thread is the caller's to remove for a time; had is what the call before returned,
+// if it is to be longer. ErrNotFound says that the thread is gone, or somebody else's
+// to remove. If nobody ends it, [DB.ExpiredThreads] finds it.
+func (d *DB) RemoveThread(ctx context.Context, id string, now, had time.Time) (until time.Time, err error) {
+	err = d.tx(ctx, func(tx execer) error {
+		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), id)
+		if err != nil {
 			return err
 		}
-		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_server_threads WHERE id = ?`, id)
+		if t.Status == removed && t.ExpiresAt.After(now) && !t.ExpiresAt.Equal(had) {
+			return ErrNotFound
+		}
+		t.remove(now)
+		until = t.ExpiresAt
+		return d.putThread(ctx, tx, t)
+	})
+	return until, err
+}
+
+func (t *Thread) remove(now time.Time) { t.Status, t.ExpiresAt = removed, now.Add(RemoveWithin) }
+
+// DeleteThread removes a thread that [DB.RemoveThread] was called for, with its runs
+// and what was told of it. Its feeds end: what follows is of another thread.
+func (d *DB) DeleteThread(ctx context.Context, id string) error {
+	return d.tx(ctx, func(tx execer) error {
+		n, err := d.exec(ctx, tx, `DELETE FROM @superstep_server_threads WHERE id = ? AND status = ?`, id, removed)
 		if err == nil && n == 0 {
 			return ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		if _, err := d.exec(ctx, tx, `DELETE FROM @superstep_runs WHERE thread = ?`, id); err != nil {
+			return err
+		}
+		return d.endFeeds(ctx, tx, id)
 	})
 }
 
@@ -375,7 +418,7 @@ func (d *DB) AddRun(ctx context.Context, r *Run, alone bool, limit RunLimit, cha
 
 func (d *DB) addRun(ctx context.Context, tx execer, r *Run, alone bool, limit RunLimit, change func(*Thread) error) error {
 	// The thread's row is what two requests meet at.
-	t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), r.ThreadID)
+	t, err := d.present(ctx, tx, r.ThreadID, d.forUpdate())
 	if err != nil {
 		return err
 	}
@@ -509,7 +552,7 @@ func (d *DB) putRun(ctx context.Context, e execer, r *Run) error {
 // End is what is noted together with the end of a run.
 type End struct {
 	// Settle notes on the thread what came of the run, if no other run is open. It
-	// isn't called for a thread that was made for the run: that one expires at once.
+	// isn't called for a thread that was made for the run: that one is removed.
 	Settle  func(*Thread)
 	Now     time.Time
 	Waits   bool     // the thread goes on later: one that was made for the run stays
@@ -526,10 +569,10 @@ type FeedEnd struct {
 }
 
 // FinishRun notes that a run of a holder is over, and all that follows from it: all
-// of it or nothing. It returns ErrTaken if another instance holds the run, and
-// whether the thread was made for the run and is to be removed. A run that is gone,
-// with its thread or without, is ErrNotFound.
-func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, change func(*Run)) (run *Run, remove bool, err error) {
+// of it or nothing. It returns ErrTaken if another instance holds the run. If the
+// thread was made for the run it is the caller's to remove, until the time returned.
+// A run that is gone, with its thread or without, is ErrNotFound.
+func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, change func(*Run)) (run *Run, remove time.Time, err error) {
 	run = new(Run)
 	err = d.tx(ctx, func(tx execer) error {
 		t, err := one[Thread](ctx, d, tx, `SELECT data FROM @superstep_server_threads WHERE id = ?`+d.forUpdate(), thread)
@@ -546,9 +589,12 @@ func (d *DB) FinishRun(ctx context.Context, id, thread, holder string, end End, 
 		if err := d.putRun(ctx, tx, run); err != nil {
 			return err
 		}
-		remove = t.Temporary && !end.Waits
+		alive := t.Status != removed
 		if err := d.settle(ctx, tx, t, end); err != nil {
 			return err
+		}
+		if alive && t.Status == removed {
+			remove = t.ExpiresAt
 		}
 		if end.Webhook != nil {
 			if err := d.addWebhook(ctx, tx, end.Webhook); err != nil {
@@ -586,8 +632,11 @@ func (d *DB) DropRun(ctx context.Context, id, thread, holder string, end End) er
 
 // settle notes on a thread what came of its last run, if that is what it was.
 func (d *DB) settle(ctx context.Context, tx execer, t *Thread, end End) error {
+	if t.Status == removed {
+		return nil
+	}
 	if t.Temporary && !end.Waits {
-		t.ExpiresAt = end.Now // whoever lives then removes it, if this process doesn't
+		t.remove(end.Now)
 		return d.putThread(ctx, tx, t)
 	}
 	open, err := d.anyOpen(ctx, tx, t.ID)

@@ -20,10 +20,11 @@ type FeedEvent struct {
 	Told      string // up to where all is told with this event; only written, see [DB.LastFeedTold]
 }
 
-// Feed is what is known of a feed.
+// Feed is what is known of a feed. If its thread is removed it ends, and another one
+// begins with a greater First.
 type Feed struct {
 	Thread, Kind string
-	First, Next  int64 // the oldest event that may be shown, and the next one
+	First, Next  int64 // the number of its first event, and of the next one
 }
 
 // AddFeed appends events that a run's holder sends, all or none. If another
@@ -198,9 +199,11 @@ func (d *DB) NewestFeed(ctx context.Context, thread, kind string, bytes int) (se
 	return seq, err
 }
 
-// FeedEvents returns stored events from a number on.
-func (d *DB) FeedEvents(ctx context.Context, thread, kind string, from int64, limit int) ([]FeedEvent, error) {
-	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, ending, method, channel, namespace, data FROM @superstep_feed_events WHERE thread = ? AND kind = ? AND seq >= ? ORDER BY seq LIMIT ?`), thread, kind, from, limit)
+// FeedEvents returns stored events of a feed from a number on; none if the feed is
+// over.
+func (d *DB) FeedEvents(ctx context.Context, f Feed, from int64, limit int) ([]FeedEvent, error) {
+	rows, err := d.reads.QueryContext(ctx, d.bind(`SELECT seq, ending, method, channel, namespace, data FROM @superstep_feed_events WHERE thread = ? AND kind = ? AND seq >= ?
+		AND ? = (SELECT first FROM @superstep_feeds f WHERE f.thread = ? AND f.kind = ?) ORDER BY seq LIMIT ?`), f.Thread, f.Kind, from, f.First, f.Thread, f.Kind, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -228,16 +231,16 @@ func (d *DB) LastFeedTold(ctx context.Context, thread, kind string) (string, err
 	return d.lastTold(ctx, `SELECT told FROM @superstep_feed_events WHERE thread = ? AND kind = ? AND told <> '' ORDER BY seq DESC LIMIT 1`, thread, kind)
 }
 
-// ForgetFeeds removes what was told of a thread.
-func (d *DB) ForgetFeeds(ctx context.Context, thread string) error {
-	return d.tx(ctx, func(tx execer) error {
-		// The rows first, which those who append lock first.
-		if _, err := d.exec(ctx, tx, `UPDATE @superstep_feeds SET first = next, changed = `+d.now()+` WHERE thread = ?`, thread); err != nil {
-			return err
-		}
-		_, err := d.exec(ctx, tx, `DELETE FROM @superstep_feed_events WHERE thread = ?`, thread)
+// endFeeds ends the feeds of a thread that is gone: what is told from now on is of
+// another thread of that ID, and of other feeds.
+func (d *DB) endFeeds(ctx context.Context, tx execer, thread string) error {
+	// The rows first, which those who append lock first. One number isn't given to any
+	// event, so that feeds differ in where they begin.
+	if _, err := d.exec(ctx, tx, `UPDATE @superstep_feeds SET first = next + 1, next = next + 1, changed = `+d.now()+` WHERE thread = ?`, thread); err != nil {
 		return err
-	})
+	}
+	_, err := d.exec(ctx, tx, `DELETE FROM @superstep_feed_events WHERE thread = ?`, thread)
+	return err
 }
 
 // SweepFeeds removes events that are older than a time and whose thread has no run

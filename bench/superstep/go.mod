@@ -1,0 +1,29 @@
+module github.com/superstep-dev/superstep/bench/superstep
+
+go 1.26.0
+
+require (
+	github.com/superstep-dev/superstep v0.0.0
+	github.com/superstep-dev/superstep/bench v0.0.0
+	modernc.org/sqlite v1.61.1
+)
+
+require (
+	github.com/benbjohnson/immutable v0.4.3 // indirect
+	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/google/jsonschema-go v0.4.3 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/ncruces/go-strftime v1.1.0 // indirect
+	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	golang.org/x/exp v0.0.0-20231110203233-9a3e6036ecaa // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	modernc.org/libc v1.79.0 // indirect
+	modernc.org/mathutil v1.7.1 // indirect
+	modernc.org/memory v1.12.1 // indirect
+)
+
+replace (
+	github.com/superstep-dev/superstep => ../../
+	github.com/superstep-dev/superstep/bench => ../
+)

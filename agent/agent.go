@@ -101,6 +101,7 @@ func AddAgent[S any, P Stateful[S]](b *graph.Builder[S], name string, a *Agent, 
 		b.AddNode(name, func(context.Context, *S) error { return err }, opts...)
 		return
 	}
+	b.Defaults(Turns[S, P]())
 	b.AddNode(name, func(ctx context.Context, s *S) error { return runAgent[S, P](ctx, s, name, a, c) }, append([]graph.NodeOption{a.node}, opts...)...)
 }
 

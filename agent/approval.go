@@ -187,7 +187,7 @@ func (j *job) decide(set *tool.Set, d Decision) (err error) {
 		if d.Edited == nil {
 			return fmt.Errorf("approval: the edit of a call of %q has no edited_action", j.call.Name)
 		}
-		j.call.Name, j.call.Args = d.Edited.Name, string(d.Edited.Args)
+		j.call.Name, j.call.Args, j.edited = d.Edited.Name, string(d.Edited.Args), true
 		if j.tool, err = set.Get(j.call.Name); err != nil {
 			return fmt.Errorf("approval: %w", err)
 		}

@@ -280,10 +280,7 @@ func TestTheUserGoesOnWhileADecisionWaits(t *testing.T) {
 	if err != nil || !snap.Done() || n != 0 {
 		t.Fatalf("%v, %d calls, %v", err, n, snap.Interrupts)
 	}
-	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 multiply{\"a\":2,\"b\":3}]\nuser: never mind\nassistant: fine\n")
-	if sent := transcript(m.Last().Messages); !strings.Contains(sent, "tool: not called: the conversation went on (1) failed\nuser: never mind\n") {
-		t.Errorf("the model was sent\n%s", sent)
-	}
+	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 multiply{\"a\":2,\"b\":3}]\ntool: not called: the user went on (1) failed\nuser: never mind\nassistant: fine\n")
 	if _, err := g.Resume(t.Context(), agent.ApprovalAnswer{}, graph.Thread("t")); err == nil {
 		t.Error("the question is still open")
 	}

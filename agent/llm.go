@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,7 +87,7 @@ type LLM[S any] struct {
 
 // AddLLM adds a node that asks a model.
 func AddLLM[S any, P Stateful[S]](b *graph.Builder[S], name string, l LLM[S], opts ...graph.NodeOption) {
-	b.Mistake(name, l.check())
+	b.Mistake(name, l.check()).Defaults(Turns[S, P]())
 	b.AddNode(name, func(ctx context.Context, s *S) error { return l.run(ctx, s, P(s).AgentState()) }, opts...)
 }
 
@@ -158,11 +157,7 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 	if t.oneShot {
 		st.OneShot.Set(nil)
 		if st.UserInput != "" && len(m.ToolCalls()) > 0 {
-			m.Metadata = maps.Clone(m.Metadata)
-			if m.Metadata == nil {
-				m.Metadata = map[string]string{}
-			}
-			m.Metadata[awaited] = st.UserInput
+			m = marked(m, awaited, st.UserInput)
 		}
 	}
 	if t.user != nil {

@@ -101,7 +101,12 @@ func (e *ReActError) Unwrap() error { return e.Err }
 
 // AddReAct adds an agent as a single node.
 func AddReAct[S any, P Scratched[S]](b *graph.Builder[S], name string, r ReActNode, opts ...graph.NodeOption) {
-	b.Mistake(name, r.check())
+	b.Mistake(name, r.check()).Defaults(graph.OnInput(func(s *S, open graph.Open) (bool, error) {
+		if waits := waitsFor(open); len(waits) > 0 && !open.Restart {
+			return false, &WaitingError{For: waits}
+		}
+		return true, nil
+	}))
 	b.AddNode(name, func(ctx context.Context, s *S) error {
 		var before []chat.Message
 		if buffered, ok := any(s).(interface{ BufferState() *Buffer }); ok {

@@ -92,7 +92,7 @@ func reduceUsage(existing, update any) any {
 // AddSchemaLLM is [AddLLM] for a graph whose state is a map, with the fields of
 // [MessagesSchema]. The callbacks see these fields as a [State].
 func AddSchemaLLM(b *graph.SchemaBuilder, name string, l LLM[State], opts ...graph.NodeOption) {
-	b.Builder().Mistake(name, l.check())
+	b.Builder().Mistake(name, l.check()).Defaults(schemaTurns)
 	b.Builder().AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
 		return onSchema(s, func(st *State) error { return l.run(ctx, st, st) })
 	}, append([]graph.NodeOption{schemaFields}, opts...)...)
@@ -101,7 +101,7 @@ func AddSchemaLLM(b *graph.SchemaBuilder, name string, l LLM[State], opts ...gra
 // AddSchemaTools is [AddTools] for a graph whose state is a map, with the fields
 // of [MessagesSchema].
 func AddSchemaTools(b *graph.SchemaBuilder, name string, t Tools[State], opts ...graph.NodeOption) {
-	b.Builder().Mistake(name, t.check())
+	b.Builder().Mistake(name, t.check()).Defaults(schemaTurns)
 	b.Builder().AddCommandNode(name, func(ctx context.Context, s *graph.SchemaState) (cmd graph.Command, err error) {
 		err = onSchema(s, func(st *State) error {
 			cmd, err = t.run(ctx, st, st)
@@ -119,7 +119,7 @@ func AddSchemaAgent(b *graph.SchemaBuilder, name string, a *Agent, c SubAgent[St
 		b.Builder().AddNode(name, func(context.Context, *graph.SchemaState) error { return err })
 		return
 	}
-	b.Builder().AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
+	b.Builder().Defaults(schemaTurns).AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
 		return onSchema(s, func(st *State) error { return runAgent(ctx, st, name, a, c) })
 	}, append([]graph.NodeOption{schemaFields, a.node}, opts...)...)
 }
@@ -139,6 +139,15 @@ func AddSchemaToolsEdges(b *graph.SchemaBuilder, llm, tools, fallback string) {
 		return graph.Goto(fallback), nil
 	}, tools, fallback)
 }
+
+// schemaTurns is [Turns] for a state that is a map.
+var schemaTurns = graph.OnInput(func(s *graph.SchemaState, open graph.Open) (newTurn bool, err error) {
+	err = onSchema(s, func(st *State) error {
+		newTurn, err = st.onInput(open)
+		return err
+	})
+	return newTurn, err
+})
 
 // schemaFields makes Compile report a schema that lacks a field.
 var schemaFields = graph.Reads(KeyMessages, KeyUserInput, KeyOneShot, KeyLastResponse, KeyNodeResponses, KeyMetadata)

@@ -78,7 +78,7 @@ const awaited = "waiting_user_input"
 // wentOn reports whether the user has spoken since a message with calls of tools
 // was written.
 func (s *State) wentOn(from chat.Message) bool {
-	if s.UserInput == "" {
+	if s.UserInput == "" || from.Metadata[keeps] != "" {
 		return false
 	}
 	waiting, ok := from.Metadata[awaited]

@@ -128,7 +128,7 @@ func (t *Tools[S]) delegate(ctx context.Context, st *State, name string) error {
 	from, calls := Pending(&st.Messages)
 	calls = slices.DeleteFunc(calls, func(c chat.ToolCall) bool { return c.Name != name || !t.team.makes(c) })
 	if st.wentOn(from) {
-		return t.abandon(ctx, st, calls)
+		return t.abandon(ctx, st, from, calls)
 	}
 	for _, c := range calls {
 		args, err := c.Arguments()

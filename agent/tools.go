@@ -22,12 +22,14 @@ import (
 //
 // When UserInput is set, the user has gone on without waiting for the calls:
 // those that were not made yet are not made. (One that was there already when the
-// model answered OneShot doesn't count.)
+// model answered OneShot doesn't count, nor one that came while a question about
+// the calls waited.)
 //
-// A result is recorded as soon as its tool has returned: when the node runs
-// again, after a question, an error or a crash, the tool isn't called again. A
-// tool whose result is lost with the process is; see [tool.Info] for the key
-// with which a service can tell.
+// That a call begins is recorded before, and its result as soon as the tool has
+// returned: when the node runs again, after a question, an error or a crash, the
+// tool isn't called again. A tool whose result is lost with the process is; see
+// [tool.Info] for the key with which a service can tell. If the user goes on
+// instead, the model is told what is recorded; see [Turns].
 type Tools[S any] struct {
 	Tools []tool.Tool
 
@@ -116,7 +118,7 @@ func (e *ToolCallError) Unwrap() error { return e.Err }
 // that has any, so models that call tools in one superstep must be agents of their
 // own, added with [AddAgent] or in a [Parallel].
 func AddTools[S any, P Stateful[S]](b *graph.Builder[S], name string, t Tools[S], opts ...graph.NodeOption) {
-	b.Mistake(name, t.check())
+	b.Mistake(name, t.check()).Defaults(Turns[S, P]())
 	b.AddCommandNode(name, func(ctx context.Context, s *S) (graph.Command, error) {
 		return t.run(ctx, s, P(s).AgentState())
 	}, opts...)
@@ -158,6 +160,7 @@ type job struct {
 	args   json.RawMessage
 	result chat.Message // set when done
 	done   bool
+	edited bool  // by a human
 	used   Usage // of models, by what the call led to
 }
 
@@ -181,7 +184,7 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 		return graph.Command{}, nil
 	}
 	if st.wentOn(from) {
-		return graph.Command{}, t.abandon(ctx, st, calls)
+		return graph.Command{}, t.abandon(ctx, st, from, calls)
 	}
 	set, err := choose(ctx, s, t.Choose, t.set, t.team.tools()...)
 	if err != nil {
@@ -208,7 +211,7 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 		r, _ := j.result.ToolResult()
 		direct = direct && !r.IsError && slices.Contains(t.Direct, j.call.Name)
 	}
-	if direct && cmd.IsZero() {
+	if direct && cmd.IsZero() && from.Metadata[keeps] == "" {
 		st.LastResponse.Add(jobs[len(jobs)-1].result.Text())
 		st.Stopped.Add(StopDirect)
 		return graph.Goto(graph.End), nil
@@ -217,19 +220,21 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 }
 
 // abandon answers the calls that are left when the user has spoken instead of
-// waiting for them: with what was recorded of those that were made.
-func (t *Tools[S]) abandon(ctx context.Context, st *State, calls []chat.ToolCall) error {
+// waiting for them: as the records say.
+func (t *Tools[S]) abandon(ctx context.Context, st *State, from chat.Message, calls []chat.ToolCall) error {
 	for _, c := range calls {
-		out, err := graph.Once(ctx, t.record(c), func(context.Context, string) (outcome, error) { return outcome{}, errNotMade })
+		made, out, found, err := recordedOf(c, t.round, look(ctx))
 		switch {
-		case err == nil:
-			st.Messages.Add(out.Message)
-			spend(&st.Usage, t.placed(ctx, out.Used))
-		case errors.Is(err, errNotMade):
-			st.Messages.Add(notCalled(c, "the user went on"))
-		default:
+		case err != nil:
 			return err
+		case !found:
+			out.Message = notCalled(c, wentOn)
+		case made != c:
+			from = replaced(from, made)
+			st.Messages.Add(from)
 		}
+		st.Messages.Add(out.Message)
+		spend(&st.Usage, t.placed(ctx, out.Used))
 	}
 	return nil
 }
@@ -243,12 +248,6 @@ func (t *Tools[S]) placed(ctx context.Context, u Usage) Usage {
 	}
 	return u.below(node)
 }
-
-// errNotMade says that there is no record of a call.
-var errNotMade = errors.New("the call was not made")
-
-// record is the name of the record of a call.
-func (t *Tools[S]) record(c chat.ToolCall) string { return "tool " + t.round + c.ID }
 
 // prepareAll checks that the calls of a message can be made.
 func (t *Tools[S]) prepareAll(set *tool.Set, calls []chat.ToolCall) ([]*job, error) {
@@ -372,7 +371,7 @@ type outcome struct {
 func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	node := ctx
 	// What a tool asks, records and calls is apart from what other calls do.
-	ctx = graph.Scope(ctx, t.record(j.call))
+	ctx = graph.Scope(ctx, record(t.round, j.call))
 	if err := graph.EmitToolCall(ctx, tool.Started{CallID: j.call.ID, Name: j.call.Name, Args: j.args}); err != nil {
 		return err
 	}
@@ -383,13 +382,13 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	var err error
 	if takesState(j.tool) {
 		// What it writes isn't recorded, so it runs again with the node.
-		out, res, failed, err = t.attempt(ctx, j, "")
+		out, res, failed, err = t.attempt(ctx, node, j, "")
 	} else {
 		fresh := false
 		// The tool gets the node's context and not that of Once: it may ask.
-		out, err = graph.Once(node, t.record(j.call), func(_ context.Context, key string) (o outcome, err error) {
+		out, err = graph.Once(node, record(t.round, j.call), func(_ context.Context, key string) (o outcome, err error) {
 			fresh = true
-			o, res, failed, err = t.attempt(ctx, j, key)
+			o, res, failed, err = t.attempt(ctx, node, j, key)
 			return o, err
 		})
 		out.recorded = !fresh
@@ -418,8 +417,9 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 }
 
 // attempt calls the tool with the callbacks around it. Failed is the tool's
-// error that the model is told of.
-func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (o outcome, res tool.Result, failed, err error) {
+// error that the model is told of. Node is the context of the node, ctx that of the
+// call.
+func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o outcome, res tool.Result, failed, err error) {
 	call := j.call
 	var spent ledger
 	var r *tool.Result
@@ -440,6 +440,9 @@ func (t *Tools[S]) attempt(ctx context.Context, j *job, key string) (o outcome, 
 		}
 		if takesState(j.tool) {
 			ctx = withState(ctx, t.state)
+		}
+		if err := t.begin(node, j); err != nil {
+			return o, res, nil, err
 		}
 		ctx = context.WithValue(ctx, ledgerKey{}, &spent)
 		r, err = invoke(tool.WithInfo(ctx, tool.Info{CallID: call.ID, IdempotencyKey: key}), j.tool, call.Name, args)

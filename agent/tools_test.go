@@ -417,7 +417,7 @@ func TestTheUserGoesOnWithoutTheCalls(t *testing.T) {
 		user: go
 		assistant: [1 multiply{"a":2,"b":3}][2 f{}]
 		tool: 6 (1)
-		tool: not called: the user went on (2) failed
+		tool: was called; the outcome is unknown: the turn ended before it was recorded (2) failed
 		user: never mind
 		assistant: fine
 		`)

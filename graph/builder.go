@@ -193,6 +193,18 @@ func (b *Builder[S]) Mistake(node string, err error) *Builder[S] {
 	return b
 }
 
+// Defaults sets options of the graph that hold unless [Builder.Compile] or a call is
+// given others. It is for packages that build parts of graphs.
+func (b *Builder[S]) Defaults(opts ...Option) *Builder[S] {
+	b.made()
+	set, err := b.settings.with(opts)
+	if err != nil {
+		b.problem("option", "", "", "%v", err)
+	}
+	b.settings = set
+	return b
+}
+
 // made panics on a builder that there is not.
 func (b *Builder[S]) made() {
 	if b == nil {

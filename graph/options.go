@@ -79,6 +79,7 @@ type settings struct {
 	restart bool
 	redo    bool
 	start   *Command
+	onInput func(state any, open Open) (newTurn bool, err error)
 	update  any // func(*S)
 	asNode  string
 	as      *Command

@@ -27,7 +27,8 @@ import (
 //   - Something is pending (the last run was interrupted, failed or was
 //     killed): without input it goes on; breakpoints are passed, questions
 //     still wait. Input is folded into the state first, and then it goes on.
-//     [Restart] and [StartAt] start a new turn instead.
+//     [Restart] and [StartAt] start a new turn instead. A graph with [OnInput],
+//     as one with nodes of package agent, decides that itself.
 //
 // With [From] all this holds for the thread as it was at that checkpoint, on a
 // new branch: what was planned there runs (again), and questions are asked
@@ -160,20 +161,31 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 			return false, err
 		}
 	}
+	newTurn := set.start != nil || set.restart || !m.Pending()
+	var changes any // of the input, where no turn starts
+	switch {
+	case !m.Pending() || input == nil && !newTurn:
+	case set.onInput != nil:
+		if newTurn, changes, err = g.takeInput(s, set, input, newTurn); err != nil {
+			return false, err
+		}
+	case !newTurn:
+		if changes, err = s.Edit(input); err != nil {
+			return false, err
+		}
+	}
 	switch {
 	case set.start != nil:
 		return true, s.Begin(ctx, checkpoint.SourceInput, input, set.start.local())
 	case !known && set.store != nil && input == nil:
 		return false, fmt.Errorf("%w: thread %q has no checkpoint and there is no input", ErrNothingToResume, set.thread)
-	case !known, set.restart, !m.Pending() && input != nil:
+	case !known, set.restart, newTurn && input != nil:
 		return true, s.Begin(ctx, checkpoint.SourceInput, input, local.Command{})
-	case !m.Pending():
+	case newTurn:
 		return set.from != "", nil
 	}
-	if input != nil {
-		if err := s.Apply(checkpoint.SourceInput, input); err != nil {
-			return false, err
-		}
+	if err := s.Apply(changes); err != nil {
+		return false, err
 	}
 	return true, m.Continue()
 }

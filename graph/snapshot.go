@@ -164,31 +164,36 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 		snap.Interrupts = append(snap.Interrupts, g.withSchema(interruptOf(&q), set))
 	}
 	for i := range m.Tasks() {
-		t := m.Task(i)
-		ts := TaskState{
-			ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: names[t.Node], Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
-		}
-		for _, q := range t.Unanswered() {
-			if q.Wait {
-				continue
-			}
-			ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
-		}
-		if n := g.nodes[t.Node]; n.child != nil && set.store != nil {
-			ts.Inside = local.ChildNamespace(set.namespace, names[t.Node], m.Epoch(), i, t.Gen, n.part == nil && n.child.keepsState())
-		}
-		for ns, id := range t.Children {
-			if ts.Subgraphs == nil {
-				ts.Subgraphs = map[string]string{}
-			}
-			ts.Subgraphs[ns] = string(id)
-		}
-		snap.Tasks = append(snap.Tasks, ts)
+		snap.Tasks = append(snap.Tasks, g.taskState(m, i, set))
 	}
 	if rec := s.Record(); rec != nil {
 		snap.Checkpoint, snap.Parent, snap.Source, snap.CreatedAt, snap.Metadata = string(rec.ID), string(rec.Parent), string(rec.Source), rec.CreatedAt, rec.Metadata
 	}
 	return snap
+}
+
+// taskState describes a task of the open superstep.
+func (g *Graph[S]) taskState(m *core.Machine, i int, set *settings) TaskState {
+	t := m.Task(i)
+	ts := TaskState{
+		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: g.prog.Plan.Nodes[t.Node].Name, Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
+	}
+	for _, q := range t.Unanswered() {
+		if q.Wait {
+			continue
+		}
+		ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
+	}
+	if n := g.nodes[t.Node]; n.child != nil && set.store != nil {
+		ts.Inside = local.ChildNamespace(set.namespace, g.prog.Plan.Nodes[t.Node].Name, m.Epoch(), i, t.Gen, n.part == nil && n.child.keepsState())
+	}
+	for ns, id := range t.Children {
+		if ts.Subgraphs == nil {
+			ts.Subgraphs = map[string]string{}
+		}
+		ts.Subgraphs[ns] = string(id)
+	}
+	return ts
 }
 
 // withSchema adds the declared schema of a breakpoint.

@@ -76,6 +76,7 @@ type Runner[S any] struct {
 	app   string
 	graph *graph.Graph[S]
 	of    func(*S) *agent.State
+	turns graph.Option // a message after a failure starts a turn
 	o     Options[S]
 	lines queues
 }
@@ -83,7 +84,7 @@ type Runner[S any] struct {
 // NewRunner returns a runner that runs g for the users of an app. At most one
 // Options may be given.
 func NewRunner[S any, P agent.Stateful[S]](app string, g *graph.Graph[S], opts ...Options[S]) (*Runner[S], error) {
-	r := &Runner[S]{app: app, graph: g, of: func(s *S) *agent.State { return P(s).AgentState() }}
+	r := &Runner[S]{app: app, graph: g, of: func(s *S) *agent.State { return P(s).AgentState() }, turns: agent.Turns[S, P]()}
 	switch {
 	case len(opts) > 1:
 		return nil, fmt.Errorf("%w: more than one Options", ErrInvalid)
@@ -152,7 +153,8 @@ func Resume(answer any) RunOption {
 }
 
 // Checkpoint makes the run start from a checkpoint of the thread, on a new
-// branch.
+// branch. What was planned there runs, unless the graph decides otherwise
+// ([graph.OnInput]).
 func Checkpoint(id string) RunOption { return func(s *runSettings) { s.checkpoint = id } }
 
 // WithValue sets a value of the session's state for this run, before the
@@ -190,9 +192,9 @@ const ResumeWord = "resume"
 //     take a text, but JSON, the text is read as that. An answer that is
 //     refused is a [*graph.AnswerError] and changes nothing; breakpoints without
 //     a schema take none, [ResumeWord] passes them.
-//   - It is pending otherwise, since a run failed or was killed: the message
-//     replaces the input that is not used up, and the thread goes on.
-//   - Otherwise it is the input of a new turn.
+//   - Otherwise it is the input of a new turn, also where the last turn failed or
+//     was killed. What that has recorded stays; input of it that no model was
+//     sent is replaced. See [agent.Turns].
 //
 // Text becomes UserInput of the [agent.State]; a message with other parts, a name,
 // an ID or metadata is added to Messages. A zero message lets the thread go on, as
@@ -401,6 +403,8 @@ func (u *run[S]) prepare() error {
 	opts := []graph.Option{thread, graph.UseDeps(u.state), graph.UseDeps[agent.Values](u.state)}
 	if u.set.checkpoint != "" {
 		opts = append(opts, graph.From(u.set.checkpoint))
+	} else {
+		opts = append(opts, u.r.turns)
 	}
 	word := u.said() && plain(u.message) && u.message.Text() == ResumeWord && !u.set.resume
 	snap, err := u.r.graph.State(u.ctx, opts...)
@@ -462,6 +466,7 @@ func (u *run[S]) prepare() error {
 			if st := u.r.of(s); p.text {
 				st.UserInput = m.Text()
 			} else {
+				st.UserInput = "" // of a turn that failed
 				st.Messages.Add(m)
 			}
 		}

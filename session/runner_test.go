@@ -1277,3 +1277,39 @@ func TestARunInANodeKeepsToItsSession(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A message after a turn that failed starts a turn, wherever that failed, and is
+// answered.
+func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
+	fail := true
+	check := func(_ context.Context, s *state) error {
+		if fail {
+			return errors.New("the guard is down")
+		}
+		return nil
+	}
+	for name, build := range map[string]func() *graph.Graph[state]{
+		"behind a model": func() *graph.Graph[state] {
+			b := graph.New[state]("g")
+			agent.AddLLM(b, "ask", agent.LLM[state]{Model: scripted.New(scripted.Text("a1"), scripted.Text("a2"))})
+			return compile(t, b.AddNode("check", check).AddEdge(graph.Start, "ask").AddEdge("ask", "check"), memory())
+		},
+		"without nodes of agents": func() *graph.Graph[state] {
+			b := graph.New[state]("g").AddNode("answer", func(_ context.Context, s *state) error {
+				s.LastResponse.Add("a" + s.UserInput[1:])
+				return nil
+			})
+			return compile(t, b.AddNode("check", check).AddEdge(graph.Start, "answer").AddEdge("answer", "check"), memory())
+		},
+	} {
+		fail = true
+		r := runner(t, build(), session.Options[state]{})
+		if _, err := run(t, r, "s1", "q1"); err == nil {
+			t.Fatal("it did not fail")
+		}
+		fail = false
+		if got := reply(t, r, "s1", "q2"); got != "a2" {
+			t.Errorf("%s: answered %q", name, got)
+		}
+	}
+}

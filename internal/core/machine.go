@@ -96,6 +96,10 @@ func (t *Task) Changes() any { return t.changes }
 // Data returns the encoded form of what the task wrote.
 func (t *Task) Data() json.RawMessage { return t.data }
 
+// Ran reports whether the task's node has succeeded, also if it isn't known yet where
+// it leads.
+func (t *Task) Ran() bool { return t.ran || t.Status == Done }
+
 // Folded reports whether an edit has folded what the task wrote. Changes and Data are
 // then what of it has to wait for the superstep's end.
 func (t *Task) Folded() bool { return t.folded }

@@ -298,14 +298,41 @@ func safely(fn func() error) (err error) {
 	return fn()
 }
 
-// Apply folds an edit into a pending thread without starting a turn.
-func (s *Session) Apply(source checkpoint.Source, input func(state any) error) error {
-	changes, err := s.edit(s.m.Merged(), input)
-	if err != nil || changes == nil {
-		return err
+// Edit calls a function on a copy of the state, with what finished tasks of the open
+// superstep wrote, and returns what it wrote.
+func (s *Session) Edit(fn func(state any) error) (changes any, err error) {
+	return s.edit(s.m.Merged(), fn)
+}
+
+// Apply folds an input into a pending thread without starting a turn.
+func (s *Session) Apply(changes any) error {
+	if changes == nil {
+		return nil
 	}
-	s.fresh = source == checkpoint.SourceInput
-	return s.m.Update(source, changes, -1, core.Routing{})
+	s.fresh = true
+	return s.m.Update(checkpoint.SourceInput, changes, -1, core.Routing{})
+}
+
+// Settle folds what finished tasks of the open superstep wrote, and an edit, so that
+// it stays when the superstep is given up.
+func (s *Session) Settle(changes any) error {
+	if changes == nil && !slices.ContainsFunc(s.m.Tasks(), func(t core.Task) bool { return t.Ran() && !t.Folded() }) {
+		return nil
+	}
+	return s.m.Update(checkpoint.SourceUpdate, changes, -1, core.Routing{})
+}
+
+// Recorded returns what a task of the open superstep has recorded with Once, by name.
+func (s *Session) Recorded(task int) map[string]json.RawMessage {
+	s.onceMu.Lock()
+	defer s.onceMu.Unlock()
+	recorded := map[string]json.RawMessage{}
+	for id, call := range s.once { // before a run, of this superstep alone
+		if id.task == task {
+			recorded[id.name] = call.data
+		}
+	}
+	return recorded
 }
 
 // UpdateAs folds an edit as the output of a node and routes from it. An empty

@@ -1,0 +1,101 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/superstep-dev/superstep/internal/local"
+)
+
+// Open is the superstep that is open on a thread when an input comes; see [OnInput].
+type Open struct {
+	Tasks []OpenTask // that have not finished, in plan order
+
+	// Restart says that the caller gives the superstep up, with [Restart] or
+	// [StartAt]: a turn starts in any case.
+	Restart bool
+}
+
+// OpenTask is a task that has not finished: it failed, waits, or was cut short.
+type OpenTask struct {
+	TaskState
+	Waits []Wait // the sleeps and events that it waits for
+
+	recorded map[string]json.RawMessage
+}
+
+// Recorded decodes what the task has recorded with [Once] into v, a pointer, and
+// reports whether there is such a record. Names are those of the node's own context:
+// what was recorded in a [Scope] is not found.
+func (t *OpenTask) Recorded(name string, v any) (bool, error) {
+	data, ok := t.recorded[name]
+	if !ok {
+		return false, nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, fmt.Errorf("recorded result of Once %q: %w", name, err)
+	}
+	return true, nil
+}
+
+// OnInput decides what input does to a thread on which something is pending; by
+// default it is folded in, and the thread goes on. F is called with the state, what
+// finished tasks of the open superstep wrote included, before the input is. It
+// returns whether the input starts a turn at the entry: the tasks that have not
+// finished are then given up, and what others wrote stays. An error refuses the
+// input. What f writes is committed with the input: for example what the given up
+// tasks have recorded, with the question whether an effect was made.
+//
+// F is also called where the caller starts a turn with [Restart] or [StartAt]. Nil
+// is the default.
+func OnInput[S any](f func(s *S, open Open) (newTurn bool, err error)) Option {
+	return func(set *settings) {
+		if set.onInput = nil; f == nil {
+			return
+		}
+		set.onInput = func(state any, open Open) (bool, error) {
+			s, ok := state.(*S)
+			if !ok {
+				return false, fmt.Errorf("graph.OnInput is for another state type: %v", reflect.TypeFor[S]())
+			}
+			return f(s, open)
+		}
+	}
+}
+
+// takeInput lets OnInput decide about an input. It returns the changes that are to be
+// folded where no turn starts.
+func (g *Graph[S]) takeInput(s *local.Session, set *settings, input func(any) error, restart bool) (newTurn bool, changes any, err error) {
+	open := Open{Tasks: g.openTasks(s, set), Restart: restart}
+	changes, err = s.Edit(func(state any) (err error) {
+		if newTurn, err = set.onInput(state, open); err != nil || newTurn || restart {
+			return err
+		}
+		return input(state)
+	})
+	if newTurn = newTurn || restart; err != nil || !newTurn {
+		return newTurn, changes, err
+	}
+	return true, nil, s.Settle(changes)
+}
+
+// openTasks returns the tasks of the open superstep that have not finished.
+func (g *Graph[S]) openTasks(s *local.Session, set *settings) []OpenTask {
+	var open []OpenTask
+	m := s.Machine()
+	for i := range m.Tasks() {
+		t := m.Task(i)
+		if t.Ran() {
+			continue
+		}
+		o := OpenTask{TaskState: g.taskState(m, i, set), recorded: s.Recorded(i)}
+		for _, q := range t.Unanswered() {
+			if q.Wait {
+				o.Waits = append(o.Waits, waitOf(&q))
+			}
+		}
+		open = append(open, o)
+	}
+	return open
+}

@@ -1,0 +1,103 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// charger charges in a node that fails, beside one that finishes.
+func charger(t *testing.T, fail *bool, f func(s *trail, open graph.Open) (bool, error)) *graph.Graph[trail] {
+	done := make(chan struct{}, 9)
+	b := graph.New[trail]("g")
+	b.AddNode("a", func(_ context.Context, s *trail) error { s.Ran.Add("a"); return nil })
+	b.AddNode("b", func(_ context.Context, s *trail) error {
+		s.Ran.Add("b")
+		return nil
+	})
+	b.AddNode("c", func(ctx context.Context, s *trail) error {
+		id, err := graph.Once(ctx, "charge", func(context.Context, string) (string, error) { return "charge 7", nil })
+		if err != nil {
+			return err
+		}
+		if *fail {
+			<-done
+			return errBoom
+		}
+		s.Ran.Add(id)
+		return nil
+	})
+	b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("a", "c")
+	b.Defaults(graph.OnInput(f))
+	return compile(t, b, append(stored(), graph.Observe(&exit{node: "b", then: func() { done <- struct{}{} }}))...)
+}
+
+type exit struct {
+	node string
+	then func()
+}
+
+func (e *exit) OnNodeEnter(graph.Event)       {}
+func (e *exit) OnError(graph.Event)           {}
+func (e *exit) OnCheckpointSaved(graph.Event) {}
+func (e *exit) OnNodeExit(ev graph.Event) {
+	if ev.Node == e.node {
+		e.then()
+	}
+}
+
+func TestInputMayStartATurnWhereSomethingIsPending(t *testing.T) {
+	for _, opts := range [][]graph.Option{nil, {graph.Restart()}, {graph.StartAt(graph.Goto("a"))}} {
+		fail := true
+		g := charger(t, &fail, func(s *trail, open graph.Open) (bool, error) {
+			if len(open.Tasks) != 1 || open.Tasks[0].Node != "c" || open.Tasks[0].Error == "" || open.Restart != (opts != nil) {
+				t.Errorf("open: %+v", open)
+			}
+			var id string
+			if found, err := open.Tasks[0].Recorded("charge", &id); err != nil || !found {
+				t.Errorf("%v, found %v", err, found)
+			}
+			if found, err := open.Tasks[0].Recorded("other", &id); err != nil || found {
+				t.Errorf("%v, found %v", err, found)
+			}
+			s.Ran.Add("known: " + id)
+			return true, nil
+		})
+		if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+		fail = false
+		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 2 }, opts...))
+		equalSlice(t, "ran", snap.State.Ran.Slice(), []string{"a", "b", "known: charge 7", "a", "b", "charge 7"})
+		equal(t, "done", snap.Done(), true)
+		equal(t, "N", snap.State.N, 2)
+	}
+}
+
+func TestInputMayBeFoldedOrRefusedByTheGraph(t *testing.T) {
+	fail, refuse := true, errors.New("not now")
+	g := charger(t, &fail, func(s *trail, _ graph.Open) (bool, error) {
+		s.Ran.Add("folded")
+		return false, refuse
+	})
+	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	was := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	if _, err := g.Invoke(bg, func(s *trail) { s.N = 2 }); !errors.Is(err, refuse) {
+		t.Fatal(err)
+	}
+	is := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	equal(t, "checkpoint after a refusal", is.Checkpoint, was.Checkpoint)
+	fail, refuse = false, nil
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 2 }))
+	if ran := snap.State.Ran.Slice(); !slices.Equal(ran, []string{"a", "b", "folded", "charge 7"}) || snap.State.N != 2 {
+		t.Errorf("ran %q, N %d", ran, snap.State.N)
+	}
+	if _, err := g.Invoke(bg, func(*trail) {}, graph.OnInput(func(*int, graph.Open) (bool, error) { return true, nil })); err != nil {
+		t.Errorf("nothing is pending, so nothing is decided: %v", err)
+	}
+}

@@ -205,7 +205,7 @@ var testFunctions = sync.OnceValues(func() (map[string]bool, error) {
 	names := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == ".git" {
+		if err == nil && d.IsDir() && d.Name() == ".git" {
 			return fs.SkipDir
 		}
 		if err != nil || !strings.HasSuffix(path, "_test.go") {

@@ -175,7 +175,11 @@ func TestWhatAFailedTurnHasSaidStays(t *testing.T) {
 	if sent := chat.Of(m.Last().Messages...); sent.String() != "user: q1\nassistant: a1\nuser: q2\n" {
 		t.Errorf("sent\n%s", &sent)
 	}
-	p, err := agent.Parallel("p", []*agent.Agent{agentOf(t, "a", answers("a")), agentOf(t, "b", brokenAfter("b"))}, mem())
+	first := make(chan struct{})
+	p, err := agent.Parallel("p", []*agent.Agent{agentOf(t, "a", answers("a")), agentOf(t, "b", model.Func(func(ctx context.Context, r *model.Request) (*model.Response, error) {
+		<-first
+		return brokenAfter("b").Generate(ctx, r)
+	}))}, mem(), graph.Observe(&exits{node: "a", closes: first}))
 	s, err = ok(t, p, err).Invoke(t.Context(), agent.Ask[S]("q1"), th)
 	if err == nil {
 		t.Fatal("it did not fail")
@@ -270,13 +274,15 @@ func TestAModelIsToldOfEachCallWhatTheRecordsSay(t *testing.T) {
 type exits struct {
 	node   string
 	closes chan struct{}
+	closed bool
 }
 
 func (e *exits) OnNodeEnter(graph.Event)       {}
 func (e *exits) OnError(graph.Event)           {}
 func (e *exits) OnCheckpointSaved(graph.Event) {}
 func (e *exits) OnNodeExit(ev graph.Event) {
-	if ev.Node == e.node && len(ev.Path) == 0 {
+	if ev.Node == e.node && len(ev.Path) == 0 && !e.closed {
+		e.closed = true
 		close(e.closes)
 	}
 }

@@ -137,6 +137,20 @@ func (e *effects) load(s *Session) {
 	}
 }
 
+// Recorded returns what a task of the open superstep has recorded with Once, by name.
+func (s *Session) Recorded(task int) map[string]json.RawMessage {
+	e := &s.effects
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	recorded := map[string]json.RawMessage{}
+	for id, call := range e.calls {
+		if _, index, name, ok := s.onceOf(id); ok && index == task && call.over && call.err == nil {
+			recorded[name] = call.data
+		}
+	}
+	return recorded
+}
+
 // forget drops the sub-steps of the superstep that was committed.
 func (e *effects) forget() {
 	if !e.used.Load() { // which costs less than the lock

@@ -322,19 +322,6 @@ func (s *Session) Settle(changes any) error {
 	return s.m.Update(checkpoint.SourceUpdate, changes, -1, core.Routing{})
 }
 
-// Recorded returns what a task of the open superstep has recorded with Once, by name.
-func (s *Session) Recorded(task int) map[string]json.RawMessage {
-	s.onceMu.Lock()
-	defer s.onceMu.Unlock()
-	recorded := map[string]json.RawMessage{}
-	for id, call := range s.once { // before a run, of this superstep alone
-		if id.task == task {
-			recorded[id.name] = call.data
-		}
-	}
-	return recorded
-}
-
 // UpdateAs folds an edit as the output of a node and routes from it. An empty
 // node folds it as an edit of nobody.
 func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, command Command) error {

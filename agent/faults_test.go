@@ -1,0 +1,432 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agenttest"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// fate is what goes wrong in a call of an agent: at the nth thing that it does.
+type fate struct {
+	kind string // of fates
+	at   int
+}
+
+var fates = []string{"none", "none", "model fails", "tool fails", "tool asks", "check fails", "store fails", "store fails after", "cancel", "death", "death after"}
+
+var (
+	errFate = errors.New("this goes wrong")
+	callID  = regexp.MustCompile(`(?:^|[:/])(tool|call) (c\d+)$`)
+)
+
+// world is what agents of several processes do, and what the store has recorded.
+type world struct {
+	t     *rapid.T
+	store checkpoint.Store
+	shape string
+	g     *graph.Graph[S] // of the process that lives
+	up    *life
+
+	mu       sync.Mutex
+	draw     *rand.Rand // what models say
+	calls    int
+	begun    map[string]bool
+	recorded map[string]bool
+	ran      map[string]int    // how often a call's tool was called
+	keys     map[string]string // idempotency keys of calls
+	wrong    []string
+	accepted []string // messages that were taken
+	said     int
+}
+
+// life is a process, and the store as it sees it.
+type life struct {
+	checkpoint.Store
+	w      *world
+	fate   fate
+	things int // done in this call
+	cancel func()
+	dead   bool
+}
+
+func (w *world) note(format string, args ...any) {
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+// happens reports whether it is the time for what goes wrong.
+func (l *life) happens(kinds ...string) bool {
+	if !slices.Contains(kinds, l.fate.kind) {
+		return false
+	}
+	if l.fate.at--; l.fate.at != 0 {
+		return false
+	}
+	return true
+}
+
+func (l *life) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	switch {
+	case l.dead:
+		return checkpoint.Written{}, errDead
+	case l.happens("store fails"):
+		return checkpoint.Written{}, errFate
+	case l.happens("death"):
+		l.dead = true
+		l.cancel()
+		return checkpoint.Written{}, errDead
+	case l.happens("cancel"):
+		l.cancel()
+	}
+	out, err := l.Store.Write(ctx, w)
+	if err == nil {
+		for _, r := range w.Results {
+			if m := callID.FindStringSubmatch(r.Name); m != nil && r.Kind == checkpoint.KindOnce {
+				if m[1] == "call" {
+					l.w.begun[m[2]] = true
+				} else {
+					l.w.recorded[m[2]] = true
+				}
+			}
+		}
+		switch {
+		case l.happens("store fails after"):
+			return checkpoint.Written{}, errFate
+		case l.happens("death after"):
+			l.dead = true
+			l.cancel()
+			return checkpoint.Written{}, errDead
+		}
+	}
+	return out, err
+}
+
+// model asks, answers and fails. It refuses what a provider would, and looks at what
+// it is told.
+func (w *world) model(tools ...string) model.Model {
+	return model.Func(func(ctx context.Context, r *model.Request) (*model.Response, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.up.dead || w.up.happens("cancel", "model fails") {
+			w.up.cancelIf("cancel")
+			return nil, errFate
+		}
+		w.look("a request", r.Messages)
+		last := r.Messages[len(r.Messages)-1]
+		n := w.draw.IntN(4)
+		if last.Role == chat.RoleTool {
+			n = w.draw.IntN(2)
+		}
+		if len(tools) == 0 || n == 0 {
+			return &model.Response{Message: chat.Assistant("re " + last.Text())}, nil
+		}
+		var calls []chat.ToolCall
+		for range n {
+			w.calls++
+			name := tools[w.draw.IntN(len(tools))]
+			calls = append(calls, call(fmt.Sprint("c", w.calls), name, `{"task":"do it"}`))
+		}
+		return &model.Response{Message: chat.Assistant("", calls...)}, nil
+	})
+}
+
+func (l *life) cancelIf(kind string) {
+	if l.fate.kind == kind {
+		l.cancel()
+	}
+}
+
+// look checks that a conversation is one that a provider takes, and true.
+func (w *world) look(where string, messages []chat.Message) {
+	if err := agenttest.Sound(messages); err != nil {
+		w.note("%s: %v", where, err)
+	}
+	for _, m := range messages {
+		r, ok := m.ToolResult()
+		if !ok {
+			continue
+		}
+		text, id := r.Text(), r.CallID
+		switch {
+		case strings.HasPrefix(text, "not called"), strings.HasPrefix(text, "The user rejected"):
+			if w.ran[id] > 0 || w.begun[id] {
+				w.note("%s: %s %s was called %d times, begun %v, and is told as %q", where, r.Name, id, w.ran[id], w.begun[id], text)
+			}
+		case text == unknown:
+			if !w.begun[id] || w.recorded[id] {
+				w.note("%s: %s %s has begun %v, is recorded %v, and told as unknown", where, r.Name, id, w.begun[id], w.recorded[id])
+			}
+		case w.ran[id] == 0 && r.Name != "sub":
+			w.note("%s: %s %s was not called, and is told as %q", where, r.Name, id, text)
+		}
+	}
+}
+
+// tool is one with an effect, which must not be made once it is recorded.
+func (w *world) tool(name string) tool.Tool {
+	return tool.New(name, name, func(ctx context.Context, _ struct {
+		Task string `json:"task"`
+	}) (string, error) {
+		in := tool.InfoOf(ctx)
+		w.mu.Lock()
+		asks := w.up.fate.kind == "tool asks"
+		w.mu.Unlock()
+		if asks || name == "ask" {
+			if _, err := graph.Interrupt[bool](ctx, "sure", "sure?"); err != nil {
+				return "", err
+			}
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.up.dead {
+			return "", errDead
+		}
+		id := in.CallID
+		if !w.begun[id] {
+			w.note("%s %s is called, and no record says that it began", name, id)
+		}
+		if w.recorded[id] {
+			w.note("%s %s is called again, though its result is recorded", name, id)
+		}
+		if key := w.keys[id]; key != "" && key != in.IdempotencyKey {
+			w.note("%s %s has another idempotency key", name, id)
+		}
+		w.keys[id] = in.IdempotencyKey
+		w.ran[id]++
+		if w.up.happens("tool fails", "cancel") {
+			w.up.cancelIf("cancel")
+			return "", errFate
+		}
+		return "done " + id, nil
+	})
+}
+
+func (w *world) check(context.Context, *S) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.up.happens("check fails") {
+		return errFate
+	}
+	return nil
+}
+
+// shapes are the agents.
+var shapes = map[string]func(w *world, opts ...graph.Option) (*graph.Graph[S], error){
+	"react": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "ask"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), w.tool("ask")},
+			Approve: agent.Approve("pay"), PostModel: w.check}, opts...)
+	},
+	"parallel tools": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "sub"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), agent.AsTool(w.sub("sub", "pay"))},
+			Parallel: 3, OnError: agent.TellModel}, opts...)
+	},
+	"supervisor": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.NewSupervisor(agent.Supervisor{Model: w.model("book", "sub", "sub"), Tools: []tool.Tool{w.tool("book")}, Approve: agent.Approve("book"),
+			Agents: []*agent.Agent{w.sub("sub", "pay")}}, opts...)
+	},
+	"swarm": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		member := func(name, other string) agent.SwarmAgent {
+			return agent.SwarmAgent{ReAct: agent.ReAct[S]{Name: name, Model: w.model("pay", "book"), Tools: []tool.Tool{w.tool("pay"), w.tool("book")}}}
+		}
+		return agent.NewSwarm(agent.Swarm{Agents: []agent.SwarmAgent{member("a", "b"), member("b", "a")}}, opts...)
+	},
+	"chain": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.Chain("chain", []*agent.Agent{w.sub("one", "pay"), w.sub("two", "book")}, opts...)
+	},
+	"parallel": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		return agent.Parallel("parallel", []*agent.Agent{w.sub("one", "pay"), w.sub("two", "ask")}, opts...)
+	},
+	"node": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
+		b := graph.New[S]("node")
+		agent.AddAgent(b, "one", w.sub("one", "pay"), agent.SubAgent[S]{})
+		b.AddNode("check", w.check)
+		return b.AddEdge(graph.Start, "one").AddEdge("one", "check").Compile(opts...)
+	},
+}
+
+// sub is an agent that calls a tool.
+func (w *world) sub(name, uses string) *agent.Agent {
+	g, err := agent.New(agent.ReAct[S]{Name: name, Model: w.model(uses), Tools: []tool.Tool{w.tool(uses)}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return agent.Of(g, name)
+}
+
+// start begins a process.
+func (w *world) start() {
+	w.up = &life{Store: w.store, w: w}
+	g, err := shapes[w.shape](w, graph.WithCheckpointer(w.up))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.g = g
+}
+
+// do makes a call with its fate, and looks at what came of it.
+func (w *world) do(f fate, what string, call func(ctx context.Context) (*graph.Snapshot[S], error)) (*graph.Snapshot[S], error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w.mu.Lock()
+	w.up.fate, w.up.cancel = f, cancel
+	w.mu.Unlock()
+	s, err := call(ctx)
+	w.mu.Lock()
+	dead := w.up.dead
+	w.mu.Unlock()
+	w.t.Logf("%s, %s at %d: %v", what, f.kind, f.at, err)
+	if dead {
+		w.start()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.up.fate = fate{}
+	if err == nil && s.Done() {
+		w.look("the conversation", s.State.Messages.Slice())
+		var texts []string
+		for m := range s.State.Messages.All() {
+			if m.Role == chat.RoleUser {
+				texts = append(texts, m.Text())
+			}
+		}
+		for _, m := range w.accepted {
+			if !slices.Contains(texts, m) {
+				w.note("%q was taken, and is not in the conversation", m)
+			}
+		}
+		if last := s.State.Messages.Last(); s.State.UserInput != "" || last.Role != chat.RoleAssistant || len(last.ToolCalls()) > 0 {
+			w.note("the turn has ended with the input %q and\n%s", s.State.UserInput, s.State.Messages)
+		}
+	}
+	if len(w.wrong) > 0 {
+		w.t.Fatal(strings.Join(w.wrong, "\n"))
+	}
+	return s, err
+}
+
+// ask says something new.
+func (w *world) ask(f fate, opts ...graph.Option) {
+	w.said++
+	text := fmt.Sprint("m", w.said)
+	if len(opts) > 1 {
+		w.accepted = nil // what waits is given up
+	}
+	_, err := w.do(f, "ask "+text, func(ctx context.Context) (*graph.Snapshot[S], error) {
+		return w.g.Invoke(ctx, agent.Ask[S](text), opts...)
+	})
+	var refused *agent.WaitingError
+	switch {
+	case err == nil:
+		w.accepted = append(w.accepted, text)
+	case !errors.As(err, &refused) && !failed(err):
+		w.t.Fatalf("ask %s: %v", text, err)
+	}
+}
+
+// failed reports whether an error is one that was to be.
+func failed(err error) bool {
+	return errors.Is(err, errFate) || errors.Is(err, errDead) || errors.Is(err, context.Canceled)
+}
+
+// goOn answers what is asked, or continues.
+func (w *world) goOn(f fate) *graph.Snapshot[S] {
+	s, err := w.g.State(context.Background(), th)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	answers := graph.Answers{}
+	for _, q := range s.Interrupts {
+		if q.Key != agent.ApprovalKey {
+			answers[q.ID] = true
+			continue
+		}
+		var asked agent.ApprovalRequest
+		if err := q.Decode(&asked); err != nil {
+			w.t.Fatal(err)
+		}
+		d := agent.Decision{Type: agent.ApproveCall}
+		if w.draw.IntN(3) == 0 {
+			d.Type = agent.RejectCall
+		}
+		answers[q.ID] = asked.Answer(d)
+	}
+	if len(answers) > 0 {
+		s, err = w.do(f, "answer", func(ctx context.Context) (*graph.Snapshot[S], error) { return w.g.Resume(ctx, answers, th) })
+	} else {
+		s, err = w.do(f, "continue", func(ctx context.Context) (*graph.Snapshot[S], error) { return w.g.Continue(ctx, th) })
+	}
+	if err != nil && !failed(err) {
+		w.t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// Whatever goes wrong in whatever moment, and whatever is said then: each message is
+// answered or refused with an error, no effect is repeated whose result is recorded,
+// and what a model is told of each tool is what the records say.
+func TestNoMessageIsLostNoToolRepeatedAndNothingUntrueTold(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		w := &world{t: t, store: checkpoint.NewMemory(), shape: rapid.SampledFrom([]string{"react", "parallel tools", "supervisor", "swarm", "chain", "parallel", "node"}).Draw(t, "shape"),
+			draw: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)), begun: map[string]bool{}, recorded: map[string]bool{}, ran: map[string]int{}, keys: map[string]string{}}
+		if rapid.IntRange(0, 7).Draw(t, "SQLite") == 7 {
+			store, err := sqlite.Open(filepath.Join(dir, fmt.Sprint(n, ".db")), sqlite.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			w.store = store
+		}
+		w.start()
+		for range rapid.IntRange(2, 8).Draw(t, "calls") {
+			f := fate{rapid.SampledFrom(fates).Draw(t, "fate"), rapid.IntRange(1, 9).Draw(t, "at")}
+			switch rapid.SampledFrom([]string{"ask", "ask", "ask anew", "go on", "go on"}).Draw(t, "call") {
+			case "ask":
+				w.ask(f, th)
+			case "ask anew":
+				w.ask(f, th, graph.Restart())
+			case "go on":
+				w.goOn(f)
+			}
+		}
+		for range 30 {
+			if s := w.goOn(fate{}); s == nil || s.Done() {
+				break
+			}
+		}
+		w.ask(fate{}, th)
+		for range 30 {
+			if s := w.goOn(fate{}); s == nil || s.Done() {
+				return
+			}
+		}
+		t.Fatal("it does not end")
+	})
+}

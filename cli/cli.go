@@ -148,7 +148,9 @@ func Hint(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// Main runs the commands with the arguments of the process, and ends it.
+// Main runs the commands with the arguments of the process, and ends it: what was
+// deferred is not called. A program that has to clean up, such as to send its last
+// spans, uses [Run] and ends itself with the code.
 func Main(opts ...Option) {
 	os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, opts...))
 }

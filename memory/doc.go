@@ -20,7 +20,7 @@
 //
 // An item that is put with a TTL, or into a store with one, expires: then it is as
 // if it had been deleted. [Store].Sweep gives its space back; whoever uses TTLs
-// calls it now and then.
+// calls it now and then. A server does so each minute.
 //
 // # Writing at the same time
 //

@@ -63,3 +63,26 @@ func Silence(d time.Duration) Option { return func(c *config) { c.silence = d } 
 // Lease sets within which time a server must have called a webhook until another
 // one does.
 func Lease(d time.Duration) Option { return func(c *config) { c.lease = d } }
+
+// Log is what is kept of a run's events.
+type Log struct {
+	Run, Thread string
+	Size        int
+}
+
+// Logs returns the logs of runs that a server keeps.
+func Logs(s *Server) (out []Log) {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	for run, l := range s.streams.logs {
+		out = append(out, Log{run, l.thread, l.kept(run).size})
+	}
+	return out
+}
+
+// Sweep does what a server does each second.
+func Sweep(s *Server) {
+	s.streams.sweep(time.Now())
+	s.feeds.sweep(time.Now())
+	s.joins.sweep(time.Now())
+}

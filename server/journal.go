@@ -106,7 +106,7 @@ func (s *Server) logOf(ctx context.Context, run *db.Run) (*runLog, error) {
 			return nil, err
 		}
 	}
-	l, first := s.streams.follow(run.ID)
+	l, first := s.streams.follow(run)
 	if first {
 		s.beside.Go(func() { s.followStored(s.besideCtx, run.ID, run.ThreadID, l) })
 	}
@@ -202,7 +202,7 @@ func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, 
 		j, err := s.newJournal(ctx, run)
 		return &outlet{journal: j, tell: func() { s.streams.tell(run.ID) }}, err
 	}
-	log := s.streams.open(run.ID)
+	log := s.streams.open(run)
 	// The IDs of events that were lost with another process are not given again.
 	log.begin((run.Attempt - 1) * attemptIDs)
 	return &outlet{log: log}, nil

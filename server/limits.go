@@ -37,6 +37,16 @@ type Limits struct {
 	Bodies          int
 	BodiesPerClient int
 
+	// Bytes of events of runs that are kept in memory for their readers, up to five
+	// minutes after a run: of one run 64 MB, of which the oldest events go; of one user
+	// 128 MB, and of all 256 MB, of which the runs go that ended first. A reader who
+	// comes later gets what the database has: the state, and the events of runs that
+	// were begun with stream_resumable or where servers share a database. As much as
+	// Logs is kept of threads' events that nobody follows.
+	Log         int
+	LogsPerUser int
+	Logs        int
+
 	// Runs that have not ended, those that wait or are planned included; 10,000 and,
 	// for each user, 1,000.
 	OpenRuns        int
@@ -62,7 +72,7 @@ func (l Limits) withDefaults(body int64) Limits {
 		limit     *int
 		otherwise int
 	}{
-		{&l.Depth, 200}, {&l.Metadata, 64 << 10}, {&l.Batch, maxPage}, {&l.Read, 64 << 20}, {&l.OpenRuns, 10_000}, {&l.OpenRunsPerUser, 1_000},
+		{&l.Depth, 200}, {&l.Metadata, 64 << 10}, {&l.Batch, maxPage}, {&l.Read, 64 << 20}, {&l.Log, 64 << 20}, {&l.LogsPerUser, 128 << 20}, {&l.Logs, 256 << 20}, {&l.OpenRuns, 10_000}, {&l.OpenRunsPerUser, 1_000},
 		{&l.Streams, 10_000}, {&l.StreamsPerClient, 1_000},
 	} {
 		if *one.limit == 0 {

@@ -361,10 +361,10 @@ func (s *Server) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.As
 			return nil, err
 		}
 	}
-	if !b.StreamResumable && !s.db.Shared() {
-		s.streams.open(run.ID) // before anything is sent to it
-	}
 	run.Holder, run.User = s.instance, userJSON(ctx)
+	if !b.StreamResumable && !s.db.Shared() {
+		s.streams.open(run) // before anything is sent to it
+	}
 	err = add(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
 		run.Metadata = objectOf(a.Metadata).with(objectOf(t.Metadata), b.Metadata, own, object{"created_by": nil}).raw()

@@ -207,8 +207,8 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.besideCtx, s.stop = beside, stop
 	s.pulse, s.stopBeat = context.WithCancel(beside)
-	s.streams = newStreams()
-	s.feeds, s.joins = newFeeds(kindEvents), newFeeds(kindJoins)
+	s.streams = newStreams(s.limits)
+	s.feeds, s.joins = newFeeds(kindEvents, s.limits.Logs), newFeeds(kindJoins, s.limits.Logs)
 	if s.db.Shared() {
 		s.feeds.shared(beside, s.db, s.log, &s.beside)
 		s.joins.shared(beside, s.db, s.log, &s.beside)
@@ -313,6 +313,7 @@ func (s *Server) begin(ctx, beside context.Context) error {
 func (s *Server) tick(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
+	var swept time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -326,12 +327,25 @@ func (s *Server) tick(ctx context.Context) {
 		if s.runs.stopping() {
 			due = nil // it is for those who can run what comes of it
 		}
+		if time.Since(swept) >= sweepEvery {
+			swept = time.Now()
+			due = append(due, s.sweepStore)
+		}
 		for _, do := range due {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				s.log.LogAttrs(ctx, slog.LevelError, "server: what is due could not be done", slog.Any("error", err))
 			}
 		}
 	}
+}
+
+// sweepEvery is how often what has expired in the long-term memory is removed, and
+// what the database doesn't need any more given back.
+const sweepEvery = time.Minute
+
+func (s *Server) sweepStore(ctx context.Context) error {
+	_, err := s.memory.Sweep(ctx)
+	return errors.Join(err, s.db.GiveBack(ctx))
 }
 
 // ServeHTTP implements http.Handler.

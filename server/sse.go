@@ -104,8 +104,9 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, f
 	if err := flush.Flush(); err != nil {
 		return err
 	}
-	if log == nil {
-		return nil // over, and nobody came in time
+	if log == nil { // nobody came in time
+		_, err := w.Write([]byte(": the run is over, and its events are not kept any more\n"))
+		return err
 	}
 	if from < 0 {
 		from = log.next()

@@ -373,7 +373,11 @@ func (s *Server) removeThread(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return s.eraseThread(ctx, id, until)
+	if err := s.eraseThread(ctx, id, until); err != nil {
+		return err
+	}
+	s.streams.forget(id)
+	return nil
 }
 
 // eraseThread removes a thread that is this server's to remove until some time.

@@ -33,6 +33,7 @@ const (
 // instance has a copy of those that are read from it.
 type feeds struct {
 	kind   string
+	most   int    // bytes of all
 	db     *db.DB // nil if this process alone has them
 	log    *slog.Logger
 	ctx    context.Context // of the copying
@@ -43,7 +44,9 @@ type feeds struct {
 	over     bool
 }
 
-func newFeeds(kind string) *feeds { return &feeds{kind: kind, byThread: map[string]*feed{}} }
+func newFeeds(kind string, most int) *feeds {
+	return &feeds{kind: kind, most: most, byThread: map[string]*feed{}}
+}
 
 // shared makes the feeds copies of those in a database.
 func (f *feeds) shared(ctx context.Context, d *db.DB, log *slog.Logger, copies *sync.WaitGroup) {
@@ -125,16 +128,35 @@ func (f *feeds) leave(one *feed) {
 	}
 }
 
-// sweep removes the feeds that nobody has come for.
+// sweep removes the feeds that nobody has come for, and those left first if all are
+// too large together.
 func (f *feeds) sweep(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var unused []string
+	total := 0
 	for thread, one := range f.byThread {
-		if one.users == 0 && now.Sub(one.left) > keepFeed {
-			one.stop()
-			delete(f.byThread, thread)
+		total += one.size()
+		if one.users == 0 {
+			unused = append(unused, thread)
 		}
 	}
+	slices.SortFunc(unused, func(a, b string) int { return f.byThread[a].left.Compare(f.byThread[b].left) })
+	for _, thread := range unused {
+		one := f.byThread[thread]
+		if now.Sub(one.left) <= keepFeed && !over(total, f.most) {
+			return
+		}
+		total -= one.size()
+		one.stop()
+		delete(f.byThread, thread)
+	}
+}
+
+func (f *feed) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bytes
 }
 
 // forget ends the feed of a thread that is being removed.

@@ -17,7 +17,7 @@ func fill(f *feed, n, bytes int) {
 }
 
 func TestAFeedKeepsTheNewestEventsOnly(t *testing.T) {
-	all := newFeeds(kindJoins)
+	all := newFeeds(kindJoins, -1)
 	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAFeedKeepsTheNewestEventsOnly(t *testing.T) {
 }
 
 func TestAReaderWhoseNextEventIsGoneIsCutOff(t *testing.T) {
-	all := newFeeds(kindJoins)
+	all := newFeeds(kindJoins, -1)
 	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestAReaderWhoseNextEventIsGoneIsCutOff(t *testing.T) {
 
 func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newFeeds(kindJoins)
+		all := newFeeds(kindJoins, -1)
 		f, err := all.open(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func TestReadersOfAFeedWaitUntilTheyLeaveOrTheServerCloses(t *testing.T) {
 
 func TestFeedsGoWhenNobodyHasComeForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newFeeds(kindJoins)
+		all := newFeeds(kindJoins, -1)
 		f, err := all.open(t.Context(), "t")
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestFiltersTakeNamespacesByTheirBeginnings(t *testing.T) {
 }
 
 func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
-	all := newFeeds(kindJoins)
+	all := newFeeds(kindJoins, -1)
 	f, err := all.open(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -168,5 +168,23 @@ func TestATreeHasTheGraphsOfTheNewestRun(t *testing.T) {
 	}
 	if unknown, _ := all.tree(t.Context(), "unknown"); unknown != nil {
 		t.Error("an unknown thread has a tree")
+	}
+}
+
+func TestTheFeedsThatWereLeftFirstGoFirst(t *testing.T) {
+	all := newFeeds(kindJoins, 1000)
+	for _, thread := range []string{"a", "b", "c", "d"} {
+		one, err := all.open(t.Context(), thread)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.send(told{data: make([]byte, 400)})
+		if thread != "b" {
+			all.leave(one)
+		}
+	}
+	all.sweep(time.Now())
+	if len(all.byThread) != 2 || all.byThread["b"] == nil || all.byThread["d"] == nil {
+		t.Errorf("%v are left", all.byThread)
 	}
 }

@@ -85,7 +85,7 @@ func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		Strategy: b.Strategy, StartsAt: at, Holder: s.instance, User: last[0].User, Metadata: last[0].Metadata,
 	}
 	if !b.StreamResumable && !s.db.Shared() {
-		s.streams.open(run.ID)
+		s.streams.open(run)
 	}
 	err = s.db.AddRun(ctx, run, false, db.RunLimit{All: -1, OfOwner: -1}, nil)
 	if err != nil {

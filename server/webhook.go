@@ -105,7 +105,8 @@ const (
 	webhookTries = 8                // how often a call is tried
 	webhookLease = 90 * time.Second // within which an instance has made a call, or says that it failed
 	webhookPause = 10 * time.Minute // the longest between two tries
-	webhookCalls = 16               // at a time
+	webhookCalls = 32               // at a time
+	webhookEach  = 4                // of them of one user
 )
 
 // webhookID is the header by which a receiver knows a call that it has had before:
@@ -134,7 +135,7 @@ func webhookOf(run *db.Run, b *runBody, values json.RawMessage, trace *tracecont
 	if trace != nil {
 		o[traceKey], _ = json.Marshal(trace) // of texts
 	}
-	return &db.Webhook{ID: run.ID, URL: b.Webhook, Data: o.raw()}
+	return &db.Webhook{ID: run.ID, Owner: ownerOf(run), URL: b.Webhook, Data: o.raw()}
 }
 
 // hooks makes the calls that are due.
@@ -144,10 +145,13 @@ type hooks struct {
 	kick  chan struct{}
 	slots chan struct{}
 	calls sync.WaitGroup
+
+	mu   sync.Mutex
+	busy map[string]int // calls by user
 }
 
 func newHooks(s *Server, lease time.Duration) *hooks {
-	return &hooks{s: s, lease: lease, kick: make(chan struct{}, 1), slots: make(chan struct{}, webhookCalls)}
+	return &hooks{s: s, lease: lease, kick: make(chan struct{}, 1), slots: make(chan struct{}, webhookCalls), busy: map[string]int{}}
 }
 
 // wake says that a call is due.
@@ -185,18 +189,39 @@ func (h *hooks) due(ctx context.Context) error {
 		if free == 0 {
 			return nil // they are looked for again when one is done
 		}
-		list, err := h.s.db.DueWebhooks(ctx, h.lease, free)
+		list, err := h.s.db.DueWebhooks(ctx, h.lease, free, h.room)
 		if err != nil || len(list) == 0 {
 			return err
 		}
 		for _, w := range list {
 			h.slots <- struct{}{}
+			h.count(w.Owner, 1)
 			h.calls.Go(func() {
 				defer h.wake()
 				defer func() { <-h.slots }()
+				defer h.count(w.Owner, -1)
 				h.call(ctx, w)
 			})
 		}
+	}
+}
+
+// room returns how many more calls may be made of a user's: receivers that don't
+// answer must not hold up those of others.
+func (h *hooks) room(user string) int {
+	if user == "" {
+		return webhookCalls
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return webhookEach - h.busy[user]
+}
+
+func (h *hooks) count(user string, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.busy[user] += n; h.busy[user] == 0 {
+		delete(h.busy, user)
 	}
 }
 

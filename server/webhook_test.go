@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,5 +238,35 @@ func TestHeadersThatAreCredentialsAreNotKeptAndNoneAreToldToWebhooks(t *testing.
 	told, err := json.Marshal(r.calls[0]["kwargs"])
 	if err != nil || strings.Contains(string(told), "tenant-7") || strings.Contains(string(told), "__request_headers__") || !strings.Contains(string(told), "on_completion") {
 		t.Errorf("the webhook is told %s, %v", told, err)
+	}
+}
+
+func TestAUserWhoseReceiversAreSilentHoldsNobodyUp(t *testing.T) {
+	var open, most atomic.Int64
+	told, end := make(chan struct{}, 1), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/told" {
+			told <- struct{}{}
+			return
+		}
+		most.Store(max(most.Load(), open.Add(1)))
+		defer open.Add(-1)
+		<-end
+	}))
+	t.Cleanup(receiver.Close)
+	t.Cleanup(func() { close(end) })
+	s := calm(t, server.Authenticate(byHeader), server.AllowPrivateWebhooks())
+	for range 40 {
+		if w := quick(t.Context(), s, "POST", "/runs/wait", `{"assistant_id":"booking","input":{},"webhook":"`+receiver.URL+`/silent"}`, "X-Test-User", "bob"); w.Code != 200 {
+			t.Fatal(w.Code, w.Body)
+		}
+	}
+	waitFor(t, "bob's receivers are called", func() bool { return open.Load() > 0 })
+	if w := quick(t.Context(), s, "POST", "/runs/wait", `{"assistant_id":"booking","input":{},"webhook":"`+receiver.URL+`/told"}`, "X-Test-User", "ada"); w.Code != 200 {
+		t.Fatal(w.Code, w.Body)
+	}
+	within(t, "ada's receiver is called", told)
+	if n := most.Load(); n > 4 {
+		t.Errorf("%d calls of one user were made at a time", n)
 	}
 }

@@ -45,7 +45,8 @@ const readers = 4
 // OpenSQLite opens a file, and makes it if it is not there. An empty path means
 // a database in memory.
 func OpenSQLite(ctx context.Context, path string) (*DB, error) {
-	const settings = "_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_txlock=immediate"
+	// Files that are made now give back what they need no more; see GiveBack.
+	const settings = "_pragma=busy_timeout(10000)&_pragma=auto_vacuum(incremental)&_pragma=foreign_keys(1)&_txlock=immediate"
 	name := ":memory:?" + settings
 	if path != "" {
 		private.Create(path)
@@ -131,6 +132,23 @@ func (d *DB) Close() error {
 		d.pool.Close()
 	}
 	return err
+}
+
+// GiveBack gives pages of SQLite that are free back to the file system: as many as
+// take no time to speak of.
+func (d *DB) GiveBack(ctx context.Context) error {
+	if d.pool != nil {
+		return nil // PostgreSQL does so by itself
+	}
+	return d.tx(ctx, func(tx execer) error {
+		rows, err := tx.QueryContext(ctx, `PRAGMA incremental_vacuum(10000)`)
+		if err != nil {
+			return err
+		}
+		for rows.Next() { // each step frees a page
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
 }
 
 // Ping reports whether the database answers.
@@ -251,6 +269,11 @@ func migrations() []string {
 	`, `
 	ALTER TABLE @superstep_events ADD COLUMN told text NOT NULL DEFAULT '';
 	ALTER TABLE @superstep_feed_events ADD COLUMN told text NOT NULL DEFAULT '';
+	`, `
+	ALTER TABLE @superstep_webhooks ADD COLUMN owner text NOT NULL DEFAULT '';
+	CREATE INDEX superstep_webhooks_owner ON @superstep_webhooks (owner, due);
+	ALTER TABLE @superstep_crons ADD COLUMN owner text NOT NULL DEFAULT '';
+	CREATE INDEX superstep_crons_owner ON @superstep_crons (owner, next) WHERE next IS NOT NULL;
 	`}
 }
 

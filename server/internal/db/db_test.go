@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,6 +25,8 @@ func thread(id, owner string) *Thread {
 	at := time.Now()
 	return &Thread{ID: id, CreatedAt: at, UpdatedAt: at, Status: Idle, Metadata: json.RawMessage(fmt.Sprintf(`{"owner":%q}`, owner)), Config: json.RawMessage(`{}`)}
 }
+
+func all(string) int { return 1000 }
 
 var unlimited = RunLimit{All: -1, OfOwner: -1}
 
@@ -74,7 +77,7 @@ func TestRunsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T) {
 	if err := finish("another"); !errors.Is(err, ErrTaken) {
 		t.Errorf("another instance ends it: %v", err)
 	}
-	if due, err := d.DueWebhooks(t.Context(), time.Minute, 10); err != nil || len(due) != 0 {
+	if due, err := d.DueWebhooks(t.Context(), time.Minute, 10, all); err != nil || len(due) != 0 {
 		t.Errorf("what it would have owed is there: %v, %v", due, err)
 	}
 	if err := finish("i"); err != nil {
@@ -84,7 +87,7 @@ func TestRunsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T) {
 		t.Errorf("it ends again: %v", err)
 	}
 	for i, want := range []int{1, 0} { // then somebody makes it
-		if due, err := d.DueWebhooks(t.Context(), time.Minute, 10); err != nil || len(due) != want {
+		if due, err := d.DueWebhooks(t.Context(), time.Minute, 10, all); err != nil || len(due) != want {
 			t.Errorf("look %d: %d calls are due, want %d: %v", i, len(due), want, err)
 		}
 	}
@@ -254,5 +257,76 @@ func TestAThreadThatIsBeingRemovedIsGone(t *testing.T) {
 	}
 	if err := d.DeleteThread(ctx, "t"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the next thread of that ID is removed: %v", err)
+	}
+}
+
+func TestWhatIsDueOfManyComesInTurns(t *testing.T) {
+	d := opened(t, "")
+	at := time.Now().Add(-time.Hour)
+	of := func(owner string, n int) {
+		for i := range n {
+			next := at
+			id := fmt.Sprint(owner, i)
+			if err := d.AddCron(t.Context(), &Cron{ID: id, UserID: &owner, Next: &next, Enabled: true}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.AddWebhook(t.Context(), &Webhook{ID: id, Owner: owner}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	of("bob", 50)
+	of("", 5)
+	of("ada", 2)
+	crons, err := d.DueCrons(t.Context(), time.Now(), 10)
+	got := map[string]int{}
+	for _, c := range crons {
+		got[*c.UserID]++
+	}
+	if err != nil || fmt.Sprint(got) != "map[:4 ada:2 bob:4]" {
+		t.Errorf("crons of %v: %v", got, err)
+	}
+	most := func(owner string) int { return map[string]int{"": 10, "ada": 1, "bob": 3}[owner] }
+	for _, want := range []string{"map[:4 ada:1 bob:3]", "map[:1 ada:1 bob:3]"} {
+		hooks, err := d.DueWebhooks(t.Context(), time.Minute, 8, most)
+		got := map[string]int{}
+		for _, w := range hooks {
+			got[w.Owner]++
+		}
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("webhooks of %v, want %s: %v", got, want, err)
+		}
+	}
+	if crons, err := d.DueCrons(t.Context(), time.Now(), 100); err != nil || len(crons) != 57 {
+		t.Errorf("%d crons are due: %v", len(crons), err)
+	}
+}
+
+func TestPagesThatAreFreeAreGivenBack(t *testing.T) {
+	d := opened(t, filepath.Join(t.TempDir(), "server.db"))
+	for i := range 200 {
+		th := thread(fmt.Sprint("t", i), "")
+		th.Config = json.RawMessage(`"` + strings.Repeat("a", 20_000) + `"`)
+		if err := d.AddThread(t.Context(), th); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages := func(pragma string) (n int) {
+		if err := d.sql.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	full := pages("page_count")
+	for i := range 200 {
+		if err := d.DeleteThread(t.Context(), fmt.Sprint("t", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.GiveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if free, left := pages("freelist_count"), pages("page_count"); free > 0 || left > full/5 {
+		t.Errorf("of %d pages %d are left, %d of them free", full, left, free)
 	}
 }

@@ -819,8 +819,12 @@ func (d *DB) AddCron(ctx context.Context, c *Cron) error {
 		return err
 	}
 	thread, enabled, next := c.columns()
-	_, err = d.exec(ctx, d.sql, `INSERT INTO @superstep_crons (id, assistant, thread, enabled, created, updated, next, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		c.ID, c.AssistantID, thread, enabled, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro(), next, data)
+	owner := ""
+	if c.UserID != nil {
+		owner = *c.UserID
+	}
+	_, err = d.exec(ctx, d.sql, `INSERT INTO @superstep_crons (id, owner, assistant, thread, enabled, created, updated, next, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		c.ID, owner, c.AssistantID, thread, enabled, c.CreatedAt.UnixMicro(), c.UpdatedAt.UnixMicro(), next, data)
 	return err
 }
 
@@ -934,8 +938,22 @@ func (d *DB) Crons(ctx context.Context, assistant, thread, by string, p Page, ac
 	}), args...)
 }
 
-// DueCrons returns the crons whose time has come.
+// DueCrons returns crons whose time has come, of all users in turns if there are more
+// than the limit.
 func (d *DB) DueCrons(ctx context.Context, now time.Time, limit int) ([]*Cron, error) {
-	found, _, err := search[Cron](ctx, d, Page{Limit: limit, uncounted: true}, nil, `SELECT data FROM @superstep_crons WHERE next <= ? ORDER BY next, id`, now.UnixMicro())
-	return found, err
+	ids, err := d.fairly(ctx, d.reads, `@superstep_crons`, `next`, now.UnixMicro(), limit, func(string) int { return limit })
+	if err != nil {
+		return nil, err
+	}
+	var out []*Cron
+	for _, id := range ids {
+		switch c, err := d.Cron(ctx, id); {
+		case errors.Is(err, ErrNotFound), err == nil && c.Next == nil: // meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			out = append(out, c)
+		}
+	}
+	return out, nil
 }

@@ -2,49 +2,57 @@ package db
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 )
 
 // Webhook is a call that has to be made.
 type Webhook struct {
 	ID    string // of the run, which has one
+	Owner string // the user whose run it was; empty if there was none
 	URL   string
 	Data  []byte
 	Tries int // those before this one
 }
 
 func (d *DB) addWebhook(ctx context.Context, tx execer, w *Webhook) error {
-	_, err := d.exec(ctx, tx, `INSERT INTO @superstep_webhooks (id, due, tries, url, data) VALUES (?, `+d.now()+`, 0, ?, ?) ON CONFLICT DO NOTHING`, w.ID, w.URL, string(w.Data))
+	_, err := d.exec(ctx, tx, `INSERT INTO @superstep_webhooks (id, owner, due, tries, url, data) VALUES (?, ?, `+d.now()+`, 0, ?, ?) ON CONFLICT DO NOTHING`, w.ID, w.Owner, w.URL, string(w.Data))
 	return err
 }
 
 // AddWebhook has a call made.
 func (d *DB) AddWebhook(ctx context.Context, w *Webhook) error { return d.addWebhook(ctx, d.sql, w) }
 
-// DueWebhooks returns calls that are due. They are the caller's for a time; if it
-// hasn't said by then what came of them, they are due again.
-func (d *DB) DueWebhooks(ctx context.Context, lease time.Duration, limit int) ([]*Webhook, error) {
+// DueWebhooks returns calls that are due, of all owners in turns if there are more
+// than the limit, and of each at most as many as most says. They are the caller's for
+// a time; if it hasn't said by then what came of them, they are due again.
+func (d *DB) DueWebhooks(ctx context.Context, lease time.Duration, limit int, most func(owner string) int) ([]*Webhook, error) {
+	var at int64
+	if err := d.reads.QueryRowContext(ctx, d.bind(`SELECT `+d.now())).Scan(&at); err != nil {
+		return nil, err
+	}
+	ids, err := d.fairly(ctx, d.reads, `@superstep_webhooks`, `due`, at, limit, most)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
 	var out []*Webhook
-	err := d.tx(ctx, func(tx execer) error {
-		skip := ""
-		if d.pool != nil {
-			skip = " FOR UPDATE SKIP LOCKED"
-		}
-		rows, err := tx.QueryContext(ctx, d.bind(`UPDATE @superstep_webhooks SET due = `+d.now()+` + ?, tries = tries + 1 WHERE id IN (
-			SELECT id FROM @superstep_webhooks WHERE due <= `+d.now()+` ORDER BY due LIMIT ?`+skip+`) RETURNING id, url, data, tries`), lease.Microseconds(), limit)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+	err = d.tx(ctx, func(tx execer) error {
+		out = nil
+		for _, id := range ids {
 			w := new(Webhook)
-			if err := rows.Scan(&w.ID, &w.URL, &w.Data, &w.Tries); err != nil {
+			err := tx.QueryRowContext(ctx, d.bind(`UPDATE @superstep_webhooks SET due = `+d.now()+` + ?, tries = tries + 1
+				WHERE id = ? AND due <= `+d.now()+` RETURNING id, owner, url, data, tries`), lease.Microseconds(), id).Scan(&w.ID, &w.Owner, &w.URL, &w.Data, &w.Tries)
+			if errors.Is(err, sql.ErrNoRows) { // another instance has it
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			w.Tries--
 			out = append(out, w)
 		}
-		return rows.Err()
+		return nil
 	})
 	return out, err
 }

@@ -58,7 +58,7 @@ func (w *Write) Check() error {
 func (w *Write) CheckHold(at Fence, l Lease, now time.Time) error {
 	switch {
 	case w.Claim:
-		if l.Holder != w.Holder && l.Holder != w.Steal && l.Live(now) {
+		if l.Holder != w.Holder && l.Holder != w.Steal && l.Live(now) || w.Steal != "" && l.Holder != w.Steal {
 			return &BusyError{Thread: w.Log.Thread, Lease: l}
 		}
 	case w.Fence != 0 && w.Fence != at:

@@ -21,9 +21,11 @@ const (
 type Locker interface {
 	// Lock holds the thread for a run until release is called. Evict, which
 	// may be nil, is called at most once, when another run asks for the
-	// thread. Evicted are the holders that this call has asked to give it up,
-	// in order. When the context ends while it waits, Lock returns its error.
-	Lock(ctx context.Context, thread ThreadID, holder string, mode LockMode, evict func()) (release func(), evicted []string, err error)
+	// thread. Evicted are the holders that this call has asked to give it up
+	// and that did, in order: those that released it as stopped. The others came
+	// to an end of their own before they heard of it. When the context ends while
+	// it waits, Lock returns its error.
+	Lock(ctx context.Context, thread ThreadID, holder string, mode LockMode, evict func()) (release func(stopped bool), evicted []string, err error)
 }
 
 // Locks is a [Locker], to be embedded by stores. The zero value is ready to use.
@@ -47,7 +49,7 @@ type claimant struct {
 }
 
 // Lock implements [Locker].
-func (l *Locks) Lock(ctx context.Context, thread ThreadID, holder string, mode LockMode, evict func()) (release func(), evicted []string, err error) {
+func (l *Locks) Lock(ctx context.Context, thread ThreadID, holder string, mode LockMode, evict func()) (release func(stopped bool), evicted []string, err error) {
 	l.mu.Lock()
 	k := l.held[thread]
 	if k == nil {
@@ -81,7 +83,7 @@ func (l *Locks) Lock(ctx context.Context, thread ThreadID, holder string, mode L
 		}
 	}
 	l.mu.Unlock()
-	l.release(thread)() // its turn came at the same time
+	l.release(thread)(false) // its turn came at the same time
 	return nil, w.evicted, ctx.Err()
 }
 
@@ -103,13 +105,25 @@ func (k *lock) push() func() {
 	return evict
 }
 
+// pardon takes the holder from those whom the line has evicted.
+func (k *lock) pardon() {
+	for _, w := range k.line {
+		if n := len(w.evicted); n > 0 && w.evicted[n-1] == k.holder {
+			w.evicted = w.evicted[:n-1]
+		}
+	}
+}
+
 // release returns a function that hands the thread on, once.
-func (l *Locks) release(thread ThreadID) func() {
+func (l *Locks) release(thread ThreadID) func(stopped bool) {
 	var once sync.Once
-	return func() {
+	return func(stopped bool) {
 		once.Do(func() {
 			l.mu.Lock()
 			k := l.held[thread]
+			if !stopped {
+				k.pardon()
+			}
 			if len(k.line) == 0 {
 				delete(l.held, thread)
 				l.mu.Unlock()

@@ -35,7 +35,7 @@ func TestLocksServeFirstComeFirst(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				release()
+				release(true)
 			}()
 			synctest.Wait() // in line
 		}
@@ -47,8 +47,8 @@ func TestLocksServeFirstComeFirst(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v", err)
 		}
-		release()
-		release() // twice is once
+		release(true)
+		release(true) // twice is once
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -66,7 +66,7 @@ func TestLocksEvictTheHolderAndThoseBeforeInLine(t *testing.T) {
 		var l checkpoint.Locks
 		var mu sync.Mutex
 		asked := map[string]int{}
-		hold := func(holder string, mode checkpoint.LockMode) (release func(), evicted []string) {
+		hold := func(holder string, mode checkpoint.LockMode) (release func(bool), evicted []string) {
 			release, evicted, err := l.Lock(t.Context(), "t", holder, mode, func() {
 				mu.Lock()
 				defer mu.Unlock()
@@ -92,7 +92,7 @@ func TestLocksEvictTheHolderAndThoseBeforeInLine(t *testing.T) {
 				mu.Lock()
 				got = append(got, fmt.Sprint(w.holder, evicted))
 				mu.Unlock()
-				release()
+				release(true)
 			}()
 			synctest.Wait()
 		}
@@ -101,7 +101,7 @@ func TestLocksEvictTheHolderAndThoseBeforeInLine(t *testing.T) {
 			t.Fatalf("the holder was asked %d times, want once", asked["a"])
 		}
 		mu.Unlock()
-		release()
+		release(true)
 		time.Sleep(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()

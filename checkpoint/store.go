@@ -112,7 +112,8 @@ type Write struct {
 	// first, and the new value is returned. With Claim, Fence is not checked. A lease that another run
 	// holds refuses the claim with a *BusyError, unless it ran out or Steal
 	// names its holder; a lease of Holder itself does not. The claim ends
-	// whatever lease there was.
+	// whatever lease there was. A claim with Steal is also refused if that holder
+	// has no lease any more, run out or not: who steals knows whom it has stopped.
 	Claim bool
 	Steal string
 	Fence Fence // of the writer's claim; 0 skips the check

@@ -277,13 +277,15 @@ const (
 
 	// BusyRollback stops the other run as BusyInterrupt does, and starts from
 	// the checkpoint before that run, on a new branch: as if it had not been.
-	// What it has recorded stays in the thread's history. If that run began
-	// the thread, the thread is deleted and begins anew.
+	// What it has recorded stays in the thread's history, if that run began the
+	// thread, too: the new one then begins it anew. A run that came to its end
+	// before it could be stopped is not taken back.
 	BusyRollback
 )
 
-// WhenBusy sets what a run does when another run holds its thread. The default
-// is [BusyReject]. Others than the default cost one more write.
+// WhenBusy sets what a run does when another run holds its thread, and what an
+// edit, a fork, a prune or the deletion of the thread does. The default is
+// [BusyReject]. Others than the default cost one more write.
 func WhenBusy(p BusyPolicy) Option {
 	return func(s *settings) {
 		if p > BusyRollback {

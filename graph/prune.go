@@ -58,8 +58,8 @@ type Pruned struct {
 // that planned the superstep in which a checkpoint lies.
 //
 // It is one transaction on the store, and one more for each subgraph call that
-// nothing refers to any more. While a run holds the thread there is
-// [ErrThreadBusy]. The store must implement checkpoint.Rewriter; all of ours do.
+// nothing refers to any more. When a run holds the thread it
+// does as [WhenBusy] says. The store must implement checkpoint.Rewriter; all of ours do.
 // Memories of subgraphs that live as long as the thread are not shortened.
 func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned, error) {
 	set, err := g.with(ctx, opts)
@@ -84,9 +84,9 @@ func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned
 			})
 		}
 	}
-	p, err := local.Prune(ctx, set.store, g.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k)
+	p, err := local.Prune(ctx, set.store, g.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k, local.BusyPolicy(set.busy))
 	switch {
-	case errors.Is(err, checkpoint.ErrBusy), errors.Is(err, checkpoint.ErrConflict):
+	case local.Busy(err):
 		return Pruned(p), fmt.Errorf("pruning thread %q: %w: %w", set.thread, ErrThreadBusy, err)
 	case err != nil:
 		return Pruned(p), &CheckpointError{Thread: set.thread, Op: "prune", Err: err}

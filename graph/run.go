@@ -123,8 +123,7 @@ func (g *Graph[S]) begin(ctx context.Context, set *settings, bus *local.Bus, cla
 	if lo.Deps, err = provide(ctx, set); err != nil {
 		return nil, err
 	}
-	lo.Lease = cmp.Or(set.lease, local.DefaultLease)
-	lo.Busy, lo.ClaimFirst = local.BusyPolicy(set.busy), claimFirst
+	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
 	return local.Open(ctx, g.program(g.emitter(lo)), *lo, set.from, set.store != nil)
 }
 
@@ -199,6 +198,9 @@ func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error
 		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
 		StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout,
 		Bus: g.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
+	}
+	if lo.Busy = local.BusyPolicy(set.busy); lo.Busy != local.Reject {
+		lo.Lease = cmp.Or(set.lease, local.DefaultLease)
 	}
 	if set.store != nil {
 		lo.Sizes = g.sizes(set, lo)

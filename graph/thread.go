@@ -253,7 +253,8 @@ func (g *Graph[S]) records(ctx context.Context, set *settings) iter.Seq2[*checkp
 // What finished tasks of an open superstep wrote is kept and folded first.
 // Pending tasks stay pending. With [AsNode] the edit counts as that node's
 // output. With [From] it is made there, on a new branch. A thread that has no
-// checkpoint is started by it; nothing runs.
+// checkpoint is started by it; nothing runs. When a run holds the thread it does as
+// [WhenBusy] says.
 func (g *Graph[S]) UpdateState(ctx context.Context, edit func(s *S), opts ...Option) (*Snapshot[S], error) {
 	return g.BulkUpdate(ctx, []Edit[S]{{Apply: edit}}, opts...)
 }
@@ -325,7 +326,8 @@ func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Opti
 
 // Fork starts a branch of the thread at a checkpoint, without running anything,
 // and makes it the thread's line. What was pending there is pending again,
-// results of finished tasks and answers included. The other branch stays.
+// results of finished tasks and answers included. The other branch stays. When a
+// run holds the thread it does as [WhenBusy] says.
 func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snapshot[S], error) {
 	set, err := g.with(ctx, append(opts[:len(opts):len(opts)], From(from)))
 	if err != nil {

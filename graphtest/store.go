@@ -192,11 +192,11 @@ func (s *Store) Close() error { return s.inner.Close() }
 
 // Lock implements [checkpoint.Locker]. If the wrapped store has no locks, every
 // lock is given.
-func (s *Store) Lock(ctx context.Context, thread checkpoint.ThreadID, holder string, mode checkpoint.LockMode, evict func()) (release func(), evicted []string, err error) {
+func (s *Store) Lock(ctx context.Context, thread checkpoint.ThreadID, holder string, mode checkpoint.LockMode, evict func()) (release func(stopped bool), evicted []string, err error) {
 	if l, ok := s.inner.(checkpoint.Locker); ok {
 		return l.Lock(ctx, thread, holder, mode, evict)
 	}
-	return func() {}, nil, nil
+	return func(bool) {}, nil, nil
 }
 
 // Threads implements [checkpoint.Lister]. If the wrapped store can't list, it

@@ -23,7 +23,7 @@ func testLeases(t *testing.T, open Opener, o Options) {
 		_, err := s.Write(t.Context(), w)
 		wantErr(t, err, checkpoint.ErrBusy, "claim of a leased thread")
 		var busy *checkpoint.BusyError
-		if !errors.As(err, &busy) || busy.Thread != w.Log.Thread || busy.Lease.Holder != holder || busy.Lease.Until.IsZero() {
+		if !errors.As(err, &busy) || busy.Thread != w.Log.Thread || busy.Lease.Holder != holder || busy.Lease.Until.IsZero() != (holder == "") {
 			t.Fatalf("got %#v, want a *BusyError with the lease of %s", err, holder)
 		}
 	}
@@ -110,6 +110,22 @@ func testLeases(t *testing.T, open Opener, o Options) {
 		_, err := s.Write(t.Context(), &checkpoint.Write{Log: l.log, Fence: fence, Record: l.next()})
 		wantErr(t, err, checkpoint.ErrFenced, "append to a stolen thread")
 		refused(t, s, claim(l.log, a, long), b)
+	})
+	t.Run("nothing is stolen from a holder that has released the thread, or never had it", func(t *testing.T) {
+		s, l := open(t), newLine("t")
+		w := claim(l.log, b, long)
+		w.Steal = a
+		refused(t, s, w, "")
+		fence := mustWrite(t, s, claim(l.log, a, long)).Fence
+		mustWrite(t, s, &checkpoint.Write{Log: l.log, Fence: fence, Holder: a, Release: true})
+		refused(t, s, w, "")
+		fence = mustWrite(t, s, claim(l.log, "c", time.Millisecond)).Fence
+		soon(t, s, claim(l.log, "c", time.Millisecond))
+		refused(t, s, w, "c")
+		w.Steal = "c" // which has run out, and was not released
+		mustWrite(t, s, w)
+		_, err := s.Write(t.Context(), &checkpoint.Write{Log: l.log, Fence: fence, Record: l.next()})
+		wantErr(t, err, checkpoint.ErrFenced, "append to a stolen thread")
 	})
 	t.Run("a lease is neither renewed nor released in another's name", func(t *testing.T) {
 		s, l := open(t), newLine("t")

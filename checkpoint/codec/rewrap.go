@@ -25,7 +25,7 @@ func (s *Store) Rewrap(ctx context.Context, thread checkpoint.ThreadID) (n int, 
 	if err != nil {
 		return 0, err
 	}
-	defer release()
+	defer release(false)
 	// Who claims the thread from here on makes the writes below fail.
 	w, err := s.inner.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}})
 	if err != nil {

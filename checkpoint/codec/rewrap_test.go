@@ -179,7 +179,7 @@ func TestRewrapLeavesRunsAlone(t *testing.T) {
 	if _, err := s.Rewrap(t.Context(), "t-1"); !errors.Is(err, checkpoint.ErrBusy) {
 		t.Fatalf("got error %v", err)
 	}
-	release()
+	release(false)
 	f := mustWrite(t, s, &checkpoint.Write{Log: log1, Claim: true, Holder: "a run", Lease: time.Hour}).Fence
 	if _, err := s.Rewrap(t.Context(), "t-1"); !errors.Is(err, checkpoint.ErrBusy) {
 		t.Fatalf("got error %v", err)
@@ -321,7 +321,7 @@ func TestAbilitiesThatAreMissing(t *testing.T) {
 		if _, _, err := s.Lock(ctx, "t-1", "b", checkpoint.TryLock, nil); !errors.Is(err, checkpoint.ErrBusy) {
 			t.Errorf("got error %v", err)
 		}
-		release()
+		release(false)
 	}
 }
 

@@ -249,7 +249,7 @@ func (s *Store) Close() error { return s.inner.Close() }
 
 // Lock implements [checkpoint.Locker]. If the inner store has no locks, runs that
 // use this Store have some among them.
-func (s *Store) Lock(ctx context.Context, thread checkpoint.ThreadID, holder string, mode checkpoint.LockMode, evict func()) (release func(), evicted []string, err error) {
+func (s *Store) Lock(ctx context.Context, thread checkpoint.ThreadID, holder string, mode checkpoint.LockMode, evict func()) (release func(stopped bool), evicted []string, err error) {
 	if l, ok := s.inner.(checkpoint.Locker); ok {
 		return l.Lock(ctx, thread, holder, mode, evict)
 	}

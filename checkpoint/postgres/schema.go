@@ -137,6 +137,9 @@ var migrations = []string{
 			IF NOT c_claim AND p_fence <> 0 THEN
 				status := 2; RETURN;
 			END IF;
+			IF p_steal IS NOT NULL THEN
+				status := 1; RETURN;
+			END IF;
 			IF p_id IS NOT NULL THEN
 				IF p_head IS NOT NULL THEN
 					status := 3; RETURN;
@@ -165,6 +168,9 @@ var migrations = []string{
 				IF v_now < v_until AND v_until <= v_now + v_ttl * interval '1 microsecond' THEN
 					status := 1; holder := v_holder; until := v_until; ttl := v_ttl; RETURN;
 				END IF;
+			END IF;
+			IF p_steal IS NOT NULL AND v_holder IS DISTINCT FROM p_steal THEN
+				status := 1; holder := v_holder; until := v_until; ttl := v_ttl; RETURN;
 			END IF;
 			IF v_fence = 0 THEN -- above all that a deleted thread of this name had, whose tid was smaller
 				v_fence := v_tid << 28;

@@ -16,24 +16,13 @@ func Delete(ctx context.Context, store checkpoint.Store, thread checkpoint.Threa
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s := &saver{store: store, thread: thread, timeout: defaultSaveTimeout}
-	// The lease keeps others out until the thread is gone.
-	s.lease.ttl, s.lease.holder, s.lease.lost = DefaultLease, holderOf(checkpoint.NewRunID()), func(error) {}
-	if locker, ok := store.(checkpoint.Locker); ok {
-		mode := checkpoint.TryLock
-		switch policy {
-		case Queue:
-			mode = checkpoint.WaitLock
-		case Interrupt, Rollback:
-			mode = checkpoint.EvictLock
-		}
-		release, _, err := locker.Lock(ctx, thread, s.lease.holder, mode, nil)
-		if err != nil {
-			return &busyError{thread, err}
-		}
-		defer release()
+	s := visitor(store, thread)
+	unlock, err := s.lock(ctx, policy)
+	if err != nil {
+		return err
 	}
-	defer s.release(ctx, func(context.Context) bool { return false })
+	defer unlock(false)
+	defer func() { _ = s.release(ctx, func(context.Context) bool { return false }) }()
 	if _, err := s.acquire(ctx, policy); errors.Is(err, checkpoint.ErrBusy) {
 		return err
 	}
@@ -47,4 +36,24 @@ func Delete(ctx context.Context, store checkpoint.Store, thread checkpoint.Threa
 	}
 	s.disclaim() // the lease is gone with the thread
 	return nil
+}
+
+// visitor returns what holds a thread for something that is no run. Its lease keeps
+// others out.
+func visitor(store checkpoint.Store, thread checkpoint.ThreadID) *saver {
+	s := &saver{store: store, thread: thread, timeout: defaultSaveTimeout}
+	s.lease.ttl, s.lease.holder, s.lease.lost = DefaultLease, holderOf(checkpoint.NewRunID()), func(error) {}
+	return s
+}
+
+// lock gets the thread among the runs of this process, as the policy says.
+func (s *saver) lock(ctx context.Context, policy BusyPolicy) (unlock func(stopped bool), err error) {
+	locker, ok := s.store.(checkpoint.Locker)
+	if !ok {
+		return func(bool) {}, nil
+	}
+	if unlock, _, err = locker.Lock(ctx, s.thread, s.lease.holder, policy.lock(), nil); err != nil {
+		return nil, &busyError{s.thread, err}
+	}
+	return unlock, nil
 }

@@ -28,6 +28,17 @@ const (
 	Rollback                    // stop it and go on as if it had not been
 )
 
+// lock returns what the policy asks of a [checkpoint.Locker].
+func (p BusyPolicy) lock() checkpoint.LockMode {
+	switch p {
+	case Queue:
+		return checkpoint.WaitLock
+	case Interrupt, Rollback:
+		return checkpoint.EvictLock
+	}
+	return checkpoint.TryLock
+}
+
 // lease is a run's hold on its thread: it is renewed while the run goes on, so
 // that others know that the run's process lives.
 type lease struct {
@@ -111,8 +122,9 @@ func (l *lease) end() {
 }
 
 // release gives the thread up, if the lease was not given up with the run's last
-// write, and makes it due if wakes says so.
-func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) {
+// write, and makes it due if wakes says so. It fails if another run has taken the
+// thread; any other failure is no matter.
+func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) error {
 	l := &s.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +133,7 @@ func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) {
 	s.mu.Unlock()
 	held := l.held
 	if !held && (!claimed || l.ttl > 0) {
-		return
+		return nil
 	}
 	if held {
 		l.end()
@@ -130,49 +142,69 @@ func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) {
 	defer cancel()
 	wake := wakes(ctx)
 	if !held && !wake {
-		return
+		return nil
 	}
 	// If it fails the lease runs out by itself, and runs that can see that
 	// this one has ended don't wait for it.
-	_, _ = s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Release: held, Holder: l.holder, Wake: wake})
+	_, err := s.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Fence: fence, Release: held, Holder: l.holder, Wake: wake})
+	if errors.Is(err, checkpoint.ErrFenced) {
+		return &busyError{s.thread, err}
+	}
+	return nil
 }
 
 // takeOver makes a claim that met somebody's lease steal it, if that run can be
 // seen to have ended. It reports whether to try again.
 func takeOver(w *checkpoint.Write, err error) bool {
 	var busy *checkpoint.BusyError
-	if !errors.As(err, &busy) || busy.Lease.Holder == "" || busy.Lease.Holder == w.Steal || !dead(busy.Lease.Holder) {
+	if !errors.As(err, &busy) || busy.Lease.Holder == w.Steal {
 		return false
 	}
-	w.Steal = busy.Lease.Holder
-	return true
+	was := w.Steal
+	if w.Steal = ""; dead(busy.Lease.Holder) {
+		w.Steal = busy.Lease.Holder
+	}
+	return w.Steal != was
 }
 
 // acquire claims the thread before anything is read, as the policy says. It
-// returns the holders that it took the thread from.
-func (s *saver) acquire(ctx context.Context, policy BusyPolicy) (stolen []string, err error) {
+// returns the holder that it took the thread from, and so has stopped.
+func (s *saver) acquire(ctx context.Context, policy BusyPolicy) (stolen string, err error) {
 	steal := ""
-	for wait := 5 * time.Millisecond; ; wait = min(wait*2, 500*time.Millisecond) {
-		err := s.write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Steal: steal})
+	for wait := firstWait; ; wait = min(wait*2, lastWait) {
+		w := &checkpoint.Write{Log: checkpoint.Log{Thread: s.thread}, Steal: steal}
+		err := s.write(ctx, w)
 		var busy *checkpoint.BusyError
 		if err == nil {
-			return stolen, nil
+			if w.Steal != steal { // it has ended meanwhile
+				steal = ""
+			}
+			return steal, nil
 		}
 		if !errors.As(err, &busy) || policy == Reject {
-			return nil, err
+			return "", err
 		}
 		if policy != Queue {
 			steal = busy.Lease.Holder
-			stolen = append(stolen, steal)
 			continue
 		}
-		// Runs of other processes are not in our line: look again and again,
-		// each at its own times.
-		select {
-		case <-time.After(wait/2 + rand.N(wait)):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the thread: %w: %w", ctx.Err(), err)
+		if err := pause(ctx, wait, err); err != nil {
+			return "", err
 		}
+	}
+}
+
+// Runs of other processes are not in our line: look again and again, each at its
+// own times.
+const firstWait, lastWait = 5 * time.Millisecond, 500 * time.Millisecond
+
+// pause waits before the next look at a thread that is busy, and says why.
+func pause(ctx context.Context, wait time.Duration, busy error) error {
+	select {
+	case <-time.After(wait/2 + rand.N(wait)):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the thread: %w: %w", ctx.Err(), busy)
 	}
 }
 
@@ -184,20 +216,16 @@ func (s *Session) hold(ctx context.Context, at checkpoint.ID) (checkpoint.ID, er
 	thread, policy := s.o.Log.Thread, s.o.Busy
 	var stopped []string
 	if locker, ok := s.o.Store.(checkpoint.Locker); ok {
-		mode := checkpoint.TryLock
-		switch policy {
-		case Queue:
-			mode = checkpoint.WaitLock
-		case Interrupt, Rollback:
-			mode = checkpoint.EvictLock
-		}
 		var err error
-		s.release, stopped, err = locker.Lock(ctx, thread, l.holder, mode, func() {
+		s.release, stopped, err = locker.Lock(ctx, thread, l.holder, policy.lock(), func() {
 			s.stop(&busyError{thread, errors.New("another run has asked for it")})
 		})
 		if err != nil {
 			return "", &busyError{thread, err}
 		}
+	}
+	if policy != Reject { // under Exit, too
+		l.ttl = s.o.Lease
 	}
 	if policy == Reject && !s.o.ClaimFirst || l.ttl <= 0 {
 		return at, nil
@@ -206,14 +234,15 @@ func (s *Session) hold(ctx context.Context, at checkpoint.ID) (checkpoint.ID, er
 	if err != nil {
 		return "", err
 	}
-	if stopped = append(stopped, stolen...); policy != Rollback || len(stopped) == 0 || at != "" {
+	if policy != Rollback || at != "" {
 		return at, nil
 	}
-	return s.before(ctx, stopped)
+	return s.before(ctx, append(stopped, stolen))
 }
 
-// before returns the newest record that none of the runs wrote. If they wrote
-// all there is, the thread is deleted.
+// before returns the newest record that none of the runs wrote, which were stopped:
+// what a run wrote that came to its end stays. If they wrote all there is, the run
+// begins as in an empty log, beside them.
 func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, error) {
 	runs := map[checkpoint.ID]bool{}
 	for _, h := range holders {
@@ -239,12 +268,8 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 			return r.ID, nil
 		}
 	}
-	if err := s.o.Store.Delete(ctx, s.o.Log.Thread); err != nil {
-		return "", &CheckpointError{Thread: s.o.Log.Thread, Op: "delete", Err: err}
-	}
-	s.saver.disclaim() // the claim is gone with the thread
-	_, err = s.saver.acquire(ctx, Queue)
-	return "", err
+	s.anew = head.ID
+	return "", nil
 }
 
 // disclaim forgets a claim.

@@ -31,8 +31,41 @@ type Pruned struct {
 }
 
 // Prune removes old records of a log, and the logs of subgraphs that nothing
-// refers to any more. The records that are left have the state they had.
-func Prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep) (Pruned, error) {
+// refers to any more. The records that are left have the state they had. A run that
+// holds the thread is waited for or stopped, as the policy says: [Rollback] is
+// [Interrupt].
+func Prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep, policy BusyPolicy) (out Pruned, err error) {
+	s := visitor(store, log.Thread)
+	unlock, err := s.lock(ctx, policy)
+	if err != nil {
+		return Pruned{}, err
+	}
+	defer unlock(false)
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		did, err := prune(ctx, store, prog, log, keep)
+		out = Pruned{Kept: did.Kept, Removed: out.Removed + did.Removed, Logs: out.Logs + did.Logs, Freed: out.Freed + did.Freed}
+		if policy == Reject || !Busy(err) {
+			return out, err
+		}
+		if policy != Queue { // and don't keep the lease: the store rewrites what nobody holds
+			if _, err := s.acquire(ctx, policy); err != nil {
+				return out, err
+			}
+			_ = s.release(ctx, func(ctx context.Context) bool { return hasMail(ctx, store, log) })
+			s.disclaim()
+		}
+		if err := pause(ctx, wait, err); err != nil {
+			return out, err
+		}
+	}
+}
+
+// Busy reports whether a write failed since another run holds or had the thread.
+func Busy(err error) bool {
+	return errors.Is(err, checkpoint.ErrBusy) || errors.Is(err, checkpoint.ErrConflict) || errors.Is(err, checkpoint.ErrFenced)
+}
+
+func prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep) (Pruned, error) {
 	p, err := newPruning(ctx, store, prog, log)
 	if err != nil {
 		return Pruned{}, err

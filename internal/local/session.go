@@ -28,8 +28,10 @@ type Session struct {
 	m    *core.Machine
 	tip  *core.Tip // as loaded; nil for a new thread
 
-	saver   *saver // nil without a store
-	release func() // of the thread's lock
+	saver   *saver             // nil without a store
+	anew    checkpoint.ID      // the log's head, if the run is to begin as in an empty log
+	release func(stopped bool) // of the thread's lock
+	evicted bool               // another run has the thread, and the caller is told so
 	halt    halt
 	own     bool // nobody but stop cancels the run's context
 	written int  // bytes of changes, for weigh
@@ -181,10 +183,10 @@ func (s *Session) Close() {
 
 func (s *Session) giveUp() {
 	if s.saver != nil && s.o.parent == nil {
-		s.saver.release(context.Background(), s.wakes)
+		_ = s.saver.release(context.Background(), s.wakes)
 	}
 	if s.release != nil {
-		s.release()
+		s.release(s.evicted)
 		s.release = nil
 	}
 }
@@ -208,6 +210,11 @@ func (s *Session) growing() Growing { return Growing{s.o.Kept, s.o.KeepMax, s.pr
 func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.o.Store == nil {
 		s.m = core.New(s.config())
+		return nil
+	}
+	if s.anew != "" {
+		s.m = core.New(s.config())
+		s.m.Orphan(s.anew)
 		return nil
 	}
 	tip, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.growing())
@@ -458,7 +465,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		defer cancel()
 	}
 	root := s.saver != nil && s.o.parent == nil
-	if root && (s.release != nil || s.saver.lease.ttl > 0) {
+	if root && (s.release != nil || s.saver.lease.ttl > 0) && !s.flushing { // which is over at once
 		s.own = ctx.Done() == nil
 		var cancel context.CancelCauseFunc
 		ctx, cancel = s.stoppable(ctx)
@@ -474,6 +481,13 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
 			err, s.ended = ferr, false
 		}
+		if !s.flushing && !s.repeats(nil) { // before the caller is told how the run went
+			if rerr := s.saver.release(ctx, s.wakes); rerr != nil {
+				err, s.ended = errors.Join(err, rerr), false
+			}
+		}
+		err = stoppedBy(ctx, err)
+		s.evicted = errors.Is(err, ErrThreadBusy)
 	}()
 	for {
 		if s.beside.Load() { // first, since it costs less than Swap
@@ -489,7 +503,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.recordOnce(rd.Write.Record)
 		}
 		if rd.Write != nil {
-			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && !s.repeats(nil)
+			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil)
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.stopTasks(err)
 				s.o.parent.unsaved(err)
@@ -548,7 +562,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			}
 			err = s.over(ctx)
 			// Under Exit the claim is yet to come.
-			s.ended = ctx.Err() == nil && !s.flushing && !cutShort(err) && (s.saver == nil || s.saver.mode != Exit || !timed(s.m))
+			s.ended = s.concludes(ctx) && (s.saver == nil || s.saver.mode != Exit || !timed(s.m))
 			return err
 		}
 		if len(rd.Start) > 0 {
@@ -701,18 +715,10 @@ func (s *Session) over(ctx context.Context) error {
 	errs = append(errs, s.refusals()...)
 	errs = append(errs, s.lateWrites()...)
 	if len(errs) == 0 && ctx.Err() != nil && s.unfinished() {
-		cause := context.Cause(ctx)
-		if !errors.Is(cause, ctx.Err()) {
-			cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
-		}
-		errs = append(errs, fmt.Errorf("run stopped: %w", cause))
+		errs = append(errs, stopError(ctx))
 	}
-	if len(errs) == 0 && s.unfinished() {
-		select {
-		case <-s.o.Drain:
-			return ErrDrained
-		default:
-		}
+	if len(errs) == 0 && s.drained() {
+		return ErrDrained
 	}
 	switch len(errs) {
 	case 0:
@@ -721,6 +727,51 @@ func (s *Session) over(ctx context.Context) error {
 		return errs[0]
 	}
 	return errors.Join(errs...)
+}
+
+// stopError says why a context has ended that a run was under.
+func stopError(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, ctx.Err()) {
+		cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return fmt.Errorf("run stopped: %w", cause)
+}
+
+// stoppedBy returns the error of a run that may have been stopped: whatever has
+// failed since its context ended, a load or a save, failed for that cause.
+func stoppedBy(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	if _, several := err.(interface{ Unwrap() []error }); several {
+		return errors.Join(err, stopError(ctx))
+	}
+	return stopError(ctx)
+}
+
+// concludes reports whether a run comes to an end of its own, after a Ready with
+// Done. One that was stopped or cut short might have gone on; see wakes.
+func (s *Session) concludes(ctx context.Context) bool {
+	if ctx.Err() != nil || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() {
+		return false
+	}
+	for i := range s.failure {
+		if cutShort(s.failure[i].err) {
+			return false
+		}
+	}
+	return true
+}
+
+// drained reports whether the run was asked to end before its time, and does.
+func (s *Session) drained() bool {
+	select {
+	case <-s.o.Drain:
+		return s.unfinished()
+	default:
+		return false
+	}
 }
 
 // unfinished reports whether tasks could go on without answers.

@@ -123,12 +123,17 @@ func cutShort(err error) bool {
 // claim has ended what made it due before, an event or the death of its run, and
 // a run that was cut short may not have come to look at that: somebody else must.
 func (s *Session) wakes(ctx context.Context) bool {
-	if s.ended || s.o.Log.Namespace != "" || s.m != nil && s.tip == nil && s.last == nil {
+	if s.ended || s.o.Log.Namespace != "" || s.m != nil && s.tip == nil && s.last == nil && s.anew == "" {
 		return false
 	}
 	if s.o.ClaimFirst { // nobody but a runner continues what a runner had begun
 		return true
 	}
-	mail, err := s.o.Store.Results(ctx, s.o.Log, "", checkpoint.EventsEpoch)
+	return hasMail(ctx, s.o.Store, s.o.Log)
+}
+
+// hasMail reports whether events may wait for a thread.
+func hasMail(ctx context.Context, store checkpoint.Store, log checkpoint.Log) bool {
+	mail, err := store.Results(ctx, log, "", checkpoint.EventsEpoch)
 	return err != nil || len(mail) > 0
 }

@@ -39,6 +39,10 @@ if claim then
   if held and held.live and held.holder ~= holder and held.holder ~= steal then
     return {'busy', held.holder, held.till, held.ttl}
   end
+  if steal ~= '' and (not held or held.holder ~= steal) then
+    if not held then return {'busy', '', '', ''} end
+    return {'busy', held.holder, held.till, held.ttl}
+  end
   -- The first fence is the microseconds since 1970: above those that a deleted
   -- thread of this name had, of which nothing is left.
   if f == '0' then f = str(now) end

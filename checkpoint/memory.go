@@ -40,7 +40,8 @@ var (
 type memShard struct {
 	mu      sync.RWMutex
 	threads map[ThreadID]*memThread
-	_       [24]byte // a cache line of its own
+	waiting memWaiting
+	_       [56]byte // a cache line of its own
 }
 
 // memThread is one thread. Whoever finds it gone looks it up again.
@@ -52,6 +53,7 @@ type memThread struct {
 	woken time.Time // by Write.Wake
 	root  *memLog   // the log with the empty namespace
 	logs  map[string]*memLog
+	noted memNoted
 }
 
 type memLog struct {
@@ -239,6 +241,7 @@ func (m *Memory) Write(ctx context.Context, w *Write) (Written, error) {
 	if t.empty() {
 		m.forget(w.Log.Thread, t)
 	}
+	m.note(w.Log.Thread, t)
 	t.mu.Unlock()
 	return out, err
 }
@@ -632,6 +635,7 @@ func (m *Memory) Delete(ctx context.Context, thread ThreadID) error {
 		last = m.deleted.Load()
 	}
 	m.forget(thread, t)
+	m.note(thread, t)
 	return nil
 }
 
@@ -718,6 +722,8 @@ func (m *Memory) Copy(ctx context.Context, from, to ThreadID) error {
 	if gone {
 		return fmt.Errorf("%w: thread %q", ErrNotFound, from)
 	}
+	dst.mu.Lock() // nobody else has it yet
+	defer dst.mu.Unlock()
 	s := m.shard(to)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -728,6 +734,7 @@ func (m *Memory) Copy(ctx context.Context, from, to ThreadID) error {
 		s.threads = make(map[ThreadID]*memThread)
 	}
 	s.threads[to] = dst
+	m.note(to, dst)
 	return nil
 }
 

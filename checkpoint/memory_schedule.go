@@ -2,10 +2,12 @@ package checkpoint
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -61,24 +63,118 @@ func (l *memLog) remove(k *ResultKey) {
 	l.open[of] = memResultsOf(left)
 }
 
-// waiting returns the threads that pick selects, in no order.
-func (m *Memory) waiting(pick func(t *memThread) (Waiting, bool)) []Waiting {
+// memWaiting finds the threads of a shard that somebody may have to look after, at
+// a cost that doesn't grow with those that nobody has to.
+type memWaiting struct {
+	mu     sync.Mutex // taken last
+	due    memDue
+	leased map[*memThread]ThreadID
+}
+
+// memNoted is what a shard's memWaiting knows of a thread. It changes with both
+// locks held.
+type memNoted struct {
+	id     ThreadID
+	due    time.Time // zero: not in the heap
+	at     int       // in the heap
+	leased bool
+}
+
+// memDue is a heap of threads by the time when they are due.
+type memDue []*memThread
+
+func (h memDue) Len() int           { return len(h) }
+func (h memDue) Less(i, j int) bool { return h[i].noted.due.Before(h[j].noted.due) }
+func (h memDue) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].noted.at, h[j].noted.at = i, j
+}
+func (h *memDue) Push(t any) {
+	t.(*memThread).noted.at = len(*h)
+	*h = append(*h, t.(*memThread))
+}
+func (h *memDue) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return t
+}
+
+// until adds the threads at or below a place in the heap that are due by a time;
+// zero means any.
+func (h memDue) until(before time.Time, at int, out []memFound) []memFound {
+	if at >= len(h) || !before.IsZero() && h[at].noted.due.After(before) {
+		return out
+	}
+	out = append(out, memFound{h[at].noted.id, h[at]})
+	return h.until(before, 2*at+2, h.until(before, 2*at+1, out))
+}
+
+type memFound struct {
+	id ThreadID
+	t  *memThread
+}
+
+// note keeps the index in step with a thread that is locked for writing. A write that
+// changes neither when the thread is due nor whether it has a lease costs nothing.
+func (m *Memory) note(id ThreadID, t *memThread) {
+	var due time.Time
+	leased := false
+	if !t.gone {
+		due, leased = t.due(), t.lease.Holder != ""
+	}
+	n := &t.noted
+	if due.Equal(n.due) && leased == n.leased {
+		return
+	}
+	w := &m.shard(id).waiting
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n.id = id
+	if leased != n.leased {
+		if n.leased = leased; leased {
+			if w.leased == nil {
+				w.leased = map[*memThread]ThreadID{}
+			}
+			w.leased[t] = id
+		} else {
+			delete(w.leased, t)
+		}
+	}
+	was := n.due
+	if due.Equal(was) {
+		return
+	}
+	switch {
+	case due.IsZero():
+		heap.Remove(&w.due, n.at)
+		n.due = due
+	case was.IsZero():
+		n.due = due
+		heap.Push(&w.due, t)
+	default:
+		n.due = due
+		heap.Fix(&w.due, n.at)
+	}
+}
+
+// waiting returns those of the threads that find finds which pick selects, in no
+// order.
+func (m *Memory) waiting(find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) []Waiting {
 	var out []Waiting
 	for i := range m.shards {
-		s := &m.shards[i]
-		s.mu.RLock()
-		threads := make(map[ThreadID]*memThread, len(s.threads))
-		for id, t := range s.threads {
-			threads[id] = t
-		}
-		s.mu.RUnlock()
-		for id, t := range threads {
-			t.mu.RLock()
-			if w, ok := pick(t); ok && !t.gone {
-				w.Thread = id
+		w := &m.shards[i].waiting
+		w.mu.Lock()
+		found := find(w)
+		w.mu.Unlock()
+		for _, f := range found {
+			f.t.mu.RLock()
+			if w, ok := pick(f.t); ok && !f.t.gone {
+				w.Thread = f.id
 				out = append(out, w)
 			}
-			t.mu.RUnlock()
+			f.t.mu.RUnlock()
 		}
 	}
 	return out
@@ -86,7 +182,8 @@ func (m *Memory) waiting(pick func(t *memThread) (Waiting, bool)) []Waiting {
 
 // Due implements [Scheduler].
 func (m *Memory) Due(ctx context.Context, before time.Time, limit int) iter.Seq2[Waiting, error] {
-	return m.yield(ctx, limit, func(t *memThread) (Waiting, bool) {
+	find := func(w *memWaiting) []memFound { return w.due.until(before, 0, nil) }
+	return m.yield(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		at := t.due()
 		return Waiting{Due: at}, !at.IsZero() && (before.IsZero() || !at.After(before)) && !t.lease.Live(time.Now())
 	})
@@ -94,18 +191,24 @@ func (m *Memory) Due(ctx context.Context, before time.Time, limit int) iter.Seq2
 
 // Abandoned implements [Scheduler].
 func (m *Memory) Abandoned(ctx context.Context, limit int) iter.Seq2[Waiting, error] {
-	return m.yield(ctx, limit, func(t *memThread) (Waiting, bool) {
+	find := func(w *memWaiting) (out []memFound) {
+		for t, id := range w.leased {
+			out = append(out, memFound{id, t})
+		}
+		return out
+	}
+	return m.yield(ctx, limit, find, func(t *memThread) (Waiting, bool) {
 		return Waiting{Due: t.due(), Lease: t.lease}, t.lease.Holder != "" && !t.lease.Live(time.Now())
 	})
 }
 
-func (m *Memory) yield(ctx context.Context, limit int, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
+func (m *Memory) yield(ctx context.Context, limit int, find func(w *memWaiting) []memFound, pick func(t *memThread) (Waiting, bool)) iter.Seq2[Waiting, error] {
 	return func(yield func(Waiting, error) bool) {
 		if err := m.start(ctx, "all"); err != nil {
 			yield(Waiting{}, err)
 			return
 		}
-		list := m.waiting(pick)
+		list := m.waiting(find, pick)
 		slices.SortFunc(list, func(a, b Waiting) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Thread, b.Thread)) })
 		for i, w := range list {
 			if limit > 0 && i == limit {
@@ -208,6 +311,7 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	} else {
 		t.logs[r.Log.Namespace] = n
 	}
+	m.note(r.Log.Thread, t)
 	return nil
 }
 

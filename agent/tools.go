@@ -473,9 +473,14 @@ func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o out
 }
 
 // passes reports whether an error is the run's and not the tool's: a question, a
-// drain, a store that fails.
+// drain, a store that fails, something that the run was not given.
 func passes(err error) bool {
 	var stored *graph.CheckpointError
+	var deps *graph.MissingDepsError
+	var config *graph.ConfigError
+	if errors.As(err, &deps) || errors.As(err, &config) {
+		return true
+	}
 	return graph.IsInterrupt(err) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
 }
 

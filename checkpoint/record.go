@@ -191,6 +191,9 @@ type OpenTask struct {
 	Gen   int    `json:"gen,omitempty"`
 	Error string `json:"error,omitempty"` // why they were voided, or what cut a task short that asks
 
+	// Failure is what is known of attempts of a task that asks, but for Text.
+	Failure *Failure `json:"failure,omitempty"`
+
 	// Folded is set when the task's changes are already in the state (an
 	// update from outside folded them), but for Changes, which live for one
 	// step and wait for the superstep's end. Routing is where the task leads;
@@ -211,6 +214,18 @@ type OpenTask struct {
 	// Children points to the record at which the task's subgraph calls stand,
 	// by call key.
 	Children map[string]ID `json:"children,omitempty"`
+}
+
+// Failure is what is known of a task whose node has failed.
+type Failure struct {
+	Text     string `json:"text,omitempty"`     // the last error
+	Attempts int    `json:"attempts,omitempty"` // of the node, that failed
+
+	// Handled is the node's error if its error handler stands in for it: the node
+	// itself doesn't run any more. Causes are the types and texts of the errors that
+	// it wraps.
+	Handled string   `json:"handled,omitempty"`
+	Causes  []string `json:"causes,omitempty"`
 }
 
 // Done reports whether the task is over and known to be: its changes are folded, and
@@ -273,7 +288,7 @@ const (
 	KindChanges   ResultKind = "changes"   // what the task wrote, encoded
 	KindRouting   ResultKind = "routing"   // where it leads: a Routing
 	KindOnce      ResultKind = "once"      // result of a named sub-step
-	KindError     ResultKind = "error"     // error of the last attempt
+	KindError     ResultKind = "error"     // a Failure
 	KindQuestions ResultKind = "questions" // questions raised so far
 	KindChild     ResultKind = "child"     // record at which a subgraph call stands
 	KindTimer     ResultKind = "timer"     // absolute deadline of a sleep or wait

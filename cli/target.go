@@ -231,9 +231,9 @@ func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Rec
 		}
 		switch r.Kind {
 		case checkpoint.KindError:
-			var text string
-			if json.Unmarshal(r.Data, &text) == nil {
-				failed[r.Task] = text
+			var f checkpoint.Failure
+			if json.Unmarshal(r.Data, &f) == nil {
+				failed[r.Task] = f.Text
 			}
 		case checkpoint.KindRouting: // changes alone tell nothing: a router may have failed
 			done[r.Task] = true

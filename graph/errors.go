@@ -51,6 +51,19 @@ type (
 	// PanicError is the cause of a NodeError when the node panicked.
 	PanicError = local.PanicError
 
+	// RecordedError is the cause of a NodeError that an earlier run has recorded:
+	// its text is what is left of it, and what errors.Is needs to find errors that
+	// it wrapped.
+	RecordedError = local.RecordedError
+
+	// MissingDepsError names dependencies that a run lacks. It ends the run: nothing
+	// retries the node, handles the error or tells it to a model.
+	MissingDepsError = local.MissingDepsError
+
+	// ConfigError says that a value is not configured that a node needs, or is
+	// another than it takes. It ends the run, as MissingDepsError does.
+	ConfigError = local.ConfigError
+
 	// TimeoutError says which limit of time was reached, and by which node.
 	TimeoutError = local.TimeoutError
 
@@ -220,13 +233,6 @@ func (e *AnswerError) Error() string {
 
 // Unwrap returns the cause.
 func (e *AnswerError) Unwrap() error { return e.Err }
-
-// MissingDepsError names dependencies that a run lacks.
-type MissingDepsError struct{ Types []string }
-
-func (e *MissingDepsError) Error() string {
-	return fmt.Sprintf("missing dependencies: %s; provide them with graph.ProvideDeps or graph.UseDeps", strings.Join(e.Types, ", "))
-}
 
 // NotCompiledError says that a *Graph was used that [Builder.Compile] did not make.
 // Methods that return no error panic with its text.

@@ -217,6 +217,25 @@ func Info(ctx context.Context) TaskInfo {
 	}
 }
 
+// Payload returns what was sent to the task that runs, as the In that its [AddTask]
+// has. It is for handlers of [OnError], which are not given it.
+func Payload[In any](ctx context.Context) (In, error) {
+	var zero In
+	t, err := task(ctx, "Payload")
+	if err != nil {
+		return zero, err
+	}
+	raw := t.Payload()
+	if raw == nil {
+		return zero, fmt.Errorf("graph.Payload: node %q was sent nothing", t.Info().Node)
+	}
+	in, err := decodePayload[In](raw)
+	if err != nil {
+		return zero, fmt.Errorf("payload of node %q: %w", t.Info().Node, err)
+	}
+	return *in.(*In), nil
+}
+
 // Deps returns the run's dependency of type D; see [ProvideDeps].
 func Deps[D any](ctx context.Context) (D, error) {
 	var zero D
@@ -234,7 +253,8 @@ func Deps[D any](ctx context.Context) (D, error) {
 }
 
 // Configured returns a value given by [Configure]. One that was given as JSON, a
-// json.RawMessage, is decoded into a T.
+// json.RawMessage, is decoded into a T. A [ConfigError] that the node returns ends the
+// run.
 func Configured[T any](ctx context.Context, name string) (T, error) {
 	var zero T
 	t, err := task(ctx, "Configured")
@@ -243,17 +263,17 @@ func Configured[T any](ctx context.Context, name string) (T, error) {
 	}
 	d, _ := t.Deps().(*deps)
 	if d == nil || d.config[name] == nil {
-		return zero, fmt.Errorf("nothing is configured as %q: pass graph.Configure(%q, ...)", name, name)
+		return zero, &ConfigError{Name: name}
 	}
 	v, ok := d.config[name].(T)
 	if raw, isJSON := d.config[name].(json.RawMessage); isJSON && !ok {
 		if err := json.Unmarshal(raw, &v); err != nil {
-			return zero, fmt.Errorf("%q is configured as JSON that is no %T: %w", name, zero, err)
+			return zero, &ConfigError{Name: name, Reason: fmt.Sprintf("JSON that is no %T", zero), Err: err}
 		}
 		return v, nil
 	}
 	if !ok {
-		return zero, fmt.Errorf("%q is configured as a %T, not a %T", name, d.config[name], zero)
+		return zero, &ConfigError{Name: name, Reason: fmt.Sprintf("a %T, not a %T", d.config[name], zero)}
 	}
 	return v, nil
 }

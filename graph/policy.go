@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/local"
@@ -52,6 +51,9 @@ func Describe(label, description string) NodeOption {
 
 // RetryPolicy says when a failed attempt of a node is tried again. The zero
 // value of a field means its default.
+//
+// Attempts are counted over the life of a task, since failures are recorded: a node
+// that has used them up is tried once each time that the thread is continued.
 //
 // The wait before attempt n+1 is Initial × Factor^(n-1), at most Max, and with
 // jitter a random time between half of that and all of it.
@@ -145,7 +147,8 @@ func Timeout(d time.Duration) NodeOption {
 }
 
 // IdleTimeout fails an attempt that gave no sign of life for d: an event by
-// [Emit], a finished [Once], or [Heartbeat].
+// [Emit] or [EmitMessage], a finished [Once], or [Heartbeat]. What happens in
+// subgraphs counts too, and so does each of their tasks that ends.
 func IdleTimeout(d time.Duration) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {
 		if d < 0 {
@@ -158,7 +161,12 @@ func IdleTimeout(d time.Duration) NodeOption {
 // OnError adds a handler that runs when all attempts of the node have failed,
 // in the same superstep, on a fresh copy of the state. If it returns nil, its
 // changes and command are the node's; if it returns an error, the node has
-// failed with it. The node's timeout holds for it as well, counted anew.
+// failed with it. The node's timeout holds for it as well, counted anew. [Payload]
+// gives it what was sent to the task.
+//
+// That the handler stands in is recorded: when it asks, fails or is cut short, it
+// runs again and the node doesn't, unless with [RestartStep]. In a later run the
+// cause of err is a [RecordedError].
 func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Command, error)) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {
 		if handler == nil {
@@ -245,52 +253,6 @@ type CachePolicy struct {
 // keeps it.
 func Cache(p CachePolicy) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) { n.cache = &p }
-}
-
-// MemoryCache is a [CacheStore] in memory. The zero value is ready to use.
-// Entries that have expired are dropped when they are looked up.
-type MemoryCache struct {
-	mu      sync.Mutex
-	entries map[string]memoryEntry
-}
-
-type memoryEntry struct {
-	data    []byte
-	expires time.Time
-}
-
-// Get implements [CacheStore].
-func (c *MemoryCache) Get(_ context.Context, key string) ([]byte, bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.entries[key]
-	if ok && !e.expires.IsZero() && !time.Now().Before(e.expires) {
-		delete(c.entries, key)
-		ok = false
-	}
-	return e.data, ok, nil
-}
-
-// Set implements [CacheStore].
-func (c *MemoryCache) Set(_ context.Context, key string, data []byte, ttl time.Duration) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries == nil {
-		c.entries = map[string]memoryEntry{}
-	}
-	e := memoryEntry{data: slices.Clone(data)}
-	if ttl > 0 {
-		e.expires = time.Now().Add(ttl)
-	}
-	c.entries[key] = e
-	return nil
-}
-
-// Clear drops all entries.
-func (c *MemoryCache) Clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.entries = nil
 }
 
 // AddCallbacks adds callbacks to every node of the graph, those added later

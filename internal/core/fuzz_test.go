@@ -47,7 +47,7 @@ func FuzzLoad(f *testing.F) {
 	seed(checkpoint.Record{Tasks: two},
 		checkpoint.Result{Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"l":["x"]}`)},
 		checkpoint.Result{Kind: checkpoint.KindRouting, Data: json.RawMessage(`{"static":true}`)},
-		checkpoint.Result{Task: 1, Kind: checkpoint.KindError, Data: json.RawMessage(`"boom"`)})
+		checkpoint.Result{Task: 1, Kind: checkpoint.KindError, Data: json.RawMessage(`{"text":"boom"}`)})
 	seed(checkpoint.Record{Tasks: two},
 		checkpoint.Result{Task: 1, Kind: checkpoint.KindQuestions, Data: json.RawMessage(`{"questions":[{"id":"q","key":"k"}],"children":{"/b":"x"}}`)},
 		checkpoint.Result{Task: 1, Kind: checkpoint.KindChild, Name: "/b", Data: json.RawMessage(`"x"`)},

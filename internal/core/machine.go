@@ -65,7 +65,8 @@ type Task struct {
 	Overlay json.RawMessage // update seen by this task alone
 
 	Err       error
-	ErrText   string // of an error that was recorded by an earlier run
+	ErrText   string              // of an error that was recorded by an earlier run
+	Failure   *checkpoint.Failure // of attempts of the node, but for the text; never altered
 	Questions []checkpoint.Question
 	Children  map[string]checkpoint.ID // records at which subgraphs stand that wait for answers
 
@@ -675,8 +676,12 @@ func (m *Machine) void(t *Task, text string) {
 	t.Gen++
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
 	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
-	t.ran, t.routing, t.saved = false, nil, saved{}
+	t.ran, t.routing, t.saved, t.Failure = false, nil, saved{}, nil
 }
+
+// Tried reports what is known of failed attempts of a task's node, before how the task
+// ended.
+func (m *Machine) Tried(i int, f *checkpoint.Failure) { m.tasks[i].Failure = f }
 
 // Changed reports that a task's node has returned. Data and growth are what
 // Values.Encode returned; they are not needed without persistence.

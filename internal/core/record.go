@@ -172,7 +172,7 @@ func (m *Machine) node(name string) (int, error) {
 // task.
 func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask, version int) error {
 	t.Gen, t.ErrText, t.folded, t.passed = o.Gen, o.Error, o.Folded, o.Passed
-	t.Questions, t.Children = o.Questions, o.Children
+	t.Questions, t.Children, t.Failure = o.Questions, o.Children, o.Failure
 	if o.Folded {
 		t.kept, t.Children, t.ran = o.Children, nil, true
 		if err := m.restoreChanges(t, version, o.Changes); err != nil {
@@ -283,7 +283,11 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		}
 		t.kept[r.Name], t.saved.kept = id, true
 	case checkpoint.KindError:
-		_ = json.Unmarshal(r.Data, &t.ErrText) // a text of any other shape is shown as it is
+		f := new(checkpoint.Failure)
+		if err := json.Unmarshal(r.Data, f); err != nil {
+			return fmt.Errorf("failure of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
+		}
+		t.ErrText, t.Failure = f.Text, f
 	case checkpoint.KindQuestions:
 		var saved questions
 		if err := json.Unmarshal(r.Data, &saved); err != nil {
@@ -331,6 +335,7 @@ type questions struct {
 	Questions []checkpoint.Question    `json:"questions"`
 	Children  map[string]checkpoint.ID `json:"children,omitempty"`
 	Error     string                   `json:"error,omitempty"` // why the task was cut short
+	Failure   *checkpoint.Failure      `json:"failure,omitempty"`
 }
 
 // restoreQuestions adds questions that no record knows yet: the run died before
@@ -347,7 +352,7 @@ func (m *Machine) restoreQuestions(t *Task, saved questions) {
 		t.Questions = append(slices.Clip(t.Questions), q)
 		t.saved.questions, t.saved.asked = true, false
 		if !q.Answered {
-			t.Children, t.ErrText = saved.Children, saved.Error
+			t.Children, t.ErrText, t.Failure = saved.Children, saved.Error, saved.Failure
 			if saved.Error == "" {
 				t.Status = Interrupted
 			}
@@ -611,7 +616,7 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 				t.saved.routing = true
 			}
 		case t.Status == Interrupted || len(t.Questions) > 0:
-			o.Children = t.Children
+			o.Children, o.Failure = t.Children, t.Failure
 		}
 		t.saved.questions, t.saved.asked = true, true
 		open = append(open, o)
@@ -652,6 +657,17 @@ func (m *Machine) result(t *Task, kind checkpoint.ResultKind, name string, data 
 	}
 }
 
+// FailureResult returns what is recorded of a task whose node has failed: its last
+// error, and what is known of its attempts.
+func (m *Machine) FailureResult(t *Task, text string, known *checkpoint.Failure) checkpoint.Result {
+	f := checkpoint.Failure{}
+	if known != nil {
+		f = *known
+	}
+	f.Text = text
+	return m.result(t, checkpoint.KindError, "", must(json.Marshal(f)), true)
+}
+
 func (m *Machine) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
 	return m.result(t, checkpoint.KindChanges, versionName(m.cfg.Version), data, false)
 }
@@ -688,11 +704,11 @@ func (m *Machine) saveResults(t *Task) {
 	}
 	if t.Status == Failed && !t.saved.err && t.Err != nil {
 		t.saved.err = true
-		put(checkpoint.KindError, "", must(json.Marshal(t.ErrText)), true)
+		m.writes.results = append(m.writes.results, m.FailureResult(t, t.ErrText, t.Failure))
 	}
 	if t.asks() && !t.saved.questions {
 		t.saved.questions = true
-		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children, t.ErrText})), true)
+		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children, t.ErrText, t.Failure})), true)
 	}
 	if len(m.writes.results) > before {
 		m.tail.results = true

@@ -207,6 +207,11 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 			if json.Unmarshal(r.Data, &rt) == nil {
 				data = showRouting(&rt)
 			}
+		case r.Kind == checkpoint.KindError:
+			var f checkpoint.Failure
+			if json.Unmarshal(r.Data, &f) == nil {
+				data = fmt.Sprintf("%q", f.Text) + showFailure(&f)
+			}
 		case r.Kind == checkpoint.KindQuestions:
 			var qs struct{ Questions []checkpoint.Question }
 			if json.Unmarshal(r.Data, &qs) == nil {
@@ -239,8 +244,20 @@ func showTasks(tasks []checkpoint.Task) string {
 	return strings.Join(out, ", ")
 }
 
+func showFailure(f *checkpoint.Failure) string {
+	if f == nil || f.Attempts == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(" tried %d", f.Attempts)
+	if f.Handled != "" {
+		text += fmt.Sprintf(" handled (%s)", f.Handled)
+	}
+	return text
+}
+
 func showOpen(o *checkpoint.OpenTask) string {
 	var b strings.Builder
+	b.WriteString(showFailure(o.Failure))
 	if o.Node != "" {
 		fmt.Fprintf(&b, " added %s", o.Node)
 	}
@@ -316,6 +333,9 @@ func (sh *shell) showOpenStep() string {
 		fmt.Fprintf(&b, "  %d %s %s", i, sh.taskName(t), statusNames[t.Status])
 		if t.Gen > 0 {
 			fmt.Fprintf(&b, ", gen %d", t.Gen)
+		}
+		if f := showFailure(t.Failure); f != "" {
+			b.WriteString("," + f)
 		}
 		if t.Folded() {
 			b.WriteString(", folded")

@@ -266,7 +266,7 @@ func (st *story) event(words []string) (string, error) {
 		return "", fmt.Errorf("no record %s", a.words[0])
 	case "history":
 		return st.history()
-	case "finish", "changed", "routed", "fail", "cancel", "ask":
+	case "finish", "changed", "routed", "tried", "fail", "cancel", "ask":
 		if st.m == nil {
 			return "", errors.New("there is no run")
 		}
@@ -391,6 +391,12 @@ func (st *story) report(what string, a *args) error {
 			return err
 		}
 		m.Routed(i, &r)
+	case "tried": // tried NODE TIMES [handled error]
+		times, err := strconv.Atoi(a.words[0])
+		if err != nil {
+			return err
+		}
+		m.Tried(i, &checkpoint.Failure{Attempts: times, Handled: strings.Join(a.words[1:], " ")})
 	case "fail":
 		m.Failed(i, errors.New(strings.Join(a.words, " ")))
 	case "cancel":

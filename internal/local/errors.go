@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,6 +28,7 @@ type NodeError struct {
 	Path    []string // subgraph nodes above it
 	Step    int
 	Attempt int
+	Payload json.RawMessage // what was sent to the task, if something was
 	Err     error
 }
 
@@ -40,6 +42,35 @@ func (e *NodeError) Error() string {
 
 // Unwrap returns the node's own error.
 func (e *NodeError) Unwrap() error { return e.Err }
+
+// MissingDepsError names dependencies that a run lacks. It ends the run: no attempt,
+// error handler or model can make up for it.
+type MissingDepsError struct{ Types []string }
+
+func (e *MissingDepsError) Error() string {
+	return fmt.Sprintf("missing dependencies: %s; provide them with graph.ProvideDeps or graph.UseDeps", strings.Join(e.Types, ", "))
+}
+
+// ConfigError says that a value by name is not configured, or is another than the
+// node takes. It ends the run, as MissingDepsError does.
+type ConfigError struct {
+	Name   string
+	Reason string // empty: there is none
+	Err    error  // of decoding; may be nil
+}
+
+func (e *ConfigError) Error() string {
+	switch {
+	case e.Reason == "":
+		return fmt.Sprintf("nothing is configured as %q: pass graph.Configure(%q, ...)", e.Name, e.Name)
+	case e.Err != nil:
+		return fmt.Sprintf("%q is configured as %s: %v", e.Name, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("%q is configured as %s", e.Name, e.Reason)
+}
+
+// Unwrap returns the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }
 
 // PanicError says that a node panicked.
 type PanicError struct {

@@ -989,7 +989,7 @@ func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
 		// Only runtime.Goexit in a node gets here with a task in hand.
 		if current != nil {
 			node := &s.prog.Nodes[current.Node]
-			box.put(&report{task: current.Index, kind: failed, err: s.nodeError(node, 1, errExited)})
+			box.put(&report{task: current.Index, kind: failed, err: s.nodeError(node, current.Raw, 1, errExited)})
 			s.o.Limit.release()
 			s.work(ctx, box, c)
 		}
@@ -1071,7 +1071,7 @@ func (s *Session) lastOrders(box *inbox) {
 			}
 			r := report{task: i, kind: cancelled, err: cause}
 			if node := &s.prog.Nodes[t.Node]; step != nil {
-				r.kind, r.err = failed, s.nodeError(node, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+				r.kind, r.err = failed, s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
 			}
 			box.alive--
 			s.deliver(&r)
@@ -1114,7 +1114,11 @@ func (s *Session) deliverAll(box *inbox, got [][]report) {
 // deliver passes a report to the machine.
 func (s *Session) deliver(r *report) {
 	s.reported[r.task] = true
+	s.o.parent.Beat()
 	m := s.m
+	if r.failure != nil {
+		m.Tried(r.task, r.failure)
+	}
 	if r.cached {
 		m.Task(r.task).Cached = true
 	}

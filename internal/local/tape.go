@@ -27,11 +27,42 @@ func (e *NotRecordedError) Error() string {
 	return fmt.Sprintf("node %q calls Once %q, which the recording does not have", e.Node, e.Name)
 }
 
-// RecordedError is the error of a sub-step that failed when it was recorded.
-// Only its text is known.
-type RecordedError struct{ Text string }
+// RecordedError is an error that an earlier run has recorded: of a sub-step, for a
+// replay, or of a node for its error handler. Its text is what is left of it; of a node's,
+// errors.Is finds in it what the error itself was or wrapped, by type and text.
+type RecordedError struct {
+	Text   string
+	causes []string
+}
 
 func (e *RecordedError) Error() string { return e.Text }
+
+// Is reports whether the error was, or wrapped, one of the target's type and text.
+func (e *RecordedError) Is(target error) bool { return slices.Contains(e.causes, cause(target)) }
+
+func cause(err error) string { return fmt.Sprintf("%T %v", err, err) }
+
+// maxCauses bounds what is recorded of an error.
+const maxCauses = 32
+
+// causes lists what an error is and wraps.
+func causes(err error) (all []string) {
+	rest := []error{err}
+	for len(rest) > 0 && len(all) < maxCauses {
+		err, rest = rest[0], rest[1:]
+		if err == nil {
+			continue
+		}
+		all = append(all, cause(err))
+		switch w := err.(type) {
+		case interface{ Unwrap() error }:
+			rest = append(rest, w.Unwrap())
+		case interface{ Unwrap() []error }:
+			rest = append(rest, w.Unwrap()...)
+		}
+	}
+	return all
+}
 
 // tapeLog is a recorded log, indexed.
 type tapeLog struct {
@@ -192,7 +223,7 @@ func (tp *Tape) once(t *Task, name string) (json.RawMessage, error) {
 		tp.p.mu.Unlock()
 		return nil, &NotRecordedError{Node: t.node.Name, Name: name}
 	case o.Error != "":
-		return nil, &RecordedError{o.Error}
+		return nil, &RecordedError{Text: o.Error}
 	}
 	return o.Data, nil
 }
@@ -255,7 +286,7 @@ func (tp *Tape) takes(node *Node, task int) bool {
 func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, command *Command, r *report) (done bool) {
 	rec := tp.closed[step]
 	if rec == nil {
-		r.kind, r.err = failed, s.nodeError(node, 0, errors.New("the recording has no result of it"))
+		r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, errors.New("the recording has no result of it"))
 		return true
 	}
 	for _, c := range rec.Changes {
@@ -270,7 +301,7 @@ func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, comm
 			r.data, r.growth, err = s.prog.Values.Encode(r.changes)
 		}
 		if err != nil {
-			r.kind, r.err = failed, s.nodeError(node, 0, fmt.Errorf("recorded changes: %w", err))
+			r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, fmt.Errorf("recorded changes: %w", err))
 			return true
 		}
 	}

@@ -235,13 +235,16 @@ func (t *Task) Emit(kind Kind, value any) error {
 	return t.Context.Err()
 }
 
-// Beat is a sign of life, for idle timeouts.
+// Beat is a sign of life, for the idle timeouts of the task and of those that contain
+// it.
 func (t *Task) Beat() {
-	t.mu.Lock()
-	if t.idle != nil && !t.ended {
-		t.idle.Reset(t.node.Idle)
+	for ended := false; t != nil && !ended; t = t.s.o.parent {
+		t.mu.Lock()
+		if ended = t.ended; t.idle != nil && !ended {
+			t.idle.Reset(t.node.Idle)
+		}
+		t.mu.Unlock()
 	}
-	t.mu.Unlock()
 }
 
 // end closes the attempt: what it still does has no effect.
@@ -478,7 +481,8 @@ type report struct {
 	err       error
 	questions []checkpoint.Question
 	children  map[string]checkpoint.ID
-	took      time.Duration // if s.timed
+	failure   *checkpoint.Failure // if attempts have failed
+	took      time.Duration       // if s.timed
 }
 
 type reportKind uint8
@@ -532,9 +536,8 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {
-			attempt := r.attempt
-			*r = report{task: task.Index, attempt: attempt, kind: failed,
-				err: s.nodeError(node, int(attempt), &PanicError{Value: v, Stack: debug.Stack()})}
+			*r = report{task: task.Index, attempt: r.attempt, failure: r.failure, kind: failed,
+				err: s.nodeError(node, task.Raw, int(r.attempt), &PanicError{Value: v, Stack: debug.Stack()})}
 		}
 	}()
 	var command Command
@@ -550,7 +553,7 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	r.kind = finished
 	if err := s.routing(ctx, node, task, at, &command, r); err != nil {
 		if !command.Zero() { // the node's own: what it decided isn't known, so it runs again
-			r.kind, r.err = failed, s.nodeError(node, int(r.attempt), err)
+			r.kind, r.err = failed, s.nodeError(node, task.Raw, int(r.attempt), err)
 			return
 		}
 		r.kind = routerFailed
@@ -559,35 +562,77 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 			r.err = context.Cause(ctx)
 			return
 		}
-		r.err = s.nodeError(node, int(r.attempt), err)
+		r.err = s.nodeError(node, task.Raw, int(r.attempt), err)
 	}
 }
 
-func (s *Session) nodeError(node *Node, attempt int, err error) *NodeError {
-	return &NodeError{Node: node.Name, Path: s.o.path, Step: s.m.Step() + 1, Attempt: attempt, Err: err}
+func (s *Session) nodeError(node *Node, payload json.RawMessage, attempt int, err error) *NodeError {
+	return &NodeError{Node: node.Name, Path: s.o.path, Step: s.m.Step() + 1, Attempt: attempt, Payload: payload, Err: err}
 }
 
-// attempts runs the node until it succeeds, asks or fails for good. It reports
-// done when r is complete.
+// attempts runs the node until it succeeds, asks or fails for good, and then its error
+// handler. It reports done when r is complete. What an earlier run has recorded of it
+// isn't done again: attempts go on being counted, and a handler that stood in goes on
+// standing in.
 func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, command *Command, r *report) (done bool) {
+	var ne *NodeError
+	if f := task.Failure; f != nil && f.Handled != "" && node.Recover != nil {
+		r.attempt = int32(f.Attempts)
+		ne = s.nodeError(node, task.Raw, f.Attempts, &RecordedError{f.Handled, f.Causes})
+	} else {
+		if done, ne = s.tries(ctx, node, task, at, reuse, command, r); ne == nil {
+			return done
+		}
+		f := &checkpoint.Failure{Attempts: ne.Attempt}
+		if node.Recover == nil {
+			r.kind, r.err, r.failure = failed, ne, f
+			return true
+		}
+		f.Handled, f.Causes = cmp.Or(ne.Err.Error(), "unknown error"), causes(ne.Err)
+		if err := s.note(ctx, task, ne.Err, f, r); err != nil {
+			r.kind, r.err = failed, s.nodeError(node, task.Raw, ne.Attempt, errors.Join(ne.Err, err))
+			return true
+		}
+	}
+	return s.handle(ctx, node, task, at, reuse, ne, command, r)
+}
+
+// note records, before anything follows from it, that the node has failed.
+func (s *Session) note(ctx context.Context, task *core.Task, err error, f *checkpoint.Failure, r *report) error {
+	r.failure = f
+	if s.saver == nil {
+		return nil
+	}
+	s.beside.Store(true)
+	w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{s.m.FailureResult(task, err.Error(), f)}}
+	if err := s.saver.saveNow(ctx, w); err != nil {
+		s.o.parent.unsaved(err)
+		return err
+	}
+	return nil
+}
+
+// tries runs the node until it succeeds, asks or fails for good: then it returns the
+// failure. It reports done when r is complete.
+func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, command *Command, r *report) (done bool, _ *NodeError) {
 	payload, err := s.decode(node, task)
 	if err != nil {
-		r.kind, r.err = failed, s.nodeError(node, 0, err)
-		return true
+		r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, err)
+		return true, nil
 	}
 	var cacheKey string
 	if node.Cache != nil && !haveAsked(task.Questions) { // the node is to have its answer
 		var hit bool
 		var err error
 		if cacheKey, hit, err = s.cached(ctx, node, task, payload, command, r); err != nil {
-			r.kind, r.err = failed, s.nodeError(node, 0, err)
-			return true
+			r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, err)
+			return true, nil
 		} else if hit {
 			if s.o.Trace != nil {
 				_, end := s.enterAttempt(ctx, PartAttempt, node, task, at, 0)
 				end(Outcome{Cached: true})
 			}
-			return false
+			return false, nil
 		}
 	}
 	own := ctx // what an attempt runs with
@@ -595,14 +640,18 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 	if s.o.Trace != nil {
 		defer func() { leave(&exit, Outcome{Err: errExited}) }()
 	}
-	for attempt := 1; ; attempt++ {
+	first := 1
+	if task.Failure != nil {
+		first += task.Failure.Attempts
+	}
+	for attempt := first; ; attempt++ {
 		r.attempt = int32(attempt)
 		if s.o.Trace != nil {
 			own, exit = s.enterAttempt(ctx, PartAttempt, node, task, at, attempt)
 		}
 		t := s.newTask(own, node, task, at, attempt)
 		state, err := s.fork(task)
-		if err == nil && attempt > 1 { // an attempt may have spoiled its input
+		if err == nil && attempt > first { // an attempt may have spoiled its input
 			payload, err = s.decode(node, task)
 		}
 		if err == nil {
@@ -610,7 +659,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		}
 		if s.closed(ctx, t, err, r) {
 			leave(&exit, left(r))
-			return true
+			return true, nil
 		}
 		if err == nil && stepExpired(ctx) != nil {
 			err = context.Cause(ctx) // it came too late
@@ -625,20 +674,25 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 					s.cache(ctx, node, cacheKey, *command, r)
 				}
 			}
-			return false
+			return false, nil
 		}
 		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
 			r.kind, r.err = cancelled, err
 			leave(&exit, left(r))
-			return true
+			return true, nil
 		}
-		if s.stopped(ctx, node, attempt, err, r) {
+		if s.stopped(ctx, node, task.Raw, attempt, err, r) {
 			leave(&exit, left(r))
-			return true
+			return true, nil
 		}
+		ne := s.nodeError(node, task.Raw, attempt, err)
 		if node.Retry != nil && ctx.Err() == nil {
 			if delay, again := node.Retry(attempt, err); again {
 				leave(&exit, Outcome{Err: err, Again: true, Delay: delay})
+				if err := s.note(ctx, task, err, &checkpoint.Failure{Attempts: attempt}, r); err != nil {
+					r.kind, r.err = failed, s.nodeError(node, task.Raw, attempt, errors.Join(ne.Err, err))
+					return true, nil
+				}
 				if s.o.Bus.wants(TaskRetried) {
 					ev := s.event(TaskRetried, task.Index)
 					ev.Err, ev.Delay, ev.Attempt = err, delay, attempt
@@ -646,51 +700,58 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 				}
 				if !sleep(ctx, delay) {
 					r.kind, r.err = cancelled, context.Cause(ctx)
-					return true
+					return true, nil
 				}
 				continue
 			}
 		}
 		leave(&exit, Outcome{Err: err})
-		ne := s.nodeError(node, attempt, err)
-		if node.Recover == nil {
-			r.kind, r.err = failed, ne
-			return true
-		}
-		if s.o.Trace != nil {
-			own, exit = s.enterAttempt(ctx, PartHandler, node, task, at, attempt)
-		}
-		t = s.newTask(own, node, task, at, attempt)
-		if state, err = s.fork(task); err == nil {
-			*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
-		}
-		if s.closed(ctx, t, err, r) {
-			leave(&exit, left(r))
-			return true
-		}
-		if err == nil {
-			err = s.collect(node, state, reuse, r)
-		}
-		if err != nil {
-			if !s.stopped(ctx, node, attempt, err, r) {
-				r.kind, r.err = failed, s.nodeError(node, attempt, err)
-			}
-			leave(&exit, left(r))
-			return true
-		}
-		leave(&exit, Outcome{})
-		return false
+		return false, ne
 	}
+}
+
+// handle runs the error handler in the stead of a node that has failed. It reports done
+// when r is complete.
+func (s *Session) handle(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, ne *NodeError, command *Command, r *report) (done bool) {
+	own := ctx
+	var exit func(Outcome)
+	if s.o.Trace != nil {
+		defer func() { leave(&exit, Outcome{Err: errExited}) }()
+		own, exit = s.enterAttempt(ctx, PartHandler, node, task, at, ne.Attempt)
+	}
+	t := s.newTask(own, node, task, at, ne.Attempt)
+	state, err := s.fork(task)
+	if err == nil {
+		*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
+	}
+	if s.closed(ctx, t, err, r) {
+		leave(&exit, left(r))
+		return true
+	}
+	if err == nil {
+		err = s.collect(node, state, reuse, r)
+	}
+	if err != nil {
+		if !s.stopped(ctx, node, task.Raw, ne.Attempt, err, r) {
+			r.kind, r.err = failed, s.nodeError(node, task.Raw, ne.Attempt, err)
+		}
+		leave(&exit, left(r))
+		return true
+	}
+	leave(&exit, Outcome{})
+	return false
 }
 
 // closed closes an attempt that came to err and reports whether the task has ended with
 // it, with no other attempt and no handler: it asks, or something is wrong that is
-// not the node's. It says in r how.
+// not the node's, whatever the node made of it. It says in r how.
 func (s *Session) closed(ctx context.Context, t *Task, err error, r *report) bool {
-	asks := t.finish(r)
-	switch wrong := t.wrong(err); {
-	case wrong != nil:
-		r.kind, r.err = failed, s.nodeError(t.node, int(t.attempt), wrong)
+	asks, unsaved := t.finish(r)
+	switch {
+	case unsaved != nil && !errors.Is(err, unsaved):
+		r.kind, r.err = failed, s.nodeError(t.node, t.payload, int(t.attempt), unsaved)
+	case unsaved != nil, err != nil && misconfigured(err):
+		r.kind, r.err = failed, s.nodeError(t.node, t.payload, int(t.attempt), err)
 	case asks:
 		s.cutShort(ctx, t, r)
 	default:
@@ -699,18 +760,11 @@ func (s *Session) closed(ctx context.Context, t *Task, err error, r *report) boo
 	return true
 }
 
-// wrong returns an error that ends the run, whatever the node made of it.
-func (t *Task) wrong(err error) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.talk == nil || t.talk.unsaved == nil:
-	case errors.Is(err, t.talk.unsaved):
-		return err
-	default:
-		return t.talk.unsaved
-	}
-	return nil
+// misconfigured reports whether the run lacks what a node needs.
+func misconfigured(err error) bool {
+	var deps *MissingDepsError
+	var config *ConfigError
+	return errors.As(err, &deps) || errors.As(err, &config)
 }
 
 // cutShort says in r, of a task that asks, if a subgraph of it might have gone on.
@@ -722,8 +776,8 @@ func (s *Session) cutShort(ctx context.Context, t *Task, r *report) {
 	case err == nil:
 	case errors.Is(err, ErrDrained):
 		r.kind, r.err = askedCancelled, err
-	case !s.stopped(ctx, t.node, int(t.attempt), err, r):
-		r.kind, r.err = askedFailed, s.nodeError(t.node, int(t.attempt), err)
+	case !s.stopped(ctx, t.node, t.payload, int(t.attempt), err, r):
+		r.kind, r.err = askedFailed, s.nodeError(t.node, t.payload, int(t.attempt), err)
 	case r.kind == cancelled:
 		r.kind = askedCancelled
 	default:
@@ -733,13 +787,13 @@ func (s *Session) cutShort(ctx context.Context, t *Task, r *report) {
 
 // stopped reports whether err is the end of the step's context, and says in r
 // how the task ended by it.
-func (s *Session) stopped(ctx context.Context, node *Node, attempt int, err error, r *report) bool {
+func (s *Session) stopped(ctx context.Context, node *Node, payload json.RawMessage, attempt int, err error, r *report) bool {
 	if ctx.Err() == nil || !causedBy(ctx, err) {
 		return false
 	}
 	r.kind, r.err = cancelled, context.Cause(ctx)
 	if step := stepExpired(ctx); step != nil {
-		r.kind, r.err = failed, s.nodeError(node, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+		r.kind, r.err = failed, s.nodeError(node, payload, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
 	}
 	return true
 }
@@ -756,20 +810,20 @@ func (s *Session) decode(node *Node, task *core.Task) (any, error) {
 }
 
 // finish closes the attempt and reports a task whose node asked questions that
-// wait for an answer.
-func (t *Task) finish(r *report) bool {
+// wait for an answer, and what of it could not be recorded.
+func (t *Task) finish(r *report) (asks bool, unsaved error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.close()
 	switch {
 	case t.talk == nil:
-		return false
+		return false, nil
 	case t.talk.open == nil:
 		r.children = t.talk.kept
-		return false
+		return false, t.talk.unsaved
 	}
 	r.kind, r.questions, r.children = asked, t.talk.questions, t.talk.children
-	return true
+	return true, t.talk.unsaved
 }
 
 // fork returns the task's private copy of the state, with the task's own

@@ -1,0 +1,29 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/tool"
+)
+
+// What a run was not given is an error of the run, never a text for the model.
+func TestAToolThatLacksConfigurationEndsTheRun(t *testing.T) {
+	for _, p := range []agent.ErrorPolicy{agent.FailFast, agent.TellModel, agent.TellModelAll} {
+		f := tool.New("f", "", func(ctx context.Context, _ struct{}) (json.RawMessage, error) {
+			_, err := graph.Configured[string](ctx, "user")
+			return nil, err
+		})
+		g := tools(t, agent.Tools[state]{Tools: []tool.Tool{f}, OnError: p})
+		_, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "f", "{}"))))
+		var missing *graph.ConfigError
+		if !errors.As(err, &missing) || missing.Name != "user" {
+			t.Errorf("%v: %v", p, err)
+		}
+	}
+}

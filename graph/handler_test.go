@@ -1,0 +1,252 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// handled is a graph whose node fails twice, with an error handler, each time in
+// another process.
+func handled(t *testing.T, store checkpoint.Store, ran *calls, handler func(context.Context, *trail, *graph.NodeError) (graph.Command, error)) *graph.Graph[trail] {
+	b := one(func(context.Context, *trail) error {
+		if ran.add("node") > 2 {
+			return nil
+		}
+		return errBoom
+	}, graph.Retry(graph.RetryPolicy{MaxAttempts: 2, Initial: 1}), graph.OnError(handler))
+	return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+}
+
+// A handler that asks is given the answer: it stands in for its node for good.
+func TestAHandlersQuestionIsAnsweredToTheHandler(t *testing.T) {
+	ran := &calls{}
+	store := checkpoint.NewMemory()
+	handler := func(ctx context.Context, s *trail, err *graph.NodeError) (graph.Command, error) {
+		ran.add("handler")
+		skip, aerr := graph.Interrupt[bool](ctx, "skip", err.Err.Error())
+		s.Note = fmt.Sprint(skip, " ", err.Attempt, " ", err.Err)
+		return graph.Command{}, aerr
+	}
+	snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Invoke(bg, func(*trail) {}))
+	equal(t, "asked", fmt.Sprint(snap.Interrupts[0].Value), "boom")
+	snap = must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Fork(bg, snap.Checkpoint))
+	snap = must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Resume(bg, true))
+	equal(t, "note", snap.State.Note, "true 2 boom")
+	equal(t, "node ran", ran.of("node"), 2)
+	equal(t, "handler ran", ran.of("handler"), 2)
+}
+
+// When the handler has failed, or the run was cut short in it, the handler runs again
+// and the node doesn't; RestartStep begins with the node.
+func TestAHandlerThatFailedRunsAgainAndTheNodeDoesNot(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		ran := &calls{}
+		store := checkpoint.NewMemory()
+		ctx, cancel := context.WithCancel(bg)
+		handler := func(ctx context.Context, s *trail, err *graph.NodeError) (graph.Command, error) {
+			if n := ran.add("handler"); n == 1 && cut {
+				cancel()
+				return graph.Command{}, ctx.Err()
+			} else if n < 3 {
+				return graph.Command{}, fmt.Errorf("handler: %w", err)
+			}
+			s.Note = err.Err.Error()
+			return graph.Command{}, nil
+		}
+		if _, err := handled(t, store, ran, handler).Invoke(ctx, func(*trail) {}); err == nil {
+			t.Error("no error")
+		}
+		_, err := handled(t, store, ran, handler).Continue(bg)
+		equal(t, "cause", wantErr[*graph.RecordedError](t, err).Text, "boom")
+		snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Continue(bg))
+		equal(t, "note", snap.State.Note, "boom")
+		equal(t, "node ran", ran.of("node"), 2)
+		equal(t, "handler ran", ran.of("handler"), 3)
+	}
+	ran := &calls{}
+	handler := func(context.Context, *trail, *graph.NodeError) (graph.Command, error) {
+		return graph.Command{}, errBoom
+	}
+	g := handled(t, checkpoint.NewMemory(), ran, handler)
+	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.RestartStep()))
+	equal(t, "node ran", ran.of("node"), 3)
+}
+
+// Attempts are counted over the life of a task: a run that was cut short between them
+// goes on with the next.
+func TestAttemptsAreCountedOverAResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := &calls{}
+		var attempts []int
+		store := checkpoint.NewMemory()
+		build := func() *graph.Graph[trail] {
+			b := one(func(ctx context.Context, _ *trail) error {
+				ran.add("node")
+				attempts = append(attempts, graph.Info(ctx).Attempt)
+				return errBoom
+			}, graph.Retry(graph.RetryPolicy{MaxAttempts: 3, Initial: time.Minute}))
+			return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := build().Invoke(ctx, func(*trail) {}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		equal(t, "attempts before the cut", ran.of("node"), 1)
+		_, err := build().Continue(t.Context())
+		equal(t, "attempt that failed last", wantErr[*graph.NodeError](t, err).Attempt, 3)
+		_, err = build().Continue(t.Context())
+		equal(t, "attempt after the last", wantErr[*graph.NodeError](t, err).Attempt, 4)
+		equalSlice(t, "attempts", attempts, []int{1, 2, 3, 4})
+		if _, err = build().Continue(t.Context(), graph.RestartStep()); !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+		equalSlice(t, "attempts", attempts, []int{1, 2, 3, 4, 1, 2, 3})
+	})
+}
+
+// A handler knows what was sent to the task that failed, in a later run too.
+func TestAHandlerSeesWhatWasSentToItsTask(t *testing.T) {
+	type order struct{ City string }
+	fail := true
+	b := graph.New[trail]("g")
+	work := graph.AddTask(b, "work", func(context.Context, *trail, order) error { return errBoom },
+		graph.OnError(func(ctx context.Context, s *trail, err *graph.NodeError) (graph.Command, error) {
+			in, perr := graph.Payload[order](ctx)
+			if perr != nil || fail {
+				return graph.Command{}, errors.Join(perr, err)
+			}
+			if _, perr := graph.Payload[[]int](ctx); perr == nil {
+				t.Error("a payload of another type")
+			}
+			s.Ran.Add(in.City + string(err.Payload))
+			return graph.Command{}, nil
+		}))
+	b.AddCommandNode("split", func(ctx context.Context, _ *trail) (graph.Command, error) {
+		if _, err := graph.Payload[order](ctx); err == nil {
+			t.Error("a payload of a node that was sent nothing")
+		}
+		return graph.Dispatch(work.Send(order{"Oslo"}), work.Send(order{"Rome"})), nil
+	})
+	g := compile(t, b.AddEdge(graph.Start, "split"), append(stored(), graph.Sequential())...)
+	_, err := g.Invoke(bg, func(*trail) {})
+	equal(t, "payload of the failure", string(wantErr[*graph.NodeError](t, err).Payload), `{"City":"Oslo"}`)
+	fail = false
+	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "handled", snap.State.ran(), `Oslo{"City":"Oslo"} Rome{"City":"Rome"}`)
+}
+
+// What a run was not given is its error: no other attempt, no handler makes up for it.
+func TestMissingConfigurationEndsTheRun(t *testing.T) {
+	ran := &calls{}
+	retry := graph.Retry(graph.RetryPolicy{MaxAttempts: 4, Initial: 1})
+	handle := graph.OnError(func(context.Context, *trail, *graph.NodeError) (graph.Command, error) { return graph.Command{}, nil })
+	for name, node := range map[string]func(context.Context, *trail) error{
+		"configuration": func(ctx context.Context, _ *trail) error {
+			ran.add("configuration")
+			_, err := graph.Configured[string](ctx, "user")
+			return err
+		},
+		"dependency": func(ctx context.Context, _ *trail) error {
+			ran.add("dependency")
+			_, err := graph.Deps[error](ctx)
+			return fmt.Errorf("wrapped: %w", err)
+		},
+	} {
+		inner := compile(t, one(node, retry, handle))
+		b := graph.AddSubgraph(graph.New[trail]("g"), "sub", inner, graph.Mapping[trail, trail]{}, retry, handle)
+		_, err := compile(t, b.AddEdge(graph.Start, "sub")).Invoke(bg, nil)
+		if name == "configuration" {
+			equal(t, "missing", wantErr[*graph.ConfigError](t, err).Name, "user")
+		} else {
+			wantErr[*graph.MissingDepsError](t, err)
+		}
+		equal(t, name+": attempts", ran.of(name), 1)
+	}
+}
+
+// What happens inside of a subgraph are signs of life of the node that runs it.
+func TestASubgraphThatLivesIsNotIdle(t *testing.T) {
+	for name, live := range map[string]func(context.Context){
+		"message":   func(ctx context.Context) { _ = graph.EmitMessage(ctx, "token") },
+		"event":     func(ctx context.Context) { _ = graph.Emit(ctx, 1) },
+		"heartbeat": graph.Heartbeat,
+		"nodes":     nil,
+		"nothing":   func(context.Context) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := graph.New[trail]("inner")
+				work, names := live, []string{"a"}
+				if live == nil { // nodes that say nothing and end in time
+					work, names = func(context.Context) {}, []string{"a", "b", "c", "d"}
+				}
+				last := graph.Start
+				for _, n := range names {
+					g.AddNode(n, func(ctx context.Context, s *trail) error {
+						for range 16 / len(names) {
+							time.Sleep(200 * time.Millisecond)
+							work(ctx)
+						}
+						return ctx.Err()
+					}).AddEdge(last, n)
+					last = n
+				}
+				middle := graph.AddSubgraph(graph.New[trail]("middle"), "sub", compile(t, g), graph.Mapping[trail, trail]{}).AddEdge(graph.Start, "sub")
+				b := graph.AddSubgraph(graph.New[trail]("g"), "sub", compile(t, middle), graph.Mapping[trail, trail]{}, graph.IdleTimeout(time.Second))
+				_, err := compile(t, b.AddEdge(graph.Start, "sub")).Invoke(t.Context(), nil)
+				if name == "nothing" {
+					equal(t, "kind", wantErr[*graph.TimeoutError](t, err).Kind, "idle")
+				} else if err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A cache in memory is bounded, and drops what was not used for the longest time.
+func TestAMemoryCacheIsBounded(t *testing.T) {
+	kept := func(c *graph.MemoryCache, keys ...string) (got []string) {
+		for _, k := range keys {
+			if _, ok, _ := c.Get(bg, k); ok {
+				got = append(got, k)
+			}
+		}
+		return got
+	}
+	c := &graph.MemoryCache{MaxEntries: 2}
+	for _, k := range []string{"a", "b"} {
+		_ = c.Set(bg, k, []byte(k), 0)
+	}
+	kept(c, "a")
+	_ = c.Set(bg, "c", nil, 0)
+	_ = c.Set(bg, "c", []byte("again"), 0)
+	equalSlice(t, "by entries", kept(c, "a", "b", "c"), []string{"a", "c"})
+
+	c = &graph.MemoryCache{MaxBytes: 10_000}
+	for _, k := range []string{"a", "b", "c"} {
+		_ = c.Set(bg, k, make([]byte, 4000), 0)
+	}
+	_ = c.Set(bg, "large", make([]byte, 10_000), 0)
+	equalSlice(t, "by bytes", kept(c, "a", "b", "c", "large"), []string{"b", "c"})
+	c.Clear()
+	equalSlice(t, "cleared", kept(c, "b", "c"), nil)
+
+	c = &graph.MemoryCache{}
+	for i := range 2 * graph.DefaultCacheBytes / (1 << 20) {
+		_ = c.Set(bg, fmt.Sprint(i), make([]byte, 1<<20), 0)
+	}
+	equalSlice(t, "by default", kept(c, "0", "127"), []string{"127"})
+}

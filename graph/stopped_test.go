@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,11 +250,10 @@ func TestAStoreThatFailsWhileATaskSavesLeavesTheThreadToTheNext(t *testing.T) {
 			if err := g.SendEvent(ctx, "go", "word"); err != nil {
 				t.Fatal(err)
 			}
-			failed := false
+			var failed atomic.Bool // tasks save at the same time
 			bad := &detached{Store: &hooked{Store: mem, before: func(w *checkpoint.Write) error {
 				of := func(r checkpoint.Result) bool { return r.Kind == kind }
-				if !failed && slices.ContainsFunc(w.Results, of) {
-					failed = true
+				if slices.ContainsFunc(w.Results, of) && failed.CompareAndSwap(false, true) {
 					return errors.New("away")
 				}
 				return nil
@@ -268,8 +268,8 @@ func TestAStoreThatFailsWhileATaskSavesLeavesTheThreadToTheNext(t *testing.T) {
 				}
 			}
 			sweep(bad)
-			if !failed || !isDue(t, mem, "t") {
-				t.Fatalf("the store failed: %v; the thread is not due", failed)
+			if !failed.Load() || !isDue(t, mem, "t") {
+				t.Fatalf("the store failed: %v; the thread is not due", failed.Load())
 			}
 			failing = false
 			sweep(mem)

@@ -61,7 +61,7 @@ type Action struct {
 
 	// Prefix is for functions to set, for the Store: the labels that stand before
 	// the user's namespaces. The user reaches nothing that isn't below, and doesn't
-	// see them.
+	// see them. [NamespaceLabel] makes a label of an ID; "*" is none.
 	Prefix []string
 }
 
@@ -198,11 +198,11 @@ func OwnedByUser() Authorizer {
 const metricsPermission = "metrics:read"
 
 // NamespaceLabel writes a user's ID as a label of a namespace of the long-term
-// memory, which has no points: they are %2E, and a percent sign is %25. It is how
-// nodes find what [OwnedByUser] keeps for a user, and users what nodes keep for
-// them.
+// memory, which has no points: they are %2E, and a percent sign is %25. An asterisk,
+// which stands for any label where namespaces are listed, is %2A. It is how nodes find
+// what [OwnedByUser] keeps for a user, and users what nodes keep for them.
 func NamespaceLabel(userID string) string {
-	return strings.NewReplacer("%", "%25", ".", "%2E").Replace(userID)
+	return strings.NewReplacer("%", "%25", ".", "%2E", "*", "%2A").Replace(userID)
 }
 
 // rule says what a route does, which is what the authoriser is asked.
@@ -352,6 +352,9 @@ func (s *Server) ask(ctx context.Context, a *Action) (Filter, error) {
 	f, err := s.authorize(ctx, c.user, a)
 	if err == nil && a.Resource == Store && !f.all() {
 		err = errors.New("the store has no metadata to filter by: set the action's Prefix instead")
+	}
+	if err == nil && slices.Contains(a.Prefix, "*") {
+		err = errors.New(`the label "*" of the action's Prefix stands for any: use server.NamespaceLabel`)
 	}
 	if err != nil {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "server: an action was refused", slog.String("user", c.user.ID),

@@ -62,7 +62,12 @@ type authenticator func(*http.Request) (*User, error)
 // authentication is tried, in the order of the options, and a request that none
 // knows is refused. Every error refuses the request, with the status 401, or 503
 // for [ErrUnavailable]; its text is logged and not told. The function is called by
-// many goroutines at a time. It must not read the body.
+// many goroutines at a time. It must not read the body. IDs that are "api-key", or
+// begin with "api-key:", are refused.
+//
+// What the function reads may be what browsers send by themselves, such as cookies. So
+// pages of other origins than the server's own are refused unless [AllowOrigins] names
+// them.
 //
 // As soon as there is one way of authentication, all of the server but /ok, /ready,
 // /info and the studio's page needs it.
@@ -72,13 +77,26 @@ func Authenticate(f func(r *http.Request) (*User, error)) Option {
 			c.problems = append(c.problems, errors.New("server.Authenticate was given no function"))
 			return
 		}
-		c.authenticators = append(c.authenticators, func(context.Context) (authenticator, error) { return f, nil })
+		c.reads = true
+		c.authenticators = append(c.authenticators, func(context.Context) (authenticator, error) { return unlikeKeys(f), nil })
 	}
 }
 
 // apiKeyUser is the ID of the user of keys without a name, and the beginning of
-// those of others.
+// those of others. No other way of authentication may make such users.
 const apiKeyUser = "api-key"
+
+// unlikeKeys refuses users whose IDs are those of API keys: whoever chooses what a
+// token has for a subject would be the user of a key otherwise.
+func unlikeKeys(a authenticator) authenticator {
+	return func(r *http.Request) (*User, error) {
+		u, err := a(r)
+		if err == nil && u != nil && (u.ID == apiKeyUser || strings.HasPrefix(u.ID, apiKeyUser+":")) {
+			return nil, fmt.Errorf("%w: the ID %q is for users of API keys", ErrUnauthenticated, u.ID)
+		}
+		return u, err
+	}
+}
 
 // minNamedKey is the fewest bytes of a key that has a name.
 const minNamedKey = 16
@@ -210,7 +228,9 @@ type JWTConfig struct {
 	// User makes a user of a token's claims. By default the ID is the claim sub, the
 	// name is name, preferred_username or email, and the permissions are those of
 	// permissions, scope or scp. Issuers may have the same sub for two people: where
-	// there is more than one issuer, User must tell them apart.
+	// there is more than one issuer, User must be given, and tell them apart. IDs that
+	// are "api-key", or begin with "api-key:", are refused. The user Expires with the
+	// token, unless User says that it is earlier.
 	User func(claims map[string]any) (*User, error)
 
 	// Client reads the keys. The default gives up after ten seconds.
@@ -234,7 +254,14 @@ func JWT(o JWTConfig) Option {
 				c.problems = append(c.problems, fmt.Errorf("server.JWT: algorithm %q is none of %s", a, strings.Join(asymmetric, ", ")))
 			}
 		}
-		c.authenticators = append(c.authenticators, o.open)
+		if c.issuers = append(c.issuers, o.Issuer); len(c.issuers) > 1 && (o.User == nil || c.subjects) && slices.ContainsFunc(c.issuers, func(i string) bool { return i != o.Issuer }) {
+			c.problems = append(c.problems, fmt.Errorf("server.JWT: there are several issuers, %s, which may have the same subject for two people: each needs a User that tells them apart", strings.Join(c.issuers, ", ")))
+		}
+		c.subjects = c.subjects || o.User == nil
+		c.authenticators = append(c.authenticators, func(ctx context.Context) (authenticator, error) {
+			a, err := o.open(ctx)
+			return unlikeKeys(a), err
+		})
 	}
 }
 
@@ -522,8 +549,8 @@ func (s *Server) secure(ctx context.Context, c *config) error {
 	s.limits, s.authorize, s.origins, s.hosts, s.audit = c.limits.withDefaults(c.maxBody), c.authorize, c.origins, c.hosts, c.audit
 	s.gauge, s.guesses = newGauge("streams are open", s.limits.Streams, s.limits.StreamsPerClient), newGuesses()
 	s.bounds = &bounds{s.limits, newGauge("bytes of bodies are on their way", s.limits.Bodies, s.limits.BodiesPerClient)}
-	if s.origins == nil && len(c.authenticators) > 0 {
-		s.origins = []string{"*"}
+	if s.origins == nil && len(c.authenticators) > 0 && !c.reads {
+		s.origins = []string{"*"} // what lets somebody in is a header that pages have to set
 	}
 	for _, open := range c.authenticators {
 		a, err := open(ctx)

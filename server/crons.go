@@ -160,9 +160,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 		}
 		made.ThreadID = &t.ID
 	}
-	if u := userOf(r.Context()); u != nil {
-		made.UserID, made.User = &u.ID, userJSON(r.Context())
-	}
+	runsFor(r.Context(), made)
 	if err := errors.Join(willFire(made, at), plan(made, at)); err != nil {
 		return err
 	}
@@ -171,6 +169,14 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	}
 	note(r.Context(), "cron", id)
 	return write(w, cronView(made))
+}
+
+// runsFor has the runs of a cron be the work for the user of a request.
+func runsFor(ctx context.Context, c *db.Cron) {
+	c.UserID, c.User = nil, userJSON(ctx)
+	if u := userOf(ctx); u != nil {
+		c.UserID = &u.ID
+	}
 }
 
 func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
@@ -206,21 +212,31 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_, g, err := s.assistant(r.Context(), known.AssistantID)
+	// Its runs are from now on those of who changes it, who must be able to start them.
+	_, g, err := s.usable(r.Context(), known.AssistantID)
 	if err != nil {
 		return err
+	}
+	if known.ThreadID != nil {
+		a := &Action{Resource: Runs, Verb: CreateRun, ID: *known.ThreadID}
+		t, err := s.db.Thread(r.Context(), a.ID)
+		if !errors.Is(err, db.ErrNotFound) { // of one that is gone there are no runs
+			err = s.askThread(r.Context(), a, t, err)
+		}
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
 	}
 	changed, err := s.db.UpdateCron(r.Context(), id, func(old *db.Cron) error {
 		var b runBody
 		if err := decode(old.Payload, &b); err != nil {
 			return err
 		}
-		headers := b.Headers
 		if err := decode(raw, &b); err != nil { // what isn't said stays
 			return err
 		}
 		b.own()
-		b.AssistantID, b.Headers = old.AssistantID, headers
+		b.AssistantID, b.Headers = old.AssistantID, headersOf(r)
 		b.Metadata = objectOf(old.Metadata).with(said.Metadata)
 		if err := errors.Join(s.checkMetadata(b.Metadata), within(mine, b.Metadata.raw())); err != nil {
 			return err
@@ -233,6 +249,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		old.Metadata, old.UpdatedAt = b.Metadata.raw(), now()
+		runsFor(r.Context(), old)
 		if c.Schedule != nil {
 			old.Schedule = *c.Schedule
 		}

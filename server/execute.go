@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"iter"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -269,7 +270,9 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 	if err := errors.Join(json.Unmarshal(a.Config, &ofAssistant), json.Unmarshal(t.Config, &ofThread)); err != nil {
 		return nil, err
 	}
-	configured := b.Headers.with(ofAssistant.Configurable, ofThread.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
+	configured := object{}.with(ofAssistant.Configurable, ofThread.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
+	maps.DeleteFunc(configured, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
+	maps.Copy(configured, b.Headers)
 	own := object{
 		"run_id": jsonText(run.ID), "thread_id": jsonText(t.ID), "graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID),
 	}

@@ -298,10 +298,10 @@ func hostOf(r *http.Request) string {
 // Without authentication a server is open to every page that its users' browsers
 // show. So pages of other origins are refused by default; those of this machine,
 // http://localhost:3000 and the like, may always use it then, which is where front
-// ends are in development. With authentication the default is "*": pages must have
+// ends are in development. With API keys and tokens the default is "*": pages must have
 // credentials of their own, since the server never has browsers send cookies along.
-// A function for [Authenticate] that reads cookies needs AllowOrigins, lest pages
-// of others act for those who are signed in.
+// With a function for [Authenticate], which may read cookies, the default are the
+// server's own pages, lest others act for those who are signed in.
 //
 // Unless all pages may use the server, what pages of other sites request without
 // saying whose they are, by links, images and scripts, is refused as well, where

@@ -244,11 +244,19 @@ func headersOf(r *http.Request) object {
 		if name == "x-tenant-id" || looksSecret(name) {
 			continue
 		}
-		if strings.HasPrefix(name, "x-") || name == "user-agent" {
+		if ofHeader(name) {
 			out[name] = jsonText(strings.Join(values, ", "))
 		}
 	}
 	return out
+}
+
+// ofHeader reports whether what is configured under a name comes from a header, and
+// from nowhere else: a proxy may have set it, and what a client says in a body must
+// not count as that.
+func ofHeader(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "x-") || name == "user-agent"
 }
 
 // start makes the run that a request asks for, and hands it to the dispatcher.

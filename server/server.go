@@ -93,6 +93,9 @@ type config struct {
 
 	authenticators []func(context.Context) (authenticator, error)
 	authorize      Authorizer
+	reads          bool     // a function of the program's does, and maybe cookies
+	issuers        []string // of tokens
+	subjects       bool     // of an issuer are users
 	origins        []string // nil: the default
 	hosts          []string
 	audit          *slog.Logger

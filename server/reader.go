@@ -46,7 +46,11 @@ func (s *Server) reader(ctx context.Context, from *feeds, thread string) (*reade
 		r.ctx, r.stop = context.WithDeadlineCause(ctx, u.Expires, errExpired)
 	}
 	if _, err := r.may(); err != nil {
+		expired := errors.Is(context.Cause(r.ctx), errExpired)
 		r.leave()
+		if expired {
+			return nil, errWrongCredentials
+		}
 		return nil, err
 	}
 	return r, nil

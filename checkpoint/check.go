@@ -61,6 +61,9 @@ func (w *Write) CheckHold(at Fence, l Lease, now time.Time) error {
 		if l.Holder != w.Holder && l.Holder != w.Steal && l.Live(now) || w.Steal != "" && l.Holder != w.Steal {
 			return &BusyError{Thread: w.Log.Thread, Lease: l}
 		}
+		if w.Fence != 0 && w.Fence != at.Read() {
+			return &FencedError{Thread: w.Log.Thread, At: at, Writer: w.Fence}
+		}
 	case w.Fence != 0 && w.Fence != at:
 		return &FencedError{Thread: w.Log.Thread, At: at, Writer: w.Fence}
 	case (w.Lease > 0 || w.Release) && w.Holder != "" && l.Holder != w.Holder && l.Live(now):
@@ -202,6 +205,18 @@ func (r *Rewrite) Check() error {
 			return fmt.Errorf("%w: record %s of thread %q is replaced twice, or removed too", ErrInvalid, rec.ID, r.Log.Thread)
 		}
 		seen[rec.ID] = true
+	}
+	return nil
+}
+
+// CheckHold reports whether a log may be rewritten of a thread that is at a fence
+// and has a lease, now by the store's clock.
+func (r *Rewrite) CheckHold(at Fence, l Lease, now time.Time) error {
+	switch {
+	case l.Live(now):
+		return &BusyError{Thread: r.Log.Thread, Lease: l}
+	case r.Fence != 0 && r.Fence != at.Read():
+		return &FencedError{Thread: r.Log.Thread, At: at, Writer: r.Fence}
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 func (e *FencedError) Error() string {
 	switch {
 	case e.At < e.Writer: // fences only grow
-		return fmt.Sprintf("%v: thread %q was deleted since the writer claimed it", ErrFenced, e.Thread)
+		return fmt.Sprintf("%v: thread %q was deleted since the writer claimed or read it", ErrFenced, e.Thread)
 	case e.At == e.Writer:
 		return fmt.Sprintf("%v: run %s holds thread %q, and the writer is another", ErrFenced, e.Holder, e.Thread)
 	}

@@ -25,7 +25,7 @@ func ExampleMemory() {
 		})
 		fmt.Println(err == nil, errors.Is(err, checkpoint.ErrConflict))
 	}
-	head, err := store.Head(ctx, log)
+	head, _, err := store.Head(ctx, log)
 	fmt.Println(head.Seq, head.Source, err)
 	// Output:
 	// true false

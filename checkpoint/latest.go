@@ -39,7 +39,7 @@ func Latest(ctx context.Context, s Store, log Log) (*Record, error) {
 
 // head is Head without ErrNotFound.
 func head(ctx context.Context, s Store, log Log) (*Record, error) {
-	r, err := s.Head(ctx, log)
+	r, _, err := s.Head(ctx, log)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}

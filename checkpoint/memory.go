@@ -262,10 +262,7 @@ func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
 	}
 	fence := t.fence
 	if w.Claim {
-		if fence == 0 {
-			fence = deleted
-		}
-		fence++
+		fence = t.next(deleted)
 	}
 	l := t.log(w.Log.Namespace)
 	fresh := l == nil
@@ -308,6 +305,14 @@ func (t *memThread) write(w *Write, deleted Fence) (Written, error) {
 		l.append(w.Record, spot)
 	}
 	return out, nil
+}
+
+// next returns the fence of the next claim. The first goes on after deleted.
+func (t *memThread) next(deleted Fence) Fence {
+	if t.fence == 0 {
+		return deleted + 1
+	}
+	return t.fence + 1
 }
 
 // place checks that the record fits, and says where.
@@ -477,37 +482,39 @@ func (l *memLog) put(rs []Result, drop *Drop) (ignored int) {
 	return ignored
 }
 
-// read runs f with the log locked for reading. f gets nil for an unknown log.
-func (m *Memory) read(log Log, f func(l *memLog)) {
+// read runs f with the log locked for reading, and returns the thread's fence. f
+// gets nil for an unknown log.
+func (m *Memory) read(log Log, f func(l *memLog)) Fence {
 	t := m.find(log.Thread)
 	if t == nil {
 		f(nil)
-		return
+		return 0
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if t.gone {
 		f(nil)
-		return
+		return 0
 	}
 	f(t.log(log.Namespace))
+	return t.fence
 }
 
 // Head implements [Store].
-func (m *Memory) Head(ctx context.Context, log Log) (*Record, error) {
+func (m *Memory) Head(ctx context.Context, log Log) (*Record, Fence, error) {
 	if err := m.start(ctx, log.Thread); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var r *Record
-	m.read(log, func(l *memLog) {
+	fence := m.read(log, func(l *memLog) {
 		if l != nil && len(l.records) > 0 {
 			r = l.records[len(l.records)-1]
 		}
 	})
 	if r == nil {
-		return nil, m.missing(fmt.Errorf("%w: log %v has no record", ErrNotFound, log))
+		return nil, fence.Read(), m.missing(fmt.Errorf("%w: log %v has no record", ErrNotFound, log))
 	}
-	return r, nil
+	return r, fence.Read(), nil
 }
 
 // Get implements [Store].

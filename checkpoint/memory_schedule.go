@@ -275,8 +275,8 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	if t.gone || l == nil || len(l.records) == 0 {
 		return fmt.Errorf("%w: log %v", ErrNotFound, r.Log)
 	}
-	if t.lease.Live(time.Now()) {
-		return &BusyError{r.Log.Thread, t.lease}
+	if err := r.CheckHold(t.fence, t.lease, time.Now()); err != nil {
+		return err
 	}
 	if head := l.records[len(l.records)-1].ID; head != r.Head {
 		return conflict(&Write{Log: r.Log, Head: r.Head}, head)
@@ -305,6 +305,9 @@ func (m *Memory) Rewrite(ctx context.Context, r *Rewrite) error {
 	n := &memLog{open: l.open}
 	for _, rec := range left {
 		n.append(rec, n.spot(rec.ID))
+	}
+	if len(r.Remove) > 0 {
+		t.fence = t.next(Fence(m.deleted.Load()))
 	}
 	if r.Log.Namespace == "" {
 		t.root = n

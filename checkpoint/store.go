@@ -25,8 +25,9 @@ var (
 	// somebody else wrote to the thread.
 	ErrConflict = errors.New("checkpoint: thread has moved on")
 
-	// ErrFenced: another run has claimed the thread since the writer did, or it
-	// was deleted. Back ends return a *FencedError that says which.
+	// ErrFenced: since the writer claimed the thread, or read what its claim is
+	// based on, another run has claimed it, or it was rewritten or deleted. Back
+	// ends return a *FencedError that says which.
 	ErrFenced = errors.New("checkpoint: thread was taken over by another run")
 
 	// ErrBusy: a run holds the thread. A claim that meets another run's lease
@@ -59,11 +60,24 @@ type CorruptError struct {
 	Err    error
 }
 
-// Fence is a number that grows each time a run claims a thread. A write that
-// carries an older one is refused, so a run that stalled cannot write after
-// another took over. A thread that was deleted and begins anew goes on above all
-// fences that it had: its first one is whatever a store can be sure of.
+// Fence is a number that grows each time a run claims a thread, and each time
+// records are removed from it. A write that carries an older one is refused, so a
+// run that stalled cannot write after another took over, and none can claim a
+// thread on the strength of what it read before records went. A thread that was
+// deleted and begins anew goes on above all fences that it had: its first one is
+// whatever a store can be sure of.
 type Fence int64
+
+// Unclaimed is the fence that [Store.Head] returns of a thread that has none yet.
+const Unclaimed Fence = -1
+
+// Read returns f as [Store.Head] does: [Unclaimed] for 0.
+func (f Fence) Read() Fence {
+	if f == 0 {
+		return Unclaimed
+	}
+	return f
+}
 
 // Store keeps threads. All methods are safe for concurrent use. A context that
 // is done makes them return promptly with its error; a write then either
@@ -71,7 +85,7 @@ type Fence int64
 type Store interface {
 	// Write applies w as a whole or not at all. It returns ErrBusy when w
 	// claims a thread that another run holds by a lease, ErrFenced when
-	// w.Fence is not zero and not the thread's or w is about the lease of
+	// w.Fence is not zero and not the thread's, or w is about the lease of
 	// another than w.Holder, ErrConflict when w has a Record
 	// and the log's head is not w.Head, and ErrInvalid when the record cannot
 	// stand where it says: its ID exists or its branch does not continue with
@@ -79,9 +93,11 @@ type Store interface {
 	// unknown thread starts the thread.
 	Write(ctx context.Context, w *Write) (Written, error)
 
-	// Head returns the newest record of a log: the one appended last. It
-	// returns ErrNotFound when the log is empty.
-	Head(ctx context.Context, log Log) (*Record, error)
+	// Head returns the newest record of a log, the one appended last, and the
+	// fence that its thread has at that moment: with it, a claim is refused if what
+	// was read from then on may be there no more. It returns ErrNotFound, and the
+	// fence, when the log is empty.
+	Head(ctx context.Context, log Log) (*Record, Fence, error)
 
 	// Get returns the record with that ID. It returns ErrNotFound when the
 	// log has none.
@@ -108,15 +124,18 @@ type Store interface {
 type Write struct {
 	Log Log
 
-	// Claim takes the thread over: its fence grows by one, unless it is the
-	// first, and the new value is returned. With Claim, Fence is not checked. A lease that another run
-	// holds refuses the claim with a *BusyError, unless it ran out or Steal
-	// names its holder; a lease of Holder itself does not. The claim ends
-	// whatever lease there was. A claim with Steal is also refused if that holder
-	// has no lease any more, run out or not: who steals knows whom it has stopped.
+	// Claim takes the thread over: its fence grows by one, unless it is the first,
+	// and the new value is returned. A lease that another run holds refuses the
+	// claim with a *BusyError, unless it ran out or Steal names its holder; a lease
+	// of Holder itself does not. The claim ends whatever lease there was. A claim
+	// with Steal is also refused if that holder has no lease any more, run out or
+	// not: who steals knows whom it has stopped.
 	Claim bool
 	Steal string
-	Fence Fence // of the writer's claim; 0 skips the check
+
+	// Fence is that of the writer's claim or, with Claim, the one that Head
+	// returned when the writer read the thread. 0 skips the check.
+	Fence Fence
 
 	// Lease, if positive, holds the thread for Holder from now on for so long,
 	// by the store's own clock, in whole milliseconds at least. It needs Claim,
@@ -303,9 +322,11 @@ type Copier interface {
 type Rewriter interface {
 	// Rewrite applies r as a whole or not at all. It returns ErrNotFound when
 	// a record of Replace or Remove does not exist, ErrConflict when the log's
-	// head is not r.Head, ErrBusy when a live lease holds the thread, and
-	// ErrInvalid when what remains cannot stand: see [Rewrite]. What it frees
-	// is free for new records at once, if not for other programs.
+	// head is not r.Head, ErrBusy when a live lease holds the thread, ErrFenced
+	// when r.Fence is not the thread's, and ErrInvalid when what remains cannot
+	// stand: see [Rewrite]. When records are removed, the thread's fence grows as by
+	// a claim: whoever has claimed or read it before must read it again. What it
+	// frees is free for new records at once, if not for other programs.
 	Rewrite(ctx context.Context, r *Rewrite) error
 }
 
@@ -316,6 +337,7 @@ type Rewriter interface {
 type Rewrite struct {
 	Log     Log
 	Head    ID
+	Fence   Fence     // that Head returned with it; 0 skips the check
 	Replace []*Record // each for the one with the same ID, Branch and Seq
 	Remove  []ID
 }

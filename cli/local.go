@@ -70,7 +70,7 @@ func (l *local) choose(ctx context.Context, args []string, thread string) (targe
 }
 
 func (l *local) owned(ctx context.Context, thread string, t target) (bool, error) {
-	rec, err := l.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
+	rec, _, err := l.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
 	if err != nil {
 		return false, nil // what is wrong shows when the thread is used
 	}

@@ -97,7 +97,7 @@ func (a *app) serve(ctx context.Context, store checkpoint.Store, o graph.RunnerO
 			out.Error, out.Status = "", "stopped" // and due for the next runner
 		}
 		if out.Error == "" && out.Status == "" && r.Thread != "" {
-			if rec, err := store.Head(look, log); err == nil {
+			if rec, _, err := store.Head(look, log); err == nil {
 				out.Status = headStatus(rec)
 			}
 		}

@@ -137,7 +137,7 @@ func (a *app) lister(store checkpoint.Store) (checkpoint.Lister, error) {
 // head returns the newest record of a thread, or an error that names the
 // nearest threads.
 func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (*checkpoint.Record, error) {
-	rec, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
+	rec, _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, Hint(fmt.Errorf("unknown thread %q in %s", thread, a.storeName()), "%s", nearestThreads(ctx, store, thread))
 	}
@@ -148,7 +148,7 @@ func (a *app) head(ctx context.Context, store checkpoint.Store, thread string) (
 // store has one thread alone, it is meant; a thread knows its graph.
 func (a *app) choose(ctx context.Context, store checkpoint.Store, args []string, thread string) (*compiled, string, error) {
 	if thread == "" && len(args) > 0 && a.lookup(args[0]) == nil {
-		if _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(args[0])}); err == nil {
+		if _, _, err := store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(args[0])}); err == nil {
 			return nil, "", &usageError{fmt.Errorf("%q is a thread, and no graph", args[0]), "name it with the flag: --thread " + quote(args[0])}
 		}
 	}

@@ -242,9 +242,9 @@ func (f *failingStore) Write(ctx context.Context, w *checkpoint.Write) (checkpoi
 	return f.Store.Write(ctx, w)
 }
 
-func (f *failingStore) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (f *failingStore) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	if f.failGet {
-		return nil, errBoom
+		return nil, 0, errBoom
 	}
 	return f.Store.Head(ctx, log)
 }

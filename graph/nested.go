@@ -3,7 +3,6 @@ package graph
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,14 +85,17 @@ func (g *Graph[S]) stateIn(ctx context.Context, namespace string, epoch checkpoi
 		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
 	}
 	log := checkpoint.Log{Thread: set.thread, Namespace: namespace}
-	rec, err := set.store.Head(ctx, log)
-	if err == nil && rec.Epoch != epoch { // else there may be edits since
-		rec, err = set.store.Get(ctx, log, epoch)
-	}
 	var st any
-	if err == nil {
-		st, err = local.StateAt(ctx, set.store, g.prog.Values, rec, local.Growing{})
-	}
+	err = local.Settled(ctx, set.store, log, func() error {
+		rec, _, err := set.store.Head(ctx, log)
+		if err == nil && rec.Epoch != epoch { // else there may be edits since
+			rec, err = set.store.Get(ctx, log, epoch)
+		}
+		if err == nil {
+			st, err = local.StateAt(ctx, set.store, g.prog.Values, rec, local.Growing{})
+		}
+		return err
+	})
 	if err != nil {
 		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: err}
 	}
@@ -111,38 +113,35 @@ func (g *Graph[S]) settle(ctx context.Context, namespace string, e *insideEdit, 
 	if err != nil {
 		return err
 	}
-	s, err := g.open(ctx, &set, "", true)
+	var head checkpoint.ID
+	var metadata map[string]string
+	snap, err := g.change(ctx, &set, func(s *local.Session) error {
+		m := s.Machine()
+		head, metadata = m.Head(), s.Tip().Record.Metadata
+		if err := m.MoveChild(e.namespace, e.from, e.to); err != nil {
+			return err
+		}
+		answers := map[string]json.RawMessage{}
+		for i := range m.Tasks() {
+			t := m.Task(i)
+			if !local.GoesOn(m, t, e.namespace, e.to, e.metadata) {
+				continue // it stands on another branch, where they are asked
+			}
+			for _, q := range t.Unanswered() {
+				if e.gone[q.ID] {
+					answers[q.ID] = json.RawMessage("null")
+				}
+			}
+		}
+		if len(answers) == 0 {
+			return nil
+		}
+		return s.Answer(answers, nil)
+	})
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	s.KeepMetadata()
-	m := s.Machine()
-	head := m.Head()
-	if err := m.MoveChild(e.namespace, e.from, e.to); err != nil {
-		return err
-	}
-	answers := map[string]json.RawMessage{}
-	for i := range m.Tasks() {
-		t := m.Task(i)
-		if !local.GoesOn(m, t, e.namespace, e.to, e.metadata) {
-			continue // it stands on another branch, where they are asked
-		}
-		for _, q := range t.Unanswered() {
-			if e.gone[q.ID] {
-				answers[q.ID] = json.RawMessage("null")
-			}
-		}
-	}
-	if len(answers) > 0 {
-		if err := s.Answer(answers, nil); err != nil {
-			return err
-		}
-	}
-	if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
-		return err
-	}
-	e.namespace, e.from, e.to, e.metadata = namespace, []checkpoint.ID{head}, m.Head(), s.Tip().Record.Metadata
+	e.namespace, e.from, e.to, e.metadata = namespace, []checkpoint.ID{head}, checkpoint.ID(snap.Checkpoint), metadata
 	return nil
 }
 

@@ -91,31 +91,40 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 		ctx, end = g.enter(ctx, &set)
 		defer func() { end(s, err) }()
 	}
-	if s, err = g.begin(ctx, &set, bus, false); err != nil {
+	s, err = g.run(ctx, &set, bus, false, func(s *local.Session) error {
+		if set.since != nil && bus != nil {
+			if err := g.showSince(ctx, s, &set, bus); err != nil {
+				return err
+			}
+		}
+		run, err := g.prepare(ctx, s, &set, req)
+		if err != nil || !run {
+			return err
+		}
+		return s.Drive(ctx)
+	})
+	if s == nil {
 		return empty, err
 	}
 	defer s.Close()
-	if set.since != nil && bus != nil {
-		if set.store == nil {
-			return g.snapshot(s, &set), fmt.Errorf("graph.Since %w", ErrNoCheckpointer)
-		}
-		if err := s.ShowSince(ctx, bus, *set.since); err != nil {
-			return g.snapshot(s, &set), err
-		}
-	}
-	run, err := g.prepare(ctx, s, &set, req)
-	if err != nil {
-		return g.snapshot(s, &set), err
-	}
-	if run {
-		err = s.Drive(ctx)
-	}
 	return g.snapshot(s, &set), err
 }
 
-// begin opens a thread for a run. With claimFirst the run holds the thread before
-// it is read.
-func (g *Graph[S]) begin(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool) (*local.Session, error) {
+// showSince tells what was recorded since the caller looked last, once.
+func (g *Graph[S]) showSince(ctx context.Context, s *local.Session, set *settings, bus *local.Bus) error {
+	if set.store == nil {
+		return fmt.Errorf("graph.Since %w", ErrNoCheckpointer)
+	}
+	if err := s.ShowSince(ctx, bus, *set.since); err != nil || s.Tip() == nil {
+		return err
+	}
+	set.since = &s.Tip().Record.ID
+	return nil
+}
+
+// run opens a thread for a run and calls f with it, see [local.Run]. With
+// claimFirst the run holds the thread before it is read.
+func (g *Graph[S]) run(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool, f func(*local.Session) error) (*local.Session, error) {
 	lo, err := g.options(set, bus)
 	if err != nil {
 		return nil, err
@@ -124,7 +133,7 @@ func (g *Graph[S]) begin(ctx context.Context, set *settings, bus *local.Bus, cla
 		return nil, err
 	}
 	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
-	return local.Open(ctx, g.program(g.emitter(lo)), *lo, set.from, set.store != nil)
+	return local.Run(ctx, g.program(g.emitter(lo)), *lo, set.from, f)
 }
 
 // prepare tells the machine what to do. It reports whether there is something
@@ -315,10 +324,7 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, answer any) error {
 	m := s.Machine()
 	if set.from != "" {
-		if err := m.Fork(true); err != nil {
-			return err
-		}
-		if err := s.TakeAlong(ctx); err != nil {
+		if err := fork(ctx, s); err != nil {
 			return err
 		}
 	}

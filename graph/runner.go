@@ -257,7 +257,7 @@ func (r *Runner) start(ctx context.Context, wg *sync.WaitGroup, thread checkpoin
 }
 
 func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph string, err error) {
-	head, err := r.store.Head(ctx, checkpoint.Log{Thread: thread})
+	head, _, err := r.store.Head(ctx, checkpoint.Log{Thread: thread})
 	if errors.Is(err, checkpoint.ErrNotFound) { // its run died before it wrote anything
 		_, err = r.store.Write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Claim: true})
 		if errors.Is(err, checkpoint.ErrBusy) { // a run has begun it meanwhile
@@ -311,12 +311,14 @@ func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread chec
 		ctx, end = g.enter(ctx, &set)
 		defer func() { end(s, err) }()
 	}
-	if s, err = g.begin(ctx, &set, nil, true); err != nil {
-		return err
+	s, err = g.run(ctx, &set, nil, true, func(s *local.Session) error {
+		if s.Tip() == nil {
+			return nil
+		}
+		return s.Drive(ctx)
+	})
+	if s != nil {
+		s.Close()
 	}
-	defer s.Close()
-	if s.Tip() == nil {
-		return nil
-	}
-	return s.Drive(ctx)
+	return err
 }

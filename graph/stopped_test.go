@@ -33,10 +33,10 @@ func (h *hooked) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Wri
 	return done, err
 }
 
-func (h *hooked) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (h *hooked) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	if h.head != nil {
 		if err := h.head(ctx); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	return h.Store.Head(ctx, log)

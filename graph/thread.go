@@ -21,31 +21,76 @@ func (g *Graph[S]) State(ctx context.Context, opts ...Option) (*Snapshot[S], err
 	if err != nil {
 		return nil, err
 	}
-	s, err := g.open(ctx, &set, set.from, false)
+	lo, err := g.threadOptions(&set)
 	if err != nil {
+		return nil, err
+	}
+	s, err := local.Open(ctx, g.prog, *lo, set.from, false)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := exists(s, &set); err != nil {
 		return nil, err
 	}
 	return g.snapshot(s, &set), nil
 }
 
-// open opens a thread that must exist.
-func (g *Graph[S]) open(ctx context.Context, set *settings, at checkpoint.ID, lock bool) (*local.Session, error) {
+func (g *Graph[S]) threadOptions(set *settings) (*local.Options, error) {
 	if set.store == nil {
 		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
 	}
-	lo, err := g.options(set, nil)
-	if err != nil {
-		return nil, err
-	}
-	s, err := local.Open(ctx, g.prog, *lo, at, lock)
-	if err != nil {
-		return nil, err
-	}
+	return g.options(set, nil)
+}
+
+func exists(s *local.Session, set *settings) error {
 	if s.Tip() == nil {
-		s.Close()
-		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint", checkpoint.ErrNotFound)}
+		return &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint", checkpoint.ErrNotFound)}
 	}
-	return s, nil
+	return nil
+}
+
+// change opens a thread that must exist, lets f change it, and stores what f did,
+// without running anything.
+func (g *Graph[S]) change(ctx context.Context, set *settings, f func(s *local.Session) error) (*Snapshot[S], error) {
+	lo, err := g.threadOptions(set)
+	if err != nil {
+		return nil, err
+	}
+	s, err := local.Run(ctx, g.prog, *lo, set.from, func(s *local.Session) error {
+		if err := exists(s, set); err != nil {
+			return err
+		}
+		s.KeepMetadata()
+		if err := f(s); err != nil {
+			return err
+		}
+		return flush(ctx, s)
+	})
+	if s != nil {
+		defer s.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.snapshot(s, set), nil
+}
+
+// flush stores what was done to a thread.
+func flush(ctx context.Context, s *local.Session) error {
+	if err := s.Flush(ctx); !errors.Is(err, ErrDrained) {
+		return err
+	}
+	return nil
+}
+
+// fork goes on from where a thread was opened on a new branch, on which is pending
+// what was there.
+func fork(ctx context.Context, s *local.Session) error {
+	if err := s.Machine().Fork(true); err != nil {
+		return err
+	}
+	return s.TakeAlong(ctx)
 }
 
 // historyOptions select entries of a history.
@@ -111,11 +156,7 @@ type Entry[S any] struct {
 
 // State returns the state at the checkpoint.
 func (e *Entry[S]) State(ctx context.Context) (S, error) {
-	rec, err := e.store.Get(ctx, e.rec.Log, e.rec.ID)
-	var st any
-	if err == nil {
-		st, err = local.StateAt(ctx, e.store, e.g.prog.Values, rec, local.Growing{Kept: e.g.kept, Max: e.keep, Plan: e.g.prog.Plan})
-	}
+	st, err := local.StateOf(ctx, e.store, e.g.prog.Values, e.rec.Log, e.rec.ID, local.Growing{Kept: e.g.kept, Max: e.keep, Plan: e.g.prog.Plan})
 	if err != nil {
 		var zero S
 		return zero, &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
@@ -234,7 +275,7 @@ func (g *Graph[S]) records(ctx context.Context, set *settings) iter.Seq2[*checkp
 		var err error
 		if set.from != "" {
 			tip, err = set.store.Get(ctx, log, set.from)
-		} else if tip, err = set.store.Head(ctx, log); errors.Is(err, checkpoint.ErrNotFound) {
+		} else if tip, _, err = set.store.Head(ctx, log); errors.Is(err, checkpoint.ErrNotFound) {
 			return
 		}
 		if err != nil {
@@ -272,31 +313,32 @@ func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Opti
 	if err != nil {
 		return nil, err
 	}
-	if set.store == nil {
-		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
-	}
-	lo, err := g.options(&set, nil)
+	lo, err := g.threadOptions(&set)
 	if err != nil {
 		return nil, err
 	}
 	if lo.Deps, err = provide(ctx, &set); err != nil {
 		return nil, err
 	}
-	s, err := local.Open(ctx, g.prog, *lo, set.from, true)
+	s, err := local.Run(ctx, g.prog, *lo, set.from, func(s *local.Session) error { return g.apply(ctx, s, &set, edits) })
+	if s != nil {
+		defer s.Close()
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close()
+	return g.snapshot(s, &set), nil
+}
+
+// apply applies edits to a thread and stores them.
+func (g *Graph[S]) apply(ctx context.Context, s *local.Session, set *settings, edits []Edit[S]) error {
 	if s.Tip() == nil && set.asNode == "" && !slices.ContainsFunc(edits, func(e Edit[S]) bool { return e.Apply != nil || e.AsNode != "" }) {
-		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint, and there is no edit to start it with", checkpoint.ErrNotFound)}
+		return &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint, and there is no edit to start it with", checkpoint.ErrNotFound)}
 	}
 	s.KeepMetadata()
 	if set.from != "" && s.Tip() != nil {
-		if err := s.Machine().Fork(true); err != nil {
-			return nil, err
-		}
-		if err := s.TakeAlong(ctx); err != nil {
-			return nil, err
+		if err := fork(ctx, s); err != nil {
+			return err
 		}
 	}
 	for _, e := range edits {
@@ -308,20 +350,20 @@ func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Opti
 			}
 		}
 		if _, ok := g.prog.Plan.Node(node); node != "" && !ok {
-			return nil, g.misnamed("AsNode", "update", node)
+			return g.misnamed("AsNode", "update", node)
 		}
 		var apply func(any) error
 		if e.Apply != nil {
 			apply = func(st any) error { return caught(e.Apply, st) }
 		}
 		if err := s.UpdateAs(ctx, apply, node, command.local()); err != nil {
-			return nil, err
+			return err
 		}
-		if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
-			return nil, err
+		if err := flush(ctx, s); err != nil {
+			return err
 		}
 	}
-	return g.snapshot(s, &set), nil
+	return nil
 }
 
 // Fork starts a branch of the thread at a checkpoint, without running anything,
@@ -333,22 +375,7 @@ func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snap
 	if err != nil {
 		return nil, err
 	}
-	s, err := g.open(ctx, &set, set.from, true)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	s.KeepMetadata()
-	if err := s.Machine().Fork(true); err != nil {
-		return nil, err
-	}
-	if err := s.TakeAlong(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.Flush(ctx); err != nil && !errors.Is(err, ErrDrained) {
-		return nil, err
-	}
-	return g.snapshot(s, &set), nil
+	return g.change(ctx, &set, func(s *local.Session) error { return fork(ctx, s) })
 }
 
 // CopyThread makes a new thread that is a copy of another, with its whole

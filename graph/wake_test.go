@@ -48,10 +48,10 @@ func (s *detached) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.W
 	return s.Store.Write(ctx, w)
 }
 
-func (s *detached) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (s *detached) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	if s.claims > 0 && s.fail != nil {
 		if err := s.fail(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	return s.Store.Head(ctx, log)

@@ -148,9 +148,9 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 }
 
 // Head implements [checkpoint.Store].
-func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	if err := s.alive(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	return s.inner.Head(ctx, log)
 }

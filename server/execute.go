@@ -137,7 +137,7 @@ func outage(err error) bool {
 
 // head returns the newest checkpoint of a thread; nil if there is none.
 func (s *Server) head(ctx context.Context, thread string) (*checkpoint.Record, error) {
-	head, err := s.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
+	head, _, err := s.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, nil
 	}

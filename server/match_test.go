@@ -152,7 +152,7 @@ type departing struct {
 	leave func()
 }
 
-func (l *departing) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (l *departing) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	if l.leave != nil {
 		l.read[log.Thread] = true
 		if len(l.read) == l.after {

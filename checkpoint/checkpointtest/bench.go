@@ -86,7 +86,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) checkpoint.Store) {
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := s.Head(b.Context(), l.log); err != nil {
+			if _, _, err := s.Head(b.Context(), l.log); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -81,7 +81,7 @@ func testConcurrency(t *testing.T, open Opener, o Options) {
 			l := newLine("t")
 			for done := 0; done < each1; {
 				l.seq, l.tip, l.head = 0, "", ""
-				head, err := s.Head(t.Context(), log)
+				head, _, err := s.Head(t.Context(), log)
 				if err == nil {
 					l.seq, l.tip, l.head = head.Seq, head.ID, head.ID
 				} else if !errors.Is(err, checkpoint.ErrNotFound) {
@@ -200,7 +200,7 @@ func testConcurrency(t *testing.T, open Opener, o Options) {
 						return
 					default:
 					}
-					head, err := s.Head(t.Context(), log)
+					head, _, err := s.Head(t.Context(), log)
 					if err != nil {
 						t.Error(err)
 						return
@@ -316,7 +316,7 @@ func testContexts(t *testing.T, open Opener, _ Options) {
 		cancel()
 		_, err := s.Write(ctx, &checkpoint.Write{Log: l.log, Record: l.next(), Head: l.head})
 		wantErr(t, err, context.Canceled, "Write")
-		_, err = s.Head(ctx, l.log)
+		_, _, err = s.Head(ctx, l.log)
 		wantErr(t, err, context.Canceled, "Head")
 		_, err = s.Get(ctx, l.log, r.ID)
 		wantErr(t, err, context.Canceled, "Get")

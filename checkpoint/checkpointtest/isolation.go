@@ -40,7 +40,7 @@ func testIsolation(t *testing.T, open Opener, _ Options) {
 		}
 		_, err := s.Get(t.Context(), lines["a"].log, want["b"][0].ID)
 		wantErr(t, err, checkpoint.ErrNotFound, "a record of another namespace")
-		_, err = s.Head(t.Context(), checkpoint.Log{Thread: "t", Namespace: "c"})
+		_, _, err = s.Head(t.Context(), checkpoint.Log{Thread: "t", Namespace: "c"})
 		wantErr(t, err, checkpoint.ErrNotFound, "head of an unknown namespace")
 	})
 	t.Run("a thread and a namespace of the same name are apart", func(t *testing.T) {
@@ -110,7 +110,7 @@ func testNames(t *testing.T, open Opener, _ Options) {
 		for _, r := range want {
 			wantRecord(t, mustHead(t, s, r.Log), r)
 		}
-		_, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
+		_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
 		wantErr(t, err, checkpoint.ErrNotFound, "the empty namespace")
 	})
 	t.Run("an empty thread ID is refused by every method", func(t *testing.T) {
@@ -119,7 +119,7 @@ func testNames(t *testing.T, open Opener, _ Options) {
 		r := newLineIn(log).next()
 		_, err := s.Write(ctx, &checkpoint.Write{Log: log, Record: r})
 		wantErr(t, err, checkpoint.ErrNoThread, "Write")
-		_, err = s.Head(ctx, log)
+		_, _, err = s.Head(ctx, log)
 		wantErr(t, err, checkpoint.ErrNoThread, "Head")
 		_, err = s.Get(ctx, log, r.ID)
 		wantErr(t, err, checkpoint.ErrNoThread, "Get")

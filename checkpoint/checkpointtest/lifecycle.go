@@ -19,7 +19,7 @@ func testLifecycle(t *testing.T, open Opener, _ Options) {
 		ctx := t.Context()
 		_, err := s.Write(ctx, &checkpoint.Write{Log: l.log, Record: l.next(), Head: l.head})
 		wantErr(t, err, checkpoint.ErrClosed, "Write")
-		_, err = s.Head(ctx, l.log)
+		_, _, err = s.Head(ctx, l.log)
 		wantErr(t, err, checkpoint.ErrClosed, "Head")
 		_, err = s.Get(ctx, l.log, r.ID)
 		wantErr(t, err, checkpoint.ErrClosed, "Get")
@@ -78,7 +78,7 @@ func testLifecycle(t *testing.T, open Opener, _ Options) {
 			t.Fatal(err)
 		}
 		for _, log := range []checkpoint.Log{a.log, an.log} {
-			_, err := s.Head(t.Context(), log)
+			_, _, err := s.Head(t.Context(), log)
 			wantErr(t, err, checkpoint.ErrNotFound, "head of a deleted thread")
 			wantSeqs(t, mustCollect(t, s, checkpoint.Query{Log: log, AllBranches: true}))
 		}
@@ -116,7 +116,7 @@ func testLifecycle(t *testing.T, open Opener, _ Options) {
 		}
 		_, err := s.Write(t.Context(), &checkpoint.Write{Log: l.log, Fence: f, Record: l.next(), Head: l.head})
 		wantErr(t, err, checkpoint.ErrFenced, "append to a deleted thread")
-		_, err = s.Head(t.Context(), l.log)
+		_, _, err = s.Head(t.Context(), l.log)
 		wantErr(t, err, checkpoint.ErrNotFound, "head of the deleted thread")
 	})
 	t.Run("a run whose thread was deleted has nothing to say in the one begun anew", func(t *testing.T) {
@@ -349,7 +349,7 @@ func testCopying(t *testing.T, open Opener, _ Options) {
 	t.Run("copying an unknown thread is not found", func(t *testing.T) {
 		s := copier(t)
 		wantErr(t, s.(checkpoint.Copier).Copy(t.Context(), "nobody", "to"), checkpoint.ErrNotFound, "Copy")
-		_, err := s.Head(t.Context(), checkpoint.Log{Thread: "to"})
+		_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "to"})
 		wantErr(t, err, checkpoint.ErrNotFound, "head of the copy")
 	})
 	t.Run("copying onto a thread that exists is a conflict", func(t *testing.T) {

@@ -102,7 +102,7 @@ func mustWrite(t *testing.T, s checkpoint.Store, w *checkpoint.Write) checkpoint
 
 func mustHead(t *testing.T, s checkpoint.Store, log checkpoint.Log) *checkpoint.Record {
 	t.Helper()
-	r, err := s.Head(t.Context(), log)
+	r, _, err := s.Head(t.Context(), log)
 	if err != nil {
 		t.Fatalf("head of %v: %v", log, err)
 	}

@@ -131,12 +131,22 @@ func (m *model) act() {
 		m.both(fmt.Sprintf("rewrite %v remove %v replace %d", r.Log, r.Remove, len(r.Replace)), func(s checkpoint.Store) error {
 			return s.(checkpoint.Rewriter).Rewrite(ctx, r)
 		})
+		_, got, _ := m.store().Head(ctx, r.Log)
+		_, want, _ := m.want.Head(ctx, r.Log)
+		ahead, known := m.ahead[r.Log.Thread]
+		if !known && want != checkpoint.Unclaimed {
+			ahead = got - want
+			m.ahead[r.Log.Thread] = ahead
+		}
+		if got -= ahead; got != want {
+			m.fatal("fence %d after a rewrite, want %d", got, want)
+		}
 	default:
 		w := m.write()
 		var out []checkpoint.Written
 		m.both(fmt.Sprintf("write %+v", *w), func(s checkpoint.Store) error {
 			c := *w
-			if s != m.want && w.Fence != 0 {
+			if s != m.want && w.Fence > 0 {
 				c.Fence += m.ahead[w.Log.Thread]
 			}
 			o, err := s.Write(ctx, &c)
@@ -204,6 +214,7 @@ func (m *model) write() *checkpoint.Write {
 		w.Claim, w.Holder, w.Lease = true, holder, time.Millisecond
 	case 2:
 		w.Claim, w.Steal = true, holder
+		w.Fence = (fence() - checkpoint.Fence(m.rnd.IntN(2))).Read()
 	case 3, 4, 5:
 		if w.Fence = fence(); w.Fence != 0 {
 			w.Release = true

@@ -12,7 +12,7 @@ func testPersistence(t *testing.T, open Opener, o Options) {
 	if o.Reopen == nil {
 		t.Run("a new store is empty", func(t *testing.T) {
 			newLine("t").add(t, open(t), 1)
-			_, err := open(t).Head(t.Context(), checkpoint.Log{Thread: "t"})
+			_, _, err := open(t).Head(t.Context(), checkpoint.Log{Thread: "t"})
 			wantErr(t, err, checkpoint.ErrNotFound, "head in a new store")
 		})
 		return
@@ -83,7 +83,7 @@ func testPersistence(t *testing.T, open Opener, o Options) {
 			t.Fatal(err)
 		}
 		s = reopen(t, s)
-		_, err := s.Head(t.Context(), l.log)
+		_, _, err := s.Head(t.Context(), l.log)
 		wantErr(t, err, checkpoint.ErrNotFound, "head of a deleted thread")
 		newLine("t").add(t, s, 1)
 	})
@@ -171,7 +171,7 @@ func testCrashes(t *testing.T, open Opener, o Options) {
 	check := func(t *testing.T, w *world) {
 		t.Helper()
 		if w.gone {
-			_, err := w.s.Head(t.Context(), w.l.log)
+			_, _, err := w.s.Head(t.Context(), w.l.log)
 			wantErr(t, err, checkpoint.ErrNotFound, "head of the deleted thread")
 			return
 		}

@@ -37,7 +37,7 @@ func testResults(t *testing.T, open Opener, _ Options) {
 		s, l := open(t), newLine("t")
 		r := result(l.next().ID, 0, changes, `1`)
 		mustWrite(t, s, &checkpoint.Write{Log: l.log, Results: []checkpoint.Result{r}})
-		_, err := s.Head(t.Context(), l.log)
+		_, _, err := s.Head(t.Context(), l.log)
 		wantErr(t, err, checkpoint.ErrNotFound, "head of a log with results alone")
 		l.add(t, s, 1)
 		wantResults(t, mustResults(t, s, l.log, "", r.Epoch), []checkpoint.Result{r})

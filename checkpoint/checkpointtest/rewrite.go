@@ -150,7 +150,7 @@ func testRewriting(t *testing.T, open Opener, o Options) {
 		if err := rewrite(&checkpoint.Rewrite{Log: sub.log, Head: sub.head, Remove: ids(rs)}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Head(t.Context(), sub.log)
+		_, _, err := s.Head(t.Context(), sub.log)
 		wantErr(t, err, checkpoint.ErrNotFound, "head of a log that is gone")
 		wantRecords(t, mustCollect(t, s, checkpoint.Query{Log: root.log}), kept)
 		again := newLineIn(sub.log)

@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) checkpoint.Store, opts ...Options
 		{"Append", testAppend},
 		{"Conflicts", testConflicts},
 		{"Fences", testFences},
+		{"Reading", testReading},
 		{"Results", testResults},
 		{"Queries", testQueries},
 		{"Branches", testBranches},

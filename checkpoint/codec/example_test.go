@@ -35,9 +35,9 @@ func Example() {
 	}
 
 	// Whoever reads the inner store sees where the record stands.
-	stored, _ := inner.Head(ctx, thread)
+	stored, _, _ := inner.Head(ctx, thread)
 	fmt.Printf("%d %q %v\n", stored.Seq, stored.Graph, len(stored.Sealed.Meta) > 0)
-	opened, _ := store.Head(ctx, thread)
+	opened, _, _ := store.Head(ctx, thread)
 	fmt.Printf("%d %q\n", opened.Seq, opened.Graph)
 	// Output:
 	// Key(2026-11, redacted)
@@ -74,9 +74,9 @@ func Example_rotation() {
 	}
 
 	after, _ := codec.Wrap(inner, codec.Options{Keys: &codec.KeyRing{Current: current}})
-	_, err := after.Head(ctx, thread)
+	_, _, err := after.Head(ctx, thread)
 	fmt.Println(err)
-	_, err = before.Head(ctx, thread)
+	_, _, err = before.Head(ctx, thread)
 	fmt.Println(errors.Is(err, codec.ErrKey))
 	// Output:
 	// t-1 1 <nil>

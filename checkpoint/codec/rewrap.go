@@ -115,7 +115,7 @@ func (r *rewrapping) run(ctx context.Context) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := r.s.inner.(checkpoint.Rewriter).Rewrite(ctx, &checkpoint.Rewrite{Log: r.log, Head: head, Replace: batch})
+		err := r.s.inner.(checkpoint.Rewriter).Rewrite(ctx, &checkpoint.Rewrite{Log: r.log, Head: head, Fence: r.fence, Replace: batch})
 		if err == nil {
 			r.n += len(batch)
 		}

@@ -99,7 +99,7 @@ func TestRotation(t *testing.T) {
 			if got := everything(t, only, "t-1", tip, checkpoint.EventsEpoch); !reflect.DeepEqual(got, want) {
 				t.Fatalf("got %v, want %v", got, want)
 			}
-			if _, err := s1.Head(t.Context(), log1); !errors.Is(err, ErrKey) {
+			if _, _, err := s1.Head(t.Context(), log1); !errors.Is(err, ErrKey) {
 				t.Fatalf("got error %v", err)
 			}
 			for c, err := range only.Verify(t.Context(), "") {
@@ -148,7 +148,7 @@ func TestFirstEncryption(t *testing.T) {
 			if got := everything(t, strict, "t-1", tip); !reflect.DeepEqual(got, want) {
 				t.Fatalf("got %v, want %v", got, want)
 			}
-			if _, err := bare.Head(t.Context(), log1); !errors.Is(err, ErrKey) {
+			if _, _, err := bare.Head(t.Context(), log1); !errors.Is(err, ErrKey) {
 				t.Fatalf("got error %v", err)
 			}
 		})
@@ -225,10 +225,10 @@ func TestCopyThatFailsLeavesNothing(t *testing.T) {
 		t.Fatalf("got error %v", err)
 	}
 	m.record = nil
-	if _, err := m.Memory.Head(t.Context(), checkpoint.Log{Thread: "t-2"}); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, _, err := m.Memory.Head(t.Context(), checkpoint.Log{Thread: "t-2"}); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatalf("got error %v, want nothing left", err)
 	}
-	if _, err := s.Head(t.Context(), log1); err != nil {
+	if _, _, err := s.Head(t.Context(), log1); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -187,12 +187,12 @@ func (s *Store) hashAll(log checkpoint.Log, keys []checkpoint.ResultKey) []check
 }
 
 // Head implements [checkpoint.Store].
-func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
-	r, err := s.inner.Head(ctx, log)
-	if err != nil {
-		return nil, err
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
+	r, fence, err := s.inner.Head(ctx, log)
+	if err == nil {
+		r, err = s.open(r, true)
 	}
-	return s.open(r, true)
+	return r, fence, err
 }
 
 // Get implements [checkpoint.Store].

@@ -43,12 +43,12 @@ func (m *meddler) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID)
 	return m.change(r), nil
 }
 
-func (m *meddler) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
-	r, err := m.Memory.Head(ctx, log)
+func (m *meddler) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
+	r, fence, err := m.Memory.Head(ctx, log)
 	if err != nil {
-		return nil, err
+		return nil, fence, err
 	}
-	return m.change(r), nil
+	return m.change(r), fence, nil
 }
 
 func (m *meddler) Records(ctx context.Context, q checkpoint.Query) iter.Seq2[*checkpoint.Record, error] {
@@ -94,7 +94,7 @@ func refused(t *testing.T, err error, place string) {
 // readers reads record r and results of its epoch in all ways there are.
 func readers(t *testing.T, s *Store, r *checkpoint.Record) map[string]error {
 	_, get := s.Get(t.Context(), r.Log, r.ID)
-	_, head := s.Head(t.Context(), r.Log)
+	_, _, head := s.Head(t.Context(), r.Log)
 	out := map[string]error{"Get": get, "Head": head}
 	for _, err := range s.Records(t.Context(), checkpoint.Query{Log: r.Log, Desc: true}) {
 		out["Records"] = err
@@ -122,10 +122,10 @@ func TestChangedBytesAreRefused(t *testing.T) {
 		rs := fill(t, s, log1, 2)
 		last := rs[1]
 		mustWrite(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(last.ID, "secret-name", `"secret-result"`)}})
-		if _, err := s.Head(t.Context(), log1); err != nil {
+		if _, _, err := s.Head(t.Context(), log1); err != nil {
 			t.Fatal(err)
 		}
-		raw, _ := m.Memory.Head(t.Context(), log1)
+		raw, _, _ := m.Memory.Head(t.Context(), log1)
 		for _, flip := range []byte{1, 2, 4, 8, 16, 32, 64, 128, 255} {
 			for i := range raw.Sealed.Meta {
 				m.record = func(r *checkpoint.Record) { r.Sealed.Meta[i] ^= flip }
@@ -410,7 +410,7 @@ func TestNothingSecretOnDisk(t *testing.T) {
 				q.Snapshot = &checkpoint.Snapshot{Values: []byte(`{"secret-field":1}`)}
 				mustWrite(t, s, &checkpoint.Write{Log: log1, Record: q, Head: last.ID, Results: []checkpoint.Result{once(q.ID, "secret-name", `"secret-result"`)}})
 				mustWrite(t, s, &checkpoint.Write{Log: log1, Drop: &checkpoint.Drop{Epoch: q.ID}, Results: []checkpoint.Result{once(q.ID, "secret-name-2", `"secret-result"`)}})
-				if _, err := s.Head(t.Context(), log1); err != nil {
+				if _, _, err := s.Head(t.Context(), log1); err != nil {
 					t.Fatal(err)
 				}
 				live := diskBytes(t, path)
@@ -480,7 +480,7 @@ func TestBombs(t *testing.T) {
 	big := sample(log1, 1)[0]
 	big.Changes[0].Data = []byte(`"` + strings.Repeat("x", 5000) + `"`)
 	mustWrite(t, small, &checkpoint.Write{Log: log1, Record: big})
-	if got, err := small.Head(t.Context(), log1); err != nil || len(got.Changes[0].Data) != 5002 {
+	if got, _, err := small.Head(t.Context(), log1); err != nil || len(got.Changes[0].Data) != 5002 {
 		t.Errorf("got %v", err)
 	}
 }

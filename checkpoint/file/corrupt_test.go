@@ -39,7 +39,7 @@ func TestEveryTruncationIsReportedAndRecoverable(t *testing.T) { // W7-31
 	for cut := last + 1; cut < len(b); cut++ {
 		writeFile(t, path, b[:cut])
 		strict := mustOpen(t, dir, Options{Sync: SyncNever})
-		_, err := strict.Head(ctx, w.log)
+		_, _, err := strict.Head(ctx, w.log)
 		wantCorrupt(t, err, "t.jsonl, line 3", int64(last))
 		_, err = strict.Write(ctx, &checkpoint.Write{Log: w.log, Claim: true})
 		wantCorrupt(t, err, "t.jsonl, line 3", int64(last))
@@ -51,7 +51,7 @@ func TestEveryTruncationIsReportedAndRecoverable(t *testing.T) { // W7-31
 		side := path + ".damaged"
 		_ = os.Remove(side)
 		s := mustOpen(t, dir, Options{Sync: SyncNever, Recover: true})
-		head, err := s.Head(ctx, w.log)
+		head, _, err := s.Head(ctx, w.log)
 		if err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
@@ -77,7 +77,7 @@ func TestEveryTruncationIsReportedAndRecoverable(t *testing.T) { // W7-31
 	// Cut at the line's first byte, the file is a good one.
 	writeFile(t, path, b[:last])
 	s := mustOpen(t, dir, Options{})
-	if head, err := s.Head(ctx, w.log); err != nil || head.Seq != 2 {
+	if head, _, err := s.Head(ctx, w.log); err != nil || head.Seq != 2 {
 		t.Fatalf("head %v, %v", head, err)
 	}
 }
@@ -131,7 +131,7 @@ func TestDamageUnderAnOpenStoreIsNoticed(t *testing.T) {
 	_ = f.Close()
 	_, err = s.Get(t.Context(), w.log, first.ID)
 	wantCorrupt(t, err, "t.jsonl, line 1", 0)
-	if _, err := s.Head(t.Context(), w.log); err != nil {
+	if _, _, err := s.Head(t.Context(), w.log); err != nil {
 		t.Fatalf("the other record: %v", err)
 	}
 }
@@ -156,7 +156,7 @@ func TestGarbageIsReportedWhereItStands(t *testing.T) {
 				bad := string(b[:mid]) + junk + string(b[mid:])
 				writeFile(t, path, []byte(bad))
 				s := mustOpen(t, dir, Options{Sync: SyncNever, Recover: recover})
-				_, err := s.Head(t.Context(), w.log)
+				_, _, err := s.Head(t.Context(), w.log)
 				wantCorrupt(t, err, "t.jsonl, line 2", int64(mid))
 				_ = s.Close()
 				if string(readFile(t, path)) != bad {
@@ -170,12 +170,12 @@ func TestGarbageIsReportedWhereItStands(t *testing.T) {
 	}
 	t.Run("a line missing in the middle", func(t *testing.T) {
 		writeFile(t, path, append(bytes.Clone(b[:mid]), b[last:]...))
-		_, err := mustOpen(t, dir, Options{Recover: true}).Head(t.Context(), w.log)
+		_, _, err := mustOpen(t, dir, Options{Recover: true}).Head(t.Context(), w.log)
 		wantCorrupt(t, err, "t.jsonl, line 2", int64(mid))
 	})
 	t.Run("NULs at the end", func(t *testing.T) {
 		writeFile(t, path, append(bytes.Clone(b), make([]byte, 4096)...))
-		_, err := mustOpen(t, dir, Options{}).Head(t.Context(), w.log)
+		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), w.log)
 		wantCorrupt(t, err, "t.jsonl, line 4", int64(len(b)))
 		reps, err := Repair(dir, "t")
 		if err != nil || len(reps) != 1 || reps[0].Moved != 4096 || reps[0].Line != 4 {
@@ -191,7 +191,7 @@ func TestGarbageIsReportedWhereItStands(t *testing.T) {
 	t.Run("an empty file", func(t *testing.T) {
 		writeFile(t, path, nil)
 		s := mustOpen(t, dir, Options{})
-		if _, err := s.Head(t.Context(), w.log); !errors.Is(err, checkpoint.ErrNotFound) {
+		if _, _, err := s.Head(t.Context(), w.log); !errors.Is(err, checkpoint.ErrNotFound) {
 			t.Fatal(err)
 		}
 		newWriter("t").add(t, s, "1")
@@ -239,7 +239,7 @@ func TestDamagedCompanionFile(t *testing.T) {
 		bad[i] ^= 1
 		writeFile(t, pend, bad)
 		s := mustOpen(t, dir, Options{})
-		if _, err := s.Head(ctx, w.log); !errors.Is(err, checkpoint.ErrCorrupt) {
+		if _, _, err := s.Head(ctx, w.log); !errors.Is(err, checkpoint.ErrCorrupt) {
 			t.Fatalf("flipped byte %d: %v", i, err)
 		}
 		_ = s.Close()
@@ -247,13 +247,13 @@ func TestDamagedCompanionFile(t *testing.T) {
 	// Whole lines gone from the end of the thread's file: the companion knows.
 	writeFile(t, pend, p)
 	writeFile(t, path, b[:last])
-	_, err := mustOpen(t, dir, Options{Recover: true}).Head(ctx, w.log)
+	_, _, err := mustOpen(t, dir, Options{Recover: true}).Head(ctx, w.log)
 	wantCorrupt(t, err, "t.jsonl, line 3", int64(last))
 	reps, err := Repair(dir, "t")
 	if err != nil || len(reps) != 1 || !reps[0].Missing {
 		t.Fatalf("%v, %v", reps, err)
 	}
-	if head, err := mustOpen(t, dir, Options{}).Head(ctx, w.log); err != nil || head.Seq != 2 {
+	if head, _, err := mustOpen(t, dir, Options{}).Head(ctx, w.log); err != nil || head.Seq != 2 {
 		t.Fatalf("%v, %v", head, err)
 	}
 }
@@ -272,7 +272,7 @@ func TestMovedFileIsAnError(t *testing.T) {
 	}
 	for _, opts := range []Options{{}, {Recover: true}} {
 		s := mustOpen(t, dir, opts)
-		_, err := s.Head(t.Context(), checkpoint.Log{Thread: "u"})
+		_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "u"})
 		wantCorrupt(t, err, "u.jsonl, line 1", 0)
 		if !errors.Is(err, ErrThread) {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestForeignLineIsAnError(t *testing.T) {
 	}
 	o := readFile(t, filepath.Join(dir, "other.jsonl"))
 	writeFile(t, path, append(bytes.Clone(b[:last]), o[bytes.LastIndexByte(o[:len(o)-1], '\n')+1:]...))
-	_, err := s.Head(t.Context(), w.log)
+	_, _, err := s.Head(t.Context(), w.log)
 	wantCorrupt(t, err, "t.jsonl, line 3", int64(last))
 }
 
@@ -312,7 +312,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf(id), []byte(body)), '\n'))
 			s := mustOpen(t, dir, Options{})
-			_, err := s.Head(t.Context(), checkpoint.Log{Thread: id})
+			_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: id})
 			var ve *VersionError
 			if !errors.As(err, &ve) || !errors.Is(err, checkpoint.ErrVersion) || ve.Found <= ve.Supported {
 				t.Fatalf("%v", err)

@@ -35,7 +35,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	head, err := store.Head(ctx, thread)
+	head, _, err := store.Head(ctx, thread)
 	if err != nil {
 		log.Fatal(err)
 	}

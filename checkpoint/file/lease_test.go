@@ -144,7 +144,7 @@ func TestALeaseInShortNeedsOneBeforeIt(t *testing.T) {
 	body := `{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":3,"thread":"t","claim":1,"lease":[0],"checkpoint":{"id":"01a20281-baab-79f2-8065-fc7c00000001"}`
 	writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf("t"), []byte(body)), '\n'))
 	s := mustOpen(t, dir, Options{})
-	_, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
+	_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
 	wantCorrupt(t, err, "t.jsonl, line 1", 0)
 }
 

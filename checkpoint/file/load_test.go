@@ -268,7 +268,7 @@ func BenchmarkLoadConversation(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err := s.Head(contextBackground, w.log); err != nil {
+			if _, _, err := s.Head(contextBackground, w.log); err != nil {
 				b.Fatal(err)
 			}
 			_ = s.Close()

@@ -75,7 +75,7 @@ func TestThreadsWithOddNamesHaveTheirOwnFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWriter(id)
-			if head, err := s.Head(t.Context(), w.log); err == nil {
+			if head, _, err := s.Head(t.Context(), w.log); err == nil {
 				w.seq, w.head = head.Seq, head.ID
 			}
 			w.add(t, s, "1")

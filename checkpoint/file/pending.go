@@ -210,7 +210,7 @@ func (t *thread) rewritePending(to *thread, fence checkpoint.Fence, all bool) er
 		return nil
 	}
 	t.pend.f, t.pend.size, t.pend.lines = f, off, seq
-	t.x.pending, t.x.shadow = seq, all
+	t.x.pending, t.x.shadow, t.x.fence = seq, all, fence
 	for _, m := range moved {
 		m()
 	}

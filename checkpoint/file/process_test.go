@@ -51,7 +51,7 @@ func child(job string) error {
 	switch name {
 	case "append": // until it is killed
 		w := newWriter("t")
-		head, err := s.Head(contextBackground, w.log)
+		head, _, err := s.Head(contextBackground, w.log)
 		if err == nil {
 			w.seq, w.head = head.Seq, head.ID
 		} else if !errors.Is(err, checkpoint.ErrNotFound) {
@@ -112,7 +112,7 @@ func child(job string) error {
 		run := checkpoint.NewRunID()
 		for done := 0; done < n; {
 			w := &writer{log: log, run: run, n: uint32(done)}
-			head, err := s.Head(contextBackground, log)
+			head, _, err := s.Head(contextBackground, log)
 			if err == nil {
 				w.seq, w.head = head.Seq, head.ID
 			} else if !errors.Is(err, checkpoint.ErrNotFound) {

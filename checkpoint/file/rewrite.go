@@ -39,8 +39,8 @@ func (t *thread) rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 	if l == nil || len(l.recs) == 0 {
 		return fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
 	}
-	if x.lease.Live(time.Now()) {
-		return &checkpoint.BusyError{Thread: t.id, Lease: x.lease}
+	if err := r.CheckHold(x.fence, x.lease, time.Now()); err != nil {
+		return err
 	}
 	head, err := t.idAt(l.recs[len(l.recs)-1])
 	if err != nil {
@@ -90,7 +90,11 @@ func (t *thread) rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 	if err := t.writable("rewrite"); err != nil {
 		return err
 	}
-	if err := t.settleAll(); err != nil {
+	fence := x.fence
+	if len(r.Remove) > 0 {
+		fence = x.nextFence(time.Now())
+	}
+	if err := t.settleAll(fence); err != nil {
 		return err
 	}
 	if t.x == nil { // the companion was closed to be replaced
@@ -102,12 +106,9 @@ func (t *thread) rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 }
 
 // settleAll makes the companion say all that lines of the thread's file say
-// beside their records, durably.
-func (t *thread) settleAll() error {
-	if t.pend.f == nil && !t.x.says() {
-		return nil
-	}
-	if err := t.rewritePending(t, t.x.fence, true); err != nil {
+// beside their records, durably, and a new fence.
+func (t *thread) settleAll(fence checkpoint.Fence) error {
+	if err := t.rewritePending(t, fence, true); err != nil {
 		return err
 	}
 	if t.s.opts.Sync != SyncEvery && t.pend.f != nil {
@@ -119,19 +120,6 @@ func (t *thread) settleAll() error {
 		return ioError("sync", t.s.dir, t.id, err)
 	}
 	return nil
-}
-
-// says reports whether there is anything to say of the thread beside its records.
-func (x *index) says() bool {
-	if x.fence > 0 || x.leased || !x.woken.IsZero() {
-		return true
-	}
-	for _, l := range x.logs {
-		if len(l.open) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // left checks that what remains of the log can stand.

@@ -71,7 +71,7 @@ func TestFilesOfVersion1(t *testing.T) {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	log := want[0].Log
-	head, err := s.Head(t.Context(), log)
+	head, _, err := s.Head(t.Context(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,6 +282,10 @@ func TestRewriteThatEndsAnywhere(t *testing.T) {
 			err := s.Rewrite(t.Context(), rewrite(w, sub, ids))
 			_ = s.Close()
 			got := state(t, mustOpen(t, dir, Options{}))
+			// The fence is raised first. Alone, it only makes others read again.
+			if !reflect.DeepEqual(got, after) && got["fence"] == after["fence"] && err != nil {
+				got["fence"] = before["fence"]
+			}
 			switch {
 			case reflect.DeepEqual(got, before):
 				seen[0]++
@@ -361,7 +365,7 @@ func TestDamageOfEveryKindOfLine(t *testing.T) {
 			s := mustOpen(t, dir, Options{Sync: SyncNever})
 			line := fmt.Sprintf("%s, line %d", f.name, bytes.Count(f.good[:i], []byte("\n"))+1)
 			start := int64(bytes.LastIndexByte(f.good[:i], '\n') + 1)
-			_, err := s.Head(t.Context(), w.log)
+			_, _, err := s.Head(t.Context(), w.log)
 			wantCorrupt(t, err, line, start)
 			n := 0
 			for c, err := range s.Verify(t.Context(), "t") {
@@ -387,7 +391,7 @@ func TestDamageOfEveryKindOfLine(t *testing.T) {
 			writeFile(t, path, f.good[:cut])
 			start := int64(bytes.LastIndexByte(f.good[:cut], '\n') + 1)
 			s := mustOpen(t, dir, Options{Sync: SyncNever})
-			_, err := s.Head(t.Context(), w.log)
+			_, _, err := s.Head(t.Context(), w.log)
 			wantCorrupt(t, err, fmt.Sprintf("%s, line %d", f.name, bytes.Count(f.good[:cut], []byte("\n"))+1), start)
 			_ = s.Close()
 			if reps, err := Repair(dir, "t"); err != nil || len(reps) == 0 {

@@ -257,10 +257,7 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 		return out, err
 	}
 	if w.Claim {
-		if out.Fence == 0 {
-			out.Fence = firstFence(now)
-		}
-		out.Fence++
+		out.Fence = x.nextFence(now)
 	}
 	l := x.log(w.Log.Namespace)
 	var prev before
@@ -342,10 +339,16 @@ func (t *thread) write(w *checkpoint.Write) (out checkpoint.Written, err error) 
 	return out, nil
 }
 
-// firstFence is where a thread's fences begin: at the microseconds since 1970. Its
-// files may have been deleted a moment ago, and nothing is left of them that says
-// how far they had come; nobody claims a thread a million times a second.
-func firstFence(now time.Time) checkpoint.Fence { return checkpoint.Fence(now.UnixMicro()) }
+// nextFence returns the fence of the thread's next claim. Its fences begin at the
+// microseconds since 1970: its files may have been deleted a moment ago, and nothing
+// is left of them that says how far they had come; nobody claims a thread a million
+// times a second.
+func (x *index) nextFence(now time.Time) checkpoint.Fence {
+	if x.fence == 0 {
+		return checkpoint.Fence(now.UnixMicro()) + 1
+	}
+	return x.fence + 1
+}
 
 // writable says why the thread cannot be written to.
 func (t *thread) writable(op string) error {
@@ -594,7 +597,7 @@ func (s *Store) view(ctx context.Context, id checkpoint.ThreadID, f func(t *thre
 }
 
 // Head implements [checkpoint.Store].
-func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	return s.one(ctx, log, func(l *logIndex) (int32, bool) {
 		if l == nil || len(l.recs) == 0 {
 			return 0, false
@@ -605,7 +608,7 @@ func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Recor
 
 // Get implements [checkpoint.Store].
 func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {
-	return s.one(ctx, log, func(l *logIndex) (int32, bool) {
+	r, _, err := s.one(ctx, log, func(l *logIndex) (int32, bool) {
 		if l == nil {
 			return 0, false
 		}
@@ -613,9 +616,10 @@ func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (
 		pos, ok := l.byID[key]
 		return pos, ok
 	}, "no record "+string(id))
+	return r, err
 }
 
-func (s *Store) one(ctx context.Context, log checkpoint.Log, find func(l *logIndex) (int32, bool), missing string) (*checkpoint.Record, error) {
+func (s *Store) one(ctx context.Context, log checkpoint.Log, find func(l *logIndex) (int32, bool), missing string) (r *checkpoint.Record, fence checkpoint.Fence, err error) {
 	var (
 		t    *thread
 		pos  int32
@@ -623,7 +627,8 @@ func (s *Store) one(ctx context.Context, log checkpoint.Log, find func(l *logInd
 		b    []byte
 		prev before
 	)
-	err := s.view(ctx, log.Thread, func(th *thread, x *index) (err error) {
+	err = s.view(ctx, log.Thread, func(th *thread, x *index) (err error) {
+		fence = x.fence.Read()
 		p, ok := find(x.log(log.Namespace))
 		if !ok {
 			return fmt.Errorf("%w: log %v has %s%s", checkpoint.ErrNotFound, log, missing, th.gone())
@@ -632,10 +637,10 @@ func (s *Store) one(ctx context.Context, log checkpoint.Log, find func(l *logInd
 		b, prev, err = th.recordAt(p)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		r, err = t.decode(b, log.Namespace, pos, off, prev)
 	}
-	return t.decode(b, log.Namespace, pos, off, prev)
+	return r, fence, err
 }
 
 // Records implements [checkpoint.Store]. It yields the records that were there

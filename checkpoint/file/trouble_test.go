@@ -65,7 +65,7 @@ func TestFailedAppendLeavesTheFileAsItWas(t *testing.T) {
 					_, err := s.Write(t.Context(), cw)
 					wantError(t, err, boom, filepath.Join(s.dir, "t."))
 					for range 2 { // what failed is not seen, in the same store
-						if head, err := s.Head(t.Context(), w.log); truncates && (err != nil || head.Seq != 1) {
+						if head, _, err := s.Head(t.Context(), w.log); truncates && (err != nil || head.Seq != 1) {
 							t.Fatalf("head after the failure: %v, %v", head, err)
 						} else if !truncates && err == nil && head.Seq != 1 {
 							t.Fatalf("a failed append is the head")
@@ -140,7 +140,7 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Copy(t.Context(), "t", "copy"); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	if _, err := s.Head(t.Context(), checkpoint.Log{Thread: "copy"}); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "copy"}); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatalf("half a copy is there: %v", err)
 	}
 	if err := s.Delete(t.Context(), "t"); err != nil {
@@ -164,7 +164,7 @@ func TestThreadFileThatIsADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, dir, Options{})
-	_, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
+	_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
 	wantError(t, err, syscall.EISDIR, filepath.Join(dir, "t.jsonl"))
 }
 
@@ -176,7 +176,7 @@ func TestDirectoryRemovedUnderneath(t *testing.T) {
 	if err := os.Rename(dir, dir+"2"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Head(t.Context(), w.log)
+	_, _, err := s.Head(t.Context(), w.log)
 	wantError(t, err, fs.ErrNotExist, dir)
 	_, err = s.Write(t.Context(), &checkpoint.Write{Log: w.log, Record: w.next("2"), Head: w.head})
 	wantError(t, err, fs.ErrNotExist, dir)
@@ -205,7 +205,7 @@ func TestFileDeletedUnderneath(t *testing.T) {
 	if !errors.Is(err, checkpoint.ErrConflict) || !strings.Contains(err.Error(), "removed") {
 		t.Fatalf("write to a thread whose file is gone: %v", err)
 	}
-	if _, err := s.Head(t.Context(), w.log); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, _, err := s.Head(t.Context(), w.log); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatal(err)
 	}
 	rs, err := s.Results(t.Context(), w.log, "", w.head)
@@ -245,7 +245,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 	asNobody(t, func() {
 		s := mustOpen(t, dir, Options{})
-		if head, err := s.Head(t.Context(), w.log); err != nil || head.Seq != 1 {
+		if head, _, err := s.Head(t.Context(), w.log); err != nil || head.Seq != 1 {
 			t.Fatalf("reading: %v, %v", head, err)
 		}
 		_, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Record: w.next("2"), Head: w.head})
@@ -265,7 +265,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	asNobody(t, func() {
-		_, err := mustOpen(t, dir, Options{}).Head(t.Context(), w.log)
+		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), w.log)
 		wantError(t, err, fs.ErrPermission, path)
 		_, err = Open(filepath.Join(dir, "sub"), Options{})
 		wantError(t, err, fs.ErrPermission, dir)

@@ -257,7 +257,7 @@ func TestTablesThatWereDropped(t *testing.T) {
 	log := checkpoint.Log{Thread: "t"}
 	_, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 2, message), Head: head})
 	wantError(t, err, postgres.ErrNoTables, "dropped")
-	_, err = s.Head(t.Context(), log)
+	_, _, err = s.Head(t.Context(), log)
 	wantError(t, err, postgres.ErrNoTables)
 }
 
@@ -388,7 +388,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 	if _, err := s.Write(t.Context(), w); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Fatalf("got error %v, want a conflict", err)
 	}
-	got, err := s.Head(t.Context(), log)
+	got, _, err := s.Head(t.Context(), log)
 	if err != nil || got.ID != w.Record.ID {
 		t.Fatalf("got %v, %v, want the record whose answer was lost", got, err)
 	}
@@ -400,7 +400,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Cut()
-		if _, err := s.Head(t.Context(), log); err != nil {
+		if _, _, err := s.Head(t.Context(), log); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -419,7 +419,7 @@ func TestAServerThatHangs(t *testing.T) {
 	if _, err := s.Write(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got error %v, want the context's", err)
 	}
-	if _, err := s.Head(ctx, log); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := s.Head(ctx, log); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got error %v, want the context's", err)
 	}
 	other := checkpoint.Log{Thread: "other"}
@@ -429,7 +429,7 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 	p.mute.Store(false)
 	p.Cut()
-	if _, err := s.Head(t.Context(), log); err != nil {
+	if _, _, err := s.Head(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
 }

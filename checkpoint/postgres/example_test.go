@@ -31,7 +31,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Any program with the same database goes on from there.
-	head, err := store.Head(ctx, thread)
+	head, _, err := store.Head(ctx, thread)
 	if err != nil {
 		log.Fatal(err)
 	}

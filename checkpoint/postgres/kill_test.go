@@ -25,7 +25,7 @@ func gone(err error) bool {
 // patient reads a log's head as soon as the server is back.
 func patient(ctx context.Context, s checkpoint.Store, log checkpoint.Log) (*checkpoint.Record, error) {
 	for {
-		r, err := s.Head(ctx, log)
+		r, _, err := s.Head(ctx, log)
 		if err == nil || !gone(err) {
 			return r, err
 		}
@@ -171,12 +171,12 @@ func TestAServerThatIsAway(t *testing.T) {
 		}
 	}
 	wantError(t, err, postgres.ErrUnavailable, "goes on by itself")
-	_, err = s.Head(t.Context(), log)
+	_, _, err = s.Head(t.Context(), log)
 	wantError(t, err, postgres.ErrUnavailable)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Head(t.Context(), log); err != nil || r.ID != head {
+	if r, _, err := s.Head(t.Context(), log); err != nil || r.ID != head {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	write(t, s, "u", 2)
@@ -243,7 +243,7 @@ func TestTwoProgramsOnTheSameThreads(t *testing.T) {
 			for done := 0; done < records; {
 				var parent checkpoint.ID
 				seq := int64(0)
-				head, err := s.Head(t.Context(), log)
+				head, _, err := s.Head(t.Context(), log)
 				if err == nil {
 					parent, seq = head.ID, head.Seq
 				} else if !errors.Is(err, checkpoint.ErrNotFound) {
@@ -298,7 +298,7 @@ func TestNamesOfAnyLengthAndBytes(t *testing.T) {
 				}
 				w.Record = nil
 			}
-			if head, err := s.Head(t.Context(), log); err != nil || head.ID != r.ID || head.Log != log {
+			if head, _, err := s.Head(t.Context(), log); err != nil || head.ID != r.ID || head.Log != log {
 				t.Fatalf("got %v, %v", head, err)
 			}
 			rs, err := s.Results(t.Context(), log, "", r.ID)
@@ -456,7 +456,7 @@ func TestEveryQueryUsesAnIndex(t *testing.T) {
 	before, _ := scans()
 	log := checkpoint.Log{Thread: "t"}
 	for i := range 12 {
-		head, err := s.Head(t.Context(), log)
+		head, _, err := s.Head(t.Context(), log)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ type statements struct {
 	due, abandoned                    string
 	lockThread, shrinkLog, logRecords string
 	shorten, replace, segments, log   string
-	setDue, copyThread                string
+	raise, setDue, copyThread         string
 	copyLogs, newThread               string
 	copies                            []string
 	allThreads, oneThread             string
@@ -47,7 +47,8 @@ func newStatements(schema string) statements {
 	s := statements{
 		write:  `SELECT status, fence, ignored, head, last, holder, until, ttl FROM @.superstep_write(` + writeArgs + `)`,
 		remove: `SELECT @.superstep_delete($1::bytea)`,
-		head:   `SELECT ` + recordCols + `, r.data` + log + last + ` WHERE t.key = $1::bytea AND l.ns = $2::bytea`,
+		head: `SELECT t.fence, coalesce(r.ord, 0), r.id, r.branch, coalesce(r.seq, 0), coalesce(r.at, 0), coalesce(r.sum, 0), r.meta, r.data
+			FROM @.superstep_threads t LEFT JOIN @.superstep_logs l ON l.tid = t.tid AND l.ns = $2::bytea LEFT` + last + ` WHERE t.key = $1::bytea`,
 		get: `SELECT ` + recordCols + `, r.data` + log + ` JOIN @.superstep_records r ON r.lid = l.lid AND r.id = $3::bytea
 			WHERE t.key = $1::bytea AND l.ns = $2::bytea`,
 		results: `SELECT x.key, x.whole, x.replaces, x.data` + log + ` JOIN @.superstep_results x ON x.lid = l.lid AND x.scope = $3::bytea
@@ -64,7 +65,7 @@ func newStatements(schema string) statements {
 		abandoned: waiting + `WHERE t.lease_until >= $1::timestamptz AND (t.lease_until, t.key) > ($1::timestamptz, $2::bytea) AND ` + live + ` IS NOT TRUE
 			ORDER BY t.lease_until, t.key LIMIT $3::bigint`,
 
-		lockThread: `SELECT t.tid, ` + live + ` IS TRUE, t.holder, t.lease_until, t.lease_us FROM @.superstep_threads t WHERE t.key = $1::bytea FOR NO KEY UPDATE`,
+		lockThread: `SELECT t.tid, t.fence, ` + live + ` IS TRUE, t.holder, t.lease_until, t.lease_us FROM @.superstep_threads t WHERE t.key = $1::bytea FOR NO KEY UPDATE`,
 		log:        `SELECT l.lid FROM @.superstep_logs l WHERE l.tid = $1::bigint AND l.ns = $2::bytea`,
 		logRecords: `SELECT r.id, r.branch, r.seq, octet_length(r.meta) + octet_length(r.data) FROM @.superstep_records r WHERE r.lid = $1::bigint ORDER BY r.ord`,
 		shorten:    `DELETE FROM @.superstep_records r WHERE r.lid = $1::bigint AND r.id = ANY ($2::bytea[])`,
@@ -74,6 +75,7 @@ func newStatements(schema string) statements {
 		shrinkLog: `UPDATE @.superstep_logs l SET removed = CASE WHEN $3::boolean THEN 0 ELSE l.removed + $4::bigint END,
 			freed = CASE WHEN $3::boolean THEN 0 ELSE l.freed + $5::bigint END,
 			bucket = CASE WHEN $3::boolean THEN NULL ELSE coalesce($6::bigint, l.bucket) END WHERE l.tid = $1::bigint AND l.ns = $2::bytea`,
+		raise:  `UPDATE @.superstep_threads t SET fence = CASE WHEN t.fence = 0 THEN (t.tid << 28) + 1 ELSE t.fence + 1 END WHERE t.tid = $1::bigint`,
 		setDue: `UPDATE @.superstep_threads t SET head_due = $2::timestamptz WHERE t.tid = $1::bigint AND t.head_due IS DISTINCT FROM $2::timestamptz`,
 
 		newThread:  `INSERT INTO @.superstep_threads (key, thread) VALUES ($1::bytea, $2::bytea) ON CONFLICT (key) DO NOTHING RETURNING tid`,
@@ -105,7 +107,7 @@ func newStatements(schema string) statements {
 	}
 	for _, q := range []*string{
 		&s.write, &s.remove, &s.head, &s.get, &s.results, &s.threads, &s.threadsByPrefix, &s.logs, &s.due, &s.abandoned,
-		&s.lockThread, &s.log, &s.logRecords, &s.shorten, &s.replace, &s.segments, &s.shrinkLog, &s.setDue, &s.newThread, &s.copyThread, &s.copyLogs,
+		&s.lockThread, &s.log, &s.logRecords, &s.shorten, &s.replace, &s.segments, &s.shrinkLog, &s.raise, &s.setDue, &s.newThread, &s.copyThread, &s.copyLogs,
 		&s.allThreads, &s.oneThread, &s.threadLogs, &s.logSegments, &s.wholeLog, &s.logResults,
 	} {
 		*q = in(schema, *q)
@@ -238,35 +240,35 @@ func place(log checkpoint.Log) (thread, ns []byte) {
 	return thread, ns
 }
 
-// one reads a single record.
-func (s *Store) one(ctx context.Context, log checkpoint.Log, what, query string, more ...any) (*checkpoint.Record, error) {
+// one reads a single record, after other columns.
+func (s *Store) one(ctx context.Context, log checkpoint.Log, what, query string, more []any, before ...any) (*checkpoint.Record, error) {
 	if err := s.start(ctx, log.Thread); err != nil {
 		return nil, err
 	}
 	thread, ns := place(log)
 	var row scanned
-	found := false
 	err := s.query(ctx, "read", query, append([]any{thread, ns}, more...), func(rows pgx.Rows) error {
-		found = true
-		return rows.Scan(row.into(true)...)
+		return rows.Scan(append(before, row.into(true)...)...)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !found {
+	if row.ord == 0 {
 		return nil, fmt.Errorf("%w: thread %q, namespace %q has no %s", checkpoint.ErrNotFound, log.Thread, log.Namespace, what)
 	}
 	return row.record(log, true)
 }
 
 // Head implements [checkpoint.Store].
-func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
-	return s.one(ctx, log, "record", s.sql.head)
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
+	var fence checkpoint.Fence
+	r, err := s.one(ctx, log, "record", s.sql.head, nil, &fence)
+	return r, fence.Read(), err
 }
 
 // Get implements [checkpoint.Store].
 func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {
-	return s.one(ctx, log, "record "+string(id), s.sql.get, key(id))
+	return s.one(ctx, log, "record "+string(id), s.sql.get, []any{key(id)})
 }
 
 // Records implements [checkpoint.Store]. Reading a page of records is one query;

@@ -47,10 +47,11 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 	return s.transaction(ctx, "rewrite a log of", func(tx pgx.Tx) error {
 		var tid, lid int64
 		var live bool
+		var fence checkpoint.Fence
 		var holder []byte
 		var until *time.Time
 		var ttl *int64
-		err := tx.QueryRow(ctx, s.sql.lockThread, thread).Scan(&tid, &live, &holder, &until, &ttl)
+		err := tx.QueryRow(ctx, s.sql.lockThread, thread).Scan(&tid, &fence, &live, &holder, &until, &ttl)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%w: thread %q", checkpoint.ErrNotFound, r.Log.Thread)
 		}
@@ -72,6 +73,9 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 		}
 		if live {
 			return &checkpoint.BusyError{Thread: r.Log.Thread, Lease: leaseOf(holder, until, ttl)}
+		}
+		if err := r.CheckHold(fence, checkpoint.Lease{}, time.Time{}); err != nil {
+			return err
 		}
 		head := all[len(all)-1].id
 		if head != r.Head {
@@ -114,6 +118,7 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 			return err
 		}
 		if len(remove) > 0 {
+			b.Queue(s.sql.raise, tid)
 			b.Queue(s.sql.shorten, lid, remove)
 			b.Queue(s.sql.segments, lid)
 		}

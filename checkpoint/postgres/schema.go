@@ -29,8 +29,9 @@ import (
 //
 // A write is a call of superstep_write. It raises no error for what is the
 // caller's matter, but returns a status and has no effect then, so that calls can
-// share a transaction. In version 2 the fences of a thread begin at its tid, which
-// is never used again, and only its holder renews and releases a lease.
+// share a transaction. Since version 2 the fences of a thread begin at its tid, which
+// is never used again, and only its holder renews and releases a lease; since
+// version 3 a claim may say which fence it saw.
 //
 // All queries are made for indexes. That sequential scans are off where we can say
 // so is for plans made while the tables are small: a connection would keep them
@@ -107,6 +108,7 @@ var migrations = []string{
 		DELETE FROM @.superstep_logs l WHERE l.tid = v_tid;
 		DELETE FROM @.superstep_threads t WHERE t.tid = v_tid;
 	END $$;`,
+	``, // what it did is done anew by the next
 	`CREATE OR REPLACE FUNCTION @.superstep_write(
 		p_key bytea, p_thread bytea, p_ns bytea, p_namespace bytea,
 		p_flags int, p_fence bigint, p_lease bigint, p_holder bytea, p_steal bytea,
@@ -134,7 +136,7 @@ var migrations = []string{
 				FROM @.superstep_threads t WHERE t.key = p_key FOR NO KEY UPDATE;
 			EXIT WHEN FOUND;
 			-- The thread is unknown: it must not begin with a write that fails.
-			IF NOT c_claim AND p_fence <> 0 THEN
+			IF p_fence > 0 THEN
 				status := 2; RETURN;
 			END IF;
 			IF p_steal IS NOT NULL THEN
@@ -171,6 +173,9 @@ var migrations = []string{
 			END IF;
 			IF p_steal IS NOT NULL AND v_holder IS DISTINCT FROM p_steal THEN
 				status := 1; holder := v_holder; until := v_until; ttl := v_ttl; RETURN;
+			END IF;
+			IF p_fence <> 0 AND p_fence <> (CASE WHEN v_fence = 0 THEN -1 ELSE v_fence END) THEN
+				status := 2; fence := v_fence; RETURN;
 			END IF;
 			IF v_fence = 0 THEN -- above all that a deleted thread of this name had, whose tid was smaller
 				v_fence := v_tid << 28;

@@ -64,9 +64,10 @@ func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
 		find := func() error {
 			var live bool
 			var holder []byte
+			var fence checkpoint.Fence
 			var until *time.Time
 			var ttl *int64
-			err := tx.QueryRow(ctx, s.sql.lockThread, fromKey).Scan(&src, &live, &holder, &until, &ttl)
+			err := tx.QueryRow(ctx, s.sql.lockThread, fromKey).Scan(&src, &fence, &live, &holder, &until, &ttl)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("%w: thread %q", checkpoint.ErrNotFound, from)
 			}

@@ -23,14 +23,28 @@ func (l *Log) Sub() bool {
 }
 
 // Take reads a thread from a store, which must implement checkpoint.Lister. It
-// should not be running: what is written in the meantime may be there in part.
+// should not be running: what is written in the meantime may be there in part. A
+// thread that was pruned meanwhile is read again.
 func Take(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) (*Recording, error) {
-	r, err := take(ctx, store, thread)
-	if err != nil {
-		return nil, fmt.Errorf("export of thread %q: %w", thread, err)
+	fence := func() checkpoint.Fence {
+		_, f, _ := store.Head(ctx, checkpoint.Log{Thread: thread})
+		return f
 	}
-	return r, nil
+	for n, read := 0, fence(); ; n++ {
+		r, err := take(ctx, store, thread)
+		if now := fence(); now != read && n < retakes {
+			read = now
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("export of thread %q: %w", thread, err)
+		}
+		return r, nil
+	}
 }
+
+// retakes is how often a thread is read again, at most.
+const retakes = 8
 
 func take(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) (*Recording, error) {
 	if thread == "" {

@@ -110,11 +110,11 @@ func TestHowOftenTheServerIsAsked(t *testing.T) {
 	asked("1,000 records without data", 1+4, read(q))
 	asked("the last ten", 1+1, read(checkpoint.Query{Log: log, Desc: true, Limit: 10}))
 	asked("a range", 1+1, read(checkpoint.Query{Log: log, From: 500, To: 600}))
-	if _, err := s.Head(t.Context(), log); err != nil {
+	if _, _, err := s.Head(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
 	asked("the head", 1, func() {
-		if _, err := s.Head(t.Context(), log); err != nil {
+		if _, _, err := s.Head(t.Context(), log); err != nil {
 			t.Fatal(err)
 		}
 	})

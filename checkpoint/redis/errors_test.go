@@ -453,7 +453,7 @@ func TestANewerRecordIsRefused(t *testing.T) {
 	i += strings.Index(string(b[i:]), ";") + 1
 	b[i] = 9
 	set(t, c, "HSET", p+"t:{t}:m:", "1", b)
-	if _, err = s.Head(t.Context(), log); !errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrCorrupt) {
+	if _, _, err = s.Head(t.Context(), log); !errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Fatal(err)
 	}
 }

@@ -26,7 +26,7 @@ func Example() {
 		Record: &checkpoint.Record{ID: id, Log: log, Seq: 1, Epoch: id, Source: checkpoint.SourceInput},
 	})
 	fmt.Println("written:", err == nil)
-	head, err := store.Head(ctx, log)
+	head, _, err := store.Head(ctx, log)
 	fmt.Println("head:", head.ID == id, head.Source, err)
 }
 

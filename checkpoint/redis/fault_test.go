@@ -203,7 +203,7 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: r})
 	wantError(t, err, redis.ErrUncertain, "unknown", "read the thread's head")
 	p.arm(0, nil)
-	head, err := s.Head(t.Context(), log)
+	head, _, err := s.Head(t.Context(), log)
 	if err != nil || head.ID != r.ID {
 		t.Fatal(head, err)
 	}
@@ -238,7 +238,7 @@ func TestAContextEndsAnyWait(t *testing.T) {
 			return err
 		},
 		"Head": func(ctx context.Context) error {
-			_, err := s.Head(ctx, log)
+			_, _, err := s.Head(ctx, log)
 			return err
 		},
 		"Records": func(ctx context.Context) error {
@@ -281,13 +281,13 @@ func TestAContextEndsAnyWait(t *testing.T) {
 		_ = server.Signal(syscall.SIGCONT)
 	}()
 	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true})
-	now, err := s.Head(t.Context(), log)
+	now, _, err := s.Head(t.Context(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := count(t, s, log)
 	time.Sleep(50 * time.Millisecond)
-	if later, err := s.Head(t.Context(), log); err != nil || later.ID != now.ID || count(t, s, log) != n {
+	if later, _, err := s.Head(t.Context(), log); err != nil || later.ID != now.ID || count(t, s, log) != n {
 		t.Fatalf("a write that was given up came later: %v, %v", later, err)
 	}
 }

@@ -33,6 +33,9 @@ import (
 //	:o:    hash: superstep to the number of its results
 //	:r:    with that number: hash of results
 //
+// and, with the token of a rewrite that is under way, :~m:, :~d: and :~i:, of which m,
+// d and i will be made; they end by themselves.
+//
 // A place is the number of the record in the order appended, from 1 on; those of
 // records that were removed are not used again. Beside the threads stand
 // <prefix>version and the indexes, sorted sets whose members begin with a time

@@ -70,7 +70,7 @@ func TestAKilledServer(t *testing.T) {
 				}
 				// Each writer goes on, or ends.
 				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-					if head, err := s.Head(t.Context(), checkpoint.Log{Thread: "t0"}); err == nil && head != nil {
+					if head, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t0"}); err == nil && head != nil {
 						break
 					}
 				}
@@ -119,7 +119,7 @@ func TestAKilledServer(t *testing.T) {
 func grow(ctx context.Context, s checkpoint.Store, log checkpoint.Log, ack func(checkpoint.ID)) error {
 	var parent checkpoint.ID
 	var seq int64
-	head, err := s.Head(ctx, log)
+	head, _, err := s.Head(ctx, log)
 	if err == nil {
 		parent, seq = head.ID, head.Seq
 	} else if !errors.Is(err, checkpoint.ErrNotFound) {
@@ -166,7 +166,7 @@ func TestAServerThatIsStartedAgain(t *testing.T) {
 		if err := end(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Head(t.Context(), log)
+		_, _, err := s.Head(t.Context(), log)
 		wantError(t, err, redis.ErrUnreachable)
 		if err := server.Start(); err != nil {
 			t.Fatal(err)

@@ -143,7 +143,16 @@ func (g *generator) next(t *testing.T, m all) (string, func(all) (any, error)) {
 		if g.oneOf(10) {
 			r.Remove = append(r.Remove, "unknown")
 		}
-		return fmt.Sprintf("rewrite %+v", r), func(s all) (any, error) { return nil, s.Rewrite(ctx, r) }
+		return fmt.Sprintf("rewrite %+v", r), func(s all) (any, error) {
+			err := s.Rewrite(ctx, r)
+			at := place{s, r.Log.Thread}
+			if _, known := g.first[at]; err == nil && !known {
+				if _, f, _ := s.Head(ctx, r.Log); f != checkpoint.Unclaimed {
+					g.first[at] = f - 1
+				}
+			}
+			return nil, err
+		}
 	}
 	w := &checkpoint.Write{Log: log, Wake: g.oneOf(8)}
 	holder := []string{"x", "y"}[g.IntN(2)]
@@ -257,7 +266,7 @@ func (g *generator) state(t *testing.T, s all) string {
 		}
 		for _, ns := range []string{"", "n"} {
 			log := checkpoint.Log{Thread: thread, Namespace: ns}
-			head, err := s.Head(ctx, log)
+			head, _, err := s.Head(ctx, log)
 			add("%v head %v %s", log, head != nil, kindOf(err))
 			branches := map[checkpoint.Branch]bool{"": true}
 			for _, r := range g.records(t, s, log) {

@@ -21,22 +21,28 @@ const (
 	pageRanges      = 256 // pieces of a branch that one script walks through
 )
 
-func (s *Store) one(ctx context.Context, log checkpoint.Log, id checkpoint.ID, what string) (*checkpoint.Record, error) {
+func (s *Store) one(ctx context.Context, log checkpoint.Log, id checkpoint.ID, what string) (*checkpoint.Record, checkpoint.Fence, error) {
 	if err := s.start(ctx, log.Thread); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	out, err := s.eval(ctx, "read from", getScript, log.Thread, log.Namespace, string(id))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if len(out) != 3 {
-		return nil, fmt.Errorf("%w: thread %q, namespace %q has no %s", checkpoint.ErrNotFound, log.Thread, log.Namespace, what)
+	n, err := strconv.ParseInt(field(out, 0), 10, 64)
+	if err != nil {
+		return nil, 0, &checkpoint.CorruptError{Thread: log.Thread, Place: fmt.Sprintf("key %q, field \"f\"", s.threadKey(log.Thread)), Offset: -1, Err: err}
 	}
-	return s.decode(log, out[0], out[1], out[2], true)
+	fence := checkpoint.Fence(n).Read()
+	if len(out) != 4 {
+		return nil, fence, fmt.Errorf("%w: thread %q, namespace %q has no %s", checkpoint.ErrNotFound, log.Thread, log.Namespace, what)
+	}
+	r, err := s.decode(log, out[1], out[2], out[3], true)
+	return r, fence, err
 }
 
 // Head implements [checkpoint.Store].
-func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	return s.one(ctx, log, "", "record")
 }
 
@@ -48,7 +54,8 @@ func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (
 		}
 		return nil, fmt.Errorf("%w: thread %q, namespace %q: a record without an ID", checkpoint.ErrNotFound, log.Thread, log.Namespace)
 	}
-	return s.one(ctx, log, id, "record "+string(id))
+	r, _, err := s.one(ctx, log, id, "record "+string(id))
+	return r, err
 }
 
 // outline is what says where the records of a log stand.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
@@ -14,9 +15,20 @@ import (
 // step over a few costs less than to remember them.
 const maxGap = 64
 
+// A script changes so many records of a log at most: the server does nothing else
+// meanwhile.
+const (
+	pieceRecords = 500
+	pieceBytes   = 4 << 20 // of records that are sent
+)
+
+// stageTime is how long a log that is prepared stays, if its preparation ends.
+const stageTime = 10 * time.Minute
+
 // Rewrite implements [checkpoint.Rewriter]. It reads where the records of the log
-// stand, without their data, then changes all of them by one script; the server
-// does nothing else meanwhile.
+// stand, without their data, then changes all of them by one script. Where many go,
+// those that stay are copied first, piece by piece, and that script puts the copy in
+// the log's place.
 func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 	if err := s.start(ctx, r.Log.Thread); err != nil {
 		return err
@@ -25,7 +37,7 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 		return err
 	}
 	for {
-		args, unfit := s.planRewrite(ctx, r)
+		args, stage, unfit := s.planRewrite(ctx, r)
 		if unfit != nil {
 			if !errors.Is(unfit, checkpoint.ErrNotFound) && !errors.Is(unfit, checkpoint.ErrInvalid) {
 				return unfit
@@ -35,6 +47,9 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 		out, err := s.script(ctx, "rewrite in", rewriteScript, r.Log.Thread, []checkpoint.ThreadID{r.Log.Thread}, args)
 		if err != nil {
 			return err
+		}
+		if stage != "" && field(out, 0) != "ok" {
+			s.unstage(ctx, r.Log, stage)
 		}
 		switch field(out, 0) {
 		case "ok":
@@ -47,6 +62,8 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 			return fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
 		case "busy":
 			return s.busy(r.Log, out[1:])
+		case "fenced":
+			return s.fenced(r.Log, out, r.Fence)
 		case "conflict":
 			return backend.Conflict(r.Log, checkpoint.ID(field(out, 1)), r.Head)
 		default:
@@ -59,17 +76,17 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 }
 
 // planRewrite makes the arguments that lua/rewrite.lua expects.
-func (s *Store) planRewrite(ctx context.Context, r *checkpoint.Rewrite) ([]any, error) {
+func (s *Store) planRewrite(ctx context.Context, r *checkpoint.Rewrite) (args []any, stage string, err error) {
 	o, err := s.outlineOf(ctx, r.Log)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if o == nil {
-		return nil, fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
+		return nil, "", fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
 	}
 	if o.head != r.Head {
 		// Before the records are read; the script finds a lease, which comes first.
-		return s.rewriteArgs(r, o, nil), nil
+		return s.rewriteArgs(r, o, nil), "", nil
 	}
 	replace, remove := make(map[checkpoint.ID]*checkpoint.Record, len(r.Replace)), make(map[checkpoint.ID]bool, len(r.Remove))
 	for _, rec := range r.Replace {
@@ -87,11 +104,11 @@ func (s *Store) planRewrite(ctx context.Context, r *checkpoint.Rewrite) ([]any, 
 	q := checkpoint.Query{Log: r.Log, AllBranches: true, Meta: true}
 	for rec, err := range s.walk(ctx, q, o.spans(&q)) {
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		place, err := strconv.ParseInt(rec.at, 10, 64)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		id, branch := rec.ID, rec.Branch
 		newest[branch] = id
@@ -101,6 +118,7 @@ func (s *Store) planRewrite(ctx context.Context, r *checkpoint.Rewrite) ([]any, 
 			p.gone = pack(p.gone, rec.at, string(id))
 			continue
 		}
+		l := left{place: rec.at, id: id}
 		if with := replace[id]; with != nil {
 			found++
 			if misfit == nil && (with.Branch != branch || with.Seq != rec.Seq) {
@@ -108,42 +126,104 @@ func (s *Store) planRewrite(ctx context.Context, r *checkpoint.Rewrite) ([]any, 
 			}
 			meta, data, err := checkpoint.MarshalBody(with)
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
-			p.with = append(p.with, rec.at, appendEntry(with, meta, data), data)
+			l.entry, l.data = appendEntry(with, meta, data), data
 			head = with
 		}
 		if misfit == nil && branch != "" && !kept[branch] && checkpoint.Branch(id) != branch {
 			misfit = fmt.Errorf("%w: the first record of branch %s of log %v goes, though others stay", checkpoint.ErrInvalid, branch, r.Log)
 		}
 		kept[branch] = true
+		p.left = append(p.left, l)
 		p.keep(place, rec.Record)
 		if len(p.first) == 0 {
 			p.first = backKey(head.CreatedAt)
 		}
 	}
 	if found != len(replace)+len(remove) {
-		return nil, s.unknown(ctx, r)
+		return nil, "", s.unknown(ctx, r)
 	}
 	if misfit != nil {
-		return nil, misfit
+		return nil, "", misfit
 	}
 	for b, id := range newest {
 		switch {
 		case !kept[b]:
 			p.branches = pack(p.branches, string(b))
 		case remove[id]:
-			return nil, fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", checkpoint.ErrInvalid, id)
+			return nil, "", fmt.Errorf("%w: record %s, the newest of its branch, goes, though others stay", checkpoint.ErrInvalid, id)
 		}
 	}
 	if p.all = len(kept) == 0; !p.all {
 		if remove[r.Head] {
-			return nil, fmt.Errorf("%w: the head of log %v goes, though others stay", checkpoint.ErrInvalid, r.Log)
+			return nil, "", fmt.Errorf("%w: the head of log %v goes, though others stay", checkpoint.ErrInvalid, r.Log)
 		}
 		p.back, p.due = backKey(head.CreatedAt), dueKey(head.Due)
 		p.segments[len(p.segments)-1].to = 0 // it goes on
 	}
-	return s.rewriteArgs(r, o, p), nil
+	if !p.all && len(r.Remove) > pieceRecords {
+		if err := s.stage(ctx, r.Log, p); err != nil {
+			return nil, "", err
+		}
+	}
+	return s.rewriteArgs(r, o, p), p.stage, nil
+}
+
+// left is a record that stays.
+type left struct {
+	place       string
+	id          checkpoint.ID
+	entry, data []byte // if it is replaced
+}
+
+// stage prepares the log that p leads to.
+func (s *Store) stage(ctx context.Context, log checkpoint.Log, p *rewritePlan) (err error) {
+	p.stage = newToken()
+	defer func() {
+		if err != nil {
+			s.unstage(ctx, log, p.stage)
+		}
+	}()
+	for rest := p.left; len(rest) > 0; {
+		var places []byte
+		var with []any
+		n, size := 0, 0
+		for n < len(rest) && n < pieceRecords && size < pieceBytes {
+			l := &rest[n]
+			places = pack(places, l.place, string(l.id))
+			if l.entry != nil {
+				with = append(with, l.place, l.entry, l.data)
+				size += len(l.entry) + len(l.data)
+			}
+			n++
+		}
+		rest = rest[n:]
+		out, err := s.stageSome(ctx, log, p.stage, stageTime, places, with)
+		if err != nil {
+			return err
+		}
+		if field(out, 0) != "ok" { // another rewrite was first, as the last script finds out
+			return nil
+		}
+		some, err := strconv.ParseInt(field(out, 1), 10, 64)
+		withData, err2 := strconv.ParseInt(field(out, 2), 10, 64)
+		if err := errors.Join(err, err2); err != nil {
+			return s.damage(log, "m", "", err)
+		}
+		p.size, p.withData = p.size+some, withData
+	}
+	return nil
+}
+
+func (s *Store) stageSome(ctx context.Context, log checkpoint.Log, stage string, d time.Duration, places []byte, with []any) ([]string, error) {
+	args := append([]any{log.Namespace, stage, strconv.FormatInt(d.Milliseconds(), 10), places}, with...)
+	return s.script(ctx, "rewrite in", stageScript, log.Thread, nil, args)
+}
+
+// unstage removes what was prepared. If it fails, that ends by itself.
+func (s *Store) unstage(ctx context.Context, log checkpoint.Log, stage string) {
+	_, _ = s.stageSome(context.WithoutCancel(ctx), log, stage, 0, nil, nil)
 }
 
 // unknown names a record that the log does not have.
@@ -168,7 +248,11 @@ type rewritePlan struct {
 	gone     []byte // places and IDs
 	branches []byte // that are gone
 	segments []segment
-	with     []any // place, entry and data of replacements
+	left     []left
+
+	stage    string // where the log is prepared, if it is
+	size     int64  // of it
+	withData int64  // records of it that have data
 }
 
 // keep extends the pieces of branches by a record that stays.
@@ -185,14 +269,25 @@ func (p *rewritePlan) keep(place int64, r *checkpoint.Record) {
 
 // rewriteArgs without a plan makes the script look, and change nothing.
 func (s *Store) rewriteArgs(r *checkpoint.Rewrite, o *outline, p *rewritePlan) []any {
+	fence := strconv.FormatInt(int64(r.Fence), 10)
 	if p == nil {
-		return []any{string(r.Log.Thread), r.Log.Namespace, newToken(), string(r.Head), "none", s.ttlArg()}
+		return []any{string(r.Log.Thread), r.Log.Namespace, newToken(), string(r.Head), fence, "none", s.ttlArg()}
 	}
-	args := []any{string(r.Log.Thread), r.Log.Namespace, newToken(), string(r.Head), o.rewrites, s.ttlArg()}
+	args := []any{string(r.Log.Thread), r.Log.Namespace, newToken(), string(r.Head), fence, o.rewrites, s.ttlArg()}
 	var segments []byte
 	for _, g := range p.segments {
 		segments = pack(segments, g.String())
 	}
-	args = append(args, flag(p.all), p.first, p.back, p.due, p.gone, segments, p.branches)
-	return append(args, p.with...)
+	args = append(args, flag(p.all), p.first, p.back, p.due,
+		p.stage, strconv.Itoa(len(p.left)), strconv.FormatInt(p.size, 10), strconv.FormatInt(p.withData, 10))
+	if p.stage != "" {
+		return append(args, "", segments, p.branches)
+	}
+	args = append(args, p.gone, segments, p.branches)
+	for i := range p.left {
+		if l := &p.left[i]; l.entry != nil {
+			args = append(args, l.place, l.entry, l.data)
+		}
+	}
+	return args
 }

@@ -39,6 +39,8 @@ var (
 	deleteLua string
 	//go:embed lua/copy.lua
 	copyLua string
+	//go:embed lua/stage.lua
+	stageLua string
 	//go:embed lua/rewrite.lua
 	rewriteLua string
 )
@@ -57,6 +59,7 @@ var (
 	logsScript     = reading(logsLua)
 	deleteScript   = script(deleteLua)
 	copyScript     = script(copyLua)
+	stageScript    = script(stageLua)
 	rewriteScript  = script(rewriteLua)
 )
 

@@ -71,7 +71,7 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 		if left := of(id); len(left) > 0 {
 			t.Fatalf("thread %s still has %q", id, left)
 		}
-		if _, err := s.Head(t.Context(), checkpoint.Log{Thread: checkpoint.ThreadID(id)}); !errors.Is(err, checkpoint.ErrNotFound) {
+		if _, _, err := s.Head(t.Context(), checkpoint.Log{Thread: checkpoint.ThreadID(id)}); !errors.Is(err, checkpoint.ErrNotFound) {
 			t.Fatal(err)
 		}
 	}

@@ -104,7 +104,7 @@ func (s *Store) verifyLog(ctx context.Context, log checkpoint.Log, report func(e
 		if err != nil {
 			return report(err)
 		}
-		if len(found) == 0 || found[0] != r.at {
+		if field(found, 1) != r.at {
 			if !report(s.damage(log, "i", string(r.ID), fmt.Errorf("record %s is not found by its ID", r.ID))) {
 				return false
 			}

@@ -50,11 +50,7 @@ func (s *Store) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 	case "busy":
 		return checkpoint.Written{}, s.busy(w.Log, out[1:])
 	case "fenced":
-		fence, err := strconv.ParseInt(field(out, 1), 10, 64)
-		if err != nil {
-			return checkpoint.Written{}, s.damage(w.Log, "l", "", err)
-		}
-		return checkpoint.Written{}, &checkpoint.FencedError{Thread: w.Log.Thread, At: checkpoint.Fence(fence), Writer: w.Fence, Holder: field(out, 2)}
+		return checkpoint.Written{}, s.fenced(w.Log, out, w.Fence)
 	case "conflict":
 		return checkpoint.Written{}, backend.Conflict(w.Log, checkpoint.ID(field(out, 1)), w.Head)
 	case "exists":
@@ -150,6 +146,14 @@ func (s *Store) busy(log checkpoint.Log, f []string) error {
 		return err
 	}
 	return &checkpoint.BusyError{Thread: log.Thread, Lease: l}
+}
+
+func (s *Store) fenced(log checkpoint.Log, out []string, writer checkpoint.Fence) error {
+	fence, err := strconv.ParseInt(field(out, 1), 10, 64)
+	if err != nil {
+		return s.damage(log, "l", "", err)
+	}
+	return &checkpoint.FencedError{Thread: log.Thread, At: checkpoint.Fence(fence), Writer: writer, Holder: field(out, 2)}
 }
 
 // Delete implements [checkpoint.Store].

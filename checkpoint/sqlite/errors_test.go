@@ -256,7 +256,7 @@ func TestANewerRecordIsRefused(t *testing.T) {
 	if _, err := db.Exec(`UPDATE superstep_records SET meta = '{"v":200}', sum = (? << 32) | (sum & 4294967295)`, sum); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
+	_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: "t"})
 	if !errors.Is(err, checkpoint.ErrVersion) {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestAFullDisk(t *testing.T) {
 		parent, seq = r.ID, seq+1
 	}
 	wantError(t, err, sqlite.ErrFull, "free disk space", path)
-	head, err := s.Head(t.Context(), log)
+	head, _, err := s.Head(t.Context(), log)
 	if err != nil || head.ID != parent {
 		t.Fatalf("after the error the head is %v (%v), want %s", head, err, parent)
 	}

@@ -41,7 +41,7 @@ func Example() {
 		return
 	}
 	defer store.Close()
-	head, err := store.Head(ctx, log)
+	head, _, err := store.Head(ctx, log)
 	fmt.Println("head:", head.ID == id, head.Source, err)
 	// Output:
 	// written: true

@@ -66,7 +66,7 @@ func grow(s checkpoint.Store, thread checkpoint.ThreadID, ack func(checkpoint.ID
 	ctx, log := context.Background(), checkpoint.Log{Thread: thread}
 	var parent checkpoint.ID
 	var seq int64
-	head, err := s.Head(ctx, log)
+	head, _, err := s.Head(ctx, log)
 	if err == nil {
 		parent, seq = head.ID, head.Seq
 	} else if !errors.Is(err, checkpoint.ErrNotFound) {

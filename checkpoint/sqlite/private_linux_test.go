@@ -119,7 +119,7 @@ func TestADatabaseThatChangesUnderWhoCannotWriteItIsNotDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer again.Close()
-			if _, err := again.Head(t.Context(), log); err != nil {
+			if _, _, err := again.Head(t.Context(), log); err != nil {
 				t.Fatal(err)
 			}
 		})

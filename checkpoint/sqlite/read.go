@@ -41,7 +41,8 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 		into  **sql.Stmt
 		query string
 	}{
-		{&q.head, `SELECT ` + cols + `, r.data` + log + head + branch + ` WHERE t.thread = ? AND l.ns = ?`},
+		{&q.head, `SELECT t.fence, coalesce(r.rid, 0), r.id, coalesce(r.br, 0), coalesce(r.seq, 0), coalesce(r.at, 0), coalesce(r.sum, 0), r.meta, b.id, r.data
+			FROM superstep_threads t LEFT JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ?2 LEFT` + head + branch + ` WHERE t.thread = ?1`},
 		{&q.get, `SELECT ` + cols + `, r.data` + log + `
 			JOIN superstep_ids p ON p.lid = l.lid AND p.run = ?3 AND p.n =
 				(SELECT max(n) FROM superstep_ids WHERE lid = l.lid AND run = ?3 AND n <= ?4)
@@ -174,28 +175,37 @@ func (r *scanned) undecoded(log checkpoint.Log, err error) error {
 	return damage(log.Thread, r.rid, err)
 }
 
-// one reads a single record.
-func (s *Store) one(ctx context.Context, log checkpoint.Log, what string, st *sql.Stmt, args ...any) (*checkpoint.Record, error) {
-	var row scanned
-	err := s.query(ctx, func() error {
-		err := st.QueryRowContext(ctx, args...).Scan(row.into(true)...)
+// one reads a single row.
+func (s *Store) one(ctx context.Context, st *sql.Stmt, args []any, into ...any) error {
+	return s.query(ctx, func() error {
+		err := st.QueryRowContext(ctx, args...).Scan(into...)
 		if errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("%w: thread %q, namespace %q has no %s", checkpoint.ErrNotFound, log.Thread, log.Namespace, what)
+			return nil
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return row.record(log, true)
+}
+
+func missing(log checkpoint.Log, what string) error {
+	return fmt.Errorf("%w: thread %q, namespace %q has no %s", checkpoint.ErrNotFound, log.Thread, log.Namespace, what)
 }
 
 // Head implements [checkpoint.Store].
-func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (s *Store) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	if err := s.start(ctx, log.Thread); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return s.one(ctx, log, "record", s.read.head, string(log.Thread), log.Namespace)
+	var row scanned
+	var fence checkpoint.Fence
+	err := s.one(ctx, s.read.head, []any{string(log.Thread), log.Namespace}, append([]any{&fence}, row.into(true)...)...)
+	if err != nil {
+		return nil, 0, err
+	}
+	if row.rid == 0 {
+		return nil, fence.Read(), missing(log, "record")
+	}
+	r, err := row.record(log, true)
+	return r, fence.Read(), err
 }
 
 // Get implements [checkpoint.Store].
@@ -204,7 +214,14 @@ func (s *Store) Get(ctx context.Context, log checkpoint.Log, id checkpoint.ID) (
 		return nil, err
 	}
 	run, n := runOf(id)
-	return s.one(ctx, log, "record "+string(id), s.read.get, string(log.Thread), log.Namespace, run, n, key(id))
+	var row scanned
+	if err := s.one(ctx, s.read.get, []any{string(log.Thread), log.Namespace, run, n, key(id)}, row.into(true)...); err != nil {
+		return nil, err
+	}
+	if row.rid == 0 {
+		return nil, missing(log, "record "+string(id))
+	}
+	return row.record(log, true)
 }
 
 // A page of records is read by one query; nothing is locked while the caller

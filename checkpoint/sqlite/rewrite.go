@@ -45,8 +45,8 @@ func (s *Store) rewrite(ctx context.Context, r *checkpoint.Rewrite, rows []row) 
 	if st.ord == 0 {
 		return fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
 	}
-	if l := th.lease(); l.Live(time.Now()) {
-		return &checkpoint.BusyError{Thread: r.Log.Thread, Lease: l}
+	if err := r.CheckHold(checkpoint.Fence(th.fence), th.lease(), time.Now()); err != nil {
+		return err
 	}
 	if st.head != r.Head {
 		return backend.Conflict(r.Log, st.head, r.Head)
@@ -94,6 +94,9 @@ func (s *Store) rewrite(ctx context.Context, r *checkpoint.Rewrite, rows []row) 
 			delete(s.logs, log)
 		}
 	}
+	if len(r.Remove) > 0 {
+		th.raise(st.tid)
+	}
 	if len(gone) == len(all) {
 		return s.empty(ctx, st, th, r.Log)
 	}
@@ -120,12 +123,12 @@ func (s *Store) rewrite(ctx context.Context, r *checkpoint.Rewrite, rows []row) 
 		}
 		th.headDue = micros(rec.Due)
 		th.due = earlier(th.headDue, th.woken)
-		if err := exec(s.write.setThread, append([]any{st.tid}, th.values()...)...); err != nil {
-			return err
-		}
 		if err := exec(s.write.bucket, st.lid, bucketOf(rec.CreatedAt)); err != nil {
 			return err
 		}
+	}
+	if err := exec(s.write.setThread, append([]any{st.tid}, th.values()...)...); err != nil {
+		return err
 	}
 	if _, err := s.conn.ExecContext(ctx, `UPDATE superstep_logs SET removed = removed + ?2, freed = freed + ?3 WHERE lid = ?1`, st.lid, len(gone), freed); err != nil {
 		return err

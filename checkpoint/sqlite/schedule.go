@@ -54,17 +54,19 @@ func leaseOf(w *checkpoint.Write, now time.Time) (t threadRow) {
 	return t
 }
 
-// firstFence is where the fences of a thread begin. Tids are never used again, so
-// that they are above all that a deleted thread of its name had.
-func firstFence(tid int64) int64 { return tid << 28 }
+// raise raises the fence of thread tid. Its fences begin at the tid, which is never
+// used again, so that they are above all that a deleted thread of its name had.
+func (t *threadRow) raise(tid int64) {
+	if t.fence == 0 {
+		t.fence = tid << 28
+	}
+	t.fence++
+}
 
 // after returns what becomes of thread tid by a write.
 func (t threadRow) after(tid int64, w *checkpoint.Write, now time.Time) threadRow {
 	if w.Claim {
-		if t.fence == 0 {
-			t.fence = firstFence(tid)
-		}
-		t.fence++
+		t.raise(tid)
 		t.woken = sql.NullInt64{}
 	}
 	if w.Claim || w.Lease > 0 || w.Release {

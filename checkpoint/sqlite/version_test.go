@@ -80,7 +80,7 @@ func TestADatabaseOfVersion1(t *testing.T) {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	// It can be written to, and what is new works.
-	head, err := s.Head(ctx, want[0].Log)
+	head, _, err := s.Head(ctx, want[0].Log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestOpen(t *testing.T) {
 			if s, err = stores.Open(t.Context(), again); err != nil {
 				t.Fatal(err)
 			}
-			head, err := s.Head(t.Context(), rec.Log)
+			head, _, err := s.Head(t.Context(), rec.Log)
 			if err != nil || head.ID != rec.ID {
 				t.Errorf("head is %v, %v; want %s", head, err, rec.ID)
 			}

@@ -84,7 +84,7 @@ func Example_rotate() {
 	after, _ := codec.Wrap(database, codec.Options{Keys: &codec.KeyRing{Current: key}})
 	snap, err := chatGraph(graph.WithCheckpointer(after)).Invoke(ctx, say("bye"), graph.Thread("c-1"))
 	fmt.Println(snap.State.Said.Last(), err)
-	_, err = before.Head(ctx, checkpoint.Log{Thread: "c-1"})
+	_, _, err = before.Head(ctx, checkpoint.Log{Thread: "c-1"})
 	fmt.Println(errors.Is(err, codec.ErrKey))
 	// Output:
 	// c-1 2 <nil>
@@ -99,7 +99,7 @@ func Example_firstEncryption() {
 	ring := codec.KeyRing{Current: key}
 	//snippet:first
 	strict, _ := codec.Wrap(database, codec.Options{Keys: &ring})
-	_, err := strict.Head(ctx, checkpoint.Log{Thread: "c-1"})
+	_, _, err := strict.Head(ctx, checkpoint.Log{Thread: "c-1"})
 	fmt.Println(errors.Is(err, codec.ErrPlain))
 
 	lax, _ := codec.Wrap(database, codec.Options{Keys: &ring, AllowPlain: true})
@@ -111,7 +111,7 @@ func Example_firstEncryption() {
 		fmt.Println(info.Thread, n, err)
 	}
 
-	_, err = strict.Head(ctx, checkpoint.Log{Thread: "c-1"})
+	_, _, err = strict.Head(ctx, checkpoint.Log{Thread: "c-1"})
 	fmt.Println(err)
 	//snippet:end
 	// Output:

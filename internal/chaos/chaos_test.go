@@ -655,7 +655,7 @@ func (tr *trial) watch(ctx context.Context) {
 		}
 		tr.mu.Unlock()
 		if th != nil {
-			if head, err := tr.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(th.name)}); err == nil {
+			if head, _, err := tr.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(th.name)}); err == nil {
 				tr.mu.Lock()
 				th.heads[string(head.ID)] = true
 				tr.counts["heads looked at"]++
@@ -717,7 +717,7 @@ func (tr *trial) verify() {
 		if th.done == "" {
 			results := ""
 			if len(logs) > 0 {
-				if h, err := tr.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(name)}); err == nil {
+				if h, _, err := tr.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(name)}); err == nil {
 					rs, _ := tr.store.Results(ctx, h.Log, h.Branch, h.Epoch)
 					ev, _ := tr.store.Results(ctx, h.Log, "", "events")
 					results = fmt.Sprintf("%d results, %d events, due %v", len(rs), len(ev), h.Due)

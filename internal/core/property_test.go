@@ -551,7 +551,7 @@ func (tr *trial) compare() {
 // checkHistory checks each record of the line: it stands where it says, and can
 // be gone on from.
 func (tr *trial) checkHistory() {
-	head, err := tr.store.Head(context.Background(), testLog)
+	head, _, err := tr.store.Head(context.Background(), testLog)
 	tr.must(err)
 	seq := head.Seq
 	for r, err := range local.Line(context.Background(), tr.store, head, false) {
@@ -560,7 +560,7 @@ func (tr *trial) checkHistory() {
 			tr.fatal("record %s has sequence number %d, want %d", r.ID, r.Seq, seq)
 		}
 		seq--
-		tip, err := local.Tip(context.Background(), tr.store, toy{}, testLog, r.ID, local.Growing{})
+		tip, _, err := local.Tip(context.Background(), tr.store, toy{}, testLog, r.ID, local.Growing{})
 		tr.must(err)
 		_, err = core.Load(tr.cfg, *tip)
 		tr.must(err)

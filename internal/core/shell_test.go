@@ -38,7 +38,7 @@ func newShell(g *plan.Graph) *shell {
 func (sh *shell) load(at checkpoint.ID) error {
 	sh.runs++
 	sh.cfg.Run = checkpoint.ID(fmt.Sprintf("00000000-0000-7000-8000-%04x00000000", sh.runs))
-	tip, err := local.Tip(context.Background(), sh.store, toy{}, testLog, at, local.Growing{})
+	tip, _, err := local.Tip(context.Background(), sh.store, toy{}, testLog, at, local.Growing{})
 	if err != nil {
 		return err
 	}

@@ -420,7 +420,7 @@ func (st *story) report(what string, a *args) error {
 }
 
 func (st *story) history() (string, error) {
-	head, err := st.store.Head(context.Background(), testLog)
+	head, _, err := st.store.Head(context.Background(), testLog)
 	if err != nil {
 		return "", err
 	}

@@ -234,7 +234,7 @@ func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {
 	}
 	for _, name := range t.node.Former {
 		former := t.namespace(call, name)
-		_, err := t.s.o.Store.Head(ctx, checkpoint.Log{Thread: t.s.o.Log.Thread, Namespace: former})
+		_, _, err := t.s.o.Store.Head(ctx, checkpoint.Log{Thread: t.s.o.Log.Thread, Namespace: former})
 		if err == nil {
 			return former, nil
 		}
@@ -295,7 +295,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	if t.s.saver.mode == Exit {
 		t.s.saver.forget(o.Log.Namespace)
 	}
-	head, err := o.Store.Head(ctx, o.Log)
+	head, _, err := o.Store.Head(ctx, o.Log)
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, false, &CheckpointError{Thread: o.Log.Thread, Op: "load", Err: err}
 	}

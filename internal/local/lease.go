@@ -253,7 +253,7 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 	failed := func(err error) (checkpoint.ID, error) {
 		return "", &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 	}
-	head, err := s.o.Store.Head(ctx, s.o.Log)
+	head, _, err := s.o.Store.Head(ctx, s.o.Log)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound) || err == nil && !runs[head.ID.Run()]:
 		return "", nil

@@ -12,16 +12,66 @@ import (
 	"github.com/superstep-dev/superstep/internal/core"
 )
 
-// Tip reads where a log stands: at a record, or at its head if at is empty.
-// The tip is nil when the log is empty and at too.
-func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Growing) (*core.Tip, error) {
-	head, err := store.Head(ctx, log)
+// rereads bounds how often something is done again since a thread was rewritten
+// meanwhile.
+const rereads = 32
+
+// Settled calls read, which reads a thread by several calls of its store, and again
+// while it misses something and the thread's fence has moved meanwhile: then another
+// has pruned the thread, say, or deleted it, and what is missing is no damage.
+func Settled(ctx context.Context, store checkpoint.Store, log checkpoint.Log, read func() error) error {
+	err := read()
+	for range rereads {
+		if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, checkpoint.ErrFenced) {
+			break
+		}
+		before, ferr := fenceOf(ctx, store, log)
+		if ferr != nil {
+			break
+		}
+		if err = read(); err == nil {
+			break
+		}
+		if after, ferr := fenceOf(ctx, store, log); ferr != nil || after == before {
+			break
+		}
+	}
+	return err
+}
+
+func fenceOf(ctx context.Context, store checkpoint.Store, log checkpoint.Log) (checkpoint.Fence, error) {
+	_, fence, err := store.Head(ctx, log)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		err = nil
+	}
+	return fence, err
+}
+
+// Tip reads where a log stands: at a record, or at its head if at is empty. The
+// tip is nil when the log is empty and at too. The fence is that of the thread
+// before it was read.
+func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Growing) (tip *core.Tip, fence checkpoint.Fence, err error) {
+	err = Settled(ctx, store, log, func() (err error) {
+		tip, fence, err = readTip(ctx, store, values, log, at, keep)
+		return err
+	})
+	return tip, fence, err
+}
+
+func readTip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Growing) (*core.Tip, checkpoint.Fence, error) {
+	head, fence, err := store.Head(ctx, log)
 	if errors.Is(err, checkpoint.ErrNotFound) && at == "" {
-		return nil, nil
+		return nil, fence, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fence, err
 	}
+	tip, err := tipAt(ctx, store, values, head, at, keep)
+	return tip, fence, err
+}
+
+func tipAt(ctx context.Context, store checkpoint.Store, values core.Values, head *checkpoint.Record, at checkpoint.ID, keep Growing) (_ *core.Tip, err error) {
+	log := head.Log
 	rec := head
 	if at != "" && at != head.ID {
 		if rec, err = store.Get(ctx, log, at); err != nil {
@@ -96,7 +146,19 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 	}), nil
 }
 
-// StateAt returns the state at a record.
+// StateOf returns the state at the record with an ID.
+func StateOf(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, id checkpoint.ID, keep Growing) (state any, err error) {
+	err = Settled(ctx, store, log, func() error {
+		rec, err := store.Get(ctx, log, id)
+		if err == nil {
+			state, err = StateAt(ctx, store, values, rec, keep)
+		}
+		return err
+	})
+	return state, err
+}
+
+// StateAt returns the state at a record that was just read; see [Settled].
 func StateAt(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record, keep Growing) (any, error) {
 	tip := &core.Tip{Record: rec}
 	err := readState(ctx, store, values, tip, keep)
@@ -166,12 +228,16 @@ func lineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Recor
 func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Growing) error {
 	var tail []*checkpoint.Record // newest first
 	var snap *checkpoint.Record
-	want := tip.Record.Seq
+	want, parent := tip.Record.Seq, tip.Record.ID
 	take := func(r *checkpoint.Record) (more bool, err error) {
 		if r.Seq != want {
 			return false, fmt.Errorf("record %d of the line of %s is missing: %w", want, tip.Record.ID, checkpoint.ErrCorrupt)
 		}
+		if r.ID != parent { // of another thread of this name
+			return false, fmt.Errorf("record %d of the line of %s is %s, not %s: %w", want, tip.Record.ID, r.ID, parent, checkpoint.ErrCorrupt)
+		}
 		want--
+		parent = r.Parent
 		if r.Snapshot != nil {
 			snap = r
 			return false, nil

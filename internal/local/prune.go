@@ -66,13 +66,20 @@ func Busy(err error) bool {
 }
 
 func prune(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log, keep Keep) (Pruned, error) {
-	p, err := newPruning(ctx, store, prog, log)
+	var p *pruning
+	var before int64
+	err := Settled(ctx, store, log, func() (err error) {
+		if p, err = newPruning(ctx, store, prog, log); err != nil {
+			return err
+		}
+		p.choose(keep)
+		if p.drop, err = p.unreached(ctx); err != nil {
+			return err
+		}
+		before = p.bytes(ctx)
+		return p.shorten(ctx)
+	})
 	if err != nil {
-		return Pruned{}, err
-	}
-	p.choose(keep)
-	before := p.bytes(ctx)
-	if err := p.shorten(ctx); err != nil {
 		return Pruned{}, err
 	}
 	out := Pruned{Kept: len(p.kept), Removed: len(p.all) - len(p.kept)}
@@ -92,7 +99,10 @@ type pruning struct {
 	all     []*checkpoint.Record // without their data, in the order appended
 	lines   map[checkpoint.Branch][]*checkpoint.Record
 	kept    map[checkpoint.ID]bool
-	gone    []checkpoint.Branch // branches that go whole
+	gone    []checkpoint.Branch  // branches that go whole
+	drop    []checkpoint.LogInfo // logs of subgraphs that go
+	head    checkpoint.ID
+	fence   checkpoint.Fence // as it was before anything was read
 }
 
 func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log checkpoint.Log) (*pruning, error) {
@@ -103,6 +113,14 @@ func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log 
 	if _, ok := store.(checkpoint.Rewriter); !ok {
 		return nil, fmt.Errorf("pruning thread %q: %T is no checkpoint.Rewriter: %w", log.Thread, store, errors.ErrUnsupported)
 	}
+	head, fence, err := store.Head(ctx, log)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, fmt.Errorf("%w: thread %q has no checkpoint in namespace %q", checkpoint.ErrNotFound, log.Thread, log.Namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.head, p.fence = head.ID, fence
 	for r, err := range store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true, Meta: true}) {
 		if err != nil {
 			return nil, err
@@ -110,8 +128,8 @@ func newPruning(ctx context.Context, store checkpoint.Store, prog *Program, log 
 		p.all = append(p.all, r)
 		p.lines[r.Branch] = append(p.lines[r.Branch], r)
 	}
-	if len(p.all) == 0 {
-		return nil, fmt.Errorf("%w: thread %q has no checkpoint in namespace %q", checkpoint.ErrNotFound, log.Thread, log.Namespace)
+	if len(p.all) == 0 || p.all[len(p.all)-1].ID != p.head {
+		return nil, fmt.Errorf("%w: thread %q was written to", checkpoint.ErrConflict, log.Thread)
 	}
 	return p, nil
 }
@@ -240,7 +258,7 @@ func asks(r *checkpoint.Record) bool {
 
 // shorten rewrites the log.
 func (p *pruning) shorten(ctx context.Context) error {
-	rw := &checkpoint.Rewrite{Log: p.log, Head: p.all[len(p.all)-1].ID}
+	rw := &checkpoint.Rewrite{Log: p.log, Head: p.head, Fence: p.fence}
 	cut := false // whether a record before has gone
 	for _, r := range p.all {
 		if !p.kept[r.ID] {
@@ -352,19 +370,13 @@ func (p *pruning) refersToGone(r *checkpoint.Record) bool {
 	return false
 }
 
-// orphans removes what hangs on records that are gone: results of branches, and
-// the logs of subgraphs that were called for one superstep.
-func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
-	for _, b := range p.gone {
-		rs := p.lines[b]
-		w := &checkpoint.Write{Log: p.log, Drop: &checkpoint.Drop{Branch: b, Epoch: rs[len(rs)-1].Epoch}}
-		if _, err := p.store.Write(ctx, w); err != nil {
-			return 0, err
-		}
-	}
+// unreached returns the logs of subgraphs that were called for one superstep and
+// that no record which is left refers to. Once the log is shortened none ever will,
+// whoever writes to the thread then.
+func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err error) {
 	lister, ok := p.store.(checkpoint.Lister)
 	if !ok {
-		return 0, nil
+		return nil, nil
 	}
 	open := map[checkpoint.ID]bool{} // supersteps that are open at records left
 	var used []string                // namespaces that records left point to
@@ -382,10 +394,9 @@ func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
 			}
 		}
 	}
-	var drop []checkpoint.LogInfo
 	for info, err := range lister.Logs(ctx, p.log.Thread) {
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		ns := info.Log.Namespace
 		epoch := calledIn(p.log.Namespace, ns)
@@ -394,7 +405,20 @@ func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
 		}
 		drop = append(drop, info)
 	}
-	for _, info := range drop {
+	return drop, nil
+}
+
+// orphans removes what hangs on records that are gone: results of branches, and
+// the logs that are not reached any more.
+func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
+	for _, b := range p.gone {
+		rs := p.lines[b]
+		w := &checkpoint.Write{Log: p.log, Drop: &checkpoint.Drop{Branch: b, Epoch: rs[len(rs)-1].Epoch}}
+		if _, err := p.store.Write(ctx, w); err != nil {
+			return 0, err
+		}
+	}
+	for _, info := range p.drop {
 		rw := &checkpoint.Rewrite{Log: info.Log, Head: info.Head}
 		for r, err := range p.store.Records(ctx, checkpoint.Query{Log: info.Log, AllBranches: true, Meta: true}) {
 			if err != nil {
@@ -402,7 +426,11 @@ func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
 			}
 			rw.Remove = append(rw.Remove, r.ID)
 		}
-		if err := p.store.(checkpoint.Rewriter).Rewrite(ctx, rw); err != nil {
+		err := p.store.(checkpoint.Rewriter).Rewrite(ctx, rw)
+		if errors.Is(err, checkpoint.ErrNotFound) { // another prune was first
+			continue
+		}
+		if err != nil {
 			return logs, err
 		}
 		logs++

@@ -25,7 +25,7 @@ type saver struct {
 	timeout time.Duration
 
 	mu      sync.Mutex
-	fence   checkpoint.Fence
+	fence   checkpoint.Fence // of the claim; before it, that of what was read
 	claimed bool
 	lease   lease
 	failed  error               // the first failure, under Async
@@ -107,6 +107,15 @@ func (s *saver) enqueue(q queued) bool {
 	}
 	queue <- q
 	return true
+}
+
+// seen notes the fence of what was read, on which the claim will be based.
+func (s *saver) seen(fence checkpoint.Fence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.claimed {
+		s.fence = fence
+	}
 }
 
 // forget drops what is held for a log and the logs below it: what wrote it
@@ -213,16 +222,14 @@ func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoin
 func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Lock()
 	claim := !s.claimed
+	w.Fence = s.fence
 	if claim {
 		w.Claim, w.Lease, w.Holder = true, s.lease.ttl, s.lease.holder
 		if w.Release {
 			w.Lease = 0
 		}
-	} else {
-		w.Fence = s.fence
-		if w.Release {
-			w.Holder = s.lease.holder
-		}
+	} else if w.Release {
+		w.Holder = s.lease.holder
 	}
 	s.mu.Unlock()
 	if w.Record != nil {

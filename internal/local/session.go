@@ -61,6 +61,7 @@ type Session struct {
 	last      *checkpoint.Record // written last
 	collected collected          // what was committed by this session, if wanted
 	fresh     bool               // an input's values are to be shown
+	began     bool               // tasks were started
 	confirmed bool               // the thread is known to be as it was read
 	flushing  bool               // nothing is to be started
 	ended     bool               // the run has come to an end of its own
@@ -173,6 +174,36 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 	return s, nil
 }
 
+// Run opens a thread for a run and calls f with it. If the thread was rewritten
+// before the run claimed it, what f built on what was read is void: then it is
+// opened, and f called, again. The session is to be closed by the caller; without
+// one the thread could not be opened.
+func Run(ctx context.Context, prog *Program, o Options, at checkpoint.ID, f func(*Session) error) (s *Session, err error) {
+	for n := 0; ; n++ {
+		if s, err = Open(ctx, prog, o, at, true); err != nil {
+			return nil, err
+		}
+		if err = f(s); n == rereads || !s.stale(ctx, err) {
+			return s, err
+		}
+		s.Close()
+	}
+}
+
+// stale reports whether the session has failed for nothing but that its thread was
+// rewritten, or claimed without anything being committed, between its being read
+// and claimed.
+func (s *Session) stale(ctx context.Context, err error) bool {
+	if !errors.Is(err, checkpoint.ErrFenced) || s.saver == nil || s.saver.isClaimed() || s.began {
+		return false
+	}
+	head, _, err := s.o.Store.Head(ctx, s.o.Log)
+	if err != nil {
+		return errors.Is(err, checkpoint.ErrNotFound)
+	}
+	return s.tip != nil && head.ID == s.tip.LogHead
+}
+
 // Close gives the thread up. While a sub-step is under way that somebody who goes on
 // would run a second time, the thread stays the run's: until its result is recorded.
 func (s *Session) Close() {
@@ -217,9 +248,12 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 		s.m.Orphan(s.anew)
 		return nil
 	}
-	tip, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.growing())
+	tip, fence, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.growing())
 	if err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+	}
+	if s.o.parent == nil {
+		s.saver.seen(fence)
 	}
 	if tip == nil {
 		s.m = core.New(s.config())
@@ -593,7 +627,7 @@ func (s *Session) confirm(ctx context.Context) (again bool, err error) {
 	}
 	failed := func(err error) error { return &CheckpointError{Thread: log.Thread, Op: "load", Err: err} }
 	if s.last == nil { // else the record that was written was checked against the head
-		head, err := s.o.Store.Head(ctx, log)
+		head, _, err := s.o.Store.Head(ctx, log)
 		if err != nil {
 			return false, failed(err)
 		}
@@ -905,7 +939,7 @@ func (b *inbox) take() [][]report {
 // start starts tasks. A lone task runs on the caller's goroutine if nothing can
 // cancel it.
 func (s *Session) start(ctx context.Context, tasks []int) {
-	s.shown = 0
+	s.shown, s.began = 0, true
 	n := len(s.m.Tasks())
 	s.reported = emptied(s.reported, n)
 	if s.o.Bus.wants(taskEnds) {

@@ -45,7 +45,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 			return err
 		}
 		if bus.wants(Values) {
-			if state, err = StateAt(ctx, s.o.Store, values, from, s.growing()); err != nil {
+			if state, err = StateOf(ctx, s.o.Store, values, s.o.Log, from.ID, s.growing()); err != nil {
 				return err
 			}
 		}

@@ -618,11 +618,11 @@ func (s *replayStore) Write(_ context.Context, w *checkpoint.Write) (checkpoint.
 	return checkpoint.Written{Fence: 1}, nil
 }
 
-func (s *replayStore) Head(_ context.Context, log checkpoint.Log) (*checkpoint.Record, error) {
+func (s *replayStore) Head(_ context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.written[log.Namespace]; l != nil && len(l.records) > 0 {
-		return l.records[len(l.records)-1], nil
+		return l.records[len(l.records)-1], 0, nil
 	}
 	var r *checkpoint.Record
 	if log.Namespace == s.ns {
@@ -631,9 +631,9 @@ func (s *replayStore) Head(_ context.Context, log checkpoint.Log) (*checkpoint.R
 		r = l.byID[s.heads[log.Namespace]]
 	}
 	if r == nil {
-		return nil, fmt.Errorf("%w: log %v has no record", checkpoint.ErrNotFound, log)
+		return nil, 0, fmt.Errorf("%w: log %v has no record", checkpoint.ErrNotFound, log)
 	}
-	return r, nil
+	return r, 0, nil
 }
 
 func (s *replayStore) Get(_ context.Context, log checkpoint.Log, id checkpoint.ID) (*checkpoint.Record, error) {

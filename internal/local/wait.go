@@ -45,7 +45,7 @@ func (s *Session) root() *Session {
 // SendEvent leaves an event for a thread, and makes the thread due.
 func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, name string, value json.RawMessage) error {
 	log := checkpoint.Log{Thread: thread}
-	if _, err := store.Head(ctx, log); err != nil {
+	if _, _, err := store.Head(ctx, log); err != nil {
 		return &CheckpointError{Thread: thread, Op: "load", Err: err}
 	}
 	data, err := json.Marshal(event{name, value})

@@ -142,7 +142,7 @@ func (f *figures) latency(ctx context.Context, store checkpoint.Store, d time.Du
 	}
 	for end := time.Now().Add(d / 2); time.Now().Before(end) || len(heads) < 100; {
 		begin := time.Now()
-		if _, err := store.Head(ctx, l.log); err != nil {
+		if _, _, err := store.Head(ctx, l.log); err != nil {
 			return err
 		}
 		heads = append(heads, time.Since(begin))

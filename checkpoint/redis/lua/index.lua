@@ -27,6 +27,19 @@ local function unpacked(s)
   return out
 end
 
+-- The fence after f. The first one is the microseconds since 1970: above those that
+-- a deleted thread of this name had, of which nothing is left.
+local function raised(f)
+  if f == '0' then f = str(now) end
+  return str(tonumber(f) + 1)
+end
+
+-- A fence as Head returns it.
+local function asread(f)
+  if f == '0' then return '-1' end
+  return f
+end
+
 -- The lease of a thread, nil for none.
 local function lease(t)
   local l = call('HMGET', t, 'lh', 'lu', 'lt', 'ls')

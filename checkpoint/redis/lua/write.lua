@@ -43,10 +43,8 @@ if claim then
     if not held then return {'busy', '', '', ''} end
     return {'busy', held.holder, held.till, held.ttl}
   end
-  -- The first fence is the microseconds since 1970: above those that a deleted
-  -- thread of this name had, of which nothing is left.
-  if f == '0' then f = str(now) end
-  f = str(tonumber(f) + 1)
+  if fence ~= '0' and fence ~= asread(f) then return {'fenced', f, ''} end
+  f = raised(f)
 elseif fence ~= '0' and fence ~= f then
   return {'fenced', f, ''}
 elseif (leaseus > 0 or release) and holder ~= '' and held and held.live and held.holder ~= holder then

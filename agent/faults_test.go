@@ -62,7 +62,6 @@ type life struct {
 	checkpoint.Store
 	w      *world
 	fate   fate
-	things int // done in this call
 	cancel func()
 	dead   bool
 }

@@ -180,8 +180,7 @@ func TestWhatAFailedTurnHasSaidStays(t *testing.T) {
 		<-first
 		return brokenAfter("b").Generate(ctx, r)
 	}))}, mem(), graph.Observe(&exits{node: "a", closes: first}))
-	s, err = ok(t, p, err).Invoke(t.Context(), agent.Ask[S]("q1"), th)
-	if err == nil {
+	if _, err = ok(t, p, err).Invoke(t.Context(), agent.Ask[S]("q1"), th); err == nil {
 		t.Fatal("it did not fail")
 	}
 	s, err = p.Invoke(t.Context(), agent.Ask[S]("q2"), th)

@@ -36,7 +36,7 @@ func TestAHandlersQuestionIsAnsweredToTheHandler(t *testing.T) {
 	}
 	snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Invoke(bg, func(*trail) {}))
 	equal(t, "asked", fmt.Sprint(snap.Interrupts[0].Value), "boom")
-	snap = must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Fork(bg, snap.Checkpoint))
+	must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Fork(bg, snap.Checkpoint))
 	snap = must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Resume(bg, true))
 	equal(t, "note", snap.State.Note, "true 2 boom")
 	equal(t, "node ran", ran.of("node"), 2)

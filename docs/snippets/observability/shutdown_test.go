@@ -21,6 +21,8 @@ func newGraph(opts ...graph.Option) *graph.Graph[struct{}] {
 	return b.MustCompile(opts...)
 }
 
+var _ = main // it is shown, and compiled, and not run
+
 //snippet:exported
 func main() { os.Exit(run()) }
 

@@ -319,6 +319,9 @@ func TestPagesThatAreFreeAreGivenBack(t *testing.T) {
 	}
 	full := pages("page_count")
 	for i := range 200 {
+		if _, err := d.RemoveThread(t.Context(), fmt.Sprint("t", i), time.Now(), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
 		if err := d.DeleteThread(t.Context(), fmt.Sprint("t", i)); err != nil {
 			t.Fatal(err)
 		}

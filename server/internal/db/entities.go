@@ -948,7 +948,7 @@ func (d *DB) DueCrons(ctx context.Context, now time.Time, limit int) ([]*Cron, e
 	var out []*Cron
 	for _, id := range ids {
 		switch c, err := d.Cron(ctx, id); {
-		case errors.Is(err, ErrNotFound), err == nil && c.Next == nil: // meanwhile
+		case errors.Is(err, ErrNotFound), err == nil && (c.Next == nil || c.Next.After(now)): // meanwhile, or another instance has fired it
 		case err != nil:
 			return nil, err
 		default:

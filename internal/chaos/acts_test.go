@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +61,25 @@ func (s *shaky) Results(ctx context.Context, log checkpoint.Log, b checkpoint.Br
 	return s.backend.Results(ctx, log, b, epoch)
 }
 
+func (s *shaky) Rewrite(ctx context.Context, rw *checkpoint.Rewrite) error {
+	if s.fails() {
+		return errAway
+	}
+	err := s.Rewriter.Rewrite(ctx, rw)
+	if err == nil && s.fails() {
+		return errAway
+	}
+	return err
+}
+
+// heal ends the failures and returns how many there were.
+func (s *shaky) heal() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rate = 0
+	return s.hits
+}
+
 // talk is a state of turns: each word is said, and heard in parallel by two nodes.
 type talk struct {
 	Said graph.List[string]
@@ -83,25 +104,38 @@ func talking(store checkpoint.Store) (*graph.Graph[talk], error) {
 // may be on a line that it has left.
 func forked(thread string) bool { return thread >= "t2" }
 
+// earlier returns one of the newest checkpoints of a thread.
+func earlier(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, id graph.Option) (at string, err error) {
+	for e, err := range g.History(ctx, id, graph.AllBranches(), graph.Limit(1+rng.IntN(8))) {
+		if err != nil {
+			return "", err
+		}
+		at = e.Checkpoint
+	}
+	if at == "" {
+		err = checkpoint.ErrNotFound
+	}
+	return at, err
+}
+
 // act does one thing with a thread. It returns the word that the caller was told is
 // said and heard.
-func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, prunes bool, thread, word string) (told string, err error) {
+func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word string) (told string, err error) {
 	id := graph.Thread(thread)
 	busy := graph.WhenBusy([]graph.BusyPolicy{graph.BusyReject, graph.BusyQueue, graph.BusyInterrupt, graph.BusyRollback}[rng.IntN(4)])
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	kind := rng.IntN(10)
-	switch {
-	case kind == 0 && !prunes, kind == 1 && !forked(thread):
+	if kind == 1 && !forked(thread) {
 		kind = 2
 	}
 	switch kind {
 	case 0:
 		_, err = g.Prune(ctx, graph.Keep{Last: 1 + rng.IntN(3)}, id, busy)
-	case 1: // where the thread stood
-		var snap *graph.Snapshot[talk]
-		if snap, err = g.State(ctx, id); err == nil {
-			_, err = g.Fork(ctx, snap.Checkpoint, id, busy)
+	case 1:
+		var at string
+		if at, err = earlier(ctx, g, rng, id); err == nil {
+			_, err = g.Fork(ctx, at, id, busy)
 		}
 	case 2:
 		_, err = g.UpdateState(ctx, func(s *talk) {}, id, busy)
@@ -126,7 +160,8 @@ func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, prunes bool,
 }
 
 // Several callers work on few threads over a store that fails, and do all that can be
-// done with a thread, as each busy policy says. In the end each thread goes on and can
+// done with a thread, as each busy policy says: runs, edits, forks from older
+// checkpoints, prunes and readers. In the end each thread goes on and can
 // be read at all of its checkpoints, and the input of each call that returned without
 // an error is there, once.
 func TestChaosOfActs(t *testing.T) {
@@ -138,35 +173,23 @@ func TestChaosOfActs(t *testing.T) {
 
 func actsOver(t *testing.T, name string, acts int) {
 	ctx, seed := t.Context(), uint64(setting(t, "CHAOS_SEED", 1))
-	var b backend
-	if name == "memory" {
-		wanted(t, name)
-		b = checkpoint.NewMemory()
-	} else {
-		l := newLab(t, name)
-		var err error
-		if b, err = openPatiently(ctx, name, l.direct); err != nil {
-			t.Fatal(err)
-		}
-	}
-	defer b.Close()
+	b := openFor(t, name)
 	s := &shaky{backend: b, Rewriter: b.(checkpoint.Rewriter), rng: rand.New(rand.NewPCG(seed, 0)), rate: 0.02}
 	g, err := talking(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	prunes := setting(t, "CHAOS_PRUNES", 0) > 0
 	var mu sync.Mutex
 	told := map[string][]string{}
 	counts := map[string]int{}
 	var wg sync.WaitGroup
-	const callers, threads = 6, 4
+	const callers, threads, each = 6, 4, 40 // acts of a caller until all go on to other threads
 	for c := range callers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(c+1)))
 			for i := range acts / callers {
-				thread, word := fmt.Sprint("t", rng.IntN(threads)), fmt.Sprintf("%d-%d", c, i)
-				said, err := act(ctx, g, rng, prunes, thread, word)
+				thread, word := fmt.Sprintf("t%d-%d", rng.IntN(threads), i/each), fmt.Sprintf("%d-%d", c, i)
+				said, err := act(ctx, g, rng, thread, word)
 				mu.Lock()
 				switch {
 				case said != "":
@@ -182,50 +205,71 @@ func actsOver(t *testing.T, name string, acts int) {
 		})
 	}
 	wg.Wait()
-	s.mu.Lock()
-	s.rate = 0
-	s.mu.Unlock()
-	n := 0
-	for i := range threads {
-		thread := fmt.Sprint("t", i)
-		snap, err := g.Continue(ctx, graph.Thread(thread), graph.WhenBusy(graph.BusyQueue))
-		if errors.Is(err, graph.ErrNothingToResume) {
-			continue
-		}
+	hits, n := s.heal(), 0
+	for info, err := range b.Threads(ctx, checkpoint.ThreadFilter{}) {
 		if err != nil {
-			t.Errorf("%s, seed %d, thread %s can't go on: %v", name, seed, thread, err)
-			continue
+			t.Fatal(err)
 		}
-		there := map[string]bool{}
-		look := func(s *talk) {
+		if thread := string(info.Thread); told[thread] == nil {
+			told[thread] = []string{}
+		}
+	}
+	for _, thread := range slices.Sorted(maps.Keys(told)) {
+		n += len(told[thread])
+		if err := sound(ctx, g, thread, told[thread]); err != nil {
+			t.Errorf("%s, seed %d, thread %s: %v", name, seed, thread, err)
+		}
+	}
+	t.Logf("%s: %d acts, %d failures of the store, %d turns told, refused %v", name, acts, hits, n, counts)
+}
+
+// sound reports what is wrong with a thread: it must come to its end and be readable
+// at all of its checkpoints, nothing may be there twice, and what callers were told of
+// must be there.
+func sound(ctx context.Context, g *graph.Graph[talk], thread string, told []string) error {
+	id := graph.Thread(thread)
+	snap, err := g.Continue(ctx, id, graph.WhenBusy(graph.BusyQueue))
+	if errors.Is(err, graph.ErrNothingToResume) {
+		snap, err = g.State(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("it can't go on: %w", err)
+	}
+	var errs []error
+	if !snap.Done() {
+		errs = append(errs, fmt.Errorf("it has not come to its end: %v", snap.Next))
+	}
+	there := map[string]bool{}
+	look := func(s *talk) {
+		for what, words := range map[string][]string{"said": s.Said.Slice(), "heard by a": s.A.Slice(), "heard by b": s.B.Slice()} {
 			seen := map[string]bool{}
-			for _, word := range s.Said.Slice() {
+			for _, word := range words {
 				if seen[word] {
-					t.Errorf("%s, seed %d, thread %s: %s is said twice", name, seed, thread, word)
+					errs = append(errs, fmt.Errorf("%s is %s twice", word, what))
 				}
-				seen[word], there[word] = true, true
+				seen[word] = true
 			}
-		}
-		look(&snap.State)
-		for e, err := range g.History(ctx, graph.Thread(thread), graph.AllBranches()) {
-			var st talk
-			if err == nil {
-				st, err = e.State(ctx)
-			}
-			if err != nil {
-				t.Errorf("%s, seed %d, thread %s: %v", name, seed, thread, err)
-			}
-			if forked(thread) {
-				look(&st)
-			}
-		}
-		for _, word := range told[thread] {
-			if n++; !there[word] {
-				t.Errorf("%s, seed %d, thread %s: the caller was told of %s, which is lost", name, seed, thread, word)
+			if what == "said" {
+				maps.Copy(there, seen)
 			}
 		}
 	}
-	t.Logf("%s: %d acts, %d failures of the store, %d turns told, refused %v", name, acts, s.hits, n, counts)
+	look(&snap.State)
+	for e, err := range g.History(ctx, id, graph.AllBranches()) {
+		var st talk
+		if err == nil {
+			st, err = e.State(ctx)
+		}
+		if errs = append(errs, err); err == nil && forked(thread) {
+			look(&st)
+		}
+	}
+	for _, word := range told {
+		if !there[word] {
+			errs = append(errs, fmt.Errorf("the caller was told of %s, which is lost", word))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func why(err error) string {
@@ -234,6 +278,8 @@ func why(err error) string {
 		return "away"
 	case errors.Is(err, graph.ErrThreadBusy):
 		return "busy"
+	case errors.Is(err, checkpoint.ErrNotFound):
+		return "not found"
 	}
 	text, _, _ := strings.Cut(filepath.Base(err.Error()), ":")
 	return text

@@ -28,12 +28,14 @@
 //	CHAOS_FAULTS=2000 CHAOS_THREADS=200 CHAOS_WORKERS=4 go test -run Chaos -v -timeout 60m ./internal/chaos
 //
 // TestChaosOfActs does all that can be done with a thread at once, by several callers
-// over a store that fails: runs under each busy policy, edits, forks and readers, and
-// prunes with CHAOS_PRUNES=1. CHAOS_ACTS says how many:
+// over a store that fails: runs under each busy policy, edits, forks from older
+// checkpoints, prunes and readers. TestChaosOfRunners begins threads over a store that
+// is away from some moment on; runners alone, over one that fails now and then, bring
+// each to its end. CHAOS_ACTS and CHAOS_RUNS say how many, for each store:
 //
-//	CHAOS_ACTS=10000 go test -run ChaosOfActs -v -timeout 60m ./internal/chaos
+//	CHAOS_ACTS=10000 CHAOS_RUNS=2000 go test -run 'ChaosOf(Acts|Runners)' -v -timeout 60m ./internal/chaos
 //
-// CHAOS_STORE names stores (postgres, redis, sqlite, file; several with commas),
+// CHAOS_STORE names stores (memory, postgres, redis, sqlite, file; several with commas),
 // CHAOS_SEED the seed of the faults, CHAOS_PAUSE the mean time between two of
 // them. A seed repeats the faults, not their effect, which depends on timing.
 // CHAOS_MEASURE=1 runs the measurements; see TestMeasureParkedThreads.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,7 +25,8 @@ type job struct {
 	Dir        string
 	Thread     string
 	Durability graph.Durability
-	Contend    bool // others work on the thread as well
+	Contend    bool   // others work on the thread as well
+	Acts       uint64 // seed of what is done with the thread beside running it; 0: nothing
 	End        moment
 }
 
@@ -60,6 +62,8 @@ const (
 	kWrite    kind = "write"    // something is about to be written to the store
 	kRefused  kind = "refused"  // another process works on the thread
 	kDone     kind = "done"     // the thread has ended
+	kAct      kind = "act"      // the thread is about to be pruned, edited or forked
+	kActed    kind = "acted"    // it was
 )
 
 // line is a line of the effects file.
@@ -321,6 +325,35 @@ func compile(j *job, e *effects, store checkpoint.Store) (*graph.Graph[state], e
 	return build(e).Compile(opts...)
 }
 
+// act prunes the thread, edits it without changing it and forks it where it stands,
+// in any order, some times.
+func act(g *graph.Graph[state], e *effects, rng *rand.Rand) (*graph.Snapshot[state], error) {
+	ctx := context.Background()
+	// The run of a killed process holds the thread until its lease runs out.
+	busy := graph.WhenBusy(graph.BusyInterrupt)
+	for range 1 + rng.IntN(5) {
+		snap, err := g.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		what := []string{"prune", "edit", "fork"}[rng.IntN(3)]
+		e.note(line{Kind: kAct, Node: what})
+		switch what {
+		case "prune":
+			_, err = g.Prune(ctx, graph.Keep{Last: 1 + rng.IntN(3), DropForks: rng.IntN(2) == 0}, busy)
+		case "edit":
+			_, err = g.UpdateState(ctx, func(*state) {}, busy)
+		case "fork":
+			_, err = g.Fork(ctx, snap.Checkpoint, busy)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+		e.note(line{Kind: kActed, Node: what})
+	}
+	return g.State(ctx)
+}
+
 // child drives the thread to its end, however far an earlier process came.
 func child(j *job) error {
 	e, err := openEffects(j)
@@ -355,7 +388,16 @@ func child(j *job) error {
 	if snap != nil {
 		e.begin()
 	}
+	rng := rand.New(rand.NewPCG(j.Acts, 0))
 	for snap == nil || !snap.Done() {
+		if j.Acts != 0 && snap != nil {
+			if snap, err = act(g, e, rng); err != nil {
+				return err
+			}
+			if snap.Done() {
+				break
+			}
+		}
 		e.note(line{Kind: kCall})
 		ctx := context.Background()
 		switch {

@@ -111,7 +111,7 @@ func (r *Record) Meta() *Record {
 	if len(r.Changes) > 0 {
 		m.Changes = make([]Change, len(r.Changes))
 		for i, c := range r.Changes {
-			m.Changes[i] = Change{Node: c.Node, Task: c.Task}
+			m.Changes[i] = Change{Node: c.Node, Task: c.Task, Routing: metaRouting(c.Routing)}
 		}
 	}
 	if len(r.Once) > 0 {
@@ -164,6 +164,9 @@ func (r *Record) size() int64 {
 	n := 120 + len(r.Graph)
 	for i := range r.Changes {
 		n += 16 + len(r.Changes[i].Node) + len(r.Changes[i].Data)
+		if r.Changes[i].Routing != nil {
+			n += r.Changes[i].Routing.size()
+		}
 	}
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
@@ -182,6 +185,20 @@ func (r *Record) size() int64 {
 		}
 	}
 	return int64(n)
+}
+
+func (r *Routing) size() int {
+	n := 16
+	for _, name := range r.Goto {
+		n += len(name)
+	}
+	for i := range r.Sends {
+		n += len(r.Sends[i].Node) + len(r.Sends[i].Payload) + len(r.Sends[i].Overlay)
+	}
+	if r.Parent != nil {
+		n += r.Parent.size()
+	}
+	return n
 }
 
 // Check reports what makes r impossible whatever the store holds. Back ends call

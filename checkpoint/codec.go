@@ -18,15 +18,11 @@ import (
 // major number plus its minor number. A reader refuses another major number,
 // tolerates unknown fields from a newer minor one, and calls unknown fields
 // damage otherwise.
-const Format = 101
+const Format = 100
 
-// Formats that records are written in: the oldest one that has what they hold,
-// so that older readers can read them too.
-const (
-	formatPlain  = 100
-	formatTimed  = 101 // deadlines, full snapshots, results of Once
-	formatSealed = 200 // an older reader would take such a record for an empty one
-)
+// formatSealed is that of sealed records: a reader that doesn't know them would take
+// one for an empty record.
+const formatSealed = 200
 
 // The format. A record is a JSON object. Where short forms exist, the long one
 // is used only when it must be:
@@ -42,7 +38,8 @@ const (
 //	o   source: its number in sourceCodes, else its name
 //	t   time in nanoseconds since 1970, or [seconds, nanoseconds]
 //	g   graph, n version of the state's schema, m metadata
-//	c   changes: [[node, task, size], ...]
+//	c   changes: [[node, task, size, routing], ...], without routing along the
+//	    edges, and with a list of names for one that goes to nodes alone
 //	z   snapshot: [size, ranges, 1 if it is full]
 //	k   tasks: [[node, from, sent, size of payload, size of overlay], ...]
 //	w   open tasks, j joins, f deferred, ch children, u paused
@@ -208,20 +205,10 @@ func (e *encoder) record() error {
 
 // formatOf returns the format that a record is written in.
 func formatOf(r *Record) int {
-	switch {
-	case r.Sealed != nil:
+	if r.Sealed != nil {
 		return formatSealed
-	case !r.Due.IsZero(), r.Snapshot != nil && r.Snapshot.Full, len(r.Once) > 0:
-		return formatTimed
 	}
-	for i := range r.Open {
-		for j := range r.Open[i].Questions {
-			if q := &r.Open[i].Questions[j]; q.Wait || q.Expired || !q.Due.IsZero() {
-				return formatTimed
-			}
-		}
-	}
-	return formatPlain
+	return Format
 }
 
 func (e *encoder) sealed(s *Sealed) {
@@ -253,7 +240,13 @@ func (e *encoder) changes() error {
 			}
 			b := appendString(append(comma(e.meta, i), '['), c.Node)
 			b = strconv.AppendInt(append(b, ','), int64(c.Task), 10)
-			e.meta = append(strconv.AppendInt(append(b, ','), int64(n), 10), ']')
+			b = strconv.AppendInt(append(b, ','), int64(n), 10)
+			if c.Routing != nil {
+				if b, err = appendRouting(append(b, ','), c.Routing); err != nil {
+					return e.failed(err, "routing of node %q (task %d)", c.Node, c.Task)
+				}
+			}
+			e.meta = append(b, ']')
 		}
 		e.meta = append(e.meta, ']')
 	}
@@ -276,6 +269,33 @@ func (e *encoder) changes() error {
 		e.meta = append(e.meta, ']')
 	}
 	return nil
+}
+
+func appendRouting(b []byte, r *Routing) ([]byte, error) {
+	if len(r.Goto) > 0 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Sent == 0 && !r.Arrived && r.Parent == nil {
+		b = append(b, '[')
+		for i, name := range r.Goto {
+			b = appendString(comma(b, i), name)
+		}
+		return append(b, ']'), nil
+	}
+	v, err := marshal(r)
+	return append(b, v...), err
+}
+
+// routing decodes what appendRouting wrote.
+func (w *wire) routing(b []byte) (*Routing, error) {
+	r := new(Routing)
+	if b[0] != '[' {
+		return r, w.loose(b, r)
+	}
+	err := elements(b, func(b []byte) error {
+		var name string
+		err := str(b, &name)
+		r.Goto = append(r.Goto, name)
+		return err
+	})
+	return r, err
 }
 
 func (e *encoder) tasks() error {
@@ -732,16 +752,18 @@ func (w *wire) member(key, b []byte) (err error) {
 	case "c":
 		err = elements(b, func(b []byte) error {
 			var c wireChange
-			err := tuple(b, 3, func(i int, b []byte) error {
+			err := tuple(b, 3, func(i int, b []byte) (err error) {
 				switch i {
 				case 0:
 					return str(b, &c.node)
 				case 1:
 					return number(b, &c.task)
-				default:
+				case 2:
 					return number(b, &c.size)
 				}
-			}, 3)
+				c.routing, err = w.routing(b)
+				return err
+			}, 4)
 			w.changes = append(w.changes, c)
 			return err
 		})
@@ -883,7 +905,7 @@ func (w *wire) record(r *Record) error {
 	if len(w.changes) > 0 {
 		r.Changes = make([]Change, len(w.changes))
 		for i, c := range w.changes {
-			r.Changes[i] = Change{Node: c.node, Task: c.task}
+			r.Changes[i] = Change{Node: c.node, Task: c.task, Routing: c.routing}
 			if r.Changes[i].Data, err = value(c.size); err != nil {
 				return fmt.Errorf("changes of node %q: %w", c.node, err)
 			}
@@ -1033,6 +1055,7 @@ func parseTime(b []byte) (time.Time, error) {
 type wireChange struct {
 	node       string
 	task, size int
+	routing    *Routing
 }
 
 type wireSnapshot struct {
@@ -1222,7 +1245,7 @@ type wireResult struct {
 
 // MarshalResult encodes a result as one line of JSON.
 func MarshalResult(r *Result) ([]byte, error) {
-	w := wireResult{V: formatPlain, Result: *r}
+	w := wireResult{V: Format, Result: *r}
 	if len(r.Data) == 0 {
 		w.Data = nil
 	} else if v, err := oneLine(r.Data); err == nil {

@@ -140,10 +140,37 @@ type Sealed struct {
 
 // Change is the part of a record that one task, an input or an update wrote. Data
 // is empty when the task wrote nothing.
+//
+// A record that commits a superstep says of each of its tasks where it led. Nil is
+// along the static edges, also of a task that has no change: an earlier record holds
+// what it wrote. Where an input led is said if it is not the graph's entry.
 type Change struct {
 	Node string          `json:"node,omitempty"` // the node; empty for an input, and for [OpenTask.Changes] when the superstep ends
 	Task int             `json:"task,omitempty"` // plan index in the superstep that the record closed
 	Data json.RawMessage `json:"data,omitempty"` // field name to update form
+
+	Routing *Routing `json:"routing,omitempty"` // see Record.Led
+}
+
+// Led returns where a task led whose superstep the record committed.
+func (r *Record) Led(task int) *Routing {
+	sent := 0 // by the tasks before it
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		switch {
+		case c.Task == task && c.Routing == nil:
+			return &Routing{Static: true}
+		case c.Task == task && c.Routing.Sent == 0:
+			return c.Routing
+		case c.Task == task:
+			led := *c.Routing
+			led.Sent, led.Sends = 0, r.Tasks[min(sent, len(r.Tasks)):min(sent+c.Routing.Sent, len(r.Tasks))]
+			return &led
+		case c.Routing != nil:
+			sent += c.Routing.Sent
+		}
+	}
+	return &Routing{Static: true}
 }
 
 // OnceResult is what a named sub-step of a task came to: Data, or an error if it
@@ -198,8 +225,6 @@ type OpenTask struct {
 	// update from outside folded them), but for Changes, which live for one
 	// step and wait for the superstep's end. Routing is where the task leads;
 	// nil if that isn't known yet.
-	// Routing without Folded says where the containing graph goes on when the
-	// record ended the run of a subgraph.
 	Folded  bool            `json:"folded,omitempty"`
 	Changes json.RawMessage `json:"changes,omitempty"`
 	Routing *Routing        `json:"routing,omitempty"`
@@ -272,10 +297,16 @@ type Pause struct {
 type Routing struct {
 	Goto  []string `json:"goto,omitempty"` // node names; "__end__" ends
 	Sends []Task   `json:"sends,omitempty"`
+	// Sent stands for Sends in a record that planned them: it is how many of the
+	// record's first tasks are the task's, after those of the tasks before it.
+	Sent int `json:"sent,omitempty"`
 	// Static is set when the task follows its static edges, Stop when it
 	// ends the run.
 	Static bool `json:"static,omitempty"`
 	Stop   bool `json:"stop,omitempty"`
+	// Arrived is set when the task has been at its joins before: it is an edit from
+	// outside that stands for the node.
+	Arrived bool `json:"arrived,omitempty"`
 	// Parent are destinations in the graph that contains this one.
 	Parent *Routing `json:"parent,omitempty"`
 }

@@ -21,7 +21,8 @@ func fullRecord(r *checkpoint.Record) *checkpoint.Record {
 	r.Changes = []checkpoint.Change{
 		{Node: "write", Task: 0, Data: raw(`{"a":1.50,"b":"<&>\u2028","c":[null,true]}`)},
 		{Data: raw(`{}`)},
-		{Node: "write", Task: 12, Data: raw(`null`)},
+		{Node: "write", Task: 12, Data: raw(`null`), Routing: &checkpoint.Routing{Goto: []string{"review", "plain"}}},
+		{Node: "write", Task: 13, Routing: &checkpoint.Routing{Sent: 2, Stop: true, Arrived: true, Parent: &checkpoint.Routing{Goto: []string{"up"}}}},
 	}
 	r.Snapshot = &checkpoint.Snapshot{Values: raw(`{"topic":"cats"}`), Ranges: map[string][][2]int64{"jokes": {{1, 3}, {5, 5}}, "none": {}}}
 	r.Once = []checkpoint.OnceResult{
@@ -260,7 +261,8 @@ func drawRouting(t *rapid.T, depth int) *checkpoint.Routing {
 		return nil
 	}
 	return &checkpoint.Routing{
-		Goto: names().Draw(t, "goto"), Static: rapid.Bool().Draw(t, "static"),
+		Goto: names().Draw(t, "goto"), Static: rapid.Bool().Draw(t, "static"), Arrived: rapid.Bool().Draw(t, "arrived"),
+		Stop: rapid.Bool().Draw(t, "stop"), Sent: rapid.IntRange(0, 3).Draw(t, "sent by it"),
 		Sends: rapid.SliceOfN(rapid.Custom(drawTask), 0, 2).Draw(t, "sends"), Parent: drawRouting(t, depth-1),
 	}
 }
@@ -282,7 +284,7 @@ func drawRecord(t *rapid.T, r *checkpoint.Record) {
 	r.Graph, r.Version = name().Draw(t, "graph"), rapid.IntRange(-1, 99).Draw(t, "version")
 	r.Metadata = rapid.MapOfN(name(), name(), 0, 3).Draw(t, "metadata")
 	r.Changes = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Change {
-		return checkpoint.Change{Node: name().Draw(t, "node"), Task: rapid.IntRange(0, 1000).Draw(t, "task"), Data: rawJSON().Draw(t, "data")}
+		return checkpoint.Change{Node: name().Draw(t, "node"), Task: rapid.IntRange(0, 1000).Draw(t, "task"), Data: rawJSON().Draw(t, "data"), Routing: drawRouting(t, 3)}
 	}), 0, 3).Draw(t, "changes")
 	if rapid.Bool().Draw(t, "snapshot") {
 		r.Snapshot = &checkpoint.Snapshot{Values: must().Draw(t, "values")}

@@ -162,12 +162,8 @@ type before struct {
 	graph string        // of the log's first record
 }
 
-// Formats of records: the oldest, which has no due time, and that of sealed ones,
-// which is another major one.
-const (
-	plainFormat  = 100
-	sealedFormat = 200
-)
+// sealedFormat is that of sealed records, which is another major one.
+const sealedFormat = 200
 
 // formatMember is what records of format 100 leave out.
 const formatMember = `"v":100,`
@@ -555,9 +551,6 @@ func (h *head) record(c *cursor) {
 		case "x", "m", "c", "z", "k", "w", "j", "f", "ch", "u", "r", "d": // what follows "a"
 			return
 		default:
-			if h.format <= plainFormat {
-				return // has no "a"
-			}
 			c.value()
 		}
 		if c.i < len(c.b) && c.b[c.i] == ',' {

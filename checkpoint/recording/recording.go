@@ -126,6 +126,8 @@ type change struct {
 	Node string          `json:"node,omitempty"`
 	Task int             `json:"task,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
+
+	Routing *checkpoint.Routing `json:"routing,omitempty"`
 }
 
 func toLine(r *checkpoint.Record) *record {

@@ -118,7 +118,7 @@ var nowhere, along = Routing{}, Routing{Static: true}
 
 // isAlong reports whether r is along.
 func (r *Routing) isAlong() bool {
-	return r.Static && !r.Stop && len(r.Goto) == 0 && len(r.Sends) == 0 && r.Parent == nil
+	return r.Static && !r.Stop && !r.Arrived && len(r.Goto) == 0 && len(r.Sends) == 0 && r.Parent == nil
 }
 
 // Unanswered returns the questions that wait for an answer.
@@ -141,9 +141,12 @@ func (t *Task) asks() bool {
 type Routing struct {
 	Static bool // along the static edges of its node
 	Stop   bool // the run ends with this superstep
-	Goto   []int
-	Sends  []Send
-	Parent *ParentRouting
+	// Arrived says that the task has been at its joins: an edit that stands for the node
+	// arrives when it is made.
+	Arrived bool
+	Goto    []int
+	Sends   []Send
+	Parent  *ParentRouting
 }
 
 // Send is a task planned by another.
@@ -319,6 +322,12 @@ func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error 
 	m.planned()
 	if !m.cfg.Persist {
 		return nil
+	}
+	if led := m.led(&r, !r.Stop && m.parent == nil); led != nil {
+		if len(parts) == 0 {
+			parts = append(parts, checkpoint.Change{})
+		}
+		parts[0].Routing = led
 	}
 	if err := m.newEpoch(source, parts); err != nil {
 		return err
@@ -991,7 +1000,7 @@ func (m *Machine) close() error {
 	m.paused = after
 	m.commit = Commit{Step: m.step, Epoch: m.tail.epoch, Tasks: done}
 	if m.cfg.Persist {
-		if err := m.recordStep(done); err != nil {
+		if err := m.recordStep(done, !stop && m.parent == nil); err != nil {
 			return err
 		}
 		m.commit.ID = m.tail.head

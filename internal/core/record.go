@@ -114,15 +114,15 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		}
 		m.tasks = append(m.tasks, task)
 	}
-	for _, o := range rec.Open {
-		if o.Routing != nil && !o.Folded { // the run ended; this is where the containing graph goes on
-			r, err := m.decodeRouting(&checkpoint.Routing{Parent: o.Routing.Parent}, rec.Version)
-			if err != nil {
-				return nil, err
+	if len(m.tasks) == 0 { // the run ended: where the containing graph goes on
+		for _, c := range tip.Epoch.Changes {
+			if c.Routing != nil {
+				m.takeParent(&Routing{Parent: decodeParent(c.Routing.Parent)})
 			}
-			m.outcome.Parent = r.Parent
-			continue
 		}
+		m.outcome.Parent, m.parent = m.parent, nil
+	}
+	for _, o := range rec.Open {
 		if o.Node != "" {
 			n, err := m.node(o.Node)
 			if err != nil {
@@ -423,8 +423,31 @@ func (m *Machine) record(source checkpoint.Source, parts []checkpoint.Change) er
 	return m.finish(rec)
 }
 
-// recordStep adds the record that commits a superstep and plans the next.
-func (m *Machine) recordStep(done []Task) error {
+// led returns how a record that commits a superstep says where a task led, nil for
+// along the edges. Planned says that the record has what was sent among its tasks.
+func (m *Machine) led(r *Routing, planned bool) *checkpoint.Routing {
+	if r.isAlong() {
+		return nil
+	}
+	room := m.room()
+	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && !r.Arrived && r.Parent == nil && room.to[0] == "" {
+		room.to[0] = m.cfg.Plan.NameOf(r.Goto[0])
+		room.routing.Goto = room.to[:]
+		return &room.routing
+	}
+	if !planned {
+		return m.encodeRouting(r)
+	}
+	rest := *r
+	rest.Sends = nil
+	led := m.encodeRouting(&rest)
+	led.Sent = len(r.Sends)
+	return led
+}
+
+// recordStep adds the record that commits a superstep and plans the next. Planned says
+// that tasks were planned as those of the superstep lead.
+func (m *Machine) recordStep(done []Task, planned bool) error {
 	parts := m.room().change[:0]
 	if len(done) > cap(parts) {
 		parts = make([]checkpoint.Change, 0, len(done))
@@ -436,10 +459,11 @@ func (m *Machine) recordStep(done []Task) error {
 		if t.folded { // that it ran is said by an earlier record
 			name = ""
 		}
-		if t.folded && t.data == nil {
+		led := m.led(t.Routing(), planned)
+		if t.folded && t.data == nil && led == nil {
 			continue
 		}
-		parts = append(parts, checkpoint.Change{Node: name, Task: i, Data: t.data})
+		parts = append(parts, checkpoint.Change{Node: name, Task: i, Data: t.data, Routing: led})
 		m.tail.grew(t.growth, m.tail.seq+1)
 	}
 	drop := m.dropOpen()
@@ -484,9 +508,6 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 		}
 	}
 	rec.Open = m.openTasks()
-	if m.parent != nil { // for a containing graph that didn't live to see it
-		rec.Open = []checkpoint.OpenTask{{Routing: m.encodeRouting(&Routing{Parent: m.parent})}}
-	}
 	return m.finish(rec)
 }
 
@@ -495,6 +516,9 @@ type room struct {
 	record checkpoint.Record
 	task   [1]checkpoint.Task
 	change [1]checkpoint.Change
+
+	routing checkpoint.Routing
+	to      [1]string
 }
 
 // room returns the room of the next record.
@@ -807,7 +831,7 @@ func (m *Machine) questionID(task, gen int, key string) string {
 func (m *Machine) Beside() { m.tail.results = true }
 
 func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
-	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop}
+	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop, Arrived: r.Arrived}
 	for _, t := range r.Goto {
 		out.Goto = append(out.Goto, m.cfg.Plan.NameOf(t))
 	}
@@ -826,7 +850,7 @@ func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
 // decodeRouting reads a routing that a version of the state's schema recorded. What
 // is sent to the containing graph stays as it is.
 func (m *Machine) decodeRouting(r *checkpoint.Routing, version int) (Routing, error) {
-	out := Routing{Static: r.Static, Stop: r.Stop}
+	out := Routing{Static: r.Static, Stop: r.Stop, Arrived: r.Arrived, Parent: decodeParent(r.Parent)}
 	for _, name := range r.Goto {
 		if name == plan.End {
 			out.Goto = append(out.Goto, plan.ToEnd)
@@ -849,11 +873,16 @@ func (m *Machine) decodeRouting(r *checkpoint.Routing, version int) (Routing, er
 		}
 		out.Sends = append(out.Sends, Send{Node: n, Raw: s.Payload, Overlay: overlay})
 	}
-	if r.Parent != nil {
-		out.Parent = &ParentRouting{Goto: r.Parent.Goto}
-		for _, s := range r.Parent.Sends {
-			out.Parent.Sends = append(out.Parent.Sends, ParentSend{Node: s.Node, Raw: s.Payload, Overlay: s.Overlay})
-		}
-	}
 	return out, nil
+}
+
+func decodeParent(r *checkpoint.Routing) *ParentRouting {
+	if r == nil {
+		return nil
+	}
+	out := &ParentRouting{Goto: r.Goto}
+	for _, s := range r.Sends {
+		out.Sends = append(out.Sends, ParentSend{Node: s.Node, Raw: s.Payload, Overlay: s.Overlay})
+	}
+	return out
 }

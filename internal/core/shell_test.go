@@ -168,7 +168,11 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 					node = fmt.Sprint("left of task ", c.Task)
 				}
 			}
-			fmt.Fprintf(b, "    %s: %s\n", node, c.Data)
+			fmt.Fprintf(b, "    %s: %s", node, c.Data)
+			if c.Routing != nil {
+				fmt.Fprintf(b, ", leads %s", showRouting(c.Routing))
+			}
+			b.WriteString("\n")
 		}
 		if r.Snapshot != nil {
 			fmt.Fprintf(b, "    snapshot %s\n", r.Snapshot.Values)
@@ -310,6 +314,12 @@ func showRouting(r *checkpoint.Routing) string {
 	}
 	if len(r.Sends) > 0 {
 		out = append(out, "sends "+showTasks(r.Sends))
+	}
+	if r.Sent > 0 {
+		out = append(out, fmt.Sprintf("sends %d", r.Sent))
+	}
+	if r.Arrived {
+		out = append(out, "has arrived")
 	}
 	if r.Parent != nil {
 		out = append(out, "the parent "+showRouting(r.Parent))

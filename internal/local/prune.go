@@ -324,24 +324,28 @@ func (p *pruning) upgrade(r *checkpoint.Record) error {
 			*data, err = core.Upgrade(p.values, r.Version, *data)
 		}
 	}
+	routing := func(at **checkpoint.Routing) {
+		if *at == nil || len((*at).Sends) == 0 {
+			return
+		}
+		n := **at
+		n.Sends = slices.Clone(n.Sends)
+		for k := range n.Sends {
+			upgrade(&n.Sends[k].Overlay)
+		}
+		*at = &n
+	}
 	r.Changes, r.Tasks, r.Open = slices.Clone(r.Changes), slices.Clone(r.Tasks), slices.Clone(r.Open)
 	for i := range r.Changes {
 		upgrade(&r.Changes[i].Data)
+		routing(&r.Changes[i].Routing)
 	}
 	for i := range r.Tasks {
 		upgrade(&r.Tasks[i].Overlay)
 	}
 	for i := range r.Open {
 		upgrade(&r.Open[i].Changes)
-		if r.Open[i].Routing == nil {
-			continue
-		}
-		routing := *r.Open[i].Routing
-		routing.Sends = slices.Clone(routing.Sends)
-		for k := range routing.Sends {
-			upgrade(&routing.Sends[k].Overlay)
-		}
-		r.Open[i].Routing = &routing
+		routing(&r.Open[i].Routing)
 	}
 	r.Version = p.version
 	return err

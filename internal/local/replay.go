@@ -301,7 +301,7 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 	}
 	defer s.Close()
 	var changes any
-	if len(next.Changes) > 0 {
+	if len(next.Changes) > 0 && next.Changes[0].Data != nil {
 		data, err := core.Upgrade(s.prog.Values, next.Version, next.Changes[0].Data)
 		if err == nil {
 			changes, err = s.prog.Values.Decode(data, nil)

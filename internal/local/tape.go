@@ -309,57 +309,36 @@ func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, comm
 	return false
 }
 
-// command makes up where a node that chooses itself has led, from what was
-// planned. The first of several tasks of one node stands for all. It is zero if the
-// node's edges lead there as well.
+// command returns where a node that chooses itself has led, zero for along its edges.
 func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) (c Command) {
 	n, spec := &g.Nodes[task.Node], &g.Spec().Nodes[task.Node]
 	if !n.Command && len(spec.ParentDestinations) == 0 && (!spec.Chooses || n.Routers > 0) {
 		return c
 	}
-	var epoch *checkpoint.Record
-	if tp.log != nil {
-		epoch = tp.log.byID[tp.epochs[rec.Step]]
+	led := rec.Led(task.Index)
+	if led.Static {
+		return c
 	}
-	first := epoch == nil || slices.IndexFunc(epoch.Tasks, func(t checkpoint.Task) bool { i, ok := g.Recorded(t.Node); return ok && i == task.Node }) == task.Index
-	static := len(n.Edges)+len(n.Joins) > 0 && followed(g, task.Node, rec)
-	for _, t := range rec.Tasks {
-		from, _ := g.Recorded(t.From)
-		if t.From == "" || from != task.Node {
-			continue
+	c.Stop = led.Stop
+	now := func(name string) string {
+		if i, ok := g.Recorded(name); ok {
+			return g.NameOf(i)
 		}
-		to, ok := g.Recorded(t.Node)
-		name := t.Node
-		if ok {
-			name = g.NameOf(to)
-		}
-		static = static && !t.Sent && (slices.Contains(n.Edges, to) || joins(g, n, to))
-		switch {
-		case !first:
-		case t.Sent:
-			over, err := core.Upgrade(tp.prog.Values, rec.Version, t.Overlay)
-			if err != nil {
-				over = t.Overlay // the task will tell
-			}
-			c.Sends = append(c.Sends, Send{Node: name, Raw: t.Payload, Overlay: over})
-		default:
-			c.Goto = append(c.Goto, name)
-		}
+		return name
 	}
-	if static {
-		return Command{}
+	for _, name := range led.Goto {
+		c.Goto = append(c.Goto, now(name))
 	}
-	for _, d := range rec.Deferred {
-		if first && (epoch == nil || !slices.Contains(epoch.Deferred, d)) {
-			c.Goto = append(c.Goto, d)
+	for _, t := range led.Sends {
+		over, err := core.Upgrade(tp.prog.Values, rec.Version, t.Overlay)
+		if err != nil {
+			over = t.Overlay // the task will tell
 		}
+		c.Sends = append(c.Sends, Send{Node: now(t.Node), Raw: t.Payload, Overlay: over})
 	}
-	for _, o := range rec.Open {
-		if o.Routing == nil || o.Routing.Parent == nil || o.Folded || !first {
-			continue
-		}
-		c.Parent = &Command{Goto: o.Routing.Parent.Goto}
-		for _, t := range o.Routing.Parent.Sends {
+	if led.Parent != nil {
+		c.Parent = &Command{Goto: led.Parent.Goto}
+		for _, t := range led.Parent.Sends {
 			c.Parent.Sends = append(c.Parent.Sends, Send{Node: t.Node, Raw: t.Payload, Overlay: t.Overlay})
 		}
 	}
@@ -367,33 +346,6 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		c.Goto = []string{plan.End}
 	}
 	return c
-}
-
-// followed reports whether a record has all that the static edges of a node lead to.
-func followed(g *plan.Graph, node int, rec *checkpoint.Record) bool {
-	is := func(name string, i int) bool { k, ok := g.Recorded(name); return ok && k == i }
-	planned := func(i int) bool {
-		return slices.ContainsFunc(rec.Tasks, func(t checkpoint.Task) bool { return !t.Sent && is(t.Node, i) }) ||
-			slices.ContainsFunc(rec.Deferred, func(name string) bool { return is(name, i) })
-	}
-	for _, to := range g.Nodes[node].Edges {
-		if to >= 0 && !planned(to) {
-			return false
-		}
-	}
-	for _, j := range g.Nodes[node].Joins {
-		if !planned(g.Joins[j].Target) && !slices.ContainsFunc(rec.Joins, func(a checkpoint.Arrival) bool {
-			return g.JoinByID(a.Join) == j && slices.ContainsFunc(a.Sources, func(name string) bool { return is(name, node) })
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
-// joins reports whether a node is a source of a join into another.
-func joins(g *plan.Graph, n *plan.Node, to int) bool {
-	return slices.ContainsFunc(n.Joins, func(j int) bool { return g.Joins[j].Target == to })
 }
 
 // child returns the tape of a subgraph that a task calls.

@@ -80,6 +80,15 @@ func (s *shaky) heal() int {
 	return s.hits
 }
 
+// elsewhere is a store as another process sees it: who works there waits in no line
+// with those who work here.
+type elsewhere struct {
+	checkpoint.Store
+	checkpoint.Rewriter
+	checkpoint.Scheduler
+	checkpoint.Lister
+}
+
 // talk is a state of turns: each word is said, and heard in parallel by two nodes.
 type talk struct {
 	Said graph.List[string]
@@ -159,11 +168,11 @@ func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word
 	return told, err
 }
 
-// Several callers work on few threads over a store that fails, and do all that can be
-// done with a thread, as each busy policy says: runs, edits, forks from older
-// checkpoints, prunes and readers. In the end each thread goes on and can
-// be read at all of its checkpoints, and the input of each call that returned without
-// an error is there, once.
+// Several callers, half of them as if in another process, work on few threads over a
+// store that fails, and do all that can be done with a thread, as each busy policy
+// says: runs, edits, forks from older checkpoints, prunes and readers. In the end each
+// thread goes on and can be read at all of its checkpoints, and the input of each call
+// that returned without an error is there, once.
 func TestChaosOfActs(t *testing.T) {
 	acts := setting(t, "CHAOS_ACTS", 300)
 	for _, name := range []string{"memory", "file", "sqlite", "redis", "postgres"} {
@@ -179,12 +188,17 @@ func actsOver(t *testing.T, name string, acts int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	away, err := talking(elsewhere{s, s, s, s})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	told := map[string][]string{}
 	counts := map[string]int{}
 	var wg sync.WaitGroup
 	const callers, threads, each = 6, 4, 40 // acts of a caller until all go on to other threads
 	for c := range callers {
+		g := []*graph.Graph[talk]{g, away}[c%2]
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(c+1)))
 			for i := range acts / callers {

@@ -249,9 +249,9 @@ func runnersOver(t *testing.T, name string, runs int) {
 	}
 	// The last leases run out while the store still fails; in the end nothing does.
 	time.Sleep(2 * time.Second)
-	hits := s.heal()
+	hits, end := s.heal(), time.Now().Add(time.Minute)
 	for _, thread := range begun {
-		if err := brought(ctx, calm, thread, time.Now().Add(time.Minute)); err != nil {
+		if err := brought(ctx, calm, thread, end); err != nil {
 			t.Errorf("%s, seed %d, thread %s: %v", name, seed, thread, err)
 		}
 	}

@@ -61,6 +61,19 @@ func (s *shaky) Results(ctx context.Context, log checkpoint.Log, b checkpoint.Br
 	return s.backend.Results(ctx, log, b, epoch)
 }
 
+// Head now and then leaves others the time to act before what it tells is used.
+func (s *shaky) Head(ctx context.Context, log checkpoint.Log) (*checkpoint.Record, checkpoint.Fence, error) {
+	head, fence, err := s.backend.Head(ctx, log)
+	s.mu.Lock()
+	slow := time.Duration(0)
+	if s.rng.Float64() < 5*s.rate {
+		slow = time.Duration(s.rng.Int64N(int64(10 * time.Millisecond)))
+	}
+	s.mu.Unlock()
+	time.Sleep(slow)
+	return head, fence, err
+}
+
 func (s *shaky) Rewrite(ctx context.Context, rw *checkpoint.Rewrite) error {
 	if s.fails() {
 		return errAway

@@ -75,6 +75,10 @@ func TestFailedTaskKeepsFinishedSiblings(t *testing.T) { // TRPC-55
 	}
 	equal(t, "shown", snap.State.ran(), "good")
 	equal(t, "task error", snap.Tasks[1].Error != "", true)
+	read := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	equal(t, "status", snap.Tasks[1].Status, "failed")
+	equal(t, "status as read", read.Tasks[1].Status, "failed")
+	equal(t, "task error as read", read.Tasks[1].Error, snap.Tasks[1].Error)
 	fail = false
 	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
 	equal(t, "ran", snap.State.ran(), "good bad")

@@ -64,8 +64,8 @@ type Task struct {
 	Raw     json.RawMessage // payload of a send
 	Overlay json.RawMessage // update seen by this task alone
 
-	Err       error
-	ErrText   string              // of an error that was recorded by an earlier run
+	Err       error               // of this run
+	ErrText   string              // of the last attempt that came to an end
 	Failure   *checkpoint.Failure // of attempts of the node, but for the text; never altered
 	Questions []checkpoint.Question
 	Children  map[string]checkpoint.ID // records at which subgraphs stand that wait for answers
@@ -88,8 +88,9 @@ type Task struct {
 }
 
 // saved says what of a task a Write has held: results beside the log, and its
-// questions in a record as well.
-type saved struct{ changes, routing, questions, kept, err, asked bool }
+// questions in a record as well. An error was saved before stands there until the
+// task asks.
+type saved struct{ changes, routing, questions, kept, err, asked, failed bool }
 
 // Changes returns what the task wrote, nil if nothing or not known.
 func (t *Task) Changes() any { return t.changes }
@@ -100,6 +101,34 @@ func (t *Task) Data() json.RawMessage { return t.data }
 // Ran reports whether the task's node has succeeded, also if it isn't known yet where
 // it leads.
 func (t *Task) Ran() bool { return t.ran || t.Status == Done }
+
+// Startable reports whether the task can be run: it waits to be, or an earlier run has
+// left it failed.
+func (t *Task) Startable() bool {
+	return t.Status == Waiting || t.Status == Changed || t.Status == Failed && t.Err == nil
+}
+
+// start makes a task run, or its router alone, that is Startable.
+func (t *Task) start() {
+	switch {
+	case t.Status == Waiting:
+		t.Status, t.ErrText = Running, ""
+	case t.Status == Failed && t.ran:
+		t.Status = Changed
+	case t.Status == Failed:
+		t.Status = Running
+	}
+}
+
+// leave makes a task that runs one that waits to be run, failed if it was.
+func (t *Task) leave() {
+	switch {
+	case t.ErrText != "":
+		t.Status = Failed
+	case t.Status != Changed:
+		t.Status = Waiting
+	}
+}
 
 // Folded reports whether an edit has folded what the task wrote. Changes and Data are
 // then what of it has to wait for the superstep's end.
@@ -586,7 +615,7 @@ func (m *Machine) Continue() error {
 			passed = true
 			continue
 		case Failed:
-			t.reset()
+			t.retry()
 		}
 		if !t.asks() {
 			continue
@@ -610,14 +639,8 @@ func (m *Machine) Continue() error {
 	return m.record(checkpoint.SourceResume, nil)
 }
 
-// reset makes a task run (or route) again.
-func (t *Task) reset() {
-	t.Err, t.ErrText, t.saved.err = nil, "", false
-	t.Status = Waiting
-	if t.ran {
-		t.Status = Changed
-	}
-}
+// retry makes a failed task one that is run (or routed) again.
+func (t *Task) retry() { t.Err, t.saved.err = nil, false }
 
 // Answer answers questions, by ID, folds an update, and passes breakpoints if
 // it answers them. It panics on unknown IDs: the shell checks them.
@@ -657,7 +680,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 		case t.Status == Interrupted && open == 0:
 			t.Status = Waiting
 		case t.Status == Failed:
-			t.reset()
+			t.retry()
 		}
 	}
 	return m.record(checkpoint.SourceResume, parts)
@@ -686,6 +709,7 @@ func (m *Machine) void(t *Task, text string) {
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
 	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
 	t.ran, t.routing, t.saved, t.Failure = false, nil, saved{}, nil
+	t.leave()
 }
 
 // Tried reports what is known of failed attempts of a task's node, before how the task
@@ -729,10 +753,7 @@ func (m *Machine) Failed(i int, err error) {
 // Cancelled reports that a task ended since its context was cancelled: it has
 // neither failed nor finished and runs again when the run is continued.
 func (m *Machine) Cancelled(i int) {
-	t := &m.tasks[i]
-	if t.Status != Changed {
-		t.Status = Waiting
-	}
+	m.tasks[i].leave()
 	m.ended = append(m.ended, i)
 	m.alive--
 	m.failed = true // nothing more is started
@@ -757,6 +778,7 @@ func (m *Machine) CutShort(i int, err error, failed bool) {
 	t.Status, t.ErrText = Waiting, err.Error()
 	if failed {
 		t.Status, t.Err = Failed, err
+		t.Failure = failureOf(t.Failure, t.ErrText)
 		m.writes.cancel = m.writes.cancel || !m.failed
 	}
 	m.failed = true
@@ -813,9 +835,7 @@ func (m *Machine) Abort() {
 // and doesn't drive it.
 func (m *Machine) Run(tasks []int) {
 	for _, i := range tasks {
-		if t := &m.tasks[i]; t.Status == Waiting {
-			t.Status = Running
-		}
+		m.tasks[i].start()
 	}
 	m.alive += len(tasks)
 }
@@ -839,8 +859,8 @@ func (m *Machine) Orphan(logHead checkpoint.ID) {
 // Abandon takes back that tasks were to be started.
 func (m *Machine) Abandon(tasks []int) {
 	for _, i := range tasks {
-		if t := &m.tasks[i]; t.Status == Running {
-			t.Status = Waiting
+		if t := &m.tasks[i]; t.Status == Running || t.Status == Changed {
+			t.leave()
 		}
 	}
 	m.alive = 0
@@ -907,9 +927,7 @@ func (m *Machine) turn(rd *Ready) {
 			return
 		}
 		for _, i := range start {
-			if t := &m.tasks[i]; t.Status == Waiting {
-				t.Status = Running
-			}
+			m.tasks[i].start()
 		}
 		m.alive = len(start)
 		m.ran += len(start)
@@ -934,7 +952,7 @@ func (m *Machine) complete() bool {
 func (m *Machine) startable() []int {
 	m.startBuf = slices.Grow(m.startBuf[:0], len(m.tasks))
 	for i := range m.tasks {
-		if s := m.tasks[i].Status; s == Waiting || s == Changed {
+		if m.tasks[i].Startable() {
 			m.startBuf = append(m.startBuf, i)
 		}
 	}
@@ -1070,7 +1088,7 @@ func (m *Machine) voidConflict(err error, tasks []int) error {
 	conflict := m.conflict(err, tasks)
 	t := &m.tasks[tasks[late]]
 	m.void(t, conflict.Error())
-	t.Status, t.Err = Failed, conflict
+	t.Err = conflict
 	// What the others did is recorded together with the failure.
 	m.saveFinished()
 	if err := m.record(checkpoint.SourceVoid, nil); err != nil {
@@ -1315,7 +1333,7 @@ func (m *Machine) allowed(start []int) error {
 	if m.cfg.CycleWindow > 0 {
 		for _, i := range start {
 			t := &m.tasks[i]
-			if t.Status != Waiting || !m.guard.recurs(t, m.step, m.cfg.CycleWindow, m.cfg.CycleStrict) {
+			if t.ran || !m.guard.recurs(t, m.step, m.cfg.CycleWindow, m.cfg.CycleStrict) {
 				continue
 			}
 			return &CycleError{Node: m.cfg.Plan.Nodes[t.Node].Name, Recent: m.lastNodes(), Strict: m.cfg.CycleStrict}

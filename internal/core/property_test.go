@@ -247,7 +247,7 @@ var again = strings.NewReplacer(" failed", " waiting", " routing", " waiting")
 func (tr *trial) checkOpen() {
 	for i := range tr.m.Tasks() {
 		t := tr.m.Task(i)
-		if tr.recorded[tr.key(t)] && t.Status != core.Done && t.Status != core.Changed {
+		if tr.recorded[tr.key(t)] && !t.Ran() {
 			tr.fatal("task %s was recorded as finished and is %s", tr.key(t), statusNames[t.Status])
 		}
 	}
@@ -338,9 +338,9 @@ func (tr *trial) editAs() {
 		e.Deed.Stop = true
 	}
 	for i := range m.Tasks() {
-		st := m.Task(i).Status
-		e.Done = append(e.Done, st == core.Done)
-		e.Ran = append(e.Ran, st == core.Done || st == core.Changed)
+		t := m.Task(i)
+		e.Done = append(e.Done, t.Status == core.Done)
+		e.Ran = append(e.Ran, t.Ran())
 	}
 	tr.note("edit as %s: %+v", e.As, e.Deed)
 	form, err := json.Marshal(e.Deed.Update)

@@ -153,8 +153,12 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		return nil, err
 	}
 	for i := range m.tasks {
-		if t := &m.tasks[i]; t.Status == Done || t.Status == Interrupted {
+		switch t := &m.tasks[i]; {
+		case t.Status == Done || t.Status == Interrupted:
 			t.ErrText = "" // of an attempt before
+		case t.asks() && (t.Failure == nil || t.Failure.Text == ""): // it was cancelled
+		default:
+			t.leave()
 		}
 	}
 	return m, nil
@@ -287,7 +291,7 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		if err := json.Unmarshal(r.Data, f); err != nil {
 			return fmt.Errorf("failure of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
 		}
-		t.ErrText, t.Failure = f.Text, f
+		t.ErrText, t.Failure, t.saved.err, t.saved.failed = f.Text, f, true, true
 	case checkpoint.KindQuestions:
 		var saved questions
 		if err := json.Unmarshal(r.Data, &saved); err != nil {
@@ -382,11 +386,11 @@ func (m *Machine) Fork(keep bool) error {
 }
 
 // TakeAlong puts results of the branch forked from under this branch: those
-// that a fork with keep does not take along by itself.
+// that are not of the tasks' ends. These a fork with keep takes along by itself.
 func (m *Machine) TakeAlong(results []checkpoint.Result) {
 	for _, r := range results {
 		switch r.Kind {
-		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindChild, checkpoint.KindQuestions:
+		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindChild, checkpoint.KindQuestions, checkpoint.KindError:
 			continue
 		}
 		r.Branch = m.tail.branch
@@ -684,12 +688,17 @@ func (m *Machine) result(t *Task, kind checkpoint.ResultKind, name string, data 
 // FailureResult returns what is recorded of a task whose node has failed: its last
 // error, and what is known of its attempts.
 func (m *Machine) FailureResult(t *Task, text string, known *checkpoint.Failure) checkpoint.Result {
-	f := checkpoint.Failure{}
+	return m.result(t, checkpoint.KindError, "", must(json.Marshal(failureOf(known, text))), true)
+}
+
+// failureOf returns a failure with a text, and else what is known of attempts.
+func failureOf(known *checkpoint.Failure, text string) *checkpoint.Failure {
+	f := new(checkpoint.Failure)
 	if known != nil {
-		f = *known
+		*f = *known
 	}
 	f.Text = text
-	return m.result(t, checkpoint.KindError, "", must(json.Marshal(f)), true)
+	return f
 }
 
 func (m *Machine) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
@@ -726,8 +735,8 @@ func (m *Machine) saveResults(t *Task) {
 		t.saved.routing = true
 		put(checkpoint.KindRouting, versionName(m.cfg.Version), m.marshalRouting(t.Routing()), false)
 	}
-	if t.Status == Failed && !t.saved.err && t.Err != nil {
-		t.saved.err = true
+	if t.Status == Failed && !t.saved.err || t.Status == Interrupted && t.saved.failed {
+		t.saved.err, t.saved.failed = true, t.Status == Failed
 		m.writes.results = append(m.writes.results, m.FailureResult(t, t.ErrText, t.Failure))
 	}
 	if t.asks() && !t.saved.questions {

@@ -53,7 +53,7 @@ func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fe
 		if i < 0 || i >= len(s.m.Tasks()) {
 			return fmt.Errorf("superstep %s has no task %d", epoch, i)
 		}
-		if st := s.m.Task(i).Status; (st == core.Waiting || st == core.Changed) && !slices.Contains(due, i) {
+		if s.m.Task(i).Startable() && !slices.Contains(due, i) {
 			due = append(due, i)
 		}
 	}

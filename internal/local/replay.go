@@ -335,11 +335,11 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 	m := s.m
 	var due []int
 	for i := range m.Tasks() {
-		switch m.Task(i).Status {
-		case core.Held: // a breakpoint that was passed with no record of it
-			m.Task(i).Status = core.Waiting
+		switch t := m.Task(i); {
+		case t.Status == core.Held: // a breakpoint that was passed with no record of it
+			t.Status = core.Waiting
 			due = append(due, i)
-		case core.Waiting, core.Changed:
+		case t.Startable():
 			due = append(due, i)
 		}
 	}
@@ -427,7 +427,7 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 	var due []int
 	for i := range m.Tasks() {
 		t := m.Task(i)
-		if t.Status != core.Waiting || skip[i] || s.o.Tape.takes(&s.prog.Nodes[t.Node], i) {
+		if !t.Startable() || t.Ran() || skip[i] || s.o.Tape.takes(&s.prog.Nodes[t.Node], i) {
 			continue
 		}
 		// Others are looked at when the superstep closes; but it may never. Those that

@@ -811,7 +811,7 @@ func (s *Session) drained() bool {
 // unfinished reports whether tasks could go on without answers.
 func (s *Session) unfinished() bool {
 	for i := range s.m.Tasks() {
-		if st := s.m.Task(i).Status; st == core.Waiting || st == core.Changed {
+		if s.m.Task(i).Startable() {
 			return len(s.m.Paused()) == 0
 		}
 	}

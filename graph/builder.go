@@ -41,6 +41,7 @@ type nodeConfig struct {
 	cache       *CachePolicy
 	stateType   reflect.Type         // of typed options; nil: none
 	child       Subgraph             // nil: none
+	mounted     bool                 // it is child, and doesn't only call it
 	part        func(parent any) any // of the containing graph's state, which child shares; nil: none
 	reads       []string             // fields that the node is given; nil: all
 	mistakes    []mistake            // of its options
@@ -172,6 +173,9 @@ func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any)
 			continue
 		}
 		o(&spec, &n)
+	}
+	if len(spec.ParentDestinations) > 0 && !n.mounted {
+		n.mistake("add the graph with AddSubgraph or AddShared, or use Destinations for a node's own", "it has ParentDestinations and is not a subgraph")
 	}
 	for _, m := range n.mistakes {
 		b.problem(plan.BadNode, spec.Name, m.fix, "node %q: %s", spec.Name, m.text)

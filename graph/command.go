@@ -49,13 +49,14 @@ func Dispatch(sends ...Send) Command {
 func EndRun() Command { return Command{local.Command{Stop: true}} }
 
 // GotoParent ends the run of a subgraph and leads to nodes of the graph that
-// contains it.
+// contains it; see [ParentDestinations]. Out of a graph that is run by [Call] it is a
+// [ParentError].
 func GotoParent(nodes ...string) Command {
 	return Command{local.Command{Parent: &local.Command{Goto: nodes}}}
 }
 
 // DispatchParent ends the run of a subgraph and runs tasks of the graph that
-// contains it.
+// contains it, where [GotoParent] may lead there.
 func DispatchParent(sends ...Send) Command {
 	c := Dispatch(sends...).c
 	return Command{local.Command{Parent: &c}}

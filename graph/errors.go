@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/superstep-dev/superstep/field"
@@ -129,6 +130,26 @@ type (
 	// that [Graph.JSONSchema] gives.
 	InputError = state.InputError
 )
+
+// ParentError says that a graph which a node runs with [Call] ended by
+// [GotoParent] or [DispatchParent]. Only a graph that is a node leads to the nodes
+// of the graph that contains it.
+type ParentError struct {
+	Graph string  // the called one
+	Key   string  // of the call
+	To    Command // where it leads to
+}
+
+func (e *ParentError) Error() string {
+	var to []string
+	for _, n := range e.To.Nodes() {
+		to = append(to, strconv.Quote(n))
+	}
+	for _, s := range e.To.Sends() {
+		to = append(to, strconv.Quote(s.Node()))
+	}
+	return fmt.Sprintf("graph.Call %q: graph %q leads to %s of the graph that contains it, where only a graph can that is a node: add it with graph.AddSubgraph or graph.AddShared, or let it return the destination in its state", e.Key, e.Graph, strings.Join(to, ", "))
+}
 
 // CompileError lists everything that is wrong with a graph.
 type CompileError struct {

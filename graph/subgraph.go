@@ -100,7 +100,7 @@ func KeepState() Option { return func(s *settings) { s.keep = true } }
 
 // ParentDestinations declares the nodes of the containing graph that a mounted
 // subgraph may go to with [GotoParent]. They are checked by the containing
-// graph's Compile.
+// graph's Compile, which refuses them for nodes that are not subgraphs.
 func ParentDestinations(nodes ...string) NodeOption {
 	return func(spec *plan.NodeSpec, _ *nodeConfig) {
 		spec.ParentDestinations = append(slices.Clone(spec.ParentDestinations), nodes...)
@@ -111,6 +111,10 @@ func ParentDestinations(nodes ...string) NodeOption {
 // that depend on the node's data; a subgraph that is a node is declared with
 // [AddSubgraph], which drawings show. The key tells several calls of one task
 // apart.
+//
+// To the node, a called graph is a function: it does not decide where the run goes
+// on. If it ends by [GotoParent] or [DispatchParent], Call returns its state with a
+// [ParentError].
 func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s *C)) (*C, error) {
 	t, err := task(ctx, "Call")
 	if err != nil {
@@ -131,7 +135,10 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	if err != nil {
 		return nil, err
 	}
-	return called.State.(*C), nil
+	if to := (Command{parentCommand(called)}); !to.IsZero() {
+		err = &ParentError{Graph: child.Name(), Key: key, To: to}
+	}
+	return called.State.(*C), err
 }
 
 // Contains draws a graph inside a node that runs it with [Call].
@@ -160,6 +167,9 @@ func parentCommand(c *local.Called) local.Command {
 	return *c.Parent
 }
 
+// mount marks the node as a subgraph.
+func mount(_ *plan.NodeSpec, n *nodeConfig) { n.mounted = true }
+
 func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
-	b.add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child)}, opts...))
+	b.add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child), mount}, opts...))
 }

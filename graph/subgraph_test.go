@@ -270,6 +270,63 @@ func TestGotoParent(t *testing.T) {
 	wantErr[*graph.CompileError](t, err)
 }
 
+// Out of a graph that a node calls, nothing leads to the containing graph: the caller is
+// told where the graph wants to go, and has what it came to.
+func TestACalledGraphDoesNotLeadToItsParent(t *testing.T) {
+	one := func(_ context.Context, s *trail, _ int) error { s.Ran.Add("one"); return nil }
+	done := graph.AddTask(graph.New[trail]("other"), "one", one)
+	for name, leaves := range map[string]graph.Command{
+		"one": graph.DispatchParent(done.Send(1)), "elsewhere": graph.GotoParent("elsewhere"),
+	} {
+		for _, opts := range [][]graph.Option{nil, stored()} {
+			cb := graph.New[trail]("child")
+			cb.AddCommandNode("leave", func(_ context.Context, s *trail) (graph.Command, error) {
+				s.Note = "leaving"
+				return leaves, nil
+			})
+			cb.AddEdge(graph.Start, "leave")
+			c := compile(t, cb)
+			b := graph.New[trail]("parent")
+			returned := errBoom
+			b.AddCommandNode("call", func(ctx context.Context, s *trail) (graph.Command, error) {
+				out, err := graph.Call(ctx, "key", c, nil)
+				if out != nil {
+					s.Note = out.Note
+				}
+				e := wantErr[*graph.ParentError](t, err)
+				equal(t, name, fmt.Sprint(e.Graph, " ", e.Key, " ", len(e.To.Nodes()), len(e.To.Sends())), map[string]string{"one": "child key 0 1", "elsewhere": "child key 1 0"}[name])
+				for _, part := range []string{`"child"`, `"` + name + `"`, "AddSubgraph", "AddShared"} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%s: the error does not say %s: %v", name, part, err)
+					}
+				}
+				if returned = err; s.N == 1 {
+					return e.To, nil
+				}
+				return graph.Command{}, err
+			})
+			graph.AddTask(visits(b, "elsewhere"), "one", one)
+			b.AddEdge(graph.Start, "call")
+			g := compile(t, b, opts...)
+			_, err := g.Invoke(bg, func(*trail) {})
+			if !errors.Is(err, returned) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if opts != nil {
+				g = compile(t, b, stored()...)
+			}
+			snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }))
+			equal(t, name+": ran", snap.State.Note+" "+snap.State.ran(), "leaving "+name)
+		}
+	}
+	b := visits(graph.New[trail]("parent"), "next")
+	b.AddNode("call", visit("call"), graph.ParentDestinations("next"))
+	b.AddEdge(graph.Start, "call").AddEdge("call", "next")
+	_, err := b.Compile()
+	e := wantErr[*graph.CompileError](t, err)
+	equal(t, "problem", e.Problems[0].Name, "call")
+}
+
 func TestSubgraphStateCanBeInspected(t *testing.T) {
 	ran := &calls{}
 	store := checkpoint.NewMemory()

@@ -160,6 +160,46 @@ func TestW9JoinThatCannotCompleteIsAnError(t *testing.T) {
 	equalSlice(t, "arrived", e.Arrived, []string{"b"})
 }
 
+// It stays what stopped the thread until an edit or an input says otherwise.
+func TestAJoinThatCannotCompleteIsToldUntilItIsResolved(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "b", "c", "d")
+	b.AddEdge(graph.Start, "a")
+	b.AddConditionalEdges("a", func(_ context.Context, s *trail) (graph.Command, error) {
+		if s.N > 0 {
+			return graph.Goto("b", "c"), nil
+		}
+		return graph.Goto("b"), nil
+	}, "b", "c")
+	b.AddJoin([]string{"b", "c"}, "d")
+	store := checkpoint.NewMemory()
+	stopped := func() *graph.Graph[trail] {
+		g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		_, err := g.Invoke(bg, func(*trail) {}, graph.Restart())
+		wantErr[*graph.JoinError](t, err)
+		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t")) // as in another process
+	}
+	g := stopped()
+	for name, call := range map[string]func() error{
+		"continue": func() error { _, err := g.Continue(bg); return err },
+		"resume":   func() error { _, err := g.Resume(bg, true); return err },
+		"state":    func() error { return must[*graph.Snapshot[trail]](t)(g.State(bg)).Err() },
+	} {
+		e := wantErr[*graph.JoinError](t, call())
+		equalSlice(t, name+": missing", e.Missing, []string{"c"})
+	}
+	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("c") }, graph.AsNode("c")))
+	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	equal(t, "after an edit", snap.State.ran(), "a b c d")
+	if err := snap.Err(); err != nil {
+		t.Error(err)
+	}
+	g = stopped()
+	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }))
+	if err := snap.Err(); err != nil || !snap.Done() {
+		t.Errorf("after an input: %v", err)
+	}
+}
+
 func TestW9ConflictNamesFieldAndNodesAndDoesNotPoisonTheThread(t *testing.T) {
 	second := 2
 	b := graph.New[trail]("g")

@@ -398,6 +398,7 @@ func (s *Snapshot[S]) JSON() (*Snapshot[json.RawMessage], error) {
 	return &Snapshot[json.RawMessage]{
 		State: state, Next: s.Next, Interrupts: s.Interrupts, Waits: s.Waits, Tasks: s.Tasks, Thread: s.Thread, Namespace: s.Namespace,
 		Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source, CreatedAt: s.CreatedAt, Metadata: s.Metadata, Recent: s.Recent,
+		incomplete: s.incomplete,
 	}, nil
 }
 

@@ -147,6 +147,8 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 			return false, fmt.Errorf("resume %w", ErrNoCheckpointer)
 		case !known:
 			return false, fmt.Errorf("%w: thread %q has no checkpoint", ErrNothingToResume, set.thread)
+		case m.Incomplete() != nil:
+			return false, m.Incomplete()
 		case !m.Pending():
 			return false, fmt.Errorf("%w: thread %q has ended and waits for no answer", ErrNothingToResume, set.thread)
 		}
@@ -189,8 +191,8 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 		return false, fmt.Errorf("%w: thread %q has no checkpoint and there is no input", ErrNothingToResume, set.thread)
 	case !known, set.restart, newTurn && input != nil:
 		return true, s.Begin(ctx, checkpoint.SourceInput, input, local.Command{})
-	case newTurn:
-		return set.from != "", nil
+	case newTurn: // nothing is left to do, but perhaps to say why
+		return set.from != "", m.Incomplete()
 	}
 	if err := s.Apply(changes); err != nil {
 		return false, err

@@ -39,6 +39,8 @@ type Snapshot[S any] struct {
 	CreatedAt  time.Time
 	Metadata   map[string]string
 	Recent     []string // nodes run last, newest last
+
+	incomplete error // see Err
 }
 
 // TaskState is a planned task.
@@ -125,10 +127,11 @@ func waitOf(q *checkpoint.Question) Wait {
 	return Wait{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, Event: q.Event, Until: q.Due}
 }
 
-// Err returns an [InterruptError] when the thread waits for answers, else nil.
+// Err returns an [InterruptError] when the thread waits for answers, a [JoinError] when
+// it ended with a join partly filled, else nil.
 func (s *Snapshot[S]) Err() error {
 	if len(s.Interrupts) == 0 {
-		return nil
+		return s.incomplete
 	}
 	return &InterruptError{Thread: s.Thread, Checkpoint: s.Checkpoint, Interrupts: s.Interrupts}
 }
@@ -166,6 +169,7 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 	for i := range m.Tasks() {
 		snap.Tasks = append(snap.Tasks, g.taskState(m, i, set))
 	}
+	snap.incomplete = m.Incomplete()
 	if rec := s.Record(); rec != nil {
 		snap.Checkpoint, snap.Parent, snap.Source, snap.CreatedAt, snap.Metadata = string(rec.ID), string(rec.Parent), string(rec.Source), rec.CreatedAt, rec.Metadata
 	}

@@ -909,7 +909,7 @@ func (m *Machine) turn(rd *Ready) {
 		rd.Done = true
 		m.outcome.Parent = m.parent
 		if !m.flush {
-			m.outcome.Err = m.incompleteJoins()
+			m.outcome.Err = m.Incomplete()
 		}
 	case m.failed || m.drain || len(m.paused) > 0 || len(start) == 0:
 		rd.Done = true
@@ -1280,8 +1280,12 @@ func (m *Machine) addDeferred() {
 	m.deferred = nil
 }
 
-// incompleteJoins returns an error when the run ends with a join partly filled.
-func (m *Machine) incompleteJoins() error {
+// Incomplete returns a *JoinError if nothing is pending and a join is partly filled:
+// what the thread ended with, until an input or an edit says otherwise.
+func (m *Machine) Incomplete() error {
+	if m.Pending() {
+		return nil
+	}
 	for k, arrived := range m.joins {
 		if !slices.Contains(arrived, true) {
 			continue

@@ -152,6 +152,8 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		if answers := t.answersFor(child.m); len(answers) > 0 {
 			err = child.Answer(answers, nil)
 		}
+	case child.m.Incomplete() != nil:
+		return nil, child.m.Incomplete()
 	default: // it finished, and the process died before the task did
 		return t.calledBack(ctx, child, &call)
 	}

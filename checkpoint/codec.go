@@ -272,7 +272,7 @@ func (e *encoder) changes() error {
 }
 
 func appendRouting(b []byte, r *Routing) ([]byte, error) {
-	if len(r.Goto) > 0 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Sent == 0 && !r.Arrived && r.Parent == nil {
+	if len(r.Goto) > 0 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Sent == 0 && r.Parent == nil {
 		b = append(b, '[')
 		for i, name := range r.Goto {
 			b = appendString(comma(b, i), name)

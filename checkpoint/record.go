@@ -304,9 +304,6 @@ type Routing struct {
 	// ends the run.
 	Static bool `json:"static,omitempty"`
 	Stop   bool `json:"stop,omitempty"`
-	// Arrived is set when the task has been at its joins before: it is an edit from
-	// outside that stands for the node.
-	Arrived bool `json:"arrived,omitempty"`
 	// Parent are destinations in the graph that contains this one.
 	Parent *Routing `json:"parent,omitempty"`
 }

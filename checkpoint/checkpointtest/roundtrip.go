@@ -22,7 +22,7 @@ func fullRecord(r *checkpoint.Record) *checkpoint.Record {
 		{Node: "write", Task: 0, Data: raw(`{"a":1.50,"b":"<&>\u2028","c":[null,true]}`)},
 		{Data: raw(`{}`)},
 		{Node: "write", Task: 12, Data: raw(`null`), Routing: &checkpoint.Routing{Goto: []string{"review", "plain"}}},
-		{Node: "write", Task: 13, Routing: &checkpoint.Routing{Sent: 2, Stop: true, Arrived: true, Parent: &checkpoint.Routing{Goto: []string{"up"}}}},
+		{Node: "write", Task: 13, Routing: &checkpoint.Routing{Sent: 2, Stop: true, Parent: &checkpoint.Routing{Goto: []string{"up"}}}},
 	}
 	r.Snapshot = &checkpoint.Snapshot{Values: raw(`{"topic":"cats"}`), Ranges: map[string][][2]int64{"jokes": {{1, 3}, {5, 5}}, "none": {}}}
 	r.Once = []checkpoint.OnceResult{
@@ -261,7 +261,7 @@ func drawRouting(t *rapid.T, depth int) *checkpoint.Routing {
 		return nil
 	}
 	return &checkpoint.Routing{
-		Goto: names().Draw(t, "goto"), Static: rapid.Bool().Draw(t, "static"), Arrived: rapid.Bool().Draw(t, "arrived"),
+		Goto: names().Draw(t, "goto"), Static: rapid.Bool().Draw(t, "static"),
 		Stop: rapid.Bool().Draw(t, "stop"), Sent: rapid.IntRange(0, 3).Draw(t, "sent by it"),
 		Sends: rapid.SliceOfN(rapid.Custom(drawTask), 0, 2).Draw(t, "sends"), Parent: drawRouting(t, depth-1),
 	}

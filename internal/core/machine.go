@@ -147,7 +147,7 @@ var nowhere, along = Routing{}, Routing{Static: true}
 
 // isAlong reports whether r is along.
 func (r *Routing) isAlong() bool {
-	return r.Static && !r.Stop && !r.Arrived && len(r.Goto) == 0 && len(r.Sends) == 0 && r.Parent == nil
+	return r.Static && !r.Stop && len(r.Goto) == 0 && len(r.Sends) == 0 && r.Parent == nil
 }
 
 // Unanswered returns the questions that wait for an answer.
@@ -170,12 +170,9 @@ func (t *Task) asks() bool {
 type Routing struct {
 	Static bool // along the static edges of its node
 	Stop   bool // the run ends with this superstep
-	// Arrived says that the task has been at its joins: an edit that stands for the node
-	// arrives when it is made.
-	Arrived bool
-	Goto    []int
-	Sends   []Send
-	Parent  *ParentRouting
+	Goto   []int
+	Sends  []Send
+	Parent *ParentRouting
 }
 
 // Send is a task planned by another.

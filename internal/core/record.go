@@ -434,7 +434,7 @@ func (m *Machine) led(r *Routing, planned bool) *checkpoint.Routing {
 		return nil
 	}
 	room := m.room()
-	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && !r.Arrived && r.Parent == nil && room.to[0] == "" {
+	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Parent == nil && room.to[0] == "" {
 		room.to[0] = m.cfg.Plan.NameOf(r.Goto[0])
 		room.routing.Goto = room.to[:]
 		return &room.routing
@@ -840,7 +840,7 @@ func (m *Machine) questionID(task, gen int, key string) string {
 func (m *Machine) Beside() { m.tail.results = true }
 
 func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
-	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop, Arrived: r.Arrived}
+	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop}
 	for _, t := range r.Goto {
 		out.Goto = append(out.Goto, m.cfg.Plan.NameOf(t))
 	}
@@ -859,7 +859,7 @@ func (m *Machine) encodeRouting(r *Routing) *checkpoint.Routing {
 // decodeRouting reads a routing that a version of the state's schema recorded. What
 // is sent to the containing graph stays as it is.
 func (m *Machine) decodeRouting(r *checkpoint.Routing, version int) (Routing, error) {
-	out := Routing{Static: r.Static, Stop: r.Stop, Arrived: r.Arrived, Parent: decodeParent(r.Parent)}
+	out := Routing{Static: r.Static, Stop: r.Stop, Parent: decodeParent(r.Parent)}
 	for _, name := range r.Goto {
 		if name == plan.End {
 			out.Goto = append(out.Goto, plan.ToEnd)

@@ -318,9 +318,6 @@ func showRouting(r *checkpoint.Routing) string {
 	if r.Sent > 0 {
 		out = append(out, fmt.Sprintf("sends %d", r.Sent))
 	}
-	if r.Arrived {
-		out = append(out, "has arrived")
-	}
 	if r.Parent != nil {
 		out = append(out, "the parent "+showRouting(r.Parent))
 	}

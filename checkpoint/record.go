@@ -101,9 +101,8 @@ type Record struct {
 	// that is not its own epoch means that nothing is known.
 	Open []OpenTask `json:"open,omitempty"`
 
-	// Joins are the arrivals at joins that have not fired; one without sources has
-	// fired for a node that is planned or deferred. Deferred are the deferred nodes
-	// that wait for the end of the run.
+	// Joins is what is known of joins. Deferred are the deferred nodes that wait for the
+	// end of the run.
 	Joins    []Arrival `json:"joins,omitempty"`
 	Deferred []string  `json:"deferred,omitempty"`
 
@@ -281,10 +280,12 @@ type Question struct {
 	Event string `json:"event,omitempty"`
 }
 
-// Arrival is a join that waits: the sources that arrived.
+// Arrival is what is known of a join since it fired last.
 type Arrival struct {
-	Join    string   `json:"join"`    // the join's target node and sources
-	Sources []string `json:"sources"` // none: it has fired
+	Join      string   `json:"join"`                // its sources and target
+	Sources   []string `json:"sources,omitempty"`   // that have arrived
+	Elsewhere []string `json:"elsewhere,omitempty"` // that have run and were led elsewhere
+	Fired     bool     `json:"fired,omitempty"`     // for a node that is planned or deferred
 }
 
 // Pause is a static breakpoint after a node that holds the planned tasks.

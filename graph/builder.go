@@ -233,8 +233,10 @@ func (b *Builder[S]) AddEdge(from, to string) *Builder[S] {
 }
 
 // AddJoin makes to run once all sources have run, in whatever supersteps. When
-// it has fired, it waits for all of them again. A run that would end while a
-// join is partly filled fails with a [JoinError].
+// it has fired, it waits for all of them again. A source arrives as it follows a
+// static edge: not when a command or a router leads it elsewhere, and never when it
+// has routes ([Builder.AddRoutes]), which Compile refuses. A run that would end while
+// a join is partly filled fails with a [JoinError].
 func (b *Builder[S]) AddJoin(sources []string, to string) *Builder[S] {
 	b.made()
 	b.spec.Joins = append(b.spec.Joins, plan.JoinSpec{Sources: slices.Clone(sources), Target: to})
@@ -282,11 +284,11 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 
 // AddRoutes lets a router decide what follows a node by a label: routes maps
 // labels to nodes. A label that the map does not have may be the name of a
-// node, or [End]; anything else is an error. See
-// [Builder.AddConditionalEdges] for what the router sees.
+// node, or [End]; anything else is an error. The node's static edges are never
+// followed. See [Builder.AddConditionalEdges] for what the router sees.
 func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *S) (label string, err error), routes map[string]string) *Builder[S] {
 	b.made()
-	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Labels: []plan.Label{}}
+	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Labels: []plan.Label{}, Chooses: true}
 	labels := slices.Sorted(maps.Keys(routes))
 	for _, l := range labels {
 		spec.Labels = append(spec.Labels, plan.Label{Name: l, To: routes[l]})

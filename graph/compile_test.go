@@ -38,6 +38,41 @@ func TestCompileFindsWhatCannotBeReached(t *testing.T) {
 	}
 }
 
+func TestCompileRefusesJoinsOfNodesThatAlwaysChoose(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "a", "b", "c", "d")
+	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddJoin([]string{"a", "b"}, "d")
+	b.AddRoutes("a", func(context.Context, *trail) (string, error) { return "d", nil }, map[string]string{"c": "c", "d": "d"})
+	_, err := b.Compile()
+	refused := func(err error) {
+		t.Helper()
+		e := wantErr[*graph.CompileError](t, err)
+		if p := e.Problems[0]; len(e.Problems) != 1 || p.Name != "a" || !strings.Contains(p.Text, `"a", "b" into "d"`) || !strings.Contains(p.Fix, "zero Command") {
+			t.Error(e)
+		}
+	}
+	refused(err)
+
+	labels := map[string]string{"c": "c", "d": "d"}
+	schema := func(add func(b *graph.SchemaBuilder)) error {
+		b := graph.NewSchemaGraph("g", graph.NewSchema())
+		for _, n := range []string{"a", "b", "c", "d"} {
+			b.AddNode(n, func(context.Context, graph.MapState) (any, error) { return nil, nil })
+		}
+		b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddJoin([]string{"a", "b"}, "d")
+		add(b)
+		_, err := b.Compile()
+		return err
+	}
+	refused(schema(func(b *graph.SchemaBuilder) {
+		b.AddConditionalEdges("a", func(context.Context, graph.MapState) (string, error) { return "c", nil }, labels)
+	}))
+	if err := schema(func(b *graph.SchemaBuilder) {
+		b.AddMultiConditionalEdges("a", func(context.Context, graph.MapState) ([]string, error) { return nil, nil }, labels)
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCompileReportsWhatCannotBeReachedBesideOtherMistakes(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "a", "island", "j")
 	b.AddEdge(graph.Start, "a").AddJoin([]string{"a", "island"}, "j").AddNode("nothing", nil).AddEdge("a", "nothing")

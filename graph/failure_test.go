@@ -160,6 +160,43 @@ func TestW9JoinThatCannotCompleteIsAnError(t *testing.T) {
 	equalSlice(t, "arrived", e.Arrived, []string{"b"})
 }
 
+func TestAJoinTellsSourcesThatWereLedElsewhere(t *testing.T) {
+	for name, elsewhere := range map[string]func(b *graph.Builder[trail]){
+		"command": func(b *graph.Builder[trail]) {
+			b.AddCommandNode("a", func(_ context.Context, s *trail) (graph.Command, error) {
+				if s.Ran.Add("a"); s.N == 0 {
+					return graph.Goto("other"), nil
+				}
+				return graph.Command{}, nil
+			})
+		},
+		"router": func(b *graph.Builder[trail]) {
+			visits(b, "a").AddConditionalEdges("a", func(_ context.Context, s *trail) (graph.Command, error) {
+				if s.N == 0 {
+					return graph.Goto("other"), nil
+				}
+				return graph.Command{}, nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := visits(graph.New[trail]("g"), "b", "other", "c", "d")
+			elsewhere(b)
+			b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge("d", "c").AddJoin([]string{"a", "b", "c"}, "d")
+			_, err := compile(t, b).Invoke(bg, nil)
+			e := wantErr[*graph.JoinError](t, err)
+			equalSlice(t, "arrived", e.Arrived, []string{"b"})
+			equalSlice(t, "led elsewhere", e.Elsewhere, []string{"a"})
+			equalSlice(t, "did not run", e.Missing, []string{"c"})
+
+			_, err = compile(t, b).Invoke(bg, func(s *trail) { s.N = 1 })
+			e = wantErr[*graph.JoinError](t, err)
+			equalSlice(t, "the zero command arrives", e.Arrived, []string{"a", "b"})
+			equalSlice(t, "did not run then", e.Missing, []string{"c"})
+		})
+	}
+}
+
 // It stays what stopped the thread until an edit or an input says otherwise.
 func TestAJoinThatCannotCompleteIsToldUntilItIsResolved(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "a", "b", "c", "d")

@@ -261,7 +261,8 @@ func (b *SchemaBuilder) AddSequence(names ...string) *SchemaBuilder {
 // AddConditionalEdges lets a router decide what follows a node by a label.
 // Routes maps labels to nodes; they are checked by Compile and drawn. A label
 // that it doesn't have may be the name of a node, or [End]; anything else is an
-// [InvalidEdgeError]. Without routes the router names nodes.
+// [InvalidEdgeError]. Without routes the router names nodes. The node's static edges
+// are never followed.
 //
 // The router sees the state as the node left it, without what other nodes of
 // the superstep wrote. What it does to the map has no effect.
@@ -273,7 +274,9 @@ func (b *SchemaBuilder) AddConditionalEdges(from string, router func(ctx context
 			return []string{label}, err
 		}
 	}
-	return b.AddMultiConditionalEdges(from, many, routes)
+	b.AddMultiConditionalEdges(from, many, routes)
+	b.b.spec.Conditionals[len(b.b.spec.Conditionals)-1].Chooses = true
+	return b
 }
 
 // AddMultiConditionalEdges is AddConditionalEdges for a router that decides on

@@ -313,7 +313,7 @@ func drawRecord(t *rapid.T, r *checkpoint.Record) {
 		}
 	}), 0, 2).Draw(t, "open")
 	r.Joins = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Arrival {
-		return checkpoint.Arrival{Join: name().Draw(t, "join"), Sources: names().Draw(t, "sources")}
+		return checkpoint.Arrival{Join: name().Draw(t, "join"), Sources: names().Draw(t, "sources"), Elsewhere: names().Draw(t, "elsewhere"), Fired: rapid.Bool().Draw(t, "fired")}
 	}), 0, 2).Draw(t, "joins")
 	r.Deferred, r.Recent = names().Draw(t, "deferred"), rapid.SliceOfN(name(), 0, 24).Draw(t, "recent")
 	r.Children = rapid.MapOfN(name(), rapid.Custom(drawID), 0, 2).Draw(t, "children")

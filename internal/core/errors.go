@@ -63,14 +63,25 @@ func (e *ConflictError) Error() string {
 // Unwrap returns the cause.
 func (e *ConflictError) Unwrap() error { return e.Err }
 
-// JoinError says that a run ended while a join waited for nodes that never ran.
+// JoinError says that a run ended while a join had some of its sources, but not all.
 type JoinError struct {
-	Target           string
-	Arrived, Missing []string
+	Target    string
+	Arrived   []string
+	Elsewhere []string // ran, but a command or a router led elsewhere
+	Missing   []string // did not run
 }
 
 func (e *JoinError) Error() string {
-	return fmt.Sprintf("the run ended while the join into %q waited for %s (%s arrived)", e.Target, strings.Join(e.Missing, ", "), strings.Join(e.Arrived, ", "))
+	var why []string
+	if len(e.Missing) > 0 {
+		why = append(why, "for "+strings.Join(e.Missing, ", ")+" to run")
+	}
+	fix := ""
+	if len(e.Elsewhere) > 0 {
+		why = append(why, "for "+strings.Join(e.Elsewhere, ", ")+", which ran but led elsewhere")
+		fix = "; a command or a router goes on to the join with the zero Command"
+	}
+	return fmt.Sprintf("the run ended while the join into %q waited %s (%s arrived)%s", e.Target, strings.Join(why, " and "), strings.Join(e.Arrived, ", "), fix)
 }
 
 // UnknownNodeError says that a thread waits at a node that the graph does not

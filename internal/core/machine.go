@@ -237,8 +237,8 @@ type Machine struct {
 	ended  []int  // tasks reported since results were last saved
 	failed bool   // a task failed; the others are being cancelled
 
-	joins    [][]bool // arrivals by join and source; see arrive
-	deferred []int    // in the order triggered
+	joins    []join // nil while nothing is known of any; see arrive
+	deferred []int  // in the order triggered
 	parent   *ParentRouting
 	paused   []checkpoint.Pause
 	recent   []string // node names, oldest first; only ever appended to
@@ -562,13 +562,15 @@ func (m *Machine) leave(node int, r Routing) Routing {
 		for _, k := range g.Nodes[node].Joins {
 			target := g.Joins[k].Target
 			waits := m.waits(target)
-			if m.fired(k) && (waits || slices.Contains(m.deferred, target)) {
+			if m.join(k).fired && (waits || slices.Contains(m.deferred, target)) {
 				continue
 			}
 			if m.noteArrival(k, node); waits && m.full(k) {
-				clear(m.joins[k])
+				m.empty(k)
 			}
 		}
+	} else {
+		m.noteElsewhere(node)
 	}
 	rest := slices.DeleteFunc(slices.Clone(to), m.waits)
 	if len(rest) < len(to) || r.Static && len(g.Nodes[node].Joins) > 0 {
@@ -1007,7 +1009,10 @@ func (m *Machine) close() error {
 	} else {
 		m.forgetFired()
 		for i := range done {
-			m.route(done[i].Node, done[i].Routing())
+			t := &done[i]
+			if m.route(t.Node, t.Routing()); !t.added && !t.Routing().Static { // else leave has noted it
+				m.noteElsewhere(t.Node)
+			}
 		}
 		m.fireFilled(done)
 	}
@@ -1190,13 +1195,29 @@ func (m *Machine) trigger(node, from int) {
 	m.guard.trigger(node, from)
 }
 
+// join is what is known of a join since it fired last.
+type join struct {
+	sources []arrival // in the order declared; nil: nothing is known
+	fired   bool      // for a node that is planned or deferred, and nothing has arrived since
+}
+
+// arrival says what a source of a join has done since the join fired last.
+type arrival uint8
+
+const (
+	absent    arrival = iota // it did not run
+	elsewhere                // it ran, and a command or its router led elsewhere
+	arrived
+)
+
+func (j *join) has(a arrival) bool { return slices.Contains(j.sources, a) }
+
 // arrive notes that a source of a join has finished. When all have, the join fires:
-// no arrivals are left, in a slice that stays until the superstep closes for which the
-// target is planned, and records hold it. So an edit in that superstep knows what its
-// target waits for. A join that was filled by an edit fires when all have arrived that
-// the superstep leads there.
+// that it has is known until the superstep closes for which the target is planned, and
+// records hold it. So an edit in that superstep knows what its target waits for. A join
+// that was filled by an edit fires when all have arrived that the superstep leads there.
 func (m *Machine) arrive(join, node int) {
-	if m.joins != nil && m.full(join) {
+	if m.full(join) {
 		return
 	}
 	if m.noteArrival(join, node); m.full(join) {
@@ -1205,22 +1226,39 @@ func (m *Machine) arrive(join, node int) {
 }
 
 func (m *Machine) noteArrival(join, node int) {
-	m.arrivals(join)[slices.Index(m.cfg.Plan.Joins[join].Sources, node)] = true
+	j := m.join(join)
+	j.sources[slices.Index(m.cfg.Plan.Joins[join].Sources, node)], j.fired = arrived, false
 }
 
-// arrivals returns those at a join by source, made if there are none.
-func (m *Machine) arrivals(join int) []bool {
+// noteElsewhere notes that a node ran and is led elsewhere than to its joins.
+func (m *Machine) noteElsewhere(node int) {
+	for _, k := range m.cfg.Plan.Nodes[node].Joins {
+		if a := &m.join(k).sources[slices.Index(m.cfg.Plan.Joins[k].Sources, node)]; *a == absent {
+			*a = elsewhere
+		}
+	}
+}
+
+// join returns what is known of a join, made if nothing is.
+func (m *Machine) join(k int) *join {
 	if m.joins == nil {
-		m.joins = make([][]bool, len(m.cfg.Plan.Joins))
+		m.joins = make([]join, len(m.cfg.Plan.Joins))
 	}
-	if m.joins[join] == nil {
-		m.joins[join] = make([]bool, len(m.cfg.Plan.Joins[join].Sources))
+	j := &m.joins[k]
+	if j.sources == nil {
+		j.sources = make([]arrival, len(m.cfg.Plan.Joins[k].Sources))
 	}
-	return m.joins[join]
+	return j
+}
+
+// empty notes that a join has fired.
+func (m *Machine) empty(join int) {
+	clear(m.joins[join].sources)
+	m.joins[join].fired = true
 }
 
 func (m *Machine) fire(join, from int) {
-	clear(m.joins[join])
+	m.empty(join)
 	m.trigger(m.cfg.Plan.Joins[join].Target, from)
 }
 
@@ -1242,20 +1280,14 @@ func (m *Machine) fireFilled(done []Task) {
 
 // full reports whether all sources of a join have arrived.
 func (m *Machine) full(join int) bool {
-	return m.joins[join] != nil && !slices.Contains(m.joins[join], false)
+	return m.joins != nil && m.joins[join].has(arrived) && !m.joins[join].has(absent) && !m.joins[join].has(elsewhere)
 }
 
-// fired reports whether a join has fired for the open superstep, or for a node that is
-// deferred, and nothing has arrived since.
-func (m *Machine) fired(join int) bool {
-	return m.joins != nil && m.joins[join] != nil && !slices.Contains(m.joins[join], true)
-}
-
-// forgetFired drops what is known of joins that fired for a superstep that closes.
+// forgetFired drops that joins have fired for a superstep that closes.
 func (m *Machine) forgetFired() {
 	for k := range m.joins {
-		if m.fired(k) && !slices.Contains(m.deferred, m.cfg.Plan.Joins[k].Target) {
-			m.joins[k] = nil
+		if j := &m.joins[k]; j.fired && !slices.Contains(m.deferred, m.cfg.Plan.Joins[k].Target) {
+			j.fired = false
 		}
 	}
 }
@@ -1283,23 +1315,25 @@ func (m *Machine) Incomplete() error {
 	if m.Pending() {
 		return nil
 	}
-	for k, arrived := range m.joins {
-		if !slices.Contains(arrived, true) {
+	for k := range m.joins {
+		if !m.joins[k].has(arrived) {
 			continue
 		}
-		j := m.cfg.Plan.Joins[k]
-		e := &JoinError{Target: m.cfg.Plan.Nodes[j.Target].Name}
-		for i, s := range j.Sources {
-			name := m.cfg.Plan.Nodes[s].Name
-			if arrived[i] {
-				e.Arrived = append(e.Arrived, name)
-			} else {
-				e.Missing = append(e.Missing, name)
-			}
-		}
+		e := &JoinError{Target: m.cfg.Plan.Nodes[m.cfg.Plan.Joins[k].Target].Name}
+		e.Arrived, e.Elsewhere, e.Missing = m.sources(k, arrived), m.sources(k, elsewhere), m.sources(k, absent)
 		return e
 	}
 	return nil
+}
+
+// sources names those sources of a join of which a is known.
+func (m *Machine) sources(join int, a arrival) (names []string) {
+	for i, s := range m.cfg.Plan.Joins[join].Sources {
+		if m.joins[join].sources[i] == a {
+			names = append(names, m.cfg.Plan.Nodes[s].Name)
+		}
+	}
+	return names
 }
 
 func (m *Machine) remember(node string) {

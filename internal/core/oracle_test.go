@@ -145,7 +145,7 @@ type worldEdit struct {
 type outcome struct {
 	State string
 	Steps []string // the tasks of each superstep
-	Join  string   // target of the join that was left incomplete
+	Join  string   // the join that was left incomplete: its target, and the sources that ran but led elsewhere
 }
 
 // dumb runs a world the simple way: one thing after the other, all in memory. Edits
@@ -157,7 +157,7 @@ func (w *world) dumb(edits []worldEdit) outcome {
 	}
 	var out outcome
 	state := map[string]json.RawMessage{}
-	arrived := make([]map[string]bool, len(w.Joins))
+	arrived, elsewhere := make([]map[string]bool, len(w.Joins)), make([]map[string]bool, len(w.Joins))
 	fired := make([]bool, len(w.Joins)) // for what is planned or deferred now
 	filled := make([]bool, len(w.Joins))
 	deferred := map[string]bool{}
@@ -181,8 +181,18 @@ func (w *world) dumb(edits []worldEdit) outcome {
 		arrived[k][node], fired[k] = true, false
 		return len(arrived[k]) == len(w.Joins[k].From)
 	}
+	led := func(node string) { // elsewhere
+		for k, j := range w.Joins {
+			if slices.Contains(j.From, node) && !arrived[k][node] {
+				if elsewhere[k] == nil {
+					elsewhere[k] = map[string]bool{}
+				}
+				elsewhere[k][node] = true
+			}
+		}
+	}
 	fire := func(k int) {
-		arrived[k], fired[k] = nil, true
+		arrived[k], elsewhere[k], fired[k] = nil, nil, true
 		lead(w.Joins[k].To)
 	}
 	for _, n := range w.Start {
@@ -214,6 +224,7 @@ func (w *world) dumb(edits []worldEdit) outcome {
 			}
 		}
 		var updates []map[string]json.RawMessage
+		planned := len(now)
 		for _, e := range edits {
 			if e.Step != step {
 				continue
@@ -253,11 +264,13 @@ func (w *world) dumb(edits []worldEdit) outcome {
 						continue
 					}
 					if planned {
-						arrived[k], fired[k] = nil, true
+						arrived[k], elsewhere[k], fired[k] = nil, nil, true
 					} else {
 						filled[k] = true // it fires when all is led on
 					}
 				}
+			} else {
+				led(e.As)
 			}
 			d.Goto = nil
 			for _, n := range to {
@@ -288,7 +301,9 @@ func (w *world) dumb(edits []worldEdit) outcome {
 		}
 		state = next
 		if slices.ContainsFunc(deeds, func(d deed) bool { return d.Stop }) {
-			arrived, fired, filled = make([]map[string]bool, len(w.Joins)), make([]bool, len(w.Joins)), make([]bool, len(w.Joins))
+			clear(arrived)
+			clear(elsewhere)
+			fired, filled = make([]bool, len(w.Joins)), make([]bool, len(w.Joins))
 			deferred = map[string]bool{}
 			continue
 		}
@@ -296,6 +311,9 @@ func (w *world) dumb(edits []worldEdit) outcome {
 			fired[k] = fired[k] && deferred[j.To]
 		}
 		for i, d := range deeds {
+			if !d.Static && i < planned {
+				led(now[i].node)
+			}
 			for _, s := range d.Sends {
 				sent = append(sent, task{s.To, s.Payload, true})
 			}
@@ -324,6 +342,11 @@ func (w *world) dumb(edits []worldEdit) outcome {
 	for k, j := range w.Joins {
 		if len(arrived[k]) > 0 && out.Join == "" {
 			out.Join = j.To
+			for _, n := range j.From {
+				if elsewhere[k][n] && !arrived[k][n] {
+					out.Join += " " + n
+				}
+			}
 		}
 	}
 	data, _ := json.Marshal(state)

@@ -540,7 +540,7 @@ func (tr *trial) compare() {
 	}
 	target := ""
 	if tr.joinErr != nil {
-		target = tr.joinErr.Target
+		target = strings.Join(append([]string{tr.joinErr.Target}, tr.joinErr.Elsewhere...), " ")
 	}
 	if target != want.Join && !(tr.crashed && target == "") { // the error may die with the process
 		tr.fatal("incomplete join into %q, want %q", target, want.Join)

@@ -208,19 +208,24 @@ func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
 	k := m.cfg.Plan.JoinByID(a.Join)
 	switch {
 	case k >= 0:
-	case len(a.Sources) == 0: // it has fired: nothing waits there
+	case len(a.Sources) == 0: // nothing waits there
 		return nil
 	default:
 		return &UnknownNodeError{Thread: string(m.cfg.Log.Thread), Node: "join " + a.Join}
 	}
-	arrived := m.arrivals(k)
-	for _, s := range a.Sources {
+	j := m.join(k)
+	j.fired = a.Fired
+	for i, s := range slices.Concat(a.Sources, a.Elsewhere) {
 		n, err := m.node(s)
 		if err != nil {
 			return err
 		}
+		known := arrived
+		if i >= len(a.Sources) {
+			known = elsewhere
+		}
 		if i := slices.Index(m.cfg.Plan.Joins[k].Sources, n); i >= 0 {
-			arrived[i] = true
+			j.sources[i] = known
 		}
 	}
 	return nil
@@ -561,18 +566,10 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 	for _, d := range m.deferred {
 		rec.Deferred = append(rec.Deferred, m.cfg.Plan.Nodes[d].Name)
 	}
-	for k, arrived := range m.joins {
-		if arrived == nil {
-			continue
+	for k := range m.joins {
+		if j := &m.joins[k]; j.fired || j.has(arrived) || j.has(elsewhere) {
+			rec.Joins = append(rec.Joins, checkpoint.Arrival{Join: m.cfg.Plan.Joins[k].ID, Sources: m.sources(k, arrived), Elsewhere: m.sources(k, elsewhere), Fired: j.fired})
 		}
-		j := &m.cfg.Plan.Joins[k]
-		a := checkpoint.Arrival{Join: j.ID, Sources: []string{}}
-		for i, s := range j.Sources {
-			if arrived[i] {
-				a.Sources = append(a.Sources, m.cfg.Plan.Nodes[s].Name)
-			}
-		}
-		rec.Joins = append(rec.Joins, a)
 	}
 	return rec
 }

@@ -184,11 +184,17 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 			fmt.Fprintf(b, "    task %d:%s\n", o.Task, showOpen(&o))
 		}
 		for _, j := range r.Joins {
-			if len(j.Sources) == 0 {
-				fmt.Fprintf(b, "    join %s: fired\n", j.Join)
-				continue
+			var known []string
+			if len(j.Sources) > 0 {
+				known = append(known, strings.Join(j.Sources, ", ")+" arrived")
 			}
-			fmt.Fprintf(b, "    join %s: %s arrived\n", j.Join, strings.Join(j.Sources, ", "))
+			if len(j.Elsewhere) > 0 {
+				known = append(known, strings.Join(j.Elsewhere, ", ")+" led elsewhere")
+			}
+			if j.Fired {
+				known = append(known, "fired")
+			}
+			fmt.Fprintf(b, "    join %s: %s\n", j.Join, strings.Join(known, "; "))
 		}
 		if len(r.Deferred) > 0 {
 			fmt.Fprintf(b, "    deferred: %s\n", strings.Join(r.Deferred, ", "))

@@ -684,7 +684,7 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 	joins := func(r *checkpoint.Record) string {
 		var parts []string
 		for _, a := range r.Joins {
-			if len(a.Sources) == 0 { // it has fired: its target is planned
+			if len(a.Sources) == 0 { // nothing waits there
 				continue
 			}
 			var sources []string

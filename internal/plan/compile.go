@@ -292,6 +292,11 @@ func (c *compiler) joins() {
 				c.problem(BadJoin, s, "a node that follows Start needs no join", "%s waits for Start", what)
 				ok = false
 			}
+			if ok && slices.ContainsFunc(c.spec.Conditionals, func(r ConditionalSpec) bool { return r.From == s && r.Chooses }) {
+				c.problem(BadJoin, s, "join the nodes that it leads to, or let its router go on to the join: that of AddConditionalEdges does with the zero Command, of a schema graph's AddMultiConditionalEdges without a label",
+					"%s waits for %q, which never goes there: its router always chooses another way", what, s)
+				ok = false
+			}
 			good = good && ok
 			join.Sources = append(join.Sources, i)
 		}

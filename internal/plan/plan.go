@@ -62,6 +62,7 @@ type ConditionalSpec struct {
 	From         string
 	Labels       []Label  // in declared order; nil when the router names nodes
 	Destinations []string // nodes the router may name; nil: not declared
+	Chooses      bool     // it never goes along the static edges
 	Nil          bool     // declared without a function
 }
 

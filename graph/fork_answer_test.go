@@ -77,6 +77,43 @@ func TestAQuestionIsAskedAgainBeforeItWasAsked(t *testing.T) {
 	}
 }
 
+// What finished tasks have left lies beside the log until their superstep is committed.
+// Forks take it along until then; later the tasks run again, with the keys they had.
+func TestAForkIntoACommittedSuperstepRunsItsTasksAgain(t *testing.T) {
+	ran, keys := &calls{}, &calls{}
+	b := graph.New[trail]("g")
+	b.AddNode("free", func(ctx context.Context, s *trail) error {
+		ran.add("free")
+		s.Ran.Add("free")
+		_, err := graph.Once(ctx, "charge", func(_ context.Context, key string) (int, error) { return keys.add(key), nil })
+		return err
+	})
+	for _, name := range []string{"c", "d"} {
+		b.AddNode(name, func(ctx context.Context, s *trail) error {
+			answer, err := graph.Interrupt[int](ctx, name, nil)
+			s.Ran.Add(fmt.Sprint(name, answer))
+			return err
+		}).AddEdge(graph.Start, name)
+	}
+	b.AddEdge(graph.Start, "free")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	asked := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 1}))
+
+	fork := must[*graph.Snapshot[trail]](t)(g.Fork(bg, asked.Checkpoint))
+	equal(t, "next while it is open", fmt.Sprint(fork.Next), "[d]")
+	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"d": 1}))
+	equal(t, "ran", snap.State.ran(), "free c1 d1")
+	equal(t, "runs of what had finished", ran.of("free"), 1)
+
+	fork = must[*graph.Snapshot[trail]](t)(g.Fork(bg, fork.Checkpoint))
+	equal(t, "next when it is committed", fmt.Sprint(fork.Next, fork.State.Ran), "[free c d] []")
+	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"d": 2}))
+	equal(t, "ran", snap.State.ran(), "free c1 d2")
+	equal(t, "runs of what had finished", ran.of("free"), 2)
+	equal(t, "effects with the same key", keys.of(keys.all()[0]), 2)
+}
+
 // Where two tasks have ended that can't be merged, a fork runs the later one again.
 func TestAForkBeforeAConflict(t *testing.T) {
 	ran := &calls{}

@@ -367,9 +367,11 @@ func (g *Graph[S]) apply(ctx context.Context, s *local.Session, set *settings, e
 }
 
 // Fork starts a branch of the thread at a checkpoint, without running anything,
-// and makes it the thread's line. What was pending there is pending again,
-// results of finished tasks and answers included. The other branch stays. When a
-// run holds the thread it does as [WhenBusy] says.
+// and makes it the thread's line. What was pending there is pending again, with the
+// answers that had been given. Results of finished tasks, and of [Once], come along
+// while the superstep is open; once it has been committed they are a part of it, and
+// a fork before that runs its tasks again, Once with the keys that it had. The other
+// branch stays. When a run holds the thread it does as [WhenBusy] says.
 func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snapshot[S], error) {
 	set, err := g.with(ctx, append(opts[:len(opts):len(opts)], From(from)))
 	if err != nil {

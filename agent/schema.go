@@ -192,7 +192,6 @@ func onSchema(s *graph.SchemaState, run func(st *State) error) error {
 		st.Metadata.Put(k, asJSON(v))
 	}
 	st.Messages = chat.Of(messages...)
-	st.Messages.Bind()
 	st.OneShot.Set(oneShot)
 	if last != "" {
 		st.LastResponse.Add(last)

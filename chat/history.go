@@ -408,11 +408,21 @@ func (h *History) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Bind implements [field.Merging].
-func (h *History) Bind() { h.self, h.bound, h.ops, h.at = h, true, nil, nil }
+// Merger implements [field.Merging], for the engine.
+func (h *History) Merger() field.Merger { return (*historyMerger)(h) }
 
-// Change implements [field.Merging].
-func (h *History) Change() (field.Change, error) {
+// historyMerger is a History as the engine sees it.
+type historyMerger History
+
+// Bind implements [field.Merger].
+func (f *historyMerger) Bind() {
+	h := (*History)(f)
+	h.self, h.bound, h.ops, h.at = h, true, nil, nil
+}
+
+// Change implements [field.Merger].
+func (f *historyMerger) Change() (field.Change, error) {
+	h := (*History)(f)
 	if !h.bound || h.self != h {
 		return nil, field.ErrReplaced
 	}
@@ -422,8 +432,9 @@ func (h *History) Change() (field.Change, error) {
 	return &historyChange{ops: slices.Clone(h.ops)}, nil
 }
 
-// Write implements [field.Merging].
-func (h *History) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *historyMerger) Write(c field.Change) error {
+	h := (*History)(f)
 	hc, err := changeOf(c)
 	if err != nil {
 		return err
@@ -443,8 +454,8 @@ func (h *History) Write(c field.Change) error {
 	return nil
 }
 
-// Apply implements [field.Merging].
-func (h *History) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (h *historyMerger) Apply(c field.Change) error {
 	hc, err := changeOf(c)
 	if err != nil {
 		return err
@@ -457,16 +468,16 @@ func (h *History) Apply(c field.Change) error {
 }
 
 // Resets implements [field.Growing].
-func (h *History) Resets(c field.Change) bool {
+func (*historyMerger) Resets(c field.Change) bool {
 	hc, err := changeOf(c)
 	return err == nil && hc.clears()
 }
 
 // Infallible implements [field.Infallible]: messages were encoded before.
-func (h *History) Infallible() bool { return true }
+func (*historyMerger) Infallible() bool { return true }
 
 // SchemaOf implements [field.Schemer].
-func (h *History) SchemaOf() any { return []messageSchema(nil) }
+func (*historyMerger) SchemaOf() any { return []messageSchema(nil) }
 
 // messageSchema describes a message's JSON.
 type messageSchema struct {
@@ -533,8 +544,8 @@ func (c *historyChange) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// DecodeChange implements [field.Merging].
-func (h *History) DecodeChange(data []byte) (field.Change, error) {
+// DecodeChange implements [field.Merger].
+func (*historyMerger) DecodeChange(data []byte) (field.Change, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 {
 		return nil, errors.New("chat: an empty update")
@@ -620,7 +631,7 @@ func (c *historyChange) Conflict(earlier field.Change) error {
 }
 
 // Check implements [field.Checker].
-func (h *History) Check(cs []field.Change) (later, earlier int, err error) {
+func (*historyMerger) Check(cs []field.Change) (later, earlier int, err error) {
 	hs := make([]*historyChange, len(cs))
 	for i, c := range cs {
 		if hs[i], err = changeOf(c); err != nil {

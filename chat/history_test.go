@@ -28,7 +28,7 @@ func texts(h *chat.History) string {
 // task is a copy of h as a task gets it.
 func task(h *chat.History) *chat.History {
 	c := *h
-	c.Bind()
+	c.Merger().Bind()
 	return &c
 }
 
@@ -36,7 +36,7 @@ func task(h *chat.History) *chat.History {
 func commit(t interface{ Fatal(...any) }, h *chat.History, tasks ...*chat.History) error {
 	var changes []field.Change
 	for _, task := range tasks {
-		c, err := task.Change()
+		c, err := task.Merger().Change()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,12 +45,12 @@ func commit(t interface{ Fatal(...any) }, h *chat.History, tasks ...*chat.Histor
 		}
 	}
 	if len(changes) > 1 {
-		if _, _, err := h.Check(changes); err != nil {
+		if _, _, err := h.Merger().(field.Checker).Check(changes); err != nil {
 			return err
 		}
 	}
 	for _, c := range changes {
-		if err := h.Apply(c); err != nil {
+		if err := h.Merger().Apply(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestMessagesThatAreKnownAreNoWrite(t *testing.T) {
 	h := chat.Of(chat.User("a"), chat.Assistant("b"))
 	n := task(&h)
 	n.Add(h.Slice()...)
-	if c, err := n.Change(); c != nil || err != nil {
+	if c, err := n.Merger().Change(); c != nil || err != nil {
 		t.Errorf("change %v, %v", c, err)
 	}
 	n.Add(chat.User("c"))
@@ -175,8 +175,8 @@ func TestTasksThatContradictEachOther(t *testing.T) {
 		a, b := task(&h), task(&h)
 		c.a(a)
 		c.b(b)
-		ca, _ := a.Change()
-		cb, _ := b.Change()
+		ca, _ := a.Merger().Change()
+		cb, _ := b.Merger().Change()
 		if err := cb.Conflict(ca); (err == nil) != c.ok {
 			t.Errorf("%s: conflict %v", name, err)
 		}
@@ -190,12 +190,12 @@ func TestAHistoryThatWasAssignedIsRefused(t *testing.T) {
 	h := chat.Of(chat.User("a"))
 	n, other := task(&h), task(&h)
 	*n = *other
-	if _, err := n.Change(); !errors.Is(err, field.ErrReplaced) {
+	if _, err := n.Merger().Change(); !errors.Is(err, field.ErrReplaced) {
 		t.Errorf("a copy of another: %v", err)
 	}
 	n = task(&h)
 	*n = chat.History{}
-	if _, err := n.Change(); !errors.Is(err, field.ErrReplaced) {
+	if _, err := n.Merger().Change(); !errors.Is(err, field.ErrReplaced) {
 		t.Errorf("a zero one: %v", err)
 	}
 }
@@ -223,21 +223,21 @@ func TestUpdatesInJSON(t *testing.T) {
 		"nothing":      {`[]`, "a"},
 	} {
 		h := chat.Of(withID("k", chat.User("a")))
-		ch, err := h.DecodeChange([]byte(c.update))
+		ch, err := h.Merger().DecodeChange([]byte(c.update))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		n := task(&h)
-		if err := n.Write(ch); err != nil {
+		if err := n.Merger().Write(ch); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Apply(ch); err != nil || texts(&h) != c.want || texts(n) != c.want {
+		if err := h.Merger().Apply(ch); err != nil || texts(&h) != c.want || texts(n) != c.want {
 			t.Errorf("%s: %s, as a task's write %s, %v; want %s", name, texts(&h), texts(n), err, c.want)
 		}
 	}
 	for _, bad := range []string{``, `7`, `[{"type":"robot"}]`, `[{"type":"remove"}]`, `{"$overwrite":7}`, `[[]]`} {
-		if _, err := new(chat.History).DecodeChange([]byte(bad)); err == nil {
+		if _, err := new(chat.History).Merger().DecodeChange([]byte(bad)); err == nil {
 			t.Errorf("the update %s was taken", bad)
 		}
 	}
@@ -277,7 +277,7 @@ func TestHistoryAgainstASlice(t *testing.T) {
 				if got, want := texts(n), plain(view); got != want {
 					t.Fatalf("task %d sees %q, want %q", i, got, want)
 				}
-				c, err := n.Change()
+				c, err := n.Merger().Change()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -289,11 +289,11 @@ func TestHistoryAgainstASlice(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				decoded, err := replayed.DecodeChange(data)
+				decoded, err := replayed.Merger().DecodeChange(data)
 				if err != nil {
 					t.Fatalf("%v: %s", err, data)
 				}
-				if err := replayed.Apply(decoded); err != nil {
+				if err := replayed.Merger().Apply(decoded); err != nil {
 					t.Fatal(err)
 				}
 				model = view
@@ -344,11 +344,11 @@ func BenchmarkAdd(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := h
-				n.Bind()
+				n.Merger().Bind()
 				n.Add(withID("new", chat.Assistant("hello")))
-				c, _ := n.Change()
+				c, _ := n.Merger().Change()
 				committed := h
-				if err := committed.Apply(c); err != nil {
+				if err := committed.Merger().Apply(c); err != nil {
 					b.Fatal(err)
 				}
 			}

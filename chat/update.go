@@ -106,7 +106,7 @@ func (u Update) MarshalJSON() ([]byte, error) { return (&historyChange{ops: u.op
 
 // UnmarshalJSON reads what [History] takes as an update.
 func (u *Update) UnmarshalJSON(data []byte) error {
-	c, err := new(History).DecodeChange(data)
+	c, err := new(historyMerger).DecodeChange(data)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (u *Update) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Pending returns what was written to the history since Bind, or since it was
+// Pending returns what was written to the history by this task, or since it was
 // made.
 func (h *History) Pending() Update { return Update{slices.Clone(h.ops)} }
 

@@ -45,11 +45,11 @@ func TestUpdatesOfListsAndHistoriesAgree(t *testing.T) {
 			t.Fatalf("%s: %v", data, err)
 		}
 		h := chat.Of(start...)
-		c, err := h.DecodeChange(data)
+		c, err := h.Merger().DecodeChange(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Apply(c); err != nil {
+		if err := h.Merger().Apply(c); err != nil {
 			t.Fatal(err)
 		}
 		list := u.Apply(start)

@@ -2,9 +2,18 @@
 // state: a field whose type carries its own reducer, such as graph.List or
 // chat.History.
 //
-// A merging field type F is a struct with a true zero value. *F implements
-// [Merging]; F itself implements json.Marshaler with a value receiver and *F
-// implements json.Unmarshaler, which replaces the value.
+// A merging field type F is a struct with a true zero value. Its methods are what
+// a node reads and writes with, and few more: F itself implements json.Marshaler
+// with a value receiver, and *F implements [Merging]. All that only the engine
+// calls is on a second type with the same memory, the [Merger]:
+//
+//	type Max struct{ base, pend int }
+//
+//	func (m *Max) Merger() field.Merger { return (*maxMerger)(m) }
+//
+//	type maxMerger Max
+//
+//	func (m *maxMerger) Bind() { ... }
 //
 // The life of a field: the engine holds the committed state. For every task it
 // copies the whole state struct and calls Bind on each merging field of the
@@ -20,13 +29,26 @@ import (
 	"errors"
 )
 
-// ErrReplaced is returned by [Merging.Change] when the field is not the one
+// ErrReplaced is returned by [Merger.Change] when the field is not the one
 // that Bind was called on: it was replaced by assignment, as in
 // *s = State{...} or s.Items = other.Items, so what was written to it since the
 // superstep began cannot be known. Use the field's Overwrite or Set instead.
 var ErrReplaced = errors.New("field was replaced by assignment; use its Overwrite or Set method")
 
 // Merging is implemented by a pointer to a merging field type.
+type Merging interface {
+	// UnmarshalJSON replaces the value.
+	json.Unmarshaler
+
+	// Merger returns the receiver as the engine sees it: converted to a pointer
+	// type that implements [Merger], which may be its own. The engine asks once
+	// for each state type, and from then on takes the address of any field of
+	// type F for such a pointer.
+	Merger() Merger
+}
+
+// Merger is a merging field as the engine sees it. What more it can do, it tells by
+// implementing [Growing], [Keeping], [Stepped] and the like.
 //
 // Bind, Change and the type's own verbs are called by one goroutine at a time.
 // Several copies of one committed field are read and written at the same time,
@@ -34,9 +56,7 @@ var ErrReplaced = errors.New("field was replaced by assignment; use its Overwrit
 // another copy can reach, and Apply must never alter memory that an earlier
 // copy can see (it may append behind what they see, if it is the only owner of
 // that space).
-type Merging interface {
-	json.Unmarshaler
-
+type Merger interface {
 	// Bind marks the receiver, a field of a fresh copy of the state, as the
 	// place where a task's writes are recorded. It must be cheap: it is called
 	// for every merging field of every task.
@@ -79,41 +99,42 @@ type Change interface {
 	Conflict(earlier Change) error
 }
 
-// Stepped is implemented by a field whose value ends with the superstep that
-// could read it (graph.Ephemeral).
+// Stepped is implemented by the Merger of a field whose value ends with the
+// superstep that could read it (graph.Ephemeral).
 type Stepped interface {
-	Merging
+	Merger
 
 	// EndStep is called on the committed field at each commit, before the
 	// commit's own changes are applied. It reports whether the value changed.
 	EndStep() bool
 }
 
-// Unrecorded is implemented by a field that is never stored (graph.Untracked):
-// its changes are folded like all others but don't reach a checkpoint.
+// Unrecorded is implemented by the Merger of a field that is never stored
+// (graph.Untracked): its changes are folded like all others but don't reach a
+// checkpoint.
 type Unrecorded interface {
-	Merging
+	Merger
 
 	// Unrecorded is a marker.
 	Unrecorded()
 }
 
-// Growing is implemented by a field whose changes mostly add to its value, such
-// as a list of messages: a snapshot inside the log refers to the records that
-// hold the additions and does not repeat them.
+// Growing is implemented by the Merger of a field whose changes mostly add to its
+// value, such as a list of messages: a snapshot inside the log refers to the
+// records that hold the additions and does not repeat them.
 type Growing interface {
-	Merging
+	Merger
 
 	// Resets reports whether c makes all earlier changes of the field
 	// irrelevant, as an overwrite does.
 	Resets(c Change) bool
 }
 
-// Keeping is implemented by a field whose changes may leave its value as it is.
-// Such a change is recorded (see Change) but is no progress: a cycle that does
-// nothing else is stopped by the cycle guard.
+// Keeping is implemented by the Merger of a field whose changes may leave its
+// value as it is. Such a change is recorded (see Change) but is no progress: a
+// cycle that does nothing else is stopped by the cycle guard.
 type Keeping interface {
-	Merging
+	Merger
 
 	// Keeps reports whether c leaves the value of the receiver, a field of the
 	// committed state, as it is: an overwrite with that value, a put of what is
@@ -122,11 +143,11 @@ type Keeping interface {
 	Keeps(c Change) bool
 }
 
-// Snapshotting is implemented by a field whose JSON doesn't tell all of its
-// value, such as a field that tells a null that was set from no value: a snapshot
-// holds it in a form of its own.
+// Snapshotting is implemented by the Merger of a field whose JSON doesn't tell all
+// of its value, such as a field that tells a null that was set from no value: a
+// snapshot holds it in a form of its own.
 type Snapshotting interface {
-	Merging
+	Merger
 
 	// MarshalSnapshot returns what UnmarshalSnapshot, which replaces the value,
 	// reads. It must also read what MarshalJSON returns.
@@ -134,19 +155,19 @@ type Snapshotting interface {
 	UnmarshalSnapshot(data []byte) error
 }
 
-// Schemer is implemented by a field that describes its JSON for a JSON Schema:
-// the schema of the state is then taken from the Go type of the returned zero
-// value ([]T for a list of T, map[string]V for a map and so on; a pointer to it
-// when it is of an interface type).
+// Schemer is implemented by the Merger of a field that describes its JSON for a
+// JSON Schema: the schema of the state is then taken from the Go type of the
+// returned zero value ([]T for a list of T, map[string]V for a map and so on; a
+// pointer to it when it is of an interface type).
 type Schemer interface {
 	SchemaOf() any
 }
 
-// Checker is implemented by a field that finds conflicts among many changes by
-// itself. For other fields the engine asks [Change.Conflict] about every pair of
-// tasks that wrote the field, which takes quadratic time.
+// Checker is implemented by the Merger of a field that finds conflicts among many
+// changes by itself. For other fields the engine asks [Change.Conflict] about every
+// pair of tasks that wrote the field, which takes quadratic time.
 type Checker interface {
-	Merging
+	Merger
 
 	// Check is given the changes of the tasks of one superstep to this field,
 	// in plan order, at least two. It returns the index of the first one that
@@ -156,10 +177,11 @@ type Checker interface {
 	Check(cs []Change) (later, earlier int, err error)
 }
 
-// Infallible is implemented by a field whose Apply cannot fail. Other fields are
-// folded on a copy of the state, so that a failure leaves the state as it was.
+// Infallible is implemented by the Merger of a field whose Apply cannot fail.
+// Other fields are folded on a copy of the state, so that a failure leaves the
+// state as it was.
 type Infallible interface {
-	Merging
+	Merger
 
 	// Infallible reports whether Apply never fails or panics for a change
 	// that came from this type.

@@ -67,15 +67,24 @@ func (e *Ephemeral[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// Merger implements [field.Merging], for the engine.
+func (e *Ephemeral[T]) Merger() field.Merger { return (*ephemeralMerger[T])(e) }
+
+// ephemeralMerger is an Ephemeral as the engine sees it.
+type ephemeralMerger[T any] Ephemeral[T]
+
 // MarshalSnapshot implements [field.Snapshotting]: a null that was set is
 // {"$overwrite":null}.
-func (e *Ephemeral[T]) MarshalSnapshot() ([]byte, error) { return marshalOptional(e, !e.IsZero()) }
+func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
+	e := (*Ephemeral[T])(f)
+	return marshalOptional(e, !e.IsZero())
+}
 
 // UnmarshalSnapshot implements [field.Snapshotting].
-func (e *Ephemeral[T]) UnmarshalSnapshot(data []byte) error {
+func (e *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) error {
 	x, has, err := unmarshalSnapshot[T](data)
 	if err == nil {
-		*e = Ephemeral[T]{base: x, has: has}
+		*e = ephemeralMerger[T]{base: x, has: has}
 	}
 	return err
 }
@@ -118,17 +127,17 @@ func wrapsNull(data []byte) bool {
 	}
 }
 
-// Bind implements [field.Merging].
-func (e *Ephemeral[T]) Bind() {
+// Bind implements [field.Merger].
+func (e *ephemeralMerger[T]) Bind() {
 	if e.pending {
-		*e = Ephemeral[T]{base: e.pend, has: true}
+		*e = ephemeralMerger[T]{base: e.pend, has: true}
 	}
 	e.stamp.bind()
 }
 
-// Change implements [field.Merging]. Setting the value that the field has is a
+// Change implements [field.Merger]. Setting the value that the field has is a
 // change, since that value ends with the superstep.
-func (e *Ephemeral[T]) Change() (field.Change, error) {
+func (e *ephemeralMerger[T]) Change() (field.Change, error) {
 	if err := e.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -141,8 +150,9 @@ func (e *Ephemeral[T]) Change() (field.Change, error) {
 	return &valueChange[T]{value: e.pend}, nil
 }
 
-// Write implements [field.Merging].
-func (e *Ephemeral[T]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *ephemeralMerger[T]) Write(c field.Change) error {
+	e := (*Ephemeral[T])(f)
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
 		e.Set(vc.value)
@@ -150,17 +160,18 @@ func (e *Ephemeral[T]) Write(c field.Change) error {
 	return err
 }
 
-// Apply implements [field.Merging].
-func (e *Ephemeral[T]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (e *ephemeralMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*e = Ephemeral[T]{base: vc.value, has: true}
+		*e = ephemeralMerger[T]{base: vc.value, has: true}
 	}
 	return err
 }
 
 // EndStep implements [field.Stepped].
-func (e *Ephemeral[T]) EndStep() bool {
+func (f *ephemeralMerger[T]) EndStep() bool {
+	e := (*Ephemeral[T])(f)
 	if !e.Has() {
 		return false
 	}
@@ -168,18 +179,18 @@ func (e *Ephemeral[T]) EndStep() bool {
 	return true
 }
 
-// DecodeChange implements [field.Merging].
-func (e *Ephemeral[T]) DecodeChange(data []byte) (field.Change, error) {
+// DecodeChange implements [field.Merger].
+func (*ephemeralMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	return decodeValueChange[T](data)
 }
 
 // Check implements [field.Checker].
-func (e *Ephemeral[T]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*ephemeralMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkValues[T](cs)
 }
 
 // Infallible implements [field.Infallible].
-func (e *Ephemeral[T]) Infallible() bool { return true }
+func (*ephemeralMerger[T]) Infallible() bool { return true }
 
 // SchemaOf implements [field.Schemer].
-func (e *Ephemeral[T]) SchemaOf() any { return zeroOf[T]() }
+func (*ephemeralMerger[T]) SchemaOf() any { return zeroOf[T]() }

@@ -3,12 +3,13 @@ package graph_test
 import (
 	"testing"
 
+	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph"
 )
 
 func TestEphemeral(t *testing.T) {
 	var e graph.Ephemeral[int]
-	if e.Has() || e.Get() != 0 || fieldJSON(t, e) != "null" || e.EndStep() || !e.IsZero() {
+	if e.Has() || e.Get() != 0 || fieldJSON(t, e) != "null" || e.Merger().(field.Stepped).EndStep() || !e.IsZero() {
 		t.Error("zero value")
 	}
 	commitField(t, &e, func(e *graph.Ephemeral[int]) {
@@ -29,7 +30,7 @@ func TestEphemeral(t *testing.T) {
 	if changeOf(t, fork) == nil {
 		t.Error("setting is no write")
 	}
-	if !e.EndStep() || e.Has() {
+	if !e.Merger().(field.Stepped).EndStep() || e.Has() {
 		t.Error("still there")
 	}
 }

@@ -173,16 +173,23 @@ func (l *List[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Bind implements [field.Merging].
-func (l *List[T]) Bind() {
+// Merger implements [field.Merging], for the engine.
+func (l *List[T]) Merger() field.Merger { return (*listMerger[T])(l) }
+
+// listMerger is a List as the engine sees it.
+type listMerger[T any] List[T]
+
+// Bind implements [field.Merger].
+func (f *listMerger[T]) Bind() {
+	l := (*List[T])(f)
 	if l.over || len(l.pend) > 0 {
 		l.settle()
 	}
 	l.stamp.bind()
 }
 
-// Change implements [field.Merging].
-func (l *List[T]) Change() (field.Change, error) {
+// Change implements [field.Merger].
+func (l *listMerger[T]) Change() (field.Change, error) {
 	if err := l.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -196,8 +203,9 @@ func (l *List[T]) Change() (field.Change, error) {
 	return &listChange[T]{items: l.pend[:len(l.pend):len(l.pend)], over: l.over}, nil
 }
 
-// Write implements [field.Merging].
-func (l *List[T]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *listMerger[T]) Write(c field.Change) error {
+	l := (*List[T])(f)
 	lc, err := changeAs[*listChange[T]](c)
 	switch {
 	case err != nil:
@@ -209,8 +217,9 @@ func (l *List[T]) Write(c field.Change) error {
 	return err
 }
 
-// Apply implements [field.Merging].
-func (l *List[T]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (f *listMerger[T]) Apply(c field.Change) error {
+	l := (*List[T])(f)
 	lc, err := changeAs[*listChange[T]](c)
 	if err != nil {
 		return err
@@ -223,9 +232,9 @@ func (l *List[T]) Apply(c field.Change) error {
 	return nil
 }
 
-// DecodeChange implements [field.Merging]. It takes an array of the items to
+// DecodeChange implements [field.Merger]. It takes an array of the items to
 // add, or {"$overwrite": [...]}.
-func (l *List[T]) DecodeChange(data []byte) (field.Change, error) {
+func (*listMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(listChange[T])
 	if ops, ok := operations(data, opOverwrite); ok {
 		data, c.over = ops[opOverwrite], true
@@ -239,27 +248,27 @@ func (l *List[T]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
-func (l *List[T]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*listMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkLists[T](cs)
 }
 
 // Infallible implements [field.Infallible].
-func (l *List[T]) Infallible() bool { return true }
+func (*listMerger[T]) Infallible() bool { return true }
 
 // Keeps implements [field.Keeping].
-func (l *List[T]) Keeps(c field.Change) bool {
+func (l *listMerger[T]) Keeps(c field.Change) bool {
 	lc, ok := c.(*listChange[T])
 	return ok && lc.over && equalSlices(lc.items, l.base.items)
 }
 
 // Resets implements [field.Growing].
-func (l *List[T]) Resets(c field.Change) bool {
+func (*listMerger[T]) Resets(c field.Change) bool {
 	lc, ok := c.(*listChange[T])
 	return ok && lc.over
 }
 
 // SchemaOf implements [field.Schemer].
-func (l *List[T]) SchemaOf() any { return []T(nil) }
+func (*listMerger[T]) SchemaOf() any { return []T(nil) }
 
 type listChange[T any] struct {
 	items []T

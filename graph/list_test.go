@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -49,7 +50,7 @@ func TestList(t *testing.T) {
 	}
 	fork := forkField(&l)
 	fork.Overwrite(7)
-	if c := changeOf(t, fork); fieldJSON(t, c) != `{"$overwrite":[7]}` || !l.Resets(c) {
+	if c := changeOf(t, fork); fieldJSON(t, c) != `{"$overwrite":[7]}` || !l.Merger().(field.Growing).Resets(c) {
 		t.Error("overwrite")
 	}
 	commitField(t, &l, func(l *graph.List[int]) { l.Overwrite() })
@@ -88,14 +89,14 @@ func TestListCopies(t *testing.T) {
 				l.Add(n)
 				model = append(model, n)
 			case 1:
-				l.Bind()
+				l.Merger().Bind()
 			case 2:
 				l.Overwrite(n)
 				model = []int{n}
 			case 3:
-				c, err := l.DecodeChange([]byte("[1,2,3]"))
+				c, err := l.Merger().DecodeChange([]byte("[1,2,3]"))
 				if err == nil {
-					err = l.Apply(c)
+					err = l.Merger().Apply(c)
 				}
 				if err != nil {
 					rt.Fatal(err)
@@ -120,7 +121,7 @@ func TestListConcurrentCopies(t *testing.T) {
 	for n := range 200 {
 		c := base
 		wg.Go(func() {
-			c.Bind()
+			c.Merger().Bind()
 			c.Add(-1)
 			sum := 0
 			for _, v := range c.All() {
@@ -130,9 +131,9 @@ func TestListConcurrentCopies(t *testing.T) {
 				t.Errorf("copy of length %d sums up to %d, want %d", c.Len(), sum, want)
 			}
 		})
-		ch, err := base.DecodeChange(fmt.Append(nil, "[", n, "]"))
+		ch, err := base.Merger().DecodeChange(fmt.Append(nil, "[", n, "]"))
 		if err == nil {
-			err = base.Apply(ch)
+			err = base.Merger().Apply(ch)
 		}
 		if err != nil {
 			t.Fatal(err)

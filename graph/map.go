@@ -259,18 +259,26 @@ func (m *Map[K, V]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Bind implements [field.Merging].
-func (m *Map[K, V]) Bind() {
+// Merger implements [field.Merging], for the engine.
+func (m *Map[K, V]) Merger() field.Merger { return (*mapMerger[K, V])(m) }
+
+// mapMerger is a Map as the engine sees it.
+type mapMerger[K cmp.Ordered, V any] Map[K, V]
+
+// Bind implements [field.Merger].
+func (f *mapMerger[K, V]) Bind() {
+	m := (*Map[K, V])(f)
 	if m.pend != nil || m.over {
 		m.settle()
 	}
 	m.stamp.bind()
 }
 
-// Change implements [field.Merging]. Putting the value that a key has is recorded,
+// Change implements [field.Merger]. Putting the value that a key has is recorded,
 // since another task of the superstep may overwrite the map, and so is deleting
 // a key that isn't there: another may put it.
-func (m *Map[K, V]) Change() (field.Change, error) {
+func (f *mapMerger[K, V]) Change() (field.Change, error) {
+	m := (*Map[K, V])(f)
 	c, err := m.change()
 	if c == nil {
 		return nil, err
@@ -312,8 +320,9 @@ func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 
 var errNaNKey = errors.New("a key is NaN")
 
-// Write implements [field.Merging].
-func (m *Map[K, V]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *mapMerger[K, V]) Write(c field.Change) error {
+	m := (*Map[K, V])(f)
 	mc, err := changeAs[*mapChange[K, V]](c)
 	if err != nil {
 		return err
@@ -335,8 +344,9 @@ func (m *Map[K, V]) Write(c field.Change) error {
 	return nil
 }
 
-// Apply implements [field.Merging].
-func (m *Map[K, V]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (f *mapMerger[K, V]) Apply(c field.Change) error {
+	m := (*Map[K, V])(f)
 	mc, err := changeAs[*mapChange[K, V]](c)
 	if err != nil {
 		return err
@@ -362,11 +372,11 @@ func (m *Map[K, V]) Apply(c field.Change) error {
 	return nil
 }
 
-// DecodeChange implements [field.Merging]. It takes an object with the values to
+// DecodeChange implements [field.Merger]. It takes an object with the values to
 // put. "$delete" gives the keys to delete, "$overwrite" an object that replaces
 // the map first, "$keep" an object with what to put for keys that are then not
 // there. Other keys that begin with "$" are written with one more "$".
-func (m *Map[K, V]) DecodeChange(data []byte) (field.Change, error) {
+func (*mapMerger[K, V]) DecodeChange(data []byte) (field.Change, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, err
@@ -431,12 +441,13 @@ func (m *Map[K, V]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker].
-func (m *Map[K, V]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*mapMerger[K, V]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMaps(cs, changeAs[*mapChange[K, V]])
 }
 
 // Keeps implements [field.Keeping].
-func (m *Map[K, V]) Keeps(c field.Change) bool {
+func (f *mapMerger[K, V]) Keeps(c field.Change) bool {
+	m := (*Map[K, V])(f)
 	mc, ok := c.(*mapChange[K, V])
 	return ok && m.keeps(mc)
 }
@@ -462,10 +473,10 @@ func (m *Map[K, V]) keeps(c *mapChange[K, V]) bool {
 }
 
 // Infallible implements [field.Infallible].
-func (m *Map[K, V]) Infallible() bool { return true }
+func (*mapMerger[K, V]) Infallible() bool { return true }
 
 // SchemaOf implements [field.Schemer].
-func (m *Map[K, V]) SchemaOf() any { return map[string]V(nil) }
+func (*mapMerger[K, V]) SchemaOf() any { return map[string]V(nil) }
 
 // mapChange first empties the map, if over is set, then deletes, then puts. Keeps
 // are the puts of what the keys had already. No key is in two of the lists, which
@@ -901,16 +912,22 @@ func clipPairs[K cmp.Ordered, V any](ps []pair[K, V]) []pair[K, V] {
 	return ps
 }
 
-// Bind implements [field.Merging].
-func (m *MergeMap[K, V, R]) Bind() {
+// Merger implements [field.Merging], for the engine.
+func (m *MergeMap[K, V, R]) Merger() field.Merger { return (*mergeMapMerger[K, V, R])(m) }
+
+// mergeMapMerger is a MergeMap as the engine sees it.
+type mergeMapMerger[K cmp.Ordered, V any, R Reducer[V]] MergeMap[K, V, R]
+
+// Bind implements [field.Merger].
+func (m *mergeMapMerger[K, V, R]) Bind() {
 	if m.dirty {
-		*m = MergeMap[K, V, R]{base: m.view}
+		*m = mergeMapMerger[K, V, R]{base: m.view}
 	}
 	m.stamp.bind()
 }
 
-// Change implements [field.Merging].
-func (m *MergeMap[K, V, R]) Change() (field.Change, error) {
+// Change implements [field.Merger].
+func (m *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
 	if err := m.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -940,8 +957,9 @@ func checkEntry[K cmp.Ordered, V any](k K, v V) error {
 	return nil
 }
 
-// Write implements [field.Merging].
-func (m *MergeMap[K, V, R]) Write(c field.Change) (err error) {
+// Write implements [field.Merger].
+func (f *mergeMapMerger[K, V, R]) Write(c field.Change) (err error) {
+	m := (*MergeMap[K, V, R])(f)
 	mc, err := changeAs[*mergeChange[K, V]](c)
 	if err != nil {
 		return err
@@ -956,9 +974,10 @@ func (m *MergeMap[K, V, R]) Write(c field.Change) (err error) {
 	return nil
 }
 
-// Apply implements [field.Merging]. A reducer that panics is an error and leaves
+// Apply implements [field.Merger]. A reducer that panics is an error and leaves
 // the map as it was.
-func (m *MergeMap[K, V, R]) Apply(c field.Change) (err error) {
+func (f *mergeMapMerger[K, V, R]) Apply(c field.Change) (err error) {
+	m := (*MergeMap[K, V, R])(f)
 	mc, err := changeAs[*mergeChange[K, V]](c)
 	if err != nil {
 		return err
@@ -981,12 +1000,12 @@ func (m *MergeMap[K, V, R]) Apply(c field.Change) (err error) {
 	return nil
 }
 
-// DecodeChange implements [field.Merging]. It takes an object with one update
+// DecodeChange implements [field.Merger]. It takes an object with one update
 // for each of its keys. "$overwrite" gives an object that replaces the map
 // first, "$delete" the keys that are then deleted, "$updates" an array of
 // objects of this same form (but for "$overwrite") that come last, one after
 // another. Other keys that begin with "$" are written with one more "$".
-func (m *MergeMap[K, V, R]) DecodeChange(data []byte) (field.Change, error) {
+func (*mergeMapMerger[K, V, R]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(mergeChange[K, V])
 	if err := c.decode(data, true); err != nil {
 		return nil, err
@@ -995,16 +1014,17 @@ func (m *MergeMap[K, V, R]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
-func (m *MergeMap[K, V, R]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*mergeMapMerger[K, V, R]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMerges[K, V](cs)
 }
 
 // SchemaOf implements [field.Schemer].
-func (m *MergeMap[K, V, R]) SchemaOf() any { return map[string]V(nil) }
+func (*mergeMapMerger[K, V, R]) SchemaOf() any { return map[string]V(nil) }
 
 // Keeps implements [field.Keeping]. Updates are folded to find out where values are
 // scalars; others are taken to change the map.
-func (m *MergeMap[K, V, R]) Keeps(c field.Change) bool {
+func (f *mergeMapMerger[K, V, R]) Keeps(c field.Change) bool {
+	m := (*MergeMap[K, V, R])(f)
 	mc, ok := c.(*mergeChange[K, V])
 	if !ok || mc.over {
 		return ok && len(mc.ops) == 0 && equalPairs(mc.puts, m.plain().pairs())

@@ -137,29 +137,38 @@ func (r *Reduced[T, R]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// Merger implements [field.Merging], for the engine.
+func (r *Reduced[T, R]) Merger() field.Merger { return (*reducedMerger[T, R])(r) }
+
+// reducedMerger is a Reduced as the engine sees it.
+type reducedMerger[T any, R Reducer[T]] Reduced[T, R]
+
 // MarshalSnapshot implements [field.Snapshotting]: a null that was set is
 // {"$overwrite":null}.
-func (r *Reduced[T, R]) MarshalSnapshot() ([]byte, error) { return marshalOptional(r, !r.IsZero()) }
+func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) {
+	r := (*Reduced[T, R])(f)
+	return marshalOptional(r, !r.IsZero())
+}
 
 // UnmarshalSnapshot implements [field.Snapshotting].
-func (r *Reduced[T, R]) UnmarshalSnapshot(data []byte) error {
+func (r *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
 	x, set, err := unmarshalSnapshot[T](data)
 	if err == nil {
-		*r = Reduced[T, R]{base: optional[T]{clip(x), set}}
+		*r = reducedMerger[T, R]{base: optional[T]{clip(x), set}}
 	}
 	return err
 }
 
-// Bind implements [field.Merging].
-func (r *Reduced[T, R]) Bind() {
+// Bind implements [field.Merger].
+func (r *reducedMerger[T, R]) Bind() {
 	if r.dirty {
-		*r = Reduced[T, R]{base: r.view}
+		*r = reducedMerger[T, R]{base: r.view}
 	}
 	r.stamp.bind()
 }
 
-// Change implements [field.Merging].
-func (r *Reduced[T, R]) Change() (field.Change, error) {
+// Change implements [field.Merger].
+func (r *reducedMerger[T, R]) Change() (field.Change, error) {
 	if err := r.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -175,8 +184,9 @@ func (r *Reduced[T, R]) Change() (field.Change, error) {
 	return &reducedChange[T]{over: r.over, updates: r.pend[:len(r.pend):len(r.pend)]}, nil
 }
 
-// Write implements [field.Merging].
-func (r *Reduced[T, R]) Write(c field.Change) (err error) {
+// Write implements [field.Merger].
+func (f *reducedMerger[T, R]) Write(c field.Change) (err error) {
+	r := (*Reduced[T, R])(f)
 	rc, err := changeAs[*reducedChange[T]](c)
 	if err != nil {
 		return err
@@ -197,9 +207,10 @@ func (r *Reduced[T, R]) Write(c field.Change) (err error) {
 	return nil
 }
 
-// Apply implements [field.Merging]. A reducer that panics is an error and leaves
+// Apply implements [field.Merger]. A reducer that panics is an error and leaves
 // the value as it was.
-func (r *Reduced[T, R]) Apply(c field.Change) (err error) {
+func (f *reducedMerger[T, R]) Apply(c field.Change) (err error) {
+	r := (*Reduced[T, R])(f)
 	rc, err := changeAs[*reducedChange[T]](c)
 	if err != nil {
 		return err
@@ -230,9 +241,9 @@ func recovered(err *error) {
 	}
 }
 
-// DecodeChange implements [field.Merging]. It takes one update, or an object
+// DecodeChange implements [field.Merger]. It takes one update, or an object
 // with "$overwrite", the new value, or "$updates", an array of updates, or both.
-func (r *Reduced[T, R]) DecodeChange(data []byte) (field.Change, error) {
+func (*reducedMerger[T, R]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(reducedChange[T])
 	ops, ok := operations(data, opOverwrite, opUpdates)
 	if !ok {
@@ -258,16 +269,16 @@ func (r *Reduced[T, R]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
-func (r *Reduced[T, R]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*reducedMerger[T, R]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkReduced[T](cs)
 }
 
 // SchemaOf implements [field.Schemer].
-func (r *Reduced[T, R]) SchemaOf() any { return zeroOf[T]() }
+func (*reducedMerger[T, R]) SchemaOf() any { return zeroOf[T]() }
 
 // Keeps implements [field.Keeping]. Updates are folded to find out where values are
 // scalars; others are taken to change the value.
-func (r *Reduced[T, R]) Keeps(c field.Change) bool {
+func (r *reducedMerger[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
 	if !ok || !r.base.set || len(rc.updates) > 0 && !scalar[T]() {
 		return false

@@ -47,19 +47,19 @@ func TestReduced(t *testing.T) {
 		t.Error(got)
 	}
 	fork.Overwrite(10)
-	if c := changeOf(t, fork); c == nil || !r.Keeps(c) {
+	if c := changeOf(t, fork); c == nil || !keeps(&r, c) {
 		t.Error("overwriting with the same is not recorded, or progress")
 	}
-	zero, err := r.DecodeChange([]byte("0"))
+	zero, err := r.Merger().DecodeChange([]byte("0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Apply(zero); err == nil || !strings.Contains(err.Error(), "divide") || r.Get() != 10 {
+	if err := r.Merger().Apply(zero); err == nil || !strings.Contains(err.Error(), "divide") || r.Get() != 10 {
 		t.Errorf("got %v, value %v", err, r)
 	}
 	fork = forkField(&r)
 	fork.Add(2)
-	if err := fork.Write(zero); err == nil || fork.Get() != 5 {
+	if err := fork.Merger().Write(zero); err == nil || fork.Get() != 5 {
 		t.Errorf("got %v, value %v", err, fork)
 	}
 }

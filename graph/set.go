@@ -114,13 +114,19 @@ func unmarshalElems[T cmp.Ordered](data []byte) ([]pair[T, struct{}], error) {
 	return slices.Compact(ps), nil
 }
 
-// Bind implements [field.Merging].
-func (s *Set[T]) Bind() { s.m.Bind() }
+// Merger implements [field.Merging], for the engine.
+func (s *Set[T]) Merger() field.Merger { return (*setMerger[T])(s) }
 
-// Change implements [field.Merging]. Adding an element that is there is recorded,
+// setMerger is a Set as the engine sees it.
+type setMerger[T cmp.Ordered] Set[T]
+
+// Bind implements [field.Merger].
+func (s *setMerger[T]) Bind() { s.m.Merger().Bind() }
+
+// Change implements [field.Merger]. Adding an element that is there is recorded,
 // since another task of the superstep may overwrite the set, and so is removing
 // one that isn't there: another may add it.
-func (s *Set[T]) Change() (field.Change, error) {
+func (s *setMerger[T]) Change() (field.Change, error) {
 	c, err := s.m.change()
 	if c == nil {
 		return nil, err
@@ -131,28 +137,28 @@ func (s *Set[T]) Change() (field.Change, error) {
 	return &setChange[T]{*c}, nil
 }
 
-// Write implements [field.Merging].
-func (s *Set[T]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (s *setMerger[T]) Write(c field.Change) error {
 	sc, err := changeAs[*setChange[T]](c)
 	if err != nil {
 		return err
 	}
-	return s.m.Write(&sc.mapChange)
+	return s.m.Merger().Write(&sc.mapChange)
 }
 
-// Apply implements [field.Merging].
-func (s *Set[T]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (s *setMerger[T]) Apply(c field.Change) error {
 	sc, err := changeAs[*setChange[T]](c)
 	if err != nil {
 		return err
 	}
-	return s.m.Apply(&sc.mapChange)
+	return s.m.Merger().Apply(&sc.mapChange)
 }
 
-// DecodeChange implements [field.Merging]. It takes an array of the elements to
+// DecodeChange implements [field.Merger]. It takes an array of the elements to
 // add, or an object with one or more of "$overwrite", "$remove", "$keep" and
 // "$add", which are done in this order; what is kept was there before.
-func (s *Set[T]) DecodeChange(data []byte) (field.Change, error) {
+func (*setMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(setChange[T])
 	ops, ok := operations(data, opOverwrite, opRemove, opKeep, opAdd)
 	if !ok {
@@ -193,21 +199,21 @@ func (s *Set[T]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker].
-func (s *Set[T]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*setMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkMaps(cs, setChangeAs[T])
 }
 
 // Keeps implements [field.Keeping].
-func (s *Set[T]) Keeps(c field.Change) bool {
+func (s *setMerger[T]) Keeps(c field.Change) bool {
 	sc, ok := c.(*setChange[T])
 	return ok && s.m.keeps(&sc.mapChange)
 }
 
 // Infallible implements [field.Infallible].
-func (s *Set[T]) Infallible() bool { return true }
+func (*setMerger[T]) Infallible() bool { return true }
 
 // SchemaOf implements [field.Schemer].
-func (s *Set[T]) SchemaOf() any { return []T(nil) }
+func (*setMerger[T]) SchemaOf() any { return []T(nil) }
 
 // setChange is a mapChange that is written as arrays.
 type setChange[T cmp.Ordered] struct {

@@ -25,7 +25,7 @@ func TestSet(t *testing.T) {
 	}
 	fork := forkField(&s)
 	fork.Add(1)
-	if c := changeOf(t, fork); c == nil || !s.Keeps(c) || fieldJSON(t, c) != `{"$keep":[1]}` {
+	if c := changeOf(t, fork); c == nil || !keeps(&s, c) || fieldJSON(t, c) != `{"$keep":[1]}` {
 		t.Error("adding what is there is not recorded, or progress")
 	}
 	fork.Remove(1)
@@ -44,7 +44,7 @@ func TestSet(t *testing.T) {
 		t.Error(got)
 	}
 	fork.Overwrite(3, 1)
-	if c := changeOf(t, fork); c == nil || !s.Keeps(c) {
+	if c := changeOf(t, fork); c == nil || !keeps(&s, c) {
 		t.Error("overwriting with the same is not recorded, or progress")
 	}
 	for range s.All() {
@@ -57,7 +57,7 @@ func TestSetNotFinite(t *testing.T) {
 	for _, x := range []float64{math.NaN(), math.Inf(1)} {
 		fork := forkField(&s)
 		fork.Add(x)
-		if _, err := fork.Change(); err == nil {
+		if _, err := fork.Merger().Change(); err == nil {
 			t.Errorf("%v was taken", x)
 		}
 	}

@@ -72,14 +72,22 @@ func (s *Sum[N]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Bind implements [field.Merging].
-func (s *Sum[N]) Bind() {
+// Merger implements [field.Merging], for the engine.
+func (s *Sum[N]) Merger() field.Merger { return (*sumMerger[N])(s) }
+
+// sumMerger is a Sum as the engine sees it.
+type sumMerger[N Number] Sum[N]
+
+// Bind implements [field.Merger].
+func (f *sumMerger[N]) Bind() {
+	s := (*Sum[N])(f)
 	s.base, s.pend, s.over = s.Get(), 0, false
 	s.stamp.bind()
 }
 
-// Change implements [field.Merging].
-func (s *Sum[N]) Change() (field.Change, error) {
+// Change implements [field.Merger].
+func (f *sumMerger[N]) Change() (field.Change, error) {
+	s := (*Sum[N])(f)
 	if err := s.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -92,8 +100,9 @@ func (s *Sum[N]) Change() (field.Change, error) {
 	return &sumChange[N]{n: s.pend, over: s.over}, nil
 }
 
-// Write implements [field.Merging].
-func (s *Sum[N]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *sumMerger[N]) Write(c field.Change) error {
+	s := (*Sum[N])(f)
 	sc, err := changeAs[*sumChange[N]](c)
 	switch {
 	case err != nil:
@@ -105,8 +114,9 @@ func (s *Sum[N]) Write(c field.Change) error {
 	return err
 }
 
-// Apply implements [field.Merging].
-func (s *Sum[N]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (f *sumMerger[N]) Apply(c field.Change) error {
+	s := (*Sum[N])(f)
 	sc, err := changeAs[*sumChange[N]](c)
 	if err != nil {
 		return err
@@ -122,9 +132,9 @@ func (s *Sum[N]) Apply(c field.Change) error {
 	return nil
 }
 
-// DecodeChange implements [field.Merging]. It takes the number to add, or
+// DecodeChange implements [field.Merger]. It takes the number to add, or
 // {"$overwrite": number}.
-func (s *Sum[N]) DecodeChange(data []byte) (field.Change, error) {
+func (*sumMerger[N]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(sumChange[N])
 	if ops, ok := operations(data, opOverwrite); ok {
 		data, c.over = ops[opOverwrite], true
@@ -136,21 +146,21 @@ func (s *Sum[N]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker]: only overwrites can conflict.
-func (s *Sum[N]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*sumMerger[N]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkSums[N](cs)
 }
 
 // Keeps implements [field.Keeping].
-func (s *Sum[N]) Keeps(c field.Change) bool {
+func (s *sumMerger[N]) Keeps(c field.Change) bool {
 	sc, ok := c.(*sumChange[N])
 	return ok && sc.over && sameBits(sc.n, s.base)
 }
 
 // Infallible implements [field.Infallible]: floats can overflow.
-func (s *Sum[N]) Infallible() bool { return !holdsFraction[N]() }
+func (*sumMerger[N]) Infallible() bool { return !holdsFraction[N]() }
 
 // SchemaOf implements [field.Schemer].
-func (s *Sum[N]) SchemaOf() any { return *new(N) }
+func (*sumMerger[N]) SchemaOf() any { return *new(N) }
 
 func holdsFraction[N Number]() bool {
 	one := N(1)

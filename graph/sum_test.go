@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -30,11 +31,11 @@ func TestSum(t *testing.T) {
 		t.Error("adding nothing is a write")
 	}
 	fork.Overwrite(-57)
-	if c := changeOf(t, fork); c == nil || !s.Keeps(c) {
+	if c := changeOf(t, fork); c == nil || !keeps(&s, c) {
 		t.Error("overwriting with the same is not recorded, or progress")
 	}
 	commitField(t, &s, func(s *graph.Sum[int8]) { s.Overwrite(3); s.Add(1) })
-	if s.Get() != 4 || !s.Infallible() {
+	if s.Get() != 4 || !s.Merger().(field.Infallible).Infallible() {
 		t.Errorf("got %v", s)
 	}
 }
@@ -42,24 +43,24 @@ func TestSum(t *testing.T) {
 func TestSumFloat(t *testing.T) {
 	var s graph.Sum[float32]
 	commitField(t, &s, func(s *graph.Sum[float32]) { s.Add(0.1) })
-	if s.Infallible() {
+	if s.Merger().(field.Infallible).Infallible() {
 		t.Error("adding floats can overflow")
 	}
 	for _, x := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
 		fork := forkField(&s)
 		fork.Add(x)
-		if _, err := fork.Change(); err == nil {
+		if _, err := fork.Merger().Change(); err == nil {
 			t.Errorf("%v was taken", x)
 		}
 	}
-	c, err := s.DecodeChange([]byte("3e38"))
+	c, err := s.Merger().DecodeChange([]byte("3e38"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Apply(c); err != nil {
+	if err := s.Merger().Apply(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Apply(c); err == nil || s.Get() > math.MaxFloat32 {
+	if err := s.Merger().Apply(c); err == nil || s.Get() > math.MaxFloat32 {
 		t.Errorf("overflow: %v, %v", s, err)
 	}
 }

@@ -59,16 +59,22 @@ func (u *Untracked[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Bind implements [field.Merging].
-func (u *Untracked[T]) Bind() {
+// Merger implements [field.Merging], for the engine.
+func (u *Untracked[T]) Merger() field.Merger { return (*untrackedMerger[T])(u) }
+
+// untrackedMerger is an Untracked as the engine sees it.
+type untrackedMerger[T any] Untracked[T]
+
+// Bind implements [field.Merger].
+func (u *untrackedMerger[T]) Bind() {
 	if u.set {
-		*u = Untracked[T]{base: u.pend}
+		*u = untrackedMerger[T]{base: u.pend}
 	}
 	u.stamp.bind()
 }
 
-// Change implements [field.Merging].
-func (u *Untracked[T]) Change() (field.Change, error) {
+// Change implements [field.Merger].
+func (u *untrackedMerger[T]) Change() (field.Change, error) {
 	if err := u.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -78,8 +84,9 @@ func (u *Untracked[T]) Change() (field.Change, error) {
 	return &untrackedChange[T]{value: u.pend}, nil
 }
 
-// Write implements [field.Merging].
-func (u *Untracked[T]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *untrackedMerger[T]) Write(c field.Change) error {
+	u := (*Untracked[T])(f)
 	uc, err := changeAs[*untrackedChange[T]](c)
 	if err == nil {
 		u.Set(uc.value)
@@ -87,17 +94,17 @@ func (u *Untracked[T]) Write(c field.Change) error {
 	return err
 }
 
-// Apply implements [field.Merging].
-func (u *Untracked[T]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (u *untrackedMerger[T]) Apply(c field.Change) error {
 	uc, err := changeAs[*untrackedChange[T]](c)
 	if err == nil {
-		*u = Untracked[T]{base: uc.value}
+		*u = untrackedMerger[T]{base: uc.value}
 	}
 	return err
 }
 
-// DecodeChange implements [field.Merging].
-func (u *Untracked[T]) DecodeChange(data []byte) (field.Change, error) {
+// DecodeChange implements [field.Merger].
+func (*untrackedMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	c := new(untrackedChange[T])
 	if err := json.Unmarshal(data, &c.value); err != nil {
 		return nil, err
@@ -106,12 +113,12 @@ func (u *Untracked[T]) DecodeChange(data []byte) (field.Change, error) {
 }
 
 // Check implements [field.Checker]: the last one wins.
-func (u *Untracked[T]) Check([]field.Change) (later, earlier int, err error) {
+func (*untrackedMerger[T]) Check([]field.Change) (later, earlier int, err error) {
 	return -1, -1, nil
 }
 
 // Keeps implements [field.Keeping].
-func (u *Untracked[T]) Keeps(c field.Change) bool {
+func (u *untrackedMerger[T]) Keeps(c field.Change) bool {
 	uc, ok := c.(*untrackedChange[T])
 	return ok && identical(uc.value, u.base)
 }
@@ -124,13 +131,13 @@ func identical[T any](a, b T) bool {
 }
 
 // Infallible implements [field.Infallible].
-func (u *Untracked[T]) Infallible() bool { return true }
+func (*untrackedMerger[T]) Infallible() bool { return true }
 
 // Unrecorded implements [field.Unrecorded].
-func (u *Untracked[T]) Unrecorded() {}
+func (*untrackedMerger[T]) Unrecorded() {}
 
 // SchemaOf implements [field.Schemer].
-func (u *Untracked[T]) SchemaOf() any { return zeroOf[T]() }
+func (*untrackedMerger[T]) SchemaOf() any { return zeroOf[T]() }
 
 type untrackedChange[T any] struct{ value T }
 

@@ -21,10 +21,10 @@ func TestUntracked(t *testing.T) {
 	if err := cb.Conflict(ca); err != nil {
 		t.Error(err)
 	}
-	if err := u.Apply(ca); err != nil {
+	if err := u.Merger().Apply(ca); err != nil {
 		t.Error(err)
 	}
-	if err := u.Apply(cb); err != nil || u.Get()() != 2 {
+	if err := u.Merger().Apply(cb); err != nil || u.Get()() != 2 {
 		t.Error("the last one wins", err)
 	}
 	if fieldJSON(t, u) != "null" || fieldJSON(t, cb) != "null" {
@@ -34,7 +34,7 @@ func TestUntracked(t *testing.T) {
 	p.Set(new(int))
 	fork := forkField(&p)
 	fork.Set(p.Get())
-	if c := changeOf(t, fork); c == nil || !fork.Keeps(c) {
+	if c := changeOf(t, fork); c == nil || !keeps(fork, c) {
 		t.Error("setting the same pointer is not recorded, or progress")
 	}
 }

@@ -77,8 +77,14 @@ func (v *Value[T]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Bind implements [field.Merging].
-func (v *Value[T]) Bind() {
+// Merger implements [field.Merging], for the engine.
+func (v *Value[T]) Merger() field.Merger { return (*valueMerger[T])(v) }
+
+// valueMerger is a Value as the engine sees it.
+type valueMerger[T any] Value[T]
+
+// Bind implements [field.Merger].
+func (v *valueMerger[T]) Bind() {
 	if v.set {
 		var zero T
 		v.base, v.pend, v.set = v.pend, zero, false
@@ -86,8 +92,8 @@ func (v *Value[T]) Bind() {
 	v.stamp.bind()
 }
 
-// Change implements [field.Merging].
-func (v *Value[T]) Change() (field.Change, error) {
+// Change implements [field.Merger].
+func (v *valueMerger[T]) Change() (field.Change, error) {
 	if err := v.stamp.check(); err != nil {
 		return nil, err
 	}
@@ -100,8 +106,9 @@ func (v *Value[T]) Change() (field.Change, error) {
 	return &valueChange[T]{value: v.pend}, nil
 }
 
-// Write implements [field.Merging].
-func (v *Value[T]) Write(c field.Change) error {
+// Write implements [field.Merger].
+func (f *valueMerger[T]) Write(c field.Change) error {
+	v := (*Value[T])(f)
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
 		v.Set(vc.value)
@@ -109,30 +116,30 @@ func (v *Value[T]) Write(c field.Change) error {
 	return err
 }
 
-// Apply implements [field.Merging].
-func (v *Value[T]) Apply(c field.Change) error {
+// Apply implements [field.Merger].
+func (v *valueMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*v = Value[T]{base: vc.value}
+		*v = valueMerger[T]{base: vc.value}
 	}
 	return err
 }
 
-// DecodeChange implements [field.Merging].
-func (v *Value[T]) DecodeChange(data []byte) (field.Change, error) {
+// DecodeChange implements [field.Merger].
+func (*valueMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	return decodeValueChange[T](data)
 }
 
 // Check implements [field.Checker].
-func (v *Value[T]) Check(cs []field.Change) (later, earlier int, err error) {
+func (*valueMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkValues[T](cs)
 }
 
 // Infallible implements [field.Infallible].
-func (v *Value[T]) Infallible() bool { return true }
+func (*valueMerger[T]) Infallible() bool { return true }
 
 // SchemaOf implements [field.Schemer].
-func (v *Value[T]) SchemaOf() any { return zeroOf[T]() }
+func (*valueMerger[T]) SchemaOf() any { return zeroOf[T]() }
 
 // valueChange is the change of Value and Ephemeral: the new value.
 type valueChange[T any] struct{ value T }

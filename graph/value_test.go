@@ -20,19 +20,22 @@ type fieldPtr[F any] interface {
 // forkField returns a copy of base as a task gets it.
 func forkField[F any, P fieldPtr[F]](base *F) P {
 	c := *base
-	P(&c).Bind()
+	P(&c).Merger().Bind()
 	return &c
 }
 
 // changeOf returns what f's task wrote.
 func changeOf(t testing.TB, f field.Merging) field.Change {
 	t.Helper()
-	c, err := f.Change()
+	c, err := f.Merger().Change()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
+
+// keeps reports whether c leaves f as it is.
+func keeps(f field.Merging, c field.Change) bool { return f.Merger().(field.Keeping).Keeps(c) }
 
 func fieldJSON(t testing.TB, v any) string {
 	t.Helper()
@@ -53,7 +56,7 @@ func commitField[F any, P fieldPtr[F]](t testing.TB, base P, write func(P)) {
 		return
 	}
 	data := fieldJSON(t, c)
-	back, err := P(new(F)).DecodeChange([]byte(data))
+	back, err := P(new(F)).Merger().DecodeChange([]byte(data))
 	if err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
@@ -61,7 +64,7 @@ func commitField[F any, P fieldPtr[F]](t testing.TB, base P, write func(P)) {
 		t.Fatalf("change %s came back as %s", data, again)
 	}
 	want := fieldJSON(t, fork)
-	if err := base.Apply(back); err != nil {
+	if err := base.Merger().Apply(back); err != nil {
 		t.Fatal(err)
 	}
 	if got := fieldJSON(t, base); got != want {
@@ -226,10 +229,10 @@ func TestRebindingSettlesWrites(t *testing.T) {
 	set.Add(1)
 	for _, f := range []field.Merging{&v, &l, &m, &s, &r, &e, &u, &mm, &set} {
 		before := fieldJSON(t, f)
-		if _, err := f.Change(); !errors.Is(err, field.ErrReplaced) {
+		if _, err := f.Merger().Change(); !errors.Is(err, field.ErrReplaced) {
 			t.Errorf("%T: unbound, got %v", f, err)
 		}
-		f.Bind()
+		f.Merger().Bind()
 		if c := changeOf(t, f); c != nil {
 			t.Errorf("%T: change %s", f, fieldJSON(t, c))
 		}
@@ -242,8 +245,8 @@ func TestRebindingSettlesWrites(t *testing.T) {
 func TestWrongChange(t *testing.T) {
 	var v graph.Value[int]
 	var l graph.List[int]
-	c, _ := v.DecodeChange([]byte("1"))
-	if l.Apply(c) == nil || l.Write(c) == nil {
+	c, _ := v.Merger().DecodeChange([]byte("1"))
+	if l.Merger().Apply(c) == nil || l.Merger().Write(c) == nil {
 		t.Error("a list took the change of a value")
 	}
 }
@@ -264,7 +267,7 @@ func fuzzField[F any, P fieldPtr[F]](f *testing.F, seeds ...string) {
 				t.Fatal(err)
 			}
 		}
-		c, err := P(new(F)).DecodeChange(data)
+		c, err := P(new(F)).Merger().DecodeChange(data)
 		if err != nil {
 			return
 		}
@@ -272,7 +275,7 @@ func fuzzField[F any, P fieldPtr[F]](f *testing.F, seeds ...string) {
 		if err != nil {
 			return
 		}
-		d, err := P(new(F)).DecodeChange(text)
+		d, err := P(new(F)).Merger().DecodeChange(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -283,12 +286,12 @@ func fuzzField[F any, P fieldPtr[F]](f *testing.F, seeds ...string) {
 			t.Fatalf("%s conflicts with itself: %v", text, err)
 		}
 		base := P(new(F))
-		if base.Apply(c) != nil {
+		if base.Merger().Apply(c) != nil {
 			return
 		}
 		fork := forkField[F, P]((*F)(base))
-		if fork.Write(d) == nil {
-			if _, err := fork.Change(); err != nil && !json.Valid(text) {
+		if fork.Merger().Write(d) == nil {
+			if _, err := fork.Merger().Change(); err != nil && !json.Valid(text) {
 				t.Fatal(err)
 			}
 		}

@@ -272,8 +272,8 @@ func messagesOf(update json.RawMessage) []chat.Message {
 		return nil
 	}
 	var h chat.History
-	c, err := h.DecodeChange(update)
-	if err != nil || h.Apply(c) != nil {
+	c, err := h.Merger().DecodeChange(update)
+	if err != nil || h.Merger().Apply(c) != nil {
 		return nil // a field of that name that isn't a conversation
 	}
 	return h.Slice()

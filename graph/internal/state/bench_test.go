@@ -119,7 +119,7 @@ func BenchmarkStepList(b *testing.B) {
 	type lists struct{ L graph.List[int] }
 	for _, n := range []int{0, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			benchStep(b, func(s *lists) { s.L.Add(make([]int, n)...); s.L.Bind() }, func(s *lists) { s.L.Add(1) })
+			benchStep(b, func(s *lists) { s.L.Add(make([]int, n)...); s.L.Merger().Bind() }, func(s *lists) { s.L.Add(1) })
 		})
 	}
 }
@@ -133,7 +133,7 @@ func BenchmarkStepMap(b *testing.B) {
 				for k := range n {
 					s.M.Put(k, k)
 				}
-				s.M.Bind()
+				s.M.Merger().Bind()
 			}, func(s *mapped) { i++; s.M.Put(i%n, -i) })
 		})
 	}

@@ -339,13 +339,24 @@ func TestWhatIsWrongWithAnUpdateHasItsPath(t *testing.T) {
 // of their forms.
 type words struct{ graph.List[string] }
 
-func (w *words) DecodeChange(data []byte) (field.Change, error) {
+func (w *words) Merger() field.Merger { return (*wordsMerger)(w) }
+
+type wordsMerger words
+
+func (w *wordsMerger) Bind()                         { w.List.Merger().Bind() }
+func (w *wordsMerger) Change() (field.Change, error) { return w.List.Merger().Change() }
+func (w *wordsMerger) Write(c field.Change) error    { return w.List.Merger().Write(c) }
+func (w *wordsMerger) Apply(c field.Change) error    { return w.List.Merger().Apply(c) }
+
+func (w *wordsMerger) DecodeChange(data []byte) (field.Change, error) {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
 		data, _ = json.Marshal(strings.Fields(text))
 	}
-	return w.List.DecodeChange(data)
+	return w.List.Merger().DecodeChange(data)
 }
+
+func (w *wordsMerger) SchemaOf() any { return []string(nil) }
 
 func TestAFieldTypeFromElsewhereReadsWhatItReads(t *testing.T) {
 	type told struct {

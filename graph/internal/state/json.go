@@ -167,7 +167,7 @@ func (t *Type[S]) decode(parts []part, plain func(*fieldInfo, unsafe.Pointer, []
 	return c, errs
 }
 
-func decodeChange(m field.Merging, data []byte) (c field.Change, err error) {
+func decodeChange(m field.Merger, data []byte) (c field.Change, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError(p)
@@ -254,17 +254,17 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 			}
 			data, err = fi.encode(s)
 		} else {
-			m := fi.field(s)
 			if fi.unrecorded || fi.growing && !full {
 				continue
 			}
-			if z, ok := m.(interface{ IsZero() bool }); ok && z.IsZero() {
+			v := fi.value(s)
+			if z, ok := v.(interface{ IsZero() bool }); ok && z.IsZero() {
 				continue
 			}
-			if sm, ok := m.(field.Snapshotting); ok {
+			if sm, ok := fi.field(s).(field.Snapshotting); ok {
 				data, err = sm.MarshalSnapshot()
 			} else {
-				data, err = json.Marshal(m)
+				data, err = json.Marshal(v)
 			}
 		}
 		if err != nil {
@@ -299,7 +299,7 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 		if fi.tab == nil {
 			err = fi.decode(s, p.data)
 		} else {
-			err = restore(fi.field(s), p.data)
+			err = fi.restore(s, p.data)
 		}
 		if err != nil {
 			errs = append(errs, fi.err(err))
@@ -311,16 +311,17 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 	return state, nil
 }
 
-func restore(m field.Merging, data []byte) (err error) {
+// restore reads a merging field of the state at s from a snapshot.
+func (f *fieldInfo) restore(s unsafe.Pointer, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError(p)
 		}
 	}()
-	if s, ok := m.(field.Snapshotting); ok {
-		return s.UnmarshalSnapshot(data)
+	if m, ok := f.field(s).(field.Snapshotting); ok {
+		return m.UnmarshalSnapshot(data)
 	}
-	return m.UnmarshalJSON(data)
+	return f.value(s).(json.Unmarshaler).UnmarshalJSON(data)
 }
 
 // UnknownFieldError says that an update names a field that the state doesn't
@@ -410,7 +411,7 @@ func (t *Type[S]) inputForms(i int32) forms {
 	return t.forms[i]
 }
 
-func write(m field.Merging, c field.Change) (err error) {
+func write(m field.Merger, c field.Change) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError(p)
@@ -444,7 +445,7 @@ func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
 		case fi.tab == nil:
 			hashes[fi.name] = fi.hash(s)
 		default:
-			data, err := json.Marshal(fi.field(s))
+			data, err := json.Marshal(fi.value(s))
 			if err != nil {
 				return nil, fi.err(cause(err))
 			}

@@ -115,7 +115,7 @@ func (w *walker) structFields(t reflect.Type, prefix string, off uintptr) {
 			w.problem(path, ft, "an unexported field cannot be stored", "export it, or move it out of the state")
 			continue
 		case tag.skip:
-			if reflect.PointerTo(ft).Implements(reflect.TypeFor[field.Unrecorded]()) {
+			if _, unrecorded := mergerOf(ft).(field.Unrecorded); unrecorded {
 				w.problem(path, ft, `the tag json:"-" is not needed, as the field is never stored`, "remove the tag")
 			} else {
 				w.problem(path, ft, `a field with the tag json:"-" cannot be stored`, fmt.Sprintf("remove the tag, or use graph.Untracked[%v]", ft))
@@ -152,18 +152,21 @@ func (w *walker) mergingField(f *fieldInfo) {
 		}
 		return
 	}
-	zero := reflect.New(t).Interface()
-	m := zero.(field.Merging)
+	m := mergerOf(t)
+	if m == nil {
+		w.problem(f.path, t, "its Merger method does not return a pointer to the field itself", "let it return its receiver, converted to a pointer type that implements field.Merger")
+		return
+	}
 	f.tab = tableOf(m)
-	if i, ok := zero.(field.Infallible); ok {
+	if i, ok := m.(field.Infallible); ok {
 		f.infallible = i.Infallible()
 	}
-	_, f.checker = zero.(field.Checker)
-	_, f.keeping = zero.(field.Keeping)
-	_, f.growing = zero.(field.Growing)
-	_, f.stepped = zero.(field.Stepped)
-	_, f.unrecorded = zero.(field.Unrecorded)
-	if s, ok := zero.(field.Schemer); ok && !f.unrecorded {
+	_, f.checker = m.(field.Checker)
+	_, f.keeping = m.(field.Keeping)
+	_, f.growing = m.(field.Growing)
+	_, f.stepped = m.(field.Stepped)
+	_, f.unrecorded = m.(field.Unrecorded)
+	if s, ok := m.(field.Schemer); ok && !f.unrecorded {
 		if elem := reflect.TypeOf(s.SchemaOf()); elem != nil {
 			if bad, reason := unstorable(elem, map[reflect.Type]bool{}); bad != nil {
 				w.problem(f.path, t, fmt.Sprintf("%v %s", bad, reason), fmt.Sprintf("use graph.Untracked, or give the type that holds %v methods MarshalJSON and UnmarshalJSON", bad))

@@ -65,7 +65,7 @@ func (f *fieldInfo) valueSchema() (*jsonschema.Schema, error) {
 		return schemaOf(f.typ)
 	}
 	value := new(jsonschema.Schema)
-	if s, ok := reflect.New(f.typ).Interface().(field.Schemer); ok {
+	if s, ok := mergerOf(f.typ).(field.Schemer); ok {
 		if t := reflect.TypeOf(s.SchemaOf()); t != nil {
 			var err error
 			if value, err = schemaOf(t); err != nil {

@@ -341,6 +341,7 @@ type exclusiveChange int
 
 func (e exclusive) MarshalJSON() ([]byte, error)     { return json.Marshal(e.base + e.pend) }
 func (e *exclusive) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &e.base) }
+func (e *exclusive) Merger() field.Merger            { return e }
 func (e *exclusive) Bind()                           {}
 func (e *exclusive) Write(c field.Change) error      { e.pend += int(c.(exclusiveChange)); return nil }
 
@@ -790,6 +791,15 @@ type (
 	jsonned struct{ A int }
 	badJSON struct{ graph.Sum[int] }
 	counted struct{ N graph.Sum[int] }
+	noted   struct { // its note would not be merged
+		graph.List[int]
+		Note string
+	}
+	before struct { // neither would this one
+		Note string
+		graph.List[int]
+	}
+	nobody  struct{ field.Merging }
 	private struct {
 		A int
 		b int //lint:ignore U1000 what Compile refuses
@@ -799,6 +809,8 @@ type (
 type deep struct{ jsonned }
 
 func (jsonned) MarshalJSON() ([]byte, error) { return nil, nil }
+
+func (nobody) MarshalJSON() ([]byte, error) { return []byte("0"), nil }
 
 func (b *badJSON) MarshalJSON() ([]byte, error) { return []byte("0"), nil }
 
@@ -849,6 +861,9 @@ func TestProblems(t *testing.T) {
 		Inside counted
 		List   *graph.List[int]
 		Bad    badJSON
+		Noted  noted
+		Before before
+		Nobody nobody
 		Chan   graph.List[Wrapper]
 		Func   graph.Value[func()]
 		Iface  graph.Value[error]
@@ -881,6 +896,9 @@ func TestProblems(t *testing.T) {
 		{"Inside.N", "embed state_test.counted"},
 		{"List", "use graph.List[int]"},
 		{"Bad", "value receiver"},
+		{"Noted", "does not return a pointer to the field itself: let it return its receiver"},
+		{"Before", "does not return a pointer to the field itself"},
+		{"Nobody", "does not return a pointer to the field itself"},
 		{"Chan", "chan int cannot be encoded"},
 		{"Func", "graph.Untracked"},
 		{"Iface", "cannot be decoded"},

@@ -60,7 +60,7 @@ type fieldInfo struct {
 	simple reflect.Kind // of a type that encodes itself in the way of its kind; else Invalid
 
 	// Of merging fields.
-	tab        unsafe.Pointer // method table of field.Merging
+	tab        unsafe.Pointer // method table of field.Merger
 	infallible bool
 	checker    bool
 	keeping    bool
@@ -177,14 +177,30 @@ func (l *layout) group(f *fieldInfo) {
 type iface struct{ tab, data unsafe.Pointer }
 
 // field returns a merging field of the state at s.
-func (f *fieldInfo) field(s unsafe.Pointer) (m field.Merging) {
+func (f *fieldInfo) field(s unsafe.Pointer) (m field.Merger) {
 	i := (*iface)(unsafe.Pointer(&m))
 	i.tab, i.data = f.tab, unsafe.Add(s, f.off)
 	return m
 }
 
-func tableOf(m field.Merging) unsafe.Pointer {
+func tableOf(m field.Merger) unsafe.Pointer {
 	return (*iface)(unsafe.Pointer(&m)).tab
+}
+
+// mergerOf returns the Merger of a zero t. It returns nil if t is no merging field
+// type, or its Merger isn't a pointer to the field, all of it.
+func mergerOf(t reflect.Type) (m field.Merger) {
+	zero := reflect.New(t)
+	f, ok := zero.Interface().(field.Merging)
+	if !ok {
+		return nil
+	}
+	defer func() { _ = recover() }() // the method may be that of something embedded that is nil
+	of := f.Merger()
+	if p := reflect.ValueOf(of); p.Kind() == reflect.Pointer && p.Pointer() == zero.Pointer() && p.Type().Elem().Size() == t.Size() {
+		m = of
+	}
+	return m
 }
 
 // value returns a pointer to a field of the state at s.

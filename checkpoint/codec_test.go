@@ -271,7 +271,7 @@ func TestAResultComesBack(t *testing.T) {
 	for _, want := range []checkpoint.Result{
 		{Epoch: "e", Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"a":"<"}`)},
 		{Branch: "b", Epoch: "e", Task: 3, Gen: 1, Kind: checkpoint.KindOnce, Name: "n\n", Data: json.RawMessage(`null`), Replace: true},
-		{Epoch: "e", Kind: checkpoint.KindError},
+		{Epoch: "e", Kind: checkpoint.KindOpen},
 	} {
 		b, err := checkpoint.MarshalResult(&want)
 		if err != nil {

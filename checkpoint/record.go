@@ -204,9 +204,15 @@ type Task struct {
 	Overlay json.RawMessage `json:"overlay,omitempty"` // update seen by this task alone (schema graphs)
 }
 
-// OpenTask is what a record inside a superstep knows about one of its tasks.
+// OpenTask is what is known of a task of an open superstep: by a record inside the
+// superstep, or by what the task has left since, beside the log (see KindOpen). The
+// newer of them holds.
 type OpenTask struct {
 	Task int `json:"task"`
+
+	// After is the number of the line's newest record when a result was written: it
+	// is newer than what that record says, and older than what later ones do.
+	After int64 `json:"after,omitempty"`
 
 	// Node is set for a task that the epoch did not plan: an edit from
 	// outside stood in for the node.
@@ -214,10 +220,11 @@ type OpenTask struct {
 
 	// Gen counts how often the task's results were voided; results of an
 	// earlier generation don't count.
-	Gen   int    `json:"gen,omitempty"`
-	Error string `json:"error,omitempty"` // why they were voided, or what cut a task short that asks
+	Gen int `json:"gen,omitempty"`
 
-	// Failure is what is known of attempts of a task that asks, but for Text.
+	// Error is that of the task's last attempt, or why its results were voided: the
+	// task has failed. Failure is what is known of its attempts that have failed.
+	Error   string   `json:"error,omitempty"`
 	Failure *Failure `json:"failure,omitempty"`
 
 	// Folded is set when the task's changes are already in the state (an
@@ -232,18 +239,21 @@ type OpenTask struct {
 	Passed bool `json:"passed,omitempty"`
 
 	// Questions are all questions the task has raised, answered or not, in
-	// the order raised.
+	// the order raised. Cut is set when a task that asks runs again whether they are
+	// answered or not: a subgraph of it has failed, or was cancelled.
 	Questions []Question `json:"questions,omitempty"`
+	Cut       bool       `json:"cut,omitempty"`
 
-	// Children points to the record at which the task's subgraph calls stand,
-	// by call key.
+	// Children points to the records at which the subgraphs stand that the task has
+	// called, by namespace; Kept, once the node has finished, to those of subgraphs
+	// that keep their state.
 	Children map[string]ID `json:"children,omitempty"`
+	Kept     map[string]ID `json:"kept,omitempty"`
 }
 
-// Failure is what is known of a task whose node has failed.
+// Failure is what is known of failed attempts of a task's node.
 type Failure struct {
-	Text     string `json:"text,omitempty"`     // the last error
-	Attempts int    `json:"attempts,omitempty"` // of the node, that failed
+	Attempts int `json:"attempts,omitempty"` // how many
 
 	// Handled is the node's error if its error handler stands in for it: the node
 	// itself doesn't run any more. Causes are the types and texts of the errors that
@@ -314,14 +324,11 @@ type ResultKind string
 
 // The kinds of results of a task. Changes and routing complete it.
 const (
-	KindChanges   ResultKind = "changes"   // what the task wrote, encoded
-	KindRouting   ResultKind = "routing"   // where it leads: a Routing
-	KindOnce      ResultKind = "once"      // result of a named sub-step
-	KindError     ResultKind = "error"     // a Failure
-	KindQuestions ResultKind = "questions" // questions raised so far
-	KindChild     ResultKind = "child"     // record at which a subgraph call stands
-	KindTimer     ResultKind = "timer"     // absolute deadline of a sleep or wait
-	KindEvent     ResultKind = "event"     // an event that nobody has waited for yet
+	KindChanges ResultKind = "changes" // what the task wrote, encoded
+	KindRouting ResultKind = "routing" // where it leads: a Routing
+	KindOnce    ResultKind = "once"    // result of a named sub-step
+	KindOpen    ResultKind = "open"    // how it stands: an OpenTask
+	KindEvent   ResultKind = "event"   // an event that nobody has waited for yet
 )
 
 // EventsEpoch is the epoch of results that belong to no superstep: the events

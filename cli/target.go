@@ -216,9 +216,10 @@ func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Rec
 	if err != nil {
 		return "", err
 	}
-	gens, failed, done := map[int]int{}, map[int]string{}, map[int]bool{}
+	gens, failed, done, known := map[int]int{}, map[int]string{}, map[int]bool{}, map[int]bool{}
 	for _, t := range head.Open {
-		if gens[t.Task] = t.Gen; t.Error != "" && !t.Folded {
+		known[t.Task] = true
+		if gens[t.Task] = t.Gen; t.Error != "" {
 			failed[t.Task] = t.Error
 		}
 		if t.Done() {
@@ -230,10 +231,10 @@ func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Rec
 			continue
 		}
 		switch r.Kind {
-		case checkpoint.KindError:
-			var f checkpoint.Failure
-			if json.Unmarshal(r.Data, &f) == nil {
-				failed[r.Task] = f.Text
+		case checkpoint.KindOpen:
+			var o checkpoint.OpenTask
+			if json.Unmarshal(r.Data, &o) == nil && (!known[r.Task] || o.After >= head.Seq) {
+				failed[r.Task] = o.Error
 			}
 		case checkpoint.KindRouting: // changes alone tell nothing: a router may have failed
 			done[r.Task] = true

@@ -224,10 +224,10 @@ func TestARunThatIsStoppedWhileItReadsSaysSo(t *testing.T) {
 // When the store fails while a task's result is saved, the thread is due again: a
 // failure of the store is no end of the run.
 func TestAStoreThatFailsWhileATaskSavesLeavesTheThreadToTheNext(t *testing.T) {
-	for _, kind := range []checkpoint.ResultKind{checkpoint.KindOnce, checkpoint.KindError} {
+	for _, kind := range []checkpoint.ResultKind{checkpoint.KindOnce, checkpoint.KindOpen} {
 		t.Run(string(kind), func(t *testing.T) {
 			ctx, mem := t.Context(), checkpoint.NewMemory()
-			failing := kind == checkpoint.KindError
+			failing := kind == checkpoint.KindOpen
 			b := graph.New[trail]("saves")
 			b.AddNode("hear", func(ctx context.Context, s *trail) error { _, err := graph.WaitFor[string](ctx, "", "go"); return err })
 			b.AddNode("once", func(ctx context.Context, s *trail) error {

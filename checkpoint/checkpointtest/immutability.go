@@ -41,7 +41,7 @@ func testImmutability(t *testing.T, open Opener, _ Options) {
 	t.Run("results that were read do not change with later writes", func(t *testing.T) {
 		s, l := open(t), newLine("t")
 		e := l.add(t, s, 1)[0].ID
-		r := result(e, 0, checkpoint.KindQuestions, `[1]`)
+		r := result(e, 0, checkpoint.KindOpen, `[1]`)
 		r.Replace = true
 		mustWrite(t, s, &checkpoint.Write{Log: l.log, Results: []checkpoint.Result{r}})
 		got := mustResults(t, s, l.log, "", e)

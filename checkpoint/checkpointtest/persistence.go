@@ -126,10 +126,10 @@ func testCrashes(t *testing.T, open Opener, o Options) {
 			r := fullRecord(w.l.next())
 			mustWrite(t, w.s, &checkpoint.Write{
 				Log: w.l.log, Fence: w.fence, Record: r, Head: w.l.head, Drop: &checkpoint.Drop{Epoch: w.l.tip},
-				Results: []checkpoint.Result{result(w.l.tip, 1, checkpoint.KindChanges, `1`), result(r.ID, 0, checkpoint.KindQuestions, `[]`)},
+				Results: []checkpoint.Result{result(w.l.tip, 1, checkpoint.KindChanges, `1`), result(r.ID, 0, checkpoint.KindOpen, `[]`)},
 			})
 			w.res[w.l.tip] = nil
-			w.res[r.ID] = []checkpoint.Result{result(r.ID, 0, checkpoint.KindQuestions, `[]`)}
+			w.res[r.ID] = []checkpoint.Result{result(r.ID, 0, checkpoint.KindOpen, `[]`)}
 			w.l.took(r)
 			w.all = append(w.all, r)
 		}},
@@ -144,7 +144,7 @@ func testCrashes(t *testing.T, open Opener, o Options) {
 			w.all = append(w.all, w.l.write(t, w.s, w.l.fork(w.all[0])))
 		}},
 		{"a replaced result", func(t *testing.T, w *world) {
-			r := result(w.l.tip, 0, checkpoint.KindQuestions, `[1]`)
+			r := result(w.l.tip, 0, checkpoint.KindOpen, `[1]`)
 			r.Replace = true
 			r.Branch = w.l.branch
 			mustWrite(t, w.s, &checkpoint.Write{Log: w.l.log, Results: []checkpoint.Result{r}})

@@ -58,14 +58,14 @@ func testResults(t *testing.T, open Opener, _ Options) {
 	t.Run("with Replace the newest write wins and keeps its place", func(t *testing.T) {
 		s, l := open(t), newLine("t")
 		e := l.add(t, s, 1)[0].ID
-		q, c, q2 := result(e, 0, checkpoint.KindQuestions, `[1]`), result(e, 0, changes, `2`), result(e, 0, checkpoint.KindQuestions, `[1,2]`)
+		q, c, q2 := result(e, 0, checkpoint.KindOpen, `[1]`), result(e, 0, changes, `2`), result(e, 0, checkpoint.KindOpen, `[1,2]`)
 		q.Replace, q2.Replace = true, true
 		mustWrite(t, s, &checkpoint.Write{Log: l.log, Results: []checkpoint.Result{q, c}})
 		if n := mustWrite(t, s, &checkpoint.Write{Log: l.log, Results: []checkpoint.Result{q2}}).Ignored; n != 0 {
 			t.Fatalf("%d results ignored, want 0", n)
 		}
 		wantResults(t, mustResults(t, s, l.log, "", e), []checkpoint.Result{q2, c})
-		plain := result(e, 0, checkpoint.KindQuestions, `"late"`)
+		plain := result(e, 0, checkpoint.KindOpen, `"late"`)
 		if n := mustWrite(t, s, &checkpoint.Write{Log: l.log, Results: []checkpoint.Result{plain}}).Ignored; n != 1 {
 			t.Fatalf("%d results ignored, want 1", n)
 		}
@@ -78,7 +78,7 @@ func testResults(t *testing.T, open Opener, _ Options) {
 		all := []checkpoint.Result{base}
 		for i, change := range []func(*checkpoint.Result){
 			func(r *checkpoint.Result) { r.Gen = 1 },
-			func(r *checkpoint.Result) { r.Kind = checkpoint.KindTimer },
+			func(r *checkpoint.Result) { r.Kind = checkpoint.KindEvent },
 			func(r *checkpoint.Result) { r.Name = "N" },
 			func(r *checkpoint.Result) { r.Name = "" },
 			func(r *checkpoint.Result) { r.Name = "n'\x00/\n🎈" },

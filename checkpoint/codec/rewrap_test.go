@@ -125,7 +125,7 @@ func TestFirstEncryption(t *testing.T) {
 				rs = append(rs, r)
 			}
 			tip := rs[3].ID
-			replaced := checkpoint.Result{Epoch: tip, Kind: checkpoint.KindQuestions, Data: []byte(`[1]`), Replace: true}
+			replaced := checkpoint.Result{Epoch: tip, Kind: checkpoint.KindOpen, Data: []byte(`[1]`), Replace: true}
 			mustWrite(t, inner, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, "a", `1`), once(tip, "b", `2`), replaced, once(tip, "c", `3`)}})
 
 			// While it is going on, what stands in clear counts.
@@ -139,7 +139,7 @@ func TestFirstEncryption(t *testing.T) {
 			want := everything(t, s, "t-1", tip)
 			if fmt.Sprint(want[4:]) != fmt.Sprint([]string{
 				fmt.Sprintf("{Branch: Epoch:%s Task:0 Gen:0 Kind:once Name:a} 1", tip), fmt.Sprintf("{Branch: Epoch:%s Task:0 Gen:0 Kind:once Name:c} 3", tip),
-				fmt.Sprintf("{Branch: Epoch:%s Task:0 Gen:0 Kind:once Name:b} \"new\"", tip), fmt.Sprintf("{Branch: Epoch:%s Task:0 Gen:0 Kind:questions Name:} [2]", tip),
+				fmt.Sprintf("{Branch: Epoch:%s Task:0 Gen:0 Kind:once Name:b} \"new\"", tip), fmt.Sprintf("{Branch: Epoch:%s Task:0 Gen:0 Kind:open Name:} [2]", tip),
 			}) {
 				t.Fatalf("got %v", want[4:])
 			}

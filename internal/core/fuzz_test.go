@@ -47,10 +47,10 @@ func FuzzLoad(f *testing.F) {
 	seed(checkpoint.Record{Tasks: two},
 		checkpoint.Result{Kind: checkpoint.KindChanges, Data: json.RawMessage(`{"l":["x"]}`)},
 		checkpoint.Result{Kind: checkpoint.KindRouting, Data: json.RawMessage(`{"static":true}`)},
-		checkpoint.Result{Task: 1, Kind: checkpoint.KindError, Data: json.RawMessage(`{"text":"boom"}`)})
+		checkpoint.Result{Task: 1, Kind: checkpoint.KindOpen, Data: json.RawMessage(`{"error":"boom","failure":{"attempts":2}}`)})
 	seed(checkpoint.Record{Tasks: two},
-		checkpoint.Result{Task: 1, Kind: checkpoint.KindQuestions, Data: json.RawMessage(`{"questions":[{"id":"q","key":"k"}],"children":{"/b":"x"}}`)},
-		checkpoint.Result{Task: 1, Kind: checkpoint.KindChild, Name: "/b", Data: json.RawMessage(`"x"`)},
+		checkpoint.Result{Task: 1, Kind: checkpoint.KindOpen, Data: json.RawMessage(`{"questions":[{"id":"q","key":"k"}],"children":{"/b":"x"}}`)},
+		checkpoint.Result{Task: 0, Kind: checkpoint.KindOpen, Data: json.RawMessage(`{"kept":{"/a":"x"},"after":7}`)},
 		checkpoint.Result{Kind: checkpoint.KindRouting, Data: json.RawMessage(`{"goto":["c","__end__"],"sends":[{"node":"b"}],"parent":{"goto":["p"]}}`)})
 	seed(checkpoint.Record{Tasks: two, Open: []checkpoint.OpenTask{
 		{Task: 0, Questions: []checkpoint.Question{asked}}, {Task: 1, Folded: true, Routing: &checkpoint.Routing{Goto: []string{"c"}}}, {Task: 2, Node: "b", Folded: true},

@@ -66,9 +66,9 @@ type Task struct {
 
 	Err       error               // of this run
 	ErrText   string              // of the last attempt that came to an end
-	Failure   *checkpoint.Failure // of attempts of the node, but for the text; never altered
+	Failure   *checkpoint.Failure // of attempts of the node; never altered
 	Questions []checkpoint.Question
-	Children  map[string]checkpoint.ID // records at which subgraphs stand that wait for answers
+	Children  map[string]checkpoint.ID // records at which subgraphs stand, until the node has finished
 
 	// The small ones stand together: a fan-out has a hundred thousand tasks.
 	Status Status
@@ -87,10 +87,9 @@ type Task struct {
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
 }
 
-// saved says what of a task a Write has held: results beside the log, and its
-// questions in a record as well. An error was saved before stands there until the
-// task asks.
-type saved struct{ changes, routing, questions, kept, err, asked, failed bool }
+// saved says what of a task a Write has held: its changes and its routing, how else it
+// stands (a result or a record), and its questions in a record.
+type saved struct{ changes, routing, open, asked bool }
 
 // Changes returns what the task wrote, nil if nothing or not known.
 func (t *Task) Changes() any { return t.changes }
@@ -639,7 +638,7 @@ func (m *Machine) Continue() error {
 }
 
 // retry makes a failed task one that is run (or routed) again.
-func (t *Task) retry() { t.Err, t.saved.err = nil, false }
+func (t *Task) retry() { t.Err, t.saved.open = nil, false }
 
 // Answer answers questions, by ID, folds an update, and passes breakpoints if
 // it answers them. It panics on unknown IDs: the shell checks them.
@@ -719,7 +718,7 @@ func (m *Machine) Tried(i int, f *checkpoint.Failure) { m.tasks[i].Failure = f }
 // Values.Encode returned; they are not needed without persistence.
 func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Growth) {
 	t := &m.tasks[i]
-	t.changes, t.data, t.growth = changes, data, growth
+	t.changes, t.data, t.growth, t.Children = changes, data, growth, nil
 	t.Status, t.ran = Changed, true
 	m.ended = append(m.ended, i)
 }
@@ -740,7 +739,7 @@ func (m *Machine) Routed(i int, r *Routing) {
 func (m *Machine) Failed(i int, err error) {
 	t := &m.tasks[i]
 	t.Err, t.ErrText = err, err.Error()
-	t.Status = Failed
+	t.Status, t.saved.open = Failed, false
 	m.ended = append(m.ended, i)
 	m.alive--
 	if !m.failed {
@@ -764,7 +763,7 @@ func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[str
 	t := &m.tasks[i]
 	t.Status, t.Questions, t.Children = Interrupted, questions, children
 	t.Err, t.ErrText = nil, ""
-	t.saved.questions, t.saved.asked = false, false
+	t.saved.open, t.saved.asked = false, false
 	m.ended = append(m.ended, i)
 	m.alive--
 }
@@ -774,23 +773,27 @@ func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[str
 // its questions are answered or not.
 func (m *Machine) CutShort(i int, err error, failed bool) {
 	t := &m.tasks[i]
-	t.Status, t.ErrText = Waiting, err.Error()
+	t.Status = Waiting
 	if failed {
-		t.Status, t.Err = Failed, err
-		t.Failure = failureOf(t.Failure, t.ErrText)
+		t.Status, t.Err, t.ErrText = Failed, err, err.Error()
 		m.writes.cancel = m.writes.cancel || !m.failed
 	}
 	m.failed = true
 }
 
-// SetChild notes the record at which a subgraph that keeps its state stands
-// after a task whose node has run. It is committed with the superstep.
-func (m *Machine) SetChild(i int, namespace string, id checkpoint.ID) {
+// Called reports, before how the task ended, where the subgraphs stand that a task has
+// called whose node has not finished. The machine keeps the map.
+func (m *Machine) Called(i int, children map[string]checkpoint.ID) {
 	t := &m.tasks[i]
-	if t.kept == nil {
-		t.kept = map[string]checkpoint.ID{}
-	}
-	t.kept[namespace] = id
+	t.Children, t.saved.open = children, false
+}
+
+// Kept reports, of a task whose node has finished, where the subgraphs stand that it has
+// called and that keep their state. It is committed with the superstep. The machine
+// keeps the map.
+func (m *Machine) Kept(i int, children map[string]checkpoint.ID) {
+	t := &m.tasks[i]
+	t.kept, t.saved.open = children, false
 }
 
 // MoveChild says that a subgraph was edited where it stood, at one of some records: a
@@ -813,8 +816,7 @@ func (m *Machine) MoveChild(namespace string, from []checkpoint.ID, to checkpoin
 			moved, t.Children = true, move(t.Children)
 		}
 		if stood(t.kept) {
-			moved, t.kept, t.saved.kept = true, move(t.kept), false
-			m.saveResults(t)
+			moved, t.kept = true, move(t.kept)
 		}
 	}
 	if !moved {
@@ -1091,11 +1093,10 @@ func (m *Machine) voidConflict(err error, tasks []int) error {
 	t := &m.tasks[tasks[late]]
 	m.void(t, conflict.Error())
 	t.Err = conflict
-	// What the others did is recorded together with the failure.
-	m.saveFinished()
 	if err := m.record(checkpoint.SourceVoid, nil); err != nil {
 		return err
 	}
+	m.saveFinished() // what the others did is recorded together with the failure
 	return conflict
 }
 

@@ -91,7 +91,7 @@ func TestKeptChildren(t *testing.T) {
 		}
 		steps(t, sh)
 		sh.m.Changed(0, nil, nil, nil)
-		sh.m.SetChild(0, "/a", "child-1")
+		sh.m.Kept(0, map[string]checkpoint.ID{"/a": "child-1"})
 		sh.m.Routed(0, &static)
 		rd := sh.m.Ready()
 		if err := sh.save(rd.Write); err != nil {
@@ -133,7 +133,7 @@ func TestKeptChildren(t *testing.T) {
 		}
 		steps(t, sh)
 		sh.m.Changed(1, nil, nil, nil)
-		sh.m.SetChild(1, "/b", "child-2")
+		sh.m.Kept(1, map[string]checkpoint.ID{"/b": "child-2"})
 		sh.m.Routed(1, &static)
 		steps(t, sh)
 		if want := map[string]checkpoint.ID{"/a": "child-1", "/b": "child-2"}; !maps.Equal(sh.m.Children(), want) {

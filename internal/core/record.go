@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -149,14 +148,14 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 			return nil, err
 		}
 	}
-	if err := m.restoreResults(tip.Results); err != nil {
+	if err := m.restoreResults(tip.Results, rec); err != nil {
 		return nil, err
 	}
 	for i := range m.tasks {
-		switch t := &m.tasks[i]; {
-		case t.Status == Done || t.Status == Interrupted:
+		switch t := &m.tasks[i]; t.Status {
+		case Done, Interrupted:
 			t.ErrText = "" // of an attempt before
-		case t.asks() && (t.Failure == nil || t.Failure.Text == ""): // it was cancelled
+		case Held:
 		default:
 			t.leave()
 		}
@@ -175,10 +174,10 @@ func (m *Machine) node(name string) (int, error) {
 // restoreOpen takes in what a record of a version of the state's schema knows of a
 // task.
 func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask, version int) error {
-	t.Gen, t.ErrText, t.folded, t.passed = o.Gen, o.Error, o.Folded, o.Passed
-	t.Questions, t.Children, t.Failure = o.Questions, o.Children, o.Failure
+	t.Gen, t.folded, t.passed = o.Gen, o.Folded, o.Passed
+	t.stands(o)
 	if o.Folded {
-		t.kept, t.Children, t.ran = o.Children, nil, true
+		t.ran = true
 		if err := m.restoreChanges(t, version, o.Changes); err != nil {
 			return err
 		}
@@ -192,16 +191,21 @@ func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask, version int) erro
 		t.routing, t.Status, t.saved.routing = &r, Done, true
 		return nil
 	}
+	t.saved.asked = len(o.Questions) > 0
+	return nil
+}
+
+// stands takes in how a task stands that has not finished, or how its subgraphs do.
+func (t *Task) stands(o *checkpoint.OpenTask) {
+	t.ErrText, t.Failure, t.Questions, t.Children, t.kept = o.Error, o.Failure, o.Questions, o.Children, o.Kept
+	t.Status, t.saved.open = Waiting, true
 	for _, q := range o.Questions {
 		if q.When == "before" && len(q.Path) == 0 {
 			t.Status = Held
-		} else if !q.Answered && o.Error == "" { // else it was cut short
+		} else if !q.Answered && !o.Cut {
 			t.Status = Interrupted
 		}
 	}
-	t.saved.questions = len(o.Questions) > 0
-	t.saved.asked = t.saved.questions
-	return nil
 }
 
 func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
@@ -231,15 +235,15 @@ func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
 	return nil
 }
 
-// restoreResults takes in what tasks have left beside the log. Some of it may be newer
-// than the record: a task that waits there for answers runs again when they are given,
-// and what it has left since is not what it comes to with other answers.
-func (m *Machine) restoreResults(results []checkpoint.Result) error {
+// restoreResults takes in what tasks have left beside the log of a record. Some of it may
+// be newer than the record: a task that waits there for answers runs again when they are
+// given, and what it has left since is not what it comes to with other answers.
+func (m *Machine) restoreResults(results []checkpoint.Result, rec *checkpoint.Record) error {
 	asks := func(task int) bool { return task >= 0 && task < len(m.tasks) && m.tasks[task].asks() }
-	for _, questions := range []bool{true, false} {
+	for _, open := range []bool{true, false} {
 		for i := range results {
-			if r := &results[i]; (r.Kind == checkpoint.KindQuestions) == questions && !asks(r.Task) {
-				if err := m.restoreResult(r); err != nil {
+			if r := &results[i]; (r.Kind == checkpoint.KindOpen) == open && (open || !asks(r.Task)) {
+				if err := m.restoreResult(r, rec); err != nil {
 					return err
 				}
 			}
@@ -248,12 +252,12 @@ func (m *Machine) restoreResults(results []checkpoint.Result) error {
 	return nil
 }
 
-func (m *Machine) restoreResult(r *checkpoint.Result) error {
+func (m *Machine) restoreResult(r *checkpoint.Result, rec *checkpoint.Record) error {
 	if r.Task < 0 || r.Task >= len(m.tasks) {
 		return fmt.Errorf("result of task %d of %d: %w", r.Task, len(m.tasks), checkpoint.ErrCorrupt)
 	}
 	t := &m.tasks[r.Task]
-	if r.Gen != t.Gen || t.folded && r.Kind != checkpoint.KindRouting && r.Kind != checkpoint.KindError {
+	if r.Gen != t.Gen || t.folded && r.Kind == checkpoint.KindChanges {
 		return nil
 	}
 	switch r.Kind {
@@ -282,27 +286,19 @@ func (m *Machine) restoreResult(r *checkpoint.Result) error {
 		if routing.isAlong() {
 			t.routing = &along
 		}
-	case checkpoint.KindChild:
-		var id checkpoint.ID
-		if err := json.Unmarshal(r.Data, &id); err != nil {
-			return fmt.Errorf("subgraph %s of task %d: %w: %w", r.Name, r.Task, checkpoint.ErrCorrupt, err)
+	case checkpoint.KindOpen:
+		var o checkpoint.OpenTask
+		if err := json.Unmarshal(r.Data, &o); err != nil {
+			return fmt.Errorf("how task %d stands: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
 		}
-		if t.kept == nil {
-			t.kept = map[string]checkpoint.ID{}
+		if t.saved.open && o.After < rec.Seq || t.asks() && o.After > rec.Seq {
+			return nil
 		}
-		t.kept[r.Name], t.saved.kept = id, true
-	case checkpoint.KindError:
-		f := new(checkpoint.Failure)
-		if err := json.Unmarshal(r.Data, f); err != nil {
-			return fmt.Errorf("failure of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
+		status, asked := t.Status, t.saved.asked && len(t.Questions) == len(o.Questions)
+		if t.stands(&o); t.folded {
+			t.Status = status
 		}
-		t.ErrText, t.Failure, t.saved.err, t.saved.failed = f.Text, f, true, true
-	case checkpoint.KindQuestions:
-		var saved questions
-		if err := json.Unmarshal(r.Data, &saved); err != nil {
-			return fmt.Errorf("questions of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
-		}
-		m.restoreQuestions(t, saved)
+		t.saved.asked = asked
 	}
 	return nil
 }
@@ -339,36 +335,6 @@ func versionOf(name string) int {
 	return v
 }
 
-// questions is what a KindQuestions result holds.
-type questions struct {
-	Questions []checkpoint.Question    `json:"questions"`
-	Children  map[string]checkpoint.ID `json:"children,omitempty"`
-	Error     string                   `json:"error,omitempty"` // why the task was cut short
-	Failure   *checkpoint.Failure      `json:"failure,omitempty"`
-}
-
-// restoreQuestions adds questions that no record knows yet: the run died before
-// the superstep settled.
-func (m *Machine) restoreQuestions(t *Task, saved questions) {
-	known := map[string]bool{}
-	for _, q := range t.Questions {
-		known[q.ID] = true
-	}
-	for _, q := range saved.Questions {
-		if known[q.ID] {
-			continue
-		}
-		t.Questions = append(slices.Clip(t.Questions), q)
-		t.saved.questions, t.saved.asked = true, false
-		if !q.Answered {
-			t.Children, t.ErrText, t.Failure = saved.Children, saved.Error, saved.Failure
-			if saved.Error == "" {
-				t.Status = Interrupted
-			}
-		}
-	}
-}
-
 // Fork starts a branch at the record the machine was loaded from. With keep the
 // open superstep goes on where it stood, results taken along; otherwise its
 // tasks run again and its questions are asked again. They are the same tasks.
@@ -395,7 +361,7 @@ func (m *Machine) Fork(keep bool) error {
 func (m *Machine) TakeAlong(results []checkpoint.Result) {
 	for _, r := range results {
 		switch r.Kind {
-		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindChild, checkpoint.KindQuestions, checkpoint.KindError:
+		case checkpoint.KindChanges, checkpoint.KindRouting, checkpoint.KindOpen:
 			continue
 		}
 		r.Branch = m.tail.branch
@@ -623,30 +589,33 @@ func (m *Machine) openTasks() []checkpoint.OpenTask {
 	var open []checkpoint.OpenTask
 	for i := range m.tasks {
 		t := &m.tasks[i]
-		if t.Gen == 0 && !t.folded && !t.passed && len(t.Questions) == 0 && !t.added {
+		if t.Gen == 0 && !t.folded && !t.passed && len(t.Questions) == 0 && len(t.Children) == 0 && len(t.kept) == 0 && !t.added {
 			continue
 		}
-		o := checkpoint.OpenTask{Task: i, Gen: t.Gen, Folded: t.folded, Passed: t.passed, Questions: slices.Clone(t.Questions)}
-		if t.Gen > 0 || t.asks() {
-			o.Error = t.ErrText
-		}
+		o := t.open()
+		o.Gen, o.Folded, o.Passed = t.Gen, t.folded, t.passed
 		if t.added {
 			o.Node = m.cfg.Plan.Nodes[t.Node].Name
 		}
-		switch {
-		case t.folded:
-			o.Changes, o.Children = t.data, t.kept
+		if t.folded {
+			o.Changes = t.data
 			if t.Status == Done {
 				o.Routing = m.encodeRouting(t.Routing())
 				t.saved.routing = true
 			}
-		case t.Status == Interrupted || len(t.Questions) > 0:
-			o.Children, o.Failure = t.Children, t.Failure
 		}
-		t.saved.questions, t.saved.asked = true, true
+		t.saved.open, t.saved.asked = true, true
 		open = append(open, o)
 	}
 	return open
+}
+
+// open returns how a task stands, as far as that may change while its superstep is open.
+func (t *Task) open() checkpoint.OpenTask {
+	return checkpoint.OpenTask{
+		Task: t.Index, Error: t.ErrText, Failure: t.Failure, Questions: slices.Clone(t.Questions), Children: t.Children, Kept: t.kept,
+		Cut: t.asks() && t.Status != Interrupted && t.Status != Held,
+	}
 }
 
 // saveFinished puts the results of tasks that ended beside the log.
@@ -673,7 +642,11 @@ func (m *Machine) saveEnded() {
 // state. The driver must not be at work on the machine in other ways than by running
 // tasks.
 func (m *Machine) RanResults(t *Task, data json.RawMessage, kept map[string]checkpoint.ID) []checkpoint.Result {
-	return m.keptResults(t, kept, []checkpoint.Result{m.changesResult(t, data)})
+	rs := []checkpoint.Result{m.changesResult(t, data)}
+	if len(kept) > 0 {
+		rs = append(rs, m.openResult(t, checkpoint.OpenTask{Kept: kept}))
+	}
+	return rs
 }
 
 func (m *Machine) result(t *Task, kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) checkpoint.Result {
@@ -683,33 +656,20 @@ func (m *Machine) result(t *Task, kind checkpoint.ResultKind, name string, data 
 }
 
 // FailureResult returns what is recorded of a task whose node has failed: its last
-// error, and what is known of its attempts.
+// error, and what is known of its attempts and of the subgraphs that it has called.
 func (m *Machine) FailureResult(t *Task, text string, known *checkpoint.Failure) checkpoint.Result {
-	return m.result(t, checkpoint.KindError, "", must(json.Marshal(failureOf(known, text))), true)
+	o := t.open()
+	o.Error, o.Failure = text, known
+	return m.openResult(t, o)
 }
 
-// failureOf returns a failure with a text, and else what is known of attempts.
-func failureOf(known *checkpoint.Failure, text string) *checkpoint.Failure {
-	f := new(checkpoint.Failure)
-	if known != nil {
-		*f = *known
-	}
-	f.Text = text
-	return f
+func (m *Machine) openResult(t *Task, o checkpoint.OpenTask) checkpoint.Result {
+	o.Task, o.After = t.Index, m.tail.seq
+	return m.result(t, checkpoint.KindOpen, "", must(json.Marshal(o)), true)
 }
 
 func (m *Machine) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
 	return m.result(t, checkpoint.KindChanges, versionName(m.cfg.Version), data, false)
-}
-
-func (m *Machine) keptResults(t *Task, kept map[string]checkpoint.ID, to []checkpoint.Result) []checkpoint.Result {
-	if len(kept) == 0 { // sorting nothing would still allocate
-		return to
-	}
-	for _, ns := range slices.Sorted(maps.Keys(kept)) {
-		to = append(to, m.result(t, checkpoint.KindChild, ns, must(json.Marshal(kept[ns])), true))
-	}
-	return to
 }
 
 func (m *Machine) saveResults(t *Task) {
@@ -717,28 +677,19 @@ func (m *Machine) saveResults(t *Task) {
 		return
 	}
 	before := len(m.writes.results)
-	put := func(kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) {
-		m.writes.results = append(m.writes.results, m.result(t, kind, name, data, replace))
-	}
 	if t.ran && !t.folded && !t.saved.changes {
 		t.saved.changes = true
 		m.writes.results = append(m.writes.results, m.changesResult(t, t.data))
 	}
-	if t.ran && !t.folded && !t.saved.kept {
-		t.saved.kept = true
-		m.writes.results = m.keptResults(t, t.kept, m.writes.results)
-	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
-		put(checkpoint.KindRouting, versionName(m.cfg.Version), m.marshalRouting(t.Routing()), false)
+		m.writes.results = append(m.writes.results, m.result(t, checkpoint.KindRouting, versionName(m.cfg.Version), m.marshalRouting(t.Routing()), false))
 	}
-	if t.Status == Failed && !t.saved.err || t.Status == Interrupted && t.saved.failed {
-		t.saved.err, t.saved.failed = true, t.Status == Failed
-		m.writes.results = append(m.writes.results, m.FailureResult(t, t.ErrText, t.Failure))
-	}
-	if t.asks() && !t.saved.questions {
-		t.saved.questions = true
-		put(checkpoint.KindQuestions, "", must(json.Marshal(questions{t.Questions, t.Children, t.ErrText, t.Failure})), true)
+	// A task that was cancelled is as it was, unless it has called subgraphs: a fan-out
+	// that fails doesn't write of each of its tasks.
+	if !t.saved.open && (t.Status == Failed || t.asks() || len(t.Children) > 0 || len(t.kept) > 0 && !t.folded) {
+		t.saved.open = true
+		m.writes.results = append(m.writes.results, m.openResult(t, t.open()))
 	}
 	if len(m.writes.results) > before {
 		m.tail.results = true
@@ -775,7 +726,7 @@ func (m *Machine) saveSettled() {
 		t := &m.tasks[i]
 		if t.asks() && !t.saved.asked {
 			ask = true
-			t.saved.questions = true // the record holds them
+			t.saved.open = true // the record holds them
 		}
 	}
 	m.saveFinished()

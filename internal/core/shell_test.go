@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -217,15 +218,10 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 			if json.Unmarshal(r.Data, &rt) == nil {
 				data = showRouting(&rt)
 			}
-		case r.Kind == checkpoint.KindError:
-			var f checkpoint.Failure
-			if json.Unmarshal(r.Data, &f) == nil {
-				data = fmt.Sprintf("%q", f.Text) + showFailure(&f)
-			}
-		case r.Kind == checkpoint.KindQuestions:
-			var qs struct{ Questions []checkpoint.Question }
-			if json.Unmarshal(r.Data, &qs) == nil {
-				data = showQuestions(qs.Questions)
+		case r.Kind == checkpoint.KindOpen:
+			var o checkpoint.OpenTask
+			if json.Unmarshal(r.Data, &o) == nil {
+				data = strings.TrimSpace(showOpen(&o))
 			}
 		}
 		fmt.Fprintf(b, "  result of task %d%s: %s %s\n", r.Task, gen, r.Kind, data)
@@ -275,7 +271,7 @@ func showOpen(o *checkpoint.OpenTask) string {
 		fmt.Fprintf(&b, " gen %d", o.Gen)
 	}
 	if o.Error != "" {
-		fmt.Fprintf(&b, " void (%s)", o.Error)
+		fmt.Fprintf(&b, " error (%s)", o.Error)
 	}
 	if o.Folded {
 		b.WriteString(" folded")
@@ -288,6 +284,15 @@ func showOpen(o *checkpoint.OpenTask) string {
 	}
 	if len(o.Questions) > 0 {
 		b.WriteString(" " + showQuestions(o.Questions))
+	}
+	if o.Cut {
+		b.WriteString(" cut short")
+	}
+	for _, ns := range slices.Sorted(maps.Keys(o.Children)) {
+		fmt.Fprintf(&b, " %s at %s", ns, o.Children[ns])
+	}
+	for _, ns := range slices.Sorted(maps.Keys(o.Kept)) {
+		fmt.Fprintf(&b, " keeps %s at %s", ns, o.Kept[ns])
 	}
 	return b.String()
 }

@@ -52,7 +52,7 @@ func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, paylo
 // payloads may be as large as they like. Neither are changes that can't be
 // recorded whole, nor what moves the state that a subgraph keeps.
 func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, r *report) {
-	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(r.children) > 0 || core.Unrecorded(s.prog.Values, r.changes) {
+	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(r.kept()) > 0 || core.Unrecorded(s.prog.Values, r.changes) {
 		return
 	}
 	data := r.data

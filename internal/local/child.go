@@ -94,9 +94,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	late := t.over()
 	t.mu.Lock()
 	k := t.talking()
-	err = t.waiting()
 	switch {
-	case err != nil:
 	case late != nil:
 		err = late
 	case k.calls[ns]:
@@ -145,6 +143,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		return nil, err
 	}
 	defer child.Close()
+	defer func() { t.called(child, mine) }()
 	switch {
 	case !mine:
 		err = child.Begin(ctx, checkpoint.SourceInput, call.Input, Command{})
@@ -169,7 +168,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		s.o.Limit.slots <- struct{}{} // the worker gives back a place; take one without regard to the context
 		err = errors.Join(err, aerr)
 	}
-	if ierr := t.interruptedBy(child, ns); ierr != nil {
+	if ierr := t.interruptedBy(child); ierr != nil {
 		if err != nil {
 			t.mu.Lock()
 			if !t.ended {
@@ -356,7 +355,7 @@ func (t *Task) answersFor(m *core.Machine) map[string]json.RawMessage {
 }
 
 // interruptedBy takes over the open questions of a subgraph, if there are any.
-func (t *Task) interruptedBy(child *Session, ns string) error {
+func (t *Task) interruptedBy(child *Session) error {
 	questions := OpenQuestions(child.m)
 	if len(questions) == 0 {
 		return nil
@@ -376,11 +375,26 @@ func (t *Task) interruptedBy(child *Session, ns string) error {
 		}
 		t.wait(&q)
 	}
+	return t.waiting()
+}
+
+// called notes where a subgraph stands when its call ends, however that is: with what
+// is recorded of it, a task that runs again goes on there, on a branch too.
+func (t *Task) called(child *Session, mine bool) {
+	rec := child.Record()
+	if rec == nil || !mine && child.last == nil { // else it is of another task
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended { // what is reported says where it stood
+		return
+	}
+	k := t.talking()
 	if k.children == nil {
 		k.children = map[string]checkpoint.ID{}
 	}
-	k.children[ns] = child.m.Head()
-	return t.waiting()
+	k.children[child.o.Log.Namespace] = rec.ID
 }
 
 // OpenQuestions lists the questions and breakpoints that a thread waits at.
@@ -412,11 +426,12 @@ func timed(m *core.Machine) bool {
 func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Called, error) {
 	if call.Keep && t.s.o.Store != nil {
 		t.mu.Lock()
-		k := t.talking()
-		if k.kept == nil {
-			k.kept = map[string]checkpoint.ID{}
+		if k := t.talking(); !t.ended {
+			if k.kept == nil {
+				k.kept = map[string]checkpoint.ID{}
+			}
+			k.kept[child.o.Log.Namespace] = child.m.Head()
 		}
-		k.kept[child.o.Log.Namespace] = child.m.Head()
 		t.mu.Unlock()
 	}
 	c := &Called{State: child.View()}

@@ -136,8 +136,14 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(results), func(r checkpoint.Result) bool {
-		if r.Kind == checkpoint.KindOnce {
+		switch r.Kind {
+		case checkpoint.KindOnce:
 			return false
+		case checkpoint.KindOpen:
+			var o checkpoint.OpenTask
+			if err := json.Unmarshal(r.Data, &o); err != nil || o.After <= rec.Seq {
+				return false // what is no OpenTask is told by who takes it in
+			}
 		}
 		return newer[r.Task] || slices.ContainsFunc(edited, func(is map[int]*checkpoint.OpenTask) bool {
 			o := is[r.Task] // what had ended is folded there

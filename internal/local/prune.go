@@ -384,17 +384,35 @@ func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err
 	}
 	open := map[checkpoint.ID]bool{} // supersteps that are open at records left
 	var used []string                // namespaces that records left point to
+	use := func(children map[string]checkpoint.ID) {
+		for ns := range children {
+			used = append(used, ns)
+		}
+	}
 	for _, r := range p.all {
 		if !p.kept[r.ID] {
 			continue
 		}
 		open[r.Epoch] = true
-		for ns := range r.Children {
-			used = append(used, ns)
-		}
+		use(r.Children)
 		for i := range r.Open {
-			for ns := range r.Open[i].Children {
-				used = append(used, ns)
+			use(r.Open[i].Children)
+			use(r.Open[i].Kept)
+		}
+	}
+	for b, rs := range p.lines {
+		if slices.Contains(p.gone, b) {
+			continue
+		}
+		results, err := p.store.Results(ctx, p.log, b, rs[len(rs)-1].Epoch)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range results {
+			var o checkpoint.OpenTask
+			if r.Kind == checkpoint.KindOpen && json.Unmarshal(r.Data, &o) == nil {
+				use(o.Children)
+				use(o.Kept)
 			}
 		}
 	}

@@ -414,7 +414,7 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 	asked, skip := map[int][]checkpoint.Question{}, r.edited(next)
 	for _, o := range next.Open {
 		for _, q := range o.Questions {
-			skip[o.Task] = skip[o.Task] || !q.Answered && o.Error != "" // cut short: it may have asked less than it would
+			skip[o.Task] = skip[o.Task] || !q.Answered && o.Cut // it may have asked less than it would
 			if !q.Answered && q.When == "inside" {
 				asked[o.Task] = append(asked[o.Task], q)
 			}

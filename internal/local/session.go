@@ -1161,8 +1161,12 @@ func (s *Session) deliver(r *report) {
 		if !r.known {
 			m.Changed(r.task, r.changes, r.data, r.growth)
 		}
-		for ns, id := range r.children {
-			m.SetChild(r.task, ns, id)
+		if kept := r.kept(); len(kept) > 0 {
+			m.Kept(r.task, kept)
+		}
+	case failed, cancelled:
+		if r.talk != nil {
+			m.Called(r.task, r.talk.children)
 		}
 	}
 	switch r.kind {
@@ -1177,7 +1181,7 @@ func (s *Session) deliver(r *report) {
 	case cancelled:
 		m.Cancelled(r.task)
 	case asked, askedFailed, askedCancelled:
-		m.Asked(r.task, r.questions, r.children)
+		m.Asked(r.task, r.questions(), r.talk.children)
 		if r.kind != asked {
 			m.CutShort(r.task, r.err, r.kind == askedFailed)
 		}

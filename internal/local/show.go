@@ -79,8 +79,8 @@ func (s *Session) showEnd(r *report) {
 		ev = s.event(TaskFailed, r.task)
 		ev.Err = r.err
 	case asked, askedFailed, askedCancelled:
-		for k := range r.questions {
-			if q := &r.questions[k]; !q.Answered && s.o.Bus.wants(InterruptRaised) {
+		for k := range r.questions() {
+			if q := &r.questions()[k]; !q.Answered && s.o.Bus.wants(InterruptRaised) {
 				ev := s.event(InterruptRaised, r.task)
 				ev.Question = q
 				s.o.Bus.Send(ev)

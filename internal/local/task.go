@@ -55,7 +55,7 @@ type talk struct {
 	asked     map[string]int           // positional questions so far, by scope
 	open      *checkpoint.Question     // first one that waits
 	calls     map[string]bool          // subgraph calls made
-	children  map[string]checkpoint.ID // records at which interrupted subgraphs stand, by namespace
+	children  map[string]checkpoint.ID // records at which subgraphs stand that were called, by namespace
 	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
 	watched   *watched                 // with Options.Check
 	cut       error                    // of subgraphs that ask and might have gone on
@@ -469,20 +469,36 @@ func goroutine() string {
 
 // report is how a task ended. It is kept small: a fan-out has a hundred thousand.
 type report struct {
-	task      int
-	attempt   int32
-	kind      reportKind
-	known     bool // the machine has the changes already
-	cached    bool
-	changes   any
-	data      json.RawMessage
-	growth    []core.Growth
-	routing   *core.Routing // of a finished task
-	err       error
-	questions []checkpoint.Question
-	children  map[string]checkpoint.ID
-	failure   *checkpoint.Failure // if attempts have failed
-	took      time.Duration       // if s.timed
+	task    int
+	attempt int32
+	kind    reportKind
+	known   bool // the machine has the changes already
+	cached  bool
+	changes any
+	data    json.RawMessage
+	growth  []core.Growth
+	routing *core.Routing // of a finished task
+	err     error
+	talk    *talk               // of its last attempt, which has ended
+	failure *checkpoint.Failure // if attempts have failed
+	took    time.Duration       // if s.timed
+}
+
+// questions returns what a task that asks has asked, answered or not.
+func (r *report) questions() []checkpoint.Question {
+	if r.talk == nil {
+		return nil
+	}
+	return r.talk.questions
+}
+
+// kept returns where the subgraphs stand that a finished task has called and that keep
+// their state.
+func (r *report) kept() map[string]checkpoint.ID {
+	if r.talk == nil {
+		return nil
+	}
+	return r.talk.kept
 }
 
 type reportKind uint8
@@ -536,7 +552,7 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {
-			*r = report{task: task.Index, attempt: r.attempt, failure: r.failure, kind: failed,
+			*r = report{task: task.Index, attempt: r.attempt, failure: r.failure, talk: r.talk, kind: failed,
 				err: s.nodeError(node, task.Raw, int(r.attempt), &PanicError{Value: v, Stack: debug.Stack()})}
 		}
 	}()
@@ -660,6 +676,9 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 		if s.closed(ctx, t, err, r) {
 			leave(&exit, left(r))
 			return true, nil
+		}
+		if r.talk != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
+			task.Children = r.talk.children
 		}
 		if err == nil && stepExpired(ctx) != nil {
 			err = context.Cause(ctx) // it came too late
@@ -815,15 +834,13 @@ func (t *Task) finish(r *report) (asks bool, unsaved error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.close()
-	switch {
-	case t.talk == nil:
+	if r.talk = t.talk; t.talk == nil {
 		return false, nil
-	case t.talk.open == nil:
-		r.children = t.talk.kept
-		return false, t.talk.unsaved
 	}
-	r.kind, r.questions, r.children = asked, t.talk.questions, t.talk.children
-	return true, t.talk.unsaved
+	if asks = t.talk.open != nil; asks {
+		r.kind = asked
+	}
+	return asks, t.talk.unsaved
 }
 
 // fork returns the task's private copy of the state, with the task's own
@@ -1033,7 +1050,7 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 		return nil
 	}
 	if s.saver != nil {
-		data, kept := r.data, r.children
+		data, kept := r.data, r.kept()
 		saved := make(chan struct{})
 		slow := time.AfterFunc(routerGrace, func() {
 			defer close(saved)

@@ -134,7 +134,7 @@ func left(r *report) Outcome {
 	switch r.kind {
 	case asked, askedFailed, askedCancelled:
 		var open []checkpoint.Question
-		for _, q := range r.questions {
+		for _, q := range r.questions() {
 			if !q.Answered {
 				open = append(open, q)
 			}

@@ -47,87 +47,281 @@ var (
 // Errors that calls return, to be found with errors.As.
 type (
 	// NodeError says which node failed, and wraps its error.
+	//
+	//	type NodeError struct {
+	//		Node    string
+	//		Path    []string // subgraph nodes above it
+	//		Step    int
+	//		Attempt int
+	//		Payload json.RawMessage // what was sent to the task, if something was
+	//		Err     error
+	//	}
+	//
+	//	func (e *NodeError) Error() string
+	//	func (e *NodeError) Unwrap() error
 	NodeError = local.NodeError
 
 	// PanicError is the cause of a NodeError when the node panicked.
+	//
+	//	type PanicError struct {
+	//		Value any
+	//		Stack []byte
+	//	}
+	//
+	//	func (e *PanicError) Error() string
+	//	func (e *PanicError) Unwrap() error
 	PanicError = local.PanicError
 
 	// RecordedError is the cause of a NodeError that an earlier run has recorded:
 	// its text is what is left of it, and what errors.Is needs to find errors that
 	// it wrapped.
+	//
+	//	type RecordedError struct {
+	//		Text string
+	//		// contains filtered or unexported fields
+	//	}
+	//
+	//	func (e *RecordedError) Error() string
+	//	func (e *RecordedError) Is(target error) bool
 	RecordedError = local.RecordedError
 
 	// MissingDepsError names dependencies that a run lacks. It ends the run: nothing
 	// retries the node, handles the error or tells it to a model.
+	//
+	//	type MissingDepsError struct{ Types []string }
+	//
+	//	func (e *MissingDepsError) Error() string
 	MissingDepsError = local.MissingDepsError
 
 	// ConfigError says that a value is not configured that a node needs, or is
 	// another than it takes. It ends the run, as MissingDepsError does.
+	//
+	//	type ConfigError struct {
+	//		Name   string
+	//		Reason string // empty: there is none
+	//		Err    error  // of decoding; may be nil
+	//	}
+	//
+	//	func (e *ConfigError) Error() string
+	//	func (e *ConfigError) Unwrap() error
 	ConfigError = local.ConfigError
 
 	// TimeoutError says which limit of time was reached, and by which node.
+	//
+	//	type TimeoutError struct {
+	//		Node  string // empty for a run
+	//		Kind  string // "node", "idle", "step" or "run"
+	//		Limit time.Duration
+	//	}
+	//
+	//	func (e *TimeoutError) Error() string
+	//	func (e *TimeoutError) Timeout() bool
 	TimeoutError = local.TimeoutError
 
 	// InvalidEdgeError says that a node leads to something that isn't a node
 	// or isn't allowed.
+	//
+	//	type InvalidEdgeError struct {
+	//		Source  string
+	//		Target  string
+	//		Allowed []string
+	//		Near    string
+	//		Reason  string // empty: it is not a node
+	//	}
+	//
+	//	func (e *InvalidEdgeError) Error() string
 	InvalidEdgeError = local.InvalidEdgeError
 
 	// RouterWroteError says that a router wrote to the state.
+	//
+	//	type RouterWroteError struct {
+	//		Node   string
+	//		Fields string
+	//	}
+	//
+	//	func (e *RouterWroteError) Error() string
 	RouterWroteError = local.RouterWroteError
 
 	// CheckpointError says that a checkpoint could not be stored or read.
+	//
+	//	type CheckpointError struct {
+	//		Thread checkpoint.ThreadID
+	//		Op     string // "save" or "load"
+	//		Err    error
+	//	}
+	//
+	//	func (e *CheckpointError) Error() string
+	//	func (e *CheckpointError) Unwrap() error
 	CheckpointError = local.CheckpointError
 
 	// LateWriteError says that a goroutine which a node left behind wrote to the
 	// node's state; see [CheckMutations].
+	//
+	//	type LateWriteError struct {
+	//		Node, Field string
+	//	}
+	//
+	//	func (e *LateWriteError) Error() string
 	LateWriteError = local.LateWriteError
 
 	// OnceWriteError says that a node wrote to its state inside [Once]; see
 	// [CheckMutations].
+	//
+	//	type OnceWriteError struct {
+	//		Node, Name, Field string
+	//	}
+	//
+	//	func (e *OnceWriteError) Error() string
 	OnceWriteError = local.OnceWriteError
 
 	// MutationError says that a node changed shared memory in place.
+	//
+	//	type MutationError struct {
+	//		Node, Field string
+	//	}
+	//
+	//	func (e *MutationError) Error() string
 	MutationError = local.MutationError
 
 	// StateSizeError says that a state has grown beyond [MaxStateSize].
+	//
+	//	type StateSizeError struct {
+	//		Thread    string
+	//		Size      int // bytes of its recorded form
+	//		Limit     int
+	//		Field     string // the largest one
+	//		FieldSize int
+	//	}
+	//
+	//	func (e *StateSizeError) Error() string
 	StateSizeError = local.StateSizeError
 
 	// DeadlineError says that an answer or an event did not come in time.
+	//
+	//	type DeadlineError struct {
+	//		Node  string
+	//		Key   string
+	//		Event string // empty for a question
+	//		Due   time.Time
+	//	}
+	//
+	//	func (e *DeadlineError) Error() string
 	DeadlineError = local.DeadlineError
 
 	// DuplicateKeyError says that a node raised an interrupt twice.
+	//
+	//	type DuplicateKeyError struct {
+	//		Node, Key string
+	//	}
+	//
+	//	func (e *DuplicateKeyError) Error() string
 	DuplicateKeyError = local.DuplicateKeyError
 
 	// CallError says that a node called [Once], [Interrupt], [WaitFor], [Sleep]
 	// or [Call] with a key that can't be recorded, or Once without a function.
+	//
+	//	type CallError struct {
+	//		Call   string // such as "Once" or "Interrupt"
+	//		Node   string
+	//		Key    string // or name
+	//		Reason string
+	//	}
+	//
+	//	func (e *CallError) Error() string
 	CallError = local.CallError
 
 	// StepLimitError says that a run took as many supersteps as it may.
+	//
+	//	type StepLimitError struct {
+	//		Max, Reached int
+	//		Recent       []string // nodes run last, newest last
+	//		Next         []string // nodes that would have run
+	//	}
+	//
+	//	func (e *StepLimitError) Error() string
 	StepLimitError = core.StepLimitError
 
 	// TaskLimitError says that a run would run more tasks than it may.
+	//
+	//	type TaskLimitError struct {
+	//		Max, Reached, Next int
+	//	}
+	//
+	//	func (e *TaskLimitError) Error() string
 	TaskLimitError = core.TaskLimitError
 
 	// CycleError says that a run goes round without making progress.
+	//
+	//	type CycleError struct {
+	//		Node   string
+	//		Recent []string // nodes run last, newest last
+	//		Strict bool     // coming round is an error whatever has changed
+	//	}
+	//
+	//	func (e *CycleError) Error() string
 	CycleError = core.CycleError
 
 	// ConflictError says that two nodes wrote a field at once in ways that
 	// can't be merged.
+	//
+	//	type ConflictError struct {
+	//		Field string
+	//		Node  string // whose changes could not be applied
+	//		With  string // whose changes they conflict with; empty: none
+	//		Step  int
+	//		Err   error
+	//	}
+	//
+	//	func (e *ConflictError) Error() string
+	//	func (e *ConflictError) Unwrap() error
 	ConflictError = core.ConflictError
 
 	// JoinError says that a run ended while a join waited.
+	//
+	//	type JoinError struct {
+	//		Target    string
+	//		Arrived   []string
+	//		Elsewhere []string // ran, but a command or a router led elsewhere
+	//		Missing   []string // did not run
+	//	}
+	//
+	//	func (e *JoinError) Error() string
 	JoinError = core.JoinError
 
 	// UnknownNodeError says that a thread waits at a node that the graph
 	// doesn't have.
+	//
+	//	type UnknownNodeError struct {
+	//		Thread string
+	//		Node   string
+	//		Near   string
+	//	}
+	//
+	//	func (e *UnknownNodeError) Error() string
 	UnknownNodeError = core.UnknownNodeError
 
 	// UnknownFieldError says that an update names a field that the state
 	// doesn't have.
+	//
+	//	type UnknownFieldError struct {
+	//		Field string
+	//		Near  string // the name closest to it; may be empty
+	//		Valid []string
+	//	}
+	//
+	//	func (e *UnknownFieldError) Error() string
 	UnknownFieldError = state.UnknownFieldError
 
 	// InputError says that a part of an update in JSON is not as the schema has it
 	// that [Graph.JSONSchema] gives.
+	//
+	//	type InputError struct {
+	//		Path   string // such as order.items[2].price; empty: the update as a whole
+	//		Reason string
+	//		Fix    string // what to do about it
+	//	}
+	//
+	//	func (e *InputError) Error() string
 	InputError = state.InputError
 )
 

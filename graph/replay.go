@@ -14,9 +14,26 @@ import (
 )
 
 // Difference says where a program and a recording of it part; see [Graph.Replay].
+//
+//	type Difference struct {
+//		Kind       DiffKind      `json:"kind"`
+//		Step       int           `json:"step"`              // the superstep, counted over the thread's life; 0: the input before it
+//		Checkpoint checkpoint.ID `json:"checkpoint"`        // the recorded one that differs
+//		Branch     string        `json:"branch,omitempty"`  // of the thread; empty for its first line
+//		Path       []string      `json:"path,omitempty"`    // nodes from the root graph down to the subgraph it is in
+//		Node       string        `json:"node,omitempty"`    // empty: the thread's start, or several
+//		Field      string        `json:"field,omitempty"`   // of the state, if it is about one
+//		SubStep    int           `json:"substep,omitempty"` // the superstep of the subgraph
+//		Want       string        `json:"want"`              // recorded
+//		Got        string        `json:"got"`               // of today's code
+//	}
+//
+//	func (d *Difference) String() string
 type Difference = local.Difference
 
 // DiffKind says in what a program differs from a recording.
+//
+//	type DiffKind string
 type DiffKind = local.DiffKind
 
 // The kinds of differences.
@@ -30,6 +47,10 @@ const (
 
 // NotRecordedError is what [Once] returns in a replay when the recording doesn't
 // have its result.
+//
+//	type NotRecordedError struct{ Node, Name string }
+//
+//	func (e *NotRecordedError) Error() string
 type NotRecordedError = local.NotRecordedError
 
 // Replay runs today's program against a recorded thread and yields where they

@@ -218,9 +218,22 @@ func schemaProblems(problems []mapstate.Problem) []Problem {
 // data that is larger than [WarnSize]. It is told to [Schema.OnWarning] or
 // [OnWarning] and streamed with [ModeWarnings] as the value of
 // an event.
+//
+//	type Warning struct {
+//		Kind  WarningKind
+//		Field string
+//		Node  string // that wrote the field; empty: input from outside, or not known
+//		With  string // whose write was replaced
+//		Size  int    // bytes of a large change or state
+//		Of    int    // bytes of Field in it
+//	}
+//
+//	func (w Warning) String() string
 type Warning = mapstate.Warning
 
 // WarningKind is the kind of a [Warning].
+//
+//	type WarningKind string
 type WarningKind = mapstate.WarningKind
 
 // The kinds of warnings.
@@ -242,12 +255,35 @@ const (
 )
 
 // ReservedFieldError says that an update names a field of [Schema.Reserve].
+//
+//	type ReservedFieldError struct {
+//		Node  string // that wrote it; empty: input from outside
+//		Field string
+//	}
+//
+//	func (e *ReservedFieldError) Error() string
 type ReservedFieldError = mapstate.ReservedFieldError
 
 // FieldTypeError says that a value has another type than its field.
+//
+//	type FieldTypeError struct {
+//		Node  string // that wrote it; empty: input from outside, or a reducer
+//		Field string
+//		Want  string // the Go type that the field takes
+//		Got   string // the Go type of the value, or "nil"
+//	}
+//
+//	func (e *FieldTypeError) Error() string
 type FieldTypeError = mapstate.FieldTypeError
 
 // RequiredError says that a required field has no value.
+//
+//	type RequiredError struct {
+//		Node  string // that was to run
+//		Field string
+//	}
+//
+//	func (e *RequiredError) Error() string
 type RequiredError = mapstate.RequiredError
 
 // ResultTypeError says that a node of a schema graph returned something of a

@@ -96,9 +96,10 @@ type Record struct {
 	Tasks []Task `json:"tasks,omitempty"`
 
 	// Open says what is known of tasks of the open superstep beyond their
-	// results: questions, answers, passed breakpoints, voided or folded
-	// results. It is cumulative since the epoch: an empty list in a record
-	// that is not its own epoch means that nothing is known.
+	// results, in the order of the plan: questions, answers, passed breakpoints,
+	// voided or folded results. It is cumulative since the epoch: an empty list in
+	// a record that is not its own epoch means that nothing is known. See
+	// [TaskStates].
 	Open []OpenTask `json:"open,omitempty"`
 
 	// Joins is what is known of joins. Deferred are the deferred nodes that wait for the
@@ -261,10 +262,6 @@ type Failure struct {
 	Handled string   `json:"handled,omitempty"`
 	Causes  []string `json:"causes,omitempty"`
 }
-
-// Done reports whether the task is over and known to be: its changes are folded, and
-// where it leads is decided.
-func (o *OpenTask) Done() bool { return o.Folded && o.Routing != nil }
 
 // Question is an interrupt: a question that a task asked.
 type Question struct {

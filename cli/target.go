@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -212,40 +210,23 @@ type entry struct {
 // failureOf tells why a thread's open superstep failed, from what its tasks left;
 // empty if none did.
 func failureOf(ctx context.Context, store checkpoint.Store, head *checkpoint.Record) (string, error) {
+	epoch, err := head, error(nil)
+	if head.Epoch != head.ID {
+		if epoch, err = store.Get(ctx, head.Log, head.Epoch); err != nil {
+			return "", err
+		}
+	}
 	results, err := store.Results(ctx, head.Log, head.Branch, head.Epoch)
 	if err != nil {
 		return "", err
 	}
-	gens, failed, done, known := map[int]int{}, map[int]string{}, map[int]bool{}, map[int]bool{}
-	for _, t := range head.Open {
-		known[t.Task] = true
-		if gens[t.Task] = t.Gen; t.Error != "" {
-			failed[t.Task] = t.Error
-		}
-		if t.Done() {
-			done[t.Task] = true
+	tasks, err := checkpoint.TaskStates(epoch, head, results)
+	for i := range tasks {
+		if t := &tasks[i]; t.Status == checkpoint.StatusFailed {
+			return t.Error, nil
 		}
 	}
-	for _, r := range results {
-		if r.Gen != gens[r.Task] {
-			continue
-		}
-		switch r.Kind {
-		case checkpoint.KindOpen:
-			var o checkpoint.OpenTask
-			if json.Unmarshal(r.Data, &o) == nil && (!known[r.Task] || o.After >= head.Seq) {
-				failed[r.Task] = o.Error
-			}
-		case checkpoint.KindRouting: // changes alone tell nothing: a router may have failed
-			done[r.Task] = true
-		}
-	}
-	for _, task := range slices.Sorted(maps.Keys(failed)) {
-		if failed[task] != "" && !done[task] {
-			return failed[task], nil
-		}
-	}
-	return "", nil
+	return "", err
 }
 
 // headStatus tells the status of a thread from its newest record alone.

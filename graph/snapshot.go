@@ -144,11 +144,6 @@ func (s *Snapshot[S]) Done() bool {
 	return len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0
 }
 
-var statusNames = [...]string{
-	core.Waiting: "waiting", core.Held: "held", core.Running: "running", core.Changed: "routing",
-	core.Done: "done", core.Failed: "failed", core.Interrupted: "interrupted",
-}
-
 // snapshot describes the thread as the session's machine has it. The record is
 // the newest one written or read; nil without a checkpointer.
 func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
@@ -180,7 +175,7 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 func (g *Graph[S]) taskState(m *core.Machine, i int, set *settings) TaskState {
 	t := m.Task(i)
 	ts := TaskState{
-		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: g.prog.Plan.Nodes[t.Node].Name, Status: statusNames[t.Status], Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
+		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: g.prog.Plan.Nodes[t.Node].Name, Status: t.Status.String(), Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
 	}
 	for _, q := range t.Unanswered() {
 		if q.Wait {

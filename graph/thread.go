@@ -251,11 +251,15 @@ func (e *Entry[S]) planned(ctx context.Context) error {
 	if err != nil {
 		return &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
 	}
-	for i, t := range epoch.Tasks {
-		at := slices.IndexFunc(e.rec.Open, func(o checkpoint.OpenTask) bool { return o.Task == i })
-		pending := at < 0 || !e.rec.Open[at].Done()
+	tasks, err := checkpoint.TaskStates(epoch, e.rec, nil)
+	if err != nil {
+		return &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
+	}
+	for i := range tasks {
+		t := &tasks[i]
+		pending := t.Status != checkpoint.StatusDone
 		if e.rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
-			pending = at >= 0 && slices.ContainsFunc(e.rec.Open[at].Questions, func(q checkpoint.Question) bool { return !q.Answered })
+			pending = t.Asks()
 		}
 		if pending {
 			e.Next = append(e.Next, t.Node)

@@ -83,10 +83,7 @@ func FuzzLoad(f *testing.F) {
 				return
 			}
 			for _, i := range rd.Start {
-				if m.Task(i).Status != core.Changed {
-					m.Changed(i, nil, nil, nil)
-				}
-				m.Routed(i, &core.Routing{Static: true})
+				m.Ended(i, &core.End{Ran: true, Routing: &core.Routing{Static: true}})
 			}
 		}
 	})

@@ -42,17 +42,17 @@ type Config struct {
 }
 
 // Status is where a task stands.
-type Status uint8
+type Status = checkpoint.Status
 
 // The states of a task.
 const (
-	Waiting     Status = iota // to be started
-	Held                      // behind a breakpoint
-	Running                   // started, not ended
-	Changed                   // its changes are known, its routing is not
-	Done                      // both are known
-	Failed                    // ended with an error
-	Interrupted               // waits for answers
+	Waiting     = checkpoint.StatusWaiting
+	Held        = checkpoint.StatusHeld
+	Running     = checkpoint.StatusRunning
+	Changed     = checkpoint.StatusRouting
+	Done        = checkpoint.StatusDone
+	Failed      = checkpoint.StatusFailed
+	Interrupted = checkpoint.StatusInterrupted
 )
 
 // Task is a planned execution of a node in the open superstep.
@@ -710,90 +710,73 @@ func (m *Machine) void(t *Task, text string) {
 	t.leave()
 }
 
-// Tried reports what is known of failed attempts of a task's node, before how the task
-// ended.
-func (m *Machine) Tried(i int, f *checkpoint.Failure) { m.tasks[i].Failure = f }
-
-// Changed reports that a task's node has returned. Data and growth are what
-// Values.Encode returned; they are not needed without persistence.
-func (m *Machine) Changed(i int, changes any, data json.RawMessage, growth []Growth) {
-	t := &m.tasks[i]
-	t.changes, t.data, t.growth, t.Children = changes, data, growth, nil
-	t.Status, t.ran = Changed, true
-	m.ended = append(m.ended, i)
+// Calls is what a task's node has asked and called, in this execution and those before.
+type Calls struct {
+	Questions []checkpoint.Question
+	Children  map[string]checkpoint.ID // records at which the subgraphs stand that it has called, by namespace
+	Kept      map[string]checkpoint.ID // the same for finished ones that keep their state
 }
 
-// Routed reports where a task leads whose changes were reported. The machine
-// keeps r, which may be shared with other tasks: nobody may alter it any more.
-func (m *Machine) Routed(i int, r *Routing) {
+// End is how an execution of a task ended. The machine keeps what it refers to.
+type End struct {
+	// Ran says that the task's node has succeeded, now or before. Data and Growth are
+	// what Values.Encode returned for its changes, not needed without persistence.
+	Ran     bool
+	Changes any
+	Data    json.RawMessage
+	Growth  []Growth
+
+	// Routing is where the task leads when it has finished: Err is nil. It may be
+	// shared with other tasks: nobody may alter it any more.
+	Routing *Routing
+
+	// Err is why the task has failed: its node or, if that ran, its router. If it was
+	// Cancelled it has neither failed nor finished, and runs again when the run is
+	// continued. A task that Asks waits for answers; with Err a subgraph of it has
+	// failed or was cancelled, and it runs again whether they are given or not.
+	Err             error
+	Cancelled, Asks bool
+
+	Calls   *Calls              // nil: the node was not called, or has called nothing
+	Failure *checkpoint.Failure // if attempts have failed
+	Cached  bool                // the changes came from a cache
+}
+
+// Ended reports how a task ended that was started.
+func (m *Machine) Ended(i int, e *End) {
 	t := &m.tasks[i]
-	t.routing = r
-	t.Status, t.Err, t.ErrText = Done, nil, ""
-	if n := len(m.ended); n == 0 || m.ended[n-1] != i { // else Changed was called just now
-		m.ended = append(m.ended, i)
+	m.ended = append(m.ended, i)
+	m.alive--
+	if e.Failure != nil {
+		t.Failure = e.Failure
 	}
-	m.alive--
-}
-
-// Failed reports that a task's node, or its router after Changed, failed.
-func (m *Machine) Failed(i int, err error) {
-	t := &m.tasks[i]
-	t.Err, t.ErrText = err, err.Error()
-	t.Status, t.saved.open = Failed, false
-	m.ended = append(m.ended, i)
-	m.alive--
-	if !m.failed {
-		m.failed = true
-		m.writes.cancel = true
+	t.Cached = t.Cached || e.Cached
+	switch {
+	case e.Ran && !t.ran:
+		t.changes, t.data, t.growth, t.Children = e.Changes, e.Data, e.Growth, nil
+		if t.Status, t.ran = Changed, true; e.Calls != nil && len(e.Calls.Kept) > 0 {
+			t.kept, t.saved.open = e.Calls.Kept, false
+		}
+	case !e.Ran && e.Calls != nil:
+		t.Children, t.saved.open = e.Calls.Children, false
 	}
-}
-
-// Cancelled reports that a task ended since its context was cancelled: it has
-// neither failed nor finished and runs again when the run is continued.
-func (m *Machine) Cancelled(i int) {
-	m.tasks[i].leave()
-	m.ended = append(m.ended, i)
-	m.alive--
-	m.failed = true // nothing more is started
-}
-
-// Asked reports that a task waits for answers. Questions are all it has raised
-// so far, answered ones included.
-func (m *Machine) Asked(i int, questions []checkpoint.Question, children map[string]checkpoint.ID) {
-	t := &m.tasks[i]
-	t.Status, t.Questions, t.Children = Interrupted, questions, children
-	t.Err, t.ErrText = nil, ""
-	t.saved.open, t.saved.asked = false, false
-	m.ended = append(m.ended, i)
-	m.alive--
-}
-
-// CutShort reports of a task that asks that a subgraph of it might have gone on: it
-// has failed or was cancelled. The task runs again when the run is continued, whether
-// its questions are answered or not.
-func (m *Machine) CutShort(i int, err error, failed bool) {
-	t := &m.tasks[i]
-	t.Status = Waiting
-	if failed {
-		t.Status, t.Err, t.ErrText = Failed, err, err.Error()
+	if e.Asks {
+		t.Status, t.Err, t.ErrText, t.Questions = Interrupted, nil, "", e.Calls.Questions
+		t.saved.open, t.saved.asked = false, false
+	}
+	switch {
+	case e.Err == nil && !e.Asks:
+		t.routing = e.Routing
+		t.Status, t.Err, t.ErrText = Done, nil, ""
+	case e.Err == nil:
+	case e.Cancelled:
+		t.leave()
+		m.failed = true // nothing more is started
+	default:
+		t.Status, t.Err, t.ErrText, t.saved.open = Failed, e.Err, e.Err.Error(), false
 		m.writes.cancel = m.writes.cancel || !m.failed
+		m.failed = true
 	}
-	m.failed = true
-}
-
-// Called reports, before how the task ended, where the subgraphs stand that a task has
-// called whose node has not finished. The machine keeps the map.
-func (m *Machine) Called(i int, children map[string]checkpoint.ID) {
-	t := &m.tasks[i]
-	t.Children, t.saved.open = children, false
-}
-
-// Kept reports, of a task whose node has finished, where the subgraphs stand that it has
-// called and that keep their state. It is committed with the superstep. The machine
-// keeps the map.
-func (m *Machine) Kept(i int, children map[string]checkpoint.ID) {
-	t := &m.tasks[i]
-	t.kept, t.saved.open = children, false
 }
 
 // MoveChild says that a subgraph was edited where it stood, at one of some records: a

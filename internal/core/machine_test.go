@@ -55,9 +55,8 @@ func TestContinueOnOneMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps(t, sh)
-	m.Changed(0, nil, nil, nil)
-	m.Failed(0, errors.New("router"))
-	m.Failed(1, errors.New("node"))
+	m.Ended(0, &core.End{Ran: true, Err: errors.New("router")})
+	m.Ended(1, &core.End{Err: errors.New("node")})
 	if rd := steps(t, sh); !rd.Done {
 		t.Fatalf("the run goes on: %+v", rd)
 	}
@@ -68,8 +67,8 @@ func TestContinueOnOneMachine(t *testing.T) {
 	if !slices.Equal(rd.Start, []int{0, 1}) || m.Task(0).Status != core.Changed || m.Task(1).Status != core.Running {
 		t.Fatalf("%v start as %d and %d", rd.Start, m.Task(0).Status, m.Task(1).Status)
 	}
-	m.Routed(0, &static)
-	m.Failed(1, errors.New("node again"))
+	m.Ended(0, &core.End{Ran: true, Routing: &static})
+	m.Ended(1, &core.End{Err: errors.New("node again")})
 	steps(t, sh)
 	if err := sh.load(""); err != nil {
 		t.Fatal(err)
@@ -90,9 +89,7 @@ func TestKeptChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps(t, sh)
-		sh.m.Changed(0, nil, nil, nil)
-		sh.m.Kept(0, map[string]checkpoint.ID{"/a": "child-1"})
-		sh.m.Routed(0, &static)
+		sh.m.Ended(0, &core.End{Ran: true, Routing: &static, Calls: &core.Calls{Kept: map[string]checkpoint.ID{"/a": "child-1"}}})
 		rd := sh.m.Ready()
 		if err := sh.save(rd.Write); err != nil {
 			t.Fatal(err)
@@ -120,7 +117,7 @@ func TestKeptChildren(t *testing.T) {
 			t.Fatalf("%v start, want the second task alone", rd.Start)
 		}
 		open := map[string]checkpoint.ID{"/b:1": "pending"}
-		sh.m.Asked(1, []checkpoint.Question{{ID: "q", Key: "q", When: "inside"}}, open)
+		sh.m.Ended(1, &core.End{Asks: true, Calls: &core.Calls{Questions: []checkpoint.Question{{ID: "q", Key: "q", When: "inside"}}, Children: open}})
 		steps(t, sh)
 		if err := sh.load(""); err != nil {
 			t.Fatal(err)
@@ -132,9 +129,7 @@ func TestKeptChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 		steps(t, sh)
-		sh.m.Changed(1, nil, nil, nil)
-		sh.m.Kept(1, map[string]checkpoint.ID{"/b": "child-2"})
-		sh.m.Routed(1, &static)
+		sh.m.Ended(1, &core.End{Ran: true, Routing: &static, Calls: &core.Calls{Kept: map[string]checkpoint.ID{"/b": "child-2"}}})
 		steps(t, sh)
 		if want := map[string]checkpoint.ID{"/a": "child-1", "/b": "child-2"}; !maps.Equal(sh.m.Children(), want) {
 			t.Errorf("with edit %v: subgraphs stand at %v, want %v", edit, sh.m.Children(), want)
@@ -153,15 +148,14 @@ func TestBreakpointInsideSubgraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps(t, sh)
-	sh.m.Changed(1, nil, nil, nil)
-	sh.m.Routed(1, &core.Routing{Static: true})
-	sh.m.Asked(0, []checkpoint.Question{{ID: "q", Key: "x", Node: "x", Path: []string{"a"}, When: "before"}}, nil)
+	sh.m.Ended(1, &core.End{Ran: true, Routing: &core.Routing{Static: true}})
+	sh.m.Ended(0, &core.End{Asks: true, Calls: &core.Calls{Questions: []checkpoint.Question{{ID: "q", Key: "x", Node: "x", Path: []string{"a"}, When: "before"}}}})
 	steps(t, sh)
 	if err := sh.load(""); err != nil {
 		t.Fatal(err)
 	}
 	if got := sh.m.Task(0).Status; got != core.Interrupted {
-		t.Fatalf("the task is %s, want interrupted", statusNames[got])
+		t.Fatalf("the task is %s, want interrupted", got)
 	}
 	if err := sh.m.Continue(); err != nil {
 		t.Fatal(err)

@@ -248,7 +248,7 @@ func (tr *trial) checkOpen() {
 	for i := range tr.m.Tasks() {
 		t := tr.m.Task(i)
 		if tr.recorded[tr.key(t)] && !t.Ran() {
-			tr.fatal("task %s was recorded as finished and is %s", tr.key(t), statusNames[t.Status])
+			tr.fatal("task %s was recorded as finished and is %s", tr.key(t), t.Status)
 		}
 	}
 }
@@ -451,11 +451,11 @@ func (tr *trial) end(i int) {
 		switch tr.trouble(3, "node") {
 		case 1:
 			tr.note("%d %s fails", i, name)
-			m.Failed(i, errors.New("trouble"))
+			m.Ended(i, &core.End{Err: errors.New("trouble")})
 			return
 		case 2:
 			tr.note("%d %s is cancelled", i, name)
-			m.Cancelled(i)
+			m.Ended(i, &core.End{Err: errors.New("cancelled"), Cancelled: true})
 			return
 		case 3:
 			key := fmt.Sprint(len(t.Questions))
@@ -463,7 +463,7 @@ func (tr *trial) end(i int) {
 			qs := append(slices.Clone(t.Questions), checkpoint.Question{
 				ID: core.QuestionID(testLog, m.Branch(), m.Epoch(), i, t.Gen, key), Key: key, Node: name, When: "inside",
 			})
-			m.Asked(i, qs, nil)
+			m.Ended(i, &core.End{Asks: true, Calls: &core.Calls{Questions: qs}})
 			return
 		}
 	}
@@ -472,37 +472,38 @@ func (tr *trial) end(i int) {
 	var sees map[string]json.RawMessage
 	tr.must(json.Unmarshal(data, &sees))
 	d := tr.w.deed(name, m.Step()+1, i, string(t.Raw), sees, t.Gen > 0)
+	end := core.End{Ran: true}
 	if t.Status != core.Changed {
 		tr.note("%d %s has changes", i, name)
 		form, err := json.Marshal(d.Update)
 		tr.must(err)
-		changes, err := (toy{}).Decode(form, nil)
+		end.Changes, err = (toy{}).Decode(form, nil)
 		tr.must(err)
-		encoded, growth, err := (toy{}).Encode(changes)
+		end.Data, end.Growth, err = (toy{}).Encode(end.Changes)
 		tr.must(err)
-		m.Changed(i, changes, encoded, growth)
 	}
 	switch tr.trouble(3, "router") {
 	case 1:
 		tr.note("%d %s's router fails", i, name)
-		m.Failed(i, errors.New("trouble"))
-		return
+		end.Err = errors.New("trouble")
 	case 2:
 		tr.note("%d %s's router is cancelled", i, name)
-		m.Cancelled(i)
-		return
+		end.Err, end.Cancelled = errors.New("cancelled"), true
 	case 3: // it takes its time
-		rd := m.Ready()
-		tr.log.WriteString(tr.showReady(&rd))
-		tr.must(tr.save(rd.Write))
-		if rd.Write != nil {
-			tr.learn(rd.Write)
+		if t.Status != core.Changed {
+			w := &checkpoint.Write{Log: testLog, Results: m.RanResults(t, end.Data, nil)}
+			tr.showWrite(&tr.log, w)
+			tr.must(tr.save(w))
+			tr.learn(w)
+			m.Beside()
 		}
-		m.Advance()
 	}
-	r := tr.routing(&d)
-	tr.note("%d %s is routed", i, name)
-	m.Routed(i, &r)
+	if end.Err == nil {
+		r := tr.routing(&d)
+		tr.note("%d %s is routed", i, name)
+		end.Routing = &r
+	}
+	m.Ended(i, &end)
 }
 
 // routing returns where a deed leads.

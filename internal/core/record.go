@@ -3,7 +3,6 @@ package core
 import (
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -99,42 +98,23 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	m.children = rec.Children
 	m.recent = slices.Clone(rec.Recent)
 	m.paused = slices.Clone(rec.Paused)
-	var err error
-	for i, t := range tip.Epoch.Tasks {
-		task := Task{Index: i, From: plan.FromStart, Sent: t.Sent, Raw: t.Payload}
-		if task.Node, err = m.node(t.Node); err != nil {
-			return nil, err
-		}
-		if task.Overlay, err = Upgrade(cfg.Values, tip.Epoch.Version, t.Overlay); err != nil {
-			return nil, err
-		}
-		if from, ok := cfg.Plan.Recorded(t.From); ok {
-			task.From = from
-		}
-		m.tasks = append(m.tasks, task)
+	states, err := checkpoint.TaskStates(tip.Epoch, rec, tip.Results)
+	if err != nil {
+		return nil, err
 	}
-	if len(m.tasks) == 0 { // the run ended: where the containing graph goes on
+	m.tasks = make([]Task, len(states))
+	for i := range states {
+		if err := m.restore(&m.tasks[i], &states[i], tip.Epoch.Version); err != nil {
+			return nil, err
+		}
+	}
+	if len(tip.Epoch.Tasks) == 0 { // the run ended: where the containing graph goes on
 		for _, c := range tip.Epoch.Changes {
 			if c.Routing != nil {
 				m.takeParent(&Routing{Parent: decodeParent(c.Routing.Parent)})
 			}
 		}
 		m.outcome.Parent, m.parent = m.parent, nil
-	}
-	for _, o := range rec.Open {
-		if o.Node != "" {
-			n, err := m.node(o.Node)
-			if err != nil {
-				return nil, err
-			}
-			m.tasks = append(m.tasks, Task{Index: len(m.tasks), Node: n, From: plan.FromStart, added: true})
-		}
-		if o.Task < 0 || o.Task >= len(m.tasks) {
-			return nil, fmt.Errorf("record %s speaks of task %d of %d: %w", rec.ID, o.Task, len(m.tasks), checkpoint.ErrCorrupt)
-		}
-		if err := m.restoreOpen(&m.tasks[o.Task], &o, rec.Version); err != nil {
-			return nil, err
-		}
 	}
 	for _, name := range rec.Deferred {
 		n, err := m.node(name)
@@ -148,18 +128,6 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 			return nil, err
 		}
 	}
-	if err := m.restoreResults(tip.Results, rec); err != nil {
-		return nil, err
-	}
-	for i := range m.tasks {
-		switch t := &m.tasks[i]; t.Status {
-		case Done, Interrupted:
-			t.ErrText = "" // of an attempt before
-		case Held:
-		default:
-			t.leave()
-		}
-	}
 	return m, nil
 }
 
@@ -171,41 +139,33 @@ func (m *Machine) node(name string) (int, error) {
 	return n, nil
 }
 
-// restoreOpen takes in what a record of a version of the state's schema knows of a
-// task.
-func (m *Machine) restoreOpen(t *Task, o *checkpoint.OpenTask, version int) error {
-	t.Gen, t.folded, t.passed = o.Gen, o.Folded, o.Passed
-	t.stands(o)
-	if o.Folded {
-		t.ran = true
-		if err := m.restoreChanges(t, version, o.Changes); err != nil {
+// restore makes a task of what is recorded of it. Planned is the version of the state's
+// schema in which its superstep was planned.
+func (m *Machine) restore(t *Task, s *checkpoint.TaskState, planned int) (err error) {
+	t.Index, t.From, t.added = s.Task, plan.FromStart, s.Planned == nil
+	if t.Node, err = m.node(s.Node); err != nil {
+		return err
+	}
+	if p := s.Planned; p != nil {
+		t.Sent, t.Raw = p.Sent, p.Payload
+		if t.Overlay, err = Upgrade(m.cfg.Values, planned, p.Overlay); err != nil {
 			return err
 		}
-		if t.Status = Changed; o.Routing == nil {
-			return nil
-		}
-		r, err := m.decodeRouting(o.Routing, version)
-		if err != nil {
-			return err
-		}
-		t.routing, t.Status, t.saved.routing = &r, Done, true
-		return nil
-	}
-	t.saved.asked = len(o.Questions) > 0
-	return nil
-}
-
-// stands takes in how a task stands that has not finished, or how its subgraphs do.
-func (t *Task) stands(o *checkpoint.OpenTask) {
-	t.ErrText, t.Failure, t.Questions, t.Children, t.kept = o.Error, o.Failure, o.Questions, o.Children, o.Kept
-	t.Status, t.saved.open = Waiting, true
-	for _, q := range o.Questions {
-		if q.When == "before" && len(q.Path) == 0 {
-			t.Status = Held
-		} else if !q.Answered && !o.Cut {
-			t.Status = Interrupted
+		if from, ok := m.cfg.Plan.Recorded(p.From); ok {
+			t.From = from
 		}
 	}
+	t.Status, t.Gen, t.folded, t.passed, t.ran = s.Status, s.Gen, s.Folded, s.Passed, s.Ran
+	t.ErrText, t.Failure, t.Questions, t.Children, t.kept = s.Error, s.Failure, s.Questions, s.Children, s.Kept
+	t.saved = saved{changes: s.Ran && !s.Folded, routing: s.Routing != nil, open: s.Known, asked: s.Asked > 0 && s.Asked == len(s.Questions)}
+	if err := m.restoreChanges(t, s.ChangesVersion, s.Changes); err != nil || s.Routing == nil {
+		return err
+	}
+	r, err := m.decodeRouting(s.Routing, s.RoutingVersion)
+	if t.routing = &r; r.isAlong() {
+		t.routing = &along
+	}
+	return err
 }
 
 func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
@@ -235,74 +195,6 @@ func (m *Machine) restoreJoin(a checkpoint.Arrival) error {
 	return nil
 }
 
-// restoreResults takes in what tasks have left beside the log of a record. Some of it may
-// be newer than the record: a task that waits there for answers runs again when they are
-// given, and what it has left since is not what it comes to with other answers.
-func (m *Machine) restoreResults(results []checkpoint.Result, rec *checkpoint.Record) error {
-	asks := func(task int) bool { return task >= 0 && task < len(m.tasks) && m.tasks[task].asks() }
-	for _, open := range []bool{true, false} {
-		for i := range results {
-			if r := &results[i]; (r.Kind == checkpoint.KindOpen) == open && (open || !asks(r.Task)) {
-				if err := m.restoreResult(r, rec); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func (m *Machine) restoreResult(r *checkpoint.Result, rec *checkpoint.Record) error {
-	if r.Task < 0 || r.Task >= len(m.tasks) {
-		return fmt.Errorf("result of task %d of %d: %w", r.Task, len(m.tasks), checkpoint.ErrCorrupt)
-	}
-	t := &m.tasks[r.Task]
-	if r.Gen != t.Gen || t.folded && r.Kind == checkpoint.KindChanges {
-		return nil
-	}
-	switch r.Kind {
-	case checkpoint.KindChanges:
-		if t.saved.changes { // another version of the program was first
-			return nil
-		}
-		t.saved.changes, t.ran = true, true
-		if t.Status != Done {
-			t.Status = Changed
-		}
-		return m.restoreChanges(t, versionOf(r.Name), r.Data)
-	case checkpoint.KindRouting:
-		if t.saved.routing { // likewise, or the record knows it
-			return nil
-		}
-		var rec checkpoint.Routing
-		if err := json.Unmarshal(r.Data, &rec); err != nil {
-			return fmt.Errorf("routing of task %d: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
-		}
-		routing, err := m.decodeRouting(&rec, versionOf(r.Name))
-		if err != nil {
-			return err
-		}
-		t.routing, t.Status, t.saved.routing = &routing, Done, true
-		if routing.isAlong() {
-			t.routing = &along
-		}
-	case checkpoint.KindOpen:
-		var o checkpoint.OpenTask
-		if err := json.Unmarshal(r.Data, &o); err != nil {
-			return fmt.Errorf("how task %d stands: %w: %w", r.Task, checkpoint.ErrCorrupt, err)
-		}
-		if t.saved.open && o.After < rec.Seq || t.asks() && o.After > rec.Seq {
-			return nil
-		}
-		status, asked := t.Status, t.saved.asked && len(t.Questions) == len(o.Questions)
-		if t.stands(&o); t.folded {
-			t.Status = status
-		}
-		t.saved.asked = asked
-	}
-	return nil
-}
-
 // restoreChanges takes in what a task wrote.
 func (m *Machine) restoreChanges(t *Task, version int, data json.RawMessage) (err error) {
 	if len(data) == 0 || string(data) == "null" {
@@ -316,23 +208,6 @@ func (m *Machine) restoreChanges(t *Task, version int, data json.RawMessage) (er
 	}
 	t.data, t.growth, err = m.cfg.Values.Encode(t.changes)
 	return err
-}
-
-// The version of the state's schema in which a task's changes and the updates of its
-// sends are encoded is the name of the result: other versions of the program may write some of them.
-func versionName(v int) string {
-	if v == 0 {
-		return ""
-	}
-	return strconv.Itoa(v)
-}
-
-func versionOf(name string) int {
-	v, err := strconv.Atoi(name)
-	if err != nil {
-		return 0
-	}
-	return v
 }
 
 // Fork starts a branch at the record the machine was loaded from. With keep the
@@ -669,7 +544,7 @@ func (m *Machine) openResult(t *Task, o checkpoint.OpenTask) checkpoint.Result {
 }
 
 func (m *Machine) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
-	return m.result(t, checkpoint.KindChanges, versionName(m.cfg.Version), data, false)
+	return m.result(t, checkpoint.KindChanges, checkpoint.VersionName(m.cfg.Version), data, false)
 }
 
 func (m *Machine) saveResults(t *Task) {
@@ -683,7 +558,7 @@ func (m *Machine) saveResults(t *Task) {
 	}
 	if t.Status == Done && !t.saved.routing {
 		t.saved.routing = true
-		m.writes.results = append(m.writes.results, m.result(t, checkpoint.KindRouting, versionName(m.cfg.Version), m.marshalRouting(t.Routing()), false))
+		m.writes.results = append(m.writes.results, m.result(t, checkpoint.KindRouting, checkpoint.VersionName(m.cfg.Version), m.marshalRouting(t.Routing()), false))
 	}
 	// A task that was cancelled is as it was, unless it has called subgraphs: a fan-out
 	// that fails doesn't write of each of its tasks.

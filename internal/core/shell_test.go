@@ -338,8 +338,6 @@ func showRouting(r *checkpoint.Routing) string {
 	return strings.Join(out, ", ")
 }
 
-var statusNames = []string{"waiting", "held", "running", "routing", "done", "failed", "interrupted"}
-
 // showOpenStep describes the open superstep as the machine sees it.
 func (sh *shell) showOpenStep() string {
 	var b strings.Builder
@@ -348,7 +346,7 @@ func (sh *shell) showOpenStep() string {
 	}
 	for i := range sh.m.Tasks() {
 		t := sh.m.Task(i)
-		fmt.Fprintf(&b, "  %d %s %s", i, sh.taskName(t), statusNames[t.Status])
+		fmt.Fprintf(&b, "  %d %s %s", i, sh.taskName(t), t.Status)
 		if t.Gen > 0 {
 			fmt.Fprintf(&b, ", gen %d", t.Gen)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,10 @@ type story struct {
 	at    checkpoint.ID
 	over  bool // the run of the machine is over
 	drain bool
+
+	changed map[int]*core.End           // of tasks whose router is slow
+	tried   map[int]*checkpoint.Failure // of tasks that run
+	slow    map[int][]checkpoint.Result // of the former, to be stored
 }
 
 func newStory(t *testing.T, d *datadriven.TestData) (*story, string) {
@@ -181,6 +186,15 @@ func acts(event string) bool {
 // effects lets the machine's effects happen until it waits for tasks or the run
 // is over, or until the process dies before or after a write.
 func (st *story) effects(b *strings.Builder, crash string) error {
+	for _, i := range slices.Sorted(maps.Keys(st.slow)) {
+		w := &checkpoint.Write{Log: testLog, Results: st.slow[i]}
+		st.showWrite(b, w)
+		if err := st.save(w); err != nil {
+			return err
+		}
+		st.m.Beside()
+	}
+	st.slow = nil
 	for {
 		rd := st.m.Ready()
 		text := st.showReady(&rd)
@@ -229,6 +243,7 @@ func (st *story) open() error {
 	}
 	at := st.at
 	st.at, st.over = "", false
+	st.changed, st.slow, st.tried = nil, nil, nil
 	if err := st.load(at); err != nil {
 		st.m = nil
 		return err
@@ -358,16 +373,19 @@ func (st *story) report(what string, a *args) error {
 	name := a.words[0]
 	a.words = a.words[1:]
 	m := st.m
-	changed := func(changes any) error {
-		data, growth, err := (toy{}).Encode(changes)
-		if err != nil {
-			return err
-		}
-		if m.Task(i).Status == core.Changed {
+	end := core.End{Ran: st.changed[i] != nil || m.Task(i).Status == core.Changed}
+	if e := st.changed[i]; e != nil {
+		end = *e
+		delete(st.changed, i)
+	}
+	end.Failure = st.tried[i]
+	changed := func(changes any) (err error) {
+		if end.Ran {
 			return fmt.Errorf("%s has returned before", name)
 		}
-		m.Changed(i, changes, data, growth)
-		return nil
+		end.Ran, end.Changes = true, changes
+		end.Data, end.Growth, err = (toy{}).Encode(changes)
+		return err
 	}
 	switch what {
 	case "finish":
@@ -378,29 +396,43 @@ func (st *story) report(what string, a *args) error {
 		if err != nil {
 			return err
 		}
-		m.Routed(i, &r)
-	case "changed":
+		end.Routing = &r
+	case "changed": // and its router is slow
 		changes, _, err := a.output()
+		if err == nil {
+			err = changed(changes)
+		}
 		if err != nil {
 			return err
 		}
-		return changed(changes)
+		if st.changed == nil {
+			st.changed = map[int]*core.End{}
+		}
+		if st.slow == nil {
+			st.slow = map[int][]checkpoint.Result{}
+		}
+		st.changed[i], st.slow[i] = &end, m.RanResults(m.Task(i), end.Data, nil)
+		return nil
 	case "routed":
 		_, r, err := a.output()
 		if err != nil {
 			return err
 		}
-		m.Routed(i, &r)
+		end.Routing = &r
 	case "tried": // tried NODE TIMES [handled error]
 		times, err := strconv.Atoi(a.words[0])
 		if err != nil {
 			return err
 		}
-		m.Tried(i, &checkpoint.Failure{Attempts: times, Handled: strings.Join(a.words[1:], " ")})
+		if st.tried == nil {
+			st.tried = map[int]*checkpoint.Failure{}
+		}
+		st.tried[i] = &checkpoint.Failure{Attempts: times, Handled: strings.Join(a.words[1:], " ")}
+		return nil
 	case "fail":
-		m.Failed(i, errors.New(strings.Join(a.words, " ")))
+		end.Err = errors.New(strings.Join(a.words, " "))
 	case "cancel":
-		m.Cancelled(i)
+		end.Err, end.Cancelled = errors.New("cancelled"), true
 	case "ask":
 		t := m.Task(i)
 		qs := append([]checkpoint.Question(nil), t.Questions...)
@@ -414,8 +446,11 @@ func (st *story) report(what string, a *args) error {
 				ID: core.QuestionID(testLog, m.Branch(), m.Epoch(), i, t.Gen, key), Key: key, Node: st.g.Nodes[t.Node].Name, When: "inside",
 			})
 		}
-		m.Asked(i, qs, nil)
+		end.Asks, end.Calls = true, &core.Calls{Questions: qs}
 	}
+	delete(st.slow, i)
+	delete(st.tried, i)
+	m.Ended(i, &end)
 	return nil
 }
 

@@ -37,14 +37,14 @@ func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, paylo
 		return key, false, nil // by a program that had other nodes
 	}
 	if e.Changes != nil {
-		if r.changes, err = s.prog.Values.Decode(e.Changes, nil); err != nil {
+		if r.Changes, err = s.prog.Values.Decode(e.Changes, nil); err != nil {
 			return key, false, nil
 		}
-		if r.data, r.growth, err = s.prog.Values.Encode(r.changes); err != nil {
+		if r.Data, r.Growth, err = s.prog.Values.Encode(r.Changes); err != nil {
 			return key, false, err
 		}
 	}
-	*command, r.cached = cached, true
+	*command, r.Cached = cached, true
 	return key, true, nil
 }
 
@@ -52,13 +52,13 @@ func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, paylo
 // payloads may be as large as they like. Neither are changes that can't be
 // recorded whole, nor what moves the state that a subgraph keeps.
 func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, r *report) {
-	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(r.kept()) > 0 || core.Unrecorded(s.prog.Values, r.changes) {
+	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(r.kept()) > 0 || core.Unrecorded(s.prog.Values, r.Changes) {
 		return
 	}
-	data := r.data
-	if data == nil && r.changes != nil {
+	data := r.Data
+	if data == nil && r.Changes != nil {
 		var err error
-		if data, _, err = s.prog.Values.Encode(r.changes); err != nil {
+		if data, _, err = s.prog.Values.Encode(r.Changes); err != nil {
 			return
 		}
 	}

@@ -302,7 +302,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	}
 	at := checkpoint.ID("")
 	t.mu.Lock()
-	pointer := t.talking().children[o.Log.Namespace]
+	pointer := t.talking().Children[o.Log.Namespace]
 	t.mu.Unlock()
 	if o.Tape != nil { // the run is replayed from its beginning
 		pointer = ""
@@ -332,7 +332,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 func (t *Task) answersFor(m *core.Machine) map[string]json.RawMessage {
 	given := map[string]json.RawMessage{}
 	t.mu.Lock()
-	for _, q := range t.talking().questions {
+	for _, q := range t.talking().Questions {
 		if q.Answered {
 			given[q.ID] = q.Answer
 		}
@@ -368,10 +368,10 @@ func (t *Task) interruptedBy(child *Session) error {
 	k := t.talking()
 	for _, q := range questions {
 		q.Path = append([]string{t.node.Name}, q.Path...)
-		if i := slices.IndexFunc(k.questions, func(other checkpoint.Question) bool { return other.ID == q.ID }); i >= 0 {
-			k.questions[i] = q
+		if i := slices.IndexFunc(k.Questions, func(other checkpoint.Question) bool { return other.ID == q.ID }); i >= 0 {
+			k.Questions[i] = q
 		} else {
-			k.questions = append(k.questions, q)
+			k.Questions = append(k.Questions, q)
 		}
 		t.wait(&q)
 	}
@@ -391,10 +391,10 @@ func (t *Task) called(child *Session, mine bool) {
 		return
 	}
 	k := t.talking()
-	if k.children == nil {
-		k.children = map[string]checkpoint.ID{}
+	if k.Children == nil {
+		k.Children = map[string]checkpoint.ID{}
 	}
-	k.children[child.o.Log.Namespace] = rec.ID
+	k.Children[child.o.Log.Namespace] = rec.ID
 }
 
 // OpenQuestions lists the questions and breakpoints that a thread waits at.
@@ -427,10 +427,10 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 	if call.Keep && t.s.o.Store != nil {
 		t.mu.Lock()
 		if k := t.talking(); !t.ended {
-			if k.kept == nil {
-				k.kept = map[string]checkpoint.ID{}
+			if k.Kept == nil {
+				k.Kept = map[string]checkpoint.ID{}
 			}
-			k.kept[child.o.Log.Namespace] = child.m.Head()
+			k.Kept[child.o.Log.Namespace] = child.m.Head()
 		}
 		t.mu.Unlock()
 	}

@@ -78,26 +78,37 @@ func tipAt(ctx context.Context, store checkpoint.Store, values core.Values, head
 			return nil, err
 		}
 	}
-	tip := &core.Tip{Record: rec, Epoch: rec, LogHead: head.ID}
-	if rec.Epoch != rec.ID {
-		if tip.Epoch, err = store.Get(ctx, log, rec.Epoch); err != nil {
-			return nil, fmt.Errorf("record %s refers to its epoch: %w", rec.ID, err)
-		}
+	tip, err := standAt(ctx, store, rec, head)
+	if err != nil {
+		return nil, err
 	}
-	if len(tip.Epoch.Tasks) > 0 {
-		if tip.Results, err = store.Results(ctx, log, rec.Branch, rec.Epoch); err != nil {
-			return nil, err
-		}
-		if rec != head && len(tip.Results) > 0 { // the superstep is still open, or a fork's is
-			if tip.Results, err = resultsAt(ctx, store, rec, tip.Results); err != nil {
-				return nil, err
-			}
-		}
-	}
+	tip.LogHead = head.ID
 	if err := readState(ctx, store, values, tip, keep); err != nil {
 		return nil, err
 	}
 	return tip, nil
+}
+
+// standAt reads what is recorded of the tasks of the superstep that is open at a record.
+// Head is the log's newest record, nil if that of the record's branch is meant and it
+// is the record.
+func standAt(ctx context.Context, store checkpoint.Store, rec, head *checkpoint.Record) (tip *core.Tip, err error) {
+	tip = &core.Tip{Record: rec, Epoch: rec}
+	if rec.Epoch != rec.ID {
+		if tip.Epoch, err = store.Get(ctx, rec.Log, rec.Epoch); err != nil {
+			return nil, fmt.Errorf("record %s refers to its epoch: %w", rec.ID, err)
+		}
+	}
+	if len(tip.Epoch.Tasks) == 0 {
+		return tip, nil
+	}
+	if tip.Results, err = store.Results(ctx, rec.Log, rec.Branch, rec.Epoch); err != nil {
+		return nil, err
+	}
+	if head != nil && rec != head && len(tip.Results) > 0 { // the superstep is still open, or a fork's is
+		tip.Results, err = resultsAt(ctx, store, rec, tip.Results)
+	}
+	return tip, err
 }
 
 // resultsAt returns which results of the superstep that is open at a record are such
@@ -105,16 +116,8 @@ func tipAt(ctx context.Context, store checkpoint.Store, values core.Values, head
 // that has asked more since, what it was voided for since, and what it came to on a
 // state that was edited since.
 func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Record, results []checkpoint.Result) ([]checkpoint.Result, error) {
-	open := func(r *checkpoint.Record) map[int]*checkpoint.OpenTask {
-		of := map[int]*checkpoint.OpenTask{}
-		for i := range r.Open {
-			of[r.Open[i].Task] = &r.Open[i]
-		}
-		return of
-	}
-	was := open(rec)
 	newer := map[int]bool{}
-	var edited []map[int]*checkpoint.OpenTask // at records that edit the state
+	var edited []*checkpoint.Record // those that edit the state
 	q := checkpoint.Query{Log: rec.Log, Branch: rec.Branch, From: rec.Seq + 1, Meta: true}
 	for r, err := range store.Records(ctx, q) {
 		if err != nil {
@@ -123,16 +126,15 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 		if r.Epoch != rec.Epoch {
 			break
 		}
-		is := open(r)
-		for task, o := range is {
-			questions, gen := 0, 0
-			if w := was[task]; w != nil {
-				questions, gen = len(w.Questions), w.Gen
+		for i := range r.Open {
+			o, was := &r.Open[i], rec.OpenTask(r.Open[i].Task)
+			if was == nil {
+				was = new(checkpoint.OpenTask)
 			}
-			newer[task] = newer[task] || len(o.Questions) > questions || o.Gen > gen
+			newer[o.Task] = newer[o.Task] || len(o.Questions) > len(was.Questions) || o.Gen > was.Gen
 		}
 		if len(r.Changes) > 0 {
-			edited = append(edited, is)
+			edited = append(edited, r)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(results), func(r checkpoint.Result) bool {
@@ -145,8 +147,8 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 				return false // what is no OpenTask is told by who takes it in
 			}
 		}
-		return newer[r.Task] || slices.ContainsFunc(edited, func(is map[int]*checkpoint.OpenTask) bool {
-			o := is[r.Task] // what had ended is folded there
+		return newer[r.Task] || slices.ContainsFunc(edited, func(edit *checkpoint.Record) bool {
+			o := edit.OpenTask(r.Task) // what had ended is folded there
 			return o == nil || !o.Folded || o.Routing == nil && r.Kind == checkpoint.KindRouting
 		})
 	}), nil

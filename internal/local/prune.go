@@ -243,17 +243,7 @@ func (p *pruning) keepAlso() (added bool) {
 
 // asks reports whether questions are open at a record.
 func asks(r *checkpoint.Record) bool {
-	if len(r.Paused) > 0 {
-		return true
-	}
-	for i := range r.Open {
-		for k := range r.Open[i].Questions {
-			if !r.Open[i].Questions[k].Answered {
-				return true
-			}
-		}
-	}
-	return false
+	return len(r.Paused) > 0 || slices.ContainsFunc(r.Open, func(o checkpoint.OpenTask) bool { return o.Asks() })
 }
 
 // shorten rewrites the log.
@@ -404,16 +394,17 @@ func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err
 		if slices.Contains(p.gone, b) {
 			continue
 		}
-		results, err := p.store.Results(ctx, p.log, b, rs[len(rs)-1].Epoch)
+		tip, err := standAt(ctx, p.store, rs[len(rs)-1], nil)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range results {
-			var o checkpoint.OpenTask
-			if r.Kind == checkpoint.KindOpen && json.Unmarshal(r.Data, &o) == nil {
-				use(o.Children)
-				use(o.Kept)
-			}
+		tasks, err := checkpoint.TaskStates(tip.Epoch, tip.Record, tip.Results)
+		if err != nil {
+			return nil, err
+		}
+		for i := range tasks {
+			use(tasks[i].Children)
+			use(tasks[i].Kept)
 		}
 	}
 	for info, err := range lister.Logs(ctx, p.log.Thread) {

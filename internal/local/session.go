@@ -952,7 +952,7 @@ func (s *Session) start(ctx context.Context, tasks []int) {
 	if len(tasks) == 1 && (ctx.Done() == nil || s.own) && s.o.StepTimeout == 0 && s.o.Limit == nil {
 		s.lone = report{}
 		s.exec(ctx, s.m.Task(tasks[0]), nil, s.reuse, &s.lone)
-		s.reuse = s.lone.changes
+		s.reuse = s.lone.Changes
 		s.deliver(&s.lone)
 		return
 	}
@@ -1023,7 +1023,9 @@ func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
 		// Only runtime.Goexit in a node gets here with a task in hand.
 		if current != nil {
 			node := &s.prog.Nodes[current.Node]
-			box.put(&report{task: current.Index, kind: failed, err: s.nodeError(node, current.Raw, 1, errExited)})
+			r = report{task: current.Index}
+			r.failed(s.nodeError(node, current.Raw, 1, errExited))
+			box.put(&r)
 			s.o.Limit.release()
 			s.work(ctx, box, c)
 		}
@@ -1035,11 +1037,11 @@ func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
 		}
 		i := c.tasks[k]
 		if ctx.Err() != nil {
-			box.put(&report{task: i, kind: cancelled, err: context.Cause(ctx)})
+			box.put(&report{task: i, End: core.End{Err: context.Cause(ctx), Cancelled: true}})
 			continue
 		}
 		if err := s.o.Limit.acquire(ctx); err != nil {
-			box.put(&report{task: i, kind: cancelled, err: err})
+			box.put(&report{task: i, End: core.End{Err: err, Cancelled: true}})
 			continue
 		}
 		if !box.begin(s.m, i, &task) {
@@ -1103,9 +1105,10 @@ func (s *Session) lastOrders(box *inbox) {
 			if t.Status != core.Running && t.Status != core.Changed || s.reported[i] {
 				continue
 			}
-			r := report{task: i, kind: cancelled, err: cause}
+			r := report{task: i}
+			r.cancelled(cause)
 			if node := &s.prog.Nodes[t.Node]; step != nil {
-				r.kind, r.err = failed, s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+				r.failed(s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
 			}
 			box.alive--
 			s.deliver(&r)
@@ -1149,50 +1152,9 @@ func (s *Session) deliverAll(box *inbox, got [][]report) {
 func (s *Session) deliver(r *report) {
 	s.reported[r.task] = true
 	s.o.parent.Beat()
-	m := s.m
-	if r.failure != nil {
-		m.Tried(r.task, r.failure)
+	if r.Err != nil && !r.Cancelled {
+		s.failure = append(s.failure, taskFailure{r.task, r.Err})
 	}
-	if r.cached {
-		m.Task(r.task).Cached = true
-	}
-	switch r.kind {
-	case finished, routerFailed, routerCancelled:
-		if !r.known {
-			m.Changed(r.task, r.changes, r.data, r.growth)
-		}
-		if kept := r.kept(); len(kept) > 0 {
-			m.Kept(r.task, kept)
-		}
-	case failed, cancelled:
-		if r.talk != nil {
-			m.Called(r.task, r.talk.children)
-		}
-	}
-	switch r.kind {
-	case finished:
-		m.Routed(r.task, r.routing)
-	case routerFailed:
-		s.fail(r)
-	case routerCancelled:
-		m.Cancelled(r.task)
-	case failed:
-		s.fail(r)
-	case cancelled:
-		m.Cancelled(r.task)
-	case asked, askedFailed, askedCancelled:
-		m.Asked(r.task, r.questions(), r.talk.children)
-		if r.kind != asked {
-			m.CutShort(r.task, r.err, r.kind == askedFailed)
-		}
-		if r.kind == askedFailed {
-			s.failure = append(s.failure, taskFailure{r.task, r.err})
-		}
-	}
+	s.m.Ended(r.task, &r.End)
 	s.showEnds(r)
-}
-
-func (s *Session) fail(r *report) {
-	s.failure = append(s.failure, taskFailure{r.task, r.err})
-	s.m.Failed(r.task, r.err)
 }

@@ -2,7 +2,6 @@ package local
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -55,9 +54,9 @@ func (s *Session) showEnds(last *report) {
 			if st := s.m.Task(s.shown).Status; st == core.Running || st == core.Changed {
 				return
 			}
-		} else if r.kind != shownReport {
+		} else if !r.shown {
 			s.showEnd(r)
-			r.kind = shownReport
+			r.shown = true
 		}
 		s.shown++
 	}
@@ -66,36 +65,31 @@ func (s *Session) showEnds(last *report) {
 // taskEnds are the events that the end of a task may lead to.
 const taskEnds = TaskEnded | TaskFailed | InterruptRaised
 
-// shownReport marks a report that was passed on.
-const shownReport = reportKind(255)
-
 func (s *Session) showEnd(r *report) {
-	var ev *Event
-	switch r.kind {
-	case finished:
-		ev = s.event(TaskEnded, r.task)
-		ev.Update = r.data
-	case failed, routerFailed, cancelled, routerCancelled:
-		ev = s.event(TaskFailed, r.task)
-		ev.Err = r.err
-	case asked, askedFailed, askedCancelled:
-		for k := range r.questions() {
-			if q := &r.questions()[k]; !q.Answered && s.o.Bus.wants(InterruptRaised) {
+	if r.Asks && s.o.Bus.wants(InterruptRaised) {
+		for k := range r.Calls.Questions {
+			if q := &r.Calls.Questions[k]; !q.Answered {
 				ev := s.event(InterruptRaised, r.task)
 				ev.Question = q
 				s.o.Bus.Send(ev)
 			}
 		}
-		if r.kind == asked {
-			return
-		}
+	}
+	var ev *Event
+	switch {
+	case r.Err != nil:
 		ev = s.event(TaskFailed, r.task)
-		ev.Err = r.err
+		ev.Err = r.Err
+	case r.Asks:
+		return
+	default:
+		ev = s.event(TaskEnded, r.task)
+		ev.Update = r.Data
 	}
 	if !s.o.Bus.wants(ev.Kind) {
 		return
 	}
-	ev.Cached, ev.Attempt, ev.Duration = r.cached, int(r.attempt), r.took
+	ev.Cached, ev.Attempt, ev.Duration = r.Cached, int(r.attempt), r.took
 	s.o.Bus.Send(ev)
 }
 
@@ -153,11 +147,11 @@ func (s *Session) wrote(r *checkpoint.Record, c *checkpoint.Change) (json.RawMes
 	if err != nil || r.Source == checkpoint.SourceLoop {
 		return data, err
 	}
-	i, ok := slices.BinarySearchFunc(r.Open, c.Task, func(o checkpoint.OpenTask, task int) int { return o.Task - task })
-	if !ok || len(r.Open[i].Changes) == 0 {
+	o := r.OpenTask(c.Task)
+	if o == nil || len(o.Changes) == 0 {
 		return data, nil
 	}
-	left, err := core.Upgrade(s.prog.Values, r.Version, r.Open[i].Changes)
+	left, err := core.Upgrade(s.prog.Values, r.Version, o.Changes)
 	if err != nil || len(data) == 0 {
 		return left, err
 	}

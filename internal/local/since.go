@@ -29,8 +29,8 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 	}
 	values := s.prog.Values
 	state := values.New()
-	var planned []checkpoint.Task // of the open superstep
-	epoch := checkpoint.ID("")    // of the superstep that a record closes
+	var planned *checkpoint.Record // the open superstep
+	epoch := checkpoint.ID("")     // of the superstep that a record closes
 	next := int64(1)
 	if since != "" {
 		from, err := s.ofLine(ctx, since)
@@ -49,7 +49,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 				return err
 			}
 		}
-		planned, epoch, next = begun.Tasks, from.Epoch, from.Seq+1
+		planned, epoch, next = begun, from.Epoch, from.Seq+1
 	}
 	for r, err := range lineFrom(ctx, s.o.Store, s.tip.Record, next, false) {
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 			}
 		}
 		if r.Epoch == r.ID {
-			planned = r.Tasks
+			planned = r
 		}
 		if err := s.showAgain(bus, r, epoch, planned, state); err != nil {
 			return err
@@ -94,8 +94,8 @@ func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Rec
 }
 
 // showAgain tells of a record: of an input or a superstep all, of others what an edit
-// has folded. Planned are the tasks of the superstep that is open after it.
-func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, planned []checkpoint.Task, state any) error {
+// has folded. Planned is the record that planned the superstep which is open after it.
+func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, planned *checkpoint.Record, state any) error {
 	event := func(kind Kind) *Event {
 		return &Event{
 			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
@@ -103,7 +103,10 @@ func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID,
 		}
 	}
 	whole := r.Source == checkpoint.SourceLoop || r.Source == checkpoint.SourceInput
-	next := pendingNodes(r, planned)
+	next, err := pendingNodes(planned, r)
+	if err != nil {
+		return err
+	}
 	if whole && bus.wants(Checkpointed) {
 		ev := event(Checkpointed)
 		ev.ID, ev.Parent, ev.Source, ev.Next = r.ID, r.Parent, r.Source, next
@@ -122,15 +125,12 @@ func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID,
 
 // pendingNodes lists the nodes of tasks that are to run after a record of an input or
 // a superstep, in plan order.
-func pendingNodes(r *checkpoint.Record, planned []checkpoint.Task) (nodes []string) {
-	done := map[int]bool{}
-	for i := range r.Open {
-		done[r.Open[i].Task] = r.Open[i].Done()
-	}
-	for i, t := range planned {
-		if !done[i] {
-			nodes = append(nodes, t.Node)
+func pendingNodes(planned, r *checkpoint.Record) (nodes []string, err error) {
+	tasks, err := checkpoint.TaskStates(planned, r, nil)
+	for i := range tasks {
+		if tasks[i].Status != checkpoint.StatusDone {
+			nodes = append(nodes, tasks[i].Node)
 		}
 	}
-	return nodes
+	return nodes, err
 }

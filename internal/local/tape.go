@@ -119,7 +119,7 @@ func (l *tapeLog) closes(r *checkpoint.Record) *checkpoint.Record {
 // ended and asked nothing. Nothing is known of that when the superstep was closed.
 func (l *tapeLog) ended(r *checkpoint.Record, task int) bool {
 	for _, o := range l.Records {
-		if o.Epoch == r.Epoch && slices.ContainsFunc(o.Open, func(t checkpoint.OpenTask) bool { return t.Task == task && len(t.Questions) > 0 }) {
+		if t := o.OpenTask(task); o.Epoch == r.Epoch && t != nil && len(t.Questions) > 0 {
 			return false
 		}
 	}
@@ -240,10 +240,7 @@ func (tp *Tape) asked(t *Task, name string) error {
 		return nil
 	}
 	var open []checkpoint.Question
-	for _, o := range last.Open {
-		if o.Task != t.index {
-			continue
-		}
+	if o := last.OpenTask(t.index); o != nil {
 		below := map[string]bool{} // questions of subgraphs, by ID
 		for ns, id := range o.Children {
 			l := tp.p.logs[ns]
@@ -269,8 +266,8 @@ func (tp *Tape) asked(t *Task, name string) error {
 	defer t.mu.Unlock()
 	k := t.talking()
 	for i := range open {
-		if !slices.ContainsFunc(k.questions, func(q checkpoint.Question) bool { return q.ID == open[i].ID }) {
-			k.questions = append(k.questions, open[i])
+		if !slices.ContainsFunc(k.Questions, func(q checkpoint.Question) bool { return q.ID == open[i].ID }) {
+			k.Questions = append(k.Questions, open[i])
 		}
 		t.wait(&open[i])
 	}
@@ -286,7 +283,7 @@ func (tp *Tape) takes(node *Node, task int) bool {
 func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, command *Command, r *report) (done bool) {
 	rec := tp.closed[step]
 	if rec == nil {
-		r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, errors.New("the recording has no result of it"))
+		r.failed(s.nodeError(node, task.Raw, 0, errors.New("the recording has no result of it")))
 		return true
 	}
 	for _, c := range rec.Changes {
@@ -295,13 +292,13 @@ func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, comm
 		}
 		data, err := core.Upgrade(s.prog.Values, rec.Version, c.Data)
 		if err == nil {
-			r.changes, err = s.prog.Values.Decode(data, nil)
+			r.Changes, err = s.prog.Values.Decode(data, nil)
 		}
-		if err == nil && r.changes != nil {
-			r.data, r.growth, err = s.prog.Values.Encode(r.changes)
+		if err == nil && r.Changes != nil {
+			r.Data, r.Growth, err = s.prog.Values.Encode(r.Changes)
 		}
 		if err != nil {
-			r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, fmt.Errorf("recorded changes: %w", err))
+			r.failed(s.nodeError(node, task.Raw, 0, fmt.Errorf("recorded changes: %w", err)))
 			return true
 		}
 	}
@@ -425,10 +422,8 @@ func (tp *Tape) pointer(step, task int, ns string) checkpoint.ID {
 	if last.Epoch != tp.epochs[step] {
 		return ""
 	}
-	for _, o := range last.Open {
-		if o.Task == task && slices.ContainsFunc(o.Questions, func(q checkpoint.Question) bool { return !q.Answered }) {
-			return o.Children[ns]
-		}
+	if o := last.OpenTask(task); o != nil && o.Asks() {
+		return o.Children[ns]
 	}
 	return ""
 }
@@ -446,14 +441,10 @@ func (tp *Tape) answers(m *core.Machine) map[string]json.RawMessage {
 		}
 	}
 	for i := range m.Tasks() {
-		var known checkpoint.OpenTask // the newest that is known of the task
+		known := new(checkpoint.OpenTask) // the newest that is known of the task
 		for _, r := range tp.cut {
-			if r.Epoch == tp.epochs[step] {
-				for _, o := range r.Open {
-					if o.Task == i {
-						known = o
-					}
-				}
+			if o := r.OpenTask(i); o != nil && r.Epoch == tp.epochs[step] {
+				known = o
 			}
 		}
 		for _, q := range m.Task(i).Unanswered() {

@@ -50,17 +50,15 @@ type Task struct {
 
 // talk is what a task asks and calls; most tasks don't.
 type talk struct {
-	questions []checkpoint.Question    // raised before and now
-	used      map[string]bool          // keys used in this execution
-	asked     map[string]int           // positional questions so far, by scope
-	open      *checkpoint.Question     // first one that waits
-	calls     map[string]bool          // subgraph calls made
-	children  map[string]checkpoint.ID // records at which subgraphs stand that were called, by namespace
-	kept      map[string]checkpoint.ID // the same for finished ones that keep their state
-	watched   *watched                 // with Options.Check
-	cut       error                    // of subgraphs that ask and might have gone on
-	overlay   json.RawMessage          // in a subgraph: the update that the task alone sees
-	unsaved   error                    // of what the task did
+	core.Calls
+	used    map[string]bool      // keys used in this execution
+	asked   map[string]int       // positional questions so far, by scope
+	open    *checkpoint.Question // first one that waits
+	calls   map[string]bool      // subgraph calls made
+	watched *watched             // with Options.Check
+	cut     error                // of subgraphs that ask and might have gone on
+	overlay json.RawMessage      // in a subgraph: the update that the task alone sees
+	unsaved error                // of what the task did
 }
 
 // watched is the state that a node was given, and the goroutine that runs the node.
@@ -165,7 +163,7 @@ func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, at *
 	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, node, task.Index, int32(attempt)
 	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
 	if len(task.Questions) > 0 || len(task.Children) > 0 {
-		t.talk = &talk{questions: slices.Clone(task.Questions), children: maps.Clone(task.Children)}
+		t.talk = &talk{Calls: core.Calls{Questions: slices.Clone(task.Questions), Children: maps.Clone(task.Children)}}
 	}
 	if s.o.parent != nil && task.Overlay != nil {
 		t.talking().overlay = task.Overlay
@@ -352,8 +350,8 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 		k.used[used] = true
 	}
 	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, int(t.gen), scope+idKey)
-	for i := range k.questions {
-		q := &k.questions[i]
+	for i := range k.Questions {
+		q := &k.Questions[i]
 		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != (a.Sleep || a.Event != "") || positional && !bytes.Equal(q.Value, value) {
 			continue
 		}
@@ -375,11 +373,11 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 		t.wait(q)
 		return nil, &Interrupted{Question: *q}
 	}
-	k.questions = append(k.questions, checkpoint.Question{
+	k.Questions = append(k.Questions, checkpoint.Question{
 		ID: id, Key: key, Scope: scope, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
 		Due: a.due(), Wait: a.Sleep || a.Event != "", Event: a.Event,
 	})
-	q := &k.questions[len(k.questions)-1]
+	q := &k.Questions[len(k.Questions)-1]
 	t.wait(q)
 	return nil, &Interrupted{Question: *q}
 }
@@ -422,7 +420,7 @@ func (t *Task) asking() bool {
 func (t *Task) hasAsked() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.talk != nil && haveAsked(t.talk.questions)
+	return t.talk != nil && haveAsked(t.talk.Questions)
 }
 
 func haveAsked(questions []checkpoint.Question) bool {
@@ -469,50 +467,26 @@ func goroutine() string {
 
 // report is how a task ended. It is kept small: a fan-out has a hundred thousand.
 type report struct {
+	core.End
 	task    int
 	attempt int32
-	kind    reportKind
-	known   bool // the machine has the changes already
-	cached  bool
-	changes any
-	data    json.RawMessage
-	growth  []core.Growth
-	routing *core.Routing // of a finished task
-	err     error
-	talk    *talk               // of its last attempt, which has ended
-	failure *checkpoint.Failure // if attempts have failed
-	took    time.Duration       // if s.timed
+	shown   bool
+	took    time.Duration // if s.timed
 }
 
-// questions returns what a task that asks has asked, answered or not.
-func (r *report) questions() []checkpoint.Question {
-	if r.talk == nil {
-		return nil
-	}
-	return r.talk.questions
-}
+// failed says that the task has failed, cancelled that it was cancelled.
+func (r *report) failed(err error) { r.Err, r.Cancelled = err, false }
+
+func (r *report) cancelled(cause error) { r.Err, r.Cancelled = cause, true }
 
 // kept returns where the subgraphs stand that a finished task has called and that keep
 // their state.
 func (r *report) kept() map[string]checkpoint.ID {
-	if r.talk == nil {
+	if r.Calls == nil {
 		return nil
 	}
-	return r.talk.kept
+	return r.Calls.Kept
 }
-
-type reportKind uint8
-
-const (
-	finished reportKind = iota
-	failed
-	cancelled
-	asked
-	askedFailed     // likewise, and a subgraph of it failed
-	askedCancelled  // likewise, and a subgraph of it was cancelled
-	routerFailed    // the node succeeded
-	routerCancelled // likewise
-)
 
 // stepExpired returns the timeout that ended the superstep's context, if one
 // did.
@@ -552,13 +526,13 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {
-			*r = report{task: task.Index, attempt: r.attempt, failure: r.failure, talk: r.talk, kind: failed,
-				err: s.nodeError(node, task.Raw, int(r.attempt), &PanicError{Value: v, Stack: debug.Stack()})}
+			*r = report{task: task.Index, attempt: r.attempt, End: core.End{Failure: r.Failure, Calls: r.Calls}}
+			r.failed(s.nodeError(node, task.Raw, int(r.attempt), &PanicError{Value: v, Stack: debug.Stack()}))
 		}
 	}()
 	var command Command
 	if task.Status == core.Changed { // only its routing is pending
-		r.changes, r.data, r.known = task.Changes(), task.Data(), true
+		r.Changes, r.Data = task.Changes(), task.Data()
 	} else if s.o.Tape != nil && s.o.Tape.takes(node, task.Index) {
 		if s.o.Tape.recorded(s, node, task, s.m.Step()+1, &command, r) {
 			return
@@ -566,19 +540,14 @@ func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse an
 	} else if done := s.attempts(ctx, node, task, at, reuse, &command, r); done {
 		return
 	}
-	r.kind = finished
+	r.Ran = true
 	if err := s.routing(ctx, node, task, at, &command, r); err != nil {
-		if !command.Zero() { // the node's own: what it decided isn't known, so it runs again
-			r.kind, r.err = failed, s.nodeError(node, task.Raw, int(r.attempt), err)
+		r.Ran = command.Zero() // else it was the node's own: what it decided isn't known, so it runs again
+		if r.Ran && ctx.Err() != nil && causedBy(ctx, err) {
+			r.cancelled(context.Cause(ctx))
 			return
 		}
-		r.kind = routerFailed
-		if ctx.Err() != nil && causedBy(ctx, err) {
-			r.kind = routerCancelled
-			r.err = context.Cause(ctx)
-			return
-		}
-		r.err = s.nodeError(node, task.Raw, int(r.attempt), err)
+		r.failed(s.nodeError(node, task.Raw, int(r.attempt), err))
 	}
 }
 
@@ -601,12 +570,13 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 		}
 		f := &checkpoint.Failure{Attempts: ne.Attempt}
 		if node.Recover == nil {
-			r.kind, r.err, r.failure = failed, ne, f
+			r.Failure = f
+			r.failed(ne)
 			return true
 		}
 		f.Handled, f.Causes = cmp.Or(ne.Err.Error(), "unknown error"), causes(ne.Err)
 		if err := s.note(ctx, task, ne.Err, f, r); err != nil {
-			r.kind, r.err = failed, s.nodeError(node, task.Raw, ne.Attempt, errors.Join(ne.Err, err))
+			r.failed(s.nodeError(node, task.Raw, ne.Attempt, errors.Join(ne.Err, err)))
 			return true
 		}
 	}
@@ -615,7 +585,7 @@ func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at 
 
 // note records, before anything follows from it, that the node has failed.
 func (s *Session) note(ctx context.Context, task *core.Task, err error, f *checkpoint.Failure, r *report) error {
-	r.failure = f
+	r.Failure = f
 	if s.saver == nil {
 		return nil
 	}
@@ -633,7 +603,7 @@ func (s *Session) note(ctx context.Context, task *core.Task, err error, f *check
 func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, command *Command, r *report) (done bool, _ *NodeError) {
 	payload, err := s.decode(node, task)
 	if err != nil {
-		r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, err)
+		r.failed(s.nodeError(node, task.Raw, 0, err))
 		return true, nil
 	}
 	var cacheKey string
@@ -641,7 +611,7 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 		var hit bool
 		var err error
 		if cacheKey, hit, err = s.cached(ctx, node, task, payload, command, r); err != nil {
-			r.kind, r.err = failed, s.nodeError(node, task.Raw, 0, err)
+			r.failed(s.nodeError(node, task.Raw, 0, err))
 			return true, nil
 		} else if hit {
 			if s.o.Trace != nil {
@@ -677,8 +647,8 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 			leave(&exit, left(r))
 			return true, nil
 		}
-		if r.talk != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
-			task.Children = r.talk.children
+		if r.Calls != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
+			task.Children = r.Calls.Children
 		}
 		if err == nil && stepExpired(ctx) != nil {
 			err = context.Cause(ctx) // it came too late
@@ -696,7 +666,7 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 			return false, nil
 		}
 		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
-			r.kind, r.err = cancelled, err
+			r.cancelled(err)
 			leave(&exit, left(r))
 			return true, nil
 		}
@@ -709,7 +679,7 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 			if delay, again := node.Retry(attempt, err); again {
 				leave(&exit, Outcome{Err: err, Again: true, Delay: delay})
 				if err := s.note(ctx, task, err, &checkpoint.Failure{Attempts: attempt}, r); err != nil {
-					r.kind, r.err = failed, s.nodeError(node, task.Raw, attempt, errors.Join(ne.Err, err))
+					r.failed(s.nodeError(node, task.Raw, attempt, errors.Join(ne.Err, err)))
 					return true, nil
 				}
 				if s.o.Bus.wants(TaskRetried) {
@@ -718,7 +688,7 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 					s.o.Bus.Send(ev)
 				}
 				if !sleep(ctx, delay) {
-					r.kind, r.err = cancelled, context.Cause(ctx)
+					r.cancelled(context.Cause(ctx))
 					return true, nil
 				}
 				continue
@@ -752,7 +722,7 @@ func (s *Session) handle(ctx context.Context, node *Node, task *core.Task, at *p
 	}
 	if err != nil {
 		if !s.stopped(ctx, node, task.Raw, ne.Attempt, err, r) {
-			r.kind, r.err = failed, s.nodeError(node, task.Raw, ne.Attempt, err)
+			r.failed(s.nodeError(node, task.Raw, ne.Attempt, err))
 		}
 		leave(&exit, left(r))
 		return true
@@ -768,10 +738,11 @@ func (s *Session) closed(ctx context.Context, t *Task, err error, r *report) boo
 	asks, unsaved := t.finish(r)
 	switch {
 	case unsaved != nil && !errors.Is(err, unsaved):
-		r.kind, r.err = failed, s.nodeError(t.node, t.payload, int(t.attempt), unsaved)
+		r.failed(s.nodeError(t.node, t.payload, int(t.attempt), unsaved))
 	case unsaved != nil, err != nil && misconfigured(err):
-		r.kind, r.err = failed, s.nodeError(t.node, t.payload, int(t.attempt), err)
+		r.failed(s.nodeError(t.node, t.payload, int(t.attempt), err))
 	case asks:
+		r.Asks = true
 		s.cutShort(ctx, t, r)
 	default:
 		return false
@@ -794,13 +765,9 @@ func (s *Session) cutShort(ctx context.Context, t *Task, r *report) {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrDrained):
-		r.kind, r.err = askedCancelled, err
+		r.cancelled(err)
 	case !s.stopped(ctx, t.node, t.payload, int(t.attempt), err, r):
-		r.kind, r.err = askedFailed, s.nodeError(t.node, t.payload, int(t.attempt), err)
-	case r.kind == cancelled:
-		r.kind = askedCancelled
-	default:
-		r.kind = askedFailed
+		r.failed(s.nodeError(t.node, t.payload, int(t.attempt), err))
 	}
 }
 
@@ -810,9 +777,9 @@ func (s *Session) stopped(ctx context.Context, node *Node, payload json.RawMessa
 	if ctx.Err() == nil || !causedBy(ctx, err) {
 		return false
 	}
-	r.kind, r.err = cancelled, context.Cause(ctx)
+	r.cancelled(context.Cause(ctx))
 	if step := stepExpired(ctx); step != nil {
-		r.kind, r.err = failed, s.nodeError(node, payload, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit})
+		r.failed(s.nodeError(node, payload, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
 	}
 	return true
 }
@@ -834,13 +801,12 @@ func (t *Task) finish(r *report) (asks bool, unsaved error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.close()
-	if r.talk = t.talk; t.talk == nil {
+	if t.talk == nil {
+		r.Calls = nil
 		return false, nil
 	}
-	if asks = t.talk.open != nil; asks {
-		r.kind = asked
-	}
-	return asks, t.talk.unsaved
+	r.Calls = &t.talk.Calls
+	return t.talk.open != nil, t.talk.unsaved
 }
 
 // fork returns the task's private copy of the state, with the task's own
@@ -878,9 +844,9 @@ func (s *Session) collect(node *Node, state, reuse any, r *report) error {
 			return err
 		}
 	}
-	r.changes = changes
+	r.Changes = changes
 	if changes != nil && (s.o.Store != nil || s.encode) {
-		if r.data, r.growth, err = s.prog.Values.Encode(changes); err != nil {
+		if r.Data, r.Growth, err = s.prog.Values.Encode(changes); err != nil {
 			if s.o.Store != nil {
 				return &CheckpointError{Thread: s.o.Log.Thread, Op: "save", Err: err}
 			}
@@ -1046,11 +1012,11 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 		return s.lead(node.Name, command, r)
 	}
 	if len(node.Routers) == 0 {
-		r.routing = &alongEdges
+		r.Routing = &alongEdges
 		return nil
 	}
 	if s.saver != nil {
-		data, kept := r.data, r.kept()
+		data, kept := r.Data, r.kept()
 		saved := make(chan struct{})
 		slow := time.AfterFunc(routerGrace, func() {
 			defer close(saved)
@@ -1067,12 +1033,12 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 	if at == nil {
 		at = s.place()
 	}
-	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return s.leaves(task, r.changes) })
+	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return s.leaves(task, r.Changes) })
 	if err != nil {
 		return err
 	}
 	if c.Zero() {
-		r.routing = &alongEdges
+		r.Routing = &alongEdges
 		return nil
 	}
 	return s.lead(node.Name, &c, r)
@@ -1085,7 +1051,9 @@ var alongEdges = core.Routing{Static: true}
 // lead says in r where a command leads.
 func (s *Session) lead(node string, c *Command, r *report) error {
 	routing, err := s.resolve(node, c)
-	r.routing = &routing
+	if err == nil {
+		r.Routing = &routing
+	}
 	return err
 }
 

@@ -131,19 +131,15 @@ func leave(exit *func(Outcome), out Outcome) {
 
 // left is the outcome of an attempt whose report is complete.
 func left(r *report) Outcome {
-	switch r.kind {
-	case asked, askedFailed, askedCancelled:
-		var open []checkpoint.Question
-		for _, q := range r.questions() {
+	out := Outcome{Err: r.Err, Cancelled: r.Cancelled}
+	if r.Asks {
+		for _, q := range r.Calls.Questions {
 			if !q.Answered {
-				open = append(open, q)
+				out.Questions = append(out.Questions, q)
 			}
 		}
-		return Outcome{Questions: open, Err: r.err, Cancelled: r.kind == askedCancelled}
-	case cancelled:
-		return Outcome{Err: r.err, Cancelled: true}
 	}
-	return Outcome{Err: r.err}
+	return out
 }
 
 // errExited is the outcome of an attempt whose goroutine has ended.

@@ -330,27 +330,27 @@ func logWarnings(graph string) func(Warning) {
 }
 
 // program returns the graph's program for one run, whose warnings go to emit.
-func (g *Graph[S]) program(emit func(Warning)) *local.Program {
-	w, ok := any(g.values).(interface {
+func (e *engine) program(emit func(Warning)) *local.Program {
+	w, ok := e.typed.(interface {
 		warning(emit func(Warning)) core.Values
 	})
 	if !ok || emit == nil {
-		return g.prog
+		return e.prog
 	}
-	p := *g.prog
-	p.Values = g.evolution.of(w.warning(emit))
+	p := *e.prog
+	p.Values = e.evolution.of(w.warning(emit))
 	return &p
 }
 
 // emitter returns what shows warnings to the run's listeners, nil if they don't
 // want them.
-func (g *Graph[S]) emitter(lo *local.Options) func(Warning) {
+func (e *engine) emitter(lo *local.Options) func(Warning) {
 	bus := lo.Bus
 	if bus == nil || bus.Wants&kindWarning == 0 {
 		return nil
 	}
 	return func(w Warning) {
-		bus.Send(&local.Event{Kind: kindWarning, Graph: g.Name(), Thread: lo.Log.Thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
+		bus.Send(&local.Event{Kind: kindWarning, Graph: e.prog.Plan.Name, Thread: lo.Log.Thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
 	}
 }
 

@@ -371,6 +371,6 @@ func (b *Builder[S]) compileFrom(opts []Option) (*Graph[S], error) {
 	if err != nil {
 		return nil, err
 	}
-	g.warnings = append(g.warnings, warnings...)
+	g.e.warnings = append(g.e.warnings, warnings...)
 	return g, nil
 }

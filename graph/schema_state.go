@@ -13,11 +13,11 @@ import (
 type MapState map[string]any
 
 // Into records m as an update of s. As a method value it is what the calls of a
-// [Graph] take:
+// [Graph] and a [Thread] take:
 //
 //	g.Invoke(ctx, graph.MapState{"topic": "cats"}.Into)
-//	g.UpdateState(ctx, graph.MapState{"approved": true}.Into)
-func (m MapState) Into(s *SchemaState) { _ = s.Update(m) } // s keeps the error
+//	g.Thread("t-1").Edit(ctx, graph.MapState{"approved": true}.Into)
+func (m MapState) Into(s *SchemaState) error { return s.Update(m) }
 
 // StateValue returns the value of a field if it is set and has the type T.
 func StateValue[T any](m MapState, name string) (T, bool) {

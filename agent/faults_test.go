@@ -323,16 +323,14 @@ func (w *world) do(f fate, what string, call func(ctx context.Context) (*graph.S
 }
 
 // ask says something new.
-func (w *world) ask(f fate, anew bool) {
+func (w *world) ask(f fate, opts ...graph.Option) {
 	w.said++
 	text := fmt.Sprint("m", w.said)
-	request := input(text)
-	if anew {
+	if len(opts) > 1 {
 		w.accepted = nil // what waits is given up
-		request = w.g.Restart(agent.Ask[S](text))
 	}
 	_, err := w.do(f, "ask "+text, func(ctx context.Context) (*graph.Snapshot[S], error) {
-		return w.g.Thread(th).Invoke(ctx, request)
+		return w.g.Invoke(ctx, agent.Ask[S](text), opts...)
 	})
 	var refused *agent.WaitingError
 	switch {
@@ -350,7 +348,7 @@ func failed(err error) bool {
 
 // goOn answers what is asked, or continues.
 func (w *world) goOn(f fate) *graph.Snapshot[S] {
-	s, err := w.g.Thread(th).State(context.Background())
+	s, err := w.g.State(context.Background(), th)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil
 	}
@@ -374,13 +372,9 @@ func (w *world) goOn(f fate) *graph.Snapshot[S] {
 		answers[q.ID] = asked.Answer(d)
 	}
 	if len(answers) > 0 {
-		s, err = w.do(f, "answer", func(ctx context.Context) (*graph.Snapshot[S], error) {
-			return w.g.Thread(th).Invoke(ctx, w.g.Answer(answers))
-		})
+		s, err = w.do(f, "answer", func(ctx context.Context) (*graph.Snapshot[S], error) { return w.g.Resume(ctx, answers, th) })
 	} else {
-		s, err = w.do(f, "continue", func(ctx context.Context) (*graph.Snapshot[S], error) {
-			return w.g.Thread(th).Invoke(ctx, w.g.Continue())
-		})
+		s, err = w.do(f, "continue", func(ctx context.Context) (*graph.Snapshot[S], error) { return w.g.Continue(ctx, th) })
 	}
 	if err != nil && !failed(err) {
 		w.t.Fatal(err)
@@ -414,9 +408,9 @@ func TestNoMessageIsLostNoToolRepeatedAndNothingUntrueTold(t *testing.T) {
 			f := fate{rapid.SampledFrom(fates).Draw(t, "fate"), rapid.IntRange(1, 9).Draw(t, "at")}
 			switch rapid.SampledFrom([]string{"ask", "ask", "ask anew", "go on", "go on"}).Draw(t, "call") {
 			case "ask":
-				w.ask(f, false)
+				w.ask(f, th)
 			case "ask anew":
-				w.ask(f, true)
+				w.ask(f, th, graph.Restart())
 			case "go on":
 				w.goOn(f)
 			}
@@ -426,7 +420,7 @@ func TestNoMessageIsLostNoToolRepeatedAndNothingUntrueTold(t *testing.T) {
 				break
 			}
 		}
-		w.ask(fate{}, false)
+		w.ask(fate{}, th)
 		for range 30 {
 			if s := w.goOn(fate{}); s == nil || s.Done() {
 				return

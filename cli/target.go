@@ -9,13 +9,14 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server"
 )
 
 // compiled is a graph of this program.
 type compiled struct {
 	about
-	*graph.Graph[json.RawMessage]
+	anygraph.Graph
 	served server.Option
 }
 

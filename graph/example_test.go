@@ -29,10 +29,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	snap, err := g.Invoke(context.Background(), func(s *greeting) error {
-		s.Name = "Ada"
-		return nil
-	})
+	snap, err := g.Invoke(context.Background(), func(s *greeting) { s.Name = "Ada" })
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -93,10 +90,7 @@ func ExampleAddTask() {
 		return nil
 	})
 	b.AddEdge(graph.Start, "split").AddEdge("words", "total")
-	_, err := b.MustCompile().Invoke(context.Background(), func(s *count) error {
-		s.Texts.Add("one two", "three", "four five six")
-		return nil
-	})
+	_, err := b.MustCompile().Invoke(context.Background(), func(s *count) { s.Texts.Add("one two", "three", "four five six") })
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -119,10 +113,7 @@ func ExampleMaxSteps() {
 		return graph.Goto("improve"), nil
 	}, "improve", graph.End)
 	g := b.MustCompile()
-	ctx, input := context.Background(), func(s *root) error {
-		s.Of, s.Guess = 2, 1
-		return nil
-	}
+	ctx, input := context.Background(), func(s *root) { s.Of, s.Guess = 2, 1 }
 
 	snap, err := g.Invoke(ctx, input)
 	fmt.Printf("%.6f after %d steps, %v\n", snap.State.Guess, snap.Step, err)
@@ -152,19 +143,16 @@ func ExampleInterrupt() {
 		return nil
 	})
 	b.AddEdge(graph.Start, "approve")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("order-7"))
 
 	ctx := context.Background()
-	snap, err := g.Thread("t").Invoke(ctx, g.Input(func(s *order) error {
-		s.Item = "a chair"
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *order) { s.Item = "a chair" })
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(snap.Interrupts[0].Value)
-	snap, err = g.Thread("t").Invoke(ctx, g.Answer(true))
+	snap, err = g.Resume(ctx, true)
 	fmt.Println(snap.State.Bought, err)
 	// Output:
 	// Buy a chair?
@@ -201,15 +189,15 @@ type logbook struct{ Log graph.List[string] }
 
 // Every superstep is a checkpoint. A run from an earlier one is a new branch;
 // the old one stays.
-func ExampleThread_At() {
-	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+func ExampleFrom() {
+	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
 	ctx := context.Background()
-	if _, err := g.Thread("t").Invoke(ctx, g.Input(func(*logbook) error { return nil })); err != nil {
+	if _, err := g.Invoke(ctx, func(*logbook) {}); err != nil {
 		fmt.Println(err)
 		return
 	}
 	var drafted string // the checkpoint after "draft"
-	for e, err := range g.Thread("t").History(ctx, graph.HistoryQuery{}) {
+	for e, err := range g.History(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -219,10 +207,7 @@ func ExampleThread_At() {
 			drafted = e.Checkpoint
 		}
 	}
-	snap, err := g.Thread("t").At(drafted).Invoke(ctx, g.Input(func(s *logbook) error {
-		s.Log.Add("(edited)")
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *logbook) { s.Log.Add("(edited)") }, graph.From(drafted))
 	fmt.Println(snap.State.Log.Slice(), err)
 	// Output:
 	// 3 ran [publish] next []
@@ -235,10 +220,10 @@ func ExampleThread_At() {
 // Since yields what was committed after a checkpoint: a client that lost its
 // connection goes on where it was.
 func ExampleSince() {
-	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
 	ctx := context.Background()
 	last := ""
-	for ev, err := range g.Thread("t").Stream(ctx, g.Input(func(*logbook) error { return nil }), graph.Modes(graph.ModeCheckpoints), graph.InterruptAfter("draft")) {
+	for ev, err := range g.Stream(ctx, func(*logbook) {}, graph.Modes(graph.ModeCheckpoints), graph.InterruptAfter("draft")) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -247,11 +232,11 @@ func ExampleSince() {
 			last = ev.Checkpoint
 		}
 	}
-	if _, err := g.Thread("t").Invoke(ctx, g.Continue()); err != nil { // nobody listens to it
+	if _, err := g.Continue(ctx); err != nil { // nobody listens to it
 		fmt.Println(err)
 		return
 	}
-	for ev, err := range g.Thread("t").Stream(ctx, g.Continue(), graph.Since(last)) {
+	for ev, err := range g.Stream(ctx, nil, graph.Since(last)) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -281,10 +266,7 @@ func ExampleAddSubgraph() {
 		Out: func(c *area, p *plan) { p.Area = c.Result },
 	})
 	b.AddEdge(graph.Start, "measure")
-	snap, err := b.MustCompile().Invoke(context.Background(), func(p *plan) error {
-		p.Side = 4
-		return nil
-	})
+	snap, err := b.MustCompile().Invoke(context.Background(), func(p *plan) { p.Side = 4 })
 	fmt.Println(snap.State.Area, err)
 	// Output: 16 <nil>
 }
@@ -310,11 +292,11 @@ func ExampleOnce() {
 		return nil
 	})
 	b.AddEdge(graph.Start, "sell")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("sale-1"))
 	ctx := context.Background()
-	_, err := g.Thread("t").Invoke(ctx, g.Input(func(*sale) error { return nil }))
+	_, err := g.Invoke(ctx, func(*sale) {})
 	fmt.Println(err)
-	snap, err := g.Thread("t").Invoke(ctx, g.Continue())
+	snap, err := g.Continue(ctx)
 	fmt.Println(snap.State.Receipt, err)
 	// Output:
 	// paying
@@ -351,7 +333,7 @@ func ExampleWithCheckpointer() {
 	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 
 	for _, thread := range []string{"ada", "ada", "bob"} {
-		snap, err := g.Thread(thread).Invoke(context.Background(), g.Input(func(*counter) error { return nil }))
+		snap, err := g.Invoke(context.Background(), func(*counter) {}, graph.Thread(thread))
 		fmt.Println(thread, snap.State.Visits, err)
 	}
 	// Output:

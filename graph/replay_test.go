@@ -26,10 +26,10 @@ func taped(t *testing.T, store checkpoint.Store, thread string) *recording.Recor
 }
 
 // differences replays a recording and returns what differs, one text each.
-func differences[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, o ...graph.ReplayOptions) []string {
+func differences[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, opts ...graph.Option) []string {
 	t.Helper()
 	var ds []string
-	for d, err := range g.Replay(bg, rec, append(o, graph.ReplayOptions{})[0]) {
+	for d, err := range g.Replay(bg, rec, opts...) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,17 +38,17 @@ func differences[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recordin
 	return ds
 }
 
-func same[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, o ...graph.ReplayOptions) {
+func same[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, opts ...graph.Option) {
 	t.Helper()
-	for _, d := range differences(t, g, rec, o...) {
+	for _, d := range differences(t, g, rec, opts...) {
 		t.Errorf("replay differs: %s", d)
 	}
 }
 
 // first wants the replay to differ first in that.
-func first[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, want string, o ...graph.ReplayOptions) {
+func first[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, want string, opts ...graph.Option) {
 	t.Helper()
-	ds := differences(t, g, rec, o...)
+	ds := differences(t, g, rec, opts...)
 	if len(ds) == 0 {
 		t.Errorf("no difference, want %s", want)
 	} else if ds[0] != want {
@@ -144,14 +144,11 @@ func deskGraph(t *testing.T, c change, opts ...graph.Option) *graph.Graph[desk] 
 func deskRecording(t *testing.T, calls *calls, opts ...graph.Option) *recording.Recording {
 	t.Helper()
 	store := checkpoint.NewMemory()
-	opts = append([]graph.Option{graph.WithCheckpointer(store), graph.RecordOnce()}, opts...)
+	opts = append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce()}, opts...)
 	g := deskGraph(t, change{ask: func() { calls.add("call") }}, opts...)
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
-		s.Topic = "cats"
-		return nil
-	})))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(false)))
-	snap := must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
+	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
+	must[*graph.Snapshot[desk]](t)(g.Resume(bg, false))
+	snap := must[*graph.Snapshot[desk]](t)(g.Resume(bg, true))
 	equal(t, "next", len(snap.Next), 0)
 	return taped(t, store, "t")
 }
@@ -187,14 +184,12 @@ func TestAReplayFindsWhatChanged(t *testing.T) {
 	t.Run("one difference doesn't lead to others", func(t *testing.T) {
 		equal(t, "differences", len(differences(t, deskGraph(t, change{draft: "sketch"}), rec)), 2)
 	})
-	t.Run("ignored", func(t *testing.T) {
-		same(t, deskGraph(t, change{draft: "sketch"}), rec, graph.ReplayOptions{IgnoreFields: []string{"Drafts"}})
-	})
+	t.Run("ignored", func(t *testing.T) { same(t, deskGraph(t, change{draft: "sketch"}), rec, graph.IgnoreFields("Drafts")) })
 	t.Run("taken", func(t *testing.T) {
-		same(t, deskGraph(t, change{draft: "sketch", once: "other", ask: outside}), rec, graph.ReplayOptions{TakeRecorded: []string{"write", "vote"}})
+		same(t, deskGraph(t, change{draft: "sketch", once: "other", ask: outside}), rec, graph.TakeRecorded("write", "vote"))
 	})
 	t.Run("unknown names", func(t *testing.T) {
-		for _, o := range []graph.ReplayOptions{{TakeRecorded: []string{"wirte"}}, {IgnoreFields: []string{"Draft"}}} {
+		for _, o := range []graph.Option{graph.TakeRecorded("wirte"), graph.IgnoreFields("Draft")} {
 			for _, err := range deskGraph(t, change{}).Replay(bg, rec, o) {
 				if err == nil || !strings.Contains(err.Error(), "did you mean") {
 					t.Errorf("error is %v", err)
@@ -206,11 +201,8 @@ func TestAReplayFindsWhatChanged(t *testing.T) {
 
 func TestWithoutRecordOnceNothingIsKept(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
-		s.Topic = "cats"
-		return nil
-	})))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"))
+	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
 	rec := taped(t, store, "t")
 	for _, r := range rec.Logs[0].Records {
 		if r.Once != nil {
@@ -222,23 +214,14 @@ func TestWithoutRecordOnceNothingIsKept(t *testing.T) {
 
 func TestAllBranchesReplay(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.RecordOnce())
-	asked := must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
-		s.Topic = "cats"
-		return nil
-	})))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").At(asked.Checkpoint).Invoke(bg, g.Answer(false))) // a fork with another answer
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").At(asked.Checkpoint).EditAs(bg, "review", func(s *desk) error {
-		s.Topic = "dogs"
-		return nil
-	}, graph.Goto("write")))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Continue()))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").At(asked.Parent).Invoke(bg, g.Continue())) // runs again
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Restart(func(s *desk) error {
-		s.Topic = "new"
-		return nil
-	})))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
+	asked := must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
+	must[*graph.Snapshot[desk]](t)(g.Resume(bg, true))
+	must[*graph.Snapshot[desk]](t)(g.Resume(bg, false, graph.From(asked.Checkpoint))) // a fork with another answer
+	must[*graph.Snapshot[desk]](t)(g.UpdateState(bg, func(s *desk) { s.Topic = "dogs" }, graph.From(asked.Checkpoint), graph.AsNode("review", graph.Goto("write"))))
+	must[*graph.Snapshot[desk]](t)(g.Continue(bg))
+	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, nil, graph.From(asked.Parent))) // runs again
+	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "new" }, graph.Restart()))
 	rec := taped(t, store, "t")
 	same(t, deskGraph(t, change{}), rec)
 	ds := differences(t, deskGraph(t, change{draft: "sketch"}), rec)
@@ -308,11 +291,11 @@ func nested(t *testing.T, add int, question string, called func(), opts ...graph
 func TestSubgraphsReplay(t *testing.T) {
 	store := checkpoint.NewMemory()
 	n := &calls{}
-	g := nested(t, 0, "q", func() { n.add("call") }, graph.WithCheckpointer(store), graph.RecordOnce())
+	g := nested(t, 0, "q", func() { n.add("call") }, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
 	for turn := range 2 {
-		snap := must[*graph.Snapshot[outer]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *outer) error { return nil })))
+		snap := must[*graph.Snapshot[outer]](t)(g.Invoke(bg, func(s *outer) {}))
 		for i := 0; len(snap.Interrupts) > 0; i++ {
-			snap = must[*graph.Snapshot[outer]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{snap.Interrupts[0].ID: fmt.Sprint("answer ", turn, i)})))
+			snap = must[*graph.Snapshot[outer]](t)(g.Resume(bg, graph.Answers{snap.Interrupts[0].ID: fmt.Sprint("answer ", turn, i)}))
 		}
 		equal(t, "next", len(snap.Next), 0)
 	}
@@ -322,8 +305,8 @@ func TestSubgraphsReplay(t *testing.T) {
 	same(t, nested(t, 0, "q", outside), rec)
 	first(t, nested(t, 5, "q", outside), rec, `1 fresh/deep/more state N: not written | 116`)
 	first(t, nested(t, 0, "p", outside), rec, `1 fresh/deep/ask question : asks "q": 10 | asks "p": 10`)
-	first(t, nested(t, 0, "q", outside), recordedWithout(rec), `1 fresh/one once : no result of Once: the thread ran without the option RecordOnce | calls Once "one"`)
-	same(t, nested(t, 5, "p", outside), rec, graph.ReplayOptions{TakeRecorded: []string{"fresh/deep", "kept/deep", "shared/deep"}})
+	first(t, nested(t, 0, "q", outside, graph.Thread("t")), recordedWithout(rec), `1 fresh/one once : no result of Once: the thread ran without the option RecordOnce | calls Once "one"`)
+	same(t, nested(t, 5, "p", outside), rec, graph.TakeRecorded("fresh/deep", "kept/deep", "shared/deep"))
 }
 
 // recordedWithout returns a recording without results of Once.
@@ -370,10 +353,10 @@ func TestFailuresOfOnceReplay(t *testing.T) {
 		return compile(t, b, opts...)
 	}
 	store := checkpoint.NewMemory()
-	g := build(true, graph.WithCheckpointer(store), graph.RecordOnce())
-	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
-	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"nap": nil})))
-	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"paid": 1})))
+	g := build(true, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"nap": nil}))
+	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"paid": 1}))
 	same(t, build(false), taped(t, store, "t"))
 }
 
@@ -392,7 +375,7 @@ func TestAReplayMigrates(t *testing.T) {
 	old.AddNode("first", func(_ context.Context, s *before) error { s.Title = "x"; s.Notes.Add("first"); return nil })
 	old.AddNode("second", func(_ context.Context, s *before) error { s.Notes.Add(s.Title); return nil })
 	old.SetEntryPoint("first").AddEdge("first", "second")
-	must[*graph.Snapshot[before]](t)(compile(t, old, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[before]{}.Input(func(*before) error { return nil })))
+	must[*graph.Snapshot[before]](t)(compile(t, old, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*before) {}))
 
 	b := graph.New[after]("g")
 	b.AddNode("one", func(_ context.Context, s *after) error { s.Heading = "<x>"; s.Notes.Add("first"); return nil }, graph.Formerly("first"))
@@ -412,7 +395,7 @@ func TestANodeThatIsGoneIsADifference(t *testing.T) {
 	store := checkpoint.NewMemory()
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.SetEntryPoint("a").AddEdge("a", "b")
-	must[*graph.Snapshot[trail]](t)(compile(t, b, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(compile(t, b, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
 	c := visits(graph.New[trail]("g"), "a")
 	ds := differences(t, compile(t, c.SetEntryPoint("a")), taped(t, store, "t"))
 	equal(t, "differences", len(ds), 2)
@@ -424,13 +407,10 @@ func TestANodeThatIsGoneIsADifference(t *testing.T) {
 
 func TestAPrunedThreadReplaysAndImports(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.RecordOnce())
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
-		s.Topic = "cats"
-		return nil
-	})))
-	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(false)))
-	must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 3}))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
+	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
+	must[*graph.Snapshot[desk]](t)(g.Resume(bg, false))
+	must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 3}))
 	rec := taped(t, store, "t")
 	same(t, deskGraph(t, change{}), rec)
 	first(t, deskGraph(t, change{value: "w"}), rec, `4 /review question : asks "like": "vdraft cats1" | asks "like": "wdraft cats1"`)
@@ -438,7 +418,7 @@ func TestAPrunedThreadReplaysAndImports(t *testing.T) {
 	if err := rec.Put(bg, to, "copy"); err != nil {
 		t.Fatal(err)
 	}
-	snap := must[*graph.Snapshot[desk]](t)(g.Thread("copy", graph.WithCheckpointer(to)).Invoke(bg, g.Answer(true)))
+	snap := must[*graph.Snapshot[desk]](t)(g.Resume(bg, true, graph.WithCheckpointer(to), graph.Thread("copy")))
 	equal(t, "done", fmt.Sprint(snap.State.Done.Slice()), "[count 6 left right last]")
 }
 
@@ -450,11 +430,11 @@ func TestBreakpointsReplay(t *testing.T) {
 	graph.AddShared(b, "sub", sub, func(s *trail) *trail { return s })
 	b.AddSequence("a", "b", "sub", "c").SetEntryPoint("a")
 	store := checkpoint.NewMemory()
-	g := compile(t, b, graph.WithCheckpointer(store), graph.InterruptBefore("b"), graph.InterruptAfter("b"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.InterruptBefore("b"), graph.InterruptAfter("b"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
 	n := 0
 	for ; len(snap.Interrupts) > 0; n++ {
-		snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(nil)))
+		snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, nil))
 	}
 	equal(t, "pauses", n, 4)
 	equal(t, "ran", snap.State.ran(), "a b x y z c")
@@ -488,11 +468,11 @@ func TestCommandsReplayAndCanBeTaken(t *testing.T) {
 		return compile(t, b, opts...)
 	}
 	store := checkpoint.NewMemory()
-	snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
 	equal(t, "ran", snap.State.ran(), "route work one work two b c late")
 	rec := taped(t, store, "t")
 	same(t, build(false), rec)
-	same(t, build(true), rec, graph.ReplayOptions{TakeRecorded: []string{"route", "work"}})
+	same(t, build(true), rec, graph.TakeRecorded("route", "work"))
 	first(t, build(true), rec, `1 /route error : the node finishes | it fails: boom`)
 }
 
@@ -516,12 +496,12 @@ func TestFailedAndVoidedTasksReplay(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge("a", "c")
 	store := checkpoint.NewMemory()
-	g := compile(t, b, graph.WithCheckpointer(store))
-	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); err == nil {
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	if _, err := g.Invoke(bg, func(*trail) {}); err == nil {
 		t.Fatal("no conflict")
 	}
 	fail = false
-	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
 	rec := taped(t, store, "t")
 	same(t, g, rec)
 	fail = true
@@ -535,14 +515,11 @@ func TestFailedAndVoidedTasksReplay(t *testing.T) {
 
 func TestThreadsInOtherNamespacesReplay(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.RecordOnce())
-	must[*graph.Snapshot[desk]](t)(g.Thread("t", graph.Namespace("ns")).Invoke(bg, g.Input(func(s *desk) error {
-		s.Topic = "cats"
-		return nil
-	})))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
+	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }, graph.Namespace("ns")))
 	rec := taped(t, store, "t")
-	same(t, g, rec, graph.ReplayOptions{Namespace: "ns"})
-	for _, err := range g.Replay(bg, rec, graph.ReplayOptions{}) {
+	same(t, g, rec, graph.Namespace("ns"))
+	for _, err := range g.Replay(bg, rec) {
 		if err == nil || !strings.Contains(err.Error(), `has no log ""`) {
 			t.Errorf("error is %v", err)
 		}
@@ -553,7 +530,7 @@ func TestAReplayEndsWithItsContext(t *testing.T) {
 	rec := deskRecording(t, &calls{})
 	ctx, cancel := context.WithCancel(bg)
 	cancel()
-	for _, err := range deskGraph(t, change{}).Replay(ctx, rec, graph.ReplayOptions{}) {
+	for _, err := range deskGraph(t, change{}).Replay(ctx, rec) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error is %v", err)
 		}
@@ -571,7 +548,7 @@ func TestSchemaGraphsReplay(t *testing.T) {
 		return compileSchema(t, b, opts...)
 	}
 	store := checkpoint.NewMemory()
-	runSchema(t, build(1, graph.WithCheckpointer(store)), graph.MapState{"counter": 2})
+	runSchema(t, build(1, graph.WithCheckpointer(store), graph.Thread("t")), graph.MapState{"counter": 2})
 	rec := taped(t, store, "t")
 	same(t, build(1), rec)
 	first(t, build(5), rec, `1 /a state counter: 1 | 5`)
@@ -601,9 +578,9 @@ func TestACommandThatTakesNotAllEdgesCanBeTaken(t *testing.T) {
 			return compile(t, b, opts...)
 		}
 		store := checkpoint.NewMemory()
-		snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
+		snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
 		equal(t, "ran", snap.State.ran(), want)
-		same(t, build(true), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"a"}})
+		same(t, build(true), taped(t, store, "t"), graph.TakeRecorded("a"))
 	}
 }
 
@@ -630,9 +607,9 @@ func TestWhatANodeOfASchemaGraphReturnedCanBeTaken(t *testing.T) {
 			return compileSchema(t, b, opts...)
 		}
 		store := checkpoint.NewMemory()
-		snap := runSchema(t, build(false, graph.WithCheckpointer(store)), graph.MapState{})
+		snap := runSchema(t, build(false, graph.WithCheckpointer(store), graph.Thread("t")), graph.MapState{})
 		ran, _ := snap.State.Get("items").([]string)
 		equal(t, "ran", strings.Join(ran, " "), want)
-		same(t, build(true), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"a"}})
+		same(t, build(true), taped(t, store, "t"), graph.TakeRecorded("a"))
 	}
 }

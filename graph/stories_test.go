@@ -180,7 +180,7 @@ func newTale(t *testing.T, seed uint64) *tale {
 	if one(2) {
 		b.AddNode("j", body("j", false, false, false, 0)).AddJoin([]string{"c", "d"}, "j")
 	}
-	w.g = compile(t, b, graph.WithCheckpointer(w.store), graph.CycleGuard(0))
+	w.g = compile(t, b, graph.WithCheckpointer(w.store), graph.Thread("t"), graph.CycleGuard(0))
 	return w
 }
 
@@ -206,7 +206,7 @@ func (w *tale) next(i int) deed {
 	return d
 }
 
-func (d deed) edit(s *taleState) error {
+func (d deed) edit(s *taleState) {
 	s.Marks.Add(d.mark)
 	if d.setsE {
 		s.E.Set(d.mark)
@@ -217,20 +217,19 @@ func (d deed) edit(s *taleState) error {
 	if d.a%5 == 0 {
 		s.Log.Overwrite("over " + d.mark)
 	}
-	return nil
 }
 
 // do does it. The snapshot is nil when nothing is to have happened.
 func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 	g := w.g
-	from := ""
+	from := graph.From("")
 	if _, there := w.state(t); there {
-		all := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
-		from = all[d.b%len(all)].Checkpoint
+		all := entriesOf(t, g, graph.AllBranches())
+		from = graph.From(all[d.b%len(all)].Checkpoint)
 	}
-	answers := func(at string) any {
+	answers := func(opts ...graph.Option) any {
 		given := graph.Answers{}
-		s := must[*graph.Snapshot[taleState]](t)(g.Thread("t").At(at).State(bg))
+		s := must[*graph.Snapshot[taleState]](t)(g.State(bg, opts...))
 		for i, q := range s.Interrupts {
 			if i == 0 || d.a>>i&1 == 1 {
 				given[q.ID] = d.b
@@ -243,35 +242,35 @@ func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 	}
 	switch d.kind {
 	case "invoke":
-		return g.Thread("t").Invoke(bg, g.Input(d.edit))
+		return g.Invoke(bg, d.edit)
 	case "restart":
-		return g.Thread("t").Invoke(bg, g.Restart(d.edit))
+		return g.Invoke(bg, d.edit, graph.Restart())
 	case "continue":
-		return g.Thread("t").Invoke(bg, g.Continue())
+		return g.Continue(bg)
 	case "continue-from":
-		return g.Thread("t").At(from).Invoke(bg, g.Continue())
+		return g.Continue(bg, from)
 	case "redo":
-		return g.Thread("t").Invoke(bg, g.RestartStep())
+		return g.Continue(bg, graph.RestartStep())
 	case "resume":
-		return g.Thread("t").Invoke(bg, g.Answer(answers("")))
+		return g.Resume(bg, answers())
 	case "resume+edit":
-		return g.Thread("t").Invoke(bg, g.Answer(answers(""), d.edit))
+		return g.Resume(bg, answers(), graph.Update(d.edit))
 	case "resume-from":
-		return g.Thread("t").At(from).Invoke(bg, g.Answer(answers(from)))
+		return g.Resume(bg, answers(from), from)
 	case "edit":
-		return g.Thread("t").Edit(bg, d.edit)
+		return g.UpdateState(bg, d.edit)
 	case "edit-as":
-		return g.Thread("t").EditAs(bg, d.node, d.edit)
+		return g.UpdateState(bg, d.edit, graph.AsNode(d.node))
 	case "edit-in":
 		return nil, w.editInside(t, d, w.even)
 	case "edit-from":
-		return g.Thread("t").At(from).Edit(bg, d.edit)
+		return g.UpdateState(bg, d.edit, from)
 	case "fork":
-		all := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
-		return g.Thread("t").At(all[d.b%len(all)].Checkpoint).Fork(bg)
+		all := entriesOf(t, g, graph.AllBranches())
+		return g.Fork(bg, all[d.b%len(all)].Checkpoint)
 	case "prune":
 		w.pruned = true
-		_, err := g.Thread("t").Prune(bg, graph.Keep{Last: 1 + d.a%6})
+		_, err := g.Prune(bg, graph.Keep{Last: 1 + d.a%6})
 		return nil, err
 	case "fail":
 		if d.a%2 == 0 {
@@ -286,7 +285,7 @@ func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 
 // state returns the thread, if there is one.
 func (w *tale) state(t *testing.T) (*graph.Snapshot[taleState], bool) {
-	s, err := w.g.Thread("t").State(bg)
+	s, err := w.g.State(bg)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, false
 	}
@@ -350,7 +349,7 @@ func (w *tale) tell(t *testing.T, seed uint64) {
 	}
 	same(t, w.g, taped(t, w.store, "t"))
 	all := w.since(t, "")
-	for _, e := range entriesOf(t, w.g.Thread("t")) {
+	for _, e := range entriesOf(t, w.g) {
 		told := w.since(t, e.Checkpoint)
 		equalSlice(t, "told since "+e.Checkpoint, told, all[max(0, len(all)-len(told)):])
 	}
@@ -359,7 +358,7 @@ func (w *tale) tell(t *testing.T, seed uint64) {
 // since returns what is told since a checkpoint.
 func (w *tale) since(t *testing.T, id string) (told []string) {
 	modes := graph.Modes(graph.ModeCheckpoints, graph.ModeUpdates, graph.ModeValues)
-	for ev, err := range w.g.Thread("t").Stream(bg, w.g.Answer(graph.Answers{"nobody asked": 1}), graph.Since(id), modes) {
+	for ev, err := range w.g.StreamResume(bg, graph.Answers{"nobody asked": 1}, graph.Since(id), modes) {
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			t.Errorf("since %q: %v", id, err)
 		}

@@ -17,29 +17,31 @@ import (
 // breakpoints that the script doesn't know are passed.
 type Script map[string][]any
 
-// Drive runs a graph on a thread until that has ended, answering questions from the
+// Drive runs a graph until its thread has ended, answering questions from the
 // script, and returns the thread's end. The test fails if the run does, if a
 // question has no answer left in the script, or if answers are left over.
 //
-// A graph that asks nothing needs no checkpointer, and its thread no ID.
-func Drive[S any](tb testing.TB, t *graph.Thread[S], input func(s *S) error, script Script) *graph.Snapshot[S] {
+// A graph without a checkpointer of its own needs one in opts, and a thread, if
+// it asks anything.
+func Drive[S any](tb testing.TB, g *graph.Graph[S], input func(s *S), script Script, opts ...graph.Option) *graph.Snapshot[S] {
 	tb.Helper()
-	d := driver[S]{t: t, input: input, script: script}
+	d := driver[S]{g: g, input: input, script: script, opts: opts}
 	snap, err := d.run(tb.Context())
 	if err == nil {
 		err = d.leftOver()
 	}
 	if err != nil {
-		tb.Fatalf("graphtest: thread %q: %v", t.ID(), err)
+		tb.Fatalf("graphtest: graph %q: %v", g.Name(), err)
 	}
 	return snap
 }
 
 // driver drives a thread to its end.
 type driver[S any] struct {
-	t      *graph.Thread[S]
-	input  func(s *S) error
+	g      *graph.Graph[S]
+	input  func(s *S)
 	script Script
+	opts   []graph.Option
 
 	// recover is told of an error of a run and reports whether the thread can
 	// be taken up again; nil: never.
@@ -51,7 +53,7 @@ type driver[S any] struct {
 
 func (d *driver[S]) run(ctx context.Context) (*graph.Snapshot[S], error) {
 	d.given, d.used = map[string]any{}, map[string]int{}
-	snap, err := d.t.Invoke(ctx, d.t.Input(d.input))
+	snap, err := d.g.Invoke(ctx, d.input, d.opts...)
 	for {
 		switch {
 		case err != nil && (d.recover == nil || !d.recover(err)):
@@ -63,7 +65,7 @@ func (d *driver[S]) run(ctx context.Context) (*graph.Snapshot[S], error) {
 			if answers, err = d.answers(snap.Interrupts); err != nil {
 				return snap, err
 			}
-			snap, err = d.t.Invoke(ctx, d.t.Answer(answers))
+			snap, err = d.g.Resume(ctx, answers, d.opts...)
 		case snap.Done():
 			return snap, nil
 		default:
@@ -75,16 +77,16 @@ func (d *driver[S]) run(ctx context.Context) (*graph.Snapshot[S], error) {
 // takeUp goes on with a thread as another process would: it only knows what is
 // stored.
 func (d *driver[S]) takeUp(ctx context.Context) (*graph.Snapshot[S], error) {
-	snap, err := d.t.State(ctx)
+	snap, err := d.g.State(ctx, d.opts...)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound): // not even the input was stored
-		return d.t.Invoke(ctx, d.t.Input(d.input))
+		return d.g.Invoke(ctx, d.input, d.opts...)
 	case err != nil:
 		return snap, err
 	case snap.Done() || len(snap.Interrupts) > 0:
 		return snap, nil
 	}
-	return d.t.Invoke(ctx, d.t.Continue())
+	return d.g.Continue(ctx, d.opts...)
 }
 
 func (d *driver[S]) answers(open []graph.Interrupted) (graph.Answers, error) {

@@ -97,10 +97,7 @@ func Example_graph() {
 		return
 	}
 	for _, says := range []string{"", "Ann", ""} {
-		snap, err := g.Invoke(context.Background(), func(s *State) error {
-			s.User, s.Says = "u-1", says
-			return nil
-		})
+		snap, err := g.Invoke(context.Background(), func(s *State) { s.User, s.Says = "u-1", says })
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -150,18 +151,18 @@ func (s *Server) checkRun(b *runBody, g *served) error {
 			return err
 		}
 		if c.Update != nil {
-			return checkUpdate("command.update", c.Update, g.CheckJSON)
+			return checkUpdate("command.update", c.Update, g.Check)
 		}
 		return nil
 	}
 	if isNull(b.Input) {
 		return nil
 	}
-	return checkUpdate("input", b.Input, g.CheckJSON)
+	return checkUpdate("input", b.Input, g.Check)
 }
 
 // checkUpdate reports what is wrong with what is to be written to a state.
-func checkUpdate(what string, update json.RawMessage, check func([]byte) error) error {
+func checkUpdate(what string, update json.RawMessage, check func(json.RawMessage) error) error {
 	if text := bytes.TrimSpace(update); len(text) == 0 || text[0] != '{' {
 		return invalid("%s must be an object, with fields of the state", what)
 	}
@@ -421,7 +422,11 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 	if busy, err := s.db.AnyOpen(ctx, t.ID); err != nil || busy {
 		return err
 	}
-	_, err = s.on(g, t.ID).At(at).State(ctx)
+	opts := s.on(t.ID)
+	if at != "" {
+		opts = append(opts, graph.From(at))
+	}
+	_, err = g.State(ctx, opts...)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if at == "" {
 			return nil

@@ -85,7 +85,7 @@ func logger(t *testing.T, s checkpoint.Store) *graph.Graph[log] {
 	return g
 }
 
-func turn(*log) error { return nil }
+func turn(*log) {}
 
 // gated is a store that calls a function before it lets a run claim its thread,
 // once.
@@ -103,21 +103,21 @@ func (s *gated) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 }
 
 // acts are the ways to write to a thread, at its head or from a checkpoint.
-var acts = map[string]func(ctx context.Context, t *graph.Thread[log]) error{
-	"Fork": func(ctx context.Context, t *graph.Thread[log]) error {
-		_, err := t.Fork(ctx)
+var acts = map[string]func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error{
+	"Fork": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
+		_, err := g.Fork(ctx, from, thread)
 		return err
 	},
-	"Edit": func(ctx context.Context, t *graph.Thread[log]) error {
-		_, err := t.Edit(ctx, func(l *log) error { return writes(ctx, l) })
+	"UpdateState": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
+		_, err := g.UpdateState(ctx, func(l *log) { _ = writes(ctx, l) }, thread, graph.From(from))
 		return err
 	},
-	"Restart": func(ctx context.Context, t *graph.Thread[log]) error {
-		_, err := t.Invoke(ctx, t.Restart(turn))
+	"Invoke": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
+		_, err := g.Invoke(ctx, turn, thread, graph.Restart(), graph.From(from))
 		return err
 	},
-	"Continue": func(ctx context.Context, t *graph.Thread[log]) error {
-		_, err := t.Invoke(ctx, t.Continue())
+	"Continue": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
+		_, err := g.Continue(ctx, thread, graph.From(from))
 		return err
 	},
 }
@@ -129,11 +129,11 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 		for name, act := range acts {
 			for _, at := range []string{"", "pruned", "kept"} {
 				t.Run(name+" "+at, func(t *testing.T) {
-					id := strings.TrimSpace(name + " " + at)
-					other := logger(t, theirs).Thread(id)
-					do := func(thread *graph.Thread[log], opts ...graph.RunOption) {
+					thread := graph.Thread(strings.TrimSpace(name + " " + at))
+					other := logger(t, theirs)
+					do := func(g *graph.Graph[log], opts ...graph.Option) {
 						t.Helper()
-						if _, err := thread.Invoke(t.Context(), thread.Restart(turn), opts...); err != nil {
+						if _, err := g.Invoke(t.Context(), turn, append(opts, thread, graph.Restart())...); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -142,14 +142,14 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 					}
 					do(other, graph.InterruptBefore("b")) // so that something is pending
 					var history []string
-					for e, err := range other.History(t.Context(), graph.HistoryQuery{}) {
+					for e, err := range other.History(t.Context(), thread) {
 						if err != nil {
 							t.Fatal(err)
 						}
 						history = append(history, e.Checkpoint)
 					}
 					read := &gated{Store: ours, before: func() {
-						if p, err := other.Prune(t.Context(), graph.Keep{Last: 2}); err != nil || p.Removed == 0 {
+						if p, err := other.Prune(t.Context(), graph.Keep{Last: 2}, thread); err != nil || p.Removed == 0 {
 							t.Errorf("pruned %+v, %v", p, err)
 						}
 					}}
@@ -157,8 +157,8 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 					if name == "Fork" && at == "" {
 						from = history[0]
 					}
-					thread := logger(t, read).Thread(id)
-					err := act(t.Context(), thread.At(from))
+					g := logger(t, read)
+					err := act(t.Context(), g, from, thread)
 					if read.before != nil {
 						t.Fatal("nothing was claimed")
 					}
@@ -170,9 +170,9 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 						t.Error(err)
 					}
 					for range 8 {
-						do(thread)
+						do(g)
 					}
-					snap, err := logger(t, open()).Thread(id).State(t.Context())
+					snap, err := logger(t, open()).State(t.Context(), thread)
 					if err == nil {
 						err = snap.State.check()
 					}
@@ -195,11 +195,11 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func() checkpoint.Store) {
 		const threads, rounds = 4, 40
 		var wg sync.WaitGroup
-		worker := func(what string, f func(thread *graph.Thread[log], round int) error) {
+		worker := func(what string, f func(g *graph.Graph[log], thread graph.Option, round int) error) {
 			g := logger(t, open())
 			wg.Go(func() {
 				for i := range rounds {
-					err := f(g.Thread(fmt.Sprint("t", i%threads)), i)
+					err := f(g, graph.Thread(fmt.Sprint("t", i%threads)), i)
 					if err != nil && !errors.Is(err, graph.ErrThreadBusy) && !errors.Is(err, checkpoint.ErrNotFound) {
 						t.Errorf("%s: %v", what, err)
 					}
@@ -208,30 +208,29 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 		}
 		for i := range threads {
 			for range 5 {
-				thread := logger(t, open()).Thread(fmt.Sprint("t", i))
-				if _, err := thread.Invoke(t.Context(), thread.Input(turn)); err != nil {
+				if _, err := logger(t, open()).Invoke(t.Context(), turn, graph.Thread(fmt.Sprint("t", i))); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		ctx := t.Context()
 		for range 2 {
-			worker("invoke", func(thread *graph.Thread[log], _ int) error {
-				_, err := thread.Invoke(ctx, thread.Restart(turn))
+			worker("invoke", func(g *graph.Graph[log], thread graph.Option, _ int) error {
+				_, err := g.Invoke(ctx, turn, thread, graph.Restart())
 				return err
 			})
-			worker("prune", func(thread *graph.Thread[log], i int) error {
-				_, err := thread.Prune(ctx, graph.Keep{Last: 1 + i%3, DropForks: i%2 == 0})
+			worker("prune", func(g *graph.Graph[log], thread graph.Option, i int) error {
+				_, err := g.Prune(ctx, graph.Keep{Last: 1 + i%3, DropForks: i%2 == 0}, thread)
 				return err
 			})
 		}
-		worker("edit", func(thread *graph.Thread[log], _ int) error {
-			_, err := thread.Edit(ctx, func(l *log) error { return writes(ctx, l) })
+		worker("edit", func(g *graph.Graph[log], thread graph.Option, _ int) error {
+			_, err := g.UpdateState(ctx, func(l *log) { _ = writes(ctx, l) }, thread)
 			return err
 		})
-		worker("fork", func(thread *graph.Thread[log], i int) error {
+		worker("fork", func(g *graph.Graph[log], thread graph.Option, i int) error {
 			at := ""
-			for e, err := range thread.History(ctx, graph.HistoryQuery{Limit: 1 + i%7}) {
+			for e, err := range g.History(ctx, thread, graph.Limit(1+i%7)) {
 				if err != nil {
 					return err
 				}
@@ -240,26 +239,26 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 			if at == "" {
 				return nil
 			}
-			_, err := thread.At(at).Fork(ctx)
+			_, err := g.Fork(ctx, at, thread)
 			return err
 		})
-		worker("delete", func(thread *graph.Thread[log], i int) error {
+		worker("delete", func(g *graph.Graph[log], thread graph.Option, i int) error {
 			if i%10 != 9 {
 				return nil
 			}
-			return thread.Delete(ctx)
+			return g.DeleteThread(ctx, fmt.Sprint("t", i%threads))
 		})
 		for range 2 {
-			worker("read", func(thread *graph.Thread[log], _ int) error {
-				snap, err := thread.State(ctx)
+			worker("read", func(g *graph.Graph[log], thread graph.Option, _ int) error {
+				snap, err := g.State(ctx, thread)
 				if err != nil {
 					return err
 				}
 				return snap.State.check()
 			})
 		}
-		worker("history", func(thread *graph.Thread[log], _ int) error {
-			for e, err := range thread.History(ctx, graph.HistoryQuery{}) {
+		worker("history", func(g *graph.Graph[log], thread graph.Option, _ int) error {
+			for e, err := range g.History(ctx, thread) {
 				if err != nil {
 					return err
 				}
@@ -275,8 +274,8 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 		})
 		wg.Wait()
 		for i := range threads {
-			thread := logger(t, open()).Thread(fmt.Sprint("t", i))
-			snap, err := thread.Invoke(ctx, thread.Restart(turn))
+			g := logger(t, open())
+			snap, err := g.Invoke(ctx, turn, graph.Thread(fmt.Sprint("t", i)), graph.Restart())
 			if err == nil {
 				err = snap.State.check()
 			}

@@ -41,11 +41,9 @@ func TestAFreshDigestLeavesARunAlone(t *testing.T) {
 	}
 	done := make(chan end)
 	go func() {
-		thread := digestGraph().Thread("digest:"+root, graph.WithCheckpointer(store))
-		snap, err := thread.Invoke(t.Context(), thread.Input(func(s *digestState) error {
+		snap, err := digestGraph().Invoke(t.Context(), func(s *digestState) {
 			s.Folder, s.Out, s.MaxFiles, s.Started = root, filepath.Join(dir, "texts-digest.md"), 100, time.Now().UTC()
-			return nil
-		}), graph.UseDeps(&tracker{trace: trace}))
+		}, graph.WithCheckpointer(store), graph.Thread("digest:"+root), graph.UseDeps(&tracker{trace: trace}))
 		done <- end{snap, err}
 	}()
 	select {

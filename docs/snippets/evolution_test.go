@@ -33,11 +33,7 @@ func Example_evolution() {
 	})
 	first.AddEdge(graph.Start, "approve")
 	old := first.MustCompile(graph.WithCheckpointer(store))
-	draft := old.Thread("p-1")
-	_, err := draft.Invoke(ctx, draft.Input(func(s *PaperV1) error {
-		s.Title, s.Words = "cats", "1200"
-		return nil
-	}))
+	_, err := old.Invoke(ctx, func(s *PaperV1) { s.Title, s.Words = "cats", "1200" }, graph.Thread("p-1"))
 	fmt.Println(err)
 
 	// Weeks later, the question still open, the program has changed.
@@ -65,8 +61,7 @@ func Example_evolution() {
 			return err
 		}),
 	)
-	t := g.Thread("p-1")
-	snap, err := t.Invoke(ctx, t.Answer(true))
+	snap, err := g.Resume(ctx, true, graph.Thread("p-1"))
 	fmt.Println(snap.State.Subject, snap.State.Words, snap.Done(), err)
 	//snippet:end
 	// Output:

@@ -22,7 +22,7 @@ func compileOrder(node func(context.Context, *Order) error, opts ...graph.Option
 	b := graph.New[Order]("order")
 	b.AddNode("order", node)
 	b.AddEdge(graph.Start, "order")
-	return b.MustCompile(append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}, opts...)...)
+	return b.MustCompile(append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1")}, opts...)...)
 }
 
 func confirm(ctx context.Context, s *Order) error {
@@ -36,14 +36,10 @@ func confirm(ctx context.Context, s *Order) error {
 
 func Example_confirm() {
 	g := compileOrder(confirm)
-	t := g.Thread("t-1")
-	snap, err := t.Invoke(ctx, t.Input(func(s *Order) error {
-		s.Item, s.Price = "tea", 4
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *Order) { s.Item, s.Price = "tea", 4 })
 	fmt.Println(snap.Interrupts[0].Key, "-", snap.Interrupts[0].Value, err)
 
-	snap, err = t.Invoke(ctx, t.Answer(true))
+	snap, err = g.Resume(ctx, true)
 	fmt.Println(snap.State.Bought, err)
 	// Output:
 	// confirm - Buy tea for 4? <nil>
@@ -53,11 +49,7 @@ func Example_confirm() {
 func Example_asError() {
 	g := compileOrder(confirm)
 	//snippet:err
-	t := g.Thread("t-1")
-	snap, err := t.Invoke(ctx, t.Input(func(s *Order) error {
-		s.Item = "tea"
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *Order) { s.Item = "tea" })
 	if err == nil {
 		err = snap.Err() // an interrupted run as an error
 	}
@@ -91,20 +83,20 @@ func atOnce(ctx context.Context, s *Order) error {
 }
 
 func Example_several() {
-	t := compileOrder(oneAfterTheOther).Thread("t-1")
-	_, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
-	snap, _ := t.Invoke(ctx, t.Answer("tea"))
+	g := compileOrder(oneAfterTheOther)
+	_, _ = g.Invoke(ctx, func(*Order) {})
+	snap, _ := g.Resume(ctx, "tea")
 	fmt.Println(snap.Interrupts[0].Value)
-	snap, _ = t.Invoke(ctx, t.Answer(2))
+	snap, _ = g.Resume(ctx, 2)
 	fmt.Println(snap.State.Item, snap.State.Count)
 
-	t = compileOrder(atOnce).Thread("t-1")
-	snap, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
+	g = compileOrder(atOnce)
+	snap, _ = g.Invoke(ctx, func(*Order) {})
 	fmt.Println(len(snap.Interrupts), "questions")
 	//snippet:answers
-	_, err := t.Invoke(ctx, t.Answer("tea"))
+	_, err := g.Resume(ctx, "tea")
 	fmt.Println(err)
-	snap, _ = t.Invoke(ctx, t.Answer(graph.Answers{"item": "tea", "count": 2}))
+	snap, _ = g.Resume(ctx, graph.Answers{"item": "tea", "count": 2})
 	//snippet:end
 	fmt.Println(snap.State.Item, snap.State.Count)
 	// Output:
@@ -131,15 +123,14 @@ func Example_parallelQuestions() {
 	b.AddNode("legal", ask("legal"))
 	b.AddNode("finance", ask("finance"))
 	b.AddEdge(graph.Start, "legal").AddEdge(graph.Start, "finance")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
 
-	t := g.Thread("t-1")
-	snap, _ := t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
+	snap, _ := g.Invoke(ctx, func(*Order) {})
 	answers := graph.Answers{} // by ID, since both have the same key
 	for _, q := range snap.Interrupts {
 		answers[q.ID] = q.Node == "legal"
 	}
-	snap, err := t.Invoke(ctx, t.Answer(answers))
+	snap, err := g.Resume(ctx, answers)
 	fmt.Println(snap.State.Log, err)
 	//snippet:end
 	// Output: [legal true finance false] <nil>
@@ -161,15 +152,14 @@ func address(ctx context.Context, s *Order) error {
 
 func Example_typed() {
 	g := compileOrder(address)
-	t := g.Thread("t-1")
-	snap, _ := t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
+	snap, _ := g.Invoke(ctx, func(*Order) {})
 	fmt.Println(snap.Interrupts[0].Schema != nil)
 
-	_, err := t.Invoke(ctx, t.Answer(map[string]any{"street": 7}))
+	_, err := g.Resume(ctx, map[string]any{"street": 7})
 	refused, _ := errors.AsType[*graph.AnswerError](err)
 	fmt.Println(refused.Key, "-", refused.Reason)
 
-	snap, err = t.Invoke(ctx, t.Answer(Address{Street: "Main St 1", Zip: "0150"}))
+	snap, err = g.Resume(ctx, Address{Street: "Main St 1", Zip: "0150"})
 	fmt.Println(snap.State.Address, err)
 	// Output:
 	// true
@@ -189,11 +179,10 @@ func amount(ctx context.Context, s *Order) error {
 
 func Example_schema() {
 	g := compileOrder(amount)
-	t := g.Thread("t-1")
-	_, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
-	_, err := t.Invoke(ctx, t.Answer(100))
+	_, _ = g.Invoke(ctx, func(*Order) {})
+	_, err := g.Resume(ctx, 100)
 	fmt.Println(err != nil)
-	snap, err := t.Invoke(ctx, t.Answer(10))
+	snap, err := g.Resume(ctx, 10)
 	fmt.Println(snap.State.Count, err)
 	// Output:
 	// true
@@ -210,14 +199,10 @@ func Example_static() {
 		graph.WithCheckpointer(checkpoint.NewMemory()),
 		graph.InterruptBefore("tools"))
 
-	t := g.Thread("t-1")
-	snap, _ := t.Invoke(ctx, t.Input(func(*Ticket) error { return nil }))
+	snap, _ := g.Invoke(ctx, func(*Ticket) {}, graph.Thread("t-1"))
 	fmt.Println(snap.Err())
-	_, _ = t.Edit(ctx, func(s *Ticket) error {
-		s.Priority = 3
-		return nil
-	})
-	snap, err := t.Invoke(ctx, t.Answer(nil)) // or Continue
+	_, _ = g.UpdateState(ctx, func(s *Ticket) { s.Priority = 3 }, graph.Thread("t-1"))
+	snap, err := g.Resume(ctx, nil, graph.Thread("t-1")) // or Continue
 	fmt.Println(snap.State.Trail, snap.State.Priority, err)
 	//snippet:end
 	// Output:
@@ -231,16 +216,15 @@ func Example_inputSchema() {
 	b.AddEdge(graph.Start, "review")
 	//snippet:inputschema
 	g := b.MustCompile(
-		graph.WithCheckpointer(checkpoint.NewMemory()),
+		graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"),
 		graph.InterruptBefore("review"),
 		graph.InputSchema("review", []byte(`{
 			"type": "object",
 			"properties": {"Urgent": {"type": "boolean"}},
 			"required": ["Urgent"]
 		}`)))
-	t := g.Thread("t-1")
-	_, _ = t.Invoke(ctx, t.Input(func(*Ticket) error { return nil }))
-	snap, err := t.Invoke(ctx, t.Answer(map[string]any{"Urgent": true}))
+	_, _ = g.Invoke(ctx, func(*Ticket) {})
+	snap, err := g.Resume(ctx, map[string]any{"Urgent": true})
 	fmt.Println(snap.State.Urgent, snap.State.Trail, err)
 	//snippet:end
 	// Output: true [review] <nil>
@@ -296,15 +280,14 @@ func Example_repeatedWork() {
 	b.AddNode("price", price)
 	b.AddNode("confirm", confirm)
 	b.AddSequence(graph.Start, "price", "confirm")
-	a := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	a := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
 	for _, test := range []struct {
 		g      *graph.Graph[Order]
 		answer any
 	}{{a, true}, {compileOrder(priceAfter), "tea"}, {compileOrder(priceOnce), true}} {
 		priceCalls = 0
-		t := test.g.Thread("t-1")
-		_, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
-		snap, err := t.Invoke(ctx, t.Answer(test.answer))
+		_, _ = test.g.Invoke(ctx, func(*Order) {})
+		snap, err := test.g.Resume(ctx, test.answer)
 		fmt.Println(snap.State.Price, priceCalls, err)
 	}
 	// Output:
@@ -343,27 +326,16 @@ func charge(ctx context.Context, s *Order) error {
 func Example_charge() {
 	bank := &fakeBank{charged: map[string]int{}}
 	g := compileOrder(charge, graph.UseDeps[Bank](bank))
-	t := g.Thread("t-1")
-	snap, err := t.Invoke(ctx, t.Input(func(s *Order) error {
-		s.Price = 4
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *Order) { s.Price = 4 })
 	fmt.Println(snap.State.Log, len(bank.charged), err)
 	// Output: [receipt for 4] 1 <nil>
 }
 
 func Example_resumeUpdate() {
 	g := compileOrder(confirm)
-	t := g.Thread("t-1")
-	_, _ = t.Invoke(ctx, t.Input(func(s *Order) error {
-		s.Item = "tea"
-		return nil
-	}))
+	_, _ = g.Invoke(ctx, func(s *Order) { s.Item = "tea" })
 	//snippet:update
-	snap, err := t.Invoke(ctx, t.Answer(true, func(s *Order) error {
-		s.Price = 5
-		return nil
-	}))
+	snap, err := g.Resume(ctx, true, graph.Update(func(s *Order) { s.Price = 5 }))
 	//snippet:end
 	fmt.Println(snap.State.Price, snap.State.Bought, err)
 	// Output: 5 true <nil>

@@ -56,26 +56,20 @@ func Example_build() {
 	//snippet:end
 
 	//snippet:invoke
-	t := g.Thread("t-1")
-	snap, err := t.Invoke(ctx, t.Input(func(s *Agent) error {
-		s.Question = "why"
-		return nil
-	}))
+	thread := graph.Thread("t-1")
+	snap, err := g.Invoke(ctx, func(s *Agent) { s.Question = "why" }, thread)
 	fmt.Println(snap.Next, snap.Err(), err)
 
-	snap, err = t.Invoke(ctx, t.Answer(nil)) // a breakpoint is passed by nil
+	snap, err = g.Resume(ctx, nil, thread) // a breakpoint is passed by nil
 	fmt.Println(snap.State.Messages, err)
 	//snippet:end
 
 	//snippet:threads
-	snap, err = t.State(ctx)
-	for entry, err := range t.History(ctx, graph.HistoryQuery{Limit: 2}) {
+	snap, err = g.State(ctx, thread)
+	for entry, err := range g.History(ctx, thread, graph.Limit(2)) {
 		fmt.Println(entry.Step, entry.Nodes, err)
 	}
-	snap, err = t.EditAs(ctx, "act", func(s *Agent) error {
-		s.Messages.Add("by hand")
-		return nil
-	})
+	snap, err = g.UpdateState(ctx, func(s *Agent) { s.Messages.Add("by hand") }, thread, graph.AsNode("act"))
 	fmt.Println(snap.Next, err)
 	//snippet:end
 	// Output:
@@ -133,13 +127,10 @@ func Example_migrateInterrupt() {
 	b.AddNode("approve", approve)
 	b.AddEdge(graph.Start, "approve")
 	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
-	t := g.Thread("t-1")
-	snap, _ := t.Invoke(ctx, t.Input(func(s *Agent) error {
-		s.Question = "why"
-		return nil
-	}))
+	thread := graph.Thread("t-1")
+	snap, _ := g.Invoke(ctx, func(s *Agent) { s.Question = "why" }, thread)
 	//snippet:resume
-	snap, err := t.Invoke(ctx, t.Answer("yes"))
+	snap, err := g.Resume(ctx, "yes", thread)
 	//snippet:end
 	fmt.Println(snap.State.Messages, err)
 	// Output: [yes] <nil>
@@ -152,11 +143,7 @@ func Example_migrateStream() {
 	g := b.MustCompile()
 	//snippet:stream
 	modes := graph.Modes(graph.ModeUpdates, graph.ModeValues)
-	ask := func(s *Agent) error {
-		s.Question = "why"
-		return nil
-	}
-	for ev, err := range g.Stream(ctx, ask, modes) {
+	for ev, err := range g.Stream(ctx, func(s *Agent) { s.Question = "why" }, modes) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -187,10 +174,7 @@ func Example_migrateSubgraph() {
 	})
 	//snippet:end
 	b.AddEdge(graph.Start, "agent")
-	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) error {
-		s.Text = "why"
-		return nil
-	})
+	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) { s.Text = "why" })
 	fmt.Println(snap.State.Trail, err)
 	// Output: [thinking about why] <nil>
 }
@@ -210,10 +194,7 @@ func Example_migrateRetry() {
 	//snippet:end
 	b.AddNode("act", act)
 	b.AddEdge(graph.Start, "think")
-	snap, err := b.MustCompile().Invoke(ctx, func(s *Agent) error {
-		s.Question = "why"
-		return nil
-	})
+	snap, err := b.MustCompile().Invoke(ctx, func(s *Agent) { s.Question = "why" })
 	fmt.Println(snap.State.Messages, err)
 	// Output: [thinking about why] <nil>
 }

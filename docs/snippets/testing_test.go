@@ -104,25 +104,18 @@ func (s scripted) Classify(_ context.Context, text string) (string, error) {
 	return intent, nil
 }
 
-// conversation returns a new thread, with a scripted model and a store in memory.
-func conversation(t *testing.T, model Model) *graph.Thread[Booking] {
+// conversation returns a graph with a scripted model and a store in memory.
+func conversation(t *testing.T, model Model) *graph.Graph[Booking] {
 	t.Helper()
 	g, err := booking().Compile(
 		graph.WithCheckpointer(checkpoint.NewMemory()),
+		graph.Thread(t.Name()),
 		graph.UseDeps(model),
 		graph.CheckMutations())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g.Thread(t.Name())
-}
-
-// says is input: what the user says.
-func says(message string) func(*Booking) error {
-	return func(s *Booking) error {
-		s.Message = message
-		return nil
-	}
+	return g
 }
 
 //snippet:end
@@ -130,9 +123,9 @@ func says(message string) func(*Booking) error {
 //snippet:turns
 
 func TestBookingAsksForTheOrigin(t *testing.T) {
-	talk := conversation(t, scripted{"Book a flight": "book_flight"})
+	g := conversation(t, scripted{"Book a flight": "book_flight"})
 
-	snap, err := talk.Invoke(t.Context(), talk.Input(says("Book a flight")))
+	snap, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "Book a flight" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +133,7 @@ func TestBookingAsksForTheOrigin(t *testing.T) {
 		t.Fatalf("waits for %v", snap.Interrupts)
 	}
 
-	snap, err = talk.Invoke(t.Context(), talk.Answer("New York"))
+	snap, err = g.Resume(t.Context(), "New York")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +150,7 @@ func TestIntents(t *testing.T) {
 	}
 	for message, want := range model {
 		t.Run(want, func(t *testing.T) {
-			talk := conversation(t, model)
-			snap, err := talk.Invoke(t.Context(), talk.Input(says(message)))
+			snap, err := conversation(t, model).Invoke(t.Context(), func(s *Booking) { s.Message = message })
 			if err != nil || snap.State.Intent != want {
 				t.Errorf("intent is %q, %v", snap.State.Intent, err)
 			}
@@ -185,13 +177,13 @@ func (f *flaky) Classify(ctx context.Context, text string) (string, error) {
 }
 
 func TestConversationGoesOnAfterAFailure(t *testing.T) {
-	talk := conversation(t, &flaky{scripted{"hello": "smalltalk"}, 1})
+	g := conversation(t, &flaky{scripted{"hello": "smalltalk"}, 1})
 
-	_, err := talk.Invoke(t.Context(), talk.Input(says("hello")))
+	_, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "hello" })
 	if failed, ok := errors.AsType[*graph.NodeError](err); !ok || failed.Node != "understand" {
 		t.Fatalf("error is %v", err)
 	}
-	snap, err := talk.Invoke(t.Context(), talk.Continue())
+	snap, err := g.Continue(t.Context())
 	if err != nil || !snap.Done() {
 		t.Errorf("next is %v, %v", snap.Next, err)
 	}
@@ -202,15 +194,12 @@ func TestConversationGoesOnAfterAFailure(t *testing.T) {
 //snippet:edit
 
 func TestNoteAloneFromTheMiddle(t *testing.T) {
-	talk := conversation(t, scripted{})
-	_, err := talk.EditAs(t.Context(), "ask origin", func(s *Booking) error {
-		s.Intent, s.Origin = "book_flight", "Rome"
-		return nil
-	})
+	g := conversation(t, scripted{})
+	_, err := g.UpdateState(t.Context(), func(s *Booking) { s.Intent, s.Origin = "book_flight", "Rome" }, graph.AsNode("ask origin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := talk.Invoke(t.Context(), talk.Continue())
+	snap, err := g.Continue(t.Context())
 	if err != nil || snap.State.Log.Last() != "book_flight from Rome" {
 		t.Errorf("log is %v, %v", snap.State.Log, err)
 	}
@@ -221,7 +210,7 @@ func TestNoteAloneFromTheMiddle(t *testing.T) {
 //snippet:graphtest
 
 func TestBookingSurvivesCrashes(t *testing.T) {
-	input := says("Book a flight")
+	input := func(s *Booking) { s.Message = "Book a flight" }
 	answers := graphtest.Script{"origin": {"New York"}}
 	model := graph.UseDeps[Model](scripted{"Book a flight": "book_flight"})
 
@@ -238,13 +227,12 @@ func TestBookingAfterAnInjectedFault(t *testing.T) {
 	b := booking()
 	in := graphtest.Inject(b, graphtest.FailAt("note", 1))
 	model := graph.UseDeps[Model](scripted{"hello": "smalltalk"})
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), model)
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"), model)
 
-	talk := g.Thread("t-1")
-	if _, err := talk.Invoke(t.Context(), talk.Input(says("hello"))); err == nil {
+	if _, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "hello" }); err == nil {
 		t.Fatal("the fault is not reported")
 	}
-	if _, err := talk.Invoke(t.Context(), talk.Continue()); err != nil {
+	if _, err := g.Continue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := in.Runs("understand"); n != 1 {

@@ -45,10 +45,7 @@ func Example_article() {
 		return
 	}
 
-	snap, err := g.Invoke(ctx, func(s *Article) error {
-		s.Topic = "graphs"
-		return nil
-	})
+	snap, err := g.Invoke(ctx, func(s *Article) { s.Topic = "graphs" })
 	fmt.Println(snap.State.Sections, snap.State.Words, err)
 	// Output: [Why graphs How graphs] 920 <nil>
 }
@@ -126,17 +123,13 @@ func Example_review() {
 		return
 	}
 
-	t := g.Thread("a-1")
-	snap, err := t.Invoke(ctx, t.Input(func(s *Article) error {
-		s.Topic = "graphs"
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *Article) { s.Topic = "graphs" }, graph.Thread("a-1"))
 	fmt.Println(snap.Interrupts[0].Value, err)
 
 	// Later, possibly in another process:
-	snap, err = t.Invoke(ctx, t.Answer(false))
+	snap, err = g.Resume(ctx, false, graph.Thread("a-1"))
 	fmt.Println(snap.Interrupts[0].Value, err)
-	snap, err = t.Invoke(ctx, t.Answer(true))
+	snap, err = g.Resume(ctx, true, graph.Thread("a-1"))
 	fmt.Println(snap.Done(), snap.State.Words, err)
 	// Output:
 	// How graphs <nil>

@@ -73,25 +73,23 @@ func main() {
 		Tools:   []tool.Tool{tool.New("pay", "Pays a bill.", pay), tool.New("send_mail", "Sends a mail.", send)},
 		Approve: agent.Approve("pay"),
 		// A process that died may seem to hold the thread for some seconds.
-	}, graph.WithCheckpointer(store), graph.WhenBusy(graph.BusyQueue))
+	}, graph.WithCheckpointer(store), graph.Thread("bills"), graph.WhenBusy(graph.BusyQueue))
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	// What is to be done follows from where the thread is.
 	ctx := context.Background()
-	t := a.Thread("bills")
-	snap, err := t.State(ctx)
+	snap, err := a.State(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		snap, err = t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Pay 120 to Electricity Ltd and tell Kim.")))
+		snap, err = a.Invoke(ctx, agent.Ask[agent.State]("Pay 120 to Electricity Ltd and tell Kim."))
 	case err != nil:
 		log.Fatal(err)
 	case snap.Interrupted():
-		decision := agent.Decision{Type: agent.DecisionType(*answer)}
-		snap, err = t.Invoke(ctx, t.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{decision}}))
+		snap, err = a.Resume(ctx, agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.DecisionType(*answer)}}})
 	case !snap.Done():
-		snap, err = t.Invoke(ctx, t.Continue())
+		snap, err = a.Continue(ctx)
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -99,6 +99,7 @@ func main() {
 	b.AddSequence(graph.Start, "scan", "count", graph.End)
 	g, err := b.Compile(
 		graph.WithCheckpointer(store),
+		graph.Thread("document-1"),
 		graph.ProvideDeps(func(context.Context) (Blobs, error) { return Blobs{dir}, nil }),
 		graph.WarnSize(100_000), // a warning names the field that should have been a reference
 	)
@@ -106,8 +107,7 @@ func main() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	t := g.Thread("document-1")
-	snap, err := t.Invoke(ctx, t.Input(func(*State) error { return nil }))
+	snap, err := g.Invoke(ctx, func(*State) {})
 	if err != nil {
 		log.Fatal(err)
 	}

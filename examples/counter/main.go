@@ -43,16 +43,12 @@ func main() {
 	b := graph.New[State]("counter")
 	b.AddNode("count", count)
 	b.AddEdge(graph.Start, "count")
-	g, err := b.Compile(graph.WithCheckpointer(store))
+	g, err := b.Compile(graph.WithCheckpointer(store), graph.Thread(*thread))
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	t := g.Thread(*thread)
-	snap, err := t.Invoke(context.Background(), t.Input(func(s *State) error {
-		s.Add = *add
-		return nil
-	}))
+	snap, err := g.Invoke(context.Background(), func(s *State) { s.Add = *add })
 	if err != nil {
 		log.Fatal(err)
 	}

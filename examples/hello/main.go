@@ -39,10 +39,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) error {
-		s.Name = "world"
-		return nil
-	})
+	snap, err := g.Invoke(context.Background(), func(s *State) { s.Name = "world" })
 	if err != nil {
 		log.Fatal(err)
 	}

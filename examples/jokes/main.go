@@ -23,9 +23,6 @@ func main() {
 	})
 	b.AddEdge(graph.Start, "write")
 	g := b.MustCompile()
-	snap, err := g.Invoke(context.Background(), func(s *State) error {
-		s.Topic = "cats"
-		return nil
-	})
+	snap, err := g.Invoke(context.Background(), func(s *State) { s.Topic = "cats" })
 	fmt.Println(snap.State.Jokes.Last(), err)
 }

@@ -63,9 +63,8 @@ func main() {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) error {
+	snap, err := g.Invoke(context.Background(), func(s *State) {
 		s.Texts.Add("the cat and the dog", "the bird", "a cat")
-		return nil
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -67,10 +67,7 @@ func main() {
 	}
 
 	fmt.Println(g)
-	snap, err := g.Invoke(context.Background(), func(s *State) error {
-		s.City = "Oslo"
-		return nil
-	})
+	snap, err := g.Invoke(context.Background(), func(s *State) { s.City = "Oslo" })
 	if err != nil {
 		log.Fatal(err)
 	}

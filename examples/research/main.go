@@ -110,10 +110,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) error {
-		s.Question = "How do animals work together?"
-		return nil
-	})
+	snap, err := g.Invoke(context.Background(), func(s *State) { s.Question = "How do animals work together?" })
 	if err != nil {
 		log.Fatal(err)
 	}

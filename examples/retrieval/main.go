@@ -80,10 +80,7 @@ func main() {
 	}
 
 	for _, question := range []string{"superstep", "snapshot", "weather"} {
-		snap, err := g.Invoke(context.Background(), func(s *State) error {
-			s.Question = question
-			return nil
-		})
+		snap, err := g.Invoke(context.Background(), func(s *State) { s.Question = question })
 		if err != nil {
 			log.Fatal(err)
 		}

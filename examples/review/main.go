@@ -92,20 +92,16 @@ func main() {
 	b.AddNode("reject", reject)
 	b.AddEdge(graph.Start, "check")
 	b.AddRoutes("check", route, map[string]string{"fit": "human", "unfit": "reject"})
-	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("newsletter"))
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	ctx := context.Background()
-	t := g.Thread("newsletter")
-	snap, err := t.Invoke(ctx, t.Input(func(s *State) error {
-		s.Text, s.UserInput = *text, *text
-		return nil
-	}))
+	snap, err := g.Invoke(ctx, func(s *State) { s.Text, s.UserInput = *text, *text })
 	if err == nil && snap.Interrupted() {
 		fmt.Printf("%v\nPublish it? [approve/reject] ", snap.Interrupts[0].Value)
-		snap, err = t.Invoke(ctx, t.Answer(ask(*given)))
+		snap, err = g.Resume(ctx, ask(*given))
 	}
 	if err != nil {
 		log.Fatal(err)

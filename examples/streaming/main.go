@@ -52,10 +52,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	ask := func(s *State) error {
-		s.Question = "What is it?"
-		return nil
-	}
+	ask := func(s *State) { s.Question = "What is it?" }
 	modes := graph.Modes(graph.ModeValues, graph.ModeUpdates, graph.ModeCustom, graph.ModeMessages)
 	for ev, err := range g.Stream(context.Background(), ask, modes) {
 		if err != nil {

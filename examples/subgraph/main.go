@@ -62,17 +62,13 @@ func main() {
 		Out: func(p *Payment, o *Order) { o.Receipt = p.Receipt },
 	})
 	outer.AddSequence(graph.Start, "price", "pay")
-	order, err := outer.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	order, err := outer.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("order-1"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	t := order.Thread("order-1")
 
-	snap, err := t.Invoke(ctx, t.Input(func(o *Order) error {
-		o.Items.Add("tea", "cups")
-		return nil
-	}))
+	snap, err := order.Invoke(ctx, func(o *Order) { o.Items.Add("tea", "cups") })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -80,7 +76,7 @@ func main() {
 	fmt.Println(question)
 	fmt.Println(question.Value)
 
-	snap, err = t.Invoke(ctx, t.Answer("Visa"))
+	snap, err = order.Resume(ctx, "Visa")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -138,7 +138,8 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 	if _, known := ended.Load(thread); known {
 		return
 	}
-	snap, err := g.Thread(thread).State(ctx)
+	id := graph.Thread(thread)
+	snap, err := g.State(ctx, id)
 	c := &call{}
 	callCtx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, c), 20*time.Second)
 	defer cancel()
@@ -154,7 +155,7 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		snap, err = g.Thread(thread).Invoke(callCtx, g.Input(input(inputOf(slot, gens[slot]))), busy)
+		snap, err = g.Invoke(callCtx, input(inputOf(slot, gens[slot])), id, busy)
 	case err != nil:
 		failed(s.j, thread, err)
 		return
@@ -169,7 +170,7 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 	case snap.Interrupted(), len(snap.Waits) > 0:
 		return
 	default:
-		snap, err = g.Thread(thread).Invoke(callCtx, g.Continue(), busy)
+		snap, err = g.Continue(callCtx, id, busy)
 	}
 	returned(s, thread, c, snap, err)
 }

@@ -70,11 +70,10 @@ func (a *acted) read() (checkpoints int) {
 		a.errorf("%w", err)
 		return 0
 	}
-	thread := g.Thread(a.job.Thread)
-	if _, err := thread.State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		a.errorf("%w", err)
 	}
-	for entry, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true}) {
+	for entry, err := range g.History(ctx, graph.AllBranches()) {
 		var s state
 		if err == nil {
 			s, err = entry.State(ctx)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -334,7 +333,7 @@ func (s *Session) edit(base any, fn func(state any) error) (any, error) {
 func safely(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
 	return fn()

@@ -96,8 +96,7 @@ func Example_approval() {
 		panic(err)
 	}
 	ctx := context.Background()
-	t := a.Thread("bill")
-	snap, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Pay my bill of 900.")))
+	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("Pay my bill of 900."), graph.Thread("bill"))
 	if err != nil {
 		panic(err)
 	}
@@ -108,7 +107,7 @@ func Example_approval() {
 	fmt.Println(asked.Actions[0].Name, string(asked.Actions[0].Args))
 
 	// Days later, perhaps in another process:
-	snap, err = t.Invoke(ctx, t.Answer(asked.Answer(agent.Decision{Type: agent.ApproveCall})))
+	snap, err = a.Resume(ctx, asked.Answer(agent.Decision{Type: agent.ApproveCall}), graph.Thread("bill"))
 	if err != nil {
 		panic(err)
 	}

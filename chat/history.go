@@ -455,15 +455,15 @@ func (f *historyMerger) Write(c field.Change) error {
 }
 
 // Apply implements [field.Merger].
-func (h *historyMerger) Apply(c field.Change) error {
+func (f *historyMerger) Apply(c field.Change) error {
 	hc, err := changeOf(c)
 	if err != nil {
 		return err
 	}
 	for _, o := range hc.ops {
-		h.view.apply(o)
+		f.view.apply(o)
 	}
-	h.ops, h.at = nil, nil
+	f.ops, f.at = nil, nil
 	return nil
 }
 

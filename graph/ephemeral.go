@@ -81,10 +81,10 @@ func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
 }
 
 // UnmarshalSnapshot implements [field.Snapshotting].
-func (e *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) error {
+func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) error {
 	x, has, err := unmarshalSnapshot[T](data)
 	if err == nil {
-		*e = ephemeralMerger[T]{base: x, has: has}
+		*f = ephemeralMerger[T]{base: x, has: has}
 	}
 	return err
 }
@@ -128,26 +128,26 @@ func wrapsNull(data []byte) bool {
 }
 
 // Bind implements [field.Merger].
-func (e *ephemeralMerger[T]) Bind() {
-	if e.pending {
-		*e = ephemeralMerger[T]{base: e.pend, has: true}
+func (f *ephemeralMerger[T]) Bind() {
+	if f.pending {
+		*f = ephemeralMerger[T]{base: f.pend, has: true}
 	}
-	e.stamp.bind()
+	f.stamp.bind()
 }
 
 // Change implements [field.Merger]. Setting the value that the field has is a
 // change, since that value ends with the superstep.
-func (e *ephemeralMerger[T]) Change() (field.Change, error) {
-	if err := e.stamp.check(); err != nil {
+func (f *ephemeralMerger[T]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !e.pending {
+	if !f.pending {
 		return nil, nil
 	}
-	if err := finite(e.pend); err != nil {
+	if err := finite(f.pend); err != nil {
 		return nil, err
 	}
-	return &valueChange[T]{value: e.pend}, nil
+	return &valueChange[T]{value: f.pend}, nil
 }
 
 // Write implements [field.Merger].
@@ -161,10 +161,10 @@ func (f *ephemeralMerger[T]) Write(c field.Change) error {
 }
 
 // Apply implements [field.Merger].
-func (e *ephemeralMerger[T]) Apply(c field.Change) error {
+func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*e = ephemeralMerger[T]{base: vc.value, has: true}
+		*f = ephemeralMerger[T]{base: vc.value, has: true}
 	}
 	return err
 }

@@ -189,18 +189,18 @@ func (f *listMerger[T]) Bind() {
 }
 
 // Change implements [field.Merger].
-func (l *listMerger[T]) Change() (field.Change, error) {
-	if err := l.stamp.check(); err != nil {
+func (f *listMerger[T]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !l.over && len(l.pend) == 0 {
+	if !f.over && len(f.pend) == 0 {
 		return nil, nil
 	}
-	if err := finite(l.pend...); err != nil {
+	if err := finite(f.pend...); err != nil {
 		return nil, err
 	}
 	// The capacity is cut so that the change sees nothing of a later append.
-	return &listChange[T]{items: l.pend[:len(l.pend):len(l.pend)], over: l.over}, nil
+	return &listChange[T]{items: f.pend[:len(f.pend):len(f.pend)], over: f.over}, nil
 }
 
 // Write implements [field.Merger].
@@ -256,9 +256,9 @@ func (*listMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
 func (*listMerger[T]) Infallible() bool { return true }
 
 // Keeps implements [field.Keeping].
-func (l *listMerger[T]) Keeps(c field.Change) bool {
+func (f *listMerger[T]) Keeps(c field.Change) bool {
 	lc, ok := c.(*listChange[T])
-	return ok && lc.over && equalSlices(lc.items, l.base.items)
+	return ok && lc.over && equalSlices(lc.items, f.base.items)
 }
 
 // Resets implements [field.Growing].

@@ -919,32 +919,32 @@ func (m *MergeMap[K, V, R]) Merger() field.Merger { return (*mergeMapMerger[K, V
 type mergeMapMerger[K cmp.Ordered, V any, R Reducer[V]] MergeMap[K, V, R]
 
 // Bind implements [field.Merger].
-func (m *mergeMapMerger[K, V, R]) Bind() {
-	if m.dirty {
-		*m = mergeMapMerger[K, V, R]{base: m.view}
+func (f *mergeMapMerger[K, V, R]) Bind() {
+	if f.dirty {
+		*f = mergeMapMerger[K, V, R]{base: f.view}
 	}
-	m.stamp.bind()
+	f.stamp.bind()
 }
 
 // Change implements [field.Merger].
-func (m *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
-	if err := m.stamp.check(); err != nil {
+func (f *mergeMapMerger[K, V, R]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !m.dirty {
+	if !f.dirty {
 		return nil, nil
 	}
-	for _, op := range m.ops {
+	for _, op := range f.ops {
 		if err := checkEntry(op.key, op.value); err != nil {
 			return nil, err
 		}
 	}
-	for _, p := range m.puts {
+	for _, p := range f.puts {
 		if err := checkEntry(p.key, p.value); err != nil {
 			return nil, err
 		}
 	}
-	return &mergeChange[K, V]{over: m.over, puts: m.puts, ops: m.ops[:len(m.ops):len(m.ops)]}, nil
+	return &mergeChange[K, V]{over: f.over, puts: f.puts, ops: f.ops[:len(f.ops):len(f.ops)]}, nil
 }
 
 func checkEntry[K cmp.Ordered, V any](k K, v V) error {

@@ -151,37 +151,37 @@ func (f *reducedMerger[T, R]) MarshalSnapshot() ([]byte, error) {
 }
 
 // UnmarshalSnapshot implements [field.Snapshotting].
-func (r *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
+func (f *reducedMerger[T, R]) UnmarshalSnapshot(data []byte) error {
 	x, set, err := unmarshalSnapshot[T](data)
 	if err == nil {
-		*r = reducedMerger[T, R]{base: optional[T]{clip(x), set}}
+		*f = reducedMerger[T, R]{base: optional[T]{clip(x), set}}
 	}
 	return err
 }
 
 // Bind implements [field.Merger].
-func (r *reducedMerger[T, R]) Bind() {
-	if r.dirty {
-		*r = reducedMerger[T, R]{base: r.view}
+func (f *reducedMerger[T, R]) Bind() {
+	if f.dirty {
+		*f = reducedMerger[T, R]{base: f.view}
 	}
-	r.stamp.bind()
+	f.stamp.bind()
 }
 
 // Change implements [field.Merger].
-func (r *reducedMerger[T, R]) Change() (field.Change, error) {
-	if err := r.stamp.check(); err != nil {
+func (f *reducedMerger[T, R]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !r.dirty {
+	if !f.dirty {
 		return nil, nil
 	}
-	if err := finite(r.pend...); err != nil {
+	if err := finite(f.pend...); err != nil {
 		return nil, err
 	}
-	if err := finite(r.over.value, r.view.value); err != nil {
+	if err := finite(f.over.value, f.view.value); err != nil {
 		return nil, err
 	}
-	return &reducedChange[T]{over: r.over, updates: r.pend[:len(r.pend):len(r.pend)]}, nil
+	return &reducedChange[T]{over: f.over, updates: f.pend[:len(f.pend):len(f.pend)]}, nil
 }
 
 // Write implements [field.Merger].
@@ -278,19 +278,19 @@ func (*reducedMerger[T, R]) SchemaOf() any { return zeroOf[T]() }
 
 // Keeps implements [field.Keeping]. Updates are folded to find out where values are
 // scalars; others are taken to change the value.
-func (r *reducedMerger[T, R]) Keeps(c field.Change) bool {
+func (f *reducedMerger[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
-	if !ok || !r.base.set || len(rc.updates) > 0 && !scalar[T]() {
+	if !ok || !f.base.set || len(rc.updates) > 0 && !scalar[T]() {
 		return false
 	}
-	value := r.base
+	value := f.base
 	if rc.over.set {
 		value = rc.over
 	}
 	for _, u := range rc.updates {
 		value = reduce[T, R](value, u)
 	}
-	return equal(value.value, r.base.value)
+	return equal(value.value, f.base.value)
 }
 
 type reducedChange[T any] struct {

@@ -121,13 +121,13 @@ func (s *Set[T]) Merger() field.Merger { return (*setMerger[T])(s) }
 type setMerger[T cmp.Ordered] Set[T]
 
 // Bind implements [field.Merger].
-func (s *setMerger[T]) Bind() { s.m.Merger().Bind() }
+func (f *setMerger[T]) Bind() { f.m.Merger().Bind() }
 
 // Change implements [field.Merger]. Adding an element that is there is recorded,
 // since another task of the superstep may overwrite the set, and so is removing
 // one that isn't there: another may add it.
-func (s *setMerger[T]) Change() (field.Change, error) {
-	c, err := s.m.change()
+func (f *setMerger[T]) Change() (field.Change, error) {
+	c, err := f.m.change()
 	if c == nil {
 		return nil, err
 	}
@@ -138,21 +138,21 @@ func (s *setMerger[T]) Change() (field.Change, error) {
 }
 
 // Write implements [field.Merger].
-func (s *setMerger[T]) Write(c field.Change) error {
+func (f *setMerger[T]) Write(c field.Change) error {
 	sc, err := changeAs[*setChange[T]](c)
 	if err != nil {
 		return err
 	}
-	return s.m.Merger().Write(&sc.mapChange)
+	return f.m.Merger().Write(&sc.mapChange)
 }
 
 // Apply implements [field.Merger].
-func (s *setMerger[T]) Apply(c field.Change) error {
+func (f *setMerger[T]) Apply(c field.Change) error {
 	sc, err := changeAs[*setChange[T]](c)
 	if err != nil {
 		return err
 	}
-	return s.m.Merger().Apply(&sc.mapChange)
+	return f.m.Merger().Apply(&sc.mapChange)
 }
 
 // DecodeChange implements [field.Merger]. It takes an array of the elements to
@@ -204,9 +204,9 @@ func (*setMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
 }
 
 // Keeps implements [field.Keeping].
-func (s *setMerger[T]) Keeps(c field.Change) bool {
+func (f *setMerger[T]) Keeps(c field.Change) bool {
 	sc, ok := c.(*setChange[T])
-	return ok && s.m.keeps(&sc.mapChange)
+	return ok && f.m.keeps(&sc.mapChange)
 }
 
 // Infallible implements [field.Infallible].

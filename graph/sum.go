@@ -151,9 +151,9 @@ func (*sumMerger[N]) Check(cs []field.Change) (later, earlier int, err error) {
 }
 
 // Keeps implements [field.Keeping].
-func (s *sumMerger[N]) Keeps(c field.Change) bool {
+func (f *sumMerger[N]) Keeps(c field.Change) bool {
 	sc, ok := c.(*sumChange[N])
-	return ok && sc.over && sameBits(sc.n, s.base)
+	return ok && sc.over && sameBits(sc.n, f.base)
 }
 
 // Infallible implements [field.Infallible]: floats can overflow.

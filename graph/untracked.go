@@ -66,22 +66,22 @@ func (u *Untracked[T]) Merger() field.Merger { return (*untrackedMerger[T])(u) }
 type untrackedMerger[T any] Untracked[T]
 
 // Bind implements [field.Merger].
-func (u *untrackedMerger[T]) Bind() {
-	if u.set {
-		*u = untrackedMerger[T]{base: u.pend}
+func (f *untrackedMerger[T]) Bind() {
+	if f.set {
+		*f = untrackedMerger[T]{base: f.pend}
 	}
-	u.stamp.bind()
+	f.stamp.bind()
 }
 
 // Change implements [field.Merger].
-func (u *untrackedMerger[T]) Change() (field.Change, error) {
-	if err := u.stamp.check(); err != nil {
+func (f *untrackedMerger[T]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !u.set {
+	if !f.set {
 		return nil, nil
 	}
-	return &untrackedChange[T]{value: u.pend}, nil
+	return &untrackedChange[T]{value: f.pend}, nil
 }
 
 // Write implements [field.Merger].
@@ -95,10 +95,10 @@ func (f *untrackedMerger[T]) Write(c field.Change) error {
 }
 
 // Apply implements [field.Merger].
-func (u *untrackedMerger[T]) Apply(c field.Change) error {
+func (f *untrackedMerger[T]) Apply(c field.Change) error {
 	uc, err := changeAs[*untrackedChange[T]](c)
 	if err == nil {
-		*u = untrackedMerger[T]{base: uc.value}
+		*f = untrackedMerger[T]{base: uc.value}
 	}
 	return err
 }
@@ -118,9 +118,9 @@ func (*untrackedMerger[T]) Check([]field.Change) (later, earlier int, err error)
 }
 
 // Keeps implements [field.Keeping].
-func (u *untrackedMerger[T]) Keeps(c field.Change) bool {
+func (f *untrackedMerger[T]) Keeps(c field.Change) bool {
 	uc, ok := c.(*untrackedChange[T])
-	return ok && identical(uc.value, u.base)
+	return ok && identical(uc.value, f.base)
 }
 
 // identical compares as == does, and is false when that doesn't apply. Other

@@ -84,26 +84,26 @@ func (v *Value[T]) Merger() field.Merger { return (*valueMerger[T])(v) }
 type valueMerger[T any] Value[T]
 
 // Bind implements [field.Merger].
-func (v *valueMerger[T]) Bind() {
-	if v.set {
+func (f *valueMerger[T]) Bind() {
+	if f.set {
 		var zero T
-		v.base, v.pend, v.set = v.pend, zero, false
+		f.base, f.pend, f.set = f.pend, zero, false
 	}
-	v.stamp.bind()
+	f.stamp.bind()
 }
 
 // Change implements [field.Merger].
-func (v *valueMerger[T]) Change() (field.Change, error) {
-	if err := v.stamp.check(); err != nil {
+func (f *valueMerger[T]) Change() (field.Change, error) {
+	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !v.set || equal(v.pend, v.base) {
+	if !f.set || equal(f.pend, f.base) {
 		return nil, nil
 	}
-	if err := finite(v.pend); err != nil {
+	if err := finite(f.pend); err != nil {
 		return nil, err
 	}
-	return &valueChange[T]{value: v.pend}, nil
+	return &valueChange[T]{value: f.pend}, nil
 }
 
 // Write implements [field.Merger].
@@ -117,10 +117,10 @@ func (f *valueMerger[T]) Write(c field.Change) error {
 }
 
 // Apply implements [field.Merger].
-func (v *valueMerger[T]) Apply(c field.Change) error {
+func (f *valueMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*v = valueMerger[T]{base: vc.value}
+		*f = valueMerger[T]{base: vc.value}
 	}
 	return err
 }

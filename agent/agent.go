@@ -18,7 +18,7 @@ import (
 // their path. It begins with an empty conversation each time.
 type Agent struct {
 	name, description string
-	call              func(ctx context.Context, key string, input func(*State)) (*State, error)
+	call              func(ctx context.Context, key string, input func(*State) error) (*State, error)
 	node              graph.NodeOption
 }
 
@@ -31,8 +31,8 @@ func Of[C any, P Stateful[C]](g *graph.Graph[C], description string) *Agent {
 		return a
 	}
 	a.name, a.node = g.Name(), graph.Contains(g)
-	a.call = func(ctx context.Context, key string, input func(*State)) (*State, error) {
-		out, err := callGraph(ctx, key, g, func(c *C) { input(P(c).AgentState()) })
+	a.call = func(ctx context.Context, key string, input func(*State) error) (*State, error) {
+		out, err := callGraph(ctx, key, g, func(c *C) error { return input(P(c).AgentState()) })
 		if err != nil {
 			return nil, err
 		}
@@ -43,11 +43,11 @@ func Of[C any, P Stateful[C]](g *graph.Graph[C], description string) *Agent {
 
 // callGraph runs a graph: inside a node as a part of it, and elsewhere on a
 // thread of its own.
-func callGraph[S any](ctx context.Context, key string, g *graph.Graph[S], input func(*S)) (*S, error) {
+func callGraph[S any](ctx context.Context, key string, g *graph.Graph[S], input func(*S) error) (*S, error) {
 	if graph.Info(ctx).Graph != "" {
 		return graph.Call(ctx, key, g, input)
 	}
-	snap, err := g.Invoke(ctx, input, graph.Thread(graph.NewThreadID()))
+	snap, err := g.Thread(graph.NewThreadID()).Invoke(ctx, g.Input(input))
 	if err == nil {
 		err = snap.Err() // nobody is there to answer
 	}
@@ -113,7 +113,7 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 	if err != nil {
 		return err
 	}
-	out, err := a.call(ctx, "", func(in *State) {
+	out, err := a.call(ctx, "", func(in *State) error {
 		if c.Conversation {
 			in.Messages.Overwrite(st.Messages.Slice()...)
 			in.UserInput = st.UserInput
@@ -126,6 +126,7 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 		if c.Input != nil {
 			c.Input(s, in)
 		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -205,7 +206,10 @@ func GraphTool[S, In, Out any](g *graph.Graph[S], description string, input func
 		return tool.New[In, Out]("graph", description, nil, opts...)
 	}
 	return tool.New(g.Name(), description, func(ctx context.Context, in In) (Out, error) {
-		s, err := callGraph(ctx, g.Name()+" "+tool.InfoOf(ctx).CallID, g, func(s *S) { input(s, in) })
+		s, err := callGraph(ctx, g.Name()+" "+tool.InfoOf(ctx).CallID, g, func(s *S) error {
+			input(s, in)
+			return nil
+		})
 		if err != nil {
 			var none Out
 			return none, err
@@ -234,7 +238,10 @@ func AsTool(a *Agent, opts ...tool.Option) tool.Tool {
 
 // do lets the agent do a task.
 func (a *Agent) do(ctx context.Context, key, task string) (string, error) {
-	out, err := a.call(ctx, a.name+" "+key, func(in *State) { in.UserInput = task })
+	out, err := a.call(ctx, a.name+" "+key, func(in *State) error {
+		in.UserInput = task
+		return nil
+	})
 	if err != nil {
 		return "", err
 	}

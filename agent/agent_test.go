@@ -111,9 +111,9 @@ func tools(t *testing.T, c agent.Tools[state], opts ...graph.Option) *graph.Grap
 
 func call(id, name, args string) chat.ToolCall { return chat.ToolCall{ID: id, Name: name, Args: args} }
 
-func say(messages ...chat.Message) func(*state) { return agent.Say[state](messages...) }
+func say(messages ...chat.Message) func(*state) error { return agent.Say[state](messages...) }
 
-func ask(text string) func(*state) { return agent.Ask[state](text) }
+func ask(text string) func(*state) error { return agent.Ask[state](text) }
 
 func memory() graph.Option { return graph.WithCheckpointer(checkpoint.NewMemory()) }
 

@@ -26,7 +26,7 @@ func TestTheQuestionWhetherToolsMayBeCalled(t *testing.T) {
 		Tools:   []tool.Tool{counted(&n), failing("f")},
 		Approve: []agent.Approval{{Tool: "multiply"}},
 	}, memory())
-	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`))), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`)))))
 	if err != nil || len(snap.Interrupts) != 1 || n != 0 {
 		t.Fatalf("%v, %v, called %d times", err, snap, n)
 	}
@@ -70,10 +70,10 @@ func TestDecisionsAboutCalls(t *testing.T) {
 			Tools:   []tool.Tool{counted(&n), logged("hello", new([]string))},
 			Approve: []agent.Approval{{Tool: "*", Allowed: []agent.DecisionType{agent.ApproveCall, agent.EditCall, agent.RejectCall, agent.RespondCall}}},
 		}, memory())
-		if _, err := g.Invoke(t.Context(), say(start...), graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say(start...))); err != nil {
 			t.Fatal(err)
 		}
-		snap, err := g.Resume(t.Context(), json.RawMessage(c.answer), graph.Thread("t"))
+		snap, err := g.Thread("t").Invoke(t.Context(), g.Answer(json.RawMessage(c.answer)))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -89,7 +89,7 @@ func TestDecisionsAboutCalls(t *testing.T) {
 func TestAnswersThatAreNoDecisions(t *testing.T) {
 	n := 0
 	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply")}, memory())
-	if _, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`))), graph.Thread("t")); err != nil {
+	if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`))))); err != nil {
 		t.Fatal(err)
 	}
 	for _, answer := range []string{
@@ -97,13 +97,13 @@ func TestAnswersThatAreNoDecisions(t *testing.T) {
 		`{"decisions":[{"type":"respond","message":"x"}]}`, `{"decisions":[{"type":"edit"}]}`, `{"decisions":[{"type":"edit","edited_action":{"name":"other","args":{}}}]}`,
 		`{"decisions":[{"type":"edit","edited_action":{"name":"multiply","args":[]}}]}`,
 	} {
-		_, err := g.Resume(t.Context(), json.RawMessage(answer), graph.Thread("t"))
+		_, err := g.Thread("t").Invoke(t.Context(), g.Answer(json.RawMessage(answer)))
 		var ae *graph.AnswerError
 		if !errors.As(err, &ae) {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
-	snap, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if err != nil || n != 1 || !snap.Done() {
 		t.Errorf("%v, called %d times", err, n)
 	}
@@ -137,10 +137,10 @@ func TestAnEditThatDoesNotFitTheToolIsRefused(t *testing.T) {
 			g := react(t, agent.ReAct[state]{Model: m, Tools: set(), Approve: agent.Approve("pay")}, graph.WithCheckpointer(store))
 			return func(answer any) (string, error) {
 				if answer == nil {
-					_, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+					_, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go")))
 					return "", err
 				}
-				snap, err := g.Resume(t.Context(), answer, graph.Thread("t"))
+				snap, err := g.Thread("t").Invoke(t.Context(), g.Answer(answer))
 				if err != nil {
 					return "", err
 				}
@@ -153,10 +153,10 @@ func TestAnEditThatDoesNotFitTheToolIsRefused(t *testing.T) {
 			g := single(t, agent.ReActNode{Model: m, Tools: set(), Approve: agent.Approve("pay")}, graph.WithCheckpointer(store))
 			return func(answer any) (string, error) {
 				if answer == nil {
-					_, err := g.Invoke(t.Context(), question("go"), graph.Thread("t"))
+					_, err := g.Thread("t").Invoke(t.Context(), g.Input(question("go")))
 					return "", err
 				}
-				snap, err := g.Resume(t.Context(), answer, graph.Thread("t"))
+				snap, err := g.Thread("t").Invoke(t.Context(), g.Answer(answer))
 				if err != nil {
 					return "", err
 				}
@@ -226,12 +226,12 @@ func TestASingleNodeAsksBeforeItsTools(t *testing.T) {
 	g := single(t, agent.ReActNode{
 		Model: script(calls(same), calls(same), scripted.Text("done")), Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply"), OnError: agent.TellModel,
 	}, memory())
-	snap, err := g.Invoke(t.Context(), question("go"), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(question("go")))
 	for i, d := range []agent.Decision{{Type: agent.ApproveCall}, {Type: agent.RejectCall, Message: "enough"}} {
 		if err != nil || len(snap.Interrupts) != 1 || n != i {
 			t.Fatalf("%d: %v, %d calls", i, err, n)
 		}
-		snap, err = g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{d}}, graph.Thread("t"))
+		snap, err = g.Thread("t").Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{d}}))
 	}
 	if err != nil || snap.State.FinalOutput != "done" || n != 1 || kinds(snap) != "action observation action observation final_answer" {
 		t.Fatalf("%v, %q, %d calls, %s", err, snap.State.FinalOutput, n, kinds(snap))
@@ -252,7 +252,7 @@ func TestWhichCallsNeedADecision(t *testing.T) {
 		{Tool: "*", Allowed: []agent.DecisionType{agent.RejectCall}},
 		{Tool: "multiply", When: func(c chat.ToolCall) bool { return strings.Contains(c.Args, "9") }},
 	}}, memory())
-	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`), call("2", "multiply", `{"a":9,"b":3}`), call("3", "f", ``))), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":3}`), call("2", "multiply", `{"a":9,"b":3}`), call("3", "f", ``)))))
 	if err != nil || len(snap.Interrupts) != 1 {
 		t.Fatal(err)
 	}
@@ -272,16 +272,16 @@ func TestTheUserGoesOnWhileADecisionWaits(t *testing.T) {
 	m := script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("fine"))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, Approve: agent.Approve("multiply")}, memory())
 	for range 2 {
-		if snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t")); err != nil || !snap.Interrupted() {
+		if snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go"))); err != nil || !snap.Interrupted() {
 			t.Fatal(err)
 		}
 	}
-	snap, err := g.Invoke(t.Context(), ask("never mind"), graph.Thread("t"), graph.Restart())
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Restart(ask("never mind")))
 	if err != nil || !snap.Done() || n != 0 {
 		t.Fatalf("%v, %d calls, %v", err, n, snap.Interrupts)
 	}
 	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 multiply{\"a\":2,\"b\":3}]\ntool: not called: the user went on (1) failed\nuser: never mind\nassistant: fine\n")
-	if _, err := g.Resume(t.Context(), agent.ApprovalAnswer{}, graph.Thread("t")); err == nil {
+	if _, err := g.Thread("t").Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{})); err == nil {
 		t.Error("the question is still open")
 	}
 }

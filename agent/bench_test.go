@@ -69,7 +69,7 @@ func BenchmarkTenSteps(b *testing.B) { // W7-45
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, err := g.Invoke(b.Context(), agent.Ask[agent.State]("6*7?"), graph.Thread(fmt.Sprint(i))); err != nil {
+				if _, err := g.Thread(fmt.Sprint(i)).Invoke(b.Context(), g.Input(agent.Ask[agent.State]("6*7?"))); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -126,7 +126,7 @@ func TestManyAgentsAtOnce(t *testing.T) {
 	errs := make(chan error, agents)
 	for i := range agents {
 		all.Go(func() {
-			snap, err := g.Invoke(t.Context(), agent.Ask[agent.State]("6*7?"), graph.Thread(fmt.Sprint(i)))
+			snap, err := g.Thread(fmt.Sprint(i)).Invoke(t.Context(), g.Input(agent.Ask[agent.State]("6*7?")))
 			if err == nil && snap.State.LastResponse.Get() != "42" {
 				err = fmt.Errorf("agent %d answers %q", i, snap.State.LastResponse.Get())
 			}

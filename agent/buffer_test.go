@@ -41,7 +41,10 @@ func TestABufferIsTheMemoryOfASingleNode(t *testing.T) {
 		agent.AddReAct(b, "agent", agent.ReActNode{Model: m})
 		agent.AddBuffer(b, "remember")
 		g := compile(t, b.AddSequence("agent", "remember").AddEdge(graph.Start, "agent"), graph.WithCheckpointer(store))
-		if _, err := g.Invoke(t.Context(), func(s *remembering) { s.UserInput = text }, graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(func(s *remembering) error {
+			s.UserInput = text
+			return nil
+		})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +54,7 @@ func TestABufferIsTheMemoryOfASingleNode(t *testing.T) {
 
 	g := single(t, agent.ReActNode{Model: m}, memory())
 	for _, q := range []string{"my name is Ann", "what is my name?"} {
-		if _, err := g.Invoke(t.Context(), question(q), graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(question(q))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +75,7 @@ func TestASummaryKeepsAConversationShort(t *testing.T) {
 	g := compile(t, b.AddSequence("ask", "shorten").AddEdge(graph.Start, "ask"), memory())
 	overflows := 0
 	for i := range 10 {
-		snap, err := g.Invoke(t.Context(), ask(fmt.Sprint("q", i)), graph.Thread("t"))
+		snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask(fmt.Sprint("q", i))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +93,7 @@ func TestASummaryKeepsAConversationShort(t *testing.T) {
 	if summaries == 0 || overflows != summaries || summaries > 5 {
 		t.Errorf("%d summaries, %d seen", summaries, overflows)
 	}
-	snap, err := g.State(t.Context(), graph.Thread("t"))
+	snap, err := g.Thread("t").State(t.Context())
 	if err != nil || snap.State.Messages.Slice()[0].Role != chat.RoleSystem {
 		t.Errorf("%v\n%s", err, messages(snap))
 	}

@@ -34,12 +34,12 @@ func member(t *testing.T, name string, m model.Model, tools ...tool.Tool) *agent
 	return agent.Of(g, "Knows "+name+".")
 }
 
-func invoke(t *testing.T, g *graph.Graph[agent.State], err error, text string, opts ...graph.Option) *graph.Snapshot[agent.State] {
+func invoke(t *testing.T, g *graph.Graph[agent.State], err error, text string, thread ...string) *graph.Snapshot[agent.State] {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Invoke(t.Context(), agent.Ask[agent.State](text), opts...)
+	snap, err := g.Thread(strings.Join(thread, "")).Invoke(t.Context(), g.Input(agent.Ask[agent.State](text)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestACycleEnds(t *testing.T) { // TRPC-49
 func TestACycleCountsItsRoundsAnew(t *testing.T) {
 	g, err := agent.NewCycle(agent.Cycle{Name: "c", Agents: []*agent.Agent{member(t, "a", says("a"))}, MaxRounds: 2}, memory())
 	for range 2 {
-		if snap := invoke(t, g, err, "hi", graph.Thread("t")); snap.State.Rounds != 2 || snap.State.LastResponse.Get() != "a(a(hi))" {
+		if snap := invoke(t, g, err, "hi", "t"); snap.State.Rounds != 2 || snap.State.LastResponse.Get() != "a(a(hi))" {
 			t.Errorf("%d rounds, %q", snap.State.Rounds, snap.State.LastResponse.Get())
 		}
 	}
@@ -202,9 +202,10 @@ func TestAgentsAsNodesOneAfterTheOther(t *testing.T) { // TRPC-23
 	g := compile(t, b.AddSequence("a", "b").AddEdge(graph.Start, "a"))
 	var inside []string
 	var last *state
-	for ev, err := range g.Stream(t.Context(), func(s *state) {
+	for ev, err := range g.Stream(t.Context(), func(s *state) error {
 		s.UserInput, s.Topic = "hi", "cats"
 		s.Metadata.Put("lang", json.RawMessage(`"en"`))
+		return nil
 	}, graph.Modes(graph.ModeTasks, graph.ModeValues)) {
 		if err != nil {
 			t.Fatal(err)
@@ -235,9 +236,10 @@ func TestAnAgentThatSeesTheConversation(t *testing.T) {
 	inner := script(scripted.Text("ok"))
 	b := graph.New[state]("g")
 	agent.AddAgent(b, "a", member(t, "a", inner), agent.SubAgent[state]{Conversation: true})
-	snap, err := compile(t, b.AddEdge(graph.Start, "a")).Invoke(t.Context(), func(s *state) {
+	snap, err := compile(t, b.AddEdge(graph.Start, "a")).Invoke(t.Context(), func(s *state) error {
 		s.Messages.Add(chat.User("u1"), chat.Assistant("a1"))
 		s.UserInput = "u2"
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -263,11 +265,11 @@ func TestAQuestionOfASubAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := outer.Invoke(t.Context(), ask("6*7?"), graph.Thread("t"))
+	snap, err := outer.Thread("t").Invoke(t.Context(), outer.Input(ask("6*7?")))
 	if err != nil || len(snap.Interrupts) != 1 || snap.Interrupts[0].Key != agent.ApprovalKey || len(snap.Interrupts[0].Path) == 0 {
 		t.Fatalf("%v, %+v", err, snap.Interrupts)
 	}
-	snap, err = outer.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
+	snap, err = outer.Thread("t").Invoke(t.Context(), outer.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if err != nil || n != 1 || snap.State.LastResponse.Get() != "It is 42." {
 		t.Fatalf("%v, called %d times, %q", err, n, snap.State.LastResponse.Get())
 	}
@@ -284,7 +286,7 @@ func TestASupervisorHandsTasksToAgents(t *testing.T) {
 		Model: boss, Tools: []tool.Tool{counted(&n)}, Instruction: "Lead.",
 		Agents: []*agent.Agent{member(t, "maths", says("m")), member(t, "poet", says("p"))},
 	}, memory())
-	snap := invoke(t, g, err, "go", graph.Thread("t"))
+	snap := invoke(t, g, err, "go", "t")
 	same(t, "the conversation", transcript(snap.State.Messages.Slice()), `
 		user: go
 		assistant: [1 maths{"task":"6*7"}][2 poet{"task":"rhyme"}][3 multiply{"a":1,"b":1}][4 poet{"task":"more"}]
@@ -349,9 +351,9 @@ func TestASwarmHandsTheConversationOver(t *testing.T) {
 		{ReAct: agent.ReAct[agent.State]{Name: "carol", Model: says("c")}, To: []string{}},
 	}}, memory())
 	for _, text := range []string{"hi", "build", "more"} {
-		invoke(t, g, err, text, graph.Thread("t"))
+		invoke(t, g, err, text, "t")
 	}
-	snap, err := g.State(t.Context(), graph.Thread("t"))
+	snap, err := g.Thread("t").State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +415,7 @@ func TestParallelToolsThatAreAgentsAsk(t *testing.T) {
 	}
 	m := script(calls(call("1", "x", `{"task":"x"}`), call("2", "y", `{"task":"y"}`)), scripted.Text("done"))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{sub("x"), sub("y")}, Parallel: 2}, memory())
-	snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go")))
 	for range 3 {
 		if err != nil {
 			t.Fatal(err)
@@ -425,7 +427,7 @@ func TestParallelToolsThatAreAgentsAsk(t *testing.T) {
 		for _, q := range snap.Interrupts {
 			answers[q.ID] = agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}
 		}
-		snap, err = g.Resume(t.Context(), answers, graph.Thread("t"))
+		snap, err = g.Thread("t").Invoke(t.Context(), g.Answer(answers))
 	}
 	if err != nil || !snap.Done() || n != 2 {
 		t.Fatalf("%v, %d calls, %v", err, n, snap.Interrupts)

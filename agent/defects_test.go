@@ -24,7 +24,7 @@ type (
 	none = struct{}
 )
 
-var th = graph.Thread("t")
+const th = "t"
 
 func mem() graph.Option { return graph.WithCheckpointer(checkpoint.NewMemory()) }
 func ok(t *testing.T, g *graph.Graph[S], err error) *graph.Graph[S] {
@@ -34,6 +34,7 @@ func ok(t *testing.T, g *graph.Graph[S], err error) *graph.Graph[S] {
 	}
 	return g
 }
+func input(text string) graph.Request[S] { return graph.Requests[S]{}.Input(agent.Ask[S](text)) }
 func logs(name string, to *[]string) tool.Tool {
 	return tool.New(name, name, func(context.Context, none) (string, error) { *to = append(*to, name); return name + " done", nil })
 }
@@ -83,11 +84,11 @@ func TestEachCallOfAToolAsksItsOwnQuestion(t *testing.T) {
 		})
 		g, err := agent.New(agent.ReAct[S]{Tools: []tool.Tool{pay}, Model: scripted.New(
 			scripted.Calls(call("1", "pay", `{"Amount":9}`), call("2", "pay", `{"Amount":5000000}`)), scripted.Text("ok"))}, mem())
-		s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 		n := 0
 		for range 5 {
 			if err != nil { // "raised interrupt twice in one execution"
-				s, err = g.Continue(t.Context(), th)
+				s, err = g.Thread(th).Invoke(t.Context(), g.Continue())
 				continue
 			}
 			if len(s.Interrupts) == 0 {
@@ -95,7 +96,7 @@ func TestEachCallOfAToolAsksItsOwnQuestion(t *testing.T) {
 			}
 			asked[string(s.Interrupts[0].Raw)] = true
 			n++
-			s, err = g.Resume(t.Context(), true, th)
+			s, err = g.Thread(th).Invoke(t.Context(), g.Answer(true))
 		}
 		if len(asked) != 2 || n != 2 {
 			t.Errorf("key %q: paid %v, asked %d times: %v", key, paid, n, asked)
@@ -114,7 +115,7 @@ func TestEachCallOfAToolHasItsOwnOnce(t *testing.T) {
 	})
 	g, err := agent.New(agent.ReAct[S]{Tools: []tool.Tool{book}, Model: scripted.New(
 		scripted.Calls(call("1", "book", `{"To":"Bern"}`), call("2", "book", `{"To":"Basel"}`)), scripted.Text("ok"))}, mem())
-	s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+	s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 	if !slices.Equal(booked, []string{"Bern", "Basel"}) {
 		t.Errorf("%v: booked %v\n%s", err, booked, s.State.Messages)
 	}
@@ -134,11 +135,11 @@ func TestADecisionIsAboutTheCallThatWasShown(t *testing.T) {
 		},
 		Approve: agent.Approve("*"), OnError: agent.TellModelAll,
 	}, mem())
-	if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th); err != nil {
+	if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")); err != nil {
 		t.Fatal(err)
 	}
 	resumed = true // asked: pay, delete
-	_, err = g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}, {Type: agent.RejectCall}}}, th)
+	_, err = g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}, {Type: agent.RejectCall}}}))
 	if slices.Contains(called, "delete") {
 		t.Errorf("%v: delete was rejected and called", err)
 	}
@@ -150,10 +151,11 @@ func TestADecisionIsAboutTheCallThatWasShown(t *testing.T) {
 			Tools: []tool.Tool{pay, del}, Approve: agent.Approve(needs)}, graph.WithCheckpointer(store))
 		return ok(t, g, err)
 	}
-	if _, err := version("pay").Invoke(t.Context(), agent.Ask[S]("go"), th); err != nil {
+	if _, err := version("pay").Thread(th).Invoke(t.Context(), input("go")); err != nil {
 		t.Fatal(err)
 	}
-	_, err = version("delete").Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, th)
+	second := version("delete").Thread(th)
+	_, err = second.Invoke(t.Context(), second.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if slices.Contains(called, "delete") {
 		t.Errorf("%v: delete was called without anybody having been asked about it", err)
 	}
@@ -174,8 +176,8 @@ func TestANewQuestionIsNotAnsweredWithTheRecordOfTheOldOne(t *testing.T) {
 			return nil, nil
 		}})
 	g := b.AddEdge(graph.Start, "a").MustCompile(mem())
-	_, _ = g.Invoke(t.Context(), agent.Ask[S]("one"), th)
-	s, err := g.Invoke(t.Context(), agent.Ask[S]("two"), th)
+	_, _ = g.Thread(th).Invoke(t.Context(), input("one"))
+	s, err := g.Thread(th).Invoke(t.Context(), input("two"))
 	if got := s.State.LastResponse.Get(); err != nil || got != "answer to two" {
 		t.Errorf("LLM: %v, %q", err, got)
 	}
@@ -198,8 +200,14 @@ func TestANewQuestionIsNotAnsweredWithTheRecordOfTheOldOne(t *testing.T) {
 		return &model.Response{Message: chat.Assistant("it is noon")}, nil
 	})})
 	rg := rb.AddEdge(graph.Start, "r").MustCompile(mem())
-	_, _ = rg.Invoke(t.Context(), func(r *R) { r.UserInput = "delete it" }, th)
-	rs, err := rg.Invoke(t.Context(), func(r *R) { r.UserInput = "no! what time is it?" }, th)
+	_, _ = rg.Thread(th).Invoke(t.Context(), rg.Input(func(r *R) error {
+		r.UserInput = "delete it"
+		return nil
+	}))
+	rs, err := rg.Thread(th).Invoke(t.Context(), rg.Input(func(r *R) error {
+		r.UserInput = "no! what time is it?"
+		return nil
+	}))
 	if len(deleted) > 0 {
 		t.Errorf("ReActNode: %v, %q: deleted %v", err, rs.State.UserInput, deleted)
 	}
@@ -212,11 +220,11 @@ func TestAnUnusableAnswerDoesNotPoisonTheThread(t *testing.T) {
 	b := graph.New[S]("g")
 	agent.AddLLM(b, "a", agent.LLM[S]{Model: m, Output: form}, graph.Retry(graph.RetryPolicy{MaxAttempts: 2}))
 	g := b.AddEdge(graph.Start, "a").MustCompile(mem())
-	if _, err := g.Invoke(t.Context(), agent.Ask[S]("one"), th); err == nil {
+	if _, err := g.Thread(th).Invoke(t.Context(), input("one")); err == nil {
 		return
 	}
-	_, err1 := g.Continue(t.Context(), th)
-	_, err2 := g.Invoke(t.Context(), agent.Ask[S]("two"), th)
+	_, err1 := g.Thread(th).Invoke(t.Context(), g.Continue())
+	_, err2 := g.Thread(th).Invoke(t.Context(), input("two"))
 	if err1 != nil && err2 != nil {
 		t.Errorf("the model was asked %d times in 6 attempts; %v", len(m.Requests()), err2)
 	}
@@ -229,8 +237,8 @@ func TestADrainedSubAgentGoesOn(t *testing.T) {
 	ok(t, sub, err)
 	g, err := agent.NewSupervisor(agent.Supervisor{Model: scripted.New(scripted.Calls(call("1", "sub", `{"task":"A"}`)), scripted.Text("ok")),
 		Agents: []*agent.Agent{agent.Of(sub, "d")}, OnError: agent.TellModel}, mem())
-	_, _ = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th, graph.Drain(drain))
-	s, err := g.Continue(t.Context(), th)
+	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"), graph.Drain(drain))
+	s, err := g.Thread(th).Invoke(t.Context(), g.Continue())
 	for m := range s.State.Messages.All() {
 		if r, is := m.ToolResult(); is && r.Text() != "result" {
 			t.Errorf("%v: the model was told %q", err, r.Text())
@@ -243,9 +251,9 @@ func TestAQuestionIsNotLostWhileAnAgentWaits(t *testing.T) {
 		Tools: []tool.Tool{logs("x", new([]string))}, Approve: agent.Approve("x")})
 	ok(t, sub, err)
 	g, err := agent.Chain("c", []*agent.Agent{agent.Of(sub, "d")}, mem())
-	_, _ = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("question A"), th)
-	_, _ = g.Invoke(t.Context(), agent.Ask[S]("question B"), th)
-	s, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, th)
+	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("question A"))
+	_, _ = g.Thread(th).Invoke(t.Context(), input("question B"))
+	s, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if first := s.State.Messages.Slice()[0].Text(); first != "question A" {
 		t.Errorf("%v\n%s", err, s.State.Messages)
 	}
@@ -256,12 +264,12 @@ func TestTheUserCanGoOnAfterAnAgentOfASupervisorFailed(t *testing.T) {
 	ok(t, sub, err)
 	g, err := agent.NewSupervisor(agent.Supervisor{Agents: []*agent.Agent{agent.Of(sub, "d")},
 		Model: scripted.New(scripted.Calls(call("1", "sub", `{"task":"A"}`)), scripted.Text("ok").Repeat())}, mem())
-	_, err = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th) // "gave no answer"
+	_, err = ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")) // "gave no answer"
 	for _, text := range []string{"", "never mind", "hello?"} {
 		if text == "" {
-			_, err = g.Continue(t.Context(), th)
+			_, err = g.Thread(th).Invoke(t.Context(), g.Continue())
 		} else {
-			_, err = g.Invoke(t.Context(), agent.Ask[S](text), th)
+			_, err = g.Thread(th).Invoke(t.Context(), input(text))
 		}
 	}
 	if err != nil {
@@ -272,7 +280,7 @@ func TestTheUserCanGoOnAfterAnAgentOfASupervisorFailed(t *testing.T) {
 func TestCallsOfASupervisorWithOneID(t *testing.T) {
 	lead := scripted.New(scripted.Calls(call("1", "a", `{"task":"A"}`), call("1", "a", `{"task":"B"}`)), scripted.Text("ok"))
 	g, err := agent.NewSupervisor(agent.Supervisor{Model: lead, Agents: []*agent.Agent{echo("a")}, OnError: agent.TellModelAll}, mem())
-	s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+	s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 	if err != nil {
 		return // an error that says so would do
 	}
@@ -295,8 +303,8 @@ func TestBadIDsDoNotSpoilTheNextRequest(t *testing.T) {
 					}
 					return &model.Response{Message: chat.Assistant("fine")}, nil
 				})}, mem())
-			_, _ = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
-			_, err = g.Invoke(t.Context(), agent.Ask[S]("what now?"), th)
+			_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
+			_, err = g.Thread(th).Invoke(t.Context(), input("what now?"))
 			if bad := sound(last.Messages); err != nil || bad != nil {
 				t.Errorf("ID %q, MaxIterations %d: %v, %v", id, max, err, bad)
 			}
@@ -314,9 +322,12 @@ func TestASingleNodeWhoseModelUsesAnIDAgain(t *testing.T) {
 		b := graph.New[R]("g")
 		agent.AddReAct(b, "r", agent.ReActNode{Model: scripted.New(append(replies, scripted.Text("done"))...), Tools: []tool.Tool{agent.AsTool(echo("sub"))}})
 		g := b.AddEdge(graph.Start, "r").MustCompile(mem())
-		s, err := g.Invoke(t.Context(), func(r *R) { r.UserInput = "q" }, th)
+		s, err := g.Thread(th).Invoke(t.Context(), g.Input(func(r *R) error {
+			r.UserInput = "q"
+			return nil
+		}))
 		if crash {
-			s, err = g.Continue(t.Context(), th)
+			s, err = g.Thread(th).Invoke(t.Context(), g.Continue())
 		}
 		if err != nil {
 			t.Errorf("crash %v: %v", crash, err)
@@ -338,8 +349,8 @@ func TestAStateToolInAWrapper(t *testing.T) {
 	ask := tool.New("ask", "a", func(ctx context.Context, _ none) (string, error) { return graph.Interrupt[string](ctx, "k", "?") })
 	g, err := agent.New(agent.ReAct[S]{Tools: []tool.Tool{wrapped{book}, ask},
 		Model: scripted.New(scripted.Calls(call("1", "book", "{}"), call("2", "ask", "{}")), scripted.Text("ok"))}, mem())
-	_, _ = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
-	s, err := g.Resume(t.Context(), "yes", th)
+	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
+	s, err := g.Thread(th).Invoke(t.Context(), g.Answer("yes"))
 	if v, _ := s.State.NodeResponses.Get("booked"); err == nil && v != "yes" {
 		t.Errorf("what the tool wrote is lost, its result is not:\n%s", s.State.Messages)
 	}
@@ -360,7 +371,7 @@ func TestWithoutSuperstepsForAnotherRoundTheThreadIsSound(t *testing.T) {
 	for n := 4; n < 12; n++ {
 		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Call("x", "{}").Repeat()), Tools: []tool.Tool{logs("x", new([]string))}, PreModel: nop, PostModel: nop},
 			mem(), graph.MaxSteps(n), graph.CycleGuard(0))
-		s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 		if err != nil {
 			t.Errorf("MaxSteps(%d): stopped %q, next %v: %.60v", n, s.State.Stopped.Get(), s.Next, err)
 		}
@@ -368,7 +379,7 @@ func TestWithoutSuperstepsForAnotherRoundTheThreadIsSound(t *testing.T) {
 	form, _ := model.OutputOf[struct{ Amount int }]()
 	g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Call("x", "{}"), scripted.Text("hi"), scripted.Text(`{"Amount":1}`)), Tools: []tool.Tool{logs("x", new([]string))}, Output: form},
 		mem(), graph.MaxSteps(3))
-	if s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th); err != nil {
+	if s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")); err != nil {
 		t.Errorf("Output: stopped %q: %.60v", s.State.Stopped.Get(), err)
 	}
 }
@@ -380,8 +391,8 @@ func TestParallelDoesNotRepeatTheAnswerOfTheTurnBefore(t *testing.T) {
 		return agent.Of(g, name)
 	}
 	g, err := agent.Parallel("p", []*agent.Agent{one("a", scripted.Text("a1"), scripted.Text("a2")), one("b", scripted.Text("b1"), scripted.Message(chat.Assistant("")))}, mem())
-	_, _ = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("q1"), th)
-	s, _ := g.Invoke(t.Context(), agent.Ask[S]("q2"), th)
+	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("q1"))
+	s, _ := g.Thread(th).Invoke(t.Context(), input("q2"))
 	if got := s.State.LastResponse.Get(); got != "a: a2" {
 		t.Errorf("%q", got)
 	}

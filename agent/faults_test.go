@@ -323,14 +323,16 @@ func (w *world) do(f fate, what string, call func(ctx context.Context) (*graph.S
 }
 
 // ask says something new.
-func (w *world) ask(f fate, opts ...graph.Option) {
+func (w *world) ask(f fate, anew bool) {
 	w.said++
 	text := fmt.Sprint("m", w.said)
-	if len(opts) > 1 {
+	request := input(text)
+	if anew {
 		w.accepted = nil // what waits is given up
+		request = w.g.Restart(agent.Ask[S](text))
 	}
 	_, err := w.do(f, "ask "+text, func(ctx context.Context) (*graph.Snapshot[S], error) {
-		return w.g.Invoke(ctx, agent.Ask[S](text), opts...)
+		return w.g.Thread(th).Invoke(ctx, request)
 	})
 	var refused *agent.WaitingError
 	switch {
@@ -348,7 +350,7 @@ func failed(err error) bool {
 
 // goOn answers what is asked, or continues.
 func (w *world) goOn(f fate) *graph.Snapshot[S] {
-	s, err := w.g.State(context.Background(), th)
+	s, err := w.g.Thread(th).State(context.Background())
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil
 	}
@@ -372,9 +374,13 @@ func (w *world) goOn(f fate) *graph.Snapshot[S] {
 		answers[q.ID] = asked.Answer(d)
 	}
 	if len(answers) > 0 {
-		s, err = w.do(f, "answer", func(ctx context.Context) (*graph.Snapshot[S], error) { return w.g.Resume(ctx, answers, th) })
+		s, err = w.do(f, "answer", func(ctx context.Context) (*graph.Snapshot[S], error) {
+			return w.g.Thread(th).Invoke(ctx, w.g.Answer(answers))
+		})
 	} else {
-		s, err = w.do(f, "continue", func(ctx context.Context) (*graph.Snapshot[S], error) { return w.g.Continue(ctx, th) })
+		s, err = w.do(f, "continue", func(ctx context.Context) (*graph.Snapshot[S], error) {
+			return w.g.Thread(th).Invoke(ctx, w.g.Continue())
+		})
 	}
 	if err != nil && !failed(err) {
 		w.t.Fatal(err)
@@ -408,9 +414,9 @@ func TestNoMessageIsLostNoToolRepeatedAndNothingUntrueTold(t *testing.T) {
 			f := fate{rapid.SampledFrom(fates).Draw(t, "fate"), rapid.IntRange(1, 9).Draw(t, "at")}
 			switch rapid.SampledFrom([]string{"ask", "ask", "ask anew", "go on", "go on"}).Draw(t, "call") {
 			case "ask":
-				w.ask(f, th)
+				w.ask(f, false)
 			case "ask anew":
-				w.ask(f, th, graph.Restart())
+				w.ask(f, true)
 			case "go on":
 				w.goOn(f)
 			}
@@ -420,7 +426,7 @@ func TestNoMessageIsLostNoToolRepeatedAndNothingUntrueTold(t *testing.T) {
 				break
 			}
 		}
-		w.ask(fate{}, th)
+		w.ask(fate{}, false)
 		for range 30 {
 			if s := w.goOn(fate{}); s == nil || s.Done() {
 				return

@@ -47,7 +47,7 @@ func BenchmarkFirstToken(b *testing.B) {
 			b.Fatal(err)
 		}
 		return func(i int) (first time.Time, err error) {
-			for _, err := range a.Stream(b.Context(), agent.Ask[agent.State]("hi"), graph.Thread(fmt.Sprint(i)), graph.Modes(graph.ModeMessages)) {
+			for _, err := range a.Thread(fmt.Sprint(i)).Stream(b.Context(), a.Input(agent.Ask[agent.State]("hi")), graph.Modes(graph.ModeMessages)) {
 				if err != nil {
 					return first, err
 				}

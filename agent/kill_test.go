@@ -83,7 +83,7 @@ func victim(ctx context.Context, dir string) error {
 	} else if err := os.WriteFile(filepath.Join(dir, "started"), nil, 0o644); err != nil {
 		return err
 	}
-	snap, err := g.Invoke(ctx, input, graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(ctx, g.Input(input))
 	if err != nil {
 		return err
 	}

@@ -412,7 +412,7 @@ func named(resp *model.Response, id string) *model.Response {
 // the conversation, so that tests can compare runs. By default they are random: a
 // client that has seen the tokens of an attempt that failed must not take those of
 // the next one for the rest of the message.
-func StableIDs() graph.Option {
+func StableIDs() graph.RunOption {
 	return graph.ProvideDeps(func(context.Context) (stableIDs, error) { return stableIDs{}, nil })
 }
 

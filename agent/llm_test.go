@@ -23,22 +23,30 @@ func TestWhatAModelIsSent(t *testing.T) { // TRPC-11, 19, 36, 37, 38
 	history := []chat.Message{chat.User("u1"), chat.Assistant("a1")}
 	loop := []chat.Message{chat.User("u1"), chat.Assistant("", call("c", "multiply", "{}")), chat.ResultText(call("c", "multiply", "{}"), "6")}
 	for name, c := range map[string]struct {
-		input          func(*state)
+		input          func(*state) error
 		sent, messages string
 	}{
 		"the user's input is appended": {
-			func(s *state) { s.Messages.Add(history...); s.UserInput = "u2" },
+			func(s *state) error {
+				s.Messages.Add(history...)
+				s.UserInput = "u2"
+				return nil
+			},
 			"system: I\nuser: u1\nassistant: a1\nuser: u2\n", "user: u1\nassistant: a1\nuser: u2\nassistant: ok\n",
 		},
 		"without input the conversation stands as it is": {
-			func(s *state) { s.Messages.Add(loop...) },
+			func(s *state) error {
+				s.Messages.Add(loop...)
+				return nil
+			},
 			"system: I\nuser: u1\nassistant: [c multiply{}]\ntool: 6 (c)\n", "user: u1\nassistant: [c multiply{}]\ntool: 6 (c)\nassistant: ok\n",
 		},
 		"one-shot messages are all that is sent": {
-			func(s *state) {
+			func(s *state) error {
 				s.Messages.Add(history...)
 				s.UserInput = "later"
 				s.OneShot.Set([]chat.Message{chat.System("only"), chat.User("this")})
+				return nil
 			},
 			"system: only\nuser: this\n", "user: u1\nassistant: a1\nassistant: ok\n",
 		},
@@ -63,17 +71,18 @@ func TestWhatAModelIsSent(t *testing.T) { // TRPC-11, 19, 36, 37, 38
 // What OneShot led to is done although the user's input waits; after that the
 // usual rules hold, and the input is answered.
 func TestToolsOfAOneShotAreCalledWhileTheInputWaits(t *testing.T) { // TRPC-36, 37, 38
-	both := func(s *state) {
+	both := func(s *state) error {
 		s.UserInput = "hi"
 		s.OneShot.Set([]chat.Message{chat.System("only"), chat.User("this")})
+		return nil
 	}
 	for name, approve := range map[string][]agent.Approval{"at once": nil, "when a human agrees": agent.Approve("multiply")} {
 		n := 0
 		m := script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("hello"))
 		g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, Instruction: "I", Approve: approve}, memory())
-		snap, err := g.Invoke(t.Context(), both, graph.Thread("t"))
+		snap, err := g.Thread("t").Invoke(t.Context(), g.Input(both))
 		if approve != nil && err == nil {
-			snap, err = g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, graph.Thread("t"))
+			snap, err = g.Thread("t").Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 		}
 		if err != nil || n != 1 || snap.State.UserInput != "" {
 			t.Fatalf("%s: %v, called %d times, input %q", name, err, n, snap.State.UserInput)
@@ -95,9 +104,10 @@ func TestAnInputAfterAOneShotStopsItsCalls(t *testing.T) {
 	agent.AddTools(b, "tools", agent.Tools[state]{Tools: []tool.Tool{counted(&n)}})
 	agent.AddToolsConditionalEdges(b, "ask", "listen", graph.End)
 	g := compile(t, b.AddEdge(graph.Start, "ask").AddEdge("listen", "tools").AddEdge("tools", "ask"))
-	snap, err := g.Invoke(t.Context(), func(s *state) {
+	snap, err := g.Invoke(t.Context(), func(s *state) error {
 		s.UserInput = "hi"
 		s.OneShot.Set([]chat.Message{chat.User("this")})
+		return nil
 	})
 	if err != nil || n != 0 {
 		t.Fatalf("%v, called %d times", err, n)
@@ -121,11 +131,11 @@ func TestARewrittenInputIsWhatCounts(t *testing.T) { // TRPC-37
 func TestAFailedModelLeavesTheInputAlone(t *testing.T) { // TRPC-11, 37
 	m := script(scripted.Error(errors.New("down")), scripted.Text("ok"))
 	g := llm(t, agent.LLM[state]{Model: m}, memory())
-	snap, err := g.Invoke(t.Context(), ask("hi"), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("hi")))
 	if err == nil || snap.State.UserInput != "hi" || snap.State.Messages.Len() != 0 {
 		t.Fatalf("%v, input %q, %s", err, snap.State.UserInput, messages(snap))
 	}
-	if snap, err = g.Continue(t.Context(), graph.Thread("t")); err != nil || messages(snap) != "user: hi\nassistant: ok\n" {
+	if snap, err = g.Thread("t").Invoke(t.Context(), g.Continue()); err != nil || messages(snap) != "user: hi\nassistant: ok\n" {
 		t.Errorf("%v, %s", err, messages(snap))
 	}
 }
@@ -173,7 +183,11 @@ func TestARequestHasTheNodesSettings(t *testing.T) { // TRPC-47, W5-15
 		Tools:  []tool.Tool{counted(&n), failing("other")},
 		Prompt: func(_ context.Context, s *state) (string, error) { return "about " + s.Topic, nil },
 	}
-	if _, err := llm(t, l).Invoke(t.Context(), func(s *state) { s.Topic = "cats"; s.UserInput = "hi" }); err != nil {
+	if _, err := llm(t, l).Invoke(t.Context(), func(s *state) error {
+		s.Topic = "cats"
+		s.UserInput = "hi"
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r := m.Last()
@@ -198,7 +212,11 @@ func TestToolsThatAreChosenForATurn(t *testing.T) {
 	if _, err := g.Invoke(t.Context(), ask("hi")); err == nil || !strings.Contains(err.Error(), "wrong topic") {
 		t.Error(err)
 	}
-	if _, err := g.Invoke(t.Context(), func(s *state) { s.Topic = "maths"; s.UserInput = "hi" }); err != nil || m.Last().Tools[0].Name != "multiply" {
+	if _, err := g.Invoke(t.Context(), func(s *state) error {
+		s.Topic = "maths"
+		s.UserInput = "hi"
+		return nil
+	}); err != nil || m.Last().Tools[0].Name != "multiply" {
 		t.Errorf("%v, %v", err, m.Last().Tools)
 	}
 }
@@ -262,7 +280,7 @@ func TestTokensAreStreamedAsTheyCome(t *testing.T) {
 	var sum chat.Collector
 	var stored chat.Message
 	n := 0
-	for ev, err := range g.Stream(t.Context(), ask("hi"), graph.Thread("t"), graph.Modes(graph.ModeMessages, graph.ModeValues)) {
+	for ev, err := range g.Thread("t").Stream(t.Context(), g.Input(ask("hi")), graph.Modes(graph.ModeMessages, graph.ModeValues)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,11 +348,11 @@ func TestIDsOfProvidersNeedNotBeUnique(t *testing.T) {
 	})
 	g := llm(t, agent.LLM[state]{Model: m}, memory())
 	for range 2 {
-		if _, err := g.Invoke(t.Context(), ask("hi"), graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("hi"))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	snap, err := g.State(t.Context(), graph.Thread("t"))
+	snap, err := g.Thread("t").State(t.Context())
 	if err != nil || snap.State.Messages.Len() != 4 {
 		t.Errorf("%v, %s", err, messages(snap))
 	}

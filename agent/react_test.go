@@ -32,7 +32,7 @@ func TestAnAgentCallsToolsUntilItHasAnAnswer(t *testing.T) { // W7-35, SYN-01, W
 		scripted.Text("It is 84."),
 	)
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, Instruction: "Be brief."}, memory())
-	snap, err := g.Invoke(t.Context(), ask("6*7*2?"), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("6*7*2?")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,12 +62,12 @@ func TestAnAgentIsCheckpointedAtEachStep(t *testing.T) {
 	m := script(scripted.Call("multiply", `{"a":6,"b":7}`), scripted.Text("42"), scripted.Text("I said 42."))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}}, memory())
 	for _, text := range []string{"6*7?", "what?"} {
-		if _, err := g.Invoke(t.Context(), ask(text), graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(ask(text))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var nexts []string
-	for e, err := range g.History(t.Context(), graph.Thread("t")) {
+	for e, err := range g.Thread("t").History(t.Context(), graph.HistoryQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,12 +85,12 @@ func TestAnAgentIsCheckpointedAtEachStep(t *testing.T) {
 func TestAnAgentStopsAtItsLimit(t *testing.T) { // W5-13, 16, 17, 18; Q-03
 	for name, c := range map[string]struct {
 		limit    int
-		opts     []graph.Option
+		opts     []graph.RunOption
 		requests int
 	}{
 		"the default is 12":  {0, nil, 12},
 		"a limit of its own": {3, nil, 3},
-		"the run's limit of supersteps, of which a call takes two": {12, []graph.Option{graph.MaxSteps(5)}, 3},
+		"the run's limit of supersteps, of which a call takes two": {12, []graph.RunOption{graph.MaxSteps(5)}, 3},
 	} {
 		n, requests := 0, 0
 		inner := loop()
@@ -120,9 +120,9 @@ func TestALimitHoldsOverAResume(t *testing.T) { // W5-18
 		return inner.Generate(ctx, r)
 	})
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, MaxIterations: 6}, memory(), graph.InterruptBefore(agent.NodeModel))
-	snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go")))
 	for err == nil && !snap.Done() {
-		snap, err = g.Continue(t.Context(), graph.Thread("t"))
+		snap, err = g.Thread("t").Invoke(t.Context(), g.Continue())
 	}
 	if err != nil || requests != 6 || snap.State.Stopped.Get() != agent.StopMaxIterations {
 		t.Errorf("%v, %d requests, %s", err, requests, snap.State.Stopped.Get())
@@ -216,7 +216,7 @@ func TestAfterALimitTheNextTurnIsSound(t *testing.T) {
 	m := script(scripted.Call("multiply", `{"a":1,"b":1}`), scripted.Text("fine"))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n)}, MaxIterations: 1}, memory())
 	for _, text := range []string{"go", "and now?"} {
-		if _, err := g.Invoke(t.Context(), ask(text), graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(ask(text))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,12 @@ func single(t *testing.T, r agent.ReActNode, opts ...graph.Option) *graph.Graph[
 	return compile(t, b.AddEdge(graph.Start, "agent"), opts...)
 }
 
-func question(text string) func(*report) { return func(s *report) { s.UserInput = text } }
+func question(text string) func(*report) error {
+	return func(s *report) error {
+		s.UserInput = text
+		return nil
+	}
+}
 
 func kinds(s *graph.Snapshot[report]) string {
 	var all []string
@@ -53,7 +58,7 @@ func TestASingleNodeIsAnAgent(t *testing.T) { // W5-01, 07, 08, 09, 14, 15, 22, 
 		AddNode("after", func(_ context.Context, s *report) error { s.Notes.Add("after: " + s.FinalOutput); return nil })
 	agent.AddReAct(b, "agent", agent.ReActNode{Model: m, Tools: []tool.Tool{counted(&n)}, Instruction: "Think."})
 	g := compile(t, b.AddSequence("before", "agent", "after").AddEdge(graph.Start, "before"), memory())
-	snap, err := g.Invoke(t.Context(), question("  6*7? "), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(question("  6*7? ")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +81,7 @@ func TestASingleNodeIsAnAgent(t *testing.T) { // W5-01, 07, 08, 09, 14, 15, 22, 
 		}
 	}
 	checkpoints := 0
-	for _, err := range g.History(t.Context(), graph.Thread("t")) {
+	for _, err := range g.Thread("t").History(t.Context(), graph.HistoryQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,15 +116,15 @@ func TestStepsSurviveJSON(t *testing.T) { // W5-10
 func TestLimitsOfASingleNode(t *testing.T) { // W5-13, 16, 17, 18; Q-03; T-20
 	for name, c := range map[string]struct {
 		limit, before int
-		opts          []graph.Option
+		opts          []graph.RunOption
 		requests      int
 	}{
 		"12 by default":                     {0, 0, nil, 12},
 		"its own":                           {5, 0, nil, 5},
-		"the run's budget, if smaller":      {12, 0, []graph.Option{graph.MaxSteps(3)}, 3},
+		"the run's budget, if smaller":      {12, 0, []graph.RunOption{graph.MaxSteps(3)}, 3},
 		"what was done before counts":       {6, 5, nil, 1},
 		"nothing is left":                   {6, 6, nil, 0},
-		"a resumed run's budget is its own": {12, 2, []graph.Option{graph.MaxSteps(3)}, 3},
+		"a resumed run's budget is its own": {12, 2, []graph.RunOption{graph.MaxSteps(3)}, 3},
 	} {
 		n, requests := 0, 0
 		inner := loop()
@@ -127,11 +132,12 @@ func TestLimitsOfASingleNode(t *testing.T) { // W5-13, 16, 17, 18; Q-03; T-20
 			requests++
 			return inner.Generate(ctx, r)
 		})
-		snap, err := single(t, agent.ReActNode{Model: m, Tools: []tool.Tool{counted(&n)}, MaxIterations: c.limit}).Invoke(t.Context(), func(s *report) {
+		snap, err := single(t, agent.ReActNode{Model: m, Tools: []tool.Tool{counted(&n)}, MaxIterations: c.limit}).Invoke(t.Context(), func(s *report) error {
 			s.UserInput, s.Iterations = "go", c.before
 			for range c.before {
 				s.Scratchpad.Add(agent.Action(call("x", "multiply", "{}")), agent.Observation(call("x", "multiply", "{}"), json.RawMessage("1")))
 			}
+			return nil
 		}, c.opts...)
 		if err != nil || requests != c.requests || snap.State.Stopped != agent.StopMaxIterations || snap.State.FinalOutput != "" || snap.State.Iterations != c.before+c.requests {
 			t.Errorf("%s: %v; %d requests, %q, %q, %d iterations", name, err, requests, snap.State.Stopped, snap.State.FinalOutput, snap.State.Iterations)
@@ -146,11 +152,11 @@ func TestANewQuestionBeginsANewScratchpad(t *testing.T) {
 	m := script(scripted.Text("one"), scripted.Text("two"))
 	g := single(t, agent.ReActNode{Model: m}, memory())
 	for _, q := range []string{"1?", "2?"} {
-		if _, err := g.Invoke(t.Context(), question(q), graph.Thread("t")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(question(q))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	snap, err := g.State(t.Context(), graph.Thread("t"))
+	snap, err := g.Thread("t").State(t.Context())
 	if err != nil || kinds(snap) != "final_answer" || snap.State.FinalOutput != "two" || snap.State.Iterations != 1 {
 		t.Errorf("%v, %s, %+v", err, kinds(snap), snap.State)
 	}
@@ -206,10 +212,10 @@ func TestASingleNodeThatAsks(t *testing.T) {
 		return inner.Generate(ctx, r)
 	})
 	g := single(t, agent.ReActNode{Model: m, Tools: []tool.Tool{counted(&n), asks}}, memory())
-	if snap, err := g.Invoke(t.Context(), question("go"), graph.Thread("t")); err != nil || !snap.Interrupted() {
+	if snap, err := g.Thread("t").Invoke(t.Context(), g.Input(question("go"))); err != nil || !snap.Interrupted() {
 		t.Fatal(err)
 	}
-	snap, err := g.Resume(t.Context(), "yes", graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Answer("yes"))
 	if err != nil || n != 1 || requests != 3 || snap.State.FinalOutput != "done" {
 		t.Errorf("%v; %d calls, %d requests, %q", err, n, requests, snap.State.FinalOutput)
 	}

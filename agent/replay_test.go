@@ -49,14 +49,14 @@ func TestAConversationIsReplayed(t *testing.T) {
 	)
 	inner := script(calls(call("i1", "multiply", `{"a":2,"b":2}`)), scripted.Text("four"))
 	g := build(m, inner, true, graph.WithCheckpointer(store), graph.RecordOnce())
-	thread := graph.Thread("t")
-	if _, err := g.Invoke(t.Context(), ask("go"), thread); err != nil {
+	thread := g.Thread("t")
+	if _, err := thread.Invoke(t.Context(), thread.Input(ask("go"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, thread); err != nil {
+	if _, err := thread.Invoke(t.Context(), thread.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}})); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Invoke(t.Context(), ask("more"), thread)
+	snap, err := thread.Invoke(t.Context(), thread.Input(ask("more")))
 	if err != nil || snap.State.LastResponse.Get() != "again" || snap.State.Messages.Len() != 9 {
 		t.Fatalf("%v\n%s", err, messages(snap))
 	}

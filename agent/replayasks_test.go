@@ -104,7 +104,7 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := checkpoint.NewMemory()
 			g := build(t, true, graph.WithCheckpointer(store), graph.RecordOnce())
-			snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+			snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go")))
 			asked := 0
 			for err == nil && snap.Interrupted() && asked < 20 {
 				given := graph.Answers{}
@@ -114,7 +114,7 @@ func TestAConversationWithToolsThatAskIsReplayed(t *testing.T) {
 						given[q.ID] = agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}
 					}
 				}
-				snap, err = g.Resume(t.Context(), given, graph.Thread("t"))
+				snap, err = g.Thread("t").Invoke(t.Context(), g.Answer(given))
 			}
 			if err != nil || !snap.Done() || asked < 2 {
 				t.Fatalf("%v, asked %d times, %v", err, asked, snap)
@@ -150,13 +150,13 @@ func TestASingleNodeWhoseToolAsksIsReplayed(t *testing.T) {
 		return single(t, agent.ReActNode{Model: m, Tools: []tool.Tool{asking}, Approve: agent.Approve("sure")}, opts...)
 	}
 	g := build(script(calls(call("1", "sure", "{}")), calls(call("1", "sure", "{}")), scripted.Text("done")), graph.WithCheckpointer(store), graph.RecordOnce())
-	_, err := g.Invoke(t.Context(), question("go"), graph.Thread("t"))
+	_, err := g.Thread("t").Invoke(t.Context(), g.Input(question("go")))
 	for _, answer := range []any{
 		agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, "yes",
 		agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, "no",
 	} {
 		if err == nil {
-			_, err = g.Resume(t.Context(), answer, graph.Thread("t"))
+			_, err = g.Thread("t").Invoke(t.Context(), g.Answer(answer))
 		}
 	}
 	if err != nil || effects != 2 {

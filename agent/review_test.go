@@ -34,11 +34,11 @@ func TestAnAnswerOfACallbackIsNotAltered(t *testing.T) {
 		g, err := b.AddEdge(graph.Start, "a").Compile(mem())
 		g = ok(t, g, err)
 		for _, text := range []string{"one", "two"} {
-			if _, err := g.Invoke(t.Context(), agent.Ask[S](text), th); err != nil {
+			if _, err := g.Thread(th).Invoke(t.Context(), input(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s, err := g.State(t.Context(), th)
+		s, err := g.Thread(th).State(t.Context())
 		if err != nil || s.State.Messages.String() != "user: one\nassistant: no\nuser: two\nassistant: no\n" {
 			t.Errorf("%s: %v\n%s", name, err, s.State.Messages)
 		}
@@ -117,9 +117,9 @@ func TestADirectToolThatFailsIsToldToTheModel(t *testing.T) {
 	} {
 		m := scripted.New(scripted.Call("buy", c.first), scripted.Text("sorry"))
 		g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{failing}, Direct: []string{"buy"}, OnError: agent.TellModel, Approve: c.approve}, mem())
-		s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 		if c.approve != nil && err == nil {
-			s, err = g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{c.decision}}, th)
+			s, err = g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{c.decision}}))
 		}
 		if err != nil || s.State.LastResponse.Get() != "sorry" || s.State.Stopped.Get() != agent.StopAnswer {
 			t.Errorf("%s: %v, answered %q, stopped %q", name, err, s.State.LastResponse.Get(), s.State.Stopped.Get())
@@ -149,7 +149,7 @@ func (nothing) Call(context.Context, json.RawMessage) (tool.Result, error) {
 func TestAResultThatIsNoneIsTheToolsFailure(t *testing.T) {
 	m := scripted.New(scripted.Call("nothing", "{}"), scripted.Text("ok"))
 	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{nothing{}}, OnError: agent.TellModel}, mem())
-	s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+	s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 	if err != nil || s.State.LastResponse.Get() != "ok" {
 		t.Errorf("%v\n%s", err, s.State.Messages)
 	}
@@ -195,21 +195,22 @@ func TestASummaryIsOfWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := func(texts ...string) func(*chatty) {
-		return func(s *chatty) {
+	say := func(texts ...string) func(*chatty) error {
+		return func(s *chatty) error {
 			for _, text := range texts {
 				s.Messages.Add(chat.User(text))
 			}
+			return nil
 		}
 	}
-	if _, err := g.Invoke(t.Context(), say("1", "2", "3", "4"), th); err == nil {
+	if _, err := g.Thread(th).Invoke(t.Context(), g.Input(say("1", "2", "3", "4"))); err == nil {
 		t.Fatal("it didn't fail")
 	}
 	broken = false
-	if _, err := g.UpdateState(t.Context(), say("5", "6"), th); err != nil {
+	if _, err := g.Thread(th).Edit(t.Context(), say("5", "6")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := g.Continue(t.Context(), th)
+	s, err := g.Thread(th).Invoke(t.Context(), g.Continue())
 	if err != nil || len(asked) != 2 || !strings.Contains(asked[1], "5") {
 		t.Errorf("%v: asked %q\n%s", err, asked, s.State.Messages)
 	}
@@ -221,12 +222,12 @@ func TestBytesThatAreNoTextDoNotFailTheAgent(t *testing.T) {
 	for want, direct := range map[string][]string{"o\ufffdk": nil, "caf\ufffd": {"read"}} {
 		m := scripted.New(scripted.Call("read", "{}"), scripted.Text("o\xe9k"))
 		a, err := agent.New(agent.ReAct[S]{Tools: []tool.Tool{read}, Direct: direct, Model: m}, mem())
-		live, err := ok(t, a, err).Invoke(t.Context(), agent.Ask[S]("go"), th)
+		live, err := ok(t, a, err).Thread(th).Invoke(t.Context(), input("go"))
 		if err != nil || live.State.LastResponse.Get() != want {
 			t.Errorf("%v: answered %q", err, live.State.LastResponse.Get())
 			continue
 		}
-		stored, err := a.State(t.Context(), th)
+		stored, err := a.Thread(th).State(t.Context())
 		if err != nil || !reflect.DeepEqual(live.State.Messages.Slice(), stored.State.Messages.Slice()) {
 			t.Errorf("%v: live\n%s\nstored\n%s", err, live.State.Messages, stored.State.Messages)
 		}

@@ -25,7 +25,7 @@ const (
 
 // Names that stand for what a run works with and not for state. It is in the
 // node's context: the session with session.From, dependencies with graph.Deps,
-// where the task stands with graph.Info; answers are options of Resume. A schema
+// where the task stands with graph.Info; answers come by graph.Requests.Answer. A schema
 // of [MessagesSchema] refuses updates of these names.
 const (
 	KeySession        = "session"

@@ -25,7 +25,7 @@ func schemaMessages(t *testing.T, snap *graph.Snapshot[graph.SchemaState]) strin
 	return transcript(m)
 }
 
-func set(m graph.MapState) func(*graph.SchemaState) { return m.Into }
+func set(m graph.MapState) func(*graph.SchemaState) error { return m.Into }
 
 // The guide's program: prepare, ask, tools, finish, over a state that is a map.
 func TestAnAgentOverAMap(t *testing.T) { // TRPC-10, 19, 20, 26, 37, 38
@@ -47,7 +47,7 @@ func TestAnAgentOverAMap(t *testing.T) { // TRPC-10, 19, 20, 26, 37, 38
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Invoke(t.Context(), set(graph.MapState{agent.KeyUserInput: " 6*7? "}), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(set(graph.MapState{agent.KeyUserInput: " 6*7? "})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestAnAgentOverAMap(t *testing.T) { // TRPC-10, 19, 20, 26, 37, 38
 		t.Errorf("%v", snap.State)
 	}
 	// What a checkpoint brings back is the same, types included.
-	again, err := g.State(t.Context(), graph.Thread("t"))
+	again, err := g.Thread("t").State(t.Context())
 	if err != nil || schemaMessages(t, again) != schemaMessages(t, snap) {
 		t.Errorf("%v", err)
 	}
@@ -83,7 +83,7 @@ func TestUpdatesOfMessagesMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Invoke(t.Context(), set(graph.MapState{agent.KeyMessages: chat.User(" hi ")}), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(set(graph.MapState{agent.KeyMessages: chat.User(" hi ")})))
 	if err != nil {
 		t.Fatal(err)
 	}

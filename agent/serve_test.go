@@ -49,7 +49,7 @@ func TestGraphsAreServedAsTools(t *testing.T) {
 	for name, tools := range map[string][]tool.Tool{"in the process": {sumTool(), agent.AsTool(member(t, "echo", says("e")))}, "over MCP": remote} {
 		m := script(calls(call("1", "sum", `{"a":40,"b":2}`), call("2", "echo", `{"task":"hi"}`)), scripted.Text("done"))
 		g := react(t, agent.ReAct[state]{Model: m, Tools: tools}, memory())
-		snap, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t"))
+		snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go")))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -98,14 +98,20 @@ const (
 // Ask is the input of a run: the user's text. Invoke takes it:
 //
 //	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("What is 6 times 7?"))
-func Ask[S any, P Stateful[S]](text string) func(s *S) {
-	return func(s *S) { P(s).AgentState().UserInput = text }
+func Ask[S any, P Stateful[S]](text string) func(s *S) error {
+	return func(s *S) error {
+		P(s).AgentState().UserInput = text
+		return nil
+	}
 }
 
 // Say is the input of a run that adds messages to the conversation. The model
 // answers it as it stands.
-func Say[S any, P Stateful[S]](messages ...chat.Message) func(s *S) {
-	return func(s *S) { P(s).AgentState().Messages.Add(messages...) }
+func Say[S any, P Stateful[S]](messages ...chat.Message) func(s *S) error {
+	return func(s *S) error {
+		P(s).AgentState().Messages.Add(messages...)
+		return nil
+	}
 }
 
 // Pending returns the calls of tools that wait for their results: those of the

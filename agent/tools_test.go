@@ -135,12 +135,12 @@ func TestAToolWithARecordedResultIsNotCalledAgain(t *testing.T) {
 		return "two", nil
 	})
 	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{a, b}}, memory())
-	if _, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "a", "{}"), call("2", "b", "{}"))), graph.Thread("t")); err == nil {
+	if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "a", "{}"), call("2", "b", "{}"))))); err == nil {
 		t.Fatal("no error")
 	}
 	var ended []tool.Ended
 	var last string
-	for ev, err := range g.Stream(t.Context(), nil, graph.Thread("t"), graph.Modes(graph.ModeTools, graph.ModeValues)) {
+	for ev, err := range g.Thread("t").Stream(t.Context(), g.Continue(), graph.Modes(graph.ModeTools, graph.ModeValues)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,11 +167,11 @@ func TestARecordedFailureIsNotTriedAgain(t *testing.T) {
 		return graph.Interrupt[string](ctx, "k", "?")
 	})
 	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{bad, asks}, OnError: agent.TellModel}, memory())
-	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "bad", "{}"), call("2", "asks", "{}"))), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "bad", "{}"), call("2", "asks", "{}")))))
 	if err != nil || !snap.Interrupted() {
 		t.Fatal(err)
 	}
-	if snap, err = g.Resume(t.Context(), "yes", graph.Thread("t")); err != nil || n != 1 {
+	if snap, err = g.Thread("t").Invoke(t.Context(), g.Answer("yes")); err != nil || n != 1 {
 		t.Errorf("%v; called %d times", err, n)
 	}
 	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 bad{}][2 asks{}]\ntool: [TOOL ERROR] bad: no luck (1) failed\ntool: yes (2)\n")
@@ -189,11 +189,11 @@ func TestAToolThatAsks(t *testing.T) {
 			return fmt.Sprint(ok), err
 		})
 		g := tools(t, agent.Tools[state]{Parallel: parallel, OnError: agent.TellModel, Tools: []tool.Tool{tool.New("x", "", count(&before)), asks, tool.New("y", "", count(&after))}}, memory())
-		snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "x", "{}"), call("2", "asks", "{}"), call("3", "y", "{}"))), graph.Thread("t"))
+		snap, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "x", "{}"), call("2", "asks", "{}"), call("3", "y", "{}")))))
 		if err != nil || len(snap.Interrupts) != 1 || snap.Interrupts[0].Key != "sure" {
 			t.Fatalf("parallel %d: %v, %v", parallel, snap.Interrupts, err)
 		}
-		if snap, err = g.Resume(t.Context(), true, graph.Thread("t")); err != nil {
+		if snap, err = g.Thread("t").Invoke(t.Context(), g.Answer(true)); err != nil {
 			t.Fatal(err)
 		}
 		same(t, "the conversation", messages(snap), "user: go\nassistant: [1 x{}][2 asks{}][3 y{}]\ntool: ok (1)\ntool: true (2)\ntool: ok (3)\n")
@@ -288,10 +288,10 @@ func TestStateToolsAndQuestions(t *testing.T) {
 	})
 	asks := tool.New("asks", "", func(ctx context.Context, _ struct{}) (string, error) { return graph.Interrupt[string](ctx, "k", "?") })
 	g := tools(t, agent.Tools[state]{Tools: []tool.Tool{note, asks}}, memory())
-	if _, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "note", ""), call("2", "asks", ""))), graph.Thread("t")); err != nil {
+	if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say(chat.User("go"), chat.Assistant("", call("1", "note", ""), call("2", "asks", ""))))); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Resume(t.Context(), "yes", graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Answer("yes"))
 	if err != nil || snap.State.Notes.Len() != 1 || snap.State.Messages.Len() != 4 {
 		t.Errorf("%v, notes %v, %s", err, snap.State.Notes.Slice(), messages(snap))
 	}
@@ -406,10 +406,10 @@ func TestACallWithoutAnIDGetsOne(t *testing.T) {
 func TestTheUserGoesOnWithoutTheCalls(t *testing.T) {
 	n, m := 0, script(calls(call("1", "multiply", `{"a":2,"b":3}`), call("2", "f", "")), scripted.Text("fine"))
 	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{counted(&n), failing("f")}}, memory())
-	if _, err := g.Invoke(t.Context(), ask("go"), graph.Thread("t")); err == nil {
+	if _, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go"))); err == nil {
 		t.Fatal("no error")
 	}
-	snap, err := g.Invoke(t.Context(), ask("never mind"), graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("never mind")))
 	if err != nil {
 		t.Fatal(err)
 	}

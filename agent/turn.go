@@ -23,8 +23,8 @@ import (
 // While a question waits, such as whether a tool may be called, a message of the
 // user is kept until the calls have been made, and answered with their results. It
 // is refused with a [WaitingError] where no call waits, or another message does.
-// [graph.Restart] starts a turn without the answer.
-func Turns[S any, P Stateful[S]]() graph.Option {
+// [graph.Requests.Restart] starts a turn without the answer.
+func Turns[S any, P Stateful[S]]() graph.RunOption {
 	return graph.OnInput(func(s *S, open graph.Open) (bool, error) { return P(s).AgentState().onInput(open) })
 }
 
@@ -41,7 +41,7 @@ func (e *WaitingError) Error() string {
 	if e.Kept != "" {
 		text += ", and a message of the user waits for that as well"
 	}
-	return text + ": answer with Resume, or start a turn without the answer with graph.Restart"
+	return text + ": answer it, or start a turn without the answer by Restart"
 }
 
 // onInput is the function of [Turns].

@@ -141,10 +141,10 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, err := c.build()
 			ok(t, g, err)
-			if _, err := g.Invoke(t.Context(), agent.Ask[S]("q1"), th); err == nil {
+			if _, err := g.Thread(th).Invoke(t.Context(), input("q1")); err == nil {
 				t.Fatal("the first turn did not fail")
 			}
-			s, err := g.Invoke(t.Context(), agent.Ask[S]("q2"), th)
+			s, err := g.Thread(th).Invoke(t.Context(), input("q2"))
 			if err != nil || !s.Done() || s.State.LastResponse.Get() != c.want || s.State.UserInput != "" {
 				t.Errorf("%v, done %v, answered %q, left %q\n%s", err, s.Done(), s.State.LastResponse.Get(), s.State.UserInput, s.State.Messages)
 			}
@@ -166,9 +166,9 @@ func TestWhatAFailedTurnHasSaidStays(t *testing.T) {
 		}
 		return nil
 	}}, mem())
-	_, _ = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("q1"), th)
+	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("q1"))
 	fail = false
-	s, err := g.Invoke(t.Context(), agent.Ask[S]("q2"), th)
+	s, err := g.Thread(th).Invoke(t.Context(), input("q2"))
 	if got := s.State.Messages.String(); err != nil || got != "user: q1\nassistant: a1\nuser: q2\nassistant: a2\n" {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -180,10 +180,10 @@ func TestWhatAFailedTurnHasSaidStays(t *testing.T) {
 		<-first
 		return brokenAfter("b").Generate(ctx, r)
 	}))}, mem(), graph.Observe(&exits{node: "a", closes: first}))
-	if _, err = ok(t, p, err).Invoke(t.Context(), agent.Ask[S]("q1"), th); err == nil {
+	if _, err = ok(t, p, err).Thread(th).Invoke(t.Context(), input("q1")); err == nil {
 		t.Fatal("it did not fail")
 	}
-	s, err = p.Invoke(t.Context(), agent.Ask[S]("q2"), th)
+	s, err = p.Thread(th).Invoke(t.Context(), p.Input(agent.Ask[S]("q2")))
 	if got := s.State.Messages.String(); err != nil || got != "user: q1\nassistant: a: q1\nuser: q2\nassistant: a: q2\nassistant: b: q2\n" {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -211,16 +211,16 @@ func TestAModelIsToldOfEachCallWhatTheRecordsSay(t *testing.T) {
 	type turn func(g *graph.Graph[S]) (*graph.Snapshot[S], error)
 	next := map[string]turn{
 		"a message": func(g *graph.Graph[S]) (*graph.Snapshot[S], error) {
-			return g.Invoke(t.Context(), agent.Ask[S]("never mind"), th)
+			return g.Thread(th).Invoke(t.Context(), input("never mind"))
 		},
 		"Say": func(g *graph.Graph[S]) (*graph.Snapshot[S], error) {
-			return g.Invoke(t.Context(), agent.Say[S](chat.User("never mind")), th)
+			return g.Thread(th).Invoke(t.Context(), g.Input(agent.Say[S](chat.User("never mind"))))
 		},
 		"Restart": func(g *graph.Graph[S]) (*graph.Snapshot[S], error) {
-			return g.Invoke(t.Context(), agent.Ask[S]("never mind"), th, graph.Restart())
+			return g.Thread(th).Invoke(t.Context(), g.Restart(agent.Ask[S]("never mind")))
 		},
 		"StartAt": func(g *graph.Graph[S]) (*graph.Snapshot[S], error) {
-			return g.Invoke(t.Context(), agent.Ask[S]("never mind"), th, graph.StartAt(graph.Goto(agent.NodeModel)))
+			return g.Thread(th).Invoke(t.Context(), g.Restart(agent.Ask[S]("never mind"), graph.Goto(agent.NodeModel)))
 		},
 	}
 	for name, start := range next {
@@ -250,7 +250,7 @@ func TestAModelIsToldOfEachCallWhatTheRecordsSay(t *testing.T) {
 					}
 					return nil, nil
 				}}, mem())
-				if _, err := ok(t, g, err).Invoke(ctx, agent.Ask[S]("go"), th); err == nil {
+				if _, err := ok(t, g, err).Thread(th).Invoke(ctx, input("go")); err == nil {
 					t.Fatal("it did not fail")
 				}
 				cancel()
@@ -288,7 +288,7 @@ func (e *exits) OnNodeExit(ev graph.Event) {
 
 // The result of an agent that finished beside one that failed stands beside the log.
 func TestASupervisorIsToldWhatItsAgentsCameTo(t *testing.T) {
-	for _, opts := range [][]graph.Option{{th}, {th, graph.Restart()}} {
+	for _, restart := range []bool{false, true} {
 		first := make(chan struct{})
 		a := agentOf(t, "a", model.Func(func(context.Context, *model.Request) (*model.Response, error) {
 			return &model.Response{Message: chat.Assistant("done")}, nil
@@ -300,10 +300,14 @@ func TestASupervisorIsToldWhatItsAgentsCameTo(t *testing.T) {
 				return nil, errors.New("503")
 			}))},
 		}, mem(), graph.Observe(&exits{node: "a", closes: first}))
-		if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th); err == nil {
+		if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")); err == nil {
 			t.Fatal("it did not fail")
 		}
-		s, err := g.Invoke(t.Context(), agent.Ask[S]("and now?"), opts...)
+		request := input("and now?")
+		if restart {
+			request = g.Restart(agent.Ask[S]("and now?"))
+		}
+		s, err := g.Thread(th).Invoke(t.Context(), request)
 		if told := results(&s.State.Messages); err != nil || told["1"] != "done" || told["2"] != unknown {
 			t.Errorf("%v, told %q", err, told)
 		}
@@ -341,10 +345,10 @@ func TestACallInWhichTheProcessDiedIsNotToldAsNotCalled(t *testing.T) {
 		g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{pay}}, graph.WithCheckpointer(store))
 		return ok(t, g, err)
 	}
-	if _, err := process(first).Invoke(ctx, agent.Ask[S]("go"), th); err == nil {
+	if _, err := process(first).Thread(th).Invoke(ctx, input("go")); err == nil {
 		t.Fatal("it did not die")
 	}
-	s, err := process(&mortal{Store: store}).Invoke(t.Context(), agent.Ask[S]("did you pay?"), th)
+	s, err := process(&mortal{Store: store}).Thread(th).Invoke(t.Context(), input("did you pay?"))
 	if told := results(&s.State.Messages); err != nil || told["1"] != unknown || told["2"] != notCalled {
 		t.Errorf("%v, told %q", err, told)
 	}
@@ -360,14 +364,14 @@ func TestAnEditedCallOfAFailedTurnIsToldAsItWasMade(t *testing.T) {
 	fail := tool.New("fail", "f", func(context.Context, none) (string, error) { return "", errors.New("no") })
 	m := scripted.New(scripted.Calls(call("1", "pay", `{"N":900}`), call("2", "fail", "{}")), scripted.Text("fine"))
 	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{pay, fail}, Approve: agent.Approve("pay")}, mem())
-	if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"), th); err != nil {
+	if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")); err != nil {
 		t.Fatal(err)
 	}
 	edit := agent.Decision{Type: agent.EditCall, Edited: &agent.EditedAction{Name: "pay", Args: []byte(`{"N":5}`)}}
-	if _, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{edit}}, th); err == nil {
+	if _, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{edit}})); err == nil {
 		t.Fatal("it did not fail")
 	}
-	s, err := g.Invoke(t.Context(), agent.Ask[S]("never mind"), th)
+	s, err := g.Thread(th).Invoke(t.Context(), input("never mind"))
 	want := "user: go\nassistant: pay({\"N\":5}) fail({})\ntool: paid 5\ntool: " + unknown + "\nuser: never mind\nassistant: fine\n"
 	if got := s.State.Messages.String(); err != nil || got != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
@@ -382,16 +386,16 @@ func TestAnApprovalAfterANewerMessageCounts(t *testing.T) {
 		m := scripted.New(scripted.Calls(call("1", "pay", "{}")), scripted.Text("paid, and it is noon"))
 		g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("pay", &called)}, Approve: agent.Approve("pay"), Direct: direct}, mem())
 		for _, text := range []string{"pay", "what time is it?"} {
-			s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S](text), th)
+			s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input(text))
 			if err != nil || len(s.Interrupts) != 1 {
 				t.Fatalf("%v, %v", err, s.Interrupts)
 			}
 		}
 		var refused *agent.WaitingError
-		if _, err := g.Invoke(t.Context(), agent.Ask[S]("hello?"), th); !errors.As(err, &refused) || refused.Kept != "what time is it?" {
+		if _, err := g.Thread(th).Invoke(t.Context(), input("hello?")); !errors.As(err, &refused) || refused.Kept != "what time is it?" {
 			t.Errorf("a third message: %v", err)
 		}
-		s, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, th)
+		s, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 		want := "user: pay\nassistant: pay({})\ntool: pay done\nuser: what time is it?\nassistant: paid, and it is noon\n"
 		if got := s.State.Messages.String(); err != nil || !s.Done() || got != want || len(called) != 1 {
 			t.Errorf("%v, called %v\n%s", err, called, got)
@@ -404,14 +408,14 @@ func TestAMessageWhileAMemberOfAChainWaitsIsRefused(t *testing.T) {
 	sub, err := agent.New(agent.ReAct[S]{Name: "sub", Model: scripted.New(scripted.Call("x", "{}"), scripted.Text("done")), Tools: []tool.Tool{logs("x", new([]string))}, Approve: agent.Approve("x")})
 	ok(t, sub, err)
 	g, err := agent.Chain("c", []*agent.Agent{echo("a"), agent.Of(sub, "d")}, mem())
-	if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("q1"), th); err != nil {
+	if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("q1")); err != nil {
 		t.Fatal(err)
 	}
 	var refused *agent.WaitingError
-	if _, err := g.Invoke(t.Context(), agent.Ask[S]("q2"), th); !errors.As(err, &refused) || !strings.Contains(err.Error(), `"approve"`) {
+	if _, err := g.Thread(th).Invoke(t.Context(), input("q2")); !errors.As(err, &refused) || !strings.Contains(err.Error(), `"approve"`) {
 		t.Fatal(err)
 	}
-	s, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, th)
+	s, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if err != nil || s.State.LastResponse.Get() != "done" {
 		t.Errorf("%v\n%s", err, s.State.Messages)
 	}
@@ -423,14 +427,14 @@ func TestAKeptMessageOutlivesAFailure(t *testing.T) {
 	m := scripted.New(scripted.Calls(call("1", "pay", "{}")), scripted.Text("fine"))
 	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{fail}, Approve: agent.Approve("pay")}, mem())
 	for _, text := range []string{"pay", "what time is it?"} {
-		if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S](text), th); err != nil {
+		if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, th); err == nil {
+	if _, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}})); err == nil {
 		t.Fatal("it did not fail")
 	}
-	s, err := g.Invoke(t.Context(), agent.Ask[S]("hello?"), th)
+	s, err := g.Thread(th).Invoke(t.Context(), input("hello?"))
 	want := "user: pay\nassistant: pay({})\ntool: " + unknown + "\nuser: what time is it?\nuser: hello?\nassistant: fine\n"
 	if got := s.State.Messages.String(); err != nil || got != want {
 		t.Errorf("%v\n%s", err, got)
@@ -442,10 +446,10 @@ func TestAMessageAtABreakpointMakesNoCalls(t *testing.T) {
 	var called []string
 	m := scripted.New(scripted.Calls(call("1", "pay", "{}")), scripted.Text("fine"))
 	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("pay", &called)}}, mem(), graph.InterruptBefore(agent.NodeTools))
-	if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("pay"), th); err != nil {
+	if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("pay")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := g.Invoke(t.Context(), agent.Ask[S]("no!"), th)
+	s, err := g.Thread(th).Invoke(t.Context(), input("no!"))
 	if told := results(&s.State.Messages); err != nil || len(called) > 0 || told["1"] != notCalled || !s.Done() {
 		t.Errorf("%v, called %v, told %q", err, called, told)
 	}
@@ -459,14 +463,14 @@ func TestAMessageWhileASingleNodeWaitsIsRefused(t *testing.T) {
 	agent.AddReAct(b, "r", agent.ReActNode{Model: m, Tools: []tool.Tool{logs("pay", &called)}, Approve: agent.Approve("pay")})
 	b.AddNode("check", func(context.Context, *report) error { return nil })
 	g := b.AddEdge(graph.Start, "r").AddEdge("r", "check").MustCompile(mem())
-	if _, err := g.Invoke(t.Context(), question("pay"), th); err != nil {
+	if _, err := g.Thread(th).Invoke(t.Context(), g.Input(question("pay"))); err != nil {
 		t.Fatal(err)
 	}
 	var refused *agent.WaitingError
-	if _, err := g.Invoke(t.Context(), question("what time is it?"), th); !errors.As(err, &refused) {
+	if _, err := g.Thread(th).Invoke(t.Context(), g.Input(question("what time is it?"))); !errors.As(err, &refused) {
 		t.Errorf("%v", err)
 	}
-	s, err := g.Resume(t.Context(), agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}, th)
+	s, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if err != nil || len(called) != 1 || s.State.FinalOutput != "done" {
 		t.Errorf("%v, called %v, %q", err, called, s.State.FinalOutput)
 	}

@@ -130,12 +130,12 @@ func TestUsageOfAgentsInsideIsSummedUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := c.make(memory())
-			snap := invoke(t, g, err, "go", graph.Thread("t"))
+			snap := invoke(t, g, err, "go", "t")
 			u := snap.State.Usage.Get()
 			if paths(u) != c.want {
 				t.Errorf("used %s\nwant %s", paths(u), c.want)
 			}
-			stored, err := g.State(t.Context(), graph.Thread("t"))
+			stored, err := g.Thread("t").State(t.Context())
 			if err != nil || !reflect.DeepEqual(stored.State.Usage.Get(), u) {
 				t.Errorf("stored is %v, %v", stored.State.Usage.Get(), err)
 			}
@@ -202,18 +202,18 @@ func TestUsageCountsEachCallOnce(t *testing.T) {
 		Model: script(dear(1, "", call("1", "sub", `{"task":"x"}`), call("2", "flaky", "{}")), dear(1, "done"), dear(1, "again")),
 		Tools: []tool.Tool{agent.AsTool(agent.Of(sub, "")), flaky},
 	}, memory())
-	thread := graph.Thread("t")
-	if snap, err := g.Invoke(t.Context(), ask("go"), thread); err != nil || !snap.Interrupted() || paths(snap.State.Usage.Get()) != "agent 1*1" {
+	thread := g.Thread("t")
+	if snap, err := thread.Invoke(t.Context(), thread.Input(ask("go"))); err != nil || !snap.Interrupted() || paths(snap.State.Usage.Get()) != "agent 1*1" {
 		t.Fatal(err)
 	}
-	if _, err := g.Resume(t.Context(), "yes", thread); err == nil {
+	if _, err := thread.Invoke(t.Context(), thread.Answer("yes")); err == nil {
 		t.Fatal("the tool didn't fail")
 	}
-	first, err := g.Continue(t.Context(), thread)
+	first, err := thread.Invoke(t.Context(), thread.Continue())
 	if err != nil || paths(first.State.Usage.Get()) != "agent 2*2, tools/sub/agent 2*20" {
 		t.Fatalf("%v, used %s", err, paths(first.State.Usage.Get()))
 	}
-	second, err := g.Invoke(t.Context(), ask("more"), thread)
+	second, err := thread.Invoke(t.Context(), thread.Input(ask("more")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestModelCallsAreEvents(t *testing.T) {
 		Model: script(dear(7, "", call("1", "sub", `{"task":"x"}`)), dear(1, "done")), Tools: []tool.Tool{agent.AsTool(sub)}, OnError: agent.TellModel,
 	})
 	var got []string
-	watch := func(opts ...graph.Option) {
+	watch := func(opts ...graph.StreamOption) {
 		for ev, err := range g.Stream(t.Context(), ask("go"), append(opts, graph.Modes(graph.ModeCustom))...) {
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // path and the attempt. It is an option of Compile and of a run, and holds for the
 // agents inside as well. An answer that was recorded by an earlier attempt is no
 // call and has no events.
-func ModelEvents() graph.Option {
+func ModelEvents() graph.RunOption {
 	return graph.ProvideDeps(func(context.Context) (modelEvents, error) { return modelEvents{}, nil })
 }
 

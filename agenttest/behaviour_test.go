@@ -23,18 +23,21 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
-// react compiles an agent whose thread is kept in a store.
-func react(t *testing.T, store checkpoint.Store, a agent.ReAct[agent.State], opts ...graph.Option) *graph.Graph[agent.State] {
+// react compiles an agent, and returns its thread in a store.
+func react(t *testing.T, store checkpoint.Store, a agent.ReAct[agent.State], opts ...graph.Option) *graph.Thread[agent.State] {
 	t.Helper()
 	a.Instruction = "Use your tools."
-	g, err := agent.New(a, append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.CheckMutations()}, opts...)...)
+	g, err := agent.New(a, append([]graph.Option{graph.WithCheckpointer(store), graph.CheckMutations()}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g
+	return g.Thread("t")
 }
 
-func ask(text string) func(*agent.State) { return agent.Ask[agent.State](text) }
+// requests makes what is asked of a thread that is new each time.
+var requests graph.Requests[agent.State]
+
+func ask(text string) func(*agent.State) error { return agent.Ask[agent.State](text) }
 
 type pair struct {
 	A int `json:"a"`
@@ -85,16 +88,16 @@ func TestAStreamThatBreaksFailsTheNodeStoresNothingAndTheThreadGoesOn(t *testing
 		for _, chunks := range []int{0, 1, 3, 100} {
 			reply := scripted.Text("one two three four")
 			m := agenttest.Faulty(scripted.New(reply, reply), agenttest.BreakStream(chunks).At(1))
-			g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Whole: whole})
-			snap, err := g.Invoke(t.Context(), ask("count"))
+			thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Whole: whole})
+			snap, err := thread.Invoke(t.Context(), thread.Input(ask("count")))
 			kind(t, err, agent.NodeModel, model.ErrorBrokenStream)
 			unchanged(t, snap, "count")
-			if stored, err := g.State(t.Context()); err != nil {
+			if stored, err := thread.State(t.Context()); err != nil {
 				t.Error(err)
 			} else {
 				unchanged(t, stored, "count")
 			}
-			if snap, err = g.Continue(t.Context()); err != nil || !snap.Done() {
+			if snap, err = thread.Invoke(t.Context(), thread.Continue()); err != nil || !snap.Done() {
 				t.Fatalf("%v", err)
 			}
 			same(t, "the conversation", said(snap), "user: count\nassistant: one two three four\n")
@@ -113,7 +116,7 @@ func TestAStreamThatBreaksAfterTheToolsLeavesTheirResults(t *testing.T) {
 	m := agenttest.Faulty(s, agenttest.BreakStream(2).At(2))
 	store := checkpoint.NewMemory()
 	a := agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{multiply(&calls)}}
-	snap, err := react(t, store, a).Invoke(t.Context(), ask("6*7?"))
+	snap, err := react(t, store, a).Invoke(t.Context(), requests.Input(ask("6*7?")))
 	kind(t, err, agent.NodeModel, model.ErrorBrokenStream)
 	same(t, "what is stored", said(snap), `
 		user: 6*7?
@@ -121,7 +124,7 @@ func TestAStreamThatBreaksAfterTheToolsLeavesTheirResults(t *testing.T) {
 		  call #1 multiply {"a":6,"b":7}
 		tool multiply #1: 42
 		`)
-	snap, err = react(t, store, a).Continue(t.Context()) // as another process would
+	snap, err = react(t, store, a).Invoke(t.Context(), requests.Continue()) // as another process would
 	if err != nil || snap.State.LastResponse.Get() != "It is 42." || calls.Load() != 1 {
 		t.Errorf("%v, %q; the tool was called %d times", err, snap.State.LastResponse.Get(), calls.Load())
 	}
@@ -131,9 +134,9 @@ func TestAStreamThatBreaksAfterTheToolsLeavesTheirResults(t *testing.T) {
 
 // streamed runs an agent and returns the IDs of the messages that were streamed,
 // in order, and the text of each.
-func streamed(t *testing.T, g *graph.Graph[agent.State], input func(*agent.State)) (ids, texts []string, failed error) {
+func streamed(t *testing.T, thread *graph.Thread[agent.State], input func(*agent.State) error) (ids, texts []string, failed error) {
 	t.Helper()
-	for ev, err := range g.Stream(t.Context(), input, graph.Modes(graph.ModeMessages)) {
+	for ev, err := range thread.Stream(t.Context(), thread.Input(input), graph.Modes(graph.ModeMessages)) {
 		if err != nil {
 			return ids, texts, err
 		}
@@ -151,17 +154,17 @@ func streamed(t *testing.T, g *graph.Graph[agent.State], input func(*agent.State
 
 func TestAStreamThatBrokeInItsMiddleIsNotGluedToAnotherAnswer(t *testing.T) {
 	m := agenttest.Faulty(scripted.New(scripted.Text("one two three"), scripted.Text("un deux trois")), agenttest.BreakStream(2).At(1))
-	g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{Initial: 1})})
-	ids, texts, err := streamed(t, g, ask("count"))
+	thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{Initial: 1})})
+	ids, texts, err := streamed(t, thread, ask("count"))
 	kind(t, err, agent.NodeModel, model.ErrorBrokenStream)
 	if len(texts) != 1 || texts[0] != "one two " || m.Calls() != 1 {
 		t.Errorf("streamed %q in %d calls", texts, m.Calls())
 	}
-	again, texts, err := streamed(t, g, nil)
+	again, texts, err := streamed(t, thread, nil)
 	if err != nil || len(texts) != 1 || texts[0] != "un deux trois" {
 		t.Fatalf("streamed %q, %v", texts, err)
 	}
-	snap, err := g.State(t.Context())
+	snap, err := thread.State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,9 +179,9 @@ func TestAStreamThatBrokeBeforeItsFirstWordIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reply := scripted.Text("one two three")
 		m := agenttest.Faulty(scripted.New(reply, reply), agenttest.BreakStream(0).At(1))
-		g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{Initial: time.Second, NoJitter: true})})
+		thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{Initial: time.Second, NoJitter: true})})
 		start := time.Now()
-		ids, texts, err := streamed(t, g, ask("count"))
+		ids, texts, err := streamed(t, thread, ask("count"))
 		if err != nil || len(ids) != 1 || texts[0] != "one two three" || m.Calls() != 2 || time.Since(start) != time.Second {
 			t.Errorf("%v, streamed %q in %d calls and %v", err, texts, m.Calls(), time.Since(start))
 		}
@@ -199,9 +202,9 @@ func TestARateLimitIsWaitedForAsLongAsTheProviderAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{Initial: time.Second})})
+				thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{Initial: time.Second})})
 				start := time.Now()
-				snap, err := g.Invoke(t.Context(), ask("hello"))
+				snap, err := thread.Invoke(t.Context(), thread.Input(ask("hello")))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,16 +220,16 @@ func TestARateLimitIsWaitedForAsLongAsTheProviderAsks(t *testing.T) {
 func TestARateLimitThatIsTooLongFailsAtOnceAndTheThreadGoesOnLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := agenttest.Faulty(scripted.New(scripted.Text("hi")), agenttest.RateLimit(time.Hour).At(1))
-		g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{})})
+		thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{})})
 		start := time.Now()
-		snap, err := g.Invoke(t.Context(), ask("hello"))
+		snap, err := thread.Invoke(t.Context(), thread.Input(ask("hello")))
 		kind(t, err, agent.NodeModel, model.ErrorRateLimit)
 		unchanged(t, snap, "hello")
 		if me, ok := errors.AsType[*model.Error](err); !ok || me.RetryAfter != time.Hour || time.Since(start) != 0 {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		time.Sleep(time.Hour)
-		if snap, err = g.Continue(t.Context()); err != nil || snap.State.LastResponse.Get() != "hi" {
+		if snap, err = thread.Invoke(t.Context(), thread.Continue()); err != nil || snap.State.LastResponse.Get() != "hi" {
 			t.Errorf("%q, %v", snap.State.LastResponse.Get(), err)
 		}
 	})
@@ -235,14 +238,14 @@ func TestARateLimitThatIsTooLongFailsAtOnceAndTheThreadGoesOnLater(t *testing.T)
 func TestAServerThatIsDownFailsTheNodeAfterSomeAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := agenttest.Faulty(scripted.New(scripted.Text("hi")), agenttest.ServerError().At(1, 2, 3))
-		g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{MaxAttempts: 3})})
-		snap, err := g.Invoke(t.Context(), ask("hello"))
+		thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{MaxAttempts: 3})})
+		snap, err := thread.Invoke(t.Context(), thread.Input(ask("hello")))
 		kind(t, err, agent.NodeModel, model.ErrorServer)
 		unchanged(t, snap, "hello")
 		if !strings.Contains(err.Error(), "after 3 attempts") || m.Calls() != 3 {
 			t.Errorf("%v, %d calls", err, m.Calls())
 		}
-		if snap, err = g.Continue(t.Context()); err != nil || snap.State.LastResponse.Get() != "hi" {
+		if snap, err = thread.Invoke(t.Context(), thread.Continue()); err != nil || snap.State.LastResponse.Get() != "hi" {
 			t.Errorf("%q, %v", snap.State.LastResponse.Get(), err)
 		}
 	})
@@ -262,14 +265,14 @@ func TestAModelThatIsTooSlowEndsWithTheNodesTimeAndStoresNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reply := scripted.Text("one two three four five")
 				m := agenttest.Faulty(scripted.New(reply, reply), c.fault)
-				g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{}), Whole: c.whole}, graph.NodeTimeout(3500*time.Millisecond))
+				thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: model.Retry(m, model.RetryPolicy{}), Whole: c.whole}, graph.NodeTimeout(3500*time.Millisecond))
 				start := time.Now()
-				snap, err := g.Invoke(t.Context(), ask("count"))
+				snap, err := thread.Invoke(t.Context(), thread.Input(ask("count")))
 				if _, ok := errors.AsType[*graph.TimeoutError](err); !ok || time.Since(start) != 3500*time.Millisecond || m.Calls() != 1 {
 					t.Errorf("%v after %v and %d calls", err, time.Since(start), m.Calls())
 				}
 				unchanged(t, snap, "count")
-				if snap, err = g.Continue(t.Context()); err != nil || snap.State.LastResponse.Get() != "one two three four five" {
+				if snap, err = thread.Invoke(t.Context(), thread.Continue()); err != nil || snap.State.LastResponse.Get() != "one two three four five" {
 					t.Errorf("%q, %v", snap.State.LastResponse.Get(), err)
 				}
 			})
@@ -280,12 +283,12 @@ func TestAModelThatIsTooSlowEndsWithTheNodesTimeAndStoresNothing(t *testing.T) {
 func TestAnAnswerThatSaysNothingEndsTheTurn(t *testing.T) {
 	s := scripted.New(scripted.Text("hi"))
 	m := agenttest.Faulty(s, agenttest.EmptyAnswer().At(1))
-	g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m})
-	snap, err := g.Invoke(t.Context(), ask("hello"))
+	thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m})
+	snap, err := thread.Invoke(t.Context(), thread.Input(ask("hello")))
 	if err != nil || !snap.Done() || snap.State.Stopped.Get() != agent.StopAnswer || snap.State.LastResponse.Get() != "" {
 		t.Errorf("%v, stopped for %q, %q", err, snap.State.Stopped.Get(), snap.State.LastResponse.Get())
 	}
-	if snap, err = g.Invoke(t.Context(), ask("hello?")); err != nil {
+	if snap, err = thread.Invoke(t.Context(), thread.Input(ask("hello?"))); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "the conversation", said(snap), "user: hello\nassistant:\nuser: hello?\nassistant: hi\n")
@@ -335,10 +338,10 @@ func TestWhatGoesWrongWithAToolUnderEachPolicy(t *testing.T) {
 					m := agenttest.Faulty(s, c.model...)
 					store := checkpoint.NewMemory()
 					// Each call is made by a new graph, as by another process.
-					build := func() *graph.Graph[agent.State] {
+					build := func() *graph.Thread[agent.State] {
 						return react(t, store, agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{multiply(&multiplied), add}, OnError: policy, Parallel: parallel})
 					}
-					snap, err := build().Invoke(t.Context(), ask("go"))
+					snap, err := build().Invoke(t.Context(), requests.Input(ask("go")))
 					if slices.Contains(c.failing, policy) {
 						snap = goOn(t, build, snap, err, c.kind, c.lasting, parallel > 0)
 						if c.before && multiplied.Load() != 0 {
@@ -353,7 +356,7 @@ func TestWhatGoesWrongWithAToolUnderEachPolicy(t *testing.T) {
 					if snap.State.LastResponse.Get() != "so" || !snap.Done() {
 						t.Errorf("the answer is %q, next %v", snap.State.LastResponse.Get(), snap.Next)
 					}
-					if snap, err = build().Invoke(t.Context(), ask("and?")); err != nil || snap.State.LastResponse.Get() != "and so" {
+					if snap, err = build().Invoke(t.Context(), requests.Input(ask("and?"))); err != nil || snap.State.LastResponse.Get() != "and so" {
 						t.Errorf("the next turn: %q, %v", snap.State.LastResponse.Get(), err)
 					}
 					if call := c.call; call != "" && !strings.Contains(said(snap), call) {
@@ -369,7 +372,7 @@ func TestWhatGoesWrongWithAToolUnderEachPolicy(t *testing.T) {
 }
 
 // goOn checks that a run failed in its tools, and has it go on.
-func goOn(t *testing.T, build func() *graph.Graph[agent.State], snap *graph.Snapshot[agent.State], err error, want tool.ErrorKind, lasting, restart bool) *graph.Snapshot[agent.State] {
+func goOn(t *testing.T, build func() *graph.Thread[agent.State], snap *graph.Snapshot[agent.State], err error, want tool.ErrorKind, lasting, restart bool) *graph.Snapshot[agent.State] {
 	t.Helper()
 	var ce *agent.ToolCallError
 	var te *tool.Error
@@ -386,14 +389,14 @@ func goOn(t *testing.T, build func() *graph.Graph[agent.State], snap *graph.Snap
 	if snap, err = build().State(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snap, err = build().Continue(t.Context())
+	snap, err = build().Invoke(t.Context(), requests.Continue())
 	if lasting {
 		check()
 		// The user goes another way.
 		if restart {
-			snap, err = build().Invoke(t.Context(), ask("never mind"), graph.Restart())
+			snap, err = build().Invoke(t.Context(), requests.Restart(ask("never mind")))
 		} else {
-			snap, err = build().Invoke(t.Context(), agent.Say[agent.State](chat.User("never mind")))
+			snap, err = build().Invoke(t.Context(), requests.Input(agent.Say[agent.State](chat.User("never mind"))))
 		}
 	}
 	if err != nil {
@@ -419,8 +422,8 @@ func TestACallWithoutIDFailsTheNodeBeforeAnyToolIsCalled(t *testing.T) {
 	for _, policy := range []agent.ErrorPolicy{agent.FailFast, agent.TellModel} {
 		var calls atomic.Int32
 		m := agenttest.Faulty(scripted.New(scripted.Call("multiply", `{"a":6,"b":7}`)), agenttest.NoCallID())
-		g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{multiply(&calls)}, OnError: policy})
-		_, err := g.Invoke(t.Context(), ask("6*7?"))
+		thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{multiply(&calls)}, OnError: policy})
+		_, err := thread.Invoke(t.Context(), thread.Input(ask("6*7?")))
 		if te, ok := errors.AsType[*tool.Error](err); !ok || te.Kind != tool.ErrorArguments || !strings.Contains(err.Error(), "no ID") || calls.Load() != 0 {
 			t.Errorf("%s: %v; the tool was called %d times", policies[policy], err, calls.Load())
 		}
@@ -446,26 +449,26 @@ func TestAResultOfAMegabyteIsStoredAndSentWholeUnlessLimited(t *testing.T) {
 				m := agenttest.Faulty(s, agenttest.ServerError().At(2))
 				store := checkpoint.NewMemory()
 				warned := false
-				build := func() *graph.Graph[agent.State] {
+				build := func() *graph.Thread[agent.State] {
 					// Without CheckMutations, which would hash the megabyte all the time.
 					g, err := agent.New(agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{used}, OnError: policy, Instruction: "Use your tools."},
-						graph.WithCheckpointer(store), graph.Thread("t"), graph.OnWarning(func(w graph.Warning) {
+						graph.WithCheckpointer(store), graph.OnWarning(func(w graph.Warning) {
 							warned = warned || w.Kind == graph.LargeChange && w.Node == agent.NodeTools && w.Field == "messages"
 						}))
 					if err != nil {
 						t.Fatal(err)
 					}
-					return g
+					return g.Thread("t")
 				}
-				_, err := build().Invoke(t.Context(), ask("go"))
+				_, err := build().Invoke(t.Context(), requests.Input(ask("go")))
 				if warned != (limit == 0) {
 					t.Errorf("warned of the size: %v", warned)
 				}
 				kind(t, err, agent.NodeModel, model.ErrorServer)
-				if _, err = build().Continue(t.Context()); err != nil {
+				if _, err = build().Invoke(t.Context(), requests.Continue()); err != nil {
 					t.Fatal(err)
 				}
-				snap, err := build().Invoke(t.Context(), ask("and?"))
+				snap, err := build().Invoke(t.Context(), requests.Input(ask("and?")))
 				if err != nil || snap.State.LastResponse.Get() != "so much" || huge.Calls() != 1 {
 					t.Fatalf("%v, %q; the tool was called %d times", err, snap.State.LastResponse.Get(), huge.Calls())
 				}
@@ -487,8 +490,8 @@ func TestAFailureOfAMegabyteIsLimitedLikeAResult(t *testing.T) {
 	var calls atomic.Int32
 	bad := agenttest.FaultyTool(multiply(&calls), agenttest.FailTool(errors.New(strings.Repeat("oh ", megabyte/3))))
 	m := scripted.New(scripted.Call("multiply", `{"a":6,"b":7}`), scripted.Text("so"))
-	g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{tool.Limit(bad, 1000)}, OnError: agent.TellModel})
-	snap, err := g.Invoke(t.Context(), ask("go"))
+	thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{tool.Limit(bad, 1000)}, OnError: agent.TellModel})
+	snap, err := thread.Invoke(t.Context(), thread.Input(ask("go")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,9 +505,9 @@ func TestAToolThatHangsEndsWithItsTime(t *testing.T) {
 		var calls atomic.Int32
 		hangs := agenttest.FaultyTool(multiply(&calls), agenttest.SlowTool(time.Hour).At(1))
 		m := scripted.New(scripted.Call("multiply", `{"a":6,"b":7}`), scripted.Call("multiply", `{"a":6,"b":7}`), scripted.Text("42"))
-		g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{tool.WithTimeout(hangs, 2*time.Second)}, OnError: agent.TellModel})
+		thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{tool.WithTimeout(hangs, 2*time.Second)}, OnError: agent.TellModel})
 		start := time.Now()
-		snap, err := g.Invoke(t.Context(), ask("6*7?"))
+		snap, err := thread.Invoke(t.Context(), thread.Input(ask("6*7?")))
 		if err != nil || time.Since(start) != 2*time.Second || calls.Load() != 1 {
 			t.Fatalf("%v after %v; the tool was called %d times", err, time.Since(start), calls.Load())
 		}
@@ -545,11 +548,11 @@ assistant: Both are 42.
 		mul := agenttest.FaultyTool(multiply(&calls),
 			agenttest.FailTool(errors.New("out of paper")).Sometimes(0.3, seed),
 			agenttest.PanicTool("oh no").Sometimes(0.3, seed+1000))
-		g := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{mul}, Whole: seed%3 == 0, Parallel: int(seed % 3)})
-		snap, err := g.Invoke(t.Context(), ask("6*7 and 2*21?"))
+		thread := react(t, checkpoint.NewMemory(), agent.ReAct[agent.State]{Model: m, Tools: []tool.Tool{mul}, Whole: seed%3 == 0, Parallel: int(seed % 3)})
+		snap, err := thread.Invoke(t.Context(), thread.Input(ask("6*7 and 2*21?")))
 		for n := 0; err != nil && n < 100; n++ {
 			failures++
-			snap, err = g.Continue(t.Context())
+			snap, err = thread.Invoke(t.Context(), thread.Continue())
 		}
 		if err != nil || said(snap) != want || calls.Load() != 2 {
 			t.Errorf("seed %d: %v; the tool was called %d times; the conversation is\n%s", seed, err, calls.Load(), said(snap))

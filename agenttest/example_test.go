@@ -42,14 +42,15 @@ func ExampleSound() {
 func ExampleFaulty() {
 	hi := scripted.Text("Good morning!")
 	m := agenttest.Faulty(scripted.New(hi, hi), agenttest.BreakStream(1).At(1))
-	a, err := agent.New(agent.ReAct[agent.State]{Model: m}, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	a, err := agent.New(agent.ReAct[agent.State]{Model: m}, graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	snap, err := a.Invoke(context.Background(), agent.Ask[agent.State]("Hello"))
+	t := a.Thread("t-1")
+	snap, err := t.Invoke(context.Background(), t.Input(agent.Ask[agent.State]("Hello")))
 	fmt.Println(snap.State.Messages.Len(), err)
-	snap, err = a.Continue(context.Background())
+	snap, err = t.Invoke(context.Background(), t.Continue())
 	fmt.Println(snap.State.LastResponse, err)
 	// Output:
 	// 0 node "agent" failed in step 1: agenttest: broken stream (HTTP 200): the connection broke

@@ -213,7 +213,7 @@ func (k kind) parse(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("%q is not %s", text, want)
 }
 
-// answers turns the values of --answer into what Resume takes.
+// answers turns the values of --answer into what graph.Requests.Answer takes.
 func answers(given []string, open []question) (any, error) {
 	byKey := graph.Answers{}
 	var single json.RawMessage

@@ -15,7 +15,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/server"
@@ -53,7 +52,7 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			a.problems = append(a.problems, errors.New("cli.Graph was given no graph"))
 			return
 		}
-		t := &compiled{Graph: anygraph.Of(g), about: about{name: g.Name(), own: g.Name()}}
+		t := &compiled{Graph: graph.JSON(g), about: about{name: g.Name(), own: g.Name()}}
 		for _, o := range opts {
 			o(&t.about)
 		}

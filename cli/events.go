@@ -39,7 +39,7 @@ The value is JSON, @FILE, or - for the standard input; without one it is null.`,
 			if err != nil {
 				return err
 			}
-			if err := t.SendEvent(ctx, args[1], value, graph.WithCheckpointer(store), graph.Thread(thread)); err != nil {
+			if err := t.Thread(thread, graph.WithCheckpointer(store)).SendEvent(ctx, args[1], value); err != nil {
 				return err
 			}
 			if a.json {

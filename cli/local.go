@@ -187,7 +187,7 @@ type localGraph struct {
 
 func (t *localGraph) info() about { return t.about }
 
-func (t *localGraph) check(update json.RawMessage) error { return t.Check(update) }
+func (t *localGraph) check(update json.RawMessage) error { return t.CheckJSON(update) }
 
 func (t *localGraph) talks(context.Context) (bool, error) {
 	schema, err := t.JSONSchema(false)
@@ -197,17 +197,13 @@ func (t *localGraph) talks(context.Context) (bool, error) {
 	return hasMessages(schema), err
 }
 
-// on returns the options of a call on a thread; at may be empty.
-func (t *localGraph) on(thread, at string) []graph.Option {
-	opts := []graph.Option{graph.WithCheckpointer(t.l.store), graph.Thread(thread)}
-	if at != "" {
-		opts = append(opts, graph.From(at))
-	}
-	return opts
+// on returns the thread at a checkpoint, which may be empty.
+func (t *localGraph) on(thread, at string, opts ...graph.ThreadOption) *graph.Thread[json.RawMessage] {
+	return t.Thread(thread, append(opts, graph.WithCheckpointer(t.l.store))...).At(at)
 }
 
-func (t *localGraph) options(c call) []graph.Option {
-	opts := append(t.on(c.thread, c.at), graph.LiveOrder(), graph.Modes(c.modes))
+func (t *localGraph) options(c call) []graph.StreamOption {
+	opts := []graph.StreamOption{graph.LiveOrder(), graph.Modes(c.modes)}
 	if c.drain != nil {
 		opts = append(opts, graph.Drain(c.drain))
 	}
@@ -219,9 +215,6 @@ func (t *localGraph) options(c call) []graph.Option {
 	}
 	if c.timeout > 0 {
 		opts = append(opts, graph.RunTimeout(c.timeout))
-	}
-	if c.restart {
-		opts = append(opts, graph.Restart())
 	}
 	switch c.durability {
 	case "async":
@@ -242,11 +235,15 @@ func (t *localGraph) options(c call) []graph.Option {
 }
 
 func (t *localGraph) start(ctx context.Context, c call, input json.RawMessage) iter.Seq2[event, error] {
-	return t.events(t.Stream(ctx, input, t.options(c)...))
+	req := t.Input(graph.UpdateWith(input))
+	if c.restart {
+		req = t.Restart(graph.UpdateWith(input))
+	}
+	return t.events(t.on(c.thread, c.at).Stream(ctx, req, t.options(c)...))
 }
 
 func (t *localGraph) resume(ctx context.Context, c call, answer any, update json.RawMessage) iter.Seq2[event, error] {
-	return t.events(t.StreamResume(ctx, answer, update, t.options(c)...))
+	return t.events(t.on(c.thread, c.at).Stream(ctx, t.Answer(answer, graph.UpdateWith(update)), t.options(c)...))
 }
 
 func (t *localGraph) events(seq iter.Seq2[graph.Event, error]) iter.Seq2[event, error] {
@@ -254,7 +251,7 @@ func (t *localGraph) events(seq iter.Seq2[graph.Event, error]) iter.Seq2[event, 
 		for ev, err := range seq {
 			e := event{Event: ev}
 			if ev.Type == graph.EventValues {
-				e.values = func() (json.RawMessage, error) { return t.EventState(ev) }
+				e.values = ev.StateJSON
 			}
 			if !yield(e, err) {
 				return
@@ -264,47 +261,33 @@ func (t *localGraph) events(seq iter.Seq2[graph.Event, error]) iter.Seq2[event, 
 }
 
 func (t *localGraph) state(ctx context.Context, thread, at string) (*snapshot, error) {
-	return t.show(t.State(ctx, t.on(thread, at)...))
+	return t.show(t.on(thread, at).State(ctx))
 }
 
 func (t *localGraph) update(ctx context.Context, e edit) (*snapshot, error) {
-	opts := t.on(e.thread, e.at)
-	if e.node != "" {
-		opts = append(opts, graph.AsNode(e.node))
-	}
+	var opts []graph.ThreadOption
 	for _, kv := range e.metadata {
 		opts = append(opts, graph.Metadata(kv[0], kv[1]))
 	}
-	return t.show(t.UpdateState(ctx, e.values, opts...))
+	edit := graph.Edit[json.RawMessage]{Apply: graph.UpdateWith(e.values), AsNode: e.node}
+	return t.show(t.on(e.thread, e.at, opts...).BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit}))
 }
 
 func (t *localGraph) fork(ctx context.Context, thread, at string) (*snapshot, error) {
-	return t.show(t.Fork(ctx, at, t.on(thread, "")...))
+	return t.show(t.on(thread, at).Fork(ctx))
 }
 
 func (t *localGraph) drawing(ctx context.Context, depth int, thread string) (*draw.Graph, error) {
 	if thread == "" {
 		return t.Drawing(graph.Expand(depth)), nil
 	}
-	return t.Overlaid(ctx, t.on(thread, ""), graph.Expand(depth))
+	return t.on(thread, "").Drawing(ctx, graph.Expand(depth))
 }
 
 func (t *localGraph) history(ctx context.Context, q historyQuery) ([]*entry, error) {
-	opts := t.on(q.thread, q.at)
-	if q.all {
-		opts = append(opts, graph.AllBranches())
-	}
-	if q.source != "" {
-		opts = append(opts, graph.WithSource(q.source))
-	}
-	if q.limit > 0 {
-		opts = append(opts, graph.Limit(q.limit))
-	}
-	if q.oldest {
-		opts = append(opts, graph.OldestFirst())
-	}
+	query := graph.HistoryQuery{Limit: max(q.limit, 0), OldestFirst: q.oldest, AllBranches: q.all, Source: q.source}
 	out := []*entry{}
-	for e, err := range t.History(ctx, opts...) {
+	for e, err := range t.on(q.thread, q.at).History(ctx, query) {
 		if err != nil {
 			return nil, err
 		}

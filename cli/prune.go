@@ -111,7 +111,7 @@ type pruning struct {
 }
 
 func (a *app) pruneThread(ctx context.Context, store checkpoint.Store, t *compiled, thread string, keep graph.Keep) pruning {
-	p, err := t.Prune(ctx, keep, graph.WithCheckpointer(store), graph.Thread(thread))
+	p, err := t.Thread(thread, graph.WithCheckpointer(store)).Prune(ctx, keep)
 	out := pruning{pruned{Thread: thread, Kept: p.Kept, Removed: p.Removed, Logs: p.Logs, Freed: p.Freed}, err}
 	if err != nil {
 		out.Error = err.Error()

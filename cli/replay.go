@@ -156,16 +156,7 @@ call out without Once, --take puts their recorded changes in their stead.`,
 			}
 			list := []one{}
 			differs := false
-			var opts []graph.Option
-			if len(take) > 0 {
-				opts = append(opts, graph.TakeRecorded(take...))
-			}
-			if len(ignore) > 0 {
-				opts = append(opts, graph.IgnoreFields(ignore...))
-			}
-			if entry {
-				opts = append(opts, graph.IgnoreEntry())
-			}
+			o := graph.ReplayOptions{TakeRecorded: take, IgnoreFields: ignore, IgnoreEntry: entry}
 			w := a.console.Out
 			for _, path := range files {
 				rec, err := a.readRecording(cmd, path)
@@ -176,26 +167,26 @@ call out without Once, --take puts their recorded changes in their stead.`,
 				if err != nil {
 					return err
 				}
-				o := one{File: path, Thread: string(rec.Header.Thread), Graph: t.name, Differences: []graph.Difference{}}
-				for d, err := range t.Replay(cmd.Context(), rec, opts...) {
+				one := one{File: path, Thread: string(rec.Header.Thread), Graph: t.name, Differences: []graph.Difference{}}
+				for d, err := range t.Replay(cmd.Context(), rec, o) {
 					if err != nil {
 						return fmt.Errorf("%s: %w", path, err)
 					}
-					o.Differences = append(o.Differences, d)
+					one.Differences = append(one.Differences, d)
 					if !all {
 						break
 					}
 				}
-				list = append(list, o)
-				differs = differs || len(o.Differences) > 0
+				list = append(list, one)
+				differs = differs || len(one.Differences) > 0
 				if a.json {
 					continue
 				}
-				if len(o.Differences) == 0 {
-					fmt.Fprintf(w, "%s: thread %s replays as recorded.\n", path, console.Clean(o.Thread))
+				if len(one.Differences) == 0 {
+					fmt.Fprintf(w, "%s: thread %s replays as recorded.\n", path, console.Clean(one.Thread))
 				}
-				for i := range o.Differences {
-					fmt.Fprintf(w, "%s: thread %s differs at checkpoint %s\n%s\n", path, console.Clean(o.Thread), o.Differences[i].Checkpoint, console.Clean(indent(o.Differences[i].String(), "  ")))
+				for i := range one.Differences {
+					fmt.Fprintf(w, "%s: thread %s differs at checkpoint %s\n%s\n", path, console.Clean(one.Thread), one.Differences[i].Checkpoint, console.Clean(indent(one.Differences[i].String(), "  ")))
 				}
 			}
 			if a.json {

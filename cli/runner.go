@@ -115,7 +115,7 @@ func (a *app) serve(ctx context.Context, store checkpoint.Store, o graph.RunnerO
 	}
 	var graphs []graph.Runnable
 	for _, t := range a.graphs {
-		graphs = append(graphs, t.Runnable())
+		graphs = append(graphs, t.Graph)
 	}
 	r, err := graph.NewRunner(store, o, graphs...)
 	if err != nil {

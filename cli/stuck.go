@@ -85,7 +85,7 @@ func (d *diagnosis) of(ctx context.Context, thread, own string) (why []string) {
 	if t == nil {
 		return why
 	}
-	_, err := t.State(ctx, graph.WithCheckpointer(d.store), graph.Thread(thread))
+	_, err := t.Thread(thread, graph.WithCheckpointer(d.store)).State(ctx)
 	var node *graph.UnknownNodeError
 	var schema *graph.SchemaVersionError
 	switch {

@@ -9,14 +9,13 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server"
 )
 
 // compiled is a graph of this program.
 type compiled struct {
 	about
-	anygraph.Graph
+	*graph.Graph[json.RawMessage]
 	served server.Option
 }
 

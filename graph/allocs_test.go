@@ -33,13 +33,16 @@ func TestASuperstepAllocatesLittle(t *testing.T) {
 	}{
 		"without a store": {func() []graph.Option { return nil }, 2.1},
 		"stored in memory": {func() []graph.Option {
-			return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+			return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}
 		}, 6.2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := allocs(t, 100, 1100, func(n int) {
 				g := compile(t, b, tc.opts()...)
-				_, err := g.Invoke(bg, func(s *small) { s.N = 1 }, graph.MaxSteps(n))
+				_, err := g.Thread("t").Invoke(bg, g.Input(func(s *small) error {
+					s.N = 1
+					return nil
+				}), graph.MaxSteps(n))
 				wantErr[*graph.StepLimitError](t, err)
 			})
 			if got > tc.limit {
@@ -67,14 +70,14 @@ func TestATaskOfAFanOutAllocatesLittle(t *testing.T) {
 	}{
 		"without a store": {func() []graph.Option { return nil }, 6.5},
 		"stored in memory": {func() []graph.Option {
-			return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+			return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}
 		}, 12}, // how many results are stored at a time varies
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := allocs(t, 500, 2500, func(sends int) {
 				n = sends
 				g := compile(t, b, tc.opts()...)
-				if _, err := g.Invoke(bg, func(*trail) {}); err != nil {
+				if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -22,7 +22,7 @@ import (
 type small struct{ N int }
 
 // ring is a graph of two nodes that go round for ever, changing one field.
-func ring[S any](b *testing.B, change func(*S), opts ...graph.Option) *graph.Graph[S] {
+func ring[S any](b *testing.B, change func(*S) error, opts ...graph.Option) *graph.Graph[S] {
 	gb := graph.New[S]("ring")
 	started := false
 	node := func(_ context.Context, s *S) error {
@@ -30,7 +30,9 @@ func ring[S any](b *testing.B, change func(*S), opts ...graph.Option) *graph.Gra
 			started = true
 			b.ResetTimer()
 		}
-		change(s)
+		if err := change(s); err != nil {
+			return err
+		}
 		return nil
 	}
 	gb.AddNode("a", node).AddNode("b", node)
@@ -39,7 +41,7 @@ func ring[S any](b *testing.B, change func(*S), opts ...graph.Option) *graph.Gra
 }
 
 // steps runs b.N supersteps.
-func steps[S any](b *testing.B, g *graph.Graph[S], input func(*S), opts ...graph.Option) {
+func steps[S any](b *testing.B, g *graph.Graph[S], input func(*S) error, opts ...graph.RunOption) {
 	b.Helper()
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -49,11 +51,17 @@ func steps[S any](b *testing.B, g *graph.Graph[S], input func(*S), opts ...graph
 }
 
 func BenchmarkStep(b *testing.B) {
-	change := func(s *small) { s.N++ }
-	input := func(s *small) { s.N = 1 }
+	change := func(s *small) error {
+		s.N++
+		return nil
+	}
+	input := func(s *small) error {
+		s.N = 1
+		return nil
+	}
 	b.Run("no store", func(b *testing.B) { steps(b, ring(b, change), input) })
 	b.Run("memory", func(b *testing.B) {
-		steps(b, ring(b, change, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")), input)
+		steps(b, ring(b, change, graph.WithCheckpointer(checkpoint.NewMemory())), input)
 	})
 	b.Run("sqlite", func(b *testing.B) {
 		store, err := sqlite.Open(filepath.Join(b.TempDir(), "bench.db"))
@@ -61,7 +69,7 @@ func BenchmarkStep(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer store.Close()
-		steps(b, ring(b, change, graph.WithCheckpointer(store), graph.Thread("t")), input)
+		steps(b, ring(b, change, graph.WithCheckpointer(store)), input)
 	})
 }
 
@@ -79,14 +87,18 @@ func BenchmarkStepByState(b *testing.B) {
 			b.Run(fmt.Sprintf("%d items and bytes, stored %v", size, store), func(b *testing.B) {
 				var opts []graph.Option
 				if store {
-					opts = []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+					opts = []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}
 				}
-				steps(b, ring(b, func(s *content) { s.N++ }, opts...), func(s *content) {
+				steps(b, ring(b, func(s *content) error {
+					s.N++
+					return nil
+				}, opts...), func(s *content) error {
 					for i := range size {
 						s.Items.Add("item")
 						s.Known.Put(fmt.Sprint(i), i)
 					}
 					s.Text = strings.Repeat("x", size)
+					return nil
 				})
 			})
 		}
@@ -110,9 +122,33 @@ type (
 
 // BenchmarkStepByFields shows what a plain field costs.
 func BenchmarkStepByFields(b *testing.B) {
-	b.Run("1", func(b *testing.B) { steps(b, ring(b, func(s *small) { s.N++ }), func(s *small) { s.N = 1 }) })
-	b.Run("10", func(b *testing.B) { steps(b, ring(b, func(s *ten) { s.N++ }), func(s *ten) { s.N = 1 }) })
-	b.Run("12 of 100 values", func(b *testing.B) { steps(b, ring(b, func(s *hundred) { s.N++ }), func(s *hundred) { s.N = 1 }) })
+	b.Run("1", func(b *testing.B) {
+		steps(b, ring(b, func(s *small) error {
+			s.N++
+			return nil
+		}), func(s *small) error {
+			s.N = 1
+			return nil
+		})
+	})
+	b.Run("10", func(b *testing.B) {
+		steps(b, ring(b, func(s *ten) error {
+			s.N++
+			return nil
+		}), func(s *ten) error {
+			s.N = 1
+			return nil
+		})
+	})
+	b.Run("12 of 100 values", func(b *testing.B) {
+		steps(b, ring(b, func(s *hundred) error {
+			s.N++
+			return nil
+		}), func(s *hundred) error {
+			s.N = 1
+			return nil
+		})
+	})
 }
 
 // BenchmarkStepByNodes shows that a step doesn't cost more in a larger graph.
@@ -126,7 +162,10 @@ func BenchmarkStepByNodes(b *testing.B) {
 				gb.AddEdge(name(i), name(i+1))
 			}
 			gb.AddEdge(graph.Start, name(0))
-			steps(b, compile(b, gb), func(s *small) { s.N = 1 })
+			steps(b, compile(b, gb), func(s *small) error {
+				s.N = 1
+				return nil
+			})
 		})
 	}
 }
@@ -136,15 +175,21 @@ func BenchmarkStepByHistory(b *testing.B) {
 	type chat struct{ Messages graph.List[string] }
 	for _, turns := range []int{1, 1_000, 10_000} {
 		b.Run(fmt.Sprint(turns, " turns"), func(b *testing.B) {
-			store := []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
-			reply := func(s *chat) { s.Messages.Add("reply") }
-			if _, err := ring(b, reply, store...).Invoke(bg, func(s *chat) { s.Messages.Add("hello") }, graph.MaxSteps(turns)); err == nil {
+			store := []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}
+			reply := func(s *chat) error {
+				s.Messages.Add("reply")
+				return nil
+			}
+			if _, err := ring(b, reply, store...).Thread("t").Invoke(bg, graph.Requests[chat]{}.Input(func(s *chat) error {
+				s.Messages.Add("hello")
+				return nil
+			}), graph.MaxSteps(turns)); err == nil {
 				b.Fatal("no limit")
 			}
 			s := ring(b, reply, store...) // whose first node starts the clock, after loading
 			b.ReportAllocs()
 			b.ResetTimer()
-			_, _ = s.Continue(bg, graph.MaxSteps(turns+b.N))
+			_, _ = s.Thread("t").Invoke(bg, s.Continue(), graph.MaxSteps(turns+b.N))
 		})
 	}
 }
@@ -172,7 +217,7 @@ func BenchmarkFanOut(b *testing.B) {
 				g := compile(b, gb, opts...)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
-					snap, err := g.Invoke(bg, func(*trail) {}, graph.Thread(fmt.Sprint(i)))
+					snap, err := g.Thread(fmt.Sprint(i)).Invoke(bg, g.Input(func(*trail) error { return nil }))
 					if err != nil || snap.State.N != n*(n-1)/2 {
 						b.Fatal(snap.State.N, err)
 					}
@@ -206,7 +251,10 @@ func BenchmarkLoadConversation(b *testing.B) {
 	type message struct{ Role, Text string }
 	type chat struct{ Messages graph.List[message] }
 	text := strings.Repeat("Lorem ipsum dolor sit amet. ", 18) // 504 bytes, twice a turn
-	reply := func(s *chat) { s.Messages.Add(message{Role: "assistant", Text: text}) }
+	reply := func(s *chat) error {
+		s.Messages.Add(message{Role: "assistant", Text: text})
+		return nil
+	}
 	stores := []struct {
 		name string
 		open func(dir string) (checkpoint.Store, error)
@@ -250,22 +298,30 @@ func BenchmarkLoadConversation(b *testing.B) {
 			if c, ok := store.(io.Closer); ok {
 				defer c.Close()
 			}
-			gb := graph.New[chat]("chat").AddNode("reply", func(_ context.Context, s *chat) error { reply(s); return nil })
+			gb := graph.New[chat]("chat").AddNode("reply", func(_ context.Context, s *chat) error {
+				if err := reply(s); err != nil {
+					return err
+				}
+				return nil
+			})
 			gb.AddEdge(graph.Start, "reply")
-			g := compile(b, gb, graph.WithCheckpointer(store), graph.Thread("t"), graph.OnWarning(func(graph.Warning) {}))
+			g := compile(b, gb, graph.WithCheckpointer(store), graph.OnWarning(func(graph.Warning) {}))
 			turn := func(b *testing.B) {
-				if _, err := g.Invoke(bg, func(s *chat) { s.Messages.Add(message{Role: "user", Text: text}) }); err != nil {
+				if _, err := g.Thread("t").Invoke(bg, g.Input(func(s *chat) error {
+					s.Messages.Add(message{Role: "user", Text: text})
+					return nil
+				})); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for range 2000 {
 				turn(b)
 			}
-			for name, opts := range map[string][]graph.Option{"first": {graph.ReadCache(0)}, "again": nil} {
+			for name, opts := range map[string][]graph.ThreadOption{"first": {graph.ReadCache(0)}, "again": nil} {
 				b.Run(name, func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						snap, err := g.State(bg, opts...)
+						snap, err := g.Thread("t", opts...).State(bg)
 						if err != nil || snap.State.Messages.Len() != 4000 {
 							b.Fatal(snap.State.Messages.Len(), err)
 						}

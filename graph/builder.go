@@ -40,7 +40,7 @@ type nodeConfig struct {
 	retries     []RetryPolicy
 	cache       *CachePolicy
 	stateType   reflect.Type         // of typed options; nil: none
-	child       Subgraph             // nil: none
+	child       *engine              // nil: none
 	mounted     bool                 // it is child, and doesn't only call it
 	part        func(parent any) any // of the containing graph's state, which child shares; nil: none
 	reads       []string             // fields that the node is given; nil: all
@@ -201,7 +201,7 @@ func (b *Builder[S]) Mistake(node string, err error) *Builder[S] {
 // given others. It is for packages that build parts of graphs.
 func (b *Builder[S]) Defaults(opts ...Option) *Builder[S] {
 	b.made()
-	set, err := b.settings.with(opts)
+	set, err := with(b.settings, opts)
 	if err != nil {
 		b.problem("option", "", "", "%v", err)
 	}

@@ -22,7 +22,12 @@ type elsewhere struct{ checkpoint.Store }
 // turns is a state that lists what was said.
 type turns struct{ Said graph.List[string] }
 
-func say(text string) func(*turns) { return func(s *turns) { s.Said.Add(text) } }
+func say(text string) func(*turns) error {
+	return func(s *turns) error {
+		s.Said.Add(text)
+		return nil
+	}
+}
 
 func said(s *turns) string { return strings.Join(s.Said.Slice(), " ") }
 
@@ -40,7 +45,7 @@ func talker(t *testing.T, store checkpoint.Store, wait func(ctx context.Context,
 	})
 	b.AddEdge(graph.Start, "answer")
 	b.AddEdge("answer", graph.End)
-	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t")}, opts...)...)
+	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(store)}, opts...)...)
 }
 
 func never(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
@@ -68,10 +73,10 @@ func TestBusyThreadIsRejected(t *testing.T) { // Q-06
 		hold := func(ctx context.Context, _ string) error { <-release; return nil }
 		g := talker(t, open(), hold)
 		done := make(chan error)
-		go func() { _, err := g.Invoke(t.Context(), say("a")); done <- err }()
+		go func() { _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("a"))); done <- err }()
 		synctest.Wait()
 		time.Sleep(time.Hour) // the lease is renewed
-		_, err := talker(t, open(), hold).Invoke(t.Context(), say("b"))
+		_, err := talker(t, open(), hold).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 		var busy *checkpoint.BusyError
 		if !errors.Is(err, graph.ErrThreadBusy) || !errors.As(err, &busy) || !strings.Contains(busy.Lease.Holder, " pid ") {
 			t.Fatalf("got %v, want ErrThreadBusy with the holder", err)
@@ -80,7 +85,7 @@ func TestBusyThreadIsRejected(t *testing.T) { // Q-06
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		snap, err := talker(t, open(), hold).Invoke(t.Context(), say("b"))
+		snap, err := talker(t, open(), hold).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 		if err != nil || said(&snap.State) != "a A b B" {
 			t.Fatalf("got %q, %v", said(&snap.State), err)
 		}
@@ -94,7 +99,7 @@ func TestBusyThreadIsQueuedFor(t *testing.T) { // Q-06
 		for i := range 5 {
 			g := talker(t, open(), slow, graph.WhenBusy(graph.BusyQueue))
 			wg.Go(func() {
-				if _, err := g.Invoke(t.Context(), say(fmt.Sprint("q", i))); err != nil {
+				if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say(fmt.Sprint("q", i)))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -102,12 +107,12 @@ func TestBusyThreadIsQueuedFor(t *testing.T) { // Q-06
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := talker(t, open(), slow, graph.WhenBusy(graph.BusyQueue)).Invoke(ctx, say("impatient"))
+		_, err := talker(t, open(), slow, graph.WhenBusy(graph.BusyQueue)).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("impatient")))
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("got %v, want the end of its context and why it waited", err)
 		}
 		wg.Wait()
-		snap, err := talker(t, open(), slow).State(t.Context())
+		snap, err := talker(t, open(), slow).Thread("t").State(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,17 +131,20 @@ func TestBusyThreadIsQueuedFor(t *testing.T) { // Q-06
 func TestBusyThreadIsInterrupted(t *testing.T) {
 	eachReach(t, func(t *testing.T, open func() checkpoint.Store) {
 		done := make(chan error)
-		go func() { _, err := talker(t, open(), never).Invoke(bg, say("a")); done <- err }()
+		go func() {
+			_, err := talker(t, open(), never).Thread("t").Invoke(bg, graph.Requests[turns]{}.Input(say("a")))
+			done <- err
+		}()
 		synctest.Wait()
 		quick := func(context.Context, string) error { return nil }
-		snap, err := talker(t, open(), quick, graph.WhenBusy(graph.BusyInterrupt)).Invoke(t.Context(), say("b"))
+		snap, err := talker(t, open(), quick, graph.WhenBusy(graph.BusyInterrupt)).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 		if err != nil || said(&snap.State) != "a b B" {
 			t.Fatalf("got %q, %v; want the first run's input and the second's turn", said(&snap.State), err)
 		}
 		if err := <-done; !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("the first run returned %v, want ErrThreadBusy", err)
 		}
-		snap, err = talker(t, open(), quick).Invoke(t.Context(), say("c"))
+		snap, err = talker(t, open(), quick).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("c")))
 		if err != nil || said(&snap.State) != "a b B c C" {
 			t.Fatalf("got %q, %v", said(&snap.State), err)
 		}
@@ -146,13 +154,16 @@ func TestBusyThreadIsInterrupted(t *testing.T) { // Q-06
 func TestBusyThreadIsRolledBack(t *testing.T) {
 	quick := func(context.Context, string) error { return nil }
 	eachReach(t, func(t *testing.T, open func() checkpoint.Store) {
-		if _, err := talker(t, open(), quick).Invoke(t.Context(), say("first")); err != nil {
+		if _, err := talker(t, open(), quick).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("first"))); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error)
-		go func() { _, err := talker(t, open(), never).Invoke(t.Context(), say("a")); done <- err }()
+		go func() {
+			_, err := talker(t, open(), never).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("a")))
+			done <- err
+		}()
 		synctest.Wait()
-		snap, err := talker(t, open(), quick, graph.WhenBusy(graph.BusyRollback)).Invoke(t.Context(), say("b"))
+		snap, err := talker(t, open(), quick, graph.WhenBusy(graph.BusyRollback)).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 		if err != nil || said(&snap.State) != "first FIRST b B" {
 			t.Fatalf("got %q, %v; want no trace of the run that was stopped", said(&snap.State), err)
 		}
@@ -160,7 +171,7 @@ func TestBusyThreadIsRolledBack(t *testing.T) { // Q-06
 			t.Fatalf("the first run returned %v, want ErrThreadBusy", err)
 		}
 		n := 0
-		for _, err := range talker(t, open(), quick).History(t.Context(), graph.AllBranches()) {
+		for _, err := range talker(t, open(), quick).Thread("t").History(t.Context(), graph.HistoryQuery{AllBranches: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,9 +184,12 @@ func TestBusyThreadIsRolledBack(t *testing.T) { // Q-06
 	t.Run("a run that began the thread", func(t *testing.T) {
 		eachReach(t, func(t *testing.T, open func() checkpoint.Store) {
 			done := make(chan error)
-			go func() { _, err := talker(t, open(), never).Invoke(t.Context(), say("a")); done <- err }()
+			go func() {
+				_, err := talker(t, open(), never).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("a")))
+				done <- err
+			}()
 			synctest.Wait()
-			snap, err := talker(t, open(), quick, graph.WhenBusy(graph.BusyRollback)).Invoke(t.Context(), say("b"))
+			snap, err := talker(t, open(), quick, graph.WhenBusy(graph.BusyRollback)).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 			if err != nil || said(&snap.State) != "b B" {
 				t.Fatalf("got %q, %v", said(&snap.State), err)
 			}
@@ -187,11 +201,11 @@ func TestBusyThreadIsRolledBack(t *testing.T) { // Q-06
 	t.Run("nothing to roll back", func(t *testing.T) {
 		g := talker(t, checkpoint.NewMemory(), quick, graph.WhenBusy(graph.BusyRollback))
 		for _, text := range []string{"a", "b"} {
-			if _, err := g.Invoke(t.Context(), say(text)); err != nil {
+			if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say(text))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		snap, err := g.State(t.Context())
+		snap, err := g.Thread("t").State(t.Context())
 		if err != nil || said(&snap.State) != "a A b B" {
 			t.Fatalf("got %q, %v", said(&snap.State), err)
 		}
@@ -216,14 +230,14 @@ func TestStalledRunCannotWriteAfterAnotherTookOver(t *testing.T) { // W1
 		deaf := make(chan struct{})
 		slow := talker(t, stalled{store}, func(context.Context, string) error { <-deaf; return nil })
 		done := make(chan error)
-		go func() { _, err := slow.Invoke(t.Context(), say("a")); done <- err }()
+		go func() { _, err := slow.Thread("t").Invoke(t.Context(), slow.Input(say("a"))); done <- err }()
 		synctest.Wait()
 		quick := talker(t, elsewhere{store}, func(context.Context, string) error { return nil })
-		if _, err := quick.Continue(t.Context()); !errors.Is(err, graph.ErrThreadBusy) {
+		if _, err := quick.Thread("t").Invoke(t.Context(), quick.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("got %v before the lease ran out, want ErrThreadBusy", err)
 		}
 		time.Sleep(16 * time.Second)
-		snap, err := quick.Continue(t.Context())
+		snap, err := quick.Thread("t").Invoke(t.Context(), quick.Continue())
 		if err != nil || said(&snap.State) != "a A" {
 			t.Fatalf("got %q, %v", said(&snap.State), err)
 		}
@@ -231,7 +245,7 @@ func TestStalledRunCannotWriteAfterAnotherTookOver(t *testing.T) { // W1
 		if err := <-done; !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("the stalled run returned %v, want ErrThreadBusy", err)
 		}
-		snap, err = quick.State(t.Context())
+		snap, err = quick.Thread("t").State(t.Context())
 		if err != nil || said(&snap.State) != "a A" {
 			t.Fatalf("got %q, %v", said(&snap.State), err)
 		}
@@ -242,7 +256,10 @@ func TestRunThatLostItsThreadIsStopped(t *testing.T) { // W1
 	synctest.Test(t, func(t *testing.T) {
 		store := checkpoint.NewMemory()
 		done := make(chan error)
-		go func() { _, err := talker(t, elsewhere{store}, never).Invoke(t.Context(), say("a")); done <- err }()
+		go func() {
+			_, err := talker(t, elsewhere{store}, never).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("a")))
+			done <- err
+		}()
 		synctest.Wait()
 		_, err := store.Write(t.Context(), &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true, Steal: holder(t, store)})
 		if err != nil {
@@ -275,7 +292,7 @@ func TestThreadIsFreeWhenTheRunIsOver(t *testing.T) {
 		"interrupt": func(ctx context.Context, _ string) error { _, err := graph.Interrupt[bool](ctx, "q", nil); return err },
 	}
 	for what, wait := range outcomes {
-		_, err := talker(t, elsewhere{store}, wait).Invoke(t.Context(), say("a"))
+		_, err := talker(t, elsewhere{store}, wait).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("a")))
 		if err != nil && !errors.Is(err, errStalled) {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // Command says where a node or router leads. It carries destinations only: a
-// node writes to its state, and a resume's edit is the option [Update]. The
+// node writes to its state, and an answer's edit is given to [Requests.Answer]. The
 // zero Command follows the static edges.
 type Command struct{ c local.Command }
 

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,14 +23,30 @@ const plainSizeWarning = 4 << 10
 // Graph is a compiled graph. It is immutable and safe for concurrent use; later
 // changes to its builder don't affect it.
 type Graph[S any] struct {
-	prog   *local.Program
-	values values[S]
+	Requests[S]
+	e    *engine
+	form form[S]
+}
+
+// engine is a compiled graph, whatever the type of its state.
+type engine struct {
+	prog *local.Program
+	stateType
 
 	evolution *evolution
 	nodes     []nodeConfig
 	settings  settings
 	warnings  []Problem
 	kept      *local.Kept
+}
+
+// stateType is what an engine knows of its state's type, beside what the core does.
+type stateType struct {
+	typed  core.Values // without what reads former records
+	fields []string    // nil: there are none
+	update func(state any, data []byte) error
+	write  func(dst, changes any) error
+	schema func(input bool) (*jsonschema.Schema, error) // nil: there is none
 }
 
 // values is what a graph knows of its state type: how the core handles it, and
@@ -42,7 +57,21 @@ type values[S any] interface {
 	Update(s *S, data []byte) error
 	Hash(s *S) (map[string]uint64, error)
 	Write(dst *S, changes any) error
-	Schema(input bool) (*jsonschema.Schema, error)
+}
+
+func stateTypeOf[S any](v values[S]) stateType {
+	t := stateType{
+		typed:  v,
+		fields: v.FieldNames(),
+		update: func(state any, data []byte) error { return v.Update(state.(*S), data) },
+		write:  func(dst, changes any) error { return v.Write(dst.(*S), changes) },
+	}
+	if s, ok := v.(interface {
+		Schema(input bool) (*jsonschema.Schema, error)
+	}); ok {
+		t.schema = s.Schema
+	}
+	return t
 }
 
 // Compile checks the graph and returns it ready to run. Everything that is
@@ -69,7 +98,7 @@ func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
 		return nil, err
 	}
 	if size := typ.Size(); size > plainSizeWarning {
-		g.warnings = append(g.warnings, Problem{Kind: "state size",
+		g.e.warnings = append(g.e.warnings, Problem{Kind: "state size",
 			Text: fmt.Sprintf("the state holds %d bytes of plain fields, which every task copies", size),
 			Fix:  "put what is large in a Value, List or Map"})
 	}
@@ -80,7 +109,7 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	problems = append(problems, b.unnamed()...)
 	base := b.settings
 	base.maxSteps, base.cycleWindow = DefaultMaxSteps, defaultCycleWindow
-	set, err := base.with(opts)
+	set, err := with(base, opts)
 	if err != nil {
 		problems = append(problems, Problem{Kind: "option", Text: err.Error()})
 	}
@@ -126,15 +155,15 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	if p == nil || len(problems) > 0 || v == nil {
 		return nil, &CompileError{Graph: b.spec.Name, Problems: problems}
 	}
-	g := &Graph[S]{values: v, settings: set, kept: local.NewKept(), warnings: warnings, nodes: slices.Clone(b.nodes)}
+	e := &engine{stateType: stateTypeOf(v), settings: set, kept: local.NewKept(), warnings: warnings, nodes: slices.Clone(b.nodes)}
 	// The plan holds the graph's breakpoints; those of a call come on top.
-	g.settings.before, g.settings.after = nil, nil
-	g.evolution = evo
-	if g.settings.onWarning == nil {
+	e.settings.before, e.settings.after = nil, nil
+	e.evolution = evo
+	if e.settings.onWarning == nil {
 		if s, ok := any(v).(schemaValues); ok {
-			g.settings.onWarning = s.warn
+			e.settings.onWarning = s.warn
 		} else {
-			g.settings.onWarning = logWarnings(b.spec.Name)
+			e.settings.onWarning = logWarnings(b.spec.Name)
 		}
 	}
 	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Version: set.version}
@@ -167,8 +196,8 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			prog.Nodes[i].Routers = append(prog.Nodes[i].Routers, r.router)
 		}
 	}
-	g.prog = prog
-	return g, nil
+	e.prog = prog
+	return &Graph[S]{e: e, form: typed[S]()}, nil
 }
 
 // unnamed reports that the graph has no name.
@@ -189,34 +218,23 @@ func (b *Builder[S]) MustCompile(opts ...Option) *Graph[S] {
 	return g
 }
 
-// compiled returns an error for a graph that was never compiled: nothing can be
-// done with one.
-func (g *Graph[S]) compiled() error {
-	if g == nil || g.prog == nil {
-		return &NotCompiledError{Nil: g == nil}
+// engine returns the graph's engine, or an error for a graph that was never compiled:
+// nothing can be done with one.
+func (g *Graph[S]) engine() (*engine, error) {
+	if g == nil || g.e == nil {
+		return nil, &NotCompiledError{Nil: g == nil}
 	}
-	return nil
+	return g.e, nil
 }
 
-// made returns g, for methods that return no error: it panics on a graph that was
-// never compiled.
-func (g *Graph[S]) made() *Graph[S] {
-	if err := g.compiled(); err != nil {
+// made returns the graph's engine, for methods that return no error: it panics on a
+// graph that was never compiled.
+func (g *Graph[S]) made() *engine {
+	e, err := g.engine()
+	if err != nil {
 		panic(err.Error())
 	}
-	return g
-}
-
-// with returns the settings of a call.
-func (g *Graph[S]) with(ctx context.Context, opts []Option) (settings, error) {
-	if err := g.compiled(); err != nil {
-		return settings{}, err
-	}
-	set, err := g.settings.with(opts)
-	if ctx == nil {
-		err = errors.Join(errors.New("graph: nil Context"), err)
-	}
-	return set, err
+	return e
 }
 
 // Name returns the graph's name.
@@ -229,15 +247,80 @@ func (g *Graph[S]) Nodes() []string { return g.made().prog.Plan.Names() }
 func (g *Graph[S]) Warnings() []Problem { return slices.Clone(g.made().warnings) }
 
 // With returns a graph with other defaults. g stays as it is.
-func (g *Graph[S]) With(opts ...Option) (*Graph[S], error) {
-	if err := g.compiled(); err != nil {
-		return nil, err
-	}
-	set, err := g.settings.with(opts)
+func (g *Graph[S]) With(opts ...ThreadOption) (*Graph[S], error) {
+	e, err := g.engine()
 	if err != nil {
 		return nil, err
 	}
-	c := *g
-	c.settings = set
-	return &c, nil
+	c := *e
+	if c.settings, err = with(e.settings, opts); err != nil {
+		return nil, err
+	}
+	return &Graph[S]{e: &c, form: g.form}, nil
 }
+
+// JSON returns a graph as one whose inputs and states are JSON, for programs that
+// serve graphs they don't know. It is the same graph: threads may be used by both.
+// Its State is the state's JSON. A function over it, an input or an edit, is given
+// null and writes an update, as [Graph.UpdateJSON] takes it: see [UpdateWith].
+func JSON[S any](g *Graph[S]) *Graph[json.RawMessage] { return inJSON(g.made()) }
+
+func inJSON(e *engine) *Graph[json.RawMessage] {
+	return &Graph[json.RawMessage]{e: e, form: form[json.RawMessage]{
+		edit: func(f func(*json.RawMessage) error) func(any) error {
+			return func(state any) error {
+				var update json.RawMessage
+				if err := f(&update); err != nil || update == nil {
+					return err
+				}
+				return e.update(state, update)
+			}
+		},
+		read: func(state any) (json.RawMessage, error) { return json.Marshal(state) },
+	}}
+}
+
+// UpdateWith is the input or edit that a graph from [JSON] takes for an update; nil
+// for none.
+func UpdateWith(update json.RawMessage) func(*json.RawMessage) error {
+	if update == nil {
+		return nil
+	}
+	return func(u *json.RawMessage) error {
+		*u = update
+		return nil
+	}
+}
+
+// UpdateJSON applies an update in JSON to a state: input from outside. An
+// object names fields; plain fields are set, lists are added to, maps and sets
+// merged, numbers of a Sum added, and {"$overwrite": v} replaces a value.
+// What the schema of updates refuses ([Graph.JSONSchema]) is refused, with an
+// [InputError] for each part that is wrong, or an [UnknownFieldError]; so are text
+// that isn't UTF-8 and names that an object has twice. Nothing is applied if
+// anything is wrong, and the errors name the fields.
+func (g *Graph[S]) UpdateJSON(s *S, data []byte) error {
+	e, err := g.engine()
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return errors.New("graph: UpdateJSON: the state is nil")
+	}
+	if _, ok := any(s).(*json.RawMessage); ok {
+		return errors.New("graph: UpdateJSON: the state of a graph from graph.JSON is JSON already: give the update as input, or use CheckJSON")
+	}
+	return e.update(s, data)
+}
+
+// CheckJSON reports what is wrong with an update in JSON, as [Graph.UpdateJSON]
+// would for a state without content.
+func (g *Graph[S]) CheckJSON(update []byte) error {
+	e, err := g.engine()
+	if err != nil {
+		return err
+	}
+	return e.check(update)
+}
+
+func (e *engine) check(update []byte) error { return e.update(e.prog.Values.New(), update) }

@@ -153,14 +153,14 @@ func TestNodeNamesAreArbitraryStrings(t *testing.T) { // SYN-08
 	b := visits(graph.New[trail](`name "of" it`), names...)
 	b.AddEdge(graph.Start, names[0]).AddSequence(names...)
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equalSlice(t, "ran", snap.State.Ran.Slice(), names)
 	for _, d := range []string{g.Mermaid(), g.DOT(), g.String(), string(g.SVG())} {
 		if d == "" {
 			t.Error("no drawing")
 		}
 	}
-	es := entries(t, g)
+	es := entriesOf(t, g.Thread("t"))
 	equalSlice(t, "nodes", es[0].Nodes, []string{"<b>"})
 }
 
@@ -214,8 +214,8 @@ func TestJoinsIntoOneNodeAreDrawnApart(t *testing.T) {
 func TestDrawingARunAndSubgraphs(t *testing.T) {
 	ran := &calls{}
 	g := mounted(t, childGraph(t, ran, true), ran, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	es := entries(t, g)
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	es := entriesOf(t, g.Thread("t"))
 	d := g.Drawing(graph.Expand(-1), graph.Overlay(es, snap))
 	status := map[string]string{}
 	for _, n := range d.Nodes {

@@ -19,17 +19,17 @@ func quickly(context.Context, string) error { return nil }
 func TestADeletionWhoseContextHasEndedLeavesTheThreadToOthers(t *testing.T) {
 	eachReach(t, func(t *testing.T, open func() checkpoint.Store) {
 		g := talker(t, open(), quickly)
-		if _, err := g.Invoke(t.Context(), say("a")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("a"))); err != nil {
 			t.Fatal(err)
 		}
 		for _, policy := range []graph.BusyPolicy{graph.BusyReject, graph.BusyQueue, graph.BusyInterrupt} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			why := errors.New("the caller has left")
 			cancel(why)
-			if err := g.DeleteThread(ctx, "t", graph.WhenBusy(policy)); !errors.Is(err, why) {
+			if err := g.Thread("t", graph.WhenBusy(policy)).Delete(ctx); !errors.Is(err, why) {
 				t.Fatalf("got %v, want why the context has ended", err)
 			}
-			if _, err := talker(t, open(), quickly).Invoke(t.Context(), say("b")); err != nil {
+			if _, err := talker(t, open(), quickly).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b"))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,25 +61,25 @@ func (brokenDelete) Delete(context.Context, checkpoint.ThreadID) error { return 
 func TestADeletionThatFailsGivesTheThreadBack(t *testing.T) {
 	eachReach(t, func(t *testing.T, open func() checkpoint.Store) {
 		g := talker(t, open(), quickly)
-		if _, err := g.Invoke(t.Context(), say("a")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("a"))); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("the caller has left")
 		leaving := talker(t, &atClaim{open(), func() { cancel(why) }}, quickly)
-		if err := leaving.DeleteThread(ctx, "t"); !errors.Is(err, why) {
+		if err := leaving.Thread("t").Delete(ctx); !errors.Is(err, why) {
 			t.Fatalf("got %v, want why the context has ended", err)
 		}
-		if _, err := g.Invoke(t.Context(), say("b")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("b"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := talker(t, brokenDelete{open()}, quickly).DeleteThread(t.Context(), "t"); !errors.Is(err, errNotNow) {
+		if err := talker(t, brokenDelete{open()}, quickly).Thread("t").Delete(t.Context()); !errors.Is(err, errNotNow) {
 			t.Fatalf("got %v, want the store's error", err)
 		}
-		if _, err := g.Invoke(t.Context(), say("c")); err != nil {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("c"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.DeleteThread(t.Context(), "t"); err != nil {
+		if err := g.Thread("t").Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -114,14 +114,14 @@ func TestARunOfADeletedThreadLeavesTheOneBegunAnewAlone(t *testing.T) {
 				return nil
 			}, ttl)
 			go func() {
-				_, err := g.Invoke(t.Context(), say(word))
+				_, err := g.Thread("t").Invoke(t.Context(), g.Input(say(word)))
 				done[i] <- err
 			}()
 			<-began
 			return renewed
 		}
 		begin(0, "a")
-		if err := talker(t, open(), quickly).DeleteThread(t.Context(), "t", graph.WhenBusy(graph.BusyInterrupt)); err != nil {
+		if err := talker(t, open(), quickly).Thread("t", graph.WhenBusy(graph.BusyInterrupt)).Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		renewed := begin(1, "b")
@@ -132,14 +132,14 @@ func TestARunOfADeletedThreadLeavesTheOneBegunAnewAlone(t *testing.T) {
 			t.Errorf("the run that was stopped ended with %v", err)
 		}
 		other := talker(t, open(), quickly)
-		if _, err := other.Invoke(t.Context(), say("c")); !errors.Is(err, graph.ErrThreadBusy) {
+		if _, err := other.Thread("t").Invoke(t.Context(), other.Input(say("c"))); !errors.Is(err, graph.ErrThreadBusy) {
 			t.Errorf("while the new run works on the thread, a third one got %v", err)
 		}
 		close(released[1])
 		if err := <-done[1]; err != nil {
 			t.Errorf("the new run ended with %v", err)
 		}
-		snap, err := other.State(t.Context())
+		snap, err := other.Thread("t").State(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,10 @@ func TestAThreadThatARunWorksOnIsNotDeleted(t *testing.T) {
 		release := make(chan struct{})
 		g := talker(t, open(), func(context.Context, string) error { <-release; return nil })
 		done := make(chan error)
-		go func() { _, err := g.Invoke(t.Context(), say("a")); done <- err }()
+		go func() { _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("a"))); done <- err }()
 		synctest.Wait()
 		other := talker(t, open(), nil)
-		err := other.DeleteThread(t.Context(), "t")
+		err := other.Thread("t").Delete(t.Context())
 		var busy *checkpoint.BusyError
 		if !errors.Is(err, graph.ErrThreadBusy) || !errors.As(err, &busy) || !strings.Contains(busy.Lease.Holder, " pid ") {
 			t.Fatalf("got %v, want ErrThreadBusy with the holder", err)
@@ -28,7 +28,7 @@ func TestAThreadThatARunWorksOnIsNotDeleted(t *testing.T) {
 			t.Fatalf("a time that nobody said: %v", err)
 		}
 		deleted := make(chan error)
-		go func() { deleted <- other.DeleteThread(t.Context(), "t", graph.WhenBusy(graph.BusyQueue)) }()
+		go func() { deleted <- other.Thread("t", graph.WhenBusy(graph.BusyQueue)).Delete(t.Context()) }()
 		synctest.Wait()
 		close(release)
 		if err := <-done; err != nil {
@@ -37,10 +37,10 @@ func TestAThreadThatARunWorksOnIsNotDeleted(t *testing.T) {
 		if err := <-deleted; err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.State(t.Context()); !errors.Is(err, checkpoint.ErrNotFound) {
+		if _, err := other.Thread("t").State(t.Context()); !errors.Is(err, checkpoint.ErrNotFound) {
 			t.Fatalf("got %v, want ErrNotFound", err)
 		}
-		if err := other.DeleteThread(t.Context(), "t"); err != nil {
+		if err := other.Thread("t").Delete(t.Context()); err != nil {
 			t.Fatalf("deleting an unknown thread: %v", err)
 		}
 	})
@@ -50,16 +50,16 @@ func TestDeletingAThreadCanStopTheRunThatWorksOnIt(t *testing.T) {
 	eachReach(t, func(t *testing.T, open func() checkpoint.Store) {
 		g := talker(t, open(), never)
 		done := make(chan error)
-		go func() { _, err := g.Invoke(t.Context(), say("a")); done <- err }()
+		go func() { _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("a"))); done <- err }()
 		synctest.Wait()
 		other := talker(t, open(), nil)
-		if err := other.DeleteThread(t.Context(), "t", graph.WhenBusy(graph.BusyInterrupt)); err != nil {
+		if err := other.Thread("t", graph.WhenBusy(graph.BusyInterrupt)).Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("the run ended with %v", err)
 		}
-		if _, err := other.State(t.Context()); !errors.Is(err, checkpoint.ErrNotFound) {
+		if _, err := other.Thread("t").State(t.Context()); !errors.Is(err, checkpoint.ErrNotFound) {
 			t.Fatalf("got %v, want ErrNotFound", err)
 		}
 	})
@@ -71,9 +71,9 @@ func TestARunWhoseThreadWasDeletedSaysSo(t *testing.T) {
 		release := make(chan struct{})
 		g := talker(t, elsewhere{store}, func(context.Context, string) error { <-release; return nil })
 		done := make(chan error)
-		go func() { _, err := g.Invoke(t.Context(), say("a")); done <- err }()
+		go func() { _, err := g.Thread("t").Invoke(t.Context(), g.Input(say("a"))); done <- err }()
 		synctest.Wait()
-		if err := g.DeleteThread(t.Context(), "t", graph.WhenBusy(graph.BusyInterrupt)); err != nil {
+		if err := g.Thread("t", graph.WhenBusy(graph.BusyInterrupt)).Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		close(release)

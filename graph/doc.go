@@ -18,13 +18,21 @@
 //	})
 //	b.AddEdge(graph.Start, "write")
 //	g, err := b.Compile()
-//	snap, err := g.Invoke(ctx, func(s *State) { s.Topic = "cats" })
+//	snap, err := g.Invoke(ctx, func(s *State) error { s.Topic = "cats"; return nil })
+//
+// What is kept of a run is a [Thread]: a graph with a checkpointer is called through a
+// handle to one, with a [Request] that says what the call does.
+//
+//	g, err := b.Compile(graph.WithCheckpointer(store))
+//	t := g.Thread("t-1")
+//	snap, err := t.Invoke(ctx, t.Input(func(s *State) error { s.Topic = "cats"; return nil }))
+//	snap, err = t.Invoke(ctx, t.Answer(true)) // of what a node has asked, perhaps in another process
 //
 // A field of the state is plain (strings, numbers, bools, arrays and structs of
 // them, time.Time) or one of the merging types [Value], [List], [Map], [Sum],
 // [Set], [Reduced], [Ephemeral] and [Untracked], which say what happens when
 // several nodes write to it in one superstep. See [Builder.Compile] for what is
-// checked, [Graph.Invoke] for how runs start and go on, and [Interrupt] for
+// checked, [Requests] for how runs start and go on, and [Interrupt] for
 // questions to people.
 //
 // A graph whose fields aren't known at compile time has a map for its state,

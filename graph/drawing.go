@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -53,12 +54,14 @@ func Overlay[S any](history []Entry[S], snap *Snapshot[S]) DrawOption {
 
 // Drawing returns the graph's structure for the package draw, which turns it
 // into Mermaid, DOT, text, SVG or PNG.
-func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
+func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph { return g.made().drawing(opts...) }
+
+func (e *engine) drawing(opts ...DrawOption) *draw.Graph {
 	var c drawConfig
 	for _, o := range opts {
 		o(&c)
 	}
-	p := g.made().prog.Plan
+	p := e.prog.Plan
 	spec := p.Spec()
 	for _, recorded := range [][]string{c.visited, c.waiting} { // maybe by an older program
 		for k, name := range recorded {
@@ -70,7 +73,7 @@ func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
 	d := &draw.Graph{Name: p.Name}
 	d.Nodes = append(d.Nodes, draw.Node{ID: Start, Kind: draw.KindStart})
 	for i, n := range p.Nodes {
-		cfg := &g.nodes[i]
+		cfg := &e.nodes[i]
 		node := draw.Node{
 			ID: n.Name, Label: cfg.label, Description: cfg.description, Deferred: n.Defer,
 			PauseBefore: p.Before != nil && p.Before[i], PauseAfter: p.After != nil && p.After[i],
@@ -79,7 +82,7 @@ func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph {
 		if cfg.child != nil {
 			node.Kind = draw.KindSubgraph
 			if c.depth != 0 {
-				node.Sub = cfg.child.Drawing(Expand(c.depth - 1))
+				node.Sub = cfg.child.drawing(Expand(c.depth - 1))
 			}
 		}
 		d.Nodes = append(d.Nodes, node)
@@ -164,6 +167,22 @@ func count(names []string, name string) int {
 		}
 	}
 	return n
+}
+
+// Drawing returns the graph's structure with the thread drawn over it; see [Overlay].
+func (t *Thread[S]) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Graph, error) {
+	snap, err := t.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry[S]
+	for e, err := range t.History(ctx, HistoryQuery{}) {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return t.e.drawing(append(opts[:len(opts):len(opts)], Overlay(entries, snap))...), nil
 }
 
 // String returns a summary of the graph in plain text.

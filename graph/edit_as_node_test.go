@@ -14,10 +14,16 @@ func TestEditAsANodeWhoseSuccessorsWait(t *testing.T) {
 		for name, between := range map[string]func(t *testing.T, g *graph.Graph[trail]){
 			"nothing": func(*testing.T, *graph.Graph[trail]) {},
 			"an edit": func(t *testing.T, g *graph.Graph[trail]) {
-				must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 5 }))
+				must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+					s.N = 5
+					return nil
+				}))
 			},
 			"an input": func(t *testing.T, g *graph.Graph[trail]) {
-				must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 5 }))
+				must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+					s.N = 5
+					return nil
+				})))
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -28,12 +34,15 @@ func TestEditAsANodeWhoseSuccessorsWait(t *testing.T) {
 				})
 				b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("a", "c").AddEdge("b", "z")
 				g := compile(t, b, append(stored(), graph.InterruptBefore("b", "c"))...)
-				must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-				must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("edit") }, graph.AsNode("a")))
-				snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, nil))
+				must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+				must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "a", func(s *trail) error {
+					s.Ran.Add("edit")
+					return nil
+				}))
+				snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(nil)))
 				equal(t, "interrupted", snap.Interrupted(), true)
 				between(t, g)
-				snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+				snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 				equal(t, "done", snap.Done(), true)
 				equal(t, "state", snap.State.ran(), "a edit b c z")
 			})
@@ -55,9 +64,12 @@ func TestEditAsANodeWhoseSuccessorsWait(t *testing.T) {
 func editedAsA(t *testing.T, b *graph.Builder[trail], before string) string {
 	t.Helper()
 	g := compile(t, b, append(stored(), graph.InterruptBefore(before))...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("edit") }, graph.AsNode("a")))
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "a", func(s *trail) error {
+		s.Ran.Add("edit")
+		return nil
+	}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "done", snap.Done(), true)
 	return snap.State.ran()
 }

@@ -49,10 +49,10 @@ func TestAnEphemeralOfASharedSubgraphEndsWithItsStep(t *testing.T) {
 			}
 			b.AddSequence("first", "x", "second", "y").SetEntryPoint("first")
 			store := checkpoint.NewMemory()
-			g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-			snap := must[*graph.Snapshot[hinted]](t)(g.Invoke(bg, func(*hinted) {}))
+			g := compile(t, b, graph.WithCheckpointer(store))
+			snap := must[*graph.Snapshot[hinted]](t)(g.Thread("t").Invoke(bg, g.Input(func(*hinted) error { return nil })))
 			for snap.Interrupted() {
-				snap = must[*graph.Snapshot[hinted]](t)(g.Resume(bg, true))
+				snap = must[*graph.Snapshot[hinted]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 			}
 			equal(t, "what was readable", fmt.Sprint(snap.State.Ran), "[a: b:of a c: x: a: b:of a c: y:of c]")
 			same(t, g, taped(t, store, "t"))

@@ -18,18 +18,18 @@ import (
 // Not every change needs a version: fields may be added, which are zero in old
 // threads, and removed, whose recorded values are passed over.
 func SchemaVersion(v int) Option {
-	return func(s *settings) {
+	return graphSetting(func(s *settings) {
 		if v < 0 {
 			s.fail("graph: SchemaVersion(%d): versions are not negative", v)
 		}
 		s.version, s.versioned = v, true
-	}
+	})
 }
 
 // FieldAlias makes checkpoints readable that hold a field of the state under its
 // former name.
 func FieldAlias(former, name string) Option {
-	return func(s *settings) { s.renamed = append(slices.Clip(s.renamed), [2]string{former, name}) }
+	return graphSetting(func(s *settings) { s.renamed = append(slices.Clip(s.renamed), [2]string{former, name}) })
 }
 
 // Migrate makes checkpoints readable that were written before the state had this
@@ -37,18 +37,18 @@ func FieldAlias(former, name string) Option {
 // of fields by their recorded name, those of merging fields in the form that
 // [Graph.UpdateJSON] takes. It may change, rename, add and remove them. It is
 // called for each such record whenever it is read, must always do the same, and
-// has no other effect. What is stored stays as it was; [Graph.Prune] writes the
+// has no other effect. What is stored stays as it was; [Thread.Prune] writes the
 // oldest checkpoint anew in the present form.
 //
 // Migrations run in the order of their versions, those that are newer than the
 // record. After them, aliases are applied.
 func Migrate(version int, fn func(fields map[string]json.RawMessage) error) Option {
-	return func(s *settings) {
+	return graphSetting(func(s *settings) {
 		if fn == nil {
 			s.fail("graph: Migrate(%d): the function is nil", version)
 		}
 		s.migrations = append(slices.Clip(s.migrations), migration{version, fn})
-	}
+	})
 }
 
 type migration struct {

@@ -160,9 +160,12 @@ func writeRecorded(t testing.TB, dir string) {
 	g := articlesV1(t, store)
 	turn := func(thread, title string, answer bool) {
 		t.Helper()
-		must[*graph.Snapshot[articleV1]](t)(g.Invoke(bg, func(s *articleV1) { s.Title = title }, graph.Thread(thread)))
+		must[*graph.Snapshot[articleV1]](t)(g.Thread(thread).Invoke(bg, g.Input(func(s *articleV1) error {
+			s.Title = title
+			return nil
+		})))
 		if answer {
-			must[*graph.Snapshot[articleV1]](t)(g.Resume(bg, true, graph.Thread(thread)))
+			must[*graph.Snapshot[articleV1]](t)(g.Thread(thread).Invoke(bg, g.Answer(true)))
 		}
 	}
 	turn("waiting", "cats", false)
@@ -182,33 +185,36 @@ func TestThreadsOfOlderProgramsGoOn(t *testing.T) { // W10, Q-07, Q-08
 		}
 		return out
 	}
-	ended := must[*graph.Snapshot[articleV3]](t)(g.State(bg, graph.Thread("ended")))
+	ended := must[*graph.Snapshot[articleV3]](t)(g.Thread("ended").State(bg))
 	if s := &ended.State; s.Subject != "dogs" || s.Count != 120 || strings.Join(notesOf(s), " ") != "drafted/v1 approved: true/v1 checked/v1 published/v1" || s.Tags.Len() != 1 {
 		t.Fatalf("got %+v, %v", s, notesOf(s))
 	}
-	waiting := must[*graph.Snapshot[articleV3]](t)(g.State(bg, graph.Thread("waiting")))
+	waiting := must[*graph.Snapshot[articleV3]](t)(g.Thread("waiting").State(bg))
 	if len(waiting.Interrupts) != 1 || !slices.Equal(waiting.Next, []string{"review"}) {
 		t.Fatalf("got %+v, next %v", waiting.Interrupts, waiting.Next)
 	}
-	done := must[*graph.Snapshot[articleV3]](t)(g.Resume(bg, true, graph.Thread("waiting")))
+	done := must[*graph.Snapshot[articleV3]](t)(g.Thread("waiting").Invoke(bg, g.Answer(true)))
 	if got := strings.Join(notesOf(&done.State), " "); !done.Done() || got != "drafted/v1 reviewed: true/v3 checked/v1" || !done.State.New {
 		t.Fatalf("got %s, %+v", got, done.State)
 	}
-	again := must[*graph.Snapshot[articleV3]](t)(g.State(bg, graph.Thread("waiting")))
+	again := must[*graph.Snapshot[articleV3]](t)(g.Thread("waiting").State(bg))
 	if asJSON(t, again.State) != asJSON(t, done.State) {
 		t.Fatalf("read again it is %s, was %s", asJSON(t, again.State), asJSON(t, done.State))
 	}
 	// A thread with snapshots of both versions, read at each of its checkpoints.
 	for range 12 {
-		must[*graph.Snapshot[articleV3]](t)(g.Resume(bg, false, graph.Thread("long")))
-		must[*graph.Snapshot[articleV3]](t)(g.Invoke(bg, func(s *articleV3) { s.Subject = strings.Repeat("more ", 200) }, graph.Thread("long")))
+		must[*graph.Snapshot[articleV3]](t)(g.Thread("long").Invoke(bg, g.Answer(false)))
+		must[*graph.Snapshot[articleV3]](t)(g.Thread("long").Invoke(bg, g.Input(func(s *articleV3) error {
+			s.Subject = strings.Repeat("more ", 200)
+			return nil
+		})))
 	}
-	newest := must[*graph.Snapshot[articleV3]](t)(g.State(bg, graph.Thread("long")))
+	newest := must[*graph.Snapshot[articleV3]](t)(g.Thread("long").State(bg))
 	if n := newest.State.Notes.Len(); n != 12*4+1+1+12*2+11*1+1 {
 		t.Errorf("%d notes: %v", n, notesOf(&newest.State))
 	}
 	seen := 0
-	for e, err := range g.History(bg, graph.Thread("long")) {
+	for e, err := range g.Thread("long").History(bg, graph.HistoryQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,12 +226,12 @@ func TestThreadsOfOlderProgramsGoOn(t *testing.T) { // W10, Q-07, Q-08
 	if seen < 60 {
 		t.Errorf("%d checkpoints", seen)
 	}
-	if _, err := g.Prune(bg, graph.Keep{}, graph.Thread("long")); err != nil {
+	if _, err := g.Thread("long").Prune(bg, graph.Keep{}); err != nil {
 		t.Fatal(err)
 	}
 	// After pruning nothing old is left to migrate.
 	plain := articlesV3(t, store, graph.SchemaVersion(3))
-	pruned := must[*graph.Snapshot[articleV3]](t)(plain.State(bg, graph.Thread("long")))
+	pruned := must[*graph.Snapshot[articleV3]](t)(plain.Thread("long").State(bg))
 	if len(pruned.State.Notes.Slice()) != newest.State.Notes.Len() || pruned.State.Subject != newest.State.Subject {
 		t.Fatalf("after pruning it is %+v", pruned.State)
 	}
@@ -253,14 +259,14 @@ func TestWhatAProgramCannotReadIsAnError(t *testing.T) { // W10, Q-07
 			return errors.As(err, &v) && v.Recorded == 1 && v.Program == 0
 		}},
 	} {
-		_, err := c.g.Resume(bg, true, graph.Thread("waiting"))
+		_, err := c.g.Thread("waiting").Invoke(bg, c.g.Answer(true))
 		var ce *graph.CheckpointError
 		if err == nil || !errors.As(err, &ce) || !c.want(err) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
 	// The thread is as it was.
-	if _, err := evolved(t, store).Resume(bg, true, graph.Thread("waiting")); err != nil {
+	if _, err := evolved(t, store).Thread("waiting").Invoke(bg, graph.Requests[articleV3]{}.Answer(true)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -274,12 +280,12 @@ func TestThreadThatWaitsAtARemovedNode(t *testing.T) { // W10, Q-07
 	b.AddNode("approved", func(context.Context, *articleV1) error { return nil })
 	b.AddEdge(graph.Start, "draft").AddEdge("draft", "approved")
 	g := compile(t, b, graph.WithCheckpointer(store), graph.SchemaVersion(1))
-	_, err := g.Resume(bg, true, graph.Thread("waiting"))
+	_, err := g.Thread("waiting").Invoke(bg, g.Answer(true))
 	var unknown *graph.UnknownNodeError
 	if !errors.As(err, &unknown) || unknown.Node != "approve" || unknown.Thread != "waiting" || unknown.Near != "approved" {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := g.State(bg, graph.Thread("ended")); err != nil {
+	if _, err := g.Thread("ended").State(bg); err != nil {
 		t.Errorf("a thread that doesn't wait there: %v", err)
 	}
 }
@@ -346,10 +352,10 @@ func TestRenamedSubgraphNodeGoesOnWhereItWas(t *testing.T) { // W10, Q-07
 		b := graph.New[turns]("outer")
 		graph.AddShared(b, name, inner(), func(s *turns) *turns { return s }, opts...)
 		b.AddEdge(graph.Start, name)
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		return compile(t, b, graph.WithCheckpointer(store))
 	}
-	must[*graph.Snapshot[turns]](t)(outer("old").Invoke(bg, nil2))
-	snap := must[*graph.Snapshot[turns]](t)(outer("new", graph.Formerly("old")).Resume(bg, "answer"))
+	must[*graph.Snapshot[turns]](t)(outer("old").Thread("t").Invoke(bg, graph.Requests[turns]{}.Input(nil2)))
+	snap := must[*graph.Snapshot[turns]](t)(outer("new", graph.Formerly("old")).Thread("t").Invoke(bg, graph.Requests[turns]{}.Answer("answer")))
 	if asked != 1 || said(&snap.State) != "first answer" || !snap.Done() {
 		t.Fatalf("ran the first node %d times, got %q", asked, said(&snap.State))
 	}

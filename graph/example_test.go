@@ -29,7 +29,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	snap, err := g.Invoke(context.Background(), func(s *greeting) { s.Name = "Ada" })
+	snap, err := g.Invoke(context.Background(), func(s *greeting) error {
+		s.Name = "Ada"
+		return nil
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -90,7 +93,10 @@ func ExampleAddTask() {
 		return nil
 	})
 	b.AddEdge(graph.Start, "split").AddEdge("words", "total")
-	_, err := b.MustCompile().Invoke(context.Background(), func(s *count) { s.Texts.Add("one two", "three", "four five six") })
+	_, err := b.MustCompile().Invoke(context.Background(), func(s *count) error {
+		s.Texts.Add("one two", "three", "four five six")
+		return nil
+	})
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -113,7 +119,10 @@ func ExampleMaxSteps() {
 		return graph.Goto("improve"), nil
 	}, "improve", graph.End)
 	g := b.MustCompile()
-	ctx, input := context.Background(), func(s *root) { s.Of, s.Guess = 2, 1 }
+	ctx, input := context.Background(), func(s *root) error {
+		s.Of, s.Guess = 2, 1
+		return nil
+	}
 
 	snap, err := g.Invoke(ctx, input)
 	fmt.Printf("%.6f after %d steps, %v\n", snap.State.Guess, snap.Step, err)
@@ -143,16 +152,19 @@ func ExampleInterrupt() {
 		return nil
 	})
 	b.AddEdge(graph.Start, "approve")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("order-7"))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 
 	ctx := context.Background()
-	snap, err := g.Invoke(ctx, func(s *order) { s.Item = "a chair" })
+	snap, err := g.Thread("t").Invoke(ctx, g.Input(func(s *order) error {
+		s.Item = "a chair"
+		return nil
+	}))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(snap.Interrupts[0].Value)
-	snap, err = g.Resume(ctx, true)
+	snap, err = g.Thread("t").Invoke(ctx, g.Answer(true))
 	fmt.Println(snap.State.Bought, err)
 	// Output:
 	// Buy a chair?
@@ -189,15 +201,15 @@ type logbook struct{ Log graph.List[string] }
 
 // Every superstep is a checkpoint. A run from an earlier one is a new branch;
 // the old one stays.
-func ExampleFrom() {
-	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+func ExampleThread_At() {
+	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	ctx := context.Background()
-	if _, err := g.Invoke(ctx, func(*logbook) {}); err != nil {
+	if _, err := g.Thread("t").Invoke(ctx, g.Input(func(*logbook) error { return nil })); err != nil {
 		fmt.Println(err)
 		return
 	}
 	var drafted string // the checkpoint after "draft"
-	for e, err := range g.History(ctx) {
+	for e, err := range g.Thread("t").History(ctx, graph.HistoryQuery{}) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -207,7 +219,10 @@ func ExampleFrom() {
 			drafted = e.Checkpoint
 		}
 	}
-	snap, err := g.Invoke(ctx, func(s *logbook) { s.Log.Add("(edited)") }, graph.From(drafted))
+	snap, err := g.Thread("t").At(drafted).Invoke(ctx, g.Input(func(s *logbook) error {
+		s.Log.Add("(edited)")
+		return nil
+	}))
 	fmt.Println(snap.State.Log.Slice(), err)
 	// Output:
 	// 3 ran [publish] next []
@@ -220,10 +235,10 @@ func ExampleFrom() {
 // Since yields what was committed after a checkpoint: a client that lost its
 // connection goes on where it was.
 func ExampleSince() {
-	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+	g := threeSteps().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	ctx := context.Background()
 	last := ""
-	for ev, err := range g.Stream(ctx, func(*logbook) {}, graph.Modes(graph.ModeCheckpoints), graph.InterruptAfter("draft")) {
+	for ev, err := range g.Thread("t").Stream(ctx, g.Input(func(*logbook) error { return nil }), graph.Modes(graph.ModeCheckpoints), graph.InterruptAfter("draft")) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -232,11 +247,11 @@ func ExampleSince() {
 			last = ev.Checkpoint
 		}
 	}
-	if _, err := g.Continue(ctx); err != nil { // nobody listens to it
+	if _, err := g.Thread("t").Invoke(ctx, g.Continue()); err != nil { // nobody listens to it
 		fmt.Println(err)
 		return
 	}
-	for ev, err := range g.Stream(ctx, nil, graph.Since(last)) {
+	for ev, err := range g.Thread("t").Stream(ctx, g.Continue(), graph.Since(last)) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -266,7 +281,10 @@ func ExampleAddSubgraph() {
 		Out: func(c *area, p *plan) { p.Area = c.Result },
 	})
 	b.AddEdge(graph.Start, "measure")
-	snap, err := b.MustCompile().Invoke(context.Background(), func(p *plan) { p.Side = 4 })
+	snap, err := b.MustCompile().Invoke(context.Background(), func(p *plan) error {
+		p.Side = 4
+		return nil
+	})
 	fmt.Println(snap.State.Area, err)
 	// Output: 16 <nil>
 }
@@ -292,11 +310,11 @@ func ExampleOnce() {
 		return nil
 	})
 	b.AddEdge(graph.Start, "sell")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("sale-1"))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	ctx := context.Background()
-	_, err := g.Invoke(ctx, func(*sale) {})
+	_, err := g.Thread("t").Invoke(ctx, g.Input(func(*sale) error { return nil }))
 	fmt.Println(err)
-	snap, err := g.Continue(ctx)
+	snap, err := g.Thread("t").Invoke(ctx, g.Continue())
 	fmt.Println(snap.State.Receipt, err)
 	// Output:
 	// paying
@@ -333,7 +351,7 @@ func ExampleWithCheckpointer() {
 	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 
 	for _, thread := range []string{"ada", "ada", "bob"} {
-		snap, err := g.Invoke(context.Background(), func(*counter) {}, graph.Thread(thread))
+		snap, err := g.Thread(thread).Invoke(context.Background(), g.Input(func(*counter) error { return nil }))
 		fmt.Println(thread, snap.State.Visits, err)
 	}
 	// Output:

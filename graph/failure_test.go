@@ -32,14 +32,14 @@ func TestW2RouterErrorLeavesNodeDoneAndRoutingPending(t *testing.T) {
 		return graph.Goto("b"), nil
 	}, "b")
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(bg, func(*trail) {})
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	if !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
 	equal(t, "shown", snap.State.ran(), "a")
 	equalSlice(t, "next", snap.Next, []string{"a"})
 	fail = false
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "a b")
 	equal(t, "runs of a", ran.of("a"), 1)
 	equal(t, "runs of the router", ran.of("router"), 2)
@@ -67,7 +67,7 @@ func TestFailedTaskKeepsFinishedSiblings(t *testing.T) { // TRPC-55
 	})
 	b.AddEdge(graph.Start, "good").AddEdge(graph.Start, "bad")
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(bg, func(*trail) {})
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	ne := wantErr[*graph.NodeError](t, err)
 	equal(t, "node", ne.Node, "bad")
 	if !errors.Is(err, errBoom) {
@@ -75,12 +75,12 @@ func TestFailedTaskKeepsFinishedSiblings(t *testing.T) { // TRPC-55
 	}
 	equal(t, "shown", snap.State.ran(), "good")
 	equal(t, "task error", snap.Tasks[1].Error != "", true)
-	read := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	read := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	equal(t, "status", snap.Tasks[1].Status, "failed")
 	equal(t, "status as read", read.Tasks[1].Status, "failed")
 	equal(t, "task error as read", read.Tasks[1].Error, snap.Tasks[1].Error)
 	fail = false
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "good bad")
 	equal(t, "runs of good", ran.of("good"), 1)
 }
@@ -130,7 +130,7 @@ func TestW9UnknownDestinationsAreErrors(t *testing.T) {
 		visits(b, "b")
 		b.AddEdge(graph.Start, "a")
 		g := compile(t, b, stored()...)
-		_, err := g.Invoke(bg, func(*trail) {})
+		_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		e := wantErr[*graph.InvalidEdgeError](t, err)
 		equal(t, name+": source", e.Source, "a")
 	}
@@ -141,7 +141,7 @@ func TestW7_14UnknownRouteNamesLabelAndSource(t *testing.T) { // W7-14
 	b.AddEdge(graph.Start, "a")
 	b.AddRoutes("a", func(context.Context, *trail) (string, error) { return "nope", nil }, map[string]string{"yes": "approve"})
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(bg, func(*trail) {})
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	e := wantErr[*graph.InvalidEdgeError](t, err)
 	equal(t, "target", e.Target, "nope")
 	equal(t, "source", e.Source, "a")
@@ -189,7 +189,10 @@ func TestAJoinTellsSourcesThatWereLedElsewhere(t *testing.T) {
 			equalSlice(t, "led elsewhere", e.Elsewhere, []string{"a"})
 			equalSlice(t, "did not run", e.Missing, []string{"c"})
 
-			_, err = compile(t, b).Invoke(bg, func(s *trail) { s.N = 1 })
+			_, err = compile(t, b).Invoke(bg, func(s *trail) error {
+				s.N = 1
+				return nil
+			})
 			e = wantErr[*graph.JoinError](t, err)
 			equalSlice(t, "the zero command arrives", e.Arrived, []string{"a", "b"})
 			equalSlice(t, "did not run then", e.Missing, []string{"c"})
@@ -210,28 +213,34 @@ func TestAJoinThatCannotCompleteIsToldUntilItIsResolved(t *testing.T) {
 	b.AddJoin([]string{"b", "c"}, "d")
 	store := checkpoint.NewMemory()
 	stopped := func() *graph.Graph[trail] {
-		g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-		_, err := g.Invoke(bg, func(*trail) {}, graph.Restart())
+		g := compile(t, b, graph.WithCheckpointer(store))
+		_, err := g.Thread("t").Invoke(bg, g.Restart(func(*trail) error { return nil }))
 		wantErr[*graph.JoinError](t, err)
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t")) // as in another process
+		return compile(t, b, graph.WithCheckpointer(store)) // as in another process
 	}
 	g := stopped()
 	for name, call := range map[string]func() error{
-		"continue": func() error { _, err := g.Continue(bg); return err },
-		"resume":   func() error { _, err := g.Resume(bg, true); return err },
-		"state":    func() error { return must[*graph.Snapshot[trail]](t)(g.State(bg)).Err() },
+		"continue": func() error { _, err := g.Thread("t").Invoke(bg, g.Continue()); return err },
+		"resume":   func() error { _, err := g.Thread("t").Invoke(bg, g.Answer(true)); return err },
+		"state":    func() error { return must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).Err() },
 	} {
 		e := wantErr[*graph.JoinError](t, call())
 		equalSlice(t, name+": missing", e.Missing, []string{"c"})
 	}
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("c") }, graph.AsNode("c")))
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "c", func(s *trail) error {
+		s.Ran.Add("c")
+		return nil
+	}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "after an edit", snap.State.ran(), "a b c d")
 	if err := snap.Err(); err != nil {
 		t.Error(err)
 	}
 	g = stopped()
-	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 1
+		return nil
+	})))
 	if err := snap.Err(); err != nil || !snap.Done() {
 		t.Errorf("after an input: %v", err)
 	}
@@ -244,28 +253,48 @@ func TestW9ConflictNamesFieldAndNodesAndDoesNotPoisonTheThread(t *testing.T) {
 	b.AddNode("y", func(_ context.Context, s *trail) error { s.N = second; s.Ran.Add("y"); return nil })
 	b.AddEdge(graph.Start, "x").AddEdge(graph.Start, "y")
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(bg, func(*trail) {})
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	e := wantErr[*graph.ConflictError](t, err)
 	equal(t, "field", e.Field, "N")
 	equal(t, "nodes", e.With+" "+e.Node, "x y")
 	equal(t, "source", snap.Source, "void")
 	second = 1 // equal values are no conflict
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "x y")
 	equal(t, "N", snap.State.N, 1)
 }
 
 func TestReplacedFieldIsAnError(t *testing.T) {
-	for name, spoil := range map[string]func(s *trail){
-		"state assigned":     func(s *trail) { *s = trail{N: 1} },
-		"field zeroed":       func(s *trail) { s.Ran = graph.List[string]{}; s.Ran.Add("x") },
-		"field from another": func(s *trail) { var o trail; o.Ran.Add("o"); s.Ran = o.Ran },
+	for name, spoil := range map[string]func(s *trail) error{
+		"state assigned": func(s *trail) error {
+			*s = trail{N: 1}
+			return nil
+		},
+		"field zeroed": func(s *trail) error {
+			s.Ran = graph.List[string]{}
+			s.Ran.Add("x")
+			return nil
+		},
+		"field from another": func(s *trail) error {
+			var o trail
+			o.Ran.Add("o")
+			s.Ran = o.Ran
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := graph.New[trail]("g")
-			b.AddNode("a", func(_ context.Context, s *trail) error { spoil(s); return nil })
+			b.AddNode("a", func(_ context.Context, s *trail) error {
+				if err := spoil(s); err != nil {
+					return err
+				}
+				return nil
+			})
 			b.AddEdge(graph.Start, "a")
-			_, err := compile(t, b).Invoke(bg, func(s *trail) { s.Ran.Add("start") })
+			_, err := compile(t, b).Invoke(bg, func(s *trail) error {
+				s.Ran.Add("start")
+				return nil
+			})
 			if !errors.Is(err, graph.ErrFieldReplaced) {
 				t.Fatal(err)
 			}
@@ -349,8 +378,8 @@ func failedSave(t *testing.T) {
 		}
 		b.AddEdge(graph.Start, "1").AddSequence("1", "2", "3", "4", "5")
 		store := &failingStore{Store: checkpoint.NewMemory(), failAt: 3} // the input, node 1, node 2
-		g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.WithDurability(d))
-		_, err := g.Invoke(bg, func(*trail) {})
+		g := compile(t, b, graph.WithCheckpointer(store), graph.WithDurability(d))
+		_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		wantErr[*graph.CheckpointError](t, err)
 		if !errors.Is(err, errBoom) {
 			t.Fatal(err)
@@ -362,7 +391,7 @@ func failedSave(t *testing.T) {
 			t.Errorf("durability %d: ran %s", d, got)
 		}
 		// The thread can go on from what was stored.
-		snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 		equal(t, "ran", snap.State.ran(), "1 2 3 4 5")
 	}
 }
@@ -372,8 +401,8 @@ func TestFailedLoadRunsNothing(t *testing.T) {
 	b := graph.New[trail]("g")
 	b.AddNode("a", func(context.Context, *trail) error { ran.add("a"); return nil })
 	b.AddEdge(graph.Start, "a")
-	g := compile(t, b, graph.WithCheckpointer(&failingStore{Store: checkpoint.NewMemory(), failGet: true}), graph.Thread("t"))
-	_, err := g.Invoke(bg, func(*trail) {})
+	g := compile(t, b, graph.WithCheckpointer(&failingStore{Store: checkpoint.NewMemory(), failGet: true}))
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.CheckpointError](t, err)
 	equal(t, "runs", ran.of("a"), 0)
 }
@@ -382,8 +411,8 @@ func TestSaveTimeout(t *testing.T) { // TRPC-45
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	store := &failingStore{Store: checkpoint.NewMemory(), failAt: 2, block: make(chan struct{})}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.SaveTimeout(20*time.Millisecond))
-	_, err := g.Invoke(bg, func(*trail) {})
+	g := compile(t, b, graph.WithCheckpointer(store), graph.SaveTimeout(20*time.Millisecond))
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.CheckpointError](t, err)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
@@ -397,7 +426,7 @@ func TestValuesThatCannotBeStoredNameTheField(t *testing.T) { // W7-03, SONI-55
 	b := graph.New[state]("g")
 	b.AddNode("a", func(_ context.Context, s *state) error { s.Any.Set(make(chan int)); return nil })
 	b.AddEdge(graph.Start, "a")
-	_, err := compile(t, b, stored()...).Invoke(bg, func(*state) {})
+	_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[state]{}.Input(func(*state) error { return nil }))
 	wantErr[*graph.CheckpointError](t, err)
 	if !strings.Contains(err.Error(), "Any") {
 		t.Errorf("the field is not named: %v", err)
@@ -423,11 +452,14 @@ func TestW8EditDuringAPartlyFinishedStepKeepsFinishedWork(t *testing.T) {
 	visits(b, "c")
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddJoin([]string{"a", "b"}, "c")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("b by hand") }, graph.AsNode("b")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "b", func(s *trail) error {
+		s.Ran.Add("b by hand")
+		return nil
+	}))
 	equal(t, "state", snap.State.ran(), "a b by hand")
 	equalSlice(t, "next", snap.Next, []string{"c"})
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "state", snap.State.ran(), "a b by hand c")
 	equal(t, "runs of a", ran.of("a"), 1)
 }
@@ -436,12 +468,18 @@ func TestEditAsNodeOfAFinishedThread(t *testing.T) { // Q-10
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("edit") }))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.Ran.Add("edit")
+		return nil
+	}))
 	equal(t, "done", snap.Done(), true)
-	snap = must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("as a") }, graph.AsNode("a")))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "a", func(s *trail) error {
+		s.Ran.Add("as a")
+		return nil
+	}))
 	equalSlice(t, "next", snap.Next, []string{"b"})
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "state", snap.State.ran(), "a b edit as a b")
 }
 
@@ -470,11 +508,11 @@ func TestRestartStepRunsAllTasksAgainAndKeepsOnce(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
 	g := compile(t, b, stored()...)
-	if _, err := g.Invoke(bg, func(*trail) {}); err == nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); err == nil {
 		t.Fatal("no error")
 	}
 	fail = false
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.RestartStep()))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.RestartStep()))
 	equal(t, "state", snap.State.ran(), "a b")
 	equal(t, "runs of a", ran.of("a"), 2)
 	equal(t, "payments", ran.of("pay"), 1)
@@ -483,10 +521,10 @@ func TestRestartStepRunsAllTasksAgainAndKeepsOnce(t *testing.T) {
 func TestQ07NodeRemovedWhileAThreadWaits(t *testing.T) {
 	store := checkpoint.NewMemory()
 	g := asker(t, graph.WithCheckpointer(store))
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	b := visits(graph.New[trail]("asker"), "a", "bb")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "bb")
-	_, err := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t")).Resume(bg, "x")
+	_, err := compile(t, b, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer("x"))
 	e := wantErr[*graph.UnknownNodeError](t, err)
 	equal(t, "node", e.Node, "b")
 	equal(t, "thread", e.Thread, "t")
@@ -502,12 +540,12 @@ func TestCancelledContextKeepsFinishedWork(t *testing.T) { // Q-05
 	})
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(ctx, func(*trail) {})
+	snap, err := g.Thread("t").Invoke(ctx, g.Input(func(*trail) error { return nil }))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	equal(t, "state", snap.State.ran(), "a")
-	equalSlice(t, "next", must[*graph.Snapshot[trail]](t)(g.State(bg)).Next, []string{"b"})
+	equalSlice(t, "next", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).Next, []string{"b"})
 }
 
 // slowStore counts the tasks that have ended and are not stored.
@@ -547,8 +585,8 @@ func TestNoMoreTasksAreUnrecordedThanRunAtATime(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "split")
 	store := &slowStore{Store: checkpoint.NewMemory(), finished: &finished}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.Concurrency(4))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Concurrency(4))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "total", snap.State.Total.Get(), 100)
 	if store.most > 4 {
 		t.Errorf("%d tasks had ended and were not stored", store.most)

@@ -58,9 +58,12 @@ func TestW1ConcurrentRunsOnOneThread(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun, gate := make(chan struct{}, 1), make(chan struct{})
-			g := compile(t, gated(begun, gate), graph.WithCheckpointer(store), graph.Thread("t"))
+			g := compile(t, gated(begun, gate), graph.WithCheckpointer(store))
 			invoke := func(name string) error {
-				_, err := g.Invoke(bg, func(s *trail) { s.Ran.Add(name) })
+				_, err := g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+					s.Ran.Add(name)
+					return nil
+				}))
 				return err
 			}
 			first := make(chan error)
@@ -72,7 +75,10 @@ func TestW1ConcurrentRunsOnOneThread(t *testing.T) {
 					if err := invoke(fmt.Sprint(i)); !errors.Is(err, graph.ErrThreadBusy) {
 						t.Errorf("a second run is not refused: %v", err)
 					}
-					if _, err := g.UpdateState(bg, func(s *trail) { s.N = 1 }); !errors.Is(err, graph.ErrThreadBusy) {
+					if _, err := g.Thread("t").Edit(bg, func(s *trail) error {
+						s.N = 1
+						return nil
+					}); !errors.Is(err, graph.ErrThreadBusy) {
 						t.Errorf("an edit is not refused: %v", err)
 					}
 				})
@@ -87,7 +93,7 @@ func TestW1ConcurrentRunsOnOneThread(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 			equal(t, "state", snap.State.ran(), "first 0 1 2")
 			equal(t, "nodes run", snap.State.Total.Get(), 8)
 		})
@@ -114,12 +120,15 @@ func TestW1TwoHandlesNeverLoseAnUpdate(t *testing.T) {
 			var done []string
 			for h := range 2 {
 				store := openStore(dir)
-				g := compile(t, gated(nil, gate), graph.WithCheckpointer(store), graph.Thread("t"))
+				g := compile(t, gated(nil, gate), graph.WithCheckpointer(store))
 				for k := range 2 {
 					wg.Go(func() {
 						for i := range 8 {
 							name := fmt.Sprintf("%d.%d.%d", h, k, i)
-							_, err := g.Invoke(bg, func(s *trail) { s.Ran.Add(name) })
+							_, err := g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+								s.Ran.Add(name)
+								return nil
+							}))
 							if err == nil {
 								mu.Lock()
 								done = append(done, name)
@@ -133,8 +142,8 @@ func TestW1TwoHandlesNeverLoseAnUpdate(t *testing.T) {
 			}
 			wg.Wait()
 			store := openStore(dir)
-			g := compile(t, gated(nil, gate), graph.WithCheckpointer(store), graph.Thread("t"))
-			snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg)) // what a refused run has left
+			g := compile(t, gated(nil, gate), graph.WithCheckpointer(store))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue())) // what a refused run has left
 			if !snap.Done() {
 				t.Fatalf("pending: %v", snap.Next)
 			}
@@ -193,19 +202,19 @@ func TestW1AClaimOfAThreadThatHasMovedOnIsRefused(t *testing.T) {
 		return nil
 	})
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
-	g := compile(t, b, graph.WithCheckpointer(&atWrite{Store: store}), graph.Thread("t")) // without a lock, as another process is
-	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+	g := compile(t, b, graph.WithCheckpointer(&atWrite{Store: store})) // without a lock, as another process is
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
 	fail = false
-	_, err := g.Continue(bg, graph.WithCheckpointer(&atWrite{Store: store, n: 1, fn: func() {
-		must[*graph.Snapshot[trail]](t)(g.Continue(bg))
-	}}))
+	_, err := g.Thread("t", graph.WithCheckpointer(&atWrite{Store: store, n: 1, fn: func() {
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+	}})).Invoke(bg, g.Continue())
 	if !errors.Is(err, graph.ErrThreadBusy) {
 		t.Errorf("the stale run is not refused: %v", err)
 	}
 	equal(t, "runs of b", ran.of("b"), 1)
-	equal(t, "state", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a b")
+	equal(t, "state", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran(), "a b")
 }
 
 // A run reads the thread, then another records the result of a task, then the
@@ -243,13 +252,13 @@ func TestW1ATakeoverKeepsResultsRecordedMeanwhile(t *testing.T) {
 				b.AddNode("a", a)
 			}
 			b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
-			g := compile(t, b, graph.WithCheckpointer(&atWrite{Store: store}), graph.Thread("t"), graph.Sequential())
-			if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+			g := compile(t, b, graph.WithCheckpointer(&atWrite{Store: store}), graph.Sequential())
+			if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 				t.Fatal(err)
 			}
 			failA = false
 			other := func() { // finishes a and stops at b
-				_, err := g.Continue(bg)
+				_, err := g.Thread("t").Invoke(bg, g.Continue())
 				if resume && err != nil || !resume && !errors.Is(err, errBoom) {
 					t.Error(err)
 				}
@@ -260,9 +269,9 @@ func TestW1ATakeoverKeepsResultsRecordedMeanwhile(t *testing.T) {
 			var snap *graph.Snapshot[trail]
 			var err error
 			if resume {
-				snap, err = g.Resume(bg, true, opt)
+				snap, err = g.Thread("t", opt).Invoke(bg, g.Answer(true))
 			} else {
-				snap, err = g.Continue(bg, opt)
+				snap, err = g.Thread("t", opt).Invoke(bg, g.Continue())
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -301,12 +310,12 @@ func TestW2ItemsOfATaskWhoseRouterFailedOutliveASnapshot(t *testing.T) {
 	}, "count", "end")
 	visits(b, "end").AddEdge(graph.Start, "a")
 	g := compile(t, b, stored()...)
-	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
 	fail = false
-	equal(t, "live", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "a end")
-	equal(t, "read back", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a end")
+	equal(t, "live", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue())).State.ran(), "a end")
+	equal(t, "read back", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran(), "a end")
 }
 
 func TestW6FinishedNodesOfASubgraphDontRunAgainWithTheirParent(t *testing.T) {
@@ -348,8 +357,8 @@ func TestW6FinishedNodesOfASubgraphDontRunAgainWithTheirParent(t *testing.T) {
 	}, graph.Retry(graph.RetryPolicy{Initial: 1}))
 	b.AddEdge(graph.Start, "call")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "answered"))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("answered")))
 	equal(t, "note", snap.State.Note, "answered")
 	// The parent runs four times: its subgraph fails, asks, ends, and it fails itself.
 	equal(t, "calls", fmt.Sprint(ran.of("call"), ran.of("once"), ran.of("first"), ran.of("flaky"), ran.of("last")), "4 1 1 2 1")
@@ -373,17 +382,23 @@ func TestW7ACrashAtTheFirstCheckpoint(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		ran := &calls{}
 		store := graphtest.NewStore(checkpoint.NewMemory(), graphtest.StoreFault{Write: 1, Effect: graphtest.Crash, After: after})
-		g := compile(t, fanOut(ran), graph.WithCheckpointer(store), graph.Thread("t"))
-		_, err := g.Invoke(bg, func(s *trail) { s.Note = "accepted" })
+		g := compile(t, fanOut(ran), graph.WithCheckpointer(store))
+		_, err := g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+			s.Note = "accepted"
+			return nil
+		}))
 		wantErr[*graph.CheckpointError](t, err)
 		equal(t, "nodes run", len(ran.all()), 0)
 		store.Restart()
-		snap, err := g.Continue(bg)
+		snap, err := g.Thread("t").Invoke(bg, g.Continue())
 		if !after { // the caller knows that it was not accepted, and nothing is there
 			if !errors.Is(err, graph.ErrNothingToResume) {
 				t.Fatal(err)
 			}
-			snap, err = g.Invoke(bg, func(s *trail) { s.Note = "accepted" })
+			snap, err = g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+				s.Note = "accepted"
+				return nil
+			}))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -401,8 +416,8 @@ func TestW7AFailedWriteStopsTheRunBeforeItsNextSuperstep(t *testing.T) {
 		ran := &calls{}
 		store := graphtest.NewStore(checkpoint.NewMemory(), graphtest.StoreFault{Write: write})
 		// One task at a time leaves a write for each.
-		g := compile(t, fanOut(ran), graph.WithCheckpointer(store), graph.Thread("t"), graph.Sequential())
-		_, err := g.Invoke(bg, func(*trail) {})
+		g := compile(t, fanOut(ran), graph.WithCheckpointer(store), graph.Sequential())
+		_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		if store.Fired() == 0 {
 			if err != nil || write < 4 {
 				t.Errorf("%d writes, %v", write-1, err)
@@ -412,7 +427,7 @@ func TestW7AFailedWriteStopsTheRunBeforeItsNextSuperstep(t *testing.T) {
 		wantErr[*graph.CheckpointError](t, err)
 		before := ran.all()
 		committed := 0
-		if snap, err := g.State(bg); err == nil {
+		if snap, err := g.Thread("t").State(bg); err == nil {
 			committed = snap.Step
 		}
 		for _, n := range before {
@@ -421,14 +436,14 @@ func TestW7AFailedWriteStopsTheRunBeforeItsNextSuperstep(t *testing.T) {
 			}
 		}
 		recorded := map[string]bool{}
-		if snap, err := g.State(bg); err == nil {
+		if snap, err := g.Thread("t").State(bg); err == nil {
 			for _, n := range snap.State.Ran.Slice() {
 				recorded[n] = true
 			}
 		}
-		snap, err := g.Invoke(bg, nil)
+		snap, err := g.Thread("t").Invoke(bg, g.Continue())
 		if write == 1 {
-			snap, err = g.Invoke(bg, func(*trail) {})
+			snap, err = g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -461,7 +476,7 @@ func TestW11AllocationsPerTaskDontGrowWithTheFanOut(t *testing.T) {
 		g := compile(t, b, opts...)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		snap := must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}))
+		snap := must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Input(func(*state) error { return nil })))
 		runtime.ReadMemStats(&after)
 		equal(t, "done", snap.State.Done.Get(), n)
 		return float64(after.Mallocs-before.Mallocs) / float64(n), float64(after.TotalAlloc-before.TotalAlloc) / float64(n)
@@ -559,7 +574,10 @@ func TestW13CallsOfOneTaskAreIndependent(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range totals {
 			wg.Go(func() {
-				out, err := graph.Call(ctx, fmt.Sprint("call ", i), c, func(s *trail) { s.N = 10 * i })
+				out, err := graph.Call(ctx, fmt.Sprint("call ", i), c, func(s *trail) error {
+					s.N = 10 * i
+					return nil
+				})
 				if errs[i] = err; err == nil {
 					totals[i] = out.Total.Get()
 				}
@@ -578,7 +596,7 @@ func TestW13CallsOfOneTaskAreIndependent(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "calls").AddEdge("calls", "twice")
 	for name, opts := range map[string][]graph.Option{"stored": stored(), "not stored": nil} {
-		snap, err := compile(t, b, opts...).Invoke(bg, func(*trail) {})
+		snap, err := compile(t, b, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 		equal(t, name+": totals", snap.State.Note, "[1 11 21 31]")
 		if e := wantErr[*graph.NodeError](t, err); e.Node != "twice" || !strings.Contains(err.Error(), "give each call its own key") {
 			t.Errorf("%s: %v", name, err)
@@ -590,17 +608,17 @@ func TestW19TheLimitCountsSuperstepsOnly(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "a", "b", "c")
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.MaxSteps(3))) // no step for the start or the end
-	_, err := g.Invoke(bg, func(*trail) {}, graph.MaxSteps(2))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.MaxSteps(3))) // no step for the start or the end
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.MaxSteps(2))
 	e := wantErr[*graph.StepLimitError](t, err)
 	equal(t, "reached", e.Reached, 2)
 	equalSlice(t, "next", e.Next, []string{"c"})
 	if n := len(e.Recent); n < 2 || !slices.Equal(e.Recent[n-2:], []string{"a", "b"}) {
 		t.Errorf("recent nodes are %v", e.Recent)
 	}
-	_, err = g.Continue(bg, graph.MaxSteps(2)) // going on is no way around it
+	_, err = g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(2)) // going on is no way around it
 	wantErr[*graph.StepLimitError](t, err)
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.MaxSteps(3)))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(3)))
 	equal(t, "ran", snap.State.ran(), "a b c a b c")
 }
 
@@ -624,14 +642,14 @@ func TestW20ErrorHandlersSeeTheSameErrorLiveAndAfterAResume(t *testing.T) {
 	}))
 	b.AddEdge(graph.Start, "a")
 	b.AddCallbacks(graph.Callbacks[trail]{OnError: func(context.Context, *trail, error) {}})
-	compileAgain := func() *graph.Graph[trail] { return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t")) }
-	must[*graph.Snapshot[trail]](t)(compileAgain().Invoke(bg, func(*trail) {}))
+	compileAgain := func() *graph.Graph[trail] { return compile(t, b, graph.WithCheckpointer(store)) }
+	must[*graph.Snapshot[trail]](t)(compileAgain().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "a question is no error", len(seen), 0)
-	if _, err := compileAgain().Resume(bg, true); !errors.Is(err, errBoom) {
+	if _, err := compileAgain().Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(true)); !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
 	refuse = false
-	snap := must[*graph.Snapshot[trail]](t)(compileAgain().Continue(bg)) // as another process does
+	snap := must[*graph.Snapshot[trail]](t)(compileAgain().Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue())) // as another process does
 	equal(t, "note", snap.State.Note, "handled")
 	want := "a 1 wrapped: boom true"
 	equalSlice(t, "seen", seen, []string{want, want})
@@ -652,22 +670,22 @@ func TestW26ZeroCommandsAndEmptyAnswers(t *testing.T) {
 	b.AddEdge(graph.Start, "a").AddSequence("a", "ask", "end")
 	b.AddConditionalEdges("end", func(context.Context, *trail) (graph.Command, error) { return graph.Command{}, nil }, "a")
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "a")
 	for name, empty := range map[string]graph.Answers{"empty": {}, "nil": nil} {
-		snap, err := g.Resume(bg, empty)
+		snap, err := g.Thread("t").Invoke(bg, g.Answer(empty))
 		if err != nil {
 			t.Fatalf("%s answers: %v", name, err)
 		}
 		equal(t, name+" answers: still asked", len(snap.Interrupts), 1)
 	}
-	if _, err := g.Invoke(bg, nil, graph.StartAt(graph.Command{})); err == nil {
-		t.Error("StartAt takes a zero command")
+	if _, err := g.Thread("t").Invoke(bg, g.Restart(nil, graph.Command{})); err == nil {
+		t.Error("Restart takes a zero command")
 	}
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, nil)) // null is an answer
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(nil))) // null is an answer
 	equal(t, "ran", snap.State.ran(), "a asked true end")
 	equal(t, "done", snap.Done(), true)
-	snap = must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, nil, graph.AsNode("a", graph.Command{})))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "a", nil, graph.Command{}))
 	equalSlice(t, "a zero command as a node's follows its edges", snap.Next, []string{"ask"})
 	equal(t, "adding nothing to nothing", graph.Command{}.And().IsZero(), true)
 }
@@ -693,8 +711,8 @@ func TestNothingStaysBesideTheLogAfterASlowRouter(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return graph.Goto("b"), nil
 		}, "b")
-		g := compile(t, b, graph.WithCheckpointer(slowResults{store}), graph.Thread("t"))
-		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		g := compile(t, b, graph.WithCheckpointer(slowResults{store}))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		time.Sleep(time.Minute)
 		records := 0
 		for r, err := range store.Records(bg, checkpoint.Query{Log: checkpoint.Log{Thread: "t"}}) {

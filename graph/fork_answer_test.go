@@ -24,14 +24,14 @@ func TestAQuestionIsAnsweredOtherwiseWhereItWasOpen(t *testing.T) {
 			return nil
 		}).AddEdge(graph.Start, name)
 	}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.Sequential())
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 1}))
-	then := must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(asked.Checkpoint)))
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Sequential())
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c": 1})))
+	then := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).State(bg))
 	equal(t, "what was open", fmt.Sprint(then.Next, len(then.Interrupts), then.State.Ran), "[c d] 2 []")
-	forked := must[*graph.Snapshot[trail]](t)(g.Fork(bg, asked.Parent)) // before anything was asked
-	equal(t, "what is stored of the fork", fmt.Sprint(must[*graph.Snapshot[trail]](t)(g.State(bg)).State.Ran), fmt.Sprint(forked.State.Ran))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 2, "d": 2}, graph.From(asked.Checkpoint)))
+	forked := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Parent).Fork(bg)) // before anything was asked
+	equal(t, "what is stored of the fork", fmt.Sprint(must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.Ran), fmt.Sprint(forked.State.Ran))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).Invoke(bg, g.Answer(graph.Answers{"c": 2, "d": 2})))
 	equal(t, "ran", snap.State.ran(), "c2 d2")
 	same(t, g, taped(t, store, "t"))
 }
@@ -56,21 +56,21 @@ func TestAQuestionIsAskedAgainBeforeItWasAsked(t *testing.T) {
 					return nil
 				}).AddEdge(graph.Start, name)
 			}
-			g := compile(t, b, append(opts, graph.WithCheckpointer(store), graph.Thread("t"))...)
-			first := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-			second := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 1}))
-			third := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c'": 1}))
+			g := compile(t, b, append(opts, graph.WithCheckpointer(store))...)
+			first := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+			second := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c": 1})))
+			third := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c'": 1})))
 			equal(t, "what is seen", fmt.Sprint(third.State.Ran), "[a c1 c'1]")
 			for _, at := range []string{first.Parent, first.Checkpoint, second.Parent, second.Checkpoint} {
-				then := must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(at)))
+				then := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(at).State(bg))
 				equal(t, "what was seen", fmt.Sprint(then.State.Ran), "[a]")
 			}
 			// Before the first question, and between the two.
-			snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.From(first.Parent)))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(first.Parent).Invoke(bg, g.Continue()))
 			equal(t, "what is asked", fmt.Sprint(len(snap.Interrupts), snap.State.Ran), "2 [a]")
-			must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 2}))
-			must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c'": 2, "d": 2}))
-			snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"d'": 2}))
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c": 2})))
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c'": 2, "d": 2})))
+			snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"d'": 2})))
 			equal(t, "ran", snap.State.ran(), "a c2 c'2 d2 d'2")
 			same(t, g, taped(t, store, "t"))
 		})
@@ -97,18 +97,18 @@ func TestAForkIntoACommittedSuperstepRunsItsTasksAgain(t *testing.T) {
 	}
 	b.AddEdge(graph.Start, "free")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	asked := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"c": 1}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c": 1})))
 
-	fork := must[*graph.Snapshot[trail]](t)(g.Fork(bg, asked.Checkpoint))
+	fork := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).Fork(bg))
 	equal(t, "next while it is open", fmt.Sprint(fork.Next), "[d]")
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"d": 1}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"d": 1})))
 	equal(t, "ran", snap.State.ran(), "free c1 d1")
 	equal(t, "runs of what had finished", ran.of("free"), 1)
 
-	fork = must[*graph.Snapshot[trail]](t)(g.Fork(bg, fork.Checkpoint))
+	fork = must[*graph.Snapshot[trail]](t)(g.Thread("t").At(fork.Checkpoint).Fork(bg))
 	equal(t, "next when it is committed", fmt.Sprint(fork.Next, fork.State.Ran), "[free c d] []")
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"d": 2}))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"d": 2})))
 	equal(t, "ran", snap.State.ran(), "free c1 d2")
 	equal(t, "runs of what had finished", ran.of("free"), 2)
 	equal(t, "effects with the same key", keys.of(keys.all()[0]), 2)
@@ -122,12 +122,12 @@ func TestAForkBeforeAConflict(t *testing.T) {
 		b.AddNode(name, func(_ context.Context, s *trail) error { ran.add(name); s.N = 1 + i*ran.of("b")%2; return nil }).AddEdge(graph.Start, name)
 	}
 	g := compile(t, b, stored()...)
-	_, err := g.Invoke(bg, func(*trail) {})
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.ConflictError](t, err)
-	began := entries(t, g, graph.OldestFirst())[0]
-	snap := must[*graph.Snapshot[trail]](t)(g.Fork(bg, began.Checkpoint))
+	began := entriesOf(t, g.Thread("t"), graph.HistoryQuery{OldestFirst: true})[0]
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(began.Checkpoint).Fork(bg))
 	equal(t, "next", fmt.Sprint(snap.Next, snap.State.N), "[b] 1")
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "N", snap.State.N, 1)
 	equal(t, "runs", fmt.Sprint(ran.of("a"), ran.of("b")), "1 2")
 }
@@ -147,18 +147,21 @@ func TestWhatRanAfterAnEditIsNotOfTheCheckpointBefore(t *testing.T) {
 		b.AddEdge(graph.Start, name)
 	}
 	g := compile(t, b, append(stored(), graph.Sequential())...)
-	_, err := g.Invoke(bg, func(*trail) {})
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.NodeError](t, err)
-	began := must[*graph.Snapshot[trail]](t)(g.State(bg))
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
+	began := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.Note = "edited"
+		return nil
+	}))
 	fails = false
-	_, err = g.Continue(bg)
+	_, err = g.Thread("t").Invoke(bg, g.Continue())
 	wantErr[*graph.NodeError](t, err)
-	equal(t, "what is seen", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a b sees [edited]")
-	equal(t, "what was seen", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(began.Checkpoint))).State.ran(), "a")
-	_, err = g.Continue(bg, graph.From(began.Checkpoint))
+	equal(t, "what is seen", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran(), "a b sees [edited]")
+	equal(t, "what was seen", must[*graph.Snapshot[trail]](t)(g.Thread("t").At(began.Checkpoint).State(bg)).State.ran(), "a")
+	_, err = g.Thread("t").At(began.Checkpoint).Invoke(bg, g.Continue())
 	wantErr[*graph.NodeError](t, err)
-	equal(t, "what is seen of the fork", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a b sees []")
+	equal(t, "what is seen of the fork", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran(), "a b sees []")
 }
 
 // An effect isn't repeated by going back: its key is that of its task. One that depends
@@ -187,19 +190,19 @@ func TestGoingBackRepeatsNoOnceOfTheSameName(t *testing.T) {
 		return err
 	}).AddEdge(graph.Start, "trip")
 	g := compile(t, b, stored()...)
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Ulm"))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Rome", graph.From(asked.Checkpoint)))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("Ulm")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).Invoke(bg, g.Answer("Rome")))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 	equal(t, "what was decided", fmt.Sprint(snap.State.Ran), "[open book Rome]")
 	equal(t, "what ran", fmt.Sprint(ran.of("open"), ran.of("book Ulm"), ran.of("book Rome"), len(keys)), "1 1 1 3")
 
 	// What a superstep that has ended recorded is gone: whoever is given the key
 	// again knows that it was done.
-	again := graph.Thread("again")
-	asked = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, again))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Ulm", again))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true, again))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "Ulm", again, graph.From(asked.Checkpoint)))
+	again := "again"
+	asked = must[*graph.Snapshot[trail]](t)(g.Thread(again).Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread(again).Invoke(bg, g.Answer("Ulm")))
+	must[*graph.Snapshot[trail]](t)(g.Thread(again).Invoke(bg, g.Answer(true)))
+	must[*graph.Snapshot[trail]](t)(g.Thread(again).At(asked.Checkpoint).Invoke(bg, g.Answer("Ulm")))
 	equal(t, "the keys", fmt.Sprint(keys[5:]), fmt.Sprint(keys[3:5]))
 }

@@ -81,7 +81,7 @@ func stopping(t *testing.T, ran *calls, how string, deep int, keep bool, stop *b
 		return nil
 	})
 	b.AddEdge(graph.Start, "before").AddEdge("before", "call").AddEdge("before", "sibling")
-	return compile(t, b, append(opts, graph.Thread("t"))...)
+	return compile(t, b, append(opts)...)
 }
 
 // A subgraph that has failed, was cancelled or finished in a node that then failed goes
@@ -89,33 +89,42 @@ func stopping(t *testing.T, ran *calls, how string, deep int, keep bool, stop *b
 func TestABranchGoesOnInsideASubgraphThatWasCutShort(t *testing.T) {
 	type graphOf = *graph.Graph[trail]
 	branch := map[string]func(g graphOf, at string) (*graph.Snapshot[trail], error){
-		"continue": func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.State(bg) },
-		"fork":     func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Fork(bg, at) },
+		"continue": func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Thread("t").State(bg) },
+		"fork":     func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Thread("t").At(at).Fork(bg) },
 		"edit": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			return g.UpdateState(bg, func(s *trail) { s.Note = "edited" }, graph.From(at))
+			return g.Thread("t").At(at).Edit(bg, func(s *trail) error {
+				s.Note = "edited"
+				return nil
+			})
 		},
 		"edit of a fork": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			snap, err := g.Fork(bg, at)
+			snap, err := g.Thread("t").At(at).Fork(bg)
 			if err != nil {
 				return nil, err
 			}
-			return g.UpdateState(bg, func(s *trail) { s.Note = "edited" }, graph.From(snap.Checkpoint))
+			return g.Thread("t").At(snap.Checkpoint).Edit(bg, func(s *trail) error {
+				s.Note = "edited"
+				return nil
+			})
 		},
 		"fork before an edit": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			if _, err := g.UpdateState(bg, func(s *trail) { s.Note = "edited" }); err != nil {
+			if _, err := g.Thread("t").Edit(bg, func(s *trail) error {
+				s.Note = "edited"
+				return nil
+			}); err != nil {
 				return nil, err
 			}
-			return g.Fork(bg, at)
+			return g.Thread("t").At(at).Fork(bg)
 		},
 		"fork after the fork has gone on": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			snap, err := g.Fork(bg, at)
+			snap, err := g.Thread("t").At(at).Fork(bg)
 			if err != nil {
 				return nil, err
 			}
-			if _, err := g.Continue(bg); err == nil {
+			if _, err := g.Thread("t").Invoke(bg, g.Continue()); err == nil {
 				return nil, errors.New("nothing has stopped it")
 			}
-			return g.Fork(bg, snap.Checkpoint)
+			return g.Thread("t").At(snap.Checkpoint).Fork(bg)
 		},
 	}
 	for store, open := range localStores {
@@ -131,10 +140,10 @@ func TestABranchGoesOnInsideASubgraphThatWasCutShort(t *testing.T) {
 							ran, stop := &calls{}, true
 							opts := []graph.Option{graph.WithCheckpointer(open(t)), graph.WithDurability(mode)}
 							g := stopping(t, ran, how, deep, keep, &stop, opts...)
-							if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+							if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 								t.Fatal(what, err)
 							}
-							failed := must[*graph.Snapshot[trail]](t)(g.State(bg))
+							failed := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 							equal(t, what+": logs of subgraphs", len(failed.Tasks[0].Subgraphs), 1)
 							snap := must[*graph.Snapshot[trail]](t)(take(stopping(t, ran, how, deep, keep, &stop, opts...), failed.Checkpoint))
 							equal(t, what+": status", snap.Tasks[0].Status, failed.Tasks[0].Status)
@@ -142,7 +151,7 @@ func TestABranchGoesOnInsideASubgraphThatWasCutShort(t *testing.T) {
 								equal(t, what+": error", snap.Tasks[0].Error, failed.Tasks[0].Error)
 							}
 							stop = false
-							snap = must[*graph.Snapshot[trail]](t)(stopping(t, ran, how, deep, keep, &stop, opts...).Continue(bg))
+							snap = must[*graph.Snapshot[trail]](t)(stopping(t, ran, how, deep, keep, &stop, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue()))
 							equal(t, what+": ran", snap.State.ran(), "before first second "+snap.State.Note)
 							equal(t, what+": runs of first", ran.of("first"), 1)
 							if how == "finished" {
@@ -175,12 +184,12 @@ func TestABranchGoesOnInsideASubgraphOfAnEarlierAttempt(t *testing.T) {
 			return nil
 		}, graph.Retry(graph.RetryPolicy{MaxAttempts: 2, Initial: 1})).AddEdge(graph.Start, "a")
 		g := compile(t, b, append(stored(), graph.WithDurability(mode))...)
-		_, err := g.Invoke(bg, func(*trail) {})
+		_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		wantErr[*graph.NodeError](t, err)
-		snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
-		must[*graph.Snapshot[trail]](t)(g.Fork(bg, snap.Checkpoint))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").At(snap.Checkpoint).Fork(bg))
 		stop = false
-		must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 		equal(t, "runs of first", ran.of("first"), 1)
 	}
 }
@@ -198,22 +207,18 @@ func TestAForkBeforeAnEditInsideAFailedSubgraph(t *testing.T) {
 	}).AddEdge(graph.Start, "first").AddEdge("first", "second")
 	b := graph.New[trail]("parent")
 	graph.AddSubgraph(b, "sub", compile(t, child), graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.Ran.Add(c.Ran.Slice()...) }})
-	opts := stored()
-	g := compile(t, b.AddEdge(graph.Start, "sub"), opts...)
-	_, err := g.Invoke(bg, func(*trail) {})
+	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.NodeError](t, err)
-	failed := must[*graph.Snapshot[trail]](t)(g.State(bg))
-	sub, ok := g.SubgraphIn(failed.Tasks[0].Inside)
-	if !ok {
-		t.Fatal("no subgraph")
-	}
-	must[*graph.Snapshot[json.RawMessage]](t)(sub.UpdateStateJSON(bg, []byte(`{"Note":"the edit"}`), append(opts, graph.Namespace(failed.Tasks[0].Inside))...))
-	edited := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	failed := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
+	sub := g.Thread("t").Inside(failed.Tasks[0].Inside)
+	must[*graph.Snapshot[json.RawMessage]](t)(sub.Edit(bg, graph.UpdateWith([]byte(`{"Note":"the edit"}`))))
+	edited := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	stop = false
-	must[*graph.Snapshot[trail]](t)(g.Fork(bg, failed.Checkpoint))
-	equal(t, "ran before the edit", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "first second sees ")
-	must[*graph.Snapshot[trail]](t)(g.Fork(bg, edited.Checkpoint))
-	equal(t, "ran after it", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "first second sees the edit")
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").At(failed.Checkpoint).Fork(bg))
+	equal(t, "ran before the edit", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue())).State.ran(), "first second sees ")
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").At(edited.Checkpoint).Fork(bg))
+	equal(t, "ran after it", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue())).State.ran(), "first second sees the edit")
 	equal(t, "runs of second", ran.of("second"), 3)
 }
 
@@ -228,14 +233,14 @@ func TestPruneKeepsTheLogsOfAFailedSubgraph(t *testing.T) {
 				how = "finished"
 			}
 			g := stopping(t, ran, how, 2, true, &stop, opts...)
-			_, err := g.Invoke(bg, func(*trail) {})
+			_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 			wantErr[*graph.NodeError](t, err)
-			must[*graph.Snapshot[trail]](t)(g.Fork(bg, must[*graph.Snapshot[trail]](t)(g.State(bg)).Checkpoint))
-			if _, err := g.Prune(bg, graph.Keep{Last: 1, DropForks: true}); err != nil {
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").At(must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).Checkpoint).Fork(bg))
+			if _, err := g.Thread("t").Prune(bg, graph.Keep{Last: 1, DropForks: true}); err != nil {
 				t.Fatal(err)
 			}
 			stop = false
-			snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 			equal(t, store+": ran", snap.State.ran(), "before first second ")
 			equal(t, store+": runs of first", ran.of("first"), 1)
 		}
@@ -256,7 +261,10 @@ func TestCallsThatRunAtOnceMayAllAsk(t *testing.T) {
 			answers, errs := make([]string, 3), make([]error, 3)
 			for i := range answers {
 				call := func() {
-					c, err := graph.Call(ctx, fmt.Sprint(i), child, func(c *trail) { c.Note = fmt.Sprint(i) })
+					c, err := graph.Call(ctx, fmt.Sprint(i), child, func(c *trail) error {
+						c.Note = fmt.Sprint(i)
+						return nil
+					})
 					if errs[i] = err; err == nil {
 						answers[i] = c.Note
 					}
@@ -272,12 +280,12 @@ func TestCallsThatRunAtOnceMayAllAsk(t *testing.T) {
 			s.Ran.Add(answers...)
 			return nil
 		}).AddEdge(graph.Start, "a")
-		g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		g := compile(t, b, graph.WithCheckpointer(store))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		equal(t, "questions", len(snap.Interrupts), 3)
-		snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"ok 1": "one"}))
+		snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"ok 1": "one"})))
 		equal(t, "questions left", len(snap.Interrupts), 2)
-		snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"ok 0": "zero", "ok 2": "two"}))
+		snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"ok 0": "zero", "ok 2": "two"})))
 		equal(t, "answers", snap.State.ran(), "zero one two")
 		same(t, g, taped(t, store, "t"))
 	}

@@ -21,7 +21,7 @@ func handled(t *testing.T, store checkpoint.Store, ran *calls, handler func(cont
 		}
 		return errBoom
 	}, graph.Retry(graph.RetryPolicy{MaxAttempts: 2, Initial: 1}), graph.OnError(handler))
-	return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	return compile(t, b, graph.WithCheckpointer(store))
 }
 
 // A handler that asks is given the answer: it stands in for its node for good.
@@ -34,10 +34,10 @@ func TestAHandlersQuestionIsAnsweredToTheHandler(t *testing.T) {
 		s.Note = fmt.Sprint(skip, " ", err.Attempt, " ", err.Err)
 		return graph.Command{}, aerr
 	}
-	snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "asked", fmt.Sprint(snap.Interrupts[0].Value), "boom")
-	must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Fork(bg, snap.Checkpoint))
-	snap = must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Resume(bg, true))
+	must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Thread("t").At(snap.Checkpoint).Fork(bg))
+	snap = must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(true)))
 	equal(t, "note", snap.State.Note, "true 2 boom")
 	equal(t, "node ran", ran.of("node"), 2)
 	equal(t, "handler ran", ran.of("handler"), 2)
@@ -60,12 +60,12 @@ func TestAHandlerThatFailedRunsAgainAndTheNodeDoesNot(t *testing.T) {
 			s.Note = err.Err.Error()
 			return graph.Command{}, nil
 		}
-		if _, err := handled(t, store, ran, handler).Invoke(ctx, func(*trail) {}); err == nil {
+		if _, err := handled(t, store, ran, handler).Thread("t").Invoke(ctx, graph.Requests[trail]{}.Input(func(*trail) error { return nil })); err == nil {
 			t.Error("no error")
 		}
-		_, err := handled(t, store, ran, handler).Continue(bg)
+		_, err := handled(t, store, ran, handler).Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue())
 		equal(t, "cause", wantErr[*graph.RecordedError](t, err).Text, "boom")
-		snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Continue(bg))
+		snap := must[*graph.Snapshot[trail]](t)(handled(t, store, ran, handler).Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue()))
 		equal(t, "note", snap.State.Note, "boom")
 		equal(t, "node ran", ran.of("node"), 2)
 		equal(t, "handler ran", ran.of("handler"), 3)
@@ -75,10 +75,10 @@ func TestAHandlerThatFailedRunsAgainAndTheNodeDoesNot(t *testing.T) {
 		return graph.Command{}, errBoom
 	}
 	g := handled(t, checkpoint.NewMemory(), ran, handler)
-	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.RestartStep()))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.RestartStep()))
 	equal(t, "node ran", ran.of("node"), 3)
 }
 
@@ -95,20 +95,20 @@ func TestAttemptsAreCountedOverAResume(t *testing.T) {
 				attempts = append(attempts, graph.Info(ctx).Attempt)
 				return errBoom
 			}, graph.Retry(graph.RetryPolicy{MaxAttempts: 3, Initial: time.Minute}))
-			return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+			return compile(t, b, graph.WithCheckpointer(store))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := build().Invoke(ctx, func(*trail) {}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := build().Thread("t").Invoke(ctx, graph.Requests[trail]{}.Input(func(*trail) error { return nil })); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		equal(t, "attempts before the cut", ran.of("node"), 1)
-		_, err := build().Continue(t.Context())
+		_, err := build().Thread("t").Invoke(t.Context(), graph.Requests[trail]{}.Continue())
 		equal(t, "attempt that failed last", wantErr[*graph.NodeError](t, err).Attempt, 3)
-		_, err = build().Continue(t.Context())
+		_, err = build().Thread("t").Invoke(t.Context(), graph.Requests[trail]{}.Continue())
 		equal(t, "attempt after the last", wantErr[*graph.NodeError](t, err).Attempt, 4)
 		equalSlice(t, "attempts", attempts, []int{1, 2, 3, 4})
-		if _, err = build().Continue(t.Context(), graph.RestartStep()); !errors.Is(err, errBoom) {
+		if _, err = build().Thread("t").Invoke(t.Context(), graph.Requests[trail]{}.RestartStep()); !errors.Is(err, errBoom) {
 			t.Fatal(err)
 		}
 		equalSlice(t, "attempts", attempts, []int{1, 2, 3, 4, 1, 2, 3})
@@ -139,10 +139,10 @@ func TestAHandlerSeesWhatWasSentToItsTask(t *testing.T) {
 		return graph.Dispatch(work.Send(order{"Oslo"}), work.Send(order{"Rome"})), nil
 	})
 	g := compile(t, b.AddEdge(graph.Start, "split"), append(stored(), graph.Sequential())...)
-	_, err := g.Invoke(bg, func(*trail) {})
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	equal(t, "payload of the failure", string(wantErr[*graph.NodeError](t, err).Payload), `{"City":"Oslo"}`)
 	fail = false
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "handled", snap.State.ran(), `Oslo{"City":"Oslo"} Rome{"City":"Rome"}`)
 }
 

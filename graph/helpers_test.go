@@ -100,7 +100,7 @@ func compile[S any](t testing.TB, b *graph.Builder[S], opts ...graph.Option) *gr
 
 // stored returns options for a graph with a fresh in-memory store and a thread.
 func stored() []graph.Option {
-	return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}
+	return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}
 }
 
 func wantErr[E error](t testing.TB, err error) E {

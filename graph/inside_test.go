@@ -32,7 +32,7 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 	}
 	store := graph.WithCheckpointer(checkpoint.NewMemory())
 	g := b.MustCompile(store)
-	th := graph.Thread("t")
+	th := "t"
 	named := func(snap *graph.Snapshot[state]) map[string]string {
 		out := map[string]string{}
 		for _, task := range snap.Tasks {
@@ -45,7 +45,10 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 		}
 		return out
 	}
-	snap, err := g.Invoke(t.Context(), func(s *state) { s.Text = "x" }, th, graph.InterruptBefore("*"))
+	snap, err := g.Thread(th).Invoke(t.Context(), g.Input(func(s *state) error {
+		s.Text = "x"
+		return nil
+	}), graph.InterruptBefore("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +56,7 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 	if before["plain"] != "" || before["keeping"] != "/keeping" || before["own"] == "" {
 		t.Errorf("before: %v", before)
 	}
-	if snap, err = g.Continue(t.Context(), th); err != nil {
+	if snap, err = g.Thread(th).Invoke(t.Context(), g.Continue()); err != nil {
 		t.Fatal(err)
 	}
 	waiting := named(snap)
@@ -62,23 +65,19 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 			t.Errorf("%s is in %v, and said %s", task.Node, task.Subgraphs, before[task.Node])
 		}
 	}
-	sub, ok := g.SubgraphIn(waiting["own"])
-	if !ok {
-		t.Fatalf("nothing is in %s", waiting["own"])
-	}
-	part, err := sub.StateJSON(t.Context(), th, store, graph.Namespace(waiting["own"]))
+	part, err := g.Thread(th).Inside(waiting["own"]).State(t.Context())
 	if err != nil || len(part.Tasks) != 1 || part.Tasks[0].Subgraphs[part.Tasks[0].Inside] == "" {
 		t.Errorf("inside of it: %+v, %v", part, err)
 	}
 	// The superstep begins again.
-	if snap, err = g.Continue(t.Context(), th, graph.RestartStep(), graph.InterruptBefore("*")); err != nil {
+	if snap, err = g.Thread(th).Invoke(t.Context(), g.RestartStep(), graph.InterruptBefore("*")); err != nil {
 		t.Fatal(err)
 	}
 	again := named(snap)
 	if again["own"] == waiting["own"] || again["keeping"] != "/keeping" {
 		t.Errorf("the second time: %v, after %v", again, waiting)
 	}
-	if snap, err = g.Continue(t.Context(), th); err != nil {
+	if snap, err = g.Thread(th).Invoke(t.Context(), g.Continue()); err != nil {
 		t.Fatal(err)
 	}
 	if got := named(snap); got["own"] != again["own"] || len(snap.Tasks[0].Subgraphs) != 1 {

@@ -39,17 +39,17 @@ func TestSeveralQuestionsOfOneNodeAreAnsweredInOrder(t *testing.T) { // SONI-07
 			return nil
 		})
 		b.AddEdge(graph.Start, "ask")
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		return compile(t, b, graph.WithCheckpointer(store))
 	}
-	snap := must[*graph.Snapshot[form]](t)(build().Invoke(bg, func(*form) {}))
+	snap := must[*graph.Snapshot[form]](t)(build().Thread("t").Invoke(bg, graph.Requests[form]{}.Input(func(*form) error { return nil })))
 	equal(t, "question", fmt.Sprint(snap.Interrupts[0].Value), "Your name?")
 	first := snap.Interrupts[0].ID
-	snap = must[*graph.Snapshot[form]](t)(build().Resume(bg, "Alice")) // as another process would
+	snap = must[*graph.Snapshot[form]](t)(build().Thread("t").Invoke(bg, graph.Requests[form]{}.Answer("Alice"))) // as another process would
 	equal(t, "question", fmt.Sprint(snap.Interrupts[0].Value), "Your age, Alice?")
 	if snap.Interrupts[0].ID == first {
 		t.Error("two questions have one ID")
 	}
-	snap = must[*graph.Snapshot[form]](t)(build().Resume(bg, 25))
+	snap = must[*graph.Snapshot[form]](t)(build().Thread("t").Invoke(bg, graph.Requests[form]{}.Answer(25)))
 	equal(t, "name", snap.State.Name, "Alice")
 	equal(t, "age", snap.State.Age, 25)
 	equal(t, "runs of the node", before, 3)
@@ -75,12 +75,12 @@ func TestW5AnswerFollowsItsKeyWhenTheCodeChanges(t *testing.T) {
 			return nil
 		})
 		b.AddEdge(graph.Start, "ask")
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		return compile(t, b, graph.WithCheckpointer(store))
 	}
-	must[*graph.Snapshot[form]](t)(build(false).Invoke(bg, func(*form) {}))
-	snap := must[*graph.Snapshot[form]](t)(build(true).Resume(bg, graph.Answers{"amount": "100"}))
+	must[*graph.Snapshot[form]](t)(build(false).Thread("t").Invoke(bg, graph.Requests[form]{}.Input(func(*form) error { return nil })))
+	snap := must[*graph.Snapshot[form]](t)(build(true).Thread("t").Invoke(bg, graph.Requests[form]{}.Answer(graph.Answers{"amount": "100"})))
 	equal(t, "open", snap.Interrupts[0].Key, "confirm")
-	snap = must[*graph.Snapshot[form]](t)(build(true).Resume(bg, "yes"))
+	snap = must[*graph.Snapshot[form]](t)(build(true).Thread("t").Invoke(bg, graph.Requests[form]{}.Answer("yes")))
 	equal(t, "log", strings.Join(snap.State.Log.Slice(), " "), "confirm=yes amount=100")
 }
 
@@ -106,13 +106,13 @@ func TestW5QuestionsFromSeveralGoroutines(t *testing.T) { // TRPC-59
 		})
 		b.AddEdge(graph.Start, "ask")
 		g := compile(t, b, stored()...)
-		snap := must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+		snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 		equal(t, "questions", len(snap.Interrupts), 3)
-		_, err := g.Resume(bg, "which?")
+		_, err := g.Thread("t").Invoke(bg, g.Answer("which?"))
 		wantErr[*graph.AnswerError](t, err)
-		snap = must[*graph.Snapshot[form]](t)(g.Resume(bg, graph.Answers{"a": "1", "c": "3"}))
+		snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"a": "1", "c": "3"})))
 		equal(t, "still open", snap.Interrupts[0].Key, "b")
-		snap = must[*graph.Snapshot[form]](t)(g.Resume(bg, "2"))
+		snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer("2")))
 		for k, want := range map[string]string{"a": "1", "b": "2", "c": "3"} {
 			got, _ := snap.State.Answers.Get(k)
 			equal(t, k, got, want)
@@ -133,16 +133,16 @@ func TestW5UnknownStaleAndDuplicateAnswersAreRefused(t *testing.T) { // TRPC-57,
 	})
 	b.AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	id := snap.Interrupts[0].ID
 	refused := func(answer any) *graph.AnswerError {
 		t.Helper()
-		at := must[*graph.Snapshot[form]](t)(g.State(bg)).Checkpoint
+		at := must[*graph.Snapshot[form]](t)(g.Thread("t").State(bg)).Checkpoint
 		n := runs
-		_, err := g.Resume(bg, answer)
+		_, err := g.Thread("t").Invoke(bg, g.Answer(answer))
 		e := wantErr[*graph.AnswerError](t, err)
 		equal(t, "runs of the node", runs, n)
-		equal(t, "checkpoint", must[*graph.Snapshot[form]](t)(g.State(bg)).Checkpoint, at)
+		equal(t, "checkpoint", must[*graph.Snapshot[form]](t)(g.Thread("t").State(bg)).Checkpoint, at)
 		return e
 	}
 	if e := refused(graph.Answers{"frist": "x"}); !strings.Contains(e.Error(), `"first"`) {
@@ -151,11 +151,11 @@ func TestW5UnknownStaleAndDuplicateAnswersAreRefused(t *testing.T) { // TRPC-57,
 	refused(graph.Answers{"first": "x", id: "y"}) // the same question twice
 	refused(42)                                   // of the wrong type
 	refused(nil)
-	must[*graph.Snapshot[form]](t)(g.Resume(bg, "x"))
+	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer("x")))
 	refused(graph.Answers{"first": "again"}) // answered before
 	refused(graph.Answers{id: "again"})
-	must[*graph.Snapshot[form]](t)(g.Resume(bg, "y"))
-	if _, err := g.Resume(bg, "late"); !errors.Is(err, graph.ErrNothingToResume) {
+	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer("y")))
+	if _, err := g.Thread("t").Invoke(bg, g.Answer("late")); !errors.Is(err, graph.ErrNothingToResume) {
 		t.Fatal(err)
 	}
 }
@@ -172,8 +172,8 @@ func TestW5NullIsAnAnswer(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
-	snap := must[*graph.Snapshot[form]](t)(g.Resume(bg, nil))
+	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
+	snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer(nil)))
 	equal(t, "log", snap.State.Log.Last(), "true")
 }
 
@@ -197,12 +197,12 @@ func TestW5QuestionInALoopAsksOncePerVisit(t *testing.T) {
 		return graph.Goto("ask"), nil
 	}, "ask", graph.End)
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	ids := map[string]bool{}
 	for i := range 3 {
 		equal(t, "question", fmt.Sprint(snap.Interrupts[0].Value), fmt.Sprint(i))
 		ids[snap.Interrupts[0].ID] = true
-		snap = must[*graph.Snapshot[form]](t)(g.Resume(bg, fmt.Sprint("v", i)))
+		snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer(fmt.Sprint("v", i))))
 	}
 	equal(t, "answers", strings.Join(snap.State.Log.Slice(), " "), "v0 v1 v2")
 	equal(t, "distinct IDs", len(ids), 3)
@@ -229,19 +229,19 @@ func TestW5ParallelTasksAskAndAnsweredOnesDontAskAgain(t *testing.T) {
 		})
 	}
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	equal(t, "questions", len(snap.Interrupts), 2)
 	if v, _ := snap.State.Answers.Get("z"); v != "free" {
 		t.Error("the finished sibling's result is not shown")
 	}
-	_, err := g.Resume(bg, graph.Answers{"q": "which of the two?"})
+	_, err := g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"q": "which of the two?"}))
 	wantErr[*graph.AnswerError](t, err)
 	x, y := snap.Interrupts[0], snap.Interrupts[1]
 	equal(t, "first asks in plan order", x.Node, "x")
-	snap = must[*graph.Snapshot[form]](t)(g.Resume(bg, graph.Answers{y.ID: "Y"}))
+	snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{y.ID: "Y"})))
 	equal(t, "open", len(snap.Interrupts), 1)
 	equal(t, "runs of y", ran.of("y"), 2)
-	snap = must[*graph.Snapshot[form]](t)(g.Resume(bg, "X"))
+	snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer("X")))
 	equal(t, "runs of x", ran.of("x"), 2)
 	equal(t, "runs of y", ran.of("y"), 2)
 	equal(t, "runs of z", ran.of("z"), 1)
@@ -261,7 +261,7 @@ func TestAKeyTwiceInOneExecutionIsAnError(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 }
 
 func TestWritesAreDroppedWhileAQuestionIsOpen(t *testing.T) {
@@ -273,10 +273,10 @@ func TestWritesAreDroppedWhileAQuestionIsOpen(t *testing.T) {
 	}, graph.Retry(graph.RetryPolicy{MaxAttempts: 5}))
 	b.AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	equal(t, "log", snap.State.Log.Len(), 0)
 	equal(t, "interrupted", snap.Interrupted(), true)
-	snap = must[*graph.Snapshot[form]](t)(g.Resume(bg, "x"))
+	snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer("x")))
 	equal(t, "log", snap.State.Log.Len(), 1)
 }
 
@@ -293,12 +293,12 @@ func TestPositionalQuestionsMatchByWhatTheySay(t *testing.T) {
 			return nil
 		})
 		b.AddEdge(graph.Start, "ask")
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		return compile(t, b, graph.WithCheckpointer(store))
 	}
-	must[*graph.Snapshot[form]](t)(build("amount?").Invoke(bg, func(*form) {}))
-	snap := must[*graph.Snapshot[form]](t)(build("confirm?").Resume(bg, "100"))
+	must[*graph.Snapshot[form]](t)(build("amount?").Thread("t").Invoke(bg, graph.Requests[form]{}.Input(func(*form) error { return nil })))
+	snap := must[*graph.Snapshot[form]](t)(build("confirm?").Thread("t").Invoke(bg, graph.Requests[form]{}.Answer("100")))
 	equal(t, "asked anew", fmt.Sprint(snap.Interrupts[0].Value), "confirm?")
-	snap = must[*graph.Snapshot[form]](t)(build("confirm?").Resume(bg, "yes"))
+	snap = must[*graph.Snapshot[form]](t)(build("confirm?").Thread("t").Invoke(bg, graph.Requests[form]{}.Answer("yes")))
 	equal(t, "log", snap.State.Log.Last(), "yes")
 }
 
@@ -313,19 +313,22 @@ func TestStaticBreakpointBefore(t *testing.T) { // SYN-24 to 26, SONI-48, W7-17
 		return graph.Goto("agent"), nil
 	}, "agent", graph.End)
 	g := compile(t, b, append(stored(), graph.InterruptBefore("tools"))...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "agent")
 	equalSlice(t, "next", snap.Next, []string{"tools"})
 	if err := snap.Err(); err == nil || err.Error() != "interrupted before node 'tools'" {
 		t.Errorf("error is %v", err)
 	}
-	edited := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
+	edited := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.Note = "edited"
+		return nil
+	}))
 	equal(t, "source", edited.Source, "update")
 	equalSlice(t, "next after the edit", edited.Next, []string{"tools"})
-	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran: resumed by the same graph, paused again at the second visit", snap.State.ran(), "agent tools agent")
 	equal(t, "note", snap.State.Note, "edited")
-	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "agent tools agent tools")
 	equal(t, "done", snap.Done(), true)
 }
@@ -339,11 +342,11 @@ func TestStaticBreakpointAfterAlsoWithACommand(t *testing.T) { // SYN-27, SONI-4
 	visits(b, "b", "c")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("c", "b")
 	g := compile(t, b, append(stored(), graph.InterruptAfter("a"))...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "a")
 	equalSlice(t, "next", snap.Next, []string{"c"})
 	equal(t, "error", snap.Err().Error(), "interrupted after node 'a'")
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, nil))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(nil)))
 	equal(t, "ran", snap.State.ran(), "a c b")
 }
 
@@ -356,7 +359,7 @@ func TestWildcardBreakpoints(t *testing.T) { // SONI-50, C-14
 			opt = graph.InterruptAfter("*")
 		}
 		g := compile(t, b, append(stored(), opt)...)
-		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		pauses := 0
 		for !snap.Done() {
 			pauses++
@@ -364,7 +367,7 @@ func TestWildcardBreakpoints(t *testing.T) { // SONI-50, C-14
 				t.Fatal("does not end")
 			}
 			equal(t, "when", snap.Interrupts[0].When, when)
-			snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+			snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 		}
 		equal(t, when+": pauses", pauses, 3)
 		equal(t, when+": ran", snap.State.ran(), "a b c")
@@ -375,10 +378,10 @@ func TestW17BreakpointHoldsItsNodeOnly(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "x", "y")
 	b.AddEdge(graph.Start, "x").AddEdge(graph.Start, "y")
 	g := compile(t, b, append(stored(), graph.InterruptBefore("x"))...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "shown", snap.State.ran(), "y")
 	equal(t, "interrupt", snap.Interrupts[0].Node, "x")
-	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran in plan order", snap.State.ran(), "x y")
 }
 
@@ -386,9 +389,9 @@ func TestBreakpointsOfOneRunAndUnknownOnes(t *testing.T) { // W7-17
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.InterruptBefore("b")))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.InterruptBefore("b")))
 	equal(t, "ran", snap.State.ran(), "a")
-	_, err := g.Invoke(bg, nil, graph.InterruptBefore("bb"))
+	_, err := g.Thread("t").Invoke(bg, g.Continue(), graph.InterruptBefore("bb"))
 	wantErr[*graph.InvalidEdgeError](t, err)
 	_, err = b.Compile(graph.InterruptBefore("nope"))
 	wantErr[*graph.CompileError](t, err)
@@ -399,11 +402,11 @@ func TestInputSchemaOfABreakpoint(t *testing.T) { // W7-36
 	b.AddEdge(graph.Start, "draft").AddEdge("draft", "review")
 	schema := []byte(`{"type":"object","properties":{"N":{"type":"integer"}},"required":["N"],"additionalProperties":false}`)
 	g := compile(t, b, append(stored(), graph.InterruptBefore("review"), graph.InputSchema("review", schema))...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "schema", string(snap.Interrupts[0].Schema), string(schema))
-	_, err := g.Resume(bg, map[string]any{"N": "many"})
+	_, err := g.Thread("t").Invoke(bg, g.Answer(map[string]any{"N": "many"}))
 	wantErr[*graph.AnswerError](t, err)
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, map[string]any{"N": 3}))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(map[string]any{"N": 3})))
 	equal(t, "N", snap.State.N, 3)
 	equal(t, "ran", snap.State.ran(), "draft review")
 }
@@ -422,8 +425,11 @@ func TestResumeWithAnEdit(t *testing.T) { // SONI-51
 	})
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "yes", graph.Update(func(s *trail) { s.Note = "from outside" })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("yes", func(s *trail) error {
+		s.Note = "from outside"
+		return nil
+	})))
 	equal(t, "seen before the interrupt call", seen, "from outside")
 	equal(t, "ran", snap.State.ran(), "yes")
 }
@@ -464,14 +470,14 @@ func TestFailureAfterAnAnswerLeavesItGiven(t *testing.T) { // SONI-43
 	})
 	b.AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
-	snap, err := g.Resume(bg, "answer")
+	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
+	snap, err := g.Thread("t").Invoke(bg, g.Answer("answer"))
 	if !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
 	equalSlice(t, "next", snap.Next, []string{"ask"})
 	fail = false
-	snap = must[*graph.Snapshot[form]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "log", snap.State.Log.Last(), "answer")
 }
 
@@ -492,7 +498,7 @@ func TestARefusedAnswerIsExplained(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[form]](t)(g.Invoke(bg, func(*form) {}))
+	must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	for answer, want := range map[string]string{
 		`"four"`:                         `it is of type string, not object`,
 		`{"guests":4}`:                   `required: missing properties: ["where"]`,
@@ -501,7 +507,7 @@ func TestARefusedAnswerIsExplained(t *testing.T) {
 		`{"guests":"4","where":{"city":"Bonn"}}`:                    `guests: it is of type string, not integer`,
 		`{"guests":4,"where":{"city":"Bonn"},"names":["Kim",null]}`: `names: it is of type null, not string`,
 	} {
-		_, err := g.Resume(bg, json.RawMessage(answer))
+		_, err := g.Thread("t").Invoke(bg, g.Answer(json.RawMessage(answer)))
 		e := wantErr[*graph.AnswerError](t, err)
 		if text := e.Error(); !strings.Contains(text, want) || strings.Contains(text, "/properties/") || strings.Contains(text, "map[") {
 			t.Errorf("%s: %s", answer, text)
@@ -514,12 +520,12 @@ func TestHistoryNamesTheNodesThatWait(t *testing.T) {
 	b := graph.New[trail]("g").AddNode("done", visit("done")).AddNode("p", asks).AddNode("q", asks).AddNode("stops", visit("stops"))
 	b.AddEdge(graph.Start, "done").AddEdge(graph.Start, "p").AddEdge(graph.Start, "q").AddEdge("p", "stops")
 	g := compile(t, b, append(stored(), graph.InterruptBefore("stops"))...)
-	newest := func() graph.Entry[trail] { return entries(t, g)[0] }
+	newest := func() graph.Entry[trail] { return entriesOf(t, g.Thread("t"))[0] }
 
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "source", newest().Source, "interrupt")
 	equalSlice(t, "next", newest().Next, []string{"p", "q"})
 	equalSlice(t, "next of the state", snap.Next, []string{"p", "q"})
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{snap.Interrupts[0].ID: true, snap.Interrupts[1].ID: true}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{snap.Interrupts[0].ID: true, snap.Interrupts[1].ID: true})))
 	equalSlice(t, "next at a breakpoint", newest().Next, []string{"stops"})
 }

@@ -32,7 +32,10 @@ func asker(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 
 func TestInputStartsANewThread(t *testing.T) { // SYN-07, SYN-10, SYN-11, SYN-15
 	g := asker(t)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 7 }))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 7
+		return nil
+	})))
 	equal(t, "ran", snap.State.ran(), "a")
 	equal(t, "N", snap.State.N, 7)
 	equalSlice(t, "next", snap.Next, []string{"b"})
@@ -40,14 +43,14 @@ func TestInputStartsANewThread(t *testing.T) { // SYN-07, SYN-10, SYN-11, SYN-15
 
 func TestNoInputOnANewThreadIsNothingToResume(t *testing.T) {
 	g := asker(t)
-	_, err := g.Invoke(bg, nil)
+	_, err := g.Thread("t").Invoke(bg, g.Continue())
 	if !errors.Is(err, graph.ErrNothingToResume) {
 		t.Fatal(err)
 	}
-	if _, err := g.Resume(bg, "x"); !errors.Is(err, graph.ErrNothingToResume) {
+	if _, err := g.Thread("t").Invoke(bg, g.Answer("x")); !errors.Is(err, graph.ErrNothingToResume) {
 		t.Fatal(err)
 	}
-	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.Thread("t").State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatalf("the refused call left a checkpoint: %v", err)
 	}
 }
@@ -64,47 +67,50 @@ func TestPendingWithoutInputContinues(t *testing.T) { // SYN-19, SONI-03
 	})
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	_, err := g.Invoke(bg, func(s *trail) {})
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil }))
 	if !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
 	fail = false
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "a b")
 	equal(t, "done", snap.Done(), true)
 }
 
 func TestPendingQuestionStillWaitsWhenContinued(t *testing.T) {
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "interrupts", len(snap.Interrupts), 1)
 	equal(t, "ran", snap.State.ran(), "a")
 }
 
 func TestPendingWithAnswerIsAnswered(t *testing.T) { // SONI-04 to 06, TRPC-57
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "hello"))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("hello")))
 	equal(t, "ran", snap.State.ran(), "a b c")
 	equal(t, "note", snap.State.Note, "hello")
 }
 
 func TestPendingWithInputFoldsItAndContinues(t *testing.T) { // W7-23
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 9 }))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 9
+		return nil
+	})))
 	equal(t, "N", snap.State.N, 9)
 	equal(t, "ran", snap.State.ran(), "a")
 	equal(t, "still asked", len(snap.Interrupts), 1)
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "x"))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("x")))
 	equal(t, "ran", snap.State.ran(), "a b c")
 }
 
 func TestRestartStartsOverOnTheKeptState(t *testing.T) {
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}, graph.Restart()))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Restart(func(s *trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "a a")
 	equal(t, "interrupts", len(snap.Interrupts), 1)
 }
@@ -113,8 +119,14 @@ func TestFinishedWithInputStartsAnotherTurn(t *testing.T) { // W7-23
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.Note = "second" }))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 1
+		return nil
+	})))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.Note = "second"
+		return nil
+	})))
 	equal(t, "ran", snap.State.ran(), "a b a b")
 	equal(t, "N", snap.State.N, 1)
 	equal(t, "step", snap.Step, 4)
@@ -124,11 +136,11 @@ func TestFinishedWithoutInputRunsNothing(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, stored()...)
-	first := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	first := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "a")
 	equal(t, "checkpoint", snap.Checkpoint, first.Checkpoint)
-	if _, err := g.Resume(bg, 1); !errors.Is(err, graph.ErrNothingToResume) {
+	if _, err := g.Thread("t").Invoke(bg, g.Answer(1)); !errors.Is(err, graph.ErrNothingToResume) {
 		t.Fatal(err)
 	}
 }
@@ -137,9 +149,9 @@ func TestACheckpointIDBranches(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "a", "b", "c")
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b, stored()...)
-	end := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
+	end := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
 	var afterA string
-	for e, err := range g.History(bg) {
+	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,20 +159,23 @@ func TestACheckpointIDBranches(t *testing.T) {
 			afterA = e.Checkpoint
 		}
 	}
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil, graph.From(afterA)))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(afterA).Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "a b c")
 	if snap.Checkpoint == end.Checkpoint {
 		t.Error("the new branch has the old branch's checkpoint")
 	}
-	old := must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(end.Checkpoint)))
+	old := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(end.Checkpoint).State(bg))
 	equal(t, "old branch", old.State.ran(), "a b c")
 
 	// A new turn on a branch of a finished thread's past.
-	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 5 }, graph.From(afterA)))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").At(afterA).Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 5
+		return nil
+	})))
 	equal(t, "N", snap.State.N, 5)
 	equal(t, "ran", snap.State.ran(), "a b c")
 
-	if _, err := g.Invoke(bg, nil, graph.From("00000000-0000-7000-8000-000000000000")); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.Thread("t").At("00000000-0000-7000-8000-000000000000").Invoke(bg, g.Continue()); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatalf("unknown checkpoint: %v", err)
 	}
 }
@@ -169,7 +184,7 @@ func TestThreadIsRequiredWithACheckpointer(t *testing.T) { // SONI-56, W7-16
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
-	_, err := g.Invoke(bg, func(s *trail) {})
+	_, err := g.Invoke(bg, func(s *trail) error { return nil })
 	if !errors.Is(err, graph.ErrThreadRequired) || !strings.Contains(err.Error(), "thread_id is required") {
 		t.Fatal(err)
 	}
@@ -189,20 +204,23 @@ func TestMinimalGraphPersistsNothing(t *testing.T) { // W7-02, W7-08, W7-21, SON
 
 func TestContinuingTwiceIsTheSame(t *testing.T) {
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) {}))
-	one := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
-	two := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error { return nil })))
+	one := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+	two := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "checkpoint", one.Checkpoint, two.Checkpoint)
 }
 
 func TestTheDriverPattern(t *testing.T) { // SONI-08
 	g := asker(t)
 	say := func(message string) *graph.Snapshot[trail] {
-		snap, err := g.State(bg)
+		snap, err := g.Thread("t").State(bg)
 		if err == nil && len(snap.Next) > 0 {
-			return must[*graph.Snapshot[trail]](t)(g.Resume(bg, message))
+			return must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(message)))
 		}
-		return must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.Note = message }))
+		return must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+			s.Note = message
+			return nil
+		})))
 	}
 	equal(t, "first turn", say("hi").State.Note, "hi")
 	equal(t, "second turn", say("answer").State.Note, "answer")

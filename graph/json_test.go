@@ -29,9 +29,7 @@ func TestAGraphSpeaksJSON(t *testing.T) {
 	g := b.MustCompile()
 	run := func(config, payload string) (string, error) {
 		last := ""
-		for ev, err := range g.Stream(t.Context(), func(*state) {}, graph.Modes(graph.ModeValues),
-			graph.Configure("limits", json.RawMessage(config)),
-			graph.StartAt(graph.Dispatch(graph.SendJSON("take", json.RawMessage(payload))))) {
+		for ev, err := range g.Thread("").Stream(t.Context(), g.Restart(func(*state) error { return nil }, graph.Dispatch(graph.SendJSON("take", json.RawMessage(payload)))), graph.Modes(graph.ModeValues), graph.Configure("limits", json.RawMessage(config))) {
 			if err != nil {
 				return last, err
 			}

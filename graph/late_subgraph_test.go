@@ -34,7 +34,10 @@ func TestWritesAfterASubgraphHasEndedAreFound(t *testing.T) {
 			return nil
 		})
 		b.AddEdge(graph.Start, "own").AddEdge("own", "after")
-		snap, err := compile(t, b).Invoke(bg, func(s *trail) { s.N = 1 }, graph.CheckMutations())
+		snap, err := compile(t, b).Invoke(bg, func(s *trail) error {
+			s.N = 1
+			return nil
+		}, graph.CheckMutations())
 		equal(t, "N", snap.State.N, 2)
 		equal(t, "ran", snap.State.ran(), "after")
 		if !late {

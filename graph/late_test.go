@@ -12,13 +12,22 @@ import (
 // CheckMutations the run says so, whatever kind of field it is, and without changes
 // nothing is said.
 func TestWritesAfterANodeHasReturnedAreFound(t *testing.T) {
-	for name, write := range map[string]func(s *trail){
-		"N":     func(s *trail) { s.N = 7 },
-		"Ran":   func(s *trail) { s.Ran.Add("late") },
-		"Total": func(s *trail) { s.Total.Add(7) },
-		"":      func(*trail) {},
+	for name, write := range map[string]func(s *trail) error{
+		"N": func(s *trail) error {
+			s.N = 7
+			return nil
+		},
+		"Ran": func(s *trail) error {
+			s.Ran.Add("late")
+			return nil
+		},
+		"Total": func(s *trail) error {
+			s.Total.Add(7)
+			return nil
+		},
+		"": func(*trail) error { return nil },
 	} {
-		for _, opts := range [][]graph.Option{{graph.CheckMutations()}, {graph.CheckMutations(), graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}} {
+		for _, opts := range [][]graph.ThreadOption{{graph.CheckMutations()}, {graph.CheckMutations(), graph.WithCheckpointer(checkpoint.NewMemory())}} {
 			var kept *trail
 			b := visits(graph.New[trail]("g"), "c", "d")
 			b.AddNode("a", func(_ context.Context, s *trail) error {
@@ -29,12 +38,17 @@ func TestWritesAfterANodeHasReturnedAreFound(t *testing.T) {
 			})
 			b.AddNode("b", func(_ context.Context, s *trail) error {
 				s.Ran.Add("b")
-				write(kept) // as a goroutine would that "a" left behind
+				if err := write(kept); err != nil {
+					return err
+				} // as a goroutine would that "a" left behind
 				return nil
 			})
 			b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "c").AddEdge("b", "d")
 			g := compile(t, b)
-			snap, err := g.Invoke(bg, func(s *trail) { s.N = 1 }, opts...)
+			snap, err := g.Thread("t", opts...).Invoke(bg, g.Input(func(s *trail) error {
+				s.N = 1
+				return nil
+			}))
 			equal(t, "N", snap.State.N, 2)
 			equal(t, "ran", snap.State.ran(), "a b c d")
 			if name == "" {

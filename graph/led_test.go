@@ -51,10 +51,10 @@ func TestWhereEachTaskLedIsRecorded(t *testing.T) {
 				return compile(t, b, append(opts, graph.MaxSteps(5))...)
 			}
 			store := checkpoint.NewMemory()
-			_, _ = build(false, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {})
+			_, _ = build(false, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 			rec := taped(t, store, "t")
 			same(t, build(false), rec)
-			same(t, build(true), rec, graph.TakeRecorded("a", "w"))
+			same(t, build(true), rec, graph.ReplayOptions{TakeRecorded: []string{"a", "w"}})
 		})
 	}
 }

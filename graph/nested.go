@@ -3,59 +3,228 @@ package graph
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/internal/local"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// Subgraph is a graph inside another one, from [Graph.Subgraph], or one of its runs,
-// from [Graph.SubgraphIn]. Its states are JSON, since whoever asks need not know its
-// type.
-type Subgraph interface {
-	Name() string
-
-	// JSONSchema is [Graph.JSONSchema].
-	JSONSchema(input bool) (json.RawMessage, error)
-
-	// StateJSON is [Graph.State]; see there. Namespace must name the log of one of
-	// the subgraph's runs, as [TaskState.Subgraphs] gives it.
-	StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error)
-
-	// CheckJSON is [Graph.CheckJSON].
-	CheckJSON(update []byte) error
-
-	// UpdateStateJSON is [Graph.UpdateState] with an update in JSON, of the run that
-	// Namespace names. The thread around it is told: an edit as a node that asks takes
-	// the question from it, and the next run of a subgraph that keeps its state begins
-	// with the edit. The run of any other subgraph is over when it has ended, and
-	// nothing reads an edit of it.
-	UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error)
-
-	nested
+// Subgraph returns the graph inside the node that a path of nodes leads to, the
+// nodes of subgraphs after those that hold them. Its states are JSON, since whoever
+// asks need not know its type; see [JSON]. Its runs are reached by [Thread.Inside].
+func (g *Graph[S]) Subgraph(path ...string) (*Graph[json.RawMessage], bool) {
+	e := g.made()
+	for _, name := range path {
+		if e, _ = e.inside(name); e == nil {
+			return nil, false
+		}
+	}
+	return inJSON(e), len(path) > 0
 }
 
-// nested is what graphs know of those inside them.
-type nested interface {
-	Drawing(opts ...DrawOption) *draw.Graph
-	inside(name string) (child Subgraph, part func(parent any) any)
-	insideNames() []string
-	keepsState() bool
+// Inside returns a handle to the run of a subgraph whose log has a namespace, as
+// [TaskState.Subgraphs] and [TaskState.Inside] give it: to its State, its History and,
+// by [Thread.Edit], its edits. Of an edit the thread around it is told: an edit as a
+// node that asks takes the question from it, and the next run of a subgraph that keeps
+// its state begins with the edit. The run of any other subgraph is over when it has
+// ended, and nothing reads an edit of it. A subgraph's run goes on with its thread: it
+// can't be invoked by itself.
+//
+// A namespace that no subgraph of the graph has is an error of each of the handle's
+// calls.
+func (t *Thread[S]) Inside(namespace string) *Thread[json.RawMessage] {
+	in := &Thread[json.RawMessage]{handle: t.handle}
+	in.set.from = ""
+	if in.err != nil {
+		return in
+	}
+	if len(in.around) > 0 {
+		in.err = errors.New("graph: Inside a subgraph's run: give the thread's handle the whole namespace")
+		return in
+	}
+	in.e, in.around, in.err = t.e.placed(namespace)
+	if in.err != nil {
+		return in
+	}
+	in.form = inJSON(in.e).form
+	// What the subgraph itself says of its states holds; all else is the handle's.
+	in.set.namespace, in.set.schemas, in.set.onInput = namespace, in.e.settings.schemas, nil
+	return in
+}
 
-	// stateIn returns the state from which the tasks of a superstep began, of a
-	// run with its log in a namespace.
-	stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error)
+// level is a graph around another and the namespace of its log.
+type level struct {
+	e         *engine
+	namespace string
 
-	// from returns the graph for a run that began with a state.
-	from(seed any) Subgraph
+	// Of the next level, if it shares this one's state: its part of the state, and the
+	// superstep in which it ran.
+	part  func(parent any) any
+	epoch checkpoint.ID
+}
 
-	// settle tells the log of a namespace of an edit inside, and the edit of what that
-	// is for the log around it.
-	settle(ctx context.Context, namespace string, e *insideEdit, opts []Option) error
+// placed returns the graph whose run has the log of a namespace, and what is around it.
+func (e *engine) placed(namespace string) (*engine, []level, error) {
+	var around []level
+	for rest := namespace; rest != ""; {
+		next := level{e: e, namespace: namespace[:len(namespace)-len(rest)]}
+		var child *engine
+		for _, name := range e.insideNames() {
+			after, ok := strings.CutPrefix(rest, "/"+name)
+			if !ok || after != "" && after[0] != ':' && after[0] != '/' {
+				continue
+			}
+			// What follows the name tells runs of the node apart: the superstep, and more.
+			run := after
+			if i := strings.IndexByte(after, '/'); i >= 0 {
+				run, after = after[:i], after[i:]
+			} else {
+				after = ""
+			}
+			if child, next.part = e.inside(name); next.part != nil {
+				epoch, _, _ := strings.Cut(strings.TrimPrefix(run, ":"), ".")
+				next.epoch = checkpoint.ID(epoch)
+			}
+			rest = after
+			break
+		}
+		if child == nil {
+			name, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), ":")
+			return nil, nil, &UnknownNamespaceError{Graph: e.prog.Plan.Name, Namespace: namespace, Near: plan.Nearest(name, e.insideNames())}
+		}
+		around = append(around, next)
+		e = child
+	}
+	if len(around) == 0 {
+		return nil, nil, errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
+	}
+	return e, around, nil
+}
+
+// UnknownNamespaceError says that no subgraph of a graph has the log of a namespace.
+type UnknownNamespaceError struct {
+	Graph, Namespace string
+	Near             string // a node with a subgraph and a similar name
+}
+
+func (e *UnknownNamespaceError) Error() string {
+	text := fmt.Sprintf("graph %q: no subgraph has the log of namespace %q", e.Graph, e.Namespace)
+	if e.Near != "" {
+		text += fmt.Sprintf("; did you mean that of node %q?", e.Near)
+	}
+	return text
+}
+
+// inside returns the graph inside a node, and its part of the state if it shares that.
+func (e *engine) inside(name string) (*engine, func(parent any) any) {
+	for i, n := range e.prog.Plan.Nodes {
+		if n.Name == name {
+			return e.nodes[i].child, e.nodes[i].part
+		}
+	}
+	return nil, nil
+}
+
+func (e *engine) insideNames() []string {
+	var out []string
+	for i, n := range e.prog.Plan.Nodes {
+		if e.nodes[i].child != nil {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+// levels returns the graphs around the handle's and that itself, each with the state
+// from which it began if it shares that.
+func (h *handle) levels(ctx context.Context) ([]level, error) {
+	levels := append(slices.Clip(h.around), level{e: h.e, namespace: h.set.namespace})
+	for i := range levels[1:] {
+		outer, inner := &levels[i], &levels[i+1]
+		if outer.part == nil {
+			continue
+		}
+		st, err := outer.e.stateIn(ctx, &h.set, outer.namespace, outer.epoch)
+		if err != nil {
+			return nil, err
+		}
+		inner.e = inner.e.from(outer.part(st))
+	}
+	return levels, nil
+}
+
+// stateIn returns the state from which the tasks of a superstep began, of a run with
+// its log in a namespace.
+func (e *engine) stateIn(ctx context.Context, set *settings, namespace string, epoch checkpoint.ID) (any, error) {
+	log := checkpoint.Log{Thread: set.thread, Namespace: namespace}
+	var st any
+	err := local.Settled(ctx, set.store, log, func() error {
+		rec, _, err := set.store.Head(ctx, log)
+		if err == nil && rec.Epoch != epoch { // else there may be edits since
+			rec, err = set.store.Get(ctx, log, epoch)
+		}
+		if err == nil {
+			st, err = local.StateAt(ctx, set.store, e.prog.Values, rec, local.Growing{})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: err}
+	}
+	return st, nil
+}
+
+// from returns the engine for a run that began with a state.
+func (e *engine) from(seed any) *engine {
+	c := *e
+	c.prog, c.kept = e.prog.From(seed), local.NewKept()
+	return &c
+}
+
+// edit makes edits of the innermost of levels, and tells the logs around it: of
+// questions that are asked no more, and of where a state that is kept stands now.
+func (h *handle) edit(ctx context.Context, levels []level, edits []edit) (Snapshot[any], error) {
+	around, e := levels[:len(levels)-1], levels[len(levels)-1].e
+	make := func() (Snapshot[any], error) {
+		return e.edited(ctx, &h.set, func(s *local.Session) error { return e.apply(ctx, s, &h.set, edits) })
+	}
+	if len(around) == 0 {
+		return make()
+	}
+	head, err := e.view(ctx, &h.set, "")
+	if err != nil {
+		return head, err
+	}
+	at, err := e.view(ctx, &h.set, h.set.from)
+	if err != nil {
+		return at, err
+	}
+	after, err := make()
+	if err != nil {
+		return after, err
+	}
+	told := &insideEdit{
+		namespace: h.set.namespace, to: checkpoint.ID(after.Checkpoint), metadata: after.Metadata, gone: asked(&head),
+		from: []checkpoint.ID{checkpoint.ID(head.Checkpoint), checkpoint.ID(at.Checkpoint)},
+	}
+	maps.Copy(told.gone, asked(&at))
+	for id := range asked(&after) {
+		delete(told.gone, id)
+	}
+	for _, l := range slices.Backward(around) {
+		if slices.Contains(told.from, told.to) {
+			break // no news
+		}
+		if err := l.settle(ctx, h.set, told); err != nil {
+			return Snapshot[any]{}, err
+		}
+	}
+	return after, nil
 }
 
 // insideEdit is an edit of the run of a subgraph.
@@ -67,55 +236,13 @@ type insideEdit struct {
 	gone      map[string]bool   // questions, by ID, that nobody asks any more
 }
 
-func (g *Graph[S]) inside(name string) (Subgraph, func(parent any) any) {
-	for i, n := range g.prog.Plan.Nodes {
-		if n.Name == name {
-			return g.nodes[i].child, g.nodes[i].part
-		}
-	}
-	return nil, nil
-}
-
-func (g *Graph[S]) stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error) {
-	set, err := g.with(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	if set.store == nil {
-		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
-	}
-	log := checkpoint.Log{Thread: set.thread, Namespace: namespace}
-	var st any
-	err = local.Settled(ctx, set.store, log, func() error {
-		rec, _, err := set.store.Head(ctx, log)
-		if err == nil && rec.Epoch != epoch { // else there may be edits since
-			rec, err = set.store.Get(ctx, log, epoch)
-		}
-		if err == nil {
-			st, err = local.StateAt(ctx, set.store, g.prog.Values, rec, local.Growing{})
-		}
-		return err
-	})
-	if err != nil {
-		return nil, &CheckpointError{Thread: set.thread, Op: "load", Err: err}
-	}
-	return st, nil
-}
-
-func (g *Graph[S]) from(seed any) Subgraph {
-	c := *g
-	c.prog, c.kept = g.prog.From(seed), local.NewKept()
-	return &c
-}
-
-func (g *Graph[S]) settle(ctx context.Context, namespace string, e *insideEdit, opts []Option) error {
-	set, err := g.with(ctx, append(slices.Clip(opts), Namespace(namespace), From("")))
-	if err != nil {
-		return err
-	}
+// settle tells the level's log of an edit inside, and the edit of what that is for the
+// log around it.
+func (l *level) settle(ctx context.Context, set settings, e *insideEdit) error {
+	set.namespace, set.from = l.namespace, ""
 	var head checkpoint.ID
 	var metadata map[string]string
-	snap, err := g.change(ctx, &set, func(s *local.Session) error {
+	snap, err := l.e.change(ctx, &set, func(s *local.Session) error {
 		m := s.Machine()
 		head, metadata = m.Head(), s.Tip().Record.Metadata
 		if err := m.MoveChild(e.namespace, e.from, e.to); err != nil {
@@ -141,59 +268,12 @@ func (g *Graph[S]) settle(ctx context.Context, namespace string, e *insideEdit, 
 	if err != nil {
 		return err
 	}
-	e.namespace, e.from, e.to, e.metadata = namespace, []checkpoint.ID{head}, checkpoint.ID(snap.Checkpoint), metadata
+	e.namespace, e.from, e.to, e.metadata = l.namespace, []checkpoint.ID{head}, checkpoint.ID(snap.Checkpoint), metadata
 	return nil
 }
 
-// mounted is a run of a subgraph with what is around it.
-type mounted struct {
-	Subgraph
-	namespace string
-	around    []level // from the root on
-}
-
-// level is a graph and the namespace of its log.
-type level struct {
-	nested
-	namespace string
-}
-
-// UpdateStateJSON also tells the logs around it: of questions that are asked no more,
-// and of where a state that is kept stands now.
-func (m *mounted) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	head, err := m.StateJSON(ctx, append(slices.Clip(opts), From(""))...)
-	if err != nil {
-		return nil, err
-	}
-	at, err := m.StateJSON(ctx, opts...)
-	if err != nil {
-		return nil, err
-	}
-	after, err := m.Subgraph.UpdateStateJSON(ctx, update, opts...)
-	if err != nil {
-		return after, err
-	}
-	e := &insideEdit{
-		namespace: m.namespace, to: checkpoint.ID(after.Checkpoint), metadata: after.Metadata, gone: asked(head),
-		from: []checkpoint.ID{checkpoint.ID(head.Checkpoint), checkpoint.ID(at.Checkpoint)},
-	}
-	maps.Copy(e.gone, asked(at))
-	for id := range asked(after) {
-		delete(e.gone, id)
-	}
-	for _, l := range slices.Backward(m.around) {
-		if slices.Contains(e.from, e.to) {
-			break // no news
-		}
-		if err := l.settle(ctx, l.namespace, e, opts); err != nil {
-			return nil, err
-		}
-	}
-	return after, nil
-}
-
 // asked returns the IDs of what is waited for.
-func asked[S any](s *Snapshot[S]) map[string]bool {
+func asked(s *Snapshot[any]) map[string]bool {
 	ids := map[string]bool{}
 	for _, q := range s.Interrupts {
 		ids[q.ID] = true
@@ -202,209 +282,4 @@ func asked[S any](s *Snapshot[S]) map[string]bool {
 		ids[w.ID] = true
 	}
 	return ids
-}
-
-// sharing is a run of a subgraph that shares its parent's state.
-type sharing struct {
-	Subgraph
-	parent nested
-	outer  string // namespace of the parent's log
-	epoch  checkpoint.ID
-	part   func(parent any) any
-}
-
-// begun returns the subgraph with the state from which it began.
-func (s *sharing) begun(ctx context.Context, opts []Option) (Subgraph, error) {
-	st, err := s.parent.stateIn(ctx, s.outer, s.epoch, opts)
-	if err != nil {
-		return nil, err
-	}
-	return s.Subgraph.from(s.part(st)), nil
-}
-
-func (s *sharing) StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	g, err := s.begun(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	return g.StateJSON(ctx, opts...)
-}
-
-func (s *sharing) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	g, err := s.begun(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	return g.UpdateStateJSON(ctx, update, opts...)
-}
-
-func (s *sharing) stateIn(ctx context.Context, namespace string, epoch checkpoint.ID, opts []Option) (any, error) {
-	g, err := s.begun(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	return g.stateIn(ctx, namespace, epoch, opts)
-}
-
-func (s *sharing) settle(ctx context.Context, namespace string, e *insideEdit, opts []Option) error {
-	g, err := s.begun(ctx, opts)
-	if err != nil {
-		return err
-	}
-	return g.settle(ctx, namespace, e, opts)
-}
-
-func (g *Graph[S]) keepsState() bool { return g.settings.keep }
-
-func (g *Graph[S]) insideNames() []string {
-	var out []string
-	for i, n := range g.prog.Plan.Nodes {
-		if g.nodes[i].child != nil {
-			out = append(out, n.Name)
-		}
-	}
-	return out
-}
-
-// Subgraph returns the graph inside the node that a path of nodes leads to, the
-// nodes of subgraphs after those that hold them.
-func (g *Graph[S]) Subgraph(path ...string) (Subgraph, bool) {
-	var at nested = g.made()
-	if len(path) == 0 {
-		return nil, false
-	}
-	var sub Subgraph
-	for _, name := range path {
-		if sub, _ = at.inside(name); sub == nil {
-			return nil, false
-		}
-		at = sub
-	}
-	return &placed{sub, g.SubgraphIn, func(opts []Option) (string, error) {
-		set, err := g.settings.with(opts)
-		return set.namespace, err
-	}}, true
-}
-
-// placed is a subgraph of which a run is asked for by its namespace.
-type placed struct {
-	Subgraph
-	run       func(namespace string) (Subgraph, bool)
-	namespace func(opts []Option) (string, error)
-}
-
-// in returns the run that options name.
-func (p *placed) in(opts []Option) (Subgraph, error) {
-	ns, err := p.namespace(opts)
-	if err != nil {
-		return nil, err
-	}
-	if run, ok := p.run(ns); ok && run.Name() == p.Name() {
-		return run, nil
-	}
-	return p.Subgraph, nil
-}
-
-func (p *placed) StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	run, err := p.in(opts)
-	if err != nil {
-		return nil, err
-	}
-	return run.StateJSON(ctx, opts...)
-}
-
-func (p *placed) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	run, err := p.in(opts)
-	if err != nil {
-		return nil, err
-	}
-	return run.UpdateStateJSON(ctx, update, opts...)
-}
-
-// SubgraphIn returns the graph whose run has the log of a namespace, as
-// [TaskState.Subgraphs] gives it.
-func (g *Graph[S]) SubgraphIn(namespace string) (Subgraph, bool) {
-	var at nested = g.made()
-	var sub Subgraph
-	var around []level
-	for rest := namespace; rest != ""; {
-		sub = nil
-		outer := namespace[:len(namespace)-len(rest)]
-		for _, name := range at.insideNames() {
-			after, ok := strings.CutPrefix(rest, "/"+name)
-			if !ok || after != "" && after[0] != ':' && after[0] != '/' {
-				continue
-			}
-			// What follows the name tells runs of the node apart: the superstep, and more.
-			run := after
-			if i := strings.IndexByte(after, '/'); i >= 0 {
-				run, after = after[:i], after[i:]
-			} else {
-				after = ""
-			}
-			var part func(any) any
-			if sub, part = at.inside(name); part != nil {
-				epoch, _, _ := strings.Cut(strings.TrimPrefix(run, ":"), ".")
-				sub = &sharing{Subgraph: sub, parent: at, outer: outer, epoch: checkpoint.ID(epoch), part: part}
-			}
-			rest = after
-			break
-		}
-		if sub == nil {
-			return nil, false
-		}
-		around = append(around, level{at, outer})
-		at = sub
-	}
-	if sub == nil {
-		return nil, false
-	}
-	return &mounted{sub, namespace, around}, true
-}
-
-// StateJSON is [Graph.State] with the state in JSON.
-func (g *Graph[S]) StateJSON(ctx context.Context, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	return inJSON(g.State(ctx, opts...))
-}
-
-// CheckJSON reports what is wrong with an update in JSON, as [Graph.UpdateJSON]
-// would for a state without content.
-func (g *Graph[S]) CheckJSON(update []byte) error { return g.UpdateJSON(new(S), update) }
-
-// UpdateStateJSON is [Graph.UpdateState] with an update in JSON, as
-// [Graph.UpdateJSON] takes it, and the state in JSON. A nil update is none.
-func (g *Graph[S]) UpdateStateJSON(ctx context.Context, update json.RawMessage, opts ...Option) (*Snapshot[json.RawMessage], error) {
-	if update == nil {
-		return inJSON(g.UpdateState(ctx, nil, opts...))
-	}
-	if err := g.CheckJSON(update); err != nil {
-		return nil, err
-	}
-	var failed error
-	snap, err := g.UpdateState(ctx, func(s *S) {
-		if failed = g.UpdateJSON(s, update); failed != nil {
-			panic(failed) // which makes the call fail
-		}
-	}, opts...)
-	return inJSON(snap, err)
-}
-
-// JSON returns the snapshot with its state in JSON.
-func (s *Snapshot[S]) JSON() (*Snapshot[json.RawMessage], error) {
-	state, err := json.Marshal(&s.State)
-	if err != nil {
-		return nil, err
-	}
-	return &Snapshot[json.RawMessage]{
-		State: state, Next: s.Next, Interrupts: s.Interrupts, Waits: s.Waits, Tasks: s.Tasks, Thread: s.Thread, Namespace: s.Namespace,
-		Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source, CreatedAt: s.CreatedAt, Metadata: s.Metadata, Recent: s.Recent,
-		incomplete: s.incomplete,
-	}, nil
-}
-
-func inJSON[S any](s *Snapshot[S], err error) (*Snapshot[json.RawMessage], error) {
-	if err != nil {
-		return nil, err
-	}
-	return s.JSON()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -60,23 +59,20 @@ func TestEditAsTheNodeThatAsksInASubgraph(t *testing.T) {
 						add(b, "sub", sub)
 						b.AddNode("end", visit("end")).AddSequence("sub", "end").SetEntryPoint("sub")
 						store := checkpoint.NewMemory()
-						g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-						snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+						g := compile(t, b, graph.WithCheckpointer(store))
+						snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 						ns := ""
 						for tasks := snap.Tasks; len(tasks) == 1 && len(tasks[0].Subgraphs) > 0; {
 							for ns = range tasks[0].Subgraphs {
 							}
-							run, _ := g.SubgraphIn(ns)
-							tasks = must[*graph.Snapshot[json.RawMessage]](t)(run.StateJSON(bg, graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns))).Tasks
+							tasks = must[*graph.Snapshot[json.RawMessage]](t)(g.Thread("t").Inside(ns).State(bg)).Tasks
 						}
-						run, _ := g.SubgraphIn(ns)
-						at := []graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns), graph.AsNode("ask")}
+						run := g.Thread("t").Inside(ns)
 						if from {
-							in := must[*graph.Snapshot[json.RawMessage]](t)(run.StateJSON(bg, at[:3]...))
-							at = append(at, graph.From(in.Checkpoint))
+							run = run.At(must[*graph.Snapshot[json.RawMessage]](t)(run.State(bg)).Checkpoint)
 						}
-						must[*graph.Snapshot[json.RawMessage]](t)(run.UpdateStateJSON(bg, []byte(`{"Ran": ["edited"]}`), at...))
-						snap = must[*graph.Snapshot[trail]](t)(g.State(bg))
+						must[*graph.Snapshot[json.RawMessage]](t)(run.EditAs(bg, "ask", graph.UpdateWith([]byte(`{"Ran": ["edited"]}`))))
+						snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 						var open []string
 						for _, q := range snap.Interrupts {
 							open = append(open, q.Key)
@@ -85,12 +81,12 @@ func TestEditAsTheNodeThatAsksInASubgraph(t *testing.T) {
 						if others {
 							equal(t, "what is asked still", fmt.Sprint(open), "[other]")
 							equal(t, "next", fmt.Sprint(snap.Next), "[sub]")
-							snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "b"))
+							snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("b")))
 							want = "edited other b then"
 						} else {
 							equal(t, "what is asked still", fmt.Sprint(open), "[]")
 							equal(t, "next", fmt.Sprint(snap.Next), "[sub]")
-							snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+							snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 						}
 						if want += " end"; deep {
 							want = "before " + want[:len(want)-len(" end")] + " behind end"
@@ -131,20 +127,15 @@ func TestEditOfAStateThatASubgraphKeeps(t *testing.T) {
 					}).AddEdge(graph.Start, "ask")
 				}
 				store := checkpoint.NewMemory()
-				g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-				must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-				run, ok := g.Subgraph(strings.Split(ns, "/")[1:]...) // its runs have one log
-				if !ok {
-					t.Fatal("no run in", ns)
-				}
-				at := []graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns)}
-				must[*graph.Snapshot[json.RawMessage]](t)(run.UpdateStateJSON(bg, []byte(`{"Ran": ["edited"]}`), at...))
+				g := compile(t, b, graph.WithCheckpointer(store))
+				must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+				must[*graph.Snapshot[json.RawMessage]](t)(g.Thread("t").Inside(ns).Edit(bg, graph.UpdateWith([]byte(`{"Ran": ["edited"]}`))))
 				if open {
-					must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+					must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 				}
-				snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+				snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 				if open {
-					snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+					snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 				}
 				equal(t, "what the kept state has come to", fmt.Sprint(snap.State.Ran), "[run 0 edited run 2]")
 			})
@@ -159,31 +150,31 @@ func TestEditInASubgraphOfAFork(t *testing.T) {
 	type thread struct {
 		*graph.Graph[trail]
 		asked *graph.Snapshot[trail] // where a and b are asked
-		edit  func(opts ...graph.Option)
+		edit  func(node, at string)
 	}
 	for name, c := range map[string]struct {
 		story      func(th thread)
 		asks, runs string
 	}{
 		"edit, fork": {func(th thread) {
-			th.edit()
-			must[*graph.Snapshot[trail]](t)(th.Fork(bg, must[*graph.Snapshot[trail]](t)(th.State(bg)).Checkpoint))
+			th.edit("b", "")
+			must[*graph.Snapshot[trail]](t)(th.Thread("t").At(must[*graph.Snapshot[trail]](t)(th.Thread("t").State(bg)).Checkpoint).Fork(bg))
 		}, "[a]", "edited a 1 then end"},
 		"fork, edit": {func(th thread) {
-			must[*graph.Snapshot[trail]](t)(th.Fork(bg, th.asked.Checkpoint))
-			th.edit()
+			must[*graph.Snapshot[trail]](t)(th.Thread("t").At(th.asked.Checkpoint).Fork(bg))
+			th.edit("b", "")
 		}, "[a]", "edited a 1 then end"},
 		"the other branch goes on, fork, edit": {func(th thread) {
-			must[*graph.Snapshot[trail]](t)(th.Resume(bg, graph.Answers{th.asked.Interrupts[0].ID: "0", th.asked.Interrupts[1].ID: "0"}))
-			must[*graph.Snapshot[trail]](t)(th.Fork(bg, th.asked.Checkpoint))
+			must[*graph.Snapshot[trail]](t)(th.Thread("t").Invoke(bg, th.Answer(graph.Answers{th.asked.Interrupts[0].ID: "0", th.asked.Interrupts[1].ID: "0"})))
+			must[*graph.Snapshot[trail]](t)(th.Thread("t").At(th.asked.Checkpoint).Fork(bg))
 			for _, at := range th.asked.Tasks[0].Subgraphs {
-				th.edit(graph.From(at))
+				th.edit("b", at)
 			}
 		}, "[a]", "edited a 1 then end"},
 		"the other branch was edited, fork, edit of the other": {func(th thread) {
-			th.edit(graph.AsNode(""))
-			must[*graph.Snapshot[trail]](t)(th.Fork(bg, th.asked.Checkpoint))
-			th.edit()
+			th.edit("", "")
+			must[*graph.Snapshot[trail]](t)(th.Thread("t").At(th.asked.Checkpoint).Fork(bg))
+			th.edit("b", "")
 		}, "[a b]", "a 1 b 2 then end"},
 	} {
 		for _, keep := range []bool{false, true} {
@@ -209,16 +200,15 @@ func TestEditInASubgraphOfAFork(t *testing.T) {
 				})
 				b.AddSequence("sub", "end").SetEntryPoint("sub")
 				store := checkpoint.NewMemory()
-				g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-				asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-				c.story(thread{g, asked, func(opts ...graph.Option) {
+				g := compile(t, b, graph.WithCheckpointer(store))
+				asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+				c.story(thread{g, asked, func(node, at string) {
 					for ns := range asked.Tasks[0].Subgraphs {
-						run, _ := g.SubgraphIn(ns)
-						opts = append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns), graph.AsNode("b")}, opts...)
-						must[*graph.Snapshot[json.RawMessage]](t)(run.UpdateStateJSON(bg, []byte(`{"Ran": ["edited"]}`), opts...))
+						edit := graph.Edit[json.RawMessage]{Apply: graph.UpdateWith([]byte(`{"Ran": ["edited"]}`)), AsNode: node}
+						must[*graph.Snapshot[json.RawMessage]](t)(g.Thread("t").Inside(ns).At(at).BulkEdit(bg, []graph.Edit[json.RawMessage]{edit}))
 					}
 				}})
-				snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+				snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 				var open []string
 				answers := graph.Answers{}
 				for i, q := range snap.Interrupts {
@@ -226,7 +216,7 @@ func TestEditInASubgraphOfAFork(t *testing.T) {
 					answers[q.ID] = fmt.Sprint(i + 1)
 				}
 				equal(t, "what is asked", fmt.Sprint(open), c.asks)
-				snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, answers))
+				snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(answers)))
 				equal(t, "what ran", snap.State.ran(), c.runs)
 				same(t, g, taped(t, store, "t"))
 			})

@@ -42,42 +42,47 @@ func TestSubgraphsAreReachedByTheirNamespace(t *testing.T) {
 	out.AddEdge(graph.Start, "sub")
 	store := graph.WithCheckpointer(checkpoint.NewMemory())
 	g := out.MustCompile(store)
-	th := graph.Thread("t")
-	snap, err := g.Invoke(t.Context(), func(s *outer) { s.Text = "x" }, th)
+	th := "t"
+	snap, err := g.Thread(th).Invoke(t.Context(), g.Input(func(s *outer) error {
+		s.Text = "x"
+		return nil
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ns := ""
 	for ns = range snap.Tasks[0].Subgraphs {
 	}
-	sub, ok := g.SubgraphIn(ns)
-	if !ok || sub.Name() != "middle" {
-		t.Fatalf("in %q there is %v", ns, sub)
-	}
-	part, err := sub.StateJSON(t.Context(), th, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Namespace(ns))
+	part, err := g.Thread(th, graph.WithCheckpointer(checkpoint.NewMemory())).Inside(ns).State(t.Context())
 	if !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("in another store: %v, %v", part, err)
 	}
-	if part, err = sub.StateJSON(t.Context(), th, store, graph.Namespace(ns)); err != nil || string(part.State) != `{"text":"x"}` {
+	if part, err = g.Thread(th).Inside(ns).State(t.Context()); err != nil || string(part.State) != `{"text":"x"}` {
 		t.Fatalf("%v, %v", part, err)
 	}
 	for ns = range part.Tasks[0].Subgraphs {
 	}
-	if sub, ok = g.SubgraphIn(ns); !ok || sub.Name() != "inner" {
-		t.Fatalf("in %q there is %v", ns, sub)
-	}
-	if part, err = sub.UpdateStateJSON(t.Context(), []byte(`{"word":"y"}`), th, store, graph.Namespace(ns)); err != nil || string(part.State) != `{"word":"y"}` {
+	sub := g.Thread(th).Inside(ns)
+	if part, err = sub.Edit(t.Context(), graph.UpdateWith([]byte(`{"word":"y"}`))); err != nil || string(part.State) != `{"word":"y"}` {
 		t.Fatalf("%v, %v", part, err)
 	}
-	if _, err = sub.UpdateStateJSON(t.Context(), []byte(`{"wort":"y"}`), th, store, graph.Namespace(ns)); err == nil || !strings.Contains(err.Error(), "wort") {
+	for e, err := range sub.History(t.Context(), graph.HistoryQuery{Limit: 1}) {
+		if err != nil || e.Source != "update" {
+			t.Errorf("its newest checkpoint is of source %q, %v", e.Source, err)
+		}
+	}
+	if _, err := sub.Invoke(t.Context(), sub.Continue()); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a subgraph's run is continued by itself: %v", err)
+	}
+	if _, err = sub.Edit(t.Context(), graph.UpdateWith([]byte(`{"wort":"y"}`))); err == nil || !strings.Contains(err.Error(), "wort") {
 		t.Errorf("a field that there isn't: %v", err)
 	}
-	if snap, err = g.Resume(t.Context(), "a", th); err != nil || snap.State.Text != "ay" {
+	if snap, err = g.Thread(th).Invoke(t.Context(), g.Answer("a")); err != nil || snap.State.Text != "ay" {
 		t.Errorf("after an edit inside, the answer leads to %q, %v", snap.State.Text, err)
 	}
 	for _, none := range []string{"", "sub", "/su", "/sub2", "/sub:1/other", "/sub/deep:1/more"} {
-		if sub, ok := g.SubgraphIn(none); ok {
-			t.Errorf("in %q there is %s", none, sub.Name())
+		if snap, err := g.Thread(th).Inside(none).State(t.Context()); err == nil || errors.Is(err, checkpoint.ErrNotFound) {
+			t.Errorf("in %q there is %v, %v", none, snap, err)
 		}
 	}
 	if sub, ok := g.Subgraph("sub", "deep"); !ok || sub.Name() != "inner" {
@@ -117,9 +122,12 @@ func TestARunThatSharesItsParentsStateShowsIt(t *testing.T) {
 	tb.AddNode("a", func(_ context.Context, s *top) error { add(&s.Items, "a"); return nil })
 	graph.AddShared(tb, "middle", compile(t, mb), func(p *top) *middle { return &p.middle })
 	tb.AddEdge(graph.Start, "a").AddEdge("a", "middle")
-	opts := stored()
-	g := compile(t, tb, opts...)
-	snap := must[*graph.Snapshot[top]](t)(g.Invoke(bg, func(s *top) { s.Title = "t"; s.Items.Add("in") }))
+	g := compile(t, tb, stored()...)
+	snap := must[*graph.Snapshot[top]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *top) error {
+		s.Title = "t"
+		s.Items.Add("in")
+		return nil
+	})))
 
 	inside := func(tasks []graph.TaskState) string {
 		for ns := range tasks[0].Subgraphs {
@@ -129,20 +137,15 @@ func TestARunThatSharesItsParentsStateShowsIt(t *testing.T) {
 		return ""
 	}
 	look := func(ns string) *graph.Snapshot[json.RawMessage] {
-		sub, ok := g.SubgraphIn(ns)
-		if !ok {
-			t.Fatalf("no graph in %q", ns)
-		}
-		return must[*graph.Snapshot[json.RawMessage]](t)(sub.StateJSON(bg, append(opts, graph.Namespace(ns))...))
+		return must[*graph.Snapshot[json.RawMessage]](t)(g.Thread("t").Inside(ns).State(bg))
 	}
 	m := look(inside(snap.Tasks))
 	equal(t, "middle", string(m.State), `{"Items":["in","a saw 1","before saw 2"],"Depth":1}`)
 	ns := inside(m.Tasks)
 	equal(t, "leaf", string(look(ns).State), `{"Items":["in","a saw 1","before saw 2","first saw 3"]}`)
 
-	sub, _ := g.SubgraphIn(ns)
-	edited := must[*graph.Snapshot[json.RawMessage]](t)(sub.UpdateStateJSON(bg, json.RawMessage(`{"Items":["edited"]}`), append(opts, graph.Namespace(ns))...))
+	edited := must[*graph.Snapshot[json.RawMessage]](t)(g.Thread("t").Inside(ns).Edit(bg, graph.UpdateWith(json.RawMessage(`{"Items":["edited"]}`))))
 	equal(t, "edited leaf", string(edited.State), `{"Items":["in","a saw 1","before saw 2","first saw 3","edited"]}`)
-	snap = must[*graph.Snapshot[top]](t)(g.Resume(bg, true))
+	snap = must[*graph.Snapshot[top]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 	equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, a saw 1, before saw 2, first saw 3, edited, ask saw 5")
 }

@@ -58,14 +58,14 @@ func TestCompileRefusesWhatCannotBeMeant(t *testing.T) {
 
 func TestAnEditOfNothingStartsNoThread(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), graph.WithCheckpointer(store), graph.Thread("t"))
-	if _, err := g.UpdateState(bg, nil); !errors.Is(err, checkpoint.ErrNotFound) {
+	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), graph.WithCheckpointer(store))
+	if _, err := g.Thread("t").Edit(bg, nil); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.Thread("t").State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("the thread was begun: %v", err)
 	}
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, nil, graph.AsNode("a")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "a", nil))
 }
 
 func TestWhatIsNilSaysSo(t *testing.T) {
@@ -95,47 +95,36 @@ func TestWhatIsNilSaysSo(t *testing.T) {
 	}
 	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
 	var ctx context.Context
-	_, invoke := g.Invoke(ctx, nil)
-	_, state := g.State(ctx)
+	_, invoke := g.Thread("t").Invoke(ctx, g.Continue())
+	_, state := g.Thread("t").State(ctx)
 	for what, err := range map[string]error{"nil Context": invoke, "graph: nil Context": state, "the state is nil": g.UpdateJSON(nil, []byte(`{}`))} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %s", err, what)
 		}
 	}
-	for _, err := range g.Stream(ctx, nil) {
+	for _, err := range g.Thread("t").Stream(ctx, g.Continue()) {
 		if err == nil || !strings.Contains(err.Error(), "nil Context") {
 			t.Error(err)
 		}
 	}
 }
 
-func TestUpdateIsForResume(t *testing.T) {
-	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
-	_, err := g.Invoke(bg, func(*trail) {}, graph.Update(func(s *trail) { s.Note = "lost" }))
-	if err == nil || !strings.Contains(err.Error(), "graph.Update is for Resume") {
-		t.Error(err)
-	}
-	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
-		t.Errorf("something ran: %v", err)
-	}
-}
-
 func TestHistoryShowsWhatIsPendingAfterAFork(t *testing.T) {
 	g := compile(t, visits(graph.New[trail]("g"), "a", "b").AddEdge(graph.Start, "a").AddEdge("a", "b"), stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	es := entries(t, g)
-	snap := must[*graph.Snapshot[trail]](t)(g.Fork(bg, es[1].Checkpoint))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	es := entriesOf(t, g.Thread("t"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(es[1].Checkpoint).Fork(bg))
 	equalSlice(t, "next", snap.Next, []string{"b"})
-	es = entries(t, g)
+	es = entriesOf(t, g.Thread("t"))
 	equal(t, "source", es[0].Source, "fork")
 	equalSlice(t, "next", es[0].Next, snap.Next)
 }
 
 func TestAPanicInAnInputHasItsStack(t *testing.T) {
 	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
-	boom := func(*trail) { panic("boom") }
-	_, invoke := g.Invoke(bg, boom)
-	_, update := g.UpdateState(bg, boom)
+	boom := func(*trail) error { panic("boom") }
+	_, invoke := g.Thread("t").Invoke(bg, g.Input(boom))
+	_, update := g.Thread("t").Edit(bg, boom)
 	for _, err := range []error{invoke, update} {
 		if e := wantErr[*graph.PanicError](t, err); e.Value != "boom" || !strings.Contains(string(e.Stack), "TestAPanicInAnInputHasItsStack") {
 			t.Errorf("%v\n%s", e, e.Stack)
@@ -145,23 +134,27 @@ func TestAPanicInAnInputHasItsStack(t *testing.T) {
 
 func TestOptionsThatNameNoNodeSaySo(t *testing.T) {
 	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"), stored()...)
-	_, before := g.Invoke(bg, func(*trail) {}, graph.InterruptBefore("aa"))
-	_, after := g.Invoke(bg, func(*trail) {}, graph.InterruptAfter("aa"))
-	_, as := g.UpdateState(bg, func(*trail) {}, graph.AsNode("aa"))
+	_, before := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.InterruptBefore("aa"))
+	_, after := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.InterruptAfter("aa"))
+	_, as := g.Thread("t").EditAs(bg, "aa", func(*trail) error { return nil })
 	for option, err := range map[string]error{"InterruptBefore": before, "InterruptAfter": after, "AsNode": as} {
 		equal(t, "text", err.Error(), option+` names "aa", which is not a node; did you mean "a"?`)
 		wantErr[*graph.InvalidEdgeError](t, err)
 	}
 }
 
-// called calls every exported method of a graph with arguments that mean nothing, and
-// returns the errors of those that have one: returned, or yielded first.
-func called[S any](t *testing.T, g *graph.Graph[S]) (errs map[string]error, panics map[string]any) {
+// called calls every exported method of a graph or a thread with arguments that mean
+// nothing, and returns the errors of those that have one: returned, or yielded first.
+// Those that make requests know neither.
+func called(t *testing.T, g any) (errs map[string]error, panics map[string]any) {
 	t.Helper()
 	errs, panics = map[string]error{}, map[string]any{}
 	v := reflect.ValueOf(g)
 	for i := range v.NumMethod() {
 		name, m := v.Type().Method(i).Name, v.Method(i)
+		if _, makes := reflect.TypeFor[graph.Requests[trail]]().MethodByName(name); makes {
+			continue
+		}
 		var args []reflect.Value
 		for k := range m.Type().NumIn() {
 			switch in := m.Type().In(k); {
@@ -212,7 +205,8 @@ func TestEveryMethodSaysThatThereIsNoGraph(t *testing.T) {
 				t.Errorf("%s panics with %v", name, p)
 			}
 		}
-		if n := len(errs) + len(panics); n != reflect.TypeOf(g).NumMethod() {
+		delete(panics, "Thread") // whose calls have the error
+		if n := len(errs) + len(panics) + 1 + reflect.TypeFor[graph.Requests[trail]]().NumMethod(); n != reflect.TypeOf(g).NumMethod() {
 			t.Errorf("%d methods of %d were looked at", n, reflect.TypeOf(g).NumMethod())
 		}
 	}
@@ -225,27 +219,30 @@ func TestARunnerSaysThatThereIsNoGraph(t *testing.T) {
 	}
 }
 
-func TestEveryMethodAboutThreadsSaysThatThereIsNoCheckpointer(t *testing.T) {
-	g := compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a"))
-	errs, panics := called(t, g)
+func TestEveryMethodOfAThreadSaysThatThereIsNoGraph(t *testing.T) {
+	errs, panics := called(t, (&graph.Graph[trail]{}).Thread("t"))
 	if len(panics) > 0 {
 		t.Errorf("panics: %v", panics)
 	}
-	for _, name := range []string{
-		"BulkUpdate", "CopyThread", "DeleteThread", "Fork", "History", "Prune", "Resume", "SendEvent", "State", "StateJSON", "StreamResume",
-		"UpdateState", "UpdateStateJSON",
-	} {
-		if !errors.Is(errs[name], graph.ErrNoCheckpointer) {
-			t.Errorf("%s returns %v", name, errs[name])
-		}
-		delete(errs, name)
-	}
-	delete(errs, "Replay")     // of no recording
-	delete(errs, "UpdateJSON") // of no state
-	delete(errs, "CheckJSON")  // of no update
 	for name, err := range errs {
-		if err != nil {
-			t.Errorf("%s, which needs no thread, returns %v", name, err)
+		if e := (*graph.NotCompiledError)(nil); !errors.As(err, &e) {
+			t.Errorf("%s returns %v", name, err)
+		}
+	}
+}
+
+func TestEveryMethodOfAThreadSaysThatThereIsNoCheckpointer(t *testing.T) {
+	errs, panics := called(t, compile(t, visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a")).Thread("t"))
+	if len(panics) > 0 {
+		t.Errorf("panics: %v", panics)
+	}
+	delete(errs, "Err")       // of the handle alone
+	delete(errs, "CheckJSON") // of no update
+	delete(errs, "Invoke")    // which may run without
+	delete(errs, "Stream")
+	for name, err := range errs {
+		if !errors.Is(err, graph.ErrNoCheckpointer) {
+			t.Errorf("%s returns %v", name, err)
 		}
 	}
 }

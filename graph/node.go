@@ -195,7 +195,7 @@ type TaskInfo struct {
 	Path           []string // nodes from the root graph down to this graph
 	Thread         string
 	Namespace      string
-	Run            string // ID of this call of Invoke, Resume, ...
+	Run            string // ID of this call of Invoke or Stream
 	Task           string // ID of the task, the same when it runs again
 	Step           int    // the superstep, counted from 1 over the thread's life
 	Attempt        int    // from 1

@@ -42,7 +42,7 @@ func watchesTools(o Observer) bool {
 
 // Observe attaches an observer. Given to a call it replaces the graph's; use
 // [MultiObserver] to have both.
-func Observe(o Observer) Option { return func(s *settings) { s.observer = o } }
+func Observe(o Observer) RunOption { return runSetting(func(s *settings) { s.observer = o }) }
 
 const observerKinds = local.TaskStarted | local.TaskEnded | local.TaskFailed | local.Checkpointed | local.InterruptRaised
 

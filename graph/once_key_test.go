@@ -21,7 +21,7 @@ func charges(t *testing.T, deep int, ran *calls, opts ...graph.Option) *graph.Gr
 	}
 	b := graph.New[trail]("g")
 	if deep == 0 {
-		opts = append(opts, graph.Thread("t"))
+		opts = append(opts)
 	}
 	b.AddNode("first", func(ctx context.Context, s *trail) error { return charge(ctx, s, "deposit") })
 	b.AddNode("second", func(ctx context.Context, s *trail) error {
@@ -47,7 +47,7 @@ func charges(t *testing.T, deep int, ran *calls, opts ...graph.Option) *graph.Gr
 			g = compile(t, out)
 			continue
 		}
-		g = compile(t, out, append(opts, graph.Thread("t"))...)
+		g = compile(t, out, append(opts)...)
 	}
 	return g
 }
@@ -57,34 +57,43 @@ func charges(t *testing.T, deep int, ran *calls, opts ...graph.Option) *graph.Gr
 func TestAnEffectHasOneKeyATaskForEver(t *testing.T) {
 	type graphOf = *graph.Graph[trail]
 	again := map[string]func(g graphOf, at string) (*graph.Snapshot[trail], error){
-		"continue from": func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Continue(bg, graph.From(at)) },
-		"restart step":  func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Continue(bg, graph.RestartStep()) },
+		"continue from": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			return g.Thread("t").At(at).Invoke(bg, g.Continue())
+		},
+		"restart step": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			return g.Thread("t").Invoke(bg, g.RestartStep())
+		},
 		"both": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			return g.Continue(bg, graph.RestartStep(), graph.From(at))
+			return g.Thread("t").At(at).Invoke(bg, g.RestartStep())
 		},
 		"twice": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			snap, err := g.Continue(bg, graph.From(at))
+			snap, err := g.Thread("t").At(at).Invoke(bg, g.Continue())
 			if err != nil {
 				return nil, err
 			}
-			return g.Continue(bg, graph.From(snap.Checkpoint))
+			return g.Thread("t").At(snap.Checkpoint).Invoke(bg, g.Continue())
 		},
 		"restart twice": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			if _, err := g.Continue(bg, graph.RestartStep()); err != nil {
+			if _, err := g.Thread("t").Invoke(bg, g.RestartStep()); err != nil {
 				return nil, err
 			}
-			return g.Continue(bg, graph.RestartStep())
+			return g.Thread("t").Invoke(bg, g.RestartStep())
 		},
 		"input from": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			return g.Invoke(bg, func(s *trail) { s.Note = "x" }, graph.From(at))
+			return g.Thread("t").At(at).Invoke(bg, g.Input(func(s *trail) error {
+				s.Note = "x"
+				return nil
+			}))
 		},
-		"resume from": func(g graphOf, at string) (*graph.Snapshot[trail], error) { return g.Resume(bg, false, graph.From(at)) },
+		"resume from": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
+			return g.Thread("t").At(at).Invoke(bg, g.Answer(false))
+		},
 		"fork": func(g graphOf, at string) (*graph.Snapshot[trail], error) {
-			snap, err := g.Fork(bg, at)
+			snap, err := g.Thread("t").At(at).Fork(bg)
 			if err != nil {
 				return nil, err
 			}
-			return g.Continue(bg, graph.From(snap.Checkpoint))
+			return g.Thread("t").At(snap.Checkpoint).Invoke(bg, g.Continue())
 		},
 	}
 	for name, redo := range again {
@@ -96,12 +105,12 @@ func TestAnEffectHasOneKeyATaskForEver(t *testing.T) {
 				if recorded {
 					opts = append(opts, graph.RecordOnce())
 				}
-				snap := must[*graph.Snapshot[trail]](t)(charges(t, deep, ran, opts...).Invoke(bg, func(*trail) {}))
+				snap := must[*graph.Snapshot[trail]](t)(charges(t, deep, ran, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 				// Another process has the store alone.
 				g := charges(t, deep, ran, opts...)
 				snap = must[*graph.Snapshot[trail]](t)(redo(g, snap.Checkpoint))
 				if snap.Interrupted() {
-					snap = must[*graph.Snapshot[trail]](t)(charges(t, deep, ran, opts...).Resume(bg, true))
+					snap = must[*graph.Snapshot[trail]](t)(charges(t, deep, ran, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(true)))
 					equal(t, name+": answered", snap.State.N, 1)
 				}
 				if !snap.Done() {
@@ -120,10 +129,10 @@ func TestAnEffectKeepsItsKeyWhenItsStepIsTakenBack(t *testing.T) {
 	for deep := range 3 {
 		ran := &calls{}
 		g := charges(t, deep, ran, graph.WithCheckpointer(checkpoint.NewMemory()))
-		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		at := snap.Checkpoint
-		must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
-		must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.From(at)))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").At(at).Invoke(bg, g.Continue()))
 		all := ran.all()
 		equal(t, "charges", ran.of("charge"), 2)
 		for i, what := range all {
@@ -157,9 +166,9 @@ func TestASubgraphsTaskWithAnotherPayloadHasAnotherKey(t *testing.T) {
 	inner.AddEdge(graph.Start, "split")
 	b := graph.AddSubgraph(graph.New[trail]("g"), "sub", compile(t, inner), graph.Mapping[trail, trail]{})
 	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	first = "c"
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.RestartStep()))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.RestartStep()))
 	for _, who := range []string{"a", "b", "c"} {
 		equal(t, "charges of "+who, ran.of(who), 1)
 	}

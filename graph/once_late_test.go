@@ -17,11 +17,11 @@ func TestAnAttemptThatIsOverBeginsNothing(t *testing.T) {
 	child := compile(t, visits(graph.New[trail]("child"), "c").AddEdge(graph.Start, "c"))
 	for name, c := range map[string]struct {
 		node []graph.NodeOption
-		call []graph.Option
+		call []graph.RunOption
 	}{
 		"node timeout":   {[]graph.NodeOption{graph.Timeout(time.Second)}, nil},
-		"step timeout":   {nil, []graph.Option{graph.StepTimeout(time.Second)}},
-		"run timeout":    {nil, []graph.Option{graph.RunTimeout(time.Second)}},
+		"step timeout":   {nil, []graph.RunOption{graph.StepTimeout(time.Second)}},
+		"run timeout":    {nil, []graph.RunOption{graph.RunTimeout(time.Second)}},
 		"cancelled call": {nil, nil},
 		"failed sibling": {nil, nil},
 	} {
@@ -34,7 +34,10 @@ func TestAnAttemptThatIsOverBeginsNothing(t *testing.T) {
 					ctx = context.WithoutCancel(ctx)
 					_, err := graph.Once(ctx, "charge", func(context.Context, string) (int, error) { return ran.add("charge"), nil })
 					emitted := graph.Emit(ctx, "x")
-					_, called := graph.Call(ctx, "", child, func(*trail) { ran.add("call") })
+					_, called := graph.Call(ctx, "", child, func(*trail) error {
+						ran.add("call")
+						return nil
+					})
 					for _, err := range []error{err, emitted, called} {
 						if errors.Is(err, graph.ErrLate) {
 							ran.add("late")
@@ -54,7 +57,7 @@ func TestAnAttemptThatIsOverBeginsNothing(t *testing.T) {
 				if name == "cancelled call" {
 					time.AfterFunc(time.Second, cancel)
 				}
-				_, err := compile(t, b, stored()...).Invoke(ctx, func(*trail) {}, c.call...)
+				_, err := compile(t, b, stored()...).Thread("t").Invoke(ctx, graph.Requests[trail]{}.Input(func(*trail) error { return nil }), c.call...)
 				if err == nil {
 					t.Error("no error")
 				}
@@ -93,13 +96,13 @@ func TestAThreadIsHeldWhileAnEffectIsUnderWay(t *testing.T) {
 				g := compile(t, build(ran).AddEdge(graph.Start, "a"), stored()...)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := g.Invoke(ctx, func(*trail) {}); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := g.Thread("t").Invoke(ctx, g.Input(func(*trail) error { return nil })); !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatal(err)
 				}
-				if _, err := g.Continue(bg); !errors.Is(err, graph.ErrThreadBusy) {
+				if _, err := g.Thread("t").Invoke(bg, g.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
 					t.Errorf("while the effect is under way: %v", err)
 				}
-				snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.WhenBusy(graph.BusyQueue)))
+				snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue(), graph.WhenBusy(graph.BusyQueue)))
 				equal(t, "charged", ran.of("charge"), 1)
 				equal(t, "result", snap.State.N, 1)
 			})
@@ -122,7 +125,7 @@ func TestAnEffectThatOutlivesItsAttemptIsTheNextOnes(t *testing.T) {
 				}).AddEdge(graph.Start, "a")
 				b := graph.AddSubgraph(graph.New[trail]("g"), "a", compile(t, inner), graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.N = c.N }},
 					graph.Timeout(time.Second), graph.Retry(graph.RetryPolicy{Initial: 1}))
-				snap := must[*graph.Snapshot[trail]](t)(compile(t, b.AddEdge(graph.Start, "a"), opts...).Invoke(t.Context(), func(*trail) {}))
+				snap := must[*graph.Snapshot[trail]](t)(compile(t, b.AddEdge(graph.Start, "a"), opts...).Thread("t").Invoke(t.Context(), graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 				equal(t, "charged", ran.of("charge"), 1)
 				equal(t, "result", snap.State.N, 1)
 			})
@@ -174,14 +177,14 @@ func TestAResultOfOnceThatCannotBeStoredEndsTheRun(t *testing.T) {
 				}
 				visits(b, "b").AddEdge(graph.Start, "a").AddEdge("a", "b")
 				store := &onceStore{Store: checkpoint.NewMemory(), fail: true}
-				g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.WithDurability(d))
-				snap, err := g.Invoke(bg, func(*trail) {})
+				g := compile(t, b, graph.WithCheckpointer(store), graph.WithDurability(d))
+				snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 				e := wantErr[*graph.CheckpointError](t, err)
 				equal(t, "operation", e.Op, "save")
 				equal(t, "effects", ran.of("charge"), 1)
 				equal(t, "ran", snap.State.ran(), "")
 				store.fail = false
-				snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+				snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 				equal(t, "ran", snap.State.ran(), "b")
 				equal(t, "effects under one key", ran.of(ran.all()[1]), 2)
 			}

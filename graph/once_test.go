@@ -35,11 +35,11 @@ func TestW6OnceIsNotRepeatedAfterAQuestion(t *testing.T) { // SONI-57
 			return nil
 		})
 		b.AddEdge(graph.Start, "a")
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		return compile(t, b, graph.WithCheckpointer(store))
 	}
-	snap := must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "asked about", fmt.Sprint(snap.Interrupts[0].Value), "41")
-	snap = must[*graph.Snapshot[trail]](t)(build().Resume(bg, true))
+	snap = must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(true)))
 	equal(t, "price", snap.State.N, 41)
 	equal(t, "calls", len(ran.all()), 3)
 }
@@ -67,10 +67,10 @@ func TestOnceKeepsItsKeyOverRetriesAndRuns(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "calls", len(keys), 4)
 	if keys[0] != keys[1] || keys[1] != keys[2] || keys[2] == keys[3] || keys[0] == "" {
 		t.Errorf("keys: %q", keys)
@@ -102,7 +102,7 @@ func TestOnceWithOneNameIsSharedByConcurrentCallers(t *testing.T) {
 	b.AddEdge(graph.Start, "a")
 	for _, opts := range [][]graph.Option{nil, stored()} {
 		ran.in = nil
-		must[*graph.Snapshot[trail]](t)(compile(t, b, opts...).Invoke(bg, func(*trail) {}))
+		must[*graph.Snapshot[trail]](t)(compile(t, b, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 		equal(t, "calls", ran.of("call"), 1)
 		equal(t, "own calls", ran.of("own"), 5)
 	}
@@ -117,7 +117,7 @@ func TestNothingIsAskedInsideOnce(t *testing.T) {
 		return err
 	})
 	b.AddEdge(graph.Start, "a")
-	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+	_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 	if !errors.Is(err, graph.ErrNoAsking) {
 		t.Fatal(err)
 	}
@@ -133,9 +133,9 @@ func TestOnceAfterAnOpenQuestionDoesNotRun(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "calls", ran.of("x"), 0)
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, 1))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
 	equal(t, "calls", ran.of("x"), 1)
 }
 
@@ -146,7 +146,7 @@ func TestAPanicInOnceIsTheNodes(t *testing.T) {
 		return err
 	})
 	b.AddEdge(graph.Start, "a")
-	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+	_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 	wantErr[*graph.PanicError](t, err)
 }
 
@@ -164,8 +164,8 @@ func TestOnceOfAnAbandonedSuperstepIsNotUsedAgain(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Restart()))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Restart(func(*trail) error { return nil })))
 	equal(t, "asked", snap.Interrupts[0].Value.(float64), 2)
 }
 
@@ -179,7 +179,10 @@ func TestScopesTellNamesApart(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		if _, err := graph.Call(ctx, "call", inner, func(s *toolState) { s.N = 1 }); err != nil {
+		if _, err := graph.Call(ctx, "call", inner, func(s *toolState) error {
+			s.N = 1
+			return nil
+		}); err != nil {
 			return "", err
 		}
 		keyed, err := graph.Interrupt[string](ctx, "k", "keyed "+name)
@@ -201,11 +204,11 @@ func TestScopesTellNamesApart(t *testing.T) {
 		}
 		return nil
 	}).AddEdge(graph.Start, "n").MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
-	snap, err := g.Invoke(t.Context(), func(*toolState) {}, graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(func(*toolState) error { return nil }))
 	var asked []string
 	for err == nil && !snap.Done() {
 		asked = append(asked, snap.Interrupts[0].Value.(string))
-		snap, err = g.Resume(t.Context(), "re: "+snap.Interrupts[0].Value.(string), graph.Thread("t"))
+		snap, err = g.Thread("t").Invoke(t.Context(), g.Answer("re: "+snap.Interrupts[0].Value.(string)))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,22 +11,31 @@ import (
 // What fn writes to the state inside Once isn't written again when the recorded
 // result is returned; with CheckMutations, Once says so.
 func TestWritesToTheStateInsideOnceAreFound(t *testing.T) {
-	for field, write := range map[string]func(s *trail){
-		"N":     func(s *trail) { s.N = 7 },
-		"Ran":   func(s *trail) { s.Ran.Add("inside") },
-		"Total": func(s *trail) { s.Total.Add(7) },
-		"":      func(*trail) {},
+	for field, write := range map[string]func(s *trail) error{
+		"N": func(s *trail) error {
+			s.N = 7
+			return nil
+		},
+		"Ran": func(s *trail) error {
+			s.Ran.Add("inside")
+			return nil
+		},
+		"Total": func(s *trail) error {
+			s.Total.Add(7)
+			return nil
+		},
+		"": func(*trail) error { return nil },
 	} {
 		b := graph.New[trail]("g").AddNode("a", func(ctx context.Context, s *trail) error {
 			s.N++
 			n, err := graph.Once(ctx, "count", func(context.Context, string) (int, error) {
-				write(s)
+				_ = write(s)
 				return 1, nil
 			})
 			s.Total.Add(n)
 			return err
 		})
-		_, err := compile(t, b.AddEdge(graph.Start, "a")).Invoke(bg, func(*trail) {}, graph.CheckMutations())
+		_, err := compile(t, b.AddEdge(graph.Start, "a")).Invoke(bg, func(*trail) error { return nil }, graph.CheckMutations())
 		if field == "" {
 			if err != nil {
 				t.Error(err)
@@ -57,6 +66,6 @@ func TestWritesBesideOnceAreNotFound(t *testing.T) {
 		wg.Wait()
 		return nil
 	})
-	snap := must[*graph.Snapshot[trail]](t)(compile(t, b.AddEdge(graph.Start, "a")).Invoke(bg, func(*trail) {}, graph.CheckMutations()))
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b.AddEdge(graph.Start, "a")).Invoke(bg, func(*trail) error { return nil }, graph.CheckMutations()))
 	equal(t, "N", snap.State.N, 3)
 }

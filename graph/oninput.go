@@ -12,8 +12,8 @@ import (
 type Open struct {
 	Tasks []OpenTask // that have not finished, in plan order
 
-	// Restart says that the caller gives the superstep up, with [Restart] or
-	// [StartAt]: a turn starts in any case.
+	// Restart says that the caller gives the superstep up, with
+	// [Requests.Restart]: a turn starts in any case.
 	Restart bool
 }
 
@@ -47,10 +47,10 @@ func (t *OpenTask) Recorded(name string, v any) (bool, error) {
 // input. What f writes is committed with the input: for example what the given up
 // tasks have recorded, with the question whether an effect was made.
 //
-// F is also called where the caller starts a turn with [Restart] or [StartAt]. Nil
+// F is also called where the caller starts a turn with [Requests.Restart]. Nil
 // is the default.
-func OnInput[S any](f func(s *S, open Open) (newTurn bool, err error)) Option {
-	return func(set *settings) {
+func OnInput[S any](f func(s *S, open Open) (newTurn bool, err error)) RunOption {
+	return runSetting(func(set *settings) {
 		if set.onInput = nil; f == nil {
 			return
 		}
@@ -61,13 +61,13 @@ func OnInput[S any](f func(s *S, open Open) (newTurn bool, err error)) Option {
 			}
 			return f(s, open)
 		}
-	}
+	})
 }
 
 // takeInput lets OnInput decide about an input. It returns the changes that are to be
 // folded where no turn starts.
-func (g *Graph[S]) takeInput(s *local.Session, set *settings, input func(any) error, restart bool) (newTurn bool, changes any, err error) {
-	open := Open{Tasks: g.openTasks(s, set), Restart: restart}
+func (e *engine) takeInput(s *local.Session, set *settings, input func(any) error, restart bool) (newTurn bool, changes any, err error) {
+	open := Open{Tasks: e.openTasks(s, set), Restart: restart}
 	changes, err = s.Edit(func(state any) (err error) {
 		if newTurn, err = set.onInput(state, open); err != nil || newTurn || restart {
 			return err
@@ -81,7 +81,7 @@ func (g *Graph[S]) takeInput(s *local.Session, set *settings, input func(any) er
 }
 
 // openTasks returns the tasks of the open superstep that have not finished.
-func (g *Graph[S]) openTasks(s *local.Session, set *settings) []OpenTask {
+func (e *engine) openTasks(s *local.Session, set *settings) []OpenTask {
 	var open []OpenTask
 	m := s.Machine()
 	for i := range m.Tasks() {
@@ -89,7 +89,7 @@ func (g *Graph[S]) openTasks(s *local.Session, set *settings) []OpenTask {
 		if t.Ran() {
 			continue
 		}
-		o := OpenTask{TaskState: g.taskState(m, i, set), recorded: s.Recorded(i)}
+		o := OpenTask{TaskState: e.taskState(m, i, set), recorded: s.Recorded(i)}
 		for _, q := range t.Unanswered() {
 			if q.Wait {
 				o.Waits = append(o.Waits, waitOf(&q))

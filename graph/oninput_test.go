@@ -50,10 +50,16 @@ func (e *exit) OnNodeExit(ev graph.Event) {
 }
 
 func TestInputMayStartATurnWhereSomethingIsPending(t *testing.T) {
-	for _, opts := range [][]graph.Option{nil, {graph.Restart()}, {graph.StartAt(graph.Goto("a"))}} {
+	for how, request := range map[string]func(func(*trail) error) graph.Request[trail]{
+		"input":   graph.Requests[trail]{}.Input,
+		"restart": func(in func(*trail) error) graph.Request[trail] { return graph.Requests[trail]{}.Restart(in) },
+		"at a": func(in func(*trail) error) graph.Request[trail] {
+			return graph.Requests[trail]{}.Restart(in, graph.Goto("a"))
+		},
+	} {
 		fail := true
 		g := charger(t, &fail, func(s *trail, open graph.Open) (bool, error) {
-			if len(open.Tasks) != 1 || open.Tasks[0].Node != "c" || open.Tasks[0].Error == "" || open.Restart != (opts != nil) {
+			if len(open.Tasks) != 1 || open.Tasks[0].Node != "c" || open.Tasks[0].Error == "" || open.Restart != (how != "input") {
 				t.Errorf("open: %+v", open)
 			}
 			var id string
@@ -66,11 +72,14 @@ func TestInputMayStartATurnWhereSomethingIsPending(t *testing.T) {
 			s.Ran.Add("known: " + id)
 			return true, nil
 		})
-		if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+		if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 			t.Fatal(err)
 		}
 		fail = false
-		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 2 }, opts...))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, request(func(s *trail) error {
+			s.N = 2
+			return nil
+		})))
 		equalSlice(t, "ran", snap.State.Ran.Slice(), []string{"a", "b", "known: charge 7", "a", "b", "charge 7"})
 		equal(t, "done", snap.Done(), true)
 		equal(t, "N", snap.State.N, 2)
@@ -83,21 +92,27 @@ func TestInputMayBeFoldedOrRefusedByTheGraph(t *testing.T) {
 		s.Ran.Add("folded")
 		return false, refuse
 	})
-	if _, err := g.Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 		t.Fatal(err)
 	}
-	was := must[*graph.Snapshot[trail]](t)(g.State(bg))
-	if _, err := g.Invoke(bg, func(s *trail) { s.N = 2 }); !errors.Is(err, refuse) {
+	was := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 2
+		return nil
+	})); !errors.Is(err, refuse) {
 		t.Fatal(err)
 	}
-	is := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	is := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	equal(t, "checkpoint after a refusal", is.Checkpoint, was.Checkpoint)
 	fail, refuse = false, nil
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 2 }))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 2
+		return nil
+	})))
 	if ran := snap.State.Ran.Slice(); !slices.Equal(ran, []string{"a", "b", "folded", "charge 7"}) || snap.State.N != 2 {
 		t.Errorf("ran %q, N %d", ran, snap.State.N)
 	}
-	if _, err := g.Invoke(bg, func(*trail) {}, graph.OnInput(func(*int, graph.Open) (bool, error) { return true, nil })); err != nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.OnInput(func(*int, graph.Open) (bool, error) { return true, nil })); err != nil {
 		t.Errorf("nothing is pending, so nothing is decided: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func TestWhatARouterWaitsWithIsMigratedOnce(t *testing.T) {
 					return graph.Goto("b"), nil
 				}, "b")
 				b.AddEdge(graph.Start, "a")
-				return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.SchemaVersion(1),
+				return compile(t, b, graph.WithCheckpointer(store), graph.SchemaVersion(1),
 					graph.Migrate(1, func(fields map[string]json.RawMessage) error {
 						if n, ok := fields["N"]; ok {
 							fields["N"] = append(n, "00"...)
@@ -41,10 +41,10 @@ func TestWhatARouterWaitsWithIsMigratedOnce(t *testing.T) {
 						return nil
 					}))
 			}
-			_, err := build().Invoke(bg, func(*trail) {})
+			_, err := build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 			wantErr[*graph.NodeError](t, err)
 			fails = false
-			equal(t, "N", must[*graph.Snapshot[trail]](t)(build().Continue(bg)).State.N, 5)
+			equal(t, "N", must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue())).State.N, 5)
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestASubgraphsMemoryOutlivesWhatHappensInARouter(t *testing.T) {
 					return graph.Goto("z"), nil
 				}
 				if wait > 0 { // what a process that is killed here leaves
-					if err := g.CopyThread(bg, "t", "killed"); err != nil {
+					if err := g.Thread("t").Copy(bg, "killed"); err != nil {
 						t.Error(err)
 					}
 				}
@@ -75,15 +75,15 @@ func TestASubgraphsMemoryOutlivesWhatHappensInARouter(t *testing.T) {
 			}, "z")
 			b.AddEdge(graph.Start, "sub")
 			g = compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
-			_, err := g.Invoke(bg, func(*trail) {}, graph.Thread("t"))
+			_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 			wantErr[*graph.NodeError](t, err)
 			threads := []string{"t"}
 			if wait > 0 {
 				threads = append(threads, "killed")
 			}
 			for _, thread := range threads {
-				must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.Thread(thread)))
-				snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Thread(thread)))
+				must[*graph.Snapshot[trail]](t)(g.Thread(thread).Invoke(bg, g.Continue()))
+				snap := must[*graph.Snapshot[trail]](t)(g.Thread(thread).Invoke(bg, g.Input(func(*trail) error { return nil })))
 				equal(t, thread, snap.State.ran(), "call 1 z call 2 z")
 			}
 		})
@@ -108,9 +108,9 @@ func TestANodeWhoseCommandCannotBeFollowedRunsAgain(t *testing.T) {
 			}, graph.Destinations("b"))
 			b.AddNode("b", visit("b")).AddNode("static", visit("static")).AddEdge(graph.Start, "a").AddEdge("a", "static")
 			g := compile(t, b, stored()...)
-			_, err := g.Invoke(bg, func(*trail) {})
+			_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 			wantErr[*graph.NodeError](t, err)
-			snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 			equal(t, "ran", snap.State.ran(), "a b")
 			equal(t, "runs", runs, 2)
 		})
@@ -131,27 +131,31 @@ func pendingBeside(t *testing.T, opts ...graph.Option) *graph.Graph[trail] {
 	}, map[string]string{"one": "one", "other": "other"})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
 	g := compile(t, b, append(stored(), opts...)...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "what is seen", fmt.Sprint(snap.State.N, snap.State.Ran), "1 [a]")
 	return g
 }
 
 func TestAnEditWithAnAnswerIsMadeOnWhatIsSeen(t *testing.T) {
 	g := pendingBeside(t)
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, 1, graph.Update(func(s *trail) {
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(1, func(s *trail) error {
 		equal(t, "the edit sees", fmt.Sprint(s.N, s.Ran), "1 [a]")
 		s.N = 5
 		s.Ran.Overwrite("edited")
+		return nil
 	})))
 	equal(t, "N", snap.State.N, 5)
 	equal(t, "ran", snap.State.ran(), "edited other")
-	equal(t, "stored", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "edited other")
+	equal(t, "stored", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran(), "edited other")
 }
 
 func TestTheRouterOfAnEditSeesWhatTheEditSaw(t *testing.T) {
 	g := pendingBeside(t)
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 1 }, graph.AsNode("b")))
-	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "a one")
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "b", func(s *trail) error {
+		s.N = 1
+		return nil
+	}))
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue())).State.ran(), "a one")
 }
 
 func TestEditsStandForTheSourcesOfAJoin(t *testing.T) {
@@ -161,18 +165,21 @@ func TestEditsStandForTheSourcesOfAJoin(t *testing.T) {
 		return compile(t, b, stored()...)
 	}
 	as := func(n string) graph.Edit[trail] {
-		return graph.Edit[trail]{Apply: func(s *trail) { s.Ran.Add("edit-" + n) }, AsNode: n}
+		return graph.Edit[trail]{Apply: func(s *trail) error {
+			s.Ran.Add("edit-" + n)
+			return nil
+		}, AsNode: n}
 	}
 	bulk := build()
-	snap := must[*graph.Snapshot[trail]](t)(bulk.BulkUpdate(bg, []graph.Edit[trail]{as("b"), as("c")}))
+	snap := must[*graph.Snapshot[trail]](t)(bulk.Thread("t").BulkEdit(bg, []graph.Edit[trail]{as("b"), as("c")}))
 	equal(t, "next", strings.Join(snap.Next, " "), "e")
 	one := build()
 	for _, n := range []string{"b", "c"} {
-		snap = must[*graph.Snapshot[trail]](t)(one.BulkUpdate(bg, []graph.Edit[trail]{as(n)}))
+		snap = must[*graph.Snapshot[trail]](t)(one.Thread("t").BulkEdit(bg, []graph.Edit[trail]{as(n)}))
 	}
 	equal(t, "next", strings.Join(snap.Next, " "), "e")
 	for _, g := range []*graph.Graph[trail]{bulk, one} {
-		equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Continue(bg)).State.ran(), "edit-b edit-c e")
+		equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue())).State.ran(), "edit-b edit-c e")
 	}
 }
 
@@ -193,46 +200,50 @@ func pendingRouter(t *testing.T, store checkpoint.Store) (g *graph.Graph[trail],
 		return graph.Goto("c"), nil
 	}, "b", "c")
 	b.AddEdge(graph.Start, "a")
-	g = compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-	_, err := g.Invoke(bg, func(*trail) {})
+	g = compile(t, b, graph.WithCheckpointer(store))
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.NodeError](t, err)
 	return g, func() { fails = false }
 }
 
 func TestAnEditWhileARouterIsPendingIsNotOverridden(t *testing.T) {
-	edit := func(s *trail) { s.N = 7; s.Ran.Add("edit") }
+	edit := func(s *trail) error {
+		s.N = 7
+		s.Ran.Add("edit")
+		return nil
+	}
 	for name, how := range map[string]func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error){
 		"an edit": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
-			snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, edit))
 			equal(t, "next", strings.Join(snap.Next, " "), "a")
-			for _, e := range entries(t, g)[:1] {
+			for _, e := range entriesOf(t, g.Thread("t"))[:1] {
 				equal(t, "next in the history", strings.Join(e.Next, " "), "a")
 			}
 			mend()
-			return g.Continue(bg)
+			return g.Thread("t").Invoke(bg, g.Continue())
 		},
 		"an edit, and once more a failure": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
-			must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
-			_, err := g.Continue(bg)
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, edit))
+			_, err := g.Thread("t").Invoke(bg, g.Continue())
 			wantErr[*graph.NodeError](t, err)
 			mend()
-			return g.Continue(bg)
+			return g.Thread("t").Invoke(bg, g.Continue())
 		},
 		"an input": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
 			mend()
-			return g.Invoke(bg, edit)
+			return g.Thread("t").Invoke(bg, g.Input(edit))
 		},
 		"an edit, from a fork": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
-			edited := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			edited := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, edit))
 			mend()
-			must[*graph.Snapshot[trail]](t)(g.Continue(bg))
-			return g.Continue(bg, graph.From(edited.Checkpoint))
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+			return g.Thread("t").At(edited.Checkpoint).Invoke(bg, g.Continue())
 		},
 		"an edit, and the superstep again": func(t *testing.T, g *graph.Graph[trail], mend func()) (*graph.Snapshot[trail], error) {
-			edited := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, edit))
+			edited := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, edit))
 			mend()
-			must[*graph.Snapshot[trail]](t)(g.Continue(bg))
-			return g.Continue(bg, graph.From(edited.Checkpoint), graph.RestartStep())
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+			return g.Thread("t").At(edited.Checkpoint).Invoke(bg, g.RestartStep())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +254,7 @@ func TestAnEditWhileARouterIsPendingIsNotOverridden(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "the state", fmt.Sprint(snap.State.N, snap.State.Ran), "7 [a edit b]")
-			equal(t, "stored", fmt.Sprint(must[*graph.Snapshot[trail]](t)(g.State(bg)).State.Ran), "[a edit b]")
+			equal(t, "stored", fmt.Sprint(must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.Ran), "[a edit b]")
 			same(t, g, taped(t, store, "t"))
 		})
 	}
@@ -274,46 +285,58 @@ func passingBeside(t *testing.T, store checkpoint.Store) *graph.Graph[passing] {
 		})
 	}
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge("a", "after").AddEdge("after", "last")
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-	snap := must[*graph.Snapshot[passing]](t)(g.Invoke(bg, func(*passing) {}))
+	g := compile(t, b, graph.WithCheckpointer(store))
+	snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Input(func(*passing) error { return nil })))
 	equal(t, "what is seen", snap.State.Once.Get(), "from a")
 	return g
 }
 
 func TestAnEditLeavesAnEphemeralToWhatFollows(t *testing.T) {
-	note := func(s *passing) { s.Note = "edited" }
+	note := func(s *passing) error {
+		s.Note = "edited"
+		return nil
+	}
 	for name, tt := range map[string]struct {
 		do   func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error)
 		want string
 	}{
 		"an edit": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
-			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
+			snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, note))
 			equal(t, "what is seen", snap.State.Once.Get(), "from a")
-			return g.Resume(bg, 1)
+			return g.Thread("t").Invoke(bg, g.Answer(1))
 		}, "a b sees [] after sees [from a] last sees []"},
 		"two edits, forked": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
-			must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
-			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
-			must[*graph.Snapshot[passing]](t)(g.Resume(bg, 1))
-			return g.Resume(bg, 1, graph.From(snap.Checkpoint))
+			must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, note))
+			snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, note))
+			must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
+			return g.Thread("t").At(snap.Checkpoint).Invoke(bg, g.Answer(1))
 		}, "a b sees [] after sees [from a] last sees []"},
 		"an answer with an edit": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
-			return g.Resume(bg, 1, graph.Update(note))
+			return g.Thread("t").Invoke(bg, g.Answer(1, note))
 		}, "a b sees [] after sees [from a] last sees []"},
 		"an edit of it, for what waits": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
-			must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, note))
-			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Once.Set("edited") }))
+			must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, note))
+			snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, func(s *passing) error {
+				s.Once.Set("edited")
+				return nil
+			}))
 			equal(t, "what is seen", snap.State.Once.Get(), "edited")
-			return g.Resume(bg, 1)
+			return g.Thread("t").Invoke(bg, g.Answer(1))
 		}, "a b sees [edited] after sees [] last sees []"},
 		"an edit as the node that waits": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
-			must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Once.Set("as b") }, graph.AsNode("b")))
-			return g.Continue(bg)
+			must[*graph.Snapshot[passing]](t)(g.Thread("t").EditAs(bg, "b", func(s *passing) error {
+				s.Once.Set("as b")
+				return nil
+			}))
+			return g.Thread("t").Invoke(bg, g.Continue())
 		}, "a after sees [as b] last sees []"},
 		"an edit as a node that has run": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
-			snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Once.Set("as a") }, graph.AsNode("a")))
+			snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").EditAs(bg, "a", func(s *passing) error {
+				s.Once.Set("as a")
+				return nil
+			}))
 			equal(t, "what is seen", snap.State.Once.Get(), "as a")
-			return g.Resume(bg, 1)
+			return g.Thread("t").Invoke(bg, g.Answer(1))
 		}, "a b sees [] after sees [as a] last sees []"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,7 +347,7 @@ func TestAnEditLeavesAnEphemeralToWhatFollows(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "ran", strings.Join(snap.State.Ran.Slice(), " "), tt.want)
-			stored := must[*graph.Snapshot[passing]](t)(g.State(bg))
+			stored := must[*graph.Snapshot[passing]](t)(g.Thread("t").State(bg))
 			equal(t, "stored", strings.Join(stored.State.Ran.Slice(), " "), tt.want)
 			same(t, g, taped(t, store, "t"))
 		})

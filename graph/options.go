@@ -21,17 +21,63 @@ const DefaultMaxSteps = 100
 // defaultCycleWindow is in how many tasks the cycle guard looks back.
 const defaultCycleWindow = 20
 
-// Option is a setting of a graph, given to Compile, or of one call, given to
-// Invoke and the others, where it overrides the graph's. An option that can't
-// be applied makes the call fail.
-type Option func(*settings)
+// Option is a setting of a graph, given to Compile. An option that can't be applied
+// makes the call fail.
+type Option interface {
+	apply(s *settings)
+	ofGraph()
+}
+
+// ThreadOption is an [Option] that can also be given to [Graph.Thread], where it
+// holds for all that is done by the handle.
+type ThreadOption interface {
+	Option
+	ofThread()
+}
+
+// RunOption is an option of a run: it can be given to [Thread.Invoke] and
+// [Thread.Stream], to [Graph.Thread] for all runs by the handle, and to Compile for
+// all runs of the graph. What is nearer to the run overrides what is farther.
+type RunOption interface {
+	ThreadOption
+	StreamOption
+	ofRun()
+}
+
+// StreamOption is an option of [Thread.Stream]: a [RunOption], or one that concerns
+// its events alone.
+type StreamOption interface {
+	apply(s *settings)
+	ofStream()
+}
+
+type (
+	graphSetting  func(s *settings)
+	threadSetting func(s *settings)
+	runSetting    func(s *settings)
+	streamSetting func(s *settings)
+)
+
+func (f graphSetting) apply(s *settings)  { f(s) }
+func (f threadSetting) apply(s *settings) { f(s) }
+func (f runSetting) apply(s *settings)    { f(s) }
+func (f streamSetting) apply(s *settings) { f(s) }
+
+func (graphSetting) ofGraph()   {}
+func (threadSetting) ofGraph()  {}
+func (threadSetting) ofThread() {}
+func (runSetting) ofGraph()     {}
+func (runSetting) ofThread()    {}
+func (runSetting) ofStream()    {}
+func (runSetting) ofRun()       {}
+func (streamSetting) ofStream() {}
 
 // settings are the collected options.
 type settings struct {
 	store       checkpoint.Store
 	thread      checkpoint.ThreadID
 	namespace   string
-	from        checkpoint.ID
+	from        checkpoint.ID  // where the thread is taken up; empty: its newest
 	since       *checkpoint.ID // of Stream
 	durability  Durability
 	recordOnce  bool
@@ -76,15 +122,7 @@ type settings struct {
 	config  map[string]any
 	drain   <-chan struct{}
 	keep    bool
-	restart bool
-	redo    bool
-	start   *Command
 	onInput func(state any, open Open) (newTurn bool, err error)
-	update  any // func(*S)
-	asNode  string
-	as      *Command
-	history historyOptions
-	replay  local.ReplayOptions
 	errs    []error
 }
 
@@ -93,38 +131,35 @@ func (s *settings) fail(format string, args ...any) {
 }
 
 // with returns a copy of s to which opts are applied.
-func (s *settings) with(opts []Option) (settings, error) {
-	c := *s
-	c.metadata = maps.Clone(s.metadata)
-	c.deps = maps.Clone(s.deps)
-	c.config = maps.Clone(s.config)
-	c.schemas = maps.Clone(s.schemas)
-	c.errs = nil
+func with[O interface{ apply(*settings) }](s settings, opts []O) (settings, error) {
+	if len(opts) == 0 {
+		return s, nil
+	}
+	s.metadata = maps.Clone(s.metadata)
+	s.deps = maps.Clone(s.deps)
+	s.config = maps.Clone(s.config)
+	s.schemas = maps.Clone(s.schemas)
+	s.errs = nil
 	for _, o := range opts {
-		if o == nil {
-			c.fail("graph: nil Option")
+		if any(o) == nil {
+			s.fail("graph: nil option")
 			continue
 		}
-		o(&c)
+		o.apply(&s)
 	}
-	return c, errors.Join(c.errs...)
+	return s, errors.Join(s.errs...)
 }
 
 // WithCheckpointer keeps checkpoints in store: after every superstep, and
-// whenever a task finishes, asks or fails. Runs then need a [Thread].
-func WithCheckpointer(store checkpoint.Store) Option {
-	return func(s *settings) {
+// whenever a task finishes, asks or fails. Runs are then those of a [Thread].
+func WithCheckpointer(store checkpoint.Store) ThreadOption {
+	return threadSetting(func(s *settings) {
 		if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			s.fail("graph: WithCheckpointer(nil): leave the option out for a graph without a checkpointer")
 			return
 		}
 		s.store = store
-	}
-}
-
-// Thread names the thread that a call works on.
-func Thread(id string) Option {
-	return func(s *settings) { s.thread = checkpoint.ThreadID(id) }
+	})
 }
 
 // NewThreadID returns a fresh thread ID, a UUID that sorts by time.
@@ -132,14 +167,8 @@ func NewThreadID() string { return string(checkpoint.NewRunID()) }
 
 // Namespace separates several logs of one thread, such as those of different
 // graphs. The default is the empty namespace.
-func Namespace(ns string) Option {
-	return func(s *settings) { s.namespace = ns }
-}
-
-// From makes a call start at that checkpoint of the thread rather than at the
-// newest: a run from there starts a branch, and the old one stays as it is.
-func From(id string) Option {
-	return func(s *settings) { s.from = checkpoint.ID(id) }
+func Namespace(ns string) ThreadOption {
+	return threadSetting(func(s *settings) { s.namespace = ns })
 }
 
 // Durability says when a run's checkpoints are stored.
@@ -168,20 +197,20 @@ const (
 )
 
 // WithDurability sets when checkpoints are stored. The default is [Sync].
-func WithDurability(d Durability) Option {
-	return func(s *settings) {
+func WithDurability(d Durability) RunOption {
+	return runSetting(func(s *settings) {
 		if d > Exit {
 			s.fail("graph: unknown durability %d", d)
 		}
 		s.durability = d
-	}
+	})
 }
 
 // RecordOnce makes checkpoints keep the results of [Once], which otherwise go
 // when their superstep is committed: a [Graph.Replay] of the thread then needs
 // none of the services that they came from. It costs their size in the store and
 // nothing else. Subgraphs do as the graph that the run began with.
-func RecordOnce() Option { return func(s *settings) { s.recordOnce = true } }
+func RecordOnce() RunOption { return runSetting(func(s *settings) { s.recordOnce = true }) }
 
 // DefaultReadCache is how many bytes of growing fields a graph keeps in memory
 // unless [ReadCache] says otherwise.
@@ -195,24 +224,24 @@ const DefaultReadCache = 16 << 20
 //
 // What is kept was read from the store and is only used where the store still says
 // the same, whoever else writes to the thread.
-func ReadCache(bytes int) Option {
-	return func(s *settings) {
+func ReadCache(bytes int) ThreadOption {
+	return threadSetting(func(s *settings) {
 		if s.readCache = bytes; bytes <= 0 {
 			s.readCache = -1
 		}
-	}
+	})
 }
 
 func (s *settings) readCacheSize() int { return max(cmp.Or(s.readCache, DefaultReadCache), 0) }
 
 // SaveTimeout bounds each write of a checkpoint. The default is 10 s.
-func SaveTimeout(d time.Duration) Option {
-	return func(s *settings) {
+func SaveTimeout(d time.Duration) ThreadOption {
+	return threadSetting(func(s *settings) {
 		if d <= 0 {
 			s.fail("graph: SaveTimeout of %v: use a positive duration", d)
 		}
 		s.saveTimeout = d
-	}
+	})
 }
 
 // DefaultWarnSize is the size of a state, or of what one task writes, at which
@@ -224,15 +253,15 @@ const DefaultWarnSize = 1 << 20
 // means never. The default is [DefaultWarnSize]. A state that grows further
 // gives another one each time it has about doubled. Only runs with a
 // checkpointer look.
-func WarnSize(bytes int) Option {
-	return func(s *settings) {
+func WarnSize(bytes int) RunOption {
+	return runSetting(func(s *settings) {
 		if bytes < 0 {
 			s.fail("graph: WarnSize(%d): use 0 for no warnings", bytes)
 		}
 		if s.warnSize = bytes; bytes == 0 {
 			s.warnSize = -1
 		}
-	}
+	})
 }
 
 // MaxStateSize makes a run fail with a [StateSizeError] when the recorded form of
@@ -240,20 +269,20 @@ func WarnSize(bytes int) Option {
 // thread goes on when the limit is raised or the state was edited. The size is
 // looked at when enough was written to pass the limit, or a sixteenth of it
 // since the last look.
-func MaxStateSize(bytes int) Option {
-	return func(s *settings) {
+func MaxStateSize(bytes int) RunOption {
+	return runSetting(func(s *settings) {
 		if bytes <= 0 {
 			s.fail("graph: MaxStateSize(%d): use a positive number", bytes)
 		}
 		s.maxSize = bytes
-	}
+	})
 }
 
 // OnWarning sets what is told of warnings, by several goroutines at once. By
 // default each is logged once with slog. A schema graph tells its schema's
 // [Schema.OnWarning] unless this is given.
-func OnWarning(fn func(Warning)) Option {
-	return func(s *settings) { s.onWarning = fn }
+func OnWarning(fn func(Warning)) RunOption {
+	return runSetting(func(s *settings) { s.onWarning = fn })
 }
 
 // BusyPolicy says what a run does when another run holds its thread.
@@ -286,13 +315,13 @@ const (
 // WhenBusy sets what a run does when another run holds its thread, and what an
 // edit, a fork, a prune or the deletion of the thread does. The default is
 // [BusyReject]. Others than the default cost one more write.
-func WhenBusy(p BusyPolicy) Option {
-	return func(s *settings) {
+func WhenBusy(p BusyPolicy) RunOption {
+	return runSetting(func(s *settings) {
 		if p > BusyRollback {
 			s.fail("graph: unknown busy policy %d", p)
 		}
 		s.busy = p
-	}
+	})
 }
 
 // LeaseTTL sets for how long a run holds its thread without giving a sign of
@@ -304,57 +333,57 @@ func WhenBusy(p BusyPolicy) Option {
 // default is 15 s, the shortest a second.
 //
 // Under [Exit] a run writes only at its end and holds nothing.
-func LeaseTTL(d time.Duration) Option {
-	return func(s *settings) {
+func LeaseTTL(d time.Duration) ThreadOption {
+	return threadSetting(func(s *settings) {
 		if d < time.Second {
 			s.fail("graph: LeaseTTL of %v: use a second or more", d)
 		}
 		s.lease = d
-	}
+	})
 }
 
 // Metadata adds an entry to the metadata of the checkpoints that a call writes.
-func Metadata(key, value string) Option {
-	return func(s *settings) {
+func Metadata(key, value string) RunOption {
+	return runSetting(func(s *settings) {
 		if s.metadata == nil {
 			s.metadata = map[string]string{}
 		}
 		s.metadata[key] = value
-	}
+	})
 }
 
 // MaxSteps limits the supersteps since the thread was last given input, answers
 // or an edit. The default is [DefaultMaxSteps]; n must be positive. Reaching it
 // is a [StepLimitError], and the thread can go on with a higher limit.
-func MaxSteps(n int) Option {
-	return func(s *settings) {
+func MaxSteps(n int) RunOption {
+	return runSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: MaxSteps(%d): the limit must be positive; there is no unlimited run", n)
 		}
 		s.maxSteps = n
-	}
+	})
 }
 
 // AtMostSteps lowers the limit of [MaxSteps] for who may not raise it, such as the
 // clients of a server: of the two the smaller one holds.
-func AtMostSteps(n int) Option {
-	return func(s *settings) {
+func AtMostSteps(n int) RunOption {
+	return runSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: AtMostSteps(%d): the limit must be positive; there is no unlimited run", n)
 		}
 		s.maxSteps = min(s.maxSteps, n)
-	}
+	})
 }
 
 // MaxTasks limits the tasks since the thread was last given something, so that
 // a wide fan-out can't escape [MaxSteps]. There is no limit by default.
-func MaxTasks(n int) Option {
-	return func(s *settings) {
+func MaxTasks(n int) RunOption {
+	return runSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: MaxTasks(%d): the limit must be positive", n)
 		}
 		s.maxTasks = n
-	}
+	})
 }
 
 // CycleGuard sets how many tasks back the guard against fruitless cycles looks;
@@ -363,92 +392,92 @@ func MaxTasks(n int) Option {
 // changed since it last did. What is added to a [List] or set in an [Ephemeral] counts
 // as a change, and so does an update of a [Reduced] or [MergeMap] whose values are
 // neither numbers, strings nor booleans: the guard doesn't compare them.
-func CycleGuard(window int) Option {
-	return func(s *settings) {
+func CycleGuard(window int) RunOption {
+	return runSetting(func(s *settings) {
 		if window < 0 {
 			s.fail("graph: CycleGuard(%d): use 0 to turn it off", window)
 		}
 		s.cycleWindow, s.cycleStrict = window, false
-	}
+	})
 }
 
 // StrictCycleGuard forbids any node to run twice within window tasks, whether
 // the state changed or not.
-func StrictCycleGuard(window int) Option {
-	return func(s *settings) {
+func StrictCycleGuard(window int) RunOption {
+	return runSetting(func(s *settings) {
 		if window <= 0 {
 			s.fail("graph: StrictCycleGuard(%d): use a positive window", window)
 		}
 		s.cycleWindow, s.cycleStrict = window, true
-	}
+	})
 }
 
 // InterruptBefore pauses a run before the named nodes run; "*" names all.
 // Other tasks of the superstep run. Each scheduled run of a node pauses once;
-// Resume or an Invoke without input goes on.
-func InterruptBefore(nodes ...string) Option {
-	return func(s *settings) { s.before = nodes }
+// An answer of nil or [Requests.Continue] goes on.
+func InterruptBefore(nodes ...string) RunOption {
+	return runSetting(func(s *settings) { s.before = nodes })
 }
 
 // InterruptAfter pauses a run after the superstep in which one of the named
 // nodes ran was committed; "*" names all.
-func InterruptAfter(nodes ...string) Option {
-	return func(s *settings) { s.after = nodes }
+func InterruptAfter(nodes ...string) RunOption {
+	return runSetting(func(s *settings) { s.after = nodes })
 }
 
 // InputSchema declares what an answer to the breakpoint before or after a node
-// must look like, as JSON Schema. The answer given to [Graph.Resume] is checked
+// must look like, as JSON Schema. The answer given to [Requests.Answer] is checked
 // and then applied to the state by [UpdateJSON].
 func InputSchema(node string, schema json.RawMessage) Option {
-	return func(s *settings) {
+	return graphSetting(func(s *settings) {
 		if s.schemas == nil {
 			s.schemas = map[string]json.RawMessage{}
 		}
 		s.schemas[node] = schema
-	}
+	})
 }
 
 // Concurrency bounds how many tasks of one superstep run at a time, in the
 // graph and in each subgraph. The default is 1024. Tasks that wait for each
 // other need as many places as there are tasks.
-func Concurrency(n int) Option {
-	return func(s *settings) {
+func Concurrency(n int) RunOption {
+	return runSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: Concurrency(%d): the limit must be positive", n)
 		}
 		s.concurrency = n
-	}
+	})
 }
 
 // Sequential runs one task at a time, in plan order.
-func Sequential() Option { return Concurrency(1) }
+func Sequential() RunOption { return Concurrency(1) }
 
 // MaxConcurrency bounds how many tasks run at a time in a run and all its
 // subgraphs together. A task that waits for a subgraph doesn't count, so the
 // limit can't deadlock.
-func MaxConcurrency(n int) Option {
-	return func(s *settings) {
+func MaxConcurrency(n int) RunOption {
+	return runSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: MaxConcurrency(%d): the limit must be positive", n)
 		}
 		s.maxConcurrency = n
-	}
+	})
 }
 
 // StepTimeout bounds each superstep, NodeTimeout each attempt of a node that
 // has no [Timeout] of its own, and RunTimeout a whole call.
-func StepTimeout(d time.Duration) Option {
-	return func(s *settings) { s.stepTimeout = s.timeout("StepTimeout", d) }
+func StepTimeout(d time.Duration) RunOption {
+	return runSetting(func(s *settings) { s.stepTimeout = s.timeout("StepTimeout", d) })
 }
 
 // NodeTimeout bounds each attempt of a node that has no [Timeout] of its own.
-func NodeTimeout(d time.Duration) Option {
-	return func(s *settings) { s.nodeTimeout = s.timeout("NodeTimeout", d) }
+func NodeTimeout(d time.Duration) RunOption {
+	return runSetting(func(s *settings) { s.nodeTimeout = s.timeout("NodeTimeout", d) })
 }
 
 // RunTimeout bounds a whole call.
-func RunTimeout(d time.Duration) Option {
-	return func(s *settings) { s.runTimeout = s.timeout("RunTimeout", d) }
+func RunTimeout(d time.Duration) RunOption {
+	return runSetting(func(s *settings) { s.runTimeout = s.timeout("RunTimeout", d) })
 }
 
 func (s *settings) timeout(name string, d time.Duration) time.Duration {
@@ -460,7 +489,7 @@ func (s *settings) timeout(name string, d time.Duration) time.Duration {
 
 // Drain ends a run at the beginning of the next superstep once ch is closed.
 // The call then returns [ErrDrained], and the thread can be continued.
-func Drain(ch <-chan struct{}) Option { return func(s *settings) { s.drain = ch } }
+func Drain(ch <-chan struct{}) RunOption { return runSetting(func(s *settings) { s.drain = ch }) }
 
 // CheckMutations makes runs compare the committed state before and after each
 // node, those of subgraphs included, and fail with a [MutationError] that names the
@@ -471,76 +500,38 @@ func Drain(ch <-chan struct{}) Option { return func(s *settings) { s.drain = ch 
 // that is not looked for in goroutines that the node started, where others may write
 // at the same time. It costs time in proportion to the state, keeps the states of all
 // tasks until the run ends, and is meant for tests.
-func CheckMutations() Option { return func(s *settings) { s.check = true } }
-
-// Restart gives up what is pending on the thread: Invoke then starts a new turn
-// at the entry, on the state as it is.
-func Restart() Option { return func(s *settings) { s.restart = true } }
-
-// RestartStep gives up the results of the open superstep, so that all its tasks
-// run again. Results of [Once] are kept, and so is what an edit or an input has
-// folded into the state already: those tasks are done.
-func RestartStep() Option { return func(s *settings) { s.redo = true } }
-
-// StartAt makes Invoke start where c says instead of at the entry: at nodes, or
-// with tasks sent from outside. What is pending on the thread is given up.
-func StartAt(c Command) Option {
-	return func(s *settings) {
-		if c.IsZero() {
-			s.fail("graph: StartAt needs a command with destinations")
-		}
-		s.start = &c
-	}
-}
-
-// Update edits the state when a thread is resumed with [Graph.Resume], before any
-// node runs. A call that gives input has its edit in that, and refuses this one.
-func Update[S any](fn func(s *S)) Option {
-	return func(s *settings) { s.update = fn }
-}
-
-// AsNode makes UpdateState count as that node's output: its pending task, if
-// any, is done, and its edges decide what follows. A command replaces them.
-func AsNode(node string, commands ...Command) Option {
-	return func(s *settings) {
-		s.asNode = node
-		if len(commands) > 0 {
-			c := commands[0].And(commands[1:]...)
-			s.as = &c
-		}
-	}
-}
+func CheckMutations() RunOption { return runSetting(func(s *settings) { s.check = true }) }
 
 // ProvideDeps makes a dependency available to nodes through [Deps]. It is never
 // stored. The factory given to Compile is called once for each run, so that a
 // resumed run has it too; for one call, [UseDeps] replaces it.
-func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) Option {
-	return func(s *settings) {
+func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) RunOption {
+	return runSetting(func(s *settings) {
 		if s.deps == nil {
 			s.deps = map[reflect.Type]func(context.Context) (any, error){}
 		}
 		s.deps[reflect.TypeFor[D]()] = func(ctx context.Context) (any, error) { return factory(ctx) }
-	}
+	})
 }
 
 // UseDeps makes a dependency available to nodes through [Deps].
-func UseDeps[D any](d D) Option {
+func UseDeps[D any](d D) RunOption {
 	return ProvideDeps(func(context.Context) (D, error) { return d, nil })
 }
 
 // RequireDeps makes every run fail before its first task if the dependency is
 // not provided.
 func RequireDeps[D any]() Option {
-	return func(s *settings) { s.need = append(s.need[:len(s.need):len(s.need)], reflect.TypeFor[D]()) }
+	return graphSetting(func(s *settings) { s.need = append(s.need[:len(s.need):len(s.need)], reflect.TypeFor[D]()) })
 }
 
 // Configure makes a value available to nodes by name; see [Configured]. It is
 // never stored.
-func Configure(name string, value any) Option {
-	return func(s *settings) {
+func Configure(name string, value any) RunOption {
+	return runSetting(func(s *settings) {
 		if s.config == nil {
 			s.config = map[string]any{}
 		}
 		s.config[name] = value
-	}
+	})
 }

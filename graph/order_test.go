@@ -18,8 +18,8 @@ func TestW4LiveAndStoredOrderAreOne(t *testing.T) {
 	}
 	g := compile(t, b, stored()...)
 	for turn := 1; turn <= 40; turn++ { // far enough for snapshots
-		live := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})).State.ran()
-		read := must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran()
+		live := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))).State.ran()
+		read := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran()
 		equal(t, "live", live, strings.TrimSpace(strings.Repeat(strings.Join(names, " ")+" ", turn)))
 		equal(t, "stored", read, live)
 	}
@@ -27,12 +27,15 @@ func TestW4LiveAndStoredOrderAreOne(t *testing.T) {
 
 func TestW4AnEditOfThePastStaysOnItsBranch(t *testing.T) {
 	g := abc(t)
-	end := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	old := entries(t, g)[2]
-	edited := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Ran.Add("edit") }, graph.From(old.Checkpoint)))
+	end := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	old := entriesOf(t, g.Thread("t"))[2]
+	edited := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(old.Checkpoint).Edit(bg, func(s *trail) error {
+		s.Ran.Add("edit")
+		return nil
+	}))
 	equal(t, "the edit's branch", edited.State.ran(), "a edit")
-	equal(t, "the other branch", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(end.Checkpoint))).State.ran(), "a b c")
-	for _, e := range entries(t, g, graph.From(end.Checkpoint)) {
+	equal(t, "the other branch", must[*graph.Snapshot[trail]](t)(g.Thread("t").At(end.Checkpoint).State(bg)).State.ran(), "a b c")
+	for _, e := range entriesOf(t, g.Thread("t").At(end.Checkpoint)) {
 		s := must[trail](t)(e.State(bg))
 		if strings.Contains(s.ran(), "edit") {
 			t.Errorf("checkpoint of step %d shows %q", e.Step, s.ran())
@@ -44,10 +47,10 @@ func TestW4ListsInsideASubgraphAreReadBack(t *testing.T) {
 	ran := &calls{}
 	store := checkpoint.NewMemory()
 	c := childGraph(t, ran, true)
-	g := mounted(t, c, ran, graph.WithCheckpointer(store), graph.Thread("t"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	g := mounted(t, c, ran, graph.WithCheckpointer(store))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	for ns := range snap.Tasks[0].Subgraphs {
-		inner := must[*graph.Snapshot[child]](t)(c.State(bg, graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns)))
+		inner := must[*graph.Snapshot[child]](t)(c.Thread("t", graph.WithCheckpointer(store), graph.Namespace(ns)).State(bg))
 		equal(t, "list", fmt.Sprint(inner.State.Log), "[first hi]")
 	}
 }

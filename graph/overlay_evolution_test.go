@@ -48,22 +48,22 @@ func TestOverlaysOfOlderProgramsAreRead(t *testing.T) {
 					return graph.MapState{"items": fmt.Sprint(s[param])}, nil
 				})
 				b.AddEdge(graph.Start, "split").AddEdge(graph.Start, "beside")
-				return compileSchema(t, b, append(opts, graph.WithCheckpointer(store), graph.Thread("t"), graph.Sequential())...)
+				return compileSchema(t, b, append(opts, graph.WithCheckpointer(store), graph.Sequential())...)
 			}
 			fails = waits.where
 			old := build("param")
-			_, err := old.Invoke(bg, graph.MapState{}.Into)
+			_, err := old.Thread("t").Invoke(bg, old.Input(graph.MapState{}.Into))
 			wantErr[*graph.NodeError](t, err)
 			if waits.edit {
-				must[*graph.Snapshot[graph.SchemaState]](t)(old.UpdateState(bg, graph.MapState{"items": "edit"}.Into))
+				must[*graph.Snapshot[graph.SchemaState]](t)(old.Thread("t").Edit(bg, graph.MapState{"items": "edit"}.Into))
 			}
 			fails = ""
 			g := build("word", graph.FieldAlias("param", "word"))
 			if waits.prune {
-				must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1}))
+				must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 1}))
 				g = build("word", graph.FieldAlias("param", "word"))
 			}
-			snap := must[*graph.Snapshot[graph.SchemaState]](t)(g.Continue(bg))
+			snap := must[*graph.Snapshot[graph.SchemaState]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 			items := fmt.Sprint(snap.State.Get("items"))
 			if want := "[x y]"; !waits.edit {
 				equal(t, "items", items, want)

@@ -82,7 +82,7 @@ func TestAPanicOfWhatANodeIsGivenIsItsError(t *testing.T) {
 				}
 				g := compile(t, b, stored()...)
 				broken = true
-				_, err := g.Invoke(bg, func(*trail) {})
+				_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 				var ne *graph.NodeError
 				var pe *graph.PanicError
 				if !errors.As(err, &ne) || !errors.As(err, &pe) || !strings.Contains(string(pe.Stack), "panic_test.go") {
@@ -92,7 +92,7 @@ func TestAPanicOfWhatANodeIsGivenIsItsError(t *testing.T) {
 				if name == "payload" {
 					return // it is recorded
 				}
-				snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+				snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 				if !snap.Done() {
 					t.Errorf("the thread stands at %v", snap.Next)
 				}

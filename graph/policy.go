@@ -165,7 +165,7 @@ func IdleTimeout(d time.Duration) NodeOption {
 // gives it what was sent to the task.
 //
 // That the handler stands in is recorded: when it asks, fails or is cut short, it
-// runs again and the node doesn't, unless with [RestartStep]. In a later run the
+// runs again and the node doesn't, unless with [Requests.RestartStep]. In a later run the
 // cause of err is a [RecordedError].
 func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Command, error)) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {

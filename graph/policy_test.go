@@ -113,15 +113,15 @@ func TestNodeTimeouts(t *testing.T) { // TRPC-44, W12
 		}
 		for name, c := range map[string]struct {
 			b    *graph.Builder[trail]
-			opts []graph.Option
+			opts []graph.RunOption
 			kind string
 		}{
 			"polite":    {one(polite, graph.Timeout(time.Second)), nil, "node"},
 			"deaf":      {one(deaf, graph.Timeout(time.Second)), nil, "node"},
-			"graph's":   {one(polite), []graph.Option{graph.NodeTimeout(time.Second)}, "node"},
+			"graph's":   {one(polite), []graph.RunOption{graph.NodeTimeout(time.Second)}, "node"},
 			"idle":      {one(polite, graph.IdleTimeout(time.Second)), nil, "idle"},
-			"step":      {one(polite), []graph.Option{graph.StepTimeout(time.Second)}, "step"},
-			"deaf step": {one(deaf), []graph.Option{graph.StepTimeout(time.Second)}, "step"},
+			"step":      {one(polite), []graph.RunOption{graph.StepTimeout(time.Second)}, "step"},
+			"deaf step": {one(deaf), []graph.RunOption{graph.StepTimeout(time.Second)}, "step"},
 		} {
 			cancelled.Store(false)
 			start := time.Now()
@@ -263,7 +263,10 @@ func TestNodeCache(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		with := func(n int) int {
-			return must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(s *trail) { s.N = n })).State.Total.Get()
+			return must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(s *trail) error {
+				s.N = n
+				return nil
+			})).State.Total.Get()
 		}
 		equal(t, "result", with(3), 3)
 		equal(t, "cached result", with(3), 3)
@@ -276,7 +279,10 @@ func TestNodeCache(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		with(3)
 		equal(t, "runs after the entry expired", ran.of("slow"), 4)
-		evs := must[[]graph.Event](t)(collect(build().Stream(bg, func(s *trail) { s.N = 3 })))
+		evs := must[[]graph.Event](t)(collect(build().Stream(bg, func(s *trail) error {
+			s.N = 3
+			return nil
+		})))
 		equal(t, "the event says so", evs[0].Cached, true)
 	})
 }
@@ -331,7 +337,7 @@ func TestResultsWithUntrackedFieldsAreNotCached(t *testing.T) {
 		"a state": compile(t, b), "a state with former names": compile(t, b, graph.FieldAlias("Remarks", "Notes")),
 	} {
 		for range 2 {
-			equalSlice(t, name, must[*graph.Snapshot[handled]](t)(g.Invoke(bg, func(*handled) {})).State.Notes.Slice(), []string{"opened", "used 7"})
+			equalSlice(t, name, must[*graph.Snapshot[handled]](t)(g.Invoke(bg, func(*handled) error { return nil })).State.Notes.Slice(), []string{"opened", "used 7"})
 		}
 	}
 
@@ -362,11 +368,11 @@ func TestAnAnswerIsNotCached(t *testing.T) {
 	b.AddEdge(graph.Start, "price").AddEdge("price", "pay")
 	g := compile(t, b, append(stored(), graph.InterruptBefore("price"))...)
 	for thread, yes := range map[string]bool{"one": true, "two": false} {
-		on := graph.Thread(thread)
-		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, on))
-		snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, on))
+		on := thread
+		must[*graph.Snapshot[trail]](t)(g.Thread(on).Invoke(bg, g.Input(func(*trail) error { return nil })))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread(on).Invoke(bg, g.Continue()))
 		equal(t, "questions in thread "+thread, len(snap.Interrupts), 1)
-		snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, yes, on))
+		snap = must[*graph.Snapshot[trail]](t)(g.Thread(on).Invoke(bg, g.Answer(yes)))
 		equal(t, "ran", snap.State.ran(), fmt.Sprint("paid ", yes))
 	}
 	equal(t, "runs of a node with a breakpoint", ran.of("price"), 1)
@@ -383,7 +389,7 @@ func TestWhatMovesTheStateOfASubgraphIsNotCached(t *testing.T) {
 	b.AddEdge(graph.Start, "sub")
 	g := compile(t, b, stored()...)
 	for turn := range 3 {
-		equal(t, "calls", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})).State.N, turn+1)
+		equal(t, "calls", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))).State.N, turn+1)
 	}
 }
 
@@ -458,7 +464,10 @@ func TestAKeyFunctionChangesNothing(t *testing.T) {
 		return s.Note, nil
 	}}))
 	b.AddEdge(graph.Start, "a")
-	s := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) { s.Note = "Note" })).State
+	s := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) error {
+		s.Note = "Note"
+		return nil
+	})).State
 	equal(t, "note", s.Note, "Note")
 	equal(t, "ran", s.ran(), "a")
 }
@@ -474,11 +483,11 @@ func TestAnAnswerIsUsedThoughAResultIsCachedMeanwhile(t *testing.T) {
 		s.N = n
 		return err
 	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}})), stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	asks = false
-	equal(t, "N of the other thread", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Thread("other"))).State.N, 5)
+	equal(t, "N of the other thread", must[*graph.Snapshot[trail]](t)(g.Thread("other").Invoke(bg, g.Input(func(*trail) error { return nil }))).State.N, 5)
 	asks = true
-	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Resume(bg, 42)).State.N, 42)
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(42))).State.N, 42)
 }
 
 func TestW9AFailedNodeIsNotCached(t *testing.T) {
@@ -527,7 +536,10 @@ func TestCallbacks(t *testing.T) { // TRPC-46
 	snap, _ := g.Invoke(bg, nil)
 	equalSlice(t, "log", log, []string{"graph before a 1", "node before a 1", "node after", "graph after", "graph before b 2", "graph error boom"})
 	equal(t, "N", snap.State.N, 2)
-	snap, _ = g.Invoke(bg, func(s *trail) { s.Note = "skip" })
+	snap, _ = g.Invoke(bg, func(s *trail) error {
+		s.Note = "skip"
+		return nil
+	})
 	equal(t, "ran", snap.State.ran(), "skipped a")
 }
 
@@ -544,12 +556,12 @@ func TestDrainStopsAtASuperstepAndCanGoOn(t *testing.T) {
 	visits(b, "b")
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(bg, func(*trail) {}, graph.Drain(drain))
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Drain(drain))
 	if !errors.Is(err, graph.ErrDrained) {
 		t.Fatal(err)
 	}
 	equal(t, "ran", snap.State.ran(), "a")
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "a b")
 }
 
@@ -567,14 +579,14 @@ func TestDependencies(t *testing.T) { // SONI-09, SONI-10, SONI-58
 	})
 	fixed := func(s string) clock { return func() string { return s } }
 	g := compile(t, b, append(stored(), graph.ProvideDeps(func(context.Context) (clock, error) { return fixed("noon "), nil }), graph.RequireDeps[clock]())...)
-	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Configure("name", "x"))).State.Note, "noon x")
-	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Configure("name", "y"), graph.UseDeps(fixed("night ")))).State.Note, "night y")
-	_, err := g.Invoke(bg, func(*trail) {})
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Configure("name", "x"))).State.Note, "noon x")
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Configure("name", "y"), graph.UseDeps(fixed("night ")))).State.Note, "night y")
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	if err == nil || wantErr[*graph.NodeError](t, err).Node != "a" {
 		t.Fatal(err)
 	}
 	g = compile(t, b, graph.RequireDeps[clock](), graph.RequireDeps[*unused]())
-	_, err = g.Invoke(bg, nil)
+	_, err = g.Thread("t").Invoke(bg, g.Continue())
 	equal(t, "missing", len(wantErr[*graph.MissingDepsError](t, err).Types), 2)
 }
 
@@ -586,7 +598,10 @@ func TestCheckMutationsNamesNodeAndField(t *testing.T) { // W9
 		return nil
 	})
 	b.AddEdge(graph.Start, "sneaky")
-	_, err := compile(t, b).Invoke(bg, func(s *shelf) { s.Books.Set([]string{"a"}) }, graph.CheckMutations())
+	_, err := compile(t, b).Invoke(bg, func(s *shelf) error {
+		s.Books.Set([]string{"a"})
+		return nil
+	}, graph.CheckMutations())
 	e := wantErr[*graph.MutationError](t, err)
 	equal(t, "where", e.Node+" "+e.Field, "sneaky Books")
 }

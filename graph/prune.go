@@ -10,7 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
-// Keep says which checkpoints [Graph.Prune] leaves: those that any of its fields
+// Keep says which checkpoints [Thread.Prune] leaves: those that any of its fields
 // asks for. The zero value leaves the newest checkpoint of each line.
 type Keep struct {
 	// Last is how many of the newest checkpoints of the thread's line, and of
@@ -42,7 +42,7 @@ type CheckpointInfo struct {
 	Metadata   map[string]string
 }
 
-// Pruned says what [Graph.Prune] did.
+// Pruned says what [Thread.Prune] did.
 type Pruned struct {
 	Kept    int   // checkpoints that are left
 	Removed int   // checkpoints that went
@@ -61,18 +61,17 @@ type Pruned struct {
 // nothing refers to any more. When a run holds the thread it
 // does as [WhenBusy] says. The store must implement checkpoint.Rewriter; all of ours do.
 // Memories of subgraphs that live as long as the thread are not shortened.
-func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned, error) {
-	set, err := g.with(ctx, opts)
+func (t *Thread[S]) Prune(ctx context.Context, keep Keep) (Pruned, error) {
+	e, err := t.open(ctx)
 	switch {
 	case err != nil:
 		return Pruned{}, err
-	case set.store == nil:
-		return Pruned{}, fmt.Errorf("pruning a thread %w", ErrNoCheckpointer)
-	case set.thread == "":
-		return Pruned{}, ErrThreadRequired
+	case len(t.around) > 0:
+		return Pruned{}, fmt.Errorf("%w: the log of a subgraph's run is pruned with its thread", errors.ErrUnsupported)
 	case keep.Last < 0 || keep.Newer < 0:
 		return Pruned{}, errors.New("graph: Keep.Last and Keep.Newer must not be negative")
 	}
+	set := &t.set
 	k := local.Keep{Last: keep.Last, Interrupts: keep.Interrupts, DropForks: keep.DropForks}
 	if keep.Newer > 0 {
 		k.Since = time.Now().Add(-keep.Newer)
@@ -84,7 +83,7 @@ func (g *Graph[S]) Prune(ctx context.Context, keep Keep, opts ...Option) (Pruned
 			})
 		}
 	}
-	p, err := local.Prune(ctx, set.store, g.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k, local.BusyPolicy(set.busy))
+	p, err := local.Prune(ctx, set.store, e.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k, local.BusyPolicy(set.busy))
 	switch {
 	case local.Busy(err):
 		return Pruned(p), fmt.Errorf("pruning thread %q: %w: %w", set.thread, ErrThreadBusy, err)

@@ -52,7 +52,7 @@ func diaryGraph(t testing.TB, store checkpoint.Store) *graph.Graph[diary] {
 		}
 		return graph.Goto(graph.End), nil
 	}, "write", graph.End)
-	return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	return compile(t, b, graph.WithCheckpointer(store))
 }
 
 func asJSON(t testing.TB, v any) string {
@@ -65,11 +65,14 @@ func asJSON(t testing.TB, v any) string {
 }
 
 // spend runs the diary for some days, giving titles as it asks for them.
-func spend(t testing.TB, g *graph.Graph[diary], days int, opts ...graph.Option) *graph.Snapshot[diary] {
+func spend(t testing.TB, g *graph.Graph[diary], days int, from ...string) *graph.Snapshot[diary] {
 	t.Helper()
-	snap, err := g.Invoke(bg, func(s *diary) { s.Left = days }, append(opts, graph.Restart())...)
+	snap, err := g.Thread("t").At(append(from, "")[0]).Invoke(bg, g.Restart(func(s *diary) error {
+		s.Left = days
+		return nil
+	}))
 	for err == nil && len(snap.Interrupts) > 0 {
-		snap, err = g.Resume(bg, "a title")
+		snap, err = g.Thread("t").Invoke(bg, g.Answer("a title"))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -87,29 +90,32 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 		g := diaryGraph(t, store)
 		spend(t, g, rapid.IntRange(1, days).Draw(rt, "days"))
 		for range rapid.IntRange(0, 3).Draw(rt, "forks") {
-			es := entriesOf(t, g, graph.AllBranches())
+			es := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
 			from := es[rapid.IntRange(0, len(es)-1).Draw(rt, "from")]
-			spend(t, g, rapid.IntRange(1, 8).Draw(rt, "more days"), graph.From(from.Checkpoint))
+			spend(t, g, rapid.IntRange(1, 8).Draw(rt, "more days"), from.Checkpoint)
 		}
 		if rapid.Bool().Draw(rt, "pending") { // at a question
-			if _, err := g.Invoke(bg, func(s *diary) { s.Left = 9 }); err != nil {
+			if _, err := g.Thread("t").Invoke(bg, g.Input(func(s *diary) error {
+				s.Left = 9
+				return nil
+			})); err != nil {
 				rt.Fatal(err)
 			}
 		}
 		for range rapid.IntRange(1, 3).Draw(rt, "times") {
 			was := map[string]string{}
-			for _, e := range entriesOf(t, g, graph.AllBranches()) {
+			for _, e := range entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true}) {
 				s, err := e.State(bg)
 				if err != nil {
 					rt.Fatal(err)
 				}
 				was[e.Checkpoint] = asJSON(t, s)
 			}
-			newest, err := g.State(bg)
+			newest, err := g.Thread("t").State(bg)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if err := g.CopyThread(bg, "t", "twin"); err != nil {
+			if err := g.Thread("t").Copy(bg, "twin"); err != nil {
 				rt.Fatal(err)
 			}
 			marked := map[string]bool{}
@@ -120,11 +126,11 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 				Last: rapid.IntRange(0, 12).Draw(rt, "last"), Interrupts: rapid.Bool().Draw(rt, "interrupts"), DropForks: rapid.Bool().Draw(rt, "drop forks"),
 				Where: func(c graph.CheckpointInfo) bool { return marked[c.Checkpoint] },
 			}
-			pruned, err := g.Prune(bg, keep)
+			pruned, err := g.Thread("t").Prune(bg, keep)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			left := entriesOf(t, g, graph.AllBranches())
+			left := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
 			if pruned.Kept != len(left) || pruned.Kept+pruned.Removed != len(was) {
 				rt.Fatalf("%+v, but %d of %d are left", pruned, len(left), len(was))
 			}
@@ -138,7 +144,7 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 				}
 				delete(marked, e.Checkpoint)
 			}
-			after, err := g.State(bg)
+			after, err := g.Thread("t").State(bg)
 			if err != nil || asJSON(t, after.State) != asJSON(t, newest.State) || fmt.Sprint(after.Next, after.Interrupts) != fmt.Sprint(newest.Next, newest.Interrupts) {
 				rt.Fatalf("got %+v, %v, want %+v", after, err, newest)
 			}
@@ -155,11 +161,11 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 			if asJSON(t, a.State) != asJSON(t, b.State) {
 				rt.Fatalf("the thread goes on to\n%s, its twin to\n%s", asJSON(t, a.State), asJSON(t, b.State))
 			}
-			again, err := diaryGraph(t, store).State(bg)
+			again, err := diaryGraph(t, store).Thread("t").State(bg)
 			if err != nil || asJSON(t, again.State) != asJSON(t, a.State) {
 				rt.Fatalf("read again it is %+v, %v", again, err)
 			}
-			if err := g.DeleteThread(bg, "twin"); err != nil {
+			if err := g.Thread("twin").Delete(bg); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -168,9 +174,12 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 
 func spendOn(t testing.TB, g *graph.Graph[diary], thread string, days int) *graph.Snapshot[diary] {
 	t.Helper()
-	snap, err := g.Invoke(bg, func(s *diary) { s.Left = days }, graph.Restart(), graph.Thread(thread))
+	snap, err := g.Thread(thread).Invoke(bg, g.Restart(func(s *diary) error {
+		s.Left = days
+		return nil
+	}))
 	for err == nil && len(snap.Interrupts) > 0 {
-		snap, err = g.Resume(bg, "a title", graph.Thread(thread))
+		snap, err = g.Thread(thread).Invoke(bg, g.Answer("a title"))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -178,10 +187,10 @@ func spendOn(t testing.TB, g *graph.Graph[diary], thread string, days int) *grap
 	return snap
 }
 
-func entriesOf[S any](t testing.TB, g *graph.Graph[S], opts ...graph.Option) []graph.Entry[S] {
+func entriesOf[S any](t testing.TB, th *graph.Thread[S], q ...graph.HistoryQuery) []graph.Entry[S] {
 	t.Helper()
 	var es []graph.Entry[S]
-	for e, err := range g.History(bg, opts...) {
+	for e, err := range th.History(bg, append(q, graph.HistoryQuery{})[0]) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,23 +202,23 @@ func entriesOf[S any](t testing.TB, g *graph.Graph[S], opts ...graph.Option) []g
 func TestPruneByAgeAndCount(t *testing.T) {
 	g := diaryGraph(t, checkpoint.NewMemory())
 	spend(t, g, 4) // an input and four days
-	if p := must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Newer: time.Hour})); p.Removed != 0 || p.Kept != 5 {
+	if p := must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Newer: time.Hour})); p.Removed != 0 || p.Kept != 5 {
 		t.Fatalf("%+v: nothing is older than an hour", p)
 	}
-	if p := must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 3})); p.Removed != 2 || p.Freed <= 0 {
+	if p := must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 3})); p.Removed != 2 || p.Freed <= 0 {
 		t.Fatalf("%+v, want 2 of 5 gone", p)
 	}
-	if p := must[graph.Pruned](t)(g.Prune(bg, graph.Keep{})); p.Kept != 1 {
+	if p := must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{})); p.Kept != 1 {
 		t.Fatalf("%+v, want the newest left", p)
 	}
-	es := entriesOf(t, g)
+	es := entriesOf(t, g.Thread("t"))
 	if len(es) != 1 || es[0].Parent != "" || es[0].Step != 4 {
 		t.Fatalf("%+v is left", es)
 	}
 	for range 3 { // and on as ever
 		spend(t, g, 30)
 	}
-	snap := must[*graph.Snapshot[diary]](t)(g.State(bg))
+	snap := must[*graph.Snapshot[diary]](t)(g.Thread("t").State(bg))
 	if snap.State.Day != 94 || snap.State.Pages.At(0) != fmt.Sprintf("page 1 %0300d", 1) {
 		t.Fatalf("day %d, first page %q", snap.State.Day, snap.State.Pages.At(0))
 	}
@@ -231,10 +240,10 @@ func TestPruneMakesAThreadSmall(t *testing.T) { // W3
 		return n
 	}
 	before := size()
-	if _, err := g.Prune(bg, graph.Keep{Last: 10}); err != nil {
+	if _, err := g.Thread("t").Prune(bg, graph.Keep{Last: 10}); err != nil {
 		t.Fatal(err)
 	}
-	state := must[*graph.Snapshot[diary]](t)(g.State(bg))
+	state := must[*graph.Snapshot[diary]](t)(g.Thread("t").State(bg))
 	if after, least := size(), int64(len(asJSON(t, state.State))); after > least*11/10+10_000 || before < after {
 		t.Fatalf("%d bytes before, %d after; the state has %d", before, after, least)
 	}
@@ -256,7 +265,7 @@ func TestPruneDropsLogsOfSubgraphCalls(t *testing.T) {
 		Out: func(c, p *turns) { p.Said.Add("outer") },
 	})
 	b.AddEdge(graph.Start, "inner")
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	g := compile(t, b, graph.WithCheckpointer(store))
 	logs := func() (n int) {
 		for _, err := range store.Logs(bg, "t") {
 			if err != nil {
@@ -267,7 +276,7 @@ func TestPruneDropsLogsOfSubgraphCalls(t *testing.T) {
 		return n
 	}
 	for range 4 {
-		snap, err := g.Invoke(bg, say("a"))
+		snap, err := g.Thread("t").Invoke(bg, g.Input(say("a")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,10 +285,10 @@ func TestPruneDropsLogsOfSubgraphCalls(t *testing.T) {
 		}
 	}
 	before := logs()
-	if _, err := g.Prune(bg, graph.Keep{}); err != nil {
+	if _, err := g.Thread("t").Prune(bg, graph.Keep{}); err != nil {
 		t.Fatal(err)
 	}
-	snap := must[*graph.Snapshot[turns]](t)(g.State(bg))
+	snap := must[*graph.Snapshot[turns]](t)(g.Thread("t").State(bg))
 	want := 1
 	if len(snap.Interrupts) > 0 {
 		want = 2 // the call that waits
@@ -288,7 +297,7 @@ func TestPruneDropsLogsOfSubgraphCalls(t *testing.T) {
 		t.Fatalf("%d logs before, %d after, want %d", before, after, want)
 	}
 	if len(snap.Interrupts) > 0 {
-		if _, err := g.Resume(bg, true); err != nil {
+		if _, err := g.Thread("t").Invoke(bg, g.Answer(true)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,24 +306,24 @@ func TestPruneDropsLogsOfSubgraphCalls(t *testing.T) {
 func TestPruneMisuse(t *testing.T) {
 	store := checkpoint.NewMemory()
 	g := diaryGraph(t, store)
-	if _, err := g.Prune(bg, graph.Keep{}); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.Thread("t").Prune(bg, graph.Keep{}); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("an unknown thread: %v", err)
 	}
 	spend(t, g, 3)
-	if _, err := g.Prune(bg, graph.Keep{Last: -1}); err == nil {
+	if _, err := g.Thread("t").Prune(bg, graph.Keep{Last: -1}); err == nil {
 		t.Error("a negative count was taken")
 	}
-	if _, err := g.Prune(bg, graph.Keep{}, graph.Thread("")); !errors.Is(err, graph.ErrThreadRequired) {
+	if _, err := g.Thread("").Prune(bg, graph.Keep{}); !errors.Is(err, graph.ErrThreadRequired) {
 		t.Errorf("no thread: %v", err)
 	}
-	if _, err := g.Prune(bg, graph.Keep{}, graph.WithCheckpointer(elsewhere{store})); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := g.Thread("t", graph.WithCheckpointer(elsewhere{store})).Prune(bg, graph.Keep{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a store that can't: %v", err)
 	}
 	_, err := store.Write(bg, &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true, Lease: time.Hour, Holder: "somebody"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Prune(bg, graph.Keep{}); !errors.Is(err, graph.ErrThreadBusy) {
+	if _, err := g.Thread("t").Prune(bg, graph.Keep{}); !errors.Is(err, graph.ErrThreadBusy) {
 		t.Errorf("a thread that is held: %v", err)
 	}
 }
@@ -324,27 +333,30 @@ func TestPruneMisuse(t *testing.T) {
 func TestPruneKeepsWhatABranchBeganWith(t *testing.T) {
 	store := checkpoint.NewMemory()
 	g := diaryGraph(t, store)
-	snap, err := g.Invoke(bg, func(s *diary) { s.Left = 7 }) // asks on day 5
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(s *diary) error {
+		s.Left = 7
+		return nil
+	})) // asks on day 5
 	if err != nil || len(snap.Interrupts) != 1 {
 		t.Fatal(snap.Interrupts, err)
 	}
 	goOn := func() {
-		if _, err := g.Resume(bg, "a title"); err != nil {
+		if _, err := g.Thread("t").Invoke(bg, g.Answer("a title")); err != nil {
 			t.Fatal(err)
 		}
 		spend(t, g, 9)
 	}
 	goOn()
-	fork, err := g.Fork(bg, snap.Checkpoint)
+	fork, err := g.Thread("t").At(snap.Checkpoint).Fork(bg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	goOn()
 	for range 2 {
-		if _, err := g.Prune(bg, graph.Keep{Last: 1}); err != nil {
+		if _, err := g.Thread("t").Prune(bg, graph.Keep{Last: 1}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := g.State(bg, graph.From(fork.Checkpoint))
+		got, err := g.Thread("t").At(fork.Checkpoint).State(bg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,14 +45,14 @@ func TestATurnReadsWhatTheThreadHasGrownBy(t *testing.T) {
 	for range 150 {
 		spend(t, g, 2)
 	}
-	most := func(opts ...graph.Option) (n int) {
+	most := func(opts ...graph.ThreadOption) (n int) {
 		for range 20 {
 			store.read = 0
-			if _, err := g.State(bg, opts...); err != nil {
+			if _, err := g.Thread("t", opts...).State(bg); err != nil {
 				t.Fatal(err)
 			}
 			n = max(n, store.read)
-			spend(t, g, 1, opts...)
+			spend(t, g, 1)
 		}
 		return n
 	}
@@ -75,18 +75,18 @@ func TestAThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
 		store := &readCounter{Memory: checkpoint.NewMemory()}
 		g := diaryGraph(t, store)
 		spend(t, g, 300)
-		old := must[*graph.Snapshot[diary]](t)(g.State(bg))
+		old := must[*graph.Snapshot[diary]](t)(g.Thread("t").State(bg))
 		deleter := g
 		if who == "another process" {
 			deleter = diaryGraph(t, store)
 		}
-		if err := deleter.DeleteThread(bg, "t"); err != nil {
+		if err := deleter.Thread("t").Delete(bg); err != nil {
 			t.Fatal(err)
 		}
 		spend(t, deleter, 150)
-		must[*graph.Snapshot[diary]](t)(g.State(bg))
+		must[*graph.Snapshot[diary]](t)(g.Thread("t").State(bg))
 		store.read = 0
-		if got := must[*graph.Snapshot[diary]](t)(g.State(bg)); got.State.Day >= old.State.Day {
+		if got := must[*graph.Snapshot[diary]](t)(g.Thread("t").State(bg)); got.State.Day >= old.State.Day {
 			t.Fatalf("deleted by %s, the new thread has got to day %d of %d: the test proves nothing", who, got.State.Day, old.State.Day)
 		}
 		if store.read > 50 {
@@ -115,17 +115,17 @@ func TestAPrunedThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
 		return nil
 	})
 	b.SetEntryPoint("add").SetFinishPoint("add")
-	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
 	look := func() (pages int, decoded int64) {
 		before := pagesDecoded.Load()
-		pages = must[*graph.Snapshot[album]](t)(g.State(bg)).State.Pages.Len()
+		pages = must[*graph.Snapshot[album]](t)(g.Thread("t").State(bg)).State.Pages.Len()
 		return pages, pagesDecoded.Load() - before
 	}
 	begin := func(turns int) {
 		for range turns {
-			must[*graph.Snapshot[album]](t)(g.Invoke(bg, func(*album) {}))
+			must[*graph.Snapshot[album]](t)(g.Thread("t").Invoke(bg, g.Input(func(*album) error { return nil })))
 		}
-		must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1}))
+		must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 1}))
 		if pages, decoded := look(); pages != turns || decoded < int64(turns) {
 			t.Fatalf("the first look at %d pages decodes %d of them: the test proves nothing", pages, decoded)
 		}
@@ -134,7 +134,7 @@ func TestAPrunedThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
 		}
 	}
 	begin(40)
-	if err := g.DeleteThread(bg, "t"); err != nil {
+	if err := g.Thread("t").Delete(bg); err != nil {
 		t.Fatal(err)
 	}
 	begin(20)
@@ -144,18 +144,19 @@ func TestALookBackCostsOneMoreReadAtMost(t *testing.T) {
 	store := &readCounter{Memory: checkpoint.NewMemory()}
 	g := diaryGraph(t, store)
 	spend(t, g, 300)
-	ids := entriesOf(t, g)
-	gets := func(opts ...graph.Option) int {
+	ids := entriesOf(t, g.Thread("t"))
+	getsAt := func(at string, opts ...graph.ThreadOption) int {
 		store.got = 0
-		must[*graph.Snapshot[diary]](t)(g.State(bg, opts...))
+		must[*graph.Snapshot[diary]](t)(g.Thread("t", opts...).At(at).State(bg))
 		return store.got
 	}
+	gets := func(opts ...graph.ThreadOption) int { return getsAt("", opts...) }
 	kept, cold := gets(), gets(graph.ReadCache(0))
 	equal(t, "gets of a look that goes on from nothing", kept, cold)
 	kept = gets()
 	equal(t, "gets of a look at what is kept", kept, cold)
-	back := graph.From(ids[len(ids)/2].Checkpoint)
-	if kept, cold = gets(back), gets(back, graph.ReadCache(0)); kept > cold+1 {
+	back := ids[len(ids)/2].Checkpoint
+	if kept, cold = getsAt(back), getsAt(back, graph.ReadCache(0)); kept > cold+1 {
 		t.Errorf("a look back gets %d records, %d of them without a cache", kept, cold)
 	}
 	store.read = 0
@@ -164,14 +165,17 @@ func TestALookBackCostsOneMoreReadAtMost(t *testing.T) {
 		t.Errorf("after a look back, a look at the newest state reads %d records", store.read)
 	}
 	for what, change := range map[string]func(){
-		"of a pruned thread": func() { must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1})) },
+		"of a pruned thread": func() { must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 1})) },
 		"of a pruned thread that has grown": func() {
-			must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1}))
+			must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 1}))
 			gets()
 			spend(t, g, 300)
 		},
 		"at a newer beginning of its list": func() {
-			must[*graph.Snapshot[diary]](t)(g.UpdateState(bg, func(s *diary) { s.Pages.Overwrite() }))
+			must[*graph.Snapshot[diary]](t)(g.Thread("t").Edit(bg, func(s *diary) error {
+				s.Pages.Overwrite()
+				return nil
+			}))
 			spend(t, g, 300)
 		},
 	} {
@@ -198,25 +202,28 @@ func TestWhatIsKeptIsWhatIsStored(t *testing.T) {
 			case "turn":
 				spend(t, g, rapid.IntRange(1, 20).Draw(rt, "days"))
 			case "branch":
-				spend(t, g, rapid.IntRange(1, 6).Draw(rt, "days"), graph.From(at))
+				spend(t, g, rapid.IntRange(1, 6).Draw(rt, "days"), at)
 			case "fork":
-				_, err = g.Fork(bg, at)
+				_, err = g.Thread("t").At(at).Fork(bg)
 			case "overwrite":
-				_, err = g.UpdateState(bg, func(s *diary) { s.Pages.Overwrite("a new book") })
+				_, err = g.Thread("t").Edit(bg, func(s *diary) error {
+					s.Pages.Overwrite("a new book")
+					return nil
+				})
 			case "look back":
-				_, err = g.State(bg, graph.From(at))
+				_, err = g.Thread("t").At(at).State(bg)
 			case "prune":
-				_, err = g.Prune(bg, graph.Keep{Last: rapid.IntRange(1, 10).Draw(rt, "last"), DropForks: rapid.Bool().Draw(rt, "drop")})
+				_, err = g.Thread("t").Prune(bg, graph.Keep{Last: rapid.IntRange(1, 10).Draw(rt, "last"), DropForks: rapid.Bool().Draw(rt, "drop")})
 			case "delete":
-				if err = g.DeleteThread(bg, "t"); err == nil {
+				if err = g.Thread("t").Delete(bg); err == nil {
 					spend(t, g, rapid.IntRange(1, 30).Draw(rt, "days"))
 				}
 			case "copy": // away and back under the same name
-				if err = g.CopyThread(bg, "t", "u"); err == nil {
+				if err = g.Thread("t").Copy(bg, "u"); err == nil {
 					spend(t, g, 3)
-					if err = g.DeleteThread(bg, "t"); err == nil {
-						if err = g.CopyThread(bg, "u", "t"); err == nil {
-							err = g.DeleteThread(bg, "u")
+					if err = g.Thread("t").Delete(bg); err == nil {
+						if err = g.Thread("u").Copy(bg, "t"); err == nil {
+							err = g.Thread("u").Delete(bg)
 						}
 					}
 				}
@@ -230,7 +237,7 @@ func TestWhatIsKeptIsWhatIsStored(t *testing.T) {
 }
 
 func checkpoints(rt *rapid.T, g *graph.Graph[diary]) (ids []string) {
-	for e, err := range g.History(bg, graph.AllBranches()) {
+	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{AllBranches: true}) {
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -242,15 +249,11 @@ func checkpoints(rt *rapid.T, g *graph.Graph[diary]) (ids []string) {
 func agree(rt *rapid.T, g *graph.Graph[diary]) {
 	ids := checkpoints(rt, g)
 	for _, from := range []string{"", ids[0], ids[len(ids)/2]} {
-		var opts []graph.Option
-		if from != "" {
-			opts = append(opts, graph.From(from))
-		}
-		got, err := g.StateJSON(bg, opts...)
+		got, err := graph.JSON(g).Thread("t").At(from).State(bg)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		want, err := g.StateJSON(bg, append(opts, graph.ReadCache(0))...)
+		want, err := graph.JSON(g).Thread("t", graph.ReadCache(0)).At(from).State(bg)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -265,19 +268,19 @@ func TestASchemaGraphKeepsWhatItReads(t *testing.T) {
 		return graph.MapState{"items": []string{strings.Repeat("x", 300)}, "counter": 1, "note": fmt.Sprint(s["counter"])}, nil
 	})
 	b.SetEntryPoint("note").SetFinishPoint("note")
-	g := compileSchema(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+	g := compileSchema(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
 	for turn := range 60 {
 		runSchema(t, g, graph.MapState{"items": []string{fmt.Sprint("turn ", turn)}})
 		if turn == 40 {
-			if _, err := g.Prune(bg, graph.Keep{Last: 2}); err != nil {
+			if _, err := g.Thread("t").Prune(bg, graph.Keep{Last: 2}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		got, err := g.State(bg)
+		got, err := g.Thread("t").State(bg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := g.State(bg, graph.ReadCache(0))
+		want, err := g.Thread("t", graph.ReadCache(0)).State(bg)
 		if err != nil {
 			t.Fatal(err)
 		}

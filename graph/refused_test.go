@@ -55,7 +55,7 @@ func asks[T any](t testing.TB, store checkpoint.Store, opts ...graph.AskOption) 
 		return nil
 	})
 	b.AddEdge(graph.Start, "a")
-	return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	return compile(t, b, graph.WithCheckpointer(store))
 }
 
 // refusedThenAnswered gives wrong answers to a graph, each in a process of its own,
@@ -63,9 +63,9 @@ func asks[T any](t testing.TB, store checkpoint.Store, opts ...graph.AskOption) 
 func refusedThenAnswered[T any](t *testing.T, wrong []string, right, want string, opts ...graph.AskOption) {
 	t.Helper()
 	store := checkpoint.NewMemory()
-	must[*graph.Snapshot[trail]](t)(asks[T](t, store, opts...).Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(asks[T](t, store, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	for _, answer := range wrong {
-		snap, err := asks[T](t, store, opts...).Resume(bg, json.RawMessage(answer))
+		snap, err := asks[T](t, store, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(json.RawMessage(answer)))
 		e := wantErr[*graph.AnswerError](t, err)
 		if e.Key != "k" || e.Err == nil {
 			t.Errorf("%s is refused with %+v", answer, e)
@@ -76,10 +76,10 @@ func refusedThenAnswered[T any](t *testing.T, wrong []string, right, want string
 		if len(snap.Interrupts) != 1 || snap.Interrupts[0].Key != "k" {
 			t.Fatalf("after %s the thread waits for %+v", answer, snap.Interrupts)
 		}
-		snap = must[*graph.Snapshot[trail]](t)(asks[T](t, store, opts...).Continue(bg))
+		snap = must[*graph.Snapshot[trail]](t)(asks[T](t, store, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue()))
 		equal(t, "questions after going on", len(snap.Interrupts), 1)
 	}
-	snap := must[*graph.Snapshot[trail]](t)(asks[T](t, store, opts...).Resume(bg, json.RawMessage(right)))
+	snap := must[*graph.Snapshot[trail]](t)(asks[T](t, store, opts...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(json.RawMessage(right))))
 	equal(t, "answer", snap.State.Note, want)
 	equal(t, "done", snap.Done(), true)
 }
@@ -107,10 +107,10 @@ func TestAnAnswerThatDoesNotDecodeIsRefusedAndTheQuestionWaits(t *testing.T) {
 
 func TestARefusalNamesTheQuestionTheValueAndWhy(t *testing.T) {
 	g := asks[even](t, checkpoint.NewMemory())
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	_, err := g.Resume(bg, 3)
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	_, err := g.Thread("t").Invoke(bg, g.Answer(3))
 	equal(t, "error", fmt.Sprint(err), `answer to "k" refused: 3 is no graph_test.even: 3 is odd`)
-	_, err = g.Resume(bg, strings.Repeat("ä", 1000))
+	_, err = g.Thread("t").Invoke(bg, g.Answer(strings.Repeat("ä", 1000)))
 	if n := len(fmt.Sprint(err)); n > 400 {
 		t.Errorf("the error has %d bytes", n)
 	}
@@ -126,13 +126,15 @@ func TestARefusedAnswerIsVoidInAFileToo(t *testing.T) {
 		defer store.Close()
 		do(asks[even](t, store))
 	}
-	in(func(g *graph.Graph[trail]) { must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})) })
 	in(func(g *graph.Graph[trail]) {
-		_, err := g.Resume(bg, 3)
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	})
+	in(func(g *graph.Graph[trail]) {
+		_, err := g.Thread("t").Invoke(bg, g.Answer(3))
 		wantErr[*graph.AnswerError](t, err)
 	})
 	in(func(g *graph.Graph[trail]) {
-		snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, 4))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(4)))
 		equal(t, "answer", snap.State.Note, "4")
 	})
 }
@@ -151,11 +153,11 @@ func TestOneOfSeveralAnswersIsRefused(t *testing.T) {
 		b.AddEdge(graph.Start, name)
 	}
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap, err := g.Resume(bg, graph.Answers{"a": 2, "b": 3})
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap, err := g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"a": 2, "b": 3}))
 	equal(t, "refused", wantErr[*graph.AnswerError](t, err).Key, "b")
 	equal(t, "questions", len(snap.Interrupts), 1)
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, 4))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(4)))
 	equal(t, "ran", snap.State.ran(), "a2 b4")
 }
 
@@ -179,17 +181,17 @@ func TestAnAnswerToASubgraphIsRefused(t *testing.T) {
 			Out: func(c *trail, p *trail) { p.Note = c.Note },
 		})
 		b.AddEdge(graph.Start, "sub")
-		return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+		return compile(t, b, graph.WithCheckpointer(store))
 	}
-	must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	for range 2 {
-		snap, err := build().Resume(bg, 3)
+		snap, err := build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(3))
 		wantErr[*graph.AnswerError](t, err)
 		if len(snap.Interrupts) != 1 || len(snap.Interrupts[0].Path) != 1 {
 			t.Fatalf("the thread waits for %+v", snap.Interrupts)
 		}
 	}
-	snap := must[*graph.Snapshot[trail]](t)(build().Resume(bg, 4))
+	snap := must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(4)))
 	equal(t, "answer", snap.State.Note, "4")
 }
 
@@ -205,20 +207,20 @@ func TestAnEventThatDoesNotDecodeIsDropped(t *testing.T) {
 			return nil
 		})
 	}
-	must[*graph.Snapshot[turns]](t)(build().Invoke(bg, say("a")))
-	if err := build().SendEvent(bg, "paid", 3); err != nil {
+	must[*graph.Snapshot[turns]](t)(build().Thread("t").Invoke(bg, graph.Requests[turns]{}.Input(say("a"))))
+	if err := build().Thread("t").SendEvent(bg, "paid", 3); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := build().Continue(bg)
+	snap, err := build().Thread("t").Invoke(bg, graph.Requests[turns]{}.Continue())
 	e := wantErr[*graph.AnswerError](t, err)
 	equal(t, "error", e.Error(), `answer to "paid" refused: event "paid": 3 is no graph_test.even: 3 is odd`)
 	equal(t, "waits", len(snap.Waits), 1)
 	for _, n := range []any{5, 6, 8} {
-		if err := build().SendEvent(bg, "paid", n); err != nil {
+		if err := build().Thread("t").SendEvent(bg, "paid", n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	snap = must[*graph.Snapshot[turns]](t)(build().Continue(bg)) // past the 5
+	snap = must[*graph.Snapshot[turns]](t)(build().Thread("t").Invoke(bg, graph.Requests[turns]{}.Continue())) // past the 5
 	equal(t, "said", said(&snap.State), "a 6")
 }
 
@@ -233,7 +235,7 @@ func TestARunnerGoesOnWithTheEventAfterAWrongOne(t *testing.T) {
 			s.Said.Add(fmt.Sprint(n))
 			return nil
 		})
-		must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), say("a")))
+		must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(say("a"))))
 		var refused []error
 		r := must[*graph.Runner](t)(graph.NewRunner(store, graph.RunnerOptions{Poll: time.Minute, Report: func(r graph.RunnerReport) {
 			if r.Err != nil && !errors.Is(r.Err, context.Canceled) {
@@ -244,14 +246,14 @@ func TestARunnerGoesOnWithTheEventAfterAWrongOne(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); _ = r.Run(ctx) }()
 		for _, n := range []int{3, 4} {
-			if err := g.SendEvent(t.Context(), "paid", n); err != nil {
+			if err := g.Thread("t").SendEvent(t.Context(), "paid", n); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
 		}
 		cancel()
 		<-done
-		snap := must[*graph.Snapshot[turns]](t)(g.State(t.Context()))
+		snap := must[*graph.Snapshot[turns]](t)(g.Thread("t").State(t.Context()))
 		equal(t, "said", said(&snap.State), "a 4")
 		equal(t, "reports", len(refused), 1)
 	})
@@ -268,11 +270,11 @@ func TestADeadlineStillCountsAfterARefusedAnswer(t *testing.T) {
 			}
 			return err
 		})
-		must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), say("a")))
-		_, err := g.Resume(t.Context(), 3)
+		must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(say("a"))))
+		_, err := g.Thread("t").Invoke(t.Context(), g.Answer(3))
 		wantErr[*graph.AnswerError](t, err)
 		time.Sleep(2 * time.Hour)
-		snap := must[*graph.Snapshot[turns]](t)(g.Continue(t.Context()))
+		snap := must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Continue()))
 		equal(t, "said", said(&snap.State), "a late")
 	})
 }
@@ -280,7 +282,7 @@ func TestADeadlineStillCountsAfterARefusedAnswer(t *testing.T) {
 // schemaAsked returns the schema of the question that asks for a T.
 func schemaAsked[T any](t *testing.T) string {
 	t.Helper()
-	snap := must[*graph.Snapshot[trail]](t)(asks[T](t, checkpoint.NewMemory()).Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(asks[T](t, checkpoint.NewMemory()).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	return string(snap.Interrupts[0].Schema)
 }
 
@@ -340,7 +342,7 @@ func TestAQuestionWithABrokenSchemaIsNotAsked(t *testing.T) {
 		`{"type":`, `{"type":"nope"}`, `{"type":["string","nope"]}`, `{"pattern":"("}`, `{"$ref":"#/nowhere"}`,
 		`{"properties":{"x":{"items":{"type":"nope"}}}}`, `{"anyOf":[{"type":"nope"}]}`, `3`,
 	} {
-		_, err := asks[any](t, checkpoint.NewMemory(), graph.AnswerSchema(json.RawMessage(schema))).Invoke(bg, func(*trail) {})
+		_, err := asks[any](t, checkpoint.NewMemory(), graph.AnswerSchema(json.RawMessage(schema))).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 		equal(t, schema, wantErr[*graph.SchemaError](t, err).Key, "k")
 		b := visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a")
 		_, err = b.Compile(graph.InputSchema("a", json.RawMessage(schema)))
@@ -349,7 +351,7 @@ func TestAQuestionWithABrokenSchemaIsNotAsked(t *testing.T) {
 			t.Errorf("%s: %v", schema, e)
 		}
 	}
-	_, err := asks[any](t, checkpoint.NewMemory(), graph.AnswerSchema(json.RawMessage(`{"properties":{"type":{"enum":[{"type":"nope"}]}}}`))).Invoke(bg, func(*trail) {})
+	_, err := asks[any](t, checkpoint.NewMemory(), graph.AnswerSchema(json.RawMessage(`{"properties":{"type":{"enum":[{"type":"nope"}]}}}`))).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 	if err != nil {
 		t.Error(err)
 	}
@@ -373,7 +375,7 @@ func TestNamesThatCannotBeRecordedAreRefused(t *testing.T) {
 		b := graph.New[trail]("g")
 		b.AddNode("a", func(ctx context.Context, _ *trail) error { return call(ctx) })
 		b.AddEdge(graph.Start, "a")
-		_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+		_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 		e := wantErr[*graph.CallError](t, err)
 		equal(t, "node", e.Node, "a")
 		equal(t, what+" is the call", strings.HasPrefix(what, e.Call), true)
@@ -388,8 +390,8 @@ func TestNamesThatCannotBeRecordedAreRefused(t *testing.T) {
 		}
 	}
 	g := asks[int](t, checkpoint.NewMemory())
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	if err := g.SendEvent(bg, bad, 1); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	if err := g.Thread("t").SendEvent(bg, bad, 1); err == nil || !strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("event: %v", err)
 	}
 }

@@ -64,7 +64,7 @@ type NotRecordedError = local.NotRecordedError
 // result, or the recorded error's text, and where there is none a
 // [NotRecordedError]. For this the thread must have run with [RecordOnce]. What
 // nodes do outside of Once they do again; the recorded changes of nodes that call
-// out without it can stand for them, see [TakeRecorded]. Dependencies are
+// out without it can stand for them, see [ReplayOptions]. Dependencies are
 // provided as for a run: use [UseDeps] for stand-ins.
 //
 // Waits are over, retries follow at once, caches, observers and tracers are not used.
@@ -75,65 +75,71 @@ type NotRecordedError = local.NotRecordedError
 // wrote whose superstep was never committed or which an edit from outside has
 // completed, and times of sleeps and deadlines.
 //
-// The log of the namespace "" is replayed unless [Namespace] names another. An
-// error ends the replay; it is yielded once, as the last pair.
-func (g *Graph[S]) Replay(ctx context.Context, rec *recording.Recording, opts ...Option) iter.Seq2[Difference, error] {
+// An error ends the replay; it is yielded once, as the last pair.
+func (g *Graph[S]) Replay(ctx context.Context, rec *recording.Recording, o ReplayOptions) iter.Seq2[Difference, error] {
 	return func(yield func(Difference, error) bool) {
-		lo, set, err := g.replayOptions(ctx, rec, opts)
+		e, err := g.engine()
+		if err == nil && ctx == nil {
+			err = errNilContext
+		}
+		var lo *local.Options
+		if err == nil {
+			lo, err = e.replayOptions(ctx, rec, o)
+		}
 		if err != nil {
 			yield(Difference{}, err)
 			return
 		}
-		local.Replay(ctx, g.prog, *lo, rec, set.replay)(yield)
+		local.Replay(ctx, e.prog, *lo, rec, local.ReplayOptions{Take: o.TakeRecorded, Ignore: o.IgnoreFields, Entry: o.IgnoreEntry})(yield)
 	}
 }
 
-func (g *Graph[S]) replayOptions(ctx context.Context, rec *recording.Recording, opts []Option) (*local.Options, *settings, error) {
-	set, err := g.with(ctx, opts)
-	if err != nil {
-		return nil, nil, err
-	}
+// ReplayOptions are the settings of a replay. The zero value is fine.
+type ReplayOptions struct {
+	// Namespace is the log that is replayed.
+	Namespace string
+
+	// TakeRecorded makes a replay take the recorded changes of nodes in their stead:
+	// of those that call a service outside of [Once]. Their routers run; where a node
+	// chose itself to go is taken as it was recorded. Nodes of a subgraph are named
+	// with its path, as in "research/search".
+	TakeRecorded []string
+
+	// IgnoreFields makes a replay not compare what was written to fields of the
+	// state, such as the time of day. Those of a subgraph are named with its path, as
+	// in "research/FoundAt".
+	IgnoreFields []string
+
+	// IgnoreEntry makes a replay not compare where inputs lead: a thread that was
+	// started by [Requests.Restart] with a command doesn't say so.
+	IgnoreEntry bool
+}
+
+func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o ReplayOptions) (*local.Options, error) {
 	if rec == nil || len(rec.Logs) == 0 {
-		return nil, nil, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
+		return nil, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
 	}
+	set := e.settings
 	set.store, set.observer, set.tracer, set.from, set.thread = checkpoint.NewMemory(), nil, nil, "", rec.Header.Thread
 	set.durability, set.before, set.after = Sync, nil, nil
-	for _, name := range set.replay.Take {
-		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(g.Nodes(), first) && !slices.Contains(g.Nodes(), name) {
-			return nil, nil, &InvalidEdgeError{Source: "TakeRecorded", Target: name, Near: plan.Nearest(first, g.Nodes())}
+	if o.Namespace != "" {
+		set.namespace = o.Namespace
+	}
+	nodes := e.prog.Plan.Names()
+	for _, name := range o.TakeRecorded {
+		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(nodes, first) && !slices.Contains(nodes, name) {
+			return nil, &InvalidEdgeError{Source: "TakeRecorded", Target: name, Near: plan.Nearest(first, nodes)}
 		}
 	}
-	for _, f := range set.replay.Ignore {
-		names := g.values.FieldNames()
-		if node, _, sub := strings.Cut(f, "/"); names != nil && !slices.Contains(names, f) && !(sub && slices.Contains(g.Nodes(), node)) {
-			return nil, nil, &UnknownFieldError{Field: f, Near: plan.Nearest(f, names), Valid: names}
+	for _, f := range o.IgnoreFields {
+		if node, _, sub := strings.Cut(f, "/"); e.fields != nil && !slices.Contains(e.fields, f) && !(sub && slices.Contains(nodes, node)) {
+			return nil, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.fields), Valid: e.fields}
 		}
 	}
-	lo, err := g.options(&set, nil)
+	lo, err := e.options(&set, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if lo.Deps, err = provide(ctx, &set); err != nil {
-		return nil, nil, err
-	}
-	return lo, &set, nil
+	lo.Deps, err = provide(ctx, &set)
+	return lo, err
 }
-
-// TakeRecorded makes a replay take the recorded changes of nodes in their stead:
-// of those that call a service outside of [Once]. Their routers run; where a node
-// chose itself to go is taken as it was recorded. Nodes of a subgraph are named with
-// its path, as in "research/search".
-func TakeRecorded(nodes ...string) Option {
-	return func(s *settings) { s.replay.Take = append(slices.Clip(s.replay.Take), nodes...) }
-}
-
-// IgnoreFields makes a replay not compare what was written to fields of the
-// state, such as the time of day. Those of a subgraph are named with its path, as
-// in "research/FoundAt".
-func IgnoreFields(fields ...string) Option {
-	return func(s *settings) { s.replay.Ignore = append(slices.Clip(s.replay.Ignore), fields...) }
-}
-
-// IgnoreEntry makes a replay not compare where inputs lead: a thread that was
-// started by [StartAt] doesn't say so.
-func IgnoreEntry() Option { return func(s *settings) { s.replay.Entry = true } }

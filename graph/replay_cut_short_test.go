@@ -27,14 +27,14 @@ func TestReplayOfANodeThatFailedBesideAQuestion(t *testing.T) {
 			return nil
 		}).AddEdge(graph.Start, name)
 	}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.Sequential())
-	_, err := g.Invoke(bg, func(*trail) {})
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Sequential())
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.NodeError](t, err)
 	fails = false
 	same(t, g, taped(t, store, "t"))
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	same(t, g, taped(t, store, "t"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"a": 1, "b": 1}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"a": 1, "b": 1})))
 	equal(t, "ran", snap.State.ran(), "a b")
 	same(t, g, taped(t, store, "t"))
 }

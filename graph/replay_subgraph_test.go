@@ -26,8 +26,8 @@ func TestReplayOfASubgraphThatKeepsItsStateInsideAnother(t *testing.T) {
 	b := graph.New[trail]("outer")
 	graph.AddSubgraph(b, "own", compile(t, middle), graph.Mapping[trail, trail]{Out: func(c, p *trail) { p.Ran.Add(c.Ran.Slice()...) }})
 	store := checkpoint.NewMemory()
-	g := compile(t, b.AddEdge(graph.Start, "own"), graph.WithCheckpointer(store), graph.Thread("t"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	g := compile(t, b.AddEdge(graph.Start, "own"), graph.WithCheckpointer(store))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "a b a b a b")
 	same(t, g, taped(t, store, "t"))
 }
@@ -62,17 +62,23 @@ func TestReplayOfASubgraphThatWaitedWhileTheStateWasEdited(t *testing.T) {
 				graph.AddShared(b, "sub", c(t), func(p *parentState) *Shared { return &p.Shared })
 			}
 			store := checkpoint.NewMemory()
-			g := compile(t, b.AddEdge(graph.Start, "sub"), graph.WithCheckpointer(store), graph.Thread("t"))
-			snap := must[*graph.Snapshot[parentState]](t)(g.Invoke(bg, func(s *parentState) { s.Items.Add("in") }))
+			g := compile(t, b.AddEdge(graph.Start, "sub"), graph.WithCheckpointer(store))
+			snap := must[*graph.Snapshot[parentState]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *parentState) error {
+				s.Items.Add("in")
+				return nil
+			})))
 			if inside {
 				ns := snap.Tasks[0].Inside
-				sub, _ := g.SubgraphIn(ns)
-				must[*graph.Snapshot[json.RawMessage]](t)(sub.UpdateStateJSON(bg, []byte(`{"Items": ["edited"]}`), graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns)))
+				must[*graph.Snapshot[json.RawMessage]](t)(g.Thread("t").Inside(ns).Edit(bg, graph.UpdateWith([]byte(`{"Items": ["edited"]}`))))
 			} else {
-				must[*graph.Snapshot[parentState]](t)(g.UpdateState(bg, func(s *parentState) { s.Topic = "new"; s.Items.Add("edited") }))
+				must[*graph.Snapshot[parentState]](t)(g.Thread("t").Edit(bg, func(s *parentState) error {
+					s.Topic = "new"
+					s.Items.Add("edited")
+					return nil
+				}))
 			}
 			same(t, g, taped(t, store, "t"))
-			must[*graph.Snapshot[parentState]](t)(g.Resume(bg, "yes"))
+			must[*graph.Snapshot[parentState]](t)(g.Thread("t").Invoke(bg, g.Answer("yes")))
 			same(t, g, taped(t, store, "t"))
 		}
 	}
@@ -97,12 +103,12 @@ func TestReplayOfForksInsideNestedSubgraphs(t *testing.T) {
 		b = outer.AddEdge(graph.Start, "own")
 	}
 	store := checkpoint.NewMemory()
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {})).Checkpoint
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "one"))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "two", graph.From(asked)))
+	g := compile(t, b, graph.WithCheckpointer(store))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))).Checkpoint
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("one")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked).Invoke(bg, g.Answer("two")))
 	same(t, g, taped(t, store, "t"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "three"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("three")))
 	equal(t, "ran", snap.State.ran(), "p heard two q heard three")
 	same(t, g, taped(t, store, "t"))
 }

@@ -26,10 +26,10 @@ func taped(t *testing.T, store checkpoint.Store, thread string) *recording.Recor
 }
 
 // differences replays a recording and returns what differs, one text each.
-func differences[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, opts ...graph.Option) []string {
+func differences[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, o ...graph.ReplayOptions) []string {
 	t.Helper()
 	var ds []string
-	for d, err := range g.Replay(bg, rec, opts...) {
+	for d, err := range g.Replay(bg, rec, append(o, graph.ReplayOptions{})[0]) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,17 +38,17 @@ func differences[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recordin
 	return ds
 }
 
-func same[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, opts ...graph.Option) {
+func same[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, o ...graph.ReplayOptions) {
 	t.Helper()
-	for _, d := range differences(t, g, rec, opts...) {
+	for _, d := range differences(t, g, rec, o...) {
 		t.Errorf("replay differs: %s", d)
 	}
 }
 
 // first wants the replay to differ first in that.
-func first[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, want string, opts ...graph.Option) {
+func first[S any](t *testing.T, g *graph.Graph[S], rec *recording.Recording, want string, o ...graph.ReplayOptions) {
 	t.Helper()
-	ds := differences(t, g, rec, opts...)
+	ds := differences(t, g, rec, o...)
 	if len(ds) == 0 {
 		t.Errorf("no difference, want %s", want)
 	} else if ds[0] != want {
@@ -144,11 +144,14 @@ func deskGraph(t *testing.T, c change, opts ...graph.Option) *graph.Graph[desk] 
 func deskRecording(t *testing.T, calls *calls, opts ...graph.Option) *recording.Recording {
 	t.Helper()
 	store := checkpoint.NewMemory()
-	opts = append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce()}, opts...)
+	opts = append([]graph.Option{graph.WithCheckpointer(store), graph.RecordOnce()}, opts...)
 	g := deskGraph(t, change{ask: func() { calls.add("call") }}, opts...)
-	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
-	must[*graph.Snapshot[desk]](t)(g.Resume(bg, false))
-	snap := must[*graph.Snapshot[desk]](t)(g.Resume(bg, true))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
+		s.Topic = "cats"
+		return nil
+	})))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(false)))
+	snap := must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 	equal(t, "next", len(snap.Next), 0)
 	return taped(t, store, "t")
 }
@@ -184,12 +187,14 @@ func TestAReplayFindsWhatChanged(t *testing.T) {
 	t.Run("one difference doesn't lead to others", func(t *testing.T) {
 		equal(t, "differences", len(differences(t, deskGraph(t, change{draft: "sketch"}), rec)), 2)
 	})
-	t.Run("ignored", func(t *testing.T) { same(t, deskGraph(t, change{draft: "sketch"}), rec, graph.IgnoreFields("Drafts")) })
+	t.Run("ignored", func(t *testing.T) {
+		same(t, deskGraph(t, change{draft: "sketch"}), rec, graph.ReplayOptions{IgnoreFields: []string{"Drafts"}})
+	})
 	t.Run("taken", func(t *testing.T) {
-		same(t, deskGraph(t, change{draft: "sketch", once: "other", ask: outside}), rec, graph.TakeRecorded("write", "vote"))
+		same(t, deskGraph(t, change{draft: "sketch", once: "other", ask: outside}), rec, graph.ReplayOptions{TakeRecorded: []string{"write", "vote"}})
 	})
 	t.Run("unknown names", func(t *testing.T) {
-		for _, o := range []graph.Option{graph.TakeRecorded("wirte"), graph.IgnoreFields("Draft")} {
+		for _, o := range []graph.ReplayOptions{{TakeRecorded: []string{"wirte"}}, {IgnoreFields: []string{"Draft"}}} {
 			for _, err := range deskGraph(t, change{}).Replay(bg, rec, o) {
 				if err == nil || !strings.Contains(err.Error(), "did you mean") {
 					t.Errorf("error is %v", err)
@@ -201,8 +206,11 @@ func TestAReplayFindsWhatChanged(t *testing.T) {
 
 func TestWithoutRecordOnceNothingIsKept(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"))
-	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
+		s.Topic = "cats"
+		return nil
+	})))
 	rec := taped(t, store, "t")
 	for _, r := range rec.Logs[0].Records {
 		if r.Once != nil {
@@ -214,14 +222,23 @@ func TestWithoutRecordOnceNothingIsKept(t *testing.T) {
 
 func TestAllBranchesReplay(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
-	asked := must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
-	must[*graph.Snapshot[desk]](t)(g.Resume(bg, true))
-	must[*graph.Snapshot[desk]](t)(g.Resume(bg, false, graph.From(asked.Checkpoint))) // a fork with another answer
-	must[*graph.Snapshot[desk]](t)(g.UpdateState(bg, func(s *desk) { s.Topic = "dogs" }, graph.From(asked.Checkpoint), graph.AsNode("review", graph.Goto("write"))))
-	must[*graph.Snapshot[desk]](t)(g.Continue(bg))
-	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, nil, graph.From(asked.Parent))) // runs again
-	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "new" }, graph.Restart()))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.RecordOnce())
+	asked := must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
+		s.Topic = "cats"
+		return nil
+	})))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").At(asked.Checkpoint).Invoke(bg, g.Answer(false))) // a fork with another answer
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").At(asked.Checkpoint).EditAs(bg, "review", func(s *desk) error {
+		s.Topic = "dogs"
+		return nil
+	}, graph.Goto("write")))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").At(asked.Parent).Invoke(bg, g.Continue())) // runs again
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Restart(func(s *desk) error {
+		s.Topic = "new"
+		return nil
+	})))
 	rec := taped(t, store, "t")
 	same(t, deskGraph(t, change{}), rec)
 	ds := differences(t, deskGraph(t, change{draft: "sketch"}), rec)
@@ -291,11 +308,11 @@ func nested(t *testing.T, add int, question string, called func(), opts ...graph
 func TestSubgraphsReplay(t *testing.T) {
 	store := checkpoint.NewMemory()
 	n := &calls{}
-	g := nested(t, 0, "q", func() { n.add("call") }, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
+	g := nested(t, 0, "q", func() { n.add("call") }, graph.WithCheckpointer(store), graph.RecordOnce())
 	for turn := range 2 {
-		snap := must[*graph.Snapshot[outer]](t)(g.Invoke(bg, func(s *outer) {}))
+		snap := must[*graph.Snapshot[outer]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *outer) error { return nil })))
 		for i := 0; len(snap.Interrupts) > 0; i++ {
-			snap = must[*graph.Snapshot[outer]](t)(g.Resume(bg, graph.Answers{snap.Interrupts[0].ID: fmt.Sprint("answer ", turn, i)}))
+			snap = must[*graph.Snapshot[outer]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{snap.Interrupts[0].ID: fmt.Sprint("answer ", turn, i)})))
 		}
 		equal(t, "next", len(snap.Next), 0)
 	}
@@ -305,8 +322,8 @@ func TestSubgraphsReplay(t *testing.T) {
 	same(t, nested(t, 0, "q", outside), rec)
 	first(t, nested(t, 5, "q", outside), rec, `1 fresh/deep/more state N: not written | 116`)
 	first(t, nested(t, 0, "p", outside), rec, `1 fresh/deep/ask question : asks "q": 10 | asks "p": 10`)
-	first(t, nested(t, 0, "q", outside, graph.Thread("t")), recordedWithout(rec), `1 fresh/one once : no result of Once: the thread ran without the option RecordOnce | calls Once "one"`)
-	same(t, nested(t, 5, "p", outside), rec, graph.TakeRecorded("fresh/deep", "kept/deep", "shared/deep"))
+	first(t, nested(t, 0, "q", outside), recordedWithout(rec), `1 fresh/one once : no result of Once: the thread ran without the option RecordOnce | calls Once "one"`)
+	same(t, nested(t, 5, "p", outside), rec, graph.ReplayOptions{TakeRecorded: []string{"fresh/deep", "kept/deep", "shared/deep"}})
 }
 
 // recordedWithout returns a recording without results of Once.
@@ -353,10 +370,10 @@ func TestFailuresOfOnceReplay(t *testing.T) {
 		return compile(t, b, opts...)
 	}
 	store := checkpoint.NewMemory()
-	g := build(true, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"nap": nil}))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, graph.Answers{"paid": 1}))
+	g := build(true, graph.WithCheckpointer(store), graph.RecordOnce())
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"nap": nil})))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"paid": 1})))
 	same(t, build(false), taped(t, store, "t"))
 }
 
@@ -375,7 +392,7 @@ func TestAReplayMigrates(t *testing.T) {
 	old.AddNode("first", func(_ context.Context, s *before) error { s.Title = "x"; s.Notes.Add("first"); return nil })
 	old.AddNode("second", func(_ context.Context, s *before) error { s.Notes.Add(s.Title); return nil })
 	old.SetEntryPoint("first").AddEdge("first", "second")
-	must[*graph.Snapshot[before]](t)(compile(t, old, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*before) {}))
+	must[*graph.Snapshot[before]](t)(compile(t, old, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[before]{}.Input(func(*before) error { return nil })))
 
 	b := graph.New[after]("g")
 	b.AddNode("one", func(_ context.Context, s *after) error { s.Heading = "<x>"; s.Notes.Add("first"); return nil }, graph.Formerly("first"))
@@ -395,7 +412,7 @@ func TestANodeThatIsGoneIsADifference(t *testing.T) {
 	store := checkpoint.NewMemory()
 	b := visits(graph.New[trail]("g"), "a", "b")
 	b.SetEntryPoint("a").AddEdge("a", "b")
-	must[*graph.Snapshot[trail]](t)(compile(t, b, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(compile(t, b, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	c := visits(graph.New[trail]("g"), "a")
 	ds := differences(t, compile(t, c.SetEntryPoint("a")), taped(t, store, "t"))
 	equal(t, "differences", len(ds), 2)
@@ -407,10 +424,13 @@ func TestANodeThatIsGoneIsADifference(t *testing.T) {
 
 func TestAPrunedThreadReplaysAndImports(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
-	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }))
-	must[*graph.Snapshot[desk]](t)(g.Resume(bg, false))
-	must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 3}))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.RecordOnce())
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *desk) error {
+		s.Topic = "cats"
+		return nil
+	})))
+	must[*graph.Snapshot[desk]](t)(g.Thread("t").Invoke(bg, g.Answer(false)))
+	must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 3}))
 	rec := taped(t, store, "t")
 	same(t, deskGraph(t, change{}), rec)
 	first(t, deskGraph(t, change{value: "w"}), rec, `4 /review question : asks "like": "vdraft cats1" | asks "like": "wdraft cats1"`)
@@ -418,7 +438,7 @@ func TestAPrunedThreadReplaysAndImports(t *testing.T) {
 	if err := rec.Put(bg, to, "copy"); err != nil {
 		t.Fatal(err)
 	}
-	snap := must[*graph.Snapshot[desk]](t)(g.Resume(bg, true, graph.WithCheckpointer(to), graph.Thread("copy")))
+	snap := must[*graph.Snapshot[desk]](t)(g.Thread("copy", graph.WithCheckpointer(to)).Invoke(bg, g.Answer(true)))
 	equal(t, "done", fmt.Sprint(snap.State.Done.Slice()), "[count 6 left right last]")
 }
 
@@ -430,11 +450,11 @@ func TestBreakpointsReplay(t *testing.T) {
 	graph.AddShared(b, "sub", sub, func(s *trail) *trail { return s })
 	b.AddSequence("a", "b", "sub", "c").SetEntryPoint("a")
 	store := checkpoint.NewMemory()
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.InterruptBefore("b"), graph.InterruptAfter("b"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	g := compile(t, b, graph.WithCheckpointer(store), graph.InterruptBefore("b"), graph.InterruptAfter("b"))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	n := 0
 	for ; len(snap.Interrupts) > 0; n++ {
-		snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, nil))
+		snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(nil)))
 	}
 	equal(t, "pauses", n, 4)
 	equal(t, "ran", snap.State.ran(), "a b x y z c")
@@ -468,11 +488,11 @@ func TestCommandsReplayAndCanBeTaken(t *testing.T) {
 		return compile(t, b, opts...)
 	}
 	store := checkpoint.NewMemory()
-	snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "route work one work two b c late")
 	rec := taped(t, store, "t")
 	same(t, build(false), rec)
-	same(t, build(true), rec, graph.TakeRecorded("route", "work"))
+	same(t, build(true), rec, graph.ReplayOptions{TakeRecorded: []string{"route", "work"}})
 	first(t, build(true), rec, `1 /route error : the node finishes | it fails: boom`)
 }
 
@@ -496,12 +516,12 @@ func TestFailedAndVoidedTasksReplay(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge("a", "c")
 	store := checkpoint.NewMemory()
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-	if _, err := g.Invoke(bg, func(*trail) {}); err == nil {
+	g := compile(t, b, graph.WithCheckpointer(store))
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); err == nil {
 		t.Fatal("no conflict")
 	}
 	fail = false
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	rec := taped(t, store, "t")
 	same(t, g, rec)
 	fail = true
@@ -515,11 +535,14 @@ func TestFailedAndVoidedTasksReplay(t *testing.T) {
 
 func TestThreadsInOtherNamespacesReplay(t *testing.T) {
 	store := checkpoint.NewMemory()
-	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.Thread("t"), graph.RecordOnce())
-	must[*graph.Snapshot[desk]](t)(g.Invoke(bg, func(s *desk) { s.Topic = "cats" }, graph.Namespace("ns")))
+	g := deskGraph(t, change{}, graph.WithCheckpointer(store), graph.RecordOnce())
+	must[*graph.Snapshot[desk]](t)(g.Thread("t", graph.Namespace("ns")).Invoke(bg, g.Input(func(s *desk) error {
+		s.Topic = "cats"
+		return nil
+	})))
 	rec := taped(t, store, "t")
-	same(t, g, rec, graph.Namespace("ns"))
-	for _, err := range g.Replay(bg, rec) {
+	same(t, g, rec, graph.ReplayOptions{Namespace: "ns"})
+	for _, err := range g.Replay(bg, rec, graph.ReplayOptions{}) {
 		if err == nil || !strings.Contains(err.Error(), `has no log ""`) {
 			t.Errorf("error is %v", err)
 		}
@@ -530,7 +553,7 @@ func TestAReplayEndsWithItsContext(t *testing.T) {
 	rec := deskRecording(t, &calls{})
 	ctx, cancel := context.WithCancel(bg)
 	cancel()
-	for _, err := range deskGraph(t, change{}).Replay(ctx, rec) {
+	for _, err := range deskGraph(t, change{}).Replay(ctx, rec, graph.ReplayOptions{}) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error is %v", err)
 		}
@@ -548,7 +571,7 @@ func TestSchemaGraphsReplay(t *testing.T) {
 		return compileSchema(t, b, opts...)
 	}
 	store := checkpoint.NewMemory()
-	runSchema(t, build(1, graph.WithCheckpointer(store), graph.Thread("t")), graph.MapState{"counter": 2})
+	runSchema(t, build(1, graph.WithCheckpointer(store)), graph.MapState{"counter": 2})
 	rec := taped(t, store, "t")
 	same(t, build(1), rec)
 	first(t, build(5), rec, `1 /a state counter: 1 | 5`)
@@ -578,9 +601,9 @@ func TestACommandThatTakesNotAllEdgesCanBeTaken(t *testing.T) {
 			return compile(t, b, opts...)
 		}
 		store := checkpoint.NewMemory()
-		snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store), graph.Thread("t")).Invoke(bg, func(*trail) {}))
+		snap := must[*graph.Snapshot[trail]](t)(build(false, graph.WithCheckpointer(store)).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 		equal(t, "ran", snap.State.ran(), want)
-		same(t, build(true), taped(t, store, "t"), graph.TakeRecorded("a"))
+		same(t, build(true), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"a"}})
 	}
 }
 
@@ -607,9 +630,9 @@ func TestWhatANodeOfASchemaGraphReturnedCanBeTaken(t *testing.T) {
 			return compileSchema(t, b, opts...)
 		}
 		store := checkpoint.NewMemory()
-		snap := runSchema(t, build(false, graph.WithCheckpointer(store), graph.Thread("t")), graph.MapState{})
+		snap := runSchema(t, build(false, graph.WithCheckpointer(store)), graph.MapState{})
 		ran, _ := snap.State.Get("items").([]string)
 		equal(t, "ran", strings.Join(ran, " "), want)
-		same(t, build(true), taped(t, store, "t"), graph.TakeRecorded("a"))
+		same(t, build(true), taped(t, store, "t"), graph.ReplayOptions{TakeRecorded: []string{"a"}})
 	}
 }

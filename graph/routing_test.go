@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
 
-func run(t testing.TB, b *graph.Builder[trail], opts ...graph.Option) *graph.Snapshot[trail] {
+func run(t testing.TB, b *graph.Builder[trail], opts ...graph.RunOption) *graph.Snapshot[trail] {
 	t.Helper()
 	return must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil, opts...))
 }
@@ -249,11 +250,14 @@ func TestStartingElsewhere(t *testing.T) { // SONI-52, SONI-54
 	work := graph.AddTask(b, "work", func(_ context.Context, s *trail, in string) error { s.Ran.Add(in); return nil })
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }, graph.StartAt(graph.Goto("c"))))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("").Invoke(bg, g.Restart(func(s *trail) error {
+		s.N = 1
+		return nil
+	}, graph.Goto("c"))))
 	equal(t, "ran", snap.State.ran(), "c")
-	snap = must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil, graph.StartAt(graph.Dispatch(work.Send("from outside")).And(graph.Goto("b")))))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("").Invoke(bg, g.Restart(nil, graph.Dispatch(work.Send("from outside")).And(graph.Goto("b")))))
 	equal(t, "ran", snap.State.ran(), "from outside b c")
-	_, err := g.Invoke(bg, nil, graph.StartAt(graph.Goto("nowhere")))
+	_, err := g.Thread("").Invoke(bg, g.Restart(nil, graph.Goto("nowhere")))
 	wantErr[*graph.InvalidEdgeError](t, err)
 }
 
@@ -266,7 +270,10 @@ func TestConditionalEntry(t *testing.T) {
 		return graph.Goto("a"), nil
 	}, "a", "b")
 	g := compile(t, b)
-	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 })).State.ran(), "b")
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) error {
+		s.N = 1
+		return nil
+	})).State.ran(), "b")
 	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil)).State.ran(), "a")
 }
 
@@ -279,28 +286,28 @@ func loop(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 
 func TestStepLimit(t *testing.T) { // W7-25, SYN-37, W7-15, C-02, TRPC-43, W7-41
 	g := loop(t, stored()...)
-	snap, err := g.Invoke(bg, func(*trail) {}, graph.MaxSteps(3))
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.MaxSteps(3))
 	e := wantErr[*graph.StepLimitError](t, err)
 	equal(t, "limit", fmt.Sprint(e.Max, e.Reached), "3 3")
 	equal(t, "runs", snap.State.N, 3)
 	equal(t, "step", snap.Step, 3)
-	snap, err = g.Continue(bg, graph.MaxSteps(5))
+	snap, err = g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(5))
 	wantErr[*graph.StepLimitError](t, err)
 	equal(t, "the count goes on", snap.State.N, 5)
 
-	snap, err = loop(t).Invoke(bg, nil)
+	snap, err = loop(t).Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue())
 	if err == nil || !strings.Contains(err.Error(), "max iterations (100) exceeded") {
 		t.Fatal(err)
 	}
 	equal(t, "runs without configuration", snap.State.N, 100)
 
 	g = loop(t, graph.MaxSteps(1))
-	snap, _ = g.Invoke(bg, nil)
+	snap, _ = g.Thread("t").Invoke(bg, g.Continue())
 	equal(t, "the graph's limit", snap.State.N, 1)
-	snap, _ = g.Invoke(bg, nil, graph.MaxSteps(5))
+	snap, _ = g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(5))
 	equal(t, "the run's limit", snap.State.N, 5)
 	for _, n := range []int{0, -1} {
-		if _, err := g.Invoke(bg, nil, graph.MaxSteps(n)); err == nil {
+		if _, err := g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(n)); err == nil {
 			t.Errorf("a limit of %d is accepted", n)
 		}
 	}
@@ -322,9 +329,9 @@ func TestAnswersResetTheStepLimit(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "ask").AddEdge("ask", "ask")
 	g := compile(t, b, append(stored(), graph.MaxSteps(2))...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	for range 10 {
-		must[*graph.Snapshot[trail]](t)(g.Resume(bg, 1))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
 	}
 }
 
@@ -378,18 +385,47 @@ func TestCycleGuardSeesUpdatesThatChangeNothingAsNoProgress(t *testing.T) {
 		By    graph.MergeMap[string, int, longest]
 	}
 	for name, tt := range map[string]struct {
-		visit    func(s *state)
+		visit    func(s *state) error
 		progress bool
 	}{
-		"the same maximum":         {func(s *state) { s.Best.Add(5); s.Best.Add(3) }, false},
-		"a growing maximum":        {func(s *state) { s.Best.Add(s.Best.Get() + 1) }, true},
-		"the same text":            {func(s *state) { s.Names.Add("x") }, false},
-		"the same maximum by name": {func(s *state) { s.By.Add("x", 5); s.By.Add("y", 2); s.By.Delete("z") }, false},
-		"a new name":               {func(s *state) { s.By.Add("x", 5); s.By.Add(strings.Repeat("y", s.By.Len()), 2) }, true},
-		"a maximum that sinks":     {func(s *state) { n, _ := s.By.Get("x"); s.By.Delete("x"); s.By.Add("x", n-1) }, true},
+		"the same maximum": {func(s *state) error {
+			s.Best.Add(5)
+			s.Best.Add(3)
+			return nil
+		}, false},
+		"a growing maximum": {func(s *state) error {
+			s.Best.Add(s.Best.Get() + 1)
+			return nil
+		}, true},
+		"the same text": {func(s *state) error {
+			s.Names.Add("x")
+			return nil
+		}, false},
+		"the same maximum by name": {func(s *state) error {
+			s.By.Add("x", 5)
+			s.By.Add("y", 2)
+			s.By.Delete("z")
+			return nil
+		}, false},
+		"a new name": {func(s *state) error {
+			s.By.Add("x", 5)
+			s.By.Add(strings.Repeat("y", s.By.Len()), 2)
+			return nil
+		}, true},
+		"a maximum that sinks": {func(s *state) error {
+			n, _ := s.By.Get("x")
+			s.By.Delete("x")
+			s.By.Add("x", n-1)
+			return nil
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			visit := func(_ context.Context, s *state) error { tt.visit(s); return nil }
+			visit := func(_ context.Context, s *state) error {
+				if err := tt.visit(s); err != nil {
+					return err
+				}
+				return nil
+			}
 			b := graph.New[state]("g").AddNode("a", visit).AddNode("b", visit)
 			b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
 			_, err := compile(t, b).Invoke(bg, nil)
@@ -447,10 +483,13 @@ func TestOneGraphServesManyRuns(t *testing.T) { // TRPC-35
 	var wg sync.WaitGroup
 	for i := range 200 {
 		wg.Go(func() {
-			th := graph.Thread(fmt.Sprint(i))
-			snap, err := g.Invoke(bg, func(s *trail) { s.N = i }, th)
+			th := fmt.Sprint(i)
+			snap, err := g.Thread(th).Invoke(bg, g.Input(func(s *trail) error {
+				s.N = i
+				return nil
+			}))
 			if err == nil && i%2 == 1 {
-				snap, err = g.Resume(bg, i, th)
+				snap, err = g.Thread(th).Invoke(bg, g.Answer(i))
 			}
 			want := fmt.Sprint([]string{"even ", "odd "}[i%2], i)
 			if err != nil || snap.State.Note != want {
@@ -484,10 +523,10 @@ func TestGraphWithAnotherStore(t *testing.T) { // SYN-20
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	plain := compile(t, b)
-	kept := must[*graph.Graph[trail]](t)(plain.With(stored()...))
-	must[*graph.Snapshot[trail]](t)(kept.Invoke(bg, func(*trail) {}))
-	equal(t, "ran", must[*graph.Snapshot[trail]](t)(kept.State(bg)).State.ran(), "a")
-	if _, err := plain.State(bg); !errors.Is(err, graph.ErrNoCheckpointer) {
+	kept := must[*graph.Graph[trail]](t)(plain.With(graph.WithCheckpointer(checkpoint.NewMemory())))
+	must[*graph.Snapshot[trail]](t)(kept.Thread("t").Invoke(bg, kept.Input(func(*trail) error { return nil })))
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(kept.Thread("t").State(bg)).State.ran(), "a")
+	if _, err := plain.Thread("t").State(bg); !errors.Is(err, graph.ErrNoCheckpointer) {
 		t.Error(err)
 	}
 }
@@ -508,7 +547,7 @@ func TestRunContextInsideANode(t *testing.T) { // W7-06
 	}
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b, append(stored(), graph.MaxSteps(5))...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, 1))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
 	equalSlice(t, "seen", seen, []string{`t 1 [] "" 1 4`, `t 2 [a] "a" 1 3`, `t 2 [a] "a" 1 4`, `t 3 [a b] "b" 1 3`})
 }

@@ -49,7 +49,10 @@ func TestBuiltInReducersTogether(t *testing.T) { // W7-09, W7-10, SYN-02, SYN-03
 		return nil
 	})
 	b.AddEdge(graph.Start, "one").AddSequence("one", "two", "three")
-	snap := must[*graph.Snapshot[order]](t)(compile(t, b).Invoke(bg, func(s *order) { s.ID = "o-1" }))
+	snap := must[*graph.Snapshot[order]](t)(compile(t, b).Invoke(bg, func(s *order) error {
+		s.ID = "o-1"
+		return nil
+	}))
 	s := &snap.State
 	equal(t, "state", fmt.Sprint(s.ID, " ", s.Status, s.Lines, s.Prices, s.Attempts, s.Note), "o-1 paid[apple pear plum] map[pear:5] 3 [done]")
 }
@@ -104,13 +107,13 @@ func TestStoppedRunGoesOnWithAnotherGraphOnTheSameStore(t *testing.T) { // W7-01
 					}
 					return graph.Goto("one"), nil
 				}, "one", graph.End)
-				return compile(t, b, store, graph.Thread("t"))
+				return compile(t, b, store)
 			}
-			if _, err := build().Invoke(bg, func(*trail) {}); !errors.Is(err, errBoom) {
+			if _, err := build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 				t.Fatal(err)
 			}
 			crash = false
-			snap := must[*graph.Snapshot[trail]](t)(build().Continue(bg))
+			snap := must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue()))
 			equal(t, "ran", snap.State.ran(), strings.TrimSpace(strings.Repeat("one two three ", 5)))
 			equal(t, "runs of one", ran.of("one"), 5)
 			equal(t, "runs of three", ran.of("three"), 6)

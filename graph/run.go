@@ -6,98 +6,103 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
-	"runtime/debug"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// Invoke runs the graph until it ends, asks something or fails, and returns the
-// thread as it then is. Input writes to the state before the first node runs.
-//
-// Without a checkpointer a run starts from the zero state. With one, a thread
-// must be named, and what happens depends on it:
-//
-//   - The thread is new: input starts it. Without input there is
-//     [ErrNothingToResume].
-//   - The thread has ended: input starts a new turn at the entry, on the state
-//     as it is. Without input nothing runs, and its state is returned.
-//   - Something is pending (the last run was interrupted, failed or was
-//     killed): without input it goes on; breakpoints are passed, questions
-//     still wait. Input is folded into the state first, and then it goes on.
-//     [Restart] and [StartAt] start a new turn instead. A graph with [OnInput],
-//     as one with nodes of package agent, decides that itself.
-//
-// With [From] all this holds for the thread as it was at that checkpoint, on a
-// new branch: what was planned there runs (again), and questions are asked
-// again.
-//
-// An interrupt is a result, not an error; see [Snapshot.Err]. When the run
-// fails, the error is returned together with the thread as it is: finished
-// tasks are recorded and don't run again when it goes on. Several failed tasks
-// are joined, in plan order. The snapshot is never nil.
-func (g *Graph[S]) Invoke(ctx context.Context, input func(s *S), opts ...Option) (*Snapshot[S], error) {
-	return g.call(ctx, request[S]{input: input}, opts, nil)
+// Invoke runs the graph once from the zero state, until it ends or fails, and
+// returns what it came to. Input, which may be nil, writes to the state before the
+// first node runs. Nothing is stored: a graph with a checkpointer is run through
+// [Graph.Thread].
+func (g *Graph[S]) Invoke(ctx context.Context, input func(s *S) error, opts ...RunOption) (*Snapshot[S], error) {
+	return g.once().Invoke(ctx, Requests[S]{}.Input(input), opts...)
 }
 
-// Continue lets a pending thread go on: the same as Invoke without input.
-func (g *Graph[S]) Continue(ctx context.Context, opts ...Option) (*Snapshot[S], error) {
-	return g.call(ctx, request[S]{}, opts, nil)
+// Stream is [Graph.Invoke] that yields what happens, as [Thread.Stream] does.
+func (g *Graph[S]) Stream(ctx context.Context, input func(s *S) error, opts ...StreamOption) iter.Seq2[Event, error] {
+	return g.once().Stream(ctx, Requests[S]{}.Input(input), opts...)
 }
 
-// Answers answers several questions at once, by ID or key.
-type Answers map[string]any
-
-// Resume answers what the thread waits for and lets it go on. The answer may be
-// a single value when exactly one question is open, or [Answers]. It is checked
-// against the type that the node asked for, and an answer that is unknown,
-// stale or of the wrong type is an [AnswerError] that changes nothing.
-//
-// A node that asked runs again from its beginning, and its call of [Interrupt]
-// returns the answer. A task with several open questions runs when all are
-// answered. Breakpoints are passed by a nil answer; others wait for all answers.
-//
-// [Update] edits the state in the same step. With [From] the thread is taken up
-// at that checkpoint, on a new branch.
-func (g *Graph[S]) Resume(ctx context.Context, answer any, opts ...Option) (*Snapshot[S], error) {
-	return g.call(ctx, request[S]{resume: true, answer: answer}, opts, nil)
+// once returns a thread without an ID.
+func (g *Graph[S]) once() *Thread[S] {
+	e, err := g.engine()
+	if err != nil {
+		return &Thread[S]{handle: handle{err: err}}
+	}
+	return &Thread[S]{handle: handle{e: e, set: e.settings}, form: g.form}
 }
 
-// request is what a call wants.
-type request[S any] struct {
-	input  func(s *S)
-	resume bool
-	answer any
+// Invoke does to the thread what the request says, runs it until it ends, asks
+// something or fails, and returns it as it then is.
+//
+// An interrupt is a result, not an error; see [Snapshot.Err]. When the run fails, the
+// error is returned together with the thread as it is: finished tasks are recorded
+// and don't run again when it goes on. Several failed tasks are joined, in plan
+// order. The snapshot is never nil.
+//
+// Of a thread [Thread.At] a checkpoint, all this holds for the thread as it was there,
+// on a new branch: what was planned there runs (again), and questions are asked again.
+func (t *Thread[S]) Invoke(ctx context.Context, req Request[S], opts ...RunOption) (*Snapshot[S], error) {
+	set, err := with(t.set, opts)
+	if t.err != nil {
+		err = t.err
+	}
+	if err != nil {
+		return &Snapshot[S]{Thread: t.ID(), Namespace: t.set.namespace}, err
+	}
+	snap, err := t.call(ctx, &set, req.erase(t.form), nil)
+	return present(t.form, snap, err)
+}
+
+// present returns a snapshot in a form. An error of it comes after err.
+func present[S any](f form[S], snap Snapshot[any], err error) (*Snapshot[S], error) {
+	out := &Snapshot[S]{
+		Next: snap.Next, Interrupts: snap.Interrupts, Waits: snap.Waits, Tasks: snap.Tasks, Thread: snap.Thread, Namespace: snap.Namespace,
+		Checkpoint: snap.Checkpoint, Parent: snap.Parent, Step: snap.Step, Source: snap.Source, CreatedAt: snap.CreatedAt, Metadata: snap.Metadata,
+		Recent: snap.Recent, incomplete: snap.incomplete,
+	}
+	if snap.State != nil {
+		var failed error
+		if out.State, failed = f.read(snap.State); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	return out, err
 }
 
 // call opens the thread, decides what to do, and drives it.
-func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus *local.Bus) (_ *Snapshot[S], err error) {
-	set, err := g.with(ctx, opts)
-	empty := &Snapshot[S]{Thread: string(set.thread), Namespace: set.namespace}
-	if err == nil && !req.resume && set.update != nil {
-		err = errors.New("graph.Update is for Resume: give Invoke or Stream the edit as input")
+func (h *handle) call(ctx context.Context, set *settings, req request, bus *local.Bus) (_ Snapshot[any], err error) {
+	empty := Snapshot[any]{Thread: string(set.thread), Namespace: set.namespace}
+	if ctx == nil {
+		return empty, errNilContext
 	}
-	if err != nil {
-		return empty, err
+	if len(h.around) > 0 {
+		return empty, fmt.Errorf("%w: namespace %q is the log of a subgraph's run, which goes on with the thread", errors.ErrUnsupported, set.namespace)
+	}
+	if req.start != nil && req.start.IsZero() {
+		return empty, errors.New("graph: Restart at a command without destinations")
 	}
 	if err := ctx.Err(); err != nil {
 		return empty, fmt.Errorf("run not started: %w", err)
 	}
+	e := h.e
 	var s *local.Session
 	if set.tracer != nil {
 		var end func(*local.Session, error)
-		ctx, end = g.enter(ctx, &set)
+		ctx, end = e.enter(ctx, set)
 		defer func() { end(s, err) }()
 	}
-	s, err = g.run(ctx, &set, bus, false, func(s *local.Session) error {
+	s, err = e.run(ctx, set, bus, false, func(s *local.Session) error {
 		if set.since != nil && bus != nil {
-			if err := g.showSince(ctx, s, &set, bus); err != nil {
+			if err := e.showSince(ctx, s, set, bus); err != nil {
 				return err
 			}
 		}
-		run, err := g.prepare(ctx, s, &set, req)
+		run, err := e.prepare(ctx, s, set, req)
 		if err != nil || !run {
 			return err
 		}
@@ -107,11 +112,13 @@ func (g *Graph[S]) call(ctx context.Context, req request[S], opts []Option, bus 
 		return empty, err
 	}
 	defer s.Close()
-	return g.snapshot(s, &set), err
+	return e.snapshot(s, set), err
 }
 
+var errNilContext = errors.New("graph: nil Context")
+
 // showSince tells what was recorded since the caller looked last, once.
-func (g *Graph[S]) showSince(ctx context.Context, s *local.Session, set *settings, bus *local.Bus) error {
+func (e *engine) showSince(ctx context.Context, s *local.Session, set *settings, bus *local.Bus) error {
 	if set.store == nil {
 		return fmt.Errorf("graph.Since %w", ErrNoCheckpointer)
 	}
@@ -124,8 +131,8 @@ func (g *Graph[S]) showSince(ctx context.Context, s *local.Session, set *setting
 
 // run opens a thread for a run and calls f with it, see [local.Run]. With
 // claimFirst the run holds the thread before it is read.
-func (g *Graph[S]) run(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool, f func(*local.Session) error) (*local.Session, error) {
-	lo, err := g.options(set, bus)
+func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool, f func(*local.Session) error) (*local.Session, error) {
+	lo, err := e.options(set, bus)
 	if err != nil {
 		return nil, err
 	}
@@ -133,18 +140,18 @@ func (g *Graph[S]) run(ctx context.Context, set *settings, bus *local.Bus, claim
 		return nil, err
 	}
 	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
-	return local.Run(ctx, g.program(g.emitter(lo)), *lo, set.from, f)
+	return local.Run(ctx, e.program(e.emitter(lo)), *lo, set.from, f)
 }
 
 // prepare tells the machine what to do. It reports whether there is something
 // to run.
-func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings, req request[S]) (run bool, err error) {
+func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, req request) (run bool, err error) {
 	m := s.Machine()
 	known := s.Tip() != nil
-	if req.resume {
+	if req.kind == giveAnswer {
 		switch {
 		case set.store == nil:
-			return false, fmt.Errorf("resume %w", ErrNoCheckpointer)
+			return false, fmt.Errorf("an answer %w", ErrNoCheckpointer)
 		case !known:
 			return false, fmt.Errorf("%w: thread %q has no checkpoint", ErrNothingToResume, set.thread)
 		case m.Incomplete() != nil:
@@ -152,12 +159,9 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 		case !m.Pending():
 			return false, fmt.Errorf("%w: thread %q has ended and waits for no answer", ErrNothingToResume, set.thread)
 		}
-		return true, g.answer(ctx, s, set, req.answer)
+		return true, e.answer(ctx, s, set, req)
 	}
-	var input func(any) error
-	if req.input != nil {
-		input = func(st any) error { return caught(req.input, st) }
-	}
+	input := req.input
 	if set.from != "" && known {
 		if err := s.Machine().Fork(false); err != nil {
 			return false, err
@@ -166,17 +170,17 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 			return false, err
 		}
 	}
-	if set.redo && known {
+	if req.kind == runAnew && known {
 		if err := m.Restart(); err != nil {
 			return false, err
 		}
 	}
-	newTurn := set.start != nil || set.restart || !m.Pending()
+	newTurn := req.kind == startAnew || !m.Pending()
 	var changes any // of the input, where no turn starts
 	switch {
 	case !m.Pending() || input == nil && !newTurn:
 	case set.onInput != nil:
-		if newTurn, changes, err = g.takeInput(s, set, input, newTurn); err != nil {
+		if newTurn, changes, err = e.takeInput(s, set, input, newTurn); err != nil {
 			return false, err
 		}
 	case !newTurn:
@@ -185,11 +189,11 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 		}
 	}
 	switch {
-	case set.start != nil:
-		return true, s.Begin(ctx, checkpoint.SourceInput, input, set.start.local())
+	case req.start != nil:
+		return true, s.Begin(ctx, checkpoint.SourceInput, input, req.start.local())
 	case !known && set.store != nil && input == nil:
 		return false, fmt.Errorf("%w: thread %q has no checkpoint and there is no input", ErrNothingToResume, set.thread)
-	case !known, set.restart, newTurn && input != nil:
+	case !known, req.kind == startAnew, newTurn && input != nil:
 		return true, s.Begin(ctx, checkpoint.SourceInput, input, local.Command{})
 	case newTurn: // nothing is left to do, but perhaps to say why
 		return set.from != "", m.Incomplete()
@@ -201,38 +205,38 @@ func (g *Graph[S]) prepare(ctx context.Context, s *local.Session, set *settings,
 }
 
 // options turns settings into those of the local shell.
-func (g *Graph[S]) options(set *settings, bus *local.Bus) (*local.Options, error) {
-	p := g.prog.Plan
+func (e *engine) options(set *settings, bus *local.Bus) (*local.Options, error) {
+	p := e.prog.Plan
 	lo := &local.Options{
 		Store: set.store, Log: checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, Durability: local.Durability(set.durability),
 		SaveTimeout: set.saveTimeout, Metadata: set.metadata, MaxSteps: set.maxSteps, MaxTasks: set.maxTasks,
 		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
 		StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout,
-		Bus: g.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
+		Bus: e.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
 	}
 	if lo.Busy = local.BusyPolicy(set.busy); lo.Busy != local.Reject {
 		lo.Lease = cmp.Or(set.lease, local.DefaultLease)
 	}
 	if set.store != nil {
-		lo.Sizes = g.sizes(set, lo)
-		lo.Kept, lo.KeepMax = g.kept, set.readCacheSize()
+		lo.Sizes = e.sizes(set, lo)
+		lo.Kept, lo.KeepMax = e.kept, set.readCacheSize()
 	}
 	if set.maxConcurrency > 0 {
 		lo.Limit = local.NewLimiter(set.maxConcurrency)
 	}
 	var unknown []string
 	if lo.Before, unknown = p.Breakpoints(set.before); unknown != nil {
-		return nil, g.misnamed("InterruptBefore", "interrupt", unknown[0])
+		return nil, e.misnamed("InterruptBefore", "interrupt", unknown[0])
 	}
 	if lo.After, unknown = p.Breakpoints(set.after); unknown != nil {
-		return nil, g.misnamed("InterruptAfter", "interrupt", unknown[0])
+		return nil, e.misnamed("InterruptAfter", "interrupt", unknown[0])
 	}
 	if set.store == nil {
 		if lo.Before != nil || lo.After != nil || p.Before != nil || p.After != nil {
 			return nil, fmt.Errorf("a breakpoint %w", ErrNoCheckpointer)
 		}
 		if set.from != "" {
-			return nil, fmt.Errorf("graph.From %w", ErrNoCheckpointer)
+			return nil, fmt.Errorf("Thread.At %w", ErrNoCheckpointer)
 		}
 	}
 	return lo, nil
@@ -245,8 +249,8 @@ type misnamedError struct {
 	err    *InvalidEdgeError
 }
 
-func (g *Graph[S]) misnamed(option, source, name string) error {
-	return &misnamedError{option, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, g.prog.Plan.Names())}}
+func (e *engine) misnamed(option, source, name string) error {
+	return &misnamedError{option, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, e.prog.Plan.Names())}}
 }
 
 func (e *misnamedError) Error() string {
@@ -259,20 +263,9 @@ func (e *misnamedError) Error() string {
 
 func (e *misnamedError) Unwrap() error { return e.err }
 
-// caught calls what a caller gave to edit the state.
-func caught[S any](edit func(*S), state any) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	edit(state.(*S))
-	return nil
-}
-
 // sizes returns what looks at how large changes and the state are.
-func (g *Graph[S]) sizes(set *settings, lo *local.Options) *local.Sizes {
-	show := g.emitter(lo)
+func (e *engine) sizes(set *settings, lo *local.Options) *local.Sizes {
+	show := e.emitter(lo)
 	return &local.Sizes{
 		Warn: max(cmp.Or(set.warnSize, DefaultWarnSize), 0), Max: set.maxSize,
 		Tell: func(l *local.Large) {
@@ -323,8 +316,8 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 
 // answer matches answers with open questions, checks them, and gives them to
 // the machine.
-func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, answer any) error {
-	m := s.Machine()
+func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, req request) error {
+	m, answer := s.Machine(), req.answer
 	if set.from != "" {
 		if err := fork(ctx, s); err != nil {
 			return err
@@ -340,13 +333,9 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 	}
 	byKey, several := answer.(Answers)
 	single := !several
-	update := func(state any) error { return nil }
-	if set.update != nil {
-		fn, ok := set.update.(func(*S))
-		if !ok {
-			return fmt.Errorf("graph.Update is for another state type: %T", set.update)
-		}
-		update = func(state any) error { return caught(fn, state) }
+	update := req.input
+	if update == nil {
+		update = func(any) error { return nil }
 	}
 	answers := map[string]json.RawMessage{}
 	give := func(q *checkpoint.Question, v any) error {
@@ -364,7 +353,7 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 				schema = set.schemas[q.Node]
 			}
 			if schema == nil && v != nil {
-				return &AnswerError{Key: q.Key, Reason: "it is a breakpoint and takes no answer: resume with nil, and edit the state with graph.Update"}
+				return &AnswerError{Key: q.Key, Reason: "it is a breakpoint and takes no answer: answer with nil, and an edit of the state"}
 			}
 		}
 		if schema != nil && !(q.When != "inside" && v == nil) {
@@ -378,7 +367,7 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 				if err := before(state); err != nil {
 					return err
 				}
-				return g.values.Update(state.(*S), raw)
+				return e.update(state, raw)
 			}
 		}
 		answers[q.ID] = raw
@@ -387,12 +376,12 @@ func (g *Graph[S]) answer(ctx context.Context, s *local.Session, set *settings, 
 	switch {
 	case single && len(open) == 0:
 		if answer != nil && len(all) > 0 {
-			return &AnswerError{Reason: "nobody is asked; the thread waits for a time or an event: use graph.SendEvent, or graph.Answers to cut a wait short", Open: keys}
+			return &AnswerError{Reason: "nobody is asked; the thread waits for a time or an event: use Thread.SendEvent, or graph.Answers to cut a wait short", Open: keys}
 		}
 		if answer != nil {
 			return &AnswerError{Reason: "no question is open; continue the thread with a nil answer"}
 		}
-		if set.update == nil {
+		if req.input == nil {
 			return m.Continue()
 		}
 	case single && len(open) == 1:

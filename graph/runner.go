@@ -18,8 +18,7 @@ import (
 // Runnable is a graph whose threads a [Runner] can continue: any [*Graph].
 type Runnable interface {
 	Name() string
-	compiled() error
-	wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) error
+	engine() (*engine, error)
 }
 
 // Runner continues the threads of a store that nobody runs: those whose time
@@ -59,7 +58,7 @@ type RunnerOptions struct {
 	Concurrency int
 
 	// Options are given to each run.
-	Options []Option
+	Options []RunOption
 
 	// Report is told of each thread that was run or could not be; it must be
 	// safe for concurrent use. Nil logs failures with slog.
@@ -104,7 +103,7 @@ func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 		if g == nil {
 			return nil, errors.New("graph: NewRunner: nil graph")
 		}
-		if err := g.compiled(); err != nil {
+		if _, err := g.engine(); err != nil {
 			return nil, err
 		}
 		if r.graphs[g.Name()] != nil {
@@ -277,7 +276,11 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 		slices.Sort(names)
 		return head.Graph, &UnknownGraphError{Thread: string(thread), Graph: head.Graph, Near: plan.Nearest(head.Graph, names)}
 	}
-	return head.Graph, g.wake(ctx, r.store, thread, r.o.Options)
+	e, err := g.engine()
+	if err != nil {
+		return head.Graph, err
+	}
+	return head.Graph, e.wake(ctx, r.store, thread, r.o.Options)
 }
 
 // UnknownGraphError says that a thread belongs to a graph that a [Runner] was
@@ -296,22 +299,22 @@ func (e *UnknownGraphError) Error() string {
 }
 
 // wake lets a thread go on with what needs nobody's answer.
-func (g *Graph[S]) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []Option) (err error) {
-	set, err := g.with(ctx, append(slices.Clip(opts), WithCheckpointer(store), Thread(string(thread)), WhenBusy(BusyReject)))
+func (e *engine) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []RunOption) (err error) {
+	set, err := with(e.settings, opts)
 	if err != nil {
 		return err
 	}
-	set.from = ""
+	set.store, set.thread, set.busy = store, thread, BusyReject
 	if set.durability == Exit { // which holds nothing
 		set.durability = Sync
 	}
 	var s *local.Session
 	if set.tracer != nil {
 		var end func(*local.Session, error)
-		ctx, end = g.enter(ctx, &set)
+		ctx, end = e.enter(ctx, &set)
 		defer func() { end(s, err) }()
 	}
-	s, err = g.run(ctx, &set, nil, true, func(s *local.Session) error {
+	s, err = e.run(ctx, &set, nil, true, func(s *local.Session) error {
 		if s.Tip() == nil {
 			return nil
 		}

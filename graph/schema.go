@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/graph/internal/mapstate"
 	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -18,15 +18,14 @@ import (
 // don't affect it.
 type Schema struct {
 	mu     sync.Mutex
-	names  []string
-	fields []Field // by name
+	fields []mapstate.Field
 	types  []reflect.Type
 	keep   []string // reserved
 	strict bool
 	warn   func(Warning)
 
-	made     *schemaType // of the above; nil: to be made, or there are problems
-	problems []Problem
+	made     *mapstate.Type // of the above; nil: to be made
+	problems []mapstate.Problem
 }
 
 // Field declares one field of a [Schema].
@@ -77,7 +76,13 @@ func NewSchema() *Schema { return &Schema{} }
 func (s *Schema) AddField(name string, f Field) *Schema {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.names, s.fields = append(s.names, name), append(s.fields, f)
+	d := mapstate.Field{
+		Name: name, Type: f.Type, Default: f.Default, Required: f.Required, Untracked: f.Untracked, Former: f.Former,
+	}
+	if f.Reducer != nil {
+		d.Reducer = f.Reducer.fieldReducer()
+	}
+	s.fields = append(s.fields, d)
 	s.made = nil
 	return s
 }
@@ -119,7 +124,11 @@ func (s *Schema) OnWarning(fn func(Warning)) *Schema {
 func (s *Schema) Fields() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.names)
+	names := make([]string, len(s.fields))
+	for i := range s.fields {
+		names[i] = s.fields[i].Name
+	}
+	return names
 }
 
 // NewState returns a state of the schema in which no field is set, for tests of
@@ -129,7 +138,8 @@ func (s *Schema) NewState() (*SchemaState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.values.Fork(&t.zero).(*SchemaState), nil
+	zero := t.New()
+	return &SchemaState{t.Fork(&zero)}, nil
 }
 
 // Send returns a command part that runs a task added with
@@ -141,7 +151,7 @@ func (s *Schema) Send(node string, payload MapState) Send {
 	if err != nil {
 		return failedSend(node, err)
 	}
-	raw, err := t.payload(payload)
+	raw, err := t.Payload(payload)
 	send := Send{}
 	send.send.Node, send.send.Raw, send.send.Err = node, raw, err
 	return send
@@ -155,7 +165,7 @@ func (s *Schema) SendOverlay(node string, update MapState) Send {
 	if err != nil {
 		return failedSend(node, err)
 	}
-	raw, err := t.overlay("", update)
+	raw, err := t.Overlay("", update)
 	send := Send{}
 	send.send.Node, send.send.Overlay, send.send.Err = node, raw, err
 	return send
@@ -167,106 +177,114 @@ func failedSend(node string, err error) Send {
 	return send
 }
 
-// make returns what follows from the schema, or everything that is wrong with it.
-func (s *Schema) make() (*schemaType, []Problem) {
+// make returns what handles states of the schema.
+func (s *Schema) make() (*mapstate.Type, []mapstate.Problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.made == nil {
-		s.made, s.problems = newSchemaType(s.names, s.fields, s.types, s.keep, s.strict)
+		s.made, s.problems = mapstate.New(s.fields, s.types, s.strict)
+		for _, name := range s.keep {
+			switch {
+			case s.made == nil:
+			case s.made.Has(name):
+				s.problems = append(s.problems, mapstate.Problem{Field: name, Text: fmt.Sprintf("field %q is declared and reserved", name), Advice: "choose another name"})
+			case s.made.Reserved == nil:
+				s.made.Reserved = map[string]bool{name: true}
+			default:
+				s.made.Reserved[name] = true
+			}
+		}
 	}
 	return s.made, s.problems
 }
 
-func (s *Schema) typ() (*schemaType, error) {
+func (s *Schema) typ() (*mapstate.Type, error) {
 	t, problems := s.make()
 	if t == nil {
-		return nil, &CompileError{Graph: "schema", Problems: problems}
+		return nil, &CompileError{Graph: "schema", Problems: schemaProblems(problems)}
 	}
 	return t, nil
+}
+
+func schemaProblems(problems []mapstate.Problem) []Problem {
+	var ps []Problem
+	for _, p := range problems {
+		ps = append(ps, Problem{Kind: "field", Name: p.Field, Text: p.Text, Fix: p.Advice})
+	}
+	return ps
 }
 
 // Warning is something that a schema lets pass unless it is [Schema.Strict], or
 // data that is larger than [WarnSize]. It is told to [Schema.OnWarning] or
 // [OnWarning] and streamed with [ModeWarnings] as the value of
 // an event.
-type Warning struct {
-	Kind  WarningKind
-	Field string
-	Node  string // that wrote the field; empty: input from outside, or not known
-	With  string // whose write was replaced
-	Size  int    // bytes of a large change or state
-	Of    int    // bytes of Field in it
-}
+//
+//	type Warning struct {
+//		Kind  WarningKind
+//		Field string
+//		Node  string // that wrote the field; empty: input from outside, or not known
+//		With  string // whose write was replaced
+//		Size  int    // bytes of a large change or state
+//		Of    int    // bytes of Field in it
+//	}
+//
+//	func (w Warning) String() string
+type Warning = mapstate.Warning
 
 // WarningKind is the kind of a [Warning].
-type WarningKind string
+//
+//	type WarningKind string
+type WarningKind = mapstate.WarningKind
 
 // The kinds of warnings.
 const (
 	// UndeclaredField: a write to a field that isn't declared. It is stored,
 	// and replaced by later writes.
-	UndeclaredField WarningKind = "undeclared field"
+	UndeclaredField = mapstate.UndeclaredField
 
 	// ConcurrentWrites: two tasks of one superstep set a field that has no
 	// reducer. The later one in plan order wins.
-	ConcurrentWrites WarningKind = "concurrent writes"
+	ConcurrentWrites = mapstate.ConcurrentWrites
 
 	// LargeChange: what a task, an input or an edit wrote is larger than
 	// [WarnSize].
-	LargeChange WarningKind = "large change"
+	LargeChange = mapstate.LargeChange
 
 	// LargeState: the whole state is.
-	LargeState WarningKind = "large state"
+	LargeState = mapstate.LargeState
 )
 
-func (w Warning) String() string {
-	who := "the input"
-	if w.Node != "" {
-		who = fmt.Sprintf("node %q", w.Node)
-	}
-	switch w.Kind {
-	case LargeChange:
-		return fmt.Sprintf("%s wrote %d bytes in one superstep, %d of them to field %q: store large data elsewhere and keep a reference to it", who, w.Size, w.Of, w.Field)
-	case LargeState:
-		return fmt.Sprintf("the state has %d bytes, %d of them in field %q: store large data elsewhere and keep a reference to it", w.Size, w.Of, w.Field)
-	}
-	if w.Kind == UndeclaredField {
-		return fmt.Sprintf("%s wrote field %q, which the schema doesn't declare: it was stored as it is", who, w.Field)
-	}
-	return fmt.Sprintf("%s replaced what node %q wrote to field %q in the same superstep: give the field a reducer", who, w.With, w.Field)
-}
-
 // ReservedFieldError says that an update names a field of [Schema.Reserve].
-type ReservedFieldError struct {
-	Node  string // that wrote it; empty: input from outside
-	Field string
-}
-
-func (e *ReservedFieldError) Error() string {
-	return fmt.Sprintf("field %q is reserved: nodes can't write it", e.Field)
-}
+//
+//	type ReservedFieldError struct {
+//		Node  string // that wrote it; empty: input from outside
+//		Field string
+//	}
+//
+//	func (e *ReservedFieldError) Error() string
+type ReservedFieldError = mapstate.ReservedFieldError
 
 // FieldTypeError says that a value has another type than its field.
-type FieldTypeError struct {
-	Node  string // that wrote it; empty: input from outside, or a reducer
-	Field string
-	Want  string // the Go type that the field takes
-	Got   string // the Go type of the value, or "nil"
-}
-
-func (e *FieldTypeError) Error() string {
-	return fmt.Sprintf("field %q takes a value of type %s, not %s", e.Field, e.Want, e.Got)
-}
+//
+//	type FieldTypeError struct {
+//		Node  string // that wrote it; empty: input from outside, or a reducer
+//		Field string
+//		Want  string // the Go type that the field takes
+//		Got   string // the Go type of the value, or "nil"
+//	}
+//
+//	func (e *FieldTypeError) Error() string
+type FieldTypeError = mapstate.FieldTypeError
 
 // RequiredError says that a required field has no value.
-type RequiredError struct {
-	Node  string // that was to run
-	Field string
-}
-
-func (e *RequiredError) Error() string {
-	return fmt.Sprintf("required field %q has no value: set it in the input", e.Field)
-}
+//
+//	type RequiredError struct {
+//		Node  string // that was to run
+//		Field string
+//	}
+//
+//	func (e *RequiredError) Error() string
+type RequiredError = mapstate.RequiredError
 
 // ResultTypeError says that a node of a schema graph returned something of a
 // type that is no result.
@@ -312,27 +330,27 @@ func logWarnings(graph string) func(Warning) {
 }
 
 // program returns the graph's program for one run, whose warnings go to emit.
-func (g *Graph[S]) program(emit func(Warning)) *local.Program {
-	w, ok := any(g.values).(interface {
+func (e *engine) program(emit func(Warning)) *local.Program {
+	w, ok := e.typed.(interface {
 		warning(emit func(Warning)) core.Values
 	})
 	if !ok || emit == nil {
-		return g.prog
+		return e.prog
 	}
-	p := *g.prog
-	p.Values = g.evolution.of(w.warning(emit))
+	p := *e.prog
+	p.Values = e.evolution.of(w.warning(emit))
 	return &p
 }
 
 // emitter returns what shows warnings to the run's listeners, nil if they don't
 // want them.
-func (g *Graph[S]) emitter(lo *local.Options) func(Warning) {
+func (e *engine) emitter(lo *local.Options) func(Warning) {
 	bus := lo.Bus
 	if bus == nil || bus.Wants&kindWarning == 0 {
 		return nil
 	}
 	return func(w Warning) {
-		bus.Send(&local.Event{Kind: kindWarning, Graph: g.Name(), Thread: lo.Log.Thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
+		bus.Send(&local.Event{Kind: kindWarning, Graph: e.prog.Plan.Name, Thread: lo.Log.Thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
 	}
 }
 

@@ -29,8 +29,8 @@ func (a *action) json(deed int) []byte {
 	return data
 }
 
-// A schema graph is a front end: a thread of one and that of a typed graph that does
-// the same go through turns, questions, failures, edits, forks and prunes alike.
+// A thread of a typed graph and one of a schema graph that does the same go through
+// turns, questions, failures, edits, forks and prunes alike.
 func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}
@@ -82,19 +82,19 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 				mapped.AddEdge(from, name)
 			}
 		}
-		tg, err := typed.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"), graph.Sequential())
+		tg, err := typed.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Sequential())
 		if err != nil {
 			t.Fatal(err)
 		}
-		mg, err := mapped.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"), graph.Sequential())
+		mg, err := mapped.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Sequential())
 		if err != nil {
 			t.Fatal(err)
 		}
 		var tids, mids []string // of checkpoints, in the order written
-		history := func(branches ...graph.Option) {
+		history := func(all bool) {
 			var one, two []string
 			tids, mids = nil, nil
-			for e, err := range tg.History(bg, append(branches, graph.OldestFirst())...) {
+			for e, err := range tg.Thread("t").History(bg, graph.HistoryQuery{OldestFirst: true, AllBranches: all}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +105,7 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 				tids = append(tids, e.Checkpoint)
 				one = append(one, fmt.Sprint(e.Step, e.Source, e.Nodes, e.Next, " ", s.asMap()))
 			}
-			for e, err := range mg.History(bg, append(branches, graph.OldestFirst())...) {
+			for e, err := range mg.Thread("t").History(bg, graph.HistoryQuery{OldestFirst: true, AllBranches: all}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,19 +160,27 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 			if p.count == 0 { // to add nothing is an update of a schema graph alone
 				p.count = 4
 			}
-			put := func(s *twin) { p.apply(s) }
-			into := func(s *graph.SchemaState) { _ = s.Update(p.update(full(s.Map()))) }
+			put := func(s *twin) error {
+				p.apply(s)
+				return nil
+			}
+			into := func(s *graph.SchemaState) error {
+				_ = s.Update(p.update(full(s.Map())))
+				return nil
+			}
 			if strings.HasPrefix(deed, "json") {
 				data := p.json(i)
-				put = func(s *twin) {
+				put = func(s *twin) error {
 					if err := tg.UpdateJSON(s, data); err != nil {
 						panic(err)
 					}
+					return nil
 				}
-				into = func(s *graph.SchemaState) {
+				into = func(s *graph.SchemaState) error {
 					if err := mg.UpdateJSON(s, data); err != nil {
 						panic(err)
 					}
+					return nil
 				}
 			}
 			at := 0
@@ -184,51 +192,51 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 			what := deed
 			switch deed {
 			case "turn", "json":
-				a, aerr := tg.Invoke(bg, put)
-				b, berr := mg.Invoke(bg, into)
+				a, aerr := tg.Thread("t").Invoke(bg, tg.Input(put))
+				b, berr := mg.Thread("t").Invoke(bg, mg.Input(into))
 				agree(what, a, aerr, b, berr)
 			case "restart":
-				a, aerr := tg.Invoke(bg, put, graph.Restart())
-				b, berr := mg.Invoke(bg, into, graph.Restart())
+				a, aerr := tg.Thread("t").Invoke(bg, tg.Restart(put))
+				b, berr := mg.Thread("t").Invoke(bg, mg.Restart(into))
 				agree(what, a, aerr, b, berr)
 			case "resume":
 				n := rapid.IntRange(0, 9).Draw(t, "answer")
-				a, aerr := tg.Resume(bg, n)
-				b, berr := mg.Resume(bg, n)
+				a, aerr := tg.Thread("t").Invoke(bg, tg.Answer(n))
+				b, berr := mg.Thread("t").Invoke(bg, mg.Answer(n))
 				agree(what, a, aerr, b, berr)
 			case "continue":
-				a, aerr := tg.Continue(bg)
-				b, berr := mg.Continue(bg)
+				a, aerr := tg.Thread("t").Invoke(bg, tg.Continue())
+				b, berr := mg.Thread("t").Invoke(bg, mg.Continue())
 				agree(what, a, aerr, b, berr)
 			case "edit":
-				a, aerr := tg.UpdateState(bg, put)
-				b, berr := mg.UpdateState(bg, into)
+				a, aerr := tg.Thread("t").Edit(bg, put)
+				b, berr := mg.Thread("t").Edit(bg, into)
 				agree(what, a, aerr, b, berr)
 			case "edit as":
 				node := rapid.SampledFrom(names).Draw(t, "as")
-				a, aerr := tg.UpdateState(bg, put, graph.AsNode(node))
-				b, berr := mg.UpdateState(bg, into, graph.AsNode(node))
+				a, aerr := tg.Thread("t").EditAs(bg, node, put)
+				b, berr := mg.Thread("t").EditAs(bg, node, into)
 				agree(what, a, aerr, b, berr)
 			case "edit at", "json at":
-				a, aerr := tg.UpdateState(bg, put, graph.From(tids[at]))
-				b, berr := mg.UpdateState(bg, into, graph.From(mids[at]))
+				a, aerr := tg.Thread("t").At(tids[at]).Edit(bg, put)
+				b, berr := mg.Thread("t").At(mids[at]).Edit(bg, into)
 				agree(what, a, aerr, b, berr)
 			case "fork":
-				a, aerr := tg.Fork(bg, tids[at])
-				b, berr := mg.Fork(bg, mids[at])
+				a, aerr := tg.Thread("t").At(tids[at]).Fork(bg)
+				b, berr := mg.Thread("t").At(mids[at]).Fork(bg)
 				agree(what, a, aerr, b, berr)
 			case "fails":
 				name := rapid.SampledFrom(names).Draw(t, "who")
 				fails[name] = !fails[name]
 			case "prune":
-				_, aerr := tg.Prune(bg, graph.Keep{Last: 3})
-				_, berr := mg.Prune(bg, graph.Keep{Last: 3})
+				_, aerr := tg.Thread("t").Prune(bg, graph.Keep{Last: 3})
+				_, berr := mg.Thread("t").Prune(bg, graph.Keep{Last: 3})
 				agree(what, nil, aerr, nil, berr)
 			}
-			history()
-			history(graph.AllBranches())
-			a, aerr := tg.State(bg)
-			b, berr := mg.State(bg)
+			history(false)
+			history(true)
+			a, aerr := tg.Thread("t").State(bg)
+			b, berr := mg.Thread("t").State(bg)
 			agree("after "+what, a, aerr, b, berr)
 		}
 	})

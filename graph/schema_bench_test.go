@@ -57,13 +57,13 @@ func stepBench(b *testing.B, s *graph.Schema, what string) {
 	}
 	o := []graph.Option{graph.MaxSteps(1 << 40)}
 	if what == "stored" {
-		o = append(o, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+		o = append(o, graph.WithCheckpointer(checkpoint.NewMemory()))
 	}
 	g := compileSchema(b, sb.SetEntryPoint("a"), o...)
 	b.ReportAllocs()
 	left = b.N
 	b.ResetTimer()
-	if _, err := g.Invoke(bg, graph.MapState{}.Into); err != nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(graph.MapState{}.Into)); err != nil {
 		b.Fatal(err)
 	}
 }

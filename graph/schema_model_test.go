@@ -179,7 +179,7 @@ func TestSchemaAndTypedGraphsAgree(t *testing.T) {
 			options := func() []graph.Option {
 				o := []graph.Option{graph.MaxSteps(40), graph.CycleGuard(0)}
 				if persist {
-					o = append(o, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+					o = append(o, graph.WithCheckpointer(checkpoint.NewMemory()))
 				}
 				return o
 			}
@@ -191,8 +191,8 @@ func TestSchemaAndTypedGraphsAgree(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			one, terr := tg.Invoke(bg, func(*twin) {})
-			two, merr := mg.Invoke(bg, graph.MapState{}.Into)
+			one, terr := tg.Thread("t").Invoke(bg, tg.Input(func(*twin) error { return nil }))
+			two, merr := mg.Thread("t").Invoke(bg, mg.Input(graph.MapState{}.Into))
 			if fmt.Sprint(terr) != fmt.Sprint(merr) {
 				t.Fatalf("typed: %v\nschema: %v", terr, merr)
 			}
@@ -208,10 +208,10 @@ func TestSchemaAndTypedGraphsAgree(t *testing.T) {
 			if !persist {
 				continue
 			}
-			if one, err = tg.State(bg); err != nil {
+			if one, err = tg.Thread("t").State(bg); err != nil {
 				t.Fatal(err)
 			}
-			if two, err = mg.State(bg); err != nil {
+			if two, err = mg.Thread("t").State(bg); err != nil {
 				t.Fatal(err)
 			}
 			agree("read back", one, two)

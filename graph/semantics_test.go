@@ -26,7 +26,10 @@ func TestWritingTheBaseValueIsNoWrite(t *testing.T) {
 	})
 	b.AddNode("sets", func(_ context.Context, s *trail) error { s.N = 6; return nil })
 	b.AddEdge(graph.Start, "keeps").AddEdge(graph.Start, "sets")
-	snap := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) { s.N = 5 }))
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, func(s *trail) error {
+		s.N = 5
+		return nil
+	}))
 	equal(t, "N", snap.State.N, 6)
 }
 
@@ -88,7 +91,7 @@ func TestAnOverwriteWithWhatIsThereReplacesWhatStandsBeforeIt(t *testing.T) {
 			b.AddNode(n, map[string]func(context.Context, *overwritten) error{"fill": fill, "add": add}[n]).AddEdge("first", n)
 		}
 		g := compile(t, b, stored()...)
-		must[*graph.Snapshot[overwritten]](t)(g.Invoke(bg, func(*overwritten) {}))
+		must[*graph.Snapshot[overwritten]](t)(g.Thread("t").Invoke(bg, g.Input(func(*overwritten) error { return nil })))
 
 		var want overwritten
 		want.fill()
@@ -96,7 +99,7 @@ func TestAnOverwriteWithWhatIsThereReplacesWhatStandsBeforeIt(t *testing.T) {
 			want.add()
 		}
 		equal(t, name, fmt.Sprint(live.all()), fmt.Sprint(want.all()))
-		read := must[*graph.Snapshot[overwritten]](t)(g.State(bg)).State
+		read := must[*graph.Snapshot[overwritten]](t)(g.Thread("t").State(bg)).State
 		read.Untracked, want.Untracked = graph.Untracked[int]{}, graph.Untracked[int]{}
 		equal(t, name+", read", fmt.Sprint(read.all()), fmt.Sprint(want.all()))
 	}
@@ -129,12 +132,12 @@ func TestAReducerThatPanicsDoesNotPoisonTheThread(t *testing.T) {
 	g := compile(t, b, stored()...)
 	fussyPanics = true
 	defer func() { fussyPanics = false }()
-	_, err := g.Invoke(bg, func(*state) {})
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*state) error { return nil }))
 	if err == nil || !strings.Contains(err.Error(), "two") || !strings.Contains(err.Error(), "Sum") {
 		t.Errorf("node and field are not named: %v", err)
 	}
 	fussyPanics = false
-	snap := must[*graph.Snapshot[state]](t)(g.Continue(bg))
+	snap := must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "sum", snap.State.Sum.Get(), 3)
 	equal(t, "runs of one", ran.of("one"), 1)
 	equal(t, "runs of two", ran.of("two"), 2)
@@ -154,7 +157,7 @@ func TestErrorAndInterruptTogetherReturnBoth(t *testing.T) {
 		return errBoom
 	})
 	b.AddEdge(graph.Start, "ask").AddEdge(graph.Start, "fail")
-	snap, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {})
+	snap, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
 	if !errors.Is(err, errBoom) {
 		t.Error(err)
 	}
@@ -180,7 +183,7 @@ func TestAnInterruptCancelsNothing(t *testing.T) {
 		}
 	})
 	b.AddEdge(graph.Start, "ask").AddEdge(graph.Start, "slow")
-	snap := must[*graph.Snapshot[trail]](t)(compile(t, b, stored()...).Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "slow")
 	equal(t, "questions", len(snap.Interrupts), 1)
 }
@@ -201,9 +204,9 @@ func TestCallbacksDontSeeQuestions(t *testing.T) {
 		}))
 		b.AddEdge(graph.Start, "ask")
 		g := compile(t, b, stored()...)
-		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		equal(t, name+": seen before the answer", len(seen.all()), 0)
-		must[*graph.Snapshot[trail]](t)(g.Resume(bg, "x"))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("x")))
 		equal(t, name+": seen", strings.Join(seen.all(), " "), "after")
 	}
 }
@@ -237,14 +240,14 @@ func TestEphemeralIsReadInTheNextSuperstepAndUntrackedIsNotStored(t *testing.T) 
 	})
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}))
-	snap := must[*graph.Snapshot[state]](t)(g.Resume(bg, true))
+	must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Input(func(*state) error { return nil })))
+	snap := must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 	equalSlice(t, "saw", snap.State.Saw.Slice(), []string{"b: hint, handle", "c: , no handle"})
 
 	// The hint is part of the thread: who resumes between a and b reads it.
-	must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}, graph.Thread("t2"), graph.InterruptBefore("b")))
-	must[*graph.Snapshot[state]](t)(g.Continue(bg, graph.Thread("t2")))
-	snap = must[*graph.Snapshot[state]](t)(g.State(bg, graph.Thread("t2")))
+	must[*graph.Snapshot[state]](t)(g.Thread("t2").Invoke(bg, g.Input(func(*state) error { return nil }), graph.InterruptBefore("b")))
+	must[*graph.Snapshot[state]](t)(g.Thread("t2").Invoke(bg, g.Continue()))
+	snap = must[*graph.Snapshot[state]](t)(g.Thread("t2").State(bg))
 	equal(t, "saw", snap.State.Saw.At(0), "b: hint, no handle")
 }
 
@@ -273,16 +276,17 @@ func sleeper[S any](t testing.TB, store checkpoint.Store) *graph.Graph[S] {
 		return err
 	})
 	b.AddEdge(graph.Start, "a")
-	return compile(t, b, graph.WithCheckpointer(store), graph.Thread("t-7"))
+	return compile(t, b, graph.WithCheckpointer(store))
 }
 
 func TestW10FieldsMayBeAddedAndRemovedWhileAThreadWaits(t *testing.T) {
 	store := checkpoint.NewMemory()
-	must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Invoke(bg, func(s *version1) {
+	must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Thread("t").Invoke(bg, graph.Requests[version1]{}.Input(func(s *version1) error {
 		s.Name, s.Old = "n", "o"
 		s.Ran.Add("x")
-	}))
-	snap := must[*graph.Snapshot[version2]](t)(sleeper[version2](t, store).Resume(bg, true))
+		return nil
+	})))
+	snap := must[*graph.Snapshot[version2]](t)(sleeper[version2](t, store).Thread("t").Invoke(bg, graph.Requests[version2]{}.Answer(true)))
 	equal(t, "name", snap.State.Name, "n")
 	equal(t, "new", snap.State.New, 0)
 	equal(t, "list", snap.State.Ran.Len(), 1)
@@ -290,15 +294,18 @@ func TestW10FieldsMayBeAddedAndRemovedWhileAThreadWaits(t *testing.T) {
 
 func TestW10WhatCannotBeDecodedNamesFieldAndThread(t *testing.T) {
 	store := checkpoint.NewMemory()
-	must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Invoke(bg, func(s *version1) { s.Name = "n" }))
-	_, err := sleeper[version3](t, store).Resume(bg, true)
+	must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Thread("t-7").Invoke(bg, graph.Requests[version1]{}.Input(func(s *version1) error {
+		s.Name = "n"
+		return nil
+	})))
+	_, err := sleeper[version3](t, store).Thread("t-7").Invoke(bg, graph.Requests[version3]{}.Answer(true))
 	wantErr[*graph.CheckpointError](t, err)
 	for _, name := range []string{"Name", "t-7"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named: %v", name, err)
 		}
 	}
-	snap := must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Resume(bg, true))
+	snap := must[*graph.Snapshot[version1]](t)(sleeper[version1](t, store).Thread("t-7").Invoke(bg, graph.Requests[version1]{}.Answer(true)))
 	equal(t, "name, the thread is as it was", snap.State.Name, "n")
 }
 
@@ -312,7 +319,7 @@ func TestW3StorageGrowsWithWhatWasWritten(t *testing.T) {
 		return nil
 	})
 	b.AddEdge(graph.Start, "reply")
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
+	g := compile(t, b, graph.WithCheckpointer(store))
 	size := func() (sum int64) {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -331,7 +338,10 @@ func TestW3StorageGrowsWithWhatWasWritten(t *testing.T) {
 	}
 	turns := func(n int) {
 		for range n {
-			must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.Ran.Add(strings.Repeat("q", 1000)) }))
+			must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+				s.Ran.Add(strings.Repeat("q", 1000))
+				return nil
+			})))
 		}
 	}
 	turns(100)
@@ -355,45 +365,71 @@ type keeping struct {
 // besides runs nodes, the order of which is plan order, in one superstep after one
 // that puts "a" into the map and the set. It returns what the run and a later read
 // of the thread leave, which must be the same.
-func besides(t *testing.T, writes ...func(*keeping)) (string, error) {
+func besides(t *testing.T, writes ...func(*keeping) error) (string, error) {
 	t.Helper()
 	b := graph.New[keeping]("g")
-	node := func(write func(*keeping)) func(context.Context, *keeping) error {
-		return func(_ context.Context, s *keeping) error { write(s); return nil }
+	node := func(write func(*keeping) error) func(context.Context, *keeping) error {
+		return func(_ context.Context, s *keeping) error {
+			if err := write(s); err != nil {
+				return err
+			}
+			return nil
+		}
 	}
-	b.AddNode("first", node(func(s *keeping) { s.Map.Put("a", 1); s.Set.Add("a") })).AddEdge(graph.Start, "first")
+	b.AddNode("first", node(func(s *keeping) error {
+		s.Map.Put("a", 1)
+		s.Set.Add("a")
+		return nil
+	})).AddEdge(graph.Start, "first")
 	for i, write := range writes {
 		b.AddNode(fmt.Sprint(i), node(write)).AddEdge("first", fmt.Sprint(i))
 	}
 	g := compile(t, b, stored()...)
-	snap, err := g.Invoke(bg, func(*keeping) {})
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*keeping) error { return nil }))
 	if err != nil {
 		return "", err
 	}
 	live := fmt.Sprint(snap.State.Map, snap.State.Set)
-	read := must[*graph.Snapshot[keeping]](t)(g.State(bg)).State
+	read := must[*graph.Snapshot[keeping]](t)(g.Thread("t").State(bg)).State
 	equal(t, "read", fmt.Sprint(read.Map, read.Set), live)
 	return live, nil
 }
 
 func TestPuttingWhatIsThereAfterAnOverwritePutsIt(t *testing.T) {
-	put := func(s *keeping) { s.Map.Put("a", 1); s.Set.Add("a") }
-	over := func(s *keeping) { s.Map.Overwrite(map[string]int{"z": 9}); s.Set.Overwrite("z") }
-	other := func(s *keeping) { s.Map.Put("a", 2); s.Map.Put("b", 3); s.Set.Add("b") }
-	remove := func(s *keeping) { s.Map.Delete("a"); s.Set.Remove("a") }
+	put := func(s *keeping) error {
+		s.Map.Put("a", 1)
+		s.Set.Add("a")
+		return nil
+	}
+	over := func(s *keeping) error {
+		s.Map.Overwrite(map[string]int{"z": 9})
+		s.Set.Overwrite("z")
+		return nil
+	}
+	other := func(s *keeping) error {
+		s.Map.Put("a", 2)
+		s.Map.Put("b", 3)
+		s.Set.Add("b")
+		return nil
+	}
+	remove := func(s *keeping) error {
+		s.Map.Delete("a")
+		s.Set.Remove("a")
+		return nil
+	}
 	for name, test := range map[string]struct {
-		writes []func(*keeping)
+		writes []func(*keeping) error
 		want   string // empty: they conflict
 	}{
-		"alone":                      {[]func(*keeping){put}, "map[a:1] [a]"},
-		"after an overwrite":         {[]func(*keeping){over, put}, "map[a:1 z:9] [a z]"},
-		"before an overwrite":        {[]func(*keeping){put, over}, "map[z:9] [z]"},
-		"after another value":        {[]func(*keeping){other, put}, "map[a:2 b:3] [a b]"},
-		"before another value":       {[]func(*keeping){put, other}, "map[a:2 b:3] [a b]"},
-		"over, other value and same": {[]func(*keeping){over, other, put}, "map[a:2 b:3 z:9] [a b z]"},
-		"over, same and other value": {[]func(*keeping){over, put, other}, "map[a:2 b:3 z:9] [a b z]"},
-		"after a delete":             {[]func(*keeping){remove, put}, ""},
-		"before a delete":            {[]func(*keeping){put, remove}, ""},
+		"alone":                      {[]func(*keeping) error{put}, "map[a:1] [a]"},
+		"after an overwrite":         {[]func(*keeping) error{over, put}, "map[a:1 z:9] [a z]"},
+		"before an overwrite":        {[]func(*keeping) error{put, over}, "map[z:9] [z]"},
+		"after another value":        {[]func(*keeping) error{other, put}, "map[a:2 b:3] [a b]"},
+		"before another value":       {[]func(*keeping) error{put, other}, "map[a:2 b:3] [a b]"},
+		"over, other value and same": {[]func(*keeping) error{over, other, put}, "map[a:2 b:3 z:9] [a b z]"},
+		"over, same and other value": {[]func(*keeping) error{over, put, other}, "map[a:2 b:3 z:9] [a b z]"},
+		"after a delete":             {[]func(*keeping) error{remove, put}, ""},
+		"before a delete":            {[]func(*keeping) error{put, remove}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := besides(t, test.writes...)
@@ -430,12 +466,12 @@ func TestANullThatWasSetIsNotUnsetAfterASnapshot(t *testing.T) {
 		})
 		b.AddEdge(graph.Start, "set").AddEdge("set", "look")
 		g := compile(t, b, append(stored(), graph.InterruptBefore("look"))...)
-		snap := must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(*state) {}))
+		snap := must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Input(func(*state) error { return nil })))
 		plain := fieldJSON(t, snap.State.Reduced)
-		must[graph.Pruned](t)(g.Prune(bg, graph.Keep{}))
-		snap = must[*graph.Snapshot[state]](t)(g.State(bg))
+		must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{}))
+		snap = must[*graph.Snapshot[state]](t)(g.Thread("t").State(bg))
 		equal(t, name+", JSON", fieldJSON(t, snap.State.Reduced), plain)
-		snap = must[*graph.Snapshot[state]](t)(g.Continue(bg))
+		snap = must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 		equal(t, name+", seen", fmt.Sprint(snap.State.Saw), fmt.Sprint([]string{fmt.Sprint(false, value, true)}))
 		equal(t, name+", folded", snap.State.Reduced.Get()["called"], any("yes"))
 	}
@@ -452,17 +488,42 @@ func TestACycleThatRemovesWhatIsNotThereMakesNoProgress(t *testing.T) {
 		MergeMap graph.MergeMap[string, int, sum]
 		Set      graph.Set[string]
 	}
-	for name, write := range map[string]func(*state){
-		"map, delete":       func(s *state) { s.Map.Delete("x") },
-		"map, put the same": func(s *state) { s.Map.Put("a", 1) },
-		"merge map":         func(s *state) { s.MergeMap.Delete("x") },
-		"set, remove":       func(s *state) { s.Set.Remove("x") },
-		"set, add the same": func(s *state) { s.Set.Add("a") },
+	for name, write := range map[string]func(*state) error{
+		"map, delete": func(s *state) error {
+			s.Map.Delete("x")
+			return nil
+		},
+		"map, put the same": func(s *state) error {
+			s.Map.Put("a", 1)
+			return nil
+		},
+		"merge map": func(s *state) error {
+			s.MergeMap.Delete("x")
+			return nil
+		},
+		"set, remove": func(s *state) error {
+			s.Set.Remove("x")
+			return nil
+		},
+		"set, add the same": func(s *state) error {
+			s.Set.Add("a")
+			return nil
+		},
 	} {
-		node := func(_ context.Context, s *state) error { write(s); return nil }
+		node := func(_ context.Context, s *state) error {
+			if err := write(s); err != nil {
+				return err
+			}
+			return nil
+		}
 		b := graph.New[state]("g").AddNode("a", node).AddNode("b", node)
 		b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
-		_, err := compile(t, b).Invoke(bg, func(s *state) { s.Map.Put("a", 1); s.MergeMap.Add("a", 1); s.Set.Add("a") })
+		_, err := compile(t, b).Invoke(bg, func(s *state) error {
+			s.Map.Put("a", 1)
+			s.MergeMap.Add("a", 1)
+			s.Set.Add("a")
+			return nil
+		})
 		if cycle := (*graph.CycleError)(nil); !errors.As(err, &cycle) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -64,21 +64,27 @@ func TestAStreamTellsWhatWasRecordedSince(t *testing.T) {
 			return graph.Dispatch(work.Send(1), work.Send(2)), nil
 		})
 		b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("a", "c").AddEdge("a", "nothing").AddEdge("a", "deep").AddEdge("c", "split").AddEdge("work", "quiet")
-		g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+		g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
 		var evs []graph.Event
 		for turn := range turns {
-			evs = append(evs, must[[]graph.Event](t)(collect(g.Stream(bg, func(s *trail) { s.N = turn }, recorded)))...)
+			evs = append(evs, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Input(func(s *trail) error {
+				s.N = turn
+				return nil
+			}), recorded)))...)
 			if asks && turn%2 == 0 {
-				var opts []graph.Option
+				var edits []func(*trail) error
 				if r.IntN(2) == 0 {
-					opts = append(opts, graph.Update(func(s *trail) { s.Note = "edited" }))
+					edits = append(edits, func(s *trail) error {
+						s.Note = "edited"
+						return nil
+					})
 				}
-				evs = append(evs, must[[]graph.Event](t)(collect(g.StreamResume(bg, true, append(opts, recorded)...)))...)
+				evs = append(evs, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Answer(true, edits...), recorded)))...)
 			}
 		}
 		all, at := again(t, evs)
 		for id, i := range at {
-			got, _ := again(t, must[[]graph.Event](t)(collect(g.Stream(bg, nil, recorded, graph.Since(id)))))
+			got, _ := again(t, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), recorded, graph.Since(id)))))
 			want := all[i:]
 			if id != "" { // what was told of the checkpoint itself was seen
 				n := 1
@@ -97,28 +103,28 @@ func TestAStreamTellsWhatWasRecordedSince(t *testing.T) {
 
 func TestSinceACheckpointThatTheThreadDoesNotComeFrom(t *testing.T) {
 	g := two(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	first := ""
-	for e, err := range g.History(bg) {
+	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		first = e.Checkpoint
 	}
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.From(first), graph.Restart()))
-	ran := must[*graph.Snapshot[trail]](t)(g.State(bg))
-	other := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Thread("other")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").At(first).Invoke(bg, g.Restart(func(*trail) error { return nil })))
+	ran := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
+	other := must[*graph.Snapshot[trail]](t)(g.Thread("other").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	for _, id := range []string{"unknown", other.Checkpoint} {
-		_, err := collect(g.Stream(bg, func(*trail) {}, graph.Since(id)))
+		_, err := collect(g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Since(id)))
 		if !errors.Is(err, checkpoint.ErrNotFound) {
 			t.Errorf("since %q: %v", id, err)
 		}
 	}
-	equal(t, "the thread", must[*graph.Snapshot[trail]](t)(g.State(bg)).Checkpoint, ran.Checkpoint)
-	if _, err := collect(g.Stream(bg, func(*trail) {}, graph.Thread("new"), graph.Since(first))); !errors.Is(err, checkpoint.ErrNotFound) {
+	equal(t, "the thread", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).Checkpoint, ran.Checkpoint)
+	if _, err := collect(g.Thread("new").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Since(first))); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("a new thread: %v", err)
 	}
-	if evs, err := collect(g.Stream(bg, func(*trail) {}, graph.Thread("new"), graph.Since(""))); err != nil || len(evs) != 2 {
+	if evs, err := collect(g.Thread("new").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Since(""))); err != nil || len(evs) != 2 {
 		t.Errorf("a new thread from its beginning: %v, %v", evs, err)
 	}
 }
@@ -132,7 +138,7 @@ func TestValuesAfterAnInputIntoAnOpenSuperstep(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
 	g := compile(t, b, stored()...)
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	notes := func(evs []graph.Event) (out []string) {
 		for _, ev := range evs {
 			s, _ := graph.StateOf[trail](ev)
@@ -141,9 +147,12 @@ func TestValuesAfterAnInputIntoAnOpenSuperstep(t *testing.T) {
 		return out
 	}
 	values := graph.Modes(graph.Mode(graph.ModeValues &^ (graph.ModeUpdates & graph.ModeValues)))
-	evs := must[[]graph.Event](t)(collect(g.Stream(bg, func(s *trail) { s.Note = "more" }, values)))
+	evs := must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Input(func(s *trail) error {
+		s.Note = "more"
+		return nil
+	}), values)))
 	equalSlice(t, "values", notes(evs), []string{"more b"})
-	evs = must[[]graph.Event](t)(collect(g.Stream(bg, nil, values, graph.Since(asked.Checkpoint))))
+	evs = must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), values, graph.Since(asked.Checkpoint))))
 	equalSlice(t, "values since", notes(evs), []string{"more b"})
 }
 
@@ -155,11 +164,11 @@ func TestSinceWhatWasPrunedIsRefused(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge("a", "x").AddEdge("x", "y").AddEdge("y", "z")
 	g := compile(t, b, stored()...)
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
-	must[graph.Pruned](t)(g.Prune(bg, graph.Keep{Last: 1, Interrupts: true}))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
+	must[graph.Pruned](t)(g.Thread("t").Prune(bg, graph.Keep{Last: 1, Interrupts: true}))
 	for _, since := range []string{asked.Checkpoint, ""} {
-		if evs, err := collect(g.Stream(bg, nil, graph.Since(since))); !errors.Is(err, checkpoint.ErrNotFound) {
+		if evs, err := collect(g.Thread("t").Stream(bg, g.Continue(), graph.Since(since))); !errors.Is(err, checkpoint.ErrNotFound) {
 			t.Errorf("since %q: %v, %v", since, evs, err)
 		}
 	}
@@ -179,11 +188,14 @@ func TestSinceAnEditInsideASuperstep(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge(graph.Start, "quiet")
 	g := compile(t, b, stored()...)
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	edit := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.Note = "edited" }))
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, true))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	edit := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.Note = "edited"
+		return nil
+	}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 	told := func(since string) (told []string) {
-		for _, ev := range must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeUpdates), graph.Since(since)))) {
+		for _, ev := range must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), graph.Modes(graph.ModeUpdates), graph.Since(since)))) {
 			told = append(told, fmt.Sprintf("%d %s %s", ev.Step, ev.Node, ev.Update))
 		}
 		return told
@@ -205,11 +217,14 @@ func TestAnInputIntoAnOpenSuperstepIsToldOnce(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
 	g := compile(t, b, stored()...)
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	recorded := graph.Modes(graph.ModeUpdates, graph.ModeValues)
 	var live []graph.Event
-	live = append(live, must[[]graph.Event](t)(collect(g.Stream(bg, func(s *trail) { s.Note = "more" }, recorded)))...)
-	live = append(live, must[[]graph.Event](t)(collect(g.StreamResume(bg, true, recorded)))...)
+	live = append(live, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Input(func(s *trail) error {
+		s.Note = "more"
+		return nil
+	}), recorded)))...)
+	live = append(live, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Answer(true), recorded)))...)
 	tell := func(evs []graph.Event) (told []string) {
 		for _, ev := range evs {
 			switch s, ok := graph.StateOf[trail](ev); {
@@ -223,7 +238,7 @@ func TestAnInputIntoAnOpenSuperstepIsToldOnce(t *testing.T) {
 	}
 	want := []string{`1 b {"Ran":["b"]}`, `0 more b, next [a]`, `1 a {"Ran":["a"]}`, `1 more b a, next []`}
 	equalSlice(t, "told live", tell(live), want)
-	equalSlice(t, "told since", tell(must[[]graph.Event](t)(collect(g.Stream(bg, nil, recorded, graph.Since(asked.Checkpoint))))), want)
+	equalSlice(t, "told since", tell(must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), recorded, graph.Since(asked.Checkpoint))))), want)
 }
 
 // A checkpoint that the thread doesn't come from is refused whatever is to be told.
@@ -232,8 +247,8 @@ func TestSinceAnUnknownCheckpointRunsNothing(t *testing.T) {
 	b := graph.New[trail]("g")
 	b.AddNode("a", func(context.Context, *trail) error { ran++; return nil }).AddEdge(graph.Start, "a")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	if _, err := collect(g.Stream(bg, func(*trail) {}, graph.Modes(graph.ModeCustom), graph.Since("unknown"))); !errors.Is(err, checkpoint.ErrNotFound) || ran != 1 {
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	if _, err := collect(g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Modes(graph.ModeCustom), graph.Since("unknown"))); !errors.Is(err, checkpoint.ErrNotFound) || ran != 1 {
 		t.Errorf("the graph ran %d times: %v", ran, err)
 	}
 }
@@ -250,10 +265,10 @@ func TestSinceReadsEachRecordOnce(t *testing.T) {
 		return graph.End, nil
 	}, map[string]string{"a": "a", graph.End: graph.End})
 	store := &readCounter{Memory: checkpoint.NewMemory()}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"), graph.MaxSteps(steps+1))
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	g := compile(t, b, graph.WithCheckpointer(store), graph.MaxSteps(steps+1))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	store.read = 0
-	evs := must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeValues), graph.Since(""))))
+	evs := must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), graph.Modes(graph.ModeValues), graph.Since(""))))
 	if read := store.read; read > 3*steps || len(evs) < steps {
 		t.Errorf("%d records were read for %d events of %d supersteps", read, len(evs), steps)
 	}

@@ -35,7 +35,7 @@ func filler(t testing.TB, opts ...graph.Option) *graph.Graph[bulky] {
 		return nil
 	})
 	b.AddEdge(graph.Start, "fill")
-	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}, opts...)...)
+	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}, opts...)...)
 }
 
 func TestLargeStateWarns(t *testing.T) { // SONI-36
@@ -43,7 +43,7 @@ func TestLargeStateWarns(t *testing.T) { // SONI-36
 	g := filler(t, graph.OnWarning(func(w graph.Warning) { got = append(got, w) }))
 	turn := func(n int) {
 		t.Helper()
-		if _, err := g.Invoke(bg, func(*bulky) {}, graph.Configure("bytes", n)); err != nil {
+		if _, err := g.Thread("t").Invoke(bg, g.Input(func(*bulky) error { return nil }), graph.Configure("bytes", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestSlowlyGrowingStateWarnsEachTimeItHasDoubled(t *testing.T) { // SONI-36
 		got = append(got, w.Size)
 	}))
 	for range 400 {
-		if _, err := g.Invoke(bg, func(*bulky) {}); err != nil {
+		if _, err := g.Thread("t").Invoke(bg, g.Input(func(*bulky) error { return nil })); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,20 +91,23 @@ func TestStateSizeLimit(t *testing.T) { // SONI-36
 	var err error
 	n := 0
 	for ; err == nil && n < 100; n++ {
-		_, err = g.Invoke(bg, func(*bulky) {})
+		_, err = g.Thread("t").Invoke(bg, g.Input(func(*bulky) error { return nil }))
 	}
 	var tooLarge *graph.StateSizeError
 	if !errors.As(err, &tooLarge) || tooLarge.Field != "Log" || tooLarge.Size <= 20_000 || tooLarge.Size > 25_000 || tooLarge.Limit != 20_000 {
 		t.Fatalf("after %d turns: %v", n, err)
 	}
 	// What made it so is kept, and an edit helps.
-	if _, err := g.UpdateState(bg, func(s *bulky) { s.Log.Overwrite() }); err != nil {
+	if _, err := g.Thread("t").Edit(bg, func(s *bulky) error {
+		s.Log.Overwrite()
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Invoke(bg, func(*bulky) {}); err != nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*bulky) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
-	if err := filler(t, graph.MaxStateSize(1)).DeleteThread(bg, "t"); err != nil {
+	if err := filler(t, graph.MaxStateSize(1)).Thread("t").Delete(bg); err != nil {
 		t.Fatal(err)
 	}
 	b := graph.New[bulky]("bad")

@@ -11,7 +11,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
-// Snapshot is a thread at one moment: what Invoke, Resume and State return.
+// Snapshot is a thread at one moment: what Invoke, State and edits return.
 type Snapshot[S any] struct {
 	// State is a copy of the state: what was committed and, where the newest
 	// moment of a thread is shown, what finished tasks of the open superstep
@@ -146,23 +146,23 @@ func (s *Snapshot[S]) Done() bool {
 
 // snapshot describes the thread as the session's machine has it. The record is
 // the newest one written or read; nil without a checkpointer.
-func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
+func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 	m := s.Machine()
-	snap := &Snapshot[S]{
-		State: *s.View().(*S), Thread: string(set.thread), Namespace: set.namespace,
+	snap := Snapshot[any]{
+		State: s.View(), Thread: string(set.thread), Namespace: set.namespace,
 		Checkpoint: string(m.Head()), Step: m.Step(), Recent: append([]string(nil), lastOf(m.Recent(), core.RecentNodes)...),
 	}
-	names := g.prog.Plan.Names()
+	names := e.prog.Plan.Names()
 	snap.Next = local.Next(names, m.Tasks())
 	for _, q := range local.OpenQuestions(m) {
 		if q.Wait {
 			snap.Waits = append(snap.Waits, waitOf(&q))
 			continue
 		}
-		snap.Interrupts = append(snap.Interrupts, g.withSchema(interruptOf(&q), set))
+		snap.Interrupts = append(snap.Interrupts, e.withSchema(interruptOf(&q), set))
 	}
 	for i := range m.Tasks() {
-		snap.Tasks = append(snap.Tasks, g.taskState(m, i, set))
+		snap.Tasks = append(snap.Tasks, e.taskState(m, i, set))
 	}
 	snap.incomplete = m.Incomplete()
 	if rec := s.Record(); rec != nil {
@@ -172,10 +172,10 @@ func (g *Graph[S]) snapshot(s *local.Session, set *settings) *Snapshot[S] {
 }
 
 // taskState describes a task of the open superstep.
-func (g *Graph[S]) taskState(m *core.Machine, i int, set *settings) TaskState {
+func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 	t := m.Task(i)
 	ts := TaskState{
-		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: g.prog.Plan.Nodes[t.Node].Name, Status: t.Status.String(), Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
+		ID: local.TaskID(m.Epoch(), m.Step()+1, i), Node: e.prog.Plan.Nodes[t.Node].Name, Status: t.Status.String(), Error: t.ErrText, Sent: t.Sent, Input: t.Raw,
 	}
 	for _, q := range t.Unanswered() {
 		if q.Wait {
@@ -183,8 +183,8 @@ func (g *Graph[S]) taskState(m *core.Machine, i int, set *settings) TaskState {
 		}
 		ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
 	}
-	if n := g.nodes[t.Node]; n.child != nil && set.store != nil {
-		ts.Inside = local.ChildNamespace(set.namespace, g.prog.Plan.Nodes[t.Node].Name, m.Epoch(), i, t.Gen, n.part == nil && n.child.keepsState())
+	if n := e.nodes[t.Node]; n.child != nil && set.store != nil {
+		ts.Inside = local.ChildNamespace(set.namespace, e.prog.Plan.Nodes[t.Node].Name, m.Epoch(), i, t.Gen, n.part == nil && n.child.settings.keep)
 	}
 	for ns, id := range t.Children {
 		if ts.Subgraphs == nil {
@@ -196,7 +196,7 @@ func (g *Graph[S]) taskState(m *core.Machine, i int, set *settings) TaskState {
 }
 
 // withSchema adds the declared schema of a breakpoint.
-func (g *Graph[S]) withSchema(i Interrupted, set *settings) Interrupted {
+func (e *engine) withSchema(i Interrupted, set *settings) Interrupted {
 	if i.When != "inside" && i.Schema == nil && len(i.Path) == 0 {
 		i.Schema = set.schemas[i.Node]
 	}

@@ -82,10 +82,13 @@ func TestARunThatHasEndedIsNotRolledBack(t *testing.T) {
 			return nil
 		}}
 		done := make(chan error)
-		go func() { _, err := talker(t, open(a), quick).Invoke(t.Context(), say("a")); done <- err }()
+		go func() {
+			_, err := talker(t, open(a), quick).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("a")))
+			done <- err
+		}()
 		<-last
 		go func() { synctest.Wait(); close(evicted) }()
-		snap, err := talker(t, open(&hooked{}), quick, graph.WhenBusy(graph.BusyRollback)).Invoke(t.Context(), say("b"))
+		snap, err := talker(t, open(&hooked{}), quick, graph.WhenBusy(graph.BusyRollback)).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 		if err := <-done; err != nil {
 			t.Fatalf("the first run returned %v", err)
 		}
@@ -102,7 +105,10 @@ func TestARunThatEndsBeforeItsLeaseIsStolenIsNotRolledBack(t *testing.T) {
 		mem := checkpoint.NewMemory()
 		goOn, done := make(chan struct{}), make(chan error, 1)
 		slow := func(context.Context, string) error { <-goOn; return nil }
-		go func() { _, err := talker(t, elsewhere{mem}, slow).Invoke(t.Context(), say("a")); done <- err }()
+		go func() {
+			_, err := talker(t, elsewhere{mem}, slow).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("a")))
+			done <- err
+		}()
 		synctest.Wait()
 		ended := false
 		b := &hooked{Store: mem, before: func(w *checkpoint.Write) error {
@@ -115,7 +121,7 @@ func TestARunThatEndsBeforeItsLeaseIsStolenIsNotRolledBack(t *testing.T) {
 			}
 			return nil
 		}}
-		snap, err := talker(t, b, quick, graph.WhenBusy(graph.BusyRollback)).Invoke(t.Context(), say("b"))
+		snap, err := talker(t, b, quick, graph.WhenBusy(graph.BusyRollback)).Thread("t").Invoke(t.Context(), graph.Requests[turns]{}.Input(say("b")))
 		if err != nil || !ended || said(&snap.State) != "a A b B" {
 			t.Fatalf("got %q, %v; want both turns", said(&snap.State), err)
 		}
@@ -128,22 +134,28 @@ func TestARunWhoseLeaseIsStolenBeforeItGaveItUpSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := checkpoint.NewMemory()
 		asks := hears(func() error { return nil })
-		b := asks.MustCompile(graph.WithCheckpointer(elsewhere{mem}), graph.Thread("t"), graph.WhenBusy(graph.BusyRollback))
+		b := asks.MustCompile(graph.WithCheckpointer(elsewhere{mem}), graph.WhenBusy(graph.BusyRollback))
 		stolen := false
 		a := &hooked{Store: mem, before: func(w *checkpoint.Write) error {
 			if w.Release && !stolen {
 				stolen = true
-				if _, err := b.Invoke(t.Context(), func(s *hearing) { s.Word = "b" }); err != nil {
+				if _, err := b.Thread("t").Invoke(t.Context(), b.Input(func(s *hearing) error {
+					s.Word = "b"
+					return nil
+				})); err != nil {
 					t.Error(err)
 				}
 			}
 			return nil
 		}}
-		_, err := asks.MustCompile(graph.WithCheckpointer(a), graph.Thread("t")).Invoke(t.Context(), func(s *hearing) { s.Word = "a" })
+		_, err := asks.MustCompile(graph.WithCheckpointer(a)).Thread("t").Invoke(t.Context(), graph.Requests[hearing]{}.Input(func(s *hearing) error {
+			s.Word = "a"
+			return nil
+		}))
 		if !stolen || !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("got %v, want ErrThreadBusy", err)
 		}
-		if snap, err := b.State(t.Context()); err != nil || snap.State.Word != "b" {
+		if snap, err := b.Thread("t").State(t.Context()); err != nil || snap.State.Word != "b" {
 			t.Fatalf("%+v, %v", snap, err)
 		}
 	})
@@ -153,37 +165,40 @@ func TestARunWhoseLeaseIsStolenBeforeItGaveItUpSaysSo(t *testing.T) {
 func TestRollingBackALogsFirstRunLeavesEverythingElse(t *testing.T) {
 	eachHook(t, func(t *testing.T, mem *checkpoint.Memory, open func(*hooked) checkpoint.Store) {
 		ctx := t.Context()
-		if _, err := talker(t, mem, quick, graph.Namespace("other")).Invoke(ctx, say("other")); err != nil {
+		if _, err := talker(t, mem, quick, graph.Namespace("other")).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("other"))); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error)
-		go func() { _, err := talker(t, open(&hooked{}), never).Invoke(ctx, say("a")); done <- err }()
+		go func() {
+			_, err := talker(t, open(&hooked{}), never).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("a")))
+			done <- err
+		}()
 		synctest.Wait()
-		if err := talker(t, mem, quick).SendEvent(ctx, "go", "word"); err != nil {
+		if err := talker(t, mem, quick).Thread("t").SendEvent(ctx, "go", "word"); err != nil {
 			t.Fatal(err)
 		}
 		g := talker(t, open(&hooked{}), quick, graph.WhenBusy(graph.BusyRollback))
-		snap, err := g.Invoke(ctx, say("b"))
+		snap, err := g.Thread("t").Invoke(ctx, g.Input(say("b")))
 		if err != nil || said(&snap.State) != "b B" {
 			t.Fatalf("got %q, %v", said(&snap.State), err)
 		}
 		if err := <-done; !errors.Is(err, graph.ErrThreadBusy) {
 			t.Fatalf("the first run returned %v, want ErrThreadBusy", err)
 		}
-		if snap, err := g.State(ctx, graph.Namespace("other")); err != nil || said(&snap.State) != "other OTHER" {
+		if snap, err := g.Thread("t", graph.Namespace("other")).State(ctx); err != nil || said(&snap.State) != "other OTHER" {
 			t.Errorf("the other namespace has %v, %v", snap, err)
 		}
 		mail, err := mem.Results(ctx, checkpoint.Log{Thread: "t"}, "", checkpoint.EventsEpoch)
 		if err != nil || len(mail) != 1 {
 			t.Errorf("the event is gone: %v, %v", mail, err)
 		}
-		if _, err := g.Invoke(ctx, say("c")); err != nil {
+		if _, err := g.Thread("t").Invoke(ctx, g.Input(say("c"))); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := talker(t, mem, quick).Prune(ctx, graph.Keep{DropForks: true}); err != nil {
+		if _, err := talker(t, mem, quick).Thread("t").Prune(ctx, graph.Keep{DropForks: true}); err != nil {
 			t.Fatal(err)
 		}
-		if snap, err = g.State(ctx); err != nil || said(&snap.State) != "b B c C" {
+		if snap, err = g.Thread("t").State(ctx); err != nil || said(&snap.State) != "b B c C" {
 			t.Fatalf("got %q, %v after pruning", said(&snap.State), err)
 		}
 	})
@@ -194,7 +209,7 @@ func TestARunThatIsStoppedWhileItReadsSaysSo(t *testing.T) {
 	eachHook(t, func(t *testing.T, mem *checkpoint.Memory, open func(*hooked) checkpoint.Store) {
 		ctx := t.Context()
 		failing := func(context.Context, string) error { return errBoom }
-		if _, err := talker(t, mem, failing).Invoke(ctx, say("a")); !errors.Is(err, errBoom) {
+		if _, err := talker(t, mem, failing).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("a"))); !errors.Is(err, errBoom) {
 			t.Fatal(err)
 		}
 		claimed := false
@@ -208,9 +223,12 @@ func TestARunThatIsStoppedWhileItReadsSaysSo(t *testing.T) {
 			return nil
 		}
 		done := make(chan error)
-		go func() { _, err := talker(t, open(a), quick).Continue(bg); done <- err }()
+		go func() {
+			_, err := talker(t, open(a), quick).Thread("t").Invoke(bg, graph.Requests[turns]{}.Continue())
+			done <- err
+		}()
 		synctest.Wait()
-		if _, err := talker(t, open(&hooked{}), quick, graph.WhenBusy(graph.BusyInterrupt)).Invoke(ctx, say("b")); err != nil {
+		if _, err := talker(t, open(&hooked{}), quick, graph.WhenBusy(graph.BusyInterrupt)).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("b"))); err != nil {
 			t.Fatal(err)
 		}
 		err := <-done
@@ -243,11 +261,11 @@ func TestAStoreThatFailsWhileATaskSavesLeavesTheThreadToTheNext(t *testing.T) {
 				return nil
 			})
 			b.AddEdge(graph.Start, "hear").AddEdge("hear", "once").AddEdge("hear", "beside")
-			g := b.MustCompile(graph.WithCheckpointer(mem), graph.Thread("t"))
-			if _, err := g.Invoke(ctx, func(*trail) {}); err != nil {
+			g := b.MustCompile(graph.WithCheckpointer(mem))
+			if _, err := g.Thread("t").Invoke(ctx, g.Input(func(*trail) error { return nil })); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.SendEvent(ctx, "go", "word"); err != nil {
+			if err := g.Thread("t").SendEvent(ctx, "go", "word"); err != nil {
 				t.Fatal(err)
 			}
 			var failed atomic.Bool // tasks save at the same time
@@ -273,7 +291,7 @@ func TestAStoreThatFailsWhileATaskSavesLeavesTheThreadToTheNext(t *testing.T) {
 			}
 			failing = false
 			sweep(mem)
-			if snap, err := g.State(ctx); err != nil || snap.State.ran() != "once beside" {
+			if snap, err := g.Thread("t").State(ctx); err != nil || snap.State.ran() != "once beside" {
 				t.Fatalf("%+v, %v", snap, err)
 			}
 		})
@@ -290,15 +308,15 @@ type rewriting struct {
 func TestEditsForksAndPrunesDoAsIsSaidWhenTheThreadIsBusy(t *testing.T) {
 	for what, do := range map[string]func(ctx context.Context, g *graph.Graph[turns], first string) error{
 		"edit": func(ctx context.Context, g *graph.Graph[turns], _ string) error {
-			_, err := g.UpdateState(ctx, say("edit"))
+			_, err := g.Thread("t").Edit(ctx, say("edit"))
 			return err
 		},
 		"fork": func(ctx context.Context, g *graph.Graph[turns], first string) error {
-			_, err := g.Fork(ctx, first)
+			_, err := g.Thread("t").At(first).Fork(ctx)
 			return err
 		},
 		"prune": func(ctx context.Context, g *graph.Graph[turns], _ string) error {
-			_, err := g.Prune(ctx, graph.Keep{})
+			_, err := g.Thread("t").Prune(ctx, graph.Keep{})
 			return err
 		},
 	} {
@@ -320,13 +338,16 @@ func TestEditsForksAndPrunesDoAsIsSaidWhenTheThreadIsBusy(t *testing.T) {
 							return ctx.Err()
 						}
 					}
-					first, err := talker(t, mem, quick).Invoke(ctx, say("first"))
+					first, err := talker(t, mem, quick).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("first")))
 					if err != nil {
 						t.Fatal(err)
 					}
 					begin := func() chan error {
 						done := make(chan error, 1)
-						go func() { _, err := talker(t, open(), slow).Invoke(ctx, say("a")); done <- err }()
+						go func() {
+							_, err := talker(t, open(), slow).Thread("t").Invoke(ctx, graph.Requests[turns]{}.Input(say("a")))
+							done <- err
+						}()
 						synctest.Wait()
 						return done
 					}
@@ -347,7 +368,7 @@ func TestEditsForksAndPrunesDoAsIsSaidWhenTheThreadIsBusy(t *testing.T) {
 					if err := <-done; !errors.Is(err, graph.ErrThreadBusy) {
 						t.Errorf("the run that was stopped returned %v", err)
 					}
-					if _, err := talker(t, open(), quick).State(ctx); err != nil {
+					if _, err := talker(t, open(), quick).Thread("t").State(ctx); err != nil {
 						t.Error(err)
 					}
 				})

@@ -153,14 +153,12 @@ func (w *tale) editInside(t *testing.T, d deed, even bool) error {
 			break
 		}
 		ns = below[d.b%len(below)]
-		sub, _ := w.g.SubgraphIn(ns)
-		tasks = must[*graph.Snapshot[json.RawMessage]](t)(sub.StateJSON(bg, graph.WithCheckpointer(w.store), graph.Thread("t"), graph.Namespace(ns))).Tasks
+		tasks = must[*graph.Snapshot[json.RawMessage]](t)(w.g.Thread("t").Inside(ns).State(bg)).Tasks
 	}
 	if ns == "" {
 		return nil
 	}
-	sub, _ := w.g.SubgraphIn(ns)
-	at := []graph.Option{graph.WithCheckpointer(w.store), graph.Thread("t"), graph.Namespace(ns)}
+	sub := w.g.Thread("t").Inside(ns)
 	said := func(s *graph.Snapshot[json.RawMessage]) (list []string) {
 		var part struct{ Said []string }
 		if err := json.Unmarshal(s.State, &part); err != nil {
@@ -168,14 +166,14 @@ func (w *tale) editInside(t *testing.T, d deed, even bool) error {
 		}
 		return part.Said
 	}
-	before := must[*graph.Snapshot[json.RawMessage]](t)(sub.StateJSON(bg, at...))
-	after, err := sub.UpdateStateJSON(bg, fmt.Appendf(nil, `{"Said": [%q]}`, d.mark), at...)
+	before := must[*graph.Snapshot[json.RawMessage]](t)(sub.State(bg))
+	after, err := sub.Edit(bg, graph.UpdateWith(fmt.Appendf(nil, `{"Said": [%q]}`, d.mark)))
 	if err == nil {
 		equalSlice(t, "said in "+ns, said(after), append(said(before), d.mark))
 		if even { // else it may give up what conflicts
 			equalSlice(t, "next in "+ns, after.Next, before.Next)
 		}
-		read := must[*graph.Snapshot[json.RawMessage]](t)(sub.StateJSON(bg, at...))
+		read := must[*graph.Snapshot[json.RawMessage]](t)(sub.State(bg))
 		equal(t, "state read back", string(read.State), string(after.State))
 	}
 	return err

@@ -180,7 +180,7 @@ func newTale(t *testing.T, seed uint64) *tale {
 	if one(2) {
 		b.AddNode("j", body("j", false, false, false, 0)).AddJoin([]string{"c", "d"}, "j")
 	}
-	w.g = compile(t, b, graph.WithCheckpointer(w.store), graph.Thread("t"), graph.CycleGuard(0))
+	w.g = compile(t, b, graph.WithCheckpointer(w.store), graph.CycleGuard(0))
 	return w
 }
 
@@ -206,7 +206,7 @@ func (w *tale) next(i int) deed {
 	return d
 }
 
-func (d deed) edit(s *taleState) {
+func (d deed) edit(s *taleState) error {
 	s.Marks.Add(d.mark)
 	if d.setsE {
 		s.E.Set(d.mark)
@@ -217,19 +217,20 @@ func (d deed) edit(s *taleState) {
 	if d.a%5 == 0 {
 		s.Log.Overwrite("over " + d.mark)
 	}
+	return nil
 }
 
 // do does it. The snapshot is nil when nothing is to have happened.
 func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 	g := w.g
-	from := graph.From("")
+	from := ""
 	if _, there := w.state(t); there {
-		all := entriesOf(t, g, graph.AllBranches())
-		from = graph.From(all[d.b%len(all)].Checkpoint)
+		all := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
+		from = all[d.b%len(all)].Checkpoint
 	}
-	answers := func(opts ...graph.Option) any {
+	answers := func(at string) any {
 		given := graph.Answers{}
-		s := must[*graph.Snapshot[taleState]](t)(g.State(bg, opts...))
+		s := must[*graph.Snapshot[taleState]](t)(g.Thread("t").At(at).State(bg))
 		for i, q := range s.Interrupts {
 			if i == 0 || d.a>>i&1 == 1 {
 				given[q.ID] = d.b
@@ -242,35 +243,35 @@ func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 	}
 	switch d.kind {
 	case "invoke":
-		return g.Invoke(bg, d.edit)
+		return g.Thread("t").Invoke(bg, g.Input(d.edit))
 	case "restart":
-		return g.Invoke(bg, d.edit, graph.Restart())
+		return g.Thread("t").Invoke(bg, g.Restart(d.edit))
 	case "continue":
-		return g.Continue(bg)
+		return g.Thread("t").Invoke(bg, g.Continue())
 	case "continue-from":
-		return g.Continue(bg, from)
+		return g.Thread("t").At(from).Invoke(bg, g.Continue())
 	case "redo":
-		return g.Continue(bg, graph.RestartStep())
+		return g.Thread("t").Invoke(bg, g.RestartStep())
 	case "resume":
-		return g.Resume(bg, answers())
+		return g.Thread("t").Invoke(bg, g.Answer(answers("")))
 	case "resume+edit":
-		return g.Resume(bg, answers(), graph.Update(d.edit))
+		return g.Thread("t").Invoke(bg, g.Answer(answers(""), d.edit))
 	case "resume-from":
-		return g.Resume(bg, answers(from), from)
+		return g.Thread("t").At(from).Invoke(bg, g.Answer(answers(from)))
 	case "edit":
-		return g.UpdateState(bg, d.edit)
+		return g.Thread("t").Edit(bg, d.edit)
 	case "edit-as":
-		return g.UpdateState(bg, d.edit, graph.AsNode(d.node))
+		return g.Thread("t").EditAs(bg, d.node, d.edit)
 	case "edit-in":
 		return nil, w.editInside(t, d, w.even)
 	case "edit-from":
-		return g.UpdateState(bg, d.edit, from)
+		return g.Thread("t").At(from).Edit(bg, d.edit)
 	case "fork":
-		all := entriesOf(t, g, graph.AllBranches())
-		return g.Fork(bg, all[d.b%len(all)].Checkpoint)
+		all := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
+		return g.Thread("t").At(all[d.b%len(all)].Checkpoint).Fork(bg)
 	case "prune":
 		w.pruned = true
-		_, err := g.Prune(bg, graph.Keep{Last: 1 + d.a%6})
+		_, err := g.Thread("t").Prune(bg, graph.Keep{Last: 1 + d.a%6})
 		return nil, err
 	case "fail":
 		if d.a%2 == 0 {
@@ -285,7 +286,7 @@ func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 
 // state returns the thread, if there is one.
 func (w *tale) state(t *testing.T) (*graph.Snapshot[taleState], bool) {
-	s, err := w.g.State(bg)
+	s, err := w.g.Thread("t").State(bg)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, false
 	}
@@ -349,7 +350,7 @@ func (w *tale) tell(t *testing.T, seed uint64) {
 	}
 	same(t, w.g, taped(t, w.store, "t"))
 	all := w.since(t, "")
-	for _, e := range entriesOf(t, w.g) {
+	for _, e := range entriesOf(t, w.g.Thread("t")) {
 		told := w.since(t, e.Checkpoint)
 		equalSlice(t, "told since "+e.Checkpoint, told, all[max(0, len(all)-len(told)):])
 	}
@@ -358,7 +359,7 @@ func (w *tale) tell(t *testing.T, seed uint64) {
 // since returns what is told since a checkpoint.
 func (w *tale) since(t *testing.T, id string) (told []string) {
 	modes := graph.Modes(graph.ModeCheckpoints, graph.ModeUpdates, graph.ModeValues)
-	for ev, err := range w.g.StreamResume(bg, graph.Answers{"nobody asked": 1}, graph.Since(id), modes) {
+	for ev, err := range w.g.Thread("t").Stream(bg, w.g.Answer(graph.Answers{"nobody asked": 1}), graph.Since(id), modes) {
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			t.Errorf("since %q: %v", id, err)
 		}

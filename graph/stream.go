@@ -162,38 +162,38 @@ func eventOf(ev *local.Event) Event {
 }
 
 // Modes selects the events that Stream yields. The default is [ModeUpdates].
-func Modes(modes ...Mode) Option {
-	return func(s *settings) {
+func Modes(modes ...Mode) StreamOption {
+	return streamSetting(func(s *settings) {
 		s.modes = 0
 		for _, m := range modes {
 			s.modes |= m
 		}
-	}
+	})
 }
 
 // Buffer sets how many events may wait for a slow consumer of Stream before the
 // run waits for it. The default is 0: the run waits at each event.
-func Buffer(n int) Option {
-	return func(s *settings) {
+func Buffer(n int) StreamOption {
+	return streamSetting(func(s *settings) {
 		if n < 0 {
 			s.fail("graph: Buffer(%d): use 0 for none", n)
 		}
 		s.buffer = n
-	}
+	})
 }
 
 // Detach lets the run go on in the background when the consumer of Stream
 // breaks out of its loop. By default that cancels the run. A detached run keeps
 // the context given to Stream.
-func Detach() Option { return func(s *settings) { s.detach = true } }
+func Detach() StreamOption { return streamSetting(func(s *settings) { s.detach = true }) }
 
 // LiveOrder passes the ends of parallel tasks on as they happen. By default
 // they are passed on in plan order, so that a deterministic graph gives the
 // same events in every run. (Events that nodes send with [Emit] and
 // [EmitMessage] always come as they happen.)
-func LiveOrder() Option { return func(s *settings) { s.live = true } }
+func LiveOrder() StreamOption { return streamSetting(func(s *settings) { s.live = true }) }
 
-// Since makes Stream and StreamResume tell first what the thread has come to after
+// Since makes Stream tell first what the thread has come to after
 // a checkpoint, and then what the call does: of each input and each superstep that
 // was recorded since, the checkpoint, the updates and the values, as far as the
 // modes want them and in the order of the run that recorded them, and the updates
@@ -205,29 +205,25 @@ func LiveOrder() Option { return func(s *settings) { s.live = true } }
 // the thread.
 //
 // If the thread doesn't come from that checkpoint, or what follows it was pruned,
-// the error wraps checkpoint.ErrNotFound and nothing runs. Other calls than Stream
-// and StreamResume don't regard it.
-func Since(checkpointID string) Option {
-	return func(s *settings) { id := checkpoint.ID(checkpointID); s.since = &id }
+// the error wraps checkpoint.ErrNotFound and nothing runs.
+func Since(checkpointID string) StreamOption {
+	return streamSetting(func(s *settings) { id := checkpoint.ID(checkpointID); s.since = &id })
 }
 
-// Stream is Invoke that yields what happens as it happens. The last pair has
+// Stream is [Thread.Invoke] that yields what happens as it happens. The last pair has
 // the run's error, if it has one, and a zero Event. Breaking out of the loop
 // cancels the run and waits for it to end, unless [Detach] is given.
 //
 // A consumer that is slow makes the run wait; see [Buffer].
-func (g *Graph[S]) Stream(ctx context.Context, input func(s *S), opts ...Option) iter.Seq2[Event, error] {
-	return g.stream(ctx, request[S]{input: input}, opts)
-}
-
-// StreamResume is Resume that yields what happens; see [Graph.Stream].
-func (g *Graph[S]) StreamResume(ctx context.Context, answer any, opts ...Option) iter.Seq2[Event, error] {
-	return g.stream(ctx, request[S]{resume: true, answer: answer}, opts)
-}
-
-func (g *Graph[S]) stream(ctx context.Context, req request[S], opts []Option) iter.Seq2[Event, error] {
+func (t *Thread[S]) Stream(ctx context.Context, req Request[S], opts ...StreamOption) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		set, err := g.with(ctx, opts)
+		set, err := with(t.set, opts)
+		if t.err != nil {
+			err = t.err
+		}
+		if err == nil && ctx == nil {
+			err = errNilContext
+		}
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -255,7 +251,7 @@ func (g *Graph[S]) stream(ctx context.Context, req request[S], opts []Option) it
 		}}
 		go func() {
 			defer close(events)
-			_, runErr = g.call(runCtx, req, opts, bus)
+			_, runErr = t.call(runCtx, &set, req.erase(t.form), bus)
 		}()
 		leave := sync.OnceFunc(func() { close(gone) })
 		for ev := range events {
@@ -287,7 +283,7 @@ func (g *Graph[S]) stream(ctx context.Context, req request[S], opts []Option) it
 const endGrace = 100 * time.Millisecond
 
 // bus combines what the graph's observer and the caller's stream want.
-func (g *Graph[S]) bus(set *settings, stream *local.Bus) *local.Bus {
+func (e *engine) bus(set *settings, stream *local.Bus) *local.Bus {
 	if set.observer == nil {
 		return stream
 	}

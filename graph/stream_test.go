@@ -56,12 +56,15 @@ func two(t testing.TB) *graph.Graph[trail] {
 }
 
 func TestStreamOfUpdatesIsTheDefault(t *testing.T) { // SYN-16, SYN-17, SONI-44
-	evs := must[[]graph.Event](t)(collect(two(t).Stream(bg, func(*trail) {})))
+	evs := must[[]graph.Event](t)(collect(two(t).Thread("t").Stream(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))))
 	equalSlice(t, "events", shorts(evs), []string{`updates 1 /a {"Ran":["a"]}`, `updates 2 /b {"Ran":["b"]}`})
 }
 
 func TestStreamOfValues(t *testing.T) { // SONI-45
-	evs := must[[]graph.Event](t)(collect(two(t).Stream(bg, func(s *trail) { s.N = 5 }, graph.Modes(graph.ModeValues))))
+	evs := must[[]graph.Event](t)(collect(two(t).Thread("t").Stream(bg, graph.Requests[trail]{}.Input(func(s *trail) error {
+		s.N = 5
+		return nil
+	}), graph.Modes(graph.ModeValues))))
 	var sizes []int
 	for _, ev := range evs {
 		s, ok := graph.StateOf[trail](ev)
@@ -95,13 +98,13 @@ func TestStreamOfEverything(t *testing.T) { // W7-39, SONI-46, SONI-47
 	})
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, stored()...)
-	evs := must[[]graph.Event](t)(collect(g.Stream(bg, func(*trail) {}, graph.Modes(graph.ModeUpdates, graph.ModeMessages, graph.ModeCustom, graph.ModeDebug))))
+	evs := must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Modes(graph.ModeUpdates, graph.ModeMessages, graph.ModeCustom, graph.ModeDebug))))
 	equalSlice(t, "events", shorts(evs), []string{
 		"checkpoints 0 /", "task 1 /a", "messages 1 /a Hel", "messages 1 /a lo", "custom 1 /a half way",
 		`task_result 1 /a {"Note":"Hello"}`, "checkpoints 1 /", `updates 1 /a {"Note":"Hello"}`, "task 2 /b",
 		`interrupt 2 /b interrupted in node 'b': "ok" waits for an answer`, "checkpoints 1 /",
 	})
-	evs = must[[]graph.Event](t)(collect(g.StreamResume(bg, true, graph.Modes(graph.ModeTasks))))
+	evs = must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Answer(true), graph.Modes(graph.ModeTasks))))
 	equalSlice(t, "events", shorts(evs), []string{"task 2 /b", "task_result 2 /b"})
 	for _, ev := range evs {
 		if ev.Task == "" || ev.Thread != "t" || ev.Time.IsZero() {
@@ -131,7 +134,7 @@ func TestStreamIsTheSameOver200Runs(t *testing.T) { // W7-40
 		})
 		visits(b, "x", "y", "end")
 		b.AddEdge(graph.Start, "split").AddEdge(graph.Start, "x").AddEdge("x", "y").AddEdge("work", "end")
-		evs := must[[]graph.Event](t)(collect(compile(t, b, stored()...).Stream(bg, func(*trail) {}, graph.Modes(graph.ModeUpdates, graph.ModeDebug, graph.ModeValues))))
+		evs := must[[]graph.Event](t)(collect(compile(t, b, stored()...).Thread("t").Stream(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }), graph.Modes(graph.ModeUpdates, graph.ModeDebug, graph.ModeValues))))
 		got := shorts(evs)
 		if i == 0 {
 			first = got
@@ -175,11 +178,11 @@ func TestBreakingOutCancelsTheRun(t *testing.T) {
 	visits(b, "c")
 	b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 	g := compile(t, b, stored()...)
-	for range g.Stream(bg, func(*trail) {}) {
+	for range g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil })) {
 		break
 	}
 	// The run has ended: the thread can be taken up, and goleak finds nothing.
-	snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	equal(t, "ran", snap.State.ran(), "a")
 	equalSlice(t, "next", snap.Next, []string{"b"})
 }
@@ -225,7 +228,7 @@ func TestASlowConsumerHoldsTheRunBack(t *testing.T) { // TRPC-45
 func TestSubgraphEventsCarryTheirPath(t *testing.T) {
 	ran := &calls{}
 	g := mounted(t, childGraph(t, ran, false), ran, stored()...)
-	evs := must[[]graph.Event](t)(collect(g.Stream(bg, func(*trail) {})))
+	evs := must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }))))
 	equalSlice(t, "events", shorts(evs), []string{
 		`updates 1 /before {"Note":"hi"}`, `updates 1 sub/first {"Log":["first hi"],"Runs":1}`, `updates 2 sub/second {"Log":["second"]}`,
 		`updates 2 /sub {"Ran":["first hi","second"],"N":1}`, `updates 3 /after {"Ran":["after"]}`,
@@ -258,9 +261,9 @@ func TestTheOrderOfAStep(t *testing.T) { // W7-20, W7-37, W7-18
 		return graph.Goto("b"), nil
 	}, "b")
 	g := compile(t, b, append(stored(), graph.Observe(logObserver{&log}), graph.InterruptBefore("a"), graph.InterruptAfter("a"))...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equalSlice(t, "log", log, []string{
 		"saved input", "interrupt before a",
 		"saved resume", "enter a", "run a", "route a", "exit a", "saved loop", "interrupt after a",
@@ -274,25 +277,25 @@ func TestObserverOfAFailingRunAndOfOneCall(t *testing.T) {
 	b.AddNode("b", func(context.Context, *trail) error { return errBoom })
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
 	g := compile(t, b, append(stored(), graph.Observe(logObserver{&log}))...)
-	_, _ = g.Invoke(bg, func(*trail) {})
+	_, _ = g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	equalSlice(t, "log", log, []string{"saved input", "enter a", "exit a", "saved loop", "enter b", "error b"})
 	log = nil
-	_, _ = g.Continue(bg, graph.Observe(logObserver{&other}))
+	_, _ = g.Thread("t").Invoke(bg, g.Continue(), graph.Observe(logObserver{&other}))
 	equal(t, "the graph's observer is replaced", len(log), 0)
 	equalSlice(t, "other", other, []string{"enter b", "error b"})
-	_, _ = g.Continue(bg, graph.Observe(graph.MultiObserver(logObserver{&log}, logObserver{&other})))
+	_, _ = g.Thread("t").Invoke(bg, g.Continue(), graph.Observe(graph.MultiObserver(logObserver{&log}, logObserver{&other})))
 	equal(t, "both", len(log), 2)
 }
 
 // All that is told of a task, and what the node itself knows, has one ID; no
 // other task of the run has it.
 func TestATaskHasOneID(t *testing.T) {
-	for name, opts := range map[string][]graph.Option{"with a store": {graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t")}, "without": nil} {
+	for name, opts := range map[string][]graph.ThreadOption{"with a store": {graph.WithCheckpointer(checkpoint.NewMemory())}, "without": nil} {
 		known := map[string]string{} // node: ID as the node knows it
 		note := func(ctx context.Context, _ *toolState) error { return graph.Emit(ctx, graph.Info(ctx).Task) }
 		g := graph.New[toolState]("g").AddNode("a", note).AddNode("b", note).AddSequence("a", "b").AddEdge(graph.Start, "a").MustCompile()
 		seen := map[string]int{}
-		for ev, err := range g.Stream(t.Context(), func(*toolState) {}, append(opts, graph.Modes(graph.ModeUpdates, graph.ModeTasks, graph.ModeCustom))...) {
+		for ev, err := range g.Thread("t", opts...).Stream(t.Context(), g.Input(func(*toolState) error { return nil }), graph.Modes(graph.ModeUpdates, graph.ModeTasks, graph.ModeCustom)) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,7 +336,7 @@ func TestEventsOfSubgraphsNameTheTasksAboveThem(t *testing.T) {
 		g := compile(t, b, opts...)
 		above := map[string][]string{} // by task
 		leaves := 0
-		for ev, err := range g.Stream(bg, func(*trail) {}, graph.Modes(graph.ModeTasks)) {
+		for ev, err := range g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Modes(graph.ModeTasks)) {
 			if err != nil {
 				t.Fatal(err)
 			}

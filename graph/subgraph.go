@@ -37,8 +37,8 @@ func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mappin
 			if err != nil {
 				return local.Command{}, err
 			}
-			call := child.subcall(t)
-			call.Keep = child.settings.keep
+			call := child.e.subcall(t)
+			call.Keep = child.e.settings.keep
 			call.Input = func(st any) error {
 				if m.In != nil {
 					m.In(parent, st.(*C))
@@ -72,14 +72,14 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 			if err != nil {
 				return local.Command{}, err
 			}
-			call := child.subcall(t)
+			call := child.e.subcall(t)
 			call.Seed = shared
 			called, err := t.Subgraph(ctx, call)
 			if err != nil {
 				return local.Command{}, err
 			}
 			for _, changes := range called.Changes {
-				if err := child.values.Write(shared, changes); err != nil {
+				if err := child.e.write(shared, changes); err != nil {
 					return local.Command{}, err
 				}
 			}
@@ -96,7 +96,7 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 // KeepState makes a subgraph keep its state for the life of the thread: each
 // run begins where the last one on the thread's line ended. Calling it twice in
 // one superstep is an error. It is an option of the subgraph's Compile.
-func KeepState() Option { return func(s *settings) { s.keep = true } }
+func KeepState() Option { return graphSetting(func(s *settings) { s.keep = true }) }
 
 // ParentDestinations declares the nodes of the containing graph that a mounted
 // subgraph may go to with [GotoParent]. They are checked by the containing
@@ -115,21 +115,21 @@ func ParentDestinations(nodes ...string) NodeOption {
 // To the node, a called graph is a function: it does not decide where the run goes
 // on. If it ends by [GotoParent] or [DispatchParent], Call returns its state with a
 // [ParentError].
-func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s *C)) (*C, error) {
+func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s *C) error) (*C, error) {
 	t, err := task(ctx, "Call")
 	if err != nil {
 		return nil, err
 	}
-	if child == nil || child.prog == nil {
+	if child == nil || child.e == nil {
 		return nil, fmt.Errorf("graph: Call %q: the subgraph is nil or was never compiled", key)
 	}
-	call := child.subcall(t)
-	call.Key, call.Keep = key, child.settings.keep
+	call := child.e.subcall(t)
+	call.Key, call.Keep = key, child.e.settings.keep
 	call.Input = func(st any) error {
-		if input != nil {
-			input(st.(*C))
+		if input == nil {
+			return nil
 		}
-		return nil
+		return input(st.(*C))
 	}
 	called, err := t.Subgraph(ctx, call)
 	if err != nil {
@@ -144,17 +144,17 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 // Contains draws a graph inside a node that runs it with [Call].
 func Contains[C any](child *Graph[C]) NodeOption {
 	return func(_ *plan.NodeSpec, n *nodeConfig) {
-		if child == nil || child.prog == nil {
+		if child == nil || child.e == nil {
 			n.mistake("pass the graph that its builder's Compile returned", "the subgraph is nil or was never compiled")
 			return
 		}
-		n.child = child
+		n.child = child.e
 	}
 }
 
-func (g *Graph[S]) subcall(t *local.Task) local.Call {
-	set := &g.made().settings
-	return local.Call{Program: g.program(taskEmitter(t)), Options: local.Options{
+func (e *engine) subcall(t *local.Task) local.Call {
+	set := &e.settings
+	return local.Call{Program: e.program(taskEmitter(t)), Options: local.Options{
 		MaxSteps: set.maxSteps, MaxTasks: set.maxTasks, CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict,
 		Concurrency: set.concurrency, StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout, Check: set.check,
 	}}

@@ -61,7 +61,7 @@ func TestSubgraphMapsInAndOut(t *testing.T) {
 	ran := &calls{}
 	for _, opts := range [][]graph.Option{nil, stored()} {
 		g := mounted(t, childGraph(t, ran, false), ran, opts...)
-		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		equal(t, "ran", snap.State.ran(), "first hi second after")
 		equal(t, "step of the parent", snap.Step, 3)
 	}
@@ -71,13 +71,13 @@ func TestSubgraphGoesOnAfterItsQuestion(t *testing.T) { // Q-04
 	store := checkpoint.NewMemory()
 	ran := &calls{}
 	build := func() *graph.Graph[trail] {
-		return mounted(t, childGraph(t, ran, true), ran, graph.WithCheckpointer(store), graph.Thread("t"))
+		return mounted(t, childGraph(t, ran, true), ran, graph.WithCheckpointer(store))
 	}
-	snap := must[*graph.Snapshot[trail]](t)(build().Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	i := snap.Interrupts[0]
 	equal(t, "question", fmt.Sprint(i.Path, i.Node, i.Key, i.Value), "[sub]secondaskfor hi")
 	equal(t, "subgraphs of the task", len(snap.Tasks[0].Subgraphs), 1)
-	snap = must[*graph.Snapshot[trail]](t)(build().Resume(bg, graph.Answers{"ask": "yes"}))
+	snap = must[*graph.Snapshot[trail]](t)(build().Thread("t").Invoke(bg, graph.Requests[trail]{}.Answer(graph.Answers{"ask": "yes"})))
 	equal(t, "ran", snap.State.ran(), "first hi second yes after")
 	equal(t, "runs of first", ran.of("first"), 1)
 	equal(t, "runs of second", ran.of("second"), 2)
@@ -86,9 +86,9 @@ func TestSubgraphGoesOnAfterItsQuestion(t *testing.T) { // Q-04
 func TestSubgraphWithBreakpoint(t *testing.T) {
 	ran := &calls{}
 	g := mounted(t, childGraph(t, ran, false, graph.InterruptBefore("second")), ran, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "error", snap.Err().Error(), "interrupted before node 'sub/second'")
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "first hi second after")
 	equal(t, "runs of first", ran.of("first"), 1)
 }
@@ -107,12 +107,12 @@ func TestSubgraphFailureGoesOnWhereItWas(t *testing.T) {
 	})
 	cb.AddEdge(graph.Start, "first").AddEdge("first", "second")
 	g := mounted(t, compile(t, cb), ran, stored()...)
-	_, err := g.Invoke(bg, func(*trail) {})
+	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), "sub/second") {
 		t.Fatal(err)
 	}
 	fail = false
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "first second after")
 	equal(t, "runs of first", ran.of("first"), 1)
 	equal(t, "runs of before", ran.of("before"), 1)
@@ -129,9 +129,9 @@ func TestNestedSubgraphsAskThroughTheirPath(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "middle")
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equalSlice(t, "path", snap.Interrupts[0].Path, []string{"middle", "inner"})
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "deep"))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("deep")))
 	equal(t, "ran", snap.State.ran(), "first  second deep")
 	equal(t, "runs of first", ran.of("first"), 1)
 }
@@ -148,15 +148,15 @@ func TestParallelSubgraphsAskIndependently(t *testing.T) { // W5, W13
 		b.AddEdge(graph.Start, n)
 	}
 	g := compile(t, b, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "questions", len(snap.Interrupts), 2)
-	_, err := g.Resume(bg, "both?")
+	_, err := g.Thread("t").Invoke(bg, g.Answer("both?"))
 	wantErr[*graph.AnswerError](t, err)
 	answers := graph.Answers{}
 	for _, i := range snap.Interrupts {
 		answers[i.ID] = "for " + i.Path[0]
 	}
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, answers))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(answers)))
 	equal(t, "ran", snap.State.ran(), "first x second for x first y second for y")
 }
 
@@ -165,12 +165,12 @@ func TestSubgraphThatKeepsItsState(t *testing.T) {
 	c := childGraph(t, ran, false, graph.KeepState())
 	g := mounted(t, c, ran, stored()...)
 	for turn := 1; turn <= 3; turn++ {
-		snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 		equal(t, "runs counted by the child", snap.State.N, turn)
 	}
 	// Time travel: the second turn again, from the first turn's end.
 	var first string
-	for e, err := range g.History(bg) {
+	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestSubgraphThatKeepsItsState(t *testing.T) {
 			first = e.Checkpoint
 		}
 	}
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.From(first)))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(first).Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equal(t, "runs counted on the branch", snap.State.N, 2)
 }
 
@@ -194,7 +194,7 @@ func TestW13KeptStateCalledTwiceAtOnceIsAnError(t *testing.T) {
 		return graph.Dispatch(work.Send(1), work.Send(2)), nil
 	})
 	b.AddEdge(graph.Start, "split")
-	_, err := compile(t, b, stored()...).Invoke(bg, func(*trail) {}, graph.Sequential())
+	_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }), graph.Sequential())
 	if err == nil || !strings.Contains(err.Error(), "twice in one superstep") {
 		t.Fatal(err)
 	}
@@ -237,9 +237,13 @@ func TestW13SharedStateIsAddedOnce(t *testing.T) {
 		graph.AddShared(b, "sub", c, func(p *parentState) *Shared { return &p.Shared })
 		b.AddEdge(graph.Start, "a").AddEdge("a", "sub")
 		g := compile(t, b, stored()...)
-		snap := must[*graph.Snapshot[parentState]](t)(g.Invoke(bg, func(s *parentState) { s.Items.Add("in"); s.Topic = "t" }))
+		snap := must[*graph.Snapshot[parentState]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *parentState) error {
+			s.Items.Add("in")
+			s.Topic = "t"
+			return nil
+		})))
 		if fail {
-			snap = must[*graph.Snapshot[parentState]](t)(g.Resume(bg, true))
+			snap = must[*graph.Snapshot[parentState]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 		}
 		equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, a, one saw 2, two saw 3")
 		equal(t, "count", snap.State.Count.Get(), 1)
@@ -260,7 +264,7 @@ func TestGotoParent(t *testing.T) {
 	graph.AddSubgraph(b, "sub", compile(t, cb), mapping, graph.ParentDestinations("elsewhere"))
 	visits(b, "next", "elsewhere")
 	b.AddEdge(graph.Start, "sub").AddEdge("sub", "next")
-	snap := must[*graph.Snapshot[trail]](t)(compile(t, b, stored()...).Invoke(bg, func(*trail) {}))
+	snap := must[*graph.Snapshot[trail]](t)(compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "ran", snap.State.ran(), "leaving elsewhere")
 
 	bad := graph.New[trail]("parent")
@@ -308,14 +312,17 @@ func TestACalledGraphDoesNotLeadToItsParent(t *testing.T) {
 			graph.AddTask(visits(b, "elsewhere"), "one", one)
 			b.AddEdge(graph.Start, "call")
 			g := compile(t, b, opts...)
-			_, err := g.Invoke(bg, func(*trail) {})
+			_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 			if !errors.Is(err, returned) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if opts != nil {
 				g = compile(t, b, stored()...)
 			}
-			snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }))
+			snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+				s.N = 1
+				return nil
+			})))
 			equal(t, name+": ran", snap.State.Note+" "+snap.State.ran(), "leaving "+name)
 		}
 	}
@@ -331,16 +338,19 @@ func TestSubgraphStateCanBeInspected(t *testing.T) {
 	ran := &calls{}
 	store := checkpoint.NewMemory()
 	c := childGraph(t, ran, true)
-	g := mounted(t, c, ran, graph.WithCheckpointer(store), graph.Thread("t"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	g := mounted(t, c, ran, graph.WithCheckpointer(store))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	for ns, id := range snap.Tasks[0].Subgraphs {
-		at := []graph.Option{graph.WithCheckpointer(store), graph.Thread("t"), graph.Namespace(ns)}
-		inner := must[*graph.Snapshot[child]](t)(c.State(bg, append(at, graph.From(id))...))
+		at := c.Thread("t", graph.WithCheckpointer(store), graph.Namespace(ns))
+		inner := must[*graph.Snapshot[child]](t)(at.At(id).State(bg))
 		equal(t, "child state", inner.State.In, "hi")
 		equalSlice(t, "child next", inner.Next, []string{"second"})
-		must[*graph.Snapshot[child]](t)(c.UpdateState(bg, func(s *child) { s.Log.Add("edited") }, at...))
+		must[*graph.Snapshot[child]](t)(at.Edit(bg, func(s *child) error {
+			s.Log.Add("edited")
+			return nil
+		}))
 	}
-	snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "yes"))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("yes")))
 	equal(t, "ran", snap.State.ran(), "first hi edited second yes after")
 }
 
@@ -377,24 +387,24 @@ func TestErrorAndQuestionTogetherInASubgraph(t *testing.T) {
 				b = outer.AddEdge(graph.Start, "own")
 			}
 			g := compile(t, b, append(stored(), graph.WithDurability(mode))...)
-			snap, err := g.Invoke(bg, func(*trail) {})
+			snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 			for range 3 {
 				if !errors.Is(err, errBoom) {
 					t.Errorf("mode %v, depth %d: %v", mode, depth, err)
 				}
 				equal(t, "questions", len(snap.Interrupts), 1)
-				snap = must[*graph.Snapshot[trail]](t)(g.State(bg))
+				snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 				equal(t, "questions read back", len(snap.Interrupts), 1)
 				if depth > 0 && !strings.Contains(snap.Tasks[0].Error, "boom") {
 					t.Errorf("the task's error is %q", snap.Tasks[0].Error)
 				}
-				snap, err = g.Continue(bg)
+				snap, err = g.Thread("t").Invoke(bg, g.Continue())
 			}
 			fail = false
-			snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+			snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 			equal(t, "questions", len(snap.Interrupts), 1)
 			equal(t, "error", snap.Tasks[0].Error, "")
-			snap = must[*graph.Snapshot[trail]](t)(g.Resume(bg, "yes"))
+			snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("yes")))
 			equal(t, "ran", snap.State.ran(), "heard yes fine z")
 		}
 	}
@@ -412,10 +422,13 @@ func TestASharedSubgraphRunsAnewOnABranch(t *testing.T) {
 	b := graph.New[parentState]("parent")
 	graph.AddShared(b, "sub", compile(t, cb.AddEdge(graph.Start, "one")), func(p *parentState) *Shared { return &p.Shared })
 	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
-	must[*graph.Snapshot[parentState]](t)(g.Invoke(bg, func(s *parentState) { s.Items.Add("in") }))
-	begun := entriesOf(t, g, graph.OldestFirst())[0].Checkpoint
-	must[*graph.Snapshot[parentState]](t)(g.Fork(bg, begun))
-	snap := must[*graph.Snapshot[parentState]](t)(g.Continue(bg))
+	must[*graph.Snapshot[parentState]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *parentState) error {
+		s.Items.Add("in")
+		return nil
+	})))
+	begun := entriesOf(t, g.Thread("t"), graph.HistoryQuery{OldestFirst: true})[0].Checkpoint
+	must[*graph.Snapshot[parentState]](t)(g.Thread("t").At(begun).Fork(bg))
+	snap := must[*graph.Snapshot[parentState]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, one saw 1")
 	equal(t, "count", snap.State.Count.Get(), 1)
 }

@@ -12,35 +12,126 @@ import (
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
-// State returns the thread as it is, or as it was at the checkpoint given by
-// [From]. Finished tasks of an open superstep are part of the newest state. For
-// a thread without checkpoints it returns an error that wraps
-// checkpoint.ErrNotFound.
-func (g *Graph[S]) State(ctx context.Context, opts ...Option) (*Snapshot[S], error) {
-	set, err := g.with(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	lo, err := g.threadOptions(&set)
-	if err != nil {
-		return nil, err
-	}
-	s, err := local.Open(ctx, g.prog, *lo, set.from, false)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	if err := exists(s, &set); err != nil {
-		return nil, err
-	}
-	return g.snapshot(s, &set), nil
+// Thread is a handle to a thread of a graph: its ID, the options that hold for what is
+// done by the handle, and the moment that it is at. It is made by [Graph.Thread], reads
+// nothing until it is used, and is safe for concurrent use.
+type Thread[S any] struct {
+	Requests[S]
+	handle
+	form form[S]
 }
 
-func (g *Graph[S]) threadOptions(set *settings) (*local.Options, error) {
-	if set.store == nil {
-		return nil, fmt.Errorf("a thread %w", ErrNoCheckpointer)
+// handle is a thread of an engine.
+type handle struct {
+	e      *engine
+	set    settings
+	err    error   // of how it was made
+	around []level // what is around the engine's graph, if it is a subgraph
+}
+
+// Thread returns a handle to the thread with that ID, whether there is one or not.
+// Options hold for all that is done by the handle; a mistake in one is the error of
+// each of its calls.
+func (g *Graph[S]) Thread(id string, opts ...ThreadOption) *Thread[S] {
+	t := g.once()
+	if t.err != nil {
+		return t
 	}
-	return g.options(set, nil)
+	t.set, t.err = with(t.set, opts)
+	t.set.thread = checkpoint.ThreadID(id)
+	return t
+}
+
+// Err returns what is wrong with how the handle was made: its options, or the namespace
+// of [Thread.Inside]. It is the error of each of its calls.
+func (t *Thread[S]) Err() error { return t.err }
+
+// CheckJSON is [Graph.CheckJSON] of the thread's graph.
+func (t *Thread[S]) CheckJSON(update []byte) error {
+	if t.err != nil {
+		return t.err
+	}
+	return t.e.check(update)
+}
+
+// ID returns the thread's ID.
+func (t *Thread[S]) ID() string { return string(t.set.thread) }
+
+// At returns the same thread at an earlier moment, that of a checkpoint: State is what
+// it was there, and an Invoke, an Edit or a Fork from there starts a branch, while the
+// old one stays as it is. The empty checkpoint is the thread's newest.
+func (t *Thread[S]) At(checkpointID string) *Thread[S] {
+	c := *t
+	c.set.from = checkpoint.ID(checkpointID)
+	return &c
+}
+
+// State returns the thread as it is, or as it was at the checkpoint of [Thread.At].
+// Finished tasks of an open superstep are part of the newest state. For
+// a thread without checkpoints it returns an error that wraps
+// checkpoint.ErrNotFound.
+func (t *Thread[S]) State(ctx context.Context) (*Snapshot[S], error) {
+	e, err := t.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.present(e.view(ctx, &t.set, t.set.from))
+}
+
+// view returns a stored thread as it is, or as it was at a checkpoint.
+func (e *engine) view(ctx context.Context, set *settings, from checkpoint.ID) (Snapshot[any], error) {
+	lo, err := e.options(set, nil)
+	if err != nil {
+		return Snapshot[any]{}, err
+	}
+	s, err := local.Open(ctx, e.prog, *lo, from, false)
+	if err != nil {
+		return Snapshot[any]{}, err
+	}
+	defer s.Close()
+	if err := exists(s, set); err != nil {
+		return Snapshot[any]{}, err
+	}
+	return e.snapshot(s, set), nil
+}
+
+// present is [present], for calls that return nil with an error.
+func (t *Thread[S]) present(snap Snapshot[any], err error) (*Snapshot[S], error) {
+	if err != nil {
+		return nil, err
+	}
+	out, err := present(t.form, snap, nil)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// stored reports what is wrong with a handle that is used for a stored thread.
+func (h *handle) stored(ctx context.Context) error {
+	switch {
+	case h.err != nil:
+		return h.err
+	case ctx == nil:
+		return errNilContext
+	case h.set.store == nil:
+		return fmt.Errorf("a thread %w", ErrNoCheckpointer)
+	case h.set.thread == "":
+		return ErrThreadRequired
+	}
+	return nil
+}
+
+// open returns the engine that reads the thread.
+func (h *handle) open(ctx context.Context) (*engine, error) {
+	if err := h.stored(ctx); err != nil {
+		return nil, err
+	}
+	inside, err := h.levels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return inside[len(inside)-1].e, nil
 }
 
 func exists(s *local.Session, set *settings) error {
@@ -52,12 +143,8 @@ func exists(s *local.Session, set *settings) error {
 
 // change opens a thread that must exist, lets f change it, and stores what f did,
 // without running anything.
-func (g *Graph[S]) change(ctx context.Context, set *settings, f func(s *local.Session) error) (*Snapshot[S], error) {
-	lo, err := g.threadOptions(set)
-	if err != nil {
-		return nil, err
-	}
-	s, err := local.Run(ctx, g.prog, *lo, set.from, func(s *local.Session) error {
+func (e *engine) change(ctx context.Context, set *settings, f func(s *local.Session) error) (Snapshot[any], error) {
+	return e.edited(ctx, set, func(s *local.Session) error {
 		if err := exists(s, set); err != nil {
 			return err
 		}
@@ -67,13 +154,25 @@ func (g *Graph[S]) change(ctx context.Context, set *settings, f func(s *local.Se
 		}
 		return flush(ctx, s)
 	})
+}
+
+// edited opens a thread, lets f change it, and returns it as it then is.
+func (e *engine) edited(ctx context.Context, set *settings, f func(s *local.Session) error) (Snapshot[any], error) {
+	lo, err := e.options(set, nil)
+	if err != nil {
+		return Snapshot[any]{}, err
+	}
+	if lo.Deps, err = provide(ctx, set); err != nil {
+		return Snapshot[any]{}, err
+	}
+	s, err := local.Run(ctx, e.prog, *lo, set.from, f)
 	if s != nil {
 		defer s.Close()
 	}
 	if err != nil {
-		return nil, err
+		return Snapshot[any]{}, err
 	}
-	return g.snapshot(s, set), nil
+	return e.snapshot(s, set), nil
 }
 
 // flush stores what was done to a thread.
@@ -93,46 +192,15 @@ func fork(ctx context.Context, s *local.Session) error {
 	return s.TakeAlong(ctx)
 }
 
-// historyOptions select entries of a history.
-type historyOptions struct {
-	oldest      bool
-	allBranches bool
-	limit       int
-	source      string
-	metadata    map[string]string
-}
-
-// OldestFirst makes History yield the oldest entry first.
-func OldestFirst() Option { return func(s *settings) { s.history.oldest = true } }
-
-// AllBranches makes History yield the checkpoints of all branches of the
-// thread, in the order written (newest first unless [OldestFirst] is given).
-func AllBranches() Option { return func(s *settings) { s.history.allBranches = true } }
-
-// Limit bounds how many entries History yields.
-func Limit(n int) Option {
-	return func(s *settings) {
-		if n <= 0 {
-			s.fail("graph: Limit(%d): use a positive number", n)
-		}
-		s.history.limit = n
-	}
-}
-
-// WithSource makes History yield only checkpoints written for that reason, such
-// as "loop" or "update".
-func WithSource(source string) Option { return func(s *settings) { s.history.source = source } }
-
-// WhereMetadata makes History yield only checkpoints whose metadata have that
-// entry.
-func WhereMetadata(key, value string) Option {
-	return func(s *settings) {
-		m := map[string]string{key: value}
-		for k, v := range s.history.metadata {
-			m[k] = v
-		}
-		s.history.metadata = m
-	}
+// HistoryQuery selects entries of a thread's history. The zero value is all of the
+// thread's line, newest first.
+type HistoryQuery struct {
+	Limit       int               // at most that many entries; 0: all
+	OldestFirst bool              // the oldest entry first
+	AllBranches bool              // of all branches, in the order written
+	Source      string            // only checkpoints written for that reason, such as "loop" or "update"; empty: all
+	Metadata    map[string]string // only checkpoints whose metadata have these entries
+	WhereNext   string            // only checkpoints after which that node is pending; empty: all
 }
 
 // Entry is a checkpoint in a thread's history. It is light: the state is folded
@@ -148,68 +216,63 @@ type Entry[S any] struct {
 	CreatedAt  time.Time
 	Metadata   map[string]string
 
-	g     *Graph[S]
-	store checkpoint.Store
-	rec   *checkpoint.Record
-	keep  int // bytes for the graph's read cache
+	state func(context.Context) (S, error)
 }
 
 // State returns the state at the checkpoint.
-func (e *Entry[S]) State(ctx context.Context) (S, error) {
-	st, err := local.StateOf(ctx, e.store, e.g.prog.Values, e.rec.Log, e.rec.ID, local.Growing{Kept: e.g.kept, Max: e.keep, Plan: e.g.prog.Plan})
-	if err != nil {
-		var zero S
-		return zero, &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
-	}
-	return *st.(*S), nil
-}
+func (e *Entry[S]) State(ctx context.Context) (S, error) { return e.state(ctx) }
 
 // History yields the checkpoints of the thread's line, newest first: those that
-// led to its newest state, or to the checkpoint given by [From]. An unknown
+// led to its newest state, or to the checkpoint of [Thread.At]. An unknown
 // thread yields nothing. An error is yielded once, as the last pair.
-func (g *Graph[S]) History(ctx context.Context, opts ...Option) iter.Seq2[Entry[S], error] {
+func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry[S], error] {
 	return func(yield func(Entry[S], error) bool) {
-		set, err := g.with(ctx, opts)
+		e, err := t.open(ctx)
 		switch {
 		case err != nil:
-		case set.store == nil:
-			err = fmt.Errorf("history %w", ErrNoCheckpointer)
-		case set.thread == "":
-			err = ErrThreadRequired
+		case q.Limit < 0:
+			err = fmt.Errorf("graph: HistoryQuery.Limit of %d: use 0 for all", q.Limit)
+		case q.WhereNext != "" && !slices.Contains(e.prog.Plan.Names(), q.WhereNext):
+			err = e.misnamed("HistoryQuery.WhereNext", "history", q.WhereNext)
 		}
 		if err != nil {
 			yield(Entry[S]{}, err)
 			return
 		}
 		n := 0
-		for rec, err := range g.records(ctx, &set) {
+		for rec, err := range t.records(ctx, q) {
 			if err != nil {
-				yield(Entry[S]{}, &CheckpointError{Thread: set.thread, Op: "load", Err: err})
+				yield(Entry[S]{}, &CheckpointError{Thread: t.set.thread, Op: "load", Err: err})
 				return
 			}
-			if !set.history.matches(rec) {
+			if !q.matches(rec) {
 				continue
 			}
-			e := g.entry(&set, rec)
-			if err := e.planned(ctx); err != nil {
+			entry := t.entry(e, rec)
+			pending, err := t.pending(ctx, rec)
+			if err != nil {
 				yield(Entry[S]{}, err)
 				return
 			}
-			if !yield(e, nil) {
+			entry.Next = append(entry.Next, pending...)
+			if q.WhereNext != "" && !slices.Contains(entry.Next, q.WhereNext) {
+				continue
+			}
+			if !yield(entry, nil) {
 				return
 			}
-			if n++; n == set.history.limit {
+			if n++; n == q.Limit {
 				return
 			}
 		}
 	}
 }
 
-func (h *historyOptions) matches(rec *checkpoint.Record) bool {
-	if h.source != "" && string(rec.Source) != h.source {
+func (q *HistoryQuery) matches(rec *checkpoint.Record) bool {
+	if q.Source != "" && string(rec.Source) != q.Source {
 		return false
 	}
-	for k, v := range h.metadata {
+	for k, v := range q.Metadata {
 		if rec.Metadata[k] != v {
 			return false
 		}
@@ -217,62 +280,71 @@ func (h *historyOptions) matches(rec *checkpoint.Record) bool {
 	return true
 }
 
-func (g *Graph[S]) entry(set *settings, rec *checkpoint.Record) Entry[S] {
-	e := Entry[S]{
+func (t *Thread[S]) entry(e *engine, rec *checkpoint.Record) Entry[S] {
+	entry := Entry[S]{
 		Checkpoint: string(rec.ID), Parent: string(rec.Parent), Branch: string(rec.Branch), Step: rec.Step, Source: string(rec.Source),
-		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata, g: g, store: set.store, rec: rec, keep: set.readCacheSize(),
+		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata,
+		state: func(ctx context.Context) (S, error) {
+			st, err := local.StateOf(ctx, t.set.store, e.prog.Values, rec.Log, rec.ID, local.Growing{Kept: e.kept, Max: t.set.readCacheSize(), Plan: e.prog.Plan})
+			if err != nil {
+				var zero S
+				return zero, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
+			}
+			return t.form.read(st)
+		},
 	}
 	for _, c := range rec.Changes {
 		if c.Node != "" {
-			e.Nodes = append(e.Nodes, c.Node)
+			entry.Nodes = append(entry.Nodes, c.Node)
 		}
 	}
-	for _, t := range rec.Tasks {
-		e.Next = append(e.Next, t.Node)
+	for _, task := range rec.Tasks {
+		entry.Next = append(entry.Next, task.Node)
 	}
-	return e
+	return entry
 }
 
-// planned adds to the entry of a fork, of an edit or of an interrupt what is pending
-// after it, which another checkpoint planned.
-func (e *Entry[S]) planned(ctx context.Context) error {
-	if e.rec.Epoch == e.rec.ID {
-		return nil
+// pending returns the nodes that are pending after the record of a fork, of an edit or
+// of an interrupt, and that another checkpoint planned.
+func (h *handle) pending(ctx context.Context, rec *checkpoint.Record) (next []string, err error) {
+	if rec.Epoch == rec.ID {
+		return nil, nil
 	}
-	switch e.rec.Source {
+	switch rec.Source {
 	case checkpoint.SourceFork, checkpoint.SourceUpdate, checkpoint.SourceInput, checkpoint.SourceInterrupt:
 	default:
-		return nil
+		return nil, nil
 	}
-	epoch, err := e.store.Get(ctx, e.rec.Log, e.rec.Epoch)
+	epoch, err := h.set.store.Get(ctx, rec.Log, rec.Epoch)
 	if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
+		return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
 	}
-	tasks, err := checkpoint.TaskStates(epoch, e.rec, nil)
+	tasks, err := checkpoint.TaskStates(epoch, rec, nil)
 	if err != nil {
-		return &CheckpointError{Thread: e.rec.Log.Thread, Op: "load", Err: err}
+		return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
 	}
 	for i := range tasks {
 		t := &tasks[i]
 		pending := t.Status != checkpoint.StatusDone
-		if e.rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
+		if rec.Source == checkpoint.SourceInterrupt { // the others have ended, or failed
 			pending = t.Asks()
 		}
 		if pending {
-			e.Next = append(e.Next, t.Node)
+			next = append(next, t.Node)
 		}
 	}
-	return nil
+	return next, nil
 }
 
 // records yields the records that a history is about, without their data.
-func (g *Graph[S]) records(ctx context.Context, set *settings) iter.Seq2[*checkpoint.Record, error] {
+func (h *handle) records(ctx context.Context, q HistoryQuery) iter.Seq2[*checkpoint.Record, error] {
+	set := &h.set
 	log := checkpoint.Log{Thread: set.thread, Namespace: set.namespace}
-	if set.history.allBranches {
-		return set.store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true, Desc: !set.history.oldest, Meta: true})
+	if q.AllBranches {
+		return set.store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true, Desc: !q.OldestFirst, Meta: true})
 	}
 	return func(yield func(*checkpoint.Record, error) bool) {
 		var tip *checkpoint.Record
@@ -287,56 +359,77 @@ func (g *Graph[S]) records(ctx context.Context, set *settings) iter.Seq2[*checkp
 			return
 		}
 		line := local.Line
-		if set.history.oldest {
+		if q.OldestFirst {
 			line = local.LineAsc
 		}
 		line(ctx, set.store, tip, true)(yield)
 	}
 }
 
-// UpdateState edits the state of a thread and returns the thread as it then is.
+// Edit edits the state of the thread and returns the thread as it then is.
 // What finished tasks of an open superstep wrote is kept and folded first.
-// Pending tasks stay pending. With [AsNode] the edit counts as that node's
-// output. With [From] it is made there, on a new branch. A thread that has no
-// checkpoint is started by it; nothing runs. When a run holds the thread it does as
-// [WhenBusy] says.
-func (g *Graph[S]) UpdateState(ctx context.Context, edit func(s *S), opts ...Option) (*Snapshot[S], error) {
-	return g.BulkUpdate(ctx, []Edit[S]{{Apply: edit}}, opts...)
+// Pending tasks stay pending. Of a thread [Thread.At] a checkpoint it is made there, on
+// a new branch. A thread that has no checkpoint is started by it; nothing runs. When a
+// run holds the thread it does as [WhenBusy] says.
+//
+// An error of f refuses the edit: nothing is stored.
+func (t *Thread[S]) Edit(ctx context.Context, f func(s *S) error) (*Snapshot[S], error) {
+	return t.BulkEdit(ctx, []Edit[S]{{Apply: f}})
 }
 
-// Edit is one edit of a bulk update.
+// EditAs is [Thread.Edit] that counts as a node's output: its pending task, if any, is
+// done, and its edges decide what follows. A command replaces them. As [Start], what
+// follows is a turn at the entry; as [End], nothing is pending any more.
+func (t *Thread[S]) EditAs(ctx context.Context, node string, f func(s *S) error, commands ...Command) (*Snapshot[S], error) {
+	edit := Edit[S]{Apply: f, AsNode: node}
+	if len(commands) > 0 {
+		edit.Command = commands[0].And(commands[1:]...)
+	}
+	if node == "" {
+		return nil, errors.New("graph: EditAs needs the name of a node; Edit is an edit of nobody")
+	}
+	return t.BulkEdit(ctx, []Edit[S]{edit})
+}
+
+// Edit is one edit of [Thread.BulkEdit].
 type Edit[S any] struct {
-	Apply   func(s *S)
-	AsNode  string  // empty: of nobody, or what the option AsNode says
-	Command Command // replaces the node's edges
+	Apply   func(s *S) error // nil: it changes nothing
+	AsNode  string           // empty: of nobody; see [Thread.EditAs]
+	Command Command          // replaces the node's edges
 }
 
-// BulkUpdate applies edits one after the other; see [Graph.UpdateState].
-func (g *Graph[S]) BulkUpdate(ctx context.Context, edits []Edit[S], opts ...Option) (*Snapshot[S], error) {
-	set, err := g.with(ctx, opts)
+// BulkEdit makes edits one after the other; see [Thread.Edit].
+func (t *Thread[S]) BulkEdit(ctx context.Context, edits []Edit[S]) (*Snapshot[S], error) {
+	if err := t.stored(ctx); err != nil {
+		return nil, err
+	}
+	inside, err := t.levels(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lo, err := g.threadOptions(&set)
-	if err != nil {
-		return nil, err
+	if len(edits) == 0 {
+		return nil, errors.New("graph: BulkEdit without an edit")
 	}
-	if lo.Deps, err = provide(ctx, &set); err != nil {
-		return nil, err
+	erased := make([]edit, len(edits))
+	for i, e := range edits {
+		erased[i] = edit{node: e.AsNode, command: e.Command}
+		if e.Apply != nil {
+			erased[i].apply = t.form.edit(e.Apply)
+		}
 	}
-	s, err := local.Run(ctx, g.prog, *lo, set.from, func(s *local.Session) error { return g.apply(ctx, s, &set, edits) })
-	if s != nil {
-		defer s.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return g.snapshot(s, &set), nil
+	return t.present(t.edit(ctx, inside, erased))
+}
+
+// edit is an [Edit] of any state.
+type edit struct {
+	apply   func(state any) error
+	node    string
+	command Command
 }
 
 // apply applies edits to a thread and stores them.
-func (g *Graph[S]) apply(ctx context.Context, s *local.Session, set *settings, edits []Edit[S]) error {
-	if s.Tip() == nil && set.asNode == "" && !slices.ContainsFunc(edits, func(e Edit[S]) bool { return e.Apply != nil || e.AsNode != "" }) {
+func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edits []edit) error {
+	if s.Tip() == nil && !slices.ContainsFunc(edits, func(e edit) bool { return e.apply != nil || e.node != "" }) {
 		return &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint, and there is no edit to start it with", checkpoint.ErrNotFound)}
 	}
 	s.KeepMetadata()
@@ -345,22 +438,8 @@ func (g *Graph[S]) apply(ctx context.Context, s *local.Session, set *settings, e
 			return err
 		}
 	}
-	for _, e := range edits {
-		node, command := e.AsNode, e.Command
-		if node == "" {
-			node = set.asNode
-			if set.as != nil {
-				command = *set.as
-			}
-		}
-		if _, ok := g.prog.Plan.Node(node); node != "" && !ok {
-			return g.misnamed("AsNode", "update", node)
-		}
-		var apply func(any) error
-		if e.Apply != nil {
-			apply = func(st any) error { return caught(e.Apply, st) }
-		}
-		if err := s.UpdateAs(ctx, apply, node, command.local()); err != nil {
+	for _, edit := range edits {
+		if err := e.applyOne(ctx, s, edit); err != nil {
 			return err
 		}
 		if err := flush(ctx, s); err != nil {
@@ -370,65 +449,65 @@ func (g *Graph[S]) apply(ctx context.Context, s *local.Session, set *settings, e
 	return nil
 }
 
-// Fork starts a branch of the thread at a checkpoint, without running anything,
-// and makes it the thread's line. What was pending there is pending again, with the
-// answers that had been given. Results of finished tasks, and of [Once], come along
-// while the superstep is open; once it has been committed they are a part of it, and
-// a fork before that runs its tasks again, Once with the keys that it had. The other
+func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) error {
+	command := edit.command.local()
+	switch edit.node {
+	case End:
+		command = EndRun().local()
+		fallthrough
+	case Start: // what is pending is given up, and what finished tasks wrote is kept
+		if s.Machine().Pending() {
+			if err := s.Settle(nil); err != nil {
+				return err
+			}
+		}
+		return s.Begin(ctx, checkpoint.SourceUpdate, edit.apply, command)
+	case "":
+	default:
+		if _, ok := e.prog.Plan.Node(edit.node); !ok {
+			return e.misnamed("AsNode", "update", edit.node)
+		}
+	}
+	return s.UpdateAs(ctx, edit.apply, edit.node, command)
+}
+
+// Fork starts a branch of the thread at the checkpoint of [Thread.At], without running
+// anything, and makes it the thread's line. What was pending there is pending again,
+// with the answers that had been given. Results of finished tasks, and of [Once], come
+// along while the superstep is open; once it has been committed they are a part of it,
+// and a fork before that runs its tasks again, Once with the keys that it had. The other
 // branch stays. When a run holds the thread it does as [WhenBusy] says.
-func (g *Graph[S]) Fork(ctx context.Context, from string, opts ...Option) (*Snapshot[S], error) {
-	set, err := g.with(ctx, append(opts[:len(opts):len(opts)], From(from)))
+func (t *Thread[S]) Fork(ctx context.Context) (*Snapshot[S], error) {
+	e, err := t.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return g.change(ctx, &set, func(s *local.Session) error { return fork(ctx, s) })
+	if t.set.from == "" {
+		return nil, errors.New("graph: Fork needs a checkpoint: use Thread.At")
+	}
+	return t.present(e.change(ctx, &t.set, func(s *local.Session) error { return fork(ctx, s) }))
 }
 
-// CopyThread makes a new thread that is a copy of another, with its whole
+// Copy makes a new thread, with that ID, that is a copy of the thread with its whole
 // history.
-func (g *Graph[S]) CopyThread(ctx context.Context, from, to string, opts ...Option) error {
-	set, err := g.with(ctx, opts)
-	if err != nil {
+func (t *Thread[S]) Copy(ctx context.Context, to string) error {
+	if err := t.stored(ctx); err != nil {
 		return err
 	}
-	if set.store == nil {
-		return fmt.Errorf("a thread %w", ErrNoCheckpointer)
-	}
-	c, ok := set.store.(checkpoint.Copier)
+	c, ok := t.set.store.(checkpoint.Copier)
 	if !ok {
 		return fmt.Errorf("copying a thread: %w by this checkpointer", errors.ErrUnsupported)
 	}
-	return c.Copy(ctx, checkpoint.ThreadID(from), checkpoint.ThreadID(to))
+	return c.Copy(ctx, t.set.thread, checkpoint.ThreadID(to))
 }
 
-// DeleteThread removes a thread with its history. An unknown one is no error. When
+// Delete removes the thread with its history. An unknown one is no error. When
 // a run holds the thread, it returns [ErrThreadBusy] and removes nothing; with
 // [WhenBusy] it waits for the run's end ([BusyQueue]) or stops the run and removes
 // the thread all the same ([BusyInterrupt], [BusyRollback]).
-func (g *Graph[S]) DeleteThread(ctx context.Context, thread string, opts ...Option) error {
-	set, err := g.with(ctx, opts)
-	if err != nil {
+func (t *Thread[S]) Delete(ctx context.Context) error {
+	if err := t.stored(ctx); err != nil {
 		return err
 	}
-	if set.store == nil {
-		return fmt.Errorf("a thread %w", ErrNoCheckpointer)
-	}
-	return local.Delete(ctx, set.store, checkpoint.ThreadID(thread), local.BusyPolicy(set.busy))
-}
-
-// UpdateJSON applies an update in JSON to a state: input from outside. An
-// object names fields; plain fields are set, lists are added to, maps and sets
-// merged, numbers of a Sum added, and {"$overwrite": v} replaces a value.
-// What the schema of updates refuses ([Graph.JSONSchema]) is refused, with an
-// [InputError] for each part that is wrong, or an [UnknownFieldError]; so are text
-// that isn't UTF-8 and names that an object has twice. Nothing is applied if
-// anything is wrong, and the errors name the fields.
-func (g *Graph[S]) UpdateJSON(s *S, data []byte) error {
-	if err := g.compiled(); err != nil {
-		return err
-	}
-	if s == nil {
-		return errors.New("graph: UpdateJSON: the state is nil")
-	}
-	return g.values.Update(s, data)
+	return local.Delete(ctx, t.set.store, t.set.thread, local.BusyPolicy(t.set.busy))
 }

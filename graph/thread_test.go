@@ -18,22 +18,10 @@ func abc(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 	return compile(t, b, append(stored(), opts...)...)
 }
 
-func entries(t testing.TB, g *graph.Graph[trail], opts ...graph.Option) []graph.Entry[trail] {
-	t.Helper()
-	var es []graph.Entry[trail]
-	for e, err := range g.History(bg, opts...) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		es = append(es, e)
-	}
-	return es
-}
-
 func TestACheckpointAfterEveryStep(t *testing.T) { // W7-27, TRPC-50, SONI-01, SYN-18
 	g := abc(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Metadata("user", "ann")))
-	es := entries(t, g)
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Metadata("user", "ann")))
+	es := entriesOf(t, g.Thread("t"))
 	equal(t, "checkpoints", len(es), 4)
 	for i, e := range es {
 		equal(t, "step, newest first", e.Step, 3-i)
@@ -50,7 +38,7 @@ func TestACheckpointAfterEveryStep(t *testing.T) { // W7-27, TRPC-50, SONI-01, S
 		state := must[trail](t)(e.State(bg))
 		equal(t, "state", state.Ran.Len(), e.Step)
 	}
-	oldest := entries(t, g, graph.OldestFirst()) // SYN-23, C-17
+	oldest := entriesOf(t, g.Thread("t"), graph.HistoryQuery{OldestFirst: true}) // SYN-23, C-17
 	slices.Reverse(oldest)
 	for i := range es {
 		equal(t, "checkpoint", oldest[i].Checkpoint, es[i].Checkpoint)
@@ -62,56 +50,68 @@ func TestACheckpointAfterEveryStep(t *testing.T) { // W7-27, TRPC-50, SONI-01, S
 func TestHistoryFilters(t *testing.T) { // TRPC-54
 	g := abc(t)
 	for turn := range 5 {
-		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}, graph.Metadata("turn", fmt.Sprint(turn))))
+		must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Metadata("turn", fmt.Sprint(turn))))
 	}
-	equal(t, "limit", len(entries(t, g, graph.Limit(10))), 10)
-	equal(t, "inputs", len(entries(t, g, graph.WithSource("input"))), 5)
-	equal(t, "turn 3", len(entries(t, g, graph.WhereMetadata("turn", "3"))), 4)
-	equal(t, "both", len(entries(t, g, graph.WhereMetadata("turn", "3"), graph.WithSource("loop"))), 3)
-	equal(t, "unknown thread", len(entries(t, g, graph.Thread("nobody"))), 0)
-	from := entries(t, g)[7].Checkpoint
-	equal(t, "before a checkpoint", len(entries(t, g, graph.From(from))), 13)
+	equal(t, "limit", len(entriesOf(t, g.Thread("t"), graph.HistoryQuery{Limit: 10})), 10)
+	equal(t, "inputs", len(entriesOf(t, g.Thread("t"), graph.HistoryQuery{Source: "input"})), 5)
+	equal(t, "turn 3", len(entriesOf(t, g.Thread("t"), graph.HistoryQuery{Metadata: map[string]string{"turn": "3"}})), 4)
+	equal(t, "both", len(entriesOf(t, g.Thread("t"), graph.HistoryQuery{Metadata: map[string]string{"turn": "3"}, Source: "loop"})), 3)
+	equal(t, "unknown thread", len(entriesOf(t, g.Thread("unknown"))), 0)
+	from := entriesOf(t, g.Thread("t"))[7].Checkpoint
+	equal(t, "before a checkpoint", len(entriesOf(t, g.Thread("t").At(from))), 13)
 }
 
 func TestThreadsAreIsolated(t *testing.T) { // SYN-21, SONI-02, TRPC-56
 	g := abc(t)
 	for i := range 50 {
-		must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = i }, graph.Thread(fmt.Sprint(i))))
+		must[*graph.Snapshot[trail]](t)(g.Thread(fmt.Sprint(i)).Invoke(bg, g.Input(func(s *trail) error {
+			s.N = i
+			return nil
+		})))
 	}
 	for i := range 50 {
-		equal(t, "N", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.Thread(fmt.Sprint(i)))).State.N, i)
+		equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Thread(fmt.Sprint(i)).State(bg)).State.N, i)
 	}
-	if err := g.DeleteThread(bg, "7"); err != nil {
+	if err := g.Thread("7").Delete(bg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.State(bg, graph.Thread("7")); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.Thread("7").State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Error(err)
 	}
-	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.Thread("8"))).State.N, 8)
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Thread("8").State(bg)).State.N, 8)
 }
 
 func TestNamespacesAreIsolated(t *testing.T) {
 	g := abc(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 1 }, graph.Namespace("svc:prod:one")))
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 2 }, graph.Namespace("svc:prod:two")))
-	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.Namespace("svc:prod:one"))).State.N, 1)
-	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+	must[*graph.Snapshot[trail]](t)(g.Thread("t", graph.Namespace("svc:prod:one")).Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 1
+		return nil
+	})))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t", graph.Namespace("svc:prod:two")).Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 2
+		return nil
+	})))
+	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Thread("t", graph.Namespace("svc:prod:one")).State(bg)).State.N, 1)
+	if _, err := g.Thread("t").State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
 func TestTimeTravelLeavesTheOldBranch(t *testing.T) { // TRPC-52, SONI-38
 	g := abc(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(s *trail) { s.N = 41 }))
-	es := entries(t, g)
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
+		s.N = 41
+		return nil
+	})))
+	es := entriesOf(t, g.Thread("t"))
 	step1 := es[2]
-	snap := must[*graph.Snapshot[trail]](t)(g.Continue(bg, graph.From(step1.Checkpoint)))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(step1.Checkpoint).Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "a b c")
 	equal(t, "types are kept", snap.State.N, 41)
-	line := entries(t, g)
+	line := entriesOf(t, g.Thread("t"))
 	equal(t, "the branch goes back to the fork", line[3].Checkpoint, step1.Checkpoint)
 	equal(t, "and to the root", len(line), 5) // input, a, fork, b, c
-	all := entries(t, g, graph.AllBranches())
+	all := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
 	equal(t, "all branches", len(all), 7)
 	for _, e := range es {
 		state := must[trail](t)(e.State(bg))
@@ -130,13 +130,13 @@ func TestForkKeepsWhatIsPendingAndTheOldLine(t *testing.T) {
 	})
 	b.AddEdge(graph.Start, "free").AddEdge(graph.Start, "ask")
 	g := compile(t, b, stored()...)
-	asked := must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	must[*graph.Snapshot[trail]](t)(g.Fork(bg, asked.Checkpoint))
-	one := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "one"))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).Fork(bg))
+	one := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("one")))
 	equal(t, "ran", one.State.ran(), "free one")
-	two := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "two", graph.From(asked.Checkpoint)))
+	two := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).Invoke(bg, g.Answer("two")))
 	equal(t, "ran", two.State.ran(), "free two")
-	equal(t, "the first branch", must[*graph.Snapshot[trail]](t)(g.State(bg, graph.From(one.Checkpoint))).State.ran(), "free one")
+	equal(t, "the first branch", must[*graph.Snapshot[trail]](t)(g.Thread("t").At(one.Checkpoint).State(bg)).State.ran(), "free one")
 	if n := ran.of("free"); n > 2 {
 		t.Errorf("free ran %d times", n)
 	}
@@ -144,56 +144,68 @@ func TestForkKeepsWhatIsPendingAndTheOldLine(t *testing.T) {
 
 func TestForkAnswersSeveralDecisionsAndComparesThem(t *testing.T) {
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	asked := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	for _, answer := range []string{"x", "y", "z"} {
-		snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, answer, graph.From(asked.Checkpoint)))
+		snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).Invoke(bg, g.Answer(answer)))
 		equal(t, "note", snap.State.Note, answer)
 	}
-	equal(t, "branches", len(entries(t, g, graph.AllBranches(), graph.WithSource("fork"))), 3)
+	equal(t, "branches", len(entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true, Source: "fork"})), 3)
 }
 
 func TestCopyThread(t *testing.T) {
 	g := asker(t)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	if err := g.CopyThread(bg, "t", "copy"); err != nil {
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	if err := g.Thread("t").Copy(bg, "copy"); err != nil {
 		t.Fatal(err)
 	}
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "original"))
-	snap := must[*graph.Snapshot[trail]](t)(g.Resume(bg, "copied", graph.Thread("copy")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("original")))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("copy").Invoke(bg, g.Answer("copied")))
 	equal(t, "copy", snap.State.Note, "copied")
-	equal(t, "original", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.Note, "original")
-	if err := g.CopyThread(bg, "t", "copy"); !errors.Is(err, checkpoint.ErrConflict) {
+	equal(t, "original", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.Note, "original")
+	if err := g.Thread("t").Copy(bg, "copy"); !errors.Is(err, checkpoint.ErrConflict) {
 		t.Error(err)
 	}
-	if err := g.CopyThread(bg, "nobody", "x"); !errors.Is(err, checkpoint.ErrNotFound) {
+	if err := g.Thread("nobody").Copy(bg, "x"); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
 func TestEditsOfAThread(t *testing.T) { // SYN-25
 	g := abc(t)
-	snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 1 })) // starts a thread
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.N = 1
+		return nil
+	})) // starts a thread
 	equal(t, "step", snap.Step, 0)
 	equal(t, "done", snap.Done(), true)
-	snap = must[*graph.Snapshot[trail]](t)(g.BulkUpdate(bg, []graph.Edit[trail]{
-		{Apply: func(s *trail) { s.Ran.Add("as a") }, AsNode: "a"},
-		{Apply: func(s *trail) { s.Ran.Add("as b") }, AsNode: "b"},
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").BulkEdit(bg, []graph.Edit[trail]{
+		{Apply: func(s *trail) error {
+			s.Ran.Add("as a")
+			return nil
+		}, AsNode: "a"},
+		{Apply: func(s *trail) error {
+			s.Ran.Add("as b")
+			return nil
+		}, AsNode: "b"},
 	}))
 	equalSlice(t, "next", snap.Next, []string{"c"})
-	snap = must[*graph.Snapshot[trail]](t)(g.Continue(bg))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "ran", snap.State.ran(), "as a as b c")
-	_, err := g.UpdateState(bg, nil, graph.AsNode("nobody"))
+	_, err := g.Thread("t").EditAs(bg, "nobody", nil)
 	wantErr[*graph.InvalidEdgeError](t, err)
-	first := entries(t, g, graph.OldestFirst())[0]
-	snap = must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 2 }, graph.From(first.Checkpoint)))
+	first := entriesOf(t, g.Thread("t"), graph.HistoryQuery{OldestFirst: true})[0]
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").At(first.Checkpoint).Edit(bg, func(s *trail) error {
+		s.N = 2
+		return nil
+	}))
 	equal(t, "on a branch of the past", snap.State.ran(), "")
 	equal(t, "N", snap.State.N, 2)
 }
 
 func TestEditWithACommand(t *testing.T) {
 	g := abc(t)
-	snap := must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) {}, graph.AsNode("a", graph.Goto("c"))))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "a", func(s *trail) error { return nil }, graph.Goto("c")))
 	equalSlice(t, "next", snap.Next, []string{"c"})
 }
 
@@ -219,15 +231,16 @@ func TestLongThreadsAreReadBackExactly(t *testing.T) { // snapshots and ranges
 	g := compile(t, b, stored()...)
 	var want []string
 	for i := 1; i <= 300; i++ {
-		snap := must[*graph.Snapshot[state]](t)(g.Invoke(bg, func(s *state) {
+		snap := must[*graph.Snapshot[state]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *state) error {
 			if i%3 == 0 {
 				s.Items.Add("input")
 			}
-		}))
+			return nil
+		})))
 		want = append(want, fmt.Sprint(snap.State.Items.Slice(), snap.State.N, snap.State.Text, snap.State.Known))
 	}
 	i := 300
-	for e, err := range g.History(bg, graph.WithSource("loop")) {
+	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{Source: "loop"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,19 +256,19 @@ func TestLongThreadsAreReadBackExactly(t *testing.T) { // snapshots and ranges
 
 func TestSnapshotsOfAThreadOverItsLife(t *testing.T) { // SONI-37, SONI-39, SYN-22, SONI-59
 	g := asker(t)
-	if _, err := g.State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := g.Thread("t").State(bg); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Fatal(err)
 	}
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	equal(t, "next", strings.Join(snap.Next, ","), "b")
 	equal(t, "payload", fmt.Sprint(snap.Interrupts[0].Value), "what note?")
 	equal(t, "status", snap.Tasks[0].Status, "interrupted")
 	if snap.Checkpoint == "" || snap.CreatedAt.IsZero() || snap.Thread != "t" {
 		t.Errorf("%+v", snap)
 	}
-	must[*graph.Snapshot[trail]](t)(g.Resume(bg, "n"))
-	snap = must[*graph.Snapshot[trail]](t)(g.State(bg))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer("n")))
+	snap = must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	equal(t, "done", snap.Done(), true)
 	equal(t, "interrupts", len(snap.Interrupts), 0)
 }
@@ -274,26 +287,29 @@ func TestW1SecondRunOnAThreadIsBusy(t *testing.T) { // Q-06
 	g := compile(t, b, stored()...)
 	done := make(chan error)
 	go func() {
-		_, err := g.Invoke(bg, func(*trail) {})
+		_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		done <- err
 	}()
 	<-in
 	for _, call := range []func() error{
-		func() error { _, err := g.Invoke(bg, func(*trail) {}); return err },
-		func() error { _, err := g.UpdateState(bg, func(*trail) {}); return err },
+		func() error {
+			_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
+			return err
+		},
+		func() error { _, err := g.Thread("t").Edit(bg, func(*trail) error { return nil }); return err },
 	} {
 		if err := call(); !errors.Is(err, graph.ErrThreadBusy) {
 			t.Error(err)
 		}
 	}
-	if _, err := g.State(bg); err != nil {
+	if _, err := g.Thread("t").State(bg); err != nil {
 		t.Error(err) // reading is always possible
 	}
 	close(out)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.State(bg)).State.ran(), "a")
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).State.ran(), "a")
 }
 
 func TestHistoryNamesNodesThatWroteNothing(t *testing.T) {
@@ -301,27 +317,36 @@ func TestHistoryNamesNodesThatWroteNothing(t *testing.T) {
 	b.AddNode("silent", func(context.Context, *trail) error { return nil })
 	b.AddEdge(graph.Start, "silent").AddEdge(graph.Start, "loud")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
-	es := entries(t, g)
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	es := entriesOf(t, g.Thread("t"))
 	equalSlice(t, "nodes", es[0].Nodes, []string{"loud", "silent"})
 }
 
 func TestHistoryShowsWhatIsPendingAfterAnEdit(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "a", "b", "c").AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("a", "c")
 	g := compile(t, b, append(stored(), graph.InterruptBefore("b", "c"))...)
-	must[*graph.Snapshot[trail]](t)(g.Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	next := func(want ...string) {
 		t.Helper()
-		newest := entries(t, g)[0]
+		newest := entriesOf(t, g.Thread("t"))[0]
 		equal(t, "source", newest.Source, "update")
 		equalSlice(t, "next in the history", newest.Next, want)
-		equalSlice(t, "next", must[*graph.Snapshot[trail]](t)(g.State(bg)).Next, want)
+		equalSlice(t, "next", must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg)).Next, want)
 	}
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 1 }))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.N = 1
+		return nil
+	}))
 	next("b", "c")
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 2 }, graph.AsNode("b")))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").EditAs(bg, "b", func(s *trail) error {
+		s.N = 2
+		return nil
+	}))
 	next("c")
-	must[*graph.Snapshot[trail]](t)(g.Continue(bg))
-	must[*graph.Snapshot[trail]](t)(g.UpdateState(bg, func(s *trail) { s.N = 3 }))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Edit(bg, func(s *trail) error {
+		s.N = 3
+		return nil
+	}))
 	next()
 }

@@ -104,7 +104,7 @@ func TestTheErrorOfAQuestionIsToldFromAFailure(t *testing.T) {
 		}).
 		AddEdge(graph.Start, "a").
 		MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
-	snap, err := g.Invoke(t.Context(), func(*toolState) {}, graph.Thread("t"))
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(func(*toolState) error { return nil }))
 	if err != nil || !snap.Interrupted() || !graph.IsInterrupt(fmt.Errorf("x: %w", asked)) {
 		t.Errorf("%v, %v, %v", snap, err, asked)
 	}

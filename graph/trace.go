@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/local"
@@ -22,7 +23,7 @@ type Tracer interface {
 
 // Trace sets what follows a graph's runs, its subgraphs' included. Given to a
 // call it replaces the graph's; nil means nothing. [Graph.Replay] isn't followed.
-func Trace(t Tracer) Option { return func(s *settings) { s.tracer = t } }
+func Trace(t Tracer) RunOption { return runSetting(func(s *settings) { s.tracer = t }) }
 
 // PartKind is the kind of a [Part].
 type PartKind string
@@ -30,7 +31,7 @@ type PartKind string
 // The kinds. A run has supersteps, a superstep has attempts and handlers, and
 // each of these may have the runs of subgraphs.
 const (
-	PartRun     PartKind = "run"     // a call of Invoke, Resume, ..., or of a subgraph
+	PartRun     PartKind = "run"     // a call of Invoke or Stream, or of a subgraph
 	PartStep    PartKind = "step"    // a superstep, from its first task's start until it is committed or the run ends
 	PartAttempt PartKind = "attempt" // a node's attempt at a task; its routers come after it
 	PartHandler PartKind = "handler" // the call of a node's [OnError]
@@ -131,12 +132,12 @@ func outcomeOf(o local.Outcome) Outcome {
 
 // enter tells the tracer of a run. The function tells it of the end; s is nil if
 // the run could not begin.
-func (g *Graph[S]) enter(ctx context.Context, set *settings) (context.Context, func(s *local.Session, err error)) {
-	if set.metadata == nil {
+func (e *engine) enter(ctx context.Context, set *settings) (context.Context, func(s *local.Session, err error)) {
+	if set.metadata = maps.Clone(set.metadata); set.metadata == nil { // the tracer adds to it
 		set.metadata = map[string]string{}
 	}
 	ctx, end := set.tracer.Begin(ctx, Part{
-		Kind: PartRun, Graph: g.Name(), Thread: string(set.thread), Namespace: set.namespace, Metadata: set.metadata,
+		Kind: PartRun, Graph: e.prog.Plan.Name, Thread: string(set.thread), Namespace: set.namespace, Metadata: set.metadata,
 	})
 	if len(set.metadata) == 0 {
 		set.metadata = nil

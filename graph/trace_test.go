@@ -182,7 +182,7 @@ func TestATracerIsToldHowAttemptsEnd(t *testing.T) {
 		  step 4 of 2 tasks: node "fails" failed in step 4: boom .
 		    attempt fails 1 in step 4: boom .
 		    attempt slow 1 in step 4: another task of the superstep failed (cancelled) .`)
-		_, _ = g.Invoke(bg, nil, graph.StartAt(graph.Goto("cached")))
+		_, _ = g.Thread("").Invoke(bg, g.Restart(nil, graph.Goto("cached")))
 		if got := p.tree(); !strings.Contains(got, "attempt cached 0 in step 1 (cached) .") {
 			t.Errorf("told:%s", got)
 		}
@@ -198,8 +198,8 @@ func TestATracerIsToldOfQuestionsAndOfTheRunBefore(t *testing.T) {
 	b := visits(graph.New[trail]("g"), "last")
 	graph.AddSubgraph(b, "sub", child, graph.Mapping[trail, trail]{})
 	b.AddEdge(graph.Start, "sub").AddEdge("sub", "last")
-	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"), graph.InterruptBefore("last"), graph.Trace(p))
-	snap, err := g.Invoke(bg, func(*trail) {})
+	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()), graph.InterruptBefore("last"), graph.Trace(p))
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	if err != nil || snap.Metadata["by"] != "parts" {
 		t.Fatal(snap.Metadata, err)
 	}
@@ -210,7 +210,7 @@ func TestATracerIsToldOfQuestionsAndOfTheRunBefore(t *testing.T) {
 		      run child at sub (asks  inside name) .
 		        step 1 of 1 tasks at sub (asks  inside name) .
 		          attempt ask 1 in step 1 at sub (asks  inside name) .`)
-	if _, err := g.Resume(bg, "Ada"); err != nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Answer("Ada")); err != nil {
 		t.Fatal(err)
 	}
 	wantTree(t, p, `
@@ -220,7 +220,7 @@ func TestATracerIsToldOfQuestionsAndOfTheRunBefore(t *testing.T) {
 		      run child at sub (goes on after ) .
 		        step 1 of 1 tasks at sub .
 		          attempt ask 1 in step 1 at sub .`)
-	if _, err := g.Resume(bg, "nobody asked this"); err == nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Answer("nobody asked this")); err == nil {
 		t.Fatal("no error")
 	}
 	if got := p.tree(); !strings.Contains(got, "run g: ") {

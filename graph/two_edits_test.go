@@ -34,16 +34,22 @@ func TestAnEphemeralThatALaterEditFoldsReplacesThatOfAnEarlierOne(t *testing.T) 
 		return nil
 	})
 	b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddEdge(graph.Start, "c").AddEdge("a", "after")
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-	must[*graph.Snapshot[passing]](t)(g.Invoke(bg, func(*passing) {}))
-	must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Note = "1" }))
-	must[*graph.Snapshot[passing]](t)(g.Resume(bg, graph.Answers{"b": 1}))
+	g := compile(t, b, graph.WithCheckpointer(store))
+	must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Input(func(*passing) error { return nil })))
+	must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, func(s *passing) error {
+		s.Note = "1"
+		return nil
+	}))
+	must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"b": 1})))
 	for _, note := range []string{"2", "3"} {
-		snap := must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Note = note }))
+		snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, func(s *passing) error {
+			s.Note = note
+			return nil
+		}))
 		equal(t, "what is seen", snap.State.Once.Get(), "from b")
 		equal(t, "next", strings.Join(snap.Next, " "), "c")
 	}
-	snap := must[*graph.Snapshot[passing]](t)(g.Resume(bg, graph.Answers{"c": 1}))
+	snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c": 1})))
 	equal(t, "ran", strings.Join(snap.State.Ran.Slice(), " "), "a b c after sees [from b]")
 	equal(t, "runs of b", runs.of("b"), 1)
 	same(t, g, taped(t, store, "t"))

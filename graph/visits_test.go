@@ -14,16 +14,19 @@ import (
 // superstep's end, has run once.
 func TestANodeThatAnEditHasFoldedIsVisitedOnce(t *testing.T) {
 	g := passingBeside(t, checkpoint.NewMemory())
-	must[*graph.Snapshot[passing]](t)(g.UpdateState(bg, func(s *passing) { s.Note = "edited" }))
-	snap := must[*graph.Snapshot[passing]](t)(g.Resume(bg, 1))
+	must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, func(s *passing) error {
+		s.Note = "edited"
+		return nil
+	}))
+	snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
 	var told []string
-	for _, ev := range must[[]graph.Event](t)(collect(g.Stream(bg, nil, graph.Modes(graph.ModeUpdates), graph.Since("")))) {
+	for _, ev := range must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), graph.Modes(graph.ModeUpdates), graph.Since("")))) {
 		if ev.Node == "a" {
 			told = append(told, string(ev.Update))
 		}
 	}
 	equalSlice(t, "told of a", told, []string{`{"Once":"from a","Ran":["a"]}`})
-	history := entriesOf(t, g)
+	history := entriesOf(t, g.Thread("t"))
 	for _, n := range g.Drawing(graph.Overlay(history, snap)).Nodes {
 		if n.ID == "a" {
 			equal(t, "visits of a", n.Visits, 1)
@@ -54,11 +57,11 @@ func TestRunsOfOlderProgramsAreDrawnOverRenamedNodes(t *testing.T) {
 		}, formerly("second", second)...)
 		return compile(t, b.AddEdge(graph.Start, first).AddEdge(first, second), opts...)
 	}
-	must[*graph.Snapshot[trail]](t)(build("first", "second").Invoke(bg, func(*trail) {}))
+	must[*graph.Snapshot[trail]](t)(build("first", "second").Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	g := build("one", "two")
-	snap := must[*graph.Snapshot[trail]](t)(g.State(bg))
+	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	var drawn []string
-	for _, n := range g.Drawing(graph.Overlay(entriesOf(t, g), snap)).Nodes {
+	for _, n := range g.Drawing(graph.Overlay(entriesOf(t, g.Thread("t")), snap)).Nodes {
 		drawn = append(drawn, fmt.Sprint(n.ID, " ", n.Status, " ", n.Visits))
 	}
 	equalSlice(t, "drawn", drawn[1:3], []string{"one visited 1", "two interrupted 0"})

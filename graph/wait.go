@@ -59,7 +59,7 @@ func sleep(ctx context.Context, a local.Asking) error {
 }
 
 // WaitFor lets a node's thread rest until an event is sent to it with
-// [Graph.SendEvent], and returns the event's value. As with [Interrupt] it
+// [Thread.SendEvent], and returns the event's value. As with [Interrupt] it
 // returns an error first, which the node must return, and the node runs again
 // from its beginning when the event has come. An event that was sent before
 // anybody waited is kept for the first who does; each event wakes one waiter. One
@@ -88,25 +88,21 @@ func WaitFor[T any](ctx context.Context, key, event string, opts ...AskOption) (
 	return ask[T](ctx, t, &c, local.Asking{Key: key, Event: event})
 }
 
-// SendEvent sends an event to a thread, which must exist, named by [Thread]. It
+// SendEvent sends an event to the thread, which must exist. It
 // is stored before SendEvent returns, whatever the thread is doing, and reaches
 // the first node that waits for it with [WaitFor], now or later. A parked
 // thread is not run by SendEvent itself but by a [Runner], or by
-// [Graph.Continue]. Events with one name are received in the order stored.
+// [Requests.Continue]. Events with one name are received in the order stored.
 //
 // The value is encoded as JSON.
-func (g *Graph[S]) SendEvent(ctx context.Context, event string, value any, opts ...Option) error {
-	set, err := g.with(ctx, opts)
+func (t *Thread[S]) SendEvent(ctx context.Context, event string, value any) error {
+	err := t.stored(ctx)
 	switch {
 	case err != nil:
 		return err
-	case set.store == nil:
-		return fmt.Errorf("an event %w", ErrNoCheckpointer)
-	case set.thread == "":
-		return ErrThreadRequired
 	case event == "":
 		return errors.New("graph: SendEvent needs the name of an event")
-	case set.namespace != "":
+	case t.set.namespace != "":
 		return fmt.Errorf("event %q: %w", event, local.ErrNamespace)
 	}
 	if !utf8.ValidString(event) {
@@ -116,5 +112,5 @@ func (g *Graph[S]) SendEvent(ctx context.Context, event string, value any, opts 
 	if err != nil {
 		return fmt.Errorf("value of event %q: %w", event, err)
 	}
-	return local.SendEvent(ctx, set.store, set.thread, event, raw)
+	return local.SendEvent(ctx, t.set.store, t.set.thread, event, raw)
 }

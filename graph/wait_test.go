@@ -20,7 +20,7 @@ func oneNode(t testing.TB, store checkpoint.Store, node func(ctx context.Context
 	b.AddNode("node", node)
 	b.AddEdge(graph.Start, "node")
 	b.AddEdge("node", graph.End)
-	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("t")}, opts...)...)
+	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(store)}, opts...)...)
 }
 
 // running starts a runner that ends with the test's bubble.
@@ -56,7 +56,7 @@ func TestSleepParksTheThreadUntilARunnerWakesIt(t *testing.T) { // W22
 			}
 			return nil
 		})
-		snap, err := g.Invoke(t.Context(), say("night"))
+		snap, err := g.Thread("t").Invoke(t.Context(), g.Input(say("night")))
 		if err != nil || snap.Done() || len(snap.Interrupts) != 0 || snap.Err() != nil {
 			t.Fatalf("got %+v, %v; want a thread that waits and asks nobody", snap, err)
 		}
@@ -66,7 +66,7 @@ func TestSleepParksTheThreadUntilARunnerWakesIt(t *testing.T) { // W22
 		stop := running(t, store, g)
 		time.Sleep(40 * 24 * time.Hour)
 		stop()
-		snap, err = g.State(t.Context())
+		snap, err = g.Thread("t").State(t.Context())
 		if err != nil || !snap.Done() {
 			t.Fatalf("got %+v, %v", snap, err)
 		}
@@ -90,7 +90,7 @@ func TestSleepThatIsOverDoesNotPark(t *testing.T) {
 		s.Said.Add("up")
 		return nil
 	})
-	snap, err := g.Invoke(bg, say("a"))
+	snap, err := g.Thread("t").Invoke(bg, g.Input(say("a")))
 	if err != nil || said(&snap.State) != "a up" {
 		t.Fatalf("got %q, %v", said(&snap.State), err)
 	}
@@ -130,32 +130,32 @@ func TestDeadlineOfAQuestion(t *testing.T) {
 			return err
 		})
 		for i, want := range []string{"answered true", "nobody answered approve"} {
-			thread := graph.Thread(fmt.Sprint("t", i))
-			snap, err := g.Invoke(t.Context(), nil2, thread)
+			thread := fmt.Sprint("t", i)
+			snap, err := g.Thread(thread).Invoke(t.Context(), g.Input(nil2))
 			if err != nil || len(snap.Interrupts) != 1 || !snap.Interrupts[0].Deadline.Equal(time.Now().Add(48*time.Hour)) {
 				t.Fatalf("got %+v, %v", snap.Interrupts, err)
 			}
 			stop := running(t, store, g)
 			time.Sleep(47 * time.Hour)
 			if i == 0 {
-				if _, err := g.Resume(t.Context(), true, thread); err != nil {
+				if _, err := g.Thread(thread).Invoke(t.Context(), g.Answer(true)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			time.Sleep(2 * time.Hour)
 			stop()
-			snap, err = g.State(t.Context(), thread)
+			snap, err = g.Thread(thread).State(t.Context())
 			if err != nil || said(&snap.State) != want {
 				t.Fatalf("got %q, %v, want %q", said(&snap.State), err, want)
 			}
 		}
-		if _, err := g.Resume(t.Context(), true, graph.Thread("t1")); !errors.Is(err, graph.ErrNothingToResume) {
+		if _, err := g.Thread("t1").Invoke(t.Context(), g.Answer(true)); !errors.Is(err, graph.ErrNothingToResume) {
 			t.Fatalf("got %v for an answer that came too late", err)
 		}
 	})
 }
 
-func nil2(*turns) {}
+func nil2(*turns) error { return nil }
 
 func TestEventsWakeWhoWaitsForThem(t *testing.T) {
 	node := func(ctx context.Context, s *turns) error {
@@ -170,11 +170,11 @@ func TestEventsWakeWhoWaitsForThem(t *testing.T) {
 	}
 	for name, send := range map[string]func(t *testing.T, g *graph.Graph[turns], store checkpoint.Store){
 		"sent while the thread is parked": func(t *testing.T, g *graph.Graph[turns], store checkpoint.Store) {
-			must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
 			stop := running(t, store, g)
 			for _, who := range []string{"ann", "bob"} {
 				time.Sleep(time.Hour)
-				if err := g.SendEvent(t.Context(), "arrival", who); err != nil {
+				if err := g.Thread("t").SendEvent(t.Context(), "arrival", who); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -182,27 +182,27 @@ func TestEventsWakeWhoWaitsForThem(t *testing.T) {
 			stop()
 		},
 		"sent both at once, and the thread continued by hand": func(t *testing.T, g *graph.Graph[turns], store checkpoint.Store) {
-			must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
 			for _, who := range []string{"ann", "bob"} {
-				if err := g.SendEvent(t.Context(), "arrival", who); err != nil {
+				if err := g.Thread("t").SendEvent(t.Context(), "arrival", who); err != nil {
 					t.Fatal(err)
 				}
 			}
-			must[*graph.Snapshot[turns]](t)(g.Continue(t.Context()))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Continue()))
 		},
 		"sent before anybody waits": func(t *testing.T, g *graph.Graph[turns], store checkpoint.Store) {
-			must[*graph.Snapshot[turns]](t)(g.UpdateState(t.Context(), nil2))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Edit(t.Context(), nil2))
 			for _, who := range []string{"ann", "bob"} {
-				if err := g.SendEvent(t.Context(), "arrival", who); err != nil {
+				if err := g.Thread("t").SendEvent(t.Context(), "arrival", who); err != nil {
 					t.Fatal(err)
 				}
 			}
-			must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
 		},
 		"given as an answer": func(t *testing.T, g *graph.Graph[turns], store checkpoint.Store) {
-			must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
-			must[*graph.Snapshot[turns]](t)(g.Resume(t.Context(), graph.Answers{"guest0": "ann"}))
-			must[*graph.Snapshot[turns]](t)(g.Resume(t.Context(), graph.Answers{"guest1": "bob"}))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Answer(graph.Answers{"guest0": "ann"})))
+			must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Answer(graph.Answers{"guest1": "bob"})))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestEventsWakeWhoWaitsForThem(t *testing.T) {
 				store := checkpoint.NewMemory()
 				g := oneNode(t, store, node)
 				send(t, g, store)
-				snap, err := g.State(t.Context())
+				snap, err := g.Thread("t").State(t.Context())
 				if err != nil || !snap.Done() || said(&snap.State) != "ann bob" {
 					t.Fatalf("got %q, %+v, %v", said(&snap.State), snap.Waits, err)
 				}
@@ -237,9 +237,9 @@ func TestAnEventOfAnotherNameWakesNobody(t *testing.T) {
 			}
 			return err
 		})
-		must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
+		must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
 		stop := running(t, store, g)
-		if err := g.SendEvent(t.Context(), "shipped", 1); err != nil {
+		if err := g.Thread("t").SendEvent(t.Context(), "shipped", 1); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Minute)
@@ -251,7 +251,7 @@ func TestAnEventOfAnotherNameWakesNobody(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		stop()
-		snap := must[*graph.Snapshot[turns]](t)(g.State(t.Context()))
+		snap := must[*graph.Snapshot[turns]](t)(g.Thread("t").State(t.Context()))
 		if said(&snap.State) != "too late" || runs != 2 {
 			t.Fatalf("got %q after %d runs", said(&snap.State), runs)
 		}
@@ -276,15 +276,15 @@ func TestWaitsInASubgraph(t *testing.T) {
 		b := graph.New[turns]("outer")
 		graph.AddShared(b, "inner", inner, func(s *turns) *turns { return s })
 		b.AddEdge(graph.Start, "inner")
-		g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-		snap := must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), say("a")))
+		g := compile(t, b, graph.WithCheckpointer(store))
+		snap := must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(say("a"))))
 		if len(snap.Waits) != 1 || strings.Join(snap.Waits[0].Path, "/") != "inner" {
 			t.Fatalf("waits for %+v", snap.Waits)
 		}
 		stop := running(t, store, g)
 		time.Sleep(3 * time.Hour)
 		stop()
-		snap = must[*graph.Snapshot[turns]](t)(g.State(t.Context()))
+		snap = must[*graph.Snapshot[turns]](t)(g.Thread("t").State(t.Context()))
 		if said(&snap.State) != "a late" || !snap.Done() {
 			t.Fatalf("got %q, %v", said(&snap.State), snap.Waits)
 		}
@@ -308,21 +308,21 @@ func TestPositionalAnswersPassWaitsBy(t *testing.T) {
 			return err
 		})
 		b.AddEdge(graph.Start, "nap").AddEdge(graph.Start, "ask")
-		g := compile(t, b, graph.WithCheckpointer(store), graph.Thread("t"))
-		snap := must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
+		g := compile(t, b, graph.WithCheckpointer(store))
+		snap := must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
 		if len(snap.Interrupts) != 1 || len(snap.Waits) != 1 {
 			t.Fatalf("got %+v and %+v", snap.Interrupts, snap.Waits)
 		}
-		snap = must[*graph.Snapshot[turns]](t)(g.Resume(t.Context(), "ann"))
+		snap = must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Answer("ann")))
 		if snap.Done() || len(snap.Interrupts) != 0 {
 			t.Fatalf("got %+v", snap)
 		}
 		var bad *graph.AnswerError
-		if _, err := g.Resume(t.Context(), "again"); !errors.As(err, &bad) {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Answer("again")); !errors.As(err, &bad) {
 			t.Fatalf("got %v, want an AnswerError: nobody is asked", err)
 		}
 		time.Sleep(time.Hour)
-		snap = must[*graph.Snapshot[turns]](t)(g.Continue(t.Context()))
+		snap = must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Continue()))
 		if !snap.Done() || said(&snap.State) != "rested ann" {
 			t.Fatalf("got %q", said(&snap.State))
 		}
@@ -333,8 +333,7 @@ func TestWaitMisuse(t *testing.T) {
 	store := checkpoint.NewMemory()
 	try := func(node func(ctx context.Context) error, opts ...graph.Option) error {
 		t.Helper()
-		_, err := oneNode(t, store, func(ctx context.Context, _ *turns) error { return node(ctx) }, opts...).
-			Invoke(bg, nil2, graph.Thread(graph.NewThreadID()))
+		_, err := oneNode(t, store, func(ctx context.Context, _ *turns) error { return node(ctx) }, opts...).Thread(graph.NewThreadID()).Invoke(bg, graph.Requests[turns]{}.Input(nil2))
 		return err
 	}
 	var twice error
@@ -352,10 +351,10 @@ func TestWaitMisuse(t *testing.T) {
 		"a key twice":  {twice, "twice"},
 		"a namespace":  {try(func(ctx context.Context) error { return graph.Sleep(ctx, "k", time.Hour) }, graph.Namespace("n")), "empty namespace"},
 		"outside":      {graph.Sleep(bg, "k", time.Hour), "does not come from a node"},
-		"no thread":    {oneNode(t, store, nil3).SendEvent(bg, "e", 1, graph.Thread("")), "thread"},
-		"no such one":  {oneNode(t, store, nil3).SendEvent(bg, "e", 1, graph.Thread("nobody")), "not found"},
-		"no name":      {oneNode(t, store, nil3).SendEvent(bg, "", 1), "name of an event"},
-		"not for JSON": {oneNode(t, store, nil3).SendEvent(bg, "e", func() {}), "unsupported type"},
+		"no thread":    {oneNode(t, store, nil3).Thread("").SendEvent(bg, "e", 1), "thread"},
+		"no such one":  {oneNode(t, store, nil3).Thread("nobody").SendEvent(bg, "e", 1), "not found"},
+		"no name":      {oneNode(t, store, nil3).Thread("t").SendEvent(bg, "", 1), "name of an event"},
+		"not for JSON": {oneNode(t, store, nil3).Thread("t").SendEvent(bg, "e", func() {}), "unsupported type"},
 		"inside Once": {try(func(ctx context.Context) error {
 			_, err := graph.Once(ctx, "x", func(ctx context.Context, _ string) (int, error) { return 0, graph.Sleep(ctx, "k", time.Hour) })
 			return err
@@ -389,7 +388,7 @@ func TestRecoverContinuesRunsThatDied(t *testing.T) {
 		b.AddEdge(graph.Start, "a").AddSequence("a", "b", "c")
 		dead := &dying{Store: store}
 		g := compile(t, b, graph.WithCheckpointer(dead))
-		go func() { _, _ = g.Invoke(t.Context(), nil2, graph.Thread("t")) }()
+		go func() { _, _ = g.Thread("t").Invoke(t.Context(), g.Input(nil2)) }()
 		synctest.Wait()
 		dead.gone.Store(true) // its process can't write any more
 		die = false
@@ -401,7 +400,7 @@ func TestRecoverContinuesRunsThatDied(t *testing.T) {
 		if n, err := graph.Recover(t.Context(), store, alive); n != 1 || err != nil {
 			t.Fatalf("recovered %d, %v", n, err)
 		}
-		snap := must[*graph.Snapshot[turns]](t)(alive.State(t.Context(), graph.Thread("t")))
+		snap := must[*graph.Snapshot[turns]](t)(alive.Thread("t").State(t.Context()))
 		if said(&snap.State) != "a b c" || ran["a"] != 1 || ran["b"] != 2 || ran["c"] != 1 {
 			t.Fatalf("got %q, ran %v", said(&snap.State), ran)
 		}
@@ -415,7 +414,7 @@ func TestRunnerLeavesThreadsOfOtherGraphsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := checkpoint.NewMemory()
 		g := oneNode(t, store, func(ctx context.Context, _ *turns) error { return graph.Sleep(ctx, "k", time.Hour) })
-		must[*graph.Snapshot[turns]](t)(g.Invoke(t.Context(), nil2))
+		must[*graph.Snapshot[turns]](t)(g.Thread("t").Invoke(t.Context(), g.Input(nil2)))
 		time.Sleep(2 * time.Hour)
 		b := graph.New[turns]("wait")
 		b.AddNode("n", nil3)

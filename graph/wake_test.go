@@ -76,20 +76,20 @@ func TestW1ABusyRunDoesNotSwallowAnEvent(t *testing.T) {
 	ctx, mem := t.Context(), checkpoint.NewMemory()
 	broken := errors.New("broken")
 	fail := func() error { err := broken; broken = nil; return err }
-	here := hears(fail).MustCompile(graph.WithCheckpointer(mem), graph.Thread("t"))
-	if _, err := here.Invoke(ctx, func(*hearing) {}); err == nil {
+	here := hears(fail).MustCompile(graph.WithCheckpointer(mem))
+	if _, err := here.Thread("t").Invoke(ctx, here.Input(func(*hearing) error { return nil })); err == nil {
 		t.Fatal("the node did not fail")
 	}
 	late := &detached{Store: mem, Scheduler: mem, before: func() {
-		if snap, err := here.Continue(ctx); err != nil || len(snap.Waits) != 1 {
+		if snap, err := here.Thread("t").Invoke(ctx, here.Continue()); err != nil || len(snap.Waits) != 1 {
 			t.Fatalf("%+v, %v", snap, err)
 		}
-		if err := here.SendEvent(ctx, "go", "word"); err != nil {
+		if err := here.Thread("t").SendEvent(ctx, "go", "word"); err != nil {
 			t.Fatal(err)
 		}
 	}}
-	there := hears(fail).MustCompile(graph.WithCheckpointer(late), graph.Thread("t"))
-	if _, err := there.Continue(ctx); !errors.Is(err, graph.ErrThreadBusy) {
+	there := hears(fail).MustCompile(graph.WithCheckpointer(late))
+	if _, err := there.Thread("t").Invoke(ctx, there.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
 		t.Fatalf("got %v, want ErrThreadBusy", err)
 	}
 	if !isDue(t, mem, "t") {
@@ -102,7 +102,7 @@ func TestW1ABusyRunDoesNotSwallowAnEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if snap, err := here.State(ctx); err != nil || !snap.Done() || snap.State.Word != "word" {
+	if snap, err := here.Thread("t").State(ctx); err != nil || !snap.Done() || snap.State.Word != "word" {
 		t.Fatalf("%+v, %v", snap, err)
 	}
 	if isDue(t, mem, "t") {
@@ -118,11 +118,11 @@ func TestARunnerThatIsCutShortLeavesTheThreadToTheNext(t *testing.T) {
 			ctx, mem := t.Context(), checkpoint.NewMemory()
 			stopped, stop := context.WithCancel(ctx)
 			fail := func() error { return nil }
-			here := hears(func() error { return fail() }).MustCompile(graph.WithCheckpointer(mem), graph.Thread("t"))
-			if _, err := here.Invoke(ctx, func(*hearing) {}); err != nil {
+			here := hears(func() error { return fail() }).MustCompile(graph.WithCheckpointer(mem))
+			if _, err := here.Thread("t").Invoke(ctx, here.Input(func(*hearing) error { return nil })); err != nil {
 				t.Fatal(err)
 			}
-			if err := here.SendEvent(ctx, "go", "word"); err != nil {
+			if err := here.Thread("t").SendEvent(ctx, "go", "word"); err != nil {
 				t.Fatal(err)
 			}
 			bad := &detached{Store: mem, Scheduler: mem, before: func() {}}
@@ -150,7 +150,7 @@ func TestARunnerThatIsCutShortLeavesTheThreadToTheNext(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if snap, err := here.State(ctx); err != nil || !snap.Done() {
+			if snap, err := here.Thread("t").State(ctx); err != nil || !snap.Done() {
 				t.Fatalf("%+v, %v", snap, err)
 			}
 			if isDue(t, mem, "t") {

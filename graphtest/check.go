@@ -22,15 +22,15 @@ type outcome struct {
 }
 
 // try compiles a graph anew and drives it to its end on a thread in store.
-func try[S any](ctx context.Context, b *graph.Builder[S], input func(s *S), script Script, store checkpoint.Store, recover func(error) bool, opts []graph.Option) (outcome, error) {
+func try[S any](ctx context.Context, b *graph.Builder[S], input func(s *S) error, script Script, store checkpoint.Store, recover func(error) bool, opts []graph.ThreadOption) (outcome, error) {
 	g, err := b.Compile()
 	if err != nil {
 		return outcome{}, err
 	}
 	seen := &CollectingObserver{}
-	opts = append([]graph.Option{graph.Observe(seen), graph.CheckMutations()}, opts...)
-	opts = append(opts, graph.WithCheckpointer(store), graph.Thread("graphtest"))
-	d := driver[S]{g: g, input: started(input), script: script, opts: opts, recover: recover}
+	opts = append([]graph.ThreadOption{graph.Observe(seen), graph.CheckMutations()}, opts...)
+	opts = append(opts, graph.WithCheckpointer(store))
+	d := driver[S]{t: g.Thread("graphtest", opts...), input: started(input), script: script, recover: recover}
 	snap, err := d.run(ctx)
 	if err == nil {
 		err = d.leftOver()
@@ -48,21 +48,21 @@ func try[S any](ctx context.Context, b *graph.Builder[S], input func(s *S), scri
 // Run compiles a builder and drives it to its end on a fresh thread in memory,
 // with [graph.CheckMutations]. A nil input writes nothing. The options are for
 // the run; checkpointer and thread are the function's own.
-func Run[S any](tb testing.TB, b *graph.Builder[S], input func(s *S), script Script, opts ...graph.Option) *graph.Snapshot[S] {
+func Run[S any](tb testing.TB, b *graph.Builder[S], input func(s *S) error, script Script, opts ...graph.ThreadOption) *graph.Snapshot[S] {
 	tb.Helper()
 	g, err := b.Compile()
 	if err != nil {
 		tb.Fatalf("graphtest: %v", err)
 	}
-	opts = append([]graph.Option{graph.CheckMutations()}, opts...)
-	opts = append(opts, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("graphtest"))
-	return Drive(tb, g, started(input), script, opts...)
+	opts = append([]graph.ThreadOption{graph.CheckMutations()}, opts...)
+	opts = append(opts, graph.WithCheckpointer(checkpoint.NewMemory()))
+	return Drive(tb, g.Thread("graphtest", opts...), started(input), script)
 }
 
 // started returns an input that starts a thread.
-func started[S any](input func(s *S)) func(s *S) {
+func started[S any](input func(s *S) error) func(s *S) error {
 	if input == nil {
-		return func(*S) {}
+		return func(*S) error { return nil }
 	}
 	return input
 }
@@ -70,7 +70,7 @@ func started[S any](input func(s *S)) func(s *S) {
 // CheckDeterministic runs a graph n times and fails the test if two runs end
 // with different states or differ in what they do on the way: nodes, what they
 // write, questions and checkpoints, in their order.
-func CheckDeterministic[S any](tb testing.TB, n int, build func() *graph.Builder[S], input func(s *S), script Script, opts ...graph.Option) {
+func CheckDeterministic[S any](tb testing.TB, n int, build func() *graph.Builder[S], input func(s *S) error, script Script, opts ...graph.ThreadOption) {
 	tb.Helper()
 	var first outcome
 	for i := range max(n, 2) {
@@ -97,7 +97,7 @@ func CheckDeterministic[S any](tb testing.TB, n int, build func() *graph.Builder
 // A node that fails the check reads a clock, a random number, a service or a
 // variable outside of Once. Nodes of subgraphs are checked where their own
 // builders are.
-func CheckIdempotent[S any](tb testing.TB, build func() *graph.Builder[S], input func(s *S), script Script, opts ...graph.Option) {
+func CheckIdempotent[S any](tb testing.TB, build func() *graph.Builder[S], input func(s *S) error, script Script, opts ...graph.ThreadOption) {
 	tb.Helper()
 	once, err := try(tb.Context(), build(), input, script, checkpoint.NewMemory(), nil, opts)
 	if err != nil {
@@ -146,7 +146,7 @@ const againKey = "graphtest: run again"
 // the write took effect and once after it, lets it go on from what is stored,
 // and fails the test if it then ends in another state than without a crash, or
 // cannot go on.
-func CheckRecovery[S any](tb testing.TB, build func() *graph.Builder[S], input func(s *S), script Script, opts ...graph.Option) {
+func CheckRecovery[S any](tb testing.TB, build func() *graph.Builder[S], input func(s *S) error, script Script, opts ...graph.ThreadOption) {
 	tb.Helper()
 	whole, err := try(tb.Context(), build(), input, script, checkpoint.NewMemory(), nil, opts)
 	if err != nil {

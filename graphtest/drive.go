@@ -17,31 +17,29 @@ import (
 // breakpoints that the script doesn't know are passed.
 type Script map[string][]any
 
-// Drive runs a graph until its thread has ended, answering questions from the
+// Drive runs a graph on a thread until that has ended, answering questions from the
 // script, and returns the thread's end. The test fails if the run does, if a
 // question has no answer left in the script, or if answers are left over.
 //
-// A graph without a checkpointer of its own needs one in opts, and a thread, if
-// it asks anything.
-func Drive[S any](tb testing.TB, g *graph.Graph[S], input func(s *S), script Script, opts ...graph.Option) *graph.Snapshot[S] {
+// A graph that asks nothing needs no checkpointer, and its thread no ID.
+func Drive[S any](tb testing.TB, t *graph.Thread[S], input func(s *S) error, script Script) *graph.Snapshot[S] {
 	tb.Helper()
-	d := driver[S]{g: g, input: input, script: script, opts: opts}
+	d := driver[S]{t: t, input: input, script: script}
 	snap, err := d.run(tb.Context())
 	if err == nil {
 		err = d.leftOver()
 	}
 	if err != nil {
-		tb.Fatalf("graphtest: graph %q: %v", g.Name(), err)
+		tb.Fatalf("graphtest: thread %q: %v", t.ID(), err)
 	}
 	return snap
 }
 
 // driver drives a thread to its end.
 type driver[S any] struct {
-	g      *graph.Graph[S]
-	input  func(s *S)
+	t      *graph.Thread[S]
+	input  func(s *S) error
 	script Script
-	opts   []graph.Option
 
 	// recover is told of an error of a run and reports whether the thread can
 	// be taken up again; nil: never.
@@ -53,7 +51,7 @@ type driver[S any] struct {
 
 func (d *driver[S]) run(ctx context.Context) (*graph.Snapshot[S], error) {
 	d.given, d.used = map[string]any{}, map[string]int{}
-	snap, err := d.g.Invoke(ctx, d.input, d.opts...)
+	snap, err := d.t.Invoke(ctx, d.t.Input(d.input))
 	for {
 		switch {
 		case err != nil && (d.recover == nil || !d.recover(err)):
@@ -65,7 +63,7 @@ func (d *driver[S]) run(ctx context.Context) (*graph.Snapshot[S], error) {
 			if answers, err = d.answers(snap.Interrupts); err != nil {
 				return snap, err
 			}
-			snap, err = d.g.Resume(ctx, answers, d.opts...)
+			snap, err = d.t.Invoke(ctx, d.t.Answer(answers))
 		case snap.Done():
 			return snap, nil
 		default:
@@ -77,16 +75,16 @@ func (d *driver[S]) run(ctx context.Context) (*graph.Snapshot[S], error) {
 // takeUp goes on with a thread as another process would: it only knows what is
 // stored.
 func (d *driver[S]) takeUp(ctx context.Context) (*graph.Snapshot[S], error) {
-	snap, err := d.g.State(ctx, d.opts...)
+	snap, err := d.t.State(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound): // not even the input was stored
-		return d.g.Invoke(ctx, d.input, d.opts...)
+		return d.t.Invoke(ctx, d.t.Input(d.input))
 	case err != nil:
 		return snap, err
 	case snap.Done() || len(snap.Interrupts) > 0:
 		return snap, nil
 	}
-	return d.g.Continue(ctx, d.opts...)
+	return d.t.Invoke(ctx, d.t.Continue())
 }
 
 func (d *driver[S]) answers(open []graph.Interrupted) (graph.Answers, error) {

@@ -42,7 +42,10 @@ func build() *graph.Builder[State] {
 	return b
 }
 
-func cats(s *State) { s.Topic = "cat" }
+func cats(s *State) error {
+	s.Topic = "cat"
+	return nil
+}
 
 // t stands for the *testing.T of a test: it prints what fails.
 var t testing.TB = printer{}
@@ -63,7 +66,7 @@ func ExampleRun() {
 
 func ExampleDrive() {
 	g := build().MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.CheckMutations())
-	snap := graphtest.Drive(t, g, cats, graphtest.Script{"review": {true}}, graph.Thread("t-1"))
+	snap := graphtest.Drive(t, g.Thread("t-1"), cats, graphtest.Script{"review": {true}})
 	fmt.Println(snap.State.Jokes.Last())
 	// Output: Why did the cat cross the road?
 }
@@ -71,10 +74,11 @@ func ExampleDrive() {
 func ExampleInject() {
 	b := build()
 	in := graphtest.Inject(b, graphtest.FailAt("review", 1))
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
-	_, err := g.Invoke(context.Background(), cats)
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	thread := g.Thread("t-1")
+	_, err := thread.Invoke(context.Background(), thread.Input(cats))
 	fmt.Println(err)
-	snap, err := g.Continue(context.Background()) // what was written is there
+	snap, err := thread.Invoke(context.Background(), thread.Continue()) // what was written is there
 	fmt.Println(snap.State.Jokes.Len(), snap.Interrupted(), err, in.Runs("write"))
 	in.Check(t)
 	// Output:
@@ -84,11 +88,12 @@ func ExampleInject() {
 
 func ExampleStore() {
 	store := graphtest.NewStore(checkpoint.NewMemory(), graphtest.StoreFault{Write: 2, Effect: graphtest.Crash})
-	g := build().MustCompile(graph.WithCheckpointer(store), graph.Thread("t-1"))
-	_, err := g.Invoke(context.Background(), cats)
+	g := build().MustCompile(graph.WithCheckpointer(store))
+	thread := g.Thread("t-1")
+	_, err := thread.Invoke(context.Background(), thread.Input(cats))
 	fmt.Println(err)
 	store.Restart()
-	snap, err := g.Continue(context.Background())
+	snap, err := thread.Invoke(context.Background(), thread.Continue())
 	fmt.Println(snap.Interrupts[0].Key, err)
 	// Output:
 	// checkpoint save failed for thread "t-1": graphtest: the store has crashed

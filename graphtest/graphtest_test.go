@@ -119,7 +119,10 @@ func TestRunsCheckForMutations(t *testing.T) {
 	b.AddNode("spoil", func(_ context.Context, s *state) error { s.Rows.At(0)[0] = 99; return nil })
 	b.AddEdge(graph.Start, "spoil")
 	wantFailure(t, `node "spoil" changed field "Rows" in place`, spied(t, func(tb testing.TB) {
-		graphtest.Run(tb, b, func(s *state) { s.Rows.Add([]int{1}) }, nil)
+		graphtest.Run(tb, b, func(s *state) error {
+			s.Rows.Add([]int{1})
+			return nil
+		}, nil)
 	}))
 }
 
@@ -187,24 +190,24 @@ func TestStoreFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := graphtest.NewStore(checkpoint.NewMemory(), c.fault)
-				g := steps(three...).MustCompile(graph.WithCheckpointer(store), graph.Thread("t"), graph.SaveTimeout(time.Minute))
-				_, err := g.Invoke(bg, cats)
+				g := steps(three...).MustCompile(graph.WithCheckpointer(store), graph.SaveTimeout(time.Minute))
+				_, err := g.Thread("t").Invoke(bg, g.Input(cats))
 				if !errors.Is(err, c.is) {
 					t.Fatal(err)
 				}
-				_, err = g.State(bg)
+				_, err = g.Thread("t").State(bg)
 				if crashed := c.fault.Effect == graphtest.Crash; errors.Is(err, graphtest.ErrCrashed) != crashed {
 					t.Fatal(err)
 				}
 				store.Restart()
-				snap, err := g.State(bg)
+				snap, err := g.Thread("t").State(bg)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got := strings.Join(snap.State.Jokes.Slice(), " "); got != c.left {
 					t.Errorf("the store has %q, want %q", got, c.left)
 				}
-				if snap, err = g.Continue(bg); err != nil {
+				if snap, err = g.Thread("t").Invoke(bg, g.Continue()); err != nil {
 					t.Fatal(err)
 				}
 				if got := strings.Join(snap.State.Jokes.Slice(), " "); got != "a b c" || store.Fired() != 1 {

@@ -51,8 +51,11 @@ func TestTheBoothReplays(t *testing.T) {
 		g := booth(func(prompt string) (string, error) {
 			n++
 			return fmt.Sprintf("joke %d about %s", n, prompt), nil
-		}, "", graph.WithCheckpointer(store), graph.Thread("booth"), graph.RecordOnce())
-		graphtest.Drive(t, g, func(s *State) { s.Topic = "cats" }, graphtest.Script{"review": {false, true}})
+		}, "", graph.WithCheckpointer(store), graph.RecordOnce())
+		graphtest.Drive(t, g.Thread("booth"), func(s *State) error {
+			s.Topic = "cats"
+			return nil
+		}, graphtest.Script{"review": {false, true}})
 		var b bytes.Buffer
 		if err := recording.Export(t.Context(), store, "booth", &b); err != nil {
 			t.Fatal(err)

@@ -97,7 +97,10 @@ func Example_graph() {
 		return
 	}
 	for _, says := range []string{"", "Ann", ""} {
-		snap, err := g.Invoke(context.Background(), func(s *State) { s.User, s.Says = "u-1", says })
+		snap, err := g.Invoke(context.Background(), func(s *State) error {
+			s.User, s.Says = "u-1", says
+			return nil
+		})
 		if err != nil {
 			fmt.Println(err)
 			return

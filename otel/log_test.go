@@ -26,8 +26,8 @@ func TestLogsNameTheirTraceAndThread(t *testing.T) {
 		l.InfoContext(ctx, "plain", "k", 1)
 		l.With("with", 1).WithGroup("").WithGroup("group").With("in", 2).WithGroup("deep").InfoContext(ctx, "grouped", "k", 3)
 		return nil
-	}).AddEdge(graph.Start, "a"), r.Observe(), graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
-	if _, err := g.Invoke(bg, func(*State) {}); err != nil {
+	}).AddEdge(graph.Start, "a"), r.Observe(), graph.WithCheckpointer(checkpoint.NewMemory()))
+	if _, err := g.Thread("t-1").Invoke(bg, g.Input(func(*State) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 	l.With("with", 1).WithGroup("group").Info("outside", "k", 1)

@@ -51,7 +51,7 @@ func ask(t *testing.T, r *recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Invoke(bg, agent.Ask[agent.State]("Do I need a coat?"), graph.Thread("t-1")); err != nil {
+	if _, err := a.Thread("t-1").Invoke(bg, a.Input(agent.Ask[agent.State]("Do I need a coat?"))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -208,11 +208,11 @@ func TestHowACallOfAToolMayEnd(t *testing.T) {
 		execute_tool boom type=panic outcome=failed ERROR tool "boom": panic: boom`)
 
 	a, err := agent.New(agent.ReAct[agent.State]{Model: scripted.New(scripted.Call("asks", `{"city":"Bern"}`)), Tools: r.Tools(asks)},
-		graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t"))
+		graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if snap, err := a.Invoke(bg, agent.Ask[agent.State]("go")); err != nil || len(snap.Interrupts) != 1 {
+	if snap, err := a.Thread("t").Invoke(bg, a.Input(agent.Ask[agent.State]("go"))); err != nil || len(snap.Interrupts) != 1 {
 		t.Fatal(snap.Interrupts, err)
 	}
 	wantTree(t, r.tree("superstep.outcome"), `execute_tool asks outcome=interrupted`)

@@ -15,7 +15,7 @@ import (
 
 // Observe returns the option that has a graph's runs reported. It is given to
 // Compile or to a call; see [graph.Trace].
-func (t *Telemetry) Observe() graph.Option { return graph.Trace(t) }
+func (t *Telemetry) Observe() graph.RunOption { return graph.Trace(t) }
 
 var _ graph.Tracer = (*Telemetry)(nil)
 

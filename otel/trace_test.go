@@ -22,8 +22,8 @@ func TestARunIsASpanWithItsSuperstepsAndNodes(t *testing.T) { // W7-38
 	r := record(t, false)
 	b := visits("g", "start", "left", "right", "join").AddEdge(graph.Start, "start").
 		AddEdge("start", "left").AddEdge("start", "right").AddJoin([]string{"left", "right"}, "join")
-	g := compile(t, b, r.Observe(), graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
-	snap, err := g.Invoke(bg, func(*State) {})
+	g := compile(t, b, r.Observe(), graph.WithCheckpointer(checkpoint.NewMemory()))
+	snap, err := g.Thread("t-1").Invoke(bg, g.Input(func(*State) error { return nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +151,8 @@ func TestAnInterruptIsAnEventAndTheNextRunIsLinked(t *testing.T) {
 	graph.AddSubgraph(b, "sub", child, graph.Mapping[State, State]{})
 	b.AddEdge(graph.Start, "sub").AddEdge("sub", "last")
 	store := checkpoint.NewMemory()
-	g := compile(t, b, r.Observe(), graph.WithCheckpointer(store), graph.Thread("t"), graph.InterruptBefore("last"))
-	snap, err := g.Invoke(bg, func(*State) {})
+	g := compile(t, b, r.Observe(), graph.WithCheckpointer(store), graph.InterruptBefore("last"))
+	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*State) error { return nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestAnInterruptIsAnEventAndTheNextRunIsLinked(t *testing.T) {
 		        superstep outcome=interrupted
 		          node ask outcome=interrupted !interrupt key=name when=inside node=ask`)
 
-	if _, err := g.Resume(bg, "Ada"); err != nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Answer("Ada")); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range r.spans.GetSpans() {
@@ -191,10 +191,13 @@ func TestAnInterruptIsAnEventAndTheNextRunIsLinked(t *testing.T) {
 		          node ask outcome=success`)
 
 	// What an edit writes belongs to the run before it.
-	if _, err := g.UpdateState(bg, func(s *State) { s.Ran.Add("edited") }); err != nil {
+	if _, err := g.Thread("t").Edit(bg, func(s *State) error {
+		s.Ran.Add("edited")
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Resume(bg, nil); err != nil {
+	if _, err := g.Thread("t").Invoke(bg, g.Answer(nil)); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range r.spans.GetSpans() {
@@ -221,8 +224,8 @@ func TestASleepIsAnEventAndTheRunThatARunnerWakesIsSeen(t *testing.T) {
 		store := checkpoint.NewMemory()
 		g := compile(t, graph.New[State]("g").AddNode("nap", func(ctx context.Context, _ *State) error {
 			return graph.Sleep(ctx, "rest", time.Hour)
-		}).AddEdge(graph.Start, "nap"), r.Observe(), graph.WithCheckpointer(store), graph.Thread("t"))
-		if _, err := g.Invoke(bg, func(*State) {}); err != nil {
+		}).AddEdge(graph.Start, "nap"), r.Observe(), graph.WithCheckpointer(store))
+		if _, err := g.Thread("t").Invoke(bg, g.Input(func(*State) error { return nil })); err != nil {
 			t.Fatal(err)
 		}
 		wantTree(t, r.tree("superstep.outcome"), `
@@ -247,7 +250,7 @@ func TestASleepIsAnEventAndTheRunThatARunnerWakesIsSeen(t *testing.T) {
 func TestARunThatCouldNotBeginHasFailed(t *testing.T) {
 	r := record(t, false)
 	g := compile(t, visits("g", "a").AddEdge(graph.Start, "a"), r.Observe(), graph.WithCheckpointer(checkpoint.NewMemory()))
-	if _, err := g.Invoke(bg, func(*State) {}); !errors.Is(err, graph.ErrThreadRequired) {
+	if _, err := g.Invoke(bg, func(*State) error { return nil }); !errors.Is(err, graph.ErrThreadRequired) {
 		t.Fatal(err)
 	}
 	if got := r.tree("superstep.outcome"); !strings.HasPrefix(got, "\n\t\tinvoke_workflow g outcome=failed ERROR ") {

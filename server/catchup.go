@@ -103,7 +103,7 @@ func (all allSteps) wants(others graph.Mode) graph.Mode {
 
 // catchUp returns the options that make a run, with which this process goes on,
 // tell of what was recorded and not told of.
-func (all allSteps) catchUp(ctx context.Context, s *Server, run *db.Run, g *served) ([]graph.Option, error) {
+func (all allSteps) catchUp(ctx context.Context, s *Server, run *db.Run, g *served) ([]graph.StreamOption, error) {
 	told := map[int]string{} // the checkpoint up to which each has told, if that is known
 	for i, one := range all {
 		at, ok, err := one.toldOf(ctx)
@@ -119,7 +119,7 @@ func (all allSteps) catchUp(ctx context.Context, s *Server, run *db.Run, g *serv
 	}
 	var list []string      // the newest checkpoints, the newest first
 	found := map[int]int{} // how many of them each has not told of
-	for e, err := range g.History(ctx, s.on(run.ThreadID)...) {
+	for e, err := range s.on(g, run.ThreadID).History(ctx, graph.HistoryQuery{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -153,5 +153,5 @@ func (all allSteps) catchUp(ctx context.Context, s *Server, run *db.Run, g *serv
 		}
 		one.tellFrom(but)
 	}
-	return []graph.Option{graph.Since(since)}, nil
+	return []graph.StreamOption{graph.Since(since)}, nil
 }

@@ -400,7 +400,7 @@ func (s *Server) release(ctx context.Context, thread string) error {
 	if g == nil {
 		return s.settle(ctx, thread, nil, nil)
 	}
-	snap, err := g.State(ctx, s.on(thread)...)
+	snap, err := s.on(g, thread).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return s.settle(ctx, thread, nil, nil)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -539,7 +538,7 @@ func messagesIn(update json.RawMessage) []json.RawMessage {
 }
 
 // end sends what the run has come to.
-func (e *encoder) end(snap *anygraph.Snapshot, failure *db.RunError) {
+func (e *encoder) end(snap *snapshot, failure *db.RunError) {
 	_ = e.checkpoint(nil) // what can't be encoded was an error before
 	for _, m := range e.complete {
 		_ = e.tellComplete(m)

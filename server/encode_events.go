@@ -8,7 +8,6 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -195,7 +194,7 @@ func (e *encoder) traceTool(ev graph.Event, parent string) error {
 }
 
 // traceEnd tells that the run has ended.
-func (e *encoder) traceEnd(snap *anygraph.Snapshot) {
+func (e *encoder) traceEnd(snap *snapshot) {
 	if !e.started || snap == nil {
 		return
 	}

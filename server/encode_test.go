@@ -268,7 +268,10 @@ func choir(t *testing.T, singers int) *graph.Graph[trip] {
 	singer := in.MustCompile()
 	b := graph.New[trip]("choir")
 	each := graph.AddTask(b, "each", func(ctx context.Context, _ *trip, city string) error {
-		_, err := graph.Call(ctx, "", singer, func(s *trip) { s.City = city })
+		_, err := graph.Call(ctx, "", singer, func(s *trip) error {
+			s.City = city
+			return nil
+		})
 		return err
 	}, graph.Contains(singer))
 	b.AddCommandNode("split", func(context.Context, *trip) (graph.Command, error) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -75,7 +74,7 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 		err = enc.begin(&b)
 	}
 	told := log.steps()
-	var catchUp []graph.Option
+	var catchUp []graph.StreamOption
 	if resumed && err == nil {
 		if catchUp, err = told.catchUp(keep, s, run, g); db.Outage(err) {
 			return err
@@ -177,67 +176,60 @@ func (s *Server) claim(ctx context.Context, run *db.Run, head *checkpoint.Record
 }
 
 // call begins what a run asks for.
-func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.Option) (iter.Seq2[graph.Event, error], error) {
+func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
 	opts, err := s.runOptions(run, a, t, g, b)
 	if err != nil {
 		return nil, err
 	}
 	opts = append(opts, graph.Buffer(64), graph.Drain(s.runs.draining))
 	opts = append(opts, more...)
+	thread := s.on(g, t.ID)
 	ctx = tracecontext.With(ctx, b.Trace)
 	if queue {
 		opts = append(opts, graph.WhenBusy(graph.BusyQueue))
 	}
 	if resumed {
-		return g.Stream(ctx, nil, opts...), nil
+		return thread.Stream(ctx, g.Continue(), opts...), nil
 	}
 	at, err := b.Checkpoint.id()
 	if err != nil {
 		return nil, err
 	}
 	if at != "" && (head == nil || at != string(head.ID)) {
-		opts = append(opts, graph.From(at))
+		thread = thread.At(at)
 	}
 	c := b.Command
 	if c == nil {
 		if isNull(b.Input) {
-			return g.Stream(ctx, nil, opts...), nil
+			return thread.Stream(ctx, g.Continue(), opts...), nil
 		}
-		return g.Stream(ctx, b.Input, append(opts, graph.Restart())...), nil
+		return thread.Stream(ctx, g.Restart(graph.UpdateWith(b.Input)), opts...), nil
 	}
 	switch {
 	case !c.Resume.IsZero():
-		where := s.on(t.ID)
-		if at != "" {
-			where = append(where, graph.From(at))
-		}
-		snap, err := g.State(keep, where...)
+		snap, err := s.on(g, t.ID).At(at).State(keep)
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return nil, err
 		}
 		answer, asked := answerOf(snap, c.Resume.raw)
 		if !asked { // a breakpoint, or nothing: it goes on
-			return g.Stream(ctx, c.Update, opts...), nil
+			return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)), opts...), nil
 		}
-		return g.StreamResume(ctx, answer, c.Update, opts...), nil
+		return thread.Stream(ctx, g.Answer(answer, graph.UpdateWith(c.Update)), opts...), nil
 	case c.Goto.set():
 		to, err := c.Goto.command(g)
 		if err != nil {
 			return nil, err
 		}
-		update := c.Update
-		if update == nil {
-			update = json.RawMessage("{}")
-		}
-		return g.Stream(ctx, update, append(opts, graph.StartAt(to))...), nil
+		return thread.Stream(ctx, g.Restart(graph.UpdateWith(c.Update), to), opts...), nil
 	default:
-		return g.Stream(ctx, c.Update, opts...), nil
+		return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)), opts...), nil
 	}
 }
 
 // answerOf returns the answers in the engine's words: by the IDs of questions, or
 // one for the only question. It reports whether anything is asked.
-func answerOf(snap *anygraph.Snapshot, raw json.RawMessage) (answer any, asked bool) {
+func answerOf(snap *snapshot, raw json.RawMessage) (answer any, asked bool) {
 	var ids []string
 	if snap != nil {
 		for _, q := range snap.Interrupts {
@@ -265,7 +257,7 @@ func answerOf(snap *anygraph.Snapshot, raw json.RawMessage) (answer any, asked b
 
 // runOptions returns the options of a run that follow from configurations: those
 // of the assistant, the thread and the request, of which later ones win.
-func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) ([]graph.Option, error) {
+func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) ([]graph.StreamOption, error) {
 	var ofAssistant, ofThread runConfig
 	if err := errors.Join(json.Unmarshal(a.Config, &ofAssistant), json.Unmarshal(t.Config, &ofThread)); err != nil {
 		return nil, err
@@ -280,11 +272,13 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 	if err != nil {
 		return nil, err
 	}
-	opts := s.on(t.ID)
+	var opts []graph.StreamOption
 	for k, v := range configured {
 		opts = append(opts, graph.Configure(k, v))
 	}
-	opts = append(opts, metadataOptions(objectOf(run.Metadata).with(own))...)
+	for _, o := range metadataOptions(objectOf(run.Metadata).with(own)) {
+		opts = append(opts, o)
+	}
 	if limit := cmp.Or(b.Config.RecursionLimit, ofThread.RecursionLimit, ofAssistant.RecursionLimit); limit > 0 {
 		opts = append(opts, graph.AtMostSteps(limit))
 	}
@@ -315,10 +309,10 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		}
 		return err
 	}
-	var snap *anygraph.Snapshot
+	var snap *snapshot
 	var err error
 	if g != nil {
-		if snap, err = g.State(ctx, s.on(run.ThreadID)...); errors.Is(err, checkpoint.ErrNotFound) {
+		if snap, err = s.on(g, run.ThreadID).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
 			snap, err = nil, nil
 		}
 		if db.Outage(err) {
@@ -432,7 +426,7 @@ func (s *Server) logFailure(ctx context.Context, run *db.Run, failure error) {
 
 // lastWords are what is told of the end of a run to those who follow its thread,
 // together with noting that it is over.
-func (s *Server) lastWords(ctx context.Context, run *db.Run, log *outlet, status string, snap *anygraph.Snapshot, told *db.RunError) (endings, error) {
+func (s *Server) lastWords(ctx context.Context, run *db.Run, log *outlet, status string, snap *snapshot, told *db.RunError) (endings, error) {
 	ends, err := log.live.end(ctx, status, snap, told)
 	if err != nil {
 		return nil, err
@@ -481,7 +475,7 @@ func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outl
 			return err
 		}
 	default:
-		if _, err := g.Fork(ctx, run.Base, s.on(run.ThreadID)...); err != nil {
+		if _, err := s.on(g, run.ThreadID).At(run.Base).Fork(ctx); err != nil {
 			return fmt.Errorf("rolling back: %w", err)
 		}
 		_, err := s.db.UpdateThread(ctx, run.ThreadID, func(t *db.Thread) error {
@@ -498,9 +492,9 @@ func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outl
 	if err != nil {
 		return err
 	}
-	var snap *anygraph.Snapshot
+	var snap *snapshot
 	if g != nil {
-		if snap, err = g.State(ctx, s.on(run.ThreadID)...); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		if snap, err = s.on(g, run.ThreadID).State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return err
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -151,18 +150,18 @@ func (s *Server) checkRun(b *runBody, g *served) error {
 			return err
 		}
 		if c.Update != nil {
-			return checkUpdate("command.update", c.Update, g.Check)
+			return checkUpdate("command.update", c.Update, g.CheckJSON)
 		}
 		return nil
 	}
 	if isNull(b.Input) {
 		return nil
 	}
-	return checkUpdate("input", b.Input, g.Check)
+	return checkUpdate("input", b.Input, g.CheckJSON)
 }
 
 // checkUpdate reports what is wrong with what is to be written to a state.
-func checkUpdate(what string, update json.RawMessage, check func(json.RawMessage) error) error {
+func checkUpdate(what string, update json.RawMessage, check func([]byte) error) error {
 	if text := bytes.TrimSpace(update); len(text) == 0 || text[0] != '{' {
 		return invalid("%s must be an object, with fields of the state", what)
 	}
@@ -422,11 +421,7 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 	if busy, err := s.db.AnyOpen(ctx, t.ID); err != nil || busy {
 		return err
 	}
-	opts := s.on(t.ID)
-	if at != "" {
-		opts = append(opts, graph.From(at))
-	}
-	_, err = g.State(ctx, opts...)
+	_, err = s.on(g, t.ID).At(at).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if at == "" {
 			return nil

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/memory"
 	memorypostgres "github.com/superstep-dev/superstep/memory/postgres"
 	memorysqlite "github.com/superstep-dev/superstep/memory/sqlite"
@@ -71,10 +71,15 @@ type Server struct {
 
 // served is a graph that is registered.
 type served struct {
-	anygraph.Graph
+	*graph.Graph[json.RawMessage]
 	name        string // by which clients know it
 	description string
 }
+
+type (
+	snapshot = graph.Snapshot[json.RawMessage]
+	entry    = graph.Entry[json.RawMessage]
+)
 
 // Option is a setting of a server.
 type Option func(*config)
@@ -120,7 +125,7 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			c.problems = append(c.problems, errors.New("server.Graph was given no graph"))
 			return
 		}
-		s := &served{Graph: anygraph.Of(g), name: g.Name()}
+		s := &served{Graph: graph.JSON(g), name: g.Name()}
 		for _, o := range opts {
 			o(s)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -58,7 +57,7 @@ type taskState struct {
 }
 
 // stateOf shows a snapshot of a thread.
-func stateOf(snap *anygraph.Snapshot) *threadState {
+func stateOf(snap *snapshot) *threadState {
 	out := &threadState{
 		Values: snap.State, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, snap.Source, snap.Step),
 		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, snap.Parent),
@@ -128,8 +127,8 @@ func metadataOf(written map[string]string, source string, step int) object {
 const jsonPrefix = "json:"
 
 // metadataOptions are the options that write metadata to checkpoints.
-func metadataOptions(o object) []graph.Option {
-	opts := make([]graph.Option, 0, len(o))
+func metadataOptions(o object) []graph.RunOption {
+	opts := make([]graph.RunOption, 0, len(o))
 	for k, v := range o {
 		var text string
 		if json.Unmarshal(v, &text) == nil && !strings.HasPrefix(k, jsonPrefix) {
@@ -152,22 +151,11 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 		}
 		return noState, nil
 	}
-	opts := s.on(t.ID)
-	if id != "" {
-		opts = append(opts, graph.From(id))
+	thread, err := s.in(g, t.ID, ns)
+	if err != nil {
+		return nil, err
 	}
-	if ns != "" {
-		opts = append(opts, graph.Namespace(ns))
-	}
-	read := g.State
-	if ns != "" {
-		sub, ok := g.SubgraphIn(ns)
-		if !ok {
-			return nil, notFound("Namespace %.200q not found", ns)
-		}
-		read = sub.StateJSON
-	}
-	snap, err := read(ctx, opts...)
+	snap, err := thread.At(id).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if id != "" {
 			return nil, notFound("Checkpoint %s not found", id)
@@ -332,7 +320,7 @@ func (s *Server) updateState(w http.ResponseWriter, r *http.Request) error {
 	if err := s.edit(r.Context(), g, t.ID, b.Values, nil, b.AsNode, b.Checkpoint); err != nil {
 		return err
 	}
-	snap, err := g.State(r.Context(), s.on(t.ID)...)
+	snap, err := s.on(g, t.ID).State(r.Context())
 	if err != nil {
 		return err
 	}
@@ -349,65 +337,43 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 	if err != nil {
 		return err
 	}
-	var sub graph.Subgraph
-	check, in := g.Check, ns(at)
-	if in != "" {
-		var ok bool
-		if sub, ok = g.SubgraphIn(in); !ok {
-			return notFound("Namespace %.200q not found", in)
-		}
-		check = func(update json.RawMessage) error { return sub.CheckJSON(update) }
+	t, err := s.in(g, thread, ns(at))
+	if err != nil {
+		return err
 	}
 	if update != nil {
-		if err := checkUpdate("values", update, check); err != nil {
+		if err := checkUpdate("values", update, t.CheckJSON); err != nil {
 			return err
 		}
 	}
-	opts := s.on(thread)
 	id, err := at.id()
 	if err != nil {
 		return err
 	}
-	if id != "" {
-		opts = append(opts, graph.From(id))
-	}
-	if sub != nil {
-		if asNode != "" {
-			opts = append(opts, graph.AsNode(asNode))
-		}
-		_, err := sub.UpdateStateJSON(ctx, update, append(opts, graph.Namespace(in))...)
+	edit := graph.Edit[json.RawMessage]{Apply: graph.UpdateWith(update), AsNode: asNode}
+	apply := func() error {
+		_, err := t.At(id).BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit})
 		return err
 	}
-	if asNode == graph.Start {
-		// What enters a graph: planned, and stopped before anything runs.
-		if update == nil {
-			update = json.RawMessage("{}")
-		}
-		return s.pause(ctx, g, update, append(opts, graph.Restart())...)
+	if ns(at) != "" || asNode == graph.Start {
+		return apply()
 	}
 	if asNode != "" {
 		if !slices.Contains(g.Nodes(), asNode) {
 			return invalid("as_node: graph %q has no node %q; there are %s", g.name, asNode, strings.Join(g.Nodes(), ", "))
 		}
-		var commands []graph.Command
 		if c != nil && c.Goto.set() {
-			one, err := c.Goto.command(g)
-			if err != nil {
+			if edit.Command, err = c.Goto.command(g); err != nil {
 				return err
 			}
-			commands = append(commands, one)
 		}
-		opts = append(opts, graph.AsNode(asNode, commands...))
 	}
 	if asNode != "" && id == "" {
 		if id, err = s.unasked(ctx, g, thread, asNode); err != nil {
 			return err
 		}
-		if id != "" {
-			opts = append(opts, graph.From(id))
-		}
 	}
-	_, err = g.UpdateState(ctx, update, opts...)
+	err = apply()
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return notFound("Checkpoint %s not found", id)
 	}
@@ -419,7 +385,7 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 // another state, and are run again. What other tasks of the superstep have
 // finished is taken along. It is empty if nothing is asked.
 func (s *Server) unasked(ctx context.Context, g *served, thread, asNode string) (string, error) {
-	snap, err := g.State(ctx, s.on(thread)...)
+	snap, err := s.on(g, thread).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return "", nil
 	}
@@ -430,21 +396,23 @@ func (s *Server) unasked(ctx context.Context, g *served, thread, asNode string) 
 		return "", nil
 	}
 	for snap.Parent != "" && inside(snap.Source) {
-		if snap, err = g.State(ctx, s.on(thread, graph.From(snap.Parent))...); err != nil {
+		if snap, err = s.on(g, thread).At(snap.Parent).State(ctx); err != nil {
 			return "", err
 		}
 	}
 	return snap.Checkpoint, nil
 }
 
-// pause has a graph plan what an input leads to, and stops before it runs.
-func (s *Server) pause(ctx context.Context, g *served, input json.RawMessage, opts ...graph.Option) error {
-	for _, err := range g.Stream(ctx, input, append(opts, graph.InterruptBefore("*"))...) {
-		if err != nil {
-			return err
-		}
+// in returns a thread of a graph, or the run of a subgraph in it that has a namespace.
+func (s *Server) in(g *served, thread, ns string) (*graph.Thread[json.RawMessage], error) {
+	t := s.on(g, thread)
+	if ns == "" {
+		return t, nil
 	}
-	return nil
+	if t = t.Inside(ns); t.Err() != nil {
+		return nil, notFound("Namespace %.200q not found", ns)
+	}
+	return t, nil
 }
 
 // updateOf returns the update of values or of a command; nil if there is none.
@@ -467,7 +435,7 @@ func (s *Server) patchState(w http.ResponseWriter, r *http.Request) error {
 }
 
 // settle notes on a thread what came of a run or an edit.
-func (s *Server) settle(ctx context.Context, thread string, snap *anygraph.Snapshot, failure *db.RunError) error {
+func (s *Server) settle(ctx context.Context, thread string, snap *snapshot, failure *db.RunError) error {
 	_, err := s.db.UpdateThread(ctx, thread, func(t *db.Thread) error {
 		settled(snap, failure)(t)
 		return nil
@@ -476,7 +444,7 @@ func (s *Server) settle(ctx context.Context, thread string, snap *anygraph.Snaps
 }
 
 // settled is settle for a thread at hand.
-func settled(snap *anygraph.Snapshot, failure *db.RunError) func(*db.Thread) {
+func settled(snap *snapshot, failure *db.RunError) func(*db.Thread) {
 	return func(t *db.Thread) {
 		t.UpdatedAt = now()
 		t.ChangedAt = t.UpdatedAt
@@ -571,13 +539,13 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	if err := s.checkFilter("metadata", q.Metadata); err != nil {
 		return err
 	}
-	opts := s.on(t.ID, graph.AllBranches())
-	if q.Checkpoint != nil && q.Checkpoint.NS != "" {
-		opts = append(opts, graph.Namespace(q.Checkpoint.NS))
+	thread, err := s.in(g, t.ID, ns(q.Checkpoint))
+	if err != nil {
+		return err
 	}
 	b, done := s.budget(r)
 	defer done()
-	entries, err := moments(b.ctx, g, t, opts, q.Before.id, p.Limit, matching(q.Metadata, b))
+	entries, err := moments(b.ctx, thread, t, q.Before.id, p.Limit, matching(q.Metadata, b))
 	if err = b.or(err); err != nil {
 		return err
 	}
@@ -618,16 +586,16 @@ func inside(source string) bool {
 // checkpoints of their own; of these, the newest question's stands for the
 // superstep. Parents are among what is shown. What runs left that were rolled back
 // isn't.
-func moments(ctx context.Context, g *served, t *db.Thread, opts []graph.Option, before string, limit int, match func(json.RawMessage) bool) ([]anygraph.Entry, error) {
+func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, before string, limit int, match func(json.RawMessage) bool) ([]entry, error) {
 	type child struct {
-		*anygraph.Entry
+		*entry
 		inside bool // of the superstep for which it stands
 	}
-	var out []*anygraph.Entry
-	waiting := map[string][]child{}        // whose parent may be another, by the parent that they have
-	stands := map[string]*anygraph.Entry{} // what stands for a superstep, by the checkpoints of that
+	var out []*entry
+	waiting := map[string][]child{} // whose parent may be another, by the parent that they have
+	stands := map[string]*entry{}   // what stands for a superstep, by the checkpoints of that
 	found := before == ""
-	for e, err := range g.History(ctx, opts...) {
+	for e, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -673,7 +641,7 @@ func moments(ctx context.Context, g *served, t *db.Thread, opts []graph.Option, 
 			waiting[e.Parent] = append(waiting[e.Parent], child{&e, question})
 		}
 	}
-	entries := make([]anygraph.Entry, len(out))
+	entries := make([]entry, len(out))
 	for i, e := range out {
 		entries[i] = *e
 	}

@@ -61,7 +61,7 @@ func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadVie
 	if !whole || g == nil {
 		return v, nil
 	}
-	snap, err := g.State(ctx, s.on(t.ID)...)
+	snap, err := s.on(g, t.ID).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return v, nil
 	}
@@ -122,9 +122,9 @@ func questionsOf(t graph.TaskState) []interruptValue {
 	return out
 }
 
-// on returns the options of a call on a thread.
-func (s *Server) on(thread string, more ...graph.Option) []graph.Option {
-	return append([]graph.Option{graph.WithCheckpointer(s.store), graph.Thread(thread), graph.UseDeps(s.memory)}, more...)
+// on returns a thread of a graph.
+func (s *Server) on(g *served, thread string) *graph.Thread[json.RawMessage] {
+	return g.Thread(thread, graph.WithCheckpointer(s.store), graph.UseDeps(s.memory))
 }
 
 // graphOf returns the graph that a thread's runs were of; nil if it has had none
@@ -548,7 +548,7 @@ func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 			if g == nil {
 				continue
 			}
-			_, err = g.Prune(r.Context(), graph.Keep{Last: 1}, s.on(id)...)
+			_, err = s.on(g, id).Prune(r.Context(), graph.Keep{Last: 1})
 		} else {
 			err = s.removeThread(r.Context(), id)
 		}
@@ -595,7 +595,7 @@ func (s *Server) copyThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if g := s.graphOf(t); g != nil {
-		err := g.CopyThread(r.Context(), t.ID, id, graph.WithCheckpointer(s.store))
+		err := s.on(g, t.ID).Copy(r.Context(), id)
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return errors.Join(err, s.removeThread(background(r), id))
 		}

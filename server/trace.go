@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -29,7 +28,7 @@ const traceKey = "__trace__"
 
 // traceOf returns the place in a trace from which a run calls its webhook: its own,
 // if the graph is observed, or its caller's.
-func traceOf(run *db.Run, b *runBody, snap *anygraph.Snapshot) *tracecontext.Caller {
+func traceOf(run *db.Run, b *runBody, snap *snapshot) *tracecontext.Caller {
 	if snap != nil && snap.Metadata["run_id"] == run.ID {
 		if own := (&tracecontext.Caller{Parent: snap.Metadata["traceparent"], State: snap.Metadata["tracestate"]}); own.Valid() {
 			return own

@@ -11,7 +11,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -239,7 +238,7 @@ func (s *Server) asked(ctx context.Context, thread string) ([]graph.Interrupted,
 
 // newest returns a thread as it is now, and its graph; nil for a thread that
 // doesn't exist or has had no run.
-func (s *Server) newest(ctx context.Context, thread string) (*anygraph.Snapshot, *served, error) {
+func (s *Server) newest(ctx context.Context, thread string) (*snapshot, *served, error) {
 	t, err := s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, nil, nil
@@ -251,7 +250,7 @@ func (s *Server) newest(ctx context.Context, thread string) (*anygraph.Snapshot,
 	if g == nil {
 		return nil, nil, nil
 	}
-	snap, err := g.State(ctx, s.on(thread)...)
+	snap, err := s.on(g, thread).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, g, nil
 	}
@@ -468,7 +467,7 @@ func (s *Server) v2Checkpoints(r *http.Request, thread string, raw json.RawMessa
 	}
 	list := []summary{}
 	if g := s.graphOf(t); g != nil && page.Limit > 0 {
-		entries, err := moments(ctx, g, t, s.on(thread, graph.AllBranches()), p.Before, page.Limit, matching(nil, nil))
+		entries, err := moments(ctx, s.on(g, thread), t, p.Before, page.Limit, matching(nil, nil))
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/anygraph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -85,7 +84,7 @@ func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
 	}
 	l.graph = g.name
 	if isNull(b.Input) && b.Checkpoint == nil {
-		snap, err := g.State(ctx, l.s.on(l.run.ThreadID)...)
+		snap, err := l.s.on(g, l.run.ThreadID).State(ctx)
 		if err == nil {
 			for _, t := range snap.Tasks {
 				if t.Status != "done" {
@@ -350,7 +349,7 @@ func (e *ending) leave()       {}
 
 // end returns what is to be told of what the run has come to, once that is noted,
 // and what comes before it is stored.
-func (l *live) end(ctx context.Context, status string, snap *anygraph.Snapshot, failure *db.RunError) (*ending, error) {
+func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *db.RunError) (*ending, error) {
 	e := &ending{feeds: l.s.feeds, always: l.line != nil}
 	if l.line == nil {
 		if followed, err := l.s.feeds.followed(ctx, l.run.ThreadID); err != nil || !followed {
@@ -393,7 +392,7 @@ func (l *live) end(ctx context.Context, status string, snap *anygraph.Snapshot, 
 }
 
 // asker returns the namespace of the graph that asks.
-func (l *live) asker(snap *anygraph.Snapshot, q graph.Interrupted) []string {
+func (l *live) asker(snap *snapshot, q graph.Interrupted) []string {
 	ns := l.namespace(q.Path)
 	for _, t := range snap.Tasks {
 		if len(ns) > 0 && t.Node == q.Path[0] && slices.ContainsFunc(t.Interrupts, func(own graph.Interrupted) bool { return own.ID == q.ID }) {

@@ -900,7 +900,10 @@ func TestParallelSubgraphsHaveNamespacesOfTheirOwn(t *testing.T) {
 	}
 	b := graph.New[whole]("tour")
 	each := graph.AddTask(b, "each", func(ctx context.Context, s *whole, city string) error {
-		out, err := graph.Call(ctx, "", visit, func(p *part) { p.City = city })
+		out, err := graph.Call(ctx, "", visit, func(p *part) error {
+			p.City = city
+			return nil
+		})
 		if err == nil {
 			s.Cities.Add(out.City)
 		}

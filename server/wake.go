@@ -129,7 +129,7 @@ func (s *Server) postEvent(w http.ResponseWriter, r *http.Request) error {
 	if len(e.Value) == 0 {
 		e.Value = json.RawMessage("null")
 	}
-	if err := g.SendEvent(r.Context(), e.Name, e.Value, s.on(t.ID)...); errors.Is(err, checkpoint.ErrNotFound) {
+	if err := s.on(g, t.ID).SendEvent(r.Context(), e.Name, e.Value); errors.Is(err, checkpoint.ErrNotFound) {
 		return conflict("Thread with ID %s has no checkpoint: run a graph on it first", t.ID)
 	} else if err != nil {
 		return err

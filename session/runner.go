@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,7 +28,7 @@ type Options[S any] struct {
 
 	// InitialState writes to the graph's state when its thread begins; without
 	// a checkpointer that is in each run.
-	InitialState func(s *S)
+	InitialState func(s *S) error
 
 	// Before is called before the graph runs. If it returns a response, that is
 	// the answer and the graph doesn't run.
@@ -59,7 +60,7 @@ type Options[S any] struct {
 	LastEvents int
 
 	// Graph are options for all runs of the graph, such as a checkpointer.
-	Graph []graph.Option
+	Graph []graph.ThreadOption
 }
 
 // Call is a call of [Runner.Run], for callbacks.
@@ -76,7 +77,7 @@ type Runner[S any] struct {
 	app   string
 	graph *graph.Graph[S]
 	of    func(*S) *agent.State
-	turns graph.Option // a message after a failure starts a turn
+	turns graph.RunOption // a message after a failure starts a turn
 	o     Options[S]
 	lines queues
 }
@@ -100,15 +101,12 @@ func NewRunner[S any, P agent.Stateful[S]](app string, g *graph.Graph[S], opts .
 	if r.o.Buffer < 0 || r.o.LastEvents < 0 {
 		return nil, fmt.Errorf("%w: Options.Buffer and Options.LastEvents must not be negative", ErrInvalid)
 	}
-	settings := []graph.Option{
-		graph.Buffer(r.o.Buffer),
-		graph.Modes(graph.ModeUpdates, graph.ModeValues, graph.ModeMessages, graph.ModeCustom, graph.ModeTools, graph.ModeTasks, graph.ModeCheckpoints),
-	}
+	settings := slices.Clip(r.o.Graph)
 	if r.o.Queue {
 		settings = append(settings, graph.WhenBusy(graph.BusyQueue))
 	}
 	var err error
-	if r.graph, err = g.With(append(r.o.Graph[:len(r.o.Graph):len(r.o.Graph)], settings...)...); err != nil {
+	if r.graph, err = g.With(settings...); err != nil {
 		return nil, err
 	}
 	if r.o.Service == nil {
@@ -241,12 +239,11 @@ type run[S any] struct {
 
 // plan is what the graph is to do.
 type plan[S any] struct {
-	resume bool
-	answer any
-	input  func(*S)
-	opts   []graph.Option
-	asked  []graph.Interrupted
-	text   bool // the message becomes UserInput
+	thread  *graph.Thread[S]
+	request graph.Request[S]
+	quiet   bool // the request is no input
+	asked   []graph.Interrupted
+	text    bool // the message becomes UserInput
 }
 
 // run does all of it. It returns an error if it could not begin.
@@ -386,7 +383,7 @@ func (u *run[S]) respond(m chat.Message, inThread bool) *chat.Message {
 func (u *run[S]) look() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), saveTimeout)
 	defer cancel()
-	snap, err := u.r.graph.State(ctx, graph.Thread(Thread(u.key)))
+	snap, err := u.r.graph.Thread(Thread(u.key)).State(ctx)
 	if err != nil {
 		u.failed = errors.Join(u.failed, err)
 		return
@@ -399,15 +396,13 @@ func (u *run[S]) look() {
 
 // prepare decides what the message does; see Run.
 func (u *run[S]) prepare() error {
-	thread := graph.Thread(Thread(u.key))
-	opts := []graph.Option{thread, graph.UseDeps(u.state), graph.UseDeps[agent.Values](u.state)}
-	if u.set.checkpoint != "" {
-		opts = append(opts, graph.From(u.set.checkpoint))
-	} else {
+	opts := []graph.ThreadOption{graph.UseDeps(u.state), graph.UseDeps[agent.Values](u.state)}
+	if u.set.checkpoint == "" {
 		opts = append(opts, u.r.turns)
 	}
+	t := u.r.graph.Thread(Thread(u.key), opts...).At(u.set.checkpoint)
 	word := u.said() && plain(u.message) && u.message.Text() == ResumeWord && !u.set.resume
-	snap, err := u.r.graph.State(u.ctx, opts...)
+	snap, err := t.State(u.ctx)
 	known := err == nil
 	switch {
 	case errors.Is(err, graph.ErrNoCheckpointer):
@@ -430,17 +425,24 @@ func (u *run[S]) prepare() error {
 	if err != nil {
 		return err
 	}
-	add := func(s *S) {
+	add := func(s *S) error {
 		if !known && u.r.o.InitialState != nil {
-			u.r.o.InitialState(s)
+			if err := u.r.o.InitialState(s); err != nil {
+				return err
+			}
 		}
 		u.r.of(s).Messages.Add(missing...)
+		return nil
 	}
 	p := &u.plan
-	p.opts = opts
+	p.thread = t
+	var late []func(*S) error // what an answer adds
+	if len(missing) > 0 {
+		late = append(late, add)
+	}
 	switch {
 	case u.set.resume:
-		p.resume, p.answer = true, u.set.answer
+		p.quiet, p.request = true, t.Answer(u.set.answer, late...)
 		said := u.message
 		if !u.said() {
 			if said, err = spoken(u.set.answer); err != nil {
@@ -449,31 +451,30 @@ func (u *run[S]) prepare() error {
 		}
 		u.input = u.inputEvent(said, true)
 	case known && len(snap.Interrupts) > 0 && u.said() && !word:
-		p.resume, p.answer = true, answerOf(u.message, snap.Interrupts)
+		p.quiet, p.request = true, t.Answer(answerOf(u.message, snap.Interrupts), late...)
 		u.input = u.inputEvent(u.message, true)
 	case !u.said() || word:
-		if p.input = nil; len(missing) > 0 && !snapDone(snap) {
-			p.input = add
+		p.quiet = len(missing) == 0 || snapDone(snap)
+		if !p.quiet {
+			p.request = t.Input(add)
 		}
-		return nil
 	default:
 		u.input = u.inputEvent(u.message, u.durable)
 		m := u.message
 		p.text = plain(m)
 		m.ID = u.input.Message.ID
-		p.input = func(s *S) {
-			add(s)
+		p.request = t.Input(func(s *S) error {
+			if err := add(s); err != nil {
+				return err
+			}
 			if st := u.r.of(s); p.text {
 				st.UserInput = m.Text()
 			} else {
 				st.UserInput = "" // of a turn that failed
 				st.Messages.Add(m)
 			}
-		}
-		return nil
-	}
-	if len(missing) > 0 {
-		p.opts = append(p.opts, graph.Update(add))
+			return nil
+		})
 	}
 	return nil
 }
@@ -579,11 +580,9 @@ func spoken(answer any) (chat.Message, error) {
 
 // stream runs the graph.
 func (u *run[S]) stream() error {
-	events := u.r.graph.Stream(u.ctx, u.plan.input, u.plan.opts...)
-	if u.plan.resume {
-		events = u.r.graph.StreamResume(u.ctx, u.plan.answer, u.plan.opts...)
-	}
-	u.watch.skipUser = u.plan.text || u.plan.input == nil
+	events := u.plan.thread.Stream(u.ctx, u.plan.request, graph.Buffer(u.r.o.Buffer),
+		graph.Modes(graph.ModeUpdates, graph.ModeValues, graph.ModeMessages, graph.ModeCustom, graph.ModeTools, graph.ModeTasks, graph.ModeCheckpoints))
+	u.watch.skipUser = u.plan.text || u.plan.quiet
 	if u.input != nil {
 		u.watch.said = append(u.watch.said, u.input.Message.Text())
 	}

@@ -82,7 +82,7 @@ func runner(t *testing.T, g *graph.Graph[state], o session.Options[state]) *sess
 	return r
 }
 
-func memory() graph.Option { return graph.WithCheckpointer(checkpoint.NewMemory()) }
+func memory() graph.ThreadOption { return graph.WithCheckpointer(checkpoint.NewMemory()) }
 
 // run collects the events of a run.
 func run(t *testing.T, r *session.Runner[state], id, text string, opts ...session.RunOption) ([]session.Event, error) {
@@ -361,14 +361,17 @@ func TestTheThreadIsTheTruthAndGetsWhatOnlyTheSessionHas(t *testing.T) { // C-46
 		t.Errorf("it is there once: %q", got)
 	}
 	// What the thread has forgotten the session does not bring back.
-	if _, err := g.UpdateState(t.Context(), func(s *state) { s.Messages.Clear() }, graph.Thread(session.Thread(key))); err != nil {
+	if _, err := g.Thread(session.Thread(key)).Edit(t.Context(), func(s *state) error {
+		s.Messages.Clear()
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got := reply(t, r, "s1", "d"); got != "d" {
 		t.Errorf("a thread that was cleared: %q", got)
 	}
 	// A thread that is gone begins with what the session has.
-	if err := g.DeleteThread(t.Context(), session.Thread(key)); err != nil {
+	if err := g.Thread(session.Thread(key)).Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := reply(t, r, "s1", "e"); got != "a; from outside; b; c; d; e" {
@@ -389,7 +392,10 @@ func TestOptionsOfTheRunner(t *testing.T) { // TRPC-09
 	b.AddEdge(graph.Start, "first")
 	g := compile(t, b)
 	r := runner(t, g, session.Options[state]{
-		Description: "Counts.", InitialState: func(s *state) { s.Init = 1 }, Graph: []graph.Option{memory()},
+		Description: "Counts.", InitialState: func(s *state) error {
+			s.Init = 1
+			return nil
+		}, Graph: []graph.ThreadOption{memory()},
 	})
 	if r.Name() != "agent" || r.Description() != "Counts." || r.App() != "app" {
 		t.Errorf("%q, %q, %q", r.Name(), r.Description(), r.App())
@@ -399,7 +405,10 @@ func TestOptionsOfTheRunner(t *testing.T) { // TRPC-09
 		t.Errorf("%q, %q", a, b)
 	}
 	// Without a checkpointer it begins with each run.
-	r = runner(t, g, session.Options[state]{InitialState: func(s *state) { s.Init = 1 }})
+	r = runner(t, g, session.Options[state]{InitialState: func(s *state) error {
+		s.Init = 1
+		return nil
+	}})
 	if a, b := reply(t, r, "s1", "x"), reply(t, r, "s1", "x"); a != "init 1" || b != "init 1" {
 		t.Errorf("%q, %q", a, b)
 	}
@@ -628,7 +637,7 @@ func TestAnAnswerBringsWhatOnlyTheSessionHas(t *testing.T) { // C-46
 		t.Fatal(err)
 	}
 	reply(t, r, "s1", "Ann")
-	snap, err := g.State(t.Context(), graph.Thread(session.Thread(key)))
+	snap, err := g.Thread(session.Thread(key)).State(t.Context())
 	if err != nil || snap.State.Messages.Len() != 1 || snap.State.Messages.Last().Text() != "from the desk" {
 		t.Errorf("%v, %v", err, snap.State.Messages)
 	}
@@ -738,7 +747,7 @@ func TestARunStartsFromACheckpoint(t *testing.T) { // TRPC-52
 	if got := reply(t, r, "s1", session.ResumeWord, session.Checkpoint(first)); got != "three 3 hi" || !slices.Equal(ran, []string{"two", "three"}) {
 		t.Errorf("from step 1: %q, ran %v", got, ran)
 	}
-	if snap, err := g.State(t.Context(), graph.Thread(session.Thread(key)), graph.From(head)); err != nil || snap.State.Init != 3 {
+	if snap, err := g.Thread(session.Thread(key)).At(head).State(t.Context()); err != nil || snap.State.Init != 3 {
 		t.Errorf("the old branch: %v", err)
 	}
 	if got := reply(t, r, "s1", "other", session.Checkpoint(first)); got != "three 3 other" {
@@ -762,7 +771,7 @@ func TestThreadsOfDifferentSessionsDiffer(t *testing.T) { // C-15
 	store := checkpoint.NewMemory()
 	g := asks(t, agent.LLM[state]{Model: echo()}, graph.WithCheckpointer(store))
 	reply(t, runner(t, g, session.Options[state]{}), "s1", "x")
-	if snap, err := g.State(t.Context(), graph.Thread(session.Thread(key))); err != nil || snap.State.Messages.Len() != 2 {
+	if snap, err := g.Thread(session.Thread(key)).State(t.Context()); err != nil || snap.State.Messages.Len() != 2 {
 		t.Errorf("the thread: %v", err)
 	}
 }
@@ -874,7 +883,7 @@ func TestStateDeltasAreSnapshots(t *testing.T) { // TRPC-61
 		}
 		events = append(events, ev)
 	}
-	snap, err := g.State(t.Context(), graph.Thread(session.Thread(key)))
+	snap, err := g.Thread(session.Thread(key)).State(t.Context())
 	if err != nil || snap.State.LastResponse.Get() != "42" || snap.State.Messages.Len() != 4 {
 		t.Errorf("%v, %v", err, snap.State)
 	}

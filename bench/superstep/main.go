@@ -78,12 +78,16 @@ func ring(to int, opts ...graph.Option) (*graph.Graph[counter], error) {
 func loop(string) (measure.Sample, error) {
 	g, err := ring(measure.LoopSteps)
 	return measure.Sample{Do: func() error {
-		return measure.Times(measure.Loops, func(int) error { return invoke(g, measure.LoopSteps) })
+		return measure.Times(measure.Loops, func(int) error { return invoke(g, measure.LoopSteps, "") })
 	}}, err
 }
 
-func invoke(g *graph.Graph[counter], want int, opts ...graph.Option) error {
-	snap, err := g.Invoke(bg, func(s *counter) { s.N = 0 }, opts...)
+func invoke(g *graph.Graph[counter], want int, thread string) error {
+	t := g.Thread(thread)
+	snap, err := t.Invoke(bg, t.Input(func(s *counter) error {
+		s.N = 0
+		return nil
+	}))
 	if err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func chain(string) (measure.Sample, error) {
 	}
 	g, err := b.Compile()
 	return measure.Sample{Do: func() error {
-		return measure.Times(measure.Chains, func(int) error { return invoke(g, measure.ChainNodes) })
+		return measure.Times(measure.Chains, func(int) error { return invoke(g, measure.ChainNodes, "") })
 	}}, err
 }
 
@@ -114,7 +118,7 @@ func stored(open func(dir string) (store, error), threads int) func(string) (mea
 		g, err := ring(measure.RunSteps, graph.WithCheckpointer(st.Store))
 		return measure.Sample{Close: st.close, Stored: st.file, Do: func() error {
 			err := measure.Times(threads, func(i int) error {
-				return invoke(g, measure.RunSteps, graph.Thread(strconv.Itoa(i)))
+				return invoke(g, measure.RunSteps, strconv.Itoa(i))
 			})
 			return errors.Join(err, kept(g))
 		}}, err
@@ -124,7 +128,7 @@ func stored(open func(dir string) (store, error), threads int) func(string) (mea
 // kept says whether each step of the first thread is in the store, and its input.
 func kept(g *graph.Graph[counter]) error {
 	n := 0
-	for _, err := range g.History(bg, graph.Thread("0")) {
+	for _, err := range g.Thread("0").History(bg, graph.HistoryQuery{}) {
 		if err != nil {
 			return err
 		}
@@ -137,7 +141,7 @@ func many(string) (measure.Sample, error) {
 	g, err := ring(measure.RunSteps, graph.WithCheckpointer(checkpoint.NewMemory()))
 	return measure.Sample{Do: func() error {
 		return measure.AtOnce(measure.Threads, func(i int) error {
-			return invoke(g, measure.RunSteps, graph.Thread(strconv.Itoa(i)))
+			return invoke(g, measure.RunSteps, strconv.Itoa(i))
 		})
 	}}, err
 }
@@ -168,7 +172,7 @@ func sends(string) (measure.Sample, error) {
 	g, err := b.Compile()
 	return measure.Sample{Do: func() error {
 		return measure.Times(measure.Fans, func(int) error {
-			snap, err := g.Invoke(bg, func(*total) {})
+			snap, err := g.Invoke(bg, nil)
 			if err != nil {
 				return err
 			}
@@ -194,11 +198,15 @@ func turns(open func(dir string) (store, error), n int) func(string) (measure.Sa
 			return nil
 		})
 		b.AddEdge(graph.Start, "answer")
-		g, err := b.Compile(graph.WithCheckpointer(st.Store), graph.Thread("talk"))
+		g, err := b.Compile(graph.WithCheckpointer(st.Store))
 		return measure.Sample{Close: st.close, Stored: st.file, Do: func() error {
+			t := g.Thread("talk")
 			var snap *graph.Snapshot[talk]
 			err := measure.Times(n, func(i int) (err error) {
-				snap, err = g.Invoke(bg, func(s *talk) { s.Messages.Add(texts[2*i]) })
+				snap, err = t.Invoke(bg, t.Input(func(s *talk) error {
+					s.Messages.Add(texts[2*i])
+					return nil
+				}))
 				return err
 			})
 			if err != nil {

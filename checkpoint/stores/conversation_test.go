@@ -42,7 +42,10 @@ func TestAConversationTakesAtMostOneAndAHalfTimesItsMessagesOnDisk(t *testing.T)
 				t.Fatal(err)
 			}
 			for range turns {
-				if _, err := g.Invoke(t.Context(), func(c *conversation) { c.Said.Add(said) }, graph.Thread("t")); err != nil {
+				if _, err := g.Thread("t").Invoke(t.Context(), g.Input(func(c *conversation) error {
+					c.Said.Add(said)
+					return nil
+				})); err != nil {
 					t.Fatal(err)
 				}
 			}

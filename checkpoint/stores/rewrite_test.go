@@ -85,7 +85,7 @@ func logger(t *testing.T, s checkpoint.Store) *graph.Graph[log] {
 	return g
 }
 
-func turn(*log) {}
+func turn(*log) error { return nil }
 
 // gated is a store that calls a function before it lets a run claim its thread,
 // once.
@@ -103,21 +103,21 @@ func (s *gated) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Writ
 }
 
 // acts are the ways to write to a thread, at its head or from a checkpoint.
-var acts = map[string]func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error{
-	"Fork": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
-		_, err := g.Fork(ctx, from, thread)
+var acts = map[string]func(ctx context.Context, t *graph.Thread[log]) error{
+	"Fork": func(ctx context.Context, t *graph.Thread[log]) error {
+		_, err := t.Fork(ctx)
 		return err
 	},
-	"UpdateState": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
-		_, err := g.UpdateState(ctx, func(l *log) { _ = writes(ctx, l) }, thread, graph.From(from))
+	"Edit": func(ctx context.Context, t *graph.Thread[log]) error {
+		_, err := t.Edit(ctx, func(l *log) error { return writes(ctx, l) })
 		return err
 	},
-	"Invoke": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
-		_, err := g.Invoke(ctx, turn, thread, graph.Restart(), graph.From(from))
+	"Restart": func(ctx context.Context, t *graph.Thread[log]) error {
+		_, err := t.Invoke(ctx, t.Restart(turn))
 		return err
 	},
-	"Continue": func(ctx context.Context, g *graph.Graph[log], from string, thread graph.Option) error {
-		_, err := g.Continue(ctx, thread, graph.From(from))
+	"Continue": func(ctx context.Context, t *graph.Thread[log]) error {
+		_, err := t.Invoke(ctx, t.Continue())
 		return err
 	},
 }
@@ -129,11 +129,11 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 		for name, act := range acts {
 			for _, at := range []string{"", "pruned", "kept"} {
 				t.Run(name+" "+at, func(t *testing.T) {
-					thread := graph.Thread(strings.TrimSpace(name + " " + at))
-					other := logger(t, theirs)
-					do := func(g *graph.Graph[log], opts ...graph.Option) {
+					id := strings.TrimSpace(name + " " + at)
+					other := logger(t, theirs).Thread(id)
+					do := func(thread *graph.Thread[log], opts ...graph.RunOption) {
 						t.Helper()
-						if _, err := g.Invoke(t.Context(), turn, append(opts, thread, graph.Restart())...); err != nil {
+						if _, err := thread.Invoke(t.Context(), thread.Restart(turn), opts...); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -142,14 +142,14 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 					}
 					do(other, graph.InterruptBefore("b")) // so that something is pending
 					var history []string
-					for e, err := range other.History(t.Context(), thread) {
+					for e, err := range other.History(t.Context(), graph.HistoryQuery{}) {
 						if err != nil {
 							t.Fatal(err)
 						}
 						history = append(history, e.Checkpoint)
 					}
 					read := &gated{Store: ours, before: func() {
-						if p, err := other.Prune(t.Context(), graph.Keep{Last: 2}, thread); err != nil || p.Removed == 0 {
+						if p, err := other.Prune(t.Context(), graph.Keep{Last: 2}); err != nil || p.Removed == 0 {
 							t.Errorf("pruned %+v, %v", p, err)
 						}
 					}}
@@ -157,8 +157,8 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 					if name == "Fork" && at == "" {
 						from = history[0]
 					}
-					g := logger(t, read)
-					err := act(t.Context(), g, from, thread)
+					thread := logger(t, read).Thread(id)
+					err := act(t.Context(), thread.At(from))
 					if read.before != nil {
 						t.Fatal("nothing was claimed")
 					}
@@ -170,9 +170,9 @@ func TestWhoReadAThreadBeforeAPruneGoesOnAfterIt(t *testing.T) {
 						t.Error(err)
 					}
 					for range 8 {
-						do(g)
+						do(thread)
 					}
-					snap, err := logger(t, open()).State(t.Context(), thread)
+					snap, err := logger(t, open()).Thread(id).State(t.Context())
 					if err == nil {
 						err = snap.State.check()
 					}
@@ -195,11 +195,11 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func() checkpoint.Store) {
 		const threads, rounds = 4, 40
 		var wg sync.WaitGroup
-		worker := func(what string, f func(g *graph.Graph[log], thread graph.Option, round int) error) {
+		worker := func(what string, f func(thread *graph.Thread[log], round int) error) {
 			g := logger(t, open())
 			wg.Go(func() {
 				for i := range rounds {
-					err := f(g, graph.Thread(fmt.Sprint("t", i%threads)), i)
+					err := f(g.Thread(fmt.Sprint("t", i%threads)), i)
 					if err != nil && !errors.Is(err, graph.ErrThreadBusy) && !errors.Is(err, checkpoint.ErrNotFound) {
 						t.Errorf("%s: %v", what, err)
 					}
@@ -208,29 +208,30 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 		}
 		for i := range threads {
 			for range 5 {
-				if _, err := logger(t, open()).Invoke(t.Context(), turn, graph.Thread(fmt.Sprint("t", i))); err != nil {
+				thread := logger(t, open()).Thread(fmt.Sprint("t", i))
+				if _, err := thread.Invoke(t.Context(), thread.Input(turn)); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		ctx := t.Context()
 		for range 2 {
-			worker("invoke", func(g *graph.Graph[log], thread graph.Option, _ int) error {
-				_, err := g.Invoke(ctx, turn, thread, graph.Restart())
+			worker("invoke", func(thread *graph.Thread[log], _ int) error {
+				_, err := thread.Invoke(ctx, thread.Restart(turn))
 				return err
 			})
-			worker("prune", func(g *graph.Graph[log], thread graph.Option, i int) error {
-				_, err := g.Prune(ctx, graph.Keep{Last: 1 + i%3, DropForks: i%2 == 0}, thread)
+			worker("prune", func(thread *graph.Thread[log], i int) error {
+				_, err := thread.Prune(ctx, graph.Keep{Last: 1 + i%3, DropForks: i%2 == 0})
 				return err
 			})
 		}
-		worker("edit", func(g *graph.Graph[log], thread graph.Option, _ int) error {
-			_, err := g.UpdateState(ctx, func(l *log) { _ = writes(ctx, l) }, thread)
+		worker("edit", func(thread *graph.Thread[log], _ int) error {
+			_, err := thread.Edit(ctx, func(l *log) error { return writes(ctx, l) })
 			return err
 		})
-		worker("fork", func(g *graph.Graph[log], thread graph.Option, i int) error {
+		worker("fork", func(thread *graph.Thread[log], i int) error {
 			at := ""
-			for e, err := range g.History(ctx, thread, graph.Limit(1+i%7)) {
+			for e, err := range thread.History(ctx, graph.HistoryQuery{Limit: 1 + i%7}) {
 				if err != nil {
 					return err
 				}
@@ -239,26 +240,26 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 			if at == "" {
 				return nil
 			}
-			_, err := g.Fork(ctx, at, thread)
+			_, err := thread.At(at).Fork(ctx)
 			return err
 		})
-		worker("delete", func(g *graph.Graph[log], thread graph.Option, i int) error {
+		worker("delete", func(thread *graph.Thread[log], i int) error {
 			if i%10 != 9 {
 				return nil
 			}
-			return g.DeleteThread(ctx, fmt.Sprint("t", i%threads))
+			return thread.Delete(ctx)
 		})
 		for range 2 {
-			worker("read", func(g *graph.Graph[log], thread graph.Option, _ int) error {
-				snap, err := g.State(ctx, thread)
+			worker("read", func(thread *graph.Thread[log], _ int) error {
+				snap, err := thread.State(ctx)
 				if err != nil {
 					return err
 				}
 				return snap.State.check()
 			})
 		}
-		worker("history", func(g *graph.Graph[log], thread graph.Option, _ int) error {
-			for e, err := range g.History(ctx, thread) {
+		worker("history", func(thread *graph.Thread[log], _ int) error {
+			for e, err := range thread.History(ctx, graph.HistoryQuery{}) {
 				if err != nil {
 					return err
 				}
@@ -274,8 +275,8 @@ func TestThreadsStayReadableWhateverMeets(t *testing.T) {
 		})
 		wg.Wait()
 		for i := range threads {
-			g := logger(t, open())
-			snap, err := g.Invoke(ctx, turn, graph.Thread(fmt.Sprint("t", i)), graph.Restart())
+			thread := logger(t, open()).Thread(fmt.Sprint("t", i))
+			snap, err := thread.Invoke(ctx, thread.Restart(turn))
 			if err == nil {
 				err = snap.State.check()
 			}

@@ -41,9 +41,11 @@ func TestAFreshDigestLeavesARunAlone(t *testing.T) {
 	}
 	done := make(chan end)
 	go func() {
-		snap, err := digestGraph().Invoke(t.Context(), func(s *digestState) {
+		thread := digestGraph().Thread("digest:"+root, graph.WithCheckpointer(store))
+		snap, err := thread.Invoke(t.Context(), thread.Input(func(s *digestState) error {
 			s.Folder, s.Out, s.MaxFiles, s.Started = root, filepath.Join(dir, "texts-digest.md"), 100, time.Now().UTC()
-		}, graph.WithCheckpointer(store), graph.Thread("digest:"+root), graph.UseDeps(&tracker{trace: trace}))
+			return nil
+		}), graph.UseDeps(&tracker{trace: trace}))
 		done <- end{snap, err}
 	}()
 	select {

@@ -153,7 +153,7 @@ func (d *digester) run(cmd *cobra.Command, path string) error {
 
 // forget removes the thread, unless a run works on it.
 func (d *digester) forget(ctx context.Context) error {
-	return d.g.DeleteThread(ctx, d.thread, graph.WithCheckpointer(d.store))
+	return d.g.Thread(d.thread, graph.WithCheckpointer(d.store)).Delete(ctx)
 }
 
 // begin says where the report of a digest goes that is begun anew, and what it
@@ -179,7 +179,7 @@ const earlierReports = 16
 // reports returns the sums of the reports that the thread knows to be its own. Of
 // a thread that cannot be read there are none: --fresh is the way out of that.
 func (d *digester) reports(ctx context.Context) ([]string, error) {
-	snap, err := d.g.State(ctx, graph.WithCheckpointer(d.store), graph.Thread(d.thread))
+	snap, err := d.g.Thread(d.thread, graph.WithCheckpointer(d.store)).State(ctx)
 	if err != nil {
 		return nil, ctx.Err()
 	}
@@ -271,8 +271,8 @@ func (d *digester) work(ctx context.Context) error {
 		}
 	})
 	defer end()
-	base := []graph.Option{graph.WithCheckpointer(d.store), graph.Thread(d.thread)}
-	snap, err := d.g.State(ctx, base...)
+	t := d.g.Thread(d.thread, graph.WithCheckpointer(d.store), graph.Drain(drain))
+	snap, err := t.State(ctx)
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
 	}
@@ -280,13 +280,13 @@ func (d *digester) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := append(base, graph.Concurrency(d.tasks), graph.UseDeps(d.track), graph.Drain(drain))
 	if input != nil || !snap.Interrupted() && !snap.Done() {
 		show := d.watch()
+		req := t.Input(input)
 		if start != "" {
-			all = append(all, graph.StartAt(graph.Goto(start)))
+			req = t.Restart(input, graph.Goto(start))
 		}
-		snap, err = d.g.Invoke(ctx, input, append(all, graph.Observe(show))...)
+		snap, err = t.Invoke(ctx, req, graph.Concurrency(d.tasks), graph.UseDeps(d.track), graph.Observe(show))
 		show.end()
 		if err != nil {
 			return d.failed(ctx, snap, err)
@@ -300,12 +300,13 @@ func (d *digester) work(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		replace := graph.Update(func(s *digestState) {
+		replace := func(s *digestState) error {
 			if d.replace != "" {
 				s.Replace = d.replace
 			}
-		})
-		snap, err = d.g.Resume(ctx, yes, append(base, graph.Drain(drain), replace)...)
+			return nil
+		}
+		snap, err = t.Invoke(ctx, t.Answer(yes, replace))
 		if err != nil {
 			return d.failed(ctx, snap, err)
 		}
@@ -315,17 +316,18 @@ func (d *digester) work(ctx context.Context) error {
 
 // plan decides what a thread needs to go on: an input, and where to start if
 // that isn't where it was. It says what it found.
-func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestState), start string, err error) {
+func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestState) error, start string, err error) {
 	if snap == nil {
 		out, replace, err := d.begin()
 		if err != nil {
 			return nil, "", err
 		}
-		return func(s *digestState) {
+		return func(s *digestState) error {
 			s.Folder, s.Out, s.MaxFiles, s.Started = d.folder, out, d.maxFiles, time.Now().UTC().Truncate(time.Second)
 			s.Model = d.model
 			s.Earlier.Add(d.earlier...)
 			s.Replace = replace
+			return nil
 		}, "", nil
 	}
 	s := &snap.State
@@ -351,10 +353,11 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 			return nil, "", err
 		}
 	}
-	move := func(s *digestState) {
+	move := func(s *digestState) error {
 		if s.Out = d.out; replace != "" {
 			s.Replace = replace
 		}
+		return nil
 	}
 	changed := d.changes(s)
 	if !snap.Done() {
@@ -391,7 +394,10 @@ func (d *digester) plan(snap *graph.Snapshot[digestState]) (input func(*digestSt
 	if changed != "" {
 		d.c.Notef("%s --fresh starts anew.", changed)
 	}
-	return func(s *digestState) { move(s); s.Outcome = "" }, start, nil
+	return func(s *digestState) error {
+		s.Outcome = ""
+		return move(s)
+	}, start, nil
 }
 
 // mayWrite refuses to go on to a report whose place has a file that this digest

@@ -137,7 +137,7 @@ func recorded(t *testing.T, db, root string) []string {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	snap, err := digestGraph().State(t.Context(), graph.WithCheckpointer(store), graph.Thread("digest:"+root))
+	snap, err := digestGraph().Thread("digest:"+root, graph.WithCheckpointer(store)).State(t.Context())
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil
 	}

@@ -37,7 +37,12 @@ func chatGraph(opts ...graph.Option) *graph.Graph[Chat] {
 	return b.MustCompile(opts...)
 }
 
-func say(text string) func(*Chat) { return func(s *Chat) { s.Said.Add(text) } }
+func say(text string) func(*Chat) error {
+	return func(s *Chat) error {
+		s.Said.Add(text)
+		return nil
+	}
+}
 
 func Example_stores() {
 	dir, err := os.MkdirTemp("", "threads")
@@ -59,8 +64,9 @@ func Example_stores() {
 
 	for _, store := range []checkpoint.Store{memory, files, database} {
 		g := chatGraph(graph.WithCheckpointer(store))
-		_, err := g.Invoke(ctx, say("hello"), graph.Thread("c-1"))
-		snap, err2 := g.Invoke(ctx, say("bye"), graph.Thread("c-1"))
+		t := g.Thread("c-1")
+		_, err := t.Invoke(ctx, t.Input(say("hello")))
+		snap, err2 := t.Invoke(ctx, t.Input(say("bye")))
 		fmt.Println(snap.State.Said.Last(), errors.Join(err, err2, store.Close()))
 	}
 	//snippet:end
@@ -79,7 +85,8 @@ func Example_open() {
 	defer store.Close()
 
 	g := chatGraph(graph.WithCheckpointer(store))
-	snap, err := g.Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	t := g.Thread("c-1")
+	snap, err := t.Invoke(ctx, t.Input(say("hello")))
 	fmt.Println(snap.State.Said.Last(), err)
 
 	_, err = stores.Open(ctx, "oracle://scott:tiger@host")
@@ -120,15 +127,16 @@ var (
 )
 
 func Example_prune() {
-	g := chatGraph(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("c-1"))
+	g := chatGraph(graph.WithCheckpointer(checkpoint.NewMemory()))
 	//snippet:prune
+	t := g.Thread("c-1")
 	for i := range 100 {
-		if _, err := g.Invoke(ctx, say(fmt.Sprint("question ", i))); err != nil {
+		if _, err := t.Invoke(ctx, t.Input(say(fmt.Sprint("question ", i)))); err != nil {
 			log.Fatal(err)
 		}
 	}
-	done, err := g.Prune(ctx, graph.Keep{Last: 3, Interrupts: true})
-	snap, _ := g.State(ctx)
+	done, err := t.Prune(ctx, graph.Keep{Last: 3, Interrupts: true})
+	snap, _ := t.State(ctx)
 	fmt.Println(done.Kept, done.Removed, snap.State.Said.Len(), err)
 	//snippet:end
 	// Output: 3 197 200 <nil>
@@ -138,7 +146,8 @@ func Example_durability() {
 	store := checkpoint.NewMemory()
 	//snippet:durability
 	g := chatGraph(graph.WithCheckpointer(store), graph.WithDurability(graph.Async))
-	_, err := g.Invoke(ctx, say("hello"), graph.Thread("c-1"), graph.WithDurability(graph.Sync)) // for this run
+	t := g.Thread("c-1")
+	_, err := t.Invoke(ctx, t.Input(say("hello")), graph.WithDurability(graph.Sync)) // for this run
 	//snippet:end
 	fmt.Println(err)
 	// Output: <nil>
@@ -149,12 +158,13 @@ func Example_history() {
 	b.AddNode("read", visit("read"))
 	b.AddNode("answer", visit("answer"))
 	b.AddSequence(graph.Start, "read", "answer")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	//snippet:history
-	end, _ := g.Invoke(ctx, func(*Ticket) {})
+	t := g.Thread("t-1")
+	end, _ := t.Invoke(ctx, t.Input(func(*Ticket) error { return nil }))
 
 	var afterRead string
-	for entry, err := range g.History(ctx) { // newest first
+	for entry, err := range t.History(ctx, graph.HistoryQuery{}) { // newest first
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -164,14 +174,17 @@ func Example_history() {
 		}
 	}
 
-	then, _ := g.State(ctx, graph.From(afterRead)) // look back
+	then, _ := t.At(afterRead).State(ctx) // look back
 	fmt.Println(then.State.Trail)
 
-	_, _ = g.UpdateState(ctx, func(s *Ticket) { s.Urgent = true }, graph.From(afterRead)) // branch off with an edit
-	branch, _ := g.Continue(ctx)
+	_, _ = t.At(afterRead).Edit(ctx, func(s *Ticket) error { // branch off with an edit
+		s.Urgent = true
+		return nil
+	})
+	branch, _ := t.Invoke(ctx, t.Continue())
 	fmt.Println(branch.State.Trail, branch.State.Urgent)
 
-	old, _ := g.State(ctx, graph.From(end.Checkpoint)) // the other branch is still there
+	old, _ := t.At(end.Checkpoint).State(ctx) // the other branch is still there
 	fmt.Println(old.State.Trail, old.State.Urgent)
 	//snippet:end
 	// Output:
@@ -194,14 +207,15 @@ func Example_continue() {
 		return visit("answer")(ctx, s)
 	})
 	b.AddSequence(graph.Start, "read", "answer")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	//snippet:continue
-	snap, err := g.Invoke(ctx, func(*Ticket) {})
+	t := g.Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(func(*Ticket) error { return nil }))
 	fmt.Println(err)
 	fmt.Println(snap.State.Trail, snap.Next)
 
 	down = false // the cause is gone, or this is a new process after a crash
-	snap, err = g.Continue(ctx)
+	snap, err = t.Invoke(ctx, t.Continue())
 	fmt.Println(snap.State.Trail, err)
 	//snippet:end
 	// Output:
@@ -213,18 +227,21 @@ func Example_continue() {
 func Example_threads() {
 	store := checkpoint.NewMemory()
 	g := chatGraph(graph.WithCheckpointer(store))
-	_, _ = g.Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	_, _ = g.Thread("c-1").Invoke(ctx, g.Input(say("hello")))
 	//snippet:threads
-	_ = g.CopyThread(ctx, "c-1", "c-2")
+	t := g.Thread("c-1")
+	fmt.Println(t.Copy(ctx, "c-2"))
 	for info, err := range store.Threads(ctx, checkpoint.ThreadFilter{Prefix: "c-"}) {
 		fmt.Println(info.Thread, info.Records, err)
 	}
-	_ = g.DeleteThread(ctx, "c-1")
-	_, err := g.State(ctx, graph.Thread("c-1"))
+	fmt.Println(t.Delete(ctx))
+	_, err := t.State(ctx)
 	fmt.Println(errors.Is(err, checkpoint.ErrNotFound))
 	//snippet:end
 	// Unordered output:
+	// <nil>
 	// c-1 2 <nil>
 	// c-2 2 <nil>
+	// <nil>
 	// true
 }

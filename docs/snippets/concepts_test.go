@@ -94,7 +94,10 @@ func Example_routes() {
 		return "normal", nil
 	}, map[string]string{"urgent": "now", "normal": "later"})
 	//snippet:end
-	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) { s.Urgent = true })
+	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) error {
+		s.Urgent = true
+		return nil
+	})
 	fmt.Println(snap.State.Trail, err)
 	// Output: [read now] <nil>
 }
@@ -113,7 +116,10 @@ func Example_command() {
 	b.AddNode("answer", visit("answer"))
 	b.AddNode("notify", visit("notify"))
 	b.AddEdge(graph.Start, "triage")
-	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) { s.Text = "help" })
+	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) error {
+		s.Text = "help"
+		return nil
+	})
 	fmt.Println(snap.State.Trail, snap.State.Priority, err)
 	// Output: [answer notify] 4 <nil>
 }
@@ -209,7 +215,8 @@ func Example_deps() {
 		graph.RequireDeps[Rates](),
 		graph.WithCheckpointer(checkpoint.NewMemory()))
 	for _, thread := range []string{"t-1", "t-2"} {
-		snap, err := g.Invoke(ctx, func(*Trip) {}, graph.Thread(thread))
+		t := g.Thread(thread)
+		snap, err := t.Invoke(ctx, t.Input(func(*Trip) error { return nil }))
 		fmt.Println(snap.State.Best, err)
 	}
 	// Output:
@@ -241,7 +248,10 @@ func Example_shared() {
 	graph.AddShared(shop, "login", login.MustCompile(), func(s *Shop) *Login { return &s.Login })
 	shop.AddEdge(graph.Start, "login")
 
-	snap, err := shop.MustCompile().Invoke(ctx, func(s *Shop) { s.User = "ann" })
+	snap, err := shop.MustCompile().Invoke(ctx, func(s *Shop) error {
+		s.User = "ann"
+		return nil
+	})
 	fmt.Println(snap.State.Steps, err)
 	// Output: [checked ann] <nil>
 }

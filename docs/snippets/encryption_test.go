@@ -47,8 +47,9 @@ func Example_encryption() {
 	}
 	defer store.Close()
 
-	g := chatGraph(graph.WithCheckpointer(store), graph.Thread("c-1"))
-	snap, err := g.Invoke(ctx, say("my PIN is 1234"))
+	g := chatGraph(graph.WithCheckpointer(store))
+	t := g.Thread("c-1")
+	snap, err := t.Invoke(ctx, t.Input(say("my PIN is 1234")))
 	fmt.Println(snap.State.Said.Last(), err)
 	//snippet:end
 	for _, name := range []string{path, path + "-wal"} {
@@ -66,7 +67,8 @@ func Example_rotate() {
 	key, _ := codec.ParseKey(newKey("2026-11"))
 	database := checkpoint.NewMemory()
 	before, _ := codec.Wrap(database, codec.Options{Keys: &codec.KeyRing{Current: old}})
-	_, _ = chatGraph(graph.WithCheckpointer(before)).Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	t := chatGraph(graph.WithCheckpointer(before)).Thread("c-1")
+	_, _ = t.Invoke(ctx, t.Input(say("hello")))
 	//snippet:rotate
 	ring := codec.KeyRing{Current: key, Old: []codec.Key{old}, Names: key}
 	store, err := codec.Wrap(database, codec.Options{Keys: &ring})
@@ -82,7 +84,8 @@ func Example_rotate() {
 	}
 	//snippet:end
 	after, _ := codec.Wrap(database, codec.Options{Keys: &codec.KeyRing{Current: key}})
-	snap, err := chatGraph(graph.WithCheckpointer(after)).Invoke(ctx, say("bye"), graph.Thread("c-1"))
+	t = chatGraph(graph.WithCheckpointer(after)).Thread("c-1")
+	snap, err := t.Invoke(ctx, t.Input(say("bye")))
 	fmt.Println(snap.State.Said.Last(), err)
 	_, _, err = before.Head(ctx, checkpoint.Log{Thread: "c-1"})
 	fmt.Println(errors.Is(err, codec.ErrKey))
@@ -94,7 +97,8 @@ func Example_rotate() {
 
 func Example_firstEncryption() {
 	database := checkpoint.NewMemory()
-	_, _ = chatGraph(graph.WithCheckpointer(database)).Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	t := chatGraph(graph.WithCheckpointer(database)).Thread("c-1")
+	_, _ = t.Invoke(ctx, t.Input(say("hello")))
 	key, _ := codec.ParseKey(newKey("2026-11"))
 	ring := codec.KeyRing{Current: key}
 	//snippet:first
@@ -125,7 +129,8 @@ func Example_compression() {
 	//snippet:compress
 	store, err := codec.Wrap(database, codec.Options{Compress: true, Encoding: codec.CBOR})
 	//snippet:end
-	_, err2 := chatGraph(graph.WithCheckpointer(store)).Invoke(ctx, say("hello"), graph.Thread("c-1"))
+	t := chatGraph(graph.WithCheckpointer(store)).Thread("c-1")
+	_, err2 := t.Invoke(ctx, t.Input(say("hello")))
 	fmt.Println(err, err2)
 	// Output: <nil> <nil>
 }

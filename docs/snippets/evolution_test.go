@@ -33,7 +33,11 @@ func Example_evolution() {
 	})
 	first.AddEdge(graph.Start, "approve")
 	old := first.MustCompile(graph.WithCheckpointer(store))
-	_, err := old.Invoke(ctx, func(s *PaperV1) { s.Title, s.Words = "cats", "1200" }, graph.Thread("p-1"))
+	draft := old.Thread("p-1")
+	_, err := draft.Invoke(ctx, draft.Input(func(s *PaperV1) error {
+		s.Title, s.Words = "cats", "1200"
+		return nil
+	}))
 	fmt.Println(err)
 
 	// Weeks later, the question still open, the program has changed.
@@ -61,7 +65,8 @@ func Example_evolution() {
 			return err
 		}),
 	)
-	snap, err := g.Resume(ctx, true, graph.Thread("p-1"))
+	t := g.Thread("p-1")
+	snap, err := t.Invoke(ctx, t.Answer(true))
 	fmt.Println(snap.State.Subject, snap.State.Words, snap.Done(), err)
 	//snippet:end
 	// Output:

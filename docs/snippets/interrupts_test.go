@@ -22,7 +22,7 @@ func compileOrder(node func(context.Context, *Order) error, opts ...graph.Option
 	b := graph.New[Order]("order")
 	b.AddNode("order", node)
 	b.AddEdge(graph.Start, "order")
-	return b.MustCompile(append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1")}, opts...)...)
+	return b.MustCompile(append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}, opts...)...)
 }
 
 func confirm(ctx context.Context, s *Order) error {
@@ -36,10 +36,14 @@ func confirm(ctx context.Context, s *Order) error {
 
 func Example_confirm() {
 	g := compileOrder(confirm)
-	snap, err := g.Invoke(ctx, func(s *Order) { s.Item, s.Price = "tea", 4 })
+	t := g.Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Order) error {
+		s.Item, s.Price = "tea", 4
+		return nil
+	}))
 	fmt.Println(snap.Interrupts[0].Key, "-", snap.Interrupts[0].Value, err)
 
-	snap, err = g.Resume(ctx, true)
+	snap, err = t.Invoke(ctx, t.Answer(true))
 	fmt.Println(snap.State.Bought, err)
 	// Output:
 	// confirm - Buy tea for 4? <nil>
@@ -49,7 +53,11 @@ func Example_confirm() {
 func Example_asError() {
 	g := compileOrder(confirm)
 	//snippet:err
-	snap, err := g.Invoke(ctx, func(s *Order) { s.Item = "tea" })
+	t := g.Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Order) error {
+		s.Item = "tea"
+		return nil
+	}))
 	if err == nil {
 		err = snap.Err() // an interrupted run as an error
 	}
@@ -83,20 +91,20 @@ func atOnce(ctx context.Context, s *Order) error {
 }
 
 func Example_several() {
-	g := compileOrder(oneAfterTheOther)
-	_, _ = g.Invoke(ctx, func(*Order) {})
-	snap, _ := g.Resume(ctx, "tea")
+	t := compileOrder(oneAfterTheOther).Thread("t-1")
+	_, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
+	snap, _ := t.Invoke(ctx, t.Answer("tea"))
 	fmt.Println(snap.Interrupts[0].Value)
-	snap, _ = g.Resume(ctx, 2)
+	snap, _ = t.Invoke(ctx, t.Answer(2))
 	fmt.Println(snap.State.Item, snap.State.Count)
 
-	g = compileOrder(atOnce)
-	snap, _ = g.Invoke(ctx, func(*Order) {})
+	t = compileOrder(atOnce).Thread("t-1")
+	snap, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
 	fmt.Println(len(snap.Interrupts), "questions")
 	//snippet:answers
-	_, err := g.Resume(ctx, "tea")
+	_, err := t.Invoke(ctx, t.Answer("tea"))
 	fmt.Println(err)
-	snap, _ = g.Resume(ctx, graph.Answers{"item": "tea", "count": 2})
+	snap, _ = t.Invoke(ctx, t.Answer(graph.Answers{"item": "tea", "count": 2}))
 	//snippet:end
 	fmt.Println(snap.State.Item, snap.State.Count)
 	// Output:
@@ -123,14 +131,15 @@ func Example_parallelQuestions() {
 	b.AddNode("legal", ask("legal"))
 	b.AddNode("finance", ask("finance"))
 	b.AddEdge(graph.Start, "legal").AddEdge(graph.Start, "finance")
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 
-	snap, _ := g.Invoke(ctx, func(*Order) {})
+	t := g.Thread("t-1")
+	snap, _ := t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
 	answers := graph.Answers{} // by ID, since both have the same key
 	for _, q := range snap.Interrupts {
 		answers[q.ID] = q.Node == "legal"
 	}
-	snap, err := g.Resume(ctx, answers)
+	snap, err := t.Invoke(ctx, t.Answer(answers))
 	fmt.Println(snap.State.Log, err)
 	//snippet:end
 	// Output: [legal true finance false] <nil>
@@ -152,14 +161,15 @@ func address(ctx context.Context, s *Order) error {
 
 func Example_typed() {
 	g := compileOrder(address)
-	snap, _ := g.Invoke(ctx, func(*Order) {})
+	t := g.Thread("t-1")
+	snap, _ := t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
 	fmt.Println(snap.Interrupts[0].Schema != nil)
 
-	_, err := g.Resume(ctx, map[string]any{"street": 7})
+	_, err := t.Invoke(ctx, t.Answer(map[string]any{"street": 7}))
 	refused, _ := errors.AsType[*graph.AnswerError](err)
 	fmt.Println(refused.Key, "-", refused.Reason)
 
-	snap, err = g.Resume(ctx, Address{Street: "Main St 1", Zip: "0150"})
+	snap, err = t.Invoke(ctx, t.Answer(Address{Street: "Main St 1", Zip: "0150"}))
 	fmt.Println(snap.State.Address, err)
 	// Output:
 	// true
@@ -179,10 +189,11 @@ func amount(ctx context.Context, s *Order) error {
 
 func Example_schema() {
 	g := compileOrder(amount)
-	_, _ = g.Invoke(ctx, func(*Order) {})
-	_, err := g.Resume(ctx, 100)
+	t := g.Thread("t-1")
+	_, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
+	_, err := t.Invoke(ctx, t.Answer(100))
 	fmt.Println(err != nil)
-	snap, err := g.Resume(ctx, 10)
+	snap, err := t.Invoke(ctx, t.Answer(10))
 	fmt.Println(snap.State.Count, err)
 	// Output:
 	// true
@@ -199,10 +210,14 @@ func Example_static() {
 		graph.WithCheckpointer(checkpoint.NewMemory()),
 		graph.InterruptBefore("tools"))
 
-	snap, _ := g.Invoke(ctx, func(*Ticket) {}, graph.Thread("t-1"))
+	t := g.Thread("t-1")
+	snap, _ := t.Invoke(ctx, t.Input(func(*Ticket) error { return nil }))
 	fmt.Println(snap.Err())
-	_, _ = g.UpdateState(ctx, func(s *Ticket) { s.Priority = 3 }, graph.Thread("t-1"))
-	snap, err := g.Resume(ctx, nil, graph.Thread("t-1")) // or Continue
+	_, _ = t.Edit(ctx, func(s *Ticket) error {
+		s.Priority = 3
+		return nil
+	})
+	snap, err := t.Invoke(ctx, t.Answer(nil)) // or Continue
 	fmt.Println(snap.State.Trail, snap.State.Priority, err)
 	//snippet:end
 	// Output:
@@ -216,15 +231,16 @@ func Example_inputSchema() {
 	b.AddEdge(graph.Start, "review")
 	//snippet:inputschema
 	g := b.MustCompile(
-		graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"),
+		graph.WithCheckpointer(checkpoint.NewMemory()),
 		graph.InterruptBefore("review"),
 		graph.InputSchema("review", []byte(`{
 			"type": "object",
 			"properties": {"Urgent": {"type": "boolean"}},
 			"required": ["Urgent"]
 		}`)))
-	_, _ = g.Invoke(ctx, func(*Ticket) {})
-	snap, err := g.Resume(ctx, map[string]any{"Urgent": true})
+	t := g.Thread("t-1")
+	_, _ = t.Invoke(ctx, t.Input(func(*Ticket) error { return nil }))
+	snap, err := t.Invoke(ctx, t.Answer(map[string]any{"Urgent": true}))
 	fmt.Println(snap.State.Urgent, snap.State.Trail, err)
 	//snippet:end
 	// Output: true [review] <nil>
@@ -280,14 +296,15 @@ func Example_repeatedWork() {
 	b.AddNode("price", price)
 	b.AddNode("confirm", confirm)
 	b.AddSequence(graph.Start, "price", "confirm")
-	a := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"))
+	a := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	for _, test := range []struct {
 		g      *graph.Graph[Order]
 		answer any
 	}{{a, true}, {compileOrder(priceAfter), "tea"}, {compileOrder(priceOnce), true}} {
 		priceCalls = 0
-		_, _ = test.g.Invoke(ctx, func(*Order) {})
-		snap, err := test.g.Resume(ctx, test.answer)
+		t := test.g.Thread("t-1")
+		_, _ = t.Invoke(ctx, t.Input(func(*Order) error { return nil }))
+		snap, err := t.Invoke(ctx, t.Answer(test.answer))
 		fmt.Println(snap.State.Price, priceCalls, err)
 	}
 	// Output:
@@ -326,16 +343,27 @@ func charge(ctx context.Context, s *Order) error {
 func Example_charge() {
 	bank := &fakeBank{charged: map[string]int{}}
 	g := compileOrder(charge, graph.UseDeps[Bank](bank))
-	snap, err := g.Invoke(ctx, func(s *Order) { s.Price = 4 })
+	t := g.Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Order) error {
+		s.Price = 4
+		return nil
+	}))
 	fmt.Println(snap.State.Log, len(bank.charged), err)
 	// Output: [receipt for 4] 1 <nil>
 }
 
 func Example_resumeUpdate() {
 	g := compileOrder(confirm)
-	_, _ = g.Invoke(ctx, func(s *Order) { s.Item = "tea" })
+	t := g.Thread("t-1")
+	_, _ = t.Invoke(ctx, t.Input(func(s *Order) error {
+		s.Item = "tea"
+		return nil
+	}))
 	//snippet:update
-	snap, err := g.Resume(ctx, true, graph.Update(func(s *Order) { s.Price = 5 }))
+	snap, err := t.Invoke(ctx, t.Answer(true, func(s *Order) error {
+		s.Price = 5
+		return nil
+	}))
 	//snippet:end
 	fmt.Println(snap.State.Price, snap.State.Bought, err)
 	// Output: 5 true <nil>

@@ -56,20 +56,26 @@ func Example_build() {
 	//snippet:end
 
 	//snippet:invoke
-	thread := graph.Thread("t-1")
-	snap, err := g.Invoke(ctx, func(s *Agent) { s.Question = "why" }, thread)
+	t := g.Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Agent) error {
+		s.Question = "why"
+		return nil
+	}))
 	fmt.Println(snap.Next, snap.Err(), err)
 
-	snap, err = g.Resume(ctx, nil, thread) // a breakpoint is passed by nil
+	snap, err = t.Invoke(ctx, t.Answer(nil)) // a breakpoint is passed by nil
 	fmt.Println(snap.State.Messages, err)
 	//snippet:end
 
 	//snippet:threads
-	snap, err = g.State(ctx, thread)
-	for entry, err := range g.History(ctx, thread, graph.Limit(2)) {
+	snap, err = t.State(ctx)
+	for entry, err := range t.History(ctx, graph.HistoryQuery{Limit: 2}) {
 		fmt.Println(entry.Step, entry.Nodes, err)
 	}
-	snap, err = g.UpdateState(ctx, func(s *Agent) { s.Messages.Add("by hand") }, thread, graph.AsNode("act"))
+	snap, err = t.EditAs(ctx, "act", func(s *Agent) error {
+		s.Messages.Add("by hand")
+		return nil
+	})
 	fmt.Println(snap.Next, err)
 	//snippet:end
 	// Output:
@@ -127,10 +133,13 @@ func Example_migrateInterrupt() {
 	b.AddNode("approve", approve)
 	b.AddEdge(graph.Start, "approve")
 	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
-	thread := graph.Thread("t-1")
-	snap, _ := g.Invoke(ctx, func(s *Agent) { s.Question = "why" }, thread)
+	t := g.Thread("t-1")
+	snap, _ := t.Invoke(ctx, t.Input(func(s *Agent) error {
+		s.Question = "why"
+		return nil
+	}))
 	//snippet:resume
-	snap, err := g.Resume(ctx, "yes", thread)
+	snap, err := t.Invoke(ctx, t.Answer("yes"))
 	//snippet:end
 	fmt.Println(snap.State.Messages, err)
 	// Output: [yes] <nil>
@@ -143,7 +152,11 @@ func Example_migrateStream() {
 	g := b.MustCompile()
 	//snippet:stream
 	modes := graph.Modes(graph.ModeUpdates, graph.ModeValues)
-	for ev, err := range g.Stream(ctx, func(s *Agent) { s.Question = "why" }, modes) {
+	ask := func(s *Agent) error {
+		s.Question = "why"
+		return nil
+	}
+	for ev, err := range g.Stream(ctx, ask, modes) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -174,7 +187,10 @@ func Example_migrateSubgraph() {
 	})
 	//snippet:end
 	b.AddEdge(graph.Start, "agent")
-	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) { s.Text = "why" })
+	snap, err := b.MustCompile().Invoke(ctx, func(s *Ticket) error {
+		s.Text = "why"
+		return nil
+	})
 	fmt.Println(snap.State.Trail, err)
 	// Output: [thinking about why] <nil>
 }
@@ -194,7 +210,10 @@ func Example_migrateRetry() {
 	//snippet:end
 	b.AddNode("act", act)
 	b.AddEdge(graph.Start, "think")
-	snap, err := b.MustCompile().Invoke(ctx, func(s *Agent) { s.Question = "why" })
+	snap, err := b.MustCompile().Invoke(ctx, func(s *Agent) error {
+		s.Question = "why"
+		return nil
+	})
 	fmt.Println(snap.State.Messages, err)
 	// Output: [thinking about why] <nil>
 }

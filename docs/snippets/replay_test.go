@@ -63,10 +63,11 @@ func TestKeepAndReplay(t *testing.T) {
 	//snippet:record
 	g := assistant(graph.WithCheckpointer(store), graph.UseDeps[Model](model), graph.RecordOnce())
 	//snippet:end
-	if _, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "Book a flight" }, graph.Thread("t-1")); err != nil {
+	talk := g.Thread("t-1")
+	if _, err := talk.Invoke(t.Context(), talk.Input(says("Book a flight"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Resume(t.Context(), "Oslo", graph.Thread("t-1")); err != nil {
+	if _, err := talk.Invoke(t.Context(), talk.Answer("Oslo")); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "t-1.jsonl")
@@ -82,7 +83,7 @@ func TestKeepAndReplay(t *testing.T) {
 	if err := rec.Put(t.Context(), copied, "t-2"); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := assistant(graph.WithCheckpointer(copied)).State(t.Context(), graph.Thread("t-2"))
+	snap, err := assistant(graph.WithCheckpointer(copied)).Thread("t-2").State(t.Context())
 	if err != nil || snap.State.Log.Last() != "book_flight from Oslo" {
 		t.Errorf("state is %v, %v", snap, err)
 	}

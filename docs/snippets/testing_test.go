@@ -104,18 +104,25 @@ func (s scripted) Classify(_ context.Context, text string) (string, error) {
 	return intent, nil
 }
 
-// conversation returns a graph with a scripted model and a store in memory.
-func conversation(t *testing.T, model Model) *graph.Graph[Booking] {
+// conversation returns a new thread, with a scripted model and a store in memory.
+func conversation(t *testing.T, model Model) *graph.Thread[Booking] {
 	t.Helper()
 	g, err := booking().Compile(
 		graph.WithCheckpointer(checkpoint.NewMemory()),
-		graph.Thread(t.Name()),
 		graph.UseDeps(model),
 		graph.CheckMutations())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g
+	return g.Thread(t.Name())
+}
+
+// says is input: what the user says.
+func says(message string) func(*Booking) error {
+	return func(s *Booking) error {
+		s.Message = message
+		return nil
+	}
 }
 
 //snippet:end
@@ -123,9 +130,9 @@ func conversation(t *testing.T, model Model) *graph.Graph[Booking] {
 //snippet:turns
 
 func TestBookingAsksForTheOrigin(t *testing.T) {
-	g := conversation(t, scripted{"Book a flight": "book_flight"})
+	talk := conversation(t, scripted{"Book a flight": "book_flight"})
 
-	snap, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "Book a flight" })
+	snap, err := talk.Invoke(t.Context(), talk.Input(says("Book a flight")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +140,7 @@ func TestBookingAsksForTheOrigin(t *testing.T) {
 		t.Fatalf("waits for %v", snap.Interrupts)
 	}
 
-	snap, err = g.Resume(t.Context(), "New York")
+	snap, err = talk.Invoke(t.Context(), talk.Answer("New York"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +157,8 @@ func TestIntents(t *testing.T) {
 	}
 	for message, want := range model {
 		t.Run(want, func(t *testing.T) {
-			snap, err := conversation(t, model).Invoke(t.Context(), func(s *Booking) { s.Message = message })
+			talk := conversation(t, model)
+			snap, err := talk.Invoke(t.Context(), talk.Input(says(message)))
 			if err != nil || snap.State.Intent != want {
 				t.Errorf("intent is %q, %v", snap.State.Intent, err)
 			}
@@ -177,13 +185,13 @@ func (f *flaky) Classify(ctx context.Context, text string) (string, error) {
 }
 
 func TestConversationGoesOnAfterAFailure(t *testing.T) {
-	g := conversation(t, &flaky{scripted{"hello": "smalltalk"}, 1})
+	talk := conversation(t, &flaky{scripted{"hello": "smalltalk"}, 1})
 
-	_, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "hello" })
+	_, err := talk.Invoke(t.Context(), talk.Input(says("hello")))
 	if failed, ok := errors.AsType[*graph.NodeError](err); !ok || failed.Node != "understand" {
 		t.Fatalf("error is %v", err)
 	}
-	snap, err := g.Continue(t.Context())
+	snap, err := talk.Invoke(t.Context(), talk.Continue())
 	if err != nil || !snap.Done() {
 		t.Errorf("next is %v, %v", snap.Next, err)
 	}
@@ -194,12 +202,15 @@ func TestConversationGoesOnAfterAFailure(t *testing.T) {
 //snippet:edit
 
 func TestNoteAloneFromTheMiddle(t *testing.T) {
-	g := conversation(t, scripted{})
-	_, err := g.UpdateState(t.Context(), func(s *Booking) { s.Intent, s.Origin = "book_flight", "Rome" }, graph.AsNode("ask origin"))
+	talk := conversation(t, scripted{})
+	_, err := talk.EditAs(t.Context(), "ask origin", func(s *Booking) error {
+		s.Intent, s.Origin = "book_flight", "Rome"
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Continue(t.Context())
+	snap, err := talk.Invoke(t.Context(), talk.Continue())
 	if err != nil || snap.State.Log.Last() != "book_flight from Rome" {
 		t.Errorf("log is %v, %v", snap.State.Log, err)
 	}
@@ -210,7 +221,7 @@ func TestNoteAloneFromTheMiddle(t *testing.T) {
 //snippet:graphtest
 
 func TestBookingSurvivesCrashes(t *testing.T) {
-	input := func(s *Booking) { s.Message = "Book a flight" }
+	input := says("Book a flight")
 	answers := graphtest.Script{"origin": {"New York"}}
 	model := graph.UseDeps[Model](scripted{"Book a flight": "book_flight"})
 
@@ -227,12 +238,13 @@ func TestBookingAfterAnInjectedFault(t *testing.T) {
 	b := booking()
 	in := graphtest.Inject(b, graphtest.FailAt("note", 1))
 	model := graph.UseDeps[Model](scripted{"hello": "smalltalk"})
-	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"), model)
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()), model)
 
-	if _, err := g.Invoke(t.Context(), func(s *Booking) { s.Message = "hello" }); err == nil {
+	talk := g.Thread("t-1")
+	if _, err := talk.Invoke(t.Context(), talk.Input(says("hello"))); err == nil {
 		t.Fatal("the fault is not reported")
 	}
-	if _, err := g.Continue(t.Context()); err != nil {
+	if _, err := talk.Invoke(t.Context(), talk.Continue()); err != nil {
 		t.Fatal(err)
 	}
 	if n := in.Runs("understand"); n != 1 {

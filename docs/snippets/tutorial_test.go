@@ -45,7 +45,10 @@ func Example_article() {
 		return
 	}
 
-	snap, err := g.Invoke(ctx, func(s *Article) { s.Topic = "graphs" })
+	snap, err := g.Invoke(ctx, func(s *Article) error {
+		s.Topic = "graphs"
+		return nil
+	})
 	fmt.Println(snap.State.Sections, snap.State.Words, err)
 	// Output: [Why graphs How graphs] 920 <nil>
 }
@@ -123,13 +126,17 @@ func Example_review() {
 		return
 	}
 
-	snap, err := g.Invoke(ctx, func(s *Article) { s.Topic = "graphs" }, graph.Thread("a-1"))
+	t := g.Thread("a-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Article) error {
+		s.Topic = "graphs"
+		return nil
+	}))
 	fmt.Println(snap.Interrupts[0].Value, err)
 
 	// Later, possibly in another process:
-	snap, err = g.Resume(ctx, false, graph.Thread("a-1"))
+	snap, err = t.Invoke(ctx, t.Answer(false))
 	fmt.Println(snap.Interrupts[0].Value, err)
-	snap, err = g.Resume(ctx, true, graph.Thread("a-1"))
+	snap, err = t.Invoke(ctx, t.Answer(true))
 	fmt.Println(snap.Done(), snap.State.Words, err)
 	// Output:
 	// How graphs <nil>

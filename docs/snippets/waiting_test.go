@@ -20,7 +20,7 @@ func compileInvoice(store checkpoint.Store, node func(context.Context, *Invoice)
 	b := graph.New[Invoice]("invoice")
 	b.AddNode("invoice", node)
 	b.AddEdge(graph.Start, "invoice")
-	return b.MustCompile(append([]graph.Option{graph.WithCheckpointer(store), graph.Thread("i-1")}, opts...)...)
+	return b.MustCompile(append([]graph.Option{graph.WithCheckpointer(store)}, opts...)...)
 }
 
 func thank(ctx context.Context, s *Invoice) error {
@@ -46,7 +46,11 @@ func awaitPayment(ctx context.Context, s *Invoice) error {
 
 func Example_sleep() {
 	g := compileInvoice(checkpoint.NewMemory(), thank)
-	snap, err := g.Invoke(ctx, func(s *Invoice) { s.Customer = "Kim" })
+	t := g.Thread("i-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Invoice) error {
+		s.Customer = "Kim"
+		return nil
+	}))
 	wait := snap.Waits[0]
 	fmt.Println(snap.Done(), wait.Key, time.Until(wait.Until).Round(time.Hour), err)
 	// Output: false decency 24h0m0s <nil>
@@ -54,15 +58,19 @@ func Example_sleep() {
 
 func Example_event() {
 	g := compileInvoice(checkpoint.NewMemory(), awaitPayment)
-	snap, err := g.Invoke(ctx, func(s *Invoice) { s.Customer = "Kim" })
+	t := g.Thread("i-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Invoice) error {
+		s.Customer = "Kim"
+		return nil
+	}))
 	fmt.Println(snap.Waits[0].Event, err)
 
 	// From the handler of a webhook, in any process:
-	err = g.SendEvent(ctx, "payment", 1250, graph.Thread("i-1"))
+	err = t.SendEvent(ctx, "payment", 1250)
 	fmt.Println(err)
 
 	// A runner would do this by itself:
-	snap, err = g.Continue(ctx)
+	snap, err = t.Invoke(ctx, t.Continue())
 	fmt.Println(snap.State.Outcome, snap.State.Paid, err)
 	// Output:
 	// payment <nil>
@@ -80,7 +88,11 @@ func Example_runner() {
 		return nil
 	}
 	g := compileInvoice(store, soon)
-	_, err := g.Invoke(ctx, func(s *Invoice) { s.Customer = "Kim" })
+	t := g.Thread("i-1")
+	_, err := t.Invoke(ctx, t.Input(func(s *Invoice) error {
+		s.Customer = "Kim"
+		return nil
+	}))
 	fmt.Println(err)
 	//snippet:runner
 	ctx, cancel := context.WithCancel(ctx)
@@ -124,17 +136,21 @@ func Example_queue() {
 	}
 	//snippet:queue
 	g := compileInvoice(store, slow, graph.WhenBusy(graph.BusyQueue))
+	t := g.Thread("i-1")
 	errs := make(chan error)
 	for range 3 { // three messages at once for one thread
 		go func() {
-			_, err := g.Invoke(ctx, func(s *Invoice) { s.Customer = "Kim" })
+			_, err := t.Invoke(ctx, t.Input(func(s *Invoice) error {
+				s.Customer = "Kim"
+				return nil
+			}))
 			errs <- err
 		}()
 	}
 	for range 3 {
 		fmt.Println(<-errs)
 	}
-	snap, err := g.State(ctx)
+	snap, err := t.State(ctx)
 	fmt.Println(snap.State.Paid, err)
 	//snippet:end
 	// Output:

@@ -64,12 +64,13 @@ func main() {
 			tool.New("remove_file", "Removes a file for good.", remove),
 		},
 		Approve: agent.Approve("remove_file"), // list_files needs nobody's permission
-	}, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("cleaning"))
+	}, graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("Remove all backups."))
+	t := a.Thread("cleaning")
+	snap, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Remove all backups.")))
 	for err == nil && snap.Interrupted() {
 		var question agent.ApprovalRequest
 		if err := snap.Interrupts[0].Decode(&question); err != nil {
@@ -84,7 +85,7 @@ func main() {
 			}
 			answer.Decisions = append(answer.Decisions, decision)
 		}
-		snap, err = a.Resume(ctx, answer)
+		snap, err = t.Invoke(ctx, t.Answer(answer))
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -73,23 +73,25 @@ func main() {
 		Tools:   []tool.Tool{tool.New("pay", "Pays a bill.", pay), tool.New("send_mail", "Sends a mail.", send)},
 		Approve: agent.Approve("pay"),
 		// A process that died may seem to hold the thread for some seconds.
-	}, graph.WithCheckpointer(store), graph.Thread("bills"), graph.WhenBusy(graph.BusyQueue))
+	}, graph.WithCheckpointer(store), graph.WhenBusy(graph.BusyQueue))
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	// What is to be done follows from where the thread is.
 	ctx := context.Background()
-	snap, err := a.State(ctx)
+	t := a.Thread("bills")
+	snap, err := t.State(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		snap, err = a.Invoke(ctx, agent.Ask[agent.State]("Pay 120 to Electricity Ltd and tell Kim."))
+		snap, err = t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Pay 120 to Electricity Ltd and tell Kim.")))
 	case err != nil:
 		log.Fatal(err)
 	case snap.Interrupted():
-		snap, err = a.Resume(ctx, agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.DecisionType(*answer)}}})
+		decision := agent.Decision{Type: agent.DecisionType(*answer)}
+		snap, err = t.Invoke(ctx, t.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{decision}}))
 	case !snap.Done():
-		snap, err = a.Continue(ctx)
+		snap, err = t.Invoke(ctx, t.Continue())
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -66,20 +66,24 @@ func main() {
 	b.AddNode("send", send)
 	b.AddSequence(graph.Start, "write", "review")
 	b.AddSequence("soften", "send", graph.End)
-	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("letter-1"))
+	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
+	t := g.Thread("letter-1")
 
-	snap, err := g.Invoke(ctx, func(s *State) { s.To = "Kim" })
+	snap, err := t.Invoke(ctx, t.Input(func(s *State) error {
+		s.To = "Kim"
+		return nil
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
 	for snap.Interrupted() {
 		question := snap.Interrupts[0]
 		fmt.Printf("%v\nSend it? [yes/no] ", question.Value)
-		snap, err = g.Resume(ctx, ask(*given) == "yes")
+		snap, err = t.Invoke(ctx, t.Answer(ask(*given) == "yes"))
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -99,7 +99,6 @@ func main() {
 	b.AddSequence(graph.Start, "scan", "count", graph.End)
 	g, err := b.Compile(
 		graph.WithCheckpointer(store),
-		graph.Thread("document-1"),
 		graph.ProvideDeps(func(context.Context) (Blobs, error) { return Blobs{dir}, nil }),
 		graph.WarnSize(100_000), // a warning names the field that should have been a reference
 	)
@@ -107,7 +106,8 @@ func main() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	snap, err := g.Invoke(ctx, func(*State) {})
+	t := g.Thread("document-1")
+	snap, err := t.Invoke(ctx, t.Input(func(*State) error { return nil }))
 	if err != nil {
 		log.Fatal(err)
 	}

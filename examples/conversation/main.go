@@ -59,15 +59,17 @@ func main() {
 			req.Messages = chat.TrimTurns(req.Messages, 20)
 			return nil, nil
 		},
-	}, graph.WithCheckpointer(store), graph.Thread(*thread))
+	}, graph.WithCheckpointer(store))
 	if err != nil {
 		log.Fatal(err)
 	}
 
+	t := a.Thread(*thread)
 	fmt.Printf("conversation %q\n", *thread)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		fmt.Printf("you:   %s\nagent: ", in.Text())
-		for ev, err := range a.Stream(context.Background(), agent.Ask[agent.State](in.Text()), graph.Modes(graph.ModeMessages)) {
+		ask := agent.Ask[agent.State](in.Text())
+		for ev, err := range t.Stream(context.Background(), t.Input(ask), graph.Modes(graph.ModeMessages)) {
 			if err != nil {
 				log.Fatal(err)
 			}

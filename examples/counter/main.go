@@ -43,12 +43,16 @@ func main() {
 	b := graph.New[State]("counter")
 	b.AddNode("count", count)
 	b.AddEdge(graph.Start, "count")
-	g, err := b.Compile(graph.WithCheckpointer(store), graph.Thread(*thread))
+	g, err := b.Compile(graph.WithCheckpointer(store))
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) { s.Add = *add })
+	t := g.Thread(*thread)
+	snap, err := t.Invoke(context.Background(), t.Input(func(s *State) error {
+		s.Add = *add
+		return nil
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,7 +39,10 @@ func main() {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) { s.Name = "world" })
+	snap, err := g.Invoke(context.Background(), func(s *State) error {
+		s.Name = "world"
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

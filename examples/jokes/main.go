@@ -23,6 +23,9 @@ func main() {
 	})
 	b.AddEdge(graph.Start, "write")
 	g := b.MustCompile()
-	snap, err := g.Invoke(context.Background(), func(s *State) { s.Topic = "cats" })
+	snap, err := g.Invoke(context.Background(), func(s *State) error {
+		s.Topic = "cats"
+		return nil
+	})
 	fmt.Println(snap.State.Jokes.Last(), err)
 }

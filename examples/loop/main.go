@@ -48,13 +48,20 @@ func main() {
 	}
 	ctx := context.Background()
 
-	snap, err := g.Invoke(ctx, func(s *State) { s.Of, s.Guess = 2, 1 })
+	start := func(guess float64) func(*State) error {
+		return func(s *State) error {
+			s.Of, s.Guess = 2, guess
+			return nil
+		}
+	}
+
+	snap, err := g.Invoke(ctx, start(1))
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("%.6f after %d steps\n", snap.State.Guess, snap.Step)
 
-	snap, err = g.Invoke(ctx, func(s *State) { s.Of, s.Guess = 2, 1e9 }, graph.MaxSteps(5))
+	snap, err = g.Invoke(ctx, start(1e9), graph.MaxSteps(5))
 	if limit, ok := errors.AsType[*graph.StepLimitError](err); ok {
 		fmt.Println("gave up:", limit)
 		fmt.Printf("%.1f after %d steps\n", snap.State.Guess, snap.Step)

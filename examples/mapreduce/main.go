@@ -63,8 +63,9 @@ func main() {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) {
+	snap, err := g.Invoke(context.Background(), func(s *State) error {
 		s.Texts.Add("the cat and the dog", "the bird", "a cat")
+		return nil
 	})
 	if err != nil {
 		log.Fatal(err)

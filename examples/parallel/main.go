@@ -67,7 +67,10 @@ func main() {
 	}
 
 	fmt.Println(g)
-	snap, err := g.Invoke(context.Background(), func(s *State) { s.City = "Oslo" })
+	snap, err := g.Invoke(context.Background(), func(s *State) error {
+		s.City = "Oslo"
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

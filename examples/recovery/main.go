@@ -79,7 +79,7 @@ func build(down bool) (*graph.Graph[State], error) {
 	b.AddNode("report", report)
 	b.AddSequence(graph.Start, "fetch", "report")
 	b.AddEdge("recover", "report")
-	return b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("report-1"))
+	return b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
 }
 
 func main() {
@@ -89,15 +89,16 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
+		t := g.Thread("report-1")
 		fmt.Println("service is down:", down)
 
 		diskFull = true
-		snap, err := g.Invoke(ctx, func(*State) {})
+		snap, err := t.Invoke(ctx, t.Input(func(*State) error { return nil }))
 		fmt.Println("  failed:", err)
 		fmt.Println("  next:", snap.Next)
 
 		diskFull = false
-		snap, err = g.Continue(ctx) // fetch does not run again
+		snap, err = t.Invoke(ctx, t.Continue()) // fetch does not run again
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -78,14 +78,17 @@ func main() {
 	b.AddNode("remind", remind)
 	b.AddNode("thank", thank)
 	b.AddEdge(graph.Start, "await").AddEdge("remind", "await")
-	thread := graph.NewThreadID()
-	g, err := b.Compile(graph.WithCheckpointer(store), graph.Thread(thread))
+	g, err := b.Compile(graph.WithCheckpointer(store))
 	if err != nil {
 		log.Fatal(err)
 	}
 
+	t := g.Thread(graph.NewThreadID())
 	ctx, stop := context.WithCancel(context.Background())
-	snap, err := g.Invoke(ctx, func(s *State) { s.Customer = "Kim" })
+	snap, err := t.Invoke(ctx, t.Input(func(s *State) error {
+		s.Customer = "Kim"
+		return nil
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,12 +102,12 @@ func main() {
 	over := make(chan error)
 	go func() { over <- runner.Run(ctx) }()
 	for sent := false; !snap.Done(); time.Sleep(day / 5) {
-		if snap, err = g.State(ctx); err != nil {
+		if snap, err = t.State(ctx); err != nil {
 			log.Fatal(err)
 		}
 		if !sent && *paid >= 0 && snap.State.Reminders >= *paid {
 			sent = true
-			if err := g.SendEvent(ctx, "payment", 1250); err != nil {
+			if err := t.SendEvent(ctx, "payment", 1250); err != nil {
 				log.Fatal(err)
 			}
 		}

@@ -110,7 +110,10 @@ func main() {
 		log.Fatal(err)
 	}
 
-	snap, err := g.Invoke(context.Background(), func(s *State) { s.Question = "How do animals work together?" })
+	snap, err := g.Invoke(context.Background(), func(s *State) error {
+		s.Question = "How do animals work together?"
+		return nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -80,7 +80,10 @@ func main() {
 	}
 
 	for _, question := range []string{"superstep", "snapshot", "weather"} {
-		snap, err := g.Invoke(context.Background(), func(s *State) { s.Question = question })
+		snap, err := g.Invoke(context.Background(), func(s *State) error {
+			s.Question = question
+			return nil
+		})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -92,16 +92,20 @@ func main() {
 	b.AddNode("reject", reject)
 	b.AddEdge(graph.Start, "check")
 	b.AddRoutes("check", route, map[string]string{"fit": "human", "unfit": "reject"})
-	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("newsletter"))
+	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		log.Fatal(err)
 	}
 
 	ctx := context.Background()
-	snap, err := g.Invoke(ctx, func(s *State) { s.Text, s.UserInput = *text, *text })
+	t := g.Thread("newsletter")
+	snap, err := t.Invoke(ctx, t.Input(func(s *State) error {
+		s.Text, s.UserInput = *text, *text
+		return nil
+	}))
 	if err == nil && snap.Interrupted() {
 		fmt.Printf("%v\nPublish it? [approve/reject] ", snap.Interrupts[0].Value)
-		snap, err = g.Resume(ctx, ask(*given))
+		snap, err = t.Invoke(ctx, t.Answer(ask(*given)))
 	}
 	if err != nil {
 		log.Fatal(err)

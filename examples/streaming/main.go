@@ -52,7 +52,10 @@ func main() {
 		log.Fatal(err)
 	}
 
-	ask := func(s *State) { s.Question = "What is it?" }
+	ask := func(s *State) error {
+		s.Question = "What is it?"
+		return nil
+	}
 	modes := graph.Modes(graph.ModeValues, graph.ModeUpdates, graph.ModeCustom, graph.ModeMessages)
 	for ev, err := range g.Stream(context.Background(), ask, modes) {
 		if err != nil {

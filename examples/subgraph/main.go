@@ -62,13 +62,17 @@ func main() {
 		Out: func(p *Payment, o *Order) { o.Receipt = p.Receipt },
 	})
 	outer.AddSequence(graph.Start, "price", "pay")
-	order, err := outer.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("order-1"))
+	order, err := outer.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
+	t := order.Thread("order-1")
 
-	snap, err := order.Invoke(ctx, func(o *Order) { o.Items.Add("tea", "cups") })
+	snap, err := t.Invoke(ctx, t.Input(func(o *Order) error {
+		o.Items.Add("tea", "cups")
+		return nil
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -76,7 +80,7 @@ func main() {
 	fmt.Println(question)
 	fmt.Println(question.Value)
 
-	snap, err = order.Resume(ctx, "Visa")
+	snap, err = t.Invoke(ctx, t.Answer("Visa"))
 	if err != nil {
 		log.Fatal(err)
 	}

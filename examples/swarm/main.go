@@ -46,12 +46,13 @@ func main() {
 			},
 			Description: "Knows where orders are.",
 		},
-	}}, graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("customer-1"))
+	}}, graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		log.Fatal(err)
 	}
+	t := g.Thread("customer-1")
 	for _, text := range []string{"Hello!", "Where is my order number 7?", "Thanks!"} {
-		snap, err := g.Invoke(context.Background(), agent.Ask[agent.State](text))
+		snap, err := t.Invoke(context.Background(), t.Input(agent.Ask[agent.State](text)))
 		if err != nil {
 			log.Fatal(err)
 		}

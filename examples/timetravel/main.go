@@ -36,20 +36,24 @@ func main() {
 	b.AddNode("shipping", step("shipping", func(p float64) float64 { return p + 5 }))
 	b.AddNode("tax", step("tax", func(p float64) float64 { return p * 1.25 }))
 	b.AddSequence(graph.Start, "discount", "shipping", "tax")
-	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("order-1"))
+	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
+	t := g.Thread("order-1")
 
-	end, err := g.Invoke(ctx, func(s *State) { s.Price = 100 })
+	end, err := t.Invoke(ctx, t.Input(func(s *State) error {
+		s.Price = 100
+		return nil
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("first line:  %v\n\nhistory, newest first:\n", end.State.Note)
 
 	var discounted string // the checkpoint after the discount
-	for entry, err := range g.History(ctx) {
+	for entry, err := range t.History(ctx, graph.HistoryQuery{}) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -65,16 +69,20 @@ func main() {
 	}
 
 	// What if the price after the discount had been 50?
-	if _, err := g.UpdateState(ctx, func(s *State) { s.Price = 50 }, graph.From(discounted)); err != nil {
+	_, err = t.At(discounted).Edit(ctx, func(s *State) error {
+		s.Price = 50
+		return nil
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
-	branch, err := g.Continue(ctx)
+	branch, err := t.Invoke(ctx, t.Continue())
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("\nother line:  %v\n", branch.State.Note)
 
-	old, err := g.State(ctx, graph.From(end.Checkpoint))
+	old, err := t.At(end.Checkpoint).State(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

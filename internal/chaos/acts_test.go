@@ -127,8 +127,8 @@ func talking(store checkpoint.Store) (*graph.Graph[talk], error) {
 func forked(thread string) bool { return thread >= "t2" }
 
 // earlier returns one of the newest checkpoints of a thread.
-func earlier(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, id graph.Option) (at string, err error) {
-	for e, err := range g.History(ctx, id, graph.AllBranches(), graph.Limit(1+rng.IntN(8))) {
+func earlier(ctx context.Context, t *graph.Thread[talk], rng *rand.Rand) (at string, err error) {
+	for e, err := range t.History(ctx, graph.HistoryQuery{AllBranches: true, Limit: 1 + rng.IntN(8)}) {
 		if err != nil {
 			return "", err
 		}
@@ -143,7 +143,6 @@ func earlier(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, id graph
 // act does one thing with a thread. It returns the word that the caller was told is
 // said and heard.
 func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word string) (told string, err error) {
-	id := graph.Thread(thread)
 	busy := graph.WhenBusy([]graph.BusyPolicy{graph.BusyReject, graph.BusyQueue, graph.BusyInterrupt, graph.BusyRollback}[rng.IntN(4)])
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -151,19 +150,20 @@ func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word
 	if kind == 1 && !forked(thread) {
 		kind = 2
 	}
+	t := g.Thread(thread, busy)
 	switch kind {
 	case 0:
-		_, err = g.Prune(ctx, graph.Keep{Last: 1 + rng.IntN(3)}, id, busy)
+		_, err = t.Prune(ctx, graph.Keep{Last: 1 + rng.IntN(3)})
 	case 1:
 		var at string
-		if at, err = earlier(ctx, g, rng, id); err == nil {
-			_, err = g.Fork(ctx, at, id, busy)
+		if at, err = earlier(ctx, t, rng); err == nil {
+			_, err = t.At(at).Fork(ctx)
 		}
 	case 2:
-		_, err = g.UpdateState(ctx, func(s *talk) {}, id, busy)
+		_, err = t.Edit(ctx, func(s *talk) error { return nil })
 	case 3, 4:
-		_, err = g.State(ctx, id)
-		for e, herr := range g.History(ctx, id, graph.AllBranches()) {
+		_, err = t.State(ctx)
+		for e, herr := range t.History(ctx, graph.HistoryQuery{AllBranches: true}) {
 			if herr == nil {
 				_, herr = e.State(ctx)
 			}
@@ -172,9 +172,13 @@ func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word
 			}
 		}
 	case 5:
-		_, err = g.Continue(ctx, id, busy)
+		_, err = t.Invoke(ctx, t.Continue())
 	default:
-		if _, err = g.Invoke(ctx, func(s *talk) { s.Said.Add(word) }, id, busy); err == nil {
+		_, err = t.Invoke(ctx, t.Input(func(s *talk) error {
+			s.Said.Add(word)
+			return nil
+		}))
+		if err == nil {
 			told = word
 		}
 	}
@@ -254,10 +258,10 @@ func actsOver(t *testing.T, name string, acts int) {
 // at all of its checkpoints, nothing may be there twice, and what callers were told of
 // must be there.
 func sound(ctx context.Context, g *graph.Graph[talk], thread string, told []string) error {
-	id := graph.Thread(thread)
-	snap, err := g.Continue(ctx, id, graph.WhenBusy(graph.BusyQueue))
+	t := g.Thread(thread)
+	snap, err := t.Invoke(ctx, t.Continue(), graph.WhenBusy(graph.BusyQueue))
 	if errors.Is(err, graph.ErrNothingToResume) {
-		snap, err = g.State(ctx, id)
+		snap, err = t.State(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("it can't go on: %w", err)
@@ -282,7 +286,7 @@ func sound(ctx context.Context, g *graph.Graph[talk], thread string, told []stri
 		}
 	}
 	look(&snap.State)
-	for e, err := range g.History(ctx, id, graph.AllBranches()) {
+	for e, err := range t.History(ctx, graph.HistoryQuery{AllBranches: true}) {
 		var st talk
 		if err == nil {
 			st, err = e.State(ctx)

@@ -563,10 +563,10 @@ func (tr *trial) answer(th *thread) {
 			th.busy = false
 			tr.mu.Unlock()
 		}()
-		id := graph.Thread(th.name)
+		t := tr.g.Thread(th.name)
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(15 * time.Millisecond) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			snap, err := tr.g.State(ctx, id)
+			snap, err := t.State(ctx)
 			switch {
 			case errors.Is(err, checkpoint.ErrNotFound): // nobody has begun it yet
 				cancel()
@@ -575,7 +575,7 @@ func (tr *trial) answer(th *thread) {
 				failed(tr.store.j, th.name, err)
 			case snap.Interrupted():
 				c := &call{}
-				if snap, err = tr.g.Resume(context.WithValue(ctx, callKey{}, c), true, id); err == nil {
+				if snap, err = t.Invoke(context.WithValue(ctx, callKey{}, c), t.Answer(true)); err == nil {
 					tr.mu.Lock()
 					tr.counts["answers"]++
 					tr.mu.Unlock()
@@ -602,7 +602,7 @@ func (tr *trial) send(th *thread) {
 		time.Sleep(pause)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			err := tr.g.SendEvent(ctx, goEvent, "word", graph.Thread(th.name))
+			err := tr.g.Thread(th.name).SendEvent(ctx, goEvent, "word")
 			cancel()
 			if err == nil {
 				tr.store.j.note(line{Kind: kSent, Thread: th.name})
@@ -752,7 +752,7 @@ func (tr *trial) verify() {
 		if !have[th.doneAt] {
 			tr.errorf("thread %s: its end %s was seen and is lost", name, th.doneAt)
 		}
-		snap, err := tr.g.State(ctx, graph.Thread(name))
+		snap, err := tr.g.Thread(name).State(ctx)
 		if err != nil {
 			tr.t.Fatal(err)
 		}

@@ -46,7 +46,12 @@ const (
 
 var padding = string(make([]byte, 200))
 
-func input(n int) func(*state) { return func(s *state) { s.Input = n } }
+func input(n int) func(*state) error {
+	return func(s *state) error {
+		s.Input = n
+		return nil
+	}
+}
 
 // pace is how long a node takes.
 func pace() { time.Sleep(2 * time.Millisecond) }
@@ -194,20 +199,20 @@ func undisturbed(t *testing.T) []string {
 	}
 	var states []string
 	for n := range inputs {
-		id := graph.Thread(fmt.Sprint(n))
-		snap, err := g.Invoke(ctx, input(n), id)
+		thread := g.Thread(fmt.Sprint(n))
+		snap, err := thread.Invoke(ctx, thread.Input(input(n)))
 		for turns := 0; err == nil && !snap.Done(); turns++ {
 			switch {
 			case turns > 100:
 				t.Fatal("the graph does not end")
 			case snap.Interrupted():
-				snap, err = g.Resume(ctx, true, id)
+				snap, err = thread.Invoke(ctx, thread.Answer(true))
 			case len(snap.Waits) > 0 && snap.Waits[0].Event == "":
 				time.Sleep(time.Until(snap.Waits[0].Until))
-				snap, err = g.Continue(ctx, id)
+				snap, err = thread.Invoke(ctx, thread.Continue())
 			default:
-				if err = g.SendEvent(ctx, goEvent, "word", id); err == nil {
-					snap, err = g.Continue(ctx, id)
+				if err = thread.SendEvent(ctx, goEvent, "word"); err == nil {
+					snap, err = thread.Invoke(ctx, thread.Continue())
 				}
 			}
 		}

@@ -208,9 +208,9 @@ func TestMeasureParkedThreads(t *testing.T) {
 				after := rss()
 				var resumes []time.Duration
 				for i := range 7 {
-					id := graph.Thread(string(parkedName(i * (count / 10))))
+					thread := g.Thread(string(parkedName(i * (count / 10))))
 					began = time.Now()
-					snap, err := g.Resume(ctx, graph.Answers{"long": nil}, id)
+					snap, err := thread.Invoke(ctx, thread.Answer(graph.Answers{"long": nil}))
 					resumes = append(resumes, time.Since(began))
 					if err != nil || !snap.Done() || !snap.State.Woke {
 						t.Fatalf("%+v, %v", snap, err)
@@ -253,7 +253,10 @@ func pattern(t *testing.T, s backend) (records []*checkpoint.Record, results []c
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.Invoke(ctx, func(p *parked) { p.Name = strings.Repeat("n", 100) }, graph.Thread("pattern"))
+	snap, err := g.Thread("pattern").Invoke(ctx, g.Input(func(p *parked) error {
+		p.Name = strings.Repeat("n", 100)
+		return nil
+	}))
 	if err != nil || len(snap.Waits) != 1 {
 		t.Fatalf("%+v, %v", snap, err)
 	}

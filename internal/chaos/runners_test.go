@@ -230,17 +230,17 @@ func runnersOver(t *testing.T, name string, runs int) {
 			t.Fatal(err)
 		}
 		busy := graph.WhenBusy([]graph.BusyPolicy{graph.BusyReject, graph.BusyQueue}[rng.IntN(2)])
-		_, err = g.Invoke(ctx, func(*errand) {}, graph.Thread(thread), busy)
+		_, err = g.Thread(thread).Invoke(ctx, g.Input(func(*errand) error { return nil }), busy)
 		if err != nil {
 			cut++
 		}
-		if _, err := calm.State(ctx, graph.Thread(thread)); errors.Is(err, checkpoint.ErrNotFound) {
+		if _, err := calm.Thread(thread).State(ctx); errors.Is(err, checkpoint.ErrNotFound) {
 			continue // it has not begun
 		} else if err != nil {
 			t.Fatal(err)
 		}
 		begun = append(begun, thread)
-		if err := calm.SendEvent(ctx, goEvent, "word", graph.Thread(thread)); err != nil {
+		if err := calm.Thread(thread).SendEvent(ctx, goEvent, "word"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -282,7 +282,7 @@ func runnersOver(t *testing.T, name string, runs int) {
 // brought waits for a thread's end, and reports what is wrong with it.
 func brought(ctx context.Context, g *graph.Graph[errand], thread string, until time.Time) error {
 	for {
-		snap, err := g.State(ctx, graph.Thread(thread))
+		snap, err := g.Thread(thread).State(ctx)
 		switch {
 		case err != nil:
 			return err

@@ -36,7 +36,7 @@ func ledgerGraph(s *store, opts ...graph.Option) (*graph.Graph[ledger], error) {
 	b.AddNode("think", func(context.Context, *ledger) error { pace(); return nil })
 	b.AddNode("write", func(_ context.Context, l *ledger) error { l.Count = l.Read + 1; return nil })
 	b.AddEdge(graph.Start, "read").AddSequence("read", "think", "write")
-	return b.Compile(append(opts, graph.WithCheckpointer(s), graph.Thread(oneThread))...)
+	return b.Compile(append(opts, graph.WithCheckpointer(s))...)
 }
 
 // takeTurns makes a worker's turns.
@@ -50,10 +50,14 @@ func takeTurns(ctx context.Context, j *job, s *store) error {
 	if err != nil {
 		return err
 	}
+	t := g.Thread(oneThread)
 	refused := 0
 	for i := range j.Turns.Count {
 		for {
-			snap, err := g.Invoke(ctx, func(l *ledger) { l.Turns.Add(fmt.Sprintf("%s-%d", j.Turns.Name, i)) })
+			snap, err := t.Invoke(ctx, t.Input(func(l *ledger) error {
+				l.Turns.Add(fmt.Sprintf("%s-%d", j.Turns.Name, i))
+				return nil
+			}))
 			if errors.Is(err, graph.ErrThreadBusy) && !j.Turns.Queue {
 				refused++
 				time.Sleep(3 * time.Millisecond)
@@ -164,7 +168,7 @@ func competeForOne(t *testing.T, l *lab, queue bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := g.State(t.Context())
+	snap, err := g.Thread(oneThread).State(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

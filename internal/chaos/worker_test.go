@@ -138,8 +138,7 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 	if _, known := ended.Load(thread); known {
 		return
 	}
-	id := graph.Thread(thread)
-	snap, err := g.State(ctx, id)
+	snap, err := g.Thread(thread).State(ctx)
 	c := &call{}
 	callCtx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, c), 20*time.Second)
 	defer cancel()
@@ -155,7 +154,7 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		snap, err = g.Invoke(callCtx, input(inputOf(slot, gens[slot])), id, busy)
+		snap, err = g.Thread(thread).Invoke(callCtx, g.Input(input(inputOf(slot, gens[slot]))), busy)
 	case err != nil:
 		failed(s.j, thread, err)
 		return
@@ -170,7 +169,7 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 	case snap.Interrupted(), len(snap.Waits) > 0:
 		return
 	default:
-		snap, err = g.Continue(callCtx, id, busy)
+		snap, err = g.Thread(thread).Invoke(callCtx, g.Continue(), busy)
 	}
 	returned(s, thread, c, snap, err)
 }

@@ -3,20 +3,14 @@ package core
 import (
 	"hash/maphash"
 	"math/bits"
-	"slices"
 )
 
-// guard notices runs that go round without making progress, and collects the
-// nodes triggered for the next superstep.
+// guard notices runs that go round without making progress.
 type guard struct {
 	digest uint64 // changes with the state
 	count  int    // tasks noted
 	seen   []sighting
 	seed   maphash.Seed
-
-	next  []triggered
-	round int
-	mark  []int // by node: the round in which it was triggered
 }
 
 // sighting is the last run of a node.
@@ -26,13 +20,9 @@ type sighting struct {
 	valid           bool
 }
 
-type triggered struct{ node, from int }
-
 func (g *guard) init(nodes int) {
 	g.seed = maphash.MakeSeed()
 	g.seen = make([]sighting, nodes)
-	g.mark = make([]int, nodes)
-	g.round = 1
 }
 
 // progress notes a change that the state's digest doesn't show.
@@ -62,23 +52,4 @@ func (g *guard) recurs(t *Task, step, window int, strict bool) bool {
 func (g *guard) note(t *Task, step int) {
 	g.count++
 	g.seen[t.Node] = sighting{digest: g.digest, payload: g.payload(t), step: step, count: g.count, valid: true}
-}
-
-func (g *guard) trigger(node, from int) {
-	if g.mark[node] == g.round {
-		return
-	}
-	g.mark[node] = g.round
-	g.next = append(g.next, triggered{node, from})
-}
-
-// triggered returns the nodes triggered since the last call, in declared order.
-func (g *guard) triggered() []triggered {
-	next := g.next
-	g.next = g.next[:0]
-	g.round++
-	if len(next) > 1 {
-		slices.SortFunc(next, func(a, b triggered) int { return a.node - b.node })
-	}
-	return next
 }

@@ -226,45 +226,22 @@ type Machine struct {
 	cfg  Config
 	base any
 
-	step  int // supersteps committed
-	begun int // step of the last input
-	ran   int // tasks since then
+	course
+	superstep
+	failed bool // a task failed; the others are being cancelled
 
-	tasks  []Task // of the open superstep, in plan order
-	spare  []Task // the slice of the superstep before
-	alive  int    // tasks that are Running
-	ended  []int  // tasks reported since results were last saved
-	failed bool   // a task failed; the others are being cancelled
-
-	joins    []join // nil while nothing is known of any; see arrive
-	deferred []int  // in the order triggered
-	parent   *ParentRouting
-	paused   []checkpoint.Pause
-	recent   []string // node names, oldest first; only ever appended to
 	children map[string]checkpoint.ID
 
-	tail    tail
-	guard   guard
-	writes  pending
-	backlog []pending // records decided on before the one in writes
-	next    *room     // of the next record, if something has been put there
+	to     successors
+	codec  codec
+	breaks breakpoints
+	tail   tail
 
-	commit   Commit
-	startBuf []int
-	foldBuf  []any
-	outcome  Outcome
-	drain    bool
-	flush    bool
-}
-
-// pending collects what the next Ready has to hold.
-type pending struct {
-	record  *checkpoint.Record
-	results []checkpoint.Result
-	drop    *checkpoint.Drop
-	remove  []checkpoint.ResultKey
-	cancel  bool
-	claim   bool
+	commit  Commit
+	foldBuf []any
+	outcome Outcome
+	drain   bool
+	flush   bool
 }
 
 // Outcome says how a run ended.
@@ -278,6 +255,10 @@ func New(cfg Config) *Machine {
 	m := &Machine{cfg: cfg}
 	m.base = cfg.Values.New()
 	m.guard.init(len(cfg.Plan.Nodes))
+	m.to = newSuccessors(cfg.Plan)
+	m.tail = tail{codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist}
+	m.breaks = breakpoints{cfg.Plan, cfg.Before, cfg.After, &m.tail}
+	m.codec = codec{cfg.Plan, cfg.Values, string(cfg.Log.Thread)}
 	return m
 }
 
@@ -323,7 +304,7 @@ func (m *Machine) Head() checkpoint.ID { return m.tail.head }
 func (m *Machine) Pending() bool { return len(m.tasks) > 0 || len(m.paused) > 0 }
 
 // Claim makes the next Write claim the thread.
-func (m *Machine) Claim() { m.writes.claim = true }
+func (m *Machine) Claim() { m.tail.writes.claim = true }
 
 // Input starts a turn: it folds an input and goes where routing says, Static
 // meaning the graph's entry. Tasks that are pending are abandoned.
@@ -336,19 +317,13 @@ func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error 
 		return err
 	}
 	m.begin()
-	drop := m.dropOpen()
-	m.joins, m.deferred, m.paused, m.parent = nil, nil, nil, nil
-	m.tasks = m.tasks[:0]
-	if r.Stop {
-		m.takeParent(&r)
-	} else {
-		m.route(plan.FromStart, &r)
-	}
-	m.planned()
+	drop := m.tail.dropOpen()
+	m.paused = nil
+	m.tasks = m.to.begin(&r, m.tasks[:0])
 	if !m.cfg.Persist {
 		return nil
 	}
-	if led := m.led(&r, !r.Stop && m.parent == nil); led != nil {
+	if led := m.tail.led(&r, !r.Stop && m.to.parent == nil); led != nil {
 		if len(parts) == 0 {
 			parts = append(parts, checkpoint.Change{})
 		}
@@ -357,15 +332,14 @@ func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error 
 	if err := m.newEpoch(source, parts); err != nil {
 		return err
 	}
-	m.writes.drop = drop
+	m.tail.writes.drop = drop
 	return nil
 }
 
 // begin notes that something was given from outside: limits are counted anew,
 // and what an earlier run of this machine ended with is over.
 func (m *Machine) begin() {
-	m.begun, m.ran = m.step, 0
-	m.guard.progress()
+	m.course.begin()
 	m.failed, m.outcome = false, Outcome{}
 }
 
@@ -390,7 +364,10 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 	m.begin()
 	name, task := "", 0
 	if node >= 0 {
-		name, task = m.cfg.Plan.NameOf(node), m.completeAs(i, node, r)
+		if i < 0 {
+			r = m.to.standIn(node, r, m.waits)
+		}
+		name, task = m.cfg.Plan.NameOf(node), m.standIn(i, node, r)
 		if err := m.leaveChanges(&m.tasks[task], later); err != nil {
 			return err
 		}
@@ -408,7 +385,7 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 func (m *Machine) foldFinished(edit any) ([]checkpoint.Change, error) {
 	_, late := m.merge()
 	for i, why := range late {
-		m.void(&m.tasks[i], why.Error())
+		m.tasks[i].void(why.Error())
 	}
 	if err := m.replaceLeft(edit); err != nil {
 		return nil, err
@@ -517,7 +494,7 @@ func (m *Machine) merge() (v any, late map[int]error) {
 		if err == nil {
 			return next, late
 		}
-		k := m.blame(err, tasks)
+		k := blame(err, tasks)
 		if k < 0 {
 			break
 		}
@@ -529,59 +506,6 @@ func (m *Machine) merge() (v any, late map[int]error) {
 		v = m.cfg.Values.Fork(m.base) // a failed reducer may have spoiled it
 	}
 	return v, late
-}
-
-// pendingOf returns the first task of a node that is not done, -1 if none.
-func (m *Machine) pendingOf(node int) int {
-	return slices.IndexFunc(m.tasks, func(t Task) bool { return t.Node == node && t.Status != Done })
-}
-
-// completeAs completes task i, or adds a completed task of the node if i is -1. It
-// returns the index of the task.
-func (m *Machine) completeAs(i, node int, r Routing) (task int) {
-	if i < 0 {
-		r = m.leave(node, r)
-		i = len(m.tasks)
-		m.tasks = append(m.tasks, Task{Index: i, Node: node, From: plan.FromStart, added: true})
-	}
-	t := &m.tasks[i]
-	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, &r, nil, ""
-	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
-	return i
-}
-
-// leave takes from the routing of an edit that stands in for a node what is left to
-// tasks of the open superstep: those that wait run with what the edit wrote, and not
-// once more after it. That is decided here, since they end before the superstep does;
-// so is at which joins the edit arrives.
-func (m *Machine) leave(node int, r Routing) Routing {
-	g, to := m.cfg.Plan, r.Goto
-	if r.Static {
-		to = g.Nodes[node].Edges
-		for _, k := range g.Nodes[node].Joins {
-			target := g.Joins[k].Target
-			waits := m.waits(target)
-			if m.join(k).fired && (waits || slices.Contains(m.deferred, target)) {
-				continue
-			}
-			if m.noteArrival(k, node); waits && m.full(k) {
-				m.empty(k)
-			}
-		}
-	} else {
-		m.noteElsewhere(node)
-	}
-	rest := slices.DeleteFunc(slices.Clone(to), m.waits)
-	if len(rest) < len(to) || r.Static && len(g.Nodes[node].Joins) > 0 {
-		r.Static, r.Goto = false, rest
-	}
-	return r
-}
-
-// waits reports whether a node is still to run in the open superstep, without a
-// payload.
-func (m *Machine) waits(node int) bool {
-	return slices.ContainsFunc(m.tasks, func(t Task) bool { return t.Node == node && !t.Sent && !t.ran && t.Status != Done })
 }
 
 // fold applies changes from outside to the state.
@@ -686,7 +610,7 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 
 // Consume removes results with the record that is written next.
 func (m *Machine) Consume(keys []checkpoint.ResultKey) {
-	m.writes.remove = append(m.writes.remove, keys...)
+	m.tail.writes.remove = append(m.tail.writes.remove, keys...)
 }
 
 // Restart gives up all results of the open superstep, so that all its tasks
@@ -694,7 +618,7 @@ func (m *Machine) Consume(keys []checkpoint.ResultKey) {
 func (m *Machine) Restart() error {
 	for i := range m.tasks {
 		if t := &m.tasks[i]; !t.folded {
-			m.void(t, "")
+			t.void("")
 		}
 	}
 	m.paused = nil
@@ -702,7 +626,8 @@ func (m *Machine) Restart() error {
 	return m.record(checkpoint.SourceVoid, nil)
 }
 
-func (m *Machine) void(t *Task, text string) {
+// void gives up what the task has come to.
+func (t *Task) void(text string) {
 	t.Gen++
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
 	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
@@ -774,7 +699,7 @@ func (m *Machine) Ended(i int, e *End) {
 		m.failed = true // nothing more is started
 	default:
 		t.Status, t.Err, t.ErrText, t.saved.open = Failed, e.Err, e.Err.Error(), false
-		m.writes.cancel = m.writes.cancel || !m.failed
+		m.tail.writes.cancel = m.tail.writes.cancel || !m.failed
 		m.failed = true
 	}
 }
@@ -812,7 +737,7 @@ func (m *Machine) MoveChild(namespace string, from []checkpoint.ID, to checkpoin
 // tasks have ended, with their results kept.
 func (m *Machine) Abort() {
 	m.failed = true
-	m.writes.cancel = true
+	m.tail.writes.cancel = true
 }
 
 // Run marks tasks as started, for a shell that runs some tasks of a superstep
@@ -828,7 +753,7 @@ func (m *Machine) Run(tasks []int) {
 // shell; nil if there is nothing.
 func (m *Machine) Results() *checkpoint.Write {
 	m.saveEnded()
-	return m.takeWrite()
+	return m.tail.takeWrite()
 }
 
 // SetMetadata replaces the metadata of the records to come.
@@ -863,10 +788,10 @@ func (m *Machine) Advance() { m.commit = Commit{} }
 
 // Ready returns what has to happen next. Done is set when the run is over.
 func (m *Machine) Ready() (rd Ready) {
-	rd.Cancel = m.writes.cancel
-	m.writes.cancel = false
+	rd.Cancel = m.tail.writes.cancel
+	m.tail.writes.cancel = false
 	switch {
-	case m.writes.record != nil || len(m.backlog) > 0:
+	case m.tail.writes.record != nil || len(m.tail.backlog) > 0:
 		// An input, answers or an edit: stored before anything is decided.
 	case m.alive > 0:
 		m.saveEnded()
@@ -874,7 +799,7 @@ func (m *Machine) Ready() (rd Ready) {
 		m.ended = m.ended[:0]
 		m.turn(&rd)
 	}
-	rd.Write = m.takeWrite()
+	rd.Write = m.tail.takeWrite()
 	return rd
 }
 
@@ -891,7 +816,7 @@ func (m *Machine) turn(rd *Ready) {
 	switch start := m.startable(); {
 	case len(m.tasks) == 0 && len(m.paused) == 0:
 		rd.Done = true
-		m.outcome.Parent = m.parent
+		m.outcome.Parent = m.to.parent
 		if !m.flush {
 			m.outcome.Err = m.Incomplete()
 		}
@@ -905,7 +830,7 @@ func (m *Machine) turn(rd *Ready) {
 			}
 			return
 		}
-		if m.outcome.Err = m.allowed(start); m.outcome.Err != nil {
+		if m.outcome.Err = m.allowed(&m.cfg, m.tasks, start); m.outcome.Err != nil {
 			rd.Done = true
 			m.saveSettled()
 			return
@@ -917,30 +842,6 @@ func (m *Machine) turn(rd *Ready) {
 		m.ran += len(start)
 		rd.Start = start
 	}
-}
-
-// complete reports whether the open superstep can be committed.
-func (m *Machine) complete() bool {
-	if len(m.tasks) == 0 || len(m.paused) > 0 {
-		return false
-	}
-	for i := range m.tasks {
-		if m.tasks[i].Status != Done {
-			return false
-		}
-	}
-	return true
-}
-
-// startable lists the tasks that can run now.
-func (m *Machine) startable() []int {
-	m.startBuf = slices.Grow(m.startBuf[:0], len(m.tasks))
-	for i := range m.tasks {
-		if m.tasks[i].Startable() {
-			m.startBuf = append(m.startBuf, i)
-		}
-	}
-	return m.startBuf
 }
 
 // close folds the superstep's changes, plans the next and records both.
@@ -981,31 +882,17 @@ func (m *Machine) close() error {
 		stop = stop || t.Routing().Stop
 		m.setChildren(t.kept)
 	}
-	after := m.pauses(done)
+	after := m.breaks.pauses(done)
 	m.tasks, m.spare = m.spare[:0], nil
 	if m.tasks == nil {
 		m.tasks = make([]Task, 0, 2)
 	}
-	if stop {
-		m.joins, m.deferred = nil, nil
-		for i := range done {
-			m.takeParent(done[i].Routing())
-		}
-	} else {
-		m.forgetFired()
-		for i := range done {
-			t := &done[i]
-			if m.route(t.Node, t.Routing()); !t.added && !t.Routing().Static { // else leave has noted it
-				m.noteElsewhere(t.Node)
-			}
-		}
-		m.fireFilled(done)
-	}
-	m.planned()
+	var sent bool
+	m.tasks, sent = m.to.follow(done, stop, m.tasks)
 	m.paused = after
 	m.commit = Commit{Step: m.step, Epoch: m.tail.epoch, Tasks: done}
 	if m.cfg.Persist {
-		if err := m.recordStep(done, !stop && m.parent == nil); err != nil {
+		if err := m.recordStep(done, sent); err != nil {
 			return err
 		}
 		m.commit.ID = m.tail.head
@@ -1014,67 +901,16 @@ func (m *Machine) close() error {
 	return nil
 }
 
-// planned completes the plan of a superstep when all that leads to it was
-// routed.
-func (m *Machine) planned() {
-	m.addNodes()
-	if len(m.tasks) == 0 {
-		m.addDeferred()
-	}
-	if m.parent != nil { // the run ends here, the containing graph goes on
-		m.tasks = m.tasks[:0]
-		m.joins, m.deferred = nil, nil
-	}
-}
-
-// pauses returns the breakpoints after the nodes of a superstep.
-func (m *Machine) pauses(done []Task) []checkpoint.Pause {
-	if m.cfg.After == nil && m.cfg.Plan.After == nil {
-		return nil
-	}
-	var ps []checkpoint.Pause
-	for i := range done {
-		n := done[i].Node
-		if !at(m.cfg.After, n) && !at(m.cfg.Plan.After, n) {
-			continue
-		}
-		name := m.cfg.Plan.Nodes[n].Name
-		if !slices.ContainsFunc(ps, func(p checkpoint.Pause) bool { return p.Node == name }) {
-			ps = append(ps, checkpoint.Pause{ID: m.questionID(i, done[i].Gen, "after "+name), Node: name})
-		}
-	}
-	return ps
-}
-
-func at(set []bool, i int) bool { return set != nil && set[i] }
-
-// hold marks the tasks behind breakpoints. It is called once, when the tasks
-// are planned and the epoch is known.
-func (m *Machine) hold() {
-	if m.cfg.Before == nil && m.cfg.Plan.Before == nil {
-		return
-	}
-	for i := range m.tasks {
-		t := &m.tasks[i]
-		if t.passed || t.ran || t.Status == Done || !at(m.cfg.Before, t.Node) && !at(m.cfg.Plan.Before, t.Node) {
-			continue
-		}
-		name := m.cfg.Plan.Nodes[t.Node].Name
-		t.Status = Held
-		t.Questions = []checkpoint.Question{{ID: m.questionID(i, t.Gen, "before "+name), Key: name, Node: name, When: "before"}}
-	}
-}
-
 // voidConflict commits the failure of a fold: the later task's results are
 // void and the task has failed. Tasks are those whose changes were folded.
 func (m *Machine) voidConflict(err error, tasks []int) error {
-	late := m.blame(err, tasks)
+	late := blame(err, tasks)
 	if late < 0 {
 		return err
 	}
 	conflict := m.conflict(err, tasks)
 	t := &m.tasks[tasks[late]]
-	m.void(t, conflict.Error())
+	t.void(conflict.Error())
 	t.Err = conflict
 	if err := m.record(checkpoint.SourceVoid, nil); err != nil {
 		return err
@@ -1085,7 +921,7 @@ func (m *Machine) voidConflict(err error, tasks []int) error {
 
 // blame returns the position in tasks of the one whose changes made a fold fail,
 // -1 if it was none of them.
-func (m *Machine) blame(err error, tasks []int) int {
+func blame(err error, tasks []int) int {
 	var fe *FoldError
 	if !errors.As(err, &fe) || fe.Index < 0 || fe.Index >= len(tasks) {
 		return -1
@@ -1104,229 +940,13 @@ func (m *Machine) conflict(err error, tasks []int) *ConflictError {
 	return c
 }
 
-// plan adds a task to the next superstep.
-func (m *Machine) plan(node, from int) *Task {
-	i := len(m.tasks)
-	if i < cap(m.tasks) { // cheaper than to append a Task, which is large
-		m.tasks = m.tasks[:i+1]
-		m.tasks[i] = Task{}
-	} else {
-		m.tasks = append(m.tasks, Task{})
-	}
-	t := &m.tasks[i]
-	t.Index, t.Node, t.From = i, node, from
-	return t
-}
-
-// route adds what a task's routing leads to: sends become tasks at once, nodes
-// are collected in m.guard.next.
-func (m *Machine) route(node int, r *Routing) {
-	g := m.cfg.Plan
-	m.takeParent(r)
-	m.tasks = slices.Grow(m.tasks, len(r.Sends))
-	for k := range r.Sends {
-		s := &r.Sends[k]
-		t := m.plan(s.Node, node)
-		t.Sent, t.Raw, t.Overlay = true, s.Raw, s.Overlay
-	}
-	if r.Static {
-		if node == plan.FromStart {
-			for _, t := range g.Entry {
-				m.trigger(t, node)
-			}
-			return
-		}
-		n := &g.Nodes[node]
-		for _, t := range n.Edges {
-			m.trigger(t, node)
-		}
-		for _, j := range n.Joins {
-			m.arrive(j, node)
-		}
-		return
-	}
-	for _, t := range r.Goto {
-		m.trigger(t, node)
-	}
-}
-
-func (m *Machine) takeParent(r *Routing) {
-	if r.Parent == nil {
-		return
-	}
-	if m.parent == nil {
-		m.parent = &ParentRouting{}
-	}
-	for _, n := range r.Parent.Goto {
-		if !slices.Contains(m.parent.Goto, n) {
-			m.parent.Goto = append(m.parent.Goto, n)
-		}
-	}
-	m.parent.Sends = append(m.parent.Sends, r.Parent.Sends...)
-}
-
-// trigger notes that a node is to run in the next superstep.
-func (m *Machine) trigger(node, from int) {
-	if node < 0 {
-		return
-	}
-	if m.cfg.Plan.Nodes[node].Defer {
-		if !slices.Contains(m.deferred, node) {
-			m.deferred = append(m.deferred, node)
-		}
-		return
-	}
-	m.guard.trigger(node, from)
-}
-
-// join is what is known of a join since it fired last.
-type join struct {
-	sources []arrival // in the order declared; nil: nothing is known
-	fired   bool      // for a node that is planned or deferred, and nothing has arrived since
-}
-
-// arrival says what a source of a join has done since the join fired last.
-type arrival uint8
-
-const (
-	absent    arrival = iota // it did not run
-	elsewhere                // it ran, and a command or its router led elsewhere
-	arrived
-)
-
-func (j *join) has(a arrival) bool { return slices.Contains(j.sources, a) }
-
-// arrive notes that a source of a join has finished. When all have, the join fires:
-// that it has is known until the superstep closes for which the target is planned, and
-// records hold it. So an edit in that superstep knows what its target waits for. A join
-// that was filled by an edit fires when all have arrived that the superstep leads there.
-func (m *Machine) arrive(join, node int) {
-	if m.full(join) {
-		return
-	}
-	if m.noteArrival(join, node); m.full(join) {
-		m.fire(join, node)
-	}
-}
-
-func (m *Machine) noteArrival(join, node int) {
-	j := m.join(join)
-	j.sources[slices.Index(m.cfg.Plan.Joins[join].Sources, node)], j.fired = arrived, false
-}
-
-// noteElsewhere notes that a node ran and is led elsewhere than to its joins.
-func (m *Machine) noteElsewhere(node int) {
-	for _, k := range m.cfg.Plan.Nodes[node].Joins {
-		if a := &m.join(k).sources[slices.Index(m.cfg.Plan.Joins[k].Sources, node)]; *a == absent {
-			*a = elsewhere
-		}
-	}
-}
-
-// join returns what is known of a join, made if nothing is.
-func (m *Machine) join(k int) *join {
-	if m.joins == nil {
-		m.joins = make([]join, len(m.cfg.Plan.Joins))
-	}
-	j := &m.joins[k]
-	if j.sources == nil {
-		j.sources = make([]arrival, len(m.cfg.Plan.Joins[k].Sources))
-	}
-	return j
-}
-
-// empty notes that a join has fired.
-func (m *Machine) empty(join int) {
-	clear(m.joins[join].sources)
-	m.joins[join].fired = true
-}
-
-func (m *Machine) fire(join, from int) {
-	m.empty(join)
-	m.trigger(m.cfg.Plan.Joins[join].Target, from)
-}
-
-// fireFilled lets the joins fire that edits have filled in a superstep that closes.
-func (m *Machine) fireFilled(done []Task) {
-	for k := range m.joins {
-		if !m.full(k) {
-			continue
-		}
-		from := plan.FromStart
-		for i := range done {
-			if slices.Contains(m.cfg.Plan.Joins[k].Sources, done[i].Node) {
-				from = done[i].Node
-			}
-		}
-		m.fire(k, from)
-	}
-}
-
-// full reports whether all sources of a join have arrived.
-func (m *Machine) full(join int) bool {
-	return m.joins != nil && m.joins[join].has(arrived) && !m.joins[join].has(absent) && !m.joins[join].has(elsewhere)
-}
-
-// forgetFired drops that joins have fired for a superstep that closes.
-func (m *Machine) forgetFired() {
-	for k := range m.joins {
-		if j := &m.joins[k]; j.fired && !slices.Contains(m.deferred, m.cfg.Plan.Joins[k].Target) {
-			j.fired = false
-		}
-	}
-}
-
-// addNodes plans the nodes that were triggered, in declared order.
-func (m *Machine) addNodes() {
-	for _, tr := range m.guard.triggered() {
-		m.plan(tr.node, tr.from)
-	}
-}
-
-// addDeferred plans the deferred nodes, in declared order, when the run would
-// otherwise end.
-func (m *Machine) addDeferred() {
-	slices.Sort(m.deferred)
-	for _, n := range m.deferred {
-		m.plan(n, plan.FromStart)
-	}
-	m.deferred = nil
-}
-
 // Incomplete returns a *JoinError if nothing is pending and a join is partly filled:
 // what the thread ended with, until an input or an edit says otherwise.
 func (m *Machine) Incomplete() error {
 	if m.Pending() {
 		return nil
 	}
-	for k := range m.joins {
-		if !m.joins[k].has(arrived) {
-			continue
-		}
-		e := &JoinError{Target: m.cfg.Plan.Nodes[m.cfg.Plan.Joins[k].Target].Name}
-		e.Arrived, e.Elsewhere, e.Missing = m.sources(k, arrived), m.sources(k, elsewhere), m.sources(k, absent)
-		return e
-	}
-	return nil
-}
-
-// sources names those sources of a join of which a is known.
-func (m *Machine) sources(join int, a arrival) (names []string) {
-	for i, s := range m.cfg.Plan.Joins[join].Sources {
-		if m.joins[join].sources[i] == a {
-			names = append(names, m.cfg.Plan.Nodes[s].Name)
-		}
-	}
-	return names
-}
-
-func (m *Machine) remember(node string) {
-	if n := len(m.recent); n == cap(m.recent) && n > RecentNodes { // tasks and records hold the old one
-		next := make([]string, RecentNodes, recentRoom)
-		copy(next, m.recent[n-RecentNodes:])
-		m.recent = next
-	}
-	m.recent = append(m.recent, node)
+	return m.to.incomplete()
 }
 
 // setChildren notes where subgraphs that keep their state stand.
@@ -1339,41 +959,4 @@ func (m *Machine) setChildren(kept map[string]checkpoint.ID) {
 		m.children = map[string]checkpoint.ID{}
 	}
 	maps.Copy(m.children, kept)
-}
-
-// allowed checks the limits before tasks start.
-func (m *Machine) allowed(start []int) error {
-	if n := m.step - m.begun; m.cfg.MaxSteps > 0 && n >= m.cfg.MaxSteps {
-		return &StepLimitError{Max: m.cfg.MaxSteps, Reached: n, Recent: m.lastNodes(), Next: m.nodesOf(start)}
-	}
-	if n := m.ran + len(start); m.cfg.MaxTasks > 0 && n > m.cfg.MaxTasks {
-		return &TaskLimitError{Max: m.cfg.MaxTasks, Reached: m.ran, Next: len(start)}
-	}
-	if m.cfg.CycleWindow > 0 {
-		for _, i := range start {
-			t := &m.tasks[i]
-			if t.ran || !m.guard.recurs(t, m.step, m.cfg.CycleWindow, m.cfg.CycleStrict) {
-				continue
-			}
-			return &CycleError{Node: m.cfg.Plan.Nodes[t.Node].Name, Recent: m.lastNodes(), Strict: m.cfg.CycleStrict}
-		}
-		for _, i := range start {
-			m.guard.note(&m.tasks[i], m.step)
-		}
-	}
-	return nil
-}
-
-func (m *Machine) nodesOf(tasks []int) []string {
-	var names []string
-	for _, i := range tasks {
-		if name := m.cfg.Plan.Nodes[m.tasks[i].Node].Name; !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func (m *Machine) lastNodes() []string {
-	return slices.Clone(m.recent[max(0, len(m.recent)-RecentNodes):])
 }

@@ -70,10 +70,11 @@ func (a *acted) read() (checkpoints int) {
 		a.errorf("%w", err)
 		return 0
 	}
-	if _, err := g.State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+	thread := g.Thread(a.job.Thread)
+	if _, err := thread.State(ctx); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		a.errorf("%w", err)
 	}
-	for entry, err := range g.History(ctx, graph.AllBranches()) {
+	for entry, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true}) {
 		var s state
 		if err == nil {
 			s, err = entry.State(ctx)

@@ -52,7 +52,7 @@ type kind string
 
 const (
 	kBegin    kind = "begin"    // a process begins
-	kCall     kind = "call"     // it calls Invoke, Resume or Continue
+	kCall     kind = "call"     // it calls Invoke
 	kReturn   kind = "return"   // the call has returned
 	kStart    kind = "start"    // a node starts
 	kEnd      kind = "end"      // a node is about to return
@@ -318,7 +318,7 @@ func once(ctx context.Context, e *effects, name, result string) (string, error) 
 }
 
 func compile(j *job, e *effects, store checkpoint.Store) (*graph.Graph[state], error) {
-	opts := []graph.Option{graph.WithCheckpointer(store), graph.Thread(j.Thread), graph.WithDurability(j.Durability)}
+	opts := []graph.Option{graph.WithCheckpointer(store), graph.WithDurability(j.Durability)}
 	if j.Durability == graph.Sync { // otherwise the event comes before the write
 		opts = append(opts, graph.Observe(watch{e}))
 	}
@@ -327,12 +327,10 @@ func compile(j *job, e *effects, store checkpoint.Store) (*graph.Graph[state], e
 
 // act prunes the thread, edits it without changing it and forks it where it stands,
 // in any order, some times.
-func act(g *graph.Graph[state], e *effects, rng *rand.Rand) (*graph.Snapshot[state], error) {
+func act(t *graph.Thread[state], e *effects, rng *rand.Rand) (*graph.Snapshot[state], error) {
 	ctx := context.Background()
-	// The run of a killed process holds the thread until its lease runs out.
-	busy := graph.WhenBusy(graph.BusyInterrupt)
 	for range 1 + rng.IntN(5) {
-		snap, err := g.State(ctx)
+		snap, err := t.State(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -340,18 +338,18 @@ func act(g *graph.Graph[state], e *effects, rng *rand.Rand) (*graph.Snapshot[sta
 		e.note(line{Kind: kAct, Node: what})
 		switch what {
 		case "prune":
-			_, err = g.Prune(ctx, graph.Keep{Last: 1 + rng.IntN(3), DropForks: rng.IntN(2) == 0}, busy)
+			_, err = t.Prune(ctx, graph.Keep{Last: 1 + rng.IntN(3), DropForks: rng.IntN(2) == 0})
 		case "edit":
-			_, err = g.UpdateState(ctx, func(*state) {}, busy)
+			_, err = t.Edit(ctx, func(*state) error { return nil })
 		case "fork":
-			_, err = g.Fork(ctx, snap.Checkpoint, busy)
+			_, err = t.At(snap.Checkpoint).Fork(ctx)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 		e.note(line{Kind: kActed, Node: what})
 	}
-	return g.State(ctx)
+	return t.State(ctx)
 }
 
 // child drives the thread to its end, however far an earlier process came.
@@ -372,6 +370,9 @@ func child(j *job) error {
 	if err != nil {
 		return err
 	}
+	t := g.Thread(j.Thread)
+	// The run of a killed process holds the thread until its lease runs out.
+	acting := g.Thread(j.Thread, graph.WhenBusy(graph.BusyInterrupt))
 	// Of those who compete one begins the thread: that there is none may not be true
 	// any more when a process acts on it, and a second input is a second turn.
 	if j.Contend {
@@ -381,7 +382,7 @@ func child(j *job) error {
 		}
 		e.begun = sync.OnceFunc(func() { _ = alone.Unlock() }) // the process's end does it as well
 	}
-	snap, err := g.State(context.Background())
+	snap, err := t.State(context.Background())
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
 	}
@@ -391,7 +392,7 @@ func child(j *job) error {
 	rng := rand.New(rand.NewPCG(j.Acts, 0))
 	for snap == nil || !snap.Done() {
 		if j.Acts != 0 && snap != nil {
-			if snap, err = act(g, e, rng); err != nil {
+			if snap, err = act(acting, e, rng); err != nil {
 				return err
 			}
 			if snap.Done() {
@@ -402,13 +403,16 @@ func child(j *job) error {
 		ctx := context.Background()
 		switch {
 		case snap == nil:
-			snap, err = g.Invoke(ctx, func(s *state) { s.Trail.Add("input") })
+			snap, err = t.Invoke(ctx, t.Input(func(s *state) error {
+				s.Trail.Add("input")
+				return nil
+			}))
 		case len(snap.Interrupts) == 0:
-			snap, err = g.Continue(ctx)
+			snap, err = t.Invoke(ctx, t.Continue())
 		case snap.Interrupts[0].Key == "approve":
-			snap, err = g.Resume(ctx, true)
+			snap, err = t.Invoke(ctx, t.Answer(true))
 		default:
-			snap, err = g.Resume(ctx, graph.Answers{"how many": 38})
+			snap, err = t.Invoke(ctx, t.Answer(graph.Answers{"how many": 38}))
 		}
 		e.begin()
 		var answered *graph.AnswerError
@@ -417,7 +421,7 @@ func child(j *job) error {
 			e.note(line{Kind: kReturn, Checkpoint: snap.Checkpoint})
 		case j.Contend && (errors.Is(err, graph.ErrThreadBusy) || errors.Is(err, graph.ErrNothingToResume) || errors.As(err, &answered)):
 			e.note(line{Kind: kRefused})
-			if snap, err = g.State(ctx); err != nil {
+			if snap, err = t.State(ctx); err != nil {
 				return err
 			}
 		default:

@@ -426,7 +426,7 @@ func (tr *trial) states(store checkpoint.Store) map[int]string {
 		tr.t.Fatal(err)
 	}
 	at := map[int]string{}
-	for entry, err := range g.History(context.Background()) {
+	for entry, err := range g.Thread(tr.job.Thread).History(context.Background(), graph.HistoryQuery{}) {
 		if err != nil {
 			tr.t.Fatal(err)
 		}
@@ -595,7 +595,10 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	for name, d := range map[string]graph.Durability{"sync": graph.Sync, "async": graph.Async, "exit": graph.Exit} {
 		t.Run(name, func(t *testing.T) {
 			graphtest.CheckRecovery(t, func() *graph.Builder[state] { return build(&effects{}) },
-				func(s *state) { s.Trail.Add("input") }, graphtest.Script{"approve": {true}, "how many": {38}}, graph.WithDurability(d))
+				func(s *state) error {
+					s.Trail.Add("input")
+					return nil
+				}, graphtest.Script{"approve": {true}, "how many": {38}}, graph.WithDurability(d))
 		})
 	}
 }

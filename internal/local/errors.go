@@ -14,7 +14,7 @@ import (
 var (
 	ErrThreadBusy     = errors.New("thread is busy: another run is working on it")
 	ErrNoCheckpointer = errors.New("needs a checkpointer: pass one with graph.WithCheckpointer")
-	ErrThreadRequired = errors.New("thread_id is required: name the thread with graph.Thread")
+	ErrThreadRequired = errors.New("thread_id is required: name the thread with Graph.Thread")
 	ErrNothing        = errors.New("nothing to resume")
 	ErrDrained        = errors.New("run was drained: it stopped at a superstep's end and can be continued")
 	ErrOutside        = errors.New("called with a context that does not come from a node")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -333,7 +334,7 @@ func (s *Session) edit(base any, fn func(state any) error) (any, error) {
 func safely(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
+			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return fn()

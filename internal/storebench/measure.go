@@ -215,7 +215,7 @@ func (f *figures) conversation(ctx context.Context, x *subject, s settings) erro
 		}
 		return graph.Goto(graph.End), nil
 	}, "say", graph.End)
-	g, err := b.Compile(graph.Thread("c"), graph.MaxSteps(3*s.turns+10))
+	g, err := b.Compile(graph.MaxSteps(3*s.turns + 10))
 	if err != nil {
 		return err
 	}
@@ -228,8 +228,12 @@ func (f *figures) conversation(ctx context.Context, x *subject, s settings) erro
 		return err
 	}
 	defer func() { store.Close() }()
+	thread := func() *graph.Thread[chat] { return g.Thread("c", graph.WithCheckpointer(store)) }
 	turns := func(n int) error {
-		_, err := g.Invoke(ctx, func(c *chat) { c.Until += n }, graph.WithCheckpointer(store))
+		_, err := thread().Invoke(ctx, g.Input(func(c *chat) error {
+			c.Until += n
+			return nil
+		}))
 		return err
 	}
 	if err := turns(s.turns); err != nil {
@@ -260,7 +264,7 @@ func (f *figures) conversation(ctx context.Context, x *subject, s settings) erro
 			return err
 		}
 		begin := time.Now()
-		snap, err := g.State(ctx, graph.WithCheckpointer(store))
+		snap, err := thread().State(ctx)
 		if err != nil {
 			return err
 		}
@@ -270,7 +274,7 @@ func (f *figures) conversation(ctx context.Context, x *subject, s settings) erro
 		}
 	}
 	f.load = of(loads).p50
-	if _, err := g.Prune(ctx, graph.Keep{}, graph.WithCheckpointer(store)); err != nil {
+	if _, err := thread().Prune(ctx, graph.Keep{}); err != nil {
 		return err
 	}
 	if c, ok := store.(interface{ Compact(context.Context) error }); ok {

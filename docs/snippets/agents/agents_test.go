@@ -96,7 +96,8 @@ func Example_approval() {
 		panic(err)
 	}
 	ctx := context.Background()
-	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("Pay my bill of 900."), graph.Thread("bill"))
+	t := a.Thread("bill")
+	snap, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Pay my bill of 900.")))
 	if err != nil {
 		panic(err)
 	}
@@ -107,7 +108,7 @@ func Example_approval() {
 	fmt.Println(asked.Actions[0].Name, string(asked.Actions[0].Args))
 
 	// Days later, perhaps in another process:
-	snap, err = a.Resume(ctx, asked.Answer(agent.Decision{Type: agent.ApproveCall}), graph.Thread("bill"))
+	snap, err = t.Invoke(ctx, t.Answer(asked.Answer(agent.Decision{Type: agent.ApproveCall})))
 	if err != nil {
 		panic(err)
 	}

@@ -41,7 +41,7 @@ func weather() tool.Tool { return tool.New("forecast", "Tells the weather.", for
 
 // kept returns options for a thread that is kept in memory.
 func kept() []graph.Option {
-	return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Thread("t-1"), graph.CheckMutations()}
+	return []graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.CheckMutations()}
 }
 
 var question = agent.Ask[agent.State]("Do I need a coat in Bern?")
@@ -105,11 +105,12 @@ func TestAdviserGoesOnAfterABrokenStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = a.Invoke(t.Context(), question)
+	thread := a.Thread("t-1")
+	_, err = thread.Invoke(t.Context(), thread.Input(question))
 	if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.ErrorBrokenStream {
 		t.Fatalf("got %v", err)
 	}
-	snap, err := a.Continue(t.Context())
+	snap, err := thread.Invoke(t.Context(), thread.Continue())
 	if err != nil || snap.State.LastResponse.Get() != "Yes, a warm one." || f.Calls() != 1 {
 		t.Errorf("%q, %v; the tool was called %d times", snap.State.LastResponse.Get(), err, f.Calls())
 	}

@@ -54,10 +54,10 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		}
 		var err error
 		if b, err = appendChange(fi.member(b), m.Change); err != nil {
-			return nil, nil, fi.err(Cause(err))
+			return nil, nil, fi.err(cause(err))
 		}
 		if fi.growing {
-			reset := fi.zero.(field.Growing).Resets(m.Change)
+			reset := fi.field(unsafe.Pointer(t.zero)).(field.Growing).Resets(m.Change)
 			growth = append(growth, core.Growth{Field: fi.name, Reset: reset})
 		}
 	}
@@ -110,8 +110,8 @@ func (f *fieldInfo) append(b []byte, s unsafe.Pointer) ([]byte, error) {
 	return append(b, data...), err
 }
 
-// Cause takes the wrapping of encoding/json off an error.
-func Cause(err error) error {
+// cause takes the wrapping of encoding/json off an error.
+func cause(err error) error {
 	var wrapped *json.MarshalerError
 	for errors.As(err, &wrapped) {
 		err = wrapped.Err
@@ -128,7 +128,6 @@ func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("changes: %w", err)
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return t.fields[p.at].unrecorded }) // from before they were
 	c, errs := t.decode(parts, (*fieldInfo).decode)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -157,7 +156,7 @@ func (t *Type[S]) decode(parts []part, plain func(*fieldInfo, unsafe.Pointer, []
 			}
 			continue
 		}
-		ch, err := decodeChange(fi.zero, p.data)
+		ch, err := decodeChange(fi.field(unsafe.Pointer(t.zero)), p.data)
 		switch {
 		case err != nil:
 			errs = append(errs, fi.err(err))
@@ -193,7 +192,7 @@ func (f *fieldInfo) encode(s unsafe.Pointer) ([]byte, error) {
 	}
 	data, err := json.Marshal(f.value(s))
 	if err != nil {
-		return nil, Cause(err)
+		return nil, cause(err)
 	}
 	if f.quoted {
 		return json.Marshal(string(data))
@@ -243,7 +242,7 @@ func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
 // Snapshot implements [core.Values]. Fields that hold the zero value are left
 // out.
 func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
-	s := t.fieldsOf(base.(*S))
+	s := unsafe.Pointer(base.(*S))
 	var o jsonobject.Writer
 	for i := range t.fields {
 		fi := &t.fields[i]
@@ -269,7 +268,7 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 			}
 		}
 		if err != nil {
-			return nil, fi.err(Cause(err))
+			return nil, fi.err(cause(err))
 		}
 		o.Member(fi.name, data)
 	}
@@ -285,12 +284,11 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	from := t.zero
+	state := new(S)
 	if base != nil {
-		from = base.(*S)
+		*state = *base.(*S)
 	}
-	state := t.copy(from)
-	s := t.fieldsOf(state)
+	s := unsafe.Pointer(state)
 	var errs []error
 	for _, p := range parts {
 		fi := &t.fields[p.at]
@@ -352,16 +350,11 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 	}
 	var parts []part
 	var refused []error
-	rest := map[string]json.RawMessage{}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		i, ok := t.byName[name]
-		switch {
-		case ok && i != t.rest:
-		case t.TakesRest(name):
-			rest[name] = raw[name]
-			continue
-		default:
-			refused = append(refused, t.Unknown(name))
+		if !ok {
+			names := t.names()
+			refused = append(refused, &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names})
 			continue
 		}
 		if errs := t.inputForms(i).check(name, values[name]); errs != nil {
@@ -370,10 +363,6 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 		}
 		parts = append(parts, part{i, raw[name]})
 	}
-	if len(rest) > 0 {
-		data, _ := json.Marshal(rest) // which was JSON before
-		parts = append(parts, part{t.rest, data})
-	}
 	sortParts(parts)
 	c, errs := t.decode(parts, (*fieldInfo).decodeStrict)
 	if errs = append(refused, errs...); len(errs) > 0 {
@@ -381,26 +370,25 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 	}
 	// Writes that may fail are tried first, on a copy: a copied field leaves
 	// alone what it shares with the field that it is a copy of.
-	trial := t.fieldsOf(t.copy(s))
+	trial := *s
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
 		if fi.infallible {
 			continue
 		}
-		if err := write(fi.field(trial), m.Change); err != nil {
+		if err := write(fi.field(unsafe.Pointer(&trial)), m.Change); err != nil {
 			errs = append(errs, fi.err(err))
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	fields := t.fieldsOf(s)
 	for _, p := range c.plain {
-		t.fields[p].copy(fields, unsafe.Pointer(c.values))
+		t.fields[p].copy(unsafe.Pointer(s), unsafe.Pointer(c.values))
 	}
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
-		if err := write(fi.field(fields), m.Change); err != nil {
+		if err := write(fi.field(unsafe.Pointer(s)), m.Change); err != nil {
 			return fi.err(err)
 		}
 	}
@@ -433,25 +421,14 @@ func write(m field.Merger, c field.Change) (err error) {
 }
 
 // FieldNames returns the names of the fields in their order.
-func (t *Type[S]) FieldNames() []string {
-	names := make([]string, 0, len(t.fields))
+func (t *Type[S]) FieldNames() []string { return t.names() }
+
+func (t *Type[S]) names() []string {
+	names := make([]string, len(t.fields))
 	for i := range t.fields {
-		if !t.fields[i].rest {
-			names = append(names, t.fields[i].name)
-		}
+		names[i] = t.fields[i].name
 	}
 	return names
-}
-
-// TakesRest reports whether what is written under a name that no field has is kept.
-func (t *Type[S]) TakesRest(name string) bool {
-	return t.rest >= 0 && name != "" && name[0] != '$'
-}
-
-// Unknown returns the error for a name that no field has.
-func (t *Type[S]) Unknown(name string) error {
-	names := t.FieldNames()
-	return &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names}
 }
 
 // Hash returns a hash of each field's value, all that it refers to included, by
@@ -459,7 +436,7 @@ func (t *Type[S]) Unknown(name string) error {
 // task ran shows which fields it altered in place. Fields that are never stored
 // are left out.
 func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
-	s := t.fieldsOf(state)
+	s := unsafe.Pointer(state)
 	hashes := make(map[string]uint64, len(t.fields))
 	for i := range t.fields {
 		fi := &t.fields[i]
@@ -470,7 +447,7 @@ func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
 		default:
 			data, err := json.Marshal(fi.value(s))
 			if err != nil {
-				return nil, fi.err(Cause(err))
+				return nil, fi.err(cause(err))
 			}
 			hashes[fi.name] = maphash.Bytes(seed, data)
 		}

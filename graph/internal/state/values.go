@@ -39,26 +39,21 @@ type merged struct {
 }
 
 // New implements [core.Values].
-func (t *Type[S]) New() any {
-	if t.apart != nil {
-		return t.copy(t.zero)
-	}
-	return new(S)
-}
+func (t *Type[S]) New() any { return new(S) }
 
 // Fork implements [core.Values].
 func (t *Type[S]) Fork(base any) any {
-	s := t.copy(base.(*S))
-	fields := t.fieldsOf(s)
+	s := new(S)
+	*s = *base.(*S)
 	for _, i := range t.merging {
-		t.fields[i].field(fields).Bind()
+		t.fields[i].field(unsafe.Pointer(s)).Bind()
 	}
 	return s
 }
 
 // Changes implements [core.Values].
 func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
-	b, f := t.fieldsOf(base.(*S)), t.fieldsOf(fork.(*S))
+	b, f := unsafe.Pointer(base.(*S)), unsafe.Pointer(fork.(*S))
 	c, _ := reuse.(*changes[S])
 	if c != nil {
 		t.reset(c)
@@ -167,9 +162,10 @@ func (t *Type[S]) Fold(base any, cs []any, commit bool) (next any, digest uint64
 	}
 	s := base.(*S)
 	if !infallible {
-		s = t.copy(s)
+		s = new(S)
+		*s = *base.(*S)
 	}
-	digest, err = t.apply(t.fieldsOf(s), cs, commit)
+	digest, err = t.apply(unsafe.Pointer(s), cs, commit)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -207,17 +203,11 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, commit bool) (digest uint64,
 			at = int(m.field)
 			fi := &t.fields[m.field]
 			f := fi.field(s)
-			switch {
-			case fi.hashing:
-				digest -= f.(Hashing).Hash()
-			case !fi.keeping || !f.(field.Keeping).Keeps(m.Change):
+			if !fi.keeping || !f.(field.Keeping).Keeps(m.Change) {
 				digest += fi.salt
 			}
 			if err := f.Apply(m.Change); err != nil {
 				return 0, &core.FoldError{Field: fi.name, Index: i, With: -1, Err: err}
-			}
-			if fi.hashing {
-				digest += f.(Hashing).Hash()
 			}
 		}
 	}
@@ -299,7 +289,7 @@ func (t *Type[S]) conflict(cs []any) error {
 			continue
 		}
 		fi := &t.fields[at]
-		later, earlier, err := fi.check(sc.changes[at])
+		later, earlier, err := fi.check(unsafe.Pointer(t.zero), sc.changes[at])
 		if err != nil && int(sc.tasks[at][later]) < first.Index {
 			first = &core.FoldError{Field: fi.name, Index: int(sc.tasks[at][later]), With: int(sc.tasks[at][earlier]), Err: err}
 		}
@@ -312,14 +302,14 @@ func (t *Type[S]) conflict(cs []any) error {
 
 // check finds the first of cs that conflicts with an earlier one. A panic
 // counts as a conflict of the change that was looked at.
-func (f *fieldInfo) check(cs []field.Change) (later, earlier int, err error) {
+func (f *fieldInfo) check(zero unsafe.Pointer, cs []field.Change) (later, earlier int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			later, err = max(later, 1), panicError(p)
 		}
 	}()
 	if f.checker {
-		return f.zero.(field.Checker).Check(cs)
+		return f.field(zero).(field.Checker).Check(cs)
 	}
 	for later = 1; later < len(cs); later++ {
 		for earlier = range later {
@@ -377,14 +367,14 @@ func (f *fieldInfo) copy(dst, src unsafe.Pointer) {
 		case opString:
 			*(*string)(unsafe.Add(dst, o.off)) = *(*string)(unsafe.Add(src, o.off))
 		case opTime:
-			*(*time.Time)(unsafe.Add(dst, o.off)) = Stored(*(*time.Time)(unsafe.Add(src, o.off)))
+			*(*time.Time)(unsafe.Add(dst, o.off)) = stored(*(*time.Time)(unsafe.Add(src, o.off)))
 		}
 	}
 }
 
-// Stored returns t as it is after having been stored: live and replayed states
+// stored returns t as it is after having been stored: live and replayed states
 // are the same.
-func Stored(t time.Time) time.Time {
+func stored(t time.Time) time.Time {
 	_, offset := t.Zone()
 	if offset == 0 {
 		return t.Round(0).UTC()

@@ -1,12 +1,10 @@
-package anyjson
+package mapstate
 
 import (
 	"errors"
 	"reflect"
 	"sync"
 	"time"
-
-	"github.com/superstep-dev/superstep/graph/internal/state"
 )
 
 // maxDepth bounds how deep a value may nest. Encoding/json goes no deeper.
@@ -189,10 +187,10 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 	return nil
 }
 
-// Clone returns a private copy of a value of any type.
-func Clone(v any) (any, error) {
+// clone returns a private copy of a value of any type.
+func clone(v any) (any, error) {
 	switch v := v.(type) {
-	case nil, string, bool, int, int64, float64, time.Time:
+	case nil, string, bool, int, int64, float64, time.Time, null:
 		return v, nil
 	case []string:
 		if v == nil {
@@ -213,11 +211,16 @@ func Clone(v any) (any, error) {
 	return copied.Interface(), nil
 }
 
-// Normal returns v as it is after having been stored: live and replayed states
+// normal returns v as it is after having been stored: live and replayed states
 // are the same.
-func Normal(v any) any {
-	if t, ok := v.(time.Time); ok {
-		return state.Stored(t)
+func normal(v any) any {
+	t, ok := v.(time.Time)
+	if !ok {
+		return v
 	}
-	return v
+	_, offset := t.Zone()
+	if offset == 0 {
+		return t.Round(0).UTC()
+	}
+	return t.Round(0).In(time.FixedZone("", offset))
 }

@@ -1,0 +1,135 @@
+package core
+
+import (
+	"encoding/json"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/plan"
+)
+
+// codec writes and reads what records say of tasks, in which nodes go by their names.
+type codec struct {
+	g      *plan.Graph
+	values Values
+	thread string
+}
+
+func (c *codec) node(name string) (int, error) {
+	i, ok := c.g.Recorded(name)
+	if !ok {
+		return 0, &UnknownNodeError{Thread: c.thread, Node: name, Near: plan.Nearest(name, c.g.Names())}
+	}
+	return i, nil
+}
+
+// restore makes a task of what is recorded of it. Planned is the version of the state's
+// schema in which its superstep was planned.
+func (c *codec) restore(t *Task, s *checkpoint.TaskState, planned int) (err error) {
+	t.Index, t.From, t.added = s.Task, plan.FromStart, s.Planned == nil
+	if t.Node, err = c.node(s.Node); err != nil {
+		return err
+	}
+	if p := s.Planned; p != nil {
+		t.Sent, t.Raw = p.Sent, p.Payload
+		if t.Overlay, err = Upgrade(c.values, planned, p.Overlay); err != nil {
+			return err
+		}
+		if from, ok := c.g.Recorded(p.From); ok {
+			t.From = from
+		}
+	}
+	t.Status, t.Gen, t.folded, t.passed, t.ran = s.Status, s.Gen, s.Folded, s.Passed, s.Ran
+	t.ErrText, t.Failure, t.Questions, t.Children, t.kept = s.Error, s.Failure, s.Questions, s.Children, s.Kept
+	t.saved = saved{changes: s.Ran && !s.Folded, routing: s.Routing != nil, open: s.Known, asked: s.Asked > 0 && s.Asked == len(s.Questions)}
+	if err := c.restoreChanges(t, s.ChangesVersion, s.Changes); err != nil || s.Routing == nil {
+		return err
+	}
+	r, err := c.decode(s.Routing, s.RoutingVersion)
+	if t.routing = &r; r.isAlong() {
+		t.routing = &along
+	}
+	return err
+}
+
+// restoreChanges takes in what a task wrote.
+func (c *codec) restoreChanges(t *Task, version int, data json.RawMessage) (err error) {
+	if len(data) == 0 || string(data) == "null" {
+		return nil
+	}
+	if data, err = Upgrade(c.values, version, data); err != nil {
+		return err
+	}
+	if t.changes, err = c.values.Decode(data, nil); err != nil {
+		return err
+	}
+	t.data, t.growth, err = c.values.Encode(t.changes)
+	return err
+}
+
+func (c *codec) marshal(r *Routing) json.RawMessage {
+	if r.isAlong() {
+		return alongEdges
+	}
+	return must(json.Marshal(c.encode(r)))
+}
+
+func (c *codec) encode(r *Routing) *checkpoint.Routing {
+	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop}
+	for _, t := range r.Goto {
+		out.Goto = append(out.Goto, c.g.NameOf(t))
+	}
+	for _, s := range r.Sends {
+		out.Sends = append(out.Sends, checkpoint.Task{Node: c.g.Nodes[s.Node].Name, Payload: s.Raw, Overlay: s.Overlay})
+	}
+	if r.Parent != nil {
+		out.Parent = &checkpoint.Routing{Goto: r.Parent.Goto}
+		for _, s := range r.Parent.Sends {
+			out.Parent.Sends = append(out.Parent.Sends, checkpoint.Task{Node: s.Node, Payload: s.Raw, Overlay: s.Overlay})
+		}
+	}
+	return out
+}
+
+// decode reads a routing that a version of the state's schema recorded. What
+// is sent to the containing graph stays as it is.
+func (c *codec) decode(r *checkpoint.Routing, version int) (Routing, error) {
+	out := Routing{Static: r.Static, Stop: r.Stop, Parent: decodeParent(r.Parent)}
+	for _, name := range r.Goto {
+		if name == plan.End {
+			out.Goto = append(out.Goto, plan.ToEnd)
+			continue
+		}
+		i, err := c.node(name)
+		if err != nil {
+			return out, err
+		}
+		out.Goto = append(out.Goto, i)
+	}
+	for _, s := range r.Sends {
+		i, err := c.node(s.Node)
+		if err != nil {
+			return out, err
+		}
+		overlay, err := Upgrade(c.values, version, s.Overlay)
+		if err != nil {
+			return out, err
+		}
+		out.Sends = append(out.Sends, Send{Node: i, Raw: s.Payload, Overlay: overlay})
+	}
+	return out, nil
+}
+
+// alongEdges is the recorded form of a Routing along the static edges, which is
+// what most tasks have. It is written into records and never altered.
+var alongEdges = must(json.Marshal(&checkpoint.Routing{Static: true}))
+
+func decodeParent(r *checkpoint.Routing) *ParentRouting {
+	if r == nil {
+		return nil
+	}
+	out := &ParentRouting{Goto: r.Goto}
+	for _, s := range r.Sends {
+		out.Sends = append(out.Sends, ParentSend{Node: s.Node, Raw: s.Payload, Overlay: s.Overlay})
+	}
+	return out
+}

@@ -1,0 +1,173 @@
+package core
+
+import (
+	"encoding/json"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+)
+
+// tail is the end of the log as the machine has written or read it, and what is to be
+// written next.
+type tail struct {
+	codec   *codec
+	log     checkpoint.Log
+	version int  // of the state's schema
+	persist bool // something is to be written
+
+	writes  pending
+	backlog []pending // records decided on before the one in writes
+	next    *room     // of the next record, if something has been put there
+
+	head    checkpoint.ID // of the line
+	logHead checkpoint.ID // of the log; differs from head before a fork's first record
+	epoch   checkpoint.ID
+	branch  checkpoint.Branch
+	lineage []checkpoint.Span
+	fork    bool // the next record starts a branch
+	seq     int64
+	n       uint32 // records written by this run
+
+	results bool // the open superstep has stored results
+
+	full   bool // snapshots must hold growing fields: earlier records are gone
+	bytes  int  // of changes since the last snapshot
+	snap   int  // size of the last snapshot
+	ranges map[string][][2]int64
+}
+
+// grew notes that record seq holds changes to growing fields.
+func (l *tail) grew(growth []Growth, seq int64) { l.ranges = Grow(l.ranges, growth, seq) }
+
+// pending collects what the next Ready has to hold.
+type pending struct {
+	record  *checkpoint.Record
+	results []checkpoint.Result
+	drop    *checkpoint.Drop
+	remove  []checkpoint.ResultKey
+	cancel  bool
+	claim   bool
+}
+
+// room is a record with what most records refer to, made in one piece.
+type room struct {
+	record checkpoint.Record
+	task   [1]checkpoint.Task
+	change [1]checkpoint.Change
+
+	routing checkpoint.Routing
+	to      [1]string
+}
+
+// dropOpen names the stored results of the open superstep, nil if there are
+// none.
+func (l *tail) dropOpen() *checkpoint.Drop {
+	if !l.results || l.fork { // those of the branch forked from stay
+		return nil
+	}
+	l.results = false
+	return &checkpoint.Drop{Branch: l.branch, Epoch: l.epoch}
+}
+
+// room returns the room of the next record.
+func (l *tail) room() *room {
+	if l.next == nil {
+		l.next = new(room)
+	}
+	return l.next
+}
+
+// led returns how a record that commits a superstep says where a task led, nil for
+// along the edges. Planned says that the record has what was sent among its tasks.
+func (l *tail) led(r *Routing, planned bool) *checkpoint.Routing {
+	if r.isAlong() {
+		return nil
+	}
+	room := l.room()
+	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Parent == nil && room.to[0] == "" {
+		room.to[0] = l.codec.g.NameOf(r.Goto[0])
+		room.routing.Goto = room.to[:]
+		return &room.routing
+	}
+	if !planned {
+		return l.codec.encode(r)
+	}
+	rest := *r
+	rest.Sends = nil
+	led := l.codec.encode(&rest)
+	led.Sent = len(r.Sends)
+	return led
+}
+
+func (l *tail) result(t *Task, kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) checkpoint.Result {
+	return checkpoint.Result{
+		Branch: l.branch, Epoch: l.epoch, Task: t.Index, Gen: t.Gen, Kind: kind, Name: name, Data: data, Replace: replace,
+	}
+}
+
+func (l *tail) openResult(t *Task, o checkpoint.OpenTask) checkpoint.Result {
+	o.Task, o.After = t.Index, l.seq
+	return l.result(t, checkpoint.KindOpen, "", must(json.Marshal(o)), true)
+}
+
+func (l *tail) changesResult(t *Task, data json.RawMessage) checkpoint.Result {
+	return l.result(t, checkpoint.KindChanges, checkpoint.VersionName(l.version), data, false)
+}
+
+// takeWrite returns what has to be stored, nil if nothing.
+func (l *tail) takeWrite() *checkpoint.Write {
+	if !l.persist {
+		return nil
+	}
+	if len(l.backlog) > 0 {
+		p := l.backlog[0]
+		l.backlog = l.backlog[1:]
+		return l.write(&p)
+	}
+	p := l.writes
+	l.writes = pending{cancel: p.cancel}
+	return l.write(&p)
+}
+
+func (l *tail) write(p *pending) *checkpoint.Write {
+	if p.record == nil && len(p.results) == 0 && !p.claim {
+		return nil
+	}
+	w := &checkpoint.Write{Log: l.log, Claim: p.claim, Record: p.record, Drop: p.drop, Remove: p.remove}
+	if len(p.results) > 0 {
+		w.Results = p.results
+	}
+	if p.record != nil {
+		w.Head = l.logHead
+		l.logHead = p.record.ID
+	}
+	return w
+}
+
+func (l *tail) questionID(task, gen int, key string) string {
+	return QuestionID(l.log, l.branch, l.epoch, task, gen, key)
+}
+
+// save puts beside the log what a task has come to since it was last saved.
+func (l *tail) save(t *Task) {
+	if !l.persist {
+		return
+	}
+	before := len(l.writes.results)
+	if t.ran && !t.folded && !t.saved.changes {
+		t.saved.changes = true
+		l.writes.results = append(l.writes.results, l.changesResult(t, t.data))
+	}
+	if t.Status == Done && !t.saved.routing {
+		t.saved.routing = true
+		l.writes.results = append(l.writes.results, l.result(t, checkpoint.KindRouting, checkpoint.VersionName(l.version), l.codec.marshal(t.Routing()), false))
+	}
+	// A task that was cancelled is as it was, unless it has called subgraphs: a fan-out
+	// that fails doesn't write of each of its tasks.
+	if !t.saved.open && (t.Status == Failed || t.asks() || len(t.Children) > 0 || len(t.kept) > 0 && !t.folded) {
+		t.saved.open = true
+		l.writes.results = append(l.writes.results, l.openResult(t, t.open()))
+	}
+	if len(l.writes.results) > before {
+		l.results = true
+	}
+}

@@ -81,7 +81,7 @@ func stopping(t *testing.T, ran *calls, how string, deep int, keep bool, stop *b
 		return nil
 	})
 	b.AddEdge(graph.Start, "before").AddEdge("before", "call").AddEdge("before", "sibling")
-	return compile(t, b, append(opts)...)
+	return compile(t, b, opts...)
 }
 
 // A subgraph that has failed, was cancelled or finished in a node that then failed goes

@@ -20,9 +20,6 @@ func charges(t *testing.T, deep int, ran *calls, opts ...graph.Option) *graph.Gr
 		return err
 	}
 	b := graph.New[trail]("g")
-	if deep == 0 {
-		opts = append(opts)
-	}
 	b.AddNode("first", func(ctx context.Context, s *trail) error { return charge(ctx, s, "deposit") })
 	b.AddNode("second", func(ctx context.Context, s *trail) error {
 		if err := charge(ctx, s, "charge"); err != nil {
@@ -47,7 +44,7 @@ func charges(t *testing.T, deep int, ran *calls, opts ...graph.Option) *graph.Gr
 			g = compile(t, out)
 			continue
 		}
-		g = compile(t, out, append(opts)...)
+		g = compile(t, out, opts...)
 	}
 	return g
 }

@@ -11,8 +11,8 @@
 //  4. Call Advance.
 //  5. Start the tasks in Start; or, if Done is set, end the run.
 //
-// Then it waits for a task to end, reports it with Changed and Routed, or
-// Failed, Cancelled or Asked, and asks for the next Ready:
+// Then it waits for a task to end, reports it with Ended, and asks for the next
+// Ready:
 //
 //	for {
 //		rd := m.Ready()
@@ -23,10 +23,15 @@
 //			return m.Outcome()
 //		}
 //		start(rd.Start)
-//		for _, r := range wait() {
-//			report(m, r)
+//		for i, end := range wait() {
+//			m.Ended(i, end)
 //		}
 //	}
+//
+// The machine decides; what it knows stands in types of its own: the open
+// superstep with its tasks, what follows it (successors), how far the run has come
+// (course), the end of the log and what is to be written to it (tail), and how
+// records speak of tasks (codec).
 //
 // A superstep has an epoch, the record that planned it. A task is known by the
 // epoch and its index in the plan. Plan order (sends in the order sent, then

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -15,50 +14,52 @@ type cacheEntry struct {
 	Stop    bool            `json:"stop,omitempty"`
 }
 
-// cached looks a node's result up, by the state as the task sees it.
-func (s *Session) cached(ctx context.Context, node *Node, task *core.Task, payload any, command *Command, r *report) (key string, hit bool, err error) {
-	state, err := s.fork(task) // a key function may change what it is given
+// cached looks the node's result up, by the state as the task sees it.
+func (e *execution) cached(payload any) (key string, hit bool, err error) {
+	s, node := e.s, e.node
+	state, err := s.prog.fork(s.m.State(), e.task) // a key function may change what it is given
 	if err != nil {
 		return "", false, err
 	}
 	if key, err = node.Cache.Key(state, payload); err != nil {
 		return "", false, fmt.Errorf("cache key: %w", err)
 	}
-	data, ok, err := node.Cache.Store.Get(ctx, key)
+	data, ok, err := node.Cache.Store.Get(e.ctx, key)
 	if err != nil || !ok {
 		return key, false, err
 	}
-	var e cacheEntry
-	if err := json.Unmarshal(data, &e); err != nil {
+	var entry cacheEntry
+	if err := json.Unmarshal(data, &entry); err != nil {
 		return key, false, nil // written by something else: not ours to use
 	}
-	cached := Command{Goto: e.Goto, Stop: e.Stop}
-	if _, err := s.resolve(node.Name, &cached); err != nil {
+	cached := Command{Goto: entry.Goto, Stop: entry.Stop}
+	if _, err := s.prog.resolve(node.Name, &cached, s.o.parent != nil); err != nil {
 		return key, false, nil // by a program that had other nodes
 	}
-	if e.Changes != nil {
-		if r.Changes, err = s.prog.Values.Decode(e.Changes, nil); err != nil {
+	if entry.Changes != nil {
+		if e.Changes, err = s.prog.Values.Decode(entry.Changes, nil); err != nil {
 			return key, false, nil
 		}
-		if r.Data, r.Growth, err = s.prog.Values.Encode(r.Changes); err != nil {
+		if e.Data, e.Growth, err = s.prog.Values.Encode(e.Changes); err != nil {
 			return key, false, err
 		}
 	}
-	*command, r.Cached = cached, true
+	e.command, e.Cached = cached, true
 	return key, true, nil
 }
 
-// cache keeps a node's result. Commands with sends are not cached: their
+// cache keeps the node's result. Commands with sends are not cached: their
 // payloads may be as large as they like. Neither are changes that can't be
 // recorded whole, nor what moves the state that a subgraph keeps.
-func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, r *report) {
-	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(r.kept()) > 0 || core.Unrecorded(s.prog.Values, r.Changes) {
+func (e *execution) cache(key string) {
+	values, c := e.s.prog.Values, &e.command
+	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(e.kept()) > 0 || core.Unrecorded(values, e.Changes) {
 		return
 	}
-	data := r.Data
-	if data == nil && r.Changes != nil {
+	data := e.Data
+	if data == nil && e.Changes != nil {
 		var err error
-		if data, _, err = s.prog.Values.Encode(r.Changes); err != nil {
+		if data, _, err = values.Encode(e.Changes); err != nil {
 			return
 		}
 	}
@@ -67,5 +68,5 @@ func (s *Session) cache(ctx context.Context, node *Node, key string, c Command, 
 		return
 	}
 	// A cache that can't store costs a computation, not the run.
-	_ = node.Cache.Store.Set(ctx, key, entry, node.Cache.TTL)
+	_ = e.node.Cache.Store.Set(e.ctx, key, entry, e.node.Cache.TTL)
 }

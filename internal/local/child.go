@@ -110,7 +110,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 		return nil, err
 	}
 	if call.Keep {
-		if other, ok := s.claimChild(ns, t.index); !ok {
+		if other, ok := s.claims.claim(s.m, ns, t.index); !ok {
 			return nil, fmt.Errorf("subgraph %q keeps its state for the thread and was called twice in one superstep (tasks %d and %d of node %q): its memory can't follow both", call.Program.Plan.Name, other, t.index, t.node.Name)
 		}
 	}
@@ -262,28 +262,6 @@ func ChildNamespace(parent, node string, epoch checkpoint.ID, task, gen int, kee
 		ns += ":" + string(epoch) + "." + strconv.Itoa(task) + "." + strconv.Itoa(gen)
 	}
 	return ns
-}
-
-// claimChild notes that a task of this superstep uses a subgraph that keeps its
-// state.
-func (s *Session) claimChild(ns string, task int) (other int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := childClaim{ns, s.m.Epoch(), s.m.Step()}
-	if other, taken := s.claims[key]; taken && other != task {
-		return other, false
-	}
-	if s.claims == nil {
-		s.claims = map[childClaim]int{}
-	}
-	s.claims[key] = task
-	return task, true
-}
-
-type childClaim struct {
-	ns    string
-	epoch checkpoint.ID
-	step  int
 }
 
 // openChild opens the subgraph's log where this task left it (mine), where the

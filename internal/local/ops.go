@@ -63,7 +63,7 @@ func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fe
 	s.m.Run(due)
 	defer func() {
 		if s.traced.end != nil {
-			s.leaveStep(false, err)
+			s.traced.leaveStep(false, err)
 		}
 	}()
 	err = s.runStarted(ctx, due, func() error {
@@ -81,15 +81,15 @@ func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fe
 // runStarted runs tasks that the machine counts as running and waits for them. Store
 // is called each time some of them have ended.
 func (s *Session) runStarted(ctx context.Context, tasks []int, store func() error) error {
-	s.start(ctx, tasks)
-	for s.inbox != nil {
-		s.wait(ctx)
+	s.flight.start(ctx, tasks)
+	for s.flight.inbox != nil {
+		s.flight.wait(ctx)
 		if err := store(); err != nil {
-			s.stopTasks(err)
+			s.flight.stopTasks(err)
 			return err
 		}
-		if s.inbox != nil { // workers wait for it before they take another task
-			s.inbox.settle()
+		if s.flight.inbox != nil { // workers wait for it before they take another task
+			s.flight.inbox.settle()
 		}
 	}
 	return store() // a lone task is not waited for

@@ -6,6 +6,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -148,3 +149,103 @@ type Options struct {
 
 // DefaultConcurrency is how many tasks of a superstep run at a time.
 const DefaultConcurrency = 1024
+
+// edit calls a function on a fork of base and returns what it wrote.
+func (p *Program) edit(base any, fn func(state any) error) (any, error) {
+	if fn == nil {
+		return nil, nil
+	}
+	fork := p.Values.Fork(base)
+	if err := safely(func() error { return fn(fork) }); err != nil {
+		return nil, err
+	}
+	return p.Values.Changes(base, fork, nil)
+}
+
+// with returns a copy of a state with changes.
+func (p *Program) with(base, changes any) (any, error) {
+	v := p.Values.Fork(base)
+	if changes == nil {
+		return v, nil
+	}
+	v, _, err := p.Values.Fold(v, []any{changes}, false)
+	return v, err
+}
+
+// overlaid returns the state that a task begins with, to read: the base with the
+// task's own overlay.
+func (p *Program) overlaid(base any, task *core.Task) (any, error) {
+	if task.Overlay == nil {
+		return base, nil
+	}
+	over, err := p.Values.Decode(task.Overlay, nil)
+	if err != nil {
+		return nil, err
+	}
+	return p.with(base, over)
+}
+
+// fork returns the task's private copy of the state, with the task's own
+// overlay.
+func (p *Program) fork(base any, task *core.Task) (any, error) {
+	state, err := p.overlaid(base, task)
+	if err != nil {
+		return nil, err
+	}
+	return p.Values.Fork(state), nil
+}
+
+// resolve checks a command's destinations and turns names into indexes. In a subgraph,
+// it is nested, they may be in the containing graph.
+func (p *Program) resolve(source string, c *Command, nested bool) (core.Routing, error) {
+	r := core.Routing{Stop: c.Stop}
+	g := p.Plan
+	var i int
+	var ok bool
+	for _, name := range c.Goto {
+		if name == plan.End {
+			r.Goto = append(r.Goto, plan.ToEnd)
+			continue
+		}
+		i, ok := g.Node(name)
+		if !ok {
+			return r, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, g.Names())}
+		}
+		if g.Nodes[i].Task {
+			return r, &InvalidEdgeError{Source: source, Target: name, Reason: "a task that needs a payload: use its Send method"}
+		}
+		r.Goto = append(r.Goto, i)
+	}
+	if len(c.Sends) > 0 {
+		r.Sends = make([]core.Send, 0, len(c.Sends))
+	}
+	for k := range c.Sends {
+		send := &c.Sends[k]
+		if k == 0 || send.Node != c.Sends[k-1].Node { // sends to one node mostly stand together
+			i, ok = g.Node(send.Node)
+		}
+		if !ok {
+			return r, &InvalidEdgeError{Source: source, Target: send.Node, Near: plan.Nearest(send.Node, g.Names())}
+		}
+		if send.Err != nil {
+			return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
+		}
+		if p.Nodes[i].Decode == nil && send.Raw != nil {
+			return r, &InvalidEdgeError{Source: source, Target: send.Node, Reason: "which takes no payload"}
+		}
+		r.Sends = append(r.Sends, core.Send{Node: i, Raw: send.Raw, Overlay: send.Overlay})
+	}
+	if c.Parent != nil {
+		if !nested {
+			return r, &InvalidEdgeError{Source: source, Target: "parent", Reason: "but this graph is not running as a subgraph"}
+		}
+		r.Parent = &core.ParentRouting{Goto: c.Parent.Goto}
+		for _, send := range c.Parent.Sends {
+			if send.Err != nil {
+				return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
+			}
+			r.Parent.Sends = append(r.Parent.Sends, core.ParentSend{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
+		}
+	}
+	return r, nil
+}

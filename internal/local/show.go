@@ -20,52 +20,66 @@ func (s *Session) event(kind Kind, task int) *Event {
 	return ev
 }
 
-func (s *Session) showStarts(tasks []int) {
+// teller tells how tasks start and end, in plan order.
+type teller struct {
+	s       *Session
+	shown   int       // tasks of the open superstep whose end was shown
+	reports []*report // by task, if somebody wants to be told of them
+}
+
+// started tells of tasks that start.
+func (t *teller) started(tasks []int) {
+	s := t.s
+	if t.shown = 0; s.o.Bus.wants(taskEnds) {
+		t.reports = emptied(t.reports, len(s.m.Tasks()))
+	}
 	if !s.o.Bus.wants(TaskStarted) {
 		return
 	}
 	for _, i := range tasks {
-		t := s.m.Task(i)
+		task := s.m.Task(i)
 		ev := s.event(TaskStarted, i)
-		ev.Payload = t.Raw
-		if t.From >= 0 {
-			ev.From = s.prog.Plan.Nodes[t.From].Name
+		ev.Payload = task.Raw
+		if task.From >= 0 {
+			ev.From = s.prog.Plan.Nodes[task.From].Name
 		}
 		s.o.Bus.Send(ev)
 	}
 }
 
-// showEnds passes the ends of tasks on, the last of which has just been
+// ended passes the ends of tasks on, the last of which has just been
 // reported: in plan order, those whose predecessors
 // in the plan have all ended.
-func (s *Session) showEnds(last *report) {
+func (t *teller) ended(last *report) {
+	s := t.s
 	if !s.o.Bus.wants(taskEnds) {
 		return
 	}
 	if s.o.Bus.Live {
-		s.showEnd(last)
+		t.end(last)
 		return
 	}
 	kept := *last
-	s.reports[last.task] = &kept
-	for s.shown < len(s.reports) {
-		r := s.reports[s.shown]
+	t.reports[last.task] = &kept
+	for t.shown < len(t.reports) {
+		r := t.reports[t.shown]
 		if r == nil {
-			if st := s.m.Task(s.shown).Status; st == core.Running || st == core.Changed {
+			if st := s.m.Task(t.shown).Status; st == core.Running || st == core.Changed {
 				return
 			}
 		} else if !r.shown {
-			s.showEnd(r)
+			t.end(r)
 			r.shown = true
 		}
-		s.shown++
+		t.shown++
 	}
 }
 
 // taskEnds are the events that the end of a task may lead to.
 const taskEnds = TaskEnded | TaskFailed | InterruptRaised
 
-func (s *Session) showEnd(r *report) {
+func (t *teller) end(r *report) {
+	s := t.s
 	if r.Asks && s.o.Bus.wants(InterruptRaised) {
 		for k := range r.Calls.Questions {
 			if q := &r.Calls.Questions[k]; !q.Answered {

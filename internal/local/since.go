@@ -13,13 +13,21 @@ import (
 // values, as the run told of them that recorded them. An empty ID is the beginning
 // of the thread. It reads each record once and keeps none.
 func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID) error {
-	if err := s.showSince(ctx, bus, since); err != nil {
+	t := &retelling{s, bus}
+	if err := t.showSince(ctx, since); err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 	}
 	return nil
 }
 
-func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) error {
+// retelling tells again what was recorded.
+type retelling struct {
+	s   *Session
+	bus *Bus
+}
+
+func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
+	s, bus := t.s, t.bus
 	missing := fmt.Errorf("%w: the thread does not come from checkpoint %q, or what followed it was pruned", checkpoint.ErrNotFound, since)
 	if s.tip == nil {
 		if since != "" {
@@ -33,7 +41,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 	epoch := checkpoint.ID("")     // of the superstep that a record closes
 	next := int64(1)
 	if since != "" {
-		from, err := s.ofLine(ctx, since)
+		from, err := t.ofLine(ctx, since)
 		begun := from
 		if err == nil && from.Epoch != from.ID && from.Epoch != "" {
 			begun, err = s.o.Store.Get(ctx, s.o.Log, from.Epoch)
@@ -70,7 +78,7 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 		if r.Epoch == r.ID {
 			planned = r
 		}
-		if err := s.showAgain(bus, r, epoch, planned, state); err != nil {
+		if err := t.showAgain(r, epoch, planned, state); err != nil {
 			return err
 		}
 		epoch = r.Epoch
@@ -82,12 +90,12 @@ func (s *Session) showSince(ctx context.Context, bus *Bus, since checkpoint.ID) 
 }
 
 // ofLine returns a record of the line that was opened.
-func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Record, error) {
-	rec, err := s.o.Store.Get(ctx, s.o.Log, id)
+func (t *retelling) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Record, error) {
+	rec, err := t.s.o.Store.Get(ctx, t.s.o.Log, id)
 	if err != nil {
 		return nil, err
 	}
-	if branch, ok := branchAt(spans(s.tip.Record), rec.Seq); !ok || branch != rec.Branch {
+	if branch, ok := branchAt(spans(t.s.tip.Record), rec.Seq); !ok || branch != rec.Branch {
 		return nil, checkpoint.ErrNotFound
 	}
 	return rec, nil
@@ -95,7 +103,8 @@ func (s *Session) ofLine(ctx context.Context, id checkpoint.ID) (*checkpoint.Rec
 
 // showAgain tells of a record: of an input or a superstep all, of others what an edit
 // has folded. Planned is the record that planned the superstep which is open after it.
-func (s *Session) showAgain(bus *Bus, r *checkpoint.Record, epoch checkpoint.ID, planned *checkpoint.Record, state any) error {
+func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned *checkpoint.Record, state any) error {
+	s, bus := t.s, t.bus
 	event := func(kind Kind) *Event {
 		return &Event{
 			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,

@@ -279,11 +279,12 @@ func (tp *Tape) takes(node *Node, task int) bool {
 	return tp.edited[task] || len(tp.p.take) > 0 && tp.p.take[strings.Join(append(slices.Clip(tp.path), node.Name), "/")]
 }
 
-// recorded says in r what the recording has of a task, in the stead of its node.
-func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, command *Command, r *report) (done bool) {
-	rec := tp.closed[step]
+// recorded says what the recording has of a task, in the stead of its node.
+func (tp *Tape) recorded(e *execution) (done bool) {
+	s, task := e.s, e.task
+	rec := tp.closed[s.m.Step()+1]
 	if rec == nil {
-		r.failed(s.nodeError(node, task.Raw, 0, errors.New("the recording has no result of it")))
+		e.fails(0, errors.New("the recording has no result of it"))
 		return true
 	}
 	for _, c := range rec.Changes {
@@ -292,17 +293,17 @@ func (tp *Tape) recorded(s *Session, node *Node, task *core.Task, step int, comm
 		}
 		data, err := core.Upgrade(s.prog.Values, rec.Version, c.Data)
 		if err == nil {
-			r.Changes, err = s.prog.Values.Decode(data, nil)
+			e.Changes, err = s.prog.Values.Decode(data, nil)
 		}
-		if err == nil && r.Changes != nil {
-			r.Data, r.Growth, err = s.prog.Values.Encode(r.Changes)
+		if err == nil && e.Changes != nil {
+			e.Data, e.Growth, err = s.prog.Values.Encode(e.Changes)
 		}
 		if err != nil {
-			r.failed(s.nodeError(node, task.Raw, 0, fmt.Errorf("recorded changes: %w", err)))
+			e.fails(0, fmt.Errorf("recorded changes: %w", err))
 			return true
 		}
 	}
-	*command = tp.command(s.prog.Plan, task, rec)
+	e.command = tp.command(s.prog.Plan, task, rec)
 	return false
 }
 

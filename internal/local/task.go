@@ -146,31 +146,6 @@ func (s *Session) setPlace(p *place) {
 	p.recent, p.children = s.m.Recent(), s.m.Children()
 }
 
-// newTask returns the context of one attempt.
-func (s *Session) newTask(ctx context.Context, node *Node, task *core.Task, at *place, attempt int) *Task {
-	var t *Task
-	if at != nil {
-		t = &Task{at: at}
-	} else { // a lone task, in one piece with its place
-		lone := new(struct {
-			Task
-			place
-		})
-		t = &lone.Task
-		t.at = &lone.place
-		s.setPlace(t.at)
-	}
-	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, node, task.Index, int32(attempt)
-	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
-	if len(task.Questions) > 0 || len(task.Children) > 0 {
-		t.talk = &talk{Calls: core.Calls{Questions: slices.Clone(task.Questions), Children: maps.Clone(task.Children)}}
-	}
-	if s.o.parent != nil && task.Overlay != nil {
-		t.talking().overlay = task.Overlay
-	}
-	return t
-}
-
 // Info returns where the task stands.
 func (t *Task) Info() Info {
 	s := t.s
@@ -366,7 +341,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 			if err == nil {
 				return q.Answer, nil
 			}
-			t.s.refuse(q.ID, err)
+			t.s.root().findings.refuse(q.ID, err)
 			q.Answer, q.Answered = nil, false
 		}
 		q.Value, q.Schema = value, schema
@@ -516,82 +491,132 @@ const cancelGrace = 100 * time.Millisecond
 // recorded on their own.
 const routerGrace = time.Millisecond
 
-// exec runs a task: attempts, then routers. At is nil for a lone task on the
-// driver's goroutine. It says in r, which is zero, how the task ended.
-func (s *Session) exec(ctx context.Context, task *core.Task, at *place, reuse any, r *report) {
-	node := &s.prog.Nodes[task.Node]
-	r.task = task.Index
+// execution is an execution of a task: attempts of its node, then its routers.
+type execution struct {
+	report // how it has ended
+
+	s       *Session
+	ctx     context.Context
+	node    *Node
+	task    *core.Task
+	at      *place // nil for a lone task on the driver's goroutine
+	reuse   any    // changes to be recycled
+	command Command
+}
+
+// execution returns one that is to be run.
+func (s *Session) execution(ctx context.Context, task *core.Task, at *place, reuse any) execution {
+	return execution{report: report{task: task.Index}, s: s, ctx: ctx, node: &s.prog.Nodes[task.Node], task: task, at: at, reuse: reuse}
+}
+
+// run runs the task.
+func (e *execution) run() {
+	s, ctx, task := e.s, e.ctx, e.task
 	if s.timed {
-		defer func(start time.Time) { r.took = time.Since(start) }(time.Now())
+		defer func(start time.Time) { e.took = time.Since(start) }(time.Now())
 	}
 	defer func() { // the node's own panics are errors already: it is its payload, its cache, a codec
 		if v := recover(); v != nil {
-			*r = report{task: task.Index, attempt: r.attempt, End: core.End{Failure: r.Failure, Calls: r.Calls}}
-			r.failed(s.nodeError(node, task.Raw, int(r.attempt), &PanicError{Value: v, Stack: debug.Stack()}))
+			e.report = report{task: task.Index, attempt: e.attempt, End: core.End{Failure: e.Failure, Calls: e.Calls}}
+			e.fails(int(e.attempt), &PanicError{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	var command Command
 	if task.Status == core.Changed { // only its routing is pending
-		r.Changes, r.Data = task.Changes(), task.Data()
-	} else if s.o.Tape != nil && s.o.Tape.takes(node, task.Index) {
-		if s.o.Tape.recorded(s, node, task, s.m.Step()+1, &command, r) {
+		e.Changes, e.Data = task.Changes(), task.Data()
+	} else if s.o.Tape != nil && s.o.Tape.takes(e.node, task.Index) {
+		if s.o.Tape.recorded(e) {
 			return
 		}
-	} else if done := s.attempts(ctx, node, task, at, reuse, &command, r); done {
+	} else if done := e.attempts(); done {
 		return
 	}
-	r.Ran = true
-	if err := s.routing(ctx, node, task, at, &command, r); err != nil {
-		r.Ran = command.Zero() // else it was the node's own: what it decided isn't known, so it runs again
-		if r.Ran && ctx.Err() != nil && causedBy(ctx, err) {
-			r.cancelled(context.Cause(ctx))
+	e.Ran = true
+	if err := e.route(); err != nil {
+		e.Ran = e.command.Zero() // else it was the node's own: what it decided isn't known, so it runs again
+		if e.Ran && ctx.Err() != nil && causedBy(ctx, err) {
+			e.cancelled(context.Cause(ctx))
 			return
 		}
-		r.failed(s.nodeError(node, task.Raw, int(r.attempt), err))
+		e.fails(int(e.attempt), err)
 	}
+}
+
+// fails says that the task has failed by an error of its node, or of what is around it.
+func (e *execution) fails(attempt int, err error) { e.failed(e.nodeError(attempt, err)) }
+
+func (e *execution) nodeError(attempt int, err error) *NodeError {
+	return e.s.nodeError(e.node, e.task.Raw, attempt, err)
 }
 
 func (s *Session) nodeError(node *Node, payload json.RawMessage, attempt int, err error) *NodeError {
 	return &NodeError{Node: node.Name, Path: s.o.path, Step: s.m.Step() + 1, Attempt: attempt, Payload: payload, Err: err}
 }
 
+// newTask returns the context of one attempt.
+func (e *execution) newTask(ctx context.Context, attempt int) *Task {
+	s, task, at := e.s, e.task, e.at
+	var t *Task
+	if at != nil {
+		t = &Task{at: at}
+	} else { // a lone task, in one piece with its place
+		lone := new(struct {
+			Task
+			place
+		})
+		t = &lone.Task
+		t.at = &lone.place
+		s.setPlace(t.at)
+	}
+	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, e.node, task.Index, int32(attempt)
+	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
+	if len(task.Questions) > 0 || len(task.Children) > 0 {
+		t.talk = &talk{Calls: core.Calls{Questions: slices.Clone(task.Questions), Children: maps.Clone(task.Children)}}
+	}
+	if s.o.parent != nil && task.Overlay != nil {
+		t.talking().overlay = task.Overlay
+	}
+	return t
+}
+
 // attempts runs the node until it succeeds, asks or fails for good, and then its error
-// handler. It reports done when r is complete. What an earlier run has recorded of it
+// handler. It reports done when the task has ended. What an earlier run has recorded of it
 // isn't done again: attempts go on being counted, and a handler that stood in goes on
 // standing in.
-func (s *Session) attempts(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, command *Command, r *report) (done bool) {
+func (e *execution) attempts() (done bool) {
+	node, task := e.node, e.task
 	var ne *NodeError
 	if f := task.Failure; f != nil && f.Handled != "" && node.Recover != nil {
-		r.attempt = int32(f.Attempts)
-		ne = s.nodeError(node, task.Raw, f.Attempts, &RecordedError{f.Handled, f.Causes})
+		e.attempt = int32(f.Attempts)
+		ne = e.nodeError(f.Attempts, &RecordedError{f.Handled, f.Causes})
 	} else {
-		if done, ne = s.tries(ctx, node, task, at, reuse, command, r); ne == nil {
+		if done, ne = e.tries(); ne == nil {
 			return done
 		}
 		f := &checkpoint.Failure{Attempts: ne.Attempt}
 		if node.Recover == nil {
-			r.Failure = f
-			r.failed(ne)
+			e.Failure = f
+			e.failed(ne)
 			return true
 		}
 		f.Handled, f.Causes = cmp.Or(ne.Err.Error(), "unknown error"), causes(ne.Err)
-		if err := s.note(ctx, task, ne.Err, f, r); err != nil {
-			r.failed(s.nodeError(node, task.Raw, ne.Attempt, errors.Join(ne.Err, err)))
+		if err := e.note(ne.Err, f); err != nil {
+			e.fails(ne.Attempt, errors.Join(ne.Err, err))
 			return true
 		}
 	}
-	return s.handle(ctx, node, task, at, reuse, ne, command, r)
+	return e.handle(ne)
 }
 
 // note records, before anything follows from it, that the node has failed.
-func (s *Session) note(ctx context.Context, task *core.Task, err error, f *checkpoint.Failure, r *report) error {
-	r.Failure = f
+func (e *execution) note(err error, f *checkpoint.Failure) error {
+	s := e.s
+	e.Failure = f
 	if s.saver == nil {
 		return nil
 	}
 	s.beside.Store(true)
-	w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{s.m.FailureResult(task, err.Error(), f)}}
-	if err := s.saver.saveNow(ctx, w); err != nil {
+	w := &checkpoint.Write{Log: s.o.Log, Results: []checkpoint.Result{s.m.FailureResult(e.task, err.Error(), f)}}
+	if err := s.saver.saveNow(e.ctx, w); err != nil {
 		s.o.parent.unsaved(err)
 		return err
 	}
@@ -599,23 +624,24 @@ func (s *Session) note(ctx context.Context, task *core.Task, err error, f *check
 }
 
 // tries runs the node until it succeeds, asks or fails for good: then it returns the
-// failure. It reports done when r is complete.
-func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, command *Command, r *report) (done bool, _ *NodeError) {
-	payload, err := s.decode(node, task)
+// failure. It reports done when the task has ended.
+func (e *execution) tries() (done bool, _ *NodeError) {
+	s, ctx, node, task := e.s, e.ctx, e.node, e.task
+	payload, err := node.payload(task.Raw)
 	if err != nil {
-		r.failed(s.nodeError(node, task.Raw, 0, err))
+		e.fails(0, err)
 		return true, nil
 	}
 	var cacheKey string
 	if node.Cache != nil && !haveAsked(task.Questions) { // the node is to have its answer
 		var hit bool
 		var err error
-		if cacheKey, hit, err = s.cached(ctx, node, task, payload, command, r); err != nil {
-			r.failed(s.nodeError(node, task.Raw, 0, err))
+		if cacheKey, hit, err = e.cached(payload); err != nil {
+			e.fails(0, err)
 			return true, nil
 		} else if hit {
 			if s.o.Trace != nil {
-				_, end := s.enterAttempt(ctx, PartAttempt, node, task, at, 0)
+				_, end := e.enterAttempt(PartAttempt, 0)
 				end(Outcome{Cached: true})
 			}
 			return false, nil
@@ -631,55 +657,55 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 		first += task.Failure.Attempts
 	}
 	for attempt := first; ; attempt++ {
-		r.attempt = int32(attempt)
+		e.attempt = int32(attempt)
 		if s.o.Trace != nil {
-			own, exit = s.enterAttempt(ctx, PartAttempt, node, task, at, attempt)
+			own, exit = e.enterAttempt(PartAttempt, attempt)
 		}
-		t := s.newTask(own, node, task, at, attempt)
-		state, err := s.fork(task)
+		t := e.newTask(own, attempt)
+		state, err := s.prog.fork(s.m.State(), task)
 		if err == nil && attempt > first { // an attempt may have spoiled its input
-			payload, err = s.decode(node, task)
+			payload, err = node.payload(task.Raw)
 		}
 		if err == nil {
-			*command, err = s.attempt(t, node, state, payload)
+			e.command, err = t.attemptNode(state, payload)
 		}
-		if s.closed(ctx, t, err, r) {
-			leave(&exit, left(r))
+		if e.closed(t, err) {
+			leave(&exit, left(&e.report))
 			return true, nil
 		}
-		if r.Calls != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
-			task.Children = r.Calls.Children
+		if e.Calls != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
+			task.Children = e.Calls.Children
 		}
 		if err == nil && stepExpired(ctx) != nil {
 			err = context.Cause(ctx) // it came too late
 		}
 		if err == nil {
-			err = s.collect(node, state, reuse, r)
+			err = e.collect(state)
 		}
 		if err == nil {
 			leave(&exit, Outcome{})
 			if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
-				if _, bad := s.resolve(node.Name, command); bad == nil {
-					s.cache(ctx, node, cacheKey, *command, r)
+				if _, bad := s.prog.resolve(node.Name, &e.command, s.o.parent != nil); bad == nil {
+					e.cache(cacheKey)
 				}
 			}
 			return false, nil
 		}
 		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
-			r.cancelled(err)
-			leave(&exit, left(r))
+			e.cancelled(err)
+			leave(&exit, left(&e.report))
 			return true, nil
 		}
-		if s.stopped(ctx, node, task.Raw, attempt, err, r) {
-			leave(&exit, left(r))
+		if e.stopped(attempt, err) {
+			leave(&exit, left(&e.report))
 			return true, nil
 		}
-		ne := s.nodeError(node, task.Raw, attempt, err)
+		ne := e.nodeError(attempt, err)
 		if node.Retry != nil && ctx.Err() == nil {
 			if delay, again := node.Retry(attempt, err); again {
 				leave(&exit, Outcome{Err: err, Again: true, Delay: delay})
-				if err := s.note(ctx, task, err, &checkpoint.Failure{Attempts: attempt}, r); err != nil {
-					r.failed(s.nodeError(node, task.Raw, attempt, errors.Join(ne.Err, err)))
+				if err := e.note(err, &checkpoint.Failure{Attempts: attempt}); err != nil {
+					e.fails(attempt, errors.Join(ne.Err, err))
 					return true, nil
 				}
 				if s.o.Bus.wants(TaskRetried) {
@@ -688,7 +714,7 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 					s.o.Bus.Send(ev)
 				}
 				if !sleep(ctx, delay) {
-					r.cancelled(context.Cause(ctx))
+					e.cancelled(context.Cause(ctx))
 					return true, nil
 				}
 				continue
@@ -700,31 +726,31 @@ func (s *Session) tries(ctx context.Context, node *Node, task *core.Task, at *pl
 }
 
 // handle runs the error handler in the stead of a node that has failed. It reports done
-// when r is complete.
-func (s *Session) handle(ctx context.Context, node *Node, task *core.Task, at *place, reuse any, ne *NodeError, command *Command, r *report) (done bool) {
-	own := ctx
+// when the task has ended.
+func (e *execution) handle(ne *NodeError) (done bool) {
+	s, own := e.s, e.ctx
 	var exit func(Outcome)
 	if s.o.Trace != nil {
 		defer func() { leave(&exit, Outcome{Err: errExited}) }()
-		own, exit = s.enterAttempt(ctx, PartHandler, node, task, at, ne.Attempt)
+		own, exit = e.enterAttempt(PartHandler, ne.Attempt)
 	}
-	t := s.newTask(own, node, task, at, ne.Attempt)
-	state, err := s.fork(task)
+	t := e.newTask(own, ne.Attempt)
+	state, err := s.prog.fork(s.m.State(), e.task)
 	if err == nil {
-		*command, err = s.bounded(t, node, func(ctx context.Context) (Command, error) { return node.Recover(ctx, state, ne) })
+		e.command, err = t.bounded(func(ctx context.Context) (Command, error) { return e.node.Recover(ctx, state, ne) })
 	}
-	if s.closed(ctx, t, err, r) {
-		leave(&exit, left(r))
+	if e.closed(t, err) {
+		leave(&exit, left(&e.report))
 		return true
 	}
 	if err == nil {
-		err = s.collect(node, state, reuse, r)
+		err = e.collect(state)
 	}
 	if err != nil {
-		if !s.stopped(ctx, node, task.Raw, ne.Attempt, err, r) {
-			r.failed(s.nodeError(node, task.Raw, ne.Attempt, err))
+		if !e.stopped(ne.Attempt, err) {
+			e.fails(ne.Attempt, err)
 		}
-		leave(&exit, left(r))
+		leave(&exit, left(&e.report))
 		return true
 	}
 	leave(&exit, Outcome{})
@@ -733,17 +759,17 @@ func (s *Session) handle(ctx context.Context, node *Node, task *core.Task, at *p
 
 // closed closes an attempt that came to err and reports whether the task has ended with
 // it, with no other attempt and no handler: it asks, or something is wrong that is
-// not the node's, whatever the node made of it. It says in r how.
-func (s *Session) closed(ctx context.Context, t *Task, err error, r *report) bool {
-	asks, unsaved := t.finish(r)
+// not the node's, whatever the node made of it. It says how.
+func (e *execution) closed(t *Task, err error) bool {
+	asks, unsaved := t.finish(&e.report)
 	switch {
 	case unsaved != nil && !errors.Is(err, unsaved):
-		r.failed(s.nodeError(t.node, t.payload, int(t.attempt), unsaved))
+		e.fails(int(t.attempt), unsaved)
 	case unsaved != nil, err != nil && misconfigured(err):
-		r.failed(s.nodeError(t.node, t.payload, int(t.attempt), err))
+		e.fails(int(t.attempt), err)
 	case asks:
-		r.Asks = true
-		s.cutShort(ctx, t, r)
+		e.Asks = true
+		e.cutShort(t)
 	default:
 		return false
 	}
@@ -757,38 +783,39 @@ func misconfigured(err error) bool {
 	return errors.As(err, &deps) || errors.As(err, &config)
 }
 
-// cutShort says in r, of a task that asks, if a subgraph of it might have gone on.
-func (s *Session) cutShort(ctx context.Context, t *Task, r *report) {
+// cutShort says of a task that asks if a subgraph of it might have gone on.
+func (e *execution) cutShort(t *Task) {
 	t.mu.Lock()
 	err := t.talk.cut
 	t.mu.Unlock()
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrDrained):
-		r.cancelled(err)
-	case !s.stopped(ctx, t.node, t.payload, int(t.attempt), err, r):
-		r.failed(s.nodeError(t.node, t.payload, int(t.attempt), err))
+		e.cancelled(err)
+	case !e.stopped(int(t.attempt), err):
+		e.fails(int(t.attempt), err)
 	}
 }
 
-// stopped reports whether err is the end of the step's context, and says in r
+// stopped reports whether err is the end of the step's context, and says
 // how the task ended by it.
-func (s *Session) stopped(ctx context.Context, node *Node, payload json.RawMessage, attempt int, err error, r *report) bool {
-	if ctx.Err() == nil || !causedBy(ctx, err) {
+func (e *execution) stopped(attempt int, err error) bool {
+	if e.ctx.Err() == nil || !causedBy(e.ctx, err) {
 		return false
 	}
-	r.cancelled(context.Cause(ctx))
-	if step := stepExpired(ctx); step != nil {
-		r.failed(s.nodeError(node, payload, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
+	e.cancelled(context.Cause(e.ctx))
+	if step := stepExpired(e.ctx); step != nil {
+		e.fails(attempt, &TimeoutError{Node: e.node.Name, Kind: "step", Limit: step.Limit})
 	}
 	return true
 }
 
-func (s *Session) decode(node *Node, task *core.Task) (any, error) {
-	if node.Decode == nil {
+// payload decodes a payload that was sent to the node.
+func (n *Node) payload(raw json.RawMessage) (any, error) {
+	if n.Decode == nil {
 		return nil, nil
 	}
-	payload, err := node.Decode(task.Raw)
+	payload, err := n.Decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)
 	}
@@ -809,44 +836,21 @@ func (t *Task) finish(r *report) (asks bool, unsaved error) {
 	return t.talk.open != nil, t.talk.unsaved
 }
 
-// fork returns the task's private copy of the state, with the task's own
-// overlay.
-func (s *Session) fork(task *core.Task) (any, error) {
-	state, err := s.overlaid(task)
-	if err != nil {
-		return nil, err
-	}
-	return s.prog.Values.Fork(state), nil
-}
-
-// overlaid returns the state that a task begins with, to read: the base with the
-// task's own overlay.
-func (s *Session) overlaid(task *core.Task) (any, error) {
-	base := s.m.State()
-	if task.Overlay == nil {
-		return base, nil
-	}
-	over, err := s.prog.Values.Decode(task.Overlay, nil)
-	if err != nil {
-		return nil, err
-	}
-	return s.with(base, over)
-}
-
 // collect learns what the node wrote.
-func (s *Session) collect(node *Node, state, reuse any, r *report) error {
-	changes, err := s.prog.Values.Changes(s.m.State(), state, reuse)
+func (e *execution) collect(state any) error {
+	s := e.s
+	changes, err := s.prog.Values.Changes(s.m.State(), state, e.reuse)
 	if err != nil {
 		return err
 	}
 	if s.o.Check && s.prog.Check != nil {
-		if err := s.keepWritten(node.Name, state); err != nil {
+		if err := s.root().findings.keep(s.prog, strings.Join(s.o.childPath(e.node), "/"), state); err != nil {
 			return err
 		}
 	}
-	r.Changes = changes
+	e.Changes = changes
 	if changes != nil && (s.o.Store != nil || s.encode) {
-		if r.Data, r.Growth, err = s.prog.Values.Encode(changes); err != nil {
+		if e.Data, e.Growth, err = s.prog.Values.Encode(changes); err != nil {
 			if s.o.Store != nil {
 				return &CheckpointError{Thread: s.o.Log.Thread, Op: "save", Err: err}
 			}
@@ -856,32 +860,33 @@ func (s *Session) collect(node *Node, state, reuse any, r *report) error {
 	return nil
 }
 
-// attempt calls the node once, with its callbacks and limits of time. The caller
+// attemptNode calls the node once, with its callbacks and limits of time. The caller
 // closes the attempt by finish.
-func (s *Session) attempt(t *Task, node *Node, state, payload any) (Command, error) {
-	if node.Timeout > 0 || node.Idle > 0 || s.o.NodeTimeout > 0 {
-		return s.bounded(t, node, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+func (t *Task) attemptNode(state, payload any) (Command, error) {
+	if t.node.Timeout > 0 || t.node.Idle > 0 || t.s.o.NodeTimeout > 0 {
+		return t.bounded(func(ctx context.Context) (Command, error) { return t.call(ctx, state, payload) })
 	}
 	// Said again here so that the closure stays on the stack.
-	return s.guarded(t, func(ctx context.Context) (Command, error) { return s.call(ctx, node, state, payload) })
+	return t.guarded(func(ctx context.Context) (Command, error) { return t.call(ctx, state, payload) })
 }
 
 // bounded calls the node or its error handler with the node's limits of time. The
 // caller closes the attempt by finish.
-func (s *Session) bounded(t *Task, node *Node, fn func(ctx context.Context) (Command, error)) (Command, error) {
-	timeout := node.Timeout
+func (t *Task) bounded(fn func(ctx context.Context) (Command, error)) (Command, error) {
+	timeout := t.node.Timeout
 	if timeout == 0 {
-		timeout = s.o.NodeTimeout
+		timeout = t.s.o.NodeTimeout
 	}
-	if timeout > 0 || node.Idle > 0 {
-		return s.limited(t, node, timeout, fn)
+	if timeout > 0 || t.node.Idle > 0 {
+		return t.limited(timeout, fn)
 	}
-	return s.guarded(t, fn)
+	return t.guarded(fn)
 }
 
 // limited calls fn on a goroutine of its own, so that an attempt that
 // ignores the end of its time can be left behind.
-func (s *Session) limited(t *Task, node *Node, timeout time.Duration, fn func(ctx context.Context) (Command, error)) (Command, error) {
+func (t *Task) limited(timeout time.Duration, fn func(ctx context.Context) (Command, error)) (Command, error) {
+	node := t.node
 	ctx, cancel := context.WithCancelCause(t.Context)
 	defer cancel(nil)
 	if timeout > 0 {
@@ -900,7 +905,7 @@ func (s *Session) limited(t *Task, node *Node, timeout time.Duration, fn func(ct
 	}
 	done := make(chan result, 1)
 	go func() {
-		c, err := s.guarded(t, fn)
+		c, err := t.guarded(fn)
 		done <- result{c, err}
 	}()
 	var r result
@@ -923,7 +928,8 @@ func (s *Session) limited(t *Task, node *Node, timeout time.Duration, fn func(ct
 }
 
 // call runs the node between its callbacks.
-func (s *Session) call(ctx context.Context, node *Node, state, payload any) (c Command, err error) {
+func (t *Task) call(ctx context.Context, state, payload any) (c Command, err error) {
+	s, node := t.s, t.node
 	for _, before := range node.Before {
 		skip, err := before(ctx, state)
 		if err != nil || skip {
@@ -931,18 +937,17 @@ func (s *Session) call(ctx context.Context, node *Node, state, payload any) (c C
 		}
 	}
 	if s.o.Check && s.prog.Check != nil {
-		t, _ := FromContext(ctx)
 		t.mu.Lock()
 		t.talking().watched = &watched{state, goroutine()}
 		t.mu.Unlock()
-		c, err = s.checked(ctx, t.at.base, node, state, payload)
+		c, err = t.checked(ctx, state, payload)
 	} else {
 		c, err = node.Run(ctx, state, payload)
 	}
 	if len(node.After) == 0 {
 		return c, err
 	}
-	if t, ok := FromContext(ctx); ok && t.asking() { // the node has neither succeeded nor failed
+	if t.asking() { // the node has neither succeeded nor failed
 		return c, err
 	}
 	for _, after := range node.After {
@@ -952,7 +957,8 @@ func (s *Session) call(ctx context.Context, node *Node, state, payload any) (c C
 }
 
 // checked runs the node and compares the committed state before and after.
-func (s *Session) checked(ctx context.Context, base any, node *Node, state, payload any) (Command, error) {
+func (t *Task) checked(ctx context.Context, state, payload any) (Command, error) {
+	s, node, base := t.s, t.node, t.at.base
 	before, err := s.prog.Check(base)
 	if err != nil {
 		return Command{}, err
@@ -972,7 +978,7 @@ func (s *Session) checked(ctx context.Context, base any, node *Node, state, payl
 
 // guarded calls fn with the task as its context and turns a panic into an
 // error.
-func (s *Session) guarded(t *Task, fn func(ctx context.Context) (Command, error)) (c Command, err error) {
+func (t *Task) guarded(fn func(ctx context.Context) (Command, error)) (c Command, err error) {
 	normal := false
 	defer func() {
 		if normal {
@@ -1005,18 +1011,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// routing decides where a task leads, and says so in r: its command, else its
+// route decides where the task leads, and says so: its command, else its
 // routers, else its static edges.
-func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *place, command *Command, r *report) (err error) {
-	if !command.Zero() {
-		return s.lead(node.Name, command, r)
+func (e *execution) route() (err error) {
+	s, ctx, node, task, at := e.s, e.ctx, e.node, e.task, e.at
+	if !e.command.Zero() {
+		return e.lead(&e.command)
 	}
 	if len(node.Routers) == 0 {
-		r.Routing = &alongEdges
+		e.Routing = &alongEdges
 		return nil
 	}
 	if s.saver != nil {
-		data, kept := r.Data, r.kept()
+		data, kept := e.Data, e.kept()
 		saved := make(chan struct{})
 		slow := time.AfterFunc(routerGrace, func() {
 			defer close(saved)
@@ -1033,51 +1040,38 @@ func (s *Session) routing(ctx context.Context, node *Node, task *core.Task, at *
 	if at == nil {
 		at = s.place()
 	}
-	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return s.leaves(task, r.Changes) })
+	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return e.leaves() })
 	if err != nil {
 		return err
 	}
 	if c.Zero() {
-		r.Routing = &alongEdges
+		e.Routing = &alongEdges
 		return nil
 	}
-	return s.lead(node.Name, &c, r)
+	return e.lead(&c)
 }
 
 // alongEdges is shared by all tasks that follow their static edges; nobody alters
 // it.
 var alongEdges = core.Routing{Static: true}
 
-// lead says in r where a command leads.
-func (s *Session) lead(node string, c *Command, r *report) error {
-	routing, err := s.resolve(node, c)
+// lead says where a command leads.
+func (e *execution) lead(c *Command) error {
+	routing, err := e.s.prog.resolve(e.node.Name, c, e.s.o.parent != nil)
 	if err == nil {
-		r.Routing = &routing
+		e.Routing = &routing
 	}
 	return err
 }
 
-// leaves returns what a task's routers see: the state that it began with and its
+// leaves returns what the task's routers see: the state that it began with and its
 // own changes.
-func (s *Session) leaves(task *core.Task, changes any) (any, error) {
-	base, err := s.overlaid(task)
+func (e *execution) leaves() (any, error) {
+	base, err := e.s.prog.overlaid(e.s.m.State(), e.task)
 	if err != nil {
 		return nil, err
 	}
-	return s.with(base, changes)
-}
-
-// view returns what a router sees: the base with its own task's changes.
-func (s *Session) view(changes any) (any, error) { return s.with(s.m.State(), changes) }
-
-// with returns a copy of a state with changes.
-func (s *Session) with(base, changes any) (any, error) {
-	v := s.prog.Values.Fork(base)
-	if changes == nil {
-		return v, nil
-	}
-	v, _, err := s.prog.Values.Fold(v, []any{changes}, false)
-	return v, err
+	return e.s.prog.with(base, e.Changes)
 }
 
 // callRouters calls the routers of a node in turn and adds up where they lead.
@@ -1090,7 +1084,7 @@ func (s *Session) callRouters(ctx context.Context, node string, routers []Router
 		}
 		mine := s.prog.Values.Fork(v)
 		t := &Task{Context: ctx, s: s, at: at, index: index, from: plan.FromStart, node: &Node{Name: node}, attempt: 1}
-		c, err := s.guarded(t, func(ctx context.Context) (Command, error) {
+		c, err := t.guarded(func(ctx context.Context) (Command, error) {
 			return router(context.WithValue(ctx, noAskKey{}, "in a router"), mine)
 		})
 		t.end()

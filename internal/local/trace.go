@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/core"
 )
 
 // Tracer is told when a part of a run begins. The part runs with the context it
@@ -78,46 +77,49 @@ func (s *Session) Outcome(ctx context.Context, err error) Outcome {
 
 // traced is the superstep that a tracer was told of.
 type traced struct {
+	s   *Session
 	ctx context.Context
-	end func(Outcome)
+	end func(Outcome) // nil: it was told of none
 }
 
 // enterStep returns the context of the open superstep, telling the tracer of it
 // if it doesn't know yet.
-func (s *Session) enterStep(ctx context.Context, tasks int) context.Context {
-	if s.traced.end == nil {
+func (t *traced) enterStep(ctx context.Context, tasks int) context.Context {
+	if t.end == nil {
+		s := t.s
 		p := s.part(PartStep)
 		p.Step, p.Epoch, p.Tasks = s.m.Step()+1, s.m.Epoch(), tasks
-		s.traced.ctx, s.traced.end = s.o.Trace(ctx, p)
+		t.ctx, t.end = s.o.Trace(ctx, p)
 	}
-	return s.traced.ctx
+	return t.ctx
 }
 
 // leaveStep tells the tracer that the superstep has ended: that it is committed,
 // or that the run ends in its middle.
-func (s *Session) leaveStep(committed bool, err error) {
-	t := s.traced
-	s.traced = traced{}
-	out := s.Outcome(t.ctx, err)
+func (t *traced) leaveStep(committed bool, err error) {
+	ctx, end := t.ctx, t.end
+	t.ctx, t.end = nil, nil
+	out := t.s.Outcome(ctx, err)
 	if out.Before, out.Run = nil, ""; committed {
 		out.Questions = nil // of the next one, or of a breakpoint
 	}
-	t.end(out)
+	end(out)
 }
 
 // enterAttempt tells the tracer of an attempt, or of a handler.
-func (s *Session) enterAttempt(ctx context.Context, kind PartKind, node *Node, task *core.Task, at *place, attempt int) (context.Context, func(Outcome)) {
+func (e *execution) enterAttempt(kind PartKind, attempt int) (context.Context, func(Outcome)) {
+	s, task := e.s, e.task
 	p := s.part(kind)
-	p.Node, p.Task, p.Attempt = node.Name, task.Index, attempt
-	if at != nil { // the machine may have gone on
-		p.Step, p.Epoch = at.step, at.epoch
+	p.Node, p.Task, p.Attempt = e.node.Name, task.Index, attempt
+	if e.at != nil { // the machine may have gone on
+		p.Step, p.Epoch = e.at.step, e.at.epoch
 	} else {
 		p.Step, p.Epoch = s.m.Step()+1, s.m.Epoch()
 	}
 	if task.From >= 0 {
 		p.From = s.prog.Plan.Nodes[task.From].Name
 	}
-	return s.o.Trace(ctx, p)
+	return s.o.Trace(e.ctx, p)
 }
 
 // leave tells the tracer how an attempt ended; without one it does nothing. Exit

@@ -1,0 +1,370 @@
+package local
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/superstep-dev/superstep/internal/core"
+)
+
+// flight is the tasks of a superstep that run. It is owned by the goroutine that
+// drives the session.
+type flight struct {
+	s        *Session
+	cancel   context.CancelCauseFunc
+	stepCtx  context.Context
+	inbox    *inbox
+	reported []bool // by task of the open superstep
+	tell     teller
+	lone     execution
+	reuse    any           // changes of an earlier lone task, to be recycled
+	failure  []taskFailure // of all supersteps
+}
+
+type taskFailure struct {
+	task int
+	err  error
+}
+
+// inbox receives the reports of a superstep's tasks.
+type inbox struct {
+	mu     sync.Mutex
+	got    [][]report // in pieces, so that none is ever moved
+	taken  [][]report // what was taken last
+	spare  [][]report // empty pieces
+	signal chan struct{}
+	closed bool // tasks that have not begun are not to begin
+	tasks  int  // that are to report
+	alive  int  // tasks not reported yet; owned by the driver
+
+	// Under Sync a worker takes its next task when its last report is
+	// stored: what is finished is recorded at once.
+	cond     sync.Cond
+	reported int  // reports put
+	seen     int  // of them, taken by the driver
+	stored   int  // of them, stored
+	open     bool // nobody waits any more
+}
+
+// begin copies a task for its worker: the driver may give the task up, and then
+// goes on writing to its own. It reports false when it has given up already.
+func (b *inbox) begin(m *core.Machine, i int, task *core.Task) (ok bool) {
+	b.mu.Lock()
+	if ok = !b.closed; ok {
+		*task = *m.Task(i)
+	}
+	b.mu.Unlock()
+	return ok
+}
+
+// close ends that tasks begin.
+func (b *inbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+}
+
+// put hands a report to the driver and returns its number.
+func (b *inbox) put(r *report) int {
+	b.mu.Lock()
+	last := len(b.got) - 1
+	if last < 0 || len(b.got[last]) == cap(b.got[last]) {
+		b.got = append(b.got, b.piece())
+		last++
+	}
+	b.got[last] = append(b.got[last], *r)
+	b.reported++
+	n := b.reported
+	waiting := n - b.seen
+	b.mu.Unlock()
+	if waiting == 1 { // else the driver was signalled and has not looked yet
+		select {
+		case b.signal <- struct{}{}:
+		default:
+		}
+	}
+	if waiting%inboxTurn == 0 {
+		runtime.Gosched()
+	}
+	return n
+}
+
+// piece returns room for reports.
+func (b *inbox) piece() []report {
+	if n := len(b.spare); n > 0 {
+		p := b.spare[n-1]
+		b.spare = b.spare[:n-1]
+		return p
+	}
+	return make([]report, 0, min(b.tasks, inboxPiece))
+}
+
+// inboxPiece is how many reports are kept in one piece.
+const inboxPiece = 64
+
+// inboxTurn is after how many reports a worker lets the driver have a turn, so
+// that few of them wait at a time.
+const inboxTurn = 256
+
+// await waits until the report with that number was stored, or nothing is
+// stored any more.
+func (b *inbox) await(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.stored < n && !b.open {
+		b.cond.Wait()
+	}
+}
+
+// settle notes that what was taken is stored.
+func (b *inbox) settle() {
+	b.mu.Lock()
+	b.stored = b.seen
+	b.mu.Unlock()
+	b.cond.Broadcast()
+}
+
+// release lets all workers go on without waiting.
+func (b *inbox) release() {
+	b.mu.Lock()
+	b.open = true
+	b.mu.Unlock()
+	b.cond.Broadcast()
+}
+
+// take returns what was put since the last call, valid until the next one.
+func (b *inbox) take() [][]report {
+	b.mu.Lock()
+	for _, p := range b.taken {
+		b.spare = append(b.spare, p[:0])
+	}
+	b.got, b.taken = b.taken[:0], b.got
+	b.seen = b.reported
+	b.mu.Unlock()
+	return b.taken
+}
+
+// start starts tasks. A lone task runs on the caller's goroutine if nothing can
+// cancel it.
+func (f *flight) start(ctx context.Context, tasks []int) {
+	s := f.s
+	s.began = true
+	n := len(f.s.m.Tasks())
+	f.reported = emptied(f.reported, n)
+	f.tell.started(tasks)
+	if f.s.o.Trace != nil {
+		ctx = f.s.traced.enterStep(ctx, len(tasks))
+	}
+	if len(tasks) == 1 && (ctx.Done() == nil || f.s.own) && f.s.o.StepTimeout == 0 && f.s.o.Limit == nil {
+		f.lone = s.execution(ctx, f.s.m.Task(tasks[0]), nil, f.reuse)
+		f.lone.run()
+		f.reuse = f.lone.Changes
+		f.deliver(&f.lone.report)
+		return
+	}
+	f.reuse = nil
+	stepCtx, cancel := context.WithCancelCause(ctx)
+	if f.s.o.StepTimeout > 0 {
+		var stop context.CancelFunc
+		stepCtx, stop = context.WithTimeoutCause(stepCtx, f.s.o.StepTimeout, &TimeoutError{Kind: "step", Limit: f.s.o.StepTimeout})
+		inner := cancel
+		cancel = func(err error) { inner(err); stop() }
+	}
+	f.cancel, f.stepCtx = cancel, stepCtx
+	box := &inbox{signal: make(chan struct{}, 1), tasks: len(tasks), alive: len(tasks)}
+	box.cond.L = &box.mu
+	f.inbox = box
+	limit := f.s.o.Concurrency
+	if limit <= 0 {
+		limit = DefaultConcurrency
+	}
+	c := &crew{at: f.s.place(), tasks: slices.Clone(tasks), limit: int64(min(limit, len(tasks)))}
+	c.hire(func() { f.work(stepCtx, box, c) })
+}
+
+// emptied returns a slice of n zero values, in list's memory if it is enough.
+func emptied[T any](list []T, n int) []T {
+	if cap(list) < n {
+		return make([]T, n)
+	}
+	list = list[:n]
+	clear(list)
+	return list
+}
+
+// crew is what the workers of a superstep share. A worker that begins a task
+// hires the next one, which so gets to run when the ones before it wait for
+// something or take long: tasks that only compute need no more workers than
+// there are processors, and tasks that wait have as many as the limit allows.
+type crew struct {
+	at     *place
+	tasks  []int
+	next   atomic.Int64 // of tasks, to be begun
+	limit  int64
+	hired  atomic.Int64
+	coming atomic.Bool // a worker was hired that has not begun
+}
+
+// left reports whether there are tasks that nobody has begun.
+func (c *crew) left() bool { return int(c.next.Load()) < len(c.tasks) }
+
+// hire starts a worker if one is of use.
+func (c *crew) hire(work func()) {
+	if c.coming.Load() || !c.left() || !c.coming.CompareAndSwap(false, true) {
+		return
+	}
+	if c.hired.Add(1) <= c.limit { // else coming stays set, and nobody is hired any more
+		go work()
+	}
+}
+
+// work runs tasks of a superstep until there is none left.
+func (f *flight) work(ctx context.Context, box *inbox, c *crew) {
+	c.coming.Store(false)
+	another := func() { f.work(ctx, box, c) }
+	var task core.Task
+	var e execution
+	var current *core.Task
+	defer func() {
+		// Only runtime.Goexit in a node gets here with a task in hand.
+		if current != nil {
+			node := &f.s.prog.Nodes[current.Node]
+			r := report{task: current.Index}
+			r.failed(f.s.nodeError(node, current.Raw, 1, errExited))
+			box.put(&r)
+			f.s.o.Limit.release()
+			f.work(ctx, box, c)
+		}
+	}()
+	for {
+		k := int(c.next.Add(1)) - 1
+		if k >= len(c.tasks) {
+			return
+		}
+		i := c.tasks[k]
+		if ctx.Err() != nil {
+			box.put(&report{task: i, End: core.End{Err: context.Cause(ctx), Cancelled: true}})
+			continue
+		}
+		if err := f.s.o.Limit.acquire(ctx); err != nil {
+			box.put(&report{task: i, End: core.End{Err: err, Cancelled: true}})
+			continue
+		}
+		if !box.begin(f.s.m, i, &task) {
+			f.s.o.Limit.release()
+			return
+		}
+		c.hire(another)
+		current = &task
+		e = f.s.execution(ctx, &task, c.at, nil)
+		e.run()
+		current = nil
+		f.s.o.Limit.release()
+		if n := box.put(&e.report); f.s.saver != nil && f.s.saver.mode == Sync && c.left() {
+			box.await(n)
+		}
+	}
+}
+
+// wait takes the reports that have come in, at least one, and passes them to
+// the machine. When the step's context ends, tasks get cancelGrace to report.
+func (f *flight) wait(ctx context.Context) {
+	box := f.inbox
+	for {
+		got := box.take()
+		f.deliverAll(box, got)
+		if box.alive == 0 {
+			f.endStep()
+			return
+		}
+		if len(got) > 0 {
+			return
+		}
+		select {
+		case <-box.signal:
+		case <-f.stepCtx.Done():
+			f.lastOrders(box)
+		}
+	}
+}
+
+// lastOrders waits for the reports of cancelled tasks, then gives up on them.
+func (f *flight) lastOrders(box *inbox) {
+	box.release()
+	grace := time.NewTimer(cancelGrace)
+	defer grace.Stop()
+	for {
+		f.deliverAll(box, box.take())
+		if box.alive == 0 {
+			return
+		}
+		select {
+		case <-box.signal:
+			continue
+		case <-grace.C:
+		}
+		box.close()
+		cause := context.Cause(f.stepCtx)
+		step := stepExpired(f.stepCtx)
+		for i := range f.s.m.Tasks() {
+			t := f.s.m.Task(i)
+			if t.Status != core.Running && t.Status != core.Changed || f.reported[i] {
+				continue
+			}
+			r := report{task: i}
+			r.cancelled(cause)
+			if node := &f.s.prog.Nodes[t.Node]; step != nil {
+				r.failed(f.s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
+			}
+			box.alive--
+			f.deliver(&r)
+		}
+		return
+	}
+}
+
+func (f *flight) endStep() {
+	if f.cancel != nil {
+		f.inbox.release()
+		f.cancel(nil)
+		f.cancel, f.stepCtx, f.inbox = nil, nil, nil
+	}
+}
+
+// stopTasks cancels running tasks and waits for them: the run can't go on.
+func (f *flight) stopTasks(cause error) {
+	if f.inbox == nil {
+		return
+	}
+	f.cancel(cause)
+	f.lastOrders(f.inbox)
+	f.endStep()
+}
+
+// deliverAll passes reports to the machine, but for those of tasks that it gave
+// up on.
+func (f *flight) deliverAll(box *inbox, got [][]report) {
+	for _, piece := range got {
+		for k := range piece {
+			if r := &piece[k]; !f.reported[r.task] {
+				box.alive--
+				f.deliver(r)
+			}
+		}
+	}
+}
+
+// deliver passes a report to the machine.
+func (f *flight) deliver(r *report) {
+	f.reported[r.task] = true
+	f.s.o.parent.Beat()
+	if r.Err != nil && !r.Cancelled {
+		f.failure = append(f.failure, taskFailure{r.task, r.Err})
+	}
+	f.s.m.Ended(r.task, &r.End)
+	f.tell.ended(r)
+}

@@ -264,7 +264,7 @@ var shapes = map[string]func(w *world, opts ...graph.Option) (*graph.Graph[S], e
 
 // sub is an agent that calls a tool.
 func (w *world) sub(name, uses string) *agent.Agent {
-	g, err := agent.New(agent.ReAct[S]{Name: name, Model: w.model(uses), Tools: []tool.Tool{w.tool(uses)}})
+	g, err := agent.New(agent.ReAct[S]{Name: name, Model: w.model(uses), Tools: []tool.Tool{w.tool(uses)}, MaxIterations: 100}) // without it, chance lets a model call tools until it may no more
 	if err != nil {
 		w.t.Fatal(err)
 	}

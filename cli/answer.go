@@ -322,6 +322,6 @@ func (a *app) askOne(ctx context.Context, q question, nth string) (json.RawMessa
 		if err == nil {
 			return v, nil
 		}
-		a.console.Notef("%s", console.Clean(err.Error()))
+		a.console.Notef("%s", foreign(err.Error()))
 	}
 }

@@ -450,7 +450,7 @@ func (h *chatter) turn(w *shower, begin begun) (err error) {
 			return failed
 		}
 		if failed != nil {
-			h.c.Notef("%s", console.Clean(failed.Error()))
+			h.c.Notef("%s", foreign(failed.Error()))
 		}
 		open := h.asks()
 		if len(open) == 0 {

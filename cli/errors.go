@@ -81,7 +81,7 @@ func report(cmd *cobra.Command, err error) int {
 		}{err.Error(), hint, code}, false)
 		return code
 	}
-	fmt.Fprintf(w, "%s: %s\n", cmd.Root().Name(), console.Clean(err.Error()))
+	fmt.Fprintf(w, "%s: %s\n", cmd.Root().Name(), foreign(err.Error()))
 	var panicked *graph.PanicError
 	if f := cmd.Flags().Lookup("verbose"); f != nil && errors.As(err, &panicked) {
 		if f.Changed {
@@ -133,6 +133,10 @@ func hintOf(err error) string {
 	}
 	return strings.Join(hints, "\n")
 }
+
+// foreign is text of others, such as an error's, as it is printed: lines of it after the
+// first are indented, so that none passes for one of the command.
+func foreign(text string) string { return console.Clean(strings.ReplaceAll(text, "\n", "\n  ")) }
 
 func indent(text, by string) string { return by + strings.ReplaceAll(text, "\n", "\n"+by) }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/graph"
-	"github.com/superstep-dev/superstep/internal/console"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -45,7 +44,7 @@ The value is JSON, @FILE, or - for the standard input; without one it is null.`,
 			if a.json {
 				return writeJSON(a.console.Out, map[string]any{"thread": thread, "event": args[1], "value": value}, true)
 			}
-			fmt.Fprintln(a.console.Out, console.Clean(fmt.Sprintf("Sent %s to thread %s.", args[1], thread)))
+			fmt.Fprintln(a.console.Out, oneLine(fmt.Sprintf("Sent %s to thread %s.", args[1], thread)))
 			return nil
 		},
 	}

@@ -37,7 +37,7 @@ func hostile(t *testing.T) string {
 	state := map[string]any{
 		"values":   map[string]any{evil: controls, "messages": []any{map[string]any{"type": "human", "content": controls}, map[string]any{"type": "ai", "content": controls, "id": "m"}}},
 		"next":     []string{evil},
-		"tasks":    []any{map[string]any{"id": evil, "name": evil, "error": controls, "interrupts": []any{question}}},
+		"tasks":    []any{map[string]any{"id": evil, "name": evil, "error": evil, "interrupts": []any{question}}},
 		"metadata": map[string]any{"source": evil, "step": 1, evil: evil}, "checkpoint": checkpoint, "parent_checkpoint": checkpoint, "interrupts": []any{question},
 	}
 	thread := map[string]any{"thread_id": evilID, "status": evil, "metadata": map[string]any{"graph_id": evil, "assistant_id": evilID, evil: evil}, "values": state["values"]}
@@ -83,12 +83,12 @@ func hostile(t *testing.T) string {
 			_, _ = fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", i, e.name, bytes.ReplaceAll(data, []byte("forged"), []byte("forged\xff")))
 		}
 		if strings.Contains(string(data), "fail") {
-			data, _ := json.Marshal(map[string]string{"error": controls, "message": controls})
+			data, _ := json.Marshal(map[string]string{"error": evil, "message": evil})
 			_, _ = fmt.Fprintf(w, "id: 99\nevent: error\ndata: %s\n\n", data)
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, controls, http.StatusForbidden)
+		http.Error(w, evil, http.StatusForbidden)
 	})
 	web := httptest.NewServer(mux)
 	t.Cleanup(web.Close)

@@ -94,7 +94,7 @@ func (p *progress) event(ev graph.Event) {
 		n.err = ev.Err
 	case graph.EventTaskRetry:
 		n.retries++
-		p.c.Notef("… %s failed (attempt %d), next try in %v: %v", oneLine(ev.Node), ev.Attempt, ev.Delay.Round(time.Millisecond), console.Clean(fmt.Sprint(ev.Err)))
+		p.c.Notef("… %s failed (attempt %d), next try in %v: %v", oneLine(ev.Node), ev.Attempt, ev.Delay.Round(time.Millisecond), foreign(fmt.Sprint(ev.Err)))
 	case graph.EventInterrupt:
 		n.asked++
 	}

@@ -148,7 +148,7 @@ func (a *app) pruneAll(ctx context.Context, store checkpoint.Store, prefix strin
 			}
 			failed++
 			if !a.json {
-				a.console.Notef("%s", console.Clean(fmt.Sprintf("Thread %s was left: %s", th.thread, p.Error)))
+				a.console.Notef("%s", foreign(fmt.Sprintf("Thread %s was left: %s", th.thread, p.Error)))
 			}
 		}
 		total.Kept, total.Removed, total.Logs, total.Freed = total.Kept+p.Kept, total.Removed+p.Removed, total.Logs+p.Logs, total.Freed+p.Freed

@@ -265,7 +265,7 @@ func (a *app) show(s *snapshot, full bool) error {
 	}
 	for _, t := range s.Tasks {
 		if t.Error != "" {
-			fmt.Fprintf(w, "error in %s: %s\n", oneLine(t.Node), console.Clean(t.Error))
+			fmt.Fprintf(w, "error in %s: %s\n", oneLine(t.Node), foreign(t.Error))
 		}
 	}
 	r := renderer{w: w, width: a.console.Width(), full: full}

@@ -51,7 +51,7 @@ test ("replay"). It is not encrypted, whatever the store is.`,
 			if a.json {
 				return writeJSON(a.console.Out, map[string]any{"thread": args[0], "file": out, "checkpoints": n}, true)
 			}
-			fmt.Fprintf(a.console.Out, "Wrote %d checkpoints of thread %s to %s.\n", n, console.Clean(args[0]), out)
+			fmt.Fprintf(a.console.Out, "Wrote %d checkpoints of thread %s to %s.\n", n, oneLine(args[0]), out)
 			return nil
 		},
 	}
@@ -115,7 +115,7 @@ input) into the store. A thread of that ID must not exist.`,
 			if a.json {
 				return writeJSON(a.console.Out, map[string]any{"thread": thread, "graph": rec.Header.Graph, "checkpoints": n}, true)
 			}
-			fmt.Fprintf(a.console.Out, "Read %d checkpoints of thread %s.\n", n, console.Clean(string(thread)))
+			fmt.Fprintf(a.console.Out, "Read %d checkpoints of thread %s.\n", n, oneLine(string(thread)))
 			return nil
 		},
 	}
@@ -183,10 +183,10 @@ call out without Once, --take puts their recorded changes in their stead.`,
 					continue
 				}
 				if len(one.Differences) == 0 {
-					fmt.Fprintf(w, "%s: thread %s replays as recorded.\n", path, console.Clean(one.Thread))
+					fmt.Fprintf(w, "%s: thread %s replays as recorded.\n", path, oneLine(one.Thread))
 				}
 				for i := range one.Differences {
-					fmt.Fprintf(w, "%s: thread %s differs at checkpoint %s\n%s\n", path, console.Clean(one.Thread), one.Differences[i].Checkpoint, console.Clean(indent(one.Differences[i].String(), "  ")))
+					fmt.Fprintf(w, "%s: thread %s differs at checkpoint %s\n%s\n", path, oneLine(one.Thread), one.Differences[i].Checkpoint, console.Clean(indent(one.Differences[i].String(), "  ")))
 				}
 			}
 			if a.json {

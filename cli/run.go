@@ -456,7 +456,7 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 		refused := wasRefused(runErr)
 		if f.interactive && (runErr == nil || refused) && len(s.Interrupts) > 0 {
 			if refused {
-				c.Notef("%s", console.Clean(runErr.Error()))
+				c.Notef("%s", foreign(runErr.Error()))
 			}
 			asking, cancel := context.WithCancelCause(ctx)
 			go func() {
@@ -498,7 +498,7 @@ func (a *app) noteLost(err error, wait time.Duration) {
 		err = gone.Err
 	}
 	if !a.json {
-		a.console.Notef("%s", console.Clean(fmt.Sprintf("The connection was lost: %v. Trying again in %v.", err, wait.Round(100*time.Millisecond))))
+		a.console.Notef("%s", foreign(fmt.Sprintf("The connection was lost: %v. Trying again in %v.", err, wait.Round(100*time.Millisecond))))
 	}
 }
 

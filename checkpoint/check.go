@@ -122,11 +122,11 @@ func (r *Record) Meta() *Record {
 	}
 	m.Tasks = metaTasks(r.Tasks)
 	for i := range r.Open {
-		if rt := metaRouting(r.Open[i].Routing); rt != r.Open[i].Routing || r.Open[i].Changes != nil {
+		if rt := metaRouting(r.Open[i].Routing); rt != r.Open[i].Routing {
 			if &m.Open[0] == &r.Open[0] {
 				m.Open = append([]OpenTask(nil), r.Open...)
 			}
-			m.Open[i].Routing, m.Open[i].Changes = rt, nil
+			m.Open[i].Routing = rt
 		}
 	}
 	return &m

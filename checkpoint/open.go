@@ -89,8 +89,8 @@ func TaskStates(epoch, rec *Record, results []Result) ([]TaskState, error) {
 		}
 		node := t.Node
 		t.OpenTask, t.Known, t.Asked = *o, true, len(o.Questions)
-		t.Node, t.Ran, t.Changes = node, o.Folded, o.Changes
-		t.ChangesVersion, t.RoutingVersion = rec.Version, rec.Version
+		t.Node, t.Ran = node, o.Folded
+		t.RoutingVersion = rec.Version
 	}
 	for i := range results {
 		r := &results[i]

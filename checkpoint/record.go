@@ -145,7 +145,7 @@ type Sealed struct {
 // along the static edges, also of a task that has no change: an earlier record holds
 // what it wrote. Where an input led is said if it is not the graph's entry.
 type Change struct {
-	Node string          `json:"node,omitempty"` // the node; empty for an input, and for [OpenTask.Changes] when the superstep ends
+	Node string          `json:"node,omitempty"` // the node; empty for an input, and where an earlier record holds what it wrote
 	Task int             `json:"task,omitempty"` // plan index in the superstep that the record closed
 	Data json.RawMessage `json:"data,omitempty"` // field name to update form
 
@@ -229,12 +229,10 @@ type OpenTask struct {
 	Failure *Failure `json:"failure,omitempty"`
 
 	// Folded is set when the task's changes are already in the state (an
-	// update from outside folded them), but for Changes, which live for one
-	// step and wait for the superstep's end. Routing is where the task leads;
-	// nil if that isn't known yet.
-	Folded  bool            `json:"folded,omitempty"`
-	Changes json.RawMessage `json:"changes,omitempty"`
-	Routing *Routing        `json:"routing,omitempty"`
+	// update from outside folded them). Routing is where the task leads; nil if
+	// that isn't known yet.
+	Folded  bool     `json:"folded,omitempty"`
+	Routing *Routing `json:"routing,omitempty"`
 
 	// Passed is set when the breakpoint before the task was passed.
 	Passed bool `json:"passed,omitempty"`

@@ -100,13 +100,23 @@ type Change interface {
 }
 
 // Stepped is implemented by the Merger of a field whose value ends with the
-// superstep that could read it (graph.Ephemeral).
+// superstep that could read it (graph.Ephemeral). Beside its value it holds the one to
+// come: Apply, which is called with what tasks wrote, folds into that, and a copy that
+// is bound is without it.
 type Stepped interface {
 	Merger
 
-	// EndStep is called on the committed field at each commit, before the
-	// commit's own changes are applied. It reports whether the value changed.
+	// Give is Apply for what an input or an edit wrote: it is folded into the
+	// value, and what Apply has folded since the superstep began is replaced.
+	Give(c Change) error
+
+	// EndStep is called at each commit, after the changes are applied: the value is
+	// now what they made of the one to come, if anything. It reports whether the
+	// value or what was to come was there.
 	EndStep() bool
+
+	// Ahead makes the value what is to come, if there is that.
+	Ahead()
 }
 
 // Unrecorded is implemented by the Merger of a field that is never stored

@@ -45,7 +45,7 @@ type stateType struct {
 	typed  core.Values // without what reads former records
 	fields []string    // nil: there are none
 	update func(state any, data []byte) error
-	write  func(dst, changes any) error
+	write  func(dst, changes any, over bool) error
 	schema func(input bool) (*jsonschema.Schema, error) // nil: there is none
 }
 
@@ -56,7 +56,7 @@ type values[S any] interface {
 	FieldNames() []string
 	Update(s *S, data []byte) error
 	Hash(s *S) (map[string]uint64, error)
-	Write(dst *S, changes any) error
+	Write(dst *S, changes any, over bool) error
 }
 
 func stateTypeOf[S any](v values[S]) stateType {
@@ -64,7 +64,7 @@ func stateTypeOf[S any](v values[S]) stateType {
 		typed:  v,
 		fields: v.FieldNames(),
 		update: func(state any, data []byte) error { return v.Update(state.(*S), data) },
-		write:  func(dst, changes any) error { return v.Write(dst.(*S), changes) },
+		write:  func(dst, changes any, over bool) error { return v.Write(dst.(*S), changes, over) },
 	}
 	if s, ok := v.(interface {
 		Schema(input bool) (*jsonschema.Schema, error)

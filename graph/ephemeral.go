@@ -20,6 +20,7 @@ type Ephemeral[T any] struct {
 	stamp   stamp
 	base    T
 	pend    T
+	next    *T   // what tasks of the open superstep have set that are folded already
 	has     bool // base is set
 	pending bool // pend is set
 }
@@ -45,7 +46,7 @@ func (e *Ephemeral[T]) value() T {
 }
 
 // IsZero reports whether there is no value; encoding/json's omitzero uses it.
-func (e Ephemeral[T]) IsZero() bool { return !e.Has() }
+func (e Ephemeral[T]) IsZero() bool { return !e.Has() && e.next == nil }
 
 // String formats the value as fmt.Sprint does.
 func (e Ephemeral[T]) String() string { return fmt.Sprint(e.value()) }
@@ -74,17 +75,34 @@ func (e *Ephemeral[T]) Merger() field.Merger { return (*ephemeralMerger[T])(e) }
 type ephemeralMerger[T any] Ephemeral[T]
 
 // MarshalSnapshot implements [field.Snapshotting]: a null that was set is
-// {"$overwrite":null}.
+// {"$overwrite":null}, and what is to come is the member "$next", beside the value as
+// "$overwrite".
 func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
 	e := (*Ephemeral[T])(f)
-	return marshalOptional(e, !e.IsZero())
+	if e.next == nil {
+		return marshalOptional(e, e.Has())
+	}
+	ops := map[string]any{opNext: e.next}
+	if e.Has() {
+		ops[opOverwrite] = e.value()
+	}
+	return json.Marshal(ops)
 }
 
 // UnmarshalSnapshot implements [field.Snapshotting].
-func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) error {
-	x, has, err := unmarshalSnapshot[T](data)
+func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) (err error) {
+	var read ephemeralMerger[T]
+	if ops, ok := operations(data, opOverwrite, opNext); ok && ops[opNext] != nil {
+		read.next = new(T)
+		err = json.Unmarshal(ops[opNext], read.next)
+		if value := ops[opOverwrite]; value != nil && err == nil {
+			read.has, err = true, json.Unmarshal(value, &read.base)
+		}
+	} else {
+		read.base, read.has, err = unmarshalSnapshot[T](data)
+	}
 	if err == nil {
-		*f = ephemeralMerger[T]{base: x, has: has}
+		*f = read
 	}
 	return err
 }
@@ -98,10 +116,11 @@ func unmarshalOptional[T any](data []byte) (x T, has bool, err error) {
 }
 
 // marshalOptional returns the JSON of a field in a snapshot. That of a null that is
-// set is wrapped in an overwrite, and so is what reads like that.
+// set is wrapped in an overwrite, and so is what reads like that, or like an Ephemeral
+// with a value to come.
 func marshalOptional(field json.Marshaler, set bool) ([]byte, error) {
 	data, err := json.Marshal(field)
-	if err == nil && set && wrapsNull(data) {
+	if err == nil && set && reserved(data) {
 		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
 	}
 	return data, err
@@ -109,19 +128,23 @@ func marshalOptional(field json.Marshaler, set bool) ([]byte, error) {
 
 // unmarshalSnapshot is unmarshalOptional for what marshalOptional returned.
 func unmarshalSnapshot[T any](data []byte) (x T, has bool, err error) {
-	if ops, ok := operations(data, opOverwrite); ok && wrapsNull(ops[opOverwrite]) {
+	if ops, ok := operations(data, opOverwrite); ok && reserved(ops[opOverwrite]) {
 		err = json.Unmarshal(ops[opOverwrite], &x)
 		return x, err == nil, err
 	}
 	return unmarshalOptional[T](data)
 }
 
-// wrapsNull reports whether data is null, wrapped in any number of overwrites.
-func wrapsNull(data []byte) bool {
+// reserved reports whether data is null or has a value to come, wrapped in any number
+// of overwrites.
+func reserved(data []byte) bool {
 	for {
-		ops, ok := operations(data, opOverwrite)
-		if !ok {
+		ops, ok := operations(data, opOverwrite, opNext)
+		switch {
+		case !ok:
 			return string(data) == "null"
+		case ops[opNext] != nil:
+			return true
 		}
 		data = ops[opOverwrite]
 	}
@@ -132,6 +155,7 @@ func (f *ephemeralMerger[T]) Bind() {
 	if f.pending {
 		*f = ephemeralMerger[T]{base: f.pend, has: true}
 	}
+	f.next = nil
 	f.stamp.bind()
 }
 
@@ -164,6 +188,15 @@ func (f *ephemeralMerger[T]) Write(c field.Change) error {
 func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
+		f.next = &vc.value
+	}
+	return err
+}
+
+// Give implements [field.Stepped].
+func (f *ephemeralMerger[T]) Give(c field.Change) error {
+	vc, err := changeAs[*valueChange[T]](c)
+	if err == nil {
 		*f = ephemeralMerger[T]{base: vc.value, has: true}
 	}
 	return err
@@ -172,11 +205,21 @@ func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 // EndStep implements [field.Stepped].
 func (f *ephemeralMerger[T]) EndStep() bool {
 	e := (*Ephemeral[T])(f)
-	if !e.Has() {
+	if e.IsZero() {
 		return false
 	}
-	*e = Ephemeral[T]{}
+	next := e.next
+	if *e = (Ephemeral[T]{}); next != nil {
+		e.base, e.has = *next, true
+	}
 	return true
+}
+
+// Ahead implements [field.Stepped].
+func (f *ephemeralMerger[T]) Ahead() {
+	if f.next != nil {
+		*f = ephemeralMerger[T]{base: *f.next, has: true}
+	}
 }
 
 // DecodeChange implements [field.Merger].

@@ -35,4 +35,62 @@ func TestEphemeral(t *testing.T) {
 	}
 }
 
+// While a superstep is open it has the value that its tasks read and the one to come.
+func TestEphemeralOfAnOpenSuperstep(t *testing.T) {
+	set := func(x any) field.Change {
+		var e graph.Ephemeral[any]
+		e.Merger().Bind()
+		e.Set(x)
+		return changeOf(t, &e)
+	}
+	begun := func(changes ...func(e *graph.Ephemeral[any]) error) *graph.Ephemeral[any] {
+		e := new(graph.Ephemeral[any])
+		for _, change := range changes {
+			if err := change(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return e
+	}
+	give := func(x any) func(*graph.Ephemeral[any]) error {
+		return func(e *graph.Ephemeral[any]) error { return e.Merger().(field.Stepped).Give(set(x)) }
+	}
+	apply := func(x any) func(*graph.Ephemeral[any]) error {
+		return func(e *graph.Ephemeral[any]) error { return e.Merger().Apply(set(x)) }
+	}
+	for _, tt := range []struct {
+		e                          *graph.Ephemeral[any]
+		snapshot, now, ahead, next string
+	}{
+		{begun(), `null`, `null`, `null`, `null`},
+		{begun(give("a")), `"a"`, `"a"`, `"a"`, `null`},
+		{begun(apply("b")), `{"$next":"b"}`, `null`, `"b"`, `"b"`},
+		{begun(give("a"), apply("b")), `{"$next":"b","$overwrite":"a"}`, `"a"`, `"b"`, `"b"`},
+		{begun(give("a"), apply("b"), apply("c")), `{"$next":"c","$overwrite":"a"}`, `"a"`, `"c"`, `"c"`},
+		{begun(apply("b"), give("a")), `"a"`, `"a"`, `"a"`, `null`},
+		{begun(give(nil), apply(nil)), `{"$next":null,"$overwrite":null}`, `null`, `null`, `null`},
+		{begun(give(map[string]any{"$next": 1.0})), `{"$overwrite":{"$next":1}}`, `{"$next":1}`, `{"$next":1}`, `null`},
+		{begun(give(map[string]any{"$overwrite": 1.0})), `{"$overwrite":1}`, `{"$overwrite":1}`, `{"$overwrite":1}`, `null`},
+		{begun(apply(map[string]any{"$next": 1.0})), `{"$next":{"$next":1}}`, `null`, `{"$next":1}`, `{"$next":1}`},
+	} {
+		data, err := tt.e.Merger().(field.Snapshotting).MarshalSnapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "snapshot", string(data), tt.snapshot)
+		restored := new(graph.Ephemeral[any])
+		if err := restored.Merger().(field.Snapshotting).UnmarshalSnapshot(data); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range []*graph.Ephemeral[any]{tt.e, restored} {
+			equal(t, "what tasks read", fieldJSON(t, forkField[graph.Ephemeral[any]](e)), tt.now)
+			ahead, next := *e, *e
+			ahead.Merger().(field.Stepped).Ahead()
+			equal(t, "what is shown", fieldJSON(t, ahead), tt.ahead)
+			equal(t, "something ends", next.Merger().(field.Stepped).EndStep(), !e.IsZero())
+			equal(t, "what the next tasks read", fieldJSON(t, next), tt.next)
+		}
+	}
+}
+
 func FuzzEphemeral(f *testing.F) { fuzzField[graph.Ephemeral[[]int]](f) }

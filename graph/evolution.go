@@ -138,11 +138,6 @@ type evolved struct {
 // Unrecorded implements [core.Unrecorder].
 func (v evolved) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
 
-// Split implements [core.Splitter].
-func (v evolved) Split(changes, over any) (now, later any, split bool) {
-	return core.Split(v.Values, changes, over)
-}
-
 // Current implements [core.Upgrader].
 func (v evolved) Current(version int) bool {
 	e := v.e

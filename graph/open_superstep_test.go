@@ -323,6 +323,14 @@ func TestAnEditLeavesAnEphemeralToWhatFollows(t *testing.T) {
 			equal(t, "what is seen", snap.State.Once.Get(), "edited")
 			return g.Thread("t").Invoke(bg, g.Answer(1))
 		}, "a b sees [edited] after sees [] last sees []"},
+		"an input that gives the superstep up": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
+			must[*graph.Snapshot[passing]](t)(g.Thread("t").Edit(bg, note))
+			must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Restart(func(s *passing) error {
+				s.Ran.Add("input sees [" + s.Once.Get() + "]")
+				return nil
+			})))
+			return g.Thread("t").Invoke(bg, g.Answer(1))
+		}, "a input sees [from a] a b sees [from a] after sees [from a] last sees []"},
 		"an edit as the node that waits": {func(t *testing.T, g *graph.Graph[passing]) (*graph.Snapshot[passing], error) {
 			must[*graph.Snapshot[passing]](t)(g.Thread("t").EditAs(bg, "b", func(s *passing) error {
 				s.Once.Set("as b")

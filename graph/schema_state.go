@@ -107,6 +107,9 @@ func (v schemaValues) New() any { return &SchemaState{v.t.New()} }
 // Fork implements [core.Values].
 func (v schemaValues) Fork(base any) any { return &SchemaState{v.t.Fork(schemaState(base))} }
 
+// Ahead implements [core.Values]: no field lives for one superstep.
+func (v schemaValues) Ahead(base any) any { return v.Fork(base) }
+
 // Changes implements [core.Values].
 func (v schemaValues) Changes(_, fork, _ any) (any, error) {
 	c, err := v.t.Changes(schemaState(fork), v.warn)
@@ -117,7 +120,7 @@ func (v schemaValues) Changes(_, fork, _ any) (any, error) {
 }
 
 // Fold implements [core.Values].
-func (v schemaValues) Fold(base any, cs []any, commit bool) (any, uint64, error) {
+func (v schemaValues) Fold(base any, cs []any, when core.When) (any, uint64, error) {
 	var buf [8]*mapstate.Changes
 	list, some := buf[:0], false
 	for _, c := range cs {
@@ -128,7 +131,7 @@ func (v schemaValues) Fold(base any, cs []any, commit bool) (any, uint64, error)
 	if !some {
 		return base, 0, nil
 	}
-	next, digest, err := v.t.Fold(schemaState(base), list, commit, v.warn)
+	next, digest, err := v.t.Fold(schemaState(base), list, when == core.Committed, v.warn)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -192,7 +195,7 @@ func (v schemaValues) Update(s *SchemaState, data []byte) error {
 func (v schemaValues) Hash(s *SchemaState) (map[string]uint64, error) { return v.t.Hash(&s.s) }
 
 // Write writes changes of a subgraph's state.
-func (v schemaValues) Write(dst *SchemaState, changes any) error {
+func (v schemaValues) Write(dst *SchemaState, changes any, _ bool) error {
 	c, _ := changes.(*mapstate.Changes)
 	return v.t.Pass(&dst.s, c)
 }

@@ -78,8 +78,8 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 			if err != nil {
 				return local.Command{}, err
 			}
-			for _, changes := range called.Changes {
-				if err := child.e.write(shared, changes); err != nil {
+			for _, w := range called.Wrote {
+				if err := child.e.write(shared, w.Changes, w.Over); err != nil {
 					return local.Command{}, err
 				}
 			}

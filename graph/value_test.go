@@ -67,6 +67,9 @@ func commitField[F any, P fieldPtr[F]](t testing.TB, base P, write func(P)) {
 	if err := base.Merger().Apply(back); err != nil {
 		t.Fatal(err)
 	}
+	if s, ok := base.Merger().(field.Stepped); ok {
+		s.EndStep()
+	}
 	if got := fieldJSON(t, base); got != want {
 		t.Fatalf("the task saw %s, committed was %s", want, got)
 	}

@@ -25,7 +25,7 @@ func TestANodeThatAnEditHasFoldedIsVisitedOnce(t *testing.T) {
 			told = append(told, string(ev.Update))
 		}
 	}
-	equalSlice(t, "told of a", told, []string{`{"Once":"from a","Ran":["a"]}`})
+	equalSlice(t, "told of a", told, []string{`{"Ran":["a"],"Once":"from a"}`})
 	history := entriesOf(t, g.Thread("t"))
 	for _, n := range g.Drawing(graph.Overlay(history, snap)).Nodes {
 		if n.ID == "a" {

@@ -76,7 +76,7 @@ type Task struct {
 	Cached bool // its changes came from a cache
 	passed bool
 	ran    bool // its node has succeeded, whether it wrote something or not
-	folded bool // its changes are in the state already, but for those that must wait (see Splitter)
+	folded bool // its changes are in the state already
 	added  bool // not planned: an edit stood in for the node
 	saved  saved
 
@@ -129,8 +129,8 @@ func (t *Task) leave() {
 	}
 }
 
-// Folded reports whether an edit has folded what the task wrote. Changes and Data are
-// then what of it has to wait for the superstep's end.
+// Folded reports whether an edit has folded what the task wrote: Changes and Data are
+// nil then.
 func (t *Task) Folded() bool { return t.folded }
 
 // Routing returns where a task that is Done leads.
@@ -309,7 +309,10 @@ func (m *Machine) Claim() { m.tail.writes.claim = true }
 // Input starts a turn: it folds an input and goes where routing says, Static
 // meaning the graph's entry. Tasks that are pending are abandoned.
 func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error {
-	if err := m.fold(changes); err != nil {
+	if len(m.tasks) > 0 {
+		m.base = m.cfg.Values.Ahead(m.base)
+	}
+	if err := m.fold(Given, changes); err != nil {
 		return err
 	}
 	parts, err := m.part(nil, "", 0, changes)
@@ -350,15 +353,15 @@ func (m *Machine) begin() {
 func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Routing) error {
 	// Finished siblings come first: nothing they did is lost.
 	i := m.pendingOf(node)
-	parts, err := m.foldFinished(changes)
+	parts, err := m.foldFinished()
 	if err != nil {
 		return err
 	}
-	var later any
-	if node >= 0 { // as the node's changes would
-		changes, later, _ = Split(m.cfg.Values, changes, nil)
+	when := Given
+	if node >= 0 { // as the node's changes would be
+		when = Written
 	}
-	if err := m.fold(changes); err != nil {
+	if err := m.fold(when, changes); err != nil {
 		return err
 	}
 	m.begin()
@@ -368,9 +371,6 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 			r = m.to.standIn(node, r, m.waits)
 		}
 		name, task = m.cfg.Plan.NameOf(node), m.standIn(i, node, r)
-		if err := m.leaveChanges(&m.tasks[task], later); err != nil {
-			return err
-		}
 	}
 	if parts, err = m.part(parts, name, task, changes); err != nil {
 		return err
@@ -382,13 +382,10 @@ func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Rout
 // nodes have finished, also if it isn't known yet where they lead. A task whose
 // changes conflict with those of an earlier one is voided, as it would have been at
 // the superstep's end.
-func (m *Machine) foldFinished(edit any) ([]checkpoint.Change, error) {
+func (m *Machine) foldFinished() ([]checkpoint.Change, error) {
 	_, late := m.merge()
 	for i, why := range late {
 		m.tasks[i].void(why.Error())
-	}
-	if err := m.replaceLeft(edit); err != nil {
-		return nil, err
 	}
 	var parts []checkpoint.Change
 	var cs []any
@@ -397,82 +394,22 @@ func (m *Machine) foldFinished(edit any) ([]checkpoint.Change, error) {
 		if t.folded || !t.ran && t.Status != Done {
 			continue
 		}
-		data, growth := t.data, t.growth
-		now, later, split := Split(m.cfg.Values, t.changes, edit)
-		if split && m.cfg.Persist {
-			var err error
-			if data, growth, err = m.cfg.Values.Encode(now); err != nil {
-				return nil, err
-			}
+		if t.changes != nil {
+			cs = append(cs, t.changes)
 		}
-		if err := m.leaveChanges(t, later); err != nil {
-			return nil, err
-		}
-		if now != nil {
-			cs = append(cs, now)
-		}
-		t.folded = true
 		// One that wrote nothing is there too: it says that the node ran.
-		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: data})
-		m.tail.grew(growth, m.tail.seq+1)
+		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: t.data})
+		m.tail.grew(t.growth, m.tail.seq+1)
+		t.folded, t.changes, t.data, t.growth = true, nil, nil, nil
 	}
-	if len(cs) == 0 {
-		return parts, nil
-	}
-	next, d, err := m.cfg.Values.Fold(m.base, cs, false)
-	if err != nil {
-		return nil, err
-	}
-	m.base = next
-	m.guard.digest += d
-	return parts, nil
+	return parts, m.fold(Written, cs...)
 }
 
-// leaveChanges makes changes all that a task has still to write when the superstep
-// ends.
-func (m *Machine) leaveChanges(t *Task, changes any) (err error) {
-	t.changes, t.data, t.growth = changes, nil, nil
-	if changes != nil && m.cfg.Persist {
-		t.data, t.growth, err = m.cfg.Values.Encode(changes)
-	}
-	return err
-}
-
-// replaceLeft drops from what is left of tasks that edits have folded what is newer:
-// what an edit that comes now replaces, and what other tasks have written since.
-func (m *Machine) replaceLeft(edit any) error {
-	for i := range m.tasks {
-		if t := &m.tasks[i]; t.folded && t.changes != nil {
-			if err := m.leaveChanges(t, m.left(t, edit)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// left returns what is left of a task that an edit has folded, but for what is newer.
-func (m *Machine) left(t *Task, edit any) any {
-	_, later, _ := Split(m.cfg.Values, t.changes, edit)
-	for i := range m.tasks {
-		if u := &m.tasks[i]; !u.folded && u.changes != nil {
-			_, later, _ = Split(m.cfg.Values, later, u.changes)
-		}
-	}
-	return later
-}
-
-// written lists the tasks whose changes wait to be folded, and these: of tasks that
-// edits have folded those that no other task has replaced since.
+// written lists the tasks whose changes wait to be folded, and these.
 func (m *Machine) written() (tasks []int, cs []any) {
 	for i := range m.tasks {
-		t := &m.tasks[i]
-		c := t.changes
-		if t.folded && c != nil {
-			c = m.left(t, nil)
-		}
-		if c != nil && (t.ran || t.Status == Done) {
-			tasks, cs = append(tasks, i), append(cs, c)
+		if t := &m.tasks[i]; t.changes != nil && (t.ran || t.Status == Done) {
+			tasks, cs = append(tasks, i), append(cs, t.changes)
 		}
 	}
 	return tasks, cs
@@ -487,10 +424,10 @@ func (m *Machine) Merged() any {
 
 // merge is Merged; late are the tasks whose changes can't be merged, and why.
 func (m *Machine) merge() (v any, late map[int]error) {
-	v = m.cfg.Values.Fork(m.base)
+	v = m.cfg.Values.Ahead(m.base)
 	tasks, cs := m.written()
 	for len(tasks) > 0 {
-		next, _, err := m.cfg.Values.Fold(v, cs, false)
+		next, _, err := m.cfg.Values.Fold(v, cs, Given)
 		if err == nil {
 			return next, late
 		}
@@ -503,17 +440,17 @@ func (m *Machine) merge() (v any, late map[int]error) {
 		}
 		late[tasks[k]] = m.conflict(err, tasks)
 		tasks, cs = slices.Delete(tasks, k, k+1), slices.Delete(cs, k, k+1)
-		v = m.cfg.Values.Fork(m.base) // a failed reducer may have spoiled it
+		v = m.cfg.Values.Ahead(m.base) // a failed reducer may have spoiled it
 	}
 	return v, late
 }
 
-// fold applies changes from outside to the state.
-func (m *Machine) fold(changes any) error {
-	if changes == nil {
+// fold applies changes to the state while the superstep is open.
+func (m *Machine) fold(when When, cs ...any) error {
+	if len(cs) == 0 || len(cs) == 1 && cs[0] == nil {
 		return nil
 	}
-	next, d, err := m.cfg.Values.Fold(m.base, []any{changes}, false)
+	next, d, err := m.cfg.Values.Fold(m.base, cs, when)
 	if err != nil {
 		return err
 	}
@@ -570,10 +507,10 @@ func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error 
 	var parts []checkpoint.Change
 	if changes != nil { // as in Update
 		var err error
-		if parts, err = m.foldFinished(changes); err != nil {
+		if parts, err = m.foldFinished(); err != nil {
 			return err
 		}
-		if err = m.fold(changes); err != nil {
+		if err = m.fold(Given, changes); err != nil {
 			return err
 		}
 		if parts, err = m.part(parts, "", 0, changes); err != nil {
@@ -847,21 +784,13 @@ func (m *Machine) turn(rd *Ready) {
 // close folds the superstep's changes, plans the next and records both.
 func (m *Machine) close() error {
 	cs := slices.Grow(m.foldBuf[:0], len(m.tasks))
-	left := false // changes of tasks that edits have folded
 	for i := range m.tasks {
 		if t := &m.tasks[i]; t.changes != nil {
 			cs = append(cs, t.changes)
-			left = left || t.folded
 		}
 	}
 	m.foldBuf = cs
-	if left {
-		if err := m.replaceLeft(nil); err != nil {
-			return err
-		}
-		_, cs = m.written()
-	}
-	next, d, err := m.cfg.Values.Fold(m.base, cs, true)
+	next, d, err := m.cfg.Values.Fold(m.base, cs, Committed)
 	if err != nil {
 		clear(cs)
 		tasks, _ := m.written()

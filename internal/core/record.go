@@ -178,7 +178,7 @@ func (m *Machine) recordStep(done []Task, planned bool) error {
 			name = ""
 		}
 		led := m.tail.led(t.Routing(), planned)
-		if t.folded && t.data == nil && led == nil {
+		if t.folded && led == nil {
 			continue
 		}
 		parts = append(parts, checkpoint.Change{Node: name, Task: i, Data: t.data, Routing: led})

@@ -166,7 +166,7 @@ func (sh *shell) showWrite(b *strings.Builder, w *checkpoint.Write) {
 			if node == "" {
 				node = "input"
 				if r.Source == checkpoint.SourceLoop {
-					node = fmt.Sprint("left of task ", c.Task)
+					node = fmt.Sprint("folded task ", c.Task)
 				}
 			}
 			fmt.Fprintf(b, "    %s: %s", node, c.Data)

@@ -78,12 +78,9 @@ func (s *superstep) openTasks(c *codec) []checkpoint.OpenTask {
 		if t.added {
 			o.Node = c.g.Nodes[t.Node].Name
 		}
-		if t.folded {
-			o.Changes = t.data
-			if t.Status == Done {
-				o.Routing = c.encode(t.Routing())
-				t.saved.routing = true
-			}
+		if t.folded && t.Status == Done {
+			o.Routing = c.encode(t.Routing())
+			t.saved.routing = true
 		}
 		t.saved.open, t.saved.asked = true, true
 		open = append(open, o)

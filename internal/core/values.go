@@ -14,7 +14,12 @@ type Values interface {
 
 	// Fork returns a private copy of a state, ready for a task to write to.
 	// Forks of one base may be made and used by several goroutines at once.
+	// What is set for the superstep to come isn't in it.
 	Fork(base any) any
+
+	// Ahead is Fork for those who look at the state from outside: what is set for
+	// the superstep to come stands in the copy for what it will replace.
+	Ahead(base any) any
 
 	// Changes returns what was written to fork since Fork(base) returned it,
 	// nil when nothing was. The result may refer to fork's memory; reuse, if
@@ -24,10 +29,9 @@ type Values interface {
 	// Fold applies changes in order and returns the new state, which may be
 	// base itself, altered. Each of cs is by another task of one superstep,
 	// and two that conflict give a *FoldError and leave base as it was; so
-	// does a reducer that panics. Commit says that a superstep ends, which
-	// ends the values that live for one step. The number differs from 0 when
-	// the state made progress: it is the difference of a digest of the state.
-	Fold(base any, cs []any, commit bool) (next any, digest uint64, err error)
+	// does a reducer that panics. The number differs from 0 when the state made
+	// progress: it is the difference of a digest of the state.
+	Fold(base any, cs []any, when When) (next any, digest uint64, err error)
 
 	// Encode returns the recorded form of changes (a JSON object, field name
 	// to update form) and which growing fields it touches. It returns nil
@@ -77,22 +81,20 @@ func Unrecorded(v Values, changes any) bool {
 	return ok && u.Unrecorded(changes)
 }
 
-// Splitter is implemented by Values with fields whose values live for one step.
-type Splitter interface {
-	// Split splits changes in those that an edit inside a superstep may fold before
-	// it ends, and those to fields whose values live for one step, which must wait:
-	// its end would end them. Of the latter those are left out that over, if not nil,
-	// replaces. Both may be nil. It is not split if now is all of it.
-	Split(changes, over any) (now, later any, split bool)
-}
+// When says when changes are folded, to which it matters for values that live for one
+// superstep.
+type When uint8
 
-// Split is Splitter.Split, if v has one.
-func Split(v Values, changes, over any) (now, later any, split bool) {
-	if s, ok := v.(Splitter); ok && changes != nil {
-		return s.Split(changes, over)
-	}
-	return changes, nil, false
-}
+const (
+	// Given to the superstep that is open, by an input, an edit or a send: its tasks
+	// read it.
+	Given When = iota
+	// Written by tasks of the superstep, which goes on: it is for the next one.
+	Written
+	// Committed is Written at the superstep's end: what was for it is over, and what
+	// was for the next one is for that which begins.
+	Committed
+)
 
 // Upgrader is implemented by Values that read what older versions of the program
 // have recorded.

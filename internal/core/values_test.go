@@ -14,7 +14,8 @@ import (
 
 // toy implements core.Values for states whose fields have their kind by their
 // name: "l..." is a growing list, "n..." a sum that may not fall below zero,
-// "e..." lives for one step, and anything else is plain.
+// "e..." lives for one step, and anything else is plain. What is to come of a field "e"
+// is the field "~e".
 type toy struct{}
 
 // toyState is a field's value by name: a list's items, or else one value.
@@ -37,10 +38,24 @@ func kind(field string) byte {
 	return 'x'
 }
 
+const toCome = "~"
+
 func (toy) New() any { return &toyState{fields: map[string][]string{}} }
 
 func (toy) Fork(base any) any {
-	return &toyState{fields: maps.Clone(base.(*toyState).fields)}
+	s := &toyState{fields: maps.Clone(base.(*toyState).fields)}
+	maps.DeleteFunc(s.fields, func(name string, _ []string) bool { return strings.HasPrefix(name, toCome) })
+	return s
+}
+
+func (v toy) Ahead(base any) any {
+	s := v.Fork(base).(*toyState)
+	for name, value := range base.(*toyState).fields {
+		if name, ok := strings.CutPrefix(name, toCome); ok {
+			s.fields[name] = value
+		}
+	}
+	return s
 }
 
 func (toy) Changes(base, fork, _ any) (any, error) {
@@ -72,7 +87,7 @@ func number(v []string) int {
 	return n
 }
 
-func (v toy) Fold(base any, cs []any, commit bool) (any, uint64, error) {
+func (v toy) Fold(base any, cs []any, when core.When) (any, uint64, error) {
 	writers := map[string]int{}
 	fallible := false
 	for i, c := range cs {
@@ -91,21 +106,18 @@ func (v toy) Fold(base any, cs []any, commit bool) (any, uint64, error) {
 	}
 	s := base.(*toyState)
 	if fallible {
-		s = v.Fork(base).(*toyState)
+		s = &toyState{fields: maps.Clone(s.fields)}
 	}
 	digest := uint64(0)
-	if commit {
-		for name := range s.fields {
-			if kind(name) == 'e' {
-				digest -= hash(name, s.fields[name])
-				delete(s.fields, name)
-			}
-		}
-	}
 	for i, c := range cs {
 		c, _ := c.(toyChanges)
 		for _, name := range slices.Sorted(maps.Keys(c)) {
 			u := c[name]
+			if kind(name) == 'e' {
+				if delete(s.fields, toCome+name); when != core.Given {
+					name = toCome + name
+				}
+			}
 			digest -= hash(name, s.fields[name])
 			switch {
 			case kind(name) == 'n':
@@ -122,6 +134,21 @@ func (v toy) Fold(base any, cs []any, commit bool) (any, uint64, error) {
 			digest += hash(name, s.fields[name])
 		}
 	}
+	if when == core.Committed {
+		for name := range s.fields {
+			if kind(name) == 'e' {
+				digest -= hash(name, s.fields[name])
+				delete(s.fields, name)
+			}
+		}
+		for name, value := range s.fields {
+			if to, ok := strings.CutPrefix(name, toCome); ok {
+				delete(s.fields, name)
+				s.fields[to] = value
+				digest += hash(to, value) - hash(name, value)
+			}
+		}
+	}
 	return s, digest, nil
 }
 
@@ -129,25 +156,6 @@ func hash(name string, v []string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s=%q", name, v)
 	return h.Sum64()
-}
-
-func (toy) Split(changes, over any) (now, later any, split bool) {
-	n, l := toyChanges{}, toyChanges{}
-	newer, _ := over.(toyChanges)
-	for name, u := range changes.(toyChanges) {
-		if kind(name) != 'e' {
-			n[name] = u
-		} else if _, replaced := newer[name]; !replaced {
-			l[name] = u
-		}
-	}
-	if len(n) > 0 {
-		now = n
-	}
-	if len(l) > 0 {
-		later = l
-	}
-	return now, later, len(n) < len(changes.(toyChanges))
 }
 
 func (toy) Encode(changes any) (json.RawMessage, []core.Growth, error) {
@@ -234,7 +242,7 @@ func (v toy) Restore(base any, data json.RawMessage) (any, error) {
 	if err != nil || cs == nil {
 		return base, err
 	}
-	s, _, err := v.Fold(base, []any{cs}, false)
+	s, _, err := v.Fold(base, []any{cs}, core.Given)
 	return s, err
 }
 

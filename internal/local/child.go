@@ -35,9 +35,9 @@ type Call struct {
 
 // Called is a finished call.
 type Called struct {
-	State   any
-	Parent  *Command // where the subgraph wants the containing graph to go
-	Changes []any    // what it wrote, in order, when it was seeded
+	State  any
+	Parent *Command  // where the subgraph wants the containing graph to go
+	Wrote  []Written // what it wrote, in order, when it was seeded
 }
 
 // seeded are values that begin with a given state.
@@ -56,10 +56,6 @@ func (p *Program) From(seed any) *Program {
 func (v seeded) New() any { return v.Fork(v.seed) }
 
 func (v seeded) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
-
-func (v seeded) Split(changes, over any) (now, later any, split bool) {
-	return core.Split(v.Values, changes, over)
-}
 
 func (v seeded) Current(version int) bool { return core.Current(v.Values, version) }
 
@@ -429,9 +425,6 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 			if err != nil {
 				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
 			}
-			if r.Source == checkpoint.SourceLoop {
-				all.superstep(child.prog.Values)
-			}
 			for _, part := range r.Changes {
 				if len(part.Data) == 0 {
 					continue
@@ -444,13 +437,50 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 				if err != nil {
 					return nil, err
 				}
-				all.changes = append(all.changes, changes)
+				all.add(changes, part.Node == "")
+			}
+			if r.Source == checkpoint.SourceLoop {
+				all.step()
 			}
 		}
 	}
-	if child.collected.began {
-		all.superstep(child.prog.Values)
+	for _, step := range child.collected {
+		for _, changes := range step {
+			all.add(changes, false)
+		}
+		all.step()
 	}
-	c.Changes = append(all.changes, child.collected.changes...)
+	c.Wrote = all.list
 	return c, nil
+}
+
+// Written is what a task of a subgraph wrote. Over says that its values that live for
+// one superstep are over.
+type Written struct {
+	Changes any
+	Over    bool
+}
+
+// collected is what is written to a log.
+type collected struct {
+	list      []Written
+	now, next []int // of those not over: for the superstep that is open, for the next one
+}
+
+// add adds changes, which are given to the open superstep, or else written by its tasks.
+func (c *collected) add(changes any, given bool) {
+	if given {
+		c.now = append(c.now, len(c.list))
+	} else {
+		c.next = append(c.next, len(c.list))
+	}
+	c.list = append(c.list, Written{Changes: changes})
+}
+
+// step ends a superstep.
+func (c *collected) step() {
+	for _, i := range c.now {
+		c.list[i].Over = true
+	}
+	c.now, c.next = c.next, nil
 }

@@ -305,11 +305,8 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 // foldRecord returns the state after a record, from that before it. Folded, if there
 // is one, is called with each of the record's changes, as it is stored and decoded.
 func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func(data json.RawMessage, changes any) error) (any, error) {
-	var err error
-	if r.Source == checkpoint.SourceLoop {
-		if state, _, err = values.Fold(state, nil, true); err != nil {
-			return nil, err
-		}
+	if r.Source == checkpoint.SourceInput && r.Epoch == r.ID { // what was open is given up
+		state = values.Ahead(state)
 	}
 	for _, c := range r.Changes {
 		if len(c.Data) == 0 {
@@ -326,7 +323,11 @@ func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func
 		if changes == nil {
 			continue
 		}
-		if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
+		when := core.Given
+		if c.Node != "" {
+			when = core.Written
+		}
+		if state, _, err = values.Fold(state, []any{changes}, when); err != nil {
 			return nil, err
 		}
 		if folded != nil {
@@ -335,7 +336,11 @@ func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func
 			}
 		}
 	}
-	return state, nil
+	if r.Source != checkpoint.SourceLoop {
+		return state, nil
+	}
+	state, _, err := values.Fold(state, nil, core.Committed)
+	return state, err
 }
 
 // readSnapshot returns the state at a record with a snapshot, and the size of the
@@ -469,7 +474,7 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 					if changes == nil {
 						continue
 					}
-					if state, _, err = values.Fold(state, []any{changes}, false); err != nil {
+					if state, _, err = values.Fold(state, []any{changes}, core.Written); err != nil {
 						return nil, 0, err
 					}
 				}

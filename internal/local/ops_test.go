@@ -23,15 +23,16 @@ type counter struct{ n int }
 
 type counterValues struct{}
 
-func (counterValues) New() any          { return &counter{} }
-func (counterValues) Fork(base any) any { c := *base.(*counter); return &c }
+func (counterValues) New() any             { return &counter{} }
+func (counterValues) Fork(base any) any    { c := *base.(*counter); return &c }
+func (v counterValues) Ahead(base any) any { return v.Fork(base) }
 func (counterValues) Changes(base, fork, _ any) (any, error) {
 	if d := fork.(*counter).n - base.(*counter).n; d != 0 {
 		return d, nil
 	}
 	return nil, nil
 }
-func (counterValues) Fold(base any, cs []any, _ bool) (any, uint64, error) {
+func (counterValues) Fold(base any, cs []any, _ core.When) (any, uint64, error) {
 	c := *base.(*counter)
 	for _, d := range cs {
 		c.n += d.(int)

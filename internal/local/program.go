@@ -168,7 +168,7 @@ func (p *Program) with(base, changes any) (any, error) {
 	if changes == nil {
 		return v, nil
 	}
-	v, _, err := p.Values.Fold(v, []any{changes}, false)
+	v, _, err := p.Values.Fold(v, []any{changes}, core.Given)
 	return v, err
 }
 

@@ -334,7 +334,6 @@ func (p *pruning) upgrade(r *checkpoint.Record) error {
 		upgrade(&r.Tasks[i].Overlay)
 	}
 	for i := range r.Open {
-		upgrade(&r.Open[i].Changes)
 		routing(&r.Open[i].Routing)
 	}
 	r.Version = p.version

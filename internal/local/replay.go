@@ -372,7 +372,7 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 		got := &checkpoint.Record{Version: s.prog.Version}
 		done := map[int]bool{}
 		for i := range m.Tasks() {
-			if t := m.Task(i); t.Status == core.Done && (!t.Folded() || t.Data() != nil) {
+			if t := m.Task(i); t.Status == core.Done && !t.Folded() {
 				done[i] = true
 				if t.Data() != nil {
 					got.Changes = append(got.Changes, checkpoint.Change{Node: s.prog.Plan.NameOf(t.Node), Task: i, Data: t.Data()})

@@ -45,7 +45,7 @@ type Session struct {
 	// Owned by the goroutine that drives.
 	flight    flight
 	last      *checkpoint.Record // written last
-	collected collected          // what was committed by this session, if wanted
+	collected [][]any            // what was committed by this session, by superstep, if wanted
 	fresh     bool               // an input's values are to be shown
 	began     bool               // tasks were started
 	confirmed bool               // the thread is known to be as it was read
@@ -202,7 +202,11 @@ func (s *Session) View() any { return s.m.Merged() }
 // Begin starts a turn with an input: changes made by a function on a fork of
 // the state. The command says where to start; zero means the graph's entry.
 func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input func(state any) error, command Command) error {
-	changes, err := s.prog.edit(s.m.State(), input)
+	base := s.m.State()
+	if s.m.Pending() {
+		base = s.prog.Values.Ahead(base) // as it will be when that is given up
+	}
+	changes, err := s.prog.edit(base, input)
 	if err != nil {
 		return err
 	}
@@ -507,35 +511,13 @@ func (s *Session) recordOnce(rec *checkpoint.Record) {
 	})
 }
 
-// collected are the changes that supersteps have written.
-type collected struct {
-	changes []any
-	last    int  // the first of those since the last superstep began
-	began   bool // one has
-}
-
-// superstep begins another one: what lives for one step and was written in the last
-// is not for who comes after this one.
-func (w *collected) superstep(values core.Values) {
-	kept := w.changes[:w.last]
-	for _, changes := range w.changes[w.last:] {
-		if now, _, split := core.Split(values, changes, nil); split {
-			changes = now
-		}
-		if changes != nil {
-			kept = append(kept, changes)
-		}
-	}
-	w.changes, w.last, w.began = kept, len(kept), true
-}
-
 // collectChanges keeps what a superstep wrote, in a form of its own: the
 // machine recycles what it was given.
 func (s *Session) collectChanges(c *core.Commit) {
 	if !s.o.collect {
 		return
 	}
-	s.collected.superstep(s.prog.Values)
+	var wrote []any
 	for i := range c.Tasks {
 		t := &c.Tasks[i]
 		if t.Changes() == nil {
@@ -549,9 +531,10 @@ func (s *Session) collectChanges(c *core.Commit) {
 			}
 		}
 		if changes, err := s.prog.Values.Decode(data, nil); err == nil {
-			s.collected.changes = append(s.collected.changes, changes)
+			wrote = append(wrote, changes)
 		}
 	}
+	s.collected = append(s.collected, wrote)
 }
 
 // errSibling cancels the contexts of tasks when one of their siblings failed.

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -146,36 +145,12 @@ func (s *Session) showWritten(bus *Bus, r *checkpoint.Record, event func(Kind) *
 			ev.Step++
 		}
 		var err error
-		if ev.Update, err = s.wrote(r, c); err != nil {
+		if ev.Update, err = core.Upgrade(s.prog.Values, r.Version, c.Data); err != nil {
 			return err
 		}
 		bus.Send(ev)
 	}
 	return nil
-}
-
-// wrote returns what a task wrote: its changes in a record, with those that an edit
-// has left to the superstep's end. Open tasks stand in the order of their plan.
-func (s *Session) wrote(r *checkpoint.Record, c *checkpoint.Change) (json.RawMessage, error) {
-	data, err := core.Upgrade(s.prog.Values, r.Version, c.Data)
-	if err != nil || r.Source == checkpoint.SourceLoop {
-		return data, err
-	}
-	o := r.OpenTask(c.Task)
-	if o == nil || len(o.Changes) == 0 {
-		return data, nil
-	}
-	left, err := core.Upgrade(s.prog.Values, r.Version, o.Changes)
-	if err != nil || len(data) == 0 {
-		return left, err
-	}
-	fields := map[string]json.RawMessage{}
-	for _, part := range []json.RawMessage{data, left} { // which have no field in common
-		if err := json.Unmarshal(part, &fields); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(fields)
 }
 
 // showCommit tells of a superstep that was committed.

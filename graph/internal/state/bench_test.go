@@ -7,6 +7,7 @@ import (
 
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/core"
 )
 
 type ten struct {
@@ -66,7 +67,7 @@ func benchStep[S any](b *testing.B, init, task func(*S)) {
 			b.Fatal(err)
 		}
 		cs[0] = c
-		if base, _, err = typ.Fold(base, cs, true); err != nil {
+		if base, _, err = typ.Fold(base, cs, core.Committed); err != nil {
 			b.Fatal(err)
 		}
 		if c != nil {
@@ -157,7 +158,7 @@ func BenchmarkFanOut(b *testing.B) {
 					fork.(*lists).L.Add(i)
 					cs[i], _ = typ.Changes(base, fork, nil)
 				}
-				if _, _, err := typ.Fold(base, cs, true); err != nil {
+				if _, _, err := typ.Fold(base, cs, core.Committed); err != nil {
 					b.Fatal(err)
 				}
 			}

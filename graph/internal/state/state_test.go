@@ -87,7 +87,7 @@ func step[S any](t testing.TB, typ *state.Type[S], base any, tasks ...func(*S)) 
 		}
 		cs[i] = c
 	}
-	return typ.Fold(base, cs, true)
+	return typ.Fold(base, cs, core.Committed)
 }
 
 func text(t testing.TB, v any) string {
@@ -148,7 +148,7 @@ func TestGolden(t *testing.T) {
 	if want := []core.Growth{{Field: "Log"}, {Field: "jokes"}}; !slices.Equal(growth, want) {
 		t.Errorf("growth %v, want %v", growth, want)
 	}
-	live, _, err := typ.Fold(base, []any{c}, true)
+	live, _, err := typ.Fold(base, []any{c}, core.Committed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayed, _, err := typ.Fold(typ.New(), []any{decoded}, true)
+	replayed, _, err := typ.Fold(typ.New(), []any{decoded}, core.Committed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestNothingWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, digest, err := typ.Fold(base, []any{nil, nil}, false)
+	next, digest, err := typ.Fold(base, []any{nil, nil}, core.Given)
 	if next != base || digest != 0 || err != nil {
 		t.Errorf("fold of nothing: digest %d, %v", digest, err)
 	}
@@ -241,7 +241,7 @@ func TestNothingWritten(t *testing.T) {
 	if c == nil || err != nil {
 		t.Fatalf("changes %v, %v", c, err)
 	}
-	if _, digest, err := typ.Fold(base, []any{c}, false); digest != 0 || err != nil {
+	if _, digest, err := typ.Fold(base, []any{c}, core.Given); digest != 0 || err != nil {
 		t.Errorf("fold of the same: digest %d, %v", digest, err)
 	}
 }
@@ -323,7 +323,7 @@ func TestReducerPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = typ.Fold(base, []any{nil, bad}, true)
+	_, _, err = typ.Fold(base, []any{nil, bad}, core.Committed)
 	var fe *core.FoldError
 	if !errors.As(err, &fe) || fe.Field != "Best" || fe.Index != 1 || fe.With != -1 || !strings.Contains(err.Error(), "beast") {
 		t.Errorf("got %v", err)
@@ -521,7 +521,7 @@ func TestEphemeralAndUntracked(t *testing.T) {
 		t.Fatal("not there in the next step")
 	}
 	// A fold that ends no superstep ends no value.
-	base, digest, _ := typ.Fold(base, nil, false)
+	base, digest, _ := typ.Fold(base, nil, core.Given)
 	if !base.(*sample).Hint.Has() || digest != 0 {
 		t.Error("gone too early")
 	}
@@ -563,7 +563,7 @@ func TestReuse(t *testing.T) {
 		if got := strings.Contains(string(data), "topic"); got != (i%2 == 0) {
 			t.Errorf("%d: %s", i, data)
 		}
-		base, _, _ = typ.Fold(base, []any{c}, true)
+		base, _, _ = typ.Fold(base, []any{c}, core.Committed)
 		reuse = c
 	}
 	if s := base.(*sample); s.Count != 5 || s.Topic != "xxxxx" || s.Jokes.Len() != 3 {
@@ -594,7 +594,7 @@ func TestLeakedWriter(t *testing.T) {
 			s.Hits.Add("k", i)
 		}
 	})
-	next, _, err := typ.Fold(base, []any{c}, true)
+	next, _, err := typ.Fold(base, []any{c}, core.Committed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -645,7 +645,7 @@ func TestConcurrentForks(t *testing.T) {
 				}
 			}
 		})
-		if base, _, err = typ.Fold(base, cs, true); err != nil {
+		if base, _, err = typ.Fold(base, cs, core.Committed); err != nil {
 			t.Fatal(err)
 		}
 		wg.Wait()
@@ -723,7 +723,7 @@ func TestAlias(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, _, err = typ.Fold(s, []any{c}, true); err != nil || text(t, s) != `{"Subject":"cats","Puns":["a","b"]}` {
+	if s, _, err = typ.Fold(s, []any{c}, core.Committed); err != nil || text(t, s) != `{"Subject":"cats","Puns":["a","b"]}` {
 		t.Errorf("got %s, %v", text(t, s), err)
 	}
 	if err := typ.Update(s.(*renamed), []byte(`{"topic":"dogs"}`)); err == nil {
@@ -1024,7 +1024,7 @@ func TestLaws(t *testing.T) {
 					rt.Fatal(err)
 				}
 				// A lone task's own view is what is committed.
-				if alone, _, err := typ.Fold(clone(rt, base), []any{c}, false); err != nil || text(t, alone) != text(t, fork) {
+				if alone, _, err := typ.Fold(clone(rt, base), []any{c}, core.Given); err != nil || text(t, alone) != text(t, fork) {
 					rt.Fatalf("own view %s, committed %s, %v", text(t, fork), text(t, alone), err)
 				}
 				data, _, err := typ.Encode(c)
@@ -1045,8 +1045,8 @@ func TestLaws(t *testing.T) {
 				rt.Fatalf("tasks changed the base from %s to %s", before, text(t, base))
 			}
 			single, replayed := clone(rt, base), clone(rt, base)
-			next, _, err := typ.Fold(base, cs, true)
-			_, _, rerr := typ.Fold(replayed, logged, true)
+			next, _, err := typ.Fold(base, cs, core.Committed)
+			_, _, rerr := typ.Fold(replayed, logged, core.Committed)
 			if (err == nil) != (rerr == nil) {
 				rt.Fatalf("live %v, replayed %v", err, rerr)
 			}
@@ -1056,13 +1056,16 @@ func TestLaws(t *testing.T) {
 				}
 				continue
 			}
-			if replayed, _, err = typ.Fold(clone(rt, single), logged, true); err != nil {
+			if replayed, _, err = typ.Fold(clone(rt, single), logged, core.Committed); err != nil {
 				rt.Fatal(err)
 			}
 			for _, c := range cs {
-				if single, _, err = typ.Fold(single, []any{c}, false); err != nil {
+				if single, _, err = typ.Fold(single, []any{c}, core.Written); err != nil {
 					rt.Fatal(err)
 				}
+			}
+			if single, _, err = typ.Fold(single, nil, core.Committed); err != nil {
+				rt.Fatal(err)
 			}
 			if a, b, c := text(t, next), text(t, single), text(t, replayed); a != b || a != c {
 				rt.Fatalf("at once  %s\none by one %s\nreplayed %s", a, b, c)
@@ -1132,7 +1135,7 @@ func FuzzUpdate(f *testing.F) {
 			if second, _, err := typ.Encode(d); err != nil || string(first) != string(second) {
 				t.Errorf("%s came back as %s, %v", first, second, err)
 			}
-			if _, _, err := typ.Fold(typ.New(), []any{c, d}, true); err != nil {
+			if _, _, err := typ.Fold(typ.New(), []any{c, d}, core.Committed); err != nil {
 				var fe *core.FoldError
 				if !errors.As(err, &fe) {
 					t.Error(err)

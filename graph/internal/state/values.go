@@ -51,6 +51,18 @@ func (t *Type[S]) Fork(base any) any {
 	return s
 }
 
+// Ahead implements [core.Values].
+func (t *Type[S]) Ahead(base any) any {
+	if len(t.stepped) == 0 {
+		return t.Fork(base)
+	}
+	s := *base.(*S)
+	for _, i := range t.stepped {
+		t.fields[i].field(unsafe.Pointer(&s)).(field.Stepped).Ahead()
+	}
+	return t.Fork(&s)
+}
+
 // Changes implements [core.Values].
 func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 	b, f := unsafe.Pointer(base.(*S)), unsafe.Pointer(fork.(*S))
@@ -103,32 +115,6 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 
 func (c *changes[S]) empty() bool { return len(c.plain)+len(c.merged) == 0 }
 
-// Split implements [core.Splitter].
-func (t *Type[S]) Split(cs, over any) (now, later any, split bool) {
-	c := cs.(*changes[S])
-	waits := func(m merged) bool { return t.fields[m.field].stepped }
-	if !slices.ContainsFunc(c.merged, waits) {
-		return c, nil, false
-	}
-	newer, _ := over.(*changes[S])
-	n, l := &changes[S]{values: c.values, plain: c.plain}, &changes[S]{}
-	for _, m := range c.merged {
-		switch {
-		case !waits(m):
-			n.merged = append(n.merged, m)
-		case newer == nil || !slices.ContainsFunc(newer.merged, func(o merged) bool { return o.field == m.field }):
-			l.merged = append(l.merged, m)
-		}
-	}
-	if !n.empty() {
-		now = n
-	}
-	if !l.empty() {
-		later = l
-	}
-	return now, later, true
-}
-
 // reset empties c and lets go of what it refers to.
 func (t *Type[S]) reset(c *changes[S]) {
 	for _, at := range c.plain {
@@ -144,7 +130,7 @@ func (t *Type[S]) reset(c *changes[S]) {
 }
 
 // Fold implements [core.Values].
-func (t *Type[S]) Fold(base any, cs []any, commit bool) (next any, digest uint64, err error) {
+func (t *Type[S]) Fold(base any, cs []any, when core.When) (next any, digest uint64, err error) {
 	n, infallible := 0, true
 	for _, c := range cs {
 		if c == nil {
@@ -165,28 +151,20 @@ func (t *Type[S]) Fold(base any, cs []any, commit bool) (next any, digest uint64
 		s = new(S)
 		*s = *base.(*S)
 	}
-	digest, err = t.apply(unsafe.Pointer(s), cs, commit)
+	digest, err = t.apply(unsafe.Pointer(s), cs, when)
 	if err != nil {
 		return nil, 0, err
 	}
 	return s, digest, nil
 }
 
-func (t *Type[S]) apply(s unsafe.Pointer, cs []any, commit bool) (digest uint64, err error) {
+func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint64, err error) {
 	var at, index int
 	defer func() {
 		if p := recover(); p != nil {
 			err = &core.FoldError{Field: t.fields[at].name, Index: index, With: -1, Err: panicError(p)}
 		}
 	}()
-	if commit {
-		for _, i := range t.stepped {
-			at = int(i)
-			if t.fields[i].field(s).(field.Stepped).EndStep() {
-				digest += t.fields[i].salt
-			}
-		}
-	}
 	for i, c := range cs {
 		if c == nil {
 			continue
@@ -206,8 +184,21 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, commit bool) (digest uint64,
 			if !fi.keeping || !f.(field.Keeping).Keeps(m.Change) {
 				digest += fi.salt
 			}
-			if err := f.Apply(m.Change); err != nil {
+			if fi.stepped && when == core.Given {
+				err = f.(field.Stepped).Give(m.Change)
+			} else {
+				err = f.Apply(m.Change)
+			}
+			if err != nil {
 				return 0, &core.FoldError{Field: fi.name, Index: i, With: -1, Err: err}
+			}
+		}
+	}
+	if when == core.Committed {
+		for _, i := range t.stepped {
+			at = int(i)
+			if t.fields[i].field(s).(field.Stepped).EndStep() {
+				digest += t.fields[i].salt
 			}
 		}
 	}

@@ -80,7 +80,7 @@ type Task struct {
 	added  bool // not planned: an edit stood in for the node
 	saved  saved
 
-	changes any
+	changes Changes
 	data    json.RawMessage
 	growth  []Growth
 	routing *Routing                 // never altered
@@ -92,7 +92,7 @@ type Task struct {
 type saved struct{ changes, routing, open, asked bool }
 
 // Changes returns what the task wrote, nil if nothing or not known.
-func (t *Task) Changes() any { return t.changes }
+func (t *Task) Changes() Changes { return t.changes }
 
 // Data returns the encoded form of what the task wrote.
 func (t *Task) Data() json.RawMessage { return t.data }
@@ -224,7 +224,7 @@ type Commit struct {
 // Machine is the step machine of one run. It is not safe for concurrent use.
 type Machine struct {
 	cfg  Config
-	base any
+	base State
 
 	course
 	superstep
@@ -238,7 +238,7 @@ type Machine struct {
 	tail   tail
 
 	commit  Commit
-	foldBuf []any
+	foldBuf []Changes
 	outcome Outcome
 	drain   bool
 	flush   bool
@@ -264,7 +264,7 @@ func New(cfg Config) *Machine {
 
 // State returns the committed state. It must not be written to, and it is
 // valid until the next call of a method that folds changes.
-func (m *Machine) State() any { return m.base }
+func (m *Machine) State() State { return m.base }
 
 // Step returns the number of supersteps committed on the thread's line.
 func (m *Machine) Step() int { return m.step }
@@ -308,7 +308,7 @@ func (m *Machine) Claim() { m.tail.writes.claim = true }
 
 // Input starts a turn: it folds an input and goes where routing says, Static
 // meaning the graph's entry. Tasks that are pending are abandoned.
-func (m *Machine) Input(source checkpoint.Source, changes any, r Routing) error {
+func (m *Machine) Input(source checkpoint.Source, changes Changes, r Routing) error {
 	if len(m.tasks) > 0 {
 		m.base = m.cfg.Values.Ahead(m.base)
 	}
@@ -350,7 +350,7 @@ func (m *Machine) begin() {
 // that has ended. With node (not negative) it counts as that node's output: the
 // node's pending task, if any, is completed by it, and routing says where it
 // leads.
-func (m *Machine) Update(source checkpoint.Source, changes any, node int, r Routing) error {
+func (m *Machine) Update(source checkpoint.Source, changes Changes, node int, r Routing) error {
 	// Finished siblings come first: nothing they did is lost.
 	i := m.pendingOf(node)
 	parts, err := m.foldFinished()
@@ -388,7 +388,7 @@ func (m *Machine) foldFinished() ([]checkpoint.Change, error) {
 		m.tasks[i].void(why.Error())
 	}
 	var parts []checkpoint.Change
-	var cs []any
+	var cs []Changes
 	for i := range m.tasks {
 		t := &m.tasks[i]
 		if t.folded || !t.ran && t.Status != Done {
@@ -406,7 +406,7 @@ func (m *Machine) foldFinished() ([]checkpoint.Change, error) {
 }
 
 // written lists the tasks whose changes wait to be folded, and these.
-func (m *Machine) written() (tasks []int, cs []any) {
+func (m *Machine) written() (tasks []int, cs []Changes) {
 	for i := range m.tasks {
 		if t := &m.tasks[i]; t.changes != nil && (t.ran || t.Status == Done) {
 			tasks, cs = append(tasks, i), append(cs, t.changes)
@@ -417,13 +417,13 @@ func (m *Machine) written() (tasks []int, cs []any) {
 
 // Merged returns a copy of the state with what tasks of the open superstep have
 // written so far. What can't be merged is left out. An edit is made on it.
-func (m *Machine) Merged() any {
+func (m *Machine) Merged() State {
 	v, _ := m.merge()
 	return v
 }
 
 // merge is Merged; late are the tasks whose changes can't be merged, and why.
-func (m *Machine) merge() (v any, late map[int]error) {
+func (m *Machine) merge() (v State, late map[int]error) {
 	v = m.cfg.Values.Ahead(m.base)
 	tasks, cs := m.written()
 	for len(tasks) > 0 {
@@ -446,7 +446,7 @@ func (m *Machine) merge() (v any, late map[int]error) {
 }
 
 // fold applies changes to the state while the superstep is open.
-func (m *Machine) fold(when When, cs ...any) error {
+func (m *Machine) fold(when When, cs ...Changes) error {
 	if len(cs) == 0 || len(cs) == 1 && cs[0] == nil {
 		return nil
 	}
@@ -503,7 +503,7 @@ func (t *Task) retry() { t.Err, t.saved.open = nil, false }
 
 // Answer answers questions, by ID, folds an update, and passes breakpoints if
 // it answers them. It panics on unknown IDs: the shell checks them.
-func (m *Machine) Answer(answers map[string]json.RawMessage, changes any) error {
+func (m *Machine) Answer(answers map[string]json.RawMessage, changes Changes) error {
 	var parts []checkpoint.Change
 	if changes != nil { // as in Update
 		var err error
@@ -584,7 +584,7 @@ type End struct {
 	// Ran says that the task's node has succeeded, now or before. Data and Growth are
 	// what Values.Encode returned for its changes, not needed without persistence.
 	Ran     bool
-	Changes any
+	Changes Changes
 	Data    json.RawMessage
 	Growth  []Growth
 

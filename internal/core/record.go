@@ -49,7 +49,7 @@ type Tip struct {
 	Epoch   *checkpoint.Record  // the record that planned its open superstep
 	LogHead checkpoint.ID       // the log's newest record
 	Results []checkpoint.Result // of the open superstep, on Record's branch
-	State   any                 // at Record
+	State   State               // at Record
 	Bytes   int                 // of changes since the last snapshot
 	Snap    int                 // size of the last snapshot
 	Full    bool                // it holds growing fields
@@ -137,7 +137,7 @@ func (m *Machine) TakeAlong(results []checkpoint.Result) {
 
 // part encodes changes from outside and adds them to the parts of the next
 // record, as those of a node's task if a node is named.
-func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes any) ([]checkpoint.Change, error) {
+func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes Changes) ([]checkpoint.Change, error) {
 	if changes == nil && node == "" || !m.cfg.Persist {
 		return parts, nil
 	}

@@ -5,48 +5,54 @@ import (
 	"fmt"
 )
 
-// Values is how the core handles states, whose type it doesn't know. A state is
-// a pointer that only Values looks behind; changes are what one task wrote.
-// The package graph makes one for each state type.
+// State is a state, whose type the core doesn't know: a pointer that only Values looks
+// behind. Changes are what one task, an input or an edit wrote; nil is nothing.
+type (
+	State   = any
+	Changes = any
+)
+
+// Values is how the core handles states. The package graph makes one for each state
+// type.
 type Values interface {
 	// New returns a zero state.
-	New() any
+	New() State
 
 	// Fork returns a private copy of a state, ready for a task to write to.
 	// Forks of one base may be made and used by several goroutines at once.
 	// What is set for the superstep to come isn't in it.
-	Fork(base any) any
+	Fork(base State) State
 
 	// Ahead is Fork for those who look at the state from outside: what is set for
 	// the superstep to come stands in the copy for what it will replace.
-	Ahead(base any) any
+	Ahead(base State) State
 
 	// Changes returns what was written to fork since Fork(base) returned it,
 	// nil when nothing was. The result may refer to fork's memory; reuse, if
 	// not nil, is a result that is no longer needed and may be recycled.
-	Changes(base, fork, reuse any) (any, error)
+	Changes(base, fork State, reuse Changes) (Changes, error)
 
 	// Fold applies changes in order and returns the new state, which may be
 	// base itself, altered. Each of cs is by another task of one superstep,
 	// and two that conflict give a *FoldError and leave base as it was; so
 	// does a reducer that panics. The number differs from 0 when the state made
 	// progress: it is the difference of a digest of the state.
-	Fold(base any, cs []any, when When) (next any, digest uint64, err error)
+	Fold(base State, cs []Changes, when When) (next State, digest uint64, err error)
 
 	// Encode returns the recorded form of changes (a JSON object, field name
 	// to update form) and which growing fields it touches. It returns nil
 	// data when nothing of it is to be recorded.
-	Encode(changes any) (json.RawMessage, []Growth, error)
+	Encode(changes Changes) (json.RawMessage, []Growth, error)
 
 	// Decode reads what Encode returned. If only is not nil, fields that it
 	// doesn't name are skipped; fields the state no longer has always are.
-	Decode(data json.RawMessage, only []string) (any, error)
+	Decode(data json.RawMessage, only []string) (Changes, error)
 
 	// Snapshot returns the recorded form of a state without its growing
 	// fields, or with them if full is set. Restore reads it into a copy of base,
 	// or of the zero state if that is nil: fields that data lacks stay.
-	Snapshot(base any, full bool) (json.RawMessage, error)
-	Restore(base any, data json.RawMessage) (any, error)
+	Snapshot(base State, full bool) (json.RawMessage, error)
+	Restore(base State, data json.RawMessage) (State, error)
 }
 
 // Growth says that changes touch a growing field. Reset is set when they make
@@ -72,11 +78,11 @@ func (e *FoldError) Unwrap() error { return e.Err }
 // Unrecorder is implemented by Values whose changes may hold what isn't recorded.
 type Unrecorder interface {
 	// Unrecorded reports whether Encode leaves something of changes out.
-	Unrecorded(changes any) bool
+	Unrecorded(changes Changes) bool
 }
 
 // Unrecorded is Unrecorder.Unrecorded, if v has one.
-func Unrecorded(v Values, changes any) bool {
+func Unrecorded(v Values, changes Changes) bool {
 	u, ok := v.(Unrecorder)
 	return ok && u.Unrecorded(changes)
 }

@@ -46,7 +46,7 @@ type stateType struct {
 	fields []string    // nil: there are none
 	update func(state any, data []byte) error
 	write  func(dst, changes any, over bool) error
-	schema func(input bool) (*jsonschema.Schema, error) // nil: there is none
+	schema func(input bool) (*jsonschema.Schema, error)
 }
 
 // values is what a graph knows of its state type: how the core handles it, and
@@ -57,21 +57,17 @@ type values[S any] interface {
 	Update(s *S, data []byte) error
 	Hash(s *S) (map[string]uint64, error)
 	Write(dst *S, changes any, over bool) error
+	Schema(input bool) (*jsonschema.Schema, error)
 }
 
 func stateTypeOf[S any](v values[S]) stateType {
-	t := stateType{
+	return stateType{
 		typed:  v,
 		fields: v.FieldNames(),
 		update: func(state any, data []byte) error { return v.Update(state.(*S), data) },
 		write:  func(dst, changes any, over bool) error { return v.Write(dst.(*S), changes, over) },
+		schema: v.Schema,
 	}
-	if s, ok := v.(interface {
-		Schema(input bool) (*jsonschema.Schema, error)
-	}); ok {
-		t.schema = s.Schema
-	}
-	return t
 }
 
 // Compile checks the graph and returns it ready to run. Everything that is

@@ -3,8 +3,9 @@ package graph_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -35,10 +36,43 @@ func ExampleGraph_JSONSchema() {
 	// Output: object 3 {"type":"integer"}
 }
 
-func TestJSONSchemaOfASchemaGraphIsUnsupported(t *testing.T) {
-	b := graph.NewSchemaGraph("g", graph.NewSchema())
-	b.AddNode("a", func(_ context.Context, _ graph.MapState) (any, error) { return nil, nil }).AddEdge(graph.Start, "a")
-	if _, err := b.MustCompile().JSONSchema(true); !errors.Is(err, errors.ErrUnsupported) {
+func TestJSONSchemaOfASchemaGraph(t *testing.T) {
+	build := func(s *graph.Schema) *graph.Graph[graph.SchemaState] {
+		s.AddField("topic", graph.Field{Type: reflect.TypeFor[string](), Required: true}).
+			AddField("tags", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.AppendReducer}).
+			AddField("score", graph.FieldOf(0, graph.SumReducer)).
+			AddField("any", graph.Field{Type: reflect.TypeFor[any]()}).
+			AddField("odd", graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerFunc(func(a, b any) any { return a })})
+		return graph.NewSchemaGraph("g", s).AddNode("a", returns(nil)).SetEntryPoint("a").MustCompile()
+	}
+	type schema struct {
+		Properties           map[string]any
+		Required             []string
+		AdditionalProperties any
+	}
+	of := func(g *graph.Graph[graph.SchemaState], input bool) (s schema) {
+		data, err := g.JSONSchema(input)
+		if err == nil {
+			err = json.Unmarshal(data, &s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	state := of(build(graph.NewSchema().Strict()), false)
+	equal(t, "fields", fmt.Sprint(state.Properties), "map[any:true odd:map[type:integer] score:map[type:integer] tags:map[items:map[type:string] type:[null array]] topic:map[type:string]]")
+	equalSlice(t, "required", state.Required, []string{"topic", "score"})
+	equal(t, "a strict schema allows more", state.AdditionalProperties == nil, false)
+	open := of(build(graph.NewSchema()), false)
+	equal(t, "fields of an open schema", len(open.Properties), 5)
+	equal(t, "an open schema forbids more", open.AdditionalProperties, nil)
+
+	g := build(graph.NewSchema())
+	equal(t, "forms of an update", len(of(g, true).Properties["tags"].(map[string]any)["anyOf"].([]any)), 2)
+	s := must[*graph.SchemaState](t)(graph.NewSchema().NewState())
+	err := g.UpdateJSON(s, []byte(`{"topic":"x"}`))
+	if err == nil || !strings.Contains(err.Error(), "another schema") {
 		t.Error(err)
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/superstep-dev/superstep/graph/internal/mapstate"
 	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -18,14 +18,15 @@ import (
 // don't affect it.
 type Schema struct {
 	mu     sync.Mutex
-	fields []mapstate.Field
+	names  []string
+	fields []Field // by name
 	types  []reflect.Type
 	keep   []string // reserved
 	strict bool
 	warn   func(Warning)
 
-	made     *mapstate.Type // of the above; nil: to be made
-	problems []mapstate.Problem
+	made     *schemaType // of the above; nil: to be made, or there are problems
+	problems []Problem
 }
 
 // Field declares one field of a [Schema].
@@ -76,13 +77,7 @@ func NewSchema() *Schema { return &Schema{} }
 func (s *Schema) AddField(name string, f Field) *Schema {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := mapstate.Field{
-		Name: name, Type: f.Type, Default: f.Default, Required: f.Required, Untracked: f.Untracked, Former: f.Former,
-	}
-	if f.Reducer != nil {
-		d.Reducer = f.Reducer.fieldReducer()
-	}
-	s.fields = append(s.fields, d)
+	s.names, s.fields = append(s.names, name), append(s.fields, f)
 	s.made = nil
 	return s
 }
@@ -124,11 +119,7 @@ func (s *Schema) OnWarning(fn func(Warning)) *Schema {
 func (s *Schema) Fields() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := make([]string, len(s.fields))
-	for i := range s.fields {
-		names[i] = s.fields[i].Name
-	}
-	return names
+	return slices.Clone(s.names)
 }
 
 // NewState returns a state of the schema in which no field is set, for tests of
@@ -138,8 +129,7 @@ func (s *Schema) NewState() (*SchemaState, error) {
 	if err != nil {
 		return nil, err
 	}
-	zero := t.New()
-	return &SchemaState{t.Fork(&zero)}, nil
+	return t.values.Fork(&t.zero).(*SchemaState), nil
 }
 
 // Send returns a command part that runs a task added with
@@ -151,7 +141,7 @@ func (s *Schema) Send(node string, payload MapState) Send {
 	if err != nil {
 		return failedSend(node, err)
 	}
-	raw, err := t.Payload(payload)
+	raw, err := t.payload(payload)
 	send := Send{}
 	send.send.Node, send.send.Raw, send.send.Err = node, raw, err
 	return send
@@ -165,7 +155,7 @@ func (s *Schema) SendOverlay(node string, update MapState) Send {
 	if err != nil {
 		return failedSend(node, err)
 	}
-	raw, err := t.Overlay("", update)
+	raw, err := t.overlay("", update)
 	send := Send{}
 	send.send.Node, send.send.Overlay, send.send.Err = node, raw, err
 	return send
@@ -177,114 +167,106 @@ func failedSend(node string, err error) Send {
 	return send
 }
 
-// make returns what handles states of the schema.
-func (s *Schema) make() (*mapstate.Type, []mapstate.Problem) {
+// make returns what follows from the schema, or everything that is wrong with it.
+func (s *Schema) make() (*schemaType, []Problem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.made == nil {
-		s.made, s.problems = mapstate.New(s.fields, s.types, s.strict)
-		for _, name := range s.keep {
-			switch {
-			case s.made == nil:
-			case s.made.Has(name):
-				s.problems = append(s.problems, mapstate.Problem{Field: name, Text: fmt.Sprintf("field %q is declared and reserved", name), Advice: "choose another name"})
-			case s.made.Reserved == nil:
-				s.made.Reserved = map[string]bool{name: true}
-			default:
-				s.made.Reserved[name] = true
-			}
-		}
+		s.made, s.problems = newSchemaType(s.names, s.fields, s.types, s.keep, s.strict)
 	}
 	return s.made, s.problems
 }
 
-func (s *Schema) typ() (*mapstate.Type, error) {
+func (s *Schema) typ() (*schemaType, error) {
 	t, problems := s.make()
 	if t == nil {
-		return nil, &CompileError{Graph: "schema", Problems: schemaProblems(problems)}
+		return nil, &CompileError{Graph: "schema", Problems: problems}
 	}
 	return t, nil
-}
-
-func schemaProblems(problems []mapstate.Problem) []Problem {
-	var ps []Problem
-	for _, p := range problems {
-		ps = append(ps, Problem{Kind: "field", Name: p.Field, Text: p.Text, Fix: p.Advice})
-	}
-	return ps
 }
 
 // Warning is something that a schema lets pass unless it is [Schema.Strict], or
 // data that is larger than [WarnSize]. It is told to [Schema.OnWarning] or
 // [OnWarning] and streamed with [ModeWarnings] as the value of
 // an event.
-//
-//	type Warning struct {
-//		Kind  WarningKind
-//		Field string
-//		Node  string // that wrote the field; empty: input from outside, or not known
-//		With  string // whose write was replaced
-//		Size  int    // bytes of a large change or state
-//		Of    int    // bytes of Field in it
-//	}
-//
-//	func (w Warning) String() string
-type Warning = mapstate.Warning
+type Warning struct {
+	Kind  WarningKind
+	Field string
+	Node  string // that wrote the field; empty: input from outside, or not known
+	With  string // whose write was replaced
+	Size  int    // bytes of a large change or state
+	Of    int    // bytes of Field in it
+}
 
 // WarningKind is the kind of a [Warning].
-//
-//	type WarningKind string
-type WarningKind = mapstate.WarningKind
+type WarningKind string
 
 // The kinds of warnings.
 const (
 	// UndeclaredField: a write to a field that isn't declared. It is stored,
 	// and replaced by later writes.
-	UndeclaredField = mapstate.UndeclaredField
+	UndeclaredField WarningKind = "undeclared field"
 
 	// ConcurrentWrites: two tasks of one superstep set a field that has no
 	// reducer. The later one in plan order wins.
-	ConcurrentWrites = mapstate.ConcurrentWrites
+	ConcurrentWrites WarningKind = "concurrent writes"
 
 	// LargeChange: what a task, an input or an edit wrote is larger than
 	// [WarnSize].
-	LargeChange = mapstate.LargeChange
+	LargeChange WarningKind = "large change"
 
 	// LargeState: the whole state is.
-	LargeState = mapstate.LargeState
+	LargeState WarningKind = "large state"
 )
 
+func (w Warning) String() string {
+	who := "the input"
+	if w.Node != "" {
+		who = fmt.Sprintf("node %q", w.Node)
+	}
+	switch w.Kind {
+	case LargeChange:
+		return fmt.Sprintf("%s wrote %d bytes in one superstep, %d of them to field %q: store large data elsewhere and keep a reference to it", who, w.Size, w.Of, w.Field)
+	case LargeState:
+		return fmt.Sprintf("the state has %d bytes, %d of them in field %q: store large data elsewhere and keep a reference to it", w.Size, w.Of, w.Field)
+	}
+	if w.Kind == UndeclaredField {
+		return fmt.Sprintf("%s wrote field %q, which the schema doesn't declare: it was stored as it is", who, w.Field)
+	}
+	return fmt.Sprintf("%s replaced what node %q wrote to field %q in the same superstep: give the field a reducer", who, w.With, w.Field)
+}
+
 // ReservedFieldError says that an update names a field of [Schema.Reserve].
-//
-//	type ReservedFieldError struct {
-//		Node  string // that wrote it; empty: input from outside
-//		Field string
-//	}
-//
-//	func (e *ReservedFieldError) Error() string
-type ReservedFieldError = mapstate.ReservedFieldError
+type ReservedFieldError struct {
+	Node  string // that wrote it; empty: input from outside
+	Field string
+}
+
+func (e *ReservedFieldError) Error() string {
+	return fmt.Sprintf("field %q is reserved: nodes can't write it", e.Field)
+}
 
 // FieldTypeError says that a value has another type than its field.
-//
-//	type FieldTypeError struct {
-//		Node  string // that wrote it; empty: input from outside, or a reducer
-//		Field string
-//		Want  string // the Go type that the field takes
-//		Got   string // the Go type of the value, or "nil"
-//	}
-//
-//	func (e *FieldTypeError) Error() string
-type FieldTypeError = mapstate.FieldTypeError
+type FieldTypeError struct {
+	Node  string // that wrote it; empty: input from outside, or a reducer
+	Field string
+	Want  string // the Go type that the field takes
+	Got   string // the Go type of the value, or "nil"
+}
+
+func (e *FieldTypeError) Error() string {
+	return fmt.Sprintf("field %q takes a value of type %s, not %s", e.Field, e.Want, e.Got)
+}
 
 // RequiredError says that a required field has no value.
-//
-//	type RequiredError struct {
-//		Node  string // that was to run
-//		Field string
-//	}
-//
-//	func (e *RequiredError) Error() string
-type RequiredError = mapstate.RequiredError
+type RequiredError struct {
+	Node  string // that was to run
+	Field string
+}
+
+func (e *RequiredError) Error() string {
+	return fmt.Sprintf("required field %q has no value: set it in the input", e.Field)
+}
 
 // ResultTypeError says that a node of a schema graph returned something of a
 // type that is no result.

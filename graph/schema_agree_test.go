@@ -29,8 +29,8 @@ func (a *action) json(deed int) []byte {
 	return data
 }
 
-// A thread of a typed graph and one of a schema graph that does the same go through
-// turns, questions, failures, edits, forks and prunes alike.
+// A schema graph is a front end: a thread of one and that of a typed graph that does
+// the same go through turns, questions, failures, edits, forks and prunes alike.
 func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}

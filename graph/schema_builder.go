@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/superstep-dev/superstep/graph/internal/mapstate"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -39,26 +38,26 @@ func NewSchemaGraph(name string, schema *Schema) *SchemaBuilder {
 		if schema == nil {
 			return nil, []Problem{{Kind: "field", Text: "the graph has no schema", Fix: "pass graph.NewSchema()"}}
 		}
-		t, problems := schema.make()
+		t, ps := schema.make()
 		schema.mu.Lock()
 		warn := schema.warn
 		schema.mu.Unlock()
 		if warn == nil {
 			warn = logWarnings(name)
 		}
-		ps := schemaProblems(problems)
 		if t == nil {
 			return nil, ps
 		}
+		ps = slices.Clip(ps)
 		for i := range b.nodes {
 			for _, f := range b.nodes[i].reads {
-				if !t.Has(f) {
+				if _, ok := t.index[f]; !ok {
 					ps = append(ps, Problem{Kind: "field", Name: f, Text: fmt.Sprintf("node %q reads field %q, which the schema doesn't declare", b.nodes[i].name, f),
-						Fix: near(f, t.Names())})
+						Fix: near(f, t.values.FieldNames())})
 				}
 			}
 		}
-		return schemaValues{t, warn}, ps
+		return schemaValues{t.values, t, warn}, ps
 	}
 	return &SchemaBuilder{b: b, schema: schema}
 }
@@ -89,16 +88,12 @@ func (b *SchemaBuilder) AddNode(name string, fn MapNode, opts ...NodeOption) *Sc
 	var reads []string
 	if fn != nil {
 		run = func(ctx context.Context, state, _ any) (local.Command, error) {
-			s := &state.(*SchemaState).s
-			if err := s.Missing(name); err != nil {
+			s := state.(*SchemaState)
+			if err := s.missing(name); err != nil {
 				return local.Command{}, err
 			}
-			s.Node(name)
-			in, err := s.Map(reads)
-			if err != nil {
-				return local.Command{}, err
-			}
-			out, err := fn(ctx, MapState(in))
+			s.node = name
+			out, err := fn(ctx, s.only(reads))
 			if err != nil {
 				return local.Command{}, err
 			}
@@ -117,14 +112,14 @@ func (b *SchemaBuilder) AddTask(name string, fn func(ctx context.Context, payloa
 	var run func(context.Context, any, any) (local.Command, error)
 	if fn != nil {
 		run = func(ctx context.Context, state, payload any) (local.Command, error) {
-			s := &state.(*SchemaState).s
-			s.Node(name)
+			s := state.(*SchemaState)
+			s.node = name
 			raw, _ := payload.(json.RawMessage)
-			in, err := s.Type().ReadPayload(raw)
+			in, err := s.t.readPayload(raw)
 			if err != nil {
 				return local.Command{}, fmt.Errorf("payload: %w", err)
 			}
-			out, err := fn(ctx, MapState(in))
+			out, err := fn(ctx, in)
 			if err != nil {
 				return local.Command{}, err
 			}
@@ -137,21 +132,21 @@ func (b *SchemaBuilder) AddTask(name string, fn func(ctx context.Context, payloa
 }
 
 // took writes a node's result to its state and returns where it leads.
-func took(ctx context.Context, s *mapstate.State, node string, out any) (local.Command, error) {
+func took(ctx context.Context, s *SchemaState, node string, out any) (local.Command, error) {
 	switch out := out.(type) {
 	case nil:
 		return local.Command{}, nil
 	case MapState:
-		return local.Command{}, s.Write(out)
+		return local.Command{}, s.Update(out)
 	case map[string]any:
-		return local.Command{}, s.Write(out)
+		return local.Command{}, s.Update(out)
 	case *MapCommand:
 		if out == nil {
 			return local.Command{}, nil
 		}
-		return out.Goto.local(), s.Write(out.Update)
+		return out.Goto.local(), s.Update(out.Update)
 	case []*MapCommand:
-		return spread(ctx, s.Type(), node, out)
+		return spread(ctx, s.t, node, out)
 	case Command:
 		return out.local(), nil
 	}
@@ -159,7 +154,7 @@ func took(ctx context.Context, s *mapstate.State, node string, out any) (local.C
 }
 
 // spread returns the tasks that a list of commands stands for.
-func spread(ctx context.Context, t *mapstate.Type, node string, list []*MapCommand) (local.Command, error) {
+func spread(ctx context.Context, t *schemaType, node string, list []*MapCommand) (local.Command, error) {
 	var sum, parent local.Command
 	for i, c := range list {
 		fail := func(err error) (local.Command, error) {
@@ -171,7 +166,7 @@ func spread(ctx context.Context, t *mapstate.Type, node string, list []*MapComma
 		to := c.Goto.local()
 		sum.Stop = sum.Stop || to.Stop
 		if to.Parent == nil || len(to.Goto)+len(to.Sends) > 0 {
-			overlay, err := t.Overlay(node, c.Update)
+			overlay, err := t.overlay(node, c.Update)
 			if err == nil {
 				sum.Sends, err = sends(sum.Sends, to, overlay)
 			}
@@ -237,7 +232,7 @@ func parentOverlay(ctx context.Context, node string, update MapState) (json.RawM
 	if !ok {
 		return nil, &ParentUpdateError{Node: node, Graph: name}
 	}
-	return s.s.Type().Overlay(node, update)
+	return s.t.overlay(node, update)
 }
 
 // AddEdge makes to follow from; see [Builder.AddEdge].
@@ -295,11 +290,7 @@ func (b *SchemaBuilder) AddMultiConditionalEdges(from string, router func(ctx co
 	routes = maps.Clone(routes)
 	b.b.routers = append(b.b.routers, routerConfig{from: from, labelled: func(isNode func(string) bool) local.Router {
 		return func(ctx context.Context, state any) (local.Command, error) {
-			in, err := state.(*SchemaState).s.Map(nil)
-			if err != nil {
-				return local.Command{}, err
-			}
-			chosen, err := router(ctx, MapState(in))
+			chosen, err := router(ctx, state.(*SchemaState).Map())
 			if err != nil {
 				return local.Command{}, err
 			}

@@ -3,8 +3,6 @@ package graph
 import (
 	"fmt"
 	"reflect"
-
-	"github.com/superstep-dev/superstep/graph/internal/mapstate"
 )
 
 // FieldReducer says how updates of a field of a [Schema] are folded into its
@@ -15,7 +13,13 @@ import (
 // A thread's log holds the updates and not the results, so reducers run again
 // at every replay. In a superstep they fold the updates of its tasks in plan
 // order. Any update may be an [Overwrite].
-type FieldReducer interface{ fieldReducer() mapstate.Reducer }
+//
+// In JSON, on the log and from outside, an update is the value that a node returns,
+// and {"$overwrite": v} an [Overwrite]. Several updates that one task made are one:
+// of a function {"$updates": [u, ...]}, after an "$overwrite" or alone, and otherwise
+// the list, map or sum of them all. An object with names that begin with $ is put
+// into {"$value": {...}}.
+type FieldReducer interface{ fieldReducer() reducer }
 
 // BuiltinReducer is a [FieldReducer] that is provided.
 type BuiltinReducer uint8
@@ -55,22 +59,22 @@ func (r BuiltinReducer) String() string {
 	return fmt.Sprintf("BuiltinReducer(%d)", uint8(r))
 }
 
-func (r BuiltinReducer) fieldReducer() mapstate.Reducer {
+func (r BuiltinReducer) fieldReducer() reducer {
 	switch r {
 	case DefaultReducer:
-		return mapstate.Reducer{Kind: mapstate.Replace}
+		return reducer{kind: replaces}
 	case OverrideReducer:
-		return mapstate.Reducer{Kind: mapstate.Override}
+		return reducer{kind: overrides}
 	case AppendReducer:
-		return mapstate.Reducer{Kind: mapstate.Append}
+		return reducer{kind: appends}
 	case StringSliceReducer:
-		return mapstate.Reducer{Kind: mapstate.Append, Only: reflect.TypeFor[[]string]()}
+		return reducer{kind: appends, only: reflect.TypeFor[[]string]()}
 	case MergeReducer:
-		return mapstate.Reducer{Kind: mapstate.Merge}
+		return reducer{kind: merges}
 	case SumReducer:
-		return mapstate.Reducer{Kind: mapstate.Sum}
+		return reducer{kind: sums}
 	}
-	return mapstate.Reducer{Kind: mapstate.Func} // reported as a nil function
+	return reducer{kind: reduces} // reported as a nil function
 }
 
 // ReducerFunc is a reducer that takes updates of any type. Existing is nil when
@@ -79,16 +83,16 @@ func (r BuiltinReducer) fieldReducer() mapstate.Reducer {
 // type; see [Schema.RegisterType].
 type ReducerFunc func(existing, update any) any
 
-func (f ReducerFunc) fieldReducer() mapstate.Reducer {
-	return mapstate.Reducer{Kind: mapstate.Func, Fn: f}
+func (f ReducerFunc) fieldReducer() reducer {
+	return reducer{kind: reduces, fn: f}
 }
 
 // ReducerOf returns a reducer for a field of type T that takes updates of type
 // U. Existing is the zero T when the field has no value and no default.
 func ReducerOf[T, U any](reduce func(existing T, update U) T) FieldReducer {
-	r := mapstate.Reducer{Kind: mapstate.Func, Value: reflect.TypeFor[T](), Update: reflect.TypeFor[U]()}
+	r := reducer{kind: reduces, value: reflect.TypeFor[T](), update: reflect.TypeFor[U]()}
 	if reduce != nil {
-		r.Fn = func(existing, update any) any {
+		r.fn = func(existing, update any) any {
 			t, _ := existing.(T) // nil: zero
 			u, _ := update.(U)
 			return reduce(t, u)
@@ -97,10 +101,10 @@ func ReducerOf[T, U any](reduce func(existing T, update U) T) FieldReducer {
 	return typedReducer{r}
 }
 
-type typedReducer struct{ r mapstate.Reducer }
+type typedReducer struct{ r reducer }
 
-func (r typedReducer) fieldReducer() mapstate.Reducer { return r.r }
+func (r typedReducer) fieldReducer() reducer { return r.r }
 
 // Overwrite returns an update that replaces a field's value by v, whatever the
 // field's reducer.
-func Overwrite(v any) any { return mapstate.Overwriting{Value: v} }
+func Overwrite(v any) any { return overwrite{v} }

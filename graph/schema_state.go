@@ -1,10 +1,18 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
-	"github.com/superstep-dev/superstep/graph/internal/mapstate"
+	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/graph/internal/anyjson"
+	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
+	"github.com/superstep-dev/superstep/graph/internal/state"
 	"github.com/superstep-dev/superstep/internal/core"
 )
 
@@ -48,7 +56,60 @@ type MapCommand struct {
 // SchemaState is the state of a schema graph as an opaque value: what Snapshot
 // holds, and what functions over the state take. Reads return private copies.
 // The zero SchemaState has no fields.
-type SchemaState struct{ s mapstate.State }
+type SchemaState struct {
+	t     *schemaType
+	cells []cell       // one for each field; a copy of the state shares them until it writes
+	self  *SchemaState // its own address: in a copy, that is another's
+
+	// Of a task's copy.
+	node string // that writes
+	err  error  // of the first write that failed
+}
+
+// copy makes s, which is zero, a copy of src that shares nothing with it that either
+// may alter.
+func (s *SchemaState) copy(src *SchemaState) {
+	*s = SchemaState{t: src.t, cells: slices.Clone(src.cells), self: s}
+	for i := range s.cells {
+		s.cells[i].copy()
+	}
+}
+
+// own is called before a write.
+func (s *SchemaState) own() {
+	if s.self != s {
+		node, err, src := s.node, s.err, *s
+		s.copy(&src)
+		s.node, s.err = node, err
+	}
+}
+
+func (s *SchemaState) fail(name string, err error) {
+	if s.err == nil {
+		s.err = fieldErr(name, err)
+	}
+}
+
+func fieldErr(name string, err error) error { return fmt.Errorf("field %q: %w", name, err) }
+
+// read returns the value of a field, shared.
+func (s *SchemaState) read(i int) (v any, ok bool) {
+	v, ok, err := s.cells[i].value()
+	if err != nil {
+		s.fail(s.t.fields[i].name, err)
+	}
+	return v, ok
+}
+
+// rest returns the values of fields that aren't declared, shared.
+func (s *SchemaState) rest() map[string]any {
+	if s.t == nil || s.t.strict {
+		return nil
+	}
+	v, _ := s.read(len(s.cells) - 1)
+	m, _ := v.(map[string]any)
+	return m
+}
 
 // Get returns a copy of a field's value, nil when the field has none.
 func (s *SchemaState) Get(name string) any {
@@ -57,28 +118,94 @@ func (s *SchemaState) Get(name string) any {
 }
 
 // Lookup returns a copy of a field's value, and whether it has one.
-func (s *SchemaState) Lookup(name string) (any, bool) {
-	v, ok, err := s.s.Get(name)
-	return v, ok && err == nil // what is stored was copied before, so it can be
+func (s *SchemaState) Lookup(name string) (v any, ok bool) {
+	if s.t == nil {
+		return nil, false
+	}
+	if i, declared := s.t.index[name]; declared {
+		return s.copyOf(int(i))
+	}
+	if v, ok = s.rest()[name]; !ok {
+		return nil, false
+	}
+	v, _ = anyjson.Clone(v) // which was cloned before
+	return v, true
+}
+
+func (s *SchemaState) copyOf(i int) (v any, ok bool) {
+	if v, ok = s.read(i); ok && !s.t.fields[i].Untracked {
+		v, _ = anyjson.Clone(v) // which was cloned before
+	}
+	return v, ok
 }
 
 // Map returns a copy of the whole state.
-func (s *SchemaState) Map() MapState {
-	m, _ := s.s.Map(nil) // what is stored was copied before, so it can be
+func (s *SchemaState) Map() MapState { return s.only(nil) }
+
+// only returns copies of the values of the named fields, nil: of all.
+func (s *SchemaState) only(names []string) MapState {
+	if s.t == nil {
+		return MapState{}
+	}
+	if names == nil {
+		rest := s.rest()
+		m := make(MapState, len(s.cells)+len(rest))
+		for i, d := range s.t.fields {
+			if d.rest {
+				continue
+			}
+			if v, ok := s.copyOf(i); ok {
+				m[d.name] = v
+			}
+		}
+		for name := range rest {
+			m[name], _ = s.Lookup(name)
+		}
+		return m
+	}
+	m := make(MapState, len(names))
+	for _, name := range names {
+		if v, ok := s.Lookup(name); ok {
+			m[name] = v
+		}
+	}
 	return m
+}
+
+// missing returns an error when a required field has no value.
+func (s *SchemaState) missing(node string) error {
+	for i, d := range s.t.fields {
+		if d.Required {
+			if _, ok := s.read(i); !ok {
+				return &RequiredError{Node: node, Field: d.name}
+			}
+		}
+	}
+	return nil
 }
 
 // Update writes to the state as a node's result does: through the reducers. It
 // must be called on the state that a node, an input or an edit was given. An
 // error changes nothing, and makes the node or call fail that it is part of.
 func (s *SchemaState) Update(m MapState) error {
-	if s.s.Type() == nil {
-		if len(m) == 0 {
-			return nil
-		}
+	switch {
+	case len(m) == 0:
+		return nil
+	case s.t == nil:
 		return fmt.Errorf("graph: update of a SchemaState that belongs to no schema: make it with Schema.NewState")
 	}
-	return s.s.Write(m)
+	ws, err := s.t.check(s.node, m)
+	if err != nil {
+		if s.err == nil {
+			s.err = err
+		}
+		return err
+	}
+	s.own()
+	for _, w := range ws {
+		s.cells[w.at].put(s.node, w.over, w.value)
+	}
+	return nil
 }
 
 // MarshalJSON returns the state as a JSON object.
@@ -88,116 +215,355 @@ func (s SchemaState) MarshalJSON() ([]byte, error) {
 
 func (s SchemaState) String() string { return fmt.Sprint(map[string]any(s.Map())) }
 
-// schemaValues is what a schema graph knows of its state.
+// write is an update of one field.
+type write struct {
+	at    int32 // index of the field
+	over  bool
+	value any
+}
+
+type overwrite struct{ value any }
+
+// check turns an update into writes, in the order of the fields. What isn't declared
+// is the last one.
+func (t *schemaType) check(node string, update MapState) ([]write, error) {
+	ws := make([]write, 0, len(update))
+	var rest map[string]any
+	for name, v := range update {
+		if i, ok := t.index[name]; ok {
+			ws = append(ws, write{at: i, value: v})
+			continue
+		}
+		if rest == nil {
+			rest = map[string]any{}
+		}
+		rest[name] = v
+	}
+	if len(ws) > 1 {
+		slices.SortFunc(ws, func(a, b write) int { return int(a.at - b.at) })
+	}
+	for k := range ws {
+		w := &ws[k]
+		d := t.fields[w.at]
+		if o, ok := w.value.(overwrite); ok {
+			w.over, w.value = true, o.value
+		}
+		v, want, got := d.accept(w.over, w.value)
+		switch {
+		case got != "":
+			return nil, &FieldTypeError{Node: node, Field: d.name, Want: want, Got: got}
+		case notFinite(v):
+			return nil, fieldErr(d.name, fmt.Errorf("%w: %v", errNotFinite, v))
+		}
+		if !d.Untracked {
+			var err error
+			if v, err = anyjson.Clone(v); err != nil {
+				return nil, fieldErr(d.name, err)
+			}
+		}
+		w.value = v
+	}
+	if rest == nil {
+		return ws, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		switch {
+		case t.reserved[name]:
+			return nil, &ReservedFieldError{Node: node, Field: name}
+		case !t.values.TakesRest(name):
+			return nil, t.values.Unknown(name)
+		}
+		v := rest[name]
+		if o, ok := v.(overwrite); ok {
+			v = o.value
+		}
+		v, err := anyjson.Clone(anyjson.Normal(v))
+		if err != nil {
+			return nil, fieldErr(name, err)
+		}
+		rest[name] = v
+	}
+	return append(ws, write{at: int32(len(t.fields) - 1), value: rest}), nil
+}
+
+// overlay returns an update as a task's overlay.
+func (t *schemaType) overlay(node string, update MapState) (json.RawMessage, error) {
+	s := t.values.Fork(&t.zero).(*SchemaState)
+	s.node = node
+	if err := s.Update(update); err != nil {
+		return nil, err
+	}
+	for i, d := range t.fields {
+		if d.Untracked && s.cells[i].w != nil {
+			return nil, fieldErr(d.name, errors.New("it is not stored, so it can't be sent"))
+		}
+	}
+	c, err := t.values.Changes(&t.zero, s, nil)
+	if err != nil {
+		return nil, err
+	}
+	data, _, err := t.values.Encode(c)
+	return data, err
+}
+
+// payload encodes a map that is sent to a task: values of declared fields have
+// their types, others any.
+func (t *schemaType) payload(m MapState) (json.RawMessage, error) {
+	var o jsonobject.Writer
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		typ, v := t.typeOf(name), m[name]
+		if _, declared := t.index[name]; declared {
+			var got string
+			var ok bool
+			if v, got, ok = assign(typ, v); !ok {
+				return nil, &FieldTypeError{Field: name, Want: typ.String(), Got: got}
+			}
+		}
+		data, err := t.types.Encode(typ, v)
+		if err != nil {
+			return nil, fieldErr(name, err)
+		}
+		o.Member(name, data)
+	}
+	return o.Close(), nil
+}
+
+// readPayload reads what payload returned.
+func (t *schemaType) readPayload(data json.RawMessage) (MapState, error) {
+	m := MapState{}
+	if data == nil {
+		return m, nil
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, err
+	}
+	for name, data := range raw {
+		v, err := t.types.Decode(t.typeOf(name), data)
+		if err != nil {
+			return nil, fieldErr(name, err)
+		}
+		m[name] = v
+	}
+	return m, nil
+}
+
+func (t *schemaType) typeOf(name string) reflect.Type {
+	if i, ok := t.index[name]; ok {
+		return t.fields[i].Type
+	}
+	return reflect.TypeFor[any]()
+}
+
+// schemaValues is what a schema graph knows of its state: its fields are driven as
+// those of a struct are. What it adds is what a schema lets pass with a warning.
 type schemaValues struct {
-	t    *mapstate.Type
+	*state.Type[SchemaState]
+	t    *schemaType
 	warn func(Warning)
 }
 
 var _ values[SchemaState] = schemaValues{}
 
-func schemaState(s any) *mapstate.State { return &s.(*SchemaState).s }
-
-// FieldNames returns the names of the declared fields.
-func (v schemaValues) FieldNames() []string { return v.t.FieldNames() }
-
-// New implements [core.Values].
-func (v schemaValues) New() any { return &SchemaState{v.t.New()} }
+// mine returns a state, or if it is one of another schema, a copy with the fields
+// that both have, and undeclared ones if they are allowed.
+func (v schemaValues) mine(of any) *SchemaState {
+	s := of.(*SchemaState)
+	if s.t == v.t {
+		return s
+	}
+	own := v.New().(*SchemaState)
+	if s.t == nil {
+		return own
+	}
+	rest := map[string]any{}
+	take := func(name string, value any) {
+		if i, ok := v.t.index[name]; !ok {
+			rest[name] = value
+		} else if value, _, ok := assign(v.t.fields[i].Type, value); ok {
+			own.cells[i] = cell{d: v.t.fields[i], v: clipped(value), has: true}
+		}
+	}
+	for i, d := range s.t.fields {
+		if value, ok, _ := s.cells[i].current(); ok && !d.rest {
+			take(d.name, value)
+		}
+	}
+	for name, value := range s.rest() {
+		take(name, value)
+	}
+	if len(rest) > 0 && !v.t.strict {
+		last := len(own.cells) - 1
+		own.cells[last] = cell{d: v.t.fields[last], v: rest, has: true}
+	}
+	return own
+}
 
 // Fork implements [core.Values].
-func (v schemaValues) Fork(base any) any { return &SchemaState{v.t.Fork(schemaState(base))} }
+func (v schemaValues) Fork(base any) any { return v.Type.Fork(v.mine(base)) }
 
 // Ahead implements [core.Values]: no field lives for one superstep.
 func (v schemaValues) Ahead(base any) any { return v.Fork(base) }
 
 // Changes implements [core.Values].
-func (v schemaValues) Changes(_, fork, _ any) (any, error) {
-	c, err := v.t.Changes(schemaState(fork), v.warn)
-	if c == nil {
-		return nil, err
+func (v schemaValues) Changes(base, fork, reuse any) (any, error) {
+	s := fork.(*SchemaState)
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.self != s || s.t != v.t:
+		return nil, field.ErrReplaced
+	}
+	c, err := v.Type.Changes(base, fork, reuse)
+	if err != nil || v.t.strict {
+		return c, err
+	}
+	if w := s.cells[len(s.cells)-1].w; w != nil {
+		for _, name := range slices.Sorted(maps.Keys(w.v.(map[string]any))) {
+			v.warn(Warning{Kind: UndeclaredField, Field: name, Node: s.node})
+		}
 	}
 	return c, nil
 }
 
 // Fold implements [core.Values].
 func (v schemaValues) Fold(base any, cs []any, when core.When) (any, uint64, error) {
-	var buf [8]*mapstate.Changes
-	list, some := buf[:0], false
-	for _, c := range cs {
-		mc, _ := c.(*mapstate.Changes)
-		list = append(list, mc) // nil too: an error names a position
-		some = some || mc != nil
+	s := v.mine(base)
+	for i := range s.cells {
+		if s.cells[i].own {
+			s.cells[i].own = false
+		}
 	}
-	if !some {
-		return base, 0, nil
+	next, digest, err := v.Type.Fold(s, cs, when)
+	if err == nil && when == core.Committed && len(cs) > 1 && !v.t.strict {
+		v.replaced(cs)
 	}
-	next, digest, err := v.t.Fold(schemaState(base), list, when == core.Committed, v.warn)
-	if err != nil {
-		return nil, 0, err
-	}
-	return &SchemaState{next}, digest, nil
+	return next, digest, err
 }
 
-// Encode implements [core.Values].
-func (v schemaValues) Encode(changes any) (json.RawMessage, []core.Growth, error) {
-	c, _ := changes.(*mapstate.Changes)
-	return v.t.Encode(c)
-}
-
-// Unrecorded implements [core.Unrecorder].
-func (v schemaValues) Unrecorded(changes any) bool {
-	c, _ := changes.(*mapstate.Changes)
-	return v.t.Unrecorded(c)
+// replaced warns of what tasks of one superstep replaced of each other.
+func (v schemaValues) replaced(cs []any) {
+	type written struct {
+		task  int
+		node  string
+		value any
+	}
+	last := map[string]written{}
+	for i, c := range cs {
+		set := func(name, node string, value any) {
+			o, ok := last[name]
+			if ok && reflect.DeepEqual(o.value, value) {
+				return // the first of those that agree counts
+			}
+			if last[name] = (written{i, node, value}); ok && o.task != i {
+				v.warn(Warning{Kind: ConcurrentWrites, Field: name, Node: node, With: o.node})
+			}
+		}
+		v.Merged(c, func(fc field.Change) {
+			c := fc.(*cellChange)
+			switch {
+			case c.d.rest:
+				values := c.v.(map[string]any)
+				for _, name := range slices.Sorted(maps.Keys(values)) {
+					set(name, c.node, values[name])
+				}
+			case c.exclusive():
+				set(c.d.name, c.node, c.v)
+			}
+		})
+	}
 }
 
 // Decode implements [core.Values].
 func (v schemaValues) Decode(data json.RawMessage, only []string) (any, error) {
-	c, err := v.t.Decode(data, only)
-	if c == nil {
-		return nil, err
+	data, err := v.declare(data)
+	if err != nil {
+		return nil, fmt.Errorf("changes: %w", err)
 	}
-	return c, nil
-}
-
-// Snapshot implements [core.Values].
-func (v schemaValues) Snapshot(base any, full bool) (json.RawMessage, error) {
-	return v.t.Snapshot(schemaState(base), full)
+	return v.Type.Decode(data, only)
 }
 
 // Restore implements [core.Values].
 func (v schemaValues) Restore(base any, data json.RawMessage) (any, error) {
-	var onto *mapstate.State
-	if base != nil {
-		onto = schemaState(base)
-	}
-	s, err := v.t.Restore(onto, data)
+	data, err := v.declare(data)
 	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	if base != nil {
+		base = v.mine(base)
+	}
+	return v.Type.Restore(base, data)
+}
+
+// declare gives what was recorded of a field before it was declared the place of the
+// field.
+func (v schemaValues) declare(data json.RawMessage) (json.RawMessage, error) {
+	if !bytes.Contains(data, []byte(`"`+restName+`"`)) {
+		return data, nil
+	}
+	var raw, rest map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, err
 	}
-	return &SchemaState{s}, nil
+	if raw[restName] == nil || json.Unmarshal(raw[restName], &rest) != nil {
+		return data, nil
+	}
+	for name, value := range rest {
+		if _, declared := v.t.index[name]; !declared && !v.t.former[name] {
+			continue
+		}
+		delete(rest, name)
+		if _, ok := raw[name]; !ok {
+			raw[name], _ = json.Marshal(map[string]json.RawMessage{restName: value}) // which was JSON before
+		}
+	}
+	raw[restName], _ = json.Marshal(rest)
+	return json.Marshal(raw)
+}
+
+// Snapshot implements [core.Values].
+func (v schemaValues) Snapshot(base any, full bool) (json.RawMessage, error) {
+	return v.Type.Snapshot(v.mine(base), full)
 }
 
 // Update writes input from outside.
 func (v schemaValues) Update(s *SchemaState, data []byte) error {
-	if s.s.Type() == nil { // the zero SchemaState
-		zero := v.t.New()
-		fresh := v.t.Fork(&zero)
-		if err := v.t.Update(&fresh, data); err != nil {
-			return err
-		}
-		s.s = fresh
-		return nil
+	if s.t == nil { // the zero SchemaState
+		s.copy(&v.t.zero)
 	}
-	return v.t.Update(&s.s, data)
+	if s.t != v.t {
+		return errors.New("graph: the SchemaState is of another schema")
+	}
+	s.own()
+	return v.Type.Update(s, data)
 }
 
 // Hash hashes the fields.
-func (v schemaValues) Hash(s *SchemaState) (map[string]uint64, error) { return v.t.Hash(&s.s) }
+func (v schemaValues) Hash(s *SchemaState) (map[string]uint64, error) { return v.Type.Hash(v.mine(s)) }
 
-// Write writes changes of a subgraph's state.
-func (v schemaValues) Write(dst *SchemaState, changes any, _ bool) error {
-	c, _ := changes.(*mapstate.Changes)
-	return v.t.Pass(&dst.s, c)
+// Write writes changes of a subgraph's state to dst, a task's copy whose fields may
+// differ. Fields that dst doesn't declare and the subgraph does are the subgraph's
+// own and not written.
+func (v schemaValues) Write(dst *SchemaState, changes any, _ bool) (err error) {
+	v.Merged(changes, func(fc field.Change) {
+		c := fc.(*cellChange)
+		_, both := dst.t.index[c.d.name]
+		switch {
+		case err != nil || !both && !c.d.rest:
+		case c.d.rest:
+			err = dst.Update(c.v.(map[string]any))
+		case c.over:
+			err = dst.Update(MapState{c.d.name: Overwrite(c.v)})
+		case c.d.reducer.kind != reduces:
+			err = dst.Update(MapState{c.d.name: c.v})
+		}
+		for _, u := range c.updates {
+			if err == nil && both {
+				err = dst.Update(MapState{c.d.name: u})
+			}
+		}
+	})
+	return err
 }
 
 // warning returns the same values for one run, whose warnings go to emit too.

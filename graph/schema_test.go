@@ -762,8 +762,8 @@ func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 		got = append(got, ev.Node+" "+string(ev.Update))
 	}
 	equalSlice(t, "updates", got, []string{
-		`a {"counter":2,"items":["x"],"note":"\u003cn\u003e","any":{"$type":"int","$value":7},"meta":{"$value":{"$k":1.5,"n":{"$type":"int64","$value":3}}},"best":{"$type":"string","$value":"text"},"extra":{"$extra":{"$type":"[]string","$value":["e"]}}}`,
-		`b {"counter":{"$overwrite":9},"items":{"$each":[["y"],["y"]]},"note":"twice","any":{"$value":{"$type":1}},"best":3}`,
+		`a {"counter":2,"items":["x"],"note":"\u003cn\u003e","any":{"$type":"int","$value":7},"meta":{"$value":{"$k":1.5,"n":{"$type":"int64","$value":3}}},"best":{"$type":"string","$value":"text"},"$extra":{"extra":{"$type":"[]string","$value":["e"]}}}`,
+		`b {"counter":{"$overwrite":9},"items":["y","y"],"note":"twice","any":{"$value":{"$type":1}},"best":3}`,
 		`c `,
 	})
 	state := must[*graph.Snapshot[graph.SchemaState]](t)(g.Thread("t").State(bg)).State
@@ -775,7 +775,8 @@ func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 }
 
 func TestSchemaUpdateJSON(t *testing.T) {
-	schema := guide().AddField("item", graph.FieldOf(item{}, nil)).AddField("tags", graph.FieldOf(map[string]int(nil), graph.MergeReducer))
+	schema := guide().AddField("item", graph.FieldOf(item{}, nil)).AddField("tags", graph.FieldOf(map[string]int(nil), graph.MergeReducer)).
+		AddField("best", graph.FieldOf(0, graph.ReducerOf(func(a, b int) int { return max(a, b) })))
 	g := compileSchema(t, graph.NewSchemaGraph("g", schema).AddNode("a", returns(nil)).SetEntryPoint("a"))
 	input := func(data string) (*graph.Snapshot[graph.SchemaState], error) {
 		var err error
@@ -785,12 +786,12 @@ func TestSchemaUpdateJSON(t *testing.T) {
 		})
 		return snap, err
 	}
-	snap, err := input(`{"counter": 3, "items": {"$each": [["a"], {"$overwrite": ["b"]}, ["c"]]}, "item": {"N": 1}, "tags": {"x": 1}, "free": {"n": 1}}`)
+	snap, err := input(`{"counter": 3, "items": {"$overwrite": ["b", "c"]}, "best": {"$overwrite": 3, "$updates": [9, 5]}, "item": {"Name": "x", "At": "2026-01-02T03:04:05Z", "N": 1}, "tags": {"x": 1}, "free": {"n": 1}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantState(t, snap.State, graph.MapState{
-		"counter": 3, "items": []string{"b", "c"}, "item": item{N: 1}, "tags": map[string]int{"x": 1}, "free": map[string]any{"n": 1.0},
+		"counter": 3, "items": []string{"b", "c"}, "best": 9, "item": item{"x", time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), 1}, "tags": map[string]int{"x": 1}, "free": map[string]any{"n": 1.0},
 	})
 	_, err = input(`{"free": ` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`)
 	if err == nil || !strings.Contains(err.Error(), "nests too deep") {
@@ -800,9 +801,12 @@ func TestSchemaUpdateJSON(t *testing.T) {
 	if err == nil {
 		t.Fatal("wrong input is taken")
 	}
-	for _, field := range []string{"counter", "item", "note", "tags", "$free"} {
-		if !strings.Contains(err.Error(), fmt.Sprintf("field %q", field)) {
-			t.Errorf("the error does not name %q: %v", field, err)
+	for _, want := range []string{
+		`field "counter": must be a whole number, not a JSON string`, `field "item.M": there is no such member`, `field "item.Name": it is missing`,
+		`field "note": must be a string, not null`, `field "tags": unknown operation $put`, `unknown field "$free"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
 	var zero graph.SchemaState

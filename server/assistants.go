@@ -669,22 +669,15 @@ func (s *Server) assistantSchemas(w http.ResponseWriter, r *http.Request) error 
 	return write(w, schemas)
 }
 
-// schemasOf describes a graph's state in JSON Schema. Those of a graph that knows
-// its fields at run time only say nothing.
+// schemasOf describes a graph's state in JSON Schema.
 func schemasOf(g interface {
 	JSONSchema(input bool) (json.RawMessage, error)
 }) (object, error) {
 	state, err := g.JSONSchema(false)
-	if errors.Is(err, errors.ErrUnsupported) {
-		state, err = json.RawMessage(`{"type":"object"}`), nil
-	}
 	if err != nil {
 		return nil, err
 	}
 	input, err := g.JSONSchema(true)
-	if errors.Is(err, errors.ErrUnsupported) {
-		input, err = json.RawMessage(`{"type":"object"}`), nil
-	}
 	if err != nil {
 		return nil, err
 	}

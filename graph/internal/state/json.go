@@ -54,10 +54,10 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		}
 		var err error
 		if b, err = appendChange(fi.member(b), m.Change); err != nil {
-			return nil, nil, fi.err(cause(err))
+			return nil, nil, fi.err(Cause(err))
 		}
 		if fi.growing {
-			reset := fi.field(unsafe.Pointer(t.zero)).(field.Growing).Resets(m.Change)
+			reset := fi.zero.(field.Growing).Resets(m.Change)
 			growth = append(growth, core.Growth{Field: fi.name, Reset: reset})
 		}
 	}
@@ -110,8 +110,8 @@ func (f *fieldInfo) append(b []byte, s unsafe.Pointer) ([]byte, error) {
 	return append(b, data...), err
 }
 
-// cause takes the wrapping of encoding/json off an error.
-func cause(err error) error {
+// Cause takes the wrapping of encoding/json off an error.
+func Cause(err error) error {
 	var wrapped *json.MarshalerError
 	for errors.As(err, &wrapped) {
 		err = wrapped.Err
@@ -128,6 +128,7 @@ func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("changes: %w", err)
 	}
+	parts = slices.DeleteFunc(parts, func(p part) bool { return t.fields[p.at].unrecorded }) // from before they were
 	c, errs := t.decode(parts, (*fieldInfo).decode)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -156,7 +157,7 @@ func (t *Type[S]) decode(parts []part, plain func(*fieldInfo, unsafe.Pointer, []
 			}
 			continue
 		}
-		ch, err := decodeChange(fi.field(unsafe.Pointer(t.zero)), p.data)
+		ch, err := decodeChange(fi.zero, p.data)
 		switch {
 		case err != nil:
 			errs = append(errs, fi.err(err))
@@ -192,7 +193,7 @@ func (f *fieldInfo) encode(s unsafe.Pointer) ([]byte, error) {
 	}
 	data, err := json.Marshal(f.value(s))
 	if err != nil {
-		return nil, cause(err)
+		return nil, Cause(err)
 	}
 	if f.quoted {
 		return json.Marshal(string(data))
@@ -242,7 +243,7 @@ func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
 // Snapshot implements [core.Values]. Fields that hold the zero value are left
 // out.
 func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
-	s := unsafe.Pointer(base.(*S))
+	s := t.fieldsOf(base.(*S))
 	var o jsonobject.Writer
 	for i := range t.fields {
 		fi := &t.fields[i]
@@ -268,7 +269,7 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 			}
 		}
 		if err != nil {
-			return nil, fi.err(cause(err))
+			return nil, fi.err(Cause(err))
 		}
 		o.Member(fi.name, data)
 	}
@@ -284,11 +285,12 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	state := new(S)
+	from := t.zero
 	if base != nil {
-		*state = *base.(*S)
+		from = base.(*S)
 	}
-	s := unsafe.Pointer(state)
+	state := t.copy(from)
+	s := t.fieldsOf(state)
 	var errs []error
 	for _, p := range parts {
 		fi := &t.fields[p.at]
@@ -350,11 +352,16 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 	}
 	var parts []part
 	var refused []error
+	rest := map[string]json.RawMessage{}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		i, ok := t.byName[name]
-		if !ok {
-			names := t.names()
-			refused = append(refused, &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names})
+		switch {
+		case ok && i != t.rest:
+		case t.TakesRest(name):
+			rest[name] = raw[name]
+			continue
+		default:
+			refused = append(refused, t.Unknown(name))
 			continue
 		}
 		if errs := t.inputForms(i).check(name, values[name]); errs != nil {
@@ -363,6 +370,10 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 		}
 		parts = append(parts, part{i, raw[name]})
 	}
+	if len(rest) > 0 {
+		data, _ := json.Marshal(rest) // which was JSON before
+		parts = append(parts, part{t.rest, data})
+	}
 	sortParts(parts)
 	c, errs := t.decode(parts, (*fieldInfo).decodeStrict)
 	if errs = append(refused, errs...); len(errs) > 0 {
@@ -370,25 +381,26 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 	}
 	// Writes that may fail are tried first, on a copy: a copied field leaves
 	// alone what it shares with the field that it is a copy of.
-	trial := *s
+	trial := t.fieldsOf(t.copy(s))
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
 		if fi.infallible {
 			continue
 		}
-		if err := write(fi.field(unsafe.Pointer(&trial)), m.Change); err != nil {
+		if err := write(fi.field(trial), m.Change); err != nil {
 			errs = append(errs, fi.err(err))
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	fields := t.fieldsOf(s)
 	for _, p := range c.plain {
-		t.fields[p].copy(unsafe.Pointer(s), unsafe.Pointer(c.values))
+		t.fields[p].copy(fields, unsafe.Pointer(c.values))
 	}
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
-		if err := write(fi.field(unsafe.Pointer(s)), m.Change); err != nil {
+		if err := write(fi.field(fields), m.Change); err != nil {
 			return fi.err(err)
 		}
 	}
@@ -421,14 +433,25 @@ func write(m field.Merger, c field.Change) (err error) {
 }
 
 // FieldNames returns the names of the fields in their order.
-func (t *Type[S]) FieldNames() []string { return t.names() }
-
-func (t *Type[S]) names() []string {
-	names := make([]string, len(t.fields))
+func (t *Type[S]) FieldNames() []string {
+	names := make([]string, 0, len(t.fields))
 	for i := range t.fields {
-		names[i] = t.fields[i].name
+		if !t.fields[i].rest {
+			names = append(names, t.fields[i].name)
+		}
 	}
 	return names
+}
+
+// TakesRest reports whether what is written under a name that no field has is kept.
+func (t *Type[S]) TakesRest(name string) bool {
+	return t.rest >= 0 && name != "" && name[0] != '$'
+}
+
+// Unknown returns the error for a name that no field has.
+func (t *Type[S]) Unknown(name string) error {
+	names := t.FieldNames()
+	return &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names}
 }
 
 // Hash returns a hash of each field's value, all that it refers to included, by
@@ -436,7 +459,7 @@ func (t *Type[S]) names() []string {
 // task ran shows which fields it altered in place. Fields that are never stored
 // are left out.
 func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
-	s := unsafe.Pointer(state)
+	s := t.fieldsOf(state)
 	hashes := make(map[string]uint64, len(t.fields))
 	for i := range t.fields {
 		fi := &t.fields[i]
@@ -447,7 +470,7 @@ func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
 		default:
 			data, err := json.Marshal(fi.value(s))
 			if err != nil {
-				return nil, fi.err(cause(err))
+				return nil, fi.err(Cause(err))
 			}
 			hashes[fi.name] = maphash.Bytes(seed, data)
 		}

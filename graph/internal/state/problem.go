@@ -157,25 +157,21 @@ func (w *walker) mergingField(f *fieldInfo) {
 		w.problem(f.path, t, "its Merger method does not return a pointer to the field itself", "let it return its receiver, converted to a pointer type that implements field.Merger")
 		return
 	}
-	f.tab = tableOf(m)
-	if i, ok := m.(field.Infallible); ok {
-		f.infallible = i.Infallible()
-	}
-	_, f.checker = m.(field.Checker)
-	_, f.keeping = m.(field.Keeping)
-	_, f.growing = m.(field.Growing)
-	_, f.stepped = m.(field.Stepped)
-	_, f.unrecorded = m.(field.Unrecorded)
+	f.merges(m)
 	if s, ok := m.(field.Schemer); ok && !f.unrecorded {
 		if elem := reflect.TypeOf(s.SchemaOf()); elem != nil {
-			if bad, reason := unstorable(elem, map[reflect.Type]bool{}); bad != nil {
+			if bad, reason := Unstorable(elem); bad != nil {
 				w.problem(f.path, t, fmt.Sprintf("%v %s", bad, reason), fmt.Sprintf("use graph.Untracked, or give the type that holds %v methods MarshalJSON and UnmarshalJSON", bad))
 			}
 		}
 	}
 }
 
-// unstorable returns a type inside t that JSON can never hold, and why.
+// Unstorable returns a type inside t that JSON can never hold, and why.
+func Unstorable(t reflect.Type) (bad reflect.Type, why string) {
+	return unstorable(t, map[reflect.Type]bool{})
+}
+
 func unstorable(t reflect.Type, seen map[reflect.Type]bool) (reflect.Type, string) {
 	if seen[t] {
 		return nil, ""
@@ -271,7 +267,7 @@ func (w *walker) plainStruct(f *fieldInfo, path string, t reflect.Type, off uint
 		embedded := sf.Anonymous && sf.Type.Kind() == reflect.Struct
 		if !sf.IsExported() && !embedded {
 			fix := fmt.Sprintf("use graph.Value[%v]", t)
-			if bad, _ := unstorable(t, map[reflect.Type]bool{}); bad != nil {
+			if bad, _ := Unstorable(t); bad != nil {
 				fix = fmt.Sprintf("use graph.Untracked[%v]", t)
 			}
 			w.problem(sub, sf.Type, fmt.Sprintf("%v has an unexported field, which cannot be stored", t), fix)

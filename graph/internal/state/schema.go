@@ -23,6 +23,10 @@ func (t *Type[S]) Schema(input bool) (*jsonschema.Schema, error) {
 	}
 	for i := range t.fields {
 		fi := &t.fields[i]
+		if fi.rest {
+			s.AdditionalProperties = nil
+			continue
+		}
 		fs, err := fi.schema(input)
 		if err != nil {
 			return nil, fi.err(err)
@@ -65,7 +69,7 @@ func (f *fieldInfo) valueSchema() (*jsonschema.Schema, error) {
 		return schemaOf(f.typ)
 	}
 	value := new(jsonschema.Schema)
-	if s, ok := mergerOf(f.typ).(field.Schemer); ok {
+	if s, ok := f.zero.(field.Schemer); ok {
 		if t := reflect.TypeOf(s.SchemaOf()); t != nil {
 			var err error
 			if value, err = schemaOf(t); err != nil {
@@ -95,7 +99,7 @@ func (f *fieldInfo) forms() (forms, error) {
 	if err != nil || f.tab == nil {
 		return forms{value: value}, err
 	}
-	if f.typ.PkgPath() != graphPath {
+	if f.typ.PkgPath() != graphPath || f.open {
 		more := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"$overwrite": {}}} // takes everything
 		return forms{value: value, operations: more, open: true}, nil
 	}

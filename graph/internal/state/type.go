@@ -1,6 +1,6 @@
-// Package state makes a typed state struct opaque to the core: it finds the
-// struct's fields once and then forks, compares, folds and encodes states
-// without knowing more of them than offsets.
+// Package state makes a state opaque to the core: it knows the state's fields, those
+// of a struct or a list of named ones, and then forks, compares, folds and encodes
+// states without knowing more of them than offsets.
 package state
 
 import (
@@ -13,14 +13,14 @@ import (
 
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/internal/core"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // Type handles states of type S. It implements [core.Values]; a state is a *S.
 // It is safe for concurrent use.
 type Type[S any] struct {
 	layout
-	zero    *S // never written to
+	zero    *S        // never written to
+	apart   *Apart[S] // nil: a state is a struct whose fields these are
 	scratch sync.Pool
 
 	formsOnce sync.Once
@@ -28,6 +28,69 @@ type Type[S any] struct {
 }
 
 var _ core.Values = (*Type[struct{}])(nil)
+
+// Apart says how to handle states that keep their fields in memory apart.
+type Apart[S any] struct {
+	Zero *S // as new states are
+
+	// First returns the first of a state's fields, which stand in one slice.
+	First func(*S) field.Merger
+
+	// Copy makes the state at dst, which is zero in Go's sense, a copy of the one at src.
+	Copy func(dst, src *S)
+}
+
+// Named is a field of a state that keeps its fields apart.
+type Named struct {
+	Name     string
+	Field    field.Merger // of the zero state; its JSON is that of encoding/json
+	Optional bool         // it is not always part of the JSON of a state
+	Open     bool         // it takes updates that the schema of its value doesn't tell
+
+	// What it is of what the type of Field may be.
+	Growing, Unrecorded bool
+
+	// Rest makes it the field that holds what is written under the names of no
+	// field, by these names. Its own name is not for users.
+	Rest bool
+}
+
+// OfNamed returns the Type of states that keep these fields apart.
+func OfNamed[S any](apart Apart[S], named []Named) *Type[S] {
+	t := &Type[S]{zero: apart.Zero, apart: &apart}
+	first := dataOf(apart.First(apart.Zero))
+	fields := make([]fieldInfo, len(named))
+	for i, n := range named {
+		fields[i] = fieldInfo{
+			name: n.Name, path: n.Name, typ: reflect.TypeOf(n.Field).Elem(), omit: n.Optional, open: n.Open, rest: n.Rest,
+			off: uintptr(dataOf(n.Field)) - uintptr(first),
+		}
+		f := &fields[i]
+		f.merges(n.Field)
+		f.growing, f.unrecorded = f.growing && n.Growing, f.unrecorded && n.Unrecorded
+	}
+	t.init(fields)
+	return t
+}
+
+// fieldsOf returns where the fields of a state are.
+func (t *Type[S]) fieldsOf(s *S) unsafe.Pointer {
+	if t.apart != nil {
+		return dataOf(t.apart.First(s))
+	}
+	return unsafe.Pointer(s)
+}
+
+// copy returns a copy of a state.
+func (t *Type[S]) copy(s *S) *S {
+	c := new(S)
+	if t.apart != nil {
+		t.apart.Copy(c, s)
+	} else {
+		*c = *s
+	}
+	return c
+}
 
 // layout is what is known of a state type.
 type layout struct {
@@ -37,6 +100,7 @@ type layout struct {
 	stepped []int32     // indexes of fields
 	groups  []group
 	byName  map[string]int32
+	rest    int32 // index of the field for what has none; -1: there is none
 	aliases []alias
 	size    uintptr // of the plain fields
 }
@@ -61,9 +125,13 @@ type fieldInfo struct {
 
 	// Of merging fields.
 	tab        unsafe.Pointer // method table of field.Merger
+	zero       field.Merger   // never written to
+	open       bool
+	rest       bool
 	infallible bool
 	checker    bool
 	keeping    bool
+	hashing    bool
 	growing    bool
 	stepped    bool
 	unrecorded bool
@@ -114,13 +182,39 @@ func Of[S any]() (*Type[S], []Problem) {
 	if w.problems != nil {
 		return nil, w.problems
 	}
-	t.layout.init(w.fields)
-	t.scratch.New = func() any { return newScratch(len(t.fields)) }
+	t.init(w.fields)
 	return t, nil
 }
 
+func (t *Type[S]) init(fields []fieldInfo) {
+	t.layout.init(fields)
+	t.scratch.New = func() any { return newScratch(len(fields)) }
+}
+
+// merges sets what is known of a merging field by a zero one.
+func (f *fieldInfo) merges(m field.Merger) {
+	f.tab, f.zero = tableOf(m), m
+	if i, ok := m.(field.Infallible); ok {
+		f.infallible = i.Infallible()
+	}
+	_, f.checker = m.(field.Checker)
+	_, f.keeping = m.(field.Keeping)
+	_, f.hashing = m.(Hashing)
+	_, f.growing = m.(field.Growing)
+	_, f.stepped = m.(field.Stepped)
+	_, f.unrecorded = m.(field.Unrecorded)
+}
+
+// Hashing is implemented by the Merger of a field that has a hash: what it was and what a
+// change makes it differ exactly if that is progress. Others are asked whether they
+// keep their value.
+type Hashing interface {
+	field.Merger
+	Hash() uint64
+}
+
 func (l *layout) init(fields []fieldInfo) {
-	l.fields = fields
+	l.fields, l.rest = fields, -1
 	l.byName = make(map[string]int32, len(fields))
 	for i := range fields {
 		f := &fields[i]
@@ -131,6 +225,9 @@ func (l *layout) init(fields []fieldInfo) {
 			f.simple = f.typ.Kind()
 		}
 		l.byName[f.name] = int32(i)
+		if f.rest {
+			l.rest = int32(i)
+		}
 		if f.tab != nil {
 			l.merging = append(l.merging, int32(i))
 			if f.stepped {
@@ -183,6 +280,10 @@ func (f *fieldInfo) field(s unsafe.Pointer) (m field.Merger) {
 	return m
 }
 
+func dataOf(m field.Merger) unsafe.Pointer {
+	return (*iface)(unsafe.Pointer(&m)).data
+}
+
 func tableOf(m field.Merger) unsafe.Pointer {
 	return (*iface)(unsafe.Pointer(&m)).tab
 }
@@ -232,6 +333,15 @@ func (t *Type[S]) Fields() []Field {
 	return fs
 }
 
+// Merged calls f with the changes of merging fields among what a task wrote.
+func (t *Type[S]) Merged(written any, f func(field.Change)) {
+	if c, ok := written.(*changes[S]); ok {
+		for _, m := range c.merged {
+			f(m.Change)
+		}
+	}
+}
+
 // Size returns the number of bytes that the plain fields take in each copy of
 // the state, without what strings refer to.
 func (t *Type[S]) Size() int { return int(t.size) }
@@ -240,8 +350,7 @@ func (t *Type[S]) Size() int { return int(t.size) }
 // be called before the Type is used.
 func (t *Type[S]) Alias(former, name string) error {
 	if _, ok := t.byName[name]; !ok {
-		names := t.names()
-		return &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names}
+		return t.Unknown(name)
 	}
 	if _, ok := t.byName[former]; ok {
 		return fmt.Errorf("field %q cannot be an alias of %q: the state has a field of that name", former, name)

@@ -39,14 +39,19 @@ type merged struct {
 }
 
 // New implements [core.Values].
-func (t *Type[S]) New() any { return new(S) }
+func (t *Type[S]) New() any {
+	if t.apart != nil {
+		return t.copy(t.zero)
+	}
+	return new(S)
+}
 
 // Fork implements [core.Values].
 func (t *Type[S]) Fork(base any) any {
-	s := new(S)
-	*s = *base.(*S)
+	s := t.copy(base.(*S))
+	fields := t.fieldsOf(s)
 	for _, i := range t.merging {
-		t.fields[i].field(unsafe.Pointer(s)).Bind()
+		t.fields[i].field(fields).Bind()
 	}
 	return s
 }
@@ -65,7 +70,7 @@ func (t *Type[S]) Ahead(base any) any {
 
 // Changes implements [core.Values].
 func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
-	b, f := unsafe.Pointer(base.(*S)), unsafe.Pointer(fork.(*S))
+	b, f := t.fieldsOf(base.(*S)), t.fieldsOf(fork.(*S))
 	c, _ := reuse.(*changes[S])
 	if c != nil {
 		t.reset(c)
@@ -148,10 +153,9 @@ func (t *Type[S]) Fold(base any, cs []any, when core.When) (next any, digest uin
 	}
 	s := base.(*S)
 	if !infallible {
-		s = new(S)
-		*s = *base.(*S)
+		s = t.copy(s)
 	}
-	digest, err = t.apply(unsafe.Pointer(s), cs, when)
+	digest, err = t.apply(t.fieldsOf(s), cs, when)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -181,7 +185,10 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint
 			at = int(m.field)
 			fi := &t.fields[m.field]
 			f := fi.field(s)
-			if !fi.keeping || !f.(field.Keeping).Keeps(m.Change) {
+			switch {
+			case fi.hashing:
+				digest -= f.(Hashing).Hash()
+			case !fi.keeping || !f.(field.Keeping).Keeps(m.Change):
 				digest += fi.salt
 			}
 			if fi.stepped && when == core.Given {
@@ -191,6 +198,9 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint
 			}
 			if err != nil {
 				return 0, &core.FoldError{Field: fi.name, Index: i, With: -1, Err: err}
+			}
+			if fi.hashing {
+				digest += f.(Hashing).Hash()
 			}
 		}
 	}
@@ -280,7 +290,7 @@ func (t *Type[S]) conflict(cs []any) error {
 			continue
 		}
 		fi := &t.fields[at]
-		later, earlier, err := fi.check(unsafe.Pointer(t.zero), sc.changes[at])
+		later, earlier, err := fi.check(sc.changes[at])
 		if err != nil && int(sc.tasks[at][later]) < first.Index {
 			first = &core.FoldError{Field: fi.name, Index: int(sc.tasks[at][later]), With: int(sc.tasks[at][earlier]), Err: err}
 		}
@@ -293,14 +303,14 @@ func (t *Type[S]) conflict(cs []any) error {
 
 // check finds the first of cs that conflicts with an earlier one. A panic
 // counts as a conflict of the change that was looked at.
-func (f *fieldInfo) check(zero unsafe.Pointer, cs []field.Change) (later, earlier int, err error) {
+func (f *fieldInfo) check(cs []field.Change) (later, earlier int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			later, err = max(later, 1), panicError(p)
 		}
 	}()
 	if f.checker {
-		return f.field(zero).(field.Checker).Check(cs)
+		return f.zero.(field.Checker).Check(cs)
 	}
 	for later = 1; later < len(cs); later++ {
 		for earlier = range later {
@@ -358,14 +368,14 @@ func (f *fieldInfo) copy(dst, src unsafe.Pointer) {
 		case opString:
 			*(*string)(unsafe.Add(dst, o.off)) = *(*string)(unsafe.Add(src, o.off))
 		case opTime:
-			*(*time.Time)(unsafe.Add(dst, o.off)) = stored(*(*time.Time)(unsafe.Add(src, o.off)))
+			*(*time.Time)(unsafe.Add(dst, o.off)) = Stored(*(*time.Time)(unsafe.Add(src, o.off)))
 		}
 	}
 }
 
-// stored returns t as it is after having been stored: live and replayed states
+// Stored returns t as it is after having been stored: live and replayed states
 // are the same.
-func stored(t time.Time) time.Time {
+func Stored(t time.Time) time.Time {
 	_, offset := t.Zone()
 	if offset == 0 {
 		return t.Round(0).UTC()

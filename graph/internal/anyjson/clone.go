@@ -1,10 +1,12 @@
-package mapstate
+package anyjson
 
 import (
 	"errors"
 	"reflect"
 	"sync"
 	"time"
+
+	"github.com/superstep-dev/superstep/graph/internal/state"
 )
 
 // maxDepth bounds how deep a value may nest. Encoding/json goes no deeper.
@@ -187,10 +189,10 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 	return nil
 }
 
-// clone returns a private copy of a value of any type.
-func clone(v any) (any, error) {
+// Clone returns a private copy of a value of any type.
+func Clone(v any) (any, error) {
 	switch v := v.(type) {
-	case nil, string, bool, int, int64, float64, time.Time, null:
+	case nil, string, bool, int, int64, float64, time.Time:
 		return v, nil
 	case []string:
 		if v == nil {
@@ -211,16 +213,11 @@ func clone(v any) (any, error) {
 	return copied.Interface(), nil
 }
 
-// normal returns v as it is after having been stored: live and replayed states
+// Normal returns v as it is after having been stored: live and replayed states
 // are the same.
-func normal(v any) any {
-	t, ok := v.(time.Time)
-	if !ok {
-		return v
+func Normal(v any) any {
+	if t, ok := v.(time.Time); ok {
+		return state.Stored(t)
 	}
-	_, offset := t.Zone()
-	if offset == 0 {
-		return t.Round(0).UTC()
-	}
-	return t.Round(0).In(time.FixedZone("", offset))
+	return v
 }

@@ -45,7 +45,7 @@ func steps[S any](b *testing.B, g *graph.Graph[S], input func(*S) error, opts ..
 	b.Helper()
 	b.ReportAllocs()
 	b.ResetTimer()
-	_, err := g.Invoke(bg, input, append(opts, graph.MaxSteps(b.N))...)
+	_, err := g.Thread("t").Invoke(bg, g.Input(input), append(opts, graph.MaxSteps(b.N))...)
 	b.StopTimer()
 	wantErr[*graph.StepLimitError](b, err)
 }
@@ -70,6 +70,11 @@ func BenchmarkStep(b *testing.B) {
 		return nil
 	}
 	b.Run("no store", func(b *testing.B) { steps(b, ring(b, change), input) })
+	b.Run("router", func(b *testing.B) {
+		gb := graph.New[small]("g").AddNode("a", func(_ context.Context, s *small) error { return change(s) })
+		gb.AddEdge(graph.Start, "a").AddConditionalEdges("a", func(context.Context, *small) (graph.Command, error) { return graph.Goto("a"), nil }, "a")
+		steps(b, compile(b, gb), input)
+	})
 	b.Run("memory", func(b *testing.B) {
 		storedSteps(b, ring(b, change, graph.WithCheckpointer(checkpoint.NewMemory())), input)
 	})

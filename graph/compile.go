@@ -162,7 +162,7 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			e.settings.onWarning = logWarnings(b.spec.Name)
 		}
 	}
-	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Version: set.version}
+	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Version: set.version, Alone: local.Alone(p)}
 	prog.Check = func(s any) (map[string]uint64, error) { return v.Hash(s.(*S)) }
 	for i := range b.nodes {
 		n := b.nodes[i].local

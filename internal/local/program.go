@@ -21,7 +21,8 @@ type Program struct {
 	Values  core.Values
 	Nodes   []Node // by plan index
 	Entry   []Router
-	Version int // of the state's schema
+	Version int            // of the state's schema
+	Alone   []core.Routing // see [Alone]
 
 	// Check, if not nil, is called around each node to find changes that were
 	// made to shared memory: it returns a hash of each field.
@@ -193,6 +194,36 @@ func (p *Program) fork(base any, task *core.Task) (any, error) {
 		return nil, err
 	}
 	return p.Values.Fork(state), nil
+}
+
+// startNode stands for the entry, whose routers are called as those of a node.
+var startNode = Node{Name: plan.Start}
+
+// Alone returns the routings to each node of a graph alone, for [Program.Alone].
+func Alone(g *plan.Graph) []core.Routing {
+	to := make([]core.Routing, len(g.Nodes))
+	for i := range to {
+		to[i].Goto = []int{i}
+	}
+	return to
+}
+
+// toEnd is shared by all that lead to the end alone; nobody alters it.
+var toEnd = core.Routing{Goto: []int{plan.ToEnd}}
+
+// aloneTo returns where a command leads that is a Goto of one node, as most are; nil
+// if it isn't one, or not a good one. It is shared: nobody alters it.
+func (p *Program) aloneTo(c *Command) *core.Routing {
+	if len(c.Goto) != 1 || len(c.Sends) > 0 || c.Parent != nil || c.Stop {
+		return nil
+	}
+	if c.Goto[0] == plan.End {
+		return &toEnd
+	}
+	if i, ok := p.Plan.Node(c.Goto[0]); ok && !p.Plan.Nodes[i].Task && i < len(p.Alone) {
+		return &p.Alone[i]
+	}
+	return nil
 }
 
 // resolve checks a command's destinations and turns names into indexes. In a subgraph,

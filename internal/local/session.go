@@ -221,7 +221,7 @@ func (s *Session) begin(ctx context.Context, source checkpoint.Source, changes a
 		routing, err = s.prog.resolve(plan.Start, &command, s.o.parent != nil)
 	case len(s.prog.Entry) > 0:
 		var c Command
-		c, err = s.callRouters(ctx, plan.Start, s.prog.Entry, s.place(), 0, func() (any, error) { return s.prog.with(s.m.State(), changes) })
+		c, err = s.callRouters(ctx, &startNode, s.prog.Entry, s.place(), 0, func() (any, error) { return s.prog.with(s.m.State(), changes) })
 		if err == nil && !c.Zero() {
 			routing, err = s.prog.resolve(plan.Start, &c, s.o.parent != nil)
 		}
@@ -287,7 +287,7 @@ func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, nod
 		routing, err = s.prog.resolve(node, &command, s.o.parent != nil)
 	} else if len(n.Routers) > 0 {
 		var c Command
-		c, err = s.callRouters(ctx, node, n.Routers, s.place(), 0, func() (any, error) { return s.prog.with(base, changes) })
+		c, err = s.callRouters(ctx, n, n.Routers, s.place(), 0, func() (any, error) { return s.prog.with(base, changes) })
 		if err == nil && !c.Zero() {
 			routing, err = s.prog.resolve(node, &c, s.o.parent != nil)
 		}

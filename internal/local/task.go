@@ -39,6 +39,8 @@ type Task struct {
 	payload json.RawMessage
 	index   int
 
+	noAsk string // where no question can be asked, as noAskKey says it; empty: here one can
+
 	// One is made for each attempt, so what can be small is.
 	attempt, gen, from int32
 
@@ -77,8 +79,13 @@ func (t *Task) talking() *talk {
 
 // Value returns the task itself for its own key.
 func (t *Task) Value(key any) any {
-	if _, ok := key.(taskKey); ok {
+	switch key.(type) {
+	case taskKey:
 		return t
+	case noAskKey:
+		if t.noAsk != "" {
+			return t.noAsk
+		}
 	}
 	return t.Context.Value(key)
 }
@@ -1040,7 +1047,7 @@ func (e *execution) route() (err error) {
 	if at == nil {
 		at = s.place()
 	}
-	c, err := s.callRouters(ctx, node.Name, node.Routers, at, task.Index, func() (any, error) { return e.leaves() })
+	c, err := s.callRouters(ctx, node, node.Routers, at, task.Index, e.leaves)
 	if err != nil {
 		return err
 	}
@@ -1057,6 +1064,10 @@ var alongEdges = core.Routing{Static: true}
 
 // lead says where a command leads.
 func (e *execution) lead(c *Command) error {
+	if r := e.s.prog.aloneTo(c); r != nil {
+		e.Routing = r
+		return nil
+	}
 	routing, err := e.s.prog.resolve(e.node.Name, c, e.s.o.parent != nil)
 	if err == nil {
 		e.Routing = &routing
@@ -1075,39 +1086,42 @@ func (e *execution) leaves() (any, error) {
 }
 
 // callRouters calls the routers of a node in turn and adds up where they lead.
-func (s *Session) callRouters(ctx context.Context, node string, routers []Router, at *place, index int, view func() (any, error)) (Command, error) {
-	var sum Command
-	for _, router := range routers {
+func (s *Session) callRouters(ctx context.Context, node *Node, routers []Router, at *place, index int, view func() (any, error)) (sum Command, err error) {
+	for i, router := range routers {
 		v, err := view()
 		if err != nil {
 			return sum, err
 		}
 		mine := s.prog.Values.Fork(v)
-		t := &Task{Context: ctx, s: s, at: at, index: index, from: plan.FromStart, node: &Node{Name: node}, attempt: 1}
-		c, err := t.guarded(func(ctx context.Context) (Command, error) {
-			return router(context.WithValue(ctx, noAskKey{}, "in a router"), mine)
-		})
+		t := &Task{Context: ctx, s: s, at: at, index: index, from: plan.FromStart, node: node, attempt: 1, noAsk: "in a router"}
+		c, err := t.guarded(func(ctx context.Context) (Command, error) { return router(ctx, mine) })
 		t.end()
 		if err != nil {
 			return sum, err
 		}
 		wrote, err := s.prog.Values.Changes(v, mine, nil)
 		if err != nil {
-			return sum, &RouterWroteError{Node: node, Fields: err.Error()}
+			return sum, &RouterWroteError{Node: node.Name, Fields: err.Error()}
 		}
 		if wrote != nil {
 			data, _, _ := s.prog.Values.Encode(wrote)
-			return sum, &RouterWroteError{Node: node, Fields: string(data)}
+			return sum, &RouterWroteError{Node: node.Name, Fields: string(data)}
 		}
-		sum.Goto = append(sum.Goto, c.Goto...)
-		sum.Sends = append(sum.Sends, c.Sends...)
+		if i == 0 {
+			sum = c
+			continue
+		}
+		sum.Goto = append(slices.Clip(sum.Goto), c.Goto...)
+		sum.Sends = append(slices.Clip(sum.Sends), c.Sends...)
 		sum.Stop = sum.Stop || c.Stop
 		if c.Parent != nil {
-			if sum.Parent == nil {
-				sum.Parent = &Command{}
+			both := Command{}
+			if sum.Parent != nil {
+				both = *sum.Parent
 			}
-			sum.Parent.Goto = append(sum.Parent.Goto, c.Parent.Goto...)
-			sum.Parent.Sends = append(sum.Parent.Sends, c.Parent.Sends...)
+			both.Goto = append(slices.Clip(both.Goto), c.Parent.Goto...)
+			both.Sends = append(slices.Clip(both.Sends), c.Parent.Sends...)
+			sum.Parent = &both
 		}
 	}
 	return sum, nil

@@ -109,7 +109,7 @@ func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *A
 	st := P(s).AgentState()
 	// The input with which the agent began: the user may have said something else
 	// since.
-	input, err := graph.Once(ctx, "input of "+a.name, func(context.Context, string) (string, error) { return st.UserInput, nil })
+	input, err := graph.Once(ctx, agentInput, func(context.Context, string) (string, error) { return st.UserInput, nil })
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,9 @@ import (
 //
 // What the failed turn has recorded stays. Calls of tools that it left without a
 // result are told as the records say: with the result, where there is one; else as
-// called with an unknown outcome, where the call had begun; else as not called.
+// called with an unknown outcome, where the call had begun; else as not called. What
+// the user said in it stays as well if a model has answered it or an agent that is a
+// node has begun with it; else the new input replaces it.
 //
 // While a question waits, such as whether a tool may be called, a message of the
 // user is kept until the calls have been made, and answered with their results. It
@@ -70,13 +72,32 @@ func (s *State) onInput(open graph.Open) (newTurn bool, err error) {
 		s.Messages.Add(out.Message)
 		spend(&s.Usage, out.Used)
 	}
-	if from.Metadata[keeps] != "" && s.UserInput != "" && !open.Restart {
-		// It was taken while a question waited, and the turn failed since.
+	stays := from.Metadata[keeps] != "" && !open.Restart // it was taken while a question waited, and the turn failed since
+	if !stays {
+		stays, err = s.begunWith(open.Tasks)
+	}
+	if stays && s.UserInput != "" {
 		s.Messages.Add(chat.User(s.UserInput))
 		s.UserInput = ""
 	}
-	return true, nil
+	return true, err
 }
+
+// begunWith reports whether an agent that is a node has begun with what the user says:
+// it may have asked, and made calls.
+func (s *State) begunWith(tasks []graph.OpenTask) (bool, error) {
+	for i := range tasks {
+		var input string
+		if found, err := tasks[i].Recorded(agentInput, &input); err != nil || found && input == s.UserInput {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// agentInput is the name of the record of the UserInput with which an agent that is a
+// node has begun.
+const agentInput = "user input of the agent inside"
 
 // waitsFor returns what a thread waits for that is not a breakpoint.
 func waitsFor(open graph.Open) (waits []string) {

@@ -441,6 +441,67 @@ func TestAKeptMessageOutlivesAFailure(t *testing.T) {
 	}
 }
 
+// What the user has said stays in the conversation, once, if an agent inside has worked
+// on it: the call that brought it may have returned without an error, at a question.
+func TestWhatAnAgentInsideHasBegunWithStays(t *testing.T) {
+	pays := func(name string) *agent.Agent {
+		fail := tool.New("pay", "p", func(context.Context, none) (string, error) { return "", errors.New("no") })
+		g, err := agent.New(agent.ReAct[S]{Name: name, Model: model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+			last := r.Messages[len(r.Messages)-1].Text()
+			if last == "pay" {
+				return &model.Response{Message: chat.Assistant("", call("1", "pay", "{}"))}, nil
+			}
+			return &model.Response{Message: chat.Assistant(name + ": " + last)}, nil
+		}), Tools: []tool.Tool{fail}, Approve: agent.Approve("pay")})
+		return agent.Of(ok(t, g, err), name)
+	}
+	for name, c := range map[string]struct {
+		build func() (*graph.Graph[S], error)
+		want  string
+	}{
+		"chain": {func() (*graph.Graph[S], error) {
+			return agent.Chain("c", []*agent.Agent{pays("a"), echo("b")}, mem())
+		}, "assistant: a: hello?\nassistant: b: a: hello?\n"},
+		"all at once": {func() (*graph.Graph[S], error) {
+			return agent.Parallel("p", []*agent.Agent{pays("a"), pays("b")}, mem())
+		}, "assistant: a: hello?\nassistant: b: hello?\n"},
+		"all at once, one has finished": {func() (*graph.Graph[S], error) {
+			return agent.Parallel("p", []*agent.Agent{pays("a"), echo("b")}, mem())
+		}, "assistant: a: hello?\nassistant: b: hello?\n"},
+	} {
+		for _, ends := range []string{"fails", "is given up"} {
+			t.Run(name+" "+ends, func(t *testing.T) {
+				g, err := c.build()
+				th := ok(t, g, err).Thread(th)
+				s, err := th.Invoke(t.Context(), input("pay"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				request := input("hello?")
+				if ends == "fails" {
+					answers := graph.Answers{}
+					for _, q := range s.Interrupts {
+						answers[q.ID] = agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}
+					}
+					if _, err := th.Invoke(t.Context(), g.Answer(answers)); err == nil {
+						t.Fatal("it did not fail")
+					}
+				} else {
+					request = g.Restart(agent.Ask[S]("hello?"))
+				}
+				s, err = th.Invoke(t.Context(), request)
+				want := "user: pay\nuser: hello?\n" + c.want
+				if strings.HasSuffix(name, "finished") {
+					want = "user: pay\nassistant: b: pay\nuser: hello?\n" + c.want
+				}
+				if got := s.State.Messages.String(); err != nil || !s.Done() || got != want || s.State.UserInput != "" {
+					t.Errorf("%v\n%s", err, got)
+				}
+			})
+		}
+	}
+}
+
 // A breakpoint is not passed by what the user says instead.
 func TestAMessageAtABreakpointMakesNoCalls(t *testing.T) {
 	var called []string

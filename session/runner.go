@@ -191,8 +191,8 @@ const ResumeWord = "resume"
 //     refused is a [*graph.AnswerError] and changes nothing; breakpoints without
 //     a schema take none, [ResumeWord] passes them.
 //   - Otherwise it is the input of a new turn, also where the last turn failed or
-//     was killed. What that has recorded stays; input of it that no model was
-//     sent is replaced. See [agent.Turns].
+//     was killed. What that has recorded stays; input of it that no model has
+//     answered and no agent inside has begun with is replaced. See [agent.Turns].
 //
 // Text becomes UserInput of the [agent.State]; a message with other parts, a name,
 // an ID or metadata is added to Messages. A zero message lets the thread go on, as

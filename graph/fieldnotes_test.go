@@ -252,7 +252,7 @@ func TestW1ATakeoverKeepsResultsRecordedMeanwhile(t *testing.T) {
 				b.AddNode("a", a)
 			}
 			b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b")
-			g := compile(t, b, graph.WithCheckpointer(&atWrite{Store: store}), graph.Sequential())
+			g := compile(t, b, graph.WithCheckpointer(&atWrite{Store: store}), graph.Concurrency(1))
 			if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
 				t.Fatal(err)
 			}
@@ -416,7 +416,7 @@ func TestW7AFailedWriteStopsTheRunBeforeItsNextSuperstep(t *testing.T) {
 		ran := &calls{}
 		store := graphtest.NewStore(checkpoint.NewMemory(), graphtest.StoreFault{Write: write})
 		// One task at a time leaves a write for each.
-		g := compile(t, fanOut(ran), graph.WithCheckpointer(store), graph.Sequential())
+		g := compile(t, fanOut(ran), graph.WithCheckpointer(store), graph.Concurrency(1))
 		_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 		if store.Fired() == 0 {
 			if err != nil || write < 4 {

@@ -24,7 +24,7 @@ func TestAQuestionIsAnsweredOtherwiseWhereItWasOpen(t *testing.T) {
 			return nil
 		}).AddEdge(graph.Start, name)
 	}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Sequential())
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Concurrency(1))
 	asked := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Answer(graph.Answers{"c": 1})))
 	then := must[*graph.Snapshot[trail]](t)(g.Thread("t").At(asked.Checkpoint).State(bg))
@@ -39,7 +39,7 @@ func TestAQuestionIsAnsweredOtherwiseWhereItWasOpen(t *testing.T) {
 // Before a question was asked it is asked again, also while the superstep is open in
 // which it was answered. What the task has come to since, it may not come to again.
 func TestAQuestionIsAskedAgainBeforeItWasAsked(t *testing.T) {
-	for name, opts := range map[string][]graph.Option{"one after the other": {graph.Sequential()}, "at once": nil} {
+	for name, opts := range map[string][]graph.Option{"one after the other": {graph.Concurrency(1)}, "at once": nil} {
 		t.Run(name, func(t *testing.T) {
 			store := checkpoint.NewMemory()
 			b := graph.New[trail]("g")
@@ -146,7 +146,7 @@ func TestWhatRanAfterAnEditIsNotOfTheCheckpointBefore(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		b.AddEdge(graph.Start, name)
 	}
-	g := compile(t, b, append(stored(), graph.Sequential())...)
+	g := compile(t, b, append(stored(), graph.Concurrency(1))...)
 	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.NodeError](t, err)
 	began := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))

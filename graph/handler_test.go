@@ -138,7 +138,7 @@ func TestAHandlerSeesWhatWasSentToItsTask(t *testing.T) {
 		}
 		return graph.Dispatch(work.Send(order{"Oslo"}), work.Send(order{"Rome"})), nil
 	})
-	g := compile(t, b.AddEdge(graph.Start, "split"), append(stored(), graph.Sequential())...)
+	g := compile(t, b.AddEdge(graph.Start, "split"), append(stored(), graph.Concurrency(1))...)
 	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	equal(t, "payload of the failure", string(wantErr[*graph.NodeError](t, err).Payload), `{"City":"Oslo"}`)
 	fail = false

@@ -210,7 +210,7 @@ func WithDurability(d Durability) RunOption {
 // when their superstep is committed: a [Graph.Replay] of the thread then needs
 // none of the services that they came from. It costs their size in the store and
 // nothing else. Subgraphs do as the graph that the run began with.
-func RecordOnce() RunOption { return runSetting(func(s *settings) { s.recordOnce = true }) }
+func RecordOnce() ThreadOption { return threadSetting(func(s *settings) { s.recordOnce = true }) }
 
 // DefaultReadCache is how many bytes of growing fields a graph keeps in memory
 // unless [ReadCache] says otherwise.
@@ -253,8 +253,8 @@ const DefaultWarnSize = 1 << 20
 // means never. The default is [DefaultWarnSize]. A state that grows further
 // gives another one each time it has about doubled. Only runs with a
 // checkpointer look.
-func WarnSize(bytes int) RunOption {
-	return runSetting(func(s *settings) {
+func WarnSize(bytes int) ThreadOption {
+	return threadSetting(func(s *settings) {
 		if bytes < 0 {
 			s.fail("graph: WarnSize(%d): use 0 for no warnings", bytes)
 		}
@@ -269,8 +269,8 @@ func WarnSize(bytes int) RunOption {
 // thread goes on when the limit is raised or the state was edited. The size is
 // looked at when enough was written to pass the limit, or a sixteenth of it
 // since the last look.
-func MaxStateSize(bytes int) RunOption {
-	return runSetting(func(s *settings) {
+func MaxStateSize(bytes int) ThreadOption {
+	return threadSetting(func(s *settings) {
 		if bytes <= 0 {
 			s.fail("graph: MaxStateSize(%d): use a positive number", bytes)
 		}
@@ -281,8 +281,8 @@ func MaxStateSize(bytes int) RunOption {
 // OnWarning sets what is told of warnings, by several goroutines at once. By
 // default each is logged once with slog. A schema graph tells its schema's
 // [Schema.OnWarning] unless this is given.
-func OnWarning(fn func(Warning)) RunOption {
-	return runSetting(func(s *settings) { s.onWarning = fn })
+func OnWarning(fn func(Warning)) ThreadOption {
+	return threadSetting(func(s *settings) { s.onWarning = fn })
 }
 
 // BusyPolicy says what a run does when another run holds its thread.
@@ -438,7 +438,8 @@ func InputSchema(node string, schema json.RawMessage) Option {
 }
 
 // Concurrency bounds how many tasks of one superstep run at a time, in the
-// graph and in each subgraph. The default is 1024. Tasks that wait for each
+// graph and in each subgraph. The default is 1024; with 1 they run one after the other,
+// in plan order. Tasks that wait for each
 // other need as many places as there are tasks.
 func Concurrency(n int) RunOption {
 	return runSetting(func(s *settings) {
@@ -448,9 +449,6 @@ func Concurrency(n int) RunOption {
 		s.concurrency = n
 	})
 }
-
-// Sequential runs one task at a time, in plan order.
-func Sequential() RunOption { return Concurrency(1) }
 
 // MaxConcurrency bounds how many tasks run at a time in a run and all its
 // subgraphs together. A task that waits for a subgraph doesn't count, so the

@@ -48,7 +48,7 @@ func TestOverlaysOfOlderProgramsAreRead(t *testing.T) {
 					return graph.MapState{"items": fmt.Sprint(s[param])}, nil
 				})
 				b.AddEdge(graph.Start, "split").AddEdge(graph.Start, "beside")
-				return compileSchema(t, b, append(opts, graph.WithCheckpointer(store), graph.Sequential())...)
+				return compileSchema(t, b, append(opts, graph.WithCheckpointer(store), graph.Concurrency(1))...)
 			}
 			fails = waits.where
 			old := build("param")

@@ -307,7 +307,7 @@ func TestCachedResultsAreToldApartByOverlays(t *testing.T) {
 			return graph.MapState{"items": what}, nil
 		}, graph.Cache(policy))
 		b.SetEntryPoint("spread")
-		g := compileSchema(t, b, graph.Sequential())
+		g := compileSchema(t, b, graph.Concurrency(1))
 		return func() []string {
 			return must[*graph.Snapshot[graph.SchemaState]](t)(g.Invoke(bg, graph.MapState{}.Into)).State.Get("items").([]string)
 		}

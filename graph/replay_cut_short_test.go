@@ -27,7 +27,7 @@ func TestReplayOfANodeThatFailedBesideAQuestion(t *testing.T) {
 			return nil
 		}).AddEdge(graph.Start, name)
 	}
-	g := compile(t, b, graph.WithCheckpointer(store), graph.Sequential())
+	g := compile(t, b, graph.WithCheckpointer(store), graph.Concurrency(1))
 	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
 	wantErr[*graph.NodeError](t, err)
 	fails = false

@@ -458,7 +458,7 @@ func TestSequentialMode(t *testing.T) { // W7-22
 			})
 		}
 		b.AddEdge(graph.Start, "top").AddEdge("top", "left").AddEdge("top", "right").AddEdge("left", "bottom").AddEdge("right", "bottom")
-		run(t, b, graph.Sequential())
+		run(t, b, graph.Concurrency(1))
 		equal(t, "active at a time", most, 1)
 		equal(t, "order", strings.Join(order, " "), "top left right bottom")
 	}

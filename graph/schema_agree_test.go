@@ -82,11 +82,11 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 				mapped.AddEdge(from, name)
 			}
 		}
-		tg, err := typed.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Sequential())
+		tg, err := typed.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Concurrency(1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		mg, err := mapped.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Sequential())
+		mg, err := mapped.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), graph.Concurrency(1))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -448,7 +448,7 @@ func TestSchemaOverlaysSurviveACrash(t *testing.T) { // TRPC-30, T-07
 			return graph.MapState{"items": what}, nil
 		})
 		b.SetEntryPoint("spread")
-		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Sequential())
+		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Concurrency(1))
 	}
 	if _, err := build().Thread("t").Invoke(bg, graph.Requests[graph.SchemaState]{}.Input(graph.MapState{}.Into)); !errors.Is(err, errBoom) {
 		t.Fatal(err)
@@ -477,7 +477,7 @@ func TestSchemaRouterSeesItsTasksOverlay(t *testing.T) {
 		return graph.End, nil
 	}, nil)
 	b.SetEntryPoint("spread")
-	snap := runSchema(t, compileSchema(t, b, graph.Sequential()), graph.MapState{})
+	snap := runSchema(t, compileSchema(t, b, graph.Concurrency(1)), graph.MapState{})
 	equalSlice(t, "what the router saw", seen.all(), []string{"1 after [worker 1]", "2 after [worker 2]"})
 	if _, set := snap.State.Lookup("param"); set {
 		t.Error("an overlay is part of the state")
@@ -1087,7 +1087,7 @@ func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
 		})
 		inner.AddEdge(graph.Start, "leave").AddEdge(graph.Start, "beside")
 		b := graph.NewSchemaGraph("parent", guide().AddField("param", graph.Field{Type: reflect.TypeFor[any]()}))
-		graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner, graph.Sequential()), graph.Mapping[graph.SchemaState, graph.SchemaState]{},
+		graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner, graph.Concurrency(1)), graph.Mapping[graph.SchemaState, graph.SchemaState]{},
 			graph.ParentDestinations("worker"), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
 				After: func(context.Context, *graph.SchemaState) error {
 					if crash == "after the subgraph" {
@@ -1105,7 +1105,7 @@ func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
 			return graph.MapState{"items": what}, nil
 		})
 		b.SetEntryPoint("sub")
-		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Sequential())
+		return compileSchema(t, b, graph.WithCheckpointer(store), graph.Concurrency(1))
 	}
 	crash = "beside the node"
 	if _, err := build().Thread("t").Invoke(bg, graph.Requests[graph.SchemaState]{}.Input(graph.MapState{}.Into)); !errors.Is(err, errBoom) {

@@ -194,7 +194,7 @@ func TestW13KeptStateCalledTwiceAtOnceIsAnError(t *testing.T) {
 		return graph.Dispatch(work.Send(1), work.Send(2)), nil
 	})
 	b.AddEdge(graph.Start, "split")
-	_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }), graph.Sequential())
+	_, err := compile(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }), graph.Concurrency(1))
 	if err == nil || !strings.Contains(err.Error(), "twice in one superstep") {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ type Session struct {
 	run  checkpoint.ID
 	m    *core.Machine
 	tip  *core.Tip // as loaded; nil for a new thread
+	one  [1]any    // the changes of a lone task, while they are folded for its routers
 
 	saver   *saver             // nil without a store
 	anew    checkpoint.ID      // the log's head, if the run is to begin as in an empty log

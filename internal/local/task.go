@@ -506,14 +506,15 @@ type execution struct {
 	ctx     context.Context
 	node    *Node
 	task    *core.Task
-	at      *place // nil for a lone task on the driver's goroutine
+	at      *place // nil for a lone task on the driver's goroutine, until it runs
+	lone    bool   // it is one
 	reuse   any    // changes to be recycled
 	command Command
 }
 
 // execution returns one that is to be run.
 func (s *Session) execution(ctx context.Context, task *core.Task, at *place, reuse any) execution {
-	return execution{report: report{task: task.Index}, s: s, ctx: ctx, node: &s.prog.Nodes[task.Node], task: task, at: at, reuse: reuse}
+	return execution{report: report{task: task.Index}, s: s, ctx: ctx, node: &s.prog.Nodes[task.Node], task: task, at: at, lone: at == nil, reuse: reuse}
 }
 
 // run runs the task.
@@ -573,6 +574,7 @@ func (e *execution) newTask(ctx context.Context, attempt int) *Task {
 		t = &lone.Task
 		t.at = &lone.place
 		s.setPlace(t.at)
+		e.at = t.at // the next attempt's and the routers' too
 	}
 	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, e.node, task.Index, int32(attempt)
 	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
@@ -1082,7 +1084,18 @@ func (e *execution) leaves() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.s.prog.with(base, e.Changes)
+	if !e.lone {
+		return e.s.prog.with(base, e.Changes)
+	}
+	v := e.s.prog.Values.Fork(base)
+	if e.Changes == nil {
+		return v, nil
+	}
+	one := e.s.one[:] // there is no other task that would use it
+	one[0] = e.Changes
+	v, _, err = e.s.prog.Values.Fold(v, one, core.Given)
+	one[0] = nil
+	return v, err
 }
 
 // callRouters calls the routers of a node in turn and adds up where they lead.

@@ -19,17 +19,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
 
-	"github.com/superstep-dev/superstep/internal/private"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/memory"
 )
@@ -57,13 +53,12 @@ const (
 
 // Store is a [memory.Store] in a SQLite database.
 type Store struct {
-	config  memory.Config
-	path    string
-	timeout time.Duration
+	config memory.Config
+	path   string
 
 	db     *sql.DB
+	writer *sqlitedb.Writer
 	own    bool
-	turn   chan struct{} // held by the writer of this process
 	closed atomic.Bool
 }
 
@@ -80,28 +75,19 @@ func Open(path string, opts ...Options) (*Store, error) {
 	if path == "" {
 		return nil, &Error{Op: "open", Path: `""`, Kind: ErrCannotOpen, What: "the path is empty", Fix: `name a file, or ":memory:"`}
 	}
-	name := path
-	if path != ":memory:" {
+	if path != sqlitedb.Memory {
 		if err := look(path); err != nil {
 			return nil, err
 		}
-		private.Create(path)
-		level := "NORMAL"
-		if o.Full {
-			level = "FULL"
-		}
-		name = dsn(path, fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=synchronous(%s)&_pragma=temp_store(MEMORY)", min(o.BusyTimeout, time.Second).Milliseconds(), level))
 	}
-	db, err := sql.Open("sqlite", name)
+	level := "synchronous(NORMAL)"
+	if o.Full {
+		level = "synchronous(FULL)"
+	}
+	db, err := sqlitedb.Open(path, readers, o.BusyTimeout, level, "temp_store(MEMORY)")
 	if err != nil {
 		return nil, explain("open", path, err)
 	}
-	n := readers
-	if path == ":memory:" {
-		n = 1
-	}
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
 	s, err := open(db, path, o)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -160,28 +146,21 @@ func look(path string) error {
 	return nil
 }
 
-// dsn makes a name that SQLite reads as this very path.
-func dsn(path, query string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	p := filepath.ToSlash(path)
-	if !strings.HasPrefix(p, "/") {
-		p = "/" + p
-	}
-	return "file:" + (&url.URL{Path: p}).EscapedPath() + "?" + query
-}
-
 func open(db *sql.DB, path string, o Options) (*Store, error) {
-	s := &Store{config: o.Config, path: path, timeout: o.BusyTimeout, db: db, turn: make(chan struct{}, 1)}
+	s := &Store{config: o.Config, path: path, db: db, writer: sqlitedb.NewWriter(db, o.BusyTimeout)}
 	ctx := context.Background()
-	// Another process that opens the file may be in the way for a moment.
-	err := s.patiently(ctx, func() error {
-		_, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
-		return err
-	})
+	err := s.writer.WAL(ctx)
 	if err == nil {
-		err = s.write(ctx, func(c *sql.Conn) error { return migrate(ctx, c, path) })
+		err = s.writer.Migrate(ctx, "superstep_memory_meta", migrations)
+	}
+	if err == nil { // a file that is read-only shows now
+		err = s.write(ctx, func(c *sql.Conn) error {
+			_, err := c.ExecContext(ctx, `UPDATE superstep_memory_meta SET version = version`)
+			return err
+		})
+	}
+	if e, ok := errors.AsType[*sqlitedb.VersionError](err); ok {
+		err = &Error{Op: "open", Path: path, Kind: ErrVersion, What: e.Error(), Fix: "use a newer version of Superstep, or another file"}
 	}
 	if err != nil {
 		return nil, explain("open", path, err)
@@ -194,8 +173,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return memory.ErrClosed
 	}
-	s.turn <- struct{}{}
-	<-s.turn
+	s.writer.Rest()
 	if s.own {
 		return explain("close", s.path, s.db.Close())
 	}
@@ -222,60 +200,14 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 	return explain(op, s.path, err)
 }
 
-// patiently tries again for as long as other processes hold the database.
-func (s *Store) patiently(ctx context.Context, try func() error) error {
-	end := time.Now().Add(s.timeout)
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		err := try()
-		if !sqlitedb.Busy(err) || time.Now().After(end) {
+// write runs f in a transaction that writes.
+func (s *Store) write(ctx context.Context, f func(c *sql.Conn) error) error {
+	return s.writer.Write(ctx, func(c *sql.Conn) error {
+		if err := s.start(ctx); err != nil { // it may have been closed while the writer waited
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// write runs f in a transaction that writes. The writers of this process take
-// turns, so that they need not poll for each other.
-func (s *Store) write(ctx context.Context, f func(c *sql.Conn) error) (err error) {
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.turn }()
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	c, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	// From here on the connection must leave its transaction, context or not. If
-	// the context has ended the driver says so even where BEGIN has begun one.
-	end := context.WithoutCancel(ctx)
-	done := false
-	defer func() {
-		if !done {
-			_, _ = c.ExecContext(end, `ROLLBACK`) // there may be none any more
-		}
-	}()
-	if err := s.patiently(ctx, func() error {
-		_, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`)
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := f(c); err != nil {
-		return err
-	}
-	_, err = c.ExecContext(end, `COMMIT`)
-	done = err == nil
-	return err
+		return f(c)
+	})
 }
 
 const columns = `version, namespace, key, created, updated, expires, ttl, value`

@@ -16,10 +16,7 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"net/url"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +24,6 @@ import (
 	_ "modernc.org/sqlite" // the driver
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/superstep-dev/superstep/internal/private"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/session"
 )
@@ -46,7 +42,6 @@ type Options struct {
 
 const (
 	defaultBusyTimeout = 10 * time.Second
-	busyPause          = 5 * time.Millisecond
 
 	page     = 256 // sessions of a list, or events, that are read at once
 	sweepMax = 100 // sessions that are removed at once
@@ -58,10 +53,9 @@ const (
 type Service struct {
 	path   string
 	ttl    time.Duration
-	busy   time.Duration
 	db     *sql.DB
+	writer *sqlitedb.Writer
 	own    bool
-	turn   chan struct{} // held by the writer of this process
 	closed atomic.Bool
 
 	mu    sync.Mutex
@@ -81,21 +75,10 @@ func Open(path string, opts ...Options) (*Service, error) {
 	if path == "" {
 		return nil, &session.Error{Op: "open", Kind: session.ErrConnection, Fix: `name a file, or ":memory:"`}
 	}
-	name := path
-	if path != ":memory:" {
-		private.Create(path)
-		name = dsn(path, min(o.BusyTimeout, time.Second)) // the rest of it is waited for by again
-	}
-	db, err := sql.Open("sqlite", name)
+	db, err := sqlitedb.Open(path, connections, o.BusyTimeout, "synchronous(NORMAL)")
 	if err != nil {
 		return nil, &session.Error{Op: "open", Place: path, Kind: session.ErrUnavailable, Err: err}
 	}
-	n := connections
-	if path == ":memory:" {
-		n = 1
-	}
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
 	s, err := open(db, path, o)
 	if err != nil {
 		_ = db.Close()
@@ -135,18 +118,6 @@ func options(opts []Options) (o Options, err error) {
 	return o, nil
 }
 
-// dsn makes a name that SQLite reads as this very path.
-func dsn(path string, busy time.Duration) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	p := filepath.ToSlash(path)
-	if !strings.HasPrefix(p, "/") {
-		p = "/" + p
-	}
-	return fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=synchronous(normal)", (&url.URL{Path: p}).EscapedPath(), busy.Milliseconds())
-}
-
 // The tables. Times are in microseconds since 1970. A value of state belongs to
 // the session with that sid; with sid 0 to a user, and with usr empty to the app.
 var migrations = []string{
@@ -183,91 +154,19 @@ var migrations = []string{
 }
 
 func open(db *sql.DB, path string, o Options) (*Service, error) {
-	s := &Service{path: path, ttl: o.TTL, busy: o.BusyTimeout, db: db, turn: make(chan struct{}, 1)}
+	s := &Service{path: path, ttl: o.TTL, db: db, writer: sqlitedb.NewWriter(db, o.BusyTimeout)}
 	ctx := context.Background()
-	if err := s.again(ctx, func() error {
-		_, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
-		return err
-	}); err != nil {
+	err := s.writer.WAL(ctx)
+	if err == nil {
+		err = s.writer.Migrate(ctx, "superstep_session_meta", migrations)
+	}
+	if e, ok := errors.AsType[*sqlitedb.VersionError](err); ok {
+		return nil, &session.Error{Op: "open", Place: path, Kind: session.ErrVersion, Err: e, Fix: "use a newer version of this module, or another file"}
+	}
+	if err != nil {
 		return nil, s.explain(ctx, "open", err)
 	}
-	return s, s.explain(ctx, "open", s.write(ctx, s.migrate))
-}
-
-func (s *Service) migrate(ctx context.Context, c *sql.Conn) error {
-	if _, err := c.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS superstep_session_meta (version INTEGER PRIMARY KEY)`); err != nil {
-		return err
-	}
-	var v int
-	if err := c.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM superstep_session_meta`).Scan(&v); err != nil {
-		return err
-	}
-	if v > len(migrations) {
-		return &session.Error{
-			Op: "open", Place: s.path, Kind: session.ErrVersion, Fix: "use a newer version of this module, or another file",
-			Err: fmt.Errorf("schema version %d, known are versions up to %d", v, len(migrations)),
-		}
-	}
-	for ; v < len(migrations); v++ {
-		if _, err := c.ExecContext(ctx, migrations[v]); err != nil {
-			return err
-		}
-		if _, err := c.ExecContext(ctx, `INSERT INTO superstep_session_meta (version) VALUES (?)`, v+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// again calls f until no other process is in its way.
-func (s *Service) again(ctx context.Context, f func() error) error {
-	for end := time.Now().Add(s.busy); ; {
-		err := f()
-		if !sqlitedb.Busy(err) || time.Now().After(end) {
-			return err
-		}
-		select {
-		case <-time.After(busyPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// write runs f in a transaction that writes. The writers of this process take
-// turns, in the order in which they come: SQLite would let some wait until they
-// give up.
-func (s *Service) write(ctx context.Context, f func(context.Context, *sql.Conn) error) (err error) {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	c, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	whole := context.WithoutCancel(ctx)
-	if err := s.again(ctx, func() error { _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE`); return err }); err != nil {
-		// If the context has ended the driver says so even where it has begun.
-		_, _ = c.ExecContext(whole, `ROLLBACK`) // an error says that there is none
-		return err
-	}
-	if err := f(ctx, c); err != nil {
-		_, undo := c.ExecContext(whole, `ROLLBACK`)
-		if undo != nil && ctx.Err() != nil {
-			undo = nil // SQLite rolls an interrupted write back by itself
-		}
-		return errors.Join(err, undo)
-	}
-	_, err = c.ExecContext(whole, `COMMIT`)
-	if err != nil {
-		_, undo := c.ExecContext(whole, `ROLLBACK`)
-		err = errors.Join(err, undo)
-	}
-	return err
+	return s, nil
 }
 
 func (s *Service) explain(ctx context.Context, op string, err error) error {
@@ -332,7 +231,7 @@ func (s *Service) Create(ctx context.Context, key session.Key, state map[string]
 		return nil, err
 	}
 	var out *session.Session
-	err = s.write(ctx, func(ctx context.Context, c *sql.Conn) error {
+	err = s.writer.Write(ctx, func(c *sql.Conn) error {
 		now := time.Now()
 		if err := s.sweep(ctx, c, now); err != nil {
 			return err
@@ -584,7 +483,7 @@ func (s *Service) Delete(ctx context.Context, key session.Key) error {
 	if err := s.start(ctx, key.Check); err != nil {
 		return err
 	}
-	return s.explain(ctx, "delete", s.write(ctx, func(ctx context.Context, c *sql.Conn) error {
+	return s.explain(ctx, "delete", s.writer.Write(ctx, func(c *sql.Conn) error {
 		_, err := remove(ctx, c, `app = ? AND usr = ? AND id = ?`, key.App, key.User, key.ID)
 		return err
 	}))
@@ -600,7 +499,7 @@ func (s *Service) AppendEvent(ctx context.Context, key session.Key, ev *session.
 		return err
 	}
 	var seq int64
-	err = s.write(ctx, func(ctx context.Context, c *sql.Conn) error {
+	err = s.writer.Write(ctx, func(c *sql.Conn) error {
 		now := time.Now()
 		var sid int64
 		err := c.QueryRowContext(ctx, `SELECT sid, seq FROM superstep_sessions WHERE app = ? AND usr = ? AND id = ? AND until > ?`,

@@ -363,6 +363,9 @@ func (l *memLog) append(r *Record, s memSpot) {
 		l.branches = map[Branch]memBranch{l.records[0].Branch: slices.Clone(l.records)}
 	}
 	l.index(r, s)
+	if l.records == nil {
+		l.records = make([]*Record, 0, 8)
+	}
 	l.records = append(l.records, r)
 	if l.branches != nil {
 		l.branches[r.Branch] = append(l.branches[r.Branch], r)
@@ -669,21 +672,22 @@ func (m *Memory) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadIn
 				t.mu.RLock()
 				if l := t.root; !t.gone && l != nil && len(l.records) > 0 {
 					head := l.records[len(l.records)-1]
-					infos = append(infos, ThreadInfo{
+					info := ThreadInfo{
 						Thread:    head.Log.Thread,
 						Head:      head,
 						CreatedAt: l.records[0].CreatedAt,
 						Records:   int64(len(l.records)),
 						Bytes:     l.bytes,
 						Lease:     t.lease.now(),
-					})
+					}
+					if f.Takes(&info) {
+						infos = append(infos, info)
+					}
 				}
 				t.mu.RUnlock()
 			}
 		}
-		slices.SortFunc(infos, func(a, b ThreadInfo) int {
-			return cmp.Or(b.Head.CreatedAt.Compare(a.Head.CreatedAt), cmp.Compare(a.Thread, b.Thread))
-		})
+		slices.SortFunc(infos, func(a, b ThreadInfo) int { return a.Place().Compare(b.Place()) })
 		for i, info := range infos {
 			if f.Limit > 0 && i == f.Limit {
 				return

@@ -10,9 +10,11 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -226,8 +228,8 @@ type Query struct {
 // Lister is implemented by stores that can list threads.
 type Lister interface {
 	// Threads yields the threads with at least one record in a log with an
-	// empty namespace, ordered by the CreatedAt of their head, newest first;
-	// equal times by thread ID.
+	// empty namespace that f selects, ordered by the CreatedAt of their head,
+	// newest first; equal times by thread ID.
 	Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadInfo, error]
 
 	// Logs yields the logs of a thread that have at least one record, ordered
@@ -237,8 +239,39 @@ type Lister interface {
 
 // ThreadFilter selects threads. The zero value selects all.
 type ThreadFilter struct {
-	Prefix string // of the thread's ID
-	Limit  int    // 0: all
+	Prefix   string            // of the thread's ID
+	Metadata map[string]string // entries that the head's metadata have
+	After    ThreadPlace       // those that come after this place
+	Limit    int               // 0: all
+}
+
+// ThreadPlace is where a thread stands in the order of [Lister.Threads]: with that of
+// the last one that was read, [ThreadFilter.After] goes on from there. A thread that
+// was written to since stands elsewhere.
+type ThreadPlace struct {
+	At     time.Time // CreatedAt of the head
+	Thread ThreadID  // empty: before all
+}
+
+// Place returns where the thread stands.
+func (i *ThreadInfo) Place() ThreadPlace { return ThreadPlace{i.Head.CreatedAt, i.Thread} }
+
+// Compare returns a negative number if p comes before q, a positive one if after.
+func (p ThreadPlace) Compare(q ThreadPlace) int {
+	return cmp.Or(q.At.Compare(p.At), cmp.Compare(p.Thread, q.Thread))
+}
+
+// Takes reports whether f selects a thread, for back ends: all of f counts but Limit.
+func (f *ThreadFilter) Takes(info *ThreadInfo) bool {
+	if !strings.HasPrefix(string(info.Thread), f.Prefix) || f.After.Thread != "" && info.Place().Compare(f.After) <= 0 {
+		return false
+	}
+	for k, v := range f.Metadata {
+		if got, ok := info.Head.Metadata[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
 }
 
 // ThreadInfo describes a thread.

@@ -230,6 +230,165 @@ func testListing(t *testing.T, open Opener, _ Options) {
 		want(t, list(t, s, checkpoint.ThreadFilter{Prefix: "user/", Limit: 1}), "user/1")
 		want(t, list(t, s, checkpoint.ThreadFilter{Prefix: "x"}))
 	})
+	// begin starts threads an hour after one another, the last of them the newest.
+	begin := func(t *testing.T, s checkpoint.Store, metadata map[checkpoint.ThreadID]map[string]string, ids ...checkpoint.ThreadID) map[checkpoint.ThreadID]*line {
+		lines := map[checkpoint.ThreadID]*line{}
+		for i, id := range ids {
+			l := newLine(id)
+			l.clock = epochStart.Add(time.Duration(i) * time.Hour)
+			r := l.next()
+			r.Metadata = metadata[id]
+			l.write(t, s, r)
+			lines[id] = l
+		}
+		return lines
+	}
+	t.Run("metadata of the head select threads", func(t *testing.T) {
+		s := lister(t)
+		odd := map[string]string{"a\x00b": "ü'\"%_{}", "": "", "long": strings.Repeat("x", 5000)}
+		begin(t, s, map[checkpoint.ThreadID]map[string]string{
+			"one":  {"user": "ann", "plan": "free"},
+			"two":  {"user": "ann", "plan": "paid"},
+			"odd":  odd,
+			"user": {"ann": "user", "userann": ""},
+			"four": {"user": "Ann", "plan": ""},
+		}, "one", "two", "odd", "user", "none", "four")
+		match := func(metadata map[string]string, ids ...checkpoint.ThreadID) {
+			t.Helper()
+			want(t, list(t, s, checkpoint.ThreadFilter{Metadata: metadata}), ids...)
+		}
+		match(map[string]string{}, "four", "none", "user", "odd", "two", "one")
+		match(map[string]string{"user": "ann"}, "two", "one")
+		match(map[string]string{"user": "ann", "plan": "free"}, "one")
+		match(map[string]string{"user": "ann", "plan": "none"})
+		match(map[string]string{"plan": ""}, "four")
+		match(map[string]string{"other": ""})
+		match(map[string]string{"other": "x"})
+		match(odd, "odd")
+		for k, v := range odd {
+			match(map[string]string{k: v}, "odd")
+		}
+		want(t, list(t, s, checkpoint.ThreadFilter{Metadata: map[string]string{"user": "ann"}, Prefix: "o"}), "one")
+		want(t, list(t, s, checkpoint.ThreadFilter{Metadata: map[string]string{"user": "ann"}, Prefix: "x"}))
+	})
+	t.Run("the metadata are those of the newest record, whatever became of the thread", func(t *testing.T) {
+		s := lister(t)
+		tag := func(v string) map[string]string { return map[string]string{"tag": v} }
+		lines := begin(t, s, map[checkpoint.ThreadID]map[string]string{"a": tag("1"), "b": tag("1"), "c": tag("1")}, "a", "b", "c")
+		match := func(metadata map[string]string, ids ...checkpoint.ThreadID) {
+			t.Helper()
+			want(t, list(t, s, checkpoint.ThreadFilter{Metadata: metadata}), ids...)
+		}
+		write := func(l *line, metadata map[string]string) *checkpoint.Record {
+			r := l.next()
+			r.Metadata = metadata
+			return l.write(t, s, r)
+		}
+		match(tag("1"), "c", "b", "a")
+		same := write(lines["a"], tag("1"))
+		write(lines["b"], tag("2"))
+		match(tag("1"), "c", "a")
+		match(tag("2"), "b")
+		write(lines["b"], nil)
+		match(tag("2"))
+		// On another branch, and in the log of a subgraph.
+		fork := lines["a"].fork(same)
+		fork.Metadata = tag("3")
+		lines["a"].write(t, s, fork)
+		inner := newLineIn(checkpoint.Log{Thread: "c", Namespace: "n"})
+		write(inner, tag("3"))
+		match(tag("3"), "a")
+		match(tag("1"), "c")
+		if c, ok := s.(checkpoint.Copier); ok {
+			if err := c.Copy(t.Context(), "c", "copy"); err != nil {
+				t.Fatal(err)
+			}
+			match(tag("1"), "c", "copy")
+			l := *lines["c"]
+			l.log.Thread = "copy"
+			write(&l, tag("4"))
+			match(tag("1"), "c")
+			match(tag("4"), "copy")
+			if err := s.Delete(t.Context(), "copy"); err != nil {
+				t.Fatal(err)
+			}
+			match(tag("4"))
+		}
+		if rw, ok := s.(checkpoint.Rewriter); ok {
+			head := mustHead(t, s, lines["a"].log)
+			again := *head
+			again.Metadata = tag("5")
+			if err := rw.Rewrite(t.Context(), &checkpoint.Rewrite{Log: lines["a"].log, Head: head.ID, Replace: []*checkpoint.Record{&again}}); err != nil {
+				t.Fatal(err)
+			}
+			match(tag("3"))
+			match(tag("5"), "a")
+			head = mustHead(t, s, lines["b"].log)
+			var all []checkpoint.ID
+			for _, r := range mustCollect(t, s, checkpoint.Query{Log: lines["b"].log}) {
+				all = append(all, r.ID)
+			}
+			if err := rw.Rewrite(t.Context(), &checkpoint.Rewrite{Log: lines["b"].log, Head: head.ID, Remove: all}); err != nil {
+				t.Fatal(err)
+			}
+			match(nil, "c", "a")
+			begin(t, s, map[checkpoint.ThreadID]map[string]string{"b": tag("6")}, "b")
+			match(tag("6"), "b")
+		}
+		if err := s.Delete(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+		match(tag("1"))
+		begin(t, s, nil, "c")
+		match(tag("1"))
+	})
+	t.Run("threads are read page by page", func(t *testing.T) {
+		s := lister(t)
+		var ids []checkpoint.ThreadID
+		metadata := map[checkpoint.ThreadID]map[string]string{}
+		for i := range 20 {
+			l := newLine(checkpoint.ThreadID(fmt.Sprintf("%c%02d", 'a'+i%2, i)))
+			l.clock = epochStart.Add(time.Duration(i/4) * 20 * time.Second) // four at a time, three times in a minute
+			r := l.next()
+			r.Metadata = map[string]string{"third": fmt.Sprint(i % 3)}
+			l.write(t, s, r)
+			ids, metadata[l.log.Thread] = append(ids, l.log.Thread), r.Metadata
+		}
+		for _, f := range []checkpoint.ThreadFilter{{}, {Prefix: "a"}, {Metadata: map[string]string{"third": "1"}}, {Prefix: "b", Metadata: map[string]string{"third": "2"}}} {
+			all := list(t, s, f)
+			n := 0
+			for _, id := range ids {
+				if strings.HasPrefix(string(id), f.Prefix) && (f.Metadata == nil || metadata[id]["third"] == f.Metadata["third"]) {
+					n++
+				}
+			}
+			if len(all) != n {
+				t.Fatalf("%+v selects %d threads, want %d", f, len(all), n)
+			}
+			for _, limit := range []int{1, 2, 3, 7} {
+				f := f
+				f.Limit = limit
+				for at := 0; ; at += limit {
+					page := list(t, s, f)
+					var left []checkpoint.ThreadID
+					for _, info := range all[min(at, n):min(at+limit, n)] {
+						left = append(left, info.Thread)
+					}
+					if want(t, page, left...); len(page) == 0 {
+						break
+					}
+					f.After = page[len(page)-1].Place()
+				}
+			}
+		}
+		// The place of a thread that is gone is one as well.
+		f := checkpoint.ThreadFilter{After: checkpoint.ThreadPlace{At: epochStart.Add(-time.Hour), Thread: "gone"}}
+		want(t, list(t, s, f))
+		f.After.At = epochStart.Add(time.Hour)
+		if got := list(t, s, f); len(got) != 20 {
+			t.Fatalf("%d threads after a place before all", len(got))
+		}
+	})
 	t.Run("a thread is described by its head, first record and number of records", func(t *testing.T) {
 		s, l := lister(t), newLine("t")
 		first := l.add(t, s, 1)[0]

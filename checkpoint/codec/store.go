@@ -270,11 +270,21 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 			yield(checkpoint.ThreadInfo{}, s.unsupported("listing threads"))
 			return
 		}
-		for info, err := range l.Threads(ctx, f) {
+		inner := f
+		if len(f.Metadata) > 0 { // which the store below can't read
+			inner.Metadata, inner.Limit = nil, 0
+		}
+		n := 0
+		for info, err := range l.Threads(ctx, inner) {
 			if err == nil && info.Head != nil {
-				info.Head, err = s.open(info.Head, false)
+				if info.Head, err = s.open(info.Head, false); err == nil && !f.Takes(&info) {
+					continue
+				}
 			}
 			if !yield(info, err) {
+				return
+			}
+			if n++; n == f.Limit {
 				return
 			}
 		}

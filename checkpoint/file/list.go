@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,13 +65,11 @@ func (s *Store) list(ctx context.Context, f checkpoint.ThreadFilter) (infos []ch
 			return nil, err
 		case err != nil:
 			errs = append(errs, err)
-		case ok:
+		case ok && f.Takes(&info):
 			infos = append(infos, info)
 		}
 	}
-	slices.SortFunc(infos, func(a, b checkpoint.ThreadInfo) int {
-		return cmp.Or(b.Head.CreatedAt.Compare(a.Head.CreatedAt), cmp.Compare(a.Thread, b.Thread))
-	})
+	slices.SortFunc(infos, func(a, b checkpoint.ThreadInfo) int { return a.Place().Compare(b.Place()) })
 	return infos, errors.Join(errs...)
 }
 

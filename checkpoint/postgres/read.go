@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,6 +21,7 @@ type statements struct {
 	head, get, results                string
 	pages                             [8]string // by pageKind
 	threads, threadsByPrefix, logs    string
+	labelled                          string
 	due, abandoned                    string
 	lockThread, shrinkLog, logRecords string
 	shorten, replace, segments, log   string
@@ -56,6 +56,10 @@ func newStatements(schema string) statements {
 		threads: info + ` WHERE l.bucket < $1::bigint AND l.bucket >= (
 				SELECT min(b.bucket) FROM (SELECT o.bucket FROM @.superstep_logs o WHERE o.bucket < $1::bigint ORDER BY o.bucket DESC LIMIT $2::bigint) b
 			)`,
+		labelled: info + ` WHERE l.bucket < $1::bigint AND (l.labels @> $3::text[] OR l.labels IS NULL) AND l.bucket >= (
+				SELECT min(b.bucket) FROM (SELECT o.bucket FROM @.superstep_logs o
+					WHERE o.bucket < $1::bigint AND (o.labels @> $3::text[] OR o.labels IS NULL) ORDER BY o.bucket DESC LIMIT $2::bigint) b
+			)`,
 		threadsByPrefix: info + ` WHERE l.bucket IS NOT NULL AND t.key >= $1::bytea AND ($2::bytea IS NULL OR t.key < $2::bytea)
 			ORDER BY r.at DESC, t.key LIMIT $3::bigint`,
 		logs: `SELECT l.ns, l.namespace, l.removed, l.freed, r.ord, r.id, r.total` + log + last + `
@@ -74,19 +78,20 @@ func newStatements(schema string) statements {
 			SELECT 1 FROM @.superstep_records r WHERE r.lid = g.lid AND r.branch = g.branch)`,
 		shrinkLog: `UPDATE @.superstep_logs l SET removed = CASE WHEN $3::boolean THEN 0 ELSE l.removed + $4::bigint END,
 			freed = CASE WHEN $3::boolean THEN 0 ELSE l.freed + $5::bigint END,
-			bucket = CASE WHEN $3::boolean THEN NULL ELSE coalesce($6::bigint, l.bucket) END WHERE l.tid = $1::bigint AND l.ns = $2::bytea`,
+			bucket = CASE WHEN $3::boolean THEN NULL ELSE coalesce($6::bigint, l.bucket) END,
+			labels = CASE WHEN $3::boolean THEN NULL ELSE coalesce($7::text[], l.labels) END WHERE l.tid = $1::bigint AND l.ns = $2::bytea`,
 		raise:  `UPDATE @.superstep_threads t SET fence = CASE WHEN t.fence = 0 THEN (t.tid << 28) + 1 ELSE t.fence + 1 END WHERE t.tid = $1::bigint`,
 		setDue: `UPDATE @.superstep_threads t SET head_due = $2::timestamptz WHERE t.tid = $1::bigint AND t.head_due IS DISTINCT FROM $2::timestamptz`,
 
 		newThread:  `INSERT INTO @.superstep_threads (key, thread) VALUES ($1::bytea, $2::bytea) ON CONFLICT (key) DO NOTHING RETURNING tid`,
 		copyThread: `UPDATE @.superstep_threads t SET woken = f.woken, head_due = f.head_due FROM @.superstep_threads f WHERE f.tid = $1::bigint AND t.tid = $2::bigint`,
-		copyLogs: `INSERT INTO @.superstep_logs (tid, ns, namespace, bucket, removed, freed)
-			SELECT $2::bigint, ns, namespace, bucket, removed, freed FROM @.superstep_logs WHERE tid = $1::bigint`,
+		copyLogs: `INSERT INTO @.superstep_logs (tid, ns, namespace, bucket, labels, removed, freed)
+			SELECT $2::bigint, ns, namespace, bucket, labels, removed, freed FROM @.superstep_logs WHERE tid = $1::bigint`,
 	}
 	const thread = `SELECT t.tid, t.key, t.thread FROM @.superstep_threads t WHERE t.key `
 	s.allThreads = thread + `> $1::bytea ORDER BY t.key LIMIT $2::bigint`
 	s.oneThread = thread + `= $1::bytea`
-	s.threadLogs = `SELECT l.lid, l.ns, l.namespace, l.bucket, l.removed, l.freed FROM @.superstep_logs l WHERE l.tid = $1::bigint ORDER BY l.ns`
+	s.threadLogs = `SELECT l.lid, l.ns, l.namespace, l.bucket, l.labels, l.removed, l.freed FROM @.superstep_logs l WHERE l.tid = $1::bigint ORDER BY l.ns`
 	s.logSegments = `SELECT g.ord, g.seq, g.branch FROM @.superstep_segments g WHERE g.lid = $1::bigint ORDER BY g.ord`
 	s.wholeLog = `SELECT ` + recordCols + `, r.data, r.total FROM @.superstep_records r WHERE r.lid = $1::bigint ORDER BY r.ord`
 	s.logResults = `SELECT x.num, x.key, x.whole FROM @.superstep_results x WHERE x.lid = $1::bigint ORDER BY x.num`
@@ -106,7 +111,7 @@ func newStatements(schema string) statements {
 		s.pages[i] = in(schema, pageQuery(i&pageAll != 0, i&pageDesc != 0, i&pageMeta != 0))
 	}
 	for _, q := range []*string{
-		&s.write, &s.remove, &s.head, &s.get, &s.results, &s.threads, &s.threadsByPrefix, &s.logs, &s.due, &s.abandoned,
+		&s.write, &s.remove, &s.head, &s.get, &s.results, &s.threads, &s.labelled, &s.threadsByPrefix, &s.logs, &s.due, &s.abandoned,
 		&s.lockThread, &s.log, &s.logRecords, &s.shorten, &s.replace, &s.segments, &s.shrinkLog, &s.raise, &s.setDue, &s.newThread, &s.copyThread, &s.copyLogs,
 		&s.allThreads, &s.oneThread, &s.threadLogs, &s.logSegments, &s.wholeLog, &s.logResults,
 	} {
@@ -395,11 +400,15 @@ func after(prefix []byte) []byte {
 }
 
 // Threads implements [checkpoint.Lister]. Threads whose heads are of the same
-// minute are read by one query; so are all that have a prefix.
+// minute are read by one query; so are all that have a prefix. Labels find those with
+// the metadata.
 func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq2[checkpoint.ThreadInfo, error] {
 	return func(yield func(checkpoint.ThreadInfo, error) bool) {
 		left := f.Limit
 		below := int64(1<<63 - 1)
+		if f.After.Thread != "" {
+			below = bucketOf(f.After.At) + 1
+		}
 		for {
 			if err := s.start(ctx, "all"); err != nil {
 				yield(checkpoint.ThreadInfo{}, err)
@@ -414,13 +423,20 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 				if len(prefix) > maxKey-32 {
 					prefix, limit = prefix[:maxKey-32], 0
 				}
+				if f.After.Thread != "" || len(f.Metadata) > 0 {
+					limit = 0
+				}
 				infos, err = s.infos(ctx, s.sql.threadsByPrefix, prefix, after(prefix), cmp.Or(limit, noEnd))
 			} else {
 				want := int64(maxPage)
 				if left > 0 {
 					want = min(want, int64(left))
 				}
-				infos, err = s.infos(ctx, s.sql.threads, below, want)
+				query, args := s.sql.threads, []any{below, want}
+				if len(f.Metadata) > 0 {
+					query, args = s.sql.labelled, append(args, backend.Labels(f.Metadata))
+				}
+				infos, err = s.infos(ctx, query, args...)
 			}
 			if err != nil {
 				yield(checkpoint.ThreadInfo{}, err)
@@ -429,7 +445,7 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 			before := below
 			for _, info := range infos {
 				below = min(below, bucketOf(info.Head.CreatedAt))
-				if !strings.HasPrefix(string(info.Thread), f.Prefix) {
+				if !f.Takes(&info) {
 					continue
 				}
 				if err := ctx.Err(); err != nil {
@@ -484,9 +500,7 @@ func (s *Store) infos(ctx context.Context, query string, args ...any) ([]checkpo
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(out, func(a, b checkpoint.ThreadInfo) int {
-		return cmp.Or(b.Head.CreatedAt.Compare(a.Head.CreatedAt), cmp.Compare(a.Thread, b.Thread))
-	})
+	slices.SortFunc(out, func(a, b checkpoint.ThreadInfo) int { return a.Place().Compare(b.Place()) })
 	return out, nil
 }
 

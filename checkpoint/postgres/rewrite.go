@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -123,11 +124,12 @@ func (s *Store) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 			b.Queue(s.sql.segments, lid)
 		}
 		var bucket *int64
+		var labels []string
 		if newHead != nil && len(ns) == 0 {
 			n := bucketOf(newHead.CreatedAt)
-			bucket = &n
+			bucket, labels = &n, backend.Labels(newHead.Metadata)
 		}
-		b.Queue(s.sql.shrinkLog, tid, ns, empty, int64(len(remove)), freed, bucket)
+		b.Queue(s.sql.shrinkLog, tid, ns, empty, int64(len(remove)), freed, bucket, labels)
 		if len(ns) == 0 && (empty || newHead != nil) {
 			var due *time.Time
 			if newHead != nil {
@@ -267,6 +269,7 @@ func (s *Store) Verify(ctx context.Context, thread checkpoint.ThreadID) iter.Seq
 type verifiedLog struct {
 	lid, removed, freed int64
 	bucket              *int64
+	labels              []string
 	log                 checkpoint.Log
 }
 
@@ -276,7 +279,7 @@ func (s *Store) verify(ctx context.Context, tid int64, thread checkpoint.ThreadI
 		err := each(ctx, tx, s.sql.threadLogs, tid, func(rows pgx.Rows) error {
 			l := verifiedLog{log: checkpoint.Log{Thread: thread}}
 			var ns, namespace []byte
-			if err := rows.Scan(&l.lid, &ns, &namespace, &l.bucket, &l.removed, &l.freed); err != nil {
+			if err := rows.Scan(&l.lid, &ns, &namespace, &l.bucket, &l.labels, &l.removed, &l.freed); err != nil {
 				return err
 			}
 			l.log.Namespace = whole(ns, namespace)
@@ -362,6 +365,9 @@ func (s *Store) verifyLog(ctx context.Context, tx pgx.Tx, l *verifiedLog, bad fu
 	}
 	if l.log.Namespace == "" && head != nil && (l.bucket == nil || *l.bucket != bucketOf(head.CreatedAt)) {
 		bad(ord, errors.New("table superstep_logs: column bucket is not that of the head"))
+	}
+	if l.log.Namespace == "" && head != nil && l.labels != nil && !slices.Equal(l.labels, backend.Labels(head.Metadata)) {
+		bad(ord, errors.New("table superstep_logs: column labels is not that of the head's metadata"))
 	}
 	return each(ctx, tx, s.sql.logResults, l.lid, func(rows pgx.Rows) error {
 		var num int64

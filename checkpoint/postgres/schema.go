@@ -33,6 +33,9 @@ import (
 // is never used again, and only its holder renews and releases a lease; since
 // version 3 a claim may say which fence it saw.
 //
+// Since version 4 superstep_logs.labels, where bucket is, are the labels of the head's
+// metadata, see backend.Labels; null says that they are not known.
+//
 // All queries are made for indexes. That sequential scans are off where we can say
 // so is for plans made while the tables are small: a connection would keep them
 // while the tables grow.
@@ -109,7 +112,12 @@ var migrations = []string{
 		DELETE FROM @.superstep_threads t WHERE t.tid = v_tid;
 	END $$;`,
 	``, // what it did is done anew by the next
-	`CREATE OR REPLACE FUNCTION @.superstep_write(
+	``,
+	`ALTER TABLE @.superstep_logs ADD COLUMN IF NOT EXISTS labels text[];
+	CREATE INDEX IF NOT EXISTS superstep_logs_labels ON @.superstep_logs USING gin (labels) WHERE bucket IS NOT NULL;
+	CREATE INDEX IF NOT EXISTS superstep_logs_unlabelled ON @.superstep_logs (lid) WHERE bucket IS NOT NULL AND labels IS NULL;
+	DROP FUNCTION IF EXISTS @.superstep_write(bytea, bytea, bytea, bytea, int, bigint, bigint, bytea, bytea, bytea, bytea, bytea, bigint, bigint, bigint, timestamptz, bigint, bytea, bytea, bytea, bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], boolean[], bytea[]);
+	CREATE OR REPLACE FUNCTION @.superstep_write(
 		p_key bytea, p_thread bytea, p_ns bytea, p_namespace bytea,
 		p_flags int, p_fence bigint, p_lease bigint, p_holder bytea, p_steal bytea,
 		p_id bytea, p_head bytea, p_branch bytea, p_seq bigint, p_at bigint, p_bucket bigint, p_due timestamptz,
@@ -117,6 +125,7 @@ var migrations = []string{
 		p_drop bytea, p_known bytea[],        -- the superstep to drop, and keys of which to count those that are there
 		x_scopes bytea[], x_keys bytea[],     -- results to remove
 		r_scopes bytea[], r_keys bytea[], r_wholes bytea[], r_replace boolean[], r_data bytea[],
+		p_labels text[] DEFAULT NULL,         -- older programs don't give them
 		OUT status int, OUT fence bigint, OUT ignored bigint, OUT head bytea, OUT last bigint,
 		OUT holder bytea, OUT until timestamptz, OUT ttl bigint
 	) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -126,7 +135,7 @@ var migrations = []string{
 		c_wake boolean := p_flags & 4 <> 0;
 		v_tid bigint; v_fence bigint; v_holder bytea; v_until timestamptz; v_ttl bigint;
 		v_woken timestamptz; v_due timestamptz; v_now timestamptz;
-		v_lid bigint; v_bucket bigint; v_ord bigint; v_branch bytea; v_seq bigint; v_total bigint;
+		v_lid bigint; v_bucket bigint; v_labels text[]; v_ord bigint; v_branch bytea; v_seq bigint; v_total bigint;
 		v_n bigint; v_tries int := 0;
 	BEGIN
 		status := 0; fence := 0; ignored := 0;
@@ -191,8 +200,8 @@ var migrations = []string{
 		END IF;
 		fence := v_fence;
 
-		SELECT l.lid, l.bucket, r.ord, r.id, r.branch, r.seq, r.total
-			INTO v_lid, v_bucket, v_ord, head, v_branch, v_seq, v_total
+		SELECT l.lid, l.bucket, l.labels, r.ord, r.id, r.branch, r.seq, r.total
+			INTO v_lid, v_bucket, v_labels, v_ord, head, v_branch, v_seq, v_total
 			FROM @.superstep_logs l LEFT JOIN LATERAL (
 				SELECT h.ord, h.id, h.branch, h.seq, h.total FROM @.superstep_records h WHERE h.lid = l.lid ORDER BY h.ord DESC LIMIT 1
 			) r ON true
@@ -237,8 +246,8 @@ var migrations = []string{
 			END IF;
 		END IF;
 		-- From here on nothing fails.
-		IF p_id IS NOT NULL AND p_ns = '' AND v_bucket IS DISTINCT FROM p_bucket THEN
-			UPDATE @.superstep_logs l SET bucket = p_bucket WHERE l.tid = v_tid AND l.ns = p_ns;
+		IF p_id IS NOT NULL AND p_ns = '' AND (v_bucket IS DISTINCT FROM p_bucket OR v_labels IS DISTINCT FROM p_labels) THEN
+			UPDATE @.superstep_logs l SET bucket = p_bucket, labels = p_labels WHERE l.tid = v_tid AND l.ns = p_ns;
 		END IF;
 		IF c_claim OR c_release OR c_wake OR p_lease > 0
 			OR p_id IS NOT NULL AND p_ns = '' AND v_due IS DISTINCT FROM p_due

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -55,4 +56,14 @@ func TestTablesOfVersion1(t *testing.T) {
 			t.Errorf("%s begins the thread anew with fence %d after %d", name, f, last)
 		}
 	}
+}
+
+// Threads whose labels nobody wrote, as an older program left them, are found by what
+// they have, and so they are once they were written to.
+func TestThreadsWithoutLabelsAreFound(t *testing.T) {
+	url := servertest.Postgres(t)
+	var s checkpoint.Store = open(t, url, postgres.Options{})
+	defer s.Close()
+	schema := sameSchema(t, s)
+	checkpointtest.Unlabelled(t, s, func() { exec(t, url, `UPDATE `+quote(schema)+`.superstep_logs SET labels = NULL`) })
 }

@@ -20,7 +20,8 @@ import (
 const (
 	writeArgs = `$1::bytea, $2::bytea, $3::bytea, $4::bytea, $5::int, $6::bigint, $7::bigint, $8::bytea, $9::bytea, $10::bytea,
 		$11::bytea, $12::bytea, $13::bigint, $14::bigint, $15::bigint, $16::timestamptz, $17::bigint, $18::bytea, $19::bytea,
-		$20::bytea, $21::bytea[], $22::bytea[], $23::bytea[], $24::bytea[], $25::bytea[], $26::bytea[], $27::boolean[], $28::bytea[]`
+		$20::bytea, $21::bytea[], $22::bytea[], $23::bytea[], $24::bytea[], $25::bytea[], $26::bytea[], $27::boolean[], $28::bytea[],
+		$29::text[]`
 
 	flagClaim, flagRelease, flagWake = 1, 2, 4
 
@@ -79,6 +80,7 @@ func newRequest(from *checkpoint.Write) (*request, error) {
 	var id, branch, meta, data []byte
 	var seq, at, bucket, sum int64
 	var due *time.Time
+	var labels []string
 	if rec := w.Record; rec != nil {
 		for _, id := range []checkpoint.ID{rec.ID, checkpoint.ID(rec.Branch)} {
 			if err := tooLong(w.Log.Thread, id); err != nil {
@@ -93,7 +95,7 @@ func newRequest(from *checkpoint.Write) (*request, error) {
 			data = []byte{}
 		}
 		id, branch, seq, at, bucket, sum = key(rec.ID), key(checkpoint.ID(rec.Branch)), rec.Seq, rec.CreatedAt.UnixNano(), bucketOf(rec.CreatedAt), backend.Checksum(meta, data)
-		due = stamp(rec.Due)
+		due, labels = stamp(rec.Due), backend.Labels(rec.Metadata)
 	}
 	r.size = len(meta) + len(data)
 	r.args = []any{
@@ -103,6 +105,7 @@ func newRequest(from *checkpoint.Write) (*request, error) {
 	if err := r.results(); err != nil {
 		return nil, err
 	}
+	r.args = append(r.args, labels)
 	return r, nil
 }
 

@@ -285,7 +285,7 @@ func TestKeysOfOthers(t *testing.T) {
 	log := checkpoint.Log{Thread: "t", Namespace: "n"}
 	for _, key := range []string{
 		"t:{t}", "t:{t}:s", "t:{t}:l:n", "t:{t}:g:n", "t:{t}:i:n", "t:{t}:m:n", "t:{t}:d:n", "t:{t}:o:n",
-		"i:threads", "i:due", "i:until", "i:since", "i:at", "i:names", "i:expiry",
+		"i:threads", "i:due", "i:until", "i:since", "i:at", "i:labels", "i:names", "i:expiry",
 	} {
 		t.Run(key, func(t *testing.T) {
 			p := newPrefix(t)

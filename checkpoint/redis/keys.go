@@ -46,6 +46,8 @@ import (
 //	i:until    by when their lease ends
 //	i:since    by when their lease began
 //	i:at       hash: thread to its times in the four
+//	i:labels   hash: thread to the labels of its head's metadata, see backend.Labels
+//	i:l:       with a label: set of the threads that have it
 //	i:names    all threads, by ID
 //	i:expiry   all threads with an end, by its millisecond
 const layout = 1
@@ -74,6 +76,11 @@ func timeKey(t time.Time) string {
 // backKey returns a text form that sorts newest first.
 func backKey(t time.Time) string {
 	return fmt.Sprintf("%016x%08x", ^(uint64(t.Unix()) + 1<<63), ^uint32(t.Nanosecond()))
+}
+
+// indexKey returns the place by time of a thread whose head is r, and its labels.
+func indexKey(r *checkpoint.Record) string {
+	return backKey(r.CreatedAt) + strings.Join(backend.Labels(r.Metadata), "")
 }
 
 // dueKey is timeKey, and empty for never.

@@ -159,7 +159,7 @@ func (s *Store) planRewrite(ctx context.Context, r *checkpoint.Rewrite) (args []
 		if remove[r.Head] {
 			return nil, "", fmt.Errorf("%w: the head of log %v goes, though others stay", checkpoint.ErrInvalid, r.Log)
 		}
-		p.back, p.due = backKey(head.CreatedAt), dueKey(head.Due)
+		p.back, p.due = indexKey(head), dueKey(head.Due)
 		p.segments[len(p.segments)-1].to = 0 // it goes on
 	}
 	if !p.all && len(r.Remove) > pieceRecords {

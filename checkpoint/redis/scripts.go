@@ -29,6 +29,8 @@ var (
 	spacesLua string
 	//go:embed lua/threads.lua
 	threadsLua string
+	//go:embed lua/labelled.lua
+	labelledLua string
 	//go:embed lua/names.lua
 	namesLua string
 	//go:embed lua/waiting.lua
@@ -54,6 +56,7 @@ var (
 	stepsScript    = reading(stepsLua)
 	spacesScript   = reading(spacesLua)
 	threadsScript  = script(threadsLua)
+	labelledScript = script(labelledLua)
 	namesScript    = script(namesLua)
 	waitingScript  = script(waitingLua)
 	logsScript     = reading(logsLua)

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // anyThread stands for no thread in particular.
@@ -29,8 +30,8 @@ func (s *Store) global(ctx context.Context, op string, sc *goredis.Script, args 
 
 // Threads implements [checkpoint.Lister]. Threads come in pages, each of one
 // request. A thread that is written to meanwhile may be left out or come twice,
-// as it moves in the order. With a prefix, the threads that have it are found
-// first, so that these requests are more, but others cost nothing.
+// as it moves in the order. With a prefix or metadata, the threads that have it are
+// found first, so that these requests are more, but others cost nothing.
 func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq2[checkpoint.ThreadInfo, error] {
 	return func(yield func(checkpoint.ThreadInfo, error) bool) {
 		left := f.Limit
@@ -53,6 +54,9 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 					yield(checkpoint.ThreadInfo{}, err)
 					return false
 				}
+				if !f.Takes(&info) {
+					continue
+				}
 				if !yield(info, nil) {
 					return false
 				}
@@ -62,15 +66,28 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 			}
 			return true
 		}
-		if f.Prefix != "" {
-			ids, err := s.named(ctx, f.Prefix)
-			if err != nil {
-				yield(checkpoint.ThreadInfo{}, err)
-				return
-			}
+		start := ""
+		if f.After.Thread != "" {
+			start = backKey(f.After.At) + string(f.After.Thread)
+		}
+		var ids []string
+		var known bool
+		var err error
+		if len(f.Metadata) > 0 {
+			ids, known, err = s.labelled(ctx, f.Metadata, start)
+		}
+		if f.Prefix != "" && !known && err == nil {
+			ids, err = s.named(ctx, f.Prefix, start)
+			known = true
+		}
+		if err != nil {
+			yield(checkpoint.ThreadInfo{}, err)
+			return
+		}
+		if known {
 			for len(ids) > 0 {
 				n := min(len(ids), pageThreads)
-				if f.Limit > 0 {
+				if f.Limit > 0 && len(f.Metadata) == 0 {
 					n = min(n, left)
 				}
 				args := []any{"named"}
@@ -84,9 +101,9 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 			}
 			return
 		}
-		for after := ""; ; {
+		for after := start; ; {
 			n := pageThreads
-			if f.Limit > 0 {
+			if f.Limit > 0 && len(f.Metadata) == 0 {
 				n = min(n, left)
 			}
 			page, err := s.global(ctx, "list threads of", threadsScript, "page", after, strconv.Itoa(n), strconv.Itoa(pageBytes))
@@ -98,25 +115,48 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 	}
 }
 
-// named returns the threads with a prefix that are in the list of threads, in its
-// order.
-func (s *Store) named(ctx context.Context, prefix string) ([]string, error) {
-	type place struct{ at, id string }
-	var all []place
+// named returns the threads with a prefix that are in the list of threads after a
+// place, in its order.
+func (s *Store) named(ctx context.Context, prefix, start string) ([]string, error) {
+	var all []string
 	for at, id := range s.names(ctx, prefix) {
 		if id == nil {
 			return nil, at
 		}
-		if id[1] != "" {
-			all = append(all, place{id[1], id[0]})
+		all = append(all, id...)
+	}
+	return ordered(all, start), nil
+}
+
+// labelled returns the threads that have the labels of metadata and are in the list of
+// threads after a place, in its order. It is not known of which threads that holds if some
+// were written to by an older program.
+func (s *Store) labelled(ctx context.Context, metadata map[string]string, start string) (ids []string, known bool, err error) {
+	var args []any
+	for _, l := range backend.Labels(metadata) {
+		args = append(args, l)
+	}
+	all, err := s.global(ctx, "list threads of", labelledScript, args...)
+	if err != nil || len(all) == 0 || all[0] != "1" {
+		return nil, false, err
+	}
+	return ordered(all[1:], start), true, nil
+}
+
+// ordered takes threads, each with its place in the list of threads, and returns those
+// that are in it after a place, in its order.
+func ordered(all []string, start string) []string {
+	var out []string
+	for i := 0; i+1 < len(all); i += 2 {
+		if at := all[i+1]; at != "" && at+all[i] > start {
+			out = append(out, at+all[i])
 		}
 	}
-	slices.SortFunc(all, func(a, b place) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
-	out := make([]string, len(all))
-	for i, p := range all {
-		out[i] = p.id
+	slices.Sort(out)
+	for i := range out {
+		out[i] = out[i][min(timeKeyLen, len(out[i])):]
 	}
-	return out, nil
+	return out
 }
 
 // names yields all threads with a prefix, by ID, each with its place in the list

@@ -139,6 +139,9 @@ func TestThreadsThatVanishLeaveTheIndexes(t *testing.T) {
 	if n := c.HLen(t.Context(), p+"i:at").Val(); n > 1 {
 		t.Errorf("i:at has %d fields", n)
 	}
+	if n := c.HLen(t.Context(), p+"i:labels").Val(); n > 1 {
+		t.Errorf("i:labels has %d fields", n)
+	}
 }
 
 // TestAThreadThatBeginsAnew has nothing of the one that vanished.

@@ -94,7 +94,7 @@ func (s *Store) writeArgs(w *checkpoint.Write) ([]any, error) {
 		}
 		args = append(args,
 			string(w.Head), string(r.ID), string(r.Branch), strconv.FormatInt(r.Seq, 10), strconv.FormatInt(r.Seq-1, 10),
-			backKey(r.CreatedAt), dueKey(r.Due), appendEntry(r, meta, data), data,
+			indexKey(r), dueKey(r.Due), appendEntry(r, meta, data), data,
 		)
 	}
 	for i := range w.Remove {

@@ -242,7 +242,7 @@ func TestANewerDatabaseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Close()
-	refused(t, path, checkpoint.ErrVersion, "schema version 1000", "up to 2", "use a newer version")
+	refused(t, path, checkpoint.ErrVersion, "schema version 1000", "up to 3", "use a newer version")
 }
 
 func TestANewerRecordIsRefused(t *testing.T) {

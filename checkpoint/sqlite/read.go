@@ -20,6 +20,7 @@ type readStmts struct {
 	page, pageDesc, metaPage, metaPageDesc     *sql.Stmt
 	foldingPage                                *sql.Stmt
 	results, buckets, threads, threadsByPrefix *sql.Stmt
+	labelledBuckets, labelledThreads           *sql.Stmt
 	logs, due, leases                          *sql.Stmt
 }
 
@@ -37,6 +38,10 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 		cols + log + head + branch + `
 		JOIN superstep_records f ON f.rid = (SELECT min(rid) FROM superstep_records WHERE rid > l.lid << 32)
 		WHERE l.ns = '' AND l.bucket IS NOT NULL`
+	// Logs with all labels of ?3, and those of which nothing is known.
+	const labelled = `lid IN (
+		SELECT x.lid FROM json_each(?3) j CROSS JOIN superstep_labels x ON x.label = j.value GROUP BY x.lid HAVING count(*) = json_array_length(?3)
+		UNION ALL SELECT u.lid FROM superstep_logs u WHERE u.bucket IS NOT NULL AND u.labels IS NULL)`
 	for _, s := range []struct {
 		into  **sql.Stmt
 		query string
@@ -63,6 +68,9 @@ func (q *readStmts) prepare(ctx context.Context, p preparer) error {
 		{&q.buckets, `SELECT bucket, count(*) FROM superstep_logs
 			WHERE bucket IS NOT NULL AND bucket < ? GROUP BY bucket ORDER BY bucket DESC LIMIT 64`},
 		{&q.threads, info + ` AND l.bucket >= ?1 AND l.bucket <= ?2`},
+		{&q.labelledBuckets, `SELECT bucket, count(*) FROM superstep_logs
+			WHERE +bucket IS NOT NULL AND +bucket < ?1 AND ` + labelled + ` GROUP BY bucket ORDER BY bucket DESC LIMIT 64`},
+		{&q.labelledThreads, info + ` AND +l.bucket >= ?1 AND +l.bucket <= ?2 AND ` + labelled},
 		{&q.threadsByPrefix, info + ` AND t.thread >= ?1 AND substr(t.thread, 1, length(?1)) = ?1
 			AND (?2 = '' OR t.thread < ?2)`},
 		{&q.due, `SELECT t.thread, t.due, ` + lease + ` FROM superstep_threads t
@@ -482,6 +490,9 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 					yield(checkpoint.ThreadInfo{}, err)
 					return false
 				}
+				if !f.Takes(&info) {
+					continue
+				}
 				if !yield(info, nil) {
 					return false
 				}
@@ -496,8 +507,15 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 			return
 		}
 		below := int64(1<<63 - 1)
+		if f.After.Thread != "" {
+			below = bucketOf(f.After.At) + 1
+		}
+		labels := ""
+		if len(f.Metadata) > 0 {
+			labels = labelsOf(f.Metadata)
+		}
 		for {
-			low, err := s.nextBuckets(ctx, below, left)
+			low, err := s.nextBuckets(ctx, below, left, labels)
 			if err != nil {
 				yield(checkpoint.ThreadInfo{}, err)
 				return
@@ -505,7 +523,11 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 			if low == below {
 				return
 			}
-			if !emit(s.infos(ctx, s.read.threads, low, below-1)) {
+			st, args := s.read.threads, []any{low, below - 1}
+			if labels != "" {
+				st, args = s.read.labelledThreads, append(args, labels)
+			}
+			if !emit(s.infos(ctx, st, args...)) {
 				return
 			}
 			below = low
@@ -517,15 +539,19 @@ func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq
 	}
 }
 
-// nextBuckets returns the lowest of the next buckets that hold enough threads,
-// or below itself if there are no more.
-func (s *Store) nextBuckets(ctx context.Context, below int64, want int) (low int64, err error) {
+// nextBuckets returns the lowest of the next buckets that hold enough threads, those
+// with labels if there are any, or below itself if there are no more.
+func (s *Store) nextBuckets(ctx context.Context, below int64, want int, labels string) (low int64, err error) {
 	if want <= 0 || want > pageRecords {
 		want = pageRecords
 	}
 	low = below
 	err = s.query(ctx, func() error {
-		rows, err := s.read.buckets.QueryContext(ctx, below)
+		st, args := s.read.buckets, []any{below}
+		if labels != "" {
+			st, args = s.read.labelledBuckets, []any{below, nil, labels}
+		}
+		rows, err := st.QueryContext(ctx, args...)
 		if err != nil {
 			return err
 		}

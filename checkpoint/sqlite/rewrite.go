@@ -123,7 +123,7 @@ func (s *Store) rewrite(ctx context.Context, r *checkpoint.Rewrite, rows []row) 
 		}
 		th.headDue = micros(rec.Due)
 		th.due = earlier(th.headDue, th.woken)
-		if err := exec(s.write.bucket, st.lid, bucketOf(rec.CreatedAt)); err != nil {
+		if err := exec(s.write.bucket, st.lid, bucketOf(rec.CreatedAt), labelsOf(rec.Metadata)); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Store) empty(ctx context.Context, st *logState, th threadRow, log check
 		`DELETE FROM superstep_records WHERE rid > ?1 << 32 AND rid <= (?1 << 32) + 4294967295`,
 		`DELETE FROM superstep_segments WHERE lid = ?1`,
 		`DELETE FROM superstep_ids WHERE lid = ?1`,
-		`UPDATE superstep_logs SET bucket = NULL, removed = 0, freed = 0 WHERE lid = ?1`,
+		`UPDATE superstep_logs SET bucket = NULL, labels = NULL, removed = 0, freed = 0 WHERE lid = ?1`,
 	}, st.lid); err != nil {
 		return err
 	}

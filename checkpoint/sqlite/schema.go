@@ -29,6 +29,10 @@ import (
 // (total never changes, so that a writer who knows an old one is right). A
 // thread's due is the earlier one of head_due, its head's, and of woken. Times of leases and
 // of what is due are in microseconds since 1970, lease_ttl in nanoseconds.
+//
+// Since version 3 superstep_logs.labels, where bucket is, are the labels of the head's
+// metadata, see backend.Labels; null says that the head was appended before. Triggers keep
+// superstep_labels, which leads from a label to the logs that have it.
 var migrations = []string{
 	`CREATE TABLE superstep_threads (
 		tid INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -91,6 +95,23 @@ var migrations = []string{
 	ALTER TABLE superstep_logs ADD COLUMN freed INTEGER NOT NULL DEFAULT 0;
 	CREATE INDEX superstep_threads_due ON superstep_threads (due, thread) WHERE due IS NOT NULL;
 	CREATE INDEX superstep_threads_lease ON superstep_threads (lease_until, thread) WHERE lease_until IS NOT NULL;`,
+	`ALTER TABLE superstep_logs ADD COLUMN labels TEXT;
+	CREATE INDEX superstep_logs_unlabelled ON superstep_logs (lid) WHERE bucket IS NOT NULL AND labels IS NULL;
+	CREATE TABLE superstep_labels (
+		label TEXT NOT NULL,
+		lid INTEGER NOT NULL,
+		PRIMARY KEY (label, lid)
+	) WITHOUT ROWID;
+	CREATE TRIGGER superstep_logs_begin AFTER INSERT ON superstep_logs WHEN new.labels IS NOT NULL BEGIN
+		INSERT INTO superstep_labels (label, lid) SELECT value, new.lid FROM json_each(new.labels);
+	END;
+	CREATE TRIGGER superstep_logs_change AFTER UPDATE OF labels ON superstep_logs WHEN old.labels IS NOT new.labels BEGIN
+		DELETE FROM superstep_labels WHERE lid = old.lid AND label IN (SELECT value FROM json_each(old.labels));
+		INSERT INTO superstep_labels (label, lid) SELECT value, new.lid FROM json_each(new.labels);
+	END;
+	CREATE TRIGGER superstep_logs_end AFTER DELETE ON superstep_logs WHEN old.labels IS NOT NULL BEGIN
+		DELETE FROM superstep_labels WHERE lid = old.lid AND label IN (SELECT value FROM json_each(old.labels));
+	END;`,
 }
 
 // schemaVersion returns the version of the database's tables, 0 if there are none.

@@ -28,10 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +38,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 	"github.com/superstep-dev/superstep/internal/private"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 )
 
 // Options changes how a database is used. The zero value is fine.
@@ -143,11 +141,11 @@ func Open(path string, opts ...Options) (*Store, error) {
 
 func openFile(path string, o Options) (*Store, error) {
 	private.Create(path)
-	writer, err := sql.Open("sqlite", dsn(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")"))
+	writer, err := sql.Open("sqlite", sqlitedb.DSN(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")"))
 	if err != nil {
 		return nil, explain("open", path, err)
 	}
-	reader, err := sql.Open("sqlite", dsn(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")&_pragma=query_only(1)"))
+	reader, err := sql.Open("sqlite", sqlitedb.DSN(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")&_pragma=query_only(1)"))
 	if err != nil {
 		_ = writer.Close()
 		return nil, explain("open", path, err)
@@ -196,18 +194,6 @@ func options(opts []Options) (Options, error) {
 		o.Readers = defaultReaders
 	}
 	return o, nil
-}
-
-// dsn makes a name that SQLite reads as this very path.
-func dsn(path, query string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		path = abs
-	}
-	p := filepath.ToSlash(path)
-	if !strings.HasPrefix(p, "/") {
-		p = "/" + p
-	}
-	return "file:" + (&url.URL{Path: p}).EscapedPath() + "?" + query
 }
 
 func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *Store, err error) {
@@ -316,7 +302,7 @@ func (s *Store) changed() error {
 }
 
 func openReader(path, query string, o Options, why error) (_ *Store, err error) {
-	db, err := sql.Open("sqlite", dsn(path, query))
+	db, err := sql.Open("sqlite", sqlitedb.DSN(path, query))
 	if err != nil {
 		return nil, explain("open", path, err)
 	}

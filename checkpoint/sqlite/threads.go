@@ -104,8 +104,8 @@ func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
 			return err
 		}
 		for _, lid := range lids {
-			res, err := s.conn.ExecContext(ctx, `INSERT INTO superstep_logs (tid, ns, bucket, removed, freed)
-				SELECT ?, ns, bucket, removed, freed FROM superstep_logs WHERE lid = ?`, n, lid)
+			res, err := s.conn.ExecContext(ctx, `INSERT INTO superstep_logs (tid, ns, bucket, labels, removed, freed)
+				SELECT ?, ns, bucket, labels, removed, freed FROM superstep_logs WHERE lid = ?`, n, lid)
 			if err != nil {
 				return err
 			}

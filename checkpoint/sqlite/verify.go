@@ -151,6 +151,7 @@ type verifiedLog struct {
 	lid            int64
 	ns             string
 	bucket         sql.NullInt64
+	labels         sql.NullString
 	removed, freed int64
 }
 
@@ -165,7 +166,7 @@ func (v *verifier) thread(ctx context.Context, q *sql.Conn, id checkpoint.Thread
 	if err != nil {
 		return err
 	}
-	rows, err := q.QueryContext(ctx, `SELECT lid, ns, bucket, removed, freed FROM superstep_logs WHERE tid = ? ORDER BY ns`, tid)
+	rows, err := q.QueryContext(ctx, `SELECT lid, ns, bucket, labels, removed, freed FROM superstep_logs WHERE tid = ? ORDER BY ns`, tid)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (v *verifier) thread(ctx context.Context, q *sql.Conn, id checkpoint.Thread
 	var logs []verifiedLog
 	for rows.Next() {
 		var l verifiedLog
-		if err := rows.Scan(&l.lid, &l.ns, &l.bucket, &l.removed, &l.freed); err != nil {
+		if err := rows.Scan(&l.lid, &l.ns, &l.bucket, &l.labels, &l.removed, &l.freed); err != nil {
 			return err
 		}
 		logs = append(logs, l)
@@ -304,6 +305,18 @@ func (v *verifier) log(ctx context.Context, q *sql.Conn, l *verifiedLog) (head *
 	}
 	if good && l.bucket != want {
 		v.add(place, "column bucket is %v, the head says %v", l.bucket.Int64, want.Int64)
+	}
+	if l.labels.Valid {
+		if good && l.ns == "" && l.labels.String != labelsOf(head.Metadata) {
+			v.add(place, "column labels is not what the head's metadata say")
+		}
+		var differ int
+		if err := q.QueryRowContext(ctx, `SELECT count(*) FROM json_each(?2) j LEFT JOIN superstep_labels x ON x.label = j.value AND x.lid = ?1 WHERE x.lid IS NULL`, l.lid, l.labels.String).Scan(&differ); err != nil {
+			return nil, false, err
+		}
+		if differ > 0 {
+			v.add(place, "table superstep_labels lacks %d of its labels", differ)
+		}
 	}
 	return head, good, nil
 }

@@ -2,12 +2,15 @@ package sqlite_test
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 )
 
 // logOf is what testdata/version1.json says of a log.
@@ -109,4 +112,22 @@ func TestADatabaseOfVersion1(t *testing.T) {
 	if n != 1 {
 		t.Fatalf("%d threads are due, want 1", n)
 	}
+}
+
+// Threads whose labels nobody wrote, as an older program left them, are found by what
+// they have, and so they are once they were written to.
+func TestThreadsWithoutLabelsAreFound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "threads.db")
+	s := openAt(t, path)
+	defer s.Close()
+	checkpointtest.Unlabelled(t, s, func() {
+		db, err := sql.Open("sqlite", path)
+		if err == nil {
+			_, err = db.ExecContext(t.Context(), `UPDATE superstep_logs SET labels = NULL`)
+			err = errors.Join(err, db.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }

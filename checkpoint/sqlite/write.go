@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -44,7 +46,7 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 		{&w.savepoint, `SAVEPOINT one`},
 		{&w.undo, `ROLLBACK TO one`},
 		{&w.keep, `RELEASE one`},
-		{&w.log, `SELECT t.tid, t.fence, t.holder, t.lease_until, t.lease_ttl, t.due, t.head_due, t.woken, l.lid, l.bucket FROM superstep_threads t
+		{&w.log, `SELECT t.tid, t.fence, t.holder, t.lease_until, t.lease_ttl, t.due, t.head_due, t.woken, l.lid, l.bucket, l.labels FROM superstep_threads t
 			LEFT JOIN superstep_logs l ON l.tid = t.tid AND l.ns = ?2 WHERE t.thread = ?1`},
 		{&w.head, `SELECT r.rid, r.id, r.br, r.seq, r.total, b.id FROM superstep_records r
 			LEFT JOIN superstep_records b ON r.br > 0 AND b.rid = ?1 + r.br
@@ -62,7 +64,7 @@ func (w *writeStmts) prepare(ctx context.Context, p preparer) error {
 		{&w.addSegment, `INSERT INTO superstep_segments (lid, ord, br, seq) VALUES (?, ?, ?, ?)`},
 		{&w.lastOf, `SELECT seq FROM superstep_records
 			WHERE br = ?3 AND rid > ?1 AND rid <= ?2 ORDER BY rid DESC LIMIT 1`},
-		{&w.bucket, `UPDATE superstep_logs SET bucket = ?2 WHERE lid = ?1`},
+		{&w.bucket, `UPDATE superstep_logs SET bucket = ?2, labels = ?3 WHERE lid = ?1`},
 		{&w.record, `INSERT INTO superstep_records (rid, id, br, seq, at, total, sum, meta, data) VALUES (` + values + `)`},
 		{&w.append, fast + notDue},
 		{&w.appendSub, fast},
@@ -136,7 +138,9 @@ type logState struct {
 	fence     int64
 	due       bool // the head of the thread is due at some time
 	bucket    sql.NullInt64
-	ord       int64 // of the head; 0: the log is empty
+	labels    sql.NullString
+	metadata  map[string]string // has the labels, if it isn't nil
+	ord       int64             // of the head; 0: the log is empty
 	head      checkpoint.ID
 	branch    checkpoint.Branch
 	br, seq   int64
@@ -471,7 +475,7 @@ func (s *Store) fast(req *request) (bool, error) {
 	root := w.Log.Namespace == ""
 	if st == nil || st.ord == 0 || st.head != w.Head || r.Branch != st.branch || r.Seq != st.seq+1 ||
 		w.Fence != 0 && int64(w.Fence) != st.fence || !st.growing || !isNext(r.ID, st.head) ||
-		root && (st.due || !r.Due.IsZero() || !st.bucket.Valid || st.bucket.Int64 != bucketOf(r.CreatedAt)) {
+		root && (st.due || !r.Due.IsZero() || !st.bucket.Valid || st.bucket.Int64 != bucketOf(r.CreatedAt) || !st.labelled(r.Metadata)) {
 		return false, nil
 	}
 	if len(w.Results) > 0 && (w.Drop == nil || !allDropped(w)) {
@@ -538,6 +542,27 @@ func isNext(id, prev checkpoint.ID) bool {
 
 func bucketOf(t time.Time) int64 { return t.Unix() / 60 }
 
+// labelsOf returns the labels of metadata as superstep_logs has them.
+func labelsOf(metadata map[string]string) string {
+	b, err := json.Marshal(backend.Labels(metadata))
+	if err != nil {
+		panic(err) // of texts in hexadecimal
+	}
+	return string(b)
+}
+
+// labelled reports whether the labels of the log are those of metadata.
+func (st *logState) labelled(metadata map[string]string) bool {
+	if st.metadata != nil && maps.Equal(st.metadata, metadata) {
+		return true
+	}
+	if !st.labels.Valid || st.labels.String != labelsOf(metadata) {
+		return false
+	}
+	st.metadata = metadata
+	return true
+}
+
 // text passes bytes to a TEXT column.
 func text(b []byte) string { return string(b) }
 
@@ -590,7 +615,7 @@ func (s *Store) load(log checkpoint.Log) (st *logState, th threadRow, err error)
 	st = new(logState)
 	var lid sql.NullInt64
 	err = s.write.log.QueryRowContext(bg, string(log.Thread), log.Namespace).Scan(
-		&st.tid, &th.fence, &th.holder, &th.until, &th.ttl, &th.due, &th.headDue, &th.woken, &lid, &st.bucket)
+		&st.tid, &th.fence, &th.holder, &th.until, &th.ttl, &th.due, &th.headDue, &th.woken, &lid, &st.bucket, &st.labels)
 	st.fence, st.due = th.fence, th.headDue.Valid
 	if errors.Is(err, sql.ErrNoRows) || err == nil && !lid.Valid {
 		return st, th, nil
@@ -726,11 +751,13 @@ func (s *Store) appendTo(st *logState, req *request) error {
 			return err
 		}
 	}
-	if b := bucketOf(r.CreatedAt); req.w.Log.Namespace == "" && (!st.bucket.Valid || st.bucket.Int64 != b) {
-		if err := exec(s.write.bucket, st.lid, b); err != nil {
+	if b := bucketOf(r.CreatedAt); req.w.Log.Namespace == "" && (!st.bucket.Valid || st.bucket.Int64 != b || !st.labelled(r.Metadata)) {
+		labels := labelsOf(r.Metadata)
+		if err := exec(s.write.bucket, st.lid, b, labels); err != nil {
 			return err
 		}
 		st.bucket = sql.NullInt64{Int64: b, Valid: true}
+		st.labels, st.metadata = sql.NullString{String: labels, Valid: true}, r.Metadata
 	}
 	st.ord, st.head, st.branch, st.br, st.seq, st.total = ord, r.ID, r.Branch, br, r.Seq, total
 	return nil

@@ -20,6 +20,7 @@ end
 forget(to) -- one that ended may still be in the indexes
 call('ZADD', P .. 'i:names', 0, to)
 local is = places(from)
+if is[1] ~= '' then is[1] = is[1] .. (call('HGET', P .. 'i:labels', from) or '') end
 place(to, {is[1], is[2]})
 T = target
 refresh(to, ttl, {})

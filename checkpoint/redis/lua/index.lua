@@ -57,8 +57,31 @@ local function places(id)
   return {string.match(at, '^(%x*);(%x*);(%x*);(%x*)$')}
 end
 
--- Moves a thread in the indexes. Where want has nil it stays, '' takes it out.
+-- Has a thread found by labels of 16 letters each, instead of those that it had; nil for
+-- a thread that is in no list.
+local function label(id, labels)
+  local old = call('HGET', P .. 'i:labels', id)
+  if old == (labels or false) then return end
+  if old then
+    for i = 1, #old, 16 do call('SREM', P .. 'i:l:' .. string.sub(old, i, i + 15), id) end
+  end
+  if not labels then
+    call('HDEL', P .. 'i:labels', id)
+    return
+  end
+  for i = 1, #labels, 16 do call('SADD', P .. 'i:l:' .. string.sub(labels, i, i + 15), id) end
+  call('HSET', P .. 'i:labels', id, labels)
+end
+
+-- Moves a thread in the indexes. Where want has nil it stays, '' takes it out. The labels
+-- of its head follow the place by time.
 local function place(id, want)
+  if want[1] == '' then
+    label(id, nil)
+  elseif want[1] then
+    label(id, string.sub(want[1], 25))
+    want[1] = string.sub(want[1], 1, 24)
+  end
   local is, new, changed = places(id), {}, false
   for i, index in ipairs(indexes) do
     local old = is[i] or ''
@@ -101,6 +124,7 @@ local function checkindexes()
   call('ZCARD', P .. 'i:names')
   call('ZCARD', P .. 'i:expiry')
   call('HLEN', P .. 'i:at')
+  call('HLEN', P .. 'i:labels')
 end
 
 -- Keeps the keys of thread id for another ttl milliseconds, or for ever if ttl is

@@ -176,7 +176,7 @@ if record then
   if #data > 0 then call('HSET', key('d'), n, data) end
   call('HSET', key('i'), id, n)
   call('HSET', key('l'), 'n', n, 'h', id, 'c', str(tonumber(info[3] or '0') + 1),
-    'z', str(tonumber(info[4] or '0') + #entry + #data), 'g', branch, 'f', info[6] or ARGV[22], 'b' .. branch, seq)
+    'z', str(tonumber(info[4] or '0') + #entry + #data), 'g', branch, 'f', info[6] or string.sub(ix, 1, 24), 'b' .. branch, seq)
   if info[5] ~= branch then call('RPUSH', key('g'), n .. ';;' .. seq .. ';' .. branch) end
   if not known then call('SADD', T .. ':s', ns) end
 elseif effect then

@@ -91,18 +91,18 @@ func reduceUsage(existing, update any) any {
 
 // AddSchemaLLM is [AddLLM] for a graph whose state is a map, with the fields of
 // [MessagesSchema]. The callbacks see these fields as a [State].
-func AddSchemaLLM(b *graph.SchemaBuilder, name string, l LLM[State], opts ...graph.NodeOption) {
-	b.Builder().Mistake(name, l.check()).Defaults(schemaTurns)
-	b.Builder().AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
+func AddSchemaLLM(b *graph.Builder[graph.SchemaState], name string, l LLM[State], opts ...graph.NodeOption) {
+	b.Mistake(name, l.check()).Defaults(schemaTurns)
+	b.AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
 		return onSchema(s, func(st *State) error { return l.run(ctx, st, st) })
 	}, append([]graph.NodeOption{schemaFields}, opts...)...)
 }
 
 // AddSchemaTools is [AddTools] for a graph whose state is a map, with the fields
 // of [MessagesSchema].
-func AddSchemaTools(b *graph.SchemaBuilder, name string, t Tools[State], opts ...graph.NodeOption) {
-	b.Builder().Mistake(name, t.check()).Defaults(schemaTurns)
-	b.Builder().AddCommandNode(name, func(ctx context.Context, s *graph.SchemaState) (cmd graph.Command, err error) {
+func AddSchemaTools(b *graph.Builder[graph.SchemaState], name string, t Tools[State], opts ...graph.NodeOption) {
+	b.Mistake(name, t.check()).Defaults(schemaTurns)
+	b.AddCommandNode(name, func(ctx context.Context, s *graph.SchemaState) (cmd graph.Command, err error) {
 		err = onSchema(s, func(st *State) error {
 			cmd, err = t.run(ctx, st, st)
 			return err
@@ -113,21 +113,21 @@ func AddSchemaTools(b *graph.SchemaBuilder, name string, t Tools[State], opts ..
 
 // AddSchemaAgent is [AddAgent] for a graph whose state is a map, with the fields
 // of [MessagesSchema].
-func AddSchemaAgent(b *graph.SchemaBuilder, name string, a *Agent, c SubAgent[State], opts ...graph.NodeOption) {
+func AddSchemaAgent(b *graph.Builder[graph.SchemaState], name string, a *Agent, c SubAgent[State], opts ...graph.NodeOption) {
 	if err := a.check(); err != nil {
-		b.Builder().Mistake(name, err)
-		b.Builder().AddNode(name, func(context.Context, *graph.SchemaState) error { return err })
+		b.Mistake(name, err)
+		b.AddNode(name, func(context.Context, *graph.SchemaState) error { return err })
 		return
 	}
-	b.Builder().Defaults(schemaTurns).AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
+	b.Defaults(schemaTurns).AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
 		return onSchema(s, func(st *State) error { return runAgent(ctx, st, name, a, c) })
 	}, append([]graph.NodeOption{schemaFields, a.node}, opts...)...)
 }
 
 // AddSchemaToolsEdges is [AddToolsConditionalEdges] for a graph whose state is a
 // map.
-func AddSchemaToolsEdges(b *graph.SchemaBuilder, llm, tools, fallback string) {
-	b.Builder().AddConditionalEdges(llm, func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
+func AddSchemaToolsEdges(b *graph.Builder[graph.SchemaState], llm, tools, fallback string) {
+	b.AddConditionalEdges(llm, func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
 		messages, err := schemaValue[[]chat.Message](s, KeyMessages)
 		if err != nil {
 			return graph.Command{}, err

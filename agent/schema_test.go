@@ -32,14 +32,14 @@ func TestAnAgentOverAMap(t *testing.T) { // TRPC-10, 19, 20, 26, 37, 38
 	n := 0
 	m := script(scripted.Message(chat.Assistant("Wait.", call("1", "multiply", `{"a":6,"b":7}`))), scripted.Text("42."))
 	b := graph.NewSchemaGraph("g", agent.MessagesSchema().AddField("final_output", graph.FieldOf("", nil)))
-	b.AddNode("prepare", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "prepare", func(_ context.Context, s graph.MapState) (any, error) {
 		in, _ := graph.StateValue[string](s, agent.KeyUserInput)
 		return graph.MapState{agent.KeyUserInput: strings.TrimSpace(in), agent.KeyMetadata: map[string]any{"seen": true}}, nil
 	})
 	agent.AddSchemaLLM(b, "ask", agent.LLM[agent.State]{Model: m, Instruction: "Be brief.", Tools: []tool.Tool{counted(&n)}})
 	agent.AddSchemaTools(b, "tools", agent.Tools[agent.State]{Tools: []tool.Tool{counted(&n)}})
 	agent.AddSchemaToolsEdges(b, "ask", "tools", "finish")
-	b.AddNode("finish", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "finish", func(_ context.Context, s graph.MapState) (any, error) {
 		last, _ := graph.StateValue[string](s, agent.KeyLastResponse)
 		return graph.MapState{"final_output": last}, nil
 	})
@@ -73,7 +73,7 @@ func TestUpdatesOfMessagesMerge(t *testing.T) {
 		chat.User("c"),
 	} {
 		name := string("abc"[i])
-		b.AddNode(name, func(context.Context, graph.MapState) (any, error) {
+		graph.AddMapNode(b, name, func(context.Context, graph.MapState) (any, error) {
 			return graph.MapState{
 				agent.KeyMessages: update, agent.KeyNodeResponses: map[string]any{name: "x"}, agent.KeyLastResponse: name, agent.KeyMetadata: map[string]any{name: 1},
 			}, nil
@@ -109,7 +109,7 @@ func TestFieldsOfTheSchemaOfMessages(t *testing.T) {
 	}
 	b := graph.NewSchemaGraph("g", agent.MessagesSchema())
 	for _, name := range []string{"a", "b"} {
-		b.AddNode(name, func(context.Context, graph.MapState) (any, error) {
+		graph.AddMapNode(b, name, func(context.Context, graph.MapState) (any, error) {
 			return graph.MapState{
 				agent.KeyMessages: chat.User(name), agent.KeyUserInput: name, agent.KeyLastResponse: name,
 				agent.KeyNodeResponses: map[string]any{name: name}, agent.KeyMetadata: map[string]any{name: name},
@@ -172,7 +172,7 @@ func TestOneShotMessagesAndAgentsOverAMap(t *testing.T) {
 
 func TestAnUpdateOfMessagesThatIsNone(t *testing.T) {
 	b := graph.NewSchemaGraph("g", agent.MessagesSchema())
-	b.AddNode("a", func(context.Context, graph.MapState) (any, error) { return graph.MapState{agent.KeyMessages: 7}, nil })
+	graph.AddMapNode(b, "a", func(context.Context, graph.MapState) (any, error) { return graph.MapState{agent.KeyMessages: 7}, nil })
 	g, err := b.AddEdge(graph.Start, "a").Compile()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestInternalNamesCannotBeWritten(t *testing.T) {
 			t.Errorf("%q is not %q", name, value)
 		}
 		b := graph.NewSchemaGraph("g", agent.MessagesSchema())
-		b.AddNode("a", func(context.Context, graph.MapState) (any, error) { return graph.MapState{name: 1}, nil })
+		graph.AddMapNode(b, "a", func(context.Context, graph.MapState) (any, error) { return graph.MapState{name: 1}, nil })
 		g, err := b.AddEdge(graph.Start, "a").Compile()
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestInternalNamesCannotBeWritten(t *testing.T) {
 		if _, err := g.Invoke(t.Context(), nil); !errors.As(err, &re) || re.Field != name || re.Node != "a" {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := graph.NewSchemaGraph("g", agent.MessagesSchema().AddField(name, graph.FieldOf("", nil))).AddNode("a", func(context.Context, graph.MapState) (any, error) { return nil, nil }).AddEdge(graph.Start, "a").Compile(); err == nil {
+		if _, err := graph.AddMapNode(graph.NewSchemaGraph("g", agent.MessagesSchema().AddField(name, graph.FieldOf("", nil))), "a", func(context.Context, graph.MapState) (any, error) { return nil, nil }).AddEdge(graph.Start, "a").Compile(); err == nil {
 			t.Errorf("%s was declared", name)
 		}
 	}

@@ -12,17 +12,19 @@ import (
 	"github.com/superstep-dev/superstep/tool"
 )
 
+type user struct{ Name string }
+
 // What a run was not given is an error of the run, never a text for the model.
 func TestAToolThatLacksConfigurationEndsTheRun(t *testing.T) {
 	for _, p := range []agent.ErrorPolicy{agent.FailFast, agent.TellModel, agent.TellModelAll} {
 		f := tool.New("f", "", func(ctx context.Context, _ struct{}) (json.RawMessage, error) {
-			_, err := graph.Configured[string](ctx, "user")
+			_, err := graph.Configured[user](ctx)
 			return nil, err
 		})
 		g := tools(t, agent.Tools[state]{Tools: []tool.Tool{f}, OnError: p})
 		_, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "f", "{}"))))
 		var missing *graph.ConfigError
-		if !errors.As(err, &missing) || missing.Name != "user" {
+		if !errors.As(err, &missing) || missing.Type != "agent_test.user" {
 			t.Errorf("%v: %v", p, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
 )
 
 func (a *app) forkCommand() *cobra.Command {
@@ -87,7 +88,7 @@ that doesn't exist is started by it; then GRAPH must be named.`,
 					return err
 				}
 			}
-			values, err := updateArg(cmd, t, "input", f.input)
+			values, err := updateArg(cmd, t, graph.JSONUpdate, "input", f.input)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -187,10 +188,12 @@ type localGraph struct {
 
 func (t *localGraph) info() about { return t.about }
 
-func (t *localGraph) check(update json.RawMessage) error { return t.CheckJSON(update) }
+func (t *localGraph) check(kind graph.JSONKind, data json.RawMessage) error {
+	return t.CheckJSON(kind, data)
+}
 
 func (t *localGraph) talks(context.Context) (bool, error) {
-	schema, err := t.JSONSchema(false)
+	schema, err := t.JSONSchema(graph.JSONState)
 	if errors.Is(err, errors.ErrUnsupported) { // its fields are known at run time only
 		return true, nil
 	}
@@ -222,6 +225,9 @@ func (t *localGraph) options(c call) []graph.StreamOption {
 	case "exit":
 		opts = append(opts, graph.WithDurability(graph.Exit))
 	}
+	if c.config != nil {
+		opts = append(opts, graph.ConfigureJSON(c.config))
+	}
 	for _, kv := range c.metadata {
 		opts = append(opts, graph.Metadata(kv[0], kv[1]))
 	}
@@ -251,7 +257,7 @@ func (t *localGraph) events(seq iter.Seq2[graph.Event, error]) iter.Seq2[event, 
 		for ev, err := range seq {
 			e := event{Event: ev}
 			if ev.Type == graph.EventValues {
-				e.values = ev.StateJSON
+				e.values = ev.OutputJSON
 			}
 			if !yield(e, err) {
 				return
@@ -306,6 +312,11 @@ func (t *localGraph) show(s *graph.Snapshot[json.RawMessage], err error) (*snaps
 	out := &snapshot{
 		Graph: t.name, Thread: s.Thread, Checkpoint: s.Checkpoint, Parent: s.Parent, Step: s.Step, Source: s.Source,
 		State: s.State, Next: append([]string{}, s.Next...), Interrupts: []question{}, Metadata: s.Metadata,
+	}
+	if output, err := s.OutputJSON(); err != nil {
+		return nil, err
+	} else if !bytes.Equal(output, s.State) {
+		out.Output = output
 	}
 	if !s.CreatedAt.IsZero() {
 		at := shownTime(s.CreatedAt)

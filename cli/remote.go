@@ -398,7 +398,7 @@ type remoteGraph struct {
 
 func (t *remoteGraph) info() about { return t.about }
 
-func (t *remoteGraph) check(json.RawMessage) error { return nil } // the server does
+func (t *remoteGraph) check(graph.JSONKind, json.RawMessage) error { return nil } // the server does
 
 func (t *remoteGraph) talks(ctx context.Context) (bool, error) {
 	s, err := t.r.c.Schemas(ctx, t.as.ID)
@@ -442,6 +442,9 @@ func (t *remoteGraph) request(c call) (client.RunRequest, error) {
 		return r, Usage("--concurrency is for stores: a server has limits of its own")
 	}
 	r.Config.RecursionLimit = c.maxSteps
+	if c.config != nil {
+		r.Context = c.config
+	}
 	for _, kv := range c.metadata {
 		if r.Metadata == nil {
 			r.Metadata = map[string]any{}

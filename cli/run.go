@@ -35,6 +35,7 @@ type runFlags struct {
 	maxSteps, concurrency int
 	timeout               time.Duration
 	durability            string
+	config                string
 	metadata              []string
 	before, after         []string
 }
@@ -52,6 +53,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	fs.IntVar(&f.concurrency, "concurrency", 0, "how many tasks run at a time")
 	fs.DurationVar(&f.timeout, "timeout", 0, "end the run after this time; the thread can go on")
 	fs.StringVar(&f.durability, "durability", "", "when checkpoints are stored: sync, async or exit")
+	fs.StringVar(&f.config, "config", "", "what nodes are configured with, where the graph declares it: JSON, @FILE or - for the standard input")
 	fs.StringArrayVarP(&f.metadata, "metadata", "m", nil, "KEY=VALUE to store with the checkpoints")
 	fs.StringSliceVar(&f.before, "interrupt-before", nil, "nodes to stop before")
 	fs.StringSliceVar(&f.after, "interrupt-after", nil, "nodes to stop after")
@@ -203,17 +205,17 @@ func jsonPlace(data []byte, err error) error {
 	return fmt.Errorf("line %d, column %d: %w", line, max(column, 1), err)
 }
 
-// updateArg is jsonArg for an update of the graph's state.
-func updateArg(cmd *cobra.Command, t target, flag, arg string) (json.RawMessage, error) {
+// updateArg is jsonArg for an update of the graph's state, or for an input.
+func updateArg(cmd *cobra.Command, t target, kind graph.JSONKind, flag, arg string) (json.RawMessage, error) {
 	data, err := jsonArg(cmd, flag, arg)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	if shape := shapeOf(data); shape != "object" && shape != "null" {
+	if shape := shapeOf(data); shape != "object" && shape != "null" && (kind == graph.JSONUpdate || t.check(kind, data) != nil) {
 		return nil, &usageError{fmt.Errorf("--%s is JSON of type %s: give an object with the fields of the state that it sets", flag, shape), "for example: --" + flag + ` '{"topic": "cats"}'`}
 	}
-	if err := t.check(data); err != nil {
-		return nil, &usageError{fmt.Errorf("--%s does not fit the state of graph %q: %w", flag, t.info().name, err), ""}
+	if err := t.check(kind, data); err != nil {
+		return nil, &usageError{fmt.Errorf("--%s does not fit graph %q: %w", flag, t.info().name, err), ""}
 	}
 	return data, nil
 }
@@ -244,7 +246,8 @@ ended thread starts a new turn on the state that it has, a pending one goes on
 with the input added.
 
 The input is an update of the state in JSON: fields are set, lists added to, maps
-merged; {"$overwrite": value} replaces.
+merged; {"$overwrite": value} replaces. A graph may have an input type of its own
+instead.
 
 Ctrl-C stops the run at the end of its superstep, a second Ctrl-C at once. Either
 way the thread can go on with "continue".`,
@@ -260,7 +263,7 @@ way the thread can go on with "continue".`,
 			if err != nil {
 				return err
 			}
-			input, err := updateArg(cmd, t, "input", f.input)
+			input, err := updateArg(cmd, t, graph.JSONInput, "input", f.input)
 			if err != nil {
 				return err
 			}
@@ -319,7 +322,7 @@ or a text, yes and no, or the bare text, will do. If several questions are open,
 		Args:    args(0, 1, "GRAPH"), ValidArgsFunction: a.completeGraph,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withState(cmd, args, f, func(t target, s *snapshot) error {
-				update, err := updateArg(cmd, t, "update", f.update)
+				update, err := updateArg(cmd, t, graph.JSONUpdate, "update", f.update)
 				if err != nil {
 					return err
 				}
@@ -424,6 +427,14 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 	run, err := f.call()
 	if err != nil {
 		return err
+	}
+	if run.config, err = jsonArg(cmd, "config", f.config); err != nil {
+		return err
+	}
+	if run.config != nil {
+		if err := t.check(graph.JSONConfig, run.config); err != nil {
+			return &usageError{fmt.Errorf("--config does not fit graph %q: %w", t.info().name, err), ""}
+		}
 	}
 	c := a.console
 	show := !f.quiet && (f.verbose || c.ErrTerminal()) && (len(f.stream) == 0 || !c.OutTerminal())
@@ -618,7 +629,11 @@ func (a *app) finish(s *snapshot, f *runFlags, runErr error) error {
 		}
 		return runErr
 	}
-	if err := a.print(s, f); err != nil {
+	shown := *s
+	if s.Output != nil && !a.json { // what a caller gets; the command state shows the rest
+		shown.State = s.Output
+	}
+	if err := a.print(&shown, f); err != nil {
 		return err
 	}
 	switch {

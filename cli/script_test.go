@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			cli.Main(
 				cli.Graph(jokes(), cli.Describe("Writes jokes until one is liked."), cli.ExampleInput(`{"topic": "cats"}`)),
 				cli.Graph(pair()), cli.Graph(fan()), cli.Graph(fragile()), cli.Graph(slow()), cli.Graph(endless(), cli.Named("loop")),
-				cli.Graph(nap()), cli.Graph(order()), cli.Graph(talker()), cli.Graph(astray()),
+				cli.Graph(nap()), cli.Graph(order()), cli.Graph(talker()), cli.Graph(astray()), cli.Graph(greeter()),
 				cli.OpenStore("mem", func(context.Context, string) (checkpoint.Store, error) { return checkpoint.NewMemory(), nil }),
 				cli.Program("flow", "Runs the graphs of the tests."), cli.Version("1.2.3"),
 			)
@@ -336,6 +336,30 @@ func nap() *graph.Graph[napState] {
 	})
 	b.SetEntryPoint("sleep")
 	return b.MustCompile()
+}
+
+// greeter takes a name and gives a greeting; its state is its own.
+func greeter() *graph.Graph[joke] {
+	type person struct {
+		Name string `json:"name"`
+	}
+	type greeting struct {
+		Hello string `json:"hello"`
+	}
+	b := graph.New[joke]("greeter")
+	graph.SetInput(b, func(s *joke, in person) error { s.Topic = in.Name; return nil })
+	graph.SetOutput(b, func(s *joke) greeting { return greeting{s.Topic} })
+	type manner struct {
+		Title string `json:"title"`
+	}
+	b.AddNode("greet", func(ctx context.Context, s *joke) error {
+		m, err := graph.Configured[manner](ctx)
+		s.Topic = m.Title + s.Topic
+		s.Jokes.Add("inside")
+		return err
+	})
+	b.SetEntryPoint("greet")
+	return b.MustCompile(graph.Configurable(manner{}))
 }
 
 type orderState struct {

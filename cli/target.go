@@ -57,7 +57,7 @@ type target interface {
 
 	// check reports what is wrong with an update in JSON, as far as that is known
 	// before it is made.
-	check(update json.RawMessage) error
+	check(kind graph.JSONKind, data json.RawMessage) error
 
 	// talks reports whether the state has messages.
 	talks(ctx context.Context) (bool, error)
@@ -79,6 +79,7 @@ type call struct {
 	timeout               time.Duration
 	durability            string
 	metadata              [][2]string
+	config                json.RawMessage // nil: the defaults
 	before, after         []string
 	modes                 graph.Mode // the events that are wanted
 	drain                 <-chan struct{}
@@ -150,6 +151,7 @@ type snapshot struct {
 	Source     string            `json:"source,omitempty"`
 	CreatedAt  *time.Time        `json:"created_at,omitempty"`
 	State      json.RawMessage   `json:"state"`
+	Output     json.RawMessage   `json:"output,omitempty"` // of a graph with an output type
 	Next       []string          `json:"next"`
 	Interrupts []question        `json:"interrupts"`
 	Waits      []wait            `json:"waits,omitempty"`

@@ -29,6 +29,8 @@ type Node struct {
 	// Description is a longer text: a tooltip in SVG.
 	Description string   `json:"description,omitempty"`
 	Kind        NodeKind `json:"kind,omitempty"`
+	// Tags are those of the node, for other programs: they are not drawn.
+	Tags []string `json:"tags,omitempty"`
 
 	// Deferred nodes run when the run would otherwise end.
 	Deferred bool `json:"deferred,omitempty"`

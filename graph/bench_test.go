@@ -88,6 +88,36 @@ func BenchmarkStep(b *testing.B) {
 	})
 }
 
+// BenchmarkDo is a node of ten sub-steps.
+func BenchmarkDo(b *testing.B) {
+	inc := func(_ context.Context, in int) (int, error) { return in + 1, nil }
+	gb := graph.New[small]("g").AddNode("a", func(ctx context.Context, s *small) (err error) {
+		for range 10 {
+			if s.N, err = graph.Do(ctx, "inc", inc, s.N); err != nil {
+				return err
+			}
+		}
+		return nil
+	}).AddEdge(graph.Start, "a")
+	for _, stored := range []bool{false, true} {
+		b.Run(fmt.Sprintf("stored %v", stored), func(b *testing.B) {
+			var opts []graph.Option
+			if stored {
+				opts = append(opts, graph.WithCheckpointer(checkpoint.NewMemory()))
+			}
+			g := compile(b, gb, opts...)
+			b.ReportAllocs()
+			for i := range b.N {
+				if _, err := g.Thread(fmt.Sprint(i)).Invoke(bg, g.Input(nothingSmall)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func nothingSmall(*small) error { return nil }
+
 // BenchmarkStepByState shows that a step costs the same whatever the state
 // holds that it doesn't touch.
 func BenchmarkStepByState(b *testing.B) {

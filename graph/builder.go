@@ -24,9 +24,12 @@ const (
 type Builder[S any] struct {
 	spec     plan.Spec
 	nodes    []nodeConfig
+	defaults nodeConfig // of the nodes
 	routers  []routerConfig
 	problems []plan.Problem
 	settings settings
+	input    *inputType
+	output   *outputType
 
 	// source, if not nil, makes what handles the states; otherwise that
 	// follows from S.
@@ -35,25 +38,17 @@ type Builder[S any] struct {
 
 // nodeConfig is a node as declared.
 type nodeConfig struct {
+	policy
 	local       local.Node
 	description string
-	retries     []RetryPolicy
-	cache       *CachePolicy
+	idled       bool                 // there is an idle timeout, perhaps 0
 	stateType   reflect.Type         // of typed options; nil: none
 	child       *engine              // nil: none
 	mounted     bool                 // it is child, and doesn't only call it
 	part        func(parent any) any // of the containing graph's state, which child shares; nil: none
 	reads       []string             // fields that the node is given; nil: all
-	mistakes    []mistake            // of its options
 	name        string
 	label       string
-}
-
-// mistake says what is wrong with an option of a node.
-type mistake struct{ text, fix string }
-
-func (n *nodeConfig) mistake(fix, format string, args ...any) {
-	n.mistakes = append(n.mistakes, mistake{fmt.Sprintf(format, args...), fix})
 }
 
 type routerConfig struct {
@@ -172,7 +167,7 @@ func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any)
 			b.problem(plan.NoFunction, spec.Name, "remove it", "node %q has a nil option", spec.Name)
 			continue
 		}
-		o(&spec, &n)
+		o.node(&spec, &n)
 	}
 	if len(spec.ParentDestinations) > 0 && !n.mounted {
 		n.mistake("add the graph with AddSubgraph or AddShared, or use Destinations for a node's own", "it has ParentDestinations and is not a subgraph")
@@ -267,7 +262,7 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 		if allowed == nil {
 			return lc, nil
 		}
-		for _, name := range lc.Goto {
+		for _, name := range lc.Goto.List() {
 			if !slices.Contains(allowed, name) {
 				return lc, &InvalidEdgeError{Source: from, Target: name, Allowed: allowed, Near: plan.Nearest(name, allowed), Reason: "which is not among its declared destinations"}
 			}
@@ -284,11 +279,12 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 
 // AddRoutes lets a router decide what follows a node by a label: routes maps
 // labels to nodes. A label that the map does not have may be the name of a
-// node, or [End]; anything else is an error. The node's static edges are never
-// followed. See [Builder.AddConditionalEdges] for what the router sees.
+// node, or [End]; anything else is an [InvalidEdgeError]. Without routes the router
+// names nodes. The node's static edges are never followed. See
+// [Builder.AddConditionalEdges] for what the router sees, and for several labels at once.
 func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *S) (label string, err error), routes map[string]string) *Builder[S] {
 	b.made()
-	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Labels: []plan.Label{}, Chooses: true}
+	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Chooses: true}
 	labels := slices.Sorted(maps.Keys(routes))
 	for _, l := range labels {
 		spec.Labels = append(spec.Labels, plan.Label{Name: l, To: routes[l]})
@@ -305,12 +301,16 @@ func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *
 				return local.Command{}, err
 			}
 			if to, ok := routes[label]; ok {
-				return local.Command{Goto: []string{to}}, nil
+				return local.Command{Goto: local.NamesOf(to)}, nil
 			}
-			if !isNode(label) {
+			switch {
+			case isNode(label):
+			case len(labels) == 0:
+				return local.Command{}, &InvalidEdgeError{Source: from, Target: label}
+			default:
 				return local.Command{}, &InvalidEdgeError{Source: from, Target: label, Allowed: labels, Near: plan.Nearest(label, labels), Reason: "which is neither a label of its routes nor a node"}
 			}
-			return local.Command{Goto: []string{label}}, nil
+			return local.Command{Goto: local.NamesOf(label)}, nil
 		}
 	}})
 	return b

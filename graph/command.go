@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -30,7 +31,7 @@ func SendJSON(node string, payload json.RawMessage) Send {
 
 // Goto leads to the named nodes, in parallel if there are several. Goto(End)
 // ends the branch: other branches go on.
-func Goto(nodes ...string) Command { return Command{local.Command{Goto: nodes}} }
+func Goto(nodes ...string) Command { return Command{local.Command{Goto: local.NamesOf(nodes...)}} }
 
 // Dispatch runs tasks, all in parallel. Without sends it ends the branch.
 func Dispatch(sends ...Send) Command {
@@ -52,7 +53,7 @@ func EndRun() Command { return Command{local.Command{Stop: true}} }
 // contains it; see [ParentDestinations]. Out of a graph that is run by [Call] it is a
 // [ParentError].
 func GotoParent(nodes ...string) Command {
-	return Command{local.Command{Parent: &local.Command{Goto: nodes}}}
+	return Command{local.Command{Parent: &local.Command{Goto: local.NamesOf(nodes...)}}}
 }
 
 // DispatchParent ends the run of a subgraph and runs tasks of the graph that
@@ -65,20 +66,8 @@ func DispatchParent(sends ...Send) Command {
 // And adds the destinations of others to those of c.
 func (c Command) And(others ...Command) Command {
 	sum := c.c
-	sum.Goto = append([]string(nil), sum.Goto...)
-	sum.Sends = append([]local.Send(nil), sum.Sends...)
 	for _, o := range others {
-		sum.Goto = append(sum.Goto, o.c.Goto...)
-		sum.Sends = append(sum.Sends, o.c.Sends...)
-		sum.Stop = sum.Stop || o.c.Stop
-		if o.c.Parent != nil {
-			p := Command{}
-			if sum.Parent != nil {
-				p.c = *sum.Parent
-			}
-			p = p.And(Command{*o.c.Parent})
-			sum.Parent = &p.c
-		}
+		sum = sum.And(o.c)
 	}
 	return Command{sum}
 }
@@ -88,7 +77,7 @@ func (c Command) IsZero() bool { return c.c.Zero() }
 
 // Nodes returns the names of the nodes that c goes to, those of its sends not
 // included. It lets a test look at what a router decides.
-func (c Command) Nodes() []string { return append([]string(nil), c.c.Goto...) }
+func (c Command) Nodes() []string { return slices.Clone(c.c.Goto.List()) }
 
 // Sends returns the sends of c.
 func (c Command) Sends() []Send {

@@ -38,6 +38,8 @@ type engine struct {
 	settings  settings
 	warnings  []Problem
 	kept      *local.Kept
+	input     *inputType  // nil: an update
+	output    *outputType // nil: the state
 }
 
 // stateType is what an engine knows of its state's type, beside what the core does.
@@ -120,14 +122,9 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			problems = append(problems, problemOf(pp))
 		}
 	}
-	for i, n := range b.nodes {
-		if c := n.cache; c != nil && c.TTL < 0 {
-			problems = append(problems, Problem{Kind: "option", Name: n.name, Text: fmt.Sprintf("node %q has a cache policy with a TTL of %v", n.name, c.TTL), Fix: "use 0 to keep results for ever"})
-		}
-		if c := n.cache; c != nil && c.Store == nil {
-			problems = append(problems, Problem{Kind: "option", Name: b.spec.Nodes[i].Name,
-				Text: fmt.Sprintf("node %q has a cache policy without a store", b.spec.Nodes[i].Name), Fix: "set CachePolicy.Store, for example to a *graph.MemoryCache"})
-		}
+	nodes := slices.Clone(b.nodes)
+	for i := range nodes {
+		nodes[i].inherit(&b.defaults)
 	}
 	if !utf8.ValidString(b.spec.Name) {
 		problems = append(problems, Problem{Kind: string(plan.BadName), Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", b.spec.Name), Fix: "choose another: records bear it"})
@@ -151,10 +148,15 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	if p == nil || len(problems) > 0 || v == nil {
 		return nil, &CompileError{Graph: b.spec.Name, Problems: problems}
 	}
-	e := &engine{stateType: stateTypeOf(v), settings: set, kept: local.NewKept(), warnings: warnings, nodes: slices.Clone(b.nodes)}
+	e := &engine{stateType: stateTypeOf(v), settings: set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: b.input, output: b.output}
 	// The plan holds the graph's breakpoints; those of a call come on top.
 	e.settings.before, e.settings.after = nil, nil
 	e.evolution = evo
+	e.prog = &local.Program{Plan: p}
+	set.compiling = true
+	if err := e.checkAimed(&set); err != nil {
+		return nil, &CompileError{Graph: b.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
+	}
 	if e.settings.onWarning == nil {
 		if s, ok := any(v).(schemaValues); ok {
 			e.settings.onWarning = s.warn
@@ -162,17 +164,19 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			e.settings.onWarning = logWarnings(b.spec.Name)
 		}
 	}
-	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Version: set.version, Alone: local.Alone(p)}
+	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
+	if set.config != nil {
+		prog.Config = set.config
+	}
+	if b.output != nil {
+		prog.Output = b.output.json
+	}
 	prog.Check = func(s any) (map[string]uint64, error) { return v.Hash(s.(*S)) }
-	for i := range b.nodes {
-		n := b.nodes[i].local
-		n.Before, n.After = slices.Clone(n.Before), slices.Clone(n.After)
-		n.Retry = retrier(b.nodes[i].retries)
-		if c := b.nodes[i].cache; c != nil {
+	for i := range nodes {
+		n := nodes[i].local
+		n.Retry, n.Timeout = retrier(nodes[i].retries), nodes[i].timeout
+		if c := nodes[i].cache; c != nil {
 			n.Cache = c.compile(b.spec.Name, n.Name, func(s any) (json.RawMessage, error) { return v.Snapshot(s, true) })
-		}
-		for _, add := range slices.Backward(set.callbacks) {
-			add(&n)
 		}
 		prog.Nodes[i] = n
 	}
@@ -185,7 +189,7 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			r.router = r.labelled(isNode)
 		}
 		if r.from == Start {
-			prog.Entry = append(prog.Entry, r.router)
+			prog.Start.Routers = append(prog.Start.Routers, r.router)
 			continue
 		}
 		if i, ok := p.Node(r.from); ok {
@@ -257,33 +261,44 @@ func (g *Graph[S]) With(opts ...ThreadOption) (*Graph[S], error) {
 
 // JSON returns a graph as one whose inputs and states are JSON, for programs that
 // serve graphs they don't know. It is the same graph: threads may be used by both.
-// Its State is the state's JSON. A function over it, an input or an edit, is given
-// null and writes an update, as [Graph.UpdateJSON] takes it: see [UpdateWith].
+// Its State is the state's JSON. A function over it is given null and writes what
+// [UpdateWith] says: an update, as [Graph.UpdateJSON] takes it, or of a graph with
+// [SetInput] the input of a run. [Snapshot.OutputJSON] is what a run gives.
 func JSON[S any](g *Graph[S]) *Graph[json.RawMessage] { return inJSON(g.made()) }
 
 func inJSON(e *engine) *Graph[json.RawMessage] {
+	written := func(f func(*json.RawMessage) error, write func(state any, data []byte) error) func(any) error {
+		return func(state any) error {
+			var data json.RawMessage
+			if err := f(&data); err != nil || data == nil {
+				return err
+			}
+			return write(state, data)
+		}
+	}
 	return &Graph[json.RawMessage]{e: e, form: form[json.RawMessage]{
-		edit: func(f func(*json.RawMessage) error) func(any) error {
-			return func(state any) error {
-				var update json.RawMessage
-				if err := f(&update); err != nil || update == nil {
+		edit: func(f func(*json.RawMessage) error) func(any) error { return written(f, e.update) },
+		input: func(f func(*json.RawMessage) error) func(any) error {
+			return written(f, func(state any, data []byte) error {
+				write, err := e.readInput(data)
+				if err != nil {
 					return err
 				}
-				return e.update(state, update)
-			}
+				return write(state)
+			})
 		},
 		read: func(state any) (json.RawMessage, error) { return json.Marshal(state) },
 	}}
 }
 
-// UpdateWith is the input or edit that a graph from [JSON] takes for an update; nil
-// for none.
-func UpdateWith(update json.RawMessage) func(*json.RawMessage) error {
-	if update == nil {
+// UpdateWith is the input or edit that a graph from [JSON] takes for an update, or for
+// what [SetInput] has made the input of its runs; nil for none.
+func UpdateWith(data json.RawMessage) func(*json.RawMessage) error {
+	if data == nil {
 		return nil
 	}
 	return func(u *json.RawMessage) error {
-		*u = update
+		*u = data
 		return nil
 	}
 }
@@ -308,15 +323,3 @@ func (g *Graph[S]) UpdateJSON(s *S, data []byte) error {
 	}
 	return e.update(s, data)
 }
-
-// CheckJSON reports what is wrong with an update in JSON, as [Graph.UpdateJSON]
-// would for a state without content.
-func (g *Graph[S]) CheckJSON(update []byte) error {
-	e, err := g.engine()
-	if err != nil {
-		return err
-	}
-	return e.check(update)
-}
-
-func (e *engine) check(update []byte) error { return e.update(e.prog.Values.New(), update) }

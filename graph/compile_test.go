@@ -53,21 +53,21 @@ func TestCompileRefusesJoinsOfNodesThatAlwaysChoose(t *testing.T) {
 	refused(err)
 
 	labels := map[string]string{"c": "c", "d": "d"}
-	schema := func(add func(b *graph.SchemaBuilder)) error {
+	schema := func(add func(b *graph.Builder[graph.SchemaState])) error {
 		b := graph.NewSchemaGraph("g", graph.NewSchema())
 		for _, n := range []string{"a", "b", "c", "d"} {
-			b.AddNode(n, func(context.Context, graph.MapState) (any, error) { return nil, nil })
+			graph.AddMapNode(b, n, func(context.Context, graph.MapState) (any, error) { return nil, nil })
 		}
 		b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").AddJoin([]string{"a", "b"}, "d")
 		add(b)
 		_, err := b.Compile()
 		return err
 	}
-	refused(schema(func(b *graph.SchemaBuilder) {
-		b.AddConditionalEdges("a", func(context.Context, graph.MapState) (string, error) { return "c", nil }, labels)
+	refused(schema(func(b *graph.Builder[graph.SchemaState]) {
+		b.AddRoutes("a", func(context.Context, *graph.SchemaState) (string, error) { return "c", nil }, labels)
 	}))
-	if err := schema(func(b *graph.SchemaBuilder) {
-		b.AddMultiConditionalEdges("a", func(context.Context, graph.MapState) ([]string, error) { return nil, nil }, labels)
+	if err := schema(func(b *graph.Builder[graph.SchemaState]) {
+		b.AddConditionalEdges("a", func(context.Context, *graph.SchemaState) (graph.Command, error) { return graph.Command{}, nil }, "c", "d")
 	}); err != nil {
 		t.Error(err)
 	}

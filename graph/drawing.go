@@ -75,7 +75,7 @@ func (e *engine) drawing(opts ...DrawOption) *draw.Graph {
 	for i, n := range p.Nodes {
 		cfg := &e.nodes[i]
 		node := draw.Node{
-			ID: n.Name, Label: cfg.label, Description: cfg.description, Deferred: n.Defer,
+			ID: n.Name, Label: cfg.label, Description: cfg.description, Tags: cfg.local.Tags, Deferred: n.Defer,
 			PauseBefore: p.Before != nil && p.Before[i], PauseAfter: p.After != nil && p.After[i],
 			Status: c.status(n.Name), Visits: count(c.visited, n.Name),
 		}

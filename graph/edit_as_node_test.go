@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -72,4 +73,44 @@ func editedAsA(t *testing.T, b *graph.Builder[trail], before string) string {
 	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue()))
 	equal(t, "done", snap.Done(), true)
 	return snap.State.ran()
+}
+
+// Several tasks of a node wait: an edit completes the one that it names, and the others
+// run on what they were sent.
+func TestAnEditCompletesTheTaskThatItNames(t *testing.T) {
+	b := graph.New[trail]("g")
+	work := graph.AddTask(b, "work", func(ctx context.Context, s *trail, n int) error {
+		if _, err := graph.Interrupt[bool](ctx, "ok", n); err != nil {
+			return err
+		}
+		s.Ran.Add(strconv.Itoa(n))
+		return nil
+	})
+	b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+		return graph.Dispatch(work.Send(1), work.Send(2), work.Send(3)), nil
+	}).AddEdge(graph.Start, "split")
+	g := compile(t, b, stored()...)
+	th := g.Thread("t")
+	snap := must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Input(func(*trail) error { return nil })))
+	second := snap.Tasks[1].ID
+	edits := []graph.Edit[trail]{{AsNode: "work", Task: second, Apply: func(s *trail) error { s.Ran.Add("edited"); return nil }}}
+	snap = must[*graph.Snapshot[trail]](t)(th.BulkEdit(bg, edits))
+	var status []string
+	for _, task := range snap.Tasks {
+		status = append(status, task.Status)
+	}
+	equalSlice(t, "status", status, []string{"interrupted", "done", "interrupted"})
+	for _, task := range []string{second, "nonsense"} { // it is done, or there is none
+		_, err := th.BulkEdit(bg, []graph.Edit[trail]{{AsNode: "work", Task: task}})
+		wantErr[*graph.UnknownTaskError](t, err)
+	}
+	_, err := th.BulkEdit(bg, []graph.Edit[trail]{{AsNode: "split", Task: snap.Tasks[0].ID}})
+	wantErr[*graph.UnknownTaskError](t, err)
+	answers := graph.Answers{}
+	for _, q := range snap.Interrupts {
+		answers[q.ID] = true
+	}
+	snap = must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Answer(answers)))
+	equal(t, "ran", snap.State.ran(), "edited 1 3")
+	equal(t, "done", snap.Done(), true)
 }

@@ -93,12 +93,13 @@ type (
 	//	func (e *MissingDepsError) Error() string
 	MissingDepsError = local.MissingDepsError
 
-	// ConfigError says that a value is not configured that a node needs, or is
-	// another than it takes. It ends the run, as MissingDepsError does.
+	// ConfigError says that a run is configured with what its graph doesn't take, or that a
+	// node reads a configuration that no graph around it declares. It ends the run, as
+	// MissingDepsError does.
 	//
 	//	type ConfigError struct {
-	//		Name   string
-	//		Reason string // empty: there is none
+	//		Type   string // in Go; empty: of JSON for a graph that declares none
+	//		Reason string // empty: it is Err
 	//		Err    error  // of decoding; may be nil
 	//	}
 	//
@@ -164,11 +165,12 @@ type (
 	//	func (e *LateWriteError) Error() string
 	LateWriteError = local.LateWriteError
 
-	// OnceWriteError says that a node wrote to its state inside [Once]; see
+	// OnceWriteError says that a node wrote to its state inside [Once] or [Do]; see
 	// [CheckMutations].
 	//
 	//	type OnceWriteError struct {
 	//		Node, Name, Field string
+	//		// contains filtered or unexported fields
 	//	}
 	//
 	//	func (e *OnceWriteError) Error() string
@@ -312,13 +314,14 @@ type (
 	//	func (e *UnknownFieldError) Error() string
 	UnknownFieldError = state.UnknownFieldError
 
-	// InputError says that a part of an update in JSON is not as the schema has it
-	// that [Graph.JSONSchema] gives.
+	// InputError says that a part of an update or an input in JSON is not as the
+	// schema has it that [Graph.JSONSchema] gives.
 	//
 	//	type InputError struct {
-	//		Path   string // such as order.items[2].price; empty: the update as a whole
+	//		Path   string // such as order.items[2].price; empty: the whole
 	//		Reason string
 	//		Fix    string // what to do about it
+	//		// contains filtered or unexported fields
 	//	}
 	//
 	//	func (e *InputError) Error() string

@@ -171,6 +171,58 @@ func ExampleInterrupt() {
 	// true <nil>
 }
 
+// A workflow may be one node: a Go function whose sub-steps are recorded. When it runs
+// again, here since it has asked, what it has done isn't done again.
+func ExampleDo() {
+	type report struct {
+		Pages graph.List[string]
+		Sent  bool
+	}
+	fetch := func(_ context.Context, url string) (string, error) {
+		fmt.Println("fetching", url)
+		return "<" + url + ">", nil
+	}
+	b := graph.New[report]("report").AddNode("run", func(ctx context.Context, s *report) error {
+		var pages []*graph.Future[string] // fetched at once, with three attempts each
+		for _, url := range []string{"a.example", "b.example"} {
+			pages = append(pages, graph.Go(ctx, "fetch", fetch, url, graph.Retry(graph.RetryPolicy{}), graph.Timeout(time.Minute)))
+		}
+		for _, p := range pages {
+			page, err := p.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			s.Pages.Add(page)
+		}
+		ok, err := graph.Interrupt[bool](ctx, "send", s.Pages.Slice())
+		if err != nil || !ok {
+			return err
+		}
+		s.Sent, err = graph.Do(ctx, "send", func(ctx context.Context, n int) (bool, error) {
+			fmt.Println("sending", n, "pages")
+			return true, nil
+		}, s.Pages.Len())
+		return err
+	}).AddEdge(graph.Start, "run")
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+
+	ctx := context.Background()
+	snap, err := g.Thread("t").Invoke(ctx, g.Input(func(*report) error { return nil }), graph.Concurrency(1))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("send?", snap.Interrupts[0].Value)
+	snap, err = g.Thread("t").Invoke(ctx, g.Answer(true))
+	fmt.Println(snap.State.Sent, err)
+	// Output:
+	// fetching a.example
+	// fetching b.example
+	// send? [<a.example> <b.example>]
+	// sending 2 pages
+	// true <nil>
+}
+
 // Stream yields what happens while the graph runs: here what each node wrote.
 func ExampleGraph_Stream() {
 	g := threeSteps().MustCompile()
@@ -343,6 +395,139 @@ func ExampleRetry() {
 
 // With a checkpointer a thread keeps its state: the next run begins where the
 // last one ended.
+func ExampleBuilder_NodeDefaults() {
+	type State struct{ Said string }
+	attempts := 0
+	flaky := func(context.Context, *State) error {
+		attempts++
+		return errors.New("no luck")
+	}
+	b := graph.New[State]("g").NodeDefaults(
+		graph.Retry(graph.RetryPolicy{MaxAttempts: 4, Initial: time.Millisecond}),
+		graph.OnError(func(_ context.Context, s *State, err *graph.NodeError) (graph.Command, error) {
+			s.Said += fmt.Sprintf("%s failed %d times. ", err.Node, err.Attempt)
+			return graph.Command{}, nil
+		}))
+	b.AddNode("patient", flaky)
+	b.AddNode("hasty", flaky, graph.Retry()) // none
+	b.AddSequence(graph.Start, "patient", "hasty")
+	g := b.MustCompile()
+
+	snap, err := g.Invoke(context.Background(), nil)
+	fmt.Println(snap.State.Said, err)
+	// Output: patient failed 4 times. hasty failed 1 times.  <nil>
+}
+
+func ExampleConfigurable() {
+	type State struct{ Said string }
+	type Config struct {
+		Tone  string `json:"tone"`
+		Words int    `json:"words"`
+	}
+	b := graph.New[State]("g")
+	b.AddNode("greet", func(ctx context.Context, s *State) error {
+		c, err := graph.Configured[Config](ctx)
+		s.Said = fmt.Sprintf("a %s hello in %d words", c.Tone, c.Words)
+		return err
+	})
+	b.AddEdge(graph.Start, "greet")
+	g := b.MustCompile(graph.Configurable(Config{Tone: "plain", Words: 5}))
+
+	ctx := context.Background()
+	snap, err := g.Invoke(ctx, nil)
+	fmt.Println(snap.State.Said, err)
+	snap, err = g.Invoke(ctx, nil, graph.Configure(func(c *Config) { c.Words *= 2 }))
+	fmt.Println(snap.State.Said, err)
+	snap, err = g.Invoke(ctx, nil, graph.ConfigureJSON([]byte(`{"tone": "dry"}`))) // from outside
+	fmt.Println(snap.State.Said, err)
+	_, err = g.Invoke(ctx, nil, graph.ConfigureJSON([]byte(`{"tnoe": "dry"}`)))
+	fmt.Println(errors.Unwrap(err))
+	// Output:
+	// a plain hello in 5 words <nil>
+	// a plain hello in 10 words <nil>
+	// a dry hello in 5 words <nil>
+	// field "tnoe": there is no such member; did you mean "tone"?
+}
+
+func ExampleFor() {
+	type State struct{ Found graph.List[string] }
+	type Index string
+	inner := graph.New[State]("research")
+	inner.AddNode("look", func(ctx context.Context, s *State) error {
+		index, err := graph.Deps[Index](ctx)
+		s.Found.Add("found in the " + string(index))
+		return err
+	})
+	inner.AddEdge(graph.Start, "look")
+	research := inner.MustCompile()
+
+	b := graph.New[State]("report")
+	graph.AddShared(b, "law", research, func(s *State) *State { return s })
+	graph.AddShared(b, "press", research, func(s *State) *State { return s })
+	b.AddSequence(graph.Start, "law", "press")
+	g := b.MustCompile(graph.UseDeps(Index("library")), graph.For("press", graph.UseDeps(Index("archive")), graph.MaxSteps(5)))
+
+	ctx := context.Background()
+	snap, err := g.Invoke(ctx, nil)
+	fmt.Println(snap.State.Found, err)
+	_, err = g.Invoke(ctx, nil, graph.For("pres", graph.MaxSteps(5)))
+	fmt.Println(err)
+	// Output:
+	// [found in the library found in the archive] <nil>
+	// For names "pres", which is not a subgraph; did you mean "press"?
+}
+
+func ExampleTags() {
+	type State struct{}
+	say := func(ctx context.Context, _ *State) error {
+		summary := graph.WithTags(ctx, graph.NoStream) // of one call of a model
+		if err := graph.EmitMessage(summary, "notes to myself"); err != nil {
+			return err
+		}
+		return graph.EmitMessage(ctx, "hello")
+	}
+	b := graph.New[State]("g")
+	b.AddNode("greet", say, graph.Tags("customer"))
+	b.AddNode("grade", say, graph.Tags("internal", graph.NoStream)) // of a node
+	b.AddSequence(graph.Start, "greet", "grade")
+	g := b.MustCompile()
+
+	for ev, err := range g.Stream(context.Background(), nil, graph.Modes(graph.ModeMessages)) {
+		fmt.Println(ev.Node, ev.Tags, ev.Value, err)
+	}
+	// Output: greet [customer] hello <nil>
+}
+
+func ExampleSetOutput() {
+	type State struct {
+		Question, Notes, Answer string
+	}
+	type Ask struct {
+		Question string `json:"question"`
+	}
+	type Reply struct {
+		Answer string `json:"answer"`
+	}
+	b := graph.New[State]("answering")
+	graph.SetInput(b, func(s *State, in Ask) error { s.Question = in.Question; return nil })
+	graph.SetOutput(b, func(s *State) Reply { return Reply{s.Answer} })
+	b.AddNode("think", func(_ context.Context, s *State) error {
+		s.Notes, s.Answer = "nobody's business", "42"
+		return nil
+	})
+	b.AddEdge(graph.Start, "think")
+	g := graph.JSON(b.MustCompile()) // as a server has it
+
+	snap, err := g.Invoke(context.Background(), graph.UpdateWith([]byte(`{"question": "what?"}`)))
+	out, _ := snap.OutputJSON()
+	fmt.Println(string(out), err)
+	_, err = g.Invoke(context.Background(), graph.UpdateWith([]byte(`{"question": "what?", "Notes": "mine"}`)))
+	fmt.Println(err)
+	// Output:
+	// {"answer":"42"} <nil>
+	// field "Notes": there is no such member; remove it
+}
+
 func ExampleWithCheckpointer() {
 	type counter struct{ Visits int }
 	b := graph.New[counter]("counter")

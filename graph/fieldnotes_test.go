@@ -641,7 +641,7 @@ func TestW20ErrorHandlersSeeTheSameErrorLiveAndAfterAResume(t *testing.T) {
 		return graph.Command{}, nil
 	}))
 	b.AddEdge(graph.Start, "a")
-	b.AddCallbacks(graph.Callbacks[trail]{OnError: func(context.Context, *trail, error) {}})
+	b.NodeDefaults(graph.WithCallbacks(graph.Callbacks[trail]{OnError: func(context.Context, *trail, error) {}}))
 	compileAgain := func() *graph.Graph[trail] { return compile(t, b, graph.WithCheckpointer(store)) }
 	must[*graph.Snapshot[trail]](t)(compileAgain().Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	equal(t, "a question is no error", len(seen), 0)

@@ -154,7 +154,7 @@ func TestMissingConfigurationEndsTheRun(t *testing.T) {
 	for name, node := range map[string]func(context.Context, *trail) error{
 		"configuration": func(ctx context.Context, _ *trail) error {
 			ran.add("configuration")
-			_, err := graph.Configured[string](ctx, "user")
+			_, err := graph.Configured[form](ctx)
 			return err
 		},
 		"dependency": func(ctx context.Context, _ *trail) error {
@@ -167,7 +167,7 @@ func TestMissingConfigurationEndsTheRun(t *testing.T) {
 		b := graph.AddSubgraph(graph.New[trail]("g"), "sub", inner, graph.Mapping[trail, trail]{}, retry, handle)
 		_, err := compile(t, b.AddEdge(graph.Start, "sub")).Invoke(bg, nil)
 		if name == "configuration" {
-			equal(t, "missing", wantErr[*graph.ConfigError](t, err).Name, "user")
+			equal(t, "missing", wantErr[*graph.ConfigError](t, err).Type, "graph_test.form")
 		} else {
 			wantErr[*graph.MissingDepsError](t, err)
 		}
@@ -214,39 +214,4 @@ func TestASubgraphThatLivesIsNotIdle(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A cache in memory is bounded, and drops what was not used for the longest time.
-func TestAMemoryCacheIsBounded(t *testing.T) {
-	kept := func(c *graph.MemoryCache, keys ...string) (got []string) {
-		for _, k := range keys {
-			if _, ok, _ := c.Get(bg, k); ok {
-				got = append(got, k)
-			}
-		}
-		return got
-	}
-	c := &graph.MemoryCache{MaxEntries: 2}
-	for _, k := range []string{"a", "b"} {
-		_ = c.Set(bg, k, []byte(k), 0)
-	}
-	kept(c, "a")
-	_ = c.Set(bg, "c", nil, 0)
-	_ = c.Set(bg, "c", []byte("again"), 0)
-	equalSlice(t, "by entries", kept(c, "a", "b", "c"), []string{"a", "c"})
-
-	c = &graph.MemoryCache{MaxBytes: 10_000}
-	for _, k := range []string{"a", "b", "c"} {
-		_ = c.Set(bg, k, make([]byte, 4000), 0)
-	}
-	_ = c.Set(bg, "large", make([]byte, 10_000), 0)
-	equalSlice(t, "by bytes", kept(c, "a", "b", "c", "large"), []string{"b", "c"})
-	c.Clear()
-	equalSlice(t, "cleared", kept(c, "b", "c"), nil)
-
-	c = &graph.MemoryCache{}
-	for i := range 2 * graph.DefaultCacheBytes / (1 << 20) {
-		_ = c.Set(bg, fmt.Sprint(i), make([]byte, 1<<20), 0)
-	}
-	equalSlice(t, "by default", kept(c, "0", "127"), []string{"127"})
 }

@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -83,4 +84,16 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 	if got := named(snap); got["own"] != again["own"] || len(snap.Tasks[0].Subgraphs) != 1 {
 		t.Errorf("it said %v, and is in %v", again, got)
 	}
+}
+
+// The breakpoints of a handle are nodes of its graph, not of the graphs inside.
+func TestInsideAHandleWithBreakpoints(t *testing.T) {
+	inner := compile(t, visits(graph.New[trail]("inner"), "x").AddEdge(graph.Start, "x"), graph.InterruptBefore("x"))
+	b := graph.New[trail]("outer")
+	graph.AddShared(b, "sub", inner, func(s *trail) *trail { return s })
+	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
+	th := g.Thread("t", graph.InterruptBefore("sub"), graph.InterruptAfter("sub"))
+	must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Input(func(*trail) error { return nil })))
+	snap := must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Answer(nil)))
+	equalSlice(t, "next inside", must[*graph.Snapshot[json.RawMessage]](t)(th.Inside(snap.Tasks[0].Inside).State(bg)).Next, []string{"x"})
 }

@@ -20,16 +20,16 @@ func TestAGraphSpeaksJSON(t *testing.T) {
 	}
 	b := graph.New[state]("json")
 	graph.AddTask(b, "take", func(ctx context.Context, s *state, n int) error {
-		l, err := graph.Configured[limits](ctx, "limits")
+		l, err := graph.Configured[limits](ctx)
 		s.Seen.Add(min(n, l.Max))
 		return err
 	})
 	b.AddNode("begin", func(context.Context, *state) error { return nil })
 	b.AddEdge(graph.Start, "begin").AddEdge("begin", graph.End)
-	g := b.MustCompile()
+	g := b.MustCompile(graph.Configurable(limits{}))
 	run := func(config, payload string) (string, error) {
 		last := ""
-		for ev, err := range g.Thread("").Stream(t.Context(), g.Restart(func(*state) error { return nil }, graph.Dispatch(graph.SendJSON("take", json.RawMessage(payload)))), graph.Modes(graph.ModeValues), graph.Configure("limits", json.RawMessage(config))) {
+		for ev, err := range g.Thread("").Stream(t.Context(), g.Restart(func(*state) error { return nil }, graph.Dispatch(graph.SendJSON("take", json.RawMessage(payload)))), graph.Modes(graph.ModeValues), graph.ConfigureJSON(json.RawMessage(config))) {
 			if err != nil {
 				return last, err
 			}
@@ -45,7 +45,7 @@ func TestAGraphSpeaksJSON(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	for name, c := range map[string]struct{ config, payload, says string }{
-		"a configuration of another type": {`"five"`, `7`, `"limits" is configured as JSON that is no graph_test.limits`},
+		"a configuration of another type": {`"five"`, `7`, "configuration of type graph_test.limits: configuration: must be an object"},
 		"a payload of another type":       {`{}`, `"seven"`, "payload"},
 		"a payload that is no JSON":       {`{}`, `{`, `payload of a send to "take" is not valid JSON`},
 	} {

@@ -21,7 +21,7 @@ func ExampleGraph_JSONSchema() {
 	b.AddNode("write", func(_ context.Context, s *State) error { return nil })
 	b.AddEdge(graph.Start, "write")
 	g := b.MustCompile()
-	schema, err := g.JSONSchema(false)
+	schema, err := g.JSONSchema(graph.JSONState)
 	if err != nil {
 		panic(err)
 	}
@@ -43,15 +43,15 @@ func TestJSONSchemaOfASchemaGraph(t *testing.T) {
 			AddField("score", graph.FieldOf(0, graph.SumReducer)).
 			AddField("any", graph.Field{Type: reflect.TypeFor[any]()}).
 			AddField("odd", graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerFunc(func(a, b any) any { return a })})
-		return graph.NewSchemaGraph("g", s).AddNode("a", returns(nil)).SetEntryPoint("a").MustCompile()
+		return graph.AddMapNode(graph.NewSchemaGraph("g", s), "a", returns(nil)).SetEntryPoint("a").MustCompile()
 	}
 	type schema struct {
 		Properties           map[string]any
 		Required             []string
 		AdditionalProperties any
 	}
-	of := func(g *graph.Graph[graph.SchemaState], input bool) (s schema) {
-		data, err := g.JSONSchema(input)
+	of := func(g *graph.Graph[graph.SchemaState], kind graph.JSONKind) (s schema) {
+		data, err := g.JSONSchema(kind)
 		if err == nil {
 			err = json.Unmarshal(data, &s)
 		}
@@ -60,16 +60,16 @@ func TestJSONSchemaOfASchemaGraph(t *testing.T) {
 		}
 		return s
 	}
-	state := of(build(graph.NewSchema().Strict()), false)
+	state := of(build(graph.NewSchema().Strict()), graph.JSONState)
 	equal(t, "fields", fmt.Sprint(state.Properties), "map[any:true odd:map[type:integer] score:map[type:integer] tags:map[items:map[type:string] type:[null array]] topic:map[type:string]]")
 	equalSlice(t, "required", state.Required, []string{"topic", "score"})
 	equal(t, "a strict schema allows more", state.AdditionalProperties == nil, false)
-	open := of(build(graph.NewSchema()), false)
+	open := of(build(graph.NewSchema()), graph.JSONState)
 	equal(t, "fields of an open schema", len(open.Properties), 5)
 	equal(t, "an open schema forbids more", open.AdditionalProperties, nil)
 
 	g := build(graph.NewSchema())
-	equal(t, "forms of an update", len(of(g, true).Properties["tags"].(map[string]any)["anyOf"].([]any)), 2)
+	equal(t, "forms of an update", len(of(g, graph.JSONUpdate).Properties["tags"].(map[string]any)["anyOf"].([]any)), 2)
 	s := must[*graph.SchemaState](t)(graph.NewSchema().NewState())
 	err := g.UpdateJSON(s, []byte(`{"topic":"x"}`))
 	if err == nil || !strings.Contains(err.Error(), "another schema") {

@@ -39,7 +39,7 @@ func (g *Graph[S]) Subgraph(path ...string) (*Graph[json.RawMessage], bool) {
 // calls.
 func (t *Thread[S]) Inside(namespace string) *Thread[json.RawMessage] {
 	in := &Thread[json.RawMessage]{handle: t.handle}
-	in.set.from = ""
+	in.set.from, in.set.before, in.set.after, in.set.inside = "", nil, nil, nil // those name nodes of the thread's graph
 	if in.err != nil {
 		return in
 	}
@@ -169,7 +169,7 @@ func (e *engine) stateIn(ctx context.Context, set *settings, namespace string, e
 			rec, err = set.store.Get(ctx, log, epoch)
 		}
 		if err == nil {
-			st, err = local.StateAt(ctx, set.store, e.prog.Values, rec, local.Growing{})
+			st, err = local.StateAt(ctx, set.store, e.prog.Values, rec, local.Keeper{})
 		}
 		return err
 	})

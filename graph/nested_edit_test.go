@@ -223,3 +223,31 @@ func TestEditInASubgraphOfAFork(t *testing.T) {
 		}
 	}
 }
+
+// A graph that shares the state of the one around it goes on from that as it is now,
+// edited while the graph waited, however often it was read before.
+func TestASharedSubgraphGoesOnFromAnEditedState(t *testing.T) {
+	ask := func(key string) func(context.Context, *trail) error {
+		return func(ctx context.Context, s *trail) error {
+			if _, err := graph.Interrupt[bool](ctx, key, nil); err != nil {
+				return err
+			}
+			s.Ran.Add(fmt.Sprint(key, " with ", s.N))
+			return nil
+		}
+	}
+	inner := graph.New[trail]("inner").AddNode("one", ask("one")).AddNode("two", ask("two")).AddNode("three", ask("three"))
+	b := graph.New[trail]("outer")
+	graph.AddShared(b, "sub", compile(t, inner.AddSequence(graph.Start, "one", "two", "three")), func(s *trail) *trail { return s })
+	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
+	th := g.Thread("t")
+	must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Input(func(*trail) error { return nil })))
+	for n := range 3 {
+		snap := must[*graph.Snapshot[trail]](t)(th.Edit(bg, func(s *trail) error { s.N = n; return nil }))
+		for range 2 {
+			must[*graph.Snapshot[json.RawMessage]](t)(th.Inside(snap.Tasks[0].Inside).State(bg))
+		}
+		must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Answer(true)))
+	}
+	equal(t, "ran", must[*graph.Snapshot[trail]](t)(th.State(bg)).State.ran(), "one with 0 two with 1 three with 2")
+}

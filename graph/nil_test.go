@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -21,7 +22,7 @@ func TestCompileRefusesWhatCannotBeMeant(t *testing.T) {
 		`node "a": IdleTimeout of -1s`:                                 graph.IdleTimeout(-time.Second),
 		`node "a": RetryPolicy{MaxAttempts: -3,`:                       graph.Retry(graph.RetryPolicy{MaxAttempts: -3}),
 		`Factor: NaN, Max: 0s} has a negative number`:                  graph.Retry(graph.RetryPolicy{Factor: math.NaN()}),
-		`node "a" has a cache policy with a TTL of -1s`:                graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, TTL: -time.Second}),
+		`node "a": a cache policy with a TTL of -1s`:                   graph.Cache(graph.CachePolicy{Store: &cache.Memory{}, TTL: -time.Second}),
 		`node "a": the subgraph is nil or was never compiled`:          graph.Contains[trail](nil),
 		`the subgraph is nil or was never compiled; pass the graph th`: graph.Contains(&graph.Graph[trail]{}),
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/local"
@@ -140,6 +141,18 @@ func Once[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 // same when the node runs again. Scopes may stand in each other.
 func Scope(ctx context.Context, name string) context.Context { return local.WithScope(ctx, name) }
 
+// NoStream is the tag of nodes and calls of models whose tokens stay out of streams:
+// what is sent with [EmitMessage] is dropped. A message that such a node writes to the
+// state is a part of that as ever.
+const NoStream = "nostream"
+
+// WithTags returns a context with which what a node sends ([EmitMessage], [Emit], and
+// what package agent tells of tools) has tags beside those of the node, such as
+// [NoStream] for one call of a model.
+func WithTags(ctx context.Context, tags ...string) context.Context {
+	return local.WithTags(ctx, tags...)
+}
+
 // Emit sends a value to those who stream the run with [ModeCustom]. It blocks
 // while they are slow, and returns the context's error.
 func Emit(ctx context.Context, value any) error {
@@ -147,17 +160,21 @@ func Emit(ctx context.Context, value any) error {
 	if err != nil {
 		return err
 	}
-	return t.Emit(local.Custom, value)
+	return t.Emit(ctx, local.Custom, value)
 }
 
 // EmitMessage sends a part of a message, such as a token, to those who stream
-// the run with [ModeMessages].
+// the run with [ModeMessages]. Under the tag [NoStream] it is a sign of life only.
 func EmitMessage(ctx context.Context, part any) error {
 	t, err := task(ctx, "EmitMessage")
 	if err != nil {
 		return err
 	}
-	return t.Emit(local.Message, part)
+	if slices.Contains(t.Tags(ctx), NoStream) {
+		t.Beat()
+		return ctx.Err()
+	}
+	return t.Emit(ctx, local.Message, part)
 }
 
 // EmitToolCall tells those who stream the run with [ModeTools], and its
@@ -168,7 +185,7 @@ func EmitToolCall(ctx context.Context, call any) error {
 	if err != nil {
 		return err
 	}
-	return t.Emit(local.ToolCalled, call)
+	return t.Emit(ctx, local.ToolCalled, call)
 }
 
 // EmitToolResult tells the same that a tool has returned. Package agent sends a
@@ -178,7 +195,7 @@ func EmitToolResult(ctx context.Context, result any) error {
 	if err != nil {
 		return err
 	}
-	return t.Emit(local.ToolReturned, result)
+	return t.Emit(ctx, local.ToolReturned, result)
 }
 
 // Heartbeat is a sign of life of a node with an [IdleTimeout]. Outside of a
@@ -198,10 +215,14 @@ type TaskInfo struct {
 	Run            string // ID of this call of Invoke or Stream
 	Task           string // ID of the task, the same when it runs again
 	Step           int    // the superstep, counted from 1 over the thread's life
-	Attempt        int    // from 1
+	Attempt        int    // from 1; inside a function of [Do], its own
 	RemainingSteps int    // supersteps left after this one
 	Recent         []string
 	From           string // node that led here; empty at the start
+
+	// Inside a function of [Do]: its name, and a key that is the same whenever it runs
+	// for this task, to be passed to services that take idempotency keys.
+	Do, IdempotencyKey string
 }
 
 // Info returns where the node's task stands. Outside of a node it is zero.
@@ -211,10 +232,14 @@ func Info(ctx context.Context) TaskInfo {
 		return TaskInfo{}
 	}
 	in := t.Info()
-	return TaskInfo{
+	info := TaskInfo{
 		Graph: in.Graph, Node: in.Node, Path: in.Path, Thread: string(in.Thread), Namespace: in.Namespace, Run: string(in.Run),
 		Task: local.TaskID(in.Epoch, in.Step, in.Task), Step: in.Step, Attempt: in.Attempt, RemainingSteps: in.RemainingSteps, Recent: in.Recent, From: in.From,
 	}
+	if name, key, attempt, ok := local.Doing(ctx); ok {
+		info.Do, info.IdempotencyKey, info.Attempt = name, key, attempt
+	}
+	return info
 }
 
 // Payload returns what was sent to the task that runs, as the In that its [AddTask]
@@ -244,38 +269,13 @@ func Deps[D any](ctx context.Context) (D, error) {
 		return zero, err
 	}
 	typ := reflect.TypeFor[D]()
-	if d, ok := t.Deps().(*deps); ok {
+	d, _ := t.Deps().(*deps)
+	for ; d != nil; d = d.around {
 		if v, ok := d.byType[typ].(D); ok {
 			return v, nil
 		}
 	}
 	return zero, &MissingDepsError{Types: []string{typ.String()}}
-}
-
-// Configured returns a value given by [Configure]. One that was given as JSON, a
-// json.RawMessage, is decoded into a T. A [ConfigError] that the node returns ends the
-// run.
-func Configured[T any](ctx context.Context, name string) (T, error) {
-	var zero T
-	t, err := task(ctx, "Configured")
-	if err != nil {
-		return zero, err
-	}
-	d, _ := t.Deps().(*deps)
-	if d == nil || d.config[name] == nil {
-		return zero, &ConfigError{Name: name}
-	}
-	v, ok := d.config[name].(T)
-	if raw, isJSON := d.config[name].(json.RawMessage); isJSON && !ok {
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return zero, &ConfigError{Name: name, Reason: fmt.Sprintf("JSON that is no %T", zero), Err: err}
-		}
-		return v, nil
-	}
-	if !ok {
-		return zero, &ConfigError{Name: name, Reason: fmt.Sprintf("a %T, not a %T", d.config[name], zero)}
-	}
-	return v, nil
 }
 
 func digest(data []byte) string {

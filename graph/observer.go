@@ -6,9 +6,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
-// Observer is told what happens in a run. Its methods are called by the run's
-// own goroutine, one at a time and in order: a slow observer slows the run.
-// For a node that two attempts or several tasks run, each is told.
+// Observer is told what happens in a run. Its methods are called one at a time and in
+// order: a slow observer slows the run. For a node that two attempts or several tasks run,
+// each is told. What is told of a node is told of each call of [Do], too.
 type Observer interface {
 	OnNodeEnter(ev Event)
 	OnNodeExit(ev Event)        // the node succeeded

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/local"
 )
 
 // DefaultMaxSteps is how many supersteps a run may take unless [MaxSteps] says
@@ -108,22 +107,25 @@ type settings struct {
 	nodeTimeout    time.Duration
 	runTimeout     time.Duration
 
-	observer  Observer
-	tracer    Tracer
-	modes     Mode
-	buffer    int
-	detach    bool
-	live      bool
-	check     bool
-	callbacks []func(*local.Node)
+	observer Observer
+	tracer   Tracer
+	modes    Mode
+	buffer   int
+	detach   bool
+	live     bool
+	check    bool
 
-	deps    map[reflect.Type]func(context.Context) (any, error)
-	need    []reflect.Type
-	config  map[string]any
-	drain   <-chan struct{}
-	keep    bool
-	onInput func(state any, open Open) (newTurn bool, err error)
-	errs    []error
+	deps      map[reflect.Type]func(context.Context) (any, error)
+	need      []reflect.Type
+	config    *configType // nil: none is declared
+	configure []configEdit
+	inside    []aimed // options for graphs inside
+	replay    bool
+	compiling bool
+	drain     <-chan struct{}
+	keep      bool
+	onInput   func(state any, open Open) (newTurn bool, err error)
+	errs      []error
 }
 
 func (s *settings) fail(format string, args ...any) {
@@ -137,7 +139,6 @@ func with[O interface{ apply(*settings) }](s settings, opts []O) (settings, erro
 	}
 	s.metadata = maps.Clone(s.metadata)
 	s.deps = maps.Clone(s.deps)
-	s.config = maps.Clone(s.config)
 	s.schemas = maps.Clone(s.schemas)
 	s.errs = nil
 	for _, o := range opts {
@@ -184,13 +185,13 @@ const (
 	// Async stores in the background, in order, at most 64 writes behind.
 	// When the process is killed, the last supersteps may be lost as if they
 	// had not run; what is stored is always a consistent prefix. A failed
-	// write stops the run before its next superstep. [Once] still waits until
-	// its result is stored.
+	// write stops the run before its next superstep. [Once] and [Do] still wait until
+	// their result is stored.
 	Async
 
 	// Exit stores everything when the run ends, is interrupted or fails. When
 	// the process is killed before, the run is lost as if it had not been
-	// started; results of [Once] are lost with it. What is stored when it is
+	// started; results of [Once] and [Do] are lost with it. What is stored when it is
 	// killed while it stores is a consistent prefix. Memory grows with what
 	// the run writes.
 	Exit
@@ -206,20 +207,18 @@ func WithDurability(d Durability) RunOption {
 	})
 }
 
-// RecordOnce makes checkpoints keep the results of [Once], which otherwise go
+// RecordOnce makes checkpoints keep the results of [Once] and [Do], which otherwise go
 // when their superstep is committed: a [Graph.Replay] of the thread then needs
 // none of the services that they came from. It costs their size in the store and
 // nothing else. Subgraphs do as the graph that the run began with.
 func RecordOnce() ThreadOption { return threadSetting(func(s *settings) { s.recordOnce = true }) }
 
-// DefaultReadCache is how many bytes of growing fields a graph keeps in memory
-// unless [ReadCache] says otherwise.
+// DefaultReadCache is how many bytes of states a graph keeps in memory unless [ReadCache] says otherwise.
 const DefaultReadCache = 16 << 20
 
-// ReadCache bounds how much a compiled graph keeps in memory of the growing
-// fields ([List], [Map], a chat's history, ...) of threads that it read lately, in
-// bytes of their recorded form. Of a thread that is kept, the next call reads what
-// was added since, not the whole conversation. A thread that doesn't fit is read
+// ReadCache bounds how much a compiled graph keeps in memory of the states of threads
+// that it read lately, in bytes of their recorded form. Of a thread that is kept, the
+// next call decodes what was recorded since, not the whole conversation. A thread that doesn't fit is read
 // whole, as all are with 0. The default is [DefaultReadCache].
 //
 // What is kept was read from the store and is only used where the store still says
@@ -355,8 +354,8 @@ func Metadata(key, value string) RunOption {
 // MaxSteps limits the supersteps since the thread was last given input, answers
 // or an edit. The default is [DefaultMaxSteps]; n must be positive. Reaching it
 // is a [StepLimitError], and the thread can go on with a higher limit.
-func MaxSteps(n int) RunOption {
-	return runSetting(func(s *settings) {
+func MaxSteps(n int) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: MaxSteps(%d): the limit must be positive; there is no unlimited run", n)
 		}
@@ -366,8 +365,8 @@ func MaxSteps(n int) RunOption {
 
 // AtMostSteps lowers the limit of [MaxSteps] for who may not raise it, such as the
 // clients of a server: of the two the smaller one holds.
-func AtMostSteps(n int) RunOption {
-	return runSetting(func(s *settings) {
+func AtMostSteps(n int) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: AtMostSteps(%d): the limit must be positive; there is no unlimited run", n)
 		}
@@ -377,8 +376,8 @@ func AtMostSteps(n int) RunOption {
 
 // MaxTasks limits the tasks since the thread was last given something, so that
 // a wide fan-out can't escape [MaxSteps]. There is no limit by default.
-func MaxTasks(n int) RunOption {
-	return runSetting(func(s *settings) {
+func MaxTasks(n int) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: MaxTasks(%d): the limit must be positive", n)
 		}
@@ -389,11 +388,13 @@ func MaxTasks(n int) RunOption {
 // CycleGuard sets how many tasks back the guard against fruitless cycles looks;
 // 0 turns it off. It is on by default, with 20: a run fails with a
 // [CycleError] when a node is about to run again and nothing in the state has
-// changed since it last did. What is added to a [List] or set in an [Ephemeral] counts
-// as a change, and so does an update of a [Reduced] or [MergeMap] whose values are
-// neither numbers, strings nor booleans: the guard doesn't compare them.
-func CycleGuard(window int) RunOption {
-	return runSetting(func(s *settings) {
+// changed since it last did: what was changed and changed back is as it was. What is
+// added to a [List] or set in an [Ephemeral] counts as a change, and so does each put
+// into a map or set of what wasn't there, and an update of a [Reduced] or [MergeMap]
+// whose values are neither numbers, strings nor booleans: the guard doesn't compare
+// them.
+func CycleGuard(window int) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if window < 0 {
 			s.fail("graph: CycleGuard(%d): use 0 to turn it off", window)
 		}
@@ -403,8 +404,8 @@ func CycleGuard(window int) RunOption {
 
 // StrictCycleGuard forbids any node to run twice within window tasks, whether
 // the state changed or not.
-func StrictCycleGuard(window int) RunOption {
-	return runSetting(func(s *settings) {
+func StrictCycleGuard(window int) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if window <= 0 {
 			s.fail("graph: StrictCycleGuard(%d): use a positive window", window)
 		}
@@ -415,14 +416,14 @@ func StrictCycleGuard(window int) RunOption {
 // InterruptBefore pauses a run before the named nodes run; "*" names all.
 // Other tasks of the superstep run. Each scheduled run of a node pauses once;
 // An answer of nil or [Requests.Continue] goes on.
-func InterruptBefore(nodes ...string) RunOption {
-	return runSetting(func(s *settings) { s.before = nodes })
+func InterruptBefore(nodes ...string) SubgraphOption {
+	return subgraphSetting(func(s *settings) { s.before = nodes })
 }
 
 // InterruptAfter pauses a run after the superstep in which one of the named
 // nodes ran was committed; "*" names all.
-func InterruptAfter(nodes ...string) RunOption {
-	return runSetting(func(s *settings) { s.after = nodes })
+func InterruptAfter(nodes ...string) SubgraphOption {
+	return subgraphSetting(func(s *settings) { s.after = nodes })
 }
 
 // InputSchema declares what an answer to the breakpoint before or after a node
@@ -441,8 +442,8 @@ func InputSchema(node string, schema json.RawMessage) Option {
 // graph and in each subgraph. The default is 1024; with 1 they run one after the other,
 // in plan order. Tasks that wait for each
 // other need as many places as there are tasks.
-func Concurrency(n int) RunOption {
-	return runSetting(func(s *settings) {
+func Concurrency(n int) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if n <= 0 {
 			s.fail("graph: Concurrency(%d): the limit must be positive", n)
 		}
@@ -464,18 +465,18 @@ func MaxConcurrency(n int) RunOption {
 
 // StepTimeout bounds each superstep, NodeTimeout each attempt of a node that
 // has no [Timeout] of its own, and RunTimeout a whole call.
-func StepTimeout(d time.Duration) RunOption {
-	return runSetting(func(s *settings) { s.stepTimeout = s.timeout("StepTimeout", d) })
+func StepTimeout(d time.Duration) SubgraphOption {
+	return subgraphSetting(func(s *settings) { s.stepTimeout = s.timeout("StepTimeout", d) })
 }
 
 // NodeTimeout bounds each attempt of a node that has no [Timeout] of its own.
-func NodeTimeout(d time.Duration) RunOption {
-	return runSetting(func(s *settings) { s.nodeTimeout = s.timeout("NodeTimeout", d) })
+func NodeTimeout(d time.Duration) SubgraphOption {
+	return subgraphSetting(func(s *settings) { s.nodeTimeout = s.timeout("NodeTimeout", d) })
 }
 
 // RunTimeout bounds a whole call.
-func RunTimeout(d time.Duration) RunOption {
-	return runSetting(func(s *settings) { s.runTimeout = s.timeout("RunTimeout", d) })
+func RunTimeout(d time.Duration) SubgraphOption {
+	return subgraphSetting(func(s *settings) { s.runTimeout = s.timeout("RunTimeout", d) })
 }
 
 func (s *settings) timeout(name string, d time.Duration) time.Duration {
@@ -498,13 +499,13 @@ func Drain(ch <-chan struct{}) RunOption { return runSetting(func(s *settings) {
 // that is not looked for in goroutines that the node started, where others may write
 // at the same time. It costs time in proportion to the state, keeps the states of all
 // tasks until the run ends, and is meant for tests.
-func CheckMutations() RunOption { return runSetting(func(s *settings) { s.check = true }) }
+func CheckMutations() SubgraphOption { return subgraphSetting(func(s *settings) { s.check = true }) }
 
 // ProvideDeps makes a dependency available to nodes through [Deps]. It is never
 // stored. The factory given to Compile is called once for each run, so that a
 // resumed run has it too; for one call, [UseDeps] replaces it.
-func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) RunOption {
-	return runSetting(func(s *settings) {
+func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) SubgraphOption {
+	return subgraphSetting(func(s *settings) {
 		if s.deps == nil {
 			s.deps = map[reflect.Type]func(context.Context) (any, error){}
 		}
@@ -513,7 +514,7 @@ func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) RunOption 
 }
 
 // UseDeps makes a dependency available to nodes through [Deps].
-func UseDeps[D any](d D) RunOption {
+func UseDeps[D any](d D) SubgraphOption {
 	return ProvideDeps(func(context.Context) (D, error) { return d, nil })
 }
 
@@ -521,15 +522,4 @@ func UseDeps[D any](d D) RunOption {
 // not provided.
 func RequireDeps[D any]() Option {
 	return graphSetting(func(s *settings) { s.need = append(s.need[:len(s.need):len(s.need)], reflect.TypeFor[D]()) })
-}
-
-// Configure makes a value available to nodes by name; see [Configured]. It is
-// never stored.
-func Configure(name string, value any) RunOption {
-	return runSetting(func(s *settings) {
-		if s.config == nil {
-			s.config = map[string]any{}
-		}
-		s.config[name] = value
-	})
 }

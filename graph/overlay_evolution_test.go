@@ -32,16 +32,16 @@ func TestOverlaysOfOlderProgramsAreRead(t *testing.T) {
 				b := graph.NewSchemaGraph("g", quiet().
 					AddField(param, graph.Field{Type: reflect.TypeFor[string]()}).
 					AddField("items", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.StringSliceReducer}))
-				b.AddNode("split", func(context.Context, graph.MapState) (any, error) {
+				graph.AddMapNode(b, "split", func(context.Context, graph.MapState) (any, error) {
 					return []*graph.MapCommand{{Update: graph.MapState{param: "x"}, Goto: graph.Goto("worker")}, {Update: graph.MapState{param: "y"}, Goto: graph.Goto("worker")}}, nil
 				})
-				b.AddNode("beside", func(context.Context, graph.MapState) (any, error) {
+				graph.AddMapNode(b, "beside", func(context.Context, graph.MapState) (any, error) {
 					if fails == "beside" {
 						return nil, errors.New("boom")
 					}
 					return nil, nil
 				})
-				b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+				graph.AddMapNode(b, "worker", func(_ context.Context, s graph.MapState) (any, error) {
 					if fails == "worker" {
 						return nil, errors.New("boom")
 					}

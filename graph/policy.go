@@ -10,27 +10,62 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // NodeOption is a setting of one node.
-type NodeOption func(spec *plan.NodeSpec, n *nodeConfig)
+type NodeOption interface {
+	node(spec *plan.NodeSpec, n *nodeConfig)
+}
+
+type nodeSetting func(spec *plan.NodeSpec, n *nodeConfig)
+
+func (f nodeSetting) node(spec *plan.NodeSpec, n *nodeConfig) { f(spec, n) }
+
+// DoOption is a setting of one call of [Do] or [Go]. It is a [NodeOption] as well.
+type DoOption interface {
+	NodeOption
+	do(p *policy)
+}
+
+// policy says how a node, or a call of Do, is tried.
+type policy struct {
+	retries  []RetryPolicy // nil: there is no such option
+	timeout  time.Duration
+	timed    bool // there is a timeout, perhaps 0
+	cache    *CachePolicy
+	mistakes []mistake
+}
+
+// mistake says what is wrong with an option.
+type mistake struct{ text, fix string }
+
+func (p *policy) mistake(fix, format string, args ...any) {
+	p.mistakes = append(p.mistakes, mistake{fmt.Sprintf(format, args...), fix})
+}
+
+type policySetting func(p *policy)
+
+func (f policySetting) do(p *policy)                         { f(p) }
+func (f policySetting) node(_ *plan.NodeSpec, n *nodeConfig) { f(&n.policy) }
 
 // Defer makes the node wait until the run would otherwise end, however many
 // branches lead to it.
 func Defer() NodeOption {
-	return func(spec *plan.NodeSpec, _ *nodeConfig) { spec.Defer = true }
+	return nodeSetting(func(spec *plan.NodeSpec, _ *nodeConfig) { spec.Defer = true })
 }
 
 // Destinations declares where a command node may go. They are checked by
 // Compile and drawn; they have no effect when the graph runs.
 func Destinations(nodes ...string) NodeOption {
-	return func(spec *plan.NodeSpec, _ *nodeConfig) {
+	return nodeSetting(func(spec *plan.NodeSpec, _ *nodeConfig) {
 		spec.Destinations = append(slices.Clone(spec.Destinations), nodes...)
 		spec.Command = true
-	}
+	})
 }
 
 // Formerly names names that the node had in earlier versions of the program.
@@ -38,15 +73,31 @@ func Destinations(nodes ...string) NodeOption {
 // with an [UnknownNodeError]. Code can't go to a node by a former name. When a
 // node was removed, name it at the one that takes its place.
 func Formerly(names ...string) NodeOption {
-	return func(spec *plan.NodeSpec, n *nodeConfig) {
+	return nodeSetting(func(spec *plan.NodeSpec, n *nodeConfig) {
 		spec.Former = append(slices.Clone(spec.Former), names...)
 		n.local.Former = spec.Former
-	}
+	})
 }
 
 // Describe sets a label for drawings and a description.
 func Describe(label, description string) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) { n.label, n.description = label, description }
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) { n.label, n.description = label, description })
+}
+
+// Tags adds tags to the node, for those who read events ([Event].Tags), traces
+// ([Part].Tags) and drawings. They hold for all that happens in a subgraph that is the
+// node, too. The engine knows one: [NoStream].
+func Tags(tags ...string) NodeOption {
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
+		for _, tag := range tags {
+			if tag == "" || !utf8.ValidString(tag) {
+				n.mistake("use words", "the tag %q is empty or not valid UTF-8", tag)
+			}
+			if !slices.Contains(n.local.Tags, tag) {
+				n.local.Tags = append(slices.Clip(n.local.Tags), tag)
+			}
+		}
+	})
 }
 
 // RetryPolicy says when a failed attempt of a node is tried again. The zero
@@ -103,15 +154,18 @@ func (p *RetryPolicy) delay(attempt int) time.Duration {
 
 // Retry adds retry policies. Of several, the first whose If accepts the error
 // decides. Questions to people and contexts that ended are never retried.
-func Retry(policies ...RetryPolicy) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) {
+func Retry(policies ...RetryPolicy) DoOption {
+	return policySetting(func(n *policy) {
 		for _, p := range policies {
 			if p.MaxAttempts < 0 || p.Initial < 0 || p.Max < 0 || !(p.Factor >= 0) {
 				n.mistake("use 0 for a default", "RetryPolicy{MaxAttempts: %d, Initial: %v, Factor: %v, Max: %v} has a negative number", p.MaxAttempts, p.Initial, p.Factor, p.Max)
 			}
 		}
 		n.retries = append(n.retries, policies...)
-	}
+		if n.retries == nil { // none, whatever the defaults are
+			n.retries = []RetryPolicy{}
+		}
+	})
 }
 
 func retrier(policies []RetryPolicy) func(int, error) (time.Duration, bool) {
@@ -137,25 +191,25 @@ func retrier(policies []RetryPolicy) func(int, error) (time.Duration, bool) {
 
 // Timeout bounds each attempt of the node. When it ends, the attempt fails with
 // a [TimeoutError] (which can be retried) and what it still writes is dropped.
-func Timeout(d time.Duration) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) {
+func Timeout(d time.Duration) DoOption {
+	return policySetting(func(p *policy) {
 		if d < 0 {
-			n.mistake("use a positive duration, or 0 for none", "Timeout of %v", d)
+			p.mistake("use a positive duration, or 0 for none", "Timeout of %v", d)
 		}
-		n.local.Timeout = d
-	}
+		p.timeout, p.timed = d, true
+	})
 }
 
 // IdleTimeout fails an attempt that gave no sign of life for d: an event by
-// [Emit] or [EmitMessage], a finished [Once], or [Heartbeat]. What happens in
+// [Emit] or [EmitMessage], a finished [Once] or [Do], or [Heartbeat]. What happens in
 // subgraphs counts too, and so does each of their tasks that ends.
 func IdleTimeout(d time.Duration) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) {
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		if d < 0 {
 			n.mistake("use a positive duration, or 0 for none", "IdleTimeout of %v", d)
 		}
-		n.local.Idle = d
-	}
+		n.local.Idle, n.idled = d, true
+	})
 }
 
 // OnError adds a handler that runs when all attempts of the node have failed,
@@ -168,7 +222,7 @@ func IdleTimeout(d time.Duration) NodeOption {
 // runs again and the node doesn't, unless with [Requests.RestartStep]. In a later run the
 // cause of err is a [RecordedError].
 func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Command, error)) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) {
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		if handler == nil {
 			n.mistake("pass a handler or leave the option out", "OnError has a nil handler")
 			return
@@ -178,7 +232,7 @@ func OnError[S any](handler func(ctx context.Context, s *S, err *NodeError) (Com
 			c, herr := handler(ctx, state.(*S), err)
 			return c.local(), herr
 		}
-	}
+	})
 }
 
 // Callbacks are called around each attempt of a node, by the goroutine that
@@ -196,13 +250,13 @@ type Callbacks[S any] struct {
 	OnError func(ctx context.Context, s *S, err error)
 }
 
-// WithCallbacks adds callbacks to the node. Those of the graph (see
-// [Builder.AddCallbacks]) run outside of them: first before and last after.
+// WithCallbacks adds callbacks to the node. Those of [Builder.NodeDefaults] run
+// outside of them: first before and last after.
 func WithCallbacks[S any](c Callbacks[S]) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) {
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		n.stateType = reflect.TypeFor[S]()
 		addCallbacks(&n.local, c)
-	}
+	})
 }
 
 func addCallbacks[S any](n *local.Node, c Callbacks[S]) {
@@ -222,26 +276,23 @@ func addCallbacks[S any](n *local.Node, c Callbacks[S]) {
 	}
 }
 
-// CacheStore keeps results of nodes. It is safe for concurrent use. A TTL of 0
-// means for ever.
-type CacheStore interface {
-	Get(ctx context.Context, key string) (data []byte, ok bool, err error)
-	Set(ctx context.Context, key string, data []byte, ttl time.Duration) error
-}
-
 // CachePolicy keeps a node's result and uses it when the node is to run again
 // on the same input. Not kept are results that write fields which are not stored,
 // such as [Untracked], and those of tasks that asked or waited ([Interrupt],
 // [WaitFor], [Sleep]): an answer holds in the thread in which it was given.
 type CachePolicy struct {
-	Store CacheStore    // required
-	TTL   time.Duration // 0: for ever
+	// Store is required: a *[cache.Memory], or what packages cache/sqlite and
+	// cache/redis open, which several processes share. Where it fails to tell whether
+	// it has a result, the node fails; that it fails to keep one is of no effect.
+	Store cache.Store
+
+	TTL time.Duration // 0: for ever
 
 	// Version is part of the key: change it when the node's code changes.
 	Version string
 
 	// Key returns what the result depends on, given the state as the node sees it
-	// (a *S) and, for a task, its payload in JSON. Nil means the whole state, but
+	// (a *S) and, for a task, its payload in JSON; for a [Do] what it is called with. Nil means the whole state, but
 	// for what isn't recorded of it ([Untracked]), and payload. The result is what
 	// the node wrote, and to set a plain field to what it holds is no write: so
 	// the result depends on the plain fields that the node sets, too.
@@ -251,22 +302,94 @@ type CachePolicy struct {
 // Cache caches the node's results, but for those that depend on an answer, write
 // what isn't recorded, send tasks, or move the state of a subgraph that
 // keeps it.
-func Cache(p CachePolicy) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) { n.cache = &p }
+func Cache(p CachePolicy) DoOption {
+	return policySetting(func(of *policy) {
+		if of.cache = &p; p.TTL < 0 {
+			of.mistake("use 0 to keep results for ever", "a cache policy with a TTL of %v", p.TTL)
+		}
+		if p.Store == nil {
+			of.mistake("set CachePolicy.Store, for example to a *cache.Memory", "a cache policy without a store")
+		}
+	})
 }
 
-// AddCallbacks adds callbacks to every node of the graph, those added later
-// included.
-func (b *Builder[S]) AddCallbacks(c Callbacks[S]) *Builder[S] {
+// NodeDefaults sets options that hold for every node of the graph, those added
+// before included, unless the node has its own: [Retry], [Timeout], [IdleTimeout],
+// [Cache] and [OnError]. Retry() and Timeout(0) make a node do without. Of several
+// calls the last one holds, option by option. [WithCallbacks] doesn't override:
+// callbacks of the defaults run around those of the node, and those of a call
+// around those of later calls. [Tags] are added to the node's.
+//
+// Other options concern one node, and Compile refuses them here. Subgraphs don't
+// inherit defaults: theirs are those of their own builders.
+func (b *Builder[S]) NodeDefaults(opts ...NodeOption) *Builder[S] {
 	b.made()
-	b.settings.callbacks = append(b.settings.callbacks, func(n *local.Node) {
-		inner := *n
-		n.Before, n.After = nil, nil
-		addCallbacks(n, c)
-		n.Before = append(n.Before, inner.Before...)
-		n.After = append(slices.Clone(inner.After), n.After...)
-	})
+	for _, o := range opts {
+		if o == nil {
+			b.problem("option", "", "remove it", "NodeDefaults has a nil option")
+			continue
+		}
+		var spec plan.NodeSpec
+		var n nodeConfig
+		o.node(&spec, &n)
+		if name := ofOneNode(&spec, &n); name != "" {
+			b.problem("option", "", "give it to the node", "NodeDefaults with %s, which concerns one node", name)
+		}
+		for _, m := range n.mistakes {
+			b.problem("option", "", m.fix, "NodeDefaults: %s", m.text)
+		}
+		if want := reflect.TypeFor[S](); n.stateType != nil && n.stateType != want {
+			b.problem(plan.BadEdge, "", fmt.Sprintf("make it for %v", want), "an option of NodeDefaults is for the state %v", n.stateType)
+		}
+		n.inherit(&b.defaults)
+		b.defaults = n
+	}
 	return b
+}
+
+// ofOneNode names an option that can't hold for several nodes.
+func ofOneNode(spec *plan.NodeSpec, n *nodeConfig) string {
+	switch {
+	case spec.ParentDestinations != nil:
+		return "ParentDestinations"
+	case spec.Destinations != nil || spec.Command:
+		return "Destinations"
+	case spec.Defer:
+		return "Defer"
+	case spec.Former != nil:
+		return "Formerly"
+	case n.child != nil:
+		return "Contains"
+	case n.reads != nil:
+		return "Reads"
+	case n.label != "" || n.description != "":
+		return "Describe"
+	}
+	return ""
+}
+
+// inherit takes what n doesn't have itself from the defaults d.
+func (n *nodeConfig) inherit(d *nodeConfig) {
+	if n.retries == nil {
+		n.retries = d.retries
+	}
+	if !n.timed {
+		n.timeout, n.timed = d.timeout, d.timed
+	}
+	if !n.idled {
+		n.local.Idle, n.idled = d.local.Idle, d.idled
+	}
+	if n.cache == nil {
+		n.cache = d.cache
+	}
+	if n.local.Recover == nil {
+		n.local.Recover = d.local.Recover
+	}
+	own := n.local.Tags
+	n.local.Tags = slices.Clone(d.local.Tags)
+	Tags(own...).node(nil, n)
+	n.local.Before = slices.Concat(d.local.Before, n.local.Before)
+	n.local.After = slices.Concat(n.local.After, d.local.After)
 }
 
 func (p *CachePolicy) compile(graph, node string, snapshot func(state any) (json.RawMessage, error)) *local.Cache {
@@ -286,7 +409,49 @@ func (p *CachePolicy) compile(graph, node string, snapshot func(state any) (json
 		if err != nil {
 			return "", err
 		}
-		part := strings.NewReplacer("%", "%25", "/", "%2F").Replace
-		return fmt.Sprintf("%s/%s/%s/%s", part(graph), part(node), part(p.Version), key), nil
+		return cacheKey(graph, node, p.Version) + key, nil
 	}}
+}
+
+// cacheKey returns what the keys of results begin with. Its parts can't be mistaken for
+// one another.
+func cacheKey(parts ...string) (key string) {
+	for _, part := range parts {
+		key += strings.NewReplacer("%", "%25", "/", "%2F").Replace(part) + "/"
+	}
+	return key
+}
+
+// ClearCache has nodes of the graph forget the results that their caches keep (see
+// [Cache]), in all runs and processes that share these, and whatever the version. With
+// no nodes it means all that have a cache. A node that has none is of no effect, and so
+// is one of the same name in another graph; nodes of subgraphs are cleared by [Graph.Subgraph].
+// Runs that are under way may keep results anew. A node that the graph doesn't have is
+// an [UnknownNodeError], and nothing is cleared.
+func (g *Graph[S]) ClearCache(ctx context.Context, nodes ...string) error {
+	e, err := g.engine()
+	if err != nil {
+		return err
+	}
+	p := e.prog.Plan
+	if len(nodes) == 0 {
+		nodes = p.Names()
+	}
+	places := make([]int, len(nodes))
+	for i, name := range nodes {
+		n, ok := p.Node(name)
+		if !ok {
+			return &UnknownNodeError{Node: name, Near: plan.Nearest(name, p.Names())}
+		}
+		places[i] = n
+	}
+	var errs []error
+	for _, n := range places {
+		if c := e.nodes[n].cache; c != nil {
+			if err := c.Store.Clear(ctx, cacheKey(p.Name, p.Nodes[n].Name)); err != nil {
+				errs = append(errs, fmt.Errorf("cache of node %q: %w", p.Nodes[n].Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

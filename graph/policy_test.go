@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -249,7 +251,7 @@ func TestErrorHandlerStandsInForItsNode(t *testing.T) { // SONI-41, W20
 func TestNodeCache(t *testing.T) {
 	ran := &calls{}
 	version := "1"
-	cache := &graph.MemoryCache{}
+	results := &cache.Memory{}
 	build := func() *graph.Graph[trail] {
 		b := graph.New[trail]("g")
 		b.AddNode("slow", func(_ context.Context, s *trail) error {
@@ -257,7 +259,7 @@ func TestNodeCache(t *testing.T) {
 			s.Ran.Add("slow")
 			s.Total.Add(s.N)
 			return nil
-		}, graph.Cache(graph.CachePolicy{Store: cache, TTL: time.Minute, Version: version}))
+		}, graph.Cache(graph.CachePolicy{Store: results, TTL: time.Minute, Version: version}))
 		b.AddEdge(graph.Start, "slow")
 		return compile(t, b)
 	}
@@ -291,17 +293,17 @@ func TestCachedResultsAreToldApartByOverlays(t *testing.T) {
 	ran := &calls{}
 	kept := func(topic string) (run func() []string) {
 		b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
-		b.AddNode("spread", returns([]*graph.MapCommand{
+		graph.AddMapNode(b, "spread", returns([]*graph.MapCommand{
 			{Update: graph.MapState{"param": 1}, Goto: graph.Goto("worker")},
 			{Update: graph.MapState{"param": 2}, Goto: graph.Goto("worker")},
 		}))
-		policy := graph.CachePolicy{Store: &graph.MemoryCache{}}
+		policy := graph.CachePolicy{Store: &cache.Memory{}}
 		if topic != "" {
 			policy.Key = func(state any, _ json.RawMessage) (string, error) {
 				return fmt.Sprint(state.(*graph.SchemaState).Get(topic)), nil
 			}
 		}
-		b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "worker", func(_ context.Context, s graph.MapState) (any, error) {
 			what := fmt.Sprint("worker ", s["param"])
 			ran.add(what)
 			return graph.MapState{"items": what}, nil
@@ -313,7 +315,7 @@ func TestCachedResultsAreToldApartByOverlays(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"", "param"} {
-		run, before := kept(key), len(ran.all())
+		run, before := kept(key), len(ran.in)
 		equalSlice(t, "items", run(), []string{"worker 1", "worker 2"})
 		equalSlice(t, "cached items", run(), []string{"worker 1", "worker 2"})
 		equal(t, "runs", len(ran.all())-before, 2)
@@ -325,7 +327,7 @@ func TestResultsWithUntrackedFieldsAreNotCached(t *testing.T) {
 		Handle graph.Untracked[int]
 		Notes  graph.List[string]
 	}
-	policy := func() graph.NodeOption { return graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}}) }
+	policy := func() graph.NodeOption { return graph.Cache(graph.CachePolicy{Store: &cache.Memory{}}) }
 	b := graph.New[handled]("g")
 	b.AddNode("open", func(_ context.Context, s *handled) error { s.Handle.Set(7); s.Notes.Add("opened"); return nil }, policy())
 	b.AddNode("use", func(_ context.Context, s *handled) error {
@@ -342,8 +344,8 @@ func TestResultsWithUntrackedFieldsAreNotCached(t *testing.T) {
 	}
 
 	sb := graph.NewSchemaGraph("g", guide().AddField("handle", graph.Field{Type: reflect.TypeFor[int](), Untracked: true}))
-	sb.AddNode("open", returns(graph.MapState{"handle": 7, "items": "opened"}), policy())
-	sb.AddNode("use", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(sb, "open", returns(graph.MapState{"handle": 7, "items": "opened"}), policy())
+	graph.AddMapNode(sb, "use", func(_ context.Context, s graph.MapState) (any, error) {
 		return graph.MapState{"items": fmt.Sprint("used ", s["handle"])}, nil
 	})
 	sb.SetEntryPoint("open").AddEdge("open", "use")
@@ -355,7 +357,7 @@ func TestResultsWithUntrackedFieldsAreNotCached(t *testing.T) {
 
 func TestAnAnswerIsNotCached(t *testing.T) {
 	ran := &calls{}
-	policy := graph.CachePolicy{Store: &graph.MemoryCache{}}
+	policy := graph.CachePolicy{Store: &cache.Memory{}}
 	b := graph.New[trail]("g")
 	b.AddNode("price", func(_ context.Context, s *trail) error { ran.add("price"); s.N = 3; return nil }, graph.Cache(policy))
 	b.AddNode("pay", func(ctx context.Context, s *trail) error {
@@ -385,7 +387,7 @@ func TestWhatMovesTheStateOfASubgraphIsNotCached(t *testing.T) {
 	b := graph.New[trail]("g")
 	graph.AddSubgraph(b, "sub", compile(t, c, graph.KeepState()), graph.Mapping[trail, inner]{
 		Out: func(c *inner, s *trail) { s.N = c.Calls.Get() },
-	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, Key: func(any, json.RawMessage) (string, error) { return "same", nil }}))
+	}, graph.Cache(graph.CachePolicy{Store: &cache.Memory{}, Key: func(any, json.RawMessage) (string, error) { return "same", nil }}))
 	b.AddEdge(graph.Start, "sub")
 	g := compile(t, b, stored()...)
 	for turn := range 3 {
@@ -395,28 +397,34 @@ func TestWhatMovesTheStateOfASubgraphIsNotCached(t *testing.T) {
 
 // oddCache is a cache whose calls do what they are told.
 type oddCache struct {
-	graph.MemoryCache
-	get func() ([]byte, bool, error)
-	set func()
+	cache.Memory
+	get    func() ([]byte, bool, error)
+	set    func()
+	setErr error
+	clear  error
+}
+
+func (c *oddCache) Clear(ctx context.Context, prefix string) error {
+	return cmp.Or(c.clear, c.Memory.Clear(ctx, prefix))
 }
 
 func (c *oddCache) Get(ctx context.Context, key string) ([]byte, bool, error) {
 	if c.get != nil {
 		return c.get()
 	}
-	return c.MemoryCache.Get(ctx, key)
+	return c.Memory.Get(ctx, key)
 }
 
 func (c *oddCache) Set(ctx context.Context, key string, data []byte, ttl time.Duration) error {
 	if c.set != nil {
 		c.set()
 	}
-	return c.MemoryCache.Set(ctx, key, data, ttl)
+	return cmp.Or(c.setErr, c.Memory.Set(ctx, key, data, ttl))
 }
 
 func TestAPanicOfACacheIsAnErrorOfItsNode(t *testing.T) {
 	for name, p := range map[string]graph.CachePolicy{
-		"key": {Store: &graph.MemoryCache{}, Key: func(any, json.RawMessage) (string, error) { panic("key") }},
+		"key": {Store: &cache.Memory{}, Key: func(any, json.RawMessage) (string, error) { panic("key") }},
 		"get": {Store: &oddCache{get: func() ([]byte, bool, error) { panic("get") }}},
 		"set": {Store: &oddCache{set: func() { panic("set") }}},
 	} {
@@ -431,7 +439,7 @@ func TestAPanicOfACacheIsAnErrorOfItsNode(t *testing.T) {
 }
 
 func TestCachedResultsAreToldApartByNodeAndVersion(t *testing.T) {
-	store := &graph.MemoryCache{}
+	store := &cache.Memory{}
 	policy := func(version string) graph.NodeOption {
 		return graph.Cache(graph.CachePolicy{Store: store, Version: version, Key: func(any, json.RawMessage) (string, error) { return "k", nil }})
 	}
@@ -442,8 +450,78 @@ func TestCachedResultsAreToldApartByNodeAndVersion(t *testing.T) {
 	equal(t, "ran", must[*graph.Snapshot[trail]](t)(compile(t, b).Invoke(bg, nil)).State.ran(), "a a/b")
 }
 
+func TestACacheIsClearedByNode(t *testing.T) {
+	results, ran := &cache.Memory{}, &calls{}
+	keep := func(version string) graph.NodeOption {
+		return graph.Cache(graph.CachePolicy{Store: results, Version: version})
+	}
+	counted := func(name string) func(context.Context, *trail) error {
+		return func(context.Context, *trail) error { ran.add(name); return nil }
+	}
+	build := func(name string) *graph.Graph[trail] {
+		inner := graph.New[trail]("inner")
+		inner.AddNode("a", counted(name+".inner"), keep("")).AddEdge(graph.Start, "a")
+		b := graph.New[trail](name)
+		b.AddNode("a", counted(name+".a"), keep("1")).AddNode("a/b", counted(name+".a/b"), keep("")).AddNode("bare", counted(name+".bare"))
+		graph.AddSubgraph(b, "sub", compile(t, inner), graph.Mapping[trail, trail]{})
+		return compile(t, b.AddEdge(graph.Start, "a").AddEdge("a", "a/b").AddEdge("a/b", "bare").AddEdge("bare", "sub"))
+	}
+	g, other := build("g"), build("g%")
+	for _, c := range []struct {
+		clear func() error
+		want  string
+	}{
+		{func() error { return nil }, "g.a g.a/b g.bare g.inner g%.a g%.a/b g%.bare"},
+		{func() error { return nil }, "g.bare g%.bare"},
+		{func() error { return g.ClearCache(bg, "a") }, "g.a g.bare g%.bare"},
+		{func() error { return g.ClearCache(bg, "a/b", "bare") }, "g.a/b g.bare g%.bare"},
+		{func() error { return other.ClearCache(bg) }, "g.bare g%.a g%.a/b g%.bare"},
+		{func() error {
+			sub, _ := g.Subgraph("sub")
+			return sub.ClearCache(bg, "a")
+		}, "g.bare g.inner g%.bare"},
+	} {
+		ran.in = nil
+		if err := c.clear(); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range []*graph.Graph[trail]{g, other} {
+			must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil))
+		}
+		equal(t, "ran", strings.Join(ran.all(), " "), c.want)
+	}
+	err := g.ClearCache(bg, "a", "bar")
+	equal(t, "nearest", wantErr[*graph.UnknownNodeError](t, err).Near, "bare")
+}
+
+func TestACacheThatCannotBeClearedSaysSo(t *testing.T) {
+	b := graph.New[trail]("g").AddNode("a", visit("a"), graph.Cache(graph.CachePolicy{Store: &oddCache{clear: errBoom}})).AddEdge(graph.Start, "a")
+	if err := compile(t, b).ClearCache(bg); !errors.Is(err, errBoom) || !strings.Contains(err.Error(), `"a"`) {
+		t.Error(err)
+	}
+}
+
+// Whether there is a result must be known: to run the node in doubt would undo what
+// the cache is for. That one is not kept costs a run of the node at most.
+func TestACacheThatCannotBeReadFailsItsNodeAndOneThatCannotBeWrittenDoesNot(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		store := &oddCache{setErr: errBoom}
+		if !reads {
+			store.get = func() ([]byte, bool, error) { return nil, false, errBoom }
+		}
+		b := graph.New[trail]("g").AddNode("a", visit("a"), graph.Cache(graph.CachePolicy{Store: store})).AddEdge(graph.Start, "a")
+		snap, err := compile(t, b).Invoke(bg, nil)
+		if reads {
+			equal(t, "ran", snap.State.ran(), "a")
+			equal(t, "error", err, nil)
+		} else if !errors.Is(err, errBoom) || wantErr[*graph.NodeError](t, err).Node != "a" {
+			t.Error(err)
+		}
+	}
+}
+
 func TestACachedResultThatLeadsToANodeThatIsGoneIsNotUsed(t *testing.T) {
-	store := &graph.MemoryCache{}
+	store := &cache.Memory{}
 	through := func(next string) string {
 		b := graph.New[trail]("g")
 		b.AddCommandNode("choose", func(context.Context, *trail) (graph.Command, error) { return graph.Goto(next), nil },
@@ -457,7 +535,7 @@ func TestACachedResultThatLeadsToANodeThatIsGoneIsNotUsed(t *testing.T) {
 
 func TestAKeyFunctionChangesNothing(t *testing.T) {
 	b := graph.New[trail]("g")
-	b.AddNode("a", visit("a"), graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, Key: func(state any, _ json.RawMessage) (string, error) {
+	b.AddNode("a", visit("a"), graph.Cache(graph.CachePolicy{Store: &cache.Memory{}, Key: func(state any, _ json.RawMessage) (string, error) {
 		s := state.(*trail)
 		s.Note = strings.ToLower(s.Note)
 		s.Ran.Add("key")
@@ -482,7 +560,7 @@ func TestAnAnswerIsUsedThoughAResultIsCachedMeanwhile(t *testing.T) {
 		n, err := graph.Interrupt[int](ctx, "n", nil)
 		s.N = n
 		return err
-	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}})), stored()...)
+	}, graph.Cache(graph.CachePolicy{Store: &cache.Memory{}})), stored()...)
 	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	asks = false
 	equal(t, "N of the other thread", must[*graph.Snapshot[trail]](t)(g.Thread("other").Invoke(bg, g.Input(func(*trail) error { return nil }))).State.N, 5)
@@ -498,7 +576,7 @@ func TestW9AFailedNodeIsNotCached(t *testing.T) {
 			return errBoom
 		}
 		return nil
-	}, graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}}))
+	}, graph.Cache(graph.CachePolicy{Store: &cache.Memory{}}))
 	g := compile(t, b)
 	if _, err := g.Invoke(bg, nil); err == nil {
 		t.Fatal("no error")
@@ -528,7 +606,7 @@ func TestCallbacks(t *testing.T) { // TRPC-46
 		}
 	}
 	b := graph.New[trail]("g")
-	b.AddCallbacks(note("graph"))
+	b.NodeDefaults(graph.WithCallbacks(note("graph")))
 	b.AddNode("a", visit("a"), graph.WithCallbacks(note("node")))
 	b.AddNode("b", func(context.Context, *trail) error { return errBoom })
 	b.AddEdge(graph.Start, "a").AddEdge("a", "b")
@@ -568,25 +646,24 @@ func TestDrainStopsAtASuperstepAndCanGoOn(t *testing.T) {
 func TestDependencies(t *testing.T) { // SONI-09, SONI-10, SONI-58
 	type clock func() string
 	type unused struct{}
+	type named struct{ Name string }
+	as := func(name string) graph.RunOption { return graph.Configure(func(c *named) { c.Name = name }) }
 	b := one(func(ctx context.Context, s *trail) error {
 		c, err := graph.Deps[clock](ctx)
 		if err != nil {
 			return err
 		}
-		name, err := graph.Configured[string](ctx, "name")
-		s.Note = c() + name
+		is, err := graph.Configured[named](ctx)
+		s.Note = c() + is.Name
 		return err
 	})
 	fixed := func(s string) clock { return func() string { return s } }
-	g := compile(t, b, append(stored(), graph.ProvideDeps(func(context.Context) (clock, error) { return fixed("noon "), nil }), graph.RequireDeps[clock]())...)
-	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Configure("name", "x"))).State.Note, "noon x")
-	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.Configure("name", "y"), graph.UseDeps(fixed("night ")))).State.Note, "night y")
-	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))
-	if err == nil || wantErr[*graph.NodeError](t, err).Node != "a" {
-		t.Fatal(err)
-	}
+	g := compile(t, b, append(stored(), graph.ProvideDeps(func(context.Context) (clock, error) { return fixed("noon "), nil }), graph.RequireDeps[clock](), graph.Configurable(named{"nobody"}))...)
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), as("x"))).State.Note, "noon x")
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), as("y"), graph.UseDeps(fixed("night ")))).State.Note, "night y")
+	equal(t, "note", must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }))).State.Note, "noon nobody")
 	g = compile(t, b, graph.RequireDeps[clock](), graph.RequireDeps[*unused]())
-	_, err = g.Thread("t").Invoke(bg, g.Continue())
+	_, err := g.Thread("t").Invoke(bg, g.Continue())
 	equal(t, "missing", len(wantErr[*graph.MissingDepsError](t, err).Types), 2)
 }
 

@@ -140,6 +140,29 @@ func TestAPrunedThreadBegunAnewIsKeptLikeTheOneBefore(t *testing.T) {
 	begin(20)
 }
 
+// Records since the last snapshot are read, and decoded once.
+func TestATurnDecodesWhatWasRecordedSince(t *testing.T) {
+	b := graph.New[album]("album").AddNode("add", func(_ context.Context, s *album) error {
+		s.Pages.Add(page{"x"})
+		return nil
+	})
+	b.SetEntryPoint("add").SetFinishPoint("add")
+	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
+	turn := func(opts ...graph.ThreadOption) int64 {
+		before := pagesDecoded.Load()
+		must[*graph.Snapshot[album]](t)(g.Thread("t", opts...).Invoke(bg, g.Input(func(*album) error { return nil })))
+		return pagesDecoded.Load() - before
+	}
+	for n := range 40 {
+		if decoded := turn(); decoded > 1 {
+			t.Fatalf("turn %d decodes %d pages", n, decoded)
+		}
+	}
+	if decoded := turn(graph.ReadCache(0)); decoded < 40 {
+		t.Errorf("without a cache a turn decodes %d pages only: the test proves nothing", decoded)
+	}
+}
+
 func TestALookBackCostsOneMoreReadAtMost(t *testing.T) {
 	store := &readCounter{Memory: checkpoint.NewMemory()}
 	g := diaryGraph(t, store)
@@ -264,7 +287,7 @@ func agree(rt *rapid.T, g *graph.Graph[diary]) {
 }
 
 func TestASchemaGraphKeepsWhatItReads(t *testing.T) {
-	b := graph.NewSchemaGraph("g", guide()).AddNode("note", func(_ context.Context, s graph.MapState) (any, error) {
+	b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "note", func(_ context.Context, s graph.MapState) (any, error) {
 		return graph.MapState{"items": []string{strings.Repeat("x", 300)}, "counter": 1, "note": fmt.Sprint(s["counter"])}, nil
 	})
 	b.SetEntryPoint("note").SetFinishPoint("note")

@@ -276,21 +276,22 @@ func (*reducedMerger[T, R]) Check(cs []field.Change) (later, earlier int, err er
 // SchemaOf implements [field.Schemer].
 func (*reducedMerger[T, R]) SchemaOf() any { return zeroOf[T]() }
 
-// Keeps implements [field.Keeping]. Updates are folded to find out where values are
-// scalars; others are taken to change the value.
+// Hash implements [state.Hashing].
+func (f *reducedMerger[T, R]) Hash() (h uint64, ok bool) {
+	switch {
+	case !scalar[T]():
+		return 0, false
+	case !f.base.set:
+		return 0, true
+	}
+	return hashScalar(f.base.value), true
+}
+
+// Keeps implements [field.Keeping], for values that have no hash: updates are taken to
+// change them.
 func (f *reducedMerger[T, R]) Keeps(c field.Change) bool {
 	rc, ok := c.(*reducedChange[T])
-	if !ok || !f.base.set || len(rc.updates) > 0 && !scalar[T]() {
-		return false
-	}
-	value := f.base
-	if rc.over.set {
-		value = rc.over
-	}
-	for _, u := range rc.updates {
-		value = reduce[T, R](value, u)
-	}
-	return equal(value.value, f.base.value)
+	return ok && f.base.set && len(rc.updates) == 0 && equal(rc.over.value, f.base.value)
 }
 
 type reducedChange[T any] struct {

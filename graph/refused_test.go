@@ -321,7 +321,7 @@ func TestTheSchemasOfStatesAndAnswersAgree(t *testing.T) {
 	var all struct {
 		Properties struct{ Form json.RawMessage }
 	}
-	if err := json.Unmarshal(must[json.RawMessage](t)(compile(t, b).JSONSchema(false)), &all); err != nil {
+	if err := json.Unmarshal(must[json.RawMessage](t)(compile(t, b).JSONSchema(graph.JSONState)), &all); err != nil {
 		t.Fatal(err)
 	}
 	for what, schema := range map[string]string{"state": string(all.Properties.Form), "answer": schemaAsked[form](t)} {

@@ -41,14 +41,17 @@ const (
 	DiffState    = local.DiffState    // what a task wrote
 	DiffRouting  = local.DiffRouting  // what is planned next
 	DiffQuestion = local.DiffQuestion // what is asked
-	DiffOnce     = local.DiffOnce     // a call of Once that was not recorded
+	DiffOnce     = local.DiffOnce     // a call of Once or Do that was not recorded
 	DiffError    = local.DiffError    // a task fails, or can't run
 )
 
-// NotRecordedError is what [Once] returns in a replay when the recording doesn't
+// NotRecordedError is what [Once] and [Do] return in a replay when the recording doesn't
 // have its result.
 //
-//	type NotRecordedError struct{ Node, Name string }
+//	type NotRecordedError struct {
+//		Node, Name string
+//		// contains filtered or unexported fields
+//	}
 //
 //	func (e *NotRecordedError) Error() string
 type NotRecordedError = local.NotRecordedError
@@ -60,7 +63,7 @@ type NotRecordedError = local.NotRecordedError
 // Each superstep is run from the state that was recorded before it, with the
 // answers that were given, so that a difference doesn't lead to others further
 // on; all branches of the thread are replayed, in the order in which they were
-// recorded. Nothing is stored. [Once] calls nothing: it returns the recorded
+// recorded. Nothing is stored. [Once] and [Do] call nothing: they return the recorded
 // result, or the recorded error's text, and where there is none a
 // [NotRecordedError]. For this the thread must have run with [RecordOnce]. What
 // nodes do outside of Once they do again; the recorded changes of nodes that call
@@ -82,7 +85,7 @@ func (g *Graph[S]) Replay(ctx context.Context, rec *recording.Recording, o Repla
 		if err == nil && ctx == nil {
 			err = errNilContext
 		}
-		var lo *local.Options
+		var lo local.Options
 		if err == nil {
 			lo, err = e.replayOptions(ctx, rec, o)
 		}
@@ -90,7 +93,7 @@ func (g *Graph[S]) Replay(ctx context.Context, rec *recording.Recording, o Repla
 			yield(Difference{}, err)
 			return
 		}
-		local.Replay(ctx, e.prog, *lo, rec, local.ReplayOptions{Take: o.TakeRecorded, Ignore: o.IgnoreFields, Entry: o.IgnoreEntry})(yield)
+		local.Replay(ctx, e.prog, lo, rec, local.ReplayOptions{Take: o.TakeRecorded, Ignore: o.IgnoreFields, Entry: o.IgnoreEntry})(yield)
 	}
 }
 
@@ -115,30 +118,30 @@ type ReplayOptions struct {
 	IgnoreEntry bool
 }
 
-func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o ReplayOptions) (*local.Options, error) {
+func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o ReplayOptions) (lo local.Options, err error) {
 	if rec == nil || len(rec.Logs) == 0 {
-		return nil, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
+		return lo, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
 	}
 	set := e.settings
 	set.store, set.observer, set.tracer, set.from, set.thread = checkpoint.NewMemory(), nil, nil, "", rec.Header.Thread
-	set.durability, set.before, set.after = Sync, nil, nil
+	set.durability, set.before, set.after, set.replay = Sync, nil, nil, true
 	if o.Namespace != "" {
 		set.namespace = o.Namespace
 	}
 	nodes := e.prog.Plan.Names()
 	for _, name := range o.TakeRecorded {
 		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(nodes, first) && !slices.Contains(nodes, name) {
-			return nil, &InvalidEdgeError{Source: "TakeRecorded", Target: name, Near: plan.Nearest(first, nodes)}
+			return lo, &InvalidEdgeError{Source: "TakeRecorded", Target: name, Near: plan.Nearest(first, nodes)}
 		}
 	}
 	for _, f := range o.IgnoreFields {
 		if node, _, sub := strings.Cut(f, "/"); e.fields != nil && !slices.Contains(e.fields, f) && !(sub && slices.Contains(nodes, node)) {
-			return nil, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.fields), Valid: e.fields}
+			return lo, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.fields), Valid: e.fields}
 		}
 	}
-	lo, err := e.options(&set, nil)
+	lo, err = e.options(&set, nil)
 	if err != nil {
-		return nil, err
+		return lo, err
 	}
 	lo.Deps, err = provide(ctx, &set)
 	return lo, err

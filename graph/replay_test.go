@@ -563,8 +563,8 @@ func TestAReplayEndsWithItsContext(t *testing.T) {
 func TestSchemaGraphsReplay(t *testing.T) {
 	build := func(by int, opts ...graph.Option) *graph.Graph[graph.SchemaState] {
 		b := graph.NewSchemaGraph("g", guide())
-		b.AddNode("a", returns(graph.MapState{"counter": by, "items": []string{"a"}}))
-		b.AddNode("b", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "a", returns(graph.MapState{"counter": by, "items": []string{"a"}}))
+		graph.AddMapNode(b, "b", func(_ context.Context, s graph.MapState) (any, error) {
 			return graph.MapState{"note": fmt.Sprint(s["counter"])}, nil
 		})
 		b.AddEdge(graph.Start, "a").AddEdge("a", "b")
@@ -616,14 +616,14 @@ func TestWhatANodeOfASchemaGraphReturnedCanBeTaken(t *testing.T) {
 	} {
 		build := func(outside bool, opts ...graph.Option) *graph.Graph[graph.SchemaState] {
 			b := graph.NewSchemaGraph("g", guide())
-			b.AddNode("a", func(context.Context, graph.MapState) (any, error) {
+			graph.AddMapNode(b, "a", func(context.Context, graph.MapState) (any, error) {
 				if outside {
 					return nil, errBoom
 				}
 				return out, nil
 			})
 			for _, name := range []string{"b", "c"} {
-				b.AddNode(name, returns(graph.MapState{"items": []string{name}}))
+				graph.AddMapNode(b, name, returns(graph.MapState{"items": []string{name}}))
 				b.AddEdge("a", name)
 			}
 			b.SetEntryPoint("a")

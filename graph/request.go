@@ -1,5 +1,7 @@
 package graph
 
+import "slices"
+
 // Request says what [Thread.Invoke] and [Thread.Stream] do to a thread. It is a
 // value: one may be made once and given to several calls. Its methods are those of a
 // graph and of its threads (see [Requests]); the zero value is [Requests.Continue].
@@ -8,6 +10,7 @@ type Request[S any] struct {
 	input  func(s *S) error
 	answer any
 	start  *Command
+	update bool // the input is one of a graph from JSON
 }
 
 type requestKind uint8
@@ -57,15 +60,13 @@ func (Requests[S]) Continue() Request[S] { return Request[S]{} }
 // Breakpoints are passed by a nil answer; others wait for all answers.
 //
 // Edits change the state in the same step, before any node runs; an error of one
-// refuses the answer.
+// refuses the answer, and a nil one is none.
 func (Requests[S]) Answer(answer any, edits ...func(s *S) error) Request[S] {
 	r := Request[S]{kind: giveAnswer, answer: answer}
+	edits = slices.DeleteFunc(slices.Clone(edits), func(edit func(*S) error) bool { return edit == nil })
 	if len(edits) > 0 {
 		r.input = func(s *S) error {
 			for _, edit := range edits {
-				if edit == nil {
-					continue
-				}
 				if err := edit(s); err != nil {
 					return err
 				}
@@ -93,6 +94,14 @@ func (Requests[S]) Restart(input func(s *S) error, at ...Command) Request[S] {
 // has folded into the state already: those tasks are done.
 func (Requests[S]) RestartStep() Request[S] { return Request[S]{kind: runAnew} }
 
+// AsUpdate returns the request with an input that is, of a graph from [JSON], an update
+// of the state even where the graph has an input type of its own ([SetInput]): for those
+// who go on with a thread rather than call a graph. Other requests stay as they are.
+func (r Request[S]) AsUpdate() Request[S] {
+	r.update = true
+	return r
+}
+
 // Answers answers several questions at once, by ID or key.
 type Answers map[string]any
 
@@ -106,26 +115,31 @@ type request struct {
 
 func (r Request[S]) erase(f form[S]) request {
 	e := request{kind: r.kind, answer: r.answer, start: r.start}
-	if r.input != nil {
+	switch {
+	case r.input == nil:
+	case r.kind == giveAnswer || r.update:
 		e.input = f.edit(r.input)
+	default:
+		e.input = f.input(r.input)
 	}
 	return e
 }
 
 // form is how a graph's caller sees its states.
 type form[S any] struct {
-	// edit returns a caller's function over S as one over the state.
-	edit func(func(s *S) error) func(state any) error
+	// edit and input return a caller's function over S as one over the state.
+	edit, input func(func(s *S) error) func(state any) error
 	// read returns a state, which the caller may keep.
 	read func(state any) (S, error)
 }
 
 // typed is the form of a graph whose states are S.
 func typed[S any]() form[S] {
+	edit := func(f func(s *S) error) func(any) error {
+		return func(state any) error { return f(state.(*S)) }
+	}
 	return form[S]{
-		edit: func(f func(s *S) error) func(any) error {
-			return func(state any) error { return f(state.(*S)) }
-		},
+		edit: edit, input: edit,
 		read: func(state any) (S, error) { return *state.(*S), nil },
 	}
 }

@@ -1,8 +1,10 @@
 package graph_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -143,7 +145,7 @@ func TestAGraphIsServedAsJSON(t *testing.T) {
 	if _, err := th.Edit(bg, graph.UpdateWith(json.RawMessage(`{"M": 7}`))); !errors.As(err, &unknown) {
 		t.Errorf("an edit of a field that there isn't: %v", err)
 	}
-	if err := j.CheckJSON([]byte(`{"M": 7}`)); !errors.As(err, &unknown) {
+	if err := j.CheckJSON(graph.JSONUpdate, []byte(`{"M": 7}`)); !errors.As(err, &unknown) {
 		t.Errorf("a check of it: %v", err)
 	}
 	must[*graph.Snapshot[json.RawMessage]](t)(th.Edit(bg, graph.UpdateWith(json.RawMessage(`{"Note": "edited"}`))))
@@ -166,4 +168,59 @@ func TestAGraphIsServedAsJSON(t *testing.T) {
 	if err := j.UpdateJSON(new(json.RawMessage), []byte(`{}`)); err == nil {
 		t.Error("UpdateJSON on JSON does nothing and says nothing")
 	}
+}
+
+// An answer's edit that is nil is none: an answer to nobody continues the thread, with
+// it as without.
+func TestANilEditOfAnAnswerIsNone(t *testing.T) {
+	for name, edits := range map[string][]func(*trail) error{"no edit": nil, "nil": {nil}} {
+		t.Run(name, func(t *testing.T) {
+			opts, broken := stored(), true
+			b := visits(graph.New[trail]("g"), "a").AddNode("b", func(_ context.Context, s *trail) error {
+				if broken {
+					return errBoom
+				}
+				s.Ran.Add("b")
+				return nil
+			})
+			g := compile(t, b.AddEdge(graph.Start, "a").AddEdge("a", "b"), opts...)
+			th := g.Thread("t")
+			if _, err := th.Invoke(bg, th.Input(func(*trail) error { return nil })); !errors.Is(err, errBoom) {
+				t.Fatal(err)
+			}
+			broken = false
+			snap := must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Answer(nil, edits...)))
+			equal(t, "ran", snap.State.ran(), "a b")
+			sources := []string{}
+			for _, e := range entriesOf(t, th) {
+				sources = append(sources, e.Source)
+			}
+			equalSlice(t, "sources", sources, []string{"loop", "loop", "input"})
+		})
+	}
+}
+
+// A command that an edit can't follow is refused.
+func TestAnEditThatLeadsNowhereTakesNoCommand(t *testing.T) {
+	g := asker(t)
+	th := g.Thread("t")
+	asked := must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Input(func(*trail) error { return nil })))
+	for _, node := range []string{"", graph.End} {
+		_, err := th.BulkEdit(bg, []graph.Edit[trail]{{AsNode: node, Command: graph.Goto("a")}})
+		if err == nil || !strings.Contains(err.Error(), "Command") {
+			t.Errorf("as %q: %v", node, err)
+		}
+	}
+	snap := must[*graph.Snapshot[trail]](t)(th.State(bg))
+	equal(t, "the thread stands at", snap.Checkpoint, asked.Checkpoint)
+}
+
+// History finds where a node was pending under a name that it had.
+func TestHistoryFindsWhereANodeWasPendingUnderAFormerName(t *testing.T) {
+	opts := stored()
+	older := compile(t, visits(graph.New[trail]("g"), "a", "b").AddEdge(graph.Start, "a").AddEdge("a", "b"), opts...)
+	must[*graph.Snapshot[trail]](t)(older.Thread("t").Invoke(bg, older.Input(func(*trail) error { return nil })))
+	b := visits(graph.New[trail]("g"), "a").AddNode("c", visit("c"), graph.Formerly("b"))
+	g := compile(t, b.AddEdge(graph.Start, "a").AddEdge("a", "c"), opts...)
+	equal(t, "entries before c", len(entriesOf(t, g.Thread("t"), graph.HistoryQuery{WhereNext: "c"})), 1)
 }

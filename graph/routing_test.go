@@ -383,6 +383,7 @@ func TestCycleGuardSeesUpdatesThatChangeNothingAsNoProgress(t *testing.T) {
 		Best  graph.Reduced[int, longest]
 		Names graph.Reduced[string, graph.Latest[string]]
 		By    graph.MergeMap[string, int, longest]
+		N     graph.Sum[int]
 	}
 	for name, tt := range map[string]struct {
 		visit    func(s *state) error
@@ -418,6 +419,18 @@ func TestCycleGuardSeesUpdatesThatChangeNothingAsNoProgress(t *testing.T) {
 			s.By.Add("x", n-1)
 			return nil
 		}, true},
+		"a sum": {func(s *state) error {
+			s.N.Add(1)
+			return nil
+		}, true},
+		"a sum to which one adds what the other takes": {func(s *state) error {
+			s.N.Add(1 - 2*(s.N.Get()&1))
+			return nil
+		}, false},
+		"a text that changes and changes back": {func(s *state) error {
+			s.Names.Add(map[string]string{"": "x", "y": "x", "x": "y"}[s.Names.Get()])
+			return nil
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			visit := func(_ context.Context, s *state) error {

@@ -47,14 +47,15 @@ func (g *Graph[S]) once() *Thread[S] {
 // Of a thread [Thread.At] a checkpoint, all this holds for the thread as it was there,
 // on a new branch: what was planned there runs (again), and questions are asked again.
 func (t *Thread[S]) Invoke(ctx context.Context, req Request[S], opts ...RunOption) (*Snapshot[S], error) {
-	set, err := with(t.set, opts)
-	if t.err != nil {
-		err = t.err
+	set, err := &t.set, t.err
+	if len(opts) > 0 && err == nil {
+		own, failed := with(t.set, opts)
+		set, err = &own, failed
 	}
 	if err != nil {
 		return &Snapshot[S]{Thread: t.ID(), Namespace: t.set.namespace}, err
 	}
-	snap, err := t.call(ctx, &set, req.erase(t.form), nil)
+	snap, err := t.call(ctx, set, req.erase(t.form), nil)
 	return present(t.form, snap, err)
 }
 
@@ -63,7 +64,7 @@ func present[S any](f form[S], snap Snapshot[any], err error) (*Snapshot[S], err
 	out := &Snapshot[S]{
 		Next: snap.Next, Interrupts: snap.Interrupts, Waits: snap.Waits, Tasks: snap.Tasks, Thread: snap.Thread, Namespace: snap.Namespace,
 		Checkpoint: snap.Checkpoint, Parent: snap.Parent, Step: snap.Step, Source: snap.Source, CreatedAt: snap.CreatedAt, Metadata: snap.Metadata,
-		Recent: snap.Recent, incomplete: snap.incomplete,
+		Recent: snap.Recent, incomplete: snap.incomplete, engine: snap.engine, whole: snap.whole,
 	}
 	if snap.State != nil {
 		var failed error
@@ -75,7 +76,7 @@ func present[S any](f form[S], snap Snapshot[any], err error) (*Snapshot[S], err
 }
 
 // call opens the thread, decides what to do, and drives it.
-func (h *handle) call(ctx context.Context, set *settings, req request, bus *local.Bus) (_ Snapshot[any], err error) {
+func (h *handle) call(ctx context.Context, set *settings, req request, bus *local.Bus) (Snapshot[any], error) {
 	empty := Snapshot[any]{Thread: string(set.thread), Namespace: set.namespace}
 	if ctx == nil {
 		return empty, errNilContext
@@ -90,13 +91,7 @@ func (h *handle) call(ctx context.Context, set *settings, req request, bus *loca
 		return empty, fmt.Errorf("run not started: %w", err)
 	}
 	e := h.e
-	var s *local.Session
-	if set.tracer != nil {
-		var end func(*local.Session, error)
-		ctx, end = e.enter(ctx, set)
-		defer func() { end(s, err) }()
-	}
-	s, err = e.run(ctx, set, bus, false, func(s *local.Session) error {
+	s, err := e.run(ctx, set, bus, false, func(ctx context.Context, s *local.Session) error {
 		if set.since != nil && bus != nil {
 			if err := e.showSince(ctx, s, set, bus); err != nil {
 				return err
@@ -129,9 +124,16 @@ func (e *engine) showSince(ctx context.Context, s *local.Session, set *settings,
 	return nil
 }
 
-// run opens a thread for a run and calls f with it, see [local.Run]. With
-// claimFirst the run holds the thread before it is read.
-func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool, f func(*local.Session) error) (*local.Session, error) {
+// run opens a thread for a run and calls f with it, see [local.Run], and tells the
+// tracer. With claimFirst the run holds the thread before it is read.
+func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFirst bool, f func(context.Context, *local.Session) error) (s *local.Session, err error) {
+	if set.tracer != nil {
+		var end func(*local.Session, error)
+		own := *set // the tracer adds to its metadata
+		set = &own
+		ctx, end = e.enter(ctx, set)
+		defer func() { end(s, err) }()
+	}
 	lo, err := e.options(set, bus)
 	if err != nil {
 		return nil, err
@@ -140,7 +142,7 @@ func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFi
 		return nil, err
 	}
 	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
-	return local.Run(ctx, e.program(e.emitter(lo)), *lo, set.from, f)
+	return local.Run(ctx, e.program(e.emitter(lo.Bus, set.thread)), lo, set.from, func(s *local.Session) error { return f(ctx, s) })
 }
 
 // prepare tells the machine what to do. It reports whether there is something
@@ -163,10 +165,7 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 	}
 	input := req.input
 	if set.from != "" && known {
-		if err := s.Machine().Fork(false); err != nil {
-			return false, err
-		}
-		if err := s.TakeAlong(ctx); err != nil {
+		if err := fork(ctx, s, false); err != nil {
 			return false, err
 		}
 	}
@@ -205,9 +204,9 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 }
 
 // options turns settings into those of the local shell.
-func (e *engine) options(set *settings, bus *local.Bus) (*local.Options, error) {
+func (e *engine) options(set *settings, bus *local.Bus) (local.Options, error) {
 	p := e.prog.Plan
-	lo := &local.Options{
+	lo := local.Options{
 		Store: set.store, Log: checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, Durability: local.Durability(set.durability),
 		SaveTimeout: set.saveTimeout, Metadata: set.metadata, MaxSteps: set.maxSteps, MaxTasks: set.maxTasks,
 		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
@@ -218,7 +217,7 @@ func (e *engine) options(set *settings, bus *local.Bus) (*local.Options, error) 
 		lo.Lease = cmp.Or(set.lease, local.DefaultLease)
 	}
 	if set.store != nil {
-		lo.Sizes = e.sizes(set, lo)
+		lo.Sizes = e.sizes(set, lo.Bus)
 		lo.Kept, lo.KeepMax = e.kept, set.readCacheSize()
 	}
 	if set.maxConcurrency > 0 {
@@ -226,17 +225,22 @@ func (e *engine) options(set *settings, bus *local.Bus) (*local.Options, error) 
 	}
 	var unknown []string
 	if lo.Before, unknown = p.Breakpoints(set.before); unknown != nil {
-		return nil, e.misnamed("InterruptBefore", "interrupt", unknown[0])
+		return lo, e.misnamed("InterruptBefore", "interrupt", unknown[0])
 	}
 	if lo.After, unknown = p.Breakpoints(set.after); unknown != nil {
-		return nil, e.misnamed("InterruptAfter", "interrupt", unknown[0])
+		return lo, e.misnamed("InterruptAfter", "interrupt", unknown[0])
+	}
+	if set.inside != nil {
+		if err := e.checkAimed(set); err != nil {
+			return lo, err
+		}
 	}
 	if set.store == nil {
 		if lo.Before != nil || lo.After != nil || p.Before != nil || p.After != nil {
-			return nil, fmt.Errorf("a breakpoint %w", ErrNoCheckpointer)
+			return lo, fmt.Errorf("a breakpoint %w", ErrNoCheckpointer)
 		}
 		if set.from != "" {
-			return nil, fmt.Errorf("Thread.At %w", ErrNoCheckpointer)
+			return lo, fmt.Errorf("Thread.At %w", ErrNoCheckpointer)
 		}
 	}
 	return lo, nil
@@ -246,15 +250,16 @@ func (e *engine) options(set *settings, bus *local.Bus) (*local.Options, error) 
 // [InvalidEdgeError] in words that fit an option.
 type misnamedError struct {
 	option string
+	what   string // that the name isn't; empty: a node
 	err    *InvalidEdgeError
 }
 
 func (e *engine) misnamed(option, source, name string) error {
-	return &misnamedError{option, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, e.prog.Plan.Names())}}
+	return &misnamedError{option: option, err: &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, e.prog.Plan.Names())}}
 }
 
 func (e *misnamedError) Error() string {
-	text := fmt.Sprintf("%s names %q, which is not a node", e.option, e.err.Target)
+	text := fmt.Sprintf("%s names %q, which is not a %s", e.option, e.err.Target, cmp.Or(e.what, "node"))
 	if e.err.Near != "" {
 		text += fmt.Sprintf("; did you mean %q?", e.err.Near)
 	}
@@ -264,8 +269,8 @@ func (e *misnamedError) Error() string {
 func (e *misnamedError) Unwrap() error { return e.err }
 
 // sizes returns what looks at how large changes and the state are.
-func (e *engine) sizes(set *settings, lo *local.Options) *local.Sizes {
-	show := e.emitter(lo)
+func (e *engine) sizes(set *settings, bus *local.Bus) *local.Sizes {
+	show := e.emitter(bus, set.thread)
 	return &local.Sizes{
 		Warn: max(cmp.Or(set.warnSize, DefaultWarnSize), 0), Max: set.maxSize,
 		Tell: func(l *local.Large) {
@@ -283,11 +288,20 @@ func (e *engine) sizes(set *settings, lo *local.Options) *local.Sizes {
 	}
 }
 
-// deps are the dependencies of one run.
+// deps are the dependencies and the configuration of one run, or what a run of a
+// subgraph has beside them.
 type deps struct {
 	byType map[reflect.Type]any
-	config map[string]any
+
+	config     *configType // nil: none is declared, or that around holds
+	configured json.RawMessage
+
+	around *deps   // of the run around; nil: there is none
+	inside []aimed // for the graphs inside
+	replay bool    // breakpoints of calls aren't set
 }
+
+var noDeps deps
 
 // provide calls the factories of the run's dependencies.
 func provide(ctx context.Context, set *settings) (*deps, error) {
@@ -300,16 +314,12 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 	if missing != nil {
 		return nil, &MissingDepsError{Types: missing}
 	}
-	d := &deps{config: set.config}
-	for t, factory := range set.deps {
-		v, err := factory(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("dependency %v: %w", t, err)
-		}
-		if d.byType == nil {
-			d.byType = map[reflect.Type]any{}
-		}
-		d.byType[t] = v
+	if len(set.deps)+len(set.configure)+len(set.inside) == 0 && set.config == nil && !set.replay {
+		return &noDeps, nil
+	}
+	d := &deps{inside: set.inside, replay: set.replay}
+	if err := d.provide(ctx, set); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
@@ -319,7 +329,7 @@ func provide(ctx context.Context, set *settings) (*deps, error) {
 func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, req request) error {
 	m, answer := s.Machine(), req.answer
 	if set.from != "" {
-		if err := fork(ctx, s); err != nil {
+		if err := fork(ctx, s, true); err != nil {
 			return err
 		}
 	}

@@ -299,7 +299,7 @@ func (e *UnknownGraphError) Error() string {
 }
 
 // wake lets a thread go on with what needs nobody's answer.
-func (e *engine) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []RunOption) (err error) {
+func (e *engine) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []RunOption) error {
 	set, err := with(e.settings, opts)
 	if err != nil {
 		return err
@@ -308,13 +308,7 @@ func (e *engine) wake(ctx context.Context, store checkpoint.Store, thread checkp
 	if set.durability == Exit { // which holds nothing
 		set.durability = Sync
 	}
-	var s *local.Session
-	if set.tracer != nil {
-		var end func(*local.Session, error)
-		ctx, end = e.enter(ctx, &set)
-		defer func() { end(s, err) }()
-	}
-	s, err = e.run(ctx, &set, nil, true, func(s *local.Session) error {
+	s, err := e.run(ctx, &set, nil, true, func(ctx context.Context, s *local.Session) error {
 		if s.Tip() == nil {
 			return nil
 		}

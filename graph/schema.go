@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 )
@@ -133,7 +134,7 @@ func (s *Schema) NewState() (*SchemaState, error) {
 }
 
 // Send returns a command part that runs a task added with
-// [SchemaBuilder.AddTask], in the next superstep. The payload is encoded at
+// [AddMapTask], in the next superstep. The payload is encoded at
 // once. Its values may have any types; those that bear the name of a declared
 // field must have the field's.
 func (s *Schema) Send(node string, payload MapState) Send {
@@ -326,17 +327,16 @@ func (e *engine) program(emit func(Warning)) *local.Program {
 
 // emitter returns what shows warnings to the run's listeners, nil if they don't
 // want them.
-func (e *engine) emitter(lo *local.Options) func(Warning) {
-	bus := lo.Bus
+func (e *engine) emitter(bus *local.Bus, thread checkpoint.ThreadID) func(Warning) {
 	if bus == nil || bus.Wants&kindWarning == 0 {
 		return nil
 	}
 	return func(w Warning) {
-		bus.Send(&local.Event{Kind: kindWarning, Graph: e.prog.Plan.Name, Thread: lo.Log.Thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
+		bus.Send(&local.Event{Kind: kindWarning, Graph: e.prog.Plan.Name, Thread: thread, Node: w.Node, Task: -1, Time: time.Now(), Value: w})
 	}
 }
 
 // taskEmitter returns what shows warnings of a subgraph that a task runs.
 func taskEmitter(t *local.Task) func(Warning) {
-	return func(w Warning) { _ = t.Emit(kindWarning, w) } // the end of the run is seen elsewhere
+	return func(w Warning) { _ = t.Emit(t, kindWarning, w) } // the end of the run is seen elsewhere
 }

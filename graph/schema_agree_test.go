@@ -54,7 +54,7 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 				p.apply(s)
 				return nil
 			})
-			mapped.AddNode(name, func(ctx context.Context, s graph.MapState) (any, error) {
+			graph.AddMapNode(mapped, name, func(ctx context.Context, s graph.MapState) (any, error) {
 				if fails[name] {
 					return nil, errBoom
 				}

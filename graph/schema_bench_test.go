@@ -47,11 +47,11 @@ func stepBench(b *testing.B, s *graph.Schema, what string) {
 		return graph.Goto("a")
 	}
 	if what == "lazy" {
-		sb.Builder().AddCommandNode("a", func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
+		sb.AddCommandNode("a", func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
 			return next(), s.Update(graph.MapState{"counter": 1})
 		})
 	} else {
-		sb.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(sb, "a", func(_ context.Context, s graph.MapState) (any, error) {
 			return &graph.MapCommand{Update: graph.MapState{"counter": 1}, Goto: next()}, nil
 		}, opts...)
 	}
@@ -74,14 +74,14 @@ func BenchmarkSchemaFanOut(b *testing.B) {
 	for _, n := range []int{100, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			sb := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
-			sb.AddNode("spread", func(context.Context, graph.MapState) (any, error) {
+			graph.AddMapNode(sb, "spread", func(context.Context, graph.MapState) (any, error) {
 				list := make([]*graph.MapCommand, n)
 				for i := range list {
 					list[i] = &graph.MapCommand{Update: graph.MapState{"param": i}, Goto: graph.Goto("work")}
 				}
 				return list, nil
 			})
-			sb.AddNode("work", func(_ context.Context, s graph.MapState) (any, error) {
+			graph.AddMapNode(sb, "work", func(_ context.Context, s graph.MapState) (any, error) {
 				return graph.MapState{"items": "done", "counter": 1}, nil
 			})
 			g := compileSchema(b, sb.SetEntryPoint("spread"))

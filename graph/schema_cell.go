@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
-	"math/bits"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -385,15 +384,14 @@ func notFinite(v any) bool {
 }
 
 // Hash implements [state.Hashing].
-func (s *cell) Hash() uint64 {
+func (s *cell) Hash() (h uint64, ok bool) {
 	switch {
 	case !s.d.hashable:
-		return uint64(s.moved) * s.d.salt
+		return uint64(s.moved), true
 	case !s.has:
-		return 0
+		return 0, true
 	}
-	hi, lo := bits.Mul64(maphash.Comparable(cellSeed, s.v)^s.d.salt, 0xbf58476d1ce4e5b9)
-	return hi ^ lo
+	return maphash.Comparable(hashSeed, s.v), true
 }
 
 // DecodeChange implements [field.Merger]. It takes an update, or {"$overwrite": the

@@ -17,18 +17,18 @@ func ExampleNewSchemaGraph() {
 		AddField("count", graph.FieldOf(0, graph.SumReducer))
 
 	b := graph.NewSchemaGraph("jokes", schema)
-	b.AddNode("spread", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "spread", func(_ context.Context, s graph.MapState) (any, error) {
 		var list []*graph.MapCommand // a task for each topic
 		for _, topic := range s["topics"].([]string) {
 			list = append(list, &graph.MapCommand{Update: graph.MapState{"topic": topic}, Goto: graph.Goto("write")})
 		}
 		return list, nil
 	}, graph.Destinations("write"))
-	b.AddNode("write", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "write", func(_ context.Context, s graph.MapState) (any, error) {
 		joke := fmt.Sprintf("Why did the %s cross the road?", s["topic"])
 		return graph.MapState{"jokes": joke, "count": 1}, nil
 	})
-	b.AddNode("report", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "report", func(_ context.Context, s graph.MapState) (any, error) {
 		fmt.Println(s["count"], "jokes")
 		return nil, nil
 	})

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,7 +37,6 @@ type declared struct {
 	fallback any          // the default, shared: never altered
 	fallen   bool         // there is a fallback
 	add      func(a, b any) any
-	salt     uint64
 	hashable bool
 }
 
@@ -65,8 +63,6 @@ type reducer struct {
 
 // restName is that of the field for what isn't declared. No other begins with $.
 const restName = "$extra"
-
-var cellSeed = maphash.MakeSeed()
 
 // newSchemaType returns the type of states with these fields, or everything that is
 // wrong with them.
@@ -148,7 +144,7 @@ func newSchemaType(names []string, fields []Field, types []reflect.Type, reserve
 
 func (t *schemaType) declare(name string, f Field) *declared {
 	d := &declared{
-		Field: f, name: name, strict: t.strict, types: t.types, salt: maphash.String(cellSeed, name) | 1, hashable: hashable(f.Type),
+		Field: f, name: name, strict: t.strict, types: t.types, hashable: hashable(f.Type),
 	}
 	d.Former = slices.Clone(f.Former)
 	if f.Reducer != nil {

@@ -150,7 +150,7 @@ func TestSchemaAndTypedGraphsAgree(t *testing.T) {
 				}
 				overwritten = overwritten || a.fresh && a.writes[0]
 				typed.AddNode(name(l, i), func(_ context.Context, s *twin) error { a.apply(s); return nil })
-				mapped.AddNode(name(l, i), func(_ context.Context, s graph.MapState) (any, error) { return a.update(full(s)), nil })
+				graph.AddMapNode(mapped, name(l, i), func(_ context.Context, s graph.MapState) (any, error) { return a.update(full(s)), nil })
 				for j := range width {
 					if l == 0 {
 						typed.AddEdge(graph.Start, name(l, i))
@@ -172,8 +172,8 @@ func TestSchemaAndTypedGraphsAgree(t *testing.T) {
 		typed.AddRoutes(name(layers-1, 0), func(_ context.Context, s *twin) (string, error) {
 			return again(s.Count.Get(), s.Items.Len()+100*(2-loops)), nil
 		}, nil)
-		mapped.AddConditionalEdges(name(layers-1, 0), func(_ context.Context, s graph.MapState) (string, error) {
-			return again(s["count"].(int), len(full(s)["items"].([]string))+100*(2-loops)), nil
+		mapped.AddRoutes(name(layers-1, 0), func(_ context.Context, s *graph.SchemaState) (string, error) {
+			return again(s.Get("count").(int), len(full(s.Map())["items"].([]string))+100*(2-loops)), nil
 		}, nil)
 		for _, persist := range []bool{false, true} {
 			options := func() []graph.Option {

@@ -402,6 +402,9 @@ func (v schemaValues) mine(of any) *SchemaState {
 // Fork implements [core.Values].
 func (v schemaValues) Fork(base any) any { return v.Type.Fork(v.mine(base)) }
 
+// Forks implements [core.Values].
+func (v schemaValues) Forks() core.Forks { return core.OneByOne{Values: v} }
+
 // Ahead implements [core.Values]: no field lives for one superstep.
 func (v schemaValues) Ahead(base any) any { return v.Fork(base) }
 

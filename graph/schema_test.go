@@ -28,7 +28,7 @@ func guide() *graph.Schema {
 		AddField("note", graph.Field{Type: reflect.TypeFor[string]()})
 }
 
-func compileSchema(t testing.TB, b *graph.SchemaBuilder, opts ...graph.Option) *graph.Graph[graph.SchemaState] {
+func compileSchema(t testing.TB, b *graph.Builder[graph.SchemaState], opts ...graph.Option) *graph.Graph[graph.SchemaState] {
 	t.Helper()
 	g, err := b.Compile(opts...)
 	if err != nil {
@@ -47,7 +47,7 @@ func runSchema(t testing.TB, g *graph.Graph[graph.SchemaState], in graph.MapStat
 }
 
 // returns makes a node that always returns the same.
-func returns(out any) graph.MapNode {
+func returns(out any) func(ctx context.Context, state graph.MapState) (any, error) {
 	return func(context.Context, graph.MapState) (any, error) { return out, nil }
 }
 
@@ -60,13 +60,13 @@ func wantState(t testing.TB, s graph.SchemaState, want graph.MapState) {
 
 func TestSchemaFields(t *testing.T) { // TRPC-13
 	b := graph.NewSchemaGraph("g", guide().AddField("limit", graph.Field{Type: reflect.TypeFor[int](), Default: func() any { return 3 }}))
-	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "a", func(_ context.Context, s graph.MapState) (any, error) {
 		equal(t, "default", s["limit"], any(3))
 		_, has := s["items"]
 		equal(t, "a field without default is absent", has, false)
 		return graph.MapState{"counter": 2, "items": []string{"x"}, "note": "first"}, nil
 	})
-	b.AddNode("b", returns(graph.MapState{"counter": 3, "items": []string{"y", "z"}, "note": "second"}))
+	graph.AddMapNode(b, "b", returns(graph.MapState{"counter": 3, "items": []string{"y", "z"}, "note": "second"}))
 	b.AddSequence(graph.Start, "a", "b")
 	snap := runSchema(t, compileSchema(t, b), graph.MapState{"counter": 10})
 	wantState(t, snap.State, graph.MapState{"counter": 15, "items": []string{"x", "y", "z"}, "note": "second", "limit": 3})
@@ -78,15 +78,15 @@ func TestSchemaFields(t *testing.T) { // TRPC-13
 }
 
 func TestSchemaEntryAndFinish(t *testing.T) { // TRPC-03
-	nodes := func() *graph.SchemaBuilder {
-		return graph.NewSchemaGraph("g", guide()).AddNode("first", returns(nil)).AddNode("last", returns(nil)).AddEdge("first", "last")
+	nodes := func() *graph.Builder[graph.SchemaState] {
+		return graph.AddMapNode(graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "first", returns(nil)), "last", returns(nil)).AddEdge("first", "last")
 	}
 	a := compileSchema(t, nodes().SetEntryPoint("first").SetFinishPoint("last"))
 	b := compileSchema(t, nodes().AddEdge(graph.Start, "first").AddEdge("last", graph.End))
 	equal(t, "drawing", a.Mermaid(), b.Mermaid())
 	equal(t, "Start", graph.Start, "__start__")
 	equal(t, "End", graph.End, "__end__")
-	several := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(nil)).AddNode("b", returns(nil))
+	several := graph.AddMapNode(graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(nil)), "b", returns(nil))
 	several.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b").SetFinishPoint("a").SetFinishPoint("b")
 	runSchema(t, compileSchema(t, several), nil)
 }
@@ -102,7 +102,7 @@ func TestSchemaMistakesAreReportedTogether(t *testing.T) { // TRPC-04, TRPC-15
 		AddField("ch", graph.Field{Type: reflect.TypeFor[chan int]()}).
 		AddField("of", graph.FieldOf("", graph.ReducerOf(func(a, b int) int { return a + b })))
 	b := graph.NewSchemaGraph("g", schema)
-	b.AddNode("a", returns(nil), graph.Reads("sun")).AddNode("a", returns(nil)).AddNode("nil", nil).AddEdge("a", "nowhere")
+	graph.AddMapNode(graph.AddMapNode(graph.AddMapNode(b, "a", returns(nil), graph.Reads("sun")), "a", returns(nil)), "nil", nil).AddEdge("a", "nowhere")
 	_, err := b.Compile()
 	e := wantErr[*graph.CompileError](t, err)
 	for _, want := range []string{
@@ -114,11 +114,11 @@ func TestSchemaMistakesAreReportedTogether(t *testing.T) { // TRPC-04, TRPC-15
 			t.Errorf("the error does not say %q:\n%v", want, e)
 		}
 	}
-	_, err = graph.NewSchemaGraph("g", guide()).AddNode("a", returns(nil), graph.Reads("notes")).SetEntryPoint("a").Compile()
+	_, err = graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(nil), graph.Reads("notes")).SetEntryPoint("a").Compile()
 	if err == nil || !strings.Contains(err.Error(), `did you mean "note"?`) {
 		t.Error(err)
 	}
-	if _, err := graph.NewSchemaGraph("g", nil).AddNode("a", returns(nil)).SetEntryPoint("a").Compile(); err == nil {
+	if _, err := graph.AddMapNode(graph.NewSchemaGraph("g", nil), "a", returns(nil)).SetEntryPoint("a").Compile(); err == nil {
 		t.Error("a graph without a schema compiles")
 	}
 }
@@ -138,9 +138,9 @@ func TestSchemaReducers(t *testing.T) { // TRPC-14, W7-07 to W7-10
 	given := graph.MapState{"messages": []string{"a"}, "metadata": entry{"x": 1}, "steps": uint8(3), "status": "one", "best": 7, "last": "p", "any": 1}
 	for _, opts := range [][]graph.Option{nil, stored()} {
 		b := graph.NewSchemaGraph("g", schema)
-		b.AddNode("one", returns(given))
-		b.AddNode("two", returns(graph.MapState{"messages": "b", "metadata": entry{"x": 2, "y": 3}, "steps": uint8(4), "status": "two", "best": 3, "last": "q", "any": "-"}))
-		b.AddNode("three", returns(graph.MapState{"messages": []string(nil), "metadata": entry(nil), "any": nil}))
+		graph.AddMapNode(b, "one", returns(given))
+		graph.AddMapNode(b, "two", returns(graph.MapState{"messages": "b", "metadata": entry{"x": 2, "y": 3}, "steps": uint8(4), "status": "two", "best": 3, "last": "q", "any": "-"}))
+		graph.AddMapNode(b, "three", returns(graph.MapState{"messages": []string(nil), "metadata": entry(nil), "any": nil}))
 		b.AddSequence(graph.Start, "one", "two", "three")
 		g := compileSchema(t, b, opts...)
 		snap := runSchema(t, g, nil)
@@ -159,8 +159,8 @@ func TestSchemaReducers(t *testing.T) { // TRPC-14, W7-07 to W7-10
 
 func TestSchemaOverwrite(t *testing.T) { // C-06
 	b := graph.NewSchemaGraph("g", guide())
-	b.AddNode("a", returns(graph.MapState{"items": graph.Overwrite([]string{"new"}), "counter": graph.Overwrite(1)}))
-	b.AddNode("b", returns(graph.MapState{"items": "more", "counter": 1}))
+	graph.AddMapNode(b, "a", returns(graph.MapState{"items": graph.Overwrite([]string{"new"}), "counter": graph.Overwrite(1)}))
+	graph.AddMapNode(b, "b", returns(graph.MapState{"items": "more", "counter": 1}))
 	b.AddSequence(graph.Start, "a", "b")
 	g := compileSchema(t, b, stored()...)
 	in := graph.MapState{"items": []string{"old"}, "counter": 40}
@@ -171,20 +171,20 @@ func TestSchemaOverwrite(t *testing.T) { // C-06
 
 func TestSchemaParallelWorkersAddUp(t *testing.T) { // TRPC-14
 	const workers = 100
-	build := func() *graph.SchemaBuilder {
+	build := func() *graph.Builder[graph.SchemaState] {
 		b := graph.NewSchemaGraph("g", guide())
 		var want []string
 		for i := range workers {
 			name := fmt.Sprintf("w%03d", i)
 			want = append(want, name)
-			b.AddNode(name, func(_ context.Context, s graph.MapState) (any, error) {
+			graph.AddMapNode(b, name, func(_ context.Context, s graph.MapState) (any, error) {
 				time.Sleep(time.Duration(rand.N(200)) * time.Microsecond)
 				s["counter"] = 1000
 				return graph.MapState{"counter": 1, "items": name}, nil
 			})
 			b.AddEdge(graph.Start, name)
 		}
-		b.AddNode("check", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "check", func(_ context.Context, s graph.MapState) (any, error) {
 			equal(t, "counter", s["counter"], any(workers))
 			equalSlice(t, "items", s["items"].([]string), want)
 			return nil, nil
@@ -202,7 +202,7 @@ func TestSchemaParallelWorkersAddUp(t *testing.T) { // TRPC-14
 
 func TestSchemaValuesAreChecked(t *testing.T) { // TRPC-15
 	b := graph.NewSchemaGraph("g", guide())
-	b.AddNode("bad", returns(graph.MapState{"counter": "three"}))
+	graph.AddMapNode(b, "bad", returns(graph.MapState{"counter": "three"}))
 	b.SetEntryPoint("bad")
 	g := compileSchema(t, b)
 	_, err := g.Thread("t").Invoke(bg, g.Continue())
@@ -223,7 +223,7 @@ func TestSchemaValuesAreChecked(t *testing.T) { // TRPC-15
 		"panic": func(_, _ any) any { panic(errBoom) },
 	} {
 		schema := quiet().AddField("n", graph.Field{Type: reflect.TypeFor[int](), Reducer: reduce})
-		b := graph.NewSchemaGraph("g", schema).AddNode("a", returns(graph.MapState{"n": 1})).SetEntryPoint("a")
+		b := graph.AddMapNode(graph.NewSchemaGraph("g", schema), "a", returns(graph.MapState{"n": 1})).SetEntryPoint("a")
 		_, err := compileSchema(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[graph.SchemaState]{}.Input(func(*graph.SchemaState) error { return nil }))
 		c := wantErr[*graph.ConflictError](t, err)
 		equal(t, name+": node and field", c.Node+" "+c.Field, "a n")
@@ -254,21 +254,21 @@ func TestSchemaNodesGetTheirOwnCopy(t *testing.T) { // TRPC-18, TRPC-34
 	}
 	var kept []string
 	b := graph.NewSchemaGraph("g", schema)
-	b.AddNode("spoil", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "spoil", func(_ context.Context, s graph.MapState) (any, error) {
 		spoil(s)
 		return nil, nil
 	})
-	b.AddNode("write", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "write", func(_ context.Context, s graph.MapState) (any, error) {
 		kept = []string{"b"}
 		return graph.MapState{"list": kept}, nil
 	})
-	b.AddNode("alter", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "alter", func(_ context.Context, s graph.MapState) (any, error) {
 		kept[0] = "spoiled" // after it was returned
 		spoil(s)
 		return nil, nil
 	})
-	b.AddConditionalEdges("alter", func(_ context.Context, s graph.MapState) (string, error) { // SONI-21
-		spoil(s)
+	b.AddRoutes("alter", func(_ context.Context, s *graph.SchemaState) (string, error) { // SONI-21
+		spoil(s.Map())
 		return graph.End, nil
 	}, nil)
 	b.AddSequence(graph.Start, "spoil", "write", "alter")
@@ -280,10 +280,10 @@ func TestSchemaNodesGetTheirOwnCopy(t *testing.T) { // TRPC-18, TRPC-34
 }
 
 func TestSchemaConditionalEdges(t *testing.T) { // TRPC-25, W7-11, C-22, C-23
-	build := func(label string, err error) *graph.SchemaBuilder {
-		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(nil))
-		b.AddNode("yes", returns(graph.MapState{"note": "yes"})).AddNode("no", returns(graph.MapState{"note": "no"}))
-		b.AddConditionalEdges("a", func(context.Context, graph.MapState) (string, error) { return label, err }, map[string]string{"ok": "yes", "stop": graph.End, "ko": "no"})
+	build := func(label string, err error) *graph.Builder[graph.SchemaState] {
+		b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(nil))
+		graph.AddMapNode(graph.AddMapNode(b, "yes", returns(graph.MapState{"note": "yes"})), "no", returns(graph.MapState{"note": "no"}))
+		b.AddRoutes("a", func(context.Context, *graph.SchemaState) (string, error) { return label, err }, map[string]string{"ok": "yes", "stop": graph.End, "ko": "no"})
 		return b.SetEntryPoint("a")
 	}
 	for label, want := range map[string]any{"ok": "yes", "ko": "no", "no": "no", "stop": nil, graph.End: nil} {
@@ -298,7 +298,7 @@ func TestSchemaConditionalEdges(t *testing.T) { // TRPC-25, W7-11, C-22, C-23
 	if !errors.Is(err, errBoom) {
 		t.Error(err)
 	}
-	b := build("ok", nil).AddConditionalEdges("yes", func(context.Context, graph.MapState) (string, error) { return "", nil }, map[string]string{"x": "nope"})
+	b := build("ok", nil).AddRoutes("yes", func(context.Context, *graph.SchemaState) (string, error) { return "", nil }, map[string]string{"x": "nope"})
 	if _, err := b.Compile(); err == nil || !strings.Contains(err.Error(), `"nope"`) {
 		t.Error(err)
 	}
@@ -310,14 +310,14 @@ func TestSchemaConditionalEdges(t *testing.T) { // TRPC-25, W7-11, C-22, C-23
 func TestSchemaMultiConditionalEdges(t *testing.T) {
 	b := graph.NewSchemaGraph("g", guide())
 	for _, n := range []string{"a", "b", "c", "rest"} {
-		b.AddNode(n, returns(graph.MapState{"items": n}))
+		graph.AddMapNode(b, n, returns(graph.MapState{"items": n}))
 	}
-	b.AddMultiConditionalEdges("a", func(_ context.Context, s graph.MapState) ([]string, error) {
-		if s["counter"] == 1 {
-			return []string{"second", "b"}, nil
+	b.AddConditionalEdges("a", func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
+		if s.Get("counter") == 1 {
+			return graph.Goto("c", "b"), nil
 		}
-		return nil, nil
-	}, map[string]string{"second": "c"})
+		return graph.Command{}, nil
+	}, "c", "b")
 	b.AddEdge("a", "rest").SetEntryPoint("a")
 	g := compileSchema(t, b)
 	equal(t, "both, in the order declared", fmt.Sprint(runSchema(t, g, graph.MapState{"counter": 1}).State.Get("items")), "[a b c]")
@@ -333,11 +333,11 @@ func TestSchemaEdgesRunInParallel(t *testing.T) { // TRPC-27, SONI-53
 			meet.Wait()
 			return nil, nil
 		}
-		b := graph.NewSchemaGraph("g", guide()).AddNode("l", wait).AddNode("r", wait).SetEntryPoint("a")
+		b := graph.AddMapNode(graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "l", wait), "r", wait).SetEntryPoint("a")
 		if dynamic {
-			b.AddNode("a", returns(&graph.MapCommand{Goto: graph.Goto("l", "r")}))
+			graph.AddMapNode(b, "a", returns(&graph.MapCommand{Goto: graph.Goto("l", "r")}))
 		} else {
-			b.AddNode("a", returns(nil)).AddEdge("a", "l").AddEdge("a", "r")
+			graph.AddMapNode(b, "a", returns(nil)).AddEdge("a", "l").AddEdge("a", "r")
 		}
 		runSchema(t, compileSchema(t, b), nil)
 	}
@@ -360,20 +360,20 @@ func TestSchemaNodeResults(t *testing.T) { // TRPC-28, SONI-11
 		{graph.Goto("other"), "<nil> other"},
 		{graph.EndRun(), "<nil>"},
 	} {
-		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(c.out)).SetEntryPoint("a").AddEdge("a", "next")
-		b.AddNode("next", returns(graph.MapState{"items": "next"})).AddNode("other", returns(graph.MapState{"items": "other"}))
+		b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(c.out)).SetEntryPoint("a").AddEdge("a", "next")
+		graph.AddMapNode(graph.AddMapNode(b, "next", returns(graph.MapState{"items": "next"})), "other", returns(graph.MapState{"items": "other"}))
 		s := runSchema(t, compileSchema(t, b), nil).State
 		items, _ := graph.StateValue[[]string](s.Map(), "items")
 		equal(t, fmt.Sprintf("%T", c.out), strings.Join(append([]string{fmt.Sprint(s.Get("note"))}, items...), " "), c.want)
 	}
 	for _, out := range []any{5, "next", []graph.MapState{}, &graph.MapState{}} {
-		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(out)).SetEntryPoint("a")
+		b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(out)).SetEntryPoint("a")
 		_, err := compileSchema(t, b).Invoke(bg, nil)
 		e := wantErr[*graph.ResultTypeError](t, err)
 		equal(t, "error", *e, graph.ResultTypeError{Node: "a", Type: reflect.TypeOf(out).String()})
 	}
 	for _, list := range [][]*graph.MapCommand{{nil}, {{Update: graph.MapState{}}}} {
-		b := graph.NewSchemaGraph("g", guide()).AddNode("a", returns(list)).SetEntryPoint("a")
+		b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(list)).SetEntryPoint("a")
 		if _, err := compileSchema(t, b).Invoke(bg, nil); err == nil || !strings.Contains(err.Error(), "command 0") {
 			t.Error(err)
 		}
@@ -381,13 +381,13 @@ func TestSchemaNodeResults(t *testing.T) { // TRPC-28, SONI-11
 }
 
 func TestSchemaCommand(t *testing.T) { // TRPC-29, TRPC-31, C-37
-	build := func(target string) *graph.SchemaBuilder {
+	build := func(target string) *graph.Builder[graph.SchemaState] {
 		b := graph.NewSchemaGraph("g", guide().AddField("routed", graph.FieldOf("", nil)))
-		b.AddNode("decide", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "decide", func(_ context.Context, s graph.MapState) (any, error) {
 			return &graph.MapCommand{Update: graph.MapState{"routed": target}, Goto: graph.Goto(target)}, nil
 		})
 		for _, n := range []string{"A", "B", "static"} {
-			b.AddNode(n, func(_ context.Context, s graph.MapState) (any, error) {
+			graph.AddMapNode(b, n, func(_ context.Context, s graph.MapState) (any, error) {
 				return graph.MapState{"items": n + " saw " + s["routed"].(string)}, nil
 			})
 		}
@@ -405,17 +405,17 @@ func TestSchemaCommand(t *testing.T) { // TRPC-29, TRPC-31, C-37
 func TestSchemaCommandList(t *testing.T) { // TRPC-30
 	for _, opts := range [][]graph.Option{nil, stored()} {
 		b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
-		b.AddNode("spread", func(context.Context, graph.MapState) (any, error) {
+		graph.AddMapNode(b, "spread", func(context.Context, graph.MapState) (any, error) {
 			var list []*graph.MapCommand
 			for _, p := range []int{7, 8, 9} {
 				list = append(list, &graph.MapCommand{Update: graph.MapState{"param": p, "items": "overlay"}, Goto: graph.Goto("worker")})
 			}
 			return list, nil
 		})
-		b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "worker", func(_ context.Context, s graph.MapState) (any, error) {
 			return graph.MapState{"items": fmt.Sprint(s["param"], s["note"], s["items"]), "counter": 1}, nil
 		})
-		b.AddNode("collect", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "collect", func(_ context.Context, s graph.MapState) (any, error) {
 			_, set := s["param"]
 			equal(t, "param is part of the shared state", set, false)
 			return nil, nil
@@ -434,12 +434,12 @@ func TestSchemaOverlaysSurviveACrash(t *testing.T) { // TRPC-30, T-07
 	fail := true
 	build := func() *graph.Graph[graph.SchemaState] {
 		b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[any]()}))
-		b.AddNode("spread", returns([]*graph.MapCommand{
+		graph.AddMapNode(b, "spread", returns([]*graph.MapCommand{
 			{Update: graph.MapState{"param": 1}, Goto: graph.Goto("worker")},
 			{Update: graph.MapState{"param": int64(2)}, Goto: graph.Goto("worker")},
 			{Update: graph.MapState{"param": []string{"three"}}, Goto: graph.Goto("worker")},
 		}))
-		b.AddNode("worker", func(ctx context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "worker", func(ctx context.Context, s graph.MapState) (any, error) {
 			what := fmt.Sprintf("%T", s["param"])
 			ran.add(what)
 			if _, ok := s["param"].(int64); ok && fail {
@@ -464,16 +464,16 @@ func TestSchemaOverlaysSurviveACrash(t *testing.T) { // TRPC-30, T-07
 
 func TestSchemaRouterSeesItsTasksOverlay(t *testing.T) {
 	b := graph.NewSchemaGraph("g", guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()}))
-	b.AddNode("spread", returns([]*graph.MapCommand{
+	graph.AddMapNode(b, "spread", returns([]*graph.MapCommand{
 		{Update: graph.MapState{"param": 1}, Goto: graph.Goto("worker")},
 		{Update: graph.MapState{"param": 2}, Goto: graph.Goto("worker")},
 	}))
-	b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "worker", func(_ context.Context, s graph.MapState) (any, error) {
 		return graph.MapState{"items": fmt.Sprint("worker ", s["param"])}, nil
 	})
 	seen := &calls{}
-	b.AddConditionalEdges("worker", func(_ context.Context, s graph.MapState) (string, error) {
-		seen.add(fmt.Sprint(s["param"], " after ", s["items"]))
+	b.AddRoutes("worker", func(_ context.Context, s *graph.SchemaState) (string, error) {
+		seen.add(fmt.Sprint(s.Get("param"), " after ", s.Get("items")))
 		return graph.End, nil
 	}, nil)
 	b.SetEntryPoint("spread")
@@ -485,9 +485,9 @@ func TestSchemaRouterSeesItsTasksOverlay(t *testing.T) {
 }
 
 func TestSchemaDestinations(t *testing.T) { // TRPC-32, TRPC-48
-	build := func(to ...string) *graph.SchemaBuilder {
-		b := graph.NewSchemaGraph("g", guide()).AddNode("c", returns(nil)).AddNode("b", returns(nil))
-		b.AddNode("a", returns(graph.Goto("c")), graph.Destinations(to...), graph.Describe("The A", "decides"))
+	build := func(to ...string) *graph.Builder[graph.SchemaState] {
+		b := graph.AddMapNode(graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "c", returns(nil)), "b", returns(nil))
+		graph.AddMapNode(b, "a", returns(graph.Goto("c")), graph.Destinations(to...), graph.Describe("The A", "decides"))
 		return b.SetEntryPoint("a").AddEdge("b", "c")
 	}
 	g := compileSchema(t, build("b"))
@@ -504,13 +504,13 @@ func TestSchemaDestinations(t *testing.T) { // TRPC-32, TRPC-48
 func TestSchemaDiamondIsDeterministic(t *testing.T) { // TRPC-33, C-08
 	b := graph.NewSchemaGraph("g", guide())
 	for _, n := range []string{"left", "right"} {
-		b.AddNode(n, func(context.Context, graph.MapState) (any, error) {
+		graph.AddMapNode(b, n, func(context.Context, graph.MapState) (any, error) {
 			time.Sleep(time.Duration(rand.N(50)) * time.Microsecond)
 			return graph.MapState{"items": n, "counter": 1, "note": n}, nil
 		})
 		b.AddEdge(graph.Start, n)
 	}
-	b.AddNode("join", returns(graph.MapState{"items": "join"})).AddJoin([]string{"right", "left"}, "join")
+	graph.AddMapNode(b, "join", returns(graph.MapState{"items": "join"})).AddJoin([]string{"right", "left"}, "join")
 	g := compileSchema(t, b)
 	for range 1000 {
 		snap := runSchema(t, g, nil)
@@ -521,12 +521,12 @@ func TestSchemaDiamondIsDeterministic(t *testing.T) { // TRPC-33, C-08
 
 func TestSchemaServesManyRuns(t *testing.T) { // TRPC-35
 	b := graph.NewSchemaGraph("g", guide())
-	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "a", func(_ context.Context, s graph.MapState) (any, error) {
 		to := []string{"even", "odd"}[s["counter"].(int)%2]
 		return &graph.MapCommand{Update: graph.MapState{"note": fmt.Sprint(s["counter"])}, Goto: graph.Goto(to)}, nil
 	})
 	for _, n := range []string{"even", "odd"} {
-		b.AddNode(n, func(ctx context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, n, func(ctx context.Context, s graph.MapState) (any, error) {
 			answer, err := graph.Interrupt[string](ctx, "q", s["note"])
 			return graph.MapState{"items": []string{n, answer}}, err
 		})
@@ -562,7 +562,7 @@ func TestSchemaDistinctAndSharedKeysInParallel(t *testing.T) { // TRPC-34
 	for i := range 50 {
 		key := fmt.Sprint("k", i)
 		schema.AddField(key, graph.FieldOf(0, nil))
-		b.AddNode(key, func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, key, func(_ context.Context, s graph.MapState) (any, error) {
 			s[key] = -1
 			return graph.MapState{key: i, "counter": 1}, nil
 		})
@@ -578,8 +578,8 @@ func TestSchemaDistinctAndSharedKeysInParallel(t *testing.T) { // TRPC-34
 func TestSchemaUndeclaredKeys(t *testing.T) { // Q-11
 	build := func(s *graph.Schema) *graph.Graph[graph.SchemaState] {
 		b := graph.NewSchemaGraph("g", s)
-		b.AddNode("a", returns(graph.MapState{"extra": 1, "note": "n"}))
-		b.AddNode("b", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "a", returns(graph.MapState{"extra": 1, "note": "n"}))
+		graph.AddMapNode(b, "b", func(_ context.Context, s graph.MapState) (any, error) {
 			return graph.MapState{"extra": s["extra"].(int) + 1, "nothing": nil}, nil
 		})
 		return compileSchema(t, b.AddSequence(graph.Start, "a", "b"), stored()...)
@@ -611,7 +611,7 @@ func TestSchemaConcurrentWrites(t *testing.T) { // C-08
 			if n == "c" {
 				note = "b" // what b writes: no conflict
 			}
-			b.AddNode(n, returns(graph.MapState{"note": note, "winner": n, "extra": n})).AddEdge(graph.Start, n)
+			graph.AddMapNode(b, n, returns(graph.MapState{"note": note, "winner": n, "extra": n})).AddEdge(graph.Start, n)
 		}
 		return compileSchema(t, b, stored()...)
 	}
@@ -646,7 +646,7 @@ func TestSchemaConcurrentWrites(t *testing.T) { // C-08
 
 func TestSchemaRequiredFields(t *testing.T) {
 	b := graph.NewSchemaGraph("g", quiet().AddField("topic", graph.Field{Type: reflect.TypeFor[string](), Required: true}))
-	b.AddNode("a", returns(nil)).SetEntryPoint("a")
+	graph.AddMapNode(b, "a", returns(nil)).SetEntryPoint("a")
 	g := compileSchema(t, b)
 	_, err := g.Invoke(bg, nil)
 	equal(t, "error", *wantErr[*graph.RequiredError](t, err), graph.RequiredError{Node: "a", Field: "topic"})
@@ -694,8 +694,8 @@ func TestSchemaTypesSurviveTheCheckpoint(t *testing.T) { // T-07, SONI-55, C-05
 	store := checkpoint.NewMemory()
 	runs := 0
 	build := func() *graph.Graph[graph.SchemaState] {
-		b := graph.NewSchemaGraph("g", schema()).AddNode("a", returns(graph.MapState{"counted": item{N: 1}}))
-		b.AddNode("ask", func(ctx context.Context, s graph.MapState) (any, error) {
+		b := graph.AddMapNode(graph.NewSchemaGraph("g", schema()), "a", returns(graph.MapState{"counted": item{N: 1}}))
+		graph.AddMapNode(b, "ask", func(ctx context.Context, s graph.MapState) (any, error) {
 			want := graph.MapState{}
 			for k, v := range in {
 				want[k] = v
@@ -726,7 +726,7 @@ func TestSchemaTypesSurviveTheCheckpoint(t *testing.T) { // T-07, SONI-55, C-05
 	}
 	// A registered type round-trips.
 	type note struct{ Text string }
-	b := graph.NewSchemaGraph("g", schema().RegisterType(reflect.TypeFor[note]())).AddNode("a", returns(graph.MapState{"any": []any{note{"x"}}})).SetEntryPoint("a")
+	b := graph.AddMapNode(graph.NewSchemaGraph("g", schema().RegisterType(reflect.TypeFor[note]())), "a", returns(graph.MapState{"any": []any{note{"x"}}})).SetEntryPoint("a")
 	g := compileSchema(t, b, stored()...)
 	runSchema(t, g, graph.MapState{})
 	if got := must[*graph.Snapshot[graph.SchemaState]](t)(g.Thread("t").State(bg)).State.Get("any"); !reflect.DeepEqual(got, []any{note{"x"}}) {
@@ -739,10 +739,10 @@ func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 		AddField("meta", graph.Field{Type: reflect.TypeFor[map[string]any](), Reducer: graph.MergeReducer}).
 		AddField("best", graph.FieldOf(0, graph.ReducerFunc(func(a, b any) any { return len(fmt.Sprint(a, b)) })))
 	b := graph.NewSchemaGraph("g", schema)
-	b.AddNode("a", returns(graph.MapState{
+	graph.AddMapNode(b, "a", returns(graph.MapState{
 		"counter": 2, "items": "x", "note": "<n>", "any": 7, "meta": map[string]any{"$k": 1.5, "n": int64(3)}, "best": "text", "extra": []string{"e"},
 	}))
-	b.Builder().AddNode("b", func(_ context.Context, s *graph.SchemaState) error {
+	b.AddNode("b", func(_ context.Context, s *graph.SchemaState) error {
 		for range 2 {
 			if err := s.Update(graph.MapState{"items": []string{"y"}, "note": "twice", "counter": 1}); err != nil {
 				return err
@@ -751,7 +751,7 @@ func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 		equal(t, "reads its own writes", fmt.Sprint(s.Get("items"), s.Get("counter")), "[x y y] 4")
 		return s.Update(graph.MapState{"counter": graph.Overwrite(9), "any": map[string]any{"$type": 1.0}, "best": 3})
 	})
-	b.AddNode("c", returns(nil))
+	graph.AddMapNode(b, "c", returns(nil))
 	b.AddSequence(graph.Start, "a", "b", "c")
 	g := compileSchema(t, b, stored()...)
 	var got []string
@@ -777,7 +777,7 @@ func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 func TestSchemaUpdateJSON(t *testing.T) {
 	schema := guide().AddField("item", graph.FieldOf(item{}, nil)).AddField("tags", graph.FieldOf(map[string]int(nil), graph.MergeReducer)).
 		AddField("best", graph.FieldOf(0, graph.ReducerOf(func(a, b int) int { return max(a, b) })))
-	g := compileSchema(t, graph.NewSchemaGraph("g", schema).AddNode("a", returns(nil)).SetEntryPoint("a"))
+	g := compileSchema(t, graph.AddMapNode(graph.NewSchemaGraph("g", schema), "a", returns(nil)).SetEntryPoint("a"))
 	input := func(data string) (*graph.Snapshot[graph.SchemaState], error) {
 		var err error
 		snap, _ := g.Invoke(bg, func(s *graph.SchemaState) error {
@@ -823,7 +823,7 @@ func TestSchemaCrashAndResume(t *testing.T) { // T-07, law 2
 		b := graph.NewSchemaGraph("g", guide())
 		prev := graph.Start
 		for _, n := range []string{"a", "b", "c"} {
-			b.AddNode(n, func(_ context.Context, s graph.MapState) (any, error) {
+			graph.AddMapNode(b, n, func(_ context.Context, s graph.MapState) (any, error) {
 				ran.add(n)
 				if n == crash {
 					return nil, errBoom
@@ -867,7 +867,7 @@ func TestSchemaLongThreadIsReadBack(t *testing.T) {
 	store := checkpoint.NewMemory()
 	build := func() *graph.Graph[graph.SchemaState] {
 		b := graph.NewSchemaGraph("g", guide().AddField("words", graph.FieldOf([]any{"first"}, graph.AppendReducer)))
-		b.AddNode("loop", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "loop", func(_ context.Context, s graph.MapState) (any, error) {
 			n := s["counter"].(int)
 			out := graph.MapState{"counter": 1, "items": strings.Repeat("x", 100), "words": n, "free": n}
 			if n == 150 {
@@ -875,8 +875,8 @@ func TestSchemaLongThreadIsReadBack(t *testing.T) {
 			}
 			return out, nil
 		})
-		b.AddConditionalEdges("loop", func(_ context.Context, s graph.MapState) (string, error) {
-			if s["counter"] == 300 {
+		b.AddRoutes("loop", func(_ context.Context, s *graph.SchemaState) (string, error) {
+			if s.Get("counter") == 300 {
 				return graph.End, nil
 			}
 			return "loop", nil
@@ -895,7 +895,7 @@ func TestSchemaLongThreadIsReadBack(t *testing.T) {
 func TestSchemaEvolves(t *testing.T) { // law 8
 	store := checkpoint.NewMemory()
 	build := func(s *graph.Schema) *graph.Graph[graph.SchemaState] {
-		return compileSchema(t, graph.NewSchemaGraph("g", s).AddNode("a", returns(nil)).SetEntryPoint("a"), graph.WithCheckpointer(store))
+		return compileSchema(t, graph.AddMapNode(graph.NewSchemaGraph("g", s), "a", returns(nil)).SetEntryPoint("a"), graph.WithCheckpointer(store))
 	}
 	runSchema(t, build(guide().AddField("gone", graph.FieldOf("", nil))), graph.MapState{"items": "x", "note": "n", "gone": "g", "late": 5})
 	next := quiet().
@@ -918,14 +918,14 @@ func TestSchemaEvolves(t *testing.T) { // law 8
 func TestSchemaSends(t *testing.T) { // SONI-53, SONI-54, C-32
 	schema := guide()
 	b := graph.NewSchemaGraph("g", schema)
-	b.AddTask("process_item", func(_ context.Context, payload graph.MapState) (any, error) {
+	graph.AddMapTask(b, "process_item", func(_ context.Context, payload graph.MapState) (any, error) {
 		equal(t, "payload", fmt.Sprintf("%v %T", payload, payload["n"]), "map[n:3 note:x] int")
 		return graph.MapState{"items": "processed"}, nil
 	})
-	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "a", func(_ context.Context, s graph.MapState) (any, error) {
 		return graph.MapState{"items": fmt.Sprint("a ", s["note"])}, nil
 	}, graph.Reads("note"))
-	b.AddNode("start", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "start", func(_ context.Context, s graph.MapState) (any, error) {
 		return &graph.MapCommand{Goto: graph.Dispatch(schema.Send("process_item", graph.MapState{"n": 3, "note": "x"}))}, nil
 	})
 	b.SetEntryPoint("start")
@@ -950,7 +950,7 @@ func TestSchemaUntrackedFields(t *testing.T) { // SONI-55
 	open := &sync.Mutex{}
 	schema := guide().AddField("client", graph.Field{Type: reflect.TypeFor[*sync.Mutex](), Untracked: true})
 	b := graph.NewSchemaGraph("g", schema)
-	b.AddNode("a", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "a", func(_ context.Context, s graph.MapState) (any, error) {
 		equal(t, "shared", s["client"].(*sync.Mutex), open)
 		return nil, nil
 	})
@@ -963,14 +963,14 @@ func TestSchemaUntrackedFields(t *testing.T) { // SONI-55
 func TestSchemaGraphAsASubgraph(t *testing.T) {
 	child := func() *graph.Graph[graph.SchemaState] {
 		b := graph.NewSchemaGraph("child", guide().AddField("own", graph.FieldOf(0, nil)))
-		b.AddNode("x", returns(graph.MapState{"items": "child", "counter": 1, "own": 1, "free": 1}))
+		graph.AddMapNode(b, "x", returns(graph.MapState{"items": "child", "counter": 1, "own": 1, "free": 1}))
 		return compileSchema(t, b.SetEntryPoint("x"))
 	}
 	for _, opts := range [][]graph.Option{nil, stored()} {
 		b := graph.NewSchemaGraph("parent", guide())
-		b.AddNode("before", returns(graph.MapState{"items": "before", "counter": 10}))
-		graph.AddShared(b.Builder(), "shared", child(), func(s *graph.SchemaState) *graph.SchemaState { return s })
-		graph.AddSubgraph(b.Builder(), "mapped", child(), graph.Mapping[graph.SchemaState, graph.SchemaState]{
+		graph.AddMapNode(b, "before", returns(graph.MapState{"items": "before", "counter": 10}))
+		graph.AddShared(b, "shared", child(), func(s *graph.SchemaState) *graph.SchemaState { return s })
+		graph.AddSubgraph(b, "mapped", child(), graph.Mapping[graph.SchemaState, graph.SchemaState]{
 			In:  func(p, c *graph.SchemaState) { _ = c.Update(graph.MapState{"counter": p.Get("counter")}) },
 			Out: func(c, p *graph.SchemaState) { _ = p.Update(graph.MapState{"note": fmt.Sprint(c.Get("counter"))}) },
 		})
@@ -982,28 +982,28 @@ func TestSchemaGraphAsASubgraph(t *testing.T) {
 
 // leaving mounts a subgraph whose only node returns what list says in a graph with
 // the workers of its tasks. The field param is an int outside and a string inside.
-func leaving(t testing.TB, list graph.MapNode, work func(ctx context.Context, s graph.MapState) (any, error), opts ...graph.Option) *graph.Graph[graph.SchemaState] {
+func leaving(t testing.TB, list func(ctx context.Context, state graph.MapState) (any, error), work func(ctx context.Context, s graph.MapState) (any, error), opts ...graph.Option) *graph.Graph[graph.SchemaState] {
 	t.Helper()
 	outside := guide().AddField("param", graph.Field{Type: reflect.TypeFor[int]()})
 	inner := graph.NewSchemaGraph("child", guide().AddField("param", graph.Field{Type: reflect.TypeFor[string]()}))
-	inner.AddNode("leave", list, graph.Destinations("own", graph.End)).AddNode("own", func(context.Context, graph.MapState) (any, error) {
+	graph.AddMapNode(graph.AddMapNode(inner, "leave", list, graph.Destinations("own", graph.End)), "own", func(context.Context, graph.MapState) (any, error) {
 		t.Error("a task of the graph that was left ran")
 		return nil, nil
 	})
 	inner.SetEntryPoint("leave")
 	b := graph.NewSchemaGraph("parent", outside)
-	graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{
+	graph.AddSubgraph(b, "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{
 		Out: func(c, p *graph.SchemaState) {
 			if note, set := c.Lookup("note"); set {
 				_ = p.Update(graph.MapState{"note": note})
 			}
 		},
 	}, graph.ParentDestinations("worker", "item", "collect"))
-	b.AddNode("worker", work)
-	b.AddTask("item", func(_ context.Context, p graph.MapState) (any, error) {
+	graph.AddMapNode(b, "worker", work)
+	graph.AddMapTask(b, "item", func(_ context.Context, p graph.MapState) (any, error) {
 		return graph.MapState{"items": fmt.Sprint("item ", p["n"])}, nil
 	})
-	b.AddNode("collect", func(_ context.Context, s graph.MapState) (any, error) {
+	graph.AddMapNode(b, "collect", func(_ context.Context, s graph.MapState) (any, error) {
 		return graph.MapState{"items": fmt.Sprint("collected ", s["counter"])}, nil
 	})
 	b.SetEntryPoint("sub").AddEdge("sub", "collect").AddEdge("worker", "collect").AddEdge("item", "collect")
@@ -1072,14 +1072,14 @@ func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
 	crash := ""
 	build := func() *graph.Graph[graph.SchemaState] {
 		inner := graph.NewSchemaGraph("child", guide())
-		inner.AddNode("leave", func(context.Context, graph.MapState) (any, error) {
+		graph.AddMapNode(inner, "leave", func(context.Context, graph.MapState) (any, error) {
 			ran.add("leave")
 			return []*graph.MapCommand{
 				{Update: graph.MapState{"param": 1}, Goto: graph.GotoParent("worker")},
 				{Update: graph.MapState{"param": int64(2)}, Goto: graph.GotoParent("worker")},
 			}, nil
 		})
-		inner.AddNode("beside", func(context.Context, graph.MapState) (any, error) {
+		graph.AddMapNode(inner, "beside", func(context.Context, graph.MapState) (any, error) {
 			if crash == "beside the node" {
 				return nil, errBoom
 			}
@@ -1087,7 +1087,7 @@ func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
 		})
 		inner.AddEdge(graph.Start, "leave").AddEdge(graph.Start, "beside")
 		b := graph.NewSchemaGraph("parent", guide().AddField("param", graph.Field{Type: reflect.TypeFor[any]()}))
-		graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner, graph.Concurrency(1)), graph.Mapping[graph.SchemaState, graph.SchemaState]{},
+		graph.AddSubgraph(b, "sub", compileSchema(t, inner, graph.Concurrency(1)), graph.Mapping[graph.SchemaState, graph.SchemaState]{},
 			graph.ParentDestinations("worker"), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
 				After: func(context.Context, *graph.SchemaState) error {
 					if crash == "after the subgraph" {
@@ -1096,7 +1096,7 @@ func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
 					return nil
 				},
 			}))
-		b.AddNode("worker", func(_ context.Context, s graph.MapState) (any, error) {
+		graph.AddMapNode(b, "worker", func(_ context.Context, s graph.MapState) (any, error) {
 			what := fmt.Sprintf("%T", s["param"])
 			ran.add(what)
 			if what == "int64" && crash == "in a worker" {
@@ -1188,10 +1188,10 @@ func TestSchemaCommandListToTheContainingGraphReplays(t *testing.T) {
 }
 
 func TestSchemaCommandListRefusesWhatTheContainingGraphCantTake(t *testing.T) {
-	to := func(update graph.MapState, c graph.Command) graph.MapNode {
+	to := func(update graph.MapState, c graph.Command) func(ctx context.Context, state graph.MapState) (any, error) {
 		return returns([]*graph.MapCommand{{Goto: graph.GotoParent("collect")}, {Update: update, Goto: c}})
 	}
-	fails := func(list graph.MapNode) error {
+	fails := func(list func(ctx context.Context, state graph.MapState) (any, error)) error {
 		_, err := leaving(t, list, worked).Invoke(bg, graph.MapState{}.Into)
 		return err
 	}
@@ -1206,7 +1206,7 @@ func TestSchemaCommandListRefusesWhatTheContainingGraphCantTake(t *testing.T) {
 		t.Error(err)
 	}
 
-	inner := graph.NewSchemaGraph("child", guide()).AddNode("leave", to(graph.MapState{"note": "x"}, graph.GotoParent("collect")))
+	inner := graph.AddMapNode(graph.NewSchemaGraph("child", guide()), "leave", to(graph.MapState{"note": "x"}, graph.GotoParent("collect")))
 	child := compileSchema(t, inner.SetEntryPoint("leave"))
 	_, err = child.Invoke(bg, graph.MapState{}.Into)
 	equal(t, "target without a containing graph", wantErr[*graph.InvalidEdgeError](t, err).Target, "parent")
@@ -1218,9 +1218,9 @@ func TestSchemaCommandListRefusesWhatTheContainingGraphCantTake(t *testing.T) {
 }
 
 func TestSchemaWarningsOfASubgraphAreShown(t *testing.T) {
-	inner := graph.NewSchemaGraph("child", guide()).AddNode("x", returns(graph.MapState{"free": 1})).SetEntryPoint("x")
+	inner := graph.AddMapNode(graph.NewSchemaGraph("child", guide()), "x", returns(graph.MapState{"free": 1})).SetEntryPoint("x")
 	b := graph.NewSchemaGraph("parent", guide())
-	graph.AddSubgraph(b.Builder(), "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{})
+	graph.AddSubgraph(b, "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{})
 	g := compileSchema(t, b.SetEntryPoint("sub"))
 	n := 0
 	for ev, err := range g.Stream(bg, graph.MapState{}.Into, graph.Modes(graph.ModeWarnings)) {
@@ -1236,11 +1236,11 @@ func TestSchemaWarningsOfASubgraphAreShown(t *testing.T) {
 
 func TestSchemaHandlersAndCallbacks(t *testing.T) {
 	b := graph.NewSchemaGraph("g", guide())
-	b.AddNode("a", func(context.Context, graph.MapState) (any, error) { return nil, errBoom },
+	graph.AddMapNode(b, "a", func(context.Context, graph.MapState) (any, error) { return nil, errBoom },
 		graph.OnError(func(_ context.Context, s *graph.SchemaState, err *graph.NodeError) (graph.Command, error) {
 			return graph.Goto("b"), s.Update(graph.MapState{"note": err.Err.Error()})
 		}))
-	b.AddNode("b", returns(graph.MapState{"items": "b"}), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
+	graph.AddMapNode(b, "b", returns(graph.MapState{"items": "b"}), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
 		After: func(_ context.Context, s *graph.SchemaState) error {
 			equal(t, "after", fmt.Sprint(s.Get("items")), "[b]")
 			return s.Update(graph.MapState{"items": "after"})
@@ -1251,7 +1251,7 @@ func TestSchemaHandlersAndCallbacks(t *testing.T) {
 
 	// An update that was refused fails its node even if the error is ignored.
 	b = graph.NewSchemaGraph("g", guide())
-	b.Builder().AddNode("a", func(_ context.Context, s *graph.SchemaState) error {
+	b.AddNode("a", func(_ context.Context, s *graph.SchemaState) error {
 		_ = s.Update(graph.MapState{"counter": ""})
 		return nil
 	})
@@ -1278,23 +1278,22 @@ func TestSchemaNodesCanBeTestedAlone(t *testing.T) {
 }
 
 func TestSchemaDependencies(t *testing.T) { // SONI-10, SONI-11
+	type greeting struct{ Greeting string }
 	b := graph.NewSchemaGraph("g", guide())
-	b.AddNode("a", func(ctx context.Context, _ graph.MapState) (any, error) {
-		greeting, err := graph.Configured[string](ctx, "greeting")
-		return graph.MapState{"note": greeting}, err
+	graph.AddMapNode(b, "a", func(ctx context.Context, _ graph.MapState) (any, error) {
+		c, err := graph.Configured[greeting](ctx)
+		return graph.MapState{"note": c.Greeting}, err
 	}).SetEntryPoint("a")
-	g := compileSchema(t, b)
-	equal(t, "note", runSchema(t, g, nil, graph.Configure("greeting", "hi")).State.Get("note"), any("hi"))
-	if _, err := g.Invoke(bg, nil); err == nil || !strings.Contains(err.Error(), `"greeting"`) {
-		t.Error(err)
-	}
+	g := must[*graph.Graph[graph.SchemaState]](t)(b.Compile(graph.Configurable(greeting{"hello"})))
+	equal(t, "note", runSchema(t, g, nil, graph.Configure(func(c *greeting) { c.Greeting = "hi" })).State.Get("note"), any("hi"))
+	equal(t, "note", runSchema(t, g, nil).State.Get("note"), any("hello"))
 }
 
 func TestSchemaCyclicValuesAreRefused(t *testing.T) {
 	loop := map[string]any{}
 	loop["self"] = loop
 	b := graph.NewSchemaGraph("g", quiet().AddField("any", graph.Field{Type: reflect.TypeFor[any]()}))
-	b.AddNode("a", returns(graph.MapState{"any": loop})).SetEntryPoint("a")
+	graph.AddMapNode(b, "a", returns(graph.MapState{"any": loop})).SetEntryPoint("a")
 	_, err := compileSchema(t, b).Invoke(bg, nil)
 	if err == nil || !strings.Contains(err.Error(), "holds itself") {
 		t.Error(err)

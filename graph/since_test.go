@@ -82,7 +82,18 @@ func TestAStreamTellsWhatWasRecordedSince(t *testing.T) {
 				evs = append(evs, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Answer(true, edits...), recorded)))...)
 			}
 		}
-		all, at := again(t, evs)
+		// What a task wrote whose superstep stays open is told by each run.
+		last := map[string]int{}
+		for i, ev := range evs {
+			last[string(ev.Type)+ev.Task] = i
+		}
+		var told []graph.Event
+		for i, ev := range evs {
+			if ev.Type != graph.EventUpdate || last[string(ev.Type)+ev.Task] == i {
+				told = append(told, ev)
+			}
+		}
+		all, at := again(t, told)
 		for id, i := range at {
 			got, _ := again(t, must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), recorded, graph.Since(id)))))
 			want := all[i:]

@@ -16,16 +16,22 @@ type bulky struct {
 	Log   graph.List[string]
 }
 
+// filling says how many bytes to add.
+type filling struct{ Bytes int }
+
+func fill(n int) graph.RunOption { return graph.Configure(func(c *filling) { c.Bytes = n }) }
+
 // filler is a graph whose node adds n bytes to Log, and to Blob when they are
 // many.
 func filler(t testing.TB, opts ...graph.Option) *graph.Graph[bulky] {
 	t.Helper()
 	b := graph.New[bulky]("filler")
 	b.AddNode("fill", func(ctx context.Context, s *bulky) error {
-		n, err := graph.Configured[int](ctx, "bytes")
+		c, err := graph.Configured[filling](ctx)
 		if err != nil {
 			return err
 		}
+		n := c.Bytes
 		s.Small = "small"
 		if n > 1<<20 {
 			s.Blob.Set(strings.Repeat("b", n))
@@ -35,7 +41,7 @@ func filler(t testing.TB, opts ...graph.Option) *graph.Graph[bulky] {
 		return nil
 	})
 	b.AddEdge(graph.Start, "fill")
-	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory())}, opts...)...)
+	return compile(t, b, append([]graph.Option{graph.WithCheckpointer(checkpoint.NewMemory()), graph.Configurable(filling{})}, opts...)...)
 }
 
 func TestLargeStateWarns(t *testing.T) { // SONI-36
@@ -43,7 +49,7 @@ func TestLargeStateWarns(t *testing.T) { // SONI-36
 	g := filler(t, graph.OnWarning(func(w graph.Warning) { got = append(got, w) }))
 	turn := func(n int) {
 		t.Helper()
-		if _, err := g.Thread("t").Invoke(bg, g.Input(func(*bulky) error { return nil }), graph.Configure("bytes", n)); err != nil {
+		if _, err := g.Thread("t").Invoke(bg, g.Input(func(*bulky) error { return nil }), fill(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +76,7 @@ func TestLargeStateWarns(t *testing.T) { // SONI-36
 
 func TestSlowlyGrowingStateWarnsEachTimeItHasDoubled(t *testing.T) { // SONI-36
 	var got []int
-	g := filler(t, graph.WarnSize(10_000), graph.Configure("bytes", 500), graph.OnWarning(func(w graph.Warning) {
+	g := filler(t, graph.WarnSize(10_000), fill(500), graph.OnWarning(func(w graph.Warning) {
 		if w.Kind != graph.LargeState || w.Field != "Log" {
 			t.Errorf("got %+v", w)
 		}
@@ -87,7 +93,7 @@ func TestSlowlyGrowingStateWarnsEachTimeItHasDoubled(t *testing.T) { // SONI-36
 }
 
 func TestStateSizeLimit(t *testing.T) { // SONI-36
-	g := filler(t, graph.WarnSize(0), graph.MaxStateSize(20_000), graph.Configure("bytes", 900))
+	g := filler(t, graph.WarnSize(0), graph.MaxStateSize(20_000), fill(900))
 	var err error
 	n := 0
 	for ; err == nil && n < 100; n++ {

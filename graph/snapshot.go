@@ -41,6 +41,20 @@ type Snapshot[S any] struct {
 	Recent     []string // nodes run last, newest last
 
 	incomplete error // see Err
+	engine     *engine
+	whole      any // the state, whatever its form; the engine's
+}
+
+// OutputJSON returns what a run that came to this gives to its caller, as JSON: see
+// [SetOutput]. Without an output type it is the state.
+func (s *Snapshot[S]) OutputJSON() (json.RawMessage, error) {
+	if s.engine == nil || s.whole == nil {
+		return nil, nil
+	}
+	if data, ok := any(s.State).(json.RawMessage); ok && s.engine.output == nil {
+		return data, nil
+	}
+	return s.engine.outputJSON(s.whole)
 }
 
 // TaskState is a planned task.
@@ -53,6 +67,10 @@ type TaskState struct {
 	Input  json.RawMessage // payload of a send
 
 	Interrupts []Interrupted
+
+	// Did names what the task has recorded by [Do], [Go] and [Once] and will not do
+	// again, as often as it has and sorted; in a [Scope] with that. Only a Snapshot has it.
+	Did []string
 
 	// Subgraphs tells where the logs of subgraphs stand that the task has
 	// called: a namespace for [Namespace], and a checkpoint.
@@ -152,8 +170,8 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 		State: s.View(), Thread: string(set.thread), Namespace: set.namespace,
 		Checkpoint: string(m.Head()), Step: m.Step(), Recent: append([]string(nil), lastOf(m.Recent(), core.RecentNodes)...),
 	}
-	names := e.prog.Plan.Names()
-	snap.Next = local.Next(names, m.Tasks())
+	snap.engine, snap.whole = e, snap.State
+	snap.Next = local.Next(e.prog.Plan, m.Tasks())
 	for _, q := range local.OpenQuestions(m) {
 		if q.Wait {
 			snap.Waits = append(snap.Waits, waitOf(&q))
@@ -161,8 +179,11 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 		}
 		snap.Interrupts = append(snap.Interrupts, e.withSchema(interruptOf(&q), set))
 	}
+	did := s.Did()
 	for i := range m.Tasks() {
-		snap.Tasks = append(snap.Tasks, e.taskState(m, i, set))
+		ts := e.taskState(m, i, set)
+		ts.Did = did[i]
+		snap.Tasks = append(snap.Tasks, ts)
 	}
 	snap.incomplete = m.Incomplete()
 	if rec := s.Record(); rec != nil {

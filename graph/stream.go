@@ -17,16 +17,19 @@ type Mode uint32
 
 // The modes.
 const (
-	// ModeUpdates: what each task wrote, in plan order, when its superstep is
-	// committed, or earlier when an input or an answer with an update folds it;
-	// and interrupts. It is the default.
+	// ModeUpdates: what each task wrote, in plan order, when its result is stored
+	// (without a checkpointer when it has ended); and interrupts. When the superstep
+	// ends is told by its checkpoint and its values. What a task wrote is told again
+	// when it runs again, since its superstep failed, and when another run commits
+	// the superstep. It is the default.
 	ModeUpdates = Mode(local.Updates | local.InterruptRaised)
 
 	// ModeValues: the whole state after the input and after each superstep;
 	// and interrupts.
 	ModeValues = Mode(local.Values | local.InterruptRaised)
 
-	// ModeMessages: parts of messages (tokens) as nodes send them.
+	// ModeMessages: parts of messages (tokens) as nodes send them, but for those
+	// that are tagged with [NoStream].
 	ModeMessages = Mode(local.Message)
 
 	// ModeCustom: what nodes send with Emit.
@@ -35,7 +38,8 @@ const (
 	// ModeTools: calls of tools and what they returned, as nodes send them.
 	ModeTools = Mode(local.ToolCalled | local.ToolReturned)
 
-	// ModeTasks: start, end, failure and retry of each task.
+	// ModeTasks: start, end, failure and retry of each task, and of each call of [Do]
+	// whose result was not recorded.
 	ModeTasks = Mode(local.TaskStarted | local.TaskEnded | local.TaskFailed | local.TaskRetried)
 
 	// ModeCheckpoints: each checkpoint that was stored. With [Async] and
@@ -98,8 +102,13 @@ type Event struct {
 	Task    string // ID of the task
 	Attempt int
 
+	// Tags are those of the node, of the nodes in Path and, of what a node sends, of
+	// its context: see [Tags] and [WithTags].
+	Tags []string
+
 	// Update is what the task wrote, as JSON: field name to what was added,
-	// put or set. It is nil when it wrote nothing. (updates, task_result)
+	// put or set. It is nil when it wrote nothing. Of a [Do] it is the result. (updates,
+	// task_result)
 	Update json.RawMessage
 
 	// Value is what the node sent (custom, messages, tool_call, tool_result),
@@ -113,31 +122,50 @@ type Event struct {
 	Source     string   // (checkpoints)
 	Next       []string // nodes planned next (checkpoints, values)
 
-	Input    json.RawMessage // payload of a send (task)
+	Input    json.RawMessage // payload of a send, or what Do was given (task)
 	From     string          // node that led here (task)
 	Err      error           // (task_error, task_retry)
 	Delay    time.Duration   // before the next attempt (task_retry)
 	Duration time.Duration   // (task_result, task_error)
 	Cached   bool            // the result came from the node's cache
 
-	state any
+	shown *shown
+}
+
+// shown is what an event of type values shows.
+type shown struct {
+	state        any
+	json, output func() (json.RawMessage, error)
 }
 
 // StateOf returns the state that an event of type values carries. It is the
 // caller's own copy. It returns false for other events, and for those of a
 // subgraph with another state type.
 func StateOf[S any](ev Event) (*S, bool) {
-	s, ok := ev.state.(*S)
+	if ev.shown == nil {
+		return nil, false
+	}
+	s, ok := ev.shown.state.(*S)
 	return s, ok
 }
 
 // StateJSON returns the state that an event of type values carries, whatever its
 // type, as JSON. It returns nil for other events.
 func (ev Event) StateJSON() (json.RawMessage, error) {
-	if ev.state == nil {
+	if ev.shown == nil {
 		return nil, nil
 	}
-	return json.Marshal(ev.state)
+	return ev.shown.json()
+}
+
+// OutputJSON returns what a run that ended with an event of type values would give to
+// its caller, as JSON: see [SetOutput]. Without an output type it is the state. It
+// returns nil for other events.
+func (ev Event) OutputJSON() (json.RawMessage, error) {
+	if ev.shown == nil {
+		return nil, nil
+	}
+	return ev.shown.output()
 }
 
 // Namespace returns the path of the event's subgraph as one string, empty for
@@ -149,16 +177,28 @@ func eventOf(ev *local.Event) Event {
 		Type: eventTypes[ev.Kind], Path: ev.Path, Tasks: ev.Tasks, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
 		Node: ev.Node, Attempt: ev.Attempt, Update: ev.Update, Value: ev.Value, Checkpoint: string(ev.ID), Parent: string(ev.Parent),
 		Source: string(ev.Source), Next: ev.Next, Input: ev.Payload, From: ev.From, Err: ev.Err, Delay: ev.Delay, Duration: ev.Duration,
-		Cached: ev.Cached, state: ev.State,
+		Cached: ev.Cached, Tags: ev.Tags,
+	}
+	if ev.State != nil {
+		e.shown = showing(ev)
 	}
 	if ev.Task >= 0 && ev.Node != "" {
-		e.Task = local.TaskID(ev.Epoch, ev.Step, ev.Task)
+		e.Task = local.SubID(local.TaskID(ev.Epoch, ev.Step, ev.Task), ev.Do)
 	}
 	if ev.Question != nil {
 		i := interruptOf(ev.Question)
 		e.Interrupt = &i
 	}
 	return e
+}
+
+func showing(ev *local.Event) *shown {
+	state, output := ev.State, ev.Output
+	v := &shown{state: state, json: sync.OnceValues(func() (json.RawMessage, error) { return json.Marshal(state) })}
+	if v.output = v.json; output != nil {
+		v.output = sync.OnceValues(func() (json.RawMessage, error) { return output(state) })
+	}
+	return v
 }
 
 // Modes selects the events that Stream yields. The default is [ModeUpdates].
@@ -187,22 +227,23 @@ func Buffer(n int) StreamOption {
 // the context given to Stream.
 func Detach() StreamOption { return streamSetting(func(s *settings) { s.detach = true }) }
 
-// LiveOrder passes the ends of parallel tasks on as they happen. By default
-// they are passed on in plan order, so that a deterministic graph gives the
+// LiveOrder passes the ends of parallel tasks, and what they wrote, on as they happen.
+// By default they are passed on in plan order, so that a deterministic graph gives the
 // same events in every run. (Events that nodes send with [Emit] and
-// [EmitMessage] always come as they happen.)
+// [EmitMessage], and those of [Do], always come as they happen.)
 func LiveOrder() StreamOption { return streamSetting(func(s *settings) { s.live = true }) }
 
 // Since makes Stream tell first what the thread has come to after
 // a checkpoint, and then what the call does: of each input and each superstep that
-// was recorded since, the checkpoint, the updates and the values, as far as the
+// was recorded since, the updates, the checkpoint and the values, as far as the
 // modes want them and in the order of the run that recorded them, and the updates
 // that an edit has folded or made as a node. So a consumer that has seen a checkpoint,
-// and whose process or connection then died, misses nothing that was recorded since.
-// The updates and values of a checkpoint follow its event: who wants them has seen it
-// when the last of them has come. What is not recorded (what nodes emitted, messages, the course of tasks) is not told again, and
-// neither is what happened inside subgraphs. An empty checkpoint is the beginning of
-// the thread.
+// and whose process or connection then died, misses nothing that was recorded since; it
+// may be told again what tasks of the superstep wrote that was open. The values of a
+// checkpoint follow its event: who wants them has seen it when they have come. What is
+// not recorded (what nodes emitted, messages, the course of tasks) is not told again,
+// and neither is what happened inside subgraphs. An empty checkpoint is the beginning
+// of the thread.
 //
 // If the thread doesn't come from that checkpoint, or what follows it was pruned,
 // the error wraps checkpoint.ErrNotFound and nothing runs.
@@ -288,17 +329,14 @@ func (e *engine) bus(set *settings, stream *local.Bus) *local.Bus {
 		return stream
 	}
 	watch := observerKinds
-	o := set.observer
-	observe := func(ev *local.Event) { observe(o, ev) }
+	o, one := set.observer, new(sync.Mutex)
+	observe := func(ev *local.Event) { // Do and tools are called in goroutines of their nodes
+		one.Lock()
+		defer one.Unlock()
+		observe(o, ev)
+	}
 	if watchesTools(o) {
-		// Tools are called in goroutines of their nodes.
 		watch |= local.ToolCalled | local.ToolReturned
-		one, all := new(sync.Mutex), observe
-		observe = func(ev *local.Event) {
-			one.Lock()
-			defer one.Unlock()
-			all(ev)
-		}
 	}
 	if stream == nil {
 		return &local.Bus{Wants: watch, Send: observe}

@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -101,7 +102,7 @@ func TestStreamOfEverything(t *testing.T) { // W7-39, SONI-46, SONI-47
 	evs := must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }), graph.Modes(graph.ModeUpdates, graph.ModeMessages, graph.ModeCustom, graph.ModeDebug))))
 	equalSlice(t, "events", shorts(evs), []string{
 		"checkpoints 0 /", "task 1 /a", "messages 1 /a Hel", "messages 1 /a lo", "custom 1 /a half way",
-		`task_result 1 /a {"Note":"Hello"}`, "checkpoints 1 /", `updates 1 /a {"Note":"Hello"}`, "task 2 /b",
+		`task_result 1 /a {"Note":"Hello"}`, `updates 1 /a {"Note":"Hello"}`, "checkpoints 1 /", "task 2 /b",
 		`interrupt 2 /b interrupted in node 'b': "ok" waits for an answer`, "checkpoints 1 /",
 	})
 	evs = must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Answer(true), graph.Modes(graph.ModeTasks))))
@@ -357,4 +358,84 @@ func TestEventsOfSubgraphsNameTheTasksAboveThem(t *testing.T) {
 		equal(t, "leaves", leaves, 2)
 		equal(t, "tasks told apart", len(above), 7)
 	}
+}
+
+// What a task wrote is told when it is stored, though others of its superstep still run:
+// in plan order as far as that is complete, with LiveOrder as it comes.
+func TestUpdatesAreToldBeforeTheSuperstepEnds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts []graph.StreamOption
+		slow int // this task ends when the others were told of
+		told []string
+	}{
+		"in plan order": {nil, 2, []string{"0", "1", "2"}},
+		"live":          {[]graph.StreamOption{graph.LiveOrder()}, 0, []string{"1", "2", "0"}},
+	} {
+		for stored, store := range map[string][]graph.Option{"stored": stored(), "not stored": nil} {
+			t.Run(name+", "+stored, func(t *testing.T) {
+				ended := make([]chan struct{}, 3)
+				for i := range ended {
+					ended[i] = make(chan struct{})
+				}
+				others := make(chan struct{})
+				b := graph.New[trail]("g")
+				work := graph.AddTask(b, "work", func(_ context.Context, s *trail, i int) error {
+					switch {
+					case i == tt.slow:
+						<-others
+					case i == 2 && tt.slow == 0:
+						<-ended[1]
+					}
+					s.Ran.Add(fmt.Sprint(i))
+					return nil
+				})
+				b.AddCommandNode("split", func(context.Context, *trail) (graph.Command, error) {
+					return graph.Dispatch(work.Send(0), work.Send(1), work.Send(2)), nil
+				}).AddEdge(graph.Start, "split")
+				g := compile(t, b, store...)
+				var told []string
+				for ev, err := range g.Thread("t").Stream(bg, g.Input(func(*trail) error { return nil }), tt.opts...) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if ev.Node != "work" {
+						continue
+					}
+					var wrote struct{ Ran []string }
+					if err := json.Unmarshal(ev.Update, &wrote); err != nil {
+						t.Fatal(err)
+					}
+					if told = append(told, wrote.Ran...); wrote.Ran[0] == "1" {
+						close(ended[1])
+					}
+					if len(told) == 2 {
+						close(others)
+					}
+				}
+				equalSlice(t, "told", told, tt.told)
+			})
+		}
+	}
+}
+
+// What tasks wrote whose superstep failed is told when it goes on, once for each run.
+func TestUpdatesOfAFailedSuperstepAreToldByEachRun(t *testing.T) {
+	broken := true
+	b := visits(graph.New[trail]("g"), "a").AddNode("b", func(_ context.Context, s *trail) error {
+		if broken {
+			return errBoom
+		}
+		s.Ran.Add("b")
+		return nil
+	})
+	g := compile(t, b.AddEdge(graph.Start, "a").AddEdge(graph.Start, "b"), stored()...)
+	th := g.Thread("t")
+	evs, err := collect(th.Stream(bg, th.Input(func(*trail) error { return nil })))
+	if !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	equalSlice(t, "the first run", shorts(evs), []string{`updates 1 /a {"Ran":["a"]}`})
+	broken = false
+	evs = must[[]graph.Event](t)(collect(th.Stream(bg, th.Continue())))
+	equalSlice(t, "the second run", shorts(evs), []string{`updates 1 /a {"Ran":["a"]}`, `updates 1 /b {"Ran":["b"]}`})
 }

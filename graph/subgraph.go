@@ -25,7 +25,8 @@ type Mapping[P, C any] struct {
 // below the task's, so that it goes on where it was after an interrupt or a
 // crash; its questions are the thread's questions; its events carry the node in
 // their Path. Options given to child's Compile hold for its limits and
-// breakpoints; its own checkpointer, thread and observer are not used.
+// breakpoints, and [For] sets others; its own checkpointer, thread and observer are not
+// used.
 //
 // The subgraph's state begins at zero each time; see [KeepState].
 func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mapping[P, C], opts ...NodeOption) *Builder[P] {
@@ -37,7 +38,10 @@ func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mappin
 			if err != nil {
 				return local.Command{}, err
 			}
-			call := child.e.subcall(t)
+			call, err := child.e.subcall(ctx, t)
+			if err != nil {
+				return local.Command{}, err
+			}
 			call.Keep = child.e.settings.keep
 			call.Input = func(st any) error {
 				if m.In != nil {
@@ -72,7 +76,10 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 			if err != nil {
 				return local.Command{}, err
 			}
-			call := child.e.subcall(t)
+			call, err := child.e.subcall(ctx, t)
+			if err != nil {
+				return local.Command{}, err
+			}
 			call.Seed = shared
 			called, err := t.Subgraph(ctx, call)
 			if err != nil {
@@ -86,9 +93,9 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 			return parentCommand(called), nil
 		}
 	}
-	share := func(_ *plan.NodeSpec, n *nodeConfig) {
+	share := nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		n.part = func(parent any) any { return part(parent.(*P)) }
-	}
+	})
 	addSubgraph(b, name, child, run, append([]NodeOption{share}, opts...))
 	return b
 }
@@ -102,9 +109,9 @@ func KeepState() Option { return graphSetting(func(s *settings) { s.keep = true 
 // subgraph may go to with [GotoParent]. They are checked by the containing
 // graph's Compile, which refuses them for nodes that are not subgraphs.
 func ParentDestinations(nodes ...string) NodeOption {
-	return func(spec *plan.NodeSpec, _ *nodeConfig) {
+	return nodeSetting(func(spec *plan.NodeSpec, _ *nodeConfig) {
 		spec.ParentDestinations = append(slices.Clone(spec.ParentDestinations), nodes...)
-	}
+	})
 }
 
 // Call runs a graph inside a node and returns its final state. It is for calls
@@ -123,7 +130,10 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	if child == nil || child.e == nil {
 		return nil, fmt.Errorf("graph: Call %q: the subgraph is nil or was never compiled", key)
 	}
-	call := child.e.subcall(t)
+	call, err := child.e.subcall(ctx, t)
+	if err != nil {
+		return nil, err
+	}
 	call.Key, call.Keep = key, child.e.settings.keep
 	call.Input = func(st any) error {
 		if input == nil {
@@ -143,21 +153,13 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 
 // Contains draws a graph inside a node that runs it with [Call].
 func Contains[C any](child *Graph[C]) NodeOption {
-	return func(_ *plan.NodeSpec, n *nodeConfig) {
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		if child == nil || child.e == nil {
 			n.mistake("pass the graph that its builder's Compile returned", "the subgraph is nil or was never compiled")
 			return
 		}
 		n.child = child.e
-	}
-}
-
-func (e *engine) subcall(t *local.Task) local.Call {
-	set := &e.settings
-	return local.Call{Program: e.program(taskEmitter(t)), Options: local.Options{
-		MaxSteps: set.maxSteps, MaxTasks: set.maxTasks, CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict,
-		Concurrency: set.concurrency, StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout, Check: set.check,
-	}}
+	})
 }
 
 func parentCommand(c *local.Called) local.Command {
@@ -168,7 +170,7 @@ func parentCommand(c *local.Called) local.Command {
 }
 
 // mount marks the node as a subgraph.
-func mount(_ *plan.NodeSpec, n *nodeConfig) { n.mounted = true }
+var mount = nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) { n.mounted = true })
 
 func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
 	b.add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child), mount}, opts...))

@@ -150,11 +150,8 @@ func (*sumMerger[N]) Check(cs []field.Change) (later, earlier int, err error) {
 	return checkSums[N](cs)
 }
 
-// Keeps implements [field.Keeping].
-func (f *sumMerger[N]) Keeps(c field.Change) bool {
-	sc, ok := c.(*sumChange[N])
-	return ok && sc.over && sameBits(sc.n, f.base)
-}
+// Hash implements [state.Hashing].
+func (f *sumMerger[N]) Hash() (h uint64, ok bool) { return hashScalar((*Sum[N])(f).Get()), true }
 
 // Infallible implements [field.Infallible]: floats can overflow.
 func (*sumMerger[N]) Infallible() bool { return !holdsFraction[N]() }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
@@ -37,7 +38,9 @@ func (g *Graph[S]) Thread(id string, opts ...ThreadOption) *Thread[S] {
 	if t.err != nil {
 		return t
 	}
-	t.set, t.err = with(t.set, opts)
+	if len(opts) > 0 {
+		t.set, t.err = with(t.set, opts)
+	}
 	t.set.thread = checkpoint.ThreadID(id)
 	return t
 }
@@ -47,11 +50,11 @@ func (g *Graph[S]) Thread(id string, opts ...ThreadOption) *Thread[S] {
 func (t *Thread[S]) Err() error { return t.err }
 
 // CheckJSON is [Graph.CheckJSON] of the thread's graph.
-func (t *Thread[S]) CheckJSON(update []byte) error {
+func (t *Thread[S]) CheckJSON(kind JSONKind, data []byte) error {
 	if t.err != nil {
 		return t.err
 	}
-	return t.e.check(update)
+	return t.e.check(kind, data)
 }
 
 // ID returns the thread's ID.
@@ -84,7 +87,7 @@ func (e *engine) view(ctx context.Context, set *settings, from checkpoint.ID) (S
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
-	s, err := local.Open(ctx, e.prog, *lo, from, false)
+	s, err := local.Open(ctx, e.prog, lo, from, false)
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
@@ -165,7 +168,7 @@ func (e *engine) edited(ctx context.Context, set *settings, f func(s *local.Sess
 	if lo.Deps, err = provide(ctx, set); err != nil {
 		return Snapshot[any]{}, err
 	}
-	s, err := local.Run(ctx, e.prog, *lo, set.from, f)
+	s, err := local.Run(ctx, e.prog, lo, set.from, f)
 	if s != nil {
 		defer s.Close()
 	}
@@ -184,9 +187,9 @@ func flush(ctx context.Context, s *local.Session) error {
 }
 
 // fork goes on from where a thread was opened on a new branch, on which is pending
-// what was there.
-func fork(ctx context.Context, s *local.Session) error {
-	if err := s.Machine().Fork(true); err != nil {
+// what was there: with keep with its results and questions, otherwise from its beginning.
+func fork(ctx context.Context, s *local.Session, keep bool) error {
+	if err := s.Machine().Fork(keep); err != nil {
 		return err
 	}
 	return s.TakeAlong(ctx)
@@ -200,7 +203,7 @@ type HistoryQuery struct {
 	AllBranches bool              // of all branches, in the order written
 	Source      string            // only checkpoints written for that reason, such as "loop" or "update"; empty: all
 	Metadata    map[string]string // only checkpoints whose metadata have these entries
-	WhereNext   string            // only checkpoints after which that node is pending; empty: all
+	WhereNext   string            // only checkpoints after which that node is pending, under this or a former name; empty: all
 }
 
 // Entry is a checkpoint in a thread's history. It is light: the state is folded
@@ -240,6 +243,10 @@ func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry
 			return
 		}
 		n := 0
+		isWanted := func(name string) bool {
+			i, ok := e.prog.Plan.Recorded(name)
+			return ok && e.prog.Plan.Nodes[i].Name == q.WhereNext
+		}
 		for rec, err := range t.records(ctx, q) {
 			if err != nil {
 				yield(Entry[S]{}, &CheckpointError{Thread: t.set.thread, Op: "load", Err: err})
@@ -255,7 +262,7 @@ func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry
 				return
 			}
 			entry.Next = append(entry.Next, pending...)
-			if q.WhereNext != "" && !slices.Contains(entry.Next, q.WhereNext) {
+			if q.WhereNext != "" && !slices.ContainsFunc(entry.Next, isWanted) {
 				continue
 			}
 			if !yield(entry, nil) {
@@ -285,7 +292,7 @@ func (t *Thread[S]) entry(e *engine, rec *checkpoint.Record) Entry[S] {
 		Checkpoint: string(rec.ID), Parent: string(rec.Parent), Branch: string(rec.Branch), Step: rec.Step, Source: string(rec.Source),
 		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata,
 		state: func(ctx context.Context) (S, error) {
-			st, err := local.StateOf(ctx, t.set.store, e.prog.Values, rec.Log, rec.ID, local.Growing{Kept: e.kept, Max: t.set.readCacheSize(), Plan: e.prog.Plan})
+			st, err := local.StateOf(ctx, t.set.store, e.prog.Values, rec.Log, rec.ID, local.Keeper{Kept: e.kept, Max: t.set.readCacheSize(), Plan: e.prog.Plan})
 			if err != nil {
 				var zero S
 				return zero, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
@@ -395,6 +402,7 @@ func (t *Thread[S]) EditAs(ctx context.Context, node string, f func(s *S) error,
 type Edit[S any] struct {
 	Apply   func(s *S) error // nil: it changes nothing
 	AsNode  string           // empty: of nobody; see [Thread.EditAs]
+	Task    string           // which task of the node that is not done it completes, by TaskState.ID; empty: the first
 	Command Command          // replaces the node's edges
 }
 
@@ -412,7 +420,14 @@ func (t *Thread[S]) BulkEdit(ctx context.Context, edits []Edit[S]) (*Snapshot[S]
 	}
 	erased := make([]edit, len(edits))
 	for i, e := range edits {
-		erased[i] = edit{node: e.AsNode, command: e.Command}
+		switch {
+		case e.Command.IsZero():
+		case e.AsNode == "":
+			return nil, errors.New("graph: an edit of nobody leads nowhere: name the node that its Command is of in AsNode")
+		case e.AsNode == End:
+			return nil, errors.New("graph: an edit as graph.End leaves nothing pending and takes no Command: make it as graph.Start, or as a node")
+		}
+		erased[i] = edit{node: e.AsNode, task: e.Task, command: e.Command}
 		if e.Apply != nil {
 			erased[i].apply = t.form.edit(e.Apply)
 		}
@@ -424,6 +439,7 @@ func (t *Thread[S]) BulkEdit(ctx context.Context, edits []Edit[S]) (*Snapshot[S]
 type edit struct {
 	apply   func(state any) error
 	node    string
+	task    string
 	command Command
 }
 
@@ -434,7 +450,7 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 	}
 	s.KeepMetadata()
 	if set.from != "" && s.Tip() != nil {
-		if err := fork(ctx, s); err != nil {
+		if err := fork(ctx, s, true); err != nil {
 			return err
 		}
 	}
@@ -449,8 +465,24 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 	return nil
 }
 
+// UnknownTaskError says that an edit is to complete a task that the node doesn't have,
+// or that is done.
+type UnknownTaskError struct{ Node, Task string }
+
+func (e *UnknownTaskError) Error() string {
+	return fmt.Sprintf("node %q has no task %q that an edit could complete: see Snapshot.Tasks", e.Node, e.Task)
+}
+
 func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) error {
-	command := edit.command.local()
+	command, task := edit.command.local(), -1
+	if edit.task != "" {
+		m := s.Machine()
+		if task = slices.IndexFunc(m.Tasks(), func(t core.Task) bool {
+			return t.Status != core.Done && e.prog.Plan.NameOf(t.Node) == edit.node && local.TaskID(m.Epoch(), m.Step()+1, t.Index) == edit.task
+		}); task < 0 {
+			return &UnknownTaskError{Node: edit.node, Task: edit.task}
+		}
+	}
 	switch edit.node {
 	case End:
 		command = EndRun().local()
@@ -468,7 +500,7 @@ func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) erro
 			return e.misnamed("AsNode", "update", edit.node)
 		}
 	}
-	return s.UpdateAs(ctx, edit.apply, edit.node, command)
+	return s.UpdateAs(ctx, edit.apply, edit.node, task, command)
 }
 
 // Fork starts a branch of the thread at the checkpoint of [Thread.At], without running
@@ -485,7 +517,7 @@ func (t *Thread[S]) Fork(ctx context.Context) (*Snapshot[S], error) {
 	if t.set.from == "" {
 		return nil, errors.New("graph: Fork needs a checkpoint: use Thread.At")
 	}
-	return t.present(e.change(ctx, &t.set, func(s *local.Session) error { return fork(ctx, s) }))
+	return t.present(e.change(ctx, &t.set, func(s *local.Session) error { return fork(ctx, s, true) }))
 }
 
 // Copy makes a new thread, with that ID, that is a copy of the thread with its whole

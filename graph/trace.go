@@ -29,11 +29,11 @@ func Trace(t Tracer) RunOption { return runSetting(func(s *settings) { s.tracer 
 type PartKind string
 
 // The kinds. A run has supersteps, a superstep has attempts and handlers, and
-// each of these may have the runs of subgraphs.
+// each of these may have the runs of subgraphs, and attempts of functions of [Do].
 const (
 	PartRun     PartKind = "run"     // a call of Invoke or Stream, or of a subgraph
 	PartStep    PartKind = "step"    // a superstep, from its first task's start until it is committed or the run ends
-	PartAttempt PartKind = "attempt" // a node's attempt at a task; its routers come after it
+	PartAttempt PartKind = "attempt" // a node's attempt at a task; its routers come after it. Or one of Do, whose Path ends with its node
 	PartHandler PartKind = "handler" // the call of a node's [OnError]
 )
 
@@ -42,6 +42,7 @@ type Part struct {
 	Kind      PartKind
 	Graph     string
 	Path      []string // nodes from the root graph down to this graph
+	Tags      []string // of the nodes in Path and, of attempts and handlers, of the node; see [Tags]
 	Thread    string
 	Namespace string
 	Run       string // of a part of the root graph's run or a subgraph's; a run itself has none yet
@@ -101,11 +102,11 @@ func tracerOf(t Tracer) local.Tracer {
 	}
 	return func(ctx context.Context, p local.Part) (context.Context, func(local.Outcome)) {
 		part := Part{
-			Kind: partKinds[p.Kind], Graph: p.Graph, Path: p.Path, Thread: string(p.Log.Thread), Namespace: p.Log.Namespace,
+			Kind: partKinds[p.Kind], Graph: p.Graph, Path: p.Path, Tags: p.Tags, Thread: string(p.Log.Thread), Namespace: p.Log.Namespace,
 			Run: string(p.Run), Step: p.Step, Tasks: p.Tasks, Node: p.Node, Attempt: p.Attempt, From: p.From, Metadata: p.Metadata,
 		}
 		if p.Node != "" {
-			part.Task = local.TaskID(p.Epoch, p.Step, p.Task)
+			part.Task = local.SubID(local.TaskID(p.Epoch, p.Step, p.Task), p.Do)
 		}
 		ctx, end := t.Begin(ctx, part)
 		return ctx, func(o local.Outcome) { end(outcomeOf(o)) }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -159,7 +160,7 @@ func TestATracerIsToldHowAttemptsEnd(t *testing.T) {
 		b.AddNode("handled", func(context.Context, *trail) error { return boom }, graph.OnError(func(context.Context, *trail, *graph.NodeError) (graph.Command, error) {
 			return graph.Command{}, nil
 		}))
-		b.AddNode("cached", visit("cached"), graph.Cache(graph.CachePolicy{Store: new(graph.MemoryCache), Key: func(any, json.RawMessage) (string, error) { return "", nil }}))
+		b.AddNode("cached", visit("cached"), graph.Cache(graph.CachePolicy{Store: new(cache.Memory), Key: func(any, json.RawMessage) (string, error) { return "", nil }}))
 		b.AddNode("fails", func(context.Context, *trail) error { return boom })
 		b.AddNode("slow", func(ctx context.Context, _ *trail) error { <-ctx.Done(); return ctx.Err() })
 		b.AddEdge(graph.Start, "flaky").AddEdge("flaky", "handled").AddEdge("handled", "cached").AddEdge("cached", "fails").AddEdge("cached", "slow")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"reflect"
 	"sync"
@@ -341,6 +342,29 @@ func equal[T any](a, b T) bool {
 func scalar[T any]() bool {
 	k := reflect.TypeFor[T]().Kind()
 	return k >= reflect.Bool && k <= reflect.Float64 || k == reflect.String
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// hashScalar hashes a number, a string or a boolean. It tells 0 and -0 apart, as their
+// JSON does.
+func hashScalar[T any](v T) uint64 {
+	switch v := any(&v).(type) {
+	case *string:
+		return maphash.String(hashSeed, *v)
+	case *int:
+		return maphash.Comparable(hashSeed, *v)
+	}
+	switch v := reflect.ValueOf(&v).Elem(); {
+	case v.CanFloat():
+		return maphash.Comparable(hashSeed, math.Float64bits(v.Float()))
+	case v.CanInt():
+		return maphash.Comparable(hashSeed, v.Int())
+	case v.CanUint():
+		return maphash.Comparable(hashSeed, v.Uint())
+	default:
+		return maphash.Comparable(hashSeed, v.Interface())
+	}
 }
 
 func equalSlices[T any](a, b []T) bool {

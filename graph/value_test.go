@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep/field"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/graph/internal/state"
 )
 
 // fieldPtr is a pointer to a field type F.
@@ -35,7 +37,19 @@ func changeOf(t testing.TB, f field.Merging) field.Change {
 }
 
 // keeps reports whether c leaves f as it is.
-func keeps(f field.Merging, c field.Change) bool { return f.Merger().(field.Keeping).Keeps(c) }
+func keeps(f field.Merging, c field.Change) bool {
+	if h, ok := f.Merger().(state.Hashing); ok {
+		if was, ok := h.Hash(); ok {
+			to := reflect.New(reflect.TypeOf(f).Elem())
+			to.Elem().Set(reflect.ValueOf(f).Elem())
+			after := to.Interface().(field.Merging).Merger()
+			err := after.Apply(c)
+			is, _ := after.(state.Hashing).Hash()
+			return err == nil && is == was
+		}
+	}
+	return f.Merger().(field.Keeping).Keeps(c)
+}
 
 func fieldJSON(t testing.TB, v any) string {
 	t.Helper()

@@ -107,7 +107,7 @@ func CheckIdempotent[S any](tb testing.TB, build func() *graph.Builder[S], input
 	wrote := map[string][]byte{} // by task
 	reported := false
 	b := build()
-	b.AddCallbacks(graph.Callbacks[S]{After: func(ctx context.Context, s *S) error {
+	b.NodeDefaults(graph.WithCallbacks(graph.Callbacks[S]{After: func(ctx context.Context, s *S) error {
 		info := graph.Info(ctx)
 		data, err := json.Marshal(s)
 		if err != nil {
@@ -128,7 +128,7 @@ func CheckIdempotent[S any](tb testing.TB, build func() *graph.Builder[S], input
 		// again once the question is answered.
 		_, err = graph.Interrupt[bool](ctx, againKey, nil)
 		return err
-	}})
+	}}))
 	twice, err := try(tb.Context(), b, input, script, checkpoint.NewMemory(), nil, opts)
 	switch {
 	case err != nil:

@@ -59,14 +59,14 @@ func attemptOf(i graph.TaskInfo) attempt { return attempt{i.Node, i.Run, i.Task,
 // The faults of a node happen within its timeouts and retries.
 func Inject[S any](b *graph.Builder[S], faults ...Fault) *Injector {
 	in := &Injector{faults: faults, runs: map[string]int{}, running: map[attempt]int{}, fired: make([]bool, len(faults))}
-	b.AddCallbacks(graph.Callbacks[S]{
+	b.NodeDefaults(graph.WithCallbacks(graph.Callbacks[S]{
 		Before: func(ctx context.Context, _ *S) (bool, error) {
 			return false, in.meet(ctx, false, in.begin(graph.Info(ctx)))
 		},
 		After: func(ctx context.Context, _ *S) error {
 			return in.meet(ctx, true, in.of(graph.Info(ctx)))
 		},
-	})
+	}))
 	return in
 }
 

@@ -72,6 +72,7 @@ const (
 	nodeKey       = attribute.Key("superstep.node")
 	taskKey       = attribute.Key("superstep.task")
 	attemptKey    = attribute.Key("superstep.attempt")
+	tagsKey       = attribute.Key("superstep.tags")
 	fromKey       = attribute.Key("superstep.from")
 	checkpointKey = attribute.Key("superstep.checkpoint")
 	outcomeKey    = attribute.Key("superstep.outcome")

@@ -115,6 +115,9 @@ func attributesOf(p graph.Part) []attribute.KeyValue {
 	default:
 		attrs = append(attrs, stepKey.Int(p.Step), nodeKey.String(p.Node), taskKey.String(p.Task), attemptKey.Int(p.Attempt))
 		text(fromKey, p.From)
+		if len(p.Tags) > 0 {
+			attrs = append(attrs, tagsKey.StringSlice(p.Tags))
+		}
 	}
 	return attrs
 }

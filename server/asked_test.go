@@ -402,6 +402,17 @@ func TestANewThreadBeginsWithAHistory(t *testing.T) {
 	if state := call[object](c, "GET", "/threads/"+ended["thread_id"].(string)+"/state", nil); fmt.Sprint(state["next"]) != "[]" {
 		t.Errorf("after a command that ends it: %v", state)
 	}
+	closed := call[object](c, "POST", "/threads", object{"metadata": object{"graph_id": "booking"}, "supersteps": []object{
+		steps(object{"values": object{"city": "Rom"}, "as_node": "__start__"}), steps(object{"values": object{"city": "Bari"}, "as_node": "__end__"}),
+	}})
+	if state := call[object](c, "GET", "/threads/"+closed["thread_id"].(string)+"/state", nil); fmt.Sprint(state["next"]) != "[]" || state["values"].(object)["city"] != "Bari" {
+		t.Errorf("after an edit as the end: %v", state)
+	}
+	for _, as := range []string{"", "__end__"} {
+		c.refused("POST", "/threads", object{"graph_id": "booking", "supersteps": []object{
+			steps(object{"values": object{"city": "Rom"}, "as_node": as, "command": object{"goto": "plan"}}),
+		}}, 422, "as_node")
+	}
 	c.refused("POST", "/threads", object{"supersteps": []object{steps(object{"values": object{}})}}, 422, "graph_id")
 	id := "01a20283-be24-7000-8000-000000000002"
 	c.refused("POST", "/threads", object{"thread_id": id, "graph_id": "booking", "supersteps": []object{

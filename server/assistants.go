@@ -157,11 +157,14 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return invalid("if_exists must be raise or do_nothing")
 	}
-	if err := s.checkAssistant(&b); err != nil {
+	err := s.checkAssistant(&b)
+	if err == nil {
+		err = b.fits(s.graphs[*b.GraphID])
+	}
+	if err != nil {
 		return err
 	}
 	var mine Filter
-	var err error
 	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return err
 	}
@@ -210,6 +213,14 @@ func (s *Server) checkAssistant(b *assistantBody) error {
 		return err
 	}
 	return s.checkMetadata(b.Metadata)
+}
+
+// fits reports what is wrong with an assistant's configuration of a graph.
+func (b *assistantBody) fits(g *served) error {
+	if g == nil {
+		return nil
+	}
+	return checkConfig(g, objectOf(b.Config["configurable"]), b.Context)
 }
 
 // assistantShown is an assistant as clients see it.
@@ -264,6 +275,9 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 			return notFound("Graph %q not found", *b.GraphID)
 		}
 		a.GraphID = *b.GraphID
+	}
+	if err := b.fits(s.graphs[a.GraphID]); err != nil {
+		return err
 	}
 	if b.Config != nil {
 		a.Config = b.Config.raw()
@@ -561,6 +575,8 @@ type drawnNode struct {
 	ID   string         `json:"id"`
 	Type string         `json:"type"`
 	Data map[string]any `json:"data"`
+
+	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
 type drawnEdge struct {
@@ -615,7 +631,11 @@ func (out *drawn) add(d *draw.Graph, prefix string) ends {
 			if n.Description != "" {
 				data["description"] = n.Description
 			}
-			out.Nodes = append(out.Nodes, drawnNode{ID: id, Type: "runnable", Data: data})
+			one := drawnNode{ID: id, Type: "runnable", Data: data}
+			if n.Tags != nil {
+				one.Metadata = map[string]any{"tags": n.Tags}
+			}
+			out.Nodes = append(out.Nodes, one)
 			at[n.ID] = ends{[]string{id}, []string{id}}
 		}
 	}
@@ -669,22 +689,26 @@ func (s *Server) assistantSchemas(w http.ResponseWriter, r *http.Request) error 
 	return write(w, schemas)
 }
 
-// schemasOf describes a graph's state in JSON Schema.
-func schemasOf(g interface {
-	JSONSchema(input bool) (json.RawMessage, error)
-}) (object, error) {
-	state, err := g.JSONSchema(false)
+// schemer is a graph that describes itself.
+type schemer interface {
+	JSONSchema(graph.JSONKind) (json.RawMessage, error)
+}
+
+// schemasOf describes what a graph takes, gives and keeps in JSON Schema.
+func schemasOf(g schemer) (object, error) {
+	config, err := configShapeOf(g)
 	if err != nil {
 		return nil, err
 	}
-	input, err := g.JSONSchema(true)
-	if err != nil {
-		return nil, err
+	out := object{"config_schema": config.published(), "context_schema": config.published()}
+	for name, kind := range map[string]graph.JSONKind{"input_schema": graph.JSONInput, "output_schema": graph.JSONOutput, "state_schema": graph.JSONState} {
+		schema, err := g.JSONSchema(kind)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = schema
 	}
-	anything := json.RawMessage(`{"type":"object"}`)
-	return object{
-		"input_schema": input, "output_schema": state, "state_schema": state, "config_schema": anything, "context_schema": anything,
-	}, nil
+	return out, nil
 }
 
 // assistantSubgraphs lists the subgraphs of a graph, by their path.

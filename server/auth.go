@@ -23,10 +23,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// User is who sends a request. A node that runs for a request has the user as
-// what is configured as "langgraph_auth_user":
+// User is who sends a request. A node that runs for a request has the user in its
+// graph's configuration ([graph.Configurable]), if that has a place for it:
 //
-//	user, err := graph.Configured[server.User](ctx, "langgraph_auth_user")
+//	type Config struct {
+//		User server.User `json:"langgraph_auth_user"`
+//	}
 //
 // and the parts of it that are asked for most as "langgraph_auth_user_id",
 // "langgraph_auth_permissions" and "user_id". Clients cannot configure these

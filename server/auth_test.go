@@ -404,26 +404,37 @@ type informed struct {
 	Pay         string `json:"pay"`
 }
 
+// known is what the server configures of a user.
+type known struct {
+	User        *server.User    `json:"langgraph_auth_user"`
+	ID          json.RawMessage `json:"langgraph_auth_user_id"`
+	Permissions json.RawMessage `json:"langgraph_auth_permissions"`
+	UserID      json.RawMessage `json:"user_id"`
+}
+
 // telling is a graph whose state is what it was configured with.
 func informing(t testing.TB) *graph.Graph[informed] {
 	t.Helper()
 	b := graph.New[informed]("telling")
 	b.AddNode("tell", func(ctx context.Context, s *informed) error {
-		get := func(name string) string {
-			v, err := graph.Configured[json.RawMessage](ctx, name)
-			if err != nil {
+		c, err := graph.Configured[known](ctx)
+		if err != nil {
+			return err
+		}
+		get := func(v json.RawMessage) string {
+			if string(v) == "null" {
 				return "nothing"
 			}
 			return string(v)
 		}
-		s.User, s.ID, s.Permissions, s.UserID = "nothing", get("langgraph_auth_user_id"), get("langgraph_auth_permissions"), get("user_id")
-		if u, err := graph.Configured[server.User](ctx, "langgraph_auth_user"); err == nil {
+		s.User, s.ID, s.Permissions, s.UserID = "nothing", get(c.ID), get(c.Permissions), get(c.UserID)
+		if u := c.User; u != nil {
 			s.User = fmt.Sprint(u.ID, " ", u.DisplayName, " ", u.Permissions, " ", u.Claims)
 		}
 		return nil
 	})
 	b.AddEdge(graph.Start, "tell")
-	g, err := b.Compile()
+	g, err := b.Compile(graph.Configurable(known{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"iter"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -69,6 +70,44 @@ func begunAt(run *db.Run) string {
 
 // allSteps are several.
 type allSteps []steps
+
+// together yields events with what tasks of the root graph wrote after the checkpoint
+// that commits it: what is told of a superstep is stored as one. What no checkpoint
+// commits comes last.
+func (all allSteps) together(seq iter.Seq2[graph.Event, error]) iter.Seq2[graph.Event, error] {
+	if len(all) == 0 {
+		return seq
+	}
+	return func(yield func(graph.Event, error) bool) {
+		var wrote []graph.Event
+		tell := func() bool {
+			for len(wrote) > 0 {
+				ev := wrote[0]
+				if wrote = wrote[1:]; !yield(ev, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		for ev, err := range seq {
+			switch {
+			case err != nil:
+				if tell() {
+					yield(ev, err)
+				}
+				return
+			case ev.Type == graph.EventUpdate && len(ev.Path) == 0:
+				wrote = append(wrote, ev)
+				continue
+			}
+			commits := ev.Type == graph.EventCheckpoint && len(ev.Path) == 0 && ev.Source != string(checkpoint.SourceInterrupt)
+			if !yield(ev, nil) || commits && !tell() {
+				return
+			}
+		}
+		tell()
+	}
+}
 
 // before looks at an event that is then sent, after at one that was: so the events of
 // a superstep stand between.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
@@ -127,7 +126,7 @@ func (e *encoder) event(ev graph.Event) error {
 	}
 	switch ev.Type {
 	case graph.EventValues:
-		var state state = sync.OnceValues(ev.StateJSON) // not every mode needs it
+		var state state = ev.StateJSON // not every mode needs it
 		e.states[place(ev)] = state
 		if err := e.name(place(ev), state); err != nil {
 			return err
@@ -139,7 +138,7 @@ func (e *encoder) event(ev graph.Event) error {
 			return err
 		}
 		if e.has(modeValues) && shown {
-			data, err := state()
+			data, err := ev.OutputJSON()
 			if err != nil {
 				return err
 			}
@@ -297,7 +296,7 @@ func (e *encoder) tool(ev graph.Event) error {
 func (e *encoder) messageMetadata(ev graph.Event) map[string]any {
 	ns := seat(ev)
 	return map[string]any{
-		"tags": append([]string{}, e.tags...), "langgraph_node": ev.Node, "langgraph_step": ev.Step,
+		"tags": append(append([]string{}, e.tags...), ev.Tags...), "langgraph_node": ev.Node, "langgraph_step": ev.Step,
 		"langgraph_triggers": []string{"branch:to:" + ev.Node}, "langgraph_path": []string{"__pregel_pull", ev.Node},
 		"langgraph_checkpoint_ns": ns, "checkpoint_ns": ns, "thread_id": e.run.ThreadID, "run_id": e.run.ID,
 		"graph_id": e.graph, "assistant_id": e.run.AssistantID, "run_attempt": e.run.Attempt,

@@ -52,7 +52,11 @@ func (e *encoder) derived(parts ...string) string {
 }
 
 func (e *encoder) trace(event, name, id string, parents []string, metadata, data map[string]any) error {
-	return e.emit(modeEvents, nil, traced{event, name, id, parents, append([]string{}, e.tags...), metadata, data})
+	tags, ok := metadata["tags"].([]string)
+	if !ok {
+		tags = append([]string{}, e.tags...)
+	}
+	return e.emit(modeEvents, nil, traced{event, name, id, parents, tags, metadata, data})
 }
 
 // rootMetadata is what events of the whole graph say.
@@ -198,5 +202,9 @@ func (e *encoder) traceEnd(snap *snapshot) {
 	if !e.started || snap == nil {
 		return
 	}
-	_ = e.trace("on_chain_end", e.graph, e.run.ID, []string{}, e.rootMetadata(), map[string]any{"output": orNull(snap.State)}) // of JSON
+	output, err := snap.OutputJSON()
+	if err != nil { // which the run has failed with
+		return
+	}
+	_ = e.trace("on_chain_end", e.graph, e.run.ID, []string{}, e.rootMetadata(), map[string]any{"output": orNull(output)}) // of JSON
 }

@@ -87,7 +87,7 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 		if seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
 			break
 		}
-		for ev, failure := range seq {
+		for ev, failure := range told.together(seq) {
 			if failure != nil {
 				err = failure
 				break
@@ -213,7 +213,7 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 		}
 		answer, asked := answerOf(snap, c.Resume.raw)
 		if !asked { // a breakpoint, or nothing: it goes on
-			return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)), opts...), nil
+			return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts...), nil
 		}
 		return thread.Stream(ctx, g.Answer(answer, graph.UpdateWith(c.Update)), opts...), nil
 	case c.Goto.set():
@@ -221,9 +221,9 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 		if err != nil {
 			return nil, err
 		}
-		return thread.Stream(ctx, g.Restart(graph.UpdateWith(c.Update), to), opts...), nil
+		return thread.Stream(ctx, g.Restart(graph.UpdateWith(c.Update), to).AsUpdate(), opts...), nil
 	default:
-		return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)), opts...), nil
+		return thread.Stream(ctx, g.Input(graph.UpdateWith(c.Update)).AsUpdate(), opts...), nil
 	}
 }
 
@@ -273,8 +273,12 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 		return nil, err
 	}
 	var opts []graph.StreamOption
-	for k, v := range configured {
-		opts = append(opts, graph.Configure(k, v))
+	shape, err := configShapeOf(g)
+	if err != nil {
+		return nil, err
+	}
+	if shape != nil {
+		opts = append(opts, graph.ConfigureJSON(shape.fitted(configured).raw()))
 	}
 	for _, o := range metadataOptions(objectOf(run.Metadata).with(own)) {
 		opts = append(opts, o)
@@ -322,6 +326,12 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 			failure = err
 		}
 	}
+	var output json.RawMessage
+	if snap != nil {
+		if output, err = snap.OutputJSON(); err != nil && failure == nil {
+			failure = err
+		}
+	}
 	status, told := db.Success, (*db.RunError)(nil)
 	switch {
 	case why == stopInterrupt || why == stopRemoved:
@@ -344,7 +354,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		data, _ := json.Marshal(said) // of strings
 		outcome = object{"__error__": data}.raw()
 	} else if snap != nil {
-		outcome = withInterrupts(snap.State, stateOf(snap).Interrupts)
+		outcome = withInterrupts(output, stateOf(snap).Interrupts)
 	}
 	log.end()
 	for _, e := range enc {

@@ -95,9 +95,13 @@ func TestAUserWhoseIDIsAPatternSeesOnlyTheirOwn(t *testing.T) {
 func TestHeadersAreConfiguredByHeadersAlone(t *testing.T) {
 	b := graph.New[trip]("headers")
 	b.AddNode("tell", func(ctx context.Context, s *trip) error {
+		all, err := graph.Configured[map[string]json.RawMessage](ctx)
+		if err != nil {
+			return err
+		}
 		for _, name := range []string{"x-internal", "X-Internal", "user-agent", "city"} {
-			v, err := graph.Configured[json.RawMessage](ctx, name)
-			if err != nil {
+			v, ok := all[name]
+			if !ok {
 				v = json.RawMessage("-")
 			}
 			s.City += string(v) + " "
@@ -105,7 +109,7 @@ func TestHeadersAreConfiguredByHeadersAlone(t *testing.T) {
 		return nil
 	})
 	b.AddEdge(graph.Start, "tell")
-	c := start(t, server.Graph(b.MustCompile()), quiet())
+	c := start(t, server.Graph(b.MustCompile(graph.Configurable(map[string]json.RawMessage{}))), quiet())
 	said := object{"x-internal": "yes", "X-Internal": "yes", "user-agent": "yes", "city": "Ulm"}
 	made := call[object](c, "POST", "/assistants", object{"graph_id": "headers", "config": object{"configurable": said}})["assistant_id"]
 	for name, body := range map[string]object{

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/tracecontext"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -118,6 +119,9 @@ func (s *Server) checkRun(b *runBody, g *served) error {
 			return invalid("%s must be %s", c.name, strings.Trim(strings.Join(c.allowed, ", "), ", "))
 		}
 	}
+	if err := checkConfig(g, b.Config.Configurable, b.Context); err != nil {
+		return err
+	}
 	if b.Config.RecursionLimit < 0 {
 		return invalid("config.recursion_limit must be positive")
 	}
@@ -150,22 +154,31 @@ func (s *Server) checkRun(b *runBody, g *served) error {
 			return err
 		}
 		if c.Update != nil {
-			return checkUpdate("command.update", c.Update, g.CheckJSON)
+			return checkUpdate("command.update", c.Update, g)
 		}
 		return nil
 	}
 	if isNull(b.Input) {
 		return nil
 	}
-	return checkUpdate("input", b.Input, g.CheckJSON)
+	if err := g.CheckJSON(graph.JSONInput, b.Input); err != nil {
+		text := strings.TrimPrefix(strings.TrimPrefix(plainly(err), "input: "), "update: ")
+		if strings.HasPrefix(text, "must ") {
+			return invalid("input %s", text)
+		}
+		return invalid("input: %s", text)
+	}
+	return nil
 }
 
 // checkUpdate reports what is wrong with what is to be written to a state.
-func checkUpdate(what string, update json.RawMessage, check func([]byte) error) error {
+func checkUpdate(what string, update json.RawMessage, g interface {
+	CheckJSON(kind graph.JSONKind, data []byte) error
+}) error {
 	if text := bytes.TrimSpace(update); len(text) == 0 || text[0] != '{' {
 		return invalid("%s must be an object, with fields of the state", what)
 	}
-	if err := check(update); err != nil {
+	if err := g.CheckJSON(graph.JSONUpdate, update); err != nil {
 		return invalid("%s: %s", what, plainly(err))
 	}
 	return nil
@@ -587,11 +600,18 @@ func (s *Server) writeOutcome(w http.ResponseWriter, r *http.Request, id string,
 	if err != nil {
 		return err
 	}
-	state, err := s.stateAt(r.Context(), t, "", "")
-	if err != nil {
-		return err
+	state, output := noState, noState.Values
+	if g := s.graphOf(t); g != nil {
+		snap, err := s.on(g, t.ID).State(r.Context())
+		if err == nil {
+			state = stateOf(snap)
+			output, err = snap.OutputJSON()
+		}
+		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+			return err
+		}
 	}
-	_, err = w.Write(withInterrupts(state.Values, state.Interrupts))
+	_, err = w.Write(withInterrupts(output, state.Interrupts))
 	return err
 }
 

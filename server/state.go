@@ -342,7 +342,7 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		return err
 	}
 	if update != nil {
-		if err := checkUpdate("values", update, t.CheckJSON); err != nil {
+		if err := checkUpdate("values", update, t); err != nil {
 			return err
 		}
 	}
@@ -355,17 +355,20 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		_, err := t.At(id).BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit})
 		return err
 	}
-	if ns(at) != "" || asNode == graph.Start {
+	if c != nil && c.Goto.set() {
+		if asNode == "" || asNode == graph.End || ns(at) != "" {
+			return invalid("command.goto leads on from a node of the graph: name it in as_node")
+		}
+		if edit.Command, err = c.Goto.command(g); err != nil {
+			return err
+		}
+	}
+	if ns(at) != "" || asNode == graph.Start || asNode == graph.End {
 		return apply()
 	}
 	if asNode != "" {
 		if !slices.Contains(g.Nodes(), asNode) {
 			return invalid("as_node: graph %q has no node %q; there are %s", g.name, asNode, strings.Join(g.Nodes(), ", "))
-		}
-		if c != nil && c.Goto.set() {
-			if edit.Command, err = c.Goto.command(g); err != nil {
-				return err
-			}
 		}
 	}
 	if asNode != "" && id == "" {

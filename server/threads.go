@@ -448,7 +448,7 @@ func (s *Server) findThreads(r *http.Request, b *budget) (q threadSearch, p db.P
 	if err != nil {
 		return q, p, nil, 0, err
 	}
-	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner()}
+	f := db.ThreadFilter{Graph: textOf(q.Metadata["graph_id"]), Assistant: textOf(q.Metadata["assistant_id"]), Status: q.Status, Owner: mine.owner(), Labels: db.Labels(q.Metadata.raw())}
 	match, values := matching(q.Metadata, b), matching(q.Values, b)
 	found, total, err = s.db.Threads(b.ctx, f, by, p, func(t *db.Thread) bool {
 		if b.ctx.Err() != nil || t.Temporary || q.IDs != nil && !slices.Contains(q.IDs, t.ID) || !mine.allows(t.Metadata) || !match(t.Metadata) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -40,12 +41,14 @@ type live struct {
 	said     map[string]bool                // IDs of messages that were sent
 	unnamed  map[string][]unnamed           // messages that have no ID yet, by the place of their graph
 	pending  *graph.Event                   // a checkpoint whose values are still to come
+	states   map[string]json.RawMessage     // of graphs whose values tell something else, by namespace
 }
 
 // follow prepares to tell of a run.
 func (s *Server) follow(ctx context.Context, run *db.Run, b *runBody) (*live, error) {
 	l := &live{
 		s: s, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
+		states: map[string]json.RawMessage{},
 	}
 	var err error
 	l.line, err = s.feeds.line(ctx, s, run, b.V2 != nil, run.Attempt == 1)
@@ -123,6 +126,8 @@ func (l *live) event(ev graph.Event) error {
 			data := map[string]any{"id": ev.Task, "name": ev.Node, "triggers": []string{"branch:to:" + ev.Node}, "interrupts": []any{}}
 			if ev.Input != nil { // else readers are shown the state that the values tell, as [feed.shown] says
 				data["input"] = ev.Input
+			} else if state := l.states[strings.Join(ns, sep)]; state != nil {
+				data["input"] = state
 			}
 			return l.send("tasks", ns, ev, data)
 		}
@@ -166,7 +171,14 @@ func (l *live) event(ev graph.Event) error {
 		if err := l.checkpoint(); err != nil {
 			return err
 		}
-		return l.send("values", ns, ev, orNull(state))
+		values, err := ev.OutputJSON()
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(values, state) {
+			l.states[strings.Join(ns, sep)] = state
+		}
+		return l.send("values", ns, ev, orNull(values))
 	case graph.EventMessage:
 		return l.speak(ns, ev)
 	case graph.EventCustom:
@@ -376,7 +388,9 @@ func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *
 	}
 	_ = l.leaveBelow(nil, end, text)
 	if snap != nil && !e.always {
-		_ = l.tell("values", "values", nil, time.Now(), "", orNull(snap.State))
+		if values, err := snap.OutputJSON(); err == nil {
+			_ = l.tell("values", "values", nil, time.Now(), "", orNull(values))
+		}
 	}
 	if snap != nil && failure == nil {
 		for _, q := range snap.Interrupts {

@@ -52,12 +52,12 @@ func waiting(t testing.TB) *graph.Graph[order] {
 		return nil
 	})
 	b.AddNode("send", func(ctx context.Context, s *order) error {
-		user, _ := graph.Configured[string](ctx, "greeting")
-		s.Steps.Add("sent " + user)
-		return nil
+		c, err := graph.Configured[greeting](ctx)
+		s.Steps.Add("sent " + c.Greeting)
+		return err
 	})
 	b.AddEdge(graph.Start, "wait").AddEdge("wait", "send")
-	g, err := b.Compile()
+	g, err := b.Compile(graph.Configurable(greeting{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,4 +179,9 @@ func TestAThreadWaitsAfterAWrongAnswer(t *testing.T) {
 	if runs := call[[]object](c, "GET", "/threads/"+thread+"/runs", nil); runs[0]["status"] != "error" {
 		t.Errorf("the run is %v", runs[0]["status"])
 	}
+}
+
+// greeting is what the graph is configured with.
+type greeting struct {
+	Greeting string `json:"greeting"`
 }

@@ -194,15 +194,19 @@ func echo(t *testing.T) *graph.Graph[echoed] {
 	t.Helper()
 	b := graph.New[echoed]("echo")
 	b.AddNode("tell", func(ctx context.Context, s *echoed) error {
+		all, err := graph.Configured[map[string]string](ctx)
+		if err != nil {
+			return err
+		}
 		for _, name := range []string{"x-tenant", "x-forwarded-access-token"} {
-			if v, err := graph.Configured[string](ctx, name); err == nil {
+			if v, ok := all[name]; ok {
 				s.Seen += name + "=" + v + ";"
 			}
 		}
 		return nil
 	})
 	b.AddEdge(graph.Start, "tell")
-	g, err := b.Compile()
+	g, err := b.Compile(graph.Configurable(map[string]string{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,6 +224,32 @@ func Example_continue() {
 	// [read answer] <nil>
 }
 
+func Example_find() {
+	store := checkpoint.NewMemory()
+	g := chatGraph(graph.WithCheckpointer(store))
+	for _, id := range []string{"c-1", "c-2", "c-3"} {
+		_, _ = g.Thread(id).Invoke(ctx, g.Input(say("hello")), graph.Metadata("user", "ann"))
+	}
+	//snippet:find
+	f := checkpoint.ThreadFilter{Metadata: map[string]string{"user": "ann"}, Limit: 2}
+	for {
+		n := 0
+		for info, err := range store.Threads(ctx, f) { // the newest first
+			fmt.Println(info.Thread, err)
+			f.After = info.Place() // where the next page begins
+			n++
+		}
+		if n < f.Limit {
+			break
+		}
+	}
+	//snippet:end
+	// Output:
+	// c-3 <nil>
+	// c-2 <nil>
+	// c-1 <nil>
+}
+
 func Example_threads() {
 	store := checkpoint.NewMemory()
 	g := chatGraph(graph.WithCheckpointer(store))

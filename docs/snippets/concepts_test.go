@@ -2,10 +2,14 @@ package snippets_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/superstep-dev/superstep/cache/sqlite"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -187,6 +191,60 @@ func Example_defer() {
 	// Output: [a b close] <nil>
 }
 
+// Question is asked again and again.
+type Question struct{ Topic, Answer string }
+
+func cached(path string) error {
+	b := graph.New[Question]("help")
+	lookUp := func(_ context.Context, s *Question) error {
+		fmt.Println("looking up", s.Topic)
+		s.Answer = "all about " + s.Topic
+		return nil
+	}
+	//snippet:cache
+	results, err := sqlite.Open(path) // cache/sqlite: for all processes that open the file
+	if err != nil {
+		return err
+	}
+	defer results.Close()
+	b.AddNode("look up", lookUp, graph.Cache(graph.CachePolicy{
+		Store:   results,
+		TTL:     24 * time.Hour,
+		Version: "2", // changed with the node's code
+		Key:     func(state any, _ json.RawMessage) (string, error) { return state.(*Question).Topic, nil },
+	}))
+	//snippet:end
+	g := b.AddEdge(graph.Start, "look up").MustCompile()
+	ask := func() error {
+		snap, err := g.Invoke(ctx, func(s *Question) error { s.Topic = "tea"; return nil })
+		fmt.Println(snap.State.Answer)
+		return err
+	}
+	if err := errors.Join(ask(), ask()); err != nil {
+		return err
+	}
+	//snippet:clear
+	err = g.ClearCache(ctx, "look up")
+	//snippet:end
+	return errors.Join(err, ask())
+}
+
+func Example_cache() {
+	dir, err := os.MkdirTemp("", "")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = cached(filepath.Join(dir, "results.db"))
+	}
+	fmt.Println(err)
+	// Output:
+	// looking up tea
+	// all about tea
+	// all about tea
+	// looking up tea
+	// all about tea
+	// <nil>
+}
+
 // Rates is something that nodes need and that is never stored.
 type Rates interface{ Rate(currency string) float64 }
 
@@ -290,4 +348,78 @@ func Example_drawing() {
 	//     __start__ --> read
 	//     read -.-> |known| answer
 	//     read -.-> |spam| __end__
+}
+
+func Example_config() {
+	type Config struct {
+		Currency string  `json:"currency"`
+		Limit    float64 `json:"limit"`
+	}
+	b := graph.New[Trip]("config")
+	b.AddNode("spend", func(ctx context.Context, s *Trip) error {
+		c, err := graph.Configured[Config](ctx)
+		s.City = fmt.Sprintf("%.0f %s", c.Limit, c.Currency)
+		return err
+	})
+	b.AddEdge(graph.Start, "spend")
+	g := b.MustCompile(graph.Configurable(Config{Currency: "EUR", Limit: 100}))
+
+	snap, err := g.Invoke(ctx, nil, graph.Configure(func(c *Config) { c.Limit = 250 }))
+	fmt.Println(snap.State.City, err)
+	snap, err = g.Invoke(ctx, nil, graph.ConfigureJSON([]byte(`{"currency": "NOK"}`))) // from outside
+	fmt.Println(snap.State.City, err)
+	// Output:
+	// 250 EUR <nil>
+	// 100 NOK <nil>
+}
+
+type Report struct {
+	Pages graph.List[string]
+	Sent  bool
+}
+
+// fetch reads a page.
+func fetch(_ context.Context, url string) (string, error) { return "<" + url + ">", nil }
+
+// send sends pages, once for each key.
+func send(ctx context.Context, pages []string) (bool, error) {
+	_ = graph.Info(ctx).IdempotencyKey // for the service that sends
+	return len(pages) > 0, nil
+}
+
+// report is a whole workflow.
+func report(ctx context.Context, s *Report) error {
+	var pages []*graph.Future[string]
+	for _, url := range []string{"a.example", "b.example"} { // at once
+		pages = append(pages, graph.Go(ctx, "fetch", fetch, url,
+			graph.Retry(graph.RetryPolicy{}), graph.Timeout(time.Minute)))
+	}
+	for _, p := range pages {
+		page, err := p.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		s.Pages.Add(page)
+	}
+	ok, err := graph.Interrupt[bool](ctx, "send", s.Pages.Slice()) // days may pass
+	if err != nil || !ok {
+		return err
+	}
+	s.Sent, err = graph.Do(ctx, "send", send, s.Pages.Slice())
+	return err
+}
+
+func Example_report() {
+	//snippet:oneFunction
+	g := graph.New[Report]("report").AddNode("run", report).AddEdge(graph.Start, "run").
+		MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	//snippet:end
+	t := g.Thread("t")
+	snap, err := t.Invoke(ctx, t.Input(func(*Report) error { return nil }))
+	fmt.Println(snap.Interrupts[0].Value, err)
+	snap, err = t.Invoke(ctx, t.Answer(true))
+	fmt.Println(snap.State.Sent, err)
+	// Output:
+	// [<a.example> <b.example>] <nil>
+	// true <nil>
 }

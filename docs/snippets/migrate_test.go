@@ -6,6 +6,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -201,7 +202,7 @@ func Example_migrateRetry() {
 	b.AddNode("think", think,
 		graph.Retry(graph.RetryPolicy{MaxAttempts: 5, Initial: time.Second, If: isTemporary}),
 		graph.Timeout(30*time.Second),
-		graph.Cache(graph.CachePolicy{Store: &graph.MemoryCache{}, TTL: time.Minute, Version: "1"}),
+		graph.Cache(graph.CachePolicy{Store: &cache.Memory{}, TTL: time.Minute, Version: "1"}),
 		graph.OnError(func(_ context.Context, s *Agent, err *graph.NodeError) (graph.Command, error) {
 			s.Messages.Add("no luck: " + err.Error())
 			return graph.Goto("act"), nil

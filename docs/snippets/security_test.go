@@ -25,17 +25,18 @@ type Note struct {
 func noteGraph() *graph.Graph[Note] {
 	b := graph.New[Note]("notes")
 	//snippet:user
+	type Config struct {
+		User server.User `json:"langgraph_auth_user"`
+	}
 	b.AddNode("sign", func(ctx context.Context, s *Note) error {
-		user, err := graph.Configured[server.User](ctx, "langgraph_auth_user")
-		if err != nil {
-			return err
-		}
-		s.By = user.ID
-		return nil
+		c, err := graph.Configured[Config](ctx)
+		s.By = c.User.ID
+		return err
 	})
-	//snippet:end
 	b.AddEdge(graph.Start, "sign")
-	return b.MustCompile()
+	g := b.MustCompile(graph.Configurable(Config{}))
+	//snippet:end
+	return g
 }
 
 // ask sends a request and says what came of it.

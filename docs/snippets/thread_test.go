@@ -58,3 +58,47 @@ func Example_jsonView() {
 	// {"Text":"help","Urgent":false,"Trail":["sent","read"],"Priority":0} <nil>
 	// [sent read] <nil>
 }
+
+func Example_inputAndOutput() {
+	//snippet:ends
+	type Mail struct {
+		Subject string `json:"subject"`
+		Body    string `json:"body,omitempty"`
+	}
+	type Receipt struct {
+		Number int `json:"number"`
+	}
+	take := func(s *Ticket, in Mail) error {
+		if in.Subject == "" {
+			return errors.New("a mail without a subject")
+		}
+		s.Text = in.Subject
+		return nil
+	}
+	give := func(s *Ticket) Receipt { return Receipt{Number: s.Trail.Len()} }
+
+	b := graph.New[Ticket]("ticket")
+	graph.SetInput(b, take)  // of what comes from outside
+	graph.SetOutput(b, give) // of what a run gives to its caller
+	b.AddNode("read", visit("read"))
+	b.AddEdge(graph.Start, "read")
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+
+	t := graph.JSON(g).Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(graph.UpdateWith([]byte(`{"subject": "help"}`))))
+	out, _ := snap.OutputJSON()
+	fmt.Println(string(out), err)
+	fmt.Println(string(snap.State)) // the thread keeps all of it
+	_, err = t.Edit(ctx, graph.UpdateWith([]byte(`{"Priority": 2}`)))
+	fmt.Println(err) // an edit is an update of the state
+
+	mail := Mail{Subject: "more help"} // in Go
+	typed, err := g.Thread("t-2").Invoke(ctx, g.Input(func(s *Ticket) error { return take(s, mail) }))
+	fmt.Println(give(&typed.State).Number, err)
+	//snippet:end
+	// Output:
+	// {"number":1} <nil>
+	// {"Text":"help","Urgent":false,"Trail":["read"],"Priority":0}
+	// <nil>
+	// 1 <nil>
+}

@@ -39,16 +39,19 @@ func cook(_ context.Context, req *model.Request) (chat.Message, error) {
 	return chat.Assistant("Rice with vegetables and peanuts."), nil
 }
 
+// user is who talks.
+type user string
+
 // namespace keeps the users apart. The user comes from the program and not from
 // the model, which could be talked into another's.
 func namespace(ctx context.Context) ([]string, error) {
-	user, err := graph.Configured[string](ctx, "user")
-	return []string{"users", user}, err
+	u, err := graph.Deps[user](ctx)
+	return []string{"users", string(u)}, err
 }
 
 func main() {
 	path := flag.String("db", "memory.db", "SQLite database")
-	user := flag.String("user", "kim", "who is talking")
+	name := flag.String("user", "kim", "who is talking")
 	flag.Parse()
 
 	store, err := sqlite.Open(*path)
@@ -69,7 +72,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	snap, err := a.Invoke(context.Background(), agent.Ask[agent.State](strings.Join(flag.Args(), " ")), graph.Configure("user", *user))
+	snap, err := a.Invoke(context.Background(), agent.Ask[agent.State](strings.Join(flag.Args(), " ")), graph.UseDeps(user(*name)))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,7 +39,7 @@ var types = map[string]graph.Field{
 }
 
 // actions are what its nodes may do.
-var actions = map[string]graph.MapNode{
+var actions = map[string]func(ctx context.Context, state graph.MapState) (any, error){
 	"trim": func(_ context.Context, s graph.MapState) (any, error) {
 		return graph.MapState{"text": strings.TrimSpace(s["text"].(string))}, nil
 	},
@@ -65,7 +65,7 @@ func build(description string) (*graph.Graph[graph.SchemaState], error) {
 	}
 	b := graph.NewSchemaGraph("described", schema)
 	for _, n := range d.Nodes {
-		b.AddNode(n.Name, actions[n.Do])
+		graph.AddMapNode(b, n.Name, actions[n.Do])
 		if n.After == "" {
 			n.After = graph.Start
 		}

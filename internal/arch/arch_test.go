@@ -60,6 +60,7 @@ var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogu
 // the tree.
 var only = map[string][]string{
 	"client":            nil,
+	"cache":             {"internal/private", "internal/sqlitedb"},
 	"field":             nil,
 	"checkpoint":        {"internal/pgdb", "internal/private", "internal/sqlitedb"},
 	"internal/pgdb":     nil,
@@ -67,8 +68,8 @@ var only = map[string][]string{
 	"draw":              nil,
 	"internal/plan":     nil,
 	"internal/core":     {"internal/plan", "checkpoint"},
-	"internal/local":    {"internal/core", "internal/plan", "internal/process", "checkpoint"},
-	"graph":             {"internal/local", "internal/process", "internal/core", "internal/plan", "checkpoint", "draw", "field"},
+	"internal/local":    {"internal/core", "internal/plan", "internal/process", "cache", "checkpoint"},
+	"graph":             {"internal/local", "internal/process", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.
@@ -209,7 +210,7 @@ func TestVendorsAreOptional(t *testing.T) {
 		"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder":          "",
 		"github.com/superstep-dev/superstep/model/models": "",
 	}
-	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "memory/sqlite", "memory/postgres", "session", "session/sqlite", "session/postgres", "session/redis"} {
+	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "memory/sqlite", "memory/postgres", "session", "session/sqlite", "session/postgres", "session/redis", "cache", "cache/sqlite", "cache/redis"} {
 		deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./"+pkg)
 		for sdk, owner := range sdks {
 			own := pkg == owner || map[string]string{"modernc.org/sqlite": "sqlite", "github.com/jackc/pgx/v5": "postgres", "github.com/redis/go-redis/v9": "redis"}[sdk] == path.Base(pkg)

@@ -43,7 +43,14 @@ func (s *shaky) fails() bool {
 	return true
 }
 
+// meanwhileKey is the key of a func() in a context: what somebody else does with the
+// thread after it was read and before what was read is the ground of a claim.
+type meanwhileKey struct{}
+
 func (s *shaky) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if meanwhile, ok := ctx.Value(meanwhileKey{}).(func()); ok && w.Claim {
+		meanwhile()
+	}
 	if s.fails() {
 		return checkpoint.Written{}, errAway
 	}
@@ -106,7 +113,10 @@ type elsewhere struct {
 type talk struct {
 	Said graph.List[string]
 	A, B graph.List[string]
+	Bulk graph.List[string] // of which each turn has so much that it is worth a snapshot
 }
+
+var bulk = strings.Repeat("bulk ", 1<<10)
 
 func talking(store checkpoint.Store) (*graph.Graph[talk], error) {
 	b := graph.New[talk]("talk")
@@ -140,13 +150,28 @@ func earlier(ctx context.Context, t *graph.Thread[talk], rng *rand.Rand) (at str
 	return at, err
 }
 
+// say gives a thread a word.
+func say(ctx context.Context, t *graph.Thread[talk], word string) error {
+	_, err := t.Invoke(ctx, t.Input(func(s *talk) error {
+		s.Said.Add(word)
+		s.Bulk.Add(bulk)
+		return nil
+	}))
+	return err
+}
+
+// The kinds of acts.
+const (
+	held  = 10 // a turn, where another process prunes the thread after it was read and before it is claimed
+	kinds = 11
+)
+
 // act does one thing with a thread. It returns the word that the caller was told is
-// said and heard.
-func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word string) (told string, err error) {
+// said and heard. Away is another process.
+func act(ctx context.Context, g, away *graph.Graph[talk], rng *rand.Rand, kind int, thread, word string) (told string, err error) {
 	busy := graph.WhenBusy([]graph.BusyPolicy{graph.BusyReject, graph.BusyQueue, graph.BusyInterrupt, graph.BusyRollback}[rng.IntN(4)])
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	kind := rng.IntN(10)
 	if kind == 1 && !forked(thread) {
 		kind = 2
 	}
@@ -174,11 +199,13 @@ func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word
 	case 5:
 		_, err = t.Invoke(ctx, t.Continue())
 	default:
-		_, err = t.Invoke(ctx, t.Input(func(s *talk) error {
-			s.Said.Add(word)
-			return nil
-		}))
-		if err == nil {
+		if kind == held {
+			prune := sync.OnceFunc(func() { // who is refused, or fails, has pruned nothing
+				_, _ = away.Thread(thread).Prune(ctx, graph.Keep{})
+			})
+			ctx = context.WithValue(ctx, meanwhileKey{}, prune)
+		}
+		if err = say(ctx, t, word); err == nil {
 			told = word
 		}
 	}
@@ -187,7 +214,8 @@ func act(ctx context.Context, g *graph.Graph[talk], rng *rand.Rand, thread, word
 
 // Several callers, half of them as if in another process, work on few threads over a
 // store that fails, and do all that can be done with a thread, as each busy policy
-// says: runs, edits, forks from older checkpoints, prunes and readers. In the end each
+// says: runs, edits, forks from older checkpoints, prunes, also while a run holds what
+// it has read and hasn't claimed the thread yet, and readers. In the end each
 // thread goes on and can be read at all of its checkpoints, and the input of each call
 // that returned without an error is there, once.
 func TestChaosOfActs(t *testing.T) {
@@ -220,7 +248,12 @@ func actsOver(t *testing.T, name string, acts int) {
 			rng := rand.New(rand.NewPCG(seed, uint64(c+1)))
 			for i := range acts / callers {
 				thread, word := fmt.Sprintf("t%d-%d", rng.IntN(threads), i/each), fmt.Sprintf("%d-%d", c, i)
-				said, err := act(ctx, g, rng, thread, word)
+				kind := rng.IntN(kinds)
+				if i%5 == 4 { // on a thread that nobody has pruned: there snapshots refer to records
+					kind, thread = held, thread+"-"+word
+					_ = say(ctx, g.Thread(thread), "first")
+				}
+				said, err := act(ctx, g, away, rng, kind, thread, word)
 				mu.Lock()
 				switch {
 				case said != "":

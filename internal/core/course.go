@@ -22,7 +22,10 @@ func (c *course) begin() {
 }
 
 func (c *course) remember(node string) {
-	if n := len(c.recent); n == cap(c.recent) && n > RecentNodes { // tasks and records hold the old one
+	switch n := len(c.recent); {
+	case c.recent == nil:
+		c.recent = make([]string, 0, 12)
+	case n == cap(c.recent) && n > RecentNodes: // tasks and records hold the old one
 		next := make([]string, RecentNodes, recentRoom)
 		copy(next, c.recent[n-RecentNodes:])
 		c.recent = next

@@ -101,6 +101,12 @@ func (t *Task) Data() json.RawMessage { return t.data }
 // it leads.
 func (t *Task) Ran() bool { return t.ran || t.Status == Done }
 
+// Saved reports whether a Write has held what a task has come to that has finished.
+func (t *Task) Saved() bool { return t.folded || t.saved.changes && t.saved.routing }
+
+// Runs reports whether the task was started and has not ended.
+func (t *Task) Runs() bool { return t.Status == Running || t.Status == Changed }
+
 // Startable reports whether the task can be run: it waits to be, or an earlier run has
 // left it failed.
 func (t *Task) Startable() bool {
@@ -242,6 +248,14 @@ type Machine struct {
 	outcome Outcome
 	drain   bool
 	flush   bool
+
+	// Where the slices begin: in most supersteps one task runs.
+	first struct {
+		tasks      [2]Task
+		start, end [1]int
+		fold       [1]Changes
+		next       [2]triggered
+	}
 }
 
 // Outcome says how a run ended.
@@ -256,6 +270,8 @@ func New(cfg Config) *Machine {
 	m.base = cfg.Values.New()
 	m.guard.init(len(cfg.Plan.Nodes))
 	m.to = newSuccessors(cfg.Plan)
+	m.tasks, m.spare = m.first.tasks[:0:1], m.first.tasks[1:1:2]
+	m.start, m.ended, m.foldBuf, m.to.next = m.first.start[:0], m.first.end[:0], m.first.fold[:0], m.first.next[:0]
 	m.tail = tail{codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist}
 	m.breaks = breakpoints{cfg.Plan, cfg.Before, cfg.After, &m.tail}
 	m.codec = codec{cfg.Plan, cfg.Values, string(cfg.Log.Thread)}
@@ -347,12 +363,15 @@ func (m *Machine) begin() {
 }
 
 // Update folds an edit from outside into the open superstep, or into a thread
-// that has ended. With node (not negative) it counts as that node's output: the
-// node's pending task, if any, is completed by it, and routing says where it
-// leads.
-func (m *Machine) Update(source checkpoint.Source, changes Changes, node int, r Routing) error {
+// that has ended. With node (not negative) it counts as that node's output: it
+// completes a task of the node that is not done, that one or, if it is negative, the
+// first there is, and routing says where it leads.
+func (m *Machine) Update(source checkpoint.Source, changes Changes, node, task int, r Routing) error {
 	// Finished siblings come first: nothing they did is lost.
-	i := m.pendingOf(node)
+	i := task
+	if i < 0 {
+		i = m.pendingOf(node)
+	}
 	parts, err := m.foldFinished()
 	if err != nil {
 		return err
@@ -365,14 +384,14 @@ func (m *Machine) Update(source checkpoint.Source, changes Changes, node int, r 
 		return err
 	}
 	m.begin()
-	name, task := "", 0
+	name, done := "", 0
 	if node >= 0 {
 		if i < 0 {
 			r = m.to.standIn(node, r, m.waits)
 		}
-		name, task = m.cfg.Plan.NameOf(node), m.standIn(i, node, r)
+		name, done = m.cfg.Plan.NameOf(node), m.standIn(i, node, r)
 	}
-	if parts, err = m.part(parts, name, task, changes); err != nil {
+	if parts, err = m.part(parts, name, done, changes); err != nil {
 		return err
 	}
 	return m.record(source, parts)
@@ -705,7 +724,7 @@ func (m *Machine) Orphan(logHead checkpoint.ID) {
 // Abandon takes back that tasks were to be started.
 func (m *Machine) Abandon(tasks []int) {
 	for _, i := range tasks {
-		if t := &m.tasks[i]; t.Status == Running || t.Status == Changed {
+		if t := &m.tasks[i]; t.Runs() {
 			t.leave()
 		}
 	}
@@ -813,9 +832,6 @@ func (m *Machine) close() error {
 	}
 	after := m.breaks.pauses(done)
 	m.tasks, m.spare = m.spare[:0], nil
-	if m.tasks == nil {
-		m.tasks = make([]Task, 0, 2)
-	}
 	var sent bool
 	m.tasks, sent = m.to.follow(done, stop, m.tasks)
 	m.paused = after

@@ -99,7 +99,7 @@ func TestKeptChildren(t *testing.T) {
 			if err := sh.load(""); err != nil {
 				t.Fatal(err)
 			}
-			if err := sh.m.Update(checkpoint.SourceUpdate, nil, -1, core.Routing{}); err != nil {
+			if err := sh.m.Update(checkpoint.SourceUpdate, nil, -1, -1, core.Routing{}); err != nil {
 				t.Fatal(err)
 			}
 			rd := sh.m.Ready()

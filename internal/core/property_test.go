@@ -298,7 +298,7 @@ func (tr *trial) begin() bool {
 	case 4:
 		if tr.w.Mild { // an edit folds what has finished
 			tr.note("edit")
-			tr.must(m.Update(checkpoint.SourceUpdate, nil, -1, core.Routing{}))
+			tr.must(m.Update(checkpoint.SourceUpdate, nil, -1, -1, core.Routing{}))
 			tr.made = append(tr.made, nil)
 		}
 	}
@@ -348,7 +348,7 @@ func (tr *trial) editAs() {
 	changes, err := (toy{}).Decode(form, nil)
 	tr.must(err)
 	node, _ := tr.g.Node(e.As)
-	tr.must(m.Update(checkpoint.SourceUpdate, changes, node, tr.routing(&e.Deed)))
+	tr.must(m.Update(checkpoint.SourceUpdate, changes, node, -1, tr.routing(&e.Deed)))
 	tr.made, tr.joinErr = append(tr.made, e), nil
 }
 
@@ -561,7 +561,7 @@ func (tr *trial) checkHistory() {
 			tr.fatal("record %s has sequence number %d, want %d", r.ID, r.Seq, seq)
 		}
 		seq--
-		tip, _, err := local.Tip(context.Background(), tr.store, toy{}, testLog, r.ID, local.Growing{})
+		tip, _, err := local.Tip(context.Background(), tr.store, toy{}, testLog, r.ID, local.Keeper{})
 		tr.must(err)
 		_, err = core.Load(tr.cfg, *tip)
 		tr.must(err)

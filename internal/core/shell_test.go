@@ -39,7 +39,7 @@ func newShell(g *plan.Graph) *shell {
 func (sh *shell) load(at checkpoint.ID) error {
 	sh.runs++
 	sh.cfg.Run = checkpoint.ID(fmt.Sprintf("00000000-0000-7000-8000-%04x00000000", sh.runs))
-	tip, _, err := local.Tip(context.Background(), sh.store, toy{}, testLog, at, local.Growing{})
+	tip, _, err := local.Tip(context.Background(), sh.store, toy{}, testLog, at, local.Keeper{})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (sh *shell) save(w *checkpoint.Write) error {
 	if w.Record == nil || w.Record.ID != sh.m.Head() {
 		return nil
 	}
-	stored, err := local.StateAt(context.Background(), sh.store, toy{}, w.Record, local.Growing{})
+	stored, err := local.StateAt(context.Background(), sh.store, toy{}, w.Record, local.Keeper{})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type tail struct {
 	seq     int64
 	n       uint32 // records written by this run
 
+	made Pieces[checkpoint.Write]
+
 	results bool // the open superstep has stored results
 
 	full   bool // snapshots must hold growing fields: earlier records are gone
@@ -132,7 +134,8 @@ func (l *tail) write(p *pending) *checkpoint.Write {
 	if p.record == nil && len(p.results) == 0 && !p.claim {
 		return nil
 	}
-	w := &checkpoint.Write{Log: l.log, Claim: p.claim, Record: p.record, Drop: p.drop, Remove: p.remove}
+	w := l.made.Next()
+	w.Log, w.Claim, w.Record, w.Drop, w.Remove = l.log, p.claim, p.record, p.drop, p.remove
 	if len(p.results) > 0 {
 		w.Results = p.results
 	}

@@ -356,7 +356,7 @@ func (st *story) outside(what string, a *args) error {
 		if err != nil {
 			return err
 		}
-		return m.Update(source, changes, as, r)
+		return m.Update(source, changes, as, -1, r)
 	case "restart-step":
 		return m.Restart()
 	case "fork":
@@ -469,7 +469,7 @@ func (st *story) history() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		state, err := local.StateAt(context.Background(), st.store, toy{}, r, local.Growing{})
+		state, err := local.StateAt(context.Background(), st.store, toy{}, r, local.Keeper{})
 		if err != nil {
 			return "", err
 		}

@@ -23,6 +23,9 @@ type Values interface {
 	// What is set for the superstep to come isn't in it.
 	Fork(base State) State
 
+	// Forks returns what makes forks for one goroutine.
+	Forks() Forks
+
 	// Ahead is Fork for those who look at the state from outside: what is set for
 	// the superstep to come stands in the copy for what it will replace.
 	Ahead(base State) State
@@ -54,6 +57,21 @@ type Values interface {
 	Snapshot(base State, full bool) (json.RawMessage, error)
 	Restore(base State, data json.RawMessage) (State, error)
 }
+
+// Forks makes forks for one goroutine, with room for several at a time.
+type Forks interface {
+	// Fork is that of Values.
+	Fork(base State) State
+
+	// Look is Fork for a state that nobody keeps: the next Look overwrites it.
+	Look(base State) State
+}
+
+// OneByOne makes forks with room for one.
+type OneByOne struct{ Values }
+
+// Look is Fork.
+func (o OneByOne) Look(base State) State { return o.Fork(base) }
 
 // Growth says that changes touch a growing field. Reset is set when they make
 // all its earlier changes irrelevant.

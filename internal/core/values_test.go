@@ -48,6 +48,8 @@ func (toy) Fork(base any) any {
 	return s
 }
 
+func (v toy) Forks() core.Forks { return core.OneByOne{Values: v} }
+
 func (v toy) Ahead(base any) any {
 	s := v.Fork(base).(*toyState)
 	for name, value := range base.(*toyState).fields {

@@ -215,7 +215,7 @@ func build(e *effects) *graph.Builder[state] {
 	work := graph.AddTask(b, "work", func(ctx context.Context, s *state, n int) error {
 		e.task(ctx, kStart)
 		time.Sleep(time.Duration(n%3) * 400 * time.Microsecond) // they finish apart from each other
-		if _, err := once(ctx, e, "effect", "done"); err != nil {
+		if _, err := do(ctx, e, "effect", "done"); err != nil {
 			return err
 		}
 		s.Total.Add(n)
@@ -287,7 +287,7 @@ func buildInner(e *effects) *graph.Builder[inner] {
 			e.task(ctx, kStart)
 			switch name {
 			case "first":
-				s.Ticket, err = once(ctx, e, "ticket", "T")
+				s.Ticket, err = do(ctx, e, "ticket", "T")
 			case "question":
 				var n int
 				n, err = graph.Interrupt[int](ctx, "how many", s.Answer)
@@ -311,6 +311,19 @@ func once(ctx context.Context, e *effects, name, result string) (string, error) 
 		e.note(line{Kind: kOnce, Task: in.Task, Node: name, Key: key, Namespace: in.Namespace})
 		return result, nil
 	})
+	if err == nil {
+		e.note(line{Kind: kRecorded, Task: in.Task, Node: name, Namespace: in.Namespace})
+	}
+	return v, err
+}
+
+// do is once by a future.
+func do(ctx context.Context, e *effects, name, result string) (string, error) {
+	in := graph.Info(ctx)
+	v, err := graph.Go(ctx, name, func(ctx context.Context, result string) (string, error) {
+		e.note(line{Kind: kOnce, Task: in.Task, Node: name, Key: graph.Info(ctx).IdempotencyKey, Namespace: in.Namespace})
+		return result, nil
+	}, result).Wait(ctx)
 	if err == nil {
 		e.note(line{Kind: kRecorded, Task: in.Task, Node: name, Namespace: in.Namespace})
 	}

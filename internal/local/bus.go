@@ -39,8 +39,10 @@ type Event struct {
 	Step    int // the superstep it belongs to
 	Node    string
 	Task    int
+	Do      string // tells a call of Do from others of its task; Node is its name, Path ends with its node
 	Epoch   checkpoint.ID
 	Attempt int
+	Tags    []string // of the node, the nodes in the path and, of what a task sends, its context
 	Time    time.Time
 
 	State    any             // Values: a copy of the state
@@ -57,6 +59,8 @@ type Event struct {
 	Cached   bool
 	Duration time.Duration // TaskEnded, TaskFailed
 	Delay    time.Duration // TaskRetried
+
+	Output func(state any) (json.RawMessage, error) // Values: of the program
 }
 
 // Bus carries the events of a run to its listeners. A nil Bus has none.
@@ -69,7 +73,7 @@ type Bus struct {
 	Live bool
 
 	// Send passes an event on. It is called by the run's own goroutine, and
-	// for TaskRetried and what tasks emit by the task's.
+	// for TaskRetried, what tasks emit and calls of Do by the task's.
 	Send func(ev *Event)
 }
 

@@ -17,7 +17,7 @@ type cacheEntry struct {
 // cached looks the node's result up, by the state as the task sees it.
 func (e *execution) cached(payload any) (key string, hit bool, err error) {
 	s, node := e.s, e.node
-	state, err := s.prog.fork(s.m.State(), e.task) // a key function may change what it is given
+	state, err := e.fork() // a key function may change what it is given
 	if err != nil {
 		return "", false, err
 	}
@@ -32,7 +32,7 @@ func (e *execution) cached(payload any) (key string, hit bool, err error) {
 	if err := json.Unmarshal(data, &entry); err != nil {
 		return key, false, nil // written by something else: not ours to use
 	}
-	cached := Command{Goto: entry.Goto, Stop: entry.Stop}
+	cached := Command{Goto: NamesOf(entry.Goto...), Stop: entry.Stop}
 	if _, err := s.prog.resolve(node.Name, &cached, s.o.parent != nil); err != nil {
 		return key, false, nil // by a program that had other nodes
 	}
@@ -63,7 +63,7 @@ func (e *execution) cache(key string) {
 			return
 		}
 	}
-	entry, err := json.Marshal(cacheEntry{Changes: data, Goto: c.Goto, Stop: c.Stop})
+	entry, err := json.Marshal(cacheEntry{Changes: data, Goto: c.Goto.List(), Stop: c.Stop})
 	if err != nil {
 		return
 	}

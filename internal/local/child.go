@@ -112,7 +112,12 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	}
 	o := call.Options
 	o.Store, o.Bus, o.Trace, o.Deps, o.Drain, o.Limit = s.o.Store, s.o.Bus, s.o.Trace, s.o.Deps, s.o.Drain, s.o.Limit
-	o.Kept, o.KeepMax = s.o.Kept, s.o.KeepMax
+	if call.Options.Deps != nil {
+		o.Deps = call.Options.Deps
+	}
+	if call.Seed == nil { // else its log alone doesn't say what its state is
+		o.Kept, o.KeepMax = s.o.Kept, s.o.KeepMax
+	}
 	o.SaveTimeout, o.Durability, o.RecordOnce = s.o.SaveTimeout, s.o.Durability, s.o.RecordOnce
 	o.Log = checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns}
 	o.parent, o.address = t, t.s.o.address
@@ -121,7 +126,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	}
 	o.address += "/" + url.QueryEscape(call.Key)
 	o.Check = o.Check || t.s.o.Check // what a run is checked for holds for all of it
-	o.path = s.o.childPath(t.node)
+	o.path, o.tags = s.o.childPath(t.node), s.tagsOf(t.node)
 	o.tasks = append(slices.Clip(s.o.tasks), TaskID(t.at.epoch, t.at.step, t.index))
 	if s.o.Tape != nil {
 		o.Tape = s.o.Tape.child(t, &call, ns)
@@ -129,7 +134,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	o.Metadata = map[string]string{MetaTask: t.id()}
 	var child *Session
 	if o.Trace != nil {
-		p := Part{Kind: PartRun, Graph: call.Program.Plan.Name, Path: o.path, Log: o.Log}
+		p := Part{Kind: PartRun, Graph: call.Program.Plan.Name, Path: o.path, Tags: o.tags, Log: o.Log}
 		var end func(Outcome)
 		ctx, end = o.Trace(ctx, p)
 		defer func() { end(child.Outcome(ctx, err)) }()
@@ -207,6 +212,14 @@ func TaskID(epoch checkpoint.ID, step, task int) string {
 		return fmt.Sprintf("step-%d:%d", step, task)
 	}
 	return fmt.Sprintf("%s:%d", epoch, task)
+}
+
+// SubID names a sub-step of a task that is seen as one; do is that of its event.
+func SubID(task, do string) string {
+	if do == "" {
+		return task
+	}
+	return task + "." + do
 }
 
 // id names the task within its thread, for the metadata of subgraph records.
@@ -410,7 +423,7 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 	}
 	c := &Called{State: child.View()}
 	if p := child.m.Outcome().Parent; p != nil {
-		c.Parent = &Command{Goto: p.Goto}
+		c.Parent = &Command{Goto: NamesOf(p.Goto...)}
 		for _, send := range p.Sends {
 			c.Parent.Sends = append(c.Parent.Sends, Send{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
 		}

@@ -41,7 +41,7 @@ func Delete(ctx context.Context, store checkpoint.Store, thread checkpoint.Threa
 // visitor returns what holds a thread for something that is no run. Its lease keeps
 // others out.
 func visitor(store checkpoint.Store, thread checkpoint.ThreadID) *saver {
-	s := &saver{store: store, thread: thread, timeout: defaultSaveTimeout}
+	s := newSaver(&Options{Store: store, Log: checkpoint.Log{Thread: thread}})
 	s.lease.ttl, s.lease.holder, s.lease.lost = DefaultLease, holderOf(checkpoint.NewRunID()), func(error) {}
 	return s
 }

@@ -51,22 +51,24 @@ func (e *MissingDepsError) Error() string {
 	return fmt.Sprintf("missing dependencies: %s; provide them with graph.ProvideDeps or graph.UseDeps", strings.Join(e.Types, ", "))
 }
 
-// ConfigError says that a value by name is not configured, or is another than the
-// node takes. It ends the run, as MissingDepsError does.
+// ConfigError says that a run is configured with what its graph doesn't take, or that a
+// node reads a configuration that no graph around it declares. It ends the run, as
+// MissingDepsError does.
 type ConfigError struct {
-	Name   string
-	Reason string // empty: there is none
+	Type   string // in Go; empty: of JSON for a graph that declares none
+	Reason string // empty: it is Err
 	Err    error  // of decoding; may be nil
 }
 
 func (e *ConfigError) Error() string {
-	switch {
-	case e.Reason == "":
-		return fmt.Sprintf("nothing is configured as %q: pass graph.Configure(%q, ...)", e.Name, e.Name)
-	case e.Err != nil:
-		return fmt.Sprintf("%q is configured as %s: %v", e.Name, e.Reason, e.Err)
+	text := "configuration"
+	if e.Type != "" {
+		text += " of type " + e.Type
 	}
-	return fmt.Sprintf("%q is configured as %s", e.Name, e.Reason)
+	if e.Reason != "" {
+		return text + ": " + e.Reason
+	}
+	return fmt.Sprintf("%s: %v", text, e.Err)
 }
 
 // Unwrap returns the cause.
@@ -180,10 +182,11 @@ func (e *LateWriteError) Error() string {
 // write would not be made when the recorded result stands for the function.
 type OnceWriteError struct {
 	Node, Name, Field string
+	fn                string // "Once" or "Do"
 }
 
 func (e *OnceWriteError) Error() string {
-	return fmt.Sprintf("node %q wrote to field %q of its state inside Once %q, which is not done again when the recorded result is returned: return what is to be written, and write what Once returned", e.Node, e.Field, e.Name)
+	return fmt.Sprintf("node %q wrote to field %q of its state inside %s %q, which is not done again when the recorded result is returned: return what is to be written, and write what %[3]s returned", e.Node, e.Field, e.fn, e.Name)
 }
 
 // DuplicateKeyError says that a node used a key twice in one execution.

@@ -21,8 +21,10 @@ type flight struct {
 	reported []bool // by task of the open superstep
 	tell     teller
 	lone     execution
-	reuse    any           // changes of an earlier lone task, to be recycled
-	failure  []taskFailure // of all supersteps
+	pieces   core.Pieces[piece] // for lone tasks
+	routers  core.Pieces[Task]  // for theirs
+	reuse    any                // changes of an earlier lone task, to be recycled
+	failure  []taskFailure      // of all supersteps
 }
 
 type taskFailure struct {
@@ -160,7 +162,7 @@ func (f *flight) start(ctx context.Context, tasks []int) {
 		ctx = f.s.traced.enterStep(ctx, len(tasks))
 	}
 	if len(tasks) == 1 && (ctx.Done() == nil || f.s.own) && f.s.o.StepTimeout == 0 && f.s.o.Limit == nil {
-		f.lone = s.execution(ctx, f.s.m.Task(tasks[0]), nil, f.reuse)
+		f.lone = s.execution(ctx, f.s.m.Task(tasks[0]), nil, f.reuse, f.lone.slow)
 		f.lone.run()
 		f.reuse = f.lone.Changes
 		f.deliver(&f.lone.report)
@@ -184,6 +186,12 @@ func (f *flight) start(ctx context.Context, tasks []int) {
 	}
 	c := &crew{at: f.s.place(), tasks: slices.Clone(tasks), limit: int64(min(limit, len(tasks)))}
 	c.hire(func() { f.work(stepCtx, box, c) })
+}
+
+// piece is what the first attempt of a lone task needs.
+type piece struct {
+	task  Task
+	place place
 }
 
 // emptied returns a slice of n zero values, in list's memory if it is enough.
@@ -260,7 +268,7 @@ func (f *flight) work(ctx context.Context, box *inbox, c *crew) {
 		}
 		c.hire(another)
 		current = &task
-		e = f.s.execution(ctx, &task, c.at, nil)
+		e = f.s.execution(ctx, &task, c.at, nil, e.slow)
 		e.run()
 		current = nil
 		f.s.o.Limit.release()
@@ -312,7 +320,7 @@ func (f *flight) lastOrders(box *inbox) {
 		step := stepExpired(f.stepCtx)
 		for i := range f.s.m.Tasks() {
 			t := f.s.m.Task(i)
-			if t.Status != core.Running && t.Status != core.Changed || f.reported[i] {
+			if !t.Runs() || f.reported[i] {
 				continue
 			}
 			r := report{task: i}

@@ -125,6 +125,7 @@ func (l *lease) end() {
 // write, and makes it due if wakes says so. It fails if another run has taken the
 // thread; any other failure is no matter.
 func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) error {
+	defer s.slow.stop()
 	l := &s.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func pause(ctx context.Context, wait time.Duration, busy error) error {
 // which to begin; at, unless what another run did is rolled back.
 func (s *Session) hold(ctx context.Context, at checkpoint.ID) (checkpoint.ID, error) {
 	l := &s.saver.lease
-	l.holder, l.lost = holderOf(s.run), s.stop
+	l.holder, l.lost = holderOf(s.id.get()), s.stop
 	thread, policy := s.o.Log.Thread, s.o.Busy
 	var stopped []string
 	if locker, ok := s.o.Store.(checkpoint.Locker); ok {
@@ -274,6 +275,7 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 
 // disclaim forgets a claim.
 func (s *saver) disclaim() {
+	s.slow.stop()
 	s.lease.mu.Lock()
 	if s.lease.held {
 		s.lease.end()

@@ -50,7 +50,7 @@ func fenceOf(ctx context.Context, store checkpoint.Store, log checkpoint.Log) (c
 // Tip reads where a log stands: at a record, or at its head if at is empty. The
 // tip is nil when the log is empty and at too. The fence is that of the thread
 // before it was read.
-func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Growing) (tip *core.Tip, fence checkpoint.Fence, err error) {
+func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Keeper) (tip *core.Tip, fence checkpoint.Fence, err error) {
 	err = Settled(ctx, store, log, func() (err error) {
 		tip, fence, err = readTip(ctx, store, values, log, at, keep)
 		return err
@@ -58,7 +58,7 @@ func Tip(ctx context.Context, store checkpoint.Store, values core.Values, log ch
 	return tip, fence, err
 }
 
-func readTip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Growing) (*core.Tip, checkpoint.Fence, error) {
+func readTip(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, at checkpoint.ID, keep Keeper) (*core.Tip, checkpoint.Fence, error) {
 	head, fence, err := store.Head(ctx, log)
 	if errors.Is(err, checkpoint.ErrNotFound) && at == "" {
 		return nil, fence, nil
@@ -70,7 +70,7 @@ func readTip(ctx context.Context, store checkpoint.Store, values core.Values, lo
 	return tip, fence, err
 }
 
-func tipAt(ctx context.Context, store checkpoint.Store, values core.Values, head *checkpoint.Record, at checkpoint.ID, keep Growing) (_ *core.Tip, err error) {
+func tipAt(ctx context.Context, store checkpoint.Store, values core.Values, head *checkpoint.Record, at checkpoint.ID, keep Keeper) (_ *core.Tip, err error) {
 	log := head.Log
 	rec := head
 	if at != "" && at != head.ID {
@@ -155,7 +155,7 @@ func resultsAt(ctx context.Context, store checkpoint.Store, rec *checkpoint.Reco
 }
 
 // StateOf returns the state at the record with an ID.
-func StateOf(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, id checkpoint.ID, keep Growing) (state any, err error) {
+func StateOf(ctx context.Context, store checkpoint.Store, values core.Values, log checkpoint.Log, id checkpoint.ID, keep Keeper) (state any, err error) {
 	err = Settled(ctx, store, log, func() error {
 		rec, err := store.Get(ctx, log, id)
 		if err == nil {
@@ -167,7 +167,7 @@ func StateOf(ctx context.Context, store checkpoint.Store, values core.Values, lo
 }
 
 // StateAt returns the state at a record that was just read; see [Settled].
-func StateAt(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record, keep Growing) (any, error) {
+func StateAt(ctx context.Context, store checkpoint.Store, values core.Values, rec *checkpoint.Record, keep Keeper) (any, error) {
 	tip := &core.Tip{Record: rec}
 	err := readState(ctx, store, values, tip, keep)
 	return tip.State, err
@@ -231,30 +231,12 @@ func lineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Recor
 	}
 }
 
-// readState folds the state at tip.Record: the nearest snapshot before it, the
-// records its ranges name, and the records since.
-func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Growing) error {
-	var tail []*checkpoint.Record // newest first
-	var snap *checkpoint.Record
-	want, parent := tip.Record.Seq, tip.Record.ID
-	take := func(r *checkpoint.Record) (more bool, err error) {
-		if r.Seq != want {
-			return false, fmt.Errorf("record %d of the line of %s is missing: %w", want, tip.Record.ID, checkpoint.ErrCorrupt)
-		}
-		if r.ID != parent { // of another thread of this name
-			return false, fmt.Errorf("record %d of the line of %s is %s, not %s: %w", want, tip.Record.ID, r.ID, parent, checkpoint.ErrCorrupt)
-		}
-		want--
-		parent = r.Parent
-		if r.Snapshot != nil {
-			snap = r
-			return false, nil
-		}
-		tail = append(tail, r)
-		return true, nil
-	}
-	more, err := take(tip.Record)
-	if more && want > 0 {
+// readState folds the state at tip.Record: from what is kept of its line, or from the
+// nearest snapshot and the records that its ranges name, on with the records since.
+func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Keeper) error {
+	b := back{tip: tip, want: tip.Record.Seq, parent: tip.Record.ID, known: keep.get(tip.Record)}
+	more, err := b.take(tip.Record)
+	if more && b.want > 0 {
 		first := true
 		for r, rerr := range Line(ctx, store, tip.Record, false) {
 			if rerr != nil {
@@ -264,42 +246,165 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 				first = false
 				continue
 			}
-			if more, err = take(r); !more {
+			if more, err = b.take(r); !more {
 				break
 			}
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case b.snap == nil && b.want > 0:
+		return fmt.Errorf("the first %d records of the line of %s are missing: %w", b.want, tip.Record.ID, checkpoint.ErrCorrupt)
+	case b.snap != nil:
+		tip.Snap, tip.Full, tip.Ranges = snapSize(b.snap), b.snap.Snapshot.Full, cloneRanges(b.snap.Snapshot.Ranges)
 	}
-	if snap == nil && want > 0 {
-		return fmt.Errorf("the first %d records of the line of %s are missing: %w", want, tip.Record.ID, checkpoint.ErrCorrupt)
-	}
-	state := values.New()
-	if snap != nil {
-		if state, tip.Range, err = readSnapshot(ctx, store, values, snap, keep); err != nil {
+	tail := b.tail
+	switch known := b.stands(); {
+	case known == nil && b.snap == nil:
+		tip.State = values.New()
+	case known == nil:
+		tip.State, tip.Range, err = readSnapshot(ctx, store, values, b.snap)
+	case b.older == nil:
+		tip.Bytes, tip.Range, tip.Ranges = known.tip.Bytes, known.tip.Range, cloneRanges(known.tip.Ranges)
+		if tip.State, err = copied(values, known.tip.State); known.id == tip.Record.ID {
 			return err
 		}
-		tip.Snap, tip.Full = len(snap.Snapshot.Values), snap.Snapshot.Full
-		tip.Ranges = map[string][][2]int64{}
-		for f, rs := range snap.Snapshot.Ranges {
-			tip.Ranges[f] = slices.Clone(rs)
-			tip.Snap += len(f) + 12*len(rs)
+		tail = tail[:b.at]
+	default:
+		size := known.tip.Range + known.tip.Bytes
+		tip.State, err = copied(values, known.tip.State)
+		for _, r := range slices.Backward(b.older) {
+			if err == nil {
+				tip.State, err = foldRecord(values, tip.State, r, func(data json.RawMessage, _ any) error {
+					size += len(data)
+					return nil
+				})
+			}
+		}
+		if len(tip.Ranges) > 0 {
+			tip.Range = size
 		}
 	}
 	for _, r := range slices.Backward(tail) {
-		state, err = foldRecord(values, state, r, func(data json.RawMessage, changes any) error {
+		if err != nil {
+			return err
+		}
+		tip.State, err = foldRecord(values, tip.State, r, func(data json.RawMessage, changes any) error {
 			tip.Bytes += len(data)
 			_, growth, err := values.Encode(changes)
 			tip.Ranges = core.Grow(tip.Ranges, growth, r.Seq)
 			return err
 		})
-		if err != nil {
-			return err
+	}
+	if err != nil || !keep.keeps(0) {
+		return err
+	}
+	snap := checkpoint.ID("")
+	if b.snap != nil {
+		snap = b.snap.ID
+	}
+	tip.State, err = keep.put(ctx, store, values, snap, tip)
+	return err
+}
+
+// back is the way back from a record to where its state can be read from.
+type back struct {
+	tip    *core.Tip
+	want   int64         // the number of the record to come
+	parent checkpoint.ID // and its ID
+
+	tail []*checkpoint.Record // newest first, after the snapshot if there is one
+	snap *checkpoint.Record
+
+	known *stood               // what is kept of the line; nil: nothing is
+	at    int                  // how much of the tail comes after it
+	found bool                 // it was met
+	older []*checkpoint.Record // newest first, from the snapshot to what is kept, if that is older
+}
+
+// olderMost is how many records are read before a snapshot to go on from what is kept:
+// if there are more, the snapshot says it sooner.
+const olderMost = 1000
+
+// take takes the next record and reports whether the one before it is wanted.
+func (b *back) take(r *checkpoint.Record) (more bool, err error) {
+	if b.snap != nil {
+		return b.takeOlder(r), nil
+	}
+	if r.Seq != b.want {
+		return false, fmt.Errorf("record %d of the line of %s is missing: %w", b.want, b.tip.Record.ID, checkpoint.ErrCorrupt)
+	}
+	if r.ID != b.parent { // of another thread of this name
+		return false, fmt.Errorf("record %d of the line of %s is %s, not %s: %w", b.want, b.tip.Record.ID, r.ID, b.parent, checkpoint.ErrCorrupt)
+	}
+	b.want--
+	b.parent = r.Parent
+	if b.known != nil && b.known.seq == r.Seq {
+		if b.found, b.at = b.known.id == r.ID, len(b.tail); !b.found {
+			b.known = nil // it is of another thread of this name
 		}
 	}
-	tip.State = state
-	return nil
+	if r.Snapshot == nil {
+		b.tail = append(b.tail, r)
+		return true, nil
+	}
+	b.snap = r
+	if b.known == nil || b.found || r.Seq-b.known.seq > olderMost {
+		return false, nil
+	}
+	b.older = append(b.older, r)
+	return b.toKnown(), nil
+}
+
+// takeOlder is take for what comes before the snapshot. What is missing there is no
+// matter: the snapshot is there.
+func (b *back) takeOlder(r *checkpoint.Record) (more bool) {
+	if r.Seq != b.want || r.ID != b.parent {
+		b.known = nil
+		return false
+	}
+	b.want--
+	b.parent = r.Parent
+	b.older = append(b.older, r)
+	return b.toKnown()
+}
+
+// toKnown reports whether more records are wanted to get to what is kept.
+func (b *back) toKnown() (more bool) {
+	if b.want > b.known.seq {
+		return true
+	}
+	b.found = b.parent == b.known.id
+	return false
+}
+
+// stands returns what is kept if the state can be read from it: it was met, and what is
+// known of the snapshot still holds, which a rewrite of the log may have replaced.
+func (b *back) stands() *stood {
+	if b.known == nil || !b.found {
+		return nil
+	}
+	if b.older != nil {
+		return b.known
+	}
+	snap, size, full := checkpoint.ID(""), 0, false
+	if b.snap != nil {
+		snap, size, full = b.snap.ID, snapSize(b.snap), b.snap.Snapshot.Full
+	}
+	if b.known.snap != snap || b.known.tip.Snap != size || b.known.tip.Full != full {
+		return nil
+	}
+	return b.known
+}
+
+// snapSize returns the size of a record's snapshot.
+func snapSize(r *checkpoint.Record) int {
+	size := len(r.Snapshot.Values)
+	for f, rs := range r.Snapshot.Ranges {
+		size += len(f) + 12*len(rs)
+	}
+	return size
 }
 
 // foldRecord returns the state after a record, from that before it. Folded, if there
@@ -345,80 +450,20 @@ func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func
 
 // readSnapshot returns the state at a record with a snapshot, and the size of the
 // changes that the snapshot refers to.
-func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, keep Growing) (state any, size int, err error) {
+func readSnapshot(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record) (state any, size int, err error) {
 	data, err := core.Upgrade(values, snap.Version, snap.Snapshot.Values)
 	if err != nil {
 		return nil, 0, err
 	}
-	if !snap.Snapshot.Full && len(snap.Snapshot.Ranges) > 0 && core.Current(values, snap.Version) {
-		state, size, err = readGrowing(ctx, store, values, snap, keep)
-		if err == nil {
-			state, err = values.Restore(state, data)
-		}
-		if !errors.Is(err, errNotCurrent) {
-			return state, size, err
-		}
-	}
-	if wholly(snap) && keep.keeps(len(data)) {
-		known, err := keep.known(ctx, store, snap)
-		if err != nil {
-			return nil, 0, err
-		}
-		if known == nil {
-			if state, err = values.Restore(nil, data); err != nil {
-				return nil, 0, err
-			}
-			known = &grown{full: true, state: state, size: len(data)}
-			keep.put(known, snap)
-		}
-		state, err = values.Restore(known.state, json.RawMessage("{}")) // the state itself is altered
-		return state, 0, err
-	}
 	if state, err = values.Restore(nil, data); err != nil {
 		return nil, 0, err
 	}
-	return readRanges(ctx, store, values, snap, state, snap.Snapshot.Ranges, nil)
-}
-
-// errNotCurrent is returned for changes that an older version of the program
-// recorded: they may turn into changes to any field.
-var errNotCurrent = errors.New("changes are of another version")
-
-// readGrowing returns a state with the growing fields alone that a snapshot refers
-// to, going on from what is kept.
-func readGrowing(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, keep Growing) (any, int, error) {
-	known, err := keep.known(ctx, store, snap)
-	if err != nil {
-		return nil, 0, err
-	}
-	state, size := values.New(), 0
-	if known != nil {
-		if known.id == snap.ID {
-			return known.state, known.size, nil
-		}
-		if state, err = values.Restore(known.state, json.RawMessage("{}")); err != nil {
-			return nil, 0, err
-		}
-		size = known.size
-	}
-	current := func(r *checkpoint.Record) error {
-		if !core.Current(values, r.Version) {
-			return errNotCurrent
-		}
-		return nil
-	}
-	state, more, err := readRanges(ctx, store, values, snap, state, known.since(snap.Snapshot.Ranges), current)
-	if err != nil {
-		return nil, 0, err
-	}
-	size += more
-	keep.put(&grown{ranges: snap.Snapshot.Ranges, state: state, size: size}, snap)
-	return state, size, nil
+	return readRanges(ctx, store, values, snap, state, snap.Snapshot.Ranges)
 }
 
 // readRanges folds growing fields onto a state: the changes of the records that
 // ranges name, on the line of snap.
-func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any, ranges map[string][][2]int64, check func(*checkpoint.Record) error) (_ any, size int, err error) {
+func readRanges(ctx context.Context, store checkpoint.Store, values core.Values, snap *checkpoint.Record, state any, ranges map[string][][2]int64) (_ any, size int, err error) {
 	if len(ranges) == 0 {
 		return state, 0, nil
 	}
@@ -451,11 +496,6 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 					return nil, 0, fmt.Errorf("record %d that the snapshot of %s refers to is missing: %w", want, snap.ID, checkpoint.ErrCorrupt)
 				}
 				want++
-				if check != nil {
-					if err := check(r); err != nil {
-						return nil, 0, err
-					}
-				}
 				only = only[:0]
 				for _, f := range names {
 					if contains(ranges[f], r.Seq) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type onceCall struct {
 	over bool // by effects.mu, as what follows; both may be read when done is closed
 	data json.RawMessage
 	err  error
+	late bool // it failed for an attempt that was over: another's try may not
 }
 
 var errOnceAbandoned = errors.New("the sub-step panicked")
@@ -71,7 +73,7 @@ func (e *effects) begin(ctx context.Context, t *Task, id onceID) (call *onceCall
 		e.mu.Unlock()
 		select {
 		case <-call.done:
-			if call.err == errOnceAbandoned {
+			if call.err == errOnceAbandoned || call.late {
 				continue
 			}
 			return call, false, call.err
@@ -83,10 +85,11 @@ func (e *effects) begin(ctx context.Context, t *Task, id onceID) (call *onceCall
 	}
 }
 
-// end says what a call came to. With keep a failure is kept to be recorded.
-func (e *effects) end(id onceID, call *onceCall, data json.RawMessage, err error, keep bool) {
+// end says what a call of t came to. With keep a failure is kept to be recorded.
+func (e *effects) end(t *Task, id onceID, call *onceCall, data json.RawMessage, err error, keep bool) {
+	late := err != nil && t.over() != nil
 	e.mu.Lock()
-	call.over, call.data, call.err = true, data, err
+	call.over, call.data, call.err, call.late = true, data, err, late
 	if err != nil && !keep && e.calls[id] == call {
 		delete(e.calls, id)
 	}
@@ -139,16 +142,39 @@ func (e *effects) load(s *Session) {
 
 // Recorded returns what a task of the open superstep has recorded with Once, by name.
 func (s *Session) Recorded(task int) map[string]json.RawMessage {
+	recorded := map[string]json.RawMessage{}
+	s.eachRecorded(func(index int, name string, data json.RawMessage) {
+		if index == task {
+			recorded[name] = data
+		}
+	})
+	return recorded
+}
+
+// Did names the sub-steps that tasks of the open superstep have recorded, by task.
+func (s *Session) Did() map[int][]string {
+	did := map[int][]string{}
+	s.eachRecorded(func(index int, name string, _ json.RawMessage) {
+		did[index] = append(did[index], plainName(name))
+	})
+	for _, names := range did {
+		slices.Sort(names)
+	}
+	return did
+}
+
+func (s *Session) eachRecorded(f func(task int, name string, data json.RawMessage)) {
 	e := &s.effects
+	if !e.used.Load() {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	recorded := map[string]json.RawMessage{}
 	for id, call := range e.calls {
-		if _, index, name, ok := s.onceOf(id); ok && index == task && call.over && call.err == nil {
-			recorded[name] = call.data
+		if _, index, name, ok := s.onceOf(id); ok && call.over && call.err == nil {
+			f(index, name, call.data)
 		}
 	}
-	return recorded
 }
 
 // forget drops the sub-steps of the superstep that was committed.
@@ -268,28 +294,62 @@ func (t *Task) overlay() json.RawMessage {
 // Once returns the recorded result of a named sub-step, or runs it and records
 // its result. It is given an idempotency key that is the same whenever the task
 // runs again.
-func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Context, key string) (json.RawMessage, error)) (_ json.RawMessage, err error) {
+func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
+	if err := t.canRecord(ctx, "Once", name, fn == nil); err != nil {
+		return nil, err
+	}
+	name = scopeOf(ctx) + name
+	c := call{fn: "Once", name: name}
+	return t.recorded(ctx, c, name, func(id onceID) (json.RawMessage, error) {
+		return t.effect(ctx, c, id, func() (json.RawMessage, error) {
+			return fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(id))
+		})
+	})
+}
+
+// call is a call of a sub-step, as people are told of it.
+type call struct {
+	fn, name string
+	input    json.RawMessage // nil: it has none
+}
+
+func (c call) String() string {
+	if c.input == nil {
+		return c.fn + " " + strconv.Quote(c.name)
+	}
+	return c.fn + " " + strconv.Quote(c.name) + " with " + text(c.input)
+}
+
+// canRecord checks a call of a sub-step; noFn says that its function is nil.
+func (t *Task) canRecord(ctx context.Context, fn, name string, noFn bool) error {
 	if where, ok := ctx.Value(noAskKey{}).(string); ok {
-		return nil, fmt.Errorf("Once %q is not possible %s", name, where)
+		return fmt.Errorf("%s is not possible %s", call{fn: fn, name: name}, where)
 	}
 	switch {
 	case name == "":
-		return nil, &CallError{Call: "Once", Node: t.node.Name, Reason: "it needs a name"}
-	case fn == nil:
-		return nil, &CallError{Call: "Once", Node: t.node.Name, Key: name, Reason: "its function is nil"}
+		return &CallError{Call: fn, Node: t.node.Name, Reason: "it needs a name"}
+	case noFn:
+		return &CallError{Call: fn, Node: t.node.Name, Key: name, Reason: "its function is nil"}
+	case !utf8.ValidString(scopeOf(ctx) + name):
+		return &CallError{Call: fn, Node: t.node.Name, Key: scopeOf(ctx) + name, Reason: notUTF8}
 	}
-	name = scopeOf(ctx) + name
-	if !utf8.ValidString(name) {
-		return nil, &CallError{Call: "Once", Node: t.node.Name, Key: name, Reason: notUTF8}
-	}
+	return nil
+}
+
+// recorded returns what is recorded under a name, or makes it by run, unless the
+// attempt is over or, to Once, waits for an answer: what Do has planned before it was
+// asked is done.
+func (t *Task) recorded(ctx context.Context, c call, name string, run func(id onceID) (json.RawMessage, error)) (_ json.RawMessage, err error) {
 	if tape := t.s.o.Tape; tape != nil {
 		if err := tape.asked(t, name); err != nil {
 			return nil, err
 		}
 	}
-	t.mu.Lock()
-	err = t.waiting()
-	t.mu.Unlock()
+	if c.input == nil {
+		t.mu.Lock()
+		err = t.waiting()
+		t.mu.Unlock()
+	}
 	if err == nil {
 		err = t.over()
 	}
@@ -297,37 +357,37 @@ func (t *Task) Once(ctx context.Context, name string, fn func(ctx context.Contex
 		return nil, err
 	}
 	if t.s.o.Tape != nil {
-		return t.s.o.Tape.once(t, name)
+		return t.s.o.Tape.once(t, c, name)
 	}
 	top := t.top()
 	id := onceID{top.at.epoch, top.at.step, top.index, t.onceName(name)}
 	e := &top.s.effects
-	call, mine, err := e.begin(ctx, t, id)
+	made, mine, err := e.begin(ctx, t, id)
 	if err != nil {
 		return nil, err
 	}
 	if !mine {
-		return call.data, nil
+		return made.data, nil
 	}
 	var data json.RawMessage
 	err = errOnceAbandoned
 	defer func() {
 		asked := new(*Interrupted)
-		e.end(id, call, data, err, t.s.o.RecordOnce && !errors.As(err, asked))
+		e.end(t, id, made, data, err, t.s.o.RecordOnce && !errors.As(err, asked))
 	}()
-	if data, err = t.effect(ctx, name, id, fn); err != nil {
+	if data, err = run(id); err != nil {
 		return nil, err
 	}
 	t.Beat()
 	return data, nil
 }
 
-// effect runs a sub-step and records its result beside the log of the run's root.
-func (t *Task) effect(ctx context.Context, name string, id onceID, fn func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
+// effect makes a sub-step's result and records it beside the log of the run's root.
+func (t *Task) effect(ctx context.Context, c call, id onceID, fn func() (json.RawMessage, error)) (json.RawMessage, error) {
 	wrote := t.watch()
-	data, err := fn(context.WithValue(ctx, noAskKey{}, "inside Once"), t.idempotencyKey(id))
+	data, err := fn()
 	if err == nil {
-		err = wrote(name)
+		err = wrote(c)
 	}
 	if err != nil {
 		return nil, err
@@ -357,7 +417,7 @@ func (t *Task) idempotencyKey(id onceID) string {
 		h.Write([]byte{0})
 	}
 	if s.o.Store == nil {
-		h.Write([]byte(s.run + checkpoint.ID(strconv.Itoa(id.step))))
+		h.Write([]byte(s.id.get() + checkpoint.ID(strconv.Itoa(id.step))))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -25,6 +25,7 @@ type counterValues struct{}
 
 func (counterValues) New() any             { return &counter{} }
 func (counterValues) Fork(base any) any    { c := *base.(*counter); return &c }
+func (v counterValues) Forks() core.Forks  { return core.OneByOne{Values: v} }
 func (v counterValues) Ahead(base any) any { return v.Fork(base) }
 func (counterValues) Changes(base, fork, _ any) (any, error) {
 	if d := fork.(*counter).n - base.(*counter).n; d != 0 {
@@ -177,7 +178,7 @@ func TestOperationsTwiceLateAndOutOfOrder(t *testing.T) {
 	if r, err := local.AdvanceThread(ctx, prog, o, 0, epoch); err != nil || r.ID != first.ID {
 		t.Errorf("the first step, asked for at the end: %v, %v", r, err)
 	}
-	state, err := local.StateAt(ctx, store, prog.Values, last, local.Growing{})
+	state, err := local.StateAt(ctx, store, prog.Values, last, local.Keeper{})
 	if err != nil || state.(*counter).n != 1+2+3+4+5 {
 		t.Errorf("state %v, %v", state, err)
 	}
@@ -232,7 +233,7 @@ func TestOperationsFromManyWorkersOnTwoHandles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := local.StateAt(ctx, stores[1], prog.Values, rec, local.Growing{})
+		state, err := local.StateAt(ctx, stores[1], prog.Values, rec, local.Keeper{})
 		if err != nil || state.(*counter).n != 1+2+3+4 {
 			t.Errorf("state %v, %v", state, err)
 		}

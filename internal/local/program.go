@@ -6,9 +6,9 @@ package local
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
+	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -19,10 +19,16 @@ import (
 type Program struct {
 	Plan    *plan.Graph
 	Values  core.Values
-	Nodes   []Node // by plan index
-	Entry   []Router
+	Nodes   []Node         // by plan index
+	Start   Node           // stands for the entry: its routers are called as those of a node
 	Version int            // of the state's schema
 	Alone   []core.Routing // see [Alone]
+
+	// Config is what the graph declares to be configured with.
+	Config any
+
+	// Output returns what a run that ends with a state gives to its caller; nil: that.
+	Output func(state any) (json.RawMessage, error)
 
 	// Check, if not nil, is called around each node to find changes that were
 	// made to shared memory: it returns a hash of each field.
@@ -33,6 +39,7 @@ type Program struct {
 type Node struct {
 	Name    string
 	Former  []string // names that it had
+	Tags    []string // what events and parts say of it
 	Run     func(ctx context.Context, state, payload any) (Command, error)
 	Routers []Router
 
@@ -60,39 +67,11 @@ type Node struct {
 // Router decides where a node leads.
 type Router func(ctx context.Context, state any) (Command, error)
 
-// Command is where to go, by node names. The zero Command follows the static
-// edges.
-type Command struct {
-	Goto   []string
-	Sends  []Send
-	Parent *Command
-	Stop   bool
-}
-
-// Zero reports whether c chooses nothing.
-func (c *Command) Zero() bool {
-	return len(c.Goto) == 0 && len(c.Sends) == 0 && c.Parent == nil && !c.Stop
-}
-
-// Send is a task for a node.
-type Send struct {
-	Node    string
-	Raw     json.RawMessage // payload
-	Overlay json.RawMessage
-	Err     error // of encoding the payload
-}
-
 // Cache keeps results of a node.
 type Cache struct {
-	Store CacheStore
+	Store cache.Store
 	TTL   time.Duration // 0: for ever
 	Key   func(state, payload any) (string, error)
-}
-
-// CacheStore keeps bytes by key. It is safe for concurrent use.
-type CacheStore interface {
-	Get(ctx context.Context, key string) (data []byte, ok bool, err error)
-	Set(ctx context.Context, key string, data []byte, ttl time.Duration) error
 }
 
 // Durability says when records are stored.
@@ -134,7 +113,7 @@ type Options struct {
 	Drain <-chan struct{} // closed to end the run at the next superstep
 	Check bool            // use Program.Check
 
-	Kept    *Kept // growing fields read lately; nil: nothing is kept
+	Kept    *Kept // states read lately; nil: nothing is kept
 	KeepMax int   // bytes of them, in their recorded form
 
 	NoSnapshots bool  // records hold changes only
@@ -145,6 +124,7 @@ type Options struct {
 	address string // of the subgraph within the task of the run's root: what was called in which task, from there down
 	path    []string
 	tasks   []string // IDs of the tasks of the nodes in path
+	tags    []string // of those nodes
 	collect bool     // keep what was committed
 }
 
@@ -184,99 +164,4 @@ func (p *Program) overlaid(base any, task *core.Task) (any, error) {
 		return nil, err
 	}
 	return p.with(base, over)
-}
-
-// fork returns the task's private copy of the state, with the task's own
-// overlay.
-func (p *Program) fork(base any, task *core.Task) (any, error) {
-	state, err := p.overlaid(base, task)
-	if err != nil {
-		return nil, err
-	}
-	return p.Values.Fork(state), nil
-}
-
-// startNode stands for the entry, whose routers are called as those of a node.
-var startNode = Node{Name: plan.Start}
-
-// Alone returns the routings to each node of a graph alone, for [Program.Alone].
-func Alone(g *plan.Graph) []core.Routing {
-	to := make([]core.Routing, len(g.Nodes))
-	for i := range to {
-		to[i].Goto = []int{i}
-	}
-	return to
-}
-
-// toEnd is shared by all that lead to the end alone; nobody alters it.
-var toEnd = core.Routing{Goto: []int{plan.ToEnd}}
-
-// aloneTo returns where a command leads that is a Goto of one node, as most are; nil
-// if it isn't one, or not a good one. It is shared: nobody alters it.
-func (p *Program) aloneTo(c *Command) *core.Routing {
-	if len(c.Goto) != 1 || len(c.Sends) > 0 || c.Parent != nil || c.Stop {
-		return nil
-	}
-	if c.Goto[0] == plan.End {
-		return &toEnd
-	}
-	if i, ok := p.Plan.Node(c.Goto[0]); ok && !p.Plan.Nodes[i].Task && i < len(p.Alone) {
-		return &p.Alone[i]
-	}
-	return nil
-}
-
-// resolve checks a command's destinations and turns names into indexes. In a subgraph,
-// it is nested, they may be in the containing graph.
-func (p *Program) resolve(source string, c *Command, nested bool) (core.Routing, error) {
-	r := core.Routing{Stop: c.Stop}
-	g := p.Plan
-	var i int
-	var ok bool
-	for _, name := range c.Goto {
-		if name == plan.End {
-			r.Goto = append(r.Goto, plan.ToEnd)
-			continue
-		}
-		i, ok := g.Node(name)
-		if !ok {
-			return r, &InvalidEdgeError{Source: source, Target: name, Near: plan.Nearest(name, g.Names())}
-		}
-		if g.Nodes[i].Task {
-			return r, &InvalidEdgeError{Source: source, Target: name, Reason: "a task that needs a payload: use its Send method"}
-		}
-		r.Goto = append(r.Goto, i)
-	}
-	if len(c.Sends) > 0 {
-		r.Sends = make([]core.Send, 0, len(c.Sends))
-	}
-	for k := range c.Sends {
-		send := &c.Sends[k]
-		if k == 0 || send.Node != c.Sends[k-1].Node { // sends to one node mostly stand together
-			i, ok = g.Node(send.Node)
-		}
-		if !ok {
-			return r, &InvalidEdgeError{Source: source, Target: send.Node, Near: plan.Nearest(send.Node, g.Names())}
-		}
-		if send.Err != nil {
-			return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
-		}
-		if p.Nodes[i].Decode == nil && send.Raw != nil {
-			return r, &InvalidEdgeError{Source: source, Target: send.Node, Reason: "which takes no payload"}
-		}
-		r.Sends = append(r.Sends, core.Send{Node: i, Raw: send.Raw, Overlay: send.Overlay})
-	}
-	if c.Parent != nil {
-		if !nested {
-			return r, &InvalidEdgeError{Source: source, Target: "parent", Reason: "but this graph is not running as a subgraph"}
-		}
-		r.Parent = &core.ParentRouting{Goto: c.Parent.Goto}
-		for _, send := range c.Parent.Sends {
-			if send.Err != nil {
-				return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
-			}
-			r.Parent.Sends = append(r.Parent.Sends, core.ParentSend{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
-		}
-	}
-	return r, nil
 }

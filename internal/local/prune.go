@@ -275,7 +275,7 @@ func (p *pruning) shorten(ctx context.Context) error {
 		n := *rec
 		n.Snapshot = nil
 		if !whole && !(rec.Snapshot != nil && rec.Snapshot.Full) {
-			state, err := StateAt(ctx, p.store, p.values, rec, Growing{})
+			state, err := StateAt(ctx, p.store, p.values, rec, Keeper{})
 			if err != nil {
 				return err
 			}

@@ -32,9 +32,10 @@ type saver struct {
 	held    []*checkpoint.Write // under Exit
 
 	// Of the write under way, and kept for the next one.
-	clock sync.Mutex
-	ctx   context.Context
-	timer *time.Timer
+	clock  sync.Mutex
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	slow   watch
 
 	// Whoever puts something into the queue holds sending for reading, whoever
 	// closes it for writing: an attempt that was left behind may still save
@@ -55,6 +56,7 @@ func newSaver(o *Options) *saver {
 	if s.timeout <= 0 {
 		s.timeout = defaultSaveTimeout
 	}
+	s.slow.limit, s.slow.late = s.timeout, func() { s.cancel(context.DeadlineExceeded) }
 	if s.mode != Exit { // which writes when all is over
 		s.lease.ttl = o.Lease
 	}
@@ -194,7 +196,7 @@ func (s *saver) flush(ctx context.Context) error {
 
 // writeInTime writes with the save timeout. The context's own end doesn't count.
 // A context with a deadline costs more than a small write, so one is kept from
-// write to write for as long as its timer hasn't fired.
+// write to write until one was in time no more.
 func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
 	if !s.clock.TryLock() { // tasks that save at the same time have their own
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
@@ -202,19 +204,16 @@ func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoin
 		return s.store.Write(ctx, w)
 	}
 	defer s.clock.Unlock()
-	if s.timer == nil {
-		var cancel context.CancelCauseFunc
-		s.ctx, cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-		s.timer = time.AfterFunc(s.timeout, func() { cancel(context.DeadlineExceeded) })
-	} else {
-		s.timer.Reset(s.timeout)
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	}
+	s.slow.begin()
 	written, err := s.store.Write(s.ctx, w)
-	if !s.timer.Stop() {
-		if cause := context.Cause(s.ctx); err != nil && cause != nil {
-			err = fmt.Errorf("%w after %v: %w", cause, s.timeout, err)
+	if s.slow.end() {
+		if err != nil {
+			err = fmt.Errorf("%w after %v: %w", context.DeadlineExceeded, s.timeout, err)
 		}
-		s.timer, s.ctx = nil, nil
+		s.ctx = nil
 	}
 	return written, err
 }

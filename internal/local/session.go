@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -19,12 +20,13 @@ import (
 // Session is one run of a program, or one look at a thread. It is not safe for
 // concurrent use.
 type Session struct {
-	prog *Program
-	o    Options
-	run  checkpoint.ID
-	m    *core.Machine
-	tip  *core.Tip // as loaded; nil for a new thread
-	one  [1]any    // the changes of a lone task, while they are folded for its routers
+	prog  *Program
+	o     Options
+	id    runID
+	m     *core.Machine
+	tip   *core.Tip  // as loaded; nil for a new thread
+	one   [1]any     // the changes of a lone task, while they are folded for its routers
+	forks core.Forks // of what runs on the goroutine that drives
 
 	saver   *saver             // nil without a store
 	anew    checkpoint.ID      // the log's head, if the run is to begin as in an empty log
@@ -55,10 +57,22 @@ type Session struct {
 	traced    traced
 }
 
+// runID is the ID of a run, made when it is needed: a run that stores nothing mostly
+// has none.
+type runID struct {
+	once sync.Once
+	id   checkpoint.ID
+}
+
+func (r *runID) get() checkpoint.ID {
+	r.once.Do(func() { r.id = checkpoint.NewRunID() })
+	return r.id
+}
+
 // Open loads a thread for a run, or for a look at it if lock is not set. At
 // names a record; empty means the newest.
 func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
-	s := &Session{prog: prog, o: o}
+	s := &Session{prog: prog, o: o, forks: prog.Values.Forks()}
 	s.flight.s, s.flight.tell.s, s.traced.s = s, s, s
 	if o.Store != nil {
 		if o.Log.Thread == "" {
@@ -70,7 +84,6 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 			s.saver = newSaver(&o)
 		}
 	}
-	s.run = checkpoint.NewRunID()
 	if lock && s.saver != nil && o.parent == nil {
 		if at, err = s.hold(ctx, at); err != nil {
 			s.Close()
@@ -119,13 +132,13 @@ func (s *Session) stale(ctx context.Context, err error) bool {
 // Close gives the thread up. While a sub-step is under way that somebody who goes on
 // would run a second time, the thread stays the run's: until its result is recorded.
 func (s *Session) Close() {
-	if !s.repeats(s.giveUp) {
+	if s.saver != nil && !s.repeats(s.giveUp) {
 		s.giveUp()
 	}
 }
 
 func (s *Session) giveUp() {
-	if s.saver != nil && s.o.parent == nil {
+	if s.o.parent == nil {
 		_ = s.saver.release(context.Background(), s.wakes)
 	}
 	if s.release != nil {
@@ -141,14 +154,18 @@ func (s *Session) repeats(then func()) bool {
 }
 
 func (s *Session) config() core.Config {
+	var run checkpoint.ID
+	if s.o.Store != nil {
+		run = s.id.get()
+	}
 	return core.Config{
-		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: s.run, Version: s.prog.Version,
+		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: run, Version: s.prog.Version,
 		Metadata: s.o.Metadata, MaxSteps: s.o.MaxSteps, MaxTasks: s.o.MaxTasks, CycleWindow: s.o.CycleWindow, CycleStrict: s.o.CycleStrict,
 		Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
 	}
 }
 
-func (s *Session) growing() Growing { return Growing{s.o.Kept, s.o.KeepMax, s.prog.Plan} }
+func (s *Session) keeper() Keeper { return Keeper{s.o.Kept, s.o.KeepMax, s.prog.Plan} }
 
 func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.o.Store == nil {
@@ -160,7 +177,7 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 		s.m.Orphan(s.anew)
 		return nil
 	}
-	tip, fence, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.growing())
+	tip, fence, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.keeper())
 	if err != nil {
 		return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 	}
@@ -215,23 +232,13 @@ func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input fun
 }
 
 // begin is Begin with changes that are known.
-func (s *Session) begin(ctx context.Context, source checkpoint.Source, changes any, command Command) (err error) {
-	routing := core.Routing{Static: true}
-	switch {
-	case !command.Zero():
-		routing, err = s.prog.resolve(plan.Start, &command, s.o.parent != nil)
-	case len(s.prog.Entry) > 0:
-		var c Command
-		c, err = s.callRouters(ctx, &startNode, s.prog.Entry, s.place(), 0, func() (any, error) { return s.prog.with(s.m.State(), changes) })
-		if err == nil && !c.Zero() {
-			routing, err = s.prog.resolve(plan.Start, &c, s.o.parent != nil)
-		}
-	}
+func (s *Session) begin(ctx context.Context, source checkpoint.Source, changes any, command Command) error {
+	r, err := s.edgesOf(ctx, &s.prog.Start, command, s.m.State(), changes)
 	if err != nil {
 		return err
 	}
 	s.fresh = true
-	return s.m.Input(source, changes, routing)
+	return s.m.Input(source, changes, *r)
 }
 
 func safely(fn func() error) (err error) {
@@ -255,7 +262,7 @@ func (s *Session) Apply(changes any) error {
 		return nil
 	}
 	s.fresh = true
-	return s.m.Update(checkpoint.SourceInput, changes, -1, core.Routing{})
+	return s.m.Update(checkpoint.SourceInput, changes, -1, -1, core.Routing{})
 }
 
 // Settle folds what finished tasks of the open superstep wrote, and an edit, so that
@@ -264,39 +271,30 @@ func (s *Session) Settle(changes any) error {
 	if changes == nil && !slices.ContainsFunc(s.m.Tasks(), func(t core.Task) bool { return t.Ran() && !t.Folded() }) {
 		return nil
 	}
-	return s.m.Update(checkpoint.SourceUpdate, changes, -1, core.Routing{})
+	return s.m.Update(checkpoint.SourceUpdate, changes, -1, -1, core.Routing{})
 }
 
-// UpdateAs folds an edit as the output of a node and routes from it. An empty
-// node folds it as an edit of nobody.
-func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, command Command) error {
+// UpdateAs folds an edit as the output of a node, of its task with that index or, if it
+// is negative, of the first that is not done, and routes from it. An empty node folds
+// it as an edit of nobody.
+func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, task int, command Command) error {
 	base := s.m.Merged()
 	changes, err := s.prog.edit(base, input)
 	if err != nil {
 		return err
 	}
 	if node == "" {
-		return s.m.Update(checkpoint.SourceUpdate, changes, -1, core.Routing{})
+		return s.m.Update(checkpoint.SourceUpdate, changes, -1, -1, core.Routing{})
 	}
 	i, ok := s.prog.Plan.Node(node)
 	if !ok {
 		return &InvalidEdgeError{Source: "update", Target: node, Near: plan.Nearest(node, s.prog.Plan.Names())}
 	}
-	n := &s.prog.Nodes[i]
-	routing := core.Routing{Static: true}
-	if !command.Zero() {
-		routing, err = s.prog.resolve(node, &command, s.o.parent != nil)
-	} else if len(n.Routers) > 0 {
-		var c Command
-		c, err = s.callRouters(ctx, n, n.Routers, s.place(), 0, func() (any, error) { return s.prog.with(base, changes) })
-		if err == nil && !c.Zero() {
-			routing, err = s.prog.resolve(node, &c, s.o.parent != nil)
-		}
-	}
+	r, err := s.edgesOf(ctx, &s.prog.Nodes[i], command, base, changes)
 	if err != nil {
 		return err
 	}
-	return s.m.Update(checkpoint.SourceUpdate, changes, i, routing)
+	return s.m.Update(checkpoint.SourceUpdate, changes, i, task, *r)
 }
 
 // Answer gives answers by question ID, with an edit of the state.
@@ -373,6 +371,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		err = stoppedBy(ctx, err)
 		s.evicted = errors.Is(err, ErrThreadBusy)
 	}()
+	if !s.flushing {
+		s.flight.tell.superstep()
+	}
 	for {
 		if s.beside.Load() { // first, since it costs less than Swap
 			s.beside.Store(false)
@@ -396,10 +397,11 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			if rd.Write.Record != nil {
 				s.last = rd.Write.Record
 			}
-			s.showRecord(rd.Write)
-			if err := s.showFolded(rd.Write.Record); err != nil {
+			s.flight.tell.tell(rd.Commit != nil || rd.Done)
+			if err := s.flight.tell.folded(rd.Write.Record); err != nil {
 				return err
 			}
+			s.flight.tell.record(rd.Write)
 			if rd.Write.Record != nil {
 				if err := s.weigh(rd.Write.Record); err != nil {
 					s.flight.stopTasks(err)
@@ -410,6 +412,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			if err := s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log}); err != nil {
 				return err
 			}
+		}
+		if rd.Write == nil {
+			s.flight.tell.tell(rd.Commit != nil || rd.Done)
 		}
 		if s.flight.inbox != nil {
 			s.flight.inbox.settle()
@@ -424,15 +429,15 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		if s.fresh {
 			s.fresh = false
-			s.showValues(s.m.Step())
-			s.showHeld()
+			s.flight.tell.values(s.m.Step())
+			s.flight.tell.held()
 		}
 		if rd.Commit != nil {
 			if s.o.parent == nil {
 				s.effects.forget()
 			}
 			s.collectChanges(rd.Commit)
-			s.showCommit(rd.Commit)
+			s.flight.tell.committed(rd.Commit)
 			if s.traced.end != nil {
 				s.traced.leaveStep(true, nil)
 			}
@@ -492,7 +497,8 @@ func (s *Session) confirm(ctx context.Context) (again bool, err error) {
 	if len(results) <= len(s.tip.Results) {
 		return false, nil
 	}
-	s.run = checkpoint.NewRunID() // this run may have written records that the new machine doesn't count
+	s.flight.tell.of = 0
+	s.id = runID{} // this run may have written records that the new machine doesn't count
 	return true, s.load(ctx, "")
 }
 

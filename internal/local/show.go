@@ -1,37 +1,82 @@
 package local
 
 import (
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // event returns an event of a task of the open superstep; task -1 is the run.
 func (s *Session) event(kind Kind, task int) *Event {
 	ev := &Event{
 		Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
-		Step: s.m.Step() + 1, Task: task, Epoch: s.m.Epoch(), Time: time.Now(),
+		Step: s.m.Step() + 1, Task: task, Epoch: s.m.Epoch(), Time: time.Now(), Tags: s.o.tags,
 	}
 	if task >= 0 {
-		ev.Node = s.prog.Plan.Nodes[s.m.Task(task).Node].Name
+		s.about(ev, s.m.Task(task).Node)
 	}
 	return ev
 }
 
-// teller tells how tasks start and end, in plan order.
+// about makes an event one about a node.
+func (s *Session) about(ev *Event, node int) {
+	n := &s.prog.Nodes[node]
+	ev.Node, ev.Tags = n.Name, s.tagsOf(n)
+}
+
+// tagsOf returns the tags of a node and of those that it is in.
+func (s *Session) tagsOf(n *Node) []string {
+	switch {
+	case len(n.Tags) == 0:
+		return s.o.tags
+	case len(s.o.tags) == 0:
+		return n.Tags
+	}
+	return slices.Concat(s.o.tags, n.Tags)
+}
+
+// teller tells what happens in the run: of commits, and of tasks. How they end and what they wrote it tells when it is
+// recorded, in plan order, so that what is told doesn't depend on who was first.
 type teller struct {
-	s       *Session
-	shown   int       // tasks of the open superstep whose end was shown
-	reports []*report // by task, if somebody wants to be told of them
+	s    *Session
+	ends []*ending // by task; nil: it has not ended
+	next int       // the task whose end is told next
+	live []*ending // to be told as they came, if so it is wanted
+	of   int       // the superstep that ends and next are of
+}
+
+// ending is what is to be told of the end of a task.
+type ending struct {
+	task   int
+	wrote  bool // it has finished
+	events []*Event
+}
+
+// superstep begins with a superstep. What an earlier run has recorded of its tasks is to
+// be told as if they ended now.
+func (t *teller) superstep() {
+	s := t.s
+	step := s.m.Step() + 1
+	if t.of == step || !s.o.Bus.wants(taskEnds) {
+		return
+	}
+	t.ends, t.next, t.of = emptied(t.ends, len(s.m.Tasks())), 0, step
+	for i := range s.m.Tasks() {
+		if task := s.m.Task(i); task.Status == core.Done && !task.Folded() && s.o.Bus.wants(Updates) {
+			ev := s.event(Updates, i)
+			ev.Update, ev.Cached = task.Data(), task.Cached
+			t.ends[i] = &ending{task: i, wrote: true, events: []*Event{ev}}
+		}
+	}
 }
 
 // started tells of tasks that start.
 func (t *teller) started(tasks []int) {
 	s := t.s
-	if t.shown = 0; s.o.Bus.wants(taskEnds) {
-		t.reports = emptied(t.reports, len(s.m.Tasks()))
-	}
+	t.superstep()
 	if !s.o.Bus.wants(TaskStarted) {
 		return
 	}
@@ -46,68 +91,88 @@ func (t *teller) started(tasks []int) {
 	}
 }
 
-// ended passes the ends of tasks on, the last of which has just been
-// reported: in plan order, those whose predecessors
-// in the plan have all ended.
-func (t *teller) ended(last *report) {
+// taskEnds are the events that the end of a task may lead to.
+const taskEnds = TaskEnded | TaskFailed | InterruptRaised | Updates
+
+// ended notes what is to be told of a task that was reported.
+func (t *teller) ended(r *report) {
 	s := t.s
 	if !s.o.Bus.wants(taskEnds) {
 		return
 	}
-	if s.o.Bus.Live {
-		t.end(last)
-		return
-	}
-	kept := *last
-	t.reports[last.task] = &kept
-	for t.shown < len(t.reports) {
-		r := t.reports[t.shown]
-		if r == nil {
-			if st := s.m.Task(t.shown).Status; st == core.Running || st == core.Changed {
-				return
-			}
-		} else if !r.shown {
-			t.end(r)
-			r.shown = true
+	e := &ending{task: r.task}
+	add := func(kind Kind) *Event {
+		ev := s.event(kind, r.task)
+		if s.o.Bus.wants(kind) {
+			e.events = append(e.events, ev)
 		}
-		t.shown++
+		return ev
 	}
-}
-
-// taskEnds are the events that the end of a task may lead to.
-const taskEnds = TaskEnded | TaskFailed | InterruptRaised
-
-func (t *teller) end(r *report) {
-	s := t.s
-	if r.Asks && s.o.Bus.wants(InterruptRaised) {
+	if r.Asks {
 		for k := range r.Calls.Questions {
 			if q := &r.Calls.Questions[k]; !q.Answered {
-				ev := s.event(InterruptRaised, r.task)
-				ev.Question = q
-				s.o.Bus.Send(ev)
+				add(InterruptRaised).Question = q
 			}
 		}
 	}
-	var ev *Event
+	end := func(kind Kind) *Event {
+		ev := add(kind)
+		ev.Cached, ev.Attempt, ev.Duration = r.Cached, int(r.attempt), r.took
+		return ev
+	}
 	switch {
 	case r.Err != nil:
-		ev = s.event(TaskFailed, r.task)
-		ev.Err = r.Err
-	case r.Asks:
-		return
-	default:
-		ev = s.event(TaskEnded, r.task)
-		ev.Update = r.Data
+		end(TaskFailed).Err = r.Err
+	case !r.Asks:
+		e.wrote = true
+		end(TaskEnded).Update = r.Data
+		ev := add(Updates)
+		ev.Update, ev.Cached = r.Data, r.Cached
 	}
-	if !s.o.Bus.wants(ev.Kind) {
-		return
+	if s.o.Bus.Live {
+		t.live = append(t.live, e)
+	} else {
+		t.ends[r.task] = e
 	}
-	ev.Cached, ev.Attempt, ev.Duration = r.Cached, int(r.attempt), r.took
-	s.o.Bus.Send(ev)
 }
 
-// showRecord tells of a record that was stored, unless a commit does.
-func (s *Session) showRecord(w *checkpoint.Write) {
+// tell tells of ends that are recorded: of all, or of those whose predecessors in the
+// plan have ended, too. Nothing else may wait to be told before a commit.
+func (t *teller) tell(all bool) {
+	s := t.s
+	for ; t.next < len(t.ends); t.next++ {
+		e := t.ends[t.next]
+		if e != nil && !t.now(e, all) {
+			break
+		}
+		if e == nil && !all {
+			if task := s.m.Task(t.next); task.Runs() || task.Startable() {
+				break
+			}
+		}
+	}
+	n := 0
+	for n < len(t.live) && t.now(t.live[n], all) {
+		n++
+	}
+	t.live = slices.Delete(t.live, 0, n)
+}
+
+// now tells of an end if it is recorded.
+func (t *teller) now(e *ending, all bool) bool {
+	s := t.s
+	if e.wrote && !all && s.saver != nil && !s.m.Task(e.task).Saved() {
+		return false
+	}
+	for _, ev := range e.events {
+		s.o.Bus.Send(ev)
+	}
+	return true
+}
+
+// record tells of a record that was stored, unless a commit does.
+func (t *teller) record(w *checkpoint.Write) {
+	s := t.s
 	if w.Record == nil || !s.o.Bus.wants(Checkpointed) {
 		return
 	}
@@ -117,20 +182,22 @@ func (s *Session) showRecord(w *checkpoint.Write) {
 	s.o.Bus.Send(ev)
 }
 
-// showFolded tells what tasks of the open superstep wrote that an edit has folded.
-func (s *Session) showFolded(r *checkpoint.Record) error {
+// folded tells what tasks of the open superstep wrote that an edit has folded.
+func (t *teller) folded(r *checkpoint.Record) error {
+	s := t.s
 	if r == nil || r.Source == checkpoint.SourceLoop {
 		return nil
 	}
-	return s.showWritten(s.o.Bus, r, func(kind Kind) *Event {
+	return t.written(s.o.Bus, r, func(kind Kind) *Event {
 		ev := s.event(kind, -1)
 		ev.Step, ev.Epoch = r.Step, r.Epoch
 		return ev
 	})
 }
 
-// showWritten tells what tasks wrote by a record, in events that are made for its step.
-func (s *Session) showWritten(bus *Bus, r *checkpoint.Record, event func(Kind) *Event) error {
+// written tells what tasks wrote by a record, in events that are made for its step.
+func (t *teller) written(bus *Bus, r *checkpoint.Record, event func(Kind) *Event) error {
+	s := t.s
 	if !bus.wants(Updates) {
 		return nil
 	}
@@ -141,6 +208,9 @@ func (s *Session) showWritten(bus *Bus, r *checkpoint.Record, event func(Kind) *
 		}
 		ev := event(Updates)
 		ev.Task, ev.Node = c.Task, c.Node
+		if i, ok := s.prog.Plan.Node(c.Node); ok {
+			s.about(ev, i)
+		}
 		if r.Source != checkpoint.SourceLoop { // the superstep is open
 			ev.Step++
 		}
@@ -153,34 +223,27 @@ func (s *Session) showWritten(bus *Bus, r *checkpoint.Record, event func(Kind) *
 	return nil
 }
 
-// showCommit tells of a superstep that was committed.
-func (s *Session) showCommit(c *core.Commit) {
-	if s.o.Bus.wants(Updates) {
-		for i := range c.Tasks {
-			t := &c.Tasks[i]
-			if t.Folded() { // it was told of when it was
-				continue
-			}
-			ev := s.event(Updates, -1)
-			ev.Step, ev.Epoch, ev.Task, ev.Node = c.Step, c.Epoch, i, s.prog.Plan.Nodes[t.Node].Name
-			ev.Update, ev.Cached = t.Data(), t.Cached
-			s.o.Bus.Send(ev)
-		}
-	}
-	s.showValues(c.Step)
+// committed tells of a superstep that was committed.
+func (t *teller) committed(c *core.Commit) {
+	s := t.s
+	t.values(c.Step)
 	if s.o.Bus.wants(InterruptRaised) {
 		for _, p := range s.m.Paused() {
 			ev := s.event(InterruptRaised, -1)
 			ev.Step, ev.Node = c.Step, p.Node
+			if i, ok := s.prog.Plan.Node(p.Node); ok {
+				s.about(ev, i)
+			}
 			ev.Question = &checkpoint.Question{ID: p.ID, Key: p.Node, Node: p.Node, When: "after"}
 			s.o.Bus.Send(ev)
 		}
 	}
-	s.showHeld()
+	t.held()
 }
 
-// showHeld tells of tasks that wait behind a breakpoint.
-func (s *Session) showHeld() {
+// held tells of tasks that wait behind a breakpoint.
+func (t *teller) held() {
+	s := t.s
 	if !s.o.Bus.wants(InterruptRaised) {
 		return
 	}
@@ -197,25 +260,27 @@ func (s *Session) showHeld() {
 	}
 }
 
-// showValues tells of the committed state.
-func (s *Session) showValues(step int) {
+// values tells of the committed state.
+func (t *teller) values(step int) {
+	s := t.s
 	if !s.o.Bus.wants(Values) {
 		return
 	}
 	ev := s.event(Values, -1)
 	ev.Step, ev.State, ev.Next = step, s.prog.Values.Fork(s.m.State()), s.next()
+	ev.Output = s.prog.Output
 	s.o.Bus.Send(ev)
 }
 
 // next lists the nodes of the planned tasks.
-func (s *Session) next() []string { return Next(s.prog.Plan.Names(), s.m.Tasks()) }
+func (s *Session) next() []string { return Next(s.prog.Plan, s.m.Tasks()) }
 
 // Next lists the nodes of tasks that are not done, in plan order.
-func Next(names []string, tasks []core.Task) []string {
+func Next(g *plan.Graph, tasks []core.Task) []string {
 	var next []string
 	for i := range tasks {
 		if tasks[i].Status != core.Done {
-			next = append(next, names[tasks[i].Node])
+			next = append(next, g.Nodes[tasks[i].Node].Name)
 		}
 	}
 	return next

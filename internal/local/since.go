@@ -9,7 +9,7 @@ import (
 )
 
 // ShowSince tells, of the line that was opened, what was recorded after a record:
-// of each input and each superstep the checkpoint, what its tasks wrote, and the
+// of each input and each superstep what its tasks wrote, the checkpoint, and the
 // values, as the run told of them that recorded them. An empty ID is the beginning
 // of the thread. It reads each record once and keeps none.
 func (s *Session) ShowSince(ctx context.Context, bus *Bus, since checkpoint.ID) error {
@@ -53,7 +53,7 @@ func (t *retelling) showSince(ctx context.Context, since checkpoint.ID) error {
 			return err
 		}
 		if bus.wants(Values) {
-			if state, err = StateOf(ctx, s.o.Store, values, s.o.Log, from.ID, s.growing()); err != nil {
+			if state, err = StateOf(ctx, s.o.Store, values, s.o.Log, from.ID, s.keeper()); err != nil {
 				return err
 			}
 		}
@@ -108,7 +108,7 @@ func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned
 	event := func(kind Kind) *Event {
 		return &Event{
 			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
-			Step: r.Step, Task: -1, Epoch: epoch, Time: r.CreatedAt,
+			Step: r.Step, Task: -1, Epoch: epoch, Time: r.CreatedAt, Tags: s.o.tags,
 		}
 	}
 	whole := r.Source == checkpoint.SourceLoop || r.Source == checkpoint.SourceInput
@@ -116,17 +116,17 @@ func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned
 	if err != nil {
 		return err
 	}
+	if err := s.flight.tell.written(bus, r, event); err != nil {
+		return err
+	}
 	if whole && bus.wants(Checkpointed) {
 		ev := event(Checkpointed)
 		ev.ID, ev.Parent, ev.Source, ev.Next = r.ID, r.Parent, r.Source, next
 		bus.Send(ev)
 	}
-	if err := s.showWritten(bus, r, event); err != nil {
-		return err
-	}
 	if whole && bus.wants(Values) {
 		ev := event(Values)
-		ev.State, ev.Next = s.prog.Values.Fork(state), next
+		ev.State, ev.Output, ev.Next = s.prog.Values.Fork(state), s.prog.Output, next
 		bus.Send(ev)
 	}
 	return nil

@@ -19,12 +19,15 @@ import (
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// NotRecordedError is what Once returns in a replay when the recording doesn't
-// have its result.
-type NotRecordedError struct{ Node, Name string }
+// NotRecordedError is what a call of a sub-step returns in a replay when the recording
+// doesn't have its result.
+type NotRecordedError struct {
+	Node, Name string
+	call       call
+}
 
 func (e *NotRecordedError) Error() string {
-	return fmt.Sprintf("node %q calls Once %q, which the recording does not have", e.Node, e.Name)
+	return fmt.Sprintf("node %q calls %v, which the recording does not have", e.Node, e.call)
 }
 
 // RecordedError is an error that an earlier run has recorded: of a sub-step, for a
@@ -203,8 +206,8 @@ func (tp *Tape) index() {
 	}
 }
 
-// once is Task.Once in a replay: it calls nothing.
-func (tp *Tape) once(t *Task, name string) (json.RawMessage, error) {
+// once is Task.recorded in a replay: it calls nothing.
+func (tp *Tape) once(t *Task, c call, name string) (json.RawMessage, error) {
 	o, ok := tp.results[stepTaskName{t.at.step, t.index, name}]
 	if top := t.top(); !ok { // while its superstep is open it stands beside the log of the run's root
 		o, ok = top.s.o.Tape.results[stepTaskName{top.at.step, top.index, t.onceName(name)}]
@@ -215,13 +218,13 @@ func (tp *Tape) once(t *Task, name string) (json.RawMessage, error) {
 		if root < 0 {
 			root = t.index
 		}
-		d := Difference{Kind: DiffOnce, Path: tp.path, Node: t.node.Name, Want: "no such call", Got: "calls Once " + strconv.Quote(name)}
+		d := Difference{Kind: DiffOnce, Path: tp.path, Node: t.node.Name, Want: "no such call", Got: "calls " + c.String()}
 		tp.p.mu.Lock()
 		if !slices.ContainsFunc(tp.p.missed[root], func(other Difference) bool { return other.same(&d) }) {
 			tp.p.missed[root] = append(tp.p.missed[root], d)
 		}
 		tp.p.mu.Unlock()
-		return nil, &NotRecordedError{Node: t.node.Name, Name: name}
+		return nil, &NotRecordedError{Node: t.node.Name, Name: c.name, call: c}
 	case o.Error != "":
 		return nil, &RecordedError{Text: o.Error}
 	}
@@ -325,7 +328,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		return name
 	}
 	for _, name := range led.Goto {
-		c.Goto = append(c.Goto, now(name))
+		c.Goto = c.Goto.And(now(name))
 	}
 	for _, t := range led.Sends {
 		over, err := core.Upgrade(tp.prog.Values, rec.Version, t.Overlay)
@@ -335,13 +338,13 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		c.Sends = append(c.Sends, Send{Node: now(t.Node), Raw: t.Payload, Overlay: over})
 	}
 	if led.Parent != nil {
-		c.Parent = &Command{Goto: led.Parent.Goto}
+		c.Parent = &Command{Goto: NamesOf(led.Parent.Goto...)}
 		for _, t := range led.Parent.Sends {
 			c.Parent.Sends = append(c.Parent.Sends, Send{Node: t.Node, Raw: t.Payload, Overlay: t.Overlay})
 		}
 	}
 	if c.Zero() {
-		c.Goto = []string{plan.End}
+		c.Goto = NamesOf(plan.End)
 	}
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime"
 	"runtime/debug"
@@ -16,12 +17,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
-	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 type taskKey struct{}
@@ -39,15 +40,15 @@ type Task struct {
 	payload json.RawMessage
 	index   int
 
-	noAsk string // where no question can be asked, as noAskKey says it; empty: here one can
-
 	// One is made for each attempt, so what can be small is.
 	attempt, gen, from int32
 
-	ended bool // by mu, as what follows
-	mu    sync.Mutex
-	talk  *talk // nil until it is needed
-	idle  *time.Timer
+	router bool        // one is called, which can't ask
+	going  atomic.Bool // it has called Go
+	ended  bool        // by mu, as what follows
+	mu     sync.Mutex
+	talk   *talk // nil until it is needed
+	idle   *time.Timer
 }
 
 // talk is what a task asks and calls; most tasks don't.
@@ -61,6 +62,9 @@ type talk struct {
 	cut     error                // of subgraphs that ask and might have gone on
 	overlay json.RawMessage      // in a subgraph: the update that the task alone sees
 	unsaved error                // of what the task did
+	did     map[string]int       // calls of Do so far, by what they are recorded as
+	futures []*Future
+	places  chan struct{} // of futures that run
 }
 
 // watched is the state that a node was given, and the goroutine that runs the node.
@@ -83,8 +87,8 @@ func (t *Task) Value(key any) any {
 	case taskKey:
 		return t
 	case noAskKey:
-		if t.noAsk != "" {
-			return t.noAsk
+		if t.router {
+			return "in a router"
 		}
 	}
 	return t.Context.Value(key)
@@ -102,6 +106,26 @@ func WithScope(ctx context.Context, name string) context.Context {
 func scopeOf(ctx context.Context) string {
 	scope, _ := ctx.Value(scopeKey{}).(string)
 	return scope
+}
+
+type tagsKey struct{}
+
+// WithTags returns a context in which what tasks send has tags, beside those of ctx.
+func WithTags(ctx context.Context, tags ...string) context.Context {
+	return context.WithValue(ctx, tagsKey{}, slices.Concat(contextTags(ctx), tags))
+}
+
+func contextTags(ctx context.Context) []string {
+	tags, _ := ctx.Value(tagsKey{}).([]string)
+	return tags
+}
+
+// Tags returns the tags of what the task sends with a context.
+func (t *Task) Tags(ctx context.Context) []string {
+	if more := contextTags(ctx); more != nil {
+		return slices.Concat(t.s.tagsOf(t.node), more)
+	}
+	return t.s.tagsOf(t.node)
 }
 
 // FromContext returns the task whose node was called with ctx or a context
@@ -158,7 +182,7 @@ func (t *Task) Info() Info {
 	s := t.s
 	in := Info{
 		Graph: s.prog.Plan.Name, Node: t.node.Name, Path: s.o.path, Thread: s.o.Log.Thread, Namespace: s.o.Log.Namespace,
-		Run: s.run, Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: int(t.attempt), RemainingSteps: -1,
+		Run: s.id.get(), Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: int(t.attempt), RemainingSteps: -1,
 		Recent: slices.Clone(t.at.recent[max(0, len(t.at.recent)-core.RecentNodes):]),
 	}
 	if t.from >= 0 {
@@ -172,6 +196,14 @@ func (t *Task) Info() Info {
 
 // Deps returns the run's dependencies.
 func (t *Task) Deps() any { return t.s.o.Deps }
+
+// Programs yields the graph of the task and those around it.
+func (t *Task) Programs() iter.Seq[*Program] {
+	return func(yield func(*Program) bool) {
+		for ; t != nil && yield(t.s.prog); t = t.s.o.parent {
+		}
+	}
+}
 
 // Payload returns the recorded payload of a send.
 func (t *Task) Payload() json.RawMessage { return t.payload }
@@ -202,14 +234,14 @@ func (t *Task) unsaved(err error) {
 
 // Emit sends an event of the task to the run's listeners. It is dropped when
 // the attempt has ended.
-func (t *Task) Emit(kind Kind, value any) error {
+func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 	if err := t.over(); err != nil {
 		return err
 	}
 	t.Beat()
 	if t.s.o.Bus.wants(kind) {
 		ev := t.s.event(kind, t.index)
-		ev.Value, ev.Attempt = value, int(t.attempt)
+		ev.Value, ev.Attempt, ev.Tags = value, int(t.attempt), t.Tags(ctx)
 		t.s.o.Bus.Send(ev)
 	}
 	return t.Context.Err()
@@ -411,8 +443,8 @@ func haveAsked(questions []checkpoint.Question) bool {
 
 // watch returns what says whether the state was written to since. Goroutines that the
 // node started are left alone: others may write while one is in Once.
-func (t *Task) watch() (wrote func(name string) error) {
-	none := func(string) error { return nil }
+func (t *Task) watch() (wrote func(c call) error) {
+	none := func(call) error { return nil }
 	t.mu.Lock()
 	var w *watched
 	if t.talk != nil {
@@ -426,14 +458,14 @@ func (t *Task) watch() (wrote func(name string) error) {
 	if err != nil {
 		return none // what the node writes is refused when it returns
 	}
-	return func(name string) error {
+	return func(c call) error {
 		after, err := t.s.prog.Check(w.state)
 		if err != nil {
 			return err
 		}
 		for _, field := range slices.Sorted(maps.Keys(after)) {
 			if after[field] != before[field] {
-				return &OnceWriteError{Node: t.node.Name, Name: name, Field: field}
+				return &OnceWriteError{Node: t.node.Name, Name: c.name, Field: field, fn: c.fn}
 			}
 		}
 		return nil
@@ -452,7 +484,6 @@ type report struct {
 	core.End
 	task    int
 	attempt int32
-	shown   bool
 	took    time.Duration // if s.timed
 }
 
@@ -494,10 +525,6 @@ func causedBy(ctx context.Context, err error) bool {
 // left behind, and what it still does has no effect.
 const cancelGrace = 100 * time.Millisecond
 
-// routerGrace is how long a router may take before the changes of its node are
-// recorded on their own.
-const routerGrace = time.Millisecond
-
 // execution is an execution of a task: attempts of its node, then its routers.
 type execution struct {
 	report // how it has ended
@@ -510,11 +537,16 @@ type execution struct {
 	lone    bool   // it is one
 	reuse   any    // changes to be recycled
 	command Command
+	slow    *slowRouter // nil until one is needed; whoever runs executions keeps it for the next
+
+	first    int // attempt of this execution
+	payload  any
+	cacheKey string // empty: its result isn't cached
 }
 
 // execution returns one that is to be run.
-func (s *Session) execution(ctx context.Context, task *core.Task, at *place, reuse any) execution {
-	return execution{report: report{task: task.Index}, s: s, ctx: ctx, node: &s.prog.Nodes[task.Node], task: task, at: at, lone: at == nil, reuse: reuse}
+func (s *Session) execution(ctx context.Context, task *core.Task, at *place, reuse any, slow *slowRouter) execution {
+	return execution{report: report{task: task.Index}, s: s, ctx: ctx, node: &s.prog.Nodes[task.Node], task: task, at: at, lone: at == nil, reuse: reuse, slow: slow}
 }
 
 // run runs the task.
@@ -567,14 +599,10 @@ func (e *execution) newTask(ctx context.Context, attempt int) *Task {
 	if at != nil {
 		t = &Task{at: at}
 	} else { // a lone task, in one piece with its place
-		lone := new(struct {
-			Task
-			place
-		})
-		t = &lone.Task
-		t.at = &lone.place
-		s.setPlace(t.at)
-		e.at = t.at // the next attempt's and the routers' too
+		p := s.flight.pieces.Next()
+		s.setPlace(&p.place)
+		e.at = &p.place // for the next attempt and the routers too
+		t, p.task.at = &p.task, &p.place
 	}
 	t.Context, t.s, t.node, t.index, t.attempt = ctx, s, e.node, task.Index, int32(attempt)
 	t.gen, t.from, t.payload = int32(task.Gen), int32(task.From), task.Raw
@@ -585,6 +613,18 @@ func (e *execution) newTask(ctx context.Context, attempt int) *Task {
 		t.talking().overlay = task.Overlay
 	}
 	return t
+}
+
+// fork returns the task's private copy of the state, with the task's own overlay.
+func (e *execution) fork() (any, error) {
+	state, err := e.s.prog.overlaid(e.s.m.State(), e.task)
+	if err != nil {
+		return nil, err
+	}
+	if e.lone {
+		return e.s.forks.Fork(state), nil
+	}
+	return e.s.prog.Values.Fork(state), nil
 }
 
 // attempts runs the node until it succeeds, asks or fails for good, and then its error
@@ -650,88 +690,81 @@ func (e *execution) tries() (done bool, _ *NodeError) {
 			return true, nil
 		} else if hit {
 			if s.o.Trace != nil {
-				_, end := e.enterAttempt(PartAttempt, 0)
+				_, end := e.enter(0)
 				end(Outcome{Cached: true})
 			}
 			return false, nil
 		}
 	}
-	own := ctx // what an attempt runs with
-	var exit func(Outcome)
-	if s.o.Trace != nil {
-		defer func() { leave(&exit, Outcome{Err: errExited}) }()
-	}
-	first := 1
+	e.first = 1
 	if task.Failure != nil {
-		first += task.Failure.Attempts
+		e.first += task.Failure.Attempts
 	}
-	for attempt := first; ; attempt++ {
-		e.attempt = int32(attempt)
-		if s.o.Trace != nil {
-			own, exit = e.enterAttempt(PartAttempt, attempt)
-		}
-		t := e.newTask(own, attempt)
-		state, err := s.prog.fork(s.m.State(), task)
-		if err == nil && attempt > first { // an attempt may have spoiled its input
-			payload, err = node.payload(task.Raw)
-		}
-		if err == nil {
-			e.command, err = t.attemptNode(state, payload)
-		}
-		if e.closed(t, err) {
-			leave(&exit, left(&e.report))
-			return true, nil
-		}
-		if e.Calls != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
-			task.Children = e.Calls.Children
-		}
-		if err == nil && stepExpired(ctx) != nil {
-			err = context.Cause(ctx) // it came too late
-		}
-		if err == nil {
-			err = e.collect(state)
-		}
-		if err == nil {
-			leave(&exit, Outcome{})
-			if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
-				if _, bad := s.prog.resolve(node.Name, &e.command, s.o.parent != nil); bad == nil {
-					e.cache(cacheKey)
-				}
-			}
-			return false, nil
-		}
-		if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
-			e.cancelled(err)
-			leave(&exit, left(&e.report))
-			return true, nil
-		}
-		if e.stopped(attempt, err) {
-			leave(&exit, left(&e.report))
-			return true, nil
-		}
-		ne := e.nodeError(attempt, err)
-		if node.Retry != nil && ctx.Err() == nil {
-			if delay, again := node.Retry(attempt, err); again {
-				leave(&exit, Outcome{Err: err, Again: true, Delay: delay})
-				if err := e.note(err, &checkpoint.Failure{Attempts: attempt}); err != nil {
-					e.fails(attempt, errors.Join(ne.Err, err))
-					return true, nil
-				}
-				if s.o.Bus.wants(TaskRetried) {
-					ev := s.event(TaskRetried, task.Index)
-					ev.Err, ev.Delay, ev.Attempt = err, delay, attempt
-					s.o.Bus.Send(ev)
-				}
-				if !sleep(ctx, delay) {
-					e.cancelled(context.Cause(ctx))
-					return true, nil
-				}
-				continue
+	e.payload, e.cacheKey = payload, cacheKey
+	switch v, attempt, err := e.s.try(ctx, e, node.Retry, e.first); v {
+	case failed:
+		return false, e.nodeError(attempt, err)
+	case ended:
+		return true, nil
+	}
+	return false, nil
+}
+
+// try makes an attempt of the node.
+func (e *execution) try(ctx context.Context, attempt int) (verdict, Outcome) {
+	s, node, task := e.s, e.node, e.task
+	e.attempt = int32(attempt)
+	t := e.newTask(ctx, attempt)
+	state, err := e.fork()
+	if err == nil && attempt > e.first { // an attempt may have spoiled its input
+		e.payload, err = node.payload(task.Raw)
+	}
+	if err == nil {
+		e.command, err = t.attemptNode(state, e.payload)
+	}
+	if e.closed(t, err) {
+		return ended, left(&e.report)
+	}
+	if e.Calls != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
+		task.Children = e.Calls.Children
+	}
+	if err == nil && stepExpired(e.ctx) != nil {
+		err = context.Cause(e.ctx) // it came too late
+	}
+	if err == nil {
+		err = e.collect(state)
+	}
+	if err == nil {
+		if node.Cache != nil && !t.hasAsked() { // an answer holds where it was given
+			if _, bad := s.prog.resolve(node.Name, &e.command, s.o.parent != nil); bad == nil {
+				e.cache(e.cacheKey)
 			}
 		}
-		leave(&exit, Outcome{Err: err})
-		return false, ne
+		return succeeded, Outcome{}
 	}
+	if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
+		e.cancelled(err)
+		return ended, left(&e.report)
+	}
+	if e.stopped(attempt, err) {
+		return ended, left(&e.report)
+	}
+	return failed, Outcome{Err: err}
+}
+
+// again records that an attempt has failed and tells of it.
+func (e *execution) again(attempt int, err error, delay time.Duration) bool {
+	s := e.s
+	if saveErr := e.note(err, &checkpoint.Failure{Attempts: attempt}); saveErr != nil {
+		e.fails(attempt, errors.Join(err, saveErr))
+		return false
+	}
+	if s.o.Bus.wants(TaskRetried) {
+		ev := s.event(TaskRetried, e.task.Index)
+		ev.Err, ev.Delay, ev.Attempt = err, delay, attempt
+		s.o.Bus.Send(ev)
+	}
+	return true
 }
 
 // handle runs the error handler in the stead of a node that has failed. It reports done
@@ -744,7 +777,7 @@ func (e *execution) handle(ne *NodeError) (done bool) {
 		own, exit = e.enterAttempt(PartHandler, ne.Attempt)
 	}
 	t := e.newTask(own, ne.Attempt)
-	state, err := s.prog.fork(s.m.State(), e.task)
+	state, err := e.fork()
 	if err == nil {
 		e.command, err = t.bounded(func(ctx context.Context) (Command, error) { return e.node.Recover(ctx, state, ne) })
 	}
@@ -908,32 +941,12 @@ func (t *Task) limited(timeout time.Duration, fn func(ctx context.Context) (Comm
 		t.mu.Unlock()
 	}
 	t.Context = ctx
-	type result struct {
-		c   Command
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		c, err := t.guarded(fn)
-		done <- result{c, err}
-	}()
-	var r result
-	select {
-	case r = <-done:
-	case <-ctx.Done():
-		grace := time.NewTimer(cancelGrace)
-		defer grace.Stop()
-		select {
-		case r = <-done:
-		case <-grace.C:
-			r.err = context.Cause(ctx)
-		}
-	}
+	c, err := abandonable(ctx.Done(), func() (Command, error) { return t.guarded(fn) }, func() error { return context.Cause(ctx) })
 	var te *TimeoutError
 	if errors.As(context.Cause(ctx), &te) && te.Kind != "step" && te.Kind != "run" {
 		return Command{}, te
 	}
-	return r.c, r.err
+	return c, err
 }
 
 // call runs the node between its callbacks.
@@ -952,6 +965,9 @@ func (t *Task) call(ctx context.Context, state, payload any) (c Command, err err
 		c, err = t.checked(ctx, state, payload)
 	} else {
 		c, err = node.Run(ctx, state, payload)
+	}
+	if t.going.Load() {
+		err = t.await(err)
 	}
 	if len(node.After) == 0 {
 		return c, err
@@ -985,8 +1001,8 @@ func (t *Task) checked(ctx context.Context, state, payload any) (Command, error)
 	return c, runErr
 }
 
-// guarded calls fn with the task as its context and turns a panic into an
-// error.
+// guarded calls fn with the task as its context, waits for the futures that it left
+// and turns a panic into an error.
 func (t *Task) guarded(fn func(ctx context.Context) (Command, error)) (c Command, err error) {
 	normal := false
 	defer func() {
@@ -995,6 +1011,9 @@ func (t *Task) guarded(fn func(ctx context.Context) (Command, error)) (c Command
 		}
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
+			if t.going.Load() {
+				err = t.await(err)
+			}
 			return
 		}
 		// runtime.Goexit: the goroutine ends, and the caller that waits for
@@ -1003,139 +1022,8 @@ func (t *Task) guarded(fn func(ctx context.Context) (Command, error)) (c Command
 	}()
 	c, err = fn(t)
 	normal = true
+	if t.going.Load() {
+		err = t.await(err)
+	}
 	return c, err
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// route decides where the task leads, and says so: its command, else its
-// routers, else its static edges.
-func (e *execution) route() (err error) {
-	s, ctx, node, task, at := e.s, e.ctx, e.node, e.task, e.at
-	if !e.command.Zero() {
-		return e.lead(&e.command)
-	}
-	if len(node.Routers) == 0 {
-		e.Routing = &alongEdges
-		return nil
-	}
-	if s.saver != nil {
-		data, kept := e.Data, e.kept()
-		saved := make(chan struct{})
-		slow := time.AfterFunc(routerGrace, func() {
-			defer close(saved)
-			s.beside.Store(true)
-			// If this fails, so does saving the task's result.
-			_ = s.saver.saveNow(ctx, &checkpoint.Write{Log: s.o.Log, Results: s.m.RanResults(task, data, kept)})
-		})
-		defer func() {
-			if !slow.Stop() {
-				<-saved // or it would be stored after the superstep's end has dropped it
-			}
-		}()
-	}
-	if at == nil {
-		at = s.place()
-	}
-	c, err := s.callRouters(ctx, node, node.Routers, at, task.Index, e.leaves)
-	if err != nil {
-		return err
-	}
-	if c.Zero() {
-		e.Routing = &alongEdges
-		return nil
-	}
-	return e.lead(&c)
-}
-
-// alongEdges is shared by all tasks that follow their static edges; nobody alters
-// it.
-var alongEdges = core.Routing{Static: true}
-
-// lead says where a command leads.
-func (e *execution) lead(c *Command) error {
-	if r := e.s.prog.aloneTo(c); r != nil {
-		e.Routing = r
-		return nil
-	}
-	routing, err := e.s.prog.resolve(e.node.Name, c, e.s.o.parent != nil)
-	if err == nil {
-		e.Routing = &routing
-	}
-	return err
-}
-
-// leaves returns what the task's routers see: the state that it began with and its
-// own changes.
-func (e *execution) leaves() (any, error) {
-	base, err := e.s.prog.overlaid(e.s.m.State(), e.task)
-	if err != nil {
-		return nil, err
-	}
-	if !e.lone {
-		return e.s.prog.with(base, e.Changes)
-	}
-	v := e.s.prog.Values.Fork(base)
-	if e.Changes == nil {
-		return v, nil
-	}
-	one := e.s.one[:] // there is no other task that would use it
-	one[0] = e.Changes
-	v, _, err = e.s.prog.Values.Fold(v, one, core.Given)
-	one[0] = nil
-	return v, err
-}
-
-// callRouters calls the routers of a node in turn and adds up where they lead.
-func (s *Session) callRouters(ctx context.Context, node *Node, routers []Router, at *place, index int, view func() (any, error)) (sum Command, err error) {
-	for i, router := range routers {
-		v, err := view()
-		if err != nil {
-			return sum, err
-		}
-		mine := s.prog.Values.Fork(v)
-		t := &Task{Context: ctx, s: s, at: at, index: index, from: plan.FromStart, node: node, attempt: 1, noAsk: "in a router"}
-		c, err := t.guarded(func(ctx context.Context) (Command, error) { return router(ctx, mine) })
-		t.end()
-		if err != nil {
-			return sum, err
-		}
-		wrote, err := s.prog.Values.Changes(v, mine, nil)
-		if err != nil {
-			return sum, &RouterWroteError{Node: node.Name, Fields: err.Error()}
-		}
-		if wrote != nil {
-			data, _, _ := s.prog.Values.Encode(wrote)
-			return sum, &RouterWroteError{Node: node.Name, Fields: string(data)}
-		}
-		if i == 0 {
-			sum = c
-			continue
-		}
-		sum.Goto = append(slices.Clip(sum.Goto), c.Goto...)
-		sum.Sends = append(slices.Clip(sum.Sends), c.Sends...)
-		sum.Stop = sum.Stop || c.Stop
-		if c.Parent != nil {
-			both := Command{}
-			if sum.Parent != nil {
-				both = *sum.Parent
-			}
-			both.Goto = append(slices.Clip(both.Goto), c.Parent.Goto...)
-			both.Sends = append(slices.Clip(both.Sends), c.Parent.Sends...)
-			sum.Parent = &both
-		}
-	}
-	return sum, nil
 }

@@ -28,12 +28,14 @@ type Part struct {
 	Kind     PartKind
 	Graph    string
 	Path     []string
+	Tags     []string // of the nodes in the path and, of an attempt and a handler, the node's
 	Log      checkpoint.Log
 	Run      checkpoint.ID // not of a run: it isn't known yet
 	Step     int           // not of a run
 	Tasks    int           // of a step: how many are started
 	Node     string        // of an attempt and a handler, as what follows
 	Task     int
+	Do       string // as of an Event
 	Epoch    checkpoint.ID
 	Attempt  int // 0: the result came from the node's cache
 	From     string
@@ -55,7 +57,7 @@ type Outcome struct {
 
 // part returns a part of this run.
 func (s *Session) part(kind PartKind) Part {
-	return Part{Kind: kind, Graph: s.prog.Plan.Name, Path: s.o.path, Log: s.o.Log, Run: s.run}
+	return Part{Kind: kind, Graph: s.prog.Plan.Name, Path: s.o.path, Tags: s.o.tags, Log: s.o.Log, Run: s.id.get()}
 }
 
 // Outcome returns how the run ended that had that context. S may be nil: it could
@@ -65,7 +67,7 @@ func (s *Session) Outcome(ctx context.Context, err error) Outcome {
 	if s == nil {
 		return out
 	}
-	out.Run, out.Last, out.Questions = s.run, s.Record(), OpenQuestions(s.m)
+	out.Run, out.Last, out.Questions = s.id.get(), s.Record(), OpenQuestions(s.m)
 	if s.tip != nil {
 		out.Before = s.tip.Record
 	}
@@ -106,11 +108,16 @@ func (t *traced) leaveStep(committed bool, err error) {
 	end(out)
 }
 
+// enter tells the tracer of an attempt of the node.
+func (e *execution) enter(attempt int) (context.Context, func(Outcome)) {
+	return e.enterAttempt(PartAttempt, attempt)
+}
+
 // enterAttempt tells the tracer of an attempt, or of a handler.
 func (e *execution) enterAttempt(kind PartKind, attempt int) (context.Context, func(Outcome)) {
 	s, task := e.s, e.task
 	p := s.part(kind)
-	p.Node, p.Task, p.Attempt = e.node.Name, task.Index, attempt
+	p.Node, p.Task, p.Attempt, p.Tags = e.node.Name, task.Index, attempt, s.tagsOf(e.node)
 	if e.at != nil { // the machine may have gone on
 		p.Step, p.Epoch = e.at.step, e.at.epoch
 	} else {

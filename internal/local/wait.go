@@ -115,6 +115,9 @@ func (s *Session) settle(ctx context.Context) (again bool, err error) {
 // cutShort reports whether a run with that error might have gone on: it failed by
 // the store, was drained, or lost its thread.
 func cutShort(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *CheckpointError
 	return errors.As(err, &e) || errors.Is(err, ErrDrained) || errors.Is(err, ErrThreadBusy)
 }

@@ -293,7 +293,7 @@ func (c *compiler) joins() {
 				ok = false
 			}
 			if ok && slices.ContainsFunc(c.spec.Conditionals, func(r ConditionalSpec) bool { return r.From == s && r.Chooses }) {
-				c.problem(BadJoin, s, "join the nodes that it leads to, or let its router go on to the join: that of AddConditionalEdges does with the zero Command, of a schema graph's AddMultiConditionalEdges without a label",
+				c.problem(BadJoin, s, "join the nodes that it leads to, or let its router go on to the join: that of AddConditionalEdges does with the zero Command",
 					"%s waits for %q, which never goes there: its router always chooses another way", what, s)
 				ok = false
 			}

@@ -149,7 +149,7 @@ func TestProblems(t *testing.T) {
 			}},
 		{"join that waits for a node that never goes there", plan.Spec{Nodes: nodes("a", "b", "c", "d"), Edges: edges("start>a", "start>b", "start>c"),
 			Joins: []plan.JoinSpec{{[]string{"a", "b", "c"}, "d"}}, Conditionals: []plan.ConditionalSpec{{From: "a", Labels: []plan.Label{{"x", "c"}}, Chooses: true}, {From: "b"}}},
-			[]string{`join cannot complete|a|join of "a", "b", "c" into "d" waits for "a", which never goes there: its router always chooses another way; join the nodes that it leads to, or let its router go on to the join: that of AddConditionalEdges does with the zero Command, of a schema graph's AddMultiConditionalEdges without a label`}},
+			[]string{`join cannot complete|a|join of "a", "b", "c" into "d" waits for "a", which never goes there: its router always chooses another way; join the nodes that it leads to, or let its router go on to the join: that of AddConditionalEdges does with the zero Command`}},
 		{"join that waits for itself", plan.Spec{Nodes: nodes("a", "b"), Edges: edges("start>a"), Joins: []plan.JoinSpec{{[]string{"a", "b"}, "b"}}},
 			[]string{`join cannot complete|b|join of "a", "b" into "b" can't complete: nothing leads to "b"; lead an edge to them or remove them from the join`}},
 		{"all at once", plan.Spec{Nodes: nodes("a", "a", "b:nil"), Edges: edges("a>c"), Joins: []plan.JoinSpec{{nil, "b"}}, Conditionals: []plan.ConditionalSpec{{From: "d"}}, Before: []string{"e"}},

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +21,13 @@ import (
 )
 
 // InputError says that a part of an update in JSON is not as the schema of updates
-// has it.
+// has it, or of an input as that of inputs.
 type InputError struct {
-	Path   string // such as order.items[2].price; empty: the update as a whole
+	Path   string // such as order.items[2].price; empty: the whole
 	Reason string
 	Fix    string // what to do about it
+
+	what string // the whole; empty: an update
 }
 
 func (e *InputError) Error() string {
@@ -33,7 +36,7 @@ func (e *InputError) Error() string {
 		text += "; " + e.Fix
 	}
 	if e.Path == "" {
-		return "update: " + text
+		return cmp.Or(e.what, "update") + ": " + text
 	}
 	return fmt.Sprintf("field %q: %s", e.Path, text)
 }
@@ -60,6 +63,36 @@ func ReadInput(data []byte) (raw map[string]json.RawMessage, values map[string]a
 		return nil, nil, err
 	}
 	return raw, v.(map[string]any), nil
+}
+
+// Read reads JSON from outside that is to be as a schema from [AnswerSchema] has it,
+// into v, a pointer. What it refuses is as with [ReadInput]; what is the name of the
+// whole in errors.
+func Read(what string, data []byte, s *jsonschema.Schema, v any) error {
+	if err := json.Unmarshal(data, new(any)); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	r := inputReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), text: utf8.Valid(data)}
+	r.dec.UseNumber()
+	var c checker
+	read, err := r.value(nil)
+	if err != nil {
+		c.errs = []error{err}
+	} else {
+		c.check(s, read, nil)
+	}
+	for _, err := range c.errs {
+		if e, ok := errors.AsType[*InputError](err); ok {
+			e.what = what
+		}
+	}
+	if c.errs != nil {
+		return errors.Join(c.errs...)
+	}
+	if err := json.Unmarshal(data, v); err != nil { // a method of the type refuses it
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // inputReader reads JSON that is known to be well-formed.

@@ -84,12 +84,17 @@ func (t *Type[S]) fieldsOf(s *S) unsafe.Pointer {
 // copy returns a copy of a state.
 func (t *Type[S]) copy(s *S) *S {
 	c := new(S)
-	if t.apart != nil {
-		t.apart.Copy(c, s)
-	} else {
-		*c = *s
-	}
+	t.copyTo(c, s)
 	return c
+}
+
+// copyTo makes the state at dst, which is zero in Go's sense, a copy of s.
+func (t *Type[S]) copyTo(dst, s *S) {
+	if t.apart != nil {
+		t.apart.Copy(dst, s)
+	} else {
+		*dst = *s
+	}
 }
 
 // layout is what is known of a state type.
@@ -205,12 +210,13 @@ func (f *fieldInfo) merges(m field.Merger) {
 	_, f.unrecorded = m.(field.Unrecorded)
 }
 
-// Hashing is implemented by the Merger of a field that has a hash: what it was and what a
-// change makes it differ exactly if that is progress. Others are asked whether they
-// keep their value.
+// Hashing is implemented by the Merger of a field whose values may have a hash: what it
+// was and what changes have made it differ exactly if that is progress, so that changes
+// that cancel out are none. Where ok is false, and of other fields, each change is
+// progress that doesn't keep the value.
 type Hashing interface {
 	field.Merger
-	Hash() uint64
+	Hash() (h uint64, ok bool)
 }
 
 func (l *layout) init(fields []fieldInfo) {

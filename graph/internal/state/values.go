@@ -33,6 +33,17 @@ func newChanges[S any]() *changes[S] {
 	return c
 }
 
+// newPlain is newChanges with room for the values of plain fields.
+func newPlain[S any]() *changes[S] {
+	p := new(struct {
+		changes[S]
+		values S
+	})
+	c := &p.changes
+	c.plain, c.merged, c.values = c.firstPlain[:0], c.firstMerged[:0], &p.values
+	return c
+}
+
 type merged struct {
 	field int32
 	field.Change
@@ -48,12 +59,47 @@ func (t *Type[S]) New() any {
 
 // Fork implements [core.Values].
 func (t *Type[S]) Fork(base any) any {
-	s := t.copy(base.(*S))
+	s := new(S)
+	t.fork(s, base.(*S))
+	return s
+}
+
+// fork makes s, which is zero in Go's sense, a fork of base.
+func (t *Type[S]) fork(s, base *S) {
+	t.copyTo(s, base)
 	fields := t.fieldsOf(s)
 	for _, i := range t.merging {
 		t.fields[i].field(fields).Bind()
 	}
+}
+
+// forks is [core.Forks].
+type forks[S any] struct {
+	t    *Type[S]
+	made core.Pieces[S]
+	look *S
+}
+
+// Forks implements [core.Values].
+func (t *Type[S]) Forks() core.Forks {
+	few := max(1, min(8, 4096/(1+int(unsafe.Sizeof(*t.zero))))) // large ones
+	return &forks[S]{t: t, made: core.Pieces[S]{Most: few}}
+}
+
+func (f *forks[S]) Fork(base any) any {
+	s := f.made.Next()
+	f.t.fork(s, base.(*S))
 	return s
+}
+
+func (f *forks[S]) Look(base any) any {
+	if f.look == nil {
+		f.look = new(S)
+	} else {
+		clear(unsafe.Slice(f.look, 1))
+	}
+	f.t.fork(f.look, base.(*S))
+	return f.look
 }
 
 // Ahead implements [core.Values].
@@ -89,9 +135,8 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 				return nil, fi.err(err)
 			}
 			if c == nil {
-				c = newChanges[S]()
-			}
-			if c.values == nil {
+				c = newPlain[S]()
+			} else if c.values == nil {
 				c.values = new(S)
 			}
 			fi.copy(unsafe.Pointer(c.values), f)
@@ -185,10 +230,11 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint
 			at = int(m.field)
 			fi := &t.fields[m.field]
 			f := fi.field(s)
-			switch {
-			case fi.hashing:
-				digest -= f.(Hashing).Hash()
-			case !fi.keeping || !f.(field.Keeping).Keeps(m.Change):
+			was, hashes := uint64(0), false
+			if fi.hashing {
+				was, hashes = f.(Hashing).Hash()
+			}
+			if !hashes && (!fi.keeping || !f.(field.Keeping).Keeps(m.Change)) {
 				digest += fi.salt
 			}
 			if fi.stepped && when == core.Given {
@@ -199,8 +245,9 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint
 			if err != nil {
 				return 0, &core.FoldError{Field: fi.name, Index: i, With: -1, Err: err}
 			}
-			if fi.hashing {
-				digest += f.(Hashing).Hash()
+			if hashes {
+				is, _ := f.(Hashing).Hash()
+				digest += fi.salt * (is - was)
 			}
 		}
 	}

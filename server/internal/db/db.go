@@ -158,7 +158,8 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // Latest versions of assistants stand whole in superstep_assistants. A run's
 // holder is the instance that is to run it; stop says that it shall not go on.
 // Of a thread's feed, first is the number with which it begins, next that of the
-// next event, and wanted when somebody followed it last.
+// next event, and wanted when somebody followed it last. Labels of threads are those of
+// their metadata, see [Labels].
 func migrations() []string {
 	return []string{`
 	CREATE TABLE @superstep_assistants (
@@ -274,6 +275,14 @@ func migrations() []string {
 	CREATE INDEX superstep_webhooks_owner ON @superstep_webhooks (owner, due);
 	ALTER TABLE @superstep_crons ADD COLUMN owner text NOT NULL DEFAULT '';
 	CREATE INDEX superstep_crons_owner ON @superstep_crons (owner, next) WHERE next IS NOT NULL;
+	`, `
+	CREATE TABLE @superstep_server_labels (
+		label text NOT NULL,
+		thread text NOT NULL REFERENCES @superstep_server_threads (id) ON DELETE CASCADE,
+		PRIMARY KEY (label, thread)
+	);
+	CREATE INDEX superstep_server_labels_thread ON @superstep_server_labels (thread);
+	INSERT INTO @superstep_server_labels (label, thread) SELECT '', id FROM @superstep_server_threads;
 	`}
 }
 

@@ -96,6 +96,87 @@ func TestRunsTakeTurnsInTheOrderInWhichTheyWereAdded(t *testing.T) {
 	}
 }
 
+// A search by metadata reads the threads that have them, and those of which older
+// programs left no labels.
+func TestASearchByMetadataReadsThoseThatHaveThem(t *testing.T) {
+	d := opened(t, filepath.Join(t.TempDir(), "server.db"))
+	put := func(id, metadata string) {
+		t.Helper()
+		th := thread(id, "")
+		th.Metadata = json.RawMessage(metadata)
+		if err := d.AddThread(t.Context(), th); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := func(metadata, want string) {
+		t.Helper()
+		var ids []string
+		_, _, err := d.Threads(t.Context(), ThreadFilter{Labels: Labels(json.RawMessage(metadata))}, "thread_id", Page{Limit: 100, Ascending: true}, func(th *Thread) bool {
+			ids = append(ids, th.ID)
+			return true
+		})
+		if got := strings.Join(ids, " "); got != want || err != nil {
+			t.Errorf("%s reads %q, %v, want %q", metadata, got, err, want)
+		}
+	}
+	many := map[string]int{}
+	for i := range maxLabels + 1 {
+		many[fmt.Sprint(i)] = i
+	}
+	data, err := json.Marshal(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("a", `{"user":"ann","plan":1,"on":true,"graph_id":"g","list":["x"]}`)
+	put("b", `{"user":"ann","plan":2.0,"none":null,"zero":-0}`)
+	put("c", `{"user":1,"on":"true","more":{"user":"ann"}}`)
+	put("d", `{}`)
+	put("many", string(data))
+	reads(`{}`, "a b c d many")
+	reads(`{"user":"ann"}`, "a b many")
+	reads(`{"user":"ann","plan":1.0}`, "a many")
+	reads(`{"user":"ann","plan":2}`, "b many")
+	reads(`{"on":true}`, "a many")
+	reads(`{"none":null}`, "b many")
+	reads(`{"zero":0}`, "b many")
+	reads(`{"user":"bob"}`, "many")
+	reads(`{"graph_id":"g","list":["x"]}`, "a b c d many") // by a column, and by reading
+	change := func(id, metadata string) {
+		t.Helper()
+		if _, err := d.UpdateThread(t.Context(), id, func(th *Thread) error { th.Metadata = json.RawMessage(metadata); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("a", `{"user":"bob"}`)
+	change("many", `{"user":"bob"}`)
+	reads(`{"user":"ann"}`, "b")
+	reads(`{"user":"bob"}`, "a many")
+	change("a", `{}`)
+	reads(`{"user":"bob"}`, "many")
+	// As an older program left it.
+	for _, query := range []string{
+		`UPDATE superstep_server_threads SET data = replace(data, '"labels"', '"other"') WHERE id = 'b'`,
+		`DELETE FROM superstep_server_labels WHERE thread = 'b'`,
+		`INSERT INTO superstep_server_labels (label, thread) VALUES ('', 'b')`,
+	} {
+		if _, err := d.sql.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads(`{"user":"x"}`, "b")
+	change("b", `{"user":"ann"}`)
+	reads(`{"user":"x"}`, "")
+	reads(`{"user":"ann"}`, "b")
+	if _, err := d.RemoveThread(t.Context(), "b", time.Now(), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DeleteThread(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	put("b", `{}`)
+	reads(`{"user":"ann"}`, "")
+}
+
 // A search holds up neither those who write nor other searches.
 func TestASearchHoldsNobodyUp(t *testing.T) {
 	d := opened(t, filepath.Join(t.TempDir(), "server.db"))

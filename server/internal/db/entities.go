@@ -170,6 +170,9 @@ type Thread struct {
 
 	// Temporary says that the thread was made for one run.
 	Temporary bool `json:"temporary,omitempty"`
+
+	// Labels are those that a search finds it by.
+	Labels []string `json:"labels,omitempty"`
 }
 
 // labels returns what of a thread's metadata has columns.
@@ -187,9 +190,12 @@ func (t *Thread) labels() (graph, assistant, owner string) {
 }
 
 // AddThread stores a new thread. It returns ErrExists if there is one of the ID.
-func (d *DB) AddThread(ctx context.Context, t *Thread) error { return d.addThread(ctx, d.sql, t) }
+func (d *DB) AddThread(ctx context.Context, t *Thread) error {
+	return d.tx(ctx, func(tx execer) error { return d.addThread(ctx, tx, t) })
+}
 
 func (d *DB) addThread(ctx context.Context, e execer, t *Thread) error {
+	t.relabel()
 	data, err := encode(t)
 	if err != nil {
 		return err
@@ -201,7 +207,10 @@ func (d *DB) addThread(ctx context.Context, e execer, t *Thread) error {
 	if err == nil && n == 0 {
 		return ErrExists
 	}
-	return err
+	if err != nil || len(t.Labels) == 0 {
+		return err
+	}
+	return d.putLabels(ctx, e, t)
 }
 
 // Thread returns a thread.
@@ -238,6 +247,7 @@ func (d *DB) UpdateThread(ctx context.Context, id string, change func(*Thread) e
 }
 
 func (d *DB) putThread(ctx context.Context, e execer, t *Thread) error {
+	changed := t.relabel()
 	data, err := encode(t)
 	if err != nil {
 		return err
@@ -245,7 +255,10 @@ func (d *DB) putThread(ctx context.Context, e execer, t *Thread) error {
 	g, a, o := t.labels()
 	_, err = d.exec(ctx, e, `UPDATE @superstep_server_threads SET graph = ?, assistant = ?, owner = ?, status = ?, updated = ?, expires = ?, data = ? WHERE id = ?`,
 		g, a, o, t.Status, t.UpdatedAt.UnixMicro(), micros(t.ExpiresAt), data, t.ID)
-	return err
+	if err != nil || !changed {
+		return err
+	}
+	return d.putLabels(ctx, e, t)
 }
 
 // forUpdate locks the rows read where transactions don't take turns anyway.
@@ -260,6 +273,10 @@ func (d *DB) forUpdate() string {
 // that are not the owner's as well: those whose owner is no text, but a list.
 type ThreadFilter struct {
 	Graph, Assistant, Status, Owner string
+
+	// Labels are of what the metadata have, see [Labels]. Some threads that don't have
+	// it are selected as well.
+	Labels []string
 }
 
 // Threads returns threads, newest first unless the page says otherwise. By is
@@ -275,6 +292,10 @@ func (d *DB) Threads(ctx context.Context, f ThreadFilter, by string, p Page, acc
 	if f.Owner != "" {
 		query += ` AND owner IN (?, '')`
 		args = append(args, f.Owner)
+	}
+	for _, l := range f.Labels {
+		query += ` AND id IN (SELECT thread FROM @superstep_server_labels WHERE label IN (?, ?))`
+		args = append(args, l, unknown)
 	}
 	if by == "state_updated" {
 		return ranked(ctx, d, p, accepts, func(a, b *Thread) int {

@@ -329,6 +329,11 @@ type Greeting struct {
 	Said string `json:"said"`
 }
 
+// Manner is what Greet is configured with.
+type Manner struct {
+	Tone string `json:"tone" jsonschema:"how to say it"`
+}
+
 // Greet says a word that is configured.
 func Greet() (*graph.Graph[Greeting], error) {
 	b := graph.New[Greeting]("greet")
@@ -339,15 +344,12 @@ func Greet() (*graph.Graph[Greeting], error) {
 		return nil
 	})
 	b.AddNode("say", func(ctx context.Context, s *Greeting) error {
-		tone, err := graph.Configured[string](ctx, "tone")
-		if err != nil {
-			tone = "plain"
-		}
-		s.Said = "a " + tone + " hello to " + s.Name
-		return nil
+		manner, err := graph.Configured[Manner](ctx)
+		s.Said = "a " + manner.Tone + " hello to " + s.Name
+		return err
 	})
 	b.AddEdge(graph.Start, "choose").AddEdge("choose", "say")
-	return b.Compile()
+	return b.Compile(graph.Configurable(Manner{Tone: "plain"}))
 }
 
 // Files is the state of Archive.

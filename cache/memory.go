@@ -1,22 +1,23 @@
-package graph
+package cache
 
 import (
 	"cmp"
 	"container/list"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// DefaultCacheBytes is how many bytes a [MemoryCache] holds unless it says otherwise.
-const DefaultCacheBytes = 64 << 20
+// DefaultBytes is how many bytes a [Memory] holds unless it says otherwise.
+const DefaultBytes = 64 << 20
 
-// MemoryCache is a [CacheStore] in memory. The zero value is ready to use. When it is
+// Memory is a [Store] in memory. The zero value is ready to use. When it is
 // full it drops what was not used for the longest time; entries that have expired
 // are dropped when they are looked up as well.
-type MemoryCache struct {
-	MaxBytes   int // of keys, results and what it takes to find them; 0: DefaultCacheBytes
+type Memory struct {
+	MaxBytes   int // of keys, results and what it takes to find them; 0: DefaultBytes
 	MaxEntries int // 0: as many as the bytes allow
 
 	mu      sync.Mutex
@@ -36,8 +37,8 @@ const entryCost = 256
 
 func (e *memoryEntry) size() int { return len(e.key) + len(e.data) + entryCost }
 
-// Get implements [CacheStore].
-func (c *MemoryCache) Get(_ context.Context, key string) ([]byte, bool, error) {
+// Get implements [Store].
+func (c *Memory) Get(_ context.Context, key string) ([]byte, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.entries[key]
@@ -53,8 +54,8 @@ func (c *MemoryCache) Get(_ context.Context, key string) ([]byte, bool, error) {
 	return e.data, true, nil
 }
 
-// Set implements [CacheStore]. What is larger than MaxBytes is not kept.
-func (c *MemoryCache) Set(_ context.Context, key string, data []byte, ttl time.Duration) error {
+// Set implements [Store]. What is larger than MaxBytes is not kept.
+func (c *Memory) Set(_ context.Context, key string, data []byte, ttl time.Duration) error {
 	e := &memoryEntry{key: key, data: slices.Clone(data)}
 	if ttl > 0 {
 		e.expires = time.Now().Add(ttl)
@@ -64,7 +65,7 @@ func (c *MemoryCache) Set(_ context.Context, key string, data []byte, ttl time.D
 	if at := c.entries[key]; at != nil {
 		c.drop(at)
 	}
-	limit := cmp.Or(c.MaxBytes, DefaultCacheBytes)
+	limit := cmp.Or(c.MaxBytes, DefaultBytes)
 	if e.size() > limit {
 		return nil
 	}
@@ -79,16 +80,20 @@ func (c *MemoryCache) Set(_ context.Context, key string, data []byte, ttl time.D
 	return nil
 }
 
-// Clear drops all entries.
-func (c *MemoryCache) Clear() {
+// Clear implements [Store]. It takes time in proportion to all entries.
+func (c *Memory) Clear(_ context.Context, prefix string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entries, c.size = nil, 0
-	c.used.Init()
+	for key, at := range c.entries {
+		if strings.HasPrefix(key, prefix) {
+			c.drop(at)
+		}
+	}
+	return nil
 }
 
 // drop is called with the lock held.
-func (c *MemoryCache) drop(at *list.Element) {
+func (c *Memory) drop(at *list.Element) {
 	e := c.used.Remove(at).(*memoryEntry)
 	delete(c.entries, e.key)
 	c.size -= e.size()

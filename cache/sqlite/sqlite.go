@@ -1,0 +1,281 @@
+// Package sqlite keeps results of nodes in a SQLite database: one file, which the
+// processes of one machine may share.
+//
+//	results, err := sqlite.Open("results.db")
+//
+// The file may be that of a checkpoint store, but a cache of its own can simply be
+// deleted. The tables of this package begin with superstep_cache. The database is in
+// WAL mode. A power failure may undo the last writes but never damages the file.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/superstep-dev/superstep/cache"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
+)
+
+// DefaultBytes is how many bytes a [Store] holds unless it says otherwise.
+const DefaultBytes = 1 << 30
+
+// Options changes how a database is used. The zero value is fine.
+type Options struct {
+	// MaxBytes bounds the keys and results, and what it takes to find them: beyond
+	// it what was set first is dropped. 0 means [DefaultBytes]. Of processes that
+	// share a file, the one that sets a result applies its own bound.
+	MaxBytes int64
+
+	// BusyTimeout is how long to wait for another process to finish its
+	// transaction; 0 means 10 seconds.
+	BusyTimeout time.Duration
+}
+
+const (
+	defaultBusyTimeout = 10 * time.Second
+	connections        = 4
+	sweepMax           = 100 // expired entries that a Set removes
+)
+
+// Store is a [cache.Store] in a SQLite database. Entries that have expired are
+// removed when others are set.
+type Store struct {
+	path   string
+	max    int64
+	db     *sql.DB
+	writer *sqlitedb.Writer
+	own    bool
+	closed atomic.Bool
+}
+
+var _ cache.Store = (*Store)(nil)
+
+// Open opens the database at path and makes it if there is none. The path
+// ":memory:" means a database in memory that ends with the store.
+func Open(path string, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return nil, errors.New(`cache/sqlite: the path is empty; name a file, or ":memory:"`)
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("cache/sqlite: open %s: it is a directory; name a file", path)
+	}
+	db, err := sqlitedb.Open(path, connections, o.BusyTimeout, "synchronous(NORMAL)")
+	if err != nil {
+		return nil, fmt.Errorf("cache/sqlite: open %s: %w", path, err)
+	}
+	s, err := open(db, path, o)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s.own = true
+	return s, nil
+}
+
+// New uses a database that is open already, through the driver modernc.org/sqlite,
+// and puts its tables into it. It sets WAL mode. Each call takes a connection for a
+// moment, so db needs one more than what others keep for good, as a store of threads
+// does. Close leaves db open.
+func New(db *sql.DB, opts ...Options) (*Store, error) {
+	o, err := options(opts)
+	if err != nil {
+		return nil, err
+	}
+	return open(db, "database", o)
+}
+
+func options(opts []Options) (o Options, err error) {
+	switch {
+	case len(opts) > 1:
+		return o, errors.New("cache/sqlite: more than one Options")
+	case len(opts) == 1:
+		o = opts[0]
+	}
+	if o.MaxBytes < 0 || o.BusyTimeout < 0 {
+		return o, errors.New("cache/sqlite: Options has a negative number; use 0 for a default")
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultBytes
+	}
+	if o.BusyTimeout == 0 {
+		o.BusyTimeout = defaultBusyTimeout
+	}
+	return o, nil
+}
+
+// The tables. Rows are numbered in the order in which they are set. Times are
+// microseconds since 1970. A row costs what its key and data take, and about what it
+// takes to find it.
+var migrations = []string{
+	`CREATE TABLE superstep_cache (
+		n INTEGER PRIMARY KEY AUTOINCREMENT,
+		expires INTEGER,        -- NULL: never
+		cost INTEGER NOT NULL,
+		key BLOB NOT NULL UNIQUE,
+		data BLOB NOT NULL
+	);
+	CREATE INDEX superstep_cache_expires ON superstep_cache (expires) WHERE expires IS NOT NULL;
+	CREATE TABLE superstep_cache_size (bytes INTEGER NOT NULL);
+	INSERT INTO superstep_cache_size (bytes) VALUES (0);
+	CREATE TRIGGER superstep_cache_grows AFTER INSERT ON superstep_cache
+		BEGIN UPDATE superstep_cache_size SET bytes = bytes + new.cost; END;
+	CREATE TRIGGER superstep_cache_shrinks AFTER DELETE ON superstep_cache
+		BEGIN UPDATE superstep_cache_size SET bytes = bytes - old.cost; END;`,
+}
+
+// rowCost is about what a row takes beside its data, its key twice.
+const rowCost = 64
+
+func open(db *sql.DB, path string, o Options) (*Store, error) {
+	s := &Store{path: path, max: o.MaxBytes, db: db, writer: sqlitedb.NewWriter(db, o.BusyTimeout)}
+	ctx := context.Background()
+	err := s.writer.WAL(ctx)
+	if err == nil {
+		err = s.writer.Migrate(ctx, "superstep_cache_meta", migrations)
+	}
+	if err != nil {
+		return nil, s.failed(ctx, "open", err)
+	}
+	return s, nil
+}
+
+func (s *Store) failed(ctx context.Context, op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err() // however the driver put it
+	case s.closed.Load():
+		return cache.ErrClosed
+	}
+	fix := ""
+	if _, newer := errors.AsType[*sqlitedb.VersionError](err); newer {
+		fix = "; use a newer version of Superstep, or another file"
+	} else if sqlitedb.Damaged(err) {
+		fix = "; delete the file if it holds nothing but results"
+	}
+	return fmt.Errorf("cache/sqlite: %s %s: %w%s", op, s.path, err, fix)
+}
+
+// Get implements [cache.Store].
+func (s *Store) Get(ctx context.Context, key string) (data []byte, ok bool, err error) {
+	if s.closed.Load() {
+		return nil, false, cache.ErrClosed
+	}
+	err = s.db.QueryRowContext(ctx, `SELECT data FROM superstep_cache WHERE key = ? AND (expires IS NULL OR expires > ?)`, []byte(key), time.Now().UnixMicro()).Scan(&data)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, false, nil
+	}
+	return data, err == nil, s.failed(ctx, "get from", err)
+}
+
+// Set implements [cache.Store]. What is larger than MaxBytes is not kept.
+func (s *Store) Set(ctx context.Context, key string, data []byte, ttl time.Duration) error {
+	return s.write(ctx, "set in", func(c *sql.Conn) error {
+		now := time.Now()
+		var expires any
+		if ttl > 0 {
+			expires = now.Add(ttl).UnixMicro()
+		}
+		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_cache WHERE key = ?`, []byte(key)); err != nil {
+			return err
+		}
+		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_cache WHERE n IN
+			(SELECT n FROM superstep_cache WHERE expires <= ? ORDER BY expires LIMIT ?)`, now.UnixMicro(), sweepMax); err != nil {
+			return err
+		}
+		cost := int64(2*len(key) + len(data) + rowCost)
+		if cost > s.max {
+			return nil
+		}
+		if data == nil {
+			data = []byte{} // nil would be NULL
+		}
+		if _, err := c.ExecContext(ctx, `INSERT INTO superstep_cache (expires, cost, key, data) VALUES (?, ?, ?, ?)`, expires, cost, []byte(key), data); err != nil {
+			return err
+		}
+		return s.fit(ctx, c)
+	})
+}
+
+// fit drops what was set first until the rest is not larger than it may be.
+func (s *Store) fit(ctx context.Context, c *sql.Conn) error {
+	var over int64
+	if err := c.QueryRowContext(ctx, `SELECT bytes - ? FROM superstep_cache_size`, s.max).Scan(&over); err != nil || over <= 0 {
+		return err
+	}
+	rows, err := c.QueryContext(ctx, `SELECT n, cost FROM superstep_cache ORDER BY n`)
+	if err != nil {
+		return err
+	}
+	var last int64
+	for over > 0 && rows.Next() {
+		var cost int64
+		if err := rows.Scan(&last, &cost); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+		over -= cost
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	_, err = c.ExecContext(ctx, `DELETE FROM superstep_cache WHERE n <= ?`, last)
+	return err
+}
+
+// Clear implements [cache.Store]. It costs what it removes.
+func (s *Store) Clear(ctx context.Context, prefix string) error {
+	return s.write(ctx, "clear", func(c *sql.Conn) error {
+		query, args := `DELETE FROM superstep_cache WHERE key >= ?`, []any{[]byte(prefix)}
+		if end := after(prefix); end != nil {
+			query, args = query+` AND key < ?`, append(args, end)
+		}
+		_, err := c.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+// after returns the first key after all that begin with a prefix, nil if there is none.
+func after(prefix string) []byte {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+func (s *Store) write(ctx context.Context, op string, f func(c *sql.Conn) error) error {
+	if s.closed.Load() {
+		return cache.ErrClosed
+	}
+	return s.failed(ctx, op, s.writer.Write(ctx, f))
+}
+
+// Close ends the store. Writes that have begun are finished. Later calls return
+// [cache.ErrClosed].
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return cache.ErrClosed
+	}
+	s.writer.Rest()
+	if !s.own {
+		return nil
+	}
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("cache/sqlite: close %s: %w", s.path, err)
+	}
+	return nil
+}

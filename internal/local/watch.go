@@ -1,0 +1,78 @@
+package local
+
+import (
+	"sync"
+	"time"
+)
+
+// watch notices what takes longer than it may. One timer serves many things, one after
+// the other: to set one for each costs more than most of them take.
+type watch struct {
+	limit time.Duration
+	late  func() // is called, once for each thing that takes longer
+
+	mu    sync.Mutex
+	since time.Time     // zero: nothing is under way
+	told  chan struct{} // of what is under way: late was called, and is over when it is closed
+	timer *time.Timer
+	armed bool
+}
+
+// begin says that something begins.
+func (w *watch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Now()
+	switch {
+	case w.armed:
+	case w.timer == nil:
+		w.timer = time.AfterFunc(w.limit, w.look)
+	default:
+		w.timer.Reset(w.limit)
+	}
+	w.armed = true
+}
+
+// end says that it has ended, and reports whether it took too long: then late has
+// returned.
+func (w *watch) end() bool {
+	w.mu.Lock()
+	told := w.told
+	w.since, w.told = time.Time{}, nil
+	w.mu.Unlock()
+	if told == nil {
+		return false
+	}
+	<-told
+	return true
+}
+
+// stop lets go of the timer. Nothing is under way.
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed {
+		w.timer.Stop()
+		w.armed = false
+	}
+}
+
+// look is called by the timer.
+func (w *watch) look() {
+	w.mu.Lock()
+	if w.since.IsZero() || w.told != nil {
+		w.armed = false
+		w.mu.Unlock()
+		return
+	}
+	if left := w.limit - time.Since(w.since); left > 0 {
+		w.timer.Reset(left)
+		w.mu.Unlock()
+		return
+	}
+	told := make(chan struct{})
+	w.armed, w.told = false, told
+	w.mu.Unlock()
+	w.late()
+	close(told)
+}

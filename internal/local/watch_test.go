@@ -1,0 +1,33 @@
+package local
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAWatchTellsOfEachThatTakesLongerAndOfNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		w := watch{limit: time.Second, late: func() { told++ }}
+		defer w.stop()
+		for _, tt := range []struct {
+			takes, pause time.Duration
+			late         bool
+		}{
+			{0, 0, false}, {900 * time.Millisecond, 0, false}, {900 * time.Millisecond, 0, false},
+			{1100 * time.Millisecond, 0, true}, {5 * time.Second, time.Minute, true},
+			{100 * time.Millisecond, time.Minute, false}, {1100 * time.Millisecond, 0, true},
+		} {
+			before := told
+			w.begin()
+			time.Sleep(tt.takes)
+			synctest.Wait()
+			late := w.end()
+			if late != tt.late || (told > before) != tt.late || told > before+1 {
+				t.Errorf("%v: late %v, told %d times", tt.takes, late, told-before)
+			}
+			time.Sleep(tt.pause)
+		}
+	})
+}

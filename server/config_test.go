@@ -1,0 +1,73 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server"
+)
+
+func TestRunsAreConfiguredAsTheGraphDeclares(t *testing.T) {
+	type manner struct {
+		Tone   string `json:"tone"`
+		Tenant string `json:"x-tenant"`
+	}
+	b := graph.New[trip]("mannered")
+	b.AddNode("tell", func(ctx context.Context, s *trip) error {
+		m, err := graph.Configured[manner](ctx)
+		s.City = m.Tone
+		return err
+	})
+	b.AddEdge(graph.Start, "tell")
+	g, err := b.Compile(graph.Configurable(manner{Tone: "plain"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, server.Graph(g), server.Graph(booking(t)), quiet())
+	made := call[object](c, "POST", "/assistants", object{"graph_id": "mannered", "context": object{"tone": "dry"}})["assistant_id"]
+	in := func(tone string) object {
+		return object{"configurable": object{"tone": tone, "thread_id": "x", "langgraph_x": 1}}
+	}
+	for name, tt := range map[string]struct {
+		body object
+		want string
+	}{
+		"the default":                {object{"assistant_id": "mannered"}, "plain"},
+		"an assistant's":             {object{"assistant_id": made}, "dry"},
+		"the run's over it":          {object{"assistant_id": made, "context": object{"tone": "loud"}}, "loud"},
+		"configurable":               {object{"assistant_id": "mannered", "config": in("soft")}, "soft"},
+		"the context goes over that": {object{"assistant_id": "mannered", "config": in("soft"), "context": object{"tone": "loud"}}, "loud"},
+		"that which is the server's": {object{"assistant_id": "mannered", "context": object{"x-tenant": 5, "langgraph_auth_user": 5}}, "plain"},
+	} {
+		tt.body["input"] = object{}
+		if got := call[object](c, "POST", "/runs/wait", tt.body)["city"]; got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for says, part := range map[string]object{
+		`context: field "tnoe": there is no such member; did you mean "tone"?`: {"context": object{"tnoe": "dry"}},
+		`config.configurable: field "tnoe": there is no such member`:           {"config": object{"configurable": object{"tnoe": "dry"}}},
+		`context: field "tone": must be a string`:                              {"context": object{"tone": 5}},
+	} {
+		part["assistant_id"], part["graph_id"], part["input"] = "mannered", "mannered", object{}
+		c.refused("POST", "/runs", part, 422, says)
+		delete(part, "input")
+		delete(part, "assistant_id")
+		c.refused("POST", "/assistants", part, 422, says)
+		c.refused("PATCH", "/assistants/"+made.(string), part, 422, says)
+	}
+	// A graph that declares none is sent what there is, and doesn't see it.
+	call[object](c, "POST", "/runs/wait", object{"assistant_id": "booking", "input": object{}, "context": object{"any": 1}})
+
+	schemas := call[map[string]json.RawMessage](c, "GET", "/assistants/mannered/schemas", nil)
+	for _, name := range []string{"config_schema", "context_schema"} {
+		var s struct {
+			Properties map[string]struct{ Default any }
+		}
+		if err := json.Unmarshal(schemas[name], &s); err != nil || len(s.Properties) != 1 || s.Properties["tone"].Default != "plain" {
+			t.Errorf("%s: %s", name, schemas[name])
+		}
+	}
+}

@@ -9,10 +9,10 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +20,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/cache"
+	"github.com/superstep-dev/superstep/internal/redisdb"
 )
 
 // Options changes how a server is used. The zero value is fine.
@@ -53,17 +54,10 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := goredis.ParseURL(rawURL)
+	c, err := redisdb.ParseURL(rawURL)
 	if err != nil {
-		const fix = "write it like redis://user:password@host:6379/0, with special characters of the password percent-encoded"
-		if u, bad := url.Parse(rawURL); bad == nil {
-			if p, _ := u.User.Password(); p == "" || !strings.Contains(err.Error(), p) {
-				return nil, fmt.Errorf("cache/redis: open: %w; %s", err, fix)
-			}
-		}
-		return nil, errors.New("cache/redis: open: the URL cannot be parsed; " + fix) // it may quote a password
+		return nil, fmt.Errorf("cache/redis: open: %w; %s", err, redisdb.FixURL)
 	}
-	c.ContextTimeoutEnabled = true
 	client := goredis.NewClient(c)
 	s, err := open(ctx, client, o)
 	if err != nil {
@@ -97,13 +91,11 @@ func options(opts []Options) (o Options, err error) {
 }
 
 func open(ctx context.Context, client goredis.UniversalClient, o Options) (*Store, error) {
-	s := &Store{client: client, prefix: o.Prefix, server: "server"}
-	switch c := client.(type) {
-	case *goredis.ClusterClient, *goredis.Ring:
-		return nil, fmt.Errorf("cache/redis: open: a %T spreads keys over servers; use a client of one server: redis.NewClient or redis.NewFailoverClient", c)
-	case *goredis.Client:
-		s.server = fmt.Sprintf("%s/%d", c.Options().Addr, c.Options().DB)
+	place, err := redisdb.Place(client)
+	if err != nil {
+		return nil, fmt.Errorf("cache/redis: open: %w; %s", err, redisdb.FixPlace)
 	}
+	s := &Store{client: client, prefix: o.Prefix, server: cmp.Or(place, "server")}
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, s.failed(ctx, "open", err)
 	}

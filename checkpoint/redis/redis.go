@@ -46,7 +46,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +57,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/redisdb"
 )
 
 // Options changes how a server is used. The zero value is fine.
@@ -132,13 +132,12 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := parseURL(rawURL)
+	c, err := redisdb.ParseURL(rawURL)
 	if err != nil {
-		return nil, err
+		return nil, &Error{Op: opening, Kind: ErrURL, What: err.Error(), Fix: redisdb.FixURL}
 	}
 	// The store itself tries again, for it must know what was sent.
 	c.MaxRetries, c.DialerRetries = -1, 1
-	c.ContextTimeoutEnabled = true
 	return open(ctx, goredis.NewClient(c), true, o)
 }
 
@@ -168,41 +167,16 @@ func options(opts []Options) (Options, error) {
 	return o, nil
 }
 
-// parseURL never quotes the URL, nor what the parser says of it: there may be a
-// password in it.
-func parseURL(raw string) (*goredis.Options, error) {
-	bad := &Error{Op: opening, Kind: ErrURL, Fix: "write it like redis://user:password@host:6379/0, with special characters of the password percent-encoded"}
-	u, err := url.Parse(raw)
-	if err != nil || raw == "" {
-		bad.What = "the URL cannot be parsed"
-		if raw == "" {
-			bad.What = "the URL is empty"
-		}
-		return nil, bad
-	}
-	c, err := goredis.ParseURL(raw)
-	if err != nil {
-		bad.What = "the URL is not valid: " + strings.TrimPrefix(err.Error(), "redis: ")
-		if u.User != nil {
-			if p, _ := u.User.Password(); p != "" && strings.Contains(bad.What, p) {
-				bad.What = ""
-			}
-		}
-		return nil, bad
-	}
-	return c, nil
-}
-
 func open(ctx context.Context, client goredis.UniversalClient, own bool, o Options) (_ *Store, err error) {
+	place, err := redisdb.Place(client)
+	if err != nil {
+		return nil, &Error{Op: opening, Kind: ErrCluster, What: err.Error(), Fix: redisdb.FixPlace}
+	}
 	s := &Store{
-		client: client, own: own, prefix: o.Prefix, ttl: o.TTL, blind: true,
+		client: client, own: own, server: place, prefix: o.Prefix, ttl: o.TTL, blind: true,
 		stop: make(chan struct{}), late: make(map[checkpoint.ThreadID][]chan struct{}),
 	}
-	switch c := client.(type) {
-	case *goredis.ClusterClient, *goredis.Ring:
-		return nil, &Error{Op: opening, Kind: ErrCluster, What: fmt.Sprintf("a %T spreads keys over servers", c), Fix: "use a client of one server: redis.NewClient or redis.NewFailoverClient"}
-	case *goredis.Client:
-		s.server = fmt.Sprintf("%s/%d", c.Options().Addr, c.Options().DB)
+	if c, ok := client.(*goredis.Client); ok {
 		s.blind = c.Options().MaxRetries > 0
 	}
 	defer func() {

@@ -60,11 +60,12 @@ var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogu
 // the tree.
 var only = map[string][]string{
 	"client":            nil,
-	"cache":             {"internal/private", "internal/sqlitedb"},
+	"cache":             {"internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"field":             nil,
-	"checkpoint":        {"internal/pgdb", "internal/private", "internal/sqlitedb"},
+	"checkpoint":        {"internal/pgdb", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     nil,
-	"internal/sqlitedb": nil,
+	"internal/redisdb":  nil,
+	"internal/sqlitedb": {"internal/private"},
 	"draw":              nil,
 	"internal/plan":     nil,
 	"internal/core":     {"internal/plan", "checkpoint"},

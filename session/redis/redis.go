@@ -11,6 +11,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/superstep-dev/superstep/internal/redisdb"
 	"github.com/superstep-dev/superstep/session"
 )
 
@@ -68,17 +70,10 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Service, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := goredis.ParseURL(rawURL)
+	c, err := redisdb.ParseURL(rawURL)
 	if err != nil {
-		e := &session.Error{Op: "open", Kind: session.ErrConnection, Fix: "write it like redis://user:password@host:6379/0, with special characters of the password percent-encoded"}
-		if u, bad := url.Parse(rawURL); bad == nil {
-			if p, _ := u.User.Password(); p == "" || !strings.Contains(err.Error(), p) {
-				e.Err = err
-			}
-		}
-		return nil, e
+		return nil, &session.Error{Op: "open", Kind: session.ErrConnection, Err: err, Fix: redisdb.FixURL}
 	}
-	c.ContextTimeoutEnabled = true
 	client := goredis.NewClient(c)
 	s, err := open(ctx, client, o)
 	if err != nil {
@@ -116,13 +111,11 @@ func options(opts []Options) (o Options, err error) {
 }
 
 func open(ctx context.Context, client goredis.UniversalClient, o Options) (*Service, error) {
-	s := &Service{client: client, prefix: o.Prefix, ttl: o.TTL, server: "server"}
-	switch c := client.(type) {
-	case *goredis.ClusterClient, *goredis.Ring:
-		return nil, &session.Error{Op: "open", Kind: session.ErrUnsupported, Err: fmt.Errorf("a %T spreads keys over servers", c), Fix: "use a client of one server: redis.NewClient or redis.NewFailoverClient"}
-	case *goredis.Client:
-		s.server = fmt.Sprintf("%s/%d", c.Options().Addr, c.Options().DB)
+	place, err := redisdb.Place(client)
+	if err != nil {
+		return nil, &session.Error{Op: "open", Kind: session.ErrUnsupported, Err: err, Fix: redisdb.FixPlace}
 	}
+	s := &Service{client: client, prefix: o.Prefix, ttl: o.TTL, server: cmp.Or(place, "server")}
 	key := s.prefix + "version"
 	if err := client.SetNX(ctx, key, layout, 0).Err(); err != nil {
 		return nil, s.explain(ctx, "open", err)

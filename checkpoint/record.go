@@ -86,9 +86,9 @@ type Record struct {
 	Changes  []Change  `json:"changes,omitempty"`
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 
-	// Once are the results of named sub-steps of the superstep that this record
-	// closed, if the run was asked to keep them, ordered by task and name. They
-	// are no part of the state: a replay reads them.
+	// Once are the named sub-steps of the superstep that this record closed, ordered
+	// by task and name, with their results if the run was asked to keep them. They
+	// are no part of the state: a history tells of them, and a replay reads the results.
 	Once []OnceResult `json:"once,omitempty"`
 
 	// Tasks are the tasks that this record planned, in plan order. Only a
@@ -174,13 +174,16 @@ func (r *Record) Led(task int) *Routing {
 }
 
 // OnceResult is what a named sub-step of a task came to: Data, or an error if it
-// never succeeded.
+// never succeeded. With neither it succeeded, and its result was not kept.
 type OnceResult struct {
 	Task  int             `json:"task"` // plan index in the superstep that the record closed
 	Name  string          `json:"name"`
 	Data  json.RawMessage `json:"data,omitempty"`
 	Error string          `json:"error,omitempty"`
 }
+
+// Kept reports whether what the sub-step came to is there.
+func (o *OnceResult) Kept() bool { return o.Data != nil || o.Error != "" }
 
 // Snapshot is the whole state as of its record. Growing fields are not
 // repeated: for each, Ranges lists the records (first and last sequence number,

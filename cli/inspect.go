@@ -226,7 +226,7 @@ func (a *app) historyCommand() *cobra.Command {
 				}
 				rows := [][]string{head}
 				for _, e := range list {
-					row := []string{e.Checkpoint, fmt.Sprint(e.Step), e.Source, list1(collapse(e.Nodes)), list1(collapse(e.Next)), when(e.CreatedAt)}
+					row := []string{e.Checkpoint, fmt.Sprint(e.Step), e.Source, list1(collapse(e.ran())), list1(collapse(e.Next)), when(e.CreatedAt)}
 					if all {
 						row = append(row, e.Branch)
 					}

@@ -298,7 +298,7 @@ func (t *localGraph) history(ctx context.Context, q historyQuery) ([]*entry, err
 			return nil, err
 		}
 		out = append(out, &entry{
-			Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes,
+			Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes, Did: e.Did,
 			Next: e.Next, CreatedAt: shownTime(e.CreatedAt), Metadata: e.Metadata, fold: e.State,
 		})
 	}

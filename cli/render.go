@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -309,6 +310,20 @@ func collapse(names []string) []string {
 		i += n
 	}
 	return out
+}
+
+// ran lists the nodes that ran, with what each has recorded.
+func (e *entry) ran() []string {
+	if e.Did == nil {
+		return e.Nodes
+	}
+	names := slices.Clone(e.Nodes)
+	for i, did := range e.Did {
+		if len(did) > 0 {
+			names[i] += " (" + strings.Join(collapse(did), ", ") + ")"
+		}
+	}
+	return names
 }
 
 func plural(n int, noun string) string {

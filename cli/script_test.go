@@ -182,7 +182,10 @@ type pairState struct {
 func pair() *graph.Graph[pairState] {
 	b := graph.New[pairState]("pair")
 	b.AddNode("price", func(ctx context.Context, s *pairState) (err error) {
-		s.Price, err = graph.Interrupt[float64](ctx, "price", map[string]any{"item": "a chair", "offers": []int{90, 120}})
+		offers, err := graph.Do(ctx, "offers", func(context.Context, string) ([]int, error) { return []int{90, 120}, nil }, "a chair")
+		if err == nil {
+			s.Price, err = graph.Interrupt[float64](ctx, "price", map[string]any{"item": "a chair", "offers": offers})
+		}
 		return err
 	})
 	b.AddNode("note", func(ctx context.Context, s *pairState) (err error) {

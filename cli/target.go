@@ -200,6 +200,7 @@ type entry struct {
 	Step       int               `json:"step"`
 	Source     string            `json:"source"`
 	Nodes      []string          `json:"nodes,omitempty"`
+	Did        [][]string        `json:"did,omitempty"` // by node
 	Next       []string          `json:"next,omitempty"`
 	CreatedAt  time.Time         `json:"created_at"`
 	Metadata   map[string]string `json:"metadata,omitempty"`

@@ -757,6 +757,32 @@ func TestStateTellsWhatWasDone(t *testing.T) {
 	equalSlice(t, "what is recorded", snap.Tasks[0].Did, want)
 }
 
+// The history of a thread tells what the tasks of each superstep have done.
+func TestHistoryTellsWhatWasDone(t *testing.T) {
+	b := graph.New[trail]("g").AddNode("quiet", func(context.Context, *trail) error { return nil })
+	for i, name := range []string{"one", "two"} {
+		b.AddNode(name, func(ctx context.Context, s *trail) error {
+			for range i + 1 {
+				if _, err := graph.Do(graph.Scope(ctx, name), "double", double(&calls{}), 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		}).AddEdge(graph.Start, name).AddEdge(name, "last")
+	}
+	b.AddNode("last", func(context.Context, *trail) error { return nil }).AddEdge(graph.Start, "quiet")
+	g := compile(t, b, stored()...)
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(nothing)))
+	var got []string
+	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{OldestFirst: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(e.Nodes, e.Did))
+	}
+	equalSlice(t, "history", got, []string{"[] []", "[quiet one two] [[] [one/double] [two/double two/double]]", "[last] []"})
+}
+
 // Wherever the process dies, what is recorded isn't done again, and what is done again has
 // the key that it had.
 func TestDoGoesOnAfterACrashAtAnyWrite(t *testing.T) {

@@ -207,8 +207,8 @@ func WithDurability(d Durability) RunOption {
 	})
 }
 
-// RecordOnce makes checkpoints keep the results of [Once] and [Do], which otherwise go
-// when their superstep is committed: a [Graph.Replay] of the thread then needs
+// RecordOnce makes checkpoints keep the results of [Once] and [Do], of which otherwise
+// only the names stay when their superstep is committed: a [Graph.Replay] of the thread then needs
 // none of the services that they came from. It costs their size in the store and
 // nothing else. Subgraphs do as the graph that the run began with.
 func RecordOnce() ThreadOption { return threadSetting(func(s *settings) { s.recordOnce = true }) }

@@ -284,7 +284,7 @@ func (f *reducedMerger[T, R]) Hash() (h uint64, ok bool) {
 	case !f.base.set:
 		return 0, true
 	}
-	return hashScalar(f.base.value), true
+	return hashScalar(&f.base.value), true
 }
 
 // Keeps implements [field.Keeping], for values that have no hash: updates are taken to

@@ -151,7 +151,7 @@ func (*sumMerger[N]) Check(cs []field.Change) (later, earlier int, err error) {
 }
 
 // Hash implements [state.Hashing].
-func (f *sumMerger[N]) Hash() (h uint64, ok bool) { return hashScalar((*Sum[N])(f).Get()), true }
+func (f *sumMerger[N]) Hash() (h uint64, ok bool) { return hashScalar(&f.base), true }
 
 // Infallible implements [field.Infallible]: floats can overflow.
 func (*sumMerger[N]) Infallible() bool { return !holdsFraction[N]() }

@@ -215,9 +215,14 @@ type Entry[S any] struct {
 	Step       int
 	Source     string
 	Nodes      []string // that ran in the superstep which the checkpoint committed
-	Next       []string // nodes planned, when the checkpoint planned any; of a fork or an edit, those pending after it; of an interrupt, those that wait
-	CreatedAt  time.Time
-	Metadata   map[string]string
+
+	// Did names for each of Nodes what it recorded by [Do], [Go] and [Once], as often
+	// as it did and sorted; in a [Scope] with that. Nil if none did.
+	Did [][]string
+
+	Next      []string // nodes planned, when the checkpoint planned any; of a fork or an edit, those pending after it; of an interrupt, those that wait
+	CreatedAt time.Time
+	Metadata  map[string]string
 
 	state func(context.Context) (S, error)
 }
@@ -301,8 +306,15 @@ func (t *Thread[S]) entry(e *engine, rec *checkpoint.Record) Entry[S] {
 		},
 	}
 	for _, c := range rec.Changes {
-		if c.Node != "" {
-			entry.Nodes = append(entry.Nodes, c.Node)
+		if c.Node == "" {
+			continue
+		}
+		did := local.DidOf(rec, c.Task)
+		if did != nil && entry.Did == nil {
+			entry.Did = make([][]string, len(entry.Nodes))
+		}
+		if entry.Nodes = append(entry.Nodes, c.Node); entry.Did != nil {
+			entry.Did = append(entry.Did, did)
 		}
 	}
 	for _, task := range rec.Tasks {

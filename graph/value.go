@@ -346,24 +346,26 @@ func scalar[T any]() bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashScalar hashes a number, a string or a boolean. It tells 0 and -0 apart, as their
-// JSON does.
-func hashScalar[T any](v T) uint64 {
-	switch v := any(&v).(type) {
+// hashScalar hashes a number, a string or a boolean, of which it is given the place so
+// that it need not be copied to the heap. It tells 0 and -0 apart, as their JSON does.
+func hashScalar[T any](v *T) uint64 {
+	switch v := any(v).(type) {
 	case *string:
 		return maphash.String(hashSeed, *v)
 	case *int:
 		return maphash.Comparable(hashSeed, *v)
 	}
-	switch v := reflect.ValueOf(&v).Elem(); {
+	switch v := reflect.ValueOf(v).Elem(); {
 	case v.CanFloat():
 		return maphash.Comparable(hashSeed, math.Float64bits(v.Float()))
 	case v.CanInt():
 		return maphash.Comparable(hashSeed, v.Int())
 	case v.CanUint():
 		return maphash.Comparable(hashSeed, v.Uint())
+	case v.Kind() == reflect.Bool:
+		return maphash.Comparable(hashSeed, v.Bool())
 	default:
-		return maphash.Comparable(hashSeed, v.Interface())
+		return maphash.String(hashSeed, v.String())
 	}
 }
 

@@ -163,6 +163,17 @@ func (s *Session) Did() map[int][]string {
 	return did
 }
 
+// DidOf names the sub-steps that a task had recorded when its record was written.
+func DidOf(rec *checkpoint.Record, task int) (did []string) {
+	for i := range rec.Once {
+		if o := &rec.Once[i]; o.Task == task && o.Error == "" {
+			did = append(did, plainName(o.Name))
+		}
+	}
+	slices.Sort(did)
+	return did
+}
+
 func (s *Session) eachRecorded(f func(task int, name string, data json.RawMessage)) {
 	e := &s.effects
 	if !e.used.Load() {
@@ -190,9 +201,6 @@ func (e *effects) forget() {
 // results lists what the sub-steps have come to that the tasks of a step of s called
 // themselves, but for those of an epoch.
 func (e *effects) results(s *Session, step int, but checkpoint.ID) []checkpoint.OnceResult {
-	if !e.used.Load() {
-		return nil
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []checkpoint.OnceResult
@@ -204,9 +212,11 @@ func (e *effects) results(s *Session, step int, but checkpoint.ID) []checkpoint.
 		if !ok || at != step {
 			continue
 		}
-		r := checkpoint.OnceResult{Task: task, Name: name, Data: call.data}
-		if call.err != nil {
-			r.Error = call.err.Error()
+		r := checkpoint.OnceResult{Task: task, Name: name}
+		if s.o.RecordOnce {
+			if r.Data = call.data; call.err != nil {
+				r.Error = call.err.Error()
+			}
 		}
 		all = append(all, r)
 	}

@@ -117,7 +117,7 @@ type Options struct {
 	KeepMax int   // bytes of them, in their recorded form
 
 	NoSnapshots bool  // records hold changes only
-	RecordOnce  bool  // records that close a superstep keep its results of Once
+	RecordOnce  bool  // records that close a superstep keep the results of its sub-steps
 	Tape        *Tape // of a replay: what the log's run came to; else nil
 
 	parent  *Task  // of a subgraph's run

@@ -91,7 +91,7 @@ func Replay(ctx context.Context, prog *Program, o Options, rec *recording.Record
 		}
 		for _, l := range rec.Logs {
 			for _, c := range l.Records {
-				r.taped = r.taped || len(c.Once) > 0
+				r.taped = r.taped || slices.ContainsFunc(c.Once, func(o checkpoint.OnceResult) bool { return o.Kept() })
 			}
 			r.taped = r.taped || slices.ContainsFunc(l.Results, func(res checkpoint.Result) bool { return res.Kind == checkpoint.KindOnce })
 		}

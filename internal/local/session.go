@@ -384,10 +384,8 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			s.flight.cancel(errSibling)
 			s.flight.inbox.release()
 		}
-		if s.o.RecordOnce && rd.Write != nil {
-			s.recordOnce(rd.Write.Record)
-		}
 		if rd.Write != nil {
+			s.recordOnce(rd.Write.Record)
 			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil)
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.flight.stopTasks(err)
@@ -502,17 +500,21 @@ func (s *Session) confirm(ctx context.Context) (again bool, err error) {
 	return true, s.load(ctx, "")
 }
 
-// recordOnce puts the sub-steps of the superstep that a record closes, or gives
-// up, into the record.
+// recordOnce names the sub-steps of the superstep that a record closes, or gives
+// up, in the record.
 func (s *Session) recordOnce(rec *checkpoint.Record) {
 	if rec == nil || rec.Epoch != rec.ID {
+		return
+	}
+	e := &s.root().effects
+	if !e.used.Load() {
 		return
 	}
 	step := rec.Step
 	if rec.Source != checkpoint.SourceLoop { // the superstep is given up
 		step++
 	}
-	rec.Once = s.root().effects.results(s, step, rec.ID)
+	rec.Once = e.results(s, step, rec.ID)
 	slices.SortFunc(rec.Once, func(a, b checkpoint.OnceResult) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Name, b.Name))
 	})

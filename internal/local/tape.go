@@ -181,6 +181,9 @@ func (tp *Tape) index() {
 			step++
 		}
 		for _, o := range r.Once {
+			if !o.Kept() {
+				continue
+			}
 			tp.results[stepTaskName{step, o.Task, o.Name}] = o
 		}
 		if r.Epoch == r.ID {

@@ -2,6 +2,8 @@ package graph_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -112,5 +114,44 @@ func TestATaskOfAFanOutAllocatesLittle(t *testing.T) {
 				t.Errorf("a task allocates %.2f times, want at most %.1f", got, tc.limit)
 			}
 		})
+	}
+}
+
+// allocatedBytes is allocs for bytes.
+func allocatedBytes(t *testing.T, few, many int, run func(n int)) float64 {
+	t.Helper()
+	run(many)
+	of := func(n int) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		run(n)
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	return (of(many) - of(few)) / float64(many-few)
+}
+
+// Copies of a schema graph's state share the fields that nobody wrote to.
+func TestASuperstepOfASchemaGraphCopiesNoFieldThatIsNotWritten(t *testing.T) {
+	step := func(fields int) float64 {
+		s := guide()
+		for i := range fields {
+			s.AddField(fmt.Sprint("f", i), graph.FieldOf("x", nil))
+		}
+		left := 0
+		g := compileSchema(t, graph.NewSchemaGraph("g", s).AddCommandNode("a", func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
+			if left--; left <= 0 {
+				return graph.EndRun(), s.Update(graph.MapState{"counter": 1})
+			}
+			return graph.Goto("a"), s.Update(graph.MapState{"counter": 1})
+		}).SetEntryPoint("a"), graph.MaxSteps(1<<20))
+		return allocatedBytes(t, 100, 1100, func(n int) {
+			left = n
+			must[*graph.Snapshot[graph.SchemaState]](t)(g.Invoke(bg, nil))
+		})
+	}
+	few, many := step(1), step(201)
+	if each := (many - few) / 200; each > 16 { // a field takes 48 bytes, a reference to it 8
+		t.Errorf("a superstep allocates %.0f bytes with 200 more fields and %.0f without: %.1f each", many, few, each)
 	}
 }

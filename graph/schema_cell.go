@@ -71,17 +71,6 @@ func (s *cell) put(node string, over bool, v any) {
 	}
 }
 
-// copy makes s a copy that shares nothing with what it is a copy of that either may
-// alter.
-func (s *cell) copy() {
-	s.own = false
-	if s.w != nil {
-		w := *s.w
-		w.v, w.updates = clipped(w.v), slices.Clip(w.updates)
-		s.w = &w
-	}
-}
-
 // current returns the value with the task's writes, shared; ok is false when it is
 // absent. With an error it is the value without them.
 func (s *cell) current() (v any, ok bool, err error) {
@@ -198,6 +187,18 @@ func (d *declared) decode(data []byte) (any, error) {
 		}
 	}
 	return d.types.Decode(d.Type, data)
+}
+
+// bound returns a copy in which nothing is written.
+func (s *cell) bound() cell {
+	c := *s
+	c.own = false
+	if s.w != nil {
+		w := *s.w // others may copy s, too
+		c.w = &w
+		c.Bind()
+	}
+	return c
 }
 
 // Bind implements [field.Merger].

@@ -17,6 +17,7 @@ type schemaType struct {
 	values   *state.Type[SchemaState]
 	zero     SchemaState // in which no field is set
 	fields   []*declared // the last one is for what isn't declared, unless strict is set
+	required []*declared
 	index    map[string]int32
 	former   map[string]bool // names that fields had
 	reserved map[string]bool // names that updates may not have
@@ -28,6 +29,7 @@ type schemaType struct {
 type declared struct {
 	Field
 	name     string
+	at       int32 // its place in the state
 	reducer  reducer
 	strict   bool
 	rest     bool // it holds, by their names, values of fields that aren't declared
@@ -157,22 +159,28 @@ func (t *schemaType) declare(name string, f Field) *declared {
 
 // init makes what handles the states.
 func (t *schemaType) init() {
-	t.zero = SchemaState{t: t, cells: make([]cell, len(t.fields))}
+	t.zero = SchemaState{t: t, cells: make([]*cell, len(t.fields))}
 	named := make([]state.Named, len(t.fields))
 	for i, d := range t.fields {
-		t.zero.cells[i].d = d
+		d.at = int32(i)
+		t.zero.cells[i] = &cell{d: d}
+		if d.Required {
+			t.required = append(t.required, d)
+		}
 		named[i] = state.Named{
-			Name: d.name, Field: &t.zero.cells[i], Optional: !d.fallen && !d.Required, Open: d.reducer.kind == reduces && d.update != d.Type,
+			Name: d.name, Field: t.zero.cells[i], Optional: !d.fallen && !d.Required, Open: d.reducer.kind == reduces && d.update != d.Type,
 			Growing: d.reducer.kind == appends, Unrecorded: d.Untracked, Rest: d.rest,
 		}
 	}
 	t.values = state.OfNamed(state.Apart[SchemaState]{
-		Zero: &t.zero,
-		First: func(s *SchemaState) field.Merger {
-			if len(s.cells) == 0 {
-				return (*cell)(nil)
+		Zero:  &t.zero,
+		Field: func(s *SchemaState, i int32) field.Merger { return s.cell(i) },
+		Own:   func(s *SchemaState, i int32) field.Merger { return s.own(i) },
+		Owned: func(s *SchemaState, n int) (int32, field.Merger) {
+			if n == len(s.owned) {
+				return 0, nil
 			}
-			return &s.cells[0]
+			return s.owned[n].d.at, s.owned[n]
 		},
 		Copy: (*SchemaState).copy,
 	}, named)

@@ -58,7 +58,9 @@ type MapCommand struct {
 // The zero SchemaState has no fields.
 type SchemaState struct {
 	t     *schemaType
-	cells []cell       // one for each field; a copy of the state shares them until it writes
+	cells []*cell      // one for each field, shared with copies: nobody alters them
+	owned []*cell      // those in their stead that are this state's own, in the same order
+	few   [1]*cell     // where owned begins
 	self  *SchemaState // its own address: in a copy, that is another's
 
 	// Of a task's copy.
@@ -66,22 +68,62 @@ type SchemaState struct {
 	err  error  // of the first write that failed
 }
 
-// copy makes s, which is zero, a copy of src that shares nothing with it that either
-// may alter.
+// copy makes s a copy of src in which nothing is written.
 func (s *SchemaState) copy(src *SchemaState) {
-	*s = SchemaState{t: src.t, cells: slices.Clone(src.cells), self: s}
-	for i := range s.cells {
-		s.cells[i].copy()
+	*s = SchemaState{t: src.t, cells: src.cells, self: s}
+	for _, c := range src.owned {
+		*s.own(c.d.at) = c.bound()
 	}
+	s.settle()
 }
 
-// own is called before a write.
-func (s *SchemaState) own() {
+// settle makes the cells that are the state's own ones that copies share.
+func (s *SchemaState) settle() {
+	if len(s.owned) == 0 {
+		return
+	}
+	s.cells = slices.Clone(s.cells)
+	for _, c := range s.owned {
+		c.own = false
+		s.cells[c.d.at] = c
+	}
+	s.owned = nil
+}
+
+// cell returns a cell that is not altered.
+func (s *SchemaState) cell(i int32) *cell {
+	if k, ok := s.find(i); ok {
+		return s.owned[k]
+	}
+	return s.cells[i]
+}
+
+// own returns a cell that is the state's own.
+func (s *SchemaState) own(i int32) *cell {
 	if s.self != s {
 		node, err, src := s.node, s.err, *s
 		s.copy(&src)
 		s.node, s.err = node, err
 	}
+	k, ok := s.find(i)
+	if ok {
+		return s.owned[k]
+	}
+	c := new(cell)
+	*c = *s.cells[i]
+	if s.owned == nil {
+		s.owned = s.few[:0]
+	}
+	s.owned = slices.Insert(s.owned, k, c)
+	return c
+}
+
+// find returns where in owned a cell stands, or is to stand.
+func (s *SchemaState) find(i int32) (k int, ok bool) {
+	if len(s.owned) == 0 {
+		return 0, false
+	}
+	return slices.BinarySearchFunc(s.owned, i, func(c *cell, i int32) int { return int(c.d.at - i) })
 }
 
 func (s *SchemaState) fail(name string, err error) {
@@ -94,7 +136,7 @@ func fieldErr(name string, err error) error { return fmt.Errorf("field %q: %w", 
 
 // read returns the value of a field, shared.
 func (s *SchemaState) read(i int) (v any, ok bool) {
-	v, ok, err := s.cells[i].value()
+	v, ok, err := s.cell(int32(i)).value()
 	if err != nil {
 		s.fail(s.t.fields[i].name, err)
 	}
@@ -174,11 +216,9 @@ func (s *SchemaState) only(names []string) MapState {
 
 // missing returns an error when a required field has no value.
 func (s *SchemaState) missing(node string) error {
-	for i, d := range s.t.fields {
-		if d.Required {
-			if _, ok := s.read(i); !ok {
-				return &RequiredError{Node: node, Field: d.name}
-			}
+	for _, d := range s.t.required {
+		if _, ok := s.read(int(d.at)); !ok {
+			return &RequiredError{Node: node, Field: d.name}
 		}
 	}
 	return nil
@@ -201,9 +241,8 @@ func (s *SchemaState) Update(m MapState) error {
 		}
 		return err
 	}
-	s.own()
 	for _, w := range ws {
-		s.cells[w.at].put(s.node, w.over, w.value)
+		s.own(w.at).put(s.node, w.over, w.value)
 	}
 	return nil
 }
@@ -293,9 +332,9 @@ func (t *schemaType) overlay(node string, update MapState) (json.RawMessage, err
 	if err := s.Update(update); err != nil {
 		return nil, err
 	}
-	for i, d := range t.fields {
-		if d.Untracked && s.cells[i].w != nil {
-			return nil, fieldErr(d.name, errors.New("it is not stored, so it can't be sent"))
+	for _, c := range s.owned {
+		if c.d.Untracked {
+			return nil, fieldErr(c.d.name, errors.New("it is not stored, so it can't be sent"))
 		}
 	}
 	c, err := t.values.Changes(&t.zero, s, nil)
@@ -381,11 +420,11 @@ func (v schemaValues) mine(of any) *SchemaState {
 		if i, ok := v.t.index[name]; !ok {
 			rest[name] = value
 		} else if value, _, ok := assign(v.t.fields[i].Type, value); ok {
-			own.cells[i] = cell{d: v.t.fields[i], v: clipped(value), has: true}
+			*own.own(i) = cell{d: v.t.fields[i], v: clipped(value), has: true}
 		}
 	}
 	for i, d := range s.t.fields {
-		if value, ok, _ := s.cells[i].current(); ok && !d.rest {
+		if value, ok, _ := s.cell(int32(i)).current(); ok && !d.rest {
 			take(d.name, value)
 		}
 	}
@@ -393,9 +432,10 @@ func (v schemaValues) mine(of any) *SchemaState {
 		take(name, value)
 	}
 	if len(rest) > 0 && !v.t.strict {
-		last := len(own.cells) - 1
-		own.cells[last] = cell{d: v.t.fields[last], v: rest, has: true}
+		last := int32(len(own.cells) - 1)
+		*own.own(last) = cell{d: v.t.fields[last], v: rest, has: true}
 	}
+	own.settle()
 	return own
 }
 
@@ -403,7 +443,17 @@ func (v schemaValues) mine(of any) *SchemaState {
 func (v schemaValues) Fork(base any) any { return v.Type.Fork(v.mine(base)) }
 
 // Forks implements [core.Values].
-func (v schemaValues) Forks() core.Forks { return core.OneByOne{Values: v} }
+func (v schemaValues) Forks() core.Forks { return schemaForks{v, v.Type.Forks()} }
+
+// schemaForks is what Forks returns.
+type schemaForks struct {
+	v schemaValues
+	core.Forks
+}
+
+func (f schemaForks) Fork(base any) any { return f.Forks.Fork(f.v.mine(base)) }
+
+func (f schemaForks) Look(base any) any { return f.Forks.Look(f.v.mine(base)) }
 
 // Ahead implements [core.Values]: no field lives for one superstep.
 func (v schemaValues) Ahead(base any) any { return v.Fork(base) }
@@ -421,7 +471,7 @@ func (v schemaValues) Changes(base, fork, reuse any) (any, error) {
 	if err != nil || v.t.strict {
 		return c, err
 	}
-	if w := s.cells[len(s.cells)-1].w; w != nil {
+	if w := s.cell(int32(len(s.cells) - 1)).w; w != nil {
 		for _, name := range slices.Sorted(maps.Keys(w.v.(map[string]any))) {
 			v.warn(Warning{Kind: UndeclaredField, Field: name, Node: s.node})
 		}
@@ -431,13 +481,10 @@ func (v schemaValues) Changes(base, fork, reuse any) (any, error) {
 
 // Fold implements [core.Values].
 func (v schemaValues) Fold(base any, cs []any, when core.When) (any, uint64, error) {
-	s := v.mine(base)
-	for i := range s.cells {
-		if s.cells[i].own {
-			s.cells[i].own = false
-		}
+	next, digest, err := v.Type.Fold(v.mine(base), cs, when)
+	if err == nil {
+		next.(*SchemaState).settle()
 	}
-	next, digest, err := v.Type.Fold(s, cs, when)
 	if err == nil && when == core.Committed && len(cs) > 1 && !v.t.strict {
 		v.replaced(cs)
 	}
@@ -495,7 +542,11 @@ func (v schemaValues) Restore(base any, data json.RawMessage) (any, error) {
 	if base != nil {
 		base = v.mine(base)
 	}
-	return v.Type.Restore(base, data)
+	state, err := v.Type.Restore(base, data)
+	if err == nil {
+		state.(*SchemaState).settle()
+	}
+	return state, err
 }
 
 // declare gives what was recorded of a field before it was declared the place of the
@@ -537,7 +588,6 @@ func (v schemaValues) Update(s *SchemaState, data []byte) error {
 	if s.t != v.t {
 		return errors.New("graph: the SchemaState is of another schema")
 	}
-	s.own()
 	return v.Type.Update(s, data)
 }
 

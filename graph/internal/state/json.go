@@ -243,10 +243,9 @@ func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
 // Snapshot implements [core.Values]. Fields that hold the zero value are left
 // out.
 func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
-	s := t.fieldsOf(base.(*S))
 	var o jsonobject.Writer
 	for i := range t.fields {
-		fi := &t.fields[i]
+		fi, s := &t.fields[i], t.with(base.(*S), int32(i))
 		var data []byte
 		var err error
 		if fi.tab == nil {
@@ -290,7 +289,6 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 		from = base.(*S)
 	}
 	state := t.copy(from)
-	s := t.fieldsOf(state)
 	var errs []error
 	for _, p := range parts {
 		fi := &t.fields[p.at]
@@ -298,7 +296,7 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 			continue
 		}
 		var err error
-		if fi.tab == nil {
+		if s := t.own(state, p.at); fi.tab == nil {
 			err = fi.decode(s, p.data)
 		} else {
 			err = fi.restore(s, p.data)
@@ -381,26 +379,25 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 	}
 	// Writes that may fail are tried first, on a copy: a copied field leaves
 	// alone what it shares with the field that it is a copy of.
-	trial := t.fieldsOf(t.copy(s))
+	trial := t.copy(s)
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
 		if fi.infallible {
 			continue
 		}
-		if err := write(fi.field(trial), m.Change); err != nil {
+		if err := write(fi.field(t.own(trial, m.field)), m.Change); err != nil {
 			errs = append(errs, fi.err(err))
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	fields := t.fieldsOf(s)
 	for _, p := range c.plain {
-		t.fields[p].copy(fields, unsafe.Pointer(c.values))
+		t.fields[p].copy(unsafe.Pointer(s), unsafe.Pointer(c.values))
 	}
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
-		if err := write(fi.field(fields), m.Change); err != nil {
+		if err := write(fi.field(t.own(s, m.field)), m.Change); err != nil {
 			return fi.err(err)
 		}
 	}
@@ -459,10 +456,9 @@ func (t *Type[S]) Unknown(name string) error {
 // task ran shows which fields it altered in place. Fields that are never stored
 // are left out.
 func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
-	s := t.fieldsOf(state)
 	hashes := make(map[string]uint64, len(t.fields))
 	for i := range t.fields {
-		fi := &t.fields[i]
+		fi, s := &t.fields[i], t.with(state, int32(i))
 		switch {
 		case fi.unrecorded:
 		case fi.tab == nil:

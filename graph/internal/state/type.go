@@ -33,10 +33,18 @@ var _ core.Values = (*Type[struct{}])(nil)
 type Apart[S any] struct {
 	Zero *S // as new states are
 
-	// First returns the first of a state's fields, which stand in one slice.
-	First func(*S) field.Merger
+	// Field returns a field, which nobody alters. Copies of a state share it.
+	Field func(s *S, i int32) field.Merger
 
-	// Copy makes the state at dst, which is zero in Go's sense, a copy of the one at src.
+	// Own returns a field that the state shares with no other.
+	Own func(s *S, i int32) field.Merger
+
+	// Owned returns the fields that Own has returned, one after the other in their
+	// order, and nil after the last.
+	Owned func(s *S, n int) (i int32, m field.Merger)
+
+	// Copy makes the state at dst, which is zero in Go's sense, a copy of the one at
+	// src, whose fields are bound.
 	Copy func(dst, src *S)
 }
 
@@ -58,12 +66,10 @@ type Named struct {
 // OfNamed returns the Type of states that keep these fields apart.
 func OfNamed[S any](apart Apart[S], named []Named) *Type[S] {
 	t := &Type[S]{zero: apart.Zero, apart: &apart}
-	first := dataOf(apart.First(apart.Zero))
 	fields := make([]fieldInfo, len(named))
 	for i, n := range named {
 		fields[i] = fieldInfo{
 			name: n.Name, path: n.Name, typ: reflect.TypeOf(n.Field).Elem(), omit: n.Optional, open: n.Open, rest: n.Rest,
-			off: uintptr(dataOf(n.Field)) - uintptr(first),
 		}
 		f := &fields[i]
 		f.merges(n.Field)
@@ -73,10 +79,18 @@ func OfNamed[S any](apart Apart[S], named []Named) *Type[S] {
 	return t
 }
 
-// fieldsOf returns where the fields of a state are.
-func (t *Type[S]) fieldsOf(s *S) unsafe.Pointer {
+// with returns where the struct begins that has field i of a state.
+func (t *Type[S]) with(s *S, i int32) unsafe.Pointer {
 	if t.apart != nil {
-		return dataOf(t.apart.First(s))
+		return dataOf(t.apart.Field(s, i))
+	}
+	return unsafe.Pointer(s)
+}
+
+// own is with for a field that is written to.
+func (t *Type[S]) own(s *S, i int32) unsafe.Pointer {
+	if t.apart != nil {
+		return dataOf(t.apart.Own(s, i))
 	}
 	return unsafe.Pointer(s)
 }

@@ -67,9 +67,11 @@ func (t *Type[S]) Fork(base any) any {
 // fork makes s, which is zero in Go's sense, a fork of base.
 func (t *Type[S]) fork(s, base *S) {
 	t.copyTo(s, base)
-	fields := t.fieldsOf(s)
+	if t.apart != nil {
+		return
+	}
 	for _, i := range t.merging {
-		t.fields[i].field(fields).Bind()
+		t.fields[i].field(unsafe.Pointer(s)).Bind()
 	}
 }
 
@@ -116,7 +118,7 @@ func (t *Type[S]) Ahead(base any) any {
 
 // Changes implements [core.Values].
 func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
-	b, f := t.fieldsOf(base.(*S)), t.fieldsOf(fork.(*S))
+	b, f := unsafe.Pointer(base.(*S)), unsafe.Pointer(fork.(*S))
 	c, _ := reuse.(*changes[S])
 	if c != nil {
 		t.reset(c)
@@ -143,11 +145,14 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 			c.plain = append(c.plain, at)
 		}
 	}
-	for _, at := range t.merging {
-		fi := &t.fields[at]
-		ch, err := fi.field(f).Change()
+	for n := 0; ; n++ {
+		at, m := t.written(fork.(*S), n)
+		if m == nil {
+			break
+		}
+		ch, err := m.Change()
 		if err != nil {
-			return nil, fi.err(err)
+			return nil, t.fields[at].err(err)
 		}
 		if ch == nil {
 			continue
@@ -161,6 +166,19 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 		return nil, nil
 	}
 	return c, nil
+}
+
+// written returns the merging fields of a fork that may have been written to, one after
+// the other in their order, and nil after the last.
+func (t *Type[S]) written(s *S, n int) (at int32, m field.Merger) {
+	if t.apart != nil {
+		return t.apart.Owned(s, n)
+	}
+	if n == len(t.merging) {
+		return 0, nil
+	}
+	at = t.merging[n]
+	return at, t.fields[at].field(unsafe.Pointer(s))
 }
 
 func (c *changes[S]) empty() bool { return len(c.plain)+len(c.merged) == 0 }
@@ -200,14 +218,15 @@ func (t *Type[S]) Fold(base any, cs []any, when core.When) (next any, digest uin
 	if !infallible {
 		s = t.copy(s)
 	}
-	digest, err = t.apply(t.fieldsOf(s), cs, when)
+	digest, err = t.apply(s, cs, when)
 	if err != nil {
 		return nil, 0, err
 	}
 	return s, digest, nil
 }
 
-func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint64, err error) {
+func (t *Type[S]) apply(state *S, cs []any, when core.When) (digest uint64, err error) {
+	s := unsafe.Pointer(state)
 	var at, index int
 	defer func() {
 		if p := recover(); p != nil {
@@ -229,7 +248,7 @@ func (t *Type[S]) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint
 		for _, m := range c.merged {
 			at = int(m.field)
 			fi := &t.fields[m.field]
-			f := fi.field(s)
+			f := fi.field(t.own(state, m.field))
 			was, hashes := uint64(0), false
 			if fi.hashing {
 				was, hashes = f.(Hashing).Hash()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -170,7 +171,7 @@ func TestAnAgentAsANode(t *testing.T) {
 	if r, _ := snap.State.NodeResponses.Get("analyzer"); r != "b(a(hi about cats))" || snap.State.UserInput != "" {
 		t.Errorf("node response %q, input %q", r, snap.State.UserInput)
 	}
-	if d := g.Mermaid(graph.Expand(-1)); !strings.Contains(d, "subgraph") || !strings.Contains(d, "analyzer") {
+	if d := draw.Mermaid(g.Drawing(graph.Expand(-1)), nil); !strings.Contains(d, "subgraph") || !strings.Contains(d, "analyzer") {
 		t.Errorf("the agent's inside is not drawn:\n%s", d)
 	}
 }
@@ -299,7 +300,7 @@ func TestASupervisorHandsTasksToAgents(t *testing.T) {
 	if n != 1 || len(boss.Requests()) != 2 || len(boss.Requests()[0].Tools) != 3 {
 		t.Errorf("called %d times, %d requests", n, len(boss.Requests()))
 	}
-	if d := g.Mermaid(); !strings.Contains(d, "maths") || !strings.Contains(d, "poet") {
+	if d := draw.Mermaid(g.Drawing(), nil); !strings.Contains(d, "maths") || !strings.Contains(d, "poet") {
 		t.Error(d)
 	}
 }

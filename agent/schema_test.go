@@ -33,14 +33,14 @@ func TestAnAgentOverAMap(t *testing.T) { // TRPC-10, 19, 20, 26, 37, 38
 	m := script(scripted.Message(chat.Assistant("Wait.", call("1", "multiply", `{"a":6,"b":7}`))), scripted.Text("42."))
 	b := graph.NewSchemaGraph("g", agent.MessagesSchema().AddField("final_output", graph.FieldOf("", nil)))
 	graph.AddMapNode(b, "prepare", func(_ context.Context, s graph.MapState) (any, error) {
-		in, _ := graph.StateValue[string](s, agent.KeyUserInput)
+		in, _ := s[agent.KeyUserInput].(string)
 		return graph.MapState{agent.KeyUserInput: strings.TrimSpace(in), agent.KeyMetadata: map[string]any{"seen": true}}, nil
 	})
 	agent.AddSchemaLLM(b, "ask", agent.LLM[agent.State]{Model: m, Instruction: "Be brief.", Tools: []tool.Tool{counted(&n)}})
 	agent.AddSchemaTools(b, "tools", agent.Tools[agent.State]{Tools: []tool.Tool{counted(&n)}})
 	agent.AddSchemaToolsEdges(b, "ask", "tools", "finish")
 	graph.AddMapNode(b, "finish", func(_ context.Context, s graph.MapState) (any, error) {
-		last, _ := graph.StateValue[string](s, agent.KeyLastResponse)
+		last, _ := s[agent.KeyLastResponse].(string)
 		return graph.MapState{"final_output": last}, nil
 	})
 	g, err := b.AddEdge("prepare", "ask").AddEdge("tools", "ask").SetEntryPoint("prepare").SetFinishPoint("finish").Compile(graph.WithCheckpointer(checkpoint.NewMemory()))

@@ -61,11 +61,11 @@ func find(open []checkpoint.Question, m *core.Machine, key string, keys []string
 // waits again.
 func ask[T any](ctx context.Context, t *local.Task, c *askConfig, a local.Asking) (T, error) {
 	var answer T
-	a.Schema, a.For, a.At = c.schema, c.in, c.at
+	a.Schema, a.For = c.schema, c.in
 	if a.Schema == nil {
 		a.Schema = schemaFor[T]()
 	} else if _, err := resolve(a.Schema); err != nil {
-		return answer, &SchemaError{Key: a.Key, Err: err}
+		return answer, &CallError{Call: a.Call(), Node: t.Info().Node, Key: a.Key, Reason: "its graph.AnswerSchema is no JSON Schema", Err: err}
 	}
 	a.Accept = func(q *checkpoint.Question) error {
 		v, err := decode[T](q.Answer)

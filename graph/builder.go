@@ -100,9 +100,6 @@ func (b *Builder[S]) AddCommandNode(name string, fn func(ctx context.Context, s 
 // Task is a node that runs on a payload. It is made by [AddTask].
 type Task[In any] struct{ name string }
 
-// Name returns the node's name.
-func (t Task[In]) Name() string { return t.name }
-
 // Send returns a command part that runs the task on in, in the next superstep.
 // The payload is encoded as JSON at once: what the caller changes afterwards
 // isn't seen. It is an error of the sender if that fails.

@@ -222,7 +222,7 @@ func (b *Builder[S]) MustCompile(opts ...Option) *Graph[S] {
 // nothing can be done with one.
 func (g *Graph[S]) engine() (*engine, error) {
 	if g == nil || g.e == nil {
-		return nil, &NotCompiledError{Nil: g == nil}
+		return nil, ErrNotCompiled
 	}
 	return g.e, nil
 }

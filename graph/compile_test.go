@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -155,7 +156,7 @@ func TestNodeNamesAreArbitraryStrings(t *testing.T) { // SYN-08
 	g := compile(t, b, stored()...)
 	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equalSlice(t, "ran", snap.State.Ran.Slice(), names)
-	for _, d := range []string{g.Mermaid(), g.DOT(), g.String(), string(g.SVG())} {
+	for _, d := range []string{draw.Mermaid(g.Drawing(), nil), draw.DOT(g.Drawing()), g.String(), string(draw.SVG(g.Drawing(), nil))} {
 		if d == "" {
 			t.Error("no drawing")
 		}
@@ -169,7 +170,7 @@ func TestDrawingsOfTheReActGraph(t *testing.T) { // SYN-31 to 34, SYN-13, SYN-01
 	b.SetEntryPoint("agent").AddEdge("tools", "agent")
 	b.AddRoutes("agent", func(context.Context, *trail) (string, error) { return "tools", nil }, map[string]string{"tools": "tools", graph.End: graph.End})
 	g := compile(t, b)
-	equal(t, "mermaid", strings.TrimSpace(g.Mermaid()), strings.TrimSpace(`
+	equal(t, "mermaid", strings.TrimSpace(draw.Mermaid(g.Drawing(), nil)), strings.TrimSpace(`
 graph TD
     __start__(["__start__"])
     agent["agent"]
@@ -188,15 +189,15 @@ Graph:
     tools -> agent
     agent -> __end__ | tools  [conditional]
 `))
-	if dot := g.DOT(); !strings.HasPrefix(dot, "digraph G {\n    rankdir=TD;") || !strings.Contains(dot, `[style=dashed, label="tools"]`) {
+	if dot := draw.DOT(g.Drawing()); !strings.HasPrefix(dot, "digraph G {\n    rankdir=TD;") || !strings.Contains(dot, `[style=dashed, label="tools"]`) {
 		t.Error(dot)
 	}
 	open := visits(graph.New[trail]("open"), "agent", "tools")
 	open.SetEntryPoint("agent").AddEdge("tools", "agent")
 	open.AddConditionalEdges("agent", func(context.Context, *trail) (graph.Command, error) { return graph.Goto("tools"), nil })
 	g = compile(t, open)
-	if !strings.Contains(g.Mermaid(), "%% agent has conditional edge (path_map not provided)") || !strings.Contains(g.String(), "agent -> ???  [conditional]") {
-		t.Error(g.Mermaid(), g.String())
+	if !strings.Contains(draw.Mermaid(g.Drawing(), nil), "%% agent has conditional edge (path_map not provided)") || !strings.Contains(g.String(), "agent -> ???  [conditional]") {
+		t.Error(draw.Mermaid(g.Drawing(), nil), g.String())
 	}
 }
 
@@ -214,9 +215,8 @@ func TestJoinsIntoOneNodeAreDrawnApart(t *testing.T) {
 func TestDrawingARunAndSubgraphs(t *testing.T) {
 	ran := &calls{}
 	g := mounted(t, childGraph(t, ran, true), ran, stored()...)
-	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
-	es := entriesOf(t, g.Thread("t"))
-	d := g.Drawing(graph.Expand(-1), graph.Overlay(es, snap))
+	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
+	d := must[*draw.Graph](t)(g.Thread("t").Drawing(bg, graph.Expand(-1)))
 	status := map[string]string{}
 	for _, n := range d.Nodes {
 		status[n.ID] = string(n.Status)

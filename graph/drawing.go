@@ -23,15 +23,12 @@ type drawConfig struct {
 // Expand draws what is inside subgraphs, depth levels deep; -1 means all.
 func Expand(depth int) DrawOption { return func(c *drawConfig) { c.depth = depth } }
 
-// Overlay draws a run over the graph: the nodes that were visited, those that
+// overlay draws a run over the graph: the nodes that were visited, those that
 // are next, those that wait for answers and those that failed.
-func Overlay[S any](history []Entry[S], snap *Snapshot[S]) DrawOption {
+func overlay[S any](history []Entry[S], snap *Snapshot[S]) DrawOption {
 	return func(c *drawConfig) {
 		for _, e := range history {
 			c.visited = append(c.visited, e.Nodes...)
-		}
-		if snap == nil {
-			return
 		}
 		c.next = append(c.next, snap.Next...)
 		for _, i := range snap.Interrupts {
@@ -53,7 +50,7 @@ func Overlay[S any](history []Entry[S], snap *Snapshot[S]) DrawOption {
 }
 
 // Drawing returns the graph's structure for the package draw, which turns it
-// into Mermaid, DOT, text, SVG or PNG.
+// into Mermaid, DOT, text, SVG or PNG: draw.Mermaid(g.Drawing(), nil).
 func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph { return g.made().drawing(opts...) }
 
 func (e *engine) drawing(opts ...DrawOption) *draw.Graph {
@@ -169,7 +166,8 @@ func count(names []string, name string) int {
 	return n
 }
 
-// Drawing returns the graph's structure with the thread drawn over it; see [Overlay].
+// Drawing returns the graph's structure with the thread drawn over it: the nodes that
+// were visited, those that are next, those that wait for answers and those that failed.
 func (t *Thread[S]) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Graph, error) {
 	snap, err := t.State(ctx)
 	if err != nil {
@@ -182,17 +180,8 @@ func (t *Thread[S]) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Grap
 		}
 		entries = append(entries, e)
 	}
-	return t.e.drawing(append(opts[:len(opts):len(opts)], Overlay(entries, snap))...), nil
+	return t.e.drawing(append(opts[:len(opts):len(opts)], overlay(entries, snap))...), nil
 }
 
 // String returns a summary of the graph in plain text.
 func (g *Graph[S]) String() string { return draw.ASCII(g.Drawing()) }
-
-// Mermaid returns the graph as a Mermaid flowchart.
-func (g *Graph[S]) Mermaid(opts ...DrawOption) string { return draw.Mermaid(g.Drawing(opts...), nil) }
-
-// DOT returns the graph in Graphviz's language.
-func (g *Graph[S]) DOT(opts ...DrawOption) string { return draw.DOT(g.Drawing(opts...)) }
-
-// SVG returns the graph as a picture.
-func (g *Graph[S]) SVG(opts ...DrawOption) []byte { return draw.SVG(g.Drawing(opts...), nil) }

@@ -40,6 +40,10 @@ var (
 	// ErrNoAsking: an interrupt where none can be raised, such as in Once.
 	ErrNoAsking = local.ErrNoAsking
 
+	// ErrNotCompiled: the *Graph is nil or empty. Methods that return no error panic
+	// with its text.
+	ErrNotCompiled = errors.New("graph: the *Graph is nil or empty: Builder.Compile makes one")
+
 	// ErrLate: the attempt of the node that calls has ended.
 	ErrLate = local.ErrLate
 )
@@ -155,31 +159,16 @@ type (
 	//	func (e *CheckpointError) Unwrap() error
 	CheckpointError = local.CheckpointError
 
-	// LateWriteError says that a goroutine which a node left behind wrote to the
-	// node's state; see [CheckMutations].
+	// MutationError says that a node changed in place what a field holds, or wrote to its
+	// state when that has no effect: after it had returned, or in a function of [Once] or
+	// [Do]. It is looked for with [CheckMutations].
 	//
-	//	type LateWriteError struct {
-	//		Node, Field string
-	//	}
-	//
-	//	func (e *LateWriteError) Error() string
-	LateWriteError = local.LateWriteError
-
-	// OnceWriteError says that a node wrote to its state inside [Once] or [Do]; see
-	// [CheckMutations].
-	//
-	//	type OnceWriteError struct {
-	//		Node, Name, Field string
-	//		// contains filtered or unexported fields
-	//	}
-	//
-	//	func (e *OnceWriteError) Error() string
-	OnceWriteError = local.OnceWriteError
-
-	// MutationError says that a node changed shared memory in place.
+	//	x
 	//
 	//	type MutationError struct {
 	//		Node, Field string
+	//		Kind        string // "in place", "late", "Once" or "Do"
+	//		Name        string // of the Once or Do
 	//	}
 	//
 	//	func (e *MutationError) Error() string
@@ -210,26 +199,20 @@ type (
 	//	func (e *DeadlineError) Error() string
 	DeadlineError = local.DeadlineError
 
-	// DuplicateKeyError says that a node raised an interrupt twice.
-	//
-	//	type DuplicateKeyError struct {
-	//		Node, Key string
-	//	}
-	//
-	//	func (e *DuplicateKeyError) Error() string
-	DuplicateKeyError = local.DuplicateKeyError
-
-	// CallError says that a node called [Once], [Interrupt], [WaitFor], [Sleep]
-	// or [Call] with a key that can't be recorded, or Once without a function.
+	// CallError says that a node called [Once], [Do], [Interrupt], [WaitFor], [Sleep]
+	// or [Call] with what can't be: a key that can't be recorded or was used before, a
+	// schema for the answer that is none, or Once without a function.
 	//
 	//	type CallError struct {
 	//		Call   string // such as "Once" or "Interrupt"
 	//		Node   string
 	//		Key    string // or name
 	//		Reason string
+	//		Err    error // may be nil
 	//	}
 	//
 	//	func (e *CallError) Error() string
+	//	func (e *CallError) Unwrap() error
 	CallError = local.CallError
 
 	// StepLimitError says that a run took as many supersteps as it may.
@@ -413,20 +396,6 @@ func (e *InterruptError) Error() string {
 	return s
 }
 
-// SchemaError says that the schema given for the answers to a question is none:
-// nothing could answer it.
-type SchemaError struct {
-	Key string // of the question
-	Err error
-}
-
-func (e *SchemaError) Error() string {
-	return fmt.Sprintf("the graph.AnswerSchema of %q is no JSON Schema: %v", e.Key, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *SchemaError) Unwrap() error { return e.Err }
-
 // AnswerError says that an answer was refused: its question waits as before.
 type AnswerError struct {
 	Key    string // of the question, or what was given as a key
@@ -451,16 +420,3 @@ func (e *AnswerError) Error() string {
 
 // Unwrap returns the cause.
 func (e *AnswerError) Unwrap() error { return e.Err }
-
-// NotCompiledError says that a *Graph was used that [Builder.Compile] did not make.
-// Methods that return no error panic with its text.
-type NotCompiledError struct {
-	Nil bool // the *Graph is nil; else the Graph is the zero value
-}
-
-func (e *NotCompiledError) Error() string {
-	if e.Nil {
-		return "graph: the *Graph is nil: Builder.Compile makes one"
-	}
-	return "graph: the Graph is empty: Builder.Compile makes one"
-}

@@ -46,7 +46,7 @@ func TestWritesAfterASubgraphHasEndedAreFound(t *testing.T) {
 			}
 			continue
 		}
-		e := wantErr[*graph.LateWriteError](t, err)
-		equal(t, "node and field", e.Node+"."+e.Field, "own/deep/a.N")
+		e := wantErr[*graph.MutationError](t, err)
+		equal(t, "where", e.Node+"."+e.Field+" "+e.Kind, "own/deep/a.N late")
 	}
 }

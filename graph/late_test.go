@@ -57,8 +57,8 @@ func TestWritesAfterANodeHasReturnedAreFound(t *testing.T) {
 				}
 				continue
 			}
-			late := wantErr[*graph.LateWriteError](t, err)
-			equal(t, "node and field", late.Node+"."+late.Field, "a."+name)
+			late := wantErr[*graph.MutationError](t, err)
+			equal(t, "where", late.Node+"."+late.Field+" "+late.Kind, "a."+name+" late")
 		}
 	}
 }

@@ -28,7 +28,6 @@ type AskOption func(*askConfig)
 type askConfig struct {
 	schema json.RawMessage
 	in     time.Duration
-	at     time.Time
 }
 
 // AnswerSchema sets the JSON Schema that the answer is checked against, in
@@ -43,11 +42,6 @@ func AnswerSchema(schema json.RawMessage) AskOption {
 // when the time has come: a [Runner].
 func Deadline(d time.Duration) AskOption {
 	return func(c *askConfig) { c.in = max(d, 1) }
-}
-
-// DeadlineAt is Deadline with a time.
-func DeadlineAt(t time.Time) AskOption {
-	return func(c *askConfig) { c.at = t }
 }
 
 // Interrupt asks a question and returns its answer. The first time it returns

@@ -30,19 +30,22 @@ type ToolObserver interface {
 	OnToolResult(ev Event)
 }
 
-// watchesTools reports whether an observer is a [ToolObserver], or has one
-// among others.
 func watchesTools(o Observer) bool {
-	if m, ok := o.(multiObserver); ok {
-		return slices.ContainsFunc(m, watchesTools)
-	}
 	_, ok := o.(ToolObserver)
 	return ok
 }
 
-// Observe attaches an observer. Given to a call it replaces the graph's; use
-// [MultiObserver] to have both.
-func Observe(o Observer) RunOption { return runSetting(func(s *settings) { s.observer = o }) }
+// Observe adds an observer to those of the graph, the thread and the run: each is told,
+// in the order in which they were added.
+func Observe(o Observer) RunOption {
+	return runSetting(func(s *settings) {
+		if o == nil {
+			s.fail("graph: Observe(nil): leave the option out")
+			return
+		}
+		s.observers = append(slices.Clip(s.observers), o)
+	})
+}
 
 const observerKinds = local.TaskStarted | local.TaskEnded | local.TaskFailed | local.Checkpointed | local.InterruptRaised
 
@@ -70,48 +73,4 @@ func observe(o Observer, ev *local.Event) {
 			t.OnToolResult(e)
 		}
 	}
-}
-
-// MultiObserver tells several observers, in order.
-func MultiObserver(observers ...Observer) Observer { return multiObserver(observers) }
-
-type multiObserver []Observer
-
-func (m multiObserver) each(f func(Observer)) {
-	for _, o := range m {
-		if o != nil {
-			f(o)
-		}
-	}
-}
-
-func (m multiObserver) OnNodeEnter(ev Event) { m.each(func(o Observer) { o.OnNodeEnter(ev) }) }
-func (m multiObserver) OnNodeExit(ev Event)  { m.each(func(o Observer) { o.OnNodeExit(ev) }) }
-func (m multiObserver) OnError(ev Event)     { m.each(func(o Observer) { o.OnError(ev) }) }
-func (m multiObserver) OnCheckpointSaved(ev Event) {
-	m.each(func(o Observer) { o.OnCheckpointSaved(ev) })
-}
-
-func (m multiObserver) OnInterrupt(ev Event) {
-	m.each(func(o Observer) {
-		if i, ok := o.(InterruptObserver); ok {
-			i.OnInterrupt(ev)
-		}
-	})
-}
-
-func (m multiObserver) OnToolCall(ev Event) {
-	m.each(func(o Observer) {
-		if t, ok := o.(ToolObserver); ok {
-			t.OnToolCall(ev)
-		}
-	})
-}
-
-func (m multiObserver) OnToolResult(ev Event) {
-	m.each(func(o Observer) {
-		if t, ok := o.(ToolObserver); ok {
-			t.OnToolResult(ev)
-		}
-	})
 }

@@ -42,8 +42,8 @@ func TestWritesToTheStateInsideOnceAreFound(t *testing.T) {
 			}
 			continue
 		}
-		e := wantErr[*graph.OnceWriteError](t, err)
-		equal(t, "where", e.Node+"."+e.Field+" in "+e.Name, "a."+field+" in count")
+		e := wantErr[*graph.MutationError](t, err)
+		equal(t, "where", e.Node+"."+e.Field+" in "+e.Kind+" "+e.Name, "a."+field+" in Once count")
 	}
 }
 

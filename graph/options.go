@@ -107,13 +107,13 @@ type settings struct {
 	nodeTimeout    time.Duration
 	runTimeout     time.Duration
 
-	observer Observer
-	tracer   Tracer
-	modes    Mode
-	buffer   int
-	detach   bool
-	live     bool
-	check    bool
+	observers []Observer
+	tracer    Tracer
+	modes     Mode
+	buffer    int
+	detach    bool
+	live      bool
+	check     bool
 
 	deps      map[reflect.Type]func(context.Context) (any, error)
 	need      []reflect.Type
@@ -494,9 +494,8 @@ func Drain(ch <-chan struct{}) RunOption { return runSetting(func(s *settings) {
 // node, those of subgraphs included, and fail with a [MutationError] that names the
 // node and the field when a node changed what a field holds in place. At its end the
 // run looks whether anything was written to a node's state after the node had
-// returned, which is lost, and fails with a [LateWriteError] if so. [Once] returns a
-// [OnceWriteError], and records nothing, if its function wrote to the node's state;
-// that is not looked for in goroutines that the node started, where others may write
+// returned, which is lost, and fails if so. [Once] and [Do] fail, and record nothing, if
+// their function wrote to the node's state; that is not looked for in goroutines that the node started, where others may write
 // at the same time. It costs time in proportion to the state, keeps the states of all
 // tasks until the run ends, and is meant for tests.
 func CheckMutations() SubgraphOption { return subgraphSetting(func(s *settings) { s.check = true }) }

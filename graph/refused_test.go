@@ -343,7 +343,7 @@ func TestAQuestionWithABrokenSchemaIsNotAsked(t *testing.T) {
 		`{"properties":{"x":{"items":{"type":"nope"}}}}`, `{"anyOf":[{"type":"nope"}]}`, `3`,
 	} {
 		_, err := asks[any](t, checkpoint.NewMemory(), graph.AnswerSchema(json.RawMessage(schema))).Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))
-		equal(t, schema, wantErr[*graph.SchemaError](t, err).Key, "k")
+		equal(t, schema, wantErr[*graph.CallError](t, err).Key, "k")
 		b := visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a")
 		_, err = b.Compile(graph.InputSchema("a", json.RawMessage(schema)))
 		e := wantErr[*graph.CompileError](t, err)

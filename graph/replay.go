@@ -123,7 +123,7 @@ func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o 
 		return lo, fmt.Errorf("%w: the recording is empty", checkpoint.ErrNotFound)
 	}
 	set := e.settings
-	set.store, set.observer, set.tracer, set.from, set.thread = checkpoint.NewMemory(), nil, nil, "", rec.Header.Thread
+	set.store, set.observers, set.tracer, set.from, set.thread = checkpoint.NewMemory(), nil, nil, "", rec.Header.Thread
 	set.durability, set.before, set.after, set.replay = Sync, nil, nil, true
 	if o.Namespace != "" {
 		set.namespace = o.Namespace

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -24,7 +25,7 @@ func TestEntryPointAndStartEdgeAreTheSame(t *testing.T) { // W7-05, TRPC-03
 	one.SetEntryPoint("a").AddEdge("a", "b").SetFinishPoint("b")
 	two := visits(graph.New[trail]("g"), "a", "b")
 	two.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", graph.End)
-	equal(t, "drawing", compile(t, one).Mermaid(), compile(t, two).Mermaid())
+	equal(t, "drawing", draw.Mermaid(compile(t, one).Drawing(), nil), draw.Mermaid(compile(t, two).Drawing(), nil))
 	equal(t, "ran", run(t, one).State.ran(), run(t, two).State.ran())
 	equal(t, "constants", graph.Start+" "+graph.End, "__start__ __end__")
 	one.AddEdge(graph.Start, "b")
@@ -517,11 +518,11 @@ func TestCompiledGraphIsUnaffectedByItsBuilder(t *testing.T) { // W7-04
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b)
-	before := g.Mermaid()
+	before := draw.Mermaid(g.Drawing(), nil)
 	visits(b, "b")
 	b.AddEdge("a", "b")
 	again := compile(t, b)
-	equal(t, "drawing", g.Mermaid(), before)
+	equal(t, "drawing", draw.Mermaid(g.Drawing(), nil), before)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

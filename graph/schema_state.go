@@ -27,12 +27,6 @@ type MapState map[string]any
 //	g.Thread("t-1").Edit(ctx, graph.MapState{"approved": true}.Into)
 func (m MapState) Into(s *SchemaState) error { return s.Update(m) }
 
-// StateValue returns the value of a field if it is set and has the type T.
-func StateValue[T any](m MapState, name string) (T, bool) {
-	v, ok := m[name].(T)
-	return v, ok
-}
-
 // MapCommand is what a node of a schema graph returns to update the state and
 // choose where to go. The zero Goto follows the node's edges.
 //

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -70,11 +71,6 @@ func TestSchemaFields(t *testing.T) { // TRPC-13
 	b.AddSequence(graph.Start, "a", "b")
 	snap := runSchema(t, compileSchema(t, b), graph.MapState{"counter": 10})
 	wantState(t, snap.State, graph.MapState{"counter": 15, "items": []string{"x", "y", "z"}, "note": "second", "limit": 3})
-	n, ok := graph.StateValue[int](snap.State.Map(), "counter")
-	equal(t, "typed", n, 15)
-	equal(t, "typed", ok, true)
-	_, ok = graph.StateValue[string](snap.State.Map(), "counter")
-	equal(t, "of another type", ok, false)
 }
 
 func TestSchemaEntryAndFinish(t *testing.T) { // TRPC-03
@@ -83,7 +79,7 @@ func TestSchemaEntryAndFinish(t *testing.T) { // TRPC-03
 	}
 	a := compileSchema(t, nodes().SetEntryPoint("first").SetFinishPoint("last"))
 	b := compileSchema(t, nodes().AddEdge(graph.Start, "first").AddEdge("last", graph.End))
-	equal(t, "drawing", a.Mermaid(), b.Mermaid())
+	equal(t, "drawing", draw.Mermaid(a.Drawing(), nil), draw.Mermaid(b.Drawing(), nil))
 	equal(t, "Start", graph.Start, "__start__")
 	equal(t, "End", graph.End, "__end__")
 	several := graph.AddMapNode(graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(nil)), "b", returns(nil))
@@ -302,7 +298,7 @@ func TestSchemaConditionalEdges(t *testing.T) { // TRPC-25, W7-11, C-22, C-23
 	if _, err := b.Compile(); err == nil || !strings.Contains(err.Error(), `"nope"`) {
 		t.Error(err)
 	}
-	if d := compileSchema(t, build("ok", nil)).Mermaid(); !strings.Contains(d, "ko") {
+	if d := draw.Mermaid(compileSchema(t, build("ok", nil)).Drawing(), nil); !strings.Contains(d, "ko") {
 		t.Errorf("the drawing has no label:\n%s", d)
 	}
 }
@@ -363,7 +359,7 @@ func TestSchemaNodeResults(t *testing.T) { // TRPC-28, SONI-11
 		b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(c.out)).SetEntryPoint("a").AddEdge("a", "next")
 		graph.AddMapNode(graph.AddMapNode(b, "next", returns(graph.MapState{"items": "next"})), "other", returns(graph.MapState{"items": "other"}))
 		s := runSchema(t, compileSchema(t, b), nil).State
-		items, _ := graph.StateValue[[]string](s.Map(), "items")
+		items, _ := s.Get("items").([]string)
 		equal(t, fmt.Sprintf("%T", c.out), strings.Join(append([]string{fmt.Sprint(s.Get("note"))}, items...), " "), c.want)
 	}
 	for _, out := range []any{5, "next", []graph.MapState{}, &graph.MapState{}} {
@@ -491,7 +487,7 @@ func TestSchemaDestinations(t *testing.T) { // TRPC-32, TRPC-48
 		return b.SetEntryPoint("a").AddEdge("b", "c")
 	}
 	g := compileSchema(t, build("b"))
-	d := g.Mermaid()
+	d := draw.Mermaid(g.Drawing(), nil)
 	if !strings.Contains(d, "a -.-> b") || !strings.Contains(d, "The A") {
 		t.Errorf("no dotted edge or label:\n%s", d)
 	}

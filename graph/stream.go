@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -323,19 +324,20 @@ func (t *Thread[S]) Stream(ctx context.Context, req Request[S], opts ...StreamOp
 // endGrace is how long a cancelled run offers an event to its consumer.
 const endGrace = 100 * time.Millisecond
 
-// bus combines what the graph's observer and the caller's stream want.
+// bus combines what observers and the caller's stream want.
 func (e *engine) bus(set *settings, stream *local.Bus) *local.Bus {
-	if set.observer == nil {
+	if len(set.observers) == 0 {
 		return stream
 	}
-	watch := observerKinds
-	o, one := set.observer, new(sync.Mutex)
+	watch, one := observerKinds, new(sync.Mutex)
 	observe := func(ev *local.Event) { // Do and tools are called in goroutines of their nodes
 		one.Lock()
 		defer one.Unlock()
-		observe(o, ev)
+		for _, o := range set.observers {
+			observe(o, ev)
+		}
 	}
-	if watchesTools(o) {
+	if slices.ContainsFunc(set.observers, watchesTools) {
 		watch |= local.ToolCalled | local.ToolReturned
 	}
 	if stream == nil {

@@ -54,7 +54,7 @@ func TestAnObserverIsToldOfTools(t *testing.T) { // W5-24
 		AddEdge(graph.Start, "a").
 		MustCompile()
 	var l toolLog
-	if _, err := g.Invoke(t.Context(), nil, graph.Observe(graph.MultiObserver(&l))); err != nil {
+	if _, err := g.Invoke(t.Context(), nil, graph.Observe(&l)); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(l.seen, ", "); got != "enter a, call x a, result x a, exit a" {

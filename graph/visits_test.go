@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -18,7 +19,7 @@ func TestANodeThatAnEditHasFoldedIsVisitedOnce(t *testing.T) {
 		s.Note = "edited"
 		return nil
 	}))
-	snap := must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
+	must[*graph.Snapshot[passing]](t)(g.Thread("t").Invoke(bg, g.Answer(1)))
 	var told []string
 	for _, ev := range must[[]graph.Event](t)(collect(g.Thread("t").Stream(bg, g.Continue(), graph.Modes(graph.ModeUpdates), graph.Since("")))) {
 		if ev.Node == "a" {
@@ -27,7 +28,7 @@ func TestANodeThatAnEditHasFoldedIsVisitedOnce(t *testing.T) {
 	}
 	equalSlice(t, "told of a", told, []string{`{"Ran":["a"],"Once":"from a"}`})
 	history := entriesOf(t, g.Thread("t"))
-	for _, n := range g.Drawing(graph.Overlay(history, snap)).Nodes {
+	for _, n := range must[*draw.Graph](t)(g.Thread("t").Drawing(bg)).Nodes {
 		if n.ID == "a" {
 			equal(t, "visits of a", n.Visits, 1)
 		}
@@ -59,9 +60,8 @@ func TestRunsOfOlderProgramsAreDrawnOverRenamedNodes(t *testing.T) {
 	}
 	must[*graph.Snapshot[trail]](t)(build("first", "second").Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	g := build("one", "two")
-	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").State(bg))
 	var drawn []string
-	for _, n := range g.Drawing(graph.Overlay(entriesOf(t, g.Thread("t")), snap)).Nodes {
+	for _, n := range must[*draw.Graph](t)(g.Thread("t").Drawing(bg)).Nodes {
 		drawn = append(drawn, fmt.Sprint(n.ID, " ", n.Status, " ", n.Visits))
 	}
 	equalSlice(t, "drawn", drawn[1:3], []string{"one visited 1", "two interrupted 0"})

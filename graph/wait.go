@@ -20,35 +20,23 @@ import (
 // The end of the sleep is recorded when it is first called: crashes, retries and
 // the time that a node takes to run again don't delay it. The key tells the
 // sleeps of a node apart; using one twice in one execution is an error. While a
-// question of the node is open, Sleep returns its error.
+// question of the node is open, Sleep returns its error. To sleep until a time, give
+// what is left until then: time.Until(t).
 //
 // Without a checkpointer Sleep waits in place.
 func Sleep(ctx context.Context, key string, d time.Duration) error {
-	return sleep(ctx, local.Asking{Key: key, Sleep: true, For: d})
-}
-
-// SleepUntil is [Sleep] with the time at which it ends. A time in the past ends
-// it at once.
-func SleepUntil(ctx context.Context, key string, at time.Time) error {
-	return sleep(ctx, local.Asking{Key: key, Sleep: true, At: at})
-}
-
-func sleep(ctx context.Context, a local.Asking) error {
 	t, err := task(ctx, "Sleep")
 	if err != nil {
 		return err
 	}
-	if a.Key == "" {
+	if key == "" {
 		return fmt.Errorf("graph.Sleep in node %q needs a key", t.Info().Node)
 	}
-	_, err = t.Ask(ctx, a)
+	_, err = t.Ask(ctx, local.Asking{Key: key, Sleep: true, For: d})
 	if !errors.Is(err, ErrNoCheckpointer) {
 		return err
 	}
-	if !a.At.IsZero() {
-		a.For = time.Until(a.At)
-	}
-	timer := time.NewTimer(a.For)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

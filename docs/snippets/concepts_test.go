@@ -11,6 +11,7 @@ import (
 
 	"github.com/superstep-dev/superstep/cache/sqlite"
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -338,7 +339,7 @@ func Example_drawing() {
 	b.AddEdge(graph.Start, "read")
 	b.AddRoutes("read", func(context.Context, *Ticket) (string, error) { return "known", nil },
 		map[string]string{"known": "answer", "spam": graph.End})
-	fmt.Println(b.MustCompile().Mermaid())
+	fmt.Println(draw.Mermaid(b.MustCompile().Drawing(), nil))
 	// Output:
 	// graph TD
 	//     __start__(["__start__"])

@@ -159,43 +159,21 @@ func (e *CheckpointError) Error() string {
 // Unwrap returns the cause.
 func (e *CheckpointError) Unwrap() error { return e.Err }
 
-// MutationError says that a node changed memory that it shares with others.
+// MutationError says that a node wrote what it must not, or when it must not.
 type MutationError struct {
 	Node, Field string
+	Kind        string // "in place", "late", "Once" or "Do"
+	Name        string // of the Once or Do
 }
 
 func (e *MutationError) Error() string {
-	return fmt.Sprintf("node %q changed field %q in place: what a field holds is shared and must not be altered; use the field's methods", e.Node, e.Field)
-}
-
-// LateWriteError says that something wrote to the state that a node was given after
-// the node had returned: a goroutine that it left behind. What it wrote is lost.
-type LateWriteError struct {
-	Node, Field string
-}
-
-func (e *LateWriteError) Error() string {
-	return fmt.Sprintf("field %q of the state of node %q was written to after the node had returned, so that the write is lost: wait for goroutines before returning", e.Field, e.Node)
-}
-
-// OnceWriteError says that the function of a sub-step wrote to the node's state. The
-// write would not be made when the recorded result stands for the function.
-type OnceWriteError struct {
-	Node, Name, Field string
-	fn                string // "Once" or "Do"
-}
-
-func (e *OnceWriteError) Error() string {
-	return fmt.Sprintf("node %q wrote to field %q of its state inside %s %q, which is not done again when the recorded result is returned: return what is to be written, and write what %[3]s returned", e.Node, e.Field, e.fn, e.Name)
-}
-
-// DuplicateKeyError says that a node used a key twice in one execution.
-type DuplicateKeyError struct {
-	Node, Key string
-}
-
-func (e *DuplicateKeyError) Error() string {
-	return fmt.Sprintf("node %q raised interrupt %q twice in one execution; give each question its own key", e.Node, e.Key)
+	switch e.Kind {
+	case "in place":
+		return fmt.Sprintf("node %q changed field %q in place: what a field holds is shared and must not be altered; use the field's methods", e.Node, e.Field)
+	case "late":
+		return fmt.Sprintf("field %q of the state of node %q was written to after the node had returned, so that the write is lost: wait for goroutines before returning", e.Field, e.Node)
+	}
+	return fmt.Sprintf("node %q wrote to field %q of its state inside %s %q, which is not done again when the recorded result is returned: return what is to be written, and write what %[3]s returned", e.Node, e.Field, e.Kind, e.Name)
 }
 
 // CallError says that a node called something with what can't be recorded.
@@ -204,11 +182,18 @@ type CallError struct {
 	Node   string
 	Key    string // or name
 	Reason string
+	Err    error // may be nil
 }
 
 func (e *CallError) Error() string {
-	return fmt.Sprintf("graph.%s %q in node %q: %s", e.Call, e.Key, e.Node, e.Reason)
+	text := fmt.Sprintf("graph.%s %q in node %q: %s", e.Call, e.Key, e.Node, e.Reason)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
 }
+
+func (e *CallError) Unwrap() error { return e.Err }
 
 // notUTF8 is the reason that keys with other bytes are refused: JSON has no words
 // for them, and another process would not find them again.

@@ -54,7 +54,7 @@ func (f *findings) lateWrites() (errs []error) {
 		}
 		for _, field := range slices.Sorted(maps.Keys(is)) {
 			if is[field] != w.was[field] {
-				errs = append(errs, &LateWriteError{Node: w.node, Field: field})
+				errs = append(errs, &MutationError{Node: w.node, Field: field, Kind: "late"})
 			}
 		}
 	}

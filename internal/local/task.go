@@ -279,7 +279,6 @@ type Asking struct {
 	Key           string
 	Value, Schema json.RawMessage
 	For           time.Duration // until the clock answers, counted from the first call; 0: never
-	At            time.Time     // the same, as a time
 	Event         string        // waited for; nobody is asked
 	Sleep         bool          // nothing but the time is waited for
 
@@ -299,8 +298,8 @@ func (a *Asking) kind() string {
 	return "interrupt"
 }
 
-// call is how graph calls what asks.
-func (a *Asking) call() string {
+// Call is how graph calls what asks.
+func (a *Asking) Call() string {
 	switch a.kind() {
 	case "sleep":
 		return "Sleep"
@@ -322,9 +321,9 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%s %q in node %q %w", a.kind(), key, t.node.Name, ErrNoCheckpointer)
 	}
 	if !utf8.ValidString(scopeOf(ctx)+key) || !utf8.ValidString(a.Event) {
-		return nil, &CallError{Call: a.call(), Node: t.node.Name, Key: cmp.Or(key, a.Event), Reason: notUTF8}
+		return nil, &CallError{Call: a.Call(), Node: t.node.Name, Key: cmp.Or(key, a.Event), Reason: notUTF8}
 	}
-	timed := a.Event != "" || a.For > 0 || !a.At.IsZero()
+	timed := a.Event != "" || a.For > 0
 	if ns := t.s.root().o.Log.Namespace; timed && ns != "" {
 		return nil, fmt.Errorf("%s %q in node %q: %w, this thread has %q", a.kind(), key, t.node.Name, ErrNamespace, ns)
 	}
@@ -357,7 +356,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	}
 	positional := idKey != "ask "+key
 	if used := scope + a.kind() + " " + key; k.used[used] {
-		return nil, &DuplicateKeyError{Node: t.node.Name, Key: key}
+		return nil, &CallError{Call: a.Call(), Node: t.node.Name, Key: key, Reason: "the key was used before in this execution: give each its own"}
 	} else if k.used == nil {
 		k.used = map[string]bool{used: true}
 	} else {
@@ -398,10 +397,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 
 // due returns when the clock answers, zero for never.
 func (a *Asking) due() time.Time {
-	switch {
-	case !a.At.IsZero():
-		return a.At.UTC().Round(0)
-	case a.For > 0 || a.Sleep:
+	if a.For > 0 || a.Sleep {
 		return time.Now().UTC().Round(0).Add(a.For)
 	}
 	return time.Time{}
@@ -465,7 +461,7 @@ func (t *Task) watch() (wrote func(c call) error) {
 		}
 		for _, field := range slices.Sorted(maps.Keys(after)) {
 			if after[field] != before[field] {
-				return &OnceWriteError{Node: t.node.Name, Name: c.name, Field: field, fn: c.fn}
+				return &MutationError{Node: t.node.Name, Field: field, Kind: c.fn, Name: c.name}
 			}
 		}
 		return nil
@@ -995,7 +991,7 @@ func (t *Task) checked(ctx context.Context, state, payload any) (Command, error)
 	}
 	for field, h := range before {
 		if after[field] != h {
-			return Command{}, &MutationError{Node: node.Name, Field: field}
+			return Command{}, &MutationError{Node: node.Name, Field: field, Kind: "in place"}
 		}
 	}
 	return c, runErr

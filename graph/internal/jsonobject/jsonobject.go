@@ -23,9 +23,6 @@ func (w *Writer) Member(name string, value []byte) {
 	w.buf.Write(value)
 }
 
-// Empty reports whether no member was written.
-func (w *Writer) Empty() bool { return w.buf.Len() == 0 }
-
 // Close ends the object and returns it. The writer must not be used again.
 func (w *Writer) Close() json.RawMessage {
 	if w.buf.Len() == 0 {

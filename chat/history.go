@@ -620,42 +620,27 @@ func decodeOp(item json.RawMessage) (op, error) {
 	return op{kind: opRemove, id: head.ID}, nil
 }
 
-// Conflict implements [field.Change].
-func (c *historyChange) Conflict(earlier field.Change) error {
-	e, err := changeOf(earlier)
-	if err != nil {
-		return err
-	}
-	_, _, err = checkHistories([]*historyChange{e, c})
-	return err
-}
-
-// Check implements [field.Checker].
-func (*historyMerger) Check(cs []field.Change) (later, earlier int, err error) {
-	hs := make([]*historyChange, len(cs))
-	for i, c := range cs {
-		if hs[i], err = changeOf(c); err != nil {
-			return i, 0, err
-		}
-	}
-	return checkHistories(hs)
-}
-
 // written is what a task did to an ID.
 type written struct {
 	task int
 	op   op
 }
 
-func checkHistories(cs []*historyChange) (later, earlier int, err error) {
+// Check implements [field.Checker].
+func (*historyMerger) Check(cs []field.Change) (later, earlier int, err error) {
 	clear := -1 // the last that overwrote
+	var cleared *historyChange
 	ids := map[string]written{}
-	for i, c := range cs {
+	for i, change := range cs {
+		c, err := changeOf(change)
+		if err != nil {
+			return i, 0, err
+		}
 		if c.clears() {
-			if clear >= 0 && !reflect.DeepEqual(cs[clear].ops, c.ops) {
+			if clear >= 0 && !reflect.DeepEqual(cleared.ops, c.ops) {
 				return i, clear, errors.New("both overwrite the history, differently")
 			}
-			clear = i
+			clear, cleared = i, c
 		}
 		for _, o := range c.ops {
 			if o.kind == opClear || o.kind == opReplaceLast || o.kind == opPut && o.m.ID == "" {

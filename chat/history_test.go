@@ -175,11 +175,6 @@ func TestTasksThatContradictEachOther(t *testing.T) {
 		a, b := task(&h), task(&h)
 		c.a(a)
 		c.b(b)
-		ca, _ := a.Merger().Change()
-		cb, _ := b.Merger().Change()
-		if err := cb.Conflict(ca); (err == nil) != c.ok {
-			t.Errorf("%s: conflict %v", name, err)
-		}
 		if err := commit(t, &h, a, b); (err == nil) != c.ok {
 			t.Errorf("%s: check %v", name, err)
 		}

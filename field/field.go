@@ -92,11 +92,6 @@ type Merger interface {
 // more "$".
 type Change interface {
 	json.Marshaler
-
-	// Conflict returns an error when c, by a later task in plan order, cannot
-	// follow earlier, a change to the same field by another task of the same
-	// superstep. It returns nil when the two merge.
-	Conflict(earlier Change) error
 }
 
 // Stepped is implemented by the Merger of a field whose value ends with the
@@ -173,17 +168,14 @@ type Schemer interface {
 	SchemaOf() any
 }
 
-// Checker is implemented by the Merger of a field that finds conflicts among many
-// changes by itself. For other fields the engine asks [Change.Conflict] about every
-// pair of tasks that wrote the field, which takes quadratic time.
+// Checker is implemented by the Merger of a field whose changes don't always merge.
 type Checker interface {
 	Merger
 
 	// Check is given the changes of the tasks of one superstep to this field,
 	// in plan order, at least two. It returns the index of the first one that
 	// cannot follow an earlier one, the index of that one, and why; or a nil
-	// error. It must agree with Change.Conflict, does not depend on the
-	// receiver's value and should take linear time.
+	// error. It does not depend on the receiver's value and should take linear time.
 	Check(cs []Change) (later, earlier int, err error)
 }
 

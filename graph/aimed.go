@@ -141,9 +141,7 @@ func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error)
 			call.Options.After, _ = p.Breakpoints(set.after)
 		}
 	}
-	o := &call.Options
-	o.MaxSteps, o.MaxTasks, o.CycleWindow, o.CycleStrict = set.maxSteps, set.maxTasks, set.cycleWindow, set.cycleStrict
-	o.Concurrency, o.StepTimeout, o.NodeTimeout, o.RunTimeout, o.Check = set.concurrency, set.stepTimeout, set.nodeTimeout, set.runTimeout, set.check
+	call.Options.Bounds = set.Bounds
 	return call, nil
 }
 

@@ -106,7 +106,10 @@ func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
 func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*Graph[S], error) {
 	problems = append(problems, b.unnamed()...)
 	base := b.settings
-	base.maxSteps, base.cycleWindow = DefaultMaxSteps, defaultCycleWindow
+	base.MaxSteps, base.CycleWindow = DefaultMaxSteps, defaultCycleWindow
+	if s, ok := any(v).(schemaValues); ok {
+		base.renamed = slices.Concat(s.t.renamed, base.renamed)
+	}
 	set, err := with(base, opts)
 	if err != nil {
 		problems = append(problems, Problem{Kind: "option", Text: err.Error()})

@@ -116,9 +116,9 @@ func newEvolution(set *settings, fields []string) (*evolution, []Problem) {
 			if near := plan.Nearest(name, fields); near != "" {
 				fix = fmt.Sprintf("did you mean %q?", near)
 			}
-			problem(name, fix, "FieldAlias(%q, %q): the state has no field %q", former, name, name)
+			problem(name, fix, "%q is the former name of %q, and the state has no such field", former, name)
 		case slices.Contains(fields, former):
-			problem(former, "drop the alias, or rename the field", "FieldAlias(%q, %q): the state has a field %q", former, name, former)
+			problem(former, "drop the alias, or rename the field", "%[1]q is the former name of field %q, and the state has a field %[1]q", former, name)
 		case twice && other != name:
 			problem(former, "leave it with one of them", "%q is the former name of both %q and %q", former, other, name)
 		}
@@ -135,16 +135,13 @@ type evolved struct {
 	e *evolution
 }
 
-// Unrecorded implements [core.Unrecorder].
-func (v evolved) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
-
-// Current implements [core.Upgrader].
+// Current implements [core.Values].
 func (v evolved) Current(version int) bool {
 	e := v.e
 	return len(e.renamed) == 0 && (version == e.version || version < e.version && len(e.migrations) == 0)
 }
 
-// Upgrade implements [core.Upgrader].
+// Upgrade implements [core.Values].
 func (v evolved) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
 	e := v.e
 	if version > e.version {

@@ -249,7 +249,9 @@ func (*listMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*listMerger[T]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkLists[T](cs)
+	return checkOverwrites(cs,
+		func(c *listChange[T]) bool { return c.over },
+		func(a, b *listChange[T]) bool { return equalSlices(a.items, b.items) })
 }
 
 // Infallible implements [field.Infallible].
@@ -290,17 +292,6 @@ func (c *listChange[T]) MarshalJSON() ([]byte, error) {
 func (c *listChange[T]) AppendJSON(b []byte) ([]byte, error) {
 	data, err := c.MarshalJSON()
 	return append(b, data...), err
-}
-
-func (c *listChange[T]) Conflict(earlier field.Change) error {
-	_, _, err := checkLists[T]([]field.Change{earlier, c})
-	return err
-}
-
-func checkLists[T any](cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *listChange[T]) bool { return c.over },
-		func(a, b *listChange[T]) bool { return equalSlices(a.items, b.items) })
 }
 
 // checkOverwrites finds the first overwrite that differs from an earlier one.

@@ -547,11 +547,6 @@ func (c *mapChange[K, V]) MarshalJSON() ([]byte, error) {
 	return o.Close(), nil
 }
 
-func (c *mapChange[K, V]) Conflict(earlier field.Change) error {
-	_, _, err := checkMaps([]field.Change{earlier, c}, changeAs[*mapChange[K, V]])
-	return err
-}
-
 // checkMaps finds the first of cs that writes a key in another way than an
 // earlier one, or overwrites with something else.
 func checkMaps[K cmp.Ordered, V any](cs []field.Change, as func(field.Change) (*mapChange[K, V], error)) (later, earlier int, err error) {
@@ -1015,7 +1010,13 @@ func (*mergeMapMerger[K, V, R]) DecodeChange(data []byte) (field.Change, error) 
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*mergeMapMerger[K, V, R]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkMerges[K, V](cs)
+	return checkOverwrites(cs,
+		func(c *mergeChange[K, V]) bool { return c.over },
+		func(a, b *mergeChange[K, V]) bool {
+			return equalPairs(a.puts, b.puts) && slices.EqualFunc(a.ops, b.ops, func(a, b mergeOp[K, V]) bool {
+				return a.key == b.key && a.deleted == b.deleted && equal(a.value, b.value)
+			})
+		})
 }
 
 // SchemaOf implements [field.Schemer].
@@ -1166,19 +1167,4 @@ func (c *mergeChange[K, V]) MarshalJSON() ([]byte, error) {
 		o.Member(opUpdates, list)
 	}
 	return o.Close(), nil
-}
-
-func (c *mergeChange[K, V]) Conflict(earlier field.Change) error {
-	_, _, err := checkMerges[K, V]([]field.Change{earlier, c})
-	return err
-}
-
-func checkMerges[K cmp.Ordered, V any](cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *mergeChange[K, V]) bool { return c.over },
-		func(a, b *mergeChange[K, V]) bool {
-			return equalPairs(a.puts, b.puts) && slices.EqualFunc(a.ops, b.ops, func(a, b mergeOp[K, V]) bool {
-				return a.key == b.key && a.deleted == b.deleted && equal(a.value, b.value)
-			})
-		})
 }

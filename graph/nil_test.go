@@ -76,9 +76,9 @@ func TestWhatIsNilSaysSo(t *testing.T) {
 		do   func()
 		want string
 	}{
-		"Name":           {func() { none.Name() }, "the *Graph is nil"},
-		"String":         {func() { _ = none.String() }, "the *Graph is nil"},
-		"a zero Graph":   {func() { new(graph.Graph[trail]).Nodes() }, "the Graph is empty"},
+		"Name":           {func() { none.Name() }, "the *Graph is nil or empty"},
+		"String":         {func() { _ = none.String() }, "the *Graph is nil or empty"},
+		"a zero Graph":   {func() { new(graph.Graph[trail]).Nodes() }, "the *Graph is nil or empty"},
 		"AddNode":        {func() { noBuilder.AddNode("a", nil) }, "the *Builder is nil"},
 		"AddEdge":        {func() { noBuilder.AddEdge("a", "b") }, "the *Builder is nil"},
 		"Compile":        {func() { _, _ = noBuilder.Compile() }, "the *Builder is nil"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/local"
 )
 
 // DefaultMaxSteps is how many supersteps a run may take unless [MaxSteps] says
@@ -93,19 +94,11 @@ type settings struct {
 	renamed     [][2]string // former and present names of fields
 	metadata    map[string]string
 
-	maxSteps    int
-	maxTasks    int
-	cycleWindow int
-	cycleStrict bool
-	before      []string
-	after       []string
-	schemas     map[string]json.RawMessage
-
-	concurrency    int
+	local.Bounds
+	before         []string
+	after          []string
+	schemas        map[string]json.RawMessage
 	maxConcurrency int
-	stepTimeout    time.Duration
-	nodeTimeout    time.Duration
-	runTimeout     time.Duration
 
 	observers []Observer
 	tracer    Tracer
@@ -113,7 +106,6 @@ type settings struct {
 	buffer    int
 	detach    bool
 	live      bool
-	check     bool
 
 	deps      map[reflect.Type]func(context.Context) (any, error)
 	need      []reflect.Type
@@ -359,7 +351,7 @@ func MaxSteps(n int) SubgraphOption {
 		if n <= 0 {
 			s.fail("graph: MaxSteps(%d): the limit must be positive; there is no unlimited run", n)
 		}
-		s.maxSteps = n
+		s.MaxSteps = n
 	})
 }
 
@@ -370,7 +362,7 @@ func AtMostSteps(n int) SubgraphOption {
 		if n <= 0 {
 			s.fail("graph: AtMostSteps(%d): the limit must be positive; there is no unlimited run", n)
 		}
-		s.maxSteps = min(s.maxSteps, n)
+		s.MaxSteps = min(s.MaxSteps, n)
 	})
 }
 
@@ -381,7 +373,7 @@ func MaxTasks(n int) SubgraphOption {
 		if n <= 0 {
 			s.fail("graph: MaxTasks(%d): the limit must be positive", n)
 		}
-		s.maxTasks = n
+		s.MaxTasks = n
 	})
 }
 
@@ -398,7 +390,7 @@ func CycleGuard(window int) SubgraphOption {
 		if window < 0 {
 			s.fail("graph: CycleGuard(%d): use 0 to turn it off", window)
 		}
-		s.cycleWindow, s.cycleStrict = window, false
+		s.CycleWindow, s.CycleStrict = window, false
 	})
 }
 
@@ -409,7 +401,7 @@ func StrictCycleGuard(window int) SubgraphOption {
 		if window <= 0 {
 			s.fail("graph: StrictCycleGuard(%d): use a positive window", window)
 		}
-		s.cycleWindow, s.cycleStrict = window, true
+		s.CycleWindow, s.CycleStrict = window, true
 	})
 }
 
@@ -447,7 +439,7 @@ func Concurrency(n int) SubgraphOption {
 		if n <= 0 {
 			s.fail("graph: Concurrency(%d): the limit must be positive", n)
 		}
-		s.concurrency = n
+		s.Concurrency = n
 	})
 }
 
@@ -466,17 +458,17 @@ func MaxConcurrency(n int) RunOption {
 // StepTimeout bounds each superstep, NodeTimeout each attempt of a node that
 // has no [Timeout] of its own, and RunTimeout a whole call.
 func StepTimeout(d time.Duration) SubgraphOption {
-	return subgraphSetting(func(s *settings) { s.stepTimeout = s.timeout("StepTimeout", d) })
+	return subgraphSetting(func(s *settings) { s.StepTimeout = s.timeout("StepTimeout", d) })
 }
 
 // NodeTimeout bounds each attempt of a node that has no [Timeout] of its own.
 func NodeTimeout(d time.Duration) SubgraphOption {
-	return subgraphSetting(func(s *settings) { s.nodeTimeout = s.timeout("NodeTimeout", d) })
+	return subgraphSetting(func(s *settings) { s.NodeTimeout = s.timeout("NodeTimeout", d) })
 }
 
 // RunTimeout bounds a whole call.
 func RunTimeout(d time.Duration) SubgraphOption {
-	return subgraphSetting(func(s *settings) { s.runTimeout = s.timeout("RunTimeout", d) })
+	return subgraphSetting(func(s *settings) { s.RunTimeout = s.timeout("RunTimeout", d) })
 }
 
 func (s *settings) timeout(name string, d time.Duration) time.Duration {
@@ -498,7 +490,7 @@ func Drain(ch <-chan struct{}) RunOption { return runSetting(func(s *settings) {
 // their function wrote to the node's state; that is not looked for in goroutines that the node started, where others may write
 // at the same time. It costs time in proportion to the state, keeps the states of all
 // tasks until the run ends, and is meant for tests.
-func CheckMutations() SubgraphOption { return subgraphSetting(func(s *settings) { s.check = true }) }
+func CheckMutations() SubgraphOption { return subgraphSetting(func(s *settings) { s.Check = true }) }
 
 // ProvideDeps makes a dependency available to nodes through [Deps]. It is never
 // stored. The factory given to Compile is called once for each run, so that a

@@ -270,7 +270,11 @@ func (*reducedMerger[T, R]) DecodeChange(data []byte) (field.Change, error) {
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*reducedMerger[T, R]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkReduced[T](cs)
+	return checkOverwrites(cs,
+		func(c *reducedChange[T]) bool { return c.over.set },
+		func(a, b *reducedChange[T]) bool {
+			return equal(a.over.value, b.over.value) && equalSlices(a.updates, b.updates)
+		})
 }
 
 // SchemaOf implements [field.Schemer].
@@ -338,17 +342,4 @@ func (c *reducedChange[T]) MarshalJSON() ([]byte, error) {
 	}
 	buf.WriteByte('}')
 	return buf.Bytes(), nil
-}
-
-func (c *reducedChange[T]) Conflict(earlier field.Change) error {
-	_, _, err := checkReduced[T]([]field.Change{earlier, c})
-	return err
-}
-
-func checkReduced[T any](cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *reducedChange[T]) bool { return c.over.set },
-		func(a, b *reducedChange[T]) bool {
-			return equal(a.over.value, b.over.value) && equalSlices(a.updates, b.updates)
-		})
 }

@@ -208,10 +208,8 @@ func (e *engine) options(set *settings, bus *local.Bus) (local.Options, error) {
 	p := e.prog.Plan
 	lo := local.Options{
 		Store: set.store, Log: checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, Durability: local.Durability(set.durability),
-		SaveTimeout: set.saveTimeout, Metadata: set.metadata, MaxSteps: set.maxSteps, MaxTasks: set.maxTasks,
-		CycleWindow: set.cycleWindow, CycleStrict: set.cycleStrict, Concurrency: set.concurrency,
-		StepTimeout: set.stepTimeout, NodeTimeout: set.nodeTimeout, RunTimeout: set.runTimeout,
-		Bus: e.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, Check: set.check, RecordOnce: set.recordOnce,
+		SaveTimeout: set.saveTimeout, Metadata: set.metadata, Bounds: set.Bounds,
+		Bus: e.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, RecordOnce: set.recordOnce,
 	}
 	if lo.Busy = local.BusyPolicy(set.busy); lo.Busy != local.Reject {
 		lo.Lease = cmp.Or(set.lease, local.DefaultLease)

@@ -502,19 +502,11 @@ func (c *cellChange) same(o *cellChange) bool {
 	return c.over == o.over && reflect.DeepEqual(c.v, o.v) && reflect.DeepEqual(c.updates, o.updates)
 }
 
-// Conflict implements [field.Change].
-func (c *cellChange) Conflict(earlier field.Change) error {
-	_, _, err := checkCells([]field.Change{earlier, c})
-	return err
-}
-
-// Check implements [field.Checker].
-func (s *cell) Check(cs []field.Change) (later, earlier int, err error) { return checkCells(cs) }
-
 var errNoReducer = fmt.Errorf("%w; give the field a reducer, or let one task write it", errSet)
 
-func checkCells(cs []field.Change) (later, earlier int, err error) {
-	if d := cs[0].(*cellChange).d; !d.strict { // the last one wins, with a warning
+// Check implements [field.Checker].
+func (s *cell) Check(cs []field.Change) (later, earlier int, err error) {
+	if !s.d.strict { // the last one wins, with a warning
 		return -1, -1, nil
 	}
 	later, earlier, err = checkOverwrites(cs, (*cellChange).exclusive, (*cellChange).same)

@@ -3,7 +3,6 @@ package graph
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/field"
@@ -19,7 +18,7 @@ type schemaType struct {
 	fields   []*declared // the last one is for what isn't declared, unless strict is set
 	required []*declared
 	index    map[string]int32
-	former   map[string]bool // names that fields had
+	renamed  [][2]string     // former and present names of fields
 	reserved map[string]bool // names that updates may not have
 	strict   bool
 	types    *anyjson.Types
@@ -69,7 +68,7 @@ const restName = "$extra"
 // newSchemaType returns the type of states with these fields, or everything that is
 // wrong with them.
 func newSchemaType(names []string, fields []Field, types []reflect.Type, reserved []string, strict bool) (*schemaType, []Problem) {
-	t := &schemaType{strict: strict, index: map[string]int32{}, former: map[string]bool{}, reserved: map[string]bool{}, types: anyjson.NewTypes()}
+	t := &schemaType{strict: strict, index: map[string]int32{}, reserved: map[string]bool{}, types: anyjson.NewTypes()}
 	var problems []Problem
 	problem := func(name, fix, format string, args ...any) {
 		problems = append(problems, Problem{Kind: "field", Name: name, Text: fmt.Sprintf(format, args...), Fix: fix})
@@ -130,14 +129,6 @@ func newSchemaType(names []string, fields []Field, types []reflect.Type, reserve
 		delete(t.index, restName)
 	}
 	t.init()
-	for _, d := range t.fields {
-		for _, former := range d.Former {
-			if err := t.values.Alias(former, d.name); err != nil {
-				problem(d.name, "remove it from Former", "former names of field %q: %v", d.name, err)
-			}
-			t.former[former] = true
-		}
-	}
 	if problems != nil {
 		return nil, problems
 	}
@@ -148,7 +139,9 @@ func (t *schemaType) declare(name string, f Field) *declared {
 	d := &declared{
 		Field: f, name: name, strict: t.strict, types: t.types, hashable: hashable(f.Type),
 	}
-	d.Former = slices.Clone(f.Former)
+	for _, former := range f.Former {
+		t.renamed = append(t.renamed, [2]string{former, name})
+	}
 	if f.Reducer != nil {
 		d.reducer = f.Reducer.fieldReducer()
 	}

@@ -557,12 +557,15 @@ func (v schemaValues) declare(data json.RawMessage) (json.RawMessage, error) {
 		return data, nil
 	}
 	for name, value := range rest {
-		if _, declared := v.t.index[name]; !declared && !v.t.former[name] {
+		now := name
+		if i := slices.IndexFunc(v.t.renamed, func(r [2]string) bool { return r[0] == name }); i >= 0 {
+			now = v.t.renamed[i][1]
+		} else if _, declared := v.t.index[name]; !declared {
 			continue
 		}
 		delete(rest, name)
-		if _, ok := raw[name]; !ok {
-			raw[name], _ = json.Marshal(map[string]json.RawMessage{restName: value}) // which was JSON before
+		if _, ok := raw[now]; !ok {
+			raw[now], _ = json.Marshal(map[string]json.RawMessage{restName: value}) // which was JSON before
 		}
 	}
 	raw[restName], _ = json.Marshal(rest)

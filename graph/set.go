@@ -264,8 +264,3 @@ func keysOf[K cmp.Ordered, V any](ps []pair[K, V]) []K {
 	}
 	return keys
 }
-
-func (c *setChange[T]) Conflict(earlier field.Change) error {
-	_, _, err := checkMaps([]field.Change{earlier, c}, setChangeAs[T])
-	return err
-}

@@ -36,7 +36,7 @@ func TestSet(t *testing.T) {
 	// Whether it is there or not, adding and removing don't go together.
 	other := forkField(&s)
 	other.Remove(4)
-	if changeOf(t, fork).Conflict(changeOf(t, other)) == nil {
+	if conflict(&s, changeOf(t, other), changeOf(t, fork)) == nil {
 		t.Error("no conflict")
 	}
 	fork.Overwrite(7, 7)

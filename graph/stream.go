@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"strings"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 

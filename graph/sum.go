@@ -147,7 +147,9 @@ func (*sumMerger[N]) DecodeChange(data []byte) (field.Change, error) {
 
 // Check implements [field.Checker]: only overwrites can conflict.
 func (*sumMerger[N]) Check(cs []field.Change) (later, earlier int, err error) {
-	return checkSums[N](cs)
+	return checkOverwrites(cs,
+		func(c *sumChange[N]) bool { return c.over },
+		func(a, b *sumChange[N]) bool { return sameBits(a.n, b.n) })
 }
 
 // Hash implements [state.Hashing].
@@ -187,15 +189,4 @@ func (c *sumChange[N]) AppendJSON(b []byte) ([]byte, error) {
 	}
 	data, err := c.MarshalJSON()
 	return append(b, data...), err
-}
-
-func (c *sumChange[N]) Conflict(earlier field.Change) error {
-	_, _, err := checkSums[N]([]field.Change{earlier, c})
-	return err
-}
-
-func checkSums[N Number](cs []field.Change) (later, earlier int, err error) {
-	return checkOverwrites(cs,
-		func(c *sumChange[N]) bool { return c.over },
-		func(a, b *sumChange[N]) bool { return sameBits(a.n, b.n) })
 }

@@ -112,11 +112,6 @@ func (*untrackedMerger[T]) DecodeChange(data []byte) (field.Change, error) {
 	return c, nil
 }
 
-// Check implements [field.Checker]: the last one wins.
-func (*untrackedMerger[T]) Check([]field.Change) (later, earlier int, err error) {
-	return -1, -1, nil
-}
-
 // Keeps implements [field.Keeping].
 func (f *untrackedMerger[T]) Keeps(c field.Change) bool {
 	uc, ok := c.(*untrackedChange[T])
@@ -142,5 +137,3 @@ func (*untrackedMerger[T]) SchemaOf() any { return zeroOf[T]() }
 type untrackedChange[T any] struct{ value T }
 
 func (c *untrackedChange[T]) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
-
-func (c *untrackedChange[T]) Conflict(field.Change) error { return nil }

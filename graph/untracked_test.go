@@ -18,9 +18,6 @@ func TestUntracked(t *testing.T) {
 		t.Error("own write")
 	}
 	ca, cb := changeOf(t, a), changeOf(t, b)
-	if err := cb.Conflict(ca); err != nil {
-		t.Error(err)
-	}
 	if err := u.Merger().Apply(ca); err != nil {
 		t.Error(err)
 	}

@@ -160,11 +160,6 @@ func (c *valueChange[T]) MarshalJSON() ([]byte, error) {
 	return data, nil
 }
 
-func (c *valueChange[T]) Conflict(earlier field.Change) error {
-	_, _, err := checkValues[T]([]field.Change{earlier, c})
-	return err
-}
-
 func decodeValueChange[T any](data []byte) (field.Change, error) {
 	if ops, ok := operations(data, opOverwrite); ok {
 		data = ops[opOverwrite]

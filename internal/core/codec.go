@@ -74,18 +74,12 @@ func (c *codec) marshal(r *Routing) json.RawMessage {
 }
 
 func (c *codec) encode(r *Routing) *checkpoint.Routing {
-	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop}
+	out := &checkpoint.Routing{Static: r.Static, Stop: r.Stop, Parent: r.Parent}
 	for _, t := range r.Goto {
 		out.Goto = append(out.Goto, c.g.NameOf(t))
 	}
 	for _, s := range r.Sends {
 		out.Sends = append(out.Sends, checkpoint.Task{Node: c.g.Nodes[s.Node].Name, Payload: s.Raw, Overlay: s.Overlay})
-	}
-	if r.Parent != nil {
-		out.Parent = &checkpoint.Routing{Goto: r.Parent.Goto}
-		for _, s := range r.Parent.Sends {
-			out.Parent.Sends = append(out.Parent.Sends, checkpoint.Task{Node: s.Node, Payload: s.Raw, Overlay: s.Overlay})
-		}
 	}
 	return out
 }
@@ -93,7 +87,7 @@ func (c *codec) encode(r *Routing) *checkpoint.Routing {
 // decode reads a routing that a version of the state's schema recorded. What
 // is sent to the containing graph stays as it is.
 func (c *codec) decode(r *checkpoint.Routing, version int) (Routing, error) {
-	out := Routing{Static: r.Static, Stop: r.Stop, Parent: decodeParent(r.Parent)}
+	out := Routing{Static: r.Static, Stop: r.Stop, Parent: r.Parent}
 	for _, name := range r.Goto {
 		if name == plan.End {
 			out.Goto = append(out.Goto, plan.ToEnd)
@@ -122,14 +116,3 @@ func (c *codec) decode(r *checkpoint.Routing, version int) (Routing, error) {
 // alongEdges is the recorded form of a Routing along the static edges, which is
 // what most tasks have. It is written into records and never altered.
 var alongEdges = must(json.Marshal(&checkpoint.Routing{Static: true}))
-
-func decodeParent(r *checkpoint.Routing) *ParentRouting {
-	if r == nil {
-		return nil
-	}
-	out := &ParentRouting{Goto: r.Goto}
-	for _, s := range r.Sends {
-		out.Sends = append(out.Sends, ParentSend{Node: s.Node, Raw: s.Payload, Overlay: s.Overlay})
-	}
-	return out
-}

@@ -31,14 +31,19 @@ type Config struct {
 	Version  int           // of the state's schema
 	Metadata map[string]string
 
-	MaxSteps    int  // supersteps since the last input; 0: no limit
-	MaxTasks    int  // tasks since the last input; 0: no limit
-	CycleWindow int  // tasks in which a node may not recur without progress; 0: off
-	CycleStrict bool // a node may not recur at all
+	Limits
 
 	NoSnapshots bool // records hold changes only
 
 	Before, After []bool // breakpoints of this run by node, beside the plan's
+}
+
+// Limits bound a run.
+type Limits struct {
+	MaxSteps    int  // supersteps since the last input; 0: no limit
+	MaxTasks    int  // tasks since the last input; 0: no limit
+	CycleWindow int  // tasks in which a node may not recur without progress; 0: off
+	CycleStrict bool // a node may not recur at all
 }
 
 // Status is where a task stands.
@@ -177,26 +182,13 @@ type Routing struct {
 	Stop   bool // the run ends with this superstep
 	Goto   []int
 	Sends  []Send
-	Parent *ParentRouting
+	Parent *checkpoint.Routing // in the containing graph, by name
 }
 
 // Send is a task planned by another.
 type Send struct {
 	Node    int
 	Raw     json.RawMessage // payload
-	Overlay json.RawMessage
-}
-
-// ParentRouting are destinations in the containing graph, by name.
-type ParentRouting struct {
-	Goto  []string
-	Sends []ParentSend
-}
-
-// ParentSend is a send to a node of the containing graph.
-type ParentSend struct {
-	Node    string
-	Raw     json.RawMessage
 	Overlay json.RawMessage
 }
 
@@ -260,8 +252,8 @@ type Machine struct {
 
 // Outcome says how a run ended.
 type Outcome struct {
-	Err    error          // of the machine: a limit, a conflict, an incomplete join
-	Parent *ParentRouting // where the containing graph goes on
+	Err    error               // of the machine: a limit, a conflict, an incomplete join
+	Parent *checkpoint.Routing // where the containing graph goes on
 }
 
 // New returns a machine for a thread that has no records, with a zero state.

@@ -89,7 +89,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 	if len(tip.Epoch.Tasks) == 0 { // the run ended: where the containing graph goes on
 		for _, c := range tip.Epoch.Changes {
 			if c.Routing != nil {
-				m.to.takeParent(&Routing{Parent: decodeParent(c.Routing.Parent)})
+				m.to.takeParent(&Routing{Parent: c.Routing.Parent})
 			}
 		}
 		m.outcome.Parent, m.to.parent = m.to.parent, nil

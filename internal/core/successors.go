@@ -19,7 +19,7 @@ type successors struct {
 
 	joins    []join // see arrive; nil: nothing is known of any
 	deferred []int  // in the order triggered
-	parent   *ParentRouting
+	parent   *checkpoint.Routing
 }
 
 type triggered struct{ node, from int }
@@ -157,7 +157,7 @@ func (p *successors) takeParent(r *Routing) {
 		return
 	}
 	if p.parent == nil {
-		p.parent = &ParentRouting{}
+		p.parent = &checkpoint.Routing{}
 	}
 	for _, n := range r.Parent.Goto {
 		if !slices.Contains(p.parent.Goto, n) {

@@ -522,7 +522,7 @@ func (a *args) flag(word string) bool {
 func (a *args) output() (changes any, r core.Routing, err error) {
 	r.Stop = a.flag("stop")
 	if p := a.take("parent"); p != "" {
-		r.Parent = &core.ParentRouting{Goto: strings.Split(p, ",")}
+		r.Parent = &checkpoint.Routing{Goto: strings.Split(p, ",")}
 	}
 	gotos, sends := a.take("goto"), a.take("send")
 	r.Static = gotos == "" && sends == "" && !r.Stop && r.Parent == nil

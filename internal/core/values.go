@@ -56,6 +56,17 @@ type Values interface {
 	// or of the zero state if that is nil: fields that data lacks stay.
 	Snapshot(base State, full bool) (json.RawMessage, error)
 	Restore(base State, data json.RawMessage) (State, error)
+
+	// Unrecorded reports whether Encode leaves something of changes out.
+	Unrecorded(changes Changes) bool
+
+	// Current reports whether what that version of the program recorded is what this
+	// one would have.
+	Current(version int) bool
+
+	// Upgrade turns recorded changes, or the values of a snapshot, of a version that is
+	// not Current into what this one would have recorded.
+	Upgrade(version int, data json.RawMessage) (json.RawMessage, error)
 }
 
 // Forks makes forks for one goroutine, with room for several at a time.
@@ -93,18 +104,6 @@ func (e *FoldError) Error() string { return fmt.Sprintf("field %q: %v", e.Field,
 // Unwrap returns the cause.
 func (e *FoldError) Unwrap() error { return e.Err }
 
-// Unrecorder is implemented by Values whose changes may hold what isn't recorded.
-type Unrecorder interface {
-	// Unrecorded reports whether Encode leaves something of changes out.
-	Unrecorded(changes Changes) bool
-}
-
-// Unrecorded is Unrecorder.Unrecorded, if v has one.
-func Unrecorded(v Values, changes Changes) bool {
-	u, ok := v.(Unrecorder)
-	return ok && u.Unrecorded(changes)
-}
-
 // When says when changes are folded, to which it matters for values that live for one
 // superstep.
 type When uint8
@@ -120,28 +119,10 @@ const (
 	Committed
 )
 
-// Upgrader is implemented by Values that read what older versions of the program
-// have recorded.
-type Upgrader interface {
-	// Current reports whether what that version recorded is what this one would
-	// have: it need not be upgraded.
-	Current(version int) bool
-
-	// Upgrade turns recorded changes, or the values of a snapshot, into what
-	// this version would have recorded.
-	Upgrade(version int, data json.RawMessage) (json.RawMessage, error)
-}
-
-// Upgrade is Upgrader.Upgrade, if v has one.
+// Upgrade is Values.Upgrade of what may be nothing.
 func Upgrade(v Values, version int, data json.RawMessage) (json.RawMessage, error) {
-	if Current(v, version) || len(data) == 0 {
+	if len(data) == 0 || v.Current(version) {
 		return data, nil
 	}
-	return v.(Upgrader).Upgrade(version, data)
-}
-
-// Current is Upgrader.Current, if v has one.
-func Current(v Values, version int) bool {
-	u, ok := v.(Upgrader)
-	return !ok || u.Current(version)
+	return v.Upgrade(version, data)
 }

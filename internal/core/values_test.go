@@ -50,6 +50,10 @@ func (toy) Fork(base any) any {
 
 func (v toy) Forks() core.Forks { return core.OneByOne{Values: v} }
 
+func (toy) Unrecorded(any) bool                                          { return false }
+func (toy) Current(int) bool                                             { return true }
+func (toy) Upgrade(_ int, data json.RawMessage) (json.RawMessage, error) { return data, nil }
+
 func (v toy) Ahead(base any) any {
 	s := v.Fork(base).(*toyState)
 	for name, value := range base.(*toyState).fields {

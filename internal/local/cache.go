@@ -3,8 +3,6 @@ package local
 import (
 	"encoding/json"
 	"fmt"
-
-	"github.com/superstep-dev/superstep/internal/core"
 )
 
 // cacheEntry is what a node's cache holds.
@@ -53,7 +51,7 @@ func (e *execution) cached(payload any) (key string, hit bool, err error) {
 // recorded whole, nor what moves the state that a subgraph keeps.
 func (e *execution) cache(key string) {
 	values, c := e.s.prog.Values, &e.command
-	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(e.kept()) > 0 || core.Unrecorded(values, e.Changes) {
+	if key == "" || len(c.Sends) > 0 || c.Parent != nil || len(e.kept()) > 0 || values.Unrecorded(e.Changes) {
 		return
 	}
 	data := e.Data

@@ -55,14 +55,6 @@ func (p *Program) From(seed any) *Program {
 
 func (v seeded) New() any { return v.Fork(v.seed) }
 
-func (v seeded) Unrecorded(changes any) bool { return core.Unrecorded(v.Values, changes) }
-
-func (v seeded) Current(version int) bool { return core.Current(v.Values, version) }
-
-func (v seeded) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
-	return core.Upgrade(v.Values, version, data)
-}
-
 // Subgraph runs a graph inside the task. Its log stands under the task's own,
 // so that a run that was interrupted or killed goes on where it was. While the
 // subgraph waits for answers, so does the task.
@@ -421,13 +413,7 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 		}
 		t.mu.Unlock()
 	}
-	c := &Called{State: child.View()}
-	if p := child.m.Outcome().Parent; p != nil {
-		c.Parent = &Command{Goto: NamesOf(p.Goto...)}
-		for _, send := range p.Sends {
-			c.Parent.Sends = append(c.Parent.Sends, Send{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
-		}
-	}
+	c := &Called{State: child.View(), Parent: toParent(child.m.Outcome().Parent)}
 	if call.Seed == nil {
 		return c, nil
 	}

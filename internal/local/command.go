@@ -3,6 +3,8 @@ package local
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/superstep-dev/superstep/checkpoint"
 )
 
 // Command is where to go, by node names. The zero Command follows the static
@@ -20,6 +22,18 @@ type Send struct {
 	Raw     json.RawMessage // payload
 	Overlay json.RawMessage
 	Err     error // of encoding the payload
+}
+
+// toParent returns the command of a routing in the containing graph, nil for none.
+func toParent(r *checkpoint.Routing) *Command {
+	if r == nil {
+		return nil
+	}
+	c := &Command{Goto: NamesOf(r.Goto...)}
+	for _, t := range r.Sends {
+		c.Sends = append(c.Sends, Send{Node: t.Node, Raw: t.Payload, Overlay: t.Overlay})
+	}
+	return c
 }
 
 // Zero reports whether c chooses nothing.

@@ -530,7 +530,7 @@ func readRanges(ctx context.Context, store checkpoint.Store, values core.Values,
 // decodeOnly decodes some fields of changes. Their names are those of the time
 // when the snapshot was written, or the changes.
 func decodeOnly(values core.Values, version int, data json.RawMessage, only []string) (any, error) {
-	if core.Current(values, version) {
+	if values.Current(version) {
 		return values.Decode(data, only)
 	}
 	var fields map[string]json.RawMessage

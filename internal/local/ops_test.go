@@ -27,6 +27,11 @@ func (counterValues) New() any             { return &counter{} }
 func (counterValues) Fork(base any) any    { c := *base.(*counter); return &c }
 func (v counterValues) Forks() core.Forks  { return core.OneByOne{Values: v} }
 func (v counterValues) Ahead(base any) any { return v.Fork(base) }
+func (counterValues) Unrecorded(any) bool  { return false }
+func (counterValues) Current(int) bool     { return true }
+func (counterValues) Upgrade(_ int, data json.RawMessage) (json.RawMessage, error) {
+	return data, nil
+}
 func (counterValues) Changes(base, fork, _ any) (any, error) {
 	if d := fork.(*counter).n - base.(*counter).n; d != 0 {
 		return d, nil
@@ -106,7 +111,7 @@ func TestMoreTasksThanMayRunAtATime(t *testing.T) {
 	ctx := t.Context()
 	var runs atomic.Int32
 	prog := program(t, &runs)
-	o := local.Options{Store: checkpoint.NewMemory(), Log: checkpoint.Log{Thread: "t"}, Concurrency: 1}
+	o := local.Options{Store: checkpoint.NewMemory(), Log: checkpoint.Log{Thread: "t"}, Bounds: local.Bounds{Concurrency: 1}}
 	epoch := begin(t, prog, o)
 	seen := 0
 	for i, run := range prog.Nodes {

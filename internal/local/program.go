@@ -96,22 +96,14 @@ type Options struct {
 	Sizes       *Sizes        // nil: nobody looks
 	Metadata    map[string]string
 
-	MaxSteps, MaxTasks int
-	CycleWindow        int
-	CycleStrict        bool
-	Before, After      []bool // breakpoints by node
-
-	Concurrency int           // tasks of one superstep at a time; 0: DefaultConcurrency
-	Limit       *Limiter      // across the run and its subgraphs; nil: none
-	StepTimeout time.Duration // 0: none
-	NodeTimeout time.Duration // for nodes without a timeout of their own
-	RunTimeout  time.Duration
+	Bounds
+	Before, After []bool   // breakpoints by node
+	Limit         *Limiter // across the run and its subgraphs; nil: none
 
 	Bus   *Bus
 	Trace Tracer // nil: nobody is told
 	Deps  any
 	Drain <-chan struct{} // closed to end the run at the next superstep
-	Check bool            // use Program.Check
 
 	Kept    *Kept // states read lately; nil: nothing is kept
 	KeepMax int   // bytes of them, in their recorded form
@@ -126,6 +118,16 @@ type Options struct {
 	tasks   []string // IDs of the tasks of the nodes in path
 	tags    []string // of those nodes
 	collect bool     // keep what was committed
+}
+
+// Bounds are the settings of a run that one of a subgraph has for itself.
+type Bounds struct {
+	core.Limits
+	Concurrency int           // tasks of one superstep at a time; 0: DefaultConcurrency
+	StepTimeout time.Duration // 0: none
+	NodeTimeout time.Duration // for nodes without a timeout of their own
+	RunTimeout  time.Duration
+	Check       bool // use Program.Check
 }
 
 // DefaultConcurrency is how many tasks of a superstep run at a time.

@@ -214,12 +214,12 @@ func (p *Program) resolve(source string, c *Command, nested bool) (core.Routing,
 		if !nested {
 			return r, &InvalidEdgeError{Source: source, Target: "parent", Reason: "but this graph is not running as a subgraph"}
 		}
-		r.Parent = &core.ParentRouting{Goto: c.Parent.Goto.List()}
+		r.Parent = &checkpoint.Routing{Goto: c.Parent.Goto.List()}
 		for _, send := range c.Parent.Sends {
 			if send.Err != nil {
 				return r, fmt.Errorf("payload for node %q: %w", send.Node, send.Err)
 			}
-			r.Parent.Sends = append(r.Parent.Sends, core.ParentSend{Node: send.Node, Raw: send.Raw, Overlay: send.Overlay})
+			r.Parent.Sends = append(r.Parent.Sends, checkpoint.Task{Node: send.Node, Payload: send.Raw, Overlay: send.Overlay})
 		}
 	}
 	return r, nil

@@ -160,8 +160,7 @@ func (s *Session) config() core.Config {
 	}
 	return core.Config{
 		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: run, Version: s.prog.Version,
-		Metadata: s.o.Metadata, MaxSteps: s.o.MaxSteps, MaxTasks: s.o.MaxTasks, CycleWindow: s.o.CycleWindow, CycleStrict: s.o.CycleStrict,
-		Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
+		Metadata: s.o.Metadata, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
 	}
 }
 

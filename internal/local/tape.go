@@ -340,12 +340,7 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		}
 		c.Sends = append(c.Sends, Send{Node: now(t.Node), Raw: t.Payload, Overlay: over})
 	}
-	if led.Parent != nil {
-		c.Parent = &Command{Goto: NamesOf(led.Parent.Goto...)}
-		for _, t := range led.Parent.Sends {
-			c.Parent.Sends = append(c.Parent.Sends, Send{Node: t.Node, Raw: t.Payload, Overlay: t.Overlay})
-		}
-	}
+	c.Parent = toParent(led.Parent)
 	if c.Zero() {
 		c.Goto = NamesOf(plan.End)
 	}

@@ -356,7 +356,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	}
 	positional := idKey != "ask "+key
 	if used := scope + a.kind() + " " + key; k.used[used] {
-		return nil, &CallError{Call: a.Call(), Node: t.node.Name, Key: key, Reason: "the key was used before in this execution: give each its own"}
+		return nil, &CallError{Call: a.Call(), Node: t.node.Name, Key: key, Reason: "the key is used twice in one execution: give each its own"}
 	} else if k.used == nil {
 		k.used = map[string]bool{used: true}
 	} else {

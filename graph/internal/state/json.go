@@ -21,7 +21,13 @@ import (
 	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
-// Unrecorded implements [core.Unrecorder].
+// Current implements [core.Values]: what is renamed or migrated is not known here.
+func (t *Type[S]) Current(int) bool { return true }
+
+// Upgrade implements [core.Values].
+func (t *Type[S]) Upgrade(_ int, data json.RawMessage) (json.RawMessage, error) { return data, nil }
+
+// Unrecorded implements [core.Values].
 func (t *Type[S]) Unrecorded(written any) bool {
 	c, ok := written.(*changes[S])
 	return ok && slices.ContainsFunc(c.merged, func(m merged) bool { return t.fields[m.field].unrecorded })

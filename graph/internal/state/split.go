@@ -19,8 +19,8 @@ type part struct {
 // fields; if only is not nil, those that it names. What it returns may be no
 // JSON: it is found out when it is decoded. All the rest has been looked at.
 func (t *Type[S]) split(data []byte, only []string) ([]part, error) {
-	if len(t.aliases) > 0 || data[0] != '{' {
-		return t.splitAny(data, only)
+	if string(data) == "null" {
+		return nil, nil
 	}
 	var parts []part
 	err := members(data, func(key, value []byte) bool {
@@ -43,23 +43,6 @@ func (t *Type[S]) split(data []byte, only []string) ([]part, error) {
 	return parts, nil
 }
 
-// splitAny is split for JSON of any shape, with aliases.
-func (t *Type[S]) splitAny(data []byte, only []string) ([]part, error) {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, err
-	}
-	t.rename(raw)
-	var parts []part
-	for name, value := range raw {
-		if i, ok := t.byName[name]; ok && (only == nil || slices.Contains(only, name)) {
-			parts = append(parts, part{i, value})
-		}
-	}
-	sortParts(parts)
-	return parts, nil
-}
-
 func sortParts(parts []part) {
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.at, b.at) })
 }
@@ -76,8 +59,11 @@ func members(b []byte, f func(key, value []byte) bool) error {
 		}
 		return errNotObject
 	}
-	i := space(b, 1) // past the brace
-	if i < len(b) && b[i] == '}' {
+	i := space(b, 0)
+	if i == len(b) || b[i] != '{' {
+		return bad()
+	}
+	if i = space(b, i+1); i < len(b) && b[i] == '}' {
 		i++
 	} else {
 		for more := true; more; i++ {

@@ -368,11 +368,13 @@ func (e *exclusive) DecodeChange(data []byte) (field.Change, error) {
 
 func (c exclusiveChange) MarshalJSON() ([]byte, error) { return json.Marshal(int(c)) }
 
-func (c exclusiveChange) Conflict(earlier field.Change) error {
-	if c == earlier.(exclusiveChange) {
-		return fmt.Errorf("both write %d", c)
+func (*exclusive) Check(cs []field.Change) (later, earlier int, err error) {
+	for later, c := range cs {
+		if earlier := slices.Index(cs[:later], c); earlier >= 0 {
+			return later, earlier, fmt.Errorf("both write %d", c)
+		}
 	}
-	return nil
+	return -1, -1, nil
 }
 
 func TestUsersFieldType(t *testing.T) {
@@ -690,44 +692,6 @@ func TestUpdate(t *testing.T) {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-	}
-}
-
-func TestAlias(t *testing.T) {
-	type renamed struct {
-		Subject string
-		Puns    graph.List[string]
-	}
-	typ := typeOf[renamed](t)
-	if err := typ.Alias("jokes", "Pun"); err == nil || !strings.Contains(err.Error(), `"Puns"`) {
-		t.Errorf("got %v", err)
-	}
-	for former, name := range map[string]string{"topic": "Subject", "jokes": "Puns"} {
-		if err := typ.Alias(former, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, err := range map[string]error{
-		"of a field": typ.Alias("Subject", "Puns"),
-		"of two":     typ.Alias("topic", "Puns"),
-	} {
-		if err == nil {
-			t.Errorf("an alias %s was taken", name)
-		}
-	}
-	s, err := typ.Restore(nil, []byte(`{"topic":"cats","gone":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := typ.Decode([]byte(goldenUpdate), []string{"Puns"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, _, err = typ.Fold(s, []any{c}, core.Committed); err != nil || text(t, s) != `{"Subject":"cats","Puns":["a","b"]}` {
-		t.Errorf("got %s, %v", text(t, s), err)
-	}
-	if err := typ.Update(s.(*renamed), []byte(`{"topic":"dogs"}`)); err == nil {
-		t.Error("input may not use former names")
 	}
 }
 

@@ -5,7 +5,6 @@ package state
 
 import (
 	"encoding/json"
-	"fmt"
 	"hash/maphash"
 	"reflect"
 	"sync"
@@ -119,12 +118,9 @@ type layout struct {
 	stepped []int32     // indexes of fields
 	groups  []group
 	byName  map[string]int32
-	rest    int32 // index of the field for what has none; -1: there is none
-	aliases []alias
+	rest    int32   // index of the field for what has none; -1: there is none
 	size    uintptr // of the plain fields
 }
-
-type alias struct{ former, name string }
 
 type fieldInfo struct {
 	name   string // in JSON
@@ -365,36 +361,6 @@ func (t *Type[S]) Merged(written any, f func(field.Change)) {
 // Size returns the number of bytes that the plain fields take in each copy of
 // the state, without what strings refer to.
 func (t *Type[S]) Size() int { return int(t.size) }
-
-// Alias makes records that hold a field under its former name readable. It must
-// be called before the Type is used.
-func (t *Type[S]) Alias(former, name string) error {
-	if _, ok := t.byName[name]; !ok {
-		return t.Unknown(name)
-	}
-	if _, ok := t.byName[former]; ok {
-		return fmt.Errorf("field %q cannot be an alias of %q: the state has a field of that name", former, name)
-	}
-	for _, a := range t.aliases {
-		if a.former == former && a.name != name {
-			return fmt.Errorf("%q is an alias of both %q and %q", former, a.name, name)
-		}
-	}
-	t.aliases = append(t.aliases, alias{former, name})
-	return nil
-}
-
-// rename gives the members of a record their present names. When a record has
-// a member under several, the present name counts, else the alias given first.
-func (l *layout) rename(raw map[string]json.RawMessage) {
-	for _, a := range l.aliases {
-		if data, ok := raw[a.former]; ok {
-			if _, ok := raw[a.name]; !ok {
-				raw[a.name] = data
-			}
-		}
-	}
-}
 
 var (
 	marshalerType   = reflect.TypeFor[json.Marshaler]()

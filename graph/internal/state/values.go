@@ -352,10 +352,10 @@ func (t *Type[S]) conflict(cs []any) error {
 		}
 	}
 	for _, at := range t.merging {
-		if len(sc.changes[at]) < 2 {
+		fi := &t.fields[at]
+		if len(sc.changes[at]) < 2 || !fi.checker {
 			continue
 		}
-		fi := &t.fields[at]
 		later, earlier, err := fi.check(sc.changes[at])
 		if err != nil && int(sc.tasks[at][later]) < first.Index {
 			first = &core.FoldError{Field: fi.name, Index: int(sc.tasks[at][later]), With: int(sc.tasks[at][earlier]), Err: err}
@@ -375,17 +375,7 @@ func (f *fieldInfo) check(cs []field.Change) (later, earlier int, err error) {
 			later, err = max(later, 1), panicError(p)
 		}
 	}()
-	if f.checker {
-		return f.zero.(field.Checker).Check(cs)
-	}
-	for later = 1; later < len(cs); later++ {
-		for earlier = range later {
-			if err := cs[later].Conflict(cs[earlier]); err != nil {
-				return later, earlier, err
-			}
-		}
-	}
-	return -1, -1, nil
+	return f.zero.(field.Checker).Check(cs)
 }
 
 func (f *fieldInfo) err(err error) error { return fmt.Errorf("field %q: %w", f.name, err) }

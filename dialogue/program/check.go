@@ -1,0 +1,551 @@
+package program
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/language"
+)
+
+func langOf(p *Program) language.Language { return language.Of(p.Languages.Default) }
+
+// typedExpr is an expression of a flow, to be typed once its slots are known.
+type typedExpr struct {
+	builder *builder
+	expr    *expr.Expr
+	scope   scope
+	offset  int // of the expression in its scalar
+}
+
+// contentHash is the hash of what a flow does: without descriptions, examples and the
+// words that are said.
+func contentHash(n *yaml.Node) string {
+	text, err := json.Marshal(canonical(n, ""))
+	if err != nil { // strings and lists always marshal
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// canonical returns a node as lists of texts, so that the order of keys, which set and
+// cases depend on, counts.
+func canonical(n *yaml.Node, key string) any {
+	n = follow(n)
+	switch n.Kind {
+	case yaml.SequenceNode:
+		out := []any{"list"}
+		for _, x := range n.Content {
+			out = append(out, canonical(x, ""))
+		}
+		return out
+	case yaml.MappingNode:
+		if key == "say" || key == "ask" || key == "invalid" || key == "explain" {
+			return "words"
+		}
+		out := []any{"map"}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k := follow(n.Content[i]).Value
+			switch k {
+			case "description", "examples", "formerly", "migrate":
+				continue
+			}
+			out = append(out, []any{k, canonical(n.Content[i+1], k)})
+		}
+		return out
+	}
+	return []any{scalar(n).Kind().String(), n.Value}
+}
+
+// checkSettings checks settings against one another.
+func (c *compiler) checkSettings() {}
+
+// check looks at the program as a whole.
+func (c *compiler) check() {
+	c.types()
+	for _, name := range keysOf(c.program.Flows) {
+		f := c.program.Flows[name]
+		if f.BuiltIn || len(f.Steps) == 0 {
+			continue
+		}
+		c.reachable(f)
+		c.stepCycles(f)
+		c.confirmed(f)
+	}
+	c.flowCycles()
+	if len(c.findings.Errors()) == 0 {
+		c.unused()
+	}
+}
+
+// types types every expression.
+func (c *compiler) types() {
+	for _, t := range c.typed {
+		_, _, problems := t.expr.Check(func(p expr.Path) (expr.Kind, bool) {
+			if len(p.Names) == 1 || p.Names[0] == "session" && len(p.Names) == 2 {
+				if s, _, ok := t.builder.lookup(p.Names); ok && s != nil {
+					return s.Type.Kind()
+				}
+			}
+			return expr.None, false
+		})
+		at := c.exprs[t.expr]
+		for _, p := range problems {
+			c.add(t.scope, inside(at.scope, at.node, t.offset+p.Offset), false, "the expression can't be computed: %s", p.Reason)
+		}
+		if t.offset == 0 && t.expr.Constant() && t.expr != falseExpr {
+			c.add(t.scope, inside(at.scope, at.node, 0), true, "the condition is always the same; compare with a slot, or remove it")
+		}
+	}
+}
+
+// exit is a way from a step to another: to an index, or End for out of the flow.
+type exit struct {
+	to   int
+	yes  bool // of a confirm: what it shows is confirmed
+	over bool // leaves the flow
+}
+
+// exits returns the ways out of a step.
+func (f *Flow) exits(s *Step) []exit {
+	var out []exit
+	go_ := func(t *Target, fallback int, yes bool) {
+		switch {
+		case t == nil || t.Kind == ToContinue:
+			out = append(out, exit{to: fallback, yes: yes})
+		case t.Kind == ToStep:
+			if to, ok := f.Step(t.Step); ok {
+				out = append(out, exit{to: to.Index, yes: yes})
+			}
+		default:
+			out = append(out, exit{to: End, over: true})
+		}
+	}
+	if s.When != nil {
+		out = append(out, exit{to: s.Continue})
+	}
+	side := func(targets ...*Target) { // exits that only exist if they are written
+		for _, t := range targets {
+			if t != nil {
+				go_(t, s.Continue, false)
+			}
+		}
+	}
+	failing := func(t *Target) {
+		if t == nil {
+			t = f.OnError
+		}
+		side(t)
+	}
+	next := func() { go_(&s.Next, s.Continue, false) }
+	switch x := s.Body.(type) {
+	case *Branch:
+		always := false
+		for i := range x.Cases {
+			c := &x.Cases[i]
+			if c.Then.Kind == ToContinue {
+				next()
+			} else {
+				go_(&c.Then, s.Continue, false)
+			}
+			always = always || c.When == nil && c.Subject == nil
+		}
+		if !always {
+			next()
+		}
+	case *While:
+		out = append(out, exit{to: x.Body})
+		go_(&x.Exit, s.Continue, false)
+	case *Confirm:
+		if x.OnYes.Kind == ToContinue {
+			go_(&s.Next, s.Continue, true)
+		} else {
+			go_(&x.OnYes, s.Continue, true)
+		}
+		side(x.OnNo, x.OnChange, x.OnLimit, x.OnDeadline)
+	case *Link:
+		out = append(out, exit{to: End, over: true})
+	case *Collect:
+		next()
+		side(x.OnInvalid, x.OnDeadline, x.OnCancel)
+	case *Invoke:
+		next()
+		failing(x.OnError)
+	case *Parallel:
+		next()
+		failing(nil)
+		for _, a := range x.Actions {
+			side(a.OnError)
+		}
+	case *Call:
+		next()
+		failing(x.OnError)
+		side(x.OnCancel)
+	case *Agent:
+		next()
+		failing(x.OnError)
+	case *Handoff:
+		next()
+		side(x.OnDeadline)
+	case *Wait:
+		next()
+		side(x.OnDeadline)
+	default:
+		next()
+	}
+	return out
+}
+
+func (c *compiler) at(f *Flow, s *Step) (scope, position) {
+	return scope{file: s.pos.file, flow: f.Name, step: s.Name}, s.pos
+}
+
+func (c *compiler) reachable(f *Flow) {
+	seen := map[int]bool{}
+	var visit func(int)
+	visit = func(i int) {
+		if i == End || seen[i] {
+			return
+		}
+		seen[i] = true
+		for _, e := range f.exits(f.Steps[i]) {
+			visit(e.to)
+		}
+	}
+	visit(f.First)
+	if f.OnError != nil && f.OnError.Kind == ToStep {
+		if s, ok := f.Step(f.OnError.Step); ok {
+			visit(s.Index)
+		}
+	}
+	for _, s := range f.Steps {
+		if !seen[s.Index] {
+			sc, pos := c.at(f, s)
+			c.add(sc, pos, true, "the step can't be reached; lead a target to it, or remove it")
+		}
+	}
+}
+
+// waits says whether a step ends the turn or leaves the program.
+func waits(s *Step) bool {
+	switch x := s.Body.(type) {
+	case *Collect, *Confirm, *Handoff, *Wait, *Agent, *Generate:
+		return s.When == nil
+	case *Say:
+		return x.WaitForAck && s.When == nil
+	}
+	return false
+}
+
+// conditions returns the slots that decide where control goes after a step.
+func conditions(s *Step) []string {
+	switch s.Body.(type) {
+	case *Branch, *While:
+		return s.Reads
+	}
+	if s.When == nil {
+		return nil
+	}
+	var out []string
+	for _, p := range s.When.Reads() {
+		key := p.Names[0]
+		if key == "session" && len(p.Names) > 1 {
+			key += "." + p.Names[1]
+		}
+		out = append(out, key)
+	}
+	return out
+}
+
+// stepCycles reports cycles of steps that neither wait nor change what their conditions
+// read.
+func (c *compiler) stepCycles(f *Flow) {
+	for _, group := range components(len(f.Steps), func(i int) []int {
+		if waits(f.Steps[i]) {
+			return nil
+		}
+		var to []int
+		for _, e := range f.exits(f.Steps[i]) {
+			if e.to != End {
+				to = append(to, e.to)
+			}
+		}
+		return to
+	}) {
+		writes := map[string]bool{}
+		var reads []string
+		names := make([]string, 0, len(group))
+		for _, i := range group {
+			s := f.Steps[i]
+			names = append(names, s.Name)
+			for _, w := range s.Writes {
+				writes[w] = true
+			}
+			reads = append(reads, conditions(s)...)
+		}
+		if slices.ContainsFunc(reads, func(r string) bool { return writes[r] }) {
+			continue
+		}
+		sc, pos := c.at(f, f.Steps[slices.Min(group)])
+		c.add(sc, pos, false, "the steps %s repeat without an end: none waits, and none changes what their conditions read; ask something, or set what a condition reads", strings.Join(names, ", "))
+	}
+}
+
+// components returns the groups of nodes that reach each other, by the algorithm of
+// Tarjan; a lone node is one if it reaches itself at once.
+func components(n int, next func(int) []int) [][]int {
+	index, low := make([]int, n), make([]int, n)
+	on := make([]bool, n)
+	var stack []int
+	var out [][]int
+	count := 0
+	var visit func(int)
+	visit = func(v int) {
+		count++
+		index[v], low[v] = count, count
+		stack = append(stack, v)
+		on[v] = true
+		for _, w := range next(v) {
+			if index[w] == 0 {
+				visit(w)
+				low[v] = min(low[v], low[w])
+			} else if on[w] {
+				low[v] = min(low[v], index[w])
+			}
+		}
+		if low[v] != index[v] {
+			return
+		}
+		var group []int
+		for {
+			w := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			on[w] = false
+			group = append(group, w)
+			if w == v {
+				break
+			}
+		}
+		if len(group) > 1 || slices.Contains(next(v), v) {
+			slices.Sort(group)
+			out = append(out, group)
+		}
+	}
+	for v := range n {
+		if index[v] == 0 {
+			visit(v)
+		}
+	}
+	return out
+}
+
+// flowCycles reports flows that call or link one another without a step that waits on
+// the way.
+func (c *compiler) flowCycles() {
+	names := keysOf(c.program.Flows)
+	place := map[string]int{}
+	for i, n := range names {
+		place[n] = i
+	}
+	next := func(i int) []int { // flows reached before anything waits
+		f := c.program.Flows[names[i]]
+		seen := map[int]bool{}
+		var to []int
+		var visit func(int)
+		visit = func(at int) {
+			if at == End || at >= len(f.Steps) || seen[at] {
+				return
+			}
+			seen[at] = true
+			s := f.Steps[at]
+			name := ""
+			switch x := s.Body.(type) {
+			case *Call:
+				name = x.Flow
+			case *Link:
+				name = x.Flow
+			}
+			if g, ok := c.program.Flow(name); ok {
+				to = append(to, place[g.Name])
+			}
+			if waits(s) {
+				return
+			}
+			for _, e := range f.exits(s) {
+				visit(e.to)
+			}
+		}
+		visit(f.First)
+		return to
+	}
+	for _, group := range components(len(names), next) {
+		var cycle []string
+		for _, i := range group {
+			cycle = append(cycle, names[i])
+		}
+		f := c.program.Flows[cycle[0]]
+		c.add(scope{file: f.pos.file, flow: f.Name}, f.pos, false, "the flows %s call one another without an end; let one of them ask something first", strings.Join(cycle, ", "))
+	}
+}
+
+// confirmed checks that before an irreversible action every path has a confirm of each
+// of its inputs that the flow collects or receives.
+func (c *compiler) confirmed(f *Flow) {
+	if c.version == "0.1" || c.version == "1.0" {
+		return
+	}
+	// at[i] are the slots confirmed on every path to step i; nil is not reached.
+	at := make([]map[string]bool, len(f.Steps))
+	work := []int{}
+	join := func(i int, set map[string]bool) {
+		if i == End {
+			return
+		}
+		if at[i] == nil {
+			at[i] = map[string]bool{}
+			for k := range set {
+				at[i][k] = true
+			}
+			work = append(work, i)
+			return
+		}
+		changed := false
+		for k := range at[i] {
+			if !set[k] {
+				delete(at[i], k)
+				changed = true
+			}
+		}
+		if changed {
+			work = append(work, i)
+		}
+	}
+	join(f.First, map[string]bool{})
+	for len(work) > 0 {
+		i := work[0]
+		work = work[1:]
+		s := f.Steps[i]
+		for _, e := range f.exits(s) {
+			set := map[string]bool{}
+			for k := range at[i] {
+				set[k] = true
+			}
+			if e.yes {
+				if x, ok := s.Body.(*Confirm); ok {
+					for _, slot := range x.Slots {
+						set[slot] = true
+					}
+				}
+			}
+			if _, collects := s.Body.(*Collect); !collects || s.Body.(*Collect).Force {
+				for _, w := range s.Writes {
+					if x, ok := s.Body.(*Confirm); !ok || w == x.Store {
+						delete(set, w)
+					}
+				}
+			}
+			join(e.to, set)
+		}
+	}
+	for _, s := range f.Steps {
+		x, ok := s.Body.(*Invoke)
+		if !ok || x.Action == nil || x.Action.Effect != Irreversible || at[s.Index] == nil {
+			continue
+		}
+		for _, in := range x.Inputs {
+			for _, slot := range in.Value.Slots() {
+				given := f.Collect(slot) || slices.ContainsFunc(f.Inputs, func(p Param) bool { return p.Name == slot })
+				if given && !at[s.Index][slot] {
+					sc, pos := c.at(f, s)
+					c.add(sc, pos, false, "action %q is irreversible and its input %q is not confirmed on every path to it; list %q in a confirm before it", x.Action.Name, in.Name, slot)
+				}
+			}
+		}
+	}
+}
+
+// Slots returns the slots that an operand reads; values of the session as
+// session.NAME.
+func (o Operand) Slots() []string {
+	var paths []expr.Path
+	switch {
+	case o.Expr != nil:
+		paths = o.Expr.Reads()
+	case o.Text != nil:
+		paths = o.Text.Reads()
+	}
+	var out []string
+	for _, p := range paths {
+		key := p.Names[0]
+		if key == "session" && len(p.Names) > 1 {
+			key += "." + p.Names[1]
+		}
+		if !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// unused warns of what nobody uses.
+func (c *compiler) unused() {
+	p := c.program
+	warn := func(pos position, format string, args ...any) {
+		c.add(scope{file: pos.file}, pos, true, format, args...)
+	}
+	for _, name := range keysOf(p.Slots) {
+		if !c.used["slot "+name] {
+			warn(p.Slots[name].pos, "slot %q is used by no flow; remove it", name)
+		}
+	}
+	for _, name := range keysOf(p.Actions) {
+		used := c.used["action "+name]
+		for _, a := range p.Actions {
+			used = used || a.Compensate == name
+		}
+		if !used {
+			warn(p.Actions[name].pos, "action %q is used by no flow; remove it", name)
+		}
+	}
+	builtIn := map[string]bool{}
+	for _, n := range c.sections["responses"].names {
+		if r := p.Responses[n]; !r.BuiltIn && !c.used["response "+n] && !libraryNames()[n] && !builtIn[n] {
+			warn(r.pos, "response %q is said by no flow; remove it", n)
+		}
+	}
+	for _, name := range keysOf(p.Flows) {
+		f := p.Flows[name]
+		if f.BuiltIn || !f.Internal || c.used["flow "+name] {
+			continue
+		}
+		replaces := p.Settings.DefaultFlow == name || p.Settings.FallbackFlow == name
+		for _, r := range p.Patterns.Flows {
+			replaces = replaces || r == name
+		}
+		if !replaces {
+			warn(f.pos, "flow %q can't be started: it is internal and nothing calls it", name)
+		}
+	}
+}
+
+// libraryNames are the responses that are built in.
+func libraryNames() map[string]bool {
+	out := map[string]bool{}
+	c := &compiler{defined: map[string]position{}, sections: map[string]*section{}}
+	root := c.read(Library())
+	for i := 0; root != nil && i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Value != "responses" {
+			continue
+		}
+		for j := 0; j+1 < len(root.Content[i+1].Content); j += 2 {
+			out[root.Content[i+1].Content[j].Value] = true
+		}
+	}
+	return out
+}

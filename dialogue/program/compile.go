@@ -1,0 +1,784 @@
+package program
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/language"
+)
+
+// Versions that the language knows.
+var versions = []string{"2.0", "1.0", "0.1"}
+
+// Compile compiles an assistant from its files. If there are errors, the error is
+// [Findings] with every one of them, and the warnings.
+func Compile(sources ...File) (*Program, error) {
+	c := &compiler{
+		program:  &Program{former: map[string]string{}},
+		sections: map[string]*section{},
+		defined:  map[string]position{},
+		exprs:    map[*expr.Expr]placed{},
+		used:     map[string]bool{},
+	}
+	for _, name := range []string{"flows", "slots", "session", "actions", "responses"} {
+		c.sections[name] = &section{items: map[string]item{}}
+	}
+	sources = slices.Clone(sources)
+	slices.SortFunc(sources, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	c.defaults()
+	var last scope
+	var lastRoot *yaml.Node
+	for _, src := range sources {
+		root := c.read(src)
+		if root == nil {
+			continue
+		}
+		last, lastRoot = scope{file: src.Name}, root
+		c.root(last, root)
+	}
+	if len(c.findings.Errors()) == 0 || lastRoot != nil {
+		if _, ok := c.defined["version"]; !ok {
+			c.errorf(last, lastRoot, `the version is missing; write version: "2.0"`)
+		}
+		if len(c.sections["flows"].names) == 0 {
+			c.errorf(last, lastRoot, "there is no flow; write at least one under flows")
+		}
+	}
+	own := map[string]bool{}
+	for _, n := range c.sections["flows"].names {
+		own[n] = true
+	}
+	c.library()
+	c.responses()
+	c.slots()
+	c.actions()
+	c.flows()
+	for _, n := range c.sections["flows"].names {
+		if own[n] {
+			c.program.Order = append(c.program.Order, n)
+		}
+	}
+	c.checkSettings()
+	c.check()
+	findings := c.findings.sorted()
+	if len(findings.Errors()) > 0 {
+		return nil, findings
+	}
+	c.program.Warnings = findings
+	if c.program.Name == "" {
+		c.program.Name = "assistant"
+	}
+	return c.program, nil
+}
+
+func (c *compiler) defaults() {
+	cancel, handoff := Target{Kind: ToCancel}, Target{Kind: ToHandoff}
+	c.program.Languages.Default = "en"
+	c.program.Settings = Settings{
+		StackDepth: 3, StackOnLimit: "cancel_oldest", MaxAttempts: 3, OnInvalid: cancel,
+		NoProgress: 10, OnNoProgress: "handoff", SessionAfter: 30 * time.Minute,
+		HistoryMessages: 50, TraceEvents: 100, CompletedFlows: 10,
+		StepExecutions: 100, FlowIterations: 50, Advances: 20, Commands: 16, MessageChars: 4000, CallDepth: 16,
+		RephraseTone: "friendly", Models: map[string]Model{}, Persistence: map[string]string{},
+	}
+	c.program.Patterns = Patterns{
+		Resume: "immediate", Correction: true, ClarifyDepth: 3, ClarifyOnLimit: handoff,
+		ConfirmRetries: 3, ConfirmOnLimit: cancel, UnclearRetries: 3, UnclearOnLimit: handoff,
+		Queue: "default", HandoffOnDeadline: "resume", Flows: map[string]string{},
+	}
+}
+
+// once says whether a key that may be given once is given the first time.
+func (c *compiler) once(s scope, key string, n *yaml.Node) bool {
+	if first, ok := c.defined[key]; ok && !c.builtIn {
+		c.errorf(s, n, "%q is given twice, first in %s:%d:%d; keep one", key, first.file, first.line, first.column)
+		return false
+	}
+	c.defined[key] = at(s, n)
+	return true
+}
+
+// root reads the top level of one file.
+func (c *compiler) root(s scope, n *yaml.Node) {
+	m := c.mapping(s, n, "the file")
+	if m == nil {
+		return
+	}
+	if v := m.get("version"); v != nil && c.once(s, "version", m.keys["version"]) {
+		c.version = v.Value
+		if !slices.Contains(versions, v.Value) {
+			c.errorf(s, v, "unsupported version %q; use \"2.0\"", v.Value)
+		}
+	}
+	for _, key := range []string{"name", "description"} {
+		if v := m.get(key); v != nil && c.once(s, key, m.keys[key]) {
+			text := m.text(key)
+			if key == "name" {
+				c.program.Name = text
+			} else {
+				c.program.Description = text
+			}
+		}
+	}
+	if v := m.get("languages"); v != nil && c.once(s, "languages", m.keys["languages"]) {
+		c.languages(s, v)
+	}
+	if v := m.get("settings"); v != nil {
+		c.settings(s, v)
+	}
+	if v := m.get("patterns", "conversation_patterns"); v != nil {
+		c.patterns(s, v)
+	}
+	for _, name := range []string{"session", "slots", "actions", "responses", "flows"} {
+		if v := m.get(name); v != nil {
+			c.unite(s, name, v)
+		}
+	}
+	if v := m.get("translations"); v != nil {
+		if t := c.mapping(s, v, "translations"); t != nil {
+			for _, tag := range t.order {
+				c.unite(s, "translations."+tag, t.vals[tag])
+				if _, ok := c.defined["translations."+tag]; !ok {
+					c.defined["translations."+tag] = at(s, t.keys[tag])
+				}
+			}
+		}
+	}
+	m.done()
+}
+
+// unite adds the names of a section to those of other files.
+func (c *compiler) unite(s scope, name string, n *yaml.Node) {
+	sec := c.sections[name]
+	if sec == nil {
+		sec = &section{items: map[string]item{}}
+		c.sections[name] = sec
+	}
+	if name == "slots" && n.Kind == yaml.SequenceNode {
+		c.errorf(s, n, "slots are a map from name to slot; write {NAME: {type: …}}")
+		return
+	}
+	if n.Kind == yaml.ScalarNode && scalar(n).IsNone() {
+		return
+	}
+	m := c.mapping(s, n, name)
+	if m == nil {
+		return
+	}
+	what := strings.TrimSuffix(strings.SplitN(name, ".", 2)[0], "s")
+	for _, k := range m.order {
+		if !c.checkName(s, m.keys[k], "a "+what) {
+			continue
+		}
+		if first, ok := sec.items[k]; ok {
+			if !c.builtIn {
+				c.errorf(s, m.keys[k], "the %s %q is defined twice, first in %s:%d:%d; keep one", what, k, first.scope.file, first.key.Line, first.key.Column)
+			}
+			continue
+		}
+		sec.names = append(sec.names, k)
+		sec.items[k] = item{scope: s, key: m.keys[k], value: m.vals[k]}
+	}
+}
+
+func (c *compiler) languages(s scope, n *yaml.Node) {
+	m := c.mapping(s, n, "languages")
+	if m == nil {
+		return
+	}
+	check := func(n *yaml.Node) bool {
+		if !language.Valid(n.Value) {
+			c.errorf(s, n, "%q is no language; write a BCP-47 tag such as en or de-AT", n.Value)
+			return false
+		}
+		return true
+	}
+	if d := m.get("default"); d != nil && d.Kind == yaml.ScalarNode && check(d) {
+		c.program.Languages.Default = d.Value
+	}
+	for _, a := range c.names(s, m.get("also"), "also") {
+		if check(a) && !c.program.Languages.Has(a.Value) {
+			c.program.Languages.Also = append(c.program.Languages.Also, a.Value)
+		}
+	}
+	m.done()
+}
+
+// group reads one key of settings or patterns, which may be given once in all files.
+func (m *mapping) group(prefix, name string, old ...string) *mapping {
+	n := m.get(name, old...)
+	if n == nil {
+		return nil
+	}
+	key := m.keys[name]
+	for _, o := range old {
+		if key == nil {
+			key = m.keys[o]
+		}
+	}
+	if !m.c.once(m.scope, prefix+"."+name, key) {
+		return nil
+	}
+	return m.c.mapping(m.scope, n, prefix+"."+name)
+}
+
+func (c *compiler) settings(s scope, n *yaml.Node) {
+	m := c.mapping(s, n, "settings")
+	if m == nil {
+		return
+	}
+	x := &c.program.Settings
+	if g := m.group("settings", "stack", "flow_management"); g != nil {
+		x.StackDepth = g.positive("max_depth", x.StackDepth, "max_stack_depth")
+		if g.has("on_limit_reached") {
+			x.StackOnLimit = g.choice("on_limit_reached", x.StackOnLimit, "cancel_oldest", "reject_new")
+		}
+		x.StackOnLimit = g.choice("on_limit", x.StackOnLimit, "cancel_oldest", "reject_new")
+		g.done()
+	}
+	if g := m.group("settings", "collection"); g != nil {
+		x.MaxAttempts = g.positive("max_attempts", x.MaxAttempts, "max_validation_attempts")
+		x.OnInvalid = g.limit("on_invalid", x.OnInvalid)
+		g.duration("validation_timeout", 0)
+		g.done()
+	}
+	if g := m.group("settings", "conversation"); g != nil {
+		x.NoProgress = g.positive("max_turns_without_progress", x.NoProgress)
+		x.OnNoProgress = g.choice("on_no_progress", x.OnNoProgress, "handoff", "fallback", "retry")
+		x.SessionAfter = g.duration("session_timeout", x.SessionAfter)
+		x.ForgetSession = g.boolean("forget_session", false)
+		x.DefaultFlow, x.FallbackFlow = g.flowName("default_flow"), g.flowName("fallback_flow")
+		g.done()
+	}
+	if g := m.group("settings", "history", "memory_management"); g != nil {
+		x.HistoryMessages = g.positive("messages", x.HistoryMessages, "max_history_messages")
+		x.TraceEvents = g.positive("trace_events", x.TraceEvents, "max_trace_events")
+		x.CompletedFlows = g.positive("completed_flows", x.CompletedFlows, "max_completed_flows")
+		g.done()
+	}
+	if g := m.group("settings", "runtime"); g != nil {
+		x.StepExecutions = g.positive("max_step_executions", x.StepExecutions)
+		x.FlowIterations = g.positive("flow_iterations", x.FlowIterations)
+		x.Advances = g.positive("advances", x.Advances)
+		x.Commands = g.positive("max_commands", x.Commands)
+		x.MessageChars = g.positive("max_message_chars", x.MessageChars)
+		x.CallDepth = g.positive("call_depth", x.CallDepth)
+		g.done()
+	}
+	if g := m.group("settings", "rephrase"); g != nil {
+		x.Rephrase = g.boolean("enabled", false)
+		x.RephraseTone = g.choice("tone", x.RephraseTone, "friendly", "professional", "formal")
+		g.done()
+	}
+	if g := m.group("settings", "models", "llm"); g != nil {
+		for _, purpose := range []string{"nlu", "generate", "rephrase"} {
+			v := g.get(purpose)
+			if v == nil {
+				continue
+			}
+			if d := c.mapping(s, v, "settings.models."+purpose); d != nil {
+				mod := Model{Provider: d.text("provider"), Model: d.text("model")}
+				if t := d.get("temperature"); t != nil {
+					var ok bool
+					if mod.Temperature, ok = scalar(t).Num(); !ok {
+						c.errorf(s, t, `"temperature" has to be a number`)
+					}
+				}
+				d.done()
+				x.Models[purpose] = mod
+			}
+		}
+		g.done()
+	}
+	if g := m.group("settings", "persistence"); g != nil {
+		x.Persistence["backend"] = g.choice("backend", "memory", "memory", "sqlite", "postgres", "redis")
+		for _, k := range []string{"path", "connection"} {
+			if v := g.text(k); v != "" {
+				x.Persistence[k] = v
+			}
+		}
+		g.done()
+	}
+	m.done()
+}
+
+// flow reads the name of a flow that is checked once all flows are known.
+func (m *mapping) flowName(key string) string {
+	n := m.get(key)
+	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "none" {
+		return ""
+	}
+	if n.Kind != yaml.ScalarNode {
+		m.c.errorf(m.scope, n, "%q has to be the name of a flow", key)
+		return ""
+	}
+	m.c.later = append(m.c.later, func() {
+		if _, ok := m.c.program.Flow(n.Value); !ok {
+			m.c.errorf(m.scope, n, "flow %q does not exist%s", n.Value, suggest(n.Value, m.c.flowNames()))
+		}
+	})
+	return n.Value
+}
+
+// limit reads what happens at a limit: cancel, handoff, or a step where steps are known.
+func (m *mapping) limit(key string, fallback Target, old ...string) Target {
+	n := m.get(key, old...)
+	if n == nil {
+		return fallback
+	}
+	k, ok := targetWords[n.Value]
+	if n.Kind != yaml.ScalarNode || !ok || k == ToContinue {
+		m.c.errorf(m.scope, n, "%q has to be cancel, handoff, end or error", key)
+		return fallback
+	}
+	return Target{Kind: k, pos: at(m.scope, n)}
+}
+
+// patternNames are the patterns that a flow may replace.
+var patternNames = []string{"resume", "correction", "clarification", "cancellation", "confirmation", "unclear", "chitchat", "out_of_scope", "question", "several_starts", "handoff", "error", "no_progress", "session_end"}
+
+func (c *compiler) patterns(s scope, n *yaml.Node) {
+	m := c.mapping(s, n, "patterns")
+	if m == nil {
+		return
+	}
+	x := &c.program.Patterns
+	for _, name := range patternNames {
+		var old []string
+		if name == "handoff" {
+			old = []string{"human_handoff"}
+		}
+		v := m.get(name, old...)
+		if v == nil {
+			continue
+		}
+		key := m.keys[name]
+		if key == nil {
+			key = m.keys[old[0]]
+		}
+		if !c.once(s, "patterns."+name, key) {
+			continue
+		}
+		switch name { // those that may be one word
+		case "resume":
+			if v.Kind == yaml.ScalarNode {
+				if !slices.Contains([]string{"immediate", "ask", "announce"}, v.Value) {
+					c.errorf(s, v, `"resume" has to be immediate, ask or announce`)
+				} else {
+					x.Resume = v.Value
+				}
+				continue
+			}
+		case "several_starts":
+			if v.Value != "first" && v.Value != "last" {
+				c.errorf(s, v, `"several_starts" has to be first or last`)
+			}
+			x.LastFirst = v.Value == "last"
+			continue
+		}
+		g := c.mapping(s, v, "patterns."+name)
+		if g == nil {
+			continue
+		}
+		if flow := g.flowName("flow"); flow != "" {
+			x.Flows[name] = flow
+		}
+		switch name {
+		case "correction":
+			x.Correction = g.boolean("enabled", x.Correction)
+			x.AnnounceCorrected = g.boolean("announce", x.AnnounceCorrected)
+		case "clarification":
+			x.ClarifyDepth = g.positive("max_depth", x.ClarifyDepth)
+			x.ClarifyOnLimit = g.limit("on_limit", x.ClarifyOnLimit, "fallback")
+		case "cancellation":
+			x.ConfirmCancel = g.boolean("confirm", x.ConfirmCancel, "confirm_before_cancel")
+		case "confirmation":
+			x.ConfirmRetries = g.positive("max_retries", x.ConfirmRetries)
+			x.ConfirmOnLimit = g.limit("on_limit", x.ConfirmOnLimit, "on_max_retries")
+		case "unclear":
+			x.UnclearRetries = g.positive("max_retries", x.UnclearRetries)
+			x.UnclearOnLimit = g.limit("on_limit", x.UnclearOnLimit)
+		case "handoff":
+			if q := g.text("queue"); q != "" {
+				x.Queue = q
+			}
+			x.HandoffDeadline = g.duration("deadline", x.HandoffDeadline)
+			x.HandoffOnDeadline = g.choice("on_deadline", x.HandoffOnDeadline, "resume", "cancel")
+		case "error":
+			x.Reset = g.choice("recovery", "keep", "keep", "reset") == "reset"
+			x.TimeoutEnds = g.choice("timeout", "ask_retry", "ask_retry", "end") == "end"
+		}
+		g.done()
+	}
+	m.done()
+}
+
+func (c *compiler) slots() {
+	p := c.program
+	p.Session, p.Slots = map[string]*Slot{}, map[string]*Slot{}
+	for _, name := range c.sections["session"].names {
+		it := c.sections["session"].items[name]
+		if s := c.slot(it.scope, name, it.key, it.value, nil, 0); s != nil {
+			p.Session[name] = s
+		}
+	}
+	for _, name := range c.sections["slots"].names {
+		it := c.sections["slots"].items[name]
+		if s := c.slot(it.scope, name, it.key, it.value, c.sections["slots"].items, 0); s != nil {
+			p.Slots[name] = s
+		}
+	}
+}
+
+var reservedNames = []string{"session", "turn", "flow", "error", "repair", "option", "and", "or", "not", "in", "if", "else", "true", "false", "none"}
+
+// slot reads a slot. Those that it may extend are in others.
+func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[string]item, depth int) *Slot {
+	if slices.Contains(reservedNames, name) {
+		c.errorf(s, key, "%q is reserved and can't name a slot; choose another name", name)
+		return nil
+	}
+	slot := &Slot{Type: String, Required: true, Eager: true}
+	if n.Kind == yaml.ScalarNode && scalar(n).IsNone() {
+		slot.Name, slot.pos = name, at(s, key)
+		return slot
+	}
+	m := c.mapping(s, n, "a slot")
+	if m == nil {
+		return nil
+	}
+	if e := m.get("extends"); e != nil {
+		base, ok := others[e.Value]
+		switch {
+		case !ok:
+			c.errorf(s, e, "slot %q does not exist%s", e.Value, suggest(e.Value, keysOf(others)))
+		case depth > 16 || e.Value == name:
+			c.errorf(s, e, "slot %q extends itself; end the chain", name)
+		default:
+			quiet := len(c.findings) // its own mistakes are reported once
+			if b := c.slot(base.scope, e.Value, base.key, base.value, others, depth+1); b != nil {
+				slot = b
+			}
+			c.findings = c.findings[:quiet]
+		}
+	}
+	slot.Name, slot.pos = name, at(s, key)
+	if t := m.get("type"); t != nil {
+		slot.Type = c.typeOf(s, t)
+	}
+	if t := m.get("items"); t != nil {
+		slot.Items = c.typeOf(s, t)
+	}
+	if d := m.text("description"); d != "" {
+		slot.Description = d
+	}
+	if e := m.get("examples"); e != nil {
+		slot.Examples = values(c.names(s, e, "examples"))
+	}
+	if r := m.response("ask", name+".ask", "prompt"); r != nil {
+		slot.Ask = r
+	}
+	if r := m.response("explain", name+".explain"); r != nil {
+		slot.Explain = r
+	}
+	if r := m.response("invalid", name+".invalid", "invalid_message", "validation_error_message"); r != nil {
+		slot.Invalid = r
+	}
+	if o := m.get("options"); o != nil {
+		slot.Options = c.options(s, o, slot.Type)
+	}
+	for key, to := range map[string]**expr.Value{"minimum": &slot.Minimum, "maximum": &slot.Maximum, "exclusive_minimum": &slot.ExclusiveMinimum, "exclusive_maximum": &slot.ExclusiveMaximum} {
+		b := m.get(key)
+		if b == nil {
+			continue
+		}
+		v := scalar(b)
+		_, isNumber := v.Num()
+		_, isText := v.Str()
+		numeric := slot.Type == Number || slot.Type == Integer
+		dated := slot.Type == Date || slot.Type == Time || slot.Type == DateTime
+		if !(numeric && isNumber || dated && isText) {
+			c.errorf(s, b, "%q has to be a number for a number, a date for a date; the slot is a %s", key, slot.Type)
+			continue
+		}
+		*to = &v
+	}
+	for _, low := range []*expr.Value{slot.Minimum, slot.ExclusiveMinimum} {
+		for _, high := range []*expr.Value{slot.Maximum, slot.ExclusiveMaximum} {
+			if low != nil && high != nil {
+				if o, ok := low.Order(*high); ok && o > 0 {
+					c.errorf(s, m.node, "the minimum %s is above the maximum %s; swap them", *low, *high)
+				}
+			}
+		}
+	}
+	if l := m.get("length"); l != nil {
+		c.length(s, l, slot)
+	}
+	if f := m.get("format"); f != nil {
+		slot.Format = f.Value
+		if !slices.Contains(language.Formats, f.Value) {
+			c.errorf(s, f, "unknown format %q%s", f.Value, suggest(f.Value, language.Formats))
+			slot.Format = ""
+		}
+	}
+	if v := m.get("validate"); v != nil {
+		slot.Validate = values(c.names(s, v, "validate"))
+	} else if old := slices.Concat(c.names(s, m.get("normalizer"), "normalizer"), c.names(s, m.get("validator"), "validator")); old != nil {
+		slot.Validate = values(old)
+	}
+	slot.Required = m.boolean("required", slot.Required)
+	slot.Eager = m.boolean("eager", slot.Eager)
+	slot.Sensitive = m.boolean("sensitive", slot.Sensitive)
+	if f := m.get("from"); f != nil {
+		slot.From = []Source{}
+		for _, n := range c.names(s, f, "from") {
+			if !slices.Contains(sources, Source(n.Value)) {
+				c.errorf(s, n, "unknown source %q%s", n.Value, suggest(n.Value, stringsOf(sources)))
+				continue
+			}
+			slot.From = append(slot.From, Source(n.Value))
+		}
+	}
+	if d := m.get("default"); d != nil {
+		v := literal(d)
+		checked, reason := slot.Check(v, language.Of(c.program.Languages.Default))
+		if reason != "" {
+			c.errorf(s, d, "the default is outside the slot's own rules: %s", reason)
+		}
+		slot.Default = &checked
+	}
+	m.done()
+	return slot
+}
+
+func keysOf[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func stringsOf[S ~string](list []S) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = string(s)
+	}
+	return out
+}
+
+var oldTypes = map[string]Type{"float": Number, "text": String, "bool": Boolean, "int": Integer}
+
+func (c *compiler) typeOf(s scope, n *yaml.Node) Type {
+	n = follow(n)
+	if t, ok := oldTypes[n.Value]; ok {
+		return t
+	}
+	if n.Kind != yaml.ScalarNode || !slices.Contains(types, Type(n.Value)) {
+		c.errorf(s, n, "unknown type %q%s", n.Value, suggest(n.Value, stringsOf(types)))
+		return Any
+	}
+	return Type(n.Value)
+}
+
+func (c *compiler) length(s scope, n *yaml.Node, slot *Slot) {
+	if v, ok := scalar(n).Num(); ok && v >= 1 && v == float64(int(v)) {
+		slot.MinLength, slot.MaxLength = int(v), int(v)
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		c.errorf(s, n, `"length" has to be a whole number above zero, or {min, max}`)
+		return
+	}
+	m := c.mapping(s, n, "length")
+	slot.MinLength, slot.MaxLength = m.positive("min", 0), m.positive("max", 0)
+	if slot.MaxLength > 0 && slot.MinLength > slot.MaxLength {
+		c.errorf(s, n, "the minimum length %d is above the maximum %d; swap them", slot.MinLength, slot.MaxLength)
+	}
+	m.done()
+}
+
+func (c *compiler) options(s scope, n *yaml.Node, t Type) []Option {
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		c.errorf(s, n, `"options" has to be a list with at least one value`)
+		return nil
+	}
+	var out []Option
+	for _, x := range n.Content {
+		x = follow(x)
+		var o Option
+		if x.Kind == yaml.MappingNode {
+			m := c.mapping(s, x, "an option")
+			v := m.get("value")
+			if v == nil {
+				c.errorf(s, x, `an option needs a "value"`)
+				continue
+			}
+			o.Value = literal(v)
+			if t == String {
+				o.Value = asText(v)
+			}
+			if l := m.get("label"); l != nil {
+				o.Label = c.byLanguage(s, l, "label")
+			}
+			o.Synonyms = values(c.names(s, m.get("synonyms"), "synonyms"))
+			m.done()
+		} else {
+			o.Value = literal(x)
+			if t == String {
+				o.Value = asText(x)
+			}
+		}
+		for _, other := range out {
+			if other.Value.Equal(o.Value) {
+				c.errorf(s, x, "the option %q is given twice; keep one", o.Value)
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// asText returns a scalar's text as it is written.
+func asText(n *yaml.Node) expr.Value {
+	if n.Kind == yaml.ScalarNode {
+		return expr.Str(n.Value)
+	}
+	return literal(n)
+}
+
+// byLanguage reads a text, or a map from language to text.
+func (c *compiler) byLanguage(s scope, n *yaml.Node, what string) map[string]string {
+	if n.Kind == yaml.ScalarNode {
+		return map[string]string{"": n.Value}
+	}
+	m := c.mapping(s, n, what)
+	if m == nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, tag := range m.order {
+		if !c.program.Languages.Has(tag) {
+			c.errorf(s, m.keys[tag], "language %q is not declared under languages%s", tag, suggest(tag, c.tags()))
+			continue
+		}
+		out[tag] = m.vals[tag].Value
+	}
+	return out
+}
+
+func (c *compiler) tags() []string {
+	return append([]string{c.program.Languages.Default}, c.program.Languages.Also...)
+}
+
+func (c *compiler) actions() {
+	c.program.Actions = map[string]*Action{}
+	sec := c.sections["actions"]
+	for _, name := range sec.names {
+		it := sec.items[name]
+		a := &Action{Name: name, Effect: Write, Timeout: 30 * time.Second, Retry: Retry{MaxAttempts: 1}, pos: at(it.scope, it.key)}
+		c.program.Actions[name] = a
+		if it.value.Kind == yaml.ScalarNode && scalar(it.value).IsNone() {
+			continue
+		}
+		m := c.mapping(it.scope, it.value, "an action")
+		if m == nil {
+			continue
+		}
+		a.Description = m.text("description")
+		a.Inputs = c.params(it.scope, m.get("inputs"), "inputs")
+		a.Outputs = c.params(it.scope, m.get("outputs"), "outputs")
+		a.Effect = Effect(m.choice("effect", string(Write), string(Read), string(Write), string(Irreversible)))
+		a.Guard = m.expr("guard")
+		a.Timeout = m.duration("timeout", a.Timeout)
+		if r := m.get("retry"); r != nil {
+			a.Retry = c.retry(it.scope, r)
+		}
+		if n := m.get("compensate"); n != nil {
+			a.Compensate = n.Value
+			c.later = append(c.later, func() {
+				if _, ok := c.program.Actions[n.Value]; !ok {
+					c.errorf(it.scope, n, "action %q does not exist%s", n.Value, suggest(n.Value, keysOf(c.program.Actions)))
+				}
+			})
+		}
+		m.done()
+	}
+}
+
+// expr reads an expression.
+func (m *mapping) expr(key string, old ...string) *expr.Expr {
+	n := m.get(key, old...)
+	if n == nil {
+		return nil
+	}
+	return m.c.expression(m.scope, n, key)
+}
+
+// expression reads a scalar as an expression. A text in {{ … }} is read without them.
+func (c *compiler) expression(s scope, n *yaml.Node, what string) *expr.Expr {
+	n = follow(n)
+	if n.Kind != yaml.ScalarNode {
+		c.errorf(s, n, "%q has to be an expression; found a %s", what, kindName(n))
+		return nil
+	}
+	e := c.parseExpr(s, n, n.Value, 0)
+	if e != nil {
+		c.exprs[e] = placed{scope: s, node: n}
+	}
+	return e
+}
+
+// params reads a list of names, or a map from name to type. A name that ends in ? is
+// optional.
+func (c *compiler) params(s scope, n *yaml.Node, what string) []Param {
+	if n == nil {
+		return nil
+	}
+	var out []Param
+	add := func(k *yaml.Node, t Type) {
+		name, optional := strings.CutSuffix(k.Value, "?")
+		key := *k
+		key.Value = name
+		if !c.checkName(s, &key, "one of "+what) {
+			return
+		}
+		if slices.ContainsFunc(out, func(p Param) bool { return p.Name == name }) {
+			c.errorf(s, k, "%q is given twice in %s; keep one", name, what)
+			return
+		}
+		out = append(out, Param{Name: name, Type: t, Optional: optional})
+	}
+	if n.Kind == yaml.MappingNode {
+		m := c.mapping(s, n, what)
+		for _, k := range m.order {
+			add(m.keys[k], c.typeOf(s, m.vals[k]))
+		}
+		return out
+	}
+	for _, k := range c.names(s, n, what) {
+		add(k, Any)
+	}
+	return out
+}
+
+func (c *compiler) retry(s scope, n *yaml.Node) Retry {
+	r := Retry{MaxAttempts: 1, Delay: 500 * time.Millisecond, Backoff: "fixed", MaxDelay: 8 * time.Second}
+	m := c.mapping(s, n, "retry")
+	if m == nil {
+		return r
+	}
+	r.MaxAttempts = m.positive("max_attempts", 1)
+	r.Delay = m.duration("delay", r.Delay)
+	r.Backoff = m.choice("backoff", r.Backoff, "fixed", "linear", "exponential")
+	r.MaxDelay = m.duration("max_delay", r.MaxDelay)
+	r.On = values(c.names(s, m.get("retry_on"), "retry_on"))
+	m.done()
+	return r
+}

@@ -1,0 +1,306 @@
+package program
+
+import (
+	_ "embed"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/dialogue/expr"
+)
+
+// libraryText are the patterns of repair: flows and responses in the same language,
+// which an assistant's own replace.
+//
+//go:embed library.yaml
+var libraryText []byte
+
+// Library returns the built-in flows and responses as they are written.
+func Library() File { return File{Name: "library.yaml", Text: slices.Clone(libraryText)} }
+
+// library adds the built-in flows and responses that the assistant doesn't replace.
+func (c *compiler) library() {
+	src := Library()
+	root := c.read(src)
+	if root == nil {
+		return
+	}
+	version, had := c.version, c.defined["version"]
+	c.builtIn = true
+	c.root(scope{file: src.Name}, root)
+	c.builtIn = false
+	c.version, c.defined["version"] = version, had
+}
+
+func (c *compiler) responses() {
+	c.program.Responses = map[string]*Response{}
+	sec := c.sections["responses"]
+	for _, name := range sec.names {
+		it := sec.items[name]
+		r := &Response{Name: name, BuiltIn: it.scope.file == Library().Name, pos: at(it.scope, it.key)}
+		r.Entries = c.entries(it.scope, it.value)
+		c.program.Responses[name] = r
+	}
+	for _, section := range slices.Sorted(maps.Keys(c.sections)) {
+		tag, ok := strings.CutPrefix(section, "translations.")
+		if !ok {
+			continue
+		}
+		sec := c.sections[section]
+		declared := c.program.Languages.Has(tag)
+		if pos := c.defined[section]; !declared && pos.file != Library().Name {
+			c.add(scope{file: pos.file}, pos, false, "language %q is not declared under languages%s", tag, suggest(tag, c.tags()))
+		}
+		for _, name := range sec.names {
+			it := sec.items[name]
+			builtIn := it.scope.file == Library().Name
+			r, ok := c.program.Responses[name]
+			switch {
+			case !declared || ok && builtIn && !r.BuiltIn:
+				continue // the built-in words translate built-in words only
+			case !ok:
+				c.errorf(it.scope, it.key, "the translation %q translates no response%s", name, suggest(name, keysOf(c.program.Responses)))
+				continue
+			}
+			if r.has(tag) {
+				c.errorf(it.scope, it.key, "the response %q has words in %q of its own (%s:%d); keep one", name, tag, r.pos.file, r.pos.line)
+				continue
+			}
+			if r.In == nil {
+				r.In = map[string][]Entry{}
+			}
+			entries := c.entries(it.scope, it.value)
+			for i := range entries { // its text is in this language
+				if w, ok := entries[i].Words[""]; ok {
+					entries[i].Words = map[string]*Words{tag: w}
+				}
+			}
+			r.In[tag] = entries
+		}
+	}
+	for _, name := range sec.names {
+		r := c.program.Responses[name]
+		for _, tag := range c.program.Languages.Also {
+			if !r.BuiltIn && r.In[tag] == nil && !r.has(tag) {
+				c.add(scope{file: r.pos.file}, r.pos, true, "the response %q has no words in %q; they are said in %q until you write them", name, tag, c.program.Languages.Default)
+			}
+		}
+	}
+}
+
+// has says whether an entry has words in a language beside its default ones.
+func (r *Response) has(tag string) bool {
+	return slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.Words[tag] != nil })
+}
+
+// entries reads a text, a map or a list of these.
+func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
+	n = follow(n)
+	if n.Kind != yaml.SequenceNode {
+		if e, ok := c.entry(s, n); ok {
+			return []Entry{e}
+		}
+		return nil
+	}
+	if len(n.Content) == 0 {
+		c.errorf(s, n, "the response has no words; write a text or a list of texts")
+	}
+	var out []Entry
+	for _, x := range n.Content {
+		if e, ok := c.entry(s, follow(x)); ok {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (c *compiler) entry(s scope, n *yaml.Node) (Entry, bool) {
+	e := Entry{Words: map[string]*Words{}}
+	if n.Kind == yaml.ScalarNode {
+		if n.Value == "" {
+			c.errorf(s, n, "the response has no words; write a text")
+			return e, false
+		}
+		e.Words[""] = &Words{Forms: map[string]*Text{"other": c.parseText(s, n)}}
+		return e, true
+	}
+	m := c.mapping(s, n, "a response")
+	if m == nil {
+		return e, false
+	}
+	if t := m.get("text"); t != nil {
+		e.Words[""] = c.words(s, t)
+	}
+	for _, tag := range c.tags() {
+		if t := m.get(tag); t != nil {
+			to := tag
+			if tag == c.program.Languages.Default {
+				to = ""
+				if e.Words[""] != nil {
+					c.errorf(s, m.keys[tag], `"text" and %q are the same language; keep one`, tag)
+				}
+			}
+			e.Words[to] = c.words(s, t)
+		}
+	}
+	e.Channels = values(c.names(s, m.get("channel"), "channel"))
+	e.When = m.expr("when")
+	e.Buttons = c.buttons(s, m.get("buttons"))
+	if v := m.get("media"); v != nil {
+		e.Media = literal(v)
+	}
+	if v := m.get("custom"); v != nil {
+		e.Custom = literal(v)
+	}
+	if m.has("rephrase") {
+		b := m.boolean("rephrase", false)
+		e.Rephrase = &b
+	}
+	m.done()
+	if len(e.Words) == 0 && e.Custom.IsNone() && e.Media.IsNone() && len(e.Buttons) == 0 {
+		c.errorf(s, n, `the response has no words; write a "text"`)
+		return e, false
+	}
+	return e, true
+}
+
+// words reads a text, or its plural forms.
+func (c *compiler) words(s scope, n *yaml.Node) *Words {
+	if n.Kind == yaml.ScalarNode {
+		return &Words{Forms: map[string]*Text{"other": c.parseText(s, n)}}
+	}
+	w := &Words{Forms: map[string]*Text{}}
+	m := c.mapping(s, n, "text")
+	if m == nil {
+		return w
+	}
+	if w.Count = m.expr("count"); w.Count == nil && !m.has("count") {
+		c.errorf(s, n, `plural forms need a "count"; write count: and the name of what is counted`)
+	}
+	for _, form := range []string{"zero", "one", "two", "few", "many", "other"} {
+		if t := m.get(form); t != nil {
+			w.Forms[form] = c.parseText(s, t)
+		}
+	}
+	if w.Forms["other"] == nil {
+		c.errorf(s, n, `plural forms need "other", which is said for every other number`)
+	}
+	m.done()
+	return w
+}
+
+func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		c.errorf(s, n, `"buttons" has to be a list`)
+		return nil
+	}
+	var out []Button
+	for _, x := range n.Content {
+		m := c.mapping(s, x, "a button")
+		if m == nil {
+			continue
+		}
+		b := Button{Label: map[string]*Text{}}
+		switch l := m.get("label"); {
+		case l == nil:
+			c.errorf(s, m.node, `a button needs a "label"`)
+		case l.Kind == yaml.ScalarNode:
+			b.Label[""] = c.parseText(s, l)
+		default:
+			if lm := c.mapping(s, l, "label"); lm != nil {
+				for _, tag := range c.tags() {
+					if t := lm.get(tag); t != nil {
+						b.Label[tag] = c.parseText(s, t)
+					}
+				}
+				lm.done()
+			}
+		}
+		if v := m.get("value"); v != nil {
+			value := literal(v)
+			b.Value = &value
+		}
+		b.Start = m.flowName("start")
+		if v := m.get("slots"); v != nil {
+			if sm := c.mapping(s, v, "slots"); sm != nil {
+				b.Slots = map[string]expr.Value{}
+				for _, k := range sm.order {
+					b.Slots[k] = literal(sm.vals[k])
+				}
+			}
+		}
+		if v := m.get("commands"); v != nil {
+			if v.Kind != yaml.SequenceNode {
+				c.errorf(s, v, `"commands" has to be a list of commands`)
+			} else {
+				b.Commands = literal(v).Items()
+			}
+		}
+		if b.Value == nil && b.Start == "" && b.Commands == nil {
+			c.errorf(s, m.node, `a button needs what it answers: "value", "start" or "commands"`)
+		}
+		m.done()
+		out = append(out, b)
+	}
+	return out
+}
+
+// response reads what is said: the name of a response, or {text: …} in place. In an
+// earlier spelling of the key a scalar is a text.
+func (m *mapping) response(key, inline string, old ...string) *Response {
+	n := m.get(key, old...)
+	if n == nil {
+		return nil
+	}
+	if m.has(key) {
+		old = nil
+	}
+	return m.c.said(m.scope, n, inline, len(old) > 0)
+}
+
+func (c *compiler) said(s scope, n *yaml.Node, inline string, words bool) *Response {
+	if n.Kind == yaml.ScalarNode && !words {
+		r, ok := c.program.Responses[n.Value]
+		if !ok {
+			c.errorf(s, n, "response %q does not exist%s; own words are written {text: …}", n.Value, strings.TrimSuffix(suggest(n.Value, keysOf(c.program.Responses)), "; remove it"))
+			return nil
+		}
+		c.used["response "+n.Value] = true
+		return r
+	}
+	return &Response{Name: inline, Inline: true, BuiltIn: c.builtIn, Entries: c.entries(s, n), pos: at(s, n)}
+}
+
+// texts calls visit for every text and expression of a response.
+func (r *Response) texts(text func(*Text), ex func(*expr.Expr)) {
+	walk := func(entries []Entry) {
+		for _, e := range entries {
+			if e.When != nil {
+				ex(e.When)
+			}
+			for _, tag := range slices.Sorted(maps.Keys(e.Words)) {
+				w := e.Words[tag]
+				if w.Count != nil {
+					ex(w.Count)
+				}
+				for _, form := range slices.Sorted(maps.Keys(w.Forms)) {
+					text(w.Forms[form])
+				}
+			}
+			for _, b := range e.Buttons {
+				for _, tag := range slices.Sorted(maps.Keys(b.Label)) {
+					text(b.Label[tag])
+				}
+			}
+		}
+	}
+	walk(r.Entries)
+	for _, tag := range slices.Sorted(maps.Keys(r.In)) {
+		walk(r.In[tag])
+	}
+}

@@ -1,0 +1,614 @@
+package program
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/dialogue/expr"
+)
+
+// Limits of the files of an assistant.
+const (
+	MaxFileSize = 4 << 20
+	MaxNodes    = 100_000 // after aliases are followed
+	maxDepth    = 200
+)
+
+// File is one YAML file.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// position is a place in a file.
+type position struct {
+	file         string
+	line, column int
+}
+
+// scope is where a finding belongs: a file, and perhaps a flow and a step.
+type scope struct {
+	file, flow, step string
+}
+
+// compiler collects what the sources say and what is wrong with it.
+type compiler struct {
+	findings Findings
+	program  *Program
+	builtIn  bool // the library's files are being read
+
+	sections map[string]*section
+	defined  map[string]position // once-only keys
+	version  string
+	later    []func() // checks that need everything to be read
+	exprs    map[*expr.Expr]placed
+	used     map[string]bool
+	typed    []typedExpr
+}
+
+// placed says where an expression is written.
+type placed struct {
+	scope scope
+	node  *yaml.Node
+}
+
+// section is a map of names that may be spread over files.
+type section struct {
+	names []string
+	items map[string]item
+}
+
+type item struct {
+	scope scope
+	key   *yaml.Node
+	value *yaml.Node
+}
+
+func (c *compiler) add(s scope, p position, warning bool, format string, args ...any) {
+	c.findings = append(c.findings, Finding{
+		File: p.file, Line: p.line, Column: p.column, Warning: warning,
+		Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (c *compiler) errorf(s scope, n *yaml.Node, format string, args ...any) {
+	c.add(s, at(s, n), false, format, args...)
+}
+
+func (c *compiler) warnf(s scope, n *yaml.Node, format string, args ...any) {
+	c.add(s, at(s, n), true, format, args...)
+}
+
+func at(s scope, n *yaml.Node) position {
+	if n == nil {
+		return position{file: s.file, line: 1, column: 1}
+	}
+	return position{file: s.file, line: n.Line, column: n.Column}
+}
+
+// inside returns the position of an offset in a scalar's text.
+func inside(s scope, n *yaml.Node, offset int) position {
+	p := at(s, n)
+	text := n.Value[:min(max(offset, 0), len(n.Value))]
+	lines := strings.Count(text, "\n")
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		p.line += 1 + lines
+		p.column = 1 + utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:])
+		return p
+	}
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+		p.column++
+	}
+	if lines == 0 {
+		p.column += utf8.RuneCountInString(text)
+	}
+	return p
+}
+
+// Load compiles the assistant of a directory.
+func Load(dir fs.FS) (*Program, error) {
+	sources, err := ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Compile(sources...)
+}
+
+// ReadDir reads the files of an assistant: those of the directory that end in .yaml or
+// .yml, or soni.yaml alone, or a config.yaml with flows alone.
+func ReadDir(dir fs.FS) ([]File, error) {
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return nil, err
+	}
+	var sources []File
+	for _, e := range entries {
+		name := e.Name()
+		if e.IsDir() || path.Ext(name) != ".yaml" && path.Ext(name) != ".yml" {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		src := File{Name: name}
+		if info.Size() <= MaxFileSize { // a larger one is a finding of Compile
+			if src.Text, err = fs.ReadFile(dir, name); err != nil {
+				return nil, err
+			}
+		} else {
+			src.Text = make([]byte, MaxFileSize+1)
+		}
+		if name == "soni.yaml" || name == "config.yaml" && hasFlows(src.Text) {
+			return []File{src}, nil
+		}
+		sources = append(sources, src)
+	}
+	if len(sources) == 0 {
+		return nil, errors.New("the directory has no file *.yaml or *.yml; an assistant is written in at least one")
+	}
+	return sources, nil
+}
+
+var flowsKey = regexp.MustCompile(`(?m)^["']?flows["']?\s*:`)
+
+func hasFlows(text []byte) bool { return flowsKey.Match(text) }
+
+// read parses a file to its root, nil if it has none.
+func (c *compiler) read(src File) *yaml.Node {
+	s := scope{file: src.Name}
+	if len(src.Text) > MaxFileSize {
+		c.errorf(s, nil, "the file has more than %d bytes; split the assistant into several files", MaxFileSize)
+		return nil
+	}
+	if !utf8.Valid(src.Text) {
+		c.errorf(s, nil, "the file is not UTF-8; save it in this encoding")
+		return nil
+	}
+	var doc yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(src.Text))
+	if err := decode(d, &doc); err != nil {
+		c.syntax(s, err)
+		return nil
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	var second yaml.Node
+	if err := decode(d, &second); err == nil {
+		c.errorf(s, second.Content[0], "the file has a second document; use one file for each")
+	}
+	root := doc.Content[0]
+	e := &expansion{compiler: c, scope: s}
+	if e.count(root, 0); e.failed {
+		return nil
+	}
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		c.errorf(s, root, "the file has to be a map with keys such as flows; found a %s", kindName(root))
+		return nil
+	}
+	return root
+}
+
+// decode keeps a parser's panic from reaching the caller.
+func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the YAML can't be read: %v", r)
+		}
+	}()
+	return d.Decode(n)
+}
+
+var syntaxLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?:? ?`)
+
+func (c *compiler) syntax(s scope, err error) {
+	if err.Error() == "EOF" {
+		return
+	}
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	p := position{file: s.file, line: 1, column: 1}
+	if m := syntaxLine.FindStringSubmatchIndex(text); m != nil {
+		p.line, _ = strconv.Atoi(text[m[2]:m[3]])
+		if m[4] >= 0 {
+			p.column, _ = strconv.Atoi(text[m[4]:m[5]])
+		}
+		text = strings.TrimSpace(text[:m[0]] + text[m[1]:])
+	}
+	c.add(s, p, false, "the YAML can't be read: %s", text)
+}
+
+// expansion counts the nodes of a document with its aliases followed, and finds
+// duplicate keys.
+type expansion struct {
+	*compiler
+	scope   scope
+	nodes   int
+	within  []*yaml.Node // anchors that are being followed
+	checked map[*yaml.Node]bool
+	failed  bool
+}
+
+func (e *expansion) count(n *yaml.Node, depth int) {
+	if e.failed {
+		return
+	}
+	e.nodes++
+	if e.nodes > MaxNodes {
+		e.failed = true
+		e.errorf(e.scope, n, "the file has more than %d nodes once its aliases are followed; write less with anchors", MaxNodes)
+		return
+	}
+	if depth > maxDepth {
+		e.failed = true
+		e.errorf(e.scope, n, "the file is nested more than %d deep; flatten it", maxDepth)
+		return
+	}
+	if n.Kind == yaml.AliasNode {
+		if slices.Contains(e.within, n.Alias) {
+			e.failed = true
+			e.errorf(e.scope, n, "the alias %q leads to itself; write the value out", n.Value)
+			return
+		}
+		e.within = append(e.within, n.Alias)
+		e.count(n.Alias, depth+1)
+		e.within = e.within[:len(e.within)-1]
+		return
+	}
+	if n.Anchor != "" {
+		e.within = append(e.within, n)
+		defer func() { e.within = e.within[:len(e.within)-1] }()
+	}
+	if n.Kind == yaml.MappingNode && !e.checked[n] {
+		if e.checked == nil {
+			e.checked = map[*yaml.Node]bool{}
+		}
+		e.checked[n] = true
+		seen := map[string]*yaml.Node{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k := follow(n.Content[i])
+			if k.Kind != yaml.ScalarNode {
+				e.errorf(e.scope, k, "a key has to be a name; found a %s", kindName(k))
+				continue
+			}
+			if first, ok := seen[k.Value]; ok {
+				e.errorf(e.scope, k, "the key %q is written twice, first in line %d; keep one", k.Value, first.Line)
+				continue
+			}
+			seen[k.Value] = k
+		}
+	}
+	for _, child := range n.Content {
+		e.count(child, depth+1)
+	}
+}
+
+// follow returns the node that an alias stands for.
+func follow(n *yaml.Node) *yaml.Node {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func kindName(n *yaml.Node) string {
+	switch follow(n).Kind {
+	case yaml.MappingNode:
+		return "map"
+	case yaml.SequenceNode:
+		return "list"
+	case yaml.ScalarNode:
+		return "value"
+	}
+	return "nothing"
+}
+
+// scalar returns the value of a scalar after YAML 1.2's core schema: yes, no, on and
+// off are texts.
+func scalar(n *yaml.Node) expr.Value {
+	n = follow(n)
+	if n.Kind != yaml.ScalarNode {
+		return expr.Value{}
+	}
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Tag == "!!str" && n.Style&yaml.TaggedStyle != 0 {
+		return expr.Str(n.Value)
+	}
+	switch n.Value {
+	case "", "~", "null", "Null", "NULL":
+		return expr.Value{}
+	case "true", "True", "TRUE":
+		return expr.Bool(true)
+	case "false", "False", "FALSE":
+		return expr.Bool(false)
+	}
+	if number.MatchString(n.Value) {
+		if f, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(f, 0) {
+			return expr.Num(f)
+		}
+	}
+	return expr.Str(n.Value)
+}
+
+var number = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+
+// literal returns any YAML value.
+func literal(n *yaml.Node) expr.Value {
+	n = follow(n)
+	switch n.Kind {
+	case yaml.SequenceNode:
+		items := make([]expr.Value, len(n.Content))
+		for i, x := range n.Content {
+			items[i] = literal(x)
+		}
+		return expr.ListOf(items...)
+	case yaml.MappingNode:
+		members := map[string]expr.Value{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			members[follow(n.Content[i]).Value] = literal(n.Content[i+1])
+		}
+		return expr.ObjectOf(members)
+	}
+	return scalar(n)
+}
+
+// mapping is a map whose keys are asked for one by one; done reports the others.
+type mapping struct {
+	c     *compiler
+	scope scope
+	node  *yaml.Node
+	keys  map[string]*yaml.Node
+	vals  map[string]*yaml.Node
+	order []string
+	known []string
+}
+
+// mapping reads n as a map. It reports another kind and returns nil.
+func (c *compiler) mapping(s scope, n *yaml.Node, what string) *mapping {
+	n = follow(n)
+	if n == nil || n.Kind != yaml.MappingNode {
+		found := "nothing"
+		if n != nil {
+			found = "a " + kindName(n)
+		}
+		c.errorf(s, n, "%s has to be a map; found %s", what, found)
+		return nil
+	}
+	m := &mapping{c: c, scope: s, node: n, keys: map[string]*yaml.Node{}, vals: map[string]*yaml.Node{}}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k := follow(n.Content[i])
+		if _, ok := m.keys[k.Value]; k.Kind != yaml.ScalarNode || ok {
+			continue // reported when the file was read
+		}
+		m.keys[k.Value], m.vals[k.Value] = k, follow(n.Content[i+1])
+		m.order = append(m.order, k.Value)
+	}
+	return m
+}
+
+// get returns the value of a key, which may have earlier spellings. Only one of them
+// may be given.
+func (m *mapping) get(name string, old ...string) *yaml.Node {
+	m.known = append(m.known, name)
+	m.known = append(m.known, old...)
+	v, given := m.vals[name], name
+	for _, o := range old {
+		w, ok := m.vals[o]
+		switch {
+		case !ok:
+		case v != nil:
+			m.c.errorf(m.scope, m.keys[o], "%q and %q mean the same; keep %q", given, o, name)
+		default:
+			v, given = w, o
+		}
+	}
+	return v
+}
+
+func (m *mapping) has(name string) bool {
+	_, ok := m.vals[name]
+	return ok
+}
+
+// done reports the keys that nobody asked for.
+func (m *mapping) done() {
+	for _, k := range m.order {
+		if !slices.Contains(m.known, k) {
+			m.c.errorf(m.scope, m.keys[k], "unknown key %q%s", k, suggest(k, m.known))
+		}
+	}
+}
+
+// suggest returns a sentence that names what was probably meant.
+func suggest(name string, known []string) string {
+	best, least := "", 1+max(1, len(name)/3)
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := distance(name, k); d < least {
+			best, least = k, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf("; did you mean %q?", best)
+	case len(known) == 0:
+		return ""
+	case len(known) <= 12:
+		return "; known are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", ")
+	}
+	return "; remove it"
+}
+
+// distance is the number of letters dropped, added, changed or swapped between a and b.
+func distance(a, b string) int {
+	if len(a) > 100 || len(b) > 100 {
+		return math.MaxInt
+	}
+	prev2, prev, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, row = prev, row, make([]int, len(b)+1)
+	}
+	return prev[len(b)]
+}
+
+// text reads a scalar as a text.
+func (m *mapping) text(name string, old ...string) string {
+	n := m.get(name, old...)
+	if n == nil {
+		return ""
+	}
+	if n.Kind != yaml.ScalarNode {
+		m.c.errorf(m.scope, n, "%q has to be a text; found a %s", name, kindName(n))
+		return ""
+	}
+	return n.Value
+}
+
+// boolean reads true or false.
+func (m *mapping) boolean(name string, fallback bool, old ...string) bool {
+	n := m.get(name, old...)
+	if n == nil {
+		return fallback
+	}
+	b, ok := scalar(n).Bool()
+	if !ok {
+		m.c.errorf(m.scope, n, "%q has to be true or false", name)
+		return fallback
+	}
+	return b
+}
+
+// positive reads a whole number above zero.
+func (m *mapping) positive(name string, fallback int, old ...string) int {
+	n := m.get(name, old...)
+	if n == nil {
+		return fallback
+	}
+	f, ok := scalar(n).Num()
+	if !ok || f != math.Trunc(f) || f < 1 || f > 1e9 {
+		m.c.errorf(m.scope, n, "%q has to be a whole number above zero", name)
+		return fallback
+	}
+	return int(f)
+}
+
+// choice reads one of several words.
+func (m *mapping) choice(name, fallback string, words ...string) string {
+	n := m.get(name)
+	if n == nil {
+		return fallback
+	}
+	if n.Kind != yaml.ScalarNode || !slices.Contains(words, n.Value) {
+		m.c.errorf(m.scope, n, "%q has to be one of %s", name, strings.Join(words, ", "))
+		return fallback
+	}
+	return n.Value
+}
+
+var duration = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?$`)
+
+// durationOf reads a duration such as 20s.
+func (c *compiler) durationOf(s scope, n *yaml.Node, what string) time.Duration {
+	if n.Kind == yaml.ScalarNode {
+		if m := duration.FindStringSubmatch(n.Value); m != nil {
+			unit := map[string]time.Duration{"ms": time.Millisecond, "": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
+			f, err := strconv.ParseFloat(m[1], 64)
+			if d := f * float64(unit); err == nil && d >= 1 && d < float64(math.MaxInt64) {
+				return time.Duration(d)
+			}
+		}
+	}
+	c.errorf(s, n, "%s has to be a time above zero such as 500ms, 20s, 10m, 2h or 7d", what)
+	return 0
+}
+
+func (m *mapping) duration(name string, fallback time.Duration, old ...string) time.Duration {
+	n := m.get(name, old...)
+	if n == nil {
+		return fallback
+	}
+	if n.Kind == yaml.ScalarNode && n.Value == "none" {
+		return 0
+	}
+	return m.c.durationOf(m.scope, n, strconv.Quote(name))
+}
+
+// names reads a name or a list of names.
+func (c *compiler) names(s scope, n *yaml.Node, what string) []*yaml.Node {
+	n = follow(n)
+	switch {
+	case n == nil:
+		return nil
+	case n.Kind == yaml.ScalarNode && n.Value != "":
+		return []*yaml.Node{n}
+	case n.Kind == yaml.SequenceNode:
+		var out []*yaml.Node
+		for _, x := range n.Content {
+			x = follow(x)
+			if x.Kind != yaml.ScalarNode || x.Value == "" {
+				c.errorf(s, x, "%s has to be a name or a list of names; found a %s in it", what, kindName(x))
+				continue
+			}
+			out = append(out, x)
+		}
+		return out
+	}
+	c.errorf(s, n, "%s has to be a name or a list of names", what)
+	return nil
+}
+
+func values(nodes []*yaml.Node) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Value
+	}
+	return out
+}
+
+var name = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
+var stepName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
+
+// checkName reports a name that can't be one.
+func (c *compiler) checkName(s scope, n *yaml.Node, what string) bool {
+	if !name.MatchString(n.Value) {
+		c.errorf(s, n, "%s can't be called %q; a name has letters, digits and _, starts with no digit and has at most 64 characters", what, n.Value)
+		return false
+	}
+	return true
+}
+
+// sorted orders findings by file and position.
+func (f Findings) sorted() Findings {
+	slices.SortStableFunc(f, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(f)
+}

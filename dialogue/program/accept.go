@@ -39,6 +39,9 @@ func (s *Slot) Parse(v expr.Value, l language.Language) (kept expr.Value, reason
 			v = expr.Num(n)
 		case Boolean:
 			b, ok := l.ParseBool(text)
+			if word := strings.ToLower(text); word == "true" || word == "false" { // as models write it
+				b, ok = word == "true", true
+			}
 			if !ok {
 				return expr.Value{}, "it is neither yes nor no"
 			}

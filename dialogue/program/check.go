@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 	"github.com/superstep-dev/superstep/dialogue/language"
 )
 
@@ -37,7 +38,7 @@ func contentHash(n *yaml.Node) string {
 // canonical returns a node as lists of texts, so that the order of keys, which set and
 // cases depend on, counts.
 func canonical(n *yaml.Node, key string) any {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	switch n.Kind {
 	case yaml.SequenceNode:
 		out := []any{"list"}
@@ -51,7 +52,7 @@ func canonical(n *yaml.Node, key string) any {
 		}
 		out := []any{"map"}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := follow(n.Content[i]).Value
+			k := yamlvalue.Follow(n.Content[i]).Value
 			switch k {
 			case "description", "examples", "formerly", "migrate":
 				continue
@@ -60,7 +61,7 @@ func canonical(n *yaml.Node, key string) any {
 		}
 		return out
 	}
-	return []any{scalar(n).Kind().String(), n.Value}
+	return []any{yamlvalue.Scalar(n).Kind().String(), n.Value}
 }
 
 // checkSettings checks settings against one another.

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 	"github.com/superstep-dev/superstep/dialogue/language"
 )
 
@@ -162,7 +163,7 @@ func (c *compiler) unite(s scope, name string, n *yaml.Node) {
 		c.errorf(s, n, "slots are a map from name to slot; write {NAME: {type: …}}")
 		return
 	}
-	if n.Kind == yaml.ScalarNode && scalar(n).IsNone() {
+	if n.Kind == yaml.ScalarNode && yamlvalue.Scalar(n).IsNone() {
 		return
 	}
 	m := c.mapping(s, n, name)
@@ -284,7 +285,7 @@ func (c *compiler) settings(s scope, n *yaml.Node) {
 				mod := Model{Provider: d.text("provider"), Model: d.text("model")}
 				if t := d.get("temperature"); t != nil {
 					var ok bool
-					if mod.Temperature, ok = scalar(t).Num(); !ok {
+					if mod.Temperature, ok = yamlvalue.Scalar(t).Num(); !ok {
 						c.errorf(s, t, `"temperature" has to be a number`)
 					}
 				}
@@ -443,7 +444,7 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 		return nil
 	}
 	slot := &Slot{Type: String, Required: true, Eager: true}
-	if n.Kind == yaml.ScalarNode && scalar(n).IsNone() {
+	if n.Kind == yaml.ScalarNode && yamlvalue.Scalar(n).IsNone() {
 		slot.Name, slot.pos = name, at(s, key)
 		return slot
 	}
@@ -496,7 +497,7 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 		if b == nil {
 			continue
 		}
-		v := scalar(b)
+		v := yamlvalue.Scalar(b)
 		_, isNumber := v.Num()
 		_, isText := v.Str()
 		numeric := slot.Type == Number || slot.Type == Integer
@@ -545,7 +546,7 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 		}
 	}
 	if d := m.get("default"); d != nil {
-		v := literal(d)
+		v := yamlvalue.Of(d)
 		checked, reason := slot.Check(v, language.Of(c.program.Languages.Default))
 		if reason != "" {
 			c.errorf(s, d, "the default is outside the slot's own rules: %s", reason)
@@ -576,7 +577,7 @@ func stringsOf[S ~string](list []S) []string {
 var oldTypes = map[string]Type{"float": Number, "text": String, "bool": Boolean, "int": Integer}
 
 func (c *compiler) typeOf(s scope, n *yaml.Node) Type {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	if t, ok := oldTypes[n.Value]; ok {
 		return t
 	}
@@ -588,7 +589,7 @@ func (c *compiler) typeOf(s scope, n *yaml.Node) Type {
 }
 
 func (c *compiler) length(s scope, n *yaml.Node, slot *Slot) {
-	if v, ok := scalar(n).Num(); ok && v >= 1 && v == float64(int(v)) {
+	if v, ok := yamlvalue.Scalar(n).Num(); ok && v >= 1 && v == float64(int(v)) {
 		slot.MinLength, slot.MaxLength = int(v), int(v)
 		return
 	}
@@ -611,7 +612,7 @@ func (c *compiler) options(s scope, n *yaml.Node, t Type) []Option {
 	}
 	var out []Option
 	for _, x := range n.Content {
-		x = follow(x)
+		x = yamlvalue.Follow(x)
 		var o Option
 		if x.Kind == yaml.MappingNode {
 			m := c.mapping(s, x, "an option")
@@ -620,7 +621,7 @@ func (c *compiler) options(s scope, n *yaml.Node, t Type) []Option {
 				c.errorf(s, x, `an option needs a "value"`)
 				continue
 			}
-			o.Value = literal(v)
+			o.Value = yamlvalue.Of(v)
 			if t == String {
 				o.Value = asText(v)
 			}
@@ -630,7 +631,7 @@ func (c *compiler) options(s scope, n *yaml.Node, t Type) []Option {
 			o.Synonyms = values(c.names(s, m.get("synonyms"), "synonyms"))
 			m.done()
 		} else {
-			o.Value = literal(x)
+			o.Value = yamlvalue.Of(x)
 			if t == String {
 				o.Value = asText(x)
 			}
@@ -650,7 +651,7 @@ func asText(n *yaml.Node) expr.Value {
 	if n.Kind == yaml.ScalarNode {
 		return expr.Str(n.Value)
 	}
-	return literal(n)
+	return yamlvalue.Of(n)
 }
 
 // byLanguage reads a text, or a map from language to text.
@@ -684,7 +685,7 @@ func (c *compiler) actions() {
 		it := sec.items[name]
 		a := &Action{Name: name, Effect: Write, Timeout: 30 * time.Second, Retry: Retry{MaxAttempts: 1}, pos: at(it.scope, it.key)}
 		c.program.Actions[name] = a
-		if it.value.Kind == yaml.ScalarNode && scalar(it.value).IsNone() {
+		if it.value.Kind == yaml.ScalarNode && yamlvalue.Scalar(it.value).IsNone() {
 			continue
 		}
 		m := c.mapping(it.scope, it.value, "an action")
@@ -723,7 +724,7 @@ func (m *mapping) expr(key string, old ...string) *expr.Expr {
 
 // expression reads a scalar as an expression. A text in {{ … }} is read without them.
 func (c *compiler) expression(s scope, n *yaml.Node, what string) *expr.Expr {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	if n.Kind != yaml.ScalarNode {
 		c.errorf(s, n, "%q has to be an expression; found a %s", what, kindName(n))
 		return nil

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 )
 
 // builder compiles one flow.
@@ -45,7 +46,7 @@ type use struct {
 type write struct {
 	step  *Step
 	slot  string
-	typ   Type
+	typ   Type // "" if writing doesn't declare the slot
 	pos   position
 	scope scope
 }
@@ -165,17 +166,17 @@ func (b *builder) header(it item) {
 // findNamed collects the steps that a loop names instead of holding them.
 func (b *builder) findNamed(top, list *yaml.Node) {
 	for _, n := range list.Content {
-		n = follow(n)
+		n = yamlvalue.Follow(n)
 		if n.Kind != yaml.MappingNode {
 			continue
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			do := follow(n.Content[i+1])
-			if follow(n.Content[i]).Value != "do" || do.Kind != yaml.SequenceNode {
+			do := yamlvalue.Follow(n.Content[i+1])
+			if yamlvalue.Follow(n.Content[i]).Value != "do" || do.Kind != yaml.SequenceNode {
 				continue
 			}
 			for _, x := range do.Content {
-				if x = follow(x); x.Kind == yaml.ScalarNode {
+				if x = yamlvalue.Follow(x); x.Kind == yaml.ScalarNode {
 					b.named[x.Value] = stepCalled(top, x.Value)
 				}
 			}
@@ -186,9 +187,9 @@ func (b *builder) findNamed(top, list *yaml.Node) {
 
 func stepCalled(list *yaml.Node, name string) *yaml.Node {
 	for _, n := range list.Content {
-		n = follow(n)
+		n = yamlvalue.Follow(n)
 		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-			if follow(n.Content[i]).Value == "step" && follow(n.Content[i+1]).Value == name {
+			if yamlvalue.Follow(n.Content[i]).Value == "step" && yamlvalue.Follow(n.Content[i+1]).Value == name {
 				return n
 			}
 		}
@@ -201,7 +202,7 @@ func stepCalled(list *yaml.Node, name string) *yaml.Node {
 func (b *builder) list(n *yaml.Node, outer string, loop, after int) int {
 	var made []*Step
 	for i, x := range n.Content {
-		x = follow(x)
+		x = yamlvalue.Follow(x)
 		if x.Kind == yaml.ScalarNode && loop != End {
 			moved := b.named[x.Value]
 			if moved == nil {
@@ -362,7 +363,7 @@ func (b *builder) target(step *Step, s scope, n *yaml.Node) *Target {
 }
 
 func (b *builder) targetInto(t *Target, step *Step, s scope, n *yaml.Node) *Target {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	if n.Kind != yaml.ScalarNode || n.Value == "" {
 		b.errorf(s, n, "a target has to be the name of a step, or one of continue, end, cancel, error, handoff")
 		return t
@@ -447,7 +448,9 @@ func (b *builder) declare() {
 		b.implicit(p.Name, Any, b.scope, f.pos)
 	}
 	for _, w := range b.writes {
-		b.implicit(w.slot, w.typ, w.scope, w.pos)
+		if w.typ != "" {
+			b.implicit(w.slot, w.typ, w.scope, w.pos)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 )
 
 // libraryText are the patterns of repair: flows and responses in the same language,
@@ -97,7 +98,7 @@ func (r *Response) has(tag string) bool {
 
 // entries reads a text, a map or a list of these.
 func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	if n.Kind != yaml.SequenceNode {
 		if e, ok := c.entry(s, n); ok {
 			return []Entry{e}
@@ -109,7 +110,7 @@ func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
 	}
 	var out []Entry
 	for _, x := range n.Content {
-		if e, ok := c.entry(s, follow(x)); ok {
+		if e, ok := c.entry(s, yamlvalue.Follow(x)); ok {
 			out = append(out, e)
 		}
 	}
@@ -149,10 +150,10 @@ func (c *compiler) entry(s scope, n *yaml.Node) (Entry, bool) {
 	e.When = m.expr("when")
 	e.Buttons = c.buttons(s, m.get("buttons"))
 	if v := m.get("media"); v != nil {
-		e.Media = literal(v)
+		e.Media = yamlvalue.Of(v)
 	}
 	if v := m.get("custom"); v != nil {
-		e.Custom = literal(v)
+		e.Custom = yamlvalue.Of(v)
 	}
 	if m.has("rephrase") {
 		b := m.boolean("rephrase", false)
@@ -222,7 +223,7 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 			}
 		}
 		if v := m.get("value"); v != nil {
-			value := literal(v)
+			value := yamlvalue.Of(v)
 			b.Value = &value
 		}
 		b.Start = m.flowName("start")
@@ -230,7 +231,7 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 			if sm := c.mapping(s, v, "slots"); sm != nil {
 				b.Slots = map[string]expr.Value{}
 				for _, k := range sm.order {
-					b.Slots[k] = literal(sm.vals[k])
+					b.Slots[k] = yamlvalue.Of(sm.vals[k])
 				}
 			}
 		}
@@ -238,7 +239,7 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 			if v.Kind != yaml.SequenceNode {
 				c.errorf(s, v, `"commands" has to be a list of commands`)
 			} else {
-				b.Commands = literal(v).Items()
+				b.Commands = yamlvalue.Of(v).Items()
 			}
 		}
 		if b.Value == nil && b.Start == "" && b.Commands == nil {

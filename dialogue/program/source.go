@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 )
 
 // Limits of the files of an assistant.
@@ -86,10 +87,6 @@ func (c *compiler) add(s scope, p position, warning bool, format string, args ..
 
 func (c *compiler) errorf(s scope, n *yaml.Node, format string, args ...any) {
 	c.add(s, at(s, n), false, format, args...)
-}
-
-func (c *compiler) warnf(s scope, n *yaml.Node, format string, args ...any) {
-	c.add(s, at(s, n), true, format, args...)
 }
 
 func at(s scope, n *yaml.Node) position {
@@ -282,7 +279,7 @@ func (e *expansion) count(n *yaml.Node, depth int) {
 		e.checked[n] = true
 		seen := map[string]*yaml.Node{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := follow(n.Content[i])
+			k := yamlvalue.Follow(n.Content[i])
 			if k.Kind != yaml.ScalarNode {
 				e.errorf(e.scope, k, "a key has to be a name; found a %s", kindName(k))
 				continue
@@ -299,16 +296,8 @@ func (e *expansion) count(n *yaml.Node, depth int) {
 	}
 }
 
-// follow returns the node that an alias stands for.
-func follow(n *yaml.Node) *yaml.Node {
-	for n != nil && n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
 func kindName(n *yaml.Node) string {
-	switch follow(n).Kind {
+	switch yamlvalue.Follow(n).Kind {
 	case yaml.MappingNode:
 		return "map"
 	case yaml.SequenceNode:
@@ -317,54 +306,6 @@ func kindName(n *yaml.Node) string {
 		return "value"
 	}
 	return "nothing"
-}
-
-// scalar returns the value of a scalar after YAML 1.2's core schema: yes, no, on and
-// off are texts.
-func scalar(n *yaml.Node) expr.Value {
-	n = follow(n)
-	if n.Kind != yaml.ScalarNode {
-		return expr.Value{}
-	}
-	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Tag == "!!str" && n.Style&yaml.TaggedStyle != 0 {
-		return expr.Str(n.Value)
-	}
-	switch n.Value {
-	case "", "~", "null", "Null", "NULL":
-		return expr.Value{}
-	case "true", "True", "TRUE":
-		return expr.Bool(true)
-	case "false", "False", "FALSE":
-		return expr.Bool(false)
-	}
-	if number.MatchString(n.Value) {
-		if f, err := strconv.ParseFloat(n.Value, 64); err == nil && !math.IsInf(f, 0) {
-			return expr.Num(f)
-		}
-	}
-	return expr.Str(n.Value)
-}
-
-var number = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
-
-// literal returns any YAML value.
-func literal(n *yaml.Node) expr.Value {
-	n = follow(n)
-	switch n.Kind {
-	case yaml.SequenceNode:
-		items := make([]expr.Value, len(n.Content))
-		for i, x := range n.Content {
-			items[i] = literal(x)
-		}
-		return expr.ListOf(items...)
-	case yaml.MappingNode:
-		members := map[string]expr.Value{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			members[follow(n.Content[i]).Value] = literal(n.Content[i+1])
-		}
-		return expr.ObjectOf(members)
-	}
-	return scalar(n)
 }
 
 // mapping is a map whose keys are asked for one by one; done reports the others.
@@ -380,7 +321,7 @@ type mapping struct {
 
 // mapping reads n as a map. It reports another kind and returns nil.
 func (c *compiler) mapping(s scope, n *yaml.Node, what string) *mapping {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	if n == nil || n.Kind != yaml.MappingNode {
 		found := "nothing"
 		if n != nil {
@@ -391,11 +332,11 @@ func (c *compiler) mapping(s scope, n *yaml.Node, what string) *mapping {
 	}
 	m := &mapping{c: c, scope: s, node: n, keys: map[string]*yaml.Node{}, vals: map[string]*yaml.Node{}}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		k := follow(n.Content[i])
+		k := yamlvalue.Follow(n.Content[i])
 		if _, ok := m.keys[k.Value]; k.Kind != yaml.ScalarNode || ok {
 			continue // reported when the file was read
 		}
-		m.keys[k.Value], m.vals[k.Value] = k, follow(n.Content[i+1])
+		m.keys[k.Value], m.vals[k.Value] = k, yamlvalue.Follow(n.Content[i+1])
 		m.order = append(m.order, k.Value)
 	}
 	return m
@@ -498,7 +439,7 @@ func (m *mapping) boolean(name string, fallback bool, old ...string) bool {
 	if n == nil {
 		return fallback
 	}
-	b, ok := scalar(n).Bool()
+	b, ok := yamlvalue.Scalar(n).Bool()
 	if !ok {
 		m.c.errorf(m.scope, n, "%q has to be true or false", name)
 		return fallback
@@ -512,7 +453,7 @@ func (m *mapping) positive(name string, fallback int, old ...string) int {
 	if n == nil {
 		return fallback
 	}
-	f, ok := scalar(n).Num()
+	f, ok := yamlvalue.Scalar(n).Num()
 	if !ok || f != math.Trunc(f) || f < 1 || f > 1e9 {
 		m.c.errorf(m.scope, n, "%q has to be a whole number above zero", name)
 		return fallback
@@ -563,7 +504,7 @@ func (m *mapping) duration(name string, fallback time.Duration, old ...string) t
 
 // names reads a name or a list of names.
 func (c *compiler) names(s scope, n *yaml.Node, what string) []*yaml.Node {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	switch {
 	case n == nil:
 		return nil
@@ -572,7 +513,7 @@ func (c *compiler) names(s scope, n *yaml.Node, what string) []*yaml.Node {
 	case n.Kind == yaml.SequenceNode:
 		var out []*yaml.Node
 		for _, x := range n.Content {
-			x = follow(x)
+			x = yamlvalue.Follow(x)
 			if x.Kind != yaml.ScalarNode || x.Value == "" {
 				c.errorf(s, x, "%s has to be a name or a list of names; found a %s in it", what, kindName(x))
 				continue

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 )
 
 // stepReader reads what is particular to a type of steps.
@@ -106,7 +107,7 @@ func (x *stepReader) collect() {
 		if slices.Contains(b.Slots[:i], s) {
 			x.fail(x.main, "slot %q is collected twice; keep one", s)
 		}
-		x.writes = append(x.writes, write{step: x.step, slot: s, typ: Any, pos: at(x.sc(), x.main), scope: x.sc()})
+		x.writes = append(x.writes, write{step: x.step, slot: s, pos: at(x.sc(), x.main), scope: x.sc()})
 	}
 	b.Ask = x.response("ask", x.inline(".ask"), "prompt", "message")
 	x.readsResponse(x.step, x.sc(), b.Ask, true)
@@ -143,9 +144,9 @@ func (x *stepReader) collect() {
 
 // operand reads a VALUE. In inputs a text without braces is a path.
 func (x *stepReader) operand(n *yaml.Node, path bool) Operand {
-	n = follow(n)
+	n = yamlvalue.Follow(n)
 	o := Operand{pos: at(x.sc(), n)}
-	v := literal(n)
+	v := yamlvalue.Of(n)
 	if n.Kind != yaml.ScalarNode || v.Kind() != expr.Text {
 		o.Const = v
 		return o
@@ -685,7 +686,7 @@ func (x *stepReader) agent() {
 	nodes := x.names(x.sc(), p.get("may_set"), "may_set")
 	for _, n := range nodes {
 		x.readsSlot(x.step, x.sc(), n, true)
-		x.writes = append(x.writes, write{step: x.step, slot: n.Value, typ: Any, pos: at(x.sc(), n), scope: x.sc()})
+		x.writes = append(x.writes, write{step: x.step, slot: n.Value, pos: at(x.sc(), n), scope: x.sc()})
 		x.later = append(x.later, func() {
 			if s, ok := x.flow.Slots[n.Value]; ok && !x.flow.Allows(s, FromAgent) {
 				x.fail(n, `slot %q can't be set by an agent; add "agent" to its "from"`, n.Value)

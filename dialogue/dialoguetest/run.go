@@ -1,0 +1,541 @@
+package dialoguetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
+	"github.com/superstep-dev/superstep/dialogue/program"
+)
+
+// Action is the code of an action. The user is who the conversation is with.
+type Action func(user string, call dialogue.ActionCall) dialogue.Result
+
+// Validator is the code of a validator: it returns the value to keep, or the reason of
+// a refusal.
+type Validator func(v expr.Value) (kept expr.Value, reason string)
+
+// Runner runs scenarios.
+type Runner struct {
+	// Assistant returns the files of an assistant by the name that scenarios give it.
+	Assistant func(name string) ([]program.File, error)
+	// Actions are run where a scenario has no stub.
+	Actions    map[string]Action
+	Validators map[string]Validator
+	// Restart has every state leave memory: it is written as JSON and read again after
+	// each input.
+	Restart bool
+	// Twice delivers every message twice.
+	Twice bool
+	// Beside has a second user say the same things in between.
+	Beside bool
+}
+
+// Run runs one scenario and returns what it should have seen and didn't. The others are
+// those that it may name as its setup.
+func (r *Runner) Run(s Scenario, others []Scenario) []string {
+	if s.Check != nil {
+		return r.check(s)
+	}
+	run := &run{runner: r, scenario: s, start: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+	run.now = run.start
+	if err := run.compile(); err != nil {
+		return []string{err.Error()}
+	}
+	if s.Setup != "" {
+		id, span, _ := strings.Cut(s.Setup, " ")
+		i := slices.IndexFunc(others, func(o Scenario) bool { return o.ID == id })
+		if i < 0 {
+			return []string{fmt.Sprintf("setup: there is no scenario %q", id)}
+		}
+		turns := others[i].Turns
+		if span != "" {
+			from, to, _ := strings.Cut(span, "-")
+			a, errA := strconv.Atoi(from)
+			b, errB := strconv.Atoi(to)
+			if errA != nil || errB != nil || a < 1 || b > len(turns) || a > b {
+				return []string{fmt.Sprintf("setup: %q is no span of turns of %s", span, id)}
+			}
+			turns = turns[a-1 : b]
+		}
+		for i, t := range turns {
+			run.turn(fmt.Sprintf("setup turn %d", i+1), t)
+		}
+		if len(run.failures) > 0 {
+			return run.failures
+		}
+	}
+	for i, t := range s.Turns {
+		run.turn(fmt.Sprintf("turn %d", i+1), t)
+	}
+	return run.failures
+}
+
+func (r *Runner) check(s Scenario) []string {
+	var files []program.File
+	for name, text := range s.Check.Files {
+		files = append(files, program.File{Name: name, Text: []byte(text)})
+	}
+	_, err := program.Compile(files...)
+	var findings program.Findings
+	errors.As(err, &findings)
+	var lines, out []string
+	for _, f := range findings.Errors() {
+		lines = append(lines, f.String())
+	}
+	for _, want := range s.Check.Errors {
+		i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, want) })
+		if i < 0 {
+			out = append(out, "no finding: "+want)
+			continue
+		}
+		lines = slices.Delete(lines, i, i+1)
+	}
+	for _, l := range lines {
+		out = append(out, "unexpected finding: "+l)
+	}
+	return out
+}
+
+// run is one scenario under way.
+type run struct {
+	runner   *Runner
+	scenario Scenario
+	program  *program.Program
+	start    time.Time
+	now      time.Time
+	talks    map[string]*talk
+	failures []string
+	messages int
+}
+
+// talk is the conversation with one user.
+type talk struct {
+	user    string
+	state   dialogue.State
+	ledger  map[string]string // action by key
+	first   string            // the first question's id
+	last    string
+	replies []dialogue.Reply
+	slots   map[string]expr.Value // of the flow seen last, as far as they were seen
+	prompts []string
+	stubs   map[string]int // answers given so far
+}
+
+// seen is what one turn showed.
+type seen struct {
+	reply    dialogue.Reply
+	text     []string
+	says     []string
+	calls    []dialogue.ActionCall
+	nluCalls int
+	err      error
+	before   int // turns when it began
+}
+
+func (r *run) failf(where, format string, args ...any) {
+	r.failures = append(r.failures, where+": "+fmt.Sprintf(format, args...))
+}
+
+func (r *run) compile() error {
+	s := r.scenario
+	var files []program.File
+	if !s.Program.IsZero() {
+		text, err := yaml.Marshal(&s.Program)
+		if err != nil {
+			return err
+		}
+		files = []program.File{{Name: s.ID + ".yaml", Text: text}}
+	} else {
+		name := s.Assistant
+		if name == "" {
+			name = "banking"
+		}
+		if r.runner.Assistant == nil {
+			return fmt.Errorf("there is no assistant %q", name)
+		}
+		var err error
+		if files, err = r.runner.Assistant(name); err != nil {
+			return err
+		}
+	}
+	if !s.Config.IsZero() {
+		var err error
+		if files, err = overlay(files, &s.Config); err != nil {
+			return err
+		}
+	}
+	p, err := program.Compile(files...)
+	r.program = p
+	return err
+}
+
+// overlay lays a map over the top level of the files: maps are merged, everything else
+// is replaced where it is written.
+func overlay(files []program.File, over *yaml.Node) ([]program.File, error) {
+	files = slices.Clone(files)
+	roots := make([]yaml.Node, len(files))
+	for i, f := range files {
+		if err := yaml.Unmarshal(f.Text, &roots[i]); err != nil {
+			return nil, err
+		}
+	}
+	over = yamlvalue.Follow(over)
+	for k := 0; k+1 < len(over.Content); k += 2 {
+		key, value := over.Content[k], over.Content[k+1]
+		placed := false
+		for i := range roots {
+			if root := roots[i].Content[0]; get(root, key.Value) != nil {
+				merge(root, key, value)
+				placed = true
+				break
+			}
+		}
+		if !placed {
+			merge(roots[0].Content[0], key, value)
+		}
+	}
+	for i := range roots {
+		text, err := yaml.Marshal(&roots[i])
+		if err != nil {
+			return nil, err
+		}
+		files[i].Text = text
+	}
+	return files, nil
+}
+
+func get(m *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return m.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func merge(m, key, value *yaml.Node) {
+	old := get(m, key.Value)
+	value = yamlvalue.Follow(value)
+	switch {
+	case old == nil:
+		m.Content = append(m.Content, key, value)
+	case old.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(value.Content); i += 2 {
+			merge(old, value.Content[i], value.Content[i+1])
+		}
+	default:
+		*old = *value
+	}
+}
+
+func (r *run) talk(user string) *talk {
+	if user == "" {
+		user = "alice"
+	}
+	if r.talks == nil {
+		r.talks = map[string]*talk{}
+	}
+	t := r.talks[user]
+	if t == nil {
+		t = &talk{user: user, state: dialogue.New(r.scenario.ID + "/" + user), ledger: map[string]string{}}
+		r.talks[user] = t
+	}
+	return t
+}
+
+// turn plays one turn and compares it with what is expected.
+func (r *run) turn(where string, t Turn) {
+	if p := get(&t.Restart, "program"); p != nil {
+		r.scenario.Program = *p
+		if err := r.compile(); err != nil {
+			r.failf(where, "%v", err)
+			return
+		}
+	}
+	if t.Clock != "" {
+		d, err := duration(t.Clock)
+		if err != nil {
+			r.failf(where, "clock: %v", err)
+			return
+		}
+		r.now = r.now.Add(d)
+	}
+	r.now = r.now.Add(time.Second)
+	if r.runner.Beside && t.By == "" {
+		other := t
+		other.By = "std-beside"
+		r.play(where, other, r.talk(other.By))
+	}
+	user := r.talk(t.By)
+	s := r.play(where, t, user)
+	user.replies = append(user.replies, s.reply)
+	r.compare(where, t, user, s)
+}
+
+// play makes the turn happen.
+func (r *run) play(where string, t Turn, user *talk) *seen {
+	s := &seen{before: user.state.TurnCount}
+	for { // what is due fires first
+		due, ok := user.state.Due()
+		if !ok || due.After(r.now) {
+			break
+		}
+		if !r.advance(where, user, dialogue.Wake{Time: due}, t, s) {
+			return s
+		}
+	}
+	switch {
+	case t.Event != nil:
+		for name, fields := range t.Event {
+			values := map[string]expr.Value{}
+			v := yamlvalue.Of(&fields)
+			for _, k := range v.Keys() {
+				values[k], _ = v.Get(k)
+			}
+			var in dialogue.Input = dialogue.Event{Name: name, Fields: values, Time: r.now}
+			if name == "release" {
+				slots := map[string]expr.Value{}
+				for _, k := range values["slots"].Keys() {
+					slots[k], _ = values["slots"].Get(k)
+				}
+				in = dialogue.Release{Summary: values["summary"].String(), Slots: slots, Time: r.now}
+			}
+			if name == "operator" {
+				in = dialogue.Operator{Text: values["text"].String(), Time: r.now}
+			}
+			r.advance(where, user, in, t, s)
+		}
+	case t.U != nil:
+		r.messages++
+		in := dialogue.Message{ID: t.ID, Text: *t.U, Language: t.Lang, Channel: t.Channel, Time: r.now}
+		if in.ID == "" {
+			in.ID = fmt.Sprintf("m-%d", r.messages)
+		}
+		if t.Button != "" {
+			in.Question = user.last
+			if t.Button == "first" {
+				in.Question = user.first
+			}
+			cmds, err := r.commands(t, user, in)
+			if err != nil {
+				r.failf(where, "%v", err)
+				return s
+			}
+			in.Commands = cmds
+		}
+		if !r.advance(where, user, in, t, s) || !r.runner.Twice {
+			return s
+		}
+		again := &seen{}
+		r.advance(where, user, in, t, again)
+		if again.reply.Text != s.reply.Text || len(again.calls) > 0 {
+			r.failf(where, "the message delivered twice was answered %q, then %q, with %d calls", s.reply.Text, again.reply.Text, len(again.calls))
+		}
+	}
+	return s
+}
+
+// advance gives one input and does what follows until the turn ends.
+func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *seen) bool {
+	inputs := []dialogue.Input{in}
+	for n := 0; len(inputs) > 0; n++ {
+		if n > 10_000 {
+			r.failf(where, "the turn doesn't end")
+			return false
+		}
+		in, inputs = inputs[0], inputs[1:]
+		state, effects, err := dialogue.Advance(r.program, user.state, in)
+		if err != nil {
+			s.err = err
+			user.state = state
+			return false
+		}
+		user.state = r.stored(where, state)
+		user.look()
+		for _, e := range effects {
+			switch {
+			case e.Understand != nil:
+				text, err := json.Marshal(e.Understand)
+				if err != nil {
+					r.failf(where, "%v", err)
+				}
+				u := dialogue.Understood{}
+				if cmds, ok := dialogue.Read(r.program, user.state, e.Understand.Message); ok && t.Cmd == nil && t.Raw.IsZero() {
+					u.Commands = cmds
+				} else {
+					s.nluCalls++
+					user.prompts = append(user.prompts, string(text))
+					u.Time = r.now
+					if t.Cmd != nil && t.Cmd.Fails {
+						u.Err = errors.New("the model can't be reached")
+					} else if u.Commands, err = r.commands(t, user, e.Understand.Message); err != nil {
+						r.failf(where, "%v", err)
+						return false
+					}
+				}
+				inputs = append(inputs, u)
+			case e.Action != nil:
+				inputs = append(inputs, r.act(where, user, *e.Action, s))
+			case e.Validate != nil:
+				v := dialogue.Validated{ID: e.Validate.ID, Value: e.Validate.Value}
+				if f := r.runner.Validators[e.Validate.Validator]; f != nil {
+					v.Value, v.Reason = f(e.Validate.Value)
+				}
+				inputs = append(inputs, v)
+			case e.Model != nil:
+				text, err := json.Marshal(e.Model)
+				if err != nil {
+					r.failf(where, "%v", err)
+				}
+				user.prompts = append(user.prompts, string(text))
+				inputs = append(inputs, r.model(user, *e.Model))
+			case e.Reply != nil:
+				s.reply = *e.Reply
+				if e.Reply.Text != "" {
+					s.text = append(s.text, e.Reply.Text)
+				}
+				for _, m := range e.Reply.Messages {
+					if m.Response != "" {
+						s.says = append(s.says, m.Response)
+					}
+				}
+				if w := e.Reply.Waiting; w != nil {
+					if user.last = w.ID; user.first == "" {
+						user.first = w.ID
+					}
+				}
+			}
+		}
+	}
+	return true
+}
+
+// stored returns the state as it comes back from where it is kept.
+func (r *run) stored(where string, s dialogue.State) dialogue.State {
+	if !r.runner.Restart {
+		return s
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		r.failf(where, "the state can't be written: %v", err)
+		return s
+	}
+	var back dialogue.State
+	if err := json.Unmarshal(text, &back); err != nil {
+		r.failf(where, "the state can't be read: %v", err)
+		return s
+	}
+	return back
+}
+
+// look keeps what is seen of the active flow's slots.
+func (t *talk) look() {
+	if f, ok := t.state.Active(); ok {
+		t.slots = t.state.FlowSlots[f.FlowID]
+	}
+}
+
+// commands are what the turn's understanding returns.
+func (r *run) commands(t Turn, user *talk, in dialogue.Message) ([]dialogue.Command, error) {
+	switch {
+	case !t.Raw.IsZero():
+		text, err := json.Marshal(yamlvalue.Of(&t.Raw))
+		if err != nil {
+			return nil, err
+		}
+		var cmds []dialogue.Command
+		return cmds, json.Unmarshal(text, &cmds)
+	case t.Cmd != nil:
+		var cmds []dialogue.Command
+		for _, text := range t.Cmd.List {
+			c, ok, err := Command(text)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				cmds = append(cmds, c)
+			}
+		}
+		return cmds, nil
+	}
+	if cmds, ok := dialogue.Read(r.program, user.state, in); ok {
+		return cmds, nil
+	}
+	if q := user.state.Metadata.Machine.Question; q != nil && q.Kind == dialogue.AskCollect {
+		return []dialogue.Command{{Type: dialogue.SetSlot, Slot: q.Slot, Value: expr.Str(in.Text)}}, nil
+	}
+	return nil, nil
+}
+
+// act runs an action with its retries.
+func (r *run) act(where string, user *talk, call dialogue.ActionCall, s *seen) dialogue.Result {
+	for attempt := 1; ; attempt++ {
+		s.calls = append(s.calls, call)
+		res := r.once(where, user, call)
+		res.ID = call.ID
+		if res.Error == nil {
+			if call.Effect != program.Read {
+				user.ledger[call.ID] = call.Action
+			}
+			return res
+		}
+		if !call.Retry.Applies(res.Error.Type, attempt) {
+			return res
+		}
+	}
+}
+
+func (r *run) once(where string, user *talk, call dialogue.ActionCall) dialogue.Result {
+	if list := r.scenario.Stub[call.Action]; len(list) > 0 {
+		a, err := answerOf(user.stub(call.Action, list))
+		if err != nil {
+			r.failf(where, "stub %s: %v", call.Action, err)
+		}
+		if a.late > 0 && a.late >= call.Timeout {
+			return dialogue.Result{Error: &dialogue.Failure{Type: "timeout"}}
+		}
+		return dialogue.Result{Outputs: a.outputs, Error: a.failure}
+	}
+	if f := r.runner.Actions[call.Action]; f != nil && r.scenario.Program.IsZero() {
+		return f(user.user, call)
+	}
+	return dialogue.Result{Error: &dialogue.Failure{Type: "action_not_found"}}
+}
+
+// stub returns the next answer; the last one repeats.
+func (t *talk) stub(name string, list []yaml.Node) yaml.Node {
+	if t.stubs == nil {
+		t.stubs = map[string]int{}
+	}
+	n := min(t.stubs[name], len(list)-1)
+	t.stubs[name]++
+	return list[n]
+}
+
+// model answers for the model.
+func (r *run) model(user *talk, call dialogue.ModelCall) dialogue.Answer {
+	list := r.scenario.Stub["model"]
+	if len(list) == 0 {
+		return dialogue.Answer{ID: call.ID, Error: &dialogue.Failure{Type: "unavailable", Message: "no model"}}
+	}
+	n := user.stub("model", list)
+	v := yamlvalue.Of(&n)
+	text, _ := v.Get("text")
+	tool, _ := v.Get("tool")
+	a := dialogue.Answer{ID: call.ID, Text: text.String(), Tool: tool.String(), Args: map[string]expr.Value{}}
+	args, _ := v.Get("args")
+	for _, k := range args.Keys() {
+		a.Args[k], _ = args.Get(k)
+	}
+	return a
+}

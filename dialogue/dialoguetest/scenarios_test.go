@@ -1,0 +1,66 @@
+package dialoguetest_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/program"
+	"github.com/superstep-dev/superstep/examples/banking"
+)
+
+func runner() *dialoguetest.Runner {
+	r := &dialoguetest.Runner{
+		Assistant: func(name string) ([]program.File, error) {
+			if name != "banking" {
+				return nil, fmt.Errorf("there is no assistant %q", name)
+			}
+			return program.ReadDir(banking.Files)
+		},
+		Actions:    map[string]dialoguetest.Action{},
+		Validators: map[string]dialoguetest.Validator{},
+	}
+	for name, f := range new(banking.Bank).Actions() {
+		r.Actions[name] = f
+	}
+	for name, f := range banking.Validators {
+		r.Validators[name] = func(v expr.Value) (expr.Value, string) { return f(v) }
+	}
+	return r
+}
+
+func scenarios(t *testing.T, file string) []dialoguetest.Scenario {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := dialoguetest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestEveryScenarioHolds(t *testing.T) {
+	ways := map[string]func(*dialoguetest.Runner){
+		"at once":                func(*dialoguetest.Runner) {},
+		"restarted at each step": func(r *dialoguetest.Runner) { r.Restart = true },
+		"every message twice":    func(r *dialoguetest.Runner) { r.Twice = true },
+		"beside another user":    func(r *dialoguetest.Runner) { r.Beside = true },
+	}
+	list := scenarios(t, "testdata/scenarios.yaml")
+	for way, set := range ways {
+		for _, s := range list {
+			t.Run(way+"/"+s.ID, func(t *testing.T) {
+				r := runner()
+				set(r)
+				for _, f := range r.Run(s, list) {
+					t.Error(f)
+				}
+			})
+		}
+	}
+}

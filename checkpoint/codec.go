@@ -50,6 +50,7 @@ const formatSealed = 200
 //	    is in base64 too
 //	r   recent: [digits, name, ...], each digit the index of a name; a digit
 //	    is followed by '*' and another that says how often it stands there
+//	i   thread that waits for the end
 //	y   results of Once: [[task, name, size, error if there was one], ...]
 //	d   what the sizes speak of: data of changes, snapshot, payload and overlay
 //	    of each task, results of Once, in this order
@@ -153,6 +154,9 @@ func (e *encoder) record() error {
 	}
 	if !r.Due.IsZero() {
 		b = appendTime(append(b, `,"a":`...), r.Due)
+	}
+	if r.Caller != "" {
+		b = appendString(append(b, `,"i":`...), string(r.Caller))
 	}
 	e.meta = b
 	if r.Sealed != nil {
@@ -541,6 +545,7 @@ type wire struct {
 	kids    map[string]ID
 	paused  []Pause
 	begun   int
+	caller  ThreadID
 	ran     int
 	due     time.Time
 	sealed  *Sealed
@@ -741,6 +746,8 @@ func (w *wire) member(key, b []byte) (err error) {
 		}, 2)
 	case "a":
 		w.due, err = parseTime(b)
+	case "i":
+		err = str(b, (*string)(&w.caller))
 	case "x":
 		w.sealed = new(Sealed)
 		err = tuple(b, 2, func(i int, b []byte) (err error) {
@@ -963,7 +970,7 @@ func (w *wire) place(r *Record) {
 	}
 	r.Lineage, r.Step, r.Graph, r.Metadata = w.lineage, w.step, w.graph, w.meta
 	r.Open, r.Joins, r.Deferred, r.Children, r.Paused = w.open, w.joins, w.after, w.kids, w.paused
-	r.Begun, r.Ran, r.Due = w.begun, w.ran, w.due
+	r.Begun, r.Ran, r.Due, r.Caller = w.begun, w.ran, w.due, w.caller
 }
 
 func (w *wire) recently(r *Record) error {

@@ -124,6 +124,10 @@ type Record struct {
 	Begun int `json:"begun,omitempty"`
 	Ran   int `json:"ran,omitempty"`
 
+	// Caller is the thread that waits for the end of the turn, if one does: it is to be
+	// made due when nothing is pending any more. All records of the turn have it.
+	Caller ThreadID `json:"caller,omitempty"`
+
 	// Sealed holds the rest of a record that was encrypted, compressed or put
 	// into another form on its way to the store. Such a record has nothing else
 	// but where it stands (ID, Parent, Log, Branch, Seq, Lineage, Epoch), Source,
@@ -286,6 +290,18 @@ type Question struct {
 	// for. Event names the event.
 	Wait  bool   `json:"wait,omitempty"`
 	Event string `json:"event,omitempty"`
+
+	// Turn, if not nil, is what is waited for: its end.
+	Turn *Turn `json:"turn,omitempty"`
+}
+
+// Turn is a turn of a thread, from an input to where nothing is pending any more, by
+// the record of its input.
+type Turn struct {
+	Thread ThreadID `json:"thread"`
+	Record ID       `json:"record"`
+	Branch Branch   `json:"branch,omitempty"`
+	Seq    int64    `json:"seq"`
 }
 
 // Arrival is what is known of a join since it fired last.
@@ -327,6 +343,7 @@ const (
 	KindOnce    ResultKind = "once"    // result of a named sub-step
 	KindOpen    ResultKind = "open"    // how it stands: an OpenTask
 	KindEvent   ResultKind = "event"   // an event that nobody has waited for yet
+	KindFailed  ResultKind = "failed"  // why a run failed, for the thread that waits for its end: a Failure
 )
 
 // EventsEpoch is the epoch of results that belong to no superstep: the events

@@ -187,20 +187,21 @@ type (
 	//	func (e *StateSizeError) Error() string
 	StateSizeError = local.StateSizeError
 
-	// DeadlineError says that an answer or an event did not come in time.
+	// DeadlineError says that an answer, an event or the end of a thread did not come in time.
 	//
 	//	type DeadlineError struct {
-	//		Node  string
-	//		Key   string
-	//		Event string // empty for a question
-	//		Due   time.Time
+	//		Node   string
+	//		Key    string
+	//		Event  string // empty for a question
+	//		Thread string // whose end was waited for; else empty
+	//		Due    time.Time
 	//	}
 	//
 	//	func (e *DeadlineError) Error() string
 	DeadlineError = local.DeadlineError
 
-	// CallError says that a node called [Once], [Do], [Interrupt], [WaitFor], [Sleep]
-	// or [Call] with what can't be: a key that can't be recorded or was used before, a
+	// CallError says that a node called [Once], [Do], [Interrupt], [WaitFor], [Sleep],
+	// [Spawn] or [Call] with what can't be: a key that can't be recorded or was used before, a
 	// schema for the answer that is none, or Once without a function.
 	//
 	//	type CallError struct {

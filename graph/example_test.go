@@ -341,6 +341,56 @@ func ExampleAddSubgraph() {
 	// Output: 16 <nil>
 }
 
+// A node starts a turn on another thread, of another graph, and waits for its end: days,
+// perhaps, in which neither has a goroutine. A runner lets the one run, and the other go on.
+func ExampleSpawn() {
+	type report struct{ Topic, Text string }
+	r := graph.New[report]("report")
+	r.AddNode("write", func(_ context.Context, s *report) error {
+		s.Text = "all about " + s.Topic
+		return nil
+	})
+	r.AddEdge(graph.Start, "write")
+	reports := r.MustCompile()
+
+	type paper struct{ Title, Body string }
+	b := graph.New[paper]("paper")
+	b.AddNode("edit", func(ctx context.Context, s *paper) error {
+		title := s.Title
+		spawned, err := graph.Spawn(ctx, "report", reports.Thread("report-1"), reports.Input(func(r *report) error {
+			r.Topic = title
+			return nil
+		}))
+		if err != nil {
+			return err
+		}
+		r, err := spawned.Wait(ctx)
+		if err != nil {
+			return err // the first time: the thread is parked
+		}
+		s.Body = r.Text
+		return nil
+	})
+	b.AddEdge(graph.Start, "edit")
+	store := checkpoint.NewMemory()
+	papers := b.MustCompile(graph.WithCheckpointer(store))
+
+	ctx := context.Background()
+	t := papers.Thread("paper-1")
+	snap, err := t.Invoke(ctx, t.Input(func(p *paper) error { p.Title = "cats"; return nil }))
+	fmt.Println(snap.Waits[0], err)
+
+	runner, err := graph.NewRunner(store, graph.RunnerOptions{}, papers, reports)
+	for range 2 { // Run does so until its context ends
+		err = errors.Join(err, runner.Sweep(ctx))
+	}
+	snap, err = t.State(ctx)
+	fmt.Println(snap.State.Body, err)
+	// Output:
+	// node 'edit' waits for the end of thread "report-1" <nil>
+	// all about cats <nil>
+}
+
 // What Once has returned is recorded at once: when the node runs again, the
 // payment isn't made a second time.
 func ExampleOnce() {

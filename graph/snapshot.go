@@ -100,14 +100,15 @@ type Interrupted struct {
 	Deadline time.Time // see [Deadline]; zero if there is none
 }
 
-// Wait is a sleep, or a wait for an event.
+// Wait is a sleep, or a wait for an event or for the end of what was spawned.
 type Wait struct {
-	ID    string
-	Key   string
-	Node  string
-	Path  []string  // nodes from the root graph down to the subgraph it is in
-	Event string    // empty for a sleep
-	Until time.Time // the end of the sleep, or the deadline of the event; may be zero
+	ID     string
+	Key    string
+	Node   string
+	Path   []string  // nodes from the root graph down to the subgraph it is in
+	Event  string    // that is waited for; else empty
+	Thread string    // whose end is waited for (see [Spawned.Wait]); else empty
+	Until  time.Time // the end of the sleep, or the deadline of the wait; may be zero
 }
 
 func (w Wait) String() string {
@@ -116,10 +117,13 @@ func (w Wait) String() string {
 	if !w.Until.IsZero() {
 		until = " until " + w.Until.Format(time.RFC3339)
 	}
-	if w.Event == "" {
-		return fmt.Sprintf("node '%s' sleeps%s", node, until)
+	switch {
+	case w.Thread != "":
+		return fmt.Sprintf("node '%s' waits for the end of thread %q%s", node, w.Thread, until)
+	case w.Event != "":
+		return fmt.Sprintf("node '%s' waits for event %q%s", node, w.Event, until)
 	}
-	return fmt.Sprintf("node '%s' waits for event %q%s", node, w.Event, until)
+	return fmt.Sprintf("node '%s' sleeps%s", node, until)
 }
 
 // Decode stores the question's value in v, a pointer.
@@ -142,7 +146,11 @@ func interruptOf(q *checkpoint.Question) Interrupted {
 }
 
 func waitOf(q *checkpoint.Question) Wait {
-	return Wait{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, Event: q.Event, Until: q.Due}
+	w := Wait{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, Event: q.Event, Until: q.Due}
+	if q.Turn != nil {
+		w.Thread = string(q.Turn.Thread)
+	}
+	return w
 }
 
 // Err returns an [InterruptError] when the thread waits for answers, a [JoinError] when

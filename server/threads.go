@@ -390,6 +390,10 @@ func (s *Server) eraseThread(ctx context.Context, id string, until time.Time) er
 			return err // that took long, and somebody else is at it
 		}
 	}
+	if head, _ := s.head(ctx, id); head != nil && head.Caller != "" && s.graphs[head.Graph] != nil {
+		// A thread waits for its end: it is told. What is left goes below.
+		_ = s.graphs[head.Graph].Thread(id, graph.WithCheckpointer(s.store), graph.WhenBusy(graph.BusyInterrupt)).Delete(ctx)
+	}
 	if err := s.store.Delete(ctx, checkpoint.ThreadID(id)); err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 		return err
 	}

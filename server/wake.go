@@ -41,8 +41,11 @@ func (s *Server) startDue(ctx context.Context) error {
 func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
 	thread := string(w.Thread)
 	t, err := s.db.Thread(ctx, thread)
-	if errors.Is(err, db.ErrNotFound) { // of another program
-		return nil
+	var first *db.Run
+	if errors.Is(err, db.ErrNotFound) {
+		if t, first, err = s.adopt(ctx, w.Thread); t == nil { // of another program
+			return err
+		}
 	}
 	if err != nil {
 		return err
@@ -57,6 +60,12 @@ func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		}
 	}
 	last, err := s.db.Runs(ctx, thread, "", db.Page{Limit: 1})
+	if err == nil && len(last) == 0 && first == nil { // whoever made the thread may have died before its run
+		_, first, err = s.adopt(ctx, w.Thread)
+	}
+	if first != nil && len(last) == 0 {
+		last = append(last, first)
+	}
 	if err != nil || len(last) == 0 {
 		return err
 	}
@@ -98,6 +107,44 @@ func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
 	s.auditedSelf(ctx, Runs, CreateRun, "wait", slog.String("thread", t.ID), slog.String("run", run.ID))
 	s.runs.wake(thread)
 	return nil
+}
+
+// adopt makes a thread that one of the server's has spawned (graph.Spawn) a thread of the
+// server's, of the same user, and returns what its first run is like. Another's is nil.
+func (s *Server) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Thread, *db.Run, error) {
+	head, _, err := s.store.Head(ctx, checkpoint.Log{Thread: id})
+	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && (head.Caller == "" || s.graphs[head.Graph] == nil) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	caller, err := s.db.Runs(ctx, string(head.Caller), "", db.Page{Limit: 1})
+	if err != nil || len(caller) == 0 {
+		return nil, nil, err
+	}
+	by, err := s.db.Thread(ctx, string(head.Caller))
+	if err != nil {
+		if errors.Is(err, db.ErrNotFound) {
+			err = nil
+		}
+		return nil, nil, err
+	}
+	assistant := assistantOfGraph(head.Graph)
+	metadata := object{"graph_id": jsonText(head.Graph), "assistant_id": jsonText(assistant)}
+	if owner, ok := objectOf(by.Metadata)["owner"]; ok {
+		metadata["owner"] = owner
+	}
+	t := newThread(string(id), metadata)
+	err = s.db.AddThread(ctx, t)
+	if errors.Is(err, db.ErrExists) {
+		t, err = s.db.Thread(ctx, string(id))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	kwargs, err := json.Marshal(runBody{AssistantID: assistant})
+	return t, &db.Run{AssistantID: assistant, Kwargs: kwargs, User: caller[0].User, Metadata: object(nil).raw()}, err
 }
 
 // postEvent sends an event to a thread whose graph waits for it, or will.

@@ -185,3 +185,64 @@ func TestAThreadWaitsAfterAWrongAnswer(t *testing.T) {
 type greeting struct {
 	Greeting string `json:"greeting"`
 }
+
+// spawning is a graph whose node spawns one that waits, and waits for its end.
+func spawning(t testing.TB, other *graph.Graph[order]) *graph.Graph[order] {
+	t.Helper()
+	b := graph.New[order]("spawning")
+	b.AddNode("spawn", func(ctx context.Context, s *order) error {
+		how := s.How
+		sp, err := graph.Spawn(ctx, "other", other.Thread(""), other.Input(func(o *order) error { o.How = how; return nil }))
+		if err != nil {
+			return err
+		}
+		o, err := sp.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		s.Steps.Add(o.Steps.Slice()...)
+		return nil
+	})
+	b.AddEdge(graph.Start, "spawn")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// What a node spawns is a thread of the server's, of the same user, which can be answered
+// as any, and whose end lets the thread that spawned it go on.
+func TestASpawnedThreadIsOneOfTheServers(t *testing.T) {
+	for _, data := range []string{"memory", "sqlite:" + filepath.Join(t.TempDir(), "spawn.db")} {
+		other := waiting(t)
+		c := start(t, server.Graph(spawning(t, other)), server.Graph(other), server.Data(data))
+		for how, want := range map[string]string{"rest": "[rested sent ]", "paid": "[paid 120 sent ]"} {
+			thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+			call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "spawning", "input": object{"how": how}})
+			if how == "paid" {
+				var spawned []object
+				for len(spawned) == 0 {
+					spawned = call[[]object](c, "POST", "/threads/search", object{"metadata": object{"graph_id": "waiting"}, "status": "busy"})
+				}
+				c.do("POST", "/threads/"+spawned[0]["thread_id"].(string)+"/events", object{"name": "paid", "value": 120})
+			}
+			if got := c.until(thread, "idle")["values"].(object)["steps"]; fmt.Sprint(got) != want {
+				t.Errorf("%s on %.6s: %v, want %s", how, data, got, want)
+			}
+		}
+		if all := call[[]object](c, "POST", "/threads/search", object{}); len(all) != 4 {
+			t.Errorf("there are %d threads", len(all))
+		}
+		thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+		call[object](c, "POST", "/threads/"+thread+"/runs/wait", object{"assistant_id": "spawning", "input": object{"how": "paid"}})
+		var spawned []object
+		for len(spawned) == 0 {
+			spawned = call[[]object](c, "POST", "/threads/search", object{"metadata": object{"graph_id": "waiting"}, "status": "busy"})
+		}
+		c.do("DELETE", "/threads/"+spawned[0]["thread_id"].(string), nil)
+		if failed := c.until(thread, "error"); !strings.Contains(fmt.Sprint(failed["error"]), "deleted") {
+			t.Errorf("after the spawned thread was deleted: %v", failed["error"])
+		}
+	}
+}

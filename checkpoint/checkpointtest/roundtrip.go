@@ -50,12 +50,14 @@ func fullRecord(r *checkpoint.Record) *checkpoint.Record {
 				{ID: "q2", Key: "", Node: "review", When: "before"},
 				{ID: "q3", Key: "nap", Node: "review", When: "inside", Due: epochStart.Add(time.Hour), Wait: true},
 				{ID: "q4", Key: "paid", Node: "review", When: "inside", Due: epochStart.Add(-time.Hour), Wait: true, Event: "payment", Answered: true, Expired: true},
+				{ID: "q5", Key: "work", Node: "review", When: "inside", Wait: true, Turn: &checkpoint.Turn{Thread: "other", Record: r.ID, Branch: checkpoint.Branch(r.ID), Seq: 3}},
 			},
 			Children: map[string]checkpoint.ID{"call": r.ID},
 		},
 	}
 	r.Joins = []checkpoint.Arrival{{Join: "c<-a,b", Sources: []string{"a"}}}
 	r.Deferred = []string{"last"}
+	r.Caller = "who \"waits\""
 	r.Children = map[string]checkpoint.ID{"sub": r.ID}
 	r.Recent = []string{"a", "b", "a", "b,c", ""}
 	r.Paused = []checkpoint.Pause{{ID: "p1", Node: "review"}}
@@ -315,6 +317,7 @@ func drawRecord(t *rapid.T, r *checkpoint.Record) {
 	r.Joins = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Arrival {
 		return checkpoint.Arrival{Join: name().Draw(t, "join"), Sources: names().Draw(t, "sources"), Elsewhere: names().Draw(t, "elsewhere"), Fired: rapid.Bool().Draw(t, "fired")}
 	}), 0, 2).Draw(t, "joins")
+	r.Caller = checkpoint.ThreadID(name().Draw(t, "caller"))
 	r.Deferred, r.Recent = names().Draw(t, "deferred"), rapid.SliceOfN(name(), 0, 24).Draw(t, "recent")
 	r.Children = rapid.MapOfN(name(), rapid.Custom(drawID), 0, 2).Draw(t, "children")
 	r.Paused = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Pause {

@@ -35,10 +35,10 @@ func sample() *recording.Recording {
 		Tasks:    []checkpoint.Task{{Node: "w", From: "n", Sent: true, Payload: raw(`null`), Overlay: raw(`{}`)}},
 		Open: []checkpoint.OpenTask{{Gen: 1, Error: "e", Passed: true, Folded: true, Node: "n",
 			Routing:   &checkpoint.Routing{Goto: []string{"x"}, Static: true, Stop: true, Parent: &checkpoint.Routing{}, Sends: []checkpoint.Task{{Node: "y"}}},
-			Questions: []checkpoint.Question{{ID: "q", Key: "k", Node: "n", Path: []string{"p"}, When: "inside", Value: raw(`null`), Schema: raw(`{}`), Answer: raw(`null`), Answered: true, Due: at, Expired: true, Wait: true, Event: "e"}},
+			Questions: []checkpoint.Question{{ID: "q", Key: "k", Node: "n", Path: []string{"p"}, When: "inside", Value: raw(`null`), Schema: raw(`{}`), Answer: raw(`null`), Answered: true, Due: at, Expired: true, Wait: true, Event: "e", Turn: &checkpoint.Turn{Thread: "o", Record: run, Branch: "b", Seq: 1}}},
 			Children:  map[string]checkpoint.ID{"c": run.Checkpoint(1)}}},
 		Joins: []checkpoint.Arrival{{Join: "a->b", Sources: []string{"a"}}}, Deferred: []string{"d"}, Children: map[string]checkpoint.ID{"c": run.Checkpoint(1)},
-		Recent: []string{"a", ""}, Paused: []checkpoint.Pause{{ID: "p", Node: "n"}}, Begun: 1, Ran: 2,
+		Recent: []string{"a", ""}, Paused: []checkpoint.Pause{{ID: "p", Node: "n"}}, Begun: 1, Ran: 2, Caller: "c",
 	}
 	two := &checkpoint.Record{ID: run.Checkpoint(2), Parent: one.ID, Log: root, Seq: 2, Epoch: one.ID, CreatedAt: at}
 	fork := run.Checkpoint(3)

@@ -56,6 +56,65 @@ func Example_sleep() {
 	// Output: false decency 24h0m0s <nil>
 }
 
+// Batch is what a node collects from other threads.
+type Batch struct {
+	Customers graph.Value[[]string]
+	Paid      graph.Sum[int]
+}
+
+// collect spawns an invoice for each customer and waits for all of them.
+func collect(invoices *graph.Graph[Invoice]) func(context.Context, *Batch) error {
+	return func(ctx context.Context, s *Batch) error {
+		var all []*graph.Spawned[Invoice]
+		for _, customer := range s.Customers.Get() {
+			one, err := graph.Spawn(ctx, customer, invoices.Thread("invoice-"+customer), invoices.Input(func(i *Invoice) error {
+				i.Customer = customer
+				return nil
+			}))
+			if err != nil {
+				return err
+			}
+			all = append(all, one)
+		}
+		var errs []error
+		for _, one := range all {
+			i, err := one.Wait(ctx)
+			if errs = append(errs, err); err == nil {
+				s.Paid.Add(i.Paid)
+			}
+		}
+		return errors.Join(errs...) // the first time: the thread is parked here
+	}
+}
+
+func Example_spawn() {
+	ctx := context.Background()
+	store := checkpoint.NewMemory()
+	invoices := compileInvoice(store, awaitPayment)
+	b := graph.New[Batch]("batch").AddNode("collect", collect(invoices)).AddEdge(graph.Start, "collect")
+	g := b.MustCompile(graph.WithCheckpointer(store))
+
+	t := g.Thread("b-1")
+	snap, err := t.Invoke(ctx, t.Input(func(s *Batch) error {
+		s.Customers.Set([]string{"kim", "lee"})
+		return nil
+	}))
+	fmt.Println(len(snap.Waits), snap.Waits[0].Thread, err)
+
+	err = errors.Join(
+		invoices.Thread("invoice-kim").SendEvent(ctx, "payment", 1250),
+		invoices.Thread("invoice-lee").SendEvent(ctx, "payment", 800))
+	runner, err2 := graph.NewRunner(store, graph.RunnerOptions{}, g, invoices)
+	for range 3 { // Run does so until its context ends
+		err2 = errors.Join(err2, runner.Sweep(ctx))
+	}
+	snap, err3 := t.State(ctx)
+	fmt.Println(snap.State.Paid, errors.Join(err, err2, err3))
+	// Output:
+	// 2 invoice-kim <nil>
+	// 2050 <nil>
+}
+
 func Example_event() {
 	g := compileInvoice(checkpoint.NewMemory(), awaitPayment)
 	t := g.Thread("i-1")

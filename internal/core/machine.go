@@ -30,6 +30,7 @@ type Config struct {
 	Run      checkpoint.ID // of the run: a UUID whose last four bytes are zero
 	Version  int           // of the state's schema
 	Metadata map[string]string
+	Caller   checkpoint.ThreadID // waits for the end of turns that an input begins
 
 	Limits
 
@@ -229,6 +230,7 @@ type Machine struct {
 	failed bool // a task failed; the others are being cancelled
 
 	children map[string]checkpoint.ID
+	caller   checkpoint.ThreadID // see Record.Caller
 
 	to     successors
 	codec  codec
@@ -295,6 +297,9 @@ func (m *Machine) Recent() []string { return m.recent }
 // Children returns the record of each subgraph that keeps its state.
 func (m *Machine) Children() map[string]checkpoint.ID { return m.children }
 
+// Caller returns the thread that waits for the end of the turn, if one does.
+func (m *Machine) Caller() checkpoint.ThreadID { return m.caller }
+
 // Outcome says how the run ended, after a Ready with Done.
 func (m *Machine) Outcome() Outcome { return m.outcome }
 
@@ -317,6 +322,9 @@ func (m *Machine) Claim() { m.tail.writes.claim = true }
 // Input starts a turn: it folds an input and goes where routing says, Static
 // meaning the graph's entry. Tasks that are pending are abandoned.
 func (m *Machine) Input(source checkpoint.Source, changes Changes, r Routing) error {
+	if !m.Pending() { // else the turn that is waited for begins anew
+		m.caller = m.cfg.Caller
+	}
 	if len(m.tasks) > 0 {
 		m.base = m.cfg.Values.Ahead(m.base)
 	}

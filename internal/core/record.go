@@ -73,7 +73,7 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		m.tail.fork = true
 		m.tail.lineage = append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})
 	}
-	m.children = rec.Children
+	m.children, m.caller = rec.Children, rec.Caller
 	m.recent = slices.Clone(rec.Recent)
 	m.paused = slices.Clone(rec.Paused)
 	states, err := checkpoint.TaskStates(tip.Epoch, rec, tip.Results)
@@ -228,7 +228,7 @@ func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change)
 	rec.ID, rec.Parent, rec.Log, rec.Seq = m.cfg.Run.Checkpoint(m.tail.n), m.tail.head, m.cfg.Log, m.tail.seq
 	rec.Step, rec.Source, rec.Begun, rec.Ran = m.step, source, m.begun, m.ran
 	rec.Graph, rec.Version, rec.Metadata = m.cfg.Plan.Name, m.cfg.Version, m.cfg.Metadata
-	rec.Changes, rec.Children = parts, m.children
+	rec.Changes, rec.Children, rec.Caller = parts, m.children, m.caller
 	if m.tail.fork {
 		m.tail.fork = false
 		m.tail.branch = checkpoint.Branch(rec.ID)

@@ -389,11 +389,11 @@ func OpenQuestions(m *core.Machine) []checkpoint.Question {
 }
 
 // timed reports whether the thread waits for something that is not an answer: a
-// time or an event.
+// time, an event or the end of another thread's turn.
 func timed(m *core.Machine) bool {
 	for i := range m.Tasks() {
 		for _, q := range m.Task(i).Unanswered() {
-			if q.Event != "" || !q.Due.IsZero() {
+			if q.Event != "" || q.Turn != nil || !q.Due.IsZero() {
 				return true
 			}
 		}

@@ -29,6 +29,7 @@ func Delete(ctx context.Context, store checkpoint.Store, thread checkpoint.Threa
 	if ctx.Err() != nil { // which the claim does not mind
 		return context.Cause(ctx)
 	}
+	forsake(ctx, store, thread)
 	// Whatever else keeps the claim from being written, a full disk or a damaged
 	// thread, must not keep the thread from being deleted.
 	if err := store.Delete(ctx, thread); err != nil {

@@ -95,6 +95,8 @@ type Options struct {
 	ClaimFirst  bool          // before the thread is read
 	Sizes       *Sizes        // nil: nobody looks
 	Metadata    map[string]string
+	Run         checkpoint.ID       // of the run; empty: a new one
+	Caller      checkpoint.ThreadID // waits for the end of the turn that the run begins
 
 	Bounds
 	Before, After []bool   // breakpoints by node

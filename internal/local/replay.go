@@ -793,6 +793,8 @@ func clipPath(p []string) []string {
 
 func questionText(q *checkpoint.Question) string {
 	switch {
+	case q.Turn != nil:
+		return fmt.Sprintf("waits for the end of thread %q (%q)", q.Turn.Thread, q.Key)
 	case q.Event != "":
 		return fmt.Sprintf("waits for event %q (%q)", q.Event, q.Key)
 	case q.Wait:

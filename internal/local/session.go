@@ -46,15 +46,17 @@ type Session struct {
 	beside atomic.Bool // a task stored a result itself
 
 	// Owned by the goroutine that drives.
-	flight    flight
-	last      *checkpoint.Record // written last
-	collected [][]any            // what was committed by this session, by superstep, if wanted
-	fresh     bool               // an input's values are to be shown
-	began     bool               // tasks were started
-	confirmed bool               // the thread is known to be as it was read
-	flushing  bool               // nothing is to be started
-	ended     bool               // the run has come to an end of its own
-	traced    traced
+	flight      flight
+	last        *checkpoint.Record // written last
+	collected   [][]any            // what was committed by this session, by superstep, if wanted
+	fresh       bool               // an input's values are to be shown
+	began       bool               // tasks were started
+	confirmed   bool               // the thread is known to be as it was read
+	flushing    bool               // nothing is to be started
+	ended       bool               // the run has come to an end of its own
+	failure     error              // that the run came to, if a thread waits for its turn
+	toldCallers bool               // those that wait for the turn know that it is over
+	traced      traced
 }
 
 // runID is the ID of a run, made when it is needed: a run that stores nothing mostly
@@ -83,6 +85,9 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 		} else {
 			s.saver = newSaver(&o)
 		}
+	}
+	if o.Run != "" {
+		s.id.once.Do(func() { s.id.id = o.Run })
 	}
 	if lock && s.saver != nil && o.parent == nil {
 		if at, err = s.hold(ctx, at); err != nil {
@@ -139,7 +144,7 @@ func (s *Session) Close() {
 
 func (s *Session) giveUp() {
 	if s.o.parent == nil {
-		_ = s.saver.release(context.Background(), s.wakes)
+		_ = s.letGo(context.Background())
 	}
 	if s.release != nil {
 		s.release(s.evicted)
@@ -160,7 +165,7 @@ func (s *Session) config() core.Config {
 	}
 	return core.Config{
 		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: run, Version: s.prog.Version,
-		Metadata: s.o.Metadata, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
+		Metadata: s.o.Metadata, Caller: s.o.Caller, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
 	}
 }
 
@@ -359,11 +364,15 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		if !root {
 			return
 		}
+		if s.saver.mode == Exit && s.m.Caller() != "" {
+			s.saver.lease.ttl = DefaultLease // so that whoever waits for the end is told
+		}
 		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
 			err, s.ended = ferr, false
 		}
+		s.failure = s.failedTurn(ctx, err)
 		if !s.flushing && !s.repeats(nil) { // before the caller is told how the run went
-			if rerr := s.saver.release(ctx, s.wakes); rerr != nil {
+			if rerr := s.letGo(ctx); rerr != nil {
 				err, s.ended = errors.Join(err, rerr), false
 			}
 		}
@@ -385,7 +394,8 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		if rd.Write != nil {
 			s.recordOnce(rd.Write.Record)
-			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil)
+			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil) && !s.calledFor()
+			rd.Write.Wake = s.o.Caller != "" // whoever runs threads begins it
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.flight.stopTasks(err)
 				s.o.parent.unsaved(err)

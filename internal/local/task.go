@@ -278,9 +278,10 @@ func (t *Task) close() {
 type Asking struct {
 	Key           string
 	Value, Schema json.RawMessage
-	For           time.Duration // until the clock answers, counted from the first call; 0: never
-	Event         string        // waited for; nobody is asked
-	Sleep         bool          // nothing but the time is waited for
+	For           time.Duration    // until the clock answers, counted from the first call; 0: never
+	Event         string           // waited for; nobody is asked
+	Sleep         bool             // nothing but the time is waited for
+	Turn          *checkpoint.Turn // whose end is waited for
 
 	// Accept decodes an answer. When it can't, the answer is void and the question
 	// is open again.
@@ -294,9 +295,14 @@ func (a *Asking) kind() string {
 		return "sleep"
 	case a.Event != "":
 		return "event"
+	case a.Turn != nil:
+		return "spawned"
 	}
 	return "interrupt"
 }
+
+// waits reports whether nobody is asked.
+func (a *Asking) waits() bool { return a.kind() != "interrupt" }
 
 // Call is how graph calls what asks.
 func (a *Asking) Call() string {
@@ -305,6 +311,8 @@ func (a *Asking) Call() string {
 		return "Sleep"
 	case "event":
 		return "WaitFor"
+	case "spawned":
+		return "Spawned.Wait"
 	}
 	return "Interrupt"
 }
@@ -323,7 +331,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	if !utf8.ValidString(scopeOf(ctx)+key) || !utf8.ValidString(a.Event) {
 		return nil, &CallError{Call: a.Call(), Node: t.node.Name, Key: cmp.Or(key, a.Event), Reason: notUTF8}
 	}
-	timed := a.Event != "" || a.For > 0
+	timed := a.Event != "" || a.Turn != nil || a.For > 0
 	if ns := t.s.root().o.Log.Namespace; timed && ns != "" {
 		return nil, fmt.Errorf("%s %q in node %q: %w, this thread has %q", a.kind(), key, t.node.Name, ErrNamespace, ns)
 	}
@@ -340,7 +348,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	k := t.talking()
 	scope := scopeOf(ctx)
 	idKey := "ask " + key
-	if a.kind() != "interrupt" {
+	if a.waits() {
 		idKey = a.kind() + " " + key
 	}
 	if key == "" {
@@ -365,11 +373,15 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	id := core.QuestionID(t.s.o.Log, t.at.branch, t.at.epoch, t.index, int(t.gen), scope+idKey)
 	for i := range k.Questions {
 		q := &k.Questions[i]
-		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != (a.Sleep || a.Event != "") || positional && !bytes.Equal(q.Value, value) {
+		if len(q.Path) > 0 || q.Scope != scope || q.Key != key || q.Event != a.Event || q.Wait != a.waits() || (q.Turn != nil) != (a.Turn != nil) || positional && !bytes.Equal(q.Value, value) {
 			continue
 		}
 		if q.Expired && !a.Sleep {
-			return nil, &DeadlineError{Node: t.node.Name, Key: key, Event: a.Event, Due: q.Due}
+			late := &DeadlineError{Node: t.node.Name, Key: key, Event: a.Event, Due: q.Due}
+			if a.Turn != nil {
+				late.Thread = string(a.Turn.Thread)
+			}
+			return nil, late
 		}
 		if q.Answered {
 			if a.Accept == nil {
@@ -388,7 +400,7 @@ func (t *Task) Ask(ctx context.Context, a Asking) (json.RawMessage, error) {
 	}
 	k.Questions = append(k.Questions, checkpoint.Question{
 		ID: id, Key: key, Scope: scope, Node: t.node.Name, When: "inside", Value: value, Schema: schema,
-		Due: a.due(), Wait: a.Sleep || a.Event != "", Event: a.Event,
+		Due: a.due(), Wait: a.waits(), Event: a.Event, Turn: a.Turn,
 	})
 	q := &k.Questions[len(k.Questions)-1]
 	t.wait(q)

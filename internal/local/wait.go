@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -21,13 +22,17 @@ var ErrNamespace = errors.New("sleeping, deadlines and events need the empty nam
 
 // DeadlineError says that an answer or an event did not come in time.
 type DeadlineError struct {
-	Node  string
-	Key   string
-	Event string // empty for a question
-	Due   time.Time
+	Node   string
+	Key    string
+	Event  string // empty for a question
+	Thread string // whose end was waited for; else empty
+	Due    time.Time
 }
 
 func (e *DeadlineError) Error() string {
+	if e.Thread != "" {
+		return fmt.Sprintf("node %q: thread %q (%q) had not ended by %s", e.Node, e.Thread, e.Key, e.Due.Format(time.RFC3339))
+	}
 	if e.Event != "" {
 		return fmt.Sprintf("node %q: event %q did not come until %s", e.Node, e.Event, e.Due.Format(time.RFC3339))
 	}
@@ -101,6 +106,17 @@ func (s *Session) settle(ctx context.Context) (again bool, err error) {
 				}
 			}
 		}
+		if q.Turn != nil {
+			end, err := endOf(ctx, s.o.Store, q.Turn, s.o.Log.Thread)
+			if err != nil {
+				return false, err
+			}
+			if end != nil {
+				if answers[q.ID], err = json.Marshal(end); err != nil {
+					return false, err
+				}
+			}
+		}
 		if _, answered := answers[q.ID]; !answered && !q.Due.IsZero() && !q.Due.After(now) {
 			answers[q.ID] = nil
 		}
@@ -132,7 +148,12 @@ func (s *Session) wakes(ctx context.Context) bool {
 	if s.o.ClaimFirst { // nobody but a runner continues what a runner had begun
 		return true
 	}
-	return hasMail(ctx, s.o.Store, s.o.Log)
+	return s.awaitsTurn() || hasMail(ctx, s.o.Store, s.o.Log)
+}
+
+// awaitsTurn reports whether a task waits for the end of another thread's turn.
+func (s *Session) awaitsTurn() bool {
+	return s.m != nil && slices.ContainsFunc(OpenQuestions(s.m), func(q checkpoint.Question) bool { return q.Turn != nil })
 }
 
 // hasMail reports whether events may wait for a thread.

@@ -198,7 +198,7 @@ func TestInternalNamesCannotBeWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var re *graph.ReservedFieldError
+		var re *graph.FieldError
 		if _, err := g.Invoke(t.Context(), nil); !errors.As(err, &re) || re.Field != name || re.Node != "a" {
 			t.Errorf("%s: %v", name, err)
 		}

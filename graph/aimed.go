@@ -119,7 +119,7 @@ func (e *engine) insidePaths(prefix string) (paths []string) {
 // subcall returns the call of e by a task.
 func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error) {
 	set := e.settings
-	call := local.Call{Program: e.program(taskEmitter(t))}
+	call := local.Call{Program: e.program(&set, taskEmitter(t))}
 	if around, _ := t.Deps().(*deps); set.inside != nil || around != nil && around.inside != nil {
 		if around == nil {
 			around = &deps{}

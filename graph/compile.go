@@ -107,10 +107,18 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	problems = append(problems, b.unnamed()...)
 	base := b.settings
 	base.MaxSteps, base.CycleWindow = DefaultMaxSteps, defaultCycleWindow
-	if s, ok := any(v).(schemaValues); ok {
-		base.renamed = slices.Concat(s.t.renamed, base.renamed)
+	schema, isSchema := any(v).(schemaValues)
+	if isSchema {
+		base.renamed = slices.Concat(schema.t.renamed, base.renamed)
 	}
 	set, err := with(base, opts)
+	if set.onWarning == nil {
+		warn := logWarnings(b.spec.Name)
+		set.onWarning = &warn
+	}
+	if isSchema {
+		v = any(schema.warning(*set.onWarning)).(values[S])
+	}
 	if err != nil {
 		problems = append(problems, Problem{Kind: "option", Text: err.Error()})
 	}
@@ -159,13 +167,6 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 	set.compiling = true
 	if err := e.checkAimed(&set); err != nil {
 		return nil, &CompileError{Graph: b.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
-	}
-	if e.settings.onWarning == nil {
-		if s, ok := any(v).(schemaValues); ok {
-			e.settings.onWarning = s.warn
-		} else {
-			e.settings.onWarning = logWarnings(b.spec.Name)
-		}
 	}
 	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
 	if set.config != nil {

@@ -102,10 +102,10 @@ func TestAnEditCompletesTheTaskThatItNames(t *testing.T) {
 	equalSlice(t, "status", status, []string{"interrupted", "done", "interrupted"})
 	for _, task := range []string{second, "nonsense"} { // it is done, or there is none
 		_, err := th.BulkEdit(bg, []graph.Edit[trail]{{AsNode: "work", Task: task}})
-		wantErr[*graph.UnknownTaskError](t, err)
+		equal(t, "task", wantErr[*graph.InvalidEdgeError](t, err).Target, task)
 	}
 	_, err := th.BulkEdit(bg, []graph.Edit[trail]{{AsNode: "split", Task: snap.Tasks[0].ID}})
-	wantErr[*graph.UnknownTaskError](t, err)
+	wantErr[*graph.InvalidEdgeError](t, err)
 	answers := graph.Answers{}
 	for _, q := range snap.Interrupts {
 		answers[q.ID] = true

@@ -296,15 +296,12 @@ func (m *Map[K, V]) change() (*mapChange[K, V], error) {
 	// The change gets memory of its own: the task may still write to pend.
 	c := &mapChange[K, V]{over: m.over, puts: make([]pair[K, V], 0, len(m.pend))}
 	for k, s := range m.pend {
-		if k != k {
-			return nil, errNaNKey
+		if err := checkEntry(k, s.value); err != nil {
+			return nil, err
 		}
 		if s.deleted {
 			c.deletes = append(c.deletes, k)
 			continue
-		}
-		if err := finite(s.value); err != nil {
-			return nil, fmt.Errorf("key %v: %w", k, err)
 		}
 		if !m.over && m.base != nil {
 			if v, has := m.base.Get(k); has && equal(v, s.value) {
@@ -377,55 +374,17 @@ func (f *mapMerger[K, V]) Apply(c field.Change) error {
 // the map first, "$keep" an object with what to put for keys that are then not
 // there. Other keys that begin with "$" are written with one more "$".
 func (*mapMerger[K, V]) DecodeChange(data []byte) (field.Change, error) {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
+	u, err := decodeMap[K, V](data, opKeep)
+	if err != nil {
 		return nil, err
 	}
-	c := new(mapChange[K, V])
+	c := &mapChange[K, V]{over: u.over}
 	final := map[K]slot[V]{}
-	if over, ok := raw[opOverwrite]; ok {
-		ps, err := unmarshalPairs[K, V](over)
-		if err != nil {
-			return nil, err
-		}
-		c.over = true
-		for _, p := range ps {
-			final[p.key] = slot[V]{value: p.value}
-		}
+	for _, p := range u.base {
+		final[p.key] = slot[V]{value: p.value}
 	}
-	if dels, ok := raw[opDelete]; ok {
-		ks, err := unmarshalKeys[K](dels)
-		if err != nil {
-			return nil, err
-		}
-		for _, k := range ks {
-			final[k] = slot[V]{deleted: true}
-		}
-	}
-	var keeps []pair[K, V]
-	if keep, ok := raw[opKeep]; ok {
-		var err error
-		if keeps, err = unmarshalPairs[K, V](keep); err != nil {
-			return nil, err
-		}
-	}
-	for name, text := range raw {
-		if name == opOverwrite || name == opDelete || name == opKeep {
-			continue
-		}
-		name, err := unescapeKey(name)
-		if err != nil {
-			return nil, err
-		}
-		k, err := parseKey[K](name)
-		if err != nil {
-			return nil, err
-		}
-		var s slot[V]
-		if err := json.Unmarshal(text, &s.value); err != nil {
-			return nil, fmt.Errorf("key %q: %w", name, err)
-		}
-		final[k] = s
+	for _, op := range u.ops {
+		final[op.key] = slot[V]{op.value, op.deleted}
 	}
 	for k, s := range final {
 		switch {
@@ -435,7 +394,13 @@ func (*mapMerger[K, V]) DecodeChange(data []byte) (field.Change, error) {
 			c.deletes = append(c.deletes, k)
 		}
 	}
-	c.keep(keeps, final)
+	if keep, ok := u.raw[opKeep]; ok {
+		keeps, err := unmarshalPairs[K, V](keep)
+		if err != nil {
+			return nil, err
+		}
+		c.keep(keeps, final)
+	}
 	c.sort()
 	return c, nil
 }
@@ -694,6 +659,54 @@ func unmarshalKeys[K cmp.Ordered](data []byte) ([]K, error) {
 		}
 	}
 	return keys, nil
+}
+
+// mapUpdate is an update of a map, as JSON has it.
+type mapUpdate[K cmp.Ordered, V any] struct {
+	over bool
+	base []pair[K, V]    // that replace the map, if over is set
+	ops  []mergeOp[K, V] // deletes, then the values of keys in the order of their names
+	raw  map[string]json.RawMessage
+}
+
+// decodeMap reads an update of a map. Of the operations, others are the caller's to read.
+func decodeMap[K cmp.Ordered, V any](data []byte, others ...string) (u mapUpdate[K, V], err error) {
+	if err := json.Unmarshal(data, &u.raw); err != nil {
+		return u, err
+	}
+	if over, ok := u.raw[opOverwrite]; ok {
+		u.over = true
+		if u.base, err = unmarshalPairs[K, V](over); err != nil {
+			return u, err
+		}
+	}
+	if dels, ok := u.raw[opDelete]; ok {
+		keys, err := unmarshalKeys[K](dels)
+		if err != nil {
+			return u, err
+		}
+		for _, k := range keys {
+			u.ops = append(u.ops, mergeOp[K, V]{key: k, deleted: true})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.raw)) {
+		if name == opOverwrite || name == opDelete || slices.Contains(others, name) {
+			continue
+		}
+		key, err := unescapeKey(name)
+		if err != nil {
+			return u, err
+		}
+		var op mergeOp[K, V]
+		if op.key, err = parseKey[K](key); err != nil {
+			return u, err
+		}
+		if err := json.Unmarshal(u.raw[name], &op.value); err != nil {
+			return u, fmt.Errorf("key %q: %w", key, err)
+		}
+		u.ops = append(u.ops, op)
+	}
+	return u, nil
 }
 
 // escapeKey marks a key of a map that would read like an operation.
@@ -1061,48 +1074,18 @@ type mergeChange[K cmp.Ordered, V any] struct {
 }
 
 func (c *mergeChange[K, V]) decode(data []byte, top bool) error {
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
+	u, err := decodeMap[K, V](data, opUpdates)
+	if err != nil {
 		return err
 	}
-	if over, ok := raw[opOverwrite]; ok {
+	if u.over {
 		if !top {
 			return fmt.Errorf("%q inside %q", opOverwrite, opUpdates)
 		}
-		ps, err := unmarshalPairs[K, V](over)
-		if err != nil {
-			return err
-		}
-		c.over, c.puts = true, clipPairs(ps)
+		c.over, c.puts = true, clipPairs(u.base)
 	}
-	if dels, ok := raw[opDelete]; ok {
-		keys, err := unmarshalKeys[K](dels)
-		if err != nil {
-			return err
-		}
-		for _, k := range keys {
-			c.ops = append(c.ops, mergeOp[K, V]{key: k, deleted: true})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		if name == opOverwrite || name == opDelete || name == opUpdates {
-			continue
-		}
-		text := raw[name]
-		name, err := unescapeKey(name)
-		if err != nil {
-			return err
-		}
-		op := mergeOp[K, V]{}
-		if op.key, err = parseKey[K](name); err != nil {
-			return err
-		}
-		if err := json.Unmarshal(text, &op.value); err != nil {
-			return fmt.Errorf("key %q: %w", name, err)
-		}
-		c.ops = append(c.ops, op)
-	}
-	if more, ok := raw[opUpdates]; ok {
+	c.ops = append(c.ops, u.ops...)
+	if more, ok := u.raw[opUpdates]; ok {
 		if !top {
 			return fmt.Errorf("%q inside %q", opUpdates, opUpdates)
 		}

@@ -84,9 +84,9 @@ type settings struct {
 	saveTimeout time.Duration
 	warnSize    int // 0: the default; negative: never
 	maxSize     int
-	onWarning   func(Warning)
-	readCache   int           // 0: the default; negative: none
-	lease       time.Duration // 0: the default; negative: none
+	onWarning   *func(Warning) // nil only until Compile
+	readCache   int            // 0: the default; negative: none
+	lease       time.Duration  // 0: the default; negative: none
 	busy        BusyPolicy
 	version     int
 	versioned   bool
@@ -270,10 +270,15 @@ func MaxStateSize(bytes int) ThreadOption {
 }
 
 // OnWarning sets what is told of warnings, by several goroutines at once. By
-// default each is logged once with slog. A schema graph tells its schema's
-// [Schema.OnWarning] unless this is given.
+// default the first of each kind for a field and node is logged with slog.Default.
 func OnWarning(fn func(Warning)) ThreadOption {
-	return threadSetting(func(s *settings) { s.onWarning = fn })
+	return threadSetting(func(s *settings) {
+		if fn == nil {
+			s.fail("graph: OnWarning(nil): leave the option out")
+			return
+		}
+		s.onWarning = &fn
+	})
 }
 
 // BusyPolicy says what a run does when another run holds its thread.

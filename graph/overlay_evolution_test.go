@@ -29,7 +29,7 @@ func TestOverlaysOfOlderProgramsAreRead(t *testing.T) {
 			store := checkpoint.NewMemory()
 			fails := ""
 			build := func(param string, opts ...graph.Option) *graph.Graph[graph.SchemaState] {
-				b := graph.NewSchemaGraph("g", quiet().
+				b := graph.NewSchemaGraph("g", graph.NewSchema().
 					AddField(param, graph.Field{Type: reflect.TypeFor[string]()}).
 					AddField("items", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.StringSliceReducer}))
 				graph.AddMapNode(b, "split", func(context.Context, graph.MapState) (any, error) {

@@ -142,7 +142,7 @@ func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFi
 		return nil, err
 	}
 	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
-	return local.Run(ctx, e.program(e.emitter(lo.Bus, set.thread)), lo, set.from, func(s *local.Session) error { return f(ctx, s) })
+	return local.Run(ctx, e.program(set, e.emitter(lo.Bus, set.thread)), lo, set.from, func(s *local.Session) error { return f(ctx, s) })
 }
 
 // prepare tells the machine what to do. It reports whether there is something
@@ -276,9 +276,7 @@ func (e *engine) sizes(set *settings, bus *local.Bus) *local.Sizes {
 			if l.State {
 				w.Kind = LargeState
 			}
-			if set.onWarning != nil {
-				set.onWarning(w)
-			}
+			(*set.onWarning)(w)
 			if show != nil {
 				show(w)
 			}

@@ -24,7 +24,6 @@ type Schema struct {
 	types  []reflect.Type
 	keep   []string // reserved
 	strict bool
-	warn   func(Warning)
 
 	made     *schemaType // of the above; nil: to be made, or there are problems
 	problems []Problem
@@ -106,16 +105,6 @@ func (s *Schema) Strict() *Schema {
 	return s
 }
 
-// OnWarning sets what is told of warnings, by several goroutines at once. By
-// default the first of each kind for a field and node is logged with
-// slog.Default.
-func (s *Schema) OnWarning(fn func(Warning)) *Schema {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.warn = fn
-	return s
-}
-
 // Fields returns the names of the declared fields, in the order declared.
 func (s *Schema) Fields() []string {
 	s.mu.Lock()
@@ -187,9 +176,8 @@ func (s *Schema) typ() (*schemaType, error) {
 }
 
 // Warning is something that a schema lets pass unless it is [Schema.Strict], or
-// data that is larger than [WarnSize]. It is told to [Schema.OnWarning] or
-// [OnWarning] and streamed with [ModeWarnings] as the value of
-// an event.
+// data that is larger than [WarnSize]. It is told to [OnWarning] and streamed with
+// [ModeWarnings] as the value of an event.
 type Warning struct {
 	Kind  WarningKind
 	Field string
@@ -237,60 +225,31 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s replaced what node %q wrote to field %q in the same superstep: give the field a reducer", who, w.With, w.Field)
 }
 
-// ReservedFieldError says that an update names a field of [Schema.Reserve].
-type ReservedFieldError struct {
-	Node  string // that wrote it; empty: input from outside
-	Field string
+// FieldError says what is wrong with a field of a schema graph's state: an update has a
+// value of another type for it or may not write it, or it is required and has no value.
+type FieldError struct {
+	Node      string // that wrote it or was to run; empty: input from outside, or a reducer
+	Field     string
+	Reason    string // empty: the type
+	Want, Got string // the Go type that the field takes, and that of the value or "nil"
 }
 
-func (e *ReservedFieldError) Error() string {
-	return fmt.Sprintf("field %q is reserved: nodes can't write it", e.Field)
-}
-
-// FieldTypeError says that a value has another type than its field.
-type FieldTypeError struct {
-	Node  string // that wrote it; empty: input from outside, or a reducer
-	Field string
-	Want  string // the Go type that the field takes
-	Got   string // the Go type of the value, or "nil"
-}
-
-func (e *FieldTypeError) Error() string {
+func (e *FieldError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("field %q %s", e.Field, e.Reason)
+	}
 	return fmt.Sprintf("field %q takes a value of type %s, not %s", e.Field, e.Want, e.Got)
 }
 
-// RequiredError says that a required field has no value.
-type RequiredError struct {
-	Node  string // that was to run
-	Field string
+// ResultError says that a node of a schema graph returned what is no result, or, in a list
+// of commands, an update for tasks of a containing graph that isn't a schema graph: these
+// are reached by payloads, with [DispatchParent].
+type ResultError struct {
+	Node   string
+	Reason string
 }
 
-func (e *RequiredError) Error() string {
-	return fmt.Sprintf("required field %q has no value: set it in the input", e.Field)
-}
-
-// ResultTypeError says that a node of a schema graph returned something of a
-// type that is no result.
-type ResultTypeError struct {
-	Node string
-	Type string // in Go
-}
-
-func (e *ResultTypeError) Error() string {
-	return fmt.Sprintf("node %q returned a %s; it may return a graph.MapState, a *graph.MapCommand, a []*graph.MapCommand, a graph.Command or nil", e.Node, e.Type)
-}
-
-// ParentUpdateError says that a command of a list has an update for tasks of the
-// containing graph, which isn't a schema graph: a payload reaches its tasks, by
-// [DispatchParent].
-type ParentUpdateError struct {
-	Node  string // that returned the list
-	Graph string // the containing graph
-}
-
-func (e *ParentUpdateError) Error() string {
-	return fmt.Sprintf("node %q returned an update for tasks of graph %q, whose state is not a map: send them a payload with DispatchParent", e.Node, e.Graph)
-}
+func (e *ResultError) Error() string { return fmt.Sprintf("node %q returned %s", e.Node, e.Reason) }
 
 // maxLogged bounds how many warnings a graph remembers to have logged.
 const maxLogged = 1000
@@ -312,16 +271,24 @@ func logWarnings(graph string) func(Warning) {
 	}
 }
 
-// program returns the graph's program for one run, whose warnings go to emit.
-func (e *engine) program(emit func(Warning)) *local.Program {
-	w, ok := e.typed.(interface {
-		warning(emit func(Warning)) core.Values
+// program returns the graph's program for one run, whose warnings go to emit too.
+func (e *engine) program(set *settings, emit func(Warning)) *local.Program {
+	v, ok := e.typed.(interface {
+		warning(tell func(Warning)) core.Values
 	})
-	if !ok || emit == nil {
+	if !ok || emit == nil && set.onWarning == e.settings.onWarning {
 		return e.prog
 	}
+	tell := *set.onWarning
+	if emit != nil {
+		told := tell
+		tell = func(w Warning) {
+			told(w)
+			emit(w)
+		}
+	}
 	p := *e.prog
-	p.Values = e.evolution.of(w.warning(emit))
+	p.Values = e.evolution.of(v.warning(tell))
 	return &p
 }
 

@@ -23,12 +23,6 @@ func NewSchemaGraph(name string, schema *Schema) *Builder[SchemaState] {
 			return nil, []Problem{{Kind: "field", Text: "the graph has no schema", Fix: "pass graph.NewSchema()"}}
 		}
 		t, ps := schema.make()
-		schema.mu.Lock()
-		warn := schema.warn
-		schema.mu.Unlock()
-		if warn == nil {
-			warn = logWarnings(name)
-		}
 		if t == nil {
 			return nil, ps
 		}
@@ -41,7 +35,7 @@ func NewSchemaGraph(name string, schema *Schema) *Builder[SchemaState] {
 				}
 			}
 		}
-		return schemaValues{t.values, t, warn}, ps
+		return schemaValues{Type: t.values, t: t}, ps
 	}
 	return b
 }
@@ -135,7 +129,7 @@ func took(ctx context.Context, s *SchemaState, node string, out any) (local.Comm
 	case Command:
 		return out.local(), nil
 	}
-	return local.Command{}, &ResultTypeError{Node: node, Type: reflect.TypeOf(out).String()}
+	return local.Command{}, &ResultError{Node: node, Reason: fmt.Sprintf("a %T; it may return a graph.MapState, a *graph.MapCommand, a []*graph.MapCommand, a graph.Command or nil", out)}
 }
 
 // spread returns the tasks that a list of commands stands for.
@@ -215,7 +209,7 @@ func parentOverlay(ctx context.Context, node string, update MapState) (json.RawM
 	}
 	s, ok := state.(*SchemaState)
 	if !ok {
-		return nil, &ParentUpdateError{Node: node, Graph: name}
+		return nil, &ResultError{Node: node, Reason: fmt.Sprintf("an update for tasks of graph %q, whose state is not a map: send them a payload with DispatchParent", name)}
 	}
 	return s.t.overlay(node, update)
 }

@@ -118,7 +118,7 @@ func (d *declared) fold(v any, has bool, c *cellChange) (any, error) {
 			result := d.reducer.fn(clipped(v), u)
 			value, got, ok := assign(d.Type, result)
 			if !ok {
-				return nil, &FieldTypeError{Field: d.name, Want: d.Type.String(), Got: got}
+				return nil, &FieldError{Field: d.name, Want: d.Type.String(), Got: got}
 			}
 			if v = value; notFinite(v) {
 				return nil, fmt.Errorf("%w: %v", errNotFinite, v)

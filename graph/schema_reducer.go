@@ -1,9 +1,6 @@
 package graph
 
-import (
-	"fmt"
-	"reflect"
-)
+import "reflect"
 
 // FieldReducer says how updates of a field of a [Schema] are folded into its
 // value: one of the constants, a [ReducerFunc], or the result of [ReducerOf].
@@ -49,15 +46,6 @@ const (
 	// SumReducer adds to a field that is a number.
 	SumReducer
 )
-
-var builtinNames = [...]string{"DefaultReducer", "OverrideReducer", "AppendReducer", "StringSliceReducer", "MergeReducer", "SumReducer"}
-
-func (r BuiltinReducer) String() string {
-	if int(r) < len(builtinNames) {
-		return builtinNames[r]
-	}
-	return fmt.Sprintf("BuiltinReducer(%d)", uint8(r))
-}
 
 func (r BuiltinReducer) fieldReducer() reducer {
 	switch r {

@@ -212,7 +212,7 @@ func (s *SchemaState) only(names []string) MapState {
 func (s *SchemaState) missing(node string) error {
 	for _, d := range s.t.required {
 		if _, ok := s.read(int(d.at)); !ok {
-			return &RequiredError{Node: node, Field: d.name}
+			return &FieldError{Node: node, Field: d.name, Reason: "is required and has no value: set it in the input"}
 		}
 	}
 	return nil
@@ -284,7 +284,7 @@ func (t *schemaType) check(node string, update MapState) ([]write, error) {
 		v, want, got := d.accept(w.over, w.value)
 		switch {
 		case got != "":
-			return nil, &FieldTypeError{Node: node, Field: d.name, Want: want, Got: got}
+			return nil, &FieldError{Node: node, Field: d.name, Want: want, Got: got}
 		case notFinite(v):
 			return nil, fieldErr(d.name, fmt.Errorf("%w: %v", errNotFinite, v))
 		}
@@ -302,7 +302,7 @@ func (t *schemaType) check(node string, update MapState) ([]write, error) {
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
 		switch {
 		case t.reserved[name]:
-			return nil, &ReservedFieldError{Node: node, Field: name}
+			return nil, &FieldError{Node: node, Field: name, Reason: "is reserved: nodes can't write it"}
 		case !t.values.TakesRest(name):
 			return nil, t.values.Unknown(name)
 		}
@@ -349,7 +349,7 @@ func (t *schemaType) payload(m MapState) (json.RawMessage, error) {
 			var got string
 			var ok bool
 			if v, got, ok = assign(typ, v); !ok {
-				return nil, &FieldTypeError{Field: name, Want: typ.String(), Got: got}
+				return nil, &FieldError{Field: name, Want: typ.String(), Got: got}
 			}
 		}
 		data, err := t.types.Encode(typ, v)
@@ -616,12 +616,8 @@ func (v schemaValues) Write(dst *SchemaState, changes any, _ bool) (err error) {
 	return err
 }
 
-// warning returns the same values for one run, whose warnings go to emit too.
-func (v schemaValues) warning(emit func(Warning)) core.Values {
-	all := v.warn
-	v.warn = func(w Warning) {
-		all(w)
-		emit(w)
-	}
+// warning returns the same values for runs whose warnings are told to tell.
+func (v schemaValues) warning(tell func(Warning)) core.Values {
+	v.warn = tell
 	return v
 }

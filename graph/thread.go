@@ -168,7 +168,7 @@ func (e *engine) edited(ctx context.Context, set *settings, f func(s *local.Sess
 	if lo.Deps, err = provide(ctx, set); err != nil {
 		return Snapshot[any]{}, err
 	}
-	s, err := local.Run(ctx, e.prog, lo, set.from, f)
+	s, err := local.Run(ctx, e.program(set, nil), lo, set.from, f)
 	if s != nil {
 		defer s.Close()
 	}
@@ -477,14 +477,6 @@ func (e *engine) apply(ctx context.Context, s *local.Session, set *settings, edi
 	return nil
 }
 
-// UnknownTaskError says that an edit is to complete a task that the node doesn't have,
-// or that is done.
-type UnknownTaskError struct{ Node, Task string }
-
-func (e *UnknownTaskError) Error() string {
-	return fmt.Sprintf("node %q has no task %q that an edit could complete: see Snapshot.Tasks", e.Node, e.Task)
-}
-
 func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) error {
 	command, task := edit.command.local(), -1
 	if edit.task != "" {
@@ -492,7 +484,7 @@ func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) erro
 		if task = slices.IndexFunc(m.Tasks(), func(t core.Task) bool {
 			return t.Status != core.Done && e.prog.Plan.NameOf(t.Node) == edit.node && local.TaskID(m.Epoch(), m.Step()+1, t.Index) == edit.task
 		}); task < 0 {
-			return &UnknownTaskError{Node: edit.node, Task: edit.task}
+			return &misnamedError{option: "Edit.Task", what: fmt.Sprintf("task of node %q that an edit could complete: see Snapshot.Tasks", edit.node), err: &InvalidEdgeError{Source: "update", Target: edit.task}}
 		}
 	}
 	switch edit.node {

@@ -18,6 +18,20 @@ var errDeep = errors.New("the value nests too deep, or holds itself")
 // through either. A nil cloner stands for types whose values can't be altered.
 type cloner func(v reflect.Value, depth int) (reflect.Value, error)
 
+// nilable makes a cloner of values that may be nil one that goes on to values that are
+// not, and that aren't too deep.
+func nilable(c cloner) cloner {
+	return func(v reflect.Value, depth int) (reflect.Value, error) {
+		switch {
+		case v.IsNil():
+			return v, nil
+		case depth > maxDepth:
+			return v, errDeep
+		}
+		return c(v, depth)
+	}
+}
+
 var cloners sync.Map // reflect.Type to cloner
 
 var timeType = reflect.TypeFor[time.Time]()
@@ -60,13 +74,7 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 	switch t.Kind() {
 	case reflect.Slice:
 		elem := inner(t.Elem(), open)
-		return func(v reflect.Value, depth int) (reflect.Value, error) {
-			if v.IsNil() {
-				return v, nil
-			}
-			if depth > maxDepth {
-				return v, errDeep
-			}
+		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
 			c := reflect.MakeSlice(t, v.Len(), v.Len())
 			if elem == nil {
 				reflect.Copy(c, v)
@@ -80,16 +88,10 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 				c.Index(i).Set(e)
 			}
 			return c, nil
-		}
+		})
 	case reflect.Map:
 		elem := inner(t.Elem(), open)
-		return func(v reflect.Value, depth int) (reflect.Value, error) {
-			if v.IsNil() {
-				return v, nil
-			}
-			if depth > maxDepth {
-				return v, errDeep
-			}
+		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
 			c := reflect.MakeMapWithSize(t, v.Len())
 			for it := v.MapRange(); it.Next(); {
 				e := it.Value()
@@ -102,16 +104,10 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 				c.SetMapIndex(it.Key(), e)
 			}
 			return c, nil
-		}
+		})
 	case reflect.Pointer:
 		elem := inner(t.Elem(), open)
-		return func(v reflect.Value, depth int) (reflect.Value, error) {
-			if v.IsNil() {
-				return v, nil
-			}
-			if depth > maxDepth {
-				return v, errDeep
-			}
+		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
 			c := reflect.New(t.Elem())
 			e := v.Elem()
 			if elem != nil {
@@ -125,22 +121,16 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 				c = c.Convert(t)
 			}
 			return c, nil
-		}
+		})
 	case reflect.Interface:
-		return func(v reflect.Value, depth int) (reflect.Value, error) {
-			if v.IsNil() {
-				return v, nil
-			}
-			if depth > maxDepth {
-				return v, errDeep
-			}
+		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
 			e := v.Elem()
 			c := clonerOf(e.Type())
 			if c == nil {
 				return v, nil
 			}
 			return c(e, depth+1)
-		}
+		})
 	case reflect.Array:
 		elem := inner(t.Elem(), open)
 		if elem == nil {

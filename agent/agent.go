@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -47,7 +48,7 @@ func callGraph[S any](ctx context.Context, key string, g *graph.Graph[S], input 
 	if graph.Info(ctx).Graph != "" {
 		return graph.Call(ctx, key, g, input)
 	}
-	snap, err := g.Thread(graph.NewThreadID()).Invoke(ctx, g.Input(input))
+	snap, err := g.Thread(string(checkpoint.NewRunID())).Invoke(ctx, g.Input(input))
 	if err == nil {
 		err = snap.Err() // nobody is there to answer
 	}

@@ -86,7 +86,9 @@ func (l *local) known(ctx context.Context, thread string) error {
 	return err
 }
 
-func (l *local) newThread(context.Context, target) (string, error) { return graph.NewThreadID(), nil }
+func (l *local) newThread(context.Context, target) (string, error) {
+	return string(checkpoint.NewRunID()), nil
+}
 
 func (l *local) copyThread(ctx context.Context, from, to string) (string, error) {
 	c, ok := l.store.(checkpoint.Copier)

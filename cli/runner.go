@@ -102,8 +102,7 @@ func (a *app) serve(ctx context.Context, store checkpoint.Store, o graph.RunnerO
 			}
 		}
 		if out.Error != "" {
-			var other *graph.UnknownGraphError // another program's thread
-			failed = failed || !errors.As(r.Err, &other)
+			failed = failed || !errors.Is(r.Err, graph.ErrUnknownGraph) // another program's thread
 			if said[r.Thread] == out.Error {
 				return // it is tried again and again
 			}

@@ -87,7 +87,7 @@ func (d *diagnosis) of(ctx context.Context, thread, own string) (why []string) {
 	}
 	_, err := t.Thread(thread, graph.WithCheckpointer(d.store)).State(ctx)
 	var node *graph.UnknownNodeError
-	var schema *graph.SchemaVersionError
+	var schema *graph.VersionError
 	switch {
 	case err == nil || errors.Is(err, checkpoint.ErrNotFound): // it was deleted meanwhile
 	case errors.As(err, &node):

@@ -44,6 +44,9 @@ var (
 	// with its text.
 	ErrNotCompiled = errors.New("graph: the *Graph is nil or empty: Builder.Compile makes one")
 
+	// ErrUnknownGraph: a thread belongs to a graph that a [Runner] was not given.
+	ErrUnknownGraph = errors.New("a graph that the runner doesn't know")
+
 	// ErrLate: the attempt of the node that calls has ended.
 	ErrLate = local.ErrLate
 )

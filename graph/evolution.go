@@ -13,7 +13,7 @@ import (
 // SchemaVersion is recorded with every checkpoint as the version of S. Raise it
 // when fields change their meaning or type, and say with [Migrate] how to read
 // what was recorded before. A program refuses threads of a newer version with a
-// [SchemaVersionError]. The default is the highest version of a migration, or 0.
+// [VersionError]. The default is the highest version of a migration, or 0.
 //
 // Not every change needs a version: fields may be added, which are zero in old
 // threads, and removed, whose recorded values are passed over.
@@ -56,28 +56,23 @@ type migration struct {
 	fn      func(map[string]json.RawMessage) error
 }
 
-// SchemaVersionError says that a thread was written by a newer program.
-type SchemaVersionError struct {
-	Recorded int // version of the state in the checkpoint
-	Program  int // version that the program knows
+// VersionError says that what a thread holds can't be made of the version of the state
+// that the program knows: a newer program wrote it, or a migration failed.
+type VersionError struct {
+	Recorded int   // version of the state in the checkpoint
+	Program  int   // version that the program knows, or that a migration to which failed
+	Err      error // of the migration; nil: the program is too old
 }
 
-func (e *SchemaVersionError) Error() string {
+func (e *VersionError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("migration of the state from version %d to %d: %v", e.Recorded, e.Program, e.Err)
+	}
 	return fmt.Sprintf("the checkpoint holds version %d of the state, this program knows version %d: use the newer program, or raise SchemaVersion", e.Recorded, e.Program)
 }
 
-// MigrationError says that a migration failed.
-type MigrationError struct {
-	From, To int
-	Err      error
-}
-
-func (e *MigrationError) Error() string {
-	return fmt.Sprintf("migration of the state from version %d to %d: %v", e.From, e.To, e.Err)
-}
-
 // Unwrap returns the migration's error.
-func (e *MigrationError) Unwrap() error { return e.Err }
+func (e *VersionError) Unwrap() error { return e.Err }
 
 // evolution knows how to read what older versions recorded.
 type evolution struct {
@@ -145,7 +140,7 @@ func (v evolved) Current(version int) bool {
 func (v evolved) Upgrade(version int, data json.RawMessage) (json.RawMessage, error) {
 	e := v.e
 	if version > e.version {
-		return nil, &SchemaVersionError{Recorded: version, Program: e.version}
+		return nil, &VersionError{Recorded: version, Program: e.version}
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
@@ -159,7 +154,7 @@ func (v evolved) Upgrade(version int, data json.RawMessage) (json.RawMessage, er
 			continue
 		}
 		if err := m.run(fields); err != nil {
-			return nil, &MigrationError{From: version, To: m.version, Err: err}
+			return nil, &VersionError{Recorded: version, Program: m.version, Err: err}
 		}
 	}
 	for _, r := range e.renamed {
@@ -172,7 +167,7 @@ func (v evolved) Upgrade(version int, data json.RawMessage) (json.RawMessage, er
 	}
 	out, err := json.Marshal(fields)
 	if err != nil { // a migration has put something in that is no JSON
-		return nil, &MigrationError{From: version, To: e.version, Err: err}
+		return nil, &VersionError{Recorded: version, Program: e.version, Err: err}
 	}
 	return out, nil
 }

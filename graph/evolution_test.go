@@ -248,15 +248,15 @@ func TestWhatAProgramCannotReadIsAnError(t *testing.T) { // W10, Q-07
 			return strings.Contains(err.Error(), `"Count"`) && strings.Contains(err.Error(), "waiting")
 		}},
 		"a migration that fails": {evolved(t, store, graph.Migrate(1, nil2Fields), graph.Migrate(4, func(map[string]json.RawMessage) error { return boom })), func(err error) bool {
-			var m *graph.MigrationError
-			return errors.Is(err, boom) && errors.As(err, &m) && m.To == 4 && m.From == 1
+			var m *graph.VersionError
+			return errors.Is(err, boom) && errors.As(err, &m) && m.Program == 4 && m.Recorded == 1
 		}},
 		"a migration that panics": {evolved(t, store, graph.Migrate(4, func(map[string]json.RawMessage) error { panic(boom) })), func(err error) bool {
 			return errors.Is(err, boom)
 		}},
 		"a newer thread": {articlesV3(t, store, graph.SchemaVersion(0)), func(err error) bool {
-			var v *graph.SchemaVersionError
-			return errors.As(err, &v) && v.Recorded == 1 && v.Program == 0
+			var v *graph.VersionError
+			return errors.As(err, &v) && v.Err == nil && v.Recorded == 1 && v.Program == 0
 		}},
 	} {
 		_, err := c.g.Thread("waiting").Invoke(bg, c.g.Answer(true))

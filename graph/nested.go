@@ -95,7 +95,8 @@ func (e *engine) placed(namespace string) (*engine, []level, error) {
 		}
 		if child == nil {
 			name, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), ":")
-			return nil, nil, &UnknownNamespaceError{Graph: e.prog.Plan.Name, Namespace: namespace, Near: plan.Nearest(name, e.insideNames())}
+			edge := &InvalidEdgeError{Source: "Inside", Target: namespace, Near: plan.Nearest(name, e.insideNames())}
+			return nil, nil, &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
 		}
 		around = append(around, next)
 		e = child
@@ -104,20 +105,6 @@ func (e *engine) placed(namespace string) (*engine, []level, error) {
 		return nil, nil, errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
 	}
 	return e, around, nil
-}
-
-// UnknownNamespaceError says that no subgraph of a graph has the log of a namespace.
-type UnknownNamespaceError struct {
-	Graph, Namespace string
-	Near             string // a node with a subgraph and a similar name
-}
-
-func (e *UnknownNamespaceError) Error() string {
-	text := fmt.Sprintf("graph %q: no subgraph has the log of namespace %q", e.Graph, e.Namespace)
-	if e.Near != "" {
-		text += fmt.Sprintf("; did you mean that of node %q?", e.Near)
-	}
-	return text
 }
 
 // inside returns the graph inside a node, and its part of the state if it shares that.

@@ -155,9 +155,6 @@ func WithCheckpointer(store checkpoint.Store) ThreadOption {
 	})
 }
 
-// NewThreadID returns a fresh thread ID, a UUID that sorts by time.
-func NewThreadID() string { return string(checkpoint.NewRunID()) }
-
 // Namespace separates several logs of one thread, such as those of different
 // graphs. The default is the empty namespace.
 func Namespace(ns string) ThreadOption {

@@ -274,28 +274,17 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return head.Graph, &UnknownGraphError{Thread: string(thread), Graph: head.Graph, Near: plan.Nearest(head.Graph, names)}
+		near := plan.Nearest(head.Graph, names)
+		if near != "" {
+			near = fmt.Sprintf("; did you mean %q?", near)
+		}
+		return head.Graph, fmt.Errorf("thread %q belongs to %w: %q%s", thread, ErrUnknownGraph, head.Graph, near)
 	}
 	e, err := g.engine()
 	if err != nil {
 		return head.Graph, err
 	}
 	return head.Graph, e.wake(ctx, r.store, thread, r.o.Options)
-}
-
-// UnknownGraphError says that a thread belongs to a graph that a [Runner] was
-// not given.
-type UnknownGraphError struct {
-	Thread, Graph string
-	Near          string // a graph with a similar name that it was given
-}
-
-func (e *UnknownGraphError) Error() string {
-	text := fmt.Sprintf("thread %q belongs to graph %q, which the runner doesn't know", e.Thread, e.Graph)
-	if e.Near != "" {
-		text += fmt.Sprintf("; did you mean %q?", e.Near)
-	}
-	return text
 }
 
 // wake lets a thread go on with what needs nobody's answer.

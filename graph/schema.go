@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -103,13 +102,6 @@ func (s *Schema) Strict() *Schema {
 	s.strict = true
 	s.made = nil
 	return s
-}
-
-// Fields returns the names of the declared fields, in the order declared.
-func (s *Schema) Fields() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.names)
 }
 
 // NewState returns a state of the schema in which no field is set, for tests of

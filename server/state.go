@@ -174,10 +174,7 @@ func misfit(err error) (text string, ok bool) {
 	if e, ok := errors.AsType[*graph.UnknownNodeError](err); ok {
 		return fmt.Sprintf("%s (graph.Formerly(%q) on the node that takes its place lets it go on)", e, e.Node), true
 	}
-	if e, ok := errors.AsType[*graph.SchemaVersionError](err); ok {
-		return e.Error(), true
-	}
-	if e, ok := errors.AsType[*graph.MigrationError](err); ok {
+	if e, ok := errors.AsType[*graph.VersionError](err); ok {
 		return e.Error(), true
 	}
 	e, ok := errors.AsType[*graph.CheckpointError](err)

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/cli"
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
@@ -331,7 +331,7 @@ func TestServersTakeOverFromEachOther(t *testing.T) {
 	for range 8 {
 		done.Go(func() {
 			for i := 0; i < 3 || int(kills.Load()) < least; i++ {
-				thread := graph.NewThreadID()
+				thread := string(checkpoint.NewRunID())
 				events, last := f.watch(thread)
 				if !strings.Contains(last, "Which city shall it be?") {
 					t.Errorf("thread %s: %d events, the last is %s", thread, len(events), last)

@@ -18,6 +18,7 @@ import (
 	"log"
 	"time"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/graph"
 )
@@ -83,7 +84,7 @@ func main() {
 		log.Fatal(err)
 	}
 
-	t := g.Thread(graph.NewThreadID())
+	t := g.Thread(string(checkpoint.NewRunID()))
 	ctx, stop := context.WithCancel(context.Background())
 	snap, err := t.Invoke(ctx, t.Input(func(s *State) error {
 		s.Customer = "Kim"

@@ -307,6 +307,14 @@ func (m *machine) effect(e Effect) {
 // run does what is left of the turn until an effect is needed or the turn ends.
 func (m *machine) run() {
 	for len(m.t.Queue) > 0 {
+		if m.t.Agreed { // what was agreed to is done before anything comes in between
+			for !m.busy() && m.step() {
+			}
+			if m.busy() {
+				return
+			}
+			m.t.Agreed = false
+		}
 		c := m.t.Queue[0]
 		if !m.command(c) {
 			return

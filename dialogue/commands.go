@@ -346,6 +346,7 @@ func (m *machine) cancel(byUser bool) {
 		}
 	}
 	m.pattern("cancellation", Repair{})
+	m.comeBack(ByUser)
 }
 
 // owner returns the frame whose slot a command means, End if there is none.
@@ -585,8 +586,8 @@ func (m *machine) yesOrNo(c Command) bool {
 		m.m.Question = nil
 		m.t.Progress = true
 		if yes {
-			m.frame(i).Retry = false
-			m.frame(i).Entered = false
+			m.frame(i).Entered = false // again, under the same key
+			m.t.Agreed = true
 		} else {
 			m.cancel(false)
 		}
@@ -620,7 +621,7 @@ func (m *machine) confirm(i int, q *Question, c Command) bool {
 		f.Confirmed = append(f.Confirmed, Confirmation{Step: step.Name, Values: values})
 		wrote := m.decided(i, step, x, true)
 		m.visit(i, step, wrote)
-		m.m.Question = nil
+		m.m.Question, m.t.Agreed = nil, true
 		if x.OnYes.Kind == program.ToContinue {
 			m.leave(i, step.Next)
 		} else {

@@ -505,7 +505,7 @@ func (m *machine) goBack(i int, read, wrote func([]string) bool, corrected bool)
 		return
 	}
 	m.m.Question = nil
-	m.s.FlowStack[i].CurrentStep, f.Entered, f.Deadline = earliest.Name, false, time.Time{}
+	m.s.FlowStack[i].CurrentStep, f.Entered, f.Retry, f.Deadline = earliest.Name, false, false, time.Time{}
 	m.t.Progress = true
 }
 

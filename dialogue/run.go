@@ -23,7 +23,7 @@ func (m *machine) step() bool {
 	}
 	i := top
 	for j := top; j >= 0 && m.frame(j).Role == ByCall; { // a caller that is walked anew comes first
-		if j = m.index(m.frame(j).Caller); j >= 0 && m.frame(j).Walk != "" {
+		if j = m.index(m.frame(j).Caller); j >= 0 && m.frame(j).Walk != "" && !m.frame(j).Entered {
 			i = j
 		}
 	}
@@ -68,6 +68,9 @@ func (m *machine) execute(i int) bool {
 		if f.Walk == step.Name {
 			f.Walk = ""
 		}
+		if f.Walk == "" {
+			m.abandonAbove(i)
+		}
 		m.follow(i, step.Continue)
 		return true
 	}
@@ -85,16 +88,26 @@ func (m *machine) execute(i int) bool {
 			f.Entered = true
 			return true
 		}
-		if f.Walk == "" {
-			for j := above; j > i; j-- {
-				m.end(j, Abandoned, "corrected")
+		switch step.Body.(type) {
+		case *program.Say, *program.Set, *program.Branch, *program.While, *program.Invoke, *program.Parallel:
+			if f.Walk == "" {
+				m.abandonAbove(i)
 			}
+		default: // the caller waits, or calls anew
+			m.abandonAbove(i)
 		}
 	}
 	m.trace(TraceEvent{Kind: "step", Flow: flow.Name, Step: step.Name})
 	m.t.Progress = true
 	f.Entered = true
 	return m.begins(i, step, walked)
+}
+
+// abandonAbove ends the flows that a frame called, as a correction leads it elsewhere.
+func (m *machine) abandonAbove(i int) {
+	for j := len(m.s.FlowStack) - 1; j > i; j-- {
+		m.end(j, Abandoned, "corrected")
+	}
 }
 
 // passOver goes past a step whose reads are unchanged and whose writes still stand. The
@@ -1069,6 +1082,11 @@ func (m *machine) ask() bool {
 		return m.askConfirm(top, step, x)
 	case *program.Say:
 		m.m.Question = m.newQuestion(&Question{Kind: AskInform, FlowID: m.s.FlowStack[top].FlowID, Step: step.Name})
+	case *program.Invoke:
+		if m.frame(top).Retry {
+			return m.askBuiltIn(&Question{Kind: AskRetry, FlowID: m.s.FlowStack[top].FlowID, Step: "error_timeout"})
+		}
+		m.m.Question = nil
 	default:
 		m.m.Question = nil
 	}

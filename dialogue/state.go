@@ -391,6 +391,7 @@ type Turn struct {
 	Secrets    []string           `json:"secrets,omitempty"`
 	User       bool               `json:"user,omitempty"`
 	Effective  bool               `json:"effective,omitempty"` // a command had an effect or an answer
+	Agreed     bool               `json:"agreed,omitempty"`    // a confirm was answered with yes
 	Settled    bool               `json:"settled,omitempty"`   // the commands are done with
 	Progress   bool               `json:"progress,omitempty"`
 	Ended      bool               `json:"ended,omitempty"` // a flow ended

@@ -51,7 +51,7 @@ func TestEveryScenarioHolds(t *testing.T) {
 		"every message twice":    func(r *dialoguetest.Runner) { r.Twice = true },
 		"beside another user":    func(r *dialoguetest.Runner) { r.Beside = true },
 	}
-	list := scenarios(t, "testdata/scenarios.yaml")
+	list := append(scenarios(t, "testdata/scenarios.yaml"), scenarios(t, "testdata/more.yaml")...)
 	for way, set := range ways {
 		for _, s := range list {
 			t.Run(way+"/"+s.ID, func(t *testing.T) {

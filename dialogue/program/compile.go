@@ -457,8 +457,9 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 		switch {
 		case !ok:
 			c.errorf(s, e, "slot %q does not exist%s", e.Value, suggest(e.Value, keysOf(others)))
-		case depth > 16 || e.Value == name:
+		case depth == 0 && extendsItself(name, e, others):
 			c.errorf(s, e, "slot %q extends itself; end the chain", name)
+		case depth > len(others):
 		default:
 			quiet := len(c.findings) // its own mistakes are reported once
 			if b := c.slot(base.scope, e.Value, base.key, base.value, others, depth+1); b != nil {
@@ -555,6 +556,27 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 	}
 	m.done()
 	return slot
+}
+
+// extendsItself says whether a chain of slots has no end.
+func extendsItself(name string, e *yaml.Node, others map[string]item) bool {
+	for range len(others) + 1 {
+		base, ok := others[e.Value]
+		if !ok || e.Value == name {
+			return ok
+		}
+		m := yamlvalue.Follow(base.value)
+		e = nil
+		for i := 0; m.Kind == yaml.MappingNode && i+1 < len(m.Content); i += 2 {
+			if yamlvalue.Follow(m.Content[i]).Value == "extends" {
+				e = yamlvalue.Follow(m.Content[i+1])
+			}
+		}
+		if e == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func keysOf[V any](m map[string]V) []string {

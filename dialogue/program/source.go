@@ -213,7 +213,8 @@ func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 	return d.Decode(n)
 }
 
-var syntaxLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?:? ?`)
+// syntaxLine finds where the parser of YAML stopped.
+var syntaxLine = regexp.MustCompile(`(?:^.* at L|line )(\d+)(?:(?:, column |\.C)(\d+))?:? ?`)
 
 func (c *compiler) syntax(s scope, err error) {
 	if err.Error() == "EOF" {

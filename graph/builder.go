@@ -22,6 +22,17 @@ const (
 // are reported by [Builder.Compile], all at once. A Builder is not safe for
 // concurrent use.
 type Builder[S any] struct {
+	draft draft
+
+	// source, if not nil, makes what handles the states; otherwise that
+	// follows from S.
+	source func() (values[S], []Problem)
+}
+
+// draft is what a builder has collected. It knows the type of the states, but its code
+// is that of all of them: what depends on S is compiled again for each S.
+type draft struct {
+	state    reflect.Type
 	spec     plan.Spec
 	nodes    []nodeConfig
 	defaults nodeConfig // of the nodes
@@ -30,10 +41,6 @@ type Builder[S any] struct {
 	settings settings
 	input    *inputType
 	output   *outputType
-
-	// source, if not nil, makes what handles the states; otherwise that
-	// follows from S.
-	source func() (values[S], []Problem)
 }
 
 // nodeConfig is a node as declared.
@@ -63,7 +70,7 @@ type routerConfig struct {
 // New returns a builder for a graph with that name. The name appears in
 // checkpoints, events and drawings.
 func New[S any](name string) *Builder[S] {
-	return &Builder[S]{spec: plan.Spec{Name: name}}
+	return &Builder[S]{draft: draft{state: reflect.TypeFor[S](), spec: plan.Spec{Name: name}}}
 }
 
 // AddNode adds a node: a function that reads and writes the state it is given.
@@ -78,7 +85,7 @@ func (b *Builder[S]) AddNode(name string, fn func(ctx context.Context, s *S) err
 			return local.Command{}, fn(ctx, state.(*S))
 		}
 	}
-	b.add(plan.NodeSpec{Name: name, Nil: fn == nil}, run, nil, opts)
+	b.made().add(plan.NodeSpec{Name: name, Nil: fn == nil}, run, nil, opts)
 	return b
 }
 
@@ -93,7 +100,7 @@ func (b *Builder[S]) AddCommandNode(name string, fn func(ctx context.Context, s 
 			return c.local(), err
 		}
 	}
-	b.add(plan.NodeSpec{Name: name, Command: true, Nil: fn == nil}, run, nil, opts)
+	b.made().add(plan.NodeSpec{Name: name, Command: true, Nil: fn == nil}, run, nil, opts)
 	return b
 }
 
@@ -123,7 +130,7 @@ func AddTask[In, S any](b *Builder[S], name string, fn func(ctx context.Context,
 			return local.Command{}, fn(ctx, state.(*S), in)
 		}
 	}
-	b.add(plan.NodeSpec{Name: name, Task: true, Nil: fn == nil}, run, decodePayload[In], opts)
+	b.made().add(plan.NodeSpec{Name: name, Task: true, Nil: fn == nil}, run, decodePayload[In], opts)
 	return Task[In]{name: name}
 }
 
@@ -141,7 +148,7 @@ func AddCommandTask[In, S any](b *Builder[S], name string, fn func(ctx context.C
 			return c.local(), err
 		}
 	}
-	b.add(plan.NodeSpec{Name: name, Task: true, Command: true, Nil: fn == nil}, run, decodePayload[In], opts)
+	b.made().add(plan.NodeSpec{Name: name, Task: true, Command: true, Nil: fn == nil}, run, decodePayload[In], opts)
 	return Task[In]{name: name}
 }
 
@@ -156,12 +163,11 @@ func payloadAs[In any](payload any) (In, error) {
 	return *in, nil
 }
 
-func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any) (local.Command, error), decode func(json.RawMessage) (any, error), opts []NodeOption) {
-	b.made()
+func (d *draft) add(spec plan.NodeSpec, run func(context.Context, any, any) (local.Command, error), decode func(json.RawMessage) (any, error), opts []NodeOption) {
 	n := nodeConfig{local: local.Node{Name: spec.Name, Run: run, Decode: decode}, name: spec.Name}
 	for _, o := range opts {
 		if o == nil {
-			b.problem(plan.NoFunction, spec.Name, "remove it", "node %q has a nil option", spec.Name)
+			d.problem(plan.NoFunction, spec.Name, "remove it", "node %q has a nil option", spec.Name)
 			continue
 		}
 		o.node(&spec, &n)
@@ -170,13 +176,13 @@ func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any)
 		n.mistake("add the graph with AddSubgraph or AddShared, or use Destinations for a node's own", "it has ParentDestinations and is not a subgraph")
 	}
 	for _, m := range n.mistakes {
-		b.problem(plan.BadNode, spec.Name, m.fix, "node %q: %s", spec.Name, m.text)
+		d.problem(plan.BadNode, spec.Name, m.fix, "node %q: %s", spec.Name, m.text)
 	}
-	if want := reflect.TypeFor[S](); n.stateType != nil && n.stateType != want {
-		b.problem(plan.BadEdge, spec.Name, fmt.Sprintf("make it for %v", want), "an option of node %q is for the state %v", spec.Name, n.stateType)
+	if n.stateType != nil && n.stateType != d.state {
+		d.problem(plan.BadEdge, spec.Name, fmt.Sprintf("make it for %v", d.state), "an option of node %q is for the state %v", spec.Name, n.stateType)
 	}
-	b.spec.Nodes = append(b.spec.Nodes, spec)
-	b.nodes = append(b.nodes, n)
+	d.spec.Nodes = append(d.spec.Nodes, spec)
+	d.nodes = append(d.nodes, n)
 }
 
 // Mistake adds to the mistakes that [Builder.Compile] reports. It is for packages
@@ -184,7 +190,7 @@ func (b *Builder[S]) add(spec plan.NodeSpec, run func(context.Context, any, any)
 // wrong. A nil err is none.
 func (b *Builder[S]) Mistake(node string, err error) *Builder[S] {
 	if err != nil {
-		b.problem(plan.BadNode, node, "", "%v", err)
+		b.made().problem(plan.BadNode, node, "", "%v", err)
 	}
 	return b
 }
@@ -192,25 +198,28 @@ func (b *Builder[S]) Mistake(node string, err error) *Builder[S] {
 // Defaults sets options of the graph that hold unless [Builder.Compile] or a call is
 // given others. It is for packages that build parts of graphs.
 func (b *Builder[S]) Defaults(opts ...Option) *Builder[S] {
-	b.made()
-	set, err := with(b.settings, opts)
-	if err != nil {
-		b.problem("option", "", "", "%v", err)
-	}
-	b.settings = set
+	b.made().setDefaults(opts)
 	return b
 }
 
-// made panics on a builder that there is not.
-func (b *Builder[S]) made() {
+func (d *draft) setDefaults(opts []Option) {
+	set, err := with(d.settings, opts)
+	if err != nil {
+		d.problem("option", "", "", "%v", err)
+	}
+	d.settings = set
+}
+
+// made returns what the builder has collected. It panics on one that there is not.
+func (b *Builder[S]) made() *draft {
 	if b == nil {
 		panic("graph: the *Builder is nil: graph.New makes one")
 	}
+	return &b.draft
 }
 
-func (b *Builder[S]) problem(kind plan.Kind, node, fix, format string, args ...any) {
-	b.made()
-	b.problems = append(b.problems, plan.Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
+func (d *draft) problem(kind plan.Kind, node, fix, format string, args ...any) {
+	d.problems = append(d.problems, plan.Problem{Kind: kind, Node: node, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
 // AddEdge makes to follow from. Several edges out of one node run their targets
@@ -219,8 +228,8 @@ func (b *Builder[S]) problem(kind plan.Kind, node, fix, format string, args ...a
 // [Builder.AddJoin] to wait for all). An edge to [End] ends that branch, as a
 // node without any edge does.
 func (b *Builder[S]) AddEdge(from, to string) *Builder[S] {
-	b.made()
-	b.spec.Edges = append(b.spec.Edges, plan.EdgeSpec{From: from, To: to})
+	d := b.made()
+	d.spec.Edges = append(d.spec.Edges, plan.EdgeSpec{From: from, To: to})
 	return b
 }
 
@@ -230,8 +239,8 @@ func (b *Builder[S]) AddEdge(from, to string) *Builder[S] {
 // has routes ([Builder.AddRoutes]), which Compile refuses. A run that would end while
 // a join is partly filled fails with a [JoinError].
 func (b *Builder[S]) AddJoin(sources []string, to string) *Builder[S] {
-	b.made()
-	b.spec.Joins = append(b.spec.Joins, plan.JoinSpec{Sources: slices.Clone(sources), Target: to})
+	d := b.made()
+	d.spec.Joins = append(d.spec.Joins, plan.JoinSpec{Sources: slices.Clone(sources), Target: to})
 	return b
 }
 
@@ -244,14 +253,22 @@ func (b *Builder[S]) AddJoin(sources []string, to string) *Builder[S] {
 // another is an error. Without them it may name any node, and drawings show
 // that its destinations aren't known.
 func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Context, s *S) (Command, error), destinations ...string) *Builder[S] {
-	b.made()
-	b.spec.Conditionals = append(b.spec.Conditionals, plan.ConditionalSpec{From: from, Destinations: destinations, Nil: router == nil})
+	var route func(ctx context.Context, state any) (Command, error)
+	if router != nil {
+		route = func(ctx context.Context, state any) (Command, error) { return router(ctx, state.(*S)) }
+	}
+	b.made().conditional(from, route, destinations)
+	return b
+}
+
+func (d *draft) conditional(from string, router func(ctx context.Context, state any) (Command, error), destinations []string) {
+	d.spec.Conditionals = append(d.spec.Conditionals, plan.ConditionalSpec{From: from, Destinations: destinations, Nil: router == nil})
 	if router == nil {
-		return b
+		return
 	}
 	allowed := slices.Clone(destinations)
-	b.routers = append(b.routers, routerConfig{from: from, router: func(ctx context.Context, state any) (local.Command, error) {
-		c, err := router(ctx, state.(*S))
+	d.routers = append(d.routers, routerConfig{from: from, router: func(ctx context.Context, state any) (local.Command, error) {
+		c, err := router(ctx, state)
 		if err != nil {
 			return local.Command{}, err
 		}
@@ -271,7 +288,6 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 		}
 		return lc, nil
 	}})
-	return b
 }
 
 // AddRoutes lets a router decide what follows a node by a label: routes maps
@@ -280,20 +296,28 @@ func (b *Builder[S]) AddConditionalEdges(from string, router func(ctx context.Co
 // names nodes. The node's static edges are never followed. See
 // [Builder.AddConditionalEdges] for what the router sees, and for several labels at once.
 func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *S) (label string, err error), routes map[string]string) *Builder[S] {
-	b.made()
+	var choose func(ctx context.Context, state any) (label string, err error)
+	if router != nil {
+		choose = func(ctx context.Context, state any) (string, error) { return router(ctx, state.(*S)) }
+	}
+	b.made().routes(from, choose, routes)
+	return b
+}
+
+func (d *draft) routes(from string, router func(ctx context.Context, state any) (label string, err error), routes map[string]string) {
 	spec := plan.ConditionalSpec{From: from, Nil: router == nil, Chooses: true}
 	labels := slices.Sorted(maps.Keys(routes))
 	for _, l := range labels {
 		spec.Labels = append(spec.Labels, plan.Label{Name: l, To: routes[l]})
 	}
-	b.spec.Conditionals = append(b.spec.Conditionals, spec)
+	d.spec.Conditionals = append(d.spec.Conditionals, spec)
 	if router == nil {
-		return b
+		return
 	}
 	routes = maps.Clone(routes)
-	b.routers = append(b.routers, routerConfig{from: from, labelled: func(isNode func(string) bool) local.Router {
+	d.routers = append(d.routers, routerConfig{from: from, labelled: func(isNode func(string) bool) local.Router {
 		return func(ctx context.Context, state any) (local.Command, error) {
-			label, err := router(ctx, state.(*S))
+			label, err := router(ctx, state)
 			if err != nil {
 				return local.Command{}, err
 			}
@@ -310,13 +334,12 @@ func (b *Builder[S]) AddRoutes(from string, router func(ctx context.Context, s *
 			return local.Command{Goto: local.NamesOf(label)}, nil
 		}
 	}})
-	return b
 }
 
 // SetEntryPoint makes a node the first one: the same as an edge from [Start].
 func (b *Builder[S]) SetEntryPoint(name string) *Builder[S] {
-	b.made()
-	b.spec.Entries = append(b.spec.Entries, name)
+	d := b.made()
+	d.spec.Entries = append(d.spec.Entries, name)
 	return b
 }
 

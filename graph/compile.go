@@ -49,6 +49,7 @@ type stateType struct {
 	update func(state any, data []byte) error
 	write  func(dst, changes any, over bool) error
 	schema func(input bool) (*jsonschema.Schema, error)
+	hash   func(state any) (map[string]uint64, error)
 }
 
 // values is what a graph knows of its state type: how the core handles it, and
@@ -69,6 +70,7 @@ func stateTypeOf[S any](v values[S]) stateType {
 		update: func(state any, data []byte) error { return v.Update(state.(*S), data) },
 		write:  func(dst, changes any, over bool) error { return v.Write(dst.(*S), changes, over) },
 		schema: v.Schema,
+		hash:   func(state any) (map[string]uint64, error) { return v.Hash(state.(*S)) },
 	}
 }
 
@@ -78,67 +80,82 @@ func stateTypeOf[S any](v values[S]) stateType {
 // nodes, joins that cannot complete, breakpoints that name no node, two entry
 // points. The options are defaults for all calls.
 func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
-	b.made()
+	d := b.made()
+	var t stateType
+	var e *engine
+	var err error
 	if b.source != nil {
-		return b.compileFrom(opts)
+		v, problems := b.source()
+		if v != nil {
+			t = stateTypeOf(v)
+		}
+		e, err = d.compileSchema(t, problems, opts)
+	} else {
+		typ, problems := state.Of[S]()
+		size := 0
+		if typ != nil {
+			t, size = stateTypeOf(values[S](typ)), typ.Size()
+		}
+		e, err = d.compileStruct(t, size, problems, opts)
 	}
-	typ, stateProblems := state.Of[S]()
-	var problems []Problem
-	for _, p := range stateProblems {
-		problems = append(problems, Problem{Kind: "field type", Name: p.Field, Text: p.String()})
-	}
-	var v values[S]
-	if typ != nil {
-		v = typ
-	}
-	g, err := b.compile(v, problems, opts)
 	if err != nil {
 		return nil, err
 	}
-	if size := typ.Size(); size > plainSizeWarning {
-		g.e.warnings = append(g.e.warnings, Problem{Kind: "state size",
+	return &Graph[S]{e: e, form: typed[S]()}, nil
+}
+
+// compileStruct is Compile for states that are structs, whose plain fields have a size.
+func (d *draft) compileStruct(t stateType, size int, unfit []state.Problem, opts []Option) (*engine, error) {
+	var problems []Problem
+	for _, p := range unfit {
+		problems = append(problems, Problem{Kind: "field type", Name: p.Field, Text: p.String()})
+	}
+	e, err := d.compile(t, problems, opts)
+	if err == nil && size > plainSizeWarning {
+		e.warnings = append(e.warnings, Problem{Kind: "state size",
 			Text: fmt.Sprintf("the state holds %d bytes of plain fields, which every task copies", size),
 			Fix:  "put what is large in a Value, List or Map"})
 	}
-	return g, nil
+	return e, err
 }
 
-func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*Graph[S], error) {
-	problems = append(problems, b.unnamed()...)
-	base := b.settings
+// compile returns the engine. A type that isn't typed is one that can't be a state.
+func (d *draft) compile(t stateType, problems []Problem, opts []Option) (*engine, error) {
+	problems = append(problems, d.unnamed()...)
+	base := d.settings
 	base.MaxSteps, base.CycleWindow = DefaultMaxSteps, defaultCycleWindow
-	schema, isSchema := any(v).(schemaValues)
+	schema, isSchema := t.typed.(schemaValues)
 	if isSchema {
 		base.renamed = slices.Concat(schema.t.renamed, base.renamed)
 	}
 	set, err := with(base, opts)
 	if set.onWarning == nil {
-		warn := logWarnings(b.spec.Name)
+		warn := logWarnings(d.spec.Name)
 		set.onWarning = &warn
 	}
 	if isSchema {
-		v = any(schema.warning(*set.onWarning)).(values[S])
+		t = stateTypeOf[SchemaState](schema.warning(*set.onWarning))
 	}
 	if err != nil {
 		problems = append(problems, Problem{Kind: "option", Text: err.Error()})
 	}
-	spec := b.spec
+	spec := d.spec
 	spec.Before, spec.After = set.before, set.after
 	p, planProblems := plan.Compile(spec)
 	var warnings []Problem
-	for _, pp := range slices.Concat(b.problems, planProblems) {
+	for _, pp := range slices.Concat(d.problems, planProblems) {
 		if pp.Advice {
 			warnings = append(warnings, problemOf(pp))
 		} else {
 			problems = append(problems, problemOf(pp))
 		}
 	}
-	nodes := slices.Clone(b.nodes)
+	nodes := slices.Clone(d.nodes)
 	for i := range nodes {
-		nodes[i].inherit(&b.defaults)
+		nodes[i].inherit(&d.defaults)
 	}
-	if !utf8.ValidString(b.spec.Name) {
-		problems = append(problems, Problem{Kind: string(plan.BadName), Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", b.spec.Name), Fix: "choose another: records bear it"})
+	if !utf8.ValidString(d.spec.Name) {
+		problems = append(problems, Problem{Kind: string(plan.BadName), Text: fmt.Sprintf("the graph's name %q is not valid UTF-8", d.spec.Name), Fix: "choose another: records bear it"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(set.schemas)) {
 		if _, err := resolve(set.schemas[name]); err != nil && set.schemas[name] != nil {
@@ -150,37 +167,33 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 			}
 		}
 	}
-	var fields []string
-	if v != nil {
-		fields = v.FieldNames()
-	}
-	evo, evoProblems := newEvolution(&set, fields)
+	evo, evoProblems := newEvolution(&set, t.fields)
 	problems = append(problems, evoProblems...)
-	if p == nil || len(problems) > 0 || v == nil {
-		return nil, &CompileError{Graph: b.spec.Name, Problems: problems}
+	if p == nil || len(problems) > 0 || t.typed == nil {
+		return nil, &CompileError{Graph: d.spec.Name, Problems: problems}
 	}
-	e := &engine{stateType: stateTypeOf(v), settings: set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: b.input, output: b.output}
+	e := &engine{stateType: t, settings: set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: d.input, output: d.output}
 	// The plan holds the graph's breakpoints; those of a call come on top.
 	e.settings.before, e.settings.after = nil, nil
 	e.evolution = evo
 	e.prog = &local.Program{Plan: p}
 	set.compiling = true
 	if err := e.checkAimed(&set); err != nil {
-		return nil, &CompileError{Graph: b.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
+		return nil, &CompileError{Graph: d.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
 	}
-	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
+	prog := &local.Program{Plan: p, Values: evo.of(t.typed), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
 	if set.config != nil {
 		prog.Config = set.config
 	}
-	if b.output != nil {
-		prog.Output = b.output.json
+	if d.output != nil {
+		prog.Output = d.output.json
 	}
-	prog.Check = func(s any) (map[string]uint64, error) { return v.Hash(s.(*S)) }
+	prog.Check = t.hash
 	for i := range nodes {
 		n := nodes[i].local
 		n.Retry, n.Timeout = retrier(nodes[i].retries), nodes[i].timeout
 		if c := nodes[i].cache; c != nil {
-			n.Cache = c.compile(b.spec.Name, n.Name, func(s any) (json.RawMessage, error) { return v.Snapshot(s, true) })
+			n.Cache = c.compile(d.spec.Name, n.Name, func(s any) (json.RawMessage, error) { return t.typed.Snapshot(s, true) })
 		}
 		prog.Nodes[i] = n
 	}
@@ -188,7 +201,7 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 		_, ok := p.Node(name)
 		return ok || name == End
 	}
-	for _, r := range b.routers {
+	for _, r := range d.routers {
 		if r.labelled != nil {
 			r.router = r.labelled(isNode)
 		}
@@ -201,12 +214,12 @@ func (b *Builder[S]) compile(v values[S], problems []Problem, opts []Option) (*G
 		}
 	}
 	e.prog = prog
-	return &Graph[S]{e: e, form: typed[S]()}, nil
+	return e, nil
 }
 
 // unnamed reports that the graph has no name.
-func (b *Builder[S]) unnamed() []Problem {
-	if b.spec.Name != "" {
+func (d *draft) unnamed() []Problem {
+	if d.spec.Name != "" {
 		return nil
 	}
 	return []Problem{{Kind: string(plan.BadName), Text: "the graph has no name", Fix: "give graph.New one: records, events and drawings bear it"}}

@@ -40,9 +40,9 @@ type outputType struct {
 //
 // (A function, since methods have no type parameters.)
 func SetInput[In, S any](b *Builder[S], put func(s *S, in In) error) *Builder[S] {
-	b.made()
-	schema := outside[In](b, "SetInput", b.input != nil, put == nil)
-	b.input = &inputType{schema: schema, read: func(data []byte) (func(any) error, error) {
+	d := b.made()
+	schema := d.outside(reflect.TypeFor[In](), "SetInput", d.input != nil, put == nil)
+	d.input = &inputType{schema: schema, read: func(data []byte) (func(any) error, error) {
 		in := new(In)
 		if err := state.Read("input", data, schema, in); err != nil {
 			return nil, err
@@ -65,9 +65,9 @@ func SetInput[In, S any](b *Builder[S], put func(s *S, in In) error) *Builder[S]
 //
 // (A function, since methods have no type parameters.)
 func SetOutput[Out, S any](b *Builder[S], take func(s *S) Out) *Builder[S] {
-	b.made()
-	schema := outside[Out](b, "SetOutput", b.output != nil, take == nil)
-	b.output = &outputType{schema: schema, json: func(s any) (data json.RawMessage, err error) {
+	d := b.made()
+	schema := d.outside(reflect.TypeFor[Out](), "SetOutput", d.output != nil, take == nil)
+	d.output = &outputType{schema: schema, json: func(s any) (data json.RawMessage, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				err = fmt.Errorf("graph: SetOutput: %w", &PanicError{Value: p, Stack: debug.Stack()})
@@ -79,11 +79,10 @@ func SetOutput[Out, S any](b *Builder[S], take func(s *S) Out) *Builder[S] {
 }
 
 // outside returns the schema of a type that is seen outside, and reports mistakes.
-func outside[T, S any](b *Builder[S], what string, again, missing bool) *jsonschema.Schema {
+func (d *draft) outside(t reflect.Type, what string, again, missing bool) *jsonschema.Schema {
 	wrong := func(fix, format string, args ...any) {
-		b.problem("option", "", fix, "%s: %s", what, fmt.Sprintf(format, args...))
+		d.problem("option", "", fix, "%s: %s", what, fmt.Sprintf(format, args...))
 	}
-	t := reflect.TypeFor[T]()
 	if again {
 		wrong("set it once", "it is set already")
 	}

@@ -323,28 +323,31 @@ func Cache(p CachePolicy) DoOption {
 // Other options concern one node, and Compile refuses them here. Subgraphs don't
 // inherit defaults: theirs are those of their own builders.
 func (b *Builder[S]) NodeDefaults(opts ...NodeOption) *Builder[S] {
-	b.made()
+	b.made().nodeDefaults(opts)
+	return b
+}
+
+func (d *draft) nodeDefaults(opts []NodeOption) {
 	for _, o := range opts {
 		if o == nil {
-			b.problem("option", "", "remove it", "NodeDefaults has a nil option")
+			d.problem("option", "", "remove it", "NodeDefaults has a nil option")
 			continue
 		}
 		var spec plan.NodeSpec
 		var n nodeConfig
 		o.node(&spec, &n)
 		if name := ofOneNode(&spec, &n); name != "" {
-			b.problem("option", "", "give it to the node", "NodeDefaults with %s, which concerns one node", name)
+			d.problem("option", "", "give it to the node", "NodeDefaults with %s, which concerns one node", name)
 		}
 		for _, m := range n.mistakes {
-			b.problem("option", "", m.fix, "NodeDefaults: %s", m.text)
+			d.problem("option", "", m.fix, "NodeDefaults: %s", m.text)
 		}
-		if want := reflect.TypeFor[S](); n.stateType != nil && n.stateType != want {
-			b.problem(plan.BadEdge, "", fmt.Sprintf("make it for %v", want), "an option of NodeDefaults is for the state %v", n.stateType)
+		if n.stateType != nil && n.stateType != d.state {
+			d.problem(plan.BadEdge, "", fmt.Sprintf("make it for %v", d.state), "an option of NodeDefaults is for the state %v", n.stateType)
 		}
-		n.inherit(&b.defaults)
-		b.defaults = n
+		n.inherit(&d.defaults)
+		d.defaults = n
 	}
-	return b
 }
 
 // ofOneNode names an option that can't hold for several nodes.

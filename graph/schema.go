@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
@@ -265,9 +264,7 @@ func logWarnings(graph string) func(Warning) {
 
 // program returns the graph's program for one run, whose warnings go to emit too.
 func (e *engine) program(set *settings, emit func(Warning)) *local.Program {
-	v, ok := e.typed.(interface {
-		warning(tell func(Warning)) core.Values
-	})
+	v, ok := e.typed.(schemaValues)
 	if !ok || emit == nil && set.onWarning == e.settings.onWarning {
 		return e.prog
 	}

@@ -27,10 +27,10 @@ func NewSchemaGraph(name string, schema *Schema) *Builder[SchemaState] {
 			return nil, ps
 		}
 		ps = slices.Clip(ps)
-		for i := range b.nodes {
-			for _, f := range b.nodes[i].reads {
+		for i := range b.draft.nodes {
+			for _, f := range b.draft.nodes[i].reads {
 				if _, ok := t.index[f]; !ok {
-					ps = append(ps, Problem{Kind: "field", Name: f, Text: fmt.Sprintf("node %q reads field %q, which the schema doesn't declare", b.nodes[i].name, f),
+					ps = append(ps, Problem{Kind: "field", Name: f, Text: fmt.Sprintf("node %q reads field %q, which the schema doesn't declare", b.draft.nodes[i].name, f),
 						Fix: near(f, t.values.FieldNames())})
 				}
 			}
@@ -79,8 +79,8 @@ func AddMapNode(b *Builder[SchemaState], name string, fn func(ctx context.Contex
 			return took(ctx, s, name, out)
 		}
 	}
-	b.add(plan.NodeSpec{Name: name, Chooses: true, Nil: fn == nil}, run, nil, opts)
-	reads = b.nodes[len(b.nodes)-1].reads
+	b.made().add(plan.NodeSpec{Name: name, Chooses: true, Nil: fn == nil}, run, nil, opts)
+	reads = b.draft.nodes[len(b.draft.nodes)-1].reads
 	return b
 }
 
@@ -106,7 +106,7 @@ func AddMapTask(b *Builder[SchemaState], name string, fn func(ctx context.Contex
 		}
 	}
 	decode := func(raw json.RawMessage) (any, error) { return raw, nil }
-	b.add(plan.NodeSpec{Name: name, Task: true, Chooses: true, Nil: fn == nil}, run, decode, opts)
+	b.made().add(plan.NodeSpec{Name: name, Task: true, Chooses: true, Nil: fn == nil}, run, decode, opts)
 	return b
 }
 
@@ -214,10 +214,10 @@ func parentOverlay(ctx context.Context, node string, update MapState) (json.RawM
 	return s.t.overlay(node, update)
 }
 
-// compileFrom is Compile for a builder whose states come from a source.
-func (b *Builder[S]) compileFrom(opts []Option) (*Graph[S], error) {
-	v, problems := b.source()
-	c := *b
+// compileSchema is compile for states with a schema. Nodes that can't be reached otherwise
+// are taken to be reached by commands.
+func (d *draft) compileSchema(t stateType, problems []Problem, opts []Option) (*engine, error) {
+	c := *d
 	var warnings []Problem
 	if _, ps := plan.Compile(c.spec); slices.ContainsFunc(ps, func(p plan.Problem) bool { return p.Kind == plan.Unreachable || p.Kind == plan.BadJoin }) {
 		c.spec.Nodes = slices.Clone(c.spec.Nodes)
@@ -233,10 +233,9 @@ func (b *Builder[S]) compileFrom(opts []Option) (*Graph[S], error) {
 			}
 		}
 	}
-	g, err := c.compile(v, problems, opts)
-	if err != nil {
-		return nil, err
+	e, err := c.compile(t, problems, opts)
+	if err == nil {
+		e.warnings = append(e.warnings, warnings...)
 	}
-	g.e.warnings = append(g.e.warnings, warnings...)
-	return g, nil
+	return e, err
 }

@@ -617,7 +617,7 @@ func (v schemaValues) Write(dst *SchemaState, changes any, _ bool) (err error) {
 }
 
 // warning returns the same values for runs whose warnings are told to tell.
-func (v schemaValues) warning(tell func(Warning)) core.Values {
+func (v schemaValues) warning(tell func(Warning)) schemaValues {
 	v.warn = tell
 	return v
 }

@@ -173,5 +173,5 @@ func parentCommand(c *local.Called) local.Command {
 var mount = nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) { n.mounted = true })
 
 func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
-	b.add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child), mount}, opts...))
+	b.made().add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child), mount}, opts...))
 }

@@ -269,11 +269,17 @@ func (g *Graph[S]) With(opts ...ThreadOption) (*Graph[S], error) {
 	if err != nil {
 		return nil, err
 	}
-	c := *e
-	if c.settings, err = with(e.settings, opts); err != nil {
+	if e, err = e.with(opts); err != nil {
 		return nil, err
 	}
-	return &Graph[S]{e: &c, form: g.form}, nil
+	return &Graph[S]{e: e, form: g.form}, nil
+}
+
+func (e *engine) with(opts []ThreadOption) (*engine, error) {
+	c := *e
+	var err error
+	c.settings, err = with(e.settings, opts)
+	return &c, err
 }
 
 // JSON returns a graph as one whose inputs and states are JSON, for programs that

@@ -25,7 +25,7 @@ func Expand(depth int) DrawOption { return func(c *drawConfig) { c.depth = depth
 
 // overlay draws a run over the graph: the nodes that were visited, those that
 // are next, those that wait for answers and those that failed.
-func overlay[S any](history []Entry[S], snap *Snapshot[S]) DrawOption {
+func overlay(history []Entry[any], snap *Snapshot[any]) DrawOption {
 	return func(c *drawConfig) {
 		for _, e := range history {
 			c.visited = append(c.visited, e.Nodes...)
@@ -168,19 +168,19 @@ func count(names []string, name string) int {
 
 // Drawing returns the graph's structure with the thread drawn over it: the nodes that
 // were visited, those that are next, those that wait for answers and those that failed.
-func (t *Thread[S]) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Graph, error) {
-	snap, err := t.State(ctx)
+func (h *handle) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Graph, error) {
+	snap, err := h.state(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var entries []Entry[S]
-	for e, err := range t.History(ctx, HistoryQuery{}) {
+	var entries []Entry[any]
+	for e, err := range h.history(ctx, HistoryQuery{}) {
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
 	}
-	return t.e.drawing(append(opts[:len(opts):len(opts)], overlay(entries, snap))...), nil
+	return h.e.drawing(append(opts[:len(opts):len(opts)], overlay(entries, &snap))...), nil
 }
 
 // String returns a summary of the graph in plain text.

@@ -18,7 +18,10 @@ import (
 // nodes of subgraphs after those that hold them. Its states are JSON, since whoever
 // asks need not know its type; see [JSON]. Its runs are reached by [Thread.Inside].
 func (g *Graph[S]) Subgraph(path ...string) (*Graph[json.RawMessage], bool) {
-	e := g.made()
+	return g.made().subgraph(path)
+}
+
+func (e *engine) subgraph(path []string) (*Graph[json.RawMessage], bool) {
 	for _, name := range path {
 		if e, _ = e.inside(name); e == nil {
 			return nil, false
@@ -37,8 +40,8 @@ func (g *Graph[S]) Subgraph(path ...string) (*Graph[json.RawMessage], bool) {
 //
 // A namespace that no subgraph of the graph has is an error of each of the handle's
 // calls.
-func (t *Thread[S]) Inside(namespace string) *Thread[json.RawMessage] {
-	in := &Thread[json.RawMessage]{handle: t.handle}
+func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
+	in := &Thread[json.RawMessage]{handle: *h}
 	in.set.from, in.set.before, in.set.after, in.set.inside = "", nil, nil, nil // those name nodes of the thread's graph
 	if in.err != nil {
 		return in
@@ -47,7 +50,7 @@ func (t *Thread[S]) Inside(namespace string) *Thread[json.RawMessage] {
 		in.err = errors.New("graph: Inside a subgraph's run: give the thread's handle the whole namespace")
 		return in
 	}
-	in.e, in.around, in.err = t.e.placed(namespace)
+	in.e, in.around, in.err = h.e.placed(namespace)
 	if in.err != nil {
 		return in
 	}

@@ -436,6 +436,10 @@ func (g *Graph[S]) ClearCache(ctx context.Context, nodes ...string) error {
 	if err != nil {
 		return err
 	}
+	return e.clearCache(ctx, nodes)
+}
+
+func (e *engine) clearCache(ctx context.Context, nodes []string) error {
 	p := e.prog.Plan
 	if len(nodes) == 0 {
 		nodes = p.Names()

@@ -61,17 +61,17 @@ type Pruned struct {
 // nothing refers to any more. When a run holds the thread it
 // does as [WhenBusy] says. The store must implement checkpoint.Rewriter; all of ours do.
 // Memories of subgraphs that live as long as the thread are not shortened.
-func (t *Thread[S]) Prune(ctx context.Context, keep Keep) (Pruned, error) {
-	e, err := t.open(ctx)
+func (h *handle) Prune(ctx context.Context, keep Keep) (Pruned, error) {
+	e, err := h.open(ctx)
 	switch {
 	case err != nil:
 		return Pruned{}, err
-	case len(t.around) > 0:
+	case len(h.around) > 0:
 		return Pruned{}, fmt.Errorf("%w: the log of a subgraph's run is pruned with its thread", errors.ErrUnsupported)
 	case keep.Last < 0 || keep.Newer < 0:
 		return Pruned{}, errors.New("graph: Keep.Last and Keep.Newer must not be negative")
 	}
-	set := &t.set
+	set := &h.set
 	k := local.Keep{Last: keep.Last, Interrupts: keep.Interrupts, DropForks: keep.DropForks}
 	if keep.Newer > 0 {
 		k.Since = time.Now().Add(-keep.Newer)

@@ -116,7 +116,7 @@ type request struct {
 func (r Request[S]) erase(f form[S]) request {
 	e := request{kind: r.kind, answer: r.answer, start: r.start}
 	switch {
-	case r.input == nil:
+	case r.input == nil || f.edit == nil: // the graph was never compiled
 	case r.kind == giveAnswer || r.update:
 		e.input = f.edit(r.input)
 	default:

@@ -47,16 +47,20 @@ func (g *Graph[S]) once() *Thread[S] {
 // Of a thread [Thread.At] a checkpoint, all this holds for the thread as it was there,
 // on a new branch: what was planned there runs (again), and questions are asked again.
 func (t *Thread[S]) Invoke(ctx context.Context, req Request[S], opts ...RunOption) (*Snapshot[S], error) {
-	set, err := &t.set, t.err
+	snap, err := t.invoke(ctx, req.erase(t.form), opts)
+	return present(t.form, snap, err)
+}
+
+func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Snapshot[any], error) {
+	set, err := &h.set, h.err
 	if len(opts) > 0 && err == nil {
-		own, failed := with(t.set, opts)
+		own, failed := with(h.set, opts)
 		set, err = &own, failed
 	}
 	if err != nil {
-		return &Snapshot[S]{Thread: t.ID(), Namespace: t.set.namespace}, err
+		return Snapshot[any]{Thread: h.ID(), Namespace: h.set.namespace}, err
 	}
-	snap, err := t.call(ctx, set, req.erase(t.form), nil)
-	return present(t.form, snap, err)
+	return h.call(ctx, set, req, nil)
 }
 
 // present returns a snapshot in a form. An error of it comes after err.

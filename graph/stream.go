@@ -258,10 +258,14 @@ func Since(checkpointID string) StreamOption {
 //
 // A consumer that is slow makes the run wait; see [Buffer].
 func (t *Thread[S]) Stream(ctx context.Context, req Request[S], opts ...StreamOption) iter.Seq2[Event, error] {
+	return t.stream(ctx, req.erase(t.form), opts)
+}
+
+func (h *handle) stream(ctx context.Context, req request, opts []StreamOption) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		set, err := with(t.set, opts)
-		if t.err != nil {
-			err = t.err
+		set, err := with(h.set, opts)
+		if h.err != nil {
+			err = h.err
 		}
 		if err == nil && ctx == nil {
 			err = errNilContext
@@ -293,7 +297,7 @@ func (t *Thread[S]) Stream(ctx context.Context, req Request[S], opts ...StreamOp
 		}}
 		go func() {
 			defer close(events)
-			_, runErr = t.call(runCtx, &set, req.erase(t.form), bus)
+			_, runErr = h.call(runCtx, &set, req, bus)
 		}()
 		leave := sync.OnceFunc(func() { close(gone) })
 		for ev := range events {

@@ -22,7 +22,8 @@ type Thread[S any] struct {
 	form form[S]
 }
 
-// handle is a thread of an engine.
+// handle is a thread of an engine. It has the methods of a [Thread] that its state's type
+// has no part in.
 type handle struct {
 	e      *engine
 	set    settings
@@ -35,30 +36,34 @@ type handle struct {
 // each of its calls.
 func (g *Graph[S]) Thread(id string, opts ...ThreadOption) *Thread[S] {
 	t := g.once()
-	if t.err != nil {
-		return t
+	t.named(id, opts)
+	return t
+}
+
+func (h *handle) named(id string, opts []ThreadOption) {
+	if h.err != nil {
+		return
 	}
 	if len(opts) > 0 {
-		t.set, t.err = with(t.set, opts)
+		h.set, h.err = with(h.set, opts)
 	}
-	t.set.thread = checkpoint.ThreadID(id)
-	return t
+	h.set.thread = checkpoint.ThreadID(id)
 }
 
 // Err returns what is wrong with how the handle was made: its options, or the namespace
 // of [Thread.Inside]. It is the error of each of its calls.
-func (t *Thread[S]) Err() error { return t.err }
+func (h *handle) Err() error { return h.err }
 
 // CheckJSON is [Graph.CheckJSON] of the thread's graph.
-func (t *Thread[S]) CheckJSON(kind JSONKind, data []byte) error {
-	if t.err != nil {
-		return t.err
+func (h *handle) CheckJSON(kind JSONKind, data []byte) error {
+	if h.err != nil {
+		return h.err
 	}
-	return t.e.check(kind, data)
+	return h.e.check(kind, data)
 }
 
 // ID returns the thread's ID.
-func (t *Thread[S]) ID() string { return string(t.set.thread) }
+func (h *handle) ID() string { return string(h.set.thread) }
 
 // At returns the same thread at an earlier moment, that of a checkpoint: State is what
 // it was there, and an Invoke, an Edit or a Fork from there starts a branch, while the
@@ -73,12 +78,14 @@ func (t *Thread[S]) At(checkpointID string) *Thread[S] {
 // Finished tasks of an open superstep are part of the newest state. For
 // a thread without checkpoints it returns an error that wraps
 // checkpoint.ErrNotFound.
-func (t *Thread[S]) State(ctx context.Context) (*Snapshot[S], error) {
-	e, err := t.open(ctx)
+func (t *Thread[S]) State(ctx context.Context) (*Snapshot[S], error) { return t.present(t.state(ctx)) }
+
+func (h *handle) state(ctx context.Context) (Snapshot[any], error) {
+	e, err := h.open(ctx)
 	if err != nil {
-		return nil, err
+		return Snapshot[any]{}, err
 	}
-	return t.present(e.view(ctx, &t.set, t.set.from))
+	return e.view(ctx, &h.set, h.set.from)
 }
 
 // view returns a stored thread as it is, or as it was at a checkpoint.
@@ -235,7 +242,32 @@ func (e *Entry[S]) State(ctx context.Context) (S, error) { return e.state(ctx) }
 // thread yields nothing. An error is yielded once, as the last pair.
 func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry[S], error] {
 	return func(yield func(Entry[S], error) bool) {
-		e, err := t.open(ctx)
+		for e, err := range t.history(ctx, q) {
+			if !yield(entryOf(t.form, e), err) {
+				return
+			}
+		}
+	}
+}
+
+func entryOf[S any](f form[S], e Entry[any]) Entry[S] {
+	return Entry[S]{
+		Checkpoint: e.Checkpoint, Parent: e.Parent, Branch: e.Branch, Step: e.Step, Source: e.Source, Nodes: e.Nodes, Did: e.Did,
+		Next: e.Next, CreatedAt: e.CreatedAt, Metadata: e.Metadata,
+		state: func(ctx context.Context) (S, error) {
+			state, err := e.state(ctx)
+			if err != nil {
+				return *new(S), err
+			}
+			return f.read(state)
+		},
+	}
+}
+
+// history is [Thread.History] over any state.
+func (h *handle) history(ctx context.Context, q HistoryQuery) iter.Seq2[Entry[any], error] {
+	return func(yield func(Entry[any], error) bool) {
+		e, err := h.open(ctx)
 		switch {
 		case err != nil:
 		case q.Limit < 0:
@@ -244,7 +276,7 @@ func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry
 			err = e.misnamed("HistoryQuery.WhereNext", "history", q.WhereNext)
 		}
 		if err != nil {
-			yield(Entry[S]{}, err)
+			yield(Entry[any]{}, err)
 			return
 		}
 		n := 0
@@ -252,18 +284,18 @@ func (t *Thread[S]) History(ctx context.Context, q HistoryQuery) iter.Seq2[Entry
 			i, ok := e.prog.Plan.Recorded(name)
 			return ok && e.prog.Plan.Nodes[i].Name == q.WhereNext
 		}
-		for rec, err := range t.records(ctx, q) {
+		for rec, err := range h.records(ctx, q) {
 			if err != nil {
-				yield(Entry[S]{}, &CheckpointError{Thread: t.set.thread, Op: "load", Err: err})
+				yield(Entry[any]{}, &CheckpointError{Thread: h.set.thread, Op: "load", Err: err})
 				return
 			}
 			if !q.matches(rec) {
 				continue
 			}
-			entry := t.entry(e, rec)
-			pending, err := t.pending(ctx, rec)
+			entry := h.entry(e, rec)
+			pending, err := h.pending(ctx, rec)
 			if err != nil {
-				yield(Entry[S]{}, err)
+				yield(Entry[any]{}, err)
 				return
 			}
 			entry.Next = append(entry.Next, pending...)
@@ -292,17 +324,16 @@ func (q *HistoryQuery) matches(rec *checkpoint.Record) bool {
 	return true
 }
 
-func (t *Thread[S]) entry(e *engine, rec *checkpoint.Record) Entry[S] {
-	entry := Entry[S]{
+func (h *handle) entry(e *engine, rec *checkpoint.Record) Entry[any] {
+	entry := Entry[any]{
 		Checkpoint: string(rec.ID), Parent: string(rec.Parent), Branch: string(rec.Branch), Step: rec.Step, Source: string(rec.Source),
 		CreatedAt: rec.CreatedAt, Metadata: rec.Metadata,
-		state: func(ctx context.Context) (S, error) {
-			st, err := local.StateOf(ctx, t.set.store, e.prog.Values, rec.Log, rec.ID, local.Keeper{Kept: e.kept, Max: t.set.readCacheSize(), Plan: e.prog.Plan})
+		state: func(ctx context.Context) (any, error) {
+			st, err := local.StateOf(ctx, h.set.store, e.prog.Values, rec.Log, rec.ID, local.Keeper{Kept: e.kept, Max: h.set.readCacheSize(), Plan: e.prog.Plan})
 			if err != nil {
-				var zero S
-				return zero, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
+				return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
 			}
-			return t.form.read(st)
+			return st, nil
 		},
 	}
 	for _, c := range rec.Changes {
@@ -420,31 +451,38 @@ type Edit[S any] struct {
 
 // BulkEdit makes edits one after the other; see [Thread.Edit].
 func (t *Thread[S]) BulkEdit(ctx context.Context, edits []Edit[S]) (*Snapshot[S], error) {
-	if err := t.stored(ctx); err != nil {
-		return nil, err
-	}
-	inside, err := t.levels(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(edits) == 0 {
-		return nil, errors.New("graph: BulkEdit without an edit")
-	}
 	erased := make([]edit, len(edits))
 	for i, e := range edits {
-		switch {
-		case e.Command.IsZero():
-		case e.AsNode == "":
-			return nil, errors.New("graph: an edit of nobody leads nowhere: name the node that its Command is of in AsNode")
-		case e.AsNode == End:
-			return nil, errors.New("graph: an edit as graph.End leaves nothing pending and takes no Command: make it as graph.Start, or as a node")
-		}
 		erased[i] = edit{node: e.AsNode, task: e.Task, command: e.Command}
-		if e.Apply != nil {
+		if e.Apply != nil && t.form.edit != nil {
 			erased[i].apply = t.form.edit(e.Apply)
 		}
 	}
-	return t.present(t.edit(ctx, inside, erased))
+	return t.present(t.bulkEdit(ctx, erased))
+}
+
+func (h *handle) bulkEdit(ctx context.Context, edits []edit) (Snapshot[any], error) {
+	var none Snapshot[any]
+	if err := h.stored(ctx); err != nil {
+		return none, err
+	}
+	inside, err := h.levels(ctx)
+	if err != nil {
+		return none, err
+	}
+	if len(edits) == 0 {
+		return none, errors.New("graph: BulkEdit without an edit")
+	}
+	for _, e := range edits {
+		switch {
+		case e.command.IsZero():
+		case e.node == "":
+			return none, errors.New("graph: an edit of nobody leads nowhere: name the node that its Command is of in AsNode")
+		case e.node == End:
+			return none, errors.New("graph: an edit as graph.End leaves nothing pending and takes no Command: make it as graph.Start, or as a node")
+		}
+	}
+	return h.edit(ctx, inside, edits)
 }
 
 // edit is an [Edit] of any state.
@@ -513,37 +551,39 @@ func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) erro
 // along while the superstep is open; once it has been committed they are a part of it,
 // and a fork before that runs its tasks again, Once with the keys that it had. The other
 // branch stays. When a run holds the thread it does as [WhenBusy] says.
-func (t *Thread[S]) Fork(ctx context.Context) (*Snapshot[S], error) {
-	e, err := t.open(ctx)
+func (t *Thread[S]) Fork(ctx context.Context) (*Snapshot[S], error) { return t.present(t.fork(ctx)) }
+
+func (h *handle) fork(ctx context.Context) (Snapshot[any], error) {
+	e, err := h.open(ctx)
+	if err == nil && h.set.from == "" {
+		err = errors.New("graph: Fork needs a checkpoint: use Thread.At")
+	}
 	if err != nil {
-		return nil, err
+		return Snapshot[any]{}, err
 	}
-	if t.set.from == "" {
-		return nil, errors.New("graph: Fork needs a checkpoint: use Thread.At")
-	}
-	return t.present(e.change(ctx, &t.set, func(s *local.Session) error { return fork(ctx, s, true) }))
+	return e.change(ctx, &h.set, func(s *local.Session) error { return fork(ctx, s, true) })
 }
 
 // Copy makes a new thread, with that ID, that is a copy of the thread with its whole
 // history.
-func (t *Thread[S]) Copy(ctx context.Context, to string) error {
-	if err := t.stored(ctx); err != nil {
+func (h *handle) Copy(ctx context.Context, to string) error {
+	if err := h.stored(ctx); err != nil {
 		return err
 	}
-	c, ok := t.set.store.(checkpoint.Copier)
+	c, ok := h.set.store.(checkpoint.Copier)
 	if !ok {
 		return fmt.Errorf("copying a thread: %w by this checkpointer", errors.ErrUnsupported)
 	}
-	return c.Copy(ctx, t.set.thread, checkpoint.ThreadID(to))
+	return c.Copy(ctx, h.set.thread, checkpoint.ThreadID(to))
 }
 
 // Delete removes the thread with its history. An unknown one is no error. When
 // a run holds the thread, it returns [ErrThreadBusy] and removes nothing; with
 // [WhenBusy] it waits for the run's end ([BusyQueue]) or stops the run and removes
 // the thread all the same ([BusyInterrupt], [BusyRollback]).
-func (t *Thread[S]) Delete(ctx context.Context) error {
-	if err := t.stored(ctx); err != nil {
+func (h *handle) Delete(ctx context.Context) error {
+	if err := h.stored(ctx); err != nil {
 		return err
 	}
-	return local.Delete(ctx, t.set.store, t.set.thread, local.BusyPolicy(t.set.busy))
+	return local.Delete(ctx, h.set.store, h.set.thread, local.BusyPolicy(h.set.busy))
 }

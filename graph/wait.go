@@ -83,14 +83,14 @@ func WaitFor[T any](ctx context.Context, key, event string, opts ...AskOption) (
 // [Requests.Continue]. Events with one name are received in the order stored.
 //
 // The value is encoded as JSON.
-func (t *Thread[S]) SendEvent(ctx context.Context, event string, value any) error {
-	err := t.stored(ctx)
+func (h *handle) SendEvent(ctx context.Context, event string, value any) error {
+	err := h.stored(ctx)
 	switch {
 	case err != nil:
 		return err
 	case event == "":
 		return errors.New("graph: SendEvent needs the name of an event")
-	case t.set.namespace != "":
+	case h.set.namespace != "":
 		return fmt.Errorf("event %q: %w", event, local.ErrNamespace)
 	}
 	if !utf8.ValidString(event) {
@@ -100,5 +100,5 @@ func (t *Thread[S]) SendEvent(ctx context.Context, event string, value any) erro
 	if err != nil {
 		return fmt.Errorf("value of event %q: %w", event, err)
 	}
-	return local.SendEvent(ctx, t.set.store, t.set.thread, event, raw)
+	return local.SendEvent(ctx, h.set.store, h.set.thread, event, raw)
 }

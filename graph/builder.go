@@ -273,21 +273,32 @@ func (d *draft) conditional(from string, router func(ctx context.Context, state 
 			return local.Command{}, err
 		}
 		lc := c.local()
-		if allowed == nil {
-			return lc, nil
-		}
-		for _, name := range lc.Goto.List() {
-			if !slices.Contains(allowed, name) {
-				return lc, &InvalidEdgeError{Source: from, Target: name, Allowed: allowed, Near: plan.Nearest(name, allowed), Reason: "which is not among its declared destinations"}
-			}
-		}
-		for _, s := range lc.Sends {
-			if !slices.Contains(allowed, s.Node) {
-				return lc, &InvalidEdgeError{Source: from, Target: s.Node, Allowed: allowed, Near: plan.Nearest(s.Node, allowed), Reason: "which is not among its declared destinations"}
-			}
-		}
-		return lc, nil
+		return lc, checkDestinations(from, allowed, &lc)
 	}})
+}
+
+// checkDestinations checks that a router leads to what it may name; nil is everything.
+func checkDestinations(from string, allowed []string, c *local.Command) error {
+	if allowed == nil {
+		return nil
+	}
+	other := func(name string) error {
+		if slices.Contains(allowed, name) {
+			return nil
+		}
+		return &InvalidEdgeError{Source: from, Target: name, Allowed: allowed, Near: plan.Nearest(name, allowed), Reason: "which is not among its declared destinations"}
+	}
+	for _, name := range c.Goto.List() {
+		if err := other(name); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.Sends {
+		if err := other(s.Node); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AddRoutes lets a router decide what follows a node by a label: routes maps

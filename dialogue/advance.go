@@ -200,7 +200,8 @@ func (m *machine) understood(in Understood) error {
 	}
 	m.begin(msg.Time, *msg, true)
 	if !in.Time.IsZero() {
-		m.s.LastNLUCall = in.Time
+		called := in.Time
+		m.s.LastNLUCall = &called
 	}
 	m.t.Queue = m.clean(in.Commands, program.FromUser)
 	m.hear()
@@ -222,7 +223,7 @@ func (m *machine) begin(now time.Time, in Message, user bool) {
 		Text: in.Text, MessageID: in.ID, User: user, Asked: m.m.Question,
 	}
 	m.s.Metadata.Error, m.s.Metadata.ErrorType, m.s.Metadata.ErrorAt = "", "", time.Time{}
-	m.s.UserMessage = in.Text
+	m.s.UserMessage, m.m.Ended = "", nil
 	for _, f := range m.m.Frames {
 		f.Counted = nil
 	}

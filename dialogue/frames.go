@@ -117,13 +117,14 @@ func (m *machine) empty(i int, slot string) {
 func (m *machine) become(i int, state FlowState, why string) {
 	f := &m.s.FlowStack[i]
 	f.FlowState, f.Context = state, why
+	now := m.t.Time
 	switch state {
 	case Active:
-		f.PausedAt = time.Time{}
+		f.PausedAt = nil
 	case Paused:
-		f.PausedAt = m.t.Time
+		f.PausedAt = &now
 	default:
-		f.CompletedAt = m.t.Time
+		f.CompletedAt = &now
 	}
 	if m.frame(i).Role != ByPattern {
 		m.trace(TraceEvent{Kind: "flow_" + string(state), Flow: f.FlowName, Step: f.CurrentStep, Reason: why})
@@ -143,7 +144,8 @@ func (m *machine) push(f *program.Flow, role Role, caller, why string) string {
 	if f.First != program.End {
 		first = f.Steps[f.First].Name
 	}
-	m.s.FlowStack = append(m.s.FlowStack, FlowContext{FlowID: id, FlowName: f.Name, CurrentStep: first, StartedAt: m.t.Time})
+	now := m.t.Time
+	m.s.FlowStack = append(m.s.FlowStack, FlowContext{FlowID: id, FlowName: f.Name, CurrentStep: first, StartedAt: &now})
 	if m.m.Frames == nil {
 		m.m.Frames = map[string]*Frame{}
 	}
@@ -247,6 +249,13 @@ func (m *machine) end(i int, state FlowState, why string) (outputs map[string]ex
 		f.Outputs = outputs
 		m.s.Metadata.CompletedFlows = append(m.s.Metadata.CompletedFlows, f)
 		m.t.Ended = true
+		m.m.Ended = map[string]expr.Value{}
+		for name, v := range m.s.FlowSlots[f.FlowID] {
+			if m.slot(i, name).Sensitive {
+				v = expr.Str(program.Mask(v.String()))
+			}
+			m.m.Ended[name] = v
+		}
 	}
 	m.pop(i)
 	if top && i > 0 {

@@ -596,7 +596,13 @@ func (m *machine) outputs(i int, step *program.Step, x *program.Invoke, out map[
 		m.store(i, o.Slot, v, Provenance{Source: program.FromAction, Turn: m.t.Number, Read: slices.DeleteFunc(slices.Clone(read), func(r string) bool { return r == o.Slot })})
 		wrote = append(wrote, o.Slot)
 	}
-	m.s.Metadata.ActionResult, m.s.Metadata.ActionTimestamp = nil, m.t.Time
+	result := map[string]expr.Value{}
+	for _, o := range x.Outputs {
+		if v, ok := kept[o.Output]; ok && !m.slot(i, o.Slot).Sensitive {
+			result[o.Output] = v
+		}
+	}
+	m.s.Metadata.ActionResult, m.s.Metadata.ActionTimestamp = result, m.t.Time
 	return wrote, nil
 }
 

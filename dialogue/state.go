@@ -23,7 +23,7 @@ type State struct {
 	CurrentStep        string                           `json:"current_step"`
 	WaitingForSlot     string                           `json:"waiting_for_slot"` // or confirm:STEP
 	NLUResult          *NLUResult                       `json:"nlu_result"`
-	LastNLUCall        time.Time                        `json:"last_nlu_call,omitzero"`
+	LastNLUCall        *time.Time                       `json:"last_nlu_call"`
 	DigressionDepth    int                              `json:"digression_depth"`
 	LastDigressionType string                           `json:"last_digression_type"`
 	TurnCount          int                              `json:"turn_count"`
@@ -36,8 +36,11 @@ type State struct {
 func New(thread string) State {
 	return State{
 		ConversationState: Idle,
+		Messages:          []Entry{},
+		FlowStack:         []FlowContext{},
+		Trace:             []TraceEvent{},
 		FlowSlots:         map[string]map[string]expr.Value{},
-		Metadata:          Metadata{Machine: Machine{Thread: thread}},
+		Metadata:          Metadata{CompletedFlows: []FlowContext{}, Machine: Machine{Thread: thread}},
 	}
 }
 
@@ -105,9 +108,9 @@ type FlowContext struct {
 	FlowState   FlowState             `json:"flow_state"`
 	CurrentStep string                `json:"current_step"`
 	Outputs     map[string]expr.Value `json:"outputs"`
-	StartedAt   time.Time             `json:"started_at,omitzero"`
-	PausedAt    time.Time             `json:"paused_at,omitzero"`
-	CompletedAt time.Time             `json:"completed_at,omitzero"`
+	StartedAt   *time.Time            `json:"started_at"`
+	PausedAt    *time.Time            `json:"paused_at"`
+	CompletedAt *time.Time            `json:"completed_at"`
 	Context     string                `json:"context"` // why it is in this state
 }
 
@@ -219,6 +222,9 @@ type Machine struct {
 	Idle       int                   `json:"without_progress,omitempty"`
 	Answered   []Answered            `json:"answered,omitempty"`
 	LastReply  *Reply                `json:"last_reply,omitempty"`
+	// Ended are the slots of the flow that ended last in this turn, sensitive ones
+	// masked, for tools that show a turn.
+	Ended map[string]expr.Value `json:"ended,omitempty"`
 }
 
 // answeredKept is how many replies are kept for messages that are delivered again.

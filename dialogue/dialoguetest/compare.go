@@ -188,7 +188,7 @@ func (r *run) calls(t Turn, user *talk, s *seen, fail func(string, ...any)) {
 // values compares slots and the archive.
 func (r *run) values(t Turn, user *talk, fail func(string, ...any)) {
 	st := &user.state
-	slots := user.slots
+	slots := st.Metadata.Machine.Ended
 	if f, ok := st.Active(); ok {
 		slots = st.FlowSlots[f.FlowID]
 	}

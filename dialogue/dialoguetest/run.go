@@ -126,7 +126,6 @@ type talk struct {
 	first   string            // the first question's id
 	last    string
 	replies []dialogue.Reply
-	slots   map[string]expr.Value // of the flow seen last, as far as they were seen
 	prompts []string
 	stubs   map[string]int // answers given so far
 }
@@ -361,7 +360,6 @@ func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *se
 			return false
 		}
 		user.state = r.stored(where, state)
-		user.look()
 		for _, e := range effects {
 			switch {
 			case e.Understand != nil:
@@ -436,13 +434,6 @@ func (r *run) stored(where string, s dialogue.State) dialogue.State {
 		return s
 	}
 	return back
-}
-
-// look keeps what is seen of the active flow's slots.
-func (t *talk) look() {
-	if f, ok := t.state.Active(); ok {
-		t.slots = t.state.FlowSlots[f.FlowID]
-	}
 }
 
 // commands are what the turn's understanding returns.

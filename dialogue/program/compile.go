@@ -160,8 +160,7 @@ func (c *compiler) unite(s scope, name string, n *yaml.Node) {
 		c.sections[name] = sec
 	}
 	if name == "slots" && n.Kind == yaml.SequenceNode {
-		c.errorf(s, n, "slots are a map from name to slot; write {NAME: {type: …}}")
-		return
+		n = byName(n)
 	}
 	if n.Kind == yaml.ScalarNode && yamlvalue.Scalar(n).IsNone() {
 		return
@@ -184,6 +183,27 @@ func (c *compiler) unite(s scope, name string, n *yaml.Node) {
 		sec.names = append(sec.names, k)
 		sec.items[k] = item{scope: s, key: m.keys[k], value: m.vals[k]}
 	}
+}
+
+// byName returns the map that a list of {name, …} stands for.
+func byName(list *yaml.Node) *yaml.Node {
+	m := &yaml.Node{Kind: yaml.MappingNode, Line: list.Line, Column: list.Column}
+	for _, x := range list.Content {
+		x = yamlvalue.Follow(x)
+		rest := *x
+		rest.Content = nil
+		for i := 0; x.Kind == yaml.MappingNode && i+1 < len(x.Content); i += 2 {
+			if yamlvalue.Follow(x.Content[i]).Value == "name" {
+				m.Content = append(m.Content, yamlvalue.Follow(x.Content[i+1]))
+			} else {
+				rest.Content = append(rest.Content, x.Content[i], x.Content[i+1])
+			}
+		}
+		if len(m.Content)%2 == 1 {
+			m.Content = append(m.Content, &rest)
+		}
+	}
+	return m
 }
 
 func (c *compiler) languages(s scope, n *yaml.Node) {

@@ -99,6 +99,9 @@ func (r *Response) has(tag string) bool {
 // entries reads a text, a map or a list of these.
 func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
 	n = yamlvalue.Follow(n)
+	if d, list := variations(n); d != nil { // {default, variations}, as it was written
+		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: append([]*yaml.Node{d}, list...)}
+	}
 	if n.Kind != yaml.SequenceNode {
 		if e, ok := c.entry(s, n); ok {
 			return []Entry{e}
@@ -115,6 +118,18 @@ func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
 		}
 	}
 	return out
+}
+
+func variations(n *yaml.Node) (first *yaml.Node, others []*yaml.Node) {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		switch v := yamlvalue.Follow(n.Content[i+1]); yamlvalue.Follow(n.Content[i]).Value {
+		case "default":
+			first = v
+		case "variations":
+			others = v.Content
+		}
+	}
+	return first, others
 }
 
 func (c *compiler) entry(s scope, n *yaml.Node) (Entry, bool) {

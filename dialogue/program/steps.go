@@ -534,6 +534,20 @@ func (x *stepReader) confirm() {
 	b := &Confirm{}
 	x.step.Body = b
 	nodes := x.names(x.sc(), x.main, "confirm")
+	if x.old && x.has("slot") { // its slot takes the answer; it shows what was collected before
+		if x.slotKey(x.main) {
+			b.Store = x.main.Value
+			x.writes = append(x.writes, write{step: x.step, slot: b.Store, typ: Boolean, pos: at(x.sc(), x.main), scope: x.sc()})
+		}
+		nodes = nil
+		for _, s := range x.flow.Steps {
+			if c, ok := s.Body.(*Collect); ok {
+				for _, name := range c.Slots {
+					nodes = append(nodes, &yaml.Node{Kind: yaml.ScalarNode, Value: name, Line: x.main.Line, Column: x.main.Column})
+				}
+			}
+		}
+	}
 	for _, n := range nodes {
 		x.readsSlot(x.step, x.sc(), n, false)
 	}

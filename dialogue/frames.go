@@ -78,6 +78,9 @@ func (m *machine) store(i int, slot string, v expr.Value, p Provenance) {
 		m.t.Progress = true
 	}
 	ctx := m.s.FlowStack[i]
+	if f := m.frame(i); f.Walk != "" && (!had || !old.Same(v)) && !slices.Contains(f.Changed, slot) {
+		f.Changed = append(slices.Clone(f.Changed), slot)
+	}
 	if name, ok := strings.CutPrefix(slot, "session."); ok {
 		m.s.FlowSlots[session][name] = v
 		m.setSessionProvenance(name, p)
@@ -259,7 +262,7 @@ func (m *machine) end(i int, state FlowState, why string) (outputs map[string]ex
 	}
 	m.pop(i)
 	if top && i > 0 {
-		m.become(i-1, Active, "resumed")
+		m.become(i-1, Active, map[bool]string{true: "repaired", false: "resumed"}[role == ByPattern])
 	}
 	return outputs
 }
@@ -366,12 +369,14 @@ func (m *machine) shown(i int, slots []string) string {
 	return digest(texts...)
 }
 
-// reads is the digest of what a step reads.
+// reads is the digest of what a step reads and doesn't write itself: what it writes
+// over, as a counter, is another value ever after.
 func (m *machine) reads(i int, step *program.Step) string {
-	if len(step.Reads) == 0 {
+	names := slices.DeleteFunc(slices.Clone(step.Reads), func(n string) bool { return slices.Contains(step.Writes, n) })
+	if len(names) == 0 {
 		return ""
 	}
-	return m.shown(i, step.Reads)[:16]
+	return m.shown(i, names)[:16]
 }
 
 // visit notes that a step was executed.
@@ -456,7 +461,7 @@ func (m *machine) change(i int, slot string, to *expr.Value, c *Command) bool {
 	f.Confirmed = slices.DeleteFunc(f.Confirmed, func(c Confirmation) bool {
 		return touches(sortedKeys(c.Values))
 	})
-	m.goBack(i, touches, func(names []string) bool {
+	m.goBack(i, slot, touches, func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(cleared, n) })
 	}, to != nil)
 	if to != nil && m.p.Patterns.AnnounceCorrected {
@@ -478,7 +483,7 @@ func (m *machine) repair(slot string, to *expr.Value, c *Command) Repair {
 }
 
 // goBack leads a frame to the earliest step that a change concerns.
-func (m *machine) goBack(i int, read, wrote func([]string) bool, corrected bool) {
+func (m *machine) goBack(i int, slot string, read, wrote func([]string) bool, corrected bool) {
 	f := m.frame(i)
 	flow, current := m.at(i)
 	if current == nil {
@@ -506,8 +511,9 @@ func (m *machine) goBack(i int, read, wrote func([]string) bool, corrected bool)
 		}
 	}
 	if f.Walk == "" {
-		f.Walk = current.Name
+		f.Walk, f.Changed = current.Name, nil
 	}
+	f.Changed = append(slices.Clone(f.Changed), slot)
 	if x, ok := current.Body.(*program.Confirm); ok && corrected && x.OnChange != nil && x.OnChange.Kind == program.ToStep {
 		f.Walk = ""
 		m.leave(i, *x.OnChange)

@@ -133,7 +133,8 @@ func (m *machine) passOver(i int, step *program.Step) bool {
 		m.follows(i, step)
 		return true
 	}
-	if v.Reads != m.reads(i, step) {
+	over := func(n string) bool { return slices.Contains(step.Writes, n) && slices.Contains(f.Changed, n) }
+	if v.Reads != m.reads(i, step) || slices.ContainsFunc(step.Reads, over) {
 		return false
 	}
 	for _, w := range v.Wrote {
@@ -361,7 +362,6 @@ func (m *machine) set(i int, step *program.Step, x *program.Set) {
 		changes = append(changes, change{a.Slot, kept, a.Value.Slots()})
 	}
 	var wrote []string
-	read := m.reads(i, step)
 	for _, c := range changes {
 		if c.v.IsNone() {
 			m.empty(i, c.slot)
@@ -371,10 +371,6 @@ func (m *machine) set(i int, step *program.Step, x *program.Set) {
 		wrote = append(wrote, c.slot)
 	}
 	m.visit(i, step, wrote)
-	// What the step read was there before it wrote.
-	v := m.frame(i).Visits[step.Name]
-	v.Reads = read
-	m.frame(i).Visits[step.Name] = v
 	m.follows(i, step)
 }
 

@@ -314,7 +314,7 @@ func (m *machine) pattern(name string, r Repair) {
 	if top := len(m.s.FlowStack) - 1; top >= 0 && r.About == "" {
 		r.About = m.s.FlowStack[top].FlowID
 	}
-	q := m.m.Question
+	q, progress := m.m.Question, m.t.Progress
 	was := slices.Clone(m.s.FlowStack)
 	id := m.push(flow, ByPattern, "", "repair")
 	m.frame(m.index(id)).Repair = &r
@@ -325,7 +325,7 @@ func (m *machine) pattern(name string, r Repair) {
 		return
 	}
 	if len(was) == len(m.s.FlowStack) { // over already: nothing below was touched
-		m.s.FlowStack = was
+		m.s.FlowStack, m.t.Progress = was, progress
 		m.s.Trace = slices.DeleteFunc(m.s.Trace, func(e TraceEvent) bool {
 			return e.Turn == m.t.Number && (e.Reason == "pattern" || e.Reason == "repaired")
 		})

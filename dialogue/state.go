@@ -256,6 +256,7 @@ type Frame struct {
 	Provenance map[string]Provenance `json:"provenance,omitempty"`
 	Confirmed  []Confirmation        `json:"confirmed,omitempty"`
 	Walk       string                `json:"walk,omitempty"`     // the step at which a correction came in
+	Changed    []string              `json:"changed,omitempty"`  // slots that the walk found changed
 	Deadline   time.Time             `json:"deadline,omitzero"`  // of the step it waits at
 	Resumed    bool                  `json:"resumed,omitempty"`  // became active again
 	Event      *Event                `json:"event,omitempty"`    // came while it was paused

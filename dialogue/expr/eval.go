@@ -21,7 +21,7 @@ type Env interface {
 
 // Eval returns the expression's value. It never fails: what can't be computed is none,
 // and a comparison without an answer is false.
-func (e *Expr) Eval(env Env) Value { return e.root.eval(env).value }
+func (e *Expr) Eval(env Env) Value { return e.root.eval(env).known() }
 
 // True says whether the expression's value counts as true.
 func (e *Expr) True(env Env) bool { return e.root.eval(env).truth() == yes }
@@ -52,6 +52,14 @@ func (r result) truth() truth {
 
 func (t truth) result() result {
 	return result{value: Bool(t == yes), unknown: t == unknown}
+}
+
+// known returns the value; unknown counts as false.
+func (r result) known() Value {
+	if r.unknown {
+		return Bool(false)
+	}
+	return r.value
 }
 
 func known(v Value) result { return result{value: v} }
@@ -85,19 +93,19 @@ func (n *node) eval(env Env) result {
 	case opList:
 		items := make([]Value, len(n.args))
 		for i, a := range n.args {
-			items[i] = a.eval(env).value
+			items[i] = a.eval(env).known()
 		}
 		return known(Value{kind: List, list: items})
 	case opCall:
 		return known(functions[n.name].call(n, env))
 	case opNeg:
-		x, ok := n.args[0].eval(env).value.numeric()
+		x, ok := n.args[0].eval(env).known().numeric()
 		if !ok {
 			return result{}
 		}
 		return known(Num(-x))
 	}
-	a, b := n.args[0].eval(env).value, n.args[1].eval(env).value
+	a, b := n.args[0].eval(env).known(), n.args[1].eval(env).known()
 	switch n.op {
 	case opEq, opNe, opLt, opLe, opGt, opGe:
 		return compare(n.op, a, b)
@@ -185,7 +193,7 @@ var functionNames string
 func init() {
 	texts := func(f func(string) string) func(*node, Env) Value {
 		return func(n *node, env Env) Value {
-			v := n.args[0].eval(env).value
+			v := n.args[0].eval(env).known()
 			if v.kind != Text {
 				return v
 			}
@@ -196,7 +204,7 @@ func init() {
 		return func(n *node, env Env) Value {
 			var values []Value
 			for _, a := range n.args {
-				v := a.eval(env).value
+				v := a.eval(env).known()
 				if v.kind == List {
 					values = append(values, v.list...)
 				} else {
@@ -226,10 +234,10 @@ func init() {
 				_, ok := env.Lookup(a.path.Names)
 				return Bool(ok)
 			}
-			return Bool(!n.args[0].eval(env).value.IsNone())
+			return Bool(!n.args[0].eval(env).known().IsNone())
 		}},
 		"len": {usage: "len(x)", min: 1, max: 1, call: func(n *node, env Env) Value {
-			l, ok := n.args[0].eval(env).value.Len()
+			l, ok := n.args[0].eval(env).known().Len()
 			if !ok {
 				return Value{}
 			}
@@ -239,13 +247,13 @@ func init() {
 		"upper": {usage: "upper(x)", min: 1, max: 1, call: texts(strings.ToUpper)},
 		"trim":  {usage: "trim(x)", min: 1, max: 1, call: texts(strings.TrimSpace)},
 		"round": {usage: "round(x, n)", min: 1, max: 2, call: func(n *node, env Env) Value {
-			x, ok := n.args[0].eval(env).value.numeric()
+			x, ok := n.args[0].eval(env).known().numeric()
 			if !ok {
 				return Value{}
 			}
 			digits := 0.0
 			if len(n.args) == 2 {
-				if digits, ok = n.args[1].eval(env).value.numeric(); !ok {
+				if digits, ok = n.args[1].eval(env).known().numeric(); !ok {
 					return Value{}
 				}
 			}
@@ -254,22 +262,22 @@ func init() {
 		"min": {usage: "min(x, …)", min: 1, max: -1, call: extreme(-1)},
 		"max": {usage: "max(x, …)", min: 1, max: -1, call: extreme(1)},
 		"abs": {usage: "abs(x)", min: 1, max: 1, call: func(n *node, env Env) Value {
-			x, ok := n.args[0].eval(env).value.numeric()
+			x, ok := n.args[0].eval(env).known().numeric()
 			if !ok {
 				return Value{}
 			}
 			return Num(math.Abs(x))
 		}},
 		"date": {usage: "date(x)", min: 1, max: 1, call: func(n *node, env Env) Value {
-			t, ok := dateOf(n.args[0].eval(env).value)
+			t, ok := dateOf(n.args[0].eval(env).known())
 			if !ok {
 				return Value{}
 			}
 			return Str(t.Format(time.DateOnly))
 		}},
 		"days": {usage: "days(from, to)", min: 2, max: 2, call: func(n *node, env Env) Value {
-			a, okA := dateOf(n.args[0].eval(env).value)
-			b, okB := dateOf(n.args[1].eval(env).value)
+			a, okA := dateOf(n.args[0].eval(env).known())
+			b, okB := dateOf(n.args[1].eval(env).known())
 			if !okA || !okB {
 				return Value{}
 			}

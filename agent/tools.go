@@ -372,14 +372,14 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	node := ctx
 	// What a tool asks, records and calls is apart from what other calls do.
 	ctx = graph.Scope(ctx, record(t.round, j.call))
-	if err := graph.EmitToolCall(ctx, tool.Started{CallID: j.call.ID, Name: j.call.Name, Args: j.args}); err != nil {
+	returned, err := graph.EmitToolCall(ctx, tool.Started{CallID: j.call.ID, Name: j.call.Name, Args: j.args})
+	if err != nil {
 		return err
 	}
 	start := time.Now()
 	var res tool.Result
 	var failed error
 	var out outcome
-	var err error
 	if takesState(j.tool) {
 		// What it writes isn't recorded, so it runs again with the node.
 		out, res, failed, err = t.attempt(ctx, node, j, "")
@@ -405,7 +405,7 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 			ended.Result = tool.Result{Content: r.Content, Artifact: r.Artifact}
 		}
 	}
-	if emitErr := graph.EmitToolResult(ctx, ended); err == nil {
+	if emitErr := returned(ended); err == nil {
 		err = emitErr
 	}
 	if err != nil {

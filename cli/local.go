@@ -287,9 +287,9 @@ func (t *localGraph) fork(ctx context.Context, thread, at string) (*snapshot, er
 
 func (t *localGraph) drawing(ctx context.Context, depth int, thread string) (*draw.Graph, error) {
 	if thread == "" {
-		return t.Drawing(graph.Expand(depth)), nil
+		return t.Drawing(depth), nil
 	}
-	return t.on(thread, "").Drawing(ctx, graph.Expand(depth))
+	return t.on(thread, "").Drawing(ctx, depth)
 }
 
 func (t *localGraph) history(ctx context.Context, q historyQuery) ([]*entry, error) {
@@ -340,7 +340,7 @@ func (t *localGraph) show(s *graph.Snapshot[json.RawMessage], err error) (*snaps
 		out.Tasks = append(out.Tasks, task{ID: ts.ID, Node: ts.Node, Status: ts.Status, Error: ts.Error, Input: ts.Input, Subgraphs: ts.Subgraphs})
 	}
 	switch {
-	case s.Interrupted():
+	case len(s.Interrupts) > 0:
 		out.Status = "interrupted"
 	case s.Done():
 		out.Status = "done"

@@ -156,7 +156,7 @@ func TestNodeNamesAreArbitraryStrings(t *testing.T) { // SYN-08
 	g := compile(t, b, stored()...)
 	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
 	equalSlice(t, "ran", snap.State.Ran.Slice(), names)
-	for _, d := range []string{draw.Mermaid(g.Drawing(), nil), draw.DOT(g.Drawing()), g.String(), string(draw.SVG(g.Drawing(), nil))} {
+	for _, d := range []string{draw.Mermaid(g.Drawing(0), nil), draw.DOT(g.Drawing(0)), g.String(), string(draw.SVG(g.Drawing(0), nil))} {
 		if d == "" {
 			t.Error("no drawing")
 		}
@@ -170,7 +170,7 @@ func TestDrawingsOfTheReActGraph(t *testing.T) { // SYN-31 to 34, SYN-13, SYN-01
 	b.SetEntryPoint("agent").AddEdge("tools", "agent")
 	b.AddRoutes("agent", func(context.Context, *trail) (string, error) { return "tools", nil }, map[string]string{"tools": "tools", graph.End: graph.End})
 	g := compile(t, b)
-	equal(t, "mermaid", strings.TrimSpace(draw.Mermaid(g.Drawing(), nil)), strings.TrimSpace(`
+	equal(t, "mermaid", strings.TrimSpace(draw.Mermaid(g.Drawing(0), nil)), strings.TrimSpace(`
 graph TD
     __start__(["__start__"])
     agent["agent"]
@@ -189,15 +189,15 @@ Graph:
     tools -> agent
     agent -> __end__ | tools  [conditional]
 `))
-	if dot := draw.DOT(g.Drawing()); !strings.HasPrefix(dot, "digraph G {\n    rankdir=TD;") || !strings.Contains(dot, `[style=dashed, label="tools"]`) {
+	if dot := draw.DOT(g.Drawing(0)); !strings.HasPrefix(dot, "digraph G {\n    rankdir=TD;") || !strings.Contains(dot, `[style=dashed, label="tools"]`) {
 		t.Error(dot)
 	}
 	open := visits(graph.New[trail]("open"), "agent", "tools")
 	open.SetEntryPoint("agent").AddEdge("tools", "agent")
 	open.AddConditionalEdges("agent", func(context.Context, *trail) (graph.Command, error) { return graph.Goto("tools"), nil })
 	g = compile(t, open)
-	if !strings.Contains(draw.Mermaid(g.Drawing(), nil), "%% agent has conditional edge (path_map not provided)") || !strings.Contains(g.String(), "agent -> ???  [conditional]") {
-		t.Error(draw.Mermaid(g.Drawing(), nil), g.String())
+	if !strings.Contains(draw.Mermaid(g.Drawing(0), nil), "%% agent has conditional edge (path_map not provided)") || !strings.Contains(g.String(), "agent -> ???  [conditional]") {
+		t.Error(draw.Mermaid(g.Drawing(0), nil), g.String())
 	}
 }
 
@@ -216,7 +216,7 @@ func TestDrawingARunAndSubgraphs(t *testing.T) {
 	ran := &calls{}
 	g := mounted(t, childGraph(t, ran, true), ran, stored()...)
 	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil })))
-	d := must[*draw.Graph](t)(g.Thread("t").Drawing(bg, graph.Expand(-1)))
+	d := must[*draw.Graph](t)(g.Thread("t").Drawing(bg, -1))
 	status := map[string]string{}
 	for _, n := range d.Nodes {
 		status[n.ID] = string(n.Status)

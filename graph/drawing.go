@@ -9,55 +9,42 @@ import (
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// DrawOption is a setting of a drawing.
-type DrawOption func(*drawConfig)
-
-type drawConfig struct {
-	depth   int
+// overlay is a run that is drawn over a graph.
+type overlay struct {
 	visited []string
 	next    []string
 	failed  []string
 	waiting []string
 }
 
-// Expand draws what is inside subgraphs, depth levels deep; -1 means all.
-func Expand(depth int) DrawOption { return func(c *drawConfig) { c.depth = depth } }
-
-// overlay draws a run over the graph: the nodes that were visited, those that
-// are next, those that wait for answers and those that failed.
-func overlay(history []Entry[any], snap *Snapshot[any]) DrawOption {
-	return func(c *drawConfig) {
-		for _, e := range history {
-			c.visited = append(c.visited, e.Nodes...)
-		}
-		c.next = append(c.next, snap.Next...)
-		for _, i := range snap.Interrupts {
-			if i.When == "after" {
-				continue
-			}
-			if len(i.Path) > 0 {
-				c.waiting = append(c.waiting, i.Path[0])
-			} else {
-				c.waiting = append(c.waiting, i.Node)
-			}
-		}
-		for _, t := range snap.Tasks {
-			if t.Status == "failed" || t.Error != "" && t.Status != "done" {
-				c.failed = append(c.failed, t.Node)
-			}
+func overlayOf(history []Entry[any], snap *Snapshot[any]) *overlay {
+	o := &overlay{next: snap.Next}
+	for _, e := range history {
+		o.visited = append(o.visited, e.Nodes...)
+	}
+	for _, i := range snap.Interrupts {
+		switch {
+		case i.When == "after":
+		case len(i.Path) > 0:
+			o.waiting = append(o.waiting, i.Path[0])
+		default:
+			o.waiting = append(o.waiting, i.Node)
 		}
 	}
+	for _, t := range snap.Tasks {
+		if t.Status == "failed" || t.Error != "" && t.Status != "done" {
+			o.failed = append(o.failed, t.Node)
+		}
+	}
+	return o
 }
 
 // Drawing returns the graph's structure for the package draw, which turns it
-// into Mermaid, DOT, text, SVG or PNG: draw.Mermaid(g.Drawing(), nil).
-func (g *Graph[S]) Drawing(opts ...DrawOption) *draw.Graph { return g.made().drawing(opts...) }
+// into Mermaid, DOT, text, SVG or PNG: draw.Mermaid(g.Drawing(0), nil). It shows what is
+// inside subgraphs, depth levels deep; -1 means all.
+func (g *Graph[S]) Drawing(depth int) *draw.Graph { return g.made().drawing(depth, &overlay{}) }
 
-func (e *engine) drawing(opts ...DrawOption) *draw.Graph {
-	var c drawConfig
-	for _, o := range opts {
-		o(&c)
-	}
+func (e *engine) drawing(depth int, c *overlay) *draw.Graph {
 	p := e.prog.Plan
 	spec := p.Spec()
 	for _, recorded := range [][]string{c.visited, c.waiting} { // maybe by an older program
@@ -78,8 +65,8 @@ func (e *engine) drawing(opts ...DrawOption) *draw.Graph {
 		}
 		if cfg.child != nil {
 			node.Kind = draw.KindSubgraph
-			if c.depth != 0 {
-				node.Sub = cfg.child.drawing(Expand(c.depth - 1))
+			if depth != 0 {
+				node.Sub = cfg.child.drawing(depth-1, &overlay{})
 			}
 		}
 		d.Nodes = append(d.Nodes, node)
@@ -142,7 +129,7 @@ func hasImplicitEnd(p *plan.Graph) bool {
 	})
 }
 
-func (c *drawConfig) status(node string) draw.Status {
+func (c *overlay) status(node string) draw.Status {
 	switch {
 	case slices.Contains(c.failed, node):
 		return draw.StatusFailed
@@ -167,8 +154,9 @@ func count(names []string, name string) int {
 }
 
 // Drawing returns the graph's structure with the thread drawn over it: the nodes that
-// were visited, those that are next, those that wait for answers and those that failed.
-func (h *handle) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Graph, error) {
+// were visited, those that are next, those that wait for answers and those that failed;
+// see [Graph.Drawing].
+func (h *handle) Drawing(ctx context.Context, depth int) (*draw.Graph, error) {
 	snap, err := h.state(ctx)
 	if err != nil {
 		return nil, err
@@ -180,8 +168,8 @@ func (h *handle) Drawing(ctx context.Context, opts ...DrawOption) (*draw.Graph, 
 		}
 		entries = append(entries, e)
 	}
-	return h.e.drawing(append(opts[:len(opts):len(opts)], overlay(entries, &snap))...), nil
+	return h.e.drawing(depth, overlayOf(entries, &snap)), nil
 }
 
 // String returns a summary of the graph in plain text.
-func (g *Graph[S]) String() string { return draw.ASCII(g.Drawing()) }
+func (g *Graph[S]) String() string { return draw.ASCII(g.Drawing(0)) }

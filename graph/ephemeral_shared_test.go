@@ -51,7 +51,7 @@ func TestAnEphemeralOfASharedSubgraphEndsWithItsStep(t *testing.T) {
 			store := checkpoint.NewMemory()
 			g := compile(t, b, graph.WithCheckpointer(store))
 			snap := must[*graph.Snapshot[hinted]](t)(g.Thread("t").Invoke(bg, g.Input(func(*hinted) error { return nil })))
-			for snap.Interrupted() {
+			for len(snap.Interrupts) > 0 {
 				snap = must[*graph.Snapshot[hinted]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 			}
 			equal(t, "what was readable", fmt.Sprint(snap.State.Ran), "[a: b:of a c: x: a: b:of a c: y:of c]")

@@ -45,7 +45,7 @@ var (
 	ErrNotCompiled = errors.New("graph: the *Graph is nil or empty: Builder.Compile makes one")
 
 	// ErrUnknownGraph: a thread belongs to a graph that a [Runner] was not given.
-	ErrUnknownGraph = errors.New("a graph that the runner doesn't know")
+	ErrUnknownGraph = errors.New("the runner doesn't know the graph")
 
 	// ErrLate: the attempt of the node that calls has ended.
 	ErrLate = local.ErrLate
@@ -140,16 +140,6 @@ type (
 	//	func (e *InvalidEdgeError) Error() string
 	InvalidEdgeError = local.InvalidEdgeError
 
-	// RouterWroteError says that a router wrote to the state.
-	//
-	//	type RouterWroteError struct {
-	//		Node   string
-	//		Fields string
-	//	}
-	//
-	//	func (e *RouterWroteError) Error() string
-	RouterWroteError = local.RouterWroteError
-
 	// CheckpointError says that a checkpoint could not be stored or read.
 	//
 	//	type CheckpointError struct {
@@ -162,15 +152,15 @@ type (
 	//	func (e *CheckpointError) Unwrap() error
 	CheckpointError = local.CheckpointError
 
-	// MutationError says that a node changed in place what a field holds, or wrote to its
-	// state when that has no effect: after it had returned, or in a function of [Once] or
-	// [Do]. It is looked for with [CheckMutations].
+	// MutationError says that a router wrote to the state. With [CheckMutations] it also
+	// says that a node changed in place what a field holds, or wrote to its state when
+	// that has no effect: after it had returned, or in a function of [Once] or [Do].
 	//
 	//	x
 	//
 	//	type MutationError struct {
-	//		Node, Field string
-	//		Kind        string // "in place", "late", "Once" or "Do"
+	//		Node, Field string // of several, the field to which most was written
+	//		Kind        string // "in place", "late", "Once", "Do" or "router"
 	//		Name        string // of the Once or Do
 	//	}
 	//

@@ -313,8 +313,8 @@ func TestRouterMayNotWrite(t *testing.T) {
 		return graph.Goto("b"), nil
 	}, "b")
 	_, err := compile(t, b).Invoke(bg, nil)
-	e := wantErr[*graph.RouterWroteError](t, err)
-	equal(t, "node", e.Node, "a")
+	e := wantErr[*graph.MutationError](t, err)
+	equal(t, "where", e.Node+"."+e.Field+" "+e.Kind, "a.N router")
 }
 
 func TestRouterSeesItsOwnTaskOnly(t *testing.T) {

@@ -275,7 +275,7 @@ func TestWritesAreDroppedWhileAQuestionIsOpen(t *testing.T) {
 	g := compile(t, b, stored()...)
 	snap := must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Input(func(*form) error { return nil })))
 	equal(t, "log", snap.State.Log.Len(), 0)
-	equal(t, "interrupted", snap.Interrupted(), true)
+	equal(t, "interrupted", len(snap.Interrupts) > 0, true)
 	snap = must[*graph.Snapshot[form]](t)(g.Thread("t").Invoke(bg, g.Answer("x")))
 	equal(t, "log", snap.State.Log.Len(), 1)
 }

@@ -172,24 +172,14 @@ func EmitMessage(ctx context.Context, part any) error {
 }
 
 // EmitToolCall tells those who stream the run with [ModeTools], and its
-// [ToolObserver], that the node calls a tool. Package agent sends a
-// tool.Started.
-func EmitToolCall(ctx context.Context, call any) error {
+// [ToolObserver], that the node calls a tool. What it returns tells the same that the
+// tool has returned. Package agent sends a tool.Started and a tool.Ended.
+func EmitToolCall(ctx context.Context, call any) (returned func(result any) error, err error) {
 	t, err := task(ctx, "EmitToolCall")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.Emit(ctx, local.ToolCalled, call)
-}
-
-// EmitToolResult tells the same that a tool has returned. Package agent sends a
-// tool.Ended.
-func EmitToolResult(ctx context.Context, result any) error {
-	t, err := task(ctx, "EmitToolResult")
-	if err != nil {
-		return err
-	}
-	return t.Emit(ctx, local.ToolReturned, result)
+	return func(result any) error { return t.Emit(ctx, local.ToolReturned, result) }, t.Emit(ctx, local.ToolCalled, call)
 }
 
 // Heartbeat is a sign of life of a node with an [IdleTimeout]. Outside of a

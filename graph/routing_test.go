@@ -25,7 +25,7 @@ func TestEntryPointAndStartEdgeAreTheSame(t *testing.T) { // W7-05, TRPC-03
 	one.SetEntryPoint("a").AddEdge("a", "b").SetFinishPoint("b")
 	two := visits(graph.New[trail]("g"), "a", "b")
 	two.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", graph.End)
-	equal(t, "drawing", draw.Mermaid(compile(t, one).Drawing(), nil), draw.Mermaid(compile(t, two).Drawing(), nil))
+	equal(t, "drawing", draw.Mermaid(compile(t, one).Drawing(0), nil), draw.Mermaid(compile(t, two).Drawing(0), nil))
 	equal(t, "ran", run(t, one).State.ran(), run(t, two).State.ran())
 	equal(t, "constants", graph.Start+" "+graph.End, "__start__ __end__")
 	one.AddEdge(graph.Start, "b")
@@ -518,11 +518,11 @@ func TestCompiledGraphIsUnaffectedByItsBuilder(t *testing.T) { // W7-04
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b)
-	before := draw.Mermaid(g.Drawing(), nil)
+	before := draw.Mermaid(g.Drawing(0), nil)
 	visits(b, "b")
 	b.AddEdge("a", "b")
 	again := compile(t, b)
-	equal(t, "drawing", draw.Mermaid(g.Drawing(), nil), before)
+	equal(t, "drawing", draw.Mermaid(g.Drawing(0), nil), before)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

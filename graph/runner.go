@@ -117,30 +117,6 @@ func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 	return r, nil
 }
 
-// Recover continues the threads in store whose run died, and returns when all of
-// them have ended or wait again. It returns how many it continued; the errors of
-// their runs are joined.
-func Recover(ctx context.Context, store checkpoint.Store, graphs ...Runnable) (n int, err error) {
-	var mu sync.Mutex
-	var errs []error
-	r, err := NewRunner(store, RunnerOptions{Report: func(rep RunnerReport) {
-		mu.Lock()
-		defer mu.Unlock()
-		if rep.Err != nil {
-			errs = append(errs, fmt.Errorf("thread %q: %w", rep.Thread, rep.Err))
-		} else {
-			n++
-		}
-	}}, graphs...)
-	if err != nil {
-		return 0, err
-	}
-	var wg sync.WaitGroup
-	err = r.abandoned(ctx, &wg)
-	wg.Wait()
-	return n, errors.Join(append(errs, err)...)
-}
-
 // Sweep looks once: it runs the threads that are due or whose run died, and
 // returns when they have ended or wait again. The error is that of the store;
 // those of runs are reported.
@@ -278,7 +254,7 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 		if near != "" {
 			near = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return head.Graph, fmt.Errorf("thread %q belongs to %w: %q%s", thread, ErrUnknownGraph, head.Graph, near)
+		return head.Graph, fmt.Errorf("%w of thread %q: %q%s", ErrUnknownGraph, thread, head.Graph, near)
 	}
 	e, err := g.engine()
 	if err != nil {

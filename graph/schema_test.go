@@ -76,7 +76,7 @@ func TestSchemaEntryAndFinish(t *testing.T) { // TRPC-03
 	}
 	a := compileSchema(t, nodes().SetEntryPoint("first").SetFinishPoint("last"))
 	b := compileSchema(t, nodes().AddEdge(graph.Start, "first").AddEdge("last", graph.End))
-	equal(t, "drawing", draw.Mermaid(a.Drawing(), nil), draw.Mermaid(b.Drawing(), nil))
+	equal(t, "drawing", draw.Mermaid(a.Drawing(0), nil), draw.Mermaid(b.Drawing(0), nil))
 	equal(t, "Start", graph.Start, "__start__")
 	equal(t, "End", graph.End, "__end__")
 	several := graph.AddMapNode(graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(nil)), "b", returns(nil))
@@ -295,7 +295,7 @@ func TestSchemaConditionalEdges(t *testing.T) { // TRPC-25, W7-11, C-22, C-23
 	if _, err := b.Compile(); err == nil || !strings.Contains(err.Error(), `"nope"`) {
 		t.Error(err)
 	}
-	if d := draw.Mermaid(compileSchema(t, build("ok", nil)).Drawing(), nil); !strings.Contains(d, "ko") {
+	if d := draw.Mermaid(compileSchema(t, build("ok", nil)).Drawing(0), nil); !strings.Contains(d, "ko") {
 		t.Errorf("the drawing has no label:\n%s", d)
 	}
 }
@@ -487,7 +487,7 @@ func TestSchemaDestinations(t *testing.T) { // TRPC-32, TRPC-48
 		return b.SetEntryPoint("a").AddEdge("b", "c")
 	}
 	g := compileSchema(t, build("b"))
-	d := draw.Mermaid(g.Drawing(), nil)
+	d := draw.Mermaid(g.Drawing(0), nil)
 	if !strings.Contains(d, "a -.-> b") || !strings.Contains(d, "The A") {
 		t.Errorf("no dotted edge or label:\n%s", d)
 	}

@@ -162,9 +162,6 @@ func (s *Snapshot[S]) Err() error {
 	return &InterruptError{Thread: s.Thread, Checkpoint: s.Checkpoint, Interrupts: s.Interrupts}
 }
 
-// Interrupted reports whether the thread waits for answers.
-func (s *Snapshot[S]) Interrupted() bool { return len(s.Interrupts) > 0 }
-
 // Done reports whether the thread has ended: nothing is pending.
 func (s *Snapshot[S]) Done() bool {
 	return len(s.Next) == 0 && len(s.Interrupts) == 0 && len(s.Waits) == 0

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -168,10 +167,6 @@ func (ev Event) OutputJSON() (json.RawMessage, error) {
 	}
 	return ev.shown.output()
 }
-
-// Namespace returns the path of the event's subgraph as one string, empty for
-// the root graph.
-func (ev Event) Namespace() string { return strings.Join(ev.Path, "/") }
 
 func eventOf(ev *local.Event) Event {
 	e := Event{

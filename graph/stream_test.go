@@ -28,7 +28,7 @@ func collect(seq iter.Seq2[graph.Event, error]) (evs []graph.Event, err error) {
 
 // short describes an event by what doesn't differ between runs.
 func short(ev graph.Event) string {
-	s := fmt.Sprint(ev.Type, " ", ev.Step, " ", ev.Namespace(), "/", ev.Node)
+	s := fmt.Sprint(ev.Type, " ", ev.Step, " ", strings.Join(ev.Path, "/"), "/", ev.Node)
 	switch {
 	case ev.Update != nil:
 		s += " " + string(ev.Update)

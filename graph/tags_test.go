@@ -43,7 +43,7 @@ func TestEventsTracesAndDrawingsHaveTheTagsOfNodes(t *testing.T) {
 	for part, want := range map[string]string{"": "", "sub": "all out more", "sub/": "all out more", in: "all out more in", "plain": "all"} {
 		equal(t, "part "+part, parts[part], want)
 	}
-	for _, n := range g.Drawing().Nodes {
+	for _, n := range g.Drawing(0).Nodes {
 		if n.ID == "sub" {
 			equal(t, "drawn", strings.Join(n.Tags, " "), "all out more")
 		}

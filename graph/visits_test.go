@@ -28,7 +28,7 @@ func TestANodeThatAnEditHasFoldedIsVisitedOnce(t *testing.T) {
 	}
 	equalSlice(t, "told of a", told, []string{`{"Ran":["a"],"Once":"from a"}`})
 	history := entriesOf(t, g.Thread("t"))
-	for _, n := range must[*draw.Graph](t)(g.Thread("t").Drawing(bg)).Nodes {
+	for _, n := range must[*draw.Graph](t)(g.Thread("t").Drawing(bg, 0)).Nodes {
 		if n.ID == "a" {
 			equal(t, "visits of a", n.Visits, 1)
 		}
@@ -61,7 +61,7 @@ func TestRunsOfOlderProgramsAreDrawnOverRenamedNodes(t *testing.T) {
 	must[*graph.Snapshot[trail]](t)(build("first", "second").Thread("t").Invoke(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil })))
 	g := build("one", "two")
 	var drawn []string
-	for _, n := range must[*draw.Graph](t)(g.Thread("t").Drawing(bg)).Nodes {
+	for _, n := range must[*draw.Graph](t)(g.Thread("t").Drawing(bg, 0)).Nodes {
 		drawn = append(drawn, fmt.Sprint(n.ID, " ", n.Status, " ", n.Visits))
 	}
 	equalSlice(t, "drawn", drawn[1:3], []string{"one visited 1", "two interrupted 0"})

@@ -368,7 +368,7 @@ func TestWaitMisuse(t *testing.T) {
 
 func nil3(context.Context, *turns) error { return nil }
 
-func TestRecoverContinuesRunsThatDied(t *testing.T) {
+func TestARunnerContinuesRunsThatDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := checkpoint.NewMemory()
 		ran := map[string]int{}
@@ -393,20 +393,21 @@ func TestRecoverContinuesRunsThatDied(t *testing.T) {
 		dead.gone.Store(true) // its process can't write any more
 		die = false
 		alive := compile(t, b, graph.WithCheckpointer(store))
-		if n, err := graph.Recover(t.Context(), store, alive); n != 0 || err != nil {
-			t.Fatalf("recovered %d, %v while the lease runs", n, err)
+		recovered := func() (reports []graph.RunnerReport) {
+			r := must[*graph.Runner](t)(graph.NewRunner(store, graph.RunnerOptions{Report: func(rep graph.RunnerReport) { reports = append(reports, rep) }}, alive))
+			if err := r.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return reports
 		}
+		equal(t, "recovered while the lease runs", len(recovered()), 0)
 		time.Sleep(16 * time.Second)
-		if n, err := graph.Recover(t.Context(), store, alive); n != 1 || err != nil {
-			t.Fatalf("recovered %d, %v", n, err)
-		}
+		equalSlice(t, "recovered", recovered(), []graph.RunnerReport{{Thread: "t", Graph: "steps", Died: true}})
 		snap := must[*graph.Snapshot[turns]](t)(alive.Thread("t").State(t.Context()))
 		if said(&snap.State) != "a b c" || ran["a"] != 1 || ran["b"] != 2 || ran["c"] != 1 {
 			t.Fatalf("got %q, ran %v", said(&snap.State), ran)
 		}
-		if n, err := graph.Recover(t.Context(), store, alive); n != 0 || err != nil {
-			t.Fatalf("recovered %d, %v a second time", n, err)
-		}
+		equal(t, "recovered a second time", len(recovered()), 0)
 	})
 }
 

@@ -535,13 +535,13 @@ func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	query := r.URL.Query()
-	d := g.Drawing(graph.Expand(depth))
+	d := g.Drawing(depth)
 	if query.Has("open") {
 		open := []string{}
 		if json.Unmarshal([]byte(query.Get("open")), &open) != nil {
 			return invalid("open must be a list of the paths of subgraphs, such as [\"a\",\"a|b\"]")
 		}
-		d = g.Drawing(graph.Expand(1 << 10))
+		d = g.Drawing(1 << 10)
 		closeAllBut(d, open, "")
 	}
 	out := drawingOf(d)
@@ -754,7 +754,7 @@ func (s *Server) assistantSubgraphs(w http.ResponseWriter, r *http.Request) erro
 		}
 		return nil
 	}
-	if err := list(g.Drawing(graph.Expand(depth)), nil); err != nil {
+	if err := list(g.Drawing(depth), nil); err != nil {
 		return err
 	}
 	return write(w, out)

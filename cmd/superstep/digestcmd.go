@@ -280,7 +280,7 @@ func (d *digester) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if input != nil || !snap.Interrupted() && !snap.Done() {
+	if input != nil || len(snap.Interrupts) == 0 && !snap.Done() {
 		show := d.watch()
 		req := t.Input(input)
 		if start != "" {
@@ -295,7 +295,7 @@ func (d *digester) work(ctx context.Context) error {
 	if n, why := missingSummaries(&snap.State); n > 0 {
 		d.c.Notef("%s without a summary: %s. The report says so; --fresh asks again.", count(n, "file"), console.Clean(why))
 	}
-	if snap.Interrupted() {
+	if len(snap.Interrupts) > 0 {
 		yes, err := d.approve(ctx, drain, snap)
 		if err != nil {
 			return err

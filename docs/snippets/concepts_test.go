@@ -339,7 +339,7 @@ func Example_drawing() {
 	b.AddEdge(graph.Start, "read")
 	b.AddRoutes("read", func(context.Context, *Ticket) (string, error) { return "known", nil },
 		map[string]string{"known": "answer", "spam": graph.End})
-	fmt.Println(draw.Mermaid(b.MustCompile().Drawing(), nil))
+	fmt.Println(draw.Mermaid(b.MustCompile().Drawing(0), nil))
 	// Output:
 	// graph TD
 	//     __start__(["__start__"])

@@ -180,10 +180,13 @@ func Example_recover() {
 	store := checkpoint.NewMemory()
 	g := compileInvoice(store, thank)
 	//snippet:recover
-	n, err := graph.Recover(ctx, store, g)
-	fmt.Println(n, err)
+	runner, err := graph.NewRunner(store, graph.RunnerOptions{}, g)
+	if err == nil {
+		err = runner.Sweep(ctx)
+	}
+	fmt.Println(err)
 	//snippet:end
-	// Output: 0 <nil>
+	// Output: <nil>
 }
 
 func Example_queue() {

@@ -71,7 +71,7 @@ func main() {
 	ctx := context.Background()
 	t := a.Thread("cleaning")
 	snap, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Remove all backups.")))
-	for err == nil && snap.Interrupted() {
+	for err == nil && len(snap.Interrupts) > 0 {
 		var question agent.ApprovalRequest
 		if err := snap.Interrupts[0].Decode(&question); err != nil {
 			log.Fatal(err)

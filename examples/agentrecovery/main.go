@@ -87,7 +87,7 @@ func main() {
 		snap, err = t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Pay 120 to Electricity Ltd and tell Kim.")))
 	case err != nil:
 		log.Fatal(err)
-	case snap.Interrupted():
+	case len(snap.Interrupts) > 0:
 		decision := agent.Decision{Type: agent.DecisionType(*answer)}
 		snap, err = t.Invoke(ctx, t.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{decision}}))
 	case !snap.Done():

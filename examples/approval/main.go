@@ -80,7 +80,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for snap.Interrupted() {
+	for len(snap.Interrupts) > 0 {
 		question := snap.Interrupts[0]
 		fmt.Printf("%v\nSend it? [yes/no] ", question.Value)
 		snap, err = t.Invoke(ctx, t.Answer(ask(*given) == "yes"))

@@ -103,7 +103,7 @@ func main() {
 		s.Text, s.UserInput = *text, *text
 		return nil
 	}))
-	if err == nil && snap.Interrupted() {
+	if err == nil && len(snap.Interrupts) > 0 {
 		fmt.Printf("%v\nPublish it? [approve/reject] ", snap.Interrupts[0].Value)
 		snap, err = t.Invoke(ctx, t.Answer(ask(*given)))
 	}

@@ -573,7 +573,7 @@ func (tr *trial) answer(th *thread) {
 				return
 			case err != nil:
 				failed(tr.store.j, th.name, err)
-			case snap.Interrupted():
+			case len(snap.Interrupts) > 0:
 				c := &call{}
 				if snap, err = t.Invoke(context.WithValue(ctx, callKey{}, c), t.Answer(true)); err == nil {
 					tr.mu.Lock()

@@ -205,7 +205,7 @@ func undisturbed(t *testing.T) []string {
 			switch {
 			case turns > 100:
 				t.Fatal("the graph does not end")
-			case snap.Interrupted():
+			case len(snap.Interrupts) > 0:
 				snap, err = thread.Invoke(ctx, thread.Answer(true))
 			case len(snap.Waits) > 0 && snap.Waits[0].Event == "":
 				time.Sleep(time.Until(snap.Waits[0].Until))

@@ -166,7 +166,7 @@ func step(ctx context.Context, j *job, s *store, g *graph.Graph[state], ended *s
 		ended.Store(thread, nil)
 		s.j.note(line{Kind: kDone, Thread: thread, Record: snap.Checkpoint, Text: string(state)})
 		return
-	case snap.Interrupted(), len(snap.Waits) > 0:
+	case len(snap.Interrupts) > 0, len(snap.Waits) > 0:
 		return
 	default:
 		snap, err = g.Thread(thread).Invoke(callCtx, g.Continue(), busy)

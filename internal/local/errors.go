@@ -135,16 +135,6 @@ func (e *InvalidEdgeError) Error() string {
 	return s
 }
 
-// RouterWroteError says that a router changed the state.
-type RouterWroteError struct {
-	Node   string
-	Fields string
-}
-
-func (e *RouterWroteError) Error() string {
-	return fmt.Sprintf("the router of node %q wrote to the state (%s): a router may only read; write in the node", e.Node, e.Fields)
-}
-
 // CheckpointError says that a checkpoint could not be stored or read.
 type CheckpointError struct {
 	Thread checkpoint.ThreadID
@@ -161,8 +151,8 @@ func (e *CheckpointError) Unwrap() error { return e.Err }
 
 // MutationError says that a node wrote what it must not, or when it must not.
 type MutationError struct {
-	Node, Field string
-	Kind        string // "in place", "late", "Once" or "Do"
+	Node, Field string // of several, the field to which most was written
+	Kind        string // "in place", "late", "Once", "Do" or "router"
 	Name        string // of the Once or Do
 }
 
@@ -170,6 +160,8 @@ func (e *MutationError) Error() string {
 	switch e.Kind {
 	case "in place":
 		return fmt.Sprintf("node %q changed field %q in place: what a field holds is shared and must not be altered; use the field's methods", e.Node, e.Field)
+	case "router":
+		return fmt.Sprintf("the router of node %q wrote to the state (field %q): a router may only read; write in the node", e.Node, e.Field)
 	case "late":
 		return fmt.Sprintf("field %q of the state of node %q was written to after the node had returned, so that the write is lost: wait for goroutines before returning", e.Field, e.Node)
 	}

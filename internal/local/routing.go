@@ -131,11 +131,12 @@ func (s *Session) callRouters(ctx context.Context, node *Node, l *leaving) (sum 
 		}
 		wrote, err := s.prog.Values.Changes(seen, mine, nil)
 		if err != nil {
-			return sum, &RouterWroteError{Node: node.Name, Fields: err.Error()}
+			return sum, fmt.Errorf("the state that the router of node %q was given: %w", node.Name, err)
 		}
 		if wrote != nil {
 			data, _, _ := s.prog.Values.Encode(wrote)
-			return sum, &RouterWroteError{Node: node.Name, Fields: string(data)}
+			field, _ := largest(data)
+			return sum, &MutationError{Node: node.Name, Field: field, Kind: "router"}
 		}
 		sum = sum.And(c)
 	}

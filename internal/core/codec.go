@@ -56,10 +56,7 @@ func (c *codec) restoreChanges(t *Task, version int, data json.RawMessage) (err 
 	if len(data) == 0 || string(data) == "null" {
 		return nil
 	}
-	if data, err = Upgrade(c.values, version, data); err != nil {
-		return err
-	}
-	if t.changes, err = c.values.Decode(data, nil); err != nil {
+	if t.changes, err = Recorded(c.values, version, data); err != nil {
 		return err
 	}
 	t.data, t.growth, err = c.values.Encode(t.changes)

@@ -126,3 +126,13 @@ func Upgrade(v Values, version int, data json.RawMessage) (json.RawMessage, erro
 	}
 	return v.Upgrade(version, data)
 }
+
+// Recorded reads changes that some version of the program has recorded, nil if there are
+// none.
+func Recorded(v Values, version int, data json.RawMessage) (Changes, error) {
+	data, err := Upgrade(v, version, data)
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	return v.Decode(data, nil)
+}

@@ -425,18 +425,13 @@ func (t *Task) calledBack(ctx context.Context, child *Session, call *Call) (*Cal
 				return nil, &CheckpointError{Thread: child.o.Log.Thread, Op: "load", Err: err}
 			}
 			for _, part := range r.Changes {
-				if len(part.Data) == 0 {
-					continue
-				}
-				data, err := core.Upgrade(child.prog.Values, r.Version, part.Data)
+				changes, err := core.Recorded(child.prog.Values, r.Version, part.Data)
 				if err != nil {
 					return nil, err
 				}
-				changes, err := child.prog.Values.Decode(data, nil)
-				if err != nil {
-					return nil, err
+				if changes != nil {
+					all.add(changes, part.Node == "")
 				}
-				all.add(changes, part.Node == "")
 			}
 			if r.Source == checkpoint.SourceLoop {
 				all.step()

@@ -414,14 +414,7 @@ func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func
 		state = values.Ahead(state)
 	}
 	for _, c := range r.Changes {
-		if len(c.Data) == 0 {
-			continue
-		}
-		data, err := core.Upgrade(values, r.Version, c.Data)
-		if err != nil {
-			return nil, err
-		}
-		changes, err := values.Decode(data, nil)
+		changes, err := core.Recorded(values, r.Version, c.Data)
 		if err != nil {
 			return nil, err
 		}

@@ -301,12 +301,8 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 	}
 	defer s.Close()
 	var changes any
-	if len(next.Changes) > 0 && next.Changes[0].Data != nil {
-		data, err := core.Upgrade(s.prog.Values, next.Version, next.Changes[0].Data)
-		if err == nil {
-			changes, err = s.prog.Values.Decode(data, nil)
-		}
-		if err != nil {
+	if len(next.Changes) > 0 {
+		if changes, err = core.Recorded(s.prog.Values, next.Version, next.Changes[0].Data); err != nil {
 			return nil, fmt.Errorf("input of checkpoint %s: %w", next.ID, err)
 		}
 	}
@@ -589,11 +585,7 @@ func compareState(prog *Program, path []string, want, got *checkpoint.Record, ig
 // normal returns the fields of recorded changes as this version of the program
 // would have recorded them.
 func normal(v core.Values, version int, data json.RawMessage) (map[string]json.RawMessage, error) {
-	data, err := core.Upgrade(v, version, data)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := v.Decode(data, nil)
+	changes, err := core.Recorded(v, version, data)
 	if err != nil || changes == nil {
 		return nil, err
 	}

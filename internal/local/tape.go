@@ -297,11 +297,8 @@ func (tp *Tape) recorded(e *execution) (done bool) {
 		if n, ok := s.prog.Plan.Recorded(c.Node); c.Task != task.Index || !ok || n != task.Node {
 			continue
 		}
-		data, err := core.Upgrade(s.prog.Values, rec.Version, c.Data)
-		if err == nil {
-			e.Changes, err = s.prog.Values.Decode(data, nil)
-		}
-		if err == nil && e.Changes != nil {
+		var err error
+		if e.Changes, err = core.Recorded(s.prog.Values, rec.Version, c.Data); err == nil && e.Changes != nil {
 			e.Data, e.Growth, err = s.prog.Values.Encode(e.Changes)
 		}
 		if err != nil {

@@ -60,6 +60,16 @@ func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
 	return in
 }
 
+// root returns the handle of the thread whose run the handle's is in.
+func (h *handle) root() *handle {
+	if len(h.around) == 0 {
+		return h
+	}
+	r := *h
+	r.e, r.around = h.around[0].e, nil
+	return &r
+}
+
 // level is a graph around another and the namespace of its log.
 type level struct {
 	e         *engine

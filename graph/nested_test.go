@@ -149,3 +149,114 @@ func TestARunThatSharesItsParentsStateShowsIt(t *testing.T) {
 	snap = must[*graph.Snapshot[top]](t)(g.Thread("t").Invoke(bg, g.Answer(true)))
 	equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, a saw 1, before saw 2, first saw 3, edited, ask saw 5")
 }
+
+// A thread is read with all that is open inside of it, at any checkpoint as it was there.
+func TestAThreadIsReadWithWhatIsInsideOfIt(t *testing.T) {
+	type inner struct{ Word string }
+	type outer struct {
+		trail
+		Word string
+	}
+	deep := graph.New[inner]("deep")
+	deep.AddNode("ask", func(ctx context.Context, s *inner) error {
+		first, err := graph.Interrupt[string](ctx, "first", nil)
+		if err != nil {
+			return err
+		}
+		s.Word = first
+		return nil
+	})
+	deep.AddNode("again", func(ctx context.Context, s *inner) error {
+		second, err := graph.Interrupt[string](ctx, "second", nil)
+		s.Word += second
+		return err
+	})
+	deep.AddEdge(graph.Start, "ask").AddEdge("ask", "again")
+	shared := visits(graph.New[trail]("shared"), "one").AddEdge(graph.Start, "one").AddEdge("one", "call")
+	shared.AddNode("call", func(ctx context.Context, s *trail) error {
+		s.Note = "calling"
+		for _, key := range []string{"a", "b"} {
+			in, err := graph.Call(ctx, key, deep.MustCompile(), func(c *inner) error { c.Word = key; return nil })
+			if err != nil {
+				return err
+			}
+			s.Ran.Add(in.Word)
+		}
+		return nil
+	}, graph.Contains(deep.MustCompile()))
+	b := graph.New[outer]("outer")
+	graph.AddShared(b, "sub", shared.MustCompile(), func(s *outer) *trail { return &s.trail })
+	b.AddNode("beside", func(_ context.Context, s *outer) error { s.Word = "done"; return nil })
+	b.AddEdge(graph.Start, "sub").AddEdge(graph.Start, "beside")
+	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))
+	th := g.Thread("t")
+
+	// look returns what the deepest open graph has, and its questions.
+	look := func(th *graph.Thread[outer]) string {
+		t.Helper()
+		snap, err := th.Nested(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(snap.Tasks) == 0 {
+			return "ended"
+		}
+		if len(snap.Tasks) != 2 || len(snap.Tasks[0].States) != 1 || snap.Tasks[1].States != nil {
+			t.Fatalf("got %+v", snap.Tasks)
+		}
+		for ns, sub := range snap.Tasks[0].States {
+			mid, err := graph.SnapshotAs[trail](sub)
+			if err != nil || mid.State.ran() != "one" || mid.Namespace != ns {
+				t.Fatalf("got %+v, %v", mid, err)
+			}
+			if _, err := graph.SnapshotAs[inner](sub); err == nil || !strings.Contains(err.Error(), `graph "shared" is a graph_test.trail, not a graph_test.inner`) {
+				t.Errorf("got %v", err)
+			}
+			text := ""
+			for _, d := range mid.Tasks[0].States {
+				if _, ok := mid.Tasks[0].Subgraphs[d.Namespace]; !ok {
+					t.Errorf("%s is not in %v", d.Namespace, mid.Tasks[0].Subgraphs)
+				}
+				in := must[*graph.Snapshot[inner]](t)(graph.SnapshotAs[inner](d))
+				if in.Done() {
+					continue
+				}
+				text += fmt.Sprint(in.State.Word, " asks ", in.Interrupts[0].Key)
+			}
+			return text
+		}
+		return ""
+	}
+	snap, err := th.Invoke(bg, g.Input(func(*outer) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := snap.Checkpoint
+	if got := look(th); got != "a asks first" {
+		t.Fatalf("got %q", got)
+	}
+	for i, want := range []string{"x asks second", "b asks first", "x asks second", "ended"} {
+		if snap, err = th.Invoke(bg, g.Answer([]string{"x", "y", "x", "z"}[i])); err != nil {
+			t.Fatal(err)
+		}
+		if got := look(th); got != want {
+			t.Errorf("after answer %d: got %q, want %q", i+1, got, want)
+		}
+		if got := look(th.At(first)); got != "a asks first" {
+			t.Errorf("after answer %d, where it stood first: got %q", i+1, got)
+		}
+	}
+	if got := snap.State.ran(); got != "one xy xz" {
+		t.Errorf("ended with %q", got)
+	}
+	// A branch of what waited shows its own, whatever the other branch has come to.
+	if _, err := th.At(first).Fork(bg); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(th); got != "a asks first" {
+		t.Errorf("a fork: got %q", got)
+	}
+	if _, err := g.Thread("none").Nested(bg); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -48,7 +48,7 @@ func (g *Graph[S]) once() *Thread[S] {
 // on a new branch: what was planned there runs (again), and questions are asked again.
 func (t *Thread[S]) Invoke(ctx context.Context, req Request[S], opts ...RunOption) (*Snapshot[S], error) {
 	snap, err := t.invoke(ctx, req.erase(t.form), opts)
-	return present(t.form, snap, err)
+	return present(t.form, &snap, snap.State, err)
 }
 
 func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Snapshot[any], error) {
@@ -64,15 +64,15 @@ func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Sna
 }
 
 // present returns a snapshot in a form. An error of it comes after err.
-func present[S any](f form[S], snap Snapshot[any], err error) (*Snapshot[S], error) {
+func present[S, From any](f form[S], snap *Snapshot[From], state any, err error) (*Snapshot[S], error) {
 	out := &Snapshot[S]{
 		Next: snap.Next, Interrupts: snap.Interrupts, Waits: snap.Waits, Tasks: snap.Tasks, Thread: snap.Thread, Namespace: snap.Namespace,
 		Checkpoint: snap.Checkpoint, Parent: snap.Parent, Step: snap.Step, Source: snap.Source, CreatedAt: snap.CreatedAt, Metadata: snap.Metadata,
 		Recent: snap.Recent, incomplete: snap.incomplete, engine: snap.engine, whole: snap.whole,
 	}
-	if snap.State != nil {
+	if state != nil {
 		var failed error
-		if out.State, failed = f.read(snap.State); failed != nil {
+		if out.State, failed = f.read(state); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}

@@ -2,7 +2,9 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -45,6 +47,23 @@ type Snapshot[S any] struct {
 	whole      any // the state, whatever its form; the engine's
 }
 
+// SnapshotAs returns a snapshot whose state is JSON as one of the graph's own state: that
+// of a subgraph (see [TaskState.States]), or of a graph from [JSON]. It is an error if the
+// state is no S.
+func SnapshotAs[S any](snap *Snapshot[json.RawMessage]) (*Snapshot[S], error) {
+	if snap == nil {
+		return nil, errors.New("graph: SnapshotAs of a nil snapshot")
+	}
+	if _, ok := snap.whole.(*S); !ok {
+		name := ""
+		if snap.engine != nil {
+			name = snap.engine.prog.Plan.Name
+		}
+		return nil, fmt.Errorf("graph: SnapshotAs: the state of graph %q is a %s, not a %v", name, strings.TrimPrefix(fmt.Sprintf("%T", snap.whole), "*"), reflect.TypeFor[S]())
+	}
+	return present(typed[S](), snap, snap.whole, nil)
+}
+
 // OutputJSON returns what a run that came to this gives to its caller, as JSON: see
 // [SetOutput]. Without an output type it is the state.
 func (s *Snapshot[S]) OutputJSON() (json.RawMessage, error) {
@@ -75,6 +94,10 @@ type TaskState struct {
 	// Subgraphs tells where the logs of subgraphs stand that the task has
 	// called: a namespace for [Namespace], and a checkpoint.
 	Subgraphs map[string]string
+
+	// States are the snapshots of those that are open, by namespace, with their own inside
+	// of them. Only a Snapshot of [Thread.Nested] has them. [SnapshotAs] makes one typed.
+	States map[string]*Snapshot[json.RawMessage]
 
 	// Inside is the namespace of the log of the graph that the node is (see
 	// [AddSubgraph]), whether the task has called it yet or not; empty for other

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -88,8 +89,57 @@ func (h *handle) state(ctx context.Context) (Snapshot[any], error) {
 	return e.view(ctx, &h.set, h.set.from)
 }
 
+// Nested is [Thread.State] with the snapshots of the subgraphs that are open, however
+// deep, in [TaskState.States]. At a checkpoint they are as they were there.
+func (t *Thread[S]) Nested(ctx context.Context) (*Snapshot[S], error) {
+	return t.present(t.nested(ctx, t.set.from == ""))
+}
+
+// nested returns the handle's thread with what is inside of it: as it is now, if the
+// thread is looked at where it stands.
+func (h *handle) nested(ctx context.Context, newest bool) (Snapshot[any], error) {
+	e, err := h.open(ctx)
+	if err != nil {
+		return Snapshot[any]{}, err
+	}
+	var inside []map[string]local.Place
+	snap, err := e.look(ctx, &h.set, h.set.from, func(s *local.Session, snap *Snapshot[any]) (err error) {
+		inside = make([]map[string]local.Place, len(snap.Tasks))
+		for i := range snap.Tasks {
+			if inside[i], err = s.Stands(ctx, s.Machine().Task(i), newest, snap.Tasks[i].Inside); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range inside {
+		for ns, place := range inside[i] {
+			in := h.root().Inside(ns)
+			in.set.from = place.At
+			inner, err := in.present(in.nested(ctx, place.Newest))
+			if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned meanwhile
+				continue
+			}
+			if err != nil {
+				return snap, err
+			}
+			if t := &snap.Tasks[i]; t.States == nil {
+				t.States = map[string]*Snapshot[json.RawMessage]{ns: inner}
+			} else {
+				t.States[ns] = inner
+			}
+		}
+	}
+	return snap, err
+}
+
 // view returns a stored thread as it is, or as it was at a checkpoint.
 func (e *engine) view(ctx context.Context, set *settings, from checkpoint.ID) (Snapshot[any], error) {
+	return e.look(ctx, set, from, nil)
+}
+
+// look is view; then, if there is one, sees what the snapshot is of.
+func (e *engine) look(ctx context.Context, set *settings, from checkpoint.ID, then func(*local.Session, *Snapshot[any]) error) (Snapshot[any], error) {
 	lo, err := e.options(set, nil)
 	if err != nil {
 		return Snapshot[any]{}, err
@@ -102,7 +152,11 @@ func (e *engine) view(ctx context.Context, set *settings, from checkpoint.ID) (S
 	if err := exists(s, set); err != nil {
 		return Snapshot[any]{}, err
 	}
-	return e.snapshot(s, set), nil
+	snap := e.snapshot(s, set)
+	if then != nil {
+		err = then(s, &snap)
+	}
+	return snap, err
 }
 
 // present is [present], for calls that return nil with an error.
@@ -110,7 +164,7 @@ func (t *Thread[S]) present(snap Snapshot[any], err error) (*Snapshot[S], error)
 	if err != nil {
 		return nil, err
 	}
-	out, err := present(t.form, snap, nil)
+	out, err := present(t.form, &snap, snap.State, nil)
 	if err != nil {
 		return nil, err
 	}

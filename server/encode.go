@@ -543,7 +543,7 @@ func (e *encoder) end(snap *snapshot, failure *db.RunError) {
 		_ = e.tellComplete(m)
 	}
 	if failure == nil && snap != nil && len(snap.Interrupts) > 0 {
-		asked := map[string]any{"__interrupt__": stateOf(snap).Interrupts}
+		asked := map[string]any{"__interrupt__": stateOf(snap, false).Interrupts}
 		for _, mode := range []string{modeValues, modeUpdates} {
 			if e.has(mode) {
 				_ = e.emit(mode, nil, asked)

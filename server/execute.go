@@ -354,7 +354,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 		data, _ := json.Marshal(said) // of strings
 		outcome = object{"__error__": data}.raw()
 	} else if snap != nil {
-		outcome = withInterrupts(output, stateOf(snap).Interrupts)
+		outcome = withInterrupts(output, stateOf(snap, false).Interrupts)
 	}
 	log.end()
 	for _, e := range enc {

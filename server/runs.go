@@ -604,7 +604,7 @@ func (s *Server) writeOutcome(w http.ResponseWriter, r *http.Request, id string,
 	if g := s.graphOf(t); g != nil {
 		snap, err := s.on(g, t.ID).State(r.Context())
 		if err == nil {
-			state = stateOf(snap)
+			state = stateOf(snap, false)
 			output, err = snap.OutputJSON()
 		}
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {

@@ -57,7 +57,7 @@ type taskState struct {
 }
 
 // stateOf shows a snapshot of a thread.
-func stateOf(snap *snapshot) *threadState {
+func stateOf(snap *snapshot, nested bool) *threadState {
 	out := &threadState{
 		Values: snap.State, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, snap.Source, snap.Step),
 		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, snap.Parent),
@@ -68,6 +68,7 @@ func stateOf(snap *snapshot) *threadState {
 		out.CreatedAt = new(instant(snap.CreatedAt))
 	}
 	for i, t := range snap.Tasks {
+		ns := insideOf(t)
 		if t.Status == "done" && len(t.Interrupts) == 0 {
 			continue // what it wrote shows in the values
 		}
@@ -78,8 +79,16 @@ func stateOf(snap *snapshot) *threadState {
 		if t.Error != "" {
 			v.Error = &t.Error
 		}
-		if ns := insideOf(t); ns != "" { // clients ask for the newest checkpoint of the namespace
-			v.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: ns}
+		switch at := (&checkpointRef{ThreadID: snap.Thread, NS: ns}); {
+		case ns == "":
+		case !nested: // clients ask for the newest checkpoint of the namespace
+			v.Checkpoint = at
+		case t.States[ns] != nil:
+			v.State = stateOf(t.States[ns], true)
+		default: // it hasn't begun: it has no state, and is still said where it will be
+			begins := *noState
+			begins.Checkpoint = at
+			v.State = &begins
 		}
 		out.Tasks = append(out.Tasks, v)
 	}
@@ -143,7 +152,7 @@ func metadataOptions(o object) []graph.RunOption {
 var noState = &threadState{Values: json.RawMessage("{}"), Next: []string{}, Tasks: []taskState{}, Metadata: object{}, Interrupts: []interruptValue{}}
 
 // stateAt returns the state of a thread: the newest one if id is empty.
-func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*threadState, error) {
+func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
 	g := s.graphOf(t)
 	if g == nil {
 		if id != "" {
@@ -155,7 +164,12 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 	if err != nil {
 		return nil, err
 	}
-	snap, err := thread.At(id).State(ctx)
+	thread = thread.At(id)
+	read := thread.State
+	if nested {
+		read = thread.Nested
+	}
+	snap, err := read(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if id != "" {
 			return nil, notFound("Checkpoint %s not found", id)
@@ -165,7 +179,7 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string) (*thr
 	if err != nil {
 		return nil, err
 	}
-	return stateOf(snap), nil
+	return stateOf(snap, nested), nil
 }
 
 // misfit returns what to say of a thread that its graph can't read: another graph
@@ -190,30 +204,6 @@ func misfit(err error) (text string, ok bool) {
 	return fmt.Sprintf("thread %q does not fit the state of its graph: %s", e.Thread, plainly(e.Err)), true
 }
 
-// nest puts the states of the subgraphs of tasks in the place of where they are.
-// One that hasn't begun has no state, and is still said where it will be.
-func (s *Server) nest(ctx context.Context, t *db.Thread, state *threadState) error {
-	for i := range state.Tasks {
-		task := &state.Tasks[i]
-		if task.Checkpoint == nil {
-			continue
-		}
-		inner, err := s.stateAt(ctx, t, "", task.Checkpoint.NS)
-		if err != nil {
-			return err
-		}
-		if inner == noState {
-			begins := *noState
-			begins.Checkpoint, inner = task.Checkpoint, &begins
-		}
-		if err := s.nest(ctx, t, inner); err != nil {
-			return err
-		}
-		task.State, task.Checkpoint = inner, nil
-	}
-	return nil
-}
-
 func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
@@ -229,14 +219,9 @@ func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	state, err := s.stateAt(r.Context(), t, id, "")
+	state, err := s.stateAt(r.Context(), t, id, "", subgraphs)
 	if err != nil {
 		return err
-	}
-	if subgraphs {
-		if err := s.nest(r.Context(), t, state); err != nil {
-			return err
-		}
 	}
 	return write(w, state)
 }
@@ -257,14 +242,9 @@ func (s *Server) getStateAt(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	state, err := s.stateAt(r.Context(), t, id, b.Checkpoint.NS)
+	state, err := s.stateAt(r.Context(), t, id, b.Checkpoint.NS, b.Subgraphs)
 	if err != nil {
 		return err
-	}
-	if b.Subgraphs {
-		if err := s.nest(r.Context(), t, state); err != nil {
-			return err
-		}
 	}
 	return write(w, state)
 }
@@ -550,7 +530,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 		return err
 	}
 	for _, e := range entries {
-		state, err := s.stateAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint))
+		state, err := s.stateAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint), false)
 		if err == nil {
 			err = b.spend(len(state.Values))
 		}

@@ -215,7 +215,7 @@ func (s *Server) telling(f func(http.ResponseWriter, *http.Request) error) func(
 		if err != nil {
 			return err
 		}
-		state, err := s.stateAt(background(r), t, "", "")
+		state, err := s.stateAt(background(r), t, "", "", false)
 		if err != nil {
 			return err
 		}

@@ -227,6 +227,43 @@ func GoesOn(m *core.Machine, t *core.Task, namespace string, at checkpoint.ID, m
 	return t.Children[namespace] == at || metadata[MetaTask] == metaTask(m.Branch(), m.Epoch(), t.Index, t.Gen)
 }
 
+// Place is where a subgraph stands: at a record, the newest of its log or an earlier one.
+type Place struct {
+	At     checkpoint.ID
+	Newest bool
+}
+
+// Stands returns where the subgraphs stand that a task has called, by the namespace of
+// their log: as the task's record says or, where that is the newest, as they are now.
+// Inside is the namespace of the subgraph that the task's node is.
+func (s *Session) Stands(ctx context.Context, t *core.Task, newest bool, inside string) (map[string]Place, error) {
+	if t.Ran() || s.o.Store == nil {
+		return nil, nil
+	}
+	at := map[string]Place{}
+	for ns, id := range t.Children {
+		at[ns] = Place{At: id}
+	}
+	if !newest {
+		return at, nil
+	}
+	if _, ok := at[inside]; !ok && inside != "" {
+		at[inside] = Place{} // it may run
+	}
+	for ns, place := range at {
+		head, _, err := s.o.Store.Head(ctx, checkpoint.Log{Thread: s.o.Log.Thread, Namespace: ns})
+		switch {
+		case err != nil && !errors.Is(err, checkpoint.ErrNotFound):
+			return nil, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+		case err == nil && GoesOn(s.m, t, ns, head.ID, head.Metadata):
+			at[ns] = Place{At: head.ID, Newest: true}
+		case err != nil || place.At == "":
+			delete(at, ns)
+		}
+	}
+	return at, nil
+}
+
 // callNamespace returns the namespace of a call. If the node has been renamed
 // and the call was begun under a former name, it is that name's.
 func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {

@@ -95,14 +95,14 @@ type Change interface {
 }
 
 // Stepped is implemented by the Merger of a field whose value ends with the
-// superstep that could read it (graph.Ephemeral). Beside its value it holds the one to
+// superstep that could read it (graph.Ephemeral, graph.MergeEphemeral). Beside its value it holds the one to
 // come: Apply, which is called with what tasks wrote, folds into that, and a copy that
 // is bound is without it.
 type Stepped interface {
 	Merger
 
 	// Give is Apply for what an input or an edit wrote: it is folded into the
-	// value, and what Apply has folded since the superstep began is replaced.
+	// value. What it replaces is what Apply has folded since the superstep began, too.
 	Give(c Change) error
 
 	// EndStep is called at each commit, after the changes are applied: the value is

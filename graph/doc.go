@@ -30,7 +30,7 @@
 //
 // A field of the state is plain (strings, numbers, bools, arrays and structs of
 // them, time.Time) or one of the merging types [Value], [List], [Map], [Sum],
-// [Set], [Reduced], [Ephemeral] and [Untracked], which say what happens when
+// [Set], [Reduced], [Ephemeral], [MergeEphemeral] and [Untracked], which say what happens when
 // several nodes write to it in one superstep. See [Builder.Compile] for what is
 // checked, [Requests] for how runs start and go on, and [Interrupt] for
 // questions to people.

@@ -341,6 +341,65 @@ func ExampleAddSubgraph() {
 	// Output: 16 <nil>
 }
 
+// A thread that waits in a subgraph is read with that inside.
+func ExampleThread_Nested() {
+	type letter struct{ Text string }
+	type desk struct{ Sent bool }
+	inner := graph.New[letter]("letter")
+	inner.AddNode("write", func(_ context.Context, l *letter) error { l.Text = "Dear Kim"; return nil })
+	inner.AddNode("sign", func(ctx context.Context, _ *letter) error {
+		_, err := graph.Interrupt[bool](ctx, "sign", nil)
+		return err
+	})
+	inner.AddEdge(graph.Start, "write").AddEdge("write", "sign")
+	b := graph.New[desk]("desk")
+	graph.AddSubgraph(b, "letter", inner.MustCompile(), graph.Mapping[desk, letter]{})
+	b.AddEdge(graph.Start, "letter")
+	t := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory())).Thread("t")
+
+	ctx := context.Background()
+	_, err := t.Invoke(ctx, t.Input(func(*desk) error { return nil }))
+	fmt.Println(err)
+	snap, err := t.Nested(ctx)
+	fmt.Println(snap.State.Sent, err)
+	for _, inside := range snap.Tasks[0].States {
+		l, err := graph.SnapshotAs[letter](inside)
+		fmt.Println(l.State.Text, l.Next, err)
+	}
+	// Output:
+	// <nil>
+	// false <nil>
+	// Dear Kim [sign] <nil>
+}
+
+// all puts what several tasks have found behind each other.
+type all struct{}
+
+func (all) Reduce(current, update []string) []string { return append(current, update...) }
+
+// What tasks of a superstep add can be read in the next one, and is gone after that.
+func ExampleMergeEphemeral() {
+	type state struct {
+		Found  graph.MergeEphemeral[[]string, all]
+		Answer string
+	}
+	b := graph.New[state]("search")
+	for _, source := range []string{"web", "mail"} {
+		b.AddNode(source, func(_ context.Context, s *state) error {
+			s.Found.Add([]string{"from " + source})
+			return nil
+		})
+		b.AddEdge(graph.Start, source).AddEdge(source, "answer")
+	}
+	b.AddNode("answer", func(_ context.Context, s *state) error {
+		s.Answer = fmt.Sprint(s.Found.Get())
+		return nil
+	})
+	snap, err := b.MustCompile().Invoke(context.Background(), nil)
+	fmt.Println(snap.State.Answer, snap.State.Found.Has(), err)
+	// Output: [from web from mail] false <nil>
+}
+
 // A node starts a turn on another thread, of another graph, and waits for its end: days,
 // perhaps, in which neither has a goroutine. A runner lets the one run, and the other go on.
 func ExampleSpawn() {

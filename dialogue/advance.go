@@ -142,7 +142,8 @@ func (m *machine) message(in Message) error {
 	if !m.p.Languages.Has(in.Language) {
 		in.Language = ""
 	}
-	direct := len(in.Commands) > 0 || in.Question != "" || strings.TrimSpace(in.Text) == "" || m.m.Handoff != nil
+	stale := in.Question != "" && (m.m.Question == nil || m.m.Question.ID != in.Question)
+	direct := len(in.Commands) > 0 || stale || strings.TrimSpace(in.Text) == "" || m.m.Handoff != nil
 	if !direct {
 		m.m.Before = m.s.ConversationState
 		u := m.understand(in)
@@ -161,7 +162,7 @@ func (m *machine) message(in Message) error {
 		m.run()
 		return nil
 	}
-	if in.Question != "" && (m.t.Asked == nil || m.t.Asked.ID != in.Question) {
+	if stale {
 		m.t.Effective, m.t.Queue = true, nil
 		m.ignored(Command{Type: "button"}, "stale")
 		m.words("stale_answer", nil)

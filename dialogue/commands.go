@@ -390,9 +390,13 @@ func (m *machine) owner(c Command) int {
 	return -1
 }
 
-// asks says whether the open question is about the slot of the frame.
+// asks says whether the open question is about the slot of the frame, or the one that
+// was open until a correction in the same message led elsewhere.
 func (m *machine) asks(i int, slot string) bool {
 	q := m.m.Question
+	if q == nil && m.t != nil {
+		q = m.t.Asked
+	}
 	return q != nil && q.Kind == AskCollect && q.FlowID == m.s.FlowStack[i].FlowID && (q.Slot == slot || slices.Contains(q.Slots, slot))
 }
 
@@ -493,8 +497,7 @@ func (m *machine) refuse(i int, slot *program.Slot, c Command, reason string) {
 			}
 		}
 	}
-	if m.asks(i, slot.Name) {
-		q := m.m.Question
+	if q := m.m.Question; q != nil && m.asks(i, slot.Name) {
 		if q.Refused++; q.Refused >= limit {
 			m.trace(TraceEvent{Kind: "limit", Slot: slot.Name, Reason: "refused"})
 			m.limit(onInvalid)

@@ -467,6 +467,9 @@ func (m *machine) fresh(i int, step *program.Step, x *program.Invoke) bool {
 // unconfirmed returns an input's slot whose value is not the one that a confirm showed.
 func (m *machine) unconfirmed(i int, step *program.Step, x *program.Invoke) (string, bool) {
 	flow, f := m.flow(i), m.frame(i)
+	if len(f.Confirmed) == 0 {
+		return x.Action.Name, true
+	}
 	for _, a := range x.Inputs {
 		for _, slot := range a.Value.Slots() {
 			v, filled := m.value(i, slot)
@@ -480,7 +483,11 @@ func (m *machine) unconfirmed(i int, step *program.Step, x *program.Invoke) (str
 					same = same || w.Same(v)
 				}
 			}
-			given := flow.Collect(slot) || slices.ContainsFunc(flow.Inputs, func(p program.Param) bool { return p.Name == slot })
+			given := flow.Given(slot)
+			switch f.Provenance[slot].Source {
+			case program.FromUser, program.FromButton, program.FromAgent:
+				given = true
+			}
 			if listed && !same || given && !listed {
 				return slot, true
 			}

@@ -21,7 +21,6 @@ func (r *run) compare(where string, t Turn, user *talk, s *seen) {
 		if s.err == nil || !strings.Contains(s.err.Error(), t.Error) {
 			fail("error: want %q, got %v", t.Error, s.err)
 		}
-		return
 	case s.err != nil:
 		fail("error: %v", s.err)
 		return

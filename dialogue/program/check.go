@@ -395,6 +395,9 @@ func (c *compiler) flowCycles() {
 	}
 }
 
+// anyConfirm stands for some confirm among the slots that are confirmed.
+const anyConfirm = "\x00"
+
 // confirmed checks that before an irreversible action every path has a confirm of each
 // of its inputs that the flow collects or receives.
 func (c *compiler) confirmed(f *Flow) {
@@ -439,6 +442,7 @@ func (c *compiler) confirmed(f *Flow) {
 			}
 			if e.yes {
 				if x, ok := s.Body.(*Confirm); ok {
+					set[anyConfirm] = true
 					for _, slot := range x.Slots {
 						set[slot] = true
 					}
@@ -459,10 +463,14 @@ func (c *compiler) confirmed(f *Flow) {
 		if !ok || x.Action == nil || x.Action.Effect != Irreversible || at[s.Index] == nil {
 			continue
 		}
+		if !at[s.Index][anyConfirm] {
+			sc, pos := c.at(f, s)
+			c.add(sc, pos, false, "action %q is irreversible and no confirm stands on every path to it; write a confirm that lists its inputs before it", x.Action.Name)
+			continue
+		}
 		for _, in := range x.Inputs {
 			for _, slot := range in.Value.Slots() {
-				given := f.Collect(slot) || slices.ContainsFunc(f.Inputs, func(p Param) bool { return p.Name == slot })
-				if given && !at[s.Index][slot] {
+				if f.Given(slot) && !at[s.Index][slot] {
 					sc, pos := c.at(f, s)
 					c.add(sc, pos, false, "action %q is irreversible and its input %q is not confirmed on every path to it; list %q in a confirm before it", x.Action.Name, in.Name, slot)
 				}

@@ -306,6 +306,27 @@ func (f *Flow) Collect(slot string) bool {
 	return ok
 }
 
+// Given says whether the slot's value may come from outside of the program: from the
+// user, from a caller or from a model.
+func (f *Flow) Given(slot string) bool {
+	if f.Collect(slot) || slices.ContainsFunc(f.Inputs, func(p Param) bool { return p.Name == slot }) {
+		return true
+	}
+	for _, s := range f.Steps {
+		switch x := s.Body.(type) {
+		case *Agent:
+			if slices.Contains(x.MaySet, slot) {
+				return true
+			}
+		case *Generate:
+			if x.Store == slot {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Allows says whether a source may write the slot in this flow.
 func (f *Flow) Allows(s *Slot, from Source) bool {
 	if s.From != nil {

@@ -208,7 +208,7 @@ func (m *machine) understood(in Understood) error {
 	m.hear()
 	m.s.NLUResult = &NLUResult{Commands: []Command{}}
 	for _, c := range in.Commands {
-		if len(m.s.NLUResult.Commands) < m.p.Settings.Commands {
+		if len(m.s.NLUResult.Commands) < m.p.Settings.Commands && !m.tooLarge(c) {
 			m.s.NLUResult.Commands = append(m.s.NLUResult.Commands, m.masked(c))
 		}
 	}
@@ -719,7 +719,13 @@ func (m *machine) waiting(q *Question) *Waiting {
 	return w
 }
 
+// longestEntry are the characters of a line of the transcript.
+const longestEntry = 4000
+
 func (m *machine) transcript(role, text string) {
+	if utf8.RuneCountInString(text) > longestEntry {
+		text = string([]rune(text)[:longestEntry]) + "…"
+	}
 	m.s.Messages = append(m.s.Messages, Entry{Role: role, Text: text, Turn: m.t.Number})
 }
 

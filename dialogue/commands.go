@@ -24,8 +24,11 @@ func (m *machine) clean(given []Command, source program.Source) []Command {
 	for _, c := range given {
 		c.Source, c.Of = source, ""
 		switch {
+		case m.tooLarge(c):
+			m.ignored(Command{Type: "command"}, "too_large")
+			continue
 		case !c.Type.known():
-			m.ignored(c, "unknown")
+			m.ignored(Command{Type: c.Type}, "unknown")
 			continue
 		case c.Type == CompleteFlow && source == program.FromUser:
 			m.ignored(c, "not_for_users")
@@ -80,6 +83,12 @@ func (m *machine) clean(given []Command, source program.Source) []Command {
 	}
 	slices.SortStableFunc(cmds, func(a, b Command) int { return rank(a) - rank(b) })
 	return cmds
+}
+
+// tooLarge says whether a command holds more than a message can mean.
+func (m *machine) tooLarge(c Command) bool {
+	text, err := json.Marshal(c)
+	return err != nil || len(text) > 8*m.p.Settings.MessageChars
 }
 
 // distinct drops exact duplicates, and of several values for one slot all but the last.

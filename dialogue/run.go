@@ -557,6 +557,9 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 	}
 }
 
+// largestOutput are the bytes that an output may have as JSON.
+const largestOutput = 256 << 10
+
 // outputs stores what an action answered.
 func (m *machine) outputs(i int, step *program.Step, x *program.Invoke, out map[string]expr.Value) ([]string, *Failure) {
 	invalid := func(format string, args ...any) *Failure {
@@ -573,6 +576,9 @@ func (m *machine) outputs(i int, step *program.Step, x *program.Invoke, out map[
 		}
 		if reason := program.Conforms(o.Type, v); reason != "" {
 			return nil, invalid("the output %q: %s", o.Output, reason)
+		}
+		if size := len(canonical(v)); size > largestOutput {
+			return nil, invalid("the output %q has %d bytes, more than %d", o.Output, size, largestOutput)
 		}
 		v, reason := m.slot(i, o.Slot).Check(v, m.lang())
 		if reason != "" {

@@ -1,0 +1,144 @@
+package dialogue_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/program"
+	"github.com/superstep-dev/superstep/examples/banking"
+)
+
+// talk gives inputs until a turn ends and returns its reply.
+func talk(t testing.TB, p *program.Program, s *dialogue.State, in dialogue.Input, cmds []dialogue.Command, act func(dialogue.ActionCall) dialogue.Result) dialogue.Reply {
+	t.Helper()
+	for inputs := []dialogue.Input{in}; len(inputs) > 0; {
+		in, inputs = inputs[0], inputs[1:]
+		state, effects, err := dialogue.Advance(p, *s, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*s = state
+		for _, e := range effects {
+			switch {
+			case e.Understand != nil:
+				inputs = append(inputs, dialogue.Understood{Commands: cmds})
+			case e.Validate != nil:
+				v, reason := banking.Validators[e.Validate.Validator](e.Validate.Value)
+				inputs = append(inputs, dialogue.Validated{ID: e.Validate.ID, Value: v, Reason: reason})
+			case e.Action != nil:
+				inputs = append(inputs, act(*e.Action))
+			case e.Reply != nil:
+				return *e.Reply
+			}
+		}
+	}
+	return dialogue.Reply{}
+}
+
+func start(flow string) []dialogue.Command {
+	return []dialogue.Command{{Type: dialogue.StartFlow, Flow: flow}}
+}
+
+func set(slot, value string) []dialogue.Command {
+	return []dialogue.Command{{Type: dialogue.SetSlot, Slot: slot, Value: expr.Str(value)}}
+}
+
+func TestAMegabyteFromAnywhereLeavesASmallState(t *testing.T) {
+	p := bank(t)
+	mega := strings.Repeat("x", 1<<20)
+	s := dialogue.New("t")
+	none := func(dialogue.ActionCall) dialogue.Result { return dialogue.Result{} }
+	if r := talk(t, p, &s, dialogue.Message{Text: mega}, nil, none); r.Text != "That message is too long." || s.TurnCount != 0 {
+		t.Errorf("a long message: %q in turn %d", r.Text, s.TurnCount)
+	}
+	talk(t, p, &s, dialogue.Message{Text: "a"}, start("transfer_funds"), none)
+	talk(t, p, &s, dialogue.Message{Text: "a"}, set("beneficiary_name", mega), none)
+	talk(t, p, &s, dialogue.Message{Text: "a"}, []dialogue.Command{{Type: dialogue.CommandType(mega)}, {Type: dialogue.Clarify, Topic: mega}, {Type: dialogue.StartFlow, Flow: mega}}, none)
+	talk(t, p, &s, dialogue.Message{Text: "a"}, start("check_balance"), none)
+	r := talk(t, p, &s, dialogue.Message{Text: "a"}, set("account_type", "checking"), func(c dialogue.ActionCall) dialogue.Result {
+		return dialogue.Result{ID: c.ID, Outputs: map[string]expr.Value{"balance": expr.Num(1), "currency": expr.Str(mega)}}
+	})
+	if !strings.HasPrefix(r.Text, "Some required information is invalid.") {
+		t.Errorf("an output of a megabyte: %.80q", r.Text)
+	}
+	talk(t, p, &s, dialogue.Message{Text: "a"}, start("check_balance"), none)
+	talk(t, p, &s, dialogue.Message{Text: "a"}, set("account_type", "checking"), func(c dialogue.ActionCall) dialogue.Result {
+		return dialogue.Result{ID: c.ID, Error: &dialogue.Failure{Type: "boom", Message: mega}}
+	})
+	text, err := json.Marshal(s)
+	if err != nil || len(text) > 40_000 {
+		t.Errorf("the state has %d bytes, %v", len(text), err)
+	}
+}
+
+func TestAConversationOfTwoThousandTurnsHasTheStateOfAShortOne(t *testing.T) {
+	p := bank(t)
+	b := new(banking.Bank)
+	s := dialogue.New("t")
+	sizes := map[int]int{}
+	now := time.Unix(1e9, 0)
+	for turn := 1; turn <= 2000; turn += 2 {
+		now = now.Add(time.Minute)
+		act := func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) }
+		talk(t, p, &s, dialogue.Message{ID: fmt.Sprint(turn), Text: "a", Time: now}, start("check_balance"), act)
+		talk(t, p, &s, dialogue.Message{ID: fmt.Sprint(turn, "b"), Text: "b", Time: now}, set("account_type", "checking"), act)
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[turn] = len(text)
+	}
+	if sizes[1999] > sizes[201]*11/10 {
+		t.Errorf("the state grew from %d bytes after 201 turns to %d after 1999", sizes[201], sizes[1999])
+	}
+}
+
+func TestInputsThatNothingWaitsForAreTypedErrorsAndChangeNothing(t *testing.T) {
+	p := bank(t)
+	s := dialogue.New("t")
+	for _, in := range []dialogue.Input{dialogue.Release{}, dialogue.Operator{}} {
+		if _, _, err := dialogue.Advance(p, s, in); !errors.Is(err, dialogue.ErrNotInHandoff) {
+			t.Errorf("%T: %v, want %v", in, err, dialogue.ErrNotInHandoff)
+		}
+	}
+	for _, in := range []dialogue.Input{dialogue.Result{ID: "x"}, dialogue.Validated{}, dialogue.Answer{}, dialogue.Understood{}} {
+		if _, _, err := dialogue.Advance(p, s, in); !errors.Is(err, dialogue.ErrUnexpected) {
+			t.Errorf("%T: %v, want %v", in, err, dialogue.ErrUnexpected)
+		}
+	}
+	if _, _, err := dialogue.Advance(p, s, nil); err == nil {
+		t.Error("no input at all is taken for one")
+	}
+	busy, effects, err := dialogue.Advance(p, s, dialogue.Message{Text: "hello"})
+	if err != nil || len(effects) != 1 || len(busy.Pending()) != 1 {
+		t.Fatal(effects, busy.Pending(), err)
+	}
+	if _, _, err := dialogue.Advance(p, busy, dialogue.Message{Text: "hello?"}); !errors.Is(err, dialogue.ErrBusy) {
+		t.Errorf("a message in a turn: %v, want %v", err, dialogue.ErrBusy)
+	}
+}
+
+func TestAdvanceLeavesTheStateItIsGivenAsItIs(t *testing.T) {
+	p := bank(t)
+	b := new(banking.Bank)
+	s := dialogue.New("t")
+	for _, cmds := range [][]dialogue.Command{start("transfer_funds"), set("beneficiary_name", "Bob"), set("iban", "ES9121000418450200051332"), set("amount", "5"), {{Type: dialogue.CorrectSlot, Slot: "amount", Value: expr.Num(7)}}, start("check_balance"), {{Type: dialogue.CancelFlow}}} {
+		before, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := s
+		talk(t, p, &next, dialogue.Message{Text: "a"}, cmds, func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) })
+		after, err := json.Marshal(s)
+		if err != nil || string(after) != string(before) {
+			t.Errorf("%v changed the state that it was given: %v", cmds, err)
+		}
+		s = next
+	}
+}

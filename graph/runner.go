@@ -22,8 +22,9 @@ type Runnable interface {
 }
 
 // Runner continues the threads of a store that nobody runs: those whose time
-// has come ([Sleep], [Deadline]), those that were sent an event, and those whose
-// run died with its process. Several runners may work on one store, in one
+// has come ([Sleep], [Deadline]), those that were sent an event, those that were
+// spawned or whose spawned thread has ended ([Spawn]), and those whose run died with
+// its process. Several runners may work on one store, in one
 // process or many: each thread is run by one of them, since a run holds its
 // thread.
 //

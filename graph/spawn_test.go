@@ -358,6 +358,47 @@ func TestWaitForAThreadThatHasEndedNeedsNobodyToWakeIt(t *testing.T) {
 	}
 }
 
+// The end of a turn is found whatever is pruned of its thread, as long as it is there.
+func TestAPrunedThreadStillTellsItsWaiterOfItsEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		again bool // another turn before the waiter looks, and all before is pruned
+		want  string
+	}{
+		"while the turn goes on": {want: "ok about cats"},
+		"after another turn":     {again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := checkpoint.NewMemory()
+			child := worker(t, func(ctx context.Context, s *work) error {
+				a, err := graph.Interrupt[string](ctx, "which", nil)
+				s.Found.Add(a)
+				return err
+			}, graph.WithCheckpointer(store))
+			g := oneNode(t, store, spawner(child, "w"))
+			if _, err := g.Thread("t").Invoke(bg, g.Input(nil2)); err != nil {
+				t.Fatal(err)
+			}
+			sweep(t, store, 1, child)
+			w := child.Thread("w")
+			must[graph.Pruned](t)(w.Prune(bg, graph.Keep{}))
+			must[*graph.Snapshot[work]](t)(w.Invoke(bg, w.Answer("ok")))
+			if test.again {
+				must[*graph.Snapshot[work]](t)(w.Invoke(bg, w.Input(topic("dogs"))))
+				must[*graph.Snapshot[work]](t)(w.Invoke(bg, w.Answer("ok")))
+				must[graph.Pruned](t)(w.Prune(bg, graph.Keep{}))
+			}
+			snap, err := g.Thread("t").Invoke(bg, g.Continue())
+			if test.again {
+				if se := new(graph.SpawnError); !errors.As(err, &se) || !errors.Is(err, checkpoint.ErrNotFound) {
+					t.Fatalf("got %+v, %v", snap, err)
+				}
+			} else if err != nil || said(&snap.State) != test.want {
+				t.Fatalf("got %q, %v", said(&snap.State), err)
+			}
+		})
+	}
+}
+
 func TestForksInsideASuperstepShareWhatItSpawned(t *testing.T) {
 	store := checkpoint.NewMemory()
 	child := worker(t, nil)

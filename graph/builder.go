@@ -21,18 +21,13 @@ const (
 // Builder collects the nodes and edges of a graph over the state S. Mistakes
 // are reported by [Builder.Compile], all at once. A Builder is not safe for
 // concurrent use.
-type Builder[S any] struct {
-	draft draft
-
-	// source, if not nil, makes what handles the states; otherwise that
-	// follows from S.
-	source func() (values[S], []Problem)
-}
+type Builder[S any] struct{ draft draft }
 
 // draft is what a builder has collected. It knows the type of the states, but its code
 // is that of all of them: what depends on S is compiled again for each S.
 type draft struct {
 	state    reflect.Type
+	schema   func() (*schemaType, []Problem) // of a schema graph
 	spec     plan.Spec
 	nodes    []nodeConfig
 	defaults nodeConfig // of the nodes

@@ -30,9 +30,8 @@ type Graph[S any] struct {
 
 // engine is a compiled graph, whatever the type of its state.
 type engine struct {
-	prog *local.Program
-	stateType
-
+	prog      *local.Program
+	state     values // without what reads former records
 	evolution *evolution
 	nodes     []nodeConfig
 	settings  settings
@@ -42,36 +41,15 @@ type engine struct {
 	output    *outputType // nil: the state
 }
 
-// stateType is what an engine knows of its state's type, beside what the core does.
-type stateType struct {
-	typed  core.Values // without what reads former records
-	fields []string    // nil: there are none
-	update func(state any, data []byte) error
-	write  func(dst, changes any, over bool) error
-	schema func(input bool) (*jsonschema.Schema, error)
-	hash   func(state any) (map[string]uint64, error)
-}
-
-// values is what a graph knows of its state type: how the core handles it, and
-// what input from outside looks like.
-type values[S any] interface {
+// values is what an engine knows of its state's type: how the core handles states, and
+// what input from outside looks like. A state is a *S.
+type values interface {
 	core.Values
 	FieldNames() []string
-	Update(s *S, data []byte) error
-	Hash(s *S) (map[string]uint64, error)
-	Write(dst *S, changes any, over bool) error
+	Update(state any, data []byte) error
+	Hash(state any) (map[string]uint64, error)
+	Write(dst, changes any, over bool) error
 	Schema(input bool) (*jsonschema.Schema, error)
-}
-
-func stateTypeOf[S any](v values[S]) stateType {
-	return stateType{
-		typed:  v,
-		fields: v.FieldNames(),
-		update: func(state any, data []byte) error { return v.Update(state.(*S), data) },
-		write:  func(dst, changes any, over bool) error { return v.Write(dst.(*S), changes, over) },
-		schema: v.Schema,
-		hash:   func(state any) (map[string]uint64, error) { return v.Hash(state.(*S)) },
-	}
 }
 
 // Compile checks the graph and returns it ready to run. Everything that is
@@ -81,22 +59,13 @@ func stateTypeOf[S any](v values[S]) stateType {
 // points. The options are defaults for all calls.
 func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
 	d := b.made()
-	var t stateType
 	var e *engine
 	var err error
-	if b.source != nil {
-		v, problems := b.source()
-		if v != nil {
-			t = stateTypeOf(v)
-		}
-		e, err = d.compileSchema(t, problems, opts)
+	if d.schema != nil {
+		e, err = d.compileSchema(opts)
 	} else {
-		typ, problems := state.Of[S]()
-		size := 0
-		if typ != nil {
-			t, size = stateTypeOf(values[S](typ)), typ.Size()
-		}
-		e, err = d.compileStruct(t, size, problems, opts)
+		t, problems := state.Of[S]()
+		e, err = d.compileStruct(t, problems, opts)
 	}
 	if err != nil {
 		return nil, err
@@ -105,13 +74,16 @@ func (b *Builder[S]) Compile(opts ...Option) (*Graph[S], error) {
 }
 
 // compileStruct is Compile for states that are structs, whose plain fields have a size.
-func (d *draft) compileStruct(t stateType, size int, unfit []state.Problem, opts []Option) (*engine, error) {
+func (d *draft) compileStruct(t *state.Type, unfit []state.Problem, opts []Option) (*engine, error) {
 	var problems []Problem
 	for _, p := range unfit {
 		problems = append(problems, Problem{Kind: "field type", Name: p.Field, Text: p.String()})
 	}
+	if t == nil {
+		return d.compile(nil, problems, opts)
+	}
 	e, err := d.compile(t, problems, opts)
-	if err == nil && size > plainSizeWarning {
+	if size := t.Size(); err == nil && size > plainSizeWarning {
 		e.warnings = append(e.warnings, Problem{Kind: "state size",
 			Text: fmt.Sprintf("the state holds %d bytes of plain fields, which every task copies", size),
 			Fix:  "put what is large in a Value, List or Map"})
@@ -119,12 +91,12 @@ func (d *draft) compileStruct(t stateType, size int, unfit []state.Problem, opts
 	return e, err
 }
 
-// compile returns the engine. A type that isn't typed is one that can't be a state.
-func (d *draft) compile(t stateType, problems []Problem, opts []Option) (*engine, error) {
+// compile returns the engine. Without values the type can't be that of a state.
+func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, error) {
 	problems = append(problems, d.unnamed()...)
 	base := d.settings
 	base.MaxSteps, base.CycleWindow = DefaultMaxSteps, defaultCycleWindow
-	schema, isSchema := t.typed.(schemaValues)
+	schema, isSchema := v.(schemaValues)
 	if isSchema {
 		base.renamed = slices.Concat(schema.t.renamed, base.renamed)
 	}
@@ -134,7 +106,7 @@ func (d *draft) compile(t stateType, problems []Problem, opts []Option) (*engine
 		set.onWarning = &warn
 	}
 	if isSchema {
-		t = stateTypeOf[SchemaState](schema.warning(*set.onWarning))
+		v = schema.warning(*set.onWarning)
 	}
 	if err != nil {
 		problems = append(problems, Problem{Kind: "option", Text: err.Error()})
@@ -167,12 +139,16 @@ func (d *draft) compile(t stateType, problems []Problem, opts []Option) (*engine
 			}
 		}
 	}
-	evo, evoProblems := newEvolution(&set, t.fields)
+	var fields []string
+	if v != nil {
+		fields = v.FieldNames()
+	}
+	evo, evoProblems := newEvolution(&set, fields)
 	problems = append(problems, evoProblems...)
-	if p == nil || len(problems) > 0 || t.typed == nil {
+	if p == nil || len(problems) > 0 || v == nil {
 		return nil, &CompileError{Graph: d.spec.Name, Problems: problems}
 	}
-	e := &engine{stateType: t, settings: set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: d.input, output: d.output}
+	e := &engine{state: v, settings: set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: d.input, output: d.output}
 	// The plan holds the graph's breakpoints; those of a call come on top.
 	e.settings.before, e.settings.after = nil, nil
 	e.evolution = evo
@@ -181,19 +157,19 @@ func (d *draft) compile(t stateType, problems []Problem, opts []Option) (*engine
 	if err := e.checkAimed(&set); err != nil {
 		return nil, &CompileError{Graph: d.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
 	}
-	prog := &local.Program{Plan: p, Values: evo.of(t.typed), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
+	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
 	if set.config != nil {
 		prog.Config = set.config
 	}
 	if d.output != nil {
 		prog.Output = d.output.json
 	}
-	prog.Check = t.hash
+	prog.Check = v.Hash
 	for i := range nodes {
 		n := nodes[i].local
 		n.Retry, n.Timeout = retrier(nodes[i].retries), nodes[i].timeout
 		if c := nodes[i].cache; c != nil {
-			n.Cache = c.compile(d.spec.Name, n.Name, func(s any) (json.RawMessage, error) { return t.typed.Snapshot(s, true) })
+			n.Cache = c.compile(d.spec.Name, n.Name, func(s any) (json.RawMessage, error) { return v.Snapshot(s, true) })
 		}
 		prog.Nodes[i] = n
 	}
@@ -300,7 +276,7 @@ func inJSON(e *engine) *Graph[json.RawMessage] {
 		}
 	}
 	return &Graph[json.RawMessage]{e: e, form: form[json.RawMessage]{
-		edit: func(f func(*json.RawMessage) error) func(any) error { return written(f, e.update) },
+		edit: func(f func(*json.RawMessage) error) func(any) error { return written(f, e.state.Update) },
 		input: func(f func(*json.RawMessage) error) func(any) error {
 			return written(f, func(state any, data []byte) error {
 				write, err := e.readInput(data)
@@ -344,5 +320,5 @@ func (g *Graph[S]) UpdateJSON(s *S, data []byte) error {
 	if _, ok := any(s).(*json.RawMessage); ok {
 		return errors.New("graph: UpdateJSON: the state of a graph from graph.JSON is JSON already: give the update as input, or use CheckJSON")
 	}
-	return e.update(s, data)
+	return e.state.Update(s, data)
 }

@@ -102,7 +102,7 @@ func (d *draft) outside(t reflect.Type, what string, again, missing bool) *jsons
 // readInput returns what an input in JSON writes to the state.
 func (e *engine) readInput(data []byte) (write func(state any) error, err error) {
 	if e.input == nil {
-		return func(state any) error { return e.update(state, data) }, nil
+		return func(state any) error { return e.state.Update(state, data) }, nil
 	}
 	return e.input.read(data)
 }

@@ -46,7 +46,7 @@ func (e *engine) schemaOf(kind JSONKind) (*jsonschema.Schema, error) {
 	case kind > JSONConfig:
 		return nil, fmt.Errorf("graph: unknown JSONKind %d", kind)
 	}
-	return e.schema(kind == JSONUpdate || kind == JSONInput)
+	return e.state.Schema(kind == JSONUpdate || kind == JSONInput)
 }
 
 // CheckJSON reports what is wrong with JSON that the graph is to be given: an update,
@@ -70,7 +70,7 @@ func (e *engine) check(kind JSONKind, data []byte) error {
 	case kind == JSONConfig:
 		return e.settings.config.read(data, reflect.New(e.settings.config.typ).Interface())
 	case kind == JSONInput, kind == JSONUpdate:
-		return e.update(e.prog.Values.New(), data)
+		return e.state.Update(e.prog.Values.New(), data)
 	}
 	return fmt.Errorf("graph: CheckJSON: JSONKind %d is nothing that a graph is given: use JSONUpdate, JSONInput or JSONConfig", kind)
 }

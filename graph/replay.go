@@ -135,8 +135,8 @@ func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o 
 		}
 	}
 	for _, f := range o.IgnoreFields {
-		if node, _, sub := strings.Cut(f, "/"); e.fields != nil && !slices.Contains(e.fields, f) && !(sub && slices.Contains(nodes, node)) {
-			return lo, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.fields), Valid: e.fields}
+		if node, _, sub := strings.Cut(f, "/"); !slices.Contains(e.state.FieldNames(), f) && !(sub && slices.Contains(nodes, node)) {
+			return lo, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.state.FieldNames()), Valid: e.state.FieldNames()}
 		}
 	}
 	lo, err = e.options(&set, nil)

@@ -377,7 +377,7 @@ func (e *engine) answer(ctx context.Context, s *local.Session, set *settings, re
 				if err := before(state); err != nil {
 					return err
 				}
-				return e.update(state, raw)
+				return e.state.Update(state, raw)
 			}
 		}
 		answers[q.ID] = raw

@@ -264,7 +264,7 @@ func logWarnings(graph string) func(Warning) {
 
 // program returns the graph's program for one run, whose warnings go to emit too.
 func (e *engine) program(set *settings, emit func(Warning)) *local.Program {
-	v, ok := e.typed.(schemaValues)
+	v, ok := e.state.(schemaValues)
 	if !ok || emit == nil && set.onWarning == e.settings.onWarning {
 		return e.prog
 	}

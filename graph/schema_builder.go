@@ -18,24 +18,11 @@ import (
 // unless all nodes declare their [Destinations].
 func NewSchemaGraph(name string, schema *Schema) *Builder[SchemaState] {
 	b := New[SchemaState](name)
-	b.source = func() (values[SchemaState], []Problem) {
+	b.draft.schema = func() (*schemaType, []Problem) {
 		if schema == nil {
 			return nil, []Problem{{Kind: "field", Text: "the graph has no schema", Fix: "pass graph.NewSchema()"}}
 		}
-		t, ps := schema.make()
-		if t == nil {
-			return nil, ps
-		}
-		ps = slices.Clip(ps)
-		for i := range b.draft.nodes {
-			for _, f := range b.draft.nodes[i].reads {
-				if _, ok := t.index[f]; !ok {
-					ps = append(ps, Problem{Kind: "field", Name: f, Text: fmt.Sprintf("node %q reads field %q, which the schema doesn't declare", b.draft.nodes[i].name, f),
-						Fix: near(f, t.values.FieldNames())})
-				}
-			}
-		}
-		return schemaValues{Type: t.values, t: t}, ps
+		return schema.make()
 	}
 	return b
 }
@@ -216,7 +203,13 @@ func parentOverlay(ctx context.Context, node string, update MapState) (json.RawM
 
 // compileSchema is compile for states with a schema. Nodes that can't be reached otherwise
 // are taken to be reached by commands.
-func (d *draft) compileSchema(t stateType, problems []Problem, opts []Option) (*engine, error) {
+func (d *draft) compileSchema(opts []Option) (*engine, error) {
+	t, problems := d.schema()
+	var v values
+	if t != nil {
+		v = schemaValues{Type: t.values, t: t}
+		problems = append(slices.Clip(problems), d.misread(t)...)
+	}
 	c := *d
 	var warnings []Problem
 	if _, ps := plan.Compile(c.spec); slices.ContainsFunc(ps, func(p plan.Problem) bool { return p.Kind == plan.Unreachable || p.Kind == plan.BadJoin }) {
@@ -233,9 +226,22 @@ func (d *draft) compileSchema(t stateType, problems []Problem, opts []Option) (*
 			}
 		}
 	}
-	e, err := c.compile(t, problems, opts)
+	e, err := c.compile(v, problems, opts)
 	if err == nil {
 		e.warnings = append(e.warnings, warnings...)
 	}
 	return e, err
+}
+
+// misread reports fields that nodes read and the schema doesn't declare.
+func (d *draft) misread(t *schemaType) (problems []Problem) {
+	for i := range d.nodes {
+		for _, f := range d.nodes[i].reads {
+			if _, ok := t.index[f]; !ok {
+				problems = append(problems, Problem{Kind: "field", Name: f, Text: fmt.Sprintf("node %q reads field %q, which the schema doesn't declare", d.nodes[i].name, f),
+					Fix: near(f, t.values.FieldNames())})
+			}
+		}
+	}
+	return problems
 }

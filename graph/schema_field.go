@@ -13,7 +13,7 @@ import (
 // schemaType is what follows from a schema. It is immutable and safe for concurrent
 // use.
 type schemaType struct {
-	values   *state.Type[SchemaState]
+	values   *state.Type
 	zero     SchemaState // in which no field is set
 	fields   []*declared // the last one is for what isn't declared, unless strict is set
 	required []*declared

@@ -391,12 +391,12 @@ func (t *schemaType) typeOf(name string) reflect.Type {
 // schemaValues is what a schema graph knows of its state: its fields are driven as
 // those of a struct are. What it adds is what a schema lets pass with a warning.
 type schemaValues struct {
-	*state.Type[SchemaState]
+	*state.Type
 	t    *schemaType
 	warn func(Warning)
 }
 
-var _ values[SchemaState] = schemaValues{}
+var _ values = schemaValues{}
 
 // mine returns a state, or if it is one of another schema, a copy with the fields
 // that both have, and undeclared ones if they are allowed.
@@ -578,7 +578,8 @@ func (v schemaValues) Snapshot(base any, full bool) (json.RawMessage, error) {
 }
 
 // Update writes input from outside.
-func (v schemaValues) Update(s *SchemaState, data []byte) error {
+func (v schemaValues) Update(state any, data []byte) error {
+	s := state.(*SchemaState)
 	if s.t == nil { // the zero SchemaState
 		s.copy(&v.t.zero)
 	}
@@ -589,12 +590,13 @@ func (v schemaValues) Update(s *SchemaState, data []byte) error {
 }
 
 // Hash hashes the fields.
-func (v schemaValues) Hash(s *SchemaState) (map[string]uint64, error) { return v.Type.Hash(v.mine(s)) }
+func (v schemaValues) Hash(s any) (map[string]uint64, error) { return v.Type.Hash(v.mine(s)) }
 
 // Write writes changes of a subgraph's state to dst, a task's copy whose fields may
 // differ. Fields that dst doesn't declare and the subgraph does are the subgraph's
 // own and not written.
-func (v schemaValues) Write(dst *SchemaState, changes any, _ bool) (err error) {
+func (v schemaValues) Write(to, changes any, _ bool) (err error) {
+	dst := to.(*SchemaState)
 	v.Merged(changes, func(fc field.Change) {
 		c := fc.(*cellChange)
 		_, both := dst.t.index[c.d.name]

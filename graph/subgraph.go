@@ -86,7 +86,7 @@ func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(
 				return local.Command{}, err
 			}
 			for _, w := range called.Wrote {
-				if err := child.e.write(shared, w.Changes, w.Over); err != nil {
+				if err := child.e.state.Write(shared, w.Changes, w.Over); err != nil {
 					return local.Command{}, err
 				}
 			}

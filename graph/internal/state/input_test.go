@@ -112,7 +112,7 @@ type plainState struct {
 // verdicts checks that a document is refused when the published schema refuses it,
 // and as a part of the input only then.
 type verdicts[S any] struct {
-	typ    *state.Type[S]
+	typ    *state.Type
 	schema *jsonschema.Resolved
 }
 

@@ -22,23 +22,23 @@ import (
 )
 
 // Current implements [core.Values]: what is renamed or migrated is not known here.
-func (t *Type[S]) Current(int) bool { return true }
+func (t *Type) Current(int) bool { return true }
 
 // Upgrade implements [core.Values].
-func (t *Type[S]) Upgrade(_ int, data json.RawMessage) (json.RawMessage, error) { return data, nil }
+func (t *Type) Upgrade(_ int, data json.RawMessage) (json.RawMessage, error) { return data, nil }
 
 // Unrecorded implements [core.Values].
-func (t *Type[S]) Unrecorded(written any) bool {
-	c, ok := written.(*changes[S])
+func (t *Type) Unrecorded(written any) bool {
+	c, ok := written.(*changes)
 	return ok && slices.ContainsFunc(c.merged, func(m merged) bool { return t.fields[m.field].unrecorded })
 }
 
 // Encode implements [core.Values].
-func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
+func (t *Type) Encode(written any) (json.RawMessage, []core.Growth, error) {
 	if written == nil {
 		return nil, nil, nil
 	}
-	c := written.(*changes[S])
+	c := written.(*changes)
 	b := make([]byte, 0, 64)
 	var growth []core.Growth
 	plain, mergeds := c.plain, c.merged
@@ -47,7 +47,7 @@ func (t *Type[S]) Encode(written any) (json.RawMessage, []core.Growth, error) {
 			fi := &t.fields[plain[0]]
 			plain = plain[1:]
 			var err error
-			if b, err = fi.append(fi.member(b), unsafe.Pointer(c.values)); err != nil {
+			if b, err = fi.append(fi.member(b), c.values); err != nil {
 				return nil, nil, fi.err(err)
 			}
 			continue
@@ -126,7 +126,7 @@ func Cause(err error) error {
 }
 
 // Decode implements [core.Values].
-func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
+func (t *Type) Decode(data json.RawMessage, only []string) (any, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -146,17 +146,17 @@ func (t *Type[S]) Decode(data json.RawMessage, only []string) (any, error) {
 }
 
 // decode reads the changes of fields, which are given in the order of fields.
-func (t *Type[S]) decode(parts []part, plain func(*fieldInfo, unsafe.Pointer, []byte) error) (*changes[S], []error) {
-	c := newChanges[S]()
+func (t *Type) decode(parts []part, plain func(*fieldInfo, unsafe.Pointer, []byte) error) (*changes, []error) {
+	c := newChanges()
 	var errs []error
 	for _, p := range parts {
 		i := p.at
 		fi := &t.fields[i]
 		if fi.tab == nil {
 			if c.values == nil {
-				c.values = new(S)
+				c.values = t.room()
 			}
-			if err := plain(fi, unsafe.Pointer(c.values), p.data); err != nil {
+			if err := plain(fi, c.values, p.data); err != nil {
 				errs = append(errs, fi.err(err))
 			} else if len(fi.ops) > 0 {
 				c.plain = append(c.plain, i)
@@ -248,14 +248,14 @@ func (f *fieldInfo) unquote(data []byte) ([]byte, error) {
 
 // Snapshot implements [core.Values]. Fields that hold the zero value are left
 // out.
-func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
+func (t *Type) Snapshot(base any, full bool) (json.RawMessage, error) {
 	var o jsonobject.Writer
 	for i := range t.fields {
-		fi, s := &t.fields[i], t.with(base.(*S), int32(i))
+		fi, s := &t.fields[i], t.with(t.at(base), int32(i))
 		var data []byte
 		var err error
 		if fi.tab == nil {
-			if fi.equal(s, unsafe.Pointer(t.zero)) {
+			if fi.equal(s, t.zero) {
 				continue
 			}
 			data, err = fi.encode(s)
@@ -282,7 +282,7 @@ func (t *Type[S]) Snapshot(base any, full bool) (json.RawMessage, error) {
 }
 
 // Restore implements [core.Values].
-func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
+func (t *Type) Restore(base any, data json.RawMessage) (any, error) {
 	if len(data) == 0 {
 		return nil, errors.New("snapshot: it is empty")
 	}
@@ -292,7 +292,7 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 	}
 	from := t.zero
 	if base != nil {
-		from = base.(*S)
+		from = t.at(base)
 	}
 	state := t.copy(from)
 	var errs []error
@@ -314,7 +314,7 @@ func (t *Type[S]) Restore(base any, data json.RawMessage) (any, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return state, nil
+	return t.state(state), nil
 }
 
 // restore reads a merging field of the state at s from a snapshot.
@@ -345,11 +345,12 @@ func (e *UnknownFieldError) Error() string {
 	return fmt.Sprintf("unknown field %q; the state has %q", e.Field, e.Valid)
 }
 
-// Update writes an update in JSON to s, a task's copy or a state of the
+// Update writes an update in JSON to a state, a task's copy or a state of the
 // caller's: plain fields are set, merging fields take it as their update. When
 // anything is wrong, everything that is wrong is in the error and s stays as it
 // was.
-func (t *Type[S]) Update(s *S, data []byte) error {
+func (t *Type) Update(state any, data []byte) error {
+	s := t.at(state)
 	raw, values, err := ReadInput(data)
 	if err != nil {
 		return err
@@ -399,7 +400,7 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 		return errors.Join(errs...)
 	}
 	for _, p := range c.plain {
-		t.fields[p].copy(unsafe.Pointer(s), unsafe.Pointer(c.values))
+		t.fields[p].copy(s, c.values)
 	}
 	for _, m := range c.merged {
 		fi := &t.fields[m.field]
@@ -412,7 +413,7 @@ func (t *Type[S]) Update(s *S, data []byte) error {
 
 // inputForms returns the schemas of what a field takes. Graphs that get no input in
 // JSON never need them.
-func (t *Type[S]) inputForms(i int32) forms {
+func (t *Type) inputForms(i int32) forms {
 	t.formsOnce.Do(func() {
 		t.forms = make([]forms, len(t.fields))
 		for i := range t.fields {
@@ -436,7 +437,7 @@ func write(m field.Merger, c field.Change) (err error) {
 }
 
 // FieldNames returns the names of the fields in their order.
-func (t *Type[S]) FieldNames() []string {
+func (t *Type) FieldNames() []string {
 	names := make([]string, 0, len(t.fields))
 	for i := range t.fields {
 		if !t.fields[i].rest {
@@ -447,12 +448,12 @@ func (t *Type[S]) FieldNames() []string {
 }
 
 // TakesRest reports whether what is written under a name that no field has is kept.
-func (t *Type[S]) TakesRest(name string) bool {
+func (t *Type) TakesRest(name string) bool {
 	return t.rest >= 0 && name != "" && name[0] != '$'
 }
 
 // Unknown returns the error for a name that no field has.
-func (t *Type[S]) Unknown(name string) error {
+func (t *Type) Unknown(name string) error {
 	names := t.FieldNames()
 	return &UnknownFieldError{Field: name, Near: plan.Nearest(name, names), Valid: names}
 }
@@ -461,10 +462,10 @@ func (t *Type[S]) Unknown(name string) error {
 // the field's name. Comparing the hashes of a state from before and after a
 // task ran shows which fields it altered in place. Fields that are never stored
 // are left out.
-func (t *Type[S]) Hash(state *S) (map[string]uint64, error) {
+func (t *Type) Hash(state any) (map[string]uint64, error) {
 	hashes := make(map[string]uint64, len(t.fields))
 	for i := range t.fields {
-		fi, s := &t.fields[i], t.with(state, int32(i))
+		fi, s := &t.fields[i], t.with(t.at(state), int32(i))
 		switch {
 		case fi.unrecorded:
 		case fi.tab == nil:

@@ -15,7 +15,7 @@ import (
 
 // Schema returns the JSON Schema of states, or with input set that of updates:
 // what [Type.Update] takes. Descriptions come from jsonschema tags.
-func (t *Type[S]) Schema(input bool) (*jsonschema.Schema, error) {
+func (t *Type) Schema(input bool) (*jsonschema.Schema, error) {
 	s := &jsonschema.Schema{
 		Type:                 "object",
 		Properties:           map[string]*jsonschema.Schema{},

@@ -18,7 +18,7 @@ type part struct {
 // split returns the members of an object that are fields, in the order of the
 // fields; if only is not nil, those that it names. What it returns may be no
 // JSON: it is found out when it is decoded. All the rest has been looked at.
-func (t *Type[S]) split(data []byte, only []string) ([]part, error) {
+func (t *Type) split(data []byte, only []string) ([]part, error) {
 	if string(data) == "null" {
 		return nil, nil
 	}

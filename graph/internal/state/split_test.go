@@ -47,7 +47,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-func splitSlowly[S any](t *Type[S], data []byte, only []string) (parts []part, err error) {
+func splitSlowly(t *Type, data []byte, only []string) (parts []part, err error) {
 	var raw map[string]json.RawMessage
 	err = json.Unmarshal(data, &raw)
 	for name, value := range raw {

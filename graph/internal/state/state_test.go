@@ -62,7 +62,7 @@ type sample struct {
 	Client graph.Untracked[chan int]
 }
 
-func typeOf[S any](t testing.TB) *state.Type[S] {
+func typeOf[S any](t testing.TB) *state.Type {
 	t.Helper()
 	typ, problems := state.Of[S]()
 	for _, p := range problems {
@@ -75,7 +75,7 @@ func typeOf[S any](t testing.TB) *state.Type[S] {
 }
 
 // step runs tasks on forks of base and folds what they wrote.
-func step[S any](t testing.TB, typ *state.Type[S], base any, tasks ...func(*S)) (any, uint64, error) {
+func step[S any](t testing.TB, typ *state.Type, base any, tasks ...func(*S)) (any, uint64, error) {
 	t.Helper()
 	cs := make([]any, len(tasks))
 	for i, task := range tasks {

@@ -5,6 +5,7 @@ package state
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
 	"reflect"
 	"sync"
@@ -14,19 +15,21 @@ import (
 	"github.com/superstep-dev/superstep/internal/core"
 )
 
-// Type handles states of type S. It implements [core.Values]; a state is a *S.
-// It is safe for concurrent use.
-type Type[S any] struct {
+// Type handles states of a type S. It implements [core.Values]; a state is a *S.
+// It is safe for concurrent use. What it does to states it does by their fields and
+// [memory]: code that depends on S is compiled again for each S.
+type Type struct {
 	layout
-	zero    *S        // never written to
-	apart   *Apart[S] // nil: a state is a struct whose fields these are
+	memory
+	zero    unsafe.Pointer // of a state that is never written to
+	apart   *apart         // nil: a state is a struct whose fields these are
 	scratch sync.Pool
 
 	formsOnce sync.Once
 	forms     []forms // of each field
 }
 
-var _ core.Values = (*Type[struct{}])(nil)
+var _ core.Values = (*Type)(nil)
 
 // Apart says how to handle states that keep their fields in memory apart.
 type Apart[S any] struct {
@@ -62,9 +65,20 @@ type Named struct {
 	Rest bool
 }
 
+// apart is an [Apart] of any S.
+type apart struct {
+	field, own func(s unsafe.Pointer, i int32) field.Merger
+	owned      func(s unsafe.Pointer, n int) (i int32, m field.Merger)
+}
+
 // OfNamed returns the Type of states that keep these fields apart.
-func OfNamed[S any](apart Apart[S], named []Named) *Type[S] {
-	t := &Type[S]{zero: apart.Zero, apart: &apart}
+func OfNamed[S any](of Apart[S], named []Named) *Type {
+	t := &Type{memory: memoryOf[S](), zero: unsafe.Pointer(of.Zero), apart: &apart{
+		field: func(s unsafe.Pointer, i int32) field.Merger { return of.Field((*S)(s), i) },
+		own:   func(s unsafe.Pointer, i int32) field.Merger { return of.Own((*S)(s), i) },
+		owned: func(s unsafe.Pointer, n int) (int32, field.Merger) { return of.Owned((*S)(s), n) },
+	}}
+	t.copyTo = func(dst, src unsafe.Pointer) { of.Copy((*S)(dst), (*S)(src)) }
 	fields := make([]fieldInfo, len(named))
 	for i, n := range named {
 		fields[i] = fieldInfo{
@@ -79,35 +93,76 @@ func OfNamed[S any](apart Apart[S], named []Named) *Type[S] {
 }
 
 // with returns where the struct begins that has field i of a state.
-func (t *Type[S]) with(s *S, i int32) unsafe.Pointer {
+func (t *Type) with(s unsafe.Pointer, i int32) unsafe.Pointer {
 	if t.apart != nil {
-		return dataOf(t.apart.Field(s, i))
+		return dataOf(t.apart.field(s, i))
 	}
-	return unsafe.Pointer(s)
+	return s
 }
 
 // own is with for a field that is written to.
-func (t *Type[S]) own(s *S, i int32) unsafe.Pointer {
+func (t *Type) own(s unsafe.Pointer, i int32) unsafe.Pointer {
 	if t.apart != nil {
-		return dataOf(t.apart.Own(s, i))
+		return dataOf(t.apart.own(s, i))
 	}
-	return unsafe.Pointer(s)
+	return s
 }
 
 // copy returns a copy of a state.
-func (t *Type[S]) copy(s *S) *S {
-	c := new(S)
+func (t *Type) copy(s unsafe.Pointer) unsafe.Pointer {
+	c := t.room()
 	t.copyTo(c, s)
 	return c
 }
 
-// copyTo makes the state at dst, which is zero in Go's sense, a copy of s.
-func (t *Type[S]) copyTo(dst, s *S) {
-	if t.apart != nil {
-		t.apart.Copy(dst, s)
-	} else {
-		*dst = *s
+// memory is what is done to the memory of states of one type S.
+type memory struct {
+	word   unsafe.Pointer              // of a *S in an interface
+	room   func() unsafe.Pointer       // for a state, zero in Go's sense
+	copyTo func(dst, s unsafe.Pointer) // makes the state at dst, which is zero in Go's sense, a copy
+	wrote  func() *changes             // with room for the values of plain fields
+	forks  func(t *Type) core.Forks
+}
+
+func memoryOf[S any]() memory {
+	return memory{
+		word:   wordsOf((*S)(nil)).typ,
+		room:   func() unsafe.Pointer { return unsafe.Pointer(new(S)) },
+		copyTo: func(dst, s unsafe.Pointer) { *(*S)(dst) = *(*S)(s) },
+		wrote: func() *changes {
+			p := new(struct {
+				changes
+				room S
+			})
+			c := &p.changes
+			c.plain, c.merged, c.values = c.firstPlain[:0], c.firstMerged[:0], unsafe.Pointer(&p.room)
+			return c
+		},
+		forks: func(t *Type) core.Forks {
+			few := max(1, min(8, 4096/(1+int(unsafe.Sizeof(*new(S)))))) // large ones
+			return &forks[S]{t: t, made: core.Pieces[S]{Most: few}}
+		},
 	}
+}
+
+// words are those of an interface that holds a pointer.
+type words struct{ typ, data unsafe.Pointer }
+
+func wordsOf(v any) words { return *(*words)(unsafe.Pointer(&v)) }
+
+// at returns where a state is.
+func (t *Type) at(state any) unsafe.Pointer {
+	w := wordsOf(state)
+	if w.typ != t.word {
+		panic(fmt.Sprintf("state: a %T is not a state of this type", state))
+	}
+	return w.data
+}
+
+// state is the state at s as others see it.
+func (t *Type) state(s unsafe.Pointer) (state any) {
+	*(*words)(unsafe.Pointer(&state)) = words{t.word, s}
+	return state
 }
 
 // layout is what is known of a state type.
@@ -184,8 +239,8 @@ const groupFields = 16
 var seed = maphash.MakeSeed()
 
 // Of returns the Type for S, or everything that is wrong with S.
-func Of[S any]() (*Type[S], []Problem) {
-	t := &Type[S]{zero: new(S)}
+func Of[S any]() (*Type, []Problem) {
+	t := &Type{memory: memoryOf[S](), zero: unsafe.Pointer(new(S))}
 	typ := reflect.TypeFor[S]()
 	w := walker{names: map[string]string{}}
 	if typ.Kind() != reflect.Struct {
@@ -201,7 +256,7 @@ func Of[S any]() (*Type[S], []Problem) {
 	return t, nil
 }
 
-func (t *Type[S]) init(fields []fieldInfo) {
+func (t *Type) init(fields []fieldInfo) {
 	t.layout.init(fields)
 	t.scratch.New = func() any { return newScratch(len(fields)) }
 }
@@ -337,7 +392,7 @@ type Field struct {
 }
 
 // Fields describes the state's fields in the order of declaration.
-func (t *Type[S]) Fields() []Field {
+func (t *Type) Fields() []Field {
 	fs := make([]Field, len(t.fields))
 	for i := range t.fields {
 		f := &t.fields[i]
@@ -350,8 +405,8 @@ func (t *Type[S]) Fields() []Field {
 }
 
 // Merged calls f with the changes of merging fields among what a task wrote.
-func (t *Type[S]) Merged(written any, f func(field.Change)) {
-	if c, ok := written.(*changes[S]); ok {
+func (t *Type) Merged(written any, f func(field.Change)) {
+	if c, ok := written.(*changes); ok {
 		for _, m := range c.merged {
 			f(m.Change)
 		}
@@ -360,7 +415,7 @@ func (t *Type[S]) Merged(written any, f func(field.Change)) {
 
 // Size returns the number of bytes that the plain fields take in each copy of
 // the state, without what strings refer to.
-func (t *Type[S]) Size() int { return int(t.size) }
+func (t *Type) Size() int { return int(t.size) }
 
 var (
 	marshalerType   = reflect.TypeFor[json.Marshaler]()

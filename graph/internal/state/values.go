@@ -17,30 +17,19 @@ import (
 
 // changes is what one task wrote. It holds copies: a goroutine that the task
 // left behind may go on writing to the task's state.
-type changes[S any] struct {
-	values *S       // the new values of the plain fields; nil when there are none
-	plain  []int32  // indexes of fields, ascending
-	merged []merged // ascending
+type changes struct {
+	values unsafe.Pointer // of a state with the new values of the plain fields; nil when there are none
+	plain  []int32        // indexes of fields, ascending
+	merged []merged       // ascending
 
 	// Where plain and merged begin: most tasks write to few fields.
 	firstPlain  [2]int32
 	firstMerged [1]merged
 }
 
-func newChanges[S any]() *changes[S] {
-	c := new(changes[S])
+func newChanges() *changes {
+	c := new(changes)
 	c.plain, c.merged = c.firstPlain[:0], c.firstMerged[:0]
-	return c
-}
-
-// newPlain is newChanges with room for the values of plain fields.
-func newPlain[S any]() *changes[S] {
-	p := new(struct {
-		changes[S]
-		values S
-	})
-	c := &p.changes
-	c.plain, c.merged, c.values = c.firstPlain[:0], c.firstMerged[:0], &p.values
 	return c
 }
 
@@ -50,47 +39,39 @@ type merged struct {
 }
 
 // New implements [core.Values].
-func (t *Type[S]) New() any {
-	if t.apart != nil {
-		return t.copy(t.zero)
-	}
-	return new(S)
-}
+func (t *Type) New() any { return t.state(t.copy(t.zero)) }
 
 // Fork implements [core.Values].
-func (t *Type[S]) Fork(base any) any {
-	s := new(S)
-	t.fork(s, base.(*S))
-	return s
+func (t *Type) Fork(base any) any {
+	s := t.room()
+	t.fork(s, t.at(base))
+	return t.state(s)
 }
 
-// fork makes s, which is zero in Go's sense, a fork of base.
-func (t *Type[S]) fork(s, base *S) {
+// fork makes the state at s, which is zero in Go's sense, a fork of base.
+func (t *Type) fork(s, base unsafe.Pointer) {
 	t.copyTo(s, base)
 	if t.apart != nil {
 		return
 	}
 	for _, i := range t.merging {
-		t.fields[i].field(unsafe.Pointer(s)).Bind()
+		t.fields[i].field(s).Bind()
 	}
 }
 
 // forks is [core.Forks].
 type forks[S any] struct {
-	t    *Type[S]
+	t    *Type
 	made core.Pieces[S]
 	look *S
 }
 
 // Forks implements [core.Values].
-func (t *Type[S]) Forks() core.Forks {
-	few := max(1, min(8, 4096/(1+int(unsafe.Sizeof(*t.zero))))) // large ones
-	return &forks[S]{t: t, made: core.Pieces[S]{Most: few}}
-}
+func (t *Type) Forks() core.Forks { return t.memory.forks(t) }
 
 func (f *forks[S]) Fork(base any) any {
 	s := f.made.Next()
-	f.t.fork(s, base.(*S))
+	f.t.fork(unsafe.Pointer(s), f.t.at(base))
 	return s
 }
 
@@ -100,26 +81,26 @@ func (f *forks[S]) Look(base any) any {
 	} else {
 		clear(unsafe.Slice(f.look, 1))
 	}
-	f.t.fork(f.look, base.(*S))
+	f.t.fork(unsafe.Pointer(f.look), f.t.at(base))
 	return f.look
 }
 
 // Ahead implements [core.Values].
-func (t *Type[S]) Ahead(base any) any {
+func (t *Type) Ahead(base any) any {
 	if len(t.stepped) == 0 {
 		return t.Fork(base)
 	}
-	s := *base.(*S)
+	s := t.copy(t.at(base))
 	for _, i := range t.stepped {
-		t.fields[i].field(unsafe.Pointer(&s)).(field.Stepped).Ahead()
+		t.fields[i].field(s).(field.Stepped).Ahead()
 	}
-	return t.Fork(&s)
+	return t.Fork(t.state(s))
 }
 
 // Changes implements [core.Values].
-func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
-	b, f := unsafe.Pointer(base.(*S)), unsafe.Pointer(fork.(*S))
-	c, _ := reuse.(*changes[S])
+func (t *Type) Changes(base, fork, reuse any) (any, error) {
+	b, f := t.at(base), t.at(fork)
+	c, _ := reuse.(*changes)
 	if c != nil {
 		t.reset(c)
 	}
@@ -137,16 +118,16 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 				return nil, fi.err(err)
 			}
 			if c == nil {
-				c = newPlain[S]()
+				c = t.wrote()
 			} else if c.values == nil {
-				c.values = new(S)
+				c.values = t.room()
 			}
-			fi.copy(unsafe.Pointer(c.values), f)
+			fi.copy(c.values, f)
 			c.plain = append(c.plain, at)
 		}
 	}
 	for n := 0; ; n++ {
-		at, m := t.written(fork.(*S), n)
+		at, m := t.written(f, n)
 		if m == nil {
 			break
 		}
@@ -158,7 +139,7 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 			continue
 		}
 		if c == nil {
-			c = newChanges[S]()
+			c = newChanges()
 		}
 		c.merged = append(c.merged, merged{at, ch})
 	}
@@ -170,26 +151,26 @@ func (t *Type[S]) Changes(base, fork, reuse any) (any, error) {
 
 // written returns the merging fields of a fork that may have been written to, one after
 // the other in their order, and nil after the last.
-func (t *Type[S]) written(s *S, n int) (at int32, m field.Merger) {
+func (t *Type) written(s unsafe.Pointer, n int) (at int32, m field.Merger) {
 	if t.apart != nil {
-		return t.apart.Owned(s, n)
+		return t.apart.owned(s, n)
 	}
 	if n == len(t.merging) {
 		return 0, nil
 	}
 	at = t.merging[n]
-	return at, t.fields[at].field(unsafe.Pointer(s))
+	return at, t.fields[at].field(s)
 }
 
-func (c *changes[S]) empty() bool { return len(c.plain)+len(c.merged) == 0 }
+func (c *changes) empty() bool { return len(c.plain)+len(c.merged) == 0 }
 
 // reset empties c and lets go of what it refers to.
-func (t *Type[S]) reset(c *changes[S]) {
+func (t *Type) reset(c *changes) {
 	for _, at := range c.plain {
 		fi := &t.fields[at]
 		for _, o := range fi.ops {
 			if o.kind == opString {
-				*(*string)(unsafe.Add(unsafe.Pointer(c.values), o.off)) = ""
+				*(*string)(unsafe.Add(c.values, o.off)) = ""
 			}
 		}
 	}
@@ -198,14 +179,14 @@ func (t *Type[S]) reset(c *changes[S]) {
 }
 
 // Fold implements [core.Values].
-func (t *Type[S]) Fold(base any, cs []any, when core.When) (next any, digest uint64, err error) {
+func (t *Type) Fold(base any, cs []any, when core.When) (next any, digest uint64, err error) {
 	n, infallible := 0, true
 	for _, c := range cs {
 		if c == nil {
 			continue
 		}
 		n++
-		for _, m := range c.(*changes[S]).merged {
+		for _, m := range c.(*changes).merged {
 			infallible = infallible && t.fields[m.field].infallible
 		}
 	}
@@ -214,7 +195,7 @@ func (t *Type[S]) Fold(base any, cs []any, when core.When) (next any, digest uin
 			return nil, 0, err
 		}
 	}
-	s := base.(*S)
+	s := t.at(base)
 	if !infallible {
 		s = t.copy(s)
 	}
@@ -222,11 +203,10 @@ func (t *Type[S]) Fold(base any, cs []any, when core.When) (next any, digest uin
 	if err != nil {
 		return nil, 0, err
 	}
-	return s, digest, nil
+	return t.state(s), digest, nil
 }
 
-func (t *Type[S]) apply(state *S, cs []any, when core.When) (digest uint64, err error) {
-	s := unsafe.Pointer(state)
+func (t *Type) apply(s unsafe.Pointer, cs []any, when core.When) (digest uint64, err error) {
 	var at, index int
 	defer func() {
 		if p := recover(); p != nil {
@@ -238,17 +218,17 @@ func (t *Type[S]) apply(state *S, cs []any, when core.When) (digest uint64, err 
 			continue
 		}
 		index = i
-		c := c.(*changes[S])
+		c := c.(*changes)
 		for _, p := range c.plain {
 			fi := &t.fields[p]
 			digest -= fi.hash(s)
-			fi.copy(s, unsafe.Pointer(c.values))
+			fi.copy(s, c.values)
 			digest += fi.hash(s)
 		}
 		for _, m := range c.merged {
 			at = int(m.field)
 			fi := &t.fields[m.field]
-			f := fi.field(t.own(state, m.field))
+			f := fi.field(t.own(s, m.field))
 			was, hashes := uint64(0), false
 			if fi.hashing {
 				was, hashes = f.(Hashing).Hash()
@@ -316,7 +296,7 @@ const manyWriters = 64
 
 // conflict returns a *core.FoldError for the first task that conflicts with an
 // earlier one.
-func (t *Type[S]) conflict(cs []any) error {
+func (t *Type) conflict(cs []any) error {
 	sc := t.scratch.Get().(*scratch)
 	defer t.scratch.Put(sc)
 	defer sc.reset()
@@ -325,7 +305,7 @@ func (t *Type[S]) conflict(cs []any) error {
 		if c == nil {
 			continue
 		}
-		c := c.(*changes[S])
+		c := c.(*changes)
 		for _, at := range c.plain {
 			w := sc.writer[at]
 			if w == 0 {
@@ -334,7 +314,7 @@ func (t *Type[S]) conflict(cs []any) error {
 				continue
 			}
 			fi := &t.fields[at]
-			if i < first.Index && !fi.equal(unsafe.Pointer(c.values), unsafe.Pointer(cs[w-1].(*changes[S]).values)) {
+			if i < first.Index && !fi.equal(c.values, cs[w-1].(*changes).values) {
 				first = &core.FoldError{Field: fi.name, Index: i, With: int(w - 1), Err: errConflict}
 			}
 		}

@@ -5,8 +5,8 @@ import "slices"
 // Write records changes, made to another state of the same type, as writes to
 // dst: as if its fields' own verbs had been called. Over leaves out those to fields
 // whose values live for one superstep.
-func (t *Type[S]) Write(dst *S, written any, over bool) error {
-	if c := written.(*changes[S]); over && len(t.stepped) > 0 {
+func (t *Type) Write(dst, written any, over bool) error {
+	if c := written.(*changes); over && len(t.stepped) > 0 {
 		lasting := *c
 		lasting.merged = slices.DeleteFunc(slices.Clone(c.merged), func(m merged) bool { return t.fields[m.field].stepped })
 		written = &lasting

@@ -21,6 +21,9 @@ var (
 	ErrBusy = errors.New("dialogue: a turn is under way; give its results first")
 	// ErrUnexpected is returned for the result of an effect that is not under way.
 	ErrUnexpected = errors.New("dialogue: nothing waits for this result")
+	// ErrDue is returned for an input from outside that comes after a deadline: [Wake] is
+	// given first, so that an answer that is too late is too late everywhere.
+	ErrDue = errors.New("dialogue: a deadline is over; wake the conversation first")
 	// ErrNotInHandoff is returned for an [Operator] or a [Release] without a handoff.
 	ErrNotInHandoff = errors.New("dialogue: the conversation is with no person")
 )
@@ -68,6 +71,7 @@ type machine struct {
 	m       *Machine
 	t       *Turn
 	effects []Effect
+	refused bool // the command that is carried out was ignored
 }
 
 func (m *machine) take(in Input) error {
@@ -84,6 +88,9 @@ func (m *machine) take(in Input) error {
 	}
 	if !m.s.Waiting() {
 		return ErrBusy
+	}
+	if m.late(in) {
+		return ErrDue
 	}
 	switch in := in.(type) {
 	case Event:
@@ -116,6 +123,23 @@ func (m *machine) take(in Input) error {
 	return nil
 }
 
+// late says whether an input comes after a deadline that was not given.
+func (m *machine) late(in Input) bool {
+	var at time.Time
+	switch in := in.(type) {
+	case Message:
+		at = in.Time
+	case Event:
+		at = in.Time
+	case Release:
+		at = in.Time
+	case Operator:
+		at = in.Time
+	}
+	due, ok := m.s.Due()
+	return ok && !due.After(at)
+}
+
 // message begins a turn of the user, or has the message understood first.
 func (m *machine) message(in Message) error {
 	if in.ID != "" {
@@ -133,6 +157,9 @@ func (m *machine) message(in Message) error {
 	}
 	if !m.s.Waiting() {
 		return ErrBusy
+	}
+	if m.late(in) {
+		return ErrDue
 	}
 	in.Text = strings.ToValidUTF8(in.Text, "\uFFFD")
 	if utf8.RuneCountInString(in.Text) > m.p.Settings.MessageChars {
@@ -523,11 +550,14 @@ func (m *machine) deadline(i int) {
 		to = x.OnDeadline
 	}
 	m.m.Question = nil
-	m.dropPatterns()
+	id := m.s.FlowStack[i].FlowID
+	if f.Role != ByPattern {
+		m.dropPatterns()
+	}
 	if to == nil {
 		to = &program.Target{Kind: program.ToCancel}
 	}
-	m.leave(m.index(m.s.FlowStack[i].FlowID), *to)
+	m.leave(m.index(id), *to)
 }
 
 // endSession abandons what is open after a long silence.
@@ -735,6 +765,7 @@ func (m *machine) trace(e TraceEvent) {
 }
 
 func (m *machine) ignored(c Command, reason string) {
+	m.refused = true
 	m.trace(TraceEvent{Kind: "command_ignored", Command: string(c.Type), Slot: c.Slot, Flow: c.Flow, Reason: reason})
 }
 

@@ -142,3 +142,36 @@ func TestAdvanceLeavesTheStateItIsGivenAsItIs(t *testing.T) {
 		s = next
 	}
 }
+
+func BenchmarkATurnThatAsksTheNextQuestion(b *testing.B) {
+	p := bank(b)
+	s := dialogue.New("t")
+	none := func(dialogue.ActionCall) dialogue.Result { return dialogue.Result{} }
+	talk(b, p, &s, dialogue.Message{Text: "a"}, start("block_card"), none)
+	b.ReportAllocs()
+	for b.Loop() {
+		next := s
+		talk(b, p, &next, dialogue.Message{Text: "debit"}, set("card_type", "debit"), none)
+	}
+}
+
+func TestAnAnswerAfterTheDeadlineIsRefusedUntilTheDeadlineWasGiven(t *testing.T) {
+	p := bank(t)
+	s := dialogue.New("t")
+	now := time.Unix(1e9, 0)
+	none := func(dialogue.ActionCall) dialogue.Result { return dialogue.Result{} }
+	talk(t, p, &s, dialogue.Message{Text: "a", Time: now}, start("block_card"), none)
+	due, ok := s.Due()
+	if !ok || !due.Equal(now.Add(30*time.Minute)) {
+		t.Fatalf("due at %v, %v", due, ok)
+	}
+	if _, _, err := dialogue.Advance(p, s, dialogue.Message{Text: "debit", Time: due}); !errors.Is(err, dialogue.ErrDue) {
+		t.Errorf("a late answer: %v, want %v", err, dialogue.ErrDue)
+	}
+	if r := talk(t, p, &s, dialogue.Wake{Time: due}, nil, none); r.Text != "This conversation has been closed." || len(s.FlowStack) != 0 {
+		t.Errorf("at the deadline: %q, %v", r.Text, s.FlowStack)
+	}
+	if r := talk(t, p, &s, dialogue.Message{Text: "b", Time: due}, start("block_card"), none); r.Text != "Is it about a debit or a credit card?" {
+		t.Errorf("after it: %q", r.Text)
+	}
+}

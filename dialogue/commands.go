@@ -145,15 +145,13 @@ func (m *machine) changes(q *Question, c Command) bool {
 // first.
 func (m *machine) command(c Command) bool {
 	m.t.Repair.Command = string(c.Type)
-	before, said := len(m.s.Trace), len(m.t.Messages)
+	said := len(m.t.Messages)
+	m.refused = false
 	done := m.carryOut(c)
 	if !done {
 		return false
 	}
-	refused := slices.ContainsFunc(m.s.Trace[before:], func(e TraceEvent) bool {
-		return e.Kind == "command_ignored" && e.Command == string(c.Type)
-	})
-	if !refused {
+	if !m.refused {
 		m.t.Effective = true
 		m.trace(TraceEvent{Kind: "command", Command: string(c.Type), Flow: c.Flow, Slot: c.Slot, Reason: string(c.Source)})
 		if !c.Type.digression() {
@@ -173,7 +171,7 @@ func (m *machine) carryOut(c Command) bool {
 		m.cancelFlow(c)
 	case CompleteFlow:
 		if top := len(m.s.FlowStack) - 1; top >= 0 {
-			m.end(top, Completed, "completed by the caller")
+			m.finished(top, Completed)
 		} else {
 			m.ignored(c, "nothing_open")
 		}

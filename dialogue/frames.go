@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -609,10 +608,17 @@ func (m *machine) migrate() {
 				delete(f.Provenance, name)
 			}
 		}
-		maps.DeleteFunc(f.Visits, func(name string, v Visit) bool {
-			_, ok := flow.Step(name)
-			return !ok || !v.Done
-		})
+		for name, v := range f.Visits { // what can't be undone counts as done
+			step, _ := flow.Step(name)
+			x, ok := body[*program.Invoke](step)
+			if !ok || !v.Done || x.Action.Effect != program.Irreversible {
+				delete(f.Visits, name)
+				continue
+			}
+			delete(f.Visits, name)
+			v.Kept = true
+			f.Visits[step.Name] = v
+		}
 		f.Confirmed, f.Walk, f.Entered, f.Deadline = nil, "", false, time.Time{}
 		if flow.First != program.End {
 			ctx.CurrentStep = flow.Steps[flow.First].Name

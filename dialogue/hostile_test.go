@@ -7,10 +7,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/examples/banking"
@@ -72,6 +74,9 @@ func (h *hostile) slot() string {
 		}
 	}
 	names := []string{"amount", "iban", "beneficiary_name", "transfer_concept", "source_account", "transfer_fee", "session.tier", "tier", "bill_amount", "code_required", "security_code", "account_type", "card_type", "page", "no_such"}
+	for _, f := range h.p.Order {
+		names = append(names, h.p.Flows[f].Collects...)
+	}
 	return pick(h.dice, names)
 }
 
@@ -142,15 +147,13 @@ func (h *hostile) turn() {
 	if h.dice.IntN(40) == 0 {
 		h.now = h.now.Add(time.Hour)
 	}
-	if due, ok := h.state.Due(); ok && !due.After(h.now) {
-		h.give(dialogue.Wake{Time: h.now}, nil)
-	}
+	h.wake()
 	if h.state.Metadata.Machine.Handoff != nil && h.dice.IntN(4) == 0 {
 		h.give(dialogue.Release{Time: h.now, Slots: map[string]expr.Value{h.slot(): pick(h.dice, hostileValues)}}, nil)
 		return
 	}
-	if h.dice.IntN(50) == 0 {
-		h.give(dialogue.Event{Name: "picked_up", Time: h.now}, nil)
+	if h.dice.IntN(20) == 0 {
+		h.give(dialogue.Event{Name: "came", Fields: map[string]expr.Value{"place": pick(h.dice, hostileValues)}, Time: h.now}, nil)
 		return
 	}
 	var cmds []dialogue.Command
@@ -178,6 +181,17 @@ func (h *hostile) turn() {
 	h.give(m, m.Commands)
 }
 
+// wake gives the deadlines that are due.
+func (h *hostile) wake() {
+	for {
+		due, ok := h.state.Due()
+		if !ok || due.After(h.now) {
+			return
+		}
+		h.give(dialogue.Wake{Time: h.now}, nil)
+	}
+}
+
 func (h *hostile) give(in dialogue.Input, cmds []dialogue.Command) {
 	h.t.Helper()
 	text, err := json.Marshal(cmds)
@@ -198,6 +212,12 @@ func (h *hostile) give(in dialogue.Input, cmds []dialogue.Command) {
 			switch {
 			case e.Understand != nil:
 				inputs = append(inputs, dialogue.Understood{Commands: cmds})
+			case e.Model != nil:
+				a := dialogue.Answer{ID: e.Model.ID, Text: pick(h.dice, []string{"", "nice", "{x}"}), Tool: pick(h.dice, []string{"", "set_slot", "look", "pay", "sudo"}), Args: map[string]expr.Value{"slot": expr.Str(h.slot()), "value": pick(h.dice, hostileValues)}}
+				if h.dice.IntN(8) == 0 {
+					a.Error = &dialogue.Failure{Type: "unavailable"}
+				}
+				inputs = append(inputs, a)
 			case e.Validate != nil:
 				v, reason := banking.Validators[e.Validate.Validator](e.Validate.Value)
 				inputs = append(inputs, dialogue.Validated{ID: e.Validate.ID, Value: v, Reason: reason})
@@ -260,6 +280,22 @@ func (h *hostile) act(call dialogue.ActionCall, affirmed bool) dialogue.Result {
 	if call.Effect != program.Read {
 		h.ran[call.ID] = true
 	}
+	if h.p.Name != "banking" {
+		out := map[string]expr.Value{}
+		for _, o := range h.p.Actions[call.Action].Outputs {
+			switch o.Type {
+			case program.Boolean:
+				out[o.Name] = expr.Bool(h.dice.IntN(2) == 0)
+			case program.Number, program.Integer:
+				out[o.Name] = expr.Num(float64(h.dice.IntN(5)))
+			case program.List:
+				out[o.Name] = expr.ListOf(expr.Str("a"), expr.Str("b"), expr.Str("c"))
+			default:
+				out[o.Name] = expr.Str("x")
+			}
+		}
+		return dialogue.Result{ID: call.ID, Outputs: out}
+	}
 	return h.bank.Act("alice", call)
 }
 
@@ -310,7 +346,7 @@ func (h *hostile) law() {
 	if len(m.Frames) != len(h.state.FlowStack) || len(h.state.FlowSlots) != len(h.state.FlowStack)+1 {
 		h.fail("%d frames and %d sets of slots for %d flows", len(m.Frames), len(h.state.FlowSlots), len(h.state.FlowStack))
 	}
-	if len(h.state.FlowStack) > 0 && m.Question == nil && m.Handoff == nil {
+	if len(h.state.FlowStack) > 0 && m.Question == nil && m.Handoff == nil && !h.sleeps() {
 		h.fail("flow %s is open and asks nothing", h.state.FlowStack[len(h.state.FlowStack)-1].FlowName)
 	}
 	if len(h.state.Messages) > h.p.Settings.HistoryMessages || len(h.state.Trace) > h.p.Settings.TraceEvents {
@@ -333,9 +369,18 @@ func (h *hostile) law() {
 	}
 }
 
+// sleeps says whether the top of the stack waits for a time or an event.
+func (h *hostile) sleeps() bool {
+	top := h.state.FlowStack[len(h.state.FlowStack)-1]
+	flow, _ := h.p.Flow(top.FlowName)
+	step, ok := flow.Step(top.CurrentStep)
+	return ok && step.Type == "wait"
+}
+
 // recover shows that the conversation can go on: whatever happened, the user can cancel
 // everything and have a task done.
 func (h *hostile) recover() {
+	h.wake()
 	for range 20 {
 		if h.state.Metadata.Machine.Handoff != nil {
 			h.give(dialogue.Release{Time: h.now}, nil)
@@ -346,8 +391,12 @@ func (h *hostile) recover() {
 		}
 		h.give(dialogue.Message{Text: "stop", Time: h.now}, []dialogue.Command{{Type: dialogue.CancelFlow}})
 	}
-	h.give(dialogue.Message{Text: "a card", Time: h.now}, []dialogue.Command{{Type: dialogue.StartFlow, Flow: "block_card"}})
-	if h.state.WaitingForSlot != "card_type" {
+	flow, slot := "block_card", "card_type"
+	if h.p.Name != "banking" {
+		flow, slot = "sums", "sum"
+	}
+	h.give(dialogue.Message{Text: "a card", Time: h.now}, []dialogue.Command{{Type: dialogue.StartFlow, Flow: flow}})
+	if h.state.WaitingForSlot != slot {
 		h.fail("the conversation can't go on: it waits for %q, stack %v", h.state.WaitingForSlot, h.state.FlowStack)
 	}
 }
@@ -389,6 +438,220 @@ func TestAHostileUnderstandingBreaksNoLaw(t *testing.T) {
 		t.Error("no irreversible action ever ran: the test shows nothing")
 	}
 	t.Logf("%d irreversible actions, each after its own confirmation", calls)
+}
+
+// changed returns the bank's assistant after a change of its flows: a step more in each,
+// steps renamed, one flow gone.
+func changed(t *testing.T, migrate string) *program.Program {
+	t.Helper()
+	files, err := program.ReadDir(banking.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		text := string(files[i].Text)
+		text = strings.ReplaceAll(text, "    steps:\n", "    migrate: "+migrate+"\n    steps:\n      - set: {changed: true}\n")
+		text = strings.ReplaceAll(text, "step: confirm_transfer", "step: sure\n        formerly: confirm_transfer")
+		text = strings.ReplaceAll(text, "step: how_much,", "step: sum, formerly: how_much,")
+		text = strings.ReplaceAll(text, "next: how_much", "next: sum")
+		text = strings.ReplaceAll(text, "  request_card:", "  order_a_card:\n    formerly: request_card")
+		text = strings.ReplaceAll(text, "  review_security_alerts:", "  alerts:")
+		files[i].Text = []byte(text)
+	}
+	p, err := program.Compile(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAProgramThatChangesBetweenTurnsBreaksNoLaw(t *testing.T) {
+	before := bank(t)
+	for _, migrate := range []string{"pin", "alias", "restart_keep_slots"} {
+		after := changed(t, migrate)
+		for seed := range uint64(10) {
+			h := newHostile(t, before, rand.New(rand.NewPCG(seed, 2)))
+			for range 100 {
+				if h.dice.IntN(10) == 0 {
+					if h.p == before {
+						h.p = after
+					} else {
+						h.p = before
+					}
+				}
+				h.turn()
+			}
+			h.recover()
+		}
+	}
+}
+
+func TestNoiseAmongTheCommandsOfAConversationBreaksNoLaw(t *testing.T) {
+	text, err := os.ReadFile("dialoguetest/testdata/scenarios.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := dialoguetest.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := bank(t)
+	for _, s := range list {
+		if !s.Program.IsZero() || s.Check != nil {
+			continue
+		}
+		for seed := range uint64(10) {
+			h := newHostile(t, p, rand.New(rand.NewPCG(seed, 3)))
+			play := func(s dialoguetest.Scenario, upTo int) {
+				for _, turn := range s.Turns[:upTo] {
+					h.noisy(turn)
+				}
+			}
+			if id, _, ok := strings.Cut(s.Setup, " "); ok {
+				for _, o := range list {
+					if o.ID == id {
+						play(o, min(6, len(o.Turns)))
+					}
+				}
+			}
+			play(s, len(s.Turns))
+			h.recover()
+		}
+	}
+}
+
+// noisy plays a turn with commands dropped, doubled, swapped and added.
+func (h *hostile) noisy(turn dialoguetest.Turn) {
+	h.turns++
+	h.now = h.now.Add(time.Second)
+	h.wake()
+	if turn.U == nil {
+		return
+	}
+	var cmds []dialogue.Command
+	if turn.Cmd != nil {
+		for _, text := range turn.Cmd.List {
+			c, ok, err := dialoguetest.Command(text)
+			if err != nil {
+				h.fail("%v", err)
+			}
+			if ok {
+				cmds = append(cmds, c)
+			}
+		}
+	} else if q := h.state.Metadata.Machine.Question; q != nil && q.Slot != "" {
+		cmds = append(cmds, dialogue.Command{Type: dialogue.SetSlot, Slot: q.Slot, Value: expr.Str(*turn.U)})
+	}
+	switch h.dice.IntN(6) {
+	case 0:
+		cmds = nil
+	case 1:
+		cmds = append(cmds, cmds...)
+	case 2:
+		cmds = append(cmds, h.command())
+	case 3:
+		cmds = append([]dialogue.Command{h.command()}, cmds...)
+		slices.Reverse(cmds)
+	}
+	h.give(dialogue.Message{Text: *turn.U, Language: turn.Lang, Time: h.now}, cmds)
+}
+
+// everything is a program that uses every type of steps and replaces the patterns.
+const everything = `
+version: "2.0"
+name: everything
+settings: {conversation: {session_timeout: 20m, fallback_flow: lost, default_flow: lost}, runtime: {advances: 15}}
+patterns:
+  resume: ask
+  cancellation: {confirm: true}
+  correction: {announce: true}
+  question: {flow: faq}
+  session_end: {flow: bye}
+  handoff: {deadline: 10m, on_deadline: cancel}
+  several_starts: last
+actions:
+  pay: {effect: irreversible, inputs: [sum, "note?"], outputs: {receipt: string}, compensate: refund}
+  refund: {effect: write, inputs: [receipt]}
+  look: {effect: read, inputs: ["sum?"], outputs: {found: boolean, list: list}, timeout: 1s}
+  add: {effect: write, inputs: [n], outputs: {n: integer}}
+slots:
+  sum: {type: number, minimum: 1, ask: {text: "Sum?"}}
+  note: {required: false, ask: {text: "Note for {sum}?"}}
+  choice: {ask: {text: "Which?"}}
+  sure: {type: boolean, ask: {text: "Sure?"}}
+  tier: {options: [a, b], default: a, ask: {text: "Tier?"}}
+  n: {type: integer}
+flows:
+  sums:
+    description: Pay sums.
+    steps:
+    - collect: sum
+    - {collect: [note, tier], ask: {text: "Note, tier?"}, deadline: 5m, on_deadline: late, on_cancel: left}
+    - {step: half, set: {half: "{{ sum / 2 }}", sum: "{{ sum + 1 }}"}}
+    - action: look
+    - {call: part, inputs: {sum: half}, outputs: {sure: agreed}, on_error: late, on_cancel: left, when: found}
+    - {step: ok, confirm: [sum, note], ask: {text: "Pay {sum} {note}?"}, on_no: sum_again, deadline: 3m}
+    - {step: pay, action: pay}
+    - {collect: sure, force: true}
+    - {say: {text: "{receipt} {agreed}"}, next: end}
+    - {step: sum_again, set: {sum: none}, next: back}
+    - {step: back, collect: sum, next: half}
+    - {step: late, say: {text: Late.}, next: error}
+    - {step: left, say: {text: Left.}}
+  part:
+    description: A part.
+    internal: true
+    inputs: [sum]
+    outputs: [sure]
+    steps:
+    - {say: {text: "Part {sum}."}, wait_for_ack: true}
+    - action: look
+    - {collect: choice, options_from: list, when: filled(list), page_size: 1}
+    - {collect: sure, deadline: 4m}
+    - {branch: [{when: sure, then: end}]}
+    - link: deeper
+  deeper: {description: D., internal: true, outputs: [sure], steps: [{collect: sure}, {handoff: desk, deadline: 2m, when: not sure}]}
+  loop:
+    description: Count.
+    steps:
+    - set: {n: 0}
+    - while: n < 4
+      do:
+      - {collect: note, force: true}
+      - {action: add}
+      - {parallel: [{action: look}, {action: look, on_error: out}]}
+    - {step: out, say: {text: "{n}"}}
+  sleep:
+    description: Sleep.
+    resume: immediate
+    steps:
+    - {wait: 10m}
+    - {wait: {event: came, deadline: 1h}, outputs: {place: choice}, on_deadline: cancel}
+    - {generate: {instruction: "Praise {choice}.", context: [choice]}}
+    - {agent: {instruction: X, tools: [look], may_set: [tier], max_steps: 3, exit_when: tier == 'b'}, on_error: continue}
+    - {collect: tier, force: true}
+  faq: {description: F., internal: true, steps: [{say: {text: "{repair.topic}"}}, {collect: sure, deadline: 1m}]}
+  bye: {description: B., internal: true, steps: [{say: {text: Bye.}}, {collect: sure}]}
+  lost: {description: L., internal: true, steps: [{say: {text: Lost.}}]}
+`
+
+func TestAHostileUnderstandingBreaksNoLawOfAProgramThatUsesEverything(t *testing.T) {
+	p, err := program.Compile(program.File{Name: "everything.yaml", Text: []byte(everything)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := 4_000
+	if n, err := strconv.Atoi(os.Getenv("HOSTILE_TURNS")); err == nil {
+		turns = n
+	}
+	for seed := uint64(1); turns > 0; seed++ {
+		h := newHostile(t, p, rand.New(rand.NewPCG(seed, 4)))
+		for range 200 {
+			h.turn()
+			turns--
+		}
+		h.recover()
+	}
 }
 
 func FuzzUnderstanding(f *testing.F) {

@@ -400,7 +400,7 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 		return
 	}
 	v := f.Visits[step.Name]
-	if x.Action.Effect == program.Irreversible && v.Done && !v.Past && v.Reads == m.reads(i, step) && !m.fresh(i, step, x) {
+	if x.Action.Effect == program.Irreversible && v.Done && !v.Past && (v.Kept || v.Reads == m.reads(i, step) && !m.fresh(i, step, x)) {
 		m.follows(i, step) // done already, with these very values
 		return
 	}

@@ -277,6 +277,7 @@ type Visit struct {
 	Wrote []string `json:"wrote"`          // slots
 	Past  bool     `json:"past,omitempty"` // of an earlier round of its loop
 	Done  bool     `json:"done,omitempty"` // an action was executed
+	Kept  bool     `json:"kept,omitempty"` // before the flow changed and began anew
 	// Inputs and Outputs of an action that can be compensated.
 	Inputs  map[string]expr.Value `json:"inputs,omitempty"`
 	Outputs map[string]expr.Value `json:"outputs,omitempty"`

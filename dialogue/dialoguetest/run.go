@@ -368,8 +368,8 @@ func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *se
 					r.failf(where, "%v", err)
 				}
 				u := dialogue.Understood{}
-				if cmds, ok := dialogue.Read(r.program, user.state, e.Understand.Message); ok && t.Cmd == nil && t.Raw.IsZero() {
-					u.Commands = cmds
+				if cmds, ok := dialogue.Read(r.program, user.state, e.Understand.Message); ok && r.agrees(t, user, e.Understand.Message, cmds) {
+					u.Commands = cmds // no model is asked
 				} else {
 					s.nluCalls++
 					user.prompts = append(user.prompts, string(text))
@@ -416,6 +416,21 @@ func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *se
 		}
 	}
 	return true
+}
+
+// agrees says whether what was read without a model is what the turn says that
+// understanding returns.
+func (r *run) agrees(t Turn, user *talk, in dialogue.Message, read []dialogue.Command) bool {
+	if t.Cmd != nil && t.Cmd.Fails {
+		return false
+	}
+	want, err := r.commands(t, user, in)
+	if err != nil {
+		return false
+	}
+	a, errA := json.Marshal(want)
+	b, errB := json.Marshal(read)
+	return errA == nil && errB == nil && string(a) == string(b)
 }
 
 // stored returns the state as it comes back from where it is kept.

@@ -50,7 +50,7 @@ func Spawn[S any](ctx context.Context, key string, t *Thread[S], req Request[S])
 	own.set.thread = cmp.Or(t.set.thread, id)
 	start := func(ctx context.Context, _ string) (*checkpoint.Turn, error) {
 		if t.set.store != nil && !sameStore(t.set.store, store) {
-			reason := fmt.Sprintf("graph %q has another checkpointer: both threads must be in one store", t.e.prog.Plan.Name)
+			reason := fmt.Sprintf("graph %q has another checkpointer: both threads must be in one store; compiled without one, it is spawned in that of the node", t.e.prog.Plan.Name)
 			return nil, &CallError{Call: "Spawn", Node: task.Info().Node, Key: key, Reason: reason}
 		}
 		turn, err := t.e.spawn(ctx, &own.set, req.erase(t.form), run, log.Thread)

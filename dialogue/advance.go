@@ -75,9 +75,6 @@ type machine struct {
 }
 
 func (m *machine) take(in Input) error {
-	if r, ok := in.(*Result); ok && r != nil {
-		in = *r
-	}
 	switch in := in.(type) {
 	case Message:
 		return m.message(in)

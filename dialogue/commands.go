@@ -250,7 +250,7 @@ func (m *machine) startFlow(c Command) {
 	for i := range m.s.FlowStack {
 		if m.s.FlowStack[i].FlowName == f.Name && m.frame(i).Role == ByUser {
 			m.raise(i)
-			m.t.Started = append(m.t.Started, m.s.FlowStack[m.top(i)].FlowID)
+			m.t.Started = append(m.t.Started, m.s.FlowStack[len(m.s.FlowStack)-1].FlowID)
 			return
 		}
 	}
@@ -268,9 +268,6 @@ func (m *machine) startFlow(c Command) {
 	}
 	m.t.Started = append(m.t.Started, id)
 }
-
-// top returns the index of the frame that was raised, which is where it is found again.
-func (m *machine) top(int) int { return len(m.s.FlowStack) - 1 }
 
 // lowestStarted returns the lowest frame that this message started.
 func (m *machine) lowestStarted() int {
@@ -629,7 +626,7 @@ func (m *machine) confirm(i int, q *Question, c Command) bool {
 		f := m.frame(i)
 		f.Confirmed = slices.DeleteFunc(f.Confirmed, func(c Confirmation) bool { return c.Step == step.Name })
 		f.Confirmed = append(f.Confirmed, Confirmation{Step: step.Name, Values: values})
-		wrote := m.decided(i, step, x, true)
+		wrote := m.decided(i, x, true)
 		m.visit(i, step, wrote)
 		m.m.Question, m.t.Agreed = nil, true
 		if x.OnYes.Kind == program.ToContinue {
@@ -648,7 +645,7 @@ func (m *machine) confirm(i int, q *Question, c Command) bool {
 		m.ignored(c, "slot_unknown")
 		return true
 	}
-	m.visit(i, step, m.decided(i, step, x, false))
+	m.visit(i, step, m.decided(i, x, false))
 	m.m.Question = nil
 	if x.OnNo != nil {
 		m.leave(i, *x.OnNo)
@@ -659,7 +656,7 @@ func (m *machine) confirm(i int, q *Question, c Command) bool {
 }
 
 // decided stores the answer to a confirm where the step wants it.
-func (m *machine) decided(i int, _ *program.Step, x *program.Confirm, yes bool) []string {
+func (m *machine) decided(i int, x *program.Confirm, yes bool) []string {
 	if x.Store == "" {
 		return nil
 	}

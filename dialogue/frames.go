@@ -390,7 +390,7 @@ func (m *machine) visit(i int, step *program.Step, wrote []string) {
 	f.Visits[step.Name] = v
 }
 
-// changed returns the slots of a frame that are computed from one, with it.
+// computed returns the slots of a frame that are computed from one, with it.
 func (m *machine) computed(i int, slot string) map[string]bool {
 	out := map[string]bool{slot: true}
 	f := m.frame(i)

@@ -400,12 +400,12 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 		return
 	}
 	v := f.Visits[step.Name]
-	if x.Action.Effect == program.Irreversible && v.Done && !v.Past && (v.Kept || v.Reads == m.reads(i, step) && !m.fresh(i, step, x)) {
+	if x.Action.Effect == program.Irreversible && v.Done && !v.Past && (v.Kept || v.Reads == m.reads(i, step) && !m.fresh(i, step)) {
 		m.follows(i, step) // done already, with these very values
 		return
 	}
 	if x.Action.Effect == program.Irreversible {
-		if slot, ok := m.unconfirmed(i, step, x); ok {
+		if slot, ok := m.unconfirmed(i, x); ok {
 			m.fail(i, &Failure{Type: "unconfirmed", Message: fmt.Sprintf("%q was not confirmed as it is", slot), Action: x.Action.Name}, false)
 			return
 		}
@@ -419,11 +419,11 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 	v.At, v.Reads, v.Wrote, v.Past = f.Clock, m.reads(i, step), nil, false
 	f.Visits[step.Name] = v
 	call.ID = m.key(i, step, v.N)
-	m.call1(i, call)
+	m.act(i, call)
 }
 
-// call1 hands out the call of an action, unless the turn has had its share.
-func (m *machine) call1(i int, call *ActionCall) {
+// act hands out the call of an action, unless the turn has had its share.
+func (m *machine) act(i int, call *ActionCall) {
 	if m.t.Advances++; m.t.Advances > m.p.Settings.Advances {
 		m.failed(i, &Failure{Type: "turn_limit"}, false)
 		return
@@ -454,7 +454,7 @@ func (m *machine) prepare(i int, step *program.Step, x *program.Invoke) (*Action
 }
 
 // fresh says whether something was confirmed since an irreversible action ran.
-func (m *machine) fresh(i int, step *program.Step, x *program.Invoke) bool {
+func (m *machine) fresh(i int, step *program.Step) bool {
 	f := m.frame(i)
 	for _, c := range f.Confirmed {
 		if f.Visits[c.Step].At > f.Visits[step.Name].At {
@@ -465,7 +465,7 @@ func (m *machine) fresh(i int, step *program.Step, x *program.Invoke) bool {
 }
 
 // unconfirmed returns an input's slot whose value is not the one that a confirm showed.
-func (m *machine) unconfirmed(i int, step *program.Step, x *program.Invoke) (string, bool) {
+func (m *machine) unconfirmed(i int, x *program.Invoke) (string, bool) {
 	flow, f := m.flow(i), m.frame(i)
 	if len(f.Confirmed) == 0 {
 		return x.Action.Name, true
@@ -635,7 +635,7 @@ func (m *machine) compensate(i int, step *program.Step, a *program.Action, v Vis
 			in[p.Name] = x
 		}
 	}
-	m.call1(i, &ActionCall{ID: id, Action: a.Name, Effect: a.Effect, Inputs: in, Timeout: a.Timeout, Retry: a.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name})
+	m.act(i, &ActionCall{ID: id, Action: a.Name, Effect: a.Effect, Inputs: in, Timeout: a.Timeout, Retry: a.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name})
 }
 
 func (m *machine) parallel(i int, step *program.Step, x *program.Parallel) {
@@ -653,7 +653,7 @@ func (m *machine) parallel(i int, step *program.Step, x *program.Parallel) {
 		calls = append(calls, call)
 	}
 	for _, c := range calls {
-		m.call1(i, c)
+		m.act(i, c)
 	}
 }
 
@@ -944,7 +944,7 @@ func (m *machine) agentMove(i int, step *program.Step, x *program.Agent, in Answ
 		run.Log = append(run.Log, entry)
 		if entry.Error == "" {
 			id := fmt.Sprintf("%s/%d", m.key(i, step, f.Visits[step.Name].N+1), run.Steps)
-			m.call1(i, &ActionCall{ID: id, Action: a.Name, Effect: a.Effect, Inputs: args, Timeout: a.Timeout, Retry: a.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name})
+			m.act(i, &ActionCall{ID: id, Action: a.Name, Effect: a.Effect, Inputs: args, Timeout: a.Timeout, Retry: a.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name})
 			return
 		}
 	}

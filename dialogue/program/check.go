@@ -64,9 +64,6 @@ func canonical(n *yaml.Node, key string) any {
 	return []any{yamlvalue.Scalar(n).Kind().String(), n.Value}
 }
 
-// checkSettings checks settings against one another.
-func (c *compiler) checkSettings() {}
-
 // check looks at the program as a whole.
 func (c *compiler) check() {
 	c.types()
@@ -111,6 +108,7 @@ type exit struct {
 	to   int
 	yes  bool // of a confirm: what it shows is confirmed
 	over bool // leaves the flow
+	fail bool // taken when an action fails
 }
 
 // exits returns the ways out of a step.
@@ -142,7 +140,11 @@ func (f *Flow) exits(s *Step) []exit {
 		if t == nil {
 			t = f.OnError
 		}
+		from := len(out)
 		side(t)
+		for i := range out[from:] {
+			out[from+i].fail = true
+		}
 	}
 	next := func() { go_(&s.Next, s.Continue, false) }
 	switch x := s.Body.(type) {
@@ -182,7 +184,7 @@ func (f *Flow) exits(s *Step) []exit {
 		next()
 		failing(nil)
 		for _, a := range x.Actions {
-			side(a.OnError)
+			failing(a.OnError)
 		}
 	case *Call:
 		next()
@@ -268,12 +270,12 @@ func conditions(s *Step) []string {
 // read.
 func (c *compiler) stepCycles(f *Flow) {
 	for _, group := range components(len(f.Steps), func(i int) []int {
-		if waits(f.Steps[i]) {
+		if _, calls := f.Steps[i].Body.(*Call); calls || waits(f.Steps[i]) {
 			return nil
 		}
 		var to []int
 		for _, e := range f.exits(f.Steps[i]) {
-			if e.to != End {
+			if e.to != End && !e.fail { // a failure is news of its own
 				to = append(to, e.to)
 			}
 		}

@@ -63,7 +63,6 @@ func Compile(sources ...File) (*Program, error) {
 			c.program.Order = append(c.program.Order, n)
 		}
 	}
-	c.checkSettings()
 	c.check()
 	findings := c.findings.sorted()
 	if len(findings.Errors()) > 0 {

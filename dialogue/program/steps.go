@@ -590,9 +590,6 @@ func (x *stepReader) flowNamed(args *[]Arg, outs *[]Out) string {
 	if outs != nil {
 		*outs = x.outs(x.get("outputs", "map_outputs"))
 	}
-	for _, a := range *args {
-		x.checkArg(a)
-	}
 	x.later = append(x.later, func() {
 		f, ok := x.program.Flow(n.Value)
 		if !ok {
@@ -620,8 +617,6 @@ func (x *stepReader) flowNamed(args *[]Arg, outs *[]Out) string {
 	})
 	return n.Value
 }
-
-func (x *stepReader) checkArg(Arg) {}
 
 func (x *stepReader) call() {
 	b := &Call{}

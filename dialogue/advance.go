@@ -513,6 +513,7 @@ func (m *machine) wake() {
 				m.end(len(m.s.FlowStack)-1, Cancelled, "deadline")
 			}
 		}
+		m.askAnew()
 		return
 	}
 	if top := len(m.s.FlowStack) - 1; top >= 0 {
@@ -601,8 +602,24 @@ func (m *machine) release(in Release) {
 		_, step := m.at(i)
 		m.visit(i, step, nil)
 		m.leave(i, step.Next)
+	} else {
+		m.askAnew()
 	}
 	m.t.Progress = true
+}
+
+// askAnew lets the time of the question on top begin again: after a person had the
+// conversation, and when its flow is resumed.
+func (m *machine) askAnew() {
+	top := len(m.s.FlowStack) - 1
+	if top < 0 {
+		return
+	}
+	if _, step := m.at(top); step != nil {
+		if _, sleeps := step.Body.(*program.Wait); !sleeps {
+			m.frame(top).Deadline = time.Time{}
+		}
+	}
 }
 
 // toPerson passes the conversation to a person.

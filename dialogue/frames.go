@@ -201,10 +201,8 @@ func (m *machine) resumed(i int) {
 		m.deadline(i)
 		return
 	}
-	if _, step := m.at(i); step != nil {
-		if _, sleeps := step.Body.(*program.Wait); !sleeps {
-			f.Deadline = time.Time{} // asked anew
-		}
+	if i == len(m.s.FlowStack)-1 {
+		m.askAnew()
 	}
 }
 

@@ -382,6 +382,7 @@ func (h *hostile) sleeps() bool {
 func (h *hostile) recover() {
 	h.wake()
 	for range 20 {
+		h.wake()
 		if h.state.Metadata.Machine.Handoff != nil {
 			h.give(dialogue.Release{Time: h.now}, nil)
 			continue

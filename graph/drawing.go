@@ -49,9 +49,7 @@ func (e *engine) drawing(depth int, c *overlay) *draw.Graph {
 	spec := p.Spec()
 	for _, recorded := range [][]string{c.visited, c.waiting} { // maybe by an older program
 		for k, name := range recorded {
-			if i, ok := p.Recorded(name); ok {
-				recorded[k] = p.Nodes[i].Name
-			}
+			recorded[k] = p.Present(name)
 		}
 	}
 	d := &draw.Graph{Name: p.Name}

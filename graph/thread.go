@@ -335,8 +335,7 @@ func (h *handle) history(ctx context.Context, q HistoryQuery) iter.Seq2[Entry[an
 		}
 		n := 0
 		isWanted := func(name string) bool {
-			i, ok := e.prog.Plan.Recorded(name)
-			return ok && e.prog.Plan.Nodes[i].Name == q.WhereNext
+			return e.prog.Plan.Present(name) == q.WhereNext
 		}
 		for rec, err := range h.records(ctx, q) {
 			if err != nil {

@@ -533,11 +533,7 @@ func compareState(prog *Program, path []string, want, got *checkpoint.Record, ig
 	tasks := map[int]*wrote{}
 	at := func(c *checkpoint.Change) *wrote {
 		if tasks[c.Task] == nil {
-			name := c.Node
-			if i, ok := prog.Plan.Recorded(name); ok {
-				name = prog.Plan.NameOf(i)
-			}
-			tasks[c.Task] = &wrote{node: name}
+			tasks[c.Task] = &wrote{node: prog.Plan.Present(c.Node)}
 		}
 		return tasks[c.Task]
 	}
@@ -642,12 +638,6 @@ func sameJSON(a, b json.RawMessage) bool {
 // compareRouting compares what was planned.
 func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) (ds []Difference) {
 	g := prog.Plan
-	name := func(n string) string {
-		if i, ok := g.Recorded(n); ok {
-			return g.NameOf(i)
-		}
-		return n
-	}
 	for i := range max(len(want.Tasks), len(got.Tasks)) {
 		var a, b checkpoint.Task
 		if i < len(want.Tasks) {
@@ -659,14 +649,14 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 		if i < len(got.Tasks) {
 			b = got.Tasks[i]
 		}
-		if name(a.Node) == b.Node && a.Sent == b.Sent && sameJSON(a.Payload, b.Payload) && sameJSON(a.Overlay, b.Overlay) {
+		if g.Present(a.Node) == b.Node && a.Sent == b.Sent && sameJSON(a.Payload, b.Payload) && sameJSON(a.Overlay, b.Overlay) {
 			continue
 		}
 		from := a.From
 		if i >= len(want.Tasks) {
 			from = b.From
 		}
-		d := Difference{Kind: DiffRouting, Path: path, Node: name(from), Want: "leads to " + plannedText(g, want.Tasks), Got: "leads to " + plannedText(g, got.Tasks)}
+		d := Difference{Kind: DiffRouting, Path: path, Node: g.Present(from), Want: "leads to " + plannedText(g, want.Tasks), Got: "leads to " + plannedText(g, got.Tasks)}
 		if d.Want == d.Got || len(want.Tasks) > manyTasks || len(got.Tasks) > manyTasks {
 			d.Want, d.Got = fmt.Sprintf("task %d is %s", i, taskText(g, &a)), fmt.Sprintf("task %d is %s", i, taskText(g, &b))
 		}
@@ -681,7 +671,7 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 			}
 			var sources []string
 			for _, s := range a.Sources {
-				sources = append(sources, name(s))
+				sources = append(sources, g.Present(s))
 			}
 			slices.Sort(sources)
 			target := a.Join
@@ -699,7 +689,7 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 	deferred := func(r *checkpoint.Record) string {
 		var names []string
 		for _, n := range r.Deferred {
-			names = append(names, name(n))
+			names = append(names, g.Present(n))
 		}
 		slices.Sort(names)
 		return cmp.Or(strings.Join(names, ", "), "no node") + " is deferred"
@@ -729,10 +719,7 @@ func plannedText(g *plan.Graph, tasks []checkpoint.Task) string {
 }
 
 func taskText(g *plan.Graph, t *checkpoint.Task) string {
-	s := t.Node
-	if i, ok := g.Recorded(s); ok {
-		s = g.NameOf(i)
-	}
+	s := g.Present(t.Node)
 	switch {
 	case s == "":
 		return "none"

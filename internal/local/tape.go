@@ -321,21 +321,15 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 		return c
 	}
 	c.Stop = led.Stop
-	now := func(name string) string {
-		if i, ok := g.Recorded(name); ok {
-			return g.NameOf(i)
-		}
-		return name
-	}
 	for _, name := range led.Goto {
-		c.Goto = c.Goto.And(now(name))
+		c.Goto = c.Goto.And(g.Present(name))
 	}
 	for _, t := range led.Sends {
 		over, err := core.Upgrade(tp.prog.Values, rec.Version, t.Overlay)
 		if err != nil {
 			over = t.Overlay // the task will tell
 		}
-		c.Sends = append(c.Sends, Send{Node: now(t.Node), Raw: t.Payload, Overlay: over})
+		c.Sends = append(c.Sends, Send{Node: g.Present(t.Node), Raw: t.Payload, Overlay: over})
 	}
 	c.Parent = toParent(led.Parent)
 	if c.Zero() {

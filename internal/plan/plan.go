@@ -119,6 +119,15 @@ func (g *Graph) Recorded(name string) (i int, ok bool) {
 	return i, ok
 }
 
+// Present returns the name that the node has now which a record names; the same name if
+// there is none.
+func (g *Graph) Present(name string) string {
+	if i, ok := g.Recorded(name); ok {
+		return g.Nodes[i].Name
+	}
+	return name
+}
+
 // NameOf returns the name of a target or source index.
 func (g *Graph) NameOf(i int) string {
 	if i < 0 {

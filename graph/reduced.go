@@ -1,12 +1,13 @@
 package graph
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 
 	"github.com/superstep-dev/superstep/field"
+
+	"github.com/superstep-dev/superstep/graph/internal/jsonobject"
 )
 
 // Reducer says how an update is folded into a value. Reduce must be pure: its
@@ -319,27 +320,20 @@ func (c *reducedChange[T]) MarshalJSON() ([]byte, error) {
 			return data, nil
 		}
 	}
-	var buf bytes.Buffer
-	buf.WriteByte('{')
+	var o jsonobject.Writer
 	if c.over.set {
 		data, err := json.Marshal(c.over.value)
 		if err != nil {
 			return nil, err
 		}
-		buf.WriteString(`"` + opOverwrite + `":`)
-		buf.Write(data)
+		o.Member(opOverwrite, data)
 	}
 	if len(c.updates) > 0 || !c.over.set {
 		data, err := marshalArray(c.updates)
 		if err != nil {
 			return nil, err
 		}
-		if c.over.set {
-			buf.WriteByte(',')
-		}
-		buf.WriteString(`"` + opUpdates + `":`)
-		buf.Write(data)
+		o.Member(opUpdates, data)
 	}
-	buf.WriteByte('}')
-	return buf.Bytes(), nil
+	return o.Close(), nil
 }

@@ -24,7 +24,7 @@ type Action func(user string, call dialogue.ActionCall) dialogue.Result
 // a refusal.
 type Validator func(v expr.Value) (kept expr.Value, reason string)
 
-// Runner runs scenarios.
+// Runner runs scenarios, one at a time.
 type Runner struct {
 	// Assistant returns the files of an assistant by the name that scenarios give it.
 	Assistant func(name string) ([]program.File, error)
@@ -38,6 +38,8 @@ type Runner struct {
 	Twice bool
 	// Beside has a second user say the same things in between.
 	Beside bool
+
+	compiled map[string]*program.Program // assistants as they are, by name
 }
 
 // Run runs one scenario and returns what it should have seen and didn't. The others are
@@ -162,9 +164,20 @@ func (r *run) compile() error {
 		if r.runner.Assistant == nil {
 			return fmt.Errorf("there is no assistant %q", name)
 		}
+		if r.program = r.runner.compiled[name]; r.program != nil && s.Config.IsZero() {
+			return nil
+		}
 		var err error
 		if files, err = r.runner.Assistant(name); err != nil {
 			return err
+		}
+		if s.Config.IsZero() {
+			defer func() {
+				if r.runner.compiled == nil {
+					r.runner.compiled = map[string]*program.Program{}
+				}
+				r.runner.compiled[name] = r.program
+			}()
 		}
 	}
 	if !s.Config.IsZero() {

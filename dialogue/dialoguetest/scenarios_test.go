@@ -53,10 +53,10 @@ func TestEveryScenarioHolds(t *testing.T) {
 	}
 	list := append(scenarios(t, "testdata/scenarios.yaml"), scenarios(t, "testdata/more.yaml")...)
 	for way, set := range ways {
+		r := runner()
+		set(r)
 		for _, s := range list {
 			t.Run(way+"/"+s.ID, func(t *testing.T) {
-				r := runner()
-				set(r)
 				for _, f := range r.Run(s, list) {
 					t.Error(f)
 				}

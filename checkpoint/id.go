@@ -44,11 +44,14 @@ func (id ID) Checkpoint(n uint32) ID {
 		return ""
 	}
 	var b [idLen]byte
-	copy(b[:idCount], id)
+	return ID(id.AppendCheckpoint(b[:0], n))
+}
+
+// AppendCheckpoint appends to b what Checkpoint returns, for an id that is valid.
+func (id ID) AppendCheckpoint(b []byte, n uint32) []byte {
 	var c [4]byte
 	binary.BigEndian.PutUint32(c[:], n)
-	hex.Encode(b[idCount:], c[:])
-	return ID(b[:])
+	return hex.AppendEncode(append(b, id[:idCount]...), c[:])
 }
 
 // Count returns which of its run's checkpoints id is: the number in its last
@@ -71,24 +74,28 @@ func (id ID) count() (n uint32) {
 // Valid reports whether id is a UUID in its usual text form: 36 characters,
 // lower case.
 func (id ID) Valid() bool {
-	if len(id) != idLen {
+	if len(id) != idLen || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return false
 	}
+	hyphens := 0
 	for i := range len(id) {
-		c := id[i]
-		switch i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if c-'0' > 9 && c-'a' > 5 {
-				return false
-			}
-		}
+		hyphens += int(idBytes[id[i]])
 	}
-	return true
+	return hyphens == 4
 }
+
+// idBytes has 0 for the digits of an ID, 1 for the hyphen, and more than an ID may have
+// of these for all that is none of it.
+var idBytes = func() (t [256]uint8) {
+	for c := range t {
+		t[c] = 5
+	}
+	for _, c := range "0123456789abcdef" {
+		t[c] = 0
+	}
+	t['-'] = 1
+	return t
+}()
 
 // Bytes returns the 16 bytes of a valid ID.
 func (id ID) Bytes() (b [16]byte, ok bool) {

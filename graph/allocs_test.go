@@ -2,9 +2,12 @@ package graph_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -153,5 +156,68 @@ func TestASuperstepOfASchemaGraphCopiesNoFieldThatIsNotWritten(t *testing.T) {
 	few, many := step(1), step(201)
 	if each := (many - few) / 200; each > 16 { // a field takes 48 bytes, a reference to it 8
 		t.Errorf("a superstep allocates %.0f bytes with 200 more fields and %.0f without: %.1f each", many, few, each)
+	}
+}
+
+// A run begins in the memory of one that is over.
+func TestARunAllocatesLittle(t *testing.T) {
+	builder, before := graph.New[tally]("chain"), graph.Start
+	for i := range 10 {
+		name := fmt.Sprint("node", i)
+		builder.AddNode(name, add).AddEdge(before, name)
+		before = name
+	}
+	chain, stored, thread := compile(t, builder), counting(t, 10, graph.WithCheckpointer(checkpoint.NewMemory())), 0
+	for name, tc := range map[string]struct {
+		run           func()
+		allocs, bytes float64
+	}{
+		"a chain of ten":                       {func() { runTally(t, chain, 10, "") }, 24, 6500},
+		"ten stored steps, each with a router": {func() { thread++; runTally(t, stored, 10, strconv.Itoa(thread)) }, 106, 20000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := func(n int) {
+				for range n {
+					tc.run()
+				}
+			}
+			if got := allocs(t, 20, 120, runs); got > tc.allocs {
+				t.Errorf("a run allocates %.1f times, want at most %.0f", got, tc.allocs)
+			}
+			if got := allocatedBytes(t, 20, 120, runs); got > tc.bytes {
+				t.Errorf("a run allocates %.0f bytes, want at most %.0f", got, tc.bytes)
+			}
+		})
+	}
+}
+
+// What is left of a run doesn't meet the next one in its memory.
+func TestWhatIsLeftOfARunSeesNothingOfTheNext(t *testing.T) {
+	goOn, gone := make(chan struct{}), make(chan struct{})
+	var kept context.Context
+	g := compile(t, graph.New[tally]("g").AddNode("a", func(ctx context.Context, s *tally) error {
+		if s.N++; s.N > 100 { // it ignores its context
+			kept = ctx
+			<-goOn
+			time.AfterFunc(10*time.Millisecond, func() { close(gone) }) // what runs it still has to see what it wrote
+		}
+		return nil
+	}).AddEdge(graph.Start, "a"), graph.StepTimeout(time.Millisecond))
+	late := func(s *tally) error { s.N = 100; return nil }
+	if _, err := g.Invoke(bg, late); err == nil {
+		t.Fatal("a step took longer than it may")
+	}
+	for range 100 { // a busy machine may be late with one
+		if _, err := g.Invoke(bg, nil); err != nil {
+			var timeout *graph.TimeoutError
+			if !errors.As(err, &timeout) {
+				t.Fatal(err)
+			}
+		}
+	}
+	close(goOn)
+	<-gone
+	if info := graph.Info(kept); info.Node != "a" || info.Step != 1 {
+		t.Error(info)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -157,7 +158,7 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 	if err := e.checkAimed(&set); err != nil {
 		return nil, &CompileError{Graph: d.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
 	}
-	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p)}
+	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p), Machines: new(sync.Pool)}
 	if set.config != nil {
 		prog.Config = set.config
 	}

@@ -110,7 +110,7 @@ func (h *handle) call(ctx context.Context, set *settings, req request, bus *loca
 	if s == nil {
 		return empty, err
 	}
-	defer s.Close()
+	defer s.Done()
 	return e.snapshot(s, set), err
 }
 

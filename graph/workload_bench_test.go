@@ -35,7 +35,7 @@ func counting(b testing.TB, to int, opts ...graph.Option) *graph.Graph[tally] {
 	return g
 }
 
-func runTally(b *testing.B, g *graph.Graph[tally], want int, thread string) {
+func runTally(b testing.TB, g *graph.Graph[tally], want int, thread string) {
 	t := g.Thread(thread)
 	snap, err := t.Invoke(bg, t.Input(func(s *tally) error { s.N = 0; return nil }))
 	if err != nil || snap.State.N != want {

@@ -12,6 +12,20 @@ type codec struct {
 	g      *plan.Graph
 	values Values
 	thread string
+	to     []*checkpoint.Routing // by node, from [plan.ToEnd] on: to it alone, or nil
+}
+
+// alone returns what a record says of a routing to one node, shared by all that do:
+// nobody alters it.
+func (c *codec) alone(node int) *checkpoint.Routing {
+	if c.to == nil {
+		c.to = make([]*checkpoint.Routing, len(c.g.Nodes)-plan.ToEnd)
+	}
+	r := &c.to[node-plan.ToEnd]
+	if *r == nil {
+		*r = &checkpoint.Routing{Goto: []string{c.g.NameOf(node)}}
+	}
+	return *r
 }
 
 func (c *codec) node(name string) (int, error) {

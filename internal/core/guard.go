@@ -22,7 +22,9 @@ type sighting struct {
 
 func (g *guard) init(nodes int) {
 	g.seed = maphash.MakeSeed()
-	g.seen = make([]sighting, nodes)
+	if g.seen == nil {
+		g.seen = make([]sighting, nodes)
+	}
 }
 
 // progress notes a change that the state's digest doesn't show.

@@ -37,6 +37,8 @@ type Config struct {
 	NoSnapshots bool // records hold changes only
 
 	Before, After []bool // breakpoints of this run by node, beside the plan's
+
+	Reuse *Machine // what Machine.Clear has returned; nil: there is none
 }
 
 // Limits bound a run.
@@ -199,7 +201,8 @@ type Ready struct {
 	// Cancel asks to cancel the contexts of all running tasks, first of all.
 	Cancel bool
 
-	// Write must be stored BEFORE anything below is done.
+	// Write must be stored BEFORE anything below is done. It is valid until the next
+	// Ready, unlike what it refers to.
 	Write *checkpoint.Write
 
 	// Commit describes the superstep that Write commits; shown AFTER Write.
@@ -260,15 +263,31 @@ type Outcome struct {
 
 // New returns a machine for a thread that has no records, with a zero state.
 func New(cfg Config) *Machine {
-	m := &Machine{cfg: cfg}
+	m := cfg.Reuse
+	if m == nil {
+		m = new(Machine)
+	}
+	cfg.Reuse = nil
+	m.cfg = cfg
 	m.base = cfg.Values.New()
 	m.guard.init(len(cfg.Plan.Nodes))
-	m.to = newSuccessors(cfg.Plan)
+	m.to = newSuccessors(cfg.Plan, m.to.marked)
 	m.tasks, m.spare = m.first.tasks[:0:1], m.first.tasks[1:1:2]
 	m.start, m.ended, m.foldBuf, m.to.next = m.first.start[:0], m.first.end[:0], m.first.fold[:0], m.first.next[:0]
 	m.tail = tail{codec: &m.codec, log: cfg.Log, version: cfg.Version, persist: cfg.Persist}
 	m.breaks = breakpoints{cfg.Plan, cfg.Before, cfg.After, &m.tail}
-	m.codec = codec{cfg.Plan, cfg.Values, string(cfg.Log.Thread)}
+	m.codec = codec{cfg.Plan, cfg.Values, string(cfg.Log.Thread), m.codec.to}
+	return m
+}
+
+// Clear returns the machine as room for another one of its graph. Nobody may use it
+// any more, nor a Ready or a task of it.
+func (m *Machine) Clear() *Machine {
+	seen, marked, to := m.guard.seen, m.to.marked, m.codec.to
+	clear(seen)
+	clear(marked)
+	*m = Machine{}
+	m.guard.seen, m.to.marked, m.codec.to = seen, marked, to
 	return m
 }
 

@@ -16,7 +16,7 @@ func (p *Pieces[T]) Next() *T {
 		if most == 0 {
 			most = 8
 		}
-		p.size = max(1, min(2*p.size, most))
+		p.size = min(p.size+1, most) // what is left over at the end is wasted
 		p.room = make([]T, p.size)
 	}
 	v := &p.room[0]

@@ -221,11 +221,10 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 
 // newRecord advances the tail by a record.
 func (m *Machine) newRecord(source checkpoint.Source, parts []checkpoint.Change) *checkpoint.Record {
-	m.tail.n++
 	m.tail.seq++
 	rec := &m.tail.room().record
 	m.tail.next = nil
-	rec.ID, rec.Parent, rec.Log, rec.Seq = m.cfg.Run.Checkpoint(m.tail.n), m.tail.head, m.cfg.Log, m.tail.seq
+	rec.ID, rec.Parent, rec.Log, rec.Seq = m.tail.nextID(m.cfg.Run), m.tail.head, m.cfg.Log, m.tail.seq
 	rec.Step, rec.Source, rec.Begun, rec.Ran = m.step, source, m.begun, m.ran
 	rec.Graph, rec.Version, rec.Metadata = m.cfg.Plan.Name, m.cfg.Version, m.cfg.Metadata
 	rec.Changes, rec.Children, rec.Caller = parts, m.children, m.caller

@@ -24,9 +24,13 @@ type successors struct {
 
 type triggered struct{ node, from int }
 
-// newSuccessors returns what follows tasks of a graph before any has run.
-func newSuccessors(g *plan.Graph) successors {
-	return successors{g: g, round: 1, marked: make([]int, len(g.Nodes))}
+// newSuccessors returns what follows tasks of a graph before any has run. Marked may be
+// what there is of an earlier one.
+func newSuccessors(g *plan.Graph, marked []int) successors {
+	if marked == nil {
+		marked = make([]int, len(g.Nodes))
+	}
+	return successors{g: g, round: 1, marked: marked}
 }
 
 // forget drops what is waited for.

@@ -27,7 +27,8 @@ type tail struct {
 	seq     int64
 	n       uint32 // records written by this run
 
-	made Pieces[checkpoint.Write]
+	ids   string           // of records to come
+	ready checkpoint.Write // that a Ready holds
 
 	results bool // the open superstep has stored results
 
@@ -55,9 +56,6 @@ type room struct {
 	record checkpoint.Record
 	task   [1]checkpoint.Task
 	change [1]checkpoint.Change
-
-	routing checkpoint.Routing
-	to      [1]string
 }
 
 // dropOpen names the stored results of the open superstep, nil if there are
@@ -84,11 +82,8 @@ func (l *tail) led(r *Routing, planned bool) *checkpoint.Routing {
 	if r.isAlong() {
 		return nil
 	}
-	room := l.room()
-	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Parent == nil && room.to[0] == "" {
-		room.to[0] = l.codec.g.NameOf(r.Goto[0])
-		room.routing.Goto = room.to[:]
-		return &room.routing
+	if len(r.Goto) == 1 && !r.Static && !r.Stop && len(r.Sends) == 0 && r.Parent == nil {
+		return l.codec.alone(r.Goto[0])
 	}
 	if !planned {
 		return l.codec.encode(r)
@@ -99,6 +94,27 @@ func (l *tail) led(r *Routing, planned bool) *checkpoint.Routing {
 	led.Sent = len(r.Sends)
 	return led
 }
+
+// nextID returns the ID of the next record of a run. Several are made at a time.
+func (l *tail) nextID(run checkpoint.ID) checkpoint.ID {
+	l.n++
+	if l.ids == "" {
+		var made [maxIDs * idLen]byte
+		b := made[:0]
+		for i := range min(max(l.n, 2), maxIDs) {
+			b = run.AppendCheckpoint(b, l.n+i)
+		}
+		l.ids = string(b)
+	}
+	id := l.ids[:idLen]
+	l.ids = l.ids[idLen:]
+	return checkpoint.ID(id)
+}
+
+const (
+	idLen  = 36
+	maxIDs = 8
+)
 
 func (l *tail) result(t *Task, kind checkpoint.ResultKind, name string, data json.RawMessage, replace bool) checkpoint.Result {
 	return checkpoint.Result{
@@ -134,8 +150,8 @@ func (l *tail) write(p *pending) *checkpoint.Write {
 	if p.record == nil && len(p.results) == 0 && !p.claim {
 		return nil
 	}
-	w := l.made.Next()
-	w.Log, w.Claim, w.Record, w.Drop, w.Remove = l.log, p.claim, p.record, p.drop, p.remove
+	w := &l.ready
+	*w = checkpoint.Write{Log: l.log, Claim: p.claim, Record: p.record, Drop: p.drop, Remove: p.remove}
 	if len(p.results) > 0 {
 		w.Results = p.results
 	}

@@ -25,6 +25,7 @@ type flight struct {
 	routers  core.Pieces[Task]  // for theirs
 	reuse    any                // changes of an earlier lone task, to be recycled
 	failure  []taskFailure      // of all supersteps
+	left     bool               // tasks were left behind
 }
 
 type taskFailure struct {
@@ -316,6 +317,7 @@ func (f *flight) lastOrders(box *inbox) {
 		case <-grace.C:
 		}
 		box.close()
+		f.left = true
 		cause := context.Cause(f.stepCtx)
 		step := stepExpired(f.stepCtx)
 		for i := range f.s.m.Tasks() {

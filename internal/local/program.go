@@ -6,6 +6,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/cache"
@@ -23,6 +24,8 @@ type Program struct {
 	Start   Node           // stands for the entry: its routers are called as those of a node
 	Version int            // of the state's schema
 	Alone   []core.Routing // see [Alone]
+
+	Machines *sync.Pool // of runs that are over, cleared; nil: they are not kept
 
 	// Config is what the graph declares to be configured with.
 	Config any

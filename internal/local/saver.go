@@ -64,10 +64,11 @@ func newSaver(o *Options) *saver {
 }
 
 // save stores w as the durability says. The context's end doesn't stop it:
-// what was done is to be kept.
+// what was done is to be kept. The caller may alter w when save has returned.
 func (s *saver) save(ctx context.Context, w *checkpoint.Write) error {
 	switch s.mode {
 	case Exit:
+		w = new(*w)
 		s.mu.Lock()
 		s.held = append(s.held, w)
 		s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *saver) save(ctx context.Context, w *checkpoint.Write) error {
 		}
 		if s.isClaimed() {
 			s.start()
-			s.enqueue(queued{ctx: ctx, write: w})
+			s.enqueue(queued{ctx: ctx, write: new(*w)})
 			return nil
 		}
 	}

@@ -136,9 +136,25 @@ func (s *Session) stale(ctx context.Context, err error) bool {
 
 // Close gives the thread up. While a sub-step is under way that somebody who goes on
 // would run a second time, the thread stays the run's: until its result is recorded.
-func (s *Session) Close() {
-	if s.saver != nil && !s.repeats(s.giveUp) {
+func (s *Session) Close() { s.close() }
+
+func (s *Session) close() (over bool) {
+	switch {
+	case s.saver == nil:
+	case s.repeats(s.giveUp):
+		return false
+	default:
 		s.giveUp()
+	}
+	return true
+}
+
+// Done is Close for a session that nobody uses any more, nor its machine. What tasks
+// have left behind never does: their contexts know their place, not the machine.
+func (s *Session) Done() {
+	if s.close() && s.ended && !s.flight.left && s.prog.Machines != nil {
+		s.prog.Machines.Put(s.m.Clear())
+		s.m = nil
 	}
 }
 
@@ -163,9 +179,13 @@ func (s *Session) config() core.Config {
 	if s.o.Store != nil {
 		run = s.id.get()
 	}
+	var used *core.Machine
+	if s.prog.Machines != nil {
+		used, _ = s.prog.Machines.Get().(*core.Machine)
+	}
 	return core.Config{
 		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: run, Version: s.prog.Version,
-		Metadata: s.o.Metadata, Caller: s.o.Caller, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots,
+		Metadata: s.o.Metadata, Caller: s.o.Caller, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots, Reuse: used,
 	}
 }
 

@@ -240,9 +240,11 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 	}
 	t.Beat()
 	if t.s.o.Bus.wants(kind) {
-		ev := t.s.event(kind, t.index)
-		ev.Value, ev.Attempt, ev.Tags = value, int(t.attempt), t.Tags(ctx)
-		t.s.o.Bus.Send(ev)
+		s := t.s
+		s.o.Bus.Send(&Event{
+			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
+			Step: t.at.step, Task: t.index, Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
+		})
 	}
 	return t.Context.Err()
 }

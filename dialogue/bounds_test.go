@@ -175,3 +175,27 @@ func TestAnAnswerAfterTheDeadlineIsRefusedUntilTheDeadlineWasGiven(t *testing.T)
 		t.Errorf("after it: %q", r.Text)
 	}
 }
+
+func TestOneProgramServesManyConversationsAtOnce(t *testing.T) {
+	p := bank(t)
+	b := new(banking.Bank)
+	done := make(chan string)
+	for n := range 20 {
+		go func() {
+			s := dialogue.New(fmt.Sprint("t", n))
+			act := func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) }
+			talk(t, p, &s, dialogue.Message{Text: "a"}, start("block_card"), act)
+			talk(t, p, &s, dialogue.Message{Text: "b"}, set("card_type", "debit"), act)
+			talk(t, p, &s, dialogue.Message{Text: "c"}, set("card_last_4", fmt.Sprintf("%04d", n)), act)
+			r := talk(t, p, &s, dialogue.Message{Text: "d"}, []dialogue.Command{{Type: dialogue.Affirm}}, act)
+			done <- r.Text
+		}()
+	}
+	said := map[string]bool{}
+	for range 20 {
+		said[<-done] = true
+	}
+	if len(said) != 20 || len(b.Ledger()) != 20 {
+		t.Errorf("%d replies, %d cards blocked: %v", len(said), len(b.Ledger()), said)
+	}
+}

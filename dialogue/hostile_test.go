@@ -219,7 +219,10 @@ func (h *hostile) give(in dialogue.Input, cmds []dialogue.Command) {
 				}
 				inputs = append(inputs, a)
 			case e.Validate != nil:
-				v, reason := banking.Validators[e.Validate.Validator](e.Validate.Value)
+				v, reason := e.Validate.Value, ""
+				if f := banking.Validators[e.Validate.Validator]; f != nil {
+					v, reason = f(v)
+				}
 				inputs = append(inputs, dialogue.Validated{ID: e.Validate.ID, Value: v, Reason: reason})
 			case e.Action != nil:
 				inputs = append(inputs, h.act(*e.Action, affirmed))
@@ -668,5 +671,27 @@ func FuzzUnderstanding(f *testing.F) {
 			h.turn()
 		}
 		h.recover()
+	})
+}
+
+func FuzzAnyProgramThatCompilesCanBeTalkedTo(f *testing.F) {
+	f.Add([]byte(everything), []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 40, 50, 60})
+	files, err := program.ReadDir(banking.Files)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		f.Add(file.Text, []byte{7, 1, 3, 9, 2})
+	}
+	f.Fuzz(func(t *testing.T, text, data []byte) {
+		p, err := program.Compile(program.File{Name: "f.yaml", Text: text})
+		if err != nil || p.Name == "banking" {
+			return
+		}
+		d := &bytesDice{data}
+		h := newHostile(t, p, d)
+		for len(d.data) > 0 && h.turns < 100 {
+			h.turn()
+		}
 	})
 }

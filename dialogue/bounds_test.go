@@ -182,13 +182,14 @@ func TestOneProgramServesManyConversationsAtOnce(t *testing.T) {
 	done := make(chan string)
 	for n := range 20 {
 		go func() {
+			text := "" // also where talk ends the goroutine
+			defer func() { done <- text }()
 			s := dialogue.New(fmt.Sprint("t", n))
 			act := func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) }
 			talk(t, p, &s, dialogue.Message{Text: "a"}, start("block_card"), act)
 			talk(t, p, &s, dialogue.Message{Text: "b"}, set("card_type", "debit"), act)
 			talk(t, p, &s, dialogue.Message{Text: "c"}, set("card_last_4", fmt.Sprintf("%04d", n)), act)
-			r := talk(t, p, &s, dialogue.Message{Text: "d"}, []dialogue.Command{{Type: dialogue.Affirm}}, act)
-			done <- r.Text
+			text = talk(t, p, &s, dialogue.Message{Text: "d"}, []dialogue.Command{{Type: dialogue.Affirm}}, act).Text
 		}()
 	}
 	said := map[string]bool{}

@@ -420,7 +420,7 @@ func TestForksInsideASuperstepShareWhatItSpawned(t *testing.T) {
 	}
 	sweep(t, store, 2, child, g)
 	for _, at := range []string{waiting, first} {
-		snap, err = g.Thread("t").At(at).Invoke(bg, g.Continue())
+		_, err = g.Thread("t").At(at).Invoke(bg, g.Continue())
 		if err != nil {
 			t.Fatal(err)
 		}

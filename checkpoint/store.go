@@ -93,6 +93,9 @@ type Store interface {
 	// stand where it says: its ID exists or its branch does not continue with
 	// its sequence number. The first that applies is returned. A write to an
 	// unknown thread starts the thread.
+	//
+	// The store may keep what w refers to, its record above all, but not w and its
+	// slices: they are the caller's again.
 	Write(ctx context.Context, w *Write) (Written, error)
 
 	// Head returns the newest record of a log, the one appended last, and the

@@ -118,7 +118,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	}
 	o.address += "/" + url.QueryEscape(call.Key)
 	o.Check = o.Check || t.s.o.Check // what a run is checked for holds for all of it
-	o.path, o.tags = s.o.childPath(t.node), s.tagsOf(t.node)
+	o.path, o.tags = s.o.childPath(t.node), tagsOf(s.o.tags, t.node)
 	o.tasks = append(slices.Clip(s.o.tasks), TaskID(t.at.epoch, t.at.step, t.index))
 	if s.o.Tape != nil {
 		o.Tape = s.o.Tape.child(t, &call, ns)

@@ -213,13 +213,13 @@ func pause(ctx context.Context, wait time.Duration, busy error) error {
 // which to begin; at, unless what another run did is rolled back.
 func (s *Session) hold(ctx context.Context, at checkpoint.ID) (checkpoint.ID, error) {
 	l := &s.saver.lease
-	l.holder, l.lost = holderOf(s.id.get()), s.stop
+	l.holder, l.lost = holderOf(s.id.get()), s.halt.stop
 	thread, policy := s.o.Log.Thread, s.o.Busy
 	var stopped []string
 	if locker, ok := s.o.Store.(checkpoint.Locker); ok {
 		var err error
 		s.release, stopped, err = locker.Lock(ctx, thread, l.holder, policy.lock(), func() {
-			s.stop(&busyError{thread, errors.New("another run has asked for it")})
+			s.halt.stop(&busyError{thread, errors.New("another run has asked for it")})
 		})
 		if err != nil {
 			return "", &busyError{thread, err}
@@ -294,26 +294,26 @@ type halt struct {
 }
 
 // stop ends the run as the end of its context does.
-func (s *Session) stop(cause error) {
-	s.halt.mu.Lock()
-	defer s.halt.mu.Unlock()
-	if s.halt.cause != nil {
+func (h *halt) stop(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cause != nil {
 		return
 	}
-	s.halt.cause = cause
-	if s.halt.cancel != nil {
-		s.halt.cancel(cause)
+	h.cause = cause
+	if h.cancel != nil {
+		h.cancel(cause)
 	}
 }
 
 // stoppable returns a context that stop cancels.
-func (s *Session) stoppable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+func (h *halt) stoppable(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s.halt.mu.Lock()
-	defer s.halt.mu.Unlock()
-	s.halt.cancel = cancel
-	if s.halt.cause != nil {
-		cancel(s.halt.cause)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cancel = cancel
+	if h.cause != nil {
+		cancel(h.cause)
 	}
 	return ctx, cancel
 }

@@ -143,7 +143,7 @@ func (e *effects) load(s *Session) {
 // Recorded returns what a task of the open superstep has recorded with Once, by name.
 func (s *Session) Recorded(task int) map[string]json.RawMessage {
 	recorded := map[string]json.RawMessage{}
-	s.eachRecorded(func(index int, name string, data json.RawMessage) {
+	s.effects.each(s, func(index int, name string, data json.RawMessage) {
 		if index == task {
 			recorded[name] = data
 		}
@@ -154,7 +154,7 @@ func (s *Session) Recorded(task int) map[string]json.RawMessage {
 // Did names the sub-steps that tasks of the open superstep have recorded, by task.
 func (s *Session) Did() map[int][]string {
 	did := map[int][]string{}
-	s.eachRecorded(func(index int, name string, _ json.RawMessage) {
+	s.effects.each(s, func(index int, name string, _ json.RawMessage) {
 		did[index] = append(did[index], plainName(name))
 	})
 	for _, names := range did {
@@ -174,8 +174,8 @@ func DidOf(rec *checkpoint.Record, task int) (did []string) {
 	return did
 }
 
-func (s *Session) eachRecorded(f func(task int, name string, data json.RawMessage)) {
-	e := &s.effects
+// each calls f with what tasks of s have recorded in its open superstep.
+func (e *effects) each(s *Session, f func(task int, name string, data json.RawMessage)) {
 	if !e.used.Load() {
 		return
 	}

@@ -46,17 +46,16 @@ type Session struct {
 	beside atomic.Bool // a task stored a result itself
 
 	// Owned by the goroutine that drives.
-	flight      flight
-	last        *checkpoint.Record // written last
-	collected   [][]any            // what was committed by this session, by superstep, if wanted
-	fresh       bool               // an input's values are to be shown
-	began       bool               // tasks were started
-	confirmed   bool               // the thread is known to be as it was read
-	flushing    bool               // nothing is to be started
-	ended       bool               // the run has come to an end of its own
-	failure     error              // that the run came to, if a thread waits for its turn
-	toldCallers bool               // those that wait for the turn know that it is over
-	traced      traced
+	flight    flight
+	last      *checkpoint.Record // written last
+	collected [][]any            // what was committed by this session, by superstep, if wanted
+	fresh     bool               // an input's values are to be shown
+	began     bool               // tasks were started
+	confirmed bool               // the thread is known to be as it was read
+	flushing  bool               // nothing is to be started
+	ended     bool               // the run has come to an end of its own
+	awaited   awaited
+	traced    traced
 }
 
 // runID is the ID of a run, made when it is needed: a run that stores nothing mostly
@@ -374,7 +373,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 	if root && (s.release != nil || s.saver.lease.ttl > 0) && !s.flushing { // which is over at once
 		s.own = ctx.Done() == nil
 		var cancel context.CancelCauseFunc
-		ctx, cancel = s.stoppable(ctx)
+		ctx, cancel = s.halt.stoppable(ctx)
 		defer cancel(nil)
 	}
 	defer func() {
@@ -390,7 +389,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		if ferr := s.saver.flush(ctx); ferr != nil && err == nil {
 			err, s.ended = ferr, false
 		}
-		s.failure = s.failedTurn(ctx, err)
+		s.awaited.ended(ctx, s, err)
 		if !s.flushing && !s.repeats(nil) { // before the caller is told how the run went
 			if rerr := s.letGo(ctx); rerr != nil {
 				err, s.ended = errors.Join(err, rerr), false
@@ -414,7 +413,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		if rd.Write != nil {
 			s.recordOnce(rd.Write.Record)
-			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil) && !s.calledFor()
+			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil) && !calledFor(s)
 			rd.Write.Wake = s.o.Caller != "" // whoever runs threads begins it
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.flight.stopTasks(err)

@@ -24,18 +24,18 @@ func (s *Session) event(kind Kind, task int) *Event {
 // about makes an event one about a node.
 func (s *Session) about(ev *Event, node int) {
 	n := &s.prog.Nodes[node]
-	ev.Node, ev.Tags = n.Name, s.tagsOf(n)
+	ev.Node, ev.Tags = n.Name, tagsOf(s.o.tags, n)
 }
 
 // tagsOf returns the tags of a node and of those that it is in.
-func (s *Session) tagsOf(n *Node) []string {
+func tagsOf(around []string, n *Node) []string {
 	switch {
 	case len(n.Tags) == 0:
-		return s.o.tags
-	case len(s.o.tags) == 0:
+		return around
+	case len(around) == 0:
 		return n.Tags
 	}
-	return slices.Concat(s.o.tags, n.Tags)
+	return slices.Concat(around, n.Tags)
 }
 
 // teller tells what happens in the run: of commits, and of tasks. How they end and what they wrote it tells when it is
@@ -178,7 +178,7 @@ func (t *teller) record(w *checkpoint.Write) {
 	}
 	ev := s.event(Checkpointed, -1)
 	ev.Step = w.Record.Step
-	ev.ID, ev.Parent, ev.Source, ev.Next = w.Record.ID, w.Record.Parent, w.Record.Source, s.next()
+	ev.ID, ev.Parent, ev.Source, ev.Next = w.Record.ID, w.Record.Parent, w.Record.Source, Next(s.prog.Plan, s.m.Tasks())
 	s.o.Bus.Send(ev)
 }
 
@@ -267,13 +267,10 @@ func (t *teller) values(step int) {
 		return
 	}
 	ev := s.event(Values, -1)
-	ev.Step, ev.State, ev.Next = step, s.prog.Values.Fork(s.m.State()), s.next()
+	ev.Step, ev.State, ev.Next = step, s.prog.Values.Fork(s.m.State()), Next(s.prog.Plan, s.m.Tasks())
 	ev.Output = s.prog.Output
 	s.o.Bus.Send(ev)
 }
-
-// next lists the nodes of the planned tasks.
-func (s *Session) next() []string { return Next(s.prog.Plan, s.m.Tasks()) }
 
 // Next lists the nodes of tasks that are not done, in plan order.
 func Next(g *plan.Graph, tasks []core.Task) []string {

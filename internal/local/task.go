@@ -123,9 +123,9 @@ func contextTags(ctx context.Context) []string {
 // Tags returns the tags of what the task sends with a context.
 func (t *Task) Tags(ctx context.Context) []string {
 	if more := contextTags(ctx); more != nil {
-		return slices.Concat(t.s.tagsOf(t.node), more)
+		return slices.Concat(tagsOf(t.s.o.tags, t.node), more)
 	}
-	return t.s.tagsOf(t.node)
+	return tagsOf(t.s.o.tags, t.node)
 }
 
 // FromContext returns the task whose node was called with ctx or a context

@@ -117,7 +117,7 @@ func (e *execution) enter(attempt int) (context.Context, func(Outcome)) {
 func (e *execution) enterAttempt(kind PartKind, attempt int) (context.Context, func(Outcome)) {
 	s, task := e.s, e.task
 	p := s.part(kind)
-	p.Node, p.Task, p.Attempt, p.Tags = e.node.Name, task.Index, attempt, s.tagsOf(e.node)
+	p.Node, p.Task, p.Attempt, p.Tags = e.node.Name, task.Index, attempt, tagsOf(s.o.tags, e.node)
 	if e.at != nil { // the machine may have gone on
 		p.Step, p.Epoch = e.at.step, e.at.epoch
 	} else {

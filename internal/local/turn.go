@@ -94,8 +94,14 @@ func readEnd(ctx context.Context, store checkpoint.Store, log checkpoint.Log, t 
 	return nil, nil
 }
 
+// awaited is what a run owes to a thread that waits for the end of its turn.
+type awaited struct {
+	failure error // that the run came to; nil: the turn has not failed by it
+	told    bool  // those that wait know that it is over
+}
+
 // callers are the threads that wait for the end of a turn which is over.
-func (s *Session) callers() (ids []checkpoint.ThreadID) {
+func (a *awaited) callers(s *Session) (ids []checkpoint.ThreadID) {
 	if s.m == nil || s.o.parent != nil {
 		return nil
 	}
@@ -103,32 +109,43 @@ func (s *Session) callers() (ids []checkpoint.ThreadID) {
 	if tip := s.tip; tip != nil && tip.Record.Caller != "" && len(tip.Epoch.Tasks)+len(tip.Record.Paused) == 0 {
 		ids = append(ids, tip.Record.Caller)
 	}
-	if c := s.m.Caller(); c != "" && (!s.m.Pending() || s.failure != nil) && !slices.Contains(ids, c) {
+	if c := s.m.Caller(); c != "" && (!s.m.Pending() || a.failure != nil) && !slices.Contains(ids, c) {
 		ids = append(ids, c)
 	}
 	return ids
 }
 
 // calledFor reports whether a thread waits, or has waited, for a turn of this one.
-func (s *Session) calledFor() bool {
+func calledFor(s *Session) bool {
 	return s.m.Caller() != "" || s.tip != nil && s.tip.Record.Caller != ""
 }
 
-// failedTurn returns the error of a run if the turn has failed by it that a thread waits
-// for. A run that was cut short, or refused an answer, has not failed.
-func (s *Session) failedTurn(ctx context.Context, err error) error {
-	if s.flushing || s.m.Caller() == "" || !s.m.Pending() || !s.concludes(ctx) || len(s.flight.failure) == 0 && s.m.Outcome().Err == nil {
-		return nil
+// ended notes the error that a run came to, if the turn has failed by it. A run that was
+// cut short, or refused an answer, has not failed.
+func (a *awaited) ended(ctx context.Context, s *Session, err error) {
+	a.failure = nil
+	if !s.flushing && s.m.Caller() != "" && s.m.Pending() && s.concludes(ctx) && (len(s.flight.failure) > 0 || s.m.Outcome().Err != nil) {
+		a.failure = err
 	}
-	return err
 }
 
-// concludeTurn records why a turn has failed that a thread waits for.
-func (s *Session) concludeTurn(ctx context.Context) error {
-	if s.failure == nil {
-		return nil
+// tell records why the turn has failed, and makes those due that wait for its end.
+func (a *awaited) tell(ctx context.Context, s *Session) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.saver.timeout)
+	defer cancel()
+	if a.failure != nil {
+		w := &checkpoint.Write{Log: s.o.Log, Results: failedResult(s.m.Branch(), s.m.Epoch(), a.failure)}
+		if err := s.saver.write(ctx, w); err != nil {
+			return err
+		}
 	}
-	return s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log, Results: failedResult(s.m.Branch(), s.m.Epoch(), s.failure)})
+	for _, id := range a.callers(s) {
+		if err := makeDue(ctx, s.o.Store, id); err != nil {
+			return err
+		}
+	}
+	a.told = true
+	return nil
 }
 
 // failedResult says in an open superstep why its turn has come to nothing.
@@ -141,20 +158,11 @@ func failedResult(branch checkpoint.Branch, epoch checkpoint.ID, err error) []ch
 // of its turn is made due. Where that can't be, the lease stays until it runs out, and
 // whoever then looks after the thread does it.
 func (s *Session) letGo(ctx context.Context) error {
-	if s.saver.isClaimed() && !s.toldCallers {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.saver.timeout)
-		defer cancel()
-		err := s.concludeTurn(ctx)
-		for _, id := range s.callers() {
-			if err == nil {
-				err = makeDue(ctx, s.o.Store, id)
-			}
-		}
-		if err != nil {
+	if s.saver.isClaimed() && !s.awaited.told {
+		if s.awaited.tell(ctx, s) != nil {
 			s.saver.abandon()
 			return nil
 		}
-		s.toldCallers = true
 	}
 	return s.saver.release(ctx, s.wakes)
 }

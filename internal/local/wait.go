@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
 )
 
 // event is an event as it is stored.
@@ -148,12 +149,12 @@ func (s *Session) wakes(ctx context.Context) bool {
 	if s.o.ClaimFirst { // nobody but a runner continues what a runner had begun
 		return true
 	}
-	return s.awaitsTurn() || hasMail(ctx, s.o.Store, s.o.Log)
+	return awaitsTurn(s.m) || hasMail(ctx, s.o.Store, s.o.Log)
 }
 
 // awaitsTurn reports whether a task waits for the end of another thread's turn.
-func (s *Session) awaitsTurn() bool {
-	return s.m != nil && slices.ContainsFunc(OpenQuestions(s.m), func(q checkpoint.Question) bool { return q.Turn != nil })
+func awaitsTurn(m *core.Machine) bool {
+	return m != nil && slices.ContainsFunc(OpenQuestions(m), func(q checkpoint.Question) bool { return q.Turn != nil })
 }
 
 // hasMail reports whether events may wait for a thread.

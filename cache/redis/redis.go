@@ -20,6 +20,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/cache"
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/redisdb"
 )
 
@@ -50,7 +51,7 @@ var _ cache.Store = (*Store)(nil)
 // rediss:// for TLS, or unix:///path/to/socket. Timeouts and the size of the pool can
 // be given in its query, see [goredis.ParseURL].
 func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -70,19 +71,17 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
 // New uses a client that is open already, and leaves it open on Close. A client for a
 // cluster, or a ring of servers, is refused.
 func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(ctx, client, o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch {
-	case len(opts) > 1:
-		return o, errors.New("cache/redis: more than one Options")
-	case len(opts) == 1:
-		o = opts[0]
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("cache/redis", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix

@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/superstep-dev/superstep/cache"
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
 )
 
@@ -39,9 +40,8 @@ type Options struct {
 }
 
 const (
-	defaultBusyTimeout = 10 * time.Second
-	connections        = 4
-	sweepMax           = 100 // expired entries that a Set removes
+	connections = 4
+	sweepMax    = 100 // expired entries that a Set removes
 )
 
 // Store is a [cache.Store] in a SQLite database. Entries that have expired are
@@ -60,7 +60,7 @@ var _ cache.Store = (*Store)(nil)
 // Open opens the database at path and makes it if there is none. The path
 // ":memory:" means a database in memory that ends with the store.
 func Open(path string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +87,17 @@ func Open(path string, opts ...Options) (*Store, error) {
 // moment, so db needs one more than what others keep for good, as a store of threads
 // does. Close leaves db open.
 func New(db *sql.DB, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(db, "database", o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch {
-	case len(opts) > 1:
-		return o, errors.New("cache/sqlite: more than one Options")
-	case len(opts) == 1:
-		o = opts[0]
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("cache/sqlite", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.MaxBytes < 0 || o.BusyTimeout < 0 {
 		return o, errors.New("cache/sqlite: Options has a negative number; use 0 for a default")
@@ -108,7 +106,7 @@ func options(opts []Options) (o Options, err error) {
 		o.MaxBytes = DefaultBytes
 	}
 	if o.BusyTimeout == 0 {
-		o.BusyTimeout = defaultBusyTimeout
+		o.BusyTimeout = sqlitedb.BusyTimeout
 	}
 	return o, nil
 }

@@ -58,7 +58,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
@@ -142,7 +142,7 @@ var (
 // PGPASSWORD and so on). Settings of the server, such as synchronous_commit, may
 // stand in it as parameters. Errors about the database are an [*Error].
 func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -185,15 +185,15 @@ func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 // New uses a pool of connections that is there already; Close leaves it open. The
 // store uses at most all but one of its connections at once to write.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(ctx, pool, o)
 }
 
-func options(opts []Options) (Options, error) {
-	o, err := backend.Only("postgres", opts)
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("postgres", opts)
 	if err != nil {
 		return o, err
 	}

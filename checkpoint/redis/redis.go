@@ -57,6 +57,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/redisdb"
 )
 
@@ -128,7 +129,7 @@ var (
 // unix:///path/to/socket. Timeouts and the size of the pool can be given in its
 // query, see [goredis.ParseURL]. Errors about the server are an [*Error].
 func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -146,15 +147,15 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
 // that itself retries (MaxRetries is not -1) can't say whether a write was sent
 // to a server that is gone: then all such errors are [ErrUncertain].
 func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(ctx, client, false, o)
 }
 
-func options(opts []Options) (Options, error) {
-	o, err := backend.Only("redis", opts)
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("redis", opts)
 	if err != nil {
 		return o, err
 	}

@@ -37,6 +37,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/private"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
 )
@@ -62,9 +63,8 @@ type Options struct {
 }
 
 const (
-	headerBytes        = 100 // of every SQLite database
-	defaultBusyTimeout = 10 * time.Second
-	defaultReaders     = 4
+	headerBytes    = 100 // of every SQLite database
+	defaultReaders = 4
 )
 
 // Store is a [checkpoint.Store] in a SQLite database. It also implements
@@ -115,7 +115,7 @@ var (
 // and if its directory cannot be written to either, reading gives [ErrChanged] once
 // somebody has written to it. Errors about the file are an [*Error].
 func Open(path string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func openFile(path string, o Options) (*Store, error) {
 // Close, which leaves db open. If db has one connection alone, as one in memory
 // must, nobody else can use it meanwhile.
 func New(db *sql.DB, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -179,8 +179,8 @@ func New(db *sql.DB, opts ...Options) (*Store, error) {
 	return open(db, db, file, o)
 }
 
-func options(opts []Options) (Options, error) {
-	o, err := backend.Only("sqlite", opts)
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("sqlite", opts)
 	if err != nil {
 		return o, err
 	}
@@ -188,7 +188,7 @@ func options(opts []Options) (Options, error) {
 		return o, errors.New("sqlite: Options.BusyTimeout and Options.Readers must not be negative")
 	}
 	if o.BusyTimeout == 0 {
-		o.BusyTimeout = defaultBusyTimeout
+		o.BusyTimeout = sqlitedb.BusyTimeout
 	}
 	if o.Readers == 0 {
 		o.Readers = defaultReaders

@@ -60,9 +60,9 @@ var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogu
 // the tree.
 var only = map[string][]string{
 	"client":            nil,
-	"cache":             {"internal/private", "internal/redisdb", "internal/sqlitedb"},
+	"cache":             {"internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"field":             nil,
-	"checkpoint":        {"internal/pgdb", "internal/private", "internal/redisdb", "internal/sqlitedb"},
+	"checkpoint":        {"internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     nil,
 	"internal/redisdb":  nil,
 	"internal/sqlitedb": {"internal/private"},

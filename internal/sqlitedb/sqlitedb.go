@@ -52,6 +52,9 @@ func DSN(path, query string) string {
 	return "file:" + (&url.URL{Path: p}).EscapedPath() + "?" + query
 }
 
+// BusyTimeout is how long a [Writer] waits for other processes unless its user says so.
+const BusyTimeout = 10 * time.Second
+
 // Memory is the path of a database in memory.
 const Memory = ":memory:"
 

@@ -47,6 +47,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/memory"
 )
@@ -96,7 +97,7 @@ var _ memory.Store = (*Store)(nil)
 // Open connects to a database and makes the store's tables if there are none. The
 // URL is one as psql takes it. Errors about the database are an [*Error].
 func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 // New uses a pool of connections that is there already; Close leaves it open.
 // Options.MaxConns and NoPrepare must not be set.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +143,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, erro
 	return open(ctx, pool, o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		return o, errors.New("memory/postgres: more than one Options")
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("memory/postgres", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.MaxConns < 0 {
 		return o, errors.New("memory/postgres: Options.MaxConns must not be negative")

@@ -26,6 +26,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/memory"
 )
@@ -46,9 +47,8 @@ type Options struct {
 }
 
 const (
-	defaultBusyTimeout = 10 * time.Second
-	headerBytes        = 100 // of every SQLite database
-	readers            = 4
+	headerBytes = 100 // of every SQLite database
+	readers     = 4
 )
 
 // Store is a [memory.Store] in a SQLite database.
@@ -68,7 +68,7 @@ var _ memory.Store = (*Store)(nil)
 // ":memory:" means a database in memory that ends with the store. Errors about
 // the file are an [*Error].
 func Open(path string, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func Open(path string, opts ...Options) (*Store, error) {
 // so db needs one more than what others keep for good, as a store of threads does.
 // Close leaves db open.
 func New(db *sql.DB, opts ...Options) (*Store, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -112,19 +112,16 @@ func New(db *sql.DB, opts ...Options) (*Store, error) {
 	return open(db, "database", o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		return o, errors.New("memory/sqlite: more than one Options")
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("memory/sqlite", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.BusyTimeout < 0 {
 		return o, errors.New("memory/sqlite: Options.BusyTimeout must not be negative")
 	}
 	if o.BusyTimeout == 0 {
-		o.BusyTimeout = defaultBusyTimeout
+		o.BusyTimeout = sqlitedb.BusyTimeout
 	}
 	return o, o.Check()
 }

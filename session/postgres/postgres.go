@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/session"
 )
@@ -68,7 +69,7 @@ var _ session.Service = (*Service)(nil)
 // one as psql takes it; what it leaves out comes from the environment. Errors
 // about the database are a [*session.Error].
 func Open(ctx context.Context, rawURL string, opts ...Options) (*Service, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -91,19 +92,17 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Service, error)
 
 // New uses a pool of connections that is there already; Close leaves it open.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Service, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(ctx, pool, o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch {
-	case len(opts) > 1:
-		return o, errors.New("session/postgres: more than one Options")
-	case len(opts) == 1:
-		o = opts[0]
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("session/postgres", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
 		return o, fmt.Errorf("session/postgres: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)

@@ -28,6 +28,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/redisdb"
 	"github.com/superstep-dev/superstep/session"
 )
@@ -66,7 +67,7 @@ var _ session.Service = (*Service)(nil)
 // rediss:// for TLS, or unix:///path/to/socket. Errors about the server are a
 // [*session.Error].
 func Open(ctx context.Context, rawURL string, opts ...Options) (*Service, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +88,17 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Service, error)
 // New uses a client that is open already, and leaves it open on Close. A client
 // for a cluster, or a ring of servers, is refused.
 func New(ctx context.Context, client goredis.UniversalClient, opts ...Options) (*Service, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(ctx, client, o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch {
-	case len(opts) > 1:
-		return o, errors.New("session/redis: more than one Options")
-	case len(opts) == 1:
-		o = opts[0]
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("session/redis", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
 		return o, fmt.Errorf("session/redis: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)

@@ -24,6 +24,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
 	"github.com/superstep-dev/superstep/session"
 )
@@ -41,8 +42,6 @@ type Options struct {
 }
 
 const (
-	defaultBusyTimeout = 10 * time.Second
-
 	page     = 256 // sessions of a list, or events, that are read at once
 	sweepMax = 100 // sessions that are removed at once
 
@@ -68,7 +67,7 @@ var _ session.Service = (*Service)(nil)
 // ":memory:" means a database in memory that ends with the service. Errors about
 // the file are a [*session.Error].
 func Open(path string, opts ...Options) (*Service, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -92,19 +91,17 @@ func Open(path string, opts ...Options) (*Service, error) {
 // modernc.org/sqlite, and puts its tables into it. It sets WAL mode. Close leaves
 // db open.
 func New(db *sql.DB, opts ...Options) (*Service, error) {
-	o, err := options(opts)
+	o, err := optionsOf(opts)
 	if err != nil {
 		return nil, err
 	}
 	return open(db, "database", o)
 }
 
-func options(opts []Options) (o Options, err error) {
-	switch {
-	case len(opts) > 1:
-		return o, errors.New("session/sqlite: more than one Options")
-	case len(opts) == 1:
-		o = opts[0]
+func optionsOf(opts []Options) (Options, error) {
+	o, err := options.Only("session/sqlite", opts)
+	if err != nil {
+		return o, err
 	}
 	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
 		return o, fmt.Errorf("session/sqlite: Options.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)
@@ -113,7 +110,7 @@ func options(opts []Options) (o Options, err error) {
 		return o, errors.New("session/sqlite: Options.BusyTimeout must not be negative")
 	}
 	if o.BusyTimeout == 0 {
-		o.BusyTimeout = defaultBusyTimeout
+		o.BusyTimeout = sqlitedb.BusyTimeout
 	}
 	return o, nil
 }

@@ -9,19 +9,6 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// Only returns the one Options that was given to a function of a package, or
-// zero ones.
-func Only[O any](pkg string, opts []O) (o O, err error) {
-	switch len(opts) {
-	case 0:
-	case 1:
-		o = opts[0]
-	default:
-		err = fmt.Errorf("%s: more than one Options", pkg)
-	}
-	return o, err
-}
-
 // Failure is the text and the causes of an error that says what went wrong with
 // a back end and what to do about it.
 type Failure struct {

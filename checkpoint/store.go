@@ -118,7 +118,8 @@ type Store interface {
 	Results(ctx context.Context, log Log, branch Branch, epoch ID) ([]Result, error)
 
 	// Delete removes a thread with all its logs and results. Deleting an
-	// unknown thread is no error.
+	// unknown thread is no error. Nobody is told: a thread that waits for the end
+	// of this one learns of it from graph.Thread.Delete alone.
 	Delete(ctx context.Context, thread ThreadID) error
 
 	// Close releases what the store holds. Later calls return ErrClosed.

@@ -457,8 +457,7 @@ func MaxConcurrency(n int) RunOption {
 	})
 }
 
-// StepTimeout bounds each superstep, NodeTimeout each attempt of a node that
-// has no [Timeout] of its own, and RunTimeout a whole call.
+// StepTimeout bounds each superstep.
 func StepTimeout(d time.Duration) SubgraphOption {
 	return subgraphSetting(func(s *settings) { s.StepTimeout = s.timeout("StepTimeout", d) })
 }
@@ -468,7 +467,8 @@ func NodeTimeout(d time.Duration) SubgraphOption {
 	return subgraphSetting(func(s *settings) { s.NodeTimeout = s.timeout("NodeTimeout", d) })
 }
 
-// RunTimeout bounds a whole call.
+// RunTimeout bounds a whole call, which then fails with a [TimeoutError]. The thread can
+// be continued; a [Runner] does not do it by itself.
 func RunTimeout(d time.Duration) SubgraphOption {
 	return subgraphSetting(func(s *settings) { s.RunTimeout = s.timeout("RunTimeout", d) })
 }

@@ -703,3 +703,42 @@ func TestSpawnRefuses(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A run that reaches its own limit of time has failed, as with any other limit: nobody
+// takes it up again by himself, and who waits for it is told.
+func TestASpawnedTurnThatRunsOutOfTimeIsAnErrorOfItsWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		ran, slow := 0, true
+		child := worker(t, func(ctx context.Context, s *work) error {
+			if ran++; slow {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}, graph.WithCheckpointer(store), graph.RunTimeout(time.Second))
+		g := oneNode(t, store, spawner(child, "w"))
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(nil2)); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			sweep(t, store, 1, child, g)
+			time.Sleep(time.Hour)
+		}
+		if ran != 1 {
+			t.Errorf("it ran %d times", ran)
+		}
+		_, err := g.Thread("t").Invoke(t.Context(), g.Continue())
+		if se := new(graph.SpawnError); !errors.As(err, &se) || !strings.Contains(err.Error(), "run exceeded its timeout of 1s") {
+			t.Fatalf("got %v", err)
+		}
+		slow = false
+		if _, err := child.Thread("w").Invoke(t.Context(), child.Continue()); err != nil {
+			t.Fatal(err)
+		}
+		snap, err := g.Thread("t").Invoke(t.Context(), g.RestartStep())
+		if err != nil || !snap.Done() || said(&snap.State) != "about cats" {
+			t.Fatalf("got %q, %v", said(&snap.State), err)
+		}
+	})
+}

@@ -27,6 +27,7 @@ type job struct {
 	Durability graph.Durability
 	Contend    bool   // others work on the thread as well
 	Acts       uint64 // seed of what is done with the thread beside running it; 0: nothing
+	Role       role   // in a spawn; empty: the child runs a thread that spawns nothing
 	End        moment
 }
 
@@ -372,6 +373,9 @@ func child(j *job) error {
 		return err
 	}
 	e.note(line{Kind: kBegin})
+	if j.Role != "" {
+		return j.work(e)
+	}
 	store, err := j.open()
 	if err != nil {
 		return err

@@ -9,6 +9,6 @@
 // the store.
 //
 //	KILLTEST_KILLS=500 go test -run Kill ./internal/killtest   # kills per store; else 60, 5 with -race
-//	KILLTEST_KILLS_ACTS=500 go test -run KilledPrunes ./internal/killtest # threads are pruned, edited and forked
+//	KILLTEST_KILLS_ACTS=500 go test -run "KilledPrunes|KilledSpawns" ./internal/killtest # threads are pruned, edited and forked; turns are spawned and waited for
 //	KILLTEST_SEED=7 go test -run Kill ./internal/killtest
 package killtest

@@ -75,9 +75,17 @@ func run(t *testing.T, j *job) (took time.Duration, killed bool) {
 // the child's end; see run.
 func start(t *testing.T, j *job) (wait func() (took time.Duration, killed bool, err error)) {
 	t.Helper()
-	data, err := json.Marshal(j)
+	wait, err := begin(j)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return wait
+}
+
+func begin(j *job) (wait func() (took time.Duration, killed bool, err error), err error) {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+string(data))
@@ -85,15 +93,15 @@ func start(t *testing.T, j *job) (wait func() (took time.Duration, killed bool, 
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	in := bufio.NewReader(out)
 	if _, err := in.ReadString('\n'); err != nil {
 		_ = cmd.Wait()
-		t.Fatalf("the child did not begin: %v\n%s", err, &stderr)
+		return nil, fmt.Errorf("the child did not begin: %w\n%s", err, &stderr)
 	}
 	begin := time.Now()
 	return func() (took time.Duration, killed bool, err error) {
@@ -107,7 +115,7 @@ func start(t *testing.T, j *job) (wait func() (took time.Duration, killed bool, 
 			return took, true, nil
 		}
 		return took, false, fmt.Errorf("the child failed: %w\n%s", err, &stderr)
-	}
+	}, nil
 }
 
 // reference is what an undisturbed run gives.

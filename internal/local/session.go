@@ -54,6 +54,7 @@ type Session struct {
 	confirmed bool               // the thread is known to be as it was read
 	flushing  bool               // nothing is to be started
 	ended     bool               // the run has come to an end of its own
+	limit     error              // by which its context ends when it runs out of time; nil: never
 	awaited   awaited
 	traced    traced
 }
@@ -365,8 +366,9 @@ func (s *Session) Flush(ctx context.Context) error {
 // the context.
 func (s *Session) Drive(ctx context.Context) (err error) {
 	if s.o.RunTimeout > 0 {
+		s.limit = &TimeoutError{Kind: "run", Limit: s.o.RunTimeout}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.o.RunTimeout, &TimeoutError{Kind: "run", Limit: s.o.RunTimeout})
+		ctx, cancel = context.WithTimeoutCause(ctx, s.o.RunTimeout, s.limit)
 		defer cancel()
 	}
 	root := s.saver != nil && s.o.parent == nil
@@ -650,9 +652,10 @@ func stoppedBy(ctx context.Context, err error) error {
 }
 
 // concludes reports whether a run comes to an end of its own, after a Ready with
-// Done. One that was stopped or cut short might have gone on; see wakes.
+// Done, be it by its own limit of time. One that was stopped or cut short might have
+// gone on; see wakes.
 func (s *Session) concludes(ctx context.Context) bool {
-	if ctx.Err() != nil || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() {
+	if ctx.Err() != nil && context.Cause(ctx) != s.limit || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() {
 		return false
 	}
 	for i := range s.flight.failure {

@@ -124,7 +124,7 @@ func calledFor(s *Session) bool {
 // cut short, or refused an answer, has not failed.
 func (a *awaited) ended(ctx context.Context, s *Session, err error) {
 	a.failure = nil
-	if !s.flushing && s.m.Caller() != "" && s.m.Pending() && s.concludes(ctx) && (len(s.flight.failure) > 0 || s.m.Outcome().Err != nil) {
+	if !s.flushing && s.m.Caller() != "" && s.m.Pending() && s.concludes(ctx) && (len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil) {
 		a.failure = err
 	}
 }

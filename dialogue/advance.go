@@ -41,9 +41,7 @@ func (e *UnderstandingError) Unwrap() error { return e.Err }
 // to be done next. It is pure: no clock, no randomness, no I/O. Every evaluation ends,
 // and the state that is given stays as it is.
 func Advance(p *program.Program, s State, in Input) (State, []Effect, error) {
-	m := &machine{p: p, s: s.clone()}
-	m.m = &m.s.Metadata.Machine
-	m.t = m.m.Turn
+	m := newDriver(p, s.clone())
 	if m.s.FlowSlots[session] == nil {
 		m.s.FlowSlots[session] = map[string]expr.Value{}
 		for _, name := range sortedKeys(p.Session) {
@@ -64,23 +62,21 @@ func Advance(p *program.Program, s State, in Input) (State, []Effect, error) {
 	return *m.s, m.effects, nil
 }
 
-// machine is one call of Advance.
-type machine struct {
-	p       *program.Program
-	s       *State
-	m       *Machine
-	t       *Turn
-	effects []Effect
-	refused bool // the command that is carried out was ignored
+// driver takes one input and drives the turn to the next effect, or to its reply.
+type driver struct{ interpreter }
+
+func newDriver(p *program.Program, s *State) *driver {
+	c := conversation{p: p, s: s, m: &s.Metadata.Machine, t: s.Metadata.Machine.Turn}
+	return &driver{interpreter{machine: machine{conversation: c}}}
 }
 
-func (m *machine) take(in Input) error {
+func (m *driver) take(in Input) error {
 	switch in := in.(type) {
 	case Message:
 		return m.message(in)
 	case Understood:
 		return m.understood(in)
-	case Result, Validated, Answer:
+	case outcome:
 		return m.result(in)
 	}
 	if !m.s.Waiting() {
@@ -121,24 +117,14 @@ func (m *machine) take(in Input) error {
 }
 
 // late says whether an input comes after a deadline that was not given.
-func (m *machine) late(in Input) bool {
-	var at time.Time
-	switch in := in.(type) {
-	case Message:
-		at = in.Time
-	case Event:
-		at = in.Time
-	case Release:
-		at = in.Time
-	case Operator:
-		at = in.Time
-	}
+func (m *driver) late(in Input) bool {
+	x, fromOutside := in.(interface{ late(time.Time) bool })
 	due, ok := m.s.Due()
-	return ok && !due.After(at)
+	return ok && fromOutside && x.late(due)
 }
 
 // message begins a turn of the user, or has the message understood first.
-func (m *machine) message(in Message) error {
+func (m *driver) message(in Message) error {
 	if in.ID != "" {
 		for _, a := range m.m.Answered {
 			if a.ID == in.ID {
@@ -198,7 +184,7 @@ func (m *machine) message(in Message) error {
 }
 
 // tooLong answers a message that isn't read.
-func (m *machine) tooLong(in Message) {
+func (m *driver) tooLong(in Message) {
 	state := m.s.ConversationState
 	m.t = &Turn{Number: m.s.TurnCount, Time: in.Time, Language: m.language(in.Language), Channel: in.Channel}
 	m.words("message_too_long", nil)
@@ -212,7 +198,7 @@ func (m *machine) tooLong(in Message) {
 	m.effects = []Effect{{Reply: &r}}
 }
 
-func (m *machine) understood(in Understood) error {
+func (m *driver) understood(in Understood) error {
 	msg := m.m.Incoming
 	if msg == nil {
 		return ErrUnexpected
@@ -241,7 +227,7 @@ func (m *machine) understood(in Understood) error {
 }
 
 // begin starts a turn.
-func (m *machine) begin(now time.Time, in Message, user bool) {
+func (m *driver) begin(now time.Time, in Message, user bool) {
 	m.s.TurnCount++
 	m.t = &Turn{
 		Number: m.s.TurnCount, Time: now, Language: m.language(in.Language), Channel: in.Channel,
@@ -260,38 +246,20 @@ func (m *machine) begin(now time.Time, in Message, user bool) {
 }
 
 // hear keeps the user's message, without what is secret in it.
-func (m *machine) hear() {
+func (m *driver) hear() {
 	m.transcript("user", m.mask(m.t.Text))
 	m.s.UserMessage = m.mask(m.t.Text)
 }
 
-func (m *machine) language(given string) string {
-	return cmp.Or(given, m.m.Language, m.p.Languages.Default)
-}
+// outcome is the result of an effect.
+type outcome interface{ answers(Effect) bool }
 
 // result takes the result of an effect and goes on.
-func (m *machine) result(in Input) error {
+func (m *driver) result(in outcome) error {
 	if m.t == nil {
 		return ErrUnexpected
 	}
-	var id string
-	switch in := in.(type) {
-	case Result:
-		id = in.ID
-	case Validated:
-		id = in.ID
-	case Answer:
-		id = in.ID
-	}
-	at := slices.IndexFunc(m.m.Pending, func(e Effect) bool {
-		switch in.(type) {
-		case Result:
-			return e.Action != nil && e.Action.ID == id
-		case Validated:
-			return e.Validate != nil && e.Validate.ID == id
-		}
-		return e.Model != nil && e.Model.ID == id
-	})
+	at := slices.IndexFunc(m.m.Pending, in.answers)
 	if at < 0 {
 		return ErrUnexpected
 	}
@@ -305,7 +273,7 @@ func (m *machine) result(in Input) error {
 		if in.Error != nil {
 			v = Verdict{Reason: cmp.Or(in.Error.Message, in.Error.Type, "it can't be checked")}
 		}
-		m.verdict(id, v)
+		m.verdict(in.ID, v)
 	case Answer:
 		m.modelAnswer(*effect.Model, in)
 	}
@@ -315,476 +283,21 @@ func (m *machine) result(in Input) error {
 	return nil
 }
 
-func (m *machine) verdict(id string, v Verdict) {
-	if m.t.Verdicts == nil {
-		m.t.Verdicts = map[string]Verdict{}
-	}
-	m.t.Verdicts[id] = v
-}
-
-// busy says whether effects are under way.
-func (m *machine) busy() bool { return len(m.m.Pending)+len(m.effects) > 0 }
-
-// effect hands one out.
-func (m *machine) effect(e Effect) {
-	m.effects = append(m.effects, e)
-}
-
-// run does what is left of the turn until an effect is needed or the turn ends.
-func (m *machine) run() {
-	for len(m.t.Queue) > 0 {
-		if m.t.Agreed { // what was agreed to is done before anything comes in between
-			for !m.busy() && m.step() {
-			}
-			if m.busy() {
-				return
-			}
-			m.t.Agreed = false
-		}
-		c := m.t.Queue[0]
-		if !m.command(c) {
-			return
-		}
-		m.t.Queue = m.t.Queue[1:]
-		if m.busy() {
-			return
-		}
-	}
-	if !m.t.Settled {
-		m.t.Settled = true
-		if m.t.User {
-			m.settle()
-		}
-	}
-	for {
-		for !m.busy() && m.step() {
-		}
-		if m.busy() {
-			return
-		}
-		if m.ask() {
-			break
-		}
-	}
-	m.finish()
-}
-
-// settle answers a message that led to nothing.
-func (m *machine) settle() {
-	if !m.t.Effective {
-		m.unclear()
-	}
-	if m.t.Progress {
-		m.m.Idle = 0
-		return
-	}
-	m.m.Idle++
-	if m.m.Idle < m.p.Settings.NoProgress || m.m.Handoff != nil {
-		return
-	}
-	m.m.Idle = 0
-	m.pattern("no_progress", Repair{})
-	switch m.p.Settings.OnNoProgress {
-	case "handoff":
-		m.toPerson("no_progress")
-	case "fallback":
-		if f := m.p.Settings.FallbackFlow; f != "" {
-			m.start(f, "fallback")
-		}
-	}
-}
-
-// unclear answers a message that nothing is known to do with.
-func (m *machine) unclear() {
-	q := m.m.Question
-	if q == nil || m.asleep() {
-		first := m.t.Number == 1 && m.p.Settings.DefaultFlow != ""
-		m.t.Fell = !first
-		switch {
-		case first:
-			m.start(m.p.Settings.DefaultFlow, "default")
-		case m.p.Settings.FallbackFlow != "" && strings.TrimSpace(m.t.Text) != "":
-			m.start(m.p.Settings.FallbackFlow, "fallback")
-		default:
-			m.words("nothing_understood", nil)
-		}
-		return
-	}
-	q.Unclear++
-	limit, target, name := m.p.Patterns.UnclearRetries, m.p.Patterns.UnclearOnLimit, "unclear"
-	if q.Kind != AskCollect && q.Kind != AskInform {
-		limit, target, name = m.p.Patterns.ConfirmRetries, m.p.Patterns.ConfirmOnLimit, "confirmation"
-	}
-	if q.Kind == AskChoice {
-		name = "unclear"
-	}
-	if i := m.index(q.FlowID); i >= 0 && q.Kind == AskConfirm {
-		if _, step := m.at(i); step != nil {
-			if x, ok := step.Body.(*program.Confirm); ok {
-				if x.MaxRetries > 0 {
-					limit = x.MaxRetries
-				}
-				if x.OnLimit != nil {
-					target = *x.OnLimit
-				}
-			}
-		}
-	}
-	if q.Unclear < limit {
-		m.pattern(name, Repair{})
-		return
-	}
-	m.trace(TraceEvent{Kind: "limit", Reason: name})
-	m.limit(target)
-}
-
-// limit does what is to be done when the user can't be understood any more.
-func (m *machine) limit(t program.Target) {
-	m.t.Progress = true
-	top := len(m.s.FlowStack) - 1
-	switch {
-	case t.Kind == program.ToHandoff:
-		m.toPerson("limit")
-	case top < 0:
-		m.m.Question = nil
-	case t.Kind == program.ToCancel:
-		m.cancel(false)
-	default:
-		m.leave(top, t)
-	}
-}
-
-// start starts a flow that no user asked for.
-func (m *machine) start(flow, why string) {
-	if f, ok := m.p.Flow(flow); ok {
-		m.push(f, ByUser, "", why)
-	}
-}
-
-// asleep says whether the top of the stack waits for a time or an event, so that the
-// user is asked nothing.
-func (m *machine) asleep() bool {
-	if len(m.s.FlowStack) == 0 {
-		return false
-	}
-	_, step := m.at(len(m.s.FlowStack) - 1)
-	if step == nil {
-		return false
-	}
-	_, ok := step.Body.(*program.Wait)
-	return ok
-}
-
-// event brings an event to the flow that waits for it.
-func (m *machine) event(in Event) {
-	for i := len(m.s.FlowStack) - 1; i >= 0; i-- {
-		_, step := m.at(i)
-		if step == nil {
-			continue
-		}
-		if w, ok := step.Body.(*program.Wait); ok && w.Event == in.Name && m.frame(i).Entered && m.frame(i).Event == nil {
-			in := in
-			if in.Fields == nil {
-				in.Fields = map[string]expr.Value{}
-			}
-			m.frame(i).Event = &in
-			m.trace(TraceEvent{Kind: "event", Flow: m.s.FlowStack[i].FlowName, Step: step.Name, Reason: in.Name})
-			return
-		}
-	}
-	m.trace(TraceEvent{Kind: "event_ignored", Reason: in.Name})
-}
-
-// wake does what is due.
-func (m *machine) wake() {
-	if !m.m.SessionEnd.IsZero() && !m.m.SessionEnd.After(m.t.Time) && (m.m.Deadline.IsZero() || m.m.SessionEnd.Before(m.m.Deadline)) {
-		m.endSession()
-		return
-	}
-	if h := m.m.Handoff; h != nil {
-		m.m.Handoff, m.m.Deadline = nil, time.Time{}
-		m.trace(TraceEvent{Kind: "deadline", Reason: "handoff"})
-		if i := m.index(h.FlowID); i >= 0 {
-			m.deadline(i)
-			return
-		}
-		if m.p.Patterns.HandoffOnDeadline == "cancel" {
-			for len(m.s.FlowStack) > 0 {
-				m.end(len(m.s.FlowStack)-1, Cancelled, "deadline")
-			}
-		}
-		m.askAnew()
-		return
-	}
-	if top := len(m.s.FlowStack) - 1; top >= 0 {
-		m.deadline(top)
-	}
-}
-
-// deadline leads the step of a frame to what happens when its time is over.
-func (m *machine) deadline(i int) {
-	_, step := m.at(i)
-	f := m.frame(i)
-	f.Deadline = time.Time{}
-	if step == nil {
-		return
-	}
-	m.trace(TraceEvent{Kind: "deadline", Flow: m.s.FlowStack[i].FlowName, Step: step.Name})
-	var to *program.Target
-	switch x := step.Body.(type) {
-	case *program.Collect:
-		to = x.OnDeadline
-	case *program.Confirm:
-		to = x.OnDeadline
-	case *program.Handoff:
-		if to = x.OnDeadline; to == nil && m.p.Patterns.HandoffOnDeadline == "resume" {
-			to = &program.Target{}
-		}
-	case *program.Wait:
-		if x.For > 0 {
-			f.Waited = true
-			return
-		}
-		to = x.OnDeadline
-	}
-	m.m.Question = nil
-	id := m.s.FlowStack[i].FlowID
-	if f.Role != ByPattern {
-		m.dropPatterns()
-	}
-	if to == nil {
-		to = &program.Target{Kind: program.ToCancel}
-	}
-	m.leave(m.index(id), *to)
-}
-
-// endSession abandons what is open after a long silence.
-func (m *machine) endSession() {
-	m.trace(TraceEvent{Kind: "session_end"})
-	m.m.SessionEnd, m.m.Deadline, m.m.Question = time.Time{}, time.Time{}, nil
-	for len(m.s.FlowStack) > 0 {
-		m.end(len(m.s.FlowStack)-1, Abandoned, "silence")
-	}
-	m.s.DigressionDepth, m.m.Idle = 0, 0
-	if m.p.Settings.ForgetSession {
-		m.s.FlowSlots[session] = map[string]expr.Value{}
-		m.m.Session = nil
-	}
-	m.pattern("session_end", Repair{})
-}
-
-// release ends a handoff.
-func (m *machine) release(in Release) {
-	h := m.m.Handoff
-	m.m.Handoff, m.m.Deadline = nil, time.Time{}
-	m.trace(TraceEvent{Kind: "release", Reason: in.Summary})
-	i := m.index(h.FlowID)
-	target := i
-	if i < 0 {
-		target = len(m.s.FlowStack) - 1
-	}
-	if target >= 0 {
-		flow := m.flow(target)
-		for _, name := range sortedKeys(in.Slots) {
-			slot, ok := flow.Slots[name]
-			if !ok || !flow.Allows(slot, program.FromSet) {
-				m.ignored(Command{Type: SetSlot, Slot: name}, "source")
-				continue
-			}
-			if v, reason := slot.Check(in.Slots[name], m.lang()); reason == "" {
-				m.store(target, name, v, Provenance{Source: program.FromSet, Turn: m.t.Number})
-			}
-		}
-	}
-	if i >= 0 {
-		f := m.frame(i)
-		f.Deadline = time.Time{}
-		_, step := m.at(i)
-		m.visit(i, step, nil)
-		m.leave(i, step.Next)
-	} else {
-		m.askAnew()
-	}
-	m.t.Progress = true
-}
-
-// askAnew lets the time of the question on top begin again: after a person had the
-// conversation, and when its flow is resumed.
-func (m *machine) askAnew() {
-	top := len(m.s.FlowStack) - 1
-	if top < 0 {
-		return
-	}
-	if _, step := m.at(top); step != nil {
-		if _, sleeps := step.Body.(*program.Wait); !sleeps {
-			m.frame(top).Deadline = time.Time{}
-		}
-	}
-}
-
-// toPerson passes the conversation to a person.
-func (m *machine) toPerson(reason string) {
-	if m.m.Handoff != nil {
-		return
-	}
-	m.pattern("handoff", Repair{Topic: reason})
-	if m.p.Patterns.Flows["handoff"] != "" {
-		return // a flow of the assistant's own hands over
-	}
-	m.handover(m.p.Patterns.Queue, reason, "", nil, m.p.Patterns.HandoffDeadline)
-}
-
-func (m *machine) handover(queue, reason, flowID string, context map[string]expr.Value, deadline time.Duration) {
-	m.m.Handoff = &HandoffMode{Queue: queue, Reason: reason, FlowID: flowID}
-	m.m.Question = nil
-	m.m.Deadline = time.Time{}
-	if deadline > 0 {
-		m.m.Deadline = m.t.Time.Add(deadline)
-	}
-	lines := make([]expr.Value, 0, len(m.s.Messages))
-	for _, e := range m.s.Messages {
-		lines = append(lines, expr.Str(e.Role+": "+e.Text))
-	}
-	m.emit("handoff", map[string]expr.Value{
-		"queue": expr.Str(queue), "reason": expr.Str(reason), "context": expr.ObjectOf(context), "transcript": expr.ListOf(lines...),
-	})
-}
-
-// finish ends the turn.
-func (m *machine) finish() {
-	r := m.reply()
-	if !m.t.User && r.Text != "" {
-		r.Events = append(r.Events, Event{Name: "message", Fields: map[string]expr.Value{"text": expr.Str(r.Text)}, Time: m.t.Time})
-	}
-	m.secrets()
-	m.s.UserMessage = m.mask(m.t.Text)
-	if m.t.User {
-		for i := len(m.s.Messages) - 1; i >= 0; i-- {
-			if e := &m.s.Messages[i]; e.Role == "user" && e.Turn == m.t.Number {
-				e.Text = m.mask(e.Text)
-				break
-			}
-		}
-	}
-	if r.Text != "" && (len(m.t.Messages) == 0 || m.t.Messages[0].Response != "operator") {
-		m.transcript("assistant", m.mask(r.Text))
-	}
-	m.s.LastResponse = m.mask(r.Text)
-	for i := range m.s.Trace {
-		if e := &m.s.Trace[i]; e.Turn == m.t.Number {
-			e.Value, e.Reason = m.mask(e.Value), m.mask(e.Reason)
-		}
-	}
-	last := r
-	m.m.LastReply = &last
-	if m.m.Question != nil {
-		m.m.Question.Turn = m.t.Number
-	}
-	m.m.SessionEnd = time.Time{}
-	if m.m.Question != nil && m.m.Handoff == nil && m.p.Settings.SessionAfter > 0 {
-		m.m.SessionEnd = m.t.Time.Add(m.p.Settings.SessionAfter)
-	}
-	m.answered(m.t.MessageID, r)
-	m.s.Trace = keep(m.s.Trace, m.p.Settings.TraceEvents)
-	m.s.Messages = keep(m.s.Messages, m.p.Settings.HistoryMessages)
-	m.s.Metadata.CompletedFlows = keep(m.s.Metadata.CompletedFlows, m.p.Settings.CompletedFlows)
-	m.t = nil
-	m.effect(Effect{Reply: &r})
-}
-
-func keep[T any](list []T, n int) []T {
-	if len(list) > n {
-		return slices.Clone(list[len(list)-n:])
-	}
-	return list
-}
-
-func (m *machine) answered(id string, r Reply) {
+func (m *driver) answered(id string, r Reply) {
 	if id != "" {
 		m.m.Answered = keep(append(m.m.Answered, Answered{ID: id, Reply: r}), answeredKept)
 	}
 }
 
-// reply puts the turn's reply together and settles the states.
-func (m *machine) reply() Reply {
-	r := Reply{Turn: m.t.Number, Language: m.t.Language, Messages: m.t.Messages, Events: m.t.Events}
-	var texts []string
-	for _, s := range m.t.Messages {
-		if s.Text != "" {
-			texts = append(texts, s.Text)
+// acknowledge goes on after a text that waits for any message.
+func (m *driver) acknowledge(q *Question) {
+	i := m.index(q.FlowID)
+	if i < 0 {
+		return
+	}
+	if _, step := m.at(i); step != nil && m.frame(i).Entered {
+		if x, ok := step.Body.(*program.Say); ok && x.WaitForAck {
+			m.follows(i, step)
 		}
 	}
-	r.Text = strings.Join(texts, "\n")
-	q := m.m.Question
-	m.s.CurrentStep, m.s.WaitingForSlot = "", ""
-	if f, ok := m.s.Active(); ok {
-		r.ActiveFlow, m.s.CurrentStep = f.FlowName, f.CurrentStep
-	}
-	switch {
-	case m.m.Handoff != nil:
-		m.s.ConversationState = InHandoff
-	case m.t.Failed:
-		m.s.ConversationState = InError
-	case q != nil && q.Kind == AskRetry:
-		m.s.ConversationState = Understanding
-	case q != nil && q.Kind == AskCollect:
-		m.s.ConversationState, m.s.WaitingForSlot = WaitingForSlot, q.Slot
-	case q != nil && q.Kind == AskConfirm:
-		m.s.ConversationState, m.s.WaitingForSlot = Confirming, "confirm:"+q.Step
-	case q != nil && (q.Kind == AskResume || q.Kind == AskCancel):
-		m.s.ConversationState = Confirming
-	case m.t.Fell:
-		m.s.ConversationState = Fallback
-	case len(m.s.FlowStack) > 0 && q == nil:
-		m.s.ConversationState = ExecutingAction
-	case len(m.s.FlowStack) > 0:
-		m.s.ConversationState = WaitingForSlot
-	case m.t.Ended:
-		m.s.ConversationState = Done
-	default:
-		m.s.ConversationState = Idle
-	}
-	r.State = m.s.ConversationState
-	if q != nil {
-		r.Waiting = m.waiting(q)
-	}
-	return r
-}
-
-func (m *machine) waiting(q *Question) *Waiting {
-	w := &Waiting{Type: q.Kind, Step: q.Step, Slot: q.Slot, Options: q.Options, ID: q.ID}
-	switch q.Kind {
-	case AskResume, AskCancel, AskRetry:
-		w.Type = AskConfirm
-	}
-	if i := m.index(q.FlowID); i >= 0 {
-		w.Flow = m.s.FlowStack[i].FlowName
-	}
-	return w
-}
-
-// longestEntry are the characters of a line of the transcript.
-const longestEntry = 4000
-
-func (m *machine) transcript(role, text string) {
-	if utf8.RuneCountInString(text) > longestEntry {
-		text = string([]rune(text)[:longestEntry]) + "…"
-	}
-	m.s.Messages = append(m.s.Messages, Entry{Role: role, Text: text, Turn: m.t.Number})
-}
-
-func (m *machine) trace(e TraceEvent) {
-	e.Turn = m.t.Number
-	m.s.Trace = append(m.s.Trace, e)
-}
-
-func (m *machine) ignored(c Command, reason string) {
-	m.refused = true
-	m.trace(TraceEvent{Kind: "command_ignored", Command: string(c.Type), Slot: c.Slot, Flow: c.Flow, Reason: reason})
-}
-
-// emit adds an event to the reply.
-func (m *machine) emit(name string, fields map[string]expr.Value) {
-	m.t.Events = append(m.t.Events, Event{Name: name, Fields: fields, Time: m.t.Time})
-	m.trace(TraceEvent{Kind: name})
 }

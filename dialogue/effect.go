@@ -79,6 +79,17 @@ type Operator struct {
 // Wake is a deadline that is due.
 type Wake struct{ Time time.Time }
 
+// late says whether an input from outside comes at or after a moment.
+func (in Message) late(due time.Time) bool  { return !due.After(in.Time) }
+func (in Event) late(due time.Time) bool    { return !due.After(in.Time) }
+func (in Release) late(due time.Time) bool  { return !due.After(in.Time) }
+func (in Operator) late(due time.Time) bool { return !due.After(in.Time) }
+
+// answers says whether a result is that of an effect.
+func (in Result) answers(e Effect) bool    { return e.Action != nil && e.Action.ID == in.ID }
+func (in Validated) answers(e Effect) bool { return e.Validate != nil && e.Validate.ID == in.ID }
+func (in Answer) answers(e Effect) bool    { return e.Model != nil && e.Model.ID == in.ID }
+
 func (Message) input()    {}
 func (Understood) input() {}
 func (Result) input()     {}

@@ -2,7 +2,6 @@ package dialogue
 
 import (
 	"strings"
-	"time"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/language"
@@ -46,7 +45,7 @@ func Read(p *program.Program, s State, in Message) ([]Command, bool) {
 	default:
 		return nil, false
 	}
-	m := &machine{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{Language: tag, Time: time.Time{}}}
+	m := &conversation{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{Language: tag}}
 	i := m.index(q.FlowID)
 	if i < 0 {
 		return nil, false

@@ -9,10 +9,8 @@ import (
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 // sensitive says whether any slot of the name is sensitive.
-func (m *machine) sensitive(slot string) bool {
+func (m *conversation) sensitive(slot string) bool {
 	if s, ok := m.p.Slots[slot]; ok && s.Sensitive {
 		return true
 	}
@@ -25,7 +23,7 @@ func (m *machine) sensitive(slot string) bool {
 }
 
 // secret notes a value that is masked wherever the turn leaves a trace.
-func (m *machine) secret(v expr.Value) {
+func (m *conversation) secret(v expr.Value) {
 	text := strings.TrimSpace(v.String())
 	if text != "" && !slices.Contains(m.t.Secrets, text) {
 		m.t.Secrets = append(m.t.Secrets, text)
@@ -33,7 +31,7 @@ func (m *machine) secret(v expr.Value) {
 }
 
 // secrets notes the sensitive values of every flow on the stack.
-func (m *machine) secrets() {
+func (m *conversation) secrets() {
 	for i, f := range m.s.FlowStack {
 		m.secretsOf(m.flow(i), m.s.FlowSlots[f.FlowID])
 	}
@@ -50,7 +48,7 @@ func (m *machine) secrets() {
 	})
 }
 
-func (m *machine) secretsOf(f *program.Flow, slots map[string]expr.Value) {
+func (m *conversation) secretsOf(f *program.Flow, slots map[string]expr.Value) {
 	for _, name := range sortedKeys(slots) {
 		if s, ok := f.Slots[name]; ok && s.Sensitive {
 			m.secret(slots[name])
@@ -59,7 +57,7 @@ func (m *machine) secretsOf(f *program.Flow, slots map[string]expr.Value) {
 }
 
 // mask hides the turn's secrets in a text.
-func (m *machine) mask(text string) string {
+func (m *conversation) mask(text string) string {
 	for _, s := range m.t.Secrets {
 		text = strings.ReplaceAll(text, s, program.Mask(s))
 	}
@@ -67,7 +65,7 @@ func (m *machine) mask(text string) string {
 }
 
 // masked returns a command as it may be kept.
-func (m *machine) masked(c Command) Command {
+func (m *conversation) masked(c Command) Command {
 	if m.sensitive(c.Slot) {
 		m.secret(c.Value)
 		c.Value, c.Span = expr.Str(program.Mask(c.Value.String())), ""

@@ -129,40 +129,36 @@ func Parse(text []byte) ([]Scenario, error) {
 func Command(text string) (dialogue.Command, bool, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	rest = strings.TrimSpace(rest)
-	slot, value, assigned := strings.Cut(rest, "=")
-	simple := map[string]dialogue.CommandType{
-		"affirm": dialogue.Affirm, "next_option": dialogue.NextOption, "repeat": dialogue.Repeat, "skip": dialogue.Skip,
+	if word == "none" {
+		return dialogue.Command{}, false, nil
 	}
-	named := map[string]func(*dialogue.Command){
-		"start":        func(c *dialogue.Command) { c.Type, c.Flow = dialogue.StartFlow, rest },
-		"clear":        func(c *dialogue.Command) { c.Type, c.Slot = dialogue.ClearSlot, rest },
-		"deny":         func(c *dialogue.Command) { c.Type, c.Slot = dialogue.Deny, rest },
-		"cancel":       func(c *dialogue.Command) { c.Type, c.Reason = dialogue.CancelFlow, rest },
-		"clarify":      func(c *dialogue.Command) { c.Type, c.Topic = dialogue.Clarify, rest },
-		"question":     func(c *dialogue.Command) { c.Type, c.Topic = dialogue.AskQuestion, rest },
-		"chitchat":     func(c *dialogue.Command) { c.Type, c.Topic = dialogue.Chitchat, rest },
-		"out_of_scope": func(c *dialogue.Command) { c.Type, c.Topic = dialogue.OutOfScope, rest },
-		"select":       func(c *dialogue.Command) { c.Type, c.Option = dialogue.Select, rest },
-		"resume":       func(c *dialogue.Command) { c.Type, c.Flow = dialogue.ResumeFlow, rest },
-		"handoff":      func(c *dialogue.Command) { c.Type, c.Reason = dialogue.Handoff, rest },
-		"language":     func(c *dialogue.Command) { c.Type, c.Language = dialogue.SetLanguage, rest },
-		"complete":     func(c *dialogue.Command) { c.Type = dialogue.CompleteFlow },
-	}
-	var c dialogue.Command
-	switch set, isNamed := named[word]; {
-	case word == "none":
-		return c, false, nil
-	case simple[word] != "" && rest == "":
-		c.Type = simple[word]
-	case (word == "set" || word == "correct") && assigned:
-		c.Type, c.Slot, c.Value = dialogue.SetSlot, strings.TrimSpace(slot), expr.Str(strings.TrimSpace(value))
-		if word == "correct" {
-			c.Type = dialogue.CorrectSlot
+	c := dialogue.Command{Type: map[string]dialogue.CommandType{
+		"start": dialogue.StartFlow, "cancel": dialogue.CancelFlow, "complete": dialogue.CompleteFlow, "set": dialogue.SetSlot, "correct": dialogue.CorrectSlot, "clear": dialogue.ClearSlot,
+		"affirm": dialogue.Affirm, "deny": dialogue.Deny, "select": dialogue.Select, "next_option": dialogue.NextOption, "repeat": dialogue.Repeat, "skip": dialogue.Skip, "resume": dialogue.ResumeFlow,
+		"clarify": dialogue.Clarify, "question": dialogue.AskQuestion, "chitchat": dialogue.Chitchat, "out_of_scope": dialogue.OutOfScope, "handoff": dialogue.Handoff, "language": dialogue.SetLanguage,
+	}[word]}
+	switch c.Type {
+	case dialogue.SetSlot, dialogue.CorrectSlot:
+		slot, value, ok := strings.Cut(rest, "=")
+		if !ok {
+			c.Type = ""
 		}
-	case isNamed:
-		set(&c)
-	default:
-		return c, false, fmt.Errorf("unknown command %q", text)
+		c.Slot, c.Value, rest = strings.TrimSpace(slot), expr.Str(strings.TrimSpace(value)), ""
+	case dialogue.StartFlow, dialogue.ResumeFlow:
+		c.Flow, rest = rest, ""
+	case dialogue.ClearSlot, dialogue.Deny:
+		c.Slot, rest = rest, ""
+	case dialogue.CancelFlow, dialogue.Handoff:
+		c.Reason, rest = rest, ""
+	case dialogue.Clarify, dialogue.AskQuestion, dialogue.Chitchat, dialogue.OutOfScope:
+		c.Topic, rest = rest, ""
+	case dialogue.Select:
+		c.Option, rest = rest, ""
+	case dialogue.SetLanguage:
+		c.Language, rest = rest, ""
+	}
+	if c.Type == "" || rest != "" {
+		return dialogue.Command{}, false, fmt.Errorf("unknown command %q", text)
 	}
 	return c, true, nil
 }

@@ -355,18 +355,23 @@ func (p *parser) chain(depth int, word string, o op, next func(int) (*node, erro
 }
 
 func (p *parser) not(depth int) (*node, error) {
+	return p.prefixed(opNot, func() bool { return p.word("not") }, p.compare, depth)
+}
+
+// prefixed parses an operator before what it is about, any number of times.
+func (p *parser) prefixed(o op, sign func() bool, about func(int) (*node, error), depth int) (*node, error) {
 	at := p.peek().offset
-	if !p.word("not") {
-		return p.compare(depth)
+	if !sign() {
+		return about(depth)
 	}
 	if err := p.deep(depth + 1); err != nil {
 		return nil, err
 	}
-	x, err := p.not(depth + 1)
+	x, err := p.prefixed(o, sign, about, depth+1)
 	if err != nil {
 		return nil, err
 	}
-	return &node{op: opNot, offset: at, args: []*node{x}}, nil
+	return &node{op: o, offset: at, args: []*node{x}}, nil
 }
 
 var comparisons = map[string]op{"==": opEq, "!=": opNe, "<": opLt, "<=": opLe, ">": opGt, ">=": opGe}
@@ -441,18 +446,7 @@ func (p *parser) signs(depth int, ops map[string]op, next func(int) (*node, erro
 }
 
 func (p *parser) unary(depth int) (*node, error) {
-	at := p.peek().offset
-	if !p.sign("-") {
-		return p.value(depth)
-	}
-	if err := p.deep(depth + 1); err != nil {
-		return nil, err
-	}
-	x, err := p.unary(depth + 1)
-	if err != nil {
-		return nil, err
-	}
-	return &node{op: opNeg, offset: at, args: []*node{x}}, nil
+	return p.prefixed(opNeg, func() bool { return p.sign("-") }, p.value, depth)
 }
 
 func (p *parser) value(depth int) (*node, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -373,24 +374,23 @@ func fromJSON(x any, depth int) (Value, error) {
 		return Str(x), nil
 	case []any:
 		list := make([]Value, len(x))
-		for i, item := range x {
-			v, err := fromJSON(item, depth+1)
-			if err != nil {
-				return Value{}, err
-			}
-			list[i] = v
-		}
-		return Value{kind: List, list: list}, nil
+		err := eachJSON(slices.All(x), depth, func(i int, v Value) { list[i] = v })
+		return Value{kind: List, list: list}, err
 	case map[string]any:
 		object := make(map[string]Value, len(x))
-		for k, item := range x {
-			v, err := fromJSON(item, depth+1)
-			if err != nil {
-				return Value{}, err
-			}
-			object[k] = v
-		}
-		return Value{kind: Object, object: object}, nil
+		err := eachJSON(maps.All(x), depth, func(k string, v Value) { object[k] = v })
+		return Value{kind: Object, object: object}, err
 	}
 	return Value{}, fmt.Errorf("a value can't hold a %T", x)
+}
+
+func eachJSON[K comparable](items iter.Seq2[K, any], depth int, put func(K, Value)) error {
+	for k, item := range items {
+		v, err := fromJSON(item, depth+1)
+		if err != nil {
+			return err
+		}
+		put(k, v)
+	}
+	return nil
 }

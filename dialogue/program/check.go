@@ -114,7 +114,7 @@ type exit struct {
 // exits returns the ways out of a step.
 func (f *Flow) exits(s *Step) []exit {
 	var out []exit
-	go_ := func(t *Target, fallback int, yes bool) {
+	lead := func(t *Target, fallback int, yes bool) {
 		switch {
 		case t == nil || t.Kind == ToContinue:
 			out = append(out, exit{to: fallback, yes: yes})
@@ -132,7 +132,7 @@ func (f *Flow) exits(s *Step) []exit {
 	side := func(targets ...*Target) { // exits that only exist if they are written
 		for _, t := range targets {
 			if t != nil {
-				go_(t, s.Continue, false)
+				lead(t, s.Continue, false)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (f *Flow) exits(s *Step) []exit {
 			out[from+i].fail = true
 		}
 	}
-	next := func() { go_(&s.Next, s.Continue, false) }
+	next := func() { lead(&s.Next, s.Continue, false) }
 	switch x := s.Body.(type) {
 	case *Branch:
 		always := false
@@ -155,7 +155,7 @@ func (f *Flow) exits(s *Step) []exit {
 			if c.Then.Kind == ToContinue {
 				next()
 			} else {
-				go_(&c.Then, s.Continue, false)
+				lead(&c.Then, s.Continue, false)
 			}
 			always = always || c.When == nil && c.Subject == nil
 		}
@@ -164,12 +164,12 @@ func (f *Flow) exits(s *Step) []exit {
 		}
 	case *While:
 		out = append(out, exit{to: x.Body})
-		go_(&x.Exit, s.Continue, false)
+		lead(&x.Exit, s.Continue, false)
 	case *Confirm:
 		if x.OnYes.Kind == ToContinue {
-			go_(&s.Next, s.Continue, true)
+			lead(&s.Next, s.Continue, true)
 		} else {
-			go_(&x.OnYes, s.Continue, true)
+			lead(&x.OnYes, s.Continue, true)
 		}
 		side(x.OnNo, x.OnChange, x.OnLimit, x.OnDeadline)
 	case *Link:

@@ -359,6 +359,31 @@ type Step struct {
 	pos position
 }
 
+// Exits are where a step leads when it fails, is cancelled or waits for too long; nil is
+// the flow's own way.
+type Exits struct{ OnError, OnCancel, OnDeadline *Target }
+
+// Exits returns where the step leads in these cases.
+func (s *Step) Exits() Exits {
+	switch x := s.Body.(type) {
+	case *Collect:
+		return Exits{OnCancel: x.OnCancel, OnDeadline: x.OnDeadline}
+	case *Confirm:
+		return Exits{OnDeadline: x.OnDeadline}
+	case *Invoke:
+		return Exits{OnError: x.OnError}
+	case *Call:
+		return Exits{OnError: x.OnError, OnCancel: x.OnCancel}
+	case *Agent:
+		return Exits{OnError: x.OnError}
+	case *Handoff:
+		return Exits{OnDeadline: x.OnDeadline}
+	case *Wait:
+		return Exits{OnDeadline: x.OnDeadline}
+	}
+	return Exits{}
+}
+
 // End is the index after the last step.
 const End = -1
 

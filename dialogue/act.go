@@ -1,0 +1,286 @@
+package dialogue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/program"
+)
+
+// inputs computes what an action or a flow is given. A required one that is missing is
+// named.
+func (m *machine) inputs(i int, args []program.Arg) (in map[string]expr.Value, missing string) {
+	in = map[string]expr.Value{}
+	s := m.scene(i)
+	for _, a := range args {
+		v := operand(a.Value, s)
+		if v.IsNone() {
+			if !a.Optional && missing == "" {
+				missing = a.Name
+			}
+			continue
+		}
+		in[a.Name] = v
+	}
+	return in, missing
+}
+
+func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
+	f := m.frame(i)
+	call, failure := m.prepare(i, step, x)
+	if failure != nil {
+		m.fail(i, failure, false)
+		return
+	}
+	v := f.Visits[step.Name]
+	if x.Action.Effect == program.Irreversible && v.Done && !v.Past && (v.Kept || v.Reads == m.reads(i, step) && !m.fresh(i, step)) {
+		m.follows(i, step) // done already, with these very values
+		return
+	}
+	if x.Action.Effect == program.Irreversible {
+		if slot, ok := m.unconfirmed(i, x); ok {
+			m.fail(i, &Failure{Type: "unconfirmed", Message: fmt.Sprintf("%q was not confirmed as it is", slot), Action: x.Action.Name}, false)
+			return
+		}
+	}
+	if !f.Retry {
+		v.N++
+	}
+	f.Retry = false
+	v.Done = false
+	f.Clock++
+	v.At, v.Reads, v.Wrote, v.Past = f.Clock, m.reads(i, step), nil, false
+	f.Visits[step.Name] = v
+	call.ID = m.key(i, step, v.N)
+	m.act(i, call)
+}
+
+// act hands out the call of an action, unless the turn has had its share.
+func (m *machine) act(i int, call *ActionCall) {
+	if m.t.Advances++; m.t.Advances > m.p.Settings.Advances {
+		m.failed(i, &Failure{Type: "turn_limit"}, false)
+		return
+	}
+	m.trace(TraceEvent{Kind: "action", Flow: m.s.FlowStack[i].FlowName, Step: call.Step, Reason: call.Action})
+	m.s.ConversationState = ExecutingAction
+	m.effect(Effect{Action: call})
+}
+
+// prepare puts the call of an action together.
+func (m *machine) prepare(i int, step *program.Step, x *program.Invoke) (*ActionCall, *Failure) {
+	a := x.Action
+	if a.Guard != nil && !a.Guard.True(m.scene(i)) {
+		return nil, &Failure{Type: "refused", Message: "the action's guard does not hold", Action: a.Name}
+	}
+	in, missing := m.inputs(i, x.Inputs)
+	if missing != "" {
+		return nil, &Failure{Type: "invalid", Message: fmt.Sprintf("the input %q is missing", missing), Action: a.Name}
+	}
+	for _, arg := range x.Inputs {
+		if v, ok := in[arg.Name]; ok {
+			if reason := program.Conforms(arg.Type, v); reason != "" {
+				return nil, &Failure{Type: "invalid", Message: fmt.Sprintf("the input %q: %s", arg.Name, reason), Action: a.Name}
+			}
+		}
+	}
+	return &ActionCall{Action: a.Name, Effect: a.Effect, Inputs: in, Timeout: x.Timeout, Retry: x.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name}, nil
+}
+
+// actionResult takes what an action answered.
+func (m *machine) actionResult(call ActionCall, r Result) {
+	if strings.HasSuffix(call.ID, "/compensate") {
+		v := Verdict{}
+		if r.Error != nil {
+			v.Reason = cmp.Or(r.Error.Type, "unknown")
+		}
+		m.verdict(call.ID, v)
+		return
+	}
+	i := m.index(call.FlowID)
+	if i < 0 {
+		return // the flow ended meanwhile
+	}
+	_, step := m.at(i)
+	if step == nil || step.Name != call.Step {
+		return
+	}
+	switch x := step.Body.(type) {
+	case *program.Invoke:
+		if r.Error != nil {
+			m.actionFailed(i, x, *r.Error)
+			return
+		}
+		wrote, failure := m.outputs(i, step, x, r.Outputs)
+		if failure != nil {
+			m.actionFailed(i, x, *failure)
+			return
+		}
+		v := m.frame(i).Visits[step.Name]
+		v.Done, v.Wrote = true, wrote
+		if x.Action.Compensate != "" {
+			v.Inputs, v.Outputs = call.Inputs, r.Outputs
+		}
+		m.frame(i).Visits[step.Name] = v
+		m.follows(i, step)
+	case *program.Parallel:
+		f := m.frame(i)
+		if f.Results == nil {
+			f.Results = map[string]*Result{}
+		}
+		f.Results[call.ID] = &r
+		if len(f.Results) == len(x.Actions) {
+			m.joined(i, step, x)
+		}
+	case *program.Agent:
+		entry := &m.frame(i).Agent.Log[len(m.frame(i).Agent.Log)-1]
+		if r.Error != nil {
+			entry.Error = r.Error.Error()
+		} else {
+			entry.Result = map[string]expr.Value{}
+			for _, o := range m.p.Actions[call.Action].Outputs {
+				if v, ok := r.Outputs[o.Name]; ok && program.Conforms(o.Type, v) == "" {
+					entry.Result[o.Name] = v
+				}
+			}
+		}
+		m.agent(i, step, x)
+	}
+}
+
+// largestOutput are the bytes that an output may have as JSON.
+const largestOutput = 256 << 10
+
+// outputs stores what an action answered.
+func (m *machine) outputs(i int, step *program.Step, x *program.Invoke, out map[string]expr.Value) ([]string, *Failure) {
+	invalid := func(format string, args ...any) *Failure {
+		return &Failure{Type: "invalid_output", Message: fmt.Sprintf(format, args...), Action: x.Action.Name}
+	}
+	kept := map[string]expr.Value{}
+	for _, o := range x.Outputs {
+		v, ok := out[o.Output]
+		if !ok || v.IsNone() {
+			if !o.Optional {
+				return nil, invalid("the output %q is missing", o.Output)
+			}
+			continue
+		}
+		if reason := program.Conforms(o.Type, v); reason != "" {
+			return nil, invalid("the output %q: %s", o.Output, reason)
+		}
+		if size := len(canonical(v)); size > largestOutput {
+			return nil, invalid("the output %q has %d bytes, more than %d", o.Output, size, largestOutput)
+		}
+		v, reason := m.slot(i, o.Slot).Check(v, m.lang())
+		if reason != "" {
+			return nil, invalid("the output %q: %s", o.Output, reason)
+		}
+		kept[o.Output] = v
+	}
+	for _, name := range sortedKeys(out) {
+		if !slices.ContainsFunc(x.Outputs, func(o program.Out) bool { return o.Output == name }) {
+			m.trace(TraceEvent{Kind: "output_dropped", Step: step.Name, Reason: name})
+		}
+	}
+	var read []string
+	for _, a := range x.Inputs {
+		read = append(read, a.Value.Slots()...)
+	}
+	var wrote []string
+	for _, o := range x.Outputs {
+		v, ok := kept[o.Output]
+		if !ok {
+			m.empty(i, o.Slot)
+			continue
+		}
+		m.store(i, o.Slot, v, Provenance{Source: program.FromAction, Turn: m.t.Number, Read: slices.DeleteFunc(slices.Clone(read), func(r string) bool { return r == o.Slot })})
+		wrote = append(wrote, o.Slot)
+	}
+	result := map[string]expr.Value{}
+	for _, o := range x.Outputs {
+		if v, ok := kept[o.Output]; ok && !m.slot(i, o.Slot).Sensitive {
+			result[o.Output] = v
+		}
+	}
+	m.s.Metadata.ActionResult, m.s.Metadata.ActionTimestamp = result, m.t.Time
+	return wrote, nil
+}
+
+// actionFailed follows an action that failed after its retries.
+func (m *machine) actionFailed(i int, x *program.Invoke, failure Failure) {
+	failure.Type = cmp.Or(failure.Type, "unknown")
+	failure.Action = x.Action.Name
+	if len(failure.Message) > 1000 {
+		failure.Message = strings.ToValidUTF8(failure.Message[:1000], "")
+	}
+	m.fail(i, &failure, false)
+}
+
+// compensate undoes an irreversible action before a correction.
+func (m *machine) compensate(i int, step *program.Step, a *program.Action, v Visit, id string) {
+	in := map[string]expr.Value{}
+	for _, p := range a.Inputs {
+		if x, ok := v.Outputs[p.Name]; ok {
+			in[p.Name] = x
+		} else if x, ok := v.Inputs[p.Name]; ok {
+			in[p.Name] = x
+		}
+	}
+	m.act(i, &ActionCall{ID: id, Action: a.Name, Effect: a.Effect, Inputs: in, Timeout: a.Timeout, Retry: a.Retry, FlowID: m.s.FlowStack[i].FlowID, Step: step.Name})
+}
+
+func (m *machine) parallel(i int, step *program.Step, x *program.Parallel) {
+	f := m.frame(i)
+	f.Results = map[string]*Result{}
+	m.visit(i, step, nil)
+	var calls []*ActionCall
+	for n, a := range x.Actions {
+		call, failure := m.prepare(i, step, a)
+		if failure != nil {
+			m.fail(i, failure, false)
+			return
+		}
+		call.ID = fmt.Sprintf("%s/%d", m.key(i, step, f.Visits[step.Name].N), n)
+		calls = append(calls, call)
+	}
+	for _, c := range calls {
+		m.act(i, c)
+	}
+}
+
+// joined goes on once all actions of a parallel step have answered.
+func (m *machine) joined(i int, step *program.Step, x *program.Parallel) {
+	f := m.frame(i)
+	var wrote []string
+	for n, a := range x.Actions {
+		r := f.Results[fmt.Sprintf("%s/%d", m.key(i, step, f.Visits[step.Name].N), n)]
+		if r == nil {
+			return
+		}
+		if r.Error == nil {
+			continue
+		}
+		if a.OnError != nil {
+			m.t.Error = &Failure{Type: r.Error.Type, Message: r.Error.Message, Action: a.Action.Name}
+			m.leave(i, *a.OnError)
+			return
+		}
+		m.actionFailed(i, a, *r.Error)
+		return
+	}
+	for n, a := range x.Actions {
+		r := f.Results[fmt.Sprintf("%s/%d", m.key(i, step, f.Visits[step.Name].N), n)]
+		w, failure := m.outputs(i, step, a, r.Outputs)
+		if failure != nil {
+			m.actionFailed(i, a, *failure)
+			return
+		}
+		wrote = append(wrote, w...)
+	}
+	v := f.Visits[step.Name]
+	v.Done, v.Wrote = true, wrote
+	f.Visits[step.Name] = v
+	m.follows(i, step)
+}

@@ -1,0 +1,215 @@
+package dialogue
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/program"
+)
+
+// shown is the digest of the values that a confirm lists.
+func (m *conversation) shown(i int, slots []string) string {
+	var texts []string
+	for _, s := range slots {
+		v, ok := m.value(i, s)
+		texts = append(texts, s, fmt.Sprint(ok), canonical(v))
+	}
+	return digest(texts...)
+}
+
+// reads is the digest of what a step reads and doesn't write itself: what it writes
+// over, as a counter, is another value ever after.
+func (m *conversation) reads(i int, step *program.Step) string {
+	names := slices.DeleteFunc(slices.Clone(step.Reads), func(n string) bool { return slices.Contains(step.Writes, n) })
+	if len(names) == 0 {
+		return ""
+	}
+	return m.shown(i, names)[:16]
+}
+
+// visit notes that a step was executed.
+func (m *conversation) visit(i int, step *program.Step, wrote []string) {
+	f := m.frame(i)
+	v := f.Visits[step.Name]
+	if _, counted := step.Body.(*program.Invoke); !counted {
+		v.N++
+	}
+	f.Clock++
+	v.At, v.Reads, v.Wrote, v.Past = f.Clock, m.reads(i, step), wrote, false
+	f.Visits[step.Name] = v
+}
+
+// computed returns the slots of a frame that are computed from one, with it.
+func (m *conversation) computed(i int, slot string) map[string]bool {
+	out := map[string]bool{slot: true}
+	f := m.frame(i)
+	for grew := true; grew; {
+		grew = false
+		for _, name := range sortedKeys(f.Provenance) {
+			if out[name] {
+				continue
+			}
+			if slices.ContainsFunc(f.Provenance[name].Read, func(r string) bool { return out[r] }) {
+				out[name], grew = true, true
+			}
+		}
+	}
+	return out
+}
+
+// change corrects a slot to a value, or clears it. It returns false if an effect has to
+// be done first.
+func (m *machine) change(i int, slot string, to *expr.Value, c *Command) bool {
+	f := m.frame(i)
+	affected := m.computed(i, slot)
+	touches := func(names []string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return affected[n] })
+	}
+	flow := m.flow(i)
+	for _, step := range flow.Steps {
+		v := f.Visits[step.Name]
+		x, ok := step.Body.(*program.Invoke)
+		if !ok || !v.Done || x.Action.Effect != program.Irreversible || !touches(step.Reads) {
+			continue
+		}
+		undone := false
+		if name := x.Action.Compensate; name != "" {
+			id := m.key(i, step, v.N) + "/compensate"
+			verdict, asked := m.t.Verdicts[id]
+			if !asked {
+				m.compensate(i, step, m.p.Actions[name], v, id)
+				return false
+			}
+			undone = verdict.Reason == ""
+		}
+		if !undone {
+			m.pattern("correction_too_late", m.repair(slot, to, c))
+			return true
+		}
+		v.Done = false
+		f.Visits[step.Name] = v
+	}
+	var cleared []string
+	for name := range affected {
+		if name != slot || to == nil {
+			cleared = append(cleared, name)
+		}
+	}
+	slices.Sort(cleared)
+	for _, name := range cleared {
+		m.empty(i, name)
+	}
+	if to != nil {
+		p := Provenance{Source: program.FromSet, Turn: m.t.Number}
+		if c != nil {
+			p.Source, p.Span = c.Source, c.Span
+		}
+		m.store(i, slot, *to, p)
+	}
+	f.Confirmed = slices.DeleteFunc(f.Confirmed, func(c Confirmation) bool {
+		return touches(sortedKeys(c.Values))
+	})
+	m.goBack(i, slot, touches, func(names []string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(cleared, n) })
+	}, to != nil)
+	if to != nil && m.p.Patterns.AnnounceCorrected {
+		m.pattern("correction", m.repair(slot, to, c))
+	}
+	return true
+}
+
+func (m *conversation) repair(slot string, to *expr.Value, c *Command) Repair {
+	r := Repair{Slot: slot}
+	if to != nil {
+		r.Value = *to
+	}
+	if c != nil {
+		r.Command = string(c.Type)
+	}
+	m.t.Repair.Slot, m.t.Repair.Value = r.Slot, r.Value
+	return r
+}
+
+// goBack leads a frame to the earliest step that a change concerns.
+func (m *machine) goBack(i int, slot string, read, wrote func([]string) bool, corrected bool) {
+	f := m.frame(i)
+	flow, current := m.at(i)
+	if current == nil {
+		return
+	}
+	var earliest *program.Step
+	at := 0
+	for _, step := range flow.Steps {
+		v, ok := f.Visits[step.Name]
+		if !ok || v.Past || !read(step.Reads) && !wrote(v.Wrote) {
+			continue
+		}
+		if earliest == nil || v.At < at {
+			earliest, at = step, v.At
+		}
+	}
+	if earliest == nil {
+		if _, calls := current.Body.(*program.Call); calls && read(current.Reads) && f.Entered {
+			earliest = current
+		} else {
+			if x, ok := current.Body.(*program.Confirm); ok && corrected && f.Entered && x.OnChange != nil && x.OnChange.Kind != program.ToContinue {
+				m.leave(i, *x.OnChange)
+			}
+			return
+		}
+	}
+	if f.Walk == "" {
+		f.Walk, f.Changed = current.Name, nil
+	}
+	f.Changed = append(slices.Clone(f.Changed), slot)
+	if x, ok := current.Body.(*program.Confirm); ok && corrected && x.OnChange != nil && x.OnChange.Kind == program.ToStep {
+		f.Walk = ""
+		m.leave(i, *x.OnChange)
+		return
+	}
+	m.m.Question = nil
+	m.s.FlowStack[i].CurrentStep, f.Entered, f.Retry, f.Deadline = earliest.Name, false, false, time.Time{}
+	m.t.Progress = true
+}
+
+// passOver goes past a step whose reads are unchanged and whose writes still stand. The
+// walk is over at a step that was never visited.
+func (m *machine) passOver(i int, step *program.Step) bool {
+	f := m.frame(i)
+	v, ok := f.Visits[step.Name]
+	if !ok || v.Past {
+		f.Walk = ""
+		return false
+	}
+	switch x := step.Body.(type) {
+	case *program.Branch, *program.While:
+		return false // they lead the walk
+	case *program.Confirm:
+		if !slices.ContainsFunc(f.Confirmed, func(c Confirmation) bool { return c.Step == step.Name }) {
+			return false
+		}
+	case *program.Collect:
+		if len(m.missing(i, x)) > 0 {
+			return false
+		}
+		m.follows(i, step)
+		return true
+	}
+	over := func(n string) bool { return slices.Contains(step.Writes, n) && slices.Contains(f.Changed, n) }
+	if v.Reads != m.reads(i, step) || slices.ContainsFunc(step.Reads, over) {
+		return false
+	}
+	for _, w := range v.Wrote {
+		if _, filled := m.value(i, w); !filled {
+			return false
+		}
+	}
+	if x, ok := step.Body.(*program.Confirm); ok && x.OnYes.Kind != program.ToContinue {
+		m.leave(i, x.OnYes)
+		return true
+	}
+	m.follows(i, step)
+	return true
+}

@@ -84,6 +84,7 @@ func (m *interpreter) confirm(i int, q *Question, c Command) bool {
 		wrote := m.decided(i, x, true)
 		m.visit(i, step, wrote)
 		m.m.Question, m.t.Agreed = nil, true
+		m.trace(TraceEvent{Kind: "confirmed", Flow: m.flow(i).Name, Step: step.Name})
 		if x.OnYes.Kind == program.ToContinue {
 			m.leave(i, step.Next)
 		} else {
@@ -102,6 +103,7 @@ func (m *interpreter) confirm(i int, q *Question, c Command) bool {
 	}
 	m.visit(i, step, m.decided(i, x, false))
 	m.m.Question = nil
+	m.trace(TraceEvent{Kind: "denied", Flow: m.flow(i).Name, Step: step.Name})
 	if x.OnNo != nil {
 		m.leave(i, *x.OnNo)
 		return true

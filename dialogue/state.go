@@ -190,6 +190,9 @@ type TraceEvent struct {
 	Slot    string `json:"slot,omitempty"`
 	Value   string `json:"value,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	// Side is the case that a branch took, counted from 1, and 0 if none held; 1 if a
+	// loop went into another round, and 0 if it was left.
+	Side int `json:"side,omitempty"`
 }
 
 // Metadata is what a conversation keeps beside its own fields.

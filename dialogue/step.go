@@ -186,20 +186,21 @@ func (m *machine) begins(i int, step *program.Step, walked bool) bool {
 	case *program.Branch:
 		m.visit(i, step, nil)
 		s := m.scene(i)
-		for _, c := range x.Cases {
-			if !holds(c, s) {
-				continue
-			}
-			if c.Then.Kind == program.ToContinue {
-				break
-			}
-			m.leave(i, c.Then)
+		at := slices.IndexFunc(x.Cases, func(c program.Case) bool { return holds(c, s) })
+		m.trace(TraceEvent{Kind: "branch", Flow: m.flow(i).Name, Step: step.Name, Side: at + 1})
+		if at >= 0 && x.Cases[at].Then.Kind != program.ToContinue {
+			m.leave(i, x.Cases[at].Then)
 			return true
 		}
 		m.follows(i, step)
 	case *program.While:
 		m.visit(i, step, nil)
+		side := 0
 		if x.Cond.True(m.scene(i)) {
+			side = 1
+		}
+		m.trace(TraceEvent{Kind: "branch", Flow: m.flow(i).Name, Step: step.Name, Side: side})
+		if side == 1 {
 			if f.Walk == "" {
 				for _, inner := range m.flow(i).Steps {
 					if v, ok := f.Visits[inner.Name]; ok && within(m.flow(i), inner, step.Index) {

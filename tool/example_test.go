@@ -72,3 +72,18 @@ func ExampleLimit() {
 	// word word word word
 	// [cut: 4981 of 5000 bytes are left out]
 }
+
+func ExampleSchemaOf() {
+	type Out struct {
+		Degrees float64 `json:"degrees"`
+		Unit    string  `json:"unit,omitempty"`
+	}
+	schema, err := tool.SchemaOf[Out]()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(schema))
+	// Output:
+	// {"type":"object","properties":{"degrees":{"type":"number"},"unit":{"type":"string"}},"required":["degrees"],"additionalProperties":false}
+}

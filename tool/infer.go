@@ -20,6 +20,17 @@ var (
 	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
+// SchemaOf returns the JSON Schema that [New] infers for arguments of type T. T may be
+// any type whose JSON it can describe.
+func SchemaOf[T any]() (json.RawMessage, error) {
+	t := reflect.TypeFor[T]()
+	s, err := infer(t)
+	if err != nil {
+		return nil, fmt.Errorf("no schema can be inferred from %v: %w", t, err)
+	}
+	return json.Marshal(s)
+}
+
 // infer returns the JSON Schema of what decodes into t.
 func infer(t reflect.Type) (*jsonschema.Schema, error) {
 	for t.Kind() == reflect.Pointer {

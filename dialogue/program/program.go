@@ -224,7 +224,8 @@ type Action struct {
 	Retry             Retry
 	Compensate        string
 
-	pos position
+	pos      position
+	implicit bool // of an old version, which has no contracts
 }
 
 // Retry says when an action is tried again.

@@ -292,7 +292,7 @@ func (x *stepReader) actionNamed(n *yaml.Node) *Action {
 	a, ok := x.program.Actions[n.Value]
 	if !ok {
 		if x.version == "0.1" || x.version == "1.0" { // they have no contracts
-			a = &Action{Name: n.Value, Effect: Write, Timeout: 30e9, Retry: Retry{MaxAttempts: 1}, pos: at(x.sc(), n)}
+			a = &Action{Name: n.Value, Effect: Write, Timeout: 30e9, Retry: Retry{MaxAttempts: 1}, pos: at(x.sc(), n), implicit: true}
 			x.program.Actions[n.Value] = a
 			return a
 		}

@@ -297,6 +297,9 @@ var errEndless = errors.New("its list of tools doesn't end")
 // when it doesn't take the arguments, and [tool.ErrorFailed] with the text of a
 // result that is an error. A lost connection is a [*ConnectionError]. When the
 // context of a call ends, the server is told to stop.
+//
+// A tool's method OutputSchema returns the JSON Schema of its results' artifacts as a
+// [json.RawMessage], nil if the server gives none.
 func (c *Client) Tools(ctx context.Context) ([]tool.Tool, error) {
 	listed, err := c.list(ctx)
 	if err != nil {
@@ -378,6 +381,12 @@ func (c *Client) remote(t *sdk.Tool) (*remote, error) {
 	if err != nil {
 		return nil, err
 	}
+	var output json.RawMessage
+	if t.OutputSchema != nil {
+		if output, err = json.Marshal(t.OutputSchema); err != nil {
+			return nil, err
+		}
+	}
 	description := t.Description
 	if description == "" {
 		description = t.Title
@@ -389,7 +398,7 @@ func (c *Client) remote(t *sdk.Tool) (*remote, error) {
 		}
 		return '_'
 	}, t.Name)
-	return &remote{c: c, name: t.Name, spec: chat.ToolSpec{Name: c.cfg.Prefix + name, Description: description, Schema: raw}}, nil
+	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + name, Description: description, Schema: raw}}, nil
 }
 
 func mapWith(m map[string]any, key string, value any) map[string]any {

@@ -17,12 +17,16 @@ import (
 
 // remote is a tool of a server.
 type remote struct {
-	c    *Client
-	name string // the server's
-	spec chat.ToolSpec
+	c      *Client
+	name   string // the server's
+	spec   chat.ToolSpec
+	output json.RawMessage
 }
 
 func (r *remote) Spec() chat.ToolSpec { return r.spec }
+
+// OutputSchema is the JSON Schema of the results' artifacts, nil if the server gives none.
+func (r *remote) OutputSchema() json.RawMessage { return r.output }
 
 // The key of a request's level for logging, since the modern protocol.
 const metaLogLevel = "io.modelcontextprotocol/logLevel"

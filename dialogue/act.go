@@ -36,11 +36,20 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 		return
 	}
 	v := f.Visits[step.Name]
-	if x.Action.Effect == program.Irreversible && v.Done && !v.Past && (v.Kept || v.Reads == m.reads(i, step) && !m.fresh(i, step)) {
-		m.follows(i, step) // done already, with these very values
-		return
-	}
 	if x.Action.Effect == program.Irreversible {
+		again := v.Done && !m.fresh(i, step)
+		if v.Kept || again && !v.Past && v.Reads == m.reads(i, step) { // done already, with these very values
+			v.Kept, v.Past, v.Reads = false, false, m.reads(i, step)
+			f.Clock++
+			v.At = f.Clock
+			f.Visits[step.Name] = v
+			m.follows(i, step)
+			return
+		}
+		if again {
+			m.fail(i, &Failure{Type: "unconfirmed", Message: "it was done, and nothing was confirmed since", Action: x.Action.Name}, false)
+			return
+		}
 		if slot, ok := m.unconfirmed(i, x); ok {
 			m.fail(i, &Failure{Type: "unconfirmed", Message: fmt.Sprintf("%q was not confirmed as it is", slot), Action: x.Action.Name}, false)
 			return
@@ -103,8 +112,17 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 	if i < 0 {
 		return // the flow ended meanwhile
 	}
-	_, step := m.at(i)
-	if step == nil || step.Name != call.Step {
+	flow, step := m.at(i)
+	f := m.frame(i)
+	if step == nil || !f.Entered || call.Step != step.Name && call.Step != f.Visits[step.Name].As {
+		// The flow changed and went elsewhere; what was done stays done.
+		if s, ok := flow.Step(call.Step); ok && r.Error == nil {
+			v := f.Visits[s.Name]
+			if v.Done = true; call.Effect == program.Irreversible {
+				v.Past, v.Kept = false, true
+				f.Visits[s.Name] = v
+			}
+		}
 		return
 	}
 	switch x := step.Body.(type) {
@@ -140,7 +158,12 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 			entry.Error = r.Error.Error()
 		} else {
 			entry.Result = map[string]expr.Value{}
-			for _, o := range m.p.Actions[call.Action].Outputs {
+			_, home := m.home(i)
+			a := home.Actions[call.Action]
+			if a == nil { // of a program that isn't known any more
+				a = &program.Action{}
+			}
+			for _, o := range a.Outputs {
 				if v, ok := r.Outputs[o.Name]; ok && program.Conforms(o.Type, v) == "" {
 					entry.Result[o.Name] = v
 				}

@@ -263,6 +263,7 @@ func (m *driver) result(in outcome) error {
 	if at < 0 {
 		return ErrUnexpected
 	}
+	m.migrate()
 	effect := m.m.Pending[at]
 	m.m.Pending = slices.Delete(m.m.Pending, at, at+1)
 	switch in := in.(type) {

@@ -66,7 +66,8 @@ func (m *machine) call(i int, step *program.Step, x *program.Call) {
 // started, the step fails.
 func (m *machine) prepared(i int, name string, args []program.Arg) (*program.Flow, map[string]expr.Value, bool) {
 	failure := &Failure{Type: "flow_unknown"}
-	if f, ok := m.p.Flow(name); ok {
+	_, p := m.home(i)
+	if f, ok := p.Flow(name); ok {
 		var in map[string]expr.Value
 		if in, failure = m.flowInputs(i, f, args); failure == nil {
 			return f, in, true

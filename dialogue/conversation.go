@@ -112,10 +112,20 @@ func (m *conversation) frame(i int) *Frame { return m.m.Frames[m.s.FlowStack[i].
 var nowhere = &program.Flow{First: program.End}
 
 func (m *conversation) flow(i int) *program.Flow {
-	if f, ok := m.p.Flow(m.s.FlowStack[i].FlowName); ok {
-		return f
+	f, _ := m.home(i)
+	return f
+}
+
+// home returns the flow of a frame as the frame stands in it, and the program that has it.
+func (m *conversation) home(i int) (*program.Flow, *program.Program) {
+	name := m.s.FlowStack[i].FlowName
+	if f, p, ok := m.p.FlowAt(name, m.frame(i).Version); ok {
+		return f, p
 	}
-	return nowhere
+	if f, ok := m.p.Flow(name); ok {
+		return f, m.p
+	}
+	return nowhere, m.p
 }
 
 // at returns the flow and the step at which the frame stands; the step is nil at the
@@ -222,7 +232,8 @@ func (m *conversation) base(i int) int {
 func (m *conversation) slot(i int, name string) *program.Slot {
 	var s *program.Slot
 	if key, ok := strings.CutPrefix(name, "session."); ok {
-		s = m.p.Session[key]
+		_, p := m.home(i)
+		s = p.Session[key]
 	} else {
 		s = m.flow(i).Slots[name]
 	}
@@ -243,7 +254,8 @@ func canonical(v expr.Value) string {
 
 // key is the idempotency key of a visit of a step.
 func (m *conversation) key(i int, step *program.Step, visit int) string {
-	return fmt.Sprintf("%s/%s/%s/%d", m.m.Thread, m.s.FlowStack[i].FlowID, step.Name, visit)
+	name := cmp.Or(m.frame(i).Visits[step.Name].As, step.Name)
+	return fmt.Sprintf("%s/%s/%s/%d", m.m.Thread, m.s.FlowStack[i].FlowID, name, visit)
 }
 
 // missing returns the slots that a collect still has to ask for.

@@ -67,7 +67,7 @@ func (m *machine) change(i int, slot string, to *expr.Value, c *Command) bool {
 	touches := func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return affected[n] })
 	}
-	flow := m.flow(i)
+	flow, home := m.home(i)
 	for _, step := range flow.Steps {
 		v := f.Visits[step.Name]
 		x, ok := step.Body.(*program.Invoke)
@@ -79,7 +79,7 @@ func (m *machine) change(i int, slot string, to *expr.Value, c *Command) bool {
 			id := m.key(i, step, v.N) + "/compensate"
 			verdict, asked := m.t.Verdicts[id]
 			if !asked {
-				m.compensate(i, step, m.p.Actions[name], v, id)
+				m.compensate(i, step, home.Actions[name], v, id)
 				return false
 			}
 			undone = verdict.Reason == ""

@@ -61,19 +61,21 @@ func (m *machine) agentDone(i int, step *program.Step, x *program.Agent) {
 	m.follows(i, step)
 }
 
+// asker returns the frame for which a model is asked, -1 if it is gone.
+func (m *machine) asker(call *ModelCall) int {
+	return slices.IndexFunc(m.s.FlowStack, func(f FlowContext) bool {
+		return strings.HasPrefix(call.ID, m.m.Thread+"/"+f.FlowID+"/")
+	})
+}
+
 // modelAnswer takes what a model said or wants.
 func (m *machine) modelAnswer(call ModelCall, in Answer) {
-	i := -1
-	for j := range m.s.FlowStack {
-		if strings.HasPrefix(call.ID, m.m.Thread+"/"+m.s.FlowStack[j].FlowID+"/") {
-			i = j
-		}
-	}
+	i := m.asker(&call)
 	if i < 0 {
 		return
 	}
 	_, step := m.at(i)
-	if step == nil {
+	if step == nil || !m.frame(i).Entered {
 		return
 	}
 	const longest = 16_000 // characters of a text that a model may say

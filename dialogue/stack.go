@@ -255,11 +255,16 @@ func (m *machine) comeBack(role Role) {
 	m.resumed(top)
 }
 
+// leave forgets what belongs to a step that was begun.
+func (f *Frame) leave() {
+	f.Deadline, f.Event, f.Agent, f.Results, f.Waited, f.Resumed, f.Retry = time.Time{}, nil, nil, nil, false, false, false
+}
+
 // leave goes from the step of a frame to a target.
 func (m *machine) leave(i int, t program.Target) {
 	_, step := m.at(i)
 	f := m.frame(i)
-	f.Deadline, f.Event, f.Agent, f.Results, f.Waited, f.Resumed, f.Retry = time.Time{}, nil, nil, nil, false, false, false
+	f.leave()
 	if q := m.m.Question; q != nil && q.FlowID == m.s.FlowStack[i].FlowID {
 		m.m.Question = nil
 	}

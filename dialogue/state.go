@@ -281,6 +281,7 @@ type Visit struct {
 	Past  bool     `json:"past,omitempty"` // of an earlier round of its loop
 	Done  bool     `json:"done,omitempty"` // an action was executed
 	Kept  bool     `json:"kept,omitempty"` // before the flow changed and began anew
+	As    string   `json:"as,omitempty"`   // the step's name when it was visited first, if it has another now
 	// Inputs and Outputs of an action that can be compensated.
 	Inputs  map[string]expr.Value `json:"inputs,omitempty"`
 	Outputs map[string]expr.Value `json:"outputs,omitempty"`

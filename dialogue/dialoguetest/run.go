@@ -1,6 +1,7 @@
 package dialoguetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,8 +39,17 @@ type Runner struct {
 	Twice bool
 	// Beside has a second user say the same things in between.
 	Beside bool
+	// Program returns the program that takes an input of the conversation, the nth from 0,
+	// given the one with which it began and its files. Nil leaves that one.
+	Program func(n int, p *program.Program, files []program.File) (*program.Program, error)
 
-	compiled map[string]*program.Program // assistants as they are, by name
+	compiled map[string]assistant // as they are, by name
+}
+
+// assistant is a program with its files.
+type assistant struct {
+	program *program.Program
+	files   []program.File
 }
 
 // Run runs one scenario and returns what it should have seen and didn't. The others are
@@ -112,7 +122,8 @@ func (r *Runner) check(s Scenario) []string {
 type run struct {
 	runner   *Runner
 	scenario Scenario
-	program  *program.Program
+	assistant
+	inputs   int // so far
 	start    time.Time
 	now      time.Time
 	talks    map[string]*talk
@@ -164,19 +175,21 @@ func (r *run) compile() error {
 		if r.runner.Assistant == nil {
 			return fmt.Errorf("there is no assistant %q", name)
 		}
-		if r.program = r.runner.compiled[name]; r.program != nil && s.Config.IsZero() {
+		plain := s.Config.IsZero()
+		if known, ok := r.runner.compiled[name]; ok && plain {
+			r.assistant = known
 			return nil
 		}
 		var err error
 		if files, err = r.runner.Assistant(name); err != nil {
 			return err
 		}
-		if s.Config.IsZero() {
+		if plain {
 			defer func() {
 				if r.runner.compiled == nil {
-					r.runner.compiled = map[string]*program.Program{}
+					r.runner.compiled = map[string]assistant{}
 				}
-				r.runner.compiled[name] = r.program
+				r.runner.compiled[name] = r.assistant
 			}()
 		}
 	}
@@ -187,7 +200,7 @@ func (r *run) compile() error {
 		}
 	}
 	p, err := program.Compile(files...)
-	r.program = p
+	r.assistant = assistant{p, files}
 	return err
 }
 
@@ -268,10 +281,14 @@ func (r *run) talk(user string) *talk {
 // turn plays one turn and compares it with what is expected.
 func (r *run) turn(where string, t Turn) {
 	if p := get(&t.Restart, "program"); p != nil {
+		old := r.program
 		r.scenario.Program = *p
 		if err := r.compile(); err != nil {
 			r.failf(where, "%v", err)
 			return
+		}
+		if stored := get(&t.Restart, "stored"); stored != nil && stored.Value == "true" {
+			r.program = r.program.With(old)
 		}
 	}
 	if t.Clock != "" {
@@ -366,7 +383,17 @@ func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *se
 			return false
 		}
 		in, inputs = inputs[0], inputs[1:]
-		state, effects, err := dialogue.Advance(r.program, user.state, in)
+		p := r.program
+		if r.runner.Program != nil {
+			changed, err := r.runner.Program(r.inputs, r.program, r.files)
+			if err != nil {
+				r.failf(where, "%v", err)
+				return false
+			}
+			p = cmp.Or(changed, p)
+		}
+		r.inputs++
+		state, effects, err := dialogue.Advance(p, user.state, in)
 		if err != nil {
 			s.err = err
 			user.state = state
@@ -381,7 +408,7 @@ func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *se
 					r.failf(where, "%v", err)
 				}
 				u := dialogue.Understood{}
-				if cmds, ok := dialogue.Read(r.program, user.state, e.Understand.Message); ok && r.agrees(t, user, e.Understand.Message, cmds) {
+				if cmds, ok := dialogue.Read(p, user.state, e.Understand.Message); ok && r.agrees(t, user, e.Understand.Message, cmds) {
 					u.Commands = cmds // no model is asked
 				} else {
 					s.nluCalls++

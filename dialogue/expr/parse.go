@@ -45,6 +45,9 @@ type Expr struct {
 // String returns the source.
 func (e *Expr) String() string { return e.source }
 
+// MarshalText returns the expression as it is written.
+func (e *Expr) MarshalText() ([]byte, error) { return []byte(e.source), nil }
+
 // Reads returns the paths that the expression may look at, in the order written.
 func (e *Expr) Reads() []Path { return e.reads }
 

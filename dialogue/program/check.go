@@ -1,16 +1,10 @@
 package program
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/superstep-dev/superstep/dialogue/expr"
-	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 	"github.com/superstep-dev/superstep/dialogue/language"
 )
 
@@ -22,46 +16,6 @@ type typedExpr struct {
 	expr    *expr.Expr
 	scope   scope
 	offset  int // of the expression in its scalar
-}
-
-// contentHash is the hash of what a flow does: without descriptions, examples and the
-// words that are said.
-func contentHash(n *yaml.Node) string {
-	text, err := json.Marshal(canonical(n, ""))
-	if err != nil { // strings and lists always marshal
-		return ""
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
-// canonical returns a node as lists of texts, so that the order of keys, which set and
-// cases depend on, counts.
-func canonical(n *yaml.Node, key string) any {
-	n = yamlvalue.Follow(n)
-	switch n.Kind {
-	case yaml.SequenceNode:
-		out := []any{"list"}
-		for _, x := range n.Content {
-			out = append(out, canonical(x, ""))
-		}
-		return out
-	case yaml.MappingNode:
-		if key == "say" || key == "ask" || key == "invalid" || key == "explain" {
-			return "words"
-		}
-		out := []any{"map"}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			k := yamlvalue.Follow(n.Content[i]).Value
-			switch k {
-			case "description", "examples", "formerly", "migrate":
-				continue
-			}
-			out = append(out, []any{k, canonical(n.Content[i+1], k)})
-		}
-		return out
-	}
-	return []any{yamlvalue.Scalar(n).Kind().String(), n.Value}
 }
 
 // check looks at the program as a whole.

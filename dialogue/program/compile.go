@@ -69,6 +69,9 @@ func Compile(sources ...File) (*Program, error) {
 		return nil, findings
 	}
 	c.program.Warnings = findings
+	for _, f := range c.program.Flows {
+		f.Hash = c.program.hash(f)
+	}
 	if c.program.Name == "" {
 		c.program.Name = "assistant"
 	}

@@ -160,7 +160,6 @@ func (b *builder) header(it item) {
 		f.First = first
 	}
 	m.done()
-	f.Hash = contentHash(it.value)
 }
 
 // findNamed collects the steps that a loop names instead of holding them.

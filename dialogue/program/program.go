@@ -28,6 +28,7 @@ type Program struct {
 	Warnings Findings
 
 	former map[string]string // earlier names of flows
+	older  []*Program        // that conversations may still stand in
 }
 
 // Flow returns the flow of a name, or of an earlier name.

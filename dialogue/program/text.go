@@ -27,6 +27,9 @@ type part struct {
 	offset  int
 }
 
+// MarshalText returns the template as it is written.
+func (t *Text) MarshalText() ([]byte, error) { return []byte(t.node.Value), nil }
+
 // Scene is what a text is rendered in.
 type Scene interface {
 	expr.Env

@@ -159,8 +159,8 @@ func (f *Flow) exits(s *Step) []exit {
 	return out
 }
 
-func (c *compiler) at(f *Flow, s *Step) (scope, position) {
-	return scope{file: s.pos.file, flow: f.Name, step: s.Name}, s.pos
+func (c *compiler) at(f *Flow, s *Step) (scope, Position) {
+	return scope{file: s.pos.File, flow: f.Name, step: s.Name}, s.pos
 }
 
 func (c *compiler) reachable(f *Flow) {
@@ -347,7 +347,7 @@ func (c *compiler) flowCycles() {
 			cycle = append(cycle, names[i])
 		}
 		f := c.program.Flows[cycle[0]]
-		c.add(scope{file: f.pos.file, flow: f.Name}, f.pos, false, "the flows %s call one another without an end; let one of them ask something first", strings.Join(cycle, ", "))
+		c.add(scope{file: f.pos.File, flow: f.Name}, f.pos, false, "the flows %s call one another without an end; let one of them ask something first", strings.Join(cycle, ", "))
 	}
 }
 
@@ -461,8 +461,8 @@ func (o Operand) Slots() []string {
 // unused warns of what nobody uses.
 func (c *compiler) unused() {
 	p := c.program
-	warn := func(pos position, format string, args ...any) {
-		c.add(scope{file: pos.file}, pos, true, format, args...)
+	warn := func(pos Position, format string, args ...any) {
+		c.add(scope{file: pos.File}, pos, true, format, args...)
 	}
 	for _, name := range keysOf(p.Slots) {
 		if !c.used["slot "+name] {
@@ -502,7 +502,7 @@ func (c *compiler) unused() {
 // libraryNames are the responses that are built in.
 func libraryNames() map[string]bool {
 	out := map[string]bool{}
-	c := &compiler{defined: map[string]position{}, sections: map[string]*section{}}
+	c := &compiler{defined: map[string]Position{}, sections: map[string]*section{}}
 	root := c.read(Library())
 	for i := 0; root != nil && i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value != "responses" {

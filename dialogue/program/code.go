@@ -72,8 +72,8 @@ type binding struct {
 	findings Findings
 }
 
-func (b *binding) errorf(at position, s scope, format string, args ...any) {
-	f := Finding{File: at.file, Line: at.line, Column: at.column, Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...)}
+func (b *binding) errorf(at Position, s scope, format string, args ...any) {
+	f := Finding{File: at.File, Line: at.Line, Column: at.Column, Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...)}
 	if !slices.Contains(b.findings, f) {
 		b.findings = append(b.findings, f)
 	}
@@ -129,7 +129,7 @@ func (b *binding) action(a *Action) {
 	}
 }
 
-func (b *binding) validators(at position, in scope, s *Slot, validators []string) {
+func (b *binding) validators(at Position, in scope, s *Slot, validators []string) {
 	for _, name := range validators {
 		t, ok := b.code.Validators[name]
 		switch {

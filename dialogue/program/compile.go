@@ -21,7 +21,7 @@ func Compile(sources ...File) (*Program, error) {
 	c := &compiler{
 		program:  &Program{former: map[string]string{}},
 		sections: map[string]*section{},
-		defined:  map[string]position{},
+		defined:  map[string]Position{},
 		exprs:    map[*expr.Expr]placed{},
 		used:     map[string]bool{},
 	}
@@ -98,7 +98,7 @@ func (c *compiler) defaults() {
 // once says whether a key that may be given once is given the first time.
 func (c *compiler) once(s scope, key string, n *yaml.Node) bool {
 	if first, ok := c.defined[key]; ok && !c.builtIn {
-		c.errorf(s, n, "%q is given twice, first in %s:%d:%d; keep one", key, first.file, first.line, first.column)
+		c.errorf(s, n, "%q is given twice, first in %s; keep one", key, first)
 		return false
 	}
 	c.defined[key] = at(s, n)

@@ -36,7 +36,7 @@ type placedTarget struct {
 type use struct {
 	step    *Step // nil for the flow's own
 	path    expr.Path
-	pos     position
+	pos     Position
 	scope   scope
 	mention bool // doesn't decide whether the step runs again
 	what    string
@@ -47,7 +47,7 @@ type write struct {
 	step  *Step
 	slot  string
 	typ   Type // "" if writing doesn't declare the slot
-	pos   position
+	pos   Position
 	scope scope
 }
 
@@ -454,7 +454,7 @@ func (b *builder) declare() {
 }
 
 // implicit declares a slot that nothing declares.
-func (b *builder) implicit(name string, t Type, s scope, p position) {
+func (b *builder) implicit(name string, t Type, s scope, p Position) {
 	if strings.HasPrefix(name, "session.") {
 		return
 	}

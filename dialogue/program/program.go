@@ -178,7 +178,7 @@ type Slot struct {
 	Implicit  bool     // declared by what writes it
 	Local     bool     // of one flow
 
-	pos position
+	pos Position
 }
 
 // Option is one of a closed set of values.
@@ -225,7 +225,7 @@ type Action struct {
 	Retry             Retry
 	Compensate        string
 
-	pos      position
+	pos      Position
 	implicit bool // of an old version, which has no contracts
 }
 
@@ -284,7 +284,7 @@ type Flow struct {
 	// reads or writes, in order.
 	Collects, Mentions []string
 
-	pos position
+	pos Position
 }
 
 // Step returns the step of a name, or of an earlier name.
@@ -301,6 +301,9 @@ func (f *Flow) Step(name string) (*Step, bool) {
 	}
 	return nil, false
 }
+
+// Pos returns where the flow is written.
+func (f *Flow) Pos() Position { return f.pos }
 
 // Collect says whether a step of the flow asks for the slot.
 func (f *Flow) Collect(slot string) bool {
@@ -358,8 +361,11 @@ type Step struct {
 	// values of the session are written session.NAME.
 	Reads, Writes []string
 
-	pos position
+	pos Position
 }
+
+// Pos returns where the step is written.
+func (s *Step) Pos() Position { return s.pos }
 
 // Exits are where a step leads when it fails, is cancelled or waits for too long; nil is
 // the flow's own way.
@@ -431,7 +437,7 @@ type Operand struct {
 	Const expr.Value
 	Text  *Text
 	Expr  *expr.Expr
-	pos   position
+	pos   Position
 }
 
 // Arg gives an input its value.
@@ -565,7 +571,7 @@ func (*Parallel) body() {}
 type Target struct {
 	Kind TargetKind
 	Step string
-	pos  position
+	pos  Position
 }
 
 // TargetKind is a kind of target.
@@ -586,6 +592,9 @@ var targetWords = map[string]TargetKind{
 	"__end__": ToEnd, "__end_flow__": ToEnd, "END": ToEnd, "cancel_flow": ToCancel,
 }
 
+// Pos returns where the target is written; it is zero for one that isn't.
+func (t Target) Pos() Position { return t.pos }
+
 // String returns the target as it is written.
 func (t Target) String() string {
 	return [...]string{"continue", t.Step, "end", "cancel", "error", "handoff"}[t.Kind]
@@ -599,8 +608,11 @@ type Response struct {
 	Entries []Entry            // for every language that has no translation
 	In      map[string][]Entry // translations
 
-	pos position
+	pos Position
 }
+
+// Pos returns where the response is written.
+func (r *Response) Pos() Position { return r.pos }
 
 // Entry is one variation of a response.
 type Entry struct {

@@ -51,8 +51,8 @@ func (c *compiler) responses() {
 		}
 		sec := c.sections[section]
 		declared := c.program.Languages.Has(tag)
-		if pos := c.defined[section]; !declared && pos.file != Library().Name {
-			c.add(scope{file: pos.file}, pos, false, "language %q is not declared under languages%s", tag, suggest(tag, c.tags()))
+		if pos := c.defined[section]; !declared && pos.File != Library().Name {
+			c.add(scope{file: pos.File}, pos, false, "language %q is not declared under languages%s", tag, suggest(tag, c.tags()))
 		}
 		for _, name := range sec.names {
 			it := sec.items[name]
@@ -66,7 +66,7 @@ func (c *compiler) responses() {
 				continue
 			}
 			if r.has(tag) {
-				c.errorf(it.scope, it.key, "the response %q has words in %q of its own (%s:%d); keep one", name, tag, r.pos.file, r.pos.line)
+				c.errorf(it.scope, it.key, "the response %q has words in %q of its own (%s:%d); keep one", name, tag, r.pos.File, r.pos.Line)
 				continue
 			}
 			if r.In == nil {
@@ -85,7 +85,7 @@ func (c *compiler) responses() {
 		r := c.program.Responses[name]
 		for _, tag := range c.program.Languages.Also {
 			if !r.BuiltIn && r.In[tag] == nil && !r.has(tag) {
-				c.add(scope{file: r.pos.file}, r.pos, true, "the response %q has no words in %q; they are said in %q until you write them", name, tag, c.program.Languages.Default)
+				c.add(scope{file: r.pos.File}, r.pos, true, "the response %q has no words in %q; they are said in %q until you write them", name, tag, c.program.Languages.Default)
 			}
 		}
 	}

@@ -34,11 +34,14 @@ type File struct {
 	Text []byte
 }
 
-// position is a place in a file.
-type position struct {
-	file         string
-	line, column int
+// Position is a place in a file of an assistant; lines and columns count from 1.
+type Position struct {
+	File         string
+	Line, Column int
 }
+
+// String returns file:line:column.
+func (p Position) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
 // scope is where a finding belongs: a file, and perhaps a flow and a step.
 type scope struct {
@@ -52,7 +55,7 @@ type compiler struct {
 	builtIn  bool // the library's files are being read
 
 	sections map[string]*section
-	defined  map[string]position // once-only keys
+	defined  map[string]Position // once-only keys
 	version  string
 	later    []func() // checks that need everything to be read
 	exprs    map[*expr.Expr]placed
@@ -78,9 +81,9 @@ type item struct {
 	value *yaml.Node
 }
 
-func (c *compiler) add(s scope, p position, warning bool, format string, args ...any) {
+func (c *compiler) add(s scope, p Position, warning bool, format string, args ...any) {
 	c.findings = append(c.findings, Finding{
-		File: p.file, Line: p.line, Column: p.column, Warning: warning,
+		File: p.File, Line: p.Line, Column: p.Column, Warning: warning,
 		Flow: s.flow, Step: s.step, Message: fmt.Sprintf(format, args...),
 	})
 }
@@ -89,28 +92,28 @@ func (c *compiler) errorf(s scope, n *yaml.Node, format string, args ...any) {
 	c.add(s, at(s, n), false, format, args...)
 }
 
-func at(s scope, n *yaml.Node) position {
+func at(s scope, n *yaml.Node) Position {
 	if n == nil {
-		return position{file: s.file, line: 1, column: 1}
+		return Position{File: s.file, Line: 1, Column: 1}
 	}
-	return position{file: s.file, line: n.Line, column: n.Column}
+	return Position{File: s.file, Line: n.Line, Column: n.Column}
 }
 
 // inside returns the position of an offset in a scalar's text.
-func inside(s scope, n *yaml.Node, offset int) position {
+func inside(s scope, n *yaml.Node, offset int) Position {
 	p := at(s, n)
 	text := n.Value[:min(max(offset, 0), len(n.Value))]
 	lines := strings.Count(text, "\n")
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		p.line += 1 + lines
-		p.column = 1 + utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:])
+		p.Line += 1 + lines
+		p.Column = 1 + utf8.RuneCountInString(text[strings.LastIndexByte(text, '\n')+1:])
 		return p
 	}
 	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
-		p.column++
+		p.Column++
 	}
 	if lines == 0 {
-		p.column += utf8.RuneCountInString(text)
+		p.Column += utf8.RuneCountInString(text)
 	}
 	return p
 }
@@ -137,17 +140,9 @@ func ReadDir(dir fs.FS) ([]File, error) {
 		if e.IsDir() || path.Ext(name) != ".yaml" && path.Ext(name) != ".yml" {
 			continue
 		}
-		info, err := e.Info()
+		src, err := ReadFile(dir, name)
 		if err != nil {
 			return nil, err
-		}
-		src := File{Name: name}
-		if info.Size() <= MaxFileSize { // a larger one is a finding of Compile
-			if src.Text, err = fs.ReadFile(dir, name); err != nil {
-				return nil, err
-			}
-		} else {
-			src.Text = make([]byte, MaxFileSize+1)
 		}
 		if name == "soni.yaml" || name == "config.yaml" && hasFlows(src.Text) {
 			return []File{src}, nil
@@ -158,6 +153,22 @@ func ReadDir(dir fs.FS) ([]File, error) {
 		return nil, errors.New("the directory has no file *.yaml or *.yml; an assistant is written in at least one")
 	}
 	return sources, nil
+}
+
+// ReadFile reads one file of an assistant. One that is too large is not read: its text is
+// just long enough for [Compile] to say so.
+func ReadFile(dir fs.FS, name string) (File, error) {
+	info, err := fs.Stat(dir, name)
+	switch {
+	case err != nil:
+		return File{}, err
+	case !info.Mode().IsRegular():
+		return File{}, &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no regular file")}
+	case info.Size() > MaxFileSize:
+		return File{Name: name, Text: make([]byte, MaxFileSize+1)}, nil
+	}
+	text, err := fs.ReadFile(dir, name)
+	return File{Name: name, Text: text}, err
 }
 
 var flowsKey = regexp.MustCompile(`(?m)^["']?flows["']?\s*:`)
@@ -221,11 +232,11 @@ func (c *compiler) syntax(s scope, err error) {
 		return
 	}
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	p := position{file: s.file, line: 1, column: 1}
+	p := Position{File: s.file, Line: 1, Column: 1}
 	if m := syntaxLine.FindStringSubmatchIndex(text); m != nil {
-		p.line, _ = strconv.Atoi(text[m[2]:m[3]])
+		p.Line, _ = strconv.Atoi(text[m[2]:m[3]])
 		if m[4] >= 0 {
-			p.column, _ = strconv.Atoi(text[m[4]:m[5]])
+			p.Column, _ = strconv.Atoi(text[m[4]:m[5]])
 		}
 		text = strings.TrimSpace(text[:m[0]] + text[m[1]:])
 	}

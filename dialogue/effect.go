@@ -14,10 +14,10 @@ type Input interface{ input() }
 // Message is what a user says or presses.
 type Message struct {
 	ID       string    `json:"id,omitempty"` // of one that may be delivered twice
-	Text     string    `json:"text"`
+	Text     string    `json:"text,omitempty"`
 	Language string    `json:"language,omitempty"`
 	Channel  string    `json:"channel,omitempty"`
-	Time     time.Time `json:"time"`
+	Time     time.Time `json:"time,omitzero"`
 	// Commands are given by buttons and callers; such a message isn't understood.
 	Commands []Command `json:"commands,omitempty"`
 	// Question is the waiting.id of the question that a button answers.
@@ -65,19 +65,21 @@ type Event struct {
 
 // Release ends a handoff.
 type Release struct {
-	Summary string
-	Slots   map[string]expr.Value
-	Time    time.Time
+	Summary string                `json:"summary,omitempty"`
+	Slots   map[string]expr.Value `json:"slots,omitempty"`
+	Time    time.Time             `json:"time,omitzero"`
 }
 
 // Operator is what a person says in a handoff.
 type Operator struct {
-	Text string
-	Time time.Time
+	Text string    `json:"text"`
+	Time time.Time `json:"time,omitzero"`
 }
 
 // Wake is a deadline that is due.
-type Wake struct{ Time time.Time }
+type Wake struct {
+	Time time.Time `json:"time"`
+}
 
 // late says whether an input from outside comes at or after a moment.
 func (in Message) late(due time.Time) bool  { return !due.After(in.Time) }

@@ -81,3 +81,13 @@ func (m *conversation) masked(c Command) Command {
 	}
 	return c
 }
+
+// Masked returns commands as they may be shown: without sensitive values.
+func Masked(p *program.Program, s State, commands []Command) []Command {
+	m := &machine{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{}}
+	masked := make([]Command, len(commands))
+	for i, c := range commands {
+		masked[i] = m.masked(c)
+	}
+	return masked
+}

@@ -1,6 +1,7 @@
 package assistant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -56,7 +57,8 @@ func (a *Assistant) understand(ctx context.Context, s *State) error {
 			if turn.Commands, turn.Called, err = a.read(ctx, next, *effects[0].Understand); err != nil {
 				return &dialogue.UnderstandingError{Err: err}
 			}
-			s.set(next, a.config.Program.Settings)
+			turn.Read, turn.Before = true, s.ConversationState
+			s.ConversationState = string(next.ConversationState)
 			s.NLUResult.Set(&dialogue.NLUResult{Commands: dialogue.Masked(a.config.Program, next, turn.Commands)})
 			if !turn.Called.IsZero() {
 				s.LastNLUCall.Set(&turn.Called)
@@ -116,12 +118,14 @@ func (a *Assistant) decide(ctx context.Context, s *State) error {
 	if err != nil {
 		return err
 	}
-	input := in.input()
-	if d.Metadata.Machine.Incoming != nil {
-		turn := s.Turn.Get()
-		input = dialogue.Understood{Commands: turn.Commands, Time: turn.Called}
+	turn := s.Turn.Get()
+	if turn.Read {
+		d.ConversationState = dialogue.ConversationState(cmp.Or(turn.Before, string(dialogue.Idle)))
 	}
-	d, effects, err := dialogue.Advance(a.config.Program, d, input)
+	d, effects, err := dialogue.Advance(a.config.Program, d, in.input())
+	if err == nil && turn.Read { // the message is given once more with what understanding found in it
+		d, effects, err = dialogue.Advance(a.config.Program, d, dialogue.Understood{Commands: turn.Commands, Time: turn.Called})
+	}
 	if err != nil {
 		return err
 	}
@@ -236,10 +240,7 @@ func (s *State) end() {
 }
 
 // busy says whether something has to be done in the world before the turn can go on.
-func busy(s *State) bool {
-	m := s.Machine.Get()
-	return m.Incoming == nil && len(m.Pending) > 0
-}
+func busy(s *State) bool { return len(s.Machine.Get().Pending) > 0 }
 
 // waits says whether something is open, so that the conversation isn't over.
 func waits(s *State) bool {

@@ -49,6 +49,10 @@ func (a *Assistant) Take(ctx context.Context, thread string, in Input) (dialogue
 	if err != nil {
 		return dialogue.Reply{}, err
 	}
+	return a.take(ctx, thread, b)
+}
+
+func (a *Assistant) take(ctx context.Context, thread string, b begun) (dialogue.Reply, error) {
 	if b.at().IsZero() {
 		b = b.on(a.config.Now())
 	}
@@ -85,4 +89,18 @@ func (a *Assistant) State(ctx context.Context, thread string) (dialogue.State, e
 		return dialogue.State{}, err
 	}
 	return snap.State.Dialogue(), nil
+}
+
+// Wake does what is due on a thread by the assistant's clock, and returns what it says
+// then; nothing if nothing is due. A [graph.Runner] does it by itself, by the real one.
+func (a *Assistant) Wake(ctx context.Context, thread string) (dialogue.Reply, error) {
+	d, err := a.State(ctx, thread)
+	if err != nil {
+		return dialogue.Reply{}, err
+	}
+	due, ok := d.Due()
+	if !ok || due.After(a.config.Now()) {
+		return dialogue.Reply{}, nil
+	}
+	return a.take(ctx, thread, begun{Wake: &dialogue.Wake{Time: due}})
 }

@@ -59,6 +59,8 @@ type Metadata struct {
 type underWay struct {
 	Commands []dialogue.Command    `json:"commands,omitempty"` // of the message, as understood
 	Called   time.Time             `json:"called,omitzero"`    // when a model was asked for them
+	Read     bool                  `json:"read,omitempty"`     // the message's words were understood
+	Before   string                `json:"before,omitempty"`   // the conversation_state then
 	Messages []dialogue.Entry      `json:"messages,omitempty"`
 	Trace    []dialogue.TraceEvent `json:"trace,omitempty"`
 	Decided  bool                  `json:"decided,omitempty"` // what it begins with was worked out

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -43,6 +44,10 @@ type Runner struct {
 	// given the one with which it began and its files. Nil leaves that one.
 	Program func(n int, p *program.Program, files []program.File) (*program.Program, error)
 
+	// Open opens the conversation of a thread, as it is kept, where it isn't to be held
+	// in memory alone. It is opened anew for each input.
+	Open func(thread string, p *program.Program, w World) (Conversation, error)
+
 	compiled map[string]assistant // as they are, by name
 }
 
@@ -50,6 +55,25 @@ type Runner struct {
 type assistant struct {
 	program *program.Program
 	files   []program.File
+}
+
+// Conversation is where the conversation with one user is held.
+type Conversation interface {
+	// Take takes an input and does what follows until the turn ends.
+	Take(in dialogue.Input) (dialogue.Reply, error)
+	State() (dialogue.State, error)
+}
+
+// World does what a conversation asks for, as the scenario says.
+type World interface {
+	Now() time.Time
+	// Read understands a message without a model, and Understand with one.
+	Read(p *program.Program, s dialogue.State, in dialogue.Message) ([]dialogue.Command, bool)
+	Understand(u dialogue.Understand) ([]dialogue.Command, error)
+	// Do makes one attempt.
+	Do(call dialogue.ActionCall) dialogue.Result
+	Validate(v dialogue.Validation) dialogue.Validated
+	Generate(call dialogue.ModelCall) dialogue.Answer
 }
 
 // Run runs one scenario and returns what it should have seen and didn't. The others are
@@ -129,11 +153,13 @@ type run struct {
 	talks    map[string]*talk
 	failures []string
 	messages int
+	mu       sync.Mutex
 }
 
 // talk is the conversation with one user.
 type talk struct {
 	user    string
+	thread  string
 	state   dialogue.State
 	ledger  map[string]string // action by key
 	first   string            // the first question's id
@@ -272,7 +298,8 @@ func (r *run) talk(user string) *talk {
 	}
 	t := r.talks[user]
 	if t == nil {
-		t = &talk{user: user, state: dialogue.New(r.scenario.ID + "/" + user), ledger: map[string]string{}}
+		thread := r.scenario.ID + "/" + user
+		t = &talk{user: user, thread: thread, state: dialogue.New(thread), ledger: map[string]string{}}
 		r.talks[user] = t
 	}
 	return t
@@ -355,12 +382,14 @@ func (r *run) play(where string, t Turn, user *talk) *seen {
 			if t.Button == "first" {
 				in.Question = user.first
 			}
-			cmds, err := r.commands(t, user, in)
+			cmds, given, err := t.commands()
 			if err != nil {
 				r.failf(where, "%v", err)
 				return s
 			}
-			in.Commands = cmds
+			if in.Commands = cmds; !given {
+				in.Commands, _ = dialogue.Read(r.program, user.state, in)
+			}
 		}
 		if !r.advance(where, user, in, t, s) || !r.runner.Twice {
 			return s
@@ -376,101 +405,174 @@ func (r *run) play(where string, t Turn, user *talk) *seen {
 
 // advance gives one input and does what follows until the turn ends.
 func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *seen) bool {
+	w := &world{r, where, user, t, s}
+	var c Conversation = &inMemory{w, s}
+	if r.runner.Open != nil {
+		var err error
+		if c, err = r.runner.Open(user.thread, r.program, w); err != nil {
+			r.failf(where, "the conversation can't be opened: %v", err)
+			return false
+		}
+	}
+	reply, err := c.Take(in)
+	state, failed := c.State()
+	if failed != nil {
+		r.failf(where, "the conversation can't be read: %v", failed)
+		return false
+	}
+	user.state = state
+	if s.err = err; err != nil {
+		return false
+	}
+	s.replied(reply)
+	if w := reply.Waiting; w != nil {
+		if user.last = w.ID; user.first == "" {
+			user.first = w.ID
+		}
+	}
+	return true
+}
+
+func (s *seen) replied(r dialogue.Reply) {
+	s.reply = r
+	if r.Text != "" {
+		s.text = append(s.text, r.Text)
+	}
+	for _, m := range r.Messages {
+		if m.Response != "" {
+			s.says = append(s.says, m.Response)
+		}
+	}
+}
+
+// inMemory is a conversation that no more than a variable holds.
+type inMemory struct {
+	*world
+	s *seen
+}
+
+func (c *inMemory) State() (dialogue.State, error) { return c.user.state, nil }
+
+func (c *inMemory) Take(in dialogue.Input) (reply dialogue.Reply, err error) {
+	r, user := c.r, c.user
 	inputs := []dialogue.Input{in}
 	for n := 0; len(inputs) > 0; n++ {
 		if n > 10_000 {
-			r.failf(where, "the turn doesn't end")
-			return false
+			return reply, errors.New("the turn doesn't end")
 		}
 		in, inputs = inputs[0], inputs[1:]
 		p := r.program
 		if r.runner.Program != nil {
 			changed, err := r.runner.Program(r.inputs, r.program, r.files)
 			if err != nil {
-				r.failf(where, "%v", err)
-				return false
+				return reply, err
 			}
 			p = cmp.Or(changed, p)
 		}
 		r.inputs++
 		state, effects, err := dialogue.Advance(p, user.state, in)
 		if err != nil {
-			s.err = err
 			user.state = state
-			return false
+			return reply, err
 		}
-		user.state = r.stored(where, state)
+		user.state = r.stored(c.where, state)
 		for _, e := range effects {
 			switch {
 			case e.Understand != nil:
-				text, err := json.Marshal(e.Understand)
-				if err != nil {
-					r.failf(where, "%v", err)
-				}
 				u := dialogue.Understood{}
-				if cmds, ok := dialogue.Read(p, user.state, e.Understand.Message); ok && r.agrees(t, user, e.Understand.Message, cmds) {
-					u.Commands = cmds // no model is asked
-				} else {
-					s.nluCalls++
-					user.prompts = append(user.prompts, string(text))
+				cmds, ok := c.Read(p, user.state, e.Understand.Message)
+				if u.Commands = cmds; !ok {
 					u.Time = r.now
-					if t.Cmd != nil && t.Cmd.Fails {
-						u.Err = errors.New("the model can't be reached")
-					} else if u.Commands, err = r.commands(t, user, e.Understand.Message); err != nil {
-						r.failf(where, "%v", err)
-						return false
-					}
+					u.Commands, u.Err = c.Understand(*e.Understand)
 				}
 				inputs = append(inputs, u)
 			case e.Action != nil:
-				inputs = append(inputs, r.act(where, user, *e.Action, s))
+				inputs = append(inputs, c.act(*e.Action))
 			case e.Validate != nil:
-				v := dialogue.Validated{ID: e.Validate.ID, Value: e.Validate.Value}
-				if f := r.runner.Validators[e.Validate.Validator]; f != nil {
-					v.Value, v.Reason = f(e.Validate.Value)
-				}
-				inputs = append(inputs, v)
+				inputs = append(inputs, c.Validate(*e.Validate))
 			case e.Model != nil:
-				text, err := json.Marshal(e.Model)
-				if err != nil {
-					r.failf(where, "%v", err)
-				}
-				user.prompts = append(user.prompts, string(text))
-				inputs = append(inputs, r.model(user, *e.Model))
+				inputs = append(inputs, c.Generate(*e.Model))
 			case e.Reply != nil:
-				s.reply = *e.Reply
-				if e.Reply.Text != "" {
-					s.text = append(s.text, e.Reply.Text)
-				}
-				for _, m := range e.Reply.Messages {
-					if m.Response != "" {
-						s.says = append(s.says, m.Response)
-					}
-				}
-				if w := e.Reply.Waiting; w != nil {
-					if user.last = w.ID; user.first == "" {
-						user.first = w.ID
-					}
-				}
+				reply = *e.Reply
 			}
 		}
 	}
-	return true
+	return reply, nil
 }
 
-// agrees says whether what was read without a model is what the turn says that
-// understanding returns.
-func (r *run) agrees(t Turn, user *talk, in dialogue.Message, read []dialogue.Command) bool {
-	if t.Cmd != nil && t.Cmd.Fails {
-		return false
+// world is what the scenario says in one of its turns.
+type world struct {
+	r     *run
+	where string
+	user  *talk
+	t     Turn
+	s     *seen
+}
+
+func (w *world) Now() time.Time { return w.r.now }
+
+func (w *world) Read(p *program.Program, s dialogue.State, in dialogue.Message) ([]dialogue.Command, bool) {
+	cmds, ok := dialogue.Read(p, s, in)
+	if !ok || w.t.Cmd != nil && w.t.Cmd.Fails {
+		return nil, false
 	}
-	want, err := r.commands(t, user, in)
-	if err != nil {
-		return false
+	// Where the scenario says something else, its model is asked.
+	want, given, err := w.t.commands()
+	if err != nil || !given {
+		return cmds, err == nil
 	}
 	a, errA := json.Marshal(want)
-	b, errB := json.Marshal(read)
-	return errA == nil && errB == nil && string(a) == string(b)
+	b, errB := json.Marshal(cmds)
+	return cmds, errA == nil && errB == nil && string(a) == string(b)
+}
+
+func (w *world) Understand(u dialogue.Understand) ([]dialogue.Command, error) {
+	w.s.nluCalls++
+	w.prompt(u)
+	if w.t.Cmd != nil && w.t.Cmd.Fails {
+		return nil, errors.New("the model can't be reached")
+	}
+	cmds, given, err := w.t.commands()
+	switch {
+	case err != nil:
+		w.r.failf(w.where, "%v", err)
+	case !given && u.Asked != nil && u.Asked.Kind == dialogue.AskCollect:
+		cmds = []dialogue.Command{{Type: dialogue.SetSlot, Slot: u.Asked.Slot, Value: expr.Str(u.Message.Text)}}
+	}
+	return cmds, err
+}
+
+func (w *world) prompt(v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		w.r.failf(w.where, "%v", err)
+	}
+	w.user.prompts = append(w.user.prompts, string(text))
+}
+
+func (w *world) Do(call dialogue.ActionCall) dialogue.Result {
+	w.r.mu.Lock() // actions may run at once
+	defer w.r.mu.Unlock()
+	w.s.calls = append(w.s.calls, call)
+	res := w.r.once(w.where, w.user, call)
+	res.ID = call.ID
+	if res.Error == nil && call.Effect != program.Read {
+		w.user.ledger[call.ID] = call.Action
+	}
+	return res
+}
+
+func (w *world) Validate(v dialogue.Validation) dialogue.Validated {
+	out := dialogue.Validated{ID: v.ID, Value: v.Value}
+	if f := w.r.runner.Validators[v.Validator]; f != nil {
+		out.Value, out.Reason = f(v.Value)
+	}
+	return out
+}
+
+func (w *world) Generate(call dialogue.ModelCall) dialogue.Answer {
+	w.prompt(call)
+	return w.r.model(w.user, call)
 }
 
 // stored returns the state as it comes back from where it is kept.
@@ -491,51 +593,36 @@ func (r *run) stored(where string, s dialogue.State) dialogue.State {
 	return back
 }
 
-// commands are what the turn's understanding returns.
-func (r *run) commands(t Turn, user *talk, in dialogue.Message) ([]dialogue.Command, error) {
+// commands are what the turn says that understanding returns, if it says so.
+func (t *Turn) commands() (cmds []dialogue.Command, given bool, err error) {
 	switch {
 	case !t.Raw.IsZero():
 		text, err := json.Marshal(yamlvalue.Of(&t.Raw))
 		if err != nil {
-			return nil, err
+			return nil, true, err
 		}
-		var cmds []dialogue.Command
-		return cmds, json.Unmarshal(text, &cmds)
+		err = json.Unmarshal(text, &cmds)
+		return cmds, true, err
 	case t.Cmd != nil:
-		var cmds []dialogue.Command
 		for _, text := range t.Cmd.List {
 			c, ok, err := Command(text)
 			if err != nil {
-				return nil, err
+				return nil, true, err
 			}
 			if ok {
 				cmds = append(cmds, c)
 			}
 		}
-		return cmds, nil
+		return cmds, true, nil
 	}
-	if cmds, ok := dialogue.Read(r.program, user.state, in); ok {
-		return cmds, nil
-	}
-	if q := user.state.Metadata.Machine.Question; q != nil && q.Kind == dialogue.AskCollect {
-		return []dialogue.Command{{Type: dialogue.SetSlot, Slot: q.Slot, Value: expr.Str(in.Text)}}, nil
-	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // act runs an action with its retries.
-func (r *run) act(where string, user *talk, call dialogue.ActionCall, s *seen) dialogue.Result {
+func (w *world) act(call dialogue.ActionCall) dialogue.Result {
 	for attempt := 1; ; attempt++ {
-		s.calls = append(s.calls, call)
-		res := r.once(where, user, call)
-		res.ID = call.ID
-		if res.Error == nil {
-			if call.Effect != program.Read {
-				user.ledger[call.ID] = call.Action
-			}
-			return res
-		}
-		if !call.Retry.Applies(res.Error.Type, attempt) {
+		res := w.Do(call)
+		if res.Error == nil || !call.Retry.Applies(res.Error.Type, attempt) {
 			return res
 		}
 	}

@@ -84,7 +84,7 @@ func (m *conversation) masked(c Command) Command {
 
 // Masked returns commands as they may be shown: without sensitive values.
 func Masked(p *program.Program, s State, commands []Command) []Command {
-	m := &machine{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{}}
+	m := &conversation{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{}}
 	masked := make([]Command, len(commands))
 	for i, c := range commands {
 		masked[i] = m.masked(c)

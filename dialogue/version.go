@@ -131,14 +131,15 @@ func (st *Standing) calls(m *conversation, callee string) bool {
 	default:
 		return false
 	}
-	// One that is walked anew by a correction has its call before it.
-	step, _ := st.flow.Step(cmp.Or(m.m.Frames[st.FlowID].Walk, st.ToStep))
-	x, ok := body[*program.Call](step)
-	if !ok {
-		return false
-	}
 	own, known := m.p.Flow(callee)
-	return known && leads(m.p, x.Flow, own, nil)
+	// One that a correction has walk anew may have its call before it.
+	for _, at := range []string{st.ToStep, m.m.Frames[st.FlowID].Walk} {
+		step, _ := st.flow.Step(at)
+		if x, ok := body[*program.Call](step); ok && known && leads(m.p, x.Flow, own, nil) {
+			return true
+		}
+	}
+	return false
 }
 
 // leads says whether a call of a flow may have led to another: itself, or by a link.

@@ -116,6 +116,13 @@ func (r *Runner) Run(s Scenario, others []Scenario) []string {
 	return run.failures
 }
 
+// Compile returns the program and the files that a scenario is about.
+func (r *Runner) Compile(s Scenario) (*program.Program, []program.File, error) {
+	run := &run{runner: r, scenario: s}
+	err := run.compile()
+	return run.program, run.files, err
+}
+
 func (r *Runner) check(s Scenario) []string {
 	var files []program.File
 	for name, text := range s.Check.Files {

@@ -173,8 +173,8 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 	}
 }
 
-// largestOutput are the bytes that an output may have as JSON.
-const largestOutput = 256 << 10
+// MaxOutput are the bytes that an output of an action may have as JSON.
+const MaxOutput = 256 << 10
 
 // outputs stores what an action answered.
 func (m *machine) outputs(i int, step *program.Step, x *program.Invoke, out map[string]expr.Value) ([]string, *Failure) {
@@ -193,8 +193,8 @@ func (m *machine) outputs(i int, step *program.Step, x *program.Invoke, out map[
 		if reason := program.Conforms(o.Type, v); reason != "" {
 			return nil, invalid("the output %q: %s", o.Output, reason)
 		}
-		if size := len(canonical(v)); size > largestOutput {
-			return nil, invalid("the output %q has %d bytes, more than %d", o.Output, size, largestOutput)
+		if size := len(canonical(v)); size > MaxOutput {
+			return nil, invalid("the output %q has %d bytes, more than %d", o.Output, size, MaxOutput)
 		}
 		v, reason := m.slot(i, o.Slot).Check(v, m.lang())
 		if reason != "" {

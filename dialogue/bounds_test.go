@@ -11,7 +11,6 @@ import (
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
-	"github.com/superstep-dev/superstep/examples/banking"
 )
 
 // talk gives inputs until a turn ends and returns its reply.
@@ -29,8 +28,8 @@ func talk(t testing.TB, p *program.Program, s *dialogue.State, in dialogue.Input
 			case e.Understand != nil:
 				inputs = append(inputs, dialogue.Understood{Commands: cmds})
 			case e.Validate != nil:
-				v, reason := banking.Validators[e.Validate.Validator](e.Validate.Value)
-				inputs = append(inputs, dialogue.Validated{ID: e.Validate.ID, Value: v, Reason: reason})
+				_, validators := code(t)
+				inputs = append(inputs, validators.Validate(t.Context(), *e.Validate))
 			case e.Action != nil:
 				inputs = append(inputs, act(*e.Action))
 			case e.Reply != nil:
@@ -79,13 +78,13 @@ func TestAMegabyteFromAnywhereLeavesASmallState(t *testing.T) {
 
 func TestAConversationOfTwoThousandTurnsHasTheStateOfAShortOne(t *testing.T) {
 	p := bank(t)
-	b := new(banking.Bank)
+	_, b := code(t)
 	s := dialogue.New("t")
 	sizes := map[int]int{}
 	now := time.Unix(1e9, 0)
 	for turn := 1; turn <= 2000; turn += 2 {
 		now = now.Add(time.Minute)
-		act := func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) }
+		act := func(c dialogue.ActionCall) dialogue.Result { return b.Do(t.Context(), c) }
 		talk(t, p, &s, dialogue.Message{ID: fmt.Sprint(turn), Text: "a", Time: now}, start("check_balance"), act)
 		talk(t, p, &s, dialogue.Message{ID: fmt.Sprint(turn, "b"), Text: "b", Time: now}, set("account_type", "checking"), act)
 		text, err := json.Marshal(s)
@@ -126,7 +125,7 @@ func TestInputsThatNothingWaitsForAreTypedErrorsAndChangeNothing(t *testing.T) {
 
 func TestAdvanceLeavesTheStateItIsGivenAsItIs(t *testing.T) {
 	p := bank(t)
-	b := new(banking.Bank)
+	_, b := code(t)
 	s := dialogue.New("t")
 	for _, cmds := range [][]dialogue.Command{start("transfer_funds"), set("beneficiary_name", "Bob"), set("iban", "ES9121000418450200051332"), set("amount", "5"), {{Type: dialogue.CorrectSlot, Slot: "amount", Value: expr.Num(7)}}, start("check_balance"), {{Type: dialogue.CancelFlow}}} {
 		before, err := json.Marshal(s)
@@ -134,7 +133,7 @@ func TestAdvanceLeavesTheStateItIsGivenAsItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := s
-		talk(t, p, &next, dialogue.Message{Text: "a"}, cmds, func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) })
+		talk(t, p, &next, dialogue.Message{Text: "a"}, cmds, func(c dialogue.ActionCall) dialogue.Result { return b.Do(t.Context(), c) })
 		after, err := json.Marshal(s)
 		if err != nil || string(after) != string(before) {
 			t.Errorf("%v changed the state that it was given: %v", cmds, err)
@@ -178,14 +177,14 @@ func TestAnAnswerAfterTheDeadlineIsRefusedUntilTheDeadlineWasGiven(t *testing.T)
 
 func TestOneProgramServesManyConversationsAtOnce(t *testing.T) {
 	p := bank(t)
-	b := new(banking.Bank)
+	branch, b := code(t)
 	done := make(chan string)
 	for n := range 20 {
 		go func() {
 			text := "" // also where talk ends the goroutine
 			defer func() { done <- text }()
 			s := dialogue.New(fmt.Sprint("t", n))
-			act := func(c dialogue.ActionCall) dialogue.Result { return b.Act("alice", c) }
+			act := func(c dialogue.ActionCall) dialogue.Result { return b.Do(t.Context(), c) }
 			talk(t, p, &s, dialogue.Message{Text: "a"}, start("block_card"), act)
 			talk(t, p, &s, dialogue.Message{Text: "b"}, set("card_type", "debit"), act)
 			talk(t, p, &s, dialogue.Message{Text: "c"}, set("card_last_4", fmt.Sprintf("%04d", n)), act)
@@ -196,7 +195,7 @@ func TestOneProgramServesManyConversationsAtOnce(t *testing.T) {
 	for range 20 {
 		said[<-done] = true
 	}
-	if len(said) != 20 || len(b.Ledger()) != 20 {
-		t.Errorf("%d replies, %d cards blocked: %v", len(said), len(b.Ledger()), said)
+	if len(said) != 20 || len(branch.Ledger()) != 20 {
+		t.Errorf("%d replies, %d cards blocked: %v", len(said), len(branch.Ledger()), said)
 	}
 }

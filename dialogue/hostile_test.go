@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
@@ -40,6 +41,7 @@ type hostile struct {
 	dice    dice
 	state   dialogue.State
 	bank    *banking.Bank
+	code    *action.Set
 	now     time.Time
 	history []string
 	ran     map[string]bool // keys of actions that succeeded
@@ -219,11 +221,11 @@ func (h *hostile) give(in dialogue.Input, cmds []dialogue.Command) {
 				}
 				inputs = append(inputs, a)
 			case e.Validate != nil:
-				v, reason := e.Validate.Value, ""
-				if f := banking.Validators[e.Validate.Validator]; f != nil {
-					v, reason = f(v)
+				v := dialogue.Validated{ID: e.Validate.ID, Value: e.Validate.Value}
+				if h.p.Name == "banking" {
+					v = h.code.Validate(h.t.Context(), *e.Validate)
 				}
-				inputs = append(inputs, dialogue.Validated{ID: e.Validate.ID, Value: v, Reason: reason})
+				inputs = append(inputs, v)
 			case e.Action != nil:
 				inputs = append(inputs, h.act(*e.Action, affirmed))
 			case e.Reply != nil:
@@ -299,7 +301,7 @@ func (h *hostile) act(call dialogue.ActionCall, affirmed bool) dialogue.Result {
 		}
 		return dialogue.Result{ID: call.ID, Outputs: out}
 	}
-	return h.bank.Act("alice", call)
+	return h.code.Do(h.t.Context(), call)
 }
 
 // law checks what must hold between two turns.
@@ -413,7 +415,19 @@ func (h *hostile) recover() {
 }
 
 func newHostile(t *testing.T, p *program.Program, d dice) *hostile {
-	return &hostile{t: t, p: p, dice: d, state: dialogue.New("h"), bank: new(banking.Bank), now: time.Unix(1e9, 0).UTC(), ran: map[string]bool{}}
+	b, code := code(t)
+	return &hostile{t: t, p: p, dice: d, state: dialogue.New("h"), bank: b, code: code, now: time.Unix(1e9, 0).UTC(), ran: map[string]bool{}}
+}
+
+// code returns a new bank and its code.
+func code(t testing.TB) (*banking.Bank, *action.Set) {
+	t.Helper()
+	b := new(banking.Bank)
+	s, err := b.Code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, s
 }
 
 func bank(t testing.TB) *program.Program {

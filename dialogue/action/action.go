@@ -60,7 +60,7 @@ func Effect(e program.Effect) Option { return func(a *Action) { a.signature.Effe
 //	bool                            boolean
 //	time.Time                       datetime; with the tag format:"date" or "time" that
 //	time.Duration                   number of seconds
-//	slices                          list
+//	slices                          list; a nil one is empty
 //	structs, maps                   object
 //	expr.Value, any                 any
 //
@@ -121,8 +121,15 @@ func New[In, Out any](name string, fn func(ctx context.Context, in In) (Out, err
 		}
 		outputs, err := run(ctx, inputs)
 		for _, p := range returned {
-			if v, ok := outputs[p.Name]; ok && out[p.Name] != nil {
+			v, ok := outputs[p.Name]
+			switch {
+			case !ok:
+			case out[p.Name] != nil:
 				outputs[p.Name] = fromGo(out[p.Name], p.Type, v)
+			case v.IsNone() && !p.Optional && p.Type == program.List: // a nil slice
+				outputs[p.Name] = expr.ListOf()
+			case v.IsNone() && !p.Optional && p.Type == program.Object:
+				outputs[p.Name] = expr.ObjectOf(nil)
 			}
 		}
 		return outputs, err
@@ -254,22 +261,17 @@ func (a *Action) act(ctx context.Context, given map[string]expr.Value) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	size := 0
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
 		data, err := json.Marshal(outputs[name])
 		if err != nil {
 			return nil, invalidOutput("the output %q: %v", name, err)
 		}
-		if size += len(data); size > maxOutputs {
-			return nil, invalidOutput("the outputs have more than %d bytes", maxOutputs)
+		if len(data) > dialogue.MaxOutput {
+			return nil, invalidOutput("the output %q has %d bytes, more than %d", name, len(data), dialogue.MaxOutput)
 		}
 	}
 	return outputs, nil
 }
-
-// maxOutputs are the bytes of all outputs as JSON that are taken from an action. A
-// conversation takes less of each.
-const maxOutputs = 512 << 10
 
 var (
 	timeType     = reflect.TypeFor[time.Time]()

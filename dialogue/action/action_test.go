@@ -149,6 +149,18 @@ func TestInputsThatDoNotFitAreInvalidAndNotTold(t *testing.T) {
 	}
 }
 
+func TestNilListsAndMapsAreEmpty(t *testing.T) {
+	type out struct {
+		List  []string       `json:"list"`
+		Map   map[string]int `json:"map"`
+		Maybe *[]string      `json:"maybe"`
+	}
+	s, _ := newSet(t, action.New("get", func(context.Context, none) (out, error) { return out{}, nil }))
+	if got := do(t, s, "get", `{}`); got != `{"list":[],"map":{},"maybe":null}` {
+		t.Error(got)
+	}
+}
+
 func TestMapsTakeAndReturnAnything(t *testing.T) {
 	s, _ := newSet(t, action.New("echo", func(_ context.Context, in map[string]expr.Value) (map[string]expr.Value, error) { return in, nil }))
 	if got := do(t, s, "echo", `{"a":1,"b":[true]}`); got != `{"a":1,"b":[true]}` {
@@ -181,7 +193,7 @@ func TestOutputsOfTheWrongShapeAreInvalidOutput(t *testing.T) {
 		action.New("huge", func(context.Context, none) (account, error) { return account{"1e999"}, nil }),
 	)
 	for name, want := range map[string]string{
-		"mega":    `invalid_output: the outputs have more than 524288 bytes`,
+		"mega":    `invalid_output: the output "text" has 1048578 bytes, more than 262144`,
 		"nan":     `invalid_output: they have no JSON: json: unsupported value: NaN`,
 		"account": `invalid_output: the output "id": an integer has too many digits; return it as a string`,
 		"order":   `invalid_output: the output "id": an integer has too many digits; return it as a string`,

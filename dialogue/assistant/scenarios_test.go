@@ -18,7 +18,6 @@ import (
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
-	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/examples/banking"
 	"github.com/superstep-dev/superstep/graph"
@@ -169,24 +168,21 @@ func (c *talk) State() (s dialogue.State, err error) {
 	return s, err
 }
 
-func runner() *dialoguetest.Runner {
-	r := &dialoguetest.Runner{
+func runner(t *testing.T) *dialoguetest.Runner {
+	t.Helper()
+	code, err := new(banking.Bank).Code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &dialoguetest.Runner{
 		Assistant: func(name string) ([]program.File, error) {
 			if name != "banking" {
 				return nil, fmt.Errorf("there is no assistant %q", name)
 			}
 			return program.ReadDir(banking.Files)
 		},
-		Actions:    map[string]dialoguetest.Action{},
-		Validators: map[string]dialoguetest.Validator{},
+		Actions: code,
 	}
-	for name, f := range new(banking.Bank).Actions() {
-		r.Actions[name] = f
-	}
-	for name, f := range banking.Validators {
-		r.Validators[name] = func(v expr.Value) (expr.Value, string) { return f(v) }
-	}
-	return r
 }
 
 func scenarios(t *testing.T, files ...string) []dialoguetest.Scenario {
@@ -240,7 +236,7 @@ func TestEveryScenarioHoldsOnThreads(t *testing.T) {
 				list = append(list, scenarios(t, "more.yaml")...)
 			}
 			k := way.open(t)
-			r := runner()
+			r := runner(t)
 			r.Open = k.conversation
 			if way.set != nil {
 				way.set(r)
@@ -259,7 +255,7 @@ func TestEveryScenarioHoldsOnThreads(t *testing.T) {
 func TestEveryScenarioIsReplayedFromItsRecording(t *testing.T) {
 	store := checkpoint.NewMemory()
 	k := &kept{t: t, open: func() (checkpoint.Store, error) { return store, nil }, stays: true}
-	r := runner()
+	r := runner(t)
 	r.Open = k.conversation
 	list := scenarios(t, "scenarios.yaml", "more.yaml")
 	for _, s := range list {

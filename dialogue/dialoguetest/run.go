@@ -2,6 +2,7 @@ package dialoguetest
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,25 +15,25 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
-// Action is the code of an action. The user is who the conversation is with.
-type Action func(user string, call dialogue.ActionCall) dialogue.Result
-
-// Validator is the code of a validator: it returns the value to keep, or the reason of
-// a refusal.
-type Validator func(v expr.Value) (kept expr.Value, reason string)
+// Actions run actions and validators: an [action.Set], for example.
+type Actions interface {
+	Do(ctx context.Context, call dialogue.ActionCall) dialogue.Result
+	Validate(ctx context.Context, v dialogue.Validation) dialogue.Validated
+}
 
 // Runner runs scenarios, one at a time.
 type Runner struct {
 	// Assistant returns the files of an assistant by the name that scenarios give it.
 	Assistant func(name string) ([]program.File, error)
-	// Actions are run where a scenario has no stub.
-	Actions    map[string]Action
-	Validators map[string]Validator
+	// Actions are those of the assistants: they are run where a scenario has neither a
+	// program of its own nor a stub. They find the user in [action.CallOf].
+	Actions Actions
 	// Restart has every state leave memory: it is written as JSON and read again after
 	// each input.
 	Restart bool
@@ -571,8 +572,8 @@ func (w *world) Do(call dialogue.ActionCall) dialogue.Result {
 
 func (w *world) Validate(v dialogue.Validation) dialogue.Validated {
 	out := dialogue.Validated{ID: v.ID, Value: v.Value}
-	if f := w.r.runner.Validators[v.Validator]; f != nil {
-		out.Value, out.Reason = f(v.Value)
+	if w.r.coded() {
+		out = w.r.runner.Actions.Validate(of(w.user), v)
 	}
 	return out
 }
@@ -646,10 +647,18 @@ func (r *run) once(where string, user *talk, call dialogue.ActionCall) dialogue.
 		}
 		return dialogue.Result{Outputs: a.outputs, Error: a.failure}
 	}
-	if f := r.runner.Actions[call.Action]; f != nil && r.scenario.Program.IsZero() {
-		return f(user.user, call)
+	if r.coded() {
+		return r.runner.Actions.Do(of(user), call)
 	}
 	return dialogue.Result{Error: &dialogue.Failure{Type: "action_not_found"}}
+}
+
+// coded says whether the scenario's assistant has code.
+func (r *run) coded() bool { return r.runner.Actions != nil && r.scenario.Program.IsZero() }
+
+// of returns the context of a user's actions.
+func of(user *talk) context.Context {
+	return action.WithCaller(context.Background(), action.Caller{User: user.user})
 }
 
 // stub returns the next answer; the last one repeats.

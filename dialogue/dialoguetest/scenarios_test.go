@@ -6,29 +6,25 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
-	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/examples/banking"
 )
 
-func runner() *dialoguetest.Runner {
-	r := &dialoguetest.Runner{
+func runner(t *testing.T) *dialoguetest.Runner {
+	t.Helper()
+	code, err := new(banking.Bank).Code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &dialoguetest.Runner{
 		Assistant: func(name string) ([]program.File, error) {
 			if name != "banking" {
 				return nil, fmt.Errorf("there is no assistant %q", name)
 			}
 			return program.ReadDir(banking.Files)
 		},
-		Actions:    map[string]dialoguetest.Action{},
-		Validators: map[string]dialoguetest.Validator{},
+		Actions: code,
 	}
-	for name, f := range new(banking.Bank).Actions() {
-		r.Actions[name] = f
-	}
-	for name, f := range banking.Validators {
-		r.Validators[name] = func(v expr.Value) (expr.Value, string) { return f(v) }
-	}
-	return r
 }
 
 func scenarios(t *testing.T, file string) []dialoguetest.Scenario {
@@ -53,7 +49,7 @@ func TestEveryScenarioHolds(t *testing.T) {
 	}
 	list := append(scenarios(t, "testdata/scenarios.yaml"), scenarios(t, "testdata/more.yaml")...)
 	for way, set := range ways {
-		r := runner()
+		r := runner(t)
 		set(r)
 		for _, s := range list {
 			t.Run(way+"/"+s.ID, func(t *testing.T) {

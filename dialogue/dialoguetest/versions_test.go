@@ -154,7 +154,7 @@ func TestAProgramThatChangesAtAnyInputOfAnyScenarioChangesNothingThatIsSeen(t *t
 				changed[p] = q
 				return q, nil
 			}
-			r := runner()
+			r := runner(t)
 			at, inputs := 0, 0
 			r.Program = func(n int, p *program.Program, files []program.File) (*program.Program, error) {
 				inputs = max(inputs, n+1)

@@ -3,16 +3,21 @@
 package banking
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
@@ -22,145 +27,267 @@ import (
 //go:embed *.yaml
 var Files embed.FS
 
-// Bank runs the assistant's actions. Its zero value is ready; it may be used by any
-// number of conversations at once.
+// Bank is what the assistant's actions work on. Its zero value is ready; it may be used by
+// any number of conversations at once.
 type Bank struct {
 	mu     sync.Mutex
 	ledger []Entry
-	done   map[string]dialogue.Result
+	done   map[string]any // outputs by key
 }
 
 // Entry is one thing that the bank did, once for each key.
 type Entry struct {
 	Key    string
 	Action string
-	Inputs map[string]expr.Value
+	Inputs json.RawMessage
 }
 
 // Ledger returns what the bank did, in order.
 func (b *Bank) Ledger() []Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]Entry(nil), b.ledger...)
+	return slices.Clone(b.ledger)
 }
 
-// Actions returns the actions by name.
-func (b *Bank) Actions() map[string]func(user string, call dialogue.ActionCall) dialogue.Result {
-	actions := map[string]func(string, dialogue.ActionCall) dialogue.Result{}
-	for name := range handlers {
-		actions[name] = b.Act
-	}
-	return actions
+// Code returns the assistant's actions and validators.
+func (b *Bank) Code() (*action.Set, error) {
+	return action.NewSet(
+		action.New("load_profile", loadProfile, action.Effect(program.Read)),
+		action.New("get_balance", getBalance, action.Effect(program.Read)),
+		action.New("list_transactions", listTransactions, action.Effect(program.Read)),
+		action.New("lookup_iban", lookupIBAN, action.Effect(program.Read)),
+		action.New("check_transfer_limits", checkTransferLimits, action.Effect(program.Read)),
+		once(b, "verify_security_code", program.Write, verifySecurityCode),
+		once(b, "execute_transfer", program.Irreversible, executeTransfer),
+		once(b, "block_card", program.Irreversible, blockCard),
+		once(b, "order_card", program.Irreversible, orderCard),
+		action.New("lookup_bill", lookupBill, action.Effect(program.Read)),
+		once(b, "pay_bill", program.Irreversible, payBill),
+		once(b, "cancel_payment", program.Write, b.cancelPayment),
+		action.New("count_alerts", countAlerts, action.Effect(program.Read)),
+		action.New("get_alert", getAlert, action.Effect(program.Read)),
+		action.NewValidator("person_name", personName),
+		action.NewValidator("postal_address", postalAddress),
+		action.NewValidator("bill_reference", checkBillReference),
+	)
 }
 
-// Act runs an action. One that changes something runs once for each key; asked again, it
-// gives the answer that it gave.
-func (b *Bank) Act(user string, call dialogue.ActionCall) dialogue.Result {
-	h, ok := handlers[call.Action]
-	if !ok {
-		return dialogue.Result{ID: call.ID, Error: &dialogue.Failure{Type: "action_not_found"}}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r, ok := b.done[call.ID]; ok {
-		return r
-	}
-	out, failure := h(b, user, call)
-	r := dialogue.Result{ID: call.ID, Outputs: out, Error: failure}
-	if failure == nil && call.Effect != program.Read {
-		if b.done == nil {
-			b.done = map[string]dialogue.Result{}
+// once makes an action that changes something: it runs once for each key, and asked again
+// it gives the answer that it gave.
+func once[In, Out any](b *Bank, name string, effect program.Effect, fn func(context.Context, In) (Out, error)) *action.Action {
+	return action.New(name, func(ctx context.Context, in In) (Out, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		key := action.CallOf(ctx).ID
+		if out, ok := b.done[key].(Out); ok {
+			return out, nil
 		}
-		b.done[call.ID] = r
-		b.ledger = append(b.ledger, Entry{Key: call.ID, Action: call.Action, Inputs: call.Inputs})
-	}
-	return r
+		out, err := fn(ctx, in)
+		if err != nil {
+			return out, err
+		}
+		inputs, err := json.Marshal(in)
+		if err != nil {
+			return out, err
+		}
+		if b.done == nil {
+			b.done = map[string]any{}
+		}
+		b.done[key] = out
+		b.ledger = append(b.ledger, Entry{Key: key, Action: name, Inputs: inputs})
+		return out, nil
+	}, action.Effect(effect))
 }
 
-type outputs = map[string]expr.Value
+type none struct{}
 
-type handler func(b *Bank, user string, call dialogue.ActionCall) (outputs, *dialogue.Failure)
+type profile struct {
+	CustomerName string `json:"customer_name"`
+	Tier         string `json:"tier"`
+}
+
+func loadProfile(ctx context.Context, _ none) (profile, error) {
+	if strings.HasPrefix(action.CallOf(ctx).User, "std-") {
+		return profile{"Bob Miller", "standard"}, nil
+	}
+	return profile{"Alice Johnson", "premium"}, nil
+}
 
 var balances = map[string]float64{"checking": 3847.52, "savings": 15230, "investment": 42150.75}
 
-var handlers = map[string]handler{
-	"load_profile": func(_ *Bank, user string, _ dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		if strings.HasPrefix(user, "std-") {
-			return outputs{"customer_name": expr.Str("Bob Miller"), "tier": expr.Str("standard")}, nil
-		}
-		return outputs{"customer_name": expr.Str("Alice Johnson"), "tier": expr.Str("premium")}, nil
-	},
-	"get_balance": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		balance, ok := balances[text(call, "account_type")]
-		if !ok {
-			return nil, &dialogue.Failure{Type: "not_found"}
-		}
-		return outputs{"balance": expr.Num(balance), "currency": expr.Str("EUR")}, nil
-	},
-	"list_transactions": listTransactions,
-	"lookup_iban": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		iban := text(call, "iban")
-		if len(iban) < 8 {
-			return nil, &dialogue.Failure{Type: "invalid"}
-		}
-		return outputs{"bank_name": expr.Str(iban[:2] + "-" + iban[4:8])}, nil
-	},
-	"check_transfer_limits": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		return outputs{"code_required": expr.Bool(number(call, "amount") > 10000)}, nil
-	},
-	"verify_security_code": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		return outputs{"code_accepted": expr.Bool(text(call, "security_code") != "000000")}, nil
-	},
-	"execute_transfer": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		sum := expr.Round(number(call, "amount"), 2) + expr.Round(number(call, "transfer_fee"), 2)
-		if sum > balances[text(call, "source_account")] {
-			return nil, &dialogue.Failure{Type: "refused", Message: "the account does not hold this amount"}
-		}
-		return outputs{"transaction_id": reference("TRF", call)}, nil
-	},
-	"block_card": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		return outputs{"block_id": reference("BLK", call)}, nil
-	},
-	"order_card": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		return outputs{"request_id": reference("CARD", call)}, nil
-	},
-	"lookup_bill": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		if strings.HasSuffix(text(call, "bill_reference"), "00000") {
-			return outputs{"bill_found": expr.Bool(false)}, nil
-		}
-		bill, ok := bills[text(call, "bill_type")]
-		if !ok {
-			return outputs{"bill_found": expr.Bool(false)}, nil
-		}
-		return outputs{"bill_found": expr.Bool(true), "bill_issuer": expr.Str(bill.issuer), "bill_amount": expr.Num(bill.amount), "bill_due": expr.Str("2024-12-31")}, nil
-	},
-	"pay_bill": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		return outputs{"payment_id": reference("PAY", call)}, nil
-	},
-	"cancel_payment": func(b *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		for key, r := range b.done {
-			if id, ok := r.Outputs["payment_id"]; ok && key != call.ID && id.Equal(call.Inputs["payment_id"]) {
-				return nil, nil
-			}
-		}
-		return nil, &dialogue.Failure{Type: "not_found"}
-	},
-	"count_alerts": func(*Bank, string, dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		return outputs{"alert_total": expr.Num(float64(len(alerts)))}, nil
-	},
-	"get_alert": func(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
-		i := int(number(call, "alert_index"))
-		if i < 0 || i >= len(alerts) {
-			return nil, &dialogue.Failure{Type: "not_found"}
-		}
-		return outputs{"alert_title": expr.Str(alerts[i].title), "alert_time": expr.Str(alerts[i].at)}, nil
-	},
+type account struct {
+	AccountType string `json:"account_type"`
 }
 
-var alerts = []struct{ title, at string }{
-	{"Sign-in from a new device", "2024-11-20T08:15:00Z"},
-	{"Large card payment", "2024-11-21T19:40:00Z"},
-	{"Password change requested", "2024-11-22T06:05:00Z"},
+type balance struct {
+	Balance  float64 `json:"balance"`
+	Currency string  `json:"currency"`
+}
+
+func getBalance(_ context.Context, in account) (balance, error) {
+	amount, ok := balances[in.AccountType]
+	if !ok {
+		return balance{}, &dialogue.Failure{Type: "not_found"}
+	}
+	return balance{amount, "EUR"}, nil
+}
+
+type iban struct {
+	IBAN string `json:"iban"`
+}
+
+type bank struct {
+	BankName string `json:"bank_name"`
+}
+
+func lookupIBAN(_ context.Context, in iban) (bank, error) {
+	if len(in.IBAN) < 8 {
+		return bank{}, &dialogue.Failure{Type: "invalid"}
+	}
+	return bank{in.IBAN[:2] + "-" + in.IBAN[4:8]}, nil
+}
+
+type amount struct {
+	Amount float64 `json:"amount"`
+}
+
+type limits struct {
+	CodeRequired bool `json:"code_required"`
+}
+
+func checkTransferLimits(_ context.Context, in amount) (limits, error) {
+	return limits{in.Amount > 10000}, nil
+}
+
+type code struct {
+	SecurityCode string `json:"security_code"`
+}
+
+type verdict struct {
+	CodeAccepted bool `json:"code_accepted"`
+}
+
+func verifySecurityCode(_ context.Context, in code) (verdict, error) {
+	return verdict{in.SecurityCode != "000000"}, nil
+}
+
+type transfer struct {
+	SourceAccount   string  `json:"source_account"`
+	BeneficiaryName string  `json:"beneficiary_name"`
+	IBAN            string  `json:"iban"`
+	Amount          float64 `json:"amount"`
+	TransferConcept string  `json:"transfer_concept,omitempty"`
+	TransferFee     float64 `json:"transfer_fee,omitempty"`
+}
+
+type transferred struct {
+	TransactionID string `json:"transaction_id"`
+}
+
+func executeTransfer(ctx context.Context, in transfer) (transferred, error) {
+	if expr.Round(in.Amount, 2)+expr.Round(in.TransferFee, 2) > balances[in.SourceAccount] {
+		return transferred{}, &dialogue.Failure{Type: "refused", Message: "the account does not hold this amount"}
+	}
+	return transferred{reference(ctx, "TRF")}, nil
+}
+
+type card struct {
+	CardType  string `json:"card_type"`
+	CardLast4 string `json:"card_last_4"`
+}
+
+type blocked struct {
+	BlockID string `json:"block_id"`
+}
+
+func blockCard(ctx context.Context, _ card) (blocked, error) {
+	return blocked{reference(ctx, "BLK")}, nil
+}
+
+type newCard struct {
+	CardType        string `json:"card_type"`
+	DeliveryAddress string `json:"delivery_address"`
+}
+
+type ordered struct {
+	RequestID string `json:"request_id"`
+}
+
+func orderCard(ctx context.Context, _ newCard) (ordered, error) {
+	return ordered{reference(ctx, "CARD")}, nil
+}
+
+type bill struct {
+	BillType      string `json:"bill_type"`
+	BillReference string `json:"bill_reference"`
+}
+
+type billFound struct {
+	BillFound  bool    `json:"bill_found"`
+	BillIssuer string  `json:"bill_issuer,omitempty"`
+	BillAmount float64 `json:"bill_amount,omitempty"`
+	BillDue    string  `json:"bill_due,omitempty" format:"date"`
+}
+
+func lookupBill(_ context.Context, in bill) (billFound, error) {
+	b, ok := bills[in.BillType]
+	if !ok || strings.HasSuffix(in.BillReference, "00000") {
+		return billFound{}, nil
+	}
+	return billFound{BillFound: true, BillIssuer: b.issuer, BillAmount: b.amount, BillDue: "2024-12-31"}, nil
+}
+
+type payment struct {
+	BillType      string  `json:"bill_type"`
+	BillReference string  `json:"bill_reference"`
+	BillAmount    float64 `json:"bill_amount"`
+}
+
+type paid struct {
+	PaymentID string `json:"payment_id"`
+}
+
+func payBill(ctx context.Context, _ payment) (paid, error) {
+	return paid{reference(ctx, "PAY")}, nil
+}
+
+func (b *Bank) cancelPayment(_ context.Context, in paid) (none, error) {
+	for _, out := range b.done {
+		if out == any(in) {
+			return none{}, nil
+		}
+	}
+	return none{}, &dialogue.Failure{Type: "not_found"}
+}
+
+type alertCount struct {
+	AlertTotal int `json:"alert_total"`
+}
+
+func countAlerts(context.Context, none) (alertCount, error) {
+	return alertCount{len(alerts)}, nil
+}
+
+type alertIndex struct {
+	AlertIndex int `json:"alert_index"`
+}
+
+type alert struct {
+	AlertTitle string    `json:"alert_title"`
+	AlertTime  time.Time `json:"alert_time"`
+}
+
+func getAlert(_ context.Context, in alertIndex) (alert, error) {
+	if in.AlertIndex < 0 || in.AlertIndex >= len(alerts) {
+		return alert{}, &dialogue.Failure{Type: "not_found"}
+	}
+	return alerts[in.AlertIndex], nil
+}
+
+var alerts = []alert{
+	{"Sign-in from a new device", time.Date(2024, 11, 20, 8, 15, 0, 0, time.UTC)},
+	{"Large card payment", time.Date(2024, 11, 21, 19, 40, 0, 0, time.UTC)},
+	{"Password change requested", time.Date(2024, 11, 22, 6, 5, 0, 0, time.UTC)},
 }
 
 var bills = map[string]struct {
@@ -186,75 +313,74 @@ var transactions = []string{
 	"2024-11-01 Insurance -72.15",
 }
 
-func listTransactions(_ *Bank, _ string, call dialogue.ActionCall) (outputs, *dialogue.Failure) {
+type period struct {
+	AccountType       string `json:"account_type"`
+	TransactionPeriod string `json:"transaction_period"`
+	Page              int    `json:"page"`
+}
+
+type transactionPage struct {
+	Transactions []string `json:"transactions"`
+	HasMore      bool     `json:"has_more"`
+}
+
+func listTransactions(_ context.Context, in period) (transactionPage, error) {
 	const size = 3
 	list := transactions
-	if text(call, "transaction_period") == "last week" {
+	if in.TransactionPeriod == "last week" {
 		list = list[:4]
 	}
-	from := (int(number(call, "page")) - 1) * size
+	from := (in.Page - 1) * size
 	if from < 0 || from > len(list) {
 		from = len(list)
 	}
 	to := min(from+size, len(list))
-	items := []expr.Value{}
-	for _, t := range list[from:to] {
-		items = append(items, expr.Str(t))
-	}
-	return outputs{"transactions": expr.ListOf(items...), "has_more": expr.Bool(to < len(list))}, nil
-}
-
-func text(call dialogue.ActionCall, name string) string { return call.Inputs[name].String() }
-
-func number(call dialogue.ActionCall, name string) float64 {
-	n, _ := call.Inputs[name].Num()
-	return n
+	return transactionPage{list[from:to], to < len(list)}, nil
 }
 
 // reference makes a number for a paper out of the key alone.
-func reference(prefix string, call dialogue.ActionCall) expr.Value {
-	sum := sha256.Sum256([]byte(call.ID))
-	return expr.Str(prefix + "-" + strings.ToUpper(hex.EncodeToString(sum[:4])))
+func reference(ctx context.Context, prefix string) string {
+	sum := sha256.Sum256([]byte(action.CallOf(ctx).ID))
+	return prefix + "-" + strings.ToUpper(hex.EncodeToString(sum[:4]))
 }
 
-// Validators are the assistant's validators by name.
-var Validators = map[string]func(expr.Value) (kept expr.Value, reason string){
-	"person_name": func(v expr.Value) (expr.Value, string) {
-		s := strings.Join(strings.Fields(v.String()), " ")
-		letters := 0
-		for _, r := range s {
-			switch {
-			case unicode.IsLetter(r):
-				letters++
-			case unicode.Is(unicode.Mn, r), strings.ContainsRune(" -'.", r):
-			default:
-				return expr.Value{}, fmt.Sprintf("a name has no %q", r)
-			}
-		}
-		if letters < 2 {
-			return expr.Value{}, "a name has at least two letters"
-		}
-		return expr.Str(s), ""
-	},
-	"postal_address": func(v expr.Value) (expr.Value, string) {
-		s := strings.Join(strings.Fields(v.String()), " ")
+func personName(_ context.Context, v string) (string, error) {
+	s := strings.Join(strings.Fields(v), " ")
+	letters := 0
+	for _, r := range s {
 		switch {
-		case len([]rune(s)) < 10:
-			return expr.Value{}, "the address is too short"
-		case !strings.ContainsAny(s, "0123456789"):
-			return expr.Value{}, "the address has no house number"
-		case !strings.Contains(s, " "):
-			return expr.Value{}, "the address has only one word"
+		case unicode.IsLetter(r):
+			letters++
+		case unicode.Is(unicode.Mn, r), strings.ContainsRune(" -'.", r):
+		default:
+			return "", action.Refusal(fmt.Sprintf("a name has no %q", r))
 		}
-		return expr.Str(s), ""
-	},
-	"bill_reference": func(v expr.Value) (expr.Value, string) {
-		s := strings.ToUpper(strings.TrimSpace(v.String()))
-		if !billReference.MatchString(s) {
-			return expr.Value{}, "a reference looks like INV-2024-12345"
-		}
-		return expr.Str(s), ""
-	},
+	}
+	if letters < 2 {
+		return "", action.Refusal("a name has at least two letters")
+	}
+	return s, nil
+}
+
+func postalAddress(_ context.Context, v string) (string, error) {
+	s := strings.Join(strings.Fields(v), " ")
+	switch {
+	case len([]rune(s)) < 10:
+		return "", action.Refusal("the address is too short")
+	case !strings.ContainsAny(s, "0123456789"):
+		return "", action.Refusal("the address has no house number")
+	case !strings.Contains(s, " "):
+		return "", action.Refusal("the address has only one word")
+	}
+	return s, nil
 }
 
 var billReference = regexp.MustCompile(`^[A-Z]{2,5}-[0-9]{4}-[0-9]{1,8}$`)
+
+func checkBillReference(_ context.Context, v string) (string, error) {
+	s := strings.ToUpper(strings.TrimSpace(v))
+	if !billReference.MatchString(s) {
+		return "", action.Refusal("a reference looks like INV-2024-12345")
+	}
+	return s, nil
+}

@@ -385,7 +385,7 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (res
 	} else {
 		resp = named(resp, id)
 	}
-	if l.After != nil && !graph.IsInterrupt(err) {
+	if l.After != nil && !errors.Is(err, graph.ErrInterrupted) {
 		r, afterErr := l.After(ctx, s, req, resp, err)
 		if afterErr != nil {
 			return nil, nil, afterErr

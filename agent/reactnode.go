@@ -220,7 +220,7 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 
 // fail returns the error of the node.
 func (r *ReActNode) fail(steps []Step, err error) error {
-	if graph.IsInterrupt(err) {
+	if errors.Is(err, graph.ErrInterrupted) {
 		return err
 	}
 	return &ReActError{Steps: append(steps, ErrorStep(err.Error())), Err: err}

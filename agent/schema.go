@@ -45,7 +45,7 @@ const (
 func MessagesSchema() *graph.Schema {
 	list := graph.Field{Type: reflect.TypeFor[[]chat.Message]()}
 	messages := list
-	messages.Reducer = graph.ReducerFunc(reduceMessages)
+	messages.Reducer = graph.ReducerOf(reduceMessages)
 	oneShot := list
 	oneShot.Reducer = graph.OverrideReducer
 	merged := graph.Field{Type: reflect.TypeFor[map[string]any](), Reducer: graph.MergeReducer}
@@ -58,14 +58,13 @@ func MessagesSchema() *graph.Schema {
 		AddField(KeyNodeResponses, merged).
 		AddField(KeyMetadata, merged).
 		AddField(KeyStructured, graph.Field{Type: reflect.TypeFor[map[string]any](), Reducer: graph.OverrideReducer}).
-		AddField(KeyUsage, graph.Field{Type: reflect.TypeFor[Usage](), Reducer: graph.ReducerFunc(reduceUsage), Default: Usage{}}).
+		AddField(KeyUsage, graph.Field{Type: reflect.TypeFor[Usage](), Reducer: graph.ReducerOf(reduceUsage), Default: Usage{}}).
 		Reserve(KeySession, KeyExecContext, KeyToolCallbacks, KeyModelCallbacks, KeyAgentCallbacks, KeyCurrentNode, KeyParentAgent, KeyCommand, KeyResumeMap).
 		RegisterType(reflect.TypeFor[chat.Message](), reflect.TypeFor[chat.Update]())
 }
 
 // reduceMessages is the reducer of messages.
-func reduceMessages(existing, update any) any {
-	messages, _ := existing.([]chat.Message)
+func reduceMessages(messages []chat.Message, update any) []chat.Message {
 	switch u := update.(type) {
 	case chat.Update:
 		return u.Apply(messages)
@@ -80,8 +79,7 @@ func reduceMessages(existing, update any) any {
 }
 
 // reduceUsage is the reducer of what models used.
-func reduceUsage(existing, update any) any {
-	sum, _ := existing.(Usage)
+func reduceUsage(sum Usage, update any) Usage {
 	u, ok := update.(Usage)
 	if !ok && update != nil {
 		panic(fmt.Sprintf("usage is updated with a %T: want an agent.Usage", update))
@@ -234,7 +232,7 @@ func onSchema(s *graph.SchemaState, run func(st *State) error) error {
 		update[KeyMetadata] = changed
 	}
 	if used := st.Usage.Get(); len(used) > 0 {
-		if _, there := s.Lookup(KeyUsage); there { // a schema of the user's own may lack it
+		if s.Get(KeyUsage) != nil { // a schema of the user's own may lack it
 			update[KeyUsage] = used
 		}
 	}

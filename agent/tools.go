@@ -324,7 +324,7 @@ func (t *Tools[S]) callAll(ctx context.Context, jobs []*job) error {
 			}
 			group.Go(func() error {
 				errs[i] = t.call(groupCtx, j)
-				if graph.IsInterrupt(errs[i]) {
+				if errors.Is(errs[i], graph.ErrInterrupted) {
 					return nil
 				}
 				return errs[i]
@@ -332,7 +332,7 @@ func (t *Tools[S]) callAll(ctx context.Context, jobs []*job) error {
 		}
 		if err := group.Wait(); err != nil {
 			for _, err := range errs { // the first in the order of the calls, not of time
-				if err != nil && !graph.IsInterrupt(err) && !errors.Is(err, context.Canceled) {
+				if err != nil && !errors.Is(err, graph.ErrInterrupted) && !errors.Is(err, context.Canceled) {
 					return err
 				}
 			}
@@ -393,7 +393,7 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 		})
 		out.recorded = !fresh
 	}
-	if graph.IsInterrupt(err) {
+	if errors.Is(err, graph.ErrInterrupted) {
 		return err
 	}
 	if err != nil {
@@ -481,7 +481,7 @@ func passes(err error) bool {
 	if errors.As(err, &deps) || errors.As(err, &config) {
 		return true
 	}
-	return graph.IsInterrupt(err) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
+	return errors.Is(err, graph.ErrInterrupted) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
 }
 
 // storable reports what of a result can't be stored.

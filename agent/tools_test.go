@@ -374,6 +374,7 @@ func (o *observer) add(format string, args ...any)   { *o = append(*o, fmt.Sprin
 func (o *observer) OnNodeEnter(ev graph.Event)       { o.add("enter %s", ev.Node) }
 func (o *observer) OnNodeExit(ev graph.Event)        { o.add("exit %s", ev.Node) }
 func (o *observer) OnError(ev graph.Event)           { o.add("error %s", ev.Node) }
+func (*observer) OnInterrupt(graph.Event)            {}
 func (o *observer) OnCheckpointSaved(ev graph.Event) {}
 func (o *observer) OnToolCall(ev graph.Event) {
 	s := ev.Value.(tool.Started)

@@ -278,6 +278,7 @@ type exits struct {
 
 func (e *exits) OnNodeEnter(graph.Event)       {}
 func (e *exits) OnError(graph.Event)           {}
+func (*exits) OnInterrupt(graph.Event)         {}
 func (e *exits) OnCheckpointSaved(graph.Event) {}
 func (e *exits) OnNodeExit(ev graph.Event) {
 	if ev.Node == e.node && len(ev.Path) == 0 && !e.closed {

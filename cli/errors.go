@@ -112,7 +112,7 @@ func hintOf(err error) string {
 	if errors.As(err, &h) {
 		add(h.hint)
 	}
-	var steps *graph.StepLimitError
+	var steps *graph.LimitError
 	var answer *graph.AnswerError
 	var there *client.RunError
 	switch {

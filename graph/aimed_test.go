@@ -63,9 +63,9 @@ func TestLimitsForAGraphInside(t *testing.T) {
 	g := compile(t, b.AddEdge(graph.Start, "sub"), stored()...)
 	th := g.Thread("t")
 	_, err := th.Invoke(bg, g.Input(func(*trail) error { return nil }))
-	wantErr[*graph.StepLimitError](t, err)
+	wantErr[*graph.LimitError](t, err)
 	_, err = th.Invoke(bg, g.Continue(), graph.For("sub", graph.MaxSteps(9), graph.AtMostSteps(3)))
-	wantErr[*graph.StepLimitError](t, err)
+	wantErr[*graph.LimitError](t, err)
 	equal(t, "N", must[*graph.Snapshot[trail]](t)(th.Invoke(bg, g.Continue(), graph.For("sub", graph.MaxSteps(9)))).State.N, 5)
 }
 

@@ -48,7 +48,7 @@ func TestASuperstepAllocatesLittle(t *testing.T) {
 					s.N = 1
 					return nil
 				}), graph.MaxSteps(n))
-				wantErr[*graph.StepLimitError](t, err)
+				wantErr[*graph.LimitError](t, err)
 			})
 			if got > tc.limit {
 				t.Errorf("a superstep allocates %.2f times, want at most %.1f", got, tc.limit)

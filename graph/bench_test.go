@@ -47,7 +47,7 @@ func steps[S any](b *testing.B, g *graph.Graph[S], input func(*S) error, opts ..
 	b.ResetTimer()
 	_, err := g.Thread("t").Invoke(bg, g.Input(input), append(opts, graph.MaxSteps(b.N))...)
 	b.StopTimer()
-	wantErr[*graph.StepLimitError](b, err)
+	wantErr[*graph.LimitError](b, err)
 }
 
 // storedSteps runs b.N supersteps of a thread.
@@ -57,7 +57,7 @@ func storedSteps[S any](b *testing.B, g *graph.Graph[S], input func(*S) error) {
 	b.ResetTimer()
 	_, err := g.Thread("t").Invoke(bg, g.Input(input), graph.MaxSteps(b.N))
 	b.StopTimer()
-	wantErr[*graph.StepLimitError](b, err)
+	wantErr[*graph.LimitError](b, err)
 }
 
 func BenchmarkStep(b *testing.B) {

@@ -16,9 +16,6 @@ type Command struct{ c local.Command }
 // Send is a task to be run on a payload; see [Task.Send].
 type Send struct{ send local.Send }
 
-// Node returns the name of the node that is sent to.
-func (s Send) Node() string { return s.send.Node }
-
 // SendJSON returns a send to a node whose payload is JSON, from outside of the
 // program. [Task.Send] checks types; of this one they are checked when it runs.
 func SendJSON(node string, payload json.RawMessage) Send {
@@ -75,17 +72,14 @@ func (c Command) And(others ...Command) Command {
 // IsZero reports whether c chooses nothing.
 func (c Command) IsZero() bool { return c.c.Zero() }
 
-// Nodes returns the names of the nodes that c goes to, those of its sends not
-// included. It lets a test look at what a router decides.
-func (c Command) Nodes() []string { return slices.Clone(c.c.Goto.List()) }
-
-// Sends returns the sends of c.
-func (c Command) Sends() []Send {
-	var sends []Send
-	for _, s := range c.c.Sends {
-		sends = append(sends, Send{s})
+// Nodes returns the names of the nodes that c leads to: those that it goes to, then that
+// of each of its sends. It lets a test look at what a router decides.
+func (c Command) Nodes() []string {
+	nodes := slices.Clone(c.c.Goto.List())
+	for i := range c.c.Sends {
+		nodes = append(nodes, c.c.Sends[i].Node)
 	}
-	return sends
+	return nodes
 }
 
 func (c Command) local() local.Command { return c.c }

@@ -11,7 +11,7 @@ import (
 // Do runs a sub-step of a node, as a node of its own is run, and records its result:
 // when the node runs again, after a question, a sleep, an error or a crash, the
 // recorded result is returned and fn isn't called. So a whole workflow may be one node
-// whose Go code calls Do: loops, branches and helper functions included.
+// whose Go code calls Do: in loops, in branches, in helper functions.
 //
 // [Retry], [Timeout] and [Cache] hold for it as they do for a node, but attempts are
 // counted anew when the node runs again. The [CachePolicy.Key] is given in, and in as

@@ -313,6 +313,7 @@ type watcher func(ev graph.Event)
 func (w watcher) OnNodeEnter(ev graph.Event)     { w(ev) }
 func (w watcher) OnNodeExit(ev graph.Event)      { w(ev) }
 func (w watcher) OnError(ev graph.Event)         { w(ev) }
+func (watcher) OnInterrupt(graph.Event)          {}
 func (watcher) OnCheckpointSaved(ev graph.Event) {}
 
 func TestFuturesRunAtOnce(t *testing.T) {
@@ -681,7 +682,7 @@ func TestDoAfterAnOpenQuestionDoesNotRun(t *testing.T) {
 	g := compile(t, one(func(ctx context.Context, s *trail) error {
 		_, asked := graph.Interrupt[bool](ctx, "q", nil)
 		f := graph.Go(ctx, "double", double(ran), 2)
-		if _, err := graph.Do(ctx, "double", double(ran), 1); asked != nil && !graph.IsInterrupt(err) {
+		if _, err := graph.Do(ctx, "double", double(ran), 1); asked != nil && !errors.Is(err, graph.ErrInterrupted) {
 			t.Errorf("error %v", err)
 		}
 		_, err := f.Wait(ctx)

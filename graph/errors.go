@@ -37,6 +37,11 @@ var (
 	// ErrNotInNode: the context does not come from a node.
 	ErrNotInNode = local.ErrOutside
 
+	// ErrInterrupted: the node has to wait, as [Interrupt], [WaitFor], [Sleep] or a later
+	// [Once] says. Code between them and the node must return such an error and not treat
+	// it as a failure.
+	ErrInterrupted = local.ErrInterrupted
+
 	// ErrNoAsking: an interrupt where none can be raised, such as in Once.
 	ErrNoAsking = local.ErrNoAsking
 
@@ -46,6 +51,9 @@ var (
 
 	// ErrUnknownGraph: a thread belongs to a graph that a [Runner] was not given.
 	ErrUnknownGraph = errors.New("the runner doesn't know the graph")
+
+	// ErrNotRecorded: in a replay, the recording doesn't have the result of a [Once] or [Do].
+	ErrNotRecorded = local.ErrNotRecorded
 
 	// ErrLate: the attempt of the node that calls has ended.
 	ErrLate = local.ErrLate
@@ -209,25 +217,18 @@ type (
 	//	func (e *CallError) Unwrap() error
 	CallError = local.CallError
 
-	// StepLimitError says that a run took as many supersteps as it may.
+	// LimitError says that a run took as many supersteps, or ran as many tasks, as it may.
 	//
-	//	type StepLimitError struct {
+	//	type LimitError struct {
+	//		Of           string // "supersteps" or "tasks"
 	//		Max, Reached int
+	//		Coming       int      // tasks of the next superstep
 	//		Recent       []string // nodes run last, newest last
 	//		Next         []string // nodes that would have run
 	//	}
 	//
-	//	func (e *StepLimitError) Error() string
-	StepLimitError = core.StepLimitError
-
-	// TaskLimitError says that a run would run more tasks than it may.
-	//
-	//	type TaskLimitError struct {
-	//		Max, Reached, Next int
-	//	}
-	//
-	//	func (e *TaskLimitError) Error() string
-	TaskLimitError = core.TaskLimitError
+	//	func (e *LimitError) Error() string
+	LimitError = core.LimitError
 
 	// CycleError says that a run goes round without making progress.
 	//
@@ -319,9 +320,6 @@ func (e *ParentError) Error() string {
 	for _, n := range e.To.Nodes() {
 		to = append(to, strconv.Quote(n))
 	}
-	for _, s := range e.To.Sends() {
-		to = append(to, strconv.Quote(s.Node()))
-	}
 	return fmt.Sprintf("graph.Call %q: graph %q leads to %s of the graph that contains it, where only a graph can that is a node: add it with graph.AddSubgraph or graph.AddShared, or let it return the destination in its state", e.Key, e.Graph, strings.Join(to, ", "))
 }
 
@@ -361,15 +359,6 @@ func (e *CompileError) Error() string {
 
 func problemOf(p plan.Problem) Problem {
 	return Problem{Kind: string(p.Kind), Name: p.Node, Text: p.Text, Fix: p.Fix}
-}
-
-// IsInterrupt reports whether err is, or wraps, the error with which [Interrupt],
-// [WaitFor], [Sleep] or a later [Once] say that the node has to wait. Code
-// between them and the node must return such an error and not treat it as a
-// failure.
-func IsInterrupt(err error) bool {
-	var i *local.Interrupted
-	return errors.As(err, &i)
 }
 
 // InterruptError is an interrupted run as an error; see [Snapshot.Err].

@@ -127,7 +127,7 @@ func ExampleMaxSteps() {
 	snap, err := g.Invoke(ctx, input)
 	fmt.Printf("%.6f after %d steps, %v\n", snap.State.Guess, snap.Step, err)
 
-	var limit *graph.StepLimitError
+	var limit *graph.LimitError
 	_, err = g.Invoke(ctx, input, graph.MaxSteps(2))
 	fmt.Println(errors.As(err, &limit))
 	// Output:

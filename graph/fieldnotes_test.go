@@ -610,14 +610,14 @@ func TestW19TheLimitCountsSuperstepsOnly(t *testing.T) {
 	g := compile(t, b, stored()...)
 	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.MaxSteps(3))) // no step for the start or the end
 	_, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.MaxSteps(2))
-	e := wantErr[*graph.StepLimitError](t, err)
+	e := wantErr[*graph.LimitError](t, err)
 	equal(t, "reached", e.Reached, 2)
 	equalSlice(t, "next", e.Next, []string{"c"})
 	if n := len(e.Recent); n < 2 || !slices.Equal(e.Recent[n-2:], []string{"a", "b"}) {
 		t.Errorf("recent nodes are %v", e.Recent)
 	}
 	_, err = g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(2)) // going on is no way around it
-	wantErr[*graph.StepLimitError](t, err)
+	wantErr[*graph.LimitError](t, err)
 	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(3)))
 	equal(t, "ran", snap.State.ran(), "a b c a b c")
 }

@@ -42,7 +42,7 @@ func TestJSONSchemaOfASchemaGraph(t *testing.T) {
 			AddField("tags", graph.Field{Type: reflect.TypeFor[[]string](), Reducer: graph.AppendReducer}).
 			AddField("score", graph.FieldOf(0, graph.SumReducer)).
 			AddField("any", graph.Field{Type: reflect.TypeFor[any]()}).
-			AddField("odd", graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerFunc(func(a, b any) any { return a })})
+			AddField("odd", graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerOf(func(a int, _ any) int { return a })})
 		return graph.AddMapNode(graph.NewSchemaGraph("g", s), "a", returns(nil)).SetEntryPoint("a").MustCompile()
 	}
 	type schema struct {

@@ -14,12 +14,7 @@ type Observer interface {
 	OnNodeExit(ev Event)        // the node succeeded
 	OnError(ev Event)           // the node failed; see Event.Err
 	OnCheckpointSaved(ev Event) // with Async and Exit it may still wait to be stored
-}
-
-// InterruptObserver is implemented by observers that want to know of
-// interrupts.
-type InterruptObserver interface {
-	OnInterrupt(ev Event)
+	OnInterrupt(ev Event)       // the node asks; see Event.Interrupt
 }
 
 // ToolObserver is implemented by observers that want to know of the tools that
@@ -61,9 +56,7 @@ func observe(o Observer, ev *local.Event) {
 	case local.Checkpointed:
 		o.OnCheckpointSaved(e)
 	case local.InterruptRaised:
-		if i, ok := o.(InterruptObserver); ok {
-			i.OnInterrupt(e)
-		}
+		o.OnInterrupt(e)
 	case local.ToolCalled:
 		if t, ok := o.(ToolObserver); ok {
 			t.OnToolCall(e)

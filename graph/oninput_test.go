@@ -42,6 +42,7 @@ type exit struct {
 
 func (e *exit) OnNodeEnter(graph.Event)       {}
 func (e *exit) OnError(graph.Event)           {}
+func (*exit) OnInterrupt(graph.Event)         {}
 func (e *exit) OnCheckpointSaved(graph.Event) {}
 func (e *exit) OnNodeExit(ev graph.Event) {
 	if ev.Node == e.node {

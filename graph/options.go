@@ -347,7 +347,7 @@ func Metadata(key, value string) RunOption {
 
 // MaxSteps limits the supersteps since the thread was last given input, answers
 // or an edit. The default is [DefaultMaxSteps]; n must be positive. Reaching it
-// is a [StepLimitError], and the thread can go on with a higher limit.
+// is a [LimitError], and the thread can go on with a higher limit.
 func MaxSteps(n int) SubgraphOption {
 	return subgraphSetting(func(s *settings) {
 		if n <= 0 {

@@ -45,17 +45,6 @@ const (
 	DiffError    = local.DiffError    // a task fails, or can't run
 )
 
-// NotRecordedError is what [Once] and [Do] return in a replay when the recording doesn't
-// have its result.
-//
-//	type NotRecordedError struct {
-//		Node, Name string
-//		// contains filtered or unexported fields
-//	}
-//
-//	func (e *NotRecordedError) Error() string
-type NotRecordedError = local.NotRecordedError
-
 // Replay runs today's program against a recorded thread and yields where they
 // part: in what nodes write, where they lead, what they ask. So a recorded
 // conversation is a regression test.
@@ -65,7 +54,7 @@ type NotRecordedError = local.NotRecordedError
 // on; all branches of the thread are replayed, in the order in which they were
 // recorded. Nothing is stored. [Once] and [Do] call nothing: they return the recorded
 // result, or the recorded error's text, and where there is none a
-// [NotRecordedError]. For this the thread must have run with [RecordOnce]. What
+// error that is [ErrNotRecorded]. For this the thread must have run with [RecordOnce]. What
 // nodes do outside of Once they do again; the recorded changes of nodes that call
 // out without it can stand for them, see [ReplayOptions]. Dependencies are
 // provided as for a run: use [UseDeps] for stand-ins.

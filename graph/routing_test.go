@@ -288,12 +288,12 @@ func loop(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 func TestStepLimit(t *testing.T) { // W7-25, SYN-37, W7-15, C-02, TRPC-43, W7-41
 	g := loop(t, stored()...)
 	snap, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.MaxSteps(3))
-	e := wantErr[*graph.StepLimitError](t, err)
+	e := wantErr[*graph.LimitError](t, err)
 	equal(t, "limit", fmt.Sprint(e.Max, e.Reached), "3 3")
 	equal(t, "runs", snap.State.N, 3)
 	equal(t, "step", snap.Step, 3)
 	snap, err = g.Thread("t").Invoke(bg, g.Continue(), graph.MaxSteps(5))
-	wantErr[*graph.StepLimitError](t, err)
+	wantErr[*graph.LimitError](t, err)
 	equal(t, "the count goes on", snap.State.N, 5)
 
 	snap, err = loop(t).Thread("t").Invoke(bg, graph.Requests[trail]{}.Continue())
@@ -316,8 +316,9 @@ func TestStepLimit(t *testing.T) { // W7-25, SYN-37, W7-15, C-02, TRPC-43, W7-41
 
 func TestTaskLimitStopsAWideFanOut(t *testing.T) { // C-03
 	_, err := compile(t, mapReduce(50)).Invoke(bg, nil, graph.MaxTasks(20))
-	e := wantErr[*graph.TaskLimitError](t, err)
-	equal(t, "next", e.Next, 50)
+	e := wantErr[*graph.LimitError](t, err)
+	equal(t, "limit", e.Of, "tasks")
+	equal(t, "next", e.Coming, 50)
 	equal(t, "reached", e.Reached, 1)
 }
 
@@ -355,9 +356,9 @@ func TestCycleGuard(t *testing.T) { // W7-26, C-04
 	equal(t, "node", e.Node, "A")
 	equalSlice(t, "recent", e.Recent, []string{"A", "B"})
 	_, err = compile(t, build(true)).Invoke(bg, nil)
-	wantErr[*graph.StepLimitError](t, err)
+	wantErr[*graph.LimitError](t, err)
 	_, err = compile(t, build(false)).Invoke(bg, nil, graph.CycleGuard(0))
-	wantErr[*graph.StepLimitError](t, err)
+	wantErr[*graph.LimitError](t, err)
 	_, err = compile(t, build(true)).Invoke(bg, nil, graph.StrictCycleGuard(20))
 	wantErr[*graph.CycleError](t, err)
 }
@@ -444,7 +445,7 @@ func TestCycleGuardSeesUpdatesThatChangeNothingAsNoProgress(t *testing.T) {
 			b.AddEdge(graph.Start, "a").AddEdge("a", "b").AddEdge("b", "a")
 			_, err := compile(t, b).Invoke(bg, nil)
 			if tt.progress {
-				wantErr[*graph.StepLimitError](t, err)
+				wantErr[*graph.LimitError](t, err)
 			} else {
 				wantErr[*graph.CycleError](t, err)
 			}

@@ -82,7 +82,7 @@ func (s *Schema) AddField(name string, f Field) *Schema {
 
 // RegisterType makes types known whose values are kept where several types are
 // possible: in a field of type any, in a map[string]any, in a field that isn't
-// declared, or as the update of a [ReducerFunc]. The types of the schema's
+// declared, or as the update of a [ReducerOf] any. The types of the schema's
 // fields, and the exported struct fields below them, are known without.
 func (s *Schema) RegisterType(types ...reflect.Type) *Schema {
 	s.mu.Lock()
@@ -218,29 +218,25 @@ func (w Warning) String() string {
 
 // FieldError says what is wrong with a field of a schema graph's state: an update has a
 // value of another type for it or may not write it, or it is required and has no value.
+// Without a field it says that a node returned what is no result, or, in a list of
+// commands, an update for tasks of a containing graph that isn't a schema graph: these are
+// reached by payloads, with [DispatchParent].
 type FieldError struct {
 	Node      string // that wrote it or was to run; empty: input from outside, or a reducer
-	Field     string
+	Field     string // empty: all that the node returned
 	Reason    string // empty: the type
 	Want, Got string // the Go type that the field takes, and that of the value or "nil"
 }
 
 func (e *FieldError) Error() string {
-	if e.Reason != "" {
+	switch {
+	case e.Field == "":
+		return fmt.Sprintf("node %q returned %s", e.Node, e.Reason)
+	case e.Reason != "":
 		return fmt.Sprintf("field %q %s", e.Field, e.Reason)
 	}
 	return fmt.Sprintf("field %q takes a value of type %s, not %s", e.Field, e.Want, e.Got)
 }
-
-// ResultError says that a node of a schema graph returned what is no result, or, in a list
-// of commands, an update for tasks of a containing graph that isn't a schema graph: these
-// are reached by payloads, with [DispatchParent].
-type ResultError struct {
-	Node   string
-	Reason string
-}
-
-func (e *ResultError) Error() string { return fmt.Sprintf("node %q returned %s", e.Node, e.Reason) }
 
 // maxLogged bounds how many warnings a graph remembers to have logged.
 const maxLogged = 1000

@@ -116,7 +116,7 @@ func took(ctx context.Context, s *SchemaState, node string, out any) (local.Comm
 	case Command:
 		return out.local(), nil
 	}
-	return local.Command{}, &ResultError{Node: node, Reason: fmt.Sprintf("a %T; it may return a graph.MapState, a *graph.MapCommand, a []*graph.MapCommand, a graph.Command or nil", out)}
+	return local.Command{}, &FieldError{Node: node, Reason: fmt.Sprintf("a %T; it may return a graph.MapState, a *graph.MapCommand, a []*graph.MapCommand, a graph.Command or nil", out)}
 }
 
 // spread returns the tasks that a list of commands stands for.
@@ -196,7 +196,7 @@ func parentOverlay(ctx context.Context, node string, update MapState) (json.RawM
 	}
 	s, ok := state.(*SchemaState)
 	if !ok {
-		return nil, &ResultError{Node: node, Reason: fmt.Sprintf("an update for tasks of graph %q, whose state is not a map: send them a payload with DispatchParent", name)}
+		return nil, &FieldError{Node: node, Reason: fmt.Sprintf("an update for tasks of graph %q, whose state is not a map: send them a payload with DispatchParent", name)}
 	}
 	return s.t.overlay(node, update)
 }

@@ -115,12 +115,8 @@ func (d *declared) fold(v any, has bool, c *cellChange) (any, error) {
 			v = c.v
 		}
 		for _, u := range c.updates {
-			result := d.reducer.fn(clipped(v), u)
-			value, got, ok := assign(d.Type, result)
-			if !ok {
-				return nil, &FieldError{Field: d.name, Want: d.Type.String(), Got: got}
-			}
-			if v = value; notFinite(v) {
+			v = d.reducer.fn(clipped(v), u)
+			if v, _, _ = assign(d.Type, v); notFinite(v) {
 				return nil, fmt.Errorf("%w: %v", errNotFinite, v)
 			}
 		}

@@ -46,7 +46,7 @@ func cellsOfEachKind(t testing.TB) schemaValues {
 		AddField("int", of(0, nil)).AddField("sum", of(0.0, SumReducer)).AddField("list", of([]string(nil), AppendReducer)).
 		AddField("shapes", of([]shape(nil), AppendReducer)).AddField("map", of(map[string]any(nil), MergeReducer)).
 		AddField("any", Field{Type: reflect.TypeFor[any]()}).AddField("shape", of((*shape)(nil), nil)).AddField("dollar", of(dollar{}, nil)).
-		AddField("func", of("", ReducerFunc(func(a, b any) any { return fmt.Sprint(a, text(b)) }))).
+		AddField("func", of("", ReducerOf(func(a string, b any) string { return fmt.Sprint(a, text(b)) }))).
 		AddField("over", of(int8(0), OverrideReducer)).AddField("time", of(time.Time{}, nil)))
 }
 
@@ -218,11 +218,12 @@ func TestSchemaSnapshotLeavesGrowingFieldsOut(t *testing.T) {
 func TestAFailedFoldOfCellsLeavesTheBase(t *testing.T) {
 	v := cellValues(t, NewSchema().
 		AddField("list", Field{Type: reflect.TypeFor[[]string](), Reducer: AppendReducer}).
-		AddField("bad", Field{Type: reflect.TypeFor[int](), Reducer: ReducerFunc(func(_, u any) any {
+		AddField("bad", Field{Type: reflect.TypeFor[int](), Reducer: ReducerOf(func(n int, u any) int {
 			if u == true {
 				panic("no")
 			}
-			return u
+			n, _ = u.(int)
+			return n
 		})}))
 	s := v.New()
 	base, _, err := v.Fold(s, []any{written(t, v, s, MapState{"list": []string{"a", "b", "c"}})}, core.Committed)

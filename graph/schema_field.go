@@ -57,7 +57,7 @@ const (
 type reducer struct {
 	kind   reducerKind
 	fn     func(existing, update any) any // of one that reduces
-	value  reflect.Type                   // of one that reduces: type of the value; nil: any
+	value  reflect.Type                   // of one that reduces: type of the value
 	update reflect.Type                   // of one that reduces: type of updates; nil: any
 	only   reflect.Type                   // the one field type it is for; nil: any that fits
 }
@@ -205,7 +205,7 @@ func (d *declared) reduce() (text, fix string) {
 		switch {
 		case r.fn == nil:
 			return "its reducer is a nil function", "pass the function"
-		case r.value != nil && r.value != d.Type:
+		case r.value != d.Type:
 			return fmt.Sprintf("its reducer is for values of type %v", r.value), "make the types the same"
 		}
 		if r.update != nil && !d.Untracked {

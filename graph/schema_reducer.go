@@ -3,7 +3,7 @@ package graph
 import "reflect"
 
 // FieldReducer says how updates of a field of a [Schema] are folded into its
-// value: one of the constants, a [ReducerFunc], or the result of [ReducerOf].
+// value: one of the constants, or the result of [ReducerOf].
 //
 // A reducer must be pure: its result depends on its arguments alone, and it
 // alters nothing that they refer to. (Appending to the existing value is fine.)
@@ -65,20 +65,15 @@ func (r BuiltinReducer) fieldReducer() reducer {
 	return reducer{kind: reduces} // reported as a nil function
 }
 
-// ReducerFunc is a reducer that takes updates of any type. Existing is nil when
-// the field has no value and no default. The result must have the field's type.
-// Updates of a type other than the field's are recorded with the name of their
-// type; see [Schema.RegisterType].
-type ReducerFunc func(existing, update any) any
-
-func (f ReducerFunc) fieldReducer() reducer {
-	return reducer{kind: reduces, fn: f}
-}
-
-// ReducerOf returns a reducer for a field of type T that takes updates of type
-// U. Existing is the zero T when the field has no value and no default.
+// ReducerOf returns a reducer for a field of type T that takes updates of type U, of any
+// type if U is any: those of a type other than the field's are then recorded with the name
+// of their type; see [Schema.RegisterType]. Existing is the zero T when the field has no
+// value and no default.
 func ReducerOf[T, U any](reduce func(existing T, update U) T) FieldReducer {
 	r := reducer{kind: reduces, value: reflect.TypeFor[T](), update: reflect.TypeFor[U]()}
+	if r.update == reflect.TypeFor[any]() {
+		r.update = nil
+	}
 	if reduce != nil {
 		r.fn = func(existing, update any) any {
 			t, _ := existing.(T) // nil: zero

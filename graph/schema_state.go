@@ -147,14 +147,15 @@ func (s *SchemaState) rest() map[string]any {
 	return m
 }
 
-// Get returns a copy of a field's value, nil when the field has none.
+// Get returns a copy of a field's value, nil when the field has none. [SchemaState.Map]
+// has those fields that have one.
 func (s *SchemaState) Get(name string) any {
-	v, _ := s.Lookup(name)
+	v, _ := s.lookup(name)
 	return v
 }
 
-// Lookup returns a copy of a field's value, and whether it has one.
-func (s *SchemaState) Lookup(name string) (v any, ok bool) {
+// lookup returns a copy of a field's value, and whether it has one.
+func (s *SchemaState) lookup(name string) (v any, ok bool) {
 	if s.t == nil {
 		return nil, false
 	}
@@ -195,13 +196,13 @@ func (s *SchemaState) only(names []string) MapState {
 			}
 		}
 		for name := range rest {
-			m[name], _ = s.Lookup(name)
+			m[name], _ = s.lookup(name)
 		}
 		return m
 	}
 	m := make(MapState, len(names))
 	for _, name := range names {
-		if v, ok := s.Lookup(name); ok {
+		if v, ok := s.lookup(name); ok {
 			m[name] = v
 		}
 	}

@@ -125,7 +125,7 @@ func TestSchemaReducers(t *testing.T) { // TRPC-14, W7-07 to W7-10
 		AddField("status", graph.FieldOf("", graph.OverrideReducer)).
 		AddField("best", graph.FieldOf(0, graph.ReducerOf(func(a, b int) int { return max(a, b) }))).
 		AddField("last", graph.FieldOf("", nil)).
-		AddField("any", graph.Field{Type: reflect.TypeFor[string](), Reducer: graph.ReducerFunc(func(existing, update any) any {
+		AddField("any", graph.Field{Type: reflect.TypeFor[string](), Reducer: graph.ReducerOf(func(existing string, update any) string {
 			return fmt.Sprint(existing, update)
 		})})
 	given := graph.MapState{"messages": []string{"a"}, "metadata": entry{"x": 1}, "steps": uint8(3), "status": "one", "best": 7, "last": "p", "any": 1}
@@ -138,7 +138,7 @@ func TestSchemaReducers(t *testing.T) { // TRPC-14, W7-07 to W7-10
 		g := compileSchema(t, b, opts...)
 		snap := runSchema(t, g, nil)
 		want := graph.MapState{
-			"messages": []string{"a", "b"}, "metadata": entry{"x": 2, "y": 3}, "steps": uint8(1), "status": "two", "best": 7, "last": "q", "any": "<nil> 1-<nil>",
+			"messages": []string{"a", "b"}, "metadata": entry{"x": 2, "y": 3}, "steps": uint8(1), "status": "two", "best": 7, "last": "q", "any": "1-<nil>",
 		}
 		wantState(t, snap.State, want)
 		if opts != nil {
@@ -210,22 +210,15 @@ func TestSchemaValuesAreChecked(t *testing.T) { // TRPC-15
 	_, err = g.Thread("t").Invoke(bg, g.Input(graph.MapState{"counter": nil}.Into))
 	equal(t, "got", wantErr[*graph.FieldError](t, err).Got, "nil")
 
-	// What a reducer returns is checked too, and its panics are its node's error.
-	for name, reduce := range map[string]graph.ReducerFunc{
-		"wrong": func(_, _ any) any { return "x" },
-		"panic": func(_, _ any) any { panic(errBoom) },
-	} {
-		schema := graph.NewSchema().AddField("n", graph.Field{Type: reflect.TypeFor[int](), Reducer: reduce})
-		b := graph.AddMapNode(graph.NewSchemaGraph("g", schema), "a", returns(graph.MapState{"n": 1})).SetEntryPoint("a")
-		_, err := compileSchema(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[graph.SchemaState]{}.Input(func(*graph.SchemaState) error { return nil }))
-		c := wantErr[*graph.ConflictError](t, err)
-		equal(t, name+": node and field", c.Node+" "+c.Field, "a n")
-		if name == "panic" && !errors.Is(err, errBoom) {
-			t.Error(err)
-		}
-		if name == "wrong" {
-			equal(t, "wrong result", wantErr[*graph.FieldError](t, err).Got, "string")
-		}
+	// A reducer's panics are its node's error.
+	reduce := graph.ReducerOf(func(int, any) int { panic(errBoom) })
+	schema := graph.NewSchema().AddField("n", graph.Field{Type: reflect.TypeFor[int](), Reducer: reduce})
+	b = graph.AddMapNode(graph.NewSchemaGraph("g", schema), "a", returns(graph.MapState{"n": 1})).SetEntryPoint("a")
+	_, err = compileSchema(t, b, stored()...).Thread("t").Invoke(bg, graph.Requests[graph.SchemaState]{}.Input(func(*graph.SchemaState) error { return nil }))
+	conflict := wantErr[*graph.ConflictError](t, err)
+	equal(t, "node and field", conflict.Node+" "+conflict.Field, "a n")
+	if !errors.Is(err, errBoom) {
+		t.Error(err)
 	}
 }
 
@@ -362,7 +355,7 @@ func TestSchemaNodeResults(t *testing.T) { // TRPC-28, SONI-11
 	for _, out := range []any{5, "next", []graph.MapState{}, &graph.MapState{}} {
 		b := graph.AddMapNode(graph.NewSchemaGraph("g", guide()), "a", returns(out)).SetEntryPoint("a")
 		_, err := compileSchema(t, b).Invoke(bg, nil)
-		e := wantErr[*graph.ResultError](t, err)
+		e := wantErr[*graph.FieldError](t, err)
 		equal(t, "node", e.Node, "a")
 		if want := fmt.Sprintf("a %T;", out); !strings.HasPrefix(e.Reason, want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -453,7 +446,7 @@ func TestSchemaOverlaysSurviveACrash(t *testing.T) { // TRPC-30, T-07
 	snap := must[*graph.Snapshot[graph.SchemaState]](t)(build().Thread("t").Invoke(bg, graph.Requests[graph.SchemaState]{}.Continue()))
 	equalSlice(t, "items", snap.State.Get("items").([]string), []string{"int", "int64", "[]string"})
 	equal(t, "the finished one ran", ran.of("int"), 1)
-	if _, set := snap.State.Lookup("param"); set {
+	if _, set := snap.State.Map()["param"]; set {
 		t.Error("an overlay is part of the state")
 	}
 }
@@ -475,7 +468,7 @@ func TestSchemaRouterSeesItsTasksOverlay(t *testing.T) {
 	b.SetEntryPoint("spread")
 	snap := runSchema(t, compileSchema(t, b, graph.Concurrency(1)), graph.MapState{})
 	equalSlice(t, "what the router saw", seen.all(), []string{"1 after [worker 1]", "2 after [worker 2]"})
-	if _, set := snap.State.Lookup("param"); set {
+	if _, set := snap.State.Map()["param"]; set {
 		t.Error("an overlay is part of the state")
 	}
 }
@@ -678,8 +671,7 @@ func TestSchemaTypesSurviveTheCheckpoint(t *testing.T) { // T-07, SONI-55, C-05
 				s.AddField(name, graph.Field{Type: reflect.TypeFor[any]()})
 			case "free", "nil", "bytes": // not declared, or above
 			case "counted":
-				s.AddField(name, graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerFunc(func(a, b any) any {
-					n, _ := a.(int)
+				s.AddField(name, graph.Field{Type: reflect.TypeFor[int](), Reducer: graph.ReducerOf(func(n int, b any) int {
 					switch b := b.(type) {
 					case int:
 						return n + b
@@ -740,7 +732,7 @@ func TestSchemaTypesSurviveTheCheckpoint(t *testing.T) { // T-07, SONI-55, C-05
 func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 	schema := guide().AddField("any", graph.Field{Type: reflect.TypeFor[any]()}).
 		AddField("meta", graph.Field{Type: reflect.TypeFor[map[string]any](), Reducer: graph.MergeReducer}).
-		AddField("best", graph.FieldOf(0, graph.ReducerFunc(func(a, b any) any { return len(fmt.Sprint(a, b)) })))
+		AddField("best", graph.FieldOf(0, graph.ReducerOf(func(a int, b any) int { return len(fmt.Sprint(a, b)) })))
 	b := graph.NewSchemaGraph("g", schema)
 	graph.AddMapNode(b, "a", returns(graph.MapState{
 		"counter": 2, "items": "x", "note": "<n>", "any": 7, "meta": map[string]any{"$k": 1.5, "n": int64(3)}, "best": "text", "extra": []string{"e"},
@@ -997,7 +989,7 @@ func leaving(t testing.TB, list func(ctx context.Context, state graph.MapState) 
 	b := graph.NewSchemaGraph("parent", outside)
 	graph.AddSubgraph(b, "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{
 		Out: func(c, p *graph.SchemaState) {
-			if note, set := c.Lookup("note"); set {
+			if note, set := c.Map()["note"]; set {
 				_ = p.Update(graph.MapState{"note": note})
 			}
 		},
@@ -1124,7 +1116,7 @@ func TestSchemaCommandListToTheContainingGraphSurvivesACrash(t *testing.T) {
 	equalSlice(t, "items", snap.State.Get("items").([]string), []string{"int", "int64"})
 	equal(t, "the node that left ran", ran.of("leave"), 1)
 	equal(t, "the finished worker ran", ran.of("int"), 1)
-	if _, set := snap.State.Lookup("param"); set {
+	if _, set := snap.State.Map()["param"]; set {
 		t.Error("an overlay is part of the state")
 	}
 }
@@ -1217,7 +1209,7 @@ func TestSchemaCommandListRefusesWhatTheContainingGraphCantTake(t *testing.T) {
 	graph.AddSubgraph(b, "sub", child, graph.Mapping[trail, graph.SchemaState]{}, graph.ParentDestinations("collect"))
 	visits(b, "collect").SetEntryPoint("sub")
 	_, err = compile(t, b).Invoke(bg, func(*trail) error { return nil })
-	if e := wantErr[*graph.ResultError](t, err); e.Node != "leave" || !strings.Contains(e.Reason, `tasks of graph "typed"`) {
+	if e := wantErr[*graph.FieldError](t, err); e.Node != "leave" || !strings.Contains(e.Reason, `tasks of graph "typed"`) {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func (s *overwritten) add() {
 func (s *overwritten) all() map[string]any {
 	return map[string]any{
 		"List": s.List.Slice(), "Map": maps.Collect(s.Map.All()), "MergeMap": maps.Collect(s.MergeMap.All()),
-		"Set": s.Set.Slice(), "Sum": s.Sum.Get(), "Reduced": s.Reduced.Get(), "Untracked": s.Untracked.Get(),
+		"Set": slices.Collect(s.Set.All()), "Sum": s.Sum.Get(), "Reduced": s.Reduced.Get(), "Untracked": s.Untracked.Get(),
 	}
 }
 

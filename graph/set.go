@@ -65,18 +65,14 @@ func (s *Set[T]) All() iter.Seq[T] {
 	}
 }
 
-// Slice returns the elements in ascending order as a new slice, nil when there
-// are none.
-func (s *Set[T]) Slice() []T { return slices.Collect(s.All()) }
-
 // IsZero reports whether the set is empty; encoding/json's omitzero uses it.
 func (s Set[T]) IsZero() bool { return s.Len() == 0 }
 
 // String formats the set as fmt.Sprint does a slice.
-func (s Set[T]) String() string { return fmt.Sprint(s.Slice()) }
+func (s Set[T]) String() string { return fmt.Sprint(slices.Collect(s.All())) }
 
 // MarshalJSON returns a sorted array of the elements.
-func (s Set[T]) MarshalJSON() ([]byte, error) { return marshalElems(s.Slice()) }
+func (s Set[T]) MarshalJSON() ([]byte, error) { return marshalElems(slices.Collect(s.All())) }
 
 // UnmarshalJSON replaces the set.
 func (s *Set[T]) UnmarshalJSON(data []byte) error {

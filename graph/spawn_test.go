@@ -477,7 +477,7 @@ func TestARunThatIsStoppedLeavesWhatItSpawned(t *testing.T) {
 	stopped := false
 	g := oneNode(t, store, func(ctx context.Context, s *turns) error {
 		err := spawn(ctx, s)
-		if !stopped && graph.IsInterrupt(err) {
+		if !stopped && errors.Is(err, graph.ErrInterrupted) {
 			stopped = true
 			cancel()
 			return ctx.Err()
@@ -575,7 +575,7 @@ func TestSpawnInsideDoAndInSubgraphs(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			if _, err := sp.Wait(ctx); err == nil || graph.IsInterrupt(err) {
+			if _, err := sp.Wait(ctx); err == nil || errors.Is(err, graph.ErrInterrupted) {
 				return "", fmt.Errorf("waited inside Do: %v", err)
 			}
 			if attempts++; attempts == 1 {

@@ -165,7 +165,7 @@ func TestStreamEndsWithTheError(t *testing.T) {
 	for _, err := range compile(t, b).Stream(bg, nil, graph.MaxSteps(1)) { // W7-19
 		last = err
 	}
-	wantErr[*graph.StepLimitError](t, last)
+	wantErr[*graph.LimitError](t, last)
 }
 
 func TestBreakingOutCancelsTheRun(t *testing.T) {

@@ -298,7 +298,7 @@ func TestACalledGraphDoesNotLeadToItsParent(t *testing.T) {
 					s.Note = out.Note
 				}
 				e := wantErr[*graph.ParentError](t, err)
-				equal(t, name, fmt.Sprint(e.Graph, " ", e.Key, " ", len(e.To.Nodes()), len(e.To.Sends())), map[string]string{"one": "child key 0 1", "elsewhere": "child key 1 0"}[name])
+				equal(t, name, fmt.Sprint(e.Graph, " ", e.Key, " ", e.To.Nodes()), "child key ["+name+"]")
 				for _, part := range []string{`"child"`, `"` + name + `"`, "AddSubgraph", "AddShared"} {
 					if !strings.Contains(err.Error(), part) {
 						t.Errorf("%s: the error does not say %s: %v", name, part, err)

@@ -33,6 +33,7 @@ func (l *toolLog) add(what string, ev graph.Event) {
 func (l *toolLog) OnNodeEnter(ev graph.Event)       { l.add("enter", ev) }
 func (l *toolLog) OnNodeExit(ev graph.Event)        { l.add("exit", ev) }
 func (l *toolLog) OnError(ev graph.Event)           { l.add("error", ev) }
+func (*toolLog) OnInterrupt(graph.Event)            {}
 func (l *toolLog) OnCheckpointSaved(ev graph.Event) {}
 func (l *toolLog) OnToolCall(ev graph.Event)        { l.add("call", ev) }
 func (l *toolLog) OnToolResult(ev graph.Event)      { l.add("result", ev) }
@@ -106,10 +107,10 @@ func TestTheErrorOfAQuestionIsToldFromAFailure(t *testing.T) {
 		AddEdge(graph.Start, "a").
 		MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
 	snap, err := g.Thread("t").Invoke(t.Context(), g.Input(func(*toolState) error { return nil }))
-	if err != nil || len(snap.Interrupts) == 0 || !graph.IsInterrupt(fmt.Errorf("x: %w", asked)) {
+	if err != nil || len(snap.Interrupts) == 0 || !errors.Is(fmt.Errorf("x: %w", asked), graph.ErrInterrupted) {
 		t.Errorf("%v, %v, %v", snap, err, asked)
 	}
-	if graph.IsInterrupt(errors.New("x")) || graph.IsInterrupt(nil) {
+	if errors.Is(errors.New("x"), graph.ErrInterrupted) || errors.Is(nil, graph.ErrInterrupted) {
 		t.Error("a failure is taken for a question")
 	}
 }

@@ -20,10 +20,7 @@ type CollectingObserver struct {
 	events []graph.Event
 }
 
-var (
-	_ graph.Observer          = (*CollectingObserver)(nil)
-	_ graph.InterruptObserver = (*CollectingObserver)(nil)
-)
+var _ graph.Observer = (*CollectingObserver)(nil)
 
 func (o *CollectingObserver) add(ev graph.Event) {
 	o.mu.Lock()
@@ -43,7 +40,7 @@ func (o *CollectingObserver) OnError(ev graph.Event) { o.add(ev) }
 // OnCheckpointSaved implements [graph.Observer].
 func (o *CollectingObserver) OnCheckpointSaved(ev graph.Event) { o.add(ev) }
 
-// OnInterrupt implements [graph.InterruptObserver].
+// OnInterrupt implements [graph.Observer].
 func (o *CollectingObserver) OnInterrupt(ev graph.Event) { o.add(ev) }
 
 // Events returns what was observed so far.

@@ -108,7 +108,7 @@ func outcomeOf(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
 		return OutcomeSuccess
-	case graph.IsInterrupt(err):
+	case errors.Is(err, graph.ErrInterrupted):
 		return OutcomeInterrupted
 	case cancelled(ctx, err):
 		return OutcomeCancelled

@@ -523,7 +523,7 @@ func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outl
 // errorOf says what clients are told about why a run failed: the name of the
 // error's type, and its text.
 func errorOf(err error) *db.RunError {
-	if e, ok := errors.AsType[*graph.StepLimitError](err); ok {
+	if e, ok := errors.AsType[*graph.LimitError](err); ok && e.Of == "supersteps" {
 		return &db.RunError{Error: "GraphRecursionError", Message: e.Error()}
 	}
 	if f, ok := errors.AsType[*fault](err); ok {

@@ -644,6 +644,9 @@ func (w *watcher) OnNodeExit(graph.Event) {}
 // OnError implements [graph.Observer].
 func (w *watcher) OnError(graph.Event) {}
 
+// OnInterrupt implements [graph.Observer].
+func (*watcher) OnInterrupt(graph.Event) {}
+
 // OnCheckpointSaved implements [graph.Observer].
 func (w *watcher) OnCheckpointSaved(graph.Event) {}
 

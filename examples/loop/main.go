@@ -62,7 +62,7 @@ func main() {
 	fmt.Printf("%.6f after %d steps\n", snap.State.Guess, snap.Step)
 
 	snap, err = g.Invoke(ctx, start(1e9), graph.MaxSteps(5))
-	if limit, ok := errors.AsType[*graph.StepLimitError](err); ok {
+	if limit, ok := errors.AsType[*graph.LimitError](err); ok {
 		fmt.Println("gave up:", limit)
 		fmt.Printf("%.1f after %d steps\n", snap.State.Guess, snap.Step)
 	}

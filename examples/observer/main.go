@@ -29,6 +29,7 @@ func (console) OnNodeEnter(ev graph.Event) { line(ev, "enter "+ev.Node) }
 func (console) OnNodeExit(ev graph.Event)  { line(ev, "exit  "+ev.Node) } // ev.Duration says how long it took
 func (console) OnError(ev graph.Event)     { line(ev, "fail  "+ev.Node+": "+ev.Err.Error()) }
 
+func (console) OnInterrupt(graph.Event)       {}
 func (console) OnCheckpointSaved(graph.Event) {} // there is no checkpointer
 
 func (console) OnToolCall(ev graph.Event) {

@@ -36,10 +36,10 @@ func (c *course) remember(node string) {
 // allowed checks the limits before tasks start.
 func (c *course) allowed(cfg *Config, tasks []Task, start []int) error {
 	if n := c.step - c.begun; cfg.MaxSteps > 0 && n >= cfg.MaxSteps {
-		return &StepLimitError{Max: cfg.MaxSteps, Reached: n, Recent: c.lastNodes(), Next: nodesOf(cfg.Plan, tasks, start)}
+		return &LimitError{Of: LimitSteps, Max: cfg.MaxSteps, Reached: n, Coming: len(start), Recent: c.lastNodes(), Next: nodesOf(cfg.Plan, tasks, start)}
 	}
 	if n := c.ran + len(start); cfg.MaxTasks > 0 && n > cfg.MaxTasks {
-		return &TaskLimitError{Max: cfg.MaxTasks, Reached: c.ran, Next: len(start)}
+		return &LimitError{Of: LimitTasks, Max: cfg.MaxTasks, Reached: c.ran, Coming: len(start), Recent: c.lastNodes(), Next: nodesOf(cfg.Plan, tasks, start)}
 	}
 	if cfg.CycleWindow > 0 {
 		for _, i := range start {

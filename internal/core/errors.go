@@ -5,27 +5,28 @@ import (
 	"strings"
 )
 
-// StepLimitError says that a run was stopped before its next superstep since it
-// has taken as many as it may. The thread can go on with a higher limit.
-type StepLimitError struct {
+// The kinds of LimitError.
+const (
+	LimitSteps = "supersteps"
+	LimitTasks = "tasks"
+)
+
+// LimitError says that a run was stopped before its next superstep, which would exceed
+// how many it may take, or how many tasks. The thread can go on with a higher limit.
+type LimitError struct {
+	Of           string // "supersteps" or "tasks"
 	Max, Reached int
+	Coming       int      // tasks of the next superstep
 	Recent       []string // nodes run last, newest last
 	Next         []string // nodes that would have run
 }
 
-func (e *StepLimitError) Error() string {
+func (e *LimitError) Error() string {
+	if e.Of == LimitTasks {
+		return fmt.Sprintf("max tasks (%d) exceeded: %d have run and the next superstep has %d; raise the limit with graph.MaxTasks", e.Max, e.Reached, e.Coming)
+	}
 	return fmt.Sprintf("max iterations (%d) exceeded after %d supersteps; last nodes: %s; next: %s; raise the limit with graph.MaxSteps or check the loop's condition",
 		e.Max, e.Reached, strings.Join(e.Recent, ", "), strings.Join(e.Next, ", "))
-}
-
-// TaskLimitError says that a run was stopped since the tasks of its next
-// superstep would exceed the number of tasks it may run.
-type TaskLimitError struct {
-	Max, Reached, Next int
-}
-
-func (e *TaskLimitError) Error() string {
-	return fmt.Sprintf("max tasks (%d) exceeded: %d have run and the next superstep has %d; raise the limit with graph.MaxTasks", e.Max, e.Reached, e.Next)
 }
 
 // CycleError says that a node was about to run again although nothing has

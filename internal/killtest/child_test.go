@@ -143,6 +143,7 @@ type watch struct{ e *effects }
 func (w watch) OnNodeEnter(graph.Event) {}
 func (w watch) OnNodeExit(graph.Event)  {}
 func (w watch) OnError(graph.Event)     {}
+func (watch) OnInterrupt(graph.Event)   {}
 func (w watch) OnCheckpointSaved(ev graph.Event) {
 	w.e.note(line{Kind: kStored, Checkpoint: ev.Checkpoint})
 }

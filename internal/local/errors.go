@@ -191,6 +191,9 @@ func (e *CallError) Unwrap() error { return e.Err }
 // for them, and another process would not find them again.
 const notUTF8 = "it is not valid UTF-8"
 
+// ErrInterrupted: a question is open.
+var ErrInterrupted = errors.New("interrupted")
+
 // Interrupted is returned by Ask while a question is open.
 type Interrupted struct {
 	Question checkpoint.Question
@@ -199,3 +202,5 @@ type Interrupted struct {
 func (e *Interrupted) Error() string {
 	return fmt.Sprintf("interrupted in node %q: question %q waits for an answer", e.Question.Node, e.Question.Key)
 }
+
+func (e *Interrupted) Is(target error) bool { return target == ErrInterrupted }

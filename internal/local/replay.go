@@ -357,7 +357,7 @@ func (r *replay) closing(ctx context.Context, before, next *checkpoint.Record) (
 				ds = append(ds, Difference{Kind: DiffQuestion, Path: clipPath(q.Path), Node: q.Node, Want: "nothing is asked", Got: questionText(&q)})
 			}
 		default:
-			if len(p.missed[i]) == 0 || !missing(t.Err) {
+			if len(p.missed[i]) == 0 || !errors.Is(t.Err, ErrNotRecorded) {
 				ds = append(ds, Difference{Kind: DiffError, Node: node, Want: "the node finishes", Got: failureText(t)})
 			}
 		}
@@ -448,7 +448,7 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 		ds = append(ds, p.missed[i]...)
 		ds = append(ds, p.children(i, r.ro.Ignore)...)
 		if t.Status == core.Failed || t.Status == core.Waiting {
-			if len(p.missed[i]) == 0 || !missing(t.Err) {
+			if len(p.missed[i]) == 0 || !errors.Is(t.Err, ErrNotRecorded) {
 				ds = append(ds, Difference{Kind: DiffError, Node: s.prog.Plan.NameOf(t.Node), Want: questionText(&want[0]), Got: failureText(t)})
 			}
 			continue
@@ -466,11 +466,6 @@ func (r *replay) hint(ds []Difference) []Difference {
 		}
 	}
 	return ds
-}
-
-func missing(err error) bool {
-	e := (*NotRecordedError)(nil)
-	return errors.As(err, &e)
 }
 
 func failureText(t *core.Task) string {

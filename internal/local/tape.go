@@ -19,16 +19,9 @@ import (
 	"github.com/superstep-dev/superstep/internal/plan"
 )
 
-// NotRecordedError is what a call of a sub-step returns in a replay when the recording
-// doesn't have its result.
-type NotRecordedError struct {
-	Node, Name string
-	call       call
-}
-
-func (e *NotRecordedError) Error() string {
-	return fmt.Sprintf("node %q calls %v, which the recording does not have", e.Node, e.call)
-}
+// ErrNotRecorded: the recording doesn't have the result of a sub-step that is called in a
+// replay.
+var ErrNotRecorded = errors.New("which the recording does not have")
 
 // RecordedError is an error that an earlier run has recorded: of a sub-step, for a
 // replay, or of a node for its error handler. Its text is what is left of it; of a node's,
@@ -227,7 +220,7 @@ func (tp *Tape) once(t *Task, c call, name string) (json.RawMessage, error) {
 			tp.p.missed[root] = append(tp.p.missed[root], d)
 		}
 		tp.p.mu.Unlock()
-		return nil, &NotRecordedError{Node: t.node.Name, Name: c.name, call: c}
+		return nil, fmt.Errorf("node %q calls %v, %w", t.node.Name, c, ErrNotRecorded)
 	case o.Error != "":
 		return nil, &RecordedError{Text: o.Error}
 	}
@@ -485,7 +478,7 @@ func quiet(prog *Program) *Program {
 		n.Cache = nil
 		if retry := n.Retry; retry != nil {
 			n.Retry = func(attempt int, err error) (time.Duration, bool) {
-				if missing := (*NotRecordedError)(nil); errors.As(err, &missing) {
+				if errors.Is(err, ErrNotRecorded) {
 					return 0, false
 				}
 				_, again := retry(attempt, err)

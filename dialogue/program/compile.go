@@ -107,7 +107,7 @@ func (c *compiler) once(s scope, key string, n *yaml.Node) bool {
 
 // root reads the top level of one file.
 func (c *compiler) root(s scope, n *yaml.Node) {
-	m := c.mapping(s, n, "the file")
+	m := c.keyed(s, n, rootObject)
 	if m == nil {
 		return
 	}
@@ -133,7 +133,7 @@ func (c *compiler) root(s scope, n *yaml.Node) {
 	if v := m.get("settings"); v != nil {
 		c.settings(s, v)
 	}
-	if v := m.get("patterns", "conversation_patterns"); v != nil {
+	if v := m.get("patterns"); v != nil {
 		c.patterns(s, v)
 	}
 	for _, name := range []string{"session", "slots", "actions", "responses", "flows"} {
@@ -209,7 +209,7 @@ func byName(list *yaml.Node) *yaml.Node {
 }
 
 func (c *compiler) languages(s scope, n *yaml.Node) {
-	m := c.mapping(s, n, "languages")
+	m := c.keyed(s, n, languagesObject)
 	if m == nil {
 		return
 	}
@@ -231,59 +231,58 @@ func (c *compiler) languages(s scope, n *yaml.Node) {
 	m.done()
 }
 
-// group reads one key of settings or patterns, which may be given once in all files.
-func (m *mapping) group(prefix, name string, old ...string) *mapping {
-	n := m.get(name, old...)
-	if n == nil {
+// group reads one key of settings, which may be given once in all files.
+func (m *mapping) group(o *object) *mapping {
+	_, name, _ := strings.Cut(o.name, ".")
+	n := m.get(name)
+	if n == nil || !m.c.once(m.scope, o.name, m.written(name)) {
 		return nil
 	}
-	key := m.keys[name]
-	for _, o := range old {
-		if key == nil {
-			key = m.keys[o]
+	return m.c.keyed(m.scope, n, o)
+}
+
+// written returns the key as it is spelled.
+func (m *mapping) written(name string) *yaml.Node {
+	for _, spelling := range append([]string{name}, m.object.key(name).old...) {
+		if n := m.keys[spelling]; n != nil {
+			return n
 		}
 	}
-	if !m.c.once(m.scope, prefix+"."+name, key) {
-		return nil
-	}
-	return m.c.mapping(m.scope, n, prefix+"."+name)
+	return nil
 }
 
 func (c *compiler) settings(s scope, n *yaml.Node) {
-	m := c.mapping(s, n, "settings")
+	m := c.keyed(s, n, settingsObject)
 	if m == nil {
 		return
 	}
 	x := &c.program.Settings
-	if g := m.group("settings", "stack", "flow_management"); g != nil {
-		x.StackDepth = g.positive("max_depth", x.StackDepth, "max_stack_depth")
-		if g.has("on_limit_reached") {
-			x.StackOnLimit = g.choice("on_limit_reached", x.StackOnLimit, "cancel_oldest", "reject_new")
-		}
-		x.StackOnLimit = g.choice("on_limit", x.StackOnLimit, "cancel_oldest", "reject_new")
+	if g := m.group(stackObject); g != nil {
+		x.StackDepth = g.positive("max_depth", x.StackDepth)
+		x.StackOnLimit = g.choice("on_limit", x.StackOnLimit)
 		g.done()
 	}
-	if g := m.group("settings", "collection"); g != nil {
-		x.MaxAttempts = g.positive("max_attempts", x.MaxAttempts, "max_validation_attempts")
+	if g := m.group(collectionObject); g != nil {
+		x.MaxAttempts = g.positive("max_attempts", x.MaxAttempts)
 		x.OnInvalid = g.limit("on_invalid", x.OnInvalid)
 		g.duration("validation_timeout", 0)
 		g.done()
 	}
-	if g := m.group("settings", "conversation"); g != nil {
+	if g := m.group(conversationObject); g != nil {
 		x.NoProgress = g.positive("max_turns_without_progress", x.NoProgress)
-		x.OnNoProgress = g.choice("on_no_progress", x.OnNoProgress, "handoff", "fallback", "retry")
+		x.OnNoProgress = g.choice("on_no_progress", x.OnNoProgress)
 		x.SessionAfter = g.duration("session_timeout", x.SessionAfter)
 		x.ForgetSession = g.boolean("forget_session", false)
 		x.DefaultFlow, x.FallbackFlow = g.flowName("default_flow"), g.flowName("fallback_flow")
 		g.done()
 	}
-	if g := m.group("settings", "history", "memory_management"); g != nil {
-		x.HistoryMessages = g.positive("messages", x.HistoryMessages, "max_history_messages")
-		x.TraceEvents = g.positive("trace_events", x.TraceEvents, "max_trace_events")
-		x.CompletedFlows = g.positive("completed_flows", x.CompletedFlows, "max_completed_flows")
+	if g := m.group(historyObject); g != nil {
+		x.HistoryMessages = g.positive("messages", x.HistoryMessages)
+		x.TraceEvents = g.positive("trace_events", x.TraceEvents)
+		x.CompletedFlows = g.positive("completed_flows", x.CompletedFlows)
 		g.done()
 	}
-	if g := m.group("settings", "runtime"); g != nil {
+	if g := m.group(runtimeObject); g != nil {
 		x.StepExecutions = g.positive("max_step_executions", x.StepExecutions)
 		x.FlowIterations = g.positive("flow_iterations", x.FlowIterations)
 		x.Advances = g.positive("advances", x.Advances)
@@ -292,18 +291,19 @@ func (c *compiler) settings(s scope, n *yaml.Node) {
 		x.CallDepth = g.positive("call_depth", x.CallDepth)
 		g.done()
 	}
-	if g := m.group("settings", "rephrase"); g != nil {
+	if g := m.group(rephraseObject); g != nil {
 		x.Rephrase = g.boolean("enabled", false)
-		x.RephraseTone = g.choice("tone", x.RephraseTone, "friendly", "professional", "formal")
+		x.RephraseTone = g.choice("tone", x.RephraseTone)
 		g.done()
 	}
-	if g := m.group("settings", "models", "llm"); g != nil {
-		for _, purpose := range []string{"nlu", "generate", "rephrase"} {
+	if g := m.group(modelsObject); g != nil {
+		for _, k := range modelsObject.keys {
+			purpose := k.name
 			v := g.get(purpose)
 			if v == nil {
 				continue
 			}
-			if d := c.mapping(s, v, "settings.models."+purpose); d != nil {
+			if d := c.keyed(s, v, modelObject); d != nil {
 				mod := Model{Provider: d.text("provider"), Model: d.text("model")}
 				if t := d.get("temperature"); t != nil {
 					var ok bool
@@ -317,8 +317,8 @@ func (c *compiler) settings(s scope, n *yaml.Node) {
 		}
 		g.done()
 	}
-	if g := m.group("settings", "persistence"); g != nil {
-		x.Persistence["backend"] = g.choice("backend", "memory", "memory", "sqlite", "postgres", "redis")
+	if g := m.group(persistenceObject); g != nil {
+		x.Persistence["backend"] = g.choice("backend", "memory")
 		for _, k := range []string{"path", "connection"} {
 			if v := g.text(k); v != "" {
 				x.Persistence[k] = v
@@ -348,8 +348,8 @@ func (m *mapping) flowName(key string) string {
 }
 
 // limit reads what happens at a limit: cancel, handoff, or a step where steps are known.
-func (m *mapping) limit(key string, fallback Target, old ...string) Target {
-	n := m.get(key, old...)
+func (m *mapping) limit(key string, fallback Target) Target {
+	n := m.get(key)
 	if n == nil {
 		return fallback
 	}
@@ -361,35 +361,22 @@ func (m *mapping) limit(key string, fallback Target, old ...string) Target {
 	return Target{Kind: k, pos: at(m.scope, n)}
 }
 
-// patternNames are the patterns that a flow may replace.
-var patternNames = []string{"resume", "correction", "clarification", "cancellation", "confirmation", "unclear", "chitchat", "out_of_scope", "question", "several_starts", "handoff", "error", "no_progress", "session_end"}
-
 func (c *compiler) patterns(s scope, n *yaml.Node) {
-	m := c.mapping(s, n, "patterns")
+	m := c.keyed(s, n, patternsObject)
 	if m == nil {
 		return
 	}
 	x := &c.program.Patterns
-	for _, name := range patternNames {
-		var old []string
-		if name == "handoff" {
-			old = []string{"human_handoff"}
-		}
-		v := m.get(name, old...)
-		if v == nil {
-			continue
-		}
-		key := m.keys[name]
-		if key == nil {
-			key = m.keys[old[0]]
-		}
-		if !c.once(s, "patterns."+name, key) {
+	for _, pattern := range patternObjects {
+		_, name, _ := strings.Cut(pattern.name, ".")
+		v := m.get(name)
+		if v == nil || !c.once(s, pattern.name, m.written(name)) {
 			continue
 		}
 		switch name { // those that may be one word
 		case "resume":
 			if v.Kind == yaml.ScalarNode {
-				if !slices.Contains([]string{"immediate", "ask", "announce"}, v.Value) {
+				if !slices.Contains(aResume.choice, v.Value) {
 					c.errorf(s, v, `"resume" has to be immediate, ask or announce`)
 				} else {
 					x.Resume = v.Value
@@ -397,13 +384,13 @@ func (c *compiler) patterns(s scope, n *yaml.Node) {
 				continue
 			}
 		case "several_starts":
-			if v.Value != "first" && v.Value != "last" {
+			if !slices.Contains(anOrder.choice, v.Value) {
 				c.errorf(s, v, `"several_starts" has to be first or last`)
 			}
 			x.LastFirst = v.Value == "last"
 			continue
 		}
-		g := c.mapping(s, v, "patterns."+name)
+		g := c.keyed(s, v, pattern)
 		if g == nil {
 			continue
 		}
@@ -416,12 +403,12 @@ func (c *compiler) patterns(s scope, n *yaml.Node) {
 			x.AnnounceCorrected = g.boolean("announce", x.AnnounceCorrected)
 		case "clarification":
 			x.ClarifyDepth = g.positive("max_depth", x.ClarifyDepth)
-			x.ClarifyOnLimit = g.limit("on_limit", x.ClarifyOnLimit, "fallback")
+			x.ClarifyOnLimit = g.limit("on_limit", x.ClarifyOnLimit)
 		case "cancellation":
-			x.ConfirmCancel = g.boolean("confirm", x.ConfirmCancel, "confirm_before_cancel")
+			x.ConfirmCancel = g.boolean("confirm", x.ConfirmCancel)
 		case "confirmation":
 			x.ConfirmRetries = g.positive("max_retries", x.ConfirmRetries)
-			x.ConfirmOnLimit = g.limit("on_limit", x.ConfirmOnLimit, "on_max_retries")
+			x.ConfirmOnLimit = g.limit("on_limit", x.ConfirmOnLimit)
 		case "unclear":
 			x.UnclearRetries = g.positive("max_retries", x.UnclearRetries)
 			x.UnclearOnLimit = g.limit("on_limit", x.UnclearOnLimit)
@@ -430,10 +417,10 @@ func (c *compiler) patterns(s scope, n *yaml.Node) {
 				x.Queue = q
 			}
 			x.HandoffDeadline = g.duration("deadline", x.HandoffDeadline)
-			x.HandoffOnDeadline = g.choice("on_deadline", x.HandoffOnDeadline, "resume", "cancel")
+			x.HandoffOnDeadline = g.choice("on_deadline", x.HandoffOnDeadline)
 		case "error":
-			x.Reset = g.choice("recovery", "keep", "keep", "reset") == "reset"
-			x.TimeoutEnds = g.choice("timeout", "ask_retry", "ask_retry", "end") == "end"
+			x.Reset = g.choice("recovery", "keep") == "reset"
+			x.TimeoutEnds = g.choice("timeout", "ask_retry") == "end"
 		}
 		g.done()
 	}
@@ -470,7 +457,7 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 		slot.Name, slot.pos = name, at(s, key)
 		return slot
 	}
-	m := c.mapping(s, n, "a slot")
+	m := c.keyed(s, n, slotObject)
 	if m == nil {
 		return nil
 	}
@@ -503,13 +490,13 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 	if e := m.get("examples"); e != nil {
 		slot.Examples = values(c.names(s, e, "examples"))
 	}
-	if r := m.response("ask", name+".ask", "prompt"); r != nil {
+	if r := m.response("ask", name+".ask"); r != nil {
 		slot.Ask = r
 	}
 	if r := m.response("explain", name+".explain"); r != nil {
 		slot.Explain = r
 	}
-	if r := m.response("invalid", name+".invalid", "invalid_message", "validation_error_message"); r != nil {
+	if r := m.response("invalid", name+".invalid"); r != nil {
 		slot.Invalid = r
 	}
 	if o := m.get("options"); o != nil {
@@ -641,7 +628,7 @@ func (c *compiler) length(s scope, n *yaml.Node, slot *Slot) {
 		c.errorf(s, n, `"length" has to be a whole number above zero, or {min, max}`)
 		return
 	}
-	m := c.mapping(s, n, "length")
+	m := c.keyed(s, n, lengthObject)
 	slot.MinLength, slot.MaxLength = m.positive("min", 0), m.positive("max", 0)
 	if slot.MaxLength > 0 && slot.MinLength > slot.MaxLength {
 		c.errorf(s, n, "the minimum length %d is above the maximum %d; swap them", slot.MinLength, slot.MaxLength)
@@ -659,7 +646,7 @@ func (c *compiler) options(s scope, n *yaml.Node, t Type) []Option {
 		x = yamlvalue.Follow(x)
 		var o Option
 		if x.Kind == yaml.MappingNode {
-			m := c.mapping(s, x, "an option")
+			m := c.keyed(s, x, optionObject)
 			v := m.get("value")
 			if v == nil {
 				c.errorf(s, x, `an option needs a "value"`)
@@ -732,14 +719,14 @@ func (c *compiler) actions() {
 		if it.value.Kind == yaml.ScalarNode && yamlvalue.Scalar(it.value).IsNone() {
 			continue
 		}
-		m := c.mapping(it.scope, it.value, "an action")
+		m := c.keyed(it.scope, it.value, actionObject)
 		if m == nil {
 			continue
 		}
 		a.Description = m.text("description")
 		a.Inputs = c.params(it.scope, m.get("inputs"), "inputs")
 		a.Outputs = c.params(it.scope, m.get("outputs"), "outputs")
-		a.Effect = Effect(m.choice("effect", string(Write), string(Read), string(Write), string(Irreversible)))
+		a.Effect = Effect(m.choice("effect", string(Write)))
 		a.Guard = m.expr("guard")
 		a.Timeout = m.duration("timeout", a.Timeout)
 		if r := m.get("retry"); r != nil {
@@ -758,8 +745,8 @@ func (c *compiler) actions() {
 }
 
 // expr reads an expression.
-func (m *mapping) expr(key string, old ...string) *expr.Expr {
-	n := m.get(key, old...)
+func (m *mapping) expr(key string) *expr.Expr {
+	n := m.get(key)
 	if n == nil {
 		return nil
 	}
@@ -815,13 +802,13 @@ func (c *compiler) params(s scope, n *yaml.Node, what string) []Param {
 
 func (c *compiler) retry(s scope, n *yaml.Node) Retry {
 	r := Retry{MaxAttempts: 1, Delay: 500 * time.Millisecond, Backoff: "fixed", MaxDelay: 8 * time.Second}
-	m := c.mapping(s, n, "retry")
+	m := c.keyed(s, n, retryObject)
 	if m == nil {
 		return r
 	}
 	r.MaxAttempts = m.positive("max_attempts", 1)
 	r.Delay = m.duration("delay", r.Delay)
-	r.Backoff = m.choice("backoff", r.Backoff, "fixed", "linear", "exponential")
+	r.Backoff = m.choice("backoff", r.Backoff)
 	r.MaxDelay = m.duration("max_delay", r.MaxDelay)
 	r.On = values(c.names(s, m.get("retry_on"), "retry_on"))
 	m.done()

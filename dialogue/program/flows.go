@@ -91,7 +91,7 @@ func (c *compiler) flows() {
 // header reads everything of a flow, its steps too.
 func (b *builder) header(it item) {
 	f := b.flow
-	m := b.mapping(b.scope, it.value, "a flow")
+	m := b.keyed(b.scope, it.value, flowObject)
 	if m == nil {
 		return
 	}
@@ -99,12 +99,12 @@ func (b *builder) header(it item) {
 	if f.Description == "" {
 		b.errorf(b.scope, it.key, `the description is missing; write "description" and what the flow does for the user`)
 	}
-	examples := m.get("examples", "trigger_intents")
+	examples := m.get("examples")
 	for _, n := range b.names(b.scope, examples, "examples") {
 		f.Examples = append(f.Examples, b.parseText(b.scope, n))
 	}
 	if t := m.get("trigger"); t != nil {
-		if tm := b.mapping(b.scope, t, "trigger"); tm != nil {
+		if tm := b.keyed(b.scope, t, triggerObject); tm != nil {
 			for _, n := range b.names(b.scope, tm.get("intents"), "intents") {
 				f.Examples = append(f.Examples, b.parseText(b.scope, n))
 			}
@@ -141,13 +141,13 @@ func (b *builder) header(it item) {
 		f.OnError = b.target(nil, b.scope, n)
 	}
 	f.Interruptible = m.boolean("interruptible", true)
-	f.Resume = m.choice("resume", f.Resume, "immediate", "ask", "announce")
+	f.Resume = m.choice("resume", f.Resume)
 	f.Formerly = values(b.names(b.scope, m.get("formerly"), "formerly"))
 	for _, old := range f.Formerly {
 		b.program.former[old] = f.Name
 	}
-	f.Migrate = m.choice("migrate", "pin", "pin", "alias", "restart_keep_slots")
-	steps := m.get("steps", "process")
+	f.Migrate = m.choice("migrate", "pin")
+	steps := m.get("steps")
 	switch {
 	case steps == nil:
 		b.errorf(b.scope, it.key, `the flow has no steps; write at least one under "steps"`)
@@ -236,9 +236,6 @@ func (b *builder) isMoved(n *yaml.Node) bool {
 	return false
 }
 
-// stepTypes are the keys that say what a step does.
-var stepTypes = []string{"say", "collect", "set", "action", "branch", "while", "confirm", "call", "link", "generate", "agent", "handoff", "wait", "parallel"}
-
 var reservedSteps = []string{"continue", "end", "cancel", "error", "handoff", "else", "default", "none", "start", "cancel_flow", "__end__", "END"}
 
 // step compiles one step.
@@ -260,13 +257,12 @@ func (b *builder) step(n *yaml.Node, outer string, place, loop int) *Step {
 	case t != nil && len(kinds) == 0:
 		kind = t.Value
 		old = true
-		if kind == "call_flow" {
-			kind = "call"
-		}
-		if !slices.Contains(stepTypes, kind) {
+		k := stepKindOf(kind)
+		if k == nil {
 			b.errorf(b.scope, t, "unknown step type %q%s", t.Value, suggest(t.Value, stepTypes))
 			return nil
 		}
+		kind = k.types[0]
 	case t != nil && len(kinds) == 1 && (t.Value == kinds[0] || t.Value == "action" && kinds[0] == "call"):
 		kind, old = t.Value, true
 	case t == nil && len(kinds) == 1:
@@ -284,6 +280,7 @@ func (b *builder) step(n *yaml.Node, outer string, place, loop int) *Step {
 		b.errorf(b.scope, n, "the step has the types %s; make one step of each", strings.Join(kinds, " and "))
 		return nil
 	}
+	m.object = &stepKindOf(kind).object
 	s := &Step{Type: kind, Index: len(b.flow.Steps), Loop: loop, Continue: End, pos: at(b.scope, n)}
 	if nameNode := m.get("step"); nameNode != nil {
 		s.Name = nameNode.Value
@@ -309,14 +306,14 @@ func (b *builder) step(n *yaml.Node, outer string, place, loop int) *Step {
 	s.Description = m.text("description")
 	s.Formerly = values(b.names(sc, m.get("formerly"), "formerly"))
 	if kind != "branch" || !old {
-		if w := m.get("when", "condition"); w != nil && w.Kind == yaml.ScalarNode && !(kind == "while" && old) {
+		if w := m.get("when"); w != nil && w.Kind == yaml.ScalarNode && !(kind == "while" && old) {
 			s.When = b.expression(sc, w, "when")
 			b.readsExpr(s, sc, s.When)
 		} else if w != nil && w.Kind != yaml.ScalarNode {
 			b.errorf(sc, w, `"when" has to be an expression; found a %s`, kindName(w))
 		}
 	}
-	if t := m.get("next", "jump_to"); t != nil {
+	if t := m.get("next"); t != nil {
 		s.Next = *b.targetInto(&s.Next, s, sc, t)
 	}
 	main := m.vals[kind]
@@ -336,22 +333,8 @@ func (b *builder) step(n *yaml.Node, outer string, place, loop int) *Step {
 
 // oldMain returns what a step of the form {type: T, …} is about.
 func (m *mapping) oldMain(kind string) *yaml.Node {
-	m.known = append(m.known, "type")
-	switch kind {
-	case "say":
-		return m.get("message", "response", "text")
-	case "collect", "confirm":
-		return m.get("slot", "slots")
-	case "set":
-		return m.get("slots", "values")
-	case "action":
-		return m.get("call", "action")
-	case "branch":
-		return m.get("slot", "input", "evaluate", "when")
-	case "while":
-		return m.get("condition")
-	case "call", "link":
-		return m.get("target", "flow")
+	if old := stepKindOf(kind).old; old != nil {
+		return m.first(old[0], old[1:]...)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (c *compiler) entry(s scope, n *yaml.Node) (Entry, bool) {
 		e.Words[""] = &Words{Forms: map[string]*Text{"other": c.parseText(s, n)}}
 		return e, true
 	}
-	m := c.mapping(s, n, "a response")
+	m := c.keyed(s, n, entryObject)
 	if m == nil {
 		return e, false
 	}
@@ -150,7 +150,7 @@ func (c *compiler) entry(s scope, n *yaml.Node) (Entry, bool) {
 		e.Words[""] = c.words(s, t)
 	}
 	for _, tag := range c.tags() {
-		if t := m.get(tag); t != nil {
+		if t := m.first(tag); t != nil {
 			to := tag
 			if tag == c.program.Languages.Default {
 				to = ""
@@ -188,14 +188,14 @@ func (c *compiler) words(s scope, n *yaml.Node) *Words {
 		return &Words{Forms: map[string]*Text{"other": c.parseText(s, n)}}
 	}
 	w := &Words{Forms: map[string]*Text{}}
-	m := c.mapping(s, n, "text")
+	m := c.keyed(s, n, wordsObject)
 	if m == nil {
 		return w
 	}
 	if w.Count = m.expr("count"); w.Count == nil && !m.has("count") {
 		c.errorf(s, n, `plural forms need a "count"; write count: and the name of what is counted`)
 	}
-	for _, form := range []string{"zero", "one", "two", "few", "many", "other"} {
+	for _, form := range pluralForms {
 		if t := m.get(form); t != nil {
 			w.Forms[form] = c.parseText(s, t)
 		}
@@ -217,7 +217,7 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 	}
 	var out []Button
 	for _, x := range n.Content {
-		m := c.mapping(s, x, "a button")
+		m := c.keyed(s, x, buttonObject)
 		if m == nil {
 			continue
 		}
@@ -228,9 +228,9 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 		case l.Kind == yaml.ScalarNode:
 			b.Label[""] = c.parseText(s, l)
 		default:
-			if lm := c.mapping(s, l, "label"); lm != nil {
+			if lm := c.keyed(s, l, labelObject); lm != nil {
 				for _, tag := range c.tags() {
-					if t := lm.get(tag); t != nil {
+					if t := lm.first(tag); t != nil {
 						b.Label[tag] = c.parseText(s, t)
 					}
 				}
@@ -268,15 +268,12 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 
 // response reads what is said: the name of a response, or {text: …} in place. In an
 // earlier spelling of the key a scalar is a text.
-func (m *mapping) response(key, inline string, old ...string) *Response {
-	n := m.get(key, old...)
+func (m *mapping) response(key, inline string) *Response {
+	n := m.get(key)
 	if n == nil {
 		return nil
 	}
-	if m.has(key) {
-		old = nil
-	}
-	return m.c.said(m.scope, n, inline, len(old) > 0)
+	return m.c.said(m.scope, n, inline, !m.has(key))
 }
 
 func (c *compiler) said(s scope, n *yaml.Node, inline string, words bool) *Response {

@@ -322,13 +322,23 @@ func kindName(n *yaml.Node) string {
 
 // mapping is a map whose keys are asked for one by one; done reports the others.
 type mapping struct {
-	c     *compiler
-	scope scope
-	node  *yaml.Node
-	keys  map[string]*yaml.Node
-	vals  map[string]*yaml.Node
-	order []string
-	known []string
+	c      *compiler
+	scope  scope
+	node   *yaml.Node
+	object *object // nil for a map of names
+	keys   map[string]*yaml.Node
+	vals   map[string]*yaml.Node
+	order  []string
+	known  []string
+}
+
+// keyed reads n as a map of a kind, whose keys are read with get.
+func (c *compiler) keyed(s scope, n *yaml.Node, o *object) *mapping {
+	m := c.mapping(s, n, o.what)
+	if m != nil {
+		m.object = o
+	}
+	return m
 }
 
 // mapping reads n as a map. It reports another kind and returns nil.
@@ -354,9 +364,17 @@ func (c *compiler) mapping(s scope, n *yaml.Node, what string) *mapping {
 	return m
 }
 
-// get returns the value of a key, which may have earlier spellings. Only one of them
-// may be given.
-func (m *mapping) get(name string, old ...string) *yaml.Node {
+// get returns the value of a key of the map's kind, which may have earlier spellings. A
+// key that the vocabulary doesn't have can't be read.
+func (m *mapping) get(name string) *yaml.Node {
+	if k := m.object.key(name); k != nil {
+		return m.first(name, k.old...)
+	}
+	return nil
+}
+
+// first returns the value of a key under one of its names. Only one may be given.
+func (m *mapping) first(name string, old ...string) *yaml.Node {
 	m.known = append(m.known, name)
 	m.known = append(m.known, old...)
 	v, given := m.vals[name], name
@@ -433,8 +451,8 @@ func distance(a, b string) int {
 }
 
 // text reads a scalar as a text.
-func (m *mapping) text(name string, old ...string) string {
-	n := m.get(name, old...)
+func (m *mapping) text(name string) string {
+	n := m.get(name)
 	if n == nil {
 		return ""
 	}
@@ -446,8 +464,8 @@ func (m *mapping) text(name string, old ...string) string {
 }
 
 // boolean reads true or false.
-func (m *mapping) boolean(name string, fallback bool, old ...string) bool {
-	n := m.get(name, old...)
+func (m *mapping) boolean(name string, fallback bool) bool {
+	n := m.get(name)
 	if n == nil {
 		return fallback
 	}
@@ -460,8 +478,8 @@ func (m *mapping) boolean(name string, fallback bool, old ...string) bool {
 }
 
 // positive reads a whole number above zero.
-func (m *mapping) positive(name string, fallback int, old ...string) int {
-	n := m.get(name, old...)
+func (m *mapping) positive(name string, fallback int) int {
+	n := m.get(name)
 	if n == nil {
 		return fallback
 	}
@@ -474,11 +492,12 @@ func (m *mapping) positive(name string, fallback int, old ...string) int {
 }
 
 // choice reads one of several words.
-func (m *mapping) choice(name, fallback string, words ...string) string {
+func (m *mapping) choice(name, fallback string) string {
 	n := m.get(name)
 	if n == nil {
 		return fallback
 	}
+	words := m.object.key(name).is.choice
 	if n.Kind != yaml.ScalarNode || !slices.Contains(words, n.Value) {
 		m.c.errorf(m.scope, n, "%q has to be one of %s", name, strings.Join(words, ", "))
 		return fallback
@@ -503,8 +522,8 @@ func (c *compiler) durationOf(s scope, n *yaml.Node, what string) time.Duration 
 	return 0
 }
 
-func (m *mapping) duration(name string, fallback time.Duration, old ...string) time.Duration {
-	n := m.get(name, old...)
+func (m *mapping) duration(name string, fallback time.Duration) time.Duration {
+	n := m.get(name)
 	if n == nil {
 		return fallback
 	}

@@ -26,8 +26,8 @@ func (x *stepReader) fail(n *yaml.Node, format string, args ...any) {
 	x.builder.errorf(x.sc(), n, format, args...)
 }
 
-func (x *stepReader) targetOf(key string, old ...string) *Target {
-	n := x.get(key, old...)
+func (x *stepReader) targetOf(key string) *Target {
+	n := x.get(key)
 	if n == nil {
 		return nil
 	}
@@ -109,11 +109,11 @@ func (x *stepReader) collect() {
 		}
 		x.writes = append(x.writes, write{step: x.step, slot: s, pos: at(x.sc(), x.main), scope: x.sc()})
 	}
-	b.Ask = x.response("ask", x.inline(".ask"), "prompt", "message")
+	b.Ask = x.response("ask", x.inline(".ask"))
 	x.readsResponse(x.step, x.sc(), b.Ask, true)
-	b.Invalid = x.response("invalid", x.inline(".invalid"), "invalid_message", "validation_error_message")
+	b.Invalid = x.response("invalid", x.inline(".invalid"))
 	x.readsResponse(x.step, x.sc(), b.Invalid, true)
-	b.Validate = values(x.names(x.sc(), x.get("validate", "validator"), "validate"))
+	b.Validate = values(x.names(x.sc(), x.get("validate"), "validate"))
 	b.Force = x.boolean("force", false)
 	if n := x.get("options_from"); n != nil {
 		b.OptionsFrom = n.Value
@@ -307,7 +307,7 @@ func (x *stepReader) invoke() *Invoke {
 	b := &Invoke{}
 	a := x.actionNamed(x.main)
 	given, _ := x.args(x.get("inputs"))
-	mapped := x.outs(x.get("outputs", "map_outputs"))
+	mapped := x.outs(x.get("outputs"))
 	b.OnError = x.targetOf("on_error")
 	b.Timeout = x.mapping.duration("timeout", 0)
 	retry := x.get("retry")
@@ -386,7 +386,7 @@ func (x *stepReader) branch() {
 			x.fail(x.main, "the branch has no conditions; write at least one {when, then}")
 		}
 		for _, n := range x.main.Content {
-			m := x.builder.mapping(x.sc(), n, "a case")
+			m := x.builder.keyed(x.sc(), n, caseObject)
 			if m == nil {
 				continue
 			}
@@ -394,7 +394,7 @@ func (x *stepReader) branch() {
 			if e := m.get("else"); e != nil {
 				x.caseTarget(&c, e)
 			} else {
-				w := m.get("when", "condition")
+				w := m.get("when")
 				if w == nil {
 					x.fail(m.node, `the case has no condition; write "when", or "else"`)
 				} else if c.When = x.expression(x.sc(), w, "when"); c.When != nil {
@@ -519,7 +519,7 @@ func (x *stepReader) while() {
 	if b.Cond == nil {
 		b.Cond = falseExpr
 	}
-	if t := x.targetOf("exit", "exit_to"); t != nil {
+	if t := x.targetOf("exit"); t != nil {
 		b.Exit = *t
 	}
 	do := x.get("do")
@@ -555,20 +555,20 @@ func (x *stepReader) confirm() {
 	if len(b.Slots) == 0 {
 		x.fail(x.main, `"confirm" needs at least one slot`)
 	}
-	b.Ask = x.response("ask", x.inline(".ask"), "prompt", "message")
+	b.Ask = x.response("ask", x.inline(".ask"))
 	if b.Ask == nil && !x.has("ask") && !x.has("prompt") && !x.has("message") {
 		x.fail(x.main, `the confirm has no question; write "ask"`)
 	}
 	x.readsResponse(x.step, x.sc(), b.Ask, false)
-	if t := x.targetOf("on_yes", "on_confirm"); t != nil {
+	if t := x.targetOf("on_yes"); t != nil {
 		b.OnYes = *t
 	}
-	b.OnNo = x.targetOf("on_no", "on_deny")
+	b.OnNo = x.targetOf("on_no")
 	b.OnChange = x.targetOf("on_change")
 	if x.has("max_retries") {
 		b.MaxRetries = x.positive("max_retries", 0)
 	}
-	b.OnLimit = x.targetOf("on_limit", "on_max_retries")
+	b.OnLimit = x.targetOf("on_limit")
 	if n := x.get("store"); n != nil && x.slotKey(n) {
 		b.Store = n.Value
 		x.writes = append(x.writes, write{step: x.step, slot: n.Value, typ: Boolean, pos: at(x.sc(), n), scope: x.sc()})
@@ -588,7 +588,7 @@ func (x *stepReader) flowNamed(args *[]Arg, outs *[]Out) string {
 	x.used["flow "+n.Value] = true
 	*args, _ = x.args(x.get("inputs"))
 	if outs != nil {
-		*outs = x.outs(x.get("outputs", "map_outputs"))
+		*outs = x.outs(x.get("outputs"))
 	}
 	x.later = append(x.later, func() {
 		f, ok := x.program.Flow(n.Value)
@@ -633,8 +633,8 @@ func (x *stepReader) link() {
 }
 
 // part returns the map that a step of this type is.
-func (x *stepReader) part(what string) *stepReader {
-	m := x.builder.mapping(x.sc(), x.main, what)
+func (x *stepReader) part(o *object) *stepReader {
+	m := x.builder.keyed(x.sc(), x.main, o)
 	if m == nil {
 		return nil
 	}
@@ -655,7 +655,7 @@ func (x *stepReader) instruction() *Text {
 func (x *stepReader) generate() {
 	b := &Generate{}
 	x.step.Body = b
-	p := x.part("generate")
+	p := x.part(generateObject)
 	if p == nil {
 		return
 	}
@@ -677,7 +677,7 @@ func (x *stepReader) agent() {
 	b := &Agent{}
 	x.step.Body = b
 	b.OnError = x.targetOf("on_error")
-	p := x.part("agent")
+	p := x.part(agentObject)
 	if p == nil {
 		return
 	}
@@ -728,7 +728,7 @@ func (x *stepReader) wait() {
 	b.Outputs = x.outs(x.get("outputs"))
 	if x.main.Kind == yaml.ScalarNode {
 		b.For = x.durationOf(x.sc(), x.main, `"wait"`)
-	} else if p := x.part("wait"); p != nil {
+	} else if p := x.part(waitObject); p != nil {
 		e := p.get("event")
 		if e == nil || !name.MatchString(e.Value) {
 			x.fail(x.main, `"wait" has to be a time, or {event: NAME, deadline: TIME}`)
@@ -751,7 +751,7 @@ func (x *stepReader) parallel() {
 		return
 	}
 	for _, n := range x.main.Content {
-		m := x.builder.mapping(x.sc(), n, "a step of parallel")
+		m := x.builder.keyed(x.sc(), n, parallelObject)
 		if m == nil {
 			continue
 		}

@@ -53,7 +53,7 @@ func (m *conversation) transcript(role, text string) {
 }
 
 func (m *conversation) trace(e TraceEvent) {
-	e.Turn = m.t.Number
+	e.Turn, e.Time = m.t.Number, m.t.Time
 	m.s.Trace = append(m.s.Trace, e)
 }
 

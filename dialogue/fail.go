@@ -53,7 +53,7 @@ func (m *conversation) called(i int) bool {
 func (m *conversation) failure(f *Failure) string {
 	kind := "unknown"
 	switch f.Type {
-	case "invalid", "invalid_output":
+	case "validation_error", "invalid", "invalid_output":
 		kind = "validation_error"
 	case "action_not_found", "timeout":
 		kind = f.Type

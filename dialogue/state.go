@@ -127,6 +127,21 @@ const (
 	Failed    FlowState = "error"
 )
 
+var flowStates = []FlowState{Active, Paused, Completed, Cancelled, Abandoned, Failed}
+
+// UnmarshalJSON reads a state by its name; another is an error.
+func (f *FlowState) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	if !slices.Contains(flowStates, FlowState(s)) {
+		return fmt.Errorf("unknown flow_state %q; known are %v", s, flowStates)
+	}
+	*f = FlowState(s)
+	return nil
+}
+
 // ConversationState says what a conversation is doing.
 type ConversationState string
 
@@ -182,14 +197,15 @@ type NLUResult struct {
 
 // TraceEvent is one thing that happened. Sensitive values are masked in it.
 type TraceEvent struct {
-	Turn    int    `json:"turn"`
-	Kind    string `json:"kind"`
-	Flow    string `json:"flow,omitempty"`
-	Step    string `json:"step,omitempty"`
-	Command string `json:"command,omitempty"`
-	Slot    string `json:"slot,omitempty"`
-	Value   string `json:"value,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	Turn    int       `json:"turn"`
+	Time    time.Time `json:"time,omitzero"` // of the turn
+	Kind    string    `json:"kind"`
+	Flow    string    `json:"flow,omitempty"`
+	Step    string    `json:"step,omitempty"`
+	Command string    `json:"command,omitempty"`
+	Slot    string    `json:"slot,omitempty"`
+	Value   string    `json:"value,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
 	// Side is the case that a branch took, counted from 1, and 0 if none held; 1 if a
 	// loop went into another round, and 0 if it was left.
 	Side int `json:"side,omitempty"`

@@ -60,6 +60,10 @@ type Config struct {
 	// Now is the clock; nil is [time.Now]. It gives inputs their time that have none.
 	Now func() time.Time
 
+	// User returns whom the conversation of a thread is with, for actions; nil is the
+	// thread's ID.
+	User func(thread string) string
+
 	// Store keeps the conversations; nil keeps them in memory.
 	Store checkpoint.Store
 }
@@ -96,6 +100,9 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.User == nil {
+		c.User = func(thread string) string { return thread }
+	}
 	if c.Store == nil {
 		c.Store = checkpoint.NewMemory()
 	}
@@ -105,7 +112,7 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 		name = "assistant"
 	}
 	b := graph.New[State](name)
-	graph.SetInput(b, put)
+	graph.SetInput(b, func(s *State, in Input) error { return s.Begin(in) })
 	graph.SetOutput(b, outputOf)
 	b.AddNode(understand, a.understand, graph.Describe("", "turns a message into commands"))
 	b.AddNode(validateSlot, a.takeSlot, graph.Describe("", "takes what was said about slots and goes on with the flow"))

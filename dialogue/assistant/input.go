@@ -146,8 +146,9 @@ func (b begun) at() *time.Time {
 
 var errNothingSaid = errors.New("assistant: nothing was said; give the thread an Input")
 
-// put writes an input to the state.
-func put(s *State, in Input) error {
+// Begin has a turn begin with an input: what [graph.Requests.Input] is given. It returns
+// an [*InputError] for one that says nothing, or several things.
+func (s *State) Begin(in Input) error {
 	b, err := in.begins()
 	if err != nil {
 		return err

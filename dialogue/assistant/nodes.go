@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -161,7 +162,7 @@ func (a *Assistant) settle(ctx context.Context, s *State, d dialogue.State, effe
 }
 
 func (a *Assistant) validate(ctx context.Context, v dialogue.Validation) (dialogue.Validated, error) {
-	out := a.config.Actions.Validate(ctx, v)
+	out := a.config.Actions.Validate(a.calling(ctx), v)
 	out.ID = v.ID
 	if out.Error != nil && ctx.Err() != nil {
 		return out, context.Cause(ctx) // the run ends, which says nothing about the value
@@ -310,6 +311,7 @@ func (a *Assistant) execute(ctx context.Context, s *State) error {
 
 // act runs an action with its retries.
 func (a *Assistant) act(ctx context.Context, call dialogue.ActionCall) (dialogue.Result, error) {
+	ctx = a.calling(ctx)
 	for attempt := 1; ; attempt++ {
 		r := a.config.Actions.Do(ctx, call)
 		r.ID = call.ID
@@ -326,6 +328,12 @@ func (a *Assistant) act(ctx context.Context, call dialogue.ActionCall) (dialogue
 			graph.Heartbeat(ctx)
 		}
 	}
+}
+
+// calling tells actions whom the conversation is with.
+func (a *Assistant) calling(ctx context.Context) context.Context {
+	thread := graph.Info(ctx).Thread
+	return action.WithCaller(ctx, action.Caller{Thread: thread, User: a.config.User(thread)})
 }
 
 func (a *Assistant) generate(ctx context.Context, call dialogue.ModelCall) (dialogue.Answer, error) {

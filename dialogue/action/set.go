@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/superstep-dev/superstep/dialogue"
@@ -99,7 +100,7 @@ func (s *Set) Validate(ctx context.Context, v dialogue.Validation) dialogue.Vali
 	case err == nil:
 		out.Value = kept
 	case errors.As(err, &refusal):
-		out.Reason = cmp.Or(string(refusal), "it is refused")
+		out.Reason = cut(cmp.Or(string(refusal), "it is refused"), maxMessage)
 	default:
 		out.Error = s.failure(ctx, "validator", v.Validator, v.ID, err)
 		out.Error.Message = cmp.Or(out.Error.Message, unchecked)
@@ -155,7 +156,7 @@ func (s *Set) failure(ctx context.Context, what, name, id string, err error) *di
 	var said *dialogue.Failure
 	switch {
 	case errors.As(err, &said) && said != nil:
-		f.Type, f.Message = cmp.Or(said.Type, "unknown"), said.Message
+		f.Type, f.Message = cut(cmp.Or(said.Type, "unknown"), maxName), cut(said.Message, maxMessage)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		f.Type = "cancelled"
 	case timedOut(err):
@@ -177,6 +178,16 @@ func (s *Set) failure(ctx context.Context, what, name, id string, err error) *di
 	}
 	s.logger().LogAttrs(ctx, level, what+" failed", attrs...)
 	return f
+}
+
+// maxMessage are the bytes of what users are told about a failure.
+const maxMessage = 1000
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
 }
 
 func (s *Set) logger() *slog.Logger {

@@ -162,7 +162,7 @@ func (c *compiler) unite(s scope, name string, n *yaml.Node) {
 		c.sections[name] = sec
 	}
 	if name == "slots" && n.Kind == yaml.SequenceNode {
-		n = byName(n)
+		n = c.byName(s, n)
 	}
 	if n.Kind == yaml.ScalarNode && yamlvalue.Scalar(n).IsNone() {
 		return
@@ -188,22 +188,26 @@ func (c *compiler) unite(s scope, name string, n *yaml.Node) {
 }
 
 // byName returns the map that a list of {name, …} stands for.
-func byName(list *yaml.Node) *yaml.Node {
+func (c *compiler) byName(s scope, list *yaml.Node) *yaml.Node {
 	m := &yaml.Node{Kind: yaml.MappingNode, Line: list.Line, Column: list.Column}
 	for _, x := range list.Content {
 		x = yamlvalue.Follow(x)
 		rest := *x
 		rest.Content = nil
 		for i := 0; x.Kind == yaml.MappingNode && i+1 < len(x.Content); i += 2 {
-			if yamlvalue.Follow(x.Content[i]).Value == "name" {
-				m.Content = append(m.Content, yamlvalue.Follow(x.Content[i+1]))
+			if v := yamlvalue.Follow(x.Content[i+1]); yamlvalue.Follow(x.Content[i]).Value == "name" {
+				if v.Kind == yaml.ScalarNode {
+					m.Content = append(m.Content, v)
+				}
 			} else {
 				rest.Content = append(rest.Content, x.Content[i], x.Content[i+1])
 			}
 		}
-		if len(m.Content)%2 == 1 {
-			m.Content = append(m.Content, &rest)
+		if len(m.Content)%2 == 0 {
+			c.errorf(s, x, `a slot of a list needs a "name"; better write a map from name to slot`)
+			continue
 		}
+		m.Content = append(m.Content, &rest)
 	}
 	return m
 }
@@ -214,13 +218,17 @@ func (c *compiler) languages(s scope, n *yaml.Node) {
 		return
 	}
 	check := func(n *yaml.Node) bool {
+		if n.Kind != yaml.ScalarNode {
+			c.errorf(s, n, "a language has to be a BCP-47 tag such as en or de-AT; found a %s", kindName(n))
+			return false
+		}
 		if !language.Valid(n.Value) {
 			c.errorf(s, n, "%q is no language; write a BCP-47 tag such as en or de-AT", n.Value)
 			return false
 		}
 		return true
 	}
-	if d := m.get("default"); d != nil && d.Kind == yaml.ScalarNode && check(d) {
+	if d := m.get("default"); d != nil && check(d) {
 		c.program.Languages.Default = d.Value
 	}
 	for _, a := range c.names(s, m.get("also"), "also") {
@@ -700,7 +708,11 @@ func (c *compiler) byLanguage(s scope, n *yaml.Node, what string) map[string]str
 			c.errorf(s, m.keys[tag], "language %q is not declared under languages%s", tag, suggest(tag, c.tags()))
 			continue
 		}
-		out[tag] = m.vals[tag].Value
+		if v := m.vals[tag]; v.Kind == yaml.ScalarNode {
+			out[tag] = v.Value
+		} else {
+			c.errorf(s, v, "this has to be a text; found a %s", kindName(v))
+		}
 	}
 	return out
 }

@@ -99,8 +99,8 @@ func (r *Response) has(tag string) bool {
 // entries reads a text, a map or a list of these.
 func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
 	n = yamlvalue.Follow(n)
-	if d, list := variations(n); d != nil { // {default, variations}, as it was written
-		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: append([]*yaml.Node{d}, list...)}
+	if isVariations(n) {
+		n = c.variations(s, n)
 	}
 	if n.Kind != yaml.SequenceNode {
 		if e, ok := c.entry(s, n); ok {
@@ -120,16 +120,33 @@ func (c *compiler) entries(s scope, n *yaml.Node) []Entry {
 	return out
 }
 
-func variations(n *yaml.Node) (first *yaml.Node, others []*yaml.Node) {
+// isVariations says whether a response is written {default, variations}, as it once was.
+func isVariations(n *yaml.Node) bool {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		switch v := yamlvalue.Follow(n.Content[i+1]); yamlvalue.Follow(n.Content[i]).Value {
-		case "default":
-			first = v
-		case "variations":
-			others = v.Content
+		if variationsObject.key(yamlvalue.Follow(n.Content[i]).Value) != nil {
+			return true
 		}
 	}
-	return first, others
+	return false
+}
+
+// variations returns the list that such a response stands for.
+func (c *compiler) variations(s scope, n *yaml.Node) *yaml.Node {
+	m := c.keyed(s, n, variationsObject)
+	list := &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column}
+	if d := m.get("default"); d != nil {
+		list.Content = append(list.Content, d)
+	} else {
+		c.errorf(s, n, `the response has variations and no "default"; better write a list`)
+	}
+	switch v := m.get("variations"); {
+	case v != nil && v.Kind != yaml.SequenceNode:
+		c.errorf(s, v, `"variations" has to be a list; found a %s`, kindName(v))
+	case v != nil:
+		list.Content = append(list.Content, v.Content...)
+	}
+	m.done()
+	return list
 }
 
 func (c *compiler) entry(s scope, n *yaml.Node) (Entry, bool) {
@@ -254,7 +271,13 @@ func (c *compiler) buttons(s scope, n *yaml.Node) []Button {
 			if v.Kind != yaml.SequenceNode {
 				c.errorf(s, v, `"commands" has to be a list of commands`)
 			} else {
-				b.Commands = yamlvalue.Of(v).Items()
+				for _, x := range v.Content {
+					value := yamlvalue.Of(x)
+					if t, ok := value.Get("type"); !ok || t.Kind() != expr.Text {
+						c.errorf(s, x, `a command has to be a map with a "type"`)
+					}
+					b.Commands = append(b.Commands, value)
+				}
 			}
 		}
 		if b.Value == nil && b.Start == "" && b.Commands == nil {

@@ -46,6 +46,10 @@ var formatName = regexp.MustCompile(`^:[a-z_]+`)
 // parseText reads a template. Mistakes are reported; what can be read is kept.
 func (c *compiler) parseText(s scope, n *yaml.Node) *Text {
 	t := &Text{node: n, scope: s}
+	if n.Kind != yaml.ScalarNode {
+		c.errorf(s, n, "this has to be a text; found a %s", kindName(n))
+		return t
+	}
 	src := n.Value
 	start := 0
 	literal := func(end int) {

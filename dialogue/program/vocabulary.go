@@ -19,6 +19,8 @@ type object struct {
 	keys  []key
 	// needs are keys of which one each has to be there.
 	needs [][]string
+	// apart are keys that don't stand together.
+	apart [][2]string
 	// tagged says that the keys may also be tags of languages, and what is there.
 	tagged *shape
 }
@@ -72,34 +74,35 @@ func anchor(title string) string {
 
 // What may be written, without a map of its own.
 var (
-	aText     = shape{words: "text", schema: &schema{Type: []string{"string", "number", "boolean"}}}
-	aName     = shape{words: "name", schema: &schema{Type: []string{"string"}, Pattern: name.String()}}
-	aStepName = shape{words: "name", schema: &schema{Type: []string{"string"}, Pattern: stepName.String()}}
-	aFlow     = shape{words: "flow", schema: &schema{Type: []string{"string"}, Pattern: name.String()}}
-	anAction  = shape{words: "action", schema: &schema{Type: []string{"string"}, Pattern: name.String()}}
+	aText     = shape{words: "text", schema: &schema{Type: oneType{"string", "number", "boolean"}}}
+	aName     = shape{words: "name", schema: &schema{Type: oneType{"string"}, Pattern: name.String()}}
+	aStepName = shape{words: "name", schema: &schema{Type: oneType{"string"}, Pattern: stepName.String()}}
+	aFlow     = shape{words: "flow", schema: &schema{Type: oneType{"string"}, Pattern: name.String()}}
+	anAction  = shape{words: "action", schema: &schema{Type: oneType{"string"}, Pattern: name.String()}}
 	aSlot     = shape{words: "slot", schema: ref("slotName")}
 	someSlots = shape{words: "slot or list of slots", schema: oneOrMany(ref("slotName"))}
-	someNames = shape{words: "name or list of names", schema: oneOrMany(&schema{Type: []string{"string", "number", "boolean"}})}
-	someTexts = shape{words: "text or list of texts", schema: oneOrMany(&schema{Type: []string{"string", "number", "boolean"}})}
-	aBoolean  = shape{words: "true or false", schema: &schema{Type: []string{"boolean"}}}
-	aCount    = shape{words: "whole number above zero", schema: &schema{Type: []string{"integer"}, Minimum: 1}}
-	aNumber   = shape{words: "number", schema: &schema{Type: []string{"number"}}}
-	aBound    = shape{words: "number or date", schema: &schema{Type: []string{"number", "string"}}}
+	someNames = shape{words: "name or list of names", schema: oneOrMany(&schema{Type: oneType{"string", "number", "boolean"}})}
+	someTexts = shape{words: "text or list of texts", schema: oneOrMany(&schema{Type: oneType{"string", "number", "boolean"}})}
+	aBoolean  = shape{words: "true or false", schema: &schema{Type: oneType{"boolean"}}}
+	aCount    = shape{words: "whole number above zero", schema: &schema{Type: oneType{"integer"}, Minimum: 1}}
+	aNumber   = shape{words: "number", schema: &schema{Type: oneType{"number"}}}
+	aBound    = shape{words: "number or date", schema: &schema{Type: oneType{"number", "string"}}}
 	aDuration = shape{words: link("duration", "What is written"), schema: ref("duration")}
+	aTime     = shape{words: aDuration.words, schema: ref("time")}
 	anExpr    = shape{words: link("expression", "Expressions"), schema: ref("expression")}
 	aTarget   = shape{words: link("target", "Targets"), schema: ref("target")}
 	someWords = shape{words: link("response", "response"), schema: ref("said")}
 	anything  = shape{words: "anything", schema: &schema{}}
 	aType     = shape{words: "type", schema: ref("type")}
-	aLanguage = shape{words: "language", schema: &schema{Type: []string{"string"}}}
-	someTags  = shape{words: "language or list of languages", schema: oneOrMany(&schema{Type: []string{"string"}})}
-	theSteps  = shape{words: "list of " + link("steps", "Steps"), schema: &schema{Type: []string{"array"}, Items: ref("step"), MinItems: 1}}
+	aLanguage = shape{words: "language", schema: &schema{Type: oneType{"string"}}}
+	someTags  = shape{words: "language or list of languages", schema: oneOrMany(&schema{Type: oneType{"string"}})}
+	theSteps  = shape{words: "list of " + link("steps", "Steps"), schema: &schema{Type: oneType{"array"}, Items: ref("step"), MinItems: 1}}
 	theParams = shape{words: "list of names, or map from name to type; a name with ? may be missing", schema: ref("params")}
 	theArgs   = shape{words: "map from input to " + link("value", "What is written") + ", or list of slots", schema: ref("args")}
-	theOuts   = shape{words: "map from output to slot", schema: &schema{Type: []string{"object"}, AdditionalProperties: ref("slotName")}}
+	theOuts   = shape{words: "map from output to slot", schema: &schema{Type: oneType{"object"}, AdditionalProperties: ref("slotName")}}
 	theSlots  = shape{words: "map from name to " + link("slot", "slot"), schema: ref("slots")}
-	wholeText = shape{words: "text, or map by language", schema: &schema{AnyOf: []*schema{{Type: []string{"string", "number", "boolean"}}, {Type: []string{"object"}, AdditionalProperties: &schema{Type: []string{"string", "number", "boolean"}}}}}}
-	theWords  = shape{words: "text, or " + link("plural forms", "plural forms"), schema: ref("words")}
+	wholeText = shape{words: "text, or map by language", schema: &schema{AnyOf: []*schema{{Type: oneType{"string", "number", "boolean"}}, {Type: oneType{"object"}, AdditionalProperties: &schema{Type: oneType{"string", "number", "boolean"}}}}}}
+	theWords  = shape{words: "text, or " + link("plural forms", "pluralForms"), schema: ref("words")}
 	// atLimit is what a task comes to when a limit is reached.
 	atLimit = oneOf("cancel", "handoff", "end", "error", "__end__", "__end_flow__", "END", "cancel_flow")
 )
@@ -122,7 +125,7 @@ func oneOf(words ...string) shape {
 var oldTargets = []string{"__end__", "__end_flow__", "END", "cancel_flow"}
 
 func oneOrMany(s *schema) *schema {
-	return &schema{AnyOf: []*schema{s, {Type: []string{"array"}, Items: s}}}
+	return &schema{AnyOf: []*schema{s, {Type: oneType{"array"}, Items: s}}}
 }
 
 // a is a map of a kind.
@@ -135,16 +138,16 @@ func either(x, y shape) shape {
 
 // mapOf is a map from names to shapes.
 func mapOf(s shape) shape {
-	return shape{words: "map from name to " + s.words, schema: &schema{Type: []string{"object"}, AdditionalProperties: s.schema}}
+	return shape{words: "map from name to " + s.words, schema: &schema{Type: oneType{"object"}, PropertyNames: &schema{Pattern: name.String()}, AdditionalProperties: s.schema}}
 }
 
 func listOf(s shape) shape {
-	return shape{words: "list of " + s.words, schema: &schema{Type: []string{"array"}, Items: s.schema, MinItems: 1}}
+	return shape{words: "list of " + s.words, schema: &schema{Type: oneType{"array"}, Items: s.schema, MinItems: 1}}
 }
 
 // orNothing lets the value be left out.
 func orNothing(s shape) shape {
-	s.schema = &schema{AnyOf: []*schema{s.schema, {Type: []string{"null"}}}}
+	s.schema = &schema{AnyOf: []*schema{s.schema, {Type: oneType{"null"}}}}
 	return s
 }
 
@@ -159,10 +162,10 @@ var rootObject = &object{
 		{name: "settings", is: a(settingsObject), about: "Limits and switches."},
 		{name: "patterns", old: []string{"conversation_patterns"}, is: a(patternsObject), about: "How a conversation is repaired."},
 		{name: "session", is: orNothing(theSlots), about: "Values of the whole conversation, read as `session.NAME`. Flows alone write them."},
-		{name: "slots", is: orNothing(shape{words: theSlots.words, schema: &schema{AnyOf: []*schema{ref("slots"), {Type: []string{"array"}, Items: ref("namedSlot")}}}}), about: "What flows ask for and work out; shared by all flows. Each instance of a flow has its own values."},
+		{name: "slots", is: orNothing(shape{words: theSlots.words, schema: &schema{AnyOf: []*schema{ref("slots"), {Type: oneType{"array"}, Items: ref("namedSlot")}}}}), about: "What flows ask for and work out; shared by all flows. Each instance of a flow has its own values."},
 		{name: "actions", is: orNothing(mapOf(orNothing(a(actionObject)))), about: "Contracts of the code that flows call."},
 		{name: "responses", is: orNothing(mapOf(shape{words: link("response", "response"), schema: ref("entries")})), about: "What is said, by name."},
-		{name: "translations", is: shape{words: "map from language to map from name to " + link("response", "response"), schema: &schema{Type: []string{"object"}, AdditionalProperties: orNothing(mapOf(shape{schema: ref("entries")})).schema}}, about: "Responses in other languages. A response has its words in a language here or at itself, not in both."},
+		{name: "translations", is: shape{words: "map from language to map from name to " + link("response", "response"), schema: &schema{Type: oneType{"object"}, AdditionalProperties: orNothing(mapOf(shape{schema: ref("entries")})).schema}}, about: "Responses in other languages. A response has its words in a language here or at itself, not in both."},
 		{name: "flows", is: orNothing(mapOf(a(flowObject))), about: "The tasks; at least one is needed."},
 	},
 }
@@ -360,7 +363,7 @@ var slotObject = &object{
 		{name: "extends", is: aName, about: "A slot whose keys this one has too, unless they are given here."},
 		{name: "ask", old: []string{"prompt"}, is: someWords, about: "The question. Without it each `collect` needs its own."},
 		{name: "explain", is: someWords, about: "Said when the user asks what is meant."},
-		{name: "options", is: shape{words: "list of values or " + link("maps", "option"), schema: &schema{Type: []string{"array"}, MinItems: 1, Items: &schema{AnyOf: []*schema{{Type: []string{"string", "number", "boolean"}}, ref("option")}}}}, about: "The closed set of its values, shown as buttons. An answer matches without regard to case, accents and outer punctuation."},
+		{name: "options", is: shape{words: "list of values or " + link("maps", "option"), schema: &schema{Type: oneType{"array"}, MinItems: 1, Items: &schema{AnyOf: []*schema{{Type: oneType{"string", "number", "boolean"}}, ref("option")}}}}, about: "The closed set of its values, shown as buttons. An answer matches without regard to case, accents and outer punctuation."},
 		{name: "minimum", is: aBound, about: "Lowest value."},
 		{name: "maximum", is: aBound, about: "Highest value."},
 		{name: "exclusive_minimum", is: aBound, about: "Values are above it."},
@@ -477,14 +480,14 @@ var variationsObject = &object{
 	name: "variations", what: "a response",
 	keys: []key{
 		{name: "default", is: shape{words: "entry", schema: ref("oneEntry")}, about: "Old: the first of a list."},
-		{name: "variations", is: shape{words: "list of entries", schema: &schema{Type: []string{"array"}, Items: ref("oneEntry")}}, about: "Old: the rest of the list."},
+		{name: "variations", is: shape{words: "list of entries", schema: &schema{Type: oneType{"array"}, Items: ref("oneEntry")}}, about: "Old: the rest of the list."},
 	},
 	needs: [][]string{{"default"}},
 }
 
 var wordsObject = func() *object {
 	o := &object{
-		name: "plural forms", what: "text",
+		name: "pluralForms", what: "text",
 		about: "The form is that of the language, by CLDR. `zero`, if given, is said for 0 in every language.",
 		keys:  []key{{name: "count", is: anExpr, about: "What is counted: a number or a list."}},
 		needs: [][]string{{"count"}, {"other"}},
@@ -503,8 +506,8 @@ var buttonObject = &object{
 		{name: "label", is: wholeText, about: "What it says; may hold `{path}`."},
 		{name: "value", is: anything, about: "Answers the open question with this."},
 		{name: "start", is: aFlow, about: "Starts a flow."},
-		{name: "slots", is: shape{words: "map from slot to value", schema: &schema{Type: []string{"object"}}}, about: "What the flow is told at its start."},
-		{name: "commands", is: shape{words: "list of commands", schema: &schema{Type: []string{"array"}, Items: &schema{Type: []string{"object"}}}}, about: "Commands as JSON."},
+		{name: "slots", is: shape{words: "map from slot to value", schema: &schema{Type: oneType{"object"}}}, about: "What the flow is told at its start."},
+		{name: "commands", is: shape{words: "list of commands", schema: &schema{Type: oneType{"array"}, Items: &schema{Type: oneType{"object"}, Required: []string{"type"}}}}, about: "Commands as JSON; each has a `type`."},
 	},
 	needs: [][]string{{"label"}, {"value", "start", "commands"}},
 }
@@ -526,6 +529,8 @@ type stepKind struct {
 	object
 	// old are the keys that say what the step is about in the form {type: T, …}.
 	old []string
+	// oldIs is what these hold, if it isn't what the step's own key does.
+	oldIs *shape
 	// types are the words for T.
 	types []string
 }
@@ -542,6 +547,21 @@ func stepOf(name, about string, is shape, old []string, keys ...key) *stepKind {
 // alsoCalled gives a type of steps an earlier word for T.
 func alsoCalled(word string, k *stepKind) *stepKind {
 	k.types = append(k.types, word)
+	return k
+}
+
+// evaluating lets the earlier keys of a type of steps hold an expression too.
+func evaluating(k *stepKind) *stepKind {
+	is := either(k.keys[0].is, anExpr)
+	k.oldIs = &is
+	return k
+}
+
+// needing gives a type of steps keys that have to be there.
+func needing(k *stepKind, names ...string) *stepKind {
+	for _, n := range names {
+		k.needs = append(k.needs, []string{n})
+	}
 	return k
 }
 
@@ -580,12 +600,12 @@ var stepKinds = []*stepKind{
 		deadline("Time for an answer, from when the question is first asked."), onDeadline, onCancel),
 	stepOf("set", "Stores values, in order; later ones see earlier ones.", shape{words: "map from slot to " + link("value", "What is written"), schema: ref("assignments")}, []string{"slots", "values"}),
 	stepOf("action", "Runs an action.", anAction, []string{"call", "action"}, invokeKeys...),
-	stepOf("branch", "Goes where the first case leads that holds; if none does, to the next step.", either(listOf(a(caseObject)), aSlot), []string{"slot", "input", "evaluate", "when"},
-		key{name: "cases", is: shape{words: "map from pattern to target", schema: &schema{Type: []string{"object"}, AdditionalProperties: ref("target"), MinProperties: 1}}, about: "For `branch: SLOT`. A pattern is `\">100\"` or another comparison with a number or a quoted text, `true`, `false`, `none`, or exactly that text; `default` is tried last."}),
-	stepOf("while", "Repeats steps as long as the expression holds. Each round visits them anew.", anExpr, []string{"condition"},
-		key{name: "do", is: shape{words: "list of " + link("steps", "Steps"), schema: &schema{Type: []string{"array"}, MinItems: 1, Items: &schema{AnyOf: []*schema{ref("step"), aStepName.schema}}}}, about: "The steps, or names of steps that are written elsewhere in the flow."},
-		key{name: "exit", old: []string{"exit_to"}, is: aTarget, fallback: "continue", about: "Where the flow goes on at the end."}),
-	stepOf("confirm", "Asks whether what it shows is right. A yes counts for exactly these values.", someSlots, []string{"slot", "slots"},
+	evaluating(stepOf("branch", "Goes where the first case leads that holds; if none does, to the next step.", either(listOf(a(caseObject)), aSlot), []string{"slot", "input", "evaluate", "when"},
+		key{name: "cases", is: shape{words: "map from pattern to target", schema: &schema{Type: oneType{"object"}, AdditionalProperties: ref("target"), MinProperties: 1}}, about: "For `branch: SLOT`. A pattern is `\">100\"` or another comparison with a number or a quoted text, `true`, `false`, `none`, or exactly that text; `default` is tried last."})),
+	needing(stepOf("while", "Repeats steps as long as the expression holds. Each round visits them anew.", anExpr, []string{"condition"},
+		key{name: "do", is: shape{words: "list of " + link("steps", "Steps"), schema: &schema{Type: oneType{"array"}, MinItems: 1, Items: &schema{AnyOf: []*schema{ref("step"), aStepName.schema}}}}, about: "The steps, or names of steps that are written elsewhere in the flow."},
+		key{name: "exit", old: []string{"exit_to"}, is: aTarget, fallback: "continue", about: "Where the flow goes on at the end."}), "do"),
+	needing(stepOf("confirm", "Asks whether what it shows is right. A yes counts for exactly these values.", someSlots, []string{"slot", "slots"},
 		key{name: "ask", old: []string{"prompt", "message"}, is: someWords, about: "The question; needed."},
 		key{name: "on_yes", old: []string{"on_confirm"}, is: aTarget, fallback: "continue", about: "Where a yes leads."},
 		key{name: "on_no", old: []string{"on_deny"}, is: aTarget, fallback: "cancel", about: "Where a no leads."},
@@ -593,16 +613,16 @@ var stepKinds = []*stepKind{
 		key{name: "max_retries", is: aCount, fallback: "that of patterns", about: "Unclear answers before `on_limit`."},
 		key{name: "on_limit", old: []string{"on_max_retries"}, is: aTarget, fallback: "that of patterns", about: "Where the flow goes on then."},
 		key{name: "store", is: aSlot, about: "A slot for the answer, as a boolean."},
-		deadline("Time for an answer."), onDeadline),
+		deadline("Time for an answer."), onDeadline), "ask"),
 	alsoCalled("call_flow", stepOf("call", "Runs another flow and comes back.", aFlow, []string{"target", "flow"}, inputs, outputs, onError, onCancel)),
 	stepOf("link", "Ends this flow as completed and starts another in its place.", aFlow, []string{"target", "flow"}, inputs),
 	stepOf("generate", "Has a model write a text, into the reply or into a slot.", a(generateObject), nil,
 		key{name: "store", is: aSlot, about: "The slot."}),
 	stepOf("agent", "Lets a model work with tools until it is done.", a(agentObject), nil, onError),
-	stepOf("handoff", "Passes the conversation to a person; the flow goes on when it is released.", shape{words: "name of a queue", schema: &schema{Type: []string{"string", "number"}}}, nil,
+	stepOf("handoff", "Passes the conversation to a person; the flow goes on when it is released.", shape{words: "name of a queue", schema: &schema{Type: oneType{"string", "number"}}}, nil,
 		key{name: "context", is: someSlots, about: "What the person is shown."},
 		deadline("When the bot takes over again; without it that of patterns."), onDeadline),
-	stepOf("wait", "Sleeps for a time, or until an event.", either(aDuration, a(waitObject)), nil,
+	stepOf("wait", "Sleeps for a time, or until an event.", either(aTime, a(waitObject)), nil,
 		key{name: "outputs", is: theOuts, about: "Fields of the event, on the left, and their slots."}, onDeadline),
 	stepOf("parallel", "Runs actions at once. The first error in the order written counts, once all have ended.", listOf(a(parallelObject)), nil),
 }
@@ -631,7 +651,7 @@ var caseObject = &object{
 		{name: "then", is: aTarget, about: "Where it leads."},
 		{name: "else", is: aTarget, about: "In the place of both: where the flow goes on if no case before holds."},
 	},
-	needs: [][]string{{"when", "else"}, {"then", "else"}},
+	needs: [][]string{{"when", "else"}, {"then", "else"}}, apart: [][2]string{{"when", "else"}, {"then", "else"}},
 }
 
 var generateObject = &object{

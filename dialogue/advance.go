@@ -126,11 +126,9 @@ func (m *driver) late(in Input) bool {
 // message begins a turn of the user, or has the message understood first.
 func (m *driver) message(in Message) error {
 	if in.ID != "" {
-		for _, a := range m.m.Answered {
-			if a.ID == in.ID {
-				m.effects = []Effect{{Reply: &a.Reply}}
-				return nil
-			}
+		if r, ok := m.s.Answer(in.ID); ok {
+			m.effects = []Effect{{Reply: &r}}
+			return nil
 		}
 		if m.m.Incoming != nil && m.m.Incoming.ID == in.ID || m.t != nil && m.t.MessageID == in.ID {
 			m.effects = slices.Clone(m.m.Pending) // delivered again: its effects are under way

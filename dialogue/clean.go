@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
@@ -37,6 +38,7 @@ func (m *interpreter) clean(given []Command, source program.Source) []Command {
 		}
 		if m.sensitive(c.Slot) {
 			m.secret(c.Value)
+			m.secret(expr.Str(c.Span))
 		}
 		slots := c.Slots
 		c.Slots = nil

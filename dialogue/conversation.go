@@ -96,6 +96,8 @@ type conversation struct {
 	s *State
 	m *Machine // of s
 	t *Turn    // under way
+
+	hid bool // a secret was masked
 }
 
 // index returns where the flow of an ID is on the stack, -1 if it isn't.
@@ -166,17 +168,17 @@ func (m *conversation) store(i int, slot string, v expr.Value, p Provenance) {
 	if f := m.frame(i); f.Walk != "" && (!had || !old.Same(v)) && !slices.Contains(f.Changed, slot) {
 		f.Changed = append(slices.Clone(f.Changed), slot)
 	}
+	shown := v.String()
+	if m.sensitive(slot) {
+		m.secret(v)
+		shown, p.Span = program.Mask(shown), ""
+	}
 	if name, ok := strings.CutPrefix(slot, "session."); ok {
 		m.s.FlowSlots[session][name] = v
 		m.setSessionProvenance(name, p)
 	} else {
 		m.s.FlowSlots[ctx.FlowID][slot] = v
 		m.frame(i).Provenance[slot] = p
-	}
-	shown := v.String()
-	if m.sensitive(slot) {
-		m.secret(v)
-		shown = program.Mask(shown)
 	}
 	m.trace(TraceEvent{Kind: "slot_set", Flow: ctx.FlowName, Step: ctx.CurrentStep, Slot: slot, Value: shown, Reason: string(p.Source)})
 }

@@ -4,13 +4,113 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
-// sensitive says whether any slot of the name is sensitive.
+// Masked returns commands as they may be shown: without sensitive values.
+func Masked(p *program.Program, s State, commands []Command) []Command {
+	m := &conversation{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{}}
+	masked := make([]Command, len(commands))
+	for i, c := range commands {
+		masked[i] = m.masked(c)
+	}
+	return masked
+}
+
+// Masked returns the conversation as it may be shown by tools, exported and logged: with
+// every sensitive value masked, wherever it is. It can be read, and not gone on with.
+func (s *State) Masked(p *program.Program) State {
+	m := newDriver(p, s.clone())
+	mm := m.m
+	if m.t == nil {
+		m.t = &Turn{}
+	}
+	m.t.Secrets = append(m.t.Secrets, mm.Secrets...)
+	m.secrets()
+	for i, f := range m.s.FlowStack {
+		frame := m.frame(i)
+		m.s.FlowSlots[f.FlowID] = m.maskSlots(i, m.s.FlowSlots[f.FlowID])
+		for n, c := range frame.Confirmed {
+			frame.Confirmed[n].Values = m.maskSlots(i, c.Values)
+		}
+		for name, v := range frame.Visits {
+			v.Inputs, v.Outputs = m.maskValues(v.Inputs), m.maskValues(v.Outputs)
+			frame.Visits[name] = v
+		}
+		if frame.Agent != nil {
+			for n, e := range frame.Agent.Log {
+				e.Args, e.Result, e.Text = m.maskValues(e.Args), m.maskValues(e.Result), m.mask(e.Text)
+				frame.Agent.Log[n] = e
+			}
+		}
+		for id, r := range frame.Results {
+			r := *r
+			r.Outputs = m.maskValues(r.Outputs)
+			frame.Results[id] = &r
+		}
+		if r := frame.Repair; r != nil {
+			r := *r
+			r.Value, r.Topic = m.maskValue(r.Value), m.mask(r.Topic)
+			frame.Repair = &r
+		}
+		if e := frame.Event; e != nil {
+			e := *e
+			e.Fields = m.maskValues(e.Fields)
+			frame.Event = &e
+		}
+	}
+	for name, v := range m.s.FlowSlots[session] {
+		if m.sensitive(session + "." + name) {
+			m.s.FlowSlots[session][name] = hidden(v)
+		}
+	}
+	if q := mm.Question; q != nil {
+		q.Options = m.maskOptions(q.Options)
+	}
+	if r := mm.LastReply; r != nil {
+		masked := m.maskReply(*r)
+		mm.LastReply = &masked
+	}
+	if in := mm.Incoming; in != nil { // nobody knows yet what is secret in it
+		in := *in
+		in.Text, in.Commands = program.Mask(in.Text), nil
+		mm.Incoming = &in
+	}
+	for i := range mm.Pending {
+		mm.Pending[i] = m.maskEffect(mm.Pending[i])
+	}
+	if m.s.Metadata.Machine.Turn != nil {
+		t := m.t
+		t.Text, t.Verdicts, t.Error = m.mask(t.Text), nil, nil
+		t.Repair.Value, t.Repair.Topic = m.maskValue(t.Repair.Value), m.mask(t.Repair.Topic)
+		for i, c := range t.Queue {
+			t.Queue[i] = m.masked(c)
+		}
+		said := m.maskReply(Reply{Messages: t.Messages, Events: t.Events})
+		t.Messages, t.Events, t.Secrets = said.Messages, said.Events, nil
+	}
+	mm.Secrets = nil
+	return *m.s
+}
+
+// hidden returns what is shown of a sensitive value.
+func hidden(v expr.Value) expr.Value {
+	if v.IsNone() {
+		return v
+	}
+	return expr.Str(program.Mask(v.String()))
+}
+
+// sensitive says whether any slot of the name, or value of the session, is sensitive.
 func (m *conversation) sensitive(slot string) bool {
+	if name, ok := strings.CutPrefix(slot, session+"."); ok {
+		s, ok := m.p.Session[name]
+		return ok && s.Sensitive
+	}
 	if s, ok := m.p.Slots[slot]; ok && s.Sensitive {
 		return true
 	}
@@ -36,7 +136,7 @@ func (m *conversation) secrets() {
 		m.secretsOf(m.flow(i), m.s.FlowSlots[f.FlowID])
 	}
 	for name, v := range m.s.FlowSlots[session] {
-		if s, ok := m.p.Session[name]; ok && s.Sensitive {
+		if m.sensitive(session + "." + name) {
 			m.secret(v)
 		}
 	}
@@ -56,38 +156,213 @@ func (m *conversation) secretsOf(f *program.Flow, slots map[string]expr.Value) {
 	}
 }
 
-// mask hides the turn's secrets in a text.
+// Inserted notes how a text shows a sensitive value.
+func (s *scene) Inserted(path []string, text string) {
+	name := path[0]
+	if name == session && len(path) > 1 {
+		name += "." + path[1]
+	}
+	if s.m.sensitive(name) {
+		s.m.secret(expr.Str(text))
+	}
+}
+
+// mask hides the turn's secrets in a text, also where they are written with other signs
+// between their letters and digits.
 func (m *conversation) mask(text string) string {
+	if text == "" || len(m.t.Secrets) == 0 {
+		return text
+	}
+	type span struct{ from, to int }
+	var found []span
+	hide := func(from, to int) {
+		if !slices.ContainsFunc(found, func(s span) bool { return from < s.to && s.from < to }) {
+			found = append(found, span{from, to})
+		}
+	}
 	for _, s := range m.t.Secrets {
-		text = strings.ReplaceAll(text, s, program.Mask(s))
+		for from := 0; ; {
+			i := strings.Index(text[from:], s)
+			if i < 0 {
+				break
+			}
+			hide(from+i, from+i+len(s))
+			from += i + len(s)
+		}
+	}
+	bare, at := letters(text)
+	for _, s := range m.t.Secrets {
+		const fewest = 6 // letters and digits; fewer may be anything
+		want, _ := letters(s)
+		if utf8.RuneCountInString(want) < fewest {
+			continue
+		}
+		for from := 0; ; {
+			i := strings.Index(bare[from:], want)
+			if i < 0 {
+				break
+			}
+			last := at[from+i+len(want)-1]
+			_, size := utf8.DecodeRuneInString(text[last:])
+			hide(at[from+i], last+size)
+			from += i + len(want)
+		}
+	}
+	slices.SortFunc(found, func(a, b span) int { return b.from - a.from })
+	m.hid = m.hid || len(found) > 0
+	for _, s := range found {
+		text = text[:s.from] + program.Mask(text[s.from:s.to]) + text[s.to:]
 	}
 	return text
+}
+
+// letters returns the letters and digits of a text, in lower case, and where in the text
+// the rune of each of its bytes begins.
+func letters(text string) (bare string, at []int) {
+	var b strings.Builder
+	for i, r := range text {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			n, _ := b.WriteRune(unicode.ToLower(r)) // a Builder takes everything
+			for range n {
+				at = append(at, i)
+			}
+		}
+	}
+	return b.String(), at
 }
 
 // masked returns a command as it may be kept.
 func (m *conversation) masked(c Command) Command {
 	if m.sensitive(c.Slot) {
 		m.secret(c.Value)
-		c.Value, c.Span = expr.Str(program.Mask(c.Value.String())), ""
+		c.Value, c.Span = hidden(c.Value), ""
 	}
 	if len(c.Slots) > 0 {
 		c.Slots = maps.Clone(c.Slots)
 		for name, v := range c.Slots {
 			if m.sensitive(name) {
 				m.secret(v)
-				c.Slots[name] = expr.Str(program.Mask(v.String()))
+				c.Slots[name] = hidden(v)
 			}
 		}
 	}
+	c.Topic, c.Reason, c.Span = m.mask(c.Topic), m.mask(c.Reason), m.mask(c.Span)
 	return c
 }
 
-// Masked returns commands as they may be shown: without sensitive values.
-func Masked(p *program.Program, s State, commands []Command) []Command {
-	m := &conversation{p: p, s: &s, m: &s.Metadata.Machine, t: &Turn{}}
-	masked := make([]Command, len(commands))
-	for i, c := range commands {
-		masked[i] = m.masked(c)
+// maskValue hides the secrets in the texts of a value, and a value that is one.
+func (m *conversation) maskValue(v expr.Value) expr.Value {
+	switch v.Kind() {
+	case expr.Text, expr.Number:
+		if text := v.String(); m.mask(text) != text {
+			return expr.Str(m.mask(text))
+		}
+	case expr.List:
+		items := v.Items()
+		for i, x := range items {
+			items[i] = m.maskValue(x)
+		}
+		return expr.ListOf(items...)
+	case expr.Object:
+		members := map[string]expr.Value{}
+		for _, k := range v.Keys() {
+			x, _ := v.Get(k)
+			members[k] = m.maskValue(x)
+		}
+		return expr.ObjectOf(members)
 	}
-	return masked
+	return v
+}
+
+func (m *conversation) maskValues(values map[string]expr.Value) map[string]expr.Value {
+	if values == nil {
+		return nil
+	}
+	out := make(map[string]expr.Value, len(values))
+	for name, v := range values {
+		out[name] = m.maskValue(v)
+	}
+	return out
+}
+
+// maskSlots hides the sensitive slots among those of a frame.
+func (m *conversation) maskSlots(i int, slots map[string]expr.Value) map[string]expr.Value {
+	out := m.maskValues(slots)
+	for name, v := range slots {
+		if m.slot(i, name).Sensitive {
+			out[name] = hidden(v)
+		}
+	}
+	return out
+}
+
+func (m *conversation) maskOptions(options []Option) []Option {
+	out := slices.Clone(options)
+	for i, o := range out {
+		out[i].Label, out[i].Value = m.mask(o.Label), m.maskValue(o.Value)
+		out[i].Commands = slices.Clone(o.Commands)
+		for n, c := range out[i].Commands {
+			c = m.masked(c)
+			c.Value, c.Slots = m.maskValue(c.Value), m.maskValues(c.Slots)
+			out[i].Commands[n] = c
+		}
+	}
+	return out
+}
+
+// maskReply returns a reply as it may be kept.
+func (m *conversation) maskReply(r Reply) Reply {
+	if len(m.t.Secrets) == 0 {
+		return r
+	}
+	r.Text = m.mask(r.Text)
+	r.Messages = slices.Clone(r.Messages)
+	for i, s := range r.Messages {
+		r.Messages[i].Text, r.Messages[i].Options = m.mask(s.Text), m.maskOptions(s.Options)
+		r.Messages[i].Media, r.Messages[i].Custom = m.maskValue(s.Media), m.maskValue(s.Custom)
+	}
+	if r.Waiting != nil {
+		w := *r.Waiting
+		w.Options = m.maskOptions(w.Options)
+		r.Waiting = &w
+	}
+	r.Events = slices.Clone(r.Events)
+	for i, e := range r.Events {
+		r.Events[i].Fields = m.maskValues(e.Fields)
+	}
+	return r
+}
+
+// maskEffect returns an effect as it may be shown.
+func (m *conversation) maskEffect(e Effect) Effect {
+	switch {
+	case e.Understand != nil:
+		u := *e.Understand
+		u.Message.Text, u.Message.Commands = program.Mask(u.Message.Text), nil
+		if u.Asked != nil {
+			q := *u.Asked
+			q.Options = m.maskOptions(q.Options)
+			u.Asked = &q
+		}
+		e.Understand = &u
+	case e.Action != nil:
+		a := *e.Action
+		a.Inputs = m.maskValues(a.Inputs)
+		e.Action = &a
+	case e.Validate != nil:
+		v := *e.Validate
+		if v.Value = m.maskValue(v.Value); v.Sensitive {
+			v.Value = hidden(e.Validate.Value)
+		}
+		e.Validate = &v
+	case e.Model != nil:
+		c := *e.Model
+		c.Instruction, c.Context = m.mask(c.Instruction), m.maskValues(c.Context)
+		c.Log = slices.Clone(c.Log)
+		for i, x := range c.Log {
+			c.Log[i].Args, c.Log[i].Result, c.Log[i].Text = m.maskValues(x.Args), m.maskValues(x.Result), m.mask(x.Text)
+		}
+		e.Model = &c
+	}
+	return e
 }

@@ -199,13 +199,13 @@ func (m *machine) end(i int, state FlowState, why string) (outputs map[string]ex
 	m.become(i, state, why)
 	if role != ByPattern {
 		f := m.s.FlowStack[i]
-		f.Outputs = outputs
+		f.Outputs = m.maskSlots(i, outputs)
 		m.s.Metadata.CompletedFlows = append(m.s.Metadata.CompletedFlows, f)
 		m.t.Ended = true
 		m.m.Ended = map[string]expr.Value{}
 		for name, v := range m.s.FlowSlots[f.FlowID] {
 			if m.slot(i, name).Sensitive {
-				v = expr.Str(program.Mask(v.String()))
+				v = hidden(v)
 			}
 			m.m.Ended[name] = v
 		}

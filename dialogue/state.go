@@ -81,6 +81,24 @@ func (s *State) Waiting() bool {
 	return s.Metadata.Machine.Turn == nil && s.Metadata.Machine.Incoming == nil
 }
 
+// Answer returns the reply to a message that was answered. The last one is as it was
+// given; in earlier ones sensitive values are masked, as they are kept no longer than
+// they are needed.
+func (s *State) Answer(id string) (Reply, bool) {
+	m := &s.Metadata.Machine
+	if id == "" {
+		return Reply{}, false
+	}
+	if id == m.LastID && m.LastReply != nil {
+		return *m.LastReply, true
+	}
+	i := slices.IndexFunc(m.Answered, func(a Answered) bool { return a.ID == id })
+	if i < 0 {
+		return Reply{}, false
+	}
+	return m.Answered[i].Reply, true
+}
+
 // Pending returns the effects that are under way, so that they can be started again
 // after a crash.
 func (s *State) Pending() []Effect { return slices.Clone(s.Metadata.Machine.Pending) }
@@ -241,6 +259,8 @@ type Machine struct {
 	Idle       int                   `json:"without_progress,omitempty"`
 	Answered   []Answered            `json:"answered,omitempty"`
 	LastReply  *Reply                `json:"last_reply,omitempty"`
+	LastID     string                `json:"last_id,omitempty"` // of the message that it answers
+	Secrets    []string              `json:"secrets,omitempty"` // what LastReply shows of sensitive values; see [State.Masked]
 	// Ended are the slots of the flow that ended last in this turn, sensitive ones
 	// masked, for tools that show a turn.
 	Ended map[string]expr.Value `json:"ended,omitempty"`
@@ -249,7 +269,8 @@ type Machine struct {
 // answeredKept is how many replies are kept for messages that are delivered again.
 const answeredKept = 20
 
-// Answered is the reply to a message that may be delivered again.
+// Answered is the reply to a message that may be delivered again, with sensitive values
+// masked.
 type Answered struct {
 	ID    string `json:"id"`
 	Reply Reply  `json:"reply"`

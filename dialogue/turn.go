@@ -132,6 +132,7 @@ func (m *driver) finish() {
 	}
 	m.secrets()
 	m.s.UserMessage = m.mask(m.t.Text)
+	m.s.Metadata.Error = m.mask(m.s.Metadata.Error)
 	if m.t.User {
 		for i := len(m.s.Messages) - 1; i >= 0; i-- {
 			if e := &m.s.Messages[i]; e.Role == "user" && e.Turn == m.t.Number {
@@ -158,7 +159,11 @@ func (m *driver) finish() {
 	if m.m.Question != nil && m.m.Handoff == nil && m.p.Settings.SessionAfter > 0 {
 		m.m.SessionEnd = m.t.Time.Add(m.p.Settings.SessionAfter)
 	}
-	m.answered(m.t.MessageID, r)
+	m.m.LastID, m.m.Secrets, m.hid = m.t.MessageID, nil, false
+	m.answered(m.t.MessageID, m.maskReply(r))
+	if m.hid {
+		m.m.Secrets = m.t.Secrets
+	}
 	m.s.Trace = keep(m.s.Trace, m.p.Settings.TraceEvents)
 	m.s.Messages = keep(m.s.Messages, m.p.Settings.HistoryMessages)
 	m.s.Metadata.CompletedFlows = keep(m.s.Metadata.CompletedFlows, m.p.Settings.CompletedFlows)

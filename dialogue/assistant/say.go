@@ -66,10 +66,8 @@ func (a *Assistant) take(ctx context.Context, thread string, b begun) (dialogue.
 	}
 	d := snap.State.Dialogue()
 	if b.Message != nil && b.Message.ID != "" {
-		for _, answered := range d.Metadata.Machine.Answered {
-			if answered.ID == b.Message.ID {
-				return answered.Reply, nil
-			}
+		if r, ok := d.Answer(b.Message.ID); ok {
+			return r, nil
 		}
 	}
 	if r := d.Metadata.Machine.LastReply; r != nil {

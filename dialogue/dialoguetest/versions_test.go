@@ -165,8 +165,8 @@ func TestAProgramThatChangesAtAnyInputOfAnyScenarioChangesNothingThatIsSeen(t *t
 			}
 			runs := 0
 			for i, s := range list {
-				if s.Check != nil {
-					continue
+				if s.Check != nil || slices.ContainsFunc(s.Turns, func(t dialoguetest.Turn) bool { return member(&t.Restart, "program") != nil }) {
+					continue // it changes by itself
 				}
 				inputs = 0
 				for at = i % stride; at == i%stride || at < inputs; at += stride {
@@ -178,7 +178,6 @@ func TestAProgramThatChangesAtAnyInputOfAnyScenarioChangesNothingThatIsSeen(t *t
 					}
 				}
 			}
-			t.Logf("%d runs", runs)
 			if runs < 300/stride {
 				t.Errorf("only %d runs", runs)
 			}

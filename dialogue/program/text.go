@@ -39,6 +39,11 @@ type Scene interface {
 	Label(path []string, value expr.Value) string
 }
 
+// Watcher is a [Scene] that is told which text is put in for a path.
+type Watcher interface {
+	Inserted(path []string, text string)
+}
+
 var formats = []string{"money", "number", "date", "time", "datetime", "label", "lines", "list", "masked", "upper", "lower"}
 
 var formatName = regexp.MustCompile(`^:[a-z_]+`)
@@ -178,6 +183,7 @@ func (t *Text) Reads() []expr.Path {
 // Render puts the values into the text. A path without a value stays as it is written;
 // what was put in is never read again.
 func (t *Text) Render(s Scene) string {
+	watcher, watched := s.(Watcher)
 	var b strings.Builder
 	for _, p := range t.parts {
 		switch {
@@ -186,7 +192,11 @@ func (t *Text) Render(s Scene) string {
 		case len(p.path.Names) > 0:
 			v, ok := s.Lookup(p.path.Names)
 			if ok {
-				b.WriteString(format(s, p.path.Names, v, p.format))
+				text := format(s, p.path.Names, v, p.format)
+				b.WriteString(text)
+				if watched && p.format != "masked" {
+					watcher.Inserted(p.path.Names, text)
+				}
 				continue
 			}
 			b.WriteString("{" + p.path.String())

@@ -60,12 +60,24 @@ type Config struct {
 	// Now is the clock; nil is [time.Now]. It gives inputs their time that have none.
 	Now func() time.Time
 
-	// User returns whom the conversation of a thread is with, for actions; nil is the
-	// thread's ID.
+	// User returns whom the conversation of a thread is with, for actions, where the run
+	// doesn't say so by [User]; nil is the thread's ID.
 	User func(thread string) string
 
 	// Store keeps the conversations; nil keeps them in memory.
 	Store checkpoint.Store
+}
+
+// Caller is what runs of the graph are configured with: whom the conversation is with.
+// Actions find it by action.CallOf.
+type Caller struct {
+	User string `json:"user_id,omitempty"`
+}
+
+// User says whom a conversation is with, as long as a turn lasts. It is never stored: who
+// wakes a thread says it anew. The default is [Config.User].
+func User(id string) graph.RunOption {
+	return graph.Configure(func(c *Caller) { c.User = id })
 }
 
 // Assistant holds conversations. It is safe for concurrent use.
@@ -134,7 +146,7 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	b.AddConditionalEdges(generateResponse, to(afterResponse), graph.End, collectNextSlot, executeAction)
 	b.AddEdge(collectNextSlot, understand)
 
-	g, err := b.Defaults(graph.OnInput(onInput)).Compile(append([]graph.Option{graph.WithCheckpointer(c.Store)}, opts...)...)
+	g, err := b.Defaults(graph.OnInput(onInput)).Compile(append([]graph.Option{graph.WithCheckpointer(c.Store), graph.Configurable(Caller{})}, opts...)...)
 	if err != nil {
 		return nil, err
 	}

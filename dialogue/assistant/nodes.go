@@ -29,6 +29,9 @@ func (a *Assistant) begin(ctx context.Context, s *State) (dialogue.State, begun,
 // understand turns a message into commands: those of a button, those that its words are
 // as an answer to the open question, or those that a model finds in it.
 func (a *Assistant) understand(ctx context.Context, s *State) error {
+	if busy(s) || s.Turn.Get().Decided {
+		return nil // a turn was given up in the middle: it goes on before the next
+	}
 	d, in, err := a.begin(ctx, s)
 	if err != nil {
 		return err
@@ -93,6 +96,12 @@ func (a *Assistant) read(ctx context.Context, d dialogue.State, in dialogue.Unde
 
 // afterUnderstand leads a turn to what its first command is about.
 func afterUnderstand(s *State) string {
+	switch {
+	case busy(s):
+		return handleIntentChange
+	case s.Turn.Get().Decided:
+		return generateResponse
+	}
 	in := s.Inbox.Get()[0]
 	if in.Message == nil {
 		if in.Operator != nil {
@@ -115,6 +124,9 @@ func afterUnderstand(s *State) string {
 
 // decide works out what a turn begins with, as far as nothing has to be done in the world.
 func (a *Assistant) decide(ctx context.Context, s *State) error {
+	if busy(s) {
+		return nil
+	}
 	d, in, err := a.begin(ctx, s)
 	if err != nil {
 		return err
@@ -135,6 +147,10 @@ func (a *Assistant) decide(ctx context.Context, s *State) error {
 
 // settle has validators asked, and keeps what came of it all.
 func (a *Assistant) settle(ctx context.Context, s *State, d dialogue.State, effects []dialogue.Effect) error {
+	ctx, err := a.calling(ctx, "") // a validation says its own
+	if err != nil {
+		return err
+	}
 	turn := s.Turn.Get()
 	turn.Decided = true
 	for len(effects) > 0 {
@@ -162,7 +178,7 @@ func (a *Assistant) settle(ctx context.Context, s *State, d dialogue.State, effe
 }
 
 func (a *Assistant) validate(ctx context.Context, v dialogue.Validation) (dialogue.Validated, error) {
-	out := a.config.Actions.Validate(a.calling(ctx), v)
+	out := a.config.Actions.Validate(ctx, v)
 	out.ID = v.ID
 	if out.Error != nil && ctx.Err() != nil {
 		return out, context.Cause(ctx) // the run ends, which says nothing about the value
@@ -179,7 +195,7 @@ func (a *Assistant) takeSlot(ctx context.Context, s *State) error {
 	if r := s.Turn.Get().Reply; r != nil && !a.rephrases(s) {
 		s.end()
 		if !waits(s) {
-			s.Turn.Set(underWay{Decided: true}) // generate_response leads to the end
+			s.Turn.Set(underWay{Decided: true, Ended: true}) // generate_response leads to the end
 		}
 	}
 	return nil
@@ -234,7 +250,7 @@ func (a *Assistant) rephrases(s *State) bool {
 
 // end ends the turn.
 func (s *State) end() {
-	if in := s.Inbox.Get(); len(in) > 0 && s.Turn.Get().Decided {
+	if in, turn := s.Inbox.Get(), s.Turn.Get(); len(in) > 0 && turn.Decided && !turn.Ended {
 		s.Inbox.Set(in[1:])
 	}
 	s.Turn.Set(underWay{})
@@ -278,6 +294,14 @@ func afterResponse(s *State) string {
 func (a *Assistant) execute(ctx context.Context, s *State) error {
 	p := a.config.Program
 	d := s.dialogue(p.Settings)
+	language := p.Languages.Default
+	if t := d.Metadata.Machine.Turn; t != nil {
+		language = t.Language
+	}
+	ctx, err := a.calling(ctx, language)
+	if err != nil {
+		return err
+	}
 	waiting := make([]func() (dialogue.Input, error), 0, len(d.Pending()))
 	for _, e := range d.Pending() {
 		switch {
@@ -311,7 +335,6 @@ func (a *Assistant) execute(ctx context.Context, s *State) error {
 
 // act runs an action with its retries.
 func (a *Assistant) act(ctx context.Context, call dialogue.ActionCall) (dialogue.Result, error) {
-	ctx = a.calling(ctx)
 	for attempt := 1; ; attempt++ {
 		r := a.config.Actions.Do(ctx, call)
 		r.ID = call.ID
@@ -330,10 +353,18 @@ func (a *Assistant) act(ctx context.Context, call dialogue.ActionCall) (dialogue
 	}
 }
 
-// calling tells actions whom the conversation is with.
-func (a *Assistant) calling(ctx context.Context) context.Context {
+// calling returns the context of code that the conversation calls, which says whom it is
+// with.
+func (a *Assistant) calling(ctx context.Context, language string) (context.Context, error) {
 	thread := graph.Info(ctx).Thread
-	return action.WithCaller(ctx, action.Caller{Thread: thread, User: a.config.User(thread)})
+	c, err := graph.Configured[Caller](ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.User == "" {
+		c.User = a.config.User(thread)
+	}
+	return action.WithCaller(ctx, action.Caller{Thread: thread, User: c.User, Language: language}), nil
 }
 
 func (a *Assistant) generate(ctx context.Context, call dialogue.ModelCall) (dialogue.Answer, error) {

@@ -39,20 +39,20 @@ func outputOf(s *State) Output {
 // An error of type [*dialogue.UnderstandingError] means that the message counts as never
 // sent. After any other error, as after a crash, the turn goes on with the next message,
 // or as soon as a [graph.Runner] finds it.
-func (a *Assistant) Say(ctx context.Context, thread string, m dialogue.Message) (dialogue.Reply, error) {
-	return a.Take(ctx, thread, Input{Message: m})
+func (a *Assistant) Say(ctx context.Context, thread string, m dialogue.Message, opts ...graph.RunOption) (dialogue.Reply, error) {
+	return a.Take(ctx, thread, Input{Message: m}, opts...)
 }
 
 // Take is [Assistant.Say] with anything that a turn begins with.
-func (a *Assistant) Take(ctx context.Context, thread string, in Input) (dialogue.Reply, error) {
+func (a *Assistant) Take(ctx context.Context, thread string, in Input, opts ...graph.RunOption) (dialogue.Reply, error) {
 	b, err := in.begins()
 	if err != nil {
 		return dialogue.Reply{}, err
 	}
-	return a.take(ctx, thread, b)
+	return a.take(ctx, thread, b, opts)
 }
 
-func (a *Assistant) take(ctx context.Context, thread string, b begun) (dialogue.Reply, error) {
+func (a *Assistant) take(ctx context.Context, thread string, b begun, opts []graph.RunOption) (dialogue.Reply, error) {
 	if b.at().IsZero() {
 		b = b.on(a.config.Now())
 	}
@@ -60,7 +60,7 @@ func (a *Assistant) take(ctx context.Context, thread string, b begun) (dialogue.
 	snap, err := t.Invoke(ctx, t.Input(func(s *State) error {
 		s.put(b)
 		return nil
-	}))
+	}), opts...)
 	if err != nil {
 		return dialogue.Reply{}, err
 	}
@@ -91,7 +91,7 @@ func (a *Assistant) State(ctx context.Context, thread string) (dialogue.State, e
 
 // Wake does what is due on a thread by the assistant's clock, and returns what it says
 // then; nothing if nothing is due. A [graph.Runner] does it by itself, by the real one.
-func (a *Assistant) Wake(ctx context.Context, thread string) (dialogue.Reply, error) {
+func (a *Assistant) Wake(ctx context.Context, thread string, opts ...graph.RunOption) (dialogue.Reply, error) {
 	d, err := a.State(ctx, thread)
 	if err != nil {
 		return dialogue.Reply{}, err
@@ -100,5 +100,5 @@ func (a *Assistant) Wake(ctx context.Context, thread string) (dialogue.Reply, er
 	if !ok || due.After(a.config.Now()) {
 		return dialogue.Reply{}, nil
 	}
-	return a.take(ctx, thread, begun{Wake: &dialogue.Wake{Time: due}})
+	return a.take(ctx, thread, begun{Wake: &dialogue.Wake{Time: due}}, opts)
 }

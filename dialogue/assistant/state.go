@@ -65,6 +65,7 @@ type underWay struct {
 	Trace    []dialogue.TraceEvent `json:"trace,omitempty"`
 	Decided  bool                  `json:"decided,omitempty"` // what it begins with was worked out
 	Reply    *dialogue.Reply       `json:"reply,omitempty"`   // what it says
+	Ended    bool                  `json:"ended,omitempty"`   // what it begins with has left the inbox
 }
 
 // Dialogue returns the conversation as package dialogue has it.

@@ -155,9 +155,7 @@ func (s *server) post(ctx context.Context, q request) (answer, error) {
 	if q.Key != "" {
 		req.Header.Set("Idempotency-Key", printable(q.Key))
 	}
-	if q.Effect != program.Read {
-		req.GetBody = nil // else the transport sends it again if the connection breaks
-	}
+	req.GetBody = nil // else the transport may send it again if the connection breaks
 	status, data, err := s.send(req)
 	switch {
 	case errors.Is(err, context.Canceled), timedOut(err):

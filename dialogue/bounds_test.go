@@ -142,15 +142,38 @@ func TestAdvanceLeavesTheStateItIsGivenAsItIs(t *testing.T) {
 	}
 }
 
-func BenchmarkATurnThatAsksTheNextQuestion(b *testing.B) {
+// BenchmarkTurn is a turn without a model over the bank: a message that is read, the slot
+// that it fills and the next question; in a conversation that began a moment ago, and in
+// one that is two thousand turns old.
+func BenchmarkTurn(b *testing.B) {
 	p := bank(b)
-	s := dialogue.New("t")
 	none := func(dialogue.ActionCall) dialogue.Result { return dialogue.Result{} }
-	talk(b, p, &s, dialogue.Message{Text: "a"}, start("block_card"), none)
-	b.ReportAllocs()
-	for b.Loop() {
-		next := s
-		talk(b, p, &next, dialogue.Message{Text: "debit"}, set("card_type", "debit"), none)
+	_, code := code(b)
+	for name, turns := range map[string]int{"young": 0, "old": 2000} {
+		b.Run(name, func(b *testing.B) {
+			s := dialogue.New("t")
+			for turn := range turns {
+				in := dialogue.Message{ID: fmt.Sprint(turn), Text: "a"}
+				cmds := start("check_balance")
+				if turn%2 == 1 {
+					cmds = set("account_type", "checking")
+				}
+				talk(b, p, &s, in, cmds, func(c dialogue.ActionCall) dialogue.Result { return code.Do(b.Context(), c) })
+			}
+			talk(b, p, &s, dialogue.Message{ID: "a", Text: "a"}, start("block_card"), none)
+			b.ReportAllocs()
+			for b.Loop() {
+				state := s
+				in := dialogue.Message{ID: "b", Text: "debit"}
+				cmds, ok := dialogue.Read(p, state, in)
+				if !ok {
+					b.Fatal("the answer can't be read")
+				}
+				if r := talk(b, p, &state, in, cmds, none); r.Waiting == nil || r.Waiting.Slot != "card_last_4" {
+					b.Fatalf("%+v", r)
+				}
+			}
+		})
 	}
 }
 

@@ -49,12 +49,12 @@ func (m *conversation) transcript(role, text string) {
 	if utf8.RuneCountInString(text) > longestEntry {
 		text = string([]rune(text)[:longestEntry]) + "…"
 	}
-	m.s.Messages = append(m.s.Messages, Entry{Role: role, Text: text, Turn: m.t.Number})
+	m.s.Messages = append(room(m.s.Messages, 2), Entry{Role: role, Text: text, Turn: m.t.Number})
 }
 
 func (m *conversation) trace(e TraceEvent) {
 	e.Turn, e.Time = m.t.Number, m.t.Time
-	m.s.Trace = append(m.s.Trace, e)
+	m.s.Trace = append(room(m.s.Trace, 32), e)
 }
 
 // emit adds an event to the reply.

@@ -415,8 +415,11 @@ func (h *hostile) recover() {
 }
 
 func newHostile(t *testing.T, p *program.Program, d dice) *hostile {
-	b, code := code(t)
-	return &hostile{t: t, p: p, dice: d, state: dialogue.New("h"), bank: b, code: code, now: time.Unix(1e9, 0).UTC(), ran: map[string]bool{}}
+	h := &hostile{t: t, p: p, dice: d, state: dialogue.New("h"), now: time.Unix(1e9, 0).UTC(), ran: map[string]bool{}}
+	if p.Name == "banking" {
+		h.bank, h.code = code(t)
+	}
+	return h
 }
 
 // code returns a new bank and its code.

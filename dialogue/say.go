@@ -176,7 +176,7 @@ func (m *machine) pattern(name string, r Repair) {
 	}
 	if len(was) == len(m.s.FlowStack) { // over already: nothing below was touched
 		m.s.FlowStack, m.t.Progress = was, progress
-		m.s.Trace = slices.DeleteFunc(m.s.Trace, func(e TraceEvent) bool {
+		m.s.Trace = slices.DeleteFunc(slices.Clone(m.s.Trace), func(e TraceEvent) bool {
 			return e.Turn == m.t.Number && (e.Reason == "pattern" || e.Reason == "repaired")
 		})
 		if m.m.Question == nil {

@@ -467,14 +467,14 @@ func copyOf[V any](m map[string]V) map[string]V {
 // shared.
 func (s *State) clone() *State {
 	c := *s
-	c.Messages = slices.Clone(s.Messages)
+	c.Messages = slices.Clip(s.Messages) // the lists that only grow are copied when they do
 	c.FlowStack = slices.Clone(s.FlowStack)
-	c.Trace = slices.Clone(s.Trace)
+	c.Trace = slices.Clip(s.Trace)
 	c.FlowSlots = make(map[string]map[string]expr.Value, len(s.FlowSlots))
 	for id, slots := range s.FlowSlots {
 		c.FlowSlots[id] = maps.Clone(slots)
 	}
-	c.Metadata.CompletedFlows = slices.Clone(s.Metadata.CompletedFlows)
+	c.Metadata.CompletedFlows = slices.Clip(s.Metadata.CompletedFlows)
 	m := &c.Metadata.Machine
 	m.Frames = make(map[string]*Frame, len(m.Frames))
 	for id, f := range s.Metadata.Machine.Frames {
@@ -515,6 +515,6 @@ func (s *State) clone() *State {
 		m.Turn = &t
 	}
 	m.Pending = slices.Clone(m.Pending)
-	m.Answered = slices.Clone(m.Answered)
+	m.Answered = slices.Clip(m.Answered)
 	return &c
 }

@@ -134,9 +134,12 @@ func (m *driver) finish() {
 	m.s.UserMessage = m.mask(m.t.Text)
 	m.s.Metadata.Error = m.mask(m.s.Metadata.Error)
 	if m.t.User {
-		for i := len(m.s.Messages) - 1; i >= 0; i-- {
-			if e := &m.s.Messages[i]; e.Role == "user" && e.Turn == m.t.Number {
-				e.Text = m.mask(e.Text)
+		for i, e := range slices.Backward(m.s.Messages) {
+			if e.Role == "user" && e.Turn == m.t.Number {
+				if text := m.mask(e.Text); text != e.Text {
+					m.s.Messages = slices.Clone(m.s.Messages)
+					m.s.Messages[i].Text = text
+				}
 				break
 			}
 		}
@@ -145,9 +148,12 @@ func (m *driver) finish() {
 		m.transcript("assistant", m.mask(r.Text))
 	}
 	m.s.LastResponse = m.mask(r.Text)
-	for i := range m.s.Trace {
-		if e := &m.s.Trace[i]; e.Turn == m.t.Number {
-			e.Value, e.Reason = m.mask(e.Value), m.mask(e.Reason)
+	if len(m.t.Secrets) > 0 {
+		m.s.Trace = slices.Clone(m.s.Trace)
+		for i := range m.s.Trace {
+			if e := &m.s.Trace[i]; e.Turn == m.t.Number {
+				e.Value, e.Reason = m.mask(e.Value), m.mask(e.Reason)
+			}
 		}
 	}
 	last := r
@@ -171,11 +177,15 @@ func (m *driver) finish() {
 	m.effect(Effect{Reply: &r})
 }
 
-func keep[T any](list []T, n int) []T {
-	if len(list) > n {
-		return slices.Clone(list[len(list)-n:])
+// keep returns the last n items of a list that only grows.
+func keep[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
+
+// room returns a list that has room for n more items if it has none.
+func room[T any](list []T, n int) []T {
+	if len(list) < cap(list) {
+		return list
 	}
-	return list
+	return append(make([]T, 0, len(list)+n), list...)
 }
 
 // reply puts the turn's reply together and settles the states.

@@ -53,9 +53,18 @@ func otherwise(t *testing.T, files []program.File, migrate string) *program.Prog
 // irreversible one without its own yes.
 func TestAChangeOfTheProgramAfterAnyTurnLosesNoSlotAndRepeatsNoEffect(t *testing.T) {
 	kept := 0
+	type change struct {
+		of      *program.Program
+		migrate string
+	}
+	changed := map[change]*program.Program{}
 	eachScenario(t, func(s dialoguetest.Scenario, p *program.Program, files []program.File) {
 		for way, migrate := range []string{"pin", "alias", "restart_keep_slots"} {
-			after := otherwise(t, files, migrate)
+			after := changed[change{p, migrate}]
+			if after == nil {
+				after = otherwise(t, files, migrate)
+				changed[change{p, migrate}] = after
+			}
 			for at := 1; at <= len(s.Turns); at++ {
 				if at%3 != way && os.Getenv("DIALOGUE_VERSIONS") == "" {
 					continue

@@ -69,7 +69,7 @@ func Effect(e program.Effect) Option { return func(a *Action) { a.signature.Effe
 // durations inside of lists and objects are as encoding/json writes them.
 //
 // A value that doesn't fit is a failure: of type invalid for inputs, and invalid_output
-// for outputs, such as an integer that a number of a dialogue can't hold exactly (those
+// for outputs, such as an integer that a number of a dialogue can't hold exactly (most
 // above 2^53; return it as a string).
 //
 // Mistakes in the definition are reported by [NewSet].
@@ -92,7 +92,7 @@ func New[In, Out any](name string, fn func(ctx context.Context, in In) (Out, err
 		}
 		data, err := json.Marshal(out)
 		if err != nil {
-			return tool.Result{}, invalidOutput("they have no JSON: %v", err)
+			return tool.Result{}, fmt.Errorf("%w: %w", failure("invalid_output", "they have no JSON"), err)
 		}
 		return tool.Result{Artifact: data}, nil
 	})

@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/action"
@@ -183,21 +186,23 @@ func TestOutputsOfTheWrongShapeAreInvalidOutput(t *testing.T) {
 	type order struct {
 		ID uint64 `json:"id"`
 	}
-	s, _ := newSet(t,
+	s, log := newSet(t,
 		returns("fits", expr.Str(strings.Repeat("x", 100_000))),
 		returns("mega", expr.Str(strings.Repeat("x", 1<<20))),
 		action.New("nan", func(context.Context, none) (number, error) { return number{math.NaN()}, nil }),
 		action.New("account", func(context.Context, none) (account, error) { return account{"9007199254740993"}, nil }),
 		action.New("order", func(context.Context, none) (order, error) { return order{1<<63 + 1}, nil }),
-		action.New("round", func(context.Context, none) (order, error) { return order{1 << 63}, nil }),
+		action.New("power", func(context.Context, none) (order, error) { return order{1 << 63}, nil }),
+		action.New("round", func(context.Context, none) (order, error) { return order{9e18}, nil }),
 		action.New("huge", func(context.Context, none) (account, error) { return account{"1e999"}, nil }),
 	)
 	for name, want := range map[string]string{
 		"mega":    `invalid_output: the output "text" has 1048578 bytes, more than 262144`,
-		"nan":     `invalid_output: they have no JSON: json: unsupported value: NaN`,
+		"nan":     `invalid_output: they have no JSON`,
 		"account": `invalid_output: the output "id": an integer has too many digits; return it as a string`,
 		"order":   `invalid_output: the output "id": an integer has too many digits; return it as a string`,
-		"round":   `{"id":9223372036854776000}`,
+		"power":   `invalid_output: the output "id": an integer has too many digits; return it as a string`,
+		"round":   `{"id":9000000000000000000}`,
 		"huge":    `invalid_output: the output "id": a number is too large`,
 	} {
 		if got := do(t, s, name, `{}`); got != want {
@@ -206,6 +211,9 @@ func TestOutputsOfTheWrongShapeAreInvalidOutput(t *testing.T) {
 	}
 	if got := do(t, s, "fits", `{}`); len(got) < 100_000 {
 		t.Error(got)
+	}
+	if !strings.Contains(log.String(), "unsupported value: NaN") {
+		t.Errorf("the log: %s", log)
 	}
 }
 
@@ -409,4 +417,28 @@ func TestWhatIsDefinedWronglyIsSaidAtOnce(t *testing.T) {
 	if r := zero.Do(t.Context(), dialogue.ActionCall{Action: "x"}); r.Error == nil || r.Error.Type != "action_not_found" {
 		t.Errorf("an empty set: %+v", r)
 	}
+}
+
+func TestNumbersPassExactlyOrNotAtAll(t *testing.T) {
+	type numbers struct {
+		Fraction float64 `json:"fraction"`
+		Whole    int64   `json:"whole"`
+	}
+	var got, give numbers
+	s, _ := newSet(t, action.New("echo", func(_ context.Context, in numbers) (numbers, error) { got = in; return give, nil }))
+	rapid.Check(t, func(r *rapid.T) {
+		give = numbers{rapid.Float64().Draw(r, "fraction"), rapid.Int64().Draw(r, "whole")}
+		in := numbers{rapid.Float64().Draw(r, "fraction given"), rapid.Int64Range(-1<<53, 1<<53).Draw(r, "whole given")}
+		res := s.Do(t.Context(), dialogue.ActionCall{Action: "echo", Inputs: map[string]expr.Value{"fraction": expr.Num(in.Fraction), "whole": expr.Num(float64(in.Whole))}})
+		if got != in {
+			r.Fatalf("gave %v, it got %v", in, got)
+		}
+		held := strconv.FormatFloat(float64(give.Whole), 'f', -1, 64) == strconv.FormatInt(give.Whole, 10)
+		switch {
+		case res.Error != nil && (held || res.Error.Type != "invalid_output"):
+			r.Fatalf("%v: %v", give, res.Error)
+		case res.Error == nil && (!held || !res.Outputs["fraction"].Same(expr.Num(give.Fraction)) || !res.Outputs["whole"].Same(expr.Num(float64(give.Whole)))):
+			r.Fatalf("returned %v, it gave %v", give, res.Outputs)
+		}
+	})
 }

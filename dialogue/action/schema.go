@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -151,8 +151,8 @@ func readObject(data []byte, other string) (map[string]expr.Value, error) {
 	return outputs, nil
 }
 
-// exactly returns JSON with the numbers that dialogues have. A large integer that is none
-// of them is refused: rounded it would be another account or order.
+// exactly returns JSON with the numbers that dialogues have. A large integer that would not
+// be written again as it is is refused: it would be another account or order.
 func exactly(x any) (any, error) {
 	var err error
 	switch x := x.(type) {
@@ -161,10 +161,8 @@ func exactly(x any) (any, error) {
 		if err != nil {
 			return nil, errors.New("a number is too large")
 		}
-		if n, ok := new(big.Int).SetString(x.String(), 10); ok {
-			if held, accuracy := new(big.Float).SetFloat64(f).Int(nil); accuracy != big.Exact || held.Cmp(n) != 0 {
-				return nil, errors.New("an integer has too many digits; return it as a string")
-			}
+		if !strings.ContainsAny(x.String(), ".eE") && strconv.FormatFloat(f, 'f', -1, 64) != x.String() {
+			return nil, errors.New("an integer has too many digits; return it as a string")
 		}
 		return f, nil
 	case []any:

@@ -64,7 +64,7 @@ func ask[T any](ctx context.Context, t *local.Task, c *askConfig, a local.Asking
 	a.Schema, a.For = c.schema, c.in
 	if a.Schema == nil {
 		a.Schema = schemaFor[T]()
-	} else if _, err := resolve(a.Schema); err != nil {
+	} else if err := c.check(); err != nil {
 		return answer, &CallError{Call: a.Call(), Node: t.Info().Node, Key: a.Key, Reason: "its graph.AnswerSchema is no JSON Schema", Err: err}
 	}
 	a.Accept = func(q *checkpoint.Question) error {

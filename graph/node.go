@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/superstep-dev/superstep/internal/local"
@@ -27,13 +28,19 @@ type AskOption func(*askConfig)
 
 type askConfig struct {
 	schema json.RawMessage
+	check  func() error // of schema
 	in     time.Duration
 }
 
 // AnswerSchema sets the JSON Schema that the answer is checked against, in
-// place of the one that follows from its type.
+// place of the one that follows from its type. An option that is kept for several
+// questions reads it once.
 func AnswerSchema(schema json.RawMessage) AskOption {
-	return func(c *askConfig) { c.schema = schema }
+	check := sync.OnceValue(func() error {
+		_, err := resolve(schema)
+		return err
+	})
+	return func(c *askConfig) { c.schema, c.check = schema, check }
 }
 
 // Deadline makes the clock answer when nobody has for so long, counted from the

@@ -84,6 +84,7 @@ func User(id string) graph.RunOption {
 type Assistant struct {
 	config Config
 	graph  *graph.Graph[State]
+	takes  graph.AskOption // what answers are checked against
 }
 
 // The nodes of the graph.
@@ -118,7 +119,7 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	if c.Store == nil {
 		c.Store = checkpoint.NewMemory()
 	}
-	a := &Assistant{config: c}
+	a := &Assistant{config: c, takes: graph.AnswerSchema(answerSchema)}
 	name := c.Program.Name
 	if name == "" {
 		name = "assistant"

@@ -381,8 +381,8 @@ func (a *Assistant) collect(ctx context.Context, s *State) error {
 	if len(s.Inbox.Get()) > 0 {
 		return nil // it came meanwhile
 	}
-	d := s.Dialogue()
-	opts := []graph.AskOption{graph.AnswerSchema(answerSchema)}
+	d := s.outline()
+	opts := []graph.AskOption{a.takes}
 	if due, ok := d.Due(); ok {
 		opts = append(opts, graph.Deadline(max(due.Sub(a.config.Now()), time.Millisecond)))
 	}

@@ -64,7 +64,7 @@ func (a *Assistant) take(ctx context.Context, thread string, b begun, opts []gra
 	if err != nil {
 		return dialogue.Reply{}, err
 	}
-	d := snap.State.Dialogue()
+	d := snap.State.dialogue(a.config.Program.Settings)
 	if b.Message != nil && b.Message.ID != "" {
 		if r, ok := d.Answer(b.Message.ID); ok {
 			return r, nil

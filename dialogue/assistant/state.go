@@ -70,6 +70,14 @@ type underWay struct {
 
 // Dialogue returns the conversation as package dialogue has it.
 func (s *State) Dialogue() dialogue.State {
+	d := s.whole(s.Messages.Len())
+	d.Trace = append(s.Trace.Slice(), s.Turn.Get().Trace...)
+	d.Metadata.Machine.Answered = s.Answered.Slice()
+	return d
+}
+
+// whole is Dialogue without the lists of the manager's own, and with the last messages.
+func (s *State) whole(messages int) dialogue.State {
 	d := dialogue.New(s.Machine.Get().Thread)
 	d.UserMessage, d.LastResponse = s.UserMessage, s.LastResponse
 	if v := s.FlowStack.Get(); v != nil {
@@ -92,23 +100,31 @@ func (s *State) Dialogue() dialogue.State {
 	if d.Metadata.CompletedFlows == nil {
 		d.Metadata.CompletedFlows = []dialogue.FlowContext{}
 	}
-	open := s.Turn.Get()
-	for msg := range s.Messages.All() {
-		d.Messages = append(d.Messages, entryOf(msg))
+	d.Messages = make([]dialogue.Entry, 0, messages+2)
+	for m := range s.Messages.Backward() {
+		if len(d.Messages) == messages {
+			break
+		}
+		d.Messages = append(d.Messages, entryOf(m))
 	}
-	d.Messages = append(d.Messages, open.Messages...)
-	d.Trace = append(append(d.Trace, s.Trace.Slice()...), open.Trace...)
-	d.Metadata.Machine.Answered = s.Answered.Slice()
+	slices.Reverse(d.Messages)
+	d.Messages = append(d.Messages, s.Turn.Get().Messages...)
 	return d
 }
 
-// dialogue is Dialogue with as much of the lists as the program keeps.
+// dialogue is Dialogue with what the next input depends on: nothing of what was traced in
+// earlier turns, and as many messages as the program keeps.
 func (s *State) dialogue(keep program.Settings) dialogue.State {
-	d := s.Dialogue()
-	d.Messages = last(d.Messages, keep.HistoryMessages)
-	d.Trace = last(d.Trace, keep.TraceEvents)
-	d.Metadata.Machine.Answered = last(d.Metadata.Machine.Answered, keptAnswers)
+	d := s.whole(keep.HistoryMessages)
+	d.Trace = s.Turn.Get().Trace
+	d.Metadata.Machine.Answered = last(s.Answered.Slice(), keptAnswers)
 	return d
+}
+
+// outline is a conversation without what it would cost to read: what it waits for is
+// there, and what it said last.
+func (s *State) outline() dialogue.State {
+	return dialogue.State{Metadata: dialogue.Metadata{Machine: s.Machine.Get()}}
 }
 
 // keptAnswers is how many replies to messages that may be delivered again stay.

@@ -107,30 +107,52 @@ func (m *driver) askCollect(i int, step *program.Step, x *program.Collect) bool 
 	return true
 }
 
-// page returns the options out of a list that were shown so far, and those of this page.
-func (m *driver) page(i int, x *program.Collect, q *Question) (shown, page []Option) {
-	list, _ := m.value(i, x.OptionsFrom)
-	items := list.Items()
-	if q.Page*x.PageSize >= len(items) {
-		q.Page = 0
-	}
-	for n, item := range items {
-		if n >= (q.Page+1)*x.PageSize {
-			q.More = true
-			break
+// lists returns the step that has a slot chosen out of a list, nil if its value is free.
+func (m *conversation) lists(i int, slot string) *program.Collect {
+	flow, current := m.at(i)
+	if x, ok := body[*program.Collect](current); ok && slices.Contains(x.Slots, slot) {
+		if x.OptionsFrom == "" {
+			return nil
 		}
+		return x
+	}
+	var found *program.Collect
+	for _, s := range flow.Steps {
+		if x, ok := s.Body.(*program.Collect); ok && slices.Contains(x.Slots, slot) {
+			if x.OptionsFrom == "" {
+				return nil
+			}
+			found = x
+		}
+	}
+	return found
+}
+
+// choices returns what a list offers.
+func (m *conversation) choices(i int, x *program.Collect) []Option {
+	list, _ := m.value(i, x.OptionsFrom)
+	var out []Option
+	for n, item := range list.Items() {
 		o := Option{ID: fmt.Sprint(n), Value: item, Label: item.String()}
 		if x.Display != nil {
 			s := m.scene(i)
 			s.option = &item
 			o.Label = x.Display.Render(s)
 		}
-		shown = append(shown, o)
-		if n >= q.Page*x.PageSize {
-			page = append(page, o)
-		}
+		out = append(out, o)
 	}
-	return shown, page
+	return out
+}
+
+// page returns the options out of a list that were shown so far, and those of this page.
+func (m *driver) page(i int, x *program.Collect, q *Question) (shown, page []Option) {
+	all := m.choices(i, x)
+	if q.Page*x.PageSize >= len(all) {
+		q.Page = 0
+	}
+	to := min((q.Page+1)*x.PageSize, len(all))
+	q.More = to < len(all)
+	return all[:to], all[q.Page*x.PageSize : to]
 }
 
 func (m *driver) askConfirm(i int, step *program.Step, x *program.Confirm) bool {

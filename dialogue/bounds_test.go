@@ -222,3 +222,21 @@ func TestOneProgramServesManyConversationsAtOnce(t *testing.T) {
 		t.Errorf("%d replies, %d cards blocked: %v", len(said), len(branch.Ledger()), said)
 	}
 }
+
+func TestYesAndNoMayBeTheButtonsOfAConfirm(t *testing.T) {
+	p := compile(t, `
+version: "2.0"
+slots: {x: {ask: {text: X?}}}
+flows: {a: {description: A., steps: [{collect: x}, {confirm: [x], ask: {text: "Sure?", buttons: [{label: "Yes!", value: true}, {label: "No!", value: false}]}}, {say: {text: Done.}}]}}
+`)
+	none := func(dialogue.ActionCall) dialogue.Result { return dialogue.Result{} }
+	for i, want := range []string{"Done.", "Cancelled. How else can I help?"} {
+		s := dialogue.New("t")
+		talk(t, p, &s, dialogue.Message{Text: "a"}, start("a"), none)
+		r := talk(t, p, &s, dialogue.Message{Text: "1"}, set("x", "1"), none)
+		pressed := dialogue.Message{Commands: r.Messages[0].Options[i].Commands, Question: r.Waiting.ID}
+		if r := talk(t, p, &s, pressed, nil, none); r.Text != want {
+			t.Errorf("button %d: %q, want %q", i, r.Text, want)
+		}
+	}
+}

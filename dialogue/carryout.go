@@ -107,20 +107,17 @@ func (m *interpreter) startFlow(c Command) {
 	if i := slices.IndexFunc(m.s.FlowStack, func(x FlowContext) bool { return x.FlowName == f.Name }); i >= 0 && slices.Contains(m.t.Started, m.s.FlowStack[i].FlowID) {
 		return // started a moment ago, below the one that runs first
 	}
-	for i := top; i >= 0; i-- {
-		if !m.flow(i).Interruptible && !slices.Contains(m.t.Started, m.s.FlowStack[i].FlowID) {
-			m.ignored(c, "finish_first")
-			m.words("finish_first", nil)
-			return
-		}
-		if m.frame(i).Role != ByCall {
-			break
-		}
+	if base := m.base(top); top >= 0 && m.s.FlowStack[base].FlowName == f.Name && m.task(base) {
+		m.t.Started = append(m.t.Started, m.s.FlowStack[base].FlowID)
+		return // active in a flow that it called
+	}
+	if m.finishFirst(c) {
+		return
 	}
 	for i := range m.s.FlowStack {
 		if m.s.FlowStack[i].FlowName == f.Name && m.frame(i).Role == ByUser {
+			m.t.Started = append(m.t.Started, m.s.FlowStack[i].FlowID)
 			m.raise(i)
-			m.t.Started = append(m.t.Started, m.s.FlowStack[len(m.s.FlowStack)-1].FlowID)
 			return
 		}
 	}
@@ -139,6 +136,32 @@ func (m *interpreter) startFlow(c Command) {
 	m.t.Started = append(m.t.Started, id)
 }
 
+// task says whether all above a frame are flows that were called from it.
+func (m *interpreter) task(base int) bool {
+	for i := base + 1; i < len(m.s.FlowStack); i++ {
+		if m.frame(i).Role != ByCall {
+			return false
+		}
+	}
+	return true
+}
+
+// finishFirst answers a command that would leave a task which can't be interrupted. Those
+// that the same message started can.
+func (m *interpreter) finishFirst(c Command) bool {
+	for i := len(m.s.FlowStack) - 1; i >= 0; i-- {
+		if !m.flow(i).Interruptible && !slices.Contains(m.t.Started, m.s.FlowStack[i].FlowID) {
+			m.ignored(c, "finish_first")
+			m.words("finish_first", nil)
+			return true
+		}
+		if m.frame(i).Role != ByCall {
+			break
+		}
+	}
+	return false
+}
+
 // lowestStarted returns the lowest frame that this message started.
 func (m *interpreter) lowestStarted() int {
 	return slices.IndexFunc(m.s.FlowStack, func(f FlowContext) bool { return slices.Contains(m.t.Started, f.FlowID) })
@@ -151,29 +174,6 @@ func (m *interpreter) below(i int) {
 	m.s.FlowStack = slices.Insert(slices.Delete(m.s.FlowStack, top, top+1), i, f)
 	m.become(i, Paused, "queued")
 	m.become(top, Active, "started")
-}
-
-// room makes room on the stack for one more flow of the user's, or says there is none.
-func (m *interpreter) room() bool {
-	count := 0
-	for i := range m.s.FlowStack {
-		if m.frame(i).Role == ByUser {
-			count++
-		}
-	}
-	for ; count >= m.p.Settings.StackDepth; count-- {
-		if m.p.Settings.StackOnLimit == "reject_new" {
-			return false
-		}
-		last := 1 // the bottom frame and those that it called
-		for last < len(m.s.FlowStack) && m.frame(last).Role != ByUser {
-			last++
-		}
-		for i := last - 1; i >= 0; i-- {
-			m.end(i, Cancelled, "stack_full")
-		}
-	}
-	return true
 }
 
 func (m *interpreter) cancelFlow(c Command) {
@@ -199,7 +199,9 @@ func (m *interpreter) resumeFlow(c Command) {
 		f, ok := m.p.Flow(c.Flow)
 		for _, i := range paused {
 			if ok && m.s.FlowStack[i].FlowName == f.Name {
-				m.raise(i)
+				if !m.finishFirst(c) {
+					m.raise(i)
+				}
 				return
 			}
 		}
@@ -209,10 +211,11 @@ func (m *interpreter) resumeFlow(c Command) {
 		m.ignored(c, "not_paused")
 		return
 	}
-	switch len(paused) {
-	case 0:
+	switch {
+	case len(paused) == 0:
 		m.ignored(c, "not_paused")
-	case 1:
+	case m.finishFirst(c):
+	case len(paused) == 1:
 		m.raise(paused[0])
 	default:
 		q := &Question{Kind: AskChoice, Step: "resume_choice"}

@@ -134,7 +134,7 @@ func (m *interpreter) changes(q *Question, c Command) bool {
 			return false
 		}
 		slot, ok := m.flow(i).Slots[c.Slot]
-		if !ok {
+		if !ok || !m.flow(i).Allows(slot, c.Source) {
 			return false
 		}
 		v, reason := slot.Parse(c.Value, m.lang())

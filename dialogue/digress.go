@@ -22,12 +22,12 @@ func (m *interpreter) digress(c Command) {
 			return
 		}
 	case AskQuestion:
-		if m.p.Patterns.Flows["question"] != "" {
+		if _, ok := m.own("question"); ok {
 			m.pattern("question", repair)
 			return
 		}
 	}
-	if m.p.Patterns.Flows["clarification"] != "" {
+	if _, ok := m.own("clarification"); ok {
 		m.pattern("clarification", repair)
 		return
 	}

@@ -64,6 +64,12 @@ func (m *interpreter) setSlot(c Command) bool {
 		m.ignored(c, "not_asked")
 		return true
 	}
+	if x := m.lists(i, c.Slot); x != nil {
+		if _, listed := m.value(i, x.OptionsFrom); !listed {
+			m.ignored(c, "not_asked") // nobody knows yet what there is to choose from
+			return true
+		}
+	}
 	_, filled := m.value(i, c.Slot)
 	if filled && m.frame(i).Provenance[c.Slot].Source != program.FromDefault {
 		return m.correct(i, c)
@@ -130,6 +136,10 @@ func (m *interpreter) clearSlot(c Command) bool {
 		m.ignored(c, "not_filled")
 		return true
 	}
+	if !m.p.Patterns.Correction {
+		m.ignored(c, "corrections_disabled")
+		return true
+	}
 	return m.change(i, c.Slot, nil, nil)
 }
 
@@ -183,8 +193,13 @@ func (m *interpreter) skip(c Command) {
 		return
 	}
 	i := m.index(q.FlowID)
-	if slot := m.flow(i).Slots[q.Slot]; slot == nil || slot.Required {
+	slot := m.flow(i).Slots[q.Slot]
+	switch {
+	case slot == nil || slot.Required:
 		m.ignored(c, "required")
+		return
+	case !m.flow(i).Allows(slot, c.Source):
+		m.ignored(c, "source")
 		return
 	}
 	m.store(i, q.Slot, expr.Value{}, Provenance{Source: c.Source, Turn: m.t.Number})

@@ -11,8 +11,9 @@ func (m *machine) toPerson(reason string) {
 	if m.m.Handoff != nil {
 		return
 	}
+	_, own := m.own("handoff")
 	m.pattern("handoff", Repair{Topic: reason})
-	if m.p.Patterns.Flows["handoff"] != "" {
+	if own {
 		return // a flow of the assistant's own hands over
 	}
 	m.handover(m.p.Patterns.Queue, reason, "", nil, m.p.Patterns.HandoffDeadline)

@@ -23,6 +23,8 @@ func (m *machine) model(i int, step *program.Step, call *ModelCall) {
 		call.ID += fmt.Sprintf("/%d", f.Agent.Steps)
 	}
 	call.Language = m.t.Language
+	m.secrets()
+	call.Instruction = m.mask(call.Instruction)
 	m.s.ConversationState = ExecutingAction
 	m.effect(Effect{Model: call})
 }

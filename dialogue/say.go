@@ -123,8 +123,14 @@ func (m *conversation) button(i int, b program.Button, s *scene) Option {
 	switch {
 	case b.Value != nil:
 		o.Value = *b.Value
-		if q := m.m.Question; q != nil && q.Slot != "" {
+		q := m.m.Question
+		yes, isBool := b.Value.Bool()
+		switch {
+		case q == nil:
+		case q.Slot != "":
 			o.Commands = []Command{{Type: SetSlot, Slot: q.Slot, Value: *b.Value}}
+		case q.Kind == AskConfirm && isBool:
+			o.Commands = []Command{{Type: map[bool]CommandType{true: Affirm, false: Deny}[yes]}}
 		}
 	case b.Start != "":
 		o.Commands = []Command{{Type: StartFlow, Flow: b.Start, Slots: b.Slots}}
@@ -151,10 +157,16 @@ func (m *conversation) words(name string, repair *Repair) {
 	}
 }
 
+// own returns the assistant's own flow for a repair, if it may start.
+func (m *conversation) own(pattern string) (*program.Flow, bool) {
+	f, ok := m.p.Flow(m.p.Patterns.Flows[pattern])
+	return f, ok && m.offered(f)
+}
+
 // pattern runs the flow of a repair: the assistant's own or the built-in one. One that
 // has to wait stays on the stack like a call.
 func (m *machine) pattern(name string, r Repair) {
-	flow, ok := m.p.Flow(m.p.Patterns.Flows[name])
+	flow, ok := m.own(name)
 	if !ok {
 		flow, ok = m.p.Flows["pattern_"+name]
 	}

@@ -313,3 +313,26 @@ func (m *machine) abandonAbove(i int) {
 
 // follows goes on after a step.
 func (m *machine) follows(i int, step *program.Step) { m.leave(i, step.Next) }
+
+// room makes room on the stack for one more flow of the user's, or says there is none.
+func (m *machine) room() bool {
+	count := 0
+	for i := range m.s.FlowStack {
+		if m.frame(i).Role == ByUser {
+			count++
+		}
+	}
+	for ; count >= m.p.Settings.StackDepth; count-- {
+		if m.p.Settings.StackOnLimit == "reject_new" {
+			return false
+		}
+		last := 1 // the bottom frame and those that it called
+		for last < len(m.s.FlowStack) && m.frame(last).Role != ByUser {
+			last++
+		}
+		for i := last - 1; i >= 0; i-- {
+			m.end(i, Cancelled, "stack_full")
+		}
+	}
+	return true
+}

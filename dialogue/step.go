@@ -29,12 +29,19 @@ func (m *machine) effect(e Effect) {
 // a validator has to be asked first.
 func (m *machine) accept(i int, slot *program.Slot, v expr.Value, parse bool) (kept expr.Value, reason string, ok bool) {
 	if parse {
-		if q := m.m.Question; q != nil && m.asks(i, slot.Name) && len(slot.Options) == 0 {
-			for _, o := range q.Options { // out of a list: the item itself
-				if o.Value.Same(v) || o.ID != "" && language.Fold(o.Label) == language.Fold(v.String()) {
-					v = o.Value
-				}
+		if x := m.lists(i, slot.Name); x != nil { // a closed set: the item itself
+			choices := m.choices(i, x)
+			at := slices.IndexFunc(choices, func(o Option) bool { return o.Value.Same(v) })
+			if at < 0 {
+				said := language.Fold(v.String())
+				at = slices.IndexFunc(choices, func(o Option) bool {
+					return language.Fold(o.Label) == said || language.Fold(o.Value.String()) == said
+				})
 			}
+			if at < 0 {
+				return expr.Value{}, "it is not one of the choices", true
+			}
+			v = choices[at].Value
 		}
 		kept, reason = slot.Parse(v, m.lang())
 	} else {

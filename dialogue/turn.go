@@ -67,9 +67,7 @@ func (m *driver) settle() {
 	case "handoff":
 		m.toPerson("no_progress")
 	case "fallback":
-		if f := m.p.Settings.FallbackFlow; f != "" {
-			m.start(f, "fallback")
-		}
+		m.start(m.p.Settings.FallbackFlow, "fallback")
 	}
 }
 
@@ -77,14 +75,11 @@ func (m *driver) settle() {
 func (m *driver) unclear() {
 	q := m.m.Question
 	if q == nil || m.asleep() {
-		first := m.t.Number == 1 && m.p.Settings.DefaultFlow != ""
-		m.t.Fell = !first
-		switch {
-		case first:
-			m.start(m.p.Settings.DefaultFlow, "default")
-		case m.p.Settings.FallbackFlow != "" && strings.TrimSpace(m.t.Text) != "":
-			m.start(m.p.Settings.FallbackFlow, "fallback")
-		default:
+		if m.t.Number == 1 && m.start(m.p.Settings.DefaultFlow, "default") {
+			return
+		}
+		m.t.Fell = true
+		if strings.TrimSpace(m.t.Text) == "" || !m.start(m.p.Settings.FallbackFlow, "fallback") {
 			m.words("nothing_understood", nil)
 		}
 		return
@@ -117,11 +112,14 @@ func (m *driver) unclear() {
 	m.limit(target)
 }
 
-// start starts a flow that no user asked for.
-func (m *driver) start(flow, why string) {
-	if f, ok := m.p.Flow(flow); ok {
-		m.push(f, ByUser, "", why)
+// start starts a flow that no user asked for, if it may start.
+func (m *driver) start(flow, why string) bool {
+	f, ok := m.p.Flow(flow)
+	if !ok || !m.offered(f) || !m.room() {
+		return false
 	}
+	m.push(f, ByUser, "", why)
+	return true
 }
 
 // finish ends the turn.

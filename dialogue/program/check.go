@@ -29,11 +29,37 @@ func (c *compiler) check() {
 		c.reachable(f)
 		c.stepCycles(f)
 		c.confirmed(f)
+		c.attempts(f)
 	}
 	c.flowCycles()
 	if len(c.findings.Errors()) == 0 {
 		c.unused()
 	}
+}
+
+// attempts warns of a limit of refusals where nothing can be refused.
+func (c *compiler) attempts(f *Flow) {
+	for _, s := range f.Steps {
+		x, ok := s.Body.(*Collect)
+		if !ok || x.MaxAttempts == 0 && x.OnInvalid == nil || x.OptionsFrom != "" || len(x.Validate) > 0 {
+			continue
+		}
+		if !slices.ContainsFunc(x.Slots, func(name string) bool { return f.Slots[name].refuses() }) {
+			sc, pos := c.at(f, s)
+			c.add(sc, pos, true, `the step has "max_attempts" or "on_invalid", and no value of %s is ever refused; give the slot a type, options, bounds, a format or a validator, or remove the limit`, strings.Join(x.Slots, ", "))
+		}
+	}
+}
+
+// refuses says whether the slot may refuse what a user says.
+func (s *Slot) refuses() bool {
+	switch {
+	case s == nil: // reported where it is named
+		return true
+	case s.Type == List && (s.Items == "" || s.Items == String || s.Items == Any), s.Type == String, s.Type == Any:
+		return len(s.Options)+len(s.Validate)+s.MinLength+s.MaxLength > 0 || s.Format != "" || s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil
+	}
+	return true
 }
 
 // types types every expression.

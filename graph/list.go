@@ -59,18 +59,23 @@ func (l *List[T]) Overwrite(items ...T) {
 
 // Len returns the number of items.
 func (l *List[T]) Len() int {
-	return len(l.committed()) + len(l.pend)
+	n := 0
+	for _, part := range l.parts() {
+		n += len(part)
+	}
+	return n
 }
 
 // At returns the item at index i and panics, as indexing a slice does, when
 // there is none.
 func (l *List[T]) At(i int) T {
-	base := l.committed()
-	switch {
-	case i >= 0 && i < len(base):
-		return cloned(base[i])
-	case i >= len(base) && i-len(base) < len(l.pend):
-		return cloned(l.pend[i-len(base)])
+	if at := i; at >= 0 {
+		for _, part := range l.parts() {
+			if at < len(part) {
+				return cloned(part[at])
+			}
+			at -= len(part)
+		}
 	}
 	panic(fmt.Sprintf("graph: List index %d out of range with length %d", i, l.Len()))
 }
@@ -90,7 +95,7 @@ func (l *List[T]) All() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		clone := cloner[T]()
 		n := 0
-		for _, part := range [...][]T{l.committed(), l.pend} {
+		for _, part := range l.parts() {
 			for _, item := range part {
 				if clone != nil {
 					item = clone(item)
@@ -110,7 +115,7 @@ func (l *List[T]) Slice() []T {
 	if n == 0 {
 		return nil
 	}
-	items := append(append(make([]T, 0, n), l.committed()...), l.pend...)
+	items := l.joined(n)
 	if clone := cloner[T](); clone != nil {
 		for i := range items {
 			items[i] = clone(items[i])
@@ -125,24 +130,33 @@ func (l List[T]) IsZero() bool { return l.Len() == 0 }
 // String formats the list as fmt.Sprint does a slice.
 func (l List[T]) String() string { return fmt.Sprint(l.raw()) }
 
-// committed returns the items that stand before pend. They are read-only.
-func (l *List[T]) committed() []T {
+// parts returns the items in the slices that they stand in, one after the other. They
+// are read-only.
+func (l *List[T]) parts() [3][]T {
 	if l.over {
-		return nil
+		return [3][]T{l.pend}
 	}
-	return l.base.items
+	return [3][]T{l.base.head.items, l.base.tail.items, l.pend}
+}
+
+// joined returns the items, n of them, in a slice of their own.
+func (l *List[T]) joined(n int) []T {
+	items := make([]T, 0, n)
+	for _, part := range l.parts() {
+		items = append(items, part...)
+	}
+	return items
 }
 
 // raw returns the items, not cloned, to be read only.
 func (l *List[T]) raw() []T {
-	switch base := l.committed(); {
-	case len(l.pend) == 0:
-		return base
-	case len(base) == 0:
-		return l.pend
-	default:
-		return append(append(make([]T, 0, l.Len()), base...), l.pend...)
+	n := l.Len()
+	for _, part := range l.parts() {
+		if len(part) == n {
+			return part
+		}
 	}
+	return l.joined(n)
 }
 
 // settle makes what is pending part of base.
@@ -168,7 +182,7 @@ func (l List[T]) MarshalJSON() ([]byte, error) {
 func (l *List[T]) UnmarshalJSON(data []byte) error {
 	items, err := unmarshalArray[T](data)
 	if err == nil {
-		*l = List[T]{base: vec[T]{items: items[:len(items):len(items)]}}
+		*l = List[T]{base: vec[T]{head: run[T]{items: items[:len(items):len(items)]}}}
 	}
 	return err
 }
@@ -260,7 +274,7 @@ func (*listMerger[T]) Infallible() bool { return true }
 // Keeps implements [field.Keeping].
 func (f *listMerger[T]) Keeps(c field.Change) bool {
 	lc, ok := c.(*listChange[T])
-	return ok && lc.over && equalSlices(lc.items, f.base.items)
+	return ok && lc.over && equalSlices(lc.items, (&List[T]{base: f.base}).raw())
 }
 
 // Resets implements [field.Growing].
@@ -310,30 +324,66 @@ func checkOverwrites[C field.Change](cs []field.Change, over func(C) bool, same 
 	return -1, -1, nil
 }
 
-// vec is a slice of which several copies share one backing array. The copy that
+// run is a slice of which several copies share one backing array. The copy that
 // reaches to the end of the array's used part may append in place; any other
 // makes an array of its own first. So no copy ever sees a change, and appending
 // to the newest copy costs amortised O(1) an item.
-type vec[T any] struct {
+type run[T any] struct {
 	items []T
 	used  *atomic.Int64 // length of the used part; nil: the array has no room
 }
 
-func (v *vec[T]) append(more []T) {
-	n, m := len(v.items), len(v.items)+len(more)
-	if m == n {
-		return
+// extend appends in place, if it may.
+func (r *run[T]) extend(more []T) bool {
+	n, m := len(r.items), len(r.items)+len(more)
+	if r.used == nil || m > cap(r.items) || !r.used.CompareAndSwap(int64(n), int64(m)) {
+		return false
 	}
-	if v.used != nil && m <= cap(v.items) && v.used.CompareAndSwap(int64(n), int64(m)) {
-		v.items = append(v.items, more...)
-		return
-	}
-	items := make([]T, n, max(m, n+n/2, 4))
-	copy(items, v.items)
-	v.items = append(items, more...)
-	v.used = new(atomic.Int64)
-	v.used.Store(int64(m))
+	r.items = append(r.items, more...)
+	return true
 }
+
+func (r *run[T]) append(more []T) {
+	if !r.extend(more) {
+		*r = runOf(r.items, more)
+	}
+}
+
+// runOf returns the items of some slices in an array of its own, which has room for half
+// as many as the first had.
+func runOf[T any](first []T, more ...[]T) run[T] {
+	n := len(first)
+	for _, part := range more {
+		n += len(part)
+	}
+	r := run[T]{items: make([]T, len(first), max(n, len(first)+len(first)/2, 4)), used: new(atomic.Int64)}
+	copy(r.items, first)
+	for _, part := range more {
+		r.items = append(r.items, part...)
+	}
+	r.used.Store(int64(n))
+	return r
+}
+
+// vec is a sequence of which several copies share what they have in common. What is
+// appended to a copy that can't do it in place stands beside what is shared, until it is
+// long enough to be worth an array for all: a thread's state that is kept and that of
+// the run which begins with it both grow, by the same items, at every turn.
+type vec[T any] struct{ head, tail run[T] }
+
+func (v *vec[T]) append(more []T) {
+	n, aside := len(v.head.items), len(v.tail.items)+len(more)
+	switch {
+	case len(more) == 0 || len(v.tail.items) == 0 && v.head.extend(more):
+	case n >= tailFrom && aside <= tailFrom+n/32:
+		v.tail.append(more)
+	default:
+		*v = vec[T]{head: runOf(v.head.items, v.tail.items, more)}
+	}
+}
+
+// tailFrom is how many items are worth a tail.
+const tailFrom = 24
 
 // marshalArray is json.Marshal with [] for nil.
 func marshalArray[T any](items []T) ([]byte, error) {

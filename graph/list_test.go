@@ -78,8 +78,10 @@ func TestListAtPanics(t *testing.T) {
 // to, in whatever order.
 func TestListCopies(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		lists := []graph.List[int]{{}}
-		models := [][]int{nil}
+		lists := make([]graph.List[int], 1)
+		models := [][]int{slices.Repeat([]int{-1}, rapid.IntRange(0, 100).Draw(rt, "length"))}
+		lists[0].Add(models[0]...)
+		lists[0].Merger().Bind()
 		for n := range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			i := rapid.IntRange(0, len(lists)-1).Draw(rt, "which")
 			l := lists[i]
@@ -94,20 +96,32 @@ func TestListCopies(t *testing.T) {
 				l.Overwrite(n)
 				model = []int{n}
 			case 3:
-				c, err := l.Merger().DecodeChange([]byte("[1,2,3]"))
+				more := rapid.SliceOfN(rapid.IntRange(0, 9), 1, 12).Draw(rt, "more")
+				data, err := json.Marshal(more)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				c, err := l.Merger().DecodeChange(data)
 				if err == nil {
 					err = l.Merger().Apply(c)
 				}
 				if err != nil {
 					rt.Fatal(err)
 				}
-				model = append(model, 1, 2, 3)
+				model = append(model, more...)
 			}
 			lists, models = append(lists, l), append(models, model)
 		}
 		for i := range lists {
-			if !slices.Equal(lists[i].Slice(), models[i]) {
-				rt.Fatalf("copy %d is %v, want %v", i, lists[i].Slice(), models[i])
+			l, n := &lists[i], 0
+			for at, v := range l.All() {
+				if at != n || v != models[i][n] || l.At(n) != v {
+					rt.Fatalf("copy %d has %d (%d) at %d, want %d", i, v, l.At(n), at, models[i][n])
+				}
+				n++
+			}
+			if !slices.Equal(l.Slice(), models[i]) || l.Len() != len(models[i]) || l.String() != fmt.Sprint(models[i]) {
+				rt.Fatalf("copy %d is %v, want %v", i, l.Slice(), models[i])
 			}
 		}
 	})

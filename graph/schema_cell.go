@@ -279,12 +279,12 @@ func (s *cell) extend(more any) {
 	switch items := base.(type) {
 	case []string:
 		n = len(more.([]string))
-		v := vec[string]{items, s.used}
+		v := run[string]{items, s.used}
 		v.append(more.([]string))
 		s.v, s.used = v.items, v.used
 	case []any:
 		n = len(more.([]any))
-		v := vec[any]{items, s.used}
+		v := run[any]{items, s.used}
 		v.append(more.([]any))
 		s.v, s.used = v.items, v.used
 	default:

@@ -180,6 +180,16 @@ func (m *Memory) missing(err error) error {
 	return err
 }
 
+// emptyError says that a log has no record, as every log once hasn't: its text is made if
+// somebody wants it.
+type emptyError Log
+
+func (e emptyError) Error() string {
+	return fmt.Sprintf("%v: log %v has no record", ErrNotFound, Log(e))
+}
+
+func (e emptyError) Unwrap() error { return ErrNotFound }
+
 // find returns the thread, or nil.
 func (m *Memory) find(id ThreadID) *memThread {
 	s := m.shard(id)
@@ -515,7 +525,7 @@ func (m *Memory) Head(ctx context.Context, log Log) (*Record, Fence, error) {
 		}
 	})
 	if r == nil {
-		return nil, fence.Read(), m.missing(fmt.Errorf("%w: log %v has no record", ErrNotFound, log))
+		return nil, fence.Read(), m.missing(emptyError(log))
 	}
 	return r, fence.Read(), nil
 }

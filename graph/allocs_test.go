@@ -173,7 +173,7 @@ func TestARunAllocatesLittle(t *testing.T) {
 		allocs, bytes float64
 	}{
 		"a chain of ten":                       {func() { runTally(t, chain, 10, "") }, 24, 6500},
-		"ten stored steps, each with a router": {func() { thread++; runTally(t, stored, 10, strconv.Itoa(thread)) }, 106, 20000},
+		"ten stored steps, each with a router": {func() { thread++; runTally(t, stored, 10, strconv.Itoa(thread)) }, 92, 19500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs := func(n int) {

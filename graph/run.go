@@ -271,9 +271,9 @@ func (e *misnamedError) Error() string {
 func (e *misnamedError) Unwrap() error { return e.err }
 
 // sizes returns what looks at how large changes and the state are.
-func (e *engine) sizes(set *settings, bus *local.Bus) *local.Sizes {
+func (e *engine) sizes(set *settings, bus *local.Bus) local.Sizes {
 	show := e.emitter(bus, set.thread)
-	return &local.Sizes{
+	return local.Sizes{
 		Warn: max(cmp.Or(set.warnSize, DefaultWarnSize), 0), Max: set.maxSize,
 		Tell: func(l *local.Large) {
 			w := Warning{Kind: LargeChange, Node: l.Node, Field: l.Field, Size: l.Size, Of: l.FieldSize}

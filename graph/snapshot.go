@@ -207,11 +207,13 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 		}
 		snap.Interrupts = append(snap.Interrupts, e.withSchema(interruptOf(&q), set))
 	}
-	did := s.Did()
-	for i := range m.Tasks() {
-		ts := e.taskState(m, i, set)
-		ts.Did = did[i]
-		snap.Tasks = append(snap.Tasks, ts)
+	if tasks := m.Tasks(); len(tasks) > 0 {
+		did := s.Did()
+		for i := range tasks {
+			ts := e.taskState(m, i, set)
+			ts.Did = did[i]
+			snap.Tasks = append(snap.Tasks, ts)
+		}
 	}
 	snap.incomplete = m.Incomplete()
 	if rec := s.Record(); rec != nil {

@@ -195,13 +195,13 @@ func (m *Machine) recordStep(done []Task, planned bool) error {
 
 // newEpoch adds a record that plans m.tasks.
 func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) error {
-	room := m.tail.next
+	room := m.tail.room()
 	rec := m.newRecord(source, parts)
 	rec.Epoch = rec.ID
 	m.tail.epoch = rec.ID
 	m.breaks.hold(m.tasks)
 	switch n := len(m.tasks); {
-	case n == 1 && room != nil:
+	case n == 1:
 		rec.Tasks = room.task[:]
 	case n > 0:
 		rec.Tasks = make([]checkpoint.Task, n)

@@ -157,8 +157,8 @@ func (s *saver) release(ctx context.Context, wakes func(context.Context) bool) e
 // takeOver makes a claim that met somebody's lease steal it, if that run can be
 // seen to have ended. It reports whether to try again.
 func takeOver(w *checkpoint.Write, err error) bool {
-	var busy *checkpoint.BusyError
-	if !errors.As(err, &busy) || busy.Lease.Holder == w.Steal {
+	busy, ok := errors.AsType[*checkpoint.BusyError](err)
+	if !ok || busy.Lease.Holder == w.Steal {
 		return false
 	}
 	was := w.Steal

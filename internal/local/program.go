@@ -96,7 +96,7 @@ type Options struct {
 	Lease       time.Duration // for which a run holds its thread; 0: it doesn't
 	Busy        BusyPolicy    // when another run holds it
 	ClaimFirst  bool          // before the thread is read
-	Sizes       *Sizes        // nil: nobody looks
+	Sizes       Sizes
 	Metadata    map[string]string
 	Run         checkpoint.ID       // of the run; empty: a new one
 	Caller      checkpoint.ThreadID // waits for the end of the turn that the run begins

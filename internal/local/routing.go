@@ -25,7 +25,7 @@ func (e *execution) route() (err error) {
 	if s.saver != nil {
 		if e.slow == nil {
 			e.slow = &slowRouter{s: s}
-			e.slow.limit, e.slow.late = routerGrace, e.slow.save
+			e.slow.limit, e.slow.of = routerGrace, e.slow
 		}
 		e.slow.begin(e)
 		defer e.slow.end() // or it would be stored after the superstep's end has dropped it
@@ -56,7 +56,7 @@ func (r *slowRouter) begin(e *execution) {
 	r.watch.begin()
 }
 
-func (r *slowRouter) save() {
+func (r *slowRouter) overdue() {
 	r.s.beside.Store(true)
 	// If this fails, so does saving the task's result.
 	_ = r.s.saver.saveNow(r.ctx, &checkpoint.Write{Log: r.s.o.Log, Results: r.s.m.RanResults(r.task, r.data, r.kept)})

@@ -56,12 +56,15 @@ func newSaver(o *Options) *saver {
 	if s.timeout <= 0 {
 		s.timeout = defaultSaveTimeout
 	}
-	s.slow.limit, s.slow.late = s.timeout, func() { s.cancel(context.DeadlineExceeded) }
+	s.slow.limit, s.slow.of = s.timeout, s
 	if s.mode != Exit { // which writes when all is over
 		s.lease.ttl = o.Lease
 	}
 	return s
 }
+
+// overdue is told of a write that takes too long.
+func (s *saver) overdue() { s.cancel(context.DeadlineExceeded) }
 
 // save stores w as the durability says. The context's end doesn't stop it:
 // what was done is to be kept. The caller may alter w when save has returned.

@@ -141,7 +141,7 @@ func (s *Session) Close() { s.close() }
 func (s *Session) close() (over bool) {
 	switch {
 	case s.saver == nil:
-	case s.repeats(s.giveUp):
+	case s.mayRepeat() && s.effects.held(s.giveUp):
 		return false
 	default:
 		s.giveUp()
@@ -169,9 +169,12 @@ func (s *Session) giveUp() {
 }
 
 // repeats reports whether a sub-step is under way that the thread would run again
-// when it goes on; if so, then is called when there is none.
-func (s *Session) repeats(then func()) bool {
-	return s.saver != nil && s.o.parent == nil && s.m != nil && s.m.Pending() && s.effects.held(then)
+// when it goes on.
+func (s *Session) repeats() bool { return s.mayRepeat() && s.effects.held(nil) }
+
+// mayRepeat reports whether the thread would run a sub-step again that is under way.
+func (s *Session) mayRepeat() bool {
+	return s.saver != nil && s.o.parent == nil && s.m != nil && s.m.Pending()
 }
 
 func (s *Session) config() core.Config {
@@ -392,7 +395,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			err, s.ended = ferr, false
 		}
 		s.awaited.ended(ctx, s, err)
-		if !s.flushing && !s.repeats(nil) { // before the caller is told how the run went
+		if !s.flushing && !s.repeats() { // before the caller is told how the run went
 			if rerr := s.letGo(ctx); rerr != nil {
 				err, s.ended = errors.Join(err, rerr), false
 			}
@@ -415,7 +418,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		}
 		if rd.Write != nil {
 			s.recordOnce(rd.Write.Record)
-			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats(nil) && !calledFor(s)
+			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats() && !calledFor(s)
 			rd.Write.Wake = s.o.Caller != "" // whoever runs threads begins it
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.flight.stopTasks(err)

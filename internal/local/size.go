@@ -8,7 +8,8 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// Sizes says what of a run is large, in bytes of its recorded form.
+// Sizes says what of a run is large, in bytes of its recorded form. Nobody looks with the
+// zero Sizes.
 type Sizes struct {
 	Warn int          // of a change or of the state; 0: never
 	Max  int          // of the state, at which the run fails; 0: no limit
@@ -41,8 +42,8 @@ func (e *StateSizeError) Error() string {
 // state: when so much was written that it may have doubled since. So looking
 // costs a small part of writing.
 func (s *Session) weigh(r *checkpoint.Record) error {
-	z := s.o.Sizes
-	if z == nil || z.Warn == 0 && z.Max == 0 {
+	z := &s.o.Sizes
+	if z.Warn == 0 && z.Max == 0 {
 		return nil
 	}
 	if s.weighAt == 0 {

@@ -131,6 +131,10 @@ func (a *awaited) ended(ctx context.Context, s *Session, err error) {
 
 // tell records why the turn has failed, and makes those due that wait for its end.
 func (a *awaited) tell(ctx context.Context, s *Session) error {
+	callers := a.callers(s)
+	if a.told = a.failure == nil && len(callers) == 0; a.told { // as with most runs
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.saver.timeout)
 	defer cancel()
 	if a.failure != nil {
@@ -139,7 +143,7 @@ func (a *awaited) tell(ctx context.Context, s *Session) error {
 			return err
 		}
 	}
-	for _, id := range a.callers(s) {
+	for _, id := range callers {
 		if err := makeDue(ctx, s.o.Store, id); err != nil {
 			return err
 		}

@@ -9,14 +9,17 @@ import (
 // the other: to set one for each costs more than most of them take.
 type watch struct {
 	limit time.Duration
-	late  func() // is called, once for each thing that takes longer
+	of    overdue
 
 	mu    sync.Mutex
 	since time.Time     // zero: nothing is under way
-	told  chan struct{} // of what is under way: late was called, and is over when it is closed
+	told  chan struct{} // of what is under way: of is told, and has been when it is closed
 	timer *time.Timer
 	armed bool
 }
+
+// overdue is told of each thing that takes longer than it may, once.
+type overdue interface{ overdue() }
 
 // begin says that something begins.
 func (w *watch) begin() {
@@ -73,6 +76,6 @@ func (w *watch) look() {
 	told := make(chan struct{})
 	w.armed, w.told = false, told
 	w.mu.Unlock()
-	w.late()
+	w.of.overdue()
 	close(told)
 }

@@ -6,10 +6,14 @@ import (
 	"time"
 )
 
+type counted int
+
+func (n *counted) overdue() { *n++ }
+
 func TestAWatchTellsOfEachThatTakesLongerAndOfNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
-		w := watch{limit: time.Second, late: func() { told++ }}
+		var told counted
+		w := watch{limit: time.Second, of: &told}
 		defer w.stop()
 		for _, tt := range []struct {
 			takes, pause time.Duration

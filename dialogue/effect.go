@@ -117,19 +117,23 @@ type Effect struct {
 // Understand asks for the commands that a message means. The flows and slots are those
 // that may be started and filled now.
 type Understand struct {
-	Message  Message       `json:"message"`
-	Language string        `json:"language"`
-	Flows    []FlowOffer   `json:"flows"`
-	Slots    []SlotOffer   `json:"slots"`
-	Asked    *Question     `json:"asked,omitempty"`
-	History  []Entry       `json:"history,omitempty"`
-	Stack    []FlowContext `json:"stack,omitempty"`
+	Message   Message     `json:"message"`
+	Language  string      `json:"language"`
+	Languages []string    `json:"languages,omitempty"` // that may be spoken, if there are several
+	Flows     []FlowOffer `json:"flows"`
+	Slots     []SlotOffer `json:"slots"`
+	// Asked is the open question. Its options are without their values, and those of a
+	// sensitive slot are masked.
+	Asked   *Question     `json:"asked,omitempty"`
+	History []Entry       `json:"history,omitempty"`
+	Stack   []FlowContext `json:"stack,omitempty"`
 }
 
 // FlowOffer is a flow that may start now.
 type FlowOffer struct {
 	Name        string      `json:"name"`
 	Description string      `json:"description"`
+	Examples    []string    `json:"examples,omitempty"` // what users say, with {slot} in it
 	Slots       []SlotOffer `json:"slots,omitempty"`
 }
 
@@ -138,9 +142,12 @@ type SlotOffer struct {
 	Flow        string       `json:"flow"`
 	Name        string       `json:"name"`
 	Type        program.Type `json:"type"`
+	Items       program.Type `json:"items,omitempty"` // of a list
+	Format      string       `json:"format,omitempty"`
 	Description string       `json:"description,omitempty"`
 	Options     []string     `json:"options,omitempty"`
 	Value       string       `json:"value,omitempty"`
+	Optional    bool         `json:"optional,omitempty"` // it may be skipped
 }
 
 // ActionCall is the call of an action. Its ID is the idempotency key, the same for all
@@ -200,7 +207,10 @@ type Said struct {
 	Custom    expr.Value `json:"custom,omitzero"`
 	Response  string     `json:"response,omitempty"`
 	Generated bool       `json:"generated,omitempty"`
-	Rephrase  bool       `json:"rephrase,omitempty"`
+	// Rephrase says that the text may be worded anew, with the Values that were put into it,
+	// which are here in their order.
+	Rephrase bool     `json:"rephrase,omitempty"`
+	Values   []string `json:"values,omitempty"`
 }
 
 // Option is a button, or one of the values to choose from.

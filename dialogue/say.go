@@ -79,7 +79,10 @@ func (m *conversation) say(r *program.Response, s *scene, rephrase *bool) bool {
 			form = m.plural(words, s)
 		}
 		if form != nil {
-			said.Text = form.Render(s)
+			said.Text, said.Values = form.Fill(s)
+			if !said.Rephrase {
+				said.Values = nil
+			}
 		}
 	}
 	for i, b := range e.Buttons {

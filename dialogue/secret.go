@@ -320,6 +320,10 @@ func (m *conversation) maskReply(r Reply) Reply {
 	for i, s := range r.Messages {
 		r.Messages[i].Text, r.Messages[i].Options = m.mask(s.Text), m.maskOptions(s.Options)
 		r.Messages[i].Media, r.Messages[i].Custom = m.maskValue(s.Media), m.maskValue(s.Custom)
+		r.Messages[i].Values = slices.Clone(s.Values)
+		for n, v := range s.Values {
+			r.Messages[i].Values[n] = m.mask(v)
+		}
 	}
 	if r.Waiting != nil {
 		w := *r.Waiting

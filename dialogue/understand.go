@@ -12,10 +12,13 @@ import (
 func (m *driver) understand(in Message) *Understand {
 	m.t = &Turn{Number: m.s.TurnCount + 1, Time: in.Time, Language: m.language(in.Language), Channel: in.Channel, Text: in.Text}
 	defer func() { m.t = nil }()
-	u := &Understand{Message: in, Language: m.t.Language, Asked: m.m.Question, Flows: []FlowOffer{}, Slots: []SlotOffer{}}
+	u := &Understand{Message: in, Language: m.t.Language, Asked: m.asked(), Flows: []FlowOffer{}, Slots: []SlotOffer{}}
+	if l := m.p.Languages; len(l.Also) > 0 {
+		u.Languages = append([]string{l.Default}, l.Also...)
+	}
 	offer := func(f *program.Flow, name string, v expr.Value, filled bool) SlotOffer {
 		s := f.Slots[name]
-		o := SlotOffer{Flow: f.Name, Name: name, Type: s.Type, Description: s.Description}
+		o := SlotOffer{Flow: f.Name, Name: name, Type: s.Type, Items: s.Items, Format: s.Format, Description: s.Description, Optional: !s.Required}
 		for _, x := range s.Options {
 			o.Options = append(o.Options, x.Value.String())
 		}
@@ -32,6 +35,9 @@ func (m *driver) understand(in Message) *Understand {
 			continue
 		}
 		o := FlowOffer{Name: name, Description: f.Description}
+		for _, x := range f.Examples {
+			o.Examples = append(o.Examples, x.String())
+		}
 		for _, slot := range f.Collects {
 			if s := f.Slots[slot]; s != nil && s.Eager && f.Allows(s, program.FromUser) {
 				o.Slots = append(o.Slots, offer(f, slot, expr.Value{}, false))
@@ -62,4 +68,25 @@ func (m *driver) understand(in Message) *Understand {
 		u.Flows = nil
 	}
 	return u
+}
+
+// asked returns the open question as understanding is shown it.
+func (m *conversation) asked() *Question {
+	if m.m.Question == nil {
+		return nil
+	}
+	q := *m.m.Question
+	q.Options = slices.Clone(q.Options)
+	i := m.index(q.FlowID)
+	for n := range q.Options {
+		o := &q.Options[n]
+		o.Value, o.Commands = expr.Value{}, nil
+		if i < 0 {
+			continue
+		}
+		if s, ok := m.flow(i).Slots[q.Slot]; ok && s.Sensitive {
+			o.Label = program.Mask(o.Label)
+		}
+	}
+	return &q
 }

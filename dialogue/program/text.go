@@ -27,6 +27,9 @@ type part struct {
 	offset  int
 }
 
+// String returns the template as it is written.
+func (t *Text) String() string { return t.node.Value }
+
 // MarshalText returns the template as it is written.
 func (t *Text) MarshalText() ([]byte, error) { return []byte(t.node.Value), nil }
 
@@ -183,17 +186,27 @@ func (t *Text) Reads() []expr.Path {
 // Render puts the values into the text. A path without a value stays as it is written;
 // what was put in is never read again.
 func (t *Text) Render(s Scene) string {
+	text, _ := t.Fill(s)
+	return text
+}
+
+// Fill is Render; it also returns the texts that were put in, in their order.
+func (t *Text) Fill(s Scene) (text string, values []string) {
 	watcher, watched := s.(Watcher)
 	var b strings.Builder
+	put := func(v string) {
+		b.WriteString(v)
+		values = append(values, v)
+	}
 	for _, p := range t.parts {
 		switch {
 		case p.expr != nil:
-			b.WriteString(format(s, nil, p.expr.Eval(s), ""))
+			put(format(s, nil, p.expr.Eval(s), ""))
 		case len(p.path.Names) > 0:
 			v, ok := s.Lookup(p.path.Names)
 			if ok {
 				text := format(s, p.path.Names, v, p.format)
-				b.WriteString(text)
+				put(text)
 				if watched && p.format != "masked" {
 					watcher.Inserted(p.path.Names, text)
 				}
@@ -208,7 +221,7 @@ func (t *Text) Render(s Scene) string {
 			b.WriteString(p.literal)
 		}
 	}
-	return b.String()
+	return b.String(), values
 }
 
 func format(s Scene, path []string, v expr.Value, how string) string {

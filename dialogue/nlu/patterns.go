@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 
@@ -219,8 +220,11 @@ func valueIn(slot dialogue.SlotOffer, text, tag string) (expr.Value, bool) {
 	}
 	switch {
 	case len(slot.Options) > 0:
+		words := func(s string) string {
+			return " " + strings.Join(strings.FieldsFunc(language.Fold(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), " ") + " "
+		}
 		for _, o := range slot.Options {
-			if strings.Contains(" "+language.Fold(text)+" ", " "+language.Fold(o)+" ") {
+			if strings.Contains(words(text), words(o)) {
 				return expr.Str(o), true
 			}
 		}

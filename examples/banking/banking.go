@@ -19,6 +19,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/nlu"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
@@ -26,6 +27,13 @@ import (
 //
 //go:embed *.yaml
 var Files embed.FS
+
+//go:embed demo/patterns.yaml
+var patterns []byte
+
+// Patterns understand what customers say in English and German by its form, without a
+// model: well enough for a demonstration.
+func Patterns() (*nlu.Patterns, error) { return nlu.ParsePatterns(patterns) }
 
 // Bank is what the assistant's actions work on. Its zero value is ready; it may be used by
 // any number of conversations at once.

@@ -19,7 +19,7 @@ import (
 var libraryText []byte
 
 // Library returns the built-in flows and responses as they are written.
-func Library() File { return File{Name: "library.yaml", Text: slices.Clone(libraryText)} }
+func Library() File { return File{Name: "built-in/library.yaml", Text: slices.Clone(libraryText)} }
 
 // library adds the built-in flows and responses that the assistant doesn't replace.
 func (c *compiler) library() {

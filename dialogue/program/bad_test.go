@@ -30,6 +30,9 @@ func TestEveryMistakeIsNamedWithItsPlaceAndItsRepair(t *testing.T) {
 	}{
 		"a key twice":                {with("    - {say: hi, say: hi}"), []string{`bad.yaml:10:17: error: the key "say" is written twice, first in line 10; keep one`}},
 		"an unknown step":            {with("    - {sya: hi}"), []string{`the step does nothing ("sya"; did you mean "say"?)`}},
+		"a key that is nearly known": {with("    - {collect: age, max_attempt: 3}"), []string{`unknown key "max_attempt"; did you mean "max_attempts"?`}},
+		"a flow that is no other's":  {with("    - call: something_else_altogether"), []string{`flow "something_else_altogether" does not exist; known are a, sub`}},
+		"a placeholder of nothing":   {with("    - {say: {text: \"Hi {nobody_knows}.\"}}"), []string{`bad.yaml:10:25: error: flow "a", step "say_1": slot "nobody_knows" does not exist; declare it under slots`}},
 		"two types":                  {with("    - {say: hi, collect: name}"), []string{`the step has the types say and collect; make one step of each`}},
 		"an unknown response":        {with("    - say: hii"), []string{`bad.yaml:10:12: error: flow "a", step "say_1": response "hii" does not exist; did you mean "hi"?`}},
 		"an unknown action":          {with("    - action: loko"), []string{`action "loko" does not exist; did you mean "look"?`}},
@@ -101,6 +104,17 @@ func TestEveryMistakeIsNamedWithItsPlaceAndItsRepair(t *testing.T) {
 				t.Errorf("%d errors, want %d:\n%v", n, len(c.want), f)
 			}
 		})
+	}
+}
+
+func TestAFileThatCanNotBeReadIsAllThatIsSaid(t *testing.T) {
+	_, err := program.Compile(
+		program.File{Name: "a.yaml", Text: []byte("version: \"2.0\"\nslots: {n: [}")},
+		program.File{Name: "b.yaml", Text: []byte("flows: {f: {description: F., steps: [{collect: n}]}}")},
+	)
+	var f program.Findings
+	if !errors.As(err, &f) || len(f) != 1 || f[0].File != "a.yaml" || f[0].Line != 2 {
+		t.Errorf("want one finding in line 2 of a.yaml, got %v", err)
 	}
 }
 

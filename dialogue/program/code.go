@@ -180,7 +180,7 @@ func names(list []Param) []string {
 }
 
 func orElse(suggestion, mend string) string {
-	if suggestion == "" || suggestion == "; remove it" {
+	if suggestion == "" {
 		return "; " + mend
 	}
 	return suggestion

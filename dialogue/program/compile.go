@@ -33,21 +33,28 @@ func Compile(sources ...File) (*Program, error) {
 	c.defaults()
 	var last scope
 	var lastRoot *yaml.Node
+	unread := false
 	for _, src := range sources {
+		found := len(c.findings)
 		root := c.read(src)
 		if root == nil {
+			unread = unread || len(c.findings) > found
+			if lastRoot == nil {
+				last.file = src.Name
+			}
 			continue
 		}
 		last, lastRoot = scope{file: src.Name}, root
 		c.root(last, root)
 	}
-	if len(c.findings.Errors()) == 0 || lastRoot != nil {
-		if _, ok := c.defined["version"]; !ok {
-			c.errorf(last, lastRoot, `the version is missing; write version: "2.0"`)
-		}
-		if len(c.sections["flows"].names) == 0 {
-			c.errorf(last, lastRoot, "there is no flow; write at least one under flows")
-		}
+	if unread { // what it defines is not known, so that nothing can be said to be missing
+		return nil, c.findings.sorted()
+	}
+	if _, ok := c.defined["version"]; !ok {
+		c.errorf(last, lastRoot, `the version is missing; write version: "2.0"`)
+	}
+	if len(c.sections["flows"].names) == 0 {
+		c.errorf(last, lastRoot, "there is no flow; write at least one under flows")
 	}
 	own := map[string]bool{}
 	for _, n := range c.sections["flows"].names {

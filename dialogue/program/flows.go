@@ -51,7 +51,10 @@ type write struct {
 	scope scope
 }
 
-func (c *compiler) flowNames() []string { return keysOf(c.program.Flows) }
+// flowNames are the names of the assistant's own flows.
+func (c *compiler) flowNames() []string {
+	return slices.DeleteFunc(keysOf(c.program.Flows), func(name string) bool { return c.program.Flows[name].BuiltIn })
+}
 
 func (c *compiler) flows() {
 	c.program.Flows = map[string]*Flow{}

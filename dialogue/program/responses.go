@@ -303,7 +303,7 @@ func (c *compiler) said(s scope, n *yaml.Node, inline string, words bool) *Respo
 	if n.Kind == yaml.ScalarNode && !words {
 		r, ok := c.program.Responses[n.Value]
 		if !ok {
-			c.errorf(s, n, "response %q does not exist%s; own words are written {text: …}", n.Value, strings.TrimSuffix(suggest(n.Value, keysOf(c.program.Responses)), "; remove it"))
+			c.errorf(s, n, "response %q does not exist%s; own words are written {text: …}", n.Value, suggest(n.Value, keysOf(c.program.Responses)))
 			return nil
 		}
 		c.used["response "+n.Value] = true

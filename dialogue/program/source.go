@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
+	"github.com/superstep-dev/superstep/dialogue/language"
 )
 
 // Limits of the files of an assistant.
@@ -398,9 +399,19 @@ func (m *mapping) has(name string) bool {
 
 // done reports the keys that nobody asked for.
 func (m *mapping) done() {
+	known := slices.Clone(m.known)
+	if m.object != nil { // some keys are read only where they are given
+		for _, k := range m.object.keys {
+			known = append(known, k.name)
+		}
+	}
 	for _, k := range m.order {
 		if !slices.Contains(m.known, k) {
-			m.c.errorf(m.scope, m.keys[k], "unknown key %q%s", k, suggest(k, m.known))
+			mend := orElse(suggest(k, known), "remove it")
+			if m.object != nil && m.object.tagged != nil && !strings.HasPrefix(mend, "; did") && language.Valid(k) {
+				mend = "; if it is a language, declare it under languages"
+			}
+			m.c.errorf(m.scope, m.keys[k], "unknown key %q%s", k, mend)
 		}
 	}
 }
@@ -421,7 +432,7 @@ func suggest(name string, known []string) string {
 	case len(known) <= 12:
 		return "; known are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", ")
 	}
-	return "; remove it"
+	return ""
 }
 
 // distance is the number of letters dropped, added, changed or swapped between a and b.

@@ -108,6 +108,10 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 		m.verdict(call.ID, v)
 		return
 	}
+	if a := m.p.Actions[call.Action]; call.FlowID == "" && a != nil {
+		m.furtherDone(a, r)
+		return
+	}
 	i := m.index(call.FlowID)
 	if i < 0 {
 		return // the flow ended meanwhile

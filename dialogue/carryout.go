@@ -83,6 +83,8 @@ func (m *interpreter) carryOut(c Command) bool {
 			return true
 		}
 		m.m.Language, m.t.Language = c.Language, c.Language
+	default:
+		m.callFor(c, m.further(c))
 	}
 	return true
 }

@@ -29,7 +29,7 @@ func (m *interpreter) clean(given []Command, source program.Source) []Command {
 		case m.tooLarge(c):
 			m.ignored(Command{Type: "command"}, "too_large")
 			continue
-		case !c.Type.known():
+		case !program.IsCommand(string(c.Type)) && m.further(c) == nil:
 			m.ignored(Command{Type: c.Type}, "unknown")
 			continue
 		case c.Type == CompleteFlow && source == program.FromUser:
@@ -41,7 +41,9 @@ func (m *interpreter) clean(given []Command, source program.Source) []Command {
 			m.secret(expr.Str(c.Span))
 		}
 		slots := c.Slots
-		c.Slots = nil
+		if m.further(c) == nil {
+			c.Slots = nil
+		}
 		cmds = append(cmds, c)
 		if c.Type == StartFlow {
 			for _, name := range sortedKeys(slots) {

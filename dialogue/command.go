@@ -2,7 +2,6 @@ package dialogue
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/program"
@@ -11,7 +10,8 @@ import (
 // CommandType is a type of command.
 type CommandType string
 
-// The commands: all that understanding, buttons and callers can ask for.
+// The commands: all that understanding, buttons and callers can ask for, beside the
+// actions that a program has as commands ([program.Action.Command]).
 const (
 	StartFlow    CommandType = "start_flow"
 	CancelFlow   CommandType = "cancel_flow"
@@ -39,8 +39,6 @@ const (
 var ranks = map[CommandType]int{SetLanguage: 1, CancelFlow: 2, Deny: 3, CorrectSlot: 4, ClearSlot: 5, Affirm: 7, StartFlow: 8, SetSlot: 9}
 
 const askedRank = 6
-
-var commandTypes = []CommandType{StartFlow, CancelFlow, CompleteFlow, SetSlot, CorrectSlot, ClearSlot, Affirm, Deny, Select, NextOption, Repeat, Skip, ResumeFlow, Clarify, AskQuestion, Chitchat, OutOfScope, Handoff, SetLanguage}
 
 // Command is one thing that a user wants, as understood. Which fields count depends on
 // the type.
@@ -119,9 +117,6 @@ func commandOf(v expr.Value) Command {
 	}
 	return c
 }
-
-// known says whether the type is one of the closed set.
-func (t CommandType) known() bool { return slices.Contains(commandTypes, t) }
 
 // digression says whether the command leaves everything as it is.
 func (t CommandType) digression() bool {

@@ -34,7 +34,7 @@ func (m *interpreter) digress(c Command) {
 	i, slot := m.topic(c.Topic)
 	switch {
 	case slot == nil:
-		if m.m.Question == nil {
+		if m.m.Question == nil && len(m.s.FlowStack) == 0 {
 			m.words("nothing_understood", nil)
 		}
 	case slot.Explain != nil:

@@ -122,11 +122,20 @@ type Understand struct {
 	Languages []string    `json:"languages,omitempty"` // that may be spoken, if there are several
 	Flows     []FlowOffer `json:"flows"`
 	Slots     []SlotOffer `json:"slots"`
+	// Commands are those that the program has beside the ones that every program has.
+	Commands []CommandOffer `json:"commands,omitempty"`
 	// Asked is the open question. Its options are without their values, and those of a
 	// sensitive slot are masked.
 	Asked   *Question     `json:"asked,omitempty"`
 	History []Entry       `json:"history,omitempty"`
 	Stack   []FlowContext `json:"stack,omitempty"`
+}
+
+// CommandOffer is a further command, with what goes into its slots.
+type CommandOffer struct {
+	Type        CommandType     `json:"type"`
+	Description string          `json:"description"`
+	Slots       []program.Param `json:"slots,omitempty"`
 }
 
 // FlowOffer is a flow that may start now.

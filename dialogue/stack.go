@@ -80,7 +80,8 @@ func (m *machine) cancel(byUser bool) {
 		_, step := m.at(i)
 		if step != nil {
 			to := step.Exits().OnCancel
-			if to != nil && byUser && to.Kind != program.ToCancel {
+			_, calls := step.Body.(*program.Call) // what it called was cancelled, whoever did it
+			if to != nil && (byUser || calls) && to.Kind != program.ToCancel {
 				m.leave(i, *to)
 				return
 			}

@@ -59,6 +59,11 @@ func (m *driver) understand(in Message) *Understand {
 			break
 		}
 	}
+	for _, name := range sortedKeys(m.p.Actions) {
+		if a := m.p.Actions[name]; a.Command != "" && (a.Guard == nil || a.Guard.True(m.outside(nowhere, nil))) {
+			u.Commands = append(u.Commands, CommandOffer{Type: CommandType(name), Description: a.Command, Slots: a.Inputs})
+		}
+	}
 	u.History = keep(m.s.Messages, 10)
 	u.Stack = slices.Clone(m.s.FlowStack)
 	for i := range u.Stack {

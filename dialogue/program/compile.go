@@ -728,6 +728,16 @@ func (c *compiler) tags() []string {
 	return append([]string{c.program.Languages.Default}, c.program.Languages.Also...)
 }
 
+// IsCommand says whether every program has a command of the name.
+func IsCommand(name string) bool {
+	switch name {
+	case "start_flow", "cancel_flow", "complete_flow", "set_slot", "correct_slot", "clear_slot", "affirm", "deny", "select", "next_option",
+		"repeat", "skip", "resume", "clarify", "question", "chitchat", "out_of_scope", "handoff", "set_language":
+		return true
+	}
+	return false
+}
+
 func (c *compiler) actions() {
 	c.program.Actions = map[string]*Action{}
 	sec := c.sections["actions"]
@@ -750,6 +760,15 @@ func (c *compiler) actions() {
 		a.Timeout = m.duration("timeout", a.Timeout)
 		if r := m.get("retry"); r != nil {
 			a.Retry = c.retry(it.scope, r)
+		}
+		if n := m.get("command"); n != nil {
+			switch a.Command = m.text("command"); {
+			case a.Effect == Irreversible:
+				c.errorf(it.scope, n, "action %q is irreversible and can't be a command; write a flow with a confirm", name)
+			case IsCommand(name):
+				c.errorf(it.scope, n, "%q is a command already; give the action another name", name)
+			}
+			c.used["action "+name], c.used["response "+name] = true, true
 		}
 		if n := m.get("compensate"); n != nil {
 			a.Compensate = n.Value

@@ -210,9 +210,9 @@ const (
 
 // Param is a name of an action's or a flow's inputs and outputs.
 type Param struct {
-	Name     string
-	Type     Type
-	Optional bool
+	Name     string `json:"name"`
+	Type     Type   `json:"type"`
+	Optional bool   `json:"optional,omitempty"`
 }
 
 // Action is the contract of what an assistant can do.
@@ -224,6 +224,10 @@ type Action struct {
 	Timeout           time.Duration
 	Retry             Retry
 	Compensate        string
+
+	// Command, if there is one, says when users mean the action itself: it is then a
+	// further command that understanding may return, with the action's name as its type.
+	Command string
 
 	pos      Position
 	implicit bool // of an old version, which has no contracts

@@ -417,6 +417,7 @@ var actionObject = &object{
 		{name: "guard", is: anExpr, about: "Checked again at the call; false is the error `refused`."},
 		{name: "timeout", is: aDuration, fallback: "30s", about: "After it the error is `timeout`."},
 		{name: "retry", is: a(retryObject), about: "When it is tried again."},
+		{name: "command", is: aText, about: "What users say when they want just this: then understanding may ask for it at any time, and it changes nothing of the task. A response of the action's name tells them the outputs."},
 		{name: "compensate", is: anAction, about: "Undoes it when a correction leads back past it; gets its inputs and outputs."},
 	},
 }

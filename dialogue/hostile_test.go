@@ -332,7 +332,7 @@ func (h *hostile) law() {
 		if want := i == len(h.state.FlowStack)-1; want != (f.FlowState == dialogue.Active) {
 			h.fail("flow %d of %d is %s", i+1, len(h.state.FlowStack), f.FlowState)
 		}
-		flow, ok := h.p.Flow(f.FlowName)
+		flow, _, ok := h.p.FlowAt(f.FlowName, frame.Version)
 		if !ok {
 			h.fail("flow %s does not exist", f.FlowName)
 		}
@@ -498,14 +498,14 @@ func TestAProgramThatChangesBetweenTurnsBreaksNoLaw(t *testing.T) {
 	for _, migrate := range []string{"pin", "alias", "restart_keep_slots"} {
 		after := changed(t, migrate)
 		for seed := range uint64(10) {
-			h := newHostile(t, before, rand.New(rand.NewPCG(seed, 2)))
+			programs := []*program.Program{before, after}
+			if seed%2 == 1 { // each knows the other as it was
+				programs = []*program.Program{before.With(after), after.With(before)}
+			}
+			h := newHostile(t, programs[0], rand.New(rand.NewPCG(seed, 2)))
 			for range 100 {
 				if h.dice.IntN(10) == 0 {
-					if h.p == before {
-						h.p = after
-					} else {
-						h.p = before
-					}
+					h.p = programs[h.dice.IntN(2)]
 				}
 				h.turn()
 			}

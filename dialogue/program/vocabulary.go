@@ -343,15 +343,6 @@ var patternsObject = func() *object {
 	return o
 }()
 
-// patternNames are the patterns that a flow may replace.
-func patternNames() []string {
-	var names []string
-	for _, k := range patternsObject.keys {
-		names = append(names, k.name)
-	}
-	return names
-}
-
 var slotObject = &object{
 	name: "slot", what: "a slot",
 	about: "A value is accepted in this order: its source is allowed, it is read by type and language, it is one of the options, within the bounds, of the format, and the validators take it. The first that refuses it ends that.",

@@ -38,7 +38,7 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 	v := f.Visits[step.Name]
 	if x.Action.Effect == program.Irreversible {
 		again := v.Done && !m.fresh(i, step)
-		if v.Kept || again && !v.Past && v.Reads == m.reads(i, step) { // done already, with these very values
+		if v.Kept && v.gave(call.Inputs) || again && !v.Past && v.Reads == m.reads(i, step) { // done already, with these very values
 			v.Kept, v.Past, v.Reads = false, false, m.reads(i, step)
 			f.Clock++
 			v.At = f.Clock
@@ -59,12 +59,22 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 		v.N++
 	}
 	f.Retry = false
-	v.Done = false
+	v.Done, v.Kept = false, false
 	f.Clock++
 	v.At, v.Reads, v.Wrote, v.Past = f.Clock, m.reads(i, step), nil, false
 	f.Visits[step.Name] = v
 	call.ID = m.key(i, step, v.N)
 	m.act(i, call)
+}
+
+// gave says whether an action was given these values.
+func (v Visit) gave(in map[string]expr.Value) bool {
+	for name, x := range in {
+		if was, ok := v.Inputs[name]; ok && !was.Same(x) {
+			return false
+		}
+	}
+	return true
 }
 
 // act hands out the call of an action, unless the turn has had its share.
@@ -123,7 +133,7 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 		if s, ok := flow.Step(call.Step); ok && r.Error == nil {
 			v := f.Visits[s.Name]
 			if v.Done = true; call.Effect == program.Irreversible {
-				v.Past, v.Kept = false, true
+				v.Past, v.Kept, v.Inputs = false, true, call.Inputs
 				f.Visits[s.Name] = v
 			}
 		}
@@ -142,7 +152,7 @@ func (m *machine) actionResult(call ActionCall, r Result) {
 		}
 		v := m.frame(i).Visits[step.Name]
 		v.Done, v.Wrote = true, wrote
-		if x.Action.Compensate != "" {
+		if x.Action.Effect == program.Irreversible || x.Action.Compensate != "" {
 			v.Inputs, v.Outputs = call.Inputs, r.Outputs
 		}
 		m.frame(i).Visits[step.Name] = v

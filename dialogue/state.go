@@ -319,7 +319,7 @@ type Visit struct {
 	Done  bool     `json:"done,omitempty"` // an action was executed
 	Kept  bool     `json:"kept,omitempty"` // before the flow changed and began anew
 	As    string   `json:"as,omitempty"`   // the step's name when it was visited first, if it has another now
-	// Inputs and Outputs of an action that can be compensated.
+	// Inputs and Outputs of an action that is irreversible or can be compensated.
 	Inputs  map[string]expr.Value `json:"inputs,omitempty"`
 	Outputs map[string]expr.Value `json:"outputs,omitempty"`
 }

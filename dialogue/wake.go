@@ -48,7 +48,8 @@ func (m *driver) wake() {
 		m.askAnew()
 		return
 	}
-	if top := len(m.s.FlowStack) - 1; top >= 0 {
+	// The step that had the deadline may be gone with a change of the program.
+	if top := len(m.s.FlowStack) - 1; top >= 0 && !m.frame(top).Deadline.IsZero() && !m.frame(top).Deadline.After(m.t.Time) {
 		m.deadline(top)
 	}
 }

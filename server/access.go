@@ -23,6 +23,7 @@ const (
 	Runs       Resource = "runs"
 	Crons      Resource = "crons"
 	Store      Resource = "store"
+	Chats      Resource = "chats"   // conversations with the dialogue, by its own routes
 	Counters   Resource = "metrics" // those of the whole server
 )
 
@@ -211,6 +212,7 @@ type rule struct {
 	verb     Verb
 	how      how
 	stream   bool // it may take as long as a run
+	json     bool // errors are JSON, whatever the client accepts
 }
 
 // how says who asks the authoriser, and about what.
@@ -293,6 +295,15 @@ var access = map[string]rule{
 	"DELETE /runs/crons/{cron}":         {resource: Crons, verb: Delete},
 	"POST /runs/crons/search":           {resource: Crons, verb: Search, how: byHandler},
 	"POST /runs/crons/count":            {resource: Crons, verb: Search, how: byHandler},
+
+	"POST /chat":                  {resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true},
+	"POST /chat/{user_id}":        {resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true},
+	"POST /chat/{user_id}/stream": {resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true},
+	"GET /state/{user_id}":        {resource: Chats, verb: Read, how: byHandler, json: true},
+	"DELETE /state/{user_id}":     {resource: Chats, verb: Delete, how: byHandler, json: true},
+	"GET /health":                 {how: open, json: true},
+	"GET /startup":                {how: open, json: true},
+	"GET /version":                {how: open, json: true},
 
 	"PUT /store/items":         {resource: Store, verb: Update, how: byHandler},
 	"GET /store/items":         {resource: Store, verb: Read, how: byHandler},

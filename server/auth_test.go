@@ -581,7 +581,7 @@ func (w world) all() string {
 		{"GET", "/assistants/" + w.assistant}, {"POST", "/assistants/" + w.assistant + "/versions", "{}"}, {"POST", "/assistants/search", "{}"},
 		{"GET", "/threads/" + w.thread}, {"POST", "/threads/" + w.thread + "/history", "{}"}, {"GET", "/threads/" + w.thread + "/runs"},
 		{"POST", "/threads/search", "{}"}, {"POST", "/threads/count", "{}"}, {"POST", "/runs/crons/search", "{}"},
-		{"GET", "/store/items?namespace=notes&key=k"}, {"POST", "/store/items/search", `{"namespace_prefix":[]}`}, {"POST", "/store/namespaces", "{}"},
+		{"GET", "/state/u-1"}, {"GET", "/store/items?namespace=notes&key=k"}, {"POST", "/store/items/search", `{"namespace_prefix":[]}`}, {"POST", "/store/namespaces", "{}"},
 	} {
 		status, text := w.send(one[0], one[1], one[2])
 		out = append(out, fmt.Sprint(one[0], " ", one[1], ": ", status, " ", strings.TrimSpace(text)))
@@ -594,7 +594,7 @@ type ids map[string]string
 
 // fill puts IDs into a path.
 func fill(path string, of ids) string {
-	for _, name := range []string{"thread", "run", "assistant", "cron", "checkpoint", "namespace"} {
+	for _, name := range []string{"thread", "run", "assistant", "cron", "checkpoint", "namespace", "user_id"} {
 		id := of[name]
 		if id == "" {
 			id = "0198f1c2-0000-7000-8000-000000000000"
@@ -634,6 +634,7 @@ func (w world) bodies() []string {
 		with(object{"assistant_id": "booking"}), "[" + with(object{"assistant_id": "booking"}) + "]",
 		with(object{"metadata": nil, "ids": nil, "status": nil, "values": nil, "assistant_id": nil, "thread_id": nil, "graph_id": nil, "name": nil}),
 		with(object{"metadata": object{"owner": w.user}, "status": nil, "values": nil, "namespace": []string{w.user, "notes"}, "namespace_prefix": []string{w.user}, "prefix": []string{w.user}}),
+		`{"user_id":"u-1","message":"mine","message_id":"m-1"}`, `{"message":"mine"}`,
 		with(object{"namespace": []string{"..", w.user, "notes"}, "status": "pending", "strategy": "keep_latest"}),
 	}
 	for method, params := range map[string]object{
@@ -648,7 +649,7 @@ func (w world) bodies() []string {
 
 // The walk goes over all routes that there are, so that a new one is walked too.
 func TestNobodyReadsOrChangesWhatIsSomebodyElsesByAnyRoute(t *testing.T) {
-	s, err := server.New(t.Context(), server.Graph(booking(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
+	s, err := server.New(t.Context(), server.Graph(booking(t)), server.Dialogue(new(boxOffice).assistant(t)), server.Authenticate(byHeader), server.Authorize(server.OwnedByUser()), server.Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -657,6 +658,7 @@ func TestNobodyReadsOrChangesWhatIsSomebodyElsesByAnyRoute(t *testing.T) {
 	defer h.Close()
 	c := client{t, h.URL}
 	alice := settle(t, visitor{c, "alice"})
+	alice.json("POST", "/chat", `{"user_id":"u-1","message":"`+secret+`alice"}`)
 	before := alice.all()
 	if n := strings.Count(before, secret); n < 12 {
 		t.Fatalf("alice's secret is only in %d places:\n%s", n, before)
@@ -667,7 +669,7 @@ func TestNobodyReadsOrChangesWhatIsSomebodyElsesByAnyRoute(t *testing.T) {
 			t.Errorf("%s: add to access in access.go who may use it", pattern)
 		}
 		method, path, _ := strings.Cut(pattern, " ")
-		path = fill(path, ids{"thread": alice.thread, "run": alice.run, "assistant": alice.assistant, "cron": alice.cron, "checkpoint": alice.checkpoint, "namespace": "x"})
+		path = fill(path, ids{"thread": alice.thread, "run": alice.run, "assistant": alice.assistant, "cron": alice.cron, "checkpoint": alice.checkpoint, "namespace": "x", "user_id": "u-1"})
 		bodies := alice.bodies()
 		if method == "GET" {
 			bodies = []string{"", "{}"}

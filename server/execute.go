@@ -203,6 +203,9 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 		if isNull(b.Input) {
 			return thread.Stream(ctx, g.Continue(), opts...), nil
 		}
+		if s.dialogue != nil && g == s.dialogue.served { // which takes messages one after another
+			return thread.Stream(ctx, g.Input(graph.UpdateWith(b.Input)), opts...), nil
+		}
 		return thread.Stream(ctx, g.Restart(graph.UpdateWith(b.Input)), opts...), nil
 	}
 	switch {
@@ -271,6 +274,9 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 	configured, err := configuredUser(configured.with(own), run.User)
 	if err != nil {
 		return nil, err
+	}
+	if b.Talk != nil && b.Talk.User != "" {
+		configured["user_id"] = jsonText(b.Talk.User)
 	}
 	var opts []graph.StreamOption
 	shape, err := configShapeOf(g)

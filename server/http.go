@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"runtime/debug"
@@ -67,7 +68,7 @@ func (s *Server) routes() http.Handler {
 // table is what the server answers. Each line stands in operations as well, which
 // describes it.
 func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) error {
-	return map[string]func(http.ResponseWriter, *http.Request) error{
+	all := map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /ok":           s.ok,
 		"GET /ready":        s.ready,
 		"GET /info":         s.info,
@@ -142,6 +143,24 @@ func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) err
 		"POST /store/items/search": s.searchItems,
 		"POST /store/namespaces":   s.listNamespaces,
 	}
+	if s.dialogue != nil {
+		maps.Copy(all, s.dialogueTable())
+	}
+	return all
+}
+
+// dialogueTable is what it answers beside that for those who talk with the dialogue.
+func (s *Server) dialogueTable() map[string]func(http.ResponseWriter, *http.Request) error {
+	return map[string]func(http.ResponseWriter, *http.Request) error{
+		"POST /chat":                  s.chat,
+		"POST /chat/{user_id}":        s.chat,
+		"POST /chat/{user_id}/stream": s.streamChat,
+		"GET /state/{user_id}":        s.showState,
+		"DELETE /state/{user_id}":     s.forgetState,
+		"GET /health":                 s.health,
+		"GET /startup":                s.startup,
+		"GET /version":                s.showVersion,
+	}
 }
 
 // handle makes a handler of a function: errors become answers.
@@ -215,6 +234,9 @@ func refuse(w http.ResponseWriter, r *http.Request, f *fault) {
 // an object: LangGraph's client for Python, which accepts anything, and whoever
 // accepts JSON but no plain text.
 func readsJSON(r *http.Request) bool {
+	if c := callerOf(r.Context()); c != nil && c.rule.json {
+		return true
+	}
 	if strings.HasPrefix(r.UserAgent(), "langgraph-sdk-py/") {
 		return true
 	}

@@ -2,19 +2,17 @@ package server
 
 import (
 	"net/http"
-	"sync"
 
 	"github.com/superstep-dev/superstep/server/internal/openapi"
 )
 
-// descriptions describe the server in OpenAPI, by whether it asks for credentials.
-var descriptions = map[bool]func() ([]byte, error){
-	false: sync.OnceValues(func() ([]byte, error) { return openapi.JSON(moduleVersion(), false) }),
-	true:  sync.OnceValues(func() ([]byte, error) { return openapi.JSON(moduleVersion(), true) }),
+// describe describes the server in OpenAPI.
+func (s *Server) describe() ([]byte, error) {
+	return openapi.JSON(s.version, len(s.authenticators) > 0, s.dialogue != nil)
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {
-	data, err := descriptions[len(s.authenticators) > 0]()
+	data, err := s.description()
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 
+	"github.com/superstep-dev/superstep/dialogue/assistant"
+	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/openapi"
 )
@@ -59,6 +61,20 @@ func trips(t testing.TB) *graph.Graph[travel] {
 	return g
 }
 
+// greeter is an assistant that understands nothing.
+func greeter(t testing.TB) *assistant.Assistant {
+	t.Helper()
+	p, err := flows.Compile(flows.File{Name: "greeter.yaml", Text: []byte(`{version: "2.0", flows: {greet: {description: Greet., steps: [{say: {text: Hello.}}]}}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := assistant.New(assistant.Config{Program: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // described is the description as a client reads it.
 type described struct {
 	Paths map[string]map[string]struct {
@@ -91,7 +107,7 @@ type described struct {
 
 func descriptionOf(t *testing.T, credentials bool) (d described) {
 	t.Helper()
-	data, err := openapi.JSON("v1.2.3", credentials)
+	data, err := openapi.JSON("v1.2.3", credentials, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +131,7 @@ func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 		}
 	}
 	slices.Sort(have)
-	if want := slices.Sorted(maps.Keys((&Server{}).table())); !slices.Equal(have, want) {
+	if want := slices.Sorted(maps.Keys((&Server{dialogue: &conversations{}}).table())); !slices.Equal(have, want) {
 		for _, p := range want {
 			if !slices.Contains(have, p) {
 				t.Errorf("the description lacks %s: add it to server/internal/openapi/operations.go", p)
@@ -211,9 +227,11 @@ func made(t *testing.T, url, pattern string) *strings.Replacer {
 	post("/threads", `{"thread_id": "`+thread+`"}`)
 	_, header := post("/threads/"+thread+"/runs/wait", `{"assistant_id": "`+assistant+`", "input": {"days": 2}}`)
 	state, _ := post("/threads/"+thread+"/state/checkpoint", `{}`)
+	user := "customer " + uuid.NewString()
+	post("/chat", `{"user_id": "`+user+`", "message": "hello"}`)
 	ids := []string{
 		openapi.ExampleAssistant, assistant, openapi.ExampleThread, thread, openapi.ExampleRun, path.Base(header.Get("Content-Location")),
-		openapi.ExampleCheckpoint, textOf(objectOf(state["checkpoint"])["checkpoint_id"]),
+		openapi.ExampleUser, user, openapi.ExampleCheckpoint, textOf(objectOf(state["checkpoint"])["checkpoint_id"]),
 	}
 	if strings.Contains(pattern, "{cron}") {
 		cron, _ := post("/runs/crons", `{"assistant_id": "trip", "schedule": "@yearly"}`)
@@ -225,7 +243,7 @@ func made(t *testing.T, url, pattern string) *strings.Replacer {
 // Each example of the description is sent to a server, and the answer is as the
 // description says.
 func TestExamplesOfTheDescriptionWork(t *testing.T) {
-	s, err := New(t.Context(), Graph(trips(t)))
+	s, err := New(t.Context(), Graph(trips(t)), Dialogue(greeter(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +354,7 @@ func TestExamplesOfTheDescriptionWork(t *testing.T) {
 // Each error that these requests meet is described: of nobody, of things that there
 // aren't, of IDs that are none and of bodies that are of no use.
 func TestErrorsAreDescribed(t *testing.T) {
-	s, err := New(t.Context(), Graph(trips(t)), APIKeys("key"), Logger(slog.New(slog.DiscardHandler)))
+	s, err := New(t.Context(), Graph(trips(t)), Dialogue(greeter(t)), APIKeys("key"), Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,6 +437,9 @@ func TestBodiesHaveTheMembersOfTheDescription(t *testing.T) {
 		"CronSearch":      {cronSearch{}},
 		"EventFilter":     {v2Filter{}},
 		"Page":            {paging{}},
+		"ChatBody":        {chatBody{}},
+		"ChatReply":       {chatReply{}},
+		"Conversation":    {chatState{}},
 	} {
 		var s jsonschema.Schema
 		if err := json.Unmarshal(d.Components.Schemas[name], &s); err != nil {

@@ -54,6 +54,8 @@ type runBody struct {
 
 	Trace *tracecontext.Caller `json:"__trace__,omitempty"` // whoever asks for it
 
+	Talk *talking `json:"__talk__,omitempty"` // set if a message to the dialogue started it
+
 	V2 *v2Run `json:"__v2__,omitempty"` // set if a command of the second version started it
 }
 
@@ -462,7 +464,7 @@ func (s *Server) runOf(r *http.Request) (thread string, b *runBody, err error) {
 }
 
 // own removes what only the server writes.
-func (b *runBody) own() { b.Headers, b.Trace, b.V2 = nil, nil, nil }
+func (b *runBody) own() { b.Headers, b.Trace, b.Talk, b.V2 = nil, nil, nil, nil }
 
 // location tells clients where the run is.
 func location(w http.ResponseWriter, run *db.Run, stateless bool) {

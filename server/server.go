@@ -25,17 +25,20 @@ import (
 
 // Server serves graphs. It is an http.Handler, safe for concurrent use.
 type Server struct {
-	graphs  map[string]*served
-	names   []string // of the graphs, in the order registered
-	store   checkpoint.Store
-	memory  memory.Store
-	db      *db.DB
-	closers []io.Closer
-	handler http.Handler
-	metrics *metrics
-	log     *slog.Logger
-	limits  Limits
-	version string
+	graphs   map[string]*served
+	dialogue *conversations // nil: none is served
+	names    []string       // of the graphs, in the order registered
+	store    checkpoint.Store
+	memory   memory.Store
+	db       *db.DB
+	closers  []io.Closer
+	handler  http.Handler
+	metrics  *metrics
+	log      *slog.Logger
+	limits   Limits
+	version  string
+
+	description func() ([]byte, error) // in OpenAPI
 
 	authenticators []authenticator // none: everybody may do everything
 	authorize      Authorizer      // nil: every user may do everything
@@ -86,6 +89,7 @@ type Option func(*config)
 
 type config struct {
 	graphs   []*served
+	dialogue *conversations
 	data     string
 	store    checkpoint.Store
 	memory   memory.Store
@@ -200,7 +204,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), private: c.private, instance: newInstance(), began: now(), noStudio: c.noStudio, local: c.local, silence: c.silence}
+	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), private: c.private, instance: newInstance(), began: now(), dialogue: c.dialogue, noStudio: c.noStudio, local: c.local, silence: c.silence}
 	if err := s.secure(ctx, &c); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
@@ -226,6 +230,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if c.metrics {
 		s.metrics = newMetrics(s)
 	}
+	s.description = sync.OnceValues(s.describe)
 	s.handler = s.routes()
 	if err := s.begin(ctx, beside); err != nil {
 		stop()

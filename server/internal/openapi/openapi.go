@@ -7,6 +7,7 @@ package openapi
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -60,6 +61,7 @@ const (
 	ExampleThread     = "0198f3c2-5b7a-7d10-8e21-4c3b2a190001"
 	ExampleRun        = "0198f3c2-5b7a-7d10-8e21-4c3b2a190002"
 	ExampleCheckpoint = "0198f3c2-5b7a-7d10-8e21-4c3b2a190003"
+	ExampleUser       = "customer-7"
 	ExampleCron       = "0198f3c2-5b7a-7d10-8e21-4c3b2a190004"
 )
 
@@ -71,14 +73,15 @@ func places() map[string]parameter {
 		"run":        {"run", id("The ID of a run."), ExampleRun},
 		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
 		"cron":       {"cron", id("The ID of a cron."), ExampleCron},
+		"user_id":    {"user_id", text("Whose conversation it is."), ExampleUser},
 		"namespace":  {"namespace", text("The path of a subgraph: names of nodes with | between them."), "research"},
 	}
 }
 
 // JSON returns the description of a server of some version, with credentials if it
-// asks for them.
-func JSON(version string, credentials bool) ([]byte, error) {
-	return json.Marshal(describe(version, credentials))
+// asks for them, and with the routes of a dialogue if it has one.
+func JSON(version string, credentials, dialogue bool) ([]byte, error) {
+	return json.Marshal(describe(version, credentials, dialogue))
 }
 
 // The parts of an OpenAPI document, as far as they are used here.
@@ -165,7 +168,7 @@ type (
 )
 
 // describe makes the description of the table of operations.
-func describe(version string, credentials bool) document {
+func describe(version string, credentials, dialogue bool) document {
 	d := document{
 		OpenAPI: "3.1.0",
 		Info: info{
@@ -193,7 +196,13 @@ func describe(version string, credentials bool) document {
 		}
 		d.Security = []requirement{{"key": {}}, {"bearer": {}}}
 	}
-	for pattern, o := range operations() {
+	all := operations()
+	if dialogue {
+		maps.Copy(all, conversations())
+		maps.Copy(d.Components.Schemas, conversationSchemas())
+		d.Tags = append(d.Tags, tag{"dialogue", "Conversations with the assistant that the server speaks for. Errors are objects."})
+	}
+	for pattern, o := range all {
 		method, route, _ := strings.Cut(pattern, " ")
 		if d.Paths[route] == nil {
 			d.Paths[route] = path{}
@@ -214,6 +223,8 @@ func tagOf(route string) string {
 	switch first, _, _ := strings.Cut(route[1:], "/"); first {
 	case "assistants", "threads", "store":
 		return first
+	case "chat", "state":
+		return "dialogue"
 	default:
 		return "server"
 	}
@@ -268,7 +279,7 @@ func (o *operation) failures(route string, credentials bool) []int {
 
 // early reports whether the thread need not exist yet.
 func (o *operation) early() bool {
-	return slices.Contains([]string{"command", "streamEvents", "streamThread", "openSocket"}, o.id)
+	return slices.Contains([]string{"command", "streamEvents", "streamThread", "openSocket", "chatAs", "streamChat"}, o.id)
 }
 
 func (a *answer) streams() bool {

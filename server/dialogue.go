@@ -1,0 +1,277 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/dialogue"
+	"github.com/superstep-dev/superstep/dialogue/assistant"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// Dialogue serves an assistant: as one more graph, and, for those who talk with it, by
+// routes of its own.
+//
+//	POST   /chat                     {"user_id": "u-1", "message": "hi"}: the reply
+//	POST   /chat/{user_id}           the same, with the user in the path
+//	POST   /chat/{user_id}/stream    what happens in the turn, as server-sent events, and the reply
+//	GET    /state/{user_id}          how the conversation stands, with sensitive values masked
+//	DELETE /state/{user_id}          forgets it
+//	GET    /health /ready /startup /version
+//
+// Each user_id has one conversation. Where there is no [Authorize], every client may speak
+// for every user, and actions are told the user_id. Where there is, a client's users are
+// its own: another client's conversations with the same user_id are others, and actions are
+// told who was authenticated.
+//
+// A turn goes on when its client leaves. A message that is sent again with the same
+// message_id gets the reply that it got, and messages to one conversation wait for each
+// other.
+//
+// The checkpointer of the assistant is not used: the server's store is. A server has one
+// dialogue; others are graphs like any, by [Graph].
+func Dialogue(a *assistant.Assistant, opts ...GraphOption) Option {
+	return func(c *config) {
+		if a == nil {
+			c.problems = append(c.problems, errors.New("server.Dialogue was given no assistant"))
+			return
+		}
+		if c.dialogue != nil {
+			c.problems = append(c.problems, errors.New("server.Dialogue can be given once: serve other assistants as graphs, with server.Graph(a.Graph())"))
+			return
+		}
+		n := len(c.graphs)
+		Graph(a.Graph(), opts...)(c)
+		if len(c.graphs) > n {
+			c.dialogue = &conversations{assistant: a, served: c.graphs[n]}
+		}
+	}
+}
+
+// conversations are those with the assistant that the server speaks for.
+type conversations struct {
+	assistant *assistant.Assistant
+	served    *served
+}
+
+// talking is what a run has that a message to the dialogue started.
+type talking struct {
+	User string `json:"user,omitempty"` // whom actions are told; empty for who was authenticated
+}
+
+// chats is the namespace of the threads of users.
+var chats = uuid.MustParse("6b1f5d0e-5f0a-4c3e-9d0d-2f3a86b1a7c4")
+
+// conversation returns the ID of the thread of a user.
+func (s *Server) conversation(ctx context.Context, user string) (thread string) {
+	of := []string{s.dialogue.served.name, user}
+	if u := userOf(ctx); u != nil && s.authorize != nil {
+		of = append(of, u.ID)
+	}
+	data, _ := json.Marshal(of) // of strings
+	return uuid.NewSHA1(chats, data).String()
+}
+
+// checkUser refuses what is no user's ID.
+func checkUser(id string) error {
+	switch {
+	case id == "":
+		return invalid("user_id is required")
+	case len(id) > maxUserID:
+		return invalid("user_id is longer than %d bytes", maxUserID)
+	case strings.TrimSpace(id) == "":
+		return invalid("user_id is blank")
+	case strings.ContainsFunc(id, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
+		return invalid("user_id must be text without control characters")
+	}
+	return nil
+}
+
+// say starts the run of a message to the dialogue.
+func (s *Server) say(r *http.Request, user string, m dialogue.Message, modes ...string) (*db.Run, error) {
+	ctx := r.Context()
+	thread := s.conversation(ctx, user)
+	input, err := json.Marshal(assistant.Input{Message: m})
+	if err != nil {
+		return nil, err
+	}
+	metadata, mine, err := s.stamp(ctx, &Action{Resource: Chats, Verb: CreateRun, ID: thread}, object{"user_id": jsonText(user), "graph_id": jsonText(s.dialogue.served.name)})
+	if err != nil {
+		return nil, err
+	}
+	if s.runs.stopping() {
+		return nil, errLeaving
+	}
+	g := s.dialogue.served
+	a, _, err := s.assistant(ctx, assistantOfGraph(g.name))
+	if err != nil {
+		return nil, err
+	}
+	b := &runBody{
+		AssistantID: a.ID, Input: input, Headers: headersOf(r), Trace: askerOf(r), StreamMode: modes, StreamSubgraphs: true,
+		Strategy: enqueue, Talk: &talking{},
+	}
+	if s.authorize == nil { // or else only what was authenticated counts
+		b.Talk.User = user
+	}
+	begin := func() (*db.Run, error) {
+		t, err := s.db.Thread(ctx, thread)
+		if errors.Is(err, db.ErrNotFound) {
+			t = newThread(thread, metadata)
+			if err := within(mine, t.Metadata); err != nil {
+				return nil, err
+			}
+			err = s.db.AddThread(ctx, t)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !mine.allows(t.Metadata) {
+			return nil, &fault{http.StatusForbidden, "forbidden: the conversation is somebody else's"}
+		}
+		return s.enqueue(ctx, s.db.AddRun, t, a, g, b)
+	}
+	// Another client may make or remove the thread at the same time.
+	for wait := time.Millisecond; ; wait *= 2 {
+		run, err := begin()
+		if err == nil {
+			note(ctx, "thread", thread)
+			note(ctx, "run", run.ID)
+			return run, nil
+		}
+		if !errors.Is(err, db.ErrExists) && !isNotFound(err) || wait > time.Second {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+func unknownUser(user string) error {
+	return notFound("There is no conversation with user_id %.80q", user)
+}
+
+// errLeaving is for a message that another server, or the next one, is to be sent.
+var errLeaving = &fault{http.StatusServiceUnavailable, "The server is closing. Send the message again, with the same message_id."}
+
+// known returns the thread of a user's conversation, which the client may do something
+// with.
+func (s *Server) known(ctx context.Context, verb Verb, user string) (*db.Thread, error) {
+	if err := checkUser(user); err != nil {
+		return nil, err
+	}
+	a := &Action{Resource: Chats, Verb: verb, ID: s.conversation(ctx, user)}
+	t, err := s.db.Thread(ctx, a.ID)
+	if err = s.askThread(ctx, a, t, err); isNotFound(err) {
+		return nil, unknownUser(user)
+	}
+	if err != nil {
+		return nil, err
+	}
+	note(ctx, "thread", t.ID)
+	return t, nil
+}
+
+// talk returns a conversation as it stands.
+func (s *Server) talk(ctx context.Context, thread string) (dialogue.State, error) {
+	snap, err := s.dialogue.assistant.Graph().Thread(thread, graph.WithCheckpointer(s.store)).State(ctx)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return dialogue.New(thread), nil
+	}
+	if err != nil {
+		return dialogue.State{}, err
+	}
+	return snap.State.Dialogue(), nil
+}
+
+// answered returns the reply to a message whose run has ended.
+func (s *Server) answered(ctx context.Context, run *db.Run, log *runLog, message string) (dialogue.Reply, error) {
+	if log != nil && log.isBroken() {
+		return dialogue.Reply{}, errLeaving
+	}
+	run, err := s.db.Run(ctx, run.ID)
+	if errors.Is(err, db.ErrNotFound) {
+		return dialogue.Reply{}, conflict("The conversation was deleted before the message was answered")
+	}
+	if err != nil {
+		return dialogue.Reply{}, err
+	}
+	if run.Error != nil {
+		return dialogue.Reply{}, s.failedTurn(ctx, run)
+	}
+	d, err := s.talk(ctx, run.ThreadID)
+	if err != nil {
+		return dialogue.Reply{}, err
+	}
+	r, ok := d.Answer(message)
+	if !ok {
+		return dialogue.Reply{}, conflict("The turn was stopped before the message was answered. It goes on with the next message.")
+	}
+	// Where the next message was faster, the reply is kept with its sensitive values
+	// masked; the run has it as it was said.
+	if log != nil && log.outcome != nil {
+		var out assistant.Output
+		if json.Unmarshal(log.outcome, &out) == nil && out.Reply != nil && out.Reply.Turn == r.Turn {
+			return *out.Reply, nil
+		}
+	}
+	return r, nil
+}
+
+// failedTurn returns what a client is told of a turn that failed: nothing of the cause,
+// which the log has under a reference.
+func (s *Server) failedTurn(ctx context.Context, run *db.Run) error {
+	f := &fault{http.StatusInternalServerError, "Something went wrong. The message was received: what it began goes on with the next one."}
+	switch {
+	case run.Error.Error == "UnderstandingError":
+		f = &fault{http.StatusServiceUnavailable, "The message could not be understood just now, and counts as not sent. Please send it again."}
+	case run.Status == db.Timeout:
+		f = &fault{http.StatusServiceUnavailable, "That took too long. The message was received: what it began goes on with the next one."}
+	}
+	ref := "ERR-" + strings.ToUpper(uuid.NewString()[:8])
+	s.log.LogAttrs(ctx, slog.LevelError, "server: a message could not be answered", slog.String("reference", ref),
+		slog.String("run", run.ID), slog.String("thread", run.ThreadID), slog.String("type", run.Error.Error), slog.String("error", run.Error.Message))
+	f.text += " Reference: " + ref
+	return f
+}
+
+// happens says what of a turn begins or ends, by the names that the graph has for it.
+func (s *Server) happens(inside, name string) (kind, what string) {
+	if inside == "" {
+		return "node", name
+	}
+	if v, ok := strings.CutPrefix(name, "validate "); ok {
+		return "validator", v
+	}
+	if _, ok := s.dialogue.assistant.Program().Actions[name]; !ok {
+		return "model", ""
+	}
+	return "action", name
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+	return write(w, map[string]string{"status": "healthy", "version": s.version, "timestamp": now().Format("2006-01-02T15:04:05.000Z")})
+}
+
+// startup answers as soon as there is a server to ask.
+func (s *Server) startup(w http.ResponseWriter, r *http.Request) error {
+	return write(w, map[string]bool{"started": true})
+}
+
+func (s *Server) showVersion(w http.ResponseWriter, r *http.Request) error {
+	p := s.dialogue.assistant.Program()
+	return write(w, map[string]any{"version": s.version, "assistant": p.Name, "graph": s.dialogue.served.name})
+}

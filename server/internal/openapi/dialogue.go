@@ -1,0 +1,83 @@
+package openapi
+
+import (
+	"net/http"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// conversations are the operations of a server that speaks for an assistant.
+func conversations() map[string]operation {
+	one := func(body string) []example { return []example{{"example", body}} }
+	fails := []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+	button := example{"button", `{"user_id": "` + ExampleUser + `", "commands": [{"type": "cancel_flow"}], "message_id": "m-2", "language": "en", "channel": "web"}`}
+	return map[string]operation{
+		"POST /chat": {
+			id: "chat", fails: fails, summary: "Say something to the assistant, and get the reply",
+			about: "A message that is sent again with the same message_id gets the reply that it got. 503 with the header Retry-After means that it may be sent again.",
+			in:    required("ChatBody", "user_id"), inputs: []example{{"message", `{"user_id": "` + ExampleUser + `", "message": "hello"}`}, button}, out: answer{schema: ref("ChatReply", "")},
+		},
+		"POST /chat/{user_id}": {
+			id: "chatAs", fails: fails, summary: "The same, with the user in the path",
+			in: ref("ChatBody", ""), inputs: one(`{"message": "hello"}`), out: answer{schema: ref("ChatReply", "")},
+		},
+		"POST /chat/{user_id}/stream": {
+			id: "streamChat", fails: fails[:1], summary: "Say something, and follow the turn to the reply",
+			about: "Each event is an object with a type: start; node, action, validator and model with a name and a status (started, completed, failed); token with a piece of the reply as content; at the end done, with what POST /chat answers, or error with status and detail. The turn goes on when the client leaves.",
+			in:    ref("ChatBody", ""), inputs: one(`{"message": "hello"}`), out: answer{about: "The events, to the end of the turn.", media: mediaSSE},
+		},
+		"GET /state/{user_id}":    {id: "getConversation", summary: "Show a conversation, with sensitive values masked", out: answer{schema: ref("Conversation", "")}},
+		"DELETE /state/{user_id}": {id: "deleteConversation", summary: "Stop what goes on in a conversation, and remove it", out: answer{status: http.StatusNoContent, about: "It is gone."}},
+		"GET /health": {id: "health", open: true, summary: "Whether the server lives", out: answer{schema: record("",
+			member{"status!", text("healthy")}, member{"version!", text("")}, member{"timestamp!", at("")})}},
+		"GET /startup": {id: "startup", open: true, summary: "Whether the server has started", out: answer{schema: record("", member{"started!", yesno("")})}},
+		"GET /version": {id: "version", open: true, summary: "What the server runs", out: answer{schema: record("",
+			member{"version!", text("Of Superstep.")}, member{"assistant!", text("The name of the program.")}, member{"graph!", text("By which clients of threads know it.")})}},
+	}
+}
+
+// conversationSchemas are the bodies of their requests and answers.
+func conversationSchemas() map[string]*jsonschema.Schema {
+	frames := list("The newest last, which is the active one.", free(""))
+	reply := []member{
+		{"user_id!", text("")},
+		{"message_id!", text("The client's, or the one that the server gave it.")},
+		{"response!", text("The whole text.")},
+		{"messages!", list("What is said, one after another: text, buttons, media, custom.", free(""))},
+		{"waiting!", nullable(free("The question that is open: type, slot, options and the id for buttons."))},
+		{"flow_state!", text("idle, waiting_for_slot, confirming, completed, handoff, …")},
+		{"active_flow!", nullable(text(""))},
+		{"turn_count!", whole("")},
+		{"language!", text("")},
+		{"events!", list("", free(""))},
+	}
+	return map[string]*jsonschema.Schema{
+		"ChatBody": record("What a user says or presses. Other members are refused.",
+			member{"user_id", text("Whose conversation it is. May be left out where the path says it.")},
+			member{"message", text("What the user says; it may be left out if there are commands.")},
+			member{"message_id", text("Of a message that may be sent twice.")},
+			member{"language", text("One of the assistant's; the default is the one before, or its own.")},
+			member{"channel", text("")},
+			member{"commands", list("Those of a button.", free(""))},
+			member{"question", text("The id of the question that the button belongs to.")},
+		),
+		"ChatReply": record("The reply to a message.", reply...),
+		"Conversation": record("How a conversation stands.",
+			member{"user_id!", text("")},
+			member{"thread_id!", id("")},
+			member{"flow_state!", text("")},
+			member{"active_flow!", nullable(text(""))},
+			member{"current_step!", nullable(text(""))},
+			member{"waiting_for_slot!", nullable(text("Or confirm:STEP."))},
+			member{"slots!", free("Of the active flow.")},
+			member{"session!", free("Of the whole conversation.")},
+			member{"flow_stack!", frames},
+			member{"flow_slots!", named("By flow_id.", free(""))},
+			member{"last_response!", text("")},
+			member{"messages!", list("The newest last.", free(""))},
+			member{"turn_count!", whole("")},
+			member{"error!", nullable(free("Of the last turn: type, text, at."))},
+			member{"updated_at!", at("")},
+		),
+	}
+}

@@ -86,6 +86,17 @@ func set(slot string, v expr.Value) dialogue.Command {
 	return dialogue.Command{Type: dialogue.SetSlot, Slot: slot, Value: v}
 }
 
+func str(s string) expr.Value { return expr.Str(s) }
+
+// values are an output that is a list of texts.
+func values(output string, texts ...string) map[string]expr.Value {
+	var items []expr.Value
+	for _, t := range texts {
+		items = append(items, expr.Str(t))
+	}
+	return map[string]expr.Value{output: expr.ListOf(items...)}
+}
+
 // The turns that lead to the question whether a transfer is to be sent.
 var toConfirm = [][]dialogue.Command{
 	{start("transfer_funds")},

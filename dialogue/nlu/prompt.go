@@ -1,14 +1,13 @@
 package nlu
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
+	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -150,11 +149,11 @@ func (s *scope) request(config model.Config) (*model.Request, error) {
 	for _, c := range s.possible() {
 		fmt.Fprintf(&system, "%s %s\n", c.form, c.means)
 	}
-	data, err := encode(s.prompt())
+	data, err := prompts.JSON(s.prompt())
 	if err != nil {
 		return nil, fmt.Errorf("nlu: the prompt has no JSON: %w", err)
 	}
-	schema, err := encode(s.schema())
+	schema, err := prompts.JSON(s.schema())
 	if err != nil {
 		return nil, fmt.Errorf("nlu: the schema has no JSON: %w", err)
 	}
@@ -235,14 +234,4 @@ func short(text string, most int) string {
 		return string(r[:most-1]) + "…"
 	}
 	return text
-}
-
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
 }

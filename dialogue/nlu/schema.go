@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/dialogue"
+	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
 )
 
@@ -39,7 +40,7 @@ func (m members) MarshalJSON() ([]byte, error) {
 			out = append(out, ',')
 		}
 		for n, v := range []any{x.name, x.form} {
-			text, err := encode(v)
+			text, err := prompts.JSON(v)
 			if err != nil {
 				return nil, err
 			}
@@ -141,8 +142,8 @@ func (s *scope) valueForms() *schema {
 			o.Options = nil
 		}
 		same := func(g *group) bool {
-			a, err1 := encode(valueForm(g.offer))
-			b, err2 := encode(valueForm(o))
+			a, err1 := prompts.JSON(valueForm(g.offer))
+			b, err2 := prompts.JSON(valueForm(o))
 			return err1 == nil && err2 == nil && string(a) == string(b)
 		}
 		i := slices.IndexFunc(groups, same)

@@ -14,5 +14,9 @@
 // understood, run an action, ask a validator or a model, send the reply. An effect that
 // is lost in a crash is found again in [State.Pending].
 //
+// A flow on the stack is pinned to the flow as it was when it began: programs that know
+// each other ([program.Program.With]) let it go on so, and [Standings] says what becomes
+// of a conversation when the program changes. [State.Masked] is a state as it may be shown.
+//
 // [Read] understands short answers to the open question without a model.
 package dialogue

@@ -117,12 +117,20 @@ func (m *machine) push(f *program.Flow, role Role, caller, why string) string {
 	m.s.FlowSlots[id] = map[string]expr.Value{}
 	top := len(m.s.FlowStack) - 1
 	m.become(top, Active, why)
-	for _, name := range f.Mentions {
-		if s, ok := f.Slots[name]; ok && s.Default != nil {
-			m.store(top, name, *s.Default, Provenance{Source: program.FromDefault, Turn: m.t.Number})
+	m.defaults(top)
+	return id
+}
+
+// defaults fills the slots of a frame that have a default and no value.
+func (m *machine) defaults(i int) {
+	flow := m.flow(i)
+	for _, name := range flow.Mentions {
+		if s, ok := flow.Slots[name]; ok && s.Default != nil {
+			if _, filled := m.value(i, name); !filled {
+				m.store(i, name, *s.Default, Provenance{Source: program.FromDefault, Turn: m.t.Number})
+			}
 		}
 	}
-	return id
 }
 
 // raise brings a task to the top of the stack.

@@ -213,6 +213,7 @@ func (m *driver) migrate() {
 		f.Version = st.flow.Hash
 		f.renamed(st.flow)
 		m.s.FlowStack[i].FlowName, m.s.FlowStack[i].CurrentStep = st.To, st.ToStep
+		m.defaults(i)
 		if st.Fate == Moves {
 			m.moved(i, st)
 		} else {

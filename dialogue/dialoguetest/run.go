@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,8 @@ type Actions interface {
 
 // Runner runs scenarios, one at a time.
 type Runner struct {
-	// Assistant returns the files of an assistant by the name that scenarios give it.
+	// Assistant returns the files of an assistant by the name that scenarios give it,
+	// which is empty where they give none.
 	Assistant func(name string) ([]program.File, error)
 	// Actions are those of the assistants: they are run where a scenario has neither a
 	// program of its own nor a stub. They find the user in [action.CallOf].
@@ -48,6 +50,10 @@ type Runner struct {
 	// Open opens the conversation of a thread, as it is kept, where it isn't to be held
 	// in memory alone. It is opened anew for each input.
 	Open func(thread string, p *program.Program, w World) (Conversation, error)
+
+	// Coverage, if it isn't nil, notes what scenarios reach of the assistant that they
+	// don't name.
+	Coverage *Coverage
 
 	compiled map[string]assistant // as they are, by name
 }
@@ -203,9 +209,6 @@ func (r *run) compile() error {
 		files = []program.File{{Name: s.ID + ".yaml", Text: text}}
 	} else {
 		name := s.Assistant
-		if name == "" {
-			name = "banking"
-		}
 		if r.runner.Assistant == nil {
 			return fmt.Errorf("there is no assistant %q", name)
 		}
@@ -234,6 +237,11 @@ func (r *run) compile() error {
 		}
 	}
 	p, err := program.Compile(files...)
+	if err == nil && r.runner.Coverage != nil { // the whole of a turn is looked at
+		all := *p
+		all.Settings.TraceEvents = math.MaxInt32
+		p = &all
+	}
 	r.assistant = assistant{p, files}
 	return err
 }
@@ -253,14 +261,20 @@ func overlay(files []program.File, over *yaml.Node) ([]program.File, error) {
 		key, value := over.Content[k], over.Content[k+1]
 		placed := false
 		for i := range roots {
-			if root := roots[i].Content[0]; get(root, key.Value) != nil {
+			if root := rootOf(&roots[i]); root != nil && get(root, key.Value) != nil {
 				merge(root, key, value)
 				placed = true
 				break
 			}
 		}
+		for i := 0; i < len(roots) && !placed; i++ {
+			if root := rootOf(&roots[i]); root != nil {
+				merge(root, key, value)
+				placed = true
+			}
+		}
 		if !placed {
-			merge(roots[0].Content[0], key, value)
+			return nil, errors.New("config: the assistant has no file with a map to lay it over")
 		}
 	}
 	for i := range roots {
@@ -271,6 +285,14 @@ func overlay(files []program.File, over *yaml.Node) ([]program.File, error) {
 		files[i].Text = text
 	}
 	return files, nil
+}
+
+// rootOf returns the map that a file is, nil if it is none.
+func rootOf(doc *yaml.Node) *yaml.Node {
+	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil
+	}
+	return doc.Content[0]
 }
 
 func get(m *yaml.Node, key string) *yaml.Node {
@@ -429,6 +451,9 @@ func (r *run) advance(where string, user *talk, in dialogue.Input, t Turn, s *se
 		return false
 	}
 	user.state = state
+	if r.runner.Coverage != nil && r.scenario.Program.IsZero() && r.scenario.Assistant == "" {
+		r.runner.Coverage.see(state.Trace, reply)
+	}
 	if s.err = err; err != nil {
 		return false
 	}
@@ -580,7 +605,7 @@ func (w *world) Validate(v dialogue.Validation) dialogue.Validated {
 
 func (w *world) Generate(call dialogue.ModelCall) dialogue.Answer {
 	w.prompt(call)
-	return w.r.model(w.user, call)
+	return w.r.model(w.where, w.user, call)
 }
 
 // stored returns the state as it comes back from where it is kept.
@@ -650,6 +675,7 @@ func (r *run) once(where string, user *talk, call dialogue.ActionCall) dialogue.
 	if r.coded() {
 		return r.runner.Actions.Do(of(user), call)
 	}
+	r.failf(where, "action %s was called, and the scenario has no answer of it; write stub: {%s: [{…}]}", call.Action, call.Action)
 	return dialogue.Result{Error: &dialogue.Failure{Type: "action_not_found"}}
 }
 
@@ -672,9 +698,10 @@ func (t *talk) stub(name string, list []yaml.Node) yaml.Node {
 }
 
 // model answers for the model.
-func (r *run) model(user *talk, call dialogue.ModelCall) dialogue.Answer {
+func (r *run) model(where string, user *talk, call dialogue.ModelCall) dialogue.Answer {
 	list := r.scenario.Stub["model"]
 	if len(list) == 0 {
+		r.failf(where, "a model was asked, and the scenario has no answer of it; write stub: {model: [{text: …}]}")
 		return dialogue.Answer{ID: call.ID, Error: &dialogue.Failure{Type: "unavailable", Message: "no model"}}
 	}
 	n := user.stub("model", list)

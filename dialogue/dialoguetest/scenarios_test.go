@@ -18,7 +18,7 @@ func runner(t *testing.T) *dialoguetest.Runner {
 	}
 	return &dialoguetest.Runner{
 		Assistant: func(name string) ([]program.File, error) {
-			if name != "banking" {
+			if name != "" {
 				return nil, fmt.Errorf("there is no assistant %q", name)
 			}
 			return program.ReadDir(banking.Files)

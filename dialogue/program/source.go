@@ -37,8 +37,9 @@ type File struct {
 
 // Position is a place in a file of an assistant; lines and columns count from 1.
 type Position struct {
-	File         string
-	Line, Column int
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
 }
 
 // String returns file:line:column.

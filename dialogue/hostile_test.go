@@ -45,6 +45,7 @@ type hostile struct {
 	now     time.Time
 	history []string
 	ran     map[string]bool // keys of actions that succeeded
+	yes     map[string]bool // irreversible steps that succeeded by the yes of this turn
 	asked   *dialogue.Question
 	shown   map[string]expr.Value // values of the open confirm
 	turns   int
@@ -201,6 +202,7 @@ func (h *hostile) give(in dialogue.Input, cmds []dialogue.Command) {
 		h.fail("%v", err)
 	}
 	h.history = append(h.history, fmt.Sprintf("%T %s", in, text))
+	h.yes = map[string]bool{}
 	affirmed := slices.ContainsFunc(cmds, func(c dialogue.Command) bool { return c.Type == dialogue.Affirm })
 	replied := false
 	for inputs := []dialogue.Input{in}; len(inputs) > 0; {
@@ -273,6 +275,9 @@ func (h *hostile) act(call dialogue.ActionCall, affirmed bool) dialogue.Result {
 			}
 		}
 	}
+	if call.Effect == program.Irreversible && h.yes[call.FlowID+"/"+call.Step] {
+		h.fail("%s runs twice for one yes", call.Action)
+	}
 	if h.ran[call.ID] {
 		h.fail("%s runs again under the key %s", call.Action, call.ID)
 	}
@@ -284,6 +289,9 @@ func (h *hostile) act(call dialogue.ActionCall, affirmed bool) dialogue.Result {
 	}
 	if call.Effect != program.Read {
 		h.ran[call.ID] = true
+	}
+	if call.Effect == program.Irreversible {
+		h.yes[call.FlowID+"/"+call.Step] = true
 	}
 	if h.p.Name != "banking" {
 		out := map[string]expr.Value{}
@@ -357,6 +365,9 @@ func (h *hostile) law() {
 	if len(h.state.Messages) > h.p.Settings.HistoryMessages || len(h.state.Trace) > h.p.Settings.TraceEvents {
 		h.fail("%d messages, %d events", len(h.state.Messages), len(h.state.Trace))
 	}
+	if h.turns%20 == 0 {
+		h.hidden()
+	}
 	if h.turns%50 == 0 {
 		text, err := json.Marshal(h.state)
 		if err != nil {
@@ -371,6 +382,22 @@ func (h *hostile) law() {
 			h.fail("the state does not survive JSON: %v\n%s\n%s", err, text, again)
 		}
 		h.state = back
+	}
+}
+
+// hidden checks that no sensitive value can be read in the state as it may be shown.
+func (h *hostile) hidden() {
+	text, err := json.Marshal(h.state.Masked(h.p))
+	if err != nil {
+		h.fail("%v", err)
+	}
+	for _, f := range h.state.FlowStack {
+		flow, _, _ := h.p.FlowAt(f.FlowName, h.state.Metadata.Machine.Frames[f.FlowID].Version)
+		for name, v := range h.state.FlowSlots[f.FlowID] {
+			if slot := flow.Slots[name]; slot != nil && slot.Sensitive && len(v.String()) > 8 && strings.Contains(string(text), v.String()) {
+				h.fail("slot %s can be read in %s", name, text)
+			}
+		}
 	}
 }
 
@@ -679,6 +706,18 @@ flows:
       - {action: add}
       - {parallel: [{action: look}, {action: look, on_error: out}]}
     - {step: out, say: {text: "{n}"}}
+  again:
+    description: Pay again and again.
+    steps:
+    - collect: sum
+    - {step: ok, confirm: [sum], ask: {text: "Pay {sum} each time?"}}
+    - set: {n: 0}
+    - while: n < 3
+      do:
+      - {step: pay, action: pay, on_error: more}
+      - set: {n: "{{ n + 1 }}"}
+    - {step: more, collect: sure, force: true}
+    - {branch: [{when: sure, then: ok}]}
   sleep:
     description: Sleep.
     resume: immediate

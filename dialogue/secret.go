@@ -31,6 +31,23 @@ func (s *State) Masked(p *program.Program) State {
 	}
 	m.t.Secrets = append(m.t.Secrets, mm.Secrets...)
 	m.secrets()
+	// What was said before it was known to be sensitive is masked too.
+	m.s.UserMessage, m.s.LastResponse = m.mask(m.s.UserMessage), m.mask(m.s.LastResponse)
+	m.s.Messages, m.s.Trace = slices.Clone(m.s.Messages), slices.Clone(m.s.Trace)
+	for i, e := range m.s.Messages {
+		m.s.Messages[i].Text = m.mask(e.Text)
+	}
+	for i, e := range m.s.Trace {
+		m.s.Trace[i].Value, m.s.Trace[i].Reason = m.mask(e.Value), m.mask(e.Reason)
+	}
+	mm.Answered = slices.Clone(mm.Answered)
+	for i, a := range mm.Answered {
+		mm.Answered[i].Reply = m.maskReply(a.Reply)
+	}
+	m.s.Metadata.ActionResult = m.maskValues(m.s.Metadata.ActionResult)
+	if r := m.s.NLUResult; r != nil {
+		m.s.NLUResult = &NLUResult{Commands: m.maskCommands(r.Commands)}
+	}
 	for i, f := range m.s.FlowStack {
 		frame := m.frame(i)
 		m.s.FlowSlots[f.FlowID] = m.maskSlots(i, m.s.FlowSlots[f.FlowID])
@@ -87,9 +104,7 @@ func (s *State) Masked(p *program.Program) State {
 		t := m.t
 		t.Text, t.Verdicts, t.Error = m.mask(t.Text), nil, nil
 		t.Repair.Value, t.Repair.Topic = m.maskValue(t.Repair.Value), m.mask(t.Repair.Topic)
-		for i, c := range t.Queue {
-			t.Queue[i] = m.masked(c)
-		}
+		t.Queue = m.maskCommands(t.Queue)
 		said := m.maskReply(Reply{Messages: t.Messages, Events: t.Events})
 		t.Messages, t.Events, t.Secrets = said.Messages, said.Events, nil
 	}
@@ -300,12 +315,17 @@ func (m *conversation) maskOptions(options []Option) []Option {
 	out := slices.Clone(options)
 	for i, o := range out {
 		out[i].Label, out[i].Value = m.mask(o.Label), m.maskValue(o.Value)
-		out[i].Commands = slices.Clone(o.Commands)
-		for n, c := range out[i].Commands {
-			c = m.masked(c)
-			c.Value, c.Slots = m.maskValue(c.Value), m.maskValues(c.Slots)
-			out[i].Commands[n] = c
-		}
+		out[i].Commands = m.maskCommands(o.Commands)
+	}
+	return out
+}
+
+func (m *conversation) maskCommands(commands []Command) []Command {
+	out := slices.Clone(commands)
+	for i, c := range out {
+		c = m.masked(c)
+		c.Value, c.Slots = m.maskValue(c.Value), m.maskValues(c.Slots)
+		out[i] = c
 	}
 	return out
 }

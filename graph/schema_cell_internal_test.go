@@ -218,11 +218,11 @@ func TestSchemaSnapshotLeavesGrowingFieldsOut(t *testing.T) {
 func TestAFailedFoldOfCellsLeavesTheBase(t *testing.T) {
 	v := cellValues(t, NewSchema().
 		AddField("list", Field{Type: reflect.TypeFor[[]string](), Reducer: AppendReducer}).
-		AddField("bad", Field{Type: reflect.TypeFor[int](), Reducer: ReducerOf(func(n int, u any) int {
+		AddField("bad", Field{Type: reflect.TypeFor[int](), Reducer: ReducerOf(func(_ int, u any) int {
 			if u == true {
 				panic("no")
 			}
-			n, _ = u.(int)
+			n, _ := u.(int)
 			return n
 		})}))
 	s := v.New()

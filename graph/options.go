@@ -489,9 +489,9 @@ func Drain(ch <-chan struct{}) RunOption { return runSetting(func(s *settings) {
 // node and the field when a node changed what a field holds in place. At its end the
 // run looks whether anything was written to a node's state after the node had
 // returned, which is lost, and fails if so. [Once] and [Do] fail, and record nothing, if
-// their function wrote to the node's state; that is not looked for in goroutines that the node started, where others may write
-// at the same time. It costs time in proportion to the state, keeps the states of all
-// tasks until the run ends, and is meant for tests.
+// their function wrote to the node's state; that is not looked for in goroutines that the
+// node started, where others may write at the same time. It costs time in proportion to
+// the state, keeps the states of all tasks until the run ends, and is meant for tests.
 func CheckMutations() SubgraphOption { return subgraphSetting(func(s *settings) { s.Check = true }) }
 
 // ProvideDeps makes a dependency available to nodes through [Deps]. It is never

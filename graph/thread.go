@@ -618,7 +618,9 @@ func (h *handle) fork(ctx context.Context) (Snapshot[any], error) {
 }
 
 // Copy makes a new thread, with that ID, that is a copy of the thread with its whole
-// history.
+// history. What the thread waits for wakes the copy too, but for the end of a spawned
+// thread ([Spawned.Wait]): that is told to the thread that spawned it alone, and the copy
+// sees it when it is continued.
 func (h *handle) Copy(ctx context.Context, to string) error {
 	if err := h.stored(ctx); err != nil {
 		return err

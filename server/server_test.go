@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -172,5 +173,55 @@ func TestARunIsStreamed(t *testing.T) {
 	}
 	if got := header.Get("Location"); got != header.Get("Content-Location")+"/stream" || !strings.HasPrefix(got, "/threads/"+thread+"/runs/") {
 		t.Errorf("Location is %q, Content-Location %q", got, header.Get("Content-Location"))
+	}
+}
+
+// What a task wrote is streamed when it is recorded: its sibling is still at work. The
+// checkpoint that commits both comes after, and tells neither again.
+func TestUpdatesAreStreamedBeforeTheSuperstepEnds(t *testing.T) {
+	goOn := make(chan struct{})
+	b := graph.New[trip]("halves")
+	b.AddNode("fast", func(_ context.Context, s *trip) error { s.City = "Ulm"; return nil })
+	b.AddNode("slow", func(ctx context.Context, s *trip) error {
+		select {
+		case <-goOn:
+			s.Booked = true
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	g, err := b.AddEdge(graph.Start, "fast").AddEdge(graph.Start, "slow").Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, server.Graph(g))
+	thread := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	resp, err := http.Post(c.url+"/threads/"+thread+"/runs/stream", "application/json",
+		strings.NewReader(`{"assistant_id":"halves","input":{},"stream_mode":["updates","checkpoints"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var told []string
+	event := ""
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			event = name
+		}
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		switch {
+		case ok && event == "updates":
+			told = append(told, data)
+			if strings.Contains(data, "fast") {
+				close(goOn) // until then the stream has nothing more to say
+			}
+		case ok:
+			told = append(told, event)
+		}
+	}
+	want := `metadata checkpoints {"fast":{"city":"Ulm"}} {"slow":{"booked":true}} checkpoints`
+	if got := strings.Join(told, " "); got != want {
+		t.Errorf("told\n%s\nwant\n%s", got, want)
 	}
 }

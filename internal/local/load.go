@@ -300,11 +300,7 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	if err != nil || !keep.keeps(0) {
 		return err
 	}
-	snap := checkpoint.ID("")
-	if b.snap != nil {
-		snap = b.snap.ID
-	}
-	tip.State, err = keep.put(ctx, store, values, snap, tip)
+	tip.State, err = keep.put(ctx, store, values, b.snapID(), tip)
 	return err
 }
 
@@ -379,6 +375,14 @@ func (b *back) toKnown() (more bool) {
 	return false
 }
 
+// snapID returns the ID of the record with the snapshot, empty if there is none.
+func (b *back) snapID() checkpoint.ID {
+	if b.snap == nil {
+		return ""
+	}
+	return b.snap.ID
+}
+
 // stands returns what is kept if the state can be read from it: it was met, and what is
 // known of the snapshot still holds, which a rewrite of the log may have replaced.
 func (b *back) stands() *stood {
@@ -388,11 +392,11 @@ func (b *back) stands() *stood {
 	if b.older != nil {
 		return b.known
 	}
-	snap, size, full := checkpoint.ID(""), 0, false
+	size, full := 0, false
 	if b.snap != nil {
-		snap, size, full = b.snap.ID, snapSize(b.snap), b.snap.Snapshot.Full
+		size, full = snapSize(b.snap), b.snap.Snapshot.Full
 	}
-	if b.known.snap != snap || b.known.tip.Snap != size || b.known.tip.Full != full {
+	if b.known.snap != b.snapID() || b.known.tip.Snap != size || b.known.tip.Full != full {
 		return nil
 	}
 	return b.known

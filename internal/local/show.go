@@ -38,8 +38,9 @@ func tagsOf(around []string, n *Node) []string {
 	return slices.Concat(around, n.Tags)
 }
 
-// teller tells what happens in the run: of commits, and of tasks. How they end and what they wrote it tells when it is
-// recorded, in plan order, so that what is told doesn't depend on who was first.
+// teller tells what happens in the run: of commits, and of tasks. How they end and what
+// they wrote it tells when it is recorded, in plan order, so that what is told doesn't
+// depend on who was first.
 type teller struct {
 	s    *Session
 	ends []*ending // by task; nil: it has not ended

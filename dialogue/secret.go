@@ -24,7 +24,8 @@ func Masked(p *program.Program, s State, commands []Command) []Command {
 // Masked returns the conversation as it may be shown by tools, exported and logged: with
 // every sensitive value masked, wherever it is. It can be read, and not gone on with.
 func (s *State) Masked(p *program.Program) State {
-	m := newDriver(p, s.clone())
+	c := newDriver(p, s.clone())
+	m := masker{&c.conversation}
 	mm := m.m
 	if m.t == nil {
 		m.t = &Turn{}
@@ -265,8 +266,11 @@ func (m *conversation) masked(c Command) Command {
 	return c
 }
 
+// masker masks the values, commands, replies and effects of a conversation.
+type masker struct{ *conversation }
+
 // maskValue hides the secrets in the texts of a value, and a value that is one.
-func (m *conversation) maskValue(v expr.Value) expr.Value {
+func (m masker) maskValue(v expr.Value) expr.Value {
 	switch v.Kind() {
 	case expr.Text, expr.Number:
 		if text := v.String(); m.mask(text) != text {
@@ -289,7 +293,7 @@ func (m *conversation) maskValue(v expr.Value) expr.Value {
 	return v
 }
 
-func (m *conversation) maskValues(values map[string]expr.Value) map[string]expr.Value {
+func (m masker) maskValues(values map[string]expr.Value) map[string]expr.Value {
 	if values == nil {
 		return nil
 	}
@@ -301,7 +305,7 @@ func (m *conversation) maskValues(values map[string]expr.Value) map[string]expr.
 }
 
 // maskSlots hides the sensitive slots among those of a frame.
-func (m *conversation) maskSlots(i int, slots map[string]expr.Value) map[string]expr.Value {
+func (m masker) maskSlots(i int, slots map[string]expr.Value) map[string]expr.Value {
 	out := m.maskValues(slots)
 	for name, v := range slots {
 		if m.slot(i, name).Sensitive {
@@ -311,7 +315,7 @@ func (m *conversation) maskSlots(i int, slots map[string]expr.Value) map[string]
 	return out
 }
 
-func (m *conversation) maskOptions(options []Option) []Option {
+func (m masker) maskOptions(options []Option) []Option {
 	out := slices.Clone(options)
 	for i, o := range out {
 		out[i].Label, out[i].Value = m.mask(o.Label), m.maskValue(o.Value)
@@ -320,7 +324,7 @@ func (m *conversation) maskOptions(options []Option) []Option {
 	return out
 }
 
-func (m *conversation) maskCommands(commands []Command) []Command {
+func (m masker) maskCommands(commands []Command) []Command {
 	out := slices.Clone(commands)
 	for i, c := range out {
 		c = m.masked(c)
@@ -331,7 +335,7 @@ func (m *conversation) maskCommands(commands []Command) []Command {
 }
 
 // maskReply returns a reply as it may be kept.
-func (m *conversation) maskReply(r Reply) Reply {
+func (m masker) maskReply(r Reply) Reply {
 	if len(m.t.Secrets) == 0 {
 		return r
 	}
@@ -358,7 +362,7 @@ func (m *conversation) maskReply(r Reply) Reply {
 }
 
 // maskEffect returns an effect as it may be shown.
-func (m *conversation) maskEffect(e Effect) Effect {
+func (m masker) maskEffect(e Effect) Effect {
 	switch {
 	case e.Understand != nil:
 		u := *e.Understand

@@ -208,7 +208,7 @@ func (m *machine) end(i int, state FlowState, why string) (outputs map[string]ex
 	m.become(i, state, why)
 	if role != ByPattern {
 		f := m.s.FlowStack[i]
-		f.Outputs = m.maskSlots(i, outputs)
+		f.Outputs = masker{&m.conversation}.maskSlots(i, outputs)
 		m.s.Metadata.CompletedFlows = append(m.s.Metadata.CompletedFlows, f)
 		m.t.Ended = true
 		m.m.Ended = map[string]expr.Value{}

@@ -164,7 +164,7 @@ func (m *driver) finish() {
 		m.m.SessionEnd = m.t.Time.Add(m.p.Settings.SessionAfter)
 	}
 	m.m.LastID, m.m.Secrets, m.hid = m.t.MessageID, nil, false
-	m.answered(m.t.MessageID, m.maskReply(r))
+	m.answered(m.t.MessageID, masker{&m.conversation}.maskReply(r))
 	if m.hid {
 		m.m.Secrets = m.t.Secrets
 	}

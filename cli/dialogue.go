@@ -198,21 +198,27 @@ func count(n int, thing string) string {
 }
 
 func (a *app) schemaCommand() *cobra.Command {
-	out := ""
+	out, markdown := "", false
 	cmd := &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of assistants, for editors",
 		Long: `Print the JSON Schema (draft 2020-12) of the files of assistants. An editor that knows
 it completes and checks what is written. Write it to a file, and name it in the first
 line of the assistant's files:
 
-  # yaml-language-server: $schema=dialogue.schema.json`,
+  # yaml-language-server: $schema=dialogue.schema.json
+
+With --markdown the same is a page to read.`,
 		Args: args(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
+			text := program.Schema()
+			if markdown {
+				text = program.Reference()
+			}
 			if out == "" || out == "-" {
-				_, err := a.console.Out.Write(program.Schema())
+				_, err := a.console.Out.Write(text)
 				return err
 			}
-			if err := draw.WriteFile(out, program.Schema()); err != nil {
+			if err := draw.WriteFile(out, text); err != nil {
 				return err
 			}
 			a.console.Notef("Wrote %s.", out)
@@ -220,6 +226,7 @@ line of the assistant's files:
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write")
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "print the reference of the language in Markdown")
 	return cmd
 }
 

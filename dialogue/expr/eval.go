@@ -190,6 +190,15 @@ var functions map[string]function
 
 var functionNames string
 
+// Functions returns how each function is called, by name.
+func Functions() []string {
+	var usages []string
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		usages = append(usages, functions[name].usage)
+	}
+	return usages
+}
+
 func init() {
 	texts := func(f func(string) string) func(*node, Env) Value {
 		return func(n *node, env Env) Value {

@@ -23,6 +23,7 @@ import (
 //   - days, months and words like "tomorrow"
 //   - negations, and words like "only", "until" or "more"
 //   - whether it asks
+//   - what it is about: half of the words that carry the meaning are still there
 //   - the language, and the length, which may grow by a half, or 60 characters
 //
 // What the text means it can't know; where it isn't sure, it refuses. Texts can be compared
@@ -94,6 +95,9 @@ func Keeps(original, worded string, values []string, tag string) string {
 	}
 	if strings.ContainsAny(original, "?¿") != strings.ContainsAny(worded, "?¿") {
 		return "a question is missing or new"
+	}
+	if !about(restA, restB, words) {
+		return "it is about something else"
 	}
 	if !speaks(base.String(), restA, restB) || scripts(restA) != scripts(restB) {
 		return "it is in another language"
@@ -236,6 +240,29 @@ func names(text string, anywhere bool) map[string]bool {
 		}
 	}
 	return out
+}
+
+// about says whether half of the words that carry a text's meaning are in another, in some
+// form.
+func about(was, is string, w *words) bool {
+	stem := func(x string) string {
+		r := []rune(strings.ToLower(x))
+		return string(r[:min(4, len(r))])
+	}
+	there := map[string]bool{}
+	for _, x := range split(is) {
+		there[stem(x)] = true
+	}
+	all, kept := 0, 0
+	for _, x := range split(was) {
+		if l := strings.ToLower(x); len(l) < 4 || w.small[l] || w.not[l] || w.roles[l] {
+			continue
+		}
+		if all++; there[stem(x)] {
+			kept++
+		}
+	}
+	return 2*kept >= all
 }
 
 // scripts returns the alphabets of a text's letters, Latin aside.

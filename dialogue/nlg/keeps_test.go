@@ -80,6 +80,8 @@ func TestWordsThatChangeWhatIsSaidAreRefused(t *testing.T) {
 		{"another language", "en", "The card is blocked and you can order a new card.", "Die Karte ist gesperrt und Sie können eine neue Karte bestellen.", nil},
 		{"eine andere Sprache", "de", "Die Karte ist gesperrt.", "The card is blocked.", nil},
 		{"another alphabet", "en", "The card is blocked.", "The card is blocked, спасибо.", nil},
+		{"something else", "en", "What shall I print as the purpose?", "It is sent. What else do you want?", nil},
+		{"etwas anderes", "de", "Welcher Verwendungszweck soll auf die Überweisung?", "Sollen wir die Karte sperren?", nil},
 		{"much longer", "en", "Thank you.", "Thank you. " + strings.Repeat("We are so glad to have you with us and we hope to see you. ", 3), nil},
 		{"nothing", "en", "Thank you.", " ", nil},
 		{"markup", "en", "Thank you.", "**Thank you.**", nil},

@@ -146,11 +146,15 @@ func TestABankIsTalkedToOverAProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	budget := &model.Budget{}
+	counted := model.Budgeted(m, budget, model.Prices{Free: true})
+	//snippet:assistant
 	a, err := assistant.New(assistant.Config{
 		Program: prog, Actions: code,
-		Understanding: nlu.New(model.Budgeted(m, budget, model.Prices{Free: true}), nlu.Options{}),
+		Understanding: nlu.New(counted, nlu.Options{}),
+		Generation:    nlg.NewGenerator(m, prog, model.Config{}),
 		Rephrasing:    nlg.NewRephraser(m, prog, model.Config{}),
 	})
+	//snippet:end
 	if err != nil {
 		t.Fatal(err)
 	}

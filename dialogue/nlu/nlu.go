@@ -33,8 +33,9 @@ type Understander struct {
 	model   model.Model
 	options Options
 
-	mu      sync.Mutex
-	vectors map[string][]float32 // of descriptions of flows
+	mu       sync.Mutex // guards what is known of flows, by their descriptions
+	searched map[string]doc
+	vectors  map[string][]float32
 }
 
 // New returns an understanding by a model.
@@ -42,7 +43,7 @@ func New(m model.Model, o Options) *Understander {
 	if o.Tokens == nil {
 		o.Tokens = EstimateTokens
 	}
-	return &Understander{model: m, options: o, vectors: map[string][]float32{}}
+	return &Understander{model: m, options: o, searched: map[string]doc{}, vectors: map[string][]float32{}}
 }
 
 // ErrorKind says how understanding failed.

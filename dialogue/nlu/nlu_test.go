@@ -138,6 +138,37 @@ func TestTheSchemaListsWhatCanBeMeantNow(t *testing.T) {
 	}
 }
 
+// A command of the program's own has its inputs for slots.
+func TestAProgramsOwnCommandsAreOffered(t *testing.T) {
+	p := compile(t, strings.Replace(trips(t), "actions:\n", "actions:\n  find_office: {command: \"The user asks where an office is.\", effect: read, inputs: {city: string, \"floor?\": integer}, outputs: {address: string}}\n", 1)+"responses:\n  find_office: \"At {address}.\"\n")
+	in := after(t, p, "Where is the office in Bonn?")
+	if got := offers(t, in).Commands["find_office"]; got != `slots {"type":"object","properties":{"city":{"type":"string"},"floor":{"anyOf":[{"type":"integer"},{"type":"null"}]}},"required":["city","floor"],"additionalProperties":false}` {
+		t.Errorf("its form is %s", got)
+	}
+	if text := request(t, in, nlu.Options{}).Messages[1].Text(); !strings.Contains(text, `"commands":[{"type":"find_office","about":"The user asks where an office is.","slots":["city","floor"]}]`) {
+		t.Errorf("the prompt is %s", text)
+	}
+	want := []dialogue.Command{{Type: "find_office", Slots: map[string]expr.Value{"city": expr.Str("Bonn")}}}
+	got, err := nlu.New(says(`{"commands":[{"type":"find_office","slots":{"city":"Bonn","floor":null}}]}`), nlu.Options{}).Understand(t.Context(), in)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	matched, err := patterns(t, `- {match: 'office in (?P<city>\w+)', commands: [{type: find_office}]}`).Understand(t.Context(), in)
+	if err != nil || !reflect.DeepEqual(matched, want) {
+		t.Errorf("%+v, %v", matched, err)
+	}
+	for answer, says1 := range map[string]string{
+		`{"commands":[{"type":"find_office","slots":{}}]}`:                           `"city" has no value`,
+		`{"commands":[{"type":"find_office","slots":{"city":"Bonn","street":"x"}}]}`: `no slot "street"`,
+		`{"commands":[{"type":"find","slots":{}}]}`:                                  `"find" can't be given now`,
+		`{"commands":[{"type":"T","slots":{}}]}`:                                     `"T" can't be given now`,
+	} {
+		if _, err := nlu.New(says(answer), nlu.Options{}).Understand(t.Context(), in); err == nil || !strings.Contains(err.Error(), says1) {
+			t.Errorf("%s: error %v", answer, err)
+		}
+	}
+}
+
 func TestThePromptIsWhatItWas(t *testing.T) {
 	req := request(t, after(t, load(t), "no, make it 200", toConfirm...), nlu.Options{})
 	got := req.Messages[0].Text() + "\n" + req.Messages[1].Text() + "\n\n" + string(req.Output.Schema) + "\n"

@@ -28,7 +28,8 @@ type Pattern struct {
 	// Asked has the pattern apply only while the slot of that name is asked for, or, if it
 	// is "confirm", while a yes or no is.
 	Asked string
-	// Commands are what the message means beside values of slots.
+	// Commands are what the message means beside values of slots. Those of the program's own
+	// take the groups too.
 	Commands []dialogue.Command
 }
 
@@ -67,7 +68,7 @@ func NewPatterns(patterns ...Pattern) (*Patterns, error) {
 			errs = append(errs, fmt.Errorf("pattern %d means nothing; give it commands, or a group (?P<slot>…)", i+1))
 		}
 		for _, c := range x.Commands {
-			if !slices.ContainsFunc(commands, func(k command) bool { return k.CommandType == c.Type }) && c.Type != dialogue.CorrectSlot {
+			if c.Type == "" || c.Type == dialogue.CompleteFlow {
 				errs = append(errs, fmt.Errorf("pattern %d: users have no command %q", i+1, c.Type))
 			}
 		}
@@ -182,10 +183,11 @@ func (s *scope) means(cmds []dialogue.Command, values map[string]expr.Value) ([]
 		if !s.can(c.Type) {
 			return nil, false
 		}
-		if c.Type == dialogue.StartFlow {
-			if !slices.Contains(s.flowNames(), c.Flow) {
-				return nil, false
-			}
+		_, isOwn := s.own(c.Type)
+		if c.Type == dialogue.StartFlow && !slices.Contains(s.flowNames(), c.Flow) {
+			return nil, false
+		}
+		if c.Type == dialogue.StartFlow || isOwn {
 			if !started && len(values) > 0 {
 				c.Slots = values
 			}

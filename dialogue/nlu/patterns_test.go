@@ -73,7 +73,7 @@ func TestPatternsThatAreWrongAreErrors(t *testing.T) {
 		{`- {start: book}`, "pattern 1 matches nothing"},
 		{`- {match: hello}`, "pattern 1 means nothing"},
 		{"- {match: '(', start: book}", "missing closing )"},
-		{`- {match: x, commands: [{type: fly}]}`, `no command "fly"`},
+		{`- {match: x, commands: [{flow: book}]}`, `no command ""`},
 		{`- {match: x, commands: [{type: complete_flow}]}`, `no command "complete_flow"`},
 		{`- {match: x, comands: []}`, "comands"},
 		{`- {match: x, commands: 3}`, "line 1: commands are a list"},

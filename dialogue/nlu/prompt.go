@@ -35,6 +35,7 @@ var commands = []command{
 	{dialogue.Clarify, `{"type":"clarify","topic":S}`, "what does the question, or the slot S, mean? S may be null", func(s *scope) bool { return s.in.Asked != nil }},
 	{dialogue.Clarify, `{"type":"clarify","options":[F,F]}`, "two or three flows fit equally well", func(s *scope) bool { return len(s.flows) > 1 }},
 	{dialogue.AskQuestion, `{"type":"question","topic":T}`, "another question of the user's; T are words of the message", always},
+	{own, `{"type":T,"slots":{INPUT:V}}`, "the command T of commands", func(s *scope) bool { return len(s.in.Commands) > 0 }},
 	{dialogue.Repeat, `{"type":"repeat"}`, "say that again", func(s *scope) bool {
 		return slices.ContainsFunc(s.in.History, func(e dialogue.Entry) bool { return e.Role == "assistant" })
 	}},
@@ -43,6 +44,9 @@ var commands = []command{
 	{dialogue.Chitchat, `{"type":"chitchat"}`, "small talk", always},
 	{dialogue.OutOfScope, `{"type":"out_of_scope"}`, "a wish that no flow is for", always},
 }
+
+// own stands for the commands that a program has of its own.
+const own dialogue.CommandType = "T"
 
 func yesNo(s *scope) bool {
 	if q := s.in.Asked; q != nil {
@@ -71,7 +75,19 @@ func (s *scope) can(t dialogue.CommandType) bool {
 	if t == dialogue.CorrectSlot { // another word for set_slot
 		t = dialogue.SetSlot
 	}
-	return slices.ContainsFunc(s.possible(), func(c command) bool { return c.CommandType == t })
+	if _, ok := s.own(t); ok {
+		return true
+	}
+	return t != own && slices.ContainsFunc(s.possible(), func(c command) bool { return c.CommandType == t })
+}
+
+// own returns the command of the program's own of a type.
+func (s *scope) own(t dialogue.CommandType) (dialogue.CommandOffer, bool) {
+	i := slices.IndexFunc(s.in.Commands, func(c dialogue.CommandOffer) bool { return c.Type == t })
+	if i < 0 {
+		return dialogue.CommandOffer{}, false
+	}
+	return s.in.Commands[i], true
 }
 
 const rules = `You turn one message of the user of an assistant into commands. You carry nothing out and answer nothing.
@@ -93,6 +109,7 @@ const (
 type prompt struct {
 	Flows    []flowLine `json:"flows,omitempty"`
 	Slots    []slotLine `json:"slots,omitempty"`
+	Commands []ownLine  `json:"commands,omitempty"`
 	Earlier  []string   `json:"earlier_messages,omitempty"`
 	Running  *flowLine  `json:"running_flow,omitempty"`
 	Paused   []string   `json:"paused_flows,omitempty"`
@@ -117,6 +134,12 @@ type slotLine struct {
 	Format string       `json:"format,omitempty"`
 	OneOf  []string     `json:"one_of,omitempty"`
 	Value  string       `json:"value,omitempty"`
+}
+
+type ownLine struct {
+	Type  dialogue.CommandType `json:"type"`
+	About string               `json:"about"`
+	Slots []string             `json:"slots,omitempty"`
 }
 
 type question struct {
@@ -191,6 +214,13 @@ func (s *scope) prompt() prompt {
 		}) {
 			p.Slots = append(p.Slots, line)
 		}
+	}
+	for _, c := range s.in.Commands {
+		line := ownLine{Type: c.Type, About: short(c.Description, longestAbout)}
+		for _, x := range c.Slots {
+			line.Slots = append(line.Slots, x.Name)
+		}
+		p.Commands = append(p.Commands, line)
 	}
 	for i := len(s.in.History) - 1; i >= 0 && len(p.Earlier) < mostEarlier; i-- {
 		if e := s.in.History[i]; e.Role == "user" { // what the assistant said may hold what actions returned

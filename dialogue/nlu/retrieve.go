@@ -17,19 +17,19 @@ import (
 // rank returns the flows, those first that fit the message best. Flows on the stack stand
 // before all others.
 func (u *Understander) rank(ctx context.Context, in dialogue.Understand) ([]dialogue.FlowOffer, error) {
-	docs := make([]string, len(in.Flows))
+	texts := make([]string, len(in.Flows))
 	for i, f := range in.Flows {
-		docs[i] = about(f)
+		texts[i] = about(f)
 	}
-	score := bm25(docs, in.Message.Text)
+	score := bm25(u.docs(texts), in.Message.Text)
 	if u.options.Embedder != nil {
-		near, err := u.near(ctx, docs, in.Message.Text)
+		near, err := u.near(ctx, texts, in.Message.Text)
 		if err != nil {
 			return nil, &Error{ErrorRetrieval, err}
 		}
 		score = fused(score, near)
 	}
-	order := make([]int, len(docs))
+	order := make([]int, len(texts))
 	for i := range order {
 		order[i] = i
 		if slices.ContainsFunc(in.Stack, func(f dialogue.FlowContext) bool { return f.FlowName == in.Flows[i].Name }) {
@@ -53,33 +53,60 @@ func about(f dialogue.FlowOffer) string {
 	return strings.Join(parts, "\n")
 }
 
-// bm25 scores texts by the words that they share with a query, rare words more (Okapi BM25).
-func bm25(docs []string, query string) []float64 {
-	const k1, b = 1.2, 0.75
-	counts := make([]map[string]float64, len(docs))
-	lengths := make([]float64, len(docs))
-	in := map[string]float64{} // documents that have a word
-	total := 0.0
-	for i, d := range docs {
-		counts[i] = map[string]float64{}
-		for _, w := range terms(d) {
-			if counts[i][w] == 0 {
-				in[w]++
-			}
-			counts[i][w]++
-			lengths[i]++
-		}
-		total += lengths[i]
+// doc is a text that is searched: how often it has each word, and how many it has.
+type doc struct {
+	counts map[string]int
+	length int
+}
+
+// docs returns what is searched of texts. It is worked out once for each.
+func (u *Understander) docs(texts []string) []doc {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.searched) > mostKept+len(texts) {
+		clear(u.searched)
 	}
-	mean := max(1, total/max(1, float64(len(docs))))
+	docs := make([]doc, len(texts))
+	for i, t := range texts {
+		d, ok := u.searched[t]
+		if !ok {
+			d = doc{counts: map[string]int{}}
+			for _, w := range terms(t) {
+				d.counts[w]++
+				d.length++
+			}
+			u.searched[t] = d
+		}
+		docs[i] = d
+	}
+	return docs
+}
+
+// mostKept is how many flows are remembered, of programs that are no longer talked to too.
+const mostKept = 20_000
+
+// bm25 scores texts by the words that they share with a query, rare words more (Okapi BM25).
+func bm25(docs []doc, query string) []float64 {
+	const k1, b = 1.2, 0.75
+	total := 0
+	for _, d := range docs {
+		total += d.length
+	}
+	mean := max(1, float64(total)/max(1, float64(len(docs))))
 	scores := make([]float64, len(docs))
 	words := terms(query)
 	slices.Sort(words)
 	for _, w := range slices.Compact(words) {
-		idf := math.Log(1 + (float64(len(docs))-in[w]+0.5)/(in[w]+0.5))
-		for i := range docs {
-			if n := counts[i][w]; n > 0 {
-				scores[i] += idf * n * (k1 + 1) / (n + k1*(1-b+b*lengths[i]/mean))
+		in := 0.0 // documents that have the word
+		for _, d := range docs {
+			if d.counts[w] > 0 {
+				in++
+			}
+		}
+		idf := math.Log(1 + (float64(len(docs))-in+0.5)/(in+0.5))
+		for i, d := range docs {
+			if n := float64(d.counts[w]); n > 0 {
+				scores[i] += idf * n * (k1 + 1) / (n + k1*(1-b+b*float64(d.length)/mean))
 			}
 		}
 	}
@@ -110,7 +137,7 @@ func terms(text string) []string {
 func (u *Understander) near(ctx context.Context, docs []string, query string) ([]float64, error) {
 	missing := map[string]bool{}
 	u.mu.Lock()
-	if len(u.vectors) > 20_000+len(docs) { // of programs that are no longer talked to
+	if len(u.vectors) > mostKept+len(docs) {
 		clear(u.vectors)
 	}
 	for _, d := range docs {

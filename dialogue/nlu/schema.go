@@ -1,6 +1,7 @@
 package nlu
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,7 +19,7 @@ type schema struct {
 	AnyOf      []*schema          `json:"anyOf,omitempty"`
 	Items      *schema            `json:"items,omitempty"`
 	Properties *members           `json:"properties,omitempty"`
-	Required   []string           `json:"required,omitempty"`
+	Required   *[]string          `json:"required,omitempty"`
 	Closed     *bool              `json:"additionalProperties,omitempty"`
 	Ref        string             `json:"$ref,omitempty"`
 	Defs       map[string]*schema `json:"$defs,omitempty"`
@@ -54,10 +55,13 @@ func (m members) MarshalJSON() ([]byte, error) {
 }
 
 func object(m ...member) *schema {
+	if m == nil {
+		m = []member{}
+	}
 	closed := false
-	s := &schema{Type: "object", Properties: (*members)(&m), Closed: &closed}
+	s := &schema{Type: "object", Properties: (*members)(&m), Closed: &closed, Required: &[]string{}}
 	for _, x := range m {
-		s.Required = append(s.Required, x.name)
+		*s.Required = append(*s.Required, x.name)
 	}
 	return s
 }
@@ -110,6 +114,18 @@ func (s *scope) schema() *schema {
 			} else {
 				plain = append(plain, string(t))
 			}
+		case own:
+			for _, x := range s.in.Commands {
+				var inputs []member
+				for _, i := range x.Slots {
+					form := valueForm(dialogue.SlotOffer{Type: i.Type})
+					if i.Optional {
+						form = nullable(form)
+					}
+					inputs = append(inputs, member{i.Name, form})
+				}
+				forms = append(forms, object(typed(x.Type), member{"slots", object(inputs...)}))
+			}
 		case dialogue.AskQuestion:
 			forms = append(forms, object(typed(t), member{"topic", &schema{Type: "string"}}))
 		case dialogue.SetLanguage:
@@ -133,7 +149,8 @@ func (s *scope) schema() *schema {
 // valueForms returns the form of a slot with its value: a choice for each type of values.
 func (s *scope) valueForms() *schema {
 	type group struct {
-		offer dialogue.SlotOffer
+		form  *schema
+		key   string
 		slots []string
 	}
 	var groups []*group
@@ -141,15 +158,12 @@ func (s *scope) valueForms() *schema {
 		if len(o.Options) > mostOptions {
 			o.Options = nil
 		}
-		same := func(g *group) bool {
-			a, err1 := prompts.JSON(valueForm(g.offer))
-			b, err2 := prompts.JSON(valueForm(o))
-			return err1 == nil && err2 == nil && string(a) == string(b)
-		}
-		i := slices.IndexFunc(groups, same)
+		form := valueForm(o)
+		key := fmt.Sprintf("%v %q %q %+v", form.Type, form.Format, form.Enum, form.Items)
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.key == key })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, &group{offer: o})
+			groups = append(groups, &group{form: form, key: key})
 		}
 		if g := groups[i]; !slices.Contains(g.slots, o.Name) {
 			g.slots = append(g.slots, o.Name)
@@ -157,7 +171,7 @@ func (s *scope) valueForms() *schema {
 	}
 	forms := make([]*schema, len(groups))
 	for i, g := range groups {
-		forms[i] = object(member{"slot", oneOf(g.slots...)}, member{"value", valueForm(g.offer)})
+		forms[i] = object(member{"slot", oneOf(g.slots...)}, member{"value", g.form})
 	}
 	if len(forms) == 1 {
 		return forms[0]

@@ -158,6 +158,12 @@ func (s *scope) command(raw json.RawMessage) ([]dialogue.Command, error) {
 		return nil, fmt.Errorf("%s can't be given now", quoted(string(c.Type)))
 	}
 	out := dialogue.Command{Type: c.Type}
+	if offer, ok := s.own(c.Type); ok {
+		if err := inputs(&out, c, offer); err != nil {
+			return nil, err
+		}
+		return []dialogue.Command{out}, nil
+	}
 	switch c.Type {
 	case dialogue.StartFlow:
 		i := slices.IndexFunc(s.flows, func(f dialogue.FlowOffer) bool { return f.Name == c.Flow })
@@ -270,6 +276,29 @@ func (s *scope) values(raw json.RawMessage, c dialogue.Command, offers []dialogu
 		}
 	}
 	return values, nil
+}
+
+// inputs takes over those of a command of the program's own.
+func inputs(out *dialogue.Command, c dialogue.Command, offer dialogue.CommandOffer) error {
+	for name := range c.Slots {
+		if !slices.ContainsFunc(offer.Slots, func(p program.Param) bool { return p.Name == name }) {
+			return fmt.Errorf("the command %s has no slot %s", quoted(string(c.Type)), quoted(name))
+		}
+	}
+	for _, p := range offer.Slots {
+		v, ok := c.Slots[p.Name]
+		if !ok || v.IsNone() {
+			if !p.Optional {
+				return fmt.Errorf("the slot %s has no value", quoted(p.Name))
+			}
+			continue
+		}
+		if out.Slots == nil {
+			out.Slots = map[string]expr.Value{}
+		}
+		out.Slots[p.Name] = v
+	}
+	return nil
 }
 
 // quoted returns a name as an error says it: of a length that can't hide anything.

@@ -219,6 +219,9 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 		}
 	}
 	ctx := context.Background()
+	if err := sqlitedb.NewWriter(writer, o.BusyTimeout).WAL(ctx); err != nil {
+		return nil, err
+	}
 	if s.conn, err = writer.Conn(ctx); err != nil {
 		return nil, err
 	}
@@ -228,7 +231,6 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 	}
 	for _, p := range []string{
 		fmt.Sprintf(`PRAGMA busy_timeout = %d`, o.BusyTimeout.Milliseconds()),
-		`PRAGMA journal_mode = WAL`,
 		`PRAGMA synchronous = ` + level,
 		`PRAGMA temp_store = MEMORY`,
 		// Many threads that grow at once touch many pages: room for them, and

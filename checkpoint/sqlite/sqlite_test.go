@@ -123,3 +123,24 @@ func TestModel(t *testing.T) {
 		Another: func(t *testing.T, s checkpoint.Store) checkpoint.Store { return openAt(t, pathOf(t, s)) },
 	})
 }
+
+// Several programs may open a new file in the same moment: each gets it.
+func TestANewFileIsOpenedBySeveralAtOnce(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "threads.db")
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				s, err := sqlite.Open(path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}

@@ -368,7 +368,10 @@ func TestAThreadIsRemovedAfterItsTime(t *testing.T) {
 	})
 	call[any](c, "GET", "/threads/"+other, nil)
 	call[any](c, "GET", "/threads/"+lasting, nil)
-	call[any](c, "POST", "/threads", object{"thread_id": short})
+	waitFor(t, "its ID is free", func() bool { // once its checkpoints are removed as well
+		status, _, _ := c.do("POST", "/threads", object{"thread_id": short})
+		return status == http.StatusOK
+	})
 	if got := call[[]object](c, "GET", "/threads/"+short+"/history", nil); len(got) != 0 {
 		t.Errorf("its checkpoints are still there: %v", got)
 	}

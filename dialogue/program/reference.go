@@ -38,7 +38,7 @@ func Reference() []byte {
 	r.objects("Actions", actionObject, retryObject)
 	r.line("## Responses")
 	r.line("")
-	r.line("<a id=\"response\"></a>A response is a text, a map or a list of these.")
+	r.line("A response is a text, a map or a list of these.")
 	r.line("")
 	r.tables(entryObject, wordsObject, buttonObject)
 	r.objects("Flows", flowObject, triggerObject)

@@ -52,6 +52,9 @@ func document(t testing.TB, text string) *yaml.Node {
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
+	if len(doc.Content) == 0 { // comments alone
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+	}
 	return doc.Content[0]
 }
 

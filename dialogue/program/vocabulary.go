@@ -91,7 +91,7 @@ var (
 	aTime     = shape{words: aDuration.words, schema: ref("time")}
 	anExpr    = shape{words: link("expression", "Expressions"), schema: ref("expression")}
 	aTarget   = shape{words: link("target", "Targets"), schema: ref("target")}
-	someWords = shape{words: link("response", "response"), schema: ref("said")}
+	someWords = shape{words: link("response", "Responses"), schema: ref("said")}
 	anything  = shape{words: "anything", schema: &schema{}}
 	aType     = shape{words: "type", schema: ref("type")}
 	aLanguage = shape{words: "language", schema: &schema{Type: oneType{"string"}}}
@@ -164,8 +164,8 @@ var rootObject = &object{
 		{name: "session", is: orNothing(theSlots), about: "Values of the whole conversation, read as `session.NAME`. Flows alone write them."},
 		{name: "slots", is: orNothing(shape{words: theSlots.words, schema: &schema{AnyOf: []*schema{ref("slots"), {Type: oneType{"array"}, Items: ref("namedSlot")}}}}), about: "What flows ask for and work out; shared by all flows. Each instance of a flow has its own values."},
 		{name: "actions", is: orNothing(mapOf(orNothing(a(actionObject)))), about: "Contracts of the code that flows call."},
-		{name: "responses", is: orNothing(mapOf(shape{words: link("response", "response"), schema: ref("entries")})), about: "What is said, by name."},
-		{name: "translations", is: shape{words: "map from language to map from name to " + link("response", "response"), schema: &schema{Type: oneType{"object"}, AdditionalProperties: orNothing(mapOf(shape{schema: ref("entries")})).schema}}, about: "Responses in other languages. A response has its words in a language here or at itself, not in both."},
+		{name: "responses", is: orNothing(mapOf(shape{words: link("response", "Responses"), schema: ref("entries")})), about: "What is said, by name."},
+		{name: "translations", is: shape{words: "map from language to map from name to " + link("response", "Responses"), schema: &schema{Type: oneType{"object"}, AdditionalProperties: orNothing(mapOf(shape{schema: ref("entries")})).schema}}, about: "Responses in other languages. A response has its words in a language here or at itself, not in both."},
 		{name: "flows", is: orNothing(mapOf(a(flowObject))), about: "The tasks; at least one is needed."},
 	},
 }

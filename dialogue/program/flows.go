@@ -572,7 +572,7 @@ func (b *builder) resolve() {
 		case *Collect:
 			for _, name := range x.Slots {
 				collects[name] = true
-				b.question(s, x, name)
+				b.question(s, x, name, mentions)
 			}
 		case *Call:
 			for _, o := range x.Outputs {
@@ -598,7 +598,7 @@ func (b *builder) resolve() {
 }
 
 // question checks that a slot can be asked for, and notes what its words read.
-func (b *builder) question(s *Step, x *Collect, name string) {
+func (b *builder) question(s *Step, x *Collect, name string, mentions map[string]bool) {
 	sc := b.scope
 	sc.step = s.Name
 	slot, ok := b.flow.Slots[name]
@@ -617,6 +617,7 @@ func (b *builder) question(s *Step, x *Collect, name string) {
 		if !ok {
 			b.unknown(u, target)
 		} else if target != nil {
+			mentions[key] = true
 			b.used["slot "+key] = true
 		}
 	}

@@ -2,13 +2,16 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/dialogue/action"
 )
 
 // run runs a command and returns its exit code and what it printed.
@@ -47,5 +50,59 @@ func TestValidateRefusesFilesThatWouldBeTooMuch(t *testing.T) {
 				t.Errorf("control characters are printed: %q", out)
 			}
 		})
+	}
+}
+
+func TestConversationsRunTheCodeOfAServer(t *testing.T) {
+	type guests struct {
+		Guests int `json:"guests"`
+	}
+	type table struct {
+		Table int `json:"table"`
+	}
+	serve := func(parts ...action.Part) string {
+		set, err := action.NewSet(parts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewServer(action.Handler(set))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	book := action.New("book", func(_ context.Context, in guests) (table, error) { return table{10 + in.Guests}, nil })
+	even := action.NewValidator("even", func(_ context.Context, n int) (int, error) {
+		if n%2 == 1 {
+			return 0, action.Refusal("it is odd")
+		}
+		return n, nil
+	})
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.yaml": `version: "2.0"
+slots: {guests: {type: integer, validate: even, ask: {text: "For how many?"}}}
+actions: {book: {inputs: {guests: integer}, outputs: {table: integer}}}
+flows: {f: {description: Book., steps: [{collect: guests}, {action: book}, {say: {text: "Table {table}."}}]}}
+`,
+		"tests.yaml": `
+- id: a-table-for-four
+  turns:
+  - {u: A table, cmd: [start f]}
+  - {u: "3", has: [it is odd]}
+  - {u: "4", has: [Table 14]}
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	test := []string{"dialogue", "test", filepath.Join(dir, "a.yaml"), filepath.Join(dir, "tests.yaml")}
+	if code, out, errs := run(t, append(test, "--actions", serve(book, even))...); code != cli.ExitDone || !strings.Contains(out, "ok    1 conversation") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if code, _, errs := run(t, append(test, "--actions", serve(book))...); code != cli.ExitError || !strings.Contains(errs, `slot "guests": validator "even" has no code`) {
+		t.Errorf("without the validator: exit code %d\n%s", code, errs)
+	}
+	code, out, errs := run(t, test...)
+	if code != cli.ExitError || !strings.Contains(errs, "validators have no code here and take every value: even.") || !strings.Contains(out, "action book was called, and the scenario has no answer of it") {
+		t.Errorf("without a server: exit code %d\n%s%s", code, out, errs)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -132,6 +133,9 @@ func (a *app) converse(ctx context.Context, c conversations, args []string, cove
 	code, err := c.code(ctx, p)
 	if err != nil {
 		return err
+	}
+	if names := validators(p); code == nil && len(names) > 0 {
+		a.console.Notef("These validators have no code here and take every value: %s. --actions names a server that has it.", strings.Join(names, ", "))
 	}
 	var cover *dialoguetest.Coverage
 	if coverage {
@@ -275,6 +279,30 @@ func (c *conversations) code(ctx context.Context, p *program.Program) (dialoguet
 		return nil, Hint(err, "the code of %s is not what the assistant needs", c.actions)
 	}
 	return set, nil
+}
+
+// validators are the names of those that the program asks.
+func validators(p *program.Program) []string {
+	names := map[string]bool{}
+	note := func(list []string) {
+		for _, name := range list {
+			names[name] = true
+		}
+	}
+	for _, s := range p.Session {
+		note(s.Validate)
+	}
+	for _, f := range p.Flows {
+		for _, s := range f.Slots {
+			note(s.Validate)
+		}
+		for _, s := range f.Steps {
+			if x, ok := s.Body.(*program.Collect); ok {
+				note(x.Validate)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // minima reads --min.

@@ -42,7 +42,8 @@ func (j *job) effects() string { return filepath.Join(j.Dir, j.Thread+".effects"
 
 func (j *job) open() (checkpoint.Store, error) {
 	if j.Store == "sqlite" {
-		return sqlite.Open(filepath.Join(j.Dir, "threads.db"))
+		// What is locked for a moment is so for longer where the machine has other work.
+		return sqlite.Open(filepath.Join(j.Dir, "threads.db"), sqlite.Options{BusyTimeout: time.Minute})
 	}
 	// A line that the killed process left half written is put aside.
 	return file.Open(filepath.Join(j.Dir, "threads"), file.Options{Sync: file.SyncNever, Recover: true})

@@ -31,6 +31,7 @@ type app struct {
 	serverOptions        []server.Option
 	embedder             openEmbedder // nil: serve has no index
 	commands             []*cobra.Command
+	dialogues            Dialogues
 	store                checkpoint.Store
 	url                  string
 	openers              map[string]func(ctx context.Context, url string) (checkpoint.Store, error)

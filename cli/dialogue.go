@@ -32,6 +32,7 @@ func (a *app) dialogueCommand() *cobra.Command {
 			return run(cmd, args)
 		}
 	}
+	c.AddCommand(a.dialogueChatCommand(), a.dialogueServeCommand())
 	return c
 }
 

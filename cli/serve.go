@@ -174,9 +174,22 @@ Ctrl-C and SIGTERM let runs finish the superstep that they are in.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.chosen, o.mustKeys = cmd.Flags().Changed("port"), cmd.Flags().Changed("api-keys-env")
 			o.log = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
-			return a.listen(cmd.Context(), o)
+			graphs, err := a.toServe(o.demo)
+			if err != nil {
+				return err
+			}
+			return a.listen(cmd.Context(), o, graphs...)
 		},
 	}
+	o.add(a, cmd)
+	if len(a.demo) > 0 {
+		cmd.Flags().BoolVar(&o.demo, "demo", false, "serve example graphs as well")
+	}
+	return cmd
+}
+
+// add adds the flags of commands that serve.
+func (o *serving) add(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.host, "host", "127.0.0.1", "the address to listen on")
 	f.IntVarP(&o.port, "port", "p", defaultPort, "the port; 0 takes a free one")
@@ -190,25 +203,29 @@ Ctrl-C and SIGTERM let runs finish the superstep that they are in.`,
 		f.IntVar(&o.index.length, "store-index-dims", 0, "how many dimensions its vectors have (default: those of well-known models)")
 		f.StringSliceVar(&o.index.fields, "store-index-fields", nil, "the fields of items whose texts count, such as text,notes[*].text; may be repeated (default: the whole item)")
 	}
-	if len(a.demo) > 0 {
-		f.BoolVar(&o.demo, "demo", false, "serve example graphs as well")
-	}
-	return cmd
 }
 
-func (a *app) listen(ctx context.Context, o serving) error {
-	var graphs []*compiled
+// toServe returns the graphs of the command serve.
+func (a *app) toServe(demo bool) ([]server.Option, error) {
+	var graphs []server.Option
 	for _, g := range a.graphs {
 		if !g.unserved {
-			graphs = append(graphs, g)
+			graphs = append(graphs, g.served)
 		}
 	}
-	if o.demo {
-		graphs = append(graphs, a.demo...)
+	if demo {
+		for _, g := range a.demo {
+			graphs = append(graphs, g.served)
+		}
 	}
 	if len(graphs) == 0 {
-		return a.nothingToServe()
+		return nil, a.nothingToServe()
 	}
+	return graphs, nil
+}
+
+// listen serves graphs.
+func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) error {
 	if o.port < 0 || o.port > 65535 {
 		return Usage("--port must be between 0 and 65535")
 	}
@@ -260,10 +277,7 @@ func (a *app) listen(ctx context.Context, o serving) error {
 	if o.webhooks {
 		opts = append(opts, server.AllowPrivateWebhooks())
 	}
-	for _, g := range graphs {
-		opts = append(opts, g.served)
-	}
-	s, err := server.New(ctx, opts...)
+	s, err := server.New(ctx, append(opts, graphs...)...)
 	if err != nil {
 		return err
 	}

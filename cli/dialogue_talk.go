@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/superstep-dev/superstep/dialogue/action"
+	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
+	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/nlu"
+	"github.com/superstep-dev/superstep/model"
+)
+
+// Dialogues is what assistants that are written in YAML get from the program, for the
+// commands "dialogue chat" and "dialogue serve".
+type Dialogues struct {
+	// Code are actions and validators, beside those of the servers that --actions names.
+	Code []action.Part
+
+	// Model opens the model of a name, for the flag --model: that of package
+	// model/models, or one of the program's own. Variable is of the environment, and
+	// names the model unless the flag does.
+	Model    func(name string) (model.Model, error)
+	Variable string
+
+	// Demo is the assistant of the flag --demo; without it there is no such flag.
+	Demo func() (assistants.Config, error)
+}
+
+// Dialogue says what assistants that are written in YAML get from the program.
+func Dialogue(d Dialogues) Option { return func(a *app) { a.dialogues = d } }
+
+// speaking is what the command line says of an assistant that is to be talked to.
+type speaking struct {
+	demo     bool
+	model    string
+	patterns string
+	actions  []string
+}
+
+func (s *speaking) add(a *app, cmd *cobra.Command) {
+	f := cmd.Flags()
+	if a.dialogues.Model != nil {
+		f.StringVar(&s.model, "model", "", "the model that understands messages, such as openai:gpt-5"+inVariable(a.dialogues.Variable))
+	}
+	f.StringVar(&s.patterns, "patterns", "", "understand messages without a model, by the patterns of this YAML file")
+	f.StringArrayVar(&s.actions, "actions", nil, "the URL of a server that has actions and validators; may be repeated")
+	if a.dialogues.Demo != nil {
+		f.BoolVar(&s.demo, "demo", false, "take the example assistant, in the place of PATH")
+	}
+}
+
+func inVariable(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " (default $" + name + ")"
+}
+
+// speaker returns the assistant that is meant.
+func (a *app) speaker(ctx context.Context, s *speaking, args []string) (c assistants.Config, err error) {
+	switch {
+	case s.demo && len(args) > 0:
+		return c, Usage("--demo and %q are two assistants", args[0])
+	case s.demo && len(s.actions) > 0:
+		return c, Usage("--actions is for an assistant of yours, and --demo has its own")
+	case s.model != "" && s.patterns != "":
+		return c, Usage("--model and --patterns exclude each other")
+	case s.demo:
+		if c, err = a.dialogues.Demo(); err != nil {
+			return c, err
+		}
+	case len(args) == 0:
+		hint := "name its folder or file"
+		if a.dialogues.Demo != nil {
+			hint += "; --demo is an example"
+		}
+		return c, &usageError{errors.New("no assistant is named"), hint}
+	default:
+		if c.Program, err = compileAt(args[0]); err != nil {
+			return c, err
+		}
+		parts := a.dialogues.Code
+		for _, url := range s.actions {
+			more, err := action.HTTP(ctx, url, action.HTTPOptions{})
+			if err != nil {
+				return c, fmt.Errorf("--actions: %w", err)
+			}
+			parts = append(parts[:len(parts):len(parts)], more...)
+		}
+		set, err := action.NewSet(parts...)
+		if err != nil {
+			return c, err
+		}
+		if err := set.Check(c.Program); err != nil {
+			return c, Hint(err, "--actions names a server that has what is missing; a program with actions in Go gives them to cli.Dialogue")
+		}
+		c.Actions = set
+	}
+	return c, a.understanding(s, &c)
+}
+
+// understanding finds what understands messages.
+func (a *app) understanding(s *speaking, c *assistants.Config) error {
+	name := s.model
+	if name == "" && s.patterns == "" && c.Understanding == nil && a.dialogues.Variable != "" {
+		name = os.Getenv(a.dialogues.Variable)
+	}
+	switch {
+	case s.patterns != "":
+		text, err := os.ReadFile(s.patterns)
+		if err != nil {
+			return err
+		}
+		p, err := nlu.ParsePatterns(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.patterns, err)
+		}
+		c.Understanding = p
+	case name != "" && a.dialogues.Model != nil:
+		m, err := a.dialogues.Model(name)
+		if err != nil {
+			return err
+		}
+		c.Understanding = nlu.New(m, nlu.Options{})
+	case c.Understanding == nil:
+		var ways []string
+		if a.dialogues.Model != nil {
+			ways = append(ways, "--model names one, such as openai:gpt-5 or ollama:llama3.2")
+		}
+		return &usageError{errors.New("nothing is there to understand what users say"), strings.Join(append(ways, "--patterns names a file with patterns, which need no model"), "; ")}
+	}
+	return nil
+}
+
+// writeSlots writes values, a line each, in the order of their names.
+func writeSlots(b *strings.Builder, indent string, slots map[string]expr.Value) {
+	for _, name := range slices.Sorted(maps.Keys(slots)) {
+		fmt.Fprintf(b, "%s%s: %s\n", indent, name, strings.ReplaceAll(cmp.Or(slots[name].String(), "none"), "\n", " "))
+	}
+}

@@ -32,7 +32,7 @@ func (a *app) dialogueCommand() *cobra.Command {
 			return run(cmd, args)
 		}
 	}
-	c.AddCommand(a.dialogueChatCommand(), a.dialogueServeCommand())
+	c.AddCommand(a.dialogueChatCommand(), a.dialogueServeCommand(), a.explainCommand(), a.diffDialogueCommand())
 	return c
 }
 

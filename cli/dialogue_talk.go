@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue/action"
 	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/dialogue/expr"
+	"github.com/superstep-dev/superstep/dialogue/nlg"
 	"github.com/superstep-dev/superstep/dialogue/nlu"
 	"github.com/superstep-dev/superstep/model"
 )
@@ -105,17 +106,15 @@ func (a *app) speaker(ctx context.Context, s *speaking, args []string) (c assist
 		}
 		c.Actions = set
 	}
+	if !s.demo {
+		a.keeps(c.Program.Settings.Persistence)
+	}
 	return c, a.understanding(s, &c)
 }
 
-// understanding finds what understands messages.
+// understanding finds what understands messages, and which models do the rest.
 func (a *app) understanding(s *speaking, c *assistants.Config) error {
-	name := s.model
-	if name == "" && s.patterns == "" && c.Understanding == nil && a.dialogues.Variable != "" {
-		name = os.Getenv(a.dialogues.Variable)
-	}
-	switch {
-	case s.patterns != "":
+	if s.patterns != "" {
 		text, err := os.ReadFile(s.patterns)
 		if err != nil {
 			return err
@@ -125,20 +124,71 @@ func (a *app) understanding(s *speaking, c *assistants.Config) error {
 			return fmt.Errorf("%s: %w", s.patterns, err)
 		}
 		c.Understanding = p
-	case name != "" && a.dialogues.Model != nil:
-		m, err := a.dialogues.Model(name)
-		if err != nil {
-			return err
-		}
-		c.Understanding = nlu.New(m, nlu.Options{})
-	case c.Understanding == nil:
+	}
+	if m, config, err := a.modelFor(s, c, "nlu"); err != nil {
+		return err
+	} else if m != nil {
+		c.Understanding = nlu.New(m, nlu.Options{Config: config})
+	}
+	if c.Understanding == nil {
 		var ways []string
 		if a.dialogues.Model != nil {
 			ways = append(ways, "--model names one, such as openai:gpt-5 or ollama:llama3.2")
 		}
 		return &usageError{errors.New("nothing is there to understand what users say"), strings.Join(append(ways, "--patterns names a file with patterns, which need no model"), "; ")}
 	}
+	if m, config, err := a.modelFor(s, c, "generate"); err != nil {
+		return err
+	} else if m != nil {
+		c.Generation = nlg.NewGenerator(m, c.Program, config)
+	}
+	if m, config, err := a.modelFor(s, c, "rephrase"); err != nil {
+		return err
+	} else if m != nil {
+		c.Rephrasing = nlg.NewRephraser(m, c.Program, config)
+	}
 	return nil
+}
+
+// modelFor returns the model of a purpose: that of the command line, or else the one that
+// the assistant's settings name, or else that of the environment. It is nil if there is
+// none, or none is needed to understand messages.
+func (a *app) modelFor(s *speaking, c *assistants.Config, purpose string) (model.Model, model.Config, error) {
+	var config model.Config
+	name := s.model
+	set, ok := c.Program.Settings.Models[purpose]
+	switch {
+	case purpose == "nlu" && name == "" && c.Understanding != nil, a.dialogues.Model == nil:
+		return nil, config, nil
+	case name == "" && ok:
+		name = set.Provider + ":" + set.Model
+		if set.Temperature > 0 {
+			config.Temperature = &set.Temperature
+		}
+	case name == "" && a.dialogues.Variable != "":
+		name = os.Getenv(a.dialogues.Variable)
+	}
+	if name == "" {
+		return nil, config, nil
+	}
+	m, err := a.dialogues.Model(name)
+	return m, config, err
+}
+
+// keeps has conversations kept where the assistant's settings say, unless the command line
+// or the environment does.
+func (a *app) keeps(settings map[string]string) {
+	if a.storeFlag != "" || a.store != nil || settings == nil {
+		return
+	}
+	switch backend := settings["backend"]; backend {
+	case "memory":
+		a.storeFlag = backend
+	case "sqlite":
+		a.storeFlag = "sqlite:" + cmp.Or(settings["path"], "superstep.db")
+	case "postgres", "redis":
+		a.storeFlag = settings["connection"]
+	}
 }
 
 // writeSlots writes values, a line each, in the order of their names.

@@ -19,6 +19,8 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/dialogue/action"
+	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -51,6 +53,15 @@ func TestMain(m *testing.M) {
 		"newer": func() { cli.Main(cli.Graph(newerJokes())) },
 		// bare has no graphs of its own.
 		"bare": func() { cli.Main(cli.Program("bare", "Has no graphs.")) },
+		// teller has the code of an assistant.
+		"teller": func() {
+			type whose struct {
+				Whose string `json:"whose"`
+			}
+			cli.Main(cli.Program("teller", "Books."), cli.Dialogue(cli.Dialogues{Code: []action.Part{
+				action.New("book", func(ctx context.Context, _ struct{}) (whose, error) { return whose{action.CallOf(ctx).User}, nil }, action.Effect(flows.Write)),
+			}}))
+		},
 		"lone": func() { cli.Main(cli.Graph(fan()), cli.DefaultStore("file:threads")) },
 	})
 }

@@ -134,7 +134,7 @@ func TestLangGraphsClients(t *testing.T) {
 			var urls []string
 			stores := data(t)
 			for _, url := range stores {
-				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t))).url)
+				urls = append(urls, start(t, server.Data(url), server.Graph(booking(t)), server.Graph(slow(t)), server.Graph(boom(t)), server.Graph(answering(t)), server.Dialogue(new(boxOffice).assistant(t))).url)
 			}
 			locked := start(t, server.APIKeys("right"), server.Graph(slow(t)), quiet())
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -20,7 +20,7 @@ import (
 
 // dialogueCommand holds the commands for assistants that are written in YAML.
 func (a *app) dialogueCommand() *cobra.Command {
-	c := Group("dialogue", "Check, draw and test assistants that are written in YAML",
+	c := Group("dialogue", "Check, draw, test, talk with and serve assistants that are written in YAML",
 		a.validateCommand(), a.schemaCommand(), a.drawDialogueCommand(), a.testDialogueCommand(), a.coverageCommand())
 	c.GroupID = "look"
 	for _, sub := range c.Commands() {

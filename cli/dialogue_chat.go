@@ -78,6 +78,9 @@ func again(s *speaking, args []string) string {
 	for _, url := range s.actions {
 		b.WriteString(" --actions " + quote(url))
 	}
+	for _, path := range s.older {
+		b.WriteString(" --older " + quote(path))
+	}
 	return b.String()
 }
 

@@ -180,11 +180,11 @@ func standingsText(found []standing) string {
 	var parts []string
 	for _, fate := range []dialogue.Fate{dialogue.Stays, dialogue.Pinned, dialogue.Moves, dialogue.Restarts, dialogue.Ends} {
 		if n[fate] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n[fate], fate))
+			parts = append(parts, fmt.Sprintf("%s %d", fate, n[fate]))
 		}
 	}
 	if len(parts) > 0 {
-		fmt.Fprintf(&b, "; of their flows %s", strings.Join(parts, ", "))
+		fmt.Fprintf(&b, "; flows: %s", strings.Join(parts, ", "))
 	}
 	b.WriteString(".\n")
 	return b.String()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/nlg"
 	"github.com/superstep-dev/superstep/dialogue/nlu"
+	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -45,6 +47,7 @@ type speaking struct {
 	model    string
 	patterns string
 	actions  []string
+	older    []string
 }
 
 func (s *speaking) add(a *app, cmd *cobra.Command) {
@@ -53,10 +56,22 @@ func (s *speaking) add(a *app, cmd *cobra.Command) {
 		f.StringVar(&s.model, "model", "", "the model that understands messages, such as openai:gpt-5"+inVariable(a.dialogues.Variable))
 	}
 	f.StringVar(&s.patterns, "patterns", "", "understand messages without a model, by the patterns of this YAML file")
-	f.StringArrayVar(&s.actions, "actions", nil, "the URL of a server that has actions and validators; may be repeated")
+	f.StringArrayVar(&s.actions, "actions", nil, "the URL of a server that has actions and validators; may be repeated (its key: $"+actionsKey+")")
+	f.StringArrayVar(&s.older, "older", nil, "the path of the assistant as it was before, for conversations that are pinned to it; may be repeated")
 	if a.dialogues.Demo != nil {
 		f.BoolVar(&s.demo, "demo", false, "take the example assistant, in the place of PATH")
 	}
+}
+
+// actionsKey is the environment variable with the key that servers of actions are sent.
+const actionsKey = "SUPERSTEP_ACTIONS_KEY"
+
+func actionsHeader() http.Header {
+	key := os.Getenv(actionsKey)
+	if key == "" {
+		return nil
+	}
+	return http.Header{"Authorization": {"Bearer " + key}}
 }
 
 func inVariable(name string) string {
@@ -71,8 +86,8 @@ func (a *app) speaker(ctx context.Context, s *speaking, args []string) (c assist
 	switch {
 	case s.demo && len(args) > 0:
 		return c, Usage("--demo and %q are two assistants", args[0])
-	case s.demo && len(s.actions) > 0:
-		return c, Usage("--actions is for an assistant of yours, and --demo has its own")
+	case s.demo && len(s.actions)+len(s.older) > 0:
+		return c, Usage("--actions and --older are for an assistant of yours, and --demo has its own")
 	case s.model != "" && s.patterns != "":
 		return c, Usage("--model and --patterns exclude each other")
 	case s.demo:
@@ -89,9 +104,18 @@ func (a *app) speaker(ctx context.Context, s *speaking, args []string) (c assist
 		if c.Program, err = compileAt(args[0]); err != nil {
 			return c, err
 		}
+		var older []*program.Program
+		for _, path := range s.older {
+			p, err := compileAt(path)
+			if err != nil {
+				return c, err
+			}
+			older = append(older, p)
+		}
+		c.Program = c.Program.With(older...)
 		parts := a.dialogues.Code
 		for _, url := range s.actions {
-			more, err := action.HTTP(ctx, url, action.HTTPOptions{})
+			more, err := action.HTTP(ctx, url, action.HTTPOptions{Header: actionsHeader()})
 			if err != nil {
 				return c, fmt.Errorf("--actions: %w", err)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/superstep-dev/superstep/cli"
 	"github.com/superstep-dev/superstep/client"
+	"github.com/superstep-dev/superstep/dialogue/action"
+	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 )
@@ -189,5 +192,48 @@ func TestAModelUnderstands(t *testing.T) {
 	var out, notes bytes.Buffer
 	if code := cli.Run(t.Context(), []string{"dialogue", "chat", path, "--store", "memory"}, strings.NewReader(""), &out, &notes, opts); code != cli.ExitUsage || !strings.Contains(notes.String(), "--model names one") {
 		t.Errorf("without a model: exit code %d: %s", code, &notes)
+	}
+}
+
+// --actions takes the code of an assistant from another process, with a key.
+func TestActionsAreTakenFromAServer(t *testing.T) {
+	type whose struct {
+		Whose string `json:"whose"`
+	}
+	set, err := action.NewSet(action.New("book", func(ctx context.Context, _ struct{}) (whose, error) {
+		return whose{action.CallOf(ctx).User}, nil
+	}, action.Effect(flows.Write)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer key-of-actions" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		action.Handler(set).ServeHTTP(w, r)
+	}))
+	defer h.Close()
+	dir := t.TempDir()
+	path, patterns := filepath.Join(dir, "tables.yaml"), filepath.Join(dir, "patterns.txt")
+	for name, text := range map[string]string{
+		path:     `{version: "2.0", actions: {book: {effect: write, outputs: {whose: string}}}, flows: {book_table: {description: Book., steps: [{action: book}, {say: {text: "Booked for {whose}."}}]}}}`,
+		patterns: `- {match: table, start: book_table}`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chat := func() (int, string, string) {
+		var out, notes bytes.Buffer
+		code := cli.Run(t.Context(), []string{"dialogue", "chat", path, "--patterns", patterns, "--store", "memory", "--user", "u-7", "--actions", h.URL}, strings.NewReader("a table\n"), &out, &notes)
+		return code, out.String(), notes.String()
+	}
+	if code, out, notes := chat(); code != cli.ExitError || !strings.Contains(notes, "--actions") {
+		t.Errorf("without the key: exit code %d: %s%s", code, out, notes)
+	}
+	t.Setenv("SUPERSTEP_ACTIONS_KEY", "key-of-actions")
+	if code, out, notes := chat(); code != cli.ExitDone || out != "Booked for u-7.\n" {
+		t.Errorf("exit code %d: %s%s", code, out, notes)
 	}
 }

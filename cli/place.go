@@ -33,7 +33,7 @@ func OverServer(cmd *cobra.Command) *cobra.Command {
 
 // onStore are the commands that look at a store or change it, and know nothing of
 // servers.
-var onStore = []string{"stats", "prune", "repair", "export", "import", "events send", "runner"}
+var onStore = []string{"stats", "prune", "repair", "export", "import", "events send", "runner", "dialogue chat", "dialogue explain"}
 
 // checkURL refuses --url, and its variable, where they would be ignored.
 func (a *app) checkURL(cmd *cobra.Command) error {

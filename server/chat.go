@@ -259,6 +259,9 @@ func (s *Server) tellTurn(ctx context.Context, log *runLog, tell func(any) error
 	}
 }
 
+// waitingNode waits for the next message: nothing happens there.
+const waitingNode = "collect_next_slot"
+
 // happened returns what a client is told of an event of a run.
 func (s *Server) happened(ev sent) (h happening, ok bool) {
 	name, inside, _ := strings.Cut(ev.event, "|")
@@ -270,7 +273,7 @@ func (s *Server) happened(ev sent) (h happening, ok bool) {
 		Triggers []string `json:"triggers"` // of one that begins
 		Error    *string  `json:"error"`
 	}
-	if json.Unmarshal(ev.data, &t) != nil {
+	if json.Unmarshal(ev.data, &t) != nil || inside == "" && t.Name == waitingNode {
 		return h, false
 	}
 	h.Status = "completed"

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -804,5 +806,41 @@ func TestTheDialogueIsAGraph(t *testing.T) {
 	}
 	if q := question(run(user("m-5", "Two seats, please"))); q["slot"] != "seats" {
 		t.Errorf("after bad input: %v", q)
+	}
+}
+
+// SONI-28: one function builds the graph that servers, command lines and tests run.
+func TestTheServerRunsTheGraphThatTheBuilderMade(t *testing.T) {
+	o := &boxOffice{}
+	drawn := call[object](operaAt(t, o), "GET", "/assistants/opera/graph", nil)
+	edges := func(list []any) (have []string) {
+		for _, e := range list {
+			e := e.(object)
+			have = append(have, fmt.Sprint(e["source"], " ", e["target"]))
+		}
+		slices.Sort(have)
+		return have
+	}
+	var want []string
+	for _, e := range o.assistant(t).Graph().Drawing(0).Edges {
+		want = append(want, e.From+" "+e.To)
+	}
+	slices.Sort(want)
+	if have := edges(drawn["edges"].([]any)); !slices.Equal(have, want) || len(have) < 18 {
+		t.Errorf("the server draws %q, the builder made %q", have, want)
+	}
+	// Nothing else builds one.
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "../dialogue/assistant/") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && regexp.MustCompile(`graph\.New\[\w+\.State\]\(`).Match(text) && bytes.Contains(text, []byte(`superstep/dialogue/assistant"`)) {
+			t.Errorf("%s builds a graph over the state of an assistant", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,19 +27,41 @@ type Agent struct {
 // models what it is for. The graph may also have been made by New, Chain,
 // Parallel, Cycle, NewSupervisor or NewSwarm.
 func Of[C any, P Stateful[C]](g *graph.Graph[C], description string) *Agent {
+	return of(g, description, func(c *C, use func(*State) error) error { return use(P(c).AgentState()) },
+		func(c *C) (*State, error) { return P(c).AgentState(), nil })
+}
+
+// of makes a graph an agent, of whose state a State is a part, or a view.
+func of[C any](g *graph.Graph[C], description string, on func(*C, func(*State) error) error, result func(*C) (*State, error)) *Agent {
 	a := &Agent{description: description}
 	if g == nil {
 		return a
 	}
 	a.name, a.node = g.Name(), graph.Contains(g)
 	a.call = func(ctx context.Context, key string, input func(*State) error) (*State, error) {
-		out, err := callGraph(ctx, key, g, func(c *C) error { return input(P(c).AgentState()) })
+		out, err := callGraph(ctx, key, g, func(c *C) error { return on(c, input) })
 		if err != nil {
 			return nil, err
 		}
-		return P(out).AgentState(), nil
+		return result(out)
 	}
 	return a
+}
+
+// ParentState returns the state of the graph that an agent is a node of ([AddAgent]),
+// in a node or a tool of the agent: as it was when the agent began, for reading. It is
+// false where the agent is no such node, or the state no S.
+func ParentState[S any](ctx context.Context) (*S, bool) {
+	s, ok := ctx.Value(parentKey{}).(*S)
+	return s, ok
+}
+
+type parentKey struct{}
+
+// withParent shows a state to the agent that works in the context.
+func withParent[S any](ctx context.Context, s *S) context.Context {
+	seen := *s
+	return context.WithValue(ctx, parentKey{}, &seen)
 }
 
 // callGraph runs a graph: inside a node as a part of it, and elsewhere on a
@@ -103,7 +125,7 @@ func AddAgent[S any, P Stateful[S]](b *graph.Builder[S], name string, a *Agent, 
 		return
 	}
 	b.Defaults(Turns[S, P]())
-	b.AddNode(name, func(ctx context.Context, s *S) error { return runAgent[S, P](ctx, s, name, a, c) }, append([]graph.NodeOption{a.node}, opts...)...)
+	b.AddNode(name, func(ctx context.Context, s *S) error { return runAgent[S, P](withParent(ctx, s), s, name, a, c) }, append([]graph.NodeOption{a.node}, opts...)...)
 }
 
 func runAgent[S any, P Stateful[S]](ctx context.Context, s *S, node string, a *Agent, c SubAgent[S]) error {

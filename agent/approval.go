@@ -23,7 +23,7 @@ import (
 // an edit don't match the tool's schema, is a [*graph.AnswerError]: nothing is done,
 // and the question stays open.
 type Approval struct {
-	Tool string // name; "*" stands for every tool that no other Approval names
+	Tool string // name; "*" stands for every tool that no other Approval names, but for [AnswerTool]
 
 	// Allowed are the decisions that may be taken; none stands for approve, edit
 	// and reject.
@@ -130,7 +130,7 @@ func (t *Tools[S]) approval(c chat.ToolCall) (*Approval, bool) {
 	var found *Approval
 	for i := range t.Approve {
 		a := &t.Approve[i]
-		if a.Tool == c.Name || a.Tool == "*" && found == nil {
+		if a.Tool == c.Name || a.Tool == "*" && found == nil && c.Name != AnswerTool {
 			found = a
 		}
 	}

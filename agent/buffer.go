@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
@@ -56,7 +58,10 @@ type Summary struct {
 	MaxTokens int
 
 	// KeepTokens is how many tokens of the newest turns stay as they are; half
-	// of MaxTokens if 0. The last turn stays in any case.
+	// of MaxTokens if 0. The last turn stays in any case, unless it is longer than
+	// MaxTokens by itself: then what tools were called for in it, and their results,
+	// become a summary behind the user's message, but for the newest rounds that
+	// fit. Calls and their results stay together, and the last round stays.
 	KeepTokens int
 
 	Count  chat.Counter // nil: chat.EstimateTokens
@@ -106,11 +111,7 @@ func (c *Summary) run(ctx context.Context, h *chat.History) (Usage, error) {
 		count = chat.EstimateTokens
 	}
 	messages := h.Slice()
-	total := 0
-	for _, m := range messages {
-		total += count(m)
-	}
-	if total <= c.MaxTokens {
+	if sum(messages, count) <= c.MaxTokens {
 		return nil, nil
 	}
 	keep := c.KeepTokens
@@ -120,7 +121,28 @@ func (c *Summary) run(ctx context.Context, h *chat.History) (Usage, error) {
 	for len(messages) > 0 && messages[0].Role == chat.RoleSystem && !IsSummary(messages[0]) {
 		messages = messages[1:] // instructions stay
 	}
-	old := messages[:len(messages)-newest(messages, keep, count)]
+	fit := newest(messages, keep, count)
+	used, err := c.replace(ctx, h, messages[:len(messages)-fit])
+	if err != nil {
+		return nil, err
+	}
+	turn := messages[len(messages)-fit:]
+	if len(turn) == 0 || sum(turn, count) <= c.MaxTokens {
+		return used, nil
+	}
+	more, err := c.replace(ctx, h, turn[1:1+chat.NewestRounds(turn[1:], keep-count(turn[0]), count)])
+	return used.plus(more), err
+}
+
+func sum(messages []chat.Message, count chat.Counter) (total int) {
+	for _, m := range messages {
+		total += count(m)
+	}
+	return total
+}
+
+// replace puts a summary in the place of messages that follow one another.
+func (c *Summary) replace(ctx context.Context, h *chat.History, old []chat.Message) (Usage, error) {
 	if len(old) == 0 || len(old) == 1 && IsSummary(old[0]) {
 		return nil, nil // what is left can't be shortened
 	}
@@ -128,14 +150,36 @@ func (c *Summary) run(ctx context.Context, h *chat.History) (Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The summary takes the place of the first message.
-	h.Add(chat.Message{
-		ID: old[0].ID, Role: chat.RoleSystem, Parts: []chat.Part{chat.Text{Text: summary.Text}}, Metadata: map[string]string{summaryKey: "true"},
-	})
+	m := chat.Message{ID: old[0].ID, Role: chat.RoleSystem, Parts: []chat.Part{chat.Text{Text: summary.Text}}, Metadata: map[string]string{summaryKey: "true"}}
+	if n := answersSince(old); n > 0 {
+		m.Metadata[summaryCalls] = strconv.Itoa(n)
+	}
+	h.Add(m)
 	for _, m := range old[1:] {
 		h.Remove(m.ID)
 	}
 	return summary.Used, nil
+}
+
+// summaryCalls is the key of the metadata of a summary that says how many answers of
+// models since the user spoke are in it: they count for the limit of a turn.
+const summaryCalls = "summary_calls"
+
+// answersSince returns how many answers of models there are since the user spoke,
+// those in summaries included.
+func answersSince(messages []chat.Message) (n int) {
+	for _, m := range slices.Backward(messages) {
+		switch {
+		case m.Role == chat.RoleUser:
+			return n
+		case m.Role == chat.RoleAssistant:
+			n++
+		case IsSummary(m):
+			in, _ := strconv.Atoi(m.Metadata[summaryCalls]) // without: of turns before
+			n += in
+		}
+	}
+	return n
 }
 
 // newest returns how many messages of the newest turns fit: all of the last one
@@ -187,7 +231,7 @@ func (c *Summary) summarize(ctx context.Context, old []chat.Message) (summarized
 	// the node runs again.
 	sum := sha256.Sum256([]byte(b.String()))
 	return graph.Once(ctx, "summary "+hex.EncodeToString(sum[:6]), func(context.Context, string) (summarized, error) {
-		resp, err := watched(ctx, req, "", func() (*model.Response, error) { return c.Model.Generate(ctx, req) })
+		resp, err := watched(ctx, req, "", func() (*model.Response, error) { return model.Answered(c.Model.Generate(ctx, req)) })
 		if err != nil {
 			return summarized{}, err
 		}

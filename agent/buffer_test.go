@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 type remembering struct {
@@ -123,6 +125,74 @@ func TestMistakesInASummary(t *testing.T) {
 	for _, want := range []string{"no summary", "down"} {
 		if _, err := g.Invoke(t.Context(), say(chat.User("u1"), chat.User("u2"))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
+		}
+	}
+}
+
+// In a turn of many rounds the older ones become a summary: the user's message stays,
+// and so do the pairs of calls and results, and the limit of calls counts what is in it.
+func TestALongTurnIsShortenedBetweenItsRounds(t *testing.T) {
+	longest, summaries := 0, 0
+	calls := 0
+	m := model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+		if err := sound(r.Messages); err != nil {
+			return nil, err
+		}
+		ms := r.Messages[1:]
+		longest = max(longest, len(ms))
+		if n := slices.IndexFunc(ms, func(m chat.Message) bool { return m.Text() == "count to ten" }); n < 0 {
+			return nil, fmt.Errorf("the question is gone:\n%s", transcript(ms))
+		}
+		calls++
+		return &model.Response{Message: chat.Assistant("", call(fmt.Sprint("c", calls), "x", "{}"), call(fmt.Sprint("d", calls), "x", "{}"))}, nil
+	})
+	sum := model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+		summaries++
+		m := chat.Assistant("so far so good")
+		m.Usage = &chat.Usage{Input: 1}
+		return &model.Response{Message: m}, nil
+	})
+	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("x", new([]string))}, MaxIterations: 10,
+		Summary: &agent.Summary{Model: sum, MaxTokens: 9, Count: func(chat.Message) int { return 1 }}}, mem(), graph.CycleGuard(0))
+	if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), g.Input(agent.Say[S](chat.User("hi"), chat.Assistant("hello"), chat.User("count to ten")))); err != nil {
+		t.Fatal(err)
+	}
+	s, err := g.Thread(th).State(t.Context())
+	if err != nil || calls != 10 || s.State.Stopped.Get() != agent.StopMaxIterations {
+		t.Errorf("%v, %d calls, stopped %q", err, calls, s.State.Stopped.Get())
+	}
+	if longest > 9 || summaries < 2 || summaries > 6 {
+		t.Errorf("%d messages in a request, %d summaries", longest, summaries)
+	}
+	if used := s.State.Usage.Get().Under(agent.NodeSummary).Calls(); used != summaries {
+		t.Errorf("the usage has %d summaries of %d", used, summaries)
+	}
+}
+
+// A summary at the entry comes before the model, which answers once.
+func TestASummaryAtTheEntryDoesNotAnswerTwice(t *testing.T) {
+	sum := func() *agent.Summary {
+		return &agent.Summary{Model: scripted.New(scripted.Text("sum").Repeat()), MaxTokens: 3, Count: func(chat.Message) int { return 1 }}
+	}
+	for name, build := range map[string]func(m model.Model) (*graph.Graph[S], error){
+		"of an agent": func(m model.Model) (*graph.Graph[S], error) {
+			return agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("x", new([]string))}, Summary: sum()}, mem())
+		},
+		"of a graph of one's own": func(m model.Model) (*graph.Graph[S], error) {
+			b := graph.New[S]("g")
+			agent.AddSummary(b, "shorten", *sum(), func(s *S) *chat.History { return &s.Messages })
+			agent.AddLLM(b, "ask", agent.LLM[S]{Model: m})
+			return b.AddSequence("shorten", "ask").AddEdge(graph.Start, "shorten").Compile(mem())
+		},
+	} {
+		m := scripted.New(scripted.Text("fine").Repeat())
+		g, err := build(m)
+		for turn := range 4 {
+			s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input(fmt.Sprint("q", turn)))
+			last := fmt.Sprintf("user: q%d\nassistant: fine\n", turn)
+			if err != nil || len(m.Requests()) != turn+1 || !strings.HasSuffix(s.State.Messages.String(), last) || s.State.Messages.Len() > 5 {
+				t.Errorf("%s: %v, %d answers\n%s", name, err, len(m.Requests()), s.State.Messages)
+			}
 		}
 	}
 }

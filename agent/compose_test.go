@@ -142,7 +142,7 @@ func TestACycleCountsItsRoundsAnew(t *testing.T) {
 	}
 }
 
-// TRPC-22, 23, 24: an agent, here a chain, between the nodes of a user's graph.
+// TRPC-22, 24: an agent, here a chain, between the nodes of a user's graph.
 func TestAnAgentAsANode(t *testing.T) {
 	chain, err := agent.Chain("analyzer", []*agent.Agent{member(t, "a", says("a")), member(t, "b", says("b"))})
 	if err != nil {
@@ -179,7 +179,7 @@ func TestAnAgentAsANode(t *testing.T) {
 // Agents that are nodes one after the other get the user's input, or the answer
 // before, and of the graph's state what is passed on; what happens in them is seen
 // in the graph's stream.
-func TestAgentsAsNodesOneAfterTheOther(t *testing.T) { // TRPC-23
+func TestAgentsAsNodesOneAfterTheOther(t *testing.T) {
 	type given struct {
 		agent.State
 		Topic string

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -81,8 +82,11 @@ type LLM[S any] struct {
 	// Whole asks for the answer as a whole and streams it as one chunk.
 	Whole bool
 
-	set     *tool.Set // of Tools; checked when the node is added
-	reserve int       // supersteps that another round and the end take
+	set     *tool.Set     // of Tools; checked when the node is added
+	reserve int           // supersteps that another round and the end take
+	form    *model.Schema // read into Structured if an answer has it
+	lenient bool          // an answer in another form than Output is no error
+	final   string        // the tool whose call is the answer
 }
 
 // AddLLM adds a node that asks a model.
@@ -130,14 +134,7 @@ func turnOf(st *State) turn {
 		t.messages = append(t.messages, m)
 		return t
 	}
-	for m := range st.Messages.Backward() {
-		if m.Role == chat.RoleUser {
-			break
-		}
-		if m.Role == chat.RoleAssistant {
-			t.calls++
-		}
-	}
+	t.calls = answersSince(t.messages)
 	return t
 }
 
@@ -169,12 +166,18 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 		st.LastResponse.Add(text)
 		st.NodeResponses.Put(graph.Info(ctx).Node, text)
 	}
-	if l.Output != nil && len(m.ToolCalls()) == 0 {
-		data, err := model.ReadOutput[json.RawMessage](l.Output, m)
-		if err != nil {
+	if form := cmp.Or(l.Output, l.form); form != nil {
+		data, err := model.ReadOutput[json.RawMessage](form, m)
+		switch {
+		case err == nil:
+			st.Structured.Set(data)
+		case l.lenient || len(m.ToolCalls()) > 0:
+			if st.formed() {
+				st.Structured.Set(nil) // of the turn before
+			}
+		default:
 			return err
 		}
-		st.Structured.Set(data)
 	}
 	l.stop(ctx, st, m, t.calls+1)
 	return nil
@@ -184,7 +187,7 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 func (l *LLM[S]) stop(ctx context.Context, st *State, m chat.Message, calls int) {
 	wanted := m.ToolCalls()
 	if len(wanted) == 0 {
-		st.Stopped.Add(StopAnswer)
+		st.Stopped.Add(stopOf(m))
 		return
 	}
 	if l.MaxCalls <= 0 {
@@ -192,6 +195,8 @@ func (l *LLM[S]) stop(ctx context.Context, st *State, m chat.Message, calls int)
 	}
 	why := ""
 	switch left := graph.Info(ctx).RemainingSteps; {
+	case l.final != "" && calls == l.MaxCalls && left != 0 && slices.ContainsFunc(wanted, func(c chat.ToolCall) bool { return c.Name == l.final }):
+		return // it is the answer
 	case calls >= l.MaxCalls:
 		why = fmt.Sprintf("the limit of %d model calls was reached", l.MaxCalls)
 	case left >= 0 && left < max(l.reserve, 2):
@@ -434,10 +439,15 @@ func answerID(ctx context.Context, last string) string {
 // usable reports what is wrong with an answer that can't be used. It isn't
 // recorded, so that the model is asked again when the node runs again.
 func (l *LLM[S]) usable(m chat.Message) error {
-	if l.Output == nil || len(m.ToolCalls()) > 0 {
+	form := cmp.Or(l.Output, l.form)
+	o := output{form: form, tool: l.ToolChoice == AnswerTool}
+	if form == nil || len(m.ToolCalls()) > 0 && !(o.tool && !l.lenient) {
 		return nil
 	}
-	_, err := model.ReadOutput[json.RawMessage](l.Output, m)
+	_, err := o.read(m)
+	if l.lenient && !(hopeless(err) && (l.Output != nil || o.tool)) {
+		return nil
+	}
 	return err
 }
 
@@ -458,7 +468,7 @@ func generate(ctx context.Context, m model.Model, req *model.Request, name, id s
 // stream asks a model and streams what it says.
 func stream(ctx context.Context, m model.Model, req *model.Request, id string, whole bool) (*model.Response, error) {
 	if whole {
-		resp, err := m.Generate(ctx, req)
+		resp, err := model.Answered(m.Generate(ctx, req))
 		if err != nil {
 			return nil, err
 		}
@@ -466,9 +476,10 @@ func stream(ctx context.Context, m model.Model, req *model.Request, id string, w
 		resp.Message.ID = id
 		return resp, graph.EmitMessage(ctx, chat.ChunkOf(resp.Message))
 	}
-	return model.Collect(func(yield func(chat.Chunk, error) bool) {
+	said := false
+	resp, err := model.Collect(func(yield func(chat.Chunk, error) bool) {
 		for chunk, err := range m.Stream(ctx, req) {
-			if err == nil {
+			if said = true; err == nil {
 				chunk.ID = id // the provider's need not be unique
 				err = graph.EmitMessage(ctx, chunk)
 			}
@@ -477,6 +488,10 @@ func stream(ctx context.Context, m model.Model, req *model.Request, id string, w
 			}
 		}
 	})
+	if err == nil && !said {
+		return model.Answered(nil, nil)
+	}
+	return resp, err
 }
 
 // asJSON is json.Marshal for values that can't fail.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -458,5 +462,33 @@ func TestAStateOfMessages(t *testing.T) {
 	same(t, "the conversation", transcript(snap.State.Messages.Slice()), "user: 6*7?\nassistant: [1 multiply{\"a\":6,\"b\":7}]\ntool: 42 (1)\n")
 	if last := snap.State.Messages.Last(); last.Text() != "42" || len(last.ToolCalls()) != 0 {
 		t.Errorf("the last message is %v", last)
+	}
+}
+
+// A tool returns what the provider refuses: later turns go on, and the model is told.
+func TestAToolsMediaThatTheProviderDoesNotTakeDoNotEndAThread(t *testing.T) {
+	var bodies []string
+	answers := []string{
+		`{"choices":[{"message":{"tool_calls":[{"id":"c1","type":"function","function":{"name":"scan","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`,
+		`{"choices":[{"message":{"content":"scanned"}}]}`, `{"choices":[{"message":{"content":"fine"}}]}`,
+	}
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answers[len(bodies)-1])
+	}))
+	defer h.Close()
+	scan := tool.New("scan", "Scans.", func(context.Context, struct{}) (tool.Result, error) {
+		return tool.Result{Content: []chat.Part{chat.Image{Source: chat.Source{Data: []byte("12345"), MIME: "image/png"}}}}, nil
+	})
+	g := react(t, agent.ReAct[state]{Model: openai.New("m", openai.BaseURL(h.URL)), Tools: []tool.Tool{scan}}, memory())
+	for _, text := range []string{"scan it", "and?"} {
+		if _, err := g.Thread("t").Invoke(t.Context(), g.Input(ask(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(bodies) != 3 || !strings.Contains(bodies[2], "[Not shown: an image (image/png, 5 bytes)") {
+		t.Errorf("sent %q", bodies)
 	}
 }

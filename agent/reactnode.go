@@ -29,7 +29,8 @@ type Scratch struct {
 	// FinalOutput is the answer; empty if the node stopped without one.
 	FinalOutput string `json:"final_output,omitempty"`
 
-	// Stopped says why the node stopped: [StopAnswer] or [StopMaxIterations]. If
+	// Stopped says why the node stopped: [StopAnswer], [StopLength], [StopFilter] or
+	// [StopMaxIterations]. If
 	// it is empty, the node goes on with what is in Scratchpad; otherwise it
 	// begins a new one.
 	Stopped StopReason `json:"stop_reason,omitempty"`
@@ -172,7 +173,7 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 		calls := m.ToolCalls()
 		answer = m.Text()
 		if len(calls) == 0 {
-			steps, stopped = append(steps, FinalAnswer(answer)), StopAnswer
+			steps, stopped = append(steps, FinalAnswer(answer)), stopOf(m)
 			break
 		}
 		if answer != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -92,7 +93,7 @@ func reduceUsage(sum Usage, update any) Usage {
 func AddSchemaLLM(b *graph.Builder[graph.SchemaState], name string, l LLM[State], opts ...graph.NodeOption) {
 	b.Mistake(name, l.check()).Defaults(schemaTurns)
 	b.AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
-		return onSchema(s, func(st *State) error { return l.run(ctx, st, st) })
+		return OnSchema(s, func(st *State) error { return l.run(ctx, st, st) })
 	}, append([]graph.NodeOption{schemaFields}, opts...)...)
 }
 
@@ -101,7 +102,7 @@ func AddSchemaLLM(b *graph.Builder[graph.SchemaState], name string, l LLM[State]
 func AddSchemaTools(b *graph.Builder[graph.SchemaState], name string, t Tools[State], opts ...graph.NodeOption) {
 	b.Mistake(name, t.check()).Defaults(schemaTurns)
 	b.AddCommandNode(name, func(ctx context.Context, s *graph.SchemaState) (cmd graph.Command, err error) {
-		err = onSchema(s, func(st *State) error {
+		err = OnSchema(s, func(st *State) error {
 			cmd, err = t.run(ctx, st, st)
 			return err
 		})
@@ -118,7 +119,7 @@ func AddSchemaAgent(b *graph.Builder[graph.SchemaState], name string, a *Agent, 
 		return
 	}
 	b.Defaults(schemaTurns).AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
-		return onSchema(s, func(st *State) error { return runAgent(ctx, st, name, a, c) })
+		return OnSchema(s, func(st *State) error { return runAgent(withParent(ctx, s), st, name, a, c) })
 	}, append([]graph.NodeOption{schemaFields, a.node}, opts...)...)
 }
 
@@ -140,7 +141,7 @@ func AddSchemaToolsEdges(b *graph.Builder[graph.SchemaState], llm, tools, fallba
 
 // schemaTurns is [Turns] for a state that is a map.
 var schemaTurns = graph.OnInput(func(s *graph.SchemaState, open graph.Open) (newTurn bool, err error) {
-	err = onSchema(s, func(st *State) error {
+	err = OnSchema(s, func(st *State) error {
 		newTurn, err = st.onInput(open)
 		return err
 	})
@@ -164,8 +165,35 @@ func schemaValue[T any](s *graph.SchemaState, name string) (T, error) {
 	return t, nil
 }
 
-// onSchema runs a node of this package on a state that is a map.
-func onSchema(s *graph.SchemaState, run func(st *State) error) error {
+// SchemaTurns is [Turns] for a state that is a map.
+func SchemaTurns() graph.RunOption { return schemaTurns }
+
+// OfSchema is [Of] for a graph whose state is a map, with the fields of
+// [MessagesSchema].
+func OfSchema(g *graph.Graph[graph.SchemaState], description string) *Agent {
+	return of(g, description, OnSchema, func(s *graph.SchemaState) (*State, error) {
+		var out State
+		err := OnSchema(s, func(st *State) error { out = *st; return nil })
+		if err != nil {
+			return nil, err
+		}
+		responses, err := schemaValue[map[string]any](s, KeyNodeResponses)
+		for node, text := range responses {
+			out.NodeResponses.Put(node, fmt.Sprint(text))
+		}
+		used, usedErr := schemaValue[Usage](s, KeyUsage)
+		spend(&out.Usage, used)
+		structured, structErr := schemaValue[map[string]any](s, KeyStructured)
+		if structured != nil {
+			out.Structured.Set(asJSON(structured))
+		}
+		return &out, errors.Join(err, usedErr, structErr)
+	})
+}
+
+// OnSchema lets a function work on the fields of [MessagesSchema] as a [State]. What it
+// changes is written to the map; NodeResponses, Usage and Structured are what it adds.
+func OnSchema(s *graph.SchemaState, run func(st *State) error) error {
 	var st State
 	messages, err := schemaValue[[]chat.Message](s, KeyMessages)
 	if err != nil {
@@ -243,5 +271,5 @@ func onSchema(s *graph.SchemaState, run func(st *State) error) error {
 		}
 		update[KeyStructured] = v
 	}
-	return s.Update(update)
+	return update.Into(s)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
@@ -93,14 +94,28 @@ const (
 	StopAnswer        StopReason = "answer"         // the model called no more tools
 	StopMaxIterations StopReason = "max_iterations" // it would have, but a limit was reached
 	StopDirect        StopReason = "tool"           // a tool's result is the answer
+	StopLength        StopReason = "length"         // the answer was cut at a limit of tokens
+	StopFilter        StopReason = "content_filter" // the provider refused, or cut off, the answer
 )
 
-// Ask is the input of a run: the user's text. Invoke takes it:
+// stopOf returns why a turn has ended with an answer.
+func stopOf(answer chat.Message) StopReason {
+	switch answer.Finish {
+	case chat.FinishLength:
+		return StopLength
+	case chat.FinishFilter:
+		return StopFilter
+	}
+	return StopAnswer
+}
+
+// Ask is the input of a run: the user's text, in which bytes that are no UTF-8 become
+// U+FFFD, as in any message. Invoke takes it:
 //
 //	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("What is 6 times 7?"))
 func Ask[S any, P Stateful[S]](text string) func(s *S) error {
 	return func(s *S) error {
-		P(s).AgentState().UserInput = text
+		P(s).AgentState().UserInput = strings.ToValidUTF8(text, "\uFFFD")
 		return nil
 	}
 }

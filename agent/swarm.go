@@ -27,8 +27,8 @@ type Swarm struct {
 
 // SwarmAgent is a member of a [Swarm].
 type SwarmAgent struct {
-	// ReAct is the agent. Its Name is needed; MaxIterations, Output, PreModel and
-	// PostModel can't be set.
+	// ReAct is the agent. Its Name is needed; MaxIterations, Output, Summary, PreModel
+	// and PostModel can't be set.
 	ReAct[State]
 
 	// Description tells the other agents' models what it is for.
@@ -83,8 +83,8 @@ func NewSwarm(w Swarm, opts ...graph.Option) (*graph.Graph[State], error) {
 }
 
 func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgent, names []string, max int) {
-	if a.MaxIterations != 0 || a.Output != nil || a.PreModel != nil || a.PostModel != nil {
-		b.Mistake(a.Name, errors.New("an agent of a swarm can't have MaxIterations, Output, PreModel or PostModel"))
+	if a.MaxIterations != 0 || a.Output != nil || a.Summary != nil || a.PreModel != nil || a.PostModel != nil {
+		b.Mistake(a.Name, errors.New("an agent of a swarm can't have MaxIterations, Output, Summary, PreModel or PostModel"))
 	}
 	to := a.To
 	if to == nil {
@@ -104,13 +104,7 @@ func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgen
 		handOffs = append(handOffs, handOff(other))
 	}
 	tools := slices.Concat(a.Tools, handOffs)
-	choose := a.Choose
-	if choose != nil {
-		choose = func(ctx context.Context, s *State) ([]tool.Tool, error) {
-			chosen, err := a.Choose(ctx, s)
-			return slices.Concat(chosen, handOffs), err
-		}
-	}
+	choose := with(a.Choose, handOffs...)
 	AddLLM(b, a.Name, LLM[State]{
 		Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Tools: tools, Choose: choose,
 		Before: a.Before, After: a.After, Whole: a.Whole, MaxCalls: max,

@@ -85,7 +85,7 @@ func (s *State) onInput(open graph.Open) (newTurn bool, err error) {
 
 // begunWith reports whether an agent that is a node has begun with what the user says:
 // it may have asked, and made calls.
-func (s *State) begunWith(tasks []graph.OpenTask) (bool, error) {
+func (s *State) begunWith(tasks []graph.TaskState) (bool, error) {
 	for i := range tasks {
 		var input string
 		if found, err := tasks[i].Recorded(agentInput, &input); err != nil || found && input == s.UserInput {
@@ -140,7 +140,7 @@ func replaced(m chat.Message, call chat.ToolCall) chat.Message {
 
 // toldOf returns what the records of given up tasks say of a call, and the call as
 // it was made.
-func toldOf(tasks []graph.OpenTask, c chat.ToolCall) (chat.ToolCall, outcome, error) {
+func toldOf(tasks []graph.TaskState, c chat.ToolCall) (chat.ToolCall, outcome, error) {
 	for i := range tasks {
 		t := &tasks[i]
 		made, out, found, err := recordedOf(c, "", t.Recorded)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,9 +13,11 @@ import (
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -81,7 +85,7 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 	}
 	structured := model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
 		last := r.Messages[len(r.Messages)-1].Text()
-		if r.Output == nil {
+		if !strings.HasSuffix(last, "follows the schema and nothing else.") {
 			return &model.Response{Message: chat.Assistant("m: " + last)}, nil
 		}
 		if strings.HasSuffix(r.Messages[len(r.Messages)-2].Text(), "q1") {
@@ -535,5 +539,39 @@ func TestAMessageWhileASingleNodeWaitsIsRefused(t *testing.T) {
 	s, err := g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
 	if err != nil || len(called) != 1 || s.State.FinalOutput != "done" {
 		t.Errorf("%v, called %v, %q", err, called, s.State.FinalOutput)
+	}
+}
+
+// The protocol of the server begins a turn without the answer: an approval that comes
+// after it is refused, and nothing is called.
+func TestOverHTTPAnApprovalAfterANewerMessageIsRefused(t *testing.T) {
+	var called []string
+	m := scripted.New(scripted.Calls(call("1", "pay", "{}")), scripted.Text("it is noon"))
+	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("pay", &called)}, Approve: agent.Approve("pay")})
+	srv, err := server.New(t.Context(), server.Graph(ok(t, g, err), server.Named("agent")), server.UseStore(checkpoint.NewMemory()), server.WithoutStudio(), server.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close(context.Background())
+	h := httptest.NewServer(srv)
+	defer h.Close()
+	c, err := client.New(h.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thread := "6a0f3e86-7f2c-4d8a-9d53-2f6c1f3b7a12"
+	var question string
+	for _, text := range []string{"pay", "what time is it?"} {
+		out, err := c.Wait(t.Context(), thread, client.RunRequest{Assistant: "agent", CreateThread: true, Input: map[string]string{"user_input": text}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Interrupts) > 0 {
+			question = out.Interrupts[0].ID
+		}
+	}
+	answer := map[string]any{question: agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}}
+	if _, err = c.Wait(t.Context(), thread, client.RunRequest{Assistant: "agent", Command: &client.Command{Resume: answer}}); err == nil || len(called) > 0 {
+		t.Errorf("%v, called %v", err, called)
 	}
 }

@@ -1,6 +1,9 @@
 package chat
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Chunk is a piece of a message that is being streamed. The chunks of a message
 // add up to it with a [Collector]. All fields may be empty.
@@ -22,6 +25,8 @@ type Chunk struct {
 	Model  string
 	Finish FinishReason
 	Usage  *Usage
+
+	Metadata map[string]string // to add
 }
 
 // ToolCallChunk is a piece of a tool call. Pieces with the same Index belong
@@ -36,7 +41,7 @@ type ToolCallChunk struct {
 
 // ChunkOf returns a message as one chunk.
 func ChunkOf(m Message) Chunk {
-	return Chunk{ID: m.ID, Role: m.Role, Name: m.Name, Parts: m.Parts, Model: m.Model, Finish: m.Finish, Usage: m.Usage}
+	return Chunk{ID: m.ID, Role: m.Role, Name: m.Name, Parts: m.Parts, Model: m.Model, Finish: m.Finish, Usage: m.Usage, Metadata: m.Metadata}
 }
 
 // Collector adds chunks up to a message. The zero Collector is ready to use.
@@ -61,6 +66,12 @@ func (c *Collector) Add(k Chunk) {
 	if k.Usage != nil {
 		u := *k.Usage
 		m.Usage = &u
+	}
+	if len(k.Metadata) > 0 {
+		all := make(map[string]string, len(m.Metadata)+len(k.Metadata))
+		maps.Copy(all, m.Metadata)
+		maps.Copy(all, k.Metadata)
+		m.Metadata = all // what Message returned before isn't altered
 	}
 	if k.Reasoning != "" {
 		if r, ok := last[Reasoning](m.Parts); ok && r.Signature == "" {

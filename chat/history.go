@@ -69,9 +69,9 @@ const (
 )
 
 // conversation is a persistent ordered map of messages: by a number that only
-// grows, and from ID to number. Copies share memory.
+// grows, and from ID to number. Copies share memory; nobody alters a message in it.
 type conversation struct {
-	byPos *immutable.SortedMap[int, Message] // nil: empty
+	byPos *immutable.SortedMap[int, *Message] // nil: empty
 	byID  *immutable.Map[string, int]
 	next  int
 }
@@ -89,8 +89,8 @@ func (c *conversation) last() (Message, bool) {
 	}
 	it := c.byPos.Iterator()
 	it.Last()
-	_, m, ok := it.Next()
-	return m, ok
+	_, m, _ := it.Next()
+	return *m, true
 }
 
 func (c *conversation) get(id string) (Message, bool) {
@@ -101,7 +101,8 @@ func (c *conversation) get(id string) (Message, bool) {
 	if !ok {
 		return Message{}, false
 	}
-	return c.byPos.Get(pos)
+	m, _ := c.byPos.Get(pos)
+	return *m, true
 }
 
 // put adds or replaces a message and returns the ID under which it stands.
@@ -111,7 +112,7 @@ func (c *conversation) put(m Message) string {
 		m.ID = c.freshID(m)
 	}
 	if c.byPos == nil {
-		c.byPos = immutable.NewSortedMap[int, Message](nil)
+		c.byPos = immutable.NewSortedMap[int, *Message](nil)
 		c.byID = immutable.NewMap[string, int](nil)
 	}
 	pos, known := c.byID.Get(m.ID)
@@ -120,7 +121,7 @@ func (c *conversation) put(m Message) string {
 		c.next++
 		c.byID = c.byID.Set(m.ID, pos)
 	}
-	c.byPos = c.byPos.Set(pos, m)
+	c.byPos = c.byPos.Set(pos, &m)
 	return m.ID
 }
 
@@ -180,7 +181,7 @@ func (c *conversation) all() iter.Seq[Message] {
 			return
 		}
 		for it := c.byPos.Iterator(); !it.Done(); {
-			if _, m, _ := it.Next(); !yield(m) {
+			if _, m, _ := it.Next(); !yield(*m) {
 				return
 			}
 		}
@@ -347,7 +348,7 @@ func (h *History) Backward() iter.Seq[Message] {
 		}
 		it := view.byPos.Iterator()
 		for it.Last(); !it.Done(); {
-			if _, m, _ := it.Prev(); !yield(m) {
+			if _, m, _ := it.Prev(); !yield(*m) {
 				return
 			}
 		}

@@ -78,6 +78,33 @@ type wireExtras struct {
 	Detail     string `json:"detail,omitempty"`
 	Transcript string `json:"transcript,omitempty"`
 	Filename   string `json:"filename,omitempty"`
+	Provider   string `json:"provider,omitempty"`
+	Type       string `json:"type,omitempty"`
+	Data       string `json:"data,omitempty"`
+}
+
+// wireCitation is a citation of LangChain's standard content, which stands among the
+// annotations of a text. Without a text before it, it is a block of its own.
+type wireCitation struct {
+	Type   string      `json:"type"`
+	URL    string      `json:"url,omitempty"`
+	Title  string      `json:"title,omitempty"`
+	Cited  string      `json:"cited_text,omitempty"`
+	Start  int         `json:"start_index,omitempty"`
+	End    int         `json:"end_index,omitempty"`
+	Extras *wireExtras `json:"extras,omitempty"`
+}
+
+func citationOut(c Citation) wireCitation {
+	return wireCitation{"citation", c.URL, c.Title, c.Text, c.Start, c.End, extras(wireExtras{Provider: c.Provider, Data: c.Data})}
+}
+
+func (w wireCitation) citation() Citation {
+	c := Citation{URL: w.URL, Title: w.Title, Text: w.Cited, Start: w.Start, End: w.End}
+	if w.Extras != nil {
+		c.Provider, c.Data = w.Extras.Provider, w.Extras.Data
+	}
+	return c
 }
 
 // block is a piece of content: LangChain's standard blocks, and those of
@@ -86,8 +113,9 @@ type block struct {
 	Type string `json:"type"`
 	ID   string `json:"id,omitempty"`
 
-	Text      *string `json:"text,omitempty"`
-	Reasoning *string `json:"reasoning,omitempty"`
+	Text        *string           `json:"text,omitempty"`
+	Annotations []json.RawMessage `json:"annotations,omitempty"`
+	Reasoning   *string           `json:"reasoning,omitempty"`
 
 	URL    string `json:"url,omitempty"`
 	Base64 string `json:"base64,omitempty"`
@@ -102,6 +130,8 @@ type block struct {
 	Content    json.RawMessage `json:"content,omitempty"`
 	IsError    bool            `json:"is_error,omitempty"`
 	Artifact   json.RawMessage `json:"artifact,omitempty"`
+
+	Value *wireExtras `json:"value,omitempty"` // non_standard
 
 	Extras *wireExtras `json:"extras,omitempty"`
 }
@@ -268,13 +298,30 @@ func marshalContent(parts []Part) (json.RawMessage, error) {
 	if t, ok := alone[Text](parts); ok && t.Signature == "" {
 		return marshal(t.Text)
 	}
-	blocks := make([]block, len(parts))
-	for i, p := range parts {
+	blocks := make([]any, 0, len(parts))
+	var text *block // the last, if it is a text's
+	for _, p := range parts {
+		if c, ok := p.(Citation); ok {
+			w := citationOut(c)
+			if text == nil {
+				blocks = append(blocks, w)
+				continue
+			}
+			data, err := marshal(w)
+			if err != nil {
+				return nil, err
+			}
+			text.Annotations = append(text.Annotations, data)
+			continue
+		}
 		b, err := blockOf(p)
 		if err != nil {
 			return nil, err
 		}
-		blocks[i] = b
+		if text = nil; b.Type == "text" {
+			text = &b
+		}
+		blocks = append(blocks, &b)
 	}
 	return marshal(blocks)
 }
@@ -298,6 +345,9 @@ func blockOf(p Part) (block, error) {
 			b.Type, b.Error = "invalid_tool_call", err.Error()
 		}
 		return b, nil
+	case Native:
+		// The data as a string, which stays as it is whoever writes it again.
+		return block{Type: "non_standard", Value: &wireExtras{Provider: p.Provider, Type: p.Type, Data: p.Data}}, nil
 	case ToolResult:
 		content, err := marshalContent(p.Content)
 		return block{Type: "tool_result", ToolCallID: p.CallID, Name: p.Name, Content: content, IsError: p.IsError, Artifact: p.Artifact}, err
@@ -484,25 +534,57 @@ func unmarshalContent(data json.RawMessage) ([]Part, error) {
 	}
 	parts := make([]Part, 0, len(raws))
 	for _, raw := range raws {
-		p, err := unmarshalBlock(raw)
+		p, cited, err := unmarshalBlock(raw)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, p)
+		for _, c := range cited {
+			parts = append(parts, c)
+		}
 	}
 	return parts, nil
 }
 
-func unmarshalBlock(data json.RawMessage) (Part, error) {
+// citations reads those among a text's annotations. Others than LangChain's own, such
+// as those of a provider, are ignored.
+func citations(annotations []json.RawMessage) []Citation {
+	var list []Citation
+	for _, a := range annotations {
+		var w wireCitation
+		if json.Unmarshal(a, &w) == nil && w.Type == "citation" {
+			list = append(list, w.citation())
+		}
+	}
+	return list
+}
+
+// unmarshalBlock reads a block, and what a text cites.
+func unmarshalBlock(data json.RawMessage) (Part, []Citation, error) {
 	if data[0] == '"' { // LangChain mixes strings with blocks
 		var text string
 		err := json.Unmarshal(data, &text)
-		return Text{Text: text}, err
+		return Text{Text: text}, nil, err
 	}
 	var b block
 	if err := json.Unmarshal(data, &b); err != nil {
-		return nil, fmt.Errorf("chat: a block of content: %w", err)
+		return nil, nil, fmt.Errorf("chat: a block of content: %w", err)
 	}
+	switch b.Type {
+	case "text":
+		p, err := b.part(data)
+		return p, citations(b.Annotations), err
+	case "citation":
+		var w wireCitation
+		err := json.Unmarshal(data, &w)
+		return w.citation(), nil, err
+	}
+	p, err := b.part(data)
+	return p, nil, err
+}
+
+// part reads a block's part; data is the block.
+func (b *block) part(data json.RawMessage) (Part, error) {
 	var f foreign
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("chat: a block of content of type %q: %w", b.Type, err)
@@ -573,6 +655,11 @@ func unmarshalBlock(data json.RawMessage) (Part, error) {
 		return ToolCall{ID: b.ID, Name: b.Name, Args: argsText(b.Args), Signature: e.Signature}, nil
 	case "tool_use":
 		return ToolCall{ID: b.ID, Name: b.Name, Args: string(f.Input)}, nil
+	case "non_standard":
+		if b.Value == nil {
+			return nil, errors.New("chat: a block of content of type \"non_standard\" has no value")
+		}
+		return Native{Provider: b.Value.Provider, Type: b.Value.Type, Data: b.Value.Data}, nil
 	case "tool_result":
 		content, err := unmarshalContent(b.Content)
 		set(&b.ToolCallID, f.ToolUseID)

@@ -68,7 +68,11 @@ func messages() *rapid.Generator[chat.Message] {
 			m.Name, m.Parts = r.Name, []chat.Part{r}
 		case chat.RoleAssistant:
 			m.Parts = some(t, rapid.Custom(func(t *rapid.T) chat.Part {
-				switch rapid.IntRange(0, 3).Draw(t, "part") {
+				switch rapid.IntRange(0, 5).Draw(t, "part") {
+				case 2:
+					return chat.Citation{URL: opt.Draw(t, "url"), Title: opt.Draw(t, "title"), Text: opt.Draw(t, "cited"), Start: rapid.IntRange(0, 2).Draw(t, "start"), End: rapid.IntRange(0, 2).Draw(t, "end"), Provider: opt.Draw(t, "provider"), Data: s.Draw(t, "data")}
+				case 3:
+					return chat.Native{Provider: opt.Draw(t, "provider"), Type: opt.Draw(t, "type"), Data: rapid.SampledFrom([]string{`{"x":"<"}`, `[1]`, `"a"`}).Draw(t, "data")}
 				case 0:
 					return chat.Reasoning{Text: opt.Draw(t, "text"), ID: opt.Draw(t, "id"), Signature: opt.Draw(t, "signature"), Redacted: rapid.Bool().Draw(t, "redacted")}
 				case 1:
@@ -126,6 +130,14 @@ func TestMessagesAreWrittenAsLangChainDoes(t *testing.T) {
 			chat.Message{Role: chat.RoleAssistant, Model: "m1", Finish: chat.FinishStop, Usage: &chat.Usage{Input: 3, Output: 2, CacheRead: 1}, Parts: []chat.Part{chat.Reasoning{Text: "hm", Signature: "s"}, text("42")}},
 			`{"type":"ai","content":[{"type":"reasoning","reasoning":"hm","extras":{"signature":"s"}},{"type":"text","text":"42"}],` +
 				`"usage_metadata":{"input_tokens":3,"output_tokens":2,"total_tokens":5,"input_token_details":{"cache_read":1}},"response_metadata":{"model_name":"m1","finish_reason":"stop"}}`,
+		},
+		{
+			chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{
+				chat.Native{Provider: "p", Type: "search", Data: `{"type":"search"}`}, text("So."),
+				chat.Citation{URL: "https://example.org", Title: "T", Text: "c", Start: 1, End: 3, Provider: "p", Data: "{}"}, chat.Citation{URL: "u"},
+			}},
+			`{"type":"ai","content":[{"type":"non_standard","value":{"provider":"p","type":"search","data":"{\"type\":\"search\"}"}},{"type":"text","text":"So.","annotations":[` +
+				`{"type":"citation","url":"https://example.org","title":"T","cited_text":"c","start_index":1,"end_index":3,"extras":{"provider":"p","data":"{}"}},{"type":"citation","url":"u"}]}]}`,
 		},
 	} {
 		var b []byte

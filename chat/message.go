@@ -38,12 +38,21 @@ type Message struct {
 	Finish FinishReason // why it stopped
 	Usage  *Usage       // what it cost
 
-	// Metadata is the user's own. It is stored and not sent to models.
+	// Metadata is the user's own, and what a provider tells of an answer under the
+	// keys below. It is stored and not sent to models.
 	Metadata map[string]string
 }
 
+// Keys of [Message.Metadata] that providers' packages set, where the provider says
+// it.
+const (
+	MetadataRequestID   = "request_id"   // the provider's name of the request, for its support
+	MetadataServiceTier = "service_tier" // that the answer was made at
+	MetadataLogProbs    = "logprobs"     // the probabilities of the tokens, in the provider's own JSON
+)
+
 // Part is a piece of a message: [Text], [Image], [Audio], [File], [Reasoning],
-// [ToolCall] or [ToolResult].
+// [ToolCall], [ToolResult], [Citation] or [Native].
 type Part interface{ part() }
 
 // Text is a piece of text.
@@ -122,6 +131,32 @@ type ToolResult struct {
 	Artifact json.RawMessage
 }
 
+// Citation says where something comes from that the text before it says. Several may
+// follow a text.
+type Citation struct {
+	URL   string // of a page; may be empty
+	Title string // of the page or the document; may be empty
+	Text  string // what is cited, if the provider says it
+
+	// Start and End are the place in the text before, as the provider counts; both
+	// are 0 if it doesn't say.
+	Start, End int
+
+	// Provider is the one that the citation is of, and Data its own JSON of it, which
+	// is sent back to it with the text.
+	Provider string
+	Data     string
+}
+
+// Native is a part in a provider's own form, for which there are no words here: a tool
+// that the provider ran itself, or the result of one. It is kept and sent back to that
+// provider as it came; others are not sent it.
+type Native struct {
+	Provider string // such as "openai"
+	Type     string // the provider's word for it, such as "web_search_call"
+	Data     string // its JSON
+}
+
 func (Text) part()       {}
 func (Image) part()      {}
 func (Audio) part()      {}
@@ -129,6 +164,8 @@ func (File) part()       {}
 func (Reasoning) part()  {}
 func (ToolCall) part()   {}
 func (ToolResult) part() {}
+func (Citation) part()   {}
+func (Native) part()     {}
 
 // FinishReason says why a model stopped.
 type FinishReason string

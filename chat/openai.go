@@ -12,7 +12,7 @@ import (
 // as of November 2026. It reads what [Message] reads.
 //
 // That shape knows no IDs, usage, metadata, artifacts, status of results and
-// signatures: they are left out. Reasoning is written as reasoning_content, as
+// signatures, citations and parts of a provider's own: they are left out. Reasoning is written as reasoning_content, as
 // compatible servers do.
 type OpenAI Message
 
@@ -85,6 +85,8 @@ func (m OpenAI) MarshalJSON() ([]byte, error) {
 			continue
 		case Reasoning:
 			o.Reasoning += p.Text
+			continue
+		case Citation, Native:
 			continue
 		case ToolCall:
 			args := p.Args

@@ -21,6 +21,8 @@ func textBytes(parts []Part) int {
 			n += len(p.Text)
 		case Reasoning:
 			n += len(p.Text)
+		case Native:
+			n += len(p.Data)
 		case ToolCall:
 			n += len(p.Name) + len(p.Args)
 		case ToolResult:
@@ -47,9 +49,9 @@ func countMedia(parts []Part) int {
 // messages of the system that stand at the beginning, and of the rest the newest
 // turns that fit. A turn begins with a message of the user, so that no answer
 // loses its question and no tool's result its call. If not even the newest turn
-// fits, it is cut from its beginning, between a result and the next message, as
-// far as is needed; the last message stays in any case. Max counts as count
-// does; a nil count is [EstimateTokens].
+// fits, it is the user's message and the newest rounds of it that fit, calls with
+// all their results: the oldest rounds are left out. The user's message and the last
+// round stay in any case. Max counts as count does; a nil count is [EstimateTokens].
 func TrimTokens(messages []Message, max int, count Counter) []Message {
 	if count == nil {
 		count = EstimateTokens
@@ -58,7 +60,7 @@ func TrimTokens(messages []Message, max int, count Counter) []Message {
 	for _, m := range head {
 		max -= count(m)
 	}
-	total, from, cut := 0, len(rest), len(rest)
+	total, from := 0, len(rest)
 	for i := len(rest) - 1; i >= 0; i-- {
 		if total += count(rest[i]); total > max {
 			break
@@ -66,23 +68,44 @@ func TrimTokens(messages []Message, max int, count Counter) []Message {
 		if rest[i].Role == RoleUser {
 			from = i
 		}
-		if begins(rest, i) {
-			cut = i
+	}
+	if total <= max { // all of it fits, whoever begins
+		return join(head, rest)
+	}
+	if from < len(rest) {
+		return join(head, rest[from:])
+	}
+	return join(head, trimTurn(rest, max, count))
+}
+
+// trimTurn returns the beginning and the newest rounds of the last turn.
+func trimTurn(rest []Message, max int, count Counter) []Message {
+	var asked []Message
+	for i := len(rest) - 1; i >= 0; i-- {
+		if rest[i].Role == RoleUser {
+			asked, rest = rest[i:i+1], rest[i+1:]
+			max -= count(asked[0])
+			break
 		}
 	}
-	switch {
-	case from < len(rest):
-	case cut < len(rest):
-		from = cut
-	default: // not even the last unit fits
-		for from = len(rest); from > 0; {
-			from--
-			if begins(rest, from) {
-				break
-			}
+	return join(asked, rest[NewestRounds(rest, max, count):])
+}
+
+// NewestRounds returns where the newest rounds of a turn begin that fit in max tokens, as
+// count counts. A round is an answer with the results of the tools that it calls; the last
+// one stays in any case. The turn is without the message that began it.
+func NewestRounds(turn []Message, max int, count Counter) int {
+	from, total := len(turn), 0
+	for i := len(turn) - 1; i >= 0; i-- {
+		total += count(turn[i])
+		if total > max && from < len(turn) {
+			break
+		}
+		if begins(turn, i) {
+			from = i
 		}
 	}
-	return join(head, rest[from:])
+	return from
 }
 
 // begins reports whether a conversation may begin at i: not with the result of a

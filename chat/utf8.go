@@ -48,6 +48,12 @@ func validPart(p Part) (_ Part, same bool) {
 		same = utf8.ValidString(p.Name)
 		p.Name = valid(p.Name)
 		return p, same
+	case Citation:
+		v := Citation{valid(p.URL), valid(p.Title), valid(p.Text), p.Start, p.End, valid(p.Provider), valid(p.Data)}
+		return v, v == p
+	case Native:
+		v := Native{valid(p.Provider), valid(p.Type), valid(p.Data)}
+		return v, v == p
 	case ToolCall:
 		same = utf8.ValidString(p.ID) && utf8.ValidString(p.Name) && utf8.ValidString(p.Args)
 		p.ID, p.Name, p.Args = valid(p.ID), valid(p.Name), valid(p.Args)

@@ -156,6 +156,18 @@ type Change struct {
 	Routing *Routing `json:"routing,omitempty"` // see Record.Led
 }
 
+// Begins reports whether the record starts a turn, and so gives up what was open.
+func (r *Record) Begins() bool { return r.Epoch == r.ID && r.Source != SourceLoop }
+
+// Left returns, of a record that starts a turn, the changes that stay of the superstep
+// that it gave up: those before its last.
+func (r *Record) Left() []Change {
+	if len(r.Changes) == 0 || !r.Begins() {
+		return nil
+	}
+	return r.Changes[:len(r.Changes)-1]
+}
+
 // Led returns where a task led whose superstep the record committed.
 func (r *Record) Led(task int) *Routing {
 	sent := 0 // by the tasks before it

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/recording"
 	"github.com/superstep-dev/superstep/dialogue"
 	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
+	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
@@ -23,27 +23,44 @@ import (
 
 func (a *app) explainCommand() *cobra.Command {
 	var turns []int
+	path := ""
 	cmd := &cobra.Command{
 		Use: "explain THREAD|FILE", Short: "Say why a conversation went as it did, turn by turn",
 		Long: `Say why a conversation went as it did: for each turn what the user said, which commands
 that was taken for and who gave them, which steps were taken, which slots changed, which
 actions ran, and the reply. Sensitive values are masked.
 
-THREAD is in the store that --store names, FILE a recording that "export" wrote.`,
+THREAD is in the store that --store names, FILE a recording that "export" wrote.
+
+With --as-test the conversation is written as a test instead, a file for "dialogue test":
+what was said and understood, what actions answered, and what was seen. Values of
+sensitive slots are stand-ins. PATH is the assistant that the test is for; the test is run
+once, and the exit code is 1 if it doesn't hold.`,
 		Args: args(1, 1, "THREAD"), ValidArgsFunction: a.completeThreads,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if path != "" && len(turns) > 0 {
+				return Usage("--as-test is for a whole conversation, and --turn for a part")
+			}
 			ctx := cmd.Context()
 			store, thread, end, err := a.recorded(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			defer end()
-			all, err := a.explained(ctx, store, thread)
+			if path != "" {
+				return a.asTest(ctx, store, thread, path)
+			}
+			all, err := a.turnsOf(ctx, store, thread, nil)
 			if err != nil {
 				return err
 			}
+			for _, n := range turns {
+				if !slices.ContainsFunc(all, func(t assistants.Turn) bool { return t.Number == n }) {
+					return fmt.Errorf("thread %s has no turn %d: its turns are %s", thread, n, span(all))
+				}
+			}
 			if len(turns) > 0 {
-				all = slices.DeleteFunc(all, func(t explainedTurn) bool { return !slices.Contains(turns, t.Turn) })
+				all = slices.DeleteFunc(all, func(t assistants.Turn) bool { return !slices.Contains(turns, t.Number) })
 			}
 			if a.json {
 				return writeJSON(a.console.Out, map[string]any{"thread": thread, "turns": all}, true)
@@ -52,7 +69,7 @@ THREAD is in the store that --store names, FILE a recording that "export" wrote.
 				if i > 0 {
 					fmt.Fprintln(a.console.Out)
 				}
-				if _, err := fmt.Fprint(a.console.Out, console.Clean(t.String())); err != nil {
+				if _, err := fmt.Fprint(a.console.Out, console.Clean(explained(t))); err != nil {
 					return err
 				}
 			}
@@ -60,7 +77,37 @@ THREAD is in the store that --store names, FILE a recording that "export" wrote.
 		},
 	}
 	cmd.Flags().IntSliceVar(&turns, "turn", nil, "only this turn; may be repeated")
+	cmd.Flags().StringVar(&path, "as-test", "", "write the conversation as a test for the assistant of this path")
 	return cmd
+}
+
+// asTest writes a conversation as a test.
+func (a *app) asTest(ctx context.Context, store checkpoint.Store, thread, path string) error {
+	p, err := compileAt(path)
+	if err != nil {
+		return err
+	}
+	turns, err := a.turnsOf(ctx, store, thread, p)
+	if err != nil {
+		return err
+	}
+	test, err := dialoguetest.Export(thread, p, turns)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = writeJSON(a.console.Out, test, true)
+	} else {
+		_, err = io.WriteString(a.console.Out, test.Text)
+	}
+	if err != nil {
+		return err
+	}
+	if len(test.Failures) > 0 {
+		a.console.Notef("The test doesn't hold: see what the file says.")
+		return ExitCode(ExitError)
+	}
+	return nil
 }
 
 // recorded opens the store that has a thread, which may be that of a recording.
@@ -79,19 +126,6 @@ func (a *app) recorded(ctx context.Context, name string) (checkpoint.Store, stri
 	return store, string(rec.Header.Thread), func() { store.Close() }, nil
 }
 
-// explainedTurn is what happened in a turn. What is sensitive is masked.
-type explainedTurn struct {
-	Turn     int                   `json:"turn"`
-	Time     time.Time             `json:"time,omitzero"`
-	Said     []string              `json:"user"` // nothing if the turn began by itself
-	Commands []dialogue.Command    `json:"commands"`
-	Asked    bool                  `json:"understanding_asked"` // what the message means
-	Trace    []dialogue.TraceEvent `json:"trace"`
-	Replies  []dialogue.Entry      `json:"replies"`
-	State    string                `json:"state"`
-	Waiting  string                `json:"waiting_for_slot,omitempty"`
-}
-
 // conversationsOf returns a graph that reads the conversations of assistants of a name,
 // whatever their programs.
 func conversationsOf(name string, store checkpoint.Store) (*graph.Graph[assistants.State], error) {
@@ -108,8 +142,8 @@ func conversationsOf(name string, store checkpoint.Store) (*graph.Graph[assistan
 	return a.Graph(), nil
 }
 
-// explained returns the turns of a conversation.
-func (a *app) explained(ctx context.Context, store checkpoint.Store, thread string) ([]explainedTurn, error) {
+// conversation returns the thread of a conversation.
+func (a *app) conversation(ctx context.Context, store checkpoint.Store, thread string) (*graph.Thread[assistants.State], error) {
 	head, err := a.head(ctx, store, thread)
 	if err != nil {
 		return nil, err
@@ -118,83 +152,34 @@ func (a *app) explained(ctx context.Context, store checkpoint.Store, thread stri
 	if err != nil {
 		return nil, err
 	}
-	byTurn := map[int]*explainedTurn{}
-	of := func(n int) *explainedTurn {
-		if byTurn[n] == nil {
-			byTurn[n] = &explainedTurn{Turn: n, Said: []string{}, Commands: []dialogue.Command{}, Trace: []dialogue.TraceEvent{}, Replies: []dialogue.Entry{}}
-		}
-		return byTurn[n]
+	return g.Thread(thread), nil
+}
+
+// turnsOf returns the turns of a conversation; without a program it holds what needs none
+// to be masked.
+func (a *app) turnsOf(ctx context.Context, store checkpoint.Store, thread string, p *program.Program) ([]assistants.Turn, error) {
+	t, err := a.conversation(ctx, store, thread)
+	if err != nil {
+		return nil, err
 	}
-	for e, err := range g.Thread(thread).History(ctx, graph.HistoryQuery{OldestFirst: true}) {
-		if err != nil {
-			return nil, notAConversation(thread, err)
-		}
-		s, err := e.State(ctx)
-		if err != nil {
-			return nil, notAConversation(thread, err)
-		}
-		open := s.Turn.Get()
-		if slices.Contains(e.Nodes, "understand") && open.Read {
-			t := of(s.TurnCount + 1)
-			t.Asked = !open.Called.IsZero()
-			if r := s.NLUResult.Get(); r != nil && len(r.Commands) > 0 {
-				t.Commands = r.Commands
-			}
-		}
-		var closed assistants.State
-		s.Turn = closed.Turn // what is under way may not be masked yet
-		d := s.Dialogue()
-		said, traced := map[int][]dialogue.Entry{}, map[int][]dialogue.TraceEvent{}
-		for _, m := range d.Messages {
-			said[m.Turn] = append(said[m.Turn], m)
-		}
-		for _, ev := range d.Trace {
-			traced[ev.Turn] = append(traced[ev.Turn], ev)
-		}
-		for n, list := range traced {
-			if t := of(n); len(list) >= len(t.Trace) { // the oldest events are dropped in time
-				t.Trace, t.Time = list, list[0].Time
-			}
-		}
-		for n, list := range said {
-			t := of(n)
-			if len(list) < len(t.Said)+len(t.Replies) {
-				continue
-			}
-			t.Said, t.Replies = []string{}, []dialogue.Entry{}
-			for _, m := range list {
-				if m.Role == "user" {
-					t.Said = append(t.Said, m.Text)
-				} else {
-					t.Replies = append(t.Replies, m)
-				}
-			}
-		}
-		if t := byTurn[s.TurnCount]; t != nil && len(s.Inbox.Get()) == 0 {
-			t.State, t.Waiting = s.ConversationState, s.WaitingForSlot
-			if t.Time.IsZero() {
-				t.Time = e.CreatedAt
-			}
-		}
+	turns, err := assistants.Turns(ctx, t, p, assistants.TurnQuery{})
+	if err == nil && len(turns) == 0 {
+		err = errors.New("it has no turns")
 	}
-	if len(byTurn) == 0 {
-		return nil, notAConversation(thread, errors.New("it has no turns"))
+	if err != nil {
+		return nil, notAConversation(thread, err)
 	}
-	var out []explainedTurn
-	for _, n := range slices.Sorted(maps.Keys(byTurn)) {
-		out = append(out, *byTurn[n])
-	}
-	return out, nil
+	return turns, nil
 }
 
 func notAConversation(thread string, err error) error {
 	return Hint(fmt.Errorf("thread %q can't be read as a conversation: %w", thread, err), "only threads of assistants that are written in YAML can be explained")
 }
 
-// String returns the turn as people read it.
-func (t explainedTurn) String() string {
+// explained returns a turn as people read it.
+func explained(t assistants.Turn) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Turn %d", t.Turn)
+	fmt.Fprintf(&b, "Turn %d", t.Number)
 	if !t.Time.IsZero() {
 		fmt.Fprintf(&b, ", %s", t.Time.UTC().Format("2006-01-02 15:04:05"))
 	}
@@ -207,7 +192,7 @@ func (t explainedTurn) String() string {
 	}
 	left := slices.Clone(t.Commands)
 	for _, e := range t.Trace {
-		fmt.Fprintf(&b, "    %s\n", t.line(e, &left))
+		fmt.Fprintf(&b, "    %s\n", lineOf(e, &left))
 	}
 	for _, r := range t.Replies {
 		who := ""
@@ -226,9 +211,9 @@ func (t explainedTurn) String() string {
 	return b.String()
 }
 
-// line returns what an event says. A command has the value that understanding found for it,
+// lineOf returns what an event says. A command has the value that understanding found for it,
 // and where in the message.
-func (t explainedTurn) line(e dialogue.TraceEvent, left *[]dialogue.Command) string {
+func lineOf(e dialogue.TraceEvent, left *[]dialogue.Command) string {
 	at := e.Flow
 	if e.Step != "" {
 		at = strings.TrimPrefix(at+"/"+e.Step, "/")
@@ -286,4 +271,12 @@ func (t explainedTurn) line(e dialogue.TraceEvent, left *[]dialogue.Command) str
 		return row("flow", e.Flow, state) + because
 	}
 	return row(strings.ReplaceAll(e.Kind, "_", " "), at, e.Command, e.Slot, e.Value) + because
+}
+
+// span says which turns there are.
+func span(all []assistants.Turn) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d to %d", all[0].Number, all[len(all)-1].Number)
 }

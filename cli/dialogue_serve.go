@@ -39,16 +39,21 @@ themselves, and turns go on after the server was killed.`,
 			if name != "" {
 				opts = append(opts, server.Named(name))
 			}
-			if c.Program.Description != "" {
-				opts = append(opts, server.Describe(c.Program.Description))
-			}
 			o.chosen, o.mustKeys = cmd.Flags().Changed("port"), cmd.Flags().Changed("api-keys-env")
 			o.log = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
-			return a.listen(cmd.Context(), o, server.Dialogue(speaks, opts...))
+			return a.listen(cmd.Context(), o, spoken(speaks, opts...))
 		},
 	}
 	s.add(a, cmd)
 	o.add(a, cmd)
 	cmd.Flags().StringVar(&name, "name", "", "by which clients know the graph (default: the assistant's)")
 	return cmd
+}
+
+// spoken serves an assistant with its description.
+func spoken(a *assistants.Assistant, opts ...server.GraphOption) server.Option {
+	if about := a.Program().Description; about != "" {
+		opts = append(opts, server.Describe(about))
+	}
+	return server.Dialogue(a, opts...)
 }

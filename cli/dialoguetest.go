@@ -25,7 +25,7 @@ type conversations struct {
 	run     string
 	ways    []string
 	min     []string
-	actions string
+	actions []string
 }
 
 // ways are how conversations are run, by what they are called.
@@ -42,7 +42,7 @@ func (c *conversations) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.run, "run", "", "run only the conversations whose id matches this regular expression")
 	cmd.Flags().StringSliceVar(&c.ways, "ways", []string{"once"}, "how to run them: "+strings.Join(wayNames, ", "))
 	cmd.Flags().StringSliceVar(&c.min, "min", nil, "fail below this coverage in percent: 80 for all, steps=100 for a class")
-	cmd.Flags().StringVar(&c.actions, "actions", "", "URL of a server with the code of actions and validators, for what has no stub")
+	cmd.Flags().StringArrayVar(&c.actions, "actions", nil, "URL of a server with the code of actions and validators, for what has no stub; may be repeated")
 }
 
 func (a *app) testDialogueCommand() *cobra.Command {
@@ -130,7 +130,7 @@ func (a *app) converse(ctx context.Context, c conversations, args []string, cove
 	if err != nil {
 		return err
 	}
-	code, err := c.code(ctx, p)
+	code, err := a.code(ctx, c, p)
 	if err != nil {
 		return err
 	}
@@ -262,21 +262,31 @@ func read(path string, files []string) ([]conversation, error) {
 	return all, nil
 }
 
-// code returns the actions of the server that --actions names, if it does.
-func (c *conversations) code(ctx context.Context, p *program.Program) (dialoguetest.Actions, error) {
-	if c.actions == "" {
+// code returns the actions that the program gave, and those of the servers that --actions
+// names. What has no code needs stubs.
+func (a *app) code(ctx context.Context, c conversations, p *program.Program) (dialoguetest.Actions, error) {
+	own := a.dialogues.Code
+	if len(c.actions)+len(own) == 0 {
 		return nil, nil
 	}
-	parts, err := action.HTTP(ctx, c.actions, action.HTTPOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("--actions: %w", err)
+	parts := slices.Clone(own)
+	for _, url := range c.actions {
+		more, err := action.HTTP(ctx, url, action.HTTPOptions{Header: actionsHeader()})
+		if err != nil {
+			return nil, fmt.Errorf("--actions: %w", err)
+		}
+		parts = append(parts, more...)
 	}
 	set, err := action.NewSet(parts...)
 	if err != nil {
-		return nil, fmt.Errorf("--actions: %w", err)
+		return nil, fmt.Errorf("the assistant's code: %w", err)
 	}
 	if err := set.Check(p); err != nil {
-		return nil, Hint(err, "the code of %s is not what the assistant needs", c.actions)
+		if len(c.actions) == 0 { // it may be of another assistant, or still to be written
+			a.console.Notef("The program's own actions and validators are not used, since they don't fit the assistant:\n%v", err)
+			return nil, nil
+		}
+		return nil, Hint(err, "the code of %s is not what the assistant needs", strings.Join(c.actions, ", "))
 	}
 	return set, nil
 }

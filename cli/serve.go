@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model"
@@ -22,7 +23,7 @@ import (
 )
 
 // Demo adds graphs for the flag --demo of the command serve, which show what the
-// server can do.
+// server can do. The assistant of [Dialogues.Demo] is served beside them.
 func Demo(graphs ...Option) Option {
 	return func(a *app) {
 		for _, g := range graphs {
@@ -216,6 +217,17 @@ func (a *app) toServe(demo bool) ([]server.Option, error) {
 	if demo {
 		for _, g := range a.demo {
 			graphs = append(graphs, g.served)
+		}
+		if a.dialogues.Demo != nil {
+			c, err := a.dialogues.Demo()
+			if err != nil {
+				return nil, err
+			}
+			speaks, err := assistants.New(c)
+			if err != nil {
+				return nil, err
+			}
+			graphs = append(graphs, spoken(speaks))
 		}
 	}
 	if len(graphs) == 0 {

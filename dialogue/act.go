@@ -37,17 +37,17 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 	}
 	v := f.Visits[step.Name]
 	if x.Action.Effect == program.Irreversible {
-		again := v.Done && !m.fresh(i, step)
-		if v.Kept && v.gave(call.Inputs) || again && !v.Past && v.Reads == m.reads(i, step) { // done already, with these very values
-			v.Kept, v.Past, v.Reads = false, false, m.reads(i, step)
-			f.Clock++
-			v.At = f.Clock
+		// A yes is for one call, be it that nobody knows what came of that.
+		again := v.Ran > 0 && !m.fresh(i, step) && !f.Retry
+		if v.Kept && v.gave(call.Inputs) || again && v.Done && !v.Past && v.Reads == m.reads(i, step) { // done already, with these very values
+			v.Kept, v.Past, v.Skipped, v.Reads = false, false, false, m.reads(i, step)
 			f.Visits[step.Name] = v
+			f.pass(step)
 			m.follows(i, step)
 			return
 		}
 		if again {
-			m.fail(i, &Failure{Type: "unconfirmed", Message: "it was done, and nothing was confirmed since", Action: x.Action.Name}, false)
+			m.fail(i, &Failure{Type: "unconfirmed", Message: "it was called, and nothing was confirmed since", Action: x.Action.Name}, false)
 			return
 		}
 		if slot, ok := m.unconfirmed(i, x); ok {
@@ -61,7 +61,7 @@ func (m *machine) invoke(i int, step *program.Step, x *program.Invoke) {
 	f.Retry = false
 	v.Done, v.Kept = false, false
 	f.Clock++
-	v.At, v.Reads, v.Wrote, v.Past = f.Clock, m.reads(i, step), nil, false
+	v.At, v.Ran, v.Reads, v.Wrote, v.Past, v.Off, v.Skipped = f.Clock, f.Clock, m.reads(i, step), nil, false, false, false
 	f.Visits[step.Name] = v
 	call.ID = m.key(i, step, v.N)
 	m.act(i, call)

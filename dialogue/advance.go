@@ -191,8 +191,13 @@ func (m *driver) tooLong(in Message) {
 	if q := m.m.Question; q != nil {
 		r.Waiting = m.waiting(q)
 	}
+	last := r
+	m.m.LastReply, m.m.LastID, m.m.Secrets, m.hid = &last, in.ID, nil, false
+	m.answered(in.ID, masker{&m.conversation}.maskReply(r))
+	if m.hid {
+		m.m.Secrets = m.t.Secrets
+	}
 	m.t = nil
-	m.answered(in.ID, r)
 	m.effects = []Effect{{Reply: &r}}
 }
 

@@ -77,8 +77,9 @@ func (m *interpreter) clean(given []Command, source program.Source) []Command {
 	if has(Affirm) && has(Deny) {
 		drop("contradiction", func(c Command) bool { return c.Type == Affirm || c.Type == Deny })
 	}
-	if q != nil && q.Kind == AskConfirm && has(Affirm) && slices.ContainsFunc(cmds, func(c Command) bool { return m.changes(q, c) }) {
-		drop("changed", func(c Command) bool { return c.Type == Affirm })
+	if q != nil && q.Kind == AskConfirm && slices.ContainsFunc(cmds, func(c Command) bool { return m.changes(q, c) }) {
+		// What was shown is not what is meant any more, and "no, 200" gives nothing up.
+		drop("changed", func(c Command) bool { return c.Type == Affirm || c.Type == Deny && c.Slot == "" })
 	}
 	rank := func(c Command) int {
 		if c.Type == SetSlot && c.Of == "" && q != nil && (q.Slot == c.Slot || q.Kind == AskCollect && slices.Contains(q.Slots, c.Slot)) {

@@ -9,6 +9,9 @@ import (
 
 // yesOrNo answers the open question with yes or no.
 func (m *interpreter) yesOrNo(c Command) bool {
+	if asked := m.t.Asked; c.Type == Deny && c.Slot != "" && asked != nil && asked.Kind == AskConfirm {
+		return m.denySlot(asked, c)
+	}
 	q := m.m.Question
 	// The question has to be the one that was open as the message came.
 	if q == nil || m.t.Asked == nil || q.ID != m.t.Asked.ID {
@@ -80,9 +83,9 @@ func (m *interpreter) confirm(i int, q *Question, c Command) bool {
 		}
 		f := m.frame(i)
 		f.Confirmed = slices.DeleteFunc(f.Confirmed, func(c Confirmation) bool { return c.Step == step.Name })
-		f.Confirmed = append(f.Confirmed, Confirmation{Step: step.Name, Values: values})
 		wrote := m.decided(i, x, true)
 		m.visit(i, step, wrote)
+		f.Confirmed = append(f.Confirmed, Confirmation{Step: step.Name, Values: values, At: f.Clock})
 		m.m.Question, m.t.Agreed = nil, true
 		m.trace(TraceEvent{Kind: "confirmed", Flow: m.flow(i).Name, Step: step.Name})
 		if x.OnYes.Kind == program.ToContinue {
@@ -90,15 +93,6 @@ func (m *interpreter) confirm(i int, q *Question, c Command) bool {
 		} else {
 			m.leave(i, x.OnYes)
 		}
-		return true
-	}
-	if c.Slot != "" {
-		if _, filled := m.value(i, c.Slot); filled && slices.Contains(x.Slots, c.Slot) {
-			if m.flow(i).Collect(c.Slot) {
-				return m.change(i, c.Slot, nil, nil)
-			}
-		}
-		m.ignored(c, "slot_unknown")
 		return true
 	}
 	m.visit(i, step, m.decided(i, x, false))
@@ -109,6 +103,21 @@ func (m *interpreter) confirm(i int, q *Question, c Command) bool {
 		return true
 	}
 	m.cancel(false)
+	return true
+}
+
+// denySlot empties a value that a confirm showed, so that it is asked for again. A message
+// may name several.
+func (m *interpreter) denySlot(asked *Question, c Command) bool {
+	i := m.index(asked.FlowID)
+	if i < 0 || i != len(m.s.FlowStack)-1 {
+		m.ignored(c, "not_asked")
+		return true
+	}
+	if _, filled := m.value(i, c.Slot); filled && slices.Contains(asked.Slots, c.Slot) && m.flow(i).Collect(c.Slot) {
+		return m.change(i, c.Slot, nil, nil)
+	}
+	m.ignored(c, "slot_unknown")
 	return true
 }
 
@@ -125,7 +134,7 @@ func (m *interpreter) decided(i int, x *program.Confirm, yes bool) []string {
 func (m *conversation) fresh(i int, step *program.Step) bool {
 	f := m.frame(i)
 	for _, c := range f.Confirmed {
-		if f.Visits[c.Step].At > f.Visits[step.Name].At {
+		if c.At > f.Visits[step.Name].Ran {
 			return true
 		}
 	}

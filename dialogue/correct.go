@@ -37,8 +37,33 @@ func (m *conversation) visit(i int, step *program.Step, wrote []string) {
 		v.N++
 	}
 	f.Clock++
-	v.At, v.Reads, v.Wrote, v.Past = f.Clock, m.reads(i, step), wrote, false
+	v.At, v.Reads, v.Wrote, v.Past, v.Off, v.Skipped = f.Clock, m.reads(i, step), wrote, false, false, false
 	f.Visits[step.Name] = v
+}
+
+// pass puts a visit behind all others.
+func (f *Frame) pass(step *program.Step) {
+	v := f.Visits[step.Name]
+	f.Clock++
+	v.At, v.Off = f.Clock, false
+	f.Visits[step.Name] = v
+}
+
+// around notes what a walk led around, before a place: it is no more on the way that the
+// flow took.
+func (f *Frame) around(at int) {
+	for name, v := range f.Visits {
+		if name != f.Walk && !v.Past && f.ahead(v) && v.At < at {
+			v.Off = true
+			f.Visits[name] = v
+		}
+	}
+}
+
+// arrived ends a walk.
+func (f *Frame) arrived() {
+	f.around(f.WalkSince + 1)
+	f.Walk = ""
 }
 
 // computed returns the slots of a frame that are computed from one, with it.
@@ -132,6 +157,20 @@ func (m *conversation) repair(slot string, to *expr.Value, c *Command) Repair {
 	return r
 }
 
+// place orders the visits of a frame as the flow took its way. In a walk, what it has yet
+// to come by is behind what it came by.
+func (f *Frame) place(v Visit) int {
+	if f.ahead(v) {
+		return v.At + f.Clock
+	}
+	return v.At
+}
+
+// ahead says whether a walk under way has yet to come by.
+func (f *Frame) ahead(v Visit) bool {
+	return f.Walk != "" && f.WalkFrom <= v.At && v.At <= f.WalkSince
+}
+
 // goBack leads a frame to the earliest step that a change concerns.
 func (m *machine) goBack(i int, slot string, read, wrote func([]string) bool, corrected bool) {
 	f := m.frame(i)
@@ -139,39 +178,54 @@ func (m *machine) goBack(i int, slot string, read, wrote func([]string) bool, co
 	if current == nil {
 		return
 	}
-	var earliest *program.Step
-	at := 0
+	if here := f.Visits[current.Name]; f.ahead(here) {
+		f.around(here.At)
+	}
+	var way []*program.Step
 	for _, step := range flow.Steps {
-		v, ok := f.Visits[step.Name]
-		if !ok || v.Past || !read(step.Reads) && !wrote(v.Wrote) {
-			continue
-		}
-		if earliest == nil || v.At < at {
-			earliest, at = step, v.At
+		if v, ok := f.Visits[step.Name]; ok && !v.Past && !v.Off {
+			way = append(way, step)
 		}
 	}
-	if earliest == nil {
-		if _, calls := current.Body.(*program.Call); calls && read(current.Reads) && f.Entered {
-			earliest = current
-		} else {
-			if x, ok := current.Body.(*program.Confirm); ok && corrected && f.Entered && x.OnChange != nil && x.OnChange.Kind != program.ToContinue {
-				m.leave(i, *x.OnChange)
-			}
-			return
+	slices.SortFunc(way, func(a, b *program.Step) int {
+		return f.place(f.Visits[a.Name]) - f.place(f.Visits[b.Name])
+	})
+	from := slices.IndexFunc(way, func(step *program.Step) bool {
+		return read(step.Reads) || wrote(f.Visits[step.Name].Wrote)
+	})
+	_, calls := current.Body.(*program.Call)
+	called := calls && f.Entered && read(current.Reads) // anew
+	if from < 0 && !called {
+		if x, ok := current.Body.(*program.Confirm); ok && corrected && f.Entered && x.OnChange != nil && x.OnChange.Kind != program.ToContinue {
+			m.leave(i, *x.OnChange)
 		}
+		return
 	}
+	ahead := from >= 0 && f.ahead(f.Visits[way[from].Name])
 	if f.Walk == "" {
-		f.Walk, f.Changed = current.Name, nil
+		f.Walk, f.Changed, f.WalkFrom, f.WalkSince = current.Name, nil, f.Clock+1, f.Clock
 	}
 	f.Changed = append(slices.Clone(f.Changed), slot)
+	m.t.Progress = true
 	if x, ok := current.Body.(*program.Confirm); ok && corrected && x.OnChange != nil && x.OnChange.Kind == program.ToStep {
 		f.Walk = ""
 		m.leave(i, *x.OnChange)
 		return
 	}
+	to := current
+	switch {
+	case from >= 0 && !ahead || from >= 0 && way[from] == current:
+		to = way[from]
+		f.WalkFrom = f.Clock + 1
+		for _, step := range way[from:] {
+			f.pass(step)
+		}
+		f.WalkSince = f.Clock
+	case !called:
+		return // the walk comes by
+	}
 	m.m.Question = nil
-	m.s.FlowStack[i].CurrentStep, f.Entered, f.Retry, f.Deadline = earliest.Name, false, false, time.Time{}
-	m.t.Progress = true
+	m.s.FlowStack[i].CurrentStep, f.Entered, f.Retry, f.Deadline = to.Name, false, false, time.Time{}
 }
 
 // passOver goes past a step whose reads are unchanged and whose writes still stand. The
@@ -179,8 +233,8 @@ func (m *machine) goBack(i int, slot string, read, wrote func([]string) bool, co
 func (m *machine) passOver(i int, step *program.Step) bool {
 	f := m.frame(i)
 	v, ok := f.Visits[step.Name]
-	if !ok || v.Past {
-		f.Walk = ""
+	if !ok || v.Past || v.Skipped {
+		f.arrived()
 		return false
 	}
 	switch x := step.Body.(type) {
@@ -194,6 +248,7 @@ func (m *machine) passOver(i int, step *program.Step) bool {
 		if len(m.missing(i, x)) > 0 {
 			return false
 		}
+		f.pass(step)
 		m.follows(i, step)
 		return true
 	}
@@ -206,6 +261,7 @@ func (m *machine) passOver(i int, step *program.Step) bool {
 			return false
 		}
 	}
+	f.pass(step)
 	if x, ok := step.Body.(*program.Confirm); ok && x.OnYes.Kind != program.ToContinue {
 		m.leave(i, x.OnYes)
 		return true

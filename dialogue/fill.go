@@ -9,6 +9,13 @@ import (
 
 // owner returns the frame whose slot a command means, End if there is none.
 func (m *interpreter) owner(c Command) int {
+	if c.Source == program.FromSet { // a person's, who has the conversation
+		top := len(m.s.FlowStack) - 1
+		if top >= 0 && m.flow(top).Slots[c.Slot] != nil {
+			return top
+		}
+		return -1
+	}
 	collects := func(i int) bool { return m.flow(i).Collect(c.Slot) }
 	if c.Of != "" {
 		f, ok := m.p.Flow(c.Of)
@@ -60,11 +67,12 @@ func (m *interpreter) setSlot(c Command) bool {
 		m.ignored(c, "source")
 		return true
 	}
-	if !slot.Eager && !m.asks(i, c.Slot) {
+	byUser := c.Source != program.FromSet
+	if byUser && !slot.Eager && !m.asks(i, c.Slot) {
 		m.ignored(c, "not_asked")
 		return true
 	}
-	if x := m.lists(i, c.Slot); x != nil {
+	if x := m.lists(i, c.Slot); byUser && x != nil {
 		if _, listed := m.value(i, x.OptionsFrom); !listed {
 			m.ignored(c, "not_asked") // nobody knows yet what there is to choose from
 			return true
@@ -74,7 +82,7 @@ func (m *interpreter) setSlot(c Command) bool {
 	if filled && m.frame(i).Provenance[c.Slot].Source != program.FromDefault {
 		return m.correct(i, c)
 	}
-	v, reason, ok := m.accept(i, slot, c.Value, true)
+	v, reason, ok := m.accept(i, slot, c.Value, byUser)
 	if !ok {
 		return false
 	}
@@ -91,6 +99,10 @@ func (m *interpreter) refuse(i int, slot *program.Slot, c Command, reason string
 	m.trace(TraceEvent{Kind: "value_refused", Flow: m.s.FlowStack[i].FlowName, Slot: slot.Name, Reason: reason})
 	if slot.Sensitive {
 		m.secret(c.Value)
+	}
+	if c.Source == program.FromSet {
+		m.ignored(c, "refused") // the user has nothing to do with it
+		return
 	}
 	invalid := slot.Invalid
 	limit, onInvalid := m.p.Settings.MaxAttempts, m.p.Settings.OnInvalid
@@ -145,7 +157,8 @@ func (m *interpreter) clearSlot(c Command) bool {
 
 func (m *interpreter) correct(i int, c Command) bool {
 	slot := m.flow(i).Slots[c.Slot]
-	v, reason, ok := m.accept(i, slot, c.Value, true)
+	byUser := c.Source != program.FromSet
+	v, reason, ok := m.accept(i, slot, c.Value, byUser)
 	switch {
 	case !ok:
 		return false
@@ -156,7 +169,7 @@ func (m *interpreter) correct(i int, c Command) bool {
 	if old, _ := m.value(i, c.Slot); old.Same(v) {
 		return true
 	}
-	if !m.p.Patterns.Correction {
+	if byUser && !m.p.Patterns.Correction {
 		m.ignored(c, "corrections_disabled")
 		return true
 	}

@@ -34,6 +34,11 @@ func (b *bytesDice) IntN(n int) int {
 	return x % n
 }
 
+// calm are dice with which nothing fails.
+type calm struct{}
+
+func (calm) IntN(n int) int { return n - 1 }
+
 // hostile talks with an assistant as nobody should, and checks the laws.
 type hostile struct {
 	t       *testing.T
@@ -48,7 +53,13 @@ type hostile struct {
 	yes     map[string]bool // irreversible steps that succeeded by the yes of this turn
 	asked   *dialogue.Question
 	shown   map[string]expr.Value // values of the open confirm
+	premium bool                  // the guard of quick_transfer holds
+	known   map[string]bool       // flow_ids on the stack
 	turns   int
+	inputs  int
+	done    map[string]int // irreversible calls that succeeded, by instance of the flow, step and inputs
+	// advance is told of each input before it is given.
+	advance func(n int, s dialogue.State, in dialogue.Input)
 }
 
 var hostileTypes = []dialogue.CommandType{
@@ -207,6 +218,10 @@ func (h *hostile) give(in dialogue.Input, cmds []dialogue.Command) {
 	replied := false
 	for inputs := []dialogue.Input{in}; len(inputs) > 0; {
 		in, inputs = inputs[0], inputs[1:]
+		if h.advance != nil {
+			h.advance(h.inputs, h.state, in)
+		}
+		h.inputs++
 		state, effects, err := dialogue.Advance(h.p, h.state, in)
 		if err != nil {
 			h.fail("%T: %v", in, err)
@@ -292,6 +307,7 @@ func (h *hostile) act(call dialogue.ActionCall, affirmed bool) dialogue.Result {
 	}
 	if call.Effect == program.Irreversible {
 		h.yes[call.FlowID+"/"+call.Step] = true
+		h.done[fmt.Sprint(call.FlowID, " ", call.Action, " ", call.Inputs)]++
 	}
 	if h.p.Name != "banking" {
 		out := map[string]expr.Value{}
@@ -328,7 +344,13 @@ func (h *hostile) law() {
 			}
 		}
 	}
-	users := 0
+	for name, p := range m.Session {
+		if p.Source == program.FromUser || p.Source == program.FromButton {
+			h.fail("session.%s was set by the user", name)
+		}
+	}
+	tier, _ := h.state.FlowSlots["session"]["tier"].Str()
+	premium, known, users := tier == "premium", map[string]bool{}, 0
 	for i, f := range h.state.FlowStack {
 		frame := m.Frames[f.FlowID]
 		if frame == nil {
@@ -344,8 +366,15 @@ func (h *hostile) law() {
 		if !ok {
 			h.fail("flow %s does not exist", f.FlowName)
 		}
+		if frame.Role == dialogue.ByUser && flow.Internal && f.Context != "fallback" && f.Context != "default" {
+			h.fail("flow %s is internal and was started by the user", f.FlowName)
+		}
+		if flow.Name == "quick_transfer" && !h.known[f.FlowID] && !h.premium && !premium {
+			h.fail("flow %s was started, which its guard hides", f.FlowName)
+		}
+		known[f.FlowID] = true
 		for name, p := range frame.Provenance {
-			if p.Source == program.FromUser && !flow.Collect(name) {
+			if said := p.Source == program.FromUser || p.Source == program.FromButton; said && (!flow.Collect(name) || !flow.Allows(flow.Slots[name], p.Source)) {
 				h.fail("slot %s of %s was set by the user", name, f.FlowName)
 			}
 			if _, filled := h.state.FlowSlots[f.FlowID][name]; !filled {
@@ -353,6 +382,7 @@ func (h *hostile) law() {
 			}
 		}
 	}
+	h.premium, h.known = premium, known
 	if users > h.p.Settings.StackDepth {
 		h.fail("%d flows are open", users)
 	}
@@ -442,7 +472,7 @@ func (h *hostile) recover() {
 }
 
 func newHostile(t *testing.T, p *program.Program, d dice) *hostile {
-	h := &hostile{t: t, p: p, dice: d, state: dialogue.New("h"), now: time.Unix(1e9, 0).UTC(), ran: map[string]bool{}}
+	h := &hostile{t: t, p: p, dice: d, state: dialogue.New("h"), now: time.Unix(1e9, 0).UTC(), ran: map[string]bool{}, done: map[string]int{}}
 	if p.Name == "banking" {
 		h.bank, h.code = code(t)
 	}

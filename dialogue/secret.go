@@ -24,14 +24,8 @@ func Masked(p *program.Program, s State, commands []Command) []Command {
 // Masked returns the conversation as it may be shown by tools, exported and logged: with
 // every sensitive value masked, wherever it is. It can be read, and not gone on with.
 func (s *State) Masked(p *program.Program) State {
-	c := newDriver(p, s.clone())
-	m := masker{&c.conversation}
+	m := s.masker(p)
 	mm := m.m
-	if m.t == nil {
-		m.t = &Turn{}
-	}
-	m.t.Secrets = append(m.t.Secrets, mm.Secrets...)
-	m.secrets()
 	// What was said before it was known to be sensitive is masked too.
 	m.s.UserMessage, m.s.LastResponse = m.mask(m.s.UserMessage), m.mask(m.s.LastResponse)
 	m.s.Messages, m.s.Trace = slices.Clone(m.s.Messages), slices.Clone(m.s.Trace)
@@ -111,6 +105,105 @@ func (s *State) Masked(p *program.Program) State {
 	}
 	mm.Secrets = nil
 	return *m.s
+}
+
+// masker returns what masks a copy of the state, and knows its secrets.
+func (s *State) masker(p *program.Program) masker {
+	c := newDriver(p, s.clone())
+	m := masker{&c.conversation}
+	if m.t == nil {
+		m.t = &Turn{}
+	}
+	m.t.Secrets = append(m.t.Secrets, m.m.Secrets...)
+	m.secrets()
+	return m
+}
+
+// MaskedInput returns what the conversation is given as it may be shown: without the
+// secrets of the conversation, and without what goes into sensitive slots. What in the
+// text of a message is one is only known once it is understood: see [State.Messages].
+func (s *State) MaskedInput(p *program.Program, in Input) Input {
+	m := s.masker(p)
+	switch in := in.(type) {
+	case Message:
+		in.Text, in.Commands = m.mask(in.Text), m.maskCommands(in.Commands)
+		return in
+	case Understood:
+		in.Commands = m.maskCommands(in.Commands)
+		return in
+	case Result:
+		var to []program.Out
+		for _, e := range m.m.Pending {
+			if i := -1; in.answers(e) {
+				if i = m.index(e.Action.FlowID); i >= 0 {
+					to = outs(m.flow(i), e.Action)
+				}
+				in.Outputs = m.maskOutputs(i, to, in.Outputs)
+			}
+		}
+		in.Error = m.maskFailure(in.Error)
+		return in
+	case Validated:
+		in.Value, in.Reason, in.Error = m.maskValue(in.Value), m.mask(in.Reason), m.maskFailure(in.Error)
+		return in
+	case Answer:
+		in.Text, in.Args, in.Error = m.mask(in.Text), m.maskValues(in.Args), m.maskFailure(in.Error)
+		return in
+	case Event:
+		for i := range m.s.FlowStack {
+			if _, step := m.at(i); step != nil {
+				if w, ok := step.Body.(*program.Wait); ok && w.Event == in.Name {
+					in.Fields = m.maskOutputs(i, w.Outputs, in.Fields)
+				}
+			}
+		}
+		in.Fields = m.maskValues(in.Fields)
+		return in
+	case Release:
+		in.Summary, in.Slots = m.mask(in.Summary), m.maskValues(in.Slots)
+		for name, v := range in.Slots {
+			if m.sensitive(name) {
+				in.Slots[name] = hidden(v)
+			}
+		}
+		return in
+	case Operator:
+		in.Text = m.mask(in.Text)
+		return in
+	}
+	return in
+}
+
+// outs are the slots into which the step that calls an action puts what it answers.
+func outs(f *program.Flow, call *ActionCall) []program.Out {
+	step, ok := f.Step(call.Step)
+	if !ok {
+		return nil
+	}
+	return step.Outputs(call.Action)
+}
+
+// maskOutputs hides what goes into the sensitive slots of a frame.
+func (m masker) maskOutputs(i int, to []program.Out, values map[string]expr.Value) map[string]expr.Value {
+	secret := map[string]expr.Value{}
+	for _, o := range to {
+		if v, ok := values[o.Output]; ok && m.slot(i, o.Slot).Sensitive {
+			m.secret(v)
+			secret[o.Output] = hidden(v)
+		}
+	}
+	out := m.maskValues(values)
+	maps.Copy(out, secret)
+	return out
+}
+
+func (m masker) maskFailure(f *Failure) *Failure {
+	if f == nil {
+		return nil
+	}
+	masked := *f
+	masked.Message = m.mask(f.Message)
+	return &masked
 }
 
 // hidden returns what is shown of a sensitive value.

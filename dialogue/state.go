@@ -295,30 +295,35 @@ type Frame struct {
 	Visits     map[string]Visit      `json:"visits,omitempty"`
 	Provenance map[string]Provenance `json:"provenance,omitempty"`
 	Confirmed  []Confirmation        `json:"confirmed,omitempty"`
-	Walk       string                `json:"walk,omitempty"`     // the step at which a correction came in
-	Changed    []string              `json:"changed,omitempty"`  // slots that the walk found changed
-	Deadline   time.Time             `json:"deadline,omitzero"`  // of the step it waits at
-	Resumed    bool                  `json:"resumed,omitempty"`  // became active again
-	Event      *Event                `json:"event,omitempty"`    // came while it was paused
-	Repair     *Repair               `json:"repair,omitempty"`   // of a pattern
-	Agent      *AgentRun             `json:"agent,omitempty"`    // of an agent step under way
-	Results    map[string]*Result    `json:"results,omitempty"`  // of actions at once, by effect
-	Retry      bool                  `json:"retry,omitempty"`    // an action timed out, the user is asked about it
-	Waited     bool                  `json:"waited,omitempty"`   // the time of a wait step is over
-	Caller     string                `json:"caller,omitempty"`   // flow_id of the caller
-	Counted    map[string]int        `json:"executed,omitempty"` // executions of steps in this turn
+	Walk       string                `json:"walk,omitempty"`       // the step at which a correction came in
+	WalkFrom   int                   `json:"walk_from,omitempty"`  // the places among the visits that it has
+	WalkSince  int                   `json:"walk_since,omitempty"` // yet to come by, or leads around
+	Changed    []string              `json:"changed,omitempty"`    // slots that the walk found changed
+	Deadline   time.Time             `json:"deadline,omitzero"`    // of the step it waits at
+	Resumed    bool                  `json:"resumed,omitempty"`    // became active again
+	Event      *Event                `json:"event,omitempty"`      // came while it was paused
+	Repair     *Repair               `json:"repair,omitempty"`     // of a pattern
+	Agent      *AgentRun             `json:"agent,omitempty"`      // of an agent step under way
+	Results    map[string]*Result    `json:"results,omitempty"`    // of actions at once, by effect
+	Retry      bool                  `json:"retry,omitempty"`      // an action timed out, the user is asked about it
+	Waited     bool                  `json:"waited,omitempty"`     // the time of a wait step is over, or a person gave the conversation back
+	Caller     string                `json:"caller,omitempty"`     // flow_id of the caller
+	Counted    map[string]int        `json:"executed,omitempty"`   // executions of steps in this turn
 }
 
 // Visit is the last execution of a step.
 type Visit struct {
-	N     int      `json:"n"`              // how often the step was visited
-	At    int      `json:"at"`             // its place among the frame's visits
-	Reads string   `json:"reads"`          // digest of what it read
-	Wrote []string `json:"wrote"`          // slots
-	Past  bool     `json:"past,omitempty"` // of an earlier round of its loop
-	Done  bool     `json:"done,omitempty"` // an action was executed
-	Kept  bool     `json:"kept,omitempty"` // before the flow changed and began anew
-	As    string   `json:"as,omitempty"`   // the step's name when it was visited first, if it has another now
+	N       int      `json:"n"`                 // how often the step was visited
+	At      int      `json:"at"`                // its place among the frame's visits
+	Reads   string   `json:"reads"`             // digest of what it read
+	Wrote   []string `json:"wrote"`             // slots
+	Past    bool     `json:"past,omitempty"`    // of an earlier round of its loop
+	Off     bool     `json:"off,omitempty"`     // a correction led around it
+	Skipped bool     `json:"skipped,omitempty"` // its condition did not hold
+	Ran     int      `json:"ran,omitempty"`     // when an action was called, among the frame's visits
+	Done    bool     `json:"done,omitempty"`    // an action was executed
+	Kept    bool     `json:"kept,omitempty"`    // before the flow changed and began anew
+	As      string   `json:"as,omitempty"`      // the step's name when it was visited first, if it has another now
 	// Inputs and Outputs of an action that is irreversible or can be compensated.
 	Inputs  map[string]expr.Value `json:"inputs,omitempty"`
 	Outputs map[string]expr.Value `json:"outputs,omitempty"`
@@ -336,6 +341,7 @@ type Provenance struct {
 type Confirmation struct {
 	Step   string                `json:"step"`
 	Values map[string]expr.Value `json:"values"`
+	At     int                   `json:"at"` // the yes, among the frame's visits
 }
 
 // Question is what was asked last and is still open.

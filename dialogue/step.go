@@ -131,18 +131,23 @@ func (m *machine) execute(i int) bool {
 	if step.When != nil && !step.When.True(m.scene(i)) {
 		m.trace(TraceEvent{Kind: "step_skipped", Flow: flow.Name, Step: step.Name})
 		if f.Walk == step.Name {
-			f.Walk = ""
+			f.arrived()
 		}
 		if f.Walk == "" {
 			m.abandonAbove(i)
 		}
+		v := f.Visits[step.Name]
+		v.Skipped = true // its condition was read: a correction may lead back here
+		f.Visits[step.Name] = v
+		f.pass(step)
 		m.follow(i, step.Continue)
 		return true
 	}
 	walked := false // a correction came in here: it asks again
 	if f.Walk != "" {
 		if f.Walk == step.Name {
-			f.Walk, walked = "", true
+			f.arrived()
+			walked = true
 		} else if m.passOver(i, step) {
 			return true
 		}
@@ -186,7 +191,10 @@ func (m *machine) begins(i int, step *program.Step, walked bool) bool {
 			}
 		}
 		return m.goOn(i, step)
-	case *program.Confirm, *program.Handoff, *program.Wait:
+	case *program.Confirm, *program.Wait:
+		return m.goOn(i, step)
+	case *program.Handoff:
+		f.Waited = walked // the correction is the person's, who gave the conversation back
 		return m.goOn(i, step)
 	case *program.Set:
 		m.set(i, step, x)
@@ -272,6 +280,11 @@ func (m *machine) goOn(i int, step *program.Step) bool {
 		m.follows(i, step)
 		return true
 	case *program.Handoff:
+		if f.Waited {
+			m.visit(i, step, nil)
+			m.follows(i, step)
+			return true
+		}
 		if m.m.Handoff == nil {
 			m.handover(x.Queue, "flow", m.s.FlowStack[i].FlowID, m.context(i, x.Context), cmp.Or(x.Deadline, m.p.Patterns.HandoffDeadline))
 		}

@@ -200,6 +200,9 @@ func (m *driver) migrate() {
 		if st.Fate == Ends {
 			_, known := m.p.Flow(st.Flow)
 			uncovered = uncovered || i == len(m.s.FlowStack)-1 && m.frame(i).Role == ByUser
+			if q := m.t.Asked; q != nil && q.FlowID == st.FlowID && m.frame(i).Role == ByCall {
+				m.t.Asked = &Question{FlowID: m.frame(i).Caller} // whose slots the message may still mean
+			}
 			m.end(i, Abandoned, "the flow changed")
 			if !known {
 				m.words("flow_unknown", nil)

@@ -74,9 +74,6 @@ func TestAChangeOfTheProgramAfterAnyTurnLosesNoSlotAndRepeatsNoEffect(t *testing
 					h.play(turn, false)
 				}
 				h.wake()
-				if h.state.Metadata.Machine.Handoff != nil {
-					continue
-				}
 				before := h.state
 				for _, st := range dialogue.Standings(after, before) {
 					again := st.Fate == dialogue.Ends && migrate == "restart_keep_slots" && before.Metadata.Machine.Frames[st.FlowID].Role == dialogue.ByCall
@@ -110,6 +107,91 @@ func TestAChangeOfTheProgramAfterAnyTurnLosesNoSlotAndRepeatsNoEffect(t *testing
 	if kept < 300 {
 		t.Errorf("only %d slots were looked at", kept)
 	}
+}
+
+// TestAChangeOfTheProgramInTheMiddleOfATurnLosesNoSlotAndRepeatsNoEffect: the same where an
+// action, a validator or a model is under way: its result is the first to see the change.
+func TestAChangeOfTheProgramInTheMiddleOfATurnLosesNoSlotAndRepeatsNoEffect(t *testing.T) {
+	kept, done := 0, 0
+	type change struct {
+		of      *program.Program
+		migrate string
+	}
+	changed := map[change]*program.Program{}
+	eachScenario(t, func(s dialoguetest.Scenario, p *program.Program, files []program.File) {
+		id := s.ID
+		whole := newHostile(t, p, calm{})
+		for _, turn := range s.Turns {
+			whole.play(turn, false)
+		}
+		for way, migrate := range []string{"pin", "alias", "restart_keep_slots"} {
+			after := changed[change{p, migrate}]
+			if after == nil {
+				after = otherwise(t, files, migrate)
+				changed[change{p, migrate}] = after
+			}
+			for at := range whole.inputs {
+				if at%18 != 6*way+len(s.ID)%6 && os.Getenv("DIALOGUE_VERSIONS") == "" {
+					continue
+				}
+				h := newHostile(t, p, calm{})
+				h.advance = func(n int, s dialogue.State, in dialogue.Input) {
+					if n != at {
+						return
+					}
+					h.p = after
+					switch in.(type) {
+					case dialogue.Result, dialogue.Validated, dialogue.Answer:
+					default: // a message may change slots itself, or answer what is not asked any more
+						return
+					}
+					was, _, err := dialogue.Advance(p, s, in)
+					if err != nil {
+						h.fail("%v", err)
+					}
+					now, _, err := dialogue.Advance(after, s, in)
+					if err != nil {
+						h.fail("%v", err)
+					}
+					kept += keeps(h, after, was, now, fmt.Sprintf("%s, %s at input %d", id, migrate, at))
+				}
+				for _, turn := range s.Turns {
+					h.play(turn, false)
+				}
+				for call, n := range h.done {
+					done++
+					if n > 1 && whole.done[call] < n {
+						h.fail("%s, %s at input %d: %s ran %d times", s.ID, migrate, at, call, n)
+					}
+				}
+				h.recover()
+			}
+		}
+	})
+	if kept < 100 || done < 100 {
+		t.Errorf("only %d slots and %d effects were looked at", kept, done)
+	}
+}
+
+// keeps counts the slots that the user filled, which are what they would be without the
+// change.
+func keeps(h *hostile, p *program.Program, was, now dialogue.State, where string) (n int) {
+	h.t.Helper()
+	for _, f := range was.FlowStack {
+		frame := now.Metadata.Machine.Frames[f.FlowID]
+		flow, known := p.Flow(f.FlowName)
+		for name, v := range was.FlowSlots[f.FlowID] {
+			src := was.Metadata.Machine.Frames[f.FlowID].Provenance[name].Source
+			if frame == nil || !known || forced(flow, name) || src != program.FromUser && src != program.FromButton {
+				continue
+			}
+			if got, ok := now.FlowSlots[f.FlowID][name]; !ok || !got.Same(v) {
+				h.fail("%s: slot %s is %s and not %s, %v", where, name, got, v, ok)
+			}
+			n++
+		}
+	}
+	return n
 }
 
 // forced says whether a flow asks for a slot on each visit.

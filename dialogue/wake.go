@@ -69,35 +69,17 @@ func (m *driver) endSession() {
 	m.pattern("session_end", Repair{})
 }
 
-// release ends a handoff.
+// release ends a handoff. The person's values are taken as corrections are: what was
+// computed from others is computed anew, and what was confirmed is asked again.
 func (m *driver) release(in Release) {
 	h := m.m.Handoff
 	m.m.Handoff, m.m.Deadline = nil, time.Time{}
 	m.trace(TraceEvent{Kind: "release", Reason: in.Summary})
-	i := m.index(h.FlowID)
-	target := i
-	if i < 0 {
-		target = len(m.s.FlowStack) - 1
+	for _, name := range sortedKeys(in.Slots) {
+		m.t.Queue = append(m.t.Queue, Command{Type: SetSlot, Slot: name, Value: in.Slots[name], Source: program.FromSet})
 	}
-	if target >= 0 {
-		flow := m.flow(target)
-		for _, name := range sortedKeys(in.Slots) {
-			slot, ok := flow.Slots[name]
-			if !ok || !flow.Allows(slot, program.FromSet) {
-				m.ignored(Command{Type: SetSlot, Slot: name}, "source")
-				continue
-			}
-			if v, reason := slot.Check(in.Slots[name], m.lang()); reason == "" {
-				m.store(target, name, v, Provenance{Source: program.FromSet, Turn: m.t.Number})
-			}
-		}
-	}
-	if i >= 0 {
-		f := m.frame(i)
-		f.Deadline = time.Time{}
-		_, step := m.at(i)
-		m.visit(i, step, nil)
-		m.leave(i, step.Next)
+	if i := m.index(h.FlowID); i >= 0 {
+		m.frame(i).Deadline, m.frame(i).Waited = time.Time{}, true
 	} else {
 		m.askAnew()
 	}

@@ -70,12 +70,12 @@ func (e *engine) checkAimed(set *settings) error {
 		if err != nil {
 			return err
 		}
-		s, err := with(child.settings, a.opts)
+		s, err := with(&child.settings, a.opts)
 		if err != nil {
 			return fmt.Errorf("graph.For(%q): %w", a.path, err)
 		}
 		if s.inside = s.inside[len(child.settings.inside):]; len(s.inside) > 0 {
-			if err := child.checkAimed(&s); err != nil {
+			if err := child.checkAimed(s); err != nil {
 				return fmt.Errorf("graph.For(%q): %w", a.path, err)
 			}
 		}
@@ -118,20 +118,21 @@ func (e *engine) insidePaths(prefix string) (paths []string) {
 
 // subcall returns the call of e by a task.
 func (e *engine) subcall(ctx context.Context, t *local.Task) (local.Call, error) {
-	set := e.settings
-	call := local.Call{Program: e.program(&set, taskEmitter(t))}
+	set := &e.settings
+	call := local.Call{Program: e.program(set, taskEmitter(t))}
 	if around, _ := t.Deps().(*deps); set.inside != nil || around != nil && around.inside != nil {
 		if around == nil {
 			around = &deps{}
 		}
 		opts, inside := below(around.inside, t.Info().Node)
+		own := *set
+		own.deps, own.configure = nil, nil
 		var err error
-		set.deps, set.configure = nil, nil
-		if set, err = with(set, opts); err != nil {
+		if set, err = with(&own, opts); err != nil {
 			return call, err
 		}
 		d := &deps{around: around, inside: slices.Concat(set.inside, inside), replay: around.replay}
-		if err := d.provide(ctx, &set); err != nil {
+		if err := d.provide(ctx, set); err != nil {
 			return call, err
 		}
 		call.Options.Deps = d

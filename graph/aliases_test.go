@@ -63,6 +63,9 @@ func TestACommentTellsWhatAnAliasStandsFor(t *testing.T) {
 				indent := strings.Repeat("\t", from.Column-1)
 				have := string(text[from.Offset:to.Offset])
 				prose, _, _ := strings.Cut(have, "\n"+indent+"//\n"+indent+"//\ttype ")
+				if strings.Contains(prose, "//\t") {
+					t.Errorf("the comment of %s shows something else than the type:\n%s", alias.Name, prose)
+				}
 				want := prose + "\n" + indent + "//"
 				for line := range strings.Lines(definition(dir, name)) {
 					want += strings.TrimRight("\n"+indent+"//\t"+strings.TrimSuffix(line, "\n"), "\t")

@@ -144,9 +144,9 @@ func TestASuperstepOfASchemaGraphCopiesNoFieldThatIsNotWritten(t *testing.T) {
 		left := 0
 		g := compileSchema(t, graph.NewSchemaGraph("g", s).AddCommandNode("a", func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
 			if left--; left <= 0 {
-				return graph.EndRun(), s.Update(graph.MapState{"counter": 1})
+				return graph.EndRun(), graph.MapState{"counter": 1}.Into(s)
 			}
-			return graph.Goto("a"), s.Update(graph.MapState{"counter": 1})
+			return graph.Goto("a"), graph.MapState{"counter": 1}.Into(s)
 		}).SetEntryPoint("a"), graph.MaxSteps(1<<20))
 		return allocatedBytes(t, 100, 1100, func(n int) {
 			left = n

@@ -55,6 +55,40 @@ func find(open []checkpoint.Question, m *core.Machine, key string, keys []string
 	return nil, &AnswerError{Key: key, Reason: reason, Open: keys}
 }
 
+// AskFirst says that the node begins with a question: with the [Interrupt] that has the
+// key, which is not empty. F is given the state that the node would be, and returns what
+// Interrupt would be given; ask is false if the node won't ask. The question is recorded
+// with the superstep before the node, or the input that leads to it, where the node would
+// first run to ask and then be recorded: one record for two. The node runs when the
+// question is answered, and Interrupt returns the answer.
+//
+// F only reads the state, and is called while the superstep is committed: it has to be
+// quick. What f can't say, because it panics or the value is not to be encoded, the node
+// asks when it runs; so do nodes in subgraphs, and tasks of a [Send].
+func AskFirst[S, T any](key string, f func(s *S) (value any, opts []AskOption, ask bool)) NodeOption {
+	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
+		if key == "" || f == nil {
+			n.mistake("give the key of the Interrupt, and a function", "AskFirst(%q)", key)
+		}
+		n.stateType = reflect.TypeFor[S]()
+		n.local.First = func(s any) *local.Asking {
+			value, opts, asks := f(s.(*S))
+			raw, err := json.Marshal(value)
+			c := askConfig{}
+			for _, o := range opts {
+				o(&c)
+			}
+			if !asks || err != nil || c.schema != nil && c.check() != nil {
+				return nil
+			}
+			if c.schema == nil {
+				c.schema = schemaFor[T]()
+			}
+			return &local.Asking{Key: key, Value: raw, Schema: c.schema, For: c.in}
+		}
+	})
+}
+
 // ask asks what a says and decodes the answer. Which type that is, is known where
 // the question is asked alone: whoever answers has only its schema. An answer that
 // the schema lets pass and the type does not is refused here, and the question

@@ -170,6 +170,9 @@ func (d *draft) add(spec plan.NodeSpec, run func(context.Context, any, any) (loc
 	if len(spec.ParentDestinations) > 0 && !n.mounted {
 		n.mistake("add the graph with AddSubgraph or AddShared, or use Destinations for a node's own", "it has ParentDestinations and is not a subgraph")
 	}
+	if spec.Task && spec.Defer {
+		n.mistake("lead the tasks to a node that has it", "it has Defer and runs when something is sent to it")
+	}
 	for _, m := range n.mistakes {
 		d.problem(plan.BadNode, spec.Name, m.fix, "node %q: %s", spec.Name, m.text)
 	}
@@ -198,11 +201,11 @@ func (b *Builder[S]) Defaults(opts ...Option) *Builder[S] {
 }
 
 func (d *draft) setDefaults(opts []Option) {
-	set, err := with(d.settings, opts)
+	set, err := with(&d.settings, opts)
 	if err != nil {
 		d.problem("option", "", "", "%v", err)
 	}
-	d.settings = set
+	d.settings = *set
 }
 
 // made returns what the builder has collected. It panics on one that there is not.

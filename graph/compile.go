@@ -101,7 +101,7 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 	if isSchema {
 		base.renamed = slices.Concat(schema.t.renamed, base.renamed)
 	}
-	set, err := with(base, opts)
+	set, err := with(&base, opts)
 	if set.onWarning == nil {
 		warn := logWarnings(d.spec.Name)
 		set.onWarning = &warn
@@ -144,21 +144,21 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 	if v != nil {
 		fields = v.FieldNames()
 	}
-	evo, evoProblems := newEvolution(&set, fields)
+	evo, evoProblems := newEvolution(set, fields)
 	problems = append(problems, evoProblems...)
 	if p == nil || len(problems) > 0 || v == nil {
 		return nil, &CompileError{Graph: d.spec.Name, Problems: problems}
 	}
-	e := &engine{state: v, settings: set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: d.input, output: d.output}
+	e := &engine{state: v, settings: *set, kept: local.NewKept(), warnings: warnings, nodes: nodes, input: d.input, output: d.output}
 	// The plan holds the graph's breakpoints; those of a call come on top.
 	e.settings.before, e.settings.after = nil, nil
 	e.evolution = evo
 	e.prog = &local.Program{Plan: p}
 	set.compiling = true
-	if err := e.checkAimed(&set); err != nil {
+	if err := e.checkAimed(set); err != nil {
 		return nil, &CompileError{Graph: d.spec.Name, Problems: []Problem{{Kind: "option", Text: err.Error()}}}
 	}
-	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p), Machines: new(sync.Pool)}
+	prog := &local.Program{Plan: p, Values: evo.of(v), Nodes: make([]local.Node, len(p.Nodes)), Start: local.Node{Name: Start}, Version: set.version, Alone: local.Alone(p), Flights: new(sync.Pool)}
 	if set.config != nil {
 		prog.Config = set.config
 	}
@@ -172,7 +172,7 @@ func (d *draft) compile(v values, problems []Problem, opts []Option) (*engine, e
 		if c := nodes[i].cache; c != nil {
 			n.Cache = c.compile(d.spec.Name, n.Name, func(s any) (json.RawMessage, error) { return v.Snapshot(s, true) })
 		}
-		prog.Nodes[i] = n
+		prog.Nodes[i], prog.First = n, prog.First || n.First != nil
 	}
 	isNode := func(name string) bool {
 		_, ok := p.Node(name)
@@ -254,8 +254,8 @@ func (g *Graph[S]) With(opts ...ThreadOption) (*Graph[S], error) {
 
 func (e *engine) with(opts []ThreadOption) (*engine, error) {
 	c := *e
-	var err error
-	c.settings, err = with(e.settings, opts)
+	set, err := with(&e.settings, opts)
+	c.settings = *set
 	return &c, err
 }
 

@@ -104,7 +104,8 @@ func TestDefaultsThatConcernOneNodeAreRefused(t *testing.T) {
 	for name, o := range map[string]graph.NodeOption{
 		"Destinations": graph.Destinations("n"), "ParentDestinations": graph.ParentDestinations("n"), "Defer": graph.Defer(),
 		"Formerly": graph.Formerly("m"), "Describe": graph.Describe("N", ""), "Contains": graph.Contains(child), "a nil option": nil,
-		"state": graph.WithCallbacks(graph.Callbacks[form]{}), "negative number": graph.Retry(graph.RetryPolicy{MaxAttempts: -1}),
+		"AskFirst": graph.AskFirst[trail, bool]("ok", func(*trail) (any, []graph.AskOption, bool) { return nil, nil, true }),
+		"state":    graph.WithCallbacks(graph.Callbacks[form]{}), "negative number": graph.Retry(graph.RetryPolicy{MaxAttempts: -1}),
 	} {
 		b := one(func(context.Context, *trail) error { return nil }).NodeDefaults(o)
 		_, err := b.Compile()

@@ -41,7 +41,7 @@ func Do[In, Out any](ctx context.Context, name string, fn func(ctx context.Conte
 		return *new(Out), err
 	}
 	data, err := t.Do(ctx, *do)
-	return done[Out](do, data, err)
+	return recorded[Out](do.Call, do.Name, data, err)
 }
 
 // Go is [Do] on a goroutine of its own: several sub-steps run at once, at most as many
@@ -69,7 +69,7 @@ func (f *Future[Out]) Wait(ctx context.Context) (Out, error) {
 		return *new(Out), f.err
 	}
 	data, err := f.f.Wait(ctx)
-	return done[Out](f.do, data, err)
+	return recorded[Out](f.do.Call, f.do.Name, data, err)
 }
 
 func doing[In, Out any](call string, ctx context.Context, name string, fn func(ctx context.Context, in In) (Out, error), in In, opts []DoOption) (*local.Task, *local.Do, error) {
@@ -87,14 +87,7 @@ func doing[In, Out any](call string, ctx context.Context, name string, fn func(c
 	if fn != nil {
 		do.Run = func(ctx context.Context) (json.RawMessage, error) {
 			v, err := fn(ctx, in)
-			if err != nil {
-				return nil, err
-			}
-			raw, err := json.Marshal(v)
-			if err != nil {
-				return nil, fmt.Errorf("result of %s %q: %w", call, name, err)
-			}
-			return raw, nil
+			return result(call, name, v, err)
 		}
 	}
 	var p policy
@@ -116,18 +109,4 @@ func doing[In, Out any](call string, ctx context.Context, name string, fn func(c
 		do.Usable = func(data json.RawMessage) bool { return json.Unmarshal(data, new(Out)) == nil }
 	}
 	return t, do, nil
-}
-
-// done decodes what a sub-step has come to.
-func done[Out any](do *local.Do, data json.RawMessage, err error) (Out, error) {
-	var v Out
-	if err == nil {
-		if err = json.Unmarshal(data, &v); err != nil {
-			err = fmt.Errorf("recorded result of %s %q: %w", do.Call, do.Name, err)
-		}
-	}
-	if err != nil {
-		return *new(Out), err
-	}
-	return v, nil
 }

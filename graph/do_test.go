@@ -773,15 +773,27 @@ func TestHistoryTellsWhatWasDone(t *testing.T) {
 	}
 	b.AddNode("last", func(context.Context, *trail) error { return nil }).AddEdge(graph.Start, "quiet")
 	g := compile(t, b, stored()...)
-	must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(nothing)))
-	var got []string
-	for e, err := range g.Thread("t").History(bg, graph.HistoryQuery{OldestFirst: true}) {
-		if err != nil {
-			t.Fatal(err)
+	for _, with := range []struct {
+		opts []graph.ThreadOption
+		want string
+	}{{nil, ""}, {[]graph.ThreadOption{graph.RecordOnce()}, "one one/double 2, two two/double 2, two two/double 2"}} {
+		thread := g.Thread(fmt.Sprint("t", len(with.opts)), with.opts...)
+		must[*graph.Snapshot[trail]](t)(thread.Invoke(bg, g.Input(nothing)))
+		var got, results []string
+		for e, err := range thread.History(bg, graph.HistoryQuery{OldestFirst: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(e.Nodes, e.Did))
+			for _, r := range must[[]graph.Recorded](t)(e.Recorded(bg)) {
+				results = append(results, fmt.Sprintf("%s %s %s%s", r.Node, r.Name, r.Data, r.Error))
+			}
 		}
-		got = append(got, fmt.Sprint(e.Nodes, e.Did))
+		equalSlice(t, "history", got, []string{"[] []", "[quiet one two] [[] [one/double] [two/double two/double]]", "[last] []"})
+		if got := strings.Join(results, ", "); got != with.want {
+			t.Errorf("results: %s; want %s", got, with.want)
+		}
 	}
-	equalSlice(t, "history", got, []string{"[] []", "[quiet one two] [[] [one/double] [two/double two/double]]", "[last] []"})
 }
 
 // Wherever the process dies, what is recorded isn't done again, and what is done again has

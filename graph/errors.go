@@ -164,8 +164,6 @@ type (
 	// says that a node changed in place what a field holds, or wrote to its state when
 	// that has no effect: after it had returned, or in a function of [Once] or [Do].
 	//
-	//	x
-	//
 	//	type MutationError struct {
 	//		Node, Field string // of several, the field to which most was written
 	//		Kind        string // "in place", "late", "Once", "Do" or "router"

@@ -45,7 +45,7 @@ func TestW2RouterErrorLeavesNodeDoneAndRoutingPending(t *testing.T) {
 	equal(t, "runs of the router", ran.of("router"), 2)
 }
 
-func TestFailedTaskKeepsFinishedSiblings(t *testing.T) { // TRPC-55
+func TestFailedTaskKeepsFinishedSiblings(t *testing.T) {
 	ran := &calls{}
 	fail := true
 	finished := make(chan struct{})

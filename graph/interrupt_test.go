@@ -120,7 +120,7 @@ func TestW5QuestionsFromSeveralGoroutines(t *testing.T) { // TRPC-59
 	}
 }
 
-func TestW5UnknownStaleAndDuplicateAnswersAreRefused(t *testing.T) { // TRPC-57, TRPC-58
+func TestW5UnknownStaleAndDuplicateAnswersAreRefused(t *testing.T) { // TRPC-57
 	runs := 0
 	b := graph.New[form]("form")
 	b.AddNode("ask", func(ctx context.Context, s *form) error {

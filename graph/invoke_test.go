@@ -30,7 +30,7 @@ func asker(t testing.TB, opts ...graph.Option) *graph.Graph[trail] {
 	return compile(t, b, append(stored(), opts...)...)
 }
 
-func TestInputStartsANewThread(t *testing.T) { // SYN-07, SYN-10, SYN-11, SYN-15
+func TestInputStartsANewThread(t *testing.T) { // SYN-10, SYN-15
 	g := asker(t)
 	snap := must[*graph.Snapshot[trail]](t)(g.Thread("t").Invoke(bg, g.Input(func(s *trail) error {
 		s.N = 7
@@ -180,7 +180,7 @@ func TestACheckpointIDBranches(t *testing.T) {
 	}
 }
 
-func TestThreadIsRequiredWithACheckpointer(t *testing.T) { // SONI-56, W7-16
+func TestThreadIsRequiredWithACheckpointer(t *testing.T) { // SONI-56
 	b := visits(graph.New[trail]("g"), "a")
 	b.AddEdge(graph.Start, "a")
 	g := compile(t, b, graph.WithCheckpointer(checkpoint.NewMemory()))

@@ -231,16 +231,7 @@ func (m Map[K, V]) IsZero() bool { return m.Len() == 0 }
 
 // String formats the map as fmt.Sprint does a map.
 func (m Map[K, V]) String() string {
-	var b strings.Builder
-	b.WriteString("map[")
-	for i, p := range m.pairs() {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		fmt.Fprintf(&b, "%v:%v", p.key, p.value)
-	}
-	b.WriteByte(']')
-	return b.String()
+	return fmt.Sprint(maps.Collect(func(yield func(K, V) bool) { m.each(yield) }))
 }
 
 // MarshalJSON returns an object, in the order of the keys.

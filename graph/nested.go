@@ -41,8 +41,9 @@ func (e *engine) subgraph(path []string) (*Graph[json.RawMessage], bool) {
 // A namespace that no subgraph of the graph has is an error of each of the handle's
 // calls.
 func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
-	in := &Thread[json.RawMessage]{handle: *h}
-	in.set.from, in.set.before, in.set.after, in.set.inside = "", nil, nil, nil // those name nodes of the thread's graph
+	in, set := &Thread[json.RawMessage]{handle: *h}, *h.set
+	in.set = &set
+	set.from, set.before, set.after, set.inside = "", nil, nil, nil // those name nodes of the thread's graph
 	if in.err != nil {
 		return in
 	}
@@ -56,7 +57,7 @@ func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
 	}
 	in.form = inJSON(in.e).form
 	// What the subgraph itself says of its states holds; all else is the handle's.
-	in.set.namespace, in.set.schemas, in.set.onInput = namespace, in.e.settings.schemas, nil
+	set.namespace, set.schemas, set.onInput = namespace, in.e.settings.schemas, nil
 	return in
 }
 
@@ -149,7 +150,7 @@ func (h *handle) levels(ctx context.Context) ([]level, error) {
 		if outer.part == nil {
 			continue
 		}
-		st, err := outer.e.stateIn(ctx, &h.set, outer.namespace, outer.epoch)
+		st, err := outer.e.stateIn(ctx, h.set, outer.namespace, outer.epoch)
 		if err != nil {
 			return nil, err
 		}
@@ -191,16 +192,16 @@ func (e *engine) from(seed any) *engine {
 func (h *handle) edit(ctx context.Context, levels []level, edits []edit) (Snapshot[any], error) {
 	around, e := levels[:len(levels)-1], levels[len(levels)-1].e
 	make := func() (Snapshot[any], error) {
-		return e.edited(ctx, &h.set, func(s *local.Session) error { return e.apply(ctx, s, &h.set, edits) })
+		return e.edited(ctx, h.set, func(s *local.Session) error { return e.apply(ctx, s, h.set, edits) })
 	}
 	if len(around) == 0 {
 		return make()
 	}
-	head, err := e.view(ctx, &h.set, "")
+	head, err := e.view(ctx, h.set, "")
 	if err != nil {
 		return head, err
 	}
-	at, err := e.view(ctx, &h.set, h.set.from)
+	at, err := e.view(ctx, h.set, h.set.from)
 	if err != nil {
 		return at, err
 	}
@@ -220,7 +221,7 @@ func (h *handle) edit(ctx context.Context, levels []level, edits []edit) (Snapsh
 		if slices.Contains(told.from, told.to) {
 			break // no news
 		}
-		if err := l.settle(ctx, h.set, told); err != nil {
+		if err := l.settle(ctx, *h.set, told); err != nil {
 			return Snapshot[any]{}, err
 		}
 	}

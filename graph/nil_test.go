@@ -49,6 +49,12 @@ func TestCompileRefusesWhatCannotBeMeant(t *testing.T) {
 	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), "the graph has no name") {
 		t.Error(e)
 	}
+	deferred := visits(graph.New[trail]("g"), "a").AddEdge(graph.Start, "a")
+	graph.AddTask(deferred, "task", func(context.Context, *trail, int) error { return nil }, graph.Defer())
+	_, err = deferred.Compile()
+	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), `node "task": it has Defer`) {
+		t.Error(e)
+	}
 	b := graph.New[trail]("g").AddEdge(graph.Start, "sub")
 	graph.AddSubgraph[trail, trail](b, "sub", nil, graph.Mapping[trail, trail]{})
 	_, err = b.Compile()

@@ -116,22 +116,34 @@ func Once[T any](ctx context.Context, name string, fn func(ctx context.Context, 
 	}
 	data, err := t.Once(ctx, name, func(ctx context.Context, key string) (json.RawMessage, error) {
 		v, err := fn(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return nil, fmt.Errorf("result of Once %q: %w", name, err)
-		}
-		return raw, nil
+		return result("Once", name, v, err)
 	})
+	return recorded[T]("Once", name, data, err)
+}
+
+// result encodes what a sub-step came to.
+func result(call, name string, v any, err error) (json.RawMessage, error) {
 	if err != nil {
-		return zero, err
+		return nil, err
 	}
-	if err := json.Unmarshal(data, &zero); err != nil {
-		return zero, fmt.Errorf("recorded result of Once %q: %w", name, err)
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("result of %s %q: %w", call, name, err)
 	}
-	return zero, nil
+	return raw, nil
+}
+
+// recorded decodes what result returned.
+func recorded[T any](call, name string, data json.RawMessage, err error) (v T, _ error) {
+	if err == nil {
+		if err = json.Unmarshal(data, &v); err != nil {
+			err = fmt.Errorf("recorded result of %s %q: %w", call, name, err)
+		}
+	}
+	if err != nil {
+		return *new(T), err
+	}
+	return v, nil
 }
 
 // Scope returns a context in which the names of [Once], the keys and positions of

@@ -5,30 +5,23 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 )
 
 // Open is the superstep that is open on a thread when an input comes; see [OnInput].
 type Open struct {
-	Tasks []OpenTask // that have not finished, in plan order
+	Tasks []TaskState // that have not finished: they failed, wait, or were cut short; in plan order
 
 	// Restart says that the caller gives the superstep up, with
 	// [Requests.Restart]: a turn starts in any case.
 	Restart bool
 }
 
-// OpenTask is a task that has not finished: it failed, waits, or was cut short.
-type OpenTask struct {
-	TaskState
-	Waits []Wait // the sleeps and events that it waits for
-
-	recorded map[string]json.RawMessage
-}
-
-// Recorded decodes what the task has recorded with [Once] into v, a pointer, and
-// reports whether there is such a record. Names are those of the node's own context:
-// what was recorded in a [Scope] is not found.
-func (t *OpenTask) Recorded(name string, v any) (bool, error) {
+// Recorded decodes what a task of an [Open] superstep has recorded with [Once] into v, a
+// pointer, and reports whether there is such a record. Names are those of the node's own
+// context: what was recorded in a [Scope] is not found.
+func (t *TaskState) Recorded(name string, v any) (bool, error) {
 	data, ok := t.recorded[name]
 	if !ok {
 		return false, nil
@@ -64,38 +57,34 @@ func OnInput[S any](f func(s *S, open Open) (newTurn bool, err error)) RunOption
 	})
 }
 
-// takeInput lets OnInput decide about an input. It returns the changes that are to be
-// folded where no turn starts.
-func (e *engine) takeInput(s *local.Session, set *settings, input func(any) error, restart bool) (newTurn bool, changes any, err error) {
+// takeInput lets OnInput decide about an input. It returns what is left of the open
+// superstep where a turn starts, nil where none does, and what was written.
+func (e *engine) takeInput(s *local.Session, set *settings, input func(any) error, restart bool) (left *core.Left, changes any, err error) {
 	open := Open{Tasks: e.openTasks(s, set), Restart: restart}
+	newTurn := false
 	changes, err = s.Edit(func(state any) (err error) {
 		if newTurn, err = set.onInput(state, open); err != nil || newTurn || restart {
 			return err
 		}
 		return input(state)
 	})
-	if newTurn = newTurn || restart; err != nil || !newTurn {
-		return newTurn, changes, err
+	if err == nil && (newTurn || restart) {
+		left = &core.Left{Edit: changes}
 	}
-	return true, nil, s.Settle(changes)
+	return left, changes, err
 }
 
 // openTasks returns the tasks of the open superstep that have not finished.
-func (e *engine) openTasks(s *local.Session, set *settings) []OpenTask {
-	var open []OpenTask
+func (e *engine) openTasks(s *local.Session, set *settings) []TaskState {
+	var open []TaskState
 	m := s.Machine()
 	for i := range m.Tasks() {
-		t := m.Task(i)
-		if t.Ran() {
+		if m.Task(i).Ran() {
 			continue
 		}
-		o := OpenTask{TaskState: e.taskState(m, i, set), recorded: s.Recorded(i)}
-		for _, q := range t.Unanswered() {
-			if q.Wait {
-				o.Waits = append(o.Waits, waitOf(&q))
-			}
-		}
-		open = append(open, o)
+		task := e.taskState(m, i, set)
+		task.recorded = s.Recorded(i)
+		open = append(open, task)
 	}
 	return open
 }

@@ -3,9 +3,12 @@ package graph_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -115,5 +118,65 @@ func TestInputMayBeFoldedOrRefusedByTheGraph(t *testing.T) {
 	}
 	if _, err := g.Thread("t").Invoke(bg, g.Input(func(*trail) error { return nil }), graph.OnInput(func(*int, graph.Open) (bool, error) { return true, nil })); err != nil {
 		t.Errorf("nothing is pending, so nothing is decided: %v", err)
+	}
+}
+
+// fatal is a store whose process dies at its nth write.
+type fatal struct {
+	checkpoint.Store
+	left atomic.Int32
+}
+
+func (s *fatal) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if s.left.Add(-1) < 0 {
+		return checkpoint.Written{}, errStalled
+	}
+	return s.Store.Write(ctx, w)
+}
+
+// What stays of a superstep that is given up is recorded with the input that starts the
+// turn: a process that dies between them would leave a thread that has neither.
+func TestATurnAndWhatItLeavesAreOneRecord(t *testing.T) {
+	for writes := range 7 {
+		fail := true
+		g := charger(t, &fail, func(s *trail, _ graph.Open) (bool, error) {
+			s.Ran.Add("given up")
+			return true, nil
+		})
+		store := checkpoint.NewMemory()
+		at := func(s checkpoint.Store) *graph.Thread[trail] {
+			return g.Thread("t", graph.WithCheckpointer(s), graph.RecordOnce())
+		}
+		if _, err := at(store).Invoke(bg, g.Input(nothing)); !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+		fail = false
+		dies := &fatal{Store: store}
+		dies.left.Store(int32(writes))
+		_, err := at(dies).Invoke(bg, g.Input(func(s *trail) error { s.N = 2; return nil }))
+		if err != nil && !errors.Is(err, errStalled) {
+			t.Fatal(err)
+		}
+		snap := must[*graph.Snapshot[trail]](t)(at(store).Invoke(bg, g.Continue()))
+		want := []string{"a", "b", "charge 7"}
+		if snap.State.N == 2 {
+			want = []string{"a", "b", "given up", "a", "b", "charge 7"}
+		}
+		equalSlice(t, fmt.Sprintf("ran after a death at write %d", writes), snap.State.Ran.Slice(), want)
+		if writes > 0 && snap.State.N != 2 {
+			t.Errorf("the input is lost at write %d", writes)
+		}
+		rec := taped(t, store, "t")
+		same(t, g, rec)
+		var nodes []string
+		for e, err := range at(store).History(bg, graph.HistoryQuery{OldestFirst: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes = append(nodes, fmt.Sprint(e.Source, e.Nodes))
+		}
+		if writes > 0 {
+			equalSlice(t, "history", nodes, []string{"input[]", "loop[a]", "input[b]", "loop[a]", "loop[b c]"})
+		}
 	}
 }

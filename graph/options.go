@@ -124,10 +124,11 @@ func (s *settings) fail(format string, args ...any) {
 	s.errs = append(s.errs, fmt.Errorf(format, args...))
 }
 
-// with returns a copy of s to which opts are applied.
-func with[O interface{ apply(*settings) }](s settings, opts []O) (settings, error) {
+// with returns a copy of settings to which opts are applied.
+func with[O interface{ apply(*settings) }](of *settings, opts []O) (*settings, error) {
+	s := *of
 	if len(opts) == 0 {
-		return s, nil
+		return &s, nil
 	}
 	s.metadata = maps.Clone(s.metadata)
 	s.deps = maps.Clone(s.deps)
@@ -140,7 +141,7 @@ func with[O interface{ apply(*settings) }](s settings, opts []O) (settings, erro
 		}
 		o.apply(&s)
 	}
-	return s, errors.Join(s.errs...)
+	return &s, errors.Join(s.errs...)
 }
 
 // WithCheckpointer keeps checkpoints in store: after every superstep, and
@@ -258,12 +259,7 @@ func WarnSize(bytes int) ThreadOption {
 // looked at when enough was written to pass the limit, or a sixteenth of it
 // since the last look.
 func MaxStateSize(bytes int) ThreadOption {
-	return threadSetting(func(s *settings) {
-		if bytes <= 0 {
-			s.fail("graph: MaxStateSize(%d): use a positive number", bytes)
-		}
-		s.maxSize = bytes
-	})
+	return threadSetting(func(s *settings) { s.maxSize = s.positive("MaxStateSize", bytes) })
 }
 
 // OnWarning sets what is told of warnings, by several goroutines at once. By
@@ -349,34 +345,19 @@ func Metadata(key, value string) RunOption {
 // or an edit. The default is [DefaultMaxSteps]; n must be positive. Reaching it
 // is a [LimitError], and the thread can go on with a higher limit.
 func MaxSteps(n int) SubgraphOption {
-	return subgraphSetting(func(s *settings) {
-		if n <= 0 {
-			s.fail("graph: MaxSteps(%d): the limit must be positive; there is no unlimited run", n)
-		}
-		s.MaxSteps = n
-	})
+	return subgraphSetting(func(s *settings) { s.MaxSteps = s.positive("MaxSteps", n) })
 }
 
 // AtMostSteps lowers the limit of [MaxSteps] for who may not raise it, such as the
 // clients of a server: of the two the smaller one holds.
 func AtMostSteps(n int) SubgraphOption {
-	return subgraphSetting(func(s *settings) {
-		if n <= 0 {
-			s.fail("graph: AtMostSteps(%d): the limit must be positive; there is no unlimited run", n)
-		}
-		s.MaxSteps = min(s.MaxSteps, n)
-	})
+	return subgraphSetting(func(s *settings) { s.MaxSteps = min(s.MaxSteps, s.positive("AtMostSteps", n)) })
 }
 
 // MaxTasks limits the tasks since the thread was last given something, so that
 // a wide fan-out can't escape [MaxSteps]. There is no limit by default.
 func MaxTasks(n int) SubgraphOption {
-	return subgraphSetting(func(s *settings) {
-		if n <= 0 {
-			s.fail("graph: MaxTasks(%d): the limit must be positive", n)
-		}
-		s.MaxTasks = n
-	})
+	return subgraphSetting(func(s *settings) { s.MaxTasks = s.positive("MaxTasks", n) })
 }
 
 // CycleGuard sets how many tasks back the guard against fruitless cycles looks;
@@ -422,7 +403,7 @@ func InterruptAfter(nodes ...string) SubgraphOption {
 
 // InputSchema declares what an answer to the breakpoint before or after a node
 // must look like, as JSON Schema. The answer given to [Requests.Answer] is checked
-// and then applied to the state by [UpdateJSON].
+// and then applied to the state by [Graph.UpdateJSON].
 func InputSchema(node string, schema json.RawMessage) Option {
 	return graphSetting(func(s *settings) {
 		if s.schemas == nil {
@@ -437,24 +418,14 @@ func InputSchema(node string, schema json.RawMessage) Option {
 // in plan order. Tasks that wait for each
 // other need as many places as there are tasks.
 func Concurrency(n int) SubgraphOption {
-	return subgraphSetting(func(s *settings) {
-		if n <= 0 {
-			s.fail("graph: Concurrency(%d): the limit must be positive", n)
-		}
-		s.Concurrency = n
-	})
+	return subgraphSetting(func(s *settings) { s.Concurrency = s.positive("Concurrency", n) })
 }
 
 // MaxConcurrency bounds how many tasks run at a time in a run and all its
 // subgraphs together. A task that waits for a subgraph doesn't count, so the
 // limit can't deadlock.
 func MaxConcurrency(n int) RunOption {
-	return runSetting(func(s *settings) {
-		if n <= 0 {
-			s.fail("graph: MaxConcurrency(%d): the limit must be positive", n)
-		}
-		s.maxConcurrency = n
-	})
+	return runSetting(func(s *settings) { s.maxConcurrency = s.positive("MaxConcurrency", n) })
 }
 
 // StepTimeout bounds each superstep.
@@ -471,6 +442,14 @@ func NodeTimeout(d time.Duration) SubgraphOption {
 // be continued; a [Runner] does not do it by itself.
 func RunTimeout(d time.Duration) SubgraphOption {
 	return subgraphSetting(func(s *settings) { s.RunTimeout = s.timeout("RunTimeout", d) })
+}
+
+// positive refuses a number that no option of a limit takes: nothing is unlimited by one.
+func (s *settings) positive(name string, n int) int {
+	if n <= 0 {
+		s.fail("graph: %s(%d): the limit must be positive", name, n)
+	}
+	return n
 }
 
 func (s *settings) timeout(name string, d time.Duration) time.Duration {

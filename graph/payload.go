@@ -3,7 +3,8 @@ package graph
 import (
 	"encoding/json"
 	"strconv"
-	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/graph/internal/state"
 )
 
 // The payloads of sends are JSON. What most of them are, whole numbers and plain
@@ -19,7 +20,7 @@ func encodePayload[In any](in In) (json.RawMessage, error) {
 	case *int64:
 		return strconv.AppendInt(nil, *p, 10), nil
 	case *string:
-		if ownJSON(*p) {
+		if state.PlainText(*p) {
 			b := make([]byte, 0, len(*p)+2)
 			b = append(b, '"')
 			b = append(b, *p...)
@@ -47,7 +48,7 @@ func decodePayload[In any](raw json.RawMessage) (any, error) {
 			return in, nil
 		}
 	case *string:
-		if end := len(raw) - 1; end > 0 && raw[0] == '"' && raw[end] == '"' && ownJSON(raw[1:end]) {
+		if end := len(raw) - 1; end > 0 && raw[0] == '"' && raw[end] == '"' && state.PlainText(raw[1:end]) {
 			*p = string(raw[1:end])
 			return in, nil
 		}
@@ -75,14 +76,4 @@ func wholeNumber(raw []byte) (n int64, ok bool) {
 		n = -n
 	}
 	return n, true
-}
-
-// ownJSON reports whether s between quotes is what encoding/json writes for it.
-func ownJSON[T ~string | ~[]byte](s T) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return true
 }

@@ -365,6 +365,8 @@ func ofOneNode(spec *plan.NodeSpec, n *nodeConfig) string {
 		return "Contains"
 	case n.reads != nil:
 		return "Reads"
+	case n.local.First != nil:
+		return "AskFirst"
 	case n.label != "" || n.description != "":
 		return "Describe"
 	}

@@ -588,7 +588,7 @@ func TestW9AFailedNodeIsNotCached(t *testing.T) {
 	equal(t, "N", must[*graph.Snapshot[trail]](t)(g.Invoke(bg, nil)).State.N, 1)
 }
 
-func TestCallbacks(t *testing.T) { // TRPC-46
+func TestCallbacks(t *testing.T) {
 	var log []string
 	note := func(what string) graph.Callbacks[trail] {
 		return graph.Callbacks[trail]{
@@ -643,7 +643,7 @@ func TestDrainStopsAtASuperstepAndCanGoOn(t *testing.T) {
 	equal(t, "ran", snap.State.ran(), "a b")
 }
 
-func TestDependencies(t *testing.T) { // SONI-09, SONI-10, SONI-58
+func TestDependencies(t *testing.T) { // SONI-09, SONI-10
 	type clock func() string
 	type unused struct{}
 	type named struct{ Name string }

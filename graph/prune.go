@@ -24,22 +24,13 @@ type Keep struct {
 	// a decision can be taken anew.
 	Interrupts bool
 
-	// Where leaves the checkpoints for which it returns true. It is not asked
-	// for those of forks that DropForks drops.
-	Where func(c CheckpointInfo) bool
+	// Where leaves the checkpoints for which it returns true. Their records are
+	// without data, and must not be altered. It is not asked for those of forks
+	// that DropForks drops.
+	Where func(r *checkpoint.Record) bool
 
 	// DropForks drops the forks that the thread has left behind.
 	DropForks bool
-}
-
-// CheckpointInfo describes a checkpoint without its state.
-type CheckpointInfo struct {
-	Checkpoint string
-	Branch     string // empty for the thread's first line
-	Step       int
-	Source     string
-	CreatedAt  time.Time
-	Metadata   map[string]string
 }
 
 // Pruned says what [Thread.Prune] did.
@@ -71,17 +62,10 @@ func (h *handle) Prune(ctx context.Context, keep Keep) (Pruned, error) {
 	case keep.Last < 0 || keep.Newer < 0:
 		return Pruned{}, errors.New("graph: Keep.Last and Keep.Newer must not be negative")
 	}
-	set := &h.set
-	k := local.Keep{Last: keep.Last, Interrupts: keep.Interrupts, DropForks: keep.DropForks}
+	set := h.set
+	k := local.Keep{Last: keep.Last, Interrupts: keep.Interrupts, DropForks: keep.DropForks, Where: keep.Where}
 	if keep.Newer > 0 {
 		k.Since = time.Now().Add(-keep.Newer)
-	}
-	if keep.Where != nil {
-		k.Where = func(r *checkpoint.Record) bool {
-			return keep.Where(CheckpointInfo{
-				Checkpoint: string(r.ID), Branch: string(r.Branch), Step: r.Step, Source: string(r.Source), CreatedAt: r.CreatedAt, Metadata: r.Metadata,
-			})
-		}
 	}
 	p, err := local.Prune(ctx, set.store, e.prog, checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, k, local.BusyPolicy(set.busy))
 	switch {

@@ -124,7 +124,7 @@ func TestPruneLeavesWhatItLeavesAsItWas(t *testing.T) { // W3, Q-12
 			}
 			keep := graph.Keep{
 				Last: rapid.IntRange(0, 12).Draw(rt, "last"), Interrupts: rapid.Bool().Draw(rt, "interrupts"), DropForks: rapid.Bool().Draw(rt, "drop forks"),
-				Where: func(c graph.CheckpointInfo) bool { return marked[c.Checkpoint] },
+				Where: func(r *checkpoint.Record) bool { return marked[string(r.ID)] },
 			}
 			pruned, err := g.Thread("t").Prune(bg, keep)
 			if err != nil {

@@ -128,8 +128,7 @@ func (e *engine) replayOptions(ctx context.Context, rec *recording.Recording, o 
 			return lo, &UnknownFieldError{Field: f, Near: plan.Nearest(f, e.state.FieldNames()), Valid: e.state.FieldNames()}
 		}
 	}
-	lo, err = e.options(&set, nil)
-	if err != nil {
+	if err = e.options(&lo, &set, nil); err != nil {
 		return lo, err
 	}
 	lo.Deps, err = provide(ctx, &set)

@@ -195,7 +195,7 @@ func mapReduce(n int) *graph.Builder[trail] {
 	return b
 }
 
-func TestSendsRunInParallelAndMergeInSendOrder(t *testing.T) { // SYN-30
+func TestSendsRunInParallelAndMergeInSendOrder(t *testing.T) {
 	snap := run(t, mapReduce(50))
 	equal(t, "sum", snap.State.N, 49*50/2)
 	if !slices.IsSortedFunc(snap.State.Ran.Slice(), func(a, b string) int { return len(a) - len(b) }) || snap.State.Ran.At(7) != "7" {

@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
 )
@@ -31,9 +32,9 @@ func (g *Graph[S]) Stream(ctx context.Context, input func(s *S) error, opts ...S
 func (g *Graph[S]) once() *Thread[S] {
 	e, err := g.engine()
 	if err != nil {
-		return &Thread[S]{handle: handle{err: err}}
+		return &Thread[S]{handle: handle{set: new(settings), err: err}}
 	}
-	return &Thread[S]{handle: handle{e: e, set: e.settings}, form: g.form}
+	return &Thread[S]{handle: handle{e: e, set: &e.settings}, form: g.form}
 }
 
 // Invoke does to the thread what the request says, runs it until it ends, asks
@@ -52,10 +53,9 @@ func (t *Thread[S]) Invoke(ctx context.Context, req Request[S], opts ...RunOptio
 }
 
 func (h *handle) invoke(ctx context.Context, req request, opts []RunOption) (Snapshot[any], error) {
-	set, err := &h.set, h.err
+	set, err := h.set, h.err
 	if len(opts) > 0 && err == nil {
-		own, failed := with(h.set, opts)
-		set, err = &own, failed
+		set, err = with(h.set, opts)
 	}
 	if err != nil {
 		return Snapshot[any]{Thread: h.ID(), Namespace: h.set.namespace}, err
@@ -138,15 +138,15 @@ func (e *engine) run(ctx context.Context, set *settings, bus *local.Bus, claimFi
 		ctx, end = e.enter(ctx, set)
 		defer func() { end(s, err) }()
 	}
-	lo, err := e.options(set, bus)
-	if err != nil {
+	var lo local.Options
+	if err = e.options(&lo, set, bus); err != nil {
 		return nil, err
 	}
 	if lo.Deps, err = provide(ctx, set); err != nil {
 		return nil, err
 	}
 	lo.Lease, lo.ClaimFirst = cmp.Or(set.lease, local.DefaultLease), claimFirst
-	return local.Run(ctx, e.program(set, e.emitter(lo.Bus, set.thread)), lo, set.from, func(s *local.Session) error { return f(ctx, s) })
+	return local.Run(ctx, e.program(set, e.emitter(lo.Bus, set.thread)), &lo, set.from, func(s *local.Session) error { return f(ctx, s) })
 }
 
 // prepare tells the machine what to do. It reports whether there is something
@@ -179,13 +179,15 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 		}
 	}
 	newTurn := req.kind == startAnew || !m.Pending()
-	var changes any // of the input, where no turn starts
+	var changes any     // of the input, where no turn starts
+	var left *core.Left // of what is pending, where one does
 	switch {
 	case !m.Pending() || input == nil && !newTurn:
 	case set.onInput != nil:
-		if newTurn, changes, err = e.takeInput(s, set, input, newTurn); err != nil {
+		if left, changes, err = e.takeInput(s, set, input, newTurn); err != nil {
 			return false, err
 		}
+		newTurn = left != nil
 	case !newTurn:
 		if changes, err = s.Edit(input); err != nil {
 			return false, err
@@ -193,11 +195,11 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 	}
 	switch {
 	case req.start != nil:
-		return true, s.Begin(ctx, checkpoint.SourceInput, input, req.start.local())
+		return true, s.Begin(ctx, checkpoint.SourceInput, left, input, req.start.local())
 	case !known && set.store != nil && input == nil:
 		return false, fmt.Errorf("%w: thread %q has no checkpoint and there is no input", ErrNothingToResume, set.thread)
 	case !known, req.kind == startAnew, newTurn && input != nil:
-		return true, s.Begin(ctx, checkpoint.SourceInput, input, local.Command{})
+		return true, s.Begin(ctx, checkpoint.SourceInput, left, input, local.Command{})
 	case newTurn: // nothing is left to do, but perhaps to say why
 		return set.from != "", m.Incomplete()
 	}
@@ -207,10 +209,10 @@ func (e *engine) prepare(ctx context.Context, s *local.Session, set *settings, r
 	return true, m.Continue()
 }
 
-// options turns settings into those of the local shell.
-func (e *engine) options(set *settings, bus *local.Bus) (local.Options, error) {
+// options turns settings into those of the local shell, in lo: it is large.
+func (e *engine) options(lo *local.Options, set *settings, bus *local.Bus) error {
 	p := e.prog.Plan
-	lo := local.Options{
+	*lo = local.Options{
 		Store: set.store, Log: checkpoint.Log{Thread: set.thread, Namespace: set.namespace}, Durability: local.Durability(set.durability),
 		SaveTimeout: set.saveTimeout, Metadata: set.metadata, Bounds: set.Bounds,
 		Bus: e.bus(set, bus), Trace: tracerOf(set.tracer), Drain: set.drain, RecordOnce: set.recordOnce,
@@ -227,25 +229,25 @@ func (e *engine) options(set *settings, bus *local.Bus) (local.Options, error) {
 	}
 	var unknown []string
 	if lo.Before, unknown = p.Breakpoints(set.before); unknown != nil {
-		return lo, e.misnamed("InterruptBefore", "interrupt", unknown[0])
+		return e.misnamed("InterruptBefore", "interrupt", unknown[0])
 	}
 	if lo.After, unknown = p.Breakpoints(set.after); unknown != nil {
-		return lo, e.misnamed("InterruptAfter", "interrupt", unknown[0])
+		return e.misnamed("InterruptAfter", "interrupt", unknown[0])
 	}
 	if set.inside != nil {
 		if err := e.checkAimed(set); err != nil {
-			return lo, err
+			return err
 		}
 	}
 	if set.store == nil {
 		if lo.Before != nil || lo.After != nil || p.Before != nil || p.After != nil {
-			return lo, fmt.Errorf("a breakpoint %w", ErrNoCheckpointer)
+			return fmt.Errorf("a breakpoint %w", ErrNoCheckpointer)
 		}
 		if set.from != "" {
-			return lo, fmt.Errorf("Thread.At %w", ErrNoCheckpointer)
+			return fmt.Errorf("Thread.At %w", ErrNoCheckpointer)
 		}
 	}
-	return lo, nil
+	return nil
 }
 
 // misnamedError says that an option names what isn't a node. It is an

@@ -266,7 +266,7 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 
 // wake lets a thread go on with what needs nobody's answer.
 func (e *engine) wake(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID, opts []RunOption) error {
-	set, err := with(e.settings, opts)
+	set, err := with(&e.settings, opts)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (e *engine) wake(ctx context.Context, store checkpoint.Store, thread checkp
 	if set.durability == Exit { // which holds nothing
 		set.durability = Sync
 	}
-	s, err := e.run(ctx, &set, nil, true, func(ctx context.Context, s *local.Session) error {
+	s, err := e.run(ctx, set, nil, true, func(ctx context.Context, s *local.Session) error {
 		if s.Tip() == nil {
 			return nil
 		}

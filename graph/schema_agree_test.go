@@ -165,7 +165,7 @@ func TestSchemaAndTypedThreadsAgree(t *testing.T) {
 				return nil
 			}
 			into := func(s *graph.SchemaState) error {
-				_ = s.Update(p.update(full(s.Map())))
+				_ = p.update(full(s.Map())).Into(s)
 				return nil
 			}
 			if strings.HasPrefix(deed, "json") {

@@ -48,7 +48,7 @@ func stepBench(b *testing.B, s *graph.Schema, what string) {
 	}
 	if what == "lazy" {
 		sb.AddCommandNode("a", func(_ context.Context, s *graph.SchemaState) (graph.Command, error) {
-			return next(), s.Update(graph.MapState{"counter": 1})
+			return next(), graph.MapState{"counter": 1}.Into(s)
 		})
 	} else {
 		graph.AddMapNode(sb, "a", func(_ context.Context, s graph.MapState) (any, error) {

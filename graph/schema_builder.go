@@ -34,7 +34,8 @@ func near(name string, names []string) string {
 	return "declare it with AddField"
 }
 
-// Reads limits what a node of a schema graph is given to the named fields.
+// Reads names the fields that a node of a schema graph reads. Compile reports those that
+// the schema doesn't declare, and a node that is added by [AddMapNode] is given no others.
 func Reads(fields ...string) NodeOption {
 	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		n.stateType = reflect.TypeFor[SchemaState]()
@@ -103,14 +104,14 @@ func took(ctx context.Context, s *SchemaState, node string, out any) (local.Comm
 	case nil:
 		return local.Command{}, nil
 	case MapState:
-		return local.Command{}, s.Update(out)
+		return local.Command{}, out.Into(s)
 	case map[string]any:
-		return local.Command{}, s.Update(out)
+		return local.Command{}, MapState(out).Into(s)
 	case *MapCommand:
 		if out == nil {
 			return local.Command{}, nil
 		}
-		return out.Goto.local(), s.Update(out.Update)
+		return out.Goto.local(), out.Update.Into(s)
 	case []*MapCommand:
 		return spread(ctx, s.t, node, out)
 	case Command:

@@ -61,7 +61,7 @@ func written(t testing.TB, v schemaValues, base any, updates ...MapState) any {
 	t.Helper()
 	f := v.Fork(base).(*SchemaState)
 	for _, u := range updates {
-		if err := f.Update(u); err != nil {
+		if err := u.Into(f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestLiveAndReplayedSchemaStatesAreTheSame(t *testing.T) {
 			for range rapid.IntRange(1, 3).Draw(t, "tasks") {
 				f := v.Fork(live).(*SchemaState)
 				for range rapid.IntRange(0, 2).Draw(t, "writes") {
-					if err := f.Update(drawUpdate(t)); err != nil {
+					if err := drawUpdate(t).Into(f); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -296,12 +296,12 @@ func TestMergingFromManyTasksCopiesTheMapOnce(t *testing.T) {
 func TestSchemaStatesAreCopiedByAssignment(t *testing.T) {
 	v := cellsOfEachKind(t)
 	s := v.Fork(v.New()).(*SchemaState)
-	if err := s.Update(MapState{"list": "a", "map": map[string]any{"a": 1}}); err != nil {
+	if err := (MapState{"list": "a", "map": map[string]any{"a": 1}}).Into(s); err != nil {
 		t.Fatal(err)
 	}
 	c := *s
 	for _, of := range []*SchemaState{&c, s} {
-		if err := of.Update(MapState{"list": "b", "map": map[string]any{"b": 2}, "int": 3}); err != nil {
+		if err := (MapState{"list": "b", "map": map[string]any{"b": 2}, "int": 3}).Into(of); err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(of.Map()); got != "map[int:3 list:[a b] map:map[a:1 b:2]]" {
@@ -359,7 +359,7 @@ func TestValuesThatASchemaCannotStore(t *testing.T) {
 		"[\"k\"]: [0]": {"map": map[string]any{"k": []any{func() {}}}},
 	} {
 		f := v.Fork(s).(*SchemaState)
-		err := f.Update(u)
+		err := u.Into(f)
 		if err == nil {
 			c, cerr := v.Changes(s, f, nil)
 			if cerr != nil {

@@ -18,15 +18,15 @@ import "reflect"
 // into {"$value": {...}}.
 type FieldReducer interface{ fieldReducer() reducer }
 
-// BuiltinReducer is a [FieldReducer] that is provided.
-type BuiltinReducer uint8
+// builtin is one of the reducers that are provided.
+type builtin uint8
 
 // The reducers that are provided.
 const (
 	// DefaultReducer replaces the value; the same as a nil reducer. When two
 	// tasks of a superstep do, the later one in plan order wins with a
 	// [Warning]; see [Schema.Strict].
-	DefaultReducer BuiltinReducer = iota
+	DefaultReducer builtin = iota
 
 	// OverrideReducer replaces the value: the last write in plan order wins,
 	// by declaration.
@@ -47,8 +47,8 @@ const (
 	SumReducer
 )
 
-func (r BuiltinReducer) fieldReducer() reducer {
-	switch r {
+func (b builtin) fieldReducer() reducer {
+	switch b {
 	case DefaultReducer:
 		return reducer{kind: replaces}
 	case OverrideReducer:
@@ -81,12 +81,10 @@ func ReducerOf[T, U any](reduce func(existing T, update U) T) FieldReducer {
 			return reduce(t, u)
 		}
 	}
-	return typedReducer{r}
+	return r
 }
 
-type typedReducer struct{ r reducer }
-
-func (r typedReducer) fieldReducer() reducer { return r.r }
+func (r reducer) fieldReducer() reducer { return r }
 
 // Overwrite returns an update that replaces a field's value by v, whatever the
 // field's reducer.

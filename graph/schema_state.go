@@ -20,12 +20,32 @@ import (
 // it: field name to value.
 type MapState map[string]any
 
-// Into records m as an update of s. As a method value it is what the calls of a
-// [Graph] and a [Thread] take:
+// Into writes m to a state as a node's result is written: through the reducers. The
+// state must be the one that a node, an input or an edit was given. An error changes
+// nothing, and makes the node or call fail that it is part of. As a method value it is
+// what the calls of a [Graph] and a [Thread] take:
 //
 //	g.Invoke(ctx, graph.MapState{"topic": "cats"}.Into)
 //	g.Thread("t-1").Edit(ctx, graph.MapState{"approved": true}.Into)
-func (m MapState) Into(s *SchemaState) error { return s.Update(m) }
+func (m MapState) Into(s *SchemaState) error {
+	switch {
+	case len(m) == 0:
+		return nil
+	case s.t == nil:
+		return fmt.Errorf("graph: update of a SchemaState that belongs to no schema: make it with Schema.NewState")
+	}
+	ws, err := s.t.check(s.node, m)
+	if err != nil {
+		if s.err == nil {
+			s.err = err
+		}
+		return err
+	}
+	for _, w := range ws {
+		s.own(w.at).put(s.node, w.over, w.value)
+	}
+	return nil
+}
 
 // MapCommand is what a node of a schema graph returns to update the state and
 // choose where to go. The zero Goto follows the node's edges.
@@ -219,29 +239,6 @@ func (s *SchemaState) missing(node string) error {
 	return nil
 }
 
-// Update writes to the state as a node's result does: through the reducers. It
-// must be called on the state that a node, an input or an edit was given. An
-// error changes nothing, and makes the node or call fail that it is part of.
-func (s *SchemaState) Update(m MapState) error {
-	switch {
-	case len(m) == 0:
-		return nil
-	case s.t == nil:
-		return fmt.Errorf("graph: update of a SchemaState that belongs to no schema: make it with Schema.NewState")
-	}
-	ws, err := s.t.check(s.node, m)
-	if err != nil {
-		if s.err == nil {
-			s.err = err
-		}
-		return err
-	}
-	for _, w := range ws {
-		s.own(w.at).put(s.node, w.over, w.value)
-	}
-	return nil
-}
-
 // MarshalJSON returns the state as a JSON object.
 func (s SchemaState) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.Map())
@@ -324,7 +321,7 @@ func (t *schemaType) check(node string, update MapState) ([]write, error) {
 func (t *schemaType) overlay(node string, update MapState) (json.RawMessage, error) {
 	s := t.values.Fork(&t.zero).(*SchemaState)
 	s.node = node
-	if err := s.Update(update); err != nil {
+	if err := update.Into(s); err != nil {
 		return nil, err
 	}
 	for _, c := range s.owned {
@@ -604,15 +601,15 @@ func (v schemaValues) Write(to, changes any, _ bool) (err error) {
 		switch {
 		case err != nil || !both && !c.d.rest:
 		case c.d.rest:
-			err = dst.Update(c.v.(map[string]any))
+			err = MapState(c.v.(map[string]any)).Into(dst)
 		case c.over:
-			err = dst.Update(MapState{c.d.name: Overwrite(c.v)})
+			err = MapState{c.d.name: Overwrite(c.v)}.Into(dst)
 		case c.d.reducer.kind != reduces:
-			err = dst.Update(MapState{c.d.name: c.v})
+			err = MapState{c.d.name: c.v}.Into(dst)
 		}
 		for _, u := range c.updates {
 			if err == nil && both {
-				err = dst.Update(MapState{c.d.name: u})
+				err = MapState{c.d.name: u}.Into(dst)
 			}
 		}
 	})

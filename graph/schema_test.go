@@ -739,12 +739,12 @@ func TestSchemaUpdatesOnTheLog(t *testing.T) { // golden
 	}))
 	b.AddNode("b", func(_ context.Context, s *graph.SchemaState) error {
 		for range 2 {
-			if err := s.Update(graph.MapState{"items": []string{"y"}, "note": "twice", "counter": 1}); err != nil {
+			if err := (graph.MapState{"items": []string{"y"}, "note": "twice", "counter": 1}).Into(s); err != nil {
 				return err
 			}
 		}
 		equal(t, "reads its own writes", fmt.Sprint(s.Get("items"), s.Get("counter")), "[x y y] 4")
-		return s.Update(graph.MapState{"counter": graph.Overwrite(9), "any": map[string]any{"$type": 1.0}, "best": 3})
+		return graph.MapState{"counter": graph.Overwrite(9), "any": map[string]any{"$type": 1.0}, "best": 3}.Into(s)
 	})
 	graph.AddMapNode(b, "c", returns(nil))
 	b.AddSequence(graph.Start, "a", "b", "c")
@@ -966,8 +966,8 @@ func TestSchemaGraphAsASubgraph(t *testing.T) {
 		graph.AddMapNode(b, "before", returns(graph.MapState{"items": "before", "counter": 10}))
 		graph.AddShared(b, "shared", child(), func(s *graph.SchemaState) *graph.SchemaState { return s })
 		graph.AddSubgraph(b, "mapped", child(), graph.Mapping[graph.SchemaState, graph.SchemaState]{
-			In:  func(p, c *graph.SchemaState) { _ = c.Update(graph.MapState{"counter": p.Get("counter")}) },
-			Out: func(c, p *graph.SchemaState) { _ = p.Update(graph.MapState{"note": fmt.Sprint(c.Get("counter"))}) },
+			In:  func(p, c *graph.SchemaState) { _ = graph.MapState{"counter": p.Get("counter")}.Into(c) },
+			Out: func(c, p *graph.SchemaState) { _ = graph.MapState{"note": fmt.Sprint(c.Get("counter"))}.Into(p) },
 		})
 		b.AddSequence(graph.Start, "before", "shared", "mapped")
 		snap := runSchema(t, compileSchema(t, b, opts...), graph.MapState{})
@@ -990,7 +990,7 @@ func leaving(t testing.TB, list func(ctx context.Context, state graph.MapState) 
 	graph.AddSubgraph(b, "sub", compileSchema(t, inner), graph.Mapping[graph.SchemaState, graph.SchemaState]{
 		Out: func(c, p *graph.SchemaState) {
 			if note, set := c.Map()["note"]; set {
-				_ = p.Update(graph.MapState{"note": note})
+				_ = graph.MapState{"note": note}.Into(p)
 			}
 		},
 	}, graph.ParentDestinations("worker", "item", "collect"))
@@ -1235,12 +1235,12 @@ func TestSchemaHandlersAndCallbacks(t *testing.T) {
 	b := graph.NewSchemaGraph("g", guide())
 	graph.AddMapNode(b, "a", func(context.Context, graph.MapState) (any, error) { return nil, errBoom },
 		graph.OnError(func(_ context.Context, s *graph.SchemaState, err *graph.NodeError) (graph.Command, error) {
-			return graph.Goto("b"), s.Update(graph.MapState{"note": err.Err.Error()})
+			return graph.Goto("b"), graph.MapState{"note": err.Err.Error()}.Into(s)
 		}))
 	graph.AddMapNode(b, "b", returns(graph.MapState{"items": "b"}), graph.WithCallbacks(graph.Callbacks[graph.SchemaState]{
 		After: func(_ context.Context, s *graph.SchemaState) error {
 			equal(t, "after", fmt.Sprint(s.Get("items")), "[b]")
-			return s.Update(graph.MapState{"items": "after"})
+			return graph.MapState{"items": "after"}.Into(s)
 		},
 	}))
 	snap := runSchema(t, compileSchema(t, b.SetEntryPoint("a")), nil)
@@ -1249,7 +1249,7 @@ func TestSchemaHandlersAndCallbacks(t *testing.T) {
 	// An update that was refused fails its node even if the error is ignored.
 	b = graph.NewSchemaGraph("g", guide())
 	b.AddNode("a", func(_ context.Context, s *graph.SchemaState) error {
-		_ = s.Update(graph.MapState{"counter": ""})
+		_ = graph.MapState{"counter": ""}.Into(s)
 		return nil
 	})
 	_, err := compileSchema(t, b.SetEntryPoint("a")).Invoke(bg, nil)
@@ -1263,13 +1263,13 @@ func TestSchemaHandlersAndCallbacks(t *testing.T) {
 
 func TestSchemaNodesCanBeTestedAlone(t *testing.T) {
 	s := must[*graph.SchemaState](t)(guide().NewState())
-	if err := s.Update(graph.MapState{"counter": 2}); err != nil {
+	if err := (graph.MapState{"counter": 2}).Into(s); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "counter", s.Get("counter"), any(2))
 	var zero graph.SchemaState
 	equal(t, "zero", len(zero.Map()), 0)
-	if err := zero.Update(graph.MapState{"x": 1}); err == nil {
+	if err := (graph.MapState{"x": 1}).Into(&zero); err == nil {
 		t.Error("a state without a schema takes an update")
 	}
 }

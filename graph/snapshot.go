@@ -86,6 +86,7 @@ type TaskState struct {
 	Input  json.RawMessage // payload of a send
 
 	Interrupts []Interrupted
+	Waits      []Wait // sleeps, and events and threads that it waits for
 
 	// Did names what the task has recorded by [Do], [Go] and [Once] and will not do
 	// again, as often as it has and sorted; in a [Scope] with that. Only a Snapshot has it.
@@ -103,6 +104,8 @@ type TaskState struct {
 	// [AddSubgraph]), whether the task has called it yet or not; empty for other
 	// nodes, and without a checkpointer.
 	Inside string
+
+	recorded map[string]json.RawMessage // with Once; of an Open superstep
 }
 
 // Interrupted is a question that waits, or a breakpoint.
@@ -230,9 +233,10 @@ func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 	}
 	for _, q := range t.Unanswered() {
 		if q.Wait {
-			continue
+			ts.Waits = append(ts.Waits, waitOf(&q))
+		} else {
+			ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
 		}
-		ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
 	}
 	if n := e.nodes[t.Node]; n.child != nil && set.store != nil {
 		ts.Inside = local.ChildNamespace(set.namespace, e.prog.Plan.Nodes[t.Node].Name, m.Epoch(), i, t.Gen, n.part == nil && n.child.settings.keep)

@@ -44,16 +44,16 @@ func Spawn[S any](ctx context.Context, key string, t *Thread[S], req Request[S])
 	if err := spawnable(task, key, store, log, t, req.kind); err != nil {
 		return nil, err
 	}
-	own := *t
-	own.set.store = store
+	own, set := *t, *t.set
+	own.set, set.store = &set, store
 	id, run := task.SpawnIDs(ctx, key)
-	own.set.thread = cmp.Or(t.set.thread, id)
+	set.thread = cmp.Or(t.set.thread, id)
 	start := func(ctx context.Context, _ string) (*checkpoint.Turn, error) {
 		if t.set.store != nil && !sameStore(t.set.store, store) {
 			reason := fmt.Sprintf("graph %q has another checkpointer: both threads must be in one store; compiled without one, it is spawned in that of the node", t.e.prog.Plan.Name)
 			return nil, &CallError{Call: "Spawn", Node: task.Info().Node, Key: key, Reason: reason}
 		}
-		turn, err := t.e.spawn(ctx, &own.set, req.erase(t.form), run, log.Thread)
+		turn, err := t.e.spawn(ctx, &set, req.erase(t.form), run, log.Thread)
 		if err != nil {
 			if errors.Is(err, ErrThreadBusy) { // not the thread whose run this is
 				err = errors.New(err.Error())
@@ -71,7 +71,7 @@ func Spawn[S any](ctx context.Context, key string, t *Thread[S], req Request[S])
 	if err != nil {
 		return nil, err
 	}
-	own.set.thread = turn.Thread
+	set.thread = turn.Thread
 	return &Spawned[S]{key: key, turn: *turn, thread: &own}, nil
 }
 
@@ -114,7 +114,8 @@ func (e *engine) spawn(ctx context.Context, set *settings, req request, run chec
 	if set.durability == Exit {
 		set.durability = Sync
 	}
-	lo, err := e.options(set, nil)
+	var lo local.Options
+	err := e.options(&lo, set, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (e *engine) spawn(ctx context.Context, set *settings, req request, run chec
 		return nil, err
 	}
 	lo.Run, lo.Caller = run, caller
-	return local.TurnOf(ctx, e.prog, lo, func(s *local.Session) error {
+	return local.TurnOf(ctx, e.prog, &lo, func(s *local.Session) error {
 		_, err := e.prepare(ctx, s, set, req)
 		return err
 	})
@@ -182,7 +183,7 @@ func (s *Spawned[S]) Wait(ctx context.Context, opts ...AskOption) (*S, error) {
 	}
 	e := s.thread.e
 	got, err := Once(ctx, "Wait "+s.key, func(ctx context.Context, _ string) (wire spawnedState, err error) {
-		snap, err := e.view(ctx, &s.thread.set, end.Checkpoint)
+		snap, err := e.view(ctx, s.thread.set, end.Checkpoint)
 		if err == nil {
 			err = snap.incomplete
 		}

@@ -292,7 +292,7 @@ func (h *handle) stream(ctx context.Context, req request, opts []StreamOption) i
 		}}
 		go func() {
 			defer close(events)
-			_, runErr = h.call(runCtx, &set, req, bus)
+			_, runErr = h.call(runCtx, set, req, bus)
 		}()
 		leave := sync.OnceFunc(func() { close(gone) })
 		for ev := range events {

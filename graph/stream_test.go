@@ -56,7 +56,7 @@ func two(t testing.TB) *graph.Graph[trail] {
 	return compile(t, b, stored()...)
 }
 
-func TestStreamOfUpdatesIsTheDefault(t *testing.T) { // SYN-16, SYN-17, SONI-44
+func TestStreamOfUpdatesIsTheDefault(t *testing.T) { // SYN-16, SYN-17
 	evs := must[[]graph.Event](t)(collect(two(t).Thread("t").Stream(bg, graph.Requests[trail]{}.Input(func(*trail) error { return nil }))))
 	equalSlice(t, "events", shorts(evs), []string{`updates 1 /a {"Ran":["a"]}`, `updates 2 /b {"Ran":["b"]}`})
 }
@@ -82,7 +82,7 @@ func TestStreamOfValues(t *testing.T) { // SONI-45
 	equal(t, "events", len(evs), 3)
 }
 
-func TestStreamOfEverything(t *testing.T) { // W7-39, SONI-46, SONI-47
+func TestStreamOfEverything(t *testing.T) { // SONI-46, SONI-47
 	b := graph.New[trail]("g")
 	b.AddNode("a", func(ctx context.Context, s *trail) error {
 		for _, tok := range []string{"Hel", "lo"} {
@@ -247,7 +247,7 @@ func (o logObserver) OnInterrupt(ev graph.Event) {
 	*o.log = append(*o.log, "interrupt "+ev.Interrupt.When+" "+ev.Node)
 }
 
-func TestTheOrderOfAStep(t *testing.T) { // W7-20, W7-37, W7-18
+func TestTheOrderOfAStep(t *testing.T) { // W7-20, W7-18
 	var log []string
 	b := graph.New[trail]("g")
 	for _, n := range []string{"a", "b"} {

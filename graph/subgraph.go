@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -30,37 +31,66 @@ type Mapping[P, C any] struct {
 //
 // The subgraph's state begins at zero each time; see [KeepState].
 func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mapping[P, C], opts ...NodeOption) *Builder[P] {
-	var run func(context.Context, any, any) (local.Command, error)
-	if child != nil {
-		run = func(ctx context.Context, state, _ any) (local.Command, error) {
-			parent := state.(*P)
-			t, err := task(ctx, "AddSubgraph")
-			if err != nil {
-				return local.Command{}, err
-			}
-			call, err := child.e.subcall(ctx, t)
-			if err != nil {
-				return local.Command{}, err
-			}
-			call.Keep = child.e.settings.keep
-			call.Input = func(st any) error {
-				if m.In != nil {
-					m.In(parent, st.(*C))
-				}
-				return nil
-			}
-			called, err := t.Subgraph(ctx, call)
-			if err != nil {
-				return local.Command{}, err
-			}
-			if m.Out != nil {
-				m.Out(called.State.(*C), parent)
-			}
-			return parentCommand(called), nil
+	run := running(child, func(parent *P, c *C, _ any) error {
+		if m.In != nil {
+			m.In(parent, c)
 		}
-	}
-	addSubgraph(b, name, child, run, opts)
+		return nil
+	}, func(c *C, parent *P, _ any) error {
+		if m.Out != nil {
+			m.Out(c, parent)
+		}
+		return nil
+	})
+	addSubgraph(b, plan.NodeSpec{Name: name}, child, run, nil, opts)
 	return b
+}
+
+// AddSubgraphTask adds a graph as a task of another: as [AddSubgraph] does, for a node
+// that runs on payloads sent to it, once for each, all in parallel. Enter writes the
+// subgraph's input, leave what it came to into the containing graph's state; an error of
+// either is the task's.
+func AddSubgraphTask[In, P, C any](b *Builder[P], name string, child *Graph[C], enter func(parent *P, child *C, in In) error, leave func(child *C, parent *P, in In) error, opts ...NodeOption) Task[In] {
+	var run func(context.Context, any, any) (local.Command, error)
+	if enter != nil && leave != nil {
+		run = running(child, func(parent *P, c *C, payload any) error {
+			in, err := payloadAs[In](payload)
+			if err != nil {
+				return err
+			}
+			return enter(parent, c, in)
+		}, func(c *C, parent *P, payload any) error {
+			in, err := payloadAs[In](payload)
+			if err != nil {
+				return err
+			}
+			return leave(c, parent, in)
+		})
+	}
+	addSubgraph(b, plan.NodeSpec{Name: name, Task: true, Nil: run == nil}, child, run, decodePayload[In], opts)
+	return Task[In]{name: name}
+}
+
+// running returns the function of a node that runs a graph.
+func running[P, C any](child *Graph[C], in func(parent *P, child *C, payload any) error, out func(child *C, parent *P, payload any) error) func(context.Context, any, any) (local.Command, error) {
+	return func(ctx context.Context, state, payload any) (local.Command, error) {
+		parent := state.(*P)
+		t, err := task(ctx, "AddSubgraph")
+		if err != nil {
+			return local.Command{}, err
+		}
+		call, err := child.e.subcall(ctx, t)
+		if err != nil {
+			return local.Command{}, err
+		}
+		call.Keep = child.e.settings.keep
+		call.Input = func(st any) error { return in(parent, st.(*C), payload) }
+		called, err := t.Subgraph(ctx, call)
+		if err != nil {
+			return local.Command{}, err
+		}
+		return parentCommand(called), out(called.State.(*C), parent, payload)
+	}
 }
 
 // AddShared adds a graph whose state C is a part of the containing graph's
@@ -68,35 +98,32 @@ func AddSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], m Mappin
 // as it is, and what it writes becomes the node's writes: items added to a list
 // are added once. Its checkpoints hold changes only.
 func AddShared[P, C any](b *Builder[P], name string, child *Graph[C], part func(parent *P) *C, opts ...NodeOption) *Builder[P] {
-	var run func(context.Context, any, any) (local.Command, error)
-	if child != nil {
-		run = func(ctx context.Context, state, _ any) (local.Command, error) {
-			shared := part(state.(*P))
-			t, err := task(ctx, "AddShared")
-			if err != nil {
-				return local.Command{}, err
-			}
-			call, err := child.e.subcall(ctx, t)
-			if err != nil {
-				return local.Command{}, err
-			}
-			call.Seed = shared
-			called, err := t.Subgraph(ctx, call)
-			if err != nil {
-				return local.Command{}, err
-			}
-			for _, w := range called.Wrote {
-				if err := child.e.state.Write(shared, w.Changes, w.Over); err != nil {
-					return local.Command{}, err
-				}
-			}
-			return parentCommand(called), nil
+	run := func(ctx context.Context, state, _ any) (local.Command, error) {
+		shared := part(state.(*P))
+		t, err := task(ctx, "AddShared")
+		if err != nil {
+			return local.Command{}, err
 		}
+		call, err := child.e.subcall(ctx, t)
+		if err != nil {
+			return local.Command{}, err
+		}
+		call.Seed = shared
+		called, err := t.Subgraph(ctx, call)
+		if err != nil {
+			return local.Command{}, err
+		}
+		for _, w := range called.Wrote {
+			if err := child.e.state.Write(shared, w.Changes, w.Over); err != nil {
+				return local.Command{}, err
+			}
+		}
+		return parentCommand(called), nil
 	}
 	share := nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		n.part = func(parent any) any { return part(parent.(*P)) }
 	})
-	addSubgraph(b, name, child, run, append([]NodeOption{share}, opts...))
+	addSubgraph(b, plan.NodeSpec{Name: name}, child, run, nil, append([]NodeOption{share}, opts...))
 	return b
 }
 
@@ -151,11 +178,15 @@ func Call[C any](ctx context.Context, key string, child *Graph[C], input func(s 
 	return called.State.(*C), err
 }
 
-// Contains draws a graph inside a node that runs it with [Call].
+// Contains draws a graph inside a node that runs it with [Call]. A node contains one.
 func Contains[C any](child *Graph[C]) NodeOption {
 	return nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) {
 		if child == nil || child.e == nil {
 			n.mistake("pass the graph that its builder's Compile returned", "the subgraph is nil or was never compiled")
+			return
+		}
+		if n.child != nil {
+			n.mistake("run each in a node of its own", "it contains graph %q already, and %q", n.child.prog.Plan.Name, child.Name())
 			return
 		}
 		n.child = child.e
@@ -172,6 +203,6 @@ func parentCommand(c *local.Called) local.Command {
 // mount marks the node as a subgraph.
 var mount = nodeSetting(func(_ *plan.NodeSpec, n *nodeConfig) { n.mounted = true })
 
-func addSubgraph[P, C any](b *Builder[P], name string, child *Graph[C], run func(context.Context, any, any) (local.Command, error), opts []NodeOption) {
-	b.made().add(plan.NodeSpec{Name: name}, run, nil, append([]NodeOption{Contains(child), mount}, opts...))
+func addSubgraph[P, C any](b *Builder[P], spec plan.NodeSpec, child *Graph[C], run func(context.Context, any, any) (local.Command, error), decode func(json.RawMessage) (any, error), opts []NodeOption) {
+	b.made().add(spec, run, decode, append([]NodeOption{Contains(child), mount}, opts...))
 }

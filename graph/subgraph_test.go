@@ -432,3 +432,57 @@ func TestASharedSubgraphRunsAnewOnABranch(t *testing.T) {
 	equal(t, "items", strings.Join(snap.State.Items.Slice(), ", "), "in, one saw 1")
 	equal(t, "count", snap.State.Count.Get(), 1)
 }
+
+func TestAGraphIsATaskThatRunsOnEachPayloadSentToIt(t *testing.T) {
+	ran := &calls{}
+	refused := ""
+	b := graph.New[trail]("parent")
+	each := graph.AddSubgraphTask(b, "each", childGraph(t, ran, true), func(p *trail, c *child, in string) error {
+		if in == refused {
+			return errBoom
+		}
+		c.In = p.Note + in
+		return nil
+	}, func(c *child, p *trail, in string) error {
+		p.Ran.Add(in + ": " + strings.Join(c.Log.Slice(), ", "))
+		return nil
+	})
+	b.AddCommandNode("split", func(_ context.Context, s *trail) (graph.Command, error) {
+		s.Note = "for "
+		return graph.Dispatch(each.Send("x"), each.Send("y")), nil
+	}).AddEdge(graph.Start, "split")
+	g := compile(t, b, stored()...)
+	inside, ok := g.Subgraph("each")
+	equal(t, "drawn and found", ok && inside.Name() == "child", true)
+
+	th := g.Thread("t")
+	snap := must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Input(func(*trail) error { return nil })))
+	answers := graph.Answers{}
+	for _, q := range snap.Interrupts {
+		answers[q.ID] = "and " + q.Value.(string)
+	}
+	snap = must[*graph.Snapshot[trail]](t)(th.Invoke(bg, th.Answer(answers)))
+	equal(t, "ran", snap.State.ran(), "x: first for x, second and for for x y: first for y, second and for for y")
+	equal(t, "each began once", ran.of("first"), 2)
+
+	refused = "y"
+	failed := g.Thread("refused")
+	_, err := failed.Invoke(bg, failed.Input(func(*trail) error { return nil }))
+	if ne := wantErr[*graph.NodeError](t, err); ne.Node != "each" || string(ne.Payload) != `"y"` || !errors.Is(err, errBoom) {
+		t.Error(err)
+	}
+}
+
+func TestANodeContainsOneGraph(t *testing.T) {
+	c := childGraph(t, &calls{}, false)
+	_, err := one(func(context.Context, *trail) error { return nil }, graph.Contains(c), graph.Contains(c)).Compile()
+	if e := wantErr[*graph.CompileError](t, err); len(e.Problems) != 1 || !strings.Contains(e.Error(), `it contains graph "child" already`) {
+		t.Error(e)
+	}
+	b := graph.New[trail]("g").AddEdge(graph.Start, "sub")
+	graph.AddSubgraphTask[string](b, "sub", c, nil, func(*child, *trail, string) error { return nil })
+	_, err = b.Compile()
+	if e := wantErr[*graph.CompileError](t, err); !strings.Contains(e.Error(), `node "sub" has a nil function`) {
+		t.Error(e)
+	}
+}

@@ -27,9 +27,9 @@ type Thread[S any] struct {
 // has no part in.
 type handle struct {
 	e      *engine
-	set    settings
-	err    error   // of how it was made
-	around []level // what is around the engine's graph, if it is a subgraph
+	set    *settings // nobody alters them
+	err    error     // of how it was made
+	around []level   // what is around the engine's graph, if it is a subgraph
 }
 
 // Thread returns a handle to the thread with that ID, whether there is one or not.
@@ -45,10 +45,12 @@ func (h *handle) named(id string, opts []ThreadOption) {
 	if h.err != nil {
 		return
 	}
-	if len(opts) > 0 {
-		h.set, h.err = with(h.set, opts)
+	if len(opts)+len(id) == 0 {
+		return
 	}
-	h.set.thread = checkpoint.ThreadID(id)
+	set, err := with(h.set, opts)
+	set.thread = checkpoint.ThreadID(id)
+	h.set, h.err = set, err
 }
 
 // Err returns what is wrong with how the handle was made: its options, or the namespace
@@ -70,8 +72,8 @@ func (h *handle) ID() string { return string(h.set.thread) }
 // it was there, and an Invoke, an Edit or a Fork from there starts a branch, while the
 // old one stays as it is. The empty checkpoint is the thread's newest.
 func (t *Thread[S]) At(checkpointID string) *Thread[S] {
-	c := *t
-	c.set.from = checkpoint.ID(checkpointID)
+	c, set := *t, *t.set
+	set.from, c.set = checkpoint.ID(checkpointID), &set
 	return &c
 }
 
@@ -86,7 +88,7 @@ func (h *handle) state(ctx context.Context) (Snapshot[any], error) {
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
-	return e.view(ctx, &h.set, h.set.from)
+	return e.view(ctx, h.set, h.set.from)
 }
 
 // Nested is [Thread.State] with the snapshots of the subgraphs that are open, however
@@ -103,7 +105,7 @@ func (h *handle) nested(ctx context.Context, newest bool) (Snapshot[any], error)
 		return Snapshot[any]{}, err
 	}
 	var inside []map[string]local.Place
-	snap, err := e.look(ctx, &h.set, h.set.from, func(s *local.Session, snap *Snapshot[any]) (err error) {
+	snap, err := e.look(ctx, h.set, h.set.from, func(s *local.Session, snap *Snapshot[any]) (err error) {
 		inside = make([]map[string]local.Place, len(snap.Tasks))
 		for i := range snap.Tasks {
 			if inside[i], err = s.Stands(ctx, s.Machine().Task(i), newest, snap.Tasks[i].Inside); err != nil {
@@ -115,7 +117,7 @@ func (h *handle) nested(ctx context.Context, newest bool) (Snapshot[any], error)
 	for i := range inside {
 		for ns, place := range inside[i] {
 			in := h.root().Inside(ns)
-			in.set.from = place.At
+			in = in.At(string(place.At))
 			inner, err := in.present(in.nested(ctx, place.Newest))
 			if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned meanwhile
 				continue
@@ -140,11 +142,12 @@ func (e *engine) view(ctx context.Context, set *settings, from checkpoint.ID) (S
 
 // look is view; then, if there is one, sees what the snapshot is of.
 func (e *engine) look(ctx context.Context, set *settings, from checkpoint.ID, then func(*local.Session, *Snapshot[any]) error) (Snapshot[any], error) {
-	lo, err := e.options(set, nil)
+	var lo local.Options
+	err := e.options(&lo, set, nil)
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
-	s, err := local.Open(ctx, e.prog, lo, from, false)
+	s, err := local.Open(ctx, e.prog, &lo, from, false)
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
@@ -222,14 +225,15 @@ func (e *engine) change(ctx context.Context, set *settings, f func(s *local.Sess
 
 // edited opens a thread, lets f change it, and returns it as it then is.
 func (e *engine) edited(ctx context.Context, set *settings, f func(s *local.Session) error) (Snapshot[any], error) {
-	lo, err := e.options(set, nil)
+	var lo local.Options
+	err := e.options(&lo, set, nil)
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
 	if lo.Deps, err = provide(ctx, set); err != nil {
 		return Snapshot[any]{}, err
 	}
-	s, err := local.Run(ctx, e.program(set, nil), lo, set.from, f)
+	s, err := local.Run(ctx, e.program(set, nil), &lo, set.from, f)
 	if s != nil {
 		defer s.Close()
 	}
@@ -285,11 +289,24 @@ type Entry[S any] struct {
 	CreatedAt time.Time
 	Metadata  map[string]string
 
-	state func(context.Context) (S, error)
+	state    func(context.Context) (S, error)
+	recorded func(context.Context) ([]Recorded, error)
 }
 
 // State returns the state at the checkpoint.
 func (e *Entry[S]) State(ctx context.Context) (S, error) { return e.state(ctx) }
+
+// Recorded is what a node did by [Do], [Go] or [Once], and what came of it.
+type Recorded struct {
+	Node  string
+	Name  string          // in a [Scope] with that
+	Data  json.RawMessage // the result, as JSON
+	Error string          // why it never succeeded
+}
+
+// Recorded returns the results of what [Entry.Did] names, by node and name, and those
+// that failed. There are none where the thread ran without [RecordOnce].
+func (e *Entry[S]) Recorded(ctx context.Context) ([]Recorded, error) { return e.recorded(ctx) }
 
 // History yields the checkpoints of the thread's line, newest first: those that
 // led to its newest state, or to the checkpoint of [Thread.At]. An unknown
@@ -315,6 +332,7 @@ func entryOf[S any](f form[S], e Entry[any]) Entry[S] {
 			}
 			return f.read(state)
 		},
+		recorded: e.recorded,
 	}
 }
 
@@ -388,6 +406,23 @@ func (h *handle) entry(e *engine, rec *checkpoint.Record) Entry[any] {
 			}
 			return st, nil
 		},
+		recorded: func(ctx context.Context) (all []Recorded, err error) {
+			if len(rec.Once) == 0 {
+				return nil, nil
+			}
+			full, err := h.set.store.Get(ctx, rec.Log, rec.ID)
+			if err != nil {
+				return nil, &CheckpointError{Thread: rec.Log.Thread, Op: "load", Err: err}
+			}
+			for _, c := range full.Changes {
+				for _, o := range local.KeptOf(full, c.Task) {
+					if c.Node != "" {
+						all = append(all, Recorded{Node: c.Node, Name: o.Name, Data: o.Data, Error: o.Error})
+					}
+				}
+			}
+			return all, nil
+		},
 	}
 	for _, c := range rec.Changes {
 		if c.Node == "" {
@@ -444,7 +479,7 @@ func (h *handle) pending(ctx context.Context, rec *checkpoint.Record) (next []st
 
 // records yields the records that a history is about, without their data.
 func (h *handle) records(ctx context.Context, q HistoryQuery) iter.Seq2[*checkpoint.Record, error] {
-	set := &h.set
+	set := h.set
 	log := checkpoint.Log{Thread: set.thread, Namespace: set.namespace}
 	if q.AllBranches {
 		return set.store.Records(ctx, checkpoint.Query{Log: log, AllBranches: true, Desc: !q.OldestFirst, Meta: true})
@@ -583,12 +618,11 @@ func (e *engine) applyOne(ctx context.Context, s *local.Session, edit edit) erro
 		command = EndRun().local()
 		fallthrough
 	case Start: // what is pending is given up, and what finished tasks wrote is kept
+		var left *core.Left
 		if s.Machine().Pending() {
-			if err := s.Settle(nil); err != nil {
-				return err
-			}
+			left = new(core.Left)
 		}
-		return s.Begin(ctx, checkpoint.SourceUpdate, edit.apply, command)
+		return s.Begin(ctx, checkpoint.SourceUpdate, left, edit.apply, command)
 	case "":
 	default:
 		if _, ok := e.prog.Plan.Node(edit.node); !ok {
@@ -614,7 +648,7 @@ func (h *handle) fork(ctx context.Context) (Snapshot[any], error) {
 	if err != nil {
 		return Snapshot[any]{}, err
 	}
-	return e.change(ctx, &h.set, func(s *local.Session) error { return fork(ctx, s, true) })
+	return e.change(ctx, h.set, func(s *local.Session) error { return fork(ctx, s, true) })
 }
 
 // Copy makes a new thread, with that ID, that is a copy of the thread with its whole

@@ -61,7 +61,7 @@ func TestHistoryFilters(t *testing.T) { // TRPC-54
 	equal(t, "before a checkpoint", len(entriesOf(t, g.Thread("t").At(from))), 13)
 }
 
-func TestThreadsAreIsolated(t *testing.T) { // SYN-21, SONI-02, TRPC-56
+func TestThreadsAreIsolated(t *testing.T) { // SYN-21, SONI-02
 	g := abc(t)
 	for i := range 50 {
 		must[*graph.Snapshot[trail]](t)(g.Thread(fmt.Sprint(i)).Invoke(bg, g.Input(func(s *trail) error {

@@ -435,6 +435,10 @@ func canonicalParts(parts []chat.Part) ([]canonicalPart, error) {
 				return nil, err
 			}
 			c = canonicalPart{Type: "tool_result", ID: p.CallID, Name: p.Name, IsError: p.IsError, Content: content}
+		case chat.Citation:
+			c = canonicalPart{Type: "citation", Text: p.Text, Name: p.Title, URL: p.URL, ID: p.Provider, Args: p.Data}
+		case chat.Native:
+			c = canonicalPart{Type: "native", Name: p.Type, ID: p.Provider, Args: p.Data}
 		case chat.Image:
 			c = source("image", p.Source)
 			c.Detail = p.Detail

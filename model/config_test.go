@@ -33,7 +33,9 @@ func TestSettingsOfARequestReplaceDefaults(t *testing.T) {
 		case reflect.Slice:
 			f.Set(reflect.ValueOf([]string{"x"}))
 		case reflect.Map:
-			f.Set(reflect.ValueOf(map[string]any{"x": 1}))
+			m := reflect.MakeMap(f.Type())
+			m.SetMapIndex(reflect.ValueOf("x"), reflect.ValueOf("y"))
+			f.Set(m)
 		default:
 			t.Fatalf("field %s is a %v", v.Type().Field(i).Name, f.Kind())
 		}

@@ -35,6 +35,8 @@ type Error struct {
 	Code     string // the provider's own
 	Message  string // the provider's own
 
+	RequestID string // the provider's name of the request, for its support; "" if it has none
+
 	// RetryAfter is how long the provider asks to wait; 0 if it doesn't say.
 	RetryAfter time.Duration
 

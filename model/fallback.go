@@ -46,7 +46,7 @@ type fallback struct {
 func (f *fallback) Generate(ctx context.Context, req *Request) (*Response, error) {
 	var failed FallbackError
 	for _, m := range f.models {
-		resp, err := m.Generate(ctx, req)
+		resp, err := Answered(m.Generate(ctx, req))
 		if err == nil {
 			return resp, nil
 		}

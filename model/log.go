@@ -230,6 +230,10 @@ func content(parts []chat.Part) string {
 			b.WriteString(p.Text)
 		case chat.Reasoning:
 			fmt.Fprintf(&b, "[reasoning: %s]", p.Text)
+		case chat.Citation:
+			fmt.Fprintf(&b, "[cites %s %s]", p.URL, p.Title)
+		case chat.Native:
+			fmt.Fprintf(&b, "[%s's %s]", p.Provider, p.Type)
 		case chat.ToolCall:
 			fmt.Fprintf(&b, "[call %s %s]", p.Name, p.Args)
 		case chat.ToolResult:

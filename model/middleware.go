@@ -109,6 +109,10 @@ func size(parts []chat.Part) (bytes, media int) {
 			bytes += len(p.Text)
 		case chat.Reasoning:
 			bytes += len(p.Text)
+		case chat.Citation:
+			bytes += len(p.Data)
+		case chat.Native:
+			bytes += len(p.Data)
 		case chat.ToolCall:
 			bytes += len(p.Name) + len(p.Args)
 		case chat.ToolResult:

@@ -1,8 +1,8 @@
 // Package model is the contract between Superstep and language models.
 //
 // A [Model] takes a [Request] and answers with a message, whole or in chunks as
-// they come. The packages openai, anthropic and gemini below it implement it on
-// the vendors' own SDKs, scripted implements it for tests; a function is one with
+// they come. The packages openai, anthropic and gemini below it implement it over the
+// vendors' APIs, scripted implements it for tests; a function is one with
 // [Func]. [Retry], [Fallback], [RateLimit], [Cached], [Budgeted] and [Logged] wrap
 // any model. [Generate] asks for an answer in the form of a Go type.
 package model
@@ -10,8 +10,10 @@ package model
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"maps"
+	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
 )
@@ -101,12 +103,18 @@ type Config struct {
 	ParallelTools *bool
 
 	// Extra are fields of the provider's own, which are added to the body of
-	// the request as they are.
+	// the request. They don't replace what the request says already: objects in
+	// both become one, and tools, such as those that the provider runs itself, are
+	// added to [Request.Tools]. Any other difference is an error.
 	Extra map[string]any
+
+	// Headers are added to those of the request over HTTP, such as the key of an
+	// end user's. They are no part of what [Cached] tells requests apart by.
+	Headers map[string]string
 }
 
 // With returns c with the settings that over has in the place of its own. Fields
-// of Extra are taken one by one; neither map is altered.
+// of Extra, and headers, are taken one by one; no map is altered.
 func (c Config) With(over Config) Config {
 	set(&c.Model, over.Model)
 	set(&c.Temperature, over.Temperature)
@@ -122,15 +130,35 @@ func (c Config) With(over Config) Config {
 	if over.Stop != nil {
 		c.Stop = over.Stop
 	}
-	if len(over.Extra) > 0 {
-		extra := maps.Clone(c.Extra)
-		if extra == nil {
-			extra = map[string]any{}
+	c.Extra = joined(c.Extra, over.Extra)
+	headers := joined(c.Headers, over.Headers)
+	for name := range c.Headers {
+		// In whatever case it is written, it is one header.
+		if _, ok := over.Headers[name]; !ok && hasHeader(over.Headers, name) {
+			delete(headers, name)
 		}
-		maps.Copy(extra, over.Extra)
-		c.Extra = extra
 	}
+	c.Headers = headers
 	return c
+}
+
+func hasHeader(headers map[string]string, name string) bool {
+	for other := range headers {
+		if strings.EqualFold(other, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func joined[V any](m, over map[string]V) map[string]V {
+	if len(over) == 0 {
+		return m
+	}
+	all := make(map[string]V, len(m)+len(over))
+	maps.Copy(all, m)
+	maps.Copy(all, over)
+	return all
 }
 
 func set[T comparable](to *T, v T) {
@@ -154,12 +182,27 @@ type Response struct {
 type Func func(ctx context.Context, req *Request) (*Response, error)
 
 // Generate calls the function.
-func (f Func) Generate(ctx context.Context, req *Request) (*Response, error) { return f(ctx, req) }
+func (f Func) Generate(ctx context.Context, req *Request) (*Response, error) {
+	return Answered(f(ctx, req))
+}
+
+// ErrNoAnswer is the cause of an [*Error] that says that a model returned neither an
+// answer nor an error.
+var ErrNoAnswer = errors.New("the model returned neither an answer nor an error")
+
+// Answered returns what a model's Generate has returned, and [ErrNoAnswer] in an
+// [*Error] if that is nothing.
+func Answered(resp *Response, err error) (*Response, error) {
+	if resp == nil && err == nil {
+		return nil, &Error{Provider: "model", Kind: ErrorResponse, Err: ErrNoAnswer}
+	}
+	return resp, err
+}
 
 // Stream calls the function and yields its answer.
 func (f Func) Stream(ctx context.Context, req *Request) iter.Seq2[chat.Chunk, error] {
 	return func(yield func(chat.Chunk, error) bool) {
-		resp, err := f(ctx, req)
+		resp, err := Answered(f(ctx, req))
 		if err != nil {
 			yield(chat.Chunk{}, err)
 			return

@@ -43,7 +43,26 @@ type RetryPolicy struct {
 // later failures are passed through. When it gives up, the error wraps the
 // last attempt's. It doesn't begin a wait that the context's deadline would
 // end: it returns the failure then.
-func Retry(m Model, p RetryPolicy) Model {
+func Retry(m Model, p RetryPolicy) Model { return &retrier{m, p.filled()} }
+
+// RetryEmbedder is [Retry] for an embedder. It asks for all the texts of a call again.
+func RetryEmbedder(e Embedder, p RetryPolicy) Embedder {
+	r := retrier{p: p.filled()}
+	return EmbedFunc(e.Dimensions(), func(ctx context.Context, texts []string) ([][]float32, error) {
+		for attempt := 1; ; attempt++ {
+			vectors, err := e.Embed(ctx, texts)
+			if err == nil {
+				return vectors, nil
+			}
+			if err := r.pause(ctx, attempt, err); err != nil {
+				return nil, err
+			}
+		}
+	})
+}
+
+// filled returns the policy with its defaults.
+func (p RetryPolicy) filled() RetryPolicy {
 	if p.MaxAttempts <= 0 {
 		p.MaxAttempts = 4
 	}
@@ -62,7 +81,7 @@ func Retry(m Model, p RetryPolicy) Model {
 	if p.If == nil {
 		p.If = Temporary
 	}
-	return &retrier{m, p}
+	return p
 }
 
 type retrier struct {
@@ -72,7 +91,7 @@ type retrier struct {
 
 func (r *retrier) Generate(ctx context.Context, req *Request) (*Response, error) {
 	for attempt := 1; ; attempt++ {
-		resp, err := r.m.Generate(ctx, req)
+		resp, err := Answered(r.m.Generate(ctx, req))
 		if err == nil {
 			return resp, nil
 		}

@@ -219,3 +219,24 @@ func TestAStreamMayBeLeft(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEmbedderIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		e := model.RetryEmbedder(model.EmbedFunc(1, func(context.Context, []string) ([][]float32, error) {
+			if asked++; asked < 3 {
+				return nil, &model.Error{Kind: model.ErrorOverloaded, RetryAfter: 10 * time.Second}
+			}
+			return [][]float32{{1}}, nil
+		}), model.RetryPolicy{MaxAttempts: 3})
+		start := time.Now()
+		got, err := e.Embed(t.Context(), []string{"a"})
+		if err != nil || len(got) != 1 || asked != 3 || time.Since(start) != 20*time.Second || e.Dimensions() != 1 {
+			t.Errorf("%v, %v after %d attempts and %v", got, err, asked, time.Since(start))
+		}
+		asked = -3
+		if _, err = e.Embed(t.Context(), []string{"a"}); !model.Temporary(err) || asked != 0 {
+			t.Errorf("%v after %d attempts", err, asked+3)
+		}
+	})
+}

@@ -305,6 +305,11 @@ var access = map[string]rule{
 	"GET /startup":                {how: open, json: true},
 	"GET /version":                {how: open, json: true},
 
+	"GET /assistants/{assistant}/flows":        {resource: Assistants, verb: Read},
+	"GET /assistants/{assistant}/flows/{flow}": {resource: Assistants, verb: Read},
+	"GET /threads/{thread}/turns":              {resource: Threads, verb: Read},
+	"GET /threads/{thread}/test":               {resource: Threads, verb: Read},
+
 	"PUT /store/items":         {resource: Store, verb: Update, how: byHandler},
 	"GET /store/items":         {resource: Store, verb: Read, how: byHandler},
 	"DELETE /store/items":      {resource: Store, verb: Delete, how: byHandler},

@@ -544,13 +544,9 @@ func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {
 		d = g.Drawing(1 << 10)
 		closeAllBut(d, open, "")
 	}
-	out := drawingOf(d)
-	switch direction := draw.Direction(query.Get("layout")); direction {
-	case "":
-	case draw.TopDown, draw.LeftToRight:
-		out.Layout = draw.NewLayout(d, &draw.LayoutOptions{Direction: direction})
-	default:
-		return invalid("layout must be TB or LR, not %.80q", direction)
+	out, err := laidOut(r, d)
+	if err != nil {
+		return err
 	}
 	return write(w, out)
 }

@@ -29,6 +29,12 @@ import (
 //	DELETE /state/{user_id}          forgets it
 //	GET    /health /ready /startup /version
 //
+// Those who watch see its flows drawn, and of each conversation why it went as it did, and
+// itself as a test:
+//
+//	GET    /assistants/{assistant}/flows, /assistants/{assistant}/flows/{flow}
+//	GET    /threads/{thread}/turns, /threads/{thread}/test
+//
 // Each user_id has one conversation. Where there is no [Authorize], every client may speak
 // for every user, and actions are told the user_id. Where there is, a client's users are
 // its own: another client's conversations with the same user_id are others, and actions are

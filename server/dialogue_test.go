@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/action"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
+	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/server"
@@ -655,6 +656,15 @@ func TestWhoMaySpeakForAUser(t *testing.T) {
 		if status, _, text := two.do("DELETE", "/state/u-1", nil); status != 404 {
 			t.Errorf("removing another's: %d %s", status, text)
 		}
+		thread := call[object](one, "GET", "/state/u-1", nil)["thread_id"].(string)
+		for _, what := range []string{"/turns", "/test"} {
+			if status, _, text := two.do("GET", "/threads/"+thread+what, nil); status != 404 {
+				t.Errorf("another's %s: %d %s", what, status, text)
+			}
+			if status, _, text := one.do("GET", "/threads/"+thread+what, nil); status != 200 {
+				t.Errorf("its own %s: %d %s", what, status, text)
+			}
+		}
 		if r := two.say("u-1", "Who am I?"); r["response"] != "You are api-key:two." || r["turn_count"] != 1.0 {
 			t.Errorf("%v", r)
 		}
@@ -843,4 +853,111 @@ func TestTheServerRunsTheGraphThatTheBuilderMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Those who watch see the flows, why a conversation went as it did, and itself as a test.
+func TestAConversationIsExplainedOverHTTP(t *testing.T) {
+	c := operaAt(t, &boxOffice{}, server.Graph(hinting(t)))
+	if info := call[object](c, "GET", "/info", nil); info["dialogue"] != "opera" {
+		t.Errorf("the server says that its dialogue is %v", info["dialogue"])
+	}
+	all := call[object](c, "GET", "/assistants/opera/flows?layout=TB", nil)
+	if f := all["flows"].([]any); len(f) != 3 || f[0].(object)["name"] != "buy" || f[0].(object)["description"] != "Buy seats." {
+		t.Errorf("flows: %v", f)
+	}
+	if l, _ := all["graph"].(object)["layout"].(object); l == nil || len(l["nodes"].([]any)) != 4 {
+		t.Errorf("the flows are at %v", l)
+	}
+	buy := call[object](c, "GET", "/assistants/opera/flows/buy?layout=TB", nil)
+	if l, _ := buy["layout"].(object); l == nil || len(l["nodes"].([]any)) != len(buy["nodes"].([]any)) {
+		t.Errorf("the flow is drawn as %v", buy)
+	}
+	for _, text := range []string{"Two seats, please", "2", "by card 4000123412341234", "yes", "Who am I?"} {
+		c.say("u-1", text)
+	}
+	thread := call[object](c, "GET", "/state/u-1", nil)["thread_id"].(string)
+	at := "/threads/" + thread
+	got := call[object](c, "GET", at+"/turns", nil)
+	var lines []string
+	for _, turn := range got["turns"].([]any) {
+		turn := turn.(object)
+		line := fmt.Sprint(turn["user"], " ", turn["state"])
+		for _, e := range turn["trace"].([]any) {
+			if e := e.(object); e["kind"] == "command" || e["kind"] == "slot_set" {
+				line += fmt.Sprintf(", %v %v%v %v", e["kind"], e["command"], e["slot"], e["reason"])
+			}
+		}
+		for _, f := range turn["stack"].([]any) {
+			f := f.(object)
+			line += fmt.Sprintf(", %v at %v", f["flow"], f["step"])
+		}
+		for _, a := range asList(turn["actions"]) {
+			a := a.(object)
+			line += fmt.Sprintf(", ran %v %v", a["action"], a["outputs"])
+		}
+		lines = append(lines, strings.ReplaceAll(line, "<nil>", ""))
+	}
+	want := []string{
+		"[Two seats, please] waiting_for_slot, command start_flow user, buy at collect_1",
+		"[2] waiting_for_slot, slot_set seats user, command set_slotseats user, buy at collect_2",
+		"[by card ************1234] confirming, slot_set card user, command set_slotcard user, buy at confirm_3",
+		"[yes] completed, command affirm user, slot_set order action, ran sell map[order:T-2]",
+		"[Who am I?] completed, command start_flow user, slot_set whose action, ran whoami map[whose:u-1]",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("turns:\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+	if got["more"] != false {
+		t.Errorf("there is more: %v", got["more"])
+	}
+	page := call[object](c, "GET", at+"/turns?limit=2&before=4", nil)
+	if turns := page["turns"].([]any); len(turns) != 2 || turns[0].(object)["turn"] != 2.0 || page["more"] != true {
+		t.Errorf("two turns before the fourth: %v", page)
+	}
+	status, head, text := c.do("GET", at+"/test", nil)
+	if status != 200 || head.Get("Content-Type") != "application/yaml" || !strings.Contains(head.Get("Content-Disposition"), thread+".yaml") || strings.Contains(text, "4000123412341234") || strings.Contains(text, "It doesn't hold") {
+		t.Errorf("the test: %d %v\n%s", status, head, text)
+	}
+	list, err := dialoguetest.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &dialoguetest.Runner{Assistant: func(string) ([]flows.File, error) {
+		return []flows.File{{Name: "opera.yaml", Text: []byte(opera)}}, nil
+	}}
+	for _, f := range r.Run(list[0], list) {
+		t.Errorf("the test: %s", f)
+	}
+	other := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	if turns := call[object](c, "GET", "/threads/"+other+"/turns", nil); len(turns["turns"].([]any)) != 0 {
+		t.Errorf("a new thread has turns: %v", turns)
+	}
+	another := call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	call[any](c, "POST", "/threads/"+another+"/runs/wait", object{"assistant_id": "hinting", "input": object{}})
+	for _, bad := range []struct {
+		path   string
+		status int
+		text   string
+	}{
+		{"/assistants/opera/flows/buyy", 404, "did you mean buy?"},
+		{"/assistants/opera/flows/pattern_correction", 200, ""}, // built in
+		{"/assistants/opera/flows/buy?version=none", 404, `at version "none"`},
+		{"/assistants/opera/flows/buy?layout=RL", 422, "layout must be TB or LR"},
+		{"/assistants/hinting/flows", 404, `"hinting" has no flows`},
+		{at + "/turns?limit=0", 422, "limit must be a number from 1 to 1000"},
+		{at + "/turns?before=x", 422, "before must be"},
+		{"/threads/" + other + "/test", 409, "there is nothing to test"},
+		{"/threads/" + another + "/turns", 409, `graph "hinting" ran on it`},
+		{"/threads/" + another + "/test", 409, `graph "hinting" ran on it`},
+		{"/threads/00000000-0000-4000-8000-000000000000/turns", 404, "not found"},
+	} {
+		if status, _, text := c.do("GET", bad.path, nil); status != bad.status || !strings.Contains(text, bad.text) {
+			t.Errorf("%s: %d %s", bad.path, status, text)
+		}
+	}
+}
+
+func asList(v any) []any {
+	list, _ := v.([]any)
+	return list
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -241,22 +242,23 @@ func answerOf(snap *snapshot, raw json.RawMessage) (answer any, asked bool) {
 			}
 		}
 	}
-	if len(ids) == 0 {
-		return nil, false
-	}
 	var o object
 	if json.Unmarshal(raw, &o) == nil && len(o) > 0 {
-		answers, known := graph.Answers{}, true
+		answers, known, named := graph.Answers{}, true, true
 		for id, v := range o {
 			known = known && slices.Contains(ids, id)
+			named = named && questionID.MatchString(id)
 			answers[id] = v
 		}
-		if known {
+		if known || named && len(ids) == 0 { // answers to questions that are no longer open are refused
 			return answers, true
 		}
 	}
-	return raw, true
+	return raw, len(ids) > 0
 }
+
+// questionID is what IDs of questions look like, here and in LangGraph.
+var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
 // runOptions returns the options of a run that follow from configurations: those
 // of the assistant, the thread and the request, of which later ones win.

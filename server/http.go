@@ -160,6 +160,11 @@ func (s *Server) dialogueTable() map[string]func(http.ResponseWriter, *http.Requ
 		"GET /health":                 s.health,
 		"GET /startup":                s.startup,
 		"GET /version":                s.showVersion,
+
+		"GET /assistants/{assistant}/flows":        s.listFlows,
+		"GET /assistants/{assistant}/flows/{flow}": s.showFlow,
+		"GET /threads/{thread}/turns":              s.showTurns,
+		"GET /threads/{thread}/test":               s.showTest,
 	}
 }
 

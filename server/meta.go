@@ -10,11 +10,15 @@ func (s *Server) ok(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
-	return write(w, map[string]any{
+	about := map[string]any{
 		"version": s.version,
 		"context": "go",
 		"flags":   map[string]bool{"assistants": true, "crons": true, "langsmith": false, "langsmith_tracing_replicas": false},
-	})
+	}
+	if s.dialogue != nil {
+		about["dialogue"] = s.dialogue.served.name // the graph
+	}
+	return write(w, about)
 }
 
 // modulePath is this module's.

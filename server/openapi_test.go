@@ -240,6 +240,30 @@ func made(t *testing.T, url, pattern string) *strings.Replacer {
 	return strings.NewReplacer(ids...)
 }
 
+// talked are the assistant and the thread of a conversation, in the place of those of a graph.
+func talked(t *testing.T, url string) *strings.Replacer {
+	t.Helper()
+	user := uuid.NewString()
+	answer, err := http.Post(url+"/chat", "application/json", strings.NewReader(`{"user_id": "`+user+`", "message": "hello"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status, err)
+	}
+	state, err := http.Get(url + "/state/" + user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Body.Close()
+	data, err := io.ReadAll(state.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(openapi.ExampleAssistant, "assistant", openapi.ExampleThread, textOf(objectOf(data)["thread_id"]))
+}
+
 // Each example of the description is sent to a server, and the answer is as the
 // description says.
 func TestExamplesOfTheDescriptionWork(t *testing.T) {
@@ -279,6 +303,9 @@ func TestExamplesOfTheDescriptionWork(t *testing.T) {
 					ids := shared // what only reads leaves things as they are
 					if method != "get" && !strings.HasSuffix(route, "/search") && !strings.HasSuffix(route, "/count") {
 						ids = made(t, h.URL, pattern)
+					}
+					if strings.Contains(route, "/flows") || strings.HasSuffix(route, "/turns") || strings.HasSuffix(route, "/test") {
+						ids = talked(t, h.URL)
 					}
 					query, at := url.Values{}, route
 					r, err := http.NewRequest(strings.ToUpper(method), h.URL, strings.NewReader(ids.Replace(string(body))))

@@ -333,7 +333,9 @@ func (s *Server) patchThread(w http.ResponseWriter, r *http.Request) error {
 		if err := errors.Join(s.checkMetadata(merged), within(mine, t.Metadata)); err != nil {
 			return err
 		}
-		t.UpdatedAt = now()
+		if t.UpdatedAt = now(); !t.UpdatedAt.After(t.ChangedAt) { // canBegin tells them apart
+			t.UpdatedAt = t.ChangedAt.Add(time.Millisecond)
+		}
 		b.TTL.apply(t, t.UpdatedAt)
 		return nil
 	})

@@ -76,7 +76,7 @@ type Call struct {
 type Runner[S any] struct {
 	app   string
 	graph *graph.Graph[S]
-	of    func(*S) *agent.State
+	of    func(s *S, use func(*agent.State) error) error
 	turns graph.RunOption // a message after a failure starts a turn
 	o     Options[S]
 	lines queues
@@ -85,7 +85,17 @@ type Runner[S any] struct {
 // NewRunner returns a runner that runs g for the users of an app. At most one
 // Options may be given.
 func NewRunner[S any, P agent.Stateful[S]](app string, g *graph.Graph[S], opts ...Options[S]) (*Runner[S], error) {
-	r := &Runner[S]{app: app, graph: g, of: func(s *S) *agent.State { return P(s).AgentState() }, turns: agent.Turns[S, P]()}
+	return newRunner(app, g, func(s *S, use func(*agent.State) error) error { return use(P(s).AgentState()) }, agent.Turns[S, P](), opts)
+}
+
+// NewSchemaRunner is [NewRunner] for a graph whose state is a map, with the fields of
+// [agent.MessagesSchema].
+func NewSchemaRunner(app string, g *graph.Graph[graph.SchemaState], opts ...Options[graph.SchemaState]) (*Runner[graph.SchemaState], error) {
+	return newRunner(app, g, agent.OnSchema, agent.SchemaTurns(), opts)
+}
+
+func newRunner[S any](app string, g *graph.Graph[S], of func(*S, func(*agent.State) error) error, turns graph.RunOption, opts []Options[S]) (*Runner[S], error) {
+	r := &Runner[S]{app: app, graph: g, of: of, turns: turns}
 	switch {
 	case len(opts) > 1:
 		return nil, fmt.Errorf("%w: more than one Options", ErrInvalid)
@@ -297,6 +307,7 @@ func (u *run[S]) check() error {
 	if m.Role == "" && len(m.Parts) > 0 {
 		m.Role = chat.RoleUser
 	}
+	*m = m.ValidUTF8()
 	if m.Role != chat.RoleUser && len(m.Parts) > 0 {
 		return fmt.Errorf("%w: the message is one of role %q, want the user's", ErrInvalid, m.Role)
 	}
@@ -362,7 +373,10 @@ func (u *run[S]) response() *chat.Message {
 	if u.last == nil || !u.watch.answered {
 		return final
 	}
-	text := u.r.of(u.last).LastResponse.Get()
+	text := ""
+	if err := u.r.of(u.last, func(st *agent.State) error { text = st.LastResponse.Get(); return nil }); err != nil {
+		u.failed = errors.Join(u.failed, err)
+	}
 	if text == "" || final != nil && final.Text() == text {
 		return final
 	}
@@ -416,7 +430,12 @@ func (u *run[S]) prepare() error {
 	default:
 		u.durable = true
 		u.plan.asked = snap.Interrupts
-		u.watch.said = append(u.watch.said, u.r.of(&snap.State).UserInput) // of a run that failed
+		if err := u.r.of(&snap.State, func(st *agent.State) error {
+			u.watch.said = append(u.watch.said, st.UserInput) // of a run that failed
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
 	if word && (!known || snap.Done() && u.set.checkpoint == "") {
 		return fmt.Errorf("%w: %q in session %v, where nothing is pending", graph.ErrNothingToResume, ResumeWord, u.key)
@@ -431,8 +450,13 @@ func (u *run[S]) prepare() error {
 				return err
 			}
 		}
-		u.r.of(s).Messages.Add(missing...)
-		return nil
+		if len(missing) == 0 {
+			return nil
+		}
+		return u.r.of(s, func(st *agent.State) error {
+			st.Messages.Add(missing...)
+			return nil
+		})
 	}
 	p := &u.plan
 	p.thread = t
@@ -467,13 +491,15 @@ func (u *run[S]) prepare() error {
 			if err := add(s); err != nil {
 				return err
 			}
-			if st := u.r.of(s); p.text {
-				st.UserInput = m.Text()
-			} else {
+			return u.r.of(s, func(st *agent.State) error {
+				if p.text {
+					st.UserInput = m.Text()
+					return nil
+				}
 				st.UserInput = "" // of a turn that failed
 				st.Messages.Add(m)
-			}
-			return nil
+				return nil
+			})
 		})
 	}
 	return nil

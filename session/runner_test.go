@@ -1322,3 +1322,16 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 		}
 	}
 }
+
+func TestBytesThatAreNoTextInAMessageAreReplaced(t *testing.T) {
+	for name, opts := range map[string][]graph.Option{"with a thread": {memory()}, "without": nil} {
+		r := runner(t, asks(t, agent.LLM[state]{Model: echo()}, opts...), session.Options[state]{})
+		if got := reply(t, r, "s1", "caf\xe9"); got != "caf\ufffd" {
+			t.Errorf("%s: %q", name, got)
+		}
+		sess, err := r.Service().Get(t.Context(), key)
+		if kept := only(sess.Events, session.KindInput); err != nil || len(kept) != 1 || kept[0].Message.Text() != "caf\ufffd" {
+			t.Errorf("%s: %v, kept %v", name, err, kept)
+		}
+	}
+}

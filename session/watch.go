@@ -57,6 +57,11 @@ func (w watched) Stream(ctx context.Context, req *model.Request) iter.Seq2[chat.
 	}
 }
 
+// Capabilities implements [model.Capable].
+func (w watched) Capabilities(name string) (model.Capabilities, bool) {
+	return model.CapabilitiesOf(w.model, name)
+}
+
 func began(ctx context.Context, req *model.Request) *execution {
 	return &execution{ModelExecutionMetadata{
 		Node: graph.Info(ctx).Node, Model: req.Model, Input: append([]chat.Message(nil), req.Messages...), StartTime: time.Now(),

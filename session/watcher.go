@@ -271,6 +271,13 @@ func messagesOf(update json.RawMessage) []chat.Message {
 	if len(update) == 0 {
 		return nil
 	}
+	var typed struct { // of a field whose state is a map
+		Type  string          `json:"$type"`
+		Value json.RawMessage `json:"$value"`
+	}
+	if json.Unmarshal(update, &typed) == nil && typed.Type != "" {
+		update = typed.Value
+	}
 	var h chat.History
 	c, err := h.Merger().DecodeChange(update)
 	if err != nil || h.Merger().Apply(c) != nil {

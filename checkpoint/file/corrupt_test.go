@@ -207,21 +207,21 @@ func TestRepairOfAnUnknownThread(t *testing.T) {
 	}
 }
 
-func TestDamagedCompanionFile(t *testing.T) {
-	dir, path, b, last, w := damaged(t)
+// Lines that say what is written between checkpoints are as safe as theirs.
+func TestDamageOfLinesWithoutACheckpoint(t *testing.T) {
+	dir, path, b, _, w := damaged(t)
 	s := mustOpen(t, dir, Options{})
 	w.result(t, s, w.head, 0, `"a"`)
 	w.result(t, s, w.head, 1, `"b"`)
 	_ = s.Close()
-	pend := filepath.Join(dir, "t.pending")
-	p := readFile(t, pend)
-	second := bytes.IndexByte(p, '\n') + 1
+	p := readFile(t, path)
+	last := bytes.LastIndexByte(p[:len(p)-1], '\n') + 1
 	ctx := t.Context()
-	for cut := second + 1; cut < len(p); cut++ {
-		writeFile(t, pend, p[:cut])
+	for cut := last + 1; cut < len(p); cut++ {
+		writeFile(t, path, p[:cut])
 		strict := mustOpen(t, dir, Options{})
 		_, err := strict.Results(ctx, w.log, "", w.head)
-		wantCorrupt(t, err, "t.pending, line 2", int64(second))
+		wantCorrupt(t, err, "t.jsonl, line 5", int64(last))
 		_ = strict.Close()
 		reps, err := Repair(dir, "t")
 		if err != nil || len(reps) != 1 {
@@ -234,27 +234,15 @@ func TestDamagedCompanionFile(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-	for i := range p {
+	for i := len(b); i < len(p); i++ {
 		bad := bytes.Clone(p)
 		bad[i] ^= 1
-		writeFile(t, pend, bad)
+		writeFile(t, path, bad)
 		s := mustOpen(t, dir, Options{})
 		if _, _, err := s.Head(ctx, w.log); !errors.Is(err, checkpoint.ErrCorrupt) {
 			t.Fatalf("flipped byte %d: %v", i, err)
 		}
 		_ = s.Close()
-	}
-	// Whole lines gone from the end of the thread's file: the companion knows.
-	writeFile(t, pend, p)
-	writeFile(t, path, b[:last])
-	_, _, err := mustOpen(t, dir, Options{Recover: true}).Head(ctx, w.log)
-	wantCorrupt(t, err, "t.jsonl, line 3", int64(last))
-	reps, err := Repair(dir, "t")
-	if err != nil || len(reps) != 1 || !reps[0].Missing {
-		t.Fatalf("%v, %v", reps, err)
-	}
-	if head, _, err := mustOpen(t, dir, Options{}).Head(ctx, w.log); err != nil || head.Seq != 2 {
-		t.Fatalf("%v, %v", head, err)
 	}
 }
 
@@ -302,26 +290,36 @@ func TestForeignLineIsAnError(t *testing.T) {
 	wantCorrupt(t, err, "t.jsonl, line 3", int64(last))
 }
 
-func TestNewerFormatIsRefused(t *testing.T) {
+func TestOtherFormatsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	id := checkpoint.ThreadID("t")
-	for name, body := range map[string]string{
-		"of the file":   `{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":4,"thread":"t","future":{},"checkpoint":{"v":100,"id":"x","q":1}`,
-		"of the record": `{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":1,"thread":"t","checkpoint":{"v":9900,"id":"x","q":1}`,
-	} {
+	line := func(body string) {
+		writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf(id), []byte(body)), '\n'))
+	}
+	for name, c := range map[string]struct {
+		version int
+		fix     string
+	}{"newer": {5, "update"}, "from before the first release": {3, "before the first release"}} {
 		t.Run(name, func(t *testing.T) {
-			writeFile(t, filepath.Join(dir, "t.jsonl"), append(seal(seedOf(id), []byte(body)), '\n'))
+			line(fmt.Sprintf(`{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":%d,"thread":"t","future":{},"checkpoint":{"q":1}`, c.version))
 			s := mustOpen(t, dir, Options{})
 			_, _, err := s.Head(t.Context(), checkpoint.Log{Thread: id})
 			var ve *VersionError
-			if !errors.As(err, &ve) || !errors.Is(err, checkpoint.ErrVersion) || ve.Found <= ve.Supported {
+			if !errors.As(err, &ve) || !errors.Is(err, checkpoint.ErrVersion) || ve.Found != c.version {
 				t.Fatalf("%v", err)
 			}
-			for _, n := range []int{ve.Found, ve.Supported} {
-				if !strings.Contains(err.Error(), fmt.Sprint(n)) {
-					t.Fatalf("%v does not name version %d", err, n)
+			for _, text := range []string{fmt.Sprint("format ", ve.Found), fmt.Sprint("reads ", ve.Supported), c.fix} {
+				if !strings.Contains(err.Error(), text) {
+					t.Fatalf("%v does not say %q", err, text)
 				}
 			}
 		})
 	}
+	t.Run("of a record", func(t *testing.T) {
+		line(`{"seq":1,"created_at":"2026-11-21T12:00:00Z","v":4,"thread":"t","bytes":10,"checkpoint":{"id":"x","v":9900}`)
+		_, _, err := mustOpen(t, dir, Options{}).Head(t.Context(), checkpoint.Log{Thread: id})
+		if !errors.Is(err, checkpoint.ErrVersion) || !strings.Contains(err.Error(), "99.0") {
+			t.Fatal(err)
+		}
+	})
 }

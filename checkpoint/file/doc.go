@@ -1,5 +1,5 @@
 // Package file keeps threads in JSON-lines files: one file per thread, one line
-// per checkpoint, readable with a text editor and countable with wc -l.
+// per checkpoint, readable with a text editor.
 //
 //	store, err := file.Open("threads", file.Options{})
 //
@@ -10,7 +10,9 @@
 // acknowledged; with [SyncNever] it outlives the process but not the power. A
 // write that fails takes back what it wrote and leaves the store usable. Earlier
 // bytes never change, and an append costs the same whatever the file's length.
-// Only [Store.Rewrite] puts another file in the place of a thread's, at once.
+// Another file takes the place of a thread's, at once, when the thread is shortened
+// ([engine.Engine.Rewrite]), and when more than half of its file, and more than 32 kB, is of no
+// use any more: results that were dropped, leases that were renewed.
 //
 // Stores of one process or of several may share a directory: an advisory lock on
 // the thread's file is held for each append, after what others appended was
@@ -26,9 +28,10 @@
 // [Options].Recover moves it to a side file, <name>.jsonl.damaged, and the next
 // write goes on with the right number. (A last line that is whole and lacks only
 // its newline is kept.) Damage anywhere else is never skipped.
-// [Store.Verify] finds all of it.
+// [engine.Engine.Verify] finds all of it. Whole lines that a power failure took from the end,
+// which only [SyncNever] allows, leave no trace.
 //
-// What is due is found by looking at all files of the directory, and reading
+// What is due is found by looking at all files of the directory, and reading the ends of
 // those that changed since the last look: polling is for thousands of threads.
 //
 // # Names
@@ -47,66 +50,55 @@
 //
 // Each file is UTF-8 text. Each line is one compact JSON object that ends in
 // ,"crc":"xxxxxxxx"} and a newline: the CRC-32C, in lower-case hexadecimal, of
-// the thread's ID, a zero byte and the line up to the comma. A line of the
-// thread's file has these members in this order, those in brackets only when
-// there is something to say:
+// the thread's ID, a zero byte and the line up to the comma. A line has these members
+// in this order, those in brackets only when there is something to say:
 //
-//	seq         1 for the file's first line, then growing by one, and by skip
-//	created_at  the record's time, RFC 3339
-//	[v]         format version: 2 if the line has one of the members marked *, 3 if
-//	            it has a lease in short, else 1; on the first line, and where it is
-//	            not 1
-//	[thread]    the thread's ID; on the first line
-//	[skip]      * lines removed before this one; on the first line of a file that
-//	            was shortened even if it is 0
-//	[gone]      * true: the line's record was removed, and nothing else is in it.
-//	            A shortened file keeps its last line, whose seq others name
-//	[log]       0 or absent: the log with the empty namespace; else the log's
-//	            number, counted from 1 in the order of first records
-//	[ns]        the log's namespace, on its first line
-//	[claim]     the thread's new fence; ends the lease and what woke the thread. The
-//	            first is the time in microseconds since 1970, so that it is above
-//	            those of a deleted thread of the same name
-//	[lease]     * {"holder","until","ttl"}: the lease from now on; ttl in nanoseconds.
-//	            In short [late, ttl, place] or less: it ends ttl and late, which is
-//	            in milliseconds, after created_at, and its holder is the ID of the run
-//	            that wrote the record, followed by place. A ttl and a place left out
-//	            are those of the lease before it in this file
-//	[release]   true: the lease ends. Left out when a line before has version 3 and
-//	            this one has no held
-//	[held]      true: an earlier line says of a lease or of waking what still counts.
-//	            Without it a line with a record ends an earlier lease
-//	[wake]      * when the thread was woken, RFC 3339
-//	[remove]    * [{"branch","epoch","task","gen","kind","name"}]: single results
-//	            removed by this write, before others are put
-//	[drop]      {"branch","epoch"}: results removed by this write
-//	[results]   results put by this write and not dropped by it
-//	[own]       true: the record repeats what earlier lines say
-//	checkpoint  the record, as [checkpoint.Marshal] encodes it, but without
-//	            what the line and the lines before say
+//	seq         the line's number: 1, 2, 3, ...
+//	created_at  when it was written, or the record's time; RFC 3339
+//	[v]         format version, and
+//	[thread]    the thread's ID: on the first line
+//	[ns]        the namespace of the record's log
 //
-// Left out of a record are: its time; format ("v") 100; the sequence number "q"
-// if it is seq; and, unless own is true or it is its log's first, the graph "g"
-// if it is that of the log's first record, and the parent "p" if it is the log's
-// record before. (With own, and for a log's first record, an absent "p" and "g"
-// mean what they mean to [checkpoint.Unmarshal].)
+//	[held]      true: the line has a record of the thread's own log, and says nothing of
+//	            the header
+//	[version]   how much the header's version grew; left out on a line with a record of
+//	            that log if it is 1, or 0 when nothing else changed
+//	[fence]     how much the fence grew
+//	[lease]     [late, ttl, holder, 1]: the lease from now on. It ends ttl nanoseconds and
+//	            late microseconds after created_at. With 1 the holder begins with the ID
+//	            of the run of the line's record. Only [late] means what the lease before,
+//	            in this file, says
+//	[claim]     the same, with a fence that grew by 1
+//	[woken]     when the thread was woken, in microseconds since 1970
+//	[due]       when its head is due, likewise
+//	[minute]    of the head, since 1970; left out if it is that of the line's record
+//	[labels]    of the head's metadata: short hashes, by which threads are found
 //
-// So each line is one checkpoint, and a thread's lines are its checkpoints, those
-// of its subgraphs included. Strings that are not valid UTF-8 are written as
-// {"hex":"..."} in thread, ns and holder. A program that knows version 1 alone
-// reads files without lines of version 2 or 3, and refuses others.
+//	[delete]    keys of side rows that go
+//	[put]       [[key, value], ...]: side rows from now on; results are such
+//	[clear]     beginnings of keys of side rows that go
 //
-// Writes without a record (results of tasks of the open superstep, claims, leases)
-// go to a companion file, <name>.pending, with members seq, [v], [thread], after,
-// [reset], [ns], [claim], [lease], [release], [wake], [remove], [drop], [results];
-// after is the seq of the last line of the thread's
-// file at that time, which puts the lines of both files in one order. The
-// companion is scratch: it is written anew without what was dropped when it has
-// grown to 32 kB and at least twice what it was. On its first line, reset: true
-// (version 2) says that what earlier lines say of leases, waking and results
-// counts no more: the companion says it again. That comes before a file is
-// shortened, so that its lines can go. A companion that names lines while the
-// thread's file has none is left over from a deletion and ignored.
+//	[place]     where the record stands in its log; left out if it is seq
+//	[count]     how many records the log has up to it; left out if it is place
+//	[bytes]     what these take, their metadata and their data; on lines with a record
+//	[own]       true: the record leaves out nothing that earlier lines say
+//	[checkpoint] the record
+//
+// So each checkpoint is one line, {"seq", "created_at", "checkpoint"}, those of subgraphs
+// included; lines without a checkpoint say what was written between them. What a line
+// says of the header replaces all of it but version and fence: a line with a record of
+// the thread's own log and none of these members ends the lease.
+//
+// A record is the meta of [checkpoint.MarshalBody], with these members in front: its ID
+// "id"; its branch "b", if it has one; and its number "q", if it is not place. Left out is
+// "v" if it is 100, and unless own is true the graph "g" if it is that of its log's first
+// record in the file, and the parent "p" if it is the record before in the log and of
+// another run. Its data comes last: "d" if it is one JSON value, "ds" for an array of
+// several, "raw" in base64 for other bytes. A record whose ID is not the next one of its
+// run after the record before in its log also puts the side row of [engine.Row.Begin].
+//
+// Texts and keys may hold any bytes. A byte that is not of UTF-8 is written as \udcXX,
+// which no text has; or the whole text in base64 (without padding, for URLs) after a *.
 //
 // A conversation with two records and 1,000 bytes of messages a turn, each turn a
 // run that claims the thread, takes less than 1.5 times its messages.

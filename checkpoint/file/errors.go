@@ -52,18 +52,22 @@ var ErrReadOnly = errors.New("file is read-only")
 // belong to another thread than its name says.
 var ErrThread = errors.New("file belongs to another thread")
 
-// A VersionError says that a file was written by a newer version of this
-// package. errors.Is(err, checkpoint.ErrVersion) holds.
+// A VersionError says that a file was written by another version of this package, which
+// this one cannot read. errors.Is(err, checkpoint.ErrVersion) holds.
 type VersionError struct {
 	Path      string
 	Line      int64
 	Found     int // the file's format version
-	Supported int // the newest this package reads
+	Supported int // the one that this package reads
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("checkpoint/file: %s, line %d: %v: the file has format %d, this program reads up to %d; update the program",
-		e.Path, e.Line, checkpoint.ErrVersion, e.Found, e.Supported)
+	what := "update the program"
+	if e.Found < e.Supported {
+		what = "the file is of a program from before the first release: move it away and begin the thread anew"
+	}
+	return fmt.Sprintf("checkpoint/file: %s, line %d: %v: the file has format %d, this program reads %d; %s",
+		e.Path, e.Line, checkpoint.ErrVersion, e.Found, e.Supported, what)
 }
 
 // Is reports whether target is [checkpoint.ErrVersion].

@@ -2,706 +2,568 @@ package file
 
 import (
 	"bytes"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 )
 
-// Version is the newest format version that this package reads. A line is
-// written in the oldest one that has what it says.
-const Version = 3
+// Version is the format version of the files that this package reads and writes.
+const Version = 4
 
-const (
-	versionPlain = 1
-	versionHeld  = 2 // leases, waking, removed results and lines
-	versionShort = 3 // leases, and their ends, that leave out what other lines say
-)
-
-// line is one line of a file, as written. The fields' order is part of the
-// format: what the index needs comes first.
+// line is what a line is to say.
 type line struct {
-	Seq       int64             `json:"seq"`
-	CreatedAt *time.Time        `json:"created_at,omitempty"`
-	Version   int               `json:"v,omitempty"`
-	Thread    *text             `json:"thread,omitempty"`
-	After     *int64            `json:"after,omitempty"`
-	Skip      *int64            `json:"skip,omitempty"`
-	Gone      bool              `json:"gone,omitempty"`
-	Reset     bool              `json:"reset,omitempty"`
-	Log       int               `json:"log,omitempty"`
-	NS        *text             `json:"ns,omitempty"`
-	Claim     checkpoint.Fence  `json:"claim,omitempty"`
-	Lease     leaseForm         `json:"lease,omitempty"`
-	Release   bool              `json:"release,omitempty"`
-	Held      bool              `json:"held,omitempty"`
-	Wake      *time.Time        `json:"wake,omitempty"`
-	Remove    []resultName      `json:"remove,omitempty"`
-	Drop      *dropWire         `json:"drop,omitempty"`
-	Results   []json.RawMessage `json:"results,omitempty"`
-	Own       bool              `json:"own,omitempty"` // the record leaves out nothing that earlier lines say
-
-	record []byte // the member "checkpoint", last: what checkpoint.Marshal gave
+	at     int64          // when, in nanoseconds since 1970; a row's At
+	header *engine.Header // nil: as before
+	row    *engine.Row
+	delete [][]byte
+	put    []engine.Put // all replace
+	clear  [][]byte
+	loose  bool // what it says of the header and of side rows is of no matter: a later one says it
 }
 
-type dropWire struct {
-	Branch checkpoint.Branch `json:"branch,omitempty"`
-	Epoch  checkpoint.ID     `json:"epoch"`
+// idKey is an ID in its short form; zero if it has none.
+type idKey [16]byte
+
+func keyOf(id checkpoint.ID) idKey {
+	b, _ := id.Bytes()
+	return b
 }
 
-// leaseForm is how a line says a lease: a *leaseWire or a *leaseShort.
-type leaseForm interface{ needs() int }
-
-type leaseWire struct {
-	Holder text          `json:"holder"`
-	Until  time.Time     `json:"until"`
-	TTL    time.Duration `json:"ttl"` // nanoseconds
+// follows reports whether an ID is the next one after prev in the same run.
+func (k idKey) follows(prev idKey) bool {
+	n := binary.BigEndian.Uint32(prev[12:])
+	return k != idKey{} && [12]byte(k[:12]) == [12]byte(prev[:12]) && n != 1<<32-1 && binary.BigEndian.Uint32(k[12:]) == n+1
 }
 
-func (l *leaseWire) needs() int { return versionHeld }
-
-func (l *leaseWire) lease() checkpoint.Lease {
-	return checkpoint.Lease{Holder: string(l.Holder), Until: l.Until, TTL: l.TTL}
+// parent returns how a record says that the one with this ID is its parent.
+func (k idKey) parent(b []byte) []byte {
+	return append(base64.RawURLEncoding.AppendEncode(append(b, '"', '*'), k[:]), '"')
 }
 
-func newLease(l checkpoint.Lease) *leaseWire {
-	return &leaseWire{Holder: text(l.Holder), Until: l.Until.UTC().Round(0), TTL: l.TTL}
-}
+const formatMember = `"v":100` // what records of format 100 leave out
 
-// leaseShort is a lease of the run that wrote the line's record: its holder is the
-// run's ID and the place, and it ends TTL and late after the record's time. A TTL
-// and a place that are left out are those of the lease before.
-type leaseShort struct {
-	late  int64         // milliseconds
-	ttl   time.Duration // 0: left out
-	place *text         // nil: left out; with it comes the TTL
-}
-
-func (l *leaseShort) needs() int { return versionShort }
-
-// MarshalJSON writes [late, ttl, place] without what is left out.
-func (l *leaseShort) MarshalJSON() ([]byte, error) {
-	b := strconv.AppendInt([]byte{'['}, l.late, 10)
-	if l.ttl != 0 {
-		b = strconv.AppendInt(append(b, ','), int64(l.ttl), 10)
+// encode returns the next line of a thread's file, with its newline.
+func (x *index) encode(thread checkpoint.ThreadID, seed uint32, l *line) ([]byte, error) {
+	n := 512
+	if l.row != nil {
+		n += len(l.row.Meta) + len(l.row.Data)
 	}
-	if l.place != nil {
-		place, err := l.place.MarshalJSON()
-		if err != nil {
-			return nil, err
+	for _, p := range l.put {
+		n += len(p.Key) + len(p.Value)
+	}
+	b := append(make([]byte, 0, n), `{"seq":`...)
+	b = strconv.AppendInt(b, x.lines+1, 10)
+	b = time.Unix(0, l.at).UTC().AppendFormat(append(b, `,"created_at":"`...), time.RFC3339Nano)
+	b = append(b, '"')
+	if x.lines == 0 {
+		b = appendText(append(strconv.AppendInt(append(b, `,"v":`...), Version, 10), `,"thread":`...), thread)
+	}
+	if l.row != nil && l.row.Namespace != "" {
+		b = appendText(append(b, `,"ns":`...), l.row.Namespace)
+	}
+	b = x.appendHeader(b, l)
+	del, put := l.delete, l.put
+	var lx *logIndex
+	if l.row != nil {
+		if lx = x.logs[l.row.Namespace]; lx == nil {
+			lx = new(logIndex)
 		}
-		b = append(append(b, ','), place...)
-	}
-	return append(b, ']'), nil
-}
-
-func (l *leaseShort) UnmarshalJSON(b []byte) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
-		return err
-	}
-	into := []any{&l.late, &l.ttl, &l.place}
-	if len(list) == 0 || len(list) > len(into) {
-		return fmt.Errorf("a lease of %d elements", len(list))
-	}
-	for i, e := range list {
-		if err := json.Unmarshal(e, into[i]); err != nil {
-			return err
+		if !keyOf(l.row.ID).follows(lx.last()) && !l.loose {
+			implied := l.row.Begin(thread)
+			i := slices.IndexFunc(put, func(p engine.Put) bool { return bytes.Equal(p.Key, implied.Key) })
+			switch {
+			case i < 0:
+				del = append(slices.Clip(del), implied.Key)
+			case bytes.Equal(put[i].Value, implied.Value):
+				put = slices.Concat(put[:i], put[i+1:])
+			}
 		}
 	}
-	if len(list) > 1 && l.ttl <= 0 || len(list) > 2 && l.place == nil {
-		return errors.New("a lease without length or place")
+	b = appendTexts(b, "delete", del)
+	for i, p := range put {
+		b = appendText(append(b, opening("put", i, `[`)...), p.Key)
+		b = append(appendText(append(b, ','), p.Value), ']')
 	}
-	return nil
-}
-
-// placeOf returns what follows the run's ID in a holder.
-func placeOf(holder string, run checkpoint.ID) (place string, ok bool) {
-	if !run.Valid() {
-		return "", false
+	if len(put) > 0 {
+		b = append(b, ']')
 	}
-	return strings.CutPrefix(holder, string(run))
-}
-
-// resultName is a [checkpoint.ResultKey].
-type resultName struct {
-	Branch checkpoint.Branch     `json:"branch,omitempty"`
-	Epoch  checkpoint.ID         `json:"epoch"`
-	Task   int                   `json:"task,omitempty"`
-	Gen    int                   `json:"gen,omitempty"`
-	Kind   checkpoint.ResultKind `json:"kind"`
-	Name   string                `json:"name,omitempty"`
-}
-
-func (n *resultName) step() dropWire    { return dropWire{n.Branch, n.Epoch} }
-func (n *resultName) result() resultKey { return resultKey{n.Task, n.Gen, n.Kind, n.Name} }
-
-// needs returns the format version that the line needs.
-func (l *line) needs() int {
-	v := versionPlain
-	if l.Skip != nil || l.Gone || l.Reset || l.Wake != nil || len(l.Remove) > 0 {
-		v = versionHeld
-	}
-	if l.Lease != nil {
-		v = max(v, l.Lease.needs())
-	}
-	return v
-}
-
-// before is what the lines before a record say that it need not repeat.
-type before struct {
-	head  checkpoint.ID // the log's newest record
-	graph string        // of the log's first record
-}
-
-// sealedFormat is that of sealed records, which is another major one.
-const sealedFormat = 200
-
-// formatMember is what records of format 100 leave out.
-const formatMember = `"v":100,`
-
-// setRecord puts a record into the line, whose Seq is set. The line's
-// created_at is the record's.
-func (l *line) setRecord(r *checkpoint.Record, prev before) error {
-	k := *r
-	if y := r.CreatedAt.Year(); 0 < y && y <= 9999 {
-		at := r.CreatedAt.UTC()
-		l.CreatedAt, k.CreatedAt = &at, time.Time{}
-	}
-	own := prev.head == "" || !r.ID.Valid() || r.Graph == "" && prev.graph != "" ||
-		r.Parent != prev.head && r.Parent == nearParent(r.ID)
-	if l.Own = own && prev.head != ""; !own {
-		if r.Parent == prev.head {
-			k.Parent = nearParent(r.ID) // which Marshal leaves out
+	b = appendTexts(b, "clear", l.clear)
+	if l.row != nil {
+		var err error
+		if b, err = lx.appendRow(b, x.lines+1, l.row); err != nil {
+			return nil, fmt.Errorf("%w: thread %q, record %s: %w", checkpoint.ErrInvalid, thread, l.row.ID, err)
 		}
-		if r.Graph == prev.graph {
-			k.Graph = ""
-		}
-	}
-	b, err := checkpoint.Marshal(&k)
-	if err != nil {
-		return err
-	}
-	b = bytes.Replace(b, []byte("{"+formatMember), []byte("{"), 1)
-	if r.ID.Valid() {
-		key := []byte(`{"id":"` + string(r.ID) + `",`)
-		q := []byte(`"q":` + strconv.FormatInt(l.Seq, 10) + ",")
-		if bytes.HasPrefix(b, key) && bytes.HasPrefix(b[len(key):], q) {
-			b = append(key, b[len(key)+len(q):]...)
-		}
-	}
-	l.record = b
-	return nil
-}
-
-// nearParent returns the record before in the same run, the parent that
-// checkpoint.Marshal leaves out.
-func nearParent(id checkpoint.ID) checkpoint.ID { return id.Checkpoint(id.Count() - 1) }
-
-// decodeRecord returns the record of a line's body whose checksum fits.
-func decodeRecord(body []byte, log checkpoint.Log, prev before) (*checkpoint.Record, error) {
-	h, b, err := recordIn(body)
-	if err != nil {
-		return nil, err
-	}
-	r, err := checkpoint.Unmarshal(b)
-	if err != nil {
-		return nil, err
-	}
-	r.Log = log
-	if h.created != nil {
-		if err := json.Unmarshal(h.created, &r.CreatedAt); err != nil {
-			return nil, err
-		}
-	}
-	if !h.own && prev.head != "" {
-		if r.ID.Valid() && r.Parent == nearParent(r.ID) {
-			r.Parent = prev.head
-		}
-		if r.Graph == "" {
-			r.Graph = prev.graph
-		}
-	}
-	return r, nil
-}
-
-// decodeFolding is decodeRecord for a query with Folding. The record may hold parts of
-// the body.
-func decodeFolding(body []byte, log checkpoint.Log) (*checkpoint.Record, error) {
-	_, b, err := recordIn(body)
-	if err != nil {
-		return nil, err
-	}
-	r, err := checkpoint.UnmarshalFolding(b)
-	if err == nil {
-		r.Log = log
-	}
-	return r, err
-}
-
-// recordIn returns the record of a line's body as it was before it was shortened.
-func recordIn(body []byte) (h head, b []byte, err error) {
-	if h, err = parse(cursor{b: body, skim: true}); err != nil {
-		return h, nil, err
-	}
-	if !h.is {
-		return h, nil, errNotALine
-	}
-	b = body[h.recAt:]
-	if h.format == 0 || h.implied {
-		full := make([]byte, 0, len(b)+48)
-		full = append(full, '{')
-		if h.format == 0 {
-			full = append(full, formatMember...)
-		}
-		if h.implied {
-			full = append(strconv.AppendInt(append(full, `"q":`...), h.recSeq, 10), ',')
-		}
-		b = append(full, b[1:]...)
-	}
-	return h, b, nil
-}
-
-func (l *line) setResults(rs []checkpoint.Result) error {
-	l.Results = make([]json.RawMessage, len(rs))
-	for i := range rs {
-		b, err := checkpoint.MarshalResult(&rs[i])
-		if err != nil {
-			return err
-		}
-		l.Results[i] = b
-	}
-	return nil
-}
-
-// text is a string that may hold any bytes.
-type text string
-
-func (t text) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(t)) {
-		return json.Marshal(string(t))
-	}
-	return json.Marshal(struct {
-		Hex string `json:"hex"`
-	}{hex.EncodeToString([]byte(t))})
-}
-
-func (t *text) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '{' {
-		var v struct {
-			Hex string `json:"hex"`
-		}
-		if err := json.Unmarshal(b, &v); err != nil {
-			return err
-		}
-		raw, err := hex.DecodeString(v.Hex)
-		*t = text(raw)
-		return err
-	}
-	return json.Unmarshal(b, (*string)(t))
-}
-
-// The checksum stands at the end of each line: ,"crc":"0a1b2c3d"}
-const (
-	crcOpen  = `,"crc":"`
-	crcClose = `"}`
-	crcLen   = len(crcOpen) + 8 + len(crcClose)
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// seedOf returns where a thread's checksums start: at its ID, so that a line of
-// another thread does not fit.
-func seedOf(thread checkpoint.ThreadID) uint32 {
-	return crc32.Checksum(append([]byte(thread), 0), castagnoli)
-}
-
-func checksum(seed uint32, body []byte) (hx [8]byte) {
-	sum := crc32.Update(seed, castagnoli, body)
-	hex.Encode(hx[:], []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
-	return hx
-}
-
-// seal appends the checksum and the end of a line to body, which is a JSON
-// object without its closing brace.
-func seal(seed uint32, body []byte) []byte {
-	hx := checksum(seed, body)
-	body = append(body, crcOpen...)
-	body = append(body, hx[:]...)
-	return append(body, crcClose...)
-}
-
-var (
-	errNoChecksum  = errors.New("no checksum at the end of the line")
-	errChecksum    = errors.New("checksum does not fit")
-	errIncomplete  = errors.New("the last line is incomplete")
-	errNotALine    = errors.New("not a line of a checkpoint file")
-	errCutAfterEnd = errors.New("lines are missing at the end: results written after them are there")
-)
-
-// unseal checks a line without its newline and returns its body.
-func unseal(seed uint32, b []byte) (body []byte, err error) {
-	n := len(b) - crcLen
-	if n < 0 || string(b[n:n+len(crcOpen)]) != crcOpen || string(b[len(b)-len(crcClose):]) != crcClose {
-		return nil, errNoChecksum
-	}
-	if sum := checksum(seed, b[:n]); string(sum[:]) != string(b[n+len(crcOpen):n+len(crcOpen)+8]) {
-		return nil, errChecksum
-	}
-	return b[:n], nil
-}
-
-// wholeLine returns the length of the complete line that b begins with though
-// it has no newline after it, or 0.
-func wholeLine(seed uint32, b []byte) int {
-	for i := 0; ; {
-		j := bytes.Index(b[i:], []byte(crcOpen))
-		if j < 0 || i+j+crcLen > len(b) {
-			return 0
-		}
-		i += j
-		if _, err := unseal(seed, b[:i+crcLen]); err == nil {
-			return i + crcLen
-		}
-		i++
-	}
-}
-
-// encode returns the line with its newline.
-func (l *line) encode(seed uint32) ([]byte, error) {
-	if v := l.needs(); l.Thread != nil || v > versionPlain {
-		l.Version = v
-	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(l); err != nil {
-		return nil, err
-	}
-	b := bytes.TrimSuffix(buf.Bytes(), []byte("}\n"))
-	if l.record != nil {
-		b = slices.Grow(b, len(l.record)+64)
-		b = append(append(b, `,"checkpoint":`...), l.record...)
 	}
 	return append(seal(seed, b), '\n'), nil
 }
 
-// head is what the index needs of a line.
-type head struct {
+// opening returns what stands before element i of a member that is an array.
+func opening(key string, i int, more string) string {
+	if i > 0 {
+		return "," + more
+	}
+	return `,"` + key + `":[` + more
+}
+
+func appendTexts(b []byte, key string, list [][]byte) []byte {
+	for i, k := range list {
+		b = appendText(append(b, opening(key, i, "")...), k)
+	}
+	if len(list) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// place is the end of a holder that begins with the ID of the run of the line's record.
+type place struct {
+	ttl    time.Duration
+	text   string
+	byRun  bool
+	spoken bool // a line said one
+}
+
+func minuteOf(at int64) int64 { return time.Unix(0, at).Unix() / 60 }
+
+// unsaid returns the header after a line, if it says nothing of it but that it is another:
+// a record of the thread's own log ends the lease.
+func unsaid(before *engine.Header, root bool, at int64) engine.Header {
+	h := engine.Header{Version: before.Version, Fence: before.Fence}
+	if root {
+		h.Listed, h.Minute = true, minuteOf(at)
+	}
+	return h
+}
+
+func sameHeader(a, b *engine.Header) bool {
+	return a.Version == b.Version && a.Fence == b.Fence && a.Lease.Holder == b.Lease.Holder && a.Lease.TTL == b.Lease.TTL &&
+		a.Lease.Until.Equal(b.Lease.Until) && a.Woken.Equal(b.Woken) && a.HeadDue.Equal(b.HeadDue) &&
+		a.Listed == b.Listed && a.Minute == b.Minute && slices.Equal(a.Labels, b.Labels)
+}
+
+func (x *index) appendHeader(b []byte, l *line) []byte {
+	root := l.row != nil && l.row.Namespace == ""
+	was, want := &x.header, l.header
+	if l.loose {
+		return b
+	}
+	h := unsaid(was, root, l.at)
+	if want == nil || sameHeader(was, want) {
+		if root && !sameHeader(&h, was) {
+			b = append(b, `,"held":true`...)
+		}
+		return b
+	}
+	number := func(key string, n int64) { b = strconv.AppendInt(append(b, `,"`+key+`":`...), n, 10) }
+	step, other := int64(1), *want // of the version, if nothing is said of it
+	if other.Version = was.Version; sameHeader(&other, was) {
+		step = 0
+	}
+	if d := want.Version - was.Version; d != step || !root {
+		number("version", d)
+	}
+	leased := want.Lease != (checkpoint.Lease{})
+	claim := leased && want.Fence == was.Fence+1
+	if d := int64(want.Fence - was.Fence); d != 0 && !claim {
+		number("fence", d)
+	}
+	if leased {
+		key := `,"lease":[`
+		if claim {
+			key = `,"claim":[`
+		}
+		t := want.Lease
+		b = strconv.AppendInt(append(b, key...), t.Until.UnixMicro()-(l.at/1000+t.TTL.Microseconds()), 10)
+		p := place{ttl: t.TTL, text: t.Holder, spoken: true}
+		if l.row != nil && l.row.ID.Valid() {
+			if end, ok := bytes.CutPrefix([]byte(t.Holder), []byte(l.row.ID.Run())); ok {
+				p.text, p.byRun = string(end), true
+			}
+		}
+		if p != x.said {
+			b = appendText(append(strconv.AppendInt(append(b, ','), int64(p.ttl), 10), ','), p.text)
+			if p.byRun {
+				b = append(b, ",1"...)
+			}
+		}
+		b = append(b, ']')
+	}
+	if !want.Woken.IsZero() {
+		number("woken", want.Woken.UnixMicro())
+	}
+	if !want.HeadDue.IsZero() {
+		number("due", want.HeadDue.UnixMicro())
+	}
+	if want.Listed && (!root || want.Minute != h.Minute) {
+		number("minute", want.Minute)
+	}
+	for i, t := range want.Labels {
+		b = appendText(append(b, opening("labels", i, "")...), t)
+	}
+	if len(want.Labels) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// appendRow appends the members of a row, the last of which is its record.
+func (lx *logIndex) appendRow(b []byte, seq int64, r *engine.Row) ([]byte, error) {
+	for _, m := range []struct {
+		key          string
+		n, otherwise int64
+	}{{"place", r.Place, seq}, {"count", r.Count, r.Place}, {"bytes", r.Bytes, -1}} {
+		if m.n != m.otherwise {
+			b = strconv.AppendInt(append(b, `,"`+m.key+`":`...), m.n, 10)
+		}
+	}
+	m := body{id: r.ID}
+	meta := cursor{b: r.Meta}
+	if m.rest(&meta); meta.err != nil || meta.i != len(r.Meta) || m.data != nil || bytes.IndexByte(r.Meta, '\n') >= 0 {
+		return nil, errNotALine
+	}
+	before, id := lx.last(), keyOf(r.ID)
+	apart := before != idKey{} && !id.follows(before)
+	own := apart && m.parent == nil || lx.graph != nil && m.graph == nil
+	if own {
+		b = append(b, `,"own":true`...)
+	}
+	b = appendText(append(b, `,"checkpoint":{"id":`...), r.ID)
+	if r.Branch != "" {
+		b = appendText(append(b, `,"b":`...), r.Branch)
+	}
+	if r.Seq != r.Place {
+		b = strconv.AppendInt(append(b, `,"q":`...), r.Seq, 10)
+	}
+	var buf [32]byte
+	for i, k := range m.members {
+		switch {
+		case i == 0 && string(k) == formatMember:
+		case !own && apart && isMember(k, "p") && bytes.Equal(k[4:], before.parent(buf[:0])):
+		case !own && isMember(k, "g") && bytes.Equal(k[4:], lx.graph):
+		default:
+			b = append(append(b, ','), k...)
+		}
+	}
+	if n := values(r.Data); n == 1 {
+		b = append(append(b, `,"d":`...), r.Data...)
+	} else if n > 1 {
+		c := cursor{b: r.Data}
+		for i := range n {
+			b = append(append(b, opening("ds", i, "")...), c.value()...)
+		}
+		b = append(b, ']')
+	} else if len(r.Data) > 0 {
+		b = append(base64.RawURLEncoding.AppendEncode(append(b, `,"raw":"`...), r.Data), '"')
+	}
+	return append(b, '}'), nil
+}
+
+func isMember(k []byte, key string) bool { return len(k) > 4 && k[1] == key[0] && k[2] == '"' }
+
+// body is a record as a line has it.
+type body struct {
+	id      checkpoint.ID
+	branch  checkpoint.Branch
+	seq     int64
+	members [][]byte // of the row's Meta
+	parent  []byte   // values of some
+	graph   []byte
+	kind    byte // of data: d for a value, s for several, r for other bytes
+	data    []byte
+}
+
+// rest reads an object: the members of Meta, and data.
+func (m *body) rest(c *cursor) {
+	m.members = make([][]byte, 0, 16)
+	c.expect('{')
+	for more := true; more && c.err == nil; more = c.more() {
+		at := c.i
+		k := c.key()
+		v := c.value()
+		switch string(k) {
+		case "id":
+			if s, ok := textOf(v); ok && len(m.members) == 0 {
+				m.id = checkpoint.ID(s)
+				continue
+			}
+		case "b":
+			if s, ok := textOf(v); ok && len(m.members) == 0 {
+				m.branch = checkpoint.Branch(s)
+				continue
+			}
+		case "q":
+			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && len(m.members) == 0 {
+				m.seq = n
+				continue
+			}
+		case "p":
+			m.parent = v
+		case "g":
+			m.graph = v
+		case "d", "ds", "raw":
+			m.kind, m.data = k[len(k)-1], v
+			if k[0] == 'r' {
+				m.kind = 'r'
+			}
+			continue
+		}
+		m.members = append(m.members, c.b[at:c.i])
+	}
+	c.expect('}')
+}
+
+// parsed is a line that was read.
+type parsed struct {
 	seq     int64
 	created []byte // JSON
 	version int
-	thread  *text
-	after   int64
-	cut     bool  // there is a member skip
-	skip    int64 // lines removed before this one
-	gone    bool  // the line's record was removed
-	reset   bool
-	log     int
-	ns      *text
-	claim   checkpoint.Fence
-	lease   *leaseWire
-	short   *leaseShort // instead of lease, until the index knows the one before
-	release bool
-	held    bool
-	wake    time.Time
-	remove  []resultName
-	drop    *dropWire
-	results []resultHead
+	thread  *string
 
-	// of the record
-	is      bool
-	format  int
-	id      checkpoint.ID
-	branch  checkpoint.Branch
-	recSeq  int64
-	implied bool // recSeq is the line's seq, not said again
-	own     bool
-	due     time.Time
-	recAt   int // where it starts in the body, of which it is the rest
+	ns   string
+	root bool // it has a record of the thread's own log
 
-	// Byte positions in the body, to copy a line to another thread: of the
-	// thread's name, and of what the lines of a copy do not say.
-	threadAt [2]int
-	claimAt  [][2]int
+	// Of the header.
+	held        bool
+	header      bool // it says it
+	step, fence int64
+	stepped     bool
+	claim       bool
+	lease       []byte
+	woken, due  int64
+	minute      int64
+	listed      bool
+	labels      []string
+
+	delete, clear []string
+	put           [][2]string
+	putAt         [][2]int // where they stand
+
+	is           bool // there is a record
+	place, count int64
+	bytes        int64
+	own          bool
+	id           checkpoint.ID
+	recAt        int // where the record starts in the body
 }
 
-type resultHead struct {
-	Branch  checkpoint.Branch     `json:"branch"`
-	Epoch   checkpoint.ID         `json:"epoch"`
-	Task    int                   `json:"task"`
-	Gen     int                   `json:"gen"`
-	Kind    checkpoint.ResultKind `json:"kind"`
-	Name    string                `json:"name"`
-	Replace bool                  `json:"replace"`
-}
-
-// parseHead reads the head of a body whose checksum fits. It stops at the first
-// member of the record that the index does not need.
-func parseHead(body []byte) (h head, err error) { return parse(cursor{b: body}) }
-
-func parse(c cursor) (h head, err error) {
+// parse reads a body whose checksum fits. With skim only what a row needs is read.
+func parse(body []byte, skim bool) (p parsed, err error) {
+	c := cursor{b: body}
 	c.expect('{')
-	for c.err == nil && c.i < len(c.b) {
-		at := c.i
-		key := c.key()
-		if c.skim && key != "seq" && key != "created_at" && key != "own" && key != "checkpoint" {
-			c.value()
-			c.comma()
-			continue
+	texts := func() (out []string) {
+		c.list(func() { out = append(out, c.text()) })
+		return out
+	}
+	for more := true; more && c.err == nil; more = c.more() {
+		k := string(c.key())
+		if skim {
+			switch k {
+			case "seq", "created_at", "ns", "place", "count", "bytes", "own", "checkpoint":
+			default:
+				c.value()
+				continue
+			}
 		}
-		switch key {
+		switch k {
 		case "seq":
-			h.seq = c.number()
+			p.seq = c.number()
 		case "created_at":
-			h.created = c.value()
+			p.created = c.value()
 		case "v":
-			h.version = int(c.number())
+			p.version = int(c.number())
 		case "thread":
-			h.thread = new(text)
-			c.into(h.thread)
-			h.threadAt = [2]int{at, c.i}
-		case "after":
-			h.after = c.number()
-		case "skip":
-			h.cut, h.skip = true, c.number()
-		case "gone":
-			h.gone = c.truth()
-		case "reset":
-			h.reset = c.truth()
-		case "log":
-			h.log = int(c.number())
+			t := c.text()
+			p.thread = &t
 		case "ns":
-			h.ns = new(text)
-			c.into(h.ns)
-		case "claim":
-			h.claim = checkpoint.Fence(c.number())
-			h.claimAt = append(h.claimAt, [2]int{at, c.i})
-		case "lease":
-			if c.i < len(c.b) && c.b[c.i] == '[' {
-				h.short = new(leaseShort)
-				c.into(h.short)
-			} else {
-				h.lease = new(leaseWire)
-				c.into(h.lease)
-			}
-			h.claimAt = append(h.claimAt, [2]int{at, c.i})
-		case "release":
-			h.release = c.truth()
-			h.claimAt = append(h.claimAt, [2]int{at, c.i})
+			p.ns = c.text()
 		case "held":
-			h.held = c.truth()
-			h.claimAt = append(h.claimAt, [2]int{at, c.i})
-		case "wake":
-			c.into(&h.wake)
-			h.claimAt = append(h.claimAt, [2]int{at, c.i})
-		case "remove":
-			c.into(&h.remove)
+			p.held = c.truth()
+		case "version":
+			p.step, p.stepped, p.header = c.number(), true, true
+		case "fence":
+			p.fence, p.header = c.number(), true
+		case "claim", "lease":
+			p.lease, p.claim, p.header = c.value(), k == "claim", true
+		case "woken":
+			p.woken, p.header = c.number(), true
+		case "due":
+			p.due, p.header = c.number(), true
+		case "minute":
+			p.minute, p.listed, p.header = c.number(), true, true
+		case "labels":
+			p.labels, p.header = texts(), true
+		case "delete":
+			p.delete = texts()
+		case "put":
+			c.list(func() {
+				at := c.i
+				c.expect('[')
+				var kv [2]string
+				kv[0] = c.text()
+				c.expect(',')
+				kv[1] = c.text()
+				c.expect(']')
+				p.put, p.putAt = append(p.put, kv), append(p.putAt, [2]int{at, c.i})
+			})
+		case "clear":
+			p.clear = texts()
+		case "place":
+			p.place = c.number()
+		case "count":
+			p.count = c.number()
+		case "bytes":
+			p.bytes = c.number()
 		case "own":
-			h.own = c.truth()
-		case "drop":
-			h.drop = new(dropWire)
-			c.into(h.drop)
-		case "results":
-			c.into(&h.results)
+			p.own = c.truth()
 		case "checkpoint":
-			h.is, h.recAt = true, c.i
+			p.is, p.recAt, p.root = true, c.i, p.ns == ""
 			c.expect('{')
-			h.record(&c)
-			if h.recSeq == 0 {
-				h.recSeq, h.implied = h.seq, true
-			}
-			if c.err == nil && (h.id == "" || h.recSeq < 1 || h.seq < 1) {
+			if string(c.key()) != "id" {
 				c.fail()
 			}
-			return h, c.err
+			p.id = checkpoint.ID(c.text())
+			if p.place == 0 {
+				p.place = p.seq
+			}
+			if p.count == 0 {
+				p.count = p.place
+			}
+			p.header = (p.header || p.root) && !p.held
+			if p.seq < 1 || p.place < 1 {
+				c.fail()
+			}
+			return p, c.err
 		default:
 			c.value()
 		}
-		c.comma()
 	}
-	if c.err == nil && h.seq < 1 {
+	if c.err == nil && (c.i != len(body) || p.seq < 1) {
 		c.fail()
 	}
-	return h, c.err
+	return p, c.err
 }
 
-func (h *head) record(c *cursor) {
-	for c.err == nil && c.i < len(c.b) && c.b[c.i] != '}' {
-		switch c.key() {
-		case "v":
-			h.format = int(c.number())
-		case "id":
-			c.into(&h.id)
-		case "b":
-			c.into(&h.branch)
-		case "q":
-			h.recSeq = c.number()
-		case "a":
-			h.due = c.moment()
-			return
-		case "x", "m", "c", "z", "k", "w", "j", "f", "ch", "u", "r", "d": // what follows "a"
-			return
-		default:
-			c.value()
-		}
-		if c.i < len(c.b) && c.b[c.i] == ',' {
-			c.i++
-		}
+// at returns the line's time.
+func (p *parsed) at() (int64, error) {
+	if len(p.created) < 2 {
+		return 0, errNotALine
 	}
+	t, err := time.Parse(time.RFC3339Nano, string(p.created[1:len(p.created)-1]))
+	return t.UnixNano(), err
 }
 
-// cursor walks over compact JSON.
-type cursor struct {
-	b    []byte
-	i    int
-	err  error
-	skim bool // what is no part of a record isn't decoded: it was when the line was found
-}
-
-func (c *cursor) fail() {
-	if c.err == nil {
-		c.err = fmt.Errorf("%w (at byte %d of it)", errNotALine, c.i)
-	}
-}
-
-func (c *cursor) expect(b byte) {
-	if c.err != nil || c.i >= len(c.b) || c.b[c.i] != b {
-		c.fail()
-		return
-	}
-	c.i++
-}
-
-// comma steps over the comma before the next member, if there is one.
-func (c *cursor) comma() {
-	if c.err == nil && c.i < len(c.b) {
-		c.expect(',')
-	}
-}
-
-func (c *cursor) key() string {
-	k := c.value()
-	c.expect(':')
-	if c.err != nil || len(k) < 2 || k[0] != '"' {
-		c.fail()
-		return ""
-	}
-	return string(k[1 : len(k)-1])
-}
-
-func (c *cursor) number() int64 {
-	v := c.value()
-	n, err := strconv.ParseInt(string(v), 10, 64)
+// headerAfter returns the header after a line that says it.
+func (p *parsed) headerAfter(was *engine.Header, said *place) (h engine.Header, err error) {
+	at, err := p.at()
 	if err != nil {
-		c.fail()
+		return h, err
 	}
-	return n
-}
-
-func (c *cursor) truth() bool { return string(c.value()) == "true" }
-
-// moment reads a time as records have it: nanoseconds since 1970, or seconds and
-// nanoseconds.
-func (c *cursor) moment() time.Time {
-	if c.i < len(c.b) && c.b[c.i] == '[' {
-		var v [2]int64
-		c.into(&v)
-		return time.Unix(v[0], v[1]).UTC()
+	h = unsaid(was, p.root, at)
+	h.Fence += checkpoint.Fence(p.fence)
+	if p.claim {
+		h.Fence++
 	}
-	return time.Unix(0, c.number()).UTC()
-}
-
-func (c *cursor) into(v any) {
-	b := c.value()
-	if c.err != nil {
-		return
-	}
-	// The common strings have nothing to decode.
-	if p, ok := v.(*checkpoint.ID); ok && len(b) >= 2 && b[0] == '"' && plainText(b[1:len(b)-1]) {
-		*p = checkpoint.ID(b[1 : len(b)-1])
-		return
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		c.fail()
-	}
-}
-
-func plainText(b []byte) bool {
-	for _, x := range b {
-		if x < 0x20 || x == '\\' || x >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// value steps over one JSON value and returns it.
-func (c *cursor) value() []byte {
-	start, depth := c.i, 0
-	for c.err == nil && c.i < len(c.b) {
-		switch c.b[c.i] {
-		case '"':
-			c.text()
-		case '{', '[':
-			depth++
-			c.i++
-			continue
-		case '}', ']':
-			if depth == 0 {
-				c.fail()
-				return nil
+	if p.lease != nil {
+		c := cursor{b: p.lease}
+		var late int64
+		var next place
+		n := 0
+		c.list(func() {
+			switch n++; n {
+			case 1:
+				late = c.number()
+			case 2:
+				next.ttl = time.Duration(c.number())
+			case 3:
+				next.text, next.spoken = c.text(), true
+			case 4:
+				next.byRun = c.number() == 1
 			}
-			depth--
-			c.i++
-		case ',', ':':
-			if depth == 0 {
-				c.fail()
-				return nil
-			}
-			c.i++
-			continue
-		default:
-			for c.i < len(c.b) && !delimiter(c.b[c.i]) {
-				c.i++
-			}
+		})
+		switch {
+		case c.err != nil:
+			return h, c.err
+		case next.spoken:
+			*said = next
+		case !said.spoken:
+			return h, errUnsaid
 		}
-		if c.err != nil {
-			return nil
+		h.Lease = checkpoint.Lease{
+			Holder: said.text, TTL: said.ttl, Until: engine.FromMicroseconds(at/1000 + said.ttl.Microseconds() + late),
 		}
-		if depth == 0 {
-			return c.b[start:c.i]
+		if said.byRun {
+			h.Lease.Holder = string(p.id.Run()) + said.text
 		}
 	}
-	c.fail()
-	return nil
+	h.Woken, h.HeadDue = engine.FromMicroseconds(p.woken), engine.FromMicroseconds(p.due)
+	if p.listed {
+		h.Listed, h.Minute = true, p.minute
+	}
+	h.Labels = p.labels
+	switch {
+	case p.stepped:
+		h.Version += p.step
+	case !sameHeader(&h, was):
+		h.Version++
+	}
+	return h, nil
 }
 
-func delimiter(b byte) bool {
-	switch b {
-	case ',', ':', '}', ']', '{', '[', '"':
-		return true
-	}
-	return false
-}
+var errUnsaid = fmt.Errorf("%w: its lease leaves out what no line before says", errNotALine)
 
-func (c *cursor) text() {
-	for c.i++; c.i < len(c.b); c.i++ {
-		switch c.b[c.i] {
-		case '\\':
-			c.i++
-		case '"':
-			c.i++
-			return
-		}
+// row returns the row of a line whose checksum fits; prev is the ID of the row before it.
+func (lx *logIndex) row(thread checkpoint.ThreadID, text []byte, prev idKey, meta bool) (r engine.Row, err error) {
+	p, err := parse(text, true)
+	if err == nil && !p.is {
+		err = errNotALine
 	}
-	c.fail()
+	if err != nil {
+		return r, err
+	}
+	c := cursor{b: text, i: p.recAt}
+	m := body{seq: p.place}
+	if m.rest(&c); c.err != nil {
+		return r, c.err
+	}
+	r = engine.Row{Namespace: p.ns, Place: p.place, ID: m.id, Branch: m.branch, Seq: m.seq, Count: p.count, Bytes: p.bytes}
+	if r.At, err = p.at(); err != nil {
+		return r, err
+	}
+	b := append(make([]byte, 0, len(text)-p.recAt-len(m.data)+len(lx.graph)+64), '{')
+	if len(m.members) == 0 || !bytes.HasPrefix(m.members[0], []byte(`"v":`)) {
+		b = append(append(b, formatMember...), ',')
+	}
+	if !p.own && m.parent == nil && prev != (idKey{}) && !keyOf(m.id).follows(prev) {
+		b = append(prev.parent(append(b, `"p":`...)), ',')
+	}
+	if !p.own && m.graph == nil && lx.graph != nil {
+		b = append(append(append(b, `"g":`...), lx.graph...), ',')
+	}
+	for _, k := range m.members {
+		b = append(append(b, k...), ',')
+	}
+	b[len(b)-1] = '}'
+	r.Meta = b
+	if meta {
+		r.Seal(thread)
+		return r, nil
+	}
+	switch m.kind {
+	case 'd':
+		r.Data = m.data
+	case 's':
+		c := cursor{b: m.data}
+		r.Data = make([]byte, 0, len(m.data))
+		c.list(func() { r.Data = append(r.Data, c.value()...) })
+	case 'r':
+		r.Data, err = base64.RawURLEncoding.DecodeString(string(m.data[1 : len(m.data)-1]))
+	}
+	r.Seal(thread)
+	return r, err
 }

@@ -2,13 +2,12 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,120 +15,223 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 )
 
-// Threads implements [checkpoint.Lister]. It reads the first and last lines of
-// each file. A damaged file does not hide the others: its error comes last.
-func (s *Store) Threads(ctx context.Context, f checkpoint.ThreadFilter) iter.Seq2[checkpoint.ThreadInfo, error] {
-	return func(yield func(checkpoint.ThreadInfo, error) bool) {
-		infos, err := s.list(ctx, f)
-		for i, info := range infos {
-			if f.Limit > 0 && i == f.Limit {
-				return
-			}
-			if err := ctx.Err(); err != nil {
-				yield(checkpoint.ThreadInfo{}, err)
-				return
-			}
-			if !yield(info, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(checkpoint.ThreadInfo{}, err)
-		}
-	}
+// glance is what was last found out about a thread, and of which file. Of its header
+// version and fence may be missing.
+type glance struct {
+	file   fs.FileInfo         // nil: nothing but whose it is
+	thread checkpoint.ThreadID // empty: the file is
+	header engine.Header
+	head   engine.Row // of its own log, without data
+	first  int64      // At of the oldest row there
 }
 
-func (s *Store) list(ctx context.Context, f checkpoint.ThreadFilter) (infos []checkpoint.ThreadInfo, bad error) {
-	if err := s.start(ctx, "all"); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(s.dir)
+// files returns the names of the threads' files.
+func (d *driver) files() ([]string, error) {
+	entries, err := os.ReadDir(d.dir)
 	if err != nil {
-		return nil, ioError("list", s.dir, "", err)
+		return nil, ioError("list", d.dir, "", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), extMain) && e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// each calls f for all threads. A damaged file does not hide the others: its error comes
+// last.
+func (d *driver) each(ctx context.Context, f func(g *glance)) error {
+	names, err := d.files()
+	if err != nil {
+		return err
 	}
 	var errs []error
-	for _, e := range entries {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if !strings.HasSuffix(e.Name(), extMain) || !e.Type().IsRegular() {
-			continue
-		}
-		info, ok, err := s.info(ctx, e.Name(), f.Prefix)
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		g, err := d.look(ctx, name)
 		switch {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case errors.Is(err, checkpoint.ErrClosed):
-			return nil, err
+			return err
 		case err != nil:
 			errs = append(errs, err)
-		case ok && f.Takes(&info):
-			infos = append(infos, info)
+		case g != nil && g.thread != "":
+			seen[name] = true
+			f(g)
 		}
 	}
-	slices.SortFunc(infos, func(a, b checkpoint.ThreadInfo) int { return a.Place().Compare(b.Place()) })
-	return infos, errors.Join(errs...)
+	d.glances.Range(func(name, _ any) bool {
+		if !seen[name.(string)] {
+			d.glances.Delete(name)
+		}
+		return true
+	})
+	return errors.Join(errs...)
 }
 
-// info describes the thread of a file.
-func (s *Store) info(ctx context.Context, name, prefix string) (info checkpoint.ThreadInfo, ok bool, err error) {
-	path := filepath.Join(s.dir, name)
-	id, err := s.threadOf(path)
-	if err == errNoLine {
-		return info, false, nil
+// look returns what is known of the thread of a file; nil if there is none. The file is
+// read if it changed since the last look.
+func (d *driver) look(ctx context.Context, name string) (*glance, error) {
+	path := filepath.Join(d.dir, name)
+	st, err := os.Stat(path) // before it is read: what is written meanwhile is read next time
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	if err != nil {
-		return info, false, err
+		return nil, ioError("stat", path, "", err)
 	}
-	if !strings.HasPrefix(string(id), prefix) {
-		return info, false, nil
-	}
-	if FileName(id) != name {
-		t := thread{id: id}
-		return info, false, t.corrupt(&log{path: path}, 1, 0, t.foreign(string(id)))
-	}
-	if info, ok = s.quickInfo(path, id); ok {
-		return info, true, nil
-	}
-	err = s.view(ctx, id, func(t *thread, x *index) error {
-		l := x.log("")
-		ok = false
-		if l == nil || len(l.recs) == 0 {
-			return nil
+	if v, ok := d.glances.Load(name); ok {
+		old := v.(*glance)
+		// It only ever grows, or another takes its place.
+		if old.file != nil && old.file.Size() == st.Size() && old.file.ModTime().Equal(st.ModTime()) && os.SameFile(old.file, st) {
+			return old, nil
 		}
-		for i, pos := range []int32{l.recs[0], l.recs[len(l.recs)-1]} {
-			b, prev, err := t.recordAt(pos)
-			if err != nil {
-				return err
-			}
-			r, err := t.decode(b, "", pos, x.recs[pos].off, prev)
-			if err != nil {
-				return err
-			}
-			if i == 0 {
-				info.CreatedAt = r.CreatedAt
-			} else {
-				info.Head = r.Meta()
-			}
-		}
-		if x.lease.Live(time.Now()) {
-			info.Lease = x.lease
-		}
-		info.Thread, info.Records, info.Bytes, ok = id, int64(len(l.recs)), t.main.size+t.pend.size, true
-		return nil
-	})
-	return info, ok, err
+	}
+	g, err := d.read(ctx, path, name)
+	if err != nil || g == nil {
+		return nil, err
+	}
+	g.file = st
+	d.glances.Store(name, g)
+	return g, nil
 }
 
-var errNoLine = errors.New("file is empty")
+func (d *driver) read(ctx context.Context, path, name string) (*glance, error) {
+	id, err := d.threadOf(path)
+	if err != nil || id == "" {
+		return nil, err
+	}
+	t := &source{id: id, seed: seedOf(id), path: path}
+	if FileName(id) != name {
+		return nil, t.corrupt(1, 0, foreign(id))
+	}
+	if f, err := os.Open(path); err == nil {
+		t.f = f
+		g, ok := t.glance()
+		_ = f.Close()
+		if ok {
+			return g, nil
+		}
+	}
+	g := &glance{thread: id}
+	return g, d.view(ctx, id, func(t *thread, x *index) error {
+		*g = glance{thread: id, header: x.header}
+		lx := x.logs[""]
+		if x.lines == 0 {
+			g.thread = ""
+		}
+		if lx == nil || len(lx.rows) == 0 {
+			return nil
+		}
+		first, err := t.row("", 0, true)
+		if err == nil {
+			g.first = first.At
+			g.head, err = t.row("", len(lx.rows)-1, true)
+		}
+		return err
+	})
+}
 
-// threadOf returns whose a file is by its first line.
-func (s *Store) threadOf(path string) (id checkpoint.ThreadID, err error) {
+// lookBack is how much of a file's end a glance reads at most.
+const lookBack = 1 << 20
+
+// glance tells of a thread what its first line and the last ones say. It gives up where
+// that is not enough, or damaged: then the whole file is read.
+func (t *source) glance() (*glance, bool) {
+	st, err := t.f.Stat()
+	if err != nil {
+		return nil, false
+	}
+	sc := scanner{f: t.f, end: st.Size()}
+	b, whole, err := sc.next()
+	if err != nil || !whole {
+		return nil, false
+	}
+	p, body, err := t.parse(bytes.Clone(b), 1, 0)
+	x := newIndex()
+	if err != nil || !p.root || x.apply(t.id, &p, body, 0, len(b)+1) != nil {
+		return nil, false
+	}
+	lx := x.logs[""]
+	oldest, err := lx.row(t.id, body, idKey{}, true)
+	if err != nil {
+		return nil, false
+	}
+	g := &glance{thread: t.id, header: x.header, head: oldest, first: oldest.At}
+	for size := int64(16 << 10); sc.off < st.Size(); size *= 4 {
+		from := max(st.Size()-size, sc.off)
+		done, ok := t.glanceBack(g, x, from, st.Size(), from == sc.off)
+		if done || !ok || size >= lookBack {
+			return g, done && ok
+		}
+	}
+	return g, true
+}
+
+// glanceBack reads the file's lines from its end to a place, or to after its first line.
+// It is done when it knows the header and the head.
+func (t *source) glanceBack(g *glance, x *index, from, end int64, all bool) (done, ok bool) {
+	b := make([]byte, end-from)
+	if _, err := t.f.ReadAt(b, from); err != nil || b[len(b)-1] != '\n' {
+		return false, false
+	}
+	lx := x.logs[""]
+	var head []byte // the newest record's line, until the one before it is known
+	var said, found bool
+	settle := func(prev idKey) bool {
+		r, err := lx.row(t.id, head, prev, true)
+		g.head, found = r, true
+		return err == nil
+	}
+	for len(b) > 0 {
+		i := bytes.LastIndexByte(b[:len(b)-1], '\n')
+		if i < 0 && !all {
+			return false, true // a line that began before
+		}
+		body, err := unseal(t.seed, b[i+1:len(b)-1])
+		if err != nil {
+			return false, false
+		}
+		p, err := parse(body, false)
+		if err != nil {
+			return false, false
+		}
+		if p.header && !said {
+			h, err := p.headerAfter(&engine.Header{}, &place{})
+			if err != nil { // it leaves out what a line between says
+				return false, false
+			}
+			g.header, said = h, true
+		}
+		if p.root && !found {
+			if head == nil {
+				head = body
+			} else if !settle(keyOf(p.id)) {
+				return false, false
+			}
+		}
+		if said && found {
+			return true, true
+		}
+		b = b[:i+1]
+	}
+	if head != nil && !found && !settle(lx.last()) {
+		return false, false
+	}
+	return true, true // what was not found the first line says
+}
+
+// threadOf returns whose a file is by its first line; empty if it has none.
+func (d *driver) threadOf(path string) (checkpoint.ThreadID, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", errNoLine // deleted meanwhile
+		return "", nil // deleted meanwhile
 	}
 	if err != nil {
 		return "", ioError("open", path, "", err)
@@ -141,325 +243,196 @@ func (s *Store) threadOf(path string) (id checkpoint.ThreadID, err error) {
 	}
 	sc := scanner{f: f, end: st.Size()}
 	b, whole, err := sc.next()
-	if err == io.EOF || err == nil && !whole && s.opts.Recover {
-		return "", errNoLine
+	if err == io.EOF || err == nil && !whole && d.opts.Recover {
+		return "", nil
 	}
 	if err != nil {
 		return "", ioError("read", path, "", err)
 	}
-	var first struct {
-		Thread *text `json:"thread"`
+	id, ok := ownerOf(b)
+	switch {
+	case ok:
+		return id, nil
+	case !whole:
+		err = torn(b)
+	default:
+		err = errors.New("the first line does not name its thread")
 	}
-	if jerr := json.Unmarshal(b, &first); jerr != nil || first.Thread == nil {
-		if jerr == nil {
-			jerr = errors.New("the first line does not name its thread")
-		}
-		if !whole {
-			jerr = fmt.Errorf("%w: %d bytes without an end of line", errIncomplete, len(b))
-		}
-		return "", &checkpoint.CorruptError{Place: path + ", line 1", Offset: 0, Err: jerr}
-	}
-	return checkpoint.ThreadID(*first.Thread), nil
+	return "", &checkpoint.CorruptError{Place: path + ", line 1", Offset: 0, Err: err}
 }
 
-// quickInfo describes a thread by the first and the last lines of its file and
-// by its companion. It gives up on a thread that has subgraph logs, forks or
-// damage there, that was shortened or that a run holds as earlier lines say: then
-// the whole file is read.
-func (s *Store) quickInfo(path string, id checkpoint.ThreadID) (info checkpoint.ThreadInfo, ok bool) {
-	info, x, ok := s.glance(path, id)
-	if ok && x.lease.Live(time.Now()) {
-		info.Lease = x.lease
+// owner returns whose file it is by its name, so that a damaged one can be read
+// on; empty for one with nothing in it.
+func (d *driver) owner(name string) (checkpoint.ThreadID, error) {
+	path := filepath.Join(d.dir, name)
+	if v, ok := d.glances.Load(name); ok && v.(*glance).thread != "" { // names are never another's
+		return v.(*glance).thread, nil
 	}
-	return info, ok
+	id, err := d.threadOf(path)
+	if err == nil && (id == "" || FileName(id) == name) {
+		if id != "" {
+			d.glances.LoadOrStore(name, &glance{thread: id})
+		}
+		return id, nil
+	}
+	if plain := checkpoint.ThreadID(strings.TrimSuffix(name, extMain)); FileName(plain) == name {
+		return plain, nil
+	}
+	if err == nil {
+		t := source{id: id, path: path}
+		err = t.corrupt(1, 0, foreign(id))
+	}
+	return "", err
 }
 
-// glance returns a description of a thread and what is known of its lease and
-// of when it is due, see quickInfo.
-func (s *Store) glance(path string, id checkpoint.ThreadID) (info checkpoint.ThreadInfo, x *index, ok bool) {
-	f, err := os.Open(path)
-	if err != nil {
-		return info, nil, false
-	}
-	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return info, nil, false
-	}
-	sc := scanner{f: f, end: st.Size()}
-	first, whole, err := sc.next()
-	if err != nil || !whole {
-		return info, nil, false
-	}
-	prev, last, err := lastLines(f, st.Size())
-	if err != nil {
-		return info, nil, false
-	}
-	t := thread{id: id, seed: seedOf(id)}
-	var records [2]*checkpoint.Record
-	var known before
-	var end int64
-	x = newIndex()
-	for i, b := range [][]byte{first, prev, last} {
-		if b == nil {
-			continue // there is no line but the last
+// manyThreads is how many a list wants at most that does not want all. Each page takes a
+// look at the whole directory.
+const manyThreads = 255
+
+// List implements [engine.Driver].
+func (d *driver) List(ctx context.Context, q engine.ListQuery) (page []engine.Listed, below int64, more bool, err error) {
+	var found []*glance
+	err = d.each(ctx, func(g *glance) {
+		takes := g.header.Listed && strings.HasPrefix(string(g.thread), q.Prefix) && (q.Prefix != "" || g.header.Minute < q.Below)
+		for _, l := range q.Labels {
+			takes = takes && slices.Contains(g.header.Labels, l)
 		}
-		h, err := t.parse(&log{path: path, lines: int64(i)}, b, 0)
-		// A record whose sequence number is the line's has only records of its
-		// own log and branch before it.
-		if err != nil || !h.is || h.log != 0 || h.branch != "" || h.recSeq != h.seq {
-			return info, nil, false
+		if takes {
+			found = append(found, g)
 		}
-		if i == 0 && h.cut || i == 2 && h.held {
-			return info, nil, false
+	})
+	slices.SortFunc(found, func(a, b *glance) int { return cmp.Compare(b.header.Minute, a.header.Minute) })
+	below = q.Below
+	for i, g := range found {
+		if q.Prefix == "" && err == nil && i >= q.Want && q.Want <= manyThreads && g.header.Minute != below {
+			more = true
+			break
 		}
-		if i == 2 {
-			if x.complete(&h) != nil { // it leaves out what a line between says
-				return info, nil, false
+		below = g.header.Minute
+		page = append(page, engine.Listed{Thread: g.thread, Header: g.header, Head: g.head, First: g.first})
+	}
+	return page, below, more, err
+}
+
+// Waiting implements [engine.Driver]. All threads are one page, as all were looked at.
+func (d *driver) Waiting(ctx context.Context, q engine.WaitQuery) (out []engine.Waiter, err error) {
+	when := func(h *engine.Header) time.Time {
+		if q.Leased {
+			return h.Lease.Until
+		}
+		return h.Due()
+	}
+	order := func(at time.Time, id checkpoint.ThreadID, then time.Time, other checkpoint.ThreadID) int {
+		return cmp.Or(at.Compare(then), cmp.Compare(id, other))
+	}
+	now := time.Now()
+	err = d.each(ctx, func(g *glance) {
+		at := when(&g.header)
+		if !at.IsZero() && (q.Until.IsZero() || !at.After(q.Until)) && (q.After.IsZero() || order(at, g.thread, q.After, q.Thread) > 0) {
+			out = append(out, engine.Waiter{Thread: g.thread, Header: g.header, Now: now})
+		}
+	})
+	slices.SortFunc(out, func(a, b engine.Waiter) int { return order(when(&a.Header), a.Thread, when(&b.Header), b.Thread) })
+	return out, err
+}
+
+// Names implements [engine.Driver]. Files of which it isn't known whose they are Check
+// tells of.
+func (d *driver) Names(ctx context.Context, above checkpoint.ThreadID, most int) (out []checkpoint.ThreadID, err error) {
+	names, err := d.files()
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		id := checkpoint.ThreadID(strings.TrimSuffix(name, extMain))
+		if FileName(id) != name {
+			if id, err = d.owner(name); errors.Is(err, checkpoint.ErrCorrupt) {
+				id, err = "", nil
 			}
-			end = h.seq
-			x.hold(&h, true)
-		}
-		if i == 1 {
-			known = before{head: h.id, graph: records[0].Graph}
-			continue
-		}
-		if records[i/2], err = decodeRecord(b[:len(b)-crcLen], checkpoint.Log{Thread: id}, known); err != nil {
-			return info, nil, false
-		}
-	}
-	info = checkpoint.ThreadInfo{
-		Thread:    id,
-		Head:      records[1].Meta(),
-		CreatedAt: records[0].CreatedAt,
-		Records:   records[1].Seq,
-		Bytes:     st.Size(),
-	}
-	n, ok := s.glancePending(strings.TrimSuffix(path, extMain)+extPending, id, end, x)
-	info.Bytes += n
-	return info, x, ok
-}
-
-// glancePending takes what a companion says of lease and waking into x, which
-// knows what the last line of the thread's file says of it.
-func (s *Store) glancePending(path string, id checkpoint.ThreadID, end int64, x *index) (size int64, ok bool) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, errors.Is(err, fs.ErrNotExist)
-	}
-	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return 0, false
-	}
-	t := thread{id: id, seed: seedOf(id)}
-	l := log{path: path}
-	sc := scanner{f: f, end: st.Size()}
-	for {
-		b, whole, err := sc.next()
-		if err == io.EOF {
-			return st.Size(), true
-		}
-		if err != nil || !whole {
-			return 0, false
-		}
-		h, err := t.parse(&l, b, 0)
-		if err != nil {
-			return 0, false
-		}
-		l.lines = h.seq
-		if h.after >= end {
-			x.hold(&h, false)
-		}
-	}
-}
-
-// Copy implements [checkpoint.Copier].
-func (s *Store) Copy(ctx context.Context, from, to checkpoint.ThreadID) error {
-	if err := s.start(ctx, from); err != nil {
-		return err
-	}
-	if to == "" {
-		return checkpoint.ErrNoThread
-	}
-	if from == to {
-		return s.view(ctx, from, func(_ *thread, x *index) error {
-			if !x.exists() {
-				return fmt.Errorf("%w: thread %q", checkpoint.ErrNotFound, from)
+			if err != nil {
+				return nil, err
 			}
-			return fmt.Errorf("%w: thread %q exists already", checkpoint.ErrConflict, to)
-		})
+		}
+		if id > above {
+			out = append(out, id)
+		}
 	}
-	a, err := s.acquire(from)
-	if err != nil {
+	slices.Sort(out)
+	return out[:min(len(out), most)], err
+}
+
+// Check implements [engine.Checker]: of the directory, that each file has an owner; of a
+// thread, every line, however many of them are damaged.
+func (d *driver) Check(ctx context.Context, id checkpoint.ThreadID, found func(*checkpoint.CorruptError)) error {
+	if id == "" {
+		names, err := d.files()
+		for _, name := range names {
+			var c *checkpoint.CorruptError
+			if _, err := d.owner(name); errors.As(err, &c) {
+				found(c)
+			} else if err != nil {
+				return err
+			}
+		}
 		return err
 	}
-	defer s.release(a)
-	b, err := s.acquire(to)
-	if err != nil {
-		return err
-	}
-	defer s.release(b)
-	// In one order everywhere, so that two copies cannot wait for each other.
-	order := []*thread{a, b}
-	if to < from {
-		order = []*thread{b, a}
-	}
-	for _, t := range order {
-		if err := t.lock(ctx); err != nil {
+	err := d.with(ctx, id, func(t *thread) error {
+		if err := d.slots.take(ctx); err != nil {
 			return err
 		}
-		defer t.unlock()
-	}
-	err = order[0].lockedIn(ctx, true, order[0] == b, func() error {
-		return order[1].lockedIn(ctx, true, order[1] == b, func() error { return a.copyTo(ctx, b) })
+		defer d.slots.give()
+		t.x = nil // it is read as it stands
+		_, unlock, err := t.hold(ctx, false, false)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return t.check(ctx, found)
 	})
 	if err == fs.ErrNotExist {
-		return fmt.Errorf("%w: thread %q", checkpoint.ErrNotFound, from)
+		return nil
 	}
 	return err
 }
 
-func (t *thread) copyTo(ctx context.Context, to *thread) error {
-	if !t.x.exists() {
-		return fmt.Errorf("%w: thread %q", checkpoint.ErrNotFound, t.id)
-	}
-	if to.x.exists() {
-		return fmt.Errorf("%w: thread %q exists already", checkpoint.ErrConflict, to.id)
-	}
-	if to.leftover || to.pend.f != nil {
-		if err := to.removePending(); err != nil {
-			return err
-		}
-	}
-	// The companion first: without the thread's file it counts for nothing.
-	if err := t.rewritePending(to, 0, false); err != nil {
-		return err
-	}
-	if t.main.lines == 0 {
-		to.x = nil
-		return t.s.copied(to)
-	}
-	tmp := to.base + extTemp
-	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+func (t *source) check(ctx context.Context, found func(*checkpoint.CorruptError)) error {
+	st, err := t.f.Stat()
 	if err != nil {
-		return ioError("create", tmp, to.id, err)
+		return t.fail("stat", err)
 	}
-	err = t.copyLines(ctx, f, to)
-	if err == nil && t.s.opts.Sync == SyncEvery {
-		err = t.s.sys.sync(f)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		if !renamesOpenFiles {
-			_ = to.main.f.Close()
-		}
-		err = t.s.sys.rename(tmp, to.main.path)
-	}
-	if err != nil {
-		_ = t.s.sys.remove(tmp)
-		_ = t.s.sys.remove(to.pend.path)
-		var ce *checkpoint.CorruptError
-		if errors.As(err, &ce) {
-			return err
-		}
-		return ioError("copy", tmp, to.id, err)
-	}
-	to.main.close()
-	to.x = nil
-	return t.s.copied(to)
-}
-
-func (s *Store) copied(to *thread) error {
-	if s.opts.Sync == SyncEvery {
-		if err := s.sys.syncDir(s.dir); err != nil {
-			return ioError("sync", s.dir, to.id, err)
-		}
-	}
-	return nil
-}
-
-// copyLines writes the lines of t as lines of another thread.
-func (t *thread) copyLines(ctx context.Context, f *os.File, to *thread) error {
-	sc := scanner{f: t.main.f, end: t.main.size}
-	var off int64
-	var out []byte
-	flush := func() error {
-		_, err := t.s.sys.writeAt(f, out, off)
-		off += int64(len(out))
-		out = out[:0]
-		return err
-	}
+	sc := scanner{f: t.f, end: st.Size()}
+	x, lost := newIndex(), false // lost: what lines say that could not be read isn't known
+	var seq int64
 	for n := int64(1); ; n++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		at := sc.off
-		b, _, err := sc.next()
+		off := sc.off
+		b, whole, err := sc.next()
 		if err == io.EOF {
-			return flush()
+			return nil
 		}
 		if err != nil {
-			return err
+			return t.fail("read", err)
 		}
-		l := log{path: t.main.path, lines: n - 1}
-		h, err := t.parse(&l, b, at)
-		if err != nil {
-			return err
-		}
-		body := b[:len(b)-crcLen]
-		// The copy has another ID, and nobody claimed it yet.
-		start := len(out)
-		cut := 0
-		if h.thread != nil {
-			name, err := text(to.id).MarshalJSON()
-			if err != nil {
-				return err
+		var p parsed
+		var body []byte
+		if !whole {
+			err = t.corrupt(n, off, torn(b))
+		} else if p, body, err = t.parse(b, n, off); err == nil {
+			if bad := x.apply(t.id, &p, body, off, len(b)+1); bad != nil && !lost {
+				err = t.corrupt(n, off, bad)
+			} else if p.seq <= seq {
+				err = t.corrupt(n, off, fmt.Errorf("line %d follows line %d", p.seq, seq))
 			}
-			out = append(out, body[:h.threadAt[0]]...)
-			out = append(out, `"thread":`...)
-			out = append(out, name...)
-			cut = h.threadAt[1]
+			seq = p.seq
 		}
-		for _, at := range h.claimAt {
-			out = append(out, body[cut:at[0]]...)
-			cut = at[1] + 1 // with the comma: a member always follows
-		}
-		out = append(out, body[cut:]...)
-		tail := seal(to.seed, out[start:len(out):len(out)])
-		out = append(append(out[:start], tail...), '\n')
-		if len(out) > 1<<20 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// lastLines returns the last two lines of a file, which must be complete; prev
-// is nil when there is only one.
-func lastLines(f io.ReaderAt, size int64) (prev, last []byte, err error) {
-	for chunk := int64(16 << 10); ; chunk *= 4 {
-		from := max(size-chunk, 0)
-		b := make([]byte, size-from)
-		if _, err := f.ReadAt(b, from); err != nil {
-			return nil, nil, err
-		}
-		if len(b) == 0 || b[len(b)-1] != '\n' {
-			return nil, nil, errIncomplete
-		}
-		b = b[:len(b)-1]
-		i := bytes.LastIndexByte(b, '\n')
-		if i < 0 && from == 0 {
-			return nil, b, nil
-		}
-		if i < 0 {
-			continue
-		}
-		if j := bytes.LastIndexByte(b[:i], '\n'); j >= 0 || from == 0 {
-			return b[j+1 : i], b[i+1:], nil
+		var c *checkpoint.CorruptError
+		if errors.As(err, &c) {
+			lost = true
+			found(c)
+		} else if err != nil {
+			return err
 		}
 	}
 }

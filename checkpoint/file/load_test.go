@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/internal/race"
+	"pgregory.net/rapid"
 )
 
 // conversation writes turns of two records with 1,000 bytes of messages.
@@ -79,12 +82,18 @@ func TestResultsLeaveNoGrowth(t *testing.T) {
 		w.wrote(next)
 		r = next
 	}
-	st, err := os.Stat(filepath.Join(dir, "t.pending"))
+	st, err := os.Stat(filepath.Join(dir, "t.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Size() > 3*compactAt {
-		t.Fatalf("results that were dropped take %d bytes", st.Size())
+	live := int64(0) // what the records take
+	for _, line := range bytes.SplitAfter(readFile(t, filepath.Join(dir, "t.jsonl")), []byte("\n")) {
+		if bytes.Contains(line, []byte(`"checkpoint"`)) {
+			live += int64(len(line))
+		}
+	}
+	if st.Size() > 2*live+2*tidyAt {
+		t.Fatalf("results that were dropped take %d bytes", st.Size()-live)
 	}
 	for _, s := range []*Store{s, mustOpen(t, dir, Options{})} {
 		rs, err := s.Results(t.Context(), w.log, "", "kept")
@@ -117,11 +126,12 @@ func TestHundredThreadsAtOnce(t *testing.T) { // W7-45
 			})
 		}
 		wg.Wait()
-		s.mu.Lock()
-		open := s.lru.Len()
-		s.mu.Unlock()
-		if open > s.opts.MaxOpen {
-			t.Fatalf("%d threads are open, %d may be", open, s.opts.MaxOpen)
+		d := s.driver
+		d.mu.Lock()
+		open := d.lru.Len()
+		d.mu.Unlock()
+		if open > d.opts.MaxOpen {
+			t.Fatalf("%d threads are open, %d may be", open, d.opts.MaxOpen)
 		}
 		for i := range 100 {
 			if n := len(shapes(t, filepath.Join(dir, fmt.Sprintf("t-%d.jsonl", i)))); n != 50 {
@@ -171,17 +181,44 @@ func TestMetadataListingNeedsLittleMemory(t *testing.T) { // W7-30
 	t.Logf("%d records of %d bytes: %d bytes of memory", n, body, most)
 }
 
+// What a list says of a thread the ends of its file say, however long it is.
 func TestHeadsAreListedFromTheEnds(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, Options{Sync: SyncNever})
 	w := newWriter("t")
-	for i := range 5 {
+	for i := range 8 {
+		if i%3 == 0 { // a new run
+			w.run, w.n = checkpoint.NewRunID(), 0
+		}
 		want := w.add(t, s, text1k(40000))
-		info, ok := s.quickInfo(filepath.Join(dir, "t.jsonl"), "t")
-		if !ok || !reflect.DeepEqual(info.Head, want.Meta()) || info.Records != int64(i)+1 || !info.CreatedAt.Equal(clock) {
-			t.Fatalf("%v: %+v", ok, info)
+		for _, more := range []func(){func() {}, func() { w.result(t, s, w.head, 0, `1`) }} {
+			more()
+			g := glanceAt(t, dir)
+			for info, err := range s.Threads(t.Context(), checkpoint.ThreadFilter{}) {
+				if err != nil || !reflect.DeepEqual(info.Head, want.Meta()) || info.Records != int64(i)+1 || !info.CreatedAt.Equal(clock) {
+					t.Fatalf("%+v, %v", info, err)
+				}
+				if g.head.ID != info.Head.ID || g.head.Bytes != info.Bytes {
+					t.Fatalf("at a glance: %+v; want %+v", g, info)
+				}
+			}
 		}
 	}
+}
+
+// glanceAt returns what the ends of the file of thread t say.
+func glanceAt(t *testing.T, dir string) *glance {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, "t.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	g, ok := (&source{id: "t", seed: seedOf("t"), f: f}).glance()
+	if !ok {
+		t.Fatal("the ends of the file do not say it")
+	}
+	return g
 }
 
 func BenchmarkStore(b *testing.B) {
@@ -276,27 +313,18 @@ func BenchmarkLoadConversation(b *testing.B) {
 	})
 }
 
-// FuzzLine: whatever a line holds, decoding it ends, and what it takes for good
+// FuzzLine: whatever a line holds, reading it ends, and what it takes for good
 // has the right checksum.
 func FuzzLine(f *testing.F) {
-	w := newWriter("t")
-	ln := line{Seq: 1, Version: 1, Thread: (*text)(&w.log.Thread), Claim: 2}
-	if err := ln.setRecord(w.next(`{"a":[1,"\\\""]}`), before{}); err != nil {
-		f.Fatal(err)
+	for _, l := range []string{
+		`{"seq":1,"created_at":"2026-03-04T05:06:07Z","v":4,"thread":"t","fence":7,"bytes":40,"checkpoint":{"id":"01a20281-baab-79f2-8065-fc7c00000001","s":1,"g":"chat","d":{"a":[1,"\\\""]}}`,
+		`{"seq":1,"created_at":"2026-03-04T05:06:07Z","v":4,"thread":"*AP8","version":5,"fence":7,"woken":3,"put":[["*AAEC","a\udcff"],["k","v"]],"delete":["k"],"clear":["x"]`,
+		`{"seq":1,"checkpoint":{"id":"\`,
+		`{"seq":1,"created_at":"2026-03-04T05:06:07Z","v":4,"thread":"t","ns":"n","version":2,"lease":[-1,2," p",1],"due":5,"minute":3,"labels":["l"],"place":4,"count":2,"bytes":1,"own":true,"checkpoint":{"id":"x","b":"y","q":3,"v":200,"x":1,"raw":"AAEC"}`,
+		`{"seq":1,"created_at":"2026-03-04T05:06:07Z","held":true,"claim":[0],"checkpoint":{"id":"i","a":[1,2],"h":[1,2],"ds":[5,6]}`,
+	} {
+		f.Add(seal(seedOf("t"), []byte(l)))
 	}
-	b, err := ln.encode(seedOf("t"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b[:len(b)-1])
-	f.Add([]byte(`{"seq":1,"after":0,"results":[{"v":100,"epoch":"e","kind":"once"}],"crc":"00000000"}`))
-	f.Add([]byte(`{"seq":1,"checkpoint":{"id":"\`))
-	f.Add([]byte(`{"seq":4,"v":2,"thread":"t","skip":3,"gone":true,"crc":"00000000"}`))
-	f.Add([]byte(`{"seq":1,"v":2,"thread":"t","after":0,"reset":true,"claim":1,"lease":{"holder":"h","until":"2026-03-04T05:06:07Z","ttl":1},` +
-		`"wake":"2026-03-04T05:06:07Z","remove":[{"epoch":"e","kind":"event"}],"crc":"00000000"}`))
-	f.Add([]byte(`{"seq":1,"created_at":"2026-03-04T05:06:07Z","v":3,"thread":"t","claim":1,"lease":[-1,2," p"],` +
-		`"checkpoint":{"id":"01a20281-baab-79f2-8065-fc7c00000001"}`))
-	f.Add([]byte(`{"seq":1,"release":true,"held":true,"checkpoint":{"v":101,"id":"i","a":[1,2],"h":[1,2],"a":5}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		seed := seedOf("t")
 		if body, err := unseal(seed, b); err == nil && !bytes.Equal(seal(seed, bytes.Clone(body)), b) {
@@ -308,15 +336,117 @@ func FuzzLine(f *testing.F) {
 			}
 		}
 		// Behind a good checksum anything may stand.
-		body := bytes.TrimSuffix(b, []byte("}"))
-		h, err := parseHead(body)
-		if err != nil {
-			_, _ = decodeRecord(body, checkpoint.Log{Thread: "t"}, before{head: "h"})
-			return
+		for _, body := range [][]byte{bytes.TrimSuffix(b, []byte("}")), b[:max(len(b)-crcLen, 0)]} {
+			p, err := parse(body, false)
+			if err != nil {
+				continue
+			}
+			x := newIndex()
+			_ = x.apply("t", &p, body, 0, len(b))
+			_, _ = new(logIndex).row("t", body, idKey{1}, false)
+			_, _ = p.headerAfter(&engine.Header{}, &place{})
 		}
-		x := newIndex()
-		_, _ = x.addMain(&h, 0, len(b)), x.addPending(&h, 0, len(b))
-		_, _ = decodeRecord(body, checkpoint.Log{Thread: "t"}, before{head: "h"})
-		_, _ = decodeResults(b)
+	})
+}
+
+// Any bytes are the same again.
+func TestTextsHoldAnyBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+			rapid.StringMatching(`[*"\\a-c\x00-\x1f]{0,9}`)).Draw(t, "text")
+		b := appendText(nil, s)
+		if got, ok := textOf(b); !ok || got != s {
+			t.Fatalf("%q is %s, read as %q", s, b, got)
+		}
+		if !json.Valid(b) || bytes.IndexByte(b, '\n') >= 0 {
+			t.Fatalf("%q is %s", s, b)
+		}
+	})
+}
+
+func lastOf(x *index) (id idKey) {
+	if lx := x.logs["n"]; lx != nil {
+		id = lx.last()
+	}
+	return id
+}
+
+// A row is the same again, whatever it consists of.
+func TestRowsAreReadAsTheyWere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const id = "t"
+		x, seed := newIndex(), seedOf(id)
+		runs := []checkpoint.ID{checkpoint.NewRunID(), checkpoint.NewRunID()}
+		var rows []engine.Row
+		var lines [][]byte
+		n := uint32(0)
+		for range rapid.IntRange(1, 5).Draw(t, "rows") {
+			n++
+			r := engine.Row{Namespace: "n", At: rapid.Int64().Draw(t, "at"), Bytes: rapid.Int64Range(0, 1<<40).Draw(t, "bytes")}
+			r.ID = rapid.SampledFrom(runs).Draw(t, "run").Checkpoint(n)
+			r.Place = x.logs["n"].newest() + rapid.Int64Range(1, 3).Draw(t, "place")
+			r.Seq = rapid.SampledFrom([]int64{r.Place, 1, 7}).Draw(t, "seq")
+			r.Count = rapid.SampledFrom([]int64{r.Place, 1, 7}).Draw(t, "count")
+			r.Branch = rapid.SampledFrom([]checkpoint.Branch{"", "\xff", "b"}).Draw(t, "branch")
+			m := `{"v":` + rapid.SampledFrom([]string{"100", "101"}).Draw(t, "format")
+			if k := rapid.SampledFrom([]string{"", "5", "b", "before"}).Draw(t, "parent"); k == "before" {
+				m += `,"p":` + string(lastOf(x).parent(nil))
+			} else if k != "" {
+				m += `,"p":"` + k + `"`
+			}
+			if rapid.Bool().Draw(t, "else") {
+				m += `,"c":[["a",0,5]],"x":{"g":"g"}`
+			}
+			if g := rapid.SampledFrom([]string{"", "g", "h"}).Draw(t, "graph"); g != "" {
+				m += `,"g":"` + g + `"`
+			}
+			r.Meta = []byte(m + "}")
+			for range rapid.IntRange(0, 3).Draw(t, "values") {
+				r.Data = append(r.Data, rapid.SampledFrom([]string{`{"a":"\\\""}`, `"}"`, `[1,{}]`, `5`, `null`, "\x00\xff", "\n", `"a\\`}).Draw(t, "data")...)
+			}
+			b, err := x.encode(id, seed, &line{at: r.At, row: &r, put: []engine.Put{r.Begin(id)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := unseal(seed, b[:len(b)-1])
+			if err != nil || !json.Valid(b) || bytes.IndexByte(b, '\n') != len(b)-1 {
+				t.Fatalf("%s: %v", b, err)
+			}
+			p, err := parse(body, false)
+			if err == nil {
+				err = x.apply(id, &p, body, 0, len(b))
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", b, err)
+			}
+			rows, lines = append(rows, r), append(lines, body)
+		}
+		var prev idKey
+		for i, want := range rows {
+			got, err := x.logs["n"].row(id, lines[i], prev, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			prev = keyOf(want.ID)
+			want.Seal(id)
+			// Members may have changed places.
+			meta := func(b []byte) (m map[string]any) {
+				if err := json.Unmarshal(b, &m); err != nil {
+					t.Fatalf("%s: %v", b, err)
+				}
+				return m
+			}
+			if !reflect.DeepEqual(meta(got.Meta), meta(want.Meta)) || len(got.Meta) != len(want.Meta) {
+				t.Fatalf("line %s\nhas meta %s\nwant     %s", lines[i], got.Meta, want.Meta)
+			}
+			got.Meta, want.Meta, got.Sum, want.Sum = nil, nil, 0, 0
+			if string(got.Data) != string(want.Data) {
+				t.Fatalf("line %s\nhas data %q\nwant     %q", lines[i], got.Data, want.Data)
+			}
+			got.Data, want.Data = nil, nil
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("line %s\nhas row %+v\nwant    %+v", lines[i], got, want)
+			}
+		}
 	})
 }

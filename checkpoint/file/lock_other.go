@@ -5,6 +5,7 @@ package file
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -13,10 +14,10 @@ import (
 const extLock = ".lock"
 
 // lockFile takes the lock of a file. Locks are mandatory on some of these
-// systems, so a file of its own, base + ".lock", is locked. It stays when the
+// systems, so a file of its own, <name>.lock, is locked. It stays when the
 // thread is deleted, or two processes could hold locks of the same name.
-func lockFile(ctx context.Context, _ *os.File, base string, exclusive bool) (unlock func(), err error) {
-	l := flock.New(base+extLock, flock.SetPermissions(0o600))
+func lockFile(ctx context.Context, _ *os.File, path string, exclusive bool) (unlock func(), err error) {
+	l := flock.New(strings.TrimSuffix(path, extMain)+extLock, flock.SetPermissions(0o600))
 	if exclusive {
 		_, err = l.TryLockContext(ctx, time.Millisecond)
 	} else {

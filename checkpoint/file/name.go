@@ -12,9 +12,8 @@ import (
 
 const (
 	extMain    = ".jsonl"
-	extPending = ".pending"
-	extDamaged = ".damaged"
-	extTemp    = ".tmp"
+	extDamaged = ".damaged" // after extMain
+	extTemp    = ".tmp"     // after extMain
 
 	maxName   = 100 // bytes of a name before its hash and extension
 	hashChars = 12

@@ -2,14 +2,13 @@ package file
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// Report says what a repair did to one file.
+// Report says what a repair did to a thread's file.
 type Report struct {
 	Thread checkpoint.ThreadID
 	File   string
@@ -23,17 +22,10 @@ type Report struct {
 	// Completed is set when the line was whole and only its end was missing:
 	// then it is kept.
 	Completed bool
-
-	// Missing is set when complete lines were missing at the end of the
-	// thread's file: results are there that were written after them. The
-	// thread goes on from the lines that are left.
-	Missing bool
 }
 
 func (r Report) String() string {
 	switch {
-	case r.Missing:
-		return fmt.Sprintf("%s: lines from %d on are missing; the thread goes on from what is left", r.File, r.Line)
 	case r.Completed && r.Moved == 0:
 		return fmt.Sprintf("%s: line %d (byte %d) was whole, its end of line was added", r.File, r.Line, r.Offset)
 	case r.Completed:
@@ -43,9 +35,8 @@ func (r Report) String() string {
 }
 
 // Repair mends a thread of the store in dir. It puts an incomplete last line
-// aside, into a side file, and never destroys one; it also accepts that whole
-// lines are missing at the end. The reports say what was done, one for each
-// file; none means that nothing was wrong. Any other damage is returned as
+// aside, into a side file, and never destroys one. The reports say what was done; none
+// means that nothing was wrong. Any other damage is returned as
 // [checkpoint.CorruptError] and left as it is. Repair returns
 // [checkpoint.ErrNotFound] when the thread has no file. It may be called while
 // the store is in use.
@@ -59,19 +50,9 @@ func Repair(dir string, id checkpoint.ThreadID) ([]Report, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	s.repair = true
 	var reports []Report
-	err = s.with(ctx, id, func(t *thread) error {
-		err := t.locked(ctx, true, false, func() error {
-			if t.readonly != nil {
-				return &Error{Op: "repair", Path: t.main.path, Thread: t.id, Err: errors.Join(ErrReadOnly, t.readonly), Fix: fix(ErrReadOnly)}
-			}
-			if !t.ahead {
-				return nil
-			}
-			t.reports = append(t.reports, Report{Thread: t.id, File: t.main.path, Line: t.main.place(), Offset: t.main.size, Missing: true})
-			return t.rewritePending(t, t.x.fence, false)
-		})
+	err = s.driver.with(ctx, id, func(t *thread) error {
+		err := t.locked(ctx, true, false, func() error { return t.writable("repair") })
 		reports = t.reports
 		return err
 	})

@@ -15,101 +15,6 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 )
 
-// Directories of format 1 stay readable for ever.
-func TestFilesOfVersion1(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "version1"))); err != nil {
-		t.Fatal(err)
-	}
-	var want []struct {
-		Log     checkpoint.Log
-		Records []json.RawMessage
-		Results []checkpoint.Result
-	}
-	if err := json.Unmarshal(readFile(t, filepath.Join("testdata", "version1.json")), &want); err != nil {
-		t.Fatal(err)
-	}
-	check := func(s *Store, records bool) {
-		t.Helper()
-		for _, l := range want {
-			var n int
-			for r, err := range s.Records(t.Context(), checkpoint.Query{Log: l.Log, AllBranches: true}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n == len(l.Records) || !records {
-					break
-				}
-				got, err := json.Marshal(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var wanted bytes.Buffer
-				if err := json.Compact(&wanted, l.Records[n]); err != nil {
-					t.Fatal(err)
-				}
-				if string(got) != wanted.String() {
-					t.Fatalf("got  %s\nwant %s", got, &wanted)
-				}
-				n++
-			}
-			if records && n < len(l.Records) {
-				t.Fatalf("%d records of %v, want %d", n, l.Log, len(l.Records))
-			}
-			for _, r := range l.Results {
-				got, err := s.Results(t.Context(), l.Log, r.Branch, r.Epoch)
-				if err != nil || len(got) == 0 {
-					t.Fatalf("results of %s: %v, %v", r.Epoch, got, err)
-				}
-			}
-		}
-		wantSound(t, s)
-	}
-	s := mustOpen(t, dir, Options{})
-	check(s, true)
-	for w, err := range s.Due(t.Context(), time.Time{}, 0) {
-		t.Fatalf("%+v, %v", w, err)
-	}
-	log := want[0].Log
-	head, _, err := s.Head(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := *head
-	next.ID, next.Parent, next.Seq, next.Due = checkpoint.NewRunID().Checkpoint(1), head.ID, head.Seq+1, head.CreatedAt
-	out, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true, Holder: "run", Lease: time.Hour, Record: &next, Head: head.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	check(s, true)
-	s = mustOpen(t, dir, Options{})
-	if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Fence: out.Fence, Release: true}); err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for w, err := range s.Due(t.Context(), time.Time{}, 0) {
-		if n++; err != nil || w.Thread != log.Thread {
-			t.Fatal(w, err)
-		}
-	}
-	if n != 1 {
-		t.Fatalf("%d threads are due, want 1", n)
-	}
-	// Shortened, it has its other log and its results as ever.
-	var gone []checkpoint.ID
-	for r, err := range s.Records(t.Context(), checkpoint.Query{Log: log}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone = append(gone, r.ID)
-	}
-	if err := s.Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: next.ID, Remove: gone[:len(gone)-1]}); err != nil {
-		t.Fatal(err)
-	}
-	check(s, false)
-	check(mustOpen(t, dir, Options{}), false)
-}
-
 func wantSound(t *testing.T, s *Store) {
 	t.Helper()
 	for c, err := range s.Verify(t.Context(), "") {
@@ -206,7 +111,7 @@ func TestRewriteThatEndsAnywhere(t *testing.T) {
 			if !whole {
 				return &checkpoint.Rewrite{Log: w.log, Head: w.head, Remove: ids[:4]}
 			}
-			// The file's last line is of this log.
+			// The file's last record is of this log.
 			r := &checkpoint.Rewrite{Log: sub.log, Head: sub.head}
 			for i := range uint32(5) {
 				r.Remove = append(r.Remove, sub.run.Checkpoint(i+1))
@@ -232,7 +137,7 @@ func TestRewriteThatEndsAnywhere(t *testing.T) {
 		if reflect.DeepEqual(before, after) {
 			t.Fatal("nothing changed")
 		}
-		if got := state(t, mustOpen(t, s.dir, Options{})); !reflect.DeepEqual(got, after) {
+		if got := state(t, mustOpen(t, s.driver.dir, Options{})); !reflect.DeepEqual(got, after) {
 			t.Fatalf("opened again:\n%v\nwant\n%v", got, after)
 		}
 		died := errors.New("died")
@@ -241,9 +146,9 @@ func TestRewriteThatEndsAnywhere(t *testing.T) {
 			dir := copied()
 			s := mustOpen(t, dir, Options{})
 			n := 0
-			real := s.sys
+			real := s.driver.sys
 			step := func() bool { n++; return n > k }
-			s.sys = system{
+			s.driver.sys = system{
 				writeAt: func(f *os.File, b []byte, off int64) (int, error) {
 					if step() {
 						if n == k+1 { // half of it
@@ -282,10 +187,6 @@ func TestRewriteThatEndsAnywhere(t *testing.T) {
 			err := s.Rewrite(t.Context(), rewrite(w, sub, ids))
 			_ = s.Close()
 			got := state(t, mustOpen(t, dir, Options{}))
-			// The fence is raised first. Alone, it only makes others read again.
-			if !reflect.DeepEqual(got, after) && got["fence"] == after["fence"] && err != nil {
-				got["fence"] = before["fence"]
-			}
 			switch {
 			case reflect.DeepEqual(got, before):
 				seen[0]++
@@ -301,7 +202,7 @@ func TestRewriteThatEndsAnywhere(t *testing.T) {
 				break
 			}
 		}
-		if seen[0] < 4 || seen[1] < 1 {
+		if seen[0] < 3 || seen[1] < 1 {
 			t.Fatalf("%v", seen)
 		}
 	}
@@ -327,8 +228,11 @@ func TestDamageOfEveryKindOfLine(t *testing.T) {
 	for _, c := range []*checkpoint.Write{
 		{Log: w.log, Results: []checkpoint.Result{res}},
 		{Log: w.log, Remove: []checkpoint.ResultKey{res.Key()}},
+		{Log: w.log, Results: []checkpoint.Result{res}},
+		{Log: w.log, Drop: &checkpoint.Drop{Epoch: "e"}},
 		{Log: w.log, Claim: true, Holder: "run", Lease: time.Hour, Wake: true},
 		{Log: w.log, Release: true},
+		{Log: w.log, Claim: true, Holder: "run", Lease: time.Hour},
 	} {
 		if c.Release {
 			c.Fence = fence
@@ -339,73 +243,60 @@ func TestDamageOfEveryKindOfLine(t *testing.T) {
 		}
 		fence = out.Fence
 	}
-	w.add(t, s, `"last"`)
+	w.add(t, s, `"held by nobody's fence"`)
+	w.add(t, s, `"held"`)
+	sub = newWriter("t")
+	sub.log.Namespace = "n"
+	sub.add(t, s, `"sub"`)
 	wantSound(t, s)
 	_ = s.Close()
-	main, pend := readFile(t, filepath.Join(dir, "t.jsonl")), readFile(t, filepath.Join(dir, "t.pending"))
-	for _, member := range []string{`"skip":0`, `"skip":1`, `"gone":true`, `"held":true`} {
-		if !bytes.Contains(main, []byte(member)) {
-			t.Fatalf("no line with %s:\n%s", member, main)
+	path := filepath.Join(dir, "t.jsonl")
+	good := readFile(t, path)
+	for _, member := range []string{`"version":`, `"fence":`, `"lease":`, `"claim":`, `"held":true`, `"woken":`, `"due":`, `"minute":`, `"delete":`, `"put":`, `"clear":`, `"ns":`, `"place":`, `"count":`} {
+		if !bytes.Contains(good, []byte(member)) {
+			t.Fatalf("no line with %s:\n%s", member, good)
 		}
 	}
-	for _, member := range []string{`"reset":true`, `"lease":`, `"release":true`, `"wake":`, `"remove":`} {
-		if !bytes.Contains(pend, []byte(member)) {
-			t.Fatalf("no line with %s:\n%s", member, pend)
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 1
+		writeFile(t, path, bad)
+		s := mustOpen(t, dir, Options{Sync: SyncNever})
+		line := fmt.Sprintf("t.jsonl, line %d", bytes.Count(good[:i], []byte("\n"))+1)
+		start := int64(bytes.LastIndexByte(good[:i], '\n') + 1)
+		_, _, err := s.Head(t.Context(), w.log)
+		wantCorrupt(t, err, line, start)
+		n := 0
+		for c, err := range s.Verify(t.Context(), "t") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+			wantCorrupt(t, c, line, start)
+		}
+		if n != 1 {
+			t.Fatalf("byte %d: %d findings for one", i, n)
+		}
+		_ = s.Close()
+	}
+	for cut := range good {
+		if cut == 0 || good[cut-1] == '\n' {
+			continue
+		}
+		writeFile(t, path, good[:cut])
+		start := int64(bytes.LastIndexByte(good[:cut], '\n') + 1)
+		s := mustOpen(t, dir, Options{Sync: SyncNever})
+		_, _, err := s.Head(t.Context(), w.log)
+		wantCorrupt(t, err, fmt.Sprintf("t.jsonl, line %d", bytes.Count(good[:cut], []byte("\n"))+1), start)
+		_ = s.Close()
+		if cut%16 != 0 { // it waits for the disk
+			continue
+		}
+		if reps, err := Repair(dir, "t"); err != nil || len(reps) != 1 {
+			t.Fatalf("cut at %d: %v, %v", cut, reps, err)
 		}
 	}
-	for _, f := range []struct {
-		name string
-		good []byte
-	}{{"t.jsonl", main}, {"t.pending", pend}} {
-		path := filepath.Join(dir, f.name)
-		for i := range f.good {
-			bad := bytes.Clone(f.good)
-			bad[i] ^= 1
-			writeFile(t, path, bad)
-			s := mustOpen(t, dir, Options{Sync: SyncNever})
-			line := fmt.Sprintf("%s, line %d", f.name, bytes.Count(f.good[:i], []byte("\n"))+1)
-			start := int64(bytes.LastIndexByte(f.good[:i], '\n') + 1)
-			_, _, err := s.Head(t.Context(), w.log)
-			wantCorrupt(t, err, line, start)
-			n := 0
-			for c, err := range s.Verify(t.Context(), "t") {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if n++; n == 1 {
-					wantCorrupt(t, c, line, start)
-				}
-			}
-			if n == 0 {
-				t.Fatalf("%s, byte %d: nothing found", f.name, i)
-			}
-			if n > 1 && !strings.HasSuffix(f.name, "pending") {
-				t.Fatalf("%s, byte %d: %d findings for one", f.name, i, n)
-			}
-			_ = s.Close()
-		}
-		for cut := range f.good {
-			if cut == 0 || f.good[cut-1] == '\n' {
-				continue
-			}
-			writeFile(t, path, f.good[:cut])
-			start := int64(bytes.LastIndexByte(f.good[:cut], '\n') + 1)
-			s := mustOpen(t, dir, Options{Sync: SyncNever})
-			_, _, err := s.Head(t.Context(), w.log)
-			wantCorrupt(t, err, fmt.Sprintf("%s, line %d", f.name, bytes.Count(f.good[:cut], []byte("\n"))+1), start)
-			_ = s.Close()
-			if reps, err := Repair(dir, "t"); err != nil || len(reps) == 0 {
-				t.Fatalf("%s, cut at %d: %v, %v", f.name, cut, reps, err)
-			}
-			writeFile(t, filepath.Join(dir, "t.pending"), pend)
-			if f.name == "t.pending" {
-				continue
-			}
-			// Repair wrote a new companion if lines were missing.
-			writeFile(t, path, f.good)
-		}
-		writeFile(t, path, f.good)
-	}
+	writeFile(t, path, good)
 	wantSound(t, mustOpen(t, dir, Options{}))
 }
 
@@ -442,7 +333,7 @@ func TestReadingWhileAThreadIsShortened(t *testing.T) {
 	a, b := mustOpen(t, dir, Options{Sync: SyncNever}), mustOpen(t, dir, Options{Sync: SyncNever})
 	w := newWriter("t")
 	var ids []checkpoint.ID
-	for range 3 * aheadRecords {
+	for range 192 {
 		ids = append(ids, w.add(t, a, `1`).ID)
 	}
 	n := 0
@@ -481,15 +372,15 @@ func TestAPollReadsOnlyWhatChanged(t *testing.T) {
 		}
 		ws[i].wrote(r)
 	}
-	poll := func() (n int, known map[string]*waiting) {
+	poll := func() (n int, known map[string]*glance) {
 		t.Helper()
 		for _, err := range s.Due(t.Context(), time.Time{}, 0) {
 			if n++; err != nil {
 				t.Fatal(err)
 			}
 		}
-		known = map[string]*waiting{}
-		s.waits.Range(func(k, v any) bool { known[k.(string)] = v.(*waiting); return true })
+		known = map[string]*glance{}
+		s.driver.glances.Range(func(k, v any) bool { known[k.(string)] = v.(*glance); return true })
 		return n, known
 	}
 	if n, _ := poll(); n != 5 {
@@ -526,15 +417,15 @@ func TestRenewalsLeaveNoGrowth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pend := filepath.Join(dir, "t.pending")
-	if n := len(readFile(t, pend)); n > 2*compactAt {
-		t.Fatalf("%d bytes of companion", n)
+	path := filepath.Join(dir, "t.jsonl")
+	if n := len(readFile(t, path)); n > 2*tidyAt {
+		t.Fatalf("%d bytes for one record", n)
 	}
 	if err := s.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(readFile(t, pend), []byte("\n")); n != 1 {
-		t.Fatalf("%d lines of companion, want 1", n)
+	if n := bytes.Count(readFile(t, path), []byte("\n")); n != 1 {
+		t.Fatalf("%d lines, want 1", n)
 	}
 	again := mustOpen(t, dir, Options{})
 	if _, err := again.Write(t.Context(), &checkpoint.Write{Log: w.log, Claim: true, Holder: "other", Lease: time.Hour}); !errors.Is(err, checkpoint.ErrBusy) {

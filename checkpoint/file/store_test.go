@@ -32,7 +32,7 @@ func TestStorePassesTheSuite(t *testing.T) { // W7-29, W7-30
 			}
 			t.Parallel()
 			reopen := func(t *testing.T, s checkpoint.Store) checkpoint.Store {
-				return mustOpen(t, s.(*Store).dir, opts)
+				return mustOpen(t, s.(*Store).driver.dir, opts)
 			}
 			checkpointtest.Run(t, func(t *testing.T) checkpoint.Store {
 				return mustOpen(t, t.TempDir(), opts)
@@ -46,7 +46,7 @@ func TestStorePassesTheSuite(t *testing.T) { // W7-29, W7-30
 				Crash:   reopen,
 				Another: reopen,
 				Size: func(t *testing.T, s checkpoint.Store) (n int64) {
-					err := filepath.WalkDir(s.(*Store).dir, func(_ string, d fs.DirEntry, err error) error {
+					err := filepath.WalkDir(s.(*Store).driver.dir, func(_ string, d fs.DirEntry, err error) error {
 						if err != nil || d.IsDir() {
 							return err
 						}
@@ -71,8 +71,10 @@ func TestModel(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			return mustOpen(t, s.(*Store).dir, opts)
+			return mustOpen(t, s.(*Store).driver.dir, opts)
 		},
-		Another: func(t *testing.T, s checkpoint.Store) checkpoint.Store { return mustOpen(t, s.(*Store).dir, opts) },
+		Another: func(t *testing.T, s checkpoint.Store) checkpoint.Store {
+			return mustOpen(t, s.(*Store).driver.dir, opts)
+		},
 	})
 }

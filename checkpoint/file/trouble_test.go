@@ -43,7 +43,7 @@ func TestFailedAppendLeavesTheFileAsItWas(t *testing.T) {
 		"directory not synced": func(sys *system) { sys.syncDir = func(string) error { return boom } },
 	} {
 		for _, truncates := range []bool{true, false} {
-			for _, files := range []string{"t.jsonl", "t.pending"} {
+			for _, result := range []bool{false, true} {
 				t.Run(name, func(t *testing.T) {
 					dir := t.TempDir()
 					w := newWriter("t")
@@ -51,19 +51,19 @@ func TestFailedAppendLeavesTheFileAsItWas(t *testing.T) {
 					w.add(t, setup, `"first"`)
 					w.result(t, setup, w.head, 0, `"r0"`)
 					_ = setup.Close()
-					before := [2][]byte{readFile(t, filepath.Join(dir, "t.jsonl")), readFile(t, filepath.Join(dir, "t.pending"))}
+					before := readFile(t, filepath.Join(dir, "t.jsonl"))
 
 					s := mustOpen(t, dir, Options{})
-					breakIt(&s.sys)
+					breakIt(&s.driver.sys)
 					if !truncates {
-						s.sys.truncate = func(*os.File, int64) error { return syscall.EIO }
+						s.driver.sys.truncate = func(*os.File, int64) error { return syscall.EIO }
 					}
 					cw := &checkpoint.Write{Log: w.log, Record: w.next(`"second"`), Head: w.head}
-					if files == "t.pending" {
+					if result {
 						cw = &checkpoint.Write{Log: w.log, Results: []checkpoint.Result{{Epoch: w.head, Task: 1, Kind: checkpoint.KindOnce}}}
 					}
 					_, err := s.Write(t.Context(), cw)
-					wantError(t, err, boom, filepath.Join(s.dir, "t."))
+					wantError(t, err, boom, filepath.Join(s.driver.dir, "t."))
 					for range 2 { // what failed is not seen, in the same store
 						if head, _, err := s.Head(t.Context(), w.log); truncates && (err != nil || head.Seq != 1) {
 							t.Fatalf("head after the failure: %v, %v", head, err)
@@ -71,14 +71,10 @@ func TestFailedAppendLeavesTheFileAsItWas(t *testing.T) {
 							t.Fatalf("a failed append is the head")
 						}
 					}
-					if truncates {
-						for i, name := range []string{"t.jsonl", "t.pending"} {
-							if got := readFile(t, filepath.Join(dir, name)); !bytes.Equal(got, before[i]) {
-								t.Fatalf("%s was changed: %q, was %q", name, got, before[i])
-							}
-						}
+					if got := readFile(t, filepath.Join(dir, "t.jsonl")); truncates && !bytes.Equal(got, before) {
+						t.Fatalf("it was changed: %q, was %q", got, before)
 					}
-					s.sys = realSystem() // the disk has space again
+					s.driver.sys = realSystem() // the disk has space again
 					if _, err := s.Write(t.Context(), cw); err != nil {
 						t.Fatal(err)
 					}
@@ -98,7 +94,7 @@ func TestFailedAppendLeavesTheFileAsItWas(t *testing.T) {
 func TestFirstWriteThatFailsLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, Options{})
-	s.sys.writeAt = func(*os.File, []byte, int64) (int, error) { return 0, syscall.ENOSPC }
+	s.driver.sys.writeAt = func(*os.File, []byte, int64) (int, error) { return 0, syscall.ENOSPC }
 	w := newWriter("t")
 	for _, cw := range []*checkpoint.Write{{Log: w.log, Record: w.next("1")}, {Log: w.log, Claim: true}} {
 		if _, err := s.Write(t.Context(), cw); !errors.Is(err, syscall.ENOSPC) {
@@ -202,7 +198,7 @@ func TestFileDeletedUnderneath(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := s.Write(t.Context(), &checkpoint.Write{Log: w.log, Record: w.next("2"), Head: w.head})
-	if !errors.Is(err, checkpoint.ErrConflict) || !strings.Contains(err.Error(), "removed") {
+	if !errors.Is(err, checkpoint.ErrConflict) || !strings.Contains(err.Error(), "head none") {
 		t.Fatalf("write to a thread whose file is gone: %v", err)
 	}
 	if _, _, err := s.Head(t.Context(), w.log); !errors.Is(err, checkpoint.ErrNotFound) {
@@ -213,8 +209,8 @@ func TestFileDeletedUnderneath(t *testing.T) {
 		t.Fatalf("results of a deleted thread: %v, %v", rs, err)
 	}
 	newWriter("t").add(t, s, "1") // a thread of that name starts anew
-	if _, err := os.Stat(filepath.Join(dir, "t.pending")); !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("the old thread's results stay: %v", err)
+	if rs, err := s.Results(t.Context(), w.log, "", w.head); err != nil || len(rs) != 0 {
+		t.Fatalf("the old thread's results stay: %v, %v", rs, err)
 	}
 }
 
@@ -277,7 +273,7 @@ func TestCanceledWriteOfAWaitingStoreHappensNotAtAll(t *testing.T) {
 	a, b := mustOpen(t, dir, Options{}), mustOpen(t, dir, Options{})
 	w := newWriter("t")
 	w.add(t, a, "1")
-	err := a.with(t.Context(), "t", func(th *thread) error {
+	err := a.driver.with(t.Context(), "t", func(th *thread) error {
 		return th.locked(t.Context(), true, false, func() error {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()

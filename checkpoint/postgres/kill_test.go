@@ -338,14 +338,6 @@ func TestNamesOfAnyLengthAndBytes(t *testing.T) {
 		}
 	}
 	undamaged(t, s)
-	for _, w := range []*checkpoint.Write{
-		{Log: checkpoint.Log{Thread: "t"}, Results: []checkpoint.Result{{Epoch: checkpoint.ID(names[4]), Kind: "k"}}},
-		{Log: checkpoint.Log{Thread: "t"}, Record: step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message), Head: checkpoint.ID(names[4])},
-	} {
-		if _, err := s.Write(t.Context(), w); !errors.Is(err, checkpoint.ErrInvalid) {
-			t.Fatalf("got error %v, want %v", err, checkpoint.ErrInvalid)
-		}
-	}
 }
 
 // IDs are stored in fewer bytes; no two may meet.
@@ -376,14 +368,15 @@ func TestIDsThatAreNoUUIDs(t *testing.T) {
 func TestDamageIsFound(t *testing.T) {
 	url := servertest.Postgres(t)
 	for what, c := range map[string]struct{ query, says string }{
-		"a changed record":  {`UPDATE @.superstep_records SET data = data || '\x20' WHERE ord = 3`, "checksum"},
-		"a changed meta":    {`UPDATE @.superstep_records SET meta = '{}' WHERE ord = 3`, "checksum"},
-		"a missing record":  {`DELETE FROM @.superstep_records WHERE ord = 3`, "should have 5"},
-		"a moved record":    {`UPDATE @.superstep_records SET seq = 9 WHERE ord = 3`, "superstep_segments"},
-		"a missing segment": {`DELETE FROM @.superstep_segments`, "superstep_segments"},
-		"a wrong bucket":    {`UPDATE @.superstep_logs SET bucket = NULL`, "bucket"},
-		"a wrong key":       {`UPDATE @.superstep_results SET key = '\x00'`, "superstep_results"},
-		"an odd ID":         {`UPDATE @.superstep_records SET id = '\x01' WHERE ord = 3`, "not an ID"},
+		"a changed record": {`UPDATE @.superstep_records SET data = data || '\x20' WHERE place = 3`, "data has checksum"},
+		"a changed meta":   {`UPDATE @.superstep_records SET meta = '{}' WHERE place = 3`, "meta has checksum"},
+		"a missing record": {`DELETE FROM @.superstep_records WHERE place = 3`, "there are 4"},
+		"a moved record":   {`UPDATE @.superstep_records SET facts = set_byte(facts, 9, 18) WHERE place = 3`, "row has checksum"},
+		"a missing run":    {`DELETE FROM @.superstep_side WHERE substr(key, 1, 1) = 'u'`, "ID does not lead to it"},
+		"a wrong minute":   {`UPDATE @.superstep_threads SET minute = NULL`, "minute"},
+		"a wrong key":      {`UPDATE @.superstep_side SET key = '\x00' WHERE substr(key, 1, 1) = 'r'`, "side row"},
+		"a changed header": {`UPDATE @.superstep_threads SET header = header || '\x00' WHERE key = 't'`, "header"},
+		"facts cut":        {`UPDATE @.superstep_records SET facts = substr(facts, 1, 20) WHERE place = 3`, "cut off"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := open(t, url, postgres.Options{})
@@ -395,13 +388,13 @@ func TestDamageIsFound(t *testing.T) {
 			}
 			undamaged(t, s)
 			query := strings.ReplaceAll(c.query, "@", quote(sameSchema(t, s)))
-			for _, table := range []string{"records", "segments", "results"} {
+			for table, of := range map[string]string{"records": "lid = (SELECT l.lid", "side": "tid = (SELECT l.tid"} {
 				if strings.Contains(query, "superstep_"+table) {
 					where := " WHERE "
 					if strings.Contains(query, where) {
 						where = " AND "
 					}
-					query += where + `lid = (SELECT l.lid FROM ` + quote(sameSchema(t, s)) + `.superstep_logs l JOIN ` +
+					query += where + of + ` FROM ` + quote(sameSchema(t, s)) + `.superstep_logs l JOIN ` +
 						quote(sameSchema(t, s)) + `.superstep_threads t USING (tid) WHERE t.key = 't')`
 				}
 			}
@@ -423,7 +416,7 @@ func TestDamageIsFound(t *testing.T) {
 				t.Fatal("the damage was not found")
 			}
 			for bad, err := range s.Verify(t.Context(), "whole") {
-				if !strings.Contains(what, "bucket") {
+				if !strings.Contains(what, "minute") {
 					t.Fatal(bad, err)
 				}
 			}
@@ -440,7 +433,7 @@ func TestEveryQueryUsesAnIndex(t *testing.T) {
 	made.Close()
 	s := open(t, url, postgres.Options{MaxConns: 2, Schema: schema})
 	defer func() { s.Close() }()
-	for _, table := range []string{"threads", "logs", "records", "segments", "results"} {
+	for _, table := range []string{"threads", "logs", "records", "side"} {
 		exec(t, url, `VACUUM ANALYZE `+quote(schema)+`.superstep_`+table)
 	}
 	scans := func() (n int64, of string) {

@@ -57,7 +57,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 )
@@ -102,12 +102,12 @@ const (
 	oldestServer = 120000 // server_version_num
 )
 
-// Store is a [checkpoint.Store] in a PostgreSQL database. It also implements
-// [checkpoint.Lister], [checkpoint.Copier], [checkpoint.Scheduler],
-// [checkpoint.Rewriter], [checkpoint.Verifier] and, for the runs of this process,
-// [checkpoint.Locker].
-type Store struct {
-	checkpoint.Locks
+// Store is a [checkpoint.Store] in a PostgreSQL database, with all that an
+// [engine.Engine] can do.
+type Store struct{ *engine.Engine }
+
+// driver keeps an engine's rows.
+type driver struct {
 	pool    *pgxpool.Pool
 	own     bool   // the pool is ours
 	server  string // for errors
@@ -115,25 +115,13 @@ type Store struct {
 	bracket bool // transactions must say that they are READ COMMITTED
 	sql     statements
 
-	mu      sync.Mutex
-	queue   []*request
-	busy    map[checkpoint.ThreadID]struct{} // threads that a writer is writing to
-	writers int                              // running
-	most    int                              // of them
-	idle    chan struct{}                    // by Close: closed when none is running
-
-	closed atomic.Bool
+	sending sync.WaitGroup
+	closed  atomic.Bool
 }
 
 var (
-	_ checkpoint.Store  = (*Store)(nil)
-	_ checkpoint.Lister = (*Store)(nil)
-	_ checkpoint.Copier = (*Store)(nil)
-	_ checkpoint.Locker = (*Store)(nil)
-
-	_ checkpoint.Scheduler = (*Store)(nil)
-	_ checkpoint.Rewriter  = (*Store)(nil)
-	_ checkpoint.Verifier  = (*Store)(nil)
+	_ engine.Driver  = (*driver)(nil)
+	_ engine.Checker = (*driver)(nil)
 )
 
 // Open connects to a database and makes the store's tables if there are none. The
@@ -173,13 +161,17 @@ func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 	if err != nil {
 		return nil, explain("open", pgdb.Server(c.ConnConfig), err)
 	}
-	s, err := open(ctx, pool, o)
+	d, err := open(ctx, pool, o)
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	s.own = true
-	return s, nil
+	d.own = true
+	return storeOf(d, o), nil
+}
+
+func storeOf(d *driver, o Options) *Store {
+	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(d.pool.Config().MaxConns)-1))})}
 }
 
 // New uses a pool of connections that is there already; Close leaves it open. The
@@ -189,7 +181,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, erro
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, pool, o)
+	d, err := open(ctx, pool, o)
+	if err != nil {
+		return nil, err
+	}
+	return storeOf(d, o), nil
 }
 
 func optionsOf(opts []Options) (Options, error) {
@@ -215,16 +211,13 @@ func optionsOf(opts []Options) (Options, error) {
 	return o, nil
 }
 
-func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	s := &Store{
-		pool: pool, server: pgdb.Server(pool.Config().ConnConfig), timeout: o.Timeout,
-		busy: make(map[checkpoint.ThreadID]struct{}), most: max(1, min(o.Writers, int(pool.Config().MaxConns)-1)),
-	}
-	fail := func(err error) (*Store, error) {
+func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*driver, error) {
+	d := &driver{pool: pool, server: pgdb.Server(pool.Config().ConnConfig), timeout: o.Timeout}
+	fail := func(err error) (*driver, error) {
 		if ctx.Err() != nil && !isOurs(err) {
 			return nil, ctx.Err()
 		}
-		return nil, explain("open", s.server, err)
+		return nil, explain("open", d.server, err)
 	}
 	var version int
 	var isolation, readOnly, output string
@@ -236,12 +229,12 @@ func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	}
 	if version < oldestServer {
 		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrTooOld, What: fmt.Sprintf("the server is PostgreSQL %d", version/10000),
+			Op: "open", Server: d.server, Kind: ErrTooOld, What: fmt.Sprintf("the server is PostgreSQL %d", version/10000),
 			Fix: fmt.Sprintf("use PostgreSQL %d or newer", oldestServer/10000),
 		}
 	}
 	if readOnly != "off" {
-		e := &Error{Op: "open", Server: s.server, Kind: ErrReadOnly}
+		e := &Error{Op: "open", Server: d.server, Kind: ErrReadOnly}
 		if e.What, e.Fix = "transactions are read-only by default", "set default_transaction_read_only=off for this user, database or URL"; readOnly == "standby" {
 			e.What, e.Fix = "the server is a standby", "connect to the primary; with several hosts in the URL add target_session_attrs=read-write"
 		}
@@ -249,67 +242,29 @@ func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	}
 	if mode := pool.Config().ConnConfig.DefaultQueryExecMode; output != "hex" && (mode == pgx.QueryExecModeSimpleProtocol || mode == pgx.QueryExecModeExec) {
 		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrURL, What: fmt.Sprintf("bytea_output is %q, which the driver cannot read without prepared statements", output),
+			Op: "open", Server: d.server, Kind: ErrURL, What: fmt.Sprintf("bytea_output is %q, which the driver cannot read without prepared statements", output),
 			Fix: "set bytea_output=hex for this user, database or URL",
 		}
 	}
-	s.bracket = isolation != "read committed"
-	schema, err := migrate(ctx, pool, s.server, o.Schema)
+	d.bracket = isolation != "read committed"
+	schema, err := migrate(ctx, pool, d.server, o.Schema)
 	if err != nil {
 		return fail(err)
 	}
-	s.sql = newStatements(pgx.Identifier{schema}.Sanitize())
+	d.sql = newStatements(pgx.Identifier{schema}.Sanitize())
 	// A table that this user may not read or write shows now.
-	if err := s.mayUse(ctx, schema); err != nil {
+	if err := d.mayUse(ctx, schema); err != nil {
 		return fail(err)
 	}
-	return s, nil
+	return d, nil
 }
 
-// Close implements [checkpoint.Store]. Writes that have begun are finished.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return checkpoint.ErrClosed
-	}
-	s.mu.Lock()
-	for _, r := range s.queue {
-		r.finish(checkpoint.ErrClosed)
-	}
-	s.queue = nil
-	var idle chan struct{}
-	if s.writers > 0 {
-		idle = make(chan struct{})
-		s.idle = idle
-	}
-	s.mu.Unlock()
-	if idle != nil {
-		<-idle
-	}
-	if s.own {
-		s.pool.Close()
+// Close implements [engine.Driver]. Commits that have begun are finished.
+func (d *driver) Close() error {
+	d.closed.Store(true)
+	d.sending.Wait()
+	if d.own {
+		d.pool.Close()
 	}
 	return nil
-}
-
-func (s *Store) start(ctx context.Context, thread checkpoint.ThreadID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.closed.Load() {
-		return checkpoint.ErrClosed
-	}
-	return checkpoint.Log{Thread: thread}.Check()
-}
-
-// failed explains an error of a method.
-func (s *Store) failed(ctx context.Context, op string, err error) error {
-	switch {
-	case err == nil || isOurs(err):
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err() // however the driver put it
-	case s.closed.Load():
-		return checkpoint.ErrClosed
-	}
-	return explain(op, s.server, err)
 }

@@ -98,7 +98,7 @@ func TestStore(t *testing.T) { // SONI-32
 			schema := sameSchema(t, s)
 			c := connect(t, url)
 			defer c.Close(context.Background())
-			for _, table := range []string{"threads", "logs", "records", "segments", "results"} {
+			for _, table := range []string{"threads", "logs", "records", "side"} {
 				name := quote(schema) + ".superstep_" + table
 				// The server does so by itself, in time.
 				if _, err := c.Exec(t.Context(), `VACUUM `+name); err != nil {

@@ -90,14 +90,14 @@ func passing(err error) bool {
 
 // explain turns an error of the client into one that says what to do. Uncertain
 // says that a write was sent that may have been done.
-func (s *Store) explain(op string, err error, uncertain bool) error {
+func (d *driver) explain(op string, err error, uncertain bool) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	e := &Error{Op: op, Server: s.server, Err: err}
+	e := &Error{Op: op, Server: d.server, Err: err}
 	if !answered(err) {
 		e.Kind = ErrUnreachable
 		e.Fix = "start the server, or check host, port, TLS and firewalls"
@@ -105,10 +105,10 @@ func (s *Store) explain(op string, err error, uncertain bool) error {
 			e.What, e.Fix = "all connections are in use", "raise pool_size, or run fewer threads at once"
 		}
 	} else {
-		s.translate(e)
+		d.translate(e)
 	}
 	if e.Kind == nil && !uncertain {
-		return fmt.Errorf("redis: %s %s: %w", op, s.server, err)
+		return fmt.Errorf("redis: %s %s: %w", op, d.server, err)
 	}
 	if uncertain {
 		if e.Kind != nil {
@@ -119,7 +119,7 @@ func (s *Store) explain(op string, err error, uncertain bool) error {
 			what = "the server closed the connection before it answered: whether the write happened is unknown"
 		}
 		return &Error{
-			Op: op, Server: s.server, Kind: ErrUncertain, What: what, Err: err,
+			Op: op, Server: d.server, Kind: ErrUncertain, What: what, Err: err,
 			Fix: "read the thread's head when the server is back: the write is there as a whole or not at all",
 		}
 	}
@@ -127,14 +127,14 @@ func (s *Store) explain(op string, err error, uncertain bool) error {
 }
 
 // translate finds what an error answered by the server means.
-func (s *Store) translate(e *Error) {
+func (d *driver) translate(e *Error) {
 	for _, k := range []struct {
 		codes     []string
 		kind      error
 		what, fix string
 	}{
 		{[]string{"WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH"}, ErrDenied, "user name or password is wrong or missing", "put them into the URL: redis://user:password@host"},
-		{[]string{"NOPERM", "ERR The user executing the script"}, ErrDenied, "the user may not do this", "allow it the keys " + s.prefix + "* and the commands of scripts, hashes, sets, lists and sorted sets"},
+		{[]string{"NOPERM", "ERR The user executing the script"}, ErrDenied, "the user may not do this", "allow it the keys " + d.prefix + "* and the commands of scripts, hashes and sorted sets, and get, setnx, exists, unlink, rename, persist, pexpire, pexpireat, time"},
 		{[]string{"READONLY"}, ErrReadOnly, "the server is a read-only replica", "connect to the primary"},
 		{[]string{"MISCONF"}, ErrReadOnly, "the server takes no writes since it cannot save its data", "see its log: a disk may be full; nothing was written"},
 		{[]string{"NOREPLICAS"}, ErrReadOnly, "the server takes no writes as it has too few replicas", "bring the replicas back, or lower min-replicas-to-write; nothing was written"},
@@ -143,7 +143,7 @@ func (s *Store) translate(e *Error) {
 		{[]string{"BUSY"}, ErrLoading, "the server is busy with a script", "try again, or end the script with SCRIPT KILL"},
 		{[]string{"MASTERDOWN"}, ErrUnreachable, "the replica has lost its primary", "connect to the primary"},
 		{[]string{"ERR max number of clients"}, ErrUnreachable, "the server has too many clients", "raise maxclients, or open fewer stores"},
-		{[]string{"WRONGTYPE"}, ErrForeign, fmt.Sprintf("a key that begins with %q holds something of another program", s.prefix), "choose another Options.Prefix or database; nothing was written"},
+		{[]string{"WRONGTYPE"}, ErrForeign, fmt.Sprintf("a key that begins with %q holds something of another program", d.prefix), "choose another Options.Prefix or database; nothing was written"},
 		{[]string{"MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"}, ErrCluster, "the server is part of a cluster", "use a single server or one with replicas"},
 	} {
 		for _, c := range k.codes {

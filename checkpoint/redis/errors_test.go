@@ -129,14 +129,22 @@ func TestPasswordsAndRights(t *testing.T) {
 	_, err = r.Write(t.Context(), &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true})
 	wantError(t, err, redis.ErrDenied, "may not")
 	// No more than the documentation says is needed.
-	set(t, admin, "ACL", "SETUSER", "least", "on", ">pw", "~superstep:*", "-@all", "+@scripting", "+@hash", "+@set", "+@sortedset", "+@list",
-		"+@connection", "+get", "+set", "+setnx", "+unlink", "+del", "+exists", "+copy", "+pexpireat", "+persist", "+time")
+	set(t, admin, "ACL", "SETUSER", "least", "on", ">pw", "~superstep:*", "-@all", "+@scripting", "+@hash", "+@sortedset",
+		"+@connection", "+get", "+setnx", "+exists", "+unlink", "+rename", "+persist", "+pexpire", "+pexpireat", "+time")
 	l, err := redis.Open(t.Context(), at("least:pw"), redis.Options{TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	write(t, l, checkpoint.Log{Thread: "u"}, 2)
+	log := checkpoint.Log{Thread: "u"}
+	head := write(t, l, log, 600)
+	var gone []checkpoint.ID
+	for r := range l.Records(t.Context(), checkpoint.Query{Log: log, To: 550, Meta: true}) {
+		gone = append(gone, r.ID)
+	}
+	if err := l.Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: head, Remove: gone}); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(l.Copy(t.Context(), "u", "v"), l.Delete(t.Context(), "u")); err != nil {
 		t.Fatal(err)
 	}
@@ -265,12 +273,14 @@ func TestAServerThatLoads(t *testing.T) {
 	refused(t, "redis://"+l.Addr().String(), redis.Options{}, redis.ErrLoading, "try again")
 }
 
-func TestANewerLayoutIsRefused(t *testing.T) {
+func TestAnotherLayoutIsRefused(t *testing.T) {
 	p := newPrefix(t)
 	openAt(t, p).Close()
 	openAt(t, p).Close()
 	set(t, client(t, servertest.Redis(t)), "SET", p+"version", "1000")
-	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 1", "newer version")
+	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1000", "up to 2", "newer version")
+	set(t, client(t, servertest.Redis(t)), "SET", p+"version", "1")
+	refused(t, servertest.Redis(t), redis.Options{Prefix: p}, checkpoint.ErrVersion, "layout version 1", "before the first release", "another Options.Prefix")
 }
 
 func TestKeysOfOthers(t *testing.T) {
@@ -284,8 +294,8 @@ func TestKeysOfOthers(t *testing.T) {
 
 	log := checkpoint.Log{Thread: "t", Namespace: "n"}
 	for _, key := range []string{
-		"t:{t}", "t:{t}:s", "t:{t}:l:n", "t:{t}:g:n", "t:{t}:i:n", "t:{t}:m:n", "t:{t}:d:n", "t:{t}:o:n",
-		"i:threads", "i:due", "i:until", "i:since", "i:at", "i:labels", "i:names", "i:expiry",
+		"t:{t}", "t:{t}:s", "t:{t}:k", "t:{t}:m:n", "t:{t}:d:n",
+		"i:threads", "i:due", "i:lease", "i:at", "i:names", "i:expiry",
 	} {
 		t.Run(key, func(t *testing.T) {
 			p := newPrefix(t)
@@ -349,53 +359,85 @@ func TestClustersAreRefused(t *testing.T) {
 func TestDamage(t *testing.T) {
 	c := client(t, servertest.Redis(t))
 	log := checkpoint.Log{Thread: "t", Namespace: "n"}
-	entry := func(t *testing.T, p string, n string) []byte {
-		b, err := c.HGet(t.Context(), p+"t:{t}:m:n", n).Bytes()
+	get := func(t *testing.T, key, field string) []byte {
+		t.Helper()
+		b, err := c.HGet(t.Context(), key, field).Bytes()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
+	}
+	// change changes a byte of a field, counted from its end.
+	change := func(t *testing.T, key, field string, at int) {
+		t.Helper()
+		b := get(t, key, field)
+		b[len(b)-at] ^= 1
+		set(t, c, "HSET", key, field, b)
+	}
+	// side returns the key of a side row of a kind.
+	side := func(t *testing.T, p, kind string) string {
+		t.Helper()
+		for _, k := range c.ZRange(t.Context(), p+"t:{t}:k", 0, -1).Val() {
+			if strings.HasPrefix(k, kind) {
+				return k
+			}
+		}
+		t.Fatalf("no side row of kind %q", kind)
+		return ""
+	}
+	result := func(t *testing.T, p string) string {
+		t.Helper()
+		mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
+		return side(t, p, "r")
 	}
 	for name, x := range map[string]struct {
 		do    func(t *testing.T, p string)
 		reads error // what reading all says
 		says  string
 	}{
-		"a changed byte": {func(t *testing.T, p string) {
-			b := entry(t, p, "2")
-			b[len(b)-3] ^= 1
-			set(t, c, "HSET", p+"t:{t}:m:n", "2", b)
-		}, checkpoint.ErrCorrupt, "checksum"},
+		"a changed byte":  {func(t *testing.T, p string) { change(t, p+"t:{t}:m:n", "2", 3) }, checkpoint.ErrCorrupt, "checksum"},
 		"no entry at all": {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}:m:n", "2", "") }, checkpoint.ErrCorrupt, "cut off"},
 		"half an entry": {func(t *testing.T, p string) {
-			b := entry(t, p, "2")
+			b := get(t, p+"t:{t}:m:n", "2")
 			set(t, c, "HSET", p+"t:{t}:m:n", "2", b[:len(b)/2])
 		}, checkpoint.ErrCorrupt, ""},
-		"changed data": {func(t *testing.T, p string) {
-			b, _ := c.HGet(t.Context(), p+"t:{t}:d:n", "2").Bytes()
-			b[7] ^= 1
-			set(t, c, "HSET", p+"t:{t}:d:n", "2", b)
+		"swapped entries": {func(t *testing.T, p string) {
+			a, b := get(t, p+"t:{t}:m:n", "1"), get(t, p+"t:{t}:m:n", "2")
+			set(t, c, "HSET", p+"t:{t}:m:n", "1", b, "2", a)
 		}, checkpoint.ErrCorrupt, "checksum"},
-		"missing data":     {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:d:n", "2") }, checkpoint.ErrCorrupt, "0 bytes of data"},
-		"a missing record": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "2") }, nil, "2 records, 3 were written"},
-		"a missing head":   {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "3") }, checkpoint.ErrCorrupt, "no record is at place 3"},
+		"changed data":     {func(t *testing.T, p string) { change(t, p+"t:{t}:d:n", "2", 7) }, checkpoint.ErrCorrupt, "its data has checksum"},
+		"missing data":     {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:d:n", "2") }, checkpoint.ErrCorrupt, "its data has checksum"},
+		"a missing record": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "2") }, nil, "2 rows, the newest says that there are 3"},
+		"a missing head":   {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:m:n", "3") }, checkpoint.ErrCorrupt, "row 3"},
 		"a far too large count": {func(t *testing.T, p string) {
-			set(t, c, "HSET", p+"t:{t}:l:n", "n", "1000000000000")
-		}, checkpoint.ErrCorrupt, "no record is at place 1000000000000"},
-		"a missing ID":       {func(t *testing.T, p string) { set(t, c, "DEL", p+"t:{t}:i:n") }, nil, "not found by its ID"},
-		"a wrong head":       {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}:l:n", "h", "x") }, nil, "the head is x"},
-		"a list that is not": {func(t *testing.T, p string) { set(t, c, "RPUSH", p+"t:{t}:g:n", "x") }, checkpoint.ErrCorrupt, "no piece"},
-		"a piece twice":      {func(t *testing.T, p string) { set(t, c, "RPUSH", p+"t:{t}:g:n", "1;;1;") }, checkpoint.ErrCorrupt, "no piece"},
-		"a damaged result": {func(t *testing.T, p string) {
-			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
-			f := c.HKeys(t.Context(), p+"t:{t}:r:1").Val()[0]
-			set(t, c, "HSET", p+"t:{t}:r:1", f, "123456781;1;{}")
-		}, nil, "format"},
-		"a result without its place": {func(t *testing.T, p string) {
-			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
-			f := c.HKeys(t.Context(), p+"t:{t}:r:1").Val()[0]
-			set(t, c, "HSET", p+"t:{t}:r:1", f, "123456781;;{}")
+			set(t, c, "HSET", p+"t:{t}", "ln", "1000000000000;1")
+		}, checkpoint.ErrCorrupt, "row 1000000000000"},
+		"places that are none": {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "ln", "x") }, checkpoint.ErrCorrupt, "row 0"},
+		"an older head":        {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "ln", "2;1") }, nil, "3 rows, the newest says that there are 2"},
+		"a missing ID": {func(t *testing.T, p string) {
+			k := side(t, p, "u")
+			set(t, c, "HDEL", p+"t:{t}:s", k)
+			set(t, c, "ZREM", p+"t:{t}:k", k)
+		}, nil, "its ID does not lead to it"},
+		"an ID without its row": {func(t *testing.T, p string) { set(t, c, "HDEL", p+"t:{t}:s", side(t, p, "u")) }, nil, "it is missing"},
+		"an ID that is not found": {func(t *testing.T, p string) {
+			set(t, c, "ZREM", p+"t:{t}:k", side(t, p, "u"))
+		}, nil, "not as many side rows as keys"},
+		"a piece of no branch": {func(t *testing.T, p string) {
+			set(t, c, "HSET", p+"t:{t}:s", "s\x01n12345678", "123456781;x")
+			set(t, c, "ZADD", p+"t:{t}:k", 0, "s\x01n12345678")
+		}, checkpoint.ErrCorrupt, "checksum"},
+		"a damaged result": {func(t *testing.T, p string) { change(t, p+"t:{t}:s", result(t, p), 6) }, nil, "checksum"},
+		"a result without its order": {func(t *testing.T, p string) {
+			set(t, c, "HSET", p+"t:{t}:s", result(t, p), "12345678;{}")
 		}, nil, "cut off"},
+		"a changed header": {func(t *testing.T, p string) { change(t, p+"t:{t}", "h", 7) }, nil, "checksum"},
+		"another version":  {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "v", "7") }, nil, "its version"},
+		"another time":     {func(t *testing.T, p string) { set(t, c, "HSET", p+"i:at", "t", ";80;;") }, nil, "its header says"},
+		"an index without the thread": {func(t *testing.T, p string) {
+			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Wake: true})
+			set(t, c, "DEL", p+"i:due")
+		}, nil, "the thread is not in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPrefix(t)
@@ -422,7 +464,7 @@ func TestDamage(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if d.Thread != "t" || !strings.Contains(d.Place, "t:{t}:") {
+					if d.Thread != "t" || d.Place == "" {
 						t.Fatalf("damage at %+v", d)
 					}
 					found = append(found, d.Error())
@@ -449,9 +491,7 @@ func TestANewerRecordIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := 8 + strings.Index(string(b[8:]), ";") + 1
-	i += strings.Index(string(b[i:]), ";") + 1
-	b[i] = 9
+	b[8+strings.Index(string(b[8:]), ";")+1] = 9
 	set(t, c, "HSET", p+"t:{t}:m:", "1", b)
 	if _, _, err = s.Head(t.Context(), log); !errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Fatal(err)

@@ -56,6 +56,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/redisdb"
@@ -93,12 +94,16 @@ const (
 
 const opening = "open"
 
-// Store is a [checkpoint.Store] in a Redis server. It also implements
-// [checkpoint.Lister], [checkpoint.Copier], [checkpoint.Scheduler],
-// [checkpoint.Rewriter], [checkpoint.Verifier] and, for the runs of this process,
-// [checkpoint.Locker].
-type Store struct {
-	checkpoint.Locks
+// Store is a [checkpoint.Store] in a Redis server, with all that an [engine.Engine] can
+// do.
+type Store struct{ *engine.Engine }
+
+// writers is how many batches of commits may be under way at once. With few, writers share
+// round trips; the second is for those that don't wait for a long log to be shortened.
+const writers = 2
+
+// driver keeps an engine's rows.
+type driver struct {
 	client goredis.UniversalClient
 	own    bool
 	blind  bool // the client itself may send a command again
@@ -115,13 +120,8 @@ type Store struct {
 }
 
 var (
-	_ checkpoint.Store     = (*Store)(nil)
-	_ checkpoint.Lister    = (*Store)(nil)
-	_ checkpoint.Copier    = (*Store)(nil)
-	_ checkpoint.Scheduler = (*Store)(nil)
-	_ checkpoint.Rewriter  = (*Store)(nil)
-	_ checkpoint.Verifier  = (*Store)(nil)
-	_ checkpoint.Locker    = (*Store)(nil)
+	_ engine.Driver  = (*driver)(nil)
+	_ engine.Checker = (*driver)(nil)
 )
 
 // Open connects to the server at a URL such as
@@ -173,27 +173,30 @@ func open(ctx context.Context, client goredis.UniversalClient, own bool, o Optio
 	if err != nil {
 		return nil, &Error{Op: opening, Kind: ErrCluster, What: err.Error(), Fix: redisdb.FixPlace}
 	}
-	s := &Store{
+	d := &driver{
 		client: client, own: own, server: place, prefix: o.Prefix, ttl: o.TTL, blind: true,
 		stop: make(chan struct{}), late: make(map[checkpoint.ThreadID][]chan struct{}),
 	}
 	if c, ok := client.(*goredis.Client); ok {
-		s.blind = c.Options().MaxRetries > 0
+		d.blind = c.Options().MaxRetries > 0
 	}
 	defer func() {
 		if err != nil && own {
 			_ = client.Close()
 		}
 	}()
-	if err := s.inspect(ctx, o); err != nil {
+	if err := d.inspect(ctx, o); err != nil {
 		return nil, err
 	}
-	return s, s.checkLayout(ctx)
+	if err := d.checkLayout(ctx); err != nil {
+		return nil, err
+	}
+	return &Store{engine.New(d, engine.Options{Writers: writers})}, nil
 }
 
 // inspect asks the server how it is set up.
-func (s *Store) inspect(ctx context.Context, o Options) error {
-	v, err := s.call(ctx, opening, nil, func(ctx context.Context) (any, error) { return s.client.Info(ctx).Result() })
+func (d *driver) inspect(ctx context.Context, o Options) error {
+	v, err := d.call(ctx, opening, nil, func(ctx context.Context) (any, error) { return d.client.Info(ctx).Result() })
 	if err != nil {
 		if e, ok := errors.AsType[goredis.Error](err); ok && (says(e, "NOPERM") || says(e, "ERR unknown command")) {
 			return nil // the server does not tell: it is used as it is
@@ -207,14 +210,14 @@ func (s *Store) inspect(ctx context.Context, o Options) error {
 		}
 	}
 	if info["cluster_enabled"] == "1" {
-		return &Error{Op: opening, Server: s.server, Kind: ErrCluster, What: "the server is part of a cluster: that is not supported", Fix: "use a single server, or one with replicas"}
+		return &Error{Op: opening, Server: d.server, Kind: ErrCluster, What: "the server is part of a cluster: that is not supported", Fix: "use a single server, or one with replicas"}
 	}
 	policy := info["maxmemory_policy"]
 	// A policy that takes keys with a TTL alone does not touch those without.
 	harmless := policy == "" || policy == "noeviction" || strings.HasPrefix(policy, "volatile-") && o.TTL == 0
 	if limit := info["maxmemory"]; limit != "0" && limit != "" && !harmless && !o.AllowEviction {
 		return &Error{
-			Op: opening, Server: s.server, Kind: ErrEviction,
+			Op: opening, Server: d.server, Kind: ErrEviction,
 			What: fmt.Sprintf("the server may throw away parts of threads: its maxmemory is %s and its maxmemory-policy is %s", limit, policy),
 			Fix:  "set maxmemory-policy noeviction, or accept it with Options.AllowEviction",
 		}
@@ -223,17 +226,17 @@ func (s *Store) inspect(ctx context.Context, o Options) error {
 }
 
 // checkLayout compares the layout's version with ours, or leaves ours.
-func (s *Store) checkLayout(ctx context.Context) error {
-	key := s.prefix + "version"
-	v, err := s.call(ctx, opening, nil, func(ctx context.Context) (any, error) {
-		v, err := s.client.Get(ctx, key).Result()
+func (d *driver) checkLayout(ctx context.Context) error {
+	key := d.prefix + "version"
+	v, err := d.call(ctx, opening, nil, func(ctx context.Context) (any, error) {
+		v, err := d.client.Get(ctx, key).Result()
 		if !errors.Is(err, goredis.Nil) {
 			return v, err
 		}
-		if err := s.client.SetNX(ctx, key, layout, 0).Err(); err != nil {
+		if err := d.client.SetNX(ctx, key, layout, 0).Err(); err != nil {
 			return "", err
 		}
-		return s.client.Get(ctx, key).Result()
+		return d.client.Get(ctx, key).Result()
 	})
 	if err != nil {
 		return err
@@ -242,66 +245,47 @@ func (s *Store) checkLayout(ctx context.Context) error {
 	switch {
 	case err != nil || n < 1:
 		return &Error{
-			Op: opening, Server: s.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
+			Op: opening, Server: d.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
 			Fix: "choose another Options.Prefix or database",
 		}
 	case n > layout:
 		return &Error{
-			Op: opening, Server: s.server, Kind: checkpoint.ErrVersion,
-			What: fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", s.prefix, n, layout),
+			Op: opening, Server: d.server, Kind: checkpoint.ErrVersion,
+			What: fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", d.prefix, n, layout),
 			Fix:  "use a newer version of this module",
+		}
+	case n < layout:
+		return &Error{
+			Op: opening, Server: d.server, Kind: checkpoint.ErrVersion,
+			What: fmt.Sprintf("the keys that begin with %q have layout version %d, of before the first release, which is not read any more", d.prefix, n),
+			Fix:  "use another Options.Prefix or database",
 		}
 	}
 	return nil
 }
 
-// Close implements [checkpoint.Store]. Calls that are under way are finished, as
-// long as the client's timeouts let them; iterators end.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed.Swap(true) {
-		s.mu.Unlock()
-		return checkpoint.ErrClosed
-	}
-	close(s.stop)
-	s.mu.Unlock()
-	s.calls.Wait()
-	if !s.own {
+// Close implements [engine.Driver]. Calls that are under way are finished, as long as the
+// client's timeouts let them.
+func (d *driver) Close() error {
+	d.mu.Lock()
+	d.closed.Store(true)
+	close(d.stop)
+	d.mu.Unlock()
+	d.calls.Wait()
+	if !d.own {
 		return nil
 	}
-	return s.explain("close", s.client.Close(), false)
-}
-
-func (s *Store) start(ctx context.Context, thread checkpoint.ThreadID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.closed.Load() {
-		return checkpoint.ErrClosed
-	}
-	return checkpoint.Log{Thread: thread}.Check()
-}
-
-// tokenLen is the length of what tells one write from another.
-const tokenLen = 8
-
-func newToken() string {
-	n := rand.Uint64()
-	b := make([]byte, tokenLen)
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	return string(b)
+	return d.explain("close", d.client.Close(), false)
 }
 
 // begin registers a call that Close waits for.
-func (s *Store) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed.Load() {
+func (d *driver) begin() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
 		return checkpoint.ErrClosed
 	}
-	s.calls.Add(1)
+	d.calls.Add(1)
 	return nil
 }
 
@@ -313,17 +297,17 @@ func (s *Store) begin() error {
 // been sent, and later writes of this store to that thread wait for it. So who
 // writes after a write whose context ended finds it done or not done, and not
 // done later.
-func (s *Store) call(ctx context.Context, op string, writes []checkpoint.ThreadID, f func(context.Context) (any, error)) (any, error) {
-	if err := s.begin(); err != nil {
+func (d *driver) call(ctx context.Context, op string, writes []checkpoint.ThreadID, f func(context.Context) (any, error)) (any, error) {
+	if err := d.begin(); err != nil {
 		return nil, err
 	}
-	if err := s.await(ctx, writes); err != nil {
-		s.calls.Done()
+	if err := d.await(ctx, writes); err != nil {
+		d.calls.Done()
 		return nil, err
 	}
 	if ctx.Done() == nil {
-		defer s.calls.Done()
-		return s.attempt(ctx, op, writes != nil, f)
+		defer d.calls.Done()
+		return d.attempt(ctx, op, writes != nil, f)
 	}
 	type answer struct {
 		v   any
@@ -331,10 +315,10 @@ func (s *Store) call(ctx context.Context, op string, writes []checkpoint.ThreadI
 	}
 	answers, done := make(chan answer, 1), make(chan struct{})
 	go func() {
-		defer s.calls.Done()
-		v, err := s.attempt(ctx, op, writes != nil, f)
+		defer d.calls.Done()
+		v, err := d.attempt(ctx, op, writes != nil, f)
 		answers <- answer{v, err}
-		s.ended(writes, done)
+		d.ended(writes, done)
 	}()
 	select {
 	case a := <-answers:
@@ -349,45 +333,45 @@ func (s *Store) call(ctx context.Context, op string, writes []checkpoint.ThreadI
 		}
 		return a.v, a.err
 	case <-ctx.Done():
-		s.leave(writes, done)
+		d.leave(writes, done)
 		return nil, ctx.Err()
 	}
 }
 
 // leave remembers a write that nobody waits for, unless it has ended.
-func (s *Store) leave(threads []checkpoint.ThreadID, done chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (d *driver) leave(threads []checkpoint.ThreadID, done chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	select {
 	case <-done:
 		return
 	default:
 	}
 	for _, id := range threads {
-		s.late[id] = append(s.late[id], done)
+		d.late[id] = append(d.late[id], done)
 	}
 }
 
-func (s *Store) ended(threads []checkpoint.ThreadID, done chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (d *driver) ended(threads []checkpoint.ThreadID, done chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	close(done)
 	for _, id := range threads {
-		if l := s.late[id]; len(l) > 0 {
+		if l := d.late[id]; len(l) > 0 {
 			l = slices.DeleteFunc(slices.Clone(l), func(c chan struct{}) bool { return c == done })
-			if s.late[id] = l; len(l) == 0 {
-				delete(s.late, id)
+			if d.late[id] = l; len(l) == 0 {
+				delete(d.late, id)
 			}
 		}
 	}
 }
 
 // await waits for writes to threads that were left to themselves.
-func (s *Store) await(ctx context.Context, threads []checkpoint.ThreadID) error {
+func (d *driver) await(ctx context.Context, threads []checkpoint.ThreadID) error {
 	for _, id := range threads {
-		s.mu.Lock()
-		late := s.late[id]
-		s.mu.Unlock()
+		d.mu.Lock()
+		late := d.late[id]
+		d.mu.Unlock()
 		for _, done := range late {
 			select {
 			case <-done:
@@ -401,7 +385,7 @@ func (s *Store) await(ctx context.Context, threads []checkpoint.ThreadID) error 
 
 // attempt runs f until it is answered, within reason. A write that is sent again
 // carries the same token, so the server does it once.
-func (s *Store) attempt(ctx context.Context, op string, write bool, f func(context.Context) (any, error)) (any, error) {
+func (d *driver) attempt(ctx context.Context, op string, write bool, f func(context.Context) (any, error)) (any, error) {
 	inner := ctx
 	if write {
 		inner = context.WithoutCancel(ctx)
@@ -416,46 +400,47 @@ func (s *Store) attempt(ctx context.Context, op string, write bool, f func(conte
 		if err == nil {
 			return v, nil
 		}
-		if write && !answered(err) && (s.blind || !unsent(err)) {
-			sent = true
-		}
-		if !passing(err) || time.Now().After(end) || ctx.Err() != nil || s.closed.Load() {
-			return nil, s.failed(op, err, sent)
+		sent = sent || write && d.maySent(err)
+		if !passing(err) || time.Now().After(end) || ctx.Err() != nil || d.closed.Load() {
+			return nil, d.failed(op, err, sent)
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, s.failed(op, err, sent)
-		case <-s.stop:
+			return nil, d.failed(op, err, sent)
+		case <-d.stop:
 			timer.Stop()
-			return nil, s.failed(op, err, sent)
+			return nil, d.failed(op, err, sent)
 		}
 	}
 }
 
+// maySent reports whether a write that failed with err may have reached the server.
+func (d *driver) maySent(err error) bool { return !answered(err) && (d.blind || !unsent(err)) }
+
 // failed explains an error. A store that is closed says so.
-func (s *Store) failed(op string, err error, sent bool) error {
-	if errors.Is(err, goredis.ErrClosed) && s.closed.Load() {
+func (d *driver) failed(op string, err error, sent bool) error {
+	if errors.Is(err, goredis.ErrClosed) && d.closed.Load() {
 		return checkpoint.ErrClosed
 	}
 	if backend.Agreed(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !answered(err) && !unsent(err) {
 		return err
 	}
-	return s.explain(op, err, sent)
+	return d.explain(op, err, sent)
 }
 
 // eval runs a script that reads.
-func (s *Store) eval(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, args ...any) ([]string, error) {
-	return s.script(ctx, op, sc, thread, nil, args)
+func (d *driver) eval(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, args ...any) ([]string, error) {
+	return d.script(ctx, op, sc, thread, nil, args)
 }
 
 // script runs a script and returns its answer, a list of texts. Writes are the
 // threads it writes to.
-func (s *Store) script(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, writes []checkpoint.ThreadID, args []any) ([]string, error) {
-	keys := s.keys(thread)
-	v, err := s.call(ctx, op, writes, func(ctx context.Context) (any, error) { return sc.Run(ctx, s.client, keys, args...).StringSlice() })
+func (d *driver) script(ctx context.Context, op string, sc *goredis.Script, thread checkpoint.ThreadID, writes []checkpoint.ThreadID, args []any) ([]string, error) {
+	keys := d.keys(thread)
+	v, err := d.call(ctx, op, writes, func(ctx context.Context) (any, error) { return sc.Run(ctx, d.client, keys, args...).StringSlice() })
 	if err != nil {
 		return nil, err
 	}

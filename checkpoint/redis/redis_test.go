@@ -247,12 +247,3 @@ func count(t testing.TB, s checkpoint.Store, log checkpoint.Log) (n int) {
 	}
 	return n
 }
-
-// Threads whose labels nobody wrote, as an older program left them, are found by what
-// they have, and so they are once they were written to.
-func TestThreadsWithoutLabelsAreFound(t *testing.T) {
-	prefix := newPrefix(t)
-	var s checkpoint.Store = openAt(t, prefix)
-	defer s.Close()
-	checkpointtest.Unlabelled(t, s, func() { set(t, client(t, servertest.Redis(t)), "DEL", prefix+"i:labels") })
-}

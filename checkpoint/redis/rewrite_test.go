@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,5 +127,126 @@ func TestALongLogIsShortenedInPieces(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A log that another process appends to while it is shortened keeps what was appended,
+// whether it is shortened at once or in pieces.
+func TestWhatIsAppendedWhileALogIsShortenedStays(t *testing.T) {
+	for _, n := range []int{20, 1200} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			server := servertest.OwnRedis(t)
+			open := func() *redis.Store {
+				s, err := redis.Open(t.Context(), server.URL())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { s.Close() })
+				return s
+			}
+			s, other := open(), open()
+			log := checkpoint.Log{Thread: "t"}
+			run := checkpoint.NewRunID()
+			var ids []checkpoint.ID
+			add := func(s checkpoint.Store) {
+				var head checkpoint.ID
+				if len(ids) > 0 {
+					head = ids[len(ids)-1]
+				}
+				r := step(log, run, head, int64(len(ids)+1), []byte(`1`))
+				mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
+				ids = append(ids, r.ID)
+			}
+			for range n {
+				add(s)
+			}
+			remove := slices.Clone(ids[:n-10])
+			stop, added := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(added)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						add(other)
+					}
+				}
+			}()
+			for {
+				head, _, err := s.Head(t.Context(), log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = s.Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: head.ID, Remove: remove})
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, checkpoint.ErrConflict) {
+					t.Fatal(err)
+				}
+				select {
+				case <-stop:
+				default:
+					if head.Seq > int64(n+50) { // nobody else has a chance any more
+						close(stop)
+						<-added
+					}
+				}
+			}
+			select {
+			case <-stop:
+			default:
+				close(stop)
+				<-added
+			}
+			if left := count(t, s, log); left != len(ids)-len(remove) {
+				t.Errorf("%d records, want %d", left, len(ids)-len(remove))
+			}
+			for d, err := range s.Verify(t.Context(), "") {
+				t.Error(d, err)
+			}
+		})
+	}
+}
+
+// A long thread is copied in pieces.
+func TestALongThreadIsCopiedInPieces(t *testing.T) {
+	for _, ttl := range []time.Duration{0, time.Hour} {
+		p := newPrefix(t)
+		s := openAt(t, p, redis.Options{TTL: ttl})
+		defer s.Close()
+		for _, ns := range []string{"", "n"} {
+			write(t, s, checkpoint.Log{Thread: "t", Namespace: ns}, 1100)
+		}
+		if err := s.Copy(t.Context(), "t", "u"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Copy(t.Context(), "t", "u"); !errors.Is(err, checkpoint.ErrConflict) {
+			t.Fatalf("got %v where there is a thread", err)
+		}
+		c := client(t, servertest.Redis(t))
+		for _, k := range keys(t, c, p+"t:") {
+			if strings.Contains(k, "~") {
+				t.Errorf("key %q is left", k)
+			}
+			if lasts := c.PTTL(t.Context(), k).Val() < 0; lasts != (ttl == 0) {
+				t.Errorf("key %q lasts: %v, with a TTL of %v", k, lasts, ttl)
+			}
+		}
+		for _, ns := range []string{"", "n"} {
+			log := checkpoint.Log{Thread: "u", Namespace: ns}
+			if n := count(t, s, log); n != 1100 {
+				t.Errorf("%d records", n)
+			}
+			head, _, err := s.Head(t.Context(), log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustWrite(t, s, &checkpoint.Write{Log: log, Head: head.ID, Record: step(log, checkpoint.NewRunID(), head.ID, 1101, message)})
+		}
+		for d, err := range s.Verify(t.Context(), "") {
+			t.Error(d, err)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 	of := func(id string) []string { return keys(t, c, p+"t:{"+id+"}") }
 	for _, id := range []string{"idle", "copy"} {
 		all := of(id)
-		if len(all) < 15 {
+		if len(all) != 7 {
 			t.Fatalf("thread %s has keys %q", id, all)
 		}
 		var ends []time.Duration
@@ -94,7 +94,7 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 			}
 		}
 	}
-	for _, index := range []string{"i:threads", "i:due", "i:until", "i:since", "i:names", "i:expiry"} {
+	for _, index := range []string{"i:threads", "i:due", "i:lease", "i:names", "i:expiry"} {
 		for _, m := range c.ZRange(t.Context(), p+index, 0, -1).Val() {
 			for _, gone := range []string{"idle", "copy"} {
 				if len(m) >= len(gone) && m[len(m)-len(gone):] == gone {
@@ -131,16 +131,13 @@ func TestThreadsThatVanishLeaveTheIndexes(t *testing.T) {
 		mustWrite(t, s, &checkpoint.Write{Log: checkpoint.Log{Thread: "other"}, Claim: true})
 	}
 	c := client(t, servertest.Redis(t))
-	for _, index := range []string{"i:threads", "i:due", "i:until", "i:since", "i:names", "i:expiry"} {
+	for _, index := range []string{"i:threads", "i:due", "i:lease", "i:names", "i:expiry"} {
 		if n := c.ZCard(t.Context(), p+index).Val(); n > 1 {
 			t.Errorf("%s has %d members", index, n)
 		}
 	}
 	if n := c.HLen(t.Context(), p+"i:at").Val(); n > 1 {
 		t.Errorf("i:at has %d fields", n)
-	}
-	if n := c.HLen(t.Context(), p+"i:labels").Val(); n > 1 {
-		t.Errorf("i:labels has %d fields", n)
 	}
 }
 

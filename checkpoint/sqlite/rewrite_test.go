@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,12 +12,11 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
 const hour = time.Hour
-
-var never time.Time
 
 // Whoever knows the head of a log that another process emptied meets a conflict.
 func TestALogEmptiedByAnotherProcess(t *testing.T) {
@@ -62,9 +62,7 @@ func TestALeaseFromTheFutureHasRunOut(t *testing.T) {
 	}
 	db := rawDB(t, path)
 	defer db.Close()
-	if _, err := db.Exec(`UPDATE superstep_threads SET lease_until = lease_until + 3600000000`); err != nil {
-		t.Fatal(err)
-	}
+	alter(t, db, func(h *engine.Header) { h.Lease.Until = h.Lease.Until.Add(hour) })
 	n := 0
 	for w, err := range s.(checkpoint.Scheduler).Abandoned(t.Context(), 0) {
 		if n++; err != nil || w.Lease.Holder != "a" {
@@ -75,6 +73,24 @@ func TestALeaseFromTheFutureHasRunOut(t *testing.T) {
 		t.Fatalf("%d abandoned threads, want 1", n)
 	}
 	if _, err := s.Write(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alter changes the header of thread t behind the store's back.
+func alter(t *testing.T, db *sql.DB, f func(h *engine.Header)) {
+	t.Helper()
+	var b []byte
+	if err := db.QueryRow(`SELECT header FROM superstep_threads WHERE thread = 't'`).Scan(&b); err != nil {
+		t.Fatal(err)
+	}
+	h, err := engine.ParseHeader("t", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(&h)
+	h.Version++
+	if _, err := db.Exec(`UPDATE superstep_threads SET version = ?, header = ? WHERE thread = 't'`, h.Version, engine.AppendHeader(nil, "t", &h)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -119,25 +135,26 @@ func TestVerifyFindsDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		do, place, says string
 	}{
-		"data":            {`UPDATE superstep_records SET data = x'00' || data WHERE rid & 4294967295 = 3`, "record 3", "checksum"},
-		"meta":            {`UPDATE superstep_records SET meta = meta || ' ' WHERE rid & 4294967295 = 3`, "record 3", "checksum"},
-		"sequence number": {`UPDATE superstep_records SET seq = seq + 1 WHERE rid & 4294967295 = 3`, "record 3", "seq"},
-		"ID":              {`UPDATE superstep_records SET id = 'x' WHERE rid & 4294967295 = 3`, "record 3", "superstep_ids"},
-		"no IDs":          {`DELETE FROM superstep_ids`, "record 1", "superstep_ids"},
-		"branch":          {`UPDATE superstep_records SET br = 2 WHERE rid & 4294967295 = 3`, "record 3", "branch 2"},
-		"segments":        {`INSERT INTO superstep_segments SELECT lid, 3, 7, 1 FROM superstep_logs`, "record 3", "superstep_segments"},
-		"a record gone":   {`DELETE FROM superstep_records WHERE rid & 4294967295 = 3`, "superstep_logs", "missing"},
-		"total":           {`UPDATE superstep_records SET total = 1 WHERE rid & 4294967295 = 3`, "record 3", "total"},
-		"freed":           {`UPDATE superstep_logs SET freed = 1`, "superstep_logs", "freed"},
-		"time":            {`UPDATE superstep_logs SET bucket = 1`, "superstep_logs", "bucket"},
+		"data":      {`UPDATE superstep_records SET data = x'00' || data WHERE rid & 4294967295 = 3`, "row 3", "data has checksum"},
+		"meta":      {`UPDATE superstep_records SET meta = meta || ' ' WHERE rid & 4294967295 = 3`, "row 3", "meta has checksum"},
+		"facts":     {`UPDATE superstep_records SET facts = substr(facts, 1, 9) || x'0e' || substr(facts, 11) WHERE rid & 4294967295 = 3`, "row 3", "row has checksum"},
+		"facts cut": {`UPDATE superstep_records SET facts = substr(facts, 1, 20) WHERE rid & 4294967295 = 3`, "record 3", "cut off"},
+		"no IDs":    {`DELETE FROM superstep_side WHERE substr(key, 1, 1) = x'75'`, "row 1", "ID does not lead to it"},
+		"swapped records": {`UPDATE superstep_records SET rid = -(rid + CASE rid & 4294967295 WHEN 3 THEN 1 ELSE -1 END) WHERE rid & 4294967295 IN (3, 4);
+			UPDATE superstep_records SET rid = -rid WHERE rid < 0`, "row 3", "row has checksum"},
+		"a record gone":   {`DELETE FROM superstep_records WHERE rid & 4294967295 = 3`, "row 5", "there are 4"},
+		"a result":        {`UPDATE superstep_side SET value = x'00' || value WHERE substr(key, 1, 1) = x'72'`, "side row", "checksum"},
+		"swapped results": {`UPDATE superstep_side SET value = (SELECT value FROM superstep_side WHERE substr(key, 1, 1) = x'75') WHERE substr(key, 1, 1) = x'72'`, "side row", "checksum"},
+		"header":          {`UPDATE superstep_threads SET header = header || x'00'`, "header", "checksum"},
+		"minute":          {`UPDATE superstep_threads SET minute = 1`, "superstep_threads", "minute"},
 		"due":             {`UPDATE superstep_threads SET due = 1`, "superstep_threads", "due"},
-		"head's due":      {`UPDATE superstep_threads SET head_due = 1, due = 1`, "superstep_threads", "head_due"},
 		"no thread":       {`DELETE FROM superstep_threads`, "table superstep_logs", "does not exist"},
 		"no log":          {`DELETE FROM superstep_logs`, "table superstep_records", "does not exist"},
-		"an index":        {`PRAGMA writable_schema = ON; UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'superstep_logs_bucket') WHERE name = 'superstep_threads_due'`, "threads.db", ""},
+		"an index":        {`PRAGMA writable_schema = ON; UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_superstep_logs_1') WHERE name = 'superstep_threads_due'`, "threads.db", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := fill(t, 5)
+			results(t, path)
 			db := rawDB(t, path)
 			if _, err := db.Exec(c.do); err != nil {
 				t.Fatal(err)
@@ -157,6 +174,17 @@ func TestVerifyFindsDamage(t *testing.T) {
 			}
 			t.Fatalf("found only %q", all)
 		})
+	}
+}
+
+// results leaves a result beside the log of thread t.
+func results(t *testing.T, path string) {
+	t.Helper()
+	s := openAt(t, path)
+	defer s.Close()
+	w := &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindChanges, Data: []byte(`1`)}}}
+	if _, err := s.Write(t.Context(), w); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -29,14 +29,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/private"
 	"github.com/superstep-dev/superstep/internal/sqlitedb"
@@ -67,12 +66,15 @@ const (
 	defaultReaders = 4
 )
 
-// Store is a [checkpoint.Store] in a SQLite database. It also implements
-// [checkpoint.Lister], [checkpoint.Copier], [checkpoint.Scheduler],
-// [checkpoint.Rewriter], [checkpoint.Verifier] and, for the runs of this process,
-// [checkpoint.Locker].
+// Store is a [checkpoint.Store] in a SQLite database, with all that an [engine.Engine]
+// can do.
 type Store struct {
-	checkpoint.Locks
+	*engine.Engine
+	driver *driver
+}
+
+// driver keeps an engine's rows.
+type driver struct {
 	path    string
 	timeout time.Duration
 
@@ -83,30 +85,25 @@ type Store struct {
 	write writeStmts
 	read  readStmts
 
-	// lead is held by whoever uses conn.
-	lead   chan struct{}
+	lead   chan struct{} // held by whoever uses conn
 	closed atomic.Bool
 	stop   chan struct{} // closed by Close
 
 	readonly error       // why nothing can be written
 	frozen   os.FileInfo // of a file that SQLite takes to never change; else nil
-
-	mu    sync.Mutex
-	queue []*request
-
-	logs map[checkpoint.Log]*logState // of conn's user
 }
 
 var (
-	_ checkpoint.Store  = (*Store)(nil)
-	_ checkpoint.Lister = (*Store)(nil)
-	_ checkpoint.Copier = (*Store)(nil)
-	_ checkpoint.Locker = (*Store)(nil)
-
-	_ checkpoint.Scheduler = (*Store)(nil)
-	_ checkpoint.Rewriter  = (*Store)(nil)
-	_ checkpoint.Verifier  = (*Store)(nil)
+	_ engine.Driver  = (*driver)(nil)
+	_ engine.Checker = (*driver)(nil)
 )
+
+// Compact gives the space that deleted and shortened threads left back to the
+// file system (VACUUM). The database is written anew, which needs as much free
+// disk space again, and nobody writes meanwhile. Without it the space is used
+// for what is written next. A database that other programs share is compacted
+// as a whole.
+func (s *Store) Compact(ctx context.Context) error { return s.driver.compact(ctx) }
 
 // Open opens the database at path and makes it if there is none. The path
 // ":memory:" means a database in memory that ends with the store. A new file can be
@@ -128,18 +125,25 @@ func Open(path string, opts ...Options) (*Store, error) {
 			return nil, explain("open", path, err)
 		}
 		db.SetMaxOpenConns(1)
-		return open(db, nil, path, o, db)
+		return storeOf(open(db, nil, path, o, db))
 	}
-	s, err := openFile(path, o)
+	d, err := openFile(path, o)
 	if !o.Writable && (errors.Is(err, ErrReadOnly) || errors.Is(err, ErrCannotOpen)) {
-		if s, roErr := openReadOnly(path, o, err); roErr == nil {
-			return s, nil
+		if d, roErr := openReadOnly(path, o, err); roErr == nil {
+			return storeOf(d, nil)
 		}
 	}
-	return s, err
+	return storeOf(d, err)
 }
 
-func openFile(path string, o Options) (*Store, error) {
+func storeOf(d *driver, err error) (*Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Store{engine.New(d, engine.Options{}), d}, nil
+}
+
+func openFile(path string, o Options) (*driver, error) {
 	private.Create(path)
 	writer, err := sql.Open("sqlite", sqlitedb.DSN(path, "_pragma=busy_timeout("+fmt.Sprint(o.BusyTimeout.Milliseconds())+")"))
 	if err != nil {
@@ -174,9 +178,9 @@ func New(db *sql.DB, opts ...Options) (*Store, error) {
 		if file == "" {
 			file = ":memory:"
 		}
-		return open(db, nil, file, o)
+		return storeOf(open(db, nil, file, o))
 	}
-	return open(db, db, file, o)
+	return storeOf(open(db, db, file, o))
 }
 
 func optionsOf(opts []Options) (Options, error) {
@@ -196,15 +200,15 @@ func optionsOf(opts []Options) (Options, error) {
 	return o, nil
 }
 
-func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *Store, err error) {
-	s := &Store{
+func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *driver, err error) {
+	d := &driver{
 		path: path, timeout: o.BusyTimeout, readDB: reader, own: own,
-		lead: make(chan struct{}, 1), stop: make(chan struct{}), logs: make(map[checkpoint.Log]*logState),
+		lead: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
 			err = explain("open", path, err)
-			s.release()
+			d.release()
 		}
 	}()
 	if info, err := os.Stat(path); err == nil {
@@ -222,7 +226,7 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 	if err := sqlitedb.NewWriter(writer, o.BusyTimeout).WAL(ctx); err != nil {
 		return nil, err
 	}
-	if s.conn, err = writer.Conn(ctx); err != nil {
+	if d.conn, err = writer.Conn(ctx); err != nil {
 		return nil, err
 	}
 	level := "NORMAL"
@@ -238,86 +242,86 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *St
 		`PRAGMA cache_size = -16384`,
 		`PRAGMA wal_autocheckpoint = 4000`,
 	} {
-		if _, err := s.conn.ExecContext(ctx, p); err != nil {
+		if _, err := d.conn.ExecContext(ctx, p); err != nil {
 			return nil, err
 		}
 	}
-	if err := migrate(ctx, s.conn, path); err != nil {
+	if err := migrate(ctx, d.conn, path); err != nil {
 		return nil, err
 	}
 	// A file that another process deleted or that cannot be written shows now.
-	if err := s.tryWrite(ctx); err != nil {
+	if err := d.tryWrite(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.write.prepare(ctx, s.conn); err != nil {
+	if err := d.write.prepare(ctx, d.conn); err != nil {
 		return nil, err
 	}
 	// From here on, waiting is done by begin, which hears contexts.
-	if _, err := s.conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil {
+	if _, err := d.conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil {
 		return nil, err
 	}
-	var p preparer = s.conn
+	var p preparer = d.conn
 	if reader != nil {
 		p = reader
 	}
-	if err := s.read.prepare(ctx, p); err != nil {
+	if err := d.read.prepare(ctx, p); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return d, nil
 }
 
 // openReadOnly opens a database that cannot be written, for the reason why: a
 // back-up, say, or one on a file system that is mounted read-only.
-func openReadOnly(path string, o Options, why error) (*Store, error) {
+func openReadOnly(path string, o Options, why error) (*driver, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return nil, why
 	}
 	query := fmt.Sprintf("mode=ro&_pragma=busy_timeout(%d)&_pragma=query_only(1)", o.BusyTimeout.Milliseconds())
-	s, err := openReader(path, query, o, why)
+	d, err := openReader(path, query, o, why)
 	if err == nil {
-		return s, nil
+		return d, nil
 	}
 	// Readers of a database in WAL mode share files beside it, which can't be
 	// made here. When no log is there, nobody writes and the file holds all.
 	if _, walErr := os.Stat(path + "-wal"); !errors.Is(walErr, fs.ErrNotExist) {
 		return nil, err
 	}
-	if s, err = openReader(path, query+"&immutable=1", o, why); err == nil {
-		s.frozen = info
+	if d, err = openReader(path, query+"&immutable=1", o, why); err == nil {
+		d.frozen = info
 	}
-	return s, err
+	return d, err
 }
 
 // changed reports that somebody has written to a file that SQLite takes to never
 // change: what it has of it may be old, or mixed with what is new.
-func (s *Store) changed() error {
-	if s.frozen == nil {
+func (d *driver) changed() error {
+	if d.frozen == nil {
 		return nil
 	}
-	info, err := os.Stat(s.path)
-	same := err == nil && os.SameFile(info, s.frozen) && info.Size() == s.frozen.Size() && info.ModTime().Equal(s.frozen.ModTime())
-	if wal, err := os.Stat(s.path + "-wal"); same && (errors.Is(err, fs.ErrNotExist) || err == nil && wal.Size() == 0) {
+	info, err := os.Stat(d.path)
+	same := err == nil && os.SameFile(info, d.frozen) && info.Size() == d.frozen.Size() && info.ModTime().Equal(d.frozen.ModTime())
+	if wal, err := os.Stat(d.path + "-wal"); same && (errors.Is(err, fs.ErrNotExist) || err == nil && wal.Size() == 0) {
 		return nil
 	}
-	return &Error{Op: "read", Path: s.path, Kind: ErrChanged, Fix: "open it anew when nobody writes to it, or where its directory can be written"}
+	return &Error{Op: "read", Path: d.path, Kind: ErrChanged, Fix: "open it anew when nobody writes to it, or where its directory can be written"}
 }
 
-func openReader(path, query string, o Options, why error) (_ *Store, err error) {
+func openReader(path, query string, o Options, why error) (_ *driver, err error) {
 	db, err := sql.Open("sqlite", sqlitedb.DSN(path, query))
 	if err != nil {
 		return nil, explain("open", path, err)
 	}
 	db.SetMaxOpenConns(o.Readers)
 	db.SetMaxIdleConns(o.Readers)
-	s := &Store{
+	d := &driver{
 		path: path, timeout: o.BusyTimeout, readDB: db, own: []*sql.DB{db}, readonly: why,
-		lead: make(chan struct{}, 1), stop: make(chan struct{}), logs: make(map[checkpoint.Log]*logState),
+		lead: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	defer func() {
 		if err != nil {
 			err = explain("open", path, err)
-			_ = s.release()
+			_ = d.release()
 		}
 	}()
 	ctx := context.Background()
@@ -328,105 +332,90 @@ func openReader(path, query string, o Options, why error) (_ *Store, err error) 
 	if v > len(migrations) {
 		return nil, tooNew(path, v)
 	}
+	if 0 < v && v <= oldest {
+		return nil, tooOld(path, v)
+	}
 	if v < len(migrations) {
 		return nil, &Error{
 			Op: "open", Path: path, Kind: ErrReadOnly, Err: why,
 			What: fmt.Sprintf("it has schema version %d and must be brought to version %d", v, len(migrations)), Fix: "open a copy that can be written",
 		}
 	}
-	if err := s.read.prepare(ctx, db); err != nil {
+	if err := d.read.prepare(ctx, db); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return d, nil
 }
 
 // writable says why the database cannot be written to.
-func (s *Store) writable(op string) error {
-	if s.readonly == nil {
+func (d *driver) writable(op string) error {
+	if d.readonly == nil {
 		return nil
 	}
 	return &Error{
-		Op: op, Path: s.path, Kind: ErrReadOnly, Err: s.readonly, What: "it was opened for reading alone",
+		Op: op, Path: d.path, Kind: ErrReadOnly, Err: d.readonly, What: "it was opened for reading alone",
 		Fix: "make the file and its directory writable, or copy it to where it can be written; then open it anew",
 	}
 }
 
-func (s *Store) tryWrite(ctx context.Context) error {
-	if _, err := s.conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+func (d *driver) tryWrite(ctx context.Context) error {
+	if _, err := d.conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
 		// The driver reports the end of a context even where it has begun.
-		_, _ = s.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+		_, _ = d.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
 		return err
 	}
 	// BEGIN IMMEDIATE does not mind a file that is read-only.
-	_, err := s.conn.ExecContext(ctx, `UPDATE superstep_meta SET version = version`)
-	if _, undo := s.conn.ExecContext(ctx, `ROLLBACK`); err == nil {
+	_, err := d.conn.ExecContext(ctx, `UPDATE superstep_meta SET version = version`)
+	if _, undo := d.conn.ExecContext(ctx, `ROLLBACK`); err == nil {
 		err = undo
 	}
 	return err
 }
 
 // release closes all that is open.
-func (s *Store) release() error {
-	errs := []error{s.write.close(), s.read.close()}
-	if s.conn != nil {
-		if s.own == nil { // back into its owner's pool, as it should be there
-			_, err := s.conn.ExecContext(context.Background(), fmt.Sprintf(`PRAGMA busy_timeout = %d`, s.timeout.Milliseconds()))
+func (d *driver) release() error {
+	errs := []error{d.write.close(), d.read.close()}
+	if d.conn != nil {
+		if d.own == nil { // back into its owner's pool, as it should be there
+			_, err := d.conn.ExecContext(context.Background(), fmt.Sprintf(`PRAGMA busy_timeout = %d`, d.timeout.Milliseconds()))
 			errs = append(errs, err)
 		}
-		errs = append(errs, s.conn.Close())
+		errs = append(errs, d.conn.Close())
 	}
-	for i := len(s.own) - 1; i >= 0; i-- {
-		errs = append(errs, s.own[i].Close())
+	for i := len(d.own) - 1; i >= 0; i-- {
+		errs = append(errs, d.own[i].Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Close implements [checkpoint.Store]. Writes that have begun are finished.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return checkpoint.ErrClosed
-	}
-	s.lead <- struct{}{} // never given back
-	close(s.stop)
-	return explain("close", s.path, s.release())
-}
-
-func (s *Store) start(ctx context.Context, thread checkpoint.ThreadID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.closed.Load() {
-		return checkpoint.ErrClosed
-	}
-	return checkpoint.Log{Thread: thread}.Check()
+// Close implements [engine.Driver].
+func (d *driver) Close() error {
+	d.closed.Store(true)
+	d.lead <- struct{}{} // never given back
+	close(d.stop)
+	return explain("close", d.path, d.release())
 }
 
 // hold waits until the caller may use conn.
-func (s *Store) hold(ctx context.Context) error {
+func (d *driver) hold(ctx context.Context) error {
 	select {
-	case s.lead <- struct{}{}:
+	case d.lead <- struct{}{}:
 		return nil
-	case <-s.stop:
+	case <-d.stop:
 		return checkpoint.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (s *Store) letGo() { <-s.lead }
+func (d *driver) letGo() { <-d.lead }
 
-// failed explains an error of a method. A store that is being closed says so.
-func (s *Store) failed(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if s.closed.Load() && !backend.Agreed(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return checkpoint.ErrClosed
-	}
-	if backend.Agreed(err) {
+// failed explains an error of a method.
+func (d *driver) failed(op string, err error) error {
+	if errors.Is(err, checkpoint.ErrCorrupt) || errors.Is(err, checkpoint.ErrVersion) || errors.Is(err, checkpoint.ErrClosed) {
 		return err
 	}
-	return explain(op, s.path, err)
+	return explain(op, d.path, err)
 }
 
 // preparer is a connection or a pool of them.
@@ -436,13 +425,20 @@ type preparer interface {
 
 type stmts []*sql.Stmt
 
-func (l *stmts) add(ctx context.Context, p preparer, into **sql.Stmt, query string) error {
-	st, err := p.PrepareContext(ctx, query)
-	if err != nil {
-		return err
+type query struct {
+	into **sql.Stmt
+	text string
+}
+
+func (l *stmts) addAll(ctx context.Context, p preparer, queries []query) error {
+	for _, q := range queries {
+		st, err := p.PrepareContext(ctx, q.text)
+		if err != nil {
+			return err
+		}
+		*q.into = st
+		*l = append(*l, st)
 	}
-	*into = st
-	*l = append(*l, st)
 	return nil
 }
 

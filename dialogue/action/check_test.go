@@ -113,7 +113,7 @@ func TestEveryDifferenceOfCodeAndContractIsAFindingAtItsPlace(t *testing.T) {
 	want := strings.TrimSpace(`
 pay.yaml:3:3: error: slot "amount": validator "positive" has no code; did you mean "positiv"?
 pay.yaml:3:3: error: slot "amount" is of type number, and the code of its validator "rounded" takes the type integer; give both one type
-pay.yaml:4:3: error: slot "due" is of type date, and the code of its validator "known" takes the type datetime; give both one type
+pay.yaml:4:3: error: slot "due" is of type date, and the code of its validator "known" takes the type datetime; let it take a string
 pay.yaml:6:3: error: action "pay": the input "amount" is of type number here, and of type string in its code; give both one type
 pay.yaml:6:3: error: action "pay": the input "fee" may be missing here, and its code needs it; write it without the ?, or make it optional there
 pay.yaml:6:3: error: action "pay": its code has no input "due"; known are amount, due_date, fee

@@ -99,7 +99,9 @@ const (
 )
 
 // New builds an assistant. What the program calls and the configuration lacks is an
-// error. The options are those of the graph.
+// error. The options are those of the graph. Results of actions, validators and models
+// stay in the history ([graph.RecordOnce]), so that a conversation can be explained, made a
+// test and replayed.
 func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	if c.Program == nil {
 		return nil, errors.New("assistant: Config.Program is missing; compile one with program.Load")
@@ -133,7 +135,7 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	b.AddNode(handleIntentChange, a.decide, graph.Describe("", "begins, ends or resumes a flow"))
 	b.AddNode(executeAction, a.execute, graph.Describe("", "runs actions and models"))
 	b.AddNode(generateResponse, a.respond, graph.Describe("", "has the last word about the reply"))
-	b.AddNode(collectNextSlot, a.collect, graph.Describe("", "waits for what comes next"))
+	b.AddNode(collectNextSlot, a.collect, graph.Describe("", "waits for what comes next"), graph.AskFirst[State, answer](asked, a.asks))
 
 	b.AddEdge(graph.Start, understand)
 	to := func(f func(s *State) string) func(context.Context, *State) (graph.Command, error) {
@@ -147,7 +149,7 @@ func New(c Config, opts ...graph.Option) (*Assistant, error) {
 	b.AddConditionalEdges(generateResponse, to(afterResponse), graph.End, collectNextSlot, executeAction)
 	b.AddEdge(collectNextSlot, understand)
 
-	g, err := b.Defaults(graph.OnInput(onInput)).Compile(append([]graph.Option{graph.WithCheckpointer(c.Store), graph.Configurable(Caller{})}, opts...)...)
+	g, err := b.Defaults(graph.OnInput(onInput)).Compile(append([]graph.Option{graph.WithCheckpointer(c.Store), graph.Configurable(Caller{}), graph.RecordOnce()}, opts...)...)
 	if err != nil {
 		return nil, err
 	}

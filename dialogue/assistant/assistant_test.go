@@ -395,13 +395,30 @@ func (w *writes) Write(ctx context.Context, c *checkpoint.Write) (checkpoint.Wri
 	return w.Memory.Write(ctx, c)
 }
 
-func TestATurnWithoutAnActionAppendsFourRecords(t *testing.T) {
+func TestATurnWithoutAnActionAppendsThreeRecords(t *testing.T) {
 	w := &writes{Memory: checkpoint.NewMemory()}
 	a := build(t, assistant.Config{Store: w})
 	say(t, a, "Book a flight")
 	w.records = 0
 	say(t, a, "New York")
-	if w.records != 4 { // the message, what it means, what follows, the question
+	if w.records != 3 { // the message, what it means, and what follows with the question
 		t.Errorf("%d records", w.records)
+	}
+}
+
+func TestAMessageThatIsTooLongIsToldSo(t *testing.T) {
+	a := build(t, assistant.Config{Store: checkpoint.NewMemory()})
+	asked, _ := say(t, a, "Book a flight")
+	for _, id := range []string{"", "m-7"} {
+		r, err := a.Say(t.Context(), "anna", dialogue.Message{ID: id, Text: strings.Repeat("a", 1_000_000)})
+		if err != nil || r.Text != "That message is too long." || r.Waiting == nil {
+			t.Errorf("ID %q: %+v, %v", id, r, err)
+		}
+	}
+	if r, err := a.Say(t.Context(), "anna", dialogue.Message{ID: "m-7", Text: "again"}); err != nil || r.Text != "That message is too long." {
+		t.Errorf("delivered again: %+v, %v", r, err)
+	}
+	if r, _ := say(t, a, "New York"); r.Text == asked.Text || strings.Contains(r.Text, "long") {
+		t.Errorf("then: %q", r.Text)
 	}
 }

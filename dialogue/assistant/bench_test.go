@@ -1,3 +1,5 @@
+//go:build unix
+
 package assistant_test
 
 import (
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,9 +45,20 @@ func turn(b testing.TB, a *assistant.Assistant, thread, text string) {
 	}
 }
 
+// processor is the time that this process has had of the processors: what a busy machine
+// says of a cost.
+func processor(b *testing.B) time.Duration {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
 // percentiles reports where times lie.
 func percentiles(b *testing.B, times []time.Duration) {
 	slices.Sort(times)
+	b.ReportMetric(float64(times[0].Microseconds())/1000, "min-ms")
 	at := func(p float64) float64 { return float64(times[int(p*float64(len(times)-1))].Microseconds()) / 1000 }
 	b.ReportMetric(at(0.5), "p50-ms")
 	b.ReportMetric(at(0.99), "p99-ms")
@@ -72,17 +86,19 @@ func BenchmarkTurn(b *testing.B) {
 			turn(b, a, "anna", "count")
 			times := make([]time.Duration, 0, b.N)
 			b.ReportAllocs()
+			used := processor(b)
 			for b.Loop() {
 				began := time.Now()
 				turn(b, a, "anna", "7")
 				times = append(times, time.Since(began))
 			}
+			b.ReportMetric(float64((processor(b)-used).Microseconds())/1000/float64(len(times)), "cpu-ms/turn")
 			percentiles(b, times)
 		})
 	}
 }
 
-// BenchmarkLongConversation is the last of 2,000 turns beside the twentieth, and what the
+// BenchmarkLongConversation is what turns cost on the way to the 2,000th, and what the
 // database holds.
 func BenchmarkLongConversation(b *testing.B) {
 	const turns = 2000
@@ -94,11 +110,11 @@ func BenchmarkLongConversation(b *testing.B) {
 		}
 		a := numbers(b, store)
 		turn(b, a, "anna", "count")
-		times := make([]time.Duration, turns)
+		times, used := make([]time.Duration, turns), make([]time.Duration, turns)
 		for i := range times {
-			began := time.Now()
+			began, before := time.Now(), processor(b)
 			turn(b, a, "anna", strconv.Itoa(i))
-			times[i] = time.Since(began)
+			times[i], used[i] = time.Since(began), processor(b)-before
 		}
 		if err := store.Close(); err != nil {
 			b.Fatal(err)
@@ -109,6 +125,9 @@ func BenchmarkLongConversation(b *testing.B) {
 		}
 		b.ReportMetric(middle(times[:100]), "ms-first-100")
 		b.ReportMetric(middle(times[turns-100:]), "ms-last-100")
+		for _, from := range []int{0, 200, 1000, turns - 100} { // the lists that are kept are full after 100
+			b.ReportMetric(middle(used[from:from+100]), fmt.Sprintf("cpu-ms-after-%d", from))
+		}
 		info, err := os.Stat(path)
 		if err != nil {
 			b.Fatal(err)
@@ -123,7 +142,7 @@ func BenchmarkManyConversations(b *testing.B) {
 	for b.Loop() {
 		a := numbers(b, checkpoint.NewMemory())
 		times := make([]time.Duration, conversations*turns)
-		began := time.Now()
+		began, used := time.Now(), processor(b)
 		for round := range turns {
 			text := "7"
 			if round == 0 {
@@ -143,6 +162,7 @@ func BenchmarkManyConversations(b *testing.B) {
 			all.Wait()
 		}
 		b.ReportMetric(float64(len(times))/time.Since(began).Seconds(), "turns/s")
+		b.ReportMetric(float64((processor(b)-used).Microseconds())/1000/float64(len(times)), "cpu-ms/turn")
 		percentiles(b, times)
 	}
 }

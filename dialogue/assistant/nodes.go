@@ -376,18 +376,28 @@ func (a *Assistant) generate(ctx context.Context, call dialogue.ModelCall) (dial
 	return out, nil
 }
 
+// asked is the key of the question of a turn's end.
+const asked = "turn"
+
+// asks is what collect asks.
+func (a *Assistant) asks(s *State) (question any, opts []graph.AskOption, ask bool) {
+	d := s.outline()
+	opts = []graph.AskOption{a.takes}
+	if due, ok := d.Due(); ok {
+		opts = append(opts, graph.Deadline(max(due.Sub(a.config.Now()), time.Millisecond)))
+	}
+	return a.question(d), opts, len(s.Inbox.Get()) == 0
+}
+
 // collect waits for what comes next.
 func (a *Assistant) collect(ctx context.Context, s *State) error {
 	if len(s.Inbox.Get()) > 0 {
 		return nil // it came meanwhile
 	}
-	d := s.outline()
-	opts := []graph.AskOption{a.takes}
-	if due, ok := d.Due(); ok {
-		opts = append(opts, graph.Deadline(max(due.Sub(a.config.Now()), time.Millisecond)))
-	}
-	said, err := graph.Interrupt[answer](ctx, "turn", a.question(d), opts...)
+	question, opts, _ := a.asks(s)
+	said, err := graph.Interrupt[answer](ctx, asked, question, opts...)
 	if _, late := errors.AsType[*graph.DeadlineError](err); late {
+		d := s.outline()
 		due, _ := d.Due()
 		s.Inbox.Set([]begun{{Wake: &dialogue.Wake{Time: due}}})
 		return nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -30,7 +31,8 @@ func TestMain(m *testing.M) { servertest.Main(m) }
 type kept struct {
 	t     *testing.T
 	open  func() (checkpoint.Store, error)
-	stays bool // the store isn't closed in between
+	stays bool // the process isn't another for each input
+	store checkpoint.Store
 
 	talks map[string]*talk      // by thread
 	read  map[string]understood // what was read without a model, by message
@@ -48,6 +50,9 @@ type talk struct {
 	w      dialoguetest.World
 
 	changed bool // the program, in between
+
+	a     *assistant.Assistant
+	store checkpoint.Store // that it is of
 }
 
 func (k *kept) conversation(thread string, p *program.Program, w dialoguetest.World) (dialoguetest.Conversation, error) {
@@ -123,22 +128,41 @@ func (nothing) Generate(context.Context, dialogue.ModelCall) dialogue.Answer {
 	return dialogue.Answer{Error: &dialogue.Failure{Type: "replayed", Message: errNothing.Error()}}
 }
 
-func (c *talk) with(f func(a *assistant.Assistant) error) error {
-	store, err := c.k.open()
-	if err != nil {
-		return err
+// restart ends the process.
+func (k *kept) restart() error {
+	if k.stays || k.store == nil {
+		return nil
 	}
-	if !c.k.stays {
-		defer store.Close()
+	err := k.store.Close()
+	k.store = nil
+	return err
+}
+
+func (c *talk) with(f func(a *assistant.Assistant) error) (err error) {
+	k := c.k
+	if k.store == nil {
+		if k.store, err = k.open(); err != nil {
+			return err
+		}
+		k.t.Cleanup(func() { // the last one's is closed
+			if err := k.restart(); err != nil {
+				k.t.Error(err)
+			}
+		})
 	}
-	a, err := c.assistant(store)
-	if err != nil {
-		return err
+	if c.a == nil || c.store != k.store {
+		if c.a, err = c.assistant(k.store); err != nil {
+			return err
+		}
+		c.store = k.store
 	}
-	return f(a)
+	return f(c.a)
 }
 
 func (c *talk) Take(in dialogue.Input) (r dialogue.Reply, err error) {
+	if err := c.k.restart(); err != nil {
+		return r, err
+	}
 	err = c.with(func(a *assistant.Assistant) (err error) {
 		ctx := c.k.t.Context()
 		switch in := in.(type) {
@@ -288,5 +312,60 @@ func TestEveryScenarioIsReplayedFromItsRecording(t *testing.T) {
 				t.Errorf("%v", d)
 			}
 		})
+	}
+}
+
+// Every conversation can be made a test, which holds and tells no secret.
+func TestEveryConversationBecomesATest(t *testing.T) {
+	store := checkpoint.NewMemory()
+	k := &kept{t: t, open: func() (checkpoint.Store, error) { return store, nil }, stays: true}
+	r := runner(t)
+	r.Open = k.conversation
+	list := scenarios(t, "scenarios.yaml", "more.yaml")
+	secrets := map[string][]string{}
+	for _, s := range list {
+		r.Run(s, list)
+		for _, turn := range s.Turns {
+			secrets[s.ID] = append(secrets[s.ID], turn.Hidden...)
+		}
+	}
+	tested := 0
+	for thread, c := range k.talks {
+		if c.changed { // a test has one program
+			continue
+		}
+		t.Run(thread, func(t *testing.T) {
+			a, err := c.again()
+			if err != nil {
+				t.Fatal(err)
+			}
+			turns, err := assistant.Turns(t.Context(), a.Graph().Thread(thread, graph.WithCheckpointer(store)), c.p, assistant.TurnQuery{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(turns) == 0 {
+				return // its only message could not be understood
+			}
+			x, err := dialoguetest.Export(thread, c.p, turns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range x.Failures {
+				t.Error(f)
+			}
+			id, _, _ := strings.Cut(thread, "/")
+			for _, secret := range secrets[id] {
+				if strings.Contains(x.Text, secret) {
+					t.Errorf("it tells %q", secret)
+				}
+			}
+			if t.Failed() {
+				t.Log("\n" + x.Text)
+			}
+			tested++
+		})
+	}
+	if tested < 100 {
+		t.Errorf("%d conversations became tests", tested)
 	}
 }

@@ -83,13 +83,16 @@ type World interface {
 	Generate(call dialogue.ModelCall) dialogue.Answer
 }
 
+// clock is the time at which scenarios begin.
+var clock = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+
 // Run runs one scenario and returns what it should have seen and didn't. The others are
 // those that it may name as its setup.
 func (r *Runner) Run(s Scenario, others []Scenario) []string {
 	if s.Check != nil {
 		return r.check(s)
 	}
-	run := &run{runner: r, scenario: s, start: time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)}
+	run := &run{runner: r, scenario: s, start: clock}
 	run.now = run.start
 	if err := run.compile(); err != nil {
 		return []string{err.Error()}
@@ -319,9 +322,12 @@ func merge(m, key, value *yaml.Node) {
 	}
 }
 
+// first is the user of turns that name none.
+const first = "alice"
+
 func (r *run) talk(user string) *talk {
 	if user == "" {
-		user = "alice"
+		user = first
 	}
 	if r.talks == nil {
 		r.talks = map[string]*talk{}
@@ -329,6 +335,11 @@ func (r *run) talk(user string) *talk {
 	t := r.talks[user]
 	if t == nil {
 		thread := r.scenario.ID + "/" + user
+		if given := r.scenario.Thread; given != "" {
+			if thread = given; user != first {
+				thread += "/" + user
+			}
+		}
 		t = &talk{user: user, thread: thread, state: dialogue.New(thread), ledger: map[string]string{}}
 		r.talks[user] = t
 	}
@@ -408,9 +419,14 @@ func (r *run) play(where string, t Turn, user *talk) *seen {
 			in.ID = fmt.Sprintf("m-%d", r.messages)
 		}
 		if t.Button != "" {
-			in.Question = user.last
-			if t.Button == "first" {
+			switch t.Button {
+			case "last":
+				in.Question = user.last
+			case "first":
 				in.Question = user.first
+			case "none":
+			default:
+				in.Question = t.Button
 			}
 			cmds, given, err := t.commands()
 			if err != nil {
@@ -595,8 +611,24 @@ func (w *world) Do(call dialogue.ActionCall) dialogue.Result {
 	return res
 }
 
+// validating stands before the names of validators in stubs.
+const validating = "validate "
+
 func (w *world) Validate(v dialogue.Validation) dialogue.Validated {
 	out := dialogue.Validated{ID: v.ID, Value: v.Value}
+	name := validating + v.Validator
+	if list := w.r.scenario.Stub[name]; len(list) > 0 {
+		n := w.user.stub(name, list)
+		a, err := answerOf(n)
+		if err != nil {
+			w.r.failf(w.where, "stub %s: %v", name, err)
+		}
+		if kept, ok := a.outputs["keep"]; ok {
+			out.Value = kept
+		}
+		out.Reason, out.Error = a.outputs["refuse"].String(), a.failure
+		return out
+	}
 	if w.r.coded() {
 		out = w.r.runner.Actions.Validate(of(w.user), v)
 	}
@@ -709,6 +741,10 @@ func (r *run) model(where string, user *talk, call dialogue.ModelCall) dialogue.
 	text, _ := v.Get("text")
 	tool, _ := v.Get("tool")
 	a := dialogue.Answer{ID: call.ID, Text: text.String(), Tool: tool.String(), Args: map[string]expr.Value{}}
+	if kind, failed := v.Get("error"); failed {
+		message, _ := v.Get("message")
+		a.Error = &dialogue.Failure{Type: kind.String(), Message: message.String()}
+	}
 	args, _ := v.Get("args")
 	for _, k := range args.Keys() {
 		a.Args[k], _ = args.Get(k)

@@ -5,7 +5,9 @@ package dialoguetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
+	"github.com/superstep-dev/superstep/internal/plan"
 )
 
 // Scenario is one conversation and what must be seen in it.
@@ -24,6 +27,7 @@ type Scenario struct {
 	Assistant string                 `yaml:"assistant"`
 	Program   yaml.Node              `yaml:"program"`
 	Config    yaml.Node              `yaml:"config"`
+	Thread    string                 `yaml:"thread"` // of the first user, by which variations are chosen
 	Stub      map[string][]yaml.Node `yaml:"stub"`
 	Setup     string                 `yaml:"setup"`
 	Turns     []Turn                 `yaml:"turns"`
@@ -107,8 +111,15 @@ func (c *Commands) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Parse reads a file of scenarios. Unknown keys are errors.
+// Parse reads a file of scenarios. Unknown keys are errors, all at once.
 func Parse(text []byte) ([]Scenario, error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(unknown(&root)...); err != nil {
+		return nil, err
+	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	var out []Scenario
@@ -125,6 +136,54 @@ func Parse(text []byte) ([]Scenario, error) {
 	return out, nil
 }
 
+// unknown returns the keys of a file that no scenario has.
+func unknown(root *yaml.Node) (errs []error) {
+	keys := func(n *yaml.Node, of reflect.Type, each func(key string, v *yaml.Node)) {
+		var known []string
+		for i := range of.NumField() {
+			known = append(known, of.Field(i).Tag.Get("yaml"))
+		}
+		if n = yamlvalue.Follow(n); n.Kind != yaml.MappingNode {
+			return // decoding says so
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			switch near := plan.Nearest(key.Value, known); {
+			case slices.Contains(known, key.Value):
+				each(key.Value, yamlvalue.Follow(n.Content[i+1]))
+			case key.Value == "<<": // its keys are looked at when they are decoded
+			case near != "":
+				errs = append(errs, fmt.Errorf("line %d: unknown key %q; did you mean %q?", key.Line, key.Value, near))
+			default:
+				errs = append(errs, fmt.Errorf("line %d: unknown key %q", key.Line, key.Value))
+			}
+		}
+	}
+	nothing := func(string, *yaml.Node) {}
+	for _, doc := range root.Content {
+		for _, s := range doc.Content {
+			keys(s, reflect.TypeFor[Scenario](), func(key string, v *yaml.Node) {
+				switch key {
+				case "turns":
+					for _, t := range v.Content {
+						keys(t, reflect.TypeFor[Turn](), nothing)
+					}
+				case "check":
+					keys(v, reflect.TypeFor[Check](), nothing)
+				}
+			})
+		}
+	}
+	return errs
+}
+
+// commandWords are the words for commands.
+var commandWords = map[string]dialogue.CommandType{
+	"start": dialogue.StartFlow, "cancel": dialogue.CancelFlow, "complete": dialogue.CompleteFlow, "set": dialogue.SetSlot, "correct": dialogue.CorrectSlot, "clear": dialogue.ClearSlot,
+	"affirm": dialogue.Affirm, "deny": dialogue.Deny, "select": dialogue.Select, "next_option": dialogue.NextOption, "repeat": dialogue.Repeat, "skip": dialogue.Skip, "resume": dialogue.ResumeFlow,
+	"clarify": dialogue.Clarify, "question": dialogue.AskQuestion, "chitchat": dialogue.Chitchat, "out_of_scope": dialogue.OutOfScope, "handoff": dialogue.Handoff, "language": dialogue.SetLanguage,
+}
+
 // Command reads a command as scenarios write it; none gives no command.
 func Command(text string) (dialogue.Command, bool, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
@@ -132,11 +191,7 @@ func Command(text string) (dialogue.Command, bool, error) {
 	if word == "none" {
 		return dialogue.Command{}, false, nil
 	}
-	c := dialogue.Command{Type: map[string]dialogue.CommandType{
-		"start": dialogue.StartFlow, "cancel": dialogue.CancelFlow, "complete": dialogue.CompleteFlow, "set": dialogue.SetSlot, "correct": dialogue.CorrectSlot, "clear": dialogue.ClearSlot,
-		"affirm": dialogue.Affirm, "deny": dialogue.Deny, "select": dialogue.Select, "next_option": dialogue.NextOption, "repeat": dialogue.Repeat, "skip": dialogue.Skip, "resume": dialogue.ResumeFlow,
-		"clarify": dialogue.Clarify, "question": dialogue.AskQuestion, "chitchat": dialogue.Chitchat, "out_of_scope": dialogue.OutOfScope, "handoff": dialogue.Handoff, "language": dialogue.SetLanguage,
-	}[word]}
+	c := dialogue.Command{Type: commandWords[word]}
 	switch c.Type {
 	case dialogue.SetSlot, dialogue.CorrectSlot:
 		slot, value, ok := strings.Cut(rest, "=")

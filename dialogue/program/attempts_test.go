@@ -27,3 +27,17 @@ flows: {a: {description: A., steps: [{collect: x, max_attempts: 2}]}}
 		}
 	}
 }
+
+func TestAGuardThatReadsWhatIsNotThereYetIsAWarning(t *testing.T) {
+	for guard, warns := range map[string]bool{"x == 'y'": true, "given == 'y'": false, "session.tier == 'y'": false, "turn.channel == 'web'": false} {
+		p := compiled(t, `version: "2.0"
+session: {tier: {}}
+slots: {x: {ask: {text: X?}}, given: {}}
+flows: {a: {description: A., guard: "`+guard+`", inputs: ["given?"], steps: [{collect: x}, {set: {session.tier: y}}]}}
+`)
+		text := p.Warnings.Error()
+		if got := strings.Contains(text, `flow "a": the guard reads slot "x", which has no value before the flow starts`); got != warns {
+			t.Errorf("%s: %q, want a warning: %v", guard, text, warns)
+		}
+	}
+}

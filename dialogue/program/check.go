@@ -29,6 +29,8 @@ func (c *compiler) check() {
 		c.reachable(f)
 		c.stepCycles(f)
 		c.confirmed(f)
+		c.unseen(f)
+		c.contracts(f)
 		c.attempts(f)
 	}
 	c.flowCycles()
@@ -459,6 +461,119 @@ func (c *compiler) confirmed(f *Flow) {
 			}
 		}
 	}
+}
+
+// contracts compares the contracts of actions with the slots that their inputs come from
+// and their outputs go to: where the types can't be the same, every call fails.
+func (c *compiler) contracts(f *Flow) {
+	slot := func(p expr.Path) *Slot {
+		if len(p.Names) != 1 {
+			return nil
+		}
+		return f.Slots[p.Names[0]]
+	}
+	kinds := func(p expr.Path) (expr.Kind, bool) {
+		if s := slot(p); s != nil {
+			return s.Type.Kind()
+		}
+		return expr.None, false
+	}
+	for _, s := range f.Steps {
+		var calls []*Invoke
+		switch x := s.Body.(type) {
+		case *Invoke:
+			calls = []*Invoke{x}
+		case *Parallel:
+			calls = x.Actions
+		}
+		for _, x := range calls {
+			if x.Action == nil {
+				continue
+			}
+			sc, pos := c.at(f, s)
+			for _, in := range x.Inputs {
+				want, known := in.Type.Kind()
+				if in.Value.Expr == nil || !known {
+					continue
+				}
+				if p, ok := in.Value.Expr.AsPath(); ok {
+					if from := slot(p); from != nil && !alike(from.Type, in.Type) {
+						c.add(sc, pos, false, "action %q takes its input %q as %s, and the slot %q is %s; give both one type", x.Action.Name, in.Name, in.Type, p.Names[0], from.Type)
+					}
+				} else if got, ok, _ := in.Value.Expr.Check(kinds); ok && got != want {
+					c.add(sc, pos, false, "action %q takes its input %q as %s, and the expression gives a %s; give both one type", x.Action.Name, in.Name, in.Type, got)
+				}
+			}
+			for _, out := range x.Outputs {
+				if to := f.Slots[out.Slot]; to != nil && !alike(out.Type, to.Type) {
+					c.add(sc, pos, false, "action %q answers %q as %s, and the slot %q is %s; give both one type", x.Action.Name, out.Output, out.Type, out.Slot, to.Type)
+				}
+			}
+		}
+	}
+}
+
+// alike says whether a value of one type may be one of another.
+func alike(a, b Type) bool {
+	x, known := a.Kind()
+	y, both := b.Kind()
+	moment := func(t Type) bool { return t == Date || t == Time || t == DateTime }
+	return !known || !both || x == y && (a == b || !moment(a) || !moment(b))
+}
+
+// unseen warns of inputs of an irreversible action that a confirm lists and its words, in
+// some language or variation, don't show: who says yes can't know them. A choice out of a
+// few is let pass: other words often say it.
+func (c *compiler) unseen(f *Flow) {
+	given := map[string]string{} // slot -> action
+	for _, s := range f.Steps {
+		if x, ok := s.Body.(*Invoke); ok && x.Action != nil && x.Action.Effect == Irreversible {
+			for _, in := range x.Inputs {
+				for _, slot := range in.Value.Slots() {
+					given[slot] = x.Action.Name
+				}
+			}
+		}
+	}
+	for _, s := range f.Steps {
+		x, ok := s.Body.(*Confirm)
+		if !ok || x.Ask == nil || x.Ask.BuiltIn {
+			continue
+		}
+		for _, slot := range x.Slots {
+			if sl := f.Slots[slot]; given[slot] == "" || sl != nil && len(sl.Options) > 0 {
+				continue
+			}
+			if tags := x.Ask.without(slot, c.program.Languages.Default); len(tags) > 0 {
+				sc, pos := c.at(f, s)
+				c.add(sc, pos, true, "the words of the confirm do not show %q in %s, which the irreversible action %q is given; put {%s} into them, or users agree to what they have not seen", slot, strings.Join(tags, ", "), given[slot], slot)
+			}
+		}
+	}
+}
+
+// without returns the languages in which some words of the response don't show a slot.
+func (r *Response) without(slot, language string) (tags []string) {
+	look := func(entries []Entry) {
+		for _, e := range entries {
+			for tag, words := range e.Words {
+				if tag == "" {
+					tag = language
+				}
+				for _, text := range words.Forms {
+					if !slices.Contains(Operand{Text: text}.Slots(), slot) && !slices.Contains(tags, tag) {
+						tags = append(tags, tag)
+					}
+				}
+			}
+		}
+	}
+	look(r.Entries)
+	for _, entries := range r.In {
+		look(entries)
+	}
+	slices.Sort(tags)
+	return tags
 }
 
 // Slots returns the slots that an operand reads; values of the session as

@@ -135,6 +135,8 @@ func (b *binding) validators(at Position, in scope, s *Slot, validators []string
 		switch {
 		case !ok:
 			b.errorf(at, in, "slot %q: validator %q has no code%s", s.Name, name, orElse(suggest(name, slices.Collect(maps.Keys(b.code.Validators))), "register it under this name"))
+		case t == DateTime && (s.Type == Date || s.Type == Time): // a time.Time
+			b.errorf(at, in, "slot %q is of type %s, and the code of its validator %q takes the type %s; let it take a string", s.Name, s.Type, name, t)
 		case !fits(s.Type, t) || !fits(t, s.Type):
 			b.errorf(at, in, "slot %q is of type %s, and the code of its validator %q takes the type %s; give both one type", s.Name, s.Type, name, t)
 		}

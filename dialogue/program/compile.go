@@ -531,6 +531,15 @@ func (c *compiler) slot(s scope, name string, key, n *yaml.Node, others map[stri
 			c.errorf(s, b, "%q has to be a number for a number, a date for a date; the slot is a %s", key, slot.Type)
 			continue
 		}
+		if dated { // in the form in which values are kept, with which it is compared
+			text, _ := v.Str()
+			at, ok := dateBound(slot.Type, text)
+			if !ok {
+				c.errorf(s, b, "%q can't be %q, which is no %s; write it as %s", key, text, slot.Type, map[Type]string{Date: "2026-01-31", Time: "09:30", DateTime: "2026-01-31T09:30:00"}[slot.Type])
+				continue
+			}
+			v = expr.Str(at)
+		}
 		*to = &v
 	}
 	for _, low := range []*expr.Value{slot.Minimum, slot.ExclusiveMinimum} {
@@ -738,6 +747,21 @@ func IsCommand(name string) bool {
 	return false
 }
 
+// dateBound returns a bound of a date or a time as values of the type are kept. A day bounds
+// times of any hour.
+func dateBound(t Type, text string) (string, bool) {
+	l := language.Of("en")
+	switch t {
+	case Time:
+		return l.ParseTime(text)
+	case DateTime:
+		if at, ok := l.ParseDateTime(text); ok {
+			return at, true
+		}
+	}
+	return l.ParseDate(text)
+}
+
 func (c *compiler) actions() {
 	c.program.Actions = map[string]*Action{}
 	sec := c.sections["actions"]
@@ -756,7 +780,9 @@ func (c *compiler) actions() {
 		a.Inputs = c.params(it.scope, m.get("inputs"), "inputs")
 		a.Outputs = c.params(it.scope, m.get("outputs"), "outputs")
 		a.Effect = Effect(m.choice("effect", string(Write)))
-		a.Guard = m.expr("guard")
+		if a.Guard = m.expr("guard"); a.Guard != nil {
+			c.later = append(c.later, func() { c.guarded(it.scope, a) })
+		}
 		a.Timeout = m.duration("timeout", a.Timeout)
 		if r := m.get("retry"); r != nil {
 			a.Retry = c.retry(it.scope, r)
@@ -779,6 +805,29 @@ func (c *compiler) actions() {
 			})
 		}
 		m.done()
+	}
+}
+
+// guarded checks the names in an action's guard: its inputs, slots of flows, and session
+// values.
+func (c *compiler) guarded(s scope, a *Action) {
+	b := &builder{compiler: c, scope: s, flow: &Flow{Name: a.Name, Slots: map[string]*Slot{}}}
+	for _, f := range c.program.Flows {
+		for name := range f.Slots {
+			b.flow.Slots[name] = &Slot{Name: name, Type: Any} // in each flow it may be another one
+		}
+	}
+	for _, p := range a.Inputs {
+		b.flow.Slots[p.Name] = &Slot{Name: p.Name, Type: p.Type}
+	}
+	b.readsExprAs(nil, s, a.Guard, true)
+	for _, u := range b.uses {
+		switch slot, key, ok := b.lookup(u.path.Names); {
+		case !ok:
+			b.unknown(u, slot)
+		case slot != nil:
+			c.used["slot "+key] = true
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type builder struct {
 	writes  []write
 	hopes   []hope
 	named   map[string]*yaml.Node // steps that a loop names, by name
+	former  map[string]string     // earlier names of steps
 }
 
 // placedTarget is a target that is checked once the flow's steps are known.
@@ -66,7 +67,7 @@ func (c *compiler) flows() {
 		c.program.Flows[name] = f
 		s := it.scope
 		s.flow = name
-		builders = append(builders, &builder{compiler: c, scope: s, flow: f, local: map[string]*Slot{}})
+		builders = append(builders, &builder{compiler: c, scope: s, flow: f, local: map[string]*Slot{}, former: map[string]string{}})
 	}
 	for _, b := range builders {
 		c.builtIn = b.flow.BuiltIn
@@ -122,6 +123,7 @@ func (b *builder) header(it item) {
 	f.Internal = m.boolean("internal", false)
 	f.Inputs = b.params(b.scope, m.get("inputs"), "inputs")
 	f.Outputs = b.params(b.scope, m.get("outputs"), "outputs")
+	b.readsGuard(f.Guard)
 	if v := m.get("slots"); v != nil {
 		if sm := b.mapping(b.scope, v, "slots"); sm != nil {
 			others := map[string]item{}
@@ -145,10 +147,9 @@ func (b *builder) header(it item) {
 	}
 	f.Interruptible = m.boolean("interruptible", true)
 	f.Resume = m.choice("resume", f.Resume)
-	f.Formerly = values(b.names(b.scope, m.get("formerly"), "formerly"))
-	for _, old := range f.Formerly {
-		b.program.former[old] = f.Name
-	}
+	olds := b.names(b.scope, m.get("formerly"), "formerly")
+	f.Formerly = values(olds)
+	b.formerly(b.scope, olds, "flow", f.Name, b.program.former, func(name string) bool { return b.program.Flows[name] != nil })
 	f.Migrate = m.choice("migrate", "pin")
 	steps := m.get("steps")
 	switch {
@@ -163,6 +164,23 @@ func (b *builder) header(it item) {
 		f.First = first
 	}
 	m.done()
+}
+
+// formerly notes the earlier names of a flow or a step. One that another has now, or is said
+// to have had, would lead conversations astray.
+func (b *builder) formerly(s scope, olds []*yaml.Node, what, name string, former map[string]string, exists func(string) bool) {
+	for _, old := range olds {
+		was, taken := former[old.Value]
+		switch {
+		case old.Value == name:
+			b.errorf(s, old, `the %s is called %q now; remove the name from "formerly"`, what, name)
+		case exists(old.Value):
+			b.errorf(s, old, `there is a %s %q, in which its conversations stay; remove the name from "formerly"`, what, old.Value)
+		case taken:
+			b.errorf(s, old, `the %s %q was called %q as well; say it of one of them`, what, was, old.Value)
+		}
+		former[old.Value] = name
+	}
 }
 
 // findNamed collects the steps that a loop names instead of holding them.
@@ -307,7 +325,13 @@ func (b *builder) step(n *yaml.Node, outer string, place, loop int) *Step {
 	m.scope = sc
 	m.get("step")
 	s.Description = m.text("description")
-	s.Formerly = values(b.names(sc, m.get("formerly"), "formerly"))
+	olds := b.names(sc, m.get("formerly"), "formerly")
+	s.Formerly = values(olds)
+	b.later = append(b.later, func() { // once all steps have their names
+		b.formerly(sc, olds, "step", s.Name, b.former, func(name string) bool {
+			return slices.ContainsFunc(b.flow.Steps, func(s *Step) bool { return s.Name == name })
+		})
+	})
 	if kind != "branch" || !old {
 		if w := m.get("when"); w != nil && w.Kind == yaml.ScalarNode && !(kind == "while" && old) {
 			s.When = b.expression(sc, w, "when")
@@ -378,6 +402,15 @@ func (b *builder) readsExprAs(step *Step, s scope, e *expr.Expr, mention bool) {
 		b.uses = append(b.uses, use{step: step, path: p, pos: inside(at.scope, at.node, p.Offset), scope: s, mention: mention})
 	}
 	b.typed = append(b.typed, typedExpr{builder: b, expr: e, scope: s})
+}
+
+// readsGuard notes what the guard of the flow reads, before the flow has a frame.
+func (b *builder) readsGuard(e *expr.Expr) {
+	from := len(b.uses)
+	b.readsExprAs(nil, b.scope, e, true)
+	for i := range b.uses[from:] {
+		b.uses[from+i].what = "guard"
+	}
 }
 
 func (b *builder) readsText(step *Step, s scope, t *Text, mention bool) {
@@ -531,8 +564,12 @@ func (b *builder) resolve() {
 		if slot == nil {
 			continue
 		}
-		mentions[key] = true
 		b.used["slot "+key] = true
+		if u.what == "guard" && u.path.Names[0] != "session" && !slices.ContainsFunc(f.Inputs, func(p Param) bool { return p.Name == key }) {
+			b.add(u.scope, u.pos, true, "the guard reads slot %q, which has no value before the flow starts; read a session value, or list the slot under inputs", key)
+			continue
+		}
+		mentions[key] = true
 		if u.step != nil && !u.mention {
 			if reads[u.step] == nil {
 				reads[u.step] = map[string]bool{}

@@ -396,6 +396,24 @@ func (s *Step) Exits() Exits {
 	return Exits{}
 }
 
+// Outputs returns where a step that runs an action, alone or among others, puts what it
+// answers.
+func (s *Step) Outputs(action string) []Out {
+	var runs []*Invoke
+	switch x := s.Body.(type) {
+	case *Invoke:
+		runs = []*Invoke{x}
+	case *Parallel:
+		runs = x.Actions
+	}
+	for _, x := range runs {
+		if x.Action != nil && x.Action.Name == action {
+			return x.Outputs
+		}
+	}
+	return nil
+}
+
 // End is the index after the last step.
 const End = -1
 

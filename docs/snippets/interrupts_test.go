@@ -225,6 +225,28 @@ func Example_static() {
 	// [agent tools] 3 <nil>
 }
 
+func Example_askFirst() {
+	//snippet:askfirst
+	b := graph.New[Order]("order")
+	b.AddNode("confirm", confirm, graph.AskFirst[Order, bool]("confirm", func(s *Order) (any, []graph.AskOption, bool) {
+		return fmt.Sprintf("Buy %s for %d?", s.Item, s.Price), nil, true
+	}))
+	//snippet:end
+	b.AddEdge(graph.Start, "confirm")
+	g := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	t := g.Thread("t-1")
+	snap, _ := t.Invoke(ctx, t.Input(func(s *Order) error {
+		s.Item, s.Price = "tea", 4
+		return nil
+	}))
+	fmt.Println(snap.Source, snap.Interrupts[0].Value)
+	snap, err := t.Invoke(ctx, t.Answer(true))
+	fmt.Println(snap.State.Bought, err)
+	// Output:
+	// input Buy tea for 4?
+	// true <nil>
+}
+
 func Example_inputSchema() {
 	b := graph.New[Ticket]("input")
 	b.AddNode("review", visit("review"))

@@ -80,14 +80,12 @@ func main() {
 		s.Files.Add(files...)
 		return err
 	})
-	study := graph.AddTask(b, "study", func(ctx context.Context, s *State, name string) error {
-		out, err := graph.Call(ctx, name, reader, agent.Ask[agent.State](name+": "+s.Question))
-		if err != nil {
-			return err
-		}
-		s.Findings.Put(name, out.LastResponse.Get())
+	study := graph.AddSubgraphTask(b, "study", reader, func(s *State, r *agent.State, name string) error {
+		return agent.Ask[agent.State](name + ": " + s.Question)(r)
+	}, func(r *agent.State, s *State, name string) error {
+		s.Findings.Put(name, r.LastResponse.Get())
 		return nil
-	}, graph.Contains(reader)) // for drawings
+	})
 	b.AddConditionalEdges("list", func(_ context.Context, s *State) (graph.Command, error) {
 		var sends []graph.Send
 		for _, name := range s.Files.All() {

@@ -50,4 +50,19 @@ func (b *breakpoints) hold(tasks []Task) {
 	}
 }
 
+// ask gives tasks the questions with which their nodes begin, as if they had run and
+// asked. Like hold it is called when they are planned: one record holds both.
+func (b *breakpoints) ask(tasks []Task, state State, first func(node int, state State) *checkpoint.Question) {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.Status != Waiting || t.passed || t.ran || t.Sent || t.Overlay != nil {
+			continue
+		}
+		if q := first(t.Node, state); q != nil {
+			q.ID = b.tail.questionID(i, t.Gen, "ask "+q.Key)
+			t.Status, t.Questions, t.first = Interrupted, []checkpoint.Question{*q}, true
+		}
+	}
+}
+
 func at(set []bool, i int) bool { return set != nil && set[i] }

@@ -50,7 +50,9 @@ func (c *course) allowed(cfg *Config, tasks []Task, start []int) error {
 			return &CycleError{Node: cfg.Plan.Nodes[t.Node].Name, Recent: c.lastNodes(), Strict: cfg.CycleStrict}
 		}
 		for _, i := range start {
-			c.guard.note(&tasks[i], c.step)
+			if t := &tasks[i]; !t.ran { // else its changes may be in the state already
+				c.guard.note(t, c.step)
+			}
 		}
 	}
 	return nil

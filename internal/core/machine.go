@@ -36,6 +36,10 @@ type Config struct {
 
 	NoSnapshots bool // records hold changes only
 
+	// First returns the question with which a node begins that is given a state, without
+	// an ID; nil: it begins with none. Nil is for graphs whose nodes don't.
+	First func(node int, state State) *checkpoint.Question
+
 	Before, After []bool // breakpoints of this run by node, beside the plan's
 
 	Reuse *Machine // what Machine.Clear has returned; nil: there is none
@@ -93,6 +97,7 @@ type Task struct {
 	growth  []Growth
 	routing *Routing                 // never altered
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
+	first   bool                     // it began with a question, in this run
 }
 
 // saved says what of a task a Write has held: its changes and its routing, how else it
@@ -111,6 +116,9 @@ func (t *Task) Ran() bool { return t.ran || t.Status == Done }
 
 // Saved reports whether a Write has held what a task has come to that has finished.
 func (t *Task) Saved() bool { return t.folded || t.saved.changes && t.saved.routing }
+
+// First reports whether the task began with a question, without being run, in this run.
+func (t *Task) First() bool { return t.first }
 
 // Runs reports whether the task was started and has not ended.
 func (t *Task) Runs() bool { return t.Status == Running || t.Status == Changed }
@@ -338,11 +346,82 @@ func (m *Machine) Pending() bool { return len(m.tasks) > 0 || len(m.paused) > 0 
 // Claim makes the next Write claim the thread.
 func (m *Machine) Claim() { m.tail.writes.claim = true }
 
+// Left is what stays of an open superstep that an input gives up: what its finished
+// tasks wrote, and then an edit. One record holds that and the input.
+type Left struct {
+	Edit Changes
+
+	// Record is that of an input which is replayed: what it holds before the input
+	// stays.
+	Record *checkpoint.Record
+}
+
+// Seen returns the state on which the input is made.
+func (l *Left) Seen(m *Machine) (v State, err error) {
+	if l.Record == nil {
+		if v = m.Merged(); l.Edit != nil {
+			v, _, err = m.cfg.Values.Fold(v, []Changes{l.Edit}, Given)
+		}
+		return v, err
+	}
+	v = m.cfg.Values.Ahead(m.base)
+	err = l.recorded(m, func(_ string, _ int, changes Changes) error {
+		v, _, err = m.cfg.Values.Fold(v, []Changes{changes}, Given)
+		return err
+	})
+	return v, err
+}
+
+// recorded calls f with what the record holds before the input.
+func (l *Left) recorded(m *Machine, f func(node string, task int, changes Changes) error) error {
+	for _, c := range l.Record.Left() {
+		changes, err := Recorded(m.cfg.Values, l.Record.Version, c.Data)
+		if err == nil && (changes != nil || c.Node != "") {
+			err = f(c.Node, c.Task, changes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fold folds it and returns the parts of the record.
+func (l *Left) fold(m *Machine) (parts []checkpoint.Change, err error) {
+	if l.Record == nil {
+		if parts, err = m.foldFinished(); err == nil {
+			if err = m.fold(Given, l.Edit); err == nil {
+				parts, err = m.part(parts, "", 0, l.Edit)
+			}
+		}
+		return parts, err
+	}
+	return parts, l.recorded(m, func(node string, task int, changes Changes) error {
+		when := Given
+		if node != "" {
+			when = Written
+		}
+		err := m.fold(when, changes)
+		if err == nil {
+			parts, err = m.part(parts, node, task, changes)
+		}
+		return err
+	})
+}
+
 // Input starts a turn: it folds an input and goes where routing says, Static
-// meaning the graph's entry. Tasks that are pending are abandoned.
-func (m *Machine) Input(source checkpoint.Source, changes Changes, r Routing) error {
+// meaning the graph's entry. Tasks that are pending are abandoned, but for what is left
+// of them, if that isn't nil.
+func (m *Machine) Input(source checkpoint.Source, left *Left, changes Changes, r Routing) error {
 	if !m.Pending() { // else the turn that is waited for begins anew
 		m.caller = m.cfg.Caller
+	}
+	var parts []checkpoint.Change
+	if left != nil {
+		var err error
+		if parts, err = left.fold(m); err != nil {
+			return err
+		}
 	}
 	if len(m.tasks) > 0 {
 		m.base = m.cfg.Values.Ahead(m.base)
@@ -350,7 +429,8 @@ func (m *Machine) Input(source checkpoint.Source, changes Changes, r Routing) er
 	if err := m.fold(Given, changes); err != nil {
 		return err
 	}
-	parts, err := m.part(nil, "", 0, changes)
+	before := len(parts)
+	parts, err := m.part(parts, "", 0, changes)
 	if err != nil {
 		return err
 	}
@@ -361,11 +441,12 @@ func (m *Machine) Input(source checkpoint.Source, changes Changes, r Routing) er
 	if !m.cfg.Persist {
 		return nil
 	}
-	if led := m.tail.led(&r, !r.Stop && m.to.parent == nil); led != nil {
-		if len(parts) == 0 {
-			parts = append(parts, checkpoint.Change{})
-		}
-		parts[0].Routing = led
+	led := m.tail.led(&r, !r.Stop && m.to.parent == nil)
+	if len(parts) == before && (before > 0 || led != nil) {
+		parts = append(parts, checkpoint.Change{})
+	}
+	if led != nil {
+		parts[before].Routing = led
 	}
 	if err := m.newEpoch(source, parts); err != nil {
 		return err
@@ -606,7 +687,7 @@ func (t *Task) void(text string) {
 	t.Gen++
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
 	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
-	t.ran, t.routing, t.saved, t.Failure = false, nil, saved{}, nil
+	t.ran, t.routing, t.saved, t.Failure, t.first = false, nil, saved{}, nil, false
 	t.leave()
 }
 

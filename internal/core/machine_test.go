@@ -51,7 +51,7 @@ func TestContinueOnOneMachine(t *testing.T) {
 	sh := twoNodes(t)
 	m := sh.m
 	static := core.Routing{Static: true}
-	if err := m.Input(checkpoint.SourceInput, nil, static); err != nil {
+	if err := m.Input(checkpoint.SourceInput, nil, nil, static); err != nil {
 		t.Fatal(err)
 	}
 	steps(t, sh)
@@ -85,7 +85,7 @@ func TestKeptChildren(t *testing.T) {
 	for _, edit := range []bool{false, true} {
 		sh := twoNodes(t)
 		static := core.Routing{Static: true}
-		if err := sh.m.Input(checkpoint.SourceInput, nil, static); err != nil {
+		if err := sh.m.Input(checkpoint.SourceInput, nil, nil, static); err != nil {
 			t.Fatal(err)
 		}
 		steps(t, sh)
@@ -144,7 +144,7 @@ func TestKeptChildren(t *testing.T) {
 // a breakpoint before that task.
 func TestBreakpointInsideSubgraph(t *testing.T) {
 	sh := twoNodes(t)
-	if err := sh.m.Input(checkpoint.SourceInput, nil, core.Routing{Static: true}); err != nil {
+	if err := sh.m.Input(checkpoint.SourceInput, nil, nil, core.Routing{Static: true}); err != nil {
 		t.Fatal(err)
 	}
 	steps(t, sh)

@@ -7,7 +7,13 @@ type Pieces[T any] struct {
 	Most int
 	room []T
 	size int // of the room that was made last
+	made int // since Begin
+	last int // needed from the Begin before to the last one
 }
+
+// Begin forgets what room is left: others are to be the neighbours of the values to
+// come, of which as many are expected as there were since it was called last.
+func (p *Pieces[T]) Begin() { *p = Pieces[T]{Most: p.Most, last: p.made - len(p.room)} }
 
 // Next returns a zero value that nobody has used.
 func (p *Pieces[T]) Next() *T {
@@ -16,8 +22,11 @@ func (p *Pieces[T]) Next() *T {
 		if most == 0 {
 			most = 8
 		}
-		p.size = min(p.size+1, most) // what is left over at the end is wasted
+		if p.size = min(p.size+1, most); p.made < p.last { // else what is left over at the end is wasted
+			p.size = min(p.last-p.made, most)
+		}
 		p.room = make([]T, p.size)
+		p.made += p.size
 	}
 	v := &p.room[0]
 	p.room = p.room[1:]

@@ -264,7 +264,7 @@ func (tr *trial) begin() bool {
 	m := tr.m
 	if m.Head() == "" {
 		tr.note("input")
-		tr.must(m.Input(checkpoint.SourceInput, nil, core.Routing{Static: true}))
+		tr.must(m.Input(checkpoint.SourceInput, nil, nil, core.Routing{Static: true}))
 		return true
 	}
 	tr.made = nil

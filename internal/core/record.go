@@ -200,6 +200,9 @@ func (m *Machine) newEpoch(source checkpoint.Source, parts []checkpoint.Change) 
 	rec.Epoch = rec.ID
 	m.tail.epoch = rec.ID
 	m.breaks.hold(m.tasks)
+	if m.cfg.First != nil {
+		m.breaks.ask(m.tasks, m.base, m.cfg.First)
+	}
 	switch n := len(m.tasks); {
 	case n == 1:
 		rec.Tasks = room.task[:]

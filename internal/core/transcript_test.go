@@ -317,7 +317,7 @@ func (st *story) outside(what string, a *args) error {
 		if err != nil {
 			return err
 		}
-		return m.Input(checkpoint.SourceInput, changes, r)
+		return m.Input(checkpoint.SourceInput, nil, changes, r)
 	case "continue":
 		return m.Continue()
 	case "answer":

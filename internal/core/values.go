@@ -78,12 +78,6 @@ type Forks interface {
 	Look(base State) State
 }
 
-// OneByOne makes forks with room for one.
-type OneByOne struct{ Values }
-
-// Look is Fork.
-func (o OneByOne) Look(base State) State { return o.Fork(base) }
-
 // Growth says that changes touch a growing field. Reset is set when they make
 // all its earlier changes irrelevant.
 type Growth struct {

@@ -48,7 +48,8 @@ func (toy) Fork(base any) any {
 	return s
 }
 
-func (v toy) Forks() core.Forks { return core.OneByOne{Values: v} }
+func (v toy) Forks() core.Forks { return v }
+func (v toy) Look(base any) any { return v.Fork(base) }
 
 func (toy) Unrecorded(any) bool                                          { return false }
 func (toy) Current(int) bool                                             { return true }

@@ -13,9 +13,7 @@ type Kind uint32
 
 // The kinds of events.
 const (
-	RunStarted Kind = 1 << iota
-	RunEnded
-	TaskStarted
+	TaskStarted Kind = 1 << iota
 	TaskEnded
 	TaskFailed
 	TaskRetried
@@ -54,7 +52,7 @@ type Event struct {
 	ID       checkpoint.ID // Checkpointed
 	Parent   checkpoint.ID // Checkpointed
 	Source   checkpoint.Source
-	Next     []string // Checkpointed, Values, RunEnded
+	Next     []string // Checkpointed, Values
 	Err      error
 	Cached   bool
 	Duration time.Duration // TaskEnded, TaskFailed

@@ -139,7 +139,7 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	defer func() { t.called(child, mine) }()
 	switch {
 	case !mine:
-		err = child.Begin(ctx, checkpoint.SourceInput, call.Input, Command{})
+		err = child.Begin(ctx, checkpoint.SourceInput, nil, call.Input, Command{})
 	case child.m.Pending():
 		if answers := t.answersFor(child.m); len(answers) > 0 {
 			err = child.Answer(answers, nil)
@@ -306,7 +306,7 @@ func ChildNamespace(parent, node string, epoch checkpoint.ID, task, gen int, kee
 // thread's line left it, or empty.
 func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session, mine bool, err error) {
 	if o.Store == nil {
-		s, err = Open(ctx, call.Program, o, "", false)
+		s, err = Open(ctx, call.Program, &o, "", false)
 		return s, false, err
 	}
 	if t.s.saver.mode == Exit {
@@ -331,7 +331,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 	case t.at.children[o.Log.Namespace] != "":
 		at = t.at.children[o.Log.Namespace]
 	case head != nil:
-		s, err = Open(ctx, call.Program, o, "", false)
+		s, err = Open(ctx, call.Program, &o, "", false)
 		if err == nil {
 			s.m = core.New(s.config())
 			s.m.Orphan(head.ID)
@@ -339,7 +339,7 @@ func (t *Task) openChild(ctx context.Context, call *Call, o Options) (s *Session
 		}
 		return s, false, err
 	}
-	s, err = Open(ctx, call.Program, o, at, false)
+	s, err = Open(ctx, call.Program, &o, at, false)
 	return s, mine, err
 }
 

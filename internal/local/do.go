@@ -171,27 +171,29 @@ func (d *doing) enter(attempt int) (context.Context, func(Outcome)) {
 	return t.s.o.Trace(d.ctx, p)
 }
 
-func (d *doing) try(ctx context.Context, attempt int) (verdict, Outcome) {
+func (d *doing) try(ctx context.Context, attempt int) (verdict, error) {
 	if attempt > 1 {
 		if err := d.t.over(); err != nil {
-			return ended, Outcome{Err: err, Cancelled: true}
+			return ended, err
 		}
 	}
 	d.attempt = attempt
 	data, err := d.bounded(&doContext{ctx, d, attempt})
-	asks := new(*Interrupted)
 	switch {
 	case err == nil:
 		d.data = data
-		return succeeded, Outcome{}
-	case errors.As(err, asks):
-		return ended, Outcome{Err: err, Questions: []checkpoint.Question{(*asks).Question}}
-	case d.ctx.Err() != nil && causedBy(d.ctx, err):
-		return ended, Outcome{Err: err, Cancelled: true}
-	case misconfigured(err):
-		return ended, Outcome{Err: err}
+		return succeeded, nil
+	case errors.As(err, new(*Interrupted)), d.ctx.Err() != nil && causedBy(d.ctx, err), misconfigured(err):
+		return ended, err
 	}
-	return failed, Outcome{Err: err}
+	return failed, err
+}
+
+func (d *doing) outcome(err error) Outcome {
+	if asks := new(*Interrupted); errors.As(err, asks) {
+		return Outcome{Err: err, Questions: []checkpoint.Question{(*asks).Question}}
+	}
+	return Outcome{Err: err, Cancelled: !misconfigured(err)}
 }
 
 // bounded calls the function with its limit of time, for which it gets a goroutine of

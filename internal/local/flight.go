@@ -12,7 +12,8 @@ import (
 )
 
 // flight is the tasks of a superstep that run. It is owned by the goroutine that
-// drives the session.
+// drives the session. When nobody knows a run's tasks any more, another run of the
+// program goes on with what its flight has allocated.
 type flight struct {
 	s        *Session
 	cancel   context.CancelCauseFunc
@@ -23,9 +24,40 @@ type flight struct {
 	lone     execution
 	pieces   core.Pieces[piece] // for lone tasks
 	routers  core.Pieces[Task]  // for theirs
-	reuse    any                // changes of an earlier lone task, to be recycled
 	failure  []taskFailure      // of all supersteps
 	left     bool               // tasks were left behind
+
+	prog    *Program      // whose values these are of
+	forks   core.Forks    // for what runs on the goroutine that drives
+	reuse   any           // changes of an earlier lone task, to be recycled
+	one     [1]any        // the changes of a lone task, while they are folded for its routers
+	machine *core.Machine // of the run before; nil once it is in use
+}
+
+// flight returns one for a run.
+func (p *Program) flight(s *Session) *flight {
+	var f *flight
+	if p.Flights != nil {
+		f, _ = p.Flights.Get().(*flight)
+	}
+	if f == nil {
+		f = new(flight)
+	}
+	if f.prog != p { // the same graph, with values of its own
+		f.prog, f.forks, f.reuse = p, p.Values.Forks(), nil
+	}
+	f.s, f.tell.s = s, s
+	return f
+}
+
+// clear returns the flight of a run that is over as one for another run.
+func (f *flight) clear() *flight {
+	*f = flight{
+		reported: f.reported, pieces: f.pieces, routers: f.routers, prog: f.prog, forks: f.forks, reuse: f.reuse, machine: f.s.m.Clear(),
+	}
+	f.pieces.Begin()
+	f.routers.Begin()
+	return f
 }
 
 type taskFailure struct {
@@ -163,7 +195,7 @@ func (f *flight) start(ctx context.Context, tasks []int) {
 		ctx = f.s.traced.enterStep(ctx, len(tasks))
 	}
 	if len(tasks) == 1 && (ctx.Done() == nil || f.s.own) && f.s.o.StepTimeout == 0 && f.s.o.Limit == nil {
-		f.lone = s.execution(ctx, f.s.m.Task(tasks[0]), nil, f.reuse, f.lone.slow)
+		f.lone.init(s, ctx, f.s.m.Task(tasks[0]), nil, f.reuse)
 		f.lone.run()
 		f.reuse = f.lone.Changes
 		f.deliver(&f.lone.report)
@@ -186,7 +218,7 @@ func (f *flight) start(ctx context.Context, tasks []int) {
 		limit = DefaultConcurrency
 	}
 	c := &crew{at: f.s.place(), tasks: slices.Clone(tasks), limit: int64(min(limit, len(tasks)))}
-	c.hire(func() { f.work(stepCtx, box, c) })
+	c.hire(func() { s.work(stepCtx, box, c) })
 }
 
 // piece is what the first attempt of a lone task needs.
@@ -231,22 +263,23 @@ func (c *crew) hire(work func()) {
 	}
 }
 
-// work runs tasks of a superstep until there is none left.
-func (f *flight) work(ctx context.Context, box *inbox, c *crew) {
+// work runs tasks of a superstep until there is none left. When the last has been
+// reported the run may end, and with it the flight.
+func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
 	c.coming.Store(false)
-	another := func() { f.work(ctx, box, c) }
+	another := func() { s.work(ctx, box, c) }
 	var task core.Task
 	var e execution
 	var current *core.Task
 	defer func() {
 		// Only runtime.Goexit in a node gets here with a task in hand.
 		if current != nil {
-			node := &f.s.prog.Nodes[current.Node]
+			node := &s.prog.Nodes[current.Node]
 			r := report{task: current.Index}
-			r.failed(f.s.nodeError(node, current.Raw, 1, errExited))
+			r.failed(s.nodeError(node, current.Raw, 1, errExited))
 			box.put(&r)
-			f.s.o.Limit.release()
-			f.work(ctx, box, c)
+			s.o.Limit.release()
+			s.work(ctx, box, c)
 		}
 	}()
 	for {
@@ -259,21 +292,21 @@ func (f *flight) work(ctx context.Context, box *inbox, c *crew) {
 			box.put(&report{task: i, End: core.End{Err: context.Cause(ctx), Cancelled: true}})
 			continue
 		}
-		if err := f.s.o.Limit.acquire(ctx); err != nil {
+		if err := s.o.Limit.acquire(ctx); err != nil {
 			box.put(&report{task: i, End: core.End{Err: err, Cancelled: true}})
 			continue
 		}
-		if !box.begin(f.s.m, i, &task) {
-			f.s.o.Limit.release()
+		if !box.begin(s.m, i, &task) {
+			s.o.Limit.release()
 			return
 		}
 		c.hire(another)
 		current = &task
-		e = f.s.execution(ctx, &task, c.at, nil, e.slow)
+		e.init(s, ctx, &task, c.at, nil)
 		e.run()
 		current = nil
-		f.s.o.Limit.release()
-		if n := box.put(&e.report); f.s.saver != nil && f.s.saver.mode == Sync && c.left() {
+		s.o.Limit.release()
+		if n := box.put(&e.report); s.saver != nil && s.saver.mode == Sync && c.left() {
 			box.await(n)
 		}
 	}

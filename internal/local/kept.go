@@ -17,9 +17,11 @@ import (
 // Kept holds states that were read lately, so that reading a thread again decodes only
 // what was recorded since. It is safe for concurrent use.
 //
-// A reader reads the records back to a snapshot in any case, so it never goes on from
-// what the store no longer has. What is kept was decoded, never taken from a run: a
-// state read twice in one process is the state that another process would read.
+// What is kept was decoded, never taken from a run: a state read twice in one process is
+// the state that another process would read. Nobody goes on from what the store no longer
+// has: with the thread's fence as it was, or raised by this program's own claims alone,
+// the log was not rewritten, and only what was recorded since is read; otherwise the
+// records are read back to a snapshot.
 type Kept struct {
 	mu    sync.Mutex
 	used  list.List // of *stood, the latest first
@@ -32,7 +34,7 @@ type keptKey struct {
 	log  checkpoint.Log
 }
 
-// stood is where a thread stood when it was read. It is immutable.
+// stood is where a thread stood when it was read. But for the fence it is immutable.
 type stood struct {
 	key    keptKey
 	id     checkpoint.ID
@@ -40,6 +42,8 @@ type stood struct {
 	seq    int64
 	snap   checkpoint.ID // of the record with the snapshot that was read; empty: there is none
 	tip    core.Tip      // its state and sizes alone
+
+	fence checkpoint.Fence // of the thread, as far as the log was not rewritten; by Kept.mu
 }
 
 func (n *stood) size() int { return n.tip.Snap + n.tip.Bytes + n.tip.Range }
@@ -53,32 +57,49 @@ type Keeper struct {
 	Kept *Kept
 	Max  int // bytes to keep, in their recorded form
 	Plan *plan.Graph
+
+	// Fence is that of the thread before it was read; 0: it isn't known.
+	Fence checkpoint.Fence
 }
 
 // keeps reports whether something of a size is kept.
 func (g Keeper) keeps(size int) bool { return g.Kept != nil && g.Max > 0 && size <= g.Max }
 
-// get returns what is kept that stands on the line of a record, by its number; nil if
-// there is nothing.
-func (g Keeper) get(rec *checkpoint.Record) *stood {
+// claimed is told of the fence of a claim by this program.
+func (g Keeper) claimed(log checkpoint.Log, fence checkpoint.Fence) {
 	if !g.keeps(0) {
-		return nil
+		return
+	}
+	g.Kept.mu.Lock()
+	defer g.Kept.mu.Unlock()
+	if e := g.Kept.byLog[keptKey{g.Plan, log}]; e != nil {
+		if n := e.Value.(*stood); n.fence == fence-1 { // nobody else's was between them
+			n.fence = fence
+		}
+	}
+}
+
+// get returns what is kept that stands on the line of a record, by its number; nil if
+// there is nothing. The log was not rewritten since if it is fresh.
+func (g Keeper) get(rec *checkpoint.Record) (_ *stood, fresh bool) {
+	if !g.keeps(0) {
+		return nil, false
 	}
 	g.Kept.mu.Lock()
 	defer g.Kept.mu.Unlock()
 	e := g.Kept.byLog[keptKey{g.Plan, rec.Log}]
 	if e == nil {
-		return nil
+		return nil, false
 	}
 	n := e.Value.(*stood)
 	if n.size() > g.Max || n.seq > rec.Seq {
-		return nil
+		return nil, false
 	}
 	if branch, ok := branchAt(spans(rec), n.seq); !ok || branch != n.branch {
-		return nil
+		return nil, false
 	}
 	g.Kept.used.MoveToFront(e)
-	return n
+	return n, g.Fence > 0 && n.fence == g.Fence
 }
 
 // put keeps where a thread stands at a record, and returns a state that may be altered.
@@ -86,7 +107,7 @@ func (g Keeper) get(rec *checkpoint.Record) *stood {
 func (g Keeper) put(ctx context.Context, store checkpoint.Store, values core.Values, snap checkpoint.ID, tip *core.Tip) (any, error) {
 	rec := tip.Record
 	n := &stood{
-		key: keptKey{g.Plan, rec.Log}, id: rec.ID, branch: rec.Branch, seq: rec.Seq, snap: snap,
+		key: keptKey{g.Plan, rec.Log}, fence: g.Fence, id: rec.ID, branch: rec.Branch, seq: rec.Seq, snap: snap,
 		tip: core.Tip{State: tip.State, Bytes: tip.Bytes, Snap: tip.Snap, Full: tip.Full, Range: tip.Range, Ranges: cloneRanges(tip.Ranges)},
 	}
 	if !g.keeps(n.size()) {

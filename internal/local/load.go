@@ -66,27 +66,18 @@ func readTip(ctx context.Context, store checkpoint.Store, values core.Values, lo
 	if err != nil {
 		return nil, fence, err
 	}
-	tip, err := tipAt(ctx, store, values, head, at, keep)
-	return tip, fence, err
-}
-
-func tipAt(ctx context.Context, store checkpoint.Store, values core.Values, head *checkpoint.Record, at checkpoint.ID, keep Keeper) (_ *core.Tip, err error) {
-	log := head.Log
 	rec := head
 	if at != "" && at != head.ID {
 		if rec, err = store.Get(ctx, log, at); err != nil {
-			return nil, err
+			return nil, fence, err
 		}
 	}
 	tip, err := standAt(ctx, store, rec, head)
 	if err != nil {
-		return nil, err
+		return nil, fence, err
 	}
-	tip.LogHead = head.ID
-	if err := readState(ctx, store, values, tip, keep); err != nil {
-		return nil, err
-	}
-	return tip, nil
+	tip.LogHead, keep.Fence = head.ID, fence
+	return tip, fence, readState(ctx, store, values, tip, keep)
 }
 
 // standAt reads what is recorded of the tasks of the superstep that is open at a record.
@@ -234,7 +225,13 @@ func lineFrom(ctx context.Context, store checkpoint.Store, rec *checkpoint.Recor
 // readState folds the state at tip.Record: from what is kept of its line, or from the
 // nearest snapshot and the records that its ranges name, on with the records since.
 func readState(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, keep Keeper) error {
-	b := back{tip: tip, want: tip.Record.Seq, parent: tip.Record.ID, known: keep.get(tip.Record)}
+	known, fresh := keep.get(tip.Record)
+	if fresh && tip.Record.Seq-known.seq <= olderMost {
+		if ok, err := goOn(ctx, store, values, tip, known, keep); ok || err != nil {
+			return err
+		}
+	}
+	b := back{tip: tip, want: tip.Record.Seq, parent: tip.Record.ID, known: known}
 	more, err := b.take(tip.Record)
 	if more && b.want > 0 {
 		first := true
@@ -302,6 +299,59 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 	}
 	tip.State, err = keep.put(ctx, store, values, b.snapID(), tip)
 	return err
+}
+
+// goOn folds the state at tip.Record from what is kept of its line, in a log that was not
+// rewritten since: what was recorded before is not read. It reports whether what is kept
+// is of that line.
+func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *core.Tip, known *stood, keep Keeper) (bool, error) {
+	state, err := copied(values, known.tip.State)
+	if err != nil {
+		return false, err
+	}
+	on := core.Tip{
+		Record: tip.Record, Epoch: tip.Epoch, LogHead: tip.LogHead, Results: tip.Results, State: state,
+		Bytes: known.tip.Bytes, Snap: known.tip.Snap, Full: known.tip.Full, Range: known.tip.Range, Ranges: cloneRanges(known.tip.Ranges),
+	}
+	last, seq, snap, size := known.id, known.seq, known.snap, known.tip.Range+known.tip.Bytes
+	if seq < tip.Record.Seq {
+		for r, err := range lineFrom(ctx, store, tip.Record, seq+1, false) {
+			if err != nil {
+				return false, err
+			}
+			if r.Parent != last || r.Seq != seq+1 {
+				return false, nil
+			}
+			last, seq = r.ID, r.Seq
+			on.State, err = foldRecord(values, on.State, r, func(data json.RawMessage, changes any) error {
+				on.Bytes += len(data)
+				size += len(data)
+				if r.Snapshot != nil {
+					return nil
+				}
+				_, growth, err := values.Encode(changes)
+				on.Ranges = core.Grow(on.Ranges, growth, r.Seq)
+				return err
+			})
+			if err != nil {
+				return false, err
+			}
+			if s := r.Snapshot; s != nil {
+				on.Snap, on.Full, on.Bytes, on.Range, on.Ranges, snap = snapSize(r), s.Full, 0, 0, cloneRanges(s.Ranges), r.ID
+				if len(on.Ranges) > 0 {
+					on.Range = size
+				}
+			}
+		}
+	}
+	if last != tip.Record.ID {
+		return false, nil
+	}
+	*tip = on
+	if last != known.id {
+		tip.State, err = keep.put(ctx, store, values, snap, tip)
+	}
+	return true, err
 }
 
 // back is the way back from a record to where its state can be read from.
@@ -414,10 +464,10 @@ func snapSize(r *checkpoint.Record) int {
 // foldRecord returns the state after a record, from that before it. Folded, if there
 // is one, is called with each of the record's changes, as it is stored and decoded.
 func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func(data json.RawMessage, changes any) error) (any, error) {
-	if r.Source == checkpoint.SourceInput && r.Epoch == r.ID { // what was open is given up
-		state = values.Ahead(state)
-	}
-	for _, c := range r.Changes {
+	for i, c := range r.Changes {
+		if r.Begins() && i == len(r.Changes)-1 { // what was open is given up
+			state = values.Ahead(state)
+		}
 		changes, err := core.Recorded(values, r.Version, c.Data)
 		if err != nil {
 			return nil, err
@@ -439,6 +489,9 @@ func foldRecord(values core.Values, state any, r *checkpoint.Record, folded func
 		}
 	}
 	if r.Source != checkpoint.SourceLoop {
+		if r.Begins() && len(r.Changes) == 0 {
+			state = values.Ahead(state)
+		}
 		return state, nil
 	}
 	state, _, err := values.Fold(state, nil, core.Committed)

@@ -174,6 +174,17 @@ func DidOf(rec *checkpoint.Record, task int) (did []string) {
 	return did
 }
 
+// KeptOf returns the sub-steps of a task whose results its record keeps.
+func KeptOf(rec *checkpoint.Record, task int) (kept []checkpoint.OnceResult) {
+	for _, o := range rec.Once {
+		if o.Task == task && o.Kept() {
+			o.Name = plainName(o.Name)
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
 // each calls f with what tasks of s have recorded in its open superstep.
 func (e *effects) each(s *Session, f func(task int, name string, data json.RawMessage)) {
 	if !e.used.Load() {

@@ -23,7 +23,7 @@ func openOp(ctx context.Context, prog *Program, o Options, fence checkpoint.Fenc
 		return nil, ErrNoCheckpointer
 	}
 	o.Durability = Sync
-	s, err := Open(ctx, prog, o, "", false)
+	s, err := Open(ctx, prog, &o, "", false)
 	if err != nil {
 		return nil, err
 	}

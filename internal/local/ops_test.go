@@ -25,7 +25,8 @@ type counterValues struct{}
 
 func (counterValues) New() any             { return &counter{} }
 func (counterValues) Fork(base any) any    { c := *base.(*counter); return &c }
-func (v counterValues) Forks() core.Forks  { return core.OneByOne{Values: v} }
+func (v counterValues) Forks() core.Forks  { return v }
+func (v counterValues) Look(base any) any  { return v.Fork(base) }
 func (v counterValues) Ahead(base any) any { return v.Fork(base) }
 func (counterValues) Unrecorded(any) bool  { return false }
 func (counterValues) Current(int) bool     { return true }
@@ -92,12 +93,12 @@ func program(t testing.TB, runs *atomic.Int32) *local.Program {
 func begin(t testing.TB, prog *local.Program, o local.Options) checkpoint.ID {
 	t.Helper()
 	ctx := context.Background()
-	s, err := local.Open(ctx, prog, o, "", false)
+	s, err := local.Open(ctx, prog, &o, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Begin(ctx, checkpoint.SourceInput, nil, local.Command{}); err != nil {
+	if err := s.Begin(ctx, checkpoint.SourceInput, nil, nil, local.Command{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(ctx); err != nil && !errors.Is(err, local.ErrDrained) {

@@ -25,7 +25,9 @@ type Program struct {
 	Version int            // of the state's schema
 	Alone   []core.Routing // see [Alone]
 
-	Machines *sync.Pool // of runs that are over, cleared; nil: they are not kept
+	Flights *sync.Pool // of runs that are over, for those to come; nil: they are not kept
+
+	First bool // there are nodes with First
 
 	// Config is what the graph declares to be configured with.
 	Config any
@@ -52,6 +54,10 @@ type Node struct {
 	// Retry says whether to try again after an attempt failed, and when;
 	// nil: never. Attempts count from 1.
 	Retry func(attempt int, err error) (delay time.Duration, again bool)
+
+	// First returns the question with which the node begins that is given a state, nil if
+	// it begins with none. Nil is for nodes that don't.
+	First func(state any) *Asking
 
 	Timeout time.Duration // of an attempt; 0: none
 	Idle    time.Duration // without a sign of life; 0: none

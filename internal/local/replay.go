@@ -246,7 +246,7 @@ func (r *replay) open(ctx context.Context, at *checkpoint.Record) (*Session, *pl
 	o := r.o
 	o.Store, o.Durability, o.Bus, o.RecordOnce = p.store, Sync, nil, false
 	o.Tape = &Tape{p: p, root: -1, ns: r.log.Namespace, log: r.log, prog: r.prog, here: r.log.Namespace}
-	s, err := Open(ctx, r.prog, o, "", false)
+	s, err := Open(ctx, r.prog, &o, "", false)
 	return s, p, err
 }
 
@@ -301,12 +301,17 @@ func (r *replay) entry(ctx context.Context, before, next *checkpoint.Record) ([]
 	}
 	defer s.Close()
 	var changes any
-	if len(next.Changes) > 0 {
-		if changes, err = core.Recorded(s.prog.Values, next.Version, next.Changes[0].Data); err != nil {
+	if n := len(next.Changes); n > 0 {
+		if changes, err = core.Recorded(s.prog.Values, next.Version, next.Changes[n-1].Data); err != nil {
 			return nil, fmt.Errorf("input of checkpoint %s: %w", next.ID, err)
 		}
 	}
-	err = s.begin(ctx, checkpoint.SourceInput, changes, Command{})
+	left := &core.Left{Record: next}
+	base, err := s.given(left)
+	if err != nil {
+		return nil, fmt.Errorf("what checkpoint %s left: %w", next.ID, err)
+	}
+	err = s.begin(ctx, checkpoint.SourceInput, left, base, changes, Command{})
 	if err == nil {
 		err = s.Flush(ctx)
 	}
@@ -691,6 +696,14 @@ func compareRouting(prog *Program, path []string, want, got *checkpoint.Record) 
 	}
 	if a, b := deferred(want), deferred(got); a != b {
 		ds = append(ds, Difference{Kind: DiffRouting, Path: path, Want: a, Got: b})
+	}
+	// Questions with which nodes begin. Where only one of the programs knows of such, the
+	// other's node asks when it runs.
+	for i := range want.Open {
+		o, other := &want.Open[i], got.OpenTask(want.Open[i].Task)
+		if other != nil && len(o.Questions) > 0 && len(other.Questions) > 0 && o.Questions[0].When == "inside" {
+			ds = append(ds, compareQuestions(g.Present(o.Questions[0].Node), o.Questions, other.Questions)...)
+		}
 	}
 	return ds
 }

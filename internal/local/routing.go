@@ -53,7 +53,7 @@ type slowRouter struct {
 
 func (r *slowRouter) begin(e *execution) {
 	r.ctx, r.task, r.data, r.kept = e.ctx, e.task, e.Data, e.kept()
-	r.watch.begin()
+	r.watch.begin(time.Time{})
 }
 
 func (r *slowRouter) overdue() {
@@ -107,9 +107,10 @@ func (s *Session) callRouters(ctx context.Context, node *Node, l *leaving) (sum 
 		if l.beside {
 			seen, err = s.prog.with(l.base, l.changes)
 		} else { // there is no other task that would use what is kept for it
-			s.one[0] = l.changes
-			seen, _, err = s.prog.Values.Fold(s.forks.Look(l.base), s.one[:], core.Given)
-			s.one[0] = nil
+			f := s.flight
+			f.one[0] = l.changes
+			seen, _, err = s.prog.Values.Fold(f.forks.Look(l.base), f.one[:], core.Given)
+			f.one[0] = nil
 		}
 		if err != nil {
 			return sum, err
@@ -121,10 +122,14 @@ func (s *Session) callRouters(ctx context.Context, node *Node, l *leaving) (sum 
 		if l.beside {
 			mine, t = s.prog.Values.Fork(seen), new(Task)
 		} else {
-			mine, t = s.forks.Fork(seen), s.flight.routers.Next()
+			mine, t = s.flight.forks.Fork(seen), s.flight.routers.Next()
 		}
 		t.Context, t.s, t.at, t.index, t.from, t.node, t.attempt, t.router = ctx, s, l.at, l.index, plan.FromStart, node, 1, true
-		c, err := t.guarded(func(ctx context.Context) (Command, error) { return router(ctx, mine) })
+		var c Command
+		err := t.guarded(func(ctx context.Context) (err error) {
+			c, err = router(ctx, mine)
+			return err
+		})
 		t.end()
 		if err != nil {
 			return sum, err

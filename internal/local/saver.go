@@ -21,6 +21,8 @@ const defaultSaveTimeout = 10 * time.Second
 type saver struct {
 	store   checkpoint.Store
 	thread  checkpoint.ThreadID
+	log     checkpoint.Log // of the run
+	keep    Keeper
 	mode    Durability
 	timeout time.Duration
 
@@ -52,7 +54,7 @@ type queued struct {
 }
 
 func newSaver(o *Options) *saver {
-	s := &saver{store: o.Store, thread: o.Log.Thread, mode: o.Durability, timeout: o.SaveTimeout}
+	s := &saver{store: o.Store, thread: o.Log.Thread, log: o.Log, mode: o.Durability, timeout: o.SaveTimeout}
 	if s.timeout <= 0 {
 		s.timeout = defaultSaveTimeout
 	}
@@ -201,7 +203,7 @@ func (s *saver) flush(ctx context.Context) error {
 // writeInTime writes with the save timeout. The context's own end doesn't count.
 // A context with a deadline costs more than a small write, so one is kept from
 // write to write until one was in time no more.
-func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write, now time.Time) (checkpoint.Written, error) {
 	if !s.clock.TryLock() { // tasks that save at the same time have their own
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 		defer cancel()
@@ -211,7 +213,7 @@ func (s *saver) writeInTime(ctx context.Context, w *checkpoint.Write) (checkpoin
 	if s.ctx == nil {
 		s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	}
-	s.slow.begin()
+	s.slow.begin(now)
 	written, err := s.store.Write(s.ctx, w)
 	if s.slow.end() {
 		if err != nil {
@@ -235,16 +237,17 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 		w.Holder = s.lease.holder
 	}
 	s.mu.Unlock()
+	now := time.Now()
 	if w.Record != nil {
-		w.Record.CreatedAt = time.Now().UTC()
+		w.Record.CreatedAt = now.UTC()
 	}
 	if w.Release && !claim { // not while the lease is being renewed
 		s.lease.mu.Lock()
 		defer s.lease.mu.Unlock()
 	}
-	written, err := s.writeInTime(ctx, w)
+	written, err := s.writeInTime(ctx, w, now)
 	for claim && takeOver(w, err) {
-		written, err = s.writeInTime(ctx, w)
+		written, err = s.writeInTime(ctx, w, time.Now())
 	}
 	switch {
 	case errors.Is(err, checkpoint.ErrConflict), errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrBusy):
@@ -255,6 +258,9 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 	s.mu.Lock()
 	s.fence, s.claimed = written.Fence, true
 	s.mu.Unlock()
+	if claim {
+		s.keep.claimed(s.log, written.Fence)
+	}
 	switch {
 	case claim && w.Lease > 0:
 		s.lease.begin(s)

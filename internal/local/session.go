@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -20,13 +21,11 @@ import (
 // Session is one run of a program, or one look at a thread. It is not safe for
 // concurrent use.
 type Session struct {
-	prog  *Program
-	o     Options
-	id    runID
-	m     *core.Machine
-	tip   *core.Tip  // as loaded; nil for a new thread
-	one   [1]any     // the changes of a lone task, while they are folded for its routers
-	forks core.Forks // of what runs on the goroutine that drives
+	prog *Program
+	o    Options
+	id   runID
+	m    *core.Machine
+	tip  *core.Tip // as loaded; nil for a new thread
 
 	saver   *saver             // nil without a store
 	anew    checkpoint.ID      // the log's head, if the run is to begin as in an empty log
@@ -46,7 +45,7 @@ type Session struct {
 	beside atomic.Bool // a task stored a result itself
 
 	// Owned by the goroutine that drives.
-	flight    flight
+	flight    *flight
 	last      *checkpoint.Record // written last
 	collected [][]any            // what was committed by this session, by superstep, if wanted
 	fresh     bool               // an input's values are to be shown
@@ -73,9 +72,9 @@ func (r *runID) get() checkpoint.ID {
 
 // Open loads a thread for a run, or for a look at it if lock is not set. At
 // names a record; empty means the newest.
-func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
-	s := &Session{prog: prog, o: o, forks: prog.Values.Forks()}
-	s.flight.s, s.flight.tell.s, s.traced.s = s, s, s
+func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
+	s := &Session{prog: prog, o: *o}
+	s.flight, s.traced.s = prog.flight(s), s
 	if o.Store != nil {
 		if o.Log.Thread == "" {
 			return nil, ErrThreadRequired
@@ -83,7 +82,8 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 		if o.parent != nil {
 			s.saver = o.parent.s.saver
 		} else {
-			s.saver = newSaver(&o)
+			s.saver = newSaver(o)
+			s.saver.keep = s.keeper()
 		}
 	}
 	if o.Run != "" {
@@ -108,7 +108,7 @@ func Open(ctx context.Context, prog *Program, o Options, at checkpoint.ID, lock 
 // before the run claimed it, what f built on what was read is void: then it is
 // opened, and f called, again. The session is to be closed by the caller; without
 // one the thread could not be opened.
-func Run(ctx context.Context, prog *Program, o Options, at checkpoint.ID, f func(*Session) error) (s *Session, err error) {
+func Run(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, f func(*Session) error) (s *Session, err error) {
 	for n := 0; ; n++ {
 		if s, err = Open(ctx, prog, o, at, true); err != nil {
 			return nil, err
@@ -152,9 +152,9 @@ func (s *Session) close() (over bool) {
 // Done is Close for a session that nobody uses any more, nor its machine. What tasks
 // have left behind never does: their contexts know their place, not the machine.
 func (s *Session) Done() {
-	if s.close() && s.ended && !s.flight.left && s.prog.Machines != nil {
-		s.prog.Machines.Put(s.m.Clear())
-		s.m = nil
+	if s.close() && s.ended && !s.flight.left && s.prog.Flights != nil {
+		s.prog.Flights.Put(s.flight.clear())
+		s.flight, s.m = nil, nil
 	}
 }
 
@@ -182,17 +182,40 @@ func (s *Session) config() core.Config {
 	if s.o.Store != nil {
 		run = s.id.get()
 	}
-	var used *core.Machine
-	if s.prog.Machines != nil {
-		used, _ = s.prog.Machines.Get().(*core.Machine)
+	used := s.flight.machine
+	s.flight.machine = nil
+	var first func(int, core.State) *checkpoint.Question
+	if s.prog.First && s.o.Store != nil && s.o.parent == nil && s.o.Log.Namespace == "" {
+		first = s.first
 	}
 	return core.Config{
+		First: first,
+
 		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: run, Version: s.prog.Version,
 		Metadata: s.o.Metadata, Caller: s.o.Caller, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots, Reuse: used,
 	}
 }
 
-func (s *Session) keeper() Keeper { return Keeper{s.o.Kept, s.o.KeepMax, s.prog.Plan} }
+// first returns the question with which a node begins, nil if it begins with none. What
+// goes wrong is told when the node runs, which then asks by itself.
+func (s *Session) first(node int, state core.State) (q *checkpoint.Question) {
+	n := &s.prog.Nodes[node]
+	if n.First == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			q = nil
+		}
+	}()
+	a := n.First(s.prog.Values.Fork(state))
+	if a == nil || a.Key == "" || !utf8.ValidString(a.Key) {
+		return nil
+	}
+	return &checkpoint.Question{Key: a.Key, Node: n.Name, When: "inside", Value: a.Value, Schema: a.Schema, Due: a.due()}
+}
+
+func (s *Session) keeper() Keeper { return Keeper{Kept: s.o.Kept, Max: s.o.KeepMax, Plan: s.prog.Plan} }
 
 func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.o.Store == nil {
@@ -245,27 +268,39 @@ func (s *Session) Tip() *core.Tip { return s.tip }
 func (s *Session) View() any { return s.m.Merged() }
 
 // Begin starts a turn with an input: changes made by a function on a fork of
-// the state. The command says where to start; zero means the graph's entry.
-func (s *Session) Begin(ctx context.Context, source checkpoint.Source, input func(state any) error, command Command) error {
-	base := s.m.State()
-	if s.m.Pending() {
-		base = s.prog.Values.Ahead(base) // as it will be when that is given up
+// the state, and what is left of a superstep that is open. The command says where to
+// start; zero means the graph's entry.
+func (s *Session) Begin(ctx context.Context, source checkpoint.Source, left *core.Left, input func(state any) error, command Command) error {
+	base, err := s.given(left)
+	if err != nil {
+		return err
 	}
 	changes, err := s.prog.edit(base, input)
 	if err != nil {
 		return err
 	}
-	return s.begin(ctx, source, changes, command)
+	return s.begin(ctx, source, left, base, changes, command)
+}
+
+// given returns the state that an input is given to, which leaves that of what is open.
+func (s *Session) given(left *core.Left) (any, error) {
+	switch {
+	case left != nil:
+		return left.Seen(s.m)
+	case s.m.Pending():
+		return s.prog.Values.Ahead(s.m.State()), nil // as it will be when that is given up
+	}
+	return s.m.State(), nil
 }
 
 // begin is Begin with changes that are known.
-func (s *Session) begin(ctx context.Context, source checkpoint.Source, changes any, command Command) error {
-	r, err := s.edgesOf(ctx, &s.prog.Start, command, s.m.State(), changes)
+func (s *Session) begin(ctx context.Context, source checkpoint.Source, left *core.Left, base, changes any, command Command) error {
+	r, err := s.edgesOf(ctx, &s.prog.Start, command, base, changes)
 	if err != nil {
 		return err
 	}
 	s.fresh = true
-	return s.m.Input(source, changes, *r)
+	return s.m.Input(source, left, changes, *r)
 }
 
 func safely(fn func() error) (err error) {
@@ -290,15 +325,6 @@ func (s *Session) Apply(changes any) error {
 	}
 	s.fresh = true
 	return s.m.Update(checkpoint.SourceInput, changes, -1, -1, core.Routing{})
-}
-
-// Settle folds what finished tasks of the open superstep wrote, and an edit, so that
-// it stays when the superstep is given up.
-func (s *Session) Settle(changes any) error {
-	if changes == nil && !slices.ContainsFunc(s.m.Tasks(), func(t core.Task) bool { return t.Ran() && !t.Folded() }) {
-		return nil
-	}
-	return s.m.Update(checkpoint.SourceUpdate, changes, -1, -1, core.Routing{})
 }
 
 // UpdateAs folds an edit as the output of a node, of its task with that index or, if it

@@ -242,7 +242,7 @@ func (t *teller) committed(c *core.Commit) {
 	t.held()
 }
 
-// held tells of tasks that wait behind a breakpoint.
+// held tells of tasks that wait behind a breakpoint, or have begun with a question.
 func (t *teller) held() {
 	s := t.s
 	if !s.o.Bus.wants(InterruptRaised) {
@@ -250,7 +250,7 @@ func (t *teller) held() {
 	}
 	for i := range s.m.Tasks() {
 		t := s.m.Task(i)
-		if t.Status != core.Held {
+		if t.Status != core.Held && !(t.Status == core.Interrupted && t.First()) {
 			continue
 		}
 		for k := range t.Questions {

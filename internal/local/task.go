@@ -44,11 +44,10 @@ type Task struct {
 	attempt, gen, from int32
 
 	router bool        // one is called, which can't ask
-	going  atomic.Bool // it has called Go
 	ended  bool        // by mu, as what follows
+	going  atomic.Bool // it has called Go
 	mu     sync.Mutex
 	talk   *talk // nil until it is needed
-	idle   *time.Timer
 }
 
 // talk is what a task asks and calls; most tasks don't.
@@ -65,12 +64,14 @@ type talk struct {
 	did     map[string]int       // calls of Do so far, by what they are recorded as
 	futures []*Future
 	places  chan struct{} // of futures that run
+	idle    *time.Timer   // with Node.Idle
 }
 
-// watched is the state that a node was given, and the goroutine that runs the node.
+// watched is what a node was given: its state and the one committed, which it shares
+// memory with; and the goroutine that runs the node.
 type watched struct {
-	state     any
-	goroutine string
+	base, state any
+	goroutine   string
 }
 
 // talking returns t.talk, making it if need be. It is called with t.mu held.
@@ -154,14 +155,11 @@ type Info struct {
 // place is what the tasks of a superstep know of the machine: copied before they
 // start, since the machine goes on when an attempt was left behind.
 type place struct {
-	base   any
-	epoch  checkpoint.ID
-	branch checkpoint.Branch
-	step   int
-	ran    int // supersteps since the last input
-	recent []string
-
-	children map[string]checkpoint.ID
+	epoch     checkpoint.ID
+	branch    checkpoint.Branch
+	step, ran int // ran: supersteps since the last input
+	recent    []string
+	children  map[string]checkpoint.ID
 }
 
 // place returns the place of the open superstep's tasks.
@@ -172,8 +170,8 @@ func (s *Session) place() *place {
 }
 
 func (s *Session) setPlace(p *place) {
-	p.base, p.epoch, p.branch, p.step = s.m.State(), s.m.Epoch(), s.m.Branch(), s.m.Step()+1
-	p.ran, _ = s.m.Ran()
+	ran, _ := s.m.Ran()
+	p.epoch, p.branch, p.step, p.ran = s.m.Epoch(), s.m.Branch(), s.m.Step()+1, ran
 	p.recent, p.children = s.m.Recent(), s.m.Children()
 }
 
@@ -254,8 +252,8 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 func (t *Task) Beat() {
 	for ended := false; t != nil && !ended; t = t.s.o.parent {
 		t.mu.Lock()
-		if ended = t.ended; t.idle != nil && !ended {
-			t.idle.Reset(t.node.Idle)
+		if ended = t.ended; !ended && t.talk != nil && t.talk.idle != nil {
+			t.talk.idle.Reset(t.node.Idle)
 		}
 		t.mu.Unlock()
 	}
@@ -271,8 +269,8 @@ func (t *Task) end() {
 // close is end with t.mu held.
 func (t *Task) close() {
 	t.ended = true
-	if t.idle != nil {
-		t.idle.Stop()
+	if t.talk != nil && t.talk.idle != nil {
+		t.talk.idle.Stop()
 	}
 }
 
@@ -554,9 +552,12 @@ type execution struct {
 	cacheKey string // empty: its result isn't cached
 }
 
-// execution returns one that is to be run.
-func (s *Session) execution(ctx context.Context, task *core.Task, at *place, reuse any, slow *slowRouter) execution {
-	return execution{report: report{task: task.Index}, s: s, ctx: ctx, node: &s.prog.Nodes[task.Node], task: task, at: at, lone: at == nil, reuse: reuse, slow: slow}
+// init makes e one that is to be run.
+func (e *execution) init(s *Session, ctx context.Context, task *core.Task, at *place, reuse any) {
+	slow := e.slow
+	*e = execution{}
+	e.report.task, e.s, e.ctx, e.node, e.task = task.Index, s, ctx, &s.prog.Nodes[task.Node], task
+	e.at, e.lone, e.reuse, e.slow = at, at == nil, reuse, slow
 }
 
 // run runs the task.
@@ -632,7 +633,7 @@ func (e *execution) fork() (any, error) {
 		return nil, err
 	}
 	if e.lone {
-		return e.s.forks.Fork(state), nil
+		return e.s.flight.forks.Fork(state), nil
 	}
 	return e.s.prog.Values.Fork(state), nil
 }
@@ -721,7 +722,7 @@ func (e *execution) tries() (done bool, _ *NodeError) {
 }
 
 // try makes an attempt of the node.
-func (e *execution) try(ctx context.Context, attempt int) (verdict, Outcome) {
+func (e *execution) try(ctx context.Context, attempt int) (verdict, error) {
 	s, node, task := e.s, e.node, e.task
 	e.attempt = int32(attempt)
 	t := e.newTask(ctx, attempt)
@@ -730,10 +731,10 @@ func (e *execution) try(ctx context.Context, attempt int) (verdict, Outcome) {
 		e.payload, err = node.payload(task.Raw)
 	}
 	if err == nil {
-		e.command, err = t.attemptNode(state, e.payload)
+		err = t.attemptNode(state, e.payload, &e.command)
 	}
 	if e.closed(t, err) {
-		return ended, left(&e.report)
+		return ended, nil
 	}
 	if e.Calls != nil && (s.saver == nil || s.saver.mode != Exit) { // which keeps nothing of an attempt that isn't the last
 		task.Children = e.Calls.Children
@@ -750,17 +751,20 @@ func (e *execution) try(ctx context.Context, attempt int) (verdict, Outcome) {
 				e.cache(e.cacheKey)
 			}
 		}
-		return succeeded, Outcome{}
+		return succeeded, nil
 	}
 	if errors.Is(err, ErrDrained) { // a subgraph stopped; it goes on with the task
 		e.cancelled(err)
-		return ended, left(&e.report)
+		return ended, nil
 	}
 	if e.stopped(attempt, err) {
-		return ended, left(&e.report)
+		return ended, nil
 	}
-	return failed, Outcome{Err: err}
+	return failed, err
 }
+
+// outcome says how the task has ended.
+func (e *execution) outcome(error) Outcome { return left(&e.report) }
 
 // again records that an attempt has failed and tells of it.
 func (e *execution) again(attempt int, err error, delay time.Duration) bool {
@@ -914,30 +918,44 @@ func (e *execution) collect(state any) error {
 
 // attemptNode calls the node once, with its callbacks and limits of time. The caller
 // closes the attempt by finish.
-func (t *Task) attemptNode(state, payload any) (Command, error) {
-	if t.node.Timeout > 0 || t.node.Idle > 0 || t.s.o.NodeTimeout > 0 {
-		return t.bounded(func(ctx context.Context) (Command, error) { return t.call(ctx, state, payload) })
+func (t *Task) attemptNode(state, payload any, c *Command) (err error) {
+	*c = Command{}
+	if t.s.o.Check && t.s.prog.Check != nil {
+		t.talking().watched = &watched{base: t.s.m.State(), state: state}
 	}
-	// Said again here so that the closure stays on the stack.
-	return t.guarded(func(ctx context.Context) (Command, error) { return t.call(ctx, state, payload) })
+	if t.node.Timeout > 0 || t.node.Idle > 0 || t.s.o.NodeTimeout > 0 {
+		*c, err = t.bounded(func(ctx context.Context) (c Command, err error) {
+			err = t.call(ctx, state, payload, &c)
+			return c, err
+		})
+		return err
+	}
+	return t.guarded(func(ctx context.Context) error { return t.call(ctx, state, payload, c) })
 }
 
 // bounded calls the node or its error handler with the node's limits of time. The
 // caller closes the attempt by finish.
-func (t *Task) bounded(fn func(ctx context.Context) (Command, error)) (Command, error) {
+func (t *Task) bounded(fn func(ctx context.Context) (Command, error)) (c Command, err error) {
 	timeout := t.node.Timeout
 	if timeout == 0 {
 		timeout = t.s.o.NodeTimeout
 	}
-	if timeout > 0 || t.node.Idle > 0 {
-		return t.limited(timeout, fn)
+	call := func() (c Command, err error) {
+		err = t.guarded(func(ctx context.Context) (err error) {
+			c, err = fn(ctx)
+			return err
+		})
+		return c, err
 	}
-	return t.guarded(fn)
+	if timeout > 0 || t.node.Idle > 0 {
+		return t.limited(timeout, call)
+	}
+	return call()
 }
 
 // limited calls fn on a goroutine of its own, so that an attempt that
 // ignores the end of its time can be left behind.
-func (t *Task) limited(timeout time.Duration, fn func(ctx context.Context) (Command, error)) (Command, error) {
+func (t *Task) limited(timeout time.Duration, fn func() (Command, error)) (Command, error) {
 	node := t.node
 	ctx, cancel := context.WithCancelCause(t.Context)
 	defer cancel(nil)
@@ -947,11 +965,11 @@ func (t *Task) limited(timeout time.Duration, fn func(ctx context.Context) (Comm
 	}
 	if node.Idle > 0 {
 		t.mu.Lock()
-		t.idle = time.AfterFunc(node.Idle, func() { cancel(&TimeoutError{Node: node.Name, Kind: "idle", Limit: node.Idle}) })
+		t.talking().idle = time.AfterFunc(node.Idle, func() { cancel(&TimeoutError{Node: node.Name, Kind: "idle", Limit: node.Idle}) })
 		t.mu.Unlock()
 	}
 	t.Context = ctx
-	c, err := abandonable(ctx.Done(), func() (Command, error) { return t.guarded(fn) }, func() error { return context.Cause(ctx) })
+	c, err := abandonable(ctx.Done(), fn, func() error { return context.Cause(ctx) })
 	var te *TimeoutError
 	if errors.As(context.Cause(ctx), &te) && te.Kind != "step" && te.Kind != "run" {
 		return Command{}, te
@@ -960,60 +978,58 @@ func (t *Task) limited(timeout time.Duration, fn func(ctx context.Context) (Comm
 }
 
 // call runs the node between its callbacks.
-func (t *Task) call(ctx context.Context, state, payload any) (c Command, err error) {
+func (t *Task) call(ctx context.Context, state, payload any, c *Command) (err error) {
 	s, node := t.s, t.node
 	for _, before := range node.Before {
 		skip, err := before(ctx, state)
 		if err != nil || skip {
-			return Command{}, err
+			return err
 		}
 	}
 	if s.o.Check && s.prog.Check != nil {
 		t.mu.Lock()
-		t.talking().watched = &watched{state, goroutine()}
+		t.talk.watched.goroutine = goroutine()
 		t.mu.Unlock()
-		c, err = t.checked(ctx, state, payload)
+		err = t.checked(ctx, state, payload, c)
 	} else {
-		c, err = node.Run(ctx, state, payload)
+		*c, err = node.Run(ctx, state, payload)
 	}
 	if t.going.Load() {
 		err = t.await(err)
 	}
-	if len(node.After) == 0 {
-		return c, err
-	}
-	if t.asking() { // the node has neither succeeded nor failed
-		return c, err
+	if len(node.After) == 0 || t.asking() { // then the node has neither succeeded nor failed
+		return err
 	}
 	for _, after := range node.After {
 		err = after(ctx, state, err)
 	}
-	return c, err
+	return err
 }
 
 // checked runs the node and compares the committed state before and after.
-func (t *Task) checked(ctx context.Context, state, payload any) (Command, error) {
-	s, node, base := t.s, t.node, t.at.base
+func (t *Task) checked(ctx context.Context, state, payload any, c *Command) error {
+	s, node, base := t.s, t.node, t.talk.watched.base
 	before, err := s.prog.Check(base)
 	if err != nil {
-		return Command{}, err
+		return err
 	}
-	c, runErr := node.Run(ctx, state, payload)
+	got, runErr := node.Run(ctx, state, payload)
 	after, err := s.prog.Check(base)
 	if err != nil {
-		return Command{}, err
+		return err
 	}
 	for field, h := range before {
 		if after[field] != h {
-			return Command{}, &MutationError{Node: node.Name, Field: field, Kind: "in place"}
+			return &MutationError{Node: node.Name, Field: field, Kind: "in place"}
 		}
 	}
-	return c, runErr
+	*c = got
+	return runErr
 }
 
 // guarded calls fn with the task as its context, waits for the futures that it left
 // and turns a panic into an error.
-func (t *Task) guarded(fn func(ctx context.Context) (Command, error)) (c Command, err error) {
+func (t *Task) guarded(fn func(ctx context.Context) error) (err error) {
 	normal := false
 	defer func() {
 		if normal {
@@ -1030,10 +1046,10 @@ func (t *Task) guarded(fn func(ctx context.Context) (Command, error)) (c Command
 		// it is told by the worker.
 		t.end()
 	}()
-	c, err = fn(t)
+	err = fn(t)
 	normal = true
 	if t.going.Load() {
 		err = t.await(err)
 	}
-	return c, err
+	return err
 }

@@ -20,8 +20,11 @@ type trial interface {
 	// enter tells the tracer of an attempt, which is made with the context returned.
 	enter(attempt int) (context.Context, func(Outcome))
 
-	// try makes an attempt. The error it failed with is the outcome's.
-	try(ctx context.Context, attempt int) (verdict, Outcome)
+	// try makes an attempt, and returns the error it failed with.
+	try(ctx context.Context, attempt int) (verdict, error)
+
+	// outcome is what the tracer is told of an attempt that has ended with err.
+	outcome(err error) Outcome
 
 	// again notes that another attempt follows one that failed. If it can't be noted
 	// none does.
@@ -43,20 +46,29 @@ func (s *Session) try(ctx context.Context, w trial, retry func(attempt int, err 
 		if s.o.Trace != nil {
 			own, exit = w.enter(attempt)
 		}
-		v, out := w.try(own, attempt)
+		v, err := w.try(own, attempt)
+		var delay time.Duration
+		again := false
 		if v == failed && retry != nil && ctx.Err() == nil {
-			if delay, again := retry(attempt, out.Err); again {
+			delay, again = retry(attempt, err)
+		}
+		if exit != nil {
+			out := Outcome{Err: err}
+			if v == ended {
+				out = w.outcome(err)
+			}
+			if again {
 				out.Again, out.Delay = true, delay
 			}
+			leave(&exit, out)
 		}
-		leave(&exit, out)
-		if !out.Again {
-			return v, attempt, out.Err
+		if !again {
+			return v, attempt, err
 		}
-		if !w.again(attempt, out.Err, out.Delay) {
-			return ended, attempt, out.Err
+		if !w.again(attempt, err, delay) {
+			return ended, attempt, err
 		}
-		if !sleep(ctx, out.Delay) {
+		if !sleep(ctx, delay) {
 			w.cancelled(context.Cause(ctx))
 			return ended, attempt, context.Cause(ctx)
 		}

@@ -210,7 +210,7 @@ func forsake(ctx context.Context, store checkpoint.Store, thread checkpoint.Thre
 
 // TurnOf returns the turn that a run begins, or has begun, whose ID is known before: of a
 // thread that has ended, or that there isn't yet. Begin is called to begin it.
-func TurnOf(ctx context.Context, prog *Program, o Options, begin func(*Session) error) (*checkpoint.Turn, error) {
+func TurnOf(ctx context.Context, prog *Program, o *Options, begin func(*Session) error) (*checkpoint.Turn, error) {
 	turn := func() (*checkpoint.Turn, error) {
 		rec, err := o.Store.Get(ctx, o.Log, o.Run.Checkpoint(1))
 		if err != nil {

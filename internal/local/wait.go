@@ -68,9 +68,10 @@ func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.Th
 }
 
 // settle answers what the clock or an event can answer when nothing else can go
-// on. It reports whether anything was.
+// on: not in a replay, which stands where its recording stood. It reports whether
+// anything was.
 func (s *Session) settle(ctx context.Context) (again bool, err error) {
-	if s.saver == nil || s.o.parent != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || !timed(s.m) {
+	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || !timed(s.m) {
 		return false, nil
 	}
 	select {

@@ -12,7 +12,8 @@ type watch struct {
 	of    overdue
 
 	mu    sync.Mutex
-	since time.Time     // zero: nothing is under way
+	busy  bool          // something is under way
+	since time.Time     // when it began; zero: since before the timer's next look
 	told  chan struct{} // of what is under way: of is told, and has been when it is closed
 	timer *time.Timer
 	armed bool
@@ -21,11 +22,12 @@ type watch struct {
 // overdue is told of each thing that takes longer than it may, once.
 type overdue interface{ overdue() }
 
-// begin says that something begins.
-func (w *watch) begin() {
+// begin says that something begins, now. Who doesn't know the time gives none, and is told
+// up to twice as late: to look at the clock costs more than what is mostly watched.
+func (w *watch) begin(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since = time.Now()
+	w.busy, w.since = true, now
 	switch {
 	case w.armed:
 	case w.timer == nil:
@@ -41,7 +43,7 @@ func (w *watch) begin() {
 func (w *watch) end() bool {
 	w.mu.Lock()
 	told := w.told
-	w.since, w.told = time.Time{}, nil
+	w.busy, w.told = false, nil
 	w.mu.Unlock()
 	if told == nil {
 		return false
@@ -63,10 +65,13 @@ func (w *watch) stop() {
 // look is called by the timer.
 func (w *watch) look() {
 	w.mu.Lock()
-	if w.since.IsZero() || w.told != nil {
+	if !w.busy || w.told != nil {
 		w.armed = false
 		w.mu.Unlock()
 		return
+	}
+	if w.since.IsZero() {
+		w.since = time.Now()
 	}
 	if left := w.limit - time.Since(w.since); left > 0 {
 		w.timer.Reset(left)

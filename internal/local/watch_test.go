@@ -24,7 +24,7 @@ func TestAWatchTellsOfEachThatTakesLongerAndOfNoOther(t *testing.T) {
 			{100 * time.Millisecond, time.Minute, false}, {1100 * time.Millisecond, 0, true},
 		} {
 			before := told
-			w.begin()
+			w.begin(time.Now())
 			time.Sleep(tt.takes)
 			synctest.Wait()
 			late := w.end()
@@ -32,6 +32,28 @@ func TestAWatchTellsOfEachThatTakesLongerAndOfNoOther(t *testing.T) {
 				t.Errorf("%v: late %v, told %d times", tt.takes, late, told-before)
 			}
 			time.Sleep(tt.pause)
+		}
+	})
+}
+
+func TestAWatchThatIsNotGivenTheTimeTellsNoEarlierAndUpToTwiceAsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told counted
+		w := watch{limit: time.Second, of: &told}
+		defer w.stop()
+		w.begin(time.Time{})
+		w.end()
+		time.Sleep(500 * time.Millisecond) // the timer goes on
+		for _, tt := range []struct {
+			takes time.Duration
+			late  bool
+		}{{999 * time.Millisecond, false}, {2001 * time.Millisecond, true}, {999 * time.Millisecond, false}, {time.Minute, true}} {
+			w.begin(time.Time{})
+			time.Sleep(tt.takes)
+			synctest.Wait()
+			if late := w.end(); late != tt.late {
+				t.Errorf("%v: late %v", tt.takes, late)
+			}
 		}
 	})
 }

@@ -53,16 +53,24 @@ func Unparsed(conn string, err error) (what, fix string) {
 type Tables struct {
 	Meta       string                            // name of the table of versions
 	Migrations []string                          // SQL, in order: the version is how many were run
+	Unread     int                               // versions up to this one are not read, and their migrations not run
 	In         func(quoted, query string) string // puts the schema's quoted name into SQL
 }
 
 // ErrNoSchema says that no schema of the search path exists.
 var ErrNoSchema = errors.New("no schema of the search path exists")
 
-// VersionError says that the tables were made by a newer program.
+// VersionError says that the tables were made by a newer program, or by one whose tables
+// are not read any more.
 type VersionError struct{ Have, Known int }
 
+// Old reports whether they are not read any more.
+func (e *VersionError) Old() bool { return e.Have < e.Known }
+
 func (e *VersionError) Error() string {
+	if e.Old() {
+		return fmt.Sprintf("the tables have schema version %d, of before the first release, which is not read any more", e.Have)
+	}
 	return fmt.Sprintf("the tables have schema version %d, this version of Superstep knows versions up to %d", e.Have, e.Known)
 }
 
@@ -116,7 +124,7 @@ func (t *Tables) version(ctx context.Context, q querier, schema, quoted string) 
 	if err := q.QueryRow(ctx, `SELECT coalesce(max(version), 0)::int FROM `+quoted+"."+t.Meta).Scan(&v); err != nil {
 		return 0, err
 	}
-	if v > len(t.Migrations) {
+	if v > len(t.Migrations) || 0 < v && v <= t.Unread {
 		return v, &VersionError{v, len(t.Migrations)}
 	}
 	return v, nil
@@ -138,7 +146,7 @@ func (t *Tables) run(ctx context.Context, tx pgx.Tx, v int, schema, quoted strin
 	)`); err != nil {
 		return err
 	}
-	for ; v < len(t.Migrations); v++ {
+	for v = max(v, t.Unread); v < len(t.Migrations); v++ {
 		if _, err := tx.Exec(ctx, t.In(quoted, t.Migrations[v])); err != nil {
 			return fmt.Errorf("migrating to schema version %d: %w", v+1, err)
 		}

@@ -32,7 +32,9 @@ const (
 
 type row struct {
 	id, when, text string
+	asserts        *regexp.Regexp // what a test that proves it has in its source; nil: not said
 	tests          []string
+	bare           []string // those that cite it and don't have that
 }
 
 func rows(t *testing.T) (list []*row, byID map[string]*row) {
@@ -42,10 +44,13 @@ func rows(t *testing.T) (list []*row, byID map[string]*row) {
 			continue
 		}
 		f := strings.Split(strings.TrimSpace(line), "\t")
-		if len(f) != 3 || byID[f[0]] != nil {
+		if len(f) < 3 || len(f) > 4 || byID[f[0]] != nil {
 			t.Fatalf("bad line %q", line)
 		}
 		r := &row{id: f[0], when: f[1], text: f[2]}
+		if len(f) == 4 {
+			r.asserts = regexp.MustCompile("(?s)" + f[3])
+		}
 		list, byID[r.id] = append(list, r), r
 	}
 	return list, byID
@@ -78,11 +83,15 @@ func cited(text string) (ids []string) {
 
 // find adds to each row the tests, examples and scripts that cite it.
 func find(t *testing.T, byID map[string]*row) {
-	cite := func(place, text string) {
+	cite := func(place, text, source string) {
 		for _, id := range cited(text) {
-			if r := byID[id]; r == nil {
+			r := byID[id]
+			switch {
+			case r == nil:
 				t.Errorf("%s cites %s, which is no requirement", place, id)
-			} else if !slices.Contains(r.tests, place) {
+			case r.asserts != nil && !r.asserts.MatchString(source):
+				r.bare = append(r.bare, place)
+			case !slices.Contains(r.tests, place):
 				r.tests = append(r.tests, place)
 			}
 		}
@@ -102,7 +111,7 @@ func find(t *testing.T, byID map[string]*row) {
 			}
 			for line := range strings.Lines(string(data)) {
 				if strings.HasPrefix(line, "#") {
-					cite(rel, line)
+					cite(rel, line, string(data))
 				}
 			}
 		case strings.HasSuffix(rel, "_test.go") && !strings.HasPrefix(rel, "internal/requirements/"), strings.HasPrefix(rel, "checkpoint/checkpointtest/"):
@@ -116,9 +125,13 @@ func find(t *testing.T, byID map[string]*row) {
 }
 
 // citeGo reads the comments in and above each function.
-func citeGo(path, rel string, cite func(place, text string)) error {
+func citeGo(path, rel string, cite func(place, text, source string)) error {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+	file, err := parser.ParseFile(fset, path, src, parser.ParseComments)
 	if err != nil {
 		return err
 	}
@@ -132,10 +145,11 @@ func citeGo(path, rel string, cite func(place, text string)) error {
 			from = fn.Doc.Pos()
 		}
 		place := rel + ": " + fn.Name.Name
-		cite(place, strings.ReplaceAll(fn.Name.Name, "_", "-"))
+		source := string(src[fset.Position(from).Offset:fset.Position(to).Offset])
+		cite(place, strings.ReplaceAll(fn.Name.Name, "_", "-"), source)
 		for _, c := range file.Comments {
 			if c.Pos() >= from && c.End() <= to || fset.Position(c.Pos()).Line == fset.Position(fn.Body.Lbrace).Line {
-				cite(place, c.Text())
+				cite(place, c.Text(), source)
 			}
 		}
 	}
@@ -162,6 +176,11 @@ func TestEveryRequirementHasATest(t *testing.T) {
 			proof = "**none**"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.id, strings.ReplaceAll(r.text, "|", "\\|"), proof)
+	}
+	for _, r := range list {
+		for _, place := range r.bare {
+			t.Errorf("%s cites %s and doesn't assert what that says: it has nothing that matches %q", place, r.id, r.asserts)
+		}
 	}
 	if len(missing) > 0 {
 		t.Errorf("%d requirements have no test: %s", len(missing), strings.Join(missing, " "))

@@ -1,5 +1,4 @@
-// Package anthropic has the models of Anthropic, over its Messages API and its
-// own Go SDK.
+// Package anthropic has the models of Anthropic, over its Messages API.
 //
 //	m := anthropic.New("claude-sonnet-5", anthropic.Defaults(model.Config{MaxTokens: 4000}))
 //
@@ -9,7 +8,8 @@
 // each text. Messages of one role that follow one another become one message;
 // in it the results of tools come first, as the API wants. Texts of white space
 // alone are left out: the API refuses them. Names of speakers
-// are not sent: the API knows none. A picture's Detail, which is a hint, has no
+// are not sent: the API knows none. IDs of tool calls in a form that the API refuses,
+// such as other providers', are replaced. A picture's Detail, which is a hint, has no
 // effect. A call whose arguments are not a JSON object is sent as
 // {"INVALID_JSON": "..."}, as Anthropic recommends, so that the model can read
 // what it wrote.
@@ -35,19 +35,22 @@
 //
 // # Answers
 //
-// Blocks of server tools, which Extra can turn on, can't be told in a message:
-// they are an error of [model.ErrorResponse]. Citations are left out.
+// Tools that the server runs, such as its search of the web, are turned on by Extra,
+// beside those of the request:
+//
+//	Extra: map[string]any{"tools": []any{map[string]any{"type": "web_search_20250305", "name": "web_search"}}}
+//
+// Their blocks are [chat.Native], and what a text cites follows it as [chat.Citation];
+// both are sent back as they came.
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"iter"
-	"mime"
 	"net/http"
 	"os"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
+	"time"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
@@ -62,162 +65,116 @@ const DefaultMaxTokens = 16384
 const (
 	provider       = "anthropic"
 	defaultBaseURL = "https://api.anthropic.com"
+	version        = "2023-06-01" // of the API
 )
 
 // Model is a model of Anthropic. It is a [model.Model].
 type Model struct {
 	name     string
 	defaults model.Config
-	client   sdk.MessageService
-	secrets  vendor.Secrets // of the options; no error tells them
-	err      error          // why no request can be made
+	table    model.Table
+	api      *vendor.API
+	err      *model.Error // why no request can be made
 }
 
 type settings struct {
-	key      string
-	baseURL  string
-	http     *http.Client
-	header   http.Header
-	defaults model.Config
+	vendor.Settings
 }
 
 // Option is a setting of [New].
 type Option func(*settings)
 
 // APIKey is the key to use instead of that in ANTHROPIC_API_KEY.
-func APIKey(key string) Option { return func(s *settings) { s.key = key } }
+func APIKey(key string) Option { return func(s *settings) { s.Key = key } }
 
 // BaseURL is the server to use instead of that in ANTHROPIC_BASE_URL or, if
 // that is empty, Anthropic's. The API's paths are below it.
-func BaseURL(url string) Option { return func(s *settings) { s.baseURL = url } }
+func BaseURL(url string) Option { return func(s *settings) { s.BaseURL = url } }
 
 // HTTPClient is used for requests instead of [http.DefaultClient].
-func HTTPClient(c *http.Client) Option { return func(s *settings) { s.http = c } }
+func HTTPClient(c *http.Client) Option { return func(s *settings) { s.HTTP = c } }
 
 // Header is sent with every request, such as a beta's name in anthropic-beta.
-// It replaces the headers of that name that the SDK sends.
-func Header(key, value string) Option { return func(s *settings) { s.header.Set(key, value) } }
+// It replaces the header of that name that would be sent anyway.
+func Header(key, value string) Option { return func(s *settings) { s.SetHeader(key, value) } }
+
+// OnRequest gives a function that sees each request before it is sent: it may alter
+// the header, and what it returns is sent as the body. Its error is that of the call.
+func OnRequest(f func(ctx context.Context, header http.Header, body []byte) ([]byte, error)) Option {
+	return func(s *settings) { s.Hook = f }
+}
+
+// IdleTimeout says how long a stream may be silent before it counts as broken, with
+// an error of [model.ErrorTimeout]. The default is ten minutes; less than 0 is no
+// limit. For whole answers the context of the call is the only limit.
+func IdleTimeout(d time.Duration) Option { return func(s *settings) { s.Idle = d } }
 
 // Defaults are the settings of requests that don't have their own. Fields of
 // Extra are taken one by one.
-func Defaults(c model.Config) Option { return func(s *settings) { s.defaults = c } }
+func Defaults(c model.Config) Option { return func(s *settings) { s.Defaults = c } }
+
+// Capabilities gives the table of what models take and give, in the place of
+// [model.KnownModels].
+func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t } }
 
 // New returns the model with a name, such as "claude-sonnet-5". It reads the
 // environment and does nothing else; what is wrong, such as a missing key, is
 // the error of the calls.
 //
-// The model never repeats a request by itself: see [model.Retry].
+// The model never repeats a request by itself: see [model.Retry]. A redirect to
+// another server isn't followed: it would get the key.
 func New(modelName string, opts ...Option) *Model {
-	s := settings{
-		key:     os.Getenv("ANTHROPIC_API_KEY"),
-		baseURL: os.Getenv("ANTHROPIC_BASE_URL"),
-		http:    http.DefaultClient,
-		header:  http.Header{},
-	}
+	s := settings{vendor.Settings{Key: os.Getenv("ANTHROPIC_API_KEY"), BaseURL: os.Getenv("ANTHROPIC_BASE_URL")}}
 	for _, o := range opts {
 		o(&s)
 	}
-	if s.baseURL == "" {
-		s.baseURL = defaultBaseURL
+	if s.BaseURL == "" {
+		s.BaseURL = defaultBaseURL
 	}
-	if s.http == nil {
-		s.http = http.DefaultClient
+	m := &Model{name: modelName, defaults: s.Defaults, table: s.TableOf()}
+	header := map[string]string{"Anthropic-Version": version}
+	if s.Key != "" {
+		header["X-Api-Key"] = s.Key
 	}
-
-	m := &Model{name: modelName, defaults: s.defaults}
-	request := []option.RequestOption{
-		option.WithBaseURL(s.baseURL),
-		option.WithHTTPClient(s.http),
-		option.WithMaxRetries(0),
-		option.WithoutOpenTelemetry(), // what traces a program wants is its own choice
-	}
-	if s.key != "" {
-		request = append(request, option.WithAPIKey(s.key))
-		m.secrets.Add(s.key)
-	}
-	authorized := s.key != ""
-	for k, values := range s.header {
-		for _, v := range values {
-			request = append(request, option.WithHeader(k, v))
-			m.secrets.AddHeader(k, v)
-			authorized = authorized || k == "Authorization" || k == "X-Api-Key"
-		}
-	}
-	m.client = sdk.NewMessageService(request...)
-
-	u, wrong := vendor.ParseBase(s.baseURL)
-	switch {
-	case wrong != "":
-		m.err = invalid("%s", wrong)
-		return m
-	case !authorized:
+	m.api, m.err = s.API(provider, header, failure)
+	if m.err == nil && s.Key == "" && s.Header.Get("Authorization") == "" && s.Header.Get("X-Api-Key") == "" {
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set ANTHROPIC_API_KEY or use anthropic.APIKey"}
 	}
-	m.secrets.AddURL(u)
 	return m
+}
+
+// maxWhole is how many tokens an answer may have that isn't streamed: at the speed
+// of the slowest models it comes in ten minutes, and connections without traffic
+// don't last longer.
+const maxWhole = 21_333
+
+// Capabilities implements [model.Capable].
+func (m *Model) Capabilities(name string) (model.Capabilities, bool) {
+	return m.table.Of(cmp.Or(name, m.defaults.Model, m.name))
 }
 
 // Generate returns the whole answer. If so many tokens are allowed that the
 // answer may take longer than ten minutes, it is streamed, as connections
 // without traffic don't last that long.
 func (m *Model) Generate(ctx context.Context, req *model.Request) (*model.Response, error) {
-	params, opts, err := m.params(req)
+	call, tokens, err := m.call(req, false)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sdk.CalculateNonStreamingTimeout(int(params.MaxTokens), params.Model, nil); err != nil {
+	if tokens > maxWhole {
 		resp, err := model.Collect(m.Stream(ctx, req))
 		if err != nil {
 			return nil, err
 		}
 		return resp, nil
 	}
-	var body []byte
-	var resp *http.Response
-	if _, err := m.client.New(ctx, params, append(opts, option.WithResponseBodyInto(&body), option.WithResponseInto(&resp))...); err != nil {
-		return nil, m.failure(ctx, err, resp, true)
-	}
-	message, err := answer(body)
-	if err != nil {
-		return nil, err
-	}
-	return &model.Response{Message: message}, nil
+	return m.api.Generate(ctx, call, answer)
 }
 
 // Stream yields the answer in chunks as they come.
 func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[chat.Chunk, error] {
-	return func(yield func(chat.Chunk, error) bool) {
-		params, opts, err := m.params(req)
-		if err != nil {
-			yield(chat.Chunk{}, err)
-			return
-		}
-		request, cancel := context.WithCancel(ctx)
-		defer cancel()
-		var resp *http.Response
-		stream := m.client.NewStreaming(request, params, append(opts, option.WithResponseInto(&resp))...)
-		defer stream.Close()
-		if stream.Err() == nil {
-			if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "text/event-stream" {
-				yield(chat.Chunk{}, unreadable("content type %q instead of a stream of events", resp.Header.Get("Content-Type")))
-				return
-			}
-		}
-		var d decoder
-		for stream.Next() {
-			chunk, some, err := d.event(stream.Current())
-			if err != nil {
-				yield(chat.Chunk{}, err)
-				return
-			}
-			if some && !yield(chunk, nil) || d.done {
-				return
-			}
-		}
-		if err := stream.Err(); err != nil {
-			yield(chat.Chunk{}, m.failure(ctx, err, resp, d.started))
-			return
-		}
-		yield(chat.Chunk{}, &model.Error{Provider: provider, Kind: model.ErrorBrokenStream, Message: "the stream ended before the message did"})
-	}
+	return m.api.Stream(ctx, func() (vendor.Call, error) {
+		call, _, err := m.call(req, true)
+		return call, err
+	}, answer, func() vendor.Stream { return &decoder{} })
 }

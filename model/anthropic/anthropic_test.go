@@ -197,10 +197,8 @@ func TestWhatTheAPIDoesntKnowIsNamed(t *testing.T) {
 		{"a call of the user's", user(chat.ToolCall{}), "tool call"},
 		{"a result of the user's", user(chat.ToolResult{}), "tool result"},
 		{"reasoning of the user's", user(chat.Reasoning{}), "reasoning"},
-		{"a picture of the assistant's", &model.Request{Messages: []chat.Message{{Role: chat.RoleAssistant, Parts: []chat.Part{chat.Image{}}}}}, "image"},
 		{"a file of the system's", &model.Request{Messages: []chat.Message{{Role: chat.RoleSystem, Parts: []chat.Part{chat.File{}}}}}, "file"},
 		{"text of a tool", &model.Request{Messages: []chat.Message{{Role: chat.RoleTool, Parts: []chat.Part{chat.Text{}}}}}, "text"},
-		{"audio of a tool", &model.Request{Messages: []chat.Message{chat.Result(chat.ToolCall{}, chat.Audio{})}}, "audio"},
 		{"a picture without source", user(chat.Image{}), "0 of Data, URL and FileID"},
 		{"a picture with two sources", user(chat.Image{Source: chat.Source{URL: "https://x", FileID: "x"}}), "2 of Data, URL and FileID"},
 		{"a picture without type", user(chat.Image{Source: chat.Source{Data: []byte("x")}}), "media type"},
@@ -617,7 +615,7 @@ func TestAnErrorInTheMiddleOfAStream(t *testing.T) {
 func TestMalformedAnswers(t *testing.T) {
 	for _, body := range []string{
 		``, `<html>`, `{`, `[]`, `{}`, `{"type":"error","error":{"message":"no"}}`,
-		`{"id":"m","type":"message","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}]}`,
+		`{"id":"m","type":"message","content":[{"type":"new_block","id":"s"}]}`,
 	} {
 		m := serve(t, reply(200, "application/json", []byte(body)))
 		_, err := m.Generate(t.Context(), hello())
@@ -635,7 +633,7 @@ func TestMalformedAnswers(t *testing.T) {
 		"an event that is not JSON":        "event: message_start\ndata: {\n\n",
 		"a beginning without a beginning":  text,
 		"two beginnings":                   start + start,
-		"a block that is unknown":          start + event("content_block_start", `"index":0,"content_block":{"type":"server_tool_use"}`),
+		"a block that is unknown":          start + event("content_block_start", `"index":0,"content_block":{"type":"new_block"}`),
 		"a delta of a block that isn't":    start + event("content_block_delta", `"index":0,"delta":{"type":"text_delta","text":"x"}`),
 		"an end of a block that isn't":     start + event("content_block_stop", `"index":0`),
 		"a delta of another kind of block": start + text + event("content_block_delta", `"index":0,"delta":{"type":"input_json_delta","partial_json":"x"}`),
@@ -651,11 +649,10 @@ func TestMalformedAnswers(t *testing.T) {
 	check(t, err, model.ErrorResponse, "application/json")
 }
 
-func TestNewEventsAndCitationsAreLeftOut(t *testing.T) {
+func TestNewEventsAreLeftOut(t *testing.T) {
 	all := events(t, "answer.sse")
 	body := strings.Join(all[:3], "") +
 		"event: something_new\ndata: {\"type\":\"something_new\"}\n\n" +
-		"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"citations_delta\",\"citation\":{\"type\":\"char_location\"}}}\n\n" +
 		strings.Join(all[3:], "")
 	resp, err := model.Collect(serve(t, reply(200, "text/event-stream", []byte(body))).Stream(t.Context(), hello()))
 	if err != nil || resp.Message.Text() != "Hello there" {

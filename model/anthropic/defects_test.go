@@ -73,7 +73,7 @@ func TestBlankTextsAreNotSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(sent); got != "{[] [{user [{text}]} {assistant [{tool_use}]} {user [{tool_result}]} {user [{text}]}]}" {
+	if got := fmt.Sprint(sent); got != "{[] [{user [{text}]} {assistant [{tool_use}]} {user [{tool_result} {text}]}]}" {
 		t.Error(got)
 	}
 }

@@ -1,59 +1,160 @@
 package anthropic
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
-// params makes a request to the API of one of ours. Extra fields are among the
-// options.
-func (m *Model) params(req *model.Request) (p sdk.MessageNewParams, opts []option.RequestOption, err error) {
+// wire is a request as the API takes it.
+type wire struct {
+	Model         string        `json:"model"`
+	MaxTokens     int           `json:"max_tokens"`
+	System        []block       `json:"system,omitempty"`
+	Messages      []turn        `json:"messages"`
+	Tools         []wireTool    `json:"tools,omitempty"`
+	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
+	OutputConfig  *outputConfig `json:"output_config,omitempty"`
+	Thinking      *thinking     `json:"thinking,omitempty"`
+	Temperature   *float64      `json:"temperature,omitempty"`
+	TopP          *float64      `json:"top_p,omitempty"`
+	TopK          *int          `json:"top_k,omitempty"`
+	StopSequences []string      `json:"stop_sequences,omitempty"`
+	Stream        bool          `json:"stream,omitempty"`
+}
+
+// turn is a message of the API: what one side says until the other does.
+type turn struct {
+	Role    chat.Role `json:"role"`
+	Content []block   `json:"content"`
+}
+
+// block is a piece of content of any type.
+type block struct {
+	Type string `json:"type"`
+
+	Text      *string         `json:"text,omitempty"`
+	Thinking  *string         `json:"thinking,omitempty"`
+	Signature string          `json:"signature,omitempty"` // of thinking
+	Data      string          `json:"data,omitempty"`      // of redacted_thinking
+	Source    *source         `json:"source,omitempty"`    // of an image or a document
+	Title     string          `json:"title,omitempty"`     // of a document
+	ID        string          `json:"id,omitempty"`        // of tool_use
+	Name      string          `json:"name,omitempty"`      // of tool_use
+	Input     json.RawMessage `json:"input,omitempty"`     // of tool_use
+	ToolUseID string          `json:"tool_use_id,omitempty"`
+	Content   []block         `json:"content,omitempty"`  // of tool_result
+	IsError   bool            `json:"is_error,omitempty"` // of tool_result
+
+	Citations []json.RawMessage `json:"citations,omitempty"` // of text
+
+	whole json.RawMessage // as it came, if it is set
+}
+
+// MarshalJSON writes the block.
+func (b block) MarshalJSON() ([]byte, error) {
+	if b.whole != nil {
+		return b.whole, nil
+	}
+	type plain block
+	return vendor.JSON(plain(b))
+}
+
+type source struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type,omitempty"`
+	Data      any    `json:"data,omitempty"` // bytes, in base64, or a text
+	URL       string `json:"url,omitempty"`
+	FileID    string `json:"file_id,omitempty"`
+}
+
+type wireTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+	Strict      bool            `json:"strict,omitempty"`
+}
+
+type toolChoice struct {
+	Type   string `json:"type"`
+	Name   string `json:"name,omitempty"`
+	Serial *bool  `json:"disable_parallel_tool_use,omitempty"`
+}
+
+type thinking struct {
+	Type   string `json:"type"`
+	Budget int    `json:"budget_tokens,omitempty"`
+}
+
+type outputConfig struct {
+	Effort string        `json:"effort,omitempty"`
+	Format *outputFormat `json:"format,omitempty"`
+}
+
+// outputFormat has the schema as it is: a decoded one would lose the order of its
+// properties, in which the model writes them.
+type outputFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// call returns the call for a request, and how many tokens the answer may have.
+func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, tokens int, err error) {
+	var none vendor.Call
 	if m.err != nil {
-		return p, nil, m.err
+		e := *m.err
+		return none, 0, &e
 	}
 	c := m.defaults.With(req.Config)
-	if err := configure(&p, c, m.name); err != nil {
-		return p, nil, err
+	w := wire{Stream: streaming}
+	if err := configure(&w, c, m.name); err != nil {
+		return none, 0, err
 	}
-	if err := tools(&p, req, c.ParallelTools); err != nil {
-		return p, nil, err
+	if err := tools(&w, req, c.ParallelTools); err != nil {
+		return none, 0, err
 	}
 	if req.Output != nil {
 		schema, err := vendor.OutputSchema(*req.Output)
 		if err != nil {
-			return p, nil, invalid("%v", err)
+			return none, 0, invalid("%w", err)
 		}
-		// As it is: a decoded schema would lose the order of its properties, in
-		// which the model writes them.
-		p.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](
-			json.RawMessage(fmt.Sprintf(`{"type":"json_schema","schema":%s}`, schema)))
-	}
-	if err := messages(&p, req.Messages); err != nil {
-		return p, nil, err
-	}
-	for _, k := range slices.Sorted(maps.Keys(c.Extra)) {
-		if k == "stream" {
-			return p, nil, invalid(`Extra["stream"] is not allowed: use Generate or Stream`)
+		if w.OutputConfig == nil {
+			w.OutputConfig = &outputConfig{}
 		}
-		opts = append(opts, option.WithJSONSet(param.EscapeSJSONKey(k), c.Extra[k]))
+		w.OutputConfig.Format = &outputFormat{"json_schema", schema}
 	}
-	return p, opts, nil
+	if err := messages(&w, req.Messages, vendor.AbleOf(m.table, w.Model)); err != nil {
+		return none, 0, err
+	}
+	body, err := vendor.JSON(w)
+	if err != nil {
+		return none, 0, invalid("the request has no JSON: %w", err)
+	}
+	if _, ok := c.Extra["stream"]; ok {
+		return none, 0, invalid(`Extra["stream"] is not allowed: use Generate or Stream`)
+	}
+	if body, err = vendor.Extend(body, c.Extra, given); err != nil {
+		return none, 0, invalid("%w", err)
+	}
+	return vendor.Call{Path: "v1/messages", Header: c.Headers, Body: body, Stream: streaming}, w.MaxTokens, nil
 }
 
-func configure(p *sdk.MessageNewParams, c model.Config, name string) error {
+// given says what gives the fields of a request.
+var given = map[string]string{
+	"model": "Config.Model", "max_tokens": "Config.MaxTokens", "messages": "Request.Messages",
+	"system": "Request.Messages", "tools": "Request.Tools", "tool_choice": "Request.ToolChoice",
+	"output_config.format": "Request.Output", "output_config.effort": "Config.Reasoning",
+	"thinking.type": "Config.Reasoning", "thinking.budget_tokens": "Config.ReasoningTokens",
+	"temperature": "Config.Temperature", "top_p": "Config.TopP", "top_k": "Config.TopK", "stop_sequences": "Config.Stop",
+}
+
+func configure(w *wire, c model.Config, name string) error {
 	switch {
 	case c.FrequencyPenalty != nil:
 		return invalid("FrequencyPenalty is not supported")
@@ -68,67 +169,47 @@ func configure(p *sdk.MessageNewParams, c model.Config, name string) error {
 	case c.Reasoning == "none" && c.ReasoningTokens > 0:
 		return invalid(`Reasoning is "none" and ReasoningTokens is %d`, c.ReasoningTokens)
 	}
-	p.Model = name
+	w.Model = name
 	if c.Model != "" {
-		p.Model = c.Model
+		w.Model = c.Model
 	}
-	if p.Model == "" {
+	if w.Model == "" {
 		return invalid("no model is named")
 	}
-	p.MaxTokens = int64(c.MaxTokens)
+	w.MaxTokens = c.MaxTokens
 	if c.MaxTokens == 0 {
-		p.MaxTokens = DefaultMaxTokens + int64(c.ReasoningTokens)
+		w.MaxTokens = DefaultMaxTokens + c.ReasoningTokens
 	}
-	if c.Temperature != nil {
-		p.Temperature = param.NewOpt(*c.Temperature)
-	}
-	if c.TopP != nil {
-		p.TopP = param.NewOpt(*c.TopP)
-	}
-	if c.TopK != nil {
-		p.TopK = param.NewOpt(int64(*c.TopK))
-	}
-	p.StopSequences = c.Stop
+	w.Temperature, w.TopP, w.TopK, w.StopSequences = c.Temperature, c.TopP, c.TopK, c.Stop
 
 	efforts := []string{"low", "medium", "high", "xhigh", "max"}
 	switch {
 	case c.Reasoning == "":
 	case c.Reasoning == "none":
-		disabled := sdk.NewThinkingConfigDisabledParam()
-		p.Thinking.OfDisabled = &disabled
+		w.Thinking = &thinking{Type: "disabled"}
 	case slices.Contains(efforts, c.Reasoning):
-		p.OutputConfig.Effort = sdk.OutputConfigEffort(c.Reasoning)
-		p.Thinking.OfAdaptive = &sdk.ThinkingConfigAdaptiveParam{}
+		w.OutputConfig = &outputConfig{Effort: c.Reasoning}
+		w.Thinking = &thinking{Type: "adaptive"}
 	default:
 		return invalid("Reasoning %q is not supported: it is none or one of %s", c.Reasoning, strings.Join(efforts, ", "))
 	}
 	if c.ReasoningTokens > 0 {
-		// The typed form makes the SDK write warnings to the program's standard
-		// error.
-		p.Thinking = param.Override[sdk.ThinkingConfigParamUnion](
-			json.RawMessage(fmt.Sprintf(`{"type":"enabled","budget_tokens":%d}`, c.ReasoningTokens)))
+		w.Thinking = &thinking{Type: "enabled", Budget: c.ReasoningTokens}
 	}
 	return nil
 }
 
-func tools(p *sdk.MessageNewParams, req *model.Request, parallel *bool) error {
+func tools(w *wire, req *model.Request, parallel *bool) error {
 	var names []string
 	for _, t := range req.Tools {
 		schema := json.RawMessage(`{"type":"object","properties":{}}`)
 		if t.Schema != nil {
-			if !isObject(t.Schema) {
+			if !vendor.IsObject(t.Schema) {
 				return invalid("the schema of tool %q is not a JSON object", t.Name)
 			}
 			schema = t.Schema
 		}
-		tool := &sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](schema)}
-		if t.Description != "" {
-			tool.Description = param.NewOpt(t.Description)
-		}
-		if t.Strict {
-			tool.Strict = param.NewOpt(true)
-		}
-		p.Tools = append(p.Tools, sdk.ToolUnionParam{OfTool: tool})
+		w.Tools = append(w.Tools, wireTool{t.Name, t.Description, schema, t.Strict})
 		names = append(names, t.Name)
 	}
 
@@ -139,46 +220,45 @@ func tools(p *sdk.MessageNewParams, req *model.Request, parallel *bool) error {
 		}
 		return nil // there is nothing to choose from
 	}
-	var serial param.Opt[bool]
+	var serial *bool
 	if parallel != nil {
-		serial = param.NewOpt(!*parallel)
+		serial = new(!*parallel)
 	}
 	switch {
 	case choice == model.ToolAuto:
 		if parallel != nil {
-			p.ToolChoice.OfAuto = &sdk.ToolChoiceAutoParam{DisableParallelToolUse: serial}
+			w.ToolChoice = &toolChoice{Type: "auto", Serial: serial}
 		}
 	case choice == model.ToolNone:
-		none := sdk.NewToolChoiceNoneParam()
-		p.ToolChoice.OfNone = &none
+		w.ToolChoice = &toolChoice{Type: "none"}
 	case choice == model.ToolRequired:
-		p.ToolChoice.OfAny = &sdk.ToolChoiceAnyParam{DisableParallelToolUse: serial}
+		w.ToolChoice = &toolChoice{Type: "any", Serial: serial}
 	case slices.Contains(names, string(choice)):
-		p.ToolChoice.OfTool = &sdk.ToolChoiceToolParam{Name: string(choice), DisableParallelToolUse: serial}
+		w.ToolChoice = &toolChoice{Type: "tool", Name: string(choice), Serial: serial}
 	default:
 		return invalid("ToolChoice %q is none of the tools %s", choice, strings.Join(names, ", "))
 	}
 	return nil
 }
 
-func isObject(data json.RawMessage) bool {
-	var fields map[string]json.RawMessage
-	return json.Unmarshal(data, &fields) == nil && fields != nil
-}
-
-// messages puts the conversation into p. A message of the API is what one side
-// says until the other does.
-func messages(p *sdk.MessageNewParams, list []chat.Message) error {
-	var role sdk.MessageParamRole
-	var results, blocks []sdk.ContentBlockParamUnion
+// messages puts the conversation into w.
+func messages(w *wire, list []chat.Message, able vendor.Able) error {
+	last := vendor.Last(list)
+	var role chat.Role
+	var results, blocks []block
 	flush := func() {
-		if len(results)+len(blocks) > 0 {
-			// Results answer the message before, so they come first.
-			p.Messages = append(p.Messages, sdk.MessageParam{Role: role, Content: append(results, blocks...)})
-		}
+		// Results answer the message before, so they come first.
+		all := append(results, blocks...)
 		results, blocks = nil, nil
+		switch n := len(w.Messages); {
+		case len(all) == 0:
+		case n > 0 && w.Messages[n-1].Role == role: // the other side had nothing to say
+			w.Messages[n-1].Content = append(w.Messages[n-1].Content, all...)
+		default:
+			w.Messages = append(w.Messages, turn{role, all})
+		}
 	}
-	speaker := func(r sdk.MessageParamRole) {
+	speaker := func(r chat.Role) {
 		if r != role {
 			flush()
 			role = r
@@ -188,214 +268,224 @@ func messages(p *sdk.MessageNewParams, list []chat.Message) error {
 		var err error
 		switch m.Role {
 		case chat.RoleSystem:
-			err = system(p, m)
+			err = system(w, m)
 		case chat.RoleUser:
-			speaker(sdk.MessageParamRoleUser)
-			blocks, err = user(blocks, m)
+			speaker(chat.RoleUser)
+			blocks, err = user(blocks, m, able, i < last)
 		case chat.RoleTool:
-			speaker(sdk.MessageParamRoleUser)
-			results, err = toolResults(results, m)
+			speaker(chat.RoleUser)
+			results, err = toolResults(results, m, able)
 		case chat.RoleAssistant:
-			speaker(sdk.MessageParamRoleAssistant)
+			speaker(chat.RoleAssistant)
 			blocks, err = assistant(blocks, m)
 		default:
 			err = fmt.Errorf("role %q is not supported", m.Role)
 		}
 		if err != nil {
-			return invalid("Messages[%d]: %v", i, err)
+			return invalid("Messages[%d]: %w", i, err)
 		}
 	}
 	flush()
-	if len(p.Messages) == 0 {
+	if len(w.Messages) == 0 {
 		return invalid("Messages has nothing but messages of the system, or nothing at all")
 	}
 	return nil
-}
-
-// misplaced is the error for a part that can't stand where it does.
-func misplaced(p chat.Part, where string) error {
-	var what string
-	switch p.(type) {
-	case chat.Text:
-		what = "text"
-	case chat.Image:
-		what = "an image"
-	case chat.Audio:
-		what = "audio"
-	case chat.File:
-		what = "a file"
-	case chat.Reasoning:
-		what = "reasoning"
-	case chat.ToolCall:
-		what = "a tool call"
-	case chat.ToolResult:
-		what = "a tool result"
-	default:
-		what = fmt.Sprintf("a part of type %T", p)
-	}
-	return fmt.Errorf("%s is not supported in %s", what, where)
 }
 
 // blank reports whether a text says nothing: the API refuses empty blocks, and
 // messages of white space alone, though its models write them.
 func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
-func system(p *sdk.MessageNewParams, m chat.Message) error {
+func textBlock(text string) block { return block{Type: "text", Text: &text} }
+
+func system(w *wire, m chat.Message) error {
 	for _, part := range m.Parts {
 		t, ok := part.(chat.Text)
 		if !ok {
-			return misplaced(part, "a message of the system")
+			return vendor.Misplaced(part, "a message of the system")
 		}
 		if !blank(t.Text) {
-			p.System = append(p.System, sdk.TextBlockParam{Text: t.Text})
+			w.System = append(w.System, textBlock(t.Text))
 		}
 	}
 	return nil
 }
 
-func user(blocks []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.ContentBlockParamUnion, error) {
+// content maps a part that may stand in what the user says or a tool returned, if
+// there is something to say.
+func content(blocks []block, part chat.Part, where string) ([]block, error) {
+	var b block
+	var err error
+	switch part := part.(type) {
+	case chat.Text:
+		if blank(part.Text) {
+			return blocks, nil
+		}
+		b = textBlock(part.Text)
+	case chat.Image:
+		b, err = image(part)
+	case chat.File:
+		b, err = document(part)
+	default:
+		err = vendor.Misplaced(part, where)
+	}
+	return append(blocks, b), err
+}
+
+// contentOrWords is content that tells of media which can't be sent.
+func contentOrWords(blocks []block, part chat.Part, where string, able vendor.Able) ([]block, error) {
+	if !vendor.Media(part) {
+		return content(blocks, part, where)
+	}
+	all, err := content(blocks, part, where)
+	if err == nil {
+		err = able.Untaken(part)
+	}
+	if err != nil {
+		return append(blocks, textBlock(vendor.Told(part, err))), nil
+	}
+	return all, nil
+}
+
+// user maps what the user says. Of an old message the media that can't be sent are told.
+func user(blocks []block, m chat.Message, able vendor.Able, old bool) ([]block, error) {
+	const where = "a message of the user"
 	for _, part := range m.Parts {
-		var b sdk.ContentBlockParamUnion
 		var err error
-		switch part := part.(type) {
-		case chat.Text:
-			if blank(part.Text) {
-				continue
-			}
-			b.OfText = &sdk.TextBlockParam{Text: part.Text}
-		case chat.Image:
-			b.OfImage, err = image(part)
-		case chat.File:
-			b.OfDocument, err = document(part)
-		default:
-			err = misplaced(part, "a message of the user")
+		if old {
+			blocks, err = contentOrWords(blocks, part, where, able)
+		} else {
+			blocks, err = content(blocks, part, where)
 		}
 		if err != nil {
 			return nil, err
 		}
-		blocks = append(blocks, b)
 	}
 	return blocks, nil
 }
 
-func assistant(blocks []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.ContentBlockParamUnion, error) {
+func assistant(blocks []block, m chat.Message) ([]block, error) {
+	said := false // the last block is the text before
 	for _, part := range m.Parts {
-		var b sdk.ContentBlockParamUnion
+		var b block
+		cites, ok := part.(chat.Citation)
+		if ok && said && cites.Provider == provider && json.Valid([]byte(cites.Data)) {
+			last := &blocks[len(blocks)-1]
+			last.Citations = append(last.Citations, json.RawMessage(cites.Data))
+		}
+		if ok {
+			continue
+		}
+		said = false
 		switch part := part.(type) {
 		case chat.Text:
 			if blank(part.Text) {
 				continue
 			}
-			b.OfText = &sdk.TextBlockParam{Text: part.Text}
+			b, said = textBlock(part.Text), true
+		case chat.Native:
+			if part.Provider != provider || !vendor.IsObject(json.RawMessage(part.Data)) {
+				continue
+			}
+			b.whole = json.RawMessage(part.Data)
 		case chat.Reasoning:
 			// Only what Anthropic signed is accepted back.
 			if part.Signature == "" || part.ID != "" || strings.Contains(m.Model, "gemini") {
 				continue
 			}
 			if part.Redacted {
-				b.OfRedactedThinking = &sdk.RedactedThinkingBlockParam{Data: part.Signature}
+				b = block{Type: "redacted_thinking", Data: part.Signature}
 			} else {
-				b.OfThinking = &sdk.ThinkingBlockParam{Thinking: part.Text, Signature: part.Signature}
+				b = block{Type: "thinking", Thinking: &part.Text, Signature: part.Signature}
 			}
 		case chat.ToolCall:
 			args, err := part.Arguments()
 			if err != nil {
-				if args, err = json.Marshal(map[string]string{"INVALID_JSON": part.Args}); err != nil {
+				if args, err = vendor.JSON(map[string]string{"INVALID_JSON": part.Args}); err != nil {
 					return nil, fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
 				}
 			}
-			b.OfToolUse = &sdk.ToolUseBlockParam{ID: part.ID, Name: part.Name, Input: args}
+			b = block{Type: "tool_use", ID: callID(part.ID), Name: part.Name, Input: args}
+		case chat.Image, chat.Audio, chat.File: // of another provider's model that makes some
+			b = textBlock(vendor.Told(part, vendor.Misplaced(part, "a message of the assistant")))
 		default:
-			return nil, misplaced(part, "a message of the assistant")
+			return nil, vendor.Misplaced(part, "a message of the assistant")
 		}
 		blocks = append(blocks, b)
 	}
 	return blocks, nil
 }
 
-func toolResults(results []sdk.ContentBlockParamUnion, m chat.Message) ([]sdk.ContentBlockParamUnion, error) {
+// callID is the ID of a tool call, or one that follows from it and has the form that
+// the API wants: other providers have other forms.
+func callID(id string) string {
+	return vendor.CallID(id, func(id string) bool {
+		return !strings.ContainsFunc(id, func(r rune) bool {
+			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		})
+	})
+}
+
+// toolResults maps what tools returned. Media that can't be sent are told: nobody could
+// take them out of the conversation, which would fail for ever.
+func toolResults(results []block, m chat.Message, able vendor.Able) ([]block, error) {
 	for _, part := range m.Parts {
 		r, ok := part.(chat.ToolResult)
 		if !ok {
-			return nil, misplaced(part, "a message of a tool")
+			return nil, vendor.Misplaced(part, "a message of a tool")
 		}
-		b := &sdk.ToolResultBlockParam{ToolUseID: r.CallID}
-		if r.IsError {
-			b.IsError = param.NewOpt(true)
-		}
-		for _, content := range r.Content {
-			var c sdk.ToolResultBlockParamContentUnion
+		b := block{Type: "tool_result", ToolUseID: callID(r.CallID), IsError: r.IsError}
+		for _, p := range r.Content {
 			var err error
-			switch content := content.(type) {
-			case chat.Text:
-				if blank(content.Text) {
-					continue
-				}
-				c.OfText = &sdk.TextBlockParam{Text: content.Text}
-			case chat.Image:
-				c.OfImage, err = image(content)
-			case chat.File:
-				c.OfDocument, err = document(content)
-			default:
-				err = misplaced(content, "the result of a tool")
-			}
-			if err != nil {
+			if b.Content, err = contentOrWords(b.Content, p, "the result of a tool", able); err != nil {
 				return nil, err
 			}
-			b.Content = append(b.Content, c)
 		}
-		results = append(results, sdk.ContentBlockParamUnion{OfToolResult: b})
+		results = append(results, b)
 	}
 	return results, nil
 }
 
-func image(i chat.Image) (*sdk.ImageBlockParam, error) {
+func image(i chat.Image) (block, error) {
 	s, err := vendor.Resolve(i.Source)
 	if err != nil {
-		return nil, fmt.Errorf("image: %w", err)
+		return block{}, fmt.Errorf("image: %w", err)
 	}
-	b := &sdk.ImageBlockParam{}
+	b := block{Type: "image"}
 	switch {
 	case s.FileID != "":
-		b.Source.OfFile = &sdk.FileImageSourceParam{FileID: s.FileID}
+		b.Source = &source{Type: "file", FileID: s.FileID}
 	case s.URL != "":
-		b.Source.OfURL = &sdk.URLImageSourceParam{URL: s.URL}
+		b.Source = &source{Type: "url", URL: s.URL}
+	case slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, s.MIME):
+		b.Source = &source{Type: "base64", MediaType: s.MIME, Data: s.Data}
 	default:
-		switch t := sdk.Base64ImageSourceMediaType(s.MIME); t {
-		case sdk.Base64ImageSourceMediaTypeImageJPEG, sdk.Base64ImageSourceMediaTypeImagePNG,
-			sdk.Base64ImageSourceMediaTypeImageGIF, sdk.Base64ImageSourceMediaTypeImageWebP:
-			b.Source.OfBase64 = &sdk.Base64ImageSourceParam{MediaType: t, Data: base64.StdEncoding.EncodeToString(s.Data)}
-		default:
-			return nil, fmt.Errorf("image: media type %q is not supported", s.MIME)
-		}
+		return b, fmt.Errorf("image: media type %q is not supported", s.MIME)
 	}
 	return b, nil
 }
 
-func document(f chat.File) (*sdk.DocumentBlockParam, error) {
+func document(f chat.File) (block, error) {
 	s, err := vendor.Resolve(f.Source)
 	if err != nil {
-		return nil, fmt.Errorf("file %q: %w", f.Name, err)
+		return block{}, fmt.Errorf("file %q: %w", f.Name, err)
 	}
-	b := &sdk.DocumentBlockParam{}
-	if f.Name != "" {
-		b.Title = param.NewOpt(f.Name)
-	}
+	b := block{Type: "document", Title: f.Name}
 	switch {
 	case s.FileID != "":
-		b.Source.OfFile = &sdk.FileDocumentSourceParam{FileID: s.FileID}
+		b.Source = &source{Type: "file", FileID: s.FileID}
 	case s.URL != "" && (s.MIME == "" || s.MIME == "application/pdf"):
-		b.Source.OfURL = &sdk.URLPDFSourceParam{URL: s.URL}
+		b.Source = &source{Type: "url", URL: s.URL}
 	case s.URL != "":
-		return nil, fmt.Errorf("file %q: media type %q is not supported by URL: only PDF is", f.Name, s.MIME)
+		return b, fmt.Errorf("file %q: media type %q is not supported by URL: only PDF is", f.Name, s.MIME)
 	case s.MIME == "application/pdf":
-		b.Source.OfBase64 = &sdk.Base64PDFSourceParam{Data: base64.StdEncoding.EncodeToString(s.Data)}
+		b.Source = &source{Type: "base64", MediaType: s.MIME, Data: s.Data}
 	case strings.HasPrefix(s.MIME, "text/") && utf8.Valid(s.Data):
-		b.Source.OfText = &sdk.PlainTextSourceParam{Data: string(s.Data)}
+		b.Source = &source{Type: "text", MediaType: "text/plain", Data: string(s.Data)}
 	case strings.HasPrefix(s.MIME, "text/"):
-		return nil, fmt.Errorf("file %q: the text is not UTF-8", f.Name)
+		return b, fmt.Errorf("file %q: the text is not UTF-8", f.Name)
 	default:
-		return nil, fmt.Errorf("file %q: media type %q is not supported", f.Name, s.MIME)
+		return b, fmt.Errorf("file %q: media type %q is not supported", f.Name, s.MIME)
 	}
 	return b, nil
 }

@@ -3,13 +3,11 @@ package gemini
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 
-	"google.golang.org/genai"
-
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // maxTexts is how many texts the API takes in a request.
@@ -20,8 +18,8 @@ const maxTexts = 100
 type Embedder struct {
 	name       string
 	dimensions int
-	model      *Model // the client and its errors; it is asked nothing
-	err        error  // why no request can be made
+	model      *Model       // the connection and its errors; it is asked nothing
+	err        *model.Error // why no request can be made
 }
 
 // NewEmbedder returns the embedding model with a name, such as
@@ -30,7 +28,8 @@ type Embedder struct {
 // have any magnitude: compare them by direction.
 //
 // The options are those of [New], with the same environment. Of [Defaults] only
-// Extra has a meaning, as fields of what is sent for each text; the other settings
+// Headers and Extra have a meaning, the latter as fields of what is sent for each
+// text; the other settings
 // are errors of [model.ErrorInvalid]:
 //
 //	gemini.Defaults(model.Config{Extra: map[string]any{"taskType": "RETRIEVAL_DOCUMENT"}})
@@ -46,7 +45,7 @@ func NewEmbedder(modelName string, dimensions int, opts ...Option) *Embedder {
 }
 
 // check returns what is wrong with the settings, or nil.
-func (e *Embedder) check() error {
+func (e *Embedder) check() *model.Error {
 	switch {
 	case e.name == "":
 		return invalid("no model is named")
@@ -99,7 +98,8 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 		return nil, nil
 	}
 	if e.err != nil {
-		return nil, e.err
+		err := *e.err
+		return nil, &err
 	}
 	if i := slices.Index(texts, ""); i >= 0 {
 		return nil, invalid("the text at index %d is empty", i)
@@ -115,35 +115,60 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 	return vectors, nil
 }
 
+// embedding is the request for the vector of a text.
+type embedding struct {
+	Model      string  `json:"model"`
+	Content    content `json:"content"`
+	Dimensions int     `json:"outputDimensionality"`
+}
+
 // batch returns the vectors of texts that fit into a request. Start is the index
 // of the first of them among the caller's.
 func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]float32, error) {
-	contents := make([]*genai.Content, len(texts))
+	requests := make([]json.RawMessage, len(texts))
 	for i, t := range texts {
-		contents[i] = &genai.Content{Parts: []*genai.Part{{Text: t}}}
+		body, err := vendor.JSON(embedding{resource(e.name), content{Parts: []part{{Text: &t}}}, e.dimensions})
+		if err == nil {
+			requests[i], err = vendor.Extend(body, e.model.defaults.Extra, nil)
+		}
+		if err != nil {
+			return nil, invalid("%w", err)
+		}
 	}
-	config := &genai.EmbedContentConfig{
-		OutputDimensionality: genai.Ptr(int32(e.dimensions)),
-		HTTPOptions: &genai.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
-			requests, _ := body["requests"].([]map[string]any)
-			for _, r := range requests {
-				extend(r, e.model.defaults.Extra)
-			}
-			return body
-		}},
-	}
-	var x exchange
-	resp, err := guard(func() (*genai.EmbedContentResponse, error) {
-		return e.model.client.Models.EmbedContent(x.in(ctx), e.name, contents, config)
-	})
+	body, err := vendor.JSON(map[string][]json.RawMessage{"requests": requests})
 	if err != nil {
-		return nil, e.model.failure(ctx, err, &x, true)
+		return nil, invalid("the request has no JSON: %w", err)
 	}
-	if len(resp.Embeddings) != len(texts) {
-		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(resp.Embeddings), len(texts), start)
+	path, err := pathOf(e.name)
+	if err != nil {
+		return nil, err
 	}
-	vectors := make([][]float32, len(texts))
-	for i, v := range resp.Embeddings {
+	answer, data, err := e.model.api.Do(ctx, vendor.Call{Path: path + ":batchEmbedContents", Header: e.model.defaults.Headers, Body: body})
+	if err != nil {
+		return nil, err
+	}
+	vectors, err := e.read(data, start, len(texts))
+	if err != nil {
+		return nil, answer.Fail(err)
+	}
+	return vectors, nil
+}
+
+// read returns the vectors of an answer to n texts.
+func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
+	var said struct {
+		Embeddings []*struct {
+			Values []float32 `json:"values"`
+		} `json:"embeddings"`
+	}
+	if err := json.Unmarshal(body, &said); err != nil {
+		return nil, unreadable("the answer is not the API's JSON: %w", err)
+	}
+	if len(said.Embeddings) != n {
+		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(said.Embeddings), n, start)
+	}
+	vectors := make([][]float32, n)
+	for i, v := range said.Embeddings {
 		if v == nil {
 			return nil, notAsked(start+i, "no vector")
 		}
@@ -158,5 +183,5 @@ func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]fl
 // notAsked is the error of vectors that aren't what was asked for: about the text
 // at an index, or about all if it is negative.
 func notAsked(text int, format string, args ...any) *model.Error {
-	return &model.Error{Provider: provider, Kind: model.ErrorResponse, Err: &model.EmbeddingError{Text: text, Reason: fmt.Sprintf(format, args...)}}
+	return vendor.NotAsked(provider, text, format, args...)
 }

@@ -681,7 +681,7 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 	for _, body := range []string{
 		``, `<html>`, `{"candidates"?`, `[]`, `{}`, `{"candidates":"x"}`, `{"candidates":["x"]}`, `{"candidates":[{"content":"x"}]}`, part(`"x"`), part(`{"text":1}`),
-		part(`{"executableCode":{"code":"1"}}`), part(`{"codeExecutionResult":{}}`), part(`{"fileData":{"fileUri":"x"}}`),
+		part(`{"executableCode":{"code":"1"}, "text": 1}`), part(`{"fileData":{"fileUri":"x"}}`),
 		part(`{"functionResponse":{"name":"x"}}`), part(`{"functionCall":{"name":"x","willContinue":true}}`),
 	} {
 		t.Run(body, func(t *testing.T) {

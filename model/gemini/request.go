@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
@@ -18,92 +16,195 @@ import (
 // filesURL is what the URIs of uploaded files begin with.
 const filesURL = "https://generativelanguage.googleapis.com/v1beta/"
 
-// params makes a request to the API of one of ours.
-func (m *Model) params(req *model.Request) (name string, contents []*genai.Content, g *genai.GenerateContentConfig, err error) {
-	fail := func(err error) (string, []*genai.Content, *genai.GenerateContentConfig, error) {
-		return "", nil, nil, err
+// wire is a request as the API takes it.
+type wire struct {
+	Contents          []content   `json:"contents"`
+	SystemInstruction *content    `json:"systemInstruction,omitempty"`
+	Tools             []wireTool  `json:"tools,omitempty"`
+	ToolConfig        *toolConfig `json:"toolConfig,omitempty"`
+	GenerationConfig  generation  `json:"generationConfig"`
+}
+
+// content is what one side says until the other does.
+type content struct {
+	Role  string `json:"role,omitempty"`
+	Parts []part `json:"parts"`
+}
+
+const (
+	roleUser  = "user"
+	roleModel = "model"
+)
+
+// part is a piece of content: one of its fields but for the last two. It is read and
+// written.
+type part struct {
+	Text             *string           `json:"text,omitempty"`
+	InlineData       *inlineData       `json:"inlineData,omitempty"`
+	FileData         *fileData         `json:"fileData,omitempty"`
+	FunctionCall     *functionCall     `json:"functionCall,omitempty"`
+	FunctionResponse *functionResponse `json:"functionResponse,omitempty"`
+
+	Thought          bool   `json:"thought,omitempty"`
+	ThoughtSignature []byte `json:"thoughtSignature,omitempty"`
+
+	whole json.RawMessage // as it came, if it is set
+}
+
+// MarshalJSON writes the part.
+func (p part) MarshalJSON() ([]byte, error) {
+	if p.whole != nil {
+		return p.whole, nil
 	}
+	type plain part
+	return vendor.JSON(plain(p))
+}
+
+type inlineData struct {
+	Data        []byte `json:"data"`
+	MIMEType    string `json:"mimeType,omitempty"`
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+type fileData struct {
+	FileURI  string `json:"fileUri"`
+	MIMEType string `json:"mimeType,omitempty"`
+}
+
+type functionCall struct {
+	ID   string          `json:"id,omitempty"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args,omitempty"`
+
+	PartialArgs  json.RawMessage `json:"partialArgs,omitempty"`  // read only
+	WillContinue bool            `json:"willContinue,omitempty"` // read only
+}
+
+type functionResponse struct {
+	ID       string            `json:"id,omitempty"`
+	Name     string            `json:"name"`
+	Response map[string]string `json:"response"`
+	Parts    []part            `json:"parts,omitempty"`
+}
+
+// wireTool has schemas as they are: decoded ones would lose the order of their
+// properties, in which the model writes them.
+type wireTool struct {
+	FunctionDeclarations []function `json:"functionDeclarations"`
+}
+
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parametersJsonSchema,omitempty"`
+}
+
+type toolConfig struct {
+	Calling callingConfig `json:"functionCallingConfig"`
+}
+
+type callingConfig struct {
+	Mode    string   `json:"mode"`
+	Allowed []string `json:"allowedFunctionNames,omitempty"`
+}
+
+type generation struct {
+	Temperature      *float64        `json:"temperature,omitempty"`
+	TopP             *float64        `json:"topP,omitempty"`
+	TopK             *int            `json:"topK,omitempty"`
+	MaxOutputTokens  int             `json:"maxOutputTokens,omitempty"`
+	StopSequences    []string        `json:"stopSequences,omitempty"`
+	Seed             *int64          `json:"seed,omitempty"`
+	FrequencyPenalty *float64        `json:"frequencyPenalty,omitempty"`
+	PresencePenalty  *float64        `json:"presencePenalty,omitempty"`
+	ResponseMIMEType string          `json:"responseMimeType,omitempty"`
+	ResponseSchema   json.RawMessage `json:"responseJsonSchema,omitempty"`
+	Thinking         *thinkingConfig `json:"thinkingConfig,omitempty"`
+}
+
+type thinkingConfig struct {
+	IncludeThoughts bool   `json:"includeThoughts,omitempty"`
+	Budget          *int   `json:"thinkingBudget,omitempty"`
+	Level           string `json:"thinkingLevel,omitempty"`
+}
+
+// call returns the call for a request.
+func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
+	var none vendor.Call
 	if m.err != nil {
-		return fail(m.err)
+		e := *m.err
+		return none, &e
 	}
 	c := m.defaults.With(req.Config)
-	g = &genai.GenerateContentConfig{AutomaticContinuation: genai.Ptr(false)} // it repeats requests
-	if err := configure(g, c); err != nil {
-		return fail(err)
+	var w wire
+	if err := configure(&w.GenerationConfig, c); err != nil {
+		return none, err
 	}
-	name = m.name
+	name := m.name
 	if c.Model != "" {
 		name = c.Model
 	}
-	if name == "" {
-		return fail(invalid("no model is named"))
+	path, err := pathOf(name)
+	if err != nil {
+		return none, err
 	}
-	if err := tools(g, req); err != nil {
-		return fail(err)
+	if err := tools(&w, req); err != nil {
+		return none, err
 	}
-	var schema json.RawMessage
 	if req.Output != nil {
-		if schema, err = vendor.OutputSchema(*req.Output); err != nil {
-			return fail(invalid("%v", err))
+		if w.GenerationConfig.ResponseSchema, err = vendor.OutputSchema(*req.Output); err != nil {
+			return none, invalid("%w", err)
 		}
-		g.ResponseMIMEType = "application/json"
+		w.GenerationConfig.ResponseMIMEType = "application/json"
 	}
-	if contents, err = messages(g, req.Messages); err != nil {
-		return fail(err)
+	if err := messages(&w, req.Messages, vendor.AbleOf(m.table, name)); err != nil {
+		return none, err
 	}
-	if _, err := json.Marshal(c.Extra); err != nil {
-		return fail(invalid("Extra: %v", err))
+	body, err := vendor.JSON(w)
+	if err != nil {
+		return none, invalid("the request has no JSON: %w", err)
 	}
-	g.HTTPOptions = &genai.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
-		addEmptyTexts(body)
-		if schema != nil {
-			// Not by the SDK's own field: it would lose the order of the
-			// properties, in which the model writes them.
-			extend(body, map[string]any{"generationConfig": map[string]any{"responseJsonSchema": schema}})
-		}
-		extend(body, c.Extra)
-		return body
-	}}
-	return name, contents, g, nil
+	if body, err = vendor.Extend(body, c.Extra, given); err != nil {
+		return none, invalid("%w", err)
+	}
+	call := vendor.Call{Path: path + ":generateContent", Header: c.Headers, Body: body, Stream: streaming}
+	if streaming {
+		call.Path, call.Query = path+":streamGenerateContent", "alt=sse"
+	}
+	return call, nil
 }
 
-// addEmptyTexts gives a text to the parts that carry nothing but a signature,
-// which the SDK leaves out as it is empty: the API wants each part to be one of
-// something.
-func addEmptyTexts(body map[string]any) {
-	contents, _ := body["contents"].([]map[string]any)
-	for _, c := range contents {
-		parts, _ := c["parts"].([]map[string]any)
-		for _, p := range parts {
-			bare := true
-			for k := range p {
-				bare = bare && (k == "thought" || k == "thoughtSignature")
-			}
-			if bare {
-				p["text"] = ""
-			}
-		}
-	}
+// given says what gives the fields of a request.
+var given = map[string]string{
+	"contents": "Request.Messages", "systemInstruction": "Request.Messages", "systemInstruction.parts": "Request.Messages",
+	"tools": "Request.Tools", "toolConfig.functionCallingConfig.mode": "Request.ToolChoice",
+	"generationConfig.temperature": "Config.Temperature", "generationConfig.topP": "Config.TopP", "generationConfig.topK": "Config.TopK",
+	"generationConfig.maxOutputTokens": "Config.MaxTokens", "generationConfig.stopSequences": "Config.Stop", "generationConfig.seed": "Config.Seed",
+	"generationConfig.frequencyPenalty": "Config.FrequencyPenalty", "generationConfig.presencePenalty": "Config.PresencePenalty",
+	"generationConfig.responseMimeType": "Request.Output", "generationConfig.responseJsonSchema": "Request.Output",
+	"generationConfig.thinkingConfig.thinkingLevel": "Config.Reasoning", "generationConfig.thinkingConfig.thinkingBudget": "Config.ReasoningTokens",
 }
 
-// extend puts the fields into the object; objects in both become one.
-func extend(object, fields map[string]any) {
-	for k, v := range fields {
-		inner, ok := v.(map[string]any)
-		if !ok {
-			object[k] = v
-			continue
-		}
-		to, ok := object[k].(map[string]any)
-		if !ok {
-			to = map[string]any{}
-			object[k] = to
-		}
-		extend(to, inner)
+// pathOf returns where a model is.
+func pathOf(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", invalid("no model is named")
+	case strings.ContainsAny(name, "?&#% ") || strings.Contains(name, ".."):
+		return "", invalid("the model's name %q can't stand in a URL", name)
 	}
+	return "v1beta/" + resource(name), nil
 }
 
-func configure(g *genai.GenerateContentConfig, c model.Config) error {
+// resource is the API's name of a model.
+func resource(name string) string {
+	if strings.HasPrefix(name, "models/") || strings.HasPrefix(name, "tunedModels/") {
+		return name
+	}
+	return "models/" + name
+}
+
+func configure(g *generation, c model.Config) error {
 	switch {
 	case c.MaxTokens < 0 || c.MaxTokens > math.MaxInt32:
 		return invalid("MaxTokens is %d", c.MaxTokens)
@@ -119,61 +220,41 @@ func configure(g *genai.GenerateContentConfig, c model.Config) error {
 	for _, f := range []struct {
 		name string
 		from *float64
-		to   **float32
 	}{
-		{"Temperature", c.Temperature, &g.Temperature}, {"TopP", c.TopP, &g.TopP},
-		{"FrequencyPenalty", c.FrequencyPenalty, &g.FrequencyPenalty}, {"PresencePenalty", c.PresencePenalty, &g.PresencePenalty},
+		{"Temperature", c.Temperature}, {"TopP", c.TopP}, {"FrequencyPenalty", c.FrequencyPenalty}, {"PresencePenalty", c.PresencePenalty},
 	} {
-		if f.from == nil {
-			continue
-		}
-		if math.IsNaN(*f.from) || math.IsInf(*f.from, 0) { // the SDK would send an empty request
+		if f.from != nil && (math.IsNaN(*f.from) || math.IsInf(*f.from, 0)) {
 			return invalid("%s is %v", f.name, *f.from)
 		}
-		*f.to = genai.Ptr(float32(*f.from))
 	}
-	if c.TopK != nil {
-		g.TopK = genai.Ptr(float32(*c.TopK))
+	*g = generation{
+		Temperature: c.Temperature, TopP: c.TopP, TopK: c.TopK, MaxOutputTokens: c.MaxTokens, StopSequences: c.Stop,
+		Seed: c.Seed, FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
 	}
-	if c.Seed != nil {
-		g.Seed = genai.Ptr(int32(*c.Seed))
-	}
-	g.MaxOutputTokens = int32(c.MaxTokens)
-	g.StopSequences = c.Stop
-
-	levels := map[string]genai.ThinkingLevel{
-		"minimal": genai.ThinkingLevelMinimal, "low": genai.ThinkingLevelLow,
-		"medium": genai.ThinkingLevelMedium, "high": genai.ThinkingLevelHigh,
-	}
-	level, known := levels[c.Reasoning]
 	switch {
 	case c.ReasoningTokens > 0:
-		g.ThinkingConfig = &genai.ThinkingConfig{IncludeThoughts: true, ThinkingBudget: genai.Ptr(int32(c.ReasoningTokens))}
+		g.Thinking = &thinkingConfig{IncludeThoughts: true, Budget: &c.ReasoningTokens}
 	case c.Reasoning == "":
 	case c.Reasoning == "none":
-		g.ThinkingConfig = &genai.ThinkingConfig{ThinkingBudget: genai.Ptr(int32(0))}
-	case known:
-		g.ThinkingConfig = &genai.ThinkingConfig{IncludeThoughts: true, ThinkingLevel: level}
+		g.Thinking = &thinkingConfig{Budget: new(int)}
+	case slices.Contains([]string{"minimal", "low", "medium", "high"}, c.Reasoning):
+		g.Thinking = &thinkingConfig{IncludeThoughts: true, Level: strings.ToUpper(c.Reasoning)}
 	default:
 		return invalid("Reasoning %q is not supported: it is none, minimal, low, medium or high", c.Reasoning)
 	}
 	return nil
 }
 
-func tools(g *genai.GenerateContentConfig, req *model.Request) error {
+func tools(w *wire, req *model.Request) error {
 	var names []string
-	var list []*genai.FunctionDeclaration
+	var list []function
 	strict := false
 	for _, t := range req.Tools {
-		f := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
-		if t.Schema != nil {
-			if !isObject(t.Schema) {
-				return invalid("the schema of tool %q is not a JSON object", t.Name)
-			}
-			f.ParametersJsonSchema = t.Schema
+		if t.Schema != nil && !vendor.IsObject(t.Schema) {
+			return invalid("the schema of tool %q is not a JSON object", t.Name)
 		}
 		strict = strict || t.Strict
-		list = append(list, f)
+		list = append(list, function{t.Name, t.Description, t.Schema})
 		names = append(names, t.Name)
 	}
 
@@ -184,46 +265,44 @@ func tools(g *genai.GenerateContentConfig, req *model.Request) error {
 		}
 		return nil // there is nothing to choose from
 	}
-	g.Tools = []*genai.Tool{{FunctionDeclarations: list}}
-	config := &genai.FunctionCallingConfig{}
+	w.Tools = []wireTool{{list}}
+	var c callingConfig
 	switch {
 	case choice == model.ToolAuto && !strict:
 		return nil
 	case choice == model.ToolAuto:
-		config.Mode = genai.FunctionCallingConfigModeValidated
+		c.Mode = "VALIDATED"
 	case choice == model.ToolNone:
-		config.Mode = genai.FunctionCallingConfigModeNone
+		c.Mode = "NONE"
 	case choice == model.ToolRequired:
-		config.Mode = genai.FunctionCallingConfigModeAny
+		c.Mode = "ANY"
 	case slices.Contains(names, string(choice)):
-		config.Mode = genai.FunctionCallingConfigModeAny
-		config.AllowedFunctionNames = []string{string(choice)}
+		c.Mode, c.Allowed = "ANY", []string{string(choice)}
 	default:
 		return invalid("ToolChoice %q is none of the tools %s", choice, strings.Join(names, ", "))
 	}
-	g.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: config}
+	w.ToolConfig = &toolConfig{c}
 	return nil
 }
 
-func isObject(data json.RawMessage) bool {
-	var fields map[string]json.RawMessage
-	return json.Unmarshal(data, &fields) == nil && fields != nil
-}
-
-// messages returns the conversation. A content of the API is what one side says
-// until the other does.
-func messages(g *genai.GenerateContentConfig, list []chat.Message) ([]*genai.Content, error) {
-	var contents []*genai.Content
-	var role genai.Role
-	var results, parts []*genai.Part
+// messages puts the conversation into w.
+func messages(w *wire, list []chat.Message, able vendor.Able) error {
+	last := vendor.Last(list)
+	var role string
+	var results, parts []part
 	flush := func() {
-		if len(results)+len(parts) > 0 {
-			// Results answer the content before, so they come first.
-			contents = append(contents, &genai.Content{Role: string(role), Parts: append(results, parts...)})
-		}
+		// Results answer the content before, so they come first.
+		all := append(results, parts...)
 		results, parts = nil, nil
+		switch n := len(w.Contents); {
+		case len(all) == 0:
+		case n > 0 && w.Contents[n-1].Role == role: // the other side had nothing to say
+			w.Contents[n-1].Parts = append(w.Contents[n-1].Parts, all...)
+		default:
+			w.Contents = append(w.Contents, content{role, all})
+		}
 	}
-	speaker := func(r genai.Role) {
+	speaker := func(r string) {
 		if r != role {
 			flush()
 			role = r
@@ -234,17 +313,17 @@ func messages(g *genai.GenerateContentConfig, list []chat.Message) ([]*genai.Con
 		var err error
 		switch m.Role {
 		case chat.RoleSystem:
-			err = system(g, m)
+			err = system(w, m)
 		case chat.RoleUser:
-			speaker(genai.RoleUser)
-			parts, err = user(parts, m)
+			speaker(roleUser)
+			parts, err = user(parts, m, able, i < last)
 		case chat.RoleTool:
-			speaker(genai.RoleUser)
-			results, err = toolResults(results, m, calls)
+			speaker(roleUser)
+			results, err = toolResults(results, m, calls, able)
 		case chat.RoleAssistant:
-			speaker(genai.RoleModel)
-			var said []*genai.Part
-			said, err = assistant(m)
+			speaker(roleModel)
+			var said []part
+			said, err = assistant(m, able)
 			parts = append(parts, said...)
 			for _, c := range m.ToolCalls() {
 				calls[c.ID] = c.Name
@@ -253,112 +332,112 @@ func messages(g *genai.GenerateContentConfig, list []chat.Message) ([]*genai.Con
 			err = fmt.Errorf("role %q is not supported", m.Role)
 		}
 		if err != nil {
-			return nil, invalid("Messages[%d]: %v", i, err)
+			return invalid("Messages[%d]: %w", i, err)
 		}
 	}
 	flush()
-	if len(contents) == 0 {
-		return nil, invalid("Messages has nothing but messages of the system, or nothing at all")
-	}
-	return contents, nil
-}
-
-// misplaced is the error for a part that can't stand where it does.
-func misplaced(p chat.Part, where string) error {
-	var what string
-	switch p.(type) {
-	case chat.Text:
-		what = "text"
-	case chat.Image:
-		what = "an image"
-	case chat.Audio:
-		what = "audio"
-	case chat.File:
-		what = "a file"
-	case chat.Reasoning:
-		what = "reasoning"
-	case chat.ToolCall:
-		what = "a tool call"
-	case chat.ToolResult:
-		what = "a tool result"
-	default:
-		what = fmt.Sprintf("a part of type %T", p)
-	}
-	return fmt.Errorf("%s is not supported in %s", what, where)
-}
-
-func system(g *genai.GenerateContentConfig, m chat.Message) error {
-	for _, part := range m.Parts {
-		t, ok := part.(chat.Text)
-		if !ok {
-			return misplaced(part, "a message of the system")
-		}
-		if t.Text == "" {
-			continue
-		}
-		if g.SystemInstruction == nil {
-			g.SystemInstruction = &genai.Content{Role: string(genai.RoleUser)}
-		}
-		g.SystemInstruction.Parts = append(g.SystemInstruction.Parts, &genai.Part{Text: t.Text})
+	if len(w.Contents) == 0 {
+		return invalid("Messages has nothing but messages of the system, or nothing at all")
 	}
 	return nil
 }
 
-func user(parts []*genai.Part, m chat.Message) ([]*genai.Part, error) {
-	for _, part := range m.Parts {
-		if t, ok := part.(chat.Text); ok {
+func system(w *wire, m chat.Message) error {
+	for _, p := range m.Parts {
+		t, ok := p.(chat.Text)
+		if !ok {
+			return vendor.Misplaced(p, "a message of the system")
+		}
+		if t.Text == "" {
+			continue
+		}
+		if w.SystemInstruction == nil {
+			w.SystemInstruction = &content{Role: roleUser}
+		}
+		w.SystemInstruction.Parts = append(w.SystemInstruction.Parts, part{Text: &t.Text})
+	}
+	return nil
+}
+
+// mediaOrWords returns a part for media, or for what is told of those that can't be sent.
+func mediaOrWords(p chat.Part, where string, able vendor.Able) (q part, told string, err error) {
+	if q, err = media(p, where); err == nil {
+		err = able.Untaken(p)
+	}
+	if err != nil && vendor.Media(p) {
+		told, err = vendor.Told(p, err), nil
+		return part{Text: &told}, told, nil
+	}
+	return q, "", err
+}
+
+// user maps what the user says. Of an old message the media that can't be sent are told.
+func user(parts []part, m chat.Message, able vendor.Able, old bool) ([]part, error) {
+	for _, p := range m.Parts {
+		if t, ok := p.(chat.Text); ok {
 			if t.Text != "" {
-				parts = append(parts, &genai.Part{Text: t.Text})
+				parts = append(parts, part{Text: &t.Text})
 			}
 			continue
 		}
-		p, err := media(part, "a message of the user")
+		q, err := media(p, "a message of the user")
+		if old {
+			q, _, err = mediaOrWords(p, "a message of the user", able)
+		}
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, p)
+		parts = append(parts, q)
 	}
 	return parts, nil
 }
 
-func assistant(m chat.Message) ([]*genai.Part, error) {
-	var parts []*genai.Part
-	for i, part := range m.Parts {
-		switch part := part.(type) {
+func assistant(m chat.Message, able vendor.Able) ([]part, error) {
+	var parts []part
+	for i, p := range m.Parts {
+		switch p := p.(type) {
 		case chat.Text:
-			signature, err := base64.StdEncoding.DecodeString(part.Signature)
+			signature, err := base64.StdEncoding.DecodeString(p.Signature)
 			if err != nil {
 				return nil, fmt.Errorf("the signature of a text is not Gemini's: %w", err)
 			}
 			switch {
-			case part.Text == "" && part.Signature == "":
-			case part.Text == "" && signs(m.Parts, i):
+			case p.Text == "" && p.Signature == "":
+			case p.Text == "" && signs(m.Parts, i):
 				parts[len(parts)-1].ThoughtSignature = signature
 			default:
-				parts = append(parts, &genai.Part{Text: part.Text, ThoughtSignature: signature})
+				parts = append(parts, part{Text: &p.Text, ThoughtSignature: signature})
+			}
+		case chat.Citation: // the API doesn't take them back
+		case chat.Native:
+			if p.Provider == provider && vendor.IsObject(json.RawMessage(p.Data)) {
+				parts = append(parts, part{whole: json.RawMessage(p.Data)})
 			}
 		case chat.Reasoning:
-			if p := thought(part, m.Model); p != nil {
-				parts = append(parts, p)
+			if t, ok := thought(p, m.Model); ok {
+				parts = append(parts, t)
 			}
 		case chat.ToolCall:
-			signature, err := base64.StdEncoding.DecodeString(part.Signature)
+			signature, err := base64.StdEncoding.DecodeString(p.Signature)
 			if err != nil {
-				return nil, fmt.Errorf("the signature of tool call %q is not Gemini's: %w", part.ID, err)
+				return nil, fmt.Errorf("the signature of tool call %q is not Gemini's: %w", p.ID, err)
 			}
-			call := &genai.FunctionCall{ID: part.ID, Name: part.Name}
-			if args, err := part.Arguments(); err != nil {
-				call.Args = map[string]any{"INVALID_JSON": part.Args}
-			} else if err := json.Unmarshal(args, &call.Args); err != nil {
-				return nil, fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
+			args, err := p.Arguments()
+			if err != nil {
+				if args, err = vendor.JSON(map[string]string{"INVALID_JSON": p.Args}); err != nil {
+					return nil, fmt.Errorf("arguments of tool call %q: %w", p.ID, err)
+				}
 			}
-			parts = append(parts, &genai.Part{FunctionCall: call, ThoughtSignature: signature})
+			if string(args) == "{}" {
+				args = nil
+			}
+			parts = append(parts, part{FunctionCall: &functionCall{ID: p.ID, Name: p.Name, Args: args}, ThoughtSignature: signature})
 		default:
-			p, err := media(part, "a message of the assistant")
+			q, _, err := mediaOrWords(p, "a message of the assistant", able)
 			if err != nil {
 				return nil, err
 			}
-			parts = append(parts, p)
+			parts = append(parts, q)
 		}
 	}
 	return parts, nil
@@ -379,23 +458,25 @@ func signs(parts []chat.Part, i int) bool {
 	return false
 }
 
-// thought returns reasoning that is Gemini's as a part, else nil. Another
-// provider's signature would be refused.
-func thought(r chat.Reasoning, madeBy string) *genai.Part {
+// thought returns reasoning as a part, if it is Gemini's. Another provider's
+// signature would be refused.
+func thought(r chat.Reasoning, madeBy string) (part, bool) {
 	known := strings.Contains(madeBy, "gemini")
 	foreign := r.Redacted || r.ID != "" || strings.Contains(madeBy, "claude")
 	signature, err := base64.StdEncoding.DecodeString(r.Signature)
 	if foreign || err != nil || !known && r.Signature == "" {
-		return nil
+		return part{}, false
 	}
-	return &genai.Part{Text: r.Text, Thought: true, ThoughtSignature: signature}
+	return part{Text: &r.Text, Thought: true, ThoughtSignature: signature}, true
 }
 
-func toolResults(results []*genai.Part, m chat.Message, calls map[string]string) ([]*genai.Part, error) {
-	for _, part := range m.Parts {
-		r, ok := part.(chat.ToolResult)
+// toolResults maps what tools returned. Media that can't be sent are told: nobody could
+// take them out of the conversation, which would fail for ever.
+func toolResults(results []part, m chat.Message, calls map[string]string, able vendor.Able) ([]part, error) {
+	for _, p := range m.Parts {
+		r, ok := p.(chat.ToolResult)
 		if !ok {
-			return nil, misplaced(part, "a message of a tool")
+			return nil, vendor.Misplaced(p, "a message of a tool")
 		}
 		name := r.Name
 		for _, n := range []string{m.Name, calls[r.CallID]} {
@@ -406,61 +487,59 @@ func toolResults(results []*genai.Part, m chat.Message, calls map[string]string)
 		if name == "" {
 			return nil, fmt.Errorf("the result of tool call %q has no name of the tool, and there is no such call", r.CallID)
 		}
-		f := &genai.FunctionResponse{ID: r.CallID, Name: name}
+		f := &functionResponse{ID: r.CallID, Name: name}
 		var text strings.Builder
 		for _, content := range r.Content {
 			if t, ok := content.(chat.Text); ok {
 				text.WriteString(t.Text)
 				continue
 			}
-			p, err := media(content, "the result of a tool")
-			if err != nil {
+			p, told, err := mediaOrWords(content, "the result of a tool", able)
+			switch {
+			case err != nil:
 				return nil, err
+			case told != "":
+				text.WriteString(told)
+			default:
+				f.Parts = append(f.Parts, p)
 			}
-			fp := &genai.FunctionResponsePart{}
-			if p.InlineData != nil {
-				fp.InlineData = &genai.FunctionResponseBlob{Data: p.InlineData.Data, MIMEType: p.InlineData.MIMEType}
-			} else {
-				fp.FileData = &genai.FunctionResponseFileData{FileURI: p.FileData.FileURI, MIMEType: p.FileData.MIMEType}
-			}
-			f.Parts = append(f.Parts, fp)
 		}
 		key := "output"
 		if r.IsError {
 			key = "error"
 		}
-		f.Response = map[string]any{key: text.String()}
-		results = append(results, &genai.Part{FunctionResponse: f})
+		f.Response = map[string]string{key: text.String()}
+		results = append(results, part{FunctionResponse: f})
 	}
 	return results, nil
 }
 
 // media returns a picture, a sound or a file.
-func media(part chat.Part, where string) (*genai.Part, error) {
+func media(p chat.Part, where string) (part, error) {
 	var s chat.Source
 	var what string
-	switch part := part.(type) {
+	switch p := p.(type) {
 	case chat.Image:
-		s, what = part.Source, "image"
+		s, what = p.Source, "image"
 	case chat.Audio:
-		s, what = part.Source, "audio"
+		s, what = p.Source, "audio"
 	case chat.File:
-		s, what = part.Source, fmt.Sprintf("file %q", part.Name)
+		s, what = p.Source, fmt.Sprintf("file %q", p.Name)
 	default:
-		return nil, misplaced(part, where)
+		return part{}, vendor.Misplaced(p, where)
 	}
 	s, err := vendor.Resolve(s)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return part{}, fmt.Errorf("%s: %w", what, err)
 	}
 	switch {
 	case s.Data != nil:
-		return &genai.Part{InlineData: &genai.Blob{Data: s.Data, MIMEType: s.MIME}}, nil
+		return part{InlineData: &inlineData{Data: s.Data, MIMEType: s.MIME}}, nil
 	case s.URL != "":
-		return &genai.Part{FileData: &genai.FileData{FileURI: s.URL, MIMEType: s.MIME}}, nil
+		return part{FileData: &fileData{FileURI: s.URL, MIMEType: s.MIME}}, nil
 	case strings.Contains(s.FileID, "://"):
-		return &genai.Part{FileData: &genai.FileData{FileURI: s.FileID, MIMEType: s.MIME}}, nil
+		return part{FileData: &fileData{FileURI: s.FileID, MIMEType: s.MIME}}, nil
 	}
 	uri := filesURL + "files/" + strings.TrimPrefix(s.FileID, "files/")
-	return &genai.Part{FileData: &genai.FileData{FileURI: uri, MIMEType: s.MIME}}, nil
+	return part{FileData: &fileData{FileURI: uri, MIMEType: s.MIME}}, nil
 }

@@ -1,17 +1,112 @@
 package gemini
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
+
+// response is an answer, or a piece of a streamed one.
+type response struct {
+	Candidates []*candidate `json:"candidates"`
+	Feedback   *struct {
+		BlockReason        string `json:"blockReason"`
+		BlockReasonMessage string `json:"blockReasonMessage"`
+	} `json:"promptFeedback"`
+	Usage *struct {
+		Prompt     int `json:"promptTokenCount"`
+		ToolUse    int `json:"toolUsePromptTokenCount"`
+		Cached     int `json:"cachedContentTokenCount"`
+		Candidates int `json:"candidatesTokenCount"`
+		Thoughts   int `json:"thoughtsTokenCount"`
+	} `json:"usageMetadata"`
+	ModelVersion string          `json:"modelVersion"`
+	ResponseID   string          `json:"responseId"`
+	Error        json.RawMessage `json:"error"`
+}
+
+type candidate struct {
+	Index   int `json:"index"`
+	Content *struct {
+		Parts []json.RawMessage `json:"parts"` // saidPart
+	} `json:"content"`
+	FinishReason string          `json:"finishReason"`
+	LogProbs     json.RawMessage `json:"logprobsResult"`
+	Grounding    *grounding      `json:"groundingMetadata"`
+}
+
+// grounding says what an answer rests on: pages, and which of them which piece of the
+// text rests on.
+type grounding struct {
+	Chunks []struct {
+		Web     *page `json:"web"`
+		Context *page `json:"retrievedContext"`
+	} `json:"groundingChunks"`
+	Supports []struct {
+		Segment struct {
+			Start int    `json:"startIndex"`
+			End   int    `json:"endIndex"`
+			Text  string `json:"text"`
+		} `json:"segment"`
+		Chunks []int `json:"groundingChunkIndices"`
+	} `json:"groundingSupports"`
+}
+
+type page struct {
+	URI   string `json:"uri"`
+	Title string `json:"title"`
+}
+
+// citations are the pages that pieces of the text rest on, and then the others.
+func (g *grounding) citations() []chat.Part {
+	if g == nil {
+		return nil
+	}
+	var list []chat.Part
+	of := func(i int) (chat.Citation, bool) {
+		if i < 0 || i >= len(g.Chunks) {
+			return chat.Citation{}, false
+		}
+		for _, p := range []*page{g.Chunks[i].Web, g.Chunks[i].Context} {
+			if p != nil {
+				return chat.Citation{URL: p.URI, Title: p.Title, Provider: provider}, true
+			}
+		}
+		return chat.Citation{}, false
+	}
+	used := map[int]bool{}
+	for _, s := range g.Supports {
+		for _, i := range s.Chunks {
+			if c, ok := of(i); ok {
+				used[i] = true
+				c.Start, c.End, c.Text = s.Segment.Start, s.Segment.End, s.Segment.Text
+				list = append(list, c)
+			}
+		}
+	}
+	for i := range g.Chunks {
+		if c, ok := of(i); ok && !used[i] {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// saidPart is a part with what only the model says.
+type saidPart struct {
+	part
+	ExecutableCode      json.RawMessage `json:"executableCode"`
+	CodeExecutionResult json.RawMessage `json:"codeExecutionResult"`
+	ToolCall            json.RawMessage `json:"toolCall"`
+	ToolResponse        json.RawMessage `json:"toolResponse"`
+}
 
 // decoder turns responses, of which a stream has many, into chunks.
 type decoder struct {
@@ -19,29 +114,67 @@ type decoder struct {
 	answered bool // a candidate did
 	id       string
 	calls    int // seen so far
-	reason   genai.FinishReason
+	reason   string
 	usage    *chat.Usage
+	probs    []json.RawMessage
+	ground   *grounding
 }
 
-func (d *decoder) finished() bool {
-	return d.reason != "" && d.reason != genai.FinishReasonUnspecified
+// answer reads a whole answer. It goes the way of chunks, so that it is what the
+// chunks of the same message add up to.
+func answer(body []byte) (chat.Message, error) {
+	var c chat.Collector
+	var d decoder
+	chunks, _, err := d.Event(vendor.Event{Data: body})
+	if err != nil {
+		return chat.Message{}, err
+	}
+	for _, k := range chunks {
+		c.Add(k)
+	}
+	if !d.answered {
+		return chat.Message{}, unreadable("the answer has no candidate")
+	}
+	c.Add(d.last())
+	return c.Message(), nil
+}
+
+// End implements [vendor.Stream].
+func (d *decoder) End() ([]chat.Chunk, bool) {
+	if d.reason == "" || d.reason == unspecified {
+		return nil, false
+	}
+	return []chat.Chunk{d.last()}, true
+}
+
+// Event implements [vendor.Stream].
+func (d *decoder) Event(ev vendor.Event) (chunks []chat.Chunk, done bool, err error) {
+	var r response
+	if err := json.Unmarshal(ev.Data, &r); err != nil {
+		return nil, false, unreadable("the answer is not the API's JSON: %w", err)
+	}
+	if r.Error != nil {
+		return nil, false, failure(0, ev.Data)
+	}
+	chunks, err = d.response(&r)
+	return chunks, false, err
 }
 
 // response returns the chunks that a response leads to.
-func (d *decoder) response(r *genai.GenerateContentResponse) ([]chat.Chunk, error) {
-	if f := r.PromptFeedback; f != nil && f.BlockReason != "" {
-		message := "the prompt was blocked: " + string(f.BlockReason)
+func (d *decoder) response(r *response) ([]chat.Chunk, error) {
+	if f := r.Feedback; f != nil && f.BlockReason != "" {
+		message := "the prompt was blocked: " + f.BlockReason
 		if f.BlockReasonMessage != "" {
 			message += ": " + f.BlockReasonMessage
 		}
-		return nil, &model.Error{Provider: provider, Kind: model.ErrorFilter, Code: string(f.BlockReason), Message: message}
+		return nil, &model.Error{Provider: provider, Kind: model.ErrorFilter, Code: f.BlockReason, Message: message}
 	}
-	if u := r.UsageMetadata; u != nil {
+	if u := r.Usage; u != nil {
 		d.usage = &chat.Usage{
-			Input:     int(u.PromptTokenCount + u.ToolUsePromptTokenCount),
-			Output:    int(u.CandidatesTokenCount + u.ThoughtsTokenCount),
-			CacheRead: int(u.CachedContentTokenCount),
-			Reasoning: int(u.ThoughtsTokenCount),
+			Input:     u.Prompt + u.ToolUse,
+			Output:    u.Candidates + u.Thoughts,
+			CacheRead: u.Cached,
+			Reasoning: u.Thoughts,
 		}
 	}
 	var chunks []chat.Chunk
@@ -58,11 +191,17 @@ func (d *decoder) response(r *genai.GenerateContentResponse) ([]chat.Chunk, erro
 		if c.FinishReason != "" {
 			d.reason = c.FinishReason
 		}
+		if c.LogProbs != nil {
+			d.probs = append(d.probs, c.LogProbs)
+		}
+		if c.Grounding != nil {
+			d.ground = c.Grounding // of all that came so far
+		}
 		if c.Content == nil {
 			continue
 		}
-		for _, p := range c.Content.Parts {
-			k, err := d.part(p)
+		for _, data := range c.Content.Parts {
+			k, err := d.part(data)
 			if err != nil {
 				return nil, err
 			}
@@ -72,9 +211,23 @@ func (d *decoder) response(r *genai.GenerateContentResponse) ([]chat.Chunk, erro
 	return chunks, nil
 }
 
-func (d *decoder) part(p *genai.Part) ([]chat.Chunk, error) {
+func (d *decoder) part(data json.RawMessage) ([]chat.Chunk, error) {
+	var p *saidPart
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, unreadable("a part is not the API's JSON: %w", err)
+	}
 	if p == nil { // null
 		return nil, nil
+	}
+	for _, own := range []struct {
+		kind string
+		said json.RawMessage
+	}{
+		{"executableCode", p.ExecutableCode}, {"codeExecutionResult", p.CodeExecutionResult}, {"toolCall", p.ToolCall}, {"toolResponse", p.ToolResponse},
+	} {
+		if own.said != nil {
+			return []chat.Chunk{{Parts: []chat.Part{chat.Native{Provider: provider, Type: own.kind, Data: string(data)}}}}, nil
+		}
 	}
 	var chunks []chat.Chunk
 	signature := base64.StdEncoding.EncodeToString(p.ThoughtSignature)
@@ -100,20 +253,18 @@ func (d *decoder) part(p *genai.Part) ([]chat.Chunk, error) {
 		chunks = append(chunks, chat.Chunk{Parts: []chat.Part{media}})
 	case p.FileData != nil:
 		return nil, unreadable("a part with data of a file")
-	case p.ExecutableCode != nil, p.CodeExecutionResult != nil:
-		return nil, unreadable("a part with code that the server ran, or its result")
-	case p.ToolCall != nil, p.ToolResponse != nil, p.FunctionResponse != nil:
-		return nil, unreadable("a part with a tool that the server ran")
+	case p.FunctionResponse != nil:
+		return nil, unreadable("a part with the result of a function")
 	case p.Thought:
-		if p.Text != "" {
-			chunks = append(chunks, chat.Chunk{Reasoning: p.Text})
+		if p.Text != nil && *p.Text != "" {
+			chunks = append(chunks, chat.Chunk{Reasoning: *p.Text})
 		}
 		if signature != "" {
 			chunks = append(chunks, chat.Chunk{Parts: []chat.Part{chat.Reasoning{Signature: signature}}})
 		}
 		return chunks, nil
-	case p.Text != "":
-		chunks = append(chunks, chat.Chunk{Text: p.Text})
+	case p.Text != nil && *p.Text != "":
+		chunks = append(chunks, chat.Chunk{Text: *p.Text})
 	}
 	if signature != "" {
 		chunks = append(chunks, chat.Chunk{Parts: []chat.Part{chat.Text{Signature: signature}}})
@@ -121,18 +272,18 @@ func (d *decoder) part(p *genai.Part) ([]chat.Chunk, error) {
 	return chunks, nil
 }
 
-func (d *decoder) call(f *genai.FunctionCall) (chat.ToolCallChunk, error) {
-	if len(f.PartialArgs) > 0 || f.WillContinue != nil && *f.WillContinue {
+func (d *decoder) call(f *functionCall) (chat.ToolCallChunk, error) {
+	if len(f.PartialArgs) > 0 || f.WillContinue {
 		return chat.ToolCallChunk{}, unreadable("a part of a function call")
 	}
 	c := chat.ToolCallChunk{Index: d.calls, ID: f.ID, Name: f.Name, Args: "{}"}
 	d.calls++
-	if f.Args != nil {
-		args, err := json.Marshal(f.Args)
-		if err != nil {
-			return c, unreadable("arguments of a call of %q: %v", f.Name, err)
+	if len(f.Args) > 0 && string(f.Args) != "null" {
+		var b bytes.Buffer
+		if err := json.Compact(&b, f.Args); err != nil {
+			return c, unreadable("arguments of a call of %q: %w", f.Name, err)
 		}
-		c.Args = string(args)
+		c.Args = b.String()
 	}
 	if c.ID == "" {
 		if d.id == "" {
@@ -144,24 +295,33 @@ func (d *decoder) call(f *genai.FunctionCall) (chat.ToolCallChunk, error) {
 }
 
 func (d *decoder) last() chat.Chunk {
-	return chat.Chunk{Finish: finish(d.reason, d.calls > 0), Usage: d.usage}
+	k := chat.Chunk{Finish: finish(d.reason, d.calls > 0), Usage: d.usage, Parts: d.ground.citations()}
+	if len(d.probs) > 0 {
+		probs := d.probs[0]
+		if len(d.probs) > 1 { // of a stream
+			probs, _ = vendor.JSON(d.probs) // which were read as JSON
+		}
+		k.Metadata = map[string]string{chat.MetadataLogProbs: string(probs)}
+	}
+	return k
 }
 
+const unspecified = "FINISH_REASON_UNSPECIFIED"
+
 // finish returns the reason to stop. The API has none for calls.
-func finish(r genai.FinishReason, calls bool) chat.FinishReason {
-	switch r {
-	case "", genai.FinishReasonUnspecified:
+func finish(reason string, calls bool) chat.FinishReason {
+	switch reason {
+	case "", unspecified:
 		return ""
-	case genai.FinishReasonStop:
+	case "STOP":
 		if calls {
 			return chat.FinishToolCalls
 		}
 		return chat.FinishStop
-	case genai.FinishReasonMaxTokens, genai.FinishReasonContinuation:
+	case "MAX_TOKENS", "CONTINUATION":
 		return chat.FinishLength
-	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonBlocklist,
-		genai.FinishReasonProhibitedContent, genai.FinishReasonSPII, genai.FinishReasonImageSafety,
-		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
+	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
+		"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
 		return chat.FinishFilter
 	}
 	return chat.FinishOther

@@ -4,8 +4,8 @@
 //	m, err := models.Open("anthropic:claude-sonnet-4-5")
 //	m, err := models.FromEnv() // SUPERSTEP_MODEL
 //
-// It links the SDKs of all vendors. A program that knows whose models it uses
-// imports that package alone; libraries take a [model.Model].
+// A program that knows whose models it uses imports that package alone; libraries
+// take a [model.Model].
 //
 // # Names
 //

@@ -182,7 +182,7 @@ func TestTheEnvironmentNamesNoModel(t *testing.T) {
 	}
 }
 
-// A library that imported this package would link the SDKs of all vendors.
+// A library that imported this package would choose for its users.
 func TestOnlyProgramsImportThisPackage(t *testing.T) {
 	const module = "github.com/superstep-dev/superstep/"
 	cmd := exec.Command("go", "list", "-e", "-f", `{{range .Imports}}{{if eq . "`+module+`model/models"}}{{$.ImportPath}}{{end}}{{end}}`, "./...")
@@ -195,6 +195,28 @@ func TestOnlyProgramsImportThisPackage(t *testing.T) {
 		tree, _, _ := strings.Cut(strings.TrimPrefix(pkg, module), "/")
 		if !slices.Contains([]string{"cmd", "cli", "examples"}, tree) {
 			t.Errorf("%s imports it", pkg)
+		}
+	}
+}
+
+// Every provider that can be named refuses fields of a request's own that would
+// replace what is said or called.
+func TestNoProviderTakesExtraFieldsThatReplaceMessagesOrTools(t *testing.T) {
+	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} {
+		t.Setenv(name, "k")
+	}
+	for name, messages := range map[string]string{"openai:m": "messages", "anthropic:m": "messages", "gemini:m": "contents", "ollama:m": "messages", "openai:m@http://localhost:1/v1": "messages"} {
+		for _, field := range []string{messages, "tools"} {
+			m, err := models.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := &model.Request{Messages: []chat.Message{chat.User("hi")}, Tools: []chat.ToolSpec{{Name: "f"}}}
+			req.Extra = map[string]any{field: map[string]any{"x": 1}}
+			var e *model.Error
+			if _, err = m.Generate(t.Context(), req); !errors.As(err, &e) || e.Kind != model.ErrorInvalid || !strings.Contains(err.Error(), "is given by Request.") {
+				t.Errorf("%s with its own %s: %v", name, field, err)
+			}
 		}
 	}
 }

@@ -4,17 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // What one request to the API may hold. It counts tokens, of which a text has at
@@ -31,8 +26,8 @@ type Embedder struct {
 	dimensions int
 	model      *Model         // the connection and its errors; it is asked nothing
 	fields     map[string]any // of every request, but for its input
-	embeddings sdk.EmbeddingService
-	err        *model.Error // why no request can be made
+	again      model.Embedder // repeats requests; nil if they aren't
+	err        *model.Error   // why no request can be made
 }
 
 var _ model.Embedder = (*Embedder)(nil)
@@ -50,17 +45,18 @@ var _ model.Embedder = (*Embedder)(nil)
 //	openai.Defaults(model.Config{Extra: map[string]any{"dimensions": 256}})
 //
 // The options are those of [New], with the same environment. Of [Defaults] only
-// Extra has a meaning; the other settings, [MaxTokensField], [NoStreamUsage] and
-// [ToolMedia] are errors of kind [model.ErrorInvalid]. As with New, what is wrong
-// with the options is the error of every call.
+// Extra and Headers have a meaning; the other settings, [MaxTokensField],
+// [NoStreamUsage], [ToolMedia] and [ReasoningField] are errors of kind
+// [model.ErrorInvalid]. As with New, what is wrong with the options is the error of
+// every call.
 func NewEmbedder(modelName string, dimensions int, opts ...Option) *Embedder {
 	m := New(modelName, opts...)
 	e := &Embedder{name: modelName, dimensions: dimensions, model: m, err: m.err}
 	if e.err == nil {
 		e.fields, e.err = e.prepare()
 	}
-	if e.err == nil {
-		e.embeddings = sdk.NewEmbeddingService(m.completions.Options...)
+	if e.err == nil && m.retries > 0 {
+		e.again = model.RetryEmbedder(model.EmbedFunc(dimensions, e.once), model.RetryPolicy{MaxAttempts: m.retries + 1})
 	}
 	return e
 }
@@ -85,18 +81,22 @@ func (e *Embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 	if i := slices.Index(texts, ""); i >= 0 {
 		return nil, invalid("the text at index %d is empty", i)
 	}
+	if e.again != nil {
+		return e.again.Embed(ctx, texts)
+	}
+	return e.once(ctx, texts)
+}
+
+// once returns the vectors of texts that can be sent.
+func (e *Embedder) once(ctx context.Context, texts []string) ([][]float32, error) {
 	vectors := make([][]float32, 0, len(texts))
 	for len(vectors) < len(texts) {
 		start := len(vectors)
 		batch := texts[start:]
 		batch = batch[:fitting(batch)]
-		answer, err := e.send(ctx, batch)
+		some, err := e.send(ctx, batch, start)
 		if err != nil {
 			return nil, err
-		}
-		some, err := e.read(answer, start, len(batch))
-		if err != nil {
-			return nil, e.model.failed(ctx, err)
 		}
 		vectors = append(vectors, some...)
 	}
@@ -144,6 +144,7 @@ func (e *Embedder) prepare() (map[string]any, *model.Error) {
 		{"MaxTokensField", e.model.maxTokens},
 		{"NoStreamUsage", e.model.noUsage},
 		{"ToolMedia", e.model.toolMedia},
+		{"ReasoningField", e.model.thoughts},
 	} {
 		if s.set {
 			return nil, invalid("an embedder doesn't know the setting %s", s.name)
@@ -172,31 +173,24 @@ func (e *Embedder) prepare() (map[string]any, *model.Error) {
 	return fields, nil
 }
 
-// send sends a request and returns the body of its answer.
-func (e *Embedder) send(ctx context.Context, texts []string) ([]byte, error) {
+// send sends a request and returns the vectors of its answer. Start is the index of
+// the first text among the caller's.
+func (e *Embedder) send(ctx context.Context, texts []string, start int) ([][]float32, error) {
 	fields := maps.Clone(e.fields)
 	fields["input"] = texts
-	body, err := json.Marshal(fields)
+	body, err := vendor.JSON(fields)
 	if err != nil {
-		return nil, &model.Error{Provider: provider, Kind: model.ErrorInvalid, Message: "the request has no JSON: " + err.Error(), Err: err}
+		return nil, invalid("the request has no JSON: %w", err)
 	}
-	var resp *http.Response
-	_, err = e.embeddings.New(ctx, sdk.EmbeddingNewParams{},
-		option.WithRequestBody("application/json", body), option.WithResponseBodyInto(&resp))
-	if resp != nil {
-		defer resp.Body.Close()
-	}
-	switch {
-	case resp != nil && (resp.StatusCode < 200 || resp.StatusCode > 299):
-		return nil, e.model.failed(ctx, e.model.refused(resp))
-	case err != nil:
-		return nil, e.model.failed(ctx, unreachable(err))
-	}
-	answer, err := io.ReadAll(resp.Body)
+	answer, data, err := e.model.api.Do(ctx, vendor.Call{Path: "embeddings", Header: e.model.defaults.Headers, Body: body})
 	if err != nil {
-		return nil, e.model.failed(ctx, &model.Error{Provider: provider, Kind: model.ErrorBrokenStream, Status: resp.StatusCode, Err: err})
+		return nil, err
 	}
-	return answer, nil
+	vectors, err := e.read(data, start, len(texts))
+	if err != nil {
+		return nil, answer.Fail(err)
+	}
+	return vectors, nil
 }
 
 // read returns the vectors of an answer to n texts, in their order. Start is the
@@ -210,10 +204,10 @@ func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
 		Error json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, unreadable(err, "the answer is not the API's JSON")
+		return nil, unreadable("the answer is not the API's JSON: %w", err)
 	}
 	if plain(answer.Error) != "" { // some send it with status 200
-		return nil, failure(body, 0)
+		return nil, failure(0, body)
 	}
 	if len(answer.Data) != n {
 		return nil, notAsked(-1, "%d vectors for the %d texts from index %d on", len(answer.Data), n, start)
@@ -241,5 +235,5 @@ func (e *Embedder) read(body []byte, start, n int) ([][]float32, error) {
 // notAsked is the error of vectors that aren't what was asked for: about the text
 // at an index, or about all if it is negative.
 func notAsked(text int, format string, args ...any) *model.Error {
-	return &model.Error{Provider: provider, Kind: model.ErrorResponse, Err: &model.EmbeddingError{Text: text, Reason: fmt.Sprintf(format, args...)}}
+	return vendor.NotAsked(provider, text, format, args...)
 }

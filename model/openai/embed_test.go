@@ -223,6 +223,7 @@ func TestWhatAnEmbedderCannotUseIsNamed(t *testing.T) {
 		{"a bad server", "m", 2, []openai.Option{openai.BaseURL("ftp://x")}, model.ErrorInvalid, "ftp://x"},
 		{"a field of chats", "m", 2, []openai.Option{openai.MaxTokensField()}, model.ErrorInvalid, "MaxTokensField"},
 		{"usage of streams", "m", 2, []openai.Option{openai.NoStreamUsage()}, model.ErrorInvalid, "NoStreamUsage"},
+		{"thoughts", "m", 2, []openai.Option{openai.ReasoningField("")}, model.ErrorInvalid, "ReasoningField"},
 		{"media of tools", "m", 2, []openai.Option{openai.ToolMedia()}, model.ErrorInvalid, "ToolMedia"},
 		{"another model", "m", 2, []openai.Option{extra("model", "n")}, model.ErrorInvalid, `"model" is given by NewEmbedder`},
 		{"another input", "m", 2, []openai.Option{extra("input", "n")}, model.ErrorInvalid, `"input" is given by Embed`},
@@ -247,7 +248,7 @@ func TestWhatAnEmbedderCannotUseIsNamed(t *testing.T) {
 
 func TestAnEmbedderRefusesEverySettingOfAChat(t *testing.T) {
 	for f := range reflect.TypeFor[model.Config]().Fields() {
-		if f.Name == "Extra" {
+		if f.Name == "Extra" || f.Name == "Headers" {
 			continue
 		}
 		var c model.Config
@@ -295,7 +296,7 @@ func TestErrorsOfAServerOfEmbeddings(t *testing.T) {
 		says   string
 		wait   time.Duration
 	}{
-		{"a wrong key", 401, `{"error":{"message":"Incorrect API key: sk-secret","code":"invalid_api_key"}}`, nil, model.ErrorAuth, "[secret]", 0},
+		{"a wrong key", 401, `{"error":{"message":"Incorrect API key: sk-secret","code":"invalid_api_key"}}`, nil, model.ErrorAuth, "[redacted]", 0},
 		{"too many requests", 429, `{"error":{"message":"slow down","code":"rate_limit_exceeded"}}`, []string{"Retry-After", "7"}, model.ErrorRateLimit, "slow down", 7 * time.Second},
 		{"no money", 429, `{"error":{"message":"pay","code":"insufficient_quota"}}`, nil, model.ErrorQuota, "pay", 0},
 		{"another model", 404, `{"error":{"message":"no m","code":"model_not_found"}}`, nil, model.ErrorNotFound, "no m", 0},
@@ -431,4 +432,20 @@ func TestAnEmbedderHoldsWhatItWasMadeWith(t *testing.T) {
 	if got := s.field(t, "user"); got != `"u"` {
 		t.Errorf("user is %s", got)
 	}
+}
+
+func TestAnEmbedderRepeatsRequestsIfItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		e := openai.NewEmbedder("m", 2, openai.APIKey("k"), openai.Retries(2), inMemory(func(r *http.Request) (*http.Response, error) {
+			resp := &http.Response{StatusCode: 500, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}
+			if sent++; sent == 3 {
+				resp.StatusCode, resp.Body = 200, io.NopCloser(strings.NewReader(vectors(1, func(int) string { return "[1,2]" })))
+			}
+			return resp, nil
+		}))
+		if got, err := e.Embed(t.Context(), []string{"a"}); err != nil || len(got) != 1 || sent != 3 {
+			t.Errorf("%v, %v, sent %d times", got, err, sent)
+		}
+	})
 }

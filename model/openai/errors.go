@@ -2,10 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,57 +14,20 @@ import (
 // provider is the name in errors, whoever's server it is.
 const provider = "openai"
 
-// maxErrorBody and maxErrorText bound what is read of an error's body, and what
-// is told of one that isn't understood, in bytes.
-const (
-	maxErrorBody = 1 << 20
-	maxErrorText = 400
-)
-
-// ended is the error of a call whose context ended.
-type ended struct{ err, cause error }
-
-func (e *ended) Error() string { return provider + ": " + e.cause.Error() }
-
-// Unwrap returns the context's error and its cause.
-func (e *ended) Unwrap() []error { return []error{e.err, e.cause} }
-
-// redacted is an error whose text held a secret. What it stands for can be asked
-// for with errors.Is, but not got at.
-type redacted struct {
-	text string
-	err  error
+// invalid says that a request can't be sent.
+func invalid(format string, args ...any) *model.Error {
+	return vendor.Invalid(provider, format, args...)
 }
 
-func (e *redacted) Error() string { return e.text }
-
-// Is reports whether the error is, or wraps, another.
-func (e *redacted) Is(target error) bool { return errors.Is(e.err, target) }
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// unreachable is the error of a request that got no response.
-func unreachable(err error) *model.Error {
-	e := &model.Error{Provider: provider, Kind: model.ErrorConnection, Err: err}
-	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
-		e.Kind = model.ErrorTimeout
-	}
-	return e
+// unreadable says that an answer can't be understood.
+func unreadable(format string, args ...any) *model.Error {
+	return vendor.Unreadable(provider, format, args...)
 }
 
 // refused is the error of a response that isn't a success.
-func (m *Model) refused(resp *http.Response) *model.Error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // the status alone says enough
-	e := failure(body, resp.StatusCode)
-	e.RetryAfter = vendor.RetryAfter(resp.Header)
+func (m *Model) refused(status int, body []byte) *model.Error {
+	e := failure(status, body)
 	switch {
-	case resp.StatusCode < 400:
-		e.Kind = model.ErrorResponse // a redirect that leads nowhere
 	case e.Kind == model.ErrorAuth && m.noKey:
 		e.Message += "; no key was sent: give one with openai.APIKey, as a server named by openai.BaseURL doesn't get OPENAI_API_KEY"
 	case e.Kind == model.ErrorNotFound && !json.Valid(body):
@@ -85,7 +44,7 @@ func (m *Model) refused(resp *http.Response) *model.Error {
 //	{"error": "message"}
 //	{"message": …, "type": …, "code": …}
 //	{"detail": …}
-func failure(body []byte, status int) *model.Error {
+func failure(status int, body []byte) *model.Error {
 	type details struct {
 		Message json.RawMessage `json:"message"`
 		Type    json.RawMessage `json:"type"`
@@ -111,12 +70,11 @@ func failure(body []byte, status int) *model.Error {
 		e.Message = plain(d.Detail)
 	}
 	if e.Message == "" {
-		e.Message = strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "")), " ")
+		e.Message = string(body)
 	}
-	if e.Message == "" {
+	if e.Message = vendor.Shorten([]byte(e.Message)); e.Message == "" {
 		e.Message = http.StatusText(status)
 	}
-	e.Message = cut(e.Message)
 
 	code, class := plain(d.Code), plain(d.Type)
 	if n, err := strconv.Atoi(code); err == nil { // some servers repeat the status there
@@ -143,14 +101,6 @@ func plain(v json.RawMessage) string {
 	return string(v)
 }
 
-// cut shortens a text to maxErrorText.
-func cut(s string) string {
-	if len(s) <= maxErrorText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxErrorText], "") + "…" // a rune may be cut in two
-}
-
 // kindOf finds out what went wrong: by codes that leave no doubt, then by the
 // status, then by the rest. Class is the error's type.
 func kindOf(status int, code, class, message string) model.ErrorKind {
@@ -171,22 +121,8 @@ func kindOf(status int, code, class, message string) model.ErrorKind {
 	case says("invalid_api_key"):
 		return model.ErrorAuth
 	}
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return model.ErrorAuth
-	case http.StatusPaymentRequired:
-		return model.ErrorQuota
-	case http.StatusNotFound:
-		return model.ErrorNotFound
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return model.ErrorTimeout
-	case http.StatusTooManyRequests:
-		return model.ErrorRateLimit
-	case http.StatusServiceUnavailable, 529:
-		return model.ErrorOverloaded
-	}
-	if status >= 500 {
-		return model.ErrorServer
+	if kind := vendor.KindOf(status); status != 0 && kind != model.ErrorInvalid {
+		return kind
 	}
 	lower := strings.ToLower(message)
 	for _, s := range []string{"context length", "context window", "context size", "prompt is too long"} {
@@ -211,13 +147,4 @@ func kindOf(status int, code, class, message string) model.ErrorKind {
 		return model.ErrorInvalid
 	}
 	return model.ErrorServer
-}
-
-// unreadable is the error of an answer that isn't what the API says it is.
-func unreadable(err error, format string, args ...any) *model.Error {
-	e := &model.Error{Provider: provider, Kind: model.ErrorResponse, Err: err, Message: fmt.Sprintf(format, args...)}
-	if err != nil {
-		e.Message += ": " + err.Error()
-	}
-	return e
 }

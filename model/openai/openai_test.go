@@ -214,16 +214,31 @@ func TestRetryAfterIsRead(t *testing.T) {
 }
 
 func TestAFailedRequestIsSentOnceUnlessToldOtherwise(t *testing.T) {
-	s := serve(t, replies(500, `{"error":{"message":"oops"}}`, "Retry-After-Ms", "0"))
-	failsAs(t, generateError(t, s.model(), ask()), model.ErrorServer)
-	if n := len(s.all()); n != 1 {
-		t.Errorf("sent %d times", n)
+	for _, c := range []struct {
+		opts []openai.Option
+		kind model.ErrorKind
+		sent int
+	}{
+		{nil, model.ErrorServer, 1},
+		{[]openai.Option{openai.Retries(2)}, model.ErrorServer, 3},
+		{[]openai.Option{openai.Retries(-1)}, model.ErrorInvalid, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			m := openai.New("m", append(c.opts, openai.APIKey("k"), inMemory(func(r *http.Request) (*http.Response, error) {
+				n++
+				return &http.Response{StatusCode: 500, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"error":{"message":"oops"}}`)), Request: r}, nil
+			}))...)
+			err := generateError(t, m, ask())
+			failsAs(t, err, c.kind)
+			if _, err := model.Collect(m.Stream(t.Context(), ask())); err == nil || n != 2*c.sent {
+				t.Errorf("%v, sent %d times by two calls", err, n)
+			}
+			if c.kind == model.ErrorInvalid {
+				failsAs(t, err, c.kind, "Retries(-1)")
+			}
+		})
 	}
-	failsAs(t, generateError(t, s.model(openai.Retries(2)), ask()), model.ErrorServer)
-	if n := len(s.all()); n != 1+3 {
-		t.Errorf("sent %d times with two retries", n-1)
-	}
-	failsAs(t, generateError(t, s.model(openai.Retries(-1)), ask()), model.ErrorInvalid, "Retries(-1)")
 }
 
 func noEnvironment(t *testing.T) {

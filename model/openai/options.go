@@ -1,53 +1,59 @@
 package openai
 
 import (
-	"fmt"
+	"context"
 	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"time"
 
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // Option is a setting of [New].
 type Option func(*settings)
 
 type settings struct {
-	key, baseURL, organization, project string
+	vendor.Settings
+	organization, project string
 
-	client    *http.Client
-	headers   [][2]string
-	defaults  model.Config
 	retries   int
 	maxTokens bool
 	noUsage   bool
 	toolMedia bool
+	reasoning *string
 }
 
 // APIKey gives the key. Space around it is cut off. The default is
 // OPENAI_API_KEY, unless there is a [BaseURL].
-func APIKey(key string) Option { return func(s *settings) { s.key = key } }
+func APIKey(key string) Option { return func(s *settings) { s.Key = key } }
 
 // BaseURL gives the server, with the path that comes before /chat/completions:
 // http://localhost:11434/v1. It needs no key then; what key it gets is said by
 // [APIKey]. The default is OPENAI_BASE_URL or else https://api.openai.com/v1.
-func BaseURL(u string) Option { return func(s *settings) { s.baseURL = u } }
+func BaseURL(u string) Option { return func(s *settings) { s.BaseURL = u } }
 
 // HTTPClient gives the client to send requests with. The default is
 // [http.DefaultClient], which has no timeout: the context of a call has.
-func HTTPClient(c *http.Client) Option { return func(s *settings) { s.client = c } }
+func HTTPClient(c *http.Client) Option { return func(s *settings) { s.HTTP = c } }
 
 // Header adds a header to every request; given twice, the last one counts. It
 // replaces one that would be sent anyway, such as Authorization.
-func Header(name, value string) Option {
-	return func(s *settings) { s.headers = append(s.headers, [2]string{name, value}) }
+func Header(name, value string) Option { return func(s *settings) { s.SetHeader(name, value) } }
+
+// OnRequest gives a function that sees each request before it is sent: it may alter
+// the header, and what it returns is sent as the body. Its error is that of the call.
+func OnRequest(f func(ctx context.Context, header http.Header, body []byte) ([]byte, error)) Option {
+	return func(s *settings) { s.Hook = f }
 }
+
+// IdleTimeout says how long a stream may be silent before it counts as broken, with
+// an error of kind [model.ErrorTimeout]. The default is ten minutes; less than 0 is no
+// limit. For whole answers the context of the call is the only limit.
+func IdleTimeout(d time.Duration) Option { return func(s *settings) { s.Idle = d } }
 
 // Organization says whom to bill, if the key belongs to several. The default is
 // OPENAI_ORG_ID, unless there is a [BaseURL].
@@ -59,10 +65,14 @@ func Project(id string) Option { return func(s *settings) { s.project = id } }
 
 // Defaults gives the settings of requests that don't set them. Extra fields are
 // joined, and a request's wins over the default of the same name.
-func Defaults(c model.Config) Option { return func(s *settings) { s.defaults = c } }
+func Defaults(c model.Config) Option { return func(s *settings) { s.Defaults = c } }
 
-// Retries lets the SDK repeat a failed request up to n times before the answer
-// began. The default is 0: [model.Retry] repeats for all models in the same way.
+// Capabilities gives the table of what models take and give, in the place of
+// [model.KnownModels].
+func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t } }
+
+// Retries repeats a failed request up to n times before the answer began, as
+// [model.Retry] does with its own defaults. The default is 0.
 func Retries(n int) Option { return func(s *settings) { s.retries = n } }
 
 // MaxTokensField sends Config.MaxTokens as max_tokens instead of
@@ -77,20 +87,48 @@ func NoStreamUsage() Option { return func(s *settings) { s.noUsage = true } }
 // but text from a tool, so the other parts follow in a message of the user after
 // the tools' messages, each with a text that says which call it is the result
 // of. That gives what a tool returned the weight of the user's word: turn it on
-// for tools that you trust. Without it such a result is an error.
+// for tools that you trust. Without it, and where the model doesn't take them, the
+// model is told in words what there was: of a file that is a text the text, of a sound
+// the transcript.
 func ToolMedia() Option { return func(s *settings) { s.toolMedia = true } }
+
+// The fields of [ReasoningField].
+const (
+	reasoningContent = "reasoning_content"
+	reasoningPlain   = "reasoning"
+)
+
+// ReasoningField sends what the model thought in earlier answers back to it, in a
+// field of the assistant's messages: "reasoning_content" or "reasoning"; "" sends
+// nothing. OpenAI's API has no such field and some servers refuse it, while others
+// fail without it as soon as a tool was called. The default is "" but for the servers
+// of DeepSeek, Moonshot (Kimi) and Z.ai (GLM), which want reasoning_content, and
+// OpenRouter, which wants reasoning. A message without thoughts, such as another
+// model's, gets a space there.
+func ReasoningField(name string) Option { return func(s *settings) { s.reasoning = &name } }
+
+// reasoningOf are the fields that the servers with these hosts want.
+func reasoningOf(host string) string {
+	switch host {
+	case "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.z.ai", "open.bigmodel.cn":
+		return reasoningContent
+	case "openrouter.ai":
+		return reasoningPlain
+	}
+	return ""
+}
 
 func collect(opts []Option) *settings {
 	s := &settings{}
 	for _, o := range opts {
 		o(s)
 	}
-	if s.baseURL == "" {
+	if s.BaseURL == "" {
 		for _, v := range []struct {
 			to   *string
 			name string
 		}{
-			{&s.key, "OPENAI_API_KEY"}, {&s.baseURL, "OPENAI_BASE_URL"},
+			{&s.Key, "OPENAI_API_KEY"}, {&s.BaseURL, "OPENAI_BASE_URL"},
 			{&s.organization, "OPENAI_ORG_ID"}, {&s.project, "OPENAI_PROJECT_ID"},
 		} {
 			if *v.to == "" {
@@ -98,101 +136,59 @@ func collect(opts []Option) *settings {
 			}
 		}
 	}
-	s.key = strings.TrimSpace(s.key)
-	s.defaults.Stop = slices.Clone(s.defaults.Stop)
-	s.defaults.Extra = maps.Clone(s.defaults.Extra)
+	s.Key = strings.TrimSpace(s.Key)
+	s.Defaults.Stop = slices.Clone(s.Defaults.Stop)
+	s.Defaults.Extra = maps.Clone(s.Defaults.Extra)
 	return s
 }
 
 func newModel(name string, s *settings) *Model {
 	m := &Model{
-		name: name, defaults: s.defaults,
-		maxTokens: s.maxTokens, noUsage: s.noUsage, toolMedia: s.toolMedia,
-		noKey: s.key == "", err: s.check(),
+		name: name, defaults: s.Defaults,
+		maxTokens: s.maxTokens, noUsage: s.noUsage, toolMedia: s.toolMedia, table: s.TableOf(),
+		retries: s.retries, thoughts: s.reasoning != nil,
+		noKey: s.Key == "" && !s.HasKey(),
 	}
-	if m.err != nil {
+	if m.err = s.check(m.noKey); m.err != nil {
 		return m
 	}
-	// The service, unlike the SDK's client, reads no environment: what is sent
-	// is what New documents.
-	opts := []option.RequestOption{option.WithEnvironmentProduction(), option.WithMaxRetries(s.retries)}
-	if s.baseURL != "" {
-		opts = append(opts, option.WithBaseURL(s.baseURL))
+	if s.BaseURL == "" {
+		s.BaseURL = defaultBaseURL
 	}
-	if s.key != "" {
-		opts = append(opts, option.WithAPIKey(s.key))
-		m.hide(s.key)
-	}
-	if s.client != nil {
-		opts = append(opts, option.WithHTTPClient(s.client))
-	}
-	if s.organization != "" {
-		opts = append(opts, option.WithOrganization(s.organization))
-	}
-	if s.project != "" {
-		opts = append(opts, option.WithProject(s.project))
-	}
-	for _, h := range s.headers {
-		opts = append(opts, option.WithHeader(h[0], h[1]))
-		if secretive(h[0]) {
-			m.hide(h[1])
-			m.noKey = false
+	header := map[string]string{}
+	for name, value := range map[string]string{"OpenAI-Organization": s.organization, "OpenAI-Project": s.project} {
+		if value != "" {
+			header[name] = value
 		}
 	}
-	m.completions = sdk.NewChatCompletionService(opts...)
+	if s.Key != "" {
+		header["Authorization"] = "Bearer " + s.Key
+	}
+	if m.api, m.err = s.API(provider, header, m.refused); m.err != nil {
+		return m
+	}
+	m.reasoning = reasoningOf(m.api.Host())
+	if s.reasoning != nil {
+		m.reasoning = *s.reasoning
+	}
+	if s.retries > 0 {
+		m.again = model.Retry(once{m}, model.RetryPolicy{MaxAttempts: s.retries + 1})
+	}
 	return m
 }
 
 // check returns what is wrong with the settings, or nil.
-func (s *settings) check() *model.Error {
-	if s.retries < 0 {
-		return invalid("Retries(%d) is negative", s.retries)
-	}
-	if s.baseURL == "" {
-		if s.key == "" && !slices.ContainsFunc(s.headers, func(h [2]string) bool { return secretive(h[0]) }) {
-			return &model.Error{
-				Provider: provider, Kind: model.ErrorAuth,
-				Message: "no API key: set OPENAI_API_KEY or give openai.APIKey; a server that needs no key is named by openai.BaseURL or OPENAI_BASE_URL",
-			}
-		}
-		return nil
-	}
-	u, err := url.Parse(s.baseURL)
+func (s *settings) check(noKey bool) *model.Error {
 	switch {
-	case err != nil:
-		// The parser's error quotes the URL, which may hold a password.
-		return invalid("the base URL can't be parsed")
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return invalid("the base URL %q is not one such as http://localhost:11434/v1", u.Redacted())
-	case u.RawQuery != "" || u.Fragment != "":
-		return invalid("the base URL may not have a query or a fragment")
+	case s.retries < 0:
+		return invalid("Retries(%d) is negative", s.retries)
+	case s.reasoning != nil && !slices.Contains([]string{"", reasoningContent, reasoningPlain}, *s.reasoning):
+		return invalid("ReasoningField(%q) is none of %q, %q and \"\"", *s.reasoning, reasoningContent, reasoningPlain)
+	case s.BaseURL == "" && noKey:
+		return &model.Error{
+			Provider: provider, Kind: model.ErrorAuth,
+			Message: "no API key: set OPENAI_API_KEY or give openai.APIKey; a server that needs no key is named by openai.BaseURL or OPENAI_BASE_URL",
+		}
 	}
 	return nil
-}
-
-// secretive reports whether a header of this name likely holds a secret.
-func secretive(header string) bool {
-	h := strings.ToLower(header)
-	return slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(s string) bool { return strings.Contains(h, s) })
-}
-
-// hide keeps a secret out of errors.
-func (m *Model) hide(secret string) {
-	if i := strings.LastIndexByte(secret, ' '); i >= 0 { // Bearer …
-		secret = secret[i+1:]
-	}
-	if secret != "" {
-		m.secrets = append(m.secrets, secret)
-	}
-}
-
-func (m *Model) redact(text string) string {
-	for _, s := range m.secrets {
-		text = strings.ReplaceAll(text, s, "[secret]")
-	}
-	return text
-}
-
-func invalid(format string, args ...any) *model.Error {
-	return &model.Error{Provider: provider, Kind: model.ErrorInvalid, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,23 +1,18 @@
 package openai
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"mime"
 	"slices"
 	"strings"
 	"unicode"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
 // The schemas of tools without one: compatible servers need one.
@@ -26,130 +21,202 @@ const (
 	noArgumentsStrict = `{"type":"object","properties":{},"required":[],"additionalProperties":false}`
 )
 
-// body returns the JSON of a request.
-func (m *Model) body(req *model.Request, streaming bool) ([]byte, error) {
+// wire is a request as the API takes it.
+type wire struct {
+	Model               string          `json:"model"`
+	Messages            []wireMessage   `json:"messages"`
+	Tools               []wireTool      `json:"tools,omitempty"`
+	ToolChoice          any             `json:"tool_choice,omitempty"` // a word or a wireTool
+	ParallelToolCalls   *bool           `json:"parallel_tool_calls,omitempty"`
+	ResponseFormat      *responseFormat `json:"response_format,omitempty"`
+	Temperature         *float64        `json:"temperature,omitempty"`
+	TopP                *float64        `json:"top_p,omitempty"`
+	FrequencyPenalty    *float64        `json:"frequency_penalty,omitempty"`
+	PresencePenalty     *float64        `json:"presence_penalty,omitempty"`
+	MaxTokens           int             `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
+	Stop                []string        `json:"stop,omitempty"`
+	Seed                *int64          `json:"seed,omitempty"`
+	ReasoningEffort     string          `json:"reasoning_effort,omitempty"`
+	Stream              bool            `json:"stream,omitempty"`
+	StreamOptions       *streamOptions  `json:"stream_options,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// wireMessage is a message of any role. Content is a string, a list of wirePart or
+// nil, which is null.
+type wireMessage struct {
+	Role       chat.Role  `json:"role"`
+	Content    any        `json:"content"`
+	Name       string     `json:"name,omitempty"`
+	ToolCalls  []wireCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+
+	// Of the assistant's, for servers that want one of them.
+	ReasoningContent string `json:"reasoning_content,omitempty"`
+	Reasoning        string `json:"reasoning,omitempty"`
+}
+
+type wirePart struct {
+	Type       string      `json:"type"`
+	Text       *string     `json:"text,omitempty"`
+	ImageURL   *wireImage  `json:"image_url,omitempty"`
+	InputAudio *wireAudio  `json:"input_audio,omitempty"`
+	File       *wireUpload `json:"file,omitempty"`
+}
+
+type wireImage struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail,omitempty"`
+}
+
+type wireAudio struct {
+	Data   string `json:"data"`
+	Format string `json:"format"`
+}
+
+type wireUpload struct {
+	ID       string `json:"file_id,omitempty"`
+	Data     string `json:"file_data,omitempty"`
+	Filename string `json:"filename,omitempty"`
+}
+
+type wireCall struct {
+	ID       string         `json:"id"`
+	Type     string         `json:"type"`
+	Function calledFunction `json:"function"`
+}
+
+type calledFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type wireTool struct {
+	Type     string       `json:"type"`
+	Function wireFunction `json:"function"`
+}
+
+// wireFunction describes a function, or names one.
+type wireFunction struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // as it is: models read the properties in their order
+	Strict      bool            `json:"strict,omitempty"`
+}
+
+type responseFormat struct {
+	Type       string     `json:"type"`
+	JSONSchema wireSchema `json:"json_schema"`
+}
+
+type wireSchema struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema"`
+	Strict      bool            `json:"strict"`
+}
+
+// call returns the call for a request.
+func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
+	var none vendor.Call
+	if m.err != nil {
+		e := *m.err
+		return none, &e
+	}
 	c := m.defaults.With(req.Config)
 	if c.TopK != nil {
-		return nil, invalid("the API doesn't know the setting TopK; a server that does takes it as Extra, often as top_k")
+		return none, invalid("the API doesn't know the setting TopK; a server that does takes it as Extra, often as top_k")
 	}
 	if c.ReasoningTokens != 0 {
-		return nil, invalid("the API doesn't know the setting ReasoningTokens: set Reasoning; a server that counts takes its own field as Extra")
+		return none, invalid("the API doesn't know the setting ReasoningTokens: set Reasoning; a server that counts takes its own field as Extra")
 	}
 	if c.Model == "" {
 		c.Model = m.name
 	}
 	if c.Model == "" {
-		return nil, invalid("the model has no name: give it to New or set Config.Model")
+		return none, invalid("the model has no name: give it to New or set Config.Model")
 	}
-	p := sdk.ChatCompletionNewParams{
+	w := wire{
 		Model:            c.Model,
-		Temperature:      opt(c.Temperature),
-		TopP:             opt(c.TopP),
-		FrequencyPenalty: opt(c.FrequencyPenalty),
-		PresencePenalty:  opt(c.PresencePenalty),
-		Seed:             opt(c.Seed),
-		ReasoningEffort:  shared.ReasoningEffort(c.Reasoning),
+		Temperature:      c.Temperature,
+		TopP:             c.TopP,
+		FrequencyPenalty: c.FrequencyPenalty,
+		PresencePenalty:  c.PresencePenalty,
+		Stop:             c.Stop,
+		Seed:             c.Seed,
+		ReasoningEffort:  c.Reasoning,
+		Stream:           streaming,
 	}
-	if len(c.Stop) > 0 {
-		p.Stop.OfStringArray = c.Stop
-	}
-	if c.MaxTokens != 0 {
-		if m.maxTokens {
-			p.MaxTokens = sdk.Int(int64(c.MaxTokens))
-		} else {
-			p.MaxCompletionTokens = sdk.Int(int64(c.MaxTokens))
-		}
+	if m.maxTokens {
+		w.MaxTokens = c.MaxTokens
+	} else {
+		w.MaxCompletionTokens = c.MaxTokens
 	}
 	var err error
-	if p.Messages, err = m.messages(req.Messages); err != nil {
-		return nil, err
+	able := vendor.AbleOf(m.table, c.Model)
+	if w.Messages, err = m.messages(req.Messages, able); err != nil {
+		return none, err
 	}
-	if p.Tools, err = tools(req.Tools); err != nil {
-		return nil, err
+	if w.Tools, err = tools(req.Tools); err != nil {
+		return none, err
 	}
-	if p.ToolChoice, err = toolChoice(req.ToolChoice, req.Tools); err != nil {
-		return nil, err
+	if w.ToolChoice, err = toolChoice(req.ToolChoice, req.Tools); err != nil {
+		return none, err
 	}
 	if len(req.Tools) > 0 { // the API refuses it otherwise, and it would say nothing
-		p.ParallelToolCalls = opt(c.ParallelTools)
+		w.ParallelToolCalls = c.ParallelTools
 	}
 	if req.Output != nil {
-		if p.ResponseFormat.OfJSONSchema, err = responseFormat(req.Output); err != nil {
-			return nil, err
+		if w.ResponseFormat, err = outputFormat(req.Output); err != nil {
+			return none, err
 		}
 	}
-	extra, err := extraFields(&p, c.Extra)
-	if err != nil {
-		return nil, err
+	if _, own := c.Extra["stream_options"]; streaming && !own && !m.noUsage {
+		w.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	if streaming {
-		extra["stream"] = true
-		if _, ok := extra["stream_options"]; !ok && !m.noUsage {
-			p.StreamOptions.IncludeUsage = sdk.Bool(true)
+	body, err := vendor.JSON(w)
+	if err != nil {
+		return none, invalid("the request has no JSON: %w", err)
+	}
+	if body, err = extend(body, c.Extra); err != nil {
+		return none, err
+	}
+	return vendor.Call{Path: "chat/completions", Header: c.Headers, Body: body, Stream: streaming}, nil
+}
+
+// extend adds the extra fields and refuses those that ask for answers which this
+// package doesn't read.
+func extend(body []byte, extra map[string]any) ([]byte, error) {
+	for name, why := range map[string]string{
+		"n":      "asks for several answers; a response has one",
+		"audio":  "asks for an answer in sound, which isn't supported",
+		"stream": "is given by the method Stream",
+	} {
+		if _, ok := extra[name]; ok {
+			return nil, invalid("the extra field %q %s", name, why)
 		}
 	}
-	p.SetExtraFields(extra)
-	body, err := p.MarshalJSON()
+	body, err := vendor.Extend(body, extra, map[string]string{
+		"model": "Config.Model", "messages": "Request.Messages",
+		"temperature": "Config.Temperature", "top_p": "Config.TopP",
+		"frequency_penalty": "Config.FrequencyPenalty", "presence_penalty": "Config.PresencePenalty",
+		"max_tokens": "Config.MaxTokens", "max_completion_tokens": "Config.MaxTokens",
+		"stop": "Config.Stop", "seed": "Config.Seed", "reasoning_effort": "Config.Reasoning",
+		"parallel_tool_calls": "Config.ParallelTools", "tools": "Request.Tools",
+		"tool_choice": "Request.ToolChoice", "response_format": "Request.Output",
+	})
 	if err != nil {
-		return nil, &model.Error{Provider: provider, Kind: model.ErrorInvalid, Message: "the request has no JSON: " + err.Error(), Err: err}
+		return nil, invalid("%w", err)
 	}
 	return body, nil
 }
 
-func opt[T comparable](v *T) param.Opt[T] {
-	if v == nil {
-		return param.Opt[T]{}
-	}
-	return param.NewOpt(*v)
-}
-
-// extraFields encodes the extra fields and refuses those that would replace what
-// a setting says or that ask for answers which this package doesn't read.
-func extraFields(p *sdk.ChatCompletionNewParams, extra map[string]any) (map[string]any, error) {
-	by := map[string]string{"model": "Config.Model", "messages": "Request.Messages", "stream": "the method Stream"}
-	for _, f := range []struct {
-		field, setting string
-		set            bool
-	}{
-		{"temperature", "Config.Temperature", p.Temperature.Valid()},
-		{"top_p", "Config.TopP", p.TopP.Valid()},
-		{"frequency_penalty", "Config.FrequencyPenalty", p.FrequencyPenalty.Valid()},
-		{"presence_penalty", "Config.PresencePenalty", p.PresencePenalty.Valid()},
-		{"max_tokens", "Config.MaxTokens", p.MaxTokens.Valid()},
-		{"max_completion_tokens", "Config.MaxTokens", p.MaxCompletionTokens.Valid()},
-		{"stop", "Config.Stop", len(p.Stop.OfStringArray) > 0},
-		{"seed", "Config.Seed", p.Seed.Valid()},
-		{"reasoning_effort", "Config.Reasoning", p.ReasoningEffort != ""},
-		{"parallel_tool_calls", "Config.ParallelTools", p.ParallelToolCalls.Valid()},
-		{"tools", "Request.Tools", len(p.Tools) > 0},
-		{"tool_choice", "Request.ToolChoice", !param.IsOmitted(p.ToolChoice)},
-		{"response_format", "Request.Output", p.ResponseFormat.OfJSONSchema != nil},
-	} {
-		if f.set {
-			by[f.field] = f.setting
-		}
-	}
-	fields := make(map[string]any, len(extra)+1)
-	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		switch setting, ok := by[name]; {
-		case ok:
-			return nil, invalid("the extra field %q is given by %s", name, setting)
-		case name == "n":
-			return nil, invalid("the extra field %q asks for several answers; a response has one", name)
-		case name == "audio":
-			return nil, invalid("the extra field %q asks for an answer in sound, which isn't supported", name)
-		}
-		v, err := json.Marshal(extra[name])
-		if err != nil {
-			return nil, invalid("the extra field %q has no JSON: %v", name, err)
-		}
-		fields[name] = json.RawMessage(v)
-	}
-	return fields, nil
-}
-
-func tools(specs []chat.ToolSpec) ([]sdk.ChatCompletionToolUnionParam, error) {
-	var out []sdk.ChatCompletionToolUnionParam
+func tools(specs []chat.ToolSpec) ([]wireTool, error) {
+	var out []wireTool
 	for _, t := range specs {
 		schema := t.Schema
 		if schema == nil {
@@ -158,42 +225,26 @@ func tools(specs []chat.ToolSpec) ([]sdk.ChatCompletionToolUnionParam, error) {
 				schema = json.RawMessage(noArgumentsStrict)
 			}
 		}
-		if !isObject(schema) {
+		if !vendor.IsObject(schema) {
 			return nil, invalid("the schema of the tool %q is not a JSON object", t.Name)
 		}
-		f := shared.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			f.Description = sdk.String(t.Description)
-		}
-		if t.Strict {
-			f.Strict = sdk.Bool(true)
-		}
-		// As it is: models read the properties in their order, which the SDK's
-		// map would lose.
-		f.SetExtraFields(map[string]any{"parameters": schema})
-		out = append(out, sdk.ChatCompletionFunctionTool(f))
+		out = append(out, wireTool{"function", wireFunction{Name: t.Name, Description: t.Description, Parameters: schema, Strict: t.Strict}})
 	}
 	return out, nil
 }
 
-func isObject(v json.RawMessage) bool {
-	var object map[string]json.RawMessage
-	return json.Unmarshal(v, &object) == nil && object != nil
-}
-
-func toolChoice(c model.ToolChoice, specs []chat.ToolSpec) (sdk.ChatCompletionToolChoiceOptionUnionParam, error) {
-	var out sdk.ChatCompletionToolChoiceOptionUnionParam
+func toolChoice(c model.ToolChoice, specs []chat.ToolSpec) (any, error) {
 	switch {
 	case c == model.ToolAuto:
 	case c == model.ToolNone:
 		if len(specs) > 0 { // there is nothing to call otherwise, and the API refuses the field
-			out.OfAuto = sdk.String("none")
+			return "none", nil
 		}
 	case c == model.ToolRequired:
 		if len(specs) == 0 {
-			return out, invalid("a tool is required, but the request has none")
+			return nil, invalid("a tool is required, but the request has none")
 		}
-		out.OfAuto = sdk.String("required")
+		return "required", nil
 	default:
 		name := string(c)
 		if !slices.ContainsFunc(specs, func(t chat.ToolSpec) bool { return t.Name == name }) {
@@ -201,35 +252,33 @@ func toolChoice(c model.ToolChoice, specs []chat.ToolSpec) (sdk.ChatCompletionTo
 			for _, t := range specs {
 				names = append(names, t.Name)
 			}
-			return out, invalid("the tool choice %q is no tool of the request; it has %q", name, names)
+			return nil, invalid("the tool choice %q is no tool of the request; it has %q", name, names)
 		}
-		out = sdk.ToolChoiceOptionFunctionToolChoice(sdk.ChatCompletionNamedToolChoiceFunctionParam{Name: name})
+		return wireTool{"function", wireFunction{Name: name}}, nil
 	}
-	return out, nil
+	return nil, nil
 }
 
-func responseFormat(s *model.Schema) (*shared.ResponseFormatJSONSchemaParam, error) {
-	if !isObject(s.Schema) {
+func outputFormat(s *model.Schema) (*responseFormat, error) {
+	if !vendor.IsObject(s.Schema) {
 		return nil, invalid("the schema of the output is not a JSON object")
 	}
-	f := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: s.Name, Schema: s.Schema, Strict: sdk.Bool(strict(s.Schema))}
+	f := wireSchema{Name: s.Name, Description: s.Description, Schema: s.Schema, Strict: strict(s.Schema)}
 	if f.Name == "" {
 		f.Name = "answer"
 	}
-	if s.Description != "" {
-		f.Description = sdk.String(s.Description)
-	}
-	return &shared.ResponseFormatJSONSchemaParam{JSONSchema: f}, nil
+	return &responseFormat{"json_schema", f}, nil
 }
 
 // messages maps a conversation. What tools returned beside text is held back
 // until their last message, as nothing may stand between these.
-func (m *Model) messages(in []chat.Message) ([]sdk.ChatCompletionMessageParamUnion, error) {
-	out := make([]sdk.ChatCompletionMessageParamUnion, 0, len(in))
-	var media []sdk.ChatCompletionContentPartUnionParam
+func (m *Model) messages(in []chat.Message, able vendor.Able) ([]wireMessage, error) {
+	last := vendor.Last(in)
+	out := make([]wireMessage, 0, len(in))
+	var media []wirePart
 	flush := func() {
 		if len(media) > 0 {
-			out = append(out, sdk.UserMessage(media))
+			out = append(out, wireMessage{Role: chat.RoleUser, Content: media})
 			media = nil
 		}
 	}
@@ -241,7 +290,7 @@ func (m *Model) messages(in []chat.Message) ([]sdk.ChatCompletionMessageParamUni
 				if !ok {
 					return nil, invalid("%s: %s can't stand beside a tool's result", where, kind(p))
 				}
-				text, rest, err := m.toolResult(where, r)
+				text, rest, err := m.toolResult(where, r, able)
 				if err != nil {
 					return nil, err
 				}
@@ -254,15 +303,15 @@ func (m *Model) messages(in []chat.Message) ([]sdk.ChatCompletionMessageParamUni
 			continue
 		}
 		flush()
-		var u sdk.ChatCompletionMessageParamUnion
+		u := wireMessage{Role: msg.Role, Name: name(msg)}
 		var err error
 		switch msg.Role {
 		case chat.RoleSystem:
-			u, err = system(where, msg)
+			u.Content, err = texts(where, msg.Parts)
 		case chat.RoleUser:
-			u, err = user(where, msg)
+			u.Content, err = user(where, msg.Parts, able, i < last)
 		case chat.RoleAssistant:
-			u, err = assistant(where, msg)
+			err = m.assistant(&u, where, msg)
 		default:
 			err = invalid("%s: the roles are system, user, assistant and tool", where)
 		}
@@ -275,121 +324,121 @@ func (m *Model) messages(in []chat.Message) ([]sdk.ChatCompletionMessageParamUni
 	return out, nil
 }
 
-func system(where string, msg chat.Message) (u sdk.ChatCompletionMessageParamUnion, err error) {
-	texts, err := textParts(where, msg.Parts)
-	if err != nil {
-		return u, err
+// user maps the parts of a user's message: a sole text, which every server takes, or
+// a list. Of an old message the media that can't be sent are told.
+func user(where string, parts []chat.Part, able vendor.Able, old bool) (any, error) {
+	if t, ok := soleText(parts); ok {
+		return t, nil
 	}
-	if len(texts) == 1 {
-		u = sdk.SystemMessage(texts[0].Text)
-	} else {
-		u = sdk.SystemMessage(texts)
-	}
-	u.OfSystem.Name = name(msg)
-	return u, nil
-}
-
-func user(where string, msg chat.Message) (u sdk.ChatCompletionMessageParamUnion, err error) {
-	if t, ok := soleText(msg.Parts); ok { // which every server takes
-		u = sdk.UserMessage(t)
-	} else {
-		parts := make([]sdk.ChatCompletionContentPartUnionParam, 0, len(msg.Parts))
-		for _, p := range msg.Parts {
-			c, err := contentPart(where, p)
-			if err != nil {
-				return u, err
+	out := make([]wirePart, 0, len(parts))
+	for _, p := range parts {
+		c, err := contentPart(where, p)
+		if old && vendor.Media(p) {
+			if err == nil {
+				err = able.Untaken(p)
 			}
-			parts = append(parts, c)
+			if err != nil {
+				c, err = textPart(vendor.Told(p, err)), nil
+			}
 		}
-		u = sdk.UserMessage(parts)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
 	}
-	u.OfUser.Name = name(msg)
-	return u, nil
+	return out, nil
 }
 
-func assistant(where string, msg chat.Message) (u sdk.ChatCompletionMessageParamUnion, err error) {
-	a := &sdk.ChatCompletionAssistantMessageParam{Name: name(msg)}
-	var text strings.Builder
+func (m *Model) assistant(u *wireMessage, where string, msg chat.Message) error {
+	var text, thoughts strings.Builder
 	for _, p := range msg.Parts {
 		switch p := p.(type) {
 		case chat.Text:
 			text.WriteString(p.Text)
 		case chat.Reasoning:
-			// The API has no place for it, and servers want it left out.
+			thoughts.WriteString(p.Text)
+		case chat.Citation, chat.Native: // the API has no place for them
+		case chat.Image, chat.Audio, chat.File: // of a model that makes some
+			text.WriteString(vendor.Told(p, errNoOwnMedia))
 		case chat.ToolCall:
 			args := p.Args
 			if strings.TrimSpace(args) == "" {
 				args = "{}"
 			}
-			a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-					ID:       shortID(p.ID),
-					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: p.Name, Arguments: args},
-				},
-			})
+			u.ToolCalls = append(u.ToolCalls, wireCall{shortID(p.ID), "function", calledFunction{p.Name, args}})
 		default:
-			return u, invalid("%s: the API doesn't take %s there", where, kind(p))
+			return invalid("%s: the API doesn't take %s there", where, kind(p))
 		}
 	}
-	if text.Len() == 0 && len(a.ToolCalls) > 0 {
-		// Not left out: the templates of some servers ask for it.
-		a.Content = param.NullStruct[sdk.ChatCompletionAssistantMessageParamContentUnion]()
-	} else {
-		a.Content.OfString = sdk.String(text.String())
+	if thoughts.Len() == 0 {
+		thoughts.WriteByte(' ') // the field is demanded, and an empty one is taken for none
 	}
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: a}, nil
+	switch m.reasoning { // else the API has no place for it, and servers want it left out
+	case reasoningContent:
+		u.ReasoningContent = thoughts.String()
+	case reasoningPlain:
+		u.Reasoning = thoughts.String()
+	}
+	if text.Len() > 0 || len(u.ToolCalls) == 0 { // else null, which the templates of some servers ask for
+		u.Content = text.String()
+	}
+	return nil
 }
 
+// errNoOwnMedia is why media that a model has made aren't sent.
+var errNoOwnMedia = errors.New("the API takes nothing but text of a model")
+
+// errNoToolMedia is why media of tools aren't sent.
+var errNoToolMedia = errors.New("the API takes nothing but text from a tool; the option openai.ToolMedia sends the rest in a message of the user")
+
 // toolResult maps a tool's result to its message and the parts for the user's
-// message that follows.
-func (m *Model) toolResult(where string, r chat.ToolResult) (u sdk.ChatCompletionMessageParamUnion, media []sdk.ChatCompletionContentPartUnionParam, err error) {
-	id := shortID(r.CallID)
-	var texts []chat.Part
+// message that follows. Media that can't be sent are told: nobody could take them out
+// of the conversation, which would fail for ever.
+func (m *Model) toolResult(where string, r chat.ToolResult, able vendor.Able) (u wireMessage, media []wirePart, err error) {
+	u = wireMessage{Role: chat.RoleTool, ToolCallID: shortID(r.CallID)}
+	var said []chat.Part
 	for _, p := range r.Content {
-		switch p.(type) {
-		case chat.Text:
-			texts = append(texts, p)
+		if !vendor.Media(p) {
+			said = append(said, p)
 			continue
-		case chat.Image, chat.Audio, chat.File:
-			if m.toolMedia {
-				break
-			}
-			return u, nil, invalid("%s: the API doesn't take %s in a tool's result; openai.ToolMedia sends it in a message of the user", where, kind(p))
 		}
-		c, err := contentPart(where, p)
-		if err != nil {
-			return u, nil, err
+		var c wirePart
+		why := errNoToolMedia
+		if m.toolMedia {
+			if c, why = contentPart(where, p); why == nil {
+				why = able.Untaken(p)
+			}
+		}
+		if why != nil {
+			said = append(said, chat.Text{Text: vendor.Told(p, why)})
+			continue
 		}
 		if media == nil {
-			media = append(media, sdk.TextContentPart(fmt.Sprintf("What the tool call %s of %s returned:", id, r.Name)))
+			media = append(media, textPart(fmt.Sprintf("What the tool call %s of %s returned:", u.ToolCallID, r.Name)))
 		}
 		media = append(media, c)
 	}
-	if len(texts) == 0 && media != nil {
-		texts = []chat.Part{chat.Text{Text: "The result follows in the next message of the user."}}
+	if len(said) == 0 && media != nil {
+		said = []chat.Part{chat.Text{Text: "The result follows in the next message of the user."}}
 	}
-	parts, err := textParts(where, texts)
-	if err != nil {
-		return u, nil, err
-	}
-	if len(parts) == 1 {
-		return sdk.ToolMessage(parts[0].Text, id), media, nil
-	}
-	return sdk.ToolMessage(parts, id), media, nil
+	u.Content, err = texts(where, said)
+	return u, media, err
 }
 
-// textParts maps parts that must be text. No parts are an empty text.
-func textParts(where string, parts []chat.Part) ([]sdk.ChatCompletionContentPartTextParam, error) {
-	var out []sdk.ChatCompletionContentPartTextParam
+func textPart(text string) wirePart { return wirePart{Type: "text", Text: &text} }
+
+// texts maps parts that must be text, to a sole text or a list.
+func texts(where string, parts []chat.Part) (any, error) {
+	if t, ok := soleText(parts); ok {
+		return t, nil
+	}
+	var out []wirePart
 	for _, p := range parts {
 		t, ok := p.(chat.Text)
 		if !ok {
 			return nil, invalid("%s: the API takes nothing but text there, not %s", where, kind(p))
 		}
-		out = append(out, sdk.ChatCompletionContentPartTextParam{Text: t.Text})
-	}
-	if out == nil {
-		out = append(out, sdk.ChatCompletionContentPartTextParam{})
+		out = append(out, textPart(t.Text))
 	}
 	return out, nil
 }
@@ -404,11 +453,11 @@ func soleText(parts []chat.Part) (string, bool) {
 }
 
 // contentPart maps a part of a user's message.
-func contentPart(where string, p chat.Part) (u sdk.ChatCompletionContentPartUnionParam, err error) {
+func contentPart(where string, p chat.Part) (u wirePart, err error) {
 	var src chat.Source
 	switch p := p.(type) {
 	case chat.Text:
-		return sdk.TextContentPart(p.Text), nil
+		return textPart(p.Text), nil
 	case chat.Image:
 		src = p.Source
 	case chat.Audio:
@@ -438,28 +487,26 @@ func contentPart(where string, p chat.Part) (u sdk.ChatCompletionContentPartUnio
 		if src.FileID != "" {
 			return u, bad("is given by a file ID; the API takes URLs and data")
 		}
-		return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: dataURL(src), Detail: p.Detail}), nil
+		return wirePart{Type: "image_url", ImageURL: &wireImage{dataURL(src), p.Detail}}, nil
 	case chat.Audio:
 		data, mediaType, ok := inlined(src)
 		if !ok {
 			return u, bad("is not given by data; the API takes nothing else")
 		}
-		return sdk.InputAudioContentPart(sdk.ChatCompletionContentPartInputAudioInputAudioParam{Data: data, Format: audioFormat(mediaType)}), nil
+		return wirePart{Type: "input_audio", InputAudio: &wireAudio{data, audioFormat(mediaType)}}, nil
 	}
-	var f sdk.ChatCompletionContentPartFileFileParam
-	if src.FileID != "" {
-		f.FileID = sdk.String(src.FileID)
-		return sdk.FileContentPart(f), nil
+	f := &wireUpload{ID: src.FileID}
+	if src.FileID == "" {
+		if _, _, ok := inlined(src); !ok {
+			return u, bad("is given by a URL; the API takes data and file IDs")
+		}
+		f.Data = dataURL(src)
+		f.Filename = "file" // it must have one
+		if p := p.(chat.File); p.Name != "" {
+			f.Filename = p.Name
+		}
 	}
-	if _, _, ok := inlined(src); !ok {
-		return u, bad("is given by a URL; the API takes data and file IDs")
-	}
-	f.FileData = sdk.String(dataURL(src))
-	f.Filename = sdk.String("file") // it must have one
-	if p := p.(chat.File); p.Name != "" {
-		f.Filename = sdk.String(p.Name)
-	}
-	return sdk.FileContentPart(f), nil
+	return wirePart{Type: "file", File: f}, nil
 }
 
 // dataURL returns where a URL or data is, as a URL.
@@ -503,16 +550,13 @@ func audioFormat(mediaType string) string {
 
 // name is a speaker's, with underscores for the characters that the API refuses
 // in one.
-func name(msg chat.Message) param.Opt[string] {
-	if msg.Name == "" {
-		return param.Opt[string]{}
-	}
-	return sdk.String(strings.Map(func(r rune) rune {
+func name(msg chat.Message) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || strings.ContainsRune(`<|\/>`, r) {
 			return '_'
 		}
 		return r
-	}, msg.Name))
+	}, msg.Name)
 }
 
 // maxCallID is how many bytes OpenAI takes in the ID of a tool call. Those of
@@ -521,11 +565,7 @@ const maxCallID = 40
 
 // shortID is the ID of a tool call, or a shorter one that follows from it.
 func shortID(id string) string {
-	if len(id) <= maxCallID {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "call_" + hex.EncodeToString(sum[:16])
+	return vendor.CallID(id, func(id string) bool { return len(id) <= maxCallID })
 }
 
 // kind names a part's kind for errors.

@@ -261,8 +261,6 @@ func TestWhatTheAPIDoesNotTakeIsAnError(t *testing.T) {
 		{"several answers", extra("n", 2), "several answers"},
 		{"an answer in sound", extra("audio", map[string]any{}), "sound"},
 		{"an image of the system", ask(chat.Message{Role: chat.RoleSystem, Parts: []chat.Part{image}}), `message 0, of role "system": the API takes nothing but text there, not an image`},
-		{"an image of the assistant", ask(chat.Message{Role: chat.RoleAssistant, Parts: []chat.Part{image}}), `message 0, of role "assistant": the API doesn't take an image there`},
-		{"an image of a tool", ask(chat.AI("", paris), chat.Result(paris, image)), `message 1, of role "tool": the API doesn't take an image in a tool's result; openai.ToolMedia`},
 		{"a tool call of the user", ask(userParts(paris)), "a tool call"},
 		{"a tool result of the user", ask(userParts(chat.ToolResult{})), "a tool result"},
 		{"reasoning of the user", ask(userParts(chat.Text{}, chat.Reasoning{})), "reasoning"},

@@ -7,38 +7,132 @@ import (
 	"slices"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/respjson"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
+
+// completion is an answer, or a chunk of one, as servers send it.
+type completion struct {
+	ID          string          `json:"id"`
+	Model       string          `json:"model"`
+	ServiceTier string          `json:"service_tier"`
+	Choices     []choice        `json:"choices"`
+	Usage       *wireUsage      `json:"usage"`
+	Error       json.RawMessage `json:"error"`
+}
+
+type choice struct {
+	Index        int             `json:"index"`
+	Message      said            `json:"message"`
+	Delta        said            `json:"delta"` // of a chunk
+	FinishReason string          `json:"finish_reason"`
+	LogProbs     json.RawMessage `json:"logprobs"`
+}
+
+// said is a message, or what a chunk adds to it.
+type said struct {
+	Content          json.RawMessage `json:"content"` // a text or parts
+	Refusal          string          `json:"refusal"`
+	Reasoning        json.RawMessage `json:"reasoning"`         // of compatible servers
+	ReasoningContent json.RawMessage `json:"reasoning_content"` // of others
+	ToolCalls        []saidCall      `json:"tool_calls"`
+	Annotations      []annotation    `json:"annotations"`
+}
+
+// annotation is about a text: a page that it cites.
+type annotation struct {
+	Type string `json:"type"`
+	URL  struct {
+		URL   string `json:"url"`
+		Title string `json:"title"`
+		Start int    `json:"start_index"`
+		End   int    `json:"end_index"`
+	} `json:"url_citation"`
+}
+
+func (m said) citations() []chat.Part {
+	var list []chat.Part
+	for _, a := range m.Annotations {
+		if a.Type == "url_citation" {
+			list = append(list, chat.Citation{URL: a.URL.URL, Title: a.URL.Title, Start: a.URL.Start, End: a.URL.End, Provider: provider})
+		}
+	}
+	return list
+}
+
+type saidCall struct {
+	Index    *int   `json:"index"` // of a chunk; some servers give none
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"` // a text; some servers send the object
+	} `json:"function"`
+}
+
+type wireUsage struct {
+	PromptTokens        int `json:"prompt_tokens"`
+	CompletionTokens    int `json:"completion_tokens"`
+	PromptTokensDetails struct {
+		CachedTokens     int `json:"cached_tokens"`
+		CacheWriteTokens int `json:"cache_write_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionTokensDetails struct {
+		ReasoningTokens int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// decode reads an answer or a chunk of one.
+func decode(data []byte, what string) (c completion, _ choice, ok bool, err error) {
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, choice{}, false, unreadable("%s is not the API's JSON: %w", what, err)
+	}
+	if plain(c.Error) != "" { // some send it with status 200
+		return c, choice{}, false, failure(0, data)
+	}
+	i := slices.IndexFunc(c.Choices, func(c choice) bool { return c.Index == 0 })
+	if i < 0 {
+		return c, choice{}, false, nil
+	}
+	return c, c.Choices[i], true, nil
+}
+
+// metadata is what the server tells of an answer beside it.
+func (c completion) metadata(of choice) map[string]string {
+	var m map[string]string
+	for key, v := range map[string]string{chat.MetadataServiceTier: c.ServiceTier, chat.MetadataLogProbs: string(of.LogProbs)} {
+		if v != "" && v != "null" {
+			if m == nil {
+				m = map[string]string{}
+			}
+			m[key] = v
+		}
+	}
+	return m
+}
 
 // answer reads an answer that isn't streamed.
 func answer(body []byte) (chat.Message, error) {
-	var c sdk.ChatCompletion
-	if err := json.Unmarshal(body, &c); err != nil {
-		return chat.Message{}, unreadable(err, "the answer is not the API's JSON")
-	}
-	if plain(json.RawMessage(c.JSON.ExtraFields["error"].Raw())) != "" { // some send it with status 200
-		return chat.Message{}, failure(body, 0)
-	}
-	choice, ok := first(c.Choices, func(c sdk.ChatCompletionChoice) int64 { return c.Index })
-	if !ok {
-		return chat.Message{}, unreadable(nil, "the answer has no choices")
-	}
-	said := choice.Message
-	text, thought, err := content(said.JSON.Content, said.Content)
+	c, choice, ok, err := decode(body, "the answer")
 	if err != nil {
 		return chat.Message{}, err
 	}
-	m := chat.Message{ID: messageID(c.ID), Role: chat.RoleAssistant, Model: c.Model, Usage: usage(c.Usage)}
-	if thought = reasoning(said.JSON.ExtraFields) + thought; thought != "" {
+	if !ok {
+		return chat.Message{}, unreadable("the answer has no choices")
+	}
+	said := choice.Message
+	text, thought, err := content(said.Content)
+	if err != nil {
+		return chat.Message{}, err
+	}
+	m := chat.Message{ID: messageID(c.ID), Role: chat.RoleAssistant, Model: c.Model, Usage: c.Usage.usage(), Metadata: c.metadata(choice)}
+	if thought = said.reasoning() + thought; thought != "" {
 		m.Parts = append(m.Parts, chat.Reasoning{Text: thought})
 	}
 	if text += said.Refusal; text != "" {
 		m.Parts = append(m.Parts, chat.Text{Text: text})
+		m.Parts = append(m.Parts, said.citations()...)
 	}
 	for _, t := range said.ToolCalls {
 		if err := function(t.Type); err != nil {
@@ -48,7 +142,7 @@ func answer(body []byte) (chat.Message, error) {
 		if id == "" {
 			id = callID()
 		}
-		m.Parts = append(m.Parts, chat.ToolCall{ID: id, Name: t.Function.Name, Args: t.Function.Arguments})
+		m.Parts = append(m.Parts, chat.ToolCall{ID: id, Name: t.Function.Name, Args: plain(t.Function.Arguments)})
 	}
 	m.Finish = finish(choice.FinishReason, len(said.ToolCalls) > 0, said.Refusal != "")
 	return m, nil
@@ -62,72 +156,97 @@ type stream struct {
 	ended   bool   // the reason to stop came
 	done    bool   // the server said that nothing follows
 	refused bool
+	told    map[string]string // beside the answer; not yet given out
+	probs   []json.RawMessage // of the tokens so far
+	cites   []chat.Part       // of the text
 	calls   []call
 }
 
 // call is what is known of a tool call: its place is the Index of its pieces.
 type call struct {
-	index   int64 // the server's; -1 if it gave none
+	index   int // the server's; -1 if it gave none
 	id      string
 	name    string
 	guessed bool   // the ID isn't the server's
 	args    []byte // so far; of a guessed one
 }
 
-// complete reports whether the whole answer has come. Some servers don't tell
-// the reason to stop, some don't end with [DONE]; one of them must be there.
-func (s *stream) complete() bool { return s.ended || s.done && s.choice }
+// End implements [vendor.Stream]. Some servers don't tell the reason to stop, some
+// don't end with [DONE]; one of them must be there.
+func (s *stream) End() ([]chat.Chunk, bool) {
+	if !s.ended && !(s.done && s.choice) {
+		return nil, false
+	}
+	k := chat.Chunk{Parts: s.cites}
+	if len(s.probs) > 0 {
+		probs, err := vendor.JSON(map[string][]json.RawMessage{"content": s.probs})
+		if err == nil { // they were read as JSON
+			k.Metadata = map[string]string{chat.MetadataLogProbs: string(probs)}
+		}
+	}
+	if k.Parts == nil && k.Metadata == nil {
+		return nil, true
+	}
+	return []chat.Chunk{k}, true
+}
 
-// event reads an event. It reports whether there is something to give out:
-// events that only say who speaks, or nothing, wait for the first that does.
-func (s *stream) event(ev ssestream.Event) (chat.Chunk, bool, error) {
+// Event implements [vendor.Stream]. Events that only say who speaks, or nothing, wait
+// for the first that does.
+func (s *stream) Event(ev vendor.Event) ([]chat.Chunk, bool, error) {
 	data := bytes.TrimSpace(ev.Data)
 	if bytes.Equal(data, []byte("[DONE]")) {
 		s.done = true
-		return chat.Chunk{}, false, nil
+		return nil, true, nil
 	}
-	if ev.Type == "error" {
-		return chat.Chunk{}, false, failure(data, 0)
+	if ev.Name == "error" {
+		return nil, false, failure(0, data)
 	}
-	var c sdk.ChatCompletionChunk
-	if err := json.Unmarshal(data, &c); err != nil {
-		return chat.Chunk{}, false, unreadable(err, "a chunk of the stream is not the API's JSON")
-	}
-	if plain(json.RawMessage(c.JSON.ExtraFields["error"].Raw())) != "" {
-		return chat.Chunk{}, false, failure(data, 0)
+	c, choice, ok, err := decode(data, "a chunk of the stream")
+	if err != nil {
+		return nil, false, err
 	}
 	if s.id == "" {
 		s.id = messageID(c.ID)
 	}
-	k := chat.Chunk{Usage: usage(c.Usage)}
-	if choice, ok := first(c.Choices, func(c sdk.ChatCompletionChunkChoice) int64 { return c.Index }); ok {
+	k := chat.Chunk{Usage: c.Usage.usage()}
+	if ok {
 		s.choice = true
 		delta := choice.Delta
-		text, thought, err := content(delta.JSON.Content, delta.Content)
+		text, thought, err := content(delta.Content)
 		if err != nil {
-			return chat.Chunk{}, false, err
+			return nil, false, err
 		}
-		k.Reasoning = reasoning(delta.JSON.ExtraFields) + thought
+		k.Reasoning = delta.reasoning() + thought
 		k.Text = text + delta.Refusal
+		s.cites = append(s.cites, delta.citations()...)
 		s.refused = s.refused || delta.Refusal != ""
 		for _, t := range delta.ToolCalls {
 			if err := function(t.Type); err != nil {
-				return chat.Chunk{}, false, err
+				return nil, false, err
 			}
 			k.ToolCalls = append(k.ToolCalls, s.call(t))
 		}
 		k.Finish = finish(choice.FinishReason, len(s.calls) > 0, s.refused)
 		s.ended = s.ended || k.Finish != ""
+		var probs struct{ Content []json.RawMessage }
+		if json.Unmarshal(choice.LogProbs, &probs) == nil {
+			s.probs = append(s.probs, probs.Content...)
+		}
+	}
+	choice.LogProbs = nil // they are told whole, at the end
+	if told := c.metadata(choice); told != nil {
+		s.told = told
 	}
 	if k.Text == "" && k.Reasoning == "" && len(k.ToolCalls) == 0 && k.Finish == "" && k.Usage == nil {
-		return chat.Chunk{}, false, nil
+		return nil, false, nil
 	}
 	k.ID, k.Model = s.id, c.Model
+	k.Metadata, s.told = s.told, nil
 	if !s.begun {
 		k.Role = chat.RoleAssistant
 		s.begun = true
 	}
-	return k, true, nil
+	return []chat.Chunk{k}, false, nil
 }
 
 // call finds out which call a piece belongs to. Pieces of a call have the same
@@ -135,11 +254,12 @@ func (s *stream) event(ev ssestream.Event) (chat.Chunk, bool, error) {
 // has a name begins a call if its ID or its name isn't that of the call with its
 // index, or if that is without an ID and has all its arguments; and one without
 // index and name goes on with the last.
-func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCallChunk {
-	index := int64(-1)
-	if t.JSON.Index.Valid() {
-		index = t.Index
+func (s *stream) call(t saidCall) chat.ToolCallChunk {
+	index := -1
+	if t.Index != nil {
+		index = *t.Index
 	}
+	args := plain(t.Function.Arguments)
 	at := -1
 	for i := len(s.calls) - 1; i >= 0 && at < 0; i-- {
 		if c := s.calls[i]; c.index == index || index < 0 && t.Function.Name == "" {
@@ -149,7 +269,7 @@ func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCal
 	if at >= 0 && t.Function.Name != "" {
 		c := s.calls[at]
 		another := t.ID != "" && !c.guessed && t.ID != c.id || c.name != "" && t.Function.Name != c.name
-		whole := c.guessed && t.ID == "" && strings.HasPrefix(strings.TrimSpace(t.Function.Arguments), "{") && json.Valid(c.args)
+		whole := c.guessed && t.ID == "" && strings.HasPrefix(strings.TrimSpace(args), "{") && json.Valid(c.args)
 		if another || whole || index < 0 && t.ID == "" {
 			at = -1
 		}
@@ -159,7 +279,7 @@ func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCal
 		s.calls = append(s.calls, call{index: index, guessed: true})
 	}
 	c := &s.calls[at]
-	k := chat.ToolCallChunk{Index: at, Args: t.Function.Arguments}
+	k := chat.ToolCallChunk{Index: at, Args: args}
 	if c.name == "" && t.Function.Name != "" {
 		c.name = t.Function.Name
 		k.Name = c.name
@@ -176,21 +296,11 @@ func (s *stream) call(t sdk.ChatCompletionChunkChoiceDeltaToolCall) chat.ToolCal
 	return k
 }
 
-// first returns the choice with index 0.
-func first[C any](choices []C, index func(C) int64) (C, bool) {
-	i := slices.IndexFunc(choices, func(c C) bool { return index(c) == 0 })
-	if i < 0 {
-		var none C
-		return none, false
-	}
-	return choices[i], true
-}
-
 // content returns the text of a message's content. Some servers send it in parts,
 // some of which are thoughts.
-func content(field respjson.Field, s string) (text, thought string, err error) {
-	if raw := field.Raw(); field.Valid() || raw == "" || raw == "null" {
-		return s, "", nil
+func content(field json.RawMessage) (text, thought string, err error) {
+	if len(field) == 0 || json.Unmarshal(field, &text) == nil { // null, too
+		return text, "", nil
 	}
 	type part struct {
 		Type     string          `json:"type"`
@@ -198,8 +308,8 @@ func content(field respjson.Field, s string) (text, thought string, err error) {
 		Thinking json.RawMessage `json:"thinking"` // a text or parts
 	}
 	var parts []part
-	if err := json.Unmarshal([]byte(field.Raw()), &parts); err != nil {
-		return "", "", unreadable(err, "the content is neither a text nor parts")
+	if err := json.Unmarshal(field, &parts); err != nil {
+		return "", "", unreadable("the content is neither a text nor parts: %w", err)
 	}
 	for _, p := range parts {
 		switch p.Type {
@@ -214,7 +324,7 @@ func content(field respjson.Field, s string) (text, thought string, err error) {
 				thought += i.Text
 			}
 		default:
-			return "", "", unreadable(nil, "the content has a part of the unknown type %q", p.Type)
+			return "", "", unreadable("the content has a part of the unknown type %q", p.Type)
 		}
 	}
 	return text, thought, nil
@@ -222,13 +332,11 @@ func content(field respjson.Field, s string) (text, thought string, err error) {
 
 // reasoning returns the thoughts that compatible servers send beside the content.
 // Some send them under both names.
-func reasoning(extra map[string]respjson.Field) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		if s := text(json.RawMessage(extra[name].Raw())); s != "" {
-			return s
-		}
+func (m said) reasoning() string {
+	if s := text(m.ReasoningContent); s != "" {
+		return s
 	}
-	return ""
+	return text(m.Reasoning)
 }
 
 // text returns the text of a JSON string, and nothing for other values.
@@ -243,7 +351,7 @@ func text(v json.RawMessage) string {
 // function refuses calls of tools that aren't functions.
 func function(kind string) error {
 	if kind != "" && kind != "function" {
-		return unreadable(nil, "the model calls a tool of the unknown type %q", kind)
+		return unreadable("the model calls a tool of the unknown type %q", kind)
 	}
 	return nil
 }
@@ -270,16 +378,16 @@ func finish(reason string, calls, refused bool) chat.FinishReason {
 	return chat.FinishOther
 }
 
-func usage(u sdk.CompletionUsage) *model.Usage {
-	if u.RawJSON() == "" || u.RawJSON() == "null" {
+func (u *wireUsage) usage() *model.Usage {
+	if u == nil {
 		return nil
 	}
 	return &model.Usage{
-		Input:      int(u.PromptTokens),
-		Output:     int(u.CompletionTokens),
-		CacheRead:  int(u.PromptTokensDetails.CachedTokens),
-		CacheWrite: int(u.PromptTokensDetails.CacheWriteTokens),
-		Reasoning:  int(u.CompletionTokensDetails.ReasoningTokens),
+		Input:      u.PromptTokens,
+		Output:     u.CompletionTokens,
+		CacheRead:  u.PromptTokensDetails.CachedTokens,
+		CacheWrite: u.PromptTokensDetails.CacheWriteTokens,
+		Reasoning:  u.CompletionTokensDetails.ReasoningTokens,
 	}
 }
 

@@ -23,8 +23,9 @@ func TestAnswersAreReadAs(t *testing.T) {
 	}{
 		{"text", chat.Message{
 			ID: "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT", Model: "gpt-5-mini-2025-08-07", Finish: chat.FinishStop,
-			Parts: []chat.Part{chat.Text{Text: "Hello!"}},
-			Usage: &chat.Usage{Input: 1200, Output: 110, CacheRead: 1024, CacheWrite: 64, Reasoning: 100},
+			Parts:    []chat.Part{chat.Text{Text: "Hello!"}},
+			Usage:    &chat.Usage{Input: 1200, Output: 110, CacheRead: 1024, CacheWrite: 64, Reasoning: 100},
+			Metadata: map[string]string{chat.MetadataServiceTier: "default"},
 		}},
 		{"tool_calls", chat.Message{
 			ID: "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcU", Model: "gpt-5-mini", Finish: chat.FinishToolCalls,
@@ -373,5 +374,21 @@ func TestAStreamCanBeReadAgain(t *testing.T) {
 	}
 	if n := len(s.all()); n != 2 {
 		t.Errorf("%d requests, want one for each time", n)
+	}
+}
+
+func TestLogProbabilitiesAreKept(t *testing.T) {
+	const one, two = `{"token":"So","logprob":-0.1}`, `{"token":".","logprob":-0.2}`
+	probs := func(chunk, list string) string {
+		return strings.Replace(chunk, `"finish_reason"`, `"logprobs":{"content":[`+list+`]},"finish_reason"`, 1)
+	}
+	for name, h := range map[string]http.HandlerFunc{
+		"whole":    replies(200, `{"choices":[{"message":{"content":"So."},"logprobs":{"content":[`+one+`,`+two+`]},"finish_reason":"stop"}]}`),
+		"streamed": streams(events(probs(delta(`{"content":"So"}`, ""), one), probs(delta(`{"content":"."}`, ""), two), delta(`{}`, `"stop"`))),
+	} {
+		got := stream(t, serve(t, h).model(), ask()).Metadata[chat.MetadataLogProbs]
+		if want := `{"content":[` + one + `,` + two + `]}`; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
 	}
 }

@@ -41,6 +41,7 @@ type wireChunk struct {
 	Model     string            `json:"model,omitempty"`
 	Finish    chat.FinishReason `json:"finish,omitempty"`
 	Usage     *wireUsage        `json:"usage,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
 }
 
 type wireCall struct {
@@ -69,6 +70,7 @@ type wireError struct {
 	Status       int             `json:"status,omitempty"`
 	Code         string          `json:"code,omitempty"`
 	Message      string          `json:"message,omitempty"`
+	RequestID    string          `json:"request_id,omitempty"`
 	RetryAfterMS int64           `json:"retry_after_ms,omitempty"`
 }
 
@@ -101,6 +103,11 @@ func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
+}
+
+// Capabilities implements [model.Capable].
+func (r *Recorder) Capabilities(name string) (model.Capabilities, bool) {
+	return model.CapabilitiesOf(r.m, name)
 }
 
 // Generate calls the model and writes its answer down.
@@ -313,7 +320,7 @@ func messageOut(m chat.Message) *chat.Message {
 }
 
 func chunkOut(k chat.Chunk) wireChunk {
-	c := wireChunk{ID: k.ID, Role: k.Role, Name: k.Name, Text: k.Text, Reasoning: k.Reasoning, Model: k.Model, Finish: k.Finish, Usage: (*wireUsage)(k.Usage)}
+	c := wireChunk{ID: k.ID, Role: k.Role, Name: k.Name, Text: k.Text, Reasoning: k.Reasoning, Model: k.Model, Finish: k.Finish, Usage: (*wireUsage)(k.Usage), Metadata: k.Metadata}
 	for _, t := range k.ToolCalls {
 		c.ToolCalls = append(c.ToolCalls, wireCall(t))
 	}
@@ -324,7 +331,7 @@ func chunkOut(k chat.Chunk) wireChunk {
 }
 
 func (c *wireChunk) chunk() chat.Chunk {
-	k := chat.Chunk{ID: c.ID, Role: c.Role, Name: c.Name, Text: c.Text, Reasoning: c.Reasoning, Model: c.Model, Finish: c.Finish, Usage: (*chat.Usage)(c.Usage)}
+	k := chat.Chunk{ID: c.ID, Role: c.Role, Name: c.Name, Text: c.Text, Reasoning: c.Reasoning, Model: c.Model, Finish: c.Finish, Usage: (*chat.Usage)(c.Usage), Metadata: c.Metadata}
 	for _, t := range c.ToolCalls {
 		k.ToolCalls = append(k.ToolCalls, chat.ToolCallChunk(t))
 	}
@@ -348,7 +355,7 @@ func errorOut(err error) *wireError {
 		return w
 	}
 	w.Provider, w.Kind, w.Status, w.Code, w.Message = e.Provider, e.Kind, e.Status, e.Code, e.Message
-	w.RetryAfterMS = e.RetryAfter.Milliseconds()
+	w.RequestID, w.RetryAfterMS = e.RequestID, e.RetryAfter.Milliseconds()
 	if e.Err != nil {
 		w.Text = e.Err.Error()
 	}
@@ -387,7 +394,7 @@ func (w *wireError) err() (error, error) {
 	if w.Kind != "" {
 		return &model.Error{
 			Provider: w.Provider, Kind: w.Kind, Status: w.Status, Code: w.Code, Message: w.Message,
-			RetryAfter: time.Duration(w.RetryAfterMS) * time.Millisecond, Err: err,
+			RequestID: w.RequestID, RetryAfter: time.Duration(w.RetryAfterMS) * time.Millisecond, Err: err,
 		}, nil
 	}
 	if err == nil {

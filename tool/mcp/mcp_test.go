@@ -709,3 +709,26 @@ func TestAListThatDoesNotEndAndNamesThatMeet(t *testing.T) {
 		})
 	}
 }
+
+// A server is closed in whatever moment a client connects to it.
+func TestAServerIsClosedWhileAClientConnects(t *testing.T) {
+	for n := range 100 {
+		s, err := mcp.NewServer("weather", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			if c, err := mcp.Connect(t.Context(), mcp.Config{Transport: s.Local()}); err == nil {
+				defer c.Close()
+				_, _ = c.Tools(t.Context())
+			}
+		}()
+		time.Sleep(time.Duration(n) * 5 * time.Microsecond)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		<-over
+	}
+}

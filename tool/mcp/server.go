@@ -39,7 +39,7 @@ type Server struct {
 	calls map[*running]struct{}
 }
 
-// running is a call that is under way in a session.
+// running is a request that is under way in a session.
 type running struct {
 	session string
 	cancel  context.CancelFunc
@@ -62,9 +62,11 @@ func NewServer(name, version string, tools ...tool.Tool) (*Server, error) {
 }
 
 func (s *Server) empty() *sdk.Server {
-	return sdk.NewServer(&sdk.Implementation{Name: s.name, Version: s.version}, &sdk.ServerOptions{
+	server := sdk.NewServer(&sdk.Implementation{Name: s.name, Version: s.version}, &sdk.ServerOptions{
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
 	})
+	server.AddReceivingMiddleware(s.bound)
+	return server
 }
 
 // SetTools replaces the tools, and tells the clients. On an error nothing changes.
@@ -125,13 +127,6 @@ type serving struct{}
 
 func (s *Server) handler(t tool.Tool, name string) sdk.ToolHandler {
 	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		if serve, ok := ctx.Value(serving{}).(context.Context); ok {
-			defer context.AfterFunc(serve, cancel)()
-		}
-		defer s.run(req.Session.ID(), cancel)()
 		args := req.Params.Arguments
 		if len(args) == 0 {
 			args = json.RawMessage("{}")
@@ -159,7 +154,23 @@ func (s *Server) handler(t tool.Tool, name string) sdk.ToolHandler {
 	}
 }
 
-// run notes a call, and returns what to call at its end.
+// bound ends the context of every request with the server, with Serve and with the
+// request's session: a session is closed when the last of its requests has ended, and
+// one that listens for changes of the tools ends by nothing else.
+func (s *Server) bound(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		if serve, ok := ctx.Value(serving{}).(context.Context); ok {
+			defer context.AfterFunc(serve, cancel)()
+		}
+		defer s.run(req.GetSession().ID(), cancel)()
+		return next(ctx, method, req)
+	}
+}
+
+// run notes a request, and returns what to call at its end.
 func (s *Server) run(session string, cancel context.CancelFunc) (end func()) {
 	r := &running{session, cancel}
 	s.mu.Lock()
@@ -172,7 +183,7 @@ func (s *Server) run(session string, cancel context.CancelFunc) (end func()) {
 	}
 }
 
-// stop cancels the calls of a session.
+// stop cancels the requests of a session.
 func (s *Server) stop(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

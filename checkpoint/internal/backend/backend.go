@@ -4,7 +4,6 @@ package backend
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -60,68 +59,4 @@ func Agreed(err error) bool {
 		}
 	}
 	return false
-}
-
-// Conflict says that the head of a log is not the one that a writer expected.
-func Conflict(log checkpoint.Log, head, want checkpoint.ID) error {
-	show := func(id checkpoint.ID) string {
-		if id == "" {
-			return "none"
-		}
-		return string(id)
-	}
-	return fmt.Errorf("%w: thread %q, namespace %q has head %s, the writer expected %s", checkpoint.ErrConflict, log.Thread, log.Namespace, show(head), show(want))
-}
-
-// Castagnoli is the table of the checksums that are stored: CRC-32C.
-var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Checksum returns the checksums of the two parts of a record as one number, for
-// a column.
-func Checksum(meta, data []byte) int64 {
-	return int64(uint64(crc32.Checksum(meta, Castagnoli))<<32 | uint64(crc32.Checksum(data, Castagnoli)))
-}
-
-// Decode checks the parts of a record against their checksums and decodes them
-// into out, as checkpoint.UnmarshalBody does. Without withData, data is not
-// looked at.
-func Decode(out *checkpoint.Record, meta, data []byte, sum int64, withData bool) (err error) {
-	if err := checkMeta(meta, sum); err != nil {
-		return err
-	}
-	if !withData {
-		return checkpoint.UnmarshalBody(out, meta, nil)
-	}
-	if data, err = dataOf(data, sum); err != nil {
-		return err
-	}
-	return checkpoint.UnmarshalBody(out, meta, data)
-}
-
-// DecodeFolding is Decode for a query with Folding.
-func DecodeFolding(out *checkpoint.Record, meta, data []byte, sum int64) (err error) {
-	if err := checkMeta(meta, sum); err != nil {
-		return err
-	}
-	if data, err = dataOf(data, sum); err != nil {
-		return err
-	}
-	return checkpoint.UnmarshalBodyFolding(out, meta, data)
-}
-
-func checkMeta(meta []byte, sum int64) error {
-	if got, want := crc32.Checksum(meta, Castagnoli), uint32(uint64(sum)>>32); got != want {
-		return fmt.Errorf("column meta has checksum %08x, %08x was written", got, want)
-	}
-	return nil
-}
-
-func dataOf(data []byte, sum int64) ([]byte, error) {
-	if got, want := crc32.Checksum(data, Castagnoli), uint32(sum); got != want {
-		return nil, fmt.Errorf("column data has checksum %08x, %08x was written", got, want)
-	}
-	if data == nil {
-		data = []byte{} // nil would mean that it was not read
-	}
-	return data, nil
 }

@@ -1,4 +1,3 @@
-local id = ARGV[1]
 for _, k in ipairs(keysof(T)) do call('UNLINK', k) end
-forget(id)
+forget(ARGV[1])
 return {}

@@ -10,6 +10,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/openai"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
@@ -313,4 +314,17 @@ func Example_mcp() {
 	}
 	fmt.Println(snap.State.LastResponse)
 	// Output: Yes: it snows.
+}
+
+func Example_capabilities() {
+	table := model.KnownModels()
+	table["our-model"] = model.Capabilities{Tools: true, Context: 32_768, Prices: model.Prices{Input: 0.5, Output: 2}}
+	m := openai.New("our-model", openai.BaseURL("http://localhost:8000/v1"), openai.Capabilities(table))
+
+	c, known := model.CapabilitiesOf(model.Retry(m, model.RetryPolicy{}), "")
+	fmt.Println(known, c.Images, c.Context)
+	fmt.Println(c.Prices.Cost(chat.Usage{Input: 10_000, Output: 500})) // table.Prices is what Usage.Cost takes
+	// Output:
+	// true false 32768
+	// 0.006
 }

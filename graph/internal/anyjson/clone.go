@@ -18,6 +18,14 @@ var errDeep = errors.New("the value nests too deep, or holds itself")
 // through either. A nil cloner stands for types whose values can't be altered.
 type cloner func(v reflect.Value, depth int) (reflect.Value, error)
 
+// clone returns a copy of v, or v if it needs none.
+func (c cloner) clone(v reflect.Value, depth int) (reflect.Value, error) {
+	if c == nil {
+		return v, nil
+	}
+	return c(v, depth)
+}
+
 // nilable makes a cloner of values that may be nil one that goes on to values that are
 // not, and that aren't too deep.
 func nilable(c cloner) cloner {
@@ -94,12 +102,9 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
 			c := reflect.MakeMapWithSize(t, v.Len())
 			for it := v.MapRange(); it.Next(); {
-				e := it.Value()
-				if elem != nil {
-					var err error
-					if e, err = elem(e, depth+1); err != nil {
-						return v, err
-					}
+				e, err := elem.clone(it.Value(), depth+1)
+				if err != nil {
+					return v, err
 				}
 				c.SetMapIndex(it.Key(), e)
 			}
@@ -109,12 +114,9 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 		elem := inner(t.Elem(), open)
 		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
 			c := reflect.New(t.Elem())
-			e := v.Elem()
-			if elem != nil {
-				var err error
-				if e, err = elem(e, depth+1); err != nil {
-					return v, err
-				}
+			e, err := elem.clone(v.Elem(), depth+1)
+			if err != nil {
+				return v, err
 			}
 			c.Elem().Set(e)
 			if c.Type() != t { // a named pointer type
@@ -124,12 +126,7 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 		})
 	case reflect.Interface:
 		return nilable(func(v reflect.Value, depth int) (reflect.Value, error) {
-			e := v.Elem()
-			c := clonerOf(e.Type())
-			if c == nil {
-				return v, nil
-			}
-			return c(e, depth+1)
+			return clonerOf(v.Elem().Type()).clone(v.Elem(), depth+1)
 		})
 	case reflect.Array:
 		elem := inner(t.Elem(), open)

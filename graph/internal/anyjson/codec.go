@@ -351,24 +351,19 @@ func (t *Types) decodeTyped(typ reflect.Type, data []byte) (reflect.Value, error
 	if string(data) == "null" {
 		return reflect.Zero(typ), nil
 	}
+	decode := t.decodeTyped
+	if typ.Elem().Kind() == reflect.Interface {
+		decode = t.decode
+	}
 	set := func(dst reflect.Value, data json.RawMessage) error {
-		if typ.Elem().Kind() != reflect.Interface {
-			v, err := t.decodeTyped(typ.Elem(), data)
-			if err == nil {
-				dst.Set(v)
-			}
-			return err
-		}
-		v, err := t.decodeAny(data)
+		v, err := decode(typ.Elem(), data)
 		switch {
 		case err != nil:
 			return err
-		case !v.IsValid():
-			dst.SetZero()
-		case !v.Type().Implements(typ.Elem()):
-			return fmt.Errorf("a value of type %v can't be used as a %v", v.Type(), typ.Elem())
-		default:
+		case v.IsValid():
 			dst.Set(v)
+		default: // nil
+			dst.SetZero()
 		}
 		return nil
 	}

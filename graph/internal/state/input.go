@@ -56,9 +56,7 @@ func ReadInput(data []byte) (raw map[string]json.RawMessage, values map[string]a
 	if raw == nil {
 		return nil, nil, &InputError{Reason: "must be an object, not null"}
 	}
-	r := inputReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), text: utf8.Valid(data)}
-	r.dec.UseNumber()
-	v, err := r.value(nil)
+	v, err := readValues(data)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,10 +70,8 @@ func Read(what string, data []byte, s *jsonschema.Schema, v any) error {
 	if err := json.Unmarshal(data, new(any)); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	r := inputReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), text: utf8.Valid(data)}
-	r.dec.UseNumber()
 	var c checker
-	read, err := r.value(nil)
+	read, err := readValues(data)
 	if err != nil {
 		c.errs = []error{err}
 	} else {
@@ -95,7 +91,14 @@ func Read(what string, data []byte, s *jsonschema.Schema, v any) error {
 	return nil
 }
 
-// inputReader reads JSON that is known to be well-formed.
+// readValues reads JSON that is known to be well-formed.
+func readValues(data []byte) (any, error) {
+	r := inputReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), text: utf8.Valid(data)}
+	r.dec.UseNumber()
+	return r.value(nil)
+}
+
+// inputReader is what readValues reads with.
 type inputReader struct {
 	data []byte
 	dec  *json.Decoder

@@ -108,7 +108,7 @@ func (f *fieldInfo) append(b []byte, s unsafe.Pointer) ([]byte, error) {
 	case reflect.Bool:
 		return strconv.AppendBool(b, *(*bool)(p)), nil
 	case reflect.String:
-		if v := *(*string)(p); plainText(v) {
+		if v := *(*string)(p); PlainText(v) {
 			return append(append(append(b, '"'), v...), '"'), nil
 		}
 	}

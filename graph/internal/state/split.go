@@ -72,7 +72,7 @@ func members(b []byte, f func(key, value []byte) bool) error {
 				return bad()
 			}
 			key := b[from+1 : i-1]
-			if bytes.IndexByte(key, '\\') >= 0 || !plainText(string(key)) {
+			if bytes.IndexByte(key, '\\') >= 0 || !PlainText(key) {
 				var s string
 				if json.Unmarshal(b[from:i], &s) != nil {
 					return bad()
@@ -158,8 +158,8 @@ func endOfString(b []byte, i int) int {
 	}
 }
 
-// plainText reports whether a string is its own JSON between quotes.
-func plainText(s string) bool {
+// PlainText reports whether s between quotes is what encoding/json writes for it.
+func PlainText[T ~string | ~[]byte](s T) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			return false

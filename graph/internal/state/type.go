@@ -380,30 +380,6 @@ func (f *fieldInfo) value(s unsafe.Pointer) any {
 	return reflect.NewAt(f.typ, unsafe.Add(s, f.off)).Interface()
 }
 
-// Field describes a field of a state.
-type Field struct {
-	Name       string       // in JSON and in the log
-	Path       string       // in Go; with the embedded structs that lead to it
-	Type       reflect.Type // in Go
-	Merging    bool
-	Growing    bool
-	Stepped    bool
-	Unrecorded bool
-}
-
-// Fields describes the state's fields in the order of declaration.
-func (t *Type) Fields() []Field {
-	fs := make([]Field, len(t.fields))
-	for i := range t.fields {
-		f := &t.fields[i]
-		fs[i] = Field{
-			Name: f.name, Path: f.path, Type: f.typ,
-			Merging: f.tab != nil, Growing: f.growing, Stepped: f.stepped, Unrecorded: f.unrecorded,
-		}
-	}
-	return fs
-}
-
 // Merged calls f with the changes of merging fields among what a task wrote.
 func (t *Type) Merged(written any, f func(field.Change)) {
 	if c, ok := written.(*changes); ok {

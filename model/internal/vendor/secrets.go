@@ -26,10 +26,15 @@ func (s *Secrets) Add(secret string) {
 
 // AddHeader adds the value of a header whose name says that it is secret.
 func (s *Secrets) AddHeader(name, value string) {
-	name = strings.ToLower(name)
-	if slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(part string) bool { return strings.Contains(name, part) }) {
+	if secretive(name) {
 		s.Add(value)
 	}
+}
+
+// secretive reports whether a header of this name likely holds a secret.
+func secretive(header string) bool {
+	header = strings.ToLower(header)
+	return slices.ContainsFunc([]string{"auth", "key", "token", "cookie", "secret"}, func(part string) bool { return strings.Contains(header, part) })
 }
 
 // AddURL adds the password of a URL, as it is and as it is written there.
@@ -50,19 +55,19 @@ func (s Secrets) Clean(text string) string {
 	return text
 }
 
-// ParseBase parses the URL of a server. The words for what is wrong with it tell
-// no password; they are empty if nothing is.
-func ParseBase(base string) (u *url.URL, wrong string) {
+// parseBase parses the URL of a server. The words for what is wrong with it tell no
+// password; they are empty if nothing is.
+func parseBase(base string) (u *url.URL, wrong string) {
 	u, err := url.Parse(base)
 	switch {
-	case err != nil && strings.Contains(base, "@"): // the parser's error quotes it
-		return nil, "BaseURL can't be parsed as a URL"
-	case err != nil:
-		return nil, fmt.Sprintf("BaseURL %q is not an http or https URL", base)
+	case err != nil: // the parser's error quotes the URL, which may hold a password
+		return nil, "the base URL can't be parsed as a URL"
 	case (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") && strings.Contains(u.Opaque, "@"):
-		return nil, "BaseURL is not an http or https URL"
+		return nil, "the base URL is not an http or https URL"
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Sprintf("BaseURL %q is not an http or https URL", u.Redacted())
+		return nil, fmt.Sprintf("the base URL %q is not an http or https URL", u.Redacted())
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, "the base URL may not have a query or a fragment"
 	}
 	return u, ""
 }

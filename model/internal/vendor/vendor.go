@@ -1,10 +1,12 @@
-// Package vendor holds what the packages of several vendors' models do alike.
+// Package vendor is what the packages of the vendors' models stand on: requests over
+// HTTP, their answers and streams, and what goes wrong with them.
 package vendor
 
 import (
 	"bytes"
-	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +17,6 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 )
-
-// Ended returns the error for a context that has ended, else nil.
-func Ended(ctx context.Context, provider string) error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != err {
-		return fmt.Errorf("%s: %w: %w", provider, err, cause)
-	}
-	return fmt.Errorf("%s: %w", provider, err)
-}
 
 // OutputSchema returns the schema of an answer with its description.
 func OutputSchema(s model.Schema) (json.RawMessage, error) {
@@ -90,4 +80,38 @@ func Resolve(s chat.Source) (chat.Source, error) {
 		s.MIME = t
 	}
 	return s, nil
+}
+
+// CallID is the ID of a tool call, or one that follows from it where a provider
+// doesn't take it.
+func CallID(id string, taken func(string) bool) string {
+	if taken(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
+}
+
+// Misplaced is the error for a part that can't stand where it does.
+func Misplaced(p chat.Part, where string) error {
+	var what string
+	switch p.(type) {
+	case chat.Text:
+		what = "text"
+	case chat.Image:
+		what = "an image"
+	case chat.Audio:
+		what = "audio"
+	case chat.File:
+		what = "a file"
+	case chat.Reasoning:
+		what = "reasoning"
+	case chat.ToolCall:
+		what = "a tool call"
+	case chat.ToolResult:
+		what = "a tool result"
+	default:
+		what = fmt.Sprintf("a part of type %T", p)
+	}
+	return fmt.Errorf("%s is not supported in %s", what, where)
 }

@@ -10,6 +10,7 @@ import (
 func conversations() map[string]operation {
 	one := func(body string) []example { return []example{{"example", body}} }
 	fails := []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+	layout := parameter{"layout", oneOf("Adds where things are, from top to bottom or from left to right.", "TB", "LR"), "TB"}
 	button := example{"button", `{"user_id": "` + ExampleUser + `", "commands": [{"type": "cancel_flow"}], "message_id": "m-2", "language": "en", "channel": "web"}`}
 	return map[string]operation{
 		"POST /chat": {
@@ -28,6 +29,23 @@ func conversations() map[string]operation {
 		},
 		"GET /state/{user_id}":    {id: "getConversation", summary: "Show a conversation, with sensitive values masked", out: answer{schema: ref("Conversation", "")}},
 		"DELETE /state/{user_id}": {id: "deleteConversation", summary: "Stop what goes on in a conversation, and remove it", out: answer{status: http.StatusNoContent, about: "It is gone."}},
+		"GET /assistants/{assistant}/flows": {
+			id: "listFlows", summary: "List and draw the flows of the assistant, with the calls between them", query: []parameter{layout}, out: answer{schema: ref("Flows", "")},
+		},
+		"GET /assistants/{assistant}/flows/{flow}": {
+			id: "drawFlow", summary: "Draw a flow", query: []parameter{layout, {"version", text("The version at which a conversation stands, if it is not the newest."), ""}}, out: answer{schema: ref("Drawing", "")},
+		},
+		"GET /threads/{thread}/turns": {
+			id: "listTurns", fails: []int{http.StatusConflict}, summary: "Say why a conversation went as it did, turn by turn",
+			about: "What was said, which commands that was taken for and who gave them, steps, slots, actions, the reply, and where each flow stood then. Sensitive values are masked.",
+			query: []parameter{{"limit", whole("So many turns, the newest: 50, or up to 1000."), "20"}, {"before", whole("Those before this turn."), ""}},
+			out:   answer{schema: ref("Turns", "")},
+		},
+		"GET /threads/{thread}/test": {
+			id: "exportTest", fails: []int{http.StatusConflict}, summary: "Make a conversation a test of the assistant",
+			about: "A file for superstep dialogue test, with stand-ins for sensitive values. Comments at its head say what is not told, and what does not hold.",
+			out:   answer{media: "application/yaml"},
+		},
 		"GET /health": {id: "health", open: true, summary: "Whether the server lives", out: answer{schema: record("",
 			member{"status!", text("healthy")}, member{"version!", text("")}, member{"timestamp!", at("")})}},
 		"GET /startup": {id: "startup", open: true, summary: "Whether the server has started", out: answer{schema: record("", member{"started!", yesno("")})}},
@@ -60,6 +78,23 @@ func conversationSchemas() map[string]*jsonschema.Schema {
 			member{"channel", text("")},
 			member{"commands", list("Those of a button.", free(""))},
 			member{"question", text("The id of the question that the button belongs to.")},
+		),
+		"Flows": record("The flows of an assistant in YAML.",
+			member{"name!", text("")},
+			member{"description!", text("")},
+			member{"languages!", list("The first is the default.", text(""))},
+			member{"flows!", list("As they are written.", record("",
+				member{"name!", text("")},
+				member{"description!", text("")},
+				member{"internal!", yesno("Users can't start it.")},
+				member{"version!", text("Of what it does.")},
+			))},
+			member{"graph!", ref("Drawing", "A node for each flow.")},
+		),
+		"Turns": record("What happened in a conversation.",
+			member{"thread_id!", id("")},
+			member{"turns!", list("The oldest first.", free("turn, time, began, user, understanding_asked, commands, trace, replies, messages, actions, validations, model_answers, state, waiting_for_slot, question, stack, slots, session, hidden, rephrased, ended."))},
+			member{"more!", yesno("There are older ones.")},
 		),
 		"ChatReply": record("The reply to a message.", reply...),
 		"Conversation": record("How a conversation stands.",

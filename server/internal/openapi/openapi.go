@@ -74,6 +74,7 @@ func places() map[string]parameter {
 		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
 		"cron":       {"cron", id("The ID of a cron."), ExampleCron},
 		"user_id":    {"user_id", text("Whose conversation it is."), ExampleUser},
+		"flow":       {"flow", text("The name of a flow."), "greet"},
 		"namespace":  {"namespace", text("The path of a subgraph: names of nodes with | between them."), "research"},
 	}
 }

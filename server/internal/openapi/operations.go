@@ -49,6 +49,7 @@ func operations() map[string]operation {
 			member{"version!", text("Of Superstep.")},
 			member{"context!", text("The language.")},
 			member{"flags!", named("What it can do.", yesno(""))},
+			member{"dialogue", text("The graph of the assistant in YAML that it speaks for, if there is one.")},
 		)}},
 
 		"POST /assistants": {

@@ -1,10 +1,11 @@
 // Drives the studio in a browser, as people do: several at once. STUDIO_URL is
 // the server, CHROMIUM the browser; pictures are left in SCREENSHOTS if that is set.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { begin, end, visit } from "./visit.mjs";
 
-const { STUDIO_LARGE, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
+const { STUDIO_LARGE, STUDIO_BANK, STUDIO_KEYED, STUDIO_GATED, STUDIO_GATE } = process.env;
 
 before(begin);
 after(end);
@@ -926,6 +927,87 @@ scenario("a cron is made, paused, changed and deleted", {}, async (v) => {
   await v.button("Delete the cron").click();
   await v.button("Delete", dialog()).click();
   await page.getByText("No crons yet").waitFor();
+});
+
+scenario("a dialogue shows where it stands in its flows, why it went so, and itself as a test", { server: STUDIO_BANK }, async (v) => {
+  const { page, main, tab, button } = v;
+  await v.assistant("banking");
+  await page.getByText("Nothing was said yet").waitFor();
+  await v.node("transfer_funds").waitFor(); // all flows
+  await v.picture("flow-none");
+  await v.faultless("a dialogue with which nobody has talked");
+  const answered = async (text, reply) => { await v.say(text); await main().getByText(reply).first().waitFor(); };
+  const stack = page.getByRole("list", { name: "Stack of flows, the active one last" }).getByRole("listitem");
+  await answered("Send 15000 euros to Maria Garcia", "What is the recipient's IBAN?");
+  await stack.getByText("waits at collect_1").waitFor();
+  await v.node("collect_1", "interrupted").waitFor();
+  await answered("ES91 2100 0418 4502 0005 1332", "Please enter the 6-digit code");
+  await stack.getByText("waits at collect_2").waitFor();
+  assert.deepEqual((await stack.allInnerTexts()).map((t) => t.replace(/\s+/g, " ")), ["transfer_funds paused at call_6", "security_check waits at collect_2"]);
+  await v.node("collect_2", "interrupted").waitFor();
+  await v.node("say_1", "done").waitFor();
+  await stack.getByRole("button", { name: /^transfer_funds/ }).click();
+  await v.node("call_6", "paused").waitFor();
+  await v.picture("flow-paused");
+  await button("follow the conversation").click();
+  await answered("012345", "What shall I print as the purpose?");
+  await answered("What's my savings balance?", "Your savings account holds 15230.00 EUR.");
+  await answered("Investment fund", "Which of your accounts");
+  await button("savings", page.getByRole("group", { name: "Buttons" })).click();
+  await main().getByText("Shall I send it?").first().waitFor();
+  await answered("no, make it 9000", "Updated amount to 9000.");
+  await v.node("confirm_transfer", "interrupted").waitFor();
+  // Slots have what they held before, and sensitive ones are masked.
+  const slots = page.getByRole("region", { name: "Slots" });
+  const row = (name) => slots.getByRole("row", { name: new RegExp(`^${name}\\b`) });
+  await row("amount").getByText("9000", { exact: true }).waitFor();
+  await row("amount").getByText("15000", { exact: true }).waitFor();
+  await row("iban").getByText("******************1332").waitFor();
+  assert.equal(await page.getByText("ES9121").count(), 0);
+  await page.locator(".graph-head").getByText("interrupted").waitFor();
+  await v.picture("flow");
+  await v.faultless("a dialogue");
+  // The turns say what was understood, by whom, and what came of it.
+  await tab("Turns").click();
+  const turn = (n) => page.locator(`[data-turn="${n}"]`);
+  const line = (n, kind, text) => turn(n).locator(`[data-kind="${kind}"]`, { hasText: text });
+  await line(1, "command", "start_flow transfer_funds").getByText("user", { exact: true }).waitFor();
+  await line(1, "slot", "beneficiary_name").getByText("Maria Garcia").waitFor();
+  await turn(1).getByText("understanding asked").waitFor();
+  await line(2, "action", "check_transfer_limits").getByText("code_required = true").waitFor();
+  await line(6, "command", "select").getByText("button", { exact: true }).waitFor();
+  await turn(7).getByText("Updated amount to 9000.").waitFor();
+  await v.picture("turns");
+  await v.faultless("the turns of a dialogue");
+  // The flow as it stood then.
+  await turn(2).getByRole("button", { name: /^Turn 2/ }).click();
+  await page.locator(".graph-head").getByText("at turn 2").waitFor();
+  await v.node("collect_2", "interrupted").waitFor();
+  assert.equal(await row("amount").getByText("9000", { exact: true }).count(), 0);
+  await v.picture("turn-then");
+  await button("back to now").click();
+  await v.node("confirm_transfer", "interrupted").waitFor();
+  // The test.
+  await button("Make this conversation a test").click();
+  await v.dialog().getByText("It was run once, and holds.").waitFor();
+  await v.picture("turns-test");
+  await v.faultless("a conversation as a test");
+  const [download] = await Promise.all([page.waitForEvent("download"), button("Download", v.dialog()).click()]);
+  assert.match(download.suggestedFilename(), /^[0-9a-f-]+\.yaml$/);
+  const text = await readFile(await download.path(), "utf8");
+  assert.match(text, /^# Sensitive, with stand-ins in their place:\n#   iban, from turn 2: DE89/);
+  assert.match(text, /call: |calls: \[lookup_iban, check_transfer_limits\]/);
+  assert.doesNotMatch(text, /ES91|012345/);
+  await button("Close", v.dialog()).click();
+  await page.keyboard.press("d");
+  await v.faultless("a dialogue in dark mode");
+  await v.picture("dark-flow");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await v.narrow("the turns of a dialogue");
+  await v.picture("phone-turns");
+  await page.getByRole("navigation", { name: "Views" }).getByRole("button", { name: "Graph" }).click();
+  await v.narrow("a dialogue");
+  await v.picture("phone-flow");
 });
 
 scenario("it is dark when that is wanted, and stays so", {}, async (v) => {

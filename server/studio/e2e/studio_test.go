@@ -11,7 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/superstep-dev/superstep/dialogue/assistant"
+	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/draw"
+	"github.com/superstep-dev/superstep/examples/banking"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/server/studio"
 	"github.com/superstep-dev/superstep/server/studio/internal/example"
@@ -107,6 +110,28 @@ func serve(t *testing.T, around func(http.Handler) http.Handler, more ...server.
 	return h
 }
 
+// banker is the assistant of examples/banking, which needs no model.
+func banker(t *testing.T) *assistant.Assistant {
+	t.Helper()
+	p, err := flows.Load(banking.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := new(banking.Bank).Code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns, err := banking.Patterns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := assistant.New(assistant.Config{Program: p, Actions: code, Understanding: patterns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 func alone(h http.Handler) http.Handler { return h }
 
 // A gate stands before a server. While it is closed, nobody gets through, and who
@@ -123,7 +148,8 @@ func (g *gate) around(h http.Handler) http.Handler {
 }
 
 // People use the studio in a browser: drive.test.mjs says how. With SCREENSHOTS
-// set, pictures of it are left in that folder.
+// set, pictures of it are left in that folder; with SCENARIO only those scenarios run whose
+// names match it.
 func TestTheStudioIsUsedInABrowser(t *testing.T) {
 	npm, chromium := program("npm"), program("chromium", "chromium-browser", "google-chrome")
 	if npm == "" {
@@ -139,6 +165,7 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 	}
 	usual := serve(t, alone)
 	large := serve(t, alone)
+	bank := serve(t, alone, server.Dialogue(banker(t)))
 	keyed := serve(t, alone, server.APIKeys("open-sesame"))
 	var g gate
 	gated := serve(t, g.around)
@@ -149,8 +176,12 @@ func TestTheStudioIsUsedInABrowser(t *testing.T) {
 		}
 	}))
 	t.Cleanup(key.Close)
-	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "drive.test.mjs")
-	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
+	args := []string{"--test", "--test-reporter=spec"}
+	if only := os.Getenv("SCENARIO"); only != "" {
+		args = append(args, "--test-name-pattern="+only)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", append(args, "drive.test.mjs")...)
+	cmd.Env = append(os.Environ(), "STUDIO_URL="+usual.URL, "STUDIO_LARGE="+large.URL, "STUDIO_BANK="+bank.URL, "STUDIO_KEYED="+keyed.URL, "STUDIO_GATED="+gated.URL, "STUDIO_GATE="+key.URL, "CHROMIUM="+chromium)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

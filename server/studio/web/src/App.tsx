@@ -1,6 +1,6 @@
 // The page.
 import { lazy, Suspense, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { apiUrl, assistantOf, client, keyGiven, refused, signIn, words } from "./api";
+import { apiUrl, assistantOf, client, dialogueOf, keyGiven, refused, signIn, words } from "./api";
 import { format, go, useRoute } from "./route";
 import { Session } from "./session";
 import { Threads } from "./Threads";
@@ -31,7 +31,7 @@ function useTheme(): [dark: boolean, toggle: () => void] {
 }
 
 const shortcuts: [keys: string, what: string][] = [
-  ["n", "New thread"], ["/", "Search threads"], ["1 – 4", "Run, timeline, state, events"], ["d", "Light or dark"], ["Alt ↑ ↓", "Thread before or after"], ["Enter", "Send a message"], ["Esc", "Close"], ["?", "This list"],
+  ["n", "New thread"], ["/", "Search threads"], ["1 – 4", "Run, timeline, state, events"], ["t", "Turns of a dialogue"], ["d", "Light or dark"], ["Alt ↑ ↓", "Thread before or after"], ["Enter", "Send a message"], ["Esc", "Close"], ["?", "This list"],
 ];
 
 export function App() {
@@ -46,6 +46,7 @@ export function App() {
   const session = useMemo(() => new Session(), []);
   useEffect(() => { session.changed = () => setTurn((n) => n + 1); }, [session]);
   const { data: assistants, error, loading, reload } = useAsync(() => client.assistants.search({ limit: 200, sortBy: "created_at", sortOrder: "asc" }), []);
+  const { data: dialogue } = useAsync((signal) => dialogueOf(signal).catch(() => undefined), []);
   const onThread = route.page === "work" || route.page === "compare";
   const thread = onThread ? route.thread : undefined;
   useEffect(() => { if (onThread) void session.open(thread); }, [session, onThread, thread]);
@@ -72,6 +73,7 @@ export function App() {
       const known: Record<string, () => void> = {
         n: fresh, d: toggleTheme, "?": () => setHelp(true),
         "/": () => { setPhone("threads"); requestAnimationFrame(() => search.current?.focus()); },
+        t: () => { setPane("turns"); setPhone("side"); },
         ...Object.fromEntries(panes.map((p, i) => [String(i + 1), () => { setPane(p); setPhone("side"); }])),
       };
       const f = known[e.key];
@@ -110,7 +112,7 @@ export function App() {
             <section className="pane pane-threads" aria-label="Threads">
               <Threads assistants={assistants} current={snap.threadId} turn={turn} search={search} fresh={fresh} deleted={(id) => { if (id === snap.threadId) fresh(); }} />
             </section>
-            <Workbench session={session} assistant={assistant} assistants={assistants} dark={dark} pane={pane} setPane={(p) => { setPane(p); setPhone("side"); }} />
+            <Workbench session={session} assistant={assistant} assistants={assistants} dialogue={dialogue} dark={dark} pane={pane} setPane={(p) => { setPane(p); setPhone("side"); }} />
             <nav className="phone-bar" aria-label="Views">
               {([["threads", "Threads", "search"], ["graph", "Graph", "fork"], ["side", "Run", "play"]] as const).map(([p, l, i]) => (
                 <button type="button" key={p} aria-pressed={phone === p} onClick={() => setPhone(p)}><Icon name={i} />{l}</button>

@@ -1,14 +1,14 @@
 // The graph, with what a run does in it.
 import { BaseEdge, Controls, Handle, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Edge, type EdgeProps, type Node, type NodeProps } from "@xyflow/react";
 import "@xyflow/react/dist/style.css";
-import { createContext, use, useEffect, useMemo } from "react";
+import { createContext, Fragment, use, useEffect, useMemo } from "react";
 import { drawing, words, type Box, type Drawing, type Layout, type Route, type State } from "./api";
 import { layered } from "./layout";
 import { questions, type Moment } from "./history";
 import type { Snapshot } from "./session";
 import { Icon, Problem, Spinner, useAsync } from "./ui";
 
-export type NodeStatus = "running" | "done" | "failed" | "interrupted" | "next";
+export type NodeStatus = "running" | "done" | "failed" | "interrupted" | "next" | "paused";
 export type Activity = Map<string, { status: NodeStatus; visits: number }>;
 
 // Inner is what happened in subgraphs, by their paths.
@@ -60,11 +60,11 @@ export function activity(s: Snapshot, all: Moment[], at: Moment | undefined, inn
 type StepNode = Node<{ box: Box; key: string }, "step">;
 type RouteEdge = Edge<{ route: Route; target: string }, "route">;
 
-type Shown = { activity: Activity; selected?: string; select: (key: string) => void; toggle: (key: string) => void; before: string[]; after: string[] };
+export type Shown = { activity: Activity; selected?: string; select: (key: string) => void; toggle: (key: string) => void; before: string[]; after: string[] };
 const Context = createContext<Shown>({ activity: new Map(), select: () => {}, toggle: () => {}, before: [], after: [] });
 
-const statusWord: Record<NodeStatus, string> = { running: "running", done: "done", failed: "failed", interrupted: "waits for an answer", next: "next" };
-const statusMark: Record<NodeStatus, string> = { running: "", done: "✓", failed: "✗", interrupted: "?", next: "▸" };
+const statusWord: Record<NodeStatus, string> = { running: "running", done: "done", failed: "failed", interrupted: "waits for an answer", next: "next", paused: "stands here, paused" };
+const statusMark: Record<NodeStatus, string> = { running: "", done: "✓", failed: "✗", interrupted: "?", next: "▸", paused: "‖" };
 
 function Step({ data: { box, key } }: NodeProps<StepNode>) {
   const { activity, selected, select, toggle, before, after } = use(Context);
@@ -89,7 +89,7 @@ function Step({ data: { box, key } }: NodeProps<StepNode>) {
       {edge
         ? !small && <span className="step-name">{name}</span>
         : <button type="button" className="step-body nodrag nopan" aria-pressed={selected === key} aria-label={about} title={box.description} onClick={() => select(key)}>
-            <span className="step-name">{name}</span>
+            {edge || box.lines.length < 2 ? <span className="step-name">{name}</span> : box.lines.map((l, i) => <Fragment key={i}>{i > 0 && " "}<span className={i === 0 ? "step-name" : "step-line"}>{l}</span></Fragment>)}
             {box.notes?.length ? <>{" "}<span className="step-note">{box.notes.join(", ")}</span></> : null}
           </button>}
       {a && <span className="step-mark" aria-hidden="true">{a.status === "running" ? <span className="spin" /> : a.visits > 1 ? a.visits : statusMark[a.status]}</span>}
@@ -134,16 +134,22 @@ function elements(l: Layout): { nodes: StepNode[]; edges: RouteEdge[] } {
   };
 }
 
-function Flow({ layout, dark }: { layout: Layout; dark: boolean }) {
+// legible is the zoom below which names are too small to be read: then a part is shown.
+const legible = 0.75;
+
+function Flow({ layout, dark, focus }: { layout: Layout; dark: boolean; focus?: string }) {
   const flow = useReactFlow();
   const { nodes, edges } = useMemo(() => elements(layout), [layout]);
   const fit = { padding: 0.12, maxZoom: 1.25 };
   const width = useStore((s) => s.width), height = useStore((s) => s.height); // 0 while it is hidden
   useEffect(() => {
     if (width === 0 || height === 0) return;
-    const frame = requestAnimationFrame(() => void flow.fitView(fit));
+    const frame = requestAnimationFrame(() => void flow.fitView(fit).then(() => {
+      const box = layout.nodes.find((b) => keyOf(b.path, b.id) === focus);
+      if (box && flow.getZoom() < legible) void flow.setCenter(box.x + box.w / 2, box.y + box.h / 2, { zoom: legible });
+    }));
     return () => cancelAnimationFrame(frame);
-  }, [layout, width, height]);
+  }, [layout, width, height, focus]);
   return (
     <ReactFlow nodes={nodes} edges={edges} nodeTypes={nodeTypes} edgeTypes={edgeTypes} fitView fitViewOptions={fit} minZoom={0.1} maxZoom={2} colorMode={dark ? "dark" : "light"}
       nodesDraggable={false} nodesConnectable={false} nodesFocusable={false} edgesFocusable={false} elementsSelectable={false} zoomOnDoubleClick={false} preventScrolling>
@@ -165,5 +171,11 @@ export function GraphView({ assistant, activity, selected, select, before, after
   }), [activity, selected, before, after, select, setOpen]);
   if (error && !data) return <Problem text={words(error)} retry={reload} />;
   if (!layout) return <div className="center">{loading && <Spinner label="Loading the graph" />}</div>;
-  return <Context value={shown}><ReactFlowProvider><Flow layout={layout} dark={dark} /></ReactFlowProvider></Context>;
+  return <Drawn layout={layout} shown={shown} dark={dark} />;
+}
+
+// Drawn is a drawing, with what happens in it. Where it is too large, the node in focus is
+// in the middle.
+export function Drawn({ layout, shown, dark, focus }: { layout: Layout; shown: Shown; dark: boolean; focus?: string }) {
+  return <Context value={shown}><ReactFlowProvider><Flow layout={layout} dark={dark} focus={focus} /></ReactFlowProvider></Context>;
 }

@@ -1,6 +1,6 @@
 // One thread and its graph.
-import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { historyIn, schemas, words, type Assistant, type Drawing, type Schemas } from "./api";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { historyIn, schemas, turnsOf, words, type Assistant, type Drawing, type Schemas } from "./api";
 import { Chat, Composer } from "./Chat";
 import { Form, JsonInput } from "./Form";
 import { activity, GraphView, type Inner } from "./GraphView";
@@ -16,11 +16,18 @@ import { fieldOf, update } from "./schema";
 import type { RunInput, Session, Snapshot } from "./session";
 import { StateEditor } from "./StateEditor";
 import { EventLog, Timeline } from "./Timeline";
+import type { Talk } from "./TurnList";
+import type { Turn } from "./turns";
 import { Button, duration, Empty, Icon, IconButton, JsonView, Problem, Spinner, Status, useAsync } from "./ui";
 
-export type Pane = "run" | "timeline" | "state" | "events";
+const FlowView = lazy(() => import("./FlowView"));
+const TurnList = lazy(() => import("./TurnList"));
 
-export function Workbench({ session, assistant, assistants, dark, pane, setPane }: { session: Session; assistant: Assistant; assistants: Assistant[]; dark: boolean; pane: Pane; setPane: (p: Pane) => void }) {
+export type Pane = "run" | "turns" | "timeline" | "state" | "events";
+
+export function Workbench({ session, assistant, assistants, dialogue, dark, pane: wanted, setPane }: { session: Session; assistant: Assistant; assistants: Assistant[]; dialogue?: string; dark: boolean; pane: Pane; setPane: (p: Pane) => void }) {
+  const speaks = assistant.graph_id === dialogue;
+  const pane = wanted === "turns" && !speaks ? "run" : wanted;
   const snap = useSyncExternalStore(session.subscribe, session.get);
   const { data: loaded, error: formError, reload } = useAsync(async () => ({ of: assistant.assistant_id, forms: await schemas(assistant.assistant_id) }), [assistant.assistant_id]);
   const forms = loaded?.forms;
@@ -63,7 +70,12 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
     document.title = `${snap.running ? "▶ " : questions(snap.state).length > 0 ? "? " : ""}${assistant.name || assistant.graph_id} · Superstep Studio`;
     return () => { document.title = "Superstep Studio"; };
   }, [snap.running, snap.state, assistant]);
-  const panes: [Pane, string][] = [["run", "Run"], ["timeline", "Timeline"], ["state", "State"], ["events", "Events"]];
+  const [view, setView] = useState<"flow" | "graph">("flow");
+  const talk = useTurns(speaks, snap);
+  const [turn, selectTurn] = useState<number>();
+  useEffect(() => selectTurn(undefined), [snap.threadId, assistant.assistant_id]);
+  const inFlow = speaks && view === "flow";
+  const panes: [Pane, string][] = [["run", "Run"], ...(speaks ? [["turns", "Turns"] as [Pane, string]] : []), ["timeline", "Timeline"], ["state", "State"], ["events", "Events"]];
   return (
     <>
       <section className="pane pane-graph" aria-label="Graph">
@@ -71,16 +83,19 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           <select aria-label="Assistant" value={assistant.assistant_id} disabled={snap.running} onChange={(e) => go({ page: "work", assistant: e.target.value, thread: undefined })}>
             {assistants.map((a) => <option key={a.assistant_id} value={a.assistant_id}>{a.name || a.graph_id}</option>)}
           </select>
+          {speaks && <div className="choices" role="radiogroup" aria-label="What is drawn">{(["flow", "graph"] as const).map((v) => <button key={v} type="button" role="radio" aria-checked={view === v} onClick={() => setView(v)}>{v === "flow" ? "Flow" : "Graph"}</button>)}</div>}
           {snap.lost ? <Status status="reconnecting" /> : snap.stopping ? <Status status="stopping" /> : snap.running ? <Status status="busy" /> : snap.thread && <Status status={snap.thread.status} />}
           <Clock snap={snap} />
           {snap.running && snap.sudden && <span className="hint" role="status">started elsewhere</span>}
           {snap.threadId && <IconButton icon="refresh" label="Load the thread again" disabled={snap.running} onClick={() => void session.refresh()} />}
-          {at && <span className="badge">at step {stepOf(at) ?? "?"} <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></span>}
+          {at && !inFlow && <span className="badge">at step {stepOf(at) ?? "?"} <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></span>}
+          {turn !== undefined && inFlow && <span className="badge">at turn {turn} <button type="button" className="link" onClick={() => selectTurn(undefined)}>back to now</button></span>}
         </div>
-        <div className="graph">
+        {inFlow && <Suspense fallback={<div className="center"><Spinner /></div>}><FlowView key={assistant.assistant_id} assistant={assistant} turns={talk.turns} at={turn} dark={dark} select={(n) => { selectTurn(n); setPane("turns"); }} /></Suspense>}
+        <div className="graph" hidden={inFlow}>
           <GraphView key={assistant.assistant_id} assistant={assistant.assistant_id} activity={shown} selected={node} select={select} before={told.before} after={told.after} dark={dark} open={open} setOpen={setOpen} drawn={setDrawn} />
         </div>
-        {node && <NodePanel node={node} snap={snap} all={all} before={stops("before", node)} after={stops("after", node)}
+        {node && !inFlow && <NodePanel node={node} snap={snap} all={all} before={stops("before", node)} after={stops("after", node)}
           rerun={rerun} edit={() => edit({ at, asNode: node })} close={() => selectNode(undefined)} />}
       </section>
       <section className={`pane pane-side show-${pane}`} aria-label="Thread">
@@ -95,7 +110,7 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           {snap.running && <span className="on-phone tabs-busy" role="status"><span className="spin" aria-hidden="true" /><span className="sr">{snap.sudden ? "A run works that was started elsewhere" : "A run works"}</span></span>}
         </div>
         <div className="tab-body" role="tabpanel" id="tabpanel" aria-labelledby={"tab-" + pane} tabIndex={-1}>
-          {at && pane !== "timeline" && <p className="at-bar on-phone">At step {stepOf(at) ?? "?"} of the history <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></p>}
+          {at && pane !== "timeline" && pane !== "turns" && <p className="at-bar on-phone">At step {stepOf(at) ?? "?"} of the history <button type="button" className="link" onClick={() => selectMoment(undefined)}>back to now</button></p>}
           {snap.lost && <p className="lost" role="status"><span className="spin" aria-hidden="true" /> The server is away. The run is taken up again as soon as it is back.</p>}
           {formError !== undefined && <Problem text={words(formError)} retry={reload} />}
           {snap.error && <Problem text={snap.error} retry={snap.notFound || snap.thread ? undefined : () => void session.refresh()} dismiss={snap.thread ? session.clearError : undefined} />}
@@ -103,8 +118,9 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
           {/* What is typed there stays while another pane is shown, and until the forms of another assistant are there. */}
           {pane === "run" && !ready && formError === undefined && <div className="center"><Spinner label="Loading the forms" /></div>}
           <div className="keep" hidden={pane !== "run" || !ready}>
-            {snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && (!snap.error || snap.thread || !snap.threadId) && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} told={told} tell={tell} nodes={nodes} seen={pane === "run"} />}
+            {snap.loading ? <div className="center"><Spinner label="Loading the thread" /></div> : forms && !snap.notFound && (!snap.error || snap.thread || !snap.threadId) && <RunPane snap={snap} forms={forms} run={run} stop={session.stop} edit={session.edit} at={at} all={all} assistant={assistant} told={told} tell={tell} nodes={nodes} seen={pane === "run"} speaks={speaks} />}
           </div>
+          {pane === "turns" && !snap.notFound && <Suspense fallback={<div className="center"><Spinner /></div>}><TurnList thread={snap.threadId} talk={talk} at={turn} select={selectTurn} running={snap.running} /></Suspense>}
           {pane === "timeline" && !snap.notFound && <Timeline snap={snap} moments={all} selected={selected} select={selectMoment} rerun={rerun} edit={(m) => edit({ at: m })} editInside={editInside} compare={compare} older={older} />}
           {pane === "state" && !snap.notFound && <StatePane snap={snap} at={at} edit={() => edit({ at })} />}
           {pane === "events" && <EventLog snap={snap} />}
@@ -133,6 +149,24 @@ export function Workbench({ session, assistant, assistants, dark, pane, setPane 
 // so: where a question waits it is the one before, so that it is asked anew.
 function writerOf(m: Moment | undefined): string | undefined {
   return m && questions(m.state).length > 0 && m.nodes.length === 1 ? m.nodes[0] : undefined;
+}
+
+// useTurns loads the turns of a conversation, again when its state has changed.
+function useTurns(speaks: boolean, snap: Snapshot): Talk {
+  const thread = speaks ? snap.threadId : undefined, checkpoint = snap.state?.checkpoint?.checkpoint_id;
+  const loaded = useAsync(async (signal) => ({ thread, ...(thread && checkpoint ? await turnsOf(thread, undefined, signal) : { turns: [], more: false }) }), [thread, checkpoint]);
+  const [earlier, setEarlier] = useState<{ thread?: string; turns: Turn[]; more: boolean }>({ turns: [], more: false });
+  const [failed, fail] = useState<unknown>();
+  const { data, reload } = loaded;
+  return useMemo(() => {
+    const newest = data?.thread === thread && data ? data.turns : [];
+    const joins = earlier.thread === thread && earlier.turns.length > 0 && newest.length > 0 && earlier.turns.at(-1)!.turn >= newest[0]!.turn - 1;
+    const turns = joins ? [...earlier.turns.filter((t) => t.turn < newest[0]!.turn), ...newest] : newest;
+    return {
+      turns, more: joins ? earlier.more : newest.length > 0 && !!data?.more, loading: loaded.loading, error: loaded.error ?? failed, reload,
+      older: () => void turnsOf(thread!, turns[0]?.turn, new AbortController().signal).then((m) => { fail(undefined); setEarlier({ thread, turns: [...m.turns, ...turns], more: m.more }); }, fail),
+    };
+  }, [data, earlier, failed, thread, loaded.loading, loaded.error, reload]);
 }
 
 // useInner loads what happened in the subgraphs that are open, as far as it is in
@@ -221,8 +255,8 @@ function StatePane({ snap, at, edit }: { snap: Snapshot; at?: Moment; edit: () =
   );
 }
 
-function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell, nodes, seen }: {
-  snap: Snapshot; forms: Schemas; run: (what: RunInput) => Promise<boolean>; stop: () => void; edit: Session["edit"]; at?: Moment; all: Moment[]; assistant: Assistant; told: Told; tell: (t: Told) => void; nodes: string[]; seen: boolean;
+function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell, nodes, seen, speaks }: {
+  snap: Snapshot; forms: Schemas; run: (what: RunInput) => Promise<boolean>; stop: () => void; edit: Session["edit"]; at?: Moment; all: Moment[]; assistant: Assistant; told: Told; tell: (t: Told) => void; nodes: string[]; seen: boolean; speaks: boolean;
 }) {
   const properties = fieldOf(forms.input, forms.input);
   const hasMessages = !!properties.properties?.some(([n]) => n === "messages");
@@ -253,7 +287,7 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
       <RunFields key={assistant.assistant_id} told={told} tell={tell} nodes={nodes} schema={forms.config} onError={(what, problem) => setBad((b) => ({ ...b, ["told" + what]: problem }))} />
     </details>
   );
-  const answers = open.length > 0 && (
+  const answers = open.length > 0 && speaks ? <Choices questions={asked} press={(byId) => run({ command: { resume: byId }, checkpoint: at?.state.checkpoint })} /> : open.length > 0 && (
     <Questions key={open.map((q) => q.id).join()} questions={open} busy={snap.running} past={!!at}
       answer={(byId) => run({ command: { resume: byId }, checkpoint: at?.state.checkpoint })} />
   );
@@ -267,11 +301,11 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
     return (
       <div className="run-chat">
         {messages.length === 0 && !snap.running ? <Empty title={assistant.name || assistant.graph_id}><p>{assistant.description ?? "Say something to begin."}</p></Empty>
-          : <Chat messages={messages} tools={snap.tools} running={snap.running} stopping={snap.stopping} waits={asked.length > 0} resend={at ? undefined : resend} />}
+          : <Chat messages={messages} tools={snap.tools} running={snap.running} stopping={snap.stopping} waits={asked.length > 0 && !speaks} resend={at ? undefined : resend} />}
         <Custom snap={snap} />
         {answers}{more}
-        {asked.length > 0 && <div className="run-foot">{options}</div>}
-        {hasMessages && asked.length === 0 && (
+        {asked.length > 0 && !speaks && <div className="run-foot">{options}</div>}
+        {hasMessages && (asked.length === 0 || speaks) && (
           <div className="run-foot">
             {(properties.properties?.length ?? 0) > 1 && <details className="fields"><summary>Other fields{Object.keys(input).length > 0 && ` (${Object.keys(input).length} set)`}</summary>{form(["messages"])}</details>}
             {options}
@@ -297,6 +331,19 @@ function RunPane({ snap, forms, run, stop, edit, at, all, assistant, told, tell,
       {seen && (!snap.running || (snap.elsewhere && snap.tasks.length === 0)) && values && Object.keys(values).length > 0 && (
         <section className="result"><h2>{at ? "State at this step" : "State"}</h2>{Object.entries(values as JsonObject).map(([k, v]) => <JsonView key={k} name={k} value={v} open={1} />)}</section>
       )}
+    </div>
+  );
+}
+
+// Choices are the buttons of what a dialogue asks. It takes any words as well.
+function Choices({ questions, press }: { questions: { id: string; value: Json }[]; press: (answers: JsonObject) => void }) {
+  const offers = questions.flatMap((q) => (isObject(q.value) && Array.isArray(q.value.options) ? q.value.options.filter(isObject).map((o) => ({ of: q.id, question: (q.value as JsonObject).id, o })) : []));
+  if (offers.length === 0) return null;
+  return (
+    <div className="chips dialogue-choices" role="group" aria-label="Buttons">
+      {offers.map(({ of, question, o }, i) => (
+        <button key={i} type="button" className="chip" onClick={() => press({ [of]: { text: String(o.label ?? o.id), question: question ?? "", commands: Array.isArray(o.commands) && o.commands.length > 0 ? o.commands : [{ type: "select", option: o.id ?? "" }] } })}>{String(o.label ?? o.id)}</button>
+      ))}
     </div>
   );
 }

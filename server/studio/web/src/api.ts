@@ -2,6 +2,7 @@
 import { Client, type Assistant, type Checkpoint, type Thread, type ThreadState } from "@langchain/langgraph-sdk";
 import type { Json, JsonObject } from "./json";
 import type { Schema } from "./schema";
+import type { Turn } from "./turns";
 
 export type { Assistant, Checkpoint };
 export type State = ThreadState<JsonObject>;
@@ -86,6 +87,30 @@ export type Drawing = { nodes: { id: string; data?: { name?: string; description
 export async function drawing(assistant: string, open: string[], signal: AbortSignal): Promise<Drawing> {
   const query = new URLSearchParams({ layout: "TB", open: JSON.stringify(open) });
   return ask<Drawing>(`/assistants/${encodeURIComponent(assistant)}/graph?${query}`, undefined, signal);
+}
+
+// dialogueOf returns the graph of the assistant in YAML that the server speaks for; other servers have none.
+export const dialogueOf = async (signal: AbortSignal) => (await ask<{ dialogue?: string }>("/info", undefined, signal)).dialogue;
+
+export type FlowInfo = { name: string; description: string; internal: boolean; version: string };
+export type Flows = { name: string; languages: string[]; flows: FlowInfo[]; graph: Drawing };
+
+// flowsOf lists the flows of a dialogue and draws the calls between them.
+export const flowsOf = (assistant: string, signal: AbortSignal) => ask<Flows>(`/assistants/${encodeURIComponent(assistant)}/flows?layout=LR`, undefined, signal);
+
+// flowOf draws a flow, as it was at a version if one is given.
+export const flowOf = (assistant: string, name: string, version: string | undefined, signal: AbortSignal) =>
+  ask<Drawing>(`/assistants/${encodeURIComponent(assistant)}/flows/${encodeURIComponent(name)}?layout=TB${version ? "&version=" + encodeURIComponent(version) : ""}`, undefined, signal);
+
+// turnsOf says why a conversation went as it did: the newest turns, or those before one.
+export const turnsOf = (thread: string, before: number | undefined, signal: AbortSignal) =>
+  ask<{ turns: Turn[]; more: boolean }>(`/threads/${thread}/turns?limit=50${before ? "&before=" + before : ""}`, undefined, signal);
+
+// testOf returns a conversation as a test.
+export async function testOf(thread: string): Promise<string> {
+  const response = await fetch(`${apiUrl}/threads/${thread}/test`, { headers });
+  if (!response.ok) throw new Error(`HTTP ${response.status}: ${await response.text()}`);
+  return response.text();
 }
 
 // searchThreads asks for parts of threads: whole conversations are too much for a list.

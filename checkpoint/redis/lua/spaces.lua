@@ -1,1 +1,0 @@
-return call('SMEMBERS', T .. ':s')

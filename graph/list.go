@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math/bits"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -16,7 +17,7 @@ import (
 // replaces what stands before it in plan order; two different overwrites in one
 // superstep are an error.
 //
-// A step that adds k items costs O(k), whatever the length of the list.
+// A step that adds k items costs O(k), times the logarithm of the list's length at most.
 //
 // Items are frozen once added: memory that they refer to may not be altered any
 // more, neither by who added them nor by who reads them. Items of a type with a
@@ -59,25 +60,23 @@ func (l *List[T]) Overwrite(items ...T) {
 
 // Len returns the number of items.
 func (l *List[T]) Len() int {
-	n := 0
-	for _, part := range l.parts() {
-		n += len(part)
+	if l.over {
+		return len(l.pend)
 	}
-	return n
+	return l.base.len() + len(l.pend)
 }
 
 // At returns the item at index i and panics, as indexing a slice does, when
 // there is none.
 func (l *List[T]) At(i int) T {
-	if at := i; at >= 0 {
-		for _, part := range l.parts() {
-			if at < len(part) {
-				return cloned(part[at])
-			}
-			at -= len(part)
-		}
+	switch n := l.Len() - len(l.pend); {
+	case i < 0 || i >= n+len(l.pend):
+		panic(fmt.Sprintf("graph: List index %d out of range with length %d", i, n+len(l.pend)))
+	case i >= n:
+		return cloned(l.pend[i-n])
+	default:
+		return cloned(l.base.at(i))
 	}
-	panic(fmt.Sprintf("graph: List index %d out of range with length %d", i, l.Len()))
 }
 
 // Last returns the last item, or the zero T when the list is empty.
@@ -95,17 +94,18 @@ func (l *List[T]) All() iter.Seq2[int, T] {
 	return func(yield func(int, T) bool) {
 		clone := cloner[T]()
 		n := 0
-		for _, part := range l.parts() {
+		l.parts(func(part []T) bool {
 			for _, item := range part {
 				if clone != nil {
 					item = clone(item)
 				}
 				if !yield(n, item) {
-					return
+					return false
 				}
 				n++
 			}
-		}
+			return true
+		})
 	}
 }
 
@@ -130,33 +130,31 @@ func (l List[T]) IsZero() bool { return l.Len() == 0 }
 // String formats the list as fmt.Sprint does a slice.
 func (l List[T]) String() string { return fmt.Sprint(l.raw()) }
 
-// parts returns the items in the slices that they stand in, one after the other. They
-// are read-only.
-func (l *List[T]) parts() [3][]T {
-	if l.over {
-		return [3][]T{l.pend}
+// parts yields the items in the slices that they stand in, one after the other. They are
+// read-only.
+func (l *List[T]) parts(yield func([]T) bool) {
+	if l.over || l.base.parts(yield) {
+		yield(l.pend)
 	}
-	return [3][]T{l.base.head.items, l.base.tail.items, l.pend}
 }
 
 // joined returns the items, n of them, in a slice of their own.
 func (l *List[T]) joined(n int) []T {
 	items := make([]T, 0, n)
-	for _, part := range l.parts() {
-		items = append(items, part...)
-	}
+	l.parts(func(part []T) bool { items = append(items, part...); return true })
 	return items
 }
 
 // raw returns the items, not cloned, to be read only.
 func (l *List[T]) raw() []T {
-	n := l.Len()
-	for _, part := range l.parts() {
-		if len(part) == n {
-			return part
-		}
+	switch n := l.Len(); {
+	case n == len(l.pend):
+		return l.pend
+	case n == len(l.base.top.items):
+		return l.base.top.items
+	default:
+		return l.joined(n)
 	}
-	return l.joined(n)
 }
 
 // settle makes what is pending part of base.
@@ -182,7 +180,7 @@ func (l List[T]) MarshalJSON() ([]byte, error) {
 func (l *List[T]) UnmarshalJSON(data []byte) error {
 	items, err := unmarshalArray[T](data)
 	if err == nil {
-		*l = List[T]{base: vec[T]{head: run[T]{items: items[:len(items):len(items)]}}}
+		*l = List[T]{base: vec[T]{top: run[T]{items: items[:len(items):len(items)]}}}
 	}
 	return err
 }
@@ -325,12 +323,21 @@ func checkOverwrites[C field.Change](cs []field.Change, over func(C) bool, same 
 }
 
 // run is a slice of which several copies share one backing array. The copy that
-// reaches to the end of the array's used part may append in place; any other
-// makes an array of its own first. So no copy ever sees a change, and appending
-// to the newest copy costs amortised O(1) an item.
+// reaches to the end of the array's used part may append in place. So no copy ever sees
+// a change.
 type run[T any] struct {
 	items []T
 	used  *atomic.Int64 // length of the used part; nil: the array has no room
+}
+
+// newRun returns a copy of some items, with room for more.
+func newRun[T any](room int, parts ...[]T) run[T] {
+	r := run[T]{items: make([]T, 0, room), used: new(atomic.Int64)}
+	for _, part := range parts {
+		r.items = append(r.items, part...)
+	}
+	r.used.Store(int64(len(r.items)))
+	return r
 }
 
 // extend appends in place, if it may.
@@ -343,47 +350,85 @@ func (r *run[T]) extend(more []T) bool {
 	return true
 }
 
+// append makes an array of its own where it may not append in place.
 func (r *run[T]) append(more []T) {
-	if !r.extend(more) {
-		*r = runOf(r.items, more)
+	if n := len(r.items); !r.extend(more) {
+		*r = newRun(max(n+len(more), n+n/2, 4), r.items, more)
 	}
 }
 
-// runOf returns the items of some slices in an array of its own, which has room for half
-// as many as the first had.
-func runOf[T any](first []T, more ...[]T) run[T] {
-	n := len(first)
-	for _, part := range more {
-		n += len(part)
-	}
-	r := run[T]{items: make([]T, len(first), max(n, len(first)+len(first)/2, 4)), used: new(atomic.Int64)}
-	copy(r.items, first)
-	for _, part := range more {
-		r.items = append(r.items, part...)
-	}
-	r.used.Store(int64(n))
-	return r
+// class is the same for runs whose lengths are about the same.
+func (r *run[T]) class() int { return bits.Len(uint(len(r.items))) / 3 }
+
+// vec is a sequence of which several copies share what they have in common: runs, of
+// which only the last is ever appended to. A copy that can't append in place begins a run
+// of its own: a thread's state that is kept and that of the run which begins with it both
+// grow, by the same items, at every turn. Once there are many runs of about the same
+// length they become one, so that an item is copied, and a sequence has runs, in
+// proportion to the logarithm of its length.
+type vec[T any] struct {
+	under  *vec[T] // what stands before; it is shared, and never altered
+	before int     // items in under
+	top    run[T]
 }
 
-// vec is a sequence of which several copies share what they have in common. What is
-// appended to a copy that can't do it in place stands beside what is shared, until it is
-// long enough to be worth an array for all: a thread's state that is kept and that of
-// the run which begins with it both grow, by the same items, at every turn.
-type vec[T any] struct{ head, tail run[T] }
+func (v *vec[T]) len() int { return v.before + len(v.top.items) }
+
+func (v *vec[T]) at(i int) T {
+	for i < v.before {
+		v = v.under
+	}
+	return v.top.items[i-v.before]
+}
+
+// parts yields the items in order; it reports whether yield never said no.
+func (v *vec[T]) parts(yield func([]T) bool) bool {
+	return (v.under == nil || v.under.parts(yield)) && yield(v.top.items)
+}
+
+const (
+	runFrom = 24 // items that are worth a run beside another
+	runsMax = 8  // of about the same length
+)
 
 func (v *vec[T]) append(more []T) {
-	n, aside := len(v.head.items), len(v.tail.items)+len(more)
-	switch {
-	case len(more) == 0 || len(v.tail.items) == 0 && v.head.extend(more):
-	case n >= tailFrom && aside <= tailFrom+n/32:
-		v.tail.append(more)
-	default:
-		*v = vec[T]{head: runOf(v.head.items, v.tail.items, more)}
+	if v.len() < runFrom {
+		v.top.append(more)
+		return
+	}
+	if len(more) == 0 || v.top.extend(more) {
+		return
+	}
+	n, room := len(v.top.items), 2*len(more)
+	if v.top.used != nil && cap(v.top.items) < n+len(more) { // it has grown in place, and will go on so
+		room = max(room, 2*n)
+	}
+	under := *v
+	*v = vec[T]{under: &under, before: under.len(), top: newRun(room, more)}
+	for v.join() {
 	}
 }
 
-// tailFrom is how many items are worth a tail.
-const tailFrom = 24
+// join makes the last runs one if there are many of about the same length.
+func (v *vec[T]) join() bool {
+	runs, at, class := 0, v, v.top.class()
+	for ; at != nil && at.top.class() <= class; at = at.under {
+		runs++
+	}
+	if runs < runsMax {
+		return false
+	}
+	next := vec[T]{under: at}
+	if at != nil {
+		next.before = at.len()
+	}
+	next.top.items = make([]T, v.len()-next.before)
+	for w := v; w != at; w = w.under {
+		copy(next.top.items[w.before-next.before:], w.top.items)
+	}
+	*v = next
+	return true
+}
 
 // marshalArray is json.Marshal with [] for nil.
 func marshalArray[T any](items []T) ([]byte, error) {

@@ -141,6 +141,27 @@ func TestNodeTimeouts(t *testing.T) { // TRPC-44, W12
 	})
 }
 
+// A task that got no place to run in until its superstep's time was over has failed: the
+// superstep did not end well.
+func TestAStepTimeoutFailsTasksThatHaveNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := one(func(context.Context, *trail) error { time.Sleep(time.Millisecond); return nil })
+		inner.AddNode("b", func(context.Context, *trail) error { return nil }).AddEdge("a", "b")
+		b := graph.New[trail]("g")
+		graph.AddSubgraph(b, "sub", compile(t, inner, graph.StepTimeout(time.Second)), graph.Mapping[trail, trail]{
+			In:  func(*trail, *trail) {},
+			Out: func(_ *trail, p *trail) { p.N = 1 },
+		})
+		// It gets the place of sub, which waits for its subgraph, or of the node in it.
+		b.AddNode("slow", func(context.Context, *trail) error { time.Sleep(2 * time.Second); return nil })
+		b.AddEdge(graph.Start, "sub").AddEdge(graph.Start, "slow")
+		snap, err := compile(t, b).Invoke(bg, nil, graph.MaxConcurrency(1))
+		e := wantErr[*graph.TimeoutError](t, err)
+		equal(t, "kind", e.Kind, "step")
+		equal(t, "N", snap.State.N, 0)
+	})
+}
+
 func TestHeartbeatsKeepAnIdleNodeAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := one(func(ctx context.Context, s *trail) error {

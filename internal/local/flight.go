@@ -288,17 +288,20 @@ func (s *Session) work(ctx context.Context, box *inbox, c *crew) {
 			return
 		}
 		i := c.tasks[k]
-		if ctx.Err() != nil {
-			box.put(&report{task: i, End: core.End{Err: context.Cause(ctx), Cancelled: true}})
-			continue
-		}
-		if err := s.o.Limit.acquire(ctx); err != nil {
-			box.put(&report{task: i, End: core.End{Err: err, Cancelled: true}})
-			continue
+		err := context.Cause(ctx)
+		if err == nil {
+			err = s.o.Limit.acquire(ctx)
 		}
 		if !box.begin(s.m, i, &task) {
-			s.o.Limit.release()
+			if err == nil {
+				s.o.Limit.release()
+			}
 			return
+		}
+		if err != nil {
+			r := s.givenUp(ctx, &task)
+			box.put(&r)
+			continue
 		}
 		c.hire(another)
 		current = &task
@@ -351,23 +354,29 @@ func (f *flight) lastOrders(box *inbox) {
 		}
 		box.close()
 		f.left = true
-		cause := context.Cause(f.stepCtx)
-		step := stepExpired(f.stepCtx)
 		for i := range f.s.m.Tasks() {
 			t := f.s.m.Task(i)
 			if !t.Runs() || f.reported[i] {
 				continue
 			}
-			r := report{task: i}
-			r.cancelled(cause)
-			if node := &f.s.prog.Nodes[t.Node]; step != nil {
-				r.failed(f.s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
-			}
+			r := f.s.givenUp(f.stepCtx, t)
 			box.alive--
 			f.deliver(&r)
 		}
 		return
 	}
+}
+
+// givenUp is the report of a task that is not begun, or not waited for any more, because
+// its superstep's context has ended.
+func (s *Session) givenUp(ctx context.Context, t *core.Task) report {
+	r := report{task: t.Index}
+	r.cancelled(context.Cause(ctx))
+	if step := stepExpired(ctx); step != nil {
+		node := &s.prog.Nodes[t.Node]
+		r.failed(s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
+	}
+	return r
 }
 
 func (f *flight) endStep() {

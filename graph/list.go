@@ -272,7 +272,7 @@ func (*listMerger[T]) Infallible() bool { return true }
 // Keeps implements [field.Keeping].
 func (f *listMerger[T]) Keeps(c field.Change) bool {
 	lc, ok := c.(*listChange[T])
-	return ok && lc.over && equalSlices(lc.items, (&List[T]{base: f.base}).raw())
+	return ok && lc.over && len(lc.items) == f.base.len() && equalSlices(lc.items, (&List[T]{base: f.base}).raw())
 }
 
 // Resets implements [field.Growing].

@@ -34,9 +34,8 @@ import (
 // may be copied, and is used by one goroutine at a time.
 type Value[T any] struct {
 	stamp stamp
-	base  T
-	pend  T
-	set   bool // pend holds the value
+	base  *valueChange[T] // what was set last; nil: nothing, ever. It is frozen
+	pend  *valueChange[T] // set since Bind
 }
 
 // Get returns the value. Do not alter what it refers to, unless T has a method
@@ -48,14 +47,19 @@ func (v *Value[T]) Get() T {
 // Set sets the value.
 func (v *Value[T]) Set(x T) {
 	v.stamp.own()
-	v.pend, v.set = cloned(x), true
+	v.pend = &valueChange[T]{cloned(x)}
 }
 
 func (v *Value[T]) value() T {
-	if v.set {
-		return v.pend
+	c := v.base
+	if v.pend != nil {
+		c = v.pend
 	}
-	return v.base
+	if c == nil {
+		var zero T
+		return zero
+	}
+	return c.value
 }
 
 // IsZero reports whether the value is the zero T; encoding/json's omitzero uses
@@ -74,7 +78,7 @@ func (v *Value[T]) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &x); err != nil {
 		return err
 	}
-	*v = Value[T]{base: x}
+	*v = Value[T]{base: &valueChange[T]{x}}
 	return nil
 }
 
@@ -86,9 +90,8 @@ type valueMerger[T any] Value[T]
 
 // Bind implements [field.Merger].
 func (f *valueMerger[T]) Bind() {
-	if f.set {
-		var zero T
-		f.base, f.pend, f.set = f.pend, zero, false
+	if f.pend != nil {
+		f.base, f.pend = f.pend, nil
 	}
 	f.stamp.bind()
 }
@@ -98,13 +101,13 @@ func (f *valueMerger[T]) Change() (field.Change, error) {
 	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !f.set || equal(f.pend, f.base) {
+	if f.pend == nil || equal(f.pend.value, (&Value[T]{base: f.base}).value()) {
 		return nil, nil
 	}
-	if err := finite(f.pend); err != nil {
+	if err := finite(f.pend.value); err != nil {
 		return nil, err
 	}
-	return &valueChange[T]{value: f.pend}, nil
+	return f.pend, nil
 }
 
 // Write implements [field.Merger].
@@ -121,7 +124,7 @@ func (f *valueMerger[T]) Write(c field.Change) error {
 func (f *valueMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*f = valueMerger[T]{base: vc.value}
+		*f = valueMerger[T]{base: vc}
 	}
 	return err
 }

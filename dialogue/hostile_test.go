@@ -613,7 +613,7 @@ func eachScenario(t *testing.T, play func(s dialoguetest.Scenario, p *program.Pr
 }
 
 func TestNoiseAmongTheCommandsOfAnyScenarioBreaksNoLaw(t *testing.T) {
-	seeds := uint64(4)
+	seeds := uint64(4+rarer-1) / uint64(rarer)
 	if n, err := strconv.ParseUint(os.Getenv("HOSTILE_SEEDS"), 10, 64); err == nil {
 		seeds = n
 	}

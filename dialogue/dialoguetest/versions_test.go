@@ -10,6 +10,8 @@ import (
 
 	"github.com/superstep-dev/superstep/dialogue/dialoguetest"
 	"github.com/superstep-dev/superstep/dialogue/program"
+
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 // member returns the value of a key, nil if there is none.
@@ -115,6 +117,9 @@ func otherNames(flow *yaml.Node) {
 func TestAProgramThatChangesAtAnyInputOfAnyScenarioChangesNothingThatIsSeen(t *testing.T) {
 	list := append(scenarios(t, "testdata/scenarios.yaml"), scenarios(t, "testdata/more.yaml")...)
 	stride := 5 // every input is the first to see the change in one of so many runs
+	if race.Enabled {
+		stride = 15
+	}
 	if os.Getenv("DIALOGUE_VERSIONS") != "" {
 		stride = 1
 	}

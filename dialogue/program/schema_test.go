@@ -16,6 +16,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
+
+	"github.com/superstep-dev/superstep/internal/race"
 )
 
 // validator returns the schema as an editor uses it.
@@ -293,7 +295,10 @@ func TestWhatTheParserTakesTheSchemaTakes(t *testing.T) {
 			if again || everyStepHas(key) && strings.Contains(f.what, " step, ") && f.what != "say step, form 1" {
 				continue // the same in both forms, or for every type of steps
 			}
-			for _, v := range values {
+			for k, v := range values {
+				if race.Enabled && k%3 != len(key)%3 { // it takes many times as long
+					continue
+				}
 				text := f.with(key, v, defs)
 				errs := findingsOf(text)
 				err := valid(t, r, document(t, text))
@@ -313,7 +318,7 @@ func TestWhatTheParserTakesTheSchemaTakes(t *testing.T) {
 		}
 	}
 	t.Logf("%d taken, %d refused", taken, refused)
-	if taken < 150 {
+	if taken < 150 && !race.Enabled || taken < 40 {
 		t.Errorf("only %d documents were taken: the samples prove nothing", taken)
 	}
 }

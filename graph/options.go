@@ -297,7 +297,7 @@ const (
 	// the checkpoint before that run, on a new branch: as if it had not been.
 	// What it has recorded stays in the thread's history, if that run began the
 	// thread, too: the new one then begins it anew. A run that came to its end
-	// before it could be stopped is not taken back.
+	// before it could be stopped is not taken back, nor one whose beginning was pruned.
 	BusyRollback
 )
 

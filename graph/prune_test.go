@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -364,4 +365,40 @@ func TestPruneKeepsWhatABranchBeganWith(t *testing.T) {
 			t.Fatalf("%d pages", n)
 		}
 	}
+}
+
+// What was pruned can't be gone back to: a turn that rolls a run back, while what that
+// had begun with was pruned, goes on after it, and loses nothing that a caller was told.
+func TestARollbackBehindAPruneKeepsWhatWasToldBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := compile(t, one(func(ctx context.Context, s *trail) error {
+			if s.Ran.Last() == "second" && graph.Info(ctx).Step == 2 {
+				time.Sleep(50 * time.Millisecond) // it ignores its context for a while
+				return ctx.Err()
+			}
+			return nil
+		}), graph.WithCheckpointer(checkpoint.NewMemory()), graph.LeaseTTL(time.Minute))
+		th := g.Thread("t")
+		say := func(word string, opts ...graph.RunOption) error {
+			_, err := th.Invoke(bg, th.Input(func(s *trail) error { s.Ran.Add(word); return nil }), opts...)
+			return err
+		}
+		if err := say("first"); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = say("second") }()
+		time.Sleep(time.Millisecond)
+		go func() {
+			if _, err := g.Thread("t", graph.WhenBusy(graph.BusyInterrupt)).Prune(bg, graph.Keep{Last: 1}); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(time.Millisecond)
+		if err := say("third", graph.WhenBusy(graph.BusyRollback)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		snap := must[*graph.Snapshot[trail]](t)(th.State(bg))
+		equal(t, "what was said", snap.State.ran(), "first second third")
+	})
 }

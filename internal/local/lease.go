@@ -242,8 +242,9 @@ func (s *Session) hold(ctx context.Context, at checkpoint.ID) (checkpoint.ID, er
 }
 
 // before returns the newest record that none of the runs wrote, which were stopped:
-// what a run wrote that came to its end stays. If they wrote all there is, the run
-// begins as in an empty log, beside them.
+// what a run wrote that came to its end stays. If they wrote all there ever was, the run
+// begins as in an empty log, beside them. If what they began with was pruned, there is
+// nothing to go back to: they are as if interrupted.
 func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, error) {
 	runs := map[checkpoint.ID]bool{}
 	for _, h := range holders {
@@ -261,15 +262,22 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 	case err != nil:
 		return failed(err)
 	}
+	first := head.Seq + 1 // number of their oldest record
 	for r, err := range Line(ctx, s.o.Store, head, true) {
 		if err != nil {
 			return failed(err)
 		}
 		if !runs[r.ID.Run()] {
+			if r.Seq < first-1 {
+				return "", nil
+			}
 			return r.ID, nil
 		}
+		first = r.Seq
 	}
-	s.anew = head.ID
+	if first == 1 {
+		s.anew = head.ID
+	}
 	return "", nil
 }
 

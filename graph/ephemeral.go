@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -17,12 +18,10 @@ import (
 // The zero Ephemeral is unset and ready to use. Like all field types it may be
 // copied, and is used by one goroutine at a time.
 type Ephemeral[T any] struct {
-	stamp   stamp
-	base    T
-	pend    T
-	next    *T   // what tasks of the open superstep have set that are folded already
-	has     bool // base is set
-	pending bool // pend is set
+	stamp stamp
+	now   *valueChange[T] // nil: there is none
+	pend  *valueChange[T] // set since Bind
+	next  *valueChange[T] // what tasks of the open superstep have set that are folded already
 }
 
 // Get returns the value that was set in the superstep before or earlier by this
@@ -30,20 +29,15 @@ type Ephemeral[T any] struct {
 func (e *Ephemeral[T]) Get() T { return cloned(e.value()) }
 
 // Has reports whether there is a value.
-func (e *Ephemeral[T]) Has() bool { return e.has || e.pending }
+func (e *Ephemeral[T]) Has() bool { return e.now != nil || e.pend != nil }
 
 // Set sets the value.
 func (e *Ephemeral[T]) Set(x T) {
 	e.stamp.own()
-	e.pend, e.pending = cloned(x), true
+	e.pend = &valueChange[T]{cloned(x)}
 }
 
-func (e *Ephemeral[T]) value() T {
-	if e.pending {
-		return e.pend
-	}
-	return e.base
-}
+func (e *Ephemeral[T]) value() T { return cmp.Or(e.pend, e.now).get() }
 
 // IsZero reports whether there is no value; encoding/json's omitzero uses it.
 func (e Ephemeral[T]) IsZero() bool { return !e.Has() && e.next == nil }
@@ -62,10 +56,13 @@ func (e Ephemeral[T]) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON replaces the value; null leaves none.
 func (e *Ephemeral[T]) UnmarshalJSON(data []byte) error {
 	x, has, err := unmarshalOptional[T](data)
-	if err == nil {
-		*e = Ephemeral[T]{base: x, has: has}
+	if err != nil {
+		return err
 	}
-	return err
+	if *e = (Ephemeral[T]{}); has {
+		e.now = &valueChange[T]{x}
+	}
+	return nil
 }
 
 // Merger implements [field.Merging], for the engine.
@@ -82,7 +79,7 @@ func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
 	if e.next == nil {
 		return marshalOptional(e, e.Has())
 	}
-	ops := map[string]any{opNext: e.next}
+	ops := map[string]any{opNext: e.next.value}
 	if e.Has() {
 		ops[opOverwrite] = e.value()
 	}
@@ -93,13 +90,18 @@ func (f *ephemeralMerger[T]) MarshalSnapshot() ([]byte, error) {
 func (f *ephemeralMerger[T]) UnmarshalSnapshot(data []byte) (err error) {
 	var read ephemeralMerger[T]
 	if ops, ok := operations(data, opOverwrite, opNext); ok && ops[opNext] != nil {
-		read.next = new(T)
-		err = json.Unmarshal(ops[opNext], read.next)
+		read.next = new(valueChange[T])
+		err = json.Unmarshal(ops[opNext], &read.next.value)
 		if value := ops[opOverwrite]; value != nil && err == nil {
-			read.has, err = true, json.Unmarshal(value, &read.base)
+			read.now = new(valueChange[T])
+			err = json.Unmarshal(value, &read.now.value)
 		}
 	} else {
-		read.base, read.has, err = unmarshalSnapshot[T](data)
+		var x T
+		var has bool
+		if x, has, err = unmarshalSnapshot[T](data); has {
+			read.now = &valueChange[T]{x}
+		}
 	}
 	if err == nil {
 		*f = read
@@ -152,10 +154,7 @@ func reserved(data []byte) bool {
 
 // Bind implements [field.Merger].
 func (f *ephemeralMerger[T]) Bind() {
-	if f.pending {
-		*f = ephemeralMerger[T]{base: f.pend, has: true}
-	}
-	f.next = nil
+	f.now, f.pend, f.next = cmp.Or(f.pend, f.now), nil, nil
 	f.stamp.bind()
 }
 
@@ -165,13 +164,13 @@ func (f *ephemeralMerger[T]) Change() (field.Change, error) {
 	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if !f.pending {
+	if f.pend == nil {
 		return nil, nil
 	}
-	if err := finite(f.pend); err != nil {
+	if err := finite(f.pend.value); err != nil {
 		return nil, err
 	}
-	return &valueChange[T]{value: f.pend}, nil
+	return f.pend, nil
 }
 
 // Write implements [field.Merger].
@@ -188,7 +187,7 @@ func (f *ephemeralMerger[T]) Write(c field.Change) error {
 func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		f.next = &vc.value
+		f.next = vc
 	}
 	return err
 }
@@ -197,7 +196,7 @@ func (f *ephemeralMerger[T]) Apply(c field.Change) error {
 func (f *ephemeralMerger[T]) Give(c field.Change) error {
 	vc, err := changeAs[*valueChange[T]](c)
 	if err == nil {
-		*f = ephemeralMerger[T]{base: vc.value, has: true}
+		*f = ephemeralMerger[T]{now: vc}
 	}
 	return err
 }
@@ -208,17 +207,14 @@ func (f *ephemeralMerger[T]) EndStep() bool {
 	if e.IsZero() {
 		return false
 	}
-	next := e.next
-	if *e = (Ephemeral[T]{}); next != nil {
-		e.base, e.has = *next, true
-	}
+	*e = Ephemeral[T]{now: e.next}
 	return true
 }
 
 // Ahead implements [field.Stepped].
 func (f *ephemeralMerger[T]) Ahead() {
 	if f.next != nil {
-		*f = ephemeralMerger[T]{base: *f.next, has: true}
+		*f = ephemeralMerger[T]{now: f.next}
 	}
 }
 

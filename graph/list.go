@@ -69,11 +69,12 @@ func (l *List[T]) Len() int {
 // At returns the item at index i and panics, as indexing a slice does, when
 // there is none.
 func (l *List[T]) At(i int) T {
-	switch n := l.Len() - len(l.pend); {
-	case i < 0 || i >= n+len(l.pend):
-		panic(fmt.Sprintf("graph: List index %d out of range with length %d", i, n+len(l.pend)))
-	case i >= n:
-		return cloned(l.pend[i-n])
+	n := l.Len()
+	switch pend := n - len(l.pend); {
+	case i < 0 || i >= n:
+		panic(fmt.Sprintf("graph: List index %d out of range with length %d", i, n))
+	case i >= pend:
+		return cloned(l.pend[i-pend])
 	default:
 		return cloned(l.base.at(i))
 	}

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,17 +51,7 @@ func (v *Value[T]) Set(x T) {
 	v.pend = &valueChange[T]{cloned(x)}
 }
 
-func (v *Value[T]) value() T {
-	c := v.base
-	if v.pend != nil {
-		c = v.pend
-	}
-	if c == nil {
-		var zero T
-		return zero
-	}
-	return c.value
-}
+func (v *Value[T]) value() T { return cmp.Or(v.pend, v.base).get() }
 
 // IsZero reports whether the value is the zero T; encoding/json's omitzero uses
 // it.
@@ -90,9 +81,7 @@ type valueMerger[T any] Value[T]
 
 // Bind implements [field.Merger].
 func (f *valueMerger[T]) Bind() {
-	if f.pend != nil {
-		f.base, f.pend = f.pend, nil
-	}
+	f.base, f.pend = cmp.Or(f.pend, f.base), nil
 	f.stamp.bind()
 }
 
@@ -101,7 +90,7 @@ func (f *valueMerger[T]) Change() (field.Change, error) {
 	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if f.pend == nil || equal(f.pend.value, (&Value[T]{base: f.base}).value()) {
+	if f.pend == nil || equal(f.pend.value, f.base.get()) {
 		return nil, nil
 	}
 	if err := finite(f.pend.value); err != nil {
@@ -145,8 +134,17 @@ func (*valueMerger[T]) Infallible() bool { return true }
 // SchemaOf implements [field.Schemer].
 func (*valueMerger[T]) SchemaOf() any { return zeroOf[T]() }
 
-// valueChange is the change of Value and Ephemeral: the new value.
+// valueChange is the change of Value and Ephemeral: the new value. It is frozen, and so
+// is what the fields hold.
 type valueChange[T any] struct{ value T }
+
+// get returns the value, the zero T of none.
+func (c *valueChange[T]) get() (value T) {
+	if c != nil {
+		value = c.value
+	}
+	return value
+}
 
 func (c *valueChange[T]) MarshalJSON() ([]byte, error) {
 	if err := encodable(c.value); err != nil {

@@ -371,11 +371,7 @@ func (f *flight) lastOrders(box *inbox) {
 // its superstep's context has ended.
 func (s *Session) givenUp(ctx context.Context, t *core.Task) report {
 	r := report{task: t.Index}
-	r.cancelled(context.Cause(ctx))
-	if step := stepExpired(ctx); step != nil {
-		node := &s.prog.Nodes[t.Node]
-		r.failed(s.nodeError(node, t.Raw, 1, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
-	}
+	s.cutOff(ctx, &r, &s.prog.Nodes[t.Node], t.Raw, 1)
 	return r
 }
 

@@ -859,11 +859,17 @@ func (e *execution) stopped(attempt int, err error) bool {
 	if e.ctx.Err() == nil || !causedBy(e.ctx, err) {
 		return false
 	}
-	e.cancelled(context.Cause(e.ctx))
-	if step := stepExpired(e.ctx); step != nil {
-		e.fails(attempt, &TimeoutError{Node: e.node.Name, Kind: "step", Limit: step.Limit})
-	}
+	e.s.cutOff(e.ctx, &e.report, e.node, e.task.Raw, attempt)
 	return true
+}
+
+// cutOff reports a task that was ended by its superstep's context: it was cancelled, or
+// has failed if the superstep's time was over.
+func (s *Session) cutOff(ctx context.Context, r *report, node *Node, payload json.RawMessage, attempt int) {
+	r.cancelled(context.Cause(ctx))
+	if step := stepExpired(ctx); step != nil {
+		r.failed(s.nodeError(node, payload, attempt, &TimeoutError{Node: node.Name, Kind: "step", Limit: step.Limit}))
+	}
 }
 
 // payload decodes a payload that was sent to the node.

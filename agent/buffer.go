@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -202,15 +201,6 @@ func newest(messages []chat.Message, max int, count chat.Counter) int {
 type summarized struct {
 	Text string
 	Used Usage `json:",omitempty"`
-}
-
-// UnmarshalJSON takes a text alone, too, as it was recorded before.
-func (s *summarized) UnmarshalJSON(data []byte) error {
-	type plain summarized
-	if json.Unmarshal(data, &s.Text) == nil {
-		return nil
-	}
-	return json.Unmarshal(data, (*plain)(s))
 }
 
 func (c *Summary) summarize(ctx context.Context, old []chat.Message) (summarized, error) {

@@ -77,9 +77,7 @@ type Model struct {
 	err      *model.Error // why no request can be made
 }
 
-type settings struct {
-	vendor.Settings
-}
+type settings = vendor.Settings
 
 // Option is a setting of [New].
 type Option func(*settings)
@@ -124,7 +122,7 @@ func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t
 // The model never repeats a request by itself: see [model.Retry]. A redirect to
 // another server isn't followed: it would get the key.
 func New(modelName string, opts ...Option) *Model {
-	s := settings{vendor.Settings{Key: os.Getenv("ANTHROPIC_API_KEY"), BaseURL: os.Getenv("ANTHROPIC_BASE_URL")}}
+	s := settings{Key: os.Getenv("ANTHROPIC_API_KEY"), BaseURL: os.Getenv("ANTHROPIC_BASE_URL")}
 	for _, o := range opts {
 		o(&s)
 	}

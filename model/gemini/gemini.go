@@ -69,9 +69,7 @@ type Model struct {
 	err      *model.Error // why no request can be made
 }
 
-type settings struct {
-	vendor.Settings
-}
+type settings = vendor.Settings
 
 // Option is a setting of [New].
 type Option func(*settings)
@@ -118,7 +116,7 @@ func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t
 // The model never repeats or continues a request by itself: see [model.Retry]. A
 // redirect to another server isn't followed: it would get the key.
 func New(modelName string, opts ...Option) *Model {
-	s := settings{vendor.Settings{Key: os.Getenv("GOOGLE_API_KEY"), BaseURL: os.Getenv("GOOGLE_GEMINI_BASE_URL")}}
+	s := settings{Key: os.Getenv("GOOGLE_API_KEY"), BaseURL: os.Getenv("GOOGLE_GEMINI_BASE_URL")}
 	if s.Key == "" {
 		s.Key = os.Getenv("GEMINI_API_KEY")
 	}

@@ -152,7 +152,7 @@ func TestLiveAndReplayedSchemaStatesAreTheSame(t *testing.T) {
 				t.Fatalf("folding altered what a task sees: %v to %v", before, after)
 			}
 			for _, c := range cs {
-				data, _, err := v.Encode(c)
+				data, err := v.Encode(c)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +163,7 @@ func TestLiveAndReplayedSchemaStatesAreTheSame(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", data, err)
 				}
-				again, _, err := v.Encode(decoded)
+				again, err := v.Encode(decoded)
 				if err != nil || !bytes.Equal(data, again) {
 					t.Fatalf("%s decodes to what is %s (%v)", data, again, err)
 				}
@@ -191,15 +191,15 @@ func TestSchemaSnapshotLeavesGrowingFieldsOut(t *testing.T) {
 	v := cellsOfEachKind(t)
 	s := v.New()
 	c := written(t, v, s, MapState{"list": []string{"a"}, "int": 1})
-	_, growth, err := v.Encode(c)
-	if err != nil || !slices.Equal(growth, []core.Growth{{Field: "list"}}) {
-		t.Fatal(growth, err)
+	if growth := v.Growth(c); !slices.Equal(growth, []core.Growth{{Field: "list"}}) {
+		t.Fatal(growth)
 	}
-	_, growth, _ = v.Encode(written(t, v, s, MapState{"list": Overwrite([]string{"a"})}, MapState{"list": "b"}))
+	growth := v.Growth(written(t, v, s, MapState{"list": Overwrite([]string{"a"})}, MapState{"list": "b"}))
 	if !slices.Equal(growth, []core.Growth{{Field: "list", Reset: true}}) {
 		t.Error(growth)
 	}
-	if s, _, err = v.Fold(s, []any{c}, core.Committed); err != nil {
+	s, _, err := v.Fold(s, []any{c}, core.Committed)
+	if err != nil {
 		t.Fatal(err)
 	}
 	data, err := v.Snapshot(s, false)
@@ -210,7 +210,7 @@ func TestSchemaSnapshotLeavesGrowingFieldsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, _, _ := v.Encode(only); string(data) != `{"list":["a"]}` {
+	if data, _ := v.Encode(only); string(data) != `{"list":["a"]}` {
 		t.Errorf("%s", data)
 	}
 }
@@ -365,7 +365,7 @@ func TestValuesThatASchemaCannotStore(t *testing.T) {
 			if cerr != nil {
 				t.Fatal(cerr)
 			}
-			_, _, err = v.Encode(c)
+			_, err = v.Encode(c)
 		}
 		name := slices.Collect(maps.Keys(u))[0]
 		if want == "not known" { // an unnamed struct has no name to be known by
@@ -398,7 +398,7 @@ func FuzzDecodeCells(f *testing.F) {
 		if err != nil || c == nil {
 			return
 		}
-		enc, _, err := v.Encode(c)
+		enc, err := v.Encode(c)
 		if err != nil {
 			t.Fatalf("%s decodes to what can't be encoded: %v", data, err)
 		}

@@ -333,8 +333,7 @@ func (t *schemaType) overlay(node string, update MapState) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	data, _, err := t.values.Encode(c)
-	return data, err
+	return t.values.Encode(c)
 }
 
 // payload encodes a map that is sent to a task: values of declared fields have

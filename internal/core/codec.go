@@ -73,7 +73,7 @@ func (c *codec) restoreChanges(t *Task, version int, data json.RawMessage) (err 
 	if t.changes, err = Recorded(c.values, version, data); err != nil {
 		return err
 	}
-	t.data, t.growth, err = c.values.Encode(t.changes)
+	t.data, err = c.values.Encode(t.changes)
 	return err
 }
 

@@ -94,7 +94,6 @@ type Task struct {
 
 	changes Changes
 	data    json.RawMessage
-	growth  []Growth
 	routing *Routing                 // never altered
 	kept    map[string]checkpoint.ID // records at which subgraphs stand that keep their state
 	first   bool                     // it began with a question, in this run
@@ -518,8 +517,8 @@ func (m *Machine) foldFinished() ([]checkpoint.Change, error) {
 		}
 		// One that wrote nothing is there too: it says that the node ran.
 		parts = append(parts, checkpoint.Change{Node: m.cfg.Plan.NameOf(t.Node), Task: i, Data: t.data})
-		m.tail.grew(t.growth, m.tail.seq+1)
-		t.folded, t.changes, t.data, t.growth = true, nil, nil, nil
+		m.grew(t.changes)
+		t.folded, t.changes, t.data = true, nil, nil
 	}
 	return parts, m.fold(Written, cs...)
 }
@@ -686,7 +685,7 @@ func (m *Machine) Restart() error {
 func (t *Task) void(text string) {
 	t.Gen++
 	t.Status, t.Err, t.ErrText = Waiting, nil, text
-	t.changes, t.data, t.growth, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil, nil
+	t.changes, t.data, t.Questions, t.Children, t.kept = nil, nil, nil, nil, nil
 	t.ran, t.routing, t.saved, t.Failure, t.first = false, nil, saved{}, nil, false
 	t.leave()
 }
@@ -700,12 +699,11 @@ type Calls struct {
 
 // End is how an execution of a task ended. The machine keeps what it refers to.
 type End struct {
-	// Ran says that the task's node has succeeded, now or before. Data and Growth are
-	// what Values.Encode returned for its changes, not needed without persistence.
+	// Ran says that the task's node has succeeded, now or before. Data is what
+	// Values.Encode returned for its changes, not needed without persistence.
 	Ran     bool
 	Changes Changes
 	Data    json.RawMessage
-	Growth  []Growth
 
 	// Routing is where the task leads when it has finished: Err is nil. It may be
 	// shared with other tasks: nobody may alter it any more.
@@ -734,7 +732,7 @@ func (m *Machine) Ended(i int, e *End) {
 	t.Cached = t.Cached || e.Cached
 	switch {
 	case e.Ran && !t.ran:
-		t.changes, t.data, t.growth, t.Children = e.Changes, e.Data, e.Growth, nil
+		t.changes, t.data, t.Children = e.Changes, e.Data, nil
 		if t.Status, t.ran = Changed, true; e.Calls != nil && len(e.Calls.Kept) > 0 {
 			t.kept, t.saved.open = e.Calls.Kept, false
 		}

@@ -479,7 +479,7 @@ func (tr *trial) end(i int) {
 		tr.must(err)
 		end.Changes, err = (toy{}).Decode(form, nil)
 		tr.must(err)
-		end.Data, end.Growth, err = (toy{}).Encode(end.Changes)
+		end.Data, err = (toy{}).Encode(end.Changes)
 		tr.must(err)
 	}
 	switch tr.trouble(3, "router") {

@@ -141,12 +141,19 @@ func (m *Machine) part(parts []checkpoint.Change, node string, task int, changes
 	if changes == nil && node == "" || !m.cfg.Persist {
 		return parts, nil
 	}
-	data, growth, err := m.cfg.Values.Encode(changes)
+	data, err := m.cfg.Values.Encode(changes)
 	if err != nil || data == nil && node == "" {
 		return parts, err
 	}
-	m.tail.grew(growth, m.tail.seq+1)
+	m.grew(changes)
 	return append(parts, checkpoint.Change{Node: node, Task: task, Data: data}), nil
+}
+
+// grew notes that the next record holds changes.
+func (m *Machine) grew(changes Changes) {
+	if m.cfg.Persist {
+		m.tail.ranges = Grow(m.tail.ranges, m.cfg.Values.Growth(changes), m.tail.seq+1)
+	}
 }
 
 // record adds a record inside the open superstep, which keeps its epoch.
@@ -182,7 +189,7 @@ func (m *Machine) recordStep(done []Task, planned bool) error {
 			continue
 		}
 		parts = append(parts, checkpoint.Change{Node: name, Task: i, Data: t.data, Routing: led})
-		m.tail.grew(t.growth, m.tail.seq+1)
+		m.grew(t.changes)
 	}
 	drop := m.tail.dropOpen()
 	if err := m.newEpoch(checkpoint.SourceLoop, parts); err != nil {

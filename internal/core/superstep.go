@@ -61,7 +61,7 @@ func (s *superstep) standIn(i, node int, r Routing) (task int) {
 	}
 	t := &s.tasks[i]
 	t.Status, t.folded, t.routing, t.Err, t.ErrText = Done, true, &r, nil, ""
-	t.Questions, t.Children, t.changes, t.data, t.growth = nil, nil, nil, nil, nil
+	t.Questions, t.Children, t.changes, t.data = nil, nil, nil, nil
 	return i
 }
 

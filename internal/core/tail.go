@@ -38,9 +38,6 @@ type tail struct {
 	ranges map[string][][2]int64
 }
 
-// grew notes that record seq holds changes to growing fields.
-func (l *tail) grew(growth []Growth, seq int64) { l.ranges = Grow(l.ranges, growth, seq) }
-
 // pending collects what the next Ready has to hold.
 type pending struct {
 	record  *checkpoint.Record

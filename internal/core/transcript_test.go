@@ -384,7 +384,7 @@ func (st *story) report(what string, a *args) error {
 			return fmt.Errorf("%s has returned before", name)
 		}
 		end.Ran, end.Changes = true, changes
-		end.Data, end.Growth, err = (toy{}).Encode(changes)
+		end.Data, err = (toy{}).Encode(changes)
 		return err
 	}
 	switch what {

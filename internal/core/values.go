@@ -42,10 +42,12 @@ type Values interface {
 	// progress: it is the difference of a digest of the state.
 	Fold(base State, cs []Changes, when When) (next State, digest uint64, err error)
 
-	// Encode returns the recorded form of changes (a JSON object, field name
-	// to update form) and which growing fields it touches. It returns nil
-	// data when nothing of it is to be recorded.
-	Encode(changes Changes) (json.RawMessage, []Growth, error)
+	// Encode returns the recorded form of changes: a JSON object, field name
+	// to update form; nil when nothing of it is to be recorded.
+	Encode(changes Changes) (json.RawMessage, error)
+
+	// Growth returns which growing fields changes touch.
+	Growth(changes Changes) []Growth
 
 	// Decode reads what Encode returned. If only is not nil, fields that it
 	// doesn't name are skipped; fields the state no longer has always are.

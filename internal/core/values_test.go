@@ -165,26 +165,34 @@ func hash(name string, v []string) uint64 {
 	return h.Sum64()
 }
 
-func (toy) Encode(changes any) (json.RawMessage, []core.Growth, error) {
+func (toy) Encode(changes any) (json.RawMessage, error) {
 	c, _ := changes.(toyChanges)
 	if len(c) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	var parts []string
-	var growth []core.Growth
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		u := c[name]
 		form := strings.Join(u.items, ",")
 		if kind(name) == 'l' {
 			form = "[" + form + "]"
-			growth = append(growth, core.Growth{Field: name, Reset: u.over})
 		}
 		if u.over {
 			form = `{"$overwrite":` + form + `}`
 		}
 		parts = append(parts, strconv.Quote(name)+":"+form)
 	}
-	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), growth, nil
+	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil
+}
+
+func (toy) Growth(changes any) (growth []core.Growth) {
+	c, _ := changes.(toyChanges)
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if kind(name) == 'l' {
+			growth = append(growth, core.Growth{Field: name, Reset: c[name].over})
+		}
+	}
+	return growth
 }
 
 func (toy) Decode(data json.RawMessage, only []string) (any, error) {

@@ -38,7 +38,7 @@ func (e *execution) cached(payload any) (key string, hit bool, err error) {
 		if e.Changes, err = s.prog.Values.Decode(entry.Changes, nil); err != nil {
 			return key, false, nil
 		}
-		if e.Data, e.Growth, err = s.prog.Values.Encode(e.Changes); err != nil {
+		if e.Data, err = s.prog.Values.Encode(e.Changes); err != nil {
 			return key, false, err
 		}
 	}
@@ -57,7 +57,7 @@ func (e *execution) cache(key string) {
 	data := e.Data
 	if data == nil && e.Changes != nil {
 		var err error
-		if data, _, err = values.Encode(e.Changes); err != nil {
+		if data, err = values.Encode(e.Changes); err != nil {
 			return
 		}
 	}

@@ -289,9 +289,8 @@ func readState(ctx context.Context, store checkpoint.Store, values core.Values, 
 		}
 		tip.State, err = foldRecord(values, tip.State, r, func(data json.RawMessage, changes any) error {
 			tip.Bytes += len(data)
-			_, growth, err := values.Encode(changes)
-			tip.Ranges = core.Grow(tip.Ranges, growth, r.Seq)
-			return err
+			tip.Ranges = core.Grow(tip.Ranges, values.Growth(changes), r.Seq)
+			return nil
 		})
 	}
 	if err != nil || !keep.keeps(0) {
@@ -329,9 +328,8 @@ func goOn(ctx context.Context, store checkpoint.Store, values core.Values, tip *
 				if r.Snapshot != nil {
 					return nil
 				}
-				_, growth, err := values.Encode(changes)
-				on.Ranges = core.Grow(on.Ranges, growth, r.Seq)
-				return err
+				on.Ranges = core.Grow(on.Ranges, values.Growth(changes), r.Seq)
+				return nil
 			})
 			if err != nil {
 				return false, err

@@ -46,13 +46,13 @@ func (counterValues) Fold(base any, cs []any, _ core.When) (any, uint64, error) 
 	}
 	return &c, uint64(len(cs)), nil
 }
-func (counterValues) Encode(changes any) (json.RawMessage, []core.Growth, error) {
+func (counterValues) Encode(changes any) (json.RawMessage, error) {
 	if changes == nil {
-		return nil, nil, nil
+		return nil, nil
 	}
-	data, err := json.Marshal(changes)
-	return data, nil, err
+	return json.Marshal(changes)
 }
+func (counterValues) Growth(any) []core.Growth { return nil }
 func (counterValues) Decode(data json.RawMessage, only []string) (any, error) {
 	var d int
 	err := json.Unmarshal(data, &d)

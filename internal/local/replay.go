@@ -585,7 +585,7 @@ func normal(v core.Values, version int, data json.RawMessage) (map[string]json.R
 	if err != nil || changes == nil {
 		return nil, err
 	}
-	if data, _, err = v.Encode(changes); err != nil || data == nil {
+	if data, err = v.Encode(changes); err != nil || data == nil {
 		return nil, err
 	}
 	var fields map[string]json.RawMessage

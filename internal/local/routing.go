@@ -139,7 +139,7 @@ func (s *Session) callRouters(ctx context.Context, node *Node, l *leaving) (sum 
 			return sum, fmt.Errorf("the state that the router of node %q was given: %w", node.Name, err)
 		}
 		if wrote != nil {
-			data, _, _ := s.prog.Values.Encode(wrote)
+			data, _ := s.prog.Values.Encode(wrote)
 			field, _ := largest(data)
 			return sum, &MutationError{Node: node.Name, Field: field, Kind: "router"}
 		}

@@ -594,7 +594,7 @@ func (s *Session) collectChanges(c *core.Commit) {
 		data := t.Data()
 		if data == nil {
 			var err error
-			if data, _, err = s.prog.Values.Encode(t.Changes()); err != nil || data == nil {
+			if data, err = s.prog.Values.Encode(t.Changes()); err != nil || data == nil {
 				continue // checked when the task ended
 			}
 		}

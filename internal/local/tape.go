@@ -292,7 +292,7 @@ func (tp *Tape) recorded(e *execution) (done bool) {
 		}
 		var err error
 		if e.Changes, err = core.Recorded(s.prog.Values, rec.Version, c.Data); err == nil && e.Changes != nil {
-			e.Data, e.Growth, err = s.prog.Values.Encode(e.Changes)
+			e.Data, err = s.prog.Values.Encode(e.Changes)
 		}
 		if err != nil {
 			e.fails(0, fmt.Errorf("recorded changes: %w", err))

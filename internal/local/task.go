@@ -912,7 +912,7 @@ func (e *execution) collect(state any) error {
 	}
 	e.Changes = changes
 	if changes != nil && (s.o.Store != nil || s.encode) {
-		if e.Data, e.Growth, err = s.prog.Values.Encode(changes); err != nil {
+		if e.Data, err = s.prog.Values.Encode(changes); err != nil {
 			if s.o.Store != nil {
 				return &CheckpointError{Thread: s.o.Log.Thread, Op: "save", Err: err}
 			}

@@ -34,13 +34,12 @@ func (t *Type) Unrecorded(written any) bool {
 }
 
 // Encode implements [core.Values].
-func (t *Type) Encode(written any) (json.RawMessage, []core.Growth, error) {
+func (t *Type) Encode(written any) (json.RawMessage, error) {
 	if written == nil {
-		return nil, nil, nil
+		return nil, nil
 	}
 	c := written.(*changes)
 	b := make([]byte, 0, 64)
-	var growth []core.Growth
 	plain, mergeds := c.plain, c.merged
 	for len(plain)+len(mergeds) > 0 {
 		if len(mergeds) == 0 || len(plain) > 0 && plain[0] < mergeds[0].field {
@@ -48,7 +47,7 @@ func (t *Type) Encode(written any) (json.RawMessage, []core.Growth, error) {
 			plain = plain[1:]
 			var err error
 			if b, err = fi.append(fi.member(b), c.values); err != nil {
-				return nil, nil, fi.err(err)
+				return nil, fi.err(err)
 			}
 			continue
 		}
@@ -60,17 +59,27 @@ func (t *Type) Encode(written any) (json.RawMessage, []core.Growth, error) {
 		}
 		var err error
 		if b, err = appendChange(fi.member(b), m.Change); err != nil {
-			return nil, nil, fi.err(Cause(err))
-		}
-		if fi.growing {
-			reset := fi.zero.(field.Growing).Resets(m.Change)
-			growth = append(growth, core.Growth{Field: fi.name, Reset: reset})
+			return nil, fi.err(Cause(err))
 		}
 	}
 	if len(b) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
-	return append(b, '}'), growth, nil
+	return append(b, '}'), nil
+}
+
+// Growth implements [core.Values].
+func (t *Type) Growth(written any) (growth []core.Growth) {
+	c, _ := written.(*changes)
+	if c == nil {
+		return nil
+	}
+	for _, m := range c.merged {
+		if fi := &t.fields[m.field]; fi.growing && !fi.unrecorded {
+			growth = append(growth, core.Growth{Field: fi.name, Reset: fi.zero.(field.Growing).Resets(m.Change)})
+		}
+	}
+	return growth
 }
 
 // member begins the field's member of the object that b holds the beginning of.

@@ -138,14 +138,14 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, growth, err := typ.Encode(c)
+	data, err := typ.Encode(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(data) != goldenUpdate {
 		t.Errorf("update:\n got %s\nwant %s", data, goldenUpdate)
 	}
-	if want := []core.Growth{{Field: "Log"}, {Field: "jokes"}}; !slices.Equal(growth, want) {
+	if growth, want := typ.Growth(c), []core.Growth{{Field: "Log"}, {Field: "jokes"}}; !slices.Equal(growth, want) {
 		t.Errorf("growth %v, want %v", growth, want)
 	}
 	live, _, err := typ.Fold(base, []any{c}, core.Committed)
@@ -199,7 +199,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, _, _ := typ.Encode(only); string(data) != `{"Log":["l"]}` {
+	if data, _ := typ.Encode(only); string(data) != `{"Log":["l"]}` {
 		t.Errorf("only: %s", data)
 	}
 	// The standard library reads the state's JSON too.
@@ -227,7 +227,7 @@ func TestNothingWritten(t *testing.T) {
 	s.Jokes.Add()
 	s.Doc.Set(map[string]any{"$overwrite": "odd"})
 	if c, err := typ.Changes(base, fork, nil); c != nil || err != nil {
-		data, _, _ := typ.Encode(c)
+		data, _ := typ.Encode(c)
 		t.Errorf("changes %s, %v", data, err)
 	}
 
@@ -490,7 +490,7 @@ func TestInvalidUTF8(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := typ.Encode(c); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("field %q", name)) {
+		if _, err := typ.Encode(c); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("field %q", name)) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -561,7 +561,7 @@ func TestReuse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _, _ := typ.Encode(c)
+		data, _ := typ.Encode(c)
 		if got := strings.Contains(string(data), "topic"); got != (i%2 == 0) {
 			t.Errorf("%d: %s", i, data)
 		}
@@ -600,7 +600,7 @@ func TestLeakedWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, _, err := typ.Encode(c)
+	data, err := typ.Encode(c)
 	if err != nil || string(data) != goldenUpdate {
 		t.Errorf("%v, %s", err, data)
 	}
@@ -991,7 +991,7 @@ func TestLaws(t *testing.T) {
 				if alone, _, err := typ.Fold(clone(rt, base), []any{c}, core.Given); err != nil || text(t, alone) != text(t, fork) {
 					rt.Fatalf("own view %s, committed %s, %v", text(t, fork), text(t, alone), err)
 				}
-				data, _, err := typ.Encode(c)
+				data, err := typ.Encode(c)
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -999,7 +999,7 @@ func TestLaws(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
-				again, _, err := typ.Encode(d)
+				again, err := typ.Encode(d)
 				if err != nil || string(again) != string(data) {
 					rt.Fatalf("%s came back as %s, %v", data, again, err)
 				}
@@ -1088,7 +1088,7 @@ func FuzzUpdate(f *testing.F) {
 			t.Errorf("refused with %v, but changed to %s", err, text(t, s))
 		}
 		if c, err := typ.Decode(data, nil); err == nil {
-			first, _, err := typ.Encode(c)
+			first, err := typ.Encode(c)
 			if err != nil {
 				return
 			}
@@ -1096,7 +1096,7 @@ func FuzzUpdate(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%s: %v", first, err)
 			}
-			if second, _, err := typ.Encode(d); err != nil || string(first) != string(second) {
+			if second, err := typ.Encode(d); err != nil || string(first) != string(second) {
 				t.Errorf("%s came back as %s, %v", first, second, err)
 			}
 			if _, _, err := typ.Fold(typ.New(), []any{c, d}, core.Committed); err != nil {

@@ -11,7 +11,7 @@ func (t *Type) Write(dst, written any, over bool) error {
 		lasting.merged = slices.DeleteFunc(slices.Clone(c.merged), func(m merged) bool { return t.fields[m.field].stepped })
 		written = &lasting
 	}
-	data, _, err := t.Encode(written)
+	data, err := t.Encode(written)
 	if err != nil || data == nil {
 		return err
 	}

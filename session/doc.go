@@ -40,7 +40,6 @@
 //
 // # Services
 //
-// A [Service] keeps sessions: [NewMemory] in memory; the packages sqlite, postgres
-// and redis in databases. Package sessiontest has the tests that all of them
-// pass.
+// A [Service] keeps sessions: [NewMemory] in memory, [New] in a store of threads,
+// beside these. Package sessiontest has the tests that both pass.
 package session

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -239,11 +240,11 @@ func (e *Event) Record() (Record, error) {
 	return Record{ID: e.ID, Time: e.Time, Synced: e.Synced, Data: data, Delta: d}, nil
 }
 
-// EventOf reads an event that was kept. What can't be read is an [ErrDamaged].
+// EventOf reads an event that was kept. What can't be read is a [checkpoint.ErrCorrupt].
 func EventOf(seq int64, data []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("%w: event %d of a session: %w", ErrDamaged, seq, err)
+		return e, fmt.Errorf("%w: event %d of a session: %w", checkpoint.ErrCorrupt, seq, err)
 	}
 	e.Seq = seq
 	return e, nil

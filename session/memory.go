@@ -32,16 +32,9 @@ type kept struct {
 	seqs   map[string]int64 // of events, by ID
 }
 
-// MemoryOptions changes a [Memory]. The zero value is fine.
-type MemoryOptions struct {
-	// TTL, if positive, is how long a session is kept after it was last written
-	// to. The state of users and apps is kept for ever.
-	TTL time.Duration
-}
-
 // NewMemory returns a service that keeps sessions in memory. Of several options
 // the last holds.
-func NewMemory(opts ...MemoryOptions) *Memory {
+func NewMemory(opts ...ServiceOptions) *Memory {
 	m := &Memory{users: map[owner]map[string]*kept{}, values: map[owner]map[string]json.RawMessage{}}
 	for _, o := range opts {
 		m.ttl = o.TTL

@@ -13,14 +13,14 @@ import (
 func TestMemory(t *testing.T) { // TRPC-08
 	sessiontest.Run(t, sessiontest.Backend{
 		New: func(_ *testing.T, ttl time.Duration) session.Service {
-			return session.NewMemory(session.MemoryOptions{TTL: ttl})
+			return session.NewMemory(session.ServiceOptions{TTL: ttl})
 		},
 	})
 }
 
 func TestWritingKeepsASessionInMemoryAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := session.NewMemory(session.MemoryOptions{TTL: time.Minute})
+		s := session.NewMemory(session.ServiceOptions{TTL: time.Minute})
 		key := session.Key{App: "a", User: "u", ID: "s"}
 		if _, err := s.Create(t.Context(), key, nil); err != nil {
 			t.Fatal(err)

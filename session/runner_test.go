@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,15 +24,6 @@ import (
 	"github.com/superstep-dev/superstep/session"
 	"github.com/superstep-dev/superstep/tool"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Println(err)
-		code = 1
-	}
-	os.Exit(code)
-}
 
 type state struct {
 	agent.State

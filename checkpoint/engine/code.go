@@ -271,8 +271,14 @@ func sidePut(thread checkpoint.ThreadID, key, value []byte, replace bool) Put {
 	return Put{Key: key, Value: sealed(value, 0, thread, key), Replace: replace}
 }
 
-// sideValue returns the value of a side row.
-func sideValue(thread checkpoint.ThreadID, r *SideRow) ([]byte, error) {
+// SealSide returns a side row that replaces what is there, with a checksum that holds for
+// it alone.
+func SealSide(thread checkpoint.ThreadID, key, value []byte) Put {
+	return sidePut(thread, key, value, true)
+}
+
+// OpenSide returns what [SealSide] was given as a value. It fails with checkpoint.ErrCorrupt.
+func OpenSide(thread checkpoint.ThreadID, r *SideRow) ([]byte, error) {
 	v, err := opened(r.Value, thread, r.Key)
 	if err != nil {
 		return nil, damagedSide(thread, r, err)
@@ -287,7 +293,7 @@ func damagedSide(thread checkpoint.ThreadID, r *SideRow, err error) error {
 // parseResult takes a result's side row apart; step is the beginning of its key.
 func parseResult(thread checkpoint.ThreadID, step []byte, d checkpoint.Drop, row *SideRow) (checkpoint.Result, error) {
 	out := checkpoint.Result{Branch: d.Branch, Epoch: d.Epoch}
-	v, err := sideValue(thread, row)
+	v, err := OpenSide(thread, row)
 	if err != nil {
 		return out, err
 	}
@@ -319,7 +325,7 @@ func piecePut(thread checkpoint.ThreadID, run []byte, p piece) Put {
 }
 
 func parsePiece(thread checkpoint.ThreadID, row *SideRow) (piece, error) {
-	v, err := sideValue(thread, row)
+	v, err := OpenSide(thread, row)
 	if err != nil {
 		return piece{}, err
 	}
@@ -344,7 +350,7 @@ func segmentPut(thread checkpoint.ThreadID, ns string, g segment) Put {
 }
 
 func parseSegment(thread checkpoint.ThreadID, row *SideRow) (g segment, err error) {
-	v, err := sideValue(thread, row)
+	v, err := OpenSide(thread, row)
 	if err != nil {
 		return g, err
 	}

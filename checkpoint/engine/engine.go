@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,8 +108,45 @@ func (e *Engine) start(ctx context.Context, thread checkpoint.ThreadID) error {
 	if e.closed.Load() {
 		return checkpoint.ErrClosed
 	}
+	if strings.HasPrefix(string(thread), string(Reserved)) {
+		return fmt.Errorf("%w: the ID of a thread can't begin with %q", checkpoint.ErrInvalid, Reserved)
+	}
 	return checkpoint.Log{Thread: thread}.Check()
 }
+
+// Reserved begins the IDs that rows other than those of threads stand under.
+const Reserved checkpoint.ThreadID = "\x00\x00"
+
+// Beside returns the driver, for rows other than those of threads: side rows alone, under IDs
+// that begin with [Reserved]. Their commits are shared with those of threads. Closing it
+// does nothing; once the engine is closed it fails with checkpoint.ErrClosed.
+func (e *Engine) Beside() Driver { return others{e.driver, e} }
+
+type others struct {
+	Driver
+	e *Engine
+}
+
+func (o others) Load(ctx context.Context, log checkpoint.Log) (Loaded, error) {
+	l, err := o.Driver.Load(ctx, log)
+	return l, o.e.failed(ctx, err)
+}
+
+func (o others) Side(ctx context.Context, of checkpoint.ThreadID, q SideQuery) ([]SideRow, error) {
+	rows, err := o.Driver.Side(ctx, of, q)
+	return rows, o.e.failed(ctx, err)
+}
+
+func (o others) Commit(ctx context.Context, batch []*Commit) error {
+	for _, c := range batch {
+		if err := o.e.queue.submit(ctx, c); err != nil {
+			return o.e.failed(ctx, err)
+		}
+	}
+	return nil
+}
+
+func (o others) Close() error { return nil }
 
 // failed returns what is told of an error of the driver's: of one that is being closed,
 // that it is.

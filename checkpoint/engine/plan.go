@@ -102,7 +102,7 @@ func planWrite(h *Header, st *logState, w *checkpoint.Write, row *Row, see looke
 	some := len(c.Append)+len(c.Delete)+len(c.Put)+len(c.Clear) > 0
 	if changed || h.Version == 0 && (len(c.Append)+len(c.Put) > 0) {
 		renewed := p.header
-		renewed.renew(now)
+		renewed.Renew(now)
 		c.Header, some = &renewed, true
 	}
 	if some && (h.Version != 0 || c.Header != nil) {
@@ -111,8 +111,9 @@ func planWrite(h *Header, st *logState, w *checkpoint.Write, row *Row, see looke
 	return p, nil
 }
 
-// renew gives a header that is about to replace another its version.
-func (h *Header) renew(now time.Time) {
+// Renew gives a header that is about to replace another its version, at a time by the
+// store's clock.
+func (h *Header) Renew(now time.Time) {
 	if h.Version == 0 { // above all that a deleted thread of this name had
 		h.Version = now.UnixMicro()<<10 | int64(rand.IntN(1<<10))
 		return

@@ -161,7 +161,7 @@ func (e *Engine) planRewrite(ctx context.Context, t *thread, r *checkpoint.Rewri
 		row.Sum = row.sums(r.Log.Thread)
 		c.Replace = append(c.Replace, row)
 	}
-	h.renew(l.Now)
+	h.Renew(l.Now)
 	c.Header = &h
 	return c, nil
 }
@@ -270,7 +270,7 @@ func (e *Engine) planCopy(ctx context.Context, from, to checkpoint.ThreadID) (*C
 	}
 	slices.SortFunc(side, func(a, b SideRow) int { return cmp.Compare(a.Order, b.Order) })
 	for i := range side {
-		v, err := sideValue(from, &side[i])
+		v, err := OpenSide(from, &side[i])
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +290,7 @@ func (e *Engine) planCopy(ctx context.Context, from, to checkpoint.ThreadID) (*C
 		return nil, ErrStale
 	}
 	h := Header{Woken: l.Header.Woken, HeadDue: l.Header.HeadDue, Listed: l.Header.Listed, Minute: l.Header.Minute, Labels: l.Header.Labels}
-	h.renew(l.Now)
+	h.Renew(l.Now)
 	c.Header = &h
 	return c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 )
@@ -73,7 +74,10 @@ func (e *Engine) Verify(ctx context.Context, thread checkpoint.ThreadID) iter.Se
 				return
 			}
 			for _, id := range names {
-				if last = id; !of(id) {
+				if last = id; strings.HasPrefix(string(id), string(Reserved)) {
+					continue
+				}
+				if !of(id) {
 					return
 				}
 			}
@@ -152,7 +156,7 @@ func (v *verifier) all(l *Loaded) error {
 				segments[log] = append(segments[log], g)
 			}
 		default:
-			_, err = sideValue(v.thread, row)
+			_, err = OpenSide(v.thread, row)
 		}
 		if err != nil {
 			var c *checkpoint.CorruptError

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -364,6 +366,47 @@ func TestReadingWhileAThreadIsShortened(t *testing.T) {
 	if _, err := a.Write(t.Context(), &checkpoint.Write{Log: w.log, Record: w.next(`2`), Head: "elsewhere"}); !errors.Is(err, checkpoint.ErrConflict) || strings.Contains(err.Error(), "deleted") {
 		t.Fatalf("%v", err)
 	}
+}
+
+// A line that another store is writing is not one that was left incomplete.
+func TestReadingWhileALineIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	a, b := mustOpen(t, dir, Options{Sync: SyncNever}), mustOpen(t, dir, Options{Sync: SyncNever})
+	a.driver.sys.writeAt = func(f *os.File, line []byte, off int64) (int, error) {
+		for i := range 8 {
+			from, to := i*len(line)/8, (i+1)*len(line)/8
+			if n, err := f.WriteAt(line[from:to], off+int64(from)); err != nil {
+				return from + n, err
+			}
+			runtime.Gosched()
+		}
+		return len(line), nil
+	}
+	w := newWriter("t")
+	w.add(t, a, `0`)
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, _, err := b.Head(contextBackground, w.log); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 1000 {
+		w.add(t, a, text1k(200))
+		time.Sleep(10 * time.Microsecond) // so that readers know all there is
+	}
+	close(done)
+	readers.Wait()
 }
 
 func TestAPollReadsOnlyWhatChanged(t *testing.T) {

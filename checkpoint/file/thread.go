@@ -154,6 +154,9 @@ func (t *thread) locked(ctx context.Context, exclusive, create bool, f func() er
 		if err != nil {
 			return err
 		}
+		if unlock == nil {
+			return f()
+		}
 		err = t.refresh(ctx, exclusive)
 		if errors.Is(err, errNeedExclusive) {
 			unlock()
@@ -171,7 +174,8 @@ func (t *thread) locked(ctx context.Context, exclusive, create bool, f func() er
 	}
 }
 
-// hold opens the thread's file and takes its lock, unless it is to be read and is known.
+// hold opens the thread's file and takes its lock, unless it is to be read and is known:
+// unlock is nil then, and what others are appending meanwhile is not looked at.
 func (t *thread) hold(ctx context.Context, exclusive, create bool) (created bool, unlock func(), err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -185,7 +189,7 @@ func (t *thread) hold(ctx context.Context, exclusive, create bool) (created bool
 			return false, nil, err
 		}
 		if !exclusive && t.current() {
-			return created, func() {}, nil
+			return created, nil, nil
 		}
 		unlock, err := lockFile(ctx, t.f, t.path, exclusive)
 		if err != nil {

@@ -223,7 +223,7 @@ func TestVendorsAreOptional(t *testing.T) {
 		"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder":          "",
 		"github.com/superstep-dev/superstep/model/models": "",
 	}
-	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "memory/sqlite", "memory/postgres", "session", "session/sqlite", "session/postgres", "session/redis", "cache", "cache/sqlite", "cache/redis"} {
+	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "memory/sqlite", "memory/postgres", "session", "cache", "cache/sqlite", "cache/redis"} {
 		deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./"+pkg)
 		for sdk, owner := range sdks {
 			own := pkg == owner || map[string]string{"modernc.org/sqlite": "sqlite", "github.com/jackc/pgx/v5": "postgres", "github.com/redis/go-redis/v9": "redis"}[sdk] == path.Base(pkg)

@@ -357,7 +357,10 @@ type Copier interface {
 
 // Rewriter is implemented by stores that can shorten the logs of a thread.
 type Rewriter interface {
-	// Rewrite applies r as a whole or not at all. It returns ErrNotFound when
+	// Rewrite applies r. What is replaced, and the fence, change as a whole or not at
+	// all. What goes may go in pieces, the newest first: whoever reads meanwhile may see
+	// older records that have all that they refer to, and one that is cut off leaves
+	// them for the next. It returns ErrNotFound when
 	// a record of Replace or Remove does not exist, ErrConflict when the log's
 	// head is not r.Head, ErrBusy when a live lease holds the thread, ErrFenced
 	// when r.Fence is not the thread's, and ErrInvalid when what remains cannot

@@ -20,6 +20,10 @@ import (
 type Options struct {
 	// Writers is how many calls of Commit may be under way at once; 0 means one.
 	Writers int
+
+	// Remove is how many rows a commit removes at most while others are left: more go in
+	// several commits, so that nobody waits long for one; 0 means any number.
+	Remove int
 }
 
 // Engine is a [checkpoint.Store] over a [Driver]. It also implements [checkpoint.Lister],
@@ -28,6 +32,7 @@ type Options struct {
 type Engine struct {
 	checkpoint.Locks
 	driver Driver
+	remove int
 	closed atomic.Bool
 	queue  queue
 
@@ -47,7 +52,7 @@ var (
 
 // New returns the store of a driver. Closing it closes the driver.
 func New(d Driver, o Options) *Engine {
-	e := &Engine{driver: d, threads: map[checkpoint.ThreadID]*thread{}}
+	e := &Engine{driver: d, remove: o.Remove, threads: map[checkpoint.ThreadID]*thread{}}
 	e.queue.init(d, max(o.Writers, 1))
 	return e
 }

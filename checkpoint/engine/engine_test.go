@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -12,10 +13,14 @@ import (
 
 // The drivers' stores are kept apart from what they are opened on, so that a test can
 // open one again.
-func TestTheSimplestDriverMakesAStore(t *testing.T) {
+func TestTheSimplestDriverMakesAStore(t *testing.T) { suite(t, engine.Options{}) }
+
+func TestAStoreThatRemovesRecordsOneByOne(t *testing.T) { suite(t, engine.Options{Remove: 1}) }
+
+func suite(t *testing.T, with engine.Options) {
 	drivers := map[checkpoint.Store]*simple{}
 	open := func(d *simple) checkpoint.Store {
-		s := engine.New(d, engine.Options{})
+		s := engine.New(d, with)
 		drivers[s] = d
 		return s
 	}
@@ -81,5 +86,110 @@ func TestWhatIsAppendedWhileALogIsShortenedStays(t *testing.T) {
 	}
 	for c, err := range a.Verify(t.Context(), "") {
 		t.Error(c, err)
+	}
+}
+
+// log is a log of records in a store.
+type log struct {
+	t    *testing.T
+	log  checkpoint.Log
+	run  checkpoint.ID
+	head checkpoint.ID
+	n    uint32
+}
+
+func newLog(t *testing.T, thread checkpoint.ThreadID) *log {
+	return &log{t: t, log: checkpoint.Log{Thread: thread}, run: checkpoint.NewRunID()}
+}
+
+func (l *log) add(s checkpoint.Store, n int) {
+	l.t.Helper()
+	for range n {
+		l.n++
+		r := &checkpoint.Record{ID: l.run.Checkpoint(l.n), Log: l.log, Seq: int64(l.n), Parent: l.head, Source: checkpoint.SourceLoop, Graph: "g"}
+		if _, err := s.Write(context.Background(), &checkpoint.Write{Log: l.log, Record: r, Head: l.head}); err != nil {
+			l.t.Error(err)
+		}
+		l.head = r.ID
+	}
+}
+
+func (l *log) ids(from, to uint32) (ids []checkpoint.ID) {
+	for n := from; n <= to; n++ {
+		ids = append(ids, l.run.Checkpoint(n))
+	}
+	return ids
+}
+
+// seqs returns the numbers of the records that are left.
+func (l *log) seqs(s checkpoint.Store) (seqs []int64) {
+	l.t.Helper()
+	for r, err := range s.Records(context.Background(), checkpoint.Query{Log: l.log}) {
+		if err != nil {
+			l.t.Error(err)
+			break
+		}
+		seqs = append(seqs, r.Seq)
+	}
+	return seqs
+}
+
+// after has something done after each commit that removes rows.
+type after struct {
+	*simple
+	do func() error
+}
+
+func (d *after) Commit(ctx context.Context, batch []*engine.Commit) error {
+	err := d.simple.Commit(ctx, batch)
+	if c := batch[0]; err == nil && c.Err == nil && len(c.Remove) > 0 {
+		return d.do()
+	}
+	return err
+}
+
+func TestWhatGoesGoesInPiecesTheNewestFirst(t *testing.T) {
+	d := &after{simple: newSimple()}
+	s, other := engine.New(d, engine.Options{Remove: 3}), engine.New(d.simple, engine.Options{})
+	cut := errors.New("cut off")
+	for name, c := range map[string]struct {
+		do   func(l *log) error
+		want string
+		err  error
+	}{
+		"alone":                  {func(*log) error { return nil }, "[[1 2 3 4 5 6 7 11 12] [1 2 3 4 11 12] [1 11 12] [11 12]]", nil},
+		"beside another's write": {func(l *log) error { l.add(other, 1); return nil }, "[[1 2 3 4 5 6 7 11 12] [1 2 3 4 11 12 13] [1 11 12 13 14] [11 12 13 14 15]]", nil},
+		"cut off":                {func(*log) error { return cut }, "[[1 2 3 4 5 6 7 11 12]]", cut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t, checkpoint.ThreadID(name))
+			l.add(other, 12)
+			var stages [][]int64
+			d.do = func() error {
+				stages = append(stages, l.seqs(other))
+				for c, err := range other.Verify(t.Context(), l.log.Thread) {
+					t.Error(c, err)
+				}
+				return c.do(l)
+			}
+			rw := &checkpoint.Rewrite{Log: l.log, Head: l.head, Remove: l.ids(1, 10)}
+			if err := s.Rewrite(t.Context(), rw); !errors.Is(err, c.err) {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(stages); got != c.want {
+				t.Errorf("%s\nwant %s", got, c.want)
+			}
+			if c.err == nil {
+				return
+			}
+			d.do = func() error { return nil }
+			rw.Remove = l.ids(1, 7)
+			if err := s.Rewrite(t.Context(), rw); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(l.seqs(other)); got != "[11 12]" {
+				t.Errorf("taken up again: %s", got)
+			}
+		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Rewrite implements [checkpoint.Rewriter]. What is left of the log is read, and changed
-// in one commit.
+// in one commit, or in several if much goes: see [Options].
 func (e *Engine) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 	if err := e.start(ctx, r.Log.Thread); err != nil {
 		return err
@@ -20,7 +20,14 @@ func (e *Engine) Rewrite(ctx context.Context, r *checkpoint.Rewrite) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	return e.change(ctx, r.Log.Thread, func(t *thread) (*Commit, error) { return e.planRewrite(ctx, t, r) })
+	w := rewriting{e: e, r: r}
+	for !w.done {
+		if err := e.change(ctx, r.Log.Thread, func(t *thread) (*Commit, error) { return w.plan(ctx, t) }); err != nil {
+			return err
+		}
+		w.begun, w.rows, w.version, w.done = true, w.after.rows, w.after.version, w.after.done
+	}
+	return nil
 }
 
 // change commits what plan says, again and again until nobody has changed the thread
@@ -48,122 +55,190 @@ func (e *Engine) change(ctx context.Context, id checkpoint.ThreadID, plan func(t
 	return errRestless
 }
 
-func (e *Engine) planRewrite(ctx context.Context, t *thread, r *checkpoint.Rewrite) (*Commit, error) {
-	l, err := e.driver.Load(ctx, r.Log)
+// rewriting is a rewrite under way. The first commit has all that is replaced, and raises
+// the fence. What goes goes with it and with those that follow, the newest first: a record
+// that is there meanwhile still has all that comes before it, and what stays needs none of
+// it.
+type rewriting struct {
+	e *Engine
+	r *checkpoint.Rewrite
+
+	begun, done bool
+	version     int64 // of the header after the last commit
+	rows        []Row // of the log at that version, without their contents; Bytes is the size of each
+	newest      Row   // of these, whole
+
+	after struct { // what the next commit leads to
+		done    bool
+		version int64
+		rows    []Row
+	}
+}
+
+// read reads the rows of the log, if they are not known.
+func (w *rewriting) read(ctx context.Context, h *Header, st *logState) error {
+	if w.rows != nil && w.version == h.Version && w.newest.Place == st.place {
+		return nil
+	}
+	w.rows, w.version = nil, h.Version
+	for row, err := range w.e.rows(ctx, w.r.Log, false) {
+		if err != nil {
+			return err
+		}
+		w.newest = *row
+		k := *row
+		k.Bytes = row.size()
+		k.Meta, k.Data = nil, nil
+		w.rows = append(w.rows, k)
+	}
+	if w.newest.Place != st.place {
+		w.rows = nil
+		return ErrStale
+	}
+	return nil
+}
+
+// find returns where the records that go and those that are replaced stand in w.rows. Once
+// it has begun, what goes may be gone.
+func (w *rewriting) find() (gone map[int]bool, with map[int]Row, err error) {
+	at := make(map[checkpoint.ID]int, len(w.rows))
+	for i := range w.rows {
+		at[w.rows[i].ID] = i
+	}
+	gone, with = make(map[int]bool, len(w.r.Remove)), map[int]Row{}
+	for _, id := range w.r.Remove {
+		if i, ok := at[id]; ok {
+			gone[i] = true
+		} else if !w.begun {
+			return nil, nil, fmt.Errorf("%w: log %v has no record %s", checkpoint.ErrNotFound, w.r.Log, id)
+		}
+	}
+	if w.begun {
+		return gone, with, nil
+	}
+	for _, rec := range w.r.Replace {
+		i, ok := at[rec.ID]
+		if !ok {
+			return nil, nil, fmt.Errorf("%w: log %v has no record %s", checkpoint.ErrNotFound, w.r.Log, rec.ID)
+		}
+		if old := &w.rows[i]; old.Branch != rec.Branch || old.Seq != rec.Seq {
+			return nil, nil, fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", checkpoint.ErrInvalid, rec.ID, w.r.Log)
+		}
+		row, err := rowOf(rec)
+		if err != nil {
+			return nil, nil, err
+		}
+		row.Place = w.rows[i].Place
+		with[i] = row
+	}
+	return gone, with, left(w.r, w.rows, gone)
+}
+
+func (w *rewriting) plan(ctx context.Context, t *thread) (*Commit, error) {
+	r, ns := w.r, w.r.Log.Namespace
+	l, err := w.e.driver.Load(ctx, r.Log)
 	if err != nil {
 		return nil, err
 	}
-	st := t.knows(r.Log.Namespace, &l)
+	st := t.knows(ns, &l)
 	h := t.header
 	if st.place == 0 {
 		return nil, fmt.Errorf("%w: log %v", checkpoint.ErrNotFound, r.Log)
 	}
-	if err := r.CheckHold(h.Fence, h.Lease, l.Now); err != nil {
-		return nil, err
-	}
-	if st.id != r.Head {
-		return nil, conflict(r.Log, st.id, r.Head)
-	}
-	var all []Row // without their contents
-	var newest Row
-	for row, err := range e.rows(ctx, r.Log, false) {
-		if err != nil {
+	if !w.begun {
+		if err := r.CheckHold(h.Fence, h.Lease, l.Now); err != nil {
 			return nil, err
 		}
-		newest = *row
-		k := *row
-		k.Bytes = row.size()
-		k.Meta, k.Data = nil, nil
-		all = append(all, k)
-	}
-	if newest.Place != st.place {
-		return nil, ErrStale
-	}
-	at := make(map[checkpoint.ID]int, len(all))
-	for i := range all {
-		at[all[i].ID] = i
-	}
-	gone := make(map[int]bool, len(r.Remove))
-	for _, id := range r.Remove {
-		i, ok := at[id]
-		if !ok {
-			return nil, fmt.Errorf("%w: log %v has no record %s", checkpoint.ErrNotFound, r.Log, id)
-		}
-		gone[i] = true
-	}
-	head := len(all) - 1
-	with := map[int]Row{}
-	for _, rec := range r.Replace {
-		i, ok := at[rec.ID]
-		if !ok {
-			return nil, fmt.Errorf("%w: log %v has no record %s", checkpoint.ErrNotFound, r.Log, rec.ID)
-		}
-		if old := &all[i]; old.Branch != rec.Branch || old.Seq != rec.Seq {
-			return nil, fmt.Errorf("%w: record %s of log %v stands elsewhere than its replacement", checkpoint.ErrInvalid, rec.ID, r.Log)
-		}
-		row, err := rowOf(rec)
-		if err != nil {
-			return nil, err
-		}
-		row.Place = all[i].Place
-		all[i].Bytes = row.size()
-		with[i] = row
-		if i == head && r.Log.Namespace == "" {
-			h.HeadDue = micro(rec.Due)
-			h.list(rec, &logState{})
+		if st.id != r.Head {
+			return nil, conflict(r.Log, st.id, r.Head)
 		}
 	}
-	if err := left(r, all, gone); err != nil {
+	if err := w.read(ctx, &h, st); err != nil {
 		return nil, err
 	}
-	c := &Commit{Thread: r.Log.Thread, Version: h.Version, Newest: st.place, Ref: l.Ref}
-	if len(gone) > 0 {
+	gone, with, err := w.find()
+	if err != nil {
+		return nil, err
+	}
+	head := len(w.rows) - 1
+	if len(gone) > 0 && !w.begun {
 		h.raise(l.Now)
 	}
-	ns := r.Log.Namespace
-	var count, bytes int64
+	stay := w.later(gone)
+	c := &Commit{Thread: r.Log.Thread, Version: h.Version, Newest: st.place, Ref: l.Ref}
+	w.after.done, w.after.rows = stay == 0, make([]Row, 0, len(w.rows)-len(gone))
+	var bytes int64
 	kept := map[checkpoint.Branch]bool{}
-	for i := range all {
+	for i := range w.rows {
+		k := w.rows[i]
 		if gone[i] {
 			if n := len(c.Remove); n > 0 && gone[i-1] {
-				c.Remove[n-1].To = all[i].Place
+				c.Remove[n-1].To = k.Place
 			} else {
-				c.Remove = append(c.Remove, Places{ns, all[i].Place, all[i].Place})
+				c.Remove = append(c.Remove, Places{ns, k.Place, k.Place})
 			}
 			continue
 		}
-		kept[all[i].Branch] = true
-		count++
-		bytes += all[i].Bytes
+		if row, ok := with[i]; ok {
+			k.Bytes = row.size()
+		}
+		kept[k.Branch] = true
+		bytes += k.Bytes
+		w.after.rows = append(w.after.rows, k)
 	}
+	count := int64(len(w.after.rows))
 	if count == 0 { // places begin anew, as nobody's knowledge of the thread holds any more
 		c.Clear = [][]byte{logKey(keyRun, ns), logKey(keySegment, ns)}
 		if ns == "" {
 			h.HeadDue, h.Listed, h.Minute, h.Labels = time.Time{}, false, 0, nil
 		}
 	} else {
-		if _, ok := with[head]; !ok { // it says how much there is before it
-			with[head] = newest
+		if row, ok := with[head]; !ok { // it says how much there is before it
+			with[head] = w.newest
+		} else if ns == "" {
+			rec := r.Replace[slices.IndexFunc(r.Replace, func(rec *checkpoint.Record) bool { return rec.ID == row.ID })]
+			h.HeadDue = micro(rec.Due)
+			h.list(rec, &logState{})
 		}
-		if err := e.forgetBranches(ctx, c, ns, kept); err != nil {
-			return nil, err
+		if w.after.done {
+			if err := w.e.forgetBranches(ctx, c, ns, kept); err != nil {
+				return nil, err
+			}
 		}
 	}
-	for i := range all {
+	for i := range w.rows {
 		row, ok := with[i]
 		if !ok {
 			continue
 		}
-		row.Namespace, row.Count, row.Bytes = ns, int64(i+1), all[i].Bytes
+		row.Namespace, row.Count, row.Bytes = ns, int64(i+1), row.size()
 		if i == head {
 			row.Count, row.Bytes = count, bytes
+			w.newest = row
 		}
 		row.Sum = row.sums(r.Log.Thread)
 		c.Replace = append(c.Replace, row)
 	}
 	h.Renew(l.Now)
-	c.Header = &h
+	c.Header, w.after.version = &h, h.Version
 	return c, nil
+}
+
+// later takes from gone what is for a later commit, and returns how much that is.
+func (w *rewriting) later(gone map[int]bool) (stay int) {
+	if w.e.remove == 0 || len(gone) == len(w.rows) { // nothing is left that could be the head meanwhile
+		return 0
+	}
+	n := 0
+	for i := len(w.rows) - 1; i >= 0; i-- {
+		if gone[i] {
+			if n++; n > w.e.remove {
+				delete(gone, i)
+				stay++
+			}
+		}
+	}
+	return stay
 }
 
 // forgetBranches removes the segments of branches that have no records left.

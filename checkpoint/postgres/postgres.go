@@ -100,6 +100,8 @@ const (
 	defaultLockTimeout = 10 * time.Second
 
 	oldestServer = 120000 // server_version_num
+
+	removeMost = 5000 // rows in a transaction
 )
 
 // Store is a [checkpoint.Store] in a PostgreSQL database, with all that an
@@ -171,7 +173,7 @@ func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
 }
 
 func storeOf(d *driver, o Options) *Store {
-	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(d.pool.Config().MaxConns)-1))})}
+	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(d.pool.Config().MaxConns)-1)), Remove: removeMost})}
 }
 
 // New uses a pool of connections that is there already; Close leaves it open. The

@@ -64,6 +64,7 @@ type Options struct {
 const (
 	headerBytes    = 100 // of every SQLite database
 	defaultReaders = 4
+	removeMost     = 5000 // rows at once: some milliseconds, in which nobody else writes
 )
 
 // Store is a [checkpoint.Store] in a SQLite database, with all that an [engine.Engine]
@@ -140,7 +141,7 @@ func storeOf(d *driver, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{engine.New(d, engine.Options{}), d}, nil
+	return &Store{engine.New(d, engine.Options{Remove: removeMost}), d}, nil
 }
 
 func openFile(path string, o Options) (*driver, error) {

@@ -90,7 +90,7 @@ func TestTheLastResponseIsNotWhatAGuardRemoved(t *testing.T) {
 		"says another":      {func(s *S) { s.Messages.Remove(s.Messages.Last().ID); s.LastResponse.Add("I can't say that.") }, "I can't say that."},
 		"removes all of it": {func(s *S) { s.Messages.Overwrite() }, ""},
 	} {
-		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Text("secret")), PostModel: func(_ context.Context, s *S) error { c.guard(s); return nil }}, mem())
+		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Text("secret")), Use: nodes(nil, func(_ context.Context, s *S) error { c.guard(s); return nil })}, mem())
 		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 		if got := s.State.LastResponse.Get(); err != nil || got != c.want {
 			t.Errorf("a guard that %s: %v, %q", name, err, got)

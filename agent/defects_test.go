@@ -168,13 +168,13 @@ func TestANewQuestionIsNotAnsweredWithTheRecordOfTheOldOne(t *testing.T) {
 		Model: model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
 			return &model.Response{Message: chat.Assistant("answer to " + r.Messages[len(r.Messages)-1].Text())}, nil
 		}),
-		After: func(context.Context, *S, *model.Request, *model.Response, error) (*model.Response, error) {
+		Use: aroundModel(nil, func(context.Context, *S, *model.Request, *model.Response, error) (*model.Response, error) {
 			if first {
 				first = false
 				return nil, errors.New("the guard is down")
 			}
 			return nil, nil
-		}})
+		})})
 	g := b.AddEdge(graph.Start, "a").MustCompile(mem())
 	_, _ = g.Thread(th).Invoke(t.Context(), input("one"))
 	s, err := g.Thread(th).Invoke(t.Context(), input("two"))
@@ -369,7 +369,7 @@ func TestAStateToolInAWrapperInParallel(t *testing.T) { // fails under -race
 func TestWithoutSuperstepsForAnotherRoundTheThreadIsSound(t *testing.T) {
 	nop := func(context.Context, *S) error { return nil }
 	for n := 4; n < 12; n++ {
-		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Call("x", "{}").Repeat()), Tools: []tool.Tool{logs("x", new([]string))}, PreModel: nop, PostModel: nop},
+		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Call("x", "{}").Repeat()), Tools: []tool.Tool{logs("x", new([]string))}, Use: nodes(nop, nop)},
 			mem(), graph.MaxSteps(n), graph.CycleGuard(0))
 		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 		if err != nil {

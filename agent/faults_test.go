@@ -257,7 +257,7 @@ const many = 100
 var shapes = map[string]func(w *world, opts ...graph.Option) (*graph.Graph[S], error){
 	"react": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
 		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "ask"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), w.tool("ask")},
-			Approve: agent.Approve("pay"), PostModel: w.check, MaxIterations: many}, opts...)
+			Approve: agent.Approve("pay"), Use: nodes(nil, w.check), MaxIterations: many}, opts...)
 	},
 	"parallel tools": func(w *world, opts ...graph.Option) (*graph.Graph[S], error) {
 		return agent.New(agent.ReAct[S]{Model: w.model("pay", "book", "sub"), Tools: []tool.Tool{w.tool("pay"), w.tool("book"), agent.AsTool(w.sub("sub", "pay"))},

@@ -63,14 +63,8 @@ type LLM[S any] struct {
 	// Structured of the state, too.
 	Output *model.Schema
 
-	// Before is called with the request, which it may change. If it returns an
-	// answer, the model isn't asked. It is called again when the node runs
-	// again.
-	Before func(ctx context.Context, s *S, req *model.Request) (*model.Response, error)
-
-	// After is called with the answer, or the error, and returns what replaces
-	// it: nil and nil leave them as they are.
-	After func(ctx context.Context, s *S, req *model.Request, resp *model.Response, err error) (*model.Response, error)
+	// Use is what is done around the call of the model: WrapModel of each.
+	Use []Middleware[S]
 
 	// MaxCalls, if positive, is how many calls of a model the agent makes in a
 	// turn, that is after a message of the user. When the last one wants tools,
@@ -87,6 +81,7 @@ type LLM[S any] struct {
 	form    *model.Schema // read into Structured if an answer has it
 	lenient bool          // an answer in another form than Output is no error
 	final   string        // the tool whose call is the answer
+	ofAgent bool
 }
 
 // AddLLM adds a node that asks a model.
@@ -97,7 +92,7 @@ func AddLLM[S any, P Stateful[S]](b *graph.Builder[S], name string, l LLM[S], op
 
 // check prepares the node, and returns what is wrong with the declaration.
 func (l *LLM[S]) check() error {
-	var errs []error
+	errs := []error{l.checkUse()}
 	if l.Model == nil {
 		errs = append(errs, errors.New("an LLM node needs a Model"))
 	}
@@ -106,6 +101,13 @@ func (l *LLM[S]) check() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func (l *LLM[S]) checkUse() error {
+	if l.ofAgent { // which has checked it
+		return nil
+	}
+	return wrapsOnly(l.Use)
 }
 
 // turn is what an LLM node sends and what it will write.
@@ -372,34 +374,38 @@ func identified(m chat.Message, place string) (chat.Message, bool) {
 	return m, changed
 }
 
-// ask gets the answer, with the callbacks around it, and what the model has used.
-func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (resp *model.Response, used Usage, err error) {
-	if l.Before != nil {
-		if resp, err = l.Before(ctx, s, req); err != nil {
-			return nil, nil, err
-		}
-	}
-	id := answerID(ctx, t.last)
-	if resp == nil {
+// ask gets the answer, with the middleware around it, and what the model has used.
+func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*model.Response, Usage, error) {
+	var used Usage
+	var id string
+	answers, tries := 0, 0
+	call := wrapModel(s, l.Use, func(ctx context.Context, req *model.Request) (*model.Response, error) {
 		// The record is of this answer to this message: when the user has said
-		// something else by the time that the node runs again, it isn't used.
-		name := fmt.Sprintf("model %d %s", t.position, t.last)
-		if resp, err = generate(ctx, l.Model, req, name, id, l.Whole, l.usable); err == nil {
-			used = UsedBy(graph.Info(ctx).Node, resp)
+		// something else by the time that the node runs again, it isn't used. What a
+		// call that failed has streamed is no part of the next one's answer.
+		name, at := fmt.Sprintf("model %d %s", t.position, t.last), t.last
+		if answers > 0 {
+			name = fmt.Sprintf("%s #%d", name, answers+1)
 		}
-	} else {
-		resp = named(resp, id)
+		if tries++; tries > 1 {
+			at = fmt.Sprintf("%s #%d", at, tries)
+		}
+		id = answerID(ctx, at)
+		resp, err := generate(ctx, l.Model, req, name, id, l.Whole, l.usable)
+		if err == nil {
+			answers++
+			used = used.plus(UsedBy(graph.Info(ctx).Node, resp))
+		}
+		return resp, err
+	})
+	resp, err := call(ctx, req)
+	if err != nil {
+		return nil, nil, err
 	}
-	if l.After != nil && !errors.Is(err, graph.ErrInterrupted) {
-		r, afterErr := l.After(ctx, s, req, resp, err)
-		if afterErr != nil {
-			return nil, nil, afterErr
-		}
-		if r != nil {
-			return named(r, id), used, nil // under which it may have been streamed
-		}
+	if id == "" {
+		id = answerID(ctx, t.last)
 	}
-	return resp, used, err
+	return named(resp, id), used, nil // under which it may have been streamed
 }
 
 // named returns an answer with an ID if it has none. The callbacks' own stays as

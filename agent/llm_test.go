@@ -269,7 +269,7 @@ func TestModelCallbacks(t *testing.T) { // TRPC-47
 		},
 	} {
 		m := script(c.reply)
-		snap, err := llm(t, agent.LLM[state]{Model: m, Before: c.before, After: c.after}).Invoke(t.Context(), ask("hi"))
+		snap, err := llm(t, agent.LLM[state]{Model: m, Use: aroundModel(c.before, c.after)}).Invoke(t.Context(), ask("hi"))
 		if !errors.Is(err, c.err) || c.err == nil && err != nil || snap.State.LastResponse.Get() != c.want || len(m.Requests()) != c.asked {
 			t.Errorf("%s: %q after %d requests, %v", name, snap.State.LastResponse.Get(), len(m.Requests()), err)
 		}

@@ -28,11 +28,13 @@ type output struct {
 	// asked for when the answer is there, unless that has it.
 	with bool
 	tool bool // the answer is the call of a tool
+
+	end string // the node that follows the answer
 }
 
 // outputOf chooses the way that the model has.
-func (a *ReAct[S]) outputOf(tools bool) output {
-	o := output{form: a.Output, tries: a.OutputTries}
+func (a *ReAct[S]) outputOf(tools bool, end string) output {
+	o := output{form: a.Output, tries: a.OutputTries, end: end}
 	if o.tries == 0 {
 		o.tries = DefaultOutputTries
 	}
@@ -76,7 +78,7 @@ func (f finalAnswer[S, P]) Call(ctx context.Context, args json.RawMessage) (tool
 	}
 	st.answered(data)
 	if to, ok := ctx.Value(commandKey{}).(*graph.Command); ok {
-		*to = to.And(graph.Goto(graph.End))
+		*to = to.And(graph.Goto(f.o.end))
 	}
 	return tool.Text("The answer was given."), nil
 }
@@ -116,10 +118,10 @@ func hopeless(err error) bool {
 }
 
 // structure returns the node that asks for the last answer in the form of Output, with
-// the agent's instruction and callbacks. What the model says there is not stored in the
+// the agent's instruction and middleware. What the model says there is not stored in the
 // conversation.
 func structure[S any, P Stateful[S]](a *ReAct[S], o output) (func(ctx context.Context, s *S) error, error) {
-	l := LLM[S]{Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Before: a.Before, After: a.After, Whole: true, form: o.form, lenient: true}
+	l := LLM[S]{Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Use: a.Use, ofAgent: true, Whole: true, form: o.form, lenient: true}
 	if o.tool {
 		l.Tools, l.ToolChoice = []tool.Tool{answerTool[S, P](o)}, AnswerTool
 	} else {

@@ -97,15 +97,14 @@ func TestTheFormIsAskedForWithTheInstructionAndTheCallbacks(t *testing.T) {
 	m := scripted.New(scripted.Call("x", "{}"), scripted.Text("7"), scripted.Text("still 7"), scripted.Text(`{"Amount":7}`))
 	var before, after int
 	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("x", new([]string))}, Output: form, Instruction: "Be terse.",
-		Before: func(_ context.Context, _ *S, req *model.Request) (*model.Response, error) {
+		Use: aroundModel(func(_ context.Context, _ *S, req *model.Request) (*model.Response, error) {
 			before++
 			req.Config.Headers = map[string]string{"X-User": "anna"}
 			return nil, nil
-		},
-		After: func(_ context.Context, _ *S, _ *model.Request, resp *model.Response, err error) (*model.Response, error) {
+		}, func(_ context.Context, _ *S, _ *model.Request, resp *model.Response, err error) (*model.Response, error) {
 			after++
 			return nil, err
-		}})
+		})})
 	if _, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("how much?")); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,6 @@ const (
 	NodeModel     = "agent"     // asks the model
 	NodeTools     = "tools"     // calls the tools
 	NodeSummary   = "summary"   // ReAct.Summary
-	NodeBefore    = "pre_model" // ReAct.PreModel
-	NodeAfter     = "post_model"
 	NodeStructure = "structure" // asks for the answer in the form of ReAct.Output
 )
 
@@ -47,29 +45,24 @@ type ReAct[S any] struct {
 	Model model.Model
 	Tools []tool.Tool
 
-	// Instruction, Prompt, Config, Before, After and Whole are those of [LLM];
+	// Instruction, Prompt, Config and Whole are those of [LLM];
 	// Choose is that of both nodes. With tools an empty Instruction stands for
 	// [DefaultInstruction], unless there is a Prompt.
 	Instruction string
 	Prompt      func(ctx context.Context, s *S) (string, error)
 	Config      model.Config
 	Choose      func(ctx context.Context, s *S) ([]tool.Tool, error)
-	Before      func(ctx context.Context, s *S, req *model.Request) (*model.Response, error)
-	After       func(ctx context.Context, s *S, req *model.Request, resp *model.Response, err error) (*model.Response, error)
 	Whole       bool
 
 	// MaxIterations is how many calls of the model a turn may take. A run's limit
 	// of supersteps holds as well.
 	MaxIterations int
 
-	// OnError, Parallel, Approve, Direct, BeforeTool and AfterTool are those of
-	// [Tools].
-	OnError    ErrorPolicy
-	Parallel   int
-	Approve    []Approval
-	Direct     []string
-	BeforeTool func(ctx context.Context, call *chat.ToolCall) (*tool.Result, error)
-	AfterTool  func(ctx context.Context, call chat.ToolCall, res *tool.Result, err error) (*tool.Result, error)
+	// OnError, Parallel, Approve and Direct are those of [Tools].
+	OnError  ErrorPolicy
+	Parallel int
+	Approve  []Approval
+	Direct   []string
 
 	// Output asks for the final answer in JSON that follows a schema (see
 	// [model.OutputOf]): it is put in Structured of the state, from where
@@ -87,10 +80,8 @@ type ReAct[S any] struct {
 	// its node comes before each call of the model.
 	Summary *Summary
 
-	// PreModel and PostModel are nodes before and after each call of the model,
-	// for example to trim the conversation or to check an answer. An answer that
-	// PostModel removes from Messages or replaces is no longer LastResponse either.
-	PreModel, PostModel func(ctx context.Context, s *S) error
+	// Use is what is done around the agent's work: the first of them is the outermost.
+	Use []Middleware[S]
 }
 
 // New compiles an agent. The options are those of [graph.Builder.Compile].
@@ -100,7 +91,7 @@ func New[S any, P Stateful[S]](a ReAct[S], opts ...graph.Option) (*graph.Graph[S
 
 // Builder returns the graph of an agent before it is compiled, so that nodes may
 // be added. It has its beginning: a further edge from the start runs beside that, so
-// what comes before the model is PreModel or Summary.
+// what comes before the model is a [Middleware], or Summary.
 func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	if a.Name == "" {
 		a.Name = "agent"
@@ -118,11 +109,22 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	if a.OutputTries < 0 {
 		b.Mistake(NodeModel, fmt.Errorf("OutputTries is %d: give a positive number, or 0 for %d", a.OutputTries, DefaultOutputTries))
 	}
+	b.Mistake("", checkMiddleware(a.Use))
+	own := toolsOf(a.Use)
+	a.Tools, a.Choose = slices.Concat(a.Tools, own), with(a.Choose, own...)
+	// Where others lead: to what comes before the model, and after the agent.
+	h := hooksOf(a.Use)
+	first, end := firstOf(h.beforeModel, NodeModel), firstOf(h.afterAgent, graph.End)
+	if a.Summary != nil {
+		AddSummary(b, NodeSummary, *a.Summary, func(s *S) *chat.History { return &P(s).AgentState().Messages })
+		b.AddEdge(NodeSummary, first)
+		first = NodeSummary
+	}
 	tools := len(a.Tools) > 0 || a.Choose != nil
-	o := a.outputOf(tools)
+	o := a.outputOf(tools, end)
 	l := LLM[S]{
 		Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config,
-		Before: a.Before, After: a.After, Whole: a.Whole, MaxCalls: a.MaxIterations, reserve: a.round(), form: o.form, lenient: true,
+		Use: a.Use, ofAgent: true, Whole: a.Whole, MaxCalls: a.MaxIterations, reserve: a.round(&h), form: o.form, lenient: true,
 	}
 	switch {
 	case o.tool:
@@ -137,44 +139,40 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	}
 	l.Tools, l.Choose = a.Tools, a.Choose
 	AddLLM[S, P](b, NodeModel, l)
-	first, last := NodeModel, NodeModel
-	if a.PreModel != nil {
-		b.AddNode(NodeBefore, a.PreModel)
-		b.AddEdge(NodeBefore, NodeModel)
-		first = NodeBefore
-	}
-	if a.Summary != nil {
-		AddSummary(b, NodeSummary, *a.Summary, func(s *S) *chat.History { return &P(s).AgentState().Messages })
-		b.AddEdge(NodeSummary, first)
-		first = NodeSummary
-	}
-	if a.PostModel != nil {
-		b.AddNode(NodeAfter, func(ctx context.Context, s *S) error { return guarded[S, P](ctx, s, a.PostModel) })
-		b.AddEdge(NodeModel, NodeAfter)
-		last = NodeAfter
-	}
-	b.AddEdge(graph.Start, first)
-	end := graph.End
+	b.AddEdge(graph.Start, firstOf(h.beforeAgent, first))
+	addHooks[S, P](b, h.beforeAgent, first, first, end)
+	addHooks[S, P](b, h.beforeModel, NodeModel, first, end)
+	addHooks[S, P](b, h.afterModel, "", first, end) // its last leads as the model does
+	addHooks[S, P](b, h.afterAgent, graph.End, first, graph.End)
+	form := end
 	if o.form != nil {
-		end = NodeStructure
+		form = NodeStructure
 		node, err := structure[S, P](&a, o)
 		b.Mistake(NodeStructure, err)
 		b.AddNode(NodeStructure, node)
+		if end != graph.End {
+			b.AddEdge(NodeStructure, end)
+		}
 	}
-	if !tools && o.form == nil {
+	last := NodeModel
+	if n := len(h.afterModel); n > 0 {
+		b.AddEdge(NodeModel, h.afterModel[0].name)
+		last = h.afterModel[n-1].name
+	}
+	if !tools && form == end {
 		b.AddEdge(last, end)
 		return b
 	}
-	destinations := []string{end, graph.End}
+	destinations := []string{form, end}
 	if tools {
 		destinations = append(destinations, NodeTools)
 		var opts []graph.NodeOption
 		if len(a.Direct) > 0 || o.tool {
-			opts = append(opts, graph.Destinations(graph.End))
+			opts = append(opts, graph.Destinations(end))
 		}
 		AddTools[S, P](b, NodeTools, Tools[S]{
 			Tools: a.Tools, Choose: a.Choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
-			Before: a.BeforeTool, After: a.AfterTool,
+			Use: a.Use, ofAgent: true, end: end,
 		}, opts...)
 		b.AddEdge(NodeTools, first)
 	}
@@ -185,35 +183,11 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 			return graph.Goto(NodeTools), nil
 		}
 		if st.Stopped.Get() == StopMaxIterations || st.formed() { // there is no answer to give a form to, or it has it
-			return graph.Goto(graph.End), nil
+			return graph.Goto(end), nil
 		}
-		return graph.Goto(end), nil
+		return graph.Goto(form), nil
 	}, slices.Compact(destinations)...)
 	return b
-}
-
-// guarded calls a PostModel. If that takes back or rewrites the model's answer, that
-// is no longer the last response either, unless it has given another.
-func guarded[S any, P Stateful[S]](ctx context.Context, s *S, check func(ctx context.Context, s *S) error) error {
-	last := P(s).AgentState().Messages.Last()
-	text := P(s).AgentState().LastResponse.Get()
-	if err := check(ctx, s); err != nil {
-		return err
-	}
-	st := P(s).AgentState()
-	if last.Role != chat.RoleAssistant || last.Text() != text || st.LastResponse.Get() != text {
-		return nil
-	}
-	now, _ := st.Messages.Get(last.ID)
-	if now.Text() != text {
-		st.LastResponse.Overwrite(now.Text())
-		if now.Text() == "" {
-			st.NodeResponses.Delete(NodeModel)
-		} else {
-			st.NodeResponses.Put(NodeModel, now.Text())
-		}
-	}
-	return nil
 }
 
 // with returns a function that chooses a tool beside those that another does.
@@ -229,17 +203,12 @@ func with[S any](choose func(context.Context, *S) ([]tool.Tool, error), more ...
 
 // round is how many supersteps another round takes after a call of the model,
 // with what follows the last call.
-func (a *ReAct[S]) round() int {
+func (a *ReAct[S]) round(h *hooks[S]) int {
 	n := 2 // the tools and the model
 	if a.Summary != nil {
 		n++
 	}
-	if a.PreModel != nil {
-		n++
-	}
-	if a.PostModel != nil {
-		n += 2
-	}
+	n += len(h.beforeModel) + 2*len(h.afterModel) + len(h.afterAgent)
 	if a.Output != nil {
 		n++
 	}

@@ -155,8 +155,8 @@ func TestHooksOfAnAgent(t *testing.T) {
 	m := script(scripted.Call("multiply", `{"a":1,"b":2}`), scripted.Text("2"))
 	g := react(t, agent.ReAct[state]{
 		Model: m, Tools: []tool.Tool{counted(&n)},
-		PreModel:  func(_ context.Context, s *state) error { s.Notes.Add("pre"); return nil },
-		PostModel: func(_ context.Context, s *state) error { s.Notes.Add("post"); return nil },
+		Use: nodes(func(_ context.Context, s *state) error { s.Notes.Add("pre"); return nil },
+			func(_ context.Context, s *state) error { s.Notes.Add("post"); return nil }),
 	})
 	snap, err := g.Invoke(t.Context(), ask("go"))
 	if got := fmt.Sprint(snap.State.Notes.Slice()); err != nil || got != "[pre post pre post]" || n != 1 {

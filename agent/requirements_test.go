@@ -65,20 +65,18 @@ func TestSettingsReachTheRequestCallbacksReplaceAndAnObserverSeesAnAgentInside(t
 	m := scripted.New(scripted.Call("x", "{}"), scripted.Text("the model's"))
 	var called []string
 	sub, err := agent.New(agent.ReAct[S]{Name: "sub", Model: m, Tools: []tool.Tool{logs("x", &called)}, Config: model.Config{Temperature: &half, MaxTokens: tokens},
-		BeforeTool: func(context.Context, *chat.ToolCall) (*tool.Result, error) {
-			r := tool.Text("short cut")
-			return &r, nil
-		},
-		AfterTool: func(_ context.Context, _ chat.ToolCall, r *tool.Result, err error) (*tool.Result, error) {
-			replaced := tool.Text(r.Text() + ", replaced")
-			return &replaced, err
-		},
-		After: func(_ context.Context, _ *S, _ *model.Request, resp *model.Response, err error) (*model.Response, error) {
+		Use: append(aroundModel(nil, func(_ context.Context, _ *S, _ *model.Request, resp *model.Response, err error) (*model.Response, error) {
 			if err == nil && len(resp.Message.ToolCalls()) == 0 {
 				return &model.Response{Message: chat.Assistant("the callback's")}, nil
 			}
 			return nil, err
-		}})
+		}), aroundTools[S](func(context.Context, *chat.ToolCall) (*tool.Result, error) {
+			r := tool.Text("short cut")
+			return &r, nil
+		}, func(_ context.Context, _ chat.ToolCall, r *tool.Result, err error) (*tool.Result, error) {
+			replaced := tool.Text(r.Text() + ", replaced")
+			return &replaced, err
+		}))})
 	b := graph.New[S]("g")
 	agent.AddAgent(b, "node", agent.Of(ok(t, sub, err), ""), agent.SubAgent[S]{})
 	seen := &watching{}

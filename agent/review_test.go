@@ -24,10 +24,10 @@ import (
 func TestAnAnswerOfACallbackIsNotAltered(t *testing.T) {
 	canned := &model.Response{Message: chat.Assistant("no")}
 	for name, l := range map[string]agent.LLM[S]{
-		"Before": {Model: scripted.New(), Before: func(context.Context, *S, *model.Request) (*model.Response, error) { return canned, nil }},
-		"After": {Model: scripted.New(scripted.Text("x").Repeat()), After: func(context.Context, *S, *model.Request, *model.Response, error) (*model.Response, error) {
+		"Before": {Model: scripted.New(), Use: aroundModel(func(context.Context, *S, *model.Request) (*model.Response, error) { return canned, nil }, nil)},
+		"After": {Model: scripted.New(scripted.Text("x").Repeat()), Use: aroundModel(nil, func(context.Context, *S, *model.Request, *model.Response, error) (*model.Response, error) {
 			return canned, nil
-		}},
+		})},
 	} {
 		b := graph.New[S]("g")
 		agent.AddLLM(b, "a", l)
@@ -162,7 +162,7 @@ func TestACallbackMayNotMakeACallAnother(t *testing.T) {
 		var called []string
 		m := scripted.New(scripted.Calls(call("1", "a", "{}")), scripted.Text("ok"))
 		g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{logs("a", &called), logs("b", &called)}, OnError: agent.TellModelAll,
-			BeforeTool: func(_ context.Context, c *chat.ToolCall) (*tool.Result, error) { change(c); return nil, nil }})
+			Use: []agent.Middleware[S]{aroundTools[S](func(_ context.Context, c *chat.ToolCall) (*tool.Result, error) { change(c); return nil, nil }, nil)}})
 		_, err = ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"))
 		if err == nil || !strings.Contains(err.Error(), "may change the arguments alone") || len(called) > 0 {
 			t.Errorf("%v: called %v", err, called)

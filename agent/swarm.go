@@ -27,8 +27,8 @@ type Swarm struct {
 
 // SwarmAgent is a member of a [Swarm].
 type SwarmAgent struct {
-	// ReAct is the agent. Its Name is needed; MaxIterations, Output, Summary, PreModel
-	// and PostModel can't be set.
+	// ReAct is the agent. Its Name is needed; MaxIterations, Output and Summary
+	// can't be set, and Use can have neither nodes nor tools.
 	ReAct[State]
 
 	// Description tells the other agents' models what it is for.
@@ -83,8 +83,8 @@ func NewSwarm(w Swarm, opts ...graph.Option) (*graph.Graph[State], error) {
 }
 
 func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgent, names []string, max int) {
-	if a.MaxIterations != 0 || a.Output != nil || a.Summary != nil || a.PreModel != nil || a.PostModel != nil {
-		b.Mistake(a.Name, errors.New("an agent of a swarm can't have MaxIterations, Output, Summary, PreModel or PostModel"))
+	if a.MaxIterations != 0 || a.Output != nil || a.Summary != nil {
+		b.Mistake(a.Name, errors.New("an agent of a swarm can't have MaxIterations, Output or Summary"))
 	}
 	to := a.To
 	if to == nil {
@@ -107,7 +107,7 @@ func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgen
 	choose := with(a.Choose, handOffs...)
 	AddLLM(b, a.Name, LLM[State]{
 		Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Tools: tools, Choose: choose,
-		Before: a.Before, After: a.After, Whole: a.Whole, MaxCalls: max,
+		Use: a.Use, Whole: a.Whole, MaxCalls: max,
 	})
 	if len(tools) == 0 && a.Choose == nil {
 		b.AddEdge(a.Name, graph.End)
@@ -116,7 +116,7 @@ func (a *SwarmAgent) addTo(b *graph.Builder[State], byName map[string]*SwarmAgen
 	node := a.Name + "_tools"
 	AddTools(b, node, Tools[State]{
 		Tools: tools, Choose: choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
-		Before: a.BeforeTool, After: a.AfterTool,
+		Use: a.Use,
 	}, graph.Destinations(append(to[:len(to):len(to)], graph.End)...))
 	AddToolsConditionalEdges(b, a.Name, node, graph.End)
 	b.AddEdge(node, a.Name)

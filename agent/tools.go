@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,18 +53,16 @@ type Tools[S any] struct {
 	// When one of them failed or was rejected, the model is told so as ever.
 	Direct []string
 
-	// Before is called before each call, whose arguments it may change; to change
-	// its name or ID is an error. If it returns a result, the tool isn't called.
-	// After is called with the result or the
-	// error and returns what replaces it; nil and nil leave them as they are.
-	// Neither is called for a recorded result.
-	Before func(ctx context.Context, call *chat.ToolCall) (*tool.Result, error)
-	After  func(ctx context.Context, call chat.ToolCall, res *tool.Result, err error) (*tool.Result, error)
+	// Use is what is done around each call: WrapTool of each.
+	Use []Middleware[S]
 
 	team  *team  // of a supervisor; nil: none
 	round string // tells the rounds of one task apart
 	set   *tool.Set
 	state *S // of the task; for tools that take it
+
+	ofAgent bool   // which has checked Use
+	end     string // the node that follows an answer of Direct; empty: graph.End
 }
 
 // ErrorPolicy says what happens when a tool fails.
@@ -138,6 +137,9 @@ func AddToolsConditionalEdges[S any, P Stateful[S]](b *graph.Builder[S], llm, to
 // check prepares the node, and returns what is wrong with the declaration.
 func (t *Tools[S]) check() error {
 	set, err := tool.NewSet(slices.Concat(t.Tools, t.team.tools())...)
+	if !t.ofAgent {
+		err = errors.Join(err, wrapsOnly(t.Use))
+	}
 	if t.set = set; err != nil || t.Choose != nil {
 		return err
 	}
@@ -214,7 +216,7 @@ func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, err
 	if direct && cmd.IsZero() && from.Metadata[keeps] == "" {
 		st.LastResponse.Add(jobs[len(jobs)-1].result.Text())
 		st.Stopped.Add(StopDirect)
-		return graph.Goto(graph.End), nil
+		return graph.Goto(cmp.Or(t.end, graph.End)), nil
 	}
 	return *cmd, nil
 }
@@ -416,46 +418,33 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 	return nil
 }
 
-// attempt calls the tool with the callbacks around it. Failed is the tool's
+// attempt calls the tool with the middleware around it. Failed is the tool's
 // error that the model is told of. Node is the context of the node, ctx that of the
 // call.
 func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o outcome, res tool.Result, failed, err error) {
 	call := j.call
 	var spent ledger
-	var r *tool.Result
-	if t.Before != nil {
-		if r, err = t.Before(ctx, &call); err != nil {
-			return o, res, nil, err
-		}
-		if call.Name != j.call.Name || call.ID != j.call.ID {
-			return o, res, nil, fmt.Errorf("callback Before made call %q of %q one of %q with the ID %q: it may change the arguments alone", j.call.ID, j.call.Name, call.Name, call.ID)
-		}
-	}
-	if r == nil {
+	began := false
+	r, err := wrapTool(t.Use, call, func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {
 		args := j.args
-		if call.Args != j.call.Args {
-			if args, err = call.Arguments(); err != nil {
-				return o, res, nil, fmt.Errorf("the arguments that Before gave the call of %q: %w", call.Name, err)
+		if c.Args != j.call.Args {
+			var err error
+			if args, err = c.Arguments(); err != nil {
+				return nil, fmt.Errorf("the arguments that middleware gave the call of %q: %w", c.Name, err)
 			}
 		}
 		if takesState(j.tool) {
 			ctx = withState(ctx, t.state)
 		}
-		if err := t.begin(node, j); err != nil {
-			return o, res, nil, err
+		if !began {
+			if err := t.begin(node, j); err != nil {
+				return nil, err
+			}
+			began = true
 		}
 		ctx = context.WithValue(ctx, ledgerKey{}, &spent)
-		r, err = invoke(tool.WithInfo(ctx, tool.Info{CallID: call.ID, IdempotencyKey: key}), j.tool, call.Name, args)
-	}
-	if t.After != nil && !passes(err) {
-		replaced, afterErr := t.After(ctx, call, r, err)
-		if afterErr != nil {
-			return o, res, nil, afterErr
-		}
-		if replaced != nil {
-			r, err = replaced, nil
-		}
-	}
+		return invoke(tool.WithInfo(ctx, tool.Info{CallID: c.ID, IdempotencyKey: key}), j.tool, c.Name, args)
+	})(ctx, call)
 	if err == nil {
 		if err = storable(*r); err != nil {
 			err = &tool.Error{Tool: call.Name, Err: err}
@@ -481,7 +470,7 @@ func passes(err error) bool {
 	if errors.As(err, &deps) || errors.As(err, &config) {
 		return true
 	}
-	return errors.Is(err, graph.ErrInterrupted) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
+	return errors.Is(err, graph.ErrInterrupted) || errors.Is(err, errAltered) || errors.Is(err, graph.ErrDrained) || errors.Is(err, graph.ErrLate) || errors.Is(err, graph.ErrThreadBusy) || errors.As(err, &stored)
 }
 
 // storable reports what of a result can't be stored.

@@ -302,7 +302,7 @@ func TestToolCallbacks(t *testing.T) { // TRPC-47
 	var seen []string
 	g := tools(t, agent.Tools[state]{
 		Tools: []tool.Tool{counted(&n), failing("f")},
-		Before: func(_ context.Context, c *chat.ToolCall) (*tool.Result, error) {
+		Use: []agent.Middleware[state]{aroundTools[state](func(_ context.Context, c *chat.ToolCall) (*tool.Result, error) {
 			seen = append(seen, "before "+c.ID)
 			switch c.ID {
 			case "1":
@@ -312,15 +312,14 @@ func TestToolCallbacks(t *testing.T) { // TRPC-47
 				return &r, nil
 			}
 			return nil, nil
-		},
-		After: func(_ context.Context, c chat.ToolCall, r *tool.Result, err error) (*tool.Result, error) {
+		}, func(_ context.Context, c chat.ToolCall, r *tool.Result, err error) (*tool.Result, error) {
 			seen = append(seen, fmt.Sprint("after ", c.ID, " ", err != nil))
 			if err != nil {
 				r := tool.Text("saved")
 				return &r, nil
 			}
 			return nil, nil
-		},
+		})},
 	})
 	snap, err := g.Invoke(t.Context(), say(chat.User("go"), chat.Assistant("", call("1", "multiply", `{"a":2,"b":2}`), call("2", "multiply", `{"a":2,"b":2}`), call("3", "f", ""))))
 	if err != nil {

@@ -98,15 +98,15 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 		want  string
 	}{
 		"post model": {func() (*graph.Graph[S], error) {
-			return agent.New(agent.ReAct[S]{Model: answers("m"), PostModel: once()}, mem())
+			return agent.New(agent.ReAct[S]{Model: answers("m"), Use: nodes(nil, once())}, mem())
 		}, "m: q2"},
 		"pre model": {func() (*graph.Graph[S], error) {
-			return agent.New(agent.ReAct[S]{Model: answers("m"), PreModel: func(_ context.Context, s *S) error {
+			return agent.New(agent.ReAct[S]{Model: answers("m"), Use: nodes(func(_ context.Context, s *S) error {
 				if s.UserInput == "q1" {
 					return errors.New("no")
 				}
 				return nil
-			}}, mem())
+			}, nil)}, mem())
 		}, "m: q2"},
 		"structure": {func() (*graph.Graph[S], error) {
 			return agent.New(agent.ReAct[S]{Model: structured, Output: form}, mem())
@@ -164,12 +164,12 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 func TestWhatAFailedTurnHasSaidStays(t *testing.T) {
 	fail := true
 	m := scripted.New(scripted.Text("a1"), scripted.Text("a2"))
-	g, err := agent.New(agent.ReAct[S]{Model: m, PostModel: func(context.Context, *S) error {
+	g, err := agent.New(agent.ReAct[S]{Model: m, Use: nodes(nil, func(context.Context, *S) error {
 		if fail {
 			return errors.New("down")
 		}
 		return nil
-	}}, mem())
+	})}, mem())
 	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("q1"))
 	fail = false
 	s, err := g.Thread(th).Invoke(t.Context(), input("q2"))
@@ -248,12 +248,12 @@ func TestAModelIsToldOfEachCallWhatTheRecordsSay(t *testing.T) {
 				})
 				late := tool.New("late", "l", func(ctx context.Context, _ none) (string, error) { return "late", nil })
 				m := scripted.New(scripted.Calls(call("1", "pay", "{}"), call("2", "cut", "{}"), call("3", "late", "{}")), scripted.Text("fine"))
-				g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{pay, cut, late}, Parallel: parallel, BeforeTool: func(_ context.Context, c *chat.ToolCall) (*tool.Result, error) {
+				g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{pay, cut, late}, Parallel: parallel, Use: []agent.Middleware[S]{aroundTools[S](func(_ context.Context, c *chat.ToolCall) (*tool.Result, error) {
 					if parallel > 0 && c.Name == "late" {
 						return nil, errors.New("not now")
 					}
 					return nil, nil
-				}}, mem())
+				}, nil)}}, mem())
 				if _, err := ok(t, g, err).Thread(th).Invoke(ctx, input("go")); err == nil {
 					t.Fatal("it did not fail")
 				}

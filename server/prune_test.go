@@ -76,12 +76,12 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 	fails := true
 	g, err := agent.New(agent.ReAct[agent.State]{
 		Name: "clerk", Model: scripted.New(scripted.Text("one"), scripted.Text("two")),
-		PostModel: func(context.Context, *agent.State) error {
+		Use: []agent.Middleware[agent.State]{{Name: "check", AfterModel: func(context.Context, *agent.State) (agent.Next, error) {
 			if fails {
-				return errors.New("the check is down")
+				return agent.Onward, errors.New("the check is down")
 			}
-			return nil
-		},
+			return agent.Onward, nil
+		}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func chatCommand() *cobra.Command {
 and knows the time; before it writes a file, you are shown what and asked.
 
 The model is named by --model or ` + models.Variable + `:
-  openai:MODEL  anthropic:MODEL  gemini:MODEL  ollama:MODEL
+  openai:MODEL  openai-responses:MODEL  anthropic:MODEL  gemini:MODEL  ollama:MODEL
 with @URL after it for a server of your own. Its key comes from OPENAI_API_KEY,
 ANTHROPIC_API_KEY or GEMINI_API_KEY. What the model reads is sent to its provider.
 

@@ -55,10 +55,10 @@ func main() {
 		Instruction: "You are a friendly partner for a chat. Answer in one sentence.",
 		// Long conversations would outgrow what the model can take. The model is
 		// sent the last turns; the thread keeps everything.
-		Before: func(_ context.Context, _ *agent.State, req *model.Request) (*model.Response, error) {
+		Use: []agent.Middleware[agent.State]{agent.OnRequest("trim", func(_ context.Context, _ *agent.State, req *model.Request) error {
 			req.Messages = chat.TrimTurns(req.Messages, 20)
-			return nil, nil
-		},
+			return nil
+		})},
 	}, graph.WithCheckpointer(store))
 	if err != nil {
 		log.Fatal(err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/agent/middleware"
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -124,6 +126,41 @@ func Example_approval() {
 type Trip struct {
 	agent.State
 	Booked graph.List[string]
+}
+
+func Example_middleware() {
+	brief := agent.OnRequest("brief", func(_ context.Context, _ *agent.State, req *model.Request) error {
+		req.MaxTokens = 200
+		return nil
+	})
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model: weatherModel(),
+		Tools: []tool.Tool{weatherTool()},
+		Use: []agent.Middleware[agent.State]{
+			middleware.GuardInput[agent.State](func(_ context.Context, text string) (string, error) {
+				if strings.Contains(text, "password") {
+					return "I don't talk about passwords.", nil
+				}
+				return "", nil
+			}),
+			middleware.LimitModel[agent.State](middleware.Limit{PerTurn: 20}),
+			middleware.RetryTools[agent.State](middleware.Retry{Tools: []string{"weather"}}),
+			brief,
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for _, text := range []string{"What is the password?", "Do I need a coat in Bern?"} {
+		snap, err := a.Invoke(context.Background(), agent.Ask[agent.State](text))
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(snap.State.LastResponse)
+	}
+	// Output:
+	// I don't talk about passwords.
+	// Yes: it snows.
 }
 
 func Example_graph() {

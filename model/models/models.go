@@ -10,6 +10,7 @@
 // # Names
 //
 //	openai:gpt-5
+//	openai-responses:gpt-5
 //	anthropic:claude-sonnet-4-5
 //	gemini:gemini-2.5-pro
 //	ollama:llama3.2
@@ -21,12 +22,12 @@
 //	anthropic:claude-sonnet-4-5@https://proxy.example.com
 //
 // The openai package speaks with most servers: vLLM, llama.cpp, LM Studio and
-// others.
+// others. Under openai-responses it does so by OpenAI's Responses API.
 //
 // # Keys
 //
 // They come from the environment, as each vendor's package says. A server that
-// is named after an @ gets no key under openai and ollama; for one that wants a
+// is named after an @ gets no key under openai, openai-responses and ollama; for one that wants a
 // key, set OPENAI_BASE_URL and OPENAI_API_KEY. Under anthropic and gemini it gets
 // that of the vendor, which its API can't do without: name only servers that may
 // have it.
@@ -54,7 +55,7 @@ import (
 const Variable = "SUPERSTEP_MODEL"
 
 // Usage lists what [Open] takes, in half a sentence.
-const Usage = "openai:MODEL, anthropic:MODEL, gemini:MODEL or ollama:MODEL, with @URL after it for a server of one's own"
+const Usage = "openai:MODEL, openai-responses:MODEL, anthropic:MODEL, gemini:MODEL or ollama:MODEL, with @URL after it for a server of one's own"
 
 // ErrUnset says that SUPERSTEP_MODEL is not set.
 var ErrUnset = errors.New(Variable + " is not set: it names a language model as " + Usage)
@@ -101,6 +102,12 @@ func Open(name string) (model.Model, error) {
 				return openai.New(name), nil
 			}
 			return openai.New(name, openai.BaseURL(server)), nil
+		},
+		"openai-responses": func(name, server string) (model.Model, error) {
+			if server == "" {
+				return openai.New(name, openai.Responses()), nil
+			}
+			return openai.New(name, openai.Responses(), openai.BaseURL(server)), nil
 		},
 		"anthropic": func(name, server string) (model.Model, error) {
 			if server == "" {

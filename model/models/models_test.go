@@ -74,6 +74,7 @@ func ask(t *testing.T, m model.Model) {
 
 const (
 	openaiAnswer    = "../openai/testdata/answer/text.json"
+	responsesAnswer = "../openai/testdata/response.json"
 	anthropicAnswer = "../anthropic/testdata/answer.json"
 	geminiAnswer    = "../gemini/testdata/answer.json"
 )
@@ -91,6 +92,8 @@ func TestANameIsAModelOnAServer(t *testing.T) {
 		{"openai:qwen@URL/v1", map[string]string{"OPENAI_API_KEY": "k"}, openaiAnswer, "/v1/chat/completions", "qwen", ""},
 		{"openai:meta-llama/Llama-3.1:free@URL/api", nil, openaiAnswer, "/api/chat/completions", "meta-llama/Llama-3.1:free", ""},
 		{"openai:claude@20250514@URL/v1", nil, openaiAnswer, "/v1/chat/completions", "claude@20250514", ""},
+		{"openai-responses:gpt-5", map[string]string{"OPENAI_BASE_URL": "URL/v1", "OPENAI_API_KEY": "k"}, responsesAnswer, "/v1/responses", "gpt-5", "Bearer k"},
+		{"openai-responses:qwen@URL/v1", map[string]string{"OPENAI_API_KEY": "k"}, responsesAnswer, "/v1/responses", "qwen", ""},
 		{"anthropic:claude-sonnet-4-5", map[string]string{"ANTHROPIC_BASE_URL": "URL", "ANTHROPIC_API_KEY": "k"}, anthropicAnswer, "/v1/messages", "claude-sonnet-4-5", "k"},
 		{"anthropic:claude-sonnet-4-5@URL", map[string]string{"ANTHROPIC_API_KEY": "k"}, anthropicAnswer, "/v1/messages", "claude-sonnet-4-5", "k"},
 		{"gemini:gemini-2.5-pro", map[string]string{"GOOGLE_GEMINI_BASE_URL": "URL", "GEMINI_API_KEY": "k"}, geminiAnswer, "/v1beta/models/gemini-2.5-pro:generateContent", "", "k"},

@@ -32,7 +32,11 @@ func (m *Model) refused(status int, body []byte) *model.Error {
 		e.Message += "; no key was sent: give one with openai.APIKey, as a server named by openai.BaseURL doesn't get OPENAI_API_KEY"
 	case e.Kind == model.ErrorNotFound && !json.Valid(body):
 		// The API answers in JSON: this wasn't it.
-		e.Message += "; the base URL must have the path before /chat/completions, which often is /v1"
+		path := completionsPath
+		if m.responses {
+			path = responsesPath
+		}
+		e.Message += "; the base URL must have the path before /" + path + ", which often is /v1"
 	}
 	return e
 }
@@ -112,7 +116,7 @@ func kindOf(status int, code, class, message string) model.ErrorKind {
 		return model.ErrorQuota
 	case says("context_length_exceeded", "exceed_context_size_error"):
 		return model.ErrorContextLength
-	case says("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"):
+	case says("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "image_content_policy_violation", "invalid_prompt"):
 		return model.ErrorFilter
 	case says("rate_limit_exceeded"):
 		return model.ErrorRateLimit
@@ -141,9 +145,9 @@ func kindOf(status int, code, class, message string) model.ErrorKind {
 		return model.ErrorAuth
 	case says("not_found_error"):
 		return model.ErrorNotFound
-	case says("timeout"):
+	case says("timeout", "vector_store_timeout"):
 		return model.ErrorTimeout
-	case says("invalid_request_error"):
+	case says("invalid_request_error"), strings.HasPrefix(code, "invalid_"), strings.Contains(code, "image"):
 		return model.ErrorInvalid
 	}
 	return model.ErrorServer

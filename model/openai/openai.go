@@ -1,8 +1,10 @@
 // Package openai has models behind OpenAI's Chat Completions API. It is the API
 // that most servers of language models speak: besides OpenAI's own Ollama, vLLM,
-// llama.cpp, LM Studio, OpenRouter and others.
+// llama.cpp, LM Studio, OpenRouter and others. The option [Responses] has them speak
+// OpenAI's newer Responses API instead, which some of its models and tools need.
 //
 //	m := openai.New("gpt-5-mini")
+//	thinker := openai.New("gpt-5-mini", openai.Responses())
 //	local := openai.New("qwen3:8b", openai.BaseURL("http://localhost:11434/v1"))
 //
 // # Requests
@@ -33,6 +35,27 @@
 // [chat.FinishToolCalls]. Tool calls without an ID get one. The message's ID is
 // the completion's, with a random part where servers count their answers.
 //
+// # The Responses API
+//
+// With [Responses] the server keeps nothing: every request has the whole conversation
+// and says store: false. What models think comes encrypted, if the table of
+// capabilities says that they do or a request sets Config.Reasoning or Extra's
+// reasoning, and goes back with what it led to; what comes without that form doesn't.
+// Summaries of it, which reasoning: {"summary": "auto"} in Extra asks for, are the
+// text of [chat.Reasoning].
+//
+// Tools that OpenAI runs, such as web_search, file_search and code_interpreter, are
+// given by Extra's tools. What they did is a [chat.Native], as is every item that this
+// package doesn't know: it goes back as it came. A call of a custom tool or a computer,
+// which the program would have to run, is one, too: nobody answers it. What a text
+// cites follows it as a [chat.Citation]; a [chat.Native] of the type "message" after
+// that has what else the API says of the message.
+//
+// Images go by file ID, too, and files by URL; tools return both; sounds go nowhere.
+// Speakers have no names. The settings FrequencyPenalty, PresencePenalty, Stop and
+// Seed are unknown, and errors. Extra's include joins what this package asks for
+// itself; previous_response_id, conversation and background are refused.
+//
 // # Errors
 //
 // Failures are [*model.Error]. If the context ended, the error wraps the
@@ -51,14 +74,15 @@ import (
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
-// Model is a language model behind the Chat Completions API. It is safe for
-// concurrent use.
+// Model is a language model behind the Chat Completions API or, with [Responses], the
+// Responses API. It is safe for concurrent use.
 type Model struct {
 	name      string
 	defaults  model.Config
 	maxTokens bool // the field is max_tokens
 	noUsage   bool // streams don't ask for usage
 	toolMedia bool
+	responses bool // by the Responses API
 	table     model.Table
 	reasoning string // the field for thoughts; "" is none
 	noKey     bool   // none is sent
@@ -114,14 +138,29 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[chat.C
 type once struct{ m *Model }
 
 func (o once) Generate(ctx context.Context, req *model.Request) (*model.Response, error) {
-	call, err := o.m.call(req, false)
+	p := o.m.protocol()
+	call, err := p.call(req, false)
 	if err != nil {
 		return nil, err
 	}
-	return o.m.api.Generate(ctx, call, answer)
+	return o.m.api.Generate(ctx, call, p.whole)
 }
 
 func (o once) Stream(ctx context.Context, req *model.Request) iter.Seq2[chat.Chunk, error] {
-	call := func() (vendor.Call, error) { return o.m.call(req, true) }
-	return o.m.api.Stream(ctx, call, answer, func() vendor.Stream { return &stream{} })
+	p := o.m.protocol()
+	return o.m.api.Stream(ctx, func() (vendor.Call, error) { return p.call(req, true) }, p.whole, p.stream)
+}
+
+// protocol is how one of the two APIs is asked and answers.
+type protocol struct {
+	call   func(req *model.Request, streaming bool) (vendor.Call, error)
+	whole  vendor.Whole
+	stream func() vendor.Stream
+}
+
+func (m *Model) protocol() protocol {
+	if m.responses {
+		return protocol{m.responsesCall, response, func() vendor.Stream { return newOutput() }}
+	}
+	return protocol{m.call, answer, func() vendor.Stream { return &stream{} }}
 }

@@ -24,6 +24,7 @@ type settings struct {
 	maxTokens bool
 	noUsage   bool
 	toolMedia bool
+	responses bool
 	reasoning *string
 }
 
@@ -31,7 +32,8 @@ type settings struct {
 // OPENAI_API_KEY, unless there is a [BaseURL].
 func APIKey(key string) Option { return func(s *settings) { s.Key = key } }
 
-// BaseURL gives the server, with the path that comes before /chat/completions:
+// BaseURL gives the server, with the path that comes before /chat/completions or
+// /responses:
 // http://localhost:11434/v1. It needs no key then; what key it gets is said by
 // [APIKey]. The default is OPENAI_BASE_URL or else https://api.openai.com/v1.
 func BaseURL(u string) Option { return func(s *settings) { s.BaseURL = u } }
@@ -92,6 +94,12 @@ func NoStreamUsage() Option { return func(s *settings) { s.noUsage = true } }
 // the transcript.
 func ToolMedia() Option { return func(s *settings) { s.toolMedia = true } }
 
+// Responses asks by OpenAI's Responses API instead of Chat Completions: see the
+// package's documentation for what is different. [MaxTokensField], [NoStreamUsage] and
+// [ReasoningField] aren't for it, and [ToolMedia] isn't needed: the API takes images and
+// files from tools.
+func Responses() Option { return func(s *settings) { s.responses = true } }
+
 // The fields of [ReasoningField].
 const (
 	reasoningContent = "reasoning_content"
@@ -145,7 +153,7 @@ func collect(opts []Option) *settings {
 func newModel(name string, s *settings) *Model {
 	m := &Model{
 		name: name, defaults: s.Defaults,
-		maxTokens: s.maxTokens, noUsage: s.noUsage, toolMedia: s.toolMedia, table: s.TableOf(),
+		maxTokens: s.maxTokens, noUsage: s.noUsage, toolMedia: s.toolMedia, responses: s.responses, table: s.TableOf(),
 		retries: s.retries, thoughts: s.reasoning != nil,
 		noKey: s.Key == "" && !s.HasKey(),
 	}
@@ -184,6 +192,8 @@ func (s *settings) check(noKey bool) *model.Error {
 		return invalid("Retries(%d) is negative", s.retries)
 	case s.reasoning != nil && !slices.Contains([]string{"", reasoningContent, reasoningPlain}, *s.reasoning):
 		return invalid("ReasoningField(%q) is none of %q, %q and \"\"", *s.reasoning, reasoningContent, reasoningPlain)
+	case s.responses && (s.maxTokens || s.noUsage || s.reasoning != nil && *s.reasoning != ""):
+		return invalid("MaxTokensField, NoStreamUsage and ReasoningField are for chat completions: leave them out beside Responses")
 	case s.BaseURL == "" && noKey:
 		return &model.Error{
 			Provider: provider, Kind: model.ErrorAuth,

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -120,25 +121,34 @@ type wireSchema struct {
 	Strict      bool            `json:"strict"`
 }
 
-// call returns the call for a request.
-func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
-	var none vendor.Call
+// settings returns the settings of a request, as far as both APIs agree on them.
+func (m *Model) settings(req *model.Request) (c model.Config, err error) {
 	if m.err != nil {
 		e := *m.err
-		return none, &e
+		return c, &e
 	}
-	c := m.defaults.With(req.Config)
+	c = m.defaults.With(req.Config)
 	if c.TopK != nil {
-		return none, invalid("the API doesn't know the setting TopK; a server that does takes it as Extra, often as top_k")
+		return c, invalid("the API doesn't know the setting TopK; a server that does takes it as Extra, often as top_k")
 	}
 	if c.ReasoningTokens != 0 {
-		return none, invalid("the API doesn't know the setting ReasoningTokens: set Reasoning; a server that counts takes its own field as Extra")
+		return c, invalid("the API doesn't know the setting ReasoningTokens: set Reasoning; a server that counts takes its own field as Extra")
 	}
 	if c.Model == "" {
 		c.Model = m.name
 	}
 	if c.Model == "" {
-		return none, invalid("the model has no name: give it to New or set Config.Model")
+		return c, invalid("the model has no name: give it to New or set Config.Model")
+	}
+	return c, nil
+}
+
+// call returns the call of chat completions for a request.
+func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
+	var none vendor.Call
+	c, err := m.settings(req)
+	if err != nil {
+		return none, err
 	}
 	w := wire{
 		Model:            c.Model,
@@ -156,7 +166,6 @@ func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
 	} else {
 		w.MaxCompletionTokens = c.MaxTokens
 	}
-	var err error
 	able := vendor.AbleOf(m.table, c.Model)
 	if w.Messages, err = m.messages(req.Messages, able); err != nil {
 		return none, err
@@ -178,38 +187,44 @@ func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
 	if _, own := c.Extra["stream_options"]; streaming && !own && !m.noUsage {
 		w.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-	body, err := vendor.JSON(w)
-	if err != nil {
-		return none, invalid("the request has no JSON: %w", err)
-	}
-	if body, err = extend(body, c.Extra); err != nil {
-		return none, err
-	}
-	return vendor.Call{Path: "chat/completions", Header: c.Headers, Body: body, Stream: streaming}, nil
+	body, err := extended(w, c.Extra, unread, given)
+	return vendor.Call{Path: completionsPath, Header: c.Headers, Body: body, Stream: streaming}, err
 }
 
-// extend adds the extra fields and refuses those that ask for answers which this
+const completionsPath = "chat/completions"
+
+// unread says why there can't be some extra fields: they ask for answers that this
 // package doesn't read.
-func extend(body []byte, extra map[string]any) ([]byte, error) {
-	for name, why := range map[string]string{
-		"n":      "asks for several answers; a response has one",
-		"audio":  "asks for an answer in sound, which isn't supported",
-		"stream": "is given by the method Stream",
-	} {
+var unread = map[string]string{
+	"n":      "asks for several answers; a response has one",
+	"audio":  "asks for an answer in sound, which isn't supported",
+	"stream": "is given by the method Stream",
+}
+
+// given says what gives the fields of a request.
+var given = map[string]string{
+	"model": "Config.Model", "messages": "Request.Messages",
+	"temperature": "Config.Temperature", "top_p": "Config.TopP",
+	"frequency_penalty": "Config.FrequencyPenalty", "presence_penalty": "Config.PresencePenalty",
+	"max_tokens": "Config.MaxTokens", "max_completion_tokens": "Config.MaxTokens",
+	"stop": "Config.Stop", "seed": "Config.Seed", "reasoning_effort": "Config.Reasoning",
+	"parallel_tool_calls": "Config.ParallelTools", "tools": "Request.Tools",
+	"tool_choice": "Request.ToolChoice", "response_format": "Request.Output",
+}
+
+// extended is the body of a request with the extra fields, but for those that can't
+// be.
+func extended(w any, extra map[string]any, unread, given map[string]string) ([]byte, error) {
+	body, err := vendor.JSON(w)
+	if err != nil {
+		return nil, invalid("the request has no JSON: %w", err)
+	}
+	for name, why := range unread {
 		if _, ok := extra[name]; ok {
 			return nil, invalid("the extra field %q %s", name, why)
 		}
 	}
-	body, err := vendor.Extend(body, extra, map[string]string{
-		"model": "Config.Model", "messages": "Request.Messages",
-		"temperature": "Config.Temperature", "top_p": "Config.TopP",
-		"frequency_penalty": "Config.FrequencyPenalty", "presence_penalty": "Config.PresencePenalty",
-		"max_tokens": "Config.MaxTokens", "max_completion_tokens": "Config.MaxTokens",
-		"stop": "Config.Stop", "seed": "Config.Seed", "reasoning_effort": "Config.Reasoning",
-		"parallel_tool_calls": "Config.ParallelTools", "tools": "Request.Tools",
-		"tool_choice": "Request.ToolChoice", "response_format": "Request.Output",
-	})
-	if err != nil {
+	if body, err = vendor.Extend(body, extra, given); err != nil {
 		return nil, invalid("%w", err)
 	}
 	return body, nil
@@ -285,20 +300,17 @@ func (m *Model) messages(in []chat.Message, able vendor.Able) ([]wireMessage, er
 	for i, msg := range in {
 		where := fmt.Sprintf("message %d, of role %q", i, msg.Role)
 		if msg.Role == chat.RoleTool {
-			for _, p := range msg.Parts {
-				r, ok := p.(chat.ToolResult)
-				if !ok {
-					return nil, invalid("%s: %s can't stand beside a tool's result", where, kind(p))
-				}
+			results, err := toolResults(where, msg)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range results {
 				text, rest, err := m.toolResult(where, r, able)
 				if err != nil {
 					return nil, err
 				}
 				out = append(out, text)
 				media = append(media, rest...)
-			}
-			if len(msg.Parts) == 0 {
-				return nil, invalid("%s: it has no tool result", where)
 			}
 			continue
 		}
@@ -307,13 +319,13 @@ func (m *Model) messages(in []chat.Message, able vendor.Able) ([]wireMessage, er
 		var err error
 		switch msg.Role {
 		case chat.RoleSystem:
-			u.Content, err = texts(where, msg.Parts)
+			u.Content, err = texts(where, msg.Parts, textPart)
 		case chat.RoleUser:
-			u.Content, err = user(where, msg.Parts, able, i < last)
+			u.Content, err = content(msg.Parts, able, i < last, textPart, func(p chat.Part) (wirePart, error) { return contentPart(where, p) })
 		case chat.RoleAssistant:
 			err = m.assistant(&u, where, msg)
 		default:
-			err = invalid("%s: the roles are system, user, assistant and tool", where)
+			err = unknownRole(where)
 		}
 		if err != nil {
 			return nil, err
@@ -324,21 +336,41 @@ func (m *Model) messages(in []chat.Message, able vendor.Able) ([]wireMessage, er
 	return out, nil
 }
 
-// user maps the parts of a user's message: a sole text, which every server takes, or
-// a list. Of an old message the media that can't be sent are told.
-func user(where string, parts []chat.Part, able vendor.Able, old bool) (any, error) {
+func unknownRole(where string) error {
+	return invalid("%s: the roles are system, user, assistant and tool", where)
+}
+
+// toolResults returns what a message of a tool holds.
+func toolResults(where string, msg chat.Message) ([]chat.ToolResult, error) {
+	var list []chat.ToolResult
+	for _, p := range msg.Parts {
+		r, ok := p.(chat.ToolResult)
+		if !ok {
+			return nil, invalid("%s: %s can't stand beside a tool's result", where, kind(p))
+		}
+		list = append(list, r)
+	}
+	if len(list) == 0 {
+		return nil, invalid("%s: it has no tool result", where)
+	}
+	return list, nil
+}
+
+// content maps the parts of a message: a sole text, which every server takes, or a
+// list. If told, the media that can't be sent are told in words.
+func content[P any](parts []chat.Part, able vendor.Able, told bool, text func(string) P, part func(chat.Part) (P, error)) (any, error) {
 	if t, ok := soleText(parts); ok {
 		return t, nil
 	}
-	out := make([]wirePart, 0, len(parts))
+	out := make([]P, 0, len(parts))
 	for _, p := range parts {
-		c, err := contentPart(where, p)
-		if old && vendor.Media(p) {
+		c, err := part(p)
+		if told && vendor.Media(p) {
 			if err == nil {
 				err = able.Untaken(p)
 			}
 			if err != nil {
-				c, err = textPart(vendor.Told(p, err)), nil
+				c, err = text(vendor.Told(p, err)), nil
 			}
 		}
 		if err != nil {
@@ -361,13 +393,9 @@ func (m *Model) assistant(u *wireMessage, where string, msg chat.Message) error 
 		case chat.Image, chat.Audio, chat.File: // of a model that makes some
 			text.WriteString(vendor.Told(p, errNoOwnMedia))
 		case chat.ToolCall:
-			args := p.Args
-			if strings.TrimSpace(args) == "" {
-				args = "{}"
-			}
-			u.ToolCalls = append(u.ToolCalls, wireCall{shortID(p.ID), "function", calledFunction{p.Name, args}})
+			u.ToolCalls = append(u.ToolCalls, wireCall{shortID(p.ID), "function", calledFunction{p.Name, arguments(p)}})
 		default:
-			return invalid("%s: the API doesn't take %s there", where, kind(p))
+			return misplaced(where, p)
 		}
 	}
 	if thoughts.Len() == 0 {
@@ -383,6 +411,14 @@ func (m *Model) assistant(u *wireMessage, where string, msg chat.Message) error 
 		u.Content = text.String()
 	}
 	return nil
+}
+
+// arguments are those of a call; none are an empty object.
+func arguments(c chat.ToolCall) string {
+	if strings.TrimSpace(c.Args) == "" {
+		return "{}"
+	}
+	return c.Args
 }
 
 // errNoOwnMedia is why media that a model has made aren't sent.
@@ -421,24 +457,24 @@ func (m *Model) toolResult(where string, r chat.ToolResult, able vendor.Able) (u
 	if len(said) == 0 && media != nil {
 		said = []chat.Part{chat.Text{Text: "The result follows in the next message of the user."}}
 	}
-	u.Content, err = texts(where, said)
+	u.Content, err = texts(where, said, textPart)
 	return u, media, err
 }
 
 func textPart(text string) wirePart { return wirePart{Type: "text", Text: &text} }
 
 // texts maps parts that must be text, to a sole text or a list.
-func texts(where string, parts []chat.Part) (any, error) {
+func texts[P any](where string, parts []chat.Part, text func(string) P) (any, error) {
 	if t, ok := soleText(parts); ok {
 		return t, nil
 	}
-	var out []wirePart
+	var out []P
 	for _, p := range parts {
 		t, ok := p.(chat.Text)
 		if !ok {
 			return nil, invalid("%s: the API takes nothing but text there, not %s", where, kind(p))
 		}
-		out = append(out, textPart(t.Text))
+		out = append(out, text(t.Text))
 	}
 	return out, nil
 }
@@ -452,12 +488,19 @@ func soleText(parts []chat.Part) (string, bool) {
 	return t.Text, ok && len(parts) == 1
 }
 
-// contentPart maps a part of a user's message.
-func contentPart(where string, p chat.Part) (u wirePart, err error) {
-	var src chat.Source
+// misplaced says that a part can't stand where it does.
+func misplaced(where string, p chat.Part) error {
+	return invalid("%s: the API doesn't take %s there", where, kind(p))
+}
+
+// badMedium says what is wrong with a medium.
+func badMedium(where string, p chat.Part, what string) error {
+	return invalid("%s: %s %s", where, kind(p), what)
+}
+
+// source returns where the content of a medium is.
+func source(where string, p chat.Part) (src chat.Source, err error) {
 	switch p := p.(type) {
-	case chat.Text:
-		return textPart(p.Text), nil
 	case chat.Image:
 		src = p.Source
 	case chat.Audio:
@@ -465,10 +508,7 @@ func contentPart(where string, p chat.Part) (u wirePart, err error) {
 	case chat.File:
 		src = p.Source
 	default:
-		return u, invalid("%s: the API doesn't take %s there", where, kind(p))
-	}
-	bad := func(format string, args ...any) error {
-		return invalid("%s: %s %s", where, kind(p), fmt.Sprintf(format, args...))
+		return src, misplaced(where, p)
 	}
 	given := 0
 	for _, has := range []bool{src.Data != nil, src.URL != "", src.FileID != ""} {
@@ -477,34 +517,46 @@ func contentPart(where string, p chat.Part) (u wirePart, err error) {
 		}
 	}
 	if given != 1 {
-		return u, bad("must have one of Data, URL and FileID; it has %d", given)
+		return src, badMedium(where, p, fmt.Sprintf("must have one of Data, URL and FileID; it has %d", given))
 	}
 	if src.Data != nil && src.MIME == "" {
-		return u, bad("has data without a MIME type")
+		return src, badMedium(where, p, "has data without a MIME type")
+	}
+	return src, nil
+}
+
+// filename is a file's name: it must have one.
+func filename(f chat.File) string { return cmp.Or(f.Name, "file") }
+
+// contentPart maps a part of a user's message.
+func contentPart(where string, p chat.Part) (u wirePart, err error) {
+	if t, ok := p.(chat.Text); ok {
+		return textPart(t.Text), nil
+	}
+	src, err := source(where, p)
+	if err != nil {
+		return u, err
 	}
 	switch p := p.(type) {
 	case chat.Image:
 		if src.FileID != "" {
-			return u, bad("is given by a file ID; the API takes URLs and data")
+			return u, badMedium(where, p, "is given by a file ID; the API takes URLs and data")
 		}
 		return wirePart{Type: "image_url", ImageURL: &wireImage{dataURL(src), p.Detail}}, nil
 	case chat.Audio:
 		data, mediaType, ok := inlined(src)
 		if !ok {
-			return u, bad("is not given by data; the API takes nothing else")
+			return u, badMedium(where, p, "is not given by data; the API takes nothing else")
 		}
 		return wirePart{Type: "input_audio", InputAudio: &wireAudio{data, audioFormat(mediaType)}}, nil
 	}
 	f := &wireUpload{ID: src.FileID}
 	if src.FileID == "" {
 		if _, _, ok := inlined(src); !ok {
-			return u, bad("is given by a URL; the API takes data and file IDs")
+			return u, badMedium(where, p, "is given by a URL; the API takes data and file IDs")
 		}
 		f.Data = dataURL(src)
-		f.Filename = "file" // it must have one
-		if p := p.(chat.File); p.Name != "" {
-			f.Filename = p.Name
-		}
+		f.Filename = filename(p.(chat.File))
 	}
 	return wirePart{Type: "file", File: f}, nil
 }

@@ -122,7 +122,7 @@ func answer(body []byte) (chat.Message, error) {
 		return chat.Message{}, unreadable("the answer has no choices")
 	}
 	said := choice.Message
-	text, thought, err := content(said.Content)
+	text, thought, err := saidContent(said.Content)
 	if err != nil {
 		return chat.Message{}, err
 	}
@@ -212,7 +212,7 @@ func (s *stream) Event(ev vendor.Event) ([]chat.Chunk, bool, error) {
 	if ok {
 		s.choice = true
 		delta := choice.Delta
-		text, thought, err := content(delta.Content)
+		text, thought, err := saidContent(delta.Content)
 		if err != nil {
 			return nil, false, err
 		}
@@ -296,9 +296,9 @@ func (s *stream) call(t saidCall) chat.ToolCallChunk {
 	return k
 }
 
-// content returns the text of a message's content. Some servers send it in parts,
+// saidContent returns the text of a message's content. Some servers send it in parts,
 // some of which are thoughts.
-func content(field json.RawMessage) (text, thought string, err error) {
+func saidContent(field json.RawMessage) (text, thought string, err error) {
 	if len(field) == 0 || json.Unmarshal(field, &text) == nil { // null, too
 		return text, "", nil
 	}

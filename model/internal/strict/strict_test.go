@@ -56,6 +56,62 @@ data: [DONE]
 		},
 	},
 	{
+		"openai responses", strict.Responses,
+		func(rt http.RoundTripper) model.Model {
+			return openai.New("gpt-5-test", openai.Responses(), openai.APIKey("k"), openai.BaseURL("https://api.openai.com/v1"), openai.HTTPClient(&http.Client{Transport: rt}))
+		},
+		[2]string{
+			`{"id":"resp_000000000000000001","status":"completed","model":"gpt-5-test","output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Look."}],"encrypted_content":"c2ln"},{"type":"function_call","id":"fc_1","status":"completed","call_id":"call_1","name":"weather","arguments":"{\"city\":\"Rome\"}"}],"error":null,"incomplete_details":null}`,
+			`{"id":"resp_000000000000000002","status":"completed","model":"gpt-5-test","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Sunny.","annotations":[]}]}],"error":null,"incomplete_details":null}`,
+		},
+		[2]string{
+			`event: response.created
+data: {"type":"response.created","response":{"id":"resp_000000000000000001","status":"in_progress","model":"gpt-5-test","output":[],"error":null,"incomplete_details":null}}
+
+event: response.output_item.added
+data: {"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[]}}
+
+event: response.reasoning_summary_text.delta
+data: {"type":"response.reasoning_summary_text.delta","output_index":0,"item_id":"rs_1","summary_index":0,"delta":"Look."}
+
+event: response.output_item.done
+data: {"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Look."}],"encrypted_content":"c2ln"}}
+
+event: response.output_item.added
+data: {"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","id":"fc_1","status":"in_progress","call_id":"call_1","name":"weather","arguments":""}}
+
+event: response.function_call_arguments.delta
+data: {"type":"response.function_call_arguments.delta","output_index":1,"item_id":"fc_1","delta":"{\"city\":"}
+
+event: response.function_call_arguments.delta
+data: {"type":"response.function_call_arguments.delta","output_index":1,"item_id":"fc_1","delta":"\"Rome\"}"}
+
+event: response.function_call_arguments.done
+data: {"type":"response.function_call_arguments.done","output_index":1,"item_id":"fc_1","arguments":"{\"city\":\"Rome\"}"}
+
+event: response.output_item.done
+data: {"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"fc_1","status":"completed","call_id":"call_1","name":"weather","arguments":"{\"city\":\"Rome\"}"}}
+
+event: response.completed
+data: {"type":"response.completed","response":{"id":"resp_000000000000000001","status":"completed","model":"gpt-5-test","output":[{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Look."}],"encrypted_content":"c2ln"},{"type":"function_call","id":"fc_1","status":"completed","call_id":"call_1","name":"weather","arguments":"{\"city\":\"Rome\"}"}],"error":null,"incomplete_details":null}}
+
+`,
+			`event: response.created
+data: {"type":"response.created","response":{"id":"resp_000000000000000002","status":"in_progress","model":"gpt-5-test","output":[],"error":null,"incomplete_details":null}}
+
+event: response.output_item.added
+data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+
+event: response.output_text.delta
+data: {"type":"response.output_text.delta","output_index":0,"item_id":"msg_1","content_index":0,"delta":"Sunny."}
+
+event: response.completed
+data: {"type":"response.completed","response":{"id":"resp_000000000000000002","status":"completed","model":"gpt-5-test","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"Sunny.","annotations":[]}]}],"error":null,"incomplete_details":null}}
+
+`,
+		},
+	},
+	{
 		"anthropic", strict.Anthropic,
 		func(rt http.RoundTripper) model.Model {
 			return anthropic.New("claude-test", anthropic.APIKey("k"), anthropic.BaseURL("https://api.anthropic.com"), anthropic.HTTPClient(&http.Client{Transport: rt}))
@@ -260,7 +316,10 @@ func TestEveryConversationIsSentAsTheAPITakesIt(t *testing.T) {
 				}
 				if rapid.Bool().Draw(t, "settings") {
 					half := 0.5
-					req.Config = model.Config{Temperature: &half, TopP: &half, MaxTokens: 100, Stop: []string{"END"}}
+					req.Config = model.Config{Temperature: &half, TopP: &half, MaxTokens: 100}
+					if p.name != "openai responses" { // it knows no stops
+						req.Stop = []string{"END"}
+					}
 				}
 				streamed := rapid.Bool().Draw(t, "streamed")
 				s := &strict.Server{Check: p.check, Answers: []string{p.whole[1]}}
@@ -303,6 +362,18 @@ func TestWhatStrictServersRefuse(t *testing.T) {
 		{"openai", `"id":"c1"`, `"id":""`, "empty"},
 		{"openai", `"function":{"name":"weather"}`, `"function":{"name":"other"}`, "tool_choice"},
 		{"openai", `"role":"system"`, `"role":"narrator"`, "narrator"},
+		{"openai responses", `{`, `{"stop":["a"],`, "unknown field"},
+		{"openai responses", `"type":"function_call_output","call_id":"c1"`, `"type":"function_call_output","call_id":"c2"`, `"c2"`},
+		{"openai responses", `"type":"function_call","call_id":"c1"`, `"type":"function_call","call_id":""`, "empty"},
+		{"openai responses", `{"type":"function_call","call_id":"c1","name":"weather","arguments":"{}"}`, `{"type":"item_reference","id":"fc_1"}`, "item_reference"},
+		{"openai responses", `{"type":"function_call_output","call_id":"c1","output":"y"}`, `{"role":"user","content":"y"}`, `["c1"]`},
+		{"openai responses", `{"type":"function_call"`, `{"type":"reasoning","id":"rs_1","summary":[]},{"type":"function_call"`, "without encrypted_content"},
+		{"openai responses", `{"type":"function_call_output"`, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"},{"type":"function_call_output"`, "led to"},
+		{"openai responses", `"store":false`, `"store":true`, "store"},
+		{"openai responses", `"strict":true`, `"strict_":true`, "strict"},
+		{"openai responses", `{"type":"function","name":"weather"}`, `{"type":"function","name":"other"}`, "tool_choice"},
+		{"openai responses", `"role":"system"`, `"role":"narrator"`, "narrator"},
+		{"openai responses", `"content":"x"`, `"content":""`, "says nothing"},
 		{"anthropic", `{`, `{"seed":1,`, "unknown field"},
 		{"anthropic", `"tool_use_id":"c1"`, `"tool_use_id":"c2"`, `"c2"`},
 		{"anthropic", `"role":"user","content":[{"type":"text"`, `"role":"assistant","content":[{"type":"text"`, "the first message"},

@@ -51,6 +51,15 @@ var providers = []struct {
 		`{"choices":[{"message":{"content":"a"}}]}`, "X-Request-Id",
 	},
 	{
+		"responses",
+		func(o options) model.Model {
+			return openai.New("m", openai.Responses(), openai.APIKey(key), openai.BaseURL("http://localhost/v1"), openai.HTTPClient(o.client), openai.IdleTimeout(o.idle), openai.Defaults(o.defaults), openai.OnRequest(o.hook), openai.Capabilities(o.table))
+		},
+		"data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n", "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n",
+		"data: {\"type\":\"response.created\",\"response\":{}}\n\n",
+		`{"output":[{"type":"message","content":[{"type":"output_text","text":"a"}]}]}`, "X-Request-Id",
+	},
+	{
 		"anthropic",
 		func(o options) model.Model {
 			return anthropic.New("m", anthropic.APIKey(key), anthropic.BaseURL("http://localhost"), anthropic.HTTPClient(o.client), anthropic.IdleTimeout(o.idle), anthropic.Defaults(o.defaults), anthropic.OnRequest(o.hook), anthropic.Capabilities(o.table))
@@ -353,7 +362,7 @@ func TestTheProvidersNameOfARequestIsKept(t *testing.T) {
 }
 
 func TestExtraFieldsDoNotReplaceWhatIsSaidOrCalled(t *testing.T) {
-	for name, fields := range map[string][]string{"openai": {"messages", "tools"}, "anthropic": {"messages", "system", "tools"}, "gemini": {"contents", "systemInstruction", "tools"}} {
+	for name, fields := range map[string][]string{"openai": {"messages", "tools"}, "responses": {"input", "tools"}, "anthropic": {"messages", "system", "tools"}, "gemini": {"contents", "systemInstruction", "tools"}} {
 		for _, p := range providers {
 			if p.name != name {
 				continue

@@ -90,8 +90,6 @@ func TestOnlySoMuchIsOnItsWay(t *testing.T) {
 	at := serveOn(t, s, func(*http.Server) {})
 	c := client{t, "http://" + at}
 	thread := made(t, s)["thread"]
-	p := c.dial(thread)
-	half(t, p, 95_000)
 	post := func(n int) (status int) {
 		r, err := http.Post("http://"+at+"/threads", "application/json", strings.NewReader("{}"+strings.Repeat(" ", n)))
 		if err != nil {
@@ -100,7 +98,23 @@ func TestOnlySoMuchIsOnItsWay(t *testing.T) {
 		defer r.Body.Close()
 		return r.StatusCode
 	}
-	waitFor(t, "a body is too much beside half a message", func() bool { return post(50_000) == 429 })
+	// Of a message and a body that arrive at once either may be the one too much: then
+	// the message is sent again.
+	var sent []*page
+	for refused := 0; refused < 3; {
+		if len(sent) == 0 || refused == 0 {
+			sent = append(sent, c.dial(thread))
+			half(t, sent[len(sent)-1], 95_000)
+		}
+		waitFor(t, "the message is there, or refused", func() bool {
+			if post(50_000) != 429 {
+				refused = 0
+				return true
+			}
+			refused++
+			return refused == 3
+		})
+	}
 	if got := post(10); got != 200 {
 		t.Errorf("a small body: %d", got)
 	}
@@ -110,7 +124,9 @@ func TestOnlySoMuchIsOnItsWay(t *testing.T) {
 	if e := (websocket.CloseError{}); !errors.As(err, &e) || e.Code != websocket.StatusTryAgainLater || !strings.Contains(e.Reason, "100000") {
 		t.Errorf("a message too many: %v", err)
 	}
-	_ = p.conn.CloseNow()
+	for _, p := range sent {
+		_ = p.conn.CloseNow()
+	}
 	waitFor(t, "what was held is free", func() bool { return post(50_000) == 200 })
 }
 

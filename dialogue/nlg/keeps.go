@@ -3,12 +3,13 @@ package nlg
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"golang.org/x/text/language"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // Keeps says what is missing in, or was added to, a text that is worded anew; "" if nothing
@@ -66,8 +67,8 @@ func Keeps(original, worded string, values []string, tag string) string {
 		what string
 		find func(string) []string
 	}{
-		{"a link or an address", func(s string) []string { return sorted(links.FindAllString(s, -1)) }},
-		{"a number", func(s string) []string { return numbers.FindAllString(links.ReplaceAllString(s, " "), -1) }},
+		{"a link or an address", func(s string) []string { return sorted(links().FindAllString(s, -1)) }},
+		{"a number", func(s string) []string { return numbers().FindAllString(links().ReplaceAllString(s, " "), -1) }},
 		{"a number word", words.numbers.in},
 		{"a sign", signs},
 		{"a name", acronyms},
@@ -177,12 +178,12 @@ func role(before string, w *words) string {
 }
 
 var (
-	links   = regexp.MustCompile(`(?i)(?:https?://|www\.)[^\s]*[^\s.,;:!?)\]]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b[a-z0-9-]+\.(?:com|org|net|de|eu|io|info|biz|co)\b(?:/[^\s]*[^\s.,;:!?)\]])?`)
-	numbers = regexp.MustCompile(`[-−+]?\d(?:[\d.,:'’/\x{a0}\x{202f}-]*\d)?(?:\s?[%‰°])?`)
-	word    = regexp.MustCompile(`[\p{L}\p{N}](?:[\p{L}\p{N}\p{Mn}'’-]*[\p{L}\p{N}])?`)
+	links   = lazyregexp.New(`(?i)(?:https?://|www\.)[^\s]*[^\s.,;:!?)\]]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b[a-z0-9-]+\.(?:com|org|net|de|eu|io|info|biz|co)\b(?:/[^\s]*[^\s.,;:!?)\]])?`)
+	numbers = lazyregexp.New(`[-−+]?\d(?:[\d.,:'’/\x{a0}\x{202f}-]*\d)?(?:\s?[%‰°])?`)
+	word    = lazyregexp.New(`[\p{L}\p{N}](?:[\p{L}\p{N}\p{Mn}'’-]*[\p{L}\p{N}])?`)
 )
 
-func split(text string) []string { return word.FindAllString(text, -1) }
+func split(text string) []string { return word().FindAllString(text, -1) }
 
 func sorted(list []string) []string {
 	slices.Sort(list)
@@ -192,7 +193,7 @@ func sorted(list []string) []string {
 // signs returns the signs of currencies and of markup, sorted.
 func signs(text string) []string {
 	var out []string
-	for _, r := range links.ReplaceAllString(text, " ") {
+	for _, r := range links().ReplaceAllString(text, " ") {
 		if unicode.Is(unicode.Sc, r) || strings.ContainsRune("*_`#<>[]{}|\\^~=@", r) {
 			out = append(out, string(r))
 		}
@@ -203,7 +204,7 @@ func signs(text string) []string {
 // acronyms returns the words that are names by the way they are written: IBAN, eBay, A7.
 func acronyms(text string) []string {
 	var out []string
-	for _, w := range split(links.ReplaceAllString(text, " ")) {
+	for _, w := range split(links().ReplaceAllString(text, " ")) {
 		upper, digits, letters := 0, 0, 0
 		inside := false // of a part between hyphens
 		for _, r := range w {
@@ -228,7 +229,7 @@ func acronyms(text string) []string {
 // names returns the words that begin with a capital: inside of sentences, or anywhere.
 func names(text string, anywhere bool) map[string]bool {
 	out := map[string]bool{}
-	for _, at := range word.FindAllStringIndex(text, -1) {
+	for _, at := range word().FindAllStringIndex(text, -1) {
 		w := text[at[0]:at[1]]
 		if r := []rune(w); !unicode.IsUpper(r[0]) || strings.HasPrefix(w, "I'") || strings.HasPrefix(w, "I’") || w == "I" {
 			continue

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/superstep-dev/superstep/dialogue"
 	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -100,13 +100,13 @@ func (r *Rephraser) Rephrase(ctx context.Context, reply dialogue.Reply) (dialogu
 	return out, nil
 }
 
-var place = regexp.MustCompile(`\{(\d+)\}`)
+var place = lazyregexp.New(`\{(\d+)\}`)
 
 // hide puts {1}, {2} and so on in the place of the values of a text. It returns false if the
 // text has such marks of its own, or other values.
 func hide(text string, values []string) (string, bool) {
 	parts, ok := cut(text, values, false)
-	if !ok || slices.ContainsFunc(parts, place.MatchString) {
+	if !ok || slices.ContainsFunc(parts, place().MatchString) {
 		return "", false
 	}
 	var b strings.Builder
@@ -127,12 +127,12 @@ func show(text string, values []string) (shown, reason string) {
 			want = append(want, fmt.Sprintf("{%d}", i+1))
 		}
 	}
-	got = place.FindAllString(text, -1)
+	got = place().FindAllString(text, -1)
 	if !slices.Equal(got, want) {
 		return "", "a value is missing or stands elsewhere"
 	}
 	n := 0
-	return place.ReplaceAllStringFunc(text, func(string) string {
+	return place().ReplaceAllStringFunc(text, func(string) string {
 		for values[n] == "" {
 			n++
 		}

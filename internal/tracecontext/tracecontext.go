@@ -6,8 +6,9 @@ package tracecontext
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // The headers.
@@ -27,7 +28,7 @@ type Caller struct {
 }
 
 // parent is a traceparent, also one of a later version, which may be longer.
-var parent = regexp.MustCompile(`^([0-9a-e][0-9a-f]|f[0-9a-e])-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[0-9a-zA-Z-]{0,200})?$`)
+var parent = lazyregexp.New(`^([0-9a-e][0-9a-f]|f[0-9a-e])-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[0-9a-zA-Z-]{0,200})?$`)
 
 const lenFirst = 55 // of a traceparent of the version 00
 
@@ -36,7 +37,7 @@ const maxState = 512 // as much as everybody has to pass on
 // Valid reports whether there is such a place. A state that can't be passed on is
 // left out.
 func (c *Caller) Valid() bool {
-	if !parent.MatchString(c.Parent) || strings.HasPrefix(c.Parent, "00") && len(c.Parent) != lenFirst {
+	if !parent().MatchString(c.Parent) || strings.HasPrefix(c.Parent, "00") && len(c.Parent) != lenFirst {
 		return false
 	}
 	if strings.Contains(c.Parent, "-"+strings.Repeat("0", 32)+"-") || strings.Contains(c.Parent, "-"+strings.Repeat("0", 16)+"-") {

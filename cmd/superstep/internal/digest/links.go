@@ -8,11 +8,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // presence is what a look at a path below the root found.
@@ -41,7 +42,7 @@ func lookIn(root *os.Root) func(name string) presence {
 // The bound of what is looked for in one document.
 const maxLooks = 2000
 
-var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+var scheme = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
 // linkSet sorts the links of a document.
 type linkSet struct {
@@ -71,7 +72,7 @@ func (s *linkSet) add(l rawLink) {
 	case strings.HasPrefix(dest, "//"):
 		s.addExternal("https:" + dest)
 		return
-	case scheme.MatchString(dest):
+	case scheme().MatchString(dest):
 		if lower := strings.ToLower(dest[:min(len(dest), 8)]); strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") {
 			s.addExternal(dest)
 		}

@@ -3,7 +3,6 @@ package digest
 import (
 	"bytes"
 	"html"
-	"regexp"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -12,6 +11,8 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 	gmtext "github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // gfm parses GitHub's dialect. A parser is safe for concurrent use.
@@ -195,34 +196,34 @@ func unescape(v []byte) []byte {
 
 // reference matches a character reference, which in Markdown needs its
 // semicolon (CommonMark 0.31.2, section 2.5).
-var reference = regexp.MustCompile(`&(?:#[xX][0-9a-fA-F]{1,6}|#[0-9]{1,7}|[A-Za-z][A-Za-z0-9]{0,31});`)
+var reference = lazyregexp.New(`&(?:#[xX][0-9a-fA-F]{1,6}|#[0-9]{1,7}|[A-Za-z][A-Za-z0-9]{0,31});`)
 
 func references(v []byte) []byte {
 	if bytes.IndexByte(v, '&') < 0 {
 		return v
 	}
-	return reference.ReplaceAllFunc(v, func(m []byte) []byte { return []byte(html.UnescapeString(string(m))) })
+	return reference().ReplaceAllFunc(v, func(m []byte) []byte { return []byte(html.UnescapeString(string(m))) })
 }
 
 var (
-	htmlComment = regexp.MustCompile(`(?s)<!--.*?(?:-->|$)`)
-	htmlCode    = regexp.MustCompile(`(?is)<(?:script|style|pre)\b.*?(?:</(?:script|style|pre)\s*>|$)`)
-	htmlHeading = regexp.MustCompile(`(?is)<h([1-6])(?:\s[^>]*)?>(.*?)</h[1-6]\s*>`)
-	htmlTag     = regexp.MustCompile(`(?s)</?[A-Za-z][^>]*>|<[!?][^>]*>`)
-	htmlLink    = regexp.MustCompile(`(?is)<(?:a|img|source|video|iframe)\s(?:[^>]*?\s)?(?:href|src)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))`)
+	htmlComment = lazyregexp.New(`(?s)<!--.*?(?:-->|$)`)
+	htmlCode    = lazyregexp.New(`(?is)<(?:script|style|pre)\b.*?(?:</(?:script|style|pre)\s*>|$)`)
+	htmlHeading = lazyregexp.New(`(?is)<h([1-6])(?:\s[^>]*)?>(.*?)</h[1-6]\s*>`)
+	htmlTag     = lazyregexp.New(`(?s)</?[A-Za-z][^>]*>|<[!?][^>]*>`)
+	htmlLink    = lazyregexp.New(`(?is)<(?:a|img|source|video|iframe)\s(?:[^>]*?\s)?(?:href|src)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))`)
 )
 
 // html takes a piece of HTML apart as well as needed for the banners and
 // tables that people put into Markdown.
 func (p *page) html(source string) {
-	source = htmlComment.ReplaceAllString(source, " ")
+	source = htmlComment().ReplaceAllString(source, " ")
 	p.htmlLinks(source)
-	source = htmlCode.ReplaceAllStringFunc(source, func(s string) string {
+	source = htmlCode().ReplaceAllStringFunc(source, func(s string) string {
 		p.add(code, 0, htmlText(s))
 		return " "
 	})
 	at := 0
-	for _, m := range htmlHeading.FindAllStringSubmatchIndex(source, -1) {
+	for _, m := range htmlHeading().FindAllStringSubmatchIndex(source, -1) {
 		p.add(prose, 0, htmlText(source[at:m[0]]))
 		p.add(heading, int(source[m[2]]-'0'), htmlText(source[m[4]:m[5]]))
 		at = m[1]
@@ -231,11 +232,11 @@ func (p *page) html(source string) {
 }
 
 func htmlText(source string) string {
-	return string(references(htmlTag.ReplaceAll([]byte(source), []byte(" "))))
+	return string(references(htmlTag().ReplaceAll([]byte(source), []byte(" "))))
 }
 
 func (p *page) htmlLinks(source string) {
-	for _, m := range htmlLink.FindAllStringSubmatch(source, -1) {
+	for _, m := range htmlLink().FindAllStringSubmatch(source, -1) {
 		p.link("", string(references([]byte(m[1]+m[2]+m[3]))))
 	}
 }

@@ -1,8 +1,9 @@
 package digest
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // blockKind is what a block of text is.
@@ -47,14 +48,14 @@ func (p *page) link(text, dest string) {
 
 // bareURL matches a URL in running text. It ends before punctuation that
 // rather belongs to the sentence.
-var bareURL = regexp.MustCompile(`https?://[^\s<>"'` + "`" + `|\\^{}\[\]]*[^\s<>"'` + "`" + `|\\^{}\[\].,;:!?…)*_]`)
+var bareURL = lazyregexp.New(`https?://[^\s<>"'` + "`" + `|\\^{}\[\]]*[^\s<>"'` + "`" + `|\\^{}\[\].,;:!?…)*_]`)
 
 // takeURLs notes the URLs of text as links and returns text without them.
 func (p *page) takeURLs(text string) string {
 	if !strings.Contains(text, "http") {
 		return text
 	}
-	return bareURL.ReplaceAllStringFunc(text, func(u string) string {
+	return bareURL().ReplaceAllStringFunc(text, func(u string) string {
 		p.link("", u)
 		return " "
 	})
@@ -83,7 +84,7 @@ func frontMatter(text string) (title, rest string) {
 		if n == 0 && strings.TrimSpace(line) == "" { // a thematic break, not a fence
 			return "", text
 		}
-		if m := titleLine.FindStringSubmatch(line); m != nil && title == "" {
+		if m := titleLine().FindStringSubmatch(line); m != nil && title == "" {
 			title = unquote(m[1])
 		}
 		at = next
@@ -91,7 +92,7 @@ func frontMatter(text string) (title, rest string) {
 	return "", text
 }
 
-var titleLine = regexp.MustCompile(`^title\s*[:=]\s*(.+?)\s*$`)
+var titleLine = lazyregexp.New(`^title\s*[:=]\s*(.+?)\s*$`)
 
 func unquote(s string) string {
 	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // parsePlain takes apart a file that is not parsed as Markdown, line by line.
@@ -79,15 +81,15 @@ func (r *plainReader) fenced(isEnd func(string) bool) {
 }
 
 var (
-	mdHeading    = regexp.MustCompile(`^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?$`)
-	adocHeading  = regexp.MustCompile(`^(={1,6})[ \t]+(\S.*)$`)
-	orgHeading   = regexp.MustCompile(`^(\*+)[ \t]+(?:(?:TODO|DONE)[ \t]+)?(\S.*?)(?:[ \t]+:[\w@:]+:)?$`)
-	orgKeyword   = regexp.MustCompile(`(?i)^#\+([a-z_]+):[ \t]*(.*)$`)
-	numbered     = regexp.MustCompile(`^(\d{1,3}(?:\.\d{1,3})*)[.)]?[ \t]+\S`)
-	rstDirective = regexp.MustCompile(`^\.\.(?:[ \t]+(.*))?$`)
-	rstTarget    = regexp.MustCompile(`^\.\.[ \t]+_[^:]+:[ \t]*(\S+)$`)
-	rstImage     = regexp.MustCompile(`^\.\.[ \t]+(?:image|figure|include|literalinclude)::[ \t]*(\S+)$`)
-	rstCode      = regexp.MustCompile(`^\.\.[ \t]+(?:code|code-block|sourcecode|parsed-literal)::`)
+	mdHeading    = lazyregexp.New(`^ {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?$`)
+	adocHeading  = lazyregexp.New(`^(={1,6})[ \t]+(\S.*)$`)
+	orgHeading   = lazyregexp.New(`^(\*+)[ \t]+(?:(?:TODO|DONE)[ \t]+)?(\S.*?)(?:[ \t]+:[\w@:]+:)?$`)
+	orgKeyword   = lazyregexp.New(`(?i)^#\+([a-z_]+):[ \t]*(.*)$`)
+	numbered     = lazyregexp.New(`^(\d{1,3}(?:\.\d{1,3})*)[.)]?[ \t]+\S`)
+	rstDirective = lazyregexp.New(`^\.\.(?:[ \t]+(.*))?$`)
+	rstTarget    = lazyregexp.New(`^\.\.[ \t]+_[^:]+:[ \t]*(\S+)$`)
+	rstImage     = lazyregexp.New(`^\.\.[ \t]+(?:image|figure|include|literalinclude)::[ \t]*(\S+)$`)
+	rstCode      = lazyregexp.New(`^\.\.[ \t]+(?:code|code-block|sourcecode|parsed-literal)::`)
 )
 
 // step handles the line at r.at and any that belong to it.
@@ -135,7 +137,7 @@ func (r *plainReader) stepMarkdown(line string) bool {
 		r.fenced(func(l string) bool { return strings.HasPrefix(strings.TrimLeft(l, " "), fence[:3]) })
 		return true
 	}
-	if m := mdHeading.FindStringSubmatch(line); m != nil {
+	if m := mdHeading().FindStringSubmatch(line); m != nil {
 		r.heading(len(m[1]), m[2])
 		r.at++
 		return true
@@ -169,19 +171,19 @@ func (r *plainReader) stepRST(line string) bool {
 			return true
 		}
 	}
-	if !rstDirective.MatchString(line) {
+	if !rstDirective().MatchString(line) {
 		return false
 	}
 	r.endParagraph()
-	if m := rstTarget.FindStringSubmatch(line); m != nil {
+	if m := rstTarget().FindStringSubmatch(line); m != nil {
 		r.page.link("", m[1])
-	} else if m := rstImage.FindStringSubmatch(line); m != nil {
+	} else if m := rstImage().FindStringSubmatch(line); m != nil {
 		r.page.link("", m[1])
 	}
 	// The indented lines below are the directive's options and content. Those
 	// of notes and warnings are prose, so only code is left out.
 	r.at++
-	if rstCode.MatchString(line) {
+	if rstCode().MatchString(line) {
 		r.literal = true
 	}
 	for r.at < len(r.lines) && strings.HasPrefix(strings.TrimSpace(r.line(r.at)), ":") && indented(r.line(r.at)) {
@@ -214,7 +216,7 @@ func (r *plainReader) stepASCIIDoc(line string) bool {
 	case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]") && len(r.para) == 0 && !strings.Contains(line, "]("):
 		r.at++ // attributes of the block below
 	default:
-		m := adocHeading.FindStringSubmatch(line)
+		m := adocHeading().FindStringSubmatch(line)
 		if m == nil || len(r.para) > 0 {
 			return false
 		}
@@ -232,7 +234,7 @@ func (r *plainReader) stepOrg(line string) bool {
 		})
 		return true
 	}
-	if m := orgKeyword.FindStringSubmatch(line); m != nil {
+	if m := orgKeyword().FindStringSubmatch(line); m != nil {
 		r.endParagraph()
 		if strings.EqualFold(m[1], "title") && r.page.title == "" {
 			r.page.title = m[2]
@@ -245,7 +247,7 @@ func (r *plainReader) stepOrg(line string) bool {
 		r.at++
 		return true
 	}
-	if m := orgHeading.FindStringSubmatch(line); m != nil {
+	if m := orgHeading().FindStringSubmatch(line); m != nil {
 		r.heading(len(m[1]), m[2])
 		r.at++
 		return true
@@ -279,7 +281,7 @@ func (r *plainReader) stepText(line string) bool {
 		return false
 	}
 	level := 0
-	if m := numbered.FindStringSubmatch(text); m != nil && !indented(line) {
+	if m := numbered().FindStringSubmatch(text); m != nil && !indented(line) {
 		level = min(strings.Count(m[1], ".")+1, 6)
 	} else if capitals(text) {
 		level = 1
@@ -308,13 +310,13 @@ func capitals(text string) bool {
 }
 
 var (
-	mdLink   = regexp.MustCompile(`\[([^\[\]]{0,200})\]\(<?([^\s()<>]{1,400})>?(?:\s+"[^"\n]{0,200}")?\)`)
-	rstLink  = regexp.MustCompile("`([^`<]{0,300})<([^`<>]{1,400})>`__?")
-	rstRole  = regexp.MustCompile(":(doc|download|ref|file|[a-z]+(?::[a-z]+)?):`([^`]{1,400})`")
-	rstTitle = regexp.MustCompile(`^(.*?)\s*<([^<>]+)>$`)
-	adocLink = regexp.MustCompile(`\b(?:link|xref|image|include):{1,2}([^\s\[\]]{1,400})\[([^\[\]]{0,300})\]`)
-	adocXref = regexp.MustCompile(`<<([^<>,#\n]{1,400}\.a(?:scii)?doc)(?:#[^<>,\n]*)?(?:,([^<>]{0,300}))?>>`)
-	orgLink  = regexp.MustCompile(`\[\[([^\[\]\n]{1,400})\](?:\[([^\[\]]{1,300})\])?\]`)
+	mdLink   = lazyregexp.New(`\[([^\[\]]{0,200})\]\(<?([^\s()<>]{1,400})>?(?:\s+"[^"\n]{0,200}")?\)`)
+	rstLink  = lazyregexp.New("`([^`<]{0,300})<([^`<>]{1,400})>`__?")
+	rstRole  = lazyregexp.New(":(doc|download|ref|file|[a-z]+(?::[a-z]+)?):`([^`]{1,400})`")
+	rstTitle = lazyregexp.New(`^(.*?)\s*<([^<>]+)>$`)
+	adocLink = lazyregexp.New(`\b(?:link|xref|image|include):{1,2}([^\s\[\]]{1,400})\[([^\[\]]{0,300})\]`)
+	adocXref = lazyregexp.New(`<<([^<>,#\n]{1,400}\.a(?:scii)?doc)(?:#[^<>,\n]*)?(?:,([^<>]{0,300}))?>>`)
+	orgLink  = lazyregexp.New(`\[\[([^\[\]\n]{1,400})\](?:\[([^\[\]]{1,300})\])?\]`)
 )
 
 // rstMarks removes the marks of literals and strong emphasis.
@@ -331,21 +333,21 @@ func (r *plainReader) inline(text string) string {
 	p := r.page
 	switch r.format {
 	case Markdown:
-		text = replaceLinks(mdLink, text, func(m []string) string {
+		text = replaceLinks(mdLink(), text, func(m []string) string {
 			p.link(m[1], m[2])
 			return m[1]
 		})
 	case RST:
-		text = replaceLinks(rstLink, text, func(m []string) string {
+		text = replaceLinks(rstLink(), text, func(m []string) string {
 			if strings.HasSuffix(m[2], "_") { // names a target that is defined elsewhere
 				return m[1]
 			}
 			p.link(m[1], m[2])
 			return m[1]
 		})
-		text = replaceLinks(rstRole, text, func(m []string) string {
+		text = replaceLinks(rstRole(), text, func(m []string) string {
 			title, dest := m[2], m[2]
-			if t := rstTitle.FindStringSubmatch(m[2]); t != nil {
+			if t := rstTitle().FindStringSubmatch(m[2]); t != nil {
 				title, dest = t[1], t[2]
 			}
 			switch m[1] {
@@ -358,16 +360,16 @@ func (r *plainReader) inline(text string) string {
 		})
 		text = rstMarks.Replace(text)
 	case ASCIIDoc:
-		text = replaceLinks(adocLink, text, func(m []string) string {
+		text = replaceLinks(adocLink(), text, func(m []string) string {
 			p.link(m[2], m[1])
 			return m[2]
 		})
-		text = replaceLinks(adocXref, text, func(m []string) string {
+		text = replaceLinks(adocXref(), text, func(m []string) string {
 			p.link(m[2], m[1])
 			return m[2]
 		})
 	case Org:
-		text = replaceLinks(orgLink, text, func(m []string) string {
+		text = replaceLinks(orgLink(), text, func(m []string) string {
 			dest, ok := strings.CutPrefix(m[1], "file:")
 			if ok || strings.HasPrefix(dest, "http") || strings.HasPrefix(dest, "./") || strings.HasPrefix(dest, "../") {
 				dest, _, _ = strings.Cut(dest, "::") // a place in the file

@@ -3,12 +3,13 @@ package digest
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // ReportOptions configures [Report]. The zero value gives a report without a
@@ -375,8 +376,8 @@ func (r *reporter) method() {
 const maxShown = 200
 
 var (
-	leadingNumber = regexp.MustCompile(`^(\d{1,9})([.)])`)
-	wwwDot        = regexp.MustCompile(`(?i)(www)\.`)
+	leadingNumber = lazyregexp.New(`^(\d{1,9})([.)])`)
+	wwwDot        = lazyregexp.New(`(?i)(www)\.`)
 )
 
 // escape makes text that Markdown shows as it is, in a paragraph, a list item,
@@ -409,8 +410,8 @@ func escape(s string) string {
 		b.WriteRune(r)
 		before = r
 	}
-	out := leadingNumber.ReplaceAllString(b.String(), `$1\$2`)
-	return wwwDot.ReplaceAllString(out, `$1\.`)
+	out := leadingNumber().ReplaceAllString(b.String(), `$1\$2`)
+	return wwwDot().ReplaceAllString(out, `$1\.`)
 }
 
 func isAlnum(r rune) bool {

@@ -1,0 +1,20 @@
+package lazyregexp_test
+
+import (
+	"testing"
+
+	"github.com/superstep-dev/superstep/internal/lazyregexp"
+)
+
+func TestAnExpressionIsCompiledWhenItIsUsed(t *testing.T) {
+	number, broken := lazyregexp.New(`^\d+$`), lazyregexp.New(`(`)
+	if !number().MatchString("12") || number() != number() {
+		t.Error("it is not one compiled expression")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a broken expression did not panic")
+		}
+	}()
+	broken()
+}

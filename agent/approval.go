@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -32,6 +33,13 @@ type Approval struct {
 	// When, if set, says which calls need a decision. It must depend on the call
 	// alone: it is asked again when the answer is there.
 	When func(call chat.ToolCall) bool
+
+	// Within, if positive, is how long a decision is waited for. Then Default is what
+	// was decided: an approval, a response or, if it says nothing, a rejection. The thread
+	// goes on by itself where a [graph.Runner] runs. Calls of the same message that may
+	// wait for longer are then asked about by themselves.
+	Within  time.Duration
+	Default Decision
 }
 
 // ApprovalKey is the key of the question whether tools may be called.
@@ -116,6 +124,14 @@ func (a *Approval) check(set *tool.Set) error {
 			return fmt.Errorf("Approve of tool %q: unknown decision %q: want approve, edit, reject or respond", a.Tool, d)
 		}
 	}
+	switch d := a.Default; {
+	case a.Within < 0:
+		return fmt.Errorf("Approve of tool %q: Within is %v: give a positive duration, or 0 to wait for ever", a.Tool, a.Within)
+	case a.Within == 0 && d != (Decision{}):
+		return fmt.Errorf("Approve of tool %q: a Default needs Within, after which it holds", a.Tool)
+	case d.Type != "" && d.Type != ApproveCall && d.Type != RejectCall && d.Type != RespondCall:
+		return fmt.Errorf("Approve of tool %q: the Default is %q: want approve, reject or respond", a.Tool, d.Type)
+	}
 	if a.Tool == "*" {
 		return nil
 	}
@@ -142,20 +158,55 @@ func (t *Tools[S]) approval(c chat.ToolCall) (*Approval, bool) {
 
 // review asks about the calls that need it and does what was decided.
 func (t *Tools[S]) review(ctx context.Context, set *tool.Set, jobs []*job) error {
-	var req ApprovalRequest
 	var asked []*job
+	by := map[*job]*Approval{}
 	for _, j := range jobs {
-		a, ok := t.approval(j.call)
-		if !ok || j.done {
-			continue
+		if a, ok := t.approval(j.call); ok && !j.done {
+			asked, by[j] = append(asked, j), a
 		}
-		spec := j.tool.Spec()
-		asked = append(asked, j)
+	}
+	for len(asked) > 0 {
+		late, err := t.ask(ctx, set, asked, by)
+		if err != nil || late == 0 {
+			return err
+		}
+		asked = slices.DeleteFunc(asked, func(j *job) bool { // nobody has decided about it in time
+			a := by[j]
+			if a.Within == 0 || a.Within > late {
+				return false
+			}
+			d := a.Default
+			if d.Type == "" {
+				d.Type = RejectCall
+			}
+			if d.Type == RejectCall && d.Message == "" {
+				d.Message = fmt.Sprintf("The call of %s was not approved within %v.", j.call.Name, a.Within)
+			}
+			err = errors.Join(err, j.decide(set, d))
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks about some calls and does what was decided. If nobody has decided in time, it
+// returns what time that was.
+func (t *Tools[S]) ask(ctx context.Context, set *tool.Set, asked []*job, by map[*job]*Approval) (late time.Duration, err error) {
+	var req ApprovalRequest
+	for _, j := range asked {
+		a, spec := by[j], j.tool.Spec()
 		req.Actions = append(req.Actions, ActionRequest{Name: j.call.Name, Args: j.args, Description: spec.Description})
 		req.Reviews = append(req.Reviews, ReviewConfig{Name: j.call.Name, Allowed: a.allowed(), ArgsSchema: spec.Schema})
+		if a.Within > 0 && (late == 0 || a.Within < late) {
+			late = a.Within
+		}
 	}
-	if len(asked) == 0 {
-		return nil
+	opts := []graph.AskOption{graph.AnswerSchema(answerSchema(set, req))}
+	if late > 0 {
+		opts = append(opts, graph.Deadline(late))
 	}
 	// A decision is about just these calls: if others are to be decided about by
 	// the time it comes, that is another question.
@@ -164,19 +215,22 @@ func (t *Tools[S]) review(ctx context.Context, set *tool.Set, jobs []*job) error
 	for _, j := range asked {
 		fmt.Fprintf(h, "%q %q %s\n", j.call.ID, j.call.Name, j.args)
 	}
-	answer, err := graph.Interrupt[ApprovalAnswer](graph.Scope(ctx, "approve "+hex.EncodeToString(h.Sum(nil)[:8])), ApprovalKey, req, graph.AnswerSchema(answerSchema(set, req)))
+	answer, err := graph.Interrupt[ApprovalAnswer](graph.Scope(ctx, "approve "+hex.EncodeToString(h.Sum(nil)[:8])), ApprovalKey, req, opts...)
+	if _, passed := errors.AsType[*graph.DeadlineError](err); passed {
+		return late, nil
+	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(answer.Decisions) != len(asked) {
-		return fmt.Errorf("approval: %d decisions about %d calls", len(answer.Decisions), len(asked))
+		return 0, fmt.Errorf("approval: %d decisions about %d calls", len(answer.Decisions), len(asked))
 	}
 	for i, d := range answer.Decisions {
 		if err := asked[i].decide(set, d); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func (j *job) decide(set *tool.Set, d Decision) (err error) {

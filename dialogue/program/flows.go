@@ -306,7 +306,7 @@ func (b *builder) step(n *yaml.Node, outer string, place, loop int) *Step {
 	if nameNode := m.get("step"); nameNode != nil {
 		s.Name = nameNode.Value
 		switch {
-		case !stepName().MatchString(s.Name):
+		case !stepName.MatchString(s.Name):
 			b.errorf(b.scope, nameNode, "a step can't be called %q; a name has letters, digits, _ and -, starts with a letter and has at most 64 characters", s.Name)
 		case slices.Contains(reservedSteps, s.Name):
 			b.errorf(b.scope, nameNode, "%q is reserved and can't name a step; choose another name", s.Name)

@@ -183,7 +183,7 @@ func definitions() map[string]*schema {
 	text := oneType{"string", "number", "boolean"}
 	defs := map[string]*schema{
 		"duration":    {AnyOf: []*schema{ref("time"), {Enum: []any{"none"}}}},
-		"time":        {AnyOf: []*schema{{Type: oneType{"number"}, ExclusiveMinimum: &zero}, {Type: oneType{"string"}, Pattern: duration().String()}}},
+		"time":        {AnyOf: []*schema{{Type: oneType{"number"}, ExclusiveMinimum: &zero}, {Type: oneType{"string"}, Pattern: duration.String()}}},
 		"expression":  {Type: text},
 		"slotName":    {Type: oneType{"string"}, Pattern: `^[a-zA-Z_][a-zA-Z0-9_]*(\.[a-zA-Z0-9_]+)*$`},
 		"target":      {AnyOf: []*schema{{Enum: []any{"continue", "end", "cancel", "error", "handoff"}}, {Type: oneType{"string"}, MinLength: 1}}},
@@ -194,7 +194,7 @@ func definitions() map[string]*schema {
 		"words":       {AnyOf: []*schema{{Type: text}, ref("pluralForms")}},
 		"params":      {AnyOf: []*schema{{Type: oneType{"string", "boolean"}, Pattern: paramName}, {Type: oneType{"array"}, Items: &schema{Type: oneType{"string", "boolean"}, Pattern: paramName}}, {Type: oneType{"object"}, PropertyNames: &schema{Pattern: paramName}, AdditionalProperties: ref("type")}}},
 		"args":        {AnyOf: []*schema{{Type: oneType{"array"}, Items: ref("slotName")}, {Type: oneType{"object"}}}},
-		"slots":       {Type: oneType{"object"}, PropertyNames: &schema{Pattern: name().String()}, AdditionalProperties: &schema{AnyOf: []*schema{ref("slot"), {Type: oneType{"null"}}}}},
+		"slots":       {Type: oneType{"object"}, PropertyNames: &schema{Pattern: name.String()}, AdditionalProperties: &schema{AnyOf: []*schema{ref("slot"), {Type: oneType{"null"}}}}},
 		"assignments": {Type: oneType{"object"}, MinProperties: 1, PropertyNames: &schema{Pattern: `^(session\.)?[a-zA-Z_][a-zA-Z0-9_]{0,63}$`}},
 		"step":        {},
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ import (
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/internal/yamlvalue"
 	"github.com/superstep-dev/superstep/dialogue/language"
-	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // Limits of the files of an assistant.
@@ -173,9 +173,9 @@ func ReadFile(dir fs.FS, name string) (File, error) {
 	return File{Name: name, Text: text}, err
 }
 
-var flowsKey = lazyregexp.New(`(?m)^["']?flows["']?\s*:`)
+var flowsKey = regexp.MustCompile(`(?m)^["']?flows["']?\s*:`)
 
-func hasFlows(text []byte) bool { return flowsKey().Match(text) }
+func hasFlows(text []byte) bool { return flowsKey.Match(text) }
 
 // read parses a file to its root, nil if it has none.
 func (c *compiler) read(src File) *yaml.Node {
@@ -227,7 +227,7 @@ func decode(d *yaml.Decoder, n *yaml.Node) (err error) {
 }
 
 // syntaxLine finds where the parser of YAML stopped.
-var syntaxLine = lazyregexp.New(`(?:^.* at L|line )(\d+)(?:(?:, column |\.C)(\d+))?:? ?`)
+var syntaxLine = regexp.MustCompile(`(?:^.* at L|line )(\d+)(?:(?:, column |\.C)(\d+))?:? ?`)
 
 func (c *compiler) syntax(s scope, err error) {
 	if err.Error() == "EOF" {
@@ -235,7 +235,7 @@ func (c *compiler) syntax(s scope, err error) {
 	}
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	p := Position{File: s.file, Line: 1, Column: 1}
-	if m := syntaxLine().FindStringSubmatchIndex(text); m != nil {
+	if m := syntaxLine.FindStringSubmatchIndex(text); m != nil {
 		p.Line, _ = strconv.Atoi(text[m[2]:m[3]])
 		if m[4] >= 0 {
 			p.Column, _ = strconv.Atoi(text[m[4]:m[5]])
@@ -517,12 +517,12 @@ func (m *mapping) choice(name, fallback string) string {
 	return n.Value
 }
 
-var duration = lazyregexp.New(`^([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?$`)
+var duration = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?$`)
 
 // durationOf reads a duration such as 20s.
 func (c *compiler) durationOf(s scope, n *yaml.Node, what string) time.Duration {
 	if n.Kind == yaml.ScalarNode {
-		if m := duration().FindStringSubmatch(n.Value); m != nil {
+		if m := duration.FindStringSubmatch(n.Value); m != nil {
 			unit := map[string]time.Duration{"ms": time.Millisecond, "": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
 			f, err := strconv.ParseFloat(m[1], 64)
 			if d := f * float64(unit); err == nil && d >= 1 && d < float64(math.MaxInt64) {
@@ -577,12 +577,12 @@ func values(nodes []*yaml.Node) []string {
 	return out
 }
 
-var name = lazyregexp.New(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
-var stepName = lazyregexp.New(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
+var name = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
+var stepName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`)
 
 // checkName reports a name that can't be one.
 func (c *compiler) checkName(s scope, n *yaml.Node, what string) bool {
-	if !name().MatchString(n.Value) {
+	if !name.MatchString(n.Value) {
 		c.errorf(s, n, "%s can't be called %q; a name has letters, digits and _, starts with no digit and has at most 64 characters", what, n.Value)
 		return false
 	}

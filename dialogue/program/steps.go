@@ -234,7 +234,7 @@ func (x *stepReader) set() {
 // slotKey says whether a key names a slot or a value of the session.
 func (x *stepReader) slotKey(n *yaml.Node) bool {
 	plain, _ := strings.CutPrefix(n.Value, "session.")
-	if !name().MatchString(plain) {
+	if !name.MatchString(plain) {
 		x.fail(n, "%q is no name of a slot; write NAME or session.NAME", n.Value)
 		return false
 	}
@@ -730,7 +730,7 @@ func (x *stepReader) wait() {
 		b.For = x.durationOf(x.sc(), x.main, `"wait"`)
 	} else if p := x.part(waitObject); p != nil {
 		e := p.get("event")
-		if e == nil || !name().MatchString(e.Value) {
+		if e == nil || !name.MatchString(e.Value) {
 			x.fail(x.main, `"wait" has to be a time, or {event: NAME, deadline: TIME}`)
 		} else {
 			b.Event = e.Value

@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/superstep-dev/superstep/dialogue/expr"
 	"github.com/superstep-dev/superstep/dialogue/language"
-	"github.com/superstep-dev/superstep/internal/lazyregexp"
 )
 
 // Text is a template: words with values put in.
@@ -49,7 +49,7 @@ type Watcher interface {
 
 var formats = []string{"money", "number", "date", "time", "datetime", "label", "lines", "list", "masked", "upper", "lower"}
 
-var formatName = lazyregexp.New(`^:[a-z_]+`)
+var formatName = regexp.MustCompile(`^:[a-z_]+`)
 
 // parseText reads a template. Mistakes are reported; what can be read is kept.
 func (c *compiler) parseText(s scope, n *yaml.Node) *Text {
@@ -90,7 +90,7 @@ func (c *compiler) parseText(s scope, n *yaml.Node) *Text {
 			i++
 			continue
 		}
-		format := formatName().FindString(src[after:])
+		format := formatName.FindString(src[after:])
 		end := after + len(format)
 		if end >= len(src) || src[end] != '}' {
 			i++

@@ -75,10 +75,10 @@ func anchor(title string) string {
 // What may be written, without a map of its own.
 var (
 	aText     = shape{words: "text", schema: &schema{Type: oneType{"string", "number", "boolean"}}}
-	aName     = shape{words: "name", schema: &schema{Type: oneType{"string"}, Pattern: name().String()}}
-	aStepName = shape{words: "name", schema: &schema{Type: oneType{"string"}, Pattern: stepName().String()}}
-	aFlow     = shape{words: "flow", schema: &schema{Type: oneType{"string"}, Pattern: name().String()}}
-	anAction  = shape{words: "action", schema: &schema{Type: oneType{"string"}, Pattern: name().String()}}
+	aName     = shape{words: "name", schema: &schema{Type: oneType{"string"}, Pattern: name.String()}}
+	aStepName = shape{words: "name", schema: &schema{Type: oneType{"string"}, Pattern: stepName.String()}}
+	aFlow     = shape{words: "flow", schema: &schema{Type: oneType{"string"}, Pattern: name.String()}}
+	anAction  = shape{words: "action", schema: &schema{Type: oneType{"string"}, Pattern: name.String()}}
 	aSlot     = shape{words: "slot", schema: ref("slotName")}
 	someSlots = shape{words: "slot or list of slots", schema: oneOrMany(ref("slotName"))}
 	someNames = shape{words: "name or list of names", schema: oneOrMany(&schema{Type: oneType{"string", "number", "boolean"}})}
@@ -138,7 +138,7 @@ func either(x, y shape) shape {
 
 // mapOf is a map from names to shapes.
 func mapOf(s shape) shape {
-	return shape{words: "map from name to " + s.words, schema: &schema{Type: oneType{"object"}, PropertyNames: &schema{Pattern: name().String()}, AdditionalProperties: s.schema}}
+	return shape{words: "map from name to " + s.words, schema: &schema{Type: oneType{"object"}, PropertyNames: &schema{Pattern: name.String()}, AdditionalProperties: s.schema}}
 }
 
 func listOf(s shape) shape {

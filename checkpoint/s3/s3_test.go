@@ -145,25 +145,32 @@ func suiteOptions(srv *server, opts ...s3.Options) checkpointtest.Options {
 	}
 }
 
+// caches are what the store keeps in memory: much, and nothing, so that what is read is read
+// from the server each time.
+var caches = map[string]s3.Options{"cached": {}, "not cached": {CacheBytes: 1}}
+
 func TestStore(t *testing.T) {
-	srv := serve(t, s3mem.New())
-	checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return openAt(t, srv.url(newPrefix())) }, suiteOptions(srv))
+	for name, o := range caches {
+		if o.CacheBytes > 0 && (race.Enabled || testing.Short()) { // a minute
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			srv := serve(t, s3mem.New())
+			checkpointtest.Run(t, func(t *testing.T) checkpoint.Store { return openAt(t, srv.url(newPrefix()), o) }, suiteOptions(srv, o))
+		})
+	}
 }
 
 func TestModel(t *testing.T) {
-	srv := serve(t, s3mem.New())
-	checkpointtest.Model(t, func(t *testing.T) checkpoint.Store { return openAt(t, srv.url(newPrefix())) }, suiteOptions(srv))
-}
-
-// What is read is read from the server each time.
-func TestAStoreThatKeepsNothingInMemory(t *testing.T) {
-	srv, none := serve(t, s3mem.New()), s3.Options{CacheBytes: 1}
-	fresh := func(t *testing.T) checkpoint.Store { return openAt(t, srv.url(newPrefix()), none) }
-	checkpointtest.Model(t, fresh, suiteOptions(srv, none))
-	if race.Enabled || testing.Short() {
-		t.Skip("the suite once more: run without -race and -short")
+	for name, o := range caches {
+		if o.CacheBytes == 0 && race.Enabled { // the other finds more
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			srv := serve(t, s3mem.New())
+			checkpointtest.Model(t, func(t *testing.T) checkpoint.Store { return openAt(t, srv.url(newPrefix()), o) }, suiteOptions(srv, o))
+		})
 	}
-	checkpointtest.Run(t, fresh, suiteOptions(srv, none))
 }
 
 func TestSessionsStandBesideThreads(t *testing.T) {

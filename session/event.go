@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 )
 
@@ -240,11 +239,11 @@ func (e *Event) Record() (Record, error) {
 	return Record{ID: e.ID, Time: e.Time, Synced: e.Synced, Data: data, Delta: d}, nil
 }
 
-// EventOf reads an event that was kept. What can't be read is a [checkpoint.ErrCorrupt].
+// EventOf reads an event that was kept: the reverse of [Event.Record].
 func EventOf(seq int64, data []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("%w: event %d of a session: %w", checkpoint.ErrCorrupt, seq, err)
+		return e, fmt.Errorf("event %d of a session: %w", seq, err)
 	}
 	e.Seq = seq
 	return e, nil

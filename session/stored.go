@@ -19,10 +19,11 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"github.com/superstep-dev/superstep/internal/options"
 )
 
 // Store is a store of threads that sessions can be kept in beside them: those of the
-// packages checkpoint/file, sqlite, postgres and redis.
+// packages checkpoint/file, sqlite, postgres, redis and s3.
 type Store interface {
 	// Beside returns the rows beside the threads, see [engine.Engine.Beside].
 	Beside() engine.Driver
@@ -31,12 +32,12 @@ type Store interface {
 // ServiceOptions changes a [Service]. The zero value is fine.
 type ServiceOptions struct {
 	// TTL, if positive, is how long a session is kept after it was last written
-	// to. The state of users and apps is kept for ever.
+	// to; the shortest is a millisecond. The state of users and apps is kept for ever.
 	TTL time.Duration
 }
 
-// Stored is a [Service] that keeps sessions in a store of threads, beside these. It is
-// made by [New]. Errors of the store are those of its package.
+// Stored is a [Service] that keeps sessions in a store of threads, beside these, or in
+// memory. It is made by [New] and [NewMemory]. Errors of the store are those of its package.
 //
 // The sessions of a user and the user's state are rows of one owner, that of an app of
 // another. So an event and what it writes to the session's state and to the user's are
@@ -58,8 +59,21 @@ var _ Service = (*Stored)(nil)
 // Times are the store's. Closing the service leaves the store open; closing the store
 // ends the service. A Redis store that has a TTL of its own also forgets what is kept
 // of users and apps.
-func New(store Store, opts ...ServiceOptions) *Stored {
-	s := &Stored{rows: store.Beside(), known: map[Key]stood{}}
+func New(store Store, opts ...ServiceOptions) (*Stored, error) {
+	o, err := options.Only("session", opts)
+	if err != nil {
+		return nil, err
+	}
+	if o.TTL < 0 || o.TTL > 0 && o.TTL < time.Millisecond {
+		return nil, fmt.Errorf("session: ServiceOptions.TTL is %v; the shortest is a millisecond, 0 means for ever", o.TTL)
+	}
+	return &Stored{rows: store.Beside(), ttl: o.TTL, known: map[Key]stood{}}, nil
+}
+
+// NewMemory returns a service that keeps sessions in memory, for tests and programs that
+// may forget. Of several options the last holds.
+func NewMemory(opts ...ServiceOptions) *Stored {
+	s := &Stored{rows: new(engine.Memory), known: map[Key]stood{}}
 	for _, o := range opts {
 		s.ttl = max(o.TTL, 0)
 	}
@@ -258,9 +272,9 @@ func put(c *engine.Commit, of checkpoint.ThreadID, key []byte, value any) {
 	c.Put = append(c.Put, engine.SealSide(of, key, data))
 }
 
-// apply adds a change of state to a commit on a version of the user's rows: that of an
-// event, or of the creation with seq 0. It returns what it has noted, if it has.
-func apply(c *engine.Commit, key Key, version, seq int64, d Delta, now time.Time) (noted []byte, l late) {
+// apply adds a change of state to a commit: that of an event, or of the creation with seq 0.
+// What is to be done when it has happened is returned, if there is anything.
+func (s *Stored) apply(ctx context.Context, c *engine.Commit, key Key, version, seq int64, d Delta, now time.Time) (*late, error) {
 	of := userRows(key)
 	for _, part := range []struct {
 		key    func(name string) []byte
@@ -277,15 +291,25 @@ func apply(c *engine.Commit, key Key, version, seq int64, d Delta, now time.Time
 			}
 		}
 	}
-	if len(d.App) > 0 {
-		noted, l = binary.BigEndian.AppendUint64(numbered(keyLate, key.ID, version), uint64(seq)), late{now.UnixMicro(), d.App}
-		put(c, of, noted, l)
+	if len(d.App) == 0 {
+		return nil, nil
 	}
-	return noted, l
+	l := &late{row: binary.BigEndian.AppendUint64(numbered(keyLate, key.ID, version), uint64(seq)), At: now.UnixMicro(), Values: d.App}
+	for name := range d.App {
+		was, err := s.appValue(ctx, key, name)
+		if err != nil {
+			return nil, err
+		}
+		l.At = max(l.At, was.At+1)
+	}
+	put(c, of, l.row, l)
+	return l, nil
 }
 
-// late is a change of an app's state that was noted.
+// late is a change of an app's state that was noted. At is later than what was there before,
+// so that the change gives way to what was written since, and is done once.
 type late struct {
+	row    []byte
 	At     int64                      `json:"at"`
 	Values map[string]json.RawMessage `json:"values"`
 }
@@ -297,24 +321,30 @@ type appValue struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// finish writes to the app's state what was noted. What somebody else has left undone
-// gives way to what was written since.
-func (s *Stored) finish(ctx context.Context, key Key, row []byte, l late, left bool) error {
+func (s *Stored) appValue(ctx context.Context, key Key, name string) (v appValue, err error) {
+	of, at := appRows(key), rowKey(keyValue, name)
+	data, err := s.one(ctx, of, at)
+	if err == nil && data != nil {
+		err = unmarshal(of, at, data, &v)
+	}
+	return v, err
+}
+
+// finish writes to the app's state what was noted, if anything was.
+func (s *Stored) finish(ctx context.Context, key Key, l *late) error {
+	if l == nil {
+		return nil
+	}
 	of := appRows(key)
 	err := s.change(ctx, of, true, func(*engine.Loaded) (*engine.Commit, error) {
 		c := &engine.Commit{}
 		for _, name := range slices.Sorted(maps.Keys(l.Values)) {
-			at := rowKey(keyValue, name)
-			was := appValue{}
-			data, err := s.one(ctx, of, at)
-			if err == nil && data != nil {
-				err = unmarshal(of, at, data, &was)
-			}
+			was, err := s.appValue(ctx, key, name)
 			if err != nil {
 				return nil, err
 			}
-			if !left || was.At < l.At {
-				put(c, of, at, appValue{max(l.At, was.At+1), l.Values[name]})
+			if was.At < l.At {
+				put(c, of, rowKey(keyValue, name), appValue{l.At, l.Values[name]})
 			}
 		}
 		if len(c.Put) == 0 {
@@ -325,11 +355,11 @@ func (s *Stored) finish(ctx context.Context, key Key, row []byte, l late, left b
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, userRows(key), false, func(l *engine.Loaded) (*engine.Commit, error) {
-		if l.Header.Version == 0 {
+	return s.change(ctx, userRows(key), false, func(user *engine.Loaded) (*engine.Commit, error) {
+		if user.Header.Version == 0 { // it is gone meanwhile
 			return nil, nil
 		}
-		return &engine.Commit{Delete: [][]byte{row}}, nil
+		return &engine.Commit{Delete: [][]byte{l.row}}, nil
 	})
 }
 
@@ -347,10 +377,10 @@ func (s *Stored) shared(ctx context.Context, key Key) (user, app map[string]json
 			user[name(r.Key)] = r.Value
 			continue
 		}
-		var l late
+		l := late{row: r.Key}
 		err := unmarshal(of, r.Key, r.Value, &l)
 		if err == nil {
-			err = s.finish(ctx, key, r.Key, l, true)
+			err = s.finish(ctx, key, &l)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -399,8 +429,7 @@ func (s *Stored) create(ctx context.Context, key Key, d Delta) (*Session, error)
 	}
 	of := userRows(key)
 	var made saved
-	var noted []byte
-	var app late
+	var noted *late
 	for made.Created == 0 {
 		err := s.change(ctx, of, true, func(l *engine.Loaded) (*engine.Commit, error) {
 			made = saved{}
@@ -417,24 +446,24 @@ func (s *Stored) create(ctx context.Context, key Key, d Delta) (*Session, error)
 			s.touch(&made, l.Now)
 			c := &engine.Commit{}
 			put(c, of, rowKey(keyInfo, key.ID), made)
-			noted, app = apply(c, key, l.Header.Version, 0, d, l.Now)
+			if noted, err = s.apply(ctx, c, key, l.Header.Version, 0, d, l.Now); err != nil {
+				return nil, err
+			}
 			return c, s.expires(ctx, key, made.Until)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	if noted != nil {
-		if err := s.finish(ctx, key, noted, app, false); err != nil {
-			return nil, err
-		}
+	if err := s.finish(ctx, key, noted); err != nil {
+		return nil, err
 	}
-	user, appState, err := s.shared(ctx, key)
+	user, app, err := s.shared(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(d.Session, func(_ string, v json.RawMessage) bool { return v == nil })
-	return &Session{Info: made.info(key), State: StateOf(appState, user, d.Session)}, nil
+	return &Session{Info: made.info(key), State: StateOf(app, user, d.Session)}, nil
 }
 
 // gone removes a session.
@@ -524,11 +553,10 @@ func (s *Stored) events(ctx context.Context, key Key, last int64, w Window) (out
 			return w.Cut(out), err // it is being removed
 		}
 		for _, r := range rows {
-			var e Event
-			if err := unmarshal(of, r.Key, r.Value, &e); err != nil {
-				return nil, err
+			e, err := EventOf(int64(binary.BigEndian.Uint64(r.Key[len(r.Key)-8:])), r.Value)
+			if err != nil {
+				return nil, damaged(of, r.Key, err)
 			}
-			e.Seq = int64(binary.BigEndian.Uint64(r.Key[len(r.Key)-8:]))
 			out = append(out, e)
 			from = e.Seq + 1
 		}
@@ -639,7 +667,10 @@ func (s *Stored) append(ctx context.Context, key Key, r *Record) (seq int64, err
 		put(c, of, rowKey(keyInfo, key.ID), at.saved)
 		put(c, of, event, json.RawMessage(r.Data))
 		put(c, of, known, seq)
-		noted, app := apply(c, key, at.version, seq, r.Delta, now)
+		noted, err := s.apply(ctx, c, key, at.version, seq, r.Delta, now)
+		if err != nil {
+			return 0, err
+		}
 		switch err := s.commit(ctx, c); {
 		case errors.Is(err, engine.ErrStale):
 			s.forget(key)
@@ -663,10 +694,7 @@ func (s *Stored) append(ctx context.Context, key Key, r *Record) (seq int64, err
 		}
 		at.ref = c.Ref
 		s.note(key, at)
-		if noted != nil {
-			err = s.finish(ctx, key, noted, app, false)
-		}
-		return seq, err
+		return seq, s.finish(ctx, key, noted)
 	}
 	return 0, errRestless
 }
@@ -743,7 +771,7 @@ func (s *Stored) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.side(ctx, untilRows, engine.SideQuery{
+	rows, err := s.rows.Side(ctx, untilRows, engine.SideQuery{
 		From: []byte{keyUntil}, Below: binary.BigEndian.AppendUint64([]byte{keyUntil}, uint64(store.UnixMicro())), Limit: sweepMax,
 	})
 	if err != nil || len(rows) == 0 {
@@ -752,18 +780,21 @@ func (s *Stored) sweep(ctx context.Context) error {
 	c := &engine.Commit{}
 	for _, r := range rows {
 		var key Key
-		if err := unmarshal(untilRows, r.Key, r.Value, &key); err != nil {
-			return err
-		}
 		until := int64(0)
-		err := s.remove(ctx, key, func(i *saved) bool {
-			if until = i.Until; i.over(store) {
-				until = 0
-				return true
-			}
-			return false
-		})
-		if err != nil {
+		data, err := engine.OpenSide(untilRows, &r)
+		if err == nil {
+			err = unmarshal(untilRows, r.Key, data, &key)
+		}
+		if err == nil {
+			err = s.remove(ctx, key, func(i *saved) bool {
+				over := i.over(store)
+				if !over {
+					until = i.Until
+				}
+				return over
+			})
+		}
+		if err != nil && !errors.Is(err, checkpoint.ErrCorrupt) { // who reads it is told; it holds up nobody else
 			return err
 		}
 		if c.Delete = append(c.Delete, r.Key); until != 0 { // it was written to since

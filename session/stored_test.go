@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -19,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/session"
@@ -76,12 +81,32 @@ func stores(t *testing.T) map[string]func(t *testing.T) func() store {
 				return opened(t, s, err)
 			}
 		},
+		"s3": func(t *testing.T) func() store {
+			backend := s3mem.New()
+			if err := backend.CreateBucket("sessions"); err != nil {
+				t.Fatal(err)
+			}
+			srv := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+			t.Cleanup(srv.Close)
+			url := "s3://key:secret@" + strings.TrimPrefix(srv.URL, "http://") + "/sessions?region=us-east-1&insecure=true"
+			return func() store { s, err := s3.Open(ctx, url); return opened(t, s, err) }
+		},
 		"redis": func(t *testing.T) func() store {
 			url := servertest.Redis(t)
 			prefix := fmt.Sprintf("sessions-test:%d-%d:", os.Getpid(), places.Add(1))
 			return func() store { s, err := redis.Open(ctx, url, redis.Options{Prefix: prefix}); return opened(t, s, err) }
 		},
 	}
+}
+
+// kept returns the sessions of a store.
+func kept(t testing.TB, st session.Store, o ...session.ServiceOptions) *session.Stored {
+	t.Helper()
+	s, err := session.New(st, o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func TestStored(t *testing.T) { // TRPC-08
@@ -97,12 +122,12 @@ func TestStored(t *testing.T) { // TRPC-08
 				New: func(t *testing.T, ttl time.Duration) session.Service {
 					m := made{again: at(t), ttl: ttl}
 					m.store = m.again()
-					s := session.New(m.store, session.ServiceOptions{TTL: ttl})
+					s := kept(t, m.store, session.ServiceOptions{TTL: ttl})
 					all[s] = m
 					return s
 				},
 				Reopen: func(t *testing.T, s session.Service) session.Service {
-					return session.New(all[s].again(), session.ServiceOptions{TTL: all[s].ttl})
+					return kept(t, all[s].again(), session.ServiceOptions{TTL: all[s].ttl})
 				},
 				Stored: func(t *testing.T, s session.Service) (n int) {
 					rows := all[s].store.Beside()
@@ -154,7 +179,7 @@ func TestWhatAKilledProgramLeftUndoneOfAnAppsStateIsDone(t *testing.T) {
 	defer st.Close()
 	ctx := t.Context()
 	ann, bob := session.Key{App: "app", User: "ann", ID: "s"}, session.Key{App: "app", User: "bob", ID: "s"}
-	sound := session.New(st)
+	sound := kept(t, st)
 	for _, k := range []session.Key{ann, bob} {
 		if _, err := sound.Create(ctx, k, nil); err != nil {
 			t.Fatal(err)
@@ -174,7 +199,7 @@ func TestWhatAKilledProgramLeftUndoneOfAnAppsStateIsDone(t *testing.T) {
 	for n := range 3 { // of the commits that an append takes
 		for _, later := range []bool{false, true} {
 			id, value := fmt.Sprint("e", n, later), fmt.Sprintf(`"%d %v"`, n, later)
-			broken := session.New(&fragile{Driver: st.Beside(), broken: true, left: n})
+			broken := kept(t, &fragile{Driver: st.Beside(), broken: true, left: n})
 			err := write(broken, ann, id, value)
 			if !errors.Is(err, errBroken) {
 				t.Fatalf("%d commits: %v", n, err)
@@ -205,13 +230,103 @@ func TestWhatAKilledProgramLeftUndoneOfAnAppsStateIsDone(t *testing.T) {
 	}
 }
 
+// paused is a store in which something is done after the next commit.
+type paused struct {
+	engine.Driver
+	then func()
+}
+
+func (p *paused) Beside() engine.Driver { return p }
+
+func (p *paused) Commit(ctx context.Context, batch []*engine.Commit) error {
+	err := p.Driver.Commit(ctx, batch)
+	if then := p.then; then != nil {
+		p.then = nil
+		then()
+	}
+	return err
+}
+
+// What somebody has seen of an app's state, and others have written since, does not come
+// back.
+func TestAWriterThatIsSlowDoesNotUndoWhatCameAfterIt(t *testing.T) {
+	st, err := sqlite.Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	ctx := t.Context()
+	ann, bob := session.Key{App: "app", User: "ann", ID: "s"}, session.Key{App: "app", User: "bob", ID: "s"}
+	sound := kept(t, st)
+	for _, k := range []session.Key{ann, bob} {
+		if _, err := sound.Create(ctx, k, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(s session.Service, k session.Key, value string) {
+		t.Helper()
+		ev := &session.Event{Kind: session.KindState, Author: "n", StateDelta: map[string]json.RawMessage{"app:x": json.RawMessage(value)}}
+		if err := s.AppendEvent(ctx, k, ev); err != nil {
+			t.Error(err)
+		}
+	}
+	want := func(value string) {
+		t.Helper()
+		if got, err := sound.Get(ctx, ann); err != nil || string(got.State["app:x"]) != value {
+			t.Errorf("%s (%v), want %s", got.State["app:x"], err, value)
+		}
+	}
+	slow := &paused{Driver: st.Beside()}
+	slow.then = func() { // ann's event is there
+		want("1")
+		write(sound, bob, "2")
+		want("2")
+	}
+	write(kept(t, slow), ann, "1")
+	want("2")
+}
+
+// A session that nobody can read holds nobody up.
+func TestADamagedSessionThatHasExpiredHoldsNobodyUp(t *testing.T) {
+	st, err := sqlite.Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	s := kept(t, st, session.ServiceOptions{TTL: time.Millisecond})
+	if _, err := s.Create(t.Context(), session.Key{App: "a", User: "u", ID: "s"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for of, kind := range map[checkpoint.ThreadID]string{engine.Reserved + "user\x00a\x00u": "A", engine.Reserved + "until": "G"} {
+		rows := st.Beside()
+		side, err := rows.Side(t.Context(), of, engine.SideQuery{From: []byte(kind), Limit: 1})
+		if err != nil || len(side) != 1 {
+			t.Fatal(side, err)
+		}
+		l, err := rows.Load(t.Context(), checkpoint.Log{Thread: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &engine.Commit{Thread: of, Version: l.Header.Version, Put: []engine.Put{{Key: side[0].Key, Value: []byte("damage"), Replace: true}}}
+		if err := errors.Join(rows.Commit(t.Context(), []*engine.Commit{c}), c.Err); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(5 * time.Millisecond)
+			if _, err := s.Create(t.Context(), session.Key{App: "a", User: "other"}, nil); err != nil {
+				t.Errorf("after damage of %q: %v", of, err)
+			}
+		}
+	}
+}
+
 func TestARowThatIsDamagedIsTold(t *testing.T) {
 	st, err := sqlite.Open(":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	s := session.New(st)
+	s := kept(t, st)
 	key := session.Key{App: "a", User: "u", ID: "s"}
 	if _, err := s.Create(t.Context(), key, map[string]json.RawMessage{"x": json.RawMessage(`1`), "app:x": json.RawMessage(`1`)}); err != nil {
 		t.Fatal(err)
@@ -270,7 +385,7 @@ func TestTheLastWriterSaysHowLongASessionStays(t *testing.T) {
 	}
 	defer st.Close()
 	const ttl = 20 * time.Millisecond
-	short, forever := session.New(st, session.ServiceOptions{TTL: ttl}), session.New(st)
+	short, forever := kept(t, st, session.ServiceOptions{TTL: ttl}), kept(t, st)
 	say := func(s *session.Stored, k session.Key) {
 		t.Helper()
 		if err := s.AppendEvent(t.Context(), k, &session.Event{Kind: session.KindInput, Author: session.AuthorUser}); err != nil {
@@ -304,7 +419,7 @@ func TestSessionsAreNoThreads(t *testing.T) {
 	for name, at := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			st := at(t)()
-			s := session.New(st, session.ServiceOptions{TTL: time.Millisecond})
+			s := kept(t, st, session.ServiceOptions{TTL: time.Millisecond})
 			key := session.Key{App: "a", User: "u", ID: "s"}
 			if _, err := s.Create(t.Context(), key, nil); err != nil {
 				t.Fatal(err)
@@ -335,13 +450,30 @@ func TestSessionsAreNoThreads(t *testing.T) {
 	}
 }
 
+func TestOptionsOfSessionsAreChecked(t *testing.T) {
+	st, err := sqlite.Open(":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	for _, o := range [][]session.ServiceOptions{{{TTL: -1}}, {{TTL: time.Microsecond}}, {{}, {}}} {
+		if _, err := session.New(st, o...); err == nil {
+			t.Errorf("%v was taken", o)
+		}
+	}
+}
+
 func ExampleNew() {
 	store, err := sqlite.Open(":memory:")
 	if err != nil {
 		panic(err)
 	}
 	defer store.Close()
-	s, err := session.New(store).Create(context.Background(), session.Key{App: "support", User: "ann", ID: "s1"}, nil)
+	service, err := session.New(store)
+	if err != nil {
+		panic(err)
+	}
+	s, err := service.Create(context.Background(), session.Key{App: "support", User: "ann", ID: "s1"}, nil)
 	if err != nil {
 		panic(err)
 	}

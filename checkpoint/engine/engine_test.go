@@ -18,13 +18,13 @@ func TestTheSimplestDriverMakesAStore(t *testing.T) { suite(t, engine.Options{})
 func TestAStoreThatRemovesRecordsOneByOne(t *testing.T) { suite(t, engine.Options{Remove: 1}) }
 
 func suite(t *testing.T, with engine.Options) {
-	drivers := map[checkpoint.Store]*simple{}
-	open := func(d *simple) checkpoint.Store {
+	drivers := map[checkpoint.Store]*engine.Memory{}
+	open := func(d *engine.Memory) checkpoint.Store {
 		s := engine.New(d, with)
 		drivers[s] = d
 		return s
 	}
-	fresh := func(*testing.T) checkpoint.Store { return open(newSimple()) }
+	fresh := func(*testing.T) checkpoint.Store { return open(new(engine.Memory)) }
 	o := checkpointtest.Options{
 		Reopen: func(t *testing.T, s checkpoint.Store) checkpoint.Store {
 			if err := s.Close(); err != nil {
@@ -41,12 +41,12 @@ func suite(t *testing.T, with engine.Options) {
 
 // between has something done after the first page of rows was read.
 type between struct {
-	*simple
+	*engine.Memory
 	do func()
 }
 
 func (d *between) Rows(ctx context.Context, q engine.RowQuery) ([]engine.Row, bool, error) {
-	page, last, err := d.simple.Rows(ctx, q)
+	page, last, err := d.Memory.Rows(ctx, q)
 	if do := d.do; do != nil {
 		d.do = nil
 		do()
@@ -55,8 +55,8 @@ func (d *between) Rows(ctx context.Context, q engine.RowQuery) ([]engine.Row, bo
 }
 
 func TestWhatIsAppendedWhileALogIsShortenedStays(t *testing.T) {
-	d := newSimple()
-	slow := &between{simple: d}
+	d := new(engine.Memory)
+	slow := &between{Memory: d}
 	a, b := engine.New(slow, engine.Options{}), engine.New(d, engine.Options{})
 	log, run := checkpoint.Log{Thread: "t"}, checkpoint.NewRunID()
 	head := checkpoint.ID("")
@@ -136,12 +136,12 @@ func (l *log) seqs(s checkpoint.Store) (seqs []int64) {
 
 // after has something done after each commit that removes rows.
 type after struct {
-	*simple
+	*engine.Memory
 	do func() error
 }
 
 func (d *after) Commit(ctx context.Context, batch []*engine.Commit) error {
-	err := d.simple.Commit(ctx, batch)
+	err := d.Memory.Commit(ctx, batch)
 	if c := batch[0]; err == nil && c.Err == nil && len(c.Remove) > 0 {
 		return d.do()
 	}
@@ -149,8 +149,8 @@ func (d *after) Commit(ctx context.Context, batch []*engine.Commit) error {
 }
 
 func TestWhatGoesGoesInPiecesTheNewestFirst(t *testing.T) {
-	d := &after{simple: newSimple()}
-	s, other := engine.New(d, engine.Options{Remove: 3}), engine.New(d.simple, engine.Options{})
+	d := &after{Memory: new(engine.Memory)}
+	s, other := engine.New(d, engine.Options{Remove: 3}), engine.New(d.Memory, engine.Options{})
 	cut := errors.New("cut off")
 	for name, c := range map[string]struct {
 		do   func(l *log) error

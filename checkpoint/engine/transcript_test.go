@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -30,8 +31,7 @@ func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &story{runs: map[string]checkpoint.ID{}, ids: map[checkpoint.ID]string{}, begun: time.Now()}
-			d := newSimple()
-			d.told = s.commit
+			d := &telling{told: s.commit}
 			s.stores = map[string]*engine.Engine{"a": engine.New(d, engine.Options{}), "b": engine.New(d, engine.Options{})}
 			datadriven.RunTest(t, path, func(t *testing.T, c *datadriven.TestData) string {
 				s.out.Reset()
@@ -42,6 +42,20 @@ func TestTranscripts(t *testing.T) {
 			})
 		})
 	})
+}
+
+// telling tells of each commit.
+type telling struct {
+	engine.Memory
+	told func(*engine.Commit)
+}
+
+func (d *telling) Commit(ctx context.Context, batch []*engine.Commit) error {
+	err := d.Memory.Commit(ctx, batch)
+	for _, c := range batch {
+		d.told(c)
+	}
+	return err
 }
 
 type story struct {

@@ -9,19 +9,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
-	"github.com/superstep-dev/superstep/checkpoint/engine"
 	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/internal/race"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
-	"github.com/superstep-dev/superstep/session"
-	"github.com/superstep-dev/superstep/session/sessiontest"
 )
 
 func TestMain(m *testing.M) { servertest.Main(m) }
@@ -171,42 +167,4 @@ func TestModel(t *testing.T) {
 			checkpointtest.Model(t, func(t *testing.T) checkpoint.Store { return openAt(t, srv.url(newPrefix()), o) }, suiteOptions(srv, o))
 		})
 	}
-}
-
-func TestSessionsStandBesideThreads(t *testing.T) {
-	srv := serve(t, s3mem.New())
-	type made struct {
-		url   string
-		ttl   time.Duration
-		store *s3.Store
-	}
-	all := map[session.Service]made{}
-	begin := func(t *testing.T, m made) session.Service {
-		m.store = open(t, m.url)
-		t.Cleanup(func() { m.store.Close() })
-		s := session.New(m.store, session.ServiceOptions{TTL: m.ttl})
-		all[s] = m
-		return s
-	}
-	sessiontest.Run(t, sessiontest.Backend{
-		New: func(t *testing.T, ttl time.Duration) session.Service {
-			return begin(t, made{url: srv.url(newPrefix()), ttl: ttl})
-		},
-		Reopen: func(t *testing.T, s session.Service) session.Service { return begin(t, all[s]) },
-		Stored: func(t *testing.T, s session.Service) (n int) {
-			rows := all[s].store.Beside()
-			names, err := rows.Names(t.Context(), "", 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, name := range names {
-				side, err := rows.Side(t.Context(), name, engine.SideQuery{From: []byte{'A'}, Below: []byte{'B'}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				n += len(side)
-			}
-			return n
-		},
-	})
 }

@@ -81,7 +81,6 @@ type LLM[S any] struct {
 	form    *model.Schema // read into Structured if an answer has it
 	lenient bool          // an answer in another form than Output is no error
 	final   string        // the tool whose call is the answer
-	ofAgent bool
 }
 
 // AddLLM adds a node that asks a model.
@@ -92,7 +91,7 @@ func AddLLM[S any, P Stateful[S]](b *graph.Builder[S], name string, l LLM[S], op
 
 // check prepares the node, and returns what is wrong with the declaration.
 func (l *LLM[S]) check() error {
-	errs := []error{l.checkUse()}
+	errs := []error{wrapsOnly(l.Use)}
 	if l.Model == nil {
 		errs = append(errs, errors.New("an LLM node needs a Model"))
 	}
@@ -101,13 +100,6 @@ func (l *LLM[S]) check() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func (l *LLM[S]) checkUse() error {
-	if l.ofAgent { // which has checked it
-		return nil
-	}
-	return wrapsOnly(l.Use)
 }
 
 // turn is what an LLM node sends and what it will write.

@@ -38,13 +38,13 @@ type Middleware[S any] struct {
 
 	// WrapModel calls the model with call: with the request, which it may change, or with
 	// another, several times, or not at all if it has an answer. A question, the end of
-	// the run and a store that failed are its errors whatever WrapModel returns. The
-	// answer of each call is recorded: when the node runs again, the n-th call gets what
+	// the run and a store that failed are its errors whatever WrapModel returns. Calls are
+	// made one after the other. The answer of each is recorded: when the node runs again, the n-th call gets what
 	// the n-th one got. The state is there to be read and written as by a node.
 	WrapModel func(ctx context.Context, s *S, req *model.Request, call CallModel) (*model.Response, error)
 
 	// WrapTool calls a tool with call: with the call of the model or with other arguments,
-	// several times, or not at all if it has a result. The tool's name and the ID of the
+	// several times, one after the other, or not at all if it has a result. The tool's name and the ID of the
 	// call stay. An error is the tool's, see [ErrorPolicy]. With Parallel several are
 	// called at once. It is not called for a recorded result.
 	WrapTool func(ctx context.Context, c chat.ToolCall, call CallTool) (*tool.Result, error)
@@ -162,6 +162,16 @@ func wrapsOnly[S any](list []Middleware[S]) error {
 	return errors.Join(errs...)
 }
 
+// wraps returns what of a list is for the nodes that call the model and the tools.
+func wraps[S any](list []Middleware[S]) (out []Middleware[S]) {
+	for _, m := range list {
+		if m.WrapModel != nil || m.WrapTool != nil {
+			out = append(out, Middleware[S]{Name: m.Name, WrapModel: m.WrapModel, WrapTool: m.WrapTool})
+		}
+	}
+	return out
+}
+
 // toolsOf returns the tools of a list.
 func toolsOf[S any](list []Middleware[S]) (tools []tool.Tool) {
 	for _, m := range list {
@@ -183,7 +193,7 @@ func firstOf[S any](hooks []hook[S], to string) string {
 func addHooks[S any, P Stateful[S]](b *graph.Builder[S], hooks []hook[S], to, model, end string) {
 	for i, h := range hooks {
 		b.AddCommandNode(h.name, func(ctx context.Context, s *S) (graph.Command, error) {
-			switch next, err := h.run(ctx, s, func() *State { return P(s).AgentState() }); {
+			switch next, err := runHook[S, P](ctx, &h, s); {
 			case err != nil:
 				return graph.Command{}, err
 			case next == ToModel:
@@ -199,10 +209,9 @@ func addHooks[S any, P Stateful[S]](b *graph.Builder[S], hooks []hook[S], to, mo
 	}
 }
 
-// run calls the function of a hook, and settles what its decision leaves undone. State
-// finds the state again, which the function may have replaced.
-func (h *hook[S]) run(ctx context.Context, s *S, state func() *State) (next Next, err error) {
-	st := state()
+// runHook calls the function of a hook, and settles what its decision leaves undone.
+func runHook[S any, P Stateful[S]](ctx context.Context, h *hook[S], s *S) (next Next, err error) {
+	st := P(s).AgentState()
 	last, text := st.Messages.Last(), st.LastResponse.Get()
 	if next, err = h.call(ctx, s); err != nil {
 		return next, err
@@ -210,7 +219,7 @@ func (h *hook[S]) run(ctx context.Context, s *S, state func() *State) (next Next
 	if next > ToEnd {
 		return next, fmt.Errorf("middleware %q returned %v: want Onward, ToModel or ToEnd", h.owner, next)
 	}
-	st = state()
+	st = P(s).AgentState() // which the function may have replaced
 	if h.answers {
 		takenBack(st, last, text)
 	}
@@ -249,79 +258,82 @@ func takenBack(st *State, answer chat.Message, text string) {
 	}
 }
 
-// wrapModel puts middleware around the call of a model. What is the run's error and not
-// the model's stays whatever they return.
-func wrapModel[S any](s *S, list []Middleware[S], call CallModel) CallModel {
+// nested puts functions around a call, the first outermost. What is the run's error and not
+// that of what is called stays whatever they return; nothing is the error of one that returns
+// neither.
+func nested[In, Out any](around []around[In, Out], call func(context.Context, In) (*Out, error), nothing error) func(context.Context, In) (*Out, error) {
 	var fatal error
-	inner := func(ctx context.Context, req *model.Request) (*model.Response, error) {
+	wrapped := func(ctx context.Context, in In) (*Out, error) {
 		if fatal != nil {
 			return nil, fatal
 		}
-		resp, err := call(ctx, req)
+		out, err := call(ctx, in)
 		if err != nil && passes(err) {
 			fatal = err
 		}
-		return resp, err
+		return out, err
 	}
-	wrapped := inner
-	for _, m := range slices.Backward(list) {
-		if next := wrapped; m.WrapModel != nil {
-			wrapped = func(ctx context.Context, req *model.Request) (*model.Response, error) {
-				resp, err := m.WrapModel(ctx, s, req, next)
-				if err == nil && resp == nil {
-					err = fmt.Errorf("middleware %q returned neither an answer nor an error: %w", m.Name, model.ErrNoAnswer)
-				}
-				return resp, err
+	for _, a := range slices.Backward(around) {
+		next := wrapped
+		wrapped = func(ctx context.Context, in In) (*Out, error) {
+			out, err := a.f(ctx, in, next)
+			if err == nil && out == nil {
+				err = fmt.Errorf("middleware %q returned %w", a.name, nothing)
 			}
+			return out, err
 		}
 	}
-	return func(ctx context.Context, req *model.Request) (*model.Response, error) {
-		resp, err := wrapped(ctx, req)
+	return func(ctx context.Context, in In) (*Out, error) {
+		out, err := wrapped(ctx, in)
 		if fatal != nil {
 			return nil, fatal
 		}
-		return resp, err
+		return out, err
 	}
 }
 
-// errAltered is a mistake of middleware, and no error of a tool.
-var errAltered = errors.New("middleware may change the arguments alone")
+type around[In, Out any] struct {
+	name string
+	f    func(ctx context.Context, in In, next func(context.Context, In) (*Out, error)) (*Out, error)
+}
+
+var (
+	errNoReply  = fmt.Errorf("neither an answer nor an error: %w", model.ErrNoAnswer)
+	errNoResult = errors.New("neither a result nor an error")
+
+	// errAltered is a mistake of middleware, and no error of a tool.
+	errAltered = errors.New("middleware may change the arguments alone")
+)
+
+// wrapModel puts middleware around the call of a model.
+func wrapModel[S any](s *S, list []Middleware[S], call CallModel) CallModel {
+	var all []around[*model.Request, model.Response]
+	for _, m := range list {
+		if m.WrapModel != nil {
+			all = append(all, around[*model.Request, model.Response]{m.Name, func(ctx context.Context, req *model.Request, next func(context.Context, *model.Request) (*model.Response, error)) (*model.Response, error) {
+				return m.WrapModel(ctx, s, req, next)
+			}})
+		}
+	}
+	return nested(all, call, errNoReply)
+}
 
 // wrapTool puts middleware around the call of a tool.
 func wrapTool[S any](list []Middleware[S], was chat.ToolCall, call CallTool) CallTool {
-	var fatal error
-	wrapped := CallTool(func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {
-		if fatal != nil {
-			return nil, fatal
+	var all []around[chat.ToolCall, tool.Result]
+	for _, m := range list {
+		if m.WrapTool != nil {
+			all = append(all, around[chat.ToolCall, tool.Result]{m.Name, func(ctx context.Context, c chat.ToolCall, next func(context.Context, chat.ToolCall) (*tool.Result, error)) (*tool.Result, error) {
+				return m.WrapTool(ctx, c, next)
+			}})
 		}
+	}
+	return nested(all, func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {
 		if c.Name != was.Name || c.ID != was.ID {
-			fatal = fmt.Errorf("call %q of %q became one of %q with the ID %q: %w", was.ID, was.Name, c.Name, c.ID, errAltered)
-			return nil, fatal
+			return nil, fmt.Errorf("call %q of %q became one of %q with the ID %q: %w", was.ID, was.Name, c.Name, c.ID, errAltered)
 		}
-		r, err := call(ctx, c)
-		if err != nil && passes(err) {
-			fatal = err
-		}
-		return r, err
-	})
-	for _, m := range slices.Backward(list) {
-		if next := wrapped; m.WrapTool != nil {
-			wrapped = func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {
-				r, err := m.WrapTool(ctx, c, next)
-				if err == nil && r == nil {
-					err = fmt.Errorf("middleware %q returned neither a result nor an error", m.Name)
-				}
-				return r, err
-			}
-		}
-	}
-	return func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {
-		r, err := wrapped(ctx, c)
-		if fatal != nil {
-			return nil, fatal
-		}
-		return r, err
-	}
+		return call(ctx, c)
+	}, errNoResult)
 }
 
 // Kept reads what a middleware of a name keeps in the thread, the zero value if that is

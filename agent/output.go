@@ -121,7 +121,7 @@ func hopeless(err error) bool {
 // the agent's instruction and middleware. What the model says there is not stored in the
 // conversation.
 func structure[S any, P Stateful[S]](a *ReAct[S], o output) (func(ctx context.Context, s *S) error, error) {
-	l := LLM[S]{Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Use: a.Use, ofAgent: true, Whole: true, form: o.form, lenient: true}
+	l := LLM[S]{Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config, Use: wraps(a.Use), Whole: true, form: o.form, lenient: true}
 	if o.tool {
 		l.Tools, l.ToolChoice = []tool.Tool{answerTool[S, P](o)}, AnswerTool
 	} else {

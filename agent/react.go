@@ -109,7 +109,10 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	if a.OutputTries < 0 {
 		b.Mistake(NodeModel, fmt.Errorf("OutputTries is %d: give a positive number, or 0 for %d", a.OutputTries, DefaultOutputTries))
 	}
-	b.Mistake("", checkMiddleware(a.Use))
+	if err := checkMiddleware(a.Use); err != nil {
+		b.Mistake("", err)
+		a.Use = nil
+	}
 	own := toolsOf(a.Use)
 	a.Tools, a.Choose = slices.Concat(a.Tools, own), with(a.Choose, own...)
 	// Where others lead: to what comes before the model, and after the agent.
@@ -124,7 +127,7 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 	o := a.outputOf(tools, end)
 	l := LLM[S]{
 		Model: a.Model, Instruction: a.Instruction, Prompt: a.Prompt, Config: a.Config,
-		Use: a.Use, ofAgent: true, Whole: a.Whole, MaxCalls: a.MaxIterations, reserve: a.round(&h), form: o.form, lenient: true,
+		Use: wraps(a.Use), Whole: a.Whole, MaxCalls: a.MaxIterations, reserve: a.round(&h), form: o.form, lenient: true,
 	}
 	switch {
 	case o.tool:
@@ -172,7 +175,7 @@ func Builder[S any, P Stateful[S]](a ReAct[S]) *graph.Builder[S] {
 		}
 		AddTools[S, P](b, NodeTools, Tools[S]{
 			Tools: a.Tools, Choose: a.Choose, OnError: a.OnError, Parallel: a.Parallel, Approve: a.Approve, Direct: a.Direct,
-			Use: a.Use, ofAgent: true, end: end,
+			Use: wraps(a.Use), end: end,
 		}, opts...)
 		b.AddEdge(NodeTools, first)
 	}

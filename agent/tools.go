@@ -59,10 +59,8 @@ type Tools[S any] struct {
 	team  *team  // of a supervisor; nil: none
 	round string // tells the rounds of one task apart
 	set   *tool.Set
-	state *S // of the task; for tools that take it
-
-	ofAgent bool   // which has checked Use
-	end     string // the node that follows an answer of Direct; empty: graph.End
+	state *S     // of the task; for tools that take it
+	end   string // the node that follows an answer of Direct; empty: graph.End
 }
 
 // ErrorPolicy says what happens when a tool fails.
@@ -137,9 +135,7 @@ func AddToolsConditionalEdges[S any, P Stateful[S]](b *graph.Builder[S], llm, to
 // check prepares the node, and returns what is wrong with the declaration.
 func (t *Tools[S]) check() error {
 	set, err := tool.NewSet(slices.Concat(t.Tools, t.team.tools())...)
-	if !t.ofAgent {
-		err = errors.Join(err, wrapsOnly(t.Use))
-	}
+	err = errors.Join(err, wrapsOnly(t.Use))
 	if t.set = set; err != nil || t.Choose != nil {
 		return err
 	}

@@ -18,22 +18,71 @@ import (
 // error fails the turn.
 type Check func(ctx context.Context, text string) (instead string, err error)
 
-// GuardInput checks what the user says before the agent does anything with it. What may
-// not stand is answered with what the check returns, and the turn ends.
+// GuardInput checks what the user says, each message once, before the agent does anything
+// with it. What may not stand is answered with what the check returns, and the turn ends.
 func GuardInput[S any, P agent.Stateful[S]](check Check) agent.Middleware[S] {
-	return agent.Middleware[S]{Name: "guard_input", BeforeAgent: func(ctx context.Context, s *S) (agent.Next, error) {
+	const name = "guard_input"
+	return agent.Middleware[S]{Name: name, BeforeAgent: func(ctx context.Context, s *S) (agent.Next, error) {
 		st := P(s).AgentState()
-		text := st.UserInput
-		if last := st.Messages.Last(); text == "" && last.Role == chat.RoleUser {
-			text = last.Text()
-		}
-		instead, err := check(ctx, text)
-		if err != nil || instead == "" {
+		messages, before, err := news(st, name)
+		if err != nil {
 			return agent.Onward, err
 		}
-		st.Reply(instead)
-		return agent.ToEnd, nil
+		var texts []string
+		for _, m := range messages {
+			if m.Role == chat.RoleUser && digest(m.Text()) != before { // which was the input then
+				texts = append(texts, m.Text())
+			}
+		}
+		if st.UserInput != "" {
+			texts = append(texts, st.UserInput)
+		}
+		for _, text := range texts {
+			if instead, err := check(ctx, text); err != nil {
+				return agent.Onward, err
+			} else if instead != "" {
+				st.Reply(instead)
+				return agent.ToEnd, nil
+			}
+		}
+		return agent.Onward, nil
 	}}
+}
+
+// seen is how far a middleware has looked through a conversation.
+type seen struct {
+	Last  string `json:"last,omitempty"`  // ID of the last message
+	Input string `json:"input,omitempty"` // a digest of what the user had said that was no message yet
+}
+
+// digest stands for a text where that itself must not be kept.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// news returns the messages that came since a middleware of a name called it last, whoever
+// made them up, and a digest of what the user's input was then.
+func news(st *agent.State, name string) (messages []chat.Message, input string, err error) {
+	was, err := agent.Kept[seen](st, name)
+	if err != nil {
+		return nil, "", err
+	}
+	for m := range st.Messages.Backward() {
+		if was.Last != "" && m.ID == was.Last {
+			break
+		}
+		messages = append(messages, m)
+	}
+	slices.Reverse(messages)
+	now := seen{Last: st.Messages.Last().ID}
+	if st.UserInput != "" {
+		now.Input = digest(st.UserInput)
+	}
+	if now == was {
+		return messages, was.Input, nil
+	}
+	return messages, was.Input, agent.Keep(st, name, now)
 }
 
 // GuardOutput checks the model's answers before anybody is given them. What may not stand is
@@ -62,15 +111,42 @@ type Kind struct {
 	Name    string // stands in the text instead: [REDACTED_<NAME>]
 	Pattern *regexp.Regexp
 
-	// Is, if set, says which matches of the pattern are meant.
+	// Is, if set, says which matches of the pattern are meant. Of one that isn't, a part
+	// may be: words of it, with spaces or hyphens between them.
 	Is func(match string) bool
 }
+
+// replace replaces what is found in a text.
+func (k *Kind) replace(text string, by func(match string) string) string {
+	return k.Pattern.ReplaceAllStringFunc(text, func(match string) string {
+		if k.Is == nil || k.Is(match) {
+			return by(match)
+		}
+		return k.within(match, by)
+	})
+}
+
+// within replaces the words of a match that are meant: the first, and of these the most.
+func (k *Kind) within(match string, by func(match string) string) string {
+	words := word.FindAllStringIndex(match, -1)
+	for i := range words {
+		for j := len(words) - 1; j >= i; j-- {
+			from, to := words[i][0], words[j][1]
+			if to-from < len(match) && k.Is(match[from:to]) {
+				return match[:from] + by(match[from:to]) + k.within(match[to:], by)
+			}
+		}
+	}
+	return match
+}
+
+var word = regexp.MustCompile(`[^ \-]+`)
 
 // Kinds of personal data.
 var (
 	Email      = Kind{Name: "email", Pattern: regexp.MustCompile(`[A-Za-z0-9._%+\-]+@[A-Za-z0-9\-]+(?:\.[A-Za-z0-9\-]+)*\.[A-Za-z]{2,}`)}
 	CreditCard = Kind{Name: "credit_card", Pattern: regexp.MustCompile(`\b\d(?:[ \-]?\d){12,18}\b`), Is: luhn}
-	IPAddress  = Kind{Name: "ip", Pattern: regexp.MustCompile(`[0-9A-Fa-f:.]*[0-9A-Fa-f][:.][0-9A-Fa-f:.]+`), Is: func(m string) bool { return net.ParseIP(m) != nil }}
+	IPAddress  = Kind{Name: "ip", Pattern: regexp.MustCompile(`(?:[0-9A-Fa-f]{0,4}:){2,7}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4})|\b(?:\d{1,3}\.){3}\d{1,3}\b`), Is: func(m string) bool { return net.ParseIP(m) != nil }}
 	MACAddress = Kind{Name: "mac", Pattern: regexp.MustCompile(`\b(?:[0-9A-Fa-f]{2}[:\-]){5}[0-9A-Fa-f]{2}\b`)}
 	URL        = Kind{Name: "url", Pattern: regexp.MustCompile(`https?://[^\s"'<>]+`)}
 )
@@ -126,28 +202,30 @@ func Redact[S any, P agent.Stateful[S]](r Redaction) agent.Middleware[S] {
 	if !r.Input && !r.Results && !r.Output {
 		r.Input, r.Results = true, true
 	}
-	m := agent.Middleware[S]{Name: "redact", BeforeModel: func(_ context.Context, s *S) (agent.Next, error) {
+	const name = "redact"
+	m := agent.Middleware[S]{Name: name, BeforeModel: func(_ context.Context, s *S) (agent.Next, error) {
 		st := P(s).AgentState()
 		found := ""
 		if r.Input {
 			st.UserInput = r.apply(st.UserInput, &found)
 		}
-		var changed []chat.Message
-		for m := range st.Messages.Backward() {
-			if m.Role == chat.RoleAssistant { // what stands before was seen
-				break
+		messages, _, err := news(st, name)
+		if err != nil {
+			return agent.Onward, err
+		}
+		for _, m := range messages {
+			in, none := &found, ""
+			switch {
+			case r.Input && m.Role == chat.RoleUser:
+			case r.Results && m.Role == chat.RoleTool:
+				in = &none
+			default:
+				continue
 			}
-			if r.Input && m.Role == chat.RoleUser {
-				if c, ok := r.message(m, &found); ok {
-					changed = append(changed, c)
-				}
-			} else if none := ""; r.Results && m.Role == chat.RoleTool {
-				if c, ok := r.message(m, &none); ok {
-					changed = append(changed, c)
-				}
+			if c, ok := r.message(m, in); ok {
+				st.Messages.Add(c)
 			}
 		}
-		st.Messages.Add(changed...)
 		if r.Way == Block && found != "" {
 			st.Reply(fmt.Sprintf("I can't take that: please leave out what looks like %s.", strings.ReplaceAll(found, "_", " ")))
 			return agent.ToEnd, nil
@@ -195,10 +273,7 @@ func (r *Redaction) parts(parts []chat.Part, found *string) ([]chat.Part, bool) 
 
 func (r *Redaction) apply(text string, found *string) string {
 	for _, k := range r.Kinds {
-		text = k.Pattern.ReplaceAllStringFunc(text, func(match string) string {
-			if k.Is != nil && !k.Is(match) {
-				return match
-			}
+		text = k.replace(text, func(match string) string {
 			*found = k.Name
 			switch r.Way {
 			case Mask:

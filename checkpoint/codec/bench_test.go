@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
@@ -133,7 +134,7 @@ func BenchmarkConversation(b *testing.B) {
 			start := time.Now()
 			var head checkpoint.ID
 			for _, r := range rs {
-				mustWrite(b, s, &checkpoint.Write{Log: log1, Record: r, Head: head})
+				logtest.Write(b, s, &checkpoint.Write{Log: log1, Record: r, Head: head})
 				head = r.ID
 			}
 			written += time.Since(start)

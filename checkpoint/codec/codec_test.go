@@ -15,6 +15,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
 	"github.com/superstep-dev/superstep/checkpoint/file"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/internal/race"
 )
@@ -167,15 +168,6 @@ func diskBytes(t testing.TB, path string) []byte {
 	return all
 }
 
-func mustWrite(t testing.TB, s checkpoint.Store, w *checkpoint.Write) checkpoint.Written {
-	t.Helper()
-	out, err := s.Write(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 // sample returns n records of a log, with something in every part.
 func sample(log checkpoint.Log, n int) []*checkpoint.Record {
 	run := checkpoint.NewRunID()
@@ -201,7 +193,7 @@ func fill(t testing.TB, s checkpoint.Store, log checkpoint.Log, n int) []*checkp
 	rs := sample(log, n)
 	var head checkpoint.ID
 	for _, r := range rs {
-		mustWrite(t, s, &checkpoint.Write{Log: log, Record: r, Head: head})
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Record: r, Head: head})
 		head = r.ID
 	}
 	return rs

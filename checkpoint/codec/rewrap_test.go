@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 )
 
 // everything reads a thread, as JSON would show it.
@@ -68,10 +69,10 @@ func TestRotation(t *testing.T) {
 			sub := fill(t, s1, checkpoint.Log{Thread: "t-1", Namespace: "n"}, 2)
 			tip := rs[4].ID
 			for i, name := range []string{"c", "a", "b"} {
-				mustWrite(t, s1, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, name, fmt.Sprint(i))}})
+				logtest.Write(t, s1, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, name, fmt.Sprint(i))}})
 			}
 			event := checkpoint.Result{Epoch: checkpoint.EventsEpoch, Kind: checkpoint.KindEvent, Name: "e", Data: []byte(`{}`)}
-			mustWrite(t, s1, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{event}})
+			logtest.Write(t, s1, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{event}})
 			want := everything(t, s1, "t-1", tip, checkpoint.EventsEpoch)
 
 			// The new key writes, the old one reads, and names are found whichever wrote.
@@ -79,11 +80,11 @@ func TestRotation(t *testing.T) {
 			if got := everything(t, s2, "t-1", tip, checkpoint.EventsEpoch); !reflect.DeepEqual(got, want) {
 				t.Fatalf("got %v, want %v", got, want)
 			}
-			if n := mustWrite(t, s2, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, "a", `"again"`)}}).Ignored; n != 1 {
+			if n := logtest.Write(t, s2, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, "a", `"again"`)}}).Ignored; n != 1 {
 				t.Fatalf("%d results ignored, want the one that was there", n)
 			}
 			gone := once(tip, "c", "")
-			mustWrite(t, s2, &checkpoint.Write{Log: log1, Remove: []checkpoint.ResultKey{gone.Key()}, Results: []checkpoint.Result{once(tip, "d", `3`)}})
+			logtest.Write(t, s2, &checkpoint.Write{Log: log1, Remove: []checkpoint.ResultKey{gone.Key()}, Results: []checkpoint.Result{once(tip, "d", `3`)}})
 			want = everything(t, s2, "t-1", tip, checkpoint.EventsEpoch)
 			only := mustWrap(t, inner, Options{Keys: testRing("k2")})
 			if _, err := only.Get(t.Context(), log1, rs[0].ID); !errors.Is(err, ErrKey) {
@@ -121,19 +122,19 @@ func TestFirstEncryption(t *testing.T) {
 				if len(rs) > 0 {
 					head = rs[len(rs)-1].ID
 				}
-				mustWrite(t, inner, &checkpoint.Write{Log: log1, Record: r, Head: head})
+				logtest.Write(t, inner, &checkpoint.Write{Log: log1, Record: r, Head: head})
 				rs = append(rs, r)
 			}
 			tip := rs[3].ID
 			replaced := checkpoint.Result{Epoch: tip, Kind: checkpoint.KindOpen, Data: []byte(`[1]`), Replace: true}
-			mustWrite(t, inner, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, "a", `1`), once(tip, "b", `2`), replaced, once(tip, "c", `3`)}})
+			logtest.Write(t, inner, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(tip, "a", `1`), once(tip, "b", `2`), replaced, once(tip, "c", `3`)}})
 
 			// While it is going on, what stands in clear counts.
 			s := mustWrap(t, inner, Options{Keys: testRing("k1"), AllowPlain: true})
 			b := once(tip, "b", "")
 			replaced.Data = []byte(`[2]`)
 			w := &checkpoint.Write{Log: log1, Remove: []checkpoint.ResultKey{b.Key()}, Results: []checkpoint.Result{once(tip, "a", `"again"`), once(tip, "b", `"new"`), replaced}}
-			if n := mustWrite(t, s, w).Ignored; n != 1 {
+			if n := logtest.Write(t, s, w).Ignored; n != 1 {
 				t.Fatalf("%d results ignored, want 1", n)
 			}
 			want := everything(t, s, "t-1", tip)
@@ -180,13 +181,13 @@ func TestRewrapLeavesRunsAlone(t *testing.T) {
 		t.Fatalf("got error %v", err)
 	}
 	release(false)
-	f := mustWrite(t, s, &checkpoint.Write{Log: log1, Claim: true, Holder: "a run", Lease: time.Hour}).Fence
+	f := logtest.Write(t, s, &checkpoint.Write{Log: log1, Claim: true, Holder: "a run", Lease: time.Hour}).Fence
 	if _, err := s.Rewrap(t.Context(), "t-1"); !errors.Is(err, checkpoint.ErrBusy) {
 		t.Fatalf("got error %v", err)
 	}
-	mustWrite(t, s, &checkpoint.Write{Log: log1, Fence: f, Release: true})
+	logtest.Write(t, s, &checkpoint.Write{Log: log1, Fence: f, Release: true})
 	rewrap(t, s, 3)
-	mustWrite(t, s, &checkpoint.Write{Log: log1, Fence: f}) // it took nothing over
+	logtest.Write(t, s, &checkpoint.Write{Log: log1, Fence: f}) // it took nothing over
 }
 
 // 35 MB are sealed anew in more than one rewrite.
@@ -200,7 +201,7 @@ func TestCopyInBatches(t *testing.T) {
 	}
 	for _, r := range sample(log1, 5) {
 		r.Changes[0].Data = big
-		mustWrite(t, s, &checkpoint.Write{Log: log1, Record: r, Head: head})
+		logtest.Write(t, s, &checkpoint.Write{Log: log1, Record: r, Head: head})
 		head = r.ID
 	}
 	if err := s.Copy(t.Context(), "t-1", "t-2"); err != nil {
@@ -238,7 +239,7 @@ func TestVerify(t *testing.T) {
 	s := mustWrap(t, m, Options{Keys: testRing("k1")})
 	rs := fill(t, s, log1, 3)
 	other := fill(t, s, checkpoint.Log{Thread: "t-2"}, 2)
-	mustWrite(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(rs[2].ID, "a", `1`)}})
+	logtest.Write(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(rs[2].ID, "a", `1`)}})
 	find := func(thread checkpoint.ThreadID) (out []string) {
 		for c, err := range s.Verify(t.Context(), thread) {
 			if err != nil {
@@ -336,7 +337,7 @@ func TestOptionsMayChange(t *testing.T) {
 			s := mustWrap(t, inner, o)
 			r.Changes[0].Data = fmt.Appendf(nil, `"%0200d"`, i)
 			res := once("e", fmt.Sprint(i), fmt.Sprintf(`"superstep:sealed:%0200d"`, i))
-			mustWrite(t, s, &checkpoint.Write{Log: log1, Record: r, Head: head, Results: []checkpoint.Result{res}})
+			logtest.Write(t, s, &checkpoint.Write{Log: log1, Record: r, Head: head, Results: []checkpoint.Result{res}})
 			head = r.ID
 		}
 		n := 0

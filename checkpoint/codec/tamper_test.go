@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 )
 
 // meddler changes what is read, as somebody does who can write to the database.
@@ -121,7 +122,7 @@ func TestChangedBytesAreRefused(t *testing.T) {
 		s := mustWrap(t, m, o)
 		rs := fill(t, s, log1, 2)
 		last := rs[1]
-		mustWrite(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(last.ID, "secret-name", `"secret-result"`)}})
+		logtest.Write(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(last.ID, "secret-name", `"secret-result"`)}})
 		if _, _, err := s.Head(t.Context(), log1); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +179,7 @@ func TestChangedPlacesAreRefused(t *testing.T) {
 	m := &meddler{Memory: checkpoint.NewMemory()}
 	s := mustWrap(t, m, forms[0].Options)
 	last := fill(t, s, log1, 3)[2]
-	mustWrite(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(last.ID, "secret-name", `1`)}})
+	logtest.Write(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(last.ID, "secret-name", `1`)}})
 	for what, f := range map[string]func(r *checkpoint.Record){
 		"ID": func(r *checkpoint.Record) { r.ID = r.ID.Checkpoint(99) }, "parent": func(r *checkpoint.Record) { r.Parent = "" },
 		"thread": func(r *checkpoint.Record) { r.Log.Thread += "x" }, "namespace": func(r *checkpoint.Record) { r.Log.Namespace = "n" },
@@ -222,13 +223,13 @@ func TestSwappedPartsAreRefused(t *testing.T) {
 		for _, r := range first {
 			c := *r
 			c.Log = log
-			mustWrite(t, s, &checkpoint.Write{Log: log, Record: &c, Head: head})
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Record: &c, Head: head})
 			head = c.ID
 		}
 		branch := *first[1]
 		branch.ID = first[0].ID.Checkpoint(7)
 		branch.Log, branch.Branch, branch.Lineage = log, checkpoint.Branch(branch.ID), []checkpoint.Span{{To: 1}}
-		mustWrite(t, s, &checkpoint.Write{Log: log, Record: &branch, Head: head})
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Record: &branch, Head: head})
 		for r, err := range m.Memory.Records(t.Context(), checkpoint.Query{Log: log, AllBranches: true}) {
 			if err != nil {
 				t.Fatal(err)
@@ -238,7 +239,7 @@ func TestSwappedPartsAreRefused(t *testing.T) {
 		for i, name := range []string{"a", "b"} {
 			for _, epoch := range []checkpoint.ID{"e1", "e2"} {
 				r := once(epoch, name, fmt.Sprint(i))
-				mustWrite(t, s, &checkpoint.Write{Log: log, Results: []checkpoint.Result{r}})
+				logtest.Write(t, s, &checkpoint.Write{Log: log, Results: []checkpoint.Result{r}})
 				rs, _ := m.Memory.Results(t.Context(), log, "", epoch)
 				results[fmt.Sprintf("%v %s %s", log, epoch, name)] = rs[i]
 			}
@@ -314,7 +315,7 @@ func TestPlainTextIsRefused(t *testing.T) {
 		r := fill(t, plain, log1, 1)[0]
 		naked := fill(t, inner, checkpoint.Log{Thread: "t-1", Namespace: "n"}, 1)[0]
 		res := once(r.ID, "secret-name", `"`+strings.Repeat("secret ", 100)+`"`)
-		mustWrite(t, plain, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{res}})
+		logtest.Write(t, plain, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{res}})
 		s := mustWrap(t, inner, forms[0].Options)
 		want := func(err error, place string) {
 			t.Helper()
@@ -367,7 +368,7 @@ func TestKeysThatAreMissing(t *testing.T) {
 	inner := checkpoint.NewMemory()
 	s := mustWrap(t, inner, Options{Keys: testRing("k1")})
 	r := fill(t, s, log1, 1)[0]
-	mustWrite(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(r.ID, "secret-name", `1`)}})
+	logtest.Write(t, s, &checkpoint.Write{Log: log1, Results: []checkpoint.Result{once(r.ID, "secret-name", `1`)}})
 	for _, o := range []Options{{Keys: testRing("k2")}, {}} {
 		other := mustWrap(t, inner, o)
 		_, err := other.Results(t.Context(), log1, "", r.ID)
@@ -408,8 +409,8 @@ func TestNothingSecretOnDisk(t *testing.T) {
 				q := sample(log1, 21)[20]
 				q.Parent, q.Open = last.ID, []checkpoint.OpenTask{{Questions: []checkpoint.Question{{ID: "secret-id", Key: "secret-key", Value: []byte(`"secret-question"`)}}}}
 				q.Snapshot = &checkpoint.Snapshot{Values: []byte(`{"secret-field":1}`)}
-				mustWrite(t, s, &checkpoint.Write{Log: log1, Record: q, Head: last.ID, Results: []checkpoint.Result{once(q.ID, "secret-name", `"secret-result"`)}})
-				mustWrite(t, s, &checkpoint.Write{Log: log1, Drop: &checkpoint.Drop{Epoch: q.ID}, Results: []checkpoint.Result{once(q.ID, "secret-name-2", `"secret-result"`)}})
+				logtest.Write(t, s, &checkpoint.Write{Log: log1, Record: q, Head: last.ID, Results: []checkpoint.Result{once(q.ID, "secret-name", `"secret-result"`)}})
+				logtest.Write(t, s, &checkpoint.Write{Log: log1, Drop: &checkpoint.Drop{Epoch: q.ID}, Results: []checkpoint.Result{once(q.ID, "secret-name-2", `"secret-result"`)}})
 				if _, _, err := s.Head(t.Context(), log1); err != nil {
 					t.Fatal(err)
 				}
@@ -479,7 +480,7 @@ func TestBombs(t *testing.T) {
 	small := mustWrap(t, checkpoint.NewMemory(), Options{MaxSize: 1000, Compress: true, Encoding: CBOR})
 	big := sample(log1, 1)[0]
 	big.Changes[0].Data = []byte(`"` + strings.Repeat("x", 5000) + `"`)
-	mustWrite(t, small, &checkpoint.Write{Log: log1, Record: big})
+	logtest.Write(t, small, &checkpoint.Write{Log: log1, Record: big})
 	if got, _, err := small.Head(t.Context(), log1); err != nil || len(got.Changes[0].Data) != 5002 {
 		t.Errorf("got %v", err)
 	}

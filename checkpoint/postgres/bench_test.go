@@ -8,29 +8,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
 // message is what one record of a conversation holds.
 var message = json.RawMessage(`{"messages":[{"role":"assistant","content":"` + strings.Repeat("x", 440) + `"}]}`)
-
-// step returns the next record of a conversation.
-func step(log checkpoint.Log, run checkpoint.ID, parent checkpoint.ID, seq int64, data json.RawMessage) *checkpoint.Record {
-	id := run.Checkpoint(uint32(seq))
-	return &checkpoint.Record{
-		ID: id, Parent: parent, Log: log, Seq: seq, Epoch: id, Step: int(seq), Source: checkpoint.SourceLoop,
-		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, int(seq), time.UTC), Graph: "chat", Version: 1,
-		Changes: []checkpoint.Change{{Node: "agent", Data: data}}, Tasks: []checkpoint.Task{{Node: "agent", From: "agent"}},
-		Recent: []string{"agent"},
-	}
-}
 
 // durableURL returns a server that syncs every commit, as servers do.
 func durableURL(b *testing.B) string {
@@ -71,7 +60,7 @@ func BenchmarkAppend(b *testing.B) {
 					log, run := checkpoint.Log{Thread: checkpoint.ThreadID(fmt.Sprint("t", i))}, checkpoint.NewRunID()
 					var parent checkpoint.ID
 					for seq := int64(1); more(); seq++ {
-						r := step(log, run, parent, seq, message)
+						r := logtest.Step(log, run, parent, seq, message)
 						w := &checkpoint.Write{Log: log, Record: r, Head: parent}
 						if parent != "" {
 							w.Drop = &checkpoint.Drop{Epoch: parent}
@@ -92,7 +81,7 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkBareInsert is the loop to compare with: one row a commit, prepared, the
 // same driver, server and bytes.
 func BenchmarkBareInsert(b *testing.B) {
-	meta, data, err := checkpoint.MarshalBody(step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message))
+	meta, data, err := checkpoint.MarshalBody(logtest.Step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message))
 	if err != nil {
 		b.Fatal(err)
 	}

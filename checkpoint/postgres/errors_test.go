@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -182,7 +183,7 @@ func TestProgramsThatStartAtOnce(t *testing.T) {
 			}
 			defer s.Close()
 			log := checkpoint.Log{Thread: checkpoint.ThreadID(fmt.Sprint("t", i))}
-			if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, checkpoint.NewRunID(), "", 1, message)}); err != nil {
+			if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, checkpoint.NewRunID(), "", 1, message)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -214,7 +215,7 @@ func TestAReadOnlyServer(t *testing.T) {
 	head := write(t, s, "t", 1)
 	readOnly.Store(true)
 	log := checkpoint.Log{Thread: "t"}
-	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 2, message), Head: head})
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, head.Run(), head, 2, message), Head: head})
 	wantError(t, err, postgres.ErrReadOnly, "primary")
 	wantError(t, s.Delete(t.Context(), "t"), postgres.ErrReadOnly)
 	if n := count(t, s, "t"); n != 1 {
@@ -255,7 +256,7 @@ func TestTablesThatWereDropped(t *testing.T) {
 	head := write(t, s, "t", 1)
 	exec(t, url, `DROP SCHEMA `+quote(sameSchema(t, s))+` CASCADE`)
 	log := checkpoint.Log{Thread: "t"}
-	_, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 2, message), Head: head})
+	_, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, head.Run(), head, 2, message), Head: head})
 	wantError(t, err, postgres.ErrNoTables, "dropped")
 	_, _, err = s.Head(t.Context(), log)
 	wantError(t, err, postgres.ErrNoTables)
@@ -281,7 +282,7 @@ func TestAFullDiskHitsOnlyWhomItHits(t *testing.T) {
 			if i%10 == 0 {
 				data = large
 			}
-			_, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, checkpoint.NewRunID(), "", 1, data)})
+			_, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, checkpoint.NewRunID(), "", 1, data)})
 			switch {
 			case i%10 != 0 && err != nil:
 				t.Error(err)
@@ -323,7 +324,7 @@ func TestAThreadThatAnotherProgramLocks(t *testing.T) {
 		wg.Go(func() { write(t, s, checkpoint.ThreadID(fmt.Sprint("t", i)), 1) })
 	}
 	log := checkpoint.Log{Thread: "held"}
-	w := &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 2, message), Head: head}
+	w := &checkpoint.Write{Log: log, Record: logtest.Step(log, head.Run(), head, 2, message), Head: head}
 	_, err = s.Write(t.Context(), w)
 	wantError(t, err, postgres.ErrLocked, "LockTimeout")
 	wg.Wait()
@@ -370,7 +371,7 @@ func TestAConnectionThatBreaksBeforeTheAnswer(t *testing.T) {
 	// The server gets the write, and its answer is lost.
 	p.mute.Store(true)
 	log := checkpoint.Log{Thread: "t"}
-	w := &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 2, message), Head: head}
+	w := &checkpoint.Write{Log: log, Record: logtest.Step(log, head.Run(), head, 2, message), Head: head}
 	done := make(chan error)
 	go func() {
 		_, err := s.Write(context.Background(), w)
@@ -413,7 +414,7 @@ func TestAServerThatHangs(t *testing.T) {
 	head := write(t, s, "t", 1)
 	p.mute.Store(true)
 	log := checkpoint.Log{Thread: "t"}
-	w := &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 2, message), Head: head}
+	w := &checkpoint.Write{Log: log, Record: logtest.Step(log, head.Run(), head, 2, message), Head: head}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := s.Write(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
@@ -423,7 +424,7 @@ func TestAServerThatHangs(t *testing.T) {
 		t.Fatalf("got error %v, want the context's", err)
 	}
 	other := checkpoint.Log{Thread: "other"}
-	_, err := s.Write(t.Context(), &checkpoint.Write{Log: other, Record: step(other, head.Run(), "", 1, message)})
+	_, err := s.Write(t.Context(), &checkpoint.Write{Log: other, Record: logtest.Step(other, head.Run(), "", 1, message)})
 	if !errors.Is(err, postgres.ErrUnknownOutcome) && !errors.Is(err, postgres.ErrUnavailable) {
 		t.Fatalf("got error %v", err)
 	}
@@ -440,7 +441,7 @@ func write(t *testing.T, s checkpoint.Store, thread checkpoint.ThreadID, n int) 
 	log, run := checkpoint.Log{Thread: thread}, checkpoint.NewRunID()
 	var parent checkpoint.ID
 	for seq := range int64(n) {
-		r := step(log, run, parent, seq+1, message)
+		r := logtest.Step(log, run, parent, seq+1, message)
 		if _, err := s.Write(context.Background(), &checkpoint.Write{Log: log, Record: r, Head: parent}); err != nil {
 			t.Error(err)
 			return ""

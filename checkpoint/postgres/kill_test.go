@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -54,7 +55,7 @@ func disturbed(t *testing.T, s *postgres.Store, disturb func()) {
 					return
 				default:
 				}
-				r := step(log, run, parent, seq, message)
+				r := logtest.Step(log, run, parent, seq, message)
 				w := &checkpoint.Write{Log: log, Record: r, Head: parent, Results: []checkpoint.Result{{Epoch: r.ID, Kind: checkpoint.KindOnce, Data: message}}}
 				if parent != "" {
 					w.Drop = &checkpoint.Drop{Epoch: parent}
@@ -166,7 +167,7 @@ func TestAServerThatIsAway(t *testing.T) {
 	log := checkpoint.Log{Thread: "t"}
 	var err error
 	for range 20 { // a connection that broke may be met first
-		if _, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, head.Run(), head, 3, message), Head: head}); errors.Is(err, postgres.ErrUnavailable) {
+		if _, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, head.Run(), head, 3, message), Head: head}); errors.Is(err, postgres.ErrUnavailable) {
 			break
 		}
 	}
@@ -250,7 +251,7 @@ func TestTwoProgramsOnTheSameThreads(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				r := step(log, run, parent, seq+1, message)
+				r := logtest.Step(log, run, parent, seq+1, message)
 				n++
 				r.ID = run.Checkpoint(n)
 				r.Epoch = r.ID
@@ -286,7 +287,7 @@ func TestNamesOfAnyLengthAndBytes(t *testing.T) {
 	for _, thread := range names {
 		for _, ns := range append(names, "") {
 			log, run := checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: ns}, checkpoint.NewRunID()
-			r := step(log, run, "", 1, message)
+			r := logtest.Step(log, run, "", 1, message)
 			w := &checkpoint.Write{Log: log, Record: r}
 			for _, name := range names {
 				w.Results = append(w.Results, checkpoint.Result{Epoch: r.ID, Kind: checkpoint.ResultKind(name), Name: name, Data: []byte(`1`)})
@@ -453,7 +454,7 @@ func TestEveryQueryUsesAnIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := step(log, checkpoint.NewRunID(), head.ID, head.Seq+1, message)
+		r := logtest.Step(log, checkpoint.NewRunID(), head.ID, head.Seq+1, message)
 		out, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: r, Head: head.ID, Claim: true, Holder: "me", Lease: time.Hour, Drop: &checkpoint.Drop{Epoch: head.ID}})
 		if err != nil {
 			t.Fatal(err)

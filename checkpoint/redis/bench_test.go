@@ -5,6 +5,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
@@ -18,11 +19,11 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		seq++
-		r := step(log, run, parent, seq, message)
+		r := logtest.Step(log, run, parent, seq, logtest.Message)
 		w := &checkpoint.Write{Log: log, Record: r, Head: parent}
 		if parent != "" {
 			w.Drop = &checkpoint.Drop{Epoch: parent}
-			w.Results = []checkpoint.Result{{Epoch: parent, Kind: checkpoint.KindChanges, Data: message}, {Epoch: parent, Kind: checkpoint.KindRouting, Data: []byte(`{"static":true}`)}}
+			w.Results = []checkpoint.Result{{Epoch: parent, Kind: checkpoint.KindChanges, Data: logtest.Message}, {Epoch: parent, Kind: checkpoint.KindRouting, Data: []byte(`{"static":true}`)}}
 		}
 		if _, err := s.Write(b.Context(), w); err != nil {
 			b.Fatal(err)
@@ -35,7 +36,7 @@ func BenchmarkAppend(b *testing.B) {
 // client, server and bytes.
 func BenchmarkBareSet(b *testing.B) {
 	c, prefix := client(b, servertest.Redis(b)), newPrefix(b)
-	meta, data, err := checkpoint.MarshalBody(step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message))
+	meta, data, err := checkpoint.MarshalBody(logtest.Step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, logtest.Message))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -73,14 +74,14 @@ func TestHowOftenTheServerIsAsked(t *testing.T) {
 	run := checkpoint.NewRunID()
 	var head checkpoint.ID
 	appended := func(seq int) (commands int) {
-		r := step(log, run, head, int64(seq), message)
+		r := logtest.Step(log, run, head, int64(seq), logtest.Message)
 		stats(t, c)
 		w := &checkpoint.Write{Log: log, Head: head, Record: r}
 		if head != "" {
 			w.Results = []checkpoint.Result{{Epoch: head, Kind: checkpoint.KindChanges}, {Epoch: r.ID, Kind: checkpoint.KindOnce}}
 			w.Drop = &checkpoint.Drop{Epoch: head}
 		}
-		mustWrite(t, s, w)
+		logtest.Write(t, s, w)
 		scripts, commands := stats(t, c)
 		if scripts != 1 && seq > 1 {
 			t.Fatalf("%d requests for an append", scripts)
@@ -124,15 +125,15 @@ func TestHowOftenTheServerIsAsked(t *testing.T) {
 	run, parent := checkpoint.NewRunID(), checkpoint.ID("")
 	data := append(append([]byte(`"`), bytes.Repeat([]byte("x"), 300<<10)...), '"')
 	for seq := range int64(16) {
-		r := step(big, run, parent, seq+1, data)
-		mustWrite(t, s, &checkpoint.Write{Log: big, Head: parent, Record: r})
+		r := logtest.Step(big, run, parent, seq+1, data)
+		logtest.Write(t, s, &checkpoint.Write{Log: big, Head: parent, Record: r})
 		parent = r.ID
 	}
 	asked("16 records of 300 kB", 1+4, read(checkpoint.Query{Log: big}))
 	asked("16 records of 300 kB without data", 1+1, read(checkpoint.Query{Log: big, Meta: true}))
 
 	for i := range 300 {
-		write(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(fmt.Sprint("many", i))}, 1)
+		logtest.Begin(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(fmt.Sprint("many", i))}, 1)
 	}
 	list := func(f checkpoint.ThreadFilter, want int) func() {
 		return func() {
@@ -176,7 +177,7 @@ func TestHowOftenTheServerIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats(t, c)
-	if left := count(t, s, log); left != 11 {
+	if left := logtest.Count(t, s, log); left != 11 {
 		t.Fatalf("%d records left, want 11", left)
 	}
 	if _, commands := stats(t, c); commands > 50 {
@@ -218,7 +219,7 @@ func TestAConversation(t *testing.T) {
 			seq++
 			r.ID, r.Parent, r.Log, r.Seq = run.Checkpoint(uint32(n+1)), parent, log, seq
 			r.Epoch, r.Step, r.CreatedAt, r.Graph, r.Version = r.ID, n, time.Now().UTC(), "chat", 1
-			mustWrite(t, s, &checkpoint.Write{Log: log, Record: r, Head: parent})
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Record: r, Head: parent})
 			parent = r.ID
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -114,7 +115,7 @@ func TestPasswordsAndRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	write(t, s, checkpoint.Log{Thread: "t"}, 1)
+	logtest.Begin(t, s, checkpoint.Log{Thread: "t"}, 1)
 
 	admin := client(t, at(":open%20sesame"))
 	set(t, admin, "ACL", "SETUSER", "reader", "on", ">pw", "~superstep:*", "+@all", "-@write")
@@ -123,7 +124,7 @@ func TestPasswordsAndRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if n := count(t, r, checkpoint.Log{Thread: "t"}); n != 1 {
+	if n := logtest.Count(t, r, checkpoint.Log{Thread: "t"}); n != 1 {
 		t.Fatalf("%d records", n)
 	}
 	_, err = r.Write(t.Context(), &checkpoint.Write{Log: checkpoint.Log{Thread: "t"}, Claim: true})
@@ -137,7 +138,7 @@ func TestPasswordsAndRights(t *testing.T) {
 	}
 	defer l.Close()
 	log := checkpoint.Log{Thread: "u"}
-	head := write(t, l, log, 600)
+	head := logtest.Begin(t, l, log, 600)
 	var gone []checkpoint.ID
 	for r := range l.Records(t.Context(), checkpoint.Query{Log: log, To: 550, Meta: true}) {
 		gone = append(gone, r.ID)
@@ -163,16 +164,16 @@ func TestAReadOnlyReplica(t *testing.T) {
 	}
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 2)
+	head := logtest.Begin(t, s, log, 2)
 	c := client(t, server.URL())
 	set(t, c, "REPLICAOF", "127.0.0.1", "1")
 	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true})
 	wantError(t, err, redis.ErrReadOnly, "replica", "primary")
-	if n := count(t, s, log); n != 2 { // reading goes on
+	if n := logtest.Count(t, s, log); n != 2 { // reading goes on
 		t.Fatal(n)
 	}
 	set(t, c, "REPLICAOF", "NO", "ONE")
-	mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: step(log, checkpoint.NewRunID(), head, 3, message)})
+	logtest.Write(t, s, &checkpoint.Write{Log: log, Head: head, Record: logtest.Step(log, checkpoint.NewRunID(), head, 3, logtest.Message)})
 }
 
 func TestAServerOutOfMemory(t *testing.T) {
@@ -183,14 +184,14 @@ func TestAServerOutOfMemory(t *testing.T) {
 	}
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 2)
+	head := logtest.Begin(t, s, log, 2)
 	e := checkpoint.Result{Epoch: head, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
-	fence := mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{e}}).Fence
+	fence := logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{e}}).Fence
 	before := dump(t, client(t, server.URL()))
 	c := client(t, server.URL())
 	set(t, c, "CONFIG", "SET", "maxmemory", "1")
 	for _, w := range []*checkpoint.Write{
-		{Log: log, Head: head, Record: step(log, checkpoint.NewRunID(), head, 3, message), Drop: &checkpoint.Drop{Epoch: head}},
+		{Log: log, Head: head, Record: logtest.Step(log, checkpoint.NewRunID(), head, 3, logtest.Message), Drop: &checkpoint.Drop{Epoch: head}},
 		{Log: log, Fence: fence, Lease: time.Hour, Holder: "me"},
 		{Log: log, Remove: []checkpoint.ResultKey{e.Key()}, Results: []checkpoint.Result{{Epoch: "x", Kind: checkpoint.KindOnce}}},
 		{Log: log, Claim: true, Holder: "me"},
@@ -201,17 +202,17 @@ func TestAServerOutOfMemory(t *testing.T) {
 			t.Fatalf("a write that was refused left\n%s\nbefore it was\n%s", after, before)
 		}
 	}
-	if n := count(t, s, log); n != 2 { // reading goes on
+	if n := logtest.Count(t, s, log); n != 2 { // reading goes on
 		t.Fatal(n)
 	}
 	other := checkpoint.Log{Thread: "u"}
-	_, err = s.Write(t.Context(), &checkpoint.Write{Log: other, Record: step(other, checkpoint.NewRunID(), "", 1, message)})
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: other, Record: logtest.Step(other, checkpoint.NewRunID(), "", 1, logtest.Message)})
 	wantError(t, err, redis.ErrFull)
 	if err := s.Delete(t.Context(), "t"); err != nil { // and so does making room
 		t.Fatal(err)
 	}
 	set(t, c, "CONFIG", "SET", "maxmemory", "0")
-	write(t, s, log, 1)
+	logtest.Begin(t, s, log, 1)
 }
 
 // dump returns all keys and what they hold.
@@ -305,7 +306,7 @@ func TestKeysOfOthers(t *testing.T) {
 			before := keys(t, c, p)
 			_, err := s.Write(t.Context(), &checkpoint.Write{
 				Log: log, Claim: true, Holder: "me", Lease: time.Hour, Wake: true,
-				Record: step(log, checkpoint.NewRunID(), "", 1, message), Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}},
+				Record: logtest.Step(log, checkpoint.NewRunID(), "", 1, logtest.Message), Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}},
 			})
 			wantError(t, err, redis.ErrForeign, p, "nothing was written")
 			if after := keys(t, c, p); len(after) != len(before) {
@@ -387,7 +388,7 @@ func TestDamage(t *testing.T) {
 	}
 	result := func(t *testing.T, p string) string {
 		t.Helper()
-		mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
+		logtest.Write(t, openAt(t, p), &checkpoint.Write{Log: log, Results: []checkpoint.Result{{Epoch: "e", Kind: checkpoint.KindOnce}}})
 		return side(t, p, "r")
 	}
 	for name, x := range map[string]struct {
@@ -435,7 +436,7 @@ func TestDamage(t *testing.T) {
 		"another version":  {func(t *testing.T, p string) { set(t, c, "HSET", p+"t:{t}", "v", "7") }, nil, "its version"},
 		"another time":     {func(t *testing.T, p string) { set(t, c, "HSET", p+"i:at", "t", ";80;;") }, nil, "its header says"},
 		"an index without the thread": {func(t *testing.T, p string) {
-			mustWrite(t, openAt(t, p), &checkpoint.Write{Log: log, Wake: true})
+			logtest.Write(t, openAt(t, p), &checkpoint.Write{Log: log, Wake: true})
 			set(t, c, "DEL", p+"i:due")
 		}, nil, "the thread is not in it"},
 	} {
@@ -443,8 +444,8 @@ func TestDamage(t *testing.T) {
 			p := newPrefix(t)
 			s := openAt(t, p)
 			defer s.Close()
-			write(t, s, log, 3)
-			write(t, s, checkpoint.Log{Thread: "fine"}, 3)
+			logtest.Begin(t, s, log, 3)
+			logtest.Begin(t, s, checkpoint.Log{Thread: "fine"}, 3)
 			for d, err := range s.Verify(t.Context(), "") {
 				t.Fatalf("an intact store has damage: %v, %v", d, err)
 			}
@@ -485,7 +486,7 @@ func TestANewerRecordIsRefused(t *testing.T) {
 	s := openAt(t, p)
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	write(t, s, log, 1)
+	logtest.Begin(t, s, log, 1)
 	c := client(t, servertest.Redis(t))
 	b, err := c.HGet(t.Context(), p+"t:{t}:m:", "1").Bytes()
 	if err != nil {

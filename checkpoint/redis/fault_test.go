@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -115,41 +116,41 @@ func TestALostAnswer(t *testing.T) {
 				defer other.Close()
 				log := checkpoint.Log{Thread: "t"}
 				run := checkpoint.NewRunID()
-				first := step(log, run, "", 1, message)
+				first := logtest.Step(log, run, "", 1, logtest.Message)
 				once := checkpoint.Result{Epoch: first.ID, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
 
 				p.arm(times, nil)
-				w := mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour, Record: first})
+				w := logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour, Record: first})
 				fence := w.Fence
 				p.arm(times, nil)
-				if w = mustWrite(t, s, &checkpoint.Write{Log: log, Fence: fence, Results: []checkpoint.Result{once}}); w.Ignored != 0 {
+				if w = logtest.Write(t, s, &checkpoint.Write{Log: log, Fence: fence, Results: []checkpoint.Result{once}}); w.Ignored != 0 {
 					t.Fatalf("%d results ignored: its own", w.Ignored)
 				}
 				p.arm(times, nil)
-				if w = mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a"}); w.Fence != fence+1 {
+				if w = logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a"}); w.Fence != fence+1 {
 					t.Fatalf("fence %d after two claims, %d after one", w.Fence, fence)
 				}
-				if n := count(t, other, log); n != 1 {
+				if n := logtest.Count(t, other, log); n != 1 {
 					t.Fatalf("%d records", n)
 				}
 
 				// Somebody else writes before the write is sent again.
-				second := step(log, run, first.ID, 2, message)
+				second := logtest.Step(log, run, first.ID, 2, logtest.Message)
 				p.arm(times, func() {
-					mustWrite(t, other, &checkpoint.Write{Log: log, Claim: true})
+					logtest.Write(t, other, &checkpoint.Write{Log: log, Claim: true})
 				})
-				w = mustWrite(t, s, &checkpoint.Write{Log: log, Fence: fence + 1, Head: first.ID, Record: second, Results: []checkpoint.Result{once}})
+				w = logtest.Write(t, s, &checkpoint.Write{Log: log, Fence: fence + 1, Head: first.ID, Record: second, Results: []checkpoint.Result{once}})
 				if w.Fence != fence+1 || w.Ignored != 1 {
 					t.Fatalf("got %+v, want what the first try was answered", w)
 				}
 				late := checkpoint.Result{Epoch: second.ID, Kind: checkpoint.KindOnce}
 				p.arm(times, func() {
-					mustWrite(t, other, &checkpoint.Write{Log: log, Wake: true})
+					logtest.Write(t, other, &checkpoint.Write{Log: log, Wake: true})
 				})
-				if w = mustWrite(t, s, &checkpoint.Write{Log: log, Results: []checkpoint.Result{late}}); w.Ignored != 0 {
+				if w = logtest.Write(t, s, &checkpoint.Write{Log: log, Results: []checkpoint.Result{late}}); w.Ignored != 0 {
 					t.Fatalf("%d results ignored: its own", w.Ignored)
 				}
-				if n := count(t, other, log); n != 2 {
+				if n := logtest.Count(t, other, log); n != 2 {
 					t.Fatalf("%d records", n)
 				}
 
@@ -161,7 +162,7 @@ func TestALostAnswer(t *testing.T) {
 				if err := s.Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: second.ID, Remove: []checkpoint.ID{first.ID}}); err != nil {
 					t.Fatal(err)
 				}
-				if n := count(t, other, log); n != 1 {
+				if n := logtest.Count(t, other, log); n != 1 {
 					t.Fatalf("%d records", n)
 				}
 				p.mu.Lock()
@@ -193,7 +194,7 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
 	p.arm(1000, nil)
-	r := step(log, checkpoint.NewRunID(), "", 1, message)
+	r := logtest.Step(log, checkpoint.NewRunID(), "", 1, logtest.Message)
 	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: r})
 	wantError(t, err, redis.ErrUncertain, "unknown", "read the thread's head")
 	p.arm(0, nil)
@@ -221,11 +222,11 @@ func TestAContextEndsAnyWait(t *testing.T) {
 	}
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 1)
+	head := logtest.Begin(t, s, log, 1)
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	r := step(log, checkpoint.NewRunID(), head, 2, message)
+	r := logtest.Step(log, checkpoint.NewRunID(), head, 2, logtest.Message)
 	for what, f := range map[string]func(ctx context.Context) error{
 		"Write": func(ctx context.Context) error {
 			_, err := s.Write(ctx, &checkpoint.Write{Log: log, Head: head, Record: r})
@@ -274,14 +275,14 @@ func TestAContextEndsAnyWait(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		_ = server.Signal(syscall.SIGCONT)
 	}()
-	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true})
+	logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true})
 	now, _, err := s.Head(t.Context(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := count(t, s, log)
+	n := logtest.Count(t, s, log)
 	time.Sleep(50 * time.Millisecond)
-	if later, _, err := s.Head(t.Context(), log); err != nil || later.ID != now.ID || count(t, s, log) != n {
+	if later, _, err := s.Head(t.Context(), log); err != nil || later.ID != now.ID || logtest.Count(t, s, log) != n {
 		t.Fatalf("a write that was given up came later: %v, %v", later, err)
 	}
 }
@@ -296,9 +297,9 @@ func TestAServerThatForgetsItsScripts(t *testing.T) {
 	c := client(t, server.URL())
 	for i := range 5 {
 		set(t, c, "SCRIPT", "FLUSH")
-		write(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}, 2)
+		logtest.Begin(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}, 2)
 		set(t, c, "SCRIPT", "FLUSH")
-		if n := count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}); n != 2 {
+		if n := logtest.Count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}); n != 2 {
 			t.Fatal(n)
 		}
 	}
@@ -350,7 +351,7 @@ func TestWritesThatAreSentTogether(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				r := step(log, run, head, seq+1, message)
+				r := logtest.Step(log, run, head, seq+1, logtest.Message)
 				once := checkpoint.Result{Epoch: r.ID, Kind: checkpoint.KindOnce}
 				w, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Head: head, Record: r, Results: []checkpoint.Result{once}})
 				if err != nil || w.Ignored != 0 {
@@ -367,7 +368,7 @@ func TestWritesThatAreSentTogether(t *testing.T) {
 	wg.Wait()
 	p.arm(0, nil)
 	for i := range writers {
-		if n := count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('A' + i))}); n != each {
+		if n := logtest.Count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('A' + i))}); n != each {
 			t.Errorf("%d records", n)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -132,12 +133,12 @@ func grow(ctx context.Context, s checkpoint.Store, log checkpoint.Log, ack func(
 	run := checkpoint.NewRunID()
 	for n := uint32(1); ; n++ {
 		seq++
-		r := step(log, run, parent, seq, message)
+		r := logtest.Step(log, run, parent, seq, logtest.Message)
 		r.ID = run.Checkpoint(n)
 		r.Epoch = r.ID
 		next := &checkpoint.Write{Log: log, Fence: w.Fence, Record: r, Head: parent}
 		if parent != "" {
-			res := checkpoint.Result{Epoch: parent, Kind: checkpoint.KindChanges, Data: message}
+			res := checkpoint.Result{Epoch: parent, Kind: checkpoint.KindChanges, Data: logtest.Message}
 			if _, err := s.Write(ctx, &checkpoint.Write{Log: log, Fence: w.Fence, Results: []checkpoint.Result{res}}); err != nil {
 				return err
 			}
@@ -160,8 +161,8 @@ func TestAServerThatIsStartedAgain(t *testing.T) {
 	}
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 3)
-	fence := mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour}).Fence
+	head := logtest.Begin(t, s, log, 3)
+	fence := logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "a", Lease: time.Hour}).Fence
 	for i, end := range []func() error{server.Stop, server.Kill} {
 		if err := end(); err != nil {
 			t.Fatal(err)
@@ -171,8 +172,8 @@ func TestAServerThatIsStartedAgain(t *testing.T) {
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
-		r := step(log, checkpoint.NewRunID(), head, int64(4+i), message)
-		mustWrite(t, s, &checkpoint.Write{Log: log, Fence: fence, Head: head, Record: r})
+		r := logtest.Step(log, checkpoint.NewRunID(), head, int64(4+i), logtest.Message)
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Fence: fence, Head: head, Record: r})
 		head = r.ID
 		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Claim: true, Holder: "b"}); !errors.Is(err, checkpoint.ErrBusy) {
 			t.Fatalf("%v: the lease is gone", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/race"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
@@ -163,8 +164,8 @@ func TestPrefixesAreApart(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	log := checkpoint.Log{Thread: "t"}
-	write(t, a, log, 3)
-	if n := count(t, b, log); n != 0 {
+	logtest.Begin(t, a, log, 3)
+	if n := logtest.Count(t, b, log); n != 0 {
 		t.Fatalf("%d records under another prefix", n)
 	}
 	for info, err := range b.Threads(t.Context(), checkpoint.ThreadFilter{}) {
@@ -184,9 +185,9 @@ func TestDeletedThreadsLeaveNoKeys(t *testing.T) {
 	defer s.Close()
 	for _, ns := range []string{"", "n", "a:b"} {
 		log := checkpoint.Log{Thread: "t{}%", Namespace: ns}
-		head := write(t, s, log, 3)
+		head := logtest.Begin(t, s, log, 3)
 		r := checkpoint.Result{Epoch: head, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
-		mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{r}, Wake: true})
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{r}, Wake: true})
 	}
 	if err := s.Copy(t.Context(), "t{}%", "u"); err != nil {
 		t.Fatal(err)
@@ -199,51 +200,4 @@ func TestDeletedThreadsLeaveNoKeys(t *testing.T) {
 	if left := keys(t, client(t, servertest.Redis(t)), p); len(left) != 1 || left[0] != p+"version" {
 		t.Fatalf("keys left: %q", left)
 	}
-}
-
-// step returns the next record of a conversation.
-func step(log checkpoint.Log, run, parent checkpoint.ID, seq int64, data []byte) *checkpoint.Record {
-	id := run.Checkpoint(uint32(seq))
-	return &checkpoint.Record{
-		ID: id, Parent: parent, Log: log, Seq: seq, Epoch: id, Step: int(seq), Source: checkpoint.SourceLoop,
-		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, int(seq), time.UTC), Graph: "chat", Version: 1,
-		Changes: []checkpoint.Change{{Node: "agent", Data: data}}, Tasks: []checkpoint.Task{{Node: "agent", From: "agent"}},
-		Recent: []string{"agent"},
-	}
-}
-
-// message is what one record of a conversation holds.
-var message = []byte(`{"messages":[{"role":"assistant","content":"` + strings.Repeat("x", 440) + `"}]}`)
-
-// write begins a log with n records and returns the head.
-func write(t testing.TB, s checkpoint.Store, log checkpoint.Log, n int) checkpoint.ID {
-	t.Helper()
-	run := checkpoint.NewRunID()
-	var parent checkpoint.ID
-	for seq := range int64(n) {
-		r := step(log, run, parent, seq+1, message)
-		mustWrite(t, s, &checkpoint.Write{Log: log, Record: r, Head: parent})
-		parent = r.ID
-	}
-	return parent
-}
-
-func mustWrite(t testing.TB, s checkpoint.Store, w *checkpoint.Write) checkpoint.Written {
-	t.Helper()
-	out, err := s.Write(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func count(t testing.TB, s checkpoint.Store, log checkpoint.Log) (n int) {
-	t.Helper()
-	for _, err := range s.Records(t.Context(), checkpoint.Query{Log: log, AllBranches: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	return n
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -40,7 +41,7 @@ func TestALongLogIsShortenedInPieces(t *testing.T) {
 					r.Changes = []checkpoint.Change{{Node: "n", Data: fmt.Appendf(nil, "%d", i)}}
 				}
 				for _, s := range []checkpoint.Store{s, m} {
-					mustWrite(t, s, &checkpoint.Write{Log: log, Record: r, Head: head})
+					logtest.Write(t, s, &checkpoint.Write{Log: log, Record: r, Head: head})
 				}
 				rs, head = append(rs, r), r.ID
 			}
@@ -65,12 +66,12 @@ func TestALongLogIsShortenedInPieces(t *testing.T) {
 				}
 			}
 			holder := &checkpoint.Write{Log: log, Claim: true, Holder: "a run", Lease: time.Hour}
-			fence := mustWrite(t, s, holder).Fence
+			fence := logtest.Write(t, s, holder).Fence
 			if err := s.Rewrite(t.Context(), rw); !errors.Is(err, checkpoint.ErrBusy) {
 				t.Fatalf("got error %v", err)
 			}
 			staged()
-			mustWrite(t, s, &checkpoint.Write{Log: log, Fence: fence, Release: true})
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Fence: fence, Release: true})
 			for _, s := range []checkpoint.Rewriter{s, m} {
 				if err := s.Rewrite(t.Context(), rw); err != nil {
 					t.Fatal(err)
@@ -117,7 +118,7 @@ func TestALongLogIsShortenedInPieces(t *testing.T) {
 			}
 			next := *rs[n-1]
 			next.ID, next.Seq, next.Parent = run.Checkpoint(n+1), n+1, head
-			mustWrite(t, s, &checkpoint.Write{Log: log, Record: &next, Head: head})
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Record: &next, Head: head})
 			for d, err := range s.Verify(t.Context(), "") {
 				t.Error(d, err)
 			}
@@ -153,8 +154,8 @@ func TestWhatIsAppendedWhileALogIsShortenedStays(t *testing.T) {
 				if len(ids) > 0 {
 					head = ids[len(ids)-1]
 				}
-				r := step(log, run, head, int64(len(ids)+1), []byte(`1`))
-				mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
+				r := logtest.Step(log, run, head, int64(len(ids)+1), []byte(`1`))
+				logtest.Write(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
 				ids = append(ids, r.ID)
 			}
 			for range n {
@@ -200,7 +201,7 @@ func TestWhatIsAppendedWhileALogIsShortenedStays(t *testing.T) {
 				close(stop)
 				<-added
 			}
-			if left := count(t, s, log); left != len(ids)-len(remove) {
+			if left := logtest.Count(t, s, log); left != len(ids)-len(remove) {
 				t.Errorf("%d records, want %d", left, len(ids)-len(remove))
 			}
 			for d, err := range s.Verify(t.Context(), "") {
@@ -217,7 +218,7 @@ func TestALongThreadIsCopiedInPieces(t *testing.T) {
 		s := openAt(t, p, redis.Options{TTL: ttl})
 		defer s.Close()
 		for _, ns := range []string{"", "n"} {
-			write(t, s, checkpoint.Log{Thread: "t", Namespace: ns}, 1100)
+			logtest.Begin(t, s, checkpoint.Log{Thread: "t", Namespace: ns}, 1100)
 		}
 		if err := s.Copy(t.Context(), "t", "u"); err != nil {
 			t.Fatal(err)
@@ -236,14 +237,14 @@ func TestALongThreadIsCopiedInPieces(t *testing.T) {
 		}
 		for _, ns := range []string{"", "n"} {
 			log := checkpoint.Log{Thread: "u", Namespace: ns}
-			if n := count(t, s, log); n != 1100 {
+			if n := logtest.Count(t, s, log); n != 1100 {
 				t.Errorf("%d records", n)
 			}
 			head, _, err := s.Head(t.Context(), log)
 			if err != nil {
 				t.Fatal(err)
 			}
-			mustWrite(t, s, &checkpoint.Write{Log: log, Head: head.ID, Record: step(log, checkpoint.NewRunID(), head.ID, 1101, message)})
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Head: head.ID, Record: logtest.Step(log, checkpoint.NewRunID(), head.ID, 1101, logtest.Message)})
 		}
 		for d, err := range s.Verify(t.Context(), "") {
 			t.Error(d, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
@@ -16,10 +17,10 @@ func busyThread(t *testing.T, s checkpoint.Store, id checkpoint.ThreadID) {
 	t.Helper()
 	for _, ns := range []string{"", "n"} {
 		log := checkpoint.Log{Thread: id, Namespace: ns}
-		head := write(t, s, log, 3)
-		r := step(log, checkpoint.NewRunID(), head, 4, message)
+		head := logtest.Begin(t, s, log, 3)
+		r := logtest.Step(log, checkpoint.NewRunID(), head, 4, logtest.Message)
 		r.Due = time.Now()
-		mustWrite(t, s, &checkpoint.Write{
+		logtest.Write(t, s, &checkpoint.Write{
 			Log: log, Claim: true, Holder: "me", Lease: time.Millisecond, Head: head, Record: r,
 			Results: []checkpoint.Result{{Epoch: r.ID, Kind: checkpoint.KindOnce}, {Epoch: "e", Kind: checkpoint.KindOnce}},
 		})
@@ -41,7 +42,7 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 	defer forever.Close()
 	busyThread(t, forever, "kept")
 	// A thread is kept for ever from when a store without TTL writes to it.
-	mustWrite(t, forever, &checkpoint.Write{Log: checkpoint.Log{Thread: "copied"}, Wake: true})
+	logtest.Write(t, forever, &checkpoint.Write{Log: checkpoint.Log{Thread: "copied"}, Wake: true})
 
 	of := func(id string) []string { return keys(t, c, p+"t:{"+id+"}") }
 	for _, id := range []string{"idle", "copy"} {
@@ -60,10 +61,10 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 	// Writing to one log keeps all of the thread.
 	busy := checkpoint.Log{Thread: "busy", Namespace: "a"}
 	kept := checkpoint.Log{Thread: "busy", Namespace: "b"}
-	write(t, s, kept, 2)
+	logtest.Begin(t, s, kept, 2)
 	for begun := time.Now(); time.Since(begun) < 3*ttl; time.Sleep(ttl / 10) {
-		mustWrite(t, s, &checkpoint.Write{Log: busy, Results: []checkpoint.Result{{Epoch: checkpoint.NewRunID(), Kind: checkpoint.KindOnce}}})
-		if n := count(t, s, kept); n != 2 {
+		logtest.Write(t, s, &checkpoint.Write{Log: busy, Results: []checkpoint.Result{{Epoch: checkpoint.NewRunID(), Kind: checkpoint.KindOnce}}})
+		if n := logtest.Count(t, s, kept); n != 2 {
 			t.Fatalf("%d records of a thread that is in use", n)
 		}
 	}
@@ -109,7 +110,7 @@ func TestIdleThreadsVanishWhole(t *testing.T) {
 				t.Errorf("key %q ends in %v", k, d)
 			}
 		}
-		if n := count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(id)}); n != 4 {
+		if n := logtest.Count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(id)}); n != 4 {
 			t.Errorf("thread %s has %d records", id, n)
 		}
 	}
@@ -128,7 +129,7 @@ func TestThreadsThatVanishLeaveTheIndexes(t *testing.T) {
 	}
 	time.Sleep(600 * time.Millisecond)
 	for range 10 {
-		mustWrite(t, s, &checkpoint.Write{Log: checkpoint.Log{Thread: "other"}, Claim: true})
+		logtest.Write(t, s, &checkpoint.Write{Log: checkpoint.Log{Thread: "other"}, Claim: true})
 	}
 	c := client(t, servertest.Redis(t))
 	for _, index := range []string{"i:threads", "i:due", "i:lease", "i:names", "i:expiry"} {
@@ -153,22 +154,22 @@ func TestAThreadThatBeginsAnew(t *testing.T) {
 		defer forever.Close()
 		log := checkpoint.Log{Thread: "t"}
 		if copied {
-			write(t, forever, checkpoint.Log{Thread: "u"}, 1)
+			logtest.Begin(t, forever, checkpoint.Log{Thread: "u"}, 1)
 			if err := forever.Copy(t.Context(), "u", "t"); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			write(t, forever, log, 1)
+			logtest.Begin(t, forever, log, 1)
 		}
 		for _, list := range []func(yield func(checkpoint.Waiting, error) bool){s.Due(t.Context(), time.Time{}, 0), s.Abandoned(t.Context(), 0)} {
 			for w, err := range list {
 				t.Fatalf("got %v, %v", w, err)
 			}
 		}
-		if n := count(t, forever, log); n != 1 {
+		if n := logtest.Count(t, forever, log); n != 1 {
 			t.Fatalf("%d records", n)
 		}
-		if w := mustWrite(t, forever, &checkpoint.Write{Log: log}); w.Fence != 0 {
+		if w := logtest.Write(t, forever, &checkpoint.Write{Log: log}); w.Fence != 0 {
 			t.Fatalf("fence %d", w.Fence)
 		}
 	}

@@ -23,53 +23,9 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/s3"
 )
-
-// step returns the next record of a conversation.
-func step(log checkpoint.Log, run, parent checkpoint.ID, seq int64) *checkpoint.Record {
-	id := run.Checkpoint(uint32(seq))
-	return &checkpoint.Record{
-		ID: id, Parent: parent, Log: log, Seq: seq, Epoch: id, Step: int(seq), Source: checkpoint.SourceLoop,
-		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, int(seq), time.UTC), Graph: "chat", Version: 1,
-		Changes: []checkpoint.Change{{Node: "agent", Data: message}}, Tasks: []checkpoint.Task{{Node: "agent", From: "agent"}},
-	}
-}
-
-var message = []byte(`{"messages":[{"role":"assistant","content":"` + strings.Repeat("x", 440) + `"}]}`)
-
-// write begins a log with n records and returns the head.
-func write(t testing.TB, s checkpoint.Store, log checkpoint.Log, n int) checkpoint.ID {
-	t.Helper()
-	run := checkpoint.NewRunID()
-	var parent checkpoint.ID
-	for seq := range int64(n) {
-		r := step(log, run, parent, seq+1)
-		mustWrite(t, s, &checkpoint.Write{Log: log, Record: r, Head: parent})
-		parent = r.ID
-	}
-	return parent
-}
-
-func mustWrite(t testing.TB, s checkpoint.Store, w *checkpoint.Write) checkpoint.Written {
-	t.Helper()
-	out, err := s.Write(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func count(t testing.TB, s checkpoint.Store, log checkpoint.Log) (n int) {
-	t.Helper()
-	for _, err := range s.Records(t.Context(), checkpoint.Query{Log: log, AllBranches: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	return n
-}
 
 func sound(t testing.TB, s *s3.Store) {
 	t.Helper()
@@ -120,7 +76,7 @@ func TestConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 			o := open(t, srv.url("x"))
 			defer o.Close()
 			log := checkpoint.Log{Thread: "t"}
-			head := write(t, s, log, 1)
+			head := logtest.Begin(t, s, log, 1)
 			run := checkpoint.NewRunID()
 			for i := range int64(writes) {
 				var cuts atomic.Int64
@@ -134,21 +90,21 @@ func TestConnectionsThatAreCutLoseAndDoubleNothing(t *testing.T) {
 					if other && i%3 == 0 {
 						defer func() {
 							srv.through(nil)
-							mustWrite(t, o, &checkpoint.Write{Log: log, Wake: true})
+							logtest.Write(t, o, &checkpoint.Write{Log: log, Wake: true})
 						}()
 					}
 					cut(next, r, done)
 				})
-				r := step(log, run, head, i+2)
+				r := logtest.Step(log, run, head, i+2, logtest.Message)
 				once := checkpoint.Result{Epoch: r.ID, Kind: checkpoint.KindOnce}
-				out := mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: r, Results: []checkpoint.Result{once}})
+				out := logtest.Write(t, s, &checkpoint.Write{Log: log, Head: head, Record: r, Results: []checkpoint.Result{once}})
 				if out.Ignored != 0 {
 					t.Fatalf("%d results ignored: the write's own", out.Ignored)
 				}
 				head = r.ID
 			}
 			srv.through(nil)
-			if n := count(t, s, log); n != writes+1 {
+			if n := logtest.Count(t, s, log); n != writes+1 {
 				t.Fatalf("%d records, want %d", n, writes+1)
 			}
 			sound(t, s)
@@ -183,7 +139,7 @@ func TestAServerWhoseConnectionsBreakAllTheTime(t *testing.T) {
 			log := checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}
 			run, head := checkpoint.NewRunID(), checkpoint.ID("")
 			for seq := range int64(each) {
-				r := step(log, run, head, seq+1)
+				r := logtest.Step(log, run, head, seq+1, logtest.Message)
 				r.CreatedAt = r.CreatedAt.Add(time.Duration(seq) * 20 * time.Second)
 				if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Head: head, Record: r}); err != nil {
 					t.Error(err)
@@ -196,7 +152,7 @@ func TestAServerWhoseConnectionsBreakAllTheTime(t *testing.T) {
 	wg.Wait()
 	srv.through(nil)
 	for i := range writers {
-		if n := count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}); n != each {
+		if n := logtest.Count(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(rune('a' + i))}); n != each {
 			t.Errorf("%d records, want %d", n, each)
 		}
 	}
@@ -224,7 +180,7 @@ func TestProcessesThatShareAThreadOverABadNetwork(t *testing.T) {
 		all[i] = openBy(t, srv, 1)
 		defer all[i].Close()
 	}
-	write(t, all[0], log, 1)
+	logtest.Begin(t, all[0], log, 1)
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(7, 8))
 	srv.through(func(next http.Handler, w http.ResponseWriter, r *http.Request) {
@@ -241,7 +197,7 @@ func TestProcessesThatShareAThreadOverABadNetwork(t *testing.T) {
 	for i, s := range all {
 		wg.Go(func() {
 			for n := range each {
-				r := checkpoint.Result{Epoch: "e", Task: i, Gen: n, Kind: checkpoint.KindEvent, Data: message}
+				r := checkpoint.Result{Epoch: "e", Task: i, Gen: n, Kind: checkpoint.KindEvent, Data: logtest.Message}
 				out, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Results: []checkpoint.Result{r}, Wake: n%3 == 0})
 				switch {
 				case errors.Is(err, s3.ErrUncertain): // others wrote too much to tell
@@ -272,7 +228,7 @@ func TestAWriteThatManyOthersFollowedMayNotKnowItsOutcome(t *testing.T) {
 		defer s.Close()
 		defer o.Close()
 		log := checkpoint.Log{Thread: "t"}
-		write(t, s, log, 1)
+		logtest.Begin(t, s, log, 1)
 		srv.through(func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			if !isHead(r) {
 				next.ServeHTTP(w, r)
@@ -281,7 +237,7 @@ func TestAWriteThatManyOthersFollowedMayNotKnowItsOutcome(t *testing.T) {
 			srv.through(nil)
 			next.ServeHTTP(httptest.NewRecorder(), r)
 			for range others {
-				mustWrite(t, o, &checkpoint.Write{Log: log, Wake: true})
+				logtest.Write(t, o, &checkpoint.Write{Log: log, Wake: true})
 			}
 			panic(http.ErrAbortHandler)
 		})
@@ -304,7 +260,7 @@ func TestAReaderWhosePagesAreReplacedReadsOn(t *testing.T) {
 	s := open(t, srv.url("x"))
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 70)
+	head := logtest.Begin(t, s, log, 70)
 	var first checkpoint.ID
 	for r, err := range s.Records(t.Context(), checkpoint.Query{Log: log, Limit: 1}) {
 		if err != nil {
@@ -327,14 +283,14 @@ func TestAReaderWhosePagesAreReplacedReadsOn(t *testing.T) {
 		}
 		key := strings.TrimPrefix(r.URL.Path, "/"+bucket+"/")
 		for i := int64(0); srv.objects(t, key)[key] > 0 && i < 500; i++ {
-			rec := step(log, run, head, 71+i)
-			mustWrite(t, s, &checkpoint.Write{Log: log, Record: rec, Head: head})
+			rec := logtest.Step(log, run, head, 71+i, logtest.Message)
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Record: rec, Head: head})
 			head = rec.ID
 			replaced++
 		}
 		next.ServeHTTP(w, r)
 	})
-	if n := count(t, reader, log); n != 69+replaced || replaced == 0 || replaced == 500 {
+	if n := logtest.Count(t, reader, log); n != 69+replaced || replaced == 0 || replaced == 500 {
 		t.Fatalf("%d records, want %d", n, 69+replaced)
 	}
 }
@@ -344,7 +300,7 @@ func TestAWriteWhoseOutcomeIsUnknownSaysSo(t *testing.T) {
 	s := open(t, srv.url("x"), s3.Patient(500*time.Millisecond))
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 1)
+	head := logtest.Begin(t, s, log, 1)
 	var put atomic.Bool
 	srv.through(func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -355,7 +311,7 @@ func TestAWriteWhoseOutcomeIsUnknownSaysSo(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	})
-	r := step(log, checkpoint.NewRunID(), head, 2)
+	r := logtest.Step(log, checkpoint.NewRunID(), head, 2, logtest.Message)
 	w := &checkpoint.Write{Log: log, Record: r, Head: head}
 	_, err := s.Write(t.Context(), w)
 	wantError(t, err, s3.ErrUncertain, "unknown", "read the thread's head")
@@ -367,7 +323,7 @@ func TestAWriteWhoseOutcomeIsUnknownSaysSo(t *testing.T) {
 		t.Fatalf("got %v for a record that is there", err)
 	}
 	srv.http.Close()
-	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, checkpoint.NewRunID(), r.ID, 3), Head: r.ID})
+	_, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, checkpoint.NewRunID(), r.ID, 3, logtest.Message), Head: r.ID})
 	wantError(t, err, s3.ErrUnreachable, "start the server")
 	if errors.Is(err, s3.ErrUncertain) {
 		t.Fatalf("%v: nothing was sent", err)
@@ -379,13 +335,13 @@ func TestAContextEndsAnyWait(t *testing.T) {
 	s := open(t, srv.url("x"))
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	head := write(t, s, log, 1)
+	head := logtest.Begin(t, s, log, 1)
 	hold := make(chan struct{})
 	srv.through(func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		<-hold
 		next.ServeHTTP(w, r)
 	})
-	r := step(log, checkpoint.NewRunID(), head, 2)
+	r := logtest.Step(log, checkpoint.NewRunID(), head, 2, logtest.Message)
 	for what, f := range map[string]func(ctx context.Context) error{
 		"Write": func(ctx context.Context) error {
 			_, err := s.Write(ctx, &checkpoint.Write{Log: log, Head: head, Record: r})
@@ -420,7 +376,7 @@ func TestAContextEndsAnyWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true})
+	logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true})
 	if later, _, err := s.Head(t.Context(), log); err != nil || later.ID != now.ID {
 		t.Fatalf("a write that was given up came later: %v, %v", later, err)
 	}
@@ -470,13 +426,13 @@ func TestAServerThatWasKilledHasAllThatItAcknowledged(t *testing.T) {
 	for range 3 {
 		for range 60 {
 			seq++
-			r := step(log, run, head, seq)
-			mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
+			r := logtest.Step(log, run, head, seq, logtest.Message)
+			logtest.Write(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
 			head = r.ID
 		}
 		kill()
 		kill = start() // the store is the same as before
-		if n := count(t, s, log); n != int(seq) {
+		if n := logtest.Count(t, s, log); n != int(seq) {
 			t.Fatalf("%d records, want %d", n, seq)
 		}
 	}
@@ -601,7 +557,7 @@ func TestAClientOfTheCallersStaysOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, s, checkpoint.Log{Thread: "t"}, 2)
+	logtest.Begin(t, s, checkpoint.Log{Thread: "t"}, 2)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

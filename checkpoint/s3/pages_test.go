@@ -17,6 +17,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/internal/race"
 )
@@ -61,8 +62,8 @@ func TestWhatAnAppendCostsDoesNotGrowWithTheHistory(t *testing.T) {
 		if seq%some == 0 {
 			c.reset()
 		}
-		r := step(log, run, head, seq+1)
-		mustWrite(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
+		r := logtest.Step(log, run, head, seq+1, logtest.Message)
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Head: head, Record: r})
 		if head = r.ID; (seq+1)%some != 0 {
 			continue
 		}
@@ -82,7 +83,7 @@ func TestWhatAnAppendCostsDoesNotGrowWithTheHistory(t *testing.T) {
 		}
 		c.mu.Unlock()
 	}
-	if n := count(t, s, log); n != records {
+	if n := logtest.Count(t, s, log); n != records {
 		t.Fatalf("%d records, want %d", n, records)
 	}
 	sound(t, s)
@@ -133,7 +134,7 @@ func TestAThreadOfManyPagesIsWhatMemorySays(t *testing.T) {
 		sound(t, s)
 	}
 	for seq := range int64(420) {
-		r := step(log, run, head, seq+1)
+		r := logtest.Step(log, run, head, seq+1, logtest.Message)
 		r.Changes[0].Data = data
 		res := checkpoint.Result{Epoch: r.ID, Kind: checkpoint.KindOnce, Data: data[:rnd.IntN(2)*len(data)]}
 		if len(res.Data) == 0 {
@@ -210,9 +211,9 @@ func TestDamageOfEveryObjectIsTold(t *testing.T) {
 		srv := serve(t, s3mem.New())
 		s := open(t, srv.url("x"))
 		log := checkpoint.Log{Thread: "t"}
-		write(t, s, log, 300)
-		mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Wake: true})
-		write(t, s, checkpoint.Log{Thread: "u"}, 300)
+		logtest.Begin(t, s, log, 300)
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Wake: true})
+		logtest.Begin(t, s, checkpoint.Log{Thread: "u"}, 300)
 		sound(t, s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -291,7 +292,7 @@ func TestDamageOfEveryObjectIsTold(t *testing.T) {
 				if !errors.Is(err, checkpoint.ErrCorrupt) && kind == "h" {
 					t.Fatalf("reading: %v", err)
 				}
-				if n := count(t, s, checkpoint.Log{Thread: "u"}); n != 300 {
+				if n := logtest.Count(t, s, checkpoint.Log{Thread: "u"}); n != 300 {
 					t.Fatalf("%d records of another thread", n)
 				}
 			})
@@ -307,7 +308,7 @@ func TestDamageOfEveryObjectIsTold(t *testing.T) {
 		t.Fatalf("a damaged thread can't be deleted: %v", err)
 	}
 	sound(t, s)
-	write(t, s, checkpoint.Log{Thread: "t"}, 3)
+	logtest.Begin(t, s, checkpoint.Log{Thread: "t"}, 3)
 }
 
 func (s *server) put(t testing.TB, key string, b []byte) {
@@ -325,8 +326,8 @@ func TestNamespacesMayBeLong(t *testing.T) {
 	for i, n := range []int{3_000, 20_000, 70_000} {
 		for j := range 4 {
 			log := checkpoint.Log{Thread: "t", Namespace: strings.Repeat(string(rune('a'+i)), n) + string(rune('a'+j))}
-			write(t, s, log, 3)
-			if n := count(t, s, log); n != 3 {
+			logtest.Begin(t, s, log, 3)
+			if n := logtest.Count(t, s, log); n != 3 {
 				t.Fatalf("%d records", n)
 			}
 		}
@@ -340,8 +341,8 @@ func TestPrefixesAreApart(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	log := checkpoint.Log{Thread: "t"}
-	write(t, a, log, 3)
-	if n := count(t, b, log); n != 0 {
+	logtest.Begin(t, a, log, 3)
+	if n := logtest.Count(t, b, log); n != 0 {
 		t.Fatalf("%d records under another prefix", n)
 	}
 	for info, err := range b.Threads(t.Context(), checkpoint.ThreadFilter{}) {
@@ -354,9 +355,9 @@ func TestDeletedThreadsLeaveNoObjects(t *testing.T) {
 	s := open(t, srv.url("x"))
 	for _, ns := range []string{"", "n", "a:b"} {
 		log := checkpoint.Log{Thread: "t/%", Namespace: ns}
-		head := write(t, s, log, 70)
+		head := logtest.Begin(t, s, log, 70)
 		r := checkpoint.Result{Epoch: head, Kind: checkpoint.KindOnce, Data: []byte(`1`)}
-		mustWrite(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{r}, Wake: true})
+		logtest.Write(t, s, &checkpoint.Write{Log: log, Claim: true, Holder: "me", Lease: time.Hour, Results: []checkpoint.Result{r}, Wake: true})
 	}
 	if err := s.Copy(t.Context(), "t/%", "u"); err != nil {
 		t.Fatal(err)
@@ -379,7 +380,7 @@ func TestEntriesOfCommitsThatCameToNothingAreRemovedByLists(t *testing.T) {
 	s := open(t, srv.url("x"))
 	defer s.Close()
 	log := checkpoint.Log{Thread: "t"}
-	write(t, s, log, 1)
+	logtest.Begin(t, s, log, 1)
 	var entry string
 	for key := range srv.objects(t, "x/i/m/") {
 		entry = key
@@ -410,7 +411,7 @@ func TestNamesThatAreLongerThanKeysAreInOrder(t *testing.T) {
 	long := strings.Repeat("x", 250)
 	for _, id := range []string{"a", long, long + "b", long + "c", long + "a", strings.Repeat("x", 180), strings.Repeat("x", 181), strings.Repeat("x", 179), "y"} {
 		want = append(want, checkpoint.ThreadID(id))
-		write(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(id)}, 1)
+		logtest.Begin(t, s, checkpoint.Log{Thread: checkpoint.ThreadID(id)}, 1)
 	}
 	slices.Sort(want)
 	for most := 1; most < 12; most++ {

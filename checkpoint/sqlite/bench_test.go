@@ -5,26 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/checkpointtest"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
 // message is what one record of a conversation holds.
 var message = json.RawMessage(`{"messages":[{"role":"assistant","content":"` + strings.Repeat("x", 440) + `"}]}`)
-
-// step returns the next record of a conversation.
-func step(log checkpoint.Log, run checkpoint.ID, parent checkpoint.ID, seq int64, data json.RawMessage) *checkpoint.Record {
-	id := run.Checkpoint(uint32(seq))
-	return &checkpoint.Record{
-		ID: id, Parent: parent, Log: log, Seq: seq, Epoch: id, Step: int(seq), Source: checkpoint.SourceLoop,
-		CreatedAt: time.Date(2026, 3, 4, 5, 6, 7, int(seq), time.UTC), Graph: "chat", Version: 1,
-		Changes: []checkpoint.Change{{Node: "agent", Data: data}}, Tasks: []checkpoint.Task{{Node: "agent", From: "agent"}},
-		Recent: []string{"agent"},
-	}
-}
 
 // BenchmarkAppend appends to one thread; compare it with BenchmarkBareInsert.
 func BenchmarkAppend(b *testing.B) {
@@ -36,7 +25,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		seq++
-		r := step(log, run, parent, seq, message)
+		r := logtest.Step(log, run, parent, seq, message)
 		w := &checkpoint.Write{Log: log, Record: r, Head: parent}
 		if parent != "" {
 			w.Drop = &checkpoint.Drop{Epoch: parent}
@@ -68,7 +57,7 @@ func BenchmarkBareInsert(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer st.Close()
-	meta, data, err := checkpoint.MarshalBody(step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message))
+	meta, data, err := checkpoint.MarshalBody(logtest.Step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, message))
 	if err != nil {
 		b.Fatal(err)
 	}

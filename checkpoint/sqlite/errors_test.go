@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
@@ -58,7 +59,7 @@ func write(t *testing.T, s checkpoint.Store, n int) {
 	log, run := checkpoint.Log{Thread: "t"}, checkpoint.NewRunID()
 	var parent checkpoint.ID
 	for seq := range int64(n) {
-		r := step(log, run, parent, seq+1, message)
+		r := logtest.Step(log, run, parent, seq+1, message)
 		if _, err := s.Write(t.Context(), &checkpoint.Write{Log: log, Record: r, Head: parent}); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func TestATruncatedDatabase(t *testing.T) {
 func TestADatabaseThatEndsWithinData(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "threads.db")
 	s := openAt(t, path)
-	r := step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, json.RawMessage(`"`+strings.Repeat("x", 20_000)+`"`))
+	r := logtest.Step(checkpoint.Log{Thread: "t"}, checkpoint.NewRunID(), "", 1, json.RawMessage(`"`+strings.Repeat("x", 20_000)+`"`))
 	if _, err := s.Write(t.Context(), &checkpoint.Write{Log: r.Log, Record: r}); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestAFullDisk(t *testing.T) {
 	var parent checkpoint.ID
 	var seq int64
 	for range 100 {
-		r := step(log, run, parent, seq+1, message)
+		r := logtest.Step(log, run, parent, seq+1, message)
 		if _, err = s.Write(t.Context(), &checkpoint.Write{Log: log, Record: r, Head: parent}); err != nil {
 			break
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
@@ -131,7 +132,7 @@ func shorten(s checkpoint.Store, log checkpoint.Log) error {
 			head = ids[len(ids)-1]
 		}
 		seq++
-		r := step(log, run, head, int64(i)+1, message)
+		r := logtest.Step(log, run, head, int64(i)+1, message)
 		r.Seq = seq
 		if _, err := s.Write(ctx, &checkpoint.Write{Log: log, Fence: w.Fence, Record: r, Head: head, Release: i == 4}); err != nil {
 			return err

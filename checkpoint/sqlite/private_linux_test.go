@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
@@ -91,7 +92,7 @@ func TestADatabaseThatChangesUnderWhoCannotWriteItIsNotDamaged(t *testing.T) {
 				t.Fatalf("%d records, %v", n, err)
 			}
 			run, log := checkpoint.NewRunID(), checkpoint.Log{Thread: "new"}
-			if _, err := owner.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, run, "", 1, message)}); err != nil {
+			if _, err := owner.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, run, "", 1, message)}); err != nil {
 				t.Fatal(err)
 			}
 			change(t, owner)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"github.com/superstep-dev/superstep/checkpoint/internal/logtest"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
@@ -28,7 +29,7 @@ func TestALogEmptiedByAnotherProcess(t *testing.T) {
 	var head checkpoint.ID
 	var all []checkpoint.ID
 	for seq := int64(1); seq <= 3; seq++ {
-		r := step(log, run, head, seq, message)
+		r := logtest.Step(log, run, head, seq, message)
 		if _, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: r, Head: head}); err != nil {
 			t.Fatal(err)
 		}
@@ -37,11 +38,11 @@ func TestALogEmptiedByAnotherProcess(t *testing.T) {
 	if err := b.(checkpoint.Rewriter).Rewrite(t.Context(), &checkpoint.Rewrite{Log: log, Head: head, Remove: all}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, run, head, 4, message), Head: head})
+	_, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, run, head, 4, message), Head: head})
 	if !errors.Is(err, checkpoint.ErrConflict) {
 		t.Fatalf("append to a log that is gone: %v", err)
 	}
-	if _, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: step(log, run, "", 1, message)}); err != nil {
+	if _, err := a.Write(t.Context(), &checkpoint.Write{Log: log, Record: logtest.Step(log, run, "", 1, message)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -212,7 +212,7 @@ scenario("a double click on Send is one click, and a click on Stop stops", {}, a
   await click(2);
   await main().getByText("What shall it be today?").waitFor();
   await button("Send").waitFor();
-  await box("Say something").fill("Hello again");
+  await box("Say something").fill("Tell me a story"); // it lasts until it is stopped
   await page.keyboard.press("Enter");
   await page.locator(".from-ai.is-streaming").waitFor();
   await box("Say something").fill("Please tidy up");

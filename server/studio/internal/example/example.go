@@ -89,6 +89,7 @@ func Chat() (*graph.Graph[agent.State], error) {
 			).When(said("tidy up")).Usage(usage).Repeat(),
 			scripted.Call("send_mail", `{"to":"kim@example.com","text":"The train leaves at nine."}`).When(said("mail")).Usage(usage).Repeat(),
 			scripted.Call("weather", `{"city":"Bonn"}`).When(said("weather")).Usage(usage).Repeat(),
+			scripted.Text("Once upon a time there was a river"+strings.Repeat(" and it flowed and flowed", 200)+".").When(said("story")).Every(150*time.Millisecond).Usage(usage).Repeat(), // for minutes: until somebody stops it
 			scripted.Text("Hello! I can **send mails** and tell the weather. What shall it be today?").Every(150*time.Millisecond).Usage(usage).Repeat(),
 		),
 	})

@@ -196,7 +196,7 @@ func (d deed) String() string {
 }
 
 var deeds = strings.Fields(`invoke invoke resume resume resume resume+edit resume+edit continue edit edit edit edit-as edit-as
-	fork resume-from continue-from edit-from redo fail fail mend mend mend prune restart edit-in edit-in`)
+	fork resume-from continue-from edit-from invoke-at-start edit-at-start redo fail fail mend mend mend prune restart edit-in edit-in`)
 
 func (w *tale) next(i int) deed {
 	d := deed{kind: deeds[w.r.IntN(len(deeds))], a: w.r.IntN(100), b: w.r.IntN(100), mark: fmt.Sprint("m", i), setsE: w.r.IntN(3) == 0}
@@ -266,6 +266,10 @@ func (w *tale) do(t *testing.T, d deed) (*graph.Snapshot[taleState], error) {
 		return nil, w.editInside(t, d, w.even)
 	case "edit-from":
 		return g.Thread("t").At(from).Edit(bg, d.edit)
+	case "invoke-at-start":
+		return g.Thread("t").At(graph.Start).Invoke(bg, g.Input(d.edit))
+	case "edit-at-start":
+		return g.Thread("t").At(graph.Start).Edit(bg, d.edit)
 	case "fork":
 		all := entriesOf(t, g.Thread("t"), graph.HistoryQuery{AllBranches: true})
 		return g.Thread("t").At(all[d.b%len(all)].Checkpoint).Fork(bg)

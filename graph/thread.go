@@ -70,7 +70,9 @@ func (h *handle) ID() string { return string(h.set.thread) }
 
 // At returns the same thread at an earlier moment, that of a checkpoint: State is what
 // it was there, and an Invoke, an Edit or a Fork from there starts a branch, while the
-// old one stays as it is. The empty checkpoint is the thread's newest.
+// old one stays as it is. The empty checkpoint is the thread's newest. [Start] is the
+// moment before its first: there is no State, and an Invoke or an Edit from there begins
+// as in a new thread, beside what the thread holds.
 func (t *Thread[S]) At(checkpointID string) *Thread[S] {
 	c, set := *t, *t.set
 	set.from, c.set = checkpoint.ID(checkpointID), &set
@@ -202,10 +204,13 @@ func (h *handle) open(ctx context.Context) (*engine, error) {
 }
 
 func exists(s *local.Session, set *settings) error {
-	if s.Tip() == nil {
-		return &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint", checkpoint.ErrNotFound)}
+	switch {
+	case s.Tip() != nil:
+		return nil
+	case set.from == local.Beginning:
+		return &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: there is nothing before the thread's first checkpoint", checkpoint.ErrNotFound)}
 	}
-	return nil
+	return &CheckpointError{Thread: set.thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint", checkpoint.ErrNotFound)}
 }
 
 // change opens a thread that must exist, lets f change it, and stores what f did,
@@ -487,6 +492,9 @@ func (h *handle) records(ctx context.Context, q HistoryQuery) iter.Seq2[*checkpo
 	return func(yield func(*checkpoint.Record, error) bool) {
 		var tip *checkpoint.Record
 		var err error
+		if set.from == local.Beginning {
+			return
+		}
 		if set.from != "" {
 			tip, err = set.store.Get(ctx, log, set.from)
 		} else if tip, _, err = set.store.Head(ctx, log); errors.Is(err, checkpoint.ErrNotFound) {

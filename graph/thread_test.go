@@ -350,3 +350,44 @@ func TestHistoryShowsWhatIsPendingAfterAnEdit(t *testing.T) {
 	}))
 	next()
 }
+
+// Before its first checkpoint a thread can begin again, beside what it holds.
+func TestAThreadBeginsAgainAtItsStart(t *testing.T) {
+	for kind, seed := range map[string]uint64{"memory": 0, "files": 7, "SQLite": 8} {
+		t.Run(kind, func(t *testing.T) {
+			store := storeOf(t, seed)
+			b := visits(graph.New[trail]("line"), "a", "b").AddEdge(graph.Start, "a").AddEdge("a", "b")
+			g := compile(t, b, graph.WithCheckpointer(store))
+			set := func(note string) graph.Request[trail] {
+				return g.Input(func(s *trail) error { s.Note = note; return nil })
+			}
+			thread, start := g.Thread("t"), g.Thread("t").At(graph.Start)
+			if _, err := start.Invoke(bg, g.Continue()); !errors.Is(err, graph.ErrNothingToResume) {
+				t.Errorf("a thread without checkpoints goes on at its start: %v", err)
+			}
+			first := must[*graph.Snapshot[trail]](t)(start.Invoke(bg, set("first")))
+			must[*graph.Snapshot[trail]](t)(thread.Invoke(bg, set("more")))
+			again := must[*graph.Snapshot[trail]](t)(start.Invoke(bg, set("again")))
+			equal(t, "what it is then", again.State.ran()+" "+again.State.Note, "a b again")
+			equal(t, "the thread", must[*graph.Snapshot[trail]](t)(thread.State(bg)).State.Note, "again")
+			equal(t, "what was", must[*graph.Snapshot[trail]](t)(thread.At(first.Checkpoint).State(bg)).State.Note, "first")
+			line := entriesOf(t, thread)
+			equal(t, "the line", len(line), 3)
+			equal(t, "the oldest's parent", line[2].Parent, "")
+			equal(t, "of all branches", len(entriesOf(t, thread, graph.HistoryQuery{AllBranches: true})), 9)
+			edited := must[*graph.Snapshot[trail]](t)(start.EditAs(bg, "a", func(s *trail) error { s.Note = "edited"; return nil }))
+			equalSlice(t, "what follows an edit there", edited.Next, []string{"b"})
+			for _, err := range []error{
+				second(start.State(bg)), second(start.Fork(bg)), second(start.Nested(bg)), second(start.Invoke(bg, g.Continue())), second(start.Invoke(bg, g.Answer("yes"))),
+			} {
+				if !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, graph.ErrNothingToResume) {
+					t.Errorf("there is something at the start: %v", err)
+				}
+			}
+			equal(t, "a history before the first", len(entriesOf(t, start)), 0)
+			equal(t, "the thread after refusals", must[*graph.Snapshot[trail]](t)(thread.State(bg)).State.Note, "edited")
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

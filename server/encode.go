@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -198,19 +199,30 @@ func (e *encoder) checkpoint(state state) error {
 	}
 	next := append([]string{}, ev.Next...)
 	thread := e.run.ThreadID
-	metadata := metadataOf(nil, ev.Source, ev.Step)
-	metadata["run_id"], metadata["thread_id"] = jsonText(e.run.ID), jsonText(thread)
-	payload := map[string]any{
-		"config": configOf(refTo(thread, "", ev.Checkpoint)), "parent_config": configOf(refTo(thread, "", ev.Parent)),
-		"checkpoint": refTo(thread, "", ev.Checkpoint), "parent_checkpoint": refTo(thread, "", ev.Parent),
-		"values": values, "metadata": metadata, "next": next, "tasks": []any{},
+	tell := func(id, parent, source string, step int, values json.RawMessage, next []string) error {
+		metadata := metadataOf(nil, source, step)
+		metadata["run_id"], metadata["thread_id"] = jsonText(e.run.ID), jsonText(thread)
+		at, from := refTo(thread, "", id), refTo(thread, "", parent)
+		payload := map[string]any{
+			"config": configOf(at), "parent_config": configOf(from), "checkpoint": at, "parent_checkpoint": from,
+			"values": values, "metadata": metadata, "next": next, "tasks": []any{},
+		}
+		if e.has(modeCheckpoints) {
+			if err := e.emit(modeCheckpoints, namespaceOf(*ev), payload); err != nil {
+				return err
+			}
+		}
+		shown := *ev
+		shown.Step = step
+		return e.debug(shown, "checkpoint", payload)
 	}
-	if e.has(modeCheckpoints) {
-		if err := e.emit(modeCheckpoints, namespaceOf(*ev), payload); err != nil {
+	source, parent := asShown(place(*ev), ev.Source, ev.Step, ev.Parent)
+	if parent == beforeFirst {
+		if err := tell(beforeFirst, "", string(checkpoint.SourceInput), -1, json.RawMessage("{}"), []string{graph.Start}); err != nil {
 			return err
 		}
 	}
-	return e.debug(*ev, "checkpoint", payload)
+	return tell(ev.Checkpoint, parent, source, ev.Step, values, next)
 }
 
 func configOf(ref *checkpointRef) any {

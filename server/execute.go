@@ -197,7 +197,7 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 		return nil, err
 	}
 	if at != "" && (head == nil || at != string(head.ID)) {
-		thread = thread.At(at)
+		thread = atCheckpoint(thread, at)
 	}
 	c := b.Command
 	if c == nil {
@@ -211,7 +211,7 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 	}
 	switch {
 	case !c.Resume.IsZero():
-		snap, err := s.on(g, t.ID).At(at).State(keep)
+		snap, err := atCheckpoint(s.on(g, t.ID), at).State(keep)
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return nil, err
 		}

@@ -110,7 +110,7 @@ func TestTheParentOfAQuestionAfterAQuestionIsThatQuestion(t *testing.T) {
 			t.Errorf("the parent of %d, %v, is %s, not %s", i, h["next"], got, parent)
 		}
 	}
-	if len(history) != 4 { // begin, a, b, sub
+	if len(history) != 5 { // before begin, begin, a, b, sub
 		t.Errorf("there are %d entries", len(history))
 	}
 }
@@ -140,7 +140,9 @@ func TestEveryParentThatHistoryNamesIsInIt(t *testing.T) {
 					answers[id] = fmt.Sprint(random.IntN(100))
 				}
 			}
-			switch random.IntN(12) {
+			switch random.IntN(13) {
+			case 12:
+				run(object{"input": object{}, "checkpoint": history[len(history)-1]["checkpoint"]}) // the one before the first input, if it is there
 			case 0:
 				run(object{"input": object{}, "checkpoint": one})
 			case 1:

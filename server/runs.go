@@ -436,6 +436,12 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 	if busy, err := s.db.AnyOpen(ctx, t.ID); err != nil || busy {
 		return err
 	}
+	if at == beforeFirst {
+		if _, err := s.stateAt(ctx, t, at, "", false); err != nil {
+			return err
+		}
+		at = ""
+	}
 	_, err = s.on(g, t.ID).At(at).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if at == "" {

@@ -145,7 +145,7 @@ func TestAThreadIsAskedAnsweredAndRemembered(t *testing.T) {
 	for _, h := range history {
 		lines = append(lines, fmt.Sprintf("%v %v %v %d %v", h["metadata"].(object)["source"], h["metadata"].(object)["step"], h["next"], len(h["tasks"].([]any)), h["values"].(object)["booked"]))
 	}
-	if got, want := strings.Join(lines, "\n"), "loop 2 [] 0 true\nloop 1 [book] 1 false\ninput 0 [plan] 1 false"; got != want {
+	if got, want := strings.Join(lines, "\n"), "loop 2 [] 0 true\nloop 1 [book] 1 false\nloop 0 [plan] 1 false\ninput -1 [__start__] 1 <nil>"; got != want {
 		t.Errorf("history:\n%s\nwant\n%s", got, want)
 	}
 	for i, h := range history[:len(history)-1] {
@@ -168,7 +168,7 @@ func TestARunIsStreamed(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	if got, want := strings.Join(names, " "), "metadata checkpoints values tasks tasks updates messages checkpoints values tasks values updates"; got != want {
+	if got, want := strings.Join(names, " "), "metadata checkpoints checkpoints values tasks tasks updates messages checkpoints values tasks values updates"; got != want {
 		t.Errorf("events:\n%s\nwant\n%s", got, want)
 	}
 	if got := header.Get("Location"); got != header.Get("Content-Location")+"/stream" || !strings.HasPrefix(got, "/threads/"+thread+"/runs/") {
@@ -220,7 +220,7 @@ func TestUpdatesAreStreamedBeforeTheSuperstepEnds(t *testing.T) {
 			told = append(told, event)
 		}
 	}
-	want := `metadata checkpoints {"fast":{"city":"Ulm"}} {"slow":{"booked":true}} checkpoints`
+	want := `metadata checkpoints checkpoints {"fast":{"city":"Ulm"}} {"slow":{"booked":true}} checkpoints`
 	if got := strings.Join(told, " "); got != want {
 		t.Errorf("told\n%s\nwant\n%s", got, want)
 	}

@@ -33,6 +33,44 @@ func refTo(thread, ns, id string) *checkpointRef {
 	return &checkpointRef{ThreadID: thread, NS: ns, ID: &id}
 }
 
+// beforeFirst is the ID of what LangGraph's clients see before a thread's first
+// checkpoint: what went in is still to be taken in, and another input may be given there.
+// It is stored nowhere.
+const beforeFirst = "00000000-0000-0000-0000-000000000000"
+
+// opens reports whether a checkpoint is that with which a thread, or a line of it, has
+// taken its first input in. Clients are shown it as the superstep after [beforeFirst].
+func opens(ns, source string, step int, parent string) bool {
+	return ns == "" && source == string(checkpoint.SourceInput) && step == 0 && parent == ""
+}
+
+// asShown returns the source and the parent of a checkpoint as clients are shown them.
+func asShown(ns, source string, step int, parent string) (string, string) {
+	if opens(ns, source, step, parent) {
+		return string(checkpoint.SourceLoop), beforeFirst
+	}
+	return source, parent
+}
+
+// begun is what is [beforeFirst] of a thread as its first checkpoint has it.
+func begun(thread string, first entry) *threadState {
+	out := *noState
+	out.Next = []string{graph.Start}
+	out.Tasks = []taskState{{ID: beforeFirst, Name: graph.Start, Path: []any{"__pregel_pull", graph.Start}, Interrupts: []interruptValue{}, Result: json.RawMessage("null")}}
+	out.Metadata = metadataOf(first.Metadata, string(checkpoint.SourceInput), -1)
+	out.Metadata["thread_id"] = jsonText(thread)
+	out.CreatedAt, out.Checkpoint = new(instant(first.CreatedAt)), refTo(thread, "", beforeFirst)
+	return &out
+}
+
+// atCheckpoint returns a thread at a checkpoint that clients name.
+func atCheckpoint(t *graph.Thread[json.RawMessage], id string) *graph.Thread[json.RawMessage] {
+	if id == beforeFirst {
+		return t.At(graph.Start)
+	}
+	return t.At(id)
+}
+
 // threadState is a thread at a checkpoint, as clients see it.
 type threadState struct {
 	Values     json.RawMessage  `json:"values"`
@@ -58,9 +96,10 @@ type taskState struct {
 
 // stateOf shows a snapshot of a thread.
 func stateOf(snap *snapshot, nested bool) *threadState {
+	source, parent := asShown(snap.Namespace, snap.Source, snap.Step, snap.Parent)
 	out := &threadState{
-		Values: snap.State, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, snap.Source, snap.Step),
-		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, snap.Parent),
+		Values: snap.State, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, source, snap.Step),
+		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, parent),
 		Interrupts: []interruptValue{},
 	}
 	out.Metadata["thread_id"] = jsonText(snap.Thread)
@@ -163,6 +202,17 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, neste
 	thread, err := s.in(g, t.ID, ns)
 	if err != nil {
 		return nil, err
+	}
+	if id == beforeFirst && ns == "" {
+		for first, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true, OldestFirst: true, Limit: 1}) {
+			if err != nil {
+				return nil, err
+			}
+			if opens(ns, first.Source, first.Step, first.Parent) {
+				return begun(t.ID, first), nil
+			}
+		}
+		return nil, notFound("Checkpoint %s not found", id)
 	}
 	thread = thread.At(id)
 	read := thread.State
@@ -329,7 +379,7 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 	}
 	edit := graph.Edit[json.RawMessage]{Apply: graph.UpdateWith(update), AsNode: asNode}
 	apply := func() error {
-		_, err := t.At(id).BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit})
+		_, err := atCheckpoint(t, id).BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit})
 		return err
 	}
 	if c != nil && c.Goto.set() {
@@ -339,6 +389,9 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		if edit.Command, err = c.Goto.command(g); err != nil {
 			return err
 		}
+	}
+	if asNode == "__input__" { // as LangGraph's own checkpoints call it
+		asNode, edit.AsNode = graph.Start, graph.Start
 	}
 	if ns(at) != "" || asNode == graph.Start || asNode == graph.End {
 		return apply()
@@ -525,11 +578,15 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	}
 	b, done := s.budget(r)
 	defer done()
-	entries, err := moments(b.ctx, thread, t, q.Before.id, p.Limit, matching(q.Metadata, b))
+	entries, err := moments(b.ctx, thread, t, ns(q.Checkpoint), q.Before.id, p.Limit, matching(q.Metadata, b))
 	if err = b.or(err); err != nil {
 		return err
 	}
 	for _, e := range entries {
+		if e.Checkpoint == beforeFirst {
+			out = append(out, begun(t.ID, e))
+			continue
+		}
 		state, err := s.stateAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint), false)
 		if err == nil {
 			err = b.spend(len(state.Values))
@@ -564,9 +621,9 @@ func inside(source string) bool {
 // moments returns the checkpoints of a history that clients are shown, newest
 // first: one for each superstep. Questions and answers inside of one have
 // checkpoints of their own; of these, the newest question's stands for the
-// superstep. Parents are among what is shown. What runs left that were rolled back
-// isn't.
-func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, before string, limit int, match func(json.RawMessage) bool) ([]entry, error) {
+// superstep. Parents are among what is shown, [beforeFirst] too. What runs left that
+// were rolled back isn't.
+func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, ns, before string, limit int, match func(json.RawMessage) bool) ([]entry, error) {
 	type child struct {
 		*entry
 		inside bool // of the superstep for which it stands
@@ -575,6 +632,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 	waiting := map[string][]child{} // whose parent may be another, by the parent that they have
 	stands := map[string]*entry{}   // what stands for a superstep, by the checkpoints of that
 	found := before == ""
+	var first *entry // of the oldest line that is shown
 	for e, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true}) {
 		if err != nil {
 			return nil, err
@@ -585,6 +643,8 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		children := waiting[e.Checkpoint]
 		delete(waiting, e.Checkpoint)
 		question := checkpoint.Source(e.Source) == checkpoint.SourceInterrupt
+		opening := opens(ns, e.Source, e.Step, e.Parent)
+		e.Source, e.Parent = asShown(ns, e.Source, e.Step, e.Parent)
 		metadata := metadataOf(e.Metadata, e.Source, e.Step)
 		gone := slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
 		if by := stands[e.Checkpoint]; by != nil || gone || inside(e.Source) && !question {
@@ -609,6 +669,9 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		if question && stands[e.Parent] == nil {
 			stands[e.Parent] = &e
 		}
+		if opening {
+			first = &e
+		}
 		if !found {
 			found = e.Checkpoint == before
 			continue
@@ -620,6 +683,11 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		if e.Parent != "" {
 			waiting[e.Parent] = append(waiting[e.Parent], child{&e, question})
 		}
+	}
+	if first != nil && found && len(out) < limit && match(metadataOf(first.Metadata, string(checkpoint.SourceInput), -1).raw()) {
+		start := *first
+		start.Checkpoint, start.Parent, start.Source, start.Step, start.Nodes = beforeFirst, "", string(checkpoint.SourceInput), -1, nil
+		out = append(out, &start)
 	}
 	entries := make([]entry, len(out))
 	for i, e := range out {

@@ -197,9 +197,10 @@ func (l *live) checkpoint() error {
 		return nil
 	}
 	l.pending = nil
-	data := map[string]any{"id": ev.Checkpoint, "step": ev.Step, "source": ev.Source}
-	if ev.Parent != "" {
-		data["parent_id"] = ev.Parent
+	source, parent := asShown(place(*ev), ev.Source, ev.Step, ev.Parent)
+	data := map[string]any{"id": ev.Checkpoint, "step": ev.Step, "source": source}
+	if parent != "" {
+		data["parent_id"] = parent
 	}
 	return l.send("checkpoints", namespaceOf(*ev), *ev, data)
 }

@@ -469,11 +469,11 @@ func TestCheckpointsAreListedAndForked(t *testing.T) {
 	c.must(thread, "run.start", object{"assistant_id": "booking", "input": object{"city": "Bonn"}, "metadata": object{"by": "kim"}, "multitaskStrategy": "enqueue"})
 	s.until(told.ending)
 	list := c.must(thread, "state.listCheckpoints", object{"limit": 5})["checkpoints"].([]any)
-	if len(list) != 2 || list[0].(object)["step"] != 1.0 || list[0].(object)["metadata"].(object)["by"] != "kim" || list[0].(object)["timestamp"] == "" {
+	if len(list) != 3 || list[0].(object)["step"] != 1.0 || list[0].(object)["metadata"].(object)["by"] != "kim" || list[0].(object)["timestamp"] == "" {
 		t.Fatalf("checkpoints: %v", list)
 	}
 	oldest := list[1].(object)["id"].(string)
-	if got := c.must(thread, "state.listCheckpoints", object{"before": list[0].(object)["id"]})["checkpoints"].([]any); len(got) != 1 || got[0].(object)["id"] != oldest {
+	if got := c.must(thread, "state.listCheckpoints", object{"before": list[0].(object)["id"]})["checkpoints"].([]any); len(got) != 2 || got[0].(object)["id"] != oldest {
 		t.Errorf("before the newest: %v", got)
 	}
 	forked := c.must(thread, "state.fork", object{"checkpoint_id": oldest, "input": object{"city": "Rom"}})

@@ -276,7 +276,7 @@ func (s *Session) before(ctx context.Context, holders []string) (checkpoint.ID, 
 		first = r.Seq
 	}
 	if first == 1 {
-		s.anew = head.ID
+		return Beginning, nil
 	}
 	return "", nil
 }

@@ -28,7 +28,7 @@ type Session struct {
 	tip  *core.Tip // as loaded; nil for a new thread
 
 	saver   *saver             // nil without a store
-	anew    checkpoint.ID      // the log's head, if the run is to begin as in an empty log
+	anew    checkpoint.ID      // the log's head, if the run begins as in an empty log
 	release func(stopped bool) // of the thread's lock
 	evicted bool               // another run has the thread, and the caller is told so
 	halt    halt
@@ -70,8 +70,12 @@ func (r *runID) get() checkpoint.ID {
 	return r.id
 }
 
+// Beginning names the moment before a thread's first record: what begins there begins
+// as in an empty log, beside what the log holds.
+const Beginning checkpoint.ID = plan.Start
+
 // Open loads a thread for a run, or for a look at it if lock is not set. At
-// names a record; empty means the newest.
+// names a record, or is [Beginning]; empty means the newest.
 func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock bool) (_ *Session, err error) {
 	s := &Session{prog: prog, o: *o}
 	s.flight, s.traced.s = prog.flight(s), s
@@ -131,7 +135,7 @@ func (s *Session) stale(ctx context.Context, err error) bool {
 	if err != nil {
 		return errors.Is(err, checkpoint.ErrNotFound)
 	}
-	return s.tip != nil && head.ID == s.tip.LogHead
+	return head.ID == s.anew || s.tip != nil && head.ID == s.tip.LogHead
 }
 
 // Close gives the thread up. While a sub-step is under way that somebody who goes on
@@ -222,9 +226,17 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 		s.m = core.New(s.config())
 		return nil
 	}
-	if s.anew != "" {
+	if at == Beginning {
+		head, fence, err := s.o.Store.Head(ctx, s.o.Log)
+		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+		}
+		s.saver.seen(fence)
 		s.m = core.New(s.config())
-		s.m.Orphan(s.anew)
+		if err == nil {
+			s.anew = head.ID
+			s.m.Orphan(s.anew)
+		}
 		return nil
 	}
 	tip, fence, err := Tip(ctx, s.o.Store, s.prog.Values, s.o.Log, at, s.keeper())

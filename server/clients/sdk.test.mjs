@@ -104,7 +104,8 @@ test("tasks, checkpoints, debug and custom events come through", async () => {
   assert.ok(chunks.some((c) => c.event === "tasks" && c.data.name === "tick" && c.data.triggers));
   assert.ok(chunks.some((c) => c.event === "tasks" && c.data.name === "tick" && c.data.result));
   const checkpoints = chunks.filter((c) => c.event === "checkpoints");
-  assert.deepEqual(checkpoints.map((c) => c.data.metadata.source), ["input", "loop", "loop"]);
+  assert.deepEqual(checkpoints.map((c) => c.data.metadata.source), ["input", "loop", "loop", "loop"]);
+  assert.deepEqual(checkpoints.map((c) => c.data.next), [["__start__"], ["tick"], ["tick"], []]);
   assert.equal(checkpoints.at(-1).data.values.done, 2);
   assert.ok(events(chunks).includes("debug"));
 });
@@ -138,12 +139,32 @@ test("breakpoints pause before a node", async () => {
   assert.equal(out.done, 1);
 });
 
+test("a conversation begins again with another first message", async () => {
+  const t = await client.threads.create();
+  await client.runs.wait(t.thread_id, "agent", { input: question });
+  const history = await client.threads.getHistory(t.thread_id);
+  const first = history.findLast((h) => h.values.messages?.length === 1);
+  assert.deepEqual([first.metadata.source, first.metadata.step], ["loop", 0]);
+  const before = await client.threads.getState(t.thread_id, first.parent_checkpoint);
+  assert.deepEqual([before.next, before.values, before.metadata.source, before.metadata.step, before.parent_checkpoint], [["__start__"], {}, "input", -1, null]);
+  assert.deepEqual(history.at(-1), before);
+  const again = { messages: [{ type: "human", content: "What is six times seven?", id: "again" }] };
+  const out = await client.runs.wait(t.thread_id, "agent", { input: again, checkpoint: first.parent_checkpoint });
+  assert.deepEqual(out.messages.map((m) => m.type), ["human", "ai", "tool", "ai"]);
+  assert.equal(out.messages[0].id, "again");
+  const both = await client.threads.getHistory(t.thread_id, { limit: 20 });
+  assert.equal(both.filter((h) => h.parent_checkpoint?.checkpoint_id === before.checkpoint.checkpoint_id).length, 2);
+  assert.equal(both.filter((h) => h.next[0] === "__start__").length, 1);
+  await client.threads.updateState(t.thread_id, { values: again, asNode: "__input__", checkpoint: before.checkpoint });
+  assert.deepEqual((await client.threads.getState(t.thread_id)).next, ["agent"]);
+});
+
 test("history, forks and edits", async () => {
   const t = await client.threads.create();
   await client.runs.wait(t.thread_id, "booking", { input: { city: "Bonn" } });
   await client.runs.wait(t.thread_id, "booking", { command: { resume: true } });
   const history = await client.threads.getHistory(t.thread_id);
-  assert.deepEqual(history.map((h) => h.next), [[], ["book"], ["plan"]]);
+  assert.deepEqual(history.map((h) => h.next), [[], ["book"], ["plan"], ["__start__"]]);
   assert.equal(history[0].parent_checkpoint.checkpoint_id, history[1].checkpoint.checkpoint_id);
   const page = await client.threads.getHistory(t.thread_id, { limit: 1, before: { configurable: { checkpoint_id: history[0].checkpoint.checkpoint_id } } });
   assert.deepEqual(page.map((h) => h.next), [["book"]]);
@@ -151,7 +172,7 @@ test("history, forks and edits", async () => {
   const forked = await client.runs.wait(t.thread_id, "booking", { command: { resume: false }, checkpoint: history[1].checkpoint });
   assert.equal(forked.booked, false);
   const after = await client.threads.getHistory(t.thread_id);
-  assert.deepEqual(after.map((h) => h.metadata.source), ["loop", "fork", "loop", "loop", "input"]);
+  assert.deepEqual(after.map((h) => h.metadata.source), ["loop", "fork", "loop", "loop", "loop", "input"]);
   assert.equal(after[1].parent_checkpoint.checkpoint_id, history[1].checkpoint.checkpoint_id);
   // An edit as a node, from the beginning.
   const edited = await client.threads.updateState(t.thread_id, { values: { city: "Rom" }, asNode: "plan", checkpoint: history[2].checkpoint });
@@ -220,7 +241,7 @@ for (const strategy of ["reject", "enqueue", "interrupt", "rollback"]) {
       case "rollback":
         assert.equal(out.done, 1);
         await rejects(client.runs.get(t.thread_id, first.run_id), /HTTP 404/);
-        assert.equal((await client.threads.getHistory(t.thread_id, { limit: 100 })).length, 2);
+        assert.equal((await client.threads.getHistory(t.thread_id, { limit: 100 })).length, 3);
     }
   });
 }

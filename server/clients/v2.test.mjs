@@ -72,7 +72,7 @@ for (const transport of ["sse", "websocket"]) {
     const state = await thread.state.get({ namespace: [], keys: ["booked"] });
     assert.deepEqual(state.values, { booked: true });
     const { checkpoints } = await thread.state.listCheckpoints({ limit: 10 });
-    assert.deepEqual(checkpoints.map((c) => c.step), [2, 1, 0]);
+    assert.deepEqual(checkpoints.map((c) => c.step), [2, 1, 0, -1]);
     const forked = await thread.state.fork({ checkpoint_id: checkpoints.at(-1).id, input: { city: "Rom" } });
     assert.equal(forked.thread_id, thread.threadId);
     await client.runs.join(thread.threadId, forked.run_id);

@@ -14,6 +14,12 @@ test("what led to the newest state is told from other branches", () => {
   ]);
 });
 
+test("what a thread began with is its first moment", () => {
+  const before = "00000000-0000-0000-0000-000000000000";
+  const history = [state("b", "a"), state("a", before, ["x"]), state(before, null, ["__start__"], "input")];
+  expect(moments(history, history[0]).map((m) => [m.id, titleOf(m), m.first, m.current])).toEqual([["a", "Input", true, true], ["b", "x", false, true]]);
+});
+
 test("a history whose beginning is not there yet is shown", () => {
   expect(moments([state("c", "b")], state("c", "b")).map((m) => [m.id, m.current])).toEqual([["c", true]]);
 });

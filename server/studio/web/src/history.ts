@@ -21,9 +21,18 @@ export type Moment = {
   first: boolean; // nothing was before
 };
 
+// withInputs shows what a thread began with as its first moment, where LangGraph has two:
+// one before it was taken in, and one after.
+function withInputs(history: State[]): State[] {
+  const beforeFirst = "00000000-0000-0000-0000-000000000000";
+  return history.filter((s) => s.checkpoint?.checkpoint_id !== beforeFirst).map((s) =>
+    s.parent_checkpoint?.checkpoint_id === beforeFirst ? { ...s, parent_checkpoint: null, metadata: { ...(s.metadata as object), source: "input" } as State["metadata"] } : s);
+}
+
 // moments puts a history in order of time and says which of it led to the newest
 // state. Those that didn't are on lanes of their own, one for each branch.
 export function moments(history: State[], head: State | undefined): Moment[] {
+  history = withInputs(history);
   let every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
   // What follows an edit as a node is planned in a checkpoint of its own, which stands for both.
   const folded = new Set<State>();

@@ -2,6 +2,7 @@
 // works by threads, runs and histories.
 import { test as nodeTest } from "node:test";
 import assert from "node:assert/strict";
+import { HumanMessage } from "@langchain/core/messages";
 import { Client } from "@langchain/langgraph-sdk";
 import { useStream } from "@langchain/langgraph-sdk/react";
 import { createElement } from "react";
@@ -73,6 +74,21 @@ test("the older hook answers again, on another branch", async () => {
   const [older] = from().branchOptions;
   await act(async () => { p.now().hook.setBranch(older); });
   await p.until((s) => s.messages.at(-1).id === first.id);
+  await p.leave();
+});
+
+test("the older hook edits the first message, on another branch", async () => {
+  const p = await page({ assistantId: "agent" });
+  await p.submit(question);
+  await p.until((s) => !s.isLoading && s.messages.length === 4);
+  const from = () => p.now().hook.getMessagesMetadata(p.now().messages[0]);
+  await p.until(() => from()?.firstSeenState?.parent_checkpoint);
+  await p.submit({ messages: [new HumanMessage({ content: "What is six times seven?", id: "again" })] }, { checkpoint: from().firstSeenState.parent_checkpoint });
+  await p.until((s) => !s.isLoading && s.messages.length === 4 && s.messages[0].id === "again");
+  assert.deepEqual(types(p.now().messages), ["human", "ai", "tool", "ai"]);
+  await p.until(() => from()?.branchOptions?.length === 2);
+  await act(async () => { p.now().hook.setBranch(from().branchOptions[0]); });
+  await p.until((s) => s.messages[0].id === "q");
   await p.leave();
 });
 

@@ -27,7 +27,8 @@ type wire struct {
 	Artifact   json.RawMessage `json:"artifact,omitempty"`
 
 	UsageMetadata    *wireUsage        `json:"usage_metadata,omitempty"`
-	ResponseMetadata *wireResponse     `json:"response_metadata,omitempty"`
+	AdditionalKwargs wireMembers       `json:"additional_kwargs,omitempty"`
+	ResponseMetadata wireResponse      `json:"response_metadata,omitzero"`
 	Metadata         map[string]string `json:"metadata,omitempty"`
 
 	Refusal          string `json:"refusal,omitempty"`           // OpenAI's, read only
@@ -66,9 +67,52 @@ type wireOutDetail struct {
 	Reasoning int `json:"reasoning,omitempty"`
 }
 
+// wireMembers is an object, or what stands in the place of one, which is none.
+type wireMembers map[string]json.RawMessage
+
+func (w *wireMembers) UnmarshalJSON(data []byte) error {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(data, &o) == nil && len(o) > 0 {
+		*w = o
+	}
+	return nil
+}
+
 type wireResponse struct {
 	Model  string `json:"model_name,omitempty"`
 	Finish string `json:"finish_reason,omitempty"`
+
+	rest wireMembers // all others
+}
+
+func (w wireResponse) IsZero() bool { return w.Model == "" && w.Finish == "" && len(w.rest) == 0 }
+
+func (w *wireResponse) UnmarshalJSON(data []byte) error {
+	if err := w.rest.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	for name, to := range map[string]*string{"model_name": &w.Model, "finish_reason": &w.Finish} {
+		if json.Unmarshal(w.rest[name], to) == nil {
+			delete(w.rest, name)
+		}
+	}
+	if len(w.rest) == 0 {
+		w.rest = nil
+	}
+	return nil
+}
+
+func (w wireResponse) MarshalJSON() ([]byte, error) {
+	type known wireResponse
+	data, err := marshal(known(w))
+	if err != nil || len(w.rest) == 0 {
+		return data, err
+	}
+	rest, err := marshal(w.rest)
+	if err != nil || len(data) == len("{}") {
+		return rest, err
+	}
+	return slices.Concat(data[:len(data)-1], []byte{','}, rest[1:]), nil
 }
 
 // wireExtras is what LangChain has no field for.
@@ -217,8 +261,9 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	if m.Usage != nil {
 		w.UsageMetadata = usageOut(*m.Usage)
 	}
-	if m.Model != "" || m.Finish != "" {
-		w.ResponseMetadata = &wireResponse{Model: m.Model, Finish: string(m.Finish)}
+	w.ResponseMetadata = wireResponse{Model: m.Model, Finish: string(m.Finish)}
+	if m.Extra != nil {
+		w.AdditionalKwargs, w.ResponseMetadata.rest = m.Extra.AdditionalKwargs, m.Extra.ResponseMetadata
 	}
 	return marshal(w)
 }
@@ -486,9 +531,10 @@ func (w *wire) message() (Message, error) {
 			m.Usage.Reasoning = u.Out.Reasoning
 		}
 	}
-	if r := w.ResponseMetadata; r != nil {
-		m.Model = r.Model
-		set(&m.Finish, FinishReason(r.Finish))
+	m.Model = w.ResponseMetadata.Model
+	set(&m.Finish, FinishReason(w.ResponseMetadata.Finish))
+	if rest := w.ResponseMetadata.rest; len(w.AdditionalKwargs)+len(rest) > 0 {
+		m.Extra = &Extra{AdditionalKwargs: w.AdditionalKwargs, ResponseMetadata: rest}
 	}
 	return m, nil
 }

@@ -91,6 +91,15 @@ func messages() *rapid.Generator[chat.Message] {
 		if rapid.Bool().Draw(t, "metadata") {
 			m.Metadata = map[string]string{"k": "v"}
 		}
+		members := func(name string) map[string]json.RawMessage {
+			if rapid.Bool().Draw(t, name) {
+				return map[string]json.RawMessage{"k": json.RawMessage(`{"a":["b"]}`)}
+			}
+			return nil
+		}
+		if e := (chat.Extra{AdditionalKwargs: members("additional"), ResponseMetadata: members("response")}); e.AdditionalKwargs != nil || e.ResponseMetadata != nil {
+			m.Extra = &e
+		}
 		return m
 	})
 }

@@ -41,6 +41,17 @@ type Message struct {
 	// Metadata is the user's own, and what a provider tells of an answer under the
 	// keys below. It is stored and not sent to models.
 	Metadata map[string]string
+
+	// Extra is what programs on LangChain wrote beside that; nil if there is nothing. It
+	// is stored, shown to clients and not sent to models.
+	Extra *Extra
+}
+
+// Extra is what a message of LangChain's holds for which a [Message] has no field of its
+// own. It is a value: nobody alters it.
+type Extra struct {
+	AdditionalKwargs map[string]json.RawMessage // of additional_kwargs, all members
+	ResponseMetadata map[string]json.RawMessage // of response_metadata, those but the model's name and the finish reason
 }
 
 // Keys of [Message.Metadata] that providers' packages set, where the provider says

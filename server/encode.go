@@ -127,7 +127,7 @@ func (e *encoder) event(ev graph.Event) error {
 	}
 	switch ev.Type {
 	case graph.EventValues:
-		var state state = ev.StateJSON // not every mode needs it
+		var state state = func() (json.RawMessage, error) { return wholeMessages(ev.StateJSON()) } // not every mode needs it
 		e.states[place(ev)] = state
 		if err := e.name(place(ev), state); err != nil {
 			return err
@@ -139,7 +139,7 @@ func (e *encoder) event(ev graph.Event) error {
 			return err
 		}
 		if e.has(modeValues) && shown {
-			data, err := ev.OutputJSON()
+			data, err := wholeMessages(ev.OutputJSON())
 			if err != nil {
 				return err
 			}
@@ -354,7 +354,11 @@ func (e *encoder) message(ev graph.Event) error {
 			return err
 		}
 	}
-	return e.emit("messages/partial", e.path(ev), []chat.Message{sum.Message()})
+	m, err := json.Marshal(sum.Message())
+	if err != nil {
+		return err
+	}
+	return e.emit("messages/partial", e.path(ev), []json.RawMessage{wholeMessage(m)})
 }
 
 // path is the part of an event's name that says where it happened.

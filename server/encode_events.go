@@ -202,7 +202,7 @@ func (e *encoder) traceEnd(snap *snapshot) {
 	if !e.started || snap == nil {
 		return
 	}
-	output, err := snap.OutputJSON()
+	output, err := wholeMessages(snap.OutputJSON())
 	if err != nil { // which the run has failed with
 		return
 	}

@@ -94,6 +94,9 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 				break
 			}
 			events++
+			if ev.Update != nil {
+				ev.Update, _ = wholeMessages(ev.Update, nil)
+			}
 			told.before(ev)
 			if err = errors.Join(enc.event(ev), log.live.event(ev)); err != nil {
 				break
@@ -336,7 +339,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 	}
 	var output json.RawMessage
 	if snap != nil {
-		if output, err = snap.OutputJSON(); err != nil && failure == nil {
+		if output, err = wholeMessages(snap.OutputJSON()); err != nil && failure == nil {
 			failure = err
 		}
 	}

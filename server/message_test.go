@@ -85,3 +85,74 @@ func TestAGraphsAssistantHasTheIDThatLangGraphGivesIt(t *testing.T) {
 		t.Errorf("it is of %v", got)
 	}
 }
+
+// Wherever a message is shown it has the members that LangChain's classes have, and what
+// a client wrote into them.
+func TestMessagesAreShownWhole(t *testing.T) {
+	b := graph.New[trip]("talk")
+	b.AddNode("say", func(_ context.Context, s *trip) error {
+		s.Messages.Add(chat.Message{ID: "3", Role: chat.RoleAssistant, Model: "m", Parts: []chat.Part{chat.ToolCall{ID: "c", Name: "look", Args: `{"additional_kwargs":{"in":1}}`}}})
+		s.Messages.Add(chat.Message{ID: "4", Role: chat.RoleTool, Name: "look", Parts: []chat.Part{chat.ToolResult{CallID: "c", Name: "look", Content: []chat.Part{chat.Text{Text: "seen"}}}}})
+		return nil
+	})
+	b.AddEdge(graph.Start, "say")
+	c := start(t, server.Graph(b.MustCompile()), quiet())
+	at := "/threads/" + call[object](c, "POST", "/threads", object{})["thread_id"].(string)
+	_, _, streamed := c.do("POST", at+"/runs/stream", object{"assistant_id": "talk", "stream_mode": []string{"values", "updates", "tasks"}, "input": object{"messages": []object{
+		{"type": "human", "id": "1", "content": "hello", "additional_kwargs": object{"from": object{"page": 1}}},
+		{"type": "ai", "id": "2", "content": "hi", "response_metadata": object{"model_name": "m", "logprobs": []int{1}}},
+	}}})
+	want := map[string]string{
+		"1": `{"additional_kwargs":{"from":{"page":1}},"content":"hello","id":"1","response_metadata":{},"type":"human"}`,
+		"2": `{"additional_kwargs":{},"content":"hi","id":"2","invalid_tool_calls":[],"response_metadata":{"logprobs":[1],"model_name":"m"},"tool_calls":[],"type":"ai"}`,
+		"3": `{"additional_kwargs":{},"content":"","id":"3","invalid_tool_calls":[],"response_metadata":{"model_name":"m"},"tool_calls":[{"args":{"additional_kwargs":{"in":1}},"id":"c","name":"look","type":"tool_call"}],"type":"ai"}`,
+		"4": `{"additional_kwargs":{},"content":"seen","id":"4","name":"look","response_metadata":{},"status":"success","tool_call_id":"c","type":"tool"}`,
+	}
+	seen := 0
+	check := func(where string, data any) {
+		list, _ := data.(object)["messages"].([]any)
+		for _, m := range list {
+			seen++
+			text, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id := fmt.Sprint(m.(object)["id"]); string(text) != want[id] {
+				t.Errorf("%s: message %s is\n%s\nwant\n%s", where, id, text, want[id])
+			}
+		}
+	}
+	event := ""
+	for line := range strings.Lines(streamed) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "event: "); ok {
+			event = name
+		}
+		text, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		if !ok {
+			continue
+		}
+		var data object
+		if err := json.Unmarshal([]byte(text), &data); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case event == "values":
+			check(event, data)
+		case event == "updates":
+			check(event, data["say"])
+		case event == "tasks" && data["result"] != nil:
+			check(event, data["result"])
+		case event == "tasks":
+			check(event, data["input"])
+		}
+	}
+	check("the state", call[object](c, "GET", at+"/state", nil)["values"])
+	check("the thread", call[object](c, "GET", at, nil)["values"])
+	for _, h := range call[[]object](c, "GET", at+"/history", nil) {
+		check("history", h["values"])
+	}
+	check("joined", call[object](c, "GET", at+"/runs/"+call[[]object](c, "GET", at+"/runs", nil)[0]["run_id"].(string)+"/join", nil))
+	if want := 2 + 4 + 2 + 2 + 2 + 4 + 4 + (4 + 2) + 4; seen != want { // two values, an update, a task and its result, three states, two moments
+		t.Errorf("%d messages were shown, not %d", seen, want)
+	}
+}

@@ -99,7 +99,8 @@ func TestAMessageAfterAFailedTurnIsAnswered(t *testing.T) {
 	}
 	fails = false
 	answer := say("second")
-	first, second, two := strings.Index(answer, `"first"`), strings.Index(answer, `"second"`), strings.Index(answer, `"two"`)
+	content := func(text string) int { return strings.Index(answer, `"content":"`+text) }
+	first, second, two := content("first"), content("second"), content("two")
 	if first < 0 || second < first || two < second {
 		t.Errorf("the conversation after the second message: %s", answer)
 	}

@@ -613,7 +613,7 @@ func (s *Server) writeOutcome(w http.ResponseWriter, r *http.Request, id string,
 		snap, err := s.on(g, t.ID).State(r.Context())
 		if err == nil {
 			state = stateOf(snap, false)
-			output, err = snap.OutputJSON()
+			output, err = wholeMessages(snap.OutputJSON())
 		}
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return err

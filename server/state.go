@@ -97,8 +97,9 @@ type taskState struct {
 // stateOf shows a snapshot of a thread.
 func stateOf(snap *snapshot, nested bool) *threadState {
 	source, parent := asShown(snap.Namespace, snap.Source, snap.Step, snap.Parent)
+	values, _ := wholeMessages(snap.State, nil)
 	out := &threadState{
-		Values: snap.State, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, source, snap.Step),
+		Values: values, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, source, snap.Step),
 		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, parent),
 		Interrupts: []interruptValue{},
 	}

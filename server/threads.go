@@ -73,7 +73,9 @@ func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadVie
 	if err != nil {
 		return nil, err
 	}
-	v.Values = snap.State
+	if v.Values, err = wholeMessages(snap.State, nil); err != nil {
+		return nil, err
+	}
 	for _, task := range snap.Tasks {
 		if asked := questionsOf(task); len(asked) > 0 {
 			v.Interrupts[task.ID] = asked

@@ -161,7 +161,7 @@ func (l *live) event(ev graph.Event) error {
 			l.pending = &ev
 		}
 	case graph.EventValues:
-		state, err := ev.StateJSON()
+		state, err := wholeMessages(ev.StateJSON())
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (l *live) event(ev graph.Event) error {
 		if err := l.checkpoint(); err != nil {
 			return err
 		}
-		values, err := ev.OutputJSON()
+		values, err := wholeMessages(ev.OutputJSON())
 		if err != nil {
 			return err
 		}
@@ -209,21 +209,20 @@ func (l *live) send(channel string, ns []string, ev graph.Event, data any) error
 	return l.tell(channel, channel, ns, ev.Time, ev.Node, data)
 }
 
-// custom sends what a node emits. What consists of a name and a payload is of a
-// channel of its own, custom:NAME.
+// custom sends what a node emits. What has a name is of a channel of its own,
+// custom:NAME, and is sent as it is.
 func (l *live) custom(ns []string, ev graph.Event) error {
 	data, err := json.Marshal(ev.Value)
 	if err != nil {
 		return err
 	}
-	o, name := objectOf(data), ""
-	if len(o) == 2 && o["payload"] != nil {
-		name = textOf(o["name"])
+	o, channel := objectOf(data), "custom"
+	if o["name"] == nil {
+		o = object{"payload": data}
+	} else if name := textOf(o["name"]); name != "" {
+		channel += ":" + name
 	}
-	if name == "" {
-		return l.tell("custom", "custom", ns, ev.Time, ev.Node, map[string]json.RawMessage{"payload": data})
-	}
-	return l.tell("custom", "custom:"+name, ns, ev.Time, ev.Node, o)
+	return l.tell("custom", channel, ns, ev.Time, ev.Node, o)
 }
 
 // toolData is what clients are told of a call of a tool. Calls that a node tells
@@ -236,7 +235,7 @@ func toolData(ev graph.Event) map[string]any {
 		if v.Err != nil {
 			return map[string]any{"event": "tool-error", "tool_call_id": v.CallID, "message": v.Err.Error()}
 		}
-		return map[string]any{"event": "tool-finished", "tool_call_id": v.CallID, "output": v.Result.Text()}
+		return map[string]any{"event": "tool-finished", "tool_call_id": v.CallID, "output": toolMessage(v)}
 	default:
 		if ev.Type == graph.EventToolResult {
 			return map[string]any{"event": "tool-finished", "tool_call_id": ev.Task, "output": v}
@@ -376,7 +375,7 @@ func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *
 	defer func() { l.line = before }()
 	// What can't be encoded was an error of the run before.
 	for _, s := range l.speeches {
-		_ = l.tell("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.id, "message": "the message broke off"})
+		_ = l.tell("messages", "messages", s.namespace, time.Now(), s.node, map[string]any{"event": "error", "run_id": s.run, "message_id": s.id, "message": "the message broke off"})
 	}
 	clear(l.speeches)
 	_ = l.checkpoint()
@@ -389,7 +388,7 @@ func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *
 	}
 	_ = l.leaveBelow(nil, end, text)
 	if snap != nil && !e.always {
-		if values, err := snap.OutputJSON(); err == nil {
+		if values, err := wholeMessages(snap.OutputJSON()); err == nil {
 			_ = l.tell("values", "values", nil, time.Now(), "", orNull(values))
 		}
 	}
@@ -420,6 +419,7 @@ func (l *live) asker(snap *snapshot, q graph.Interrupted) []string {
 // speech is a message while it is made.
 type speech struct {
 	id        string
+	run       string // the run's ID; the message's, if its node makes another at the same time: some clients tell them apart by that
 	namespace []string
 	node      string
 	parts     []*part
@@ -437,13 +437,21 @@ type part struct {
 }
 
 func (l *live) say(s *speech, event string, more map[string]any) error {
-	// Several messages of one node may be made at once: clients tell them apart by
-	// the ID of the model's run, for which the message's stands.
-	data := map[string]any{"event": event, "run_id": s.id}
+	data := map[string]any{"event": event, "run_id": s.run, "message_id": s.id}
 	for k, v := range more {
 		data[k] = v
 	}
 	return l.tell("messages", "messages", s.namespace, time.Now(), s.node, data)
+}
+
+// speaker returns the ID by which the events of a message say whose run it is of.
+func (l *live) speaker(ns []string, node, id string) string {
+	for _, s := range l.speeches {
+		if s.run == l.run.ID && s.node == node && slices.Equal(s.namespace, ns) {
+			return id
+		}
+	}
+	return l.run.ID
 }
 
 // speak sends a chunk of a message.
@@ -464,7 +472,7 @@ func (l *live) speak(ns []string, ev graph.Event) error {
 		if k.ID == "" {
 			return nil // a message that nothing can be added to
 		}
-		s = &speech{id: k.ID, namespace: ns, node: ev.Node, calls: map[int]int{}, sum: chat.Message{Role: chat.RoleAssistant}}
+		s = &speech{id: k.ID, run: l.speaker(ns, ev.Node, k.ID), namespace: ns, node: ev.Node, calls: map[int]int{}, sum: chat.Message{Role: chat.RoleAssistant}}
 		l.speeches[task] = s
 		l.said[s.id] = true
 		if err := l.say(s, "message-start", map[string]any{"id": s.id, "role": "ai"}); err != nil {
@@ -715,7 +723,7 @@ func (l *live) whole(ns []string, node, id string, raw json.RawMessage) error {
 		return nil
 	}
 	l.said[id] = true
-	s := &speech{id: id, namespace: ns, node: node}
+	s := &speech{id: id, run: l.speaker(ns, node, id), namespace: ns, node: node}
 	if err := l.say(s, "message-start", map[string]any{"id": id, "role": role}); err != nil {
 		return err
 	}

@@ -257,12 +257,15 @@ func TestMessagesAndToolsAreToldPieceByPiece(t *testing.T) {
 	c := start(t, server.Graph(answering(t)))
 	thread := newThread()
 	s := c.follow(thread, object{"channels": []string{"messages", "tools", "lifecycle"}})
-	c.must(thread, "run.start", object{"assistant_id": "agent", "input": object{"messages": []object{{"type": "human", "content": "What is 6 times 7?"}}}})
+	run := c.must(thread, "run.start", object{"assistant_id": "agent", "input": object{"messages": []object{{"type": "human", "content": "What is 6 times 7?"}}}})["run_id"]
 	all := s.until(told.ending)
 	text, calls, ended := map[string]string{}, "", []string{}
 	for _, e := range all {
 		d := e.data()
-		id := fmt.Sprint(d["run_id"])
+		id := fmt.Sprint(d["message_id"])
+		if e.Method == "messages" && (d["run_id"] != run || d["event"] == "message-start" && d["id"] != d["message_id"]) {
+			t.Errorf("an event of a message of run %v: %v", run, d)
+		}
 		switch d["event"] {
 		case "content-block-delta":
 			delta := d["delta"].(object)
@@ -283,7 +286,7 @@ func TestMessagesAndToolsAreToldPieceByPiece(t *testing.T) {
 				t.Errorf("a tool starts: %v", d)
 			}
 		case "tool-finished":
-			if d["output"] != "42" {
+			if m := d["output"].(object); m["type"] != "tool" || m["content"] != "42" || m["tool_call_id"] != d["tool_call_id"] || m["status"] != "success" {
 				t.Errorf("a tool finishes: %v", d)
 			}
 		}

@@ -507,9 +507,9 @@ func TestDoIsSeenAsATask(t *testing.T) {
 				ids = append(ids, ev.Task)
 			}
 			if len(ev.Path) > 0 {
-				equal(t, "task of the node", len(ev.Tasks), 1)
-				if !strings.HasPrefix(ev.Task, ev.Tasks[0]+".") {
-					t.Errorf("task %s of %s", ev.Task, ev.Tasks[0])
+				equal(t, "task of the node", len(ev.Within), 1)
+				if _, task, _, _ := checkpoint.CutSegment(ev.Within[0]); !strings.HasPrefix(ev.Task, task+".") {
+					t.Errorf("task %s of %s", ev.Task, task)
 				}
 			}
 		}

@@ -54,7 +54,7 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := named(snap)
-	if before["plain"] != "" || before["keeping"] != "/keeping" || before["own"] == "" {
+	if before["plain"] != "" || before["keeping"] != "|keeping" || before["own"] == "" {
 		t.Errorf("before: %v", before)
 	}
 	if snap, err = g.Thread(th).Invoke(t.Context(), g.Continue()); err != nil {
@@ -75,7 +75,7 @@ func TestATaskNamesTheLogOfItsSubgraphBeforeItCallsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := named(snap)
-	if again["own"] == waiting["own"] || again["keeping"] != "/keeping" {
+	if again["own"] == waiting["own"] || again["keeping"] != "|keeping" {
 		t.Errorf("the second time: %v, after %v", again, waiting)
 	}
 	if snap, err = g.Thread(th).Invoke(t.Context(), g.Continue()); err != nil {

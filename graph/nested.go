@@ -51,7 +51,7 @@ func (h *handle) Inside(namespace string) *Thread[json.RawMessage] {
 		in.err = errors.New("graph: Inside a subgraph's run: give the thread's handle the whole namespace")
 		return in
 	}
-	in.e, in.around, in.err = h.e.placed(namespace)
+	in.e, in.around, namespace, in.err = h.e.placed(namespace)
 	if in.err != nil {
 		return in
 	}
@@ -82,43 +82,35 @@ type level struct {
 	epoch checkpoint.ID
 }
 
-// placed returns the graph whose run has the log of a namespace, and what is around it.
-func (e *engine) placed(namespace string) (*engine, []level, error) {
+// placed returns the graph whose run has the log of a namespace, what is around it, and
+// the namespace as the log has it: without tasks where a subgraph keeps its state.
+func (e *engine) placed(namespace string) (*engine, []level, string, error) {
 	var around []level
+	log := ""
 	for rest := namespace; rest != ""; {
-		next := level{e: e, namespace: namespace[:len(namespace)-len(rest)]}
+		next := level{e: e, namespace: log}
+		name, task, key, after := checkpoint.CutSegment(rest)
 		var child *engine
-		for _, name := range e.insideNames() {
-			after, ok := strings.CutPrefix(rest, "/"+name)
-			if !ok || after != "" && after[0] != ':' && after[0] != '/' {
-				continue
-			}
-			// What follows the name tells runs of the node apart: the superstep, and more.
-			run := after
-			if i := strings.IndexByte(after, '/'); i >= 0 {
-				run, after = after[:i], after[i:]
-			} else {
-				after = ""
-			}
-			if child, next.part = e.inside(name); next.part != nil {
-				epoch, _, _ := strings.Cut(strings.TrimPrefix(run, ":"), ".")
-				next.epoch = checkpoint.ID(epoch)
-			}
-			rest = after
-			break
+		if rest[0] == '|' {
+			child, next.part = e.inside(name)
 		}
 		if child == nil {
-			name, _, _ := strings.Cut(strings.TrimPrefix(rest, "/"), ":")
 			edge := &InvalidEdgeError{Source: "Inside", Target: namespace, Near: plan.Nearest(name, e.insideNames())}
-			return nil, nil, &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
+			return nil, nil, "", &misnamedError{option: fmt.Sprintf("Inside graph %q", e.prog.Plan.Name), what: "namespace of a subgraph's log", err: edge}
 		}
+		if next.part != nil { // the superstep tells its runs apart
+			epoch, _, _ := strings.Cut(task, ".")
+			next.epoch = checkpoint.ID(epoch)
+		}
+		log = local.ChildNamespace(log, name, task, next.part == nil && child.settings.keep, key)
+		rest = after
 		around = append(around, next)
 		e = child
 	}
 	if len(around) == 0 {
-		return nil, nil, errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
+		return nil, nil, "", errors.New("graph: Inside needs a namespace, as TaskState.Subgraphs gives it; the thread itself has none")
 	}
-	return e, around, nil
+	return e, around, log, nil
 }
 
 // inside returns the graph inside a node, and its part of the state if it shares that.

@@ -112,11 +112,11 @@ func TestEditOfAStateThatASubgraphKeeps(t *testing.T) {
 		for _, open := range []bool{false, true} {
 			t.Run(fmt.Sprintf("deep %v, a sibling asks %v", deep, open), func(t *testing.T) {
 				sub := graph.New[trail]("kept").AddNode("count", count).AddEdge(graph.Start, "count")
-				ns := "/kept"
+				ns := "|kept"
 				if deep {
 					middle := graph.New[trail]("middle")
 					graph.AddSubgraph(middle, "kept", compile(t, sub, graph.KeepState()), mapped).AddEdge(graph.Start, "kept")
-					sub, ns = middle, "/kept/kept"
+					sub, ns = middle, "|kept|kept"
 				}
 				b := graph.New[trail]("g")
 				graph.AddSubgraph(b, "kept", compile(t, sub, graph.KeepState()), mapped).AddEdge(graph.Start, "kept")

@@ -80,7 +80,7 @@ func TestSubgraphsAreReachedByTheirNamespace(t *testing.T) {
 	if snap, err = g.Thread(th).Invoke(t.Context(), g.Answer("a")); err != nil || snap.State.Text != "ay" {
 		t.Errorf("after an edit inside, the answer leads to %q, %v", snap.State.Text, err)
 	}
-	for _, none := range []string{"", "sub", "/su", "/sub2", "/sub:1/other", "/sub/deep:1/more"} {
+	for _, none := range []string{"", "sub", "|su", "|sub2", "|sub:1|other", "|sub|deep:1|more"} {
 		if snap, err := g.Thread(th).Inside(none).State(t.Context()); err == nil || errors.Is(err, checkpoint.ErrNotFound) {
 			t.Errorf("in %q there is %v, %v", none, snap, err)
 		}

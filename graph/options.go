@@ -157,7 +157,8 @@ func WithCheckpointer(store checkpoint.Store) ThreadOption {
 }
 
 // Namespace separates several logs of one thread, such as those of different
-// graphs. The default is the empty namespace.
+// graphs. The default is the empty namespace. One with a bar is that of a subgraph in
+// the thread: see [Thread.Inside].
 func Namespace(ns string) ThreadOption {
 	return threadSetting(func(s *settings) { s.namespace = ns })
 }

@@ -102,7 +102,7 @@ type TaskState struct {
 
 	// Inside is the namespace of the log of the graph that the node is (see
 	// [AddSubgraph]), whether the task has called it yet or not; empty for other
-	// nodes, and without a checkpointer.
+	// nodes, and without a checkpointer. See checkpoint.Segment.
 	Inside string
 
 	recorded map[string]json.RawMessage // with Once; of an Open superstep
@@ -239,7 +239,7 @@ func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 		}
 	}
 	if n := e.nodes[t.Node]; n.child != nil && set.store != nil {
-		ts.Inside = local.ChildNamespace(set.namespace, e.prog.Plan.Nodes[t.Node].Name, m.Epoch(), i, t.Gen, n.part == nil && n.child.settings.keep)
+		ts.Inside = local.ChildNamespace(set.namespace, ts.Node, local.CallerID(m.Epoch(), m.Step()+1, i, t.Gen), n.part == nil && n.child.settings.keep, "")
 	}
 	for ns, id := range t.Children {
 		if ts.Subgraphs == nil {

@@ -92,7 +92,7 @@ var eventTypes = map[local.Kind]EventType{
 type Event struct {
 	Type   EventType
 	Path   []string // nodes from the root graph down to the subgraph it happened in
-	Tasks  []string // IDs of the tasks of those nodes: several of one node may run at once
+	Within []string // for each of them the segment of a namespace (see checkpoint.Segment), with its task
 	Graph  string
 	Thread string
 	Step   int // superstep, counted over the thread's life; 0 or the last one for an input
@@ -170,7 +170,7 @@ func (ev Event) OutputJSON() (json.RawMessage, error) {
 
 func eventOf(ev *local.Event) Event {
 	e := Event{
-		Type: eventTypes[ev.Kind], Path: ev.Path, Tasks: ev.Tasks, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
+		Type: eventTypes[ev.Kind], Path: ev.Path, Within: ev.Within, Graph: ev.Graph, Thread: string(ev.Thread), Step: ev.Step, Time: ev.Time,
 		Node: ev.Node, Attempt: ev.Attempt, Update: ev.Update, Value: ev.Value, Checkpoint: string(ev.ID), Parent: string(ev.Parent),
 		Source: string(ev.Source), Next: ev.Next, Input: ev.Payload, From: ev.From, Err: ev.Err, Delay: ev.Delay, Duration: ev.Duration,
 		Cached: ev.Cached, Tags: ev.Tags,

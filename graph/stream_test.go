@@ -339,15 +339,15 @@ func TestEventsOfSubgraphsNameTheTasksAboveThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(ev.Tasks) != len(ev.Path) {
-				t.Fatalf("path %v has the tasks %v", ev.Path, ev.Tasks)
+			if len(ev.Within) != len(ev.Path) {
+				t.Fatalf("path %v has the segments %v", ev.Path, ev.Within)
 			}
 			if ev.Type != graph.EventTaskStart {
 				continue
 			}
-			above[strings.Join(append(slices.Clone(ev.Tasks), ev.Task), " ")] = ev.Path
-			if n := len(ev.Tasks); n > 0 && len(above[strings.Join(ev.Tasks, " ")]) != n-1 {
-				t.Errorf("nothing is known of the task above %v", ev.Tasks)
+			above[strings.Join(append(slices.Clone(ev.Within), checkpoint.Segment(ev.Node, ev.Task, "")), " ")] = ev.Path
+			if n := len(ev.Within); n > 0 && len(above[strings.Join(ev.Within, " ")]) != n-1 {
+				t.Errorf("nothing is known of the task above %v", ev.Within)
 			}
 			if ev.Node == "n" {
 				leaves++

@@ -202,7 +202,7 @@ func (e *encoder) checkpoint(state state) error {
 	tell := func(id, parent, source string, step int, values json.RawMessage, next []string) error {
 		metadata := metadataOf(nil, source, step)
 		metadata["run_id"], metadata["thread_id"] = jsonText(e.run.ID), jsonText(thread)
-		at, from := refTo(thread, "", id), refTo(thread, "", parent)
+		at, from := refTo(thread, place(*ev), id), refTo(thread, place(*ev), parent)
 		payload := map[string]any{
 			"config": configOf(at), "parent_config": configOf(from), "checkpoint": at, "parent_checkpoint": from,
 			"values": values, "metadata": metadata, "next": next, "tasks": []any{},

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -89,8 +90,9 @@ func (e *encoder) begin(b *runBody) error {
 // parents returns the runs that the graph of an event is inside of.
 func (e *encoder) parents(ev graph.Event) []string {
 	out := []string{e.run.ID}
-	for i, task := range ev.Tasks {
-		out = append(out, e.chain(ev.Path[:i], task))
+	for i, segment := range ev.Within {
+		_, id, _, _ := checkpoint.CutSegment(segment)
+		out = append(out, e.chain(ev.Path[:i], taskOf(id)))
 	}
 	return out
 }

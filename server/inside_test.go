@@ -75,7 +75,7 @@ func TestATaskSaysWhereItsSubgraphIs(t *testing.T) {
 		// It is still to begin.
 		wait("ask", object{"interrupt_before": []string{"sub"}})
 		pending, n := sub(now())
-		if n != 0 || !strings.HasPrefix(pending, "/sub") || (name == "keeping") != (pending == "/sub") {
+		if n != 0 || !strings.HasPrefix(pending, "sub") || (name == "keeping") != (pending == "sub") {
 			t.Errorf("%s: before it begins it is in %s, with %d checkpoints", name, pending, n)
 		}
 		nested := call[object](c, "GET", at+"/state?subgraphs=true", nil)["tasks"].([]any)[0].(object)

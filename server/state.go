@@ -71,6 +71,17 @@ func atCheckpoint(t *graph.Thread[json.RawMessage], id string) *graph.Thread[jso
 	return t.At(id)
 }
 
+// Clients know namespaces without the first bar.
+
+func shownNamespace(ns string) string { return strings.TrimPrefix(ns, "|") }
+
+func namedNamespace(ns string) string {
+	if ns == "" || ns[0] == '|' {
+		return ns
+	}
+	return "|" + ns
+}
+
 // threadState is a thread at a checkpoint, as clients see it.
 type threadState struct {
 	Values     json.RawMessage  `json:"values"`
@@ -100,7 +111,7 @@ func stateOf(snap *snapshot, nested bool) *threadState {
 	values, _ := wholeMessages(snap.State, nil)
 	out := &threadState{
 		Values: values, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, source, snap.Step),
-		Checkpoint: refTo(snap.Thread, snap.Namespace, snap.Checkpoint), Parent: refTo(snap.Thread, snap.Namespace, parent),
+		Checkpoint: refTo(snap.Thread, shownNamespace(snap.Namespace), snap.Checkpoint), Parent: refTo(snap.Thread, shownNamespace(snap.Namespace), parent),
 		Interrupts: []interruptValue{},
 	}
 	out.Metadata["thread_id"] = jsonText(snap.Thread)
@@ -119,7 +130,7 @@ func stateOf(snap *snapshot, nested bool) *threadState {
 		if t.Error != "" {
 			v.Error = &t.Error
 		}
-		switch at := (&checkpointRef{ThreadID: snap.Thread, NS: ns}); {
+		switch at := (&checkpointRef{ThreadID: snap.Thread, NS: shownNamespace(ns)}); {
 		case ns == "":
 		case !nested: // clients ask for the newest checkpoint of the namespace
 			v.Checkpoint = at
@@ -443,7 +454,7 @@ func (s *Server) in(g *served, thread, ns string) (*graph.Thread[json.RawMessage
 	if ns == "" {
 		return t, nil
 	}
-	if t = t.Inside(ns); t.Err() != nil {
+	if t = t.Inside(namedNamespace(ns)); t.Err() != nil {
 		return nil, notFound("Namespace %.200q not found", ns)
 	}
 	return t, nil

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -175,8 +176,7 @@ func TestStreamsNameTheTasksAboveASubgraph(t *testing.T) {
 			if err := json.Unmarshal([]byte(data), &task); err != nil {
 				t.Fatal(err)
 			}
-			at := strings.LastIndexByte(task.ID, ':')
-			tasks[task.ID[:at]+"."+task.ID[at+1:]] = task.Name
+			tasks[task.ID] = task.Name
 		}
 		if place, ok := strings.CutPrefix(event, "custom|"); ok {
 			node, task, _ := strings.Cut(place, ":")
@@ -185,5 +185,75 @@ func TestStreamsNameTheTasksAboveASubgraph(t *testing.T) {
 	}
 	if len(said) != 2 || !maps.Equal(said, tasks) {
 		t.Errorf("tasks %v, said %v:\n%s", tasks, said, text)
+	}
+}
+
+// The place of a subgraph has one name: in streams, in states, and where clients ask for
+// its history and state, also where a node runs several graphs or the subgraph keeps its
+// state. It begins with the node and the task's ID.
+func TestAPlaceHasOneName(t *testing.T) {
+	type part struct {
+		Word string `json:"word"`
+	}
+	type whole struct {
+		Text string `json:"text"`
+	}
+	in := graph.New[part]("inner")
+	in.AddNode("ask", func(ctx context.Context, s *part) (err error) {
+		s.Word, err = graph.Interrupt[string](ctx, "what", "What?")
+		return err
+	})
+	inner := in.AddEdge(graph.Start, "ask").MustCompile()
+	out := graph.New[whole]("outer")
+	out.AddNode("two", func(ctx context.Context, s *whole) error {
+		_, err := graph.Call(ctx, "left|right", inner, nil)
+		_, err2 := graph.Call(ctx, "call:1", inner, nil)
+		return errors.Join(err, err2)
+	}, graph.Contains(inner))
+	graph.AddSubgraph(out, "one", inner, graph.Mapping[whole, part]{})
+	keeping := in.MustCompile(graph.KeepState())
+	graph.AddSubgraph(out, "keeps", keeping, graph.Mapping[whole, part]{})
+	out.AddEdge(graph.Start, "two").AddEdge(graph.Start, "one").AddEdge(graph.Start, "keeps")
+	c := start(t, server.Graph(out.MustCompile()), quiet())
+	thread := newThread()
+	at := "/threads/" + thread
+	s := c.follow(thread, object{"channels": []string{"tasks", "checkpoints", "lifecycle"}})
+	c.must(thread, "run.start", object{"assistant_id": "outer", "input": object{"text": "x"}})
+	places := map[string]bool{}
+	ids := map[string]bool{}
+	for _, e := range s.until(told.ending) {
+		if len(e.Params.Namespace) > 0 {
+			places[strings.Join(e.Params.Namespace, "|")] = true
+		} else if e.Method == "tasks" {
+			ids[fmt.Sprint(e.data()["name"], ":", e.data()["id"])] = true
+		}
+	}
+	if len(places) != 4 || len(ids) != 3 {
+		t.Fatalf("places %v of tasks %v", places, ids)
+	}
+	state := call[object](c, "GET", at+"/state", nil)
+	for _, task := range state["tasks"].([]any) {
+		task := task.(object)
+		ns := task["checkpoint"].(object)["checkpoint_ns"].(string)
+		if name := fmt.Sprint(task["name"]); !ids[name+":"+fmt.Sprint(task["id"])] || ns != "keeps" && !places[ns] {
+			t.Errorf("task %v is in %s, streams told of %v and %v", task["id"], ns, ids, places)
+		}
+	}
+	for ns := range places {
+		id, _, _ := strings.Cut(ns, "#")
+		if !ids[id] {
+			t.Errorf("no task is called %s: %v", id, ids)
+		}
+		history := call[[]object](c, "POST", at+"/history", object{"checkpoint": object{"checkpoint_ns": ns}})
+		inside := call[object](c, "POST", at+"/state/checkpoint", object{"checkpoint": object{"checkpoint_ns": ns}})
+		if len(history) == 0 || len(inside["tasks"].([]any)) != 1 || checkpointID(inside["checkpoint"]) != checkpointID(history[0]["checkpoint"]) {
+			t.Errorf("in %s there is %v, of %d checkpoints", ns, inside, len(history))
+		}
+		if got := history[0]["checkpoint"].(object)["checkpoint_ns"]; got != ns && got != "keeps" {
+			t.Errorf("in %s it is in %s", ns, got)
+		}
+		if got := c.must(thread, "state.get", object{"namespace": []string{ns}})["values"].(object); got["word"] != "" {
+			t.Errorf("the state in %s: %v", ns, got)
+		}
 	}
 }

@@ -411,8 +411,15 @@ func (s *Server) v2State(r *http.Request, thread string, raw json.RawMessage) (a
 		if values, at, err = s.feeds.state(ctx, thread, p.Namespace); err != nil {
 			return nil, err
 		}
-		if values == nil {
-			return nil, &refusal{"no_such_namespace", "no run has told of " + strconv.Quote(strings.Join(p.Namespace, "|")) + " lately"}
+		if values == nil { // it ran longer ago
+			state, err := s.stateAt(ctx, t, "", strings.Join(p.Namespace, "|"), false)
+			if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusNotFound || err == nil && state.Checkpoint == nil {
+				return nil, &refusal{"no_such_namespace", "no run has told of " + strconv.Quote(strings.Join(p.Namespace, "|"))}
+			}
+			if err != nil {
+				return nil, err
+			}
+			values, at = objectOf(state.Values), &v2CheckpointRef{ID: *state.Checkpoint.ID}
 		}
 	} else {
 		state, err := s.stateAt(ctx, t, "", "", false)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/tool"
@@ -257,22 +258,24 @@ func (l *live) started(path []string, node, task string) {
 	}
 }
 
-// segment names a task in a namespace: node:epoch.task.
-func segment(node, task string) string {
-	if i := strings.LastIndexByte(task, ':'); i >= 0 {
-		task = task[:i] + "." + task[i+1:] // clients take what follows the last colon for the task
-	}
-	return node + ":" + task
+// segment names a task in a namespace.
+func segment(node, task string) string { return checkpoint.Segment(node, task, "") }
+
+// ofTask returns the segment of a task for that of one of the graphs which the task runs.
+func ofTask(segment string) string {
+	node, id, _, _ := checkpoint.CutSegment(segment)
+	return checkpoint.Segment(node, taskOf(id), "")
+}
+
+// taskOf returns the ID of a task without how often what it had come to was given up.
+func taskOf(id string) string {
+	epoch, rest, _ := strings.Cut(id, ".")
+	task, _, _ := strings.Cut(rest, ".")
+	return epoch + "." + task
 }
 
 // namespaceOf returns where the graph of an event runs: the tasks above it.
-func namespaceOf(ev graph.Event) []string {
-	ns := make([]string, len(ev.Path))
-	for i, node := range ev.Path {
-		ns[i] = segment(node, ev.Tasks[i])
-	}
-	return ns
-}
+func namespaceOf(ev graph.Event) []string { return slices.Clip(ev.Within) }
 
 // namespace is namespaceOf for a path alone, as questions have it: where several
 // tasks of a node run at once, their subgraphs share the node's name.
@@ -332,12 +335,12 @@ func (l *live) exit(ev graph.Event, status, failure string) error {
 	return l.leaveBelow(ns, status, failure)
 }
 
-// leaveBelow ends the subgraphs that are at a namespace or below it, those inside
-// first.
+// leaveBelow ends the subgraphs of a task that is named by the last of a namespace, and
+// those below them, those inside first; of all tasks if the namespace is empty.
 func (l *live) leaveBelow(ns []string, status, failure string) error {
 	for i := len(l.open) - 1; i >= 0; i-- {
-		one := l.open[i]
-		if len(one) < len(ns) || !slices.Equal(one[:len(ns)], ns) {
+		one, n := l.open[i], len(ns)-1
+		if len(one) < len(ns) || n >= 0 && (!slices.Equal(one[:n], ns[:n]) || ofTask(one[n]) != ns[n]) {
 			continue
 		}
 		l.open = slices.Delete(l.open, i, i+1)

@@ -31,7 +31,7 @@ const (
 type Event struct {
 	Kind    Kind
 	Path    []string // nodes from the root graph down to the subgraph it happened in
-	Tasks   []string // IDs of the tasks of those nodes
+	Within  []string // segments of namespaces of those graphs, with their tasks where they keep their states, too
 	Graph   string
 	Thread  checkpoint.ThreadID
 	Step    int // the superstep it belongs to

@@ -119,10 +119,10 @@ func (t *Task) Subgraph(ctx context.Context, call Call) (_ *Called, err error) {
 	o.address += "/" + url.QueryEscape(call.Key)
 	o.Check = o.Check || t.s.o.Check // what a run is checked for holds for all of it
 	o.path, o.tags = s.o.childPath(t.node), tagsOf(s.o.tags, t.node)
-	o.tasks = append(slices.Clip(s.o.tasks), TaskID(t.at.epoch, t.at.step, t.index))
 	if s.o.Tape != nil {
 		o.Tape = s.o.Tape.child(t, &call, ns)
 	}
+	o.within = append(slices.Clip(s.o.within), checkpoint.Segment(t.node.Name, t.taskID(), call.Key))
 	o.Metadata = map[string]string{MetaTask: t.id()}
 	var child *Session
 	if o.Trace != nil {
@@ -201,9 +201,9 @@ func (o *Options) childPath(node *Node) []string { return append(slices.Clip(o.p
 // store, by the superstep's number.
 func TaskID(epoch checkpoint.ID, step, task int) string {
 	if epoch == "" {
-		return fmt.Sprintf("step-%d:%d", step, task)
+		return fmt.Sprintf("step-%d.%d", step, task)
 	}
-	return fmt.Sprintf("%s:%d", epoch, task)
+	return fmt.Sprintf("%s.%d", epoch, task)
 }
 
 // SubID names a sub-step of a task that is seen as one; do is that of its event.
@@ -285,21 +285,30 @@ func (t *Task) callNamespace(ctx context.Context, call *Call) (string, error) {
 }
 
 func (t *Task) namespace(call *Call, node string) string {
-	ns := ChildNamespace(t.s.o.Log.Namespace, node, t.at.epoch, t.index, int(t.gen), call.Keep)
-	if call.Key != "" {
-		ns += ":" + call.Key
-	}
-	return ns
+	return ChildNamespace(t.s.o.Log.Namespace, node, t.taskID(), call.Keep, call.Key)
 }
 
-// ChildNamespace names the log of a subgraph that a task calls without a key: of
-// the task alone, unless the subgraph keeps its state for the thread.
-func ChildNamespace(parent, node string, epoch checkpoint.ID, task, gen int, keep bool) string {
-	ns := parent + "/" + node
-	if !keep {
-		ns += ":" + string(epoch) + "." + strconv.Itoa(task) + "." + strconv.Itoa(gen)
+// taskID names the task among those that run graphs: when what it had come to was given up,
+// it runs others.
+func (t *Task) taskID() string { return CallerID(t.at.epoch, t.at.step, t.index, int(t.gen)) }
+
+// CallerID is [TaskID] for the graphs that a task runs; gen says how often what it had come
+// to was given up.
+func CallerID(epoch checkpoint.ID, step, task, gen int) string {
+	id := TaskID(epoch, step, task)
+	if gen > 0 {
+		id += "." + strconv.Itoa(gen)
 	}
-	return ns
+	return id
+}
+
+// ChildNamespace names the log of a subgraph that a node runs: of a task's call alone,
+// unless the subgraph keeps its state for the thread.
+func ChildNamespace(parent, node, task string, keep bool, key string) string {
+	if keep {
+		task = ""
+	}
+	return checkpoint.InNamespace(parent, checkpoint.Segment(node, task, key))
 }
 
 // openChild opens the subgraph's log where this task left it (mine), where the

@@ -243,7 +243,7 @@ func (d *doing) event(kind Kind) *Event {
 		return nil
 	}
 	return &Event{
-		Kind: kind, Path: o.childPath(t.node), Tasks: append(slices.Clip(o.tasks), TaskID(t.at.epoch, t.at.step, t.index)),
+		Kind: kind, Path: o.childPath(t.node), Within: append(slices.Clip(o.within), checkpoint.Segment(t.node.Name, t.taskID(), "")),
 		Graph: t.s.prog.Plan.Name, Thread: o.Log.Thread, Step: t.at.step, Node: d.Name, Task: t.index, Do: d.told(), Epoch: t.at.epoch, Time: time.Now(), Tags: t.Tags(d.ctx),
 	}
 }

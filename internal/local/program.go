@@ -126,7 +126,7 @@ type Options struct {
 	parent  *Task  // of a subgraph's run
 	address string // of the subgraph within the task of the run's root: what was called in which task, from there down
 	path    []string
-	tasks   []string // IDs of the tasks of the nodes in path
+	within  []string // segments of namespaces of the graphs in path
 	tags    []string // of those nodes
 	collect bool     // keep what was committed
 }

@@ -412,7 +412,7 @@ func (p *pruning) unreached(ctx context.Context) (drop []checkpoint.LogInfo, err
 		}
 		ns := info.Log.Namespace
 		epoch := calledIn(p.log.Namespace, ns)
-		if epoch == "" || open[epoch] || slices.ContainsFunc(used, func(u string) bool { return ns == u || strings.HasPrefix(ns, u+"/") }) {
+		if epoch == "" || open[epoch] || slices.ContainsFunc(used, func(u string) bool { return ns == u || checkpoint.Below(ns, u) }) {
 			continue
 		}
 		drop = append(drop, info)
@@ -454,13 +454,14 @@ func (p *pruning) orphans(ctx context.Context) (logs int, err error) {
 // namespace was called; none if it lives as long as the thread, or is no
 // subgraph of that log. See Task.namespace.
 func calledIn(root, ns string) checkpoint.ID {
-	rest, ok := strings.CutPrefix(ns, root+"/")
-	if !ok {
+	if !checkpoint.Below(ns, root) {
 		return ""
 	}
-	const id = 36
-	for i := range len(rest) - id - 1 {
-		if e := checkpoint.ID(rest[i+1:][:id]); rest[i] == ':' && rest[i+1+id] == '.' && e.Valid() {
+	for rest := ns[len(root):]; rest != ""; {
+		var task string
+		_, task, _, rest = checkpoint.CutSegment(rest)
+		epoch, _, _ := strings.Cut(task, ".")
+		if e := checkpoint.ID(epoch); e.Valid() {
 			return e
 		}
 	}

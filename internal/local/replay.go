@@ -157,7 +157,7 @@ func callsOf(logs map[string]*tapeLog, root string) map[taskOf]*calledGraphs {
 	roots := map[checkpoint.ID]taskOf{} // by superstep of a subgraph
 	byDepth := slices.SortedFunc(maps.Keys(logs), func(a, b string) int { return len(a) - len(b) })
 	for _, ns := range byDepth {
-		if !strings.HasPrefix(ns, root+"/") {
+		if !checkpoint.Below(ns, root) {
 			continue
 		}
 		for _, r := range logs[ns].Records {

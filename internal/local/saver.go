@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -133,7 +132,7 @@ func (s *saver) forget(namespace string) {
 	defer s.mu.Unlock()
 	s.held = slices.DeleteFunc(s.held, func(w *checkpoint.Write) bool {
 		ns := w.Log.Namespace
-		return ns == namespace || strings.HasPrefix(ns, namespace+"/")
+		return ns == namespace || checkpoint.Below(ns, namespace)
 	})
 }
 

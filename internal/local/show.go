@@ -12,7 +12,7 @@ import (
 // event returns an event of a task of the open superstep; task -1 is the run.
 func (s *Session) event(kind Kind, task int) *Event {
 	ev := &Event{
-		Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
+		Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
 		Step: s.m.Step() + 1, Task: task, Epoch: s.m.Epoch(), Time: time.Now(), Tags: s.o.tags,
 	}
 	if task >= 0 {

@@ -107,7 +107,7 @@ func (t *retelling) showAgain(r *checkpoint.Record, epoch checkpoint.ID, planned
 	s, bus := t.s, t.bus
 	event := func(kind Kind) *Event {
 		return &Event{
-			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
+			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread,
 			Step: r.Step, Task: -1, Epoch: epoch, Time: r.CreatedAt, Tags: s.o.tags,
 		}
 	}

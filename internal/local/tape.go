@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -346,22 +345,15 @@ func (tp *Tape) child(t *Task, call *Call, here string) *Tape {
 	if c.root < 0 {
 		c.root = t.index
 	}
-	id := string(epoch) + "." + strconv.Itoa(t.index) + "." + strconv.Itoa(int(t.gen))
 	for _, name := range append([]string{t.node.Name}, t.node.Former...) {
-		ns := tp.ns + "/" + name
-		if !call.Keep {
-			ns += ":" + id
-		}
-		if call.Key != "" {
-			ns += ":" + call.Key
-		}
+		ns := ChildNamespace(tp.ns, name, CallerID(epoch, 0, t.index, int(t.gen)), call.Keep, call.Key)
 		if l := tp.p.logs[ns]; l != nil && epoch != "" {
 			c.ns, c.log = ns, l
 			break
 		}
 	}
 	if c.log != nil {
-		c.find(tp, t, string(branch)+"|"+id, "|"+id)
+		c.find(tp, t, metaTask(branch, epoch, t.index, int(t.gen)), metaTask("", epoch, t.index, int(t.gen)))
 	}
 	c.index()
 	tp.p.mu.Lock()

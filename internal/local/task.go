@@ -240,7 +240,7 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 	if t.s.o.Bus.wants(kind) {
 		s := t.s
 		s.o.Bus.Send(&Event{
-			Kind: kind, Path: s.o.path, Tasks: s.o.tasks, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
+			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
 			Step: t.at.step, Task: t.index, Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
 		})
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -369,37 +370,38 @@ func (a *app) target(p place, t target, run call, keep bool) eval.Target {
 		run, answers := run, c.Answers
 		run.thread = thread
 		for events := t.start(ctx, run, eval.StateInput(c)); ; {
-			for _, err := range events {
-				if err != nil {
-					return eval.Result{}, err
-				}
+			var failed error
+			for _, failed = range events {
 			}
-			s, err := t.state(ctx, thread, "")
+			look, done := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+			s, err := t.state(look, thread, "")
+			done()
 			if err != nil {
-				return eval.Result{}, err
+				return eval.Result{}, cmp.Or(failed, err)
 			}
-			if s.Status == "done" {
-				r, err := eval.StateResult(c, s.State, s.Output)
-				if keep {
-					r.Thread = thread
+			if failed == nil && s.Status != "done" {
+				given := graph.Answers{}
+				var asked []string
+				for _, q := range s.Interrupts {
+					asked = append(asked, fmt.Sprintf("%s asks %s", q.Node, q.Value))
+					if len(answers) > 0 && q.When == "inside" {
+						given[q.ID], answers = answers[0], answers[1:]
+					}
 				}
-				return r, err
-			}
-			given := graph.Answers{}
-			var asked []string
-			for _, q := range s.Interrupts {
-				asked = append(asked, fmt.Sprintf("%s asks %s", q.Node, q.Value))
-				if len(answers) > 0 && q.When == "inside" {
-					given[q.ID], answers = answers[0], answers[1:]
+				if len(given) > 0 {
+					events = t.resume(ctx, run, given, nil)
+					continue
+				}
+				failed = fmt.Errorf("the run didn't end: its thread is %s", s.Status)
+				if asked != nil {
+					failed = &eval.WaitingError{Err: errors.New(strings.Join(asked, ", "))}
 				}
 			}
-			if len(given) == 0 {
-				if asked == nil {
-					return eval.Result{}, fmt.Errorf("the run didn't end: its thread is %s", s.Status)
-				}
-				return eval.Result{}, &eval.WaitingError{Err: errors.New(strings.Join(asked, ", "))}
+			r, err := eval.StateResult(c, s.State, s.Output)
+			if keep {
+				r.Thread = thread
 			}
-			events = t.resume(ctx, run, given, nil)
+			return r, cmp.Or(failed, err) // the state beside a failure is as far as it came
 		}
 	}
 }

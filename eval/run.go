@@ -8,7 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,6 +149,9 @@ func (o *Options) once(ctx context.Context, c Case, more []Check, target Target)
 	}
 	if r.Cost.Known == 0 && r.Cost.Unknown == nil {
 		r.Cost = costOf(r.Usage, r.Messages, o.Prices)
+		if err != nil {
+			r.Cost = r.Cost.Add(Cost{Unknown: []string{"what failed runs used"}})
+		}
 	}
 	if _, bad := json.Marshal(r); bad != nil { // which would be the end of the whole report
 		err = errors.Join(err, fmt.Errorf("the result can't be written as JSON: %w", bad))
@@ -178,7 +185,7 @@ func guarded[T any](ctx context.Context, limit time.Duration, f func(context.Con
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			err = &graph.PanicError{Value: v}
+			err = fmt.Errorf("%w, in %s", &graph.PanicError{Value: v, Stack: debug.Stack()}, where())
 		}
 	}()
 	out, err = f(ctx)
@@ -188,8 +195,19 @@ func guarded[T any](ctx context.Context, limit time.Duration, f func(context.Con
 	return out, err
 }
 
+// where returns the place that panicked, in a deferred function's function.
+func where() string {
+	frames := make([]uintptr, 16)
+	for f := runtime.CallersFrames(frames[:runtime.Callers(3, frames)]); ; {
+		frame, more := f.Next()
+		if !more || !strings.HasPrefix(frame.Function, "runtime.") {
+			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
+		}
+	}
+}
+
 // Graph returns the target that a compiled graph is. Each run is one of a thread of its
-// own, in memory. See [StateInput] and [StateResult] for what a graph is given and what
+// own, in memory. The result of one that fails is as far as it came. See [StateInput] and [StateResult] for what a graph is given and what
 // its output is.
 func Graph[S any](g *graph.Graph[S], opts ...graph.RunOption) Target {
 	raw := graph.JSON(g)
@@ -198,29 +216,28 @@ func Graph[S any](g *graph.Graph[S], opts ...graph.RunOption) Target {
 		req, answers := t.Input(graph.UpdateWith(StateInput(c))), c.Answers
 		for {
 			snap, err := t.Invoke(ctx, req, opts...)
-			if err != nil {
-				return Result{}, err
-			}
-			if snap.Done() {
-				output, err := snap.OutputJSON()
-				if err != nil {
-					return Result{}, err
+			if err == nil && !snap.Done() {
+				err = &WaitingError{Err: cmp.Or(snap.Err(), fmt.Errorf("for a time or an event: %v", snap.Waits))}
+				given := graph.Answers{}
+				for _, q := range snap.Interrupts {
+					if len(answers) > 0 && q.When == "inside" {
+						given[q.ID], answers = answers[0], answers[1:]
+					}
 				}
-				if bytes.Equal(output, snap.State) {
-					output = nil
-				}
-				return StateResult(c, snap.State, output)
-			}
-			given := graph.Answers{}
-			for _, q := range snap.Interrupts {
-				if len(answers) > 0 && q.When == "inside" {
-					given[q.ID], answers = answers[0], answers[1:]
+				if len(given) > 0 {
+					req = t.Answer(given)
+					continue
 				}
 			}
-			if len(given) == 0 {
-				return Result{}, &WaitingError{Err: cmp.Or(snap.Err(), fmt.Errorf("for a time or an event: %v", snap.Waits))}
+			output, outErr := snap.OutputJSON()
+			if bytes.Equal(output, snap.State) {
+				output = nil
 			}
-			req = t.Answer(given)
+			r, stateErr := StateResult(c, snap.State, output)
+			if err == nil { // else what there is of a state is shown beside it
+				err = errors.Join(outErr, stateErr)
+			}
+			return r, err
 		}
 	}
 }

@@ -134,6 +134,9 @@ func (e Trajectory) Evaluate(_ context.Context, c Case, r Result) (Score, error)
 	if extra != nil {
 		wrong = append(wrong, "not expected: "+strings.Join(extra, ", "))
 	}
+	if missing != nil && !slices.Contains(e.anyOrder(want, got), -1) {
+		wrong = []string{fmt.Sprintf("the order is another one: %s", cut(fmt.Sprint(got)))}
+	}
 	s, err := verdict(strings.Join(wrong, "; "))
 	if !s.Pass {
 		matched := len(want) - len(missing)

@@ -11,7 +11,8 @@ import (
 // Evaluate runs the cases of a data set, a file of JSON lines, and fails the test for each
 // case that doesn't pass, with what is wrong with its runs. A data set that can't be read
 // or run ends the test. Nil kinds are those of [eval.Load]. The report is returned for
-// what else the test demands, such as a bound of the cost.
+// what else the test demands, such as a bound of the cost. A scripted model whose replies
+// come in order needs a Concurrency of 1.
 //
 // Models that err now and then don't belong in a test of all cases: run those with the
 // command "superstep eval run", which has a bound of the share that passes.

@@ -83,6 +83,9 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 	if err := strict(data, (*plain)(c)); err != nil {
 		return err
 	}
+	if string(c.Args) == "null" {
+		c.Args = nil
+	}
 	if c.Tool == "" {
 		return errors.New(`a call has no "tool"`)
 	}

@@ -118,6 +118,8 @@ func (a *app) evaluate(cmd *cobra.Command, f *evalFlags, name string, files []st
 		return Usage("--timeout %v is negative", f.timeout)
 	case !(f.min >= 0 && f.min <= 100):
 		return Usage("--min %g: give percent, from 0 to 100", f.min)
+	case f.out != "" && f.out == f.html:
+		return Usage("--output and --html name the same file")
 	case a.storeGiven && !f.keep:
 		return &usageError{errors.New("the threads are kept nowhere: --store has no effect"), "add --keep to keep them there"}
 	}
@@ -488,8 +490,9 @@ if the state has messages. The case is then checked by "exact" and "trajectory",
 			if c.Input, err = jsonArg(cmd, "input", input); err != nil {
 				return err
 			}
+			answered := false
 			if c.Input == nil {
-				if c.Input, err = turnInput(ctx, t, thread, at); err != nil {
+				if c.Input, answered, err = turnInput(ctx, t, thread, at); err != nil {
 					return err
 				}
 			}
@@ -517,6 +520,9 @@ if the state has messages. The case is then checked by "exact" and "trajectory",
 			if err := eval.Append(file, c); err != nil {
 				return err
 			}
+			if answered {
+				a.console.Notef("Questions were answered in this turn: add the \"answers\" to the case, in their order.")
+			}
 			if a.json {
 				return writeJSON(a.console.Out, c, true)
 			}
@@ -534,23 +540,35 @@ if the state has messages. The case is then checked by "exact" and "trajectory",
 }
 
 // turnInput returns the state with which the turn of a thread began that is the last at a
-// checkpoint. What models had used by then is left out: a new run counts its own.
-func turnInput(ctx context.Context, t target, thread, at string) (json.RawMessage, error) {
-	list, err := t.history(ctx, historyQuery{thread: thread, at: at, source: string(checkpoint.SourceInput), limit: 1})
-	if err != nil {
-		return nil, err
+// checkpoint, and whether an answer was given in it. What models had used by then is left
+// out: a new run counts its own.
+func turnInput(ctx context.Context, t target, thread, at string) (_ json.RawMessage, answered bool, _ error) {
+	for limit := 50; ; limit *= 4 {
+		list, err := t.history(ctx, historyQuery{thread: thread, at: at, limit: limit})
+		if err != nil {
+			return nil, false, err
+		}
+		i := slices.IndexFunc(list, func(e *entry) bool { return e.Source == string(checkpoint.SourceInput) })
+		if i < 0 && len(list) == limit {
+			continue
+		}
+		if i > 0 && slices.Equal(list[i].Next, []string{"__start__"}) {
+			i-- // other servers take the input in with the step after it
+		}
+		if i < 0 {
+			return nil, false, Hint(fmt.Errorf("the history of thread %q doesn't say with what its turn began", thread), "give the input with --input")
+		}
+		answered = slices.ContainsFunc(list[:i], func(e *entry) bool { return e.Source == string(checkpoint.SourceResume) })
+		state, err := list[i].fold(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(state, &members); err != nil {
+			return nil, false, fmt.Errorf("the state of thread %q: %w", thread, err)
+		}
+		delete(members, "model_usage")
+		input, err := json.Marshal(members)
+		return input, answered, err
 	}
-	if len(list) == 0 {
-		return nil, Hint(fmt.Errorf("the history of thread %q doesn't say with what its turn began", thread), "give the input with --input")
-	}
-	state, err := list[0].fold(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(state, &members); err != nil {
-		return nil, fmt.Errorf("the state of thread %q: %w", thread, err)
-	}
-	delete(members, "model_usage")
-	return json.Marshal(members)
 }

@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/superstep-dev/superstep/agent"
 )
 
@@ -207,7 +205,8 @@ func (e Matches) Evaluate(_ context.Context, c Case, r Result) (Score, error) {
 }
 
 // Schema wants an output that follows a JSON Schema. A text that is JSON is taken for
-// that, unless the schema wants a string.
+// that, unless the schema wants a string. References within the schema are followed, and
+// others refused.
 type Schema struct {
 	Schema json.RawMessage `json:"schema"`
 }
@@ -229,36 +228,6 @@ func (e Schema) Evaluate(_ context.Context, _ Case, r Result) (Score, error) {
 		return Failed("there is no output"), nil
 	}
 	return follows(s, got)
-}
-
-// follows validates a value.
-func follows(s *jsonschema.Resolved, v any) (Score, error) {
-	data, err := json.Marshal(v) // the validator wants plain numbers
-	if err == nil {
-		err = json.Unmarshal(data, &v)
-	}
-	if err != nil {
-		return Score{}, err
-	}
-	if err := s.Validate(v); err != nil {
-		return Failed("%s", cut(err.Error())), nil
-	}
-	return Passed(), nil
-}
-
-// resolve reads a schema and reports whether it wants a string.
-func resolve(schema json.RawMessage) (r *jsonschema.Resolved, text bool, err error) {
-	if len(schema) == 0 {
-		return nil, false, errors.New(`"schema" is missing`)
-	}
-	var s jsonschema.Schema
-	if err := json.Unmarshal(schema, &s); err != nil {
-		return nil, false, fmt.Errorf("the schema: %w", err)
-	}
-	if r, err = s.Resolve(nil); err != nil {
-		return nil, false, fmt.Errorf("the schema: %w", err)
-	}
-	return r, s.Type == "string", nil
 }
 
 // Limits bound what a run may take. 0 means no limit.

@@ -82,6 +82,25 @@ func TestWhatEvaluatorsSayOfAnOutput(t *testing.T) {
 	}
 }
 
+func TestASchemaMayReferToItselfOnlyWhileItGoesIntoTheValue(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"below":{"$ref":"#"}}}`:                                         "",
+		`{"$defs":{"a/b":{"type":"string"}},"anyOf":[{"$ref":"#/$defs/a~1b"},{"$ref":"#/$defs/a~1b"}]}`: "",
+		`{"$ref":"#"}`: "it leads to itself",
+		`{"properties":{"x":{"not":{"$ref":"#/properties/x"}}}}`:                   "it leads to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[true,{"$ref":"#/$defs/a"}]}}}`: "it leads to itself",
+		`{"dependentSchemas":{"x":{"if":{"$ref":"#"}}}}`:                           "it leads to itself",
+		`{"$defs":{"a":{"$anchor":"here"}},"$ref":"#here"}`:                        "only references within the schema",
+		`{"$dynamicRef":"#"}`: "only references within the schema",
+		`{"$id":"http://a","$defs":{"a":{"$id":"http://b","not":{"type":"null"}}}}`: `$id "http://b": it may stand at the top alone`,
+	} {
+		err := eval.Schema{Schema: json.RawMessage(schema)}.Valid(eval.Case{})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", schema, err, want)
+		}
+	}
+}
+
 func TestAStateIsRightIfItHasWhatIsWanted(t *testing.T) {
 	e := eval.State{Want: json.RawMessage(`{"order":{"paid":true}}`)}
 	for state, want := range map[string]string{

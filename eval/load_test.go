@@ -176,3 +176,41 @@ func TestACaseThatIsAppendedIsReadAgain(t *testing.T) {
 		t.Error("a refused case was written")
 	}
 }
+
+// Whatever a data set holds, it is read or refused, and what is read runs and is
+// reported.
+func FuzzADataSetNeverPanics(f *testing.F) {
+	for _, seed := range []string{
+		`{"name":"a","input":1,"output":{"a":[1,null]},"trajectory":["x",{"tool":"y","args":null}]}`,
+		`{"name":"a","input":{"messages":[{"role":"user","content":"x"}]},"evaluators":[{"type":"contains","text":null,"not":["a"]},{"type":"matches","pattern":"a|b"}]}`,
+		`{"name":"a","input":1,"trajectory":[],"evaluators":[{"type":"trajectory","mode":"unordered","tools":{"x":"subset"}},{"type":"tool_args","tool":"x","schema":{"$ref":"#/x"}}]}`,
+		`{"name":"a","input":1,"evaluators":[{"type":"schema","schema":true},{"type":"schema","name":"b","schema":{"not":{"$ref":"#"}}},{"type":"limits","seconds":1e300},{"type":"state","want":1e999}]}`,
+		"null\n[]\n\"\"\n{\"name\":null}",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		cases, err := eval.Load(strings.NewReader(text), nil)
+		if err != nil {
+			return
+		}
+		report, err := eval.Run(t.Context(), cases, func(_ context.Context, c eval.Case) (eval.Result, error) {
+			return eval.StateResult(c, eval.StateInput(c), nil)
+		}, eval.Options{})
+		if err != nil {
+			t.Fatalf("what was read can't be run: %v", err)
+		}
+		for name, list := range failures(report) {
+			if strings.Contains(strings.Join(list, " "), "panic") && !strings.Contains(text, "panic") {
+				t.Errorf("%s: %q", name, list)
+			}
+		}
+		var b, again strings.Builder
+		if err := errors.Join(report.WriteText(&b), report.WriteHTML(&b), report.Write(&again)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := eval.ReadReport(strings.NewReader(again.String())); err != nil {
+			t.Errorf("a report can't be read: %v", err)
+		}
+	})
+}

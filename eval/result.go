@@ -152,7 +152,11 @@ func StateResult(c Case, state, output json.RawMessage) (Result, error) {
 		}
 		r.Messages = r.Messages[n:]
 	}
-	if r.Usage = s.Usage; r.Usage == nil { // a state that doesn't count
+	var began struct {
+		Usage agent.Usage `json:"model_usage"`
+	}
+	_ = json.Unmarshal(c.Input, &began)                       // an input without it may be anything
+	if r.Usage = s.Usage.Since(began.Usage); s.Usage == nil { // a state that doesn't count
 		for _, m := range r.Messages {
 			r.Usage = append(r.Usage, agent.UsedBy("", &model.Response{Message: m})...)
 		}

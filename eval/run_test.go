@@ -323,6 +323,14 @@ func TestAGraphWithoutMessagesGivesItsOutputOrState(t *testing.T) {
 	}
 }
 
+func TestWhatTheInputHadUsedIsNotCountedAgain(t *testing.T) {
+	c := eval.Case{Input: json.RawMessage(`{"messages":[],"model_usage":[{"path":"agent","model":"gpt-5","calls":1,"input_tokens":10,"output_tokens":1}]}`)}
+	r, err := eval.StateResult(c, json.RawMessage(`{"messages":[{"role":"assistant","content":"x"}],"model_usage":[{"path":"agent","model":"gpt-5","calls":2,"input_tokens":15,"output_tokens":2}]}`), nil)
+	if err != nil || r.Usage.Calls() != 1 || r.Usage.Total() != (chat.Usage{Input: 5, Output: 1}) {
+		t.Errorf("%v, %v", r.Usage, err)
+	}
+}
+
 // fixed is a report with something of everything.
 func fixed(t *testing.T, better bool) *eval.Report {
 	t.Helper()

@@ -97,7 +97,7 @@ func (d Distribution) String() string {
 // shortTime leaves out the digits that nobody reads.
 func shortTime(d time.Duration) time.Duration {
 	unit := time.Duration(1)
-	for unit*1000 < d {
+	for unit < d/1000 {
 		unit *= 10
 	}
 	return d.Round(unit)

@@ -16,5 +16,6 @@
 // [github.com/superstep-dev/superstep/graphtest.Golden]. [CheckRequests] and
 // [CheckConversation] look for what providers refuse.
 //
-// [Faulty] and [FaultyTool] put faults on any model and any tool.
+// [Faulty] and [FaultyTool] put faults on any model and any tool. [Evaluate] runs a data
+// set of package [github.com/superstep-dev/superstep/eval].
 package agenttest

@@ -32,6 +32,7 @@ type app struct {
 	embedder             openEmbedder // nil: serve has no index
 	commands             []*cobra.Command
 	dialogues            Dialogues
+	evaluations          Evaluations
 	store                checkpoint.Store
 	url                  string
 	openers              map[string]func(ctx context.Context, url string) (checkpoint.Store, error)
@@ -218,7 +219,7 @@ func New(opts ...Option) *cobra.Command {
 		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.diffCommand(), a.statsCommand(), a.drawCommand(),
 		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)
-	root.AddCommand(a.exportCommand(), a.importCommand(), a.replayCommand(), a.dialogueCommand())
+	root.AddCommand(a.exportCommand(), a.importCommand(), a.replayCommand(), a.dialogueCommand(), a.evalCommand())
 	for _, cmd := range root.Commands() {
 		if slices.Contains(overServer, cmd.Name()) {
 			OverServer(cmd)

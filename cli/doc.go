@@ -7,10 +7,10 @@
 //
 // The program then has commands to run graphs (run, resume, continue, chat, runner,
 // events), to look at their threads (graphs, threads, state, history, diff, stats,
-// draw) and to change them (fork, update, copy, prune, repair, delete), and to check,
-// draw and test assistants that are written in YAML (dialogue), with help for each, and
-// completion for shells. [New] gives the commands as a cobra command instead,
-// to be made part of a larger program.
+// draw) and to change them (fork, update, copy, prune, repair, delete), to measure them
+// with data sets (eval), and to check, draw and test assistants that are written in YAML
+// (dialogue), with help for each, and completion for shells. [New] gives the commands as
+// a cobra command instead, to be made part of a larger program.
 //
 // # Stores
 //
@@ -25,11 +25,11 @@
 // # Servers
 //
 // With --url, or SUPERSTEP_URL in the environment, the commands run, resume,
-// continue, chat, graphs, threads, state, history, diff, draw, fork, update, copy
-// and delete work with a server of LangGraph's protocol in the place of a store, such
-// as the command serve starts; its graphs need not be the program's. The API key is
-// in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells. The
-// other commands refuse --url, and those that work on a store refuse SUPERSTEP_URL
+// continue, chat, graphs, threads, state, history, diff, draw, fork, update, copy,
+// delete, eval run and eval save work with a server of LangGraph's protocol in the place
+// of a store, such as the command serve starts; its graphs need not be the program's. The
+// API key is in SUPERSTEP_API_KEY. The output is the same as far as the protocol tells.
+// The other commands refuse --url, and those that work on a store refuse SUPERSTEP_URL
 // too, unless --store or SUPERSTEP_STORE names one. [Server] says how serve serves.
 //
 // # Output

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 				cli.Graph(pair()), cli.Graph(fan()), cli.Graph(fragile()), cli.Graph(slow()), cli.Graph(endless(), cli.Named("loop")),
 				cli.Graph(nap()), cli.Graph(order()), cli.Graph(talker()), cli.Graph(astray()), cli.Graph(greeter()),
 				cli.OpenStore("mem", func(context.Context, string) (checkpoint.Store, error) { return checkpoint.NewMemory(), nil }),
-				cli.Program("flow", "Runs the graphs of the tests."), cli.Version("1.2.3"),
+				cli.Program("flow", "Runs the graphs of the tests."), cli.Version("1.2.3"), cli.Evaluation(cli.Evaluations{Judge: judge}),
 			)
 		},
 		// newer has the graph jokes as another version of the program has it.

@@ -68,6 +68,18 @@ A graph needs its name:   --graph NAME, with the URL of its server before it if 
 	return m, nil
 }
 
+// judge opens the model that judges runs of an evaluation.
+func judge(name string) (model.Model, error) {
+	if name == demoModel {
+		return nil, cli.Usage("the demonstration model can't judge")
+	}
+	m, err := openModel(name)
+	if err != nil {
+		return nil, err
+	}
+	return model.Retry(m, model.RetryPolicy{}), nil
+}
+
 // named is a model that asks the one that the request names, or else
 // SUPERSTEP_MODEL. It waits and asks again after failures that may pass.
 type named struct {

@@ -54,7 +54,7 @@ func under(pkg string, trees []string) bool {
 }
 
 // upper are the trees above the engine, from the top.
-var upper = []string{"cmd", "cli", "client", "server", "otel", "agent", "dialogue", "session"}
+var upper = []string{"cmd", "cli", "client", "server", "otel", "eval", "agent", "dialogue", "session"}
 
 // The packages of a tree import, of our own, only what is named and what is in
 // the tree.
@@ -81,11 +81,12 @@ var never = map[string][]string{
 	"memory":    append([]string{"internal/local", "internal/core", "graphtest"}, upper...),
 	"graphtest": upper,
 	"agenttest": {"cmd", "cli", "server", "otel", "dialogue", "session", "internal/local", "internal/core"},
-	"agent":     {"cmd", "cli", "server", "otel", "dialogue", "session", "graphtest", "internal/local", "internal/core"},
-	"dialogue":  {"cmd", "cli", "server", "otel", "graphtest", "internal/local", "internal/core"},
-	"session":   {"cmd", "cli", "server", "otel", "graphtest", "internal/local", "internal/core"},
-	"otel":      {"cmd", "cli", "server", "agent", "dialogue", "session", "graphtest", "memory", "internal/local", "internal/core"},
-	"server":    {"cmd", "cli", "client", "graphtest", "internal/local", "internal/core"},
+	"eval":      {"cmd", "cli", "client", "server", "otel", "dialogue", "session", "graphtest", "agenttest", "internal/local", "internal/core"},
+	"agent":     {"cmd", "cli", "server", "otel", "eval", "dialogue", "session", "graphtest", "internal/local", "internal/core"},
+	"dialogue":  {"cmd", "cli", "server", "otel", "eval", "graphtest", "internal/local", "internal/core"},
+	"session":   {"cmd", "cli", "server", "otel", "eval", "graphtest", "internal/local", "internal/core"},
+	"otel":      {"cmd", "cli", "server", "eval", "agent", "dialogue", "session", "graphtest", "memory", "internal/local", "internal/core"},
+	"server":    {"cmd", "cli", "client", "eval", "graphtest", "internal/local", "internal/core"},
 	"cli":       {"cmd"},
 }
 

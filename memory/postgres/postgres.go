@@ -312,8 +312,36 @@ func (q *query) where(now *time.Time, prefix string, exact bool, filter memory.F
 		fmt.Fprintf(q, " AND (i.namespace = %s OR i.namespace > %s AND i.namespace < %s)",
 			q.arg(prefix, "text"), q.arg(prefix+memory.Separator, "text"), q.arg(prefix+string(memory.Separator[0]+1), "text"))
 	}
-	for _, c := range filter {
-		q.condition(c)
+	if len(filter) > 0 {
+		q.WriteString(" AND ")
+		q.conditions(filter, " AND ", "true")
+	}
+}
+
+// conditions writes conditions, each of which is true or false and never null.
+func (q *query) conditions(list memory.Filter, between, none string) {
+	if len(list) == 0 {
+		q.WriteString(none)
+		return
+	}
+	for i, c := range list {
+		if i > 0 {
+			q.WriteString(between)
+		}
+		q.WriteString("(")
+		switch c.Op {
+		case memory.OpAnd:
+			q.conditions(c.Of, " AND ", "true")
+		case memory.OpOr:
+			q.conditions(c.Of, " OR ", "false")
+		case memory.OpNot:
+			q.WriteString("NOT (")
+			q.conditions(c.Of, " AND ", "true")
+			q.WriteString(")")
+		default:
+			q.condition(c)
+		}
+		q.WriteString(")")
 	}
 }
 
@@ -327,16 +355,20 @@ func (q *query) condition(c memory.Condition) {
 	}
 	switch c.Op {
 	case memory.OpEq:
-		fmt.Fprintf(q, " AND coalesce(%s, 'null') = %s", field, q.json(c.Value))
+		fmt.Fprintf(q, "coalesce(%s, 'null') = %s", field, q.json(c.Value))
 	case memory.OpNe:
-		fmt.Fprintf(q, " AND coalesce(%s, 'null') <> %s", field, q.json(c.Value))
+		fmt.Fprintf(q, "coalesce(%s, 'null') <> %s", field, q.json(c.Value))
+	case memory.OpIn: // the list is hashed once
+		fmt.Fprintf(q, "coalesce(%s, 'null') IN (SELECT jsonb_array_elements(%s))", field, q.json(c.Value))
+	case memory.OpNotIn:
+		fmt.Fprintf(q, "coalesce(%s, 'null') NOT IN (SELECT jsonb_array_elements(%s))", field, q.json(c.Value))
 	default:
 		value := strings.TrimSpace(string(c.Value))
 		op := operators[c.Op]
 		if strings.HasPrefix(value, `"`) {
-			fmt.Fprintf(q, ` AND CASE WHEN jsonb_typeof(%s) = 'string' THEN (%s #>> '{}') COLLATE "C" %s (%s #>> '{}') ELSE false END`, field, field, op, q.json(c.Value))
+			fmt.Fprintf(q, `CASE WHEN jsonb_typeof(%s) = 'string' THEN (%s #>> '{}') COLLATE "C" %s (%s #>> '{}') ELSE false END`, field, field, op, q.json(c.Value))
 		} else {
-			fmt.Fprintf(q, ` AND CASE WHEN jsonb_typeof(%s) = 'number' THEN (%s #>> '{}')::numeric %s %s::numeric ELSE false END`, field, field, op, q.arg(value, "text"))
+			fmt.Fprintf(q, `CASE WHEN jsonb_typeof(%s) = 'number' THEN (%s #>> '{}')::numeric %s %s::numeric ELSE false END`, field, field, op, q.arg(value, "text"))
 		}
 	}
 }

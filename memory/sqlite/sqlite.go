@@ -485,14 +485,14 @@ func latest(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 		order = `+version` // not by a scan of the whole table, which is in that order
 	}
 	query := `SELECT ` + columns + ` FROM superstep_memory_items i WHERE ` + where + ` ORDER BY ` + order + ` DESC`
-	skip := p.Offset
+	skip, match := p.Offset, p.Filter.Matcher()
 	if len(p.Filter) == 0 {
 		query += ` LIMIT ? OFFSET ?`
 		args, skip = append(args, p.Limit, p.Offset), 0
 	}
 	err = each(ctx, c, query, args, func(rows *sql.Rows) (bool, error) {
 		r, err := scan(rows)
-		if err != nil || !p.Filter.Match(r.item.Value) {
+		if err != nil || !match(r.item.Value) {
 			return true, err
 		}
 		if skip > 0 {
@@ -517,6 +517,7 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 	}
 	args = append(args, p.Index, 4*len(p.Vector))
 	var scored []memory.Scored
+	match := p.Filter.Matcher()
 	vector := make([]float32, len(p.Vector))
 	err := each(ctx, c, `SELECT i.version, `+value+`, v.vector FROM superstep_memory_items i
 		CROSS JOIN superstep_memory_vectors v ON v.version = i.version
@@ -526,7 +527,7 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 		if err := rows.Scan(&version, &value, &raw); err != nil {
 			return false, err
 		}
-		if p.Filter.Match(json.RawMessage(value)) {
+		if match(json.RawMessage(value)) {
 			decode(raw, vector)
 			scored = append(scored, memory.Scored{Version: version, Score: memory.Cosine(p.Vector, vector)})
 		}

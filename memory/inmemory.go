@@ -120,6 +120,9 @@ func (s *InMemory) Put(ctx context.Context, namespace []string, key string, valu
 		ttl: p.TTL, version: s.version, vectors: p.Vectors,
 	}
 	if old != nil {
+		if p.Keep {
+			e.vectors = old.vectors
+		}
 		e.created = old.created
 		if now.Before(e.created) { // the clock went back
 			e.updated = e.created

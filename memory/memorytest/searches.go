@@ -310,6 +310,38 @@ func testVectors(t *testing.T, open Opener, _ Options) {
 		}
 	})
 
+	t.Run("a put brings vectors, or keeps those that are there", func(t *testing.T) {
+		s := open(t, index("at"))
+		first := put(t, s, ns("a"), "k", object(`{"at":"1 0"}`), memory.PutOptions{Vectors: [][]float32{{0, 2}, {0, 0}, {-3, 0}}})
+		score(t, search(t, s, nil, memory.Query{Text: "0 1"}), 1)
+		score(t, search(t, s, nil, memory.Query{Text: "-1 0"}), 1)
+		second := put(t, s, ns("a"), "k", object(`{"at":"1 1"}`), memory.PutOptions{KeepVectors: true, IfVersion: first.Version})
+		items := search(t, s, nil, memory.Query{Text: "0 1"})
+		score(t, items, 1)
+		sameJSON(t, items[0].Value, object(`{"at":"1 1"}`))
+		_, err := s.Put(t.Context(), ns("a"), "k", object(`{}`), memory.PutOptions{KeepVectors: true, IfVersion: first.Version})
+		wantConflict(t, err, first.Version, second.Version)
+		put(t, s, ns("a"), "k", object(`{"at":"1 1"}`), memory.PutOptions{NoIndex: true})
+		wantKeys(t, search(t, s, nil, memory.Query{Text: "0 1"}), "")
+		for name, o := range map[string]memory.PutOptions{
+			"keeping without a version": {KeepVectors: true},
+			"keeping and bringing":      {KeepVectors: true, IfVersion: second.Version, Vectors: [][]float32{{1, 2}}},
+			"bringing and embedding":    {Vectors: [][]float32{{1, 2}}, Fields: ns("at")},
+		} {
+			if _, err := s.Put(t.Context(), ns("a"), "k", object(`{}`), o); !errors.Is(err, memory.ErrOption) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, err = s.Put(t.Context(), ns("a"), "k", object(`{}`), memory.PutOptions{Vectors: [][]float32{{1, 2}, {1, 2, 3}}})
+		if e, ok := errors.AsType[*model.EmbeddingError](err); !ok || e.Text != 1 {
+			t.Error(err)
+		}
+		plain := open(t, memory.Config{})
+		if _, err := plain.Put(t.Context(), ns("a"), "k", object(`{}`), memory.PutOptions{Vectors: [][]float32{{1, 2}}}); !errors.Is(err, memory.ErrNoIndex) {
+			t.Error(err)
+		}
+	})
+
 	t.Run("without fields the whole value is embedded", func(t *testing.T) {
 		s := open(t, memory.Config{Index: &memory.Index{Embedder: memory.HashEmbedder(1024)}})
 		put(t, s, ns("a"), "page", object(`{"text":"<b>cars</b>"}`))

@@ -20,10 +20,15 @@
 // EXTENSION vector), the server ranks a search by text. Otherwise the store reads
 // the vectors of the items below the prefix that the filter leaves and ranks them
 // itself, with the same result; so it does with vectors of more than 16,000
-// dimensions, which pgvector doesn't take. Both compare all of these vectors: there
-// is no approximate index, which would miss items under a filter. So a search costs
-// what the items that the prefix and the filter leave cost. Nothing has to be
-// converted when the extension comes or goes.
+// dimensions, which pgvector doesn't take. Both compare all of these vectors, so a
+// search costs what the items that the prefix and the filter leave cost. Nothing has
+// to be converted when the extension comes or goes.
+//
+// For many vectors [Options.HNSW] makes an approximate index, whose searches cost
+// little however many there are and may miss some of the nearest items. They never
+// find fewer items than there are: where the index, under a prefix or a filter, gives
+// fewer than asked for, all vectors are compared; so they are for a search without
+// a limit or of more than 1,000 items.
 //
 // # Failures
 //
@@ -71,6 +76,14 @@ type Options struct {
 
 	// NoPgvector ranks in the store even if the database has pgvector.
 	NoPgvector bool
+
+	// HNSW makes an approximate index of pgvector, 0.5 or newer, over the vectors of
+	// Index, at most 4,000 dimensions; nil: none. [Open] makes it where it isn't there, and
+	// anew where its settings have changed: this takes minutes for a million vectors,
+	// and puts wait meanwhile. Programs that share tables should have the same settings.
+	// An index that is no longer wanted is dropped by hand: its name begins with
+	// superstep_memory_hnsw_. It needs the owner of the tables once.
+	HNSW *HNSW
 }
 
 const (
@@ -78,6 +91,7 @@ const (
 	oldestServer    = 120000 // server_version_num
 	maxTries        = 10     // again
 	maxPgvector     = 16_000 // dimensions of a vector of pgvector
+	keepVectors     = -1     // as dimensions: see the tables
 )
 
 // Store is a [memory.Store] in a PostgreSQL database.
@@ -88,6 +102,7 @@ type Store struct {
 	server string // for errors
 	quoted string // the schema's name
 	vector string // schema of pgvector, quoted; empty: rank here
+	hnsw   *hnsw  // nil: none
 	strict bool   // transactions are not READ COMMITTED by themselves
 	closed atomic.Bool
 }
@@ -154,7 +169,17 @@ func optionsOf(opts []Options) (Options, error) {
 	if strings.ContainsRune(o.Schema, 0) {
 		return o, errors.New("memory/postgres: Options.Schema must not contain a zero byte")
 	}
-	return o, o.Check()
+	if err := o.Check(); err != nil {
+		return o, err
+	}
+	if o.HNSW != nil {
+		h, err := o.HNSW.check(o)
+		if err != nil {
+			return o, err
+		}
+		o.HNSW = &h
+	}
+	return o, nil
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
@@ -192,6 +217,11 @@ func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s.quoted = pgx.Identifier{schema}.Sanitize()
 	if !o.NoPgvector {
 		if s.vector, err = findVector(ctx, pool); err != nil {
+			return fail(err)
+		}
+	}
+	if o.HNSW != nil {
+		if s.hnsw, err = s.makeHNSW(ctx, pool, o, *o.HNSW, schema); err != nil {
 			return fail(err)
 		}
 	}
@@ -485,7 +515,10 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		ttl = &n
 	}
 	dimensions := 0
-	if len(p.Vectors) > 0 {
+	switch {
+	case p.Keep:
+		dimensions = keepVectors
+	case len(p.Vectors) > 0:
 		dimensions = len(p.Vectors[0])
 	}
 	item := memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value}
@@ -546,7 +579,12 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 		return nil, err
 	}
 	var rows []row
+	var found bool
+	if s.hnsw != nil && p.Vector != nil {
+		rows, found, err = s.rankedNear(ctx, p)
+	}
 	switch {
+	case found || err != nil:
 	case !p.Ranked:
 		rows, err = s.latest(ctx, p)
 	case p.Vector == nil:

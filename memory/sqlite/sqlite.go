@@ -300,14 +300,15 @@ func current(ctx context.Context, c *sql.Conn, namespace, key string, now time.T
 	return r, nil
 }
 
-// remove deletes what stands under a key, expired or not.
-func remove(ctx context.Context, c *sql.Conn, namespace, key string) error {
-	_, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
-		WHERE version = (SELECT version FROM superstep_memory_items WHERE namespace = ? AND key = ?)`, namespace, key)
-	if err != nil {
-		return err
+// remove deletes what stands under a key, expired or not; its vectors may stay.
+func remove(ctx context.Context, c *sql.Conn, namespace, key string, keep bool) error {
+	if !keep {
+		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
+			WHERE version = (SELECT version FROM superstep_memory_items WHERE namespace = ? AND key = ?)`, namespace, key); err != nil {
+			return err
+		}
 	}
-	_, err = c.ExecContext(ctx, `DELETE FROM superstep_memory_items WHERE namespace = ? AND key = ?`, namespace, key)
+	_, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_items WHERE namespace = ? AND key = ?`, namespace, key)
 	return err
 }
 
@@ -327,7 +328,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		if err != nil {
 			return err
 		}
-		if err := remove(ctx, c, p.Namespace, p.Key); err != nil {
+		if err := remove(ctx, c, p.Namespace, p.Key, p.Keep); err != nil {
 			return err
 		}
 		item = memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value, CreatedAt: now, UpdatedAt: now}
@@ -346,6 +347,10 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		if err := c.QueryRowContext(ctx, `INSERT INTO superstep_memory_items (namespace, key, created, updated, expires, ttl, value)
 			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING version`, p.Namespace, p.Key, item.CreatedAt.UnixMicro(), item.UpdatedAt.UnixMicro(), expires, ttl, string(p.Value)).
 			Scan(&item.Version); err != nil {
+			return err
+		}
+		if p.Keep {
+			_, err := c.ExecContext(ctx, `UPDATE superstep_memory_vectors SET version = ? WHERE version = ?`, item.Version, old.item.Version)
 			return err
 		}
 		for n, v := range p.Vectors {
@@ -389,7 +394,7 @@ func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts
 		if _, err := current(ctx, c, p.Namespace, p.Key, s.config.Time(), p.IfVersion, false); err != nil {
 			return err
 		}
-		return remove(ctx, c, p.Namespace, p.Key)
+		return remove(ctx, c, p.Namespace, p.Key, false)
 	}))
 }
 

@@ -79,10 +79,11 @@ type Options struct {
 
 	// HNSW makes an approximate index of pgvector, 0.5 or newer, over the vectors of
 	// Index, at most 4,000 dimensions; nil: none. [Open] makes it where it isn't there, and
-	// anew where its settings have changed: this takes minutes for a million vectors,
-	// and puts wait meanwhile. Programs that share tables should have the same settings.
-	// An index that is no longer wanted is dropped by hand: its name begins with
-	// superstep_memory_hnsw_. It needs the owner of the tables once.
+	// anew where its settings have changed: this takes long for many vectors, the longer if
+	// they don't fit into the server's maintenance_work_mem, and puts wait meanwhile; later
+	// each put takes longer. Programs that share tables should have the same settings. An
+	// index that is no longer wanted is dropped by hand: its name begins with
+	// superstep_memory_hnsw_. The owner of the tables must open the store once.
 	HNSW *HNSW
 }
 

@@ -133,7 +133,7 @@ func (d *Document) takeHeadings() {
 		}
 		open = append(open, heading{h.Level, name})
 		at := body + h.Lines().At(0).Start
-		s := Section{Start: bytes.LastIndexByte(source[:at], '\n') + 1}
+		s := Section{Start: max(body, bytes.LastIndexByte(source[:at], '\n')+1)}
 		for _, o := range open {
 			s.Headings = append(s.Headings, o.name)
 		}

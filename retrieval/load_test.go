@@ -131,6 +131,24 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
+func TestAPageIsReadInTheEncodingThatItNames(t *testing.T) {
+	d, err := retrieval.HTML("a", strings.NewReader("<meta charset=iso-8859-1><title>Gr\xf6\xdfe</title><p>B\xe4ume"))
+	if err != nil || d.Title != "Größe" || d.Text != "Bäume" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+func TestEmptyLinesBeforeAHeadingDontTakeItAway(t *testing.T) {
+	d, err := retrieval.Markdown("a", strings.NewReader("\n\n# Heading\n\nText.\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunks, err := retrieval.Splitter{}.Split(d)
+	if err != nil || len(chunks) != 1 || chunks[0].Start != 2 || strings.Join(chunks[0].Headings, " ") != "Heading" {
+		t.Fatalf("%+v, %v", chunks, err)
+	}
+}
+
 func TestDocumentsThatAreNotAsTheyMustBe(t *testing.T) {
 	for name, d := range map[string]retrieval.Document{
 		"without a name":           {Text: "text"},

@@ -116,7 +116,11 @@ func (r *Retriever) Retrieve(ctx context.Context, query string) ([]Passage, erro
 		if err != nil {
 			return nil, fmt.Errorf("retrieval: queries: %w", err)
 		}
-		queries = slices.Compact(append(queries, more...))
+		for _, q := range more {
+			if !slices.Contains(queries, q) {
+				queries = append(queries, q)
+			}
+		}
 	}
 	n := r.k()
 	if r.Reranker != nil || len(queries) > 1 || r.By == ByBoth {

@@ -93,7 +93,7 @@ func TestPassagesAreFoundByMeaningByWordsAndByBoth(t *testing.T) {
 }
 
 func TestResultsOfSeveralQueriesAreFused(t *testing.T) {
-	m := scripted.New(scripted.Text(`{"queries": ["When do drivers get money?", "paid on which day", ""]}`).When(scripted.Says("wages")))
+	m := scripted.New(scripted.Text(`{"queries": ["When do drivers get money?", "paid on which day", "", "wages of drivers"]}`).When(scripted.Says("wages")))
 	r := retrieval.Retriever{Index: depot(t, nil), K: 2, Queries: retrieval.Rephrase(m, 5)}
 	found, err := r.Retrieve(t.Context(), "wages of drivers")
 	if err != nil || ids(found) != "pay brakes" {

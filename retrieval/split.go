@@ -96,7 +96,7 @@ func (s Splitter) Split(d Document) ([]Chunk, error) {
 		s.Count = utf8.RuneCountInString
 	}
 	sections := d.Sections
-	if len(sections) == 0 || sections[0].Start > 0 {
+	if len(sections) == 0 || strings.TrimSpace(d.Text[:sections[0].Start]) != "" {
 		sections = slices.Insert(slices.Clone(sections), 0, Section{})
 	}
 	end := func(i int) int {

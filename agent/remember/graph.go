@@ -49,7 +49,8 @@ type Extracted struct {
 
 // Threads extracts the memories of the newest turns of a graph's threads, those that were
 // changed last first, and yields what came of each. Threads whose turn has not ended are left
-// out. The namespace is that of a thread's user; nothing means that the thread is left out. An
+// out; where other graphs have threads in the store, f leaves out theirs. The namespace is that of
+// a thread's user; nothing means that the thread is left out. An
 // error is about the thread that stands beside it, and doesn't end the sequence unless it is
 // one of the listing or the context's.
 func Threads[S any, P agent.Stateful[S]](ctx context.Context, g *graph.Graph[S], l checkpoint.Lister, f checkpoint.ThreadFilter, e *Extractor, namespace func(ctx context.Context, snap *graph.Snapshot[S]) ([]string, error)) iter.Seq2[Extracted, error] {

@@ -44,6 +44,10 @@ type Extractor struct {
 	// Known is how many memories the model is shown: those nearest to what was said if the
 	// store has an index, the newest otherwise. 0: 50.
 	Known int
+
+	// MaxTokens is how much of the conversation the model is shown, by
+	// [chat.EstimateTokens]: of more, the newest turns. 0: 20,000.
+	MaxTokens int
 }
 
 // Turn is a part of a conversation that has ended.
@@ -116,8 +120,8 @@ func (e *Extractor) check(namespace []string, t Turn) error {
 		return &OptionError{"Extractor.Model", "there is none; give it one"}
 	case e.Store == nil:
 		return &OptionError{"Extractor.Store", "there is none; give it one"}
-	case e.Known < 0:
-		return &OptionError{"Extractor.Known", "it is negative; 0 means 50"}
+	case e.Known < 0 || e.MaxTokens < 0:
+		return &OptionError{"Extractor", "Known or MaxTokens is negative; 0 means 50 and 20,000"}
 	case t.Thread == "" || t.ID == "":
 		return &OptionError{"Turn", "it has no thread or no ID, which say whether it was extracted before: run the graph on a thread with a checkpointer"}
 	}
@@ -217,10 +221,12 @@ func (e *Extractor) ask(ctx context.Context, namespace []string, said []chat.Mes
 		return nil, nil
 	}
 	var talk, known strings.Builder
-	for _, m := range said {
+	for _, m := range chat.TrimTokens(said, cmp.Or(e.MaxTokens, 20_000), nil) {
 		fmt.Fprintf(&talk, "%s: %s\n", m.Role, m.Text())
 	}
-	q := memory.Query{Text: talk.String(), Filter: isMemory, Exact: true, Limit: cmp.Or(e.Known, 50), Refresh: memory.RefreshNever}
+	const end = 4000 // bytes: embedders take no more of a text than that, safely
+	about := strings.ToValidUTF8(talk.String()[max(0, talk.Len()-end):], "")
+	q := memory.Query{Text: about, Filter: isMemory, Exact: true, Limit: cmp.Or(e.Known, 50), Refresh: memory.RefreshNever}
 	list, err := memory.Search[memory.Memory](ctx, e.Store, namespace, q)
 	if errors.Is(err, memory.ErrNoIndex) {
 		q.Text = ""

@@ -127,6 +127,33 @@ func TestATurnAddsReplacesAndRemovesMemoriesOnce(t *testing.T) {
 	}
 }
 
+func TestOfALongConversationTheModelIsShownTheNewestTurns(t *testing.T) {
+	var long []chat.Message
+	for i := range 100 {
+		long = append(long, chat.User(fmt.Sprintf("turn %d: %s", i, strings.Repeat("ä", 1000))))
+	}
+	index := &memory.Index{Embedder: model.EmbedFunc(1, func(_ context.Context, texts []string) ([][]float32, error) {
+		if len(texts[0]) > 4000 {
+			t.Errorf("a text of %d bytes is embedded", len(texts[0]))
+		}
+		return [][]float32{{1}}, nil
+	})}
+	s, err := memory.NewInMemory(memory.Config{Index: index})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := scripted.New(scripted.Func(func(_ context.Context, req *model.Request) (chat.Message, error) {
+		if text := req.Messages[1].Text(); len(text) > 10_000 || !strings.Contains(text, "turn 99") {
+			t.Errorf("the model is shown %d bytes", len(text))
+		}
+		return chat.Assistant(`{"changes": []}`), nil
+	}))
+	e := &remember.Extractor{Model: m, Store: s, MaxTokens: 1500}
+	if _, err := e.Extract(t.Context(), ann, remember.Turn{Thread: "t", ID: "c", Messages: long}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // dying is a store that fails from a number of writes on.
 type dying struct {
 	memory.Store

@@ -5,12 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/memory"
+	"github.com/superstep-dev/superstep/memory/postgres"
 	"github.com/superstep-dev/superstep/memory/sqlite"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/retrieval"
@@ -41,26 +47,63 @@ func (c *counting) texts() (n int) {
 	return n
 }
 
-// stores are those that an index is tested on.
+func TestMain(m *testing.M) { servertest.Main(m) }
+
+// stores are those that an index is tested on. PostgreSQL has its approximate index where
+// the server can.
 func stores(t *testing.T, run func(t *testing.T, x *retrieval.Index, e *counting)) {
-	for _, kind := range []string{"memory", "SQLite"} {
-		t.Run(kind, func(t *testing.T) {
-			e := &counting{Embedder: memory.HashEmbedder(256)}
-			c := memory.Config{Index: &memory.Index{Embedder: e}}
-			var s memory.Store
-			var err error
-			if kind == "memory" {
-				s, err = memory.NewInMemory(c)
-			} else {
-				s, err = sqlite.Open(filepath.Join(t.TempDir(), "a.db"), sqlite.Options{Config: c})
+	e := &counting{Embedder: memory.HashEmbedder(256)}
+	c := memory.Config{Index: &memory.Index{Embedder: e}}
+	for kind, open := range map[string]func(t *testing.T) (memory.Store, error){
+		"memory": func(*testing.T) (memory.Store, error) { return memory.NewInMemory(c) },
+		"SQLite": func(t *testing.T) (memory.Store, error) {
+			return sqlite.Open(filepath.Join(t.TempDir(), "a.db"), sqlite.Options{Config: c})
+		},
+		"PostgreSQL": func(t *testing.T) (memory.Store, error) {
+			url := servertest.Postgres(t)
+			o := postgres.Options{Config: c, Schema: fmt.Sprintf("retrieval %d %d", os.Getpid(), schemas.Add(1))}
+			if pgvector(t, url, o.Schema) {
+				o.HNSW = &postgres.HNSW{}
 			}
+			return postgres.Open(t.Context(), url, o)
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			s, err := open(t)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = s.Close() })
+			e.fail, e.batches = nil, nil
 			run(t, &retrieval.Index{Store: s, Namespace: []string{"docs"}, Embedder: e, Splitter: retrieval.Splitter{Size: 40}, Batch: 3}, e)
 		})
 	}
+}
+
+var schemas atomic.Int64
+
+// pgvector makes the extension in a database, if the server has it, and drops a schema at
+// the end of the test.
+func pgvector(t *testing.T, url, schema string) (there bool) {
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, err := c.Exec(context.Background(), `DROP SCHEMA IF EXISTS `+pgx.Identifier{schema}.Sanitize()+` CASCADE`)
+		if err := errors.Join(err, c.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector')`).Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	if there {
+		if _, err := c.Exec(t.Context(), `CREATE EXTENSION IF NOT EXISTS vector`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return there
 }
 
 func text(id string, paragraphs ...string) retrieval.Document {

@@ -25,6 +25,7 @@ import (
 	_ "github.com/superstep-dev/superstep/graph"
 	_ "github.com/superstep-dev/superstep/memory/sqlite"
 	_ "github.com/superstep-dev/superstep/model/scripted"
+	_ "github.com/superstep-dev/superstep/retrieval/pdf"
 	_ "github.com/superstep-dev/superstep/tool/mcp"
 )
 
@@ -101,6 +102,11 @@ var tests = []struct {
 	{"swarm", []run{{program: "swarm"}}},
 	{"mcptools", []run{{program: "mcptools"}}},
 	{"extraction", []run{{program: "extraction"}}},
+	{"citations", []run{
+		{program: "citations", args: []string{"-dir", "citations/handbook", "-db", "DIR/handbook.db", "When do buses leave the depot on Sundays?"}},
+		{program: "citations", args: []string{"-dir", "citations/handbook", "-db", "DIR/handbook.db", "How long is an umbrella kept at the office?"}},
+		{program: "citations", args: []string{"-dir", "citations/handbook", "-db", "DIR/handbook.db", "Which brake is replaced the same night?"}},
+	}},
 	{"longmemory", []run{
 		{program: "longmemory", args: []string{"-db", "DIR/memory.db", "-user", "kim", "I am allergic to nuts."}},
 		{program: "longmemory", args: []string{"-db", "DIR/memory.db", "-user", "kim", "What shall I cook?"}},

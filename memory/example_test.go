@@ -146,13 +146,13 @@ func ExampleParseFilter() {
 	for _, c := range f {
 		fmt.Println(c.Field, c.Op, string(c.Value))
 	}
-	_, err = memory.ParseFilter(json.RawMessage(`{"stars": {"$in": [1, 2]}}`))
+	_, err = memory.ParseFilter(json.RawMessage(`{"stars": {"$near": 3}}`))
 	fmt.Println(err)
 	// Output:
 	// author.name $eq "Ann"
 	// kind $eq "note"
 	// stars $gte 3
-	// memory: invalid filter "stars": unknown operator "$in"; the operators are ["$eq" "$ne" "$gt" "$gte" "$lt" "$lte"]
+	// memory: invalid filter "stars": unknown operator "$near"; the operators are ["$eq" "$ne" "$gt" "$gte" "$lt" "$lte" "$in" "$nin" "$and" "$or" "$not"]
 }
 
 func ExampleTools() {

@@ -80,7 +80,17 @@ func (x *Index) vectors(ctx context.Context, value json.RawMessage, fields []str
 }
 
 func (x *Index) embed(ctx context.Context, texts []string) ([][]float32, error) {
-	vectors, err := model.Embed(ctx, x.Embedder, texts)
+	return units(ctx, x.Embedder, texts)
+}
+
+// given checks vectors that a caller made.
+func (x *Index) given(ctx context.Context, vectors [][]float32) ([][]float32, error) {
+	e := model.EmbedFunc(x.Embedder.Dimensions(), func(context.Context, []string) ([][]float32, error) { return vectors, nil })
+	return units(ctx, e, make([]string, len(vectors)))
+}
+
+func units(ctx context.Context, e model.Embedder, texts []string) ([][]float32, error) {
+	vectors, err := model.Embed(ctx, e, texts)
 	if err != nil {
 		return nil, fmt.Errorf("memory: embedding: %w", err)
 	}

@@ -120,6 +120,9 @@ func (s *InMemory) Put(ctx context.Context, namespace []string, key string, valu
 		ttl: p.TTL, version: s.version, vectors: p.Vectors,
 	}
 	if old != nil {
+		if p.Keep {
+			e.vectors = old.vectors
+		}
 		e.created = old.created
 		if now.Before(e.created) { // the clock went back
 			e.updated = e.created
@@ -179,7 +182,7 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 	if s.closed {
 		return nil, ErrClosed
 	}
-	now := s.config.Time()
+	now, match := s.config.Time(), p.Filter.Matcher()
 	looked := 0
 	over := func() error { // now and then
 		if looked++; looked%lookEvery != 0 {
@@ -218,7 +221,7 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 			if err := over(); err != nil {
 				return nil, err
 			}
-			if p.Vector == nil || len(e.vectors) == 0 || !p.Filter.Match(e.value) {
+			if p.Vector == nil || len(e.vectors) == 0 || !match(e.value) {
 				continue
 			}
 			by[e.version] = e
@@ -240,7 +243,7 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 		if err := over(); err != nil {
 			return nil, err
 		}
-		if !p.Filter.Match(e.value) {
+		if !match(e.value) {
 			continue
 		}
 		if skip > 0 {

@@ -18,9 +18,14 @@ func TestFiltersThatAreWrong(t *testing.T) {
 	for name, c := range map[string]struct{ filter, says string }{
 		"a list":                        {`[]`, "it is not a JSON object"},
 		"no JSON":                       {`{"a":`, "it is not a JSON object"},
-		"an unknown operator":           {`{"a":{"$regex":"x"}}`, `invalid filter "a": unknown operator "$regex"; the operators are ["$eq" "$ne" "$gt" "$gte" "$lt" "$lte"]`},
+		"an unknown operator":           {`{"a":{"$regex":"x"}}`, `invalid filter "a": unknown operator "$regex"; the operators are ["$eq" "$ne" "$gt" "$gte" "$lt" "$lte" "$in" "$nin" "$and" "$or" "$not"]`},
 		"an operator without a field":   {`{"$eq":1}`, `operators such as "$eq" stand below a field`},
-		"or":                            {`{"$or":[{"a":1},{"a":2}]}`, `operators such as "$or" stand below a field`},
+		"or of an object":               {`{"$or":{"a":1}}`, "$or takes an array of filters, not an object"},
+		"and of a number":               {`{"a":{"$and":[{"$gt":1},2]}}`, `invalid filter "a": $and has a number at index 1; a filter is an object`},
+		"not of a value":                {`{"a":{"$not":5}}`, `invalid filter "a": $not takes a filter, which is an object, not a number`},
+		"in of a value":                 {`{"a":{"$in":"b"}}`, `invalid filter "a": $in takes an array of values, not a text`},
+		"an operator inside of or":      {`{"$or":[{"a":{"$no":1}}]}`, `invalid filter "a": unknown operator "$no"`},
+		"filters in one another":        {strings.Repeat(`{"$not":`, 101) + "{}" + strings.Repeat("}", 101), "more than 100 conditions are in one another"},
 		"an operator beside a field":    {`{"a":{"$gt":1,"b":2}}`, `invalid filter "a": operators and names of fields stand side by side`},
 		"an empty name":                 {`{"":1}`, "a field's name is empty"},
 		"an empty name after a point":   {`{"a.":1}`, `invalid filter "a."`},
@@ -48,7 +53,12 @@ func TestFiltersThatAreWrong(t *testing.T) {
 func TestAWrongFilterOrValueMatchesNothing(t *testing.T) {
 	value := json.RawMessage(`{"n":1,"big":1e999999999}`)
 	for name, f := range map[string]memory.Filter{
-		"an unknown operator":   {{Field: "n", Op: "$in", Value: json.RawMessage(`1`)}},
+		"an unknown operator":   {{Field: "n", Op: "$is", Value: json.RawMessage(`1`)}},
+		"no list":               {{Field: "n", Op: memory.OpIn, Value: json.RawMessage(`1`)}},
+		"not of a wrong one":    {memory.Not(memory.Eq("n", 2), memory.Eq("n", func() {}))},
+		"or with a wrong one":   {memory.Or(memory.Eq("n", 1), memory.Eq("", 1))},
+		"a field that is or":    {{Field: "n", Op: memory.OpOr, Of: memory.Filter{memory.Eq("n", 1)}}},
+		"a comparison of joins": {{Field: "n", Op: memory.OpEq, Value: json.RawMessage(`1`), Of: memory.Filter{memory.Eq("n", 1)}}},
 		"a value without JSON":  {memory.Eq("n", func() {})},
 		"a number out of range": {memory.Gt("big", 1)},
 		"no value":              {{Field: "n", Op: memory.OpEq}},

@@ -62,6 +62,7 @@ type PreparedPut struct {
 	IfVersion int64           // 0: no condition
 	IfAbsent  bool
 	Vectors   [][]float32 // each of length 1
+	Keep      bool        // the vectors that are there, in the stead of Vectors
 	Index     string      // name of the index that they are for
 }
 
@@ -92,21 +93,39 @@ func (c *Config) PreparePut(ctx context.Context, namespace []string, key string,
 		return nil, invalid(ErrOption, "IfVersion", "it is %d", o.IfVersion)
 	case o.IfVersion > 0 && o.IfAbsent:
 		return nil, invalid(ErrOption, "IfAbsent", "it can't be met together with IfVersion")
-	case len(o.Fields) > 0 && o.NoIndex:
-		return nil, invalid(ErrOption, "NoIndex", "there are Fields to index")
-	case len(o.Fields) > 0 && c.Index == nil:
+	case count(len(o.Fields) > 0, o.NoIndex, len(o.Vectors) > 0, o.KeepVectors) > 1:
+		return nil, invalid(ErrOption, "", "only one of Fields, NoIndex, Vectors and KeepVectors can be said")
+	case o.KeepVectors && o.IfVersion == 0:
+		return nil, invalid(ErrOption, "KeepVectors", "there is no IfVersion that says whose they are")
+	case len(o.Fields)+len(o.Vectors) > 0 && c.Index == nil:
 		return nil, ErrNoIndex
 	}
+	p.Keep = o.KeepVectors
 	if p.Value, err = checkValue(value); err != nil {
 		return nil, err
 	}
-	if c.Index != nil && !o.NoIndex {
+	switch {
+	case c.Index == nil || o.NoIndex || o.KeepVectors:
+	case len(o.Vectors) > 0:
 		p.Index = c.Index.Name
-		if p.Vectors, err = c.Index.vectors(ctx, p.Value, o.Fields); err != nil {
-			return nil, err
-		}
+		p.Vectors, err = c.Index.given(ctx, o.Vectors)
+	default:
+		p.Index = c.Index.Name
+		p.Vectors, err = c.Index.vectors(ctx, p.Value, o.Fields)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return p, ctx.Err()
+}
+
+func count(set ...bool) (n int) {
+	for _, s := range set {
+		if s {
+			n++
+		}
+	}
+	return n
 }
 
 // PreparedGet is a Get whose arguments were checked.

@@ -85,7 +85,8 @@ const (
 const Forever time.Duration = -1
 
 // PutOptions changes how an item is put. The zero value is fine. The fields
-// IfVersion and IfAbsent exclude each other, as do Fields and NoIndex.
+// IfVersion and IfAbsent exclude each other, as do Fields, NoIndex, Vectors and
+// KeepVectors.
 type PutOptions struct {
 	// TTL is how long the item lives; 0 means the store's default and [Forever]
 	// no end. Each Put sets it anew.
@@ -104,6 +105,15 @@ type PutOptions struct {
 
 	// NoIndex keeps the item from being found by a text.
 	NoIndex bool
+
+	// Vectors are those of the item's texts, which the caller has embedded with the
+	// embedder of the store's [Index]: the texts of many items at once, say. Without an
+	// index they are [ErrNoIndex]; wrong ones are a [*model.EmbeddingError].
+	Vectors [][]float32
+
+	// KeepVectors keeps the vectors that the item has: the caller knows that its texts
+	// are in the new value, too. It needs IfVersion.
+	KeepVectors bool
 }
 
 // GetOptions changes how an item is read. The zero value is fine.

@@ -46,6 +46,12 @@ func TestAStoreWithAnIndexIsSearchedByMeaning(t *testing.T) {
 			if strings.Join(got, " ") != "other tea" {
 				t.Errorf("found %v", got)
 			}
+			got = c.keys(object{"namespace_prefix": []string{"facts"}, "filter": object{
+				"text": object{"$in": []string{"x", "the ship leaves at noon"}}, "$or": []object{{"title": nil}, {"title": object{"$not": object{"$gte": "a"}}}},
+			}})
+			if strings.Join(got, " ") != "ship" {
+				t.Errorf("with a filter found %v", got)
+			}
 		})
 	}
 }

@@ -78,7 +78,8 @@ var never = map[string][]string{
 	"chat":      append([]string{"internal/local", "internal/core", "graphtest", "memory", "model", "tool"}, upper...),
 	"model":     append([]string{"graph", "internal/local", "internal/core", "graphtest", "memory"}, upper...),
 	"tool":      append([]string{"graph", "internal/local", "internal/core", "graphtest", "memory", "model"}, upper...),
-	"memory":    append([]string{"internal/local", "internal/core", "graphtest"}, upper...),
+	"memory":    append([]string{"internal/local", "internal/core", "graphtest", "retrieval"}, upper...),
+	"retrieval": append([]string{"graph", "internal/local", "internal/core", "graphtest"}, upper...),
 	"graphtest": upper,
 	"agenttest": {"cmd", "cli", "server", "otel", "dialogue", "session", "internal/local", "internal/core"},
 	"eval":      {"cmd", "cli", "client", "server", "otel", "dialogue", "session", "graphtest", "agenttest", "internal/local", "internal/core"},
@@ -199,6 +200,16 @@ func TestDriversAreOptional(t *testing.T) { // SONI-12
 	}
 }
 
+// A program that reads no PDF links no reader of them.
+func TestThePDFReaderIsOptional(t *testing.T) {
+	for pkg, want := range map[string]bool{"retrieval": false, "retrieval/pdf": true} {
+		deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./"+pkg)
+		if has := slices.Contains(deps, "github.com/ledongthuc/pdf"); has != want {
+			t.Errorf("%s links the reader: %v, want %v", pkg, has, want)
+		}
+	}
+}
+
 // A vendor's model is light to compile: no SDK of his, nor what they bring.
 func TestVendorsAreLight(t *testing.T) {
 	allowed := []string{module, "github.com/google/jsonschema-go", "github.com/benbjohnson/immutable", "golang.org/x/exp/constraints", "golang.org/x/time/rate"}
@@ -224,7 +235,7 @@ func TestVendorsAreOptional(t *testing.T) {
 		"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder":          "",
 		"github.com/superstep-dev/superstep/model/models": "",
 	}
-	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "memory/sqlite", "memory/postgres", "session", "cache", "cache/sqlite", "cache/redis"} {
+	for _, pkg := range []string{"chat", "model", "model/scripted", "model/openai", "model/anthropic", "model/gemini", "tool", "tool/mcp", "agent", "memory", "memory/sqlite", "memory/postgres", "retrieval", "retrieval/pdf", "session", "cache", "cache/sqlite", "cache/redis"} {
 		deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./"+pkg)
 		for sdk, owner := range sdks {
 			own := pkg == owner || map[string]string{"modernc.org/sqlite": "sqlite", "github.com/jackc/pgx/v5": "postgres", "github.com/redis/go-redis/v9": "redis"}[sdk] == path.Base(pkg)

@@ -58,6 +58,16 @@ func (m *naive) find(ns []string, key string) *known {
 // holds evaluates a condition on values that are texts, small integers, booleans,
 // null or an object o of such.
 func holds(value map[string]any, c cond) bool {
+	one := func(c cond) bool { return holds(value, c) }
+	other := func(c cond) bool { return !holds(value, c) }
+	switch c.op {
+	case memory.OpAnd:
+		return !slices.ContainsFunc(c.of, other)
+	case memory.OpOr:
+		return slices.ContainsFunc(c.of, one)
+	case memory.OpNot:
+		return slices.ContainsFunc(c.of, other)
+	}
 	v := value[c.field]
 	if rest, ok := strings.CutPrefix(c.field, "o."); ok {
 		o, _ := value["o"].(map[string]any)
@@ -68,6 +78,10 @@ func holds(value map[string]any, c cond) bool {
 		return v == c.value
 	case memory.OpNe:
 		return v != c.value
+	case memory.OpIn:
+		return slices.Contains(c.value.([]any), v)
+	case memory.OpNotIn:
+		return !slices.Contains(c.value.([]any), v)
 	}
 	var n int
 	switch want := c.value.(type) {
@@ -91,6 +105,24 @@ type cond struct {
 	field string
 	op    memory.Op
 	value any
+	of    []cond
+}
+
+// condition is the store's form of it.
+func (c cond) condition(rt *rapid.T) memory.Condition {
+	out := memory.Condition{Field: c.field, Op: c.op}
+	for _, one := range c.of {
+		out.Of = append(out.Of, one.condition(rt))
+	}
+	if c.op.Joins() {
+		return out
+	}
+	raw, err := json.Marshal(c.value)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	out.Value = raw
+	return out
 }
 
 var (
@@ -110,16 +142,23 @@ var (
 		}
 		return v
 	})
-	conds = rapid.Custom(func(t *rapid.T) cond {
+	compared = rapid.Custom(func(t *rapid.T) cond {
 		c := cond{field: rapid.SampledFrom([]string{"x", "y", "o.x", "o.y", "x.y"}).Draw(t, "field")}
-		c.op = rapid.SampledFrom([]memory.Op{memory.OpEq, memory.OpNe, memory.OpGt, memory.OpGte, memory.OpLt, memory.OpLte}).Draw(t, "op")
-		if c.op == memory.OpEq || c.op == memory.OpNe {
+		c.op = rapid.SampledFrom([]memory.Op{memory.OpEq, memory.OpNe, memory.OpGt, memory.OpGte, memory.OpLt, memory.OpLte, memory.OpIn, memory.OpNotIn}).Draw(t, "op")
+		switch c.op {
+		case memory.OpEq, memory.OpNe:
 			c.value = scalar.Draw(t, "value")
-		} else {
+		case memory.OpIn, memory.OpNotIn:
+			c.value = rapid.SliceOfN(scalar, 0, 3).Draw(t, "values")
+		default:
 			c.value = rapid.OneOf(rapid.IntRange(-2, 2).AsAny(), rapid.SampledFrom([]string{"", "a", "b"}).AsAny()).Draw(t, "value")
 		}
 		return c
 	})
+	joined = rapid.Custom(func(t *rapid.T) cond {
+		return cond{op: rapid.SampledFrom([]memory.Op{memory.OpAnd, memory.OpOr, memory.OpNot}).Draw(t, "join"), of: rapid.SliceOfN(compared, 0, 2).Draw(t, "of")}
+	})
+	conds     = rapid.OneOf(compared, joined, rapid.Custom(func(t *rapid.T) cond { return cond{op: memory.OpNot, of: []cond{joined.Draw(t, "not")}} }))
 	ttls      = rapid.SampledFrom([]time.Duration{0, memory.Forever, time.Second, 3 * time.Second})
 	refreshes = rapid.SampledFrom([]memory.Refresh{memory.RefreshDefault, memory.RefreshAlways, memory.RefreshNever})
 )
@@ -235,11 +274,7 @@ func testModel(t *testing.T, open Opener, _ Options) {
 					Exact: rapid.Bool().Draw(rt, "exact"), Refresh: refreshes.Draw(rt, "refresh"),
 				}
 				for _, c := range cs {
-					raw, err := json.Marshal(c.value)
-					if err != nil {
-						rt.Fatal(err)
-					}
-					q.Filter = append(q.Filter, memory.Condition{Field: c.field, Op: c.op, Value: raw})
+					q.Filter = append(q.Filter, c.condition(rt))
 				}
 				var want []*known
 				for _, k := range m.live() {

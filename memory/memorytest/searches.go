@@ -133,6 +133,29 @@ func testFilters(t *testing.T, open Opener, _ Options) {
 		{`{"x":{"$gte":""}}`, memory.Filter{memory.Gte("x", "")}, "empty text uni upper word"},
 		{`{"x":{"$gt":0,"$lt":5.5}}`, memory.Filter{memory.Gt("x", 0), memory.Lt("x", 5.5)}, "equal int"},
 		{`{"x":{"$gt":0},"y":{"$gt":0}}`, memory.Filter{memory.Gt("x", 0), memory.Gt("y", 0)}, ""},
+		{`{"x":{"$in":[5,"banana",null,[1,"a",{"b":2}]]}}`, memory.Filter{memory.In[any]("x", 5, "banana", nil, []any{1, "a", object{"b": 2}})}, "equal int list name none null word"},
+		{`{"x":{"$in":[]}}`, memory.Filter{memory.In[int]("x")}, ""},
+		{`{"x":{"$nin":[]}}`, memory.Filter{memory.NotIn[int]("x")}, all},
+		{`{"x":{"$nin":[5,null]}}`, memory.Filter{memory.NotIn[any]("x", 5, nil)}, without("equal int name none null")},
+		{`{"x.y.z":{"$in":["five",5.0]}}`, memory.Filter{memory.In[any]("x.y.z", "five", 5)}, "nested other"},
+		{`{"$or":[{"x":5},{"x":"5"}]}`, memory.Filter{memory.Or(memory.Eq("x", 5), memory.Eq("x", "5"))}, "equal int text"},
+		{`{"$or":[]}`, memory.Filter{memory.Or()}, ""},
+		{`{"$and":[]}`, memory.Filter{memory.And()}, all},
+		{`{"$or":[{"x":{"$gt":5,"$lt":6}},{"x":{"y":{"z":5}}},{}],"x":{"$ne":null}}`, memory.Filter{
+			memory.Or(memory.And(memory.Gt("x", 5), memory.Lt("x", 6)), memory.Eq("x.y.z", 5), memory.And()), memory.Ne[any]("x", nil),
+		}, without("name none null")},
+		{`{"x":{"$gte":0,"$not":{"$gt":5}}}`, memory.Filter{memory.Gte("x", 0), memory.Not(memory.Gt("x", 5))}, "equal int"},
+		{`{"$not":{"x":{"$gt":5}}}`, memory.Filter{memory.Not(memory.Gt("x", 5))}, without("big float")},
+		{`{"$not":{"x":{"$gte":""}}}`, memory.Filter{memory.Not(memory.Gte("x", ""))}, without("empty text uni upper word")},
+		{`{"$not":{"x":{"$lte":5},"y":null}}`, memory.Filter{memory.Not(memory.Lte("x", 5), memory.Eq[any]("y", nil))}, without("equal int neg")},
+		{`{"$not":{}}`, memory.Filter{memory.Not()}, ""},
+		{`{"x":{"$or":[{"$lt":0},{"$gt":6},{"y":{"z":5}},{}]}}`, memory.Filter{
+			memory.Or(memory.Lt("x", 0), memory.Gt("x", 6), memory.Eq("x.y.z", 5), memory.Eq("x", object{})),
+		}, "big neg nested obj"},
+		{`{"x":{"y":{"$not":{"z":5}},"w":1}}`, memory.Filter{memory.Not(memory.Eq("x.y.z", 5)), memory.Eq("x.w", 1)}, "other"},
+		{`{"$and":[{"$or":[{"x":5},{"y":5}]},{"$not":{"$or":[{"x":5.0},{"x":6}]}}]}`, memory.Filter{
+			memory.And(memory.Or(memory.Eq("x", 5), memory.Eq("y", 5)), memory.Not(memory.Or(memory.Eq("x", 5), memory.Eq("x", 6)))),
+		}, "none"},
 		{`{"q'; DROP TABLE x; --":{"$ne":"'"}}`, memory.Filter{memory.Ne("q'; DROP TABLE x; --", "'")}, all},
 	} {
 		t.Run(c.json, func(t *testing.T) {
@@ -284,6 +307,38 @@ func testVectors(t *testing.T, open Opener, _ Options) {
 			if !errors.Is(err, memory.ErrField) {
 				t.Errorf("field %q: %v", field, err)
 			}
+		}
+	})
+
+	t.Run("a put brings vectors, or keeps those that are there", func(t *testing.T) {
+		s := open(t, index("at"))
+		first := put(t, s, ns("a"), "k", object(`{"at":"1 0"}`), memory.PutOptions{Vectors: [][]float32{{0, 2}, {0, 0}, {-3, 0}}})
+		score(t, search(t, s, nil, memory.Query{Text: "0 1"}), 1)
+		score(t, search(t, s, nil, memory.Query{Text: "-1 0"}), 1)
+		second := put(t, s, ns("a"), "k", object(`{"at":"1 1"}`), memory.PutOptions{KeepVectors: true, IfVersion: first.Version})
+		items := search(t, s, nil, memory.Query{Text: "0 1"})
+		score(t, items, 1)
+		sameJSON(t, items[0].Value, object(`{"at":"1 1"}`))
+		_, err := s.Put(t.Context(), ns("a"), "k", object(`{}`), memory.PutOptions{KeepVectors: true, IfVersion: first.Version})
+		wantConflict(t, err, first.Version, second.Version)
+		put(t, s, ns("a"), "k", object(`{"at":"1 1"}`), memory.PutOptions{NoIndex: true})
+		wantKeys(t, search(t, s, nil, memory.Query{Text: "0 1"}), "")
+		for name, o := range map[string]memory.PutOptions{
+			"keeping without a version": {KeepVectors: true},
+			"keeping and bringing":      {KeepVectors: true, IfVersion: second.Version, Vectors: [][]float32{{1, 2}}},
+			"bringing and embedding":    {Vectors: [][]float32{{1, 2}}, Fields: ns("at")},
+		} {
+			if _, err := s.Put(t.Context(), ns("a"), "k", object(`{}`), o); !errors.Is(err, memory.ErrOption) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, err = s.Put(t.Context(), ns("a"), "k", object(`{}`), memory.PutOptions{Vectors: [][]float32{{1, 2}, {1, 2, 3}}})
+		if e, ok := errors.AsType[*model.EmbeddingError](err); !ok || e.Text != 1 {
+			t.Error(err)
+		}
+		plain := open(t, memory.Config{})
+		if _, err := plain.Put(t.Context(), ns("a"), "k", object(`{}`), memory.PutOptions{Vectors: [][]float32{{1, 2}}}); !errors.Is(err, memory.ErrNoIndex) {
+			t.Error(err)
 		}
 	})
 

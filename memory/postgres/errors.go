@@ -24,6 +24,7 @@ var (
 	ErrNoTables    = errors.New("store's tables are not there or not as they should be")
 	ErrTooOld      = errors.New("server is too old")
 	ErrVersion     = errors.New("tables were made by a newer version")
+	ErrNoHNSW      = errors.New("the database has no approximate index")
 )
 
 // Error says what went wrong with a database and what to do about it.

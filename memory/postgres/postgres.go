@@ -20,10 +20,15 @@
 // EXTENSION vector), the server ranks a search by text. Otherwise the store reads
 // the vectors of the items below the prefix that the filter leaves and ranks them
 // itself, with the same result; so it does with vectors of more than 16,000
-// dimensions, which pgvector doesn't take. Both compare all of these vectors: there
-// is no approximate index, which would miss items under a filter. So a search costs
-// what the items that the prefix and the filter leave cost. Nothing has to be
-// converted when the extension comes or goes.
+// dimensions, which pgvector doesn't take. Both compare all of these vectors, so a
+// search costs what the items that the prefix and the filter leave cost. Nothing has
+// to be converted when the extension comes or goes.
+//
+// For many vectors [Options.HNSW] makes an approximate index, whose searches cost
+// little however many there are and may miss some of the nearest items. They never
+// find fewer items than there are: where the index, under a prefix or a filter, gives
+// fewer than asked for, all vectors are compared; so they are for a search without
+// a limit or of more than 1,000 items.
 //
 // # Failures
 //
@@ -71,6 +76,15 @@ type Options struct {
 
 	// NoPgvector ranks in the store even if the database has pgvector.
 	NoPgvector bool
+
+	// HNSW makes an approximate index of pgvector, 0.5 or newer, over the vectors of
+	// Index, at most 4,000 dimensions; nil: none. [Open] makes it where it isn't there, and
+	// anew where its settings have changed: this takes long for many vectors, the longer if
+	// they don't fit into the server's maintenance_work_mem, and puts wait meanwhile; later
+	// each put takes longer. Programs that share tables should have the same settings. An
+	// index that is no longer wanted is dropped by hand: its name begins with
+	// superstep_memory_hnsw_. The owner of the tables must open the store once.
+	HNSW *HNSW
 }
 
 const (
@@ -78,6 +92,7 @@ const (
 	oldestServer    = 120000 // server_version_num
 	maxTries        = 10     // again
 	maxPgvector     = 16_000 // dimensions of a vector of pgvector
+	keepVectors     = -1     // as dimensions: see the tables
 )
 
 // Store is a [memory.Store] in a PostgreSQL database.
@@ -88,6 +103,7 @@ type Store struct {
 	server string // for errors
 	quoted string // the schema's name
 	vector string // schema of pgvector, quoted; empty: rank here
+	hnsw   *hnsw  // nil: none
 	strict bool   // transactions are not READ COMMITTED by themselves
 	closed atomic.Bool
 }
@@ -154,7 +170,17 @@ func optionsOf(opts []Options) (Options, error) {
 	if strings.ContainsRune(o.Schema, 0) {
 		return o, errors.New("memory/postgres: Options.Schema must not contain a zero byte")
 	}
-	return o, o.Check()
+	if err := o.Check(); err != nil {
+		return o, err
+	}
+	if o.HNSW != nil {
+		h, err := o.HNSW.check(o)
+		if err != nil {
+			return o, err
+		}
+		o.HNSW = &h
+	}
+	return o, nil
 }
 
 func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
@@ -192,6 +218,11 @@ func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
 	s.quoted = pgx.Identifier{schema}.Sanitize()
 	if !o.NoPgvector {
 		if s.vector, err = findVector(ctx, pool); err != nil {
+			return fail(err)
+		}
+	}
+	if o.HNSW != nil {
+		if s.hnsw, err = s.makeHNSW(ctx, pool, o, *o.HNSW, schema); err != nil {
 			return fail(err)
 		}
 	}
@@ -312,8 +343,36 @@ func (q *query) where(now *time.Time, prefix string, exact bool, filter memory.F
 		fmt.Fprintf(q, " AND (i.namespace = %s OR i.namespace > %s AND i.namespace < %s)",
 			q.arg(prefix, "text"), q.arg(prefix+memory.Separator, "text"), q.arg(prefix+string(memory.Separator[0]+1), "text"))
 	}
-	for _, c := range filter {
-		q.condition(c)
+	if len(filter) > 0 {
+		q.WriteString(" AND ")
+		q.conditions(filter, " AND ", "true")
+	}
+}
+
+// conditions writes conditions, each of which is true or false and never null.
+func (q *query) conditions(list memory.Filter, between, none string) {
+	if len(list) == 0 {
+		q.WriteString(none)
+		return
+	}
+	for i, c := range list {
+		if i > 0 {
+			q.WriteString(between)
+		}
+		q.WriteString("(")
+		switch c.Op {
+		case memory.OpAnd:
+			q.conditions(c.Of, " AND ", "true")
+		case memory.OpOr:
+			q.conditions(c.Of, " OR ", "false")
+		case memory.OpNot:
+			q.WriteString("NOT (")
+			q.conditions(c.Of, " AND ", "true")
+			q.WriteString(")")
+		default:
+			q.condition(c)
+		}
+		q.WriteString(")")
 	}
 }
 
@@ -327,16 +386,20 @@ func (q *query) condition(c memory.Condition) {
 	}
 	switch c.Op {
 	case memory.OpEq:
-		fmt.Fprintf(q, " AND coalesce(%s, 'null') = %s", field, q.json(c.Value))
+		fmt.Fprintf(q, "coalesce(%s, 'null') = %s", field, q.json(c.Value))
 	case memory.OpNe:
-		fmt.Fprintf(q, " AND coalesce(%s, 'null') <> %s", field, q.json(c.Value))
+		fmt.Fprintf(q, "coalesce(%s, 'null') <> %s", field, q.json(c.Value))
+	case memory.OpIn: // the list is hashed once
+		fmt.Fprintf(q, "coalesce(%s, 'null') IN (SELECT jsonb_array_elements(%s))", field, q.json(c.Value))
+	case memory.OpNotIn:
+		fmt.Fprintf(q, "coalesce(%s, 'null') NOT IN (SELECT jsonb_array_elements(%s))", field, q.json(c.Value))
 	default:
 		value := strings.TrimSpace(string(c.Value))
 		op := operators[c.Op]
 		if strings.HasPrefix(value, `"`) {
-			fmt.Fprintf(q, ` AND CASE WHEN jsonb_typeof(%s) = 'string' THEN (%s #>> '{}') COLLATE "C" %s (%s #>> '{}') ELSE false END`, field, field, op, q.json(c.Value))
+			fmt.Fprintf(q, `CASE WHEN jsonb_typeof(%s) = 'string' THEN (%s #>> '{}') COLLATE "C" %s (%s #>> '{}') ELSE false END`, field, field, op, q.json(c.Value))
 		} else {
-			fmt.Fprintf(q, ` AND CASE WHEN jsonb_typeof(%s) = 'number' THEN (%s #>> '{}')::numeric %s %s::numeric ELSE false END`, field, field, op, q.arg(value, "text"))
+			fmt.Fprintf(q, `CASE WHEN jsonb_typeof(%s) = 'number' THEN (%s #>> '{}')::numeric %s %s::numeric ELSE false END`, field, field, op, q.arg(value, "text"))
 		}
 	}
 }
@@ -453,7 +516,10 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		ttl = &n
 	}
 	dimensions := 0
-	if len(p.Vectors) > 0 {
+	switch {
+	case p.Keep:
+		dimensions = keepVectors
+	case len(p.Vectors) > 0:
 		dimensions = len(p.Vectors[0])
 	}
 	item := memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value}
@@ -514,7 +580,12 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 		return nil, err
 	}
 	var rows []row
+	var found bool
+	if s.hnsw != nil && p.Vector != nil {
+		rows, found, err = s.rankedNear(ctx, p)
+	}
 	switch {
+	case found || err != nil:
 	case !p.Ranked:
 		rows, err = s.latest(ctx, p)
 	case p.Vector == nil:

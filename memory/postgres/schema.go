@@ -18,7 +18,8 @@ import (
 // them.
 //
 // A Put is a call of superstep_memory_put: one round trip, one transaction. It
-// returns no version if a condition isn't met.
+// returns no version if a condition isn't met. Since the second version it keeps the
+// vectors if p_dimensions is -1.
 var migrations = []string{
 	`CREATE SEQUENCE @.superstep_memory_versions AS bigint;
 	CREATE TABLE @.superstep_memory_items (
@@ -41,9 +42,11 @@ var migrations = []string{
 		name text COLLATE "C" NOT NULL, -- of the index
 		vector real[] NOT NULL,
 		PRIMARY KEY (item, n)
-	);
+	);` + put, put,
+}
 
-	CREATE FUNCTION @.superstep_memory_put(
+var put = `
+	CREATE OR REPLACE FUNCTION @.superstep_memory_put(
 		p_namespace text, p_key text, p_value jsonb, p_ttl bigint, p_version bigint, p_absent boolean, p_now timestamptz,
 		p_name text, p_vectors real[], p_dimensions int,
 		OUT created timestamptz, OUT updated timestamptz, OUT expires timestamptz, OUT version bigint, OUT have bigint
@@ -77,14 +80,15 @@ var migrations = []string{
 		version := nextval('@.superstep_memory_versions');
 		UPDATE @.superstep_memory_items i SET version = superstep_memory_put.version, created = superstep_memory_put.created,
 			updated = superstep_memory_put.updated, expires = superstep_memory_put.expires, ttl = p_ttl, value = p_value WHERE i.id = v_id;
-		DELETE FROM @.superstep_memory_vectors v WHERE v.item = v_id;
+		IF p_dimensions >= 0 THEN
+			DELETE FROM @.superstep_memory_vectors v WHERE v.item = v_id;
+		END IF;
 		IF p_dimensions > 0 THEN
 			INSERT INTO @.superstep_memory_vectors (item, n, name, vector)
 				SELECT v_id, n, p_name, p_vectors[n * p_dimensions + 1 : (n + 1) * p_dimensions]
 				FROM generate_series(0, array_length(p_vectors, 1) / p_dimensions - 1) n;
 		END IF;
-	END $$;`,
-}
+	END $$;`
 
 // interval writes SQL that makes an interval of microseconds, exactly: PostgreSQL
 // multiplies intervals as floats.

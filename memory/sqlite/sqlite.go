@@ -300,14 +300,15 @@ func current(ctx context.Context, c *sql.Conn, namespace, key string, now time.T
 	return r, nil
 }
 
-// remove deletes what stands under a key, expired or not.
-func remove(ctx context.Context, c *sql.Conn, namespace, key string) error {
-	_, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
-		WHERE version = (SELECT version FROM superstep_memory_items WHERE namespace = ? AND key = ?)`, namespace, key)
-	if err != nil {
-		return err
+// remove deletes what stands under a key, expired or not; its vectors may stay.
+func remove(ctx context.Context, c *sql.Conn, namespace, key string, keep bool) error {
+	if !keep {
+		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
+			WHERE version = (SELECT version FROM superstep_memory_items WHERE namespace = ? AND key = ?)`, namespace, key); err != nil {
+			return err
+		}
 	}
-	_, err = c.ExecContext(ctx, `DELETE FROM superstep_memory_items WHERE namespace = ? AND key = ?`, namespace, key)
+	_, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_items WHERE namespace = ? AND key = ?`, namespace, key)
 	return err
 }
 
@@ -327,7 +328,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		if err != nil {
 			return err
 		}
-		if err := remove(ctx, c, p.Namespace, p.Key); err != nil {
+		if err := remove(ctx, c, p.Namespace, p.Key, p.Keep); err != nil {
 			return err
 		}
 		item = memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value, CreatedAt: now, UpdatedAt: now}
@@ -346,6 +347,10 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		if err := c.QueryRowContext(ctx, `INSERT INTO superstep_memory_items (namespace, key, created, updated, expires, ttl, value)
 			VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING version`, p.Namespace, p.Key, item.CreatedAt.UnixMicro(), item.UpdatedAt.UnixMicro(), expires, ttl, string(p.Value)).
 			Scan(&item.Version); err != nil {
+			return err
+		}
+		if p.Keep {
+			_, err := c.ExecContext(ctx, `UPDATE superstep_memory_vectors SET version = ? WHERE version = ?`, item.Version, old.item.Version)
 			return err
 		}
 		for n, v := range p.Vectors {
@@ -389,7 +394,7 @@ func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts
 		if _, err := current(ctx, c, p.Namespace, p.Key, s.config.Time(), p.IfVersion, false); err != nil {
 			return err
 		}
-		return remove(ctx, c, p.Namespace, p.Key)
+		return remove(ctx, c, p.Namespace, p.Key, false)
 	}))
 }
 
@@ -485,14 +490,14 @@ func latest(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 		order = `+version` // not by a scan of the whole table, which is in that order
 	}
 	query := `SELECT ` + columns + ` FROM superstep_memory_items i WHERE ` + where + ` ORDER BY ` + order + ` DESC`
-	skip := p.Offset
+	skip, match := p.Offset, p.Filter.Matcher()
 	if len(p.Filter) == 0 {
 		query += ` LIMIT ? OFFSET ?`
 		args, skip = append(args, p.Limit, p.Offset), 0
 	}
 	err = each(ctx, c, query, args, func(rows *sql.Rows) (bool, error) {
 		r, err := scan(rows)
-		if err != nil || !p.Filter.Match(r.item.Value) {
+		if err != nil || !match(r.item.Value) {
 			return true, err
 		}
 		if skip > 0 {
@@ -517,6 +522,7 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 	}
 	args = append(args, p.Index, 4*len(p.Vector))
 	var scored []memory.Scored
+	match := p.Filter.Matcher()
 	vector := make([]float32, len(p.Vector))
 	err := each(ctx, c, `SELECT i.version, `+value+`, v.vector FROM superstep_memory_items i
 		CROSS JOIN superstep_memory_vectors v ON v.version = i.version
@@ -526,7 +532,7 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 		if err := rows.Scan(&version, &value, &raw); err != nil {
 			return false, err
 		}
-		if p.Filter.Match(json.RawMessage(value)) {
+		if match(json.RawMessage(value)) {
 			decode(raw, vector)
 			scored = append(scored, memory.Scored{Version: version, Score: memory.Cosine(p.Vector, vector)})
 		}

@@ -248,7 +248,7 @@ func operations() map[string]operation {
 		"POST /store/items/search": {
 			id: "searchItems", summary: "Find items", in: record("", append(paged(),
 				member{"namespace_prefix", list("", text(""))},
-				member{"filter", free("What values have, with $eq, $ne, $gt, $gte, $lt, $lte as in {\"age\": {\"$gt\": 5}}.")},
+				member{"filter", free("What values have, with $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin as in {\"age\": {\"$gt\": 5}}, joined by $and, $or, $not.")},
 				member{"query", text("What is meant, for a store that can search by meaning.")},
 				member{"refresh_ttl", nullable(yesno("Whether their time begins anew."))},
 			)...), inputs: one(`{"namespace_prefix": ["users"], "filter": {"city": "Oslo"}, "limit": 5}`),

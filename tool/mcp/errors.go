@@ -57,6 +57,9 @@ func answered(err error) (*jsonrpc.Error, bool) {
 // failed says why a request of this session failed: the caller's context, the
 // client's end, the server's answer, or the connection.
 func (c *Client) failed(ctx context.Context, s *session, toolName string, err error) error {
+	if h, ok := errors.AsType[*halt](err); ok {
+		return h.err
+	}
 	switch e, ok := answered(err); {
 	case ctx.Err() != nil:
 		if toolName != "" {

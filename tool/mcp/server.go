@@ -111,6 +111,11 @@ func (s *Server) SetTools(tools ...tool.Tool) error {
 	return nil
 }
 
+// SDK returns the server of the protocol's official SDK that this one stands on, for what
+// isn't a tool: resources, prompts, completions. Tools that are added to it are served
+// beside those of [Server.SetTools], as long as no two have one name.
+func (s *Server) SDK() *sdk.Server { return s.sdk }
+
 // add returns what the SDK panics with.
 func add(s *sdk.Server, t *sdk.Tool, h sdk.ToolHandler) (err error) {
 	defer func() {

@@ -1,0 +1,96 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/tool/mcp"
+)
+
+// theatre is a server whose tool asks how many seats to book.
+func theatre() *mcp.Server {
+	s, err := mcp.NewServer("theatre", "1.0")
+	if err != nil {
+		panic(err)
+	}
+	book := &sdk.Tool{Name: "book", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	s.SDK().AddTool(book, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		if r.Params.RequestState == "" {
+			form := json.RawMessage(`{"type":"object","required":["seats"],"properties":{"seats":{"type":"integer"}}}`)
+			return &sdk.CallToolResult{RequestState: "asked", InputRequests: sdk.InputRequestMap{
+				"seats": &sdk.ElicitParams{Message: "How many seats?", RequestedSchema: form},
+			}}, nil
+		}
+		a := r.Params.InputResponses["seats"].(*sdk.ElicitResult)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%v seats are yours", a.Content["seats"])}}}, nil
+	})
+	return s
+}
+
+func Example_elicitation() {
+	ctx := context.Background()
+	server := theatre()
+	defer server.Close()
+	client, err := mcp.Connect(ctx, mcp.Config{Transport: server.Local(), Elicit: mcp.Ask})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		panic(err)
+	}
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model: scripted.New(scripted.Call("book", `{}`), scripted.Text("Done.")),
+		Tools: tools,
+	}, graph.WithCheckpointer(checkpoint.NewMemory()))
+	if err != nil {
+		panic(err)
+	}
+	t := a.Thread("t-1")
+	snap, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Book the theatre.")))
+	if err != nil {
+		panic(err)
+	}
+	var q mcp.Elicitation
+	if err := snap.Interrupts[0].Decode(&q); err != nil {
+		panic(err)
+	}
+	fmt.Println(q.Server, "-", q.Message)
+
+	// Days later, in another process:
+	snap, err = t.Invoke(ctx, t.Answer(mcp.ElicitationAnswer{Action: mcp.Accept, Content: json.RawMessage(`{"seats": 2}`)}))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(snap.State.Messages)
+	// Output:
+	// theatre - How many seats?
+	// user: Book the theatre.
+	// assistant: book({})
+	// tool: 2 seats are yours
+	// assistant: Done.
+}
+
+func Example_sampling() {
+	ctx := context.Background()
+	server := theatre()
+	defer server.Close()
+	client, err := mcp.Connect(ctx, mcp.Config{
+		Transport:       server.Local(),
+		Sampling:        scripted.New(scripted.Text("a summary")),
+		ApproveSampling: mcp.ApproveSampling, // a person decides about each time
+		Roots:           []mcp.Root{{URI: "file:///home/me/project", Name: "project"}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+}

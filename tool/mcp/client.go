@@ -349,12 +349,15 @@ func request[R any](ctx context.Context, c *Client, tool string, send func(conte
 
 // These bound what a server can make the client collect.
 const (
-	maxTools = 10_000
+	maxItems = 10_000 // of a list
 	maxPages = 1_000
-	maxList  = 64 << 20 // bytes of all tools
+	maxList  = 64 << 20 // bytes of a list
 )
 
-var errEndless = errors.New("its list of tools doesn't end")
+var (
+	errEndless = errors.New("doesn't end")
+	errNull    = errors.New("it has a null")
+)
 
 // Tools returns the server's tools as they are now, in the server's order: it asks
 // the server, unless that has said for how long its list is good. Characters of a
@@ -402,33 +405,52 @@ func (c *Client) Tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// list asks for all pages of the list.
+// list asks for the list of tools.
 func (c *Client) list(ctx context.Context) ([]*sdk.Tool, error) {
-	return request(ctx, c, "", func(ctx context.Context, s *session) ([]*sdk.Tool, error) {
-		var tools []*sdk.Tool
+	return pages(ctx, c, "tools", func(ctx context.Context, s *session, cursor string) ([]*sdk.Tool, string, error) {
+		page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return nil, "", err
+		}
+		return page.Tools, page.NextCursor, noNull(page.Tools)
+	})
+}
+
+// noNull returns an error if a list has a null, which decodes as nil.
+func noNull[T any](list []*T) error {
+	if i := slices.Index(list, nil); i >= 0 {
+		return fmt.Errorf("%w at %d", errNull, i)
+	}
+	return nil
+}
+
+// pages asks for all pages of a list; a server that doesn't have such things has none
+// of them.
+func pages[T any](ctx context.Context, c *Client, what string, next func(ctx context.Context, s *session, cursor string) ([]T, string, error)) ([]T, error) {
+	return request(ctx, c, "", func(ctx context.Context, s *session) ([]T, error) {
+		var all []T
 		cursors, size := map[string]bool{}, 0
 		for cursor := ""; ; {
-			page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+			page, more, err := next(ctx, s, cursor)
 			if e, ok := answered(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
-				return nil, nil // a server of other things than tools
+				return nil, nil
 			}
 			if err != nil {
 				return nil, err
 			}
-			tools = append(tools, page.Tools...)
-			for _, t := range page.Tools {
+			all = append(all, page...)
+			for _, t := range page {
 				data, err := json.Marshal(t)
 				if err != nil {
 					return nil, err
 				}
 				size += len(data)
 			}
-			cursor = page.NextCursor
-			switch {
+			switch cursor = more; {
 			case cursor == "":
-				return tools, nil
-			case cursors[cursor], len(tools) > maxTools, len(cursors)+1 >= maxPages, size > maxList:
-				return nil, fmt.Errorf("%w: %d so far, on %d pages", errEndless, len(tools), len(cursors)+1)
+				return all, nil
+			case cursors[cursor], len(all) > maxItems, len(cursors)+1 >= maxPages, size > maxList:
+				return nil, fmt.Errorf("its list of %s %w: %d so far, on %d pages", what, errEndless, len(all), len(cursors)+1)
 			}
 			cursors[cursor] = true
 		}

@@ -8,9 +8,11 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/agent"
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model/scripted"
+	"github.com/superstep-dev/superstep/tool"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
 
@@ -77,6 +79,40 @@ func Example_elicitation() {
 	// assistant: book({})
 	// tool: 2 seats are yours
 	// assistant: Done.
+}
+
+func Example_context() {
+	ctx := context.Background()
+	server := theatre()
+	defer server.Close()
+	plays := &sdk.Resource{URI: "theatre://plays", Name: "plays"}
+	server.SDK().AddResource(plays, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: plays.URI, Text: "Hamlet, Faust"}}}, nil
+	})
+	client, err := mcp.Connect(ctx, mcp.Config{Transport: server.Local(), Prefix: "theatre_"})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	parts, err := client.ReadResource(ctx, "theatre://plays")
+	fmt.Println(parts[0].(chat.Text).Text, err)
+
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model: scripted.New(scripted.Call("theatre_read_resource", `{"uri": "theatre://plays"}`), scripted.Text("Hamlet and Faust.")),
+		Choose: func(ctx context.Context, _ *agent.State) ([]tool.Tool, error) { // before each call of the model
+			tools, err := client.Tools(ctx)
+			return append(tools, client.ContextTools()...), err
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	snap, err := a.Invoke(ctx, agent.Ask[agent.State]("What is on?"))
+	fmt.Println(snap.State.LastResponse.Get(), err)
+	// Output:
+	// [resource theatre://plays]
+	// Hamlet, Faust <nil>
+	// Hamlet and Faust. <nil>
 }
 
 func Example_sampling() {

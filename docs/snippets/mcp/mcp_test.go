@@ -3,9 +3,16 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
@@ -129,4 +136,38 @@ func Example_sampling() {
 		panic(err)
 	}
 	defer client.Close()
+}
+
+// folder keeps tokens in files that only this user can read.
+type folder string
+
+func (f folder) file(server string) string { return filepath.Join(string(f), url.PathEscape(server)) }
+
+func (f folder) Load(_ context.Context, server string) ([]byte, error) {
+	data, err := os.ReadFile(f.file(server))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func (f folder) Save(_ context.Context, server string, grant []byte) error {
+	return os.WriteFile(f.file(server), grant, 0o600)
+}
+
+func Example_oauth() {
+	const server = "https://tools.example.com/mcp"
+	h, err := mcp.OAuth(context.Background(), server, &auth.AuthorizationCodeHandlerConfig{
+		PreregisteredClient: &oauthex.ClientCredentials{ClientID: "my-program"},
+		RedirectURL:         "http://localhost:8400/callback",
+		RequestRefreshToken: true,
+		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+			fmt.Println("open", args.URL) // and wait for the browser to come back to RedirectURL
+			return nil, errors.New("nobody logs in here")
+		},
+	}, folder(os.TempDir()))
+	if err != nil {
+		panic(err)
+	}
+	_ = mcp.Config{Transport: mcp.HTTP{URL: server, OAuth: h}}
 }

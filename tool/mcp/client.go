@@ -481,14 +481,18 @@ func (c *Client) remote(t *sdk.Tool) (*remote, error) {
 	if description == "" {
 		description = t.Title
 	}
-	name := strings.Map(func(r rune) rune {
+	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + toolName(t.Name), Description: description, Schema: raw}}, nil
+}
+
+// toolName is a name as models take it.
+func toolName(name string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
 			return r
 		}
 		return '_'
-	}, t.Name)
-	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + name, Description: description, Schema: raw}}, nil
+	}, name)
 }
 
 func mapWith(m map[string]any, key string, value any) map[string]any {

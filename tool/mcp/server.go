@@ -32,8 +32,8 @@ type Server struct {
 	ctx           context.Context // ends with Close
 	cancel        context.CancelFunc
 
-	change sync.Mutex // for SetTools
-	names  []string
+	change        sync.Mutex // for what follows
+	tools, graphs []entry
 
 	mu    sync.Mutex
 	calls map[*running]struct{}
@@ -75,39 +75,59 @@ func (s *Server) SetTools(tools ...tool.Tool) error {
 	if err != nil {
 		return err
 	}
-	type entry struct {
-		tool   *sdk.Tool
-		handle sdk.ToolHandler
-	}
 	var entries []entry
-	var names []string
-	rehearsal := s.empty()
 	for _, t := range set.Tools() {
 		spec := t.Spec()
 		schema := spec.Schema
 		if schema == nil {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-		e := entry{&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, s.handler(t, spec.Name)}
-		if err := add(rehearsal, e.tool, e.handle); err != nil {
-			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: spec.Name, Err: err}}}
-		}
-		entries = append(entries, e)
-		names = append(names, spec.Name)
+		entries = append(entries, entry{&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, s.handler(t, spec.Name)})
 	}
+	return s.replace(&s.tools, entries)
+}
+
+// entry is a tool as the SDK knows it.
+type entry struct {
+	tool   *sdk.Tool
+	handle sdk.ToolHandler
+}
+
+// replace puts tools in the place of others.
+func (s *Server) replace(these *[]entry, by []entry) error {
+	rehearsal := s.empty()
 	s.change.Lock()
 	defer s.change.Unlock()
+	taken := map[string]bool{}
+	for _, others := range []*[]entry{&s.tools, &s.graphs} {
+		if others != these {
+			for _, e := range *others {
+				taken[e.tool.Name] = true
+			}
+		}
+	}
+	for _, e := range by {
+		name := e.tool.Name
+		err := add(rehearsal, e.tool, e.handle)
+		if taken[name] {
+			err = errors.New("another tool or graph of the server has this name: give it one of its own")
+		}
+		if err != nil {
+			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: name, Err: err}}}
+		}
+		taken[name] = true
+	}
 	var gone []string
-	for _, name := range s.names {
-		if !slices.Contains(names, name) {
-			gone = append(gone, name)
+	for _, e := range *these {
+		if !slices.ContainsFunc(by, func(n entry) bool { return n.tool.Name == e.tool.Name }) {
+			gone = append(gone, e.tool.Name)
 		}
 	}
 	s.sdk.RemoveTools(gone...)
-	for _, e := range entries {
+	for _, e := range by {
 		s.sdk.AddTool(e.tool, e.handle)
 	}
-	s.names = names
+	*these = by
 	return nil
 }
 

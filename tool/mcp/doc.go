@@ -10,6 +10,6 @@
 // isn't repeated, since nobody knows how far the server came: it returns a
 // [*ConnectionError].
 //
-// [NewServer] serves tools over standard input and output, and as an
-// [net/http.Handler].
+// [NewServer] serves tools, and graphs with their threads ([Server.SetGraphs]), over
+// standard input and output, and as a [net/http.Handler].
 package mcp

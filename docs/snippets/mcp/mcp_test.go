@@ -171,3 +171,71 @@ func Example_oauth() {
 	}
 	_ = mcp.Config{Transport: mcp.HTTP{URL: server, OAuth: h}}
 }
+
+// Order is the state of a graph that asks.
+type Order struct {
+	Item string `json:"item"`
+	Sold bool   `json:"sold,omitempty"`
+}
+
+func order() *graph.Graph[Order] {
+	b := graph.New[Order]("order")
+	b.AddNode("confirm", func(ctx context.Context, s *Order) (err error) {
+		s.Sold, err = graph.Interrupt[bool](ctx, "confirm", "Buy "+s.Item+"?")
+		return err
+	})
+	b.AddEdge(graph.Start, "confirm")
+	return b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory()))
+}
+
+func Example_serveGraphs() {
+	server, err := mcp.NewServer("shop", "1.0")
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	if err := server.SetGraphs(mcp.Graph{Graph: graph.JSON(order()), Description: "Buys something."}); err != nil {
+		panic(err)
+	}
+	// server.ServeStdio(ctx), or server.Handler() over HTTP; here a client in the same program:
+	ctx := context.Background()
+	client, err := mcp.Connect(ctx, mcp.Config{Transport: server.Local()})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	tools, err := client.Tools(ctx)
+	if err != nil {
+		panic(err)
+	}
+	set, err := tool.NewSet(tools...)
+	if err != nil {
+		panic(err)
+	}
+	for _, call := range []struct{ tool, args string }{
+		{"order", `{"item": "tea", "thread": "t-1"}`},
+		{mcp.AnswerTool, `{"graph": "order", "thread": "t-1", "answers": {"confirm": true}}`},
+	} {
+		t, err := set.Get(call.tool)
+		if err != nil {
+			panic(err)
+		}
+		res, err := t.Call(ctx, json.RawMessage(call.args))
+		if err != nil {
+			panic(err)
+		}
+		var r mcp.ThreadResult
+		if err := json.Unmarshal(res.Artifact, &r); err != nil {
+			panic(err)
+		}
+		for _, q := range r.Questions {
+			fmt.Printf("%s: %s %s\n", r.Status, q.Key, q.Value)
+		}
+		if r.Status == "done" {
+			fmt.Printf("%s: %s\n", r.Status, r.Output)
+		}
+	}
+	// Output:
+	// asks: confirm "Buy tea?"
+	// done: {"item":"tea","sold":true}
+}

@@ -120,25 +120,10 @@ func login(t *testing.T, g *guard, tokens mcp.Tokens) error {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	cfg := &auth.AuthorizationCodeHandlerConfig{
-		RedirectURL:         "http://localhost:1/callback",
-		PreregisteredClient: &oauthex.ClientCredentials{ClientID: "me", ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: "hush"}},
-		Client:              client,
-		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, args.URL, nil)
-			if err != nil {
-				return nil, err
-			}
-			res, err := transport.RoundTrip(req) // a person says yes
-			if err != nil {
-				return nil, err
-			}
-			defer res.Body.Close()
-			to, err := res.Location()
-			if err != nil {
-				return nil, err
-			}
-			return &auth.AuthorizationResult{Code: to.Query().Get("code"), State: to.Query().Get("state")}, nil
-		},
+		RedirectURL:              "http://localhost:1/callback",
+		PreregisteredClient:      &oauthex.ClientCredentials{ClientID: "me", ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: "hush"}},
+		Client:                   client,
+		AuthorizationCodeFetcher: says,
 	}
 	h, err := mcp.OAuth(t.Context(), g.url, cfg, tokens)
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 // client cancels the call or goes away, and when the server is closed.
 type Server struct {
 	name, version string
+	options       sdk.ServerOptions
 	sdk           *sdk.Server
 	ctx           context.Context // ends with Close
 	cancel        context.CancelFunc
@@ -48,10 +49,20 @@ type running struct {
 // NewServer returns a server of some tools. Mistakes in their definition are a
 // [*tool.DefinitionError].
 func NewServer(name, version string, tools ...tool.Tool) (*Server, error) {
+	return NewServerWith(name, version, sdk.ServerOptions{}, tools...)
+}
+
+// NewServerWith is [NewServer] with options of the protocol's official SDK, such as
+// instructions for models, and handlers for what is added to [Server.SDK]. Without
+// Capabilities it has tools that may change.
+func NewServerWith(name, version string, o sdk.ServerOptions, tools ...tool.Tool) (*Server, error) {
 	if name == "" {
 		return nil, errors.New("mcp: a server needs a name")
 	}
-	s := &Server{name: name, version: version, calls: map[*running]struct{}{}}
+	if o.Capabilities == nil {
+		o.Capabilities = &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	}
+	s := &Server{name: name, version: version, options: o, calls: map[*running]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.sdk = s.empty()
 	if err := s.SetTools(tools...); err != nil {
@@ -62,9 +73,7 @@ func NewServer(name, version string, tools ...tool.Tool) (*Server, error) {
 }
 
 func (s *Server) empty() *sdk.Server {
-	server := sdk.NewServer(&sdk.Implementation{Name: s.name, Version: s.version}, &sdk.ServerOptions{
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
-	})
+	server := sdk.NewServer(&sdk.Implementation{Name: s.name, Version: s.version}, &s.options)
 	server.AddReceivingMiddleware(s.bound)
 	return server
 }

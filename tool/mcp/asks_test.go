@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -356,5 +357,75 @@ func TestAServerMayDieWhileAQuestionWaits(t *testing.T) {
 	}
 	if err != nil || snap.State.Said != "{}: decline map[]" {
 		t.Errorf("%q, %v", snap.State.Said, err)
+	}
+}
+
+// Whatever a server does, its call ends with an error that says so, and the thread goes on.
+func TestAnAgentOutlivesABadServer(t *testing.T) {
+	always := func(context.Context, mcp.Elicitation) (mcp.ElicitationAnswer, error) {
+		return mcp.ElicitationAnswer{Action: mcp.Accept, Content: json.RawMessage(`{"v":"x","seats":1}`)}, nil
+	}
+	flood := func(t *testing.T) mcp.Transport { // of questions, while it works
+		s, err := mcp.NewServer("flood", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SDK().AddTool(&sdk.Tool{Name: "bad", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			for ctx.Err() == nil {
+				if _, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "and?"}); err != nil {
+					return nil, err
+				}
+			}
+			return nil, ctx.Err()
+		})
+		return closing(t, s).Local()
+	}
+	for name, k := range map[string]struct {
+		transport func(t *testing.T) mcp.Transport
+		protocol  string
+		tool      string
+		want      string
+	}{
+		"it lies about a form":       {func(t *testing.T) mcp.Transport { return newAsker(t).Local() }, "", "liar", "asks a person for a form that is wrong"},
+		"it floods with questions":   {flood, old, "bad", "has asked 100 times, and isn't done"},
+		"it is never done":           {func(t *testing.T) mcp.Transport { return newAsker(t).Local() }, "", "never_done", "isn't done"},
+		"it hangs":                   {func(*testing.T) mcp.Transport { return command("ours") }, "", "slow", `100ms`},
+		"it hangs, with the old one": {func(*testing.T) mcp.Transport { return command("ours") }, old, "slow", `100ms`},
+		"it dies":                    {func(*testing.T) mcp.Transport { return command("ours") }, "", "die", `lost while tool "die" ran`},
+		"it dies, with the old one":  {func(*testing.T) mcp.Transport { return command("ours") }, old, "die", `lost while tool "die" ran`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connect(t, mcp.Config{Transport: k.transport(t), Protocol: k.protocol, Elicit: always})
+			bad := get(t, c, k.tool)
+			if k.tool == "slow" {
+				bad = tool.WithTimeout(bad, 100*time.Millisecond)
+			}
+			a, err := agent.New(agent.ReAct[agent.State]{
+				Model: scripted.New(scripted.Call(k.tool, `{}`), scripted.Text("it failed"), scripted.Text("as ever")), Tools: []tool.Tool{bad}, OnError: agent.TellModelAll,
+			}, graph.WithCheckpointer(checkpoint.NewMemory()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			th := a.Thread("t")
+			snap, err := th.Invoke(t.Context(), th.Input(agent.Ask[agent.State]("go")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			for m := range snap.State.Messages.All() {
+				if m.Role == chat.RoleTool {
+					told = m.Text()
+				}
+			}
+			if !strings.Contains(told, k.want) || snap.State.LastResponse.Get() != "it failed" {
+				t.Errorf("the model is told %q, and says %q", told, snap.State.LastResponse.Get())
+			}
+			if snap, err = th.Invoke(t.Context(), th.Input(agent.Ask[agent.State]("and now?"))); err != nil || snap.State.LastResponse.Get() != "as ever" {
+				t.Errorf("the thread goes on: %q, %v", snap.State.LastResponse.Get(), err)
+			}
+			if _, err := c.Tools(t.Context()); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
 	}
 }

@@ -168,10 +168,10 @@ func (k *inquiry) rounds(ctx context.Context, s *session, args any, send func(sd
 	var state string
 	for n, busy := 1, 0; ; n++ {
 		var a answer
+		var lost error // of the request, and not of its record
 		ask := func(context.Context, string) (needs, error) {
-			var err error
-			if a, err = send(in, state); err != nil {
-				return needs{}, err
+			if a, lost = send(in, state); lost != nil {
+				return needs{}, lost
 			}
 			if !a.NeedsInput() {
 				return needs{}, errComplete
@@ -195,8 +195,11 @@ func (k *inquiry) rounds(ctx context.Context, s *session, args any, send func(sd
 			in, state = nil, ""
 			continue
 		}
+		if err != nil && lost == nil {
+			return nil, &halt{fmt.Errorf("mcp: server %s, %s: %w", k.c.server, k.during, err)}
+		}
 		if err != nil {
-			return nil, err
+			return nil, lost
 		}
 		if busy++; len(need.Requests) > 0 {
 			busy = 0

@@ -206,6 +206,43 @@ func TestQuestionsOfCallsSideBySideReachTheirCalls(t *testing.T) {
 	}
 }
 
+func TestACallBesideAnOpenQuestionWaits(t *testing.T) {
+	for _, protocol := range []string{"", old} {
+		book := get(t, connect(t, mcp.Config{Transport: newAsker(t).Local(), Protocol: protocol, Elicit: mcp.Ask}), "book")
+		var errs [2]error
+		b := graph.New[asking]("two")
+		b.AddNode("call", func(ctx context.Context, s *asking) error {
+			for i := range errs {
+				var r tool.Result
+				r, errs[i] = book.Call(ctx, json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)))
+				s.Said += r.Text() + "; "
+			}
+			return errors.Join(errs[:]...)
+		})
+		b.AddEdge(graph.Start, "call")
+		th := b.MustCompile(graph.WithCheckpointer(checkpoint.NewMemory())).Thread("t")
+		snap, err := th.Invoke(t.Context(), th.Input(start))
+		for n := 0; len(snap.Interrupts) > 0 && err == nil && n < 3; n++ {
+			if n == 0 && (!errors.Is(errs[0], graph.ErrInterrupted) || !errors.Is(errs[1], graph.ErrInterrupted)) {
+				t.Errorf("errors are %v", errs)
+			}
+			for _, err := range errs {
+				if _, lost := errors.AsType[*mcp.ConnectionError](err); lost {
+					t.Errorf("it isn't lost: %v", err)
+				}
+			}
+			answers := graph.Answers{}
+			for _, q := range snap.Interrupts {
+				answers[q.ID] = json.RawMessage(`{"action":"accept","content":{"seats":1}}`)
+			}
+			snap, err = th.Invoke(t.Context(), th.Answer(answers))
+		}
+		if want := `{"n":0}: accept map[row:any seats:1]; {"n":1}: accept map[row:any seats:1]; `; err != nil || snap.State.Said != want {
+			t.Errorf("protocol %q: %q, %v", protocol, snap.State.Said, err)
+		}
+	}
+}
+
 func TestAServerThatMayAskNobodyIsToldSo(t *testing.T) {
 	for _, protocol := range []string{"", old} {
 		c := connect(t, mcp.Config{Transport: newAsker(t).Local(), Protocol: protocol})

@@ -79,6 +79,9 @@ type Config struct {
 	// OnToolsChanged is told that the server's tools may have changed: the
 	// server says so, or the connection was made again.
 	OnToolsChanged func()
+
+	// OnContextChanged is told the same of its resources and prompts.
+	OnContextChanged func()
 }
 
 // Root is a folder or file that a server may work with. It is advice: what the server can
@@ -181,8 +184,10 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		Logger:         cfg.Logger,
 		Capabilities:   &sdk.ClientCapabilities{},
 		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see converse
-		// The SDK forgets the list that it keeps for as long as the server allows.
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.changed() },
+		// The SDK forgets the lists that it keeps for as long as the server allows.
+		ToolListChangedHandler:     func(context.Context, *sdk.ToolListChangedRequest) { told(cfg.OnToolsChanged) },
+		PromptListChangedHandler:   func(context.Context, *sdk.PromptListChangedRequest) { told(cfg.OnContextChanged) },
+		ResourceListChangedHandler: func(context.Context, *sdk.ResourceListChangedRequest) { told(cfg.OnContextChanged) },
 	}
 	if cfg.OnProgress != nil {
 		o.ProgressNotificationHandler = func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress(r.Params) }
@@ -243,9 +248,9 @@ func (c *Client) roots() *sdk.ListRootsResult {
 	return res
 }
 
-func (c *Client) changed() {
-	if c.cfg.OnToolsChanged != nil {
-		c.cfg.OnToolsChanged()
+func told(changed func()) {
+	if changed != nil {
+		changed()
 	}
 }
 
@@ -273,7 +278,8 @@ func (c *Client) connected(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if old != nil {
-		c.changed()
+		told(c.cfg.OnToolsChanged)
+		told(c.cfg.OnContextChanged)
 	}
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -151,6 +152,28 @@ func TestAListWithNullsIsAnError(t *testing.T) {
 	for what, err := range map[string]error{"read": read, "prompt": prompt} {
 		if err == nil || !strings.Contains(err.Error(), "null") {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestResourcesAndPromptsThatChangeWhileConnected(t *testing.T) {
+	for _, protocol := range []string{"", old} {
+		changed := make(chan struct{}, 100)
+		s := library(t)
+		c := connect(t, mcp.Config{Transport: s.Local(), Protocol: protocol, OnContextChanged: func() { changed <- struct{}{} }})
+		n := 0
+		for told := false; !told; n++ { // a notice before the subscription is lost
+			s.SDK().AddPrompt(&sdk.Prompt{Name: fmt.Sprint("new_", n)}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+				return &sdk.GetPromptResult{}, nil
+			})
+			select {
+			case <-changed:
+				told = true
+			case <-time.After(time.Second):
+			}
+		}
+		if prompts, err := c.Prompts(t.Context()); err != nil || len(prompts) != 1+n {
+			t.Errorf("protocol %q: %d prompts, %v", protocol, len(prompts), err)
 		}
 	}
 }

@@ -62,22 +62,23 @@ const ElicitationKey = "elicitation"
 //
 // Outside of a node it returns [graph.ErrNotInNode].
 func Ask(ctx context.Context, e Elicitation) (ElicitationAnswer, error) {
-	schema, err := answerSchema(e.Schema)
+	schema, err := e.AnswerSchema()
 	if err != nil {
 		return ElicitationAnswer{}, err
 	}
 	return graph.Interrupt[ElicitationAnswer](ctx, ElicitationKey, e, graph.AnswerSchema(schema))
 }
 
-// answerSchema is the JSON Schema of an answer whose content follows another.
-func answerSchema(form json.RawMessage) (json.RawMessage, error) {
+// AnswerSchema returns the JSON Schema of the answer, for functions that ask otherwise
+// than [Ask], such as with a [graph.Deadline].
+func (e Elicitation) AnswerSchema() (json.RawMessage, error) {
 	type object = map[string]any
 	properties := object{"action": object{"enum": []ElicitationAction{Accept, Decline, Cancel}}}
 	schema := object{"type": "object", "required": []string{"action"}, "additionalProperties": false, "properties": properties}
-	if form != nil {
+	if e.Schema != nil {
 		var s jsonschema.Schema
-		if err := json.Unmarshal(form, &s); err != nil {
-			return nil, err
+		if err := json.Unmarshal(e.Schema, &s); err != nil {
+			return nil, fmt.Errorf("mcp: the form that server %q asks for: %w", e.Server, err)
 		}
 		s.ID, s.Schema = "", "" // it is a part now
 		properties["content"] = object{"anyOf": []any{&s, object{"type": "null"}}}

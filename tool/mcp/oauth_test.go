@@ -177,6 +177,16 @@ func TestTokensThatCannotBeKeptAreAnError(t *testing.T) {
 	if err := login(t, g, &vault{kept: map[string][]byte{g.url: []byte("{}")}}); err == nil || !strings.Contains(err.Error(), "log in again") {
 		t.Errorf("error is %v", err)
 	}
+	h, err := mcp.OAuth(t.Context(), g.url, &auth.AuthorizationCodeHandlerConfig{
+		RedirectURL: "http://localhost:1/callback", AuthorizationCodeFetcher: says, PreregisteredClient: &oauthex.ClientCredentials{ClientID: "me"},
+	}, &vault{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = mcp.Connect(t.Context(), mcp.Config{Transport: mcp.HTTP{URL: g.url, OAuth: h, Header: http.Header{"Authorization": {"Bearer x"}}}})
+	if err == nil || !strings.Contains(err.Error(), "leave one out") {
+		t.Errorf("two tokens: %v", err)
+	}
 	if err := login(t, g, nil); err == nil {
 		t.Error("no error without Tokens")
 	}

@@ -274,6 +274,9 @@ func (h HTTP) open() (link, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return link{}, errors.New("its URL must begin with http:// or https:// and have a host")
 	}
+	if h.OAuth != nil && h.Header.Get("Authorization") != "" {
+		return link{}, errors.New("it has both OAuth and a header Authorization: leave one out")
+	}
 	client := http.DefaultClient
 	if h.Client != nil {
 		client = h.Client

@@ -68,6 +68,19 @@ func newAsker(t *testing.T) *asker {
 		}
 		return says("%s", strings.Join(said, ", "))
 	})
+	// It asks the model, then the user.
+	add("advise", func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		res, err := r.Session.CreateMessage(ctx, &sdk.CreateMessageParams{MaxTokens: 10, Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: "advice?"}}}})
+		if err != nil {
+			return nil, err
+		}
+		advice := res.Content.(*sdk.TextContent).Text
+		ok, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: advice})
+		if err != nil {
+			return nil, err
+		}
+		return says("%s %s", advice, ok.Action)
+	})
 	gives := func(name string, requests sdk.InputRequestMap) {
 		add(name, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			if r.Params.RequestState == "" || name == "never_done" || name == "busy" {
@@ -360,6 +373,25 @@ func TestAServerAsksTheModelWhereItMay(t *testing.T) {
 				t.Errorf("the model was asked %d times", asked.Load())
 			}
 		})
+	}
+}
+
+func TestAnAnswerOfTheModelIsRecorded(t *testing.T) {
+	asked := 0
+	m := model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+		asked++
+		return &model.Response{Message: chat.Assistant(fmt.Sprint("advice no. ", asked))}, nil
+	})
+	store, cfg := checkpoint.NewMemory(), mcp.Config{Transport: newAsker(t).Local(), Protocol: old, Sampling: m, Elicit: mcp.Ask}
+	th := calls(t, store, cfg, "advise", `{}`).Thread("t")
+	snap, err := th.Invoke(t.Context(), th.Input(start))
+	if err != nil || len(snap.Interrupts) != 1 {
+		t.Fatalf("%+v, %v", snap, err)
+	}
+	th = calls(t, store, cfg, "advise", `{}`).Thread("t")
+	snap, err = th.Invoke(t.Context(), th.Answer(mcp.ElicitationAnswer{Action: mcp.Accept}))
+	if err != nil || snap.State.Said != "advice no. 1 accept" || asked != 1 {
+		t.Errorf("%q after %d questions, %v", snap.State.Said, asked, err)
 	}
 }
 

@@ -26,7 +26,8 @@ import (
 // What the graph asks the client's user is asked, where the client can and the answer
 // is a form of one level: a text, a number, a yes or no, or an object of these. What
 // can't be asked, or isn't answered, waits: the result says so, and the tool
-// [AnswerTool] takes the answers, be it days later.
+// [AnswerTool] takes the answers, be it days later. A client that wants to know is told
+// the progress after each node.
 type Graph struct {
 	Graph       *graph.Graph[json.RawMessage] // of [graph.JSON], with a checkpointer
 	Name        string                        // of the tool; empty: that of the graph
@@ -193,8 +194,30 @@ func (g *servedGraph) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.
 		return failed("", fmt.Errorf("%s: %w", tool.ErrorArguments, err)), nil
 	}
 	th := g.Thread(id)
-	snap, err := th.Invoke(ctx, th.Input(graph.UpdateWith(input)))
+	snap, err := g.run(ctx, req, th, th.Input(graph.UpdateWith(input)))
 	return g.reply(ctx, req, th, snap, err)
+}
+
+// run runs the graph, and tells a client that wants to know how far it is: after each
+// node.
+func (g *servedGraph) run(ctx context.Context, req *sdk.CallToolRequest, th *graph.Thread[json.RawMessage], request graph.Request[json.RawMessage]) (*graph.Snapshot[json.RawMessage], error) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return th.Invoke(ctx, request)
+	}
+	n := 0.
+	for ev, err := range th.Stream(ctx, request) {
+		if err != nil {
+			return nil, err
+		}
+		if ev.Interrupt != nil {
+			continue
+		}
+		n++
+		// A client that is gone ends the context.
+		_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: ev.Node})
+	}
+	return th.State(ctx)
 }
 
 // proceed goes on with a thread whose questions the client was given.
@@ -215,7 +238,7 @@ func (g *servedGraph) proceed(ctx context.Context, req *sdk.CallToolRequest, id 
 	if len(given) == 0 { // nobody wants to, or another has
 		return g.told(th, snap)
 	}
-	snap, err = th.Invoke(ctx, th.Answer(given))
+	snap, err = g.run(ctx, req, th, th.Answer(given))
 	return g.reply(ctx, req, th, snap, err)
 }
 
@@ -249,7 +272,7 @@ func (g *servedGraph) reply(ctx context.Context, req *sdk.CallToolRequest, th *g
 		}
 		all := len(given) == len(snap.Interrupts)
 		if len(given) > 0 {
-			snap, err = th.Invoke(ctx, th.Answer(given))
+			snap, err = g.run(ctx, req, th, th.Answer(given))
 		}
 		if !all && err == nil && ctx.Err() == nil {
 			return g.told(th, snap)
@@ -336,7 +359,7 @@ func answers(graphs map[string]*servedGraph) sdk.ToolHandler {
 			}
 			request = th.Answer(given)
 		}
-		snap, err := th.Invoke(ctx, request)
+		snap, err := g.run(ctx, req, th, request)
 		return g.reply(ctx, req, th, snap, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,28 @@ func TestAClientThatCannotAskAnswersByATool(t *testing.T) {
 		r, err = answer(`{"graph":"plan_trip","thread":"t1","answers":{"` + r.Questions[0].ID + `":true}}`)
 		if err != nil || r.Status != "done" || string(r.Output) != `{"days":2,"sure":true,"to":"Bern","visits":["Bern"]}` {
 			t.Errorf("%+v, output %s, %v", r, r.Output, err)
+		}
+	})
+}
+
+func TestAGraphTellsItsProgress(t *testing.T) {
+	bothProtocols(t, func(t *testing.T, cfg mcp.Config) {
+		told := make(chan string, 10)
+		cfg.OnProgress = func(_ context.Context, p mcp.Progress) { told <- fmt.Sprint(p.Tool, " ", p.Done, " ", p.Message) }
+		c := connect(t, cfg)
+		// What comes with the answer may be lost, so that there is a client that asks for it again.
+		for {
+			if r := ran(t, c, "plan_trip", `{"to":"Paris"}`); r.Status != "done" {
+				t.Fatalf("%+v", r)
+			}
+			select {
+			case got := <-told:
+				if got != "plan_trip 1 plan" {
+					t.Errorf("told %q", got)
+				}
+				return
+			default:
+			}
 		}
 	})
 }

@@ -428,7 +428,7 @@ func answerID(ctx context.Context, last string) string {
 	}
 	in := graph.Info(ctx)
 	h := sha256.New()
-	for _, part := range append(in.Path, in.Node, in.Task[strings.LastIndexByte(in.Task, ':')+1:], last) {
+	for _, part := range append(in.Path, in.Node, in.Task[strings.LastIndexByte(in.Task, '.')+1:], last) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return "msg_" + hex.EncodeToString(h.Sum(nil)[:12])

@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
 	"github.com/superstep-dev/superstep/server"
+	"github.com/superstep-dev/superstep/tool"
 )
 
 // Option is a setting of the commands.
@@ -31,6 +32,7 @@ type app struct {
 	serverOptions        []server.Option
 	embedder             openEmbedder // nil: serve has no index
 	commands             []*cobra.Command
+	tools                []tool.Tool // see Tools
 	dialogues            Dialogues
 	evaluations          Evaluations
 	store                checkpoint.Store
@@ -215,7 +217,7 @@ func New(opts ...Option) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "memory"}, cobra.ShellCompDirectiveNoSpace))
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
 	root.AddCommand(
-		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.serveCommand(), a.runnerCommand(), a.eventsCommand(),
+		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.serveCommand(), a.mcpCommand(), a.runnerCommand(), a.eventsCommand(),
 		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.diffCommand(), a.statsCommand(), a.drawCommand(),
 		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)

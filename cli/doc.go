@@ -6,11 +6,12 @@
 //	}
 //
 // The program then has commands to run graphs (run, resume, continue, chat, runner,
-// events), to look at their threads (graphs, threads, state, history, diff, stats,
-// draw) and to change them (fork, update, copy, prune, repair, delete), to measure them
-// with data sets (eval), and to check, draw and test assistants that are written in YAML
-// (dialogue), with help for each, and completion for shells. [New] gives the commands as
-// a cobra command instead, to be made part of a larger program.
+// events), to serve them (serve, and mcp for the Model Context Protocol), to look at
+// their threads (graphs, threads, state, history, diff, stats, draw) and to change them
+// (fork, update, copy, prune, repair, delete), to measure them with data sets (eval), and
+// to check, draw and test assistants that are written in YAML (dialogue), with help for
+// each, and completion for shells. [New] gives the commands as a cobra command instead, to
+// be made part of a larger program.
 //
 // # Stores
 //

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/client"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/graph"
@@ -608,11 +609,23 @@ func (t *remoteGraph) state(ctx context.Context, thread, at string) (*snapshot, 
 	return out, nil
 }
 
+// origin returns why a checkpoint was written and its parent, as a store has them: it knows
+// nothing before a thread's first, which took the input in.
+func origin(s *client.State) (source, parent string) {
+	switch {
+	case s.Parent == nil:
+		return s.Source(), ""
+	case s.Parent.ID == client.BeforeFirst:
+		return string(checkpoint.SourceInput), ""
+	}
+	return s.Source(), s.Parent.ID
+}
+
 // show returns a state as the commands print it. The status is empty where the
 // thread's own has to tell.
 func (t *remoteGraph) show(thread string, s *client.State) *snapshot {
 	out := &snapshot{
-		Graph: t.about.name, Thread: thread, Step: s.Step(), Source: s.Source(), State: s.Values, Next: append([]string{}, s.Next...),
+		Graph: t.about.name, Thread: thread, Step: s.Step(), State: s.Values, Next: append([]string{}, s.Next...),
 		Interrupts: []question{}, Metadata: texts(s.Metadata, "source", "step", "parents"),
 	}
 	if len(out.State) == 0 {
@@ -621,9 +634,7 @@ func (t *remoteGraph) show(thread string, s *client.State) *snapshot {
 	if s.Checkpoint != nil {
 		out.Checkpoint = s.Checkpoint.ID
 	}
-	if s.Parent != nil {
-		out.Parent = s.Parent.ID
-	}
+	out.Source, out.Parent = origin(s)
 	if !s.CreatedAt.IsZero() {
 		out.CreatedAt = &s.CreatedAt
 	}
@@ -710,6 +721,9 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 	found := q.at == ""
 	ran := map[string][]*entry{} // what waits for its parent, by the parent
 	add := func(s *client.State) (enough bool) {
+		if s.Checkpoint != nil && s.Checkpoint.ID == client.BeforeFirst {
+			return false
+		}
 		if found = found || s.Checkpoint != nil && s.Checkpoint.ID == q.at; !found || s.Checkpoint == nil {
 			return false
 		}
@@ -721,10 +735,7 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 		if full {
 			return len(ran) == 0
 		}
-		parent := ""
-		if s.Parent != nil {
-			parent = s.Parent.ID
-		}
+		source, parent := origin(s)
 		if !q.all {
 			// The newest state may lie inside of a superstep, and is then not listed.
 			if s.Checkpoint.ID != want && len(out) > 0 {
@@ -732,11 +743,11 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 			}
 			want = parent
 		}
-		if q.source != "" && s.Source() != q.source {
+		if q.source != "" && source != q.source {
 			return false
 		}
 		e := &entry{
-			Checkpoint: s.Checkpoint.ID, Parent: parent, Step: s.Step(), Source: s.Source(), Next: s.Next, CreatedAt: s.CreatedAt,
+			Checkpoint: s.Checkpoint.ID, Parent: parent, Step: s.Step(), Source: source, Next: s.Next, CreatedAt: s.CreatedAt,
 			Metadata: texts(s.Metadata, "source", "step", "parents"),
 			fold:     func(context.Context) (json.RawMessage, error) { return s.Values, nil },
 		}

@@ -231,7 +231,7 @@ func (a *app) toServe(demo bool) ([]server.Option, error) {
 		}
 	}
 	if len(graphs) == 0 {
-		return nil, a.nothingToServe()
+		return nil, a.nothingToServe("serve")
 	}
 	return graphs, nil
 }
@@ -297,11 +297,11 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 }
 
 // nothingToServe says what to do where there are no graphs to serve.
-func (a *app) nothingToServe() error {
+func (a *app) nothingToServe(command string) error {
 	switch {
 	case len(a.demo) > 0:
 		return &usageError{errors.New("there is nothing to serve: the graphs of this program are examples and those of its other commands"),
-			a.name + " serve --demo serves examples; graphs of yours are served by a program of yours, with cli.Main(cli.Graph(g))"}
+			a.name + " " + command + " --demo serves examples; graphs of yours are served by a program of yours, with cli.Main(cli.Graph(g))"}
 	case len(a.graphs) > 0:
 		return &usageError{errors.New("there is nothing to serve: all graphs of this program are cli.Unserved"), "register another: cli.Main(cli.Graph(g))"}
 	}

@@ -76,12 +76,13 @@ func (d *eventDecoder) decode(ev client.Event) []event {
 		if json.Unmarshal(ev.Data, &c) != nil {
 			return nil
 		}
-		e.Type, e.Source, e.Next = graph.EventCheckpoint, c.Source(), c.Next
+		if c.Checkpoint != nil && c.Checkpoint.ID == client.BeforeFirst {
+			return nil
+		}
+		e.Type, e.Next = graph.EventCheckpoint, c.Next
+		e.Source, e.Parent = origin(&c)
 		if c.Checkpoint != nil {
 			e.Checkpoint = c.Checkpoint.ID
-		}
-		if c.Parent != nil {
-			e.Parent = c.Parent.ID
 		}
 		if _, ok := c.Metadata["step"]; ok {
 			e.Step = c.Step()

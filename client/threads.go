@@ -60,6 +60,10 @@ type Checkpoint struct {
 	ID        string `json:"checkpoint_id,omitempty"`
 }
 
+// BeforeFirst is the ID of the checkpoint that a server of this program shows before a
+// thread's first: from there the thread begins again with another input.
+const BeforeFirst = "00000000-0000-0000-0000-000000000000"
+
 // State is a thread at a checkpoint.
 type State struct {
 	Values     json.RawMessage `json:"values"`

@@ -154,7 +154,7 @@ func (w *watcher) custom(e Event, ev graph.Event) []told {
 
 // taskKey names a task in a way that its update has as well.
 func taskKey(ev graph.Event) string {
-	_, index, _ := strings.Cut(ev.Task, ":")
+	_, index, _ := strings.Cut(ev.Task, ".")
 	return fmt.Sprint(strings.Join(ev.Path, "/"), "\x00", ev.Node, "\x00", ev.Step, "\x00", index)
 }
 

@@ -242,7 +242,7 @@ func (tp *Tape) asked(t *Task, name string) error {
 		below := map[string]bool{} // questions of subgraphs, by ID
 		for ns, id := range o.Children {
 			l := tp.p.logs[ns]
-			if l == nil || l.byID[id] == nil || !strings.Contains(ns, ":"+keyOfScope(scope)) {
+			if l == nil || l.byID[id] == nil || !strings.Contains(ns, "#"+keyOfScope(scope)) {
 				continue
 			}
 			for _, inner := range l.byID[id].Open {

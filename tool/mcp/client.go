@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 servers log, and ask for samples and roots, for years to come
+
 package mcp
 
 import (
@@ -6,17 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -40,6 +45,23 @@ type Config struct {
 	// drops it.
 	Logger *slog.Logger
 
+	// Elicit answers what the server asks a person while a request is under way, with
+	// the request's own context; an error of it ends the request. [Ask] asks by an
+	// interrupt of the graph. Nil: the server is told that nobody can be asked.
+	//
+	// A server of a protocol before 2026-07-28 that may ask gets one request at a time,
+	// since it doesn't say which one it asks about.
+	Elicit func(ctx context.Context, e Elicitation) (ElicitationAnswer, error)
+
+	// Sampling is the model that the server may ask while a request is under way, at
+	// the cost of this program; in a node of a graph its answers are recorded. Nil: none. ApproveSampling, if set, decides about each
+	// time; [ApproveSampling] asks by an interrupt of the graph.
+	Sampling        model.Model
+	ApproveSampling func(ctx context.Context, r SamplingRequest) (bool, error)
+
+	// Roots are the folders and files that the server is told to work with.
+	Roots []Root
+
 	// The functions below may be nil. They are called one after the other, while
 	// the connection waits: they must return soon.
 
@@ -57,6 +79,16 @@ type Config struct {
 	// OnToolsChanged is told that the server's tools may have changed: the
 	// server says so, or the connection was made again.
 	OnToolsChanged func()
+
+	// OnContextChanged is told the same of its resources and prompts.
+	OnContextChanged func()
+}
+
+// Root is a folder or file that a server may work with. It is advice: what the server can
+// reach is for the system to bound.
+type Root struct {
+	URI  string // of the scheme file
+	Name string // may be empty
 }
 
 // Progress tells how far a call is.
@@ -97,6 +129,8 @@ type Client struct {
 type session struct {
 	*sdk.ClientSession
 	link   link
+	turn   chan struct{} // is held by the request under way, where there may be one only
+	asking atomic.Pointer[inquiry]
 	once   sync.Once
 	gone   chan struct{} // closed when the connection isn't to be used any more
 	closed error         // of closing it, once it has ended
@@ -121,7 +155,6 @@ const modern = "2026-07-28"
 // logs reports whether the server can be asked for logs.
 func (s *session) logs() bool {
 	caps := s.InitializeResult().Capabilities
-	//lint:ignore SA1019 servers log this way for years to come
 	return caps != nil && caps.Logging != nil
 }
 
@@ -148,16 +181,18 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	c.dial <- struct{}{}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	o := &sdk.ClientOptions{
-		Logger:       cfg.Logger,
-		Capabilities: &sdk.ClientCapabilities{}, // it answers no questions of the server
-		// The SDK forgets the list that it keeps for as long as the server allows.
-		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.changed() },
+		Logger:         cfg.Logger,
+		Capabilities:   &sdk.ClientCapabilities{},
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see converse
+		// The SDK forgets the lists that it keeps for as long as the server allows.
+		ToolListChangedHandler:     func(context.Context, *sdk.ToolListChangedRequest) { told(cfg.OnToolsChanged) },
+		PromptListChangedHandler:   func(context.Context, *sdk.PromptListChangedRequest) { told(cfg.OnContextChanged) },
+		ResourceListChangedHandler: func(context.Context, *sdk.ResourceListChangedRequest) { told(cfg.OnContextChanged) },
 	}
 	if cfg.OnProgress != nil {
 		o.ProgressNotificationHandler = func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress(r.Params) }
 	}
 	if cfg.OnLog != nil {
-		//lint:ignore SA1019 servers log this way for years to come
 		o.LoggingMessageHandler = func(_ context.Context, r *sdk.LoggingMessageRequest) {
 			data, err := json.Marshal(r.Params.Data)
 			if err != nil { // it comes from JSON
@@ -166,7 +201,29 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 			cfg.OnLog(Log{Level: string(r.Params.Level), Logger: r.Params.Logger, Data: data})
 		}
 	}
+	if cfg.Elicit != nil {
+		o.Capabilities.Elicitation = &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}
+		o.ElicitationHandler = func(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return asked(ctx, c, r.Session, func(k *inquiry) (*sdk.ElicitResult, error) { return k.elicit(r.Params) })
+		}
+	}
+	if cfg.Sampling != nil {
+		o.CreateMessageWithToolsHandler = func(ctx context.Context, r *sdk.CreateMessageWithToolsRequest) (*sdk.CreateMessageWithToolsResult, error) {
+			return asked(ctx, c, r.Session, func(k *inquiry) (*sdk.CreateMessageWithToolsResult, error) { return k.sample(r.Params) })
+		}
+	} else if cfg.ApproveSampling != nil {
+		return nil, errors.New("mcp: the configuration has ApproveSampling without Sampling, the model to approve of")
+	}
+	if len(cfg.Roots) > 0 {
+		o.Capabilities.RootsV2 = &sdk.RootCapabilities{}
+	}
+	for _, r := range cfg.Roots {
+		if u, err := url.Parse(r.URI); err != nil || u.Scheme != "file" {
+			return nil, fmt.Errorf("mcp: root %q isn't a URI such as file:///home/me/project", r.URI)
+		}
+	}
 	c.sdk = sdk.NewClient(&sdk.Implementation{Name: "superstep", Version: "1"}, o)
+	c.sdk.AddRoots(c.roots().Roots...)
 	if _, err := c.connected(ctx); err != nil {
 		c.cancel()
 		return nil, err
@@ -174,9 +231,26 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) changed() {
-	if c.cfg.OnToolsChanged != nil {
-		c.cfg.OnToolsChanged()
+// plainName is the server's name without the quotes that errors have.
+func (c *Client) plainName() string {
+	if name, err := strconv.Unquote(c.server); err == nil {
+		return name
+	}
+	return c.server
+}
+
+// roots is what the server is told when it asks for roots.
+func (c *Client) roots() *sdk.ListRootsResult {
+	res := &sdk.ListRootsResult{Roots: []*sdk.Root{}}
+	for _, r := range c.cfg.Roots {
+		res.Roots = append(res.Roots, &sdk.Root{URI: r.URI, Name: r.Name})
+	}
+	return res
+}
+
+func told(changed func()) {
+	if changed != nil {
+		changed()
 	}
 }
 
@@ -204,7 +278,8 @@ func (c *Client) connected(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if old != nil {
-		c.changed()
+		told(c.cfg.OnToolsChanged)
+		told(c.cfg.OnContextChanged)
 	}
 	return s, nil
 }
@@ -215,7 +290,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, &ConnectionError{Server: c.server, Err: err}
 	}
-	s := &session{link: l.orNothing(), gone: make(chan struct{})}
+	s := &session{link: l.orNothing(), turn: make(chan struct{}, 1), gone: make(chan struct{})}
 	// The values of a later call's context are no business of the connection.
 	dial, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -224,7 +299,6 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	defer context.AfterFunc(dial, s.link.kill)()
 	s.ClientSession, err = c.sdk.Connect(dial, s.link, &sdk.ClientSessionOptions{ProtocolVersion: c.cfg.Protocol})
 	if err == nil && c.cfg.OnLog != nil && !s.modern() && s.logs() {
-		//lint:ignore SA1019 the older protocol's way
 		if err = s.SetLoggingLevel(dial, &sdk.SetLoggingLevelParams{Level: sdk.LoggingLevel(c.cfg.LogLevel)}); err != nil {
 			_ = s.ClientSession.Close() // err says more
 		}
@@ -281,12 +355,15 @@ func request[R any](ctx context.Context, c *Client, tool string, send func(conte
 
 // These bound what a server can make the client collect.
 const (
-	maxTools = 10_000
+	maxItems = 10_000 // of a list
 	maxPages = 1_000
-	maxList  = 64 << 20 // bytes of all tools
+	maxList  = 64 << 20 // bytes of a list
 )
 
-var errEndless = errors.New("its list of tools doesn't end")
+var (
+	errEndless = errors.New("doesn't end")
+	errNull    = errors.New("it has a null")
+)
 
 // Tools returns the server's tools as they are now, in the server's order: it asks
 // the server, unless that has said for how long its list is good. Characters of a
@@ -334,33 +411,52 @@ func (c *Client) Tools(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// list asks for all pages of the list.
+// list asks for the list of tools.
 func (c *Client) list(ctx context.Context) ([]*sdk.Tool, error) {
-	return request(ctx, c, "", func(ctx context.Context, s *session) ([]*sdk.Tool, error) {
-		var tools []*sdk.Tool
+	return pages(ctx, c, "tools", func(ctx context.Context, s *session, cursor string) ([]*sdk.Tool, string, error) {
+		page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return nil, "", err
+		}
+		return page.Tools, page.NextCursor, noNull(page.Tools)
+	})
+}
+
+// noNull returns an error if a list has a null, which decodes as nil.
+func noNull[T any](list []*T) error {
+	if i := slices.Index(list, nil); i >= 0 {
+		return fmt.Errorf("%w at %d", errNull, i)
+	}
+	return nil
+}
+
+// pages asks for all pages of a list; a server that doesn't have such things has none
+// of them.
+func pages[T any](ctx context.Context, c *Client, what string, next func(ctx context.Context, s *session, cursor string) ([]T, string, error)) ([]T, error) {
+	return request(ctx, c, "", func(ctx context.Context, s *session) ([]T, error) {
+		var all []T
 		cursors, size := map[string]bool{}, 0
 		for cursor := ""; ; {
-			page, err := s.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+			page, more, err := next(ctx, s, cursor)
 			if e, ok := answered(err); ok && e.Code == jsonrpc.CodeMethodNotFound {
-				return nil, nil // a server of other things than tools
+				return nil, nil
 			}
 			if err != nil {
 				return nil, err
 			}
-			tools = append(tools, page.Tools...)
-			for _, t := range page.Tools {
+			all = append(all, page...)
+			for _, t := range page {
 				data, err := json.Marshal(t)
 				if err != nil {
 					return nil, err
 				}
 				size += len(data)
 			}
-			cursor = page.NextCursor
-			switch {
+			switch cursor = more; {
 			case cursor == "":
-				return tools, nil
-			case cursors[cursor], len(tools) > maxTools, len(cursors)+1 >= maxPages, size > maxList:
-				return nil, fmt.Errorf("%w: %d so far, on %d pages", errEndless, len(tools), len(cursors)+1)
+				return all, nil
+			case cursors[cursor], len(all) > maxItems, len(cursors)+1 >= maxPages, size > maxList:
+				return nil, fmt.Errorf("its list of %s %w: %d so far, on %d pages", what, errEndless, len(all), len(cursors)+1)
 			}
 			cursors[cursor] = true
 		}
@@ -391,14 +487,18 @@ func (c *Client) remote(t *sdk.Tool) (*remote, error) {
 	if description == "" {
 		description = t.Title
 	}
-	name := strings.Map(func(r rune) rune {
+	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + toolName(t.Name), Description: description, Schema: raw}}, nil
+}
+
+// toolName is a name as models take it.
+func toolName(name string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
 			return r
 		}
 		return '_'
-	}, t.Name)
-	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + name, Description: description, Schema: raw}}, nil
+	}, name)
 }
 
 func mapWith(m map[string]any, key string, value any) map[string]any {

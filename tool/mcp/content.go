@@ -48,19 +48,24 @@ func partOf(c sdk.Content) (chat.Part, error) {
 		if r == nil {
 			return nil, errors.New("a resource that is missing")
 		}
-		if r.Blob == nil {
-			return chat.Text{Text: fmt.Sprintf("[resource %s]\n%s", words(r.URI, r.MIMEType), r.Text)}, nil
-		}
-		source := chat.Source{Data: r.Blob, MIME: r.MIMEType}
-		switch kind, _, _ := strings.Cut(r.MIMEType, "/"); kind {
-		case "image":
-			return chat.Image{Source: source}, nil
-		case "audio":
-			return chat.Audio{Source: source}, nil
-		}
-		return chat.File{Source: source, Name: baseName(r.URI)}, nil
+		return resourcePart(r), nil
 	}
 	return nil, fmt.Errorf("unsupported content %T", c)
+}
+
+// resourcePart returns a resource as a part: text names the resource.
+func resourcePart(r *sdk.ResourceContents) chat.Part {
+	if r.Blob == nil {
+		return chat.Text{Text: fmt.Sprintf("[resource %s]\n%s", words(r.URI, r.MIMEType), r.Text)}
+	}
+	source := chat.Source{Data: r.Blob, MIME: r.MIMEType}
+	switch kind, _, _ := strings.Cut(r.MIMEType, "/"); kind {
+	case "image":
+		return chat.Image{Source: source}
+	case "audio":
+		return chat.Audio{Source: source}
+	}
+	return chat.File{Source: source, Name: baseName(r.URI)}
 }
 
 func linkText(l *sdk.ResourceLink) string {

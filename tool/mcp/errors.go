@@ -41,6 +41,20 @@ func (e *ConnectionError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
+// ListError says that what a server lists can't be taken: it doesn't end, or it is
+// none. Other requests may work.
+type ListError struct {
+	Server string // name
+	Err    error
+}
+
+func (e *ListError) Error() string {
+	return fmt.Sprintf("mcp: server %s lists what can't be taken: %v; report it to who made it", e.Server, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ListError) Unwrap() error { return e.Err }
+
 // codeRejected is the SDK's code for what HTTP refused with a status that may
 // pass, such as 503.
 const codeRejected = -32005
@@ -57,6 +71,9 @@ func answered(err error) (*jsonrpc.Error, bool) {
 // failed says why a request of this session failed: the caller's context, the
 // client's end, the server's answer, or the connection.
 func (c *Client) failed(ctx context.Context, s *session, toolName string, err error) error {
+	if h, ok := errors.AsType[*halt](err); ok {
+		return h.err
+	}
 	switch e, ok := answered(err); {
 	case ctx.Err() != nil:
 		if toolName != "" {
@@ -67,7 +84,9 @@ func (c *Client) failed(ctx context.Context, s *session, toolName string, err er
 		return ErrClosed
 	case ok && toolName != "":
 		return &tool.Error{Tool: toolName, Err: e}
-	case ok, errors.Is(err, errEndless):
+	case errors.Is(err, errEndless), errors.Is(err, errNull):
+		return &ListError{Server: c.server, Err: c.redacted(err)}
+	case ok:
 		return fmt.Errorf("mcp: server %s: %w", c.server, c.redacted(err))
 	}
 	ce := &ConnectionError{Server: c.server, Tool: toolName, Err: c.redacted(err)}

@@ -53,6 +53,8 @@ func child(kind string) error {
 		return box.server.ServeStdio(context.Background())
 	case "sdk":
 		return sdkServer().Run(context.Background(), &sdk.StdioTransport{})
+	case "conformance":
+		return conform(context.Background(), os.Args[len(os.Args)-1])
 	case "mute": // it never answers
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err

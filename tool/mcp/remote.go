@@ -43,14 +43,16 @@ func (r *remote) Call(ctx context.Context, args json.RawMessage) (tool.Result, e
 		defer end()
 	}
 	res, err := request(ctx, r.c, r.spec.Name, func(ctx context.Context, s *session) (*sdk.CallToolResult, error) {
-		p := &sdk.CallToolParams{Name: r.name, Arguments: object, Meta: sdk.Meta{}}
-		if token != "" {
-			p.SetProgressToken(token)
-		}
-		if r.c.cfg.OnLog != nil && s.modern() {
-			p.Meta[metaLogLevel] = r.c.cfg.LogLevel
-		}
-		return s.CallTool(ctx, p)
+		return converse(ctx, r.c, s, fmt.Sprintf("tool %q", r.spec.Name), r.spec.Name, object, func(ctx context.Context, in sdk.InputResponseMap, state string) (*sdk.CallToolResult, error) {
+			p := &sdk.CallToolParams{Name: r.name, Arguments: object, Meta: sdk.Meta{}, InputResponses: in, RequestState: state}
+			if token != "" {
+				p.SetProgressToken(token)
+			}
+			if r.c.cfg.OnLog != nil && s.modern() {
+				p.Meta[metaLogLevel] = r.c.cfg.LogLevel
+			}
+			return s.CallTool(ctx, p)
+		})
 	})
 	if err != nil {
 		return tool.Result{}, r.explain(ctx, err)

@@ -28,12 +28,13 @@ import (
 // client cancels the call or goes away, and when the server is closed.
 type Server struct {
 	name, version string
+	options       sdk.ServerOptions
 	sdk           *sdk.Server
 	ctx           context.Context // ends with Close
 	cancel        context.CancelFunc
 
-	change sync.Mutex // for SetTools
-	names  []string
+	change        sync.Mutex // for what follows
+	tools, graphs []entry
 
 	mu    sync.Mutex
 	calls map[*running]struct{}
@@ -48,10 +49,20 @@ type running struct {
 // NewServer returns a server of some tools. Mistakes in their definition are a
 // [*tool.DefinitionError].
 func NewServer(name, version string, tools ...tool.Tool) (*Server, error) {
+	return NewServerWith(name, version, sdk.ServerOptions{}, tools...)
+}
+
+// NewServerWith is [NewServer] with options of the protocol's official SDK, such as
+// instructions for models, and handlers for what is added to [Server.SDK]. Without
+// Capabilities it has tools that may change.
+func NewServerWith(name, version string, o sdk.ServerOptions, tools ...tool.Tool) (*Server, error) {
 	if name == "" {
 		return nil, errors.New("mcp: a server needs a name")
 	}
-	s := &Server{name: name, version: version, calls: map[*running]struct{}{}}
+	if o.Capabilities == nil {
+		o.Capabilities = &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	}
+	s := &Server{name: name, version: version, options: o, calls: map[*running]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.sdk = s.empty()
 	if err := s.SetTools(tools...); err != nil {
@@ -62,9 +73,7 @@ func NewServer(name, version string, tools ...tool.Tool) (*Server, error) {
 }
 
 func (s *Server) empty() *sdk.Server {
-	server := sdk.NewServer(&sdk.Implementation{Name: s.name, Version: s.version}, &sdk.ServerOptions{
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
-	})
+	server := sdk.NewServer(&sdk.Implementation{Name: s.name, Version: s.version}, &s.options)
 	server.AddReceivingMiddleware(s.bound)
 	return server
 }
@@ -75,41 +84,66 @@ func (s *Server) SetTools(tools ...tool.Tool) error {
 	if err != nil {
 		return err
 	}
-	type entry struct {
-		tool   *sdk.Tool
-		handle sdk.ToolHandler
-	}
 	var entries []entry
-	var names []string
-	rehearsal := s.empty()
 	for _, t := range set.Tools() {
 		spec := t.Spec()
 		schema := spec.Schema
 		if schema == nil {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-		e := entry{&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, s.handler(t, spec.Name)}
-		if err := add(rehearsal, e.tool, e.handle); err != nil {
-			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: spec.Name, Err: err}}}
-		}
-		entries = append(entries, e)
-		names = append(names, spec.Name)
+		entries = append(entries, entry{&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, s.handler(t, spec.Name)})
 	}
+	return s.replace(&s.tools, entries)
+}
+
+// entry is a tool as the SDK knows it.
+type entry struct {
+	tool   *sdk.Tool
+	handle sdk.ToolHandler
+}
+
+// replace puts tools in the place of others.
+func (s *Server) replace(these *[]entry, by []entry) error {
+	rehearsal := s.empty()
 	s.change.Lock()
 	defer s.change.Unlock()
+	taken := map[string]bool{}
+	for _, others := range []*[]entry{&s.tools, &s.graphs} {
+		if others != these {
+			for _, e := range *others {
+				taken[e.tool.Name] = true
+			}
+		}
+	}
+	for _, e := range by {
+		name := e.tool.Name
+		err := add(rehearsal, e.tool, e.handle)
+		if taken[name] {
+			err = errors.New("another tool or graph of the server has this name: give it one of its own")
+		}
+		if err != nil {
+			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: name, Err: err}}}
+		}
+		taken[name] = true
+	}
 	var gone []string
-	for _, name := range s.names {
-		if !slices.Contains(names, name) {
-			gone = append(gone, name)
+	for _, e := range *these {
+		if !slices.ContainsFunc(by, func(n entry) bool { return n.tool.Name == e.tool.Name }) {
+			gone = append(gone, e.tool.Name)
 		}
 	}
 	s.sdk.RemoveTools(gone...)
-	for _, e := range entries {
+	for _, e := range by {
 		s.sdk.AddTool(e.tool, e.handle)
 	}
-	s.names = names
+	*these = by
 	return nil
 }
+
+// SDK returns the server of the protocol's official SDK that this one stands on, for what
+// isn't a tool: resources, prompts, completions. Tools that are added to it are served
+// beside those of [Server.SetTools], as long as no two have one name.
+func (s *Server) SDK() *sdk.Server { return s.sdk }
 
 // add returns what the SDK panics with.
 func add(s *sdk.Server, t *sdk.Tool, h sdk.ToolHandler) (err error) {

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -212,6 +213,10 @@ type HTTP struct {
 	// other: where the server redirects to doesn't get it.
 	Header http.Header
 
+	// OAuth, if set, gets a token when the server wants one, which goes where the Header
+	// goes. [OAuth] makes one for servers where a person logs in.
+	OAuth auth.OAuthHandler
+
 	// Client makes the requests; nil means [http.DefaultClient]. It must not have
 	// a timeout: answers and notifications are streams.
 	Client *http.Client
@@ -269,6 +274,9 @@ func (h HTTP) open() (link, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return link{}, errors.New("its URL must begin with http:// or https:// and have a host")
 	}
+	if h.OAuth != nil && h.Header.Get("Authorization") != "" {
+		return link{}, errors.New("it has both OAuth and a header Authorization: leave one out")
+	}
 	client := http.DefaultClient
 	if h.Client != nil {
 		client = h.Client
@@ -278,7 +286,7 @@ func (h HTTP) open() (link, error) {
 	}
 	c := *client
 	c.Transport = &guarded{next: cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport), origin: origin(u), header: h.Header.Clone()}
-	return link{Transport: &sdk.StreamableClientTransport{Endpoint: h.URL, HTTPClient: &c}}, nil
+	return link{Transport: &sdk.StreamableClientTransport{Endpoint: h.URL, HTTPClient: &c, OAuthHandler: h.OAuth}}, nil
 }
 
 // guarded adds a header to the requests to one origin, and bounds answers.
@@ -303,6 +311,8 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 		for key, values := range g.header {
 			r.Header[key] = values
 		}
+	} else {
+		r = unauthorized(r)
 	}
 	res, err := g.next.RoundTrip(r)
 	if err != nil {

@@ -140,6 +140,16 @@ func TestEveryParentThatHistoryNamesIsInIt(t *testing.T) {
 					answers[id] = fmt.Sprint(random.IntN(100))
 				}
 			}
+			for _, h := range history {
+				if checkpointID(h["checkpoint"]) != checkpointID(state["checkpoint"]) {
+					continue
+				}
+				for _, what := range []string{"parent_checkpoint", "metadata", "next"} {
+					if got, want := fmt.Sprint(state[what]), fmt.Sprint(h[what]); got != want {
+						t.Errorf("seed %d: the state's %s is\n%s\nthe history says\n%s", seed, what, got, want)
+					}
+				}
+			}
 			switch random.IntN(13) {
 			case 12:
 				run(object{"input": object{}, "checkpoint": history[len(history)-1]["checkpoint"]}) // the one before the first input, if it is there
@@ -172,5 +182,28 @@ func TestEveryParentThatHistoryNamesIsInIt(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+}
+
+// LangGraph has one checkpoint for an edit as a node: with where the node leads.
+func TestAnEditAsANodeIsOneEntryOfTheHistory(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), quiet())
+	at := "/threads/" + call[object](c, "POST", "/threads", object{"graph_id": "booking"})["thread_id"].(string)
+	call[any](c, "POST", at+"/runs/wait", object{"assistant_id": "booking", "input": object{"city": "Bonn"}})
+	before := call[[]object](c, "GET", at+"/history", nil)
+	edited := call[object](c, "POST", at+"/state", object{"values": object{"city": "Rom"}, "as_node": "plan"})
+	history := call[[]object](c, "GET", at+"/history", nil)
+	if len(history) != len(before)+1 {
+		t.Fatalf("%d entries became %d", len(before), len(history))
+	}
+	h := history[0]
+	if checkpointID(h["checkpoint"]) != checkpointID(edited["checkpoint"]) || h["metadata"].(object)["source"] != "update" || fmt.Sprint(h["next"]) != "[book]" {
+		t.Errorf("the edit %v is %v", edited, h)
+	}
+	if state := call[object](c, "GET", at+"/state", nil); fmt.Sprint(state["parent_checkpoint"], state["metadata"]) != fmt.Sprint(h["parent_checkpoint"], h["metadata"]) {
+		t.Errorf("the state is\n%v\nthe history says\n%v", state, h)
+	}
+	if got := call[[]object](c, "POST", at+"/history", object{"metadata": object{"source": "update"}}); len(got) != 1 {
+		t.Errorf("%d edits are found", len(got))
 	}
 }

@@ -241,7 +241,26 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, neste
 	if err != nil {
 		return nil, err
 	}
-	return stateOf(snap, nested), nil
+	return s.amongMoments(ctx, t, thread, ns, id, stateOf(snap, nested))
+}
+
+// amongMoments makes a state say what led to it as the history does. Of an older one only
+// its own line is looked at: where its parent asked something, the history has the
+// question in its stead.
+func (s *Server) amongMoments(ctx context.Context, t *db.Thread, thread *graph.Thread[json.RawMessage], ns, at string, state *threadState) (*threadState, error) {
+	list, err := moments(ctx, thread, t, ns, graph.HistoryQuery{AllBranches: at == ""}, "", 1, matching(nil, nil))
+	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && len(list) == 0 { // it was pruned meanwhile
+		return state, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	state.Parent = refTo(t.ID, shownNamespace(ns), list[0].Parent)
+	state.Metadata["source"] = jsonText(list[0].Source)
+	if inside(list[0].Source) {
+		state.Metadata["source"] = jsonText(string(checkpoint.SourceLoop))
+	}
+	return state, nil
 }
 
 // misfit returns what to say of a thread that its graph can't read: another graph
@@ -590,7 +609,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	}
 	b, done := s.budget(r)
 	defer done()
-	entries, err := moments(b.ctx, thread, t, ns(q.Checkpoint), q.Before.id, p.Limit, matching(q.Metadata, b))
+	entries, err := moments(b.ctx, thread, t, ns(q.Checkpoint), graph.HistoryQuery{AllBranches: true}, q.Before.id, p.Limit, matching(q.Metadata, b))
 	if err = b.or(err); err != nil {
 		return err
 	}
@@ -633,9 +652,10 @@ func inside(source string) bool {
 // moments returns the checkpoints of a history that clients are shown, newest
 // first: one for each superstep. Questions and answers inside of one have
 // checkpoints of their own; of these, the newest question's stands for the
-// superstep. Parents are among what is shown, [beforeFirst] too. What runs left that
+// superstep. Where an edit as a node leads stands for the edit, and an edit for the fork
+// that it begins with. Parents are among what is shown, [beforeFirst] too. What runs left that
 // were rolled back isn't.
-func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, ns, before string, limit int, match func(json.RawMessage) bool) ([]entry, error) {
+func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, ns string, q graph.HistoryQuery, before string, limit int, match func(json.RawMessage) bool) ([]entry, error) {
 	type child struct {
 		*entry
 		inside bool // of the superstep for which it stands
@@ -643,9 +663,10 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 	var out []*entry
 	waiting := map[string][]child{} // whose parent may be another, by the parent that they have
 	stands := map[string]*entry{}   // what stands for a superstep, by the checkpoints of that
+	edited := map[string]bool{}     // checkpoints that an edit follows
 	found := before == ""
 	var first *entry // of the oldest line that is shown
-	for e, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true}) {
+	for e, err := range thread.History(ctx, q) {
 		if err != nil {
 			return nil, err
 		}
@@ -657,28 +678,36 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		question := checkpoint.Source(e.Source) == checkpoint.SourceInterrupt
 		opening := opens(ns, e.Source, e.Step, e.Parent)
 		e.Source, e.Parent = asShown(ns, e.Source, e.Step, e.Parent)
+		planned := checkpoint.Source(e.Source) == checkpoint.SourceLoop && len(e.Nodes) == 0 && e.Parent != "" && !opening // where an edit as a node leads
+		if planned {
+			e.Source = string(checkpoint.SourceUpdate)
+		}
 		metadata := metadataOf(e.Metadata, e.Source, e.Step)
 		gone := slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
-		if by := stands[e.Checkpoint]; by != nil || gone || inside(e.Source) && !question {
+		begins := checkpoint.Source(e.Source) == checkpoint.SourceFork && edited[e.Checkpoint]
+		if checkpoint.Source(e.Source) == checkpoint.SourceUpdate {
+			edited[e.Parent] = true
+		}
+		if by := stands[e.Checkpoint]; by != nil || begins || gone || inside(e.Source) && !question {
 			for _, c := range children {
 				if by != nil && !c.inside {
 					c.Parent = by.Checkpoint
 					continue
 				}
 				if c.inside && !inside(e.Source) {
-					c.Source, c.inside = e.Source, false // the superstep's own
+					c.Source, c.inside = e.Source, planned // the superstep's own
 				}
 				if c.Parent = e.Parent; e.Parent != "" {
 					waiting[e.Parent] = append(waiting[e.Parent], c)
 				}
 			}
-			if inside(e.Source) && by != nil && stands[e.Parent] == nil {
+			if (inside(e.Source) || planned) && by != nil && stands[e.Parent] == nil {
 				stands[e.Parent] = by
 			}
 			found = found || e.Checkpoint == before
 			continue
 		}
-		if question && stands[e.Parent] == nil {
+		if (question || planned) && stands[e.Parent] == nil {
 			stands[e.Parent] = &e
 		}
 		if opening {
@@ -693,7 +722,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 		}
 		out = append(out, &e)
 		if e.Parent != "" {
-			waiting[e.Parent] = append(waiting[e.Parent], child{&e, question})
+			waiting[e.Parent] = append(waiting[e.Parent], child{&e, question || planned})
 		}
 	}
 	if first != nil && found && len(out) < limit && match(metadataOf(first.Metadata, string(checkpoint.SourceInput), -1).raw()) {

@@ -474,7 +474,7 @@ func (s *Server) v2Checkpoints(r *http.Request, thread string, raw json.RawMessa
 	}
 	list := []summary{}
 	if g := s.graphOf(t); g != nil && page.Limit > 0 {
-		entries, err := moments(ctx, s.on(g, thread), t, "", p.Before, page.Limit, matching(nil, nil))
+		entries, err := moments(ctx, s.on(g, thread), t, "", graph.HistoryQuery{AllBranches: true}, p.Before, page.Limit, matching(nil, nil))
 		if err != nil {
 			return nil, err
 		}

@@ -37,8 +37,3 @@ test("a fork that changes nothing is passed over", () => {
   const history = [state("d", "c", [], "update"), state("c", "b", ["y"], "fork"), state("b", "a", ["y"]), state("a", null, ["x"], "input")];
   expect(moments(history, history[0]).map((m) => [m.id, m.parent?.checkpoint?.checkpoint_id])).toEqual([["a", undefined], ["b", "a"], ["d", "b"]]);
 });
-
-test("an edit as a node and the plan that follows from it are one", () => {
-  const history = [state("c", "b", ["book"]), state("b", "a", [], "update"), state("a", null, ["plan"], "input")];
-  expect(moments(history, history[0]).map((m) => [m.id, titleOf(m), m.parent?.checkpoint?.checkpoint_id])).toEqual([["a", "Input", undefined], ["c", "Edited", "a"]]);
-});

@@ -33,16 +33,7 @@ function withInputs(history: State[]): State[] {
 // state. Those that didn't are on lanes of their own, one for each branch.
 export function moments(history: State[], head: State | undefined): Moment[] {
   history = withInputs(history);
-  let every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
-  // What follows an edit as a node is planned in a checkpoint of its own, which stands for both.
-  const folded = new Set<State>();
-  history = history.map((s) => {
-    const edit = every.get(s.parent_checkpoint?.checkpoint_id ?? "");
-    if (sourceOf(s) !== "loop" || !edit || sourceOf(edit) !== "update" || edit.next.length > 0 || !equal(edit.values, s.values)) return s;
-    folded.add(edit);
-    return { ...s, parent_checkpoint: edit.parent_checkpoint, metadata: { ...(s.metadata as object), source: "update" } as State["metadata"] };
-  }).filter((s) => !folded.has(s));
-  every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
+  const every = new Map(history.map((s) => [s.checkpoint?.checkpoint_id ?? "", s]));
   // A fork that changes nothing is only where a branch begins.
   const mere = (s: State) => {
     const from = every.get(s.parent_checkpoint?.checkpoint_id ?? "");

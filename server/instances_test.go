@@ -401,6 +401,12 @@ func TestAServerThatStoodStillDisturbsNobody(t *testing.T) {
 // that goes on with its run: to those who follow the thread, to those who have joined
 // it and to those who watch the run, each superstep once.
 func TestWhatWasCommittedIsToldWhoeverCommittedIt(t *testing.T) {
+	t.Run("from the fifth superstep on", func(t *testing.T) { testToldByTheNext(t, `%"done":5%`) })
+	t.Run("from the beginning", func(t *testing.T) { testToldByTheNext(t, "%") })
+}
+
+// From an event on the first server commits, but tells of nothing.
+func testToldByTheNext(t *testing.T, event string) {
 	t.Parallel()
 	data := ownSchema(t)
 	a, b := launch(t, data), launch(t, data)
@@ -416,10 +422,9 @@ func TestWhatWasCommittedIsToldWhoeverCommittedIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// From the fifth superstep on the first server commits, but tells of nothing.
 	exec(`CREATE FUNCTION @.hang() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NEW; END $$`)
 	for _, table := range []string{"superstep_events", "superstep_feed_events"} {
-		exec(`CREATE TRIGGER hang BEFORE INSERT ON @.` + table + ` FOR EACH ROW WHEN (NEW.data LIKE '%"done":5%') EXECUTE FUNCTION @.hang()`)
+		exec(`CREATE TRIGGER hang BEFORE INSERT ON @.` + table + ` FOR EACH ROW WHEN (NEW.data LIKE '` + event + `') EXECUTE FUNCTION @.hang()`)
 	}
 	thread := call[object](b.client, "POST", "/threads", object{})["thread_id"].(string)
 	s := b.follow(thread, everything)

@@ -392,7 +392,16 @@ func (l *storedLine) tellFrom(but map[string]bool) {
 func (l *storedLine) toldOf(ctx context.Context) (string, bool, error) {
 	mark, err := l.feeds.db.LastFeedTold(ctx, l.run.ThreadID, l.feeds.kind)
 	run, at, ok := strings.Cut(mark, "|")
-	return at, ok && run == l.run.ID, err
+	if err != nil || ok && run == l.run.ID {
+		return at, ok, err
+	}
+	// Who followed before the run began was told of nothing, if its process died before
+	// anything was stored.
+	feed, err := l.feeds.db.FeedState(ctx, l.run.ThreadID, l.feeds.kind)
+	if err != nil || feed.First == 0 || l.run.StartedAt.Before(time.UnixMicro(feed.First)) {
+		return "", false, err
+	}
+	return begunAt(l.run), true, nil
 }
 
 func (l *storedLine) flush() error { return l.events.flush() }

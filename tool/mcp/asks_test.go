@@ -94,6 +94,7 @@ func newAsker(t *testing.T) *asker {
 		})
 	}
 	gives("liar", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"object"}}}`)}})
+	gives("ring", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "?", RequestedSchema: json.RawMessage(`{"type":"object","allOf":[{"$ref":"#"}]}`)}}) // a validator's stack would end the process
 	gives("no_page", sdk.InputRequestMap{"q": &sdk.ElicitParams{Mode: "url", Message: "?"}})
 	gives("never_done", sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "again?", RequestedSchema: seats}})
 	gives("busy", sdk.InputRequestMap{})
@@ -275,6 +276,7 @@ func TestWhatAServerMayNotAskEndsItsCallAndNoOther(t *testing.T) {
 	c := connect(t, mcp.Config{Transport: newAsker(t).Local(), Elicit: yes})
 	for name, want := range map[string]string{
 		"liar":       `during tool "liar": it asks a person for a form that is wrong: its field "a" is nested`,
+		"ring":       `a form that is wrong: it leads to itself by references`,
 		"no_page":    `gives no URL or a form as well: report it to who made it`,
 		"never_done": `isn't done: `,
 		"busy":       `it has answered 3 times that it needs more, and isn't done: call it later`,

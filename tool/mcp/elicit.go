@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/acyclic"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -141,6 +142,9 @@ func formOf(schema any) (json.RawMessage, *jsonschema.Resolved, error) {
 		return nil, nil, err
 	}
 	if err := tool.CheckSchema("form", raw); err != nil {
+		return nil, nil, err
+	}
+	if err := acyclic.Check(raw); err != nil {
 		return nil, nil, err
 	}
 	var s jsonschema.Schema

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -127,7 +128,7 @@ func (e *encoder) event(ev graph.Event) error {
 	}
 	switch ev.Type {
 	case graph.EventValues:
-		var state state = func() (json.RawMessage, error) { return wholeMessages(ev.StateJSON()) } // not every mode needs it
+		var state state = sync.OnceValues(func() (json.RawMessage, error) { return wholeMessages(ev.StateJSON()) }) // not every mode needs it
 		e.states[place(ev)] = state
 		if err := e.name(place(ev), state); err != nil {
 			return err

@@ -437,7 +437,7 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 		return err
 	}
 	if at == beforeFirst {
-		if _, err := s.stateAt(ctx, t, at, "", false); err != nil {
+		if _, err := s.snapshotAt(ctx, t, at, "", false); err != nil {
 			return err
 		}
 		at = ""

@@ -107,11 +107,10 @@ type taskState struct {
 
 // stateOf shows a snapshot of a thread.
 func stateOf(snap *snapshot, nested bool) *threadState {
-	source, parent := asShown(snap.Namespace, snap.Source, snap.Step, snap.Parent)
 	values, _ := wholeMessages(snap.State, nil)
 	out := &threadState{
-		Values: values, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, source, snap.Step),
-		Checkpoint: refTo(snap.Thread, shownNamespace(snap.Namespace), snap.Checkpoint), Parent: refTo(snap.Thread, shownNamespace(snap.Namespace), parent),
+		Values: values, Next: append([]string{}, snap.Next...), Tasks: []taskState{}, Metadata: metadataOf(snap.Metadata, snap.Source, snap.Step),
+		Checkpoint: refTo(snap.Thread, shownNamespace(snap.Namespace), snap.Checkpoint), Parent: refTo(snap.Thread, shownNamespace(snap.Namespace), snap.Parent),
 		Interrupts: []interruptValue{},
 	}
 	out.Metadata["thread_id"] = jsonText(snap.Thread)
@@ -204,6 +203,19 @@ var noState = &threadState{Values: json.RawMessage("{}"), Next: []string{}, Task
 
 // stateAt returns the state of a thread: the newest one if id is empty.
 func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
+	state, err := s.snapshotAt(ctx, t, id, ns, nested)
+	if err != nil || state.Checkpoint == nil || id == beforeFirst {
+		return state, err
+	}
+	thread, err := s.in(s.graphOf(t), t.ID, ns)
+	if err != nil {
+		return nil, err
+	}
+	return s.amongMoments(ctx, t, thread.At(id), ns, id, state)
+}
+
+// snapshotAt is stateAt without what led to it, which a history knows.
+func (s *Server) snapshotAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
 	g := s.graphOf(t)
 	if g == nil {
 		if id != "" {
@@ -241,7 +253,7 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, neste
 	if err != nil {
 		return nil, err
 	}
-	return s.amongMoments(ctx, t, thread, ns, id, stateOf(snap, nested))
+	return stateOf(snap, nested), nil
 }
 
 // amongMoments makes a state say what led to it as the history does. Of an older one only
@@ -618,7 +630,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 			out = append(out, begun(t.ID, e))
 			continue
 		}
-		state, err := s.stateAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint), false)
+		state, err := s.snapshotAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint), false)
 		if err == nil {
 			err = b.spend(len(state.Values))
 		}

@@ -363,7 +363,7 @@ func (s *Server) v2Fork(r *http.Request, thread string, raw json.RawMessage) (an
 	if _, err := checkID("checkpoint", p.CheckpointID); err != nil {
 		return nil, err
 	}
-	if _, err := s.stateAt(r.Context(), t, p.CheckpointID, "", false); err != nil {
+	if _, err := s.snapshotAt(r.Context(), t, p.CheckpointID, "", false); err != nil {
 		if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusNotFound {
 			return nil, &refusal{"no_such_checkpoint", f.text}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/acyclic"
 	"github.com/superstep-dev/superstep/tool"
 )
 
@@ -312,7 +313,7 @@ func argsSchema(s chat.ToolSpec) json.RawMessage {
 		return nil
 	}
 	var args jsonschema.Schema
-	if err := json.Unmarshal(s.Schema, &args); err != nil {
+	if err := json.Unmarshal(s.Schema, &args); err != nil || errors.Is(acyclic.Check(s.Schema), acyclic.ErrCircular) {
 		return nil
 	}
 	takeNull(&args, map[*jsonschema.Schema]bool{})

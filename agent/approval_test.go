@@ -215,6 +215,32 @@ func TestAnEditThatDoesNotFitTheToolIsRefused(t *testing.T) {
 	}
 }
 
+// ringTool is a tool from elsewhere whose schema a validator would follow until its stack
+// ends the process.
+type ringTool struct{ called *int }
+
+func (ringTool) Spec() chat.ToolSpec {
+	return chat.ToolSpec{Name: "ring", Schema: json.RawMessage(`{"type":"object","allOf":[{"$ref":"#"}]}`)}
+}
+
+func (r ringTool) Call(context.Context, json.RawMessage) (tool.Result, error) {
+	*r.called++
+	return tool.Text("rung"), nil
+}
+
+func TestAToolWhoseSchemaLeadsToItselfIsApprovedWithoutBeingChecked(t *testing.T) {
+	called := 0
+	m := script(calls(call("1", "ring", `{"a":1}`)), scripted.Text("done"))
+	g := react(t, agent.ReAct[state]{Model: m, Tools: []tool.Tool{ringTool{&called}}, Approve: agent.Approve("ring")}, graph.WithCheckpointer(checkpoint.NewMemory()))
+	if _, err := g.Thread("t").Invoke(t.Context(), g.Input(ask("go"))); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := g.Thread("t").Invoke(t.Context(), g.Answer(edited("ring", `{"a":2}`)))
+	if err != nil || called != 1 || snap.State.LastResponse.Get() != "done" {
+		t.Errorf("%v, called %d times", err, called)
+	}
+}
+
 func edited(name, args string) agent.ApprovalAnswer {
 	return agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.EditCall, Edited: &agent.EditedAction{Name: name, Args: json.RawMessage(args)}}}}
 }

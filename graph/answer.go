@@ -19,6 +19,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph/internal/state"
+	"github.com/superstep-dev/superstep/internal/acyclic"
 	"github.com/superstep-dev/superstep/internal/core"
 	"github.com/superstep-dev/superstep/internal/local"
 	"github.com/superstep-dev/superstep/internal/plan"
@@ -161,6 +162,9 @@ func validate(schema, data json.RawMessage) error {
 func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
+		return nil, err
+	}
+	if err := acyclic.Check(schema); errors.Is(err, acyclic.ErrCircular) {
 		return nil, err
 	}
 	resolved, err := s.Resolve(nil)

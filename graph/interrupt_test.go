@@ -411,6 +411,21 @@ func TestInputSchemaOfABreakpoint(t *testing.T) { // W7-36
 	equal(t, "ran", snap.State.ran(), "draft review")
 }
 
+// A validator would follow it until its stack ends the process.
+func TestAnswersToASchemaThatLeadsToItselfAreRefused(t *testing.T) {
+	b := visits(graph.New[trail]("g"), "review").AddEdge(graph.Start, "review")
+	for _, schema := range []string{`{"$ref":"#"}`, `{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#"}]}}}`} {
+		_, err := b.Compile(append(stored(), graph.InterruptBefore("review"), graph.InputSchema("review", []byte(schema)))...)
+		if err == nil || !strings.Contains(err.Error(), "leads to itself") {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+	tree := `{"type":"object","properties":{"next":{"$ref":"#"}}}` // which goes into the value
+	if _, err := b.Compile(append(stored(), graph.InterruptBefore("review"), graph.InputSchema("review", []byte(tree)))...); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestResumeWithAnEdit(t *testing.T) { // SONI-51
 	b := graph.New[trail]("g")
 	seen := ""

@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/acyclic"
 )
 
 // Function is a tool that is a Go function. See [New].
@@ -62,6 +63,8 @@ func New[In, Out any](name, description string, fn func(ctx context.Context, in 
 	if err != nil {
 		d.add(name, err)
 	} else if resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true}); err != nil {
+		d.add(name, fmt.Errorf("the schema is wrong: %w", err))
+	} else if err := acyclic.Check(raw); errors.Is(err, acyclic.ErrCircular) {
 		d.add(name, fmt.Errorf("the schema is wrong: %w", err))
 	} else {
 		f.args = &arguments{schema: schema, resolved: resolved}

@@ -274,6 +274,7 @@ func TestMistakesInADefinitionDoNotPanic(t *testing.T) {
 		{"a schema that isn't JSON", tool.New("f", "", nop[place], tool.Schema(json.RawMessage(`{`))), `tool "f": the schema isn't JSON`},
 		{"a schema of a text", tool.New("f", "", nop[place], tool.Schema(json.RawMessage(`{"type":"string"}`))), `tool "f": the schema's root must have "type": "object", not "string"`},
 		{"a nil schema", tool.New("f", "", nop[place], tool.Schema(nil)), `tool "f": the schema isn't JSON`},
+		{"a schema that leads to itself", tool.New("f", "", nop[place], tool.Schema(json.RawMessage(`{"type":"object","allOf":[{"$ref":"#"}]}`))), `the schema is wrong: it leads to itself`},
 		{"a schema with a remote reference", tool.New("f", "", nop[place], tool.Schema(json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"http://example.com/x"}}}`))), `the schema is wrong: `},
 		{"a limit of nothing", tool.Limit(tool.New("f", "", nop[place]), 0), `tool "f": a limit of 0 bytes: it must be positive`},
 		{"no time", tool.WithTimeout(tool.New("f", "", nop[place]), 0), `tool "f": a timeout of 0s: it must be positive`},

@@ -14,6 +14,9 @@ import (
 	"strings"
 )
 
+// ErrCircular says that a schema leads to itself by references for one and the same value.
+var ErrCircular = errors.New("it leads to itself by references, without going into the value")
+
 // Check returns an error for a schema that leads to itself by references for one and
 // the same value: the validator would follow them until the process dies. So that all
 // references are known, only those within the schema are taken.
@@ -33,7 +36,7 @@ func Check(schema json.RawMessage) error {
 		id := reflect.ValueOf(m).Pointer()
 		switch state[id] {
 		case open:
-			return errors.New("it leads to itself by references, without going into the value")
+			return ErrCircular
 		case done:
 			return nil
 		}

@@ -139,15 +139,8 @@ func (t *talk) run(ctx context.Context) error {
 			}
 		}
 	}
-	asking, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	go func() {
-		select {
-		case <-drain:
-			stop(console.ErrStopped)
-		case <-asking.Done():
-		}
-	}()
+	asking, stop := console.Until(ctx, drain)
+	defer stop()
 	for {
 		line, err := t.hear(asking)
 		switch {

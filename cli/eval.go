@@ -153,15 +153,8 @@ func (a *app) evaluate(cmd *cobra.Command, f *evalFlags, name string, files []st
 
 	ctx, drain, end := console.Stops(cmd.Context(), func(bool) { a.console.Notef("Stopping.") })
 	defer end()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-drain:
-			cancel(console.ErrStopped)
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel := console.Until(ctx, drain)
+	defer cancel()
 
 	p, err := a.place()
 	if err != nil {

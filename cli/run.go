@@ -469,16 +469,9 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 			if refused {
 				c.Notef("%s", foreign(runErr.Error()))
 			}
-			asking, cancel := context.WithCancelCause(ctx)
-			go func() {
-				select {
-				case <-drain:
-					cancel(console.ErrStopped)
-				case <-asking.Done():
-				}
-			}()
+			asking, cancel := console.Until(ctx, drain)
 			given, err := a.prompt(asking, s)
-			cancel(nil)
+			cancel()
 			if err == nil {
 				begin = func(ctx context.Context, c call) iter.Seq2[event, error] { return t.resume(ctx, c, given, nil) }
 				continue

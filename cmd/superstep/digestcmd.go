@@ -519,15 +519,8 @@ func (d *digester) approve(ctx context.Context, drain <-chan struct{}, snap *gra
 		d.c.Notef("… %s", count(rest, "more line"))
 		question = fmt.Sprintf("\n%s [y/n, v to view the rest] ", ask)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-drain:
-			cancel(console.ErrStopped)
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel := console.Until(ctx, drain)
+	defer cancel()
 	for {
 		text, err := d.c.Ask(ctx, question)
 		if errors.Is(err, console.ErrStopped) || errors.Is(err, console.ErrNoAnswer) {

@@ -265,8 +265,23 @@ func Clean(text string) string {
 // with a replacement character. Its letters reorder a line, too, and are seen to.
 func reorders(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// ErrStopped is the cause of a context that [Stops] cancelled.
+// ErrStopped is the cause of a context that [Stops] or [Until] cancelled.
 var ErrStopped = errors.New("stopped by a signal")
+
+// Until returns a context that ends, by [ErrStopped], as soon as a run is to be drained:
+// for what isn't finished then, such as a question to a person. The returned function
+// ends it before.
+func Until(ctx context.Context, drain <-chan struct{}) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-drain:
+			cancel(ErrStopped)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
 
 // Stops makes interrupt and termination signals stop a run in an orderly way:
 // the first one closes drain and calls said, the second one cancels the

@@ -594,6 +594,13 @@ func (t *remoteGraph) state(ctx context.Context, thread, at string) (*snapshot, 
 		return nil, t.r.fit(err, thread)
 	}
 	out := t.show(thread, s)
+	if s.Parent.BeforeInput() {
+		before, err := t.read(ctx, thread, s.Parent.ID)
+		if err != nil {
+			return nil, t.r.fit(err, thread)
+		}
+		_, out.Parent = origin(before)
+	}
 	if out.Status == "" {
 		out.Status = "pending"
 		if at == "" {
@@ -609,16 +616,17 @@ func (t *remoteGraph) state(ctx context.Context, thread, at string) (*snapshot, 
 	return out, nil
 }
 
-// origin returns why a checkpoint was written and its parent, as a store has them: it knows
-// nothing before a thread's first, which took the input in.
+// origin returns why a checkpoint was written and its parent, as a store has them: one that
+// took an input in is there what the server shows as two.
 func origin(s *client.State) (source, parent string) {
-	switch {
-	case s.Parent == nil:
-		return s.Source(), ""
-	case s.Parent.ID == client.BeforeFirst:
-		return string(checkpoint.SourceInput), ""
+	source = s.Source()
+	if s.Parent == nil {
+		return source, ""
 	}
-	return s.Source(), s.Parent.ID
+	if s.Parent.BeforeInput() && source == string(checkpoint.SourceLoop) {
+		source = string(checkpoint.SourceInput)
+	}
+	return source, s.Parent.ID
 }
 
 // show returns a state as the commands print it. The status is empty where the
@@ -719,10 +727,19 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 	}
 	out := []*entry{}
 	found := q.at == ""
-	ran := map[string][]*entry{} // what waits for its parent, by the parent
+	ran := map[string][]*entry{}  // what waits for its parent, by the parent
+	took := map[string][]*entry{} // likewise, after what is before an input
 	add := func(s *client.State) (enough bool) {
-		if s.Checkpoint != nil && s.Checkpoint.ID == client.BeforeFirst {
-			return false
+		if s.Checkpoint.BeforeInput() {
+			_, parent := origin(s)
+			for _, e := range took[s.Checkpoint.ID] {
+				e.Parent = parent
+			}
+			delete(took, s.Checkpoint.ID)
+			if want == s.Checkpoint.ID {
+				want = parent
+			}
+			return q.limit > 0 && !q.oldest && len(out) == q.limit && len(ran)+len(took) == 0
 		}
 		if found = found || s.Checkpoint != nil && s.Checkpoint.ID == q.at; !found || s.Checkpoint == nil {
 			return false
@@ -733,7 +750,7 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 		delete(ran, s.Checkpoint.ID)
 		full := q.limit > 0 && !q.oldest && len(out) == q.limit
 		if full {
-			return len(ran) == 0
+			return len(ran)+len(took) == 0
 		}
 		source, parent := origin(s)
 		if !q.all {
@@ -752,7 +769,9 @@ func (t *remoteGraph) history(ctx context.Context, q historyQuery) ([]*entry, er
 			fold:     func(context.Context) (json.RawMessage, error) { return s.Values, nil },
 		}
 		out = append(out, e)
-		if e.Source == "loop" && parent != "" {
+		if s.Parent.BeforeInput() {
+			took[parent] = append(took[parent], e)
+		} else if e.Source == "loop" && parent != "" {
 			ran[parent] = append(ran[parent], e)
 		}
 		return false

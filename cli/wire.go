@@ -17,6 +17,8 @@ import (
 // would have, as far as they tell.
 type eventDecoder struct {
 	graph, thread string
+	run           string
+	took          string // parent of what takes an input in
 	step          int
 	open          []began         // tasks, in the order in which they began
 	ended         map[string]int  // the last step of each node
@@ -38,6 +40,12 @@ func (d *eventDecoder) decode(ev client.Event) []event {
 		e.Path = append(e.Path, name)
 	}
 	switch client.Mode(ev.Name) {
+	case "metadata":
+		var about struct {
+			Run string `json:"run_id"`
+		}
+		_ = json.Unmarshal(ev.Data, &about) // without it nothing is left out
+		d.run = about.Run
 	case client.ModeValues:
 		if asked, ok := d.interrupts(e, ev.Data); ok {
 			return asked
@@ -76,11 +84,18 @@ func (d *eventDecoder) decode(ev client.Event) []event {
 		if json.Unmarshal(ev.Data, &c) != nil {
 			return nil
 		}
-		if c.Checkpoint != nil && c.Checkpoint.ID == client.BeforeFirst {
-			return nil
-		}
 		e.Type, e.Next = graph.EventCheckpoint, c.Next
 		e.Source, e.Parent = origin(&c)
+		if c.Checkpoint.BeforeInput() { // what took it in follows
+			d.took = e.Parent
+			return nil
+		}
+		if c.Parent.BeforeInput() {
+			e.Parent = d.took
+		}
+		if by, ok := c.Metadata["run_id"].(string); ok && by != d.run && d.run != "" { // what it goes on from
+			return nil
+		}
 		if c.Checkpoint != nil {
 			e.Checkpoint = c.Checkpoint.ID
 		}

@@ -173,6 +173,7 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 		r.Header[name] = values
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Prefer", "handling=strict") // a misspelt field is an error
 	if q.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

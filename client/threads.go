@@ -60,9 +60,10 @@ type Checkpoint struct {
 	ID        string `json:"checkpoint_id,omitempty"`
 }
 
-// BeforeFirst is the ID of the checkpoint that a server of this program shows before a
-// thread's first: from there the thread begins again with another input.
-const BeforeFirst = "00000000-0000-0000-0000-000000000000"
+// BeforeInput reports whether the checkpoint is one that a server of this program shows
+// before an input is taken in, and stores nowhere: a UUID of version 8. An edit of the input,
+// which is a run from there, begins where the input did.
+func (c *Checkpoint) BeforeInput() bool { return c != nil && len(c.ID) == 36 && c.ID[14] == '8' }
 
 // State is a thread at a checkpoint.
 type State struct {

@@ -71,8 +71,8 @@ func (h *handle) ID() string { return string(h.set.thread) }
 // At returns the same thread at an earlier moment, that of a checkpoint: State is what
 // it was there, and an Invoke, an Edit or a Fork from there starts a branch, while the
 // old one stays as it is. The empty checkpoint is the thread's newest. [Start] is the
-// moment before its first: there is no State, and an Invoke or an Edit from there begins
-// as in a new thread, beside what the thread holds.
+// moment before its first: State is that of a thread that nothing went into, and an Invoke
+// or an Edit from there begins as in a new thread, beside what the thread holds.
 func (t *Thread[S]) At(checkpointID string) *Thread[S] {
 	c, set := *t, *t.set
 	set.from, c.set = checkpoint.ID(checkpointID), &set
@@ -154,8 +154,10 @@ func (e *engine) look(ctx context.Context, set *settings, from checkpoint.ID, th
 		return Snapshot[any]{}, err
 	}
 	defer s.Close()
-	if err := exists(s, set); err != nil {
-		return Snapshot[any]{}, err
+	if from != local.Beginning {
+		if err := exists(s, set); err != nil {
+			return Snapshot[any]{}, err
+		}
 	}
 	snap := e.snapshot(s, set)
 	if then != nil {

@@ -484,7 +484,7 @@ func (s *Server) askAssistant(ctx context.Context, a *Action, found *db.Assistan
 		return err
 	}
 	if !seesAssistant(f, a.Verb, found) {
-		return notFound("Assistant not found")
+		return notFound(noAssistant)
 	}
 	return nil
 }
@@ -500,6 +500,9 @@ func (s *Server) usable(ctx context.Context, id string) (*db.Assistant, *served,
 	a, g, err := s.assistant(ctx, id)
 	if err == nil {
 		err = s.askAssistant(ctx, &Action{Resource: Assistants, Verb: Read}, a)
+	}
+	if f, ok := errors.AsType[*fault](err); ok && f.text == noAssistant {
+		err = notFound("No assistant found for %.200q: it must be the ID of an assistant or the name of a graph; graphs are %s", id, strings.Join(s.names, ", "))
 	}
 	if err != nil {
 		return nil, nil, err

@@ -99,6 +99,8 @@ func (s *Server) systemAssistants(ctx context.Context) error {
 	return nil
 }
 
+const noAssistant = "Assistant not found"
+
 // assistant finds an assistant by its ID or that of its graph.
 func (s *Server) assistant(ctx context.Context, id string) (*db.Assistant, *served, error) {
 	if id == "" {
@@ -107,11 +109,11 @@ func (s *Server) assistant(ctx context.Context, id string) (*db.Assistant, *serv
 	if _, ok := s.graphs[id]; ok {
 		id = assistantOfGraph(id)
 	} else if _, err := checkID("assistant", id); err != nil {
-		return nil, nil, notFound("Assistant not found")
+		return nil, nil, notFound(noAssistant)
 	}
 	a, err := s.db.Assistant(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
-		return nil, nil, notFound("Assistant not found")
+		return nil, nil, notFound(noAssistant)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -268,7 +270,7 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !seesAssistant(mine, Update, a) {
-		return notFound("Assistant not found")
+		return notFound(noAssistant)
 	}
 	if b.GraphID != nil {
 		if s.graphs[*b.GraphID] == nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -66,7 +67,8 @@ type encoder struct {
 	states   map[string]state           // newest state of each graph that runs, by its namespace
 	pending  *graph.Event               // a checkpoint whose values are still to come
 	feedback []string
-	tracer   // of the mode events
+	moment   func(ns, id string) (*threadState, error) // of the thread; without an ID, before everything
+	tracer                                             // of the mode events
 }
 
 func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
@@ -191,39 +193,47 @@ func (e *encoder) checkpoint(state state) error {
 	if state == nil {
 		state = e.states[""]
 	}
-	values := json.RawMessage("null")
+	at := &threadState{Values: json.RawMessage("null"), Next: append([]string{}, ev.Next...), Checkpoint: refTo(e.run.ThreadID, place(*ev), ev.Checkpoint)}
 	if state != nil {
 		var err error
-		if values, err = state(); err != nil {
+		if at.Values, err = state(); err != nil {
 			return err
 		}
 	}
-	next := append([]string{}, ev.Next...)
-	thread := e.run.ThreadID
-	tell := func(id, parent, source string, step int, values json.RawMessage, next []string) error {
-		metadata := metadataOf(nil, source, step)
-		metadata["run_id"], metadata["thread_id"] = jsonText(e.run.ID), jsonText(thread)
-		at, from := refTo(thread, place(*ev), id), refTo(thread, place(*ev), parent)
-		payload := map[string]any{
-			"config": configOf(at), "parent_config": configOf(from), "checkpoint": at, "parent_checkpoint": from,
-			"values": values, "metadata": metadata, "next": next, "tasks": []any{},
+	source, parent := ev.Source, ev.Parent
+	if takes(source, ev.Checkpoint, parent, ev.Next) {
+		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
+		before, err := e.moment(place(*ev), ev.Parent)
+		if err != nil {
+			return err
 		}
-		if e.has(modeCheckpoints) {
-			if err := e.emit(modeCheckpoints, namespaceOf(*ev), payload); err != nil {
-				return err
-			}
-		}
-		shown := *ev
-		shown.Step = step
-		return e.debug(shown, "checkpoint", payload)
-	}
-	source, parent := asShown(place(*ev), ev.Source, ev.Step, ev.Parent)
-	if parent == beforeFirst {
-		if err := tell(beforeFirst, "", string(checkpoint.SourceInput), -1, json.RawMessage("{}"), []string{graph.Start}); err != nil {
+		input := &threadState{Values: before.Values, Next: []string{graph.Start}, Checkpoint: refTo(e.run.ThreadID, place(*ev), parent), Parent: before.Checkpoint}
+		input.Metadata = metadataOf(nil, string(checkpoint.SourceInput), ev.Step-1)
+		if err := e.tellMoment(namespaceOf(*ev), ev.Time, input); err != nil {
 			return err
 		}
 	}
-	return tell(ev.Checkpoint, parent, source, ev.Step, values, next)
+	at.Metadata, at.Parent = metadataOf(nil, source, ev.Step), refTo(e.run.ThreadID, place(*ev), parent)
+	return e.tellMoment(namespaceOf(*ev), ev.Time, at)
+}
+
+// tellMoment sends a checkpoint of the thread.
+func (e *encoder) tellMoment(ns []string, when time.Time, s *threadState) error {
+	if s.Metadata["run_id"] == nil {
+		s.Metadata["run_id"], s.Metadata["thread_id"] = jsonText(e.run.ID), jsonText(e.run.ThreadID)
+	}
+	payload := map[string]any{
+		"config": configOf(s.Checkpoint), "parent_config": configOf(s.Parent), "checkpoint": s.Checkpoint, "parent_checkpoint": s.Parent,
+		"values": s.Values, "metadata": s.Metadata, "next": s.Next, "tasks": []any{},
+	}
+	if e.has(modeCheckpoints) {
+		if err := e.emit(modeCheckpoints, ns, payload); err != nil {
+			return err
+		}
+	}
+	var step int
+	_ = json.Unmarshal(s.Metadata["step"], &step) // it is one
+	return e.debug(graph.Event{Step: step, Time: when}, ns, "checkpoint", payload)
 }
 
 func configOf(ref *checkpointRef) any {
@@ -233,11 +243,11 @@ func configOf(ref *checkpointRef) any {
 	return map[string]any{"configurable": ref}
 }
 
-func (e *encoder) debug(ev graph.Event, kind string, payload any) error {
+func (e *encoder) debug(ev graph.Event, ns []string, kind string, payload any) error {
 	if !e.has(modeDebug) {
 		return nil
 	}
-	return e.emit(modeDebug, namespaceOf(ev), map[string]any{
+	return e.emit(modeDebug, ns, map[string]any{
 		"step": ev.Step, "type": kind, "timestamp": instant(ev.Time), "payload": payload,
 	})
 }
@@ -295,7 +305,7 @@ func (e *encoder) task(ev graph.Event) error {
 			return err
 		}
 	}
-	return e.debug(ev, kind, payload)
+	return e.debug(ev, namespaceOf(ev), kind, payload)
 }
 
 func (e *encoder) tool(ev graph.Event) error {

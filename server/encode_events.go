@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -72,6 +74,11 @@ func (e *encoder) begin(b *runBody) error {
 	if e.has(modeMessages) && b.Command == nil && e.run.Attempt == 1 {
 		e.input = objectOf(b.Input)
 	}
+	if (e.has(modeCheckpoints) || e.has(modeDebug)) && e.run.Attempt == 1 && (isNull(b.Input) || b.Command != nil) {
+		if err := e.goesOn(b); err != nil {
+			return err
+		}
+	}
 	if !e.has(modeEvents) {
 		return nil
 	}
@@ -85,6 +92,19 @@ func (e *encoder) begin(b *runBody) error {
 		input = data
 	}
 	return e.trace("on_chain_start", e.graph, e.run.ID, []string{}, e.rootMetadata(), map[string]any{"input": orNull(input)})
+}
+
+// goesOn tells what a run without an input goes on from.
+func (e *encoder) goesOn(b *runBody) error {
+	id, err := b.Checkpoint.id()
+	if err != nil {
+		return err
+	}
+	from, err := e.moment("", cmp.Or(id, newest))
+	if err != nil || from.Checkpoint == nil {
+		return err
+	}
+	return e.tellMoment(nil, time.Now(), from)
 }
 
 // parents returns the runs that the graph of an event is inside of.

@@ -70,6 +70,8 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
 	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
 	enc := newEncoder(&b, about, s.join(joined, log.send))
+	enc.moment = func(ns, id string) (*threadState, error) { return s.momentAt(keep, thread, g, ns, id) }
+	passed := passage{s.store, thread.ID, map[string]string{}}
 	enc.metadata()
 	if err = log.live.begin(keep, g, &b); err == nil {
 		err = enc.begin(&b)
@@ -96,6 +98,11 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 			events++
 			if ev.Update != nil {
 				ev.Update, _ = wholeMessages(ev.Update, nil)
+			}
+			if ev.Type == graph.EventCheckpoint {
+				if err = passed.show(keep, &ev); err != nil {
+					break
+				}
 			}
 			told.before(ev)
 			if err = errors.Join(enc.event(ev), log.live.event(ev)); err != nil {
@@ -199,8 +206,8 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 	if err != nil {
 		return nil, err
 	}
-	if at != "" && (head == nil || at != string(head.ID)) {
-		thread = atCheckpoint(thread, at)
+	if thread, err = s.at(keep, thread, t.ID, "", at); err != nil {
+		return nil, err
 	}
 	c := b.Command
 	if c == nil {
@@ -214,7 +221,7 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 	}
 	switch {
 	case !c.Resume.IsZero():
-		snap, err := atCheckpoint(s.on(g, t.ID), at).State(keep)
+		snap, err := thread.State(keep)
 		if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
 			return nil, err
 		}

@@ -369,7 +369,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 			}
 			h.Set("Access-Control-Allow-Origin", origin)
 		}
-		h.Set("Access-Control-Expose-Headers", "content-location, location, retry-after, x-pagination-total, x-pagination-next")
+		h.Set("Access-Control-Expose-Headers", "content-location, location, retry-after, warning, x-pagination-total, x-pagination-next")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS")
 			if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {

@@ -57,6 +57,8 @@ type runBody struct {
 	Talk *talking `json:"__talk__,omitempty"` // set if a message to the dialogue started it
 
 	V2 *v2Run `json:"__v2__,omitempty"` // set if a command of the second version started it
+
+	left []string // what the client is told was left out
 }
 
 // runConfig is the part of a configuration that the server knows; the rest is
@@ -288,6 +290,11 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 	}
 	b.AssistantID = a.ID
 	b.Headers, b.Trace = headersOf(r), askerOf(r)
+	if !strict(r) {
+		if err := b.leaveOut(g); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.checkRun(b, g); err != nil {
 		return nil, err
 	}
@@ -436,13 +443,10 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 	if busy, err := s.db.AnyOpen(ctx, t.ID); err != nil || busy {
 		return err
 	}
-	if at == beforeFirst {
-		if _, err := s.snapshotAt(ctx, t, at, "", false); err != nil {
-			return err
-		}
-		at = ""
+	thread, err := s.at(ctx, s.on(g, t.ID), t.ID, "", at)
+	if err == nil {
+		_, err = thread.State(ctx)
 	}
-	_, err = s.on(g, t.ID).At(at).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if at == "" {
 			return nil
@@ -490,6 +494,7 @@ func (s *Server) createRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	warned(w, b)
 	location(w, run, thread == "")
 	return write(w, runView(run))
 }
@@ -520,6 +525,7 @@ func (s *Server) batchRuns(w http.ResponseWriter, r *http.Request) error {
 			}
 			return err
 		}
+		warned(w, b)
 		out = append(out, runView(run))
 	}
 	return write(w, out)
@@ -553,6 +559,7 @@ func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	warned(w, b)
 	location(w, run, thread == "")
 	comeBack(w, "/join")
 	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.answer(w, r, run) })

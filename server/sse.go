@@ -24,6 +24,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	warned(w, b)
 	location(w, run, thread == "")
 	comeBack(w, "/stream")
 	return s.attend(r, run, b.OnDisconnect == "cancel", func() error { return s.serveLog(w, r, run, 0, nil) })

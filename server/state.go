@@ -33,42 +33,10 @@ func refTo(thread, ns, id string) *checkpointRef {
 	return &checkpointRef{ThreadID: thread, NS: ns, ID: &id}
 }
 
-// beforeFirst is the ID of what LangGraph's clients see before a thread's first
-// checkpoint: what went in is still to be taken in, and another input may be given there.
-// It is stored nowhere.
-const beforeFirst = "00000000-0000-0000-0000-000000000000"
-
-// opens reports whether a checkpoint is that with which a thread, or a line of it, has
-// taken its first input in. Clients are shown it as the superstep after [beforeFirst].
-func opens(ns, source string, step int, parent string) bool {
-	return ns == "" && source == string(checkpoint.SourceInput) && step == 0 && parent == ""
-}
-
-// asShown returns the source and the parent of a checkpoint as clients are shown them.
-func asShown(ns, source string, step int, parent string) (string, string) {
-	if opens(ns, source, step, parent) {
-		return string(checkpoint.SourceLoop), beforeFirst
-	}
-	return source, parent
-}
-
-// begun is what is [beforeFirst] of a thread as its first checkpoint has it.
-func begun(thread string, first entry) *threadState {
-	out := *noState
-	out.Next = []string{graph.Start}
-	out.Tasks = []taskState{{ID: beforeFirst, Name: graph.Start, Path: []any{"__pregel_pull", graph.Start}, Interrupts: []interruptValue{}, Result: json.RawMessage("null")}}
-	out.Metadata = metadataOf(first.Metadata, string(checkpoint.SourceInput), -1)
-	out.Metadata["thread_id"] = jsonText(thread)
-	out.CreatedAt, out.Checkpoint = new(instant(first.CreatedAt)), refTo(thread, "", beforeFirst)
-	return &out
-}
-
-// atCheckpoint returns a thread at a checkpoint that clients name.
-func atCheckpoint(t *graph.Thread[json.RawMessage], id string) *graph.Thread[json.RawMessage] {
-	if id == beforeFirst {
-		return t.At(graph.Start)
-	}
-	return t.At(id)
+// placeRef names a subgraph's run in a thread, at its newest checkpoint.
+type placeRef struct {
+	ThreadID string `json:"thread_id"`
+	NS       string `json:"checkpoint_ns"`
 }
 
 // Clients know namespaces without the first bar.
@@ -100,7 +68,7 @@ type taskState struct {
 	Path       []any            `json:"path"`
 	Error      *string          `json:"error"`
 	Interrupts []interruptValue `json:"interrupts"`
-	Checkpoint *checkpointRef   `json:"checkpoint"`
+	Checkpoint *placeRef        `json:"checkpoint"`
 	State      *threadState     `json:"state"`
 	Result     json.RawMessage  `json:"result"`
 }
@@ -129,15 +97,15 @@ func stateOf(snap *snapshot, nested bool) *threadState {
 		if t.Error != "" {
 			v.Error = &t.Error
 		}
-		switch at := (&checkpointRef{ThreadID: snap.Thread, NS: shownNamespace(ns)}); {
+		switch {
 		case ns == "":
 		case !nested: // clients ask for the newest checkpoint of the namespace
-			v.Checkpoint = at
+			v.Checkpoint = &placeRef{snap.Thread, shownNamespace(ns)}
 		case t.States[ns] != nil:
 			v.State = stateOf(t.States[ns], true)
 		default: // it hasn't begun: it has no state, and is still said where it will be
 			begins := *noState
-			begins.Checkpoint = at
+			begins.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: shownNamespace(ns)}
 			v.State = &begins
 		}
 		out.Tasks = append(out.Tasks, v)
@@ -200,80 +168,6 @@ func metadataOptions(o object) []graph.RunOption {
 }
 
 var noState = &threadState{Values: json.RawMessage("{}"), Next: []string{}, Tasks: []taskState{}, Metadata: object{}, Interrupts: []interruptValue{}}
-
-// stateAt returns the state of a thread: the newest one if id is empty.
-func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
-	state, err := s.snapshotAt(ctx, t, id, ns, nested)
-	if err != nil || state.Checkpoint == nil || id == beforeFirst {
-		return state, err
-	}
-	thread, err := s.in(s.graphOf(t), t.ID, ns)
-	if err != nil {
-		return nil, err
-	}
-	return s.amongMoments(ctx, t, thread.At(id), ns, id, state)
-}
-
-// snapshotAt is stateAt without what led to it, which a history knows.
-func (s *Server) snapshotAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
-	g := s.graphOf(t)
-	if g == nil {
-		if id != "" {
-			return nil, notFound("Checkpoint %s not found", id)
-		}
-		return noState, nil
-	}
-	thread, err := s.in(g, t.ID, ns)
-	if err != nil {
-		return nil, err
-	}
-	if id == beforeFirst && ns == "" {
-		for first, err := range thread.History(ctx, graph.HistoryQuery{AllBranches: true, OldestFirst: true, Limit: 1}) {
-			if err != nil {
-				return nil, err
-			}
-			if opens(ns, first.Source, first.Step, first.Parent) {
-				return begun(t.ID, first), nil
-			}
-		}
-		return nil, notFound("Checkpoint %s not found", id)
-	}
-	thread = thread.At(id)
-	read := thread.State
-	if nested {
-		read = thread.Nested
-	}
-	snap, err := read(ctx)
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		if id != "" {
-			return nil, notFound("Checkpoint %s not found", id)
-		}
-		return noState, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return stateOf(snap, nested), nil
-}
-
-// amongMoments makes a state say what led to it as the history does. Of an older one only
-// its own line is looked at: where its parent asked something, the history has the
-// question in its stead.
-func (s *Server) amongMoments(ctx context.Context, t *db.Thread, thread *graph.Thread[json.RawMessage], ns, at string, state *threadState) (*threadState, error) {
-	list, err := moments(ctx, thread, t, ns, graph.HistoryQuery{AllBranches: at == ""}, "", 1, matching(nil, nil))
-	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && len(list) == 0 { // it was pruned meanwhile
-		return state, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	state.Parent = refTo(t.ID, shownNamespace(ns), list[0].Parent)
-	state.Metadata["source"] = jsonText(list[0].Source)
-	if inside(list[0].Source) {
-		state.Metadata["source"] = jsonText(string(checkpoint.SourceLoop))
-	}
-	return state, nil
-}
 
 // misfit returns what to say of a thread that its graph can't read: another graph
 // has written it, or another version of the program.
@@ -401,6 +295,9 @@ func (s *Server) updateState(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]any{"checkpoint": ref, "configurable": ref})
 }
 
+// inputNode is what LangGraph's checkpoints call whoever gives an input.
+const inputNode = "__input__"
+
 // edit updates the state of a thread from outside.
 func (s *Server) edit(ctx context.Context, g *served, thread string, values json.RawMessage, c *command, asNode string, at *checkpointRef) error {
 	update, err := updateOf(values, c)
@@ -421,8 +318,15 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 		return err
 	}
 	edit := graph.Edit[json.RawMessage]{Apply: graph.UpdateWith(update), AsNode: asNode}
+	from, err := s.at(ctx, t, thread, ns(at), id)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		err = notFound("Checkpoint %s not found", id)
+	}
+	if err != nil {
+		return err
+	}
 	apply := func() error {
-		_, err := atCheckpoint(t, id).BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit})
+		_, err := from.BulkEdit(ctx, []graph.Edit[json.RawMessage]{edit})
 		return err
 	}
 	if c != nil && c.Goto.set() {
@@ -433,7 +337,7 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 			return err
 		}
 	}
-	if asNode == "__input__" { // as LangGraph's own checkpoints call it
+	if asNode == inputNode {
 		asNode, edit.AsNode = graph.Start, graph.Start
 	}
 	if ns(at) != "" || asNode == graph.Start || asNode == graph.End {
@@ -444,8 +348,8 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 			return invalid("as_node: graph %q has no node %q; there are %s", g.name, asNode, strings.Join(g.Nodes(), ", "))
 		}
 	}
-	if asNode != "" && id == "" {
-		if id, err = s.unasked(ctx, g, thread, asNode); err != nil {
+	if asNode != "" && from == t {
+		if from, err = unasked(ctx, t, asNode); err != nil {
 			return err
 		}
 	}
@@ -456,27 +360,27 @@ func (s *Server) edit(ctx context.Context, g *served, thread string, values json
 	return err
 }
 
-// unasked returns the checkpoint of a thread before the questions that it waits
+// unasked returns a thread at the checkpoint before the questions that it waits
 // with, for an edit as a node which is none of those that ask: they asked about
 // another state, and are run again. What other tasks of the superstep have
-// finished is taken along. It is empty if nothing is asked.
-func (s *Server) unasked(ctx context.Context, g *served, thread, asNode string) (string, error) {
-	snap, err := s.on(g, thread).State(ctx)
+// finished is taken along. It is the thread as it is if nothing is asked.
+func unasked(ctx context.Context, t *graph.Thread[json.RawMessage], asNode string) (*graph.Thread[json.RawMessage], error) {
+	snap, err := t.State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		return "", nil
+		return t, nil
 	}
 	if err != nil || !slices.ContainsFunc(snap.Interrupts, func(q graph.Interrupted) bool { return q.When == "inside" }) {
-		return "", err
+		return t, err
 	}
 	if slices.ContainsFunc(snap.Tasks, func(t graph.TaskState) bool { return t.Node == asNode && len(t.Interrupts) > 0 }) {
-		return "", nil
+		return t, nil
 	}
 	for snap.Parent != "" && inside(snap.Source) {
-		if snap, err = s.on(g, thread).At(snap.Parent).State(ctx); err != nil {
-			return "", err
+		if snap, err = t.At(snap.Parent).State(ctx); err != nil {
+			return nil, err
 		}
 	}
-	return snap.Checkpoint, nil
+	return t.At(snap.Checkpoint), nil
 }
 
 // in returns a thread of a graph, or the run of a subgraph in it that has a namespace.
@@ -621,25 +525,25 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery)
 	}
 	b, done := s.budget(r)
 	defer done()
-	entries, err := moments(b.ctx, thread, t, ns(q.Checkpoint), graph.HistoryQuery{AllBranches: true}, q.Before.id, p.Limit, matching(q.Metadata, b))
+	entries, err := moments(b.ctx, thread, t, graph.HistoryQuery{AllBranches: true}, q.Before.id, p.Limit, matching(q.Metadata, b))
 	if err = b.or(err); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.Checkpoint == beforeFirst {
-			out = append(out, begun(t.ID, e))
-			continue
+	for i, e := range entries {
+		at := thread
+		if i == 0 && !e.input { // maybe as it is now
+			if at, err = s.at(b.ctx, thread, t.ID, ns(q.Checkpoint), e.Checkpoint); err != nil {
+				return err
+			}
+			e.at = ""
 		}
-		state, err := s.snapshotAt(b.ctx, t, e.Checkpoint, ns(q.Checkpoint), false)
+		state, err := show(b.ctx, at, e, false)
 		if err == nil {
 			err = b.spend(len(state.Values))
 		}
 		if err != nil {
 			return err
 		}
-		state.Parent = refTo(t.ID, ns(q.Checkpoint), e.Parent)
-		state.Metadata = metadataOf(e.Metadata, e.Source, e.Step)
-		state.Metadata["thread_id"] = jsonText(t.ID)
 		out = append(out, state)
 	}
 	return write(w, out)
@@ -650,101 +554,4 @@ func ns(c *checkpointRef) string {
 		return ""
 	}
 	return c.NS
-}
-
-// inside reports whether checkpoints of a source lie inside of a superstep.
-func inside(source string) bool {
-	switch checkpoint.Source(source) {
-	case checkpoint.SourceInterrupt, checkpoint.SourceResume, checkpoint.SourceVoid:
-		return true
-	}
-	return false
-}
-
-// moments returns the checkpoints of a history that clients are shown, newest
-// first: one for each superstep. Questions and answers inside of one have
-// checkpoints of their own; of these, the newest question's stands for the
-// superstep. Where an edit as a node leads stands for the edit, and an edit for the fork
-// that it begins with. Parents are among what is shown, [beforeFirst] too. What runs left that
-// were rolled back isn't.
-func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, ns string, q graph.HistoryQuery, before string, limit int, match func(json.RawMessage) bool) ([]entry, error) {
-	type child struct {
-		*entry
-		inside bool // of the superstep for which it stands
-	}
-	var out []*entry
-	waiting := map[string][]child{} // whose parent may be another, by the parent that they have
-	stands := map[string]*entry{}   // what stands for a superstep, by the checkpoints of that
-	edited := map[string]bool{}     // checkpoints that an edit follows
-	found := before == ""
-	var first *entry // of the oldest line that is shown
-	for e, err := range thread.History(ctx, q) {
-		if err != nil {
-			return nil, err
-		}
-		if len(out) >= limit && len(waiting) == 0 {
-			break
-		}
-		children := waiting[e.Checkpoint]
-		delete(waiting, e.Checkpoint)
-		question := checkpoint.Source(e.Source) == checkpoint.SourceInterrupt
-		opening := opens(ns, e.Source, e.Step, e.Parent)
-		e.Source, e.Parent = asShown(ns, e.Source, e.Step, e.Parent)
-		planned := checkpoint.Source(e.Source) == checkpoint.SourceLoop && len(e.Nodes) == 0 && e.Parent != "" && !opening // where an edit as a node leads
-		if planned {
-			e.Source = string(checkpoint.SourceUpdate)
-		}
-		metadata := metadataOf(e.Metadata, e.Source, e.Step)
-		gone := slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
-		begins := checkpoint.Source(e.Source) == checkpoint.SourceFork && edited[e.Checkpoint]
-		if checkpoint.Source(e.Source) == checkpoint.SourceUpdate {
-			edited[e.Parent] = true
-		}
-		if by := stands[e.Checkpoint]; by != nil || begins || gone || inside(e.Source) && !question {
-			for _, c := range children {
-				if by != nil && !c.inside {
-					c.Parent = by.Checkpoint
-					continue
-				}
-				if c.inside && !inside(e.Source) {
-					c.Source, c.inside = e.Source, planned // the superstep's own
-				}
-				if c.Parent = e.Parent; e.Parent != "" {
-					waiting[e.Parent] = append(waiting[e.Parent], c)
-				}
-			}
-			if (inside(e.Source) || planned) && by != nil && stands[e.Parent] == nil {
-				stands[e.Parent] = by
-			}
-			found = found || e.Checkpoint == before
-			continue
-		}
-		if (question || planned) && stands[e.Parent] == nil {
-			stands[e.Parent] = &e
-		}
-		if opening {
-			first = &e
-		}
-		if !found {
-			found = e.Checkpoint == before
-			continue
-		}
-		if len(out) >= limit || !match(metadata.raw()) {
-			continue
-		}
-		out = append(out, &e)
-		if e.Parent != "" {
-			waiting[e.Parent] = append(waiting[e.Parent], child{&e, question || planned})
-		}
-	}
-	if first != nil && found && len(out) < limit && match(metadataOf(first.Metadata, string(checkpoint.SourceInput), -1).raw()) {
-		start := *first
-		start.Checkpoint, start.Parent, start.Source, start.Step, start.Nodes = beforeFirst, "", string(checkpoint.SourceInput), -1, nil
-		out = append(out, &start)
-	}
-	entries := make([]entry, len(out))
-	for i, e := range out {
-		entries[i] = *e
-	}
-	return entries, nil
 }

@@ -291,7 +291,10 @@ func newThread(id string, metadata object) *db.Thread {
 // seed gives a new thread a history.
 func (s *Server) seed(ctx context.Context, t *db.Thread, steps []superstep) error {
 	g := s.graphOf(t)
-	for _, step := range steps {
+	for i, step := range steps {
+		if i+1 < len(steps) && as(step, inputNode) && as(steps[i+1], graph.Start) {
+			continue // LangGraph's clients give an input twice: that is where it is taken in
+		}
 		for _, u := range step.Updates {
 			if err := s.edit(ctx, g, t.ID, u.Values, u.Command, u.AsNode, nil); err != nil {
 				return err
@@ -299,6 +302,11 @@ func (s *Server) seed(ctx context.Context, t *db.Thread, steps []superstep) erro
 		}
 	}
 	return nil
+}
+
+// as reports whether a superstep is one update, as that node.
+func as(step superstep, node string) bool {
+	return len(step.Updates) == 1 && step.Updates[0].AsNode == node
 }
 
 func (s *Server) getThread(w http.ResponseWriter, r *http.Request) error {

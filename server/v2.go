@@ -203,13 +203,20 @@ func (s *Server) v2Start(r *http.Request, thread string, raw json.RawMessage) (a
 	return s.v2Begin(r, thread, b)
 }
 
+// v2Began is what the client is told of a run that it has started.
+type v2Began struct {
+	RunID    string   `json:"run_id"`
+	ThreadID string   `json:"thread_id,omitempty"`
+	Warnings []string `json:"warnings,omitempty"` // of what was left out
+}
+
 // v2Begin starts a run whose events clients will come for.
-func (s *Server) v2Begin(r *http.Request, thread string, b *runBody) (any, error) {
+func (s *Server) v2Begin(r *http.Request, thread string, b *runBody) (*v2Began, error) {
 	run, err := s.start(r, thread, b)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"run_id": run.ID}, nil
+	return &v2Began{RunID: run.ID, Warnings: b.left}, nil
 }
 
 // commandOf reads an input that is one of LangGraph's commands, as its own
@@ -363,7 +370,7 @@ func (s *Server) v2Fork(r *http.Request, thread string, raw json.RawMessage) (an
 	if _, err := checkID("checkpoint", p.CheckpointID); err != nil {
 		return nil, err
 	}
-	if _, err := s.snapshotAt(r.Context(), t, p.CheckpointID, "", false); err != nil {
+	if _, err := s.stateAt(r.Context(), t, p.CheckpointID, "", false); err != nil {
 		if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusNotFound {
 			return nil, &refusal{"no_such_checkpoint", f.text}
 		}
@@ -381,7 +388,7 @@ func (s *Server) v2Fork(r *http.Request, thread string, raw json.RawMessage) (an
 	if err != nil {
 		return nil, err
 	}
-	result.(map[string]string)["thread_id"] = thread
+	result.ThreadID = thread
 	return result, nil
 }
 
@@ -474,7 +481,7 @@ func (s *Server) v2Checkpoints(r *http.Request, thread string, raw json.RawMessa
 	}
 	list := []summary{}
 	if g := s.graphOf(t); g != nil && page.Limit > 0 {
-		entries, err := moments(ctx, s.on(g, thread), t, "", graph.HistoryQuery{AllBranches: true}, p.Before, page.Limit, matching(nil, nil))
+		entries, err := moments(ctx, s.on(g, thread), t, graph.HistoryQuery{AllBranches: true}, p.Before, page.Limit, matching(nil, nil))
 		if err != nil {
 			return nil, err
 		}

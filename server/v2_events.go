@@ -198,7 +198,10 @@ func (l *live) checkpoint() error {
 		return nil
 	}
 	l.pending = nil
-	source, parent := asShown(place(*ev), ev.Source, ev.Step, ev.Parent)
+	source, parent := ev.Source, ev.Parent
+	if takes(source, ev.Checkpoint, parent, ev.Next) {
+		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
+	}
 	data := map[string]any{"id": ev.Checkpoint, "step": ev.Step, "source": source}
 	if parent != "" {
 		data["parent_id"] = parent

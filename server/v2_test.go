@@ -512,7 +512,7 @@ func TestWhatIsWrongWithACommandIsAnAnswer(t *testing.T) {
 		{"subscription.subscribe", object{"channels": []string{"values"}}, "not_supported"},
 		{"run.start", object{"input": object{}}, "invalid_argument"},
 		{"run.start", object{"assistant_id": "nobody", "input": object{}}, "invalid_argument"},
-		{"run.start", object{"assistant_id": "booking", "input": object{"planet": "Mars"}}, "invalid_argument"},
+		{"run.start", object{"assistant_id": "booking", "input": object{"city": 5}}, "invalid_argument"},
 		{"run.start", object{"assistant_id": "booking", "input": object{}, "multitask_strategy": "panic"}, "invalid_argument"},
 		{"input.respond", object{}, "invalid_argument"},
 		{"input.respond", object{"interrupt_id": "x", "response": 1}, "no_such_interrupt"},

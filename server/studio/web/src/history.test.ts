@@ -14,10 +14,11 @@ test("what led to the newest state is told from other branches", () => {
   ]);
 });
 
-test("what a thread began with is its first moment", () => {
-  const before = "00000000-0000-0000-0000-000000000000";
-  const history = [state("b", "a"), state("a", before, ["x"]), state(before, null, ["__start__"], "input")];
-  expect(moments(history, history[0]).map((m) => [m.id, titleOf(m), m.first, m.current])).toEqual([["a", "Input", true, true], ["b", "x", false, true]]);
+test("an input is one moment", () => {
+  const before = (n: number) => `01a21a14-c3e9-8917-9076-19b20000000${n}`;
+  const history = [state("d", "c"), state("c", before(2), ["y"]), state(before(2), "b", ["__start__"], "input"), state("b", "a"), state("a", before(1), ["x"]), state(before(1), null, ["__start__"], "input")];
+  expect(moments(history, history[0]).map((m) => [m.id, titleOf(m), m.first, m.current])).toEqual([["a", "Input", true, true], ["b", "x", false, true], ["c", "Input", false, true], ["d", "y", false, true]]);
+  expect(moments(history.slice(0, 2), history[0]).map((m) => [m.id, m.first])).toEqual([["c", false], ["d", false]]);
 });
 
 test("a history whose beginning is not there yet is shown", () => {

@@ -21,12 +21,20 @@ export type Moment = {
   first: boolean; // nothing was before
 };
 
-// withInputs shows what a thread began with as its first moment, where LangGraph has two:
-// one before it was taken in, and one after.
+// beforeInput reports whether a checkpoint is one that the server shows before an input is
+// taken in: a UUID of version 8.
+const beforeInput = (c: State["parent_checkpoint"] | undefined) => c?.checkpoint_id?.[14] === "8";
+
+// withInputs shows an input as one moment, where LangGraph has two: one before it was taken
+// in, and one after.
 function withInputs(history: State[]): State[] {
-  const beforeFirst = "00000000-0000-0000-0000-000000000000";
-  return history.filter((s) => s.checkpoint?.checkpoint_id !== beforeFirst).map((s) =>
-    s.parent_checkpoint?.checkpoint_id === beforeFirst ? { ...s, parent_checkpoint: null, metadata: { ...(s.metadata as object), source: "input" } as State["metadata"] } : s);
+  const before = new Map(history.filter((s) => beforeInput(s.checkpoint)).map((s) => [s.checkpoint!.checkpoint_id, s]));
+  return history.filter((s) => !beforeInput(s.checkpoint)).map((s) => {
+    if (!beforeInput(s.parent_checkpoint)) return s;
+    const source = sourceOf(s) === "loop" ? "input" : sourceOf(s);
+    const input = before.get(s.parent_checkpoint!.checkpoint_id); // undefined if it is not loaded
+    return { ...s, parent_checkpoint: input ? input.parent_checkpoint : s.parent_checkpoint, metadata: { ...(s.metadata as object), source } as State["metadata"] };
+  });
 }
 
 // moments puts a history in order of time and says which of it led to the newest

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// LangGraph's server leaves out what it doesn't know of an input, a configuration or a
+// breakpoint, and its clients send such things. So does this one, and says so in the header
+// Warning; what doesn't fit is refused nevertheless. Who sends "Prefer: handling=strict" (RFC
+// 7240), as package client does, is told of a mistake.
+
+// strict reports whether a client wants to be told of what isn't known.
+func strict(r *http.Request) bool {
+	for _, v := range r.Header.Values("Prefer") {
+		for p := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(p), "handling=strict") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leaveOut removes from a request what its graph doesn't know.
+func (b *runBody) leaveOut(g *served) error {
+	raw, err := g.JSONSchema(graph.JSONInput)
+	if err != nil {
+		return err
+	}
+	var shape jsonschema.Schema
+	if err := json.Unmarshal(raw, &shape); err != nil {
+		return err
+	}
+	if input := objectOf(b.Input); input != nil && shape.Properties != nil && closed(&shape) {
+		n := len(input)
+		for _, name := range slices.Sorted(maps.Keys(input)) {
+			if shape.Properties[name] == nil {
+				delete(input, name)
+				b.warn("input: unknown field %q", name)
+			}
+		}
+		if len(input) < n {
+			b.Input = input.raw()
+		}
+	}
+	for _, points := range []struct {
+		what string
+		list *names
+	}{{"interrupt_before", &b.InterruptBefore}, {"interrupt_after", &b.InterruptAfter}} {
+		*points.list = slices.DeleteFunc(slices.Clone(*points.list), func(node string) bool {
+			unknown := node != "*" && !slices.Contains(g.Nodes(), node)
+			if unknown {
+				b.warn("%s: graph %q has no node %q", points.what, g.name, node)
+			}
+			return unknown
+		})
+	}
+	config, err := configShapeOf(g)
+	if config == nil || err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		what string
+		all  *object
+	}{{"config.configurable", &b.Config.Configurable}, {"context", &b.Context}} {
+		kept := maps.Clone(*part.all)
+		for _, name := range slices.Sorted(maps.Keys(kept)) {
+			if !config.takes(name) && !ofServer(name) && !ofProtocol(name) {
+				delete(kept, name)
+				b.warn("%s: unknown field %q", part.what, name)
+			}
+		}
+		*part.all = kept
+	}
+	return nil
+}
+
+// maxWarnings bounds what a client is told of.
+const maxWarnings = 10
+
+func (b *runBody) warn(format string, args ...any) {
+	if len(b.left) < maxWarnings {
+		b.left = append(b.left, fmt.Sprintf("%.200s was left out", fmt.Sprintf(format, args...)))
+	}
+}
+
+// warned tells a client of what was left out (RFC 7234, 5.5).
+func warned(w http.ResponseWriter, b *runBody) {
+	for _, text := range b.left {
+		w.Header().Add("Warning", `299 superstep `+quotedString(text))
+	}
+}
+
+// quotedString writes a text as HTTP's headers quote it, in ASCII.
+func quotedString(text string) string {
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			out.WriteByte('\\')
+			out.WriteRune(r)
+		case r < ' ' || r > '~':
+			out.WriteByte('?')
+		default:
+			out.WriteRune(r)
+		}
+	}
+	out.WriteByte('"')
+	return out.String()
+}

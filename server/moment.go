@@ -1,0 +1,356 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+)
+
+// LangGraph's clients know a thread by its moments: one for each superstep, and one
+// before each input is taken in. Here a superstep that asks has checkpoints of its questions
+// and answers beside its own, whose ID the moment has; and what took an input in is one
+// checkpoint, with a moment before it that is stored nowhere.
+
+// beforeInput returns the ID of the moment before a checkpoint that took an input in: the
+// checkpoint's, as a UUID of version 8 where it is one of version 7.
+func beforeInput(id string) string {
+	if len(id) != 36 || id[14] != '7' {
+		return ""
+	}
+	return id[:14] + "8" + id[15:]
+}
+
+// takenAt returns the checkpoint that took in what was given at a moment; empty if there
+// is none.
+func takenAt(moment string) string {
+	if len(moment) != 36 || moment[14] != '8' {
+		return ""
+	}
+	return moment[:14] + "7" + moment[15:]
+}
+
+// takes reports whether a checkpoint has taken an input in, or what an edit began its
+// thread with, and so is shown as two moments.
+func takes(source, id, parent string, next []string) bool {
+	switch checkpoint.Source(source) {
+	case checkpoint.SourceInput:
+	case checkpoint.SourceUpdate:
+		if parent != "" || len(next) == 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	return beforeInput(id) != ""
+}
+
+// inside reports whether checkpoints of a source lie inside of a superstep.
+func inside(source string) bool {
+	switch checkpoint.Source(source) {
+	case checkpoint.SourceInterrupt, checkpoint.SourceResume, checkpoint.SourceVoid:
+		return true
+	}
+	return false
+}
+
+// at returns a thread, or the run of a subgraph in it, at the moment that a client names:
+// at the newest of the questions that the superstep asked, if it did, and as it is now if
+// that is the newest of it all.
+func (s *Server) at(ctx context.Context, t *graph.Thread[json.RawMessage], thread, ns, id string) (*graph.Thread[json.RawMessage], error) {
+	log := checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: namedNamespace(ns)}
+	if taken := takenAt(id); taken != "" {
+		for e, err := range t.At(taken).History(ctx, graph.HistoryQuery{Limit: 1}) {
+			switch {
+			case err != nil:
+				return nil, err
+			case !takes(e.Source, e.Checkpoint, e.Parent, e.Next):
+				return nil, checkpoint.ErrNotFound
+			case e.Parent == "":
+				return t.At(graph.Start), nil
+			}
+			return t.At(e.Parent), nil
+		}
+		return nil, checkpoint.ErrNotFound
+	}
+	if id == "" {
+		return t, nil
+	}
+	first, err := s.store.Get(ctx, log, checkpoint.ID(id))
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return t.At(id), nil // which says so
+	}
+	if err != nil {
+		return nil, err
+	}
+	asked, last := id, first.ID
+	for rec, err := range s.store.Records(ctx, checkpoint.Query{Log: log, Branch: first.Branch, From: first.Seq + 1, Meta: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if !inside(string(rec.Source)) {
+			break
+		}
+		if last = rec.ID; rec.Source == checkpoint.SourceInterrupt {
+			asked = string(rec.ID)
+		}
+	}
+	if head, _, err := s.store.Head(ctx, log); err == nil && head.ID == last {
+		return t, nil
+	}
+	return t.At(asked), nil
+}
+
+// moment is a checkpoint as clients know it.
+type moment struct {
+	entry
+	at    string // the checkpoint whose state it has; empty before a thread's first
+	input bool   // something is to be taken in there
+}
+
+// stateAt returns the state of a thread: the newest one if id is empty.
+func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
+	state, err := s.lookUp(ctx, t, id, ns, nested)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		if id != "" {
+			return nil, notFound("Checkpoint %s not found", id)
+		}
+		return noState, nil
+	}
+	return state, err
+}
+
+func (s *Server) lookUp(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
+	g := s.graphOf(t)
+	if g == nil {
+		return nil, checkpoint.ErrNotFound
+	}
+	thread, err := s.in(g, t.ID, ns)
+	if err != nil {
+		return nil, err
+	}
+	all := matching(nil, nil)
+	if taken := takenAt(id); taken != "" {
+		list, err := moments(ctx, thread.At(taken), t, graph.HistoryQuery{}, taken, 1, all)
+		if err == nil && (len(list) == 0 || list[0].Checkpoint != id) {
+			err = checkpoint.ErrNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+		return show(ctx, thread, list[0], nested)
+	}
+	at, err := s.at(ctx, thread, t.ID, ns, id)
+	if err != nil {
+		return nil, err
+	}
+	state, err := show(ctx, at, moment{}, nested)
+	if err != nil {
+		return nil, err
+	}
+	// What led to it is said as the history says it. Of an older one only its own line is looked at.
+	list, err := moments(ctx, at, t, graph.HistoryQuery{AllBranches: id == ""}, "", 1, all)
+	if err == nil && len(list) > 0 {
+		list[0].described(state, t.ID, state.Checkpoint.NS)
+	}
+	if errors.Is(err, checkpoint.ErrNotFound) { // it was pruned meanwhile
+		err = nil
+	}
+	return state, err
+}
+
+// show returns a moment of a thread with its state; of the zero moment the state alone.
+func show(ctx context.Context, thread *graph.Thread[json.RawMessage], m moment, nested bool) (*threadState, error) {
+	if m.at != "" {
+		thread = thread.At(m.at)
+	} else if m.input {
+		thread = thread.At(graph.Start)
+	}
+	read := thread.State
+	if nested {
+		read = thread.Nested
+	}
+	snap, err := read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state := stateOf(snap, nested)
+	if m.Checkpoint != "" {
+		m.described(state, snap.Thread, shownNamespace(snap.Namespace))
+	}
+	return state, nil
+}
+
+// described makes a state say of itself what the history says.
+func (m *moment) described(state *threadState, thread, ns string) {
+	state.Checkpoint, state.Parent = refTo(thread, ns, m.Checkpoint), refTo(thread, ns, m.Parent)
+	state.Metadata = metadataOf(m.Metadata, m.Source, m.Step)
+	state.Metadata["thread_id"] = jsonText(thread)
+	if m.input {
+		state.CreatedAt, state.Next, state.Interrupts = new(instant(m.CreatedAt)), []string{graph.Start}, []interruptValue{}
+		state.Tasks = []taskState{{ID: m.Checkpoint, Name: graph.Start, Path: []any{"__pregel_pull", graph.Start}, Interrupts: []interruptValue{}, Result: json.RawMessage("null")}}
+	}
+}
+
+// moments returns the checkpoints of a history that clients are shown, newest
+// first. Of those inside of a superstep the newest question's stands for the
+// superstep. Where an edit as a node leads stands for the edit, and an edit for the fork
+// that it begins with. Parents are among what is shown. What runs left that
+// were rolled back isn't.
+func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.Thread, q graph.HistoryQuery, before string, limit int, match func(json.RawMessage) bool) ([]moment, error) {
+	type child struct {
+		*moment
+		inside bool // of the superstep for which it stands
+		asked  bool // whose ID it still has to get
+		hidden bool // of it only the ID is asked for
+	}
+	var out []*moment
+	waiting := map[string][]child{}  // whose parent may be another, by the parent that they have
+	stands := map[string]*moment{}   // what stands for a superstep, by the checkpoints of that
+	parents := map[*moment]*moment{} // whose ID may be another
+	edited := map[string]bool{}      // checkpoints that an edit follows
+	found := before == ""
+	visit := func(m *moment, taken bool) {
+		children := waiting[m.Checkpoint]
+		delete(waiting, m.Checkpoint)
+		question := checkpoint.Source(m.Source) == checkpoint.SourceInterrupt
+		planned := checkpoint.Source(m.Source) == checkpoint.SourceLoop && len(m.Nodes) == 0 && m.Parent != "" && !taken // where an edit as a node leads
+		if planned {
+			m.Source = string(checkpoint.SourceUpdate)
+		}
+		metadata := metadataOf(m.Metadata, m.Source, m.Step)
+		gone := slices.Contains(t.RolledBack, textOf(metadata["run_id"]))
+		begins := checkpoint.Source(m.Source) == checkpoint.SourceFork && edited[m.Checkpoint]
+		if checkpoint.Source(m.Source) == checkpoint.SourceUpdate {
+			edited[m.Parent] = true
+		}
+		if by := stands[m.Checkpoint]; by != nil || begins || gone || inside(m.Source) && !question {
+			for _, c := range children {
+				if by != nil && !c.inside {
+					parents[c.moment] = by
+					continue
+				}
+				if c.asked && !inside(m.Source) {
+					c.Checkpoint, c.asked = m.Checkpoint, false
+					if c.hidden {
+						continue
+					}
+				}
+				if c.inside && !inside(m.Source) {
+					c.Source, c.inside = m.Source, planned // the superstep's own
+				}
+				if c.Parent = m.Parent; m.Parent != "" {
+					waiting[m.Parent] = append(waiting[m.Parent], c)
+				}
+			}
+			if (inside(m.Source) || planned) && by != nil && stands[m.Parent] == nil {
+				stands[m.Parent] = by
+			}
+			found = found || m.Checkpoint == before
+			return
+		}
+		for _, c := range children {
+			parents[c.moment] = m
+		}
+		if (question || planned) && stands[m.Parent] == nil {
+			stands[m.Parent] = m
+		}
+		shown := found && len(out) < limit && match(metadata.raw())
+		found = found || m.Checkpoint == before
+		if shown {
+			out = append(out, m)
+		}
+		if (shown || question) && m.Parent != "" {
+			waiting[m.Parent] = append(waiting[m.Parent], child{m, question || planned, question, !shown})
+		}
+	}
+	for e, err := range thread.History(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		if len(out) >= limit && len(waiting) == 0 {
+			break
+		}
+		if !takes(e.Source, e.Checkpoint, e.Parent, e.Next) {
+			visit(&moment{entry: e, at: e.Checkpoint}, false)
+			continue
+		}
+		input := &moment{entry: e, at: e.Parent, input: true}
+		input.Checkpoint, input.Source, input.Step, input.Nodes = beforeInput(e.Checkpoint), string(checkpoint.SourceInput), e.Step-1, nil
+		if e.Parent = input.Checkpoint; e.Source == string(checkpoint.SourceInput) {
+			e.Source = string(checkpoint.SourceLoop)
+		}
+		visit(&moment{entry: e, at: e.Checkpoint}, true)
+		visit(input, false)
+	}
+	for m, parent := range parents {
+		m.Parent = parent.Checkpoint
+	}
+	list := make([]moment, len(out))
+	for i, m := range out {
+		list[i] = *m
+	}
+	return list, nil
+}
+
+// newest stands for the ID of a thread's newest moment, in [Server.momentAt].
+const newest = "newest"
+
+// momentAt returns a moment of a thread that a run tells of; without an ID, what is before
+// everything.
+func (s *Server) momentAt(ctx context.Context, t *db.Thread, g *served, ns, id string) (*threadState, error) {
+	if id == "" {
+		thread, err := s.in(g, t.ID, ns)
+		if err != nil {
+			return nil, err
+		}
+		snap, err := thread.At(graph.Start).State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return stateOf(snap, false), nil
+	}
+	if id == newest {
+		id = ""
+	}
+	return s.stateAt(ctx, t, id, ns, false)
+}
+
+// passage follows the checkpoints of a run, to name the moments that they are of.
+type passage struct {
+	store  checkpoint.Store
+	thread string
+	known  map[string]string // moments, by checkpoint
+}
+
+// show makes the parent of a checkpoint a moment.
+func (p *passage) show(ctx context.Context, ev *graph.Event) error {
+	log := checkpoint.Log{Thread: checkpoint.ThreadID(p.thread), Namespace: namedNamespace(place(*ev))}
+	parent := ev.Parent
+	for parent != "" && p.known[parent] == "" { // of an earlier run
+		rec, err := p.store.Get(ctx, log, checkpoint.ID(parent))
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if !inside(string(rec.Source)) {
+			break
+		}
+		parent = string(rec.Parent)
+	}
+	if known := p.known[parent]; known != "" {
+		delete(p.known, parent) // a checkpoint of the run has one after it
+		parent = known
+	}
+	ev.Parent, p.known[ev.Checkpoint] = parent, ev.Checkpoint
+	if inside(ev.Source) {
+		p.known[ev.Checkpoint] = parent
+	}
+	return nil
+}

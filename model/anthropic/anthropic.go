@@ -33,6 +33,12 @@
 // doesn't have, and its Description, which goes into it. Anthropic takes a part
 // of JSON Schema and wants additionalProperties to be false.
 //
+// # The cache of prompts
+//
+// Each of [model.Request.Cache] is a cache_control on the last block before it that can
+// have one. What was read from the cache, and written to it, is in the answer's usage.
+// The API keeps nothing below a length of some thousand tokens.
+//
 // # Answers
 //
 // Tools that the server runs, such as its search of the web, are turned on by Extra,

@@ -321,6 +321,13 @@ func TestEveryConversationIsSentAsTheAPITakesIt(t *testing.T) {
 						req.Stop = []string{"END"}
 					}
 				}
+				req.Cache = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.CachePoint {
+					if rapid.IntRange(0, 3).Draw(t, "tools") == 0 {
+						return model.CachePoint{Tools: true}
+					}
+					i := rapid.IntRange(0, len(req.Messages)-1).Draw(t, "message")
+					return model.CachePoint{Message: i, Parts: rapid.IntRange(0, len(req.Messages[i].Parts)).Draw(t, "parts")}
+				}), 0, model.MaxCachePoints).Draw(t, "cache")
 				streamed := rapid.Bool().Draw(t, "streamed")
 				s := &strict.Server{Check: p.check, Answers: []string{p.whole[1]}}
 				if streamed {
@@ -349,7 +356,7 @@ func TestWhatStrictServersRefuse(t *testing.T) {
 			return p.check(r, body)
 		}, Answers: []string{p.whole[1]}}
 		call := chat.ToolCall{ID: "c1", Name: "weather", Args: "{}"}
-		req := &model.Request{Messages: []chat.Message{chat.System("s"), chat.User("hi"), chat.AI("x", call), chat.ResultText(call, "y")}, Tools: []chat.ToolSpec{weather}, ToolChoice: "weather"}
+		req := &model.Request{Messages: []chat.Message{chat.System("s"), chat.User("hi"), chat.AI("x", call), chat.ResultText(call, "y")}, Tools: []chat.ToolSpec{weather}, ToolChoice: "weather", Cache: []model.CachePoint{{Tools: true}}}
 		if _, err := p.open(s).Generate(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
@@ -381,6 +388,9 @@ func TestWhatStrictServersRefuse(t *testing.T) {
 		{"anthropic", `"text":"hi"`, `"text":" "`, "white space"},
 		{"anthropic", `"type":"text","text":"hi"`, `"type":"text","text":"hi","title":"t"`, "a text with title"},
 		{"anthropic", `"max_tokens":16384`, `"max_tokens":0`, "max_tokens"},
+		{"anthropic", `"text":"s"`, `"text":"s","cache_control":{"type":"ephemeral","ttl":"2h"}`, "cache_control"},
+		{"anthropic", `"text":"x"`, `"text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}`, "after one of five minutes"},
+		{"anthropic", `{"type":"text","text":"hi"}`, strings.Repeat(`{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}},`, 4) + `{"type":"text","text":"hi"}`, "5 breakpoints"},
 		{"gemini", `{`, `{"system_instruction":null,`, "unknown field"},
 		{"gemini", `"functionResponse":{"id":"c1"`, `"functionResponse":{"id":"c2"`, `"c2"`},
 		{"gemini", `"role":"model"`, `"role":"user"`, "role"},

@@ -2,7 +2,7 @@
 //
 // A [Model] takes a [Request] and answers with a message, whole or in chunks as
 // they come. The packages openai, anthropic and gemini below it implement it over the
-// vendors' APIs, scripted implements it for tests; a function is one with
+// vendors' APIs, azure, vertex and bedrock where clouds run their models, scripted implements it for tests; a function is one with
 // [Func]. [Retry], [Fallback], [RateLimit], [Cached], [Budgeted] and [Logged] wrap
 // any model. [Generate] asks for an answer in the form of a Go type.
 package model

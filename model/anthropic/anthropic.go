@@ -128,12 +128,13 @@ func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t
 // The model never repeats a request by itself: see [model.Retry]. A redirect to
 // another server isn't followed: it would get the key.
 func New(modelName string, opts ...Option) *Model {
-	s := settings{Key: os.Getenv("ANTHROPIC_API_KEY"), BaseURL: os.Getenv("ANTHROPIC_BASE_URL")}
+	var s settings
 	for _, o := range opts {
 		o(&s)
 	}
-	if s.BaseURL == "" {
-		s.BaseURL = defaultBaseURL
+	if s.Cloud == nil {
+		s.Key = cmp.Or(s.Key, os.Getenv("ANTHROPIC_API_KEY"))
+		s.BaseURL = cmp.Or(s.BaseURL, os.Getenv("ANTHROPIC_BASE_URL"), defaultBaseURL)
 	}
 	m := &Model{name: modelName, defaults: s.Defaults, table: s.TableOf()}
 	header := map[string]string{"Anthropic-Version": version}
@@ -141,7 +142,7 @@ func New(modelName string, opts ...Option) *Model {
 		header["X-Api-Key"] = s.Key
 	}
 	m.api, m.err = s.API(provider, header, failure)
-	if m.err == nil && s.Key == "" && s.Header.Get("Authorization") == "" && s.Header.Get("X-Api-Key") == "" {
+	if m.err == nil && s.Cloud == nil && s.Key == "" && s.Header.Get("Authorization") == "" && s.Header.Get("X-Api-Key") == "" {
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set ANTHROPIC_API_KEY or use anthropic.APIKey"}
 	}
 	return m

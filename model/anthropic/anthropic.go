@@ -145,6 +145,9 @@ func New(modelName string, opts ...Option) *Model {
 	if m.err == nil && s.Cloud == nil && s.Key == "" && s.Header.Get("Authorization") == "" && s.Header.Get("X-Api-Key") == "" {
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set ANTHROPIC_API_KEY or use anthropic.APIKey"}
 	}
+	if m.err == nil && s.Cloud == nil {
+		m.api.Mend = "check the key, which is of anthropic.APIKey or ANTHROPIC_API_KEY"
+	}
 	return m
 }
 

@@ -482,7 +482,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		{400, typed("invalid_request_error", "input length and `max_tokens` exceed context limit"), model.ErrorContextLength, "limit"},
 		{400, typed("invalid_request_error", "Your credit balance is too low to access the API"), model.ErrorQuota, "credit"},
 		{400, typed("invalid_request_error", "Output blocked by content filtering policy"), model.ErrorFilter, "policy"},
-		{401, typed("authentication_error", "invalid x-api-key: "+key), model.ErrorAuth, "[redacted]"},
+		{401, typed("authentication_error", "invalid x-api-key: "+key), model.ErrorAuth, "[redacted]; check the key, which is of anthropic.APIKey or ANTHROPIC_API_KEY"},
 		{402, typed("billing_error", "pay"), model.ErrorQuota, "pay"},
 		{403, typed("permission_error", "no"), model.ErrorAuth, "no"},
 		{404, typed("not_found_error", "model: x"), model.ErrorNotFound, "model: x"},

@@ -81,7 +81,7 @@ func (a Account) cloud() *vendor.Cloud {
 		return c
 	}
 	key := a.APIKey
-	if a.Config == nil {
+	if a.Config == nil || a.Config.Credentials == nil {
 		key = strings.TrimSpace(cmp.Or(key, os.Getenv("AWS_BEARER_TOKEN_BEDROCK")))
 	}
 	if key != "" {

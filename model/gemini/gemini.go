@@ -131,6 +131,9 @@ func New(modelName string, opts ...Option) *Model {
 	if m.err == nil && s.Cloud == nil && s.Key == "" {
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set GEMINI_API_KEY or GOOGLE_API_KEY, or use gemini.APIKey"}
 	}
+	if m.err == nil && s.Cloud == nil {
+		m.api.Mend = "check the key, which is of gemini.APIKey, GOOGLE_API_KEY or GEMINI_API_KEY"
+	}
 	return m
 }
 

@@ -178,6 +178,9 @@ func newModel(name string, s *settings) *Model {
 	if m.api, m.err = s.API(provider, header, m.refused); m.err != nil {
 		return m
 	}
+	if s.Cloud == nil && !m.noKey { // without a key, what is refused says so
+		m.api.Mend = "check the key, which is of openai.APIKey or OPENAI_API_KEY"
+	}
 	m.reasoning = reasoningOf(m.api.Host())
 	if s.reasoning != nil {
 		m.reasoning = *s.reasoning

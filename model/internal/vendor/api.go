@@ -69,6 +69,9 @@ type API struct {
 	// error in a stream, whose status is 0.
 	Refused func(status int, body []byte) *model.Error
 
+	// Mend says what to do about credentials that are refused; "" says nothing.
+	Mend string
+
 	base    *url.URL
 	header  http.Header
 	client  *http.Client
@@ -84,7 +87,7 @@ type API struct {
 func (s *Settings) API(provider string, auth map[string]string, refused func(status int, body []byte) *model.Error) (*API, *model.Error) {
 	a := &API{Provider: provider, Refused: refused, header: http.Header{}, idle: s.Idle, hook: s.Hook, cloud: s.Cloud, most: maxAnswer}
 	if s.Cloud != nil {
-		a.Provider = s.Cloud.Name
+		a.Provider, a.Mend = s.Cloud.Name, s.Cloud.Mend
 		if s.Cloud.Err != nil {
 			return nil, s.Cloud.Err
 		}
@@ -264,8 +267,11 @@ const maxErrorBody = 1 << 20
 func (ans *Answer) refused(status int) error {
 	body, _ := io.ReadAll(io.LimitReader(ans.body, maxErrorBody)) // the status alone says enough
 	e := ans.api.Refused(status, body)
-	if c := ans.api.cloud; c != nil {
-		c.refused(e, ans.Header, body)
+	if c := ans.api.cloud; c != nil && c.Refused != nil {
+		c.Refused(e, ans.Header, body)
+	}
+	if e.Kind == model.ErrorAuth && ans.api.Mend != "" {
+		e.Message = strings.TrimPrefix(e.Message+"; "+ans.api.Mend, "; ")
 	}
 	e.Status = status
 	e.RequestID = requestID(ans.Header)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/superstep-dev/superstep/model"
 )
@@ -48,15 +47,6 @@ func (c *Cloud) prepare(r *http.Request, body []byte) error {
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Body, err = r.GetBody()
 	return err
-}
-
-func (c *Cloud) refused(e *model.Error, header http.Header, body []byte) {
-	if c.Refused != nil {
-		c.Refused(e, header, body)
-	}
-	if e.Kind == model.ErrorAuth {
-		e.Message = strings.TrimPrefix(e.Message+"; "+c.Mend, "; ")
-	}
 }
 
 // NoCredentials is the error of credentials that can't be had. Status is what the server

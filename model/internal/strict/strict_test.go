@@ -369,9 +369,14 @@ func conversation(t *rapid.T) []chat.Message {
 
 // Whatever was said, and by whatever model, each provider is sent what it takes.
 func TestEveryConversationIsSentAsTheAPITakesIt(t *testing.T) {
-	for _, p := range providers {
-		t.Run(p.name, func(t *testing.T) {
+	groups := map[string][]provider{"clouds": clouds()} // which are sent what the vendors are
+	for _, p := range vendors {
+		groups[p.name] = []provider{p}
+	}
+	for name, group := range groups {
+		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
+				p := group[rapid.IntRange(0, len(group)-1).Draw(t, "provider")]
 				req := &model.Request{Messages: conversation(t), Tools: []chat.ToolSpec{weather, {Name: "now"}}}
 				req.ToolChoice = rapid.SampledFrom([]model.ToolChoice{model.ToolAuto, model.ToolNone, model.ToolRequired, "now"}).Draw(t, "choice")
 				if rapid.Bool().Draw(t, "output") {

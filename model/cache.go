@@ -290,7 +290,8 @@ func (l *LRU) remove(el *list.Element) {
 // Canonical returns a request as JSON in which requests that ask the same of a
 // model are equal, byte by byte. What models aren't told is left out: the IDs of
 // messages, their metadata, models, usages and reasons to stop, and the artifacts
-// of tool results. The keys of objects are sorted.
+// of tool results, and so are the points of the provider's cache. The keys of objects
+// are sorted.
 //
 // It returns an error when something in the request has no JSON, which only
 // schemas, Extra and numbers that are infinite or none can cause.

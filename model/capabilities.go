@@ -83,7 +83,7 @@ func least(a, b int) int {
 // Table has the capabilities of models by name. An entry holds for all names that
 // begin with its own and go on, if they do, with a "-", ":", "@" or ".": dates, sizes
 // and versions. Of several the longest holds. What a router puts before a name, up to
-// the last "/", doesn't count.
+// the last "/", doesn't count, and neither does what Bedrock puts before "anthropic.".
 //
 // A program that knows better gives the providers a table of its own:
 //
@@ -95,6 +95,9 @@ type Table map[string]Capabilities
 // Of returns the entry for a name.
 func (t Table) Of(name string) (c Capabilities, known bool) {
 	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
+	if _, after, ok := strings.Cut(name, "anthropic."); ok {
+		name = after
+	}
 	for end := len(name); end > 0; end = strings.LastIndexAny(name[:end], "-:@.") {
 		if c, known = t[name[:end]]; known {
 			return c, true

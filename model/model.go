@@ -2,7 +2,7 @@
 //
 // A [Model] takes a [Request] and answers with a message, whole or in chunks as
 // they come. The packages openai, anthropic and gemini below it implement it over the
-// vendors' APIs, scripted implements it for tests; a function is one with
+// vendors' APIs, azure, vertex and bedrock where clouds run their models, scripted implements it for tests; a function is one with
 // [Func]. [Retry], [Fallback], [RateLimit], [Cached], [Budgeted] and [Logged] wrap
 // any model. [Generate] asks for an answer in the form of a Go type.
 package model
@@ -14,6 +14,7 @@ import (
 	"iter"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/chat"
 )
@@ -55,7 +56,30 @@ type Request struct {
 	// Output asks for an answer in JSON that follows a schema.
 	Output *Schema
 
+	// Cache are the places up to which the provider is asked to keep what it has
+	// read, for requests that begin in the same way. The answer is the same without.
+	// Anthropic's models take up to [MaxCachePoints], wherever they run; OpenAI's and
+	// Gemini's find out by themselves what to keep, and for them Cache has no effect.
+	// What was kept and found again is in [chat.Usage].
+	Cache []CachePoint
+
 	Config
+}
+
+// MaxCachePoints is how many [Request.Cache] may have.
+const MaxCachePoints = 4
+
+// CachePoint is a place in a request: after a message, after some of its parts, or
+// after the tools. Providers read the tools first, then all messages of the system,
+// then the rest, and a point stands for all that is before it in that order.
+type CachePoint struct {
+	Tools   bool // after the tools; Message and Parts are 0 then
+	Message int  // after this one of Request.Messages
+	Parts   int  // after so many of its parts; 0 means all
+
+	// TTL is how long the provider keeps it since it was used last: 0 means five minutes;
+	// Anthropic knows an hour as well. A longer one may not follow a shorter one.
+	TTL time.Duration
 }
 
 // ToolChoice says whether a model calls tools: [ToolAuto], [ToolNone],

@@ -229,6 +229,23 @@ func TestVendorsAreLight(t *testing.T) {
 	}
 }
 
+// A program links the credentials of a cloud if it imports the package for its models.
+func TestCloudsAreOptional(t *testing.T) {
+	clouds := map[string]string{
+		"github.com/Azure/azure-sdk-for-go/sdk/azidentity": "model/azure",
+		"github.com/aws/aws-sdk-go-v2/config":              "model/bedrock",
+		"golang.org/x/oauth2/google":                       "model/vertex",
+	}
+	for _, pkg := range []string{"model/azure", "model/bedrock", "model/vertex", "model/openai", "model/anthropic", "model/gemini", "model/models", "agent", "agent/middleware", "server", "cmd/superstep"} {
+		deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./"+pkg)
+		for sdk, owner := range clouds {
+			if has, want := slices.Contains(deps, sdk), pkg == owner; has != want {
+				t.Errorf("%s links %s: %v, want %v", pkg, sdk, has, want)
+			}
+		}
+	}
+}
+
 // A program links the drivers and clients of what it imports, and no others.
 func TestVendorsAreOptional(t *testing.T) {
 	sdks := map[string]string{

@@ -33,6 +33,12 @@
 // doesn't have, and its Description, which goes into it. Anthropic takes a part
 // of JSON Schema and wants additionalProperties to be false.
 //
+// # The cache of prompts
+//
+// Each of [model.Request.Cache] is a cache_control on the last block before it that can
+// have one. What was read from the cache, and written to it, is in the answer's usage.
+// The API keeps nothing below a length of some thousand tokens.
+//
 // # Answers
 //
 // Tools that the server runs, such as its search of the web, are turned on by Extra,
@@ -122,12 +128,13 @@ func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t
 // The model never repeats a request by itself: see [model.Retry]. A redirect to
 // another server isn't followed: it would get the key.
 func New(modelName string, opts ...Option) *Model {
-	s := settings{Key: os.Getenv("ANTHROPIC_API_KEY"), BaseURL: os.Getenv("ANTHROPIC_BASE_URL")}
+	var s settings
 	for _, o := range opts {
 		o(&s)
 	}
-	if s.BaseURL == "" {
-		s.BaseURL = defaultBaseURL
+	if s.Cloud == nil {
+		s.Key = cmp.Or(s.Key, os.Getenv("ANTHROPIC_API_KEY"))
+		s.BaseURL = cmp.Or(s.BaseURL, os.Getenv("ANTHROPIC_BASE_URL"), defaultBaseURL)
 	}
 	m := &Model{name: modelName, defaults: s.Defaults, table: s.TableOf()}
 	header := map[string]string{"Anthropic-Version": version}
@@ -135,8 +142,11 @@ func New(modelName string, opts ...Option) *Model {
 		header["X-Api-Key"] = s.Key
 	}
 	m.api, m.err = s.API(provider, header, failure)
-	if m.err == nil && s.Key == "" && s.Header.Get("Authorization") == "" && s.Header.Get("X-Api-Key") == "" {
+	if m.err == nil && s.Cloud == nil && s.Key == "" && s.Header.Get("Authorization") == "" && s.Header.Get("X-Api-Key") == "" {
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set ANTHROPIC_API_KEY or use anthropic.APIKey"}
+	}
+	if m.err == nil && s.Cloud == nil {
+		m.api.Mend = "check the key, which is of anthropic.APIKey or ANTHROPIC_API_KEY"
 	}
 	return m
 }

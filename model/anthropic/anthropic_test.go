@@ -75,6 +75,14 @@ var requests = []struct {
 	}},
 	{name: "defaults", defaults: model.Config{Temperature: ptr(0.5), MaxTokens: 7, Stop: []string{"a"}, Extra: map[string]any{"service_tier": "auto", "speed": "fast"}},
 		req: model.Request{Messages: []chat.Message{chat.User("Hello")}, Config: model.Config{MaxTokens: 8, Extra: map[string]any{"speed": "standard"}}}},
+	{name: "cache", req: model.Request{
+		Messages: []chat.Message{chat.System("Be brief."), chat.User("Hello"),
+			{Role: chat.RoleAssistant, Parts: []chat.Part{
+				chat.Text{Text: "Cited."}, chat.Citation{Provider: "anthropic", Data: `{"type":"page_location"}`}, chat.Native{Provider: "anthropic", Type: "server_tool_use", Data: `{"type":"server_tool_use","id":"s","name":"web_search","input":{}}`}, chat.Reasoning{Text: "Hm.", Signature: "c2ln"}}},
+			{Role: chat.RoleUser, Parts: []chat.Part{chat.Text{Text: "A long text."}, chat.Text{Text: "A question."}}}},
+		Tools: []chat.ToolSpec{{Name: "now"}, {Name: "then"}},
+		Cache: []model.CachePoint{{Tools: true, TTL: time.Hour}, {Message: 3, Parts: 1}, {Message: 2, TTL: 5 * time.Minute}, {Message: 2, Parts: 1}},
+	}},
 	{name: "reasoning_none", req: model.Request{Messages: []chat.Message{chat.User("Hello")}, Config: model.Config{Reasoning: "none"}}},
 	{name: "reasoning_tokens", req: model.Request{Messages: []chat.Message{chat.User("Hello")}, Config: model.Config{Model: "claude-opus-4-6", Reasoning: "low", ReasoningTokens: 2048}}},
 	{name: "output", req: model.Request{Messages: []chat.Message{chat.User("Hello")},
@@ -211,6 +219,12 @@ func TestWhatTheAPIDoesntKnowIsNamed(t *testing.T) {
 		{"a schema that is none", &model.Request{Messages: hello().Messages, Output: &model.Schema{}}, "Output.Schema"},
 		{"a tool's schema that is none", &model.Request{Messages: hello().Messages, Tools: []chat.ToolSpec{{Name: "now", Schema: json.RawMessage("[]")}}}, `"now"`},
 		{"a choice of no tools", &model.Request{Messages: hello().Messages, ToolChoice: model.ToolRequired}, "ToolChoice"},
+		{"too many points of the cache", &model.Request{Messages: hello().Messages, Cache: make([]model.CachePoint, 5)}, "5 points: the API takes 4"},
+		{"a point after no tools", &model.Request{Messages: hello().Messages, Cache: []model.CachePoint{{Tools: true}}}, "Cache[0] is after the tools"},
+		{"a point after two things", &model.Request{Messages: hello().Messages, Cache: []model.CachePoint{{Tools: true, Message: 1}}}, "make it two"},
+		{"a point after no message", &model.Request{Messages: hello().Messages, Cache: []model.CachePoint{{}, {Message: 1}}}, "Cache[1] is after message 1, and there are 1"},
+		{"a point after no part", &model.Request{Messages: hello().Messages, Cache: []model.CachePoint{{Parts: 2}}}, "which has 1"},
+		{"a point for another time", &model.Request{Messages: hello().Messages, Cache: []model.CachePoint{{TTL: time.Minute}}}, "5m and 1h"},
 		{"a choice of another tool", &model.Request{Messages: hello().Messages, Tools: []chat.ToolSpec{{Name: "now"}}, ToolChoice: "then"}, `"then"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -468,7 +482,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 		{400, typed("invalid_request_error", "input length and `max_tokens` exceed context limit"), model.ErrorContextLength, "limit"},
 		{400, typed("invalid_request_error", "Your credit balance is too low to access the API"), model.ErrorQuota, "credit"},
 		{400, typed("invalid_request_error", "Output blocked by content filtering policy"), model.ErrorFilter, "policy"},
-		{401, typed("authentication_error", "invalid x-api-key: "+key), model.ErrorAuth, "[redacted]"},
+		{401, typed("authentication_error", "invalid x-api-key: "+key), model.ErrorAuth, "[redacted]; check the key, which is of anthropic.APIKey or ANTHROPIC_API_KEY"},
 		{402, typed("billing_error", "pay"), model.ErrorQuota, "pay"},
 		{403, typed("permission_error", "no"), model.ErrorAuth, "no"},
 		{404, typed("not_found_error", "model: x"), model.ErrorNotFound, "model: x"},

@@ -54,6 +54,8 @@ type block struct {
 
 	Citations []json.RawMessage `json:"citations,omitempty"` // of text
 
+	Cache *cacheControl `json:"cache_control,omitempty"`
+
 	whole json.RawMessage // as it came, if it is set
 }
 
@@ -79,6 +81,7 @@ type wireTool struct {
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
 	Strict      bool            `json:"strict,omitempty"`
+	Cache       *cacheControl   `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {
@@ -129,7 +132,11 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, tokens 
 		}
 		w.OutputConfig.Format = &outputFormat{"json_schema", schema}
 	}
-	if err := messages(&w, req.Messages, vendor.AbleOf(m.table, w.Model)); err != nil {
+	points, err := pointsOf(req, &w)
+	if err != nil {
+		return none, 0, err
+	}
+	if err := messages(&w, req.Messages, points, vendor.AbleOf(m.table, w.Model)); err != nil {
 		return none, 0, err
 	}
 	body, err := vendor.JSON(w)
@@ -209,7 +216,7 @@ func tools(w *wire, req *model.Request, parallel *bool) error {
 			}
 			schema = t.Schema
 		}
-		w.Tools = append(w.Tools, wireTool{t.Name, t.Description, schema, t.Strict})
+		w.Tools = append(w.Tools, wireTool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: t.Strict})
 		names = append(names, t.Name)
 	}
 
@@ -242,7 +249,7 @@ func tools(w *wire, req *model.Request, parallel *bool) error {
 }
 
 // messages puts the conversation into w.
-func messages(w *wire, list []chat.Message, able vendor.Able) error {
+func messages(w *wire, list []chat.Message, points map[int][]point, able vendor.Able) error {
 	last := vendor.Last(list)
 	var role chat.Role
 	var results, blocks []block
@@ -265,24 +272,30 @@ func messages(w *wire, list []chat.Message, able vendor.Able) error {
 		}
 	}
 	for i, m := range list {
-		var err error
-		switch m.Role {
-		case chat.RoleSystem:
-			err = system(w, m)
-		case chat.RoleUser:
-			speaker(chat.RoleUser)
-			blocks, err = user(blocks, m, able, i < last)
-		case chat.RoleTool:
-			speaker(chat.RoleUser)
-			results, err = toolResults(results, m, able)
-		case chat.RoleAssistant:
-			speaker(chat.RoleAssistant)
-			blocks, err = assistant(blocks, m)
-		default:
-			err = fmt.Errorf("role %q is not supported", m.Role)
-		}
-		if err != nil {
-			return invalid("Messages[%d]: %w", i, err)
+		for _, piece := range pieces(m, points[i]) {
+			var err error
+			switch m.Role {
+			case chat.RoleSystem:
+				err = system(w, piece.m)
+				mark(piece.cache, nil, w.System)
+			case chat.RoleUser:
+				speaker(chat.RoleUser)
+				blocks, err = user(blocks, piece.m, able, i < last)
+				mark(piece.cache, w.Messages, blocks, results)
+			case chat.RoleTool:
+				speaker(chat.RoleUser)
+				results, err = toolResults(results, piece.m, able)
+				mark(piece.cache, w.Messages, results)
+			case chat.RoleAssistant:
+				speaker(chat.RoleAssistant)
+				blocks, err = assistant(blocks, piece.m)
+				mark(piece.cache, w.Messages, blocks)
+			default:
+				err = fmt.Errorf("role %q is not supported", m.Role)
+			}
+			if err != nil {
+				return invalid("Messages[%d]: %w", i, err)
+			}
 		}
 	}
 	flush()

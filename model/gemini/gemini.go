@@ -116,20 +116,23 @@ func Capabilities(t model.Table) Option { return func(s *settings) { s.Table = t
 // The model never repeats or continues a request by itself: see [model.Retry]. A
 // redirect to another server isn't followed: it would get the key.
 func New(modelName string, opts ...Option) *Model {
-	s := settings{Key: os.Getenv("GOOGLE_API_KEY"), BaseURL: os.Getenv("GOOGLE_GEMINI_BASE_URL")}
-	if s.Key == "" {
-		s.Key = os.Getenv("GEMINI_API_KEY")
-	}
+	var s settings
 	for _, o := range opts {
 		o(&s)
 	}
-	if s.BaseURL == "" {
-		s.BaseURL = defaultBaseURL
+	header := map[string]string{}
+	if s.Cloud == nil {
+		s.Key = cmp.Or(s.Key, os.Getenv("GOOGLE_API_KEY"), os.Getenv("GEMINI_API_KEY"))
+		s.BaseURL = cmp.Or(s.BaseURL, os.Getenv("GOOGLE_GEMINI_BASE_URL"), defaultBaseURL)
+		header["X-Goog-Api-Key"] = s.Key
 	}
 	m := &Model{name: modelName, defaults: s.Defaults, table: s.TableOf()}
-	m.api, m.err = s.API(provider, map[string]string{"X-Goog-Api-Key": s.Key}, failure)
-	if m.err == nil && s.Key == "" {
+	m.api, m.err = s.API(provider, header, failure)
+	if m.err == nil && s.Cloud == nil && s.Key == "" {
 		m.err = &model.Error{Provider: provider, Kind: model.ErrorAuth, Message: "no API key: set GEMINI_API_KEY or GOOGLE_API_KEY, or use gemini.APIKey"}
+	}
+	if m.err == nil && s.Cloud == nil {
+		m.api.Mend = "check the key, which is of gemini.APIKey, GOOGLE_API_KEY or GEMINI_API_KEY"
 	}
 	return m
 }

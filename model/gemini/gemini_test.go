@@ -518,7 +518,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 	}{
 		{400, typed(400, "INVALID_ARGUMENT", "topK is too big"), model.ErrorInvalid, "topK"},
 		{400, typed(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8)."), model.ErrorContextLength, "token count"},
-		{400, typed(400, "INVALID_ARGUMENT", "API key not valid: "+key), model.ErrorAuth, "[redacted]"},
+		{400, typed(400, "INVALID_ARGUMENT", "API key not valid: "+key), model.ErrorAuth, "[redacted]; check the key, which is of gemini.APIKey, GOOGLE_API_KEY or GEMINI_API_KEY"},
 		{400, typed(400, "INVALID_ARGUMENT", "Renew", `{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}`), model.ErrorAuth, "Renew"},
 		{401, typed(401, "UNAUTHENTICATED", "who"), model.ErrorAuth, "who"},
 		{403, typed(403, "PERMISSION_DENIED", "no"), model.ErrorAuth, "no"},

@@ -296,7 +296,7 @@ func TestErrorsOfAServerOfEmbeddings(t *testing.T) {
 		says   string
 		wait   time.Duration
 	}{
-		{"a wrong key", 401, `{"error":{"message":"Incorrect API key: sk-secret","code":"invalid_api_key"}}`, nil, model.ErrorAuth, "[redacted]", 0},
+		{"a wrong key", 401, `{"error":{"message":"Incorrect API key: sk-secret","code":"invalid_api_key"}}`, nil, model.ErrorAuth, "[redacted]; check the key, which is of openai.APIKey or OPENAI_API_KEY", 0},
 		{"too many requests", 429, `{"error":{"message":"slow down","code":"rate_limit_exceeded"}}`, []string{"Retry-After", "7"}, model.ErrorRateLimit, "slow down", 7 * time.Second},
 		{"no money", 429, `{"error":{"message":"pay","code":"insufficient_quota"}}`, nil, model.ErrorQuota, "pay", 0},
 		{"another model", 404, `{"error":{"message":"no m","code":"model_not_found"}}`, nil, model.ErrorNotFound, "no m", 0},

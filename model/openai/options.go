@@ -126,12 +126,15 @@ func reasoningOf(host string) string {
 	return ""
 }
 
+// On is for the packages of clouds, such as model/azure, and for nobody else.
+func On(c *vendor.Cloud) Option { return func(s *settings) { s.Cloud = c } }
+
 func collect(opts []Option) *settings {
 	s := &settings{}
 	for _, o := range opts {
 		o(s)
 	}
-	if s.BaseURL == "" {
+	if s.BaseURL == "" && s.Cloud == nil {
 		for _, v := range []struct {
 			to   *string
 			name string
@@ -155,12 +158,12 @@ func newModel(name string, s *settings) *Model {
 		name: name, defaults: s.Defaults,
 		maxTokens: s.maxTokens, noUsage: s.noUsage, toolMedia: s.toolMedia, responses: s.responses, table: s.TableOf(),
 		retries: s.retries, thoughts: s.reasoning != nil,
-		noKey: s.Key == "" && !s.HasKey(),
+		noKey: s.Key == "" && !s.HasKey() && s.Cloud == nil,
 	}
 	if m.err = s.check(m.noKey); m.err != nil {
 		return m
 	}
-	if s.BaseURL == "" {
+	if s.BaseURL == "" && s.Cloud == nil {
 		s.BaseURL = defaultBaseURL
 	}
 	header := map[string]string{}
@@ -174,6 +177,9 @@ func newModel(name string, s *settings) *Model {
 	}
 	if m.api, m.err = s.API(provider, header, m.refused); m.err != nil {
 		return m
+	}
+	if s.Cloud == nil && !m.noKey { // without a key, what is refused says so
+		m.api.Mend = "check the key, which is of openai.APIKey or OPENAI_API_KEY"
 	}
 	m.reasoning = reasoningOf(m.api.Host())
 	if s.reasoning != nil {
@@ -194,7 +200,7 @@ func (s *settings) check(noKey bool) *model.Error {
 		return invalid("ReasoningField(%q) is none of %q, %q and \"\"", *s.reasoning, reasoningContent, reasoningPlain)
 	case s.responses && (s.maxTokens || s.noUsage || s.reasoning != nil && *s.reasoning != ""):
 		return invalid("MaxTokensField, NoStreamUsage and ReasoningField are for chat completions: leave them out beside Responses")
-	case s.BaseURL == "" && noKey:
+	case s.BaseURL == "" && s.Cloud == nil && noKey:
 		return &model.Error{
 			Provider: provider, Kind: model.ErrorAuth,
 			Message: "no API key: set OPENAI_API_KEY or give openai.APIKey; a server that needs no key is named by openai.BaseURL or OPENAI_BASE_URL",

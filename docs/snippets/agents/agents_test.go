@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/agent/middleware"
@@ -351,6 +352,20 @@ func Example_mcp() {
 	}
 	fmt.Println(snap.State.LastResponse)
 	// Output: Yes: it snows.
+}
+
+func Example_promptCache() {
+	m := scripted.New(scripted.Text("By Mary Shelley.")) // for anthropic.New("claude-sonnet-4-5")
+	book := "It was on a dreary night of November that I beheld …"
+	resp, err := m.Generate(context.Background(), &model.Request{
+		Messages: []chat.Message{{Role: chat.RoleUser, Parts: []chat.Part{chat.Text{Text: book}, chat.Text{Text: "Who wrote it?"}}}},
+		Cache:    []model.CachePoint{{Message: 0, Parts: 1, TTL: time.Hour}}, // after the book
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(resp.Message.Text())
+	// Output: By Mary Shelley.
 }
 
 func Example_capabilities() {

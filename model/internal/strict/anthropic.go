@@ -120,7 +120,8 @@ func Anthropic(r *http.Request, body []byte) error {
 	if err := q.Thinking.check(q); err != nil {
 		return err
 	}
-	if err := anthropicTools(q); err != nil {
+	cached, err := anthropicTools(q) // the points of the cache, in the order in which the API reads
+	if err != nil {
 		return err
 	}
 	if o := q.OutputConfig; o != nil {
@@ -131,13 +132,12 @@ func Anthropic(r *http.Request, body []byte) error {
 			return errors.New("the format")
 		}
 	}
-	cached := 0
 	for _, raw := range q.System {
 		b, err := anthropicBlockOf(raw, "text")
 		if err != nil {
 			return fmt.Errorf("system: %w", err)
 		}
-		cached += b.cached()
+		cached = append(cached, b.CacheControl)
 	}
 	if len(q.Messages) == 0 || q.Messages[0].Role != "user" {
 		return errors.New("the first message is not the user's")
@@ -151,10 +151,10 @@ func Anthropic(r *http.Request, body []byte) error {
 		if err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
-		cached += n
+		cached = append(cached, n...)
 	}
-	if cached > 4 {
-		return fmt.Errorf("%d breakpoints of the cache", cached)
+	if err := checkCache(cached); err != nil {
+		return err
 	}
 	return open.closed()
 }
@@ -181,12 +181,32 @@ func (t *anthropicThinking) check(q anthropicRequest) error {
 	return nil
 }
 
-func anthropicTools(q anthropicRequest) error {
+// checkCache checks the points of the cache, those that are none left out.
+func checkCache(points []*cacheControl) error {
+	points = slices.DeleteFunc(points, func(c *cacheControl) bool { return c == nil })
+	if len(points) > 4 {
+		return fmt.Errorf("%d breakpoints of the cache", len(points))
+	}
+	short := false
+	for _, c := range points {
+		switch {
+		case c.Type != "ephemeral" || c.TTL != nil && *c.TTL != "5m" && *c.TTL != "1h":
+			return fmt.Errorf("cache_control %+v", *c)
+		case c.TTL == nil || *c.TTL == "5m":
+			short = true
+		case short:
+			return errors.New("a breakpoint of an hour after one of five minutes")
+		}
+	}
+	return nil
+}
+
+func anthropicTools(q anthropicRequest) (cached []*cacheControl, err error) {
 	var names []string
 	for _, raw := range q.Tools {
 		var kind struct{ Type string }
 		if err := json.Unmarshal(raw, &kind); err != nil {
-			return err
+			return nil, err
 		}
 		if kind.Type != "" && kind.Type != "custom" {
 			continue // one that the server runs
@@ -200,27 +220,28 @@ func anthropicTools(q anthropicRequest) error {
 			CacheControl *cacheControl   `json:"cache_control"`
 		}
 		if err := decode(raw, &t); err != nil {
-			return err
+			return nil, err
 		}
 		var schema struct{ Type string }
 		if !functionName.MatchString(t.Name) || json.Unmarshal(t.InputSchema, &schema) != nil || schema.Type != "object" {
-			return fmt.Errorf("the tool %s", raw)
+			return nil, fmt.Errorf("the tool %s", raw)
 		}
 		names = append(names, t.Name)
+		cached = append(cached, t.CacheControl)
 	}
 	c := q.ToolChoice
 	switch {
 	case c == nil:
-		return nil
+		return cached, nil
 	case len(q.Tools) == 0:
-		return errors.New("tool_choice without tools")
+		return nil, errors.New("tool_choice without tools")
 	case c.Type == "tool" && c.Name != nil && slices.Contains(names, *c.Name):
 	case c.Type == "none" && c.Name == nil && c.Serial == nil:
 	case (c.Type == "auto" || c.Type == "any") && c.Name == nil:
 	default:
-		return fmt.Errorf("tool_choice %+v", *c)
+		return nil, fmt.Errorf("tool_choice %+v", *c)
 	}
-	return nil
+	return cached, nil
 }
 
 var anthropicID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
@@ -241,21 +262,12 @@ func anthropicBlockOf(raw json.RawMessage, kinds ...string) (b anthropicBlock, e
 	case err != nil:
 	case b.Text != nil && strings.TrimSpace(*b.Text) == "":
 		err = errors.New("a text of white space")
-	case b.CacheControl != nil && (b.CacheControl.Type != "ephemeral" || b.CacheControl.TTL != nil && *b.CacheControl.TTL != "5m" && *b.CacheControl.TTL != "1h"):
-		err = fmt.Errorf("cache_control %+v", *b.CacheControl)
 	case b.Source != nil:
 		err = b.Source.check(b.Type)
 	case b.Type == "tool_use" && (!anthropicID.MatchString(*b.ID) || !functionName.MatchString(*b.Name) || object(b.Input) != nil):
 		err = fmt.Errorf("the call %s", raw)
 	}
 	return b, err
-}
-
-func (b anthropicBlock) cached() int {
-	if b.CacheControl != nil {
-		return 1
-	}
-	return 0
 }
 
 func (s *anthropicSource) check(of string) error {
@@ -279,28 +291,28 @@ func (s *anthropicSource) check(of string) error {
 	return nil
 }
 
-// check returns how many breakpoints of the cache there are.
-func (m anthropicMessage) check(open *calls) (cached int, err error) {
+// check returns what the blocks say of the cache.
+func (m anthropicMessage) check(open *calls) (cached []*cacheControl, err error) {
 	kinds := map[string][]string{
 		"user":      {"text", "image", "document", "tool_result"},
 		"assistant": {"text", "tool_use", "thinking", "redacted_thinking", "server_tool_use", "web_search_tool_result"},
 	}[m.Role]
 	if kinds == nil || len(m.Content) == 0 {
-		return 0, fmt.Errorf("the role %q with %d blocks", m.Role, len(m.Content))
+		return nil, fmt.Errorf("the role %q with %d blocks", m.Role, len(m.Content))
 	}
 	results := true
 	for _, raw := range m.Content {
 		b, err := anthropicBlockOf(raw, kinds...)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		cached += b.cached()
+		cached = append(cached, b.CacheControl)
 		switch b.Type {
 		case "tool_use":
 			err = open.add(*b.ID)
 		case "tool_result":
 			if !results {
-				return 0, errors.New("a result after something else")
+				return nil, errors.New("a result after something else")
 			}
 			if err = open.answer(*b.ToolUseID); err != nil || b.Content == nil {
 				break
@@ -311,14 +323,14 @@ func (m anthropicMessage) check(open *calls) (cached int, err error) {
 			}
 			for _, raw := range inner {
 				if _, err := anthropicBlockOf(raw, "text", "image", "document"); err != nil {
-					return 0, err
+					return nil, err
 				}
 			}
 		default:
 			results = false
 		}
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	if m.Role == "user" {

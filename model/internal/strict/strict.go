@@ -19,9 +19,18 @@ import (
 // Check says what is wrong with a request, or nil.
 type Check func(r *http.Request, body []byte) error
 
+// Refusal is the error of a check that says how the server refuses.
+type Refusal struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("status %d: %s", r.Status, r.Body) }
+
 // Server is a transport that answers each request that a check accepts with the next
-// of some answers, and refuses others with status 400. An answer that begins with
-// "event:" or "data:" is a stream.
+// of some answers, and refuses others with status 400, or as a [*Refusal] says. An answer
+// that begins with "event:" or "data:" is a stream, and so is one of [EventStream].
 type Server struct {
 	Check   Check
 	Answers []string
@@ -42,6 +51,13 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err := s.Check(r, body); err != nil {
 		s.Refused = append(s.Refused, err)
+		if no, ok := errors.AsType[*Refusal](err); ok {
+			resp := answer(no.Status, "application/json", no.Body)
+			for name := range no.Header {
+				resp.Header.Set(name, no.Header.Get(name))
+			}
+			return resp, nil
+		}
 		text, err := json.Marshal(map[string]any{"error": map[string]string{"message": err.Error()}})
 		return answer(400, "application/json", string(text)), err
 	}
@@ -52,6 +68,9 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.Answers = s.Answers[1:]
 	if strings.HasPrefix(text, "event:") || strings.HasPrefix(text, "data:") {
 		return answer(200, "text/event-stream", text), nil
+	}
+	if strings.HasPrefix(text, "\x00") {
+		return answer(200, "application/vnd.amazon.eventstream", text), nil
 	}
 	return answer(200, "application/json", text), nil
 }

@@ -6,17 +6,26 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"golang.org/x/oauth2"
 	"pgregory.net/rapid"
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/anthropic"
+	"github.com/superstep-dev/superstep/model/azure"
+	"github.com/superstep-dev/superstep/model/bedrock"
 	"github.com/superstep-dev/superstep/model/gemini"
 	"github.com/superstep-dev/superstep/model/internal/strict"
 	"github.com/superstep-dev/superstep/model/openai"
+	"github.com/superstep-dev/superstep/model/vertex"
 )
 
 // provider is a package and the API that it speaks: answers that call a tool and
@@ -28,7 +37,7 @@ type provider struct {
 	whole, parts [2]string
 }
 
-var providers = []provider{
+var vendors = []provider{
 	{
 		"openai", strict.OpenAI,
 		func(rt http.RoundTripper) model.Model {
@@ -198,6 +207,60 @@ data: {"candidates":[{"content":{"role":"model","parts":[{"text":""}]},"finishRe
 	},
 }
 
+// providers are the vendors, and the clouds that run their models.
+var providers = slices.Concat(vendors, clouds())
+
+func clouds() []provider {
+	vendor := func(name string) (p provider) {
+		return vendors[slices.IndexFunc(vendors, func(p provider) bool { return p.name == name })]
+	}
+	on := func(name, of string, check strict.Check, open func(http.RoundTripper) model.Model) provider {
+		p := vendor(of)
+		p.name, p.check, p.open = name, check, open
+		return p
+	}
+	client := func(rt http.RoundTripper) *http.Client { return &http.Client{Transport: rt} }
+	resource := azure.Resource{Endpoint: "https://r.openai.azure.com/", Key: "secret"}
+	dated := azure.Resource{Endpoint: "https://r.openai.azure.com", Credential: azureToken("t"), APIVersion: "2024-10-21"}
+	project := vertex.Project{ID: "p", Location: "us-east5", Tokens: oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "t"})}
+	account := bedrock.Account{Region: "us-east-1", Config: &aws.Config{Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "secret", SessionToken: "session"}, nil
+	})}}
+	const claude = "us.anthropic.claude-test-v1:0"
+	list := []provider{
+		on("azure", "openai", strict.Azure{Deployment: "mine", Key: "secret"}.Check, func(rt http.RoundTripper) model.Model {
+			return azure.New("mine", resource, openai.HTTPClient(client(rt)), openai.ToolMedia())
+		}),
+		on("azure dated", "openai", strict.Azure{Deployment: "mine", Token: "t", APIVersion: "2024-10-21"}.Check, func(rt http.RoundTripper) model.Model {
+			return azure.New("mine", dated, openai.HTTPClient(client(rt)))
+		}),
+		on("azure responses", "openai responses", strict.Azure{Deployment: "mine", Key: "secret"}.Check, func(rt http.RoundTripper) model.Model {
+			return azure.New("mine", resource, openai.HTTPClient(client(rt)), openai.Responses())
+		}),
+		on("vertex gemini", "gemini", strict.Vertex{Project: "p", Location: "us-east5", Token: "t"}.Check, func(rt http.RoundTripper) model.Model {
+			return vertex.Gemini("gemini-test", project, gemini.HTTPClient(client(rt)))
+		}),
+		on("vertex claude", "anthropic", strict.Vertex{Project: "p", Location: "us-east5", Token: "t"}.Check, func(rt http.RoundTripper) model.Model {
+			return vertex.Claude("claude-test@20250929", project, anthropic.HTTPClient(client(rt)))
+		}),
+		on("bedrock", "anthropic", strict.Bedrock{Region: "us-east-1", Model: claude, AccessKey: "AKID", Secret: "secret", Session: "session"}.Check, func(rt http.RoundTripper) model.Model {
+			return bedrock.New(claude, account, anthropic.HTTPClient(client(rt)))
+		}),
+	}
+	last := &list[len(list)-1]
+	for i, stream := range last.parts {
+		last.parts[i] = strict.EventStream(stream)
+	}
+	return list
+}
+
+// azureToken is a credential of Entra.
+type azureToken string
+
+func (a azureToken) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: string(a), ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
 var weather = chat.ToolSpec{
 	Name: "weather", Description: "Tells the weather.", Strict: true,
 	Schema: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`),
@@ -306,9 +369,14 @@ func conversation(t *rapid.T) []chat.Message {
 
 // Whatever was said, and by whatever model, each provider is sent what it takes.
 func TestEveryConversationIsSentAsTheAPITakesIt(t *testing.T) {
-	for _, p := range providers {
-		t.Run(p.name, func(t *testing.T) {
+	groups := map[string][]provider{"clouds": clouds()} // which are sent what the vendors are
+	for _, p := range vendors {
+		groups[p.name] = []provider{p}
+	}
+	for name, group := range groups {
+		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
+				p := group[rapid.IntRange(0, len(group)-1).Draw(t, "provider")]
 				req := &model.Request{Messages: conversation(t), Tools: []chat.ToolSpec{weather, {Name: "now"}}}
 				req.ToolChoice = rapid.SampledFrom([]model.ToolChoice{model.ToolAuto, model.ToolNone, model.ToolRequired, "now"}).Draw(t, "choice")
 				if rapid.Bool().Draw(t, "output") {
@@ -317,10 +385,17 @@ func TestEveryConversationIsSentAsTheAPITakesIt(t *testing.T) {
 				if rapid.Bool().Draw(t, "settings") {
 					half := 0.5
 					req.Config = model.Config{Temperature: &half, TopP: &half, MaxTokens: 100}
-					if p.name != "openai responses" { // it knows no stops
+					if !strings.HasSuffix(p.name, " responses") { // it knows no stops
 						req.Stop = []string{"END"}
 					}
 				}
+				req.Cache = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.CachePoint {
+					if rapid.IntRange(0, 3).Draw(t, "tools") == 0 {
+						return model.CachePoint{Tools: true}
+					}
+					i := rapid.IntRange(0, len(req.Messages)-1).Draw(t, "message")
+					return model.CachePoint{Message: i, Parts: rapid.IntRange(0, len(req.Messages[i].Parts)).Draw(t, "parts")}
+				}), 0, model.MaxCachePoints).Draw(t, "cache")
 				streamed := rapid.Bool().Draw(t, "streamed")
 				s := &strict.Server{Check: p.check, Answers: []string{p.whole[1]}}
 				if streamed {
@@ -349,7 +424,7 @@ func TestWhatStrictServersRefuse(t *testing.T) {
 			return p.check(r, body)
 		}, Answers: []string{p.whole[1]}}
 		call := chat.ToolCall{ID: "c1", Name: "weather", Args: "{}"}
-		req := &model.Request{Messages: []chat.Message{chat.System("s"), chat.User("hi"), chat.AI("x", call), chat.ResultText(call, "y")}, Tools: []chat.ToolSpec{weather}, ToolChoice: "weather"}
+		req := &model.Request{Messages: []chat.Message{chat.System("s"), chat.User("hi"), chat.AI("x", call), chat.ResultText(call, "y")}, Tools: []chat.ToolSpec{weather}, ToolChoice: "weather", Cache: []model.CachePoint{{Tools: true}}}
 		if _, err := p.open(s).Generate(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
@@ -381,11 +456,22 @@ func TestWhatStrictServersRefuse(t *testing.T) {
 		{"anthropic", `"text":"hi"`, `"text":" "`, "white space"},
 		{"anthropic", `"type":"text","text":"hi"`, `"type":"text","text":"hi","title":"t"`, "a text with title"},
 		{"anthropic", `"max_tokens":16384`, `"max_tokens":0`, "max_tokens"},
+		{"anthropic", `"text":"s"`, `"text":"s","cache_control":{"type":"ephemeral","ttl":"2h"}`, "cache_control"},
+		{"anthropic", `"text":"x"`, `"text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}`, "after one of five minutes"},
+		{"anthropic", `{"type":"text","text":"hi"}`, strings.Repeat(`{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}},`, 4) + `{"type":"text","text":"hi"}`, "5 breakpoints"},
 		{"gemini", `{`, `{"system_instruction":null,`, "unknown field"},
 		{"gemini", `"functionResponse":{"id":"c1"`, `"functionResponse":{"id":"c2"`, `"c2"`},
 		{"gemini", `"role":"model"`, `"role":"user"`, "role"},
 		{"gemini", `{"text":"hi"}`, `{}`, "0 things"},
 		{"gemini", `{"text":"hi"}`, `{"text":"hi","thought":true}`, "only the model"},
+		{"azure", `{`, `{"top_k":1,`, "unknown field"},
+		{"azure", `"model":"mine"`, `"model":"other"`, "DeploymentNotFound"},
+		{"azure responses", `"store":false`, `"store":true`, "store"},
+		{"vertex gemini", `{`, `{"system_instruction":null,`, "unknown field"},
+		{"vertex claude", `{`, `{"seed":1,`, "unknown field"},
+		{"vertex claude", `{`, `{"model":"m",`, "the model"},
+		{"vertex claude", `vertex-2023-10-16`, `2023-06-01`, "anthropic_version"},
+		{"bedrock", `"text":"hi"`, `"text":"ho"`, "signature we calculated"},
 	} {
 		body := strings.Replace(string(sent[c.provider]), c.old, c.new, 1)
 		if body == string(sent[c.provider]) {

@@ -42,6 +42,7 @@ type Settings struct {
 	Idle     time.Duration // 0 means DefaultIdle, less than that no limit
 	Hook     Hook
 	Table    model.Table // nil means model.KnownModels
+	Cloud    *Cloud      // nil means that the vendor runs the models himself
 }
 
 // TableOf returns the table of models.
@@ -68,19 +69,33 @@ type API struct {
 	// error in a stream, whose status is 0.
 	Refused func(status int, body []byte) *model.Error
 
+	// Mend says what to do about credentials that are refused; "" says nothing.
+	Mend string
+
 	base    *url.URL
 	header  http.Header
 	client  *http.Client
 	secrets Secrets
 	idle    time.Duration
 	hook    Hook
+	cloud   *Cloud
 	most    int // maxAnswer
 }
 
 // API returns the API that the settings are for. Auth are the headers that carry
 // the key. What is wrong with the settings is the error.
 func (s *Settings) API(provider string, auth map[string]string, refused func(status int, body []byte) *model.Error) (*API, *model.Error) {
-	a := &API{Provider: provider, Refused: refused, header: http.Header{}, idle: s.Idle, hook: s.Hook, most: maxAnswer}
+	a := &API{Provider: provider, Refused: refused, header: http.Header{}, idle: s.Idle, hook: s.Hook, cloud: s.Cloud, most: maxAnswer}
+	if s.Cloud != nil {
+		a.Provider, a.Mend = s.Cloud.Name, s.Cloud.Mend
+		if s.Cloud.Err != nil {
+			return nil, s.Cloud.Err
+		}
+		if s.Key != "" || s.BaseURL != "" {
+			return nil, Invalid(a.Provider, "the options APIKey and BaseURL are the vendor's own: leave them out, package %s has others", s.Cloud.Name)
+		}
+		s.BaseURL = s.Cloud.BaseURL
+	}
 	if a.idle == 0 {
 		a.idle = DefaultIdle
 	}
@@ -92,14 +107,14 @@ func (s *Settings) API(provider string, auth map[string]string, refused func(sta
 		a.header[name] = values
 	}
 	if name, ok := unsendable(a.header); ok {
-		return nil, Invalid(provider, "the header %q can't be sent: it holds what no header can", name)
+		return nil, Invalid(a.Provider, "the header %q can't be sent: it holds what no header can", name)
 	}
 	for name := range a.header {
 		a.secrets.AddHeader(name, a.header.Get(name))
 	}
 	u, wrong := parseBase(s.BaseURL)
 	if wrong != "" {
-		return nil, Invalid(provider, "%s", wrong)
+		return nil, Invalid(a.Provider, "%s", wrong)
 	}
 	a.base = u
 	a.secrets.AddURL(u)
@@ -198,9 +213,6 @@ func (a *API) Send(ctx context.Context, c Call) (*Answer, error) {
 		return nil, Invalid(a.Provider, "the header %q can't be sent: it holds what no header can", name)
 	}
 	ans := &Answer{api: a, ctx: ctx, secrets: slices.Clone(a.secrets)}
-	for name := range header {
-		ans.secrets.AddHeader(name, header.Get(name))
-	}
 	ans.own, ans.cancel = context.WithCancelCause(ctx)
 	u := a.base.JoinPath(c.Path)
 	u.RawQuery = c.Query
@@ -210,6 +222,16 @@ func (a *API) Send(ctx context.Context, c Call) (*Answer, error) {
 		return nil, ans.Fail(Invalid(a.Provider, "the request can't be made: %w", err))
 	}
 	req.Header = header
+	if a.cloud != nil {
+		if err := a.cloud.prepare(req, body); err != nil {
+			err = ans.Fail(err)
+			ans.cancel(nil)
+			return nil, err
+		}
+	}
+	for name := range req.Header {
+		ans.secrets.AddHeader(name, req.Header.Get(name))
+	}
 	stop := func() {}
 	if c.Stream && a.idle > 0 {
 		stop = ans.watch()
@@ -220,6 +242,9 @@ func (a *API) Send(ctx context.Context, c Call) (*Answer, error) {
 		err = ans.broken(model.ErrorConnection, err)
 		ans.cancel(nil)
 		return nil, err
+	}
+	if a.cloud != nil && a.cloud.Answer != nil {
+		a.cloud.Answer(resp)
 	}
 	ans.Header, ans.body = resp.Header, resp.Body
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
@@ -242,6 +267,12 @@ const maxErrorBody = 1 << 20
 func (ans *Answer) refused(status int) error {
 	body, _ := io.ReadAll(io.LimitReader(ans.body, maxErrorBody)) // the status alone says enough
 	e := ans.api.Refused(status, body)
+	if c := ans.api.cloud; c != nil && c.Refused != nil {
+		c.Refused(e, ans.Header, body)
+	}
+	if e.Kind == model.ErrorAuth && ans.api.Mend != "" {
+		e.Message = strings.TrimPrefix(e.Message+"; "+ans.api.Mend, "; ")
+	}
 	e.Status = status
 	e.RequestID = requestID(ans.Header)
 	if e.RetryAfter == 0 {
@@ -252,10 +283,12 @@ func (ans *Answer) refused(status int) error {
 
 // requestID is what the vendor calls the request.
 func requestID(h http.Header) string {
-	if id := h.Get("X-Request-Id"); id != "" {
-		return id
+	for _, name := range []string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid"} {
+		if id := h.Get(name); id != "" {
+			return id
+		}
 	}
-	return h.Get("Request-Id")
+	return ""
 }
 
 // Fail makes the error that the caller gets of one that came up: the context's if it
@@ -265,6 +298,9 @@ func (ans *Answer) Fail(err error) error {
 		return ended
 	}
 	if e, ok := errors.AsType[*model.Error](err); ok {
+		if ans.api.cloud != nil {
+			e.Provider = ans.api.Provider // the vendor's package has put in the vendor
+		}
 		return ans.secrets.clean(e)
 	}
 	return err
@@ -273,7 +309,12 @@ func (ans *Answer) Fail(err error) error {
 // broken is the error of a request or an answer that broke off: of a kind, if it
 // isn't one of time or size.
 func (ans *Answer) broken(kind model.ErrorKind, err error) error {
-	e := &model.Error{Provider: ans.api.Provider, Kind: kind, Err: err, RequestID: requestID(ans.Header)}
+	e, ok := errors.AsType[*model.Error](err)
+	if ok { // a cloud says in its stream what went wrong
+		e.RequestID = requestID(ans.Header)
+		return ans.Fail(e)
+	}
+	e = &model.Error{Provider: ans.api.Provider, Kind: kind, Err: err, RequestID: requestID(ans.Header)}
 	slow, ok := errors.AsType[net.Error](err)
 	idle, silent := errors.AsType[*idleError](context.Cause(ans.own))
 	switch {

@@ -77,6 +77,11 @@ func extend(path string, object []byte, fields map[string]json.RawMessage, given
 			*have = more
 		}
 	}
+	return objectOf(members)
+}
+
+// objectOf returns the object with members.
+func objectOf(members []member) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, m := range members {

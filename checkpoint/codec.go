@@ -57,7 +57,7 @@ const formatSealed = 200
 //
 // A size is the length in bytes of a value in d, and -1 for none.
 
-var sourceCodes = [...]Source{SourceInput, SourceLoop, SourceInterrupt, SourceResume, SourceUpdate, SourceFork, SourceVoid}
+var sourceCodes = [...]Source{SourceInput, SourceLoop, SourceInterrupt, SourceResume, SourceUpdate, SourceFork, SourceVoid, SourceInside}
 
 // Marshal encodes a record as one line of JSON, without its Log.
 func Marshal(r *Record) ([]byte, error) {

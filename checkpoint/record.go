@@ -45,6 +45,7 @@ const (
 	SourceUpdate    Source = "update"    // the state was edited from outside
 	SourceFork      Source = "fork"      // a branch was started
 	SourceVoid      Source = "void"      // results that cannot be folded were given up
+	SourceInside    Source = "inside"    // a subgraph was edited where it stood
 )
 
 // Record is one checkpoint: an entry of a thread's log. Records are immutable;

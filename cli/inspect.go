@@ -264,7 +264,7 @@ func (a *app) historyCommand() *cobra.Command {
 func sources() []string {
 	s := []string{
 		string(checkpoint.SourceInput), string(checkpoint.SourceLoop), string(checkpoint.SourceInterrupt), string(checkpoint.SourceResume),
-		string(checkpoint.SourceUpdate), string(checkpoint.SourceFork), string(checkpoint.SourceVoid),
+		string(checkpoint.SourceUpdate), string(checkpoint.SourceFork), string(checkpoint.SourceVoid), string(checkpoint.SourceInside),
 	}
 	slices.Sort(s)
 	return s

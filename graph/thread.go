@@ -456,7 +456,7 @@ func (h *handle) pending(ctx context.Context, rec *checkpoint.Record) (next []st
 		return nil, nil
 	}
 	switch rec.Source {
-	case checkpoint.SourceFork, checkpoint.SourceUpdate, checkpoint.SourceInput, checkpoint.SourceInterrupt:
+	case checkpoint.SourceFork, checkpoint.SourceUpdate, checkpoint.SourceInput, checkpoint.SourceInterrupt, checkpoint.SourceInside:
 	default:
 		return nil, nil
 	}

@@ -378,12 +378,14 @@ func TestAThreadBeginsAgainAtItsStart(t *testing.T) {
 			edited := must[*graph.Snapshot[trail]](t)(start.EditAs(bg, "a", func(s *trail) error { s.Note = "edited"; return nil }))
 			equalSlice(t, "what follows an edit there", edited.Next, []string{"b"})
 			for _, err := range []error{
-				second(start.State(bg)), second(start.Fork(bg)), second(start.Nested(bg)), second(start.Invoke(bg, g.Continue())), second(start.Invoke(bg, g.Answer("yes"))),
+				second(start.Fork(bg)), second(start.Invoke(bg, g.Continue())), second(start.Invoke(bg, g.Answer("yes"))),
 			} {
 				if !errors.Is(err, checkpoint.ErrNotFound) && !errors.Is(err, graph.ErrNothingToResume) {
 					t.Errorf("there is something at the start: %v", err)
 				}
 			}
+			empty := must[*graph.Snapshot[trail]](t)(start.State(bg))
+			equal(t, "the state there", empty.State.ran()+empty.State.Note+empty.Checkpoint, "")
 			equal(t, "a history before the first", len(entriesOf(t, start)), 0)
 			equal(t, "the thread after refusals", must[*graph.Snapshot[trail]](t)(thread.State(bg)).State.Note, "edited")
 		})

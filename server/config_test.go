@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/graph"
@@ -52,7 +53,9 @@ func TestRunsAreConfiguredAsTheGraphDeclares(t *testing.T) {
 		`context: field "tone": must be a string`:                              {"context": object{"tone": 5}},
 	} {
 		part["assistant_id"], part["graph_id"], part["input"] = "mannered", "mannered", object{}
-		c.refused("POST", "/runs", part, 422, says)
+		if status, _, answer := c.ask(t.Context(), "POST", "/runs", string(encoded(part)), "Prefer", "handling=strict"); status != 422 || !strings.Contains(answer, says) {
+			t.Errorf("%v: %d %s", part, status, answer)
+		}
 		delete(part, "input")
 		delete(part, "assistant_id")
 		c.refused("POST", "/assistants", part, 422, says)

@@ -107,7 +107,7 @@ func (e *encoder) emit(name string, ns []string, data any) error {
 
 // metadata sends the first event.
 func (e *encoder) metadata() {
-	_ = e.emit("metadata", nil, map[string]any{"run_id": e.run.ID, "thread_id": e.run.ThreadID, "attempt": e.run.Attempt}) // of texts
+	_ = e.emit("metadata", nil, map[string]any{"run_id": e.run.ID, "attempt": e.run.Attempt}) // of texts
 }
 
 // event sends what an event of the engine is to the modes.

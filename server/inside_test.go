@@ -85,7 +85,7 @@ func TestATaskSaysWhereItsSubgraphIs(t *testing.T) {
 		// It waits, and has finished.
 		wait("", object{"input": nil})
 		waiting, n := sub(now())
-		if waiting != pending || n != 2 {
+		if waiting != pending || n != 3 {
 			t.Errorf("%s: while it waits it is in %s, with %d checkpoints", name, waiting, n)
 		}
 		wait("", object{"input": nil, "command": object{"resume": "done"}})
@@ -93,7 +93,7 @@ func TestATaskSaysWhereItsSubgraphIs(t *testing.T) {
 			t.Errorf("%s: at the end there are %v", name, tasks)
 		}
 		before := call[[]object](c, "POST", at+"/history", object{})[1]
-		if finished, n := sub(before); finished != pending || n != 3 {
+		if finished, n := sub(before); finished != pending || n != 4 {
 			t.Errorf("%s: when it has finished it is in %s, with %d checkpoints", name, finished, n)
 		}
 		// It works.

@@ -30,8 +30,9 @@ func strict(r *http.Request) bool {
 	return false
 }
 
-// leaveOut removes from a request what its graph doesn't know.
-func (b *runBody) leaveOut(g *served) error {
+// leaveOut removes from a request what its graph doesn't know. A message to a dialogue
+// without what was said would be another.
+func (b *runBody) leaveOut(g *served, dialogue bool) error {
 	raw, err := g.JSONSchema(graph.JSONInput)
 	if err != nil {
 		return err
@@ -40,7 +41,7 @@ func (b *runBody) leaveOut(g *served) error {
 	if err := json.Unmarshal(raw, &shape); err != nil {
 		return err
 	}
-	if input := objectOf(b.Input); input != nil && shape.Properties != nil && closed(&shape) {
+	if input := objectOf(b.Input); input != nil && !dialogue && shape.Properties != nil && closed(&shape) {
 		n := len(input)
 		for _, name := range slices.Sorted(maps.Keys(input)) {
 			if shape.Properties[name] == nil {

@@ -52,7 +52,7 @@ func takes(source, id, parent string, next []string) bool {
 // inside reports whether checkpoints of a source lie inside of a superstep.
 func inside(source string) bool {
 	switch checkpoint.Source(source) {
-	case checkpoint.SourceInterrupt, checkpoint.SourceResume, checkpoint.SourceVoid:
+	case checkpoint.SourceInterrupt, checkpoint.SourceResume, checkpoint.SourceVoid, checkpoint.SourceInside:
 		return true
 	}
 	return false

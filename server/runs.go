@@ -291,7 +291,7 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 	b.AssistantID = a.ID
 	b.Headers, b.Trace = headersOf(r), askerOf(r)
 	if !strict(r) {
-		if err := b.leaveOut(g); err != nil {
+		if err := b.leaveOut(g, s.dialogue != nil && g == s.dialogue.served); err != nil {
 			return nil, err
 		}
 	}

@@ -280,7 +280,7 @@ func drawRecord(t *rapid.T, r *checkpoint.Record) {
 	r.Step = rapid.IntRange(0, 1<<30).Draw(t, "step")
 	r.Source = rapid.OneOf(rapid.SampledFrom([]checkpoint.Source{
 		checkpoint.SourceInput, checkpoint.SourceLoop, checkpoint.SourceInterrupt, checkpoint.SourceResume,
-		checkpoint.SourceUpdate, checkpoint.SourceFork, checkpoint.SourceVoid,
+		checkpoint.SourceUpdate, checkpoint.SourceFork, checkpoint.SourceVoid, checkpoint.SourceInside,
 	}), rapid.Map(name(), func(s string) checkpoint.Source { return checkpoint.Source(s) })).Draw(t, "source")
 	r.CreatedAt = time.Unix(rapid.Int64Range(-1<<33, 1<<34).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanos")).UTC()
 	r.Graph, r.Version = name().Draw(t, "graph"), rapid.IntRange(-1, 99).Draw(t, "version")

@@ -784,7 +784,7 @@ func (m *Machine) MoveChild(namespace string, from []checkpoint.ID, to checkpoin
 	if !moved {
 		return nil
 	}
-	return m.record(checkpoint.SourceUpdate, nil)
+	return m.record(checkpoint.SourceInside, nil)
 }
 
 // Abort says that nothing more is to be started: the run ends when the running

@@ -180,7 +180,7 @@ func callsOf(logs map[string]*tapeLog, root string) map[taskOf]*calledGraphs {
 			if r.CreatedAt.Before(c.begun) {
 				c.begun = r.CreatedAt
 			}
-			c.edited = c.edited || r.Source == checkpoint.SourceUpdate
+			c.edited = c.edited || r.Source == checkpoint.SourceUpdate || r.Source == checkpoint.SourceInside
 		}
 	}
 	return calls

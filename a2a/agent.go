@@ -23,6 +23,7 @@ import (
 type agent struct {
 	client    *client.Client
 	assistant *client.Assistant
+	push      *Push // nil: no notifications are sent
 }
 
 var _ a2asrv.RequestHandler = (*agent)(nil)
@@ -114,17 +115,22 @@ func (a *agent) find(ctx context.Context, id proto.TaskID) (*task, error) {
 	return nil, unknown
 }
 
+// tell sets the status of a task, which the newest run has led to.
+func (t *task) tell(out *proto.Task, state proto.TaskState, parts ...*proto.Part) {
+	at := t.run.UpdatedAt
+	out.Status = proto.TaskStatus{State: state, Timestamp: &at}
+	if len(parts) > 0 {
+		out.Status.Message = proto.NewMessageForTask(proto.MessageRoleAgent, t, parts...)
+		out.Status.Message.ID = t.run.ID // the same whenever it is told
+	}
+}
+
 // view returns a task as the protocol has it.
 func (a *agent) view(ctx context.Context, t *task) (*proto.Task, error) {
 	info := t.TaskInfo()
 	out := &proto.Task{ID: info.TaskID, ContextID: info.ContextID}
 	status := func(state proto.TaskState, parts ...*proto.Part) (*proto.Task, error) {
-		at := t.run.UpdatedAt
-		out.Status = proto.TaskStatus{State: state, Timestamp: &at}
-		if len(parts) > 0 {
-			out.Status.Message = proto.NewMessageForTask(proto.MessageRoleAgent, info, parts...)
-			out.Status.Message.ID = t.run.ID // the same whenever it is told
-		}
+		t.tell(out, state, parts...)
 		return out, nil
 	}
 	switch t.run.Status {
@@ -189,8 +195,8 @@ func (a *agent) send(ctx context.Context, req *proto.SendMessageRequest) (*task,
 		return nil, refuse(proto.ErrInvalidParams, "a message needs a messageId and parts")
 	case m.Role != proto.MessageRoleUser:
 		return nil, refuse(proto.ErrInvalidParams, "a message to an agent has the role %s, not %.40q", proto.MessageRoleUser, m.Role)
-	case req.Config != nil && req.Config.PushConfig != nil:
-		return nil, refuse(proto.ErrPushNotificationNotSupported, "push notifications are not sent: follow the task")
+	case req.Config != nil && req.Config.PushConfig != nil && a.push == nil:
+		return nil, errNoPush
 	case m.ContextID != "" && uuid.Validate(m.ContextID) != nil:
 		return nil, refuse(proto.ErrInvalidParams, "the context %.100q is none of this agent's, nor a UUID to begin one with", m.ContextID)
 	}
@@ -244,8 +250,20 @@ func (a *agent) send(ctx context.Context, req *proto.SendMessageRequest) (*task,
 	r.Assistant, r.Resumable, r.Subgraphs = a.assistant.ID, true, true
 	r.Modes = []client.Mode{client.ModeMessages, client.ModeCustom}
 	r.Metadata = map[string]any{ofTask: t.name, ofMessage: m.ID}
+	if a.push != nil {
+		r.Webhook = pushPath
+	}
 	var err error
+	var added *proto.PushConfig
+	if req.Config != nil && req.Config.PushConfig != nil { // before the run may have ended
+		if added, err = a.push.add(ctx, t, req.Config.PushConfig); err != nil {
+			return nil, err
+		}
+	}
 	if t.run, err = a.client.Start(ctx, t.thread, r); err != nil {
+		if added != nil {
+			err = errors.Join(err, a.push.configs.Delete(ctx, added.TaskID, added.ID))
+		}
 		return nil, told(err)
 	}
 	return t, nil
@@ -474,25 +492,6 @@ func (a *agent) ListTasks(ctx context.Context, req *proto.ListTasksRequest) (*pr
 		out.NextPageToken = strconv.Itoa(next)
 	}
 	return out, nil
-}
-
-var errNoPush = proto.NewError(proto.ErrPushNotificationNotSupported, "push notifications are not sent: follow the task")
-
-// CreateTaskPushConfig and the like are refused: the card says that none are sent.
-func (a *agent) CreateTaskPushConfig(context.Context, *proto.PushConfig) (*proto.PushConfig, error) {
-	return nil, errNoPush
-}
-
-func (a *agent) GetTaskPushConfig(context.Context, *proto.GetTaskPushConfigRequest) (*proto.PushConfig, error) {
-	return nil, errNoPush
-}
-
-func (a *agent) ListTaskPushConfigs(context.Context, *proto.ListTaskPushConfigRequest) (*proto.ListTaskPushConfigResponse, error) {
-	return nil, errNoPush
-}
-
-func (a *agent) DeleteTaskPushConfig(context.Context, *proto.DeleteTaskPushConfigRequest) error {
-	return errNoPush
 }
 
 // GetExtendedAgentCard is refused: there is one card.

@@ -31,6 +31,9 @@ type Options struct {
 
 	// MaxBody bounds a request, in bytes; 0 means 16 MB.
 	MaxBody int64
+
+	// Push, if set, sends notifications; the server must be given its Webhooks.
+	Push *Push
 }
 
 // Handler serves the assistants of a server of LangGraph's protocol as agents:
@@ -77,7 +80,7 @@ func (h *handler) agent(w http.ResponseWriter, r *http.Request, assistant string
 		a, err = c.Assistant(r.Context(), assistant)
 	}
 	if err == nil {
-		return &agent{client: c, assistant: a}
+		return &agent{client: c, assistant: a, push: h.Push}
 	}
 	status, text := http.StatusBadGateway, "the server does not answer"
 	var refused *client.Error
@@ -137,7 +140,7 @@ func (h *handler) card(w http.ResponseWriter, r *http.Request, assistant string)
 	card := &proto.AgentCard{
 		Name: name, Description: description, Version: strconv.Itoa(a.assistant.Version),
 		SupportedInterfaces: []*proto.AgentInterface{{URL: base + "/a2a/" + url.PathEscape(a.assistant.ID), ProtocolBinding: proto.TransportProtocolJSONRPC, ProtocolVersion: proto.Version}},
-		Capabilities:        proto.AgentCapabilities{Streaming: true},
+		Capabilities:        proto.AgentCapabilities{Streaming: true, PushNotifications: h.Push != nil},
 		DefaultInputModes:   modes, DefaultOutputModes: modes,
 		Skills: []proto.AgentSkill{{ID: a.assistant.GraphID, Name: name, Description: description, Tags: []string{"graph"}}},
 	}

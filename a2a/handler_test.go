@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/a2a"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/server"
 )
@@ -463,6 +464,70 @@ func TestATaskIsFollowedAgainAfterTheServerHasDied(t *testing.T) {
 	})
 	if got := strings.Join(all, "\n"); !strings.HasPrefix(got, "task TASK_STATE_WORKING") || !strings.HasSuffix(got, "TASK_STATE_COMPLETED") || !strings.Contains(got, "through") {
 		t.Errorf("it is followed as\n%s", got)
+	}
+}
+
+// A receiver is told when its task asks and when it is done, with its token.
+func TestNotificationsAreSent(t *testing.T) {
+	store, err := memory.NewInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	push := a2a.NewPush(store, a2a.PushOptions{AllowPrivate: true})
+	s, err := server.New(context.Background(), server.Graph(booking()), server.LocalWebhooks(push.Webhooks()), server.WithoutStudio(),
+		server.Authenticate(byKey), server.Authorize(server.OwnedByUser()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	web := httptest.NewServer(a2a.Handler(s, a2a.Options{Push: push}))
+	defer web.Close()
+	got := make(chan string, 9)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var e object
+		_ = json.NewDecoder(r.Body).Decode(&e)
+		got <- told(e) + " " + r.Header.Get("A2A-Notification-Token") + " " + e["task"].(object)["id"].(string)
+	}))
+	defer receiver.Close()
+	url := web.URL + "/a2a/booking"
+	m := message("m1", nil, data(object{"city": "Bonn"}))
+	m["configuration"] = object{"taskPushNotificationConfig": object{"id": "c1", "url": receiver.URL, "token": "secret"}}
+	id, _, _, _ := sent(t, url, "kim", m)
+	if told := <-got; told != "task TASK_STATE_INPUT_REQUIRED secret "+id {
+		t.Errorf("it is told %s", told)
+	}
+	for _, tt := range []struct {
+		name, key, method string
+		params            object
+		want              string
+	}{
+		{"another user", "lee", "GetTaskPushNotificationConfig", object{"taskId": id, "id": "c1"}, "-32001 "},
+		{"another user, who listens", "lee", "CreateTaskPushNotificationConfig", object{"taskId": id, "url": receiver.URL}, "-32001 "},
+		{"no URL", "kim", "CreateTaskPushNotificationConfig", object{"taskId": id, "url": "file:///x"}, "-32602 notifications are sent"},
+		{"an ID that is none", "kim", "CreateTaskPushNotificationConfig", object{"taskId": id, "url": receiver.URL, "id": "a.b"}, "-32602 the id"},
+		{"an unknown one", "kim", "GetTaskPushNotificationConfig", object{"taskId": id, "id": "c9"}, "-32602 the task has no"},
+	} {
+		if found, refused := ask(t, url, tt.key, tt.method, tt.params); !strings.HasPrefix(refused, tt.want) {
+			t.Errorf("%s: %s %v", tt.name, refused, found)
+		}
+	}
+	for i, want := range []string{"2", "1"} {
+		if i == 0 {
+			ask(t, url, "kim", "CreateTaskPushNotificationConfig", object{"taskId": id, "id": "c2", "url": receiver.URL})
+		} else {
+			ask(t, url, "kim", "DeleteTaskPushNotificationConfig", object{"taskId": id, "id": "c2"})
+		}
+		list, _ := ask(t, url, "kim", "ListTaskPushNotificationConfigs", object{"taskId": id})
+		if n := fmt.Sprint(len(list["configs"].([]any))); n != want {
+			t.Errorf("there are %s configurations, want %s", n, want)
+		}
+	}
+	sent(t, url, "kim", message("m2", object{"taskId": id}, text("12a")))
+	<-got
+	sent(t, url, "kim", message("m3", object{"taskId": id}, text("true")))
+	if told := <-got; told != "task TASK_STATE_COMPLETED secret "+id {
+		t.Errorf("then it is told %s", told)
 	}
 }
 

@@ -68,7 +68,7 @@ var only = map[string][]string{
 	"cache":             {"internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"field":             nil,
 	"remote":            {"chat", "client", "graph"},
-	"a2a":               {"chat", "client", "graph"},
+	"a2a":               {"chat", "client", "graph", "memory"},
 	"checkpoint":        {"internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     nil,
 	"internal/redisdb":  nil,

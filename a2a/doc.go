@@ -1,5 +1,6 @@
 // Package a2a speaks the Agent2Agent protocol, version 1.0, on the protocol's own Go
-// library: [Handler] gives the assistants of a server to agents that speak it.
+// library: [Handler] gives the assistants of a server to agents that speak it, and
+// [AddAgent] makes a node of a graph out of an agent that is elsewhere.
 //
 //	s, err := server.New(ctx, server.Graph(trips), server.Data("sqlite:superstep.db"))
 //	...

@@ -22,7 +22,8 @@ import (
 // Options are settings of a handler. The zero value is fine.
 type Options struct {
 	// URL is where agents reach the handler, such as https://agents.example.com. Empty:
-	// where the request for a card went to, which is wrong behind a proxy.
+	// where the request for a card went to, which behind a proxy is right only if that
+	// passes on the host and says X-Forwarded-Proto.
 	URL string
 
 	// Card, if set, adds to the card of each agent: who provides it, how callers are to
@@ -130,7 +131,7 @@ func (h *handler) card(w http.ResponseWriter, r *http.Request, assistant string)
 	base := strings.TrimSuffix(h.URL, "/")
 	if base == "" {
 		base = "http://" + r.Host
-		if r.TLS != nil {
+		if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 			base = "https://" + r.Host
 		}
 	}

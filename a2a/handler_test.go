@@ -328,6 +328,16 @@ func TestBadInputIsRefusedInTheProtocolsWords(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
+	page, err := http.NewRequest("POST", url, strings.NewReader(get))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page.Header = http.Header{"X-Api-Key": {"kim:1"}, "A2a-Version": {"1.0"}, "Origin": {"https://elsewhere.example"}}
+	if resp, err := http.DefaultClient.Do(page); err != nil || resp.StatusCode != 403 {
+		t.Errorf("a page of another origin is answered with %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
 	if list, _ := ask(t, url, "lee:2", "ListTasks", object{}); fmt.Sprint(list["totalSize"]) != "0" {
 		t.Errorf("another user sees the tasks %v", list)
 	}

@@ -382,7 +382,7 @@ func passOn(ctx context.Context, ev proto.Event, begun map[proto.ArtifactID]bool
 			if p == nil {
 				continue
 			}
-			var v any = p.Data()
+			v := p.Data()
 			if text := p.Text(); text != "" {
 				v = text
 			}
@@ -431,7 +431,7 @@ func relay(ctx context.Context, m *proto.Message) ([]*proto.Part, error) {
 	}
 	anything := json.RawMessage(`{}`)
 	if len(questions) == 0 {
-		var value any = textOf(parts)
+		value := any(textOf(parts))
 		if value == "" {
 			value = parts
 		}

@@ -2,7 +2,6 @@ package snippets_test
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/superstep-dev/superstep/a2a"
 	memorysqlite "github.com/superstep-dev/superstep/memory/sqlite"
@@ -24,6 +23,8 @@ func notifying(ctx context.Context, graphs server.Option) error {
 		return err
 	}
 	defer s.Close(ctx)
-	return http.ListenAndServe("127.0.0.1:8123", a2a.Handler(s, a2a.Options{Push: push}))
+	h := server.HTTPServer(a2a.Handler(s, a2a.Options{Push: push}))
+	h.Addr = "127.0.0.1:8123"
+	return h.ListenAndServe()
 	//snippet:end
 }

@@ -202,9 +202,10 @@ func (a *agent) send(ctx context.Context, req *proto.SendMessageRequest) (*task,
 	}
 	t := &task{thread: m.ContextID, name: uuid.Must(uuid.NewV7()).String(), newest: true}
 	r := client.RunRequest{IfBusy: client.BusyEnqueue, CreateThread: true}
+	var open *task
 	if m.TaskID != "" {
-		open, err := a.find(ctx, m.TaskID)
-		if err != nil {
+		var err error
+		if open, err = a.find(ctx, m.TaskID); err != nil {
 			return nil, err
 		}
 		if m.ContextID != "" && m.ContextID != open.thread {
@@ -217,11 +218,7 @@ func (a *agent) send(ctx context.Context, req *proto.SendMessageRequest) (*task,
 	} else if before, err := a.sent(ctx, t.thread, m.ID); err != nil || before != nil {
 		return before, err
 	}
-	if m.TaskID != "" {
-		open, err := a.find(ctx, m.TaskID)
-		if err != nil {
-			return nil, err
-		}
+	if open != nil {
 		v, err := a.view(ctx, open)
 		if err != nil {
 			return nil, err

@@ -209,8 +209,10 @@ func (c *call) begin(ctx context.Context, r client.RunRequest) (began bool, err 
 			r.IfBusy = client.BusyEnqueue
 		}
 		began = true
-		late, stop := lingering(ctx)
-		defer stop()
+		// What is started shall not be given up before it is known what that is.
+		late, drop := context.WithCancel(context.WithoutCancel(ctx))
+		defer drop()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(leaving, drop) })()
 		run, err := c.client.Start(late, at.Thread, r)
 		if errors.Is(err, client.ErrBusy) { // perhaps with a start that was under way
 			var odd error
@@ -395,21 +397,6 @@ func (c *call) rest(ctx context.Context) error {
 
 // leaving is how long what is cancelled here may take to be cancelled there.
 const leaving = 5 * time.Second
-
-// lingering returns a context that ends a while after another: a request that starts
-// something shall not be given up before it is known what it has started.
-func lingering(ctx context.Context) (context.Context, func()) {
-	own, drop := context.WithCancelCause(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(leaving):
-		case <-ended:
-		}
-		drop(context.Cause(ctx))
-	})
-	return own, func() { stop(); close(ended); drop(nil) }
-}
 
 // leave cancels a run that is at work when the node's context has ended.
 func (c *call) leave(ctx context.Context) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/superstep-dev/superstep/a2a"
 	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/memory"
@@ -78,6 +80,7 @@ type serving struct {
 	origins  []string
 	demo     bool
 	webhooks bool
+	a2a      bool
 	patience time.Duration
 	index    indexing
 }
@@ -197,6 +200,7 @@ func (o *serving) add(a *app, cmd *cobra.Command) {
 	f.BoolVar(&o.anyone, "allow-anyone", false, "listen for other machines although there is no authentication")
 	f.StringVar(&o.keysEnv, "api-keys-env", keysVariable, "the variable of the environment that has the API keys")
 	f.StringSliceVar(&o.origins, "allow-origin", nil, "an origin whose pages may use the server, such as https://chat.example.com, or * for all; may be repeated (default: with keys all, without them those of this machine)")
+	f.BoolVar(&o.a2a, "a2a", false, "serve the assistants to agents that speak A2A as well, at /a2a/ASSISTANT")
 	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
 	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
 	if a.embedder != nil {
@@ -329,7 +333,11 @@ func bind(host string, port int, chosen bool) (net.Listener, error) {
 func (a *app) serveOn(ctx context.Context, s *server.Server, l net.Listener, o serving) error {
 	ctx, drain, end := console.Stops(ctx, func(bool) {})
 	defer end()
-	h := server.HTTPServer(s)
+	var handler http.Handler = s
+	if o.a2a {
+		handler = a2a.Handler(s, a2a.Options{})
+	}
+	h := server.HTTPServer(handler)
 	h.ErrorLog = slog.NewLogLogger(o.log, slog.LevelWarn)
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(l) }()

@@ -85,6 +85,19 @@ func TestServeLetsInWhoHasAKey(t *testing.T) {
 	}
 }
 
+func TestServeGivesItsAssistantsToAgentsIfTold(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		var args []string
+		if told {
+			args = []string{"--a2a"}
+		}
+		got, _ := visit(t, served(t, args...)+"/a2a/jokes/.well-known/agent-card.json", "", "")
+		if want := map[bool]int{false: 404, true: 200}[told]; got != want {
+			t.Errorf("with %v a card is %d, want %d", args, got, want)
+		}
+	}
+}
+
 func TestServeTakesKeysFromTheVariableNamed(t *testing.T) {
 	t.Setenv("SUPERSTEP_API_KEYS", "")
 	t.Setenv("JOKES_KEYS", "first-key-0123456789")

@@ -91,6 +91,10 @@ type RunRequest struct {
 	// After delays the beginning.
 	After time.Duration `json:"-"`
 
+	// Resumable has the server keep the run's events, so that [Client.JoinStream] has
+	// them from the beginning. Those of a [Client.Stream] are always kept.
+	Resumable bool `json:"stream_resumable,omitempty"`
+
 	// Webhook is sent the run when it has ended.
 	Webhook string `json:"webhook,omitempty"`
 
@@ -162,12 +166,12 @@ type wire struct {
 	RunRequest
 	IfNotExists  string  `json:"if_not_exists,omitempty"`
 	AfterSeconds float64 `json:"after_seconds,omitempty"`
-	Resumable    bool    `json:"stream_resumable,omitempty"`
 	OnDisconnect string  `json:"on_disconnect,omitempty"`
 }
 
 func (r RunRequest) wire(thread string, stream bool) wire {
-	w := wire{RunRequest: r, AfterSeconds: r.After.Seconds(), Resumable: stream}
+	r.Resumable = r.Resumable || stream
+	w := wire{RunRequest: r, AfterSeconds: r.After.Seconds()}
 	if r.CreateThread {
 		w.IfNotExists = "create"
 	}

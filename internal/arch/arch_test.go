@@ -59,7 +59,7 @@ func under(pkg string, trees []string) bool {
 }
 
 // upper are the trees above the engine, from the top.
-var upper = []string{"cmd", "cli", "client", "server", "otel", "eval", "agent", "dialogue", "session"}
+var upper = []string{"cmd", "cli", "a2a", "remote", "client", "server", "otel", "eval", "agent", "dialogue", "session"}
 
 // The packages of a tree import, of our own, only what is named and what is in
 // the tree.
@@ -67,6 +67,8 @@ var only = map[string][]string{
 	"client":            nil,
 	"cache":             {"internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"field":             nil,
+	"remote":            {"chat", "client", "graph"},
+	"a2a":               {"chat", "client", "graph", "memory"},
 	"checkpoint":        {"internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"internal/pgdb":     nil,
 	"internal/redisdb":  nil,
@@ -94,7 +96,7 @@ var never = map[string][]string{
 	"dialogue":  {"cmd", "cli", "server", "otel", "eval", "graphtest", "internal/local", "internal/core"},
 	"session":   {"cmd", "cli", "server", "otel", "eval", "graphtest", "internal/local", "internal/core"},
 	"otel":      {"cmd", "cli", "server", "eval", "agent", "dialogue", "session", "graphtest", "memory", "internal/local", "internal/core"},
-	"server":    {"cmd", "cli", "client", "eval", "graphtest", "internal/local", "internal/core"},
+	"server":    {"cmd", "cli", "a2a", "client", "remote", "eval", "graphtest", "internal/local", "internal/core"},
 	"cli":       {"cmd"},
 }
 

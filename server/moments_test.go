@@ -99,6 +99,10 @@ var rows = map[string]row{
 	"POST /runs/crons/count":                            {aside: true},
 	"POST /store/items/search":                          {aside: true},
 	"POST /store/namespaces":                            {aside: true},
+	"GET /v1/models":                                    {aside: true},
+	"GET /v1/models/{model}":                            {aside: true},
+	"POST /v1/chat/completions":                         {body: `{"model":"booking","messages":[{"role":"user","content":"hello"}],"metadata":{"thread_id":"THREAD"}}`, after: 404},
+	"POST /v1/responses":                                {body: `{"model":"booking","input":"hello","conversation":"conv_THREAD"}`, after: 404},
 }
 
 // commandRows are the parameters of commands that are somebody else's to send.

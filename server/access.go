@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/server/internal/agui"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/openaiapi"
 	"github.com/superstep-dev/superstep/server/internal/turn"
@@ -318,6 +319,8 @@ var access = map[string]rule{
 	"GET /v1/models/{model}":    {resource: Assistants, verb: Read, how: byHandler, refuse: openaiapi.Refuse},
 	"POST /v1/chat/completions": {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse},
 	"POST /v1/responses":        {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse},
+
+	"POST /assistants/{assistant}/agui": {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: agui.Refuse},
 
 	"PUT /store/items":         {resource: Store, verb: Update, how: byHandler},
 	"GET /store/items":         {resource: Store, verb: Read, how: byHandler},

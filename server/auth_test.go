@@ -638,6 +638,8 @@ func (w world) bodies() []string {
 		`{"user_id":"u-1","message":"mine","message_id":"m-1"}`, `{"message":"mine"}`,
 		`{"model":"booking","messages":[{"role":"user","content":"mine"}],"metadata":{"thread_id":"` + w.thread + `"}}`, `{"model":"` + w.assistant + `","messages":[{"role":"user","content":"mine"}]}`,
 		`{"model":"booking","messages":[{"role":"tool","tool_call_id":"` + server.CallID(w.thread, w.question) + `","content":"yes"}]}`,
+		`{"threadId":"` + w.thread + `","runId":"r","messages":[{"id":"m","role":"user","content":"mine"}],"state":{"city":"mine"}}`,
+		`{"threadId":"` + w.thread + `","runId":"r","messages":[],"resume":[{"interruptId":"` + w.question + `","status":"resolved","payload":true}]}`,
 		`{"model":"booking","input":"mine","conversation":"` + w.thread + `"}`, `{"model":"booking","input":"mine","previous_response_id":"resp_` + w.run + `"}`,
 		with(object{"namespace": []string{"..", w.user, "notes"}, "status": "pending", "strategy": "keep_latest"}),
 	}

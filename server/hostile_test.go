@@ -33,6 +33,7 @@ var groups = []struct {
 }{
 	{"/commands", `"id":1,"method":"run.start","params":{"assistant_id":"booking","input":{}}`, []string{"id", "method", "params"}},
 	{"/stream", `"channels":["values"],"assistant_id":"booking"`, []string{"channels", "namespaces", "depth", "since", "stream_mode", "input", "on_disconnect"}},
+	{"/agui", `"threadId":"0198f1c2-0000-7000-8000-000000000000","runId":"r","messages":[{"id":"m","role":"user","content":"x"}]`, []string{"threadId", "runId", "protocolVersion", "parentRunId", "state", "messages", "tools", "context", "forwardedProps", "resume"}},
 	{"/v1/chat", `"model":"booking","messages":[{"role":"user","content":"x"}]`, []string{"model", "messages", "stream", "stream_options", "metadata", "tools", "tool_choice", "n", "stop", "response_format"}},
 	{"/v1/responses", `"model":"booking","input":"x","store":false`, []string{"model", "input", "instructions", "stream", "store", "metadata", "previous_response_id", "conversation", "tools", "tool_choice", "text", "include"}},
 	{"/crons", `"assistant_id":"booking","schedule":"0 0 1 1 *"`, []string{"assistant_id", "thread_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata", "input", "limit", "sort_by", "select", "webhook"}},
@@ -182,9 +183,11 @@ func sane(w *httptest.ResponseRecorder) error {
 // inOwnForm reports whether an answer is an error in the form of another protocol.
 func inOwnForm(w *httptest.ResponseRecorder) bool {
 	var told struct {
-		Error struct{ Message, Type string }
+		Error         struct{ Message, Type string }
+		Code, Message string // of AG-UI
 	}
-	return json.Unmarshal(w.Body.Bytes(), &told) == nil && told.Error.Message != "" && told.Error.Type != "" && w.Header().Get("Content-Type") == "application/json"
+	err := json.Unmarshal(w.Body.Bytes(), &told)
+	return err == nil && (told.Error.Message != "" && told.Error.Type != "" || told.Code != "" && told.Message != "") && w.Header().Get("Content-Type") == "application/json"
 }
 
 func TestNoBodyMakesAServerFailOrPanic(t *testing.T) {

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 
+	"github.com/superstep-dev/superstep/server/internal/agui"
 	"github.com/superstep-dev/superstep/server/internal/openaiapi"
 )
 
@@ -14,5 +15,7 @@ func (s *Server) protocolTable() map[string]func(http.ResponseWriter, *http.Requ
 		"GET /v1/models/{model}":    openAI.Model,
 		"POST /v1/chat/completions": openAI.Chat,
 		"POST /v1/responses":        openAI.Responses,
+
+		"POST /assistants/{assistant}/agui": agui.Agents{Server: turns{s}}.Run,
 	}
 }

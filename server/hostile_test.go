@@ -862,3 +862,23 @@ func FuzzBodies(f *testing.F) {
 		}
 	})
 }
+
+func TestAHeaderThatNamesNoThreadIsRefused(t *testing.T) {
+	s := calm(t)
+	of := made(t, s)
+	for _, value := range []string{"x", "../../etc/passwd", "a\r\nX-Evil: 1", "\x00", "\xff", "{" + of["thread"] + "}", "urn:uuid:" + of["thread"], of["thread"] + ", " + newThread(), strings.Repeat("a", 60_000), "\u202e"} {
+		for path, body := range map[string]string{
+			"/v1/chat/completions": `{"model":"booking","messages":[{"role":"user","content":"x"}]}`, "/v1/responses": `{"model":"booking","input":"x"}`,
+		} {
+			w := quick(t.Context(), s, "POST", path, body, "X-Thread-Id", value)
+			if err := sane(w); err != nil || w.Code != 400 || !strings.Contains(w.Body.String(), "invalid_thread_id") || w.Header().Get("X-Thread-Id") != "" || w.Header().Get("X-Evil") != "" {
+				t.Errorf("%s with %.60q: %d %.300q: %v", path, value, w.Code, w.Body, err)
+			}
+		}
+		// Where no thread is to be named by a header it says nothing.
+		body := `{"threadId":"` + newThread() + `","runId":"r","messages":[{"id":"m","role":"user","content":"x"}]}`
+		if w := quick(t.Context(), s, "POST", "/assistants/booking/agui", body, "X-Thread-Id", value, "Last-Event-ID", value, "Accept", value); w.Code != 200 || w.Header().Get("X-Evil") != "" {
+			t.Errorf("AG-UI with %.60q: %d %.300q", value, w.Code, w.Body)
+		}
+	}
+}

@@ -15,6 +15,7 @@ func TestADeltaMakesTheNewStateOfTheOld(t *testing.T) {
 		{`{"a":1}`, `{"a":1}`, `[]`},
 		{`{"a":1}`, `{"a":2}`, `[{"op":"replace","path":"/a","value":2}]`},
 		{`{"a":1}`, `{"b":null}`, `[{"op":"remove","path":"/a"},{"op":"add","path":"/b","value":null}]`},
+		{`{"a":9007199254740992}`, `{"a":9007199254740993}`, `[{"op":"replace","path":"/a","value":9007199254740993}]`},
 		{`{"a":[1]}`, `{"a":[1,2,3]}`, `[{"op":"add","path":"/a/-","value":2},{"op":"add","path":"/a/-","value":3}]`},
 		{`{"a":[1,2]}`, `{"a":[2]}`, `[{"op":"replace","path":"/a","value":[2]}]`},
 		{`{"a":{"b/c~d":1,"e":{"f":0}}}`, `{"a":{"b/c~d":2,"e":{"f":0}}}`, `[{"op":"replace","path":"/a/b~1c~0d","value":2}]`},

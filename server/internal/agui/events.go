@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -190,8 +191,11 @@ func (t *teller) values(raw json.RawMessage) error {
 	return nil
 }
 
+// decoded keeps numbers as they are written.
 func decoded(v any) (out any) {
-	_ = json.Unmarshal(marshal(v), &out) // of JSON
+	d := json.NewDecoder(bytes.NewReader(marshal(v)))
+	d.UseNumber()
+	_ = d.Decode(&out) // of JSON
 	return out
 }
 

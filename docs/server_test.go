@@ -74,14 +74,14 @@ curl() {
 jq() { grep -o "\"${2##*.}\":\"[^\"]*\"" | head -n 1 | cut -d '"' -f 4; }
 `
 
-// The page has a command for each thing that the server can do, and all of them
+// The pages have a command for each thing that the server can do, and all of them
 // work.
 func TestTheCommandsOfTheServersPageWork(t *testing.T) {
 	t.Parallel()
 	bash := tool(t, "bash")
 	tool(t, "curl")
 	url := started(t)
-	script := commands(t, "server.md", "sh", "curl")
+	script := commands(t, "server.md", "sh", "curl") + commands(t, "protocols.md", "sh", "curl")
 	const first = "SERVER=http://127.0.0.1:8123\n"
 	if !strings.Contains(script, first) {
 		t.Fatalf("the page doesn't say %s", first)
@@ -108,7 +108,7 @@ func TestTheCommandsOfTheServersPageWork(t *testing.T) {
 	for route, operations := range description.Paths {
 		for method := range operations {
 			if pattern := strings.ToUpper(method) + " " + route; !worked[pattern] {
-				t.Errorf("server.md has no command for %s", pattern)
+				t.Errorf("neither server.md nor protocols.md has a command for %s", pattern)
 			}
 		}
 	}

@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/server/internal/agui"
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/openaiapi"
+	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
 // Resource is what a request is about.
@@ -213,6 +216,8 @@ type rule struct {
 	how      how
 	stream   bool // it may take as long as a run
 	json     bool // errors are JSON, whatever the client accepts
+
+	refuse func(http.ResponseWriter, *turn.Fault) // tells of errors in the words of a protocol; nil: as all others
 }
 
 // how says who asks the authoriser, and about what.
@@ -309,6 +314,13 @@ var access = map[string]rule{
 	"GET /assistants/{assistant}/flows/{flow}": {resource: Assistants, verb: Read},
 	"GET /threads/{thread}/turns":              {resource: Threads, verb: Read},
 	"GET /threads/{thread}/test":               {resource: Threads, verb: Read},
+
+	"GET /v1/models":            {resource: Assistants, verb: Search, how: byHandler, refuse: openaiapi.Refuse},
+	"GET /v1/models/{model}":    {resource: Assistants, verb: Read, how: byHandler, refuse: openaiapi.Refuse},
+	"POST /v1/chat/completions": {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse},
+	"POST /v1/responses":        {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse},
+
+	"POST /assistants/{assistant}/agui": {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: agui.Refuse},
 
 	"PUT /store/items":         {resource: Store, verb: Update, how: byHandler},
 	"GET /store/items":         {resource: Store, verb: Read, how: byHandler},

@@ -551,7 +551,7 @@ func (v visitor) json(method, path, body string) any {
 // world is what a user has.
 type world struct {
 	visitor
-	thread, run, assistant, cron, checkpoint string
+	thread, run, assistant, cron, checkpoint, question string
 }
 
 // secret stands in all that a user has.
@@ -568,6 +568,7 @@ func settle(t testing.TB, v visitor) world {
 	w.run = runs[0].(object)["run_id"].(string)
 	state := v.json("GET", "/threads/"+w.thread+"/state", "").(object)
 	w.checkpoint = state["checkpoint"].(object)["checkpoint_id"].(string)
+	w.question = state["interrupts"].([]any)[0].(object)["id"].(string)
 	w.cron = v.json("POST", "/threads/"+w.thread+"/runs/crons", `{"assistant_id":"`+w.assistant+`","schedule":"0 0 1 1 *","input":{"city":"`+s+`"},"metadata":{"x":"`+s+`"}}`).(object)["cron_id"].(string)
 	v.json("PUT", "/store/items", `{"namespace":["notes"],"key":"k","value":{"x":"`+s+`"}}`)
 	return w
@@ -635,6 +636,11 @@ func (w world) bodies() []string {
 		with(object{"metadata": nil, "ids": nil, "status": nil, "values": nil, "assistant_id": nil, "thread_id": nil, "graph_id": nil, "name": nil}),
 		with(object{"metadata": object{"owner": w.user}, "status": nil, "values": nil, "namespace": []string{w.user, "notes"}, "namespace_prefix": []string{w.user}, "prefix": []string{w.user}}),
 		`{"user_id":"u-1","message":"mine","message_id":"m-1"}`, `{"message":"mine"}`,
+		`{"model":"booking","messages":[{"role":"user","content":"mine"}],"metadata":{"thread_id":"` + w.thread + `"}}`, `{"model":"` + w.assistant + `","messages":[{"role":"user","content":"mine"}]}`,
+		`{"model":"booking","messages":[{"role":"tool","tool_call_id":"` + server.CallID(w.thread, w.question) + `","content":"yes"}]}`,
+		`{"threadId":"` + w.thread + `","runId":"r","messages":[{"id":"m","role":"user","content":"mine"}],"state":{"city":"mine"}}`,
+		`{"threadId":"` + w.thread + `","runId":"r","messages":[],"resume":[{"interruptId":"` + w.question + `","status":"resolved","payload":true}]}`,
+		`{"model":"booking","input":"mine","conversation":"` + w.thread + `"}`, `{"model":"booking","input":"mine","previous_response_id":"resp_` + w.run + `"}`,
 		with(object{"namespace": []string{"..", w.user, "notes"}, "status": "pending", "strategy": "keep_latest"}),
 	}
 	for method, params := range map[string]object{

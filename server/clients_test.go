@@ -108,7 +108,7 @@ func answering(t testing.TB) *graph.Graph[agent.State] {
 	return g
 }
 
-// LangGraph's published packages work with the server as they are.
+// LangGraph's published packages work with the server as they are, and so do OpenAI's.
 func TestLangGraphsClients(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {

@@ -7,10 +7,18 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/superstep-dev/superstep/server/internal/openaiapi"
 )
 
 // Routes returns what a server answers, as patterns of http.ServeMux.
 func Routes(s *Server) []string { return slices.Sorted(maps.Keys(s.table())) }
+
+// CallID returns how OpenAI's clients name a question.
+func CallID(thread, question string) string {
+	id, _ := openaiapi.CallID(thread, question)
+	return id
+}
 
 // Commands returns what clients may send to a thread.
 func Commands(s *Server) []string { return slices.Sorted(maps.Keys(s.commands())) }

@@ -23,6 +23,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
 	"github.com/superstep-dev/superstep/server/studio"
 )
 
@@ -143,6 +144,7 @@ func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) err
 		"POST /store/items/search": s.searchItems,
 		"POST /store/namespaces":   s.listNamespaces,
 	}
+	maps.Copy(all, s.protocolTable())
 	if s.dialogue != nil {
 		maps.Copy(all, s.dialogueTable())
 	}
@@ -184,6 +186,10 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 				s.log.LogAttrs(r.Context(), slog.LevelError, "server: a handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				if !began.done {
 					c.asked.Store(true)
+					if c.rule.refuse != nil {
+						c.rule.refuse(began, &turn.Fault{Status: http.StatusInternalServerError, Text: "internal error"})
+						return
+					}
 					refuse(began, r, &fault{http.StatusInternalServerError, "internal error"})
 				}
 			}
@@ -202,15 +208,19 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 			}
 			return
 		}
-		f := s.explain(r, err)
-		switch f.status {
+		f := turns{s}.Explain(r, err)
+		switch f.Status {
 		case http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		case http.StatusTooManyRequests:
 			w.Header().Set("Retry-After", retryAfter)
 		}
 		c.asked.Store(true) // of errors nobody need be asked
-		refuse(began, r, f)
+		if c.rule.refuse != nil {
+			c.rule.refuse(began, f)
+			return
+		}
+		refuse(began, r, &fault{f.Status, f.Text})
 	})
 }
 

@@ -99,6 +99,11 @@ var rows = map[string]row{
 	"POST /runs/crons/count":                            {aside: true},
 	"POST /store/items/search":                          {aside: true},
 	"POST /store/namespaces":                            {aside: true},
+	"GET /v1/models":                                    {aside: true},
+	"GET /v1/models/{model}":                            {aside: true},
+	"POST /v1/chat/completions":                         {body: `{"model":"booking","messages":[{"role":"user","content":"hello"}],"metadata":{"thread_id":"THREAD"}}`, after: 404},
+	"POST /assistants/{assistant}/agui":                 {body: `{"threadId":"THREAD","runId":"r","messages":[{"id":"m","role":"user","content":"hello"}]}`, after: 404},
+	"POST /v1/responses":                                {body: `{"model":"booking","input":"hello","conversation":"conv_THREAD"}`, after: 404},
 }
 
 // commandRows are the parameters of commands that are somebody else's to send.
@@ -173,7 +178,7 @@ func (th *theatre) open(user, pattern string, fill *strings.Replacer) *watched {
 	th.Helper()
 	one, w := rows[pattern], &watched{pattern: pattern, ended: make(chan struct{})}
 	method, path, _ := strings.Cut(pattern, " ")
-	path = fill.Replace(path)
+	path = strings.Replace(fill.Replace(path), "{assistant}", "booking", 1)
 	if one.socket {
 		conn, resp, err := websocket.Dial(th.Context(), strings.Replace(th.url, "http", "ws", 1)+path, &websocket.DialOptions{HTTPHeader: http.Header{"X-Test-User": {user}}})
 		if resp != nil {

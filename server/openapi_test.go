@@ -21,6 +21,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue/assistant"
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/graph"
@@ -59,6 +60,26 @@ func trips(t testing.TB) *graph.Graph[travel] {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// helper is a graph that says what it was told.
+func helper(t testing.TB) *graph.Graph[helped] {
+	t.Helper()
+	b := graph.New[helped]("helper")
+	b.AddNode("echo", func(_ context.Context, s *helped) error {
+		s.Messages.Add(chat.Assistant("You said: " + s.Messages.Last().Text()))
+		return nil
+	})
+	b.AddEdge(graph.Start, "echo")
+	g, err := b.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+type helped struct {
+	Messages chat.History `json:"messages"`
 }
 
 // greeter is an assistant that understands nothing.
@@ -267,7 +288,7 @@ func talked(t *testing.T, url string) *strings.Replacer {
 // Each example of the description is sent to a server, and the answer is as the
 // description says.
 func TestExamplesOfTheDescriptionWork(t *testing.T) {
-	s, err := New(t.Context(), Graph(trips(t)), Dialogue(greeter(t)))
+	s, err := New(t.Context(), Graph(trips(t)), Graph(helper(t)), Dialogue(greeter(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +402,7 @@ func TestExamplesOfTheDescriptionWork(t *testing.T) {
 // Each error that these requests meet is described: of nobody, of things that there
 // aren't, of IDs that are none and of bodies that are of no use.
 func TestErrorsAreDescribed(t *testing.T) {
-	s, err := New(t.Context(), Graph(trips(t)), Dialogue(greeter(t)), APIKeys("key"), Logger(slog.New(slog.DiscardHandler)))
+	s, err := New(t.Context(), Graph(trips(t)), Graph(helper(t)), Dialogue(greeter(t)), APIKeys("key"), Logger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}

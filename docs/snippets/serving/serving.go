@@ -9,15 +9,17 @@ import (
 	"net"
 	"time"
 
+	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server"
 )
 
 // Trip is the state of a graph that asks before it books.
 type Trip struct {
-	Days   int                    `json:"days"`
-	Costs  graph.Map[string, int] `json:"costs"`
-	Booked string                 `json:"booked"`
+	Days     int                    `json:"days"`
+	Costs    graph.Map[string, int] `json:"costs"`
+	Booked   string                 `json:"booked"`
+	Messages chat.History           `json:"messages"` // for who talks with it
 }
 
 func plan(_ context.Context, s *Trip) error {

@@ -72,6 +72,7 @@ func places() map[string]parameter {
 		"thread":     {"thread", id("The ID of a thread."), ExampleThread},
 		"run":        {"run", id("The ID of a run."), ExampleRun},
 		"checkpoint": {"checkpoint", id("The ID of a checkpoint of the thread."), ExampleCheckpoint},
+		"model":      {"model", text("The name of a graph, or the ID of an assistant, that takes messages."), "helper"},
 		"cron":       {"cron", id("The ID of a cron."), ExampleCron},
 		"user_id":    {"user_id", text("Whose conversation it is."), ExampleUser},
 		"flow":       {"flow", text("The name of a flow."), "greet"},
@@ -184,6 +185,7 @@ func describe(version string, credentials, dialogue bool) document {
 			{"runs", "Executions of an assistant, on a thread or on one made for the run."},
 			{"crons", "Runs that start at times."},
 			{"store", "The long-term memory that graphs and clients share."},
+			{"protocols", "Assistants for programs that speak other protocols, in whose form errors are."},
 		},
 		Paths: map[string]path{}, Components: components{Schemas: schemas(), Responses: map[string]shownAnswer{}},
 	}
@@ -198,6 +200,7 @@ func describe(version string, credentials, dialogue bool) document {
 		d.Security = []requirement{{"key": {}}, {"bearer": {}}}
 	}
 	all := operations()
+	maps.Copy(all, protocols())
 	if dialogue {
 		maps.Copy(all, conversations())
 		maps.Copy(d.Components.Schemas, conversationSchemas())
@@ -226,6 +229,8 @@ func tagOf(route string) string {
 		return first
 	case "chat", "state":
 		return "dialogue"
+	case "v1":
+		return "protocols"
 	default:
 		return "server"
 	}

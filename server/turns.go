@@ -1,0 +1,259 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
+)
+
+// turns is the server as protocols of conversations need it.
+type turns struct{ s *Server }
+
+// hello is an input that graphs with messages take.
+var hello = json.RawMessage(`{"messages":[{"type":"human","content":"hello"}]}`)
+
+func (t turns) Read(r *http.Request, v any) error { return read(r, v) }
+
+func (s *Server) assistantToTalkTo(a *db.Assistant, g *served) turn.Assistant {
+	out := turn.Assistant{ID: a.ID, Name: a.ID, Created: a.CreatedAt, Takes: func(input json.RawMessage) error {
+		if err := g.CheckJSON(graph.JSONInput, input); err != nil {
+			return invalid("%s", plainly(err))
+		}
+		return nil
+	}}
+	out.Talks = out.Takes(hello) == nil
+	if a.ID == assistantOfGraph(g.name) {
+		out.Name = g.name
+	}
+	return out
+}
+
+func (t turns) Assistants(ctx context.Context) ([]turn.Assistant, error) {
+	s := t.s
+	mine, err := s.ask(ctx, &Action{Resource: Assistants, Verb: Search})
+	if err != nil {
+		return nil, err
+	}
+	talks := map[string]bool{}
+	for _, name := range s.names {
+		talks[name] = s.graphs[name].CheckJSON(graph.JSONInput, hello) == nil
+	}
+	found, _, err := s.db.Assistants(ctx, "", "created", db.Page{Limit: maxPage, Ascending: true}, func(a *db.Assistant) bool {
+		return talks[a.GraphID] && seesAssistant(mine, Search, a)
+	})
+	var out []turn.Assistant
+	for _, a := range found {
+		out = append(out, s.assistantToTalkTo(a, s.graphs[a.GraphID]))
+	}
+	return out, err
+}
+
+func (t turns) Assistant(ctx context.Context, name string) (*turn.Assistant, error) {
+	a, g, err := t.s.usable(ctx, name)
+	if isNotFound(err) {
+		return nil, &turn.Fault{Status: http.StatusNotFound, Code: turn.CodeNoAssistant, Param: "model", Text: fmt.Sprintf("The model %.80q does not exist: a model is a graph by its name, or an assistant by its ID; GET /v1/models lists those that take messages.", name)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := t.s.assistantToTalkTo(a, g)
+	return &out, nil
+}
+
+func (t turns) Thread(ctx context.Context, id string) (*turn.Thread, error) {
+	s := t.s
+	exists, err := s.askOf(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: id})
+	if err != nil || !exists {
+		return nil, err
+	}
+	out := &turn.Thread{ID: id}
+	snap, _, err := s.newest(ctx, id)
+	if text, unfit := misfit(err); unfit {
+		return nil, conflict("%s", text)
+	}
+	if err != nil || snap == nil {
+		return out, err
+	}
+	if out.Values, err = wholeMessages(snap.OutputJSON()); err != nil {
+		return nil, err
+	}
+	asked, err := s.asked(ctx, id)
+	for _, q := range asked {
+		out.Questions = append(out.Questions, questionOf(interruptOf(q)))
+	}
+	return out, err
+}
+
+func questionOf(v interruptValue) turn.Question {
+	return turn.Question{ID: v.ID, Key: v.Key, Value: v.Value, Schema: v.Schema}
+}
+
+func (t turns) ThreadOf(ctx context.Context, id string) (*turn.Thread, bool, error) {
+	run, err := t.s.db.Run(ctx, id)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	out, err := t.Thread(ctx, run.ThreadID)
+	if err != nil || out == nil {
+		if isNotFound(err) {
+			err = nil
+		}
+		return nil, false, err
+	}
+	newest, err := t.s.db.Runs(ctx, run.ThreadID, "", db.Page{Limit: 1})
+	return out, len(newest) > 0 && newest[0].ID == id, err
+}
+
+func (t turns) Explain(r *http.Request, err error) *turn.Fault {
+	if f, ok := errors.AsType[*turn.Fault](err); ok {
+		return &turn.Fault{Status: f.Status, Code: f.Code, Param: f.Param, Text: printable(f.Text)}
+	}
+	f := t.s.explain(r, err)
+	return &turn.Fault{Status: f.status, Text: printable(f.text)}
+}
+
+func (t turns) Start(r *http.Request, ask turn.Request) (turn.Run, error) {
+	s := t.s
+	if s.runs.stopping() {
+		return nil, errEnding
+	}
+	b := &runBody{
+		AssistantID: ask.Assistant, Input: ask.Input, Metadata: object{}, StreamMode: turn.Modes(ask.Tasks), StreamSubgraphs: ask.Tasks,
+		Strategy: reject, IfNotExists: "create",
+	}
+	for name, value := range ask.Metadata {
+		b.Metadata[name] = jsonText(value)
+	}
+	if ask.Answers != nil {
+		b.Command, b.Input = &command{Resume: optional{object(ask.Answers).raw()}}, nil
+	}
+	run, err := s.start(r, ask.Thread, b)
+	if f, ok := errors.AsType[*fault](err); ok && f.text == busyText {
+		return nil, &turn.Fault{Status: http.StatusConflict, Code: turn.CodeBusy, Text: "Another run works on the thread: try again when it has ended, or stop it."}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ask.Thread != "" && ask.Keep > 0 {
+		_, err := s.db.UpdateThread(background(r), run.ThreadID, func(t *db.Thread) error {
+			keep := ttl{set: true, minutes: ask.Keep.Minutes()}
+			keep.apply(t, now())
+			return nil
+		})
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			return nil, errors.Join(err, s.runs.cancel(background(r), run, stopInterrupt, false))
+		}
+	}
+	return &turnRun{s: s, run: run, stays: ask.Thread != ""}, nil
+}
+
+// errEnding is for a run that another server, or the next one, is to be asked for.
+var errEnding = &fault{http.StatusServiceUnavailable, "The server is closing: try again. What a run on a thread has recorded is kept."}
+
+// turnRun is a run as protocols of conversations follow it.
+type turnRun struct {
+	s     *Server
+	run   *db.Run
+	stays bool
+	log   *runLog
+}
+
+func (t *turnRun) ID() string { return t.run.ID }
+
+func (t *turnRun) Thread() string {
+	if t.stays {
+		return t.run.ThreadID
+	}
+	return ""
+}
+
+func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.Event, error] {
+	return func(yield func(turn.Event, error) bool) {
+		log, err := t.s.logOf(ctx, t.run)
+		if t.log = log; err != nil {
+			yield(nil, err)
+			return
+		}
+		for from := 0; log != nil; {
+			wait, stop := context.WithTimeout(ctx, heartbeat)
+			ev, id, ok, err := log.read(wait, from)
+			stop()
+			switch {
+			case ctx.Err() != nil:
+				yield(nil, ctx.Err())
+				return
+			case errors.Is(err, context.DeadlineExceeded):
+				if beat != nil {
+					if err := beat(); err != nil {
+						yield(nil, err)
+						return
+					}
+				}
+				continue
+			case !ok && log.isBroken():
+				yield(nil, errEnding)
+				return
+			case !ok:
+				return
+			}
+			from = id + 1
+			told, err := turn.Decode(ev.event, ev.data)
+			if err != nil || told != nil {
+				if !yield(told, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
+	if t.log != nil {
+		<-t.log.ended()
+	}
+	run, err := t.s.db.Run(ctx, t.run.ID)
+	if err != nil && !errors.Is(err, db.ErrNotFound) { // it went with its thread
+		return nil, err
+	}
+	if t.log != nil && t.log.outcome != nil {
+		end, err := turn.EndOf(t.log.outcome)
+		if err == nil && run != nil {
+			end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0
+		}
+		return end, err
+	}
+	if run == nil {
+		return nil, conflict("The run was removed before it had ended")
+	}
+	end := &turn.End{}
+	if run.Error != nil {
+		end.Failure = &turn.Failure{Type: run.Error.Error, Text: run.Error.Message}
+	}
+	snap, _, err := t.s.newest(ctx, run.ThreadID)
+	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) || snap == nil {
+		return end, err
+	}
+	if end.Values, err = wholeMessages(snap.OutputJSON()); err != nil {
+		return nil, err
+	}
+	for _, q := range stateOf(snap, false).Interrupts {
+		end.Questions = append(end.Questions, questionOf(q))
+	}
+	end.Cancelled = run.Status == db.Interrupted && end.Failure == nil && len(end.Questions) == 0
+	return end, nil
+}
+
+func (t *turnRun) Cancel(ctx context.Context) error {
+	return t.s.runs.cancel(context.WithoutCancel(ctx), t.run, stopInterrupt, false)
+}

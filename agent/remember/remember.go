@@ -110,6 +110,8 @@ type receipt struct {
 	Last    string   `json:"last,omitempty"` // ID of the turn's last message
 	Changes []Change `json:"changes,omitempty"`
 	Done    bool     `json:"done"`
+
+	Used agent.Usage `json:"used,omitempty"` // of the model, for it
 }
 
 const maxTries = 3 // where others extract the same thread
@@ -152,6 +154,7 @@ func (e *Extractor) Extract(ctx context.Context, namespace []string, t Turn) (Re
 	put := func(r receipt, version int64) (memory.Item, error) {
 		return memory.Put(ctx, store, at, key, r, memory.PutOptions{NoIndex: true, TTL: memory.Forever, IfVersion: version, IfAbsent: version == 0})
 	}
+	counted := false // for the run: what the model used for this turn
 	for tries := 0; ; tries++ {
 		have, err := memory.Get[receipt](ctx, store, at, key, memory.GetOptions{Refresh: memory.RefreshNever})
 		if err != nil && !errors.Is(err, memory.ErrNotFound) {
@@ -159,6 +162,9 @@ func (e *Extractor) Extract(ctx context.Context, namespace []string, t Turn) (Re
 		}
 		r, version := have.Value, have.Version
 		already := version != 0 && r.Turn == t.ID
+		if already && !counted {
+			counted = agent.Spend(ctx, r.Used)
+		}
 		if already && r.Done {
 			return Result{r.Changes, true}, nil
 		}
@@ -182,9 +188,12 @@ func (e *Extractor) Extract(ctx context.Context, namespace []string, t Turn) (Re
 			if len(t.Messages) > 0 {
 				next.Last = t.Messages[len(t.Messages)-1].ID
 			}
-			if next.Changes, err = e.ask(ctx, store, namespace, said); err != nil {
+			asking, used := agent.Metered(ctx)
+			if next.Changes, err = e.ask(asking, store, namespace, said); err != nil {
 				return fail(err)
 			}
+			next.Used = used()
+			counted = agent.Spend(ctx, next.Used)
 			next.Done = len(next.Changes) == 0
 			var item memory.Item
 			if item, err = put(next, version); err == nil {

@@ -372,7 +372,7 @@ func TestATurnThatWaitsHasNotEnded(t *testing.T) {
 func TestANodeThatRunsAgainExtractsOnce(t *testing.T) {
 	s := newStore(t)
 	d := &dying{s, 2}
-	e := &remember.Extractor{Model: scripted.New(wants("add 0 Ann skis.", "add 0 Ann sings."))}
+	e := &remember.Extractor{Model: scripted.New(wants("add 0 Ann skis.", "add 0 Ann sings.").Usage(chat.Usage{Input: 100, Output: 1}))}
 	b := graph.New[agent.State]("talk")
 	b.AddNode("talk", func(_ context.Context, st *agent.State) error {
 		st.Messages.Add(chat.User("I ski and sing."), chat.Assistant("Nice!"))
@@ -384,7 +384,7 @@ func TestANodeThatRunsAgainExtractsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	th := g.Thread("t")
+	th := g.Thread("t") // the model's answer is kept, and not done, when the store dies
 	if _, err := th.Invoke(t.Context(), th.Input(func(*agent.State) error { return nil })); !errors.Is(err, errDied) {
 		t.Fatal(err)
 	}
@@ -392,6 +392,9 @@ func TestANodeThatRunsAgainExtractsOnce(t *testing.T) {
 	snap, err := th.Invoke(t.Context(), th.Continue())
 	if err != nil || !snap.Done() || memories(t, s) != "Ann sings.|Ann skis." {
 		t.Fatalf("%v, kept %q", err, memories(t, s))
+	}
+	if used := snap.State.Usage.Get(); used.Under("remember").Calls() != 1 || used.Total().Input != 100 {
+		t.Errorf("the thread's usage is %v", used)
 	}
 }
 

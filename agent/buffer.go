@@ -93,25 +93,28 @@ func AddSummary[S any](b *graph.Builder[S], name string, c Summary, of func(s *S
 	}
 	b.Mistake(name, errors.Join(errs...))
 	b.AddNode(name, func(ctx context.Context, s *S) error {
-		used, err := c.run(ctx, of(s))
-		if a, ok := any(s).(interface{ AgentState() *State }); ok && err == nil {
-			spend(&a.AgentState().Usage, used.below(name))
-		} else if r, ok := any(s).(interface{ ScratchState() *Scratch }); ok && err == nil {
-			spend(&r.ScratchState().Usage, used.below(name))
+		field := func() *UsageField {
+			switch s := any(s).(type) {
+			case interface{ AgentState() *State }:
+				return &s.AgentState().Usage
+			case interface{ ScratchState() *Scratch }:
+				return &s.ScratchState().Usage
+			}
+			return new(UsageField) // the state has no usage
 		}
+		_, err := counted(ctx, field, func(ctx context.Context) (struct{}, error) { return struct{}{}, c.run(ctx, of(s)) })
 		return err
 	}, opts...)
 }
 
-// run returns what the model used.
-func (c *Summary) run(ctx context.Context, h *chat.History) (Usage, error) {
+func (c *Summary) run(ctx context.Context, h *chat.History) error {
 	count := c.Count
 	if count == nil {
 		count = chat.EstimateTokens
 	}
 	messages := h.Slice()
 	if sum(messages, count) <= c.MaxTokens {
-		return nil, nil
+		return nil
 	}
 	keep := c.KeepTokens
 	if keep == 0 {
@@ -121,16 +124,14 @@ func (c *Summary) run(ctx context.Context, h *chat.History) (Usage, error) {
 		messages = messages[1:] // instructions stay
 	}
 	fit := newest(messages, keep, count)
-	used, err := c.replace(ctx, h, messages[:len(messages)-fit])
-	if err != nil {
-		return nil, err
+	if err := c.replace(ctx, h, messages[:len(messages)-fit]); err != nil {
+		return err
 	}
 	turn := messages[len(messages)-fit:]
 	if len(turn) == 0 || sum(turn, count) <= c.MaxTokens {
-		return used, nil
+		return nil
 	}
-	more, err := c.replace(ctx, h, turn[1:1+chat.NewestRounds(turn[1:], keep-count(turn[0]), count)])
-	return used.plus(more), err
+	return c.replace(ctx, h, turn[1:1+chat.NewestRounds(turn[1:], keep-count(turn[0]), count)])
 }
 
 func sum(messages []chat.Message, count chat.Counter) (total int) {
@@ -141,14 +142,15 @@ func sum(messages []chat.Message, count chat.Counter) (total int) {
 }
 
 // replace puts a summary in the place of messages that follow one another.
-func (c *Summary) replace(ctx context.Context, h *chat.History, old []chat.Message) (Usage, error) {
+func (c *Summary) replace(ctx context.Context, h *chat.History, old []chat.Message) error {
 	if len(old) == 0 || len(old) == 1 && IsSummary(old[0]) {
-		return nil, nil // what is left can't be shortened
+		return nil // what is left can't be shortened
 	}
 	summary, err := c.summarize(ctx, old)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	Spend(ctx, summary.Used)
 	m := chat.Message{ID: old[0].ID, Role: chat.RoleSystem, Parts: []chat.Part{chat.Text{Text: summary.Text}}, Metadata: map[string]string{summaryKey: "true"}}
 	if n := answersSince(old); n > 0 {
 		m.Metadata[summaryCalls] = strconv.Itoa(n)
@@ -157,7 +159,7 @@ func (c *Summary) replace(ctx context.Context, h *chat.History, old []chat.Messa
 	for _, m := range old[1:] {
 		h.Remove(m.ID)
 	}
-	return summary.Used, nil
+	return nil
 }
 
 // summaryCalls is the key of the metadata of a summary that says how many answers of

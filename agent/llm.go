@@ -86,7 +86,7 @@ type LLM[S any] struct {
 // AddLLM adds a node that asks a model.
 func AddLLM[S any, P Stateful[S]](b *graph.Builder[S], name string, l LLM[S], opts ...graph.NodeOption) {
 	b.Mistake(name, l.check()).Defaults(Turns[S, P]())
-	b.AddNode(name, func(ctx context.Context, s *S) error { return l.run(ctx, s, P(s).AgentState()) }, opts...)
+	b.AddNode(name, Counted[S, P](func(ctx context.Context, s *S) error { return l.run(ctx, s, P(s).AgentState()) }), opts...)
 }
 
 // check prepares the node, and returns what is wrong with the declaration.
@@ -138,13 +138,12 @@ func (l *LLM[S]) run(ctx context.Context, s *S, st *State) error {
 	if err != nil {
 		return err
 	}
-	resp, used, err := l.ask(ctx, s, req, t)
+	resp, err := l.ask(ctx, s, req, t)
 	if err != nil {
 		return err
 	}
 	m := unique(resp.Message.ValidUTF8())
 	m.Role = chat.RoleAssistant
-	spend(&st.Usage, used)
 	if t.oneShot {
 		st.OneShot.Set(nil)
 		if st.UserInput != "" && len(m.ToolCalls()) > 0 {
@@ -366,9 +365,8 @@ func identified(m chat.Message, place string) (chat.Message, bool) {
 	return m, changed
 }
 
-// ask gets the answer, with the middleware around it, and what the model has used.
-func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*model.Response, Usage, error) {
-	var used Usage
+// ask gets the answer, with the middleware around it.
+func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*model.Response, error) {
 	var id string
 	answers, tries := 0, 0
 	call := wrapModel(s, l.Use, func(ctx context.Context, req *model.Request) (*model.Response, error) {
@@ -386,18 +384,18 @@ func (l *LLM[S]) ask(ctx context.Context, s *S, req *model.Request, t turn) (*mo
 		resp, err := generate(ctx, l.Model, req, name, id, l.Whole, l.usable)
 		if err == nil {
 			answers++
-			used = used.plus(UsedBy(graph.Info(ctx).Node, resp))
+			model.Count(ctx, "", resp)
 		}
 		return resp, err
 	})
 	resp, err := call(ctx, req)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if id == "" {
 		id = answerID(ctx, t.last)
 	}
-	return named(resp, id), used, nil // under which it may have been streamed
+	return named(resp, id), nil // under which it may have been streamed
 }
 
 // named returns an answer with an ID if it has none. The callbacks' own stays as

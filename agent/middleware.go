@@ -193,7 +193,8 @@ func firstOf[S any](hooks []hook[S], to string) string {
 func addHooks[S any, P Stateful[S]](b *graph.Builder[S], hooks []hook[S], to, model, end string) {
 	for i, h := range hooks {
 		b.AddCommandNode(h.name, func(ctx context.Context, s *S) (graph.Command, error) {
-			switch next, err := runHook[S, P](ctx, &h, s); {
+			next, err := counted(ctx, func() *UsageField { return &P(s).AgentState().Usage }, func(ctx context.Context) (Next, error) { return runHook[S, P](ctx, &h, s) })
+			switch {
 			case err != nil:
 				return graph.Command{}, err
 			case next == ToModel:

@@ -127,7 +127,7 @@ func structure[S any, P Stateful[S]](a *ReAct[S], o output) (func(ctx context.Co
 	} else {
 		l.Output = o.form
 	}
-	return func(ctx context.Context, s *S) error { return l.structured(ctx, s, P(s).AgentState(), o) }, l.check()
+	return Counted[S, P](func(ctx context.Context, s *S) error { return l.structured(ctx, s, P(s).AgentState(), o) }), l.check()
 }
 
 // structured asks until the answer has the form, or there are no more tries.
@@ -144,11 +144,10 @@ func (l *LLM[S]) structured(ctx context.Context, s *S, st *State, o output) erro
 		if err != nil {
 			return err
 		}
-		resp, used, err := l.ask(ctx, s, req, t)
+		resp, err := l.ask(ctx, s, req, t)
 		if err != nil {
 			return err
 		}
-		spend(&st.Usage, used)
 		data, err := o.read(resp.Message)
 		if err == nil {
 			st.Structured.Set(data)

@@ -113,7 +113,9 @@ func AddReAct[S any, P Scratched[S]](b *graph.Builder[S], name string, r ReActNo
 		if buffered, ok := any(s).(interface{ BufferState() *Buffer }); ok {
 			before = answered(buffered.BufferState().Messages.Slice())
 		}
-		return r.run(ctx, P(s).ScratchState(), before)
+		st := P(s).ScratchState()
+		_, err := counted(ctx, func() *UsageField { return &st.Usage }, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.run(ctx, st, before) })
+		return err
 	}, opts...)
 }
 
@@ -158,17 +160,15 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 	sum := sha256.Sum256([]byte(s.UserInput))
 	ctx = graph.Scope(ctx, hex.EncodeToString(sum[:6]))
 	answer, stopped := "", StopMaxIterations
-	var spent Usage
 	// What is said in this run is sent back as it was said, with the parts that
 	// steps have no place for: signed thoughts, pictures.
 	said := slices.Concat(before, []chat.Message{chat.User(s.UserInput)}, messagesOf(steps))
 	for iterations < limit {
 		iterations++
-		m, used, err := r.ask(ctx, answered(said), iterations)
+		m, err := r.ask(ctx, answered(said), iterations)
 		if err != nil {
 			return r.fail(steps, err)
 		}
-		spent = spent.plus(used)
 		said = append(said, m)
 		calls := m.ToolCalls()
 		answer = m.Text()
@@ -196,7 +196,7 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 		for _, j := range jobs {
 			if j.done {
 				steps = append(steps, observe(j.result, j.call))
-				spent = spent.plus(j.used)
+				Spend(ctx, j.used)
 			}
 		}
 		if err != nil {
@@ -209,7 +209,6 @@ func (r *ReActNode) run(ctx context.Context, s *Scratch, before []chat.Message) 
 			said = append(said, j.result)
 		}
 	}
-	spend(&s.Usage, spent.below(graph.Info(ctx).Node))
 	if s.Stopped != "" {
 		s.Scratchpad.Overwrite(steps...)
 	} else {
@@ -228,7 +227,7 @@ func (r *ReActNode) fail(steps []Step, err error) error {
 }
 
 // ask asks the model.
-func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (chat.Message, Usage, error) {
+func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (chat.Message, error) {
 	instruction := r.Instruction
 	if instruction == "" {
 		instruction = DefaultInstruction
@@ -237,11 +236,12 @@ func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (ch
 	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
 	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), answerID(ctx, fmt.Sprint(n)), false, nil)
 	if err != nil {
-		return chat.Message{}, nil, err
+		return chat.Message{}, err
 	}
+	model.Count(ctx, "", resp)
 	m := resp.Message.ValidUTF8()
 	m.Role = chat.RoleAssistant
-	return m, UsedBy("", resp), nil
+	return m, nil
 }
 
 func actions(calls []chat.ToolCall) []Step {

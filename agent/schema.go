@@ -93,7 +93,9 @@ func reduceUsage(sum Usage, update any) Usage {
 func AddSchemaLLM(b *graph.Builder[graph.SchemaState], name string, l LLM[State], opts ...graph.NodeOption) {
 	b.Mistake(name, l.check()).Defaults(schemaTurns)
 	b.AddNode(name, func(ctx context.Context, s *graph.SchemaState) error {
-		return OnSchema(s, func(st *State) error { return l.run(ctx, st, st) })
+		return OnSchema(s, func(st *State) error {
+			return Counted(func(ctx context.Context, st *State) error { return l.run(ctx, st, st) })(ctx, st)
+		})
 	}, append([]graph.NodeOption{schemaFields}, opts...)...)
 }
 

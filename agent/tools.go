@@ -163,6 +163,10 @@ type job struct {
 }
 
 func (t *Tools[S]) run(ctx context.Context, s *S, st *State) (graph.Command, error) {
+	return counted(ctx, func() *UsageField { return &st.Usage }, func(ctx context.Context) (graph.Command, error) { return t.make(ctx, s, st) })
+}
+
+func (t *Tools[S]) make(ctx context.Context, s *S, st *State) (graph.Command, error) {
 	task := *t
 	t = &task
 	t.state = s
@@ -419,7 +423,7 @@ func (t *Tools[S]) call(ctx context.Context, j *job) error {
 // call.
 func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o outcome, res tool.Result, failed, err error) {
 	call := j.call
-	var spent ledger
+	ctx, spent := Metered(ctx)
 	began := false
 	r, err := wrapTool(t.Use, call, func(ctx context.Context, c chat.ToolCall) (*tool.Result, error) {
 		args := j.args
@@ -438,7 +442,6 @@ func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o out
 			}
 			began = true
 		}
-		ctx = context.WithValue(ctx, ledgerKey{}, &spent)
 		return invoke(tool.WithInfo(ctx, tool.Info{CallID: c.ID, IdempotencyKey: key}), j.tool, c.Name, args)
 	})(ctx, call)
 	if err == nil {
@@ -448,13 +451,13 @@ func (t *Tools[S]) attempt(ctx, node context.Context, j *job, key string) (o out
 	}
 	switch {
 	case err == nil:
-		return outcome{Message: resultOf(j.call, *r), Used: spent.spent()}, *r, nil, nil
+		return outcome{Message: resultOf(j.call, *r), Used: spent()}, *r, nil, nil
 	case passes(err), ctx.Err() != nil:
 		return o, res, nil, err
 	case t.OnError == FailFast:
 		return o, res, nil, &ToolCallError{Call: j.call, Err: err}
 	}
-	return outcome{Message: failure(j.call, errorText(j.call, err)), Used: spent.spent()}, res, err, nil
+	return outcome{Message: failure(j.call, errorText(j.call, err)), Used: spent()}, res, err, nil
 }
 
 // passes reports whether an error is the run's and not the tool's: a question, a

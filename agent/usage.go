@@ -21,10 +21,11 @@ import (
 //
 //	snap.State.Usage.Get().Total()
 //
-// It has the calls that were committed and whose provider says what they used. It
-// doesn't have those of a node or an agent that failed, nor those that a tool
-// makes by itself without saying so with [Spend]; model.Budgeted counts
-// every call of a model, while the program runs.
+// It has the calls that were committed and whose provider says what they used: those of
+// agents, and what middleware, guards, retrievers, tools, summaries and servers of MCP ask on
+// their behalf by model.Generate, or say with model.Count or [Spend]. It doesn't have those
+// of a node or an agent that failed, nor those of nodes that aren't of this package, unless
+// they are [Counted]; model.Budgeted counts every call of a model, while the program runs.
 type Usage []Used
 
 // Used is what a model has used in one place.
@@ -195,27 +196,76 @@ func spend(f *UsageField, u Usage) {
 	}
 }
 
-// Spend says what a tool used of models that it asked by itself, given the
-// context of its call: it is counted for the node that called the tool, and
-// recorded with the tool's result. It reports whether there is such a node. It may
-// be called from several goroutines, before the tool returns.
+// Spend says what was used of models by something that a node of this package called, given
+// the context of that call: a tool, middleware, a retriever. It is counted for the node, and
+// recorded with a tool's result. It reports whether there is such a node. It may be called
+// from several goroutines, before the call returns.
 func Spend(ctx context.Context, u Usage) bool {
 	l, ok := ctx.Value(ledgerKey{}).(*ledger)
-	if !ok {
-		return false
+	if ok {
+		l.add(u)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used = l.used.plus(u)
-	return true
+	return ok
+}
+
+// Metered returns a context for which the answers of models are counted apart, and what they
+// have used: what is asked with it doesn't count for the node, unless it is given to [Spend].
+func Metered(ctx context.Context) (context.Context, func() Usage) {
+	l := new(ledger)
+	ctx = context.WithValue(ctx, ledgerKey{}, l)
+	return model.Counting(ctx, func(place string, r *model.Response) { l.add(UsedBy(place, r)) }), l.spent
+}
+
+// Once is [graph.Once] for what asks models: what they used is recorded with the result, and
+// counted for the node, at the place below it, also when that runs again.
+func Once[T any](ctx context.Context, place, name string, f func(ctx context.Context, key string) (T, error)) (T, error) {
+	type record struct {
+		Value T
+		Used  Usage `json:",omitempty"`
+	}
+	r, err := graph.Once(ctx, name, func(ctx context.Context, key string) (record, error) {
+		ctx, used := Metered(ctx)
+		v, err := f(ctx, key)
+		return record{v, used()}, err
+	})
+	if err == nil {
+		Spend(ctx, r.Used.below(place))
+	}
+	return r.Value, err
+}
+
+// Counted returns the function of a node that asks models by other means than this package,
+// such as with model.Generate or a retriever, so that what they use is in the Usage of the
+// state when the node succeeds.
+func Counted[S any, P Stateful[S]](f func(ctx context.Context, s *S) error) func(ctx context.Context, s *S) error {
+	return func(ctx context.Context, s *S) error {
+		_, err := counted(ctx, func() *UsageField { return &P(s).AgentState().Usage }, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx, s) })
+		return err
+	}
+}
+
+// counted calls f for a node and adds what it used to a field.
+func counted[R any](ctx context.Context, field func() *UsageField, f func(ctx context.Context) (R, error)) (R, error) {
+	ctx, used := Metered(ctx)
+	r, err := f(ctx)
+	if err == nil {
+		spend(field(), used().below(graph.Info(ctx).Node))
+	}
+	return r, err
 }
 
 type ledgerKey struct{}
 
-// ledger collects what a call of a tool uses.
+// ledger collects what a node, or a call of a tool, uses.
 type ledger struct {
 	mu   sync.Mutex
 	used Usage
+}
+
+func (l *ledger) add(u Usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = l.used.plus(u)
 }
 
 func (l *ledger) spent() Usage {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -300,5 +301,78 @@ func TestModelCallsAreNoEventsUnlessAskedFor(t *testing.T) {
 	g := react(t, agent.ReAct[state]{Model: script(dear(7, "done"))})
 	for ev, err := range g.Stream(t.Context(), ask("go"), graph.Modes(graph.ModeCustom)) {
 		t.Errorf("%+v, %v", ev, err)
+	}
+}
+
+// The usage of a thread has what models are asked for a node, by whatever it calls.
+func TestANodesCallsOfModelsAreCountedWhereverTheyAreMade(t *testing.T) {
+	answer := func(ctx context.Context) error {
+		_, _, err := model.Generate[string](ctx, script(dear(10, `{"value": "yes"}`)), &model.Request{Messages: []chat.Message{chat.User("?")}})
+		return err
+	}
+	once := func(ctx context.Context) error {
+		_, err := agent.Once(ctx, "step", "ask", func(ctx context.Context, _ string) (bool, error) { return true, answer(ctx) })
+		return err
+	}
+	for name, c := range map[string]struct {
+		f    func(ctx context.Context) error
+		want string
+	}{
+		"by Generate": {answer, "n 1*10"},
+		"by Count": {func(ctx context.Context) error {
+			resp, err := script(dear(5, "yes")).Generate(ctx, &model.Request{})
+			if !model.Count(ctx, "lookup", resp) {
+				t.Error("nobody counts")
+			}
+			return err
+		}, "n/lookup 1*5"},
+		"in a step that is recorded": {once, "n/step 1*10"},
+		"by what fails, and is left": {func(ctx context.Context) error {
+			_, _, err := model.Generate[int](ctx, script(dear(3, "no number"), dear(4, "nor this")), &model.Request{Messages: []chat.Message{chat.User("?")}}, model.Repair(1))
+			if err == nil {
+				t.Error("a text is no number")
+			}
+			return nil
+		}, "n 2*7"},
+		"by nothing, as it was metered for another": {func(ctx context.Context) error {
+			ctx, used := agent.Metered(ctx)
+			err := answer(ctx)
+			if got := paths(used()); got != " 1*10" {
+				t.Errorf("metered %q", got)
+			}
+			return err
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			down := errors.New("down")
+			b := graph.New[agent.State]("g")
+			b.AddNode("n", agent.Counted(func(ctx context.Context, _ *agent.State) error {
+				if err := c.f(ctx); err != nil {
+					return err
+				}
+				err := down
+				down = nil
+				return err
+			}))
+			b.AddEdge(graph.Start, "n")
+			g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			th := g.Thread("t")
+			snap, err := th.Invoke(t.Context(), th.Input(func(*agent.State) error { return nil }))
+			if err == nil || len(snap.State.Usage.Get()) != 0 {
+				t.Fatalf("%v: a node that failed has used %v", err, snap.State.Usage.Get())
+			}
+			if snap, err = th.Invoke(t.Context(), th.Continue()); err != nil {
+				t.Fatal(err)
+			}
+			if got := paths(snap.State.Usage.Get()); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	if model.Count(t.Context(), "", nil) || agent.Spend(t.Context(), nil) {
+		t.Error("outside of a node nobody counts")
 	}
 }

@@ -102,7 +102,7 @@ standard output, and the exit code is 3 if something waits for an answer.`,
 	f.BoolVarP(&c.Yes, "yes", "y", false, "make calls of tools without asking")
 	f.StringVar(&reject, "reject", "", "make no calls that need an approval, and tell the model this reason")
 	f.BoolVar(&c.Restart, "restart", false, "give up an unfinished turn and begin another with the message")
-	return OverServer(cmd)
+	return OverServer(a.indexFlags(cmd))
 }
 
 // Arguments returns the conversation with what the arguments of the command chat

@@ -17,6 +17,7 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
 	"github.com/superstep-dev/superstep/internal/plan"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/tool"
 )
@@ -30,7 +31,9 @@ type app struct {
 	graphs               []*compiled
 	demo                 []*compiled // see Demo
 	serverOptions        []server.Option
-	embedder             openEmbedder // nil: serve has no index
+	embedder             openEmbedder // nil: there are no flags for an index
+	index                indexing
+	items                memory.Store // nil: that beside the threads
 	commands             []*cobra.Command
 	tools                []tool.Tool // see Tools
 	dialogues            Dialogues
@@ -61,6 +64,9 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			o(&t.about)
 		}
 		t.served = server.Graph(g, server.Named(t.name), server.Describe(t.description))
+		if err := memory.CheckGraph(g); err != nil {
+			a.problems = append(a.problems, err)
+		}
 		if a.lookup(t.name) != nil {
 			a.problems = append(a.problems, fmt.Errorf("two graphs are named %q: rename one with cli.Named", t.name))
 			return

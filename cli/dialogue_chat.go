@@ -41,13 +41,18 @@ Deadlines run while it is open, and afterwards with "dialogue serve".`,
 			if err != nil {
 				return err
 			}
+			items, forget, err := a.memories()
+			if err != nil {
+				return err
+			}
+			defer forget()
 			store, end, err := a.open(cmd.Context(), true)
 			if err != nil {
 				return err
 			}
 			defer end()
 			c.Store = store
-			if t.assistant, err = assistants.New(c); err != nil {
+			if t.assistant, err = assistants.New(c, items); err != nil {
 				return err
 			}
 			t.a, t.again = a, strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")+again(&s, args)
@@ -58,7 +63,7 @@ Deadlines run while it is open, and afterwards with "dialogue serve".`,
 	a.threadFlag(cmd, &t.thread)
 	cmd.Flags().StringVar(&t.user, "user", "", "whom actions are told that they work for (default: the thread's ID)")
 	cmd.Flags().StringVar(&t.language, "language", "", "the language, as a tag (default: the assistant's)")
-	return cmd
+	return a.indexFlags(cmd)
 }
 
 // again returns the arguments that lead to the same assistant.

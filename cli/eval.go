@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/eval"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -161,7 +162,11 @@ func (a *app) evaluate(cmd *cobra.Command, f *evalFlags, name string, files []st
 		return err
 	}
 	if _, ok := p.(*local); ok && !f.keep {
-		p = &local{a: a, store: checkpoint.NewMemory()}
+		items, err := memory.NewInMemory()
+		if err != nil {
+			return err
+		}
+		p = &local{a: a, store: checkpoint.NewMemory(), items: memory.Use(items)}
 	}
 	defer p.close()
 	t, err := p.graph(ctx, name)

@@ -19,7 +19,8 @@ import (
 // local is a store with the graphs of this program.
 type local struct {
 	a     *app
-	store checkpoint.Store // nil until it is opened
+	store checkpoint.Store     // nil until it is opened
+	items graph.SubgraphOption // the runs' long-term memory; nil until then
 	end   func()
 }
 
@@ -27,10 +28,19 @@ func (l *local) label() string { return l.a.storeName() }
 func (l *local) arg() string   { return l.a.storeArg() }
 
 func (l *local) open(ctx context.Context, create bool) (err error) {
-	if l.store == nil {
-		l.store, l.end, err = l.a.open(ctx, create)
+	if l.store != nil {
+		return nil
 	}
-	return err
+	items, forget, err := l.a.memories()
+	if err != nil {
+		return err
+	}
+	store, end, err := l.a.open(ctx, create)
+	if err != nil {
+		return err
+	}
+	l.store, l.items, l.end = store, items, func() { forget(); end() }
+	return nil
 }
 
 func (l *local) close() {
@@ -204,7 +214,11 @@ func (t *localGraph) talks(context.Context) (bool, error) {
 
 // on returns the thread at a checkpoint, which may be empty.
 func (t *localGraph) on(thread, at string, opts ...graph.ThreadOption) *graph.Thread[json.RawMessage] {
-	return t.Thread(thread, append(opts, graph.WithCheckpointer(t.l.store))...).At(at)
+	opts = append(opts, graph.WithCheckpointer(t.l.store))
+	if t.l.items != nil {
+		opts = append(opts, t.l.items)
+	}
+	return t.Thread(thread, opts...).At(at)
 }
 
 func (t *localGraph) options(c call) []graph.StreamOption {

@@ -68,7 +68,7 @@ listens on this machine only, unless --allow-anyone says otherwise.`,
 	if len(a.demo) > 0 {
 		f.BoolVar(&o.demo, "demo", false, "serve example graphs as well")
 	}
-	return cmd
+	return a.indexFlags(cmd)
 }
 
 func (a *app) serveMCP(cmd *cobra.Command, o mcpServing) error {
@@ -120,17 +120,22 @@ func (a *app) mcpServer(ctx context.Context, demo bool) (_ *mcp.Server, done fun
 	if len(graphs) == 0 && len(a.tools) == 0 {
 		return nil, nil, a.nothingToServe("mcp")
 	}
-	store, shut, err := a.open(ctx, true)
+	items, forget, err := a.memories()
 	if err != nil {
 		return nil, nil, err
 	}
+	store, end, err := a.open(ctx, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	shut := func() { forget(); end() }
 	defer func() {
 		if err != nil {
 			shut()
 		}
 	}()
 	for i, g := range graphs {
-		if graphs[i].Graph, err = g.Graph.With(graph.WithCheckpointer(store)); err != nil {
+		if graphs[i].Graph, err = g.Graph.With(graph.WithCheckpointer(store), items); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -87,6 +87,9 @@ func (a *app) place() (place, error) {
 
 // server returns the place that a URL names.
 func (a *app) server(url string) (*remote, error) {
+	if a.index.model != "" || a.index.length != 0 || len(a.index.fields) > 0 {
+		return nil, Usage("--store-index is for the memory beside a store: that of a server has the index that the server was given")
+	}
 	r := &remote{a: a}
 	c, err := client.New(url, client.APIKey(os.Getenv(keyEnv)), client.OnReconnect(r.noteLost))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/recording"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/memory"
 )
 
 func (a *app) exportCommand() *cobra.Command {
@@ -143,7 +144,7 @@ func (a *app) replayCommand() *cobra.Command {
 		Use: "replay FILE...", GroupID: "look", Short: "Run this program against recorded threads and show where they part",
 		Long: `Run this program against threads that "export" wrote (- is the standard input), and
 show the first difference: in what nodes write, where they lead, what they ask. The
-exit code is 1 if there is one. Nothing is stored. The results of sub-steps (Once)
+exit code is 1 if there is one. Nothing is stored; a long-term memory begins empty. The results of sub-steps (Once)
 are those of the recording, if the thread ran with graph.RecordOnce; for nodes that
 call out without Once, --take puts their recorded changes in their stead.`,
 		Args: cobra.MinimumNArgs(1),
@@ -168,7 +169,15 @@ call out without Once, --take puts their recorded changes in their stead.`,
 					return err
 				}
 				one := one{File: path, Thread: string(rec.Header.Thread), Graph: t.name, Differences: []graph.Difference{}}
-				for d, err := range t.Replay(cmd.Context(), rec, o) {
+				items, err := memory.NewInMemory()
+				if err != nil {
+					return err
+				}
+				g, err := t.With(memory.Use(items))
+				if err != nil {
+					return err
+				}
+				for d, err := range g.Replay(cmd.Context(), rec, o) {
 					if err != nil {
 						return fmt.Errorf("%s: %w", path, err)
 					}

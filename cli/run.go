@@ -57,6 +57,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.metadata, "metadata", "m", nil, "KEY=VALUE to store with the checkpoints")
 	fs.StringSliceVar(&f.before, "interrupt-before", nil, "nodes to stop before")
 	fs.StringSliceVar(&f.after, "interrupt-after", nil, "nodes to stop after")
+	a.indexFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions(modeNames, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"sync", "async", "exit"}, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -46,7 +46,7 @@ running go on with the next runner. With --once it looks once.`,
 	cmd.Flags().BoolVar(&once, "once", false, "look once, and end when the threads that were found rest again")
 	cmd.Flags().DurationVar(&o.Poll, "poll", 0, "how often to look (default 1s)")
 	cmd.Flags().IntVar(&o.Concurrency, "concurrency", 0, "how many threads run at a time (default 64)")
-	return cmd
+	return a.indexFlags(cmd)
 }
 
 // ran is what became of a thread that a runner took up.
@@ -113,8 +113,17 @@ func (a *app) serve(ctx context.Context, store checkpoint.Store, o graph.RunnerO
 		a.showRan(out)
 	}
 	var graphs []graph.Runnable
+	items, forget, err := a.memories()
+	if err != nil {
+		return err
+	}
+	defer forget()
 	for _, t := range a.graphs {
-		graphs = append(graphs, t.Graph)
+		g, err := t.With(items)
+		if err != nil {
+			return err
+		}
+		graphs = append(graphs, g)
 	}
 	r, err := graph.NewRunner(store, o, graphs...)
 	if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +18,6 @@ import (
 	"github.com/superstep-dev/superstep/a2a"
 	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/internal/console"
-	"github.com/superstep-dev/superstep/memory"
-	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/server"
 )
 
@@ -38,7 +35,7 @@ func Demo(graphs ...Option) Option {
 }
 
 // Server sets how the command serve serves: who is let in, what they may do, where
-// changes are logged, limits, a long-term memory of the program's own.
+// changes are logged, limits.
 //
 //	cli.Main(
 //		cli.Graph(g),
@@ -48,24 +45,10 @@ func Demo(graphs ...Option) Option {
 // With [server.JWT] or [server.Authenticate] the API keys of the environment are
 // one way more to be let in, and the command may listen for other machines without
 // them. Where it keeps everything is what --store says, not [server.Data], unless
-// the program has a store of its own, see [UseStore]; the graphs are those of
-// [Graph]. Several of these options add up.
+// the program has a store of its own, see [UseStore]; the long-term memory is that of
+// [UseMemory]; the graphs are those of [Graph]. Several of these options add up.
 func Server(opts ...server.Option) Option {
 	return func(a *app) { a.serverOptions = append(a.serverOptions, opts...) }
-}
-
-// openEmbedder returns the embedding model of a name, whose vectors have a length.
-type openEmbedder func(name string, dimensions int) (model.Embedder, error)
-
-// Embedders adds the flag --store-index to the command serve, which makes the
-// long-term memory one that can be searched by meaning, with a model that open
-// finds: that of package model/models, or one of the program's own.
-//
-//	cli.Main(cli.Graph(g), cli.Embedders(models.OpenEmbedder))
-//
-// A program that needs no flag for it has [server.StoreIndex].
-func Embedders(open func(name string, dimensions int) (model.Embedder, error)) Option {
-	return func(a *app) { a.embedder = open }
 }
 
 // serving is what the command serve was told.
@@ -82,42 +65,6 @@ type serving struct {
 	webhooks bool
 	a2a      bool
 	patience time.Duration
-	index    indexing
-}
-
-// indexing is what the command serve was told about an index of the memory.
-type indexing struct {
-	model  string
-	length int
-	fields []string
-}
-
-// lengths are those of the vectors of well-known models.
-var lengths = map[string]int{
-	"openai:text-embedding-3-small": 1536,
-	"openai:text-embedding-3-large": 3072,
-	"openai:text-embedding-ada-002": 1536,
-	"gemini:gemini-embedding-001":   3072,
-}
-
-// option returns the index; nil if there is to be none.
-func (x indexing) option(open openEmbedder) (server.Option, error) {
-	if x.model == "" {
-		if x.length != 0 || len(x.fields) > 0 {
-			return nil, Hint(Usage("--store-index-dims and --store-index-fields are for --store-index, which is missing"), "name the model: --store-index openai:text-embedding-3-small")
-		}
-		return nil, nil
-	}
-	name, _, _ := strings.Cut(x.model, "@http") // wherever it is
-	length := cmp.Or(x.length, lengths[name])
-	if length < 1 {
-		return nil, Hint(Usage("--store-index-dims must say how many dimensions the vectors of %s have", name), "the model's description says it: 768 for ollama:nomic-embed-text")
-	}
-	e, err := open(x.model, length)
-	if err != nil {
-		return nil, Usage("--store-index: %w", err)
-	}
-	return server.StoreIndex(memory.Index{Embedder: e, Fields: x.fields, Name: name}), nil
 }
 
 // keysVariable has API keys, unless another variable is named.
@@ -203,11 +150,7 @@ func (o *serving) add(a *app, cmd *cobra.Command) {
 	f.BoolVar(&o.a2a, "a2a", false, "serve the assistants to agents that speak A2A as well, at /a2a/ASSISTANT")
 	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
 	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
-	if a.embedder != nil {
-		f.StringVar(&o.index.model, "store-index", "", "the embedding model by which the long-term memory is searched for a query, such as openai:text-embedding-3-small")
-		f.IntVar(&o.index.length, "store-index-dims", 0, "how many dimensions its vectors have (default: those of well-known models)")
-		f.StringSliceVar(&o.index.fields, "store-index-fields", nil, "the fields of items whose texts count, such as text,notes[*].text; may be repeated (default: the whole item)")
-	}
+	a.indexFlags(cmd)
 }
 
 // toServe returns the graphs of the command serve.
@@ -249,6 +192,9 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 	if err != nil {
 		return err
 	}
+	if server.HasMemory(a.serverOptions...) {
+		return errors.New("cli.Server was given server.UseMemory or server.StoreIndex, which the other commands would not have: give the memory to cli.UseMemory, with an index if it is to have one")
+	}
 	open := len(keys) == 0 && !server.Authenticates(a.serverOptions...)
 	if ip := net.ParseIP(o.host); !o.anyone && open && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		host := "--host " + o.host
@@ -258,7 +204,7 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 		return Hint(Usage("%s would let other machines in, and there is no authentication", host),
 			"set %s to the API keys that clients must have, put a proxy that authenticates in front of --host 127.0.0.1, or pass --allow-anyone", o.keysEnv)
 	}
-	index, err := o.index.option(a.embedder)
+	index, err := a.indexed()
 	if err != nil {
 		return err
 	}
@@ -288,7 +234,10 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 		opts = append(opts, server.AllowOrigins(o.origins...))
 	}
 	if index != nil {
-		opts = append(opts, index)
+		opts = append(opts, server.StoreIndex(*index))
+	}
+	if a.items != nil {
+		opts = append(opts, server.UseMemory(a.items))
 	}
 	if o.webhooks {
 		opts = append(opts, server.AllowPrivateWebhooks())

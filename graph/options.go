@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -489,6 +490,19 @@ func ProvideDeps[D any](factory func(ctx context.Context) (D, error)) SubgraphOp
 // UseDeps makes a dependency available to nodes through [Deps].
 func UseDeps[D any](d D) SubgraphOption {
 	return ProvideDeps(func(context.Context) (D, error) { return d, nil })
+}
+
+// Provides reports whether a graph was compiled with a dependency of type D, for itself or
+// for graphs inside ([For]).
+func Provides[D, S any](g *Graph[S]) bool {
+	return g.made().settings.provides(reflect.TypeFor[D]())
+}
+
+func (s *settings) provides(t reflect.Type) bool {
+	return s.deps[t] != nil || slices.ContainsFunc(s.inside, func(a aimed) bool {
+		of, err := with(&settings{}, a.opts)
+		return err == nil && of.provides(t)
+	})
 }
 
 // RequireDeps makes every run fail before its first task if the dependency is

@@ -30,16 +30,18 @@
 //
 // # In a graph
 //
-// Nodes get the store as a dependency, which is never saved:
+// A run has one long-term memory. [Use] gives it, as a default for all runs or in a call:
 //
-//	g, err := b.Compile(graph.UseDeps[memory.Store](store))
+//	g, err := b.Compile(memory.Use(store))
 //
-// and in a node:
+// and nodes find it with [From]:
 //
-//	store, err := graph.Deps[memory.Store](ctx)
+//	store, err := memory.From(ctx)
 //
-// graph.ProvideDeps takes a function instead, for a store that is opened when a
-// run begins. A node that is run again after a failure puts again: a key that
-// follows from what is stored makes that harmless. Models save and search
+// A server gives the runs of its graphs the memory that it serves to clients, and the
+// commands of package cli the same one, so there the graph is compiled without. It is a
+// dependency of type [Store], which is never saved: graph.ProvideDeps takes a function, for
+// a store that is opened when a run begins. A node that is run again after a failure puts
+// again: a key that follows from what is stored makes that harmless. Models save and search
 // memories by themselves with [Tools].
 package memory

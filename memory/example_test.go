@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/memory"
+	"github.com/superstep-dev/superstep/model/scripted"
 )
 
 type Note struct {
@@ -54,7 +55,7 @@ func Example() {
 	// pet Her cat likes olives, too.
 }
 
-// A node gets the store as a dependency. What one thread learns, another knows.
+// A node gets the memory of its run. What one thread learns, another knows.
 func Example_graph() {
 	type State struct {
 		User, Says, Reply string
@@ -64,7 +65,7 @@ func Example_graph() {
 	}
 	b := graph.New[State]("greeter")
 	b.AddNode("greet", func(ctx context.Context, s *State) error {
-		store, err := graph.Deps[memory.Store](ctx)
+		store, err := memory.From(ctx)
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func Example_graph() {
 		return
 	}
 	defer store.Close()
-	g, err := b.Compile(graph.ProvideDeps(func(context.Context) (memory.Store, error) { return store, nil }))
+	g, err := b.Compile(memory.Use(store))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -163,24 +164,33 @@ func ExampleTools() {
 		return
 	}
 	defer store.Close()
-	tools := memory.Tools(store, func(context.Context) ([]string, error) { return []string{"users", "ann"}, nil })
-	for _, call := range []struct {
-		tool int
-		args string
-	}{
-		{0, `{"content":"Ann likes pizza."}`},
-		{0, `{"content":"Ann works at night."}`},
-		{1, `{"query":"When does Ann work at night?"}`},
-	} {
-		r, err := tools[call.tool].Call(ctx, json.RawMessage(call.args))
+	tools := memory.Tools(func(context.Context) ([]string, error) { return []string{"users", "ann"}, nil })
+	a, err := agent.New(agent.ReAct[agent.State]{
+		Model: scripted.New(
+			scripted.Call(memory.SaveTool, `{"content":"Ann works at night."}`), scripted.Text("I'll remember that."),
+			scripted.Call(memory.SearchTool, `{"query":"When does Ann work?"}`), scripted.Text("At night."),
+		),
+		Tools: tools,
+	}, memory.Use(store))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, says := range []string{"I work at night.", "When do I work?"} {
+		snap, err := a.Invoke(ctx, agent.Ask[agent.State](says))
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(tools[call.tool].Spec().Name, r.Content[0].(chat.Text).Text)
+		fmt.Print(snap.State.Messages)
 	}
 	// Output:
-	// save_memory {"key":"c79af1786cb37ac1"}
-	// save_memory {"key":"26f960916054d67e"}
-	// search_memories {"memories":[{"key":"26f960916054d67e","content":"Ann works at night.","score":0.5},{"key":"c79af1786cb37ac1","content":"Ann likes pizza.","score":0.16666666666666666}]}
+	// user: I work at night.
+	// assistant: save_memory({"content":"Ann works at night."})
+	// tool: {"key":"26f960916054d67e"}
+	// assistant: I'll remember that.
+	// user: When do I work?
+	// assistant: search_memories({"query":"When does Ann work?"})
+	// tool: {"memories":[{"key":"26f960916054d67e","content":"Ann works at night.","score":0.25}]}
+	// assistant: At night.
 }

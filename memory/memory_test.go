@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/tool"
@@ -193,6 +194,33 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// inRun is a tool that is called by a run, as an agent does.
+type inRun struct {
+	tool.Tool
+	opts []graph.RunOption
+}
+
+func (r inRun) Call(ctx context.Context, args json.RawMessage) (out tool.Result, err error) {
+	b := graph.New[struct{}]("caller")
+	b.AddNode("call", func(ctx context.Context, _ *struct{}) error {
+		out, err = r.Tool.Call(ctx, args)
+		return nil
+	})
+	b.AddEdge(graph.Start, "call")
+	if _, failed := b.MustCompile().Invoke(ctx, nil, r.opts...); failed != nil {
+		return out, failed
+	}
+	return out, err
+}
+
+func toolsOf(namespace func(context.Context) ([]string, error), opts ...graph.RunOption) []tool.Tool {
+	tools := memory.Tools(namespace)
+	for i, t := range tools {
+		tools[i] = inRun{t, opts}
+	}
+	return tools
+}
+
 func call(t *testing.T, tools []tool.Tool, i int, args string) (string, error) {
 	t.Helper()
 	r, err := tools[i].Call(t.Context(), json.RawMessage(args))
@@ -236,7 +264,7 @@ func TestTools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, config)
-			tools := memory.Tools(s, here)
+			tools := toolsOf(here, memory.Use(s))
 			if _, err := tool.NewSet(tools...); err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +328,7 @@ func TestTools(t *testing.T) {
 	}
 
 	t.Run("a memory that was corrected isn't lost when the old one is saved again", func(t *testing.T) {
-		tools := memory.Tools(newStore(t), here)
+		tools := toolsOf(here, memory.Use(newStore(t)))
 		var first, other struct{ Key string }
 		read := func(result string, into any) {
 			t.Helper()
@@ -328,6 +356,18 @@ func TestTools(t *testing.T) {
 		}
 	})
 
+	t.Run("a run without a memory is an error that says how it gets one", func(t *testing.T) {
+		for i, args := range []string{`{"content":"x"}`, `{}`, `{"key":"k"}`} {
+			_, err := call(t, toolsOf(here), i, args)
+			if _, ok := errors.AsType[*graph.MissingDepsError](err); !ok || !strings.Contains(err.Error(), "memory.Use") {
+				t.Errorf("tool %d: %v", i, err)
+			}
+		}
+		if _, err := memory.From(t.Context()); err == nil || !strings.Contains(err.Error(), "memory.Use") {
+			t.Error(err)
+		}
+	})
+
 	t.Run("nobody's memories are an error", func(t *testing.T) {
 		unknown := errors.New("no user")
 		for _, c := range []struct {
@@ -337,7 +377,7 @@ func TestTools(t *testing.T) {
 			{func(context.Context) ([]string, error) { return nil, unknown }, unknown},
 			{func(context.Context) ([]string, error) { return nil, nil }, memory.ErrEmptyNamespace},
 		} {
-			tools := memory.Tools(newStore(t), c.namespace)
+			tools := toolsOf(c.namespace, memory.Use(newStore(t)))
 			for i, args := range []string{`{"content":"x"}`, `{}`, `{"key":"k"}`} {
 				if _, err := call(t, tools, i, args); !errors.Is(err, c.want) {
 					t.Errorf("tool %d: %v", i, err)
@@ -358,5 +398,35 @@ func TestItemsAreWrittenAsTheProtocolHasThem(t *testing.T) {
 	const want = `{"namespace":["a","b"],"key":"k","value":{"n":1},"created_at":"2026-01-02T03:04:05.000006Z","updated_at":"2026-01-02T03:04:05.000006Z","version":1}`
 	if err != nil || string(got) != want {
 		t.Fatalf("got %s, error %v", got, err)
+	}
+}
+
+func TestAGraphWithAMemoryOfItsOwnIsToldFromOthers(t *testing.T) {
+	compiled := func(opts ...graph.Option) *graph.Graph[struct{}] {
+		nothing := func(context.Context, *struct{}) error { return nil }
+		child := graph.New[struct{}]("child")
+		child.AddNode("n", nothing)
+		child.AddEdge(graph.Start, "n")
+		b := graph.New[struct{}]("g")
+		graph.AddSubgraph(b, "child", child.MustCompile(), graph.Mapping[struct{}, struct{}]{})
+		b.AddEdge(graph.Start, "child")
+		g, err := b.Compile(opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	s := newStore(t)
+	for what, opt := range map[string]graph.Option{
+		"for itself":         memory.Use(s),
+		"for a graph inside": graph.For("child", memory.Use(s)),
+		"opened by a run":    graph.ProvideDeps(func(context.Context) (memory.Store, error) { return s, nil }),
+	} {
+		if err := memory.CheckGraph(compiled(opt)); err == nil || !strings.Contains(err.Error(), `graph "g" was compiled with a memory of its own`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := memory.CheckGraph(compiled(graph.UseDeps("something else"), graph.For("child", graph.MaxSteps(3)))); err != nil {
+		t.Error(err)
 	}
 }

@@ -26,14 +26,14 @@ const (
 
 // Tools returns the tools with which a model keeps memories beyond the
 // conversation: [SaveTool], [SearchTool] and [DeleteTool]. Each memory is an item
-// with a [Memory] as its value. Namespace says where they stand, mostly by the
-// user that the run is for; its error is the tool's.
+// with a [Memory] as its value, in the run's memory ([From]). Namespace says where
+// they stand, mostly by the user that the run is for; its error is the tool's.
 //
 // The same content saved again is the same memory, so that a call which is
 // repeated after a failure does no harm. Without an [Index] a search ranks
 // memories by how many words of the query they have.
-func Tools(store Store, namespace func(ctx context.Context) ([]string, error)) []tool.Tool {
-	t := tools{store, namespace}
+func Tools(namespace func(ctx context.Context) ([]string, error)) []tool.Tool {
+	t := tools{namespace: namespace}
 	return []tool.Tool{
 		tool.New(SaveTool, "Remembers a fact, preference or instruction for later conversations. To correct a memory, give its key.", t.save),
 		tool.New(SearchTool, "Finds memories of earlier conversations.", t.search),
@@ -42,8 +42,16 @@ func Tools(store Store, namespace func(ctx context.Context) ([]string, error)) [
 }
 
 type tools struct {
-	store     Store
 	namespace func(ctx context.Context) ([]string, error)
+	store     Store // of the run
+}
+
+// begin finds the memory of a call's run, and the namespace.
+func (t *tools) begin(ctx context.Context) (ns []string, err error) {
+	if ns, err = t.namespace(ctx); err == nil {
+		t.store, err = From(ctx)
+	}
+	return ns, err
 }
 
 // isMemory tells a memory from other items of the namespace.
@@ -59,7 +67,7 @@ type saved struct {
 }
 
 func (t tools) save(ctx context.Context, in saveArgs) (saved, error) {
-	ns, err := t.namespace(ctx)
+	ns, err := t.begin(ctx)
 	if err != nil {
 		return saved{}, err
 	}
@@ -146,7 +154,7 @@ type foundMemory struct {
 
 func (t tools) search(ctx context.Context, in searchArgs) (memories, error) {
 	out := memories{[]foundMemory{}}
-	ns, err := t.namespace(ctx)
+	ns, err := t.begin(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -198,7 +206,7 @@ type deleteArgs struct {
 }
 
 func (t tools) remove(ctx context.Context, in deleteArgs) (string, error) {
-	ns, err := t.namespace(ctx)
+	ns, err := t.begin(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -72,6 +72,7 @@ func Generate[T any](ctx context.Context, m Model, req *Request, opts ...Generat
 		if err != nil {
 			return none, nil, err
 		}
+		Count(ctx, "", resp)
 		var v T
 		err = f.read(resp.Message, &v)
 		if err == nil {

@@ -27,7 +27,7 @@ func TestMessagesOfLangChainsClassesAreTaken(t *testing.T) {
 			return err
 		}
 		s.Messages.Add(m)
-		store, err := graph.Deps[memory.Store](ctx)
+		store, err := memory.From(ctx)
 		if err != nil {
 			return err
 		}

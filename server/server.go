@@ -129,6 +129,9 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			c.problems = append(c.problems, errors.New("server.Graph was given no graph"))
 			return
 		}
+		if err := memory.CheckGraph(g); err != nil {
+			c.problems = append(c.problems, err)
+		}
 		s := &served{Graph: graph.JSON(g), name: g.Name()}
 		for _, o := range opts {
 			o(s)
@@ -160,10 +163,21 @@ func Data(url string) Option { return func(c *config) { c.data = url } }
 // where [Data] says.
 func UseStore(s checkpoint.Store) Option { return func(c *config) { c.store = s } }
 
-// UseMemory serves a long-term memory of the caller's, who closes it: one with an
-// index can be searched by meaning. Nodes of graphs have it as a dependency of
-// type [memory.Store].
+// UseMemory takes a long-term memory of the caller's, who closes it, rather than one
+// where [Data] says: one with an index can be searched by meaning. It is what clients see
+// at /store/items and what runs get from [memory.From]; a graph that was compiled with a
+// memory of its own is refused.
 func UseMemory(m memory.Store) Option { return func(c *config) { c.memory = m } }
+
+// HasMemory reports whether options say which long-term memory a server has: [UseMemory] or
+// [StoreIndex] is one of them.
+func HasMemory(opts ...Option) bool {
+	var c config
+	for _, o := range opts {
+		o(&c)
+	}
+	return c.memory != nil || c.index != nil
+}
 
 // StoreIndex makes the long-term memory that the server opens where [Data] says one
 // that can be searched by meaning: clients with a query, nodes with the Text of a
@@ -272,19 +286,29 @@ func (s *Server) open(ctx context.Context, url string, items memory.Config) erro
 	if s.memory != nil {
 		return nil
 	}
-	switch at.Backend {
-	case stores.Memory:
-		s.memory, err = memory.NewInMemory(items)
-	case stores.SQLite:
-		s.memory, err = memorysqlite.Open(beside(at.Path, "memory"), memorysqlite.Options{Config: items})
-	case stores.Postgres:
-		s.memory, err = memorypostgres.Open(ctx, at.URL, memorypostgres.Options{Config: items, Schema: at.Postgres.Schema})
-	}
-	if err != nil {
+	if s.memory, err = OpenMemory(ctx, url, items); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.memory)
 	return nil
+}
+
+// OpenMemory opens the long-term memory that a server has whose [Data] is at url, for
+// programs that run graphs without the server. It is the caller's to close.
+func OpenMemory(ctx context.Context, url string, c memory.Config) (memory.Store, error) {
+	at, err := stores.Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	switch at.Backend {
+	case stores.Memory:
+		return memory.NewInMemory(c)
+	case stores.SQLite:
+		return memorysqlite.Open(beside(at.Path, "memory"), memorysqlite.Options{Config: c})
+	case stores.Postgres:
+		return memorypostgres.Open(ctx, at.URL, memorypostgres.Options{Config: c, Schema: at.Postgres.Schema})
+	}
+	return nil, fmt.Errorf("there is no memory in %s: keep it in sqlite:PATH or postgres://…, or take one of your own with UseMemory", at.Backend)
 }
 
 // beside names a file beside a database: threads.db, threads.server.db.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
@@ -126,7 +127,7 @@ func questionsOf(t graph.TaskState) []interruptValue {
 
 // on returns a thread of a graph.
 func (s *Server) on(g *served, thread string) *graph.Thread[json.RawMessage] {
-	return g.Thread(thread, graph.WithCheckpointer(s.store), graph.UseDeps(s.memory))
+	return g.Thread(thread, graph.WithCheckpointer(s.store), memory.Use(s.memory))
 }
 
 // graphOf returns the graph that a thread's runs were of; nil if it has had none

@@ -9,7 +9,6 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
-	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -89,7 +88,7 @@ func SelectTools[S any](sel Selection) agent.Middleware[S] {
 		}
 		// Recorded, as an answer of the agent's model is: a node that runs again has the same.
 		asked := fmt.Sprintf("select_tools %d %s", len(req.Messages), req.Messages[len(req.Messages)-1].ID)
-		names, err := graph.Once(ctx, asked, func(ctx context.Context, _ string) ([]string, error) {
+		names, err := agent.Once(ctx, "select_tools", asked, func(ctx context.Context, _ string) ([]string, error) {
 			chosen, _, err := model.Generate[choice](ctx, sel.Model, &model.Request{Messages: append([]chat.Message{chat.System(fmt.Sprintf(
 				"Choose the tools that are of use for what the user wants now, at most %d. Answer with their names alone.\n\n%s", most, list))}, spoken(req.Messages)...)})
 			return chosen.Tools[:min(len(chosen.Tools), most)], err

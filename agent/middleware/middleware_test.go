@@ -213,6 +213,52 @@ func TestAModelChoosesFromManyTools(t *testing.T) {
 	}
 }
 
+// What middleware asks models is the thread's usage, as the agent's own calls are.
+func TestWhatMiddlewareAsksModelsIsTheThreadsUsage(t *testing.T) {
+	tokens := func(in int, text string) scripted.Reply {
+		return scripted.Text(text).Usage(chat.Usage{Input: in, Output: 1})
+	}
+	type verdict struct {
+		Bad bool `json:"bad"`
+	}
+	judge := scripted.New(tokens(1, `{"bad": false}`), tokens(10, "not JSON"), tokens(20, `{"bad": false}`))
+	check := func(ctx context.Context, text string) (string, error) {
+		_, _, err := model.Generate[verdict](ctx, judge, &model.Request{Messages: []chat.Message{chat.User(text)}}, model.Repair(1))
+		return "", err
+	}
+	var tools []tool.Tool
+	for _, name := range []string{"weather", "mail", "calendar"} {
+		tools = append(tools, tool.New(name, "about "+name, func(context.Context, in) (string, error) { return "done", nil }))
+	}
+	down := errors.New("down")
+	fails := agent.Middleware[S]{Name: "fails", WrapModel: func(ctx context.Context, _ *S, req *model.Request, call agent.CallModel) (*model.Response, error) {
+		resp, err := call(ctx, req)
+		if err == nil {
+			err, down = down, nil
+		}
+		return resp, err
+	}}
+	th := compiled(t, agent.ReAct[S]{Model: scripted.New(tokens(1000, "ok")), Tools: tools, Use: use{
+		fails, middleware.GuardInput[S](check), middleware.GuardOutput[S](check),
+		middleware.SelectTools[S](middleware.Selection{Model: scripted.New(tokens(100, `{"tools":["mail"]}`)), Most: 1}),
+	}})
+	if _, err := th.Invoke(t.Context(), th.Input(agent.Ask[S]("any mail?"))); err == nil || !strings.Contains(err.Error(), "down") {
+		t.Fatal(err)
+	}
+	s, err := th.Invoke(t.Context(), th.Continue()) // nothing is asked again, and all is counted
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range s.State.Usage.Get() {
+		got = append(got, fmt.Sprintf("%s %d*%d", u.Path, u.Calls, u.Input))
+	}
+	const want = "agent 1*1000, agent/select_tools 1*100, guard_input.before_agent 1*1, guard_output.after_model 2*30"
+	if text := strings.Join(got, ", "); text != want {
+		t.Errorf("got %s\nwant %s", text, want)
+	}
+}
+
 func agentInput(text string) graph.Request[S] {
 	g, _ := agent.New(agent.ReAct[S]{Model: scripted.New()})
 	return g.Input(agent.Ask[S](text))

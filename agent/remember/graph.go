@@ -26,10 +26,13 @@ func TurnOf[S any, P agent.Stateful[S]](snap *graph.Snapshot[S]) (Turn, error) {
 }
 
 // AddNode adds a node that extracts the memories of a turn: it stands after the agent.
-// The namespace is mostly that of the run's user. The node fails when the model or the store
+// They are kept in the run's memory (memory.From); the extractor has no Store. The namespace is mostly that of the run's user. The node fails when the model or the store
 // does, which graph.OnError or a policy of retries may mend.
 func AddNode[S any, P agent.Stateful[S]](b *graph.Builder[S], name string, e *Extractor, namespace func(ctx context.Context, s *S) ([]string, error), opts ...graph.NodeOption) {
-	b.AddNode(name, func(ctx context.Context, s *S) error {
+	b.AddNode(name, agent.Counted[S, P](func(ctx context.Context, s *S) error {
+		if e.Store != nil {
+			return &OptionError{"Extractor.Store", "a node keeps memories in the memory of its run, which may be another; leave it out, and give runs the store with memory.Use"}
+		}
 		ns, err := namespace(ctx, s)
 		if err != nil {
 			return err
@@ -37,7 +40,7 @@ func AddNode[S any, P agent.Stateful[S]](b *graph.Builder[S], name string, e *Ex
 		info := graph.Info(ctx)
 		_, err = e.Extract(ctx, ns, Turn{Thread: cmp.Or(info.Thread, info.Run), ID: info.Task, Messages: slices.Collect(P(s).AgentState().Messages.All())})
 		return err
-	}, opts...)
+	}), opts...)
 }
 
 // Extracted is what came of a thread.

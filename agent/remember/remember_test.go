@@ -267,13 +267,43 @@ func TestAnAnswerThatCannotBeDoneChangesNothing(t *testing.T) {
 		turn remember.Turn
 	}{
 		"no model":         {remember.Extractor{Store: newStore(t)}, remember.Turn{Thread: "t", ID: "c"}},
-		"no store":         {remember.Extractor{Model: scripted.New()}, remember.Turn{Thread: "t", ID: "c"}},
 		"a negative limit": {remember.Extractor{Model: scripted.New(), Store: newStore(t), Known: -1}, remember.Turn{Thread: "t", ID: "c"}},
 		"no thread":        {remember.Extractor{Model: scripted.New(), Store: newStore(t)}, remember.Turn{ID: "c"}},
 	} {
 		if _, err := c.e.Extract(t.Context(), ann, c.turn); !as[*remember.OptionError](err) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	_, err := (&remember.Extractor{Model: scripted.New()}).Extract(t.Context(), ann, remember.Turn{Thread: "t", ID: "c"})
+	if err == nil || !strings.Contains(err.Error(), "Extractor.Store is missing") {
+		t.Errorf("no store, outside of a run: %v", err)
+	}
+}
+
+func TestANodeKeepsMemoriesWhereItsRunHasThem(t *testing.T) {
+	namespace := func(context.Context, *agent.State) ([]string, error) { return ann, nil }
+	talk := func(e *remember.Extractor, opts ...graph.RunOption) error {
+		b := graph.New[agent.State]("talk")
+		b.AddNode("talk", func(_ context.Context, st *agent.State) error {
+			st.Messages.Add(chat.User("I ski."), chat.Assistant("Nice!"))
+			return nil
+		})
+		remember.AddNode(b, "remember", e, namespace)
+		b.AddEdge(graph.Start, "talk").AddEdge("talk", "remember")
+		_, err := b.MustCompile().Invoke(t.Context(), nil, opts...)
+		return err
+	}
+	one, other := newStore(t), newStore(t)
+	e := &remember.Extractor{Model: scripted.New(wants("add 0 Ann skis."))}
+	if err := talk(e, memory.Use(one)); err != nil || memories(t, one) != "Ann skis." {
+		t.Errorf("%v, kept %q", err, memories(t, one))
+	}
+	if err := talk(e); !as[*graph.MissingDepsError](err) || !strings.Contains(err.Error(), "memory.Use") {
+		t.Errorf("without a memory: %v", err)
+	}
+	e.Store = other
+	if err := talk(e, memory.Use(one)); !as[*remember.OptionError](err) || !strings.Contains(err.Error(), "memory.Use") {
+		t.Errorf("with two: %v", err)
 	}
 }
 
@@ -342,7 +372,7 @@ func TestATurnThatWaitsHasNotEnded(t *testing.T) {
 func TestANodeThatRunsAgainExtractsOnce(t *testing.T) {
 	s := newStore(t)
 	d := &dying{s, 2}
-	e := &remember.Extractor{Model: scripted.New(wants("add 0 Ann skis.", "add 0 Ann sings.")), Store: d}
+	e := &remember.Extractor{Model: scripted.New(wants("add 0 Ann skis.", "add 0 Ann sings.").Usage(chat.Usage{Input: 100, Output: 1}))}
 	b := graph.New[agent.State]("talk")
 	b.AddNode("talk", func(_ context.Context, st *agent.State) error {
 		st.Messages.Add(chat.User("I ski and sing."), chat.Assistant("Nice!"))
@@ -350,11 +380,11 @@ func TestANodeThatRunsAgainExtractsOnce(t *testing.T) {
 	})
 	remember.AddNode(b, "remember", e, func(context.Context, *agent.State) ([]string, error) { return ann, nil })
 	b.AddEdge(graph.Start, "talk").AddEdge("talk", "remember")
-	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()))
+	g, err := b.Compile(graph.WithCheckpointer(checkpoint.NewMemory()), memory.Use(memory.Store(d)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	th := g.Thread("t")
+	th := g.Thread("t") // the model's answer is kept, and not done, when the store dies
 	if _, err := th.Invoke(t.Context(), th.Input(func(*agent.State) error { return nil })); !errors.Is(err, errDied) {
 		t.Fatal(err)
 	}
@@ -362,6 +392,9 @@ func TestANodeThatRunsAgainExtractsOnce(t *testing.T) {
 	snap, err := th.Invoke(t.Context(), th.Continue())
 	if err != nil || !snap.Done() || memories(t, s) != "Ann sings.|Ann skis." {
 		t.Fatalf("%v, kept %q", err, memories(t, s))
+	}
+	if used := snap.State.Usage.Get(); used.Under("remember").Calls() != 1 || used.Total().Input != 100 {
+		t.Errorf("the thread's usage is %v", used)
 	}
 }
 

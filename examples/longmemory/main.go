@@ -66,9 +66,9 @@ func main() {
 			scripted.Func(cook).Repeat(),
 		),
 		Instruction: "You help with cooking. Save what the user tells you about themselves, and search your memories before you give advice.",
-		Tools:       memory.Tools(store, namespace),
+		Tools:       memory.Tools(namespace),
 		OnError:     agent.TellModelAll,
-	})
+	}, memory.Use(store))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package arch_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -205,6 +207,39 @@ func TestDriversAreOptional(t *testing.T) { // SONI-12
 			if has != want {
 				t.Errorf("%s links %s: %v, want %v", pkg, driver, has, want)
 			}
+		}
+	}
+}
+
+// A program that calls methods by names that it makes up while it runs has the linker keep
+// every exported method of every type: that was a fifth of the command.
+func TestTheLinkerMayLeaveMethodsOut(t *testing.T) {
+	callers := map[string][]string{ // and who may import them
+		"text/template":                {"github.com/spf13/cobra"}, // which uses it only for templates of a program's own
+		"html/template":                nil,
+		"github.com/expr-lang/expr":    nil,
+		"github.com/expr-lang/expr/vm": nil,
+	}
+	for _, line := range list(t, "-deps", "-f", `{{.ImportPath}}:{{join .Imports ","}}`, "./cmd/superstep") {
+		pkg, imps, _ := strings.Cut(line, ":")
+		for _, imp := range strings.Split(imps, ",") {
+			if by, ok := callers[imp]; ok && !slices.Contains(by, pkg) {
+				t.Errorf("%s imports %s", pkg, imp)
+			}
+		}
+	}
+	dynamic := regexp.MustCompile(`\.(?:MethodByName\([^")]|Method\([^")])`)
+	for _, line := range list(t, "-deps", "-f", `{{$dir := .Dir}}{{if not .Standard}}{{range .GoFiles}}{{$.ImportPath}}:{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}`, "./cmd/superstep") {
+		pkg, file, _ := strings.Cut(line, ":")
+		if pkg != module && !strings.HasPrefix(pkg, module+"/") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if call := dynamic.Find(source); call != nil && bytes.Contains(source, []byte("\"reflect\"")) {
+			t.Errorf("%s calls %s…) of package reflect: give MethodByName a constant, and use Method.Func", file, call)
 		}
 	}
 }

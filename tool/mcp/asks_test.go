@@ -378,6 +378,27 @@ func TestAServerAsksTheModelWhereItMay(t *testing.T) {
 	}
 }
 
+func TestWhatAServerAsksTheModelIsTheThreadsUsage(t *testing.T) {
+	for _, protocol := range []string{"", old} {
+		m := scripted.New(scripted.Text("Paris").Usage(chat.Usage{Input: 100, Output: 1}))
+		c := connect(t, mcp.Config{Transport: newAsker(t).Local(), Protocol: protocol, Sampling: m})
+		a, err := agent.New(agent.ReAct[agent.State]{
+			Model: scripted.New(scripted.Call("sample", `{}`), scripted.Text("It is Paris.").Usage(chat.Usage{Input: 7, Output: 1})), Tools: []tool.Tool{get(t, c, "sample")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap, err := a.Invoke(t.Context(), agent.Ask[agent.State]("What is it?"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := snap.State.Usage.Get()
+		if asked := used.Under("tools/sample"); asked.Calls() != 1 || asked.Total().Input != 100 || used.Total().Input != 107 {
+			t.Errorf("protocol %q: %v", protocol, used)
+		}
+	}
+}
+
 func TestAnAnswerOfTheModelIsRecorded(t *testing.T) {
 	asked := 0
 	m := model.Func(func(context.Context, *model.Request) (*model.Response, error) {

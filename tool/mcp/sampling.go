@@ -66,23 +66,34 @@ func (k *inquiry) sample(p *sdk.CreateMessageWithToolsParams) (*sdk.CreateMessag
 			return nil, k.failure(errors.New("the user didn't let it ask the model"))
 		}
 	}
-	ask := func(context.Context, string) (*sdk.CreateMessageWithToolsResult, error) {
+	ask := func(context.Context, string) (s sampled, err error) {
 		resp, err := model.Answered(k.c.cfg.Sampling.Generate(ctx, req))
 		if err != nil {
-			return nil, err
+			return s, err
 		}
-		return sampleOf(resp.Message)
+		s = sampled{Model: resp.Message.Model, Usage: resp.Message.Usage, Cached: resp.Cached}
+		s.Result, err = sampleOf(resp.Message)
+		return s, err
 	}
-	var res *sdk.CreateMessageWithToolsResult
+	var s sampled
 	if graph.Info(ctx).Task == "" {
-		res, err = ask(ctx, "")
+		s, err = ask(ctx, "")
 	} else {
-		res, err = graph.Once(ctx, "sample", ask)
+		s, err = graph.Once(ctx, "sample", ask)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mcp: server %s, during %s, asks the model: %w", k.c.server, k.during, err)
 	}
-	return res, nil
+	model.Count(ctx, cmp.Or(k.tool, k.c.plainName()), &model.Response{Message: chat.Message{Model: s.Model, Usage: s.Usage}, Cached: s.Cached})
+	return s.Result, nil
+}
+
+// sampled is what is recorded of the model's answer.
+type sampled struct {
+	Result *sdk.CreateMessageWithToolsResult
+	Model  string      `json:",omitempty"` // and what it used
+	Usage  *chat.Usage `json:",omitempty"`
+	Cached bool        `json:",omitempty"`
 }
 
 // failure is an error of the request for the model that made it.

@@ -74,7 +74,7 @@ func makeCloner(t reflect.Type, open map[reflect.Type]bool) cloner {
 			if v.Kind() == reflect.Pointer && v.IsNil() {
 				return v, nil
 			}
-			return v.Method(m.Index).Call(nil)[0], nil
+			return m.Func.Call([]reflect.Value{v})[0], nil // v.Method would have the linker keep every method of every type
 		}
 	}
 	open[t] = true

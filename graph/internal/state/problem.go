@@ -47,23 +47,37 @@ var (
 	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
+// jsonMethods are the methods by which a type can take its JSON into its own hands. The
+// names are constants in the calls: otherwise the linker keeps every exported method of
+// every type of a program.
+var jsonMethods = []struct {
+	name string
+	of   func(t reflect.Type) (reflect.Method, bool)
+}{
+	{"MarshalJSON", func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("MarshalJSON") }},
+	{"UnmarshalJSON", func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("UnmarshalJSON") }},
+	{"MarshalText", func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("MarshalText") }},
+	{"UnmarshalText", func(t reflect.Type) (reflect.Method, bool) { return t.MethodByName("UnmarshalText") }},
+}
+
 // promoted reports JSON methods that S has from a struct embedded in it: they
 // would encode that struct alone.
 func (w *walker) promoted(s reflect.Type) {
-	for _, name := range []string{"MarshalJSON", "UnmarshalJSON", "MarshalText", "UnmarshalText"} {
+	for _, method := range jsonMethods {
+		name := method.name
 		// A promoted method is a wrapper that the compiler made. So is *S's form
 		// of a method that S itself declares, but S's own form isn't.
-		pm, ok := reflect.PointerTo(s).MethodByName(name)
+		pm, ok := method.of(reflect.PointerTo(s))
 		if !ok || !generated(pm) {
 			continue
 		}
-		if m, ok := s.MethodByName(name); ok && !generated(m) {
+		if m, ok := method.of(s); ok && !generated(m) {
 			continue
 		}
 		var from reflect.StructField
 		for i := range s.NumField() {
 			f := s.Field(i)
-			if _, has := reflect.PointerTo(f.Type).MethodByName(name); f.Anonymous && (has || f.Type.Kind() == reflect.Interface) {
+			if _, has := method.of(reflect.PointerTo(f.Type)); f.Anonymous && (has || f.Type.Kind() == reflect.Interface) {
 				from = f
 				break
 			}

@@ -477,24 +477,27 @@ func (*historyMerger) Resets(c field.Change) bool {
 // Infallible implements [field.Infallible]: messages were encoded before.
 func (*historyMerger) Infallible() bool { return true }
 
-// SchemaOf implements [field.Schemer].
-func (*historyMerger) SchemaOf() any { return []messageSchema(nil) }
-
-// messageSchema describes a message's JSON.
-type messageSchema struct {
-	Type       string           `json:"type" jsonschema:"human, ai, system or tool"`
-	ID         string           `json:"id,omitempty" jsonschema:"a known ID replaces that message"`
-	Name       string           `json:"name,omitempty"`
-	Content    any              `json:"content" jsonschema:"a text or a list of content blocks"`
-	ToolCalls  []toolCallSchema `json:"tool_calls,omitempty"`
-	ToolCallID string           `json:"tool_call_id,omitempty"`
-	Status     string           `json:"status,omitempty"`
-}
-
-type toolCallSchema struct {
-	ID   string         `json:"id,omitempty"`
-	Name string         `json:"name"`
-	Args map[string]any `json:"args"`
+// SchemaOf implements [field.Schemer]. Clients of LangGraph's server know a list of messages by
+// langgraph_type.
+func (*historyMerger) SchemaOf() any {
+	return json.RawMessage(`{
+		"type": "array", "langgraph_type": "messages",
+		"items": {
+			"type": "object", "required": ["type", "content"],
+			"properties": {
+				"type": {"type": "string", "description": "human, ai, system or tool"},
+				"id": {"type": "string", "description": "a known ID replaces that message"},
+				"name": {"type": "string"},
+				"content": {"description": "a text or a list of content blocks"},
+				"tool_calls": {"type": "array", "items": {
+					"type": "object", "required": ["name", "args"],
+					"properties": {"id": {"type": "string"}, "name": {"type": "string"}, "args": {"type": ["null", "object"]}}
+				}},
+				"tool_call_id": {"type": "string"},
+				"status": {"type": "string"}
+			}
+		}
+	}`)
 }
 
 // historyChange is what a task wrote.

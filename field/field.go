@@ -163,7 +163,8 @@ type Snapshotting interface {
 // Schemer is implemented by the Merger of a field that describes its JSON for a
 // JSON Schema: the schema of the state is then taken from the Go type of the
 // returned zero value ([]T for a list of T, map[string]V for a map and so on; a
-// pointer to it when it is of an interface type).
+// pointer to it when it is of an interface type). A json.RawMessage that isn't empty is
+// the schema itself.
 type Schemer interface {
 	SchemaOf() any
 }

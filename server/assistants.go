@@ -194,7 +194,7 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	note(r.Context(), "assistant", a.ID)
-	return write(w, assistantView(a))
+	return write(w, s.assistantView(a))
 }
 
 // checkAssistant reports what is wrong with what a client says of an assistant.
@@ -232,14 +232,26 @@ type assistantShown struct {
 	UpdatedAt instant `json:"updated_at"`
 }
 
-func assistantView(a *db.Assistant) assistantShown {
-	return assistantShown{a, instant(a.CreatedAt), instant(a.UpdatedAt)}
+// assistantView shows an assistant; a graph's own with the configuration that the graph has
+// by default.
+func (s *Server) assistantView(a *db.Assistant) assistantShown {
+	shown := assistantShown{a, instant(a.CreatedAt), instant(a.UpdatedAt)}
+	if g := s.graphs[a.GraphID]; g != nil && a.ID == assistantOfGraph(a.GraphID) && len(objectOf(a.Config)) == 0 {
+		if config, err := configShapeOf(g); err == nil && config != nil {
+			if defaults := config.defaults(); len(defaults) > 0 {
+				copied := *a
+				copied.Config = object{"configurable": defaults.raw()}.raw()
+				shown.Assistant = &copied
+			}
+		}
+	}
+	return shown
 }
 
-func assistantViews(found []*db.Assistant) []assistantShown {
+func (s *Server) assistantViews(found []*db.Assistant) []assistantShown {
 	out := make([]assistantShown, len(found))
 	for i, a := range found {
-		out[i] = assistantView(a)
+		out[i] = s.assistantView(a)
 	}
 	return out
 }
@@ -249,7 +261,7 @@ func (s *Server) getAssistant(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, assistantView(a))
+	return write(w, s.assistantView(a))
 }
 
 // Every patch, even an empty one, makes a version.
@@ -314,7 +326,7 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return write(w, assistantView(a))
+		return write(w, s.assistantView(a))
 	}
 }
 
@@ -409,7 +421,7 @@ func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	pages(w, p, len(found), total)
-	return writeSelected(w, assistantViews(found), q.Select)
+	return writeSelected(w, s.assistantViews(found), q.Select)
 }
 
 func (s *Server) countAssistants(w http.ResponseWriter, r *http.Request) error {
@@ -497,7 +509,7 @@ func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error
 	if err = b.or(err); err != nil {
 		return err
 	}
-	return write(w, assistantViews(found))
+	return write(w, s.assistantViews(found))
 }
 
 func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
@@ -518,7 +530,7 @@ func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, assistantView(a))
+	return write(w, s.assistantView(a))
 }
 
 func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {
@@ -699,14 +711,28 @@ func schemasOf(g schemer) (object, error) {
 		return nil, err
 	}
 	out := object{"config_schema": config.published(), "context_schema": config.published()}
+	for name, schema := range out {
+		out[name] = draft07(schema)
+	}
 	for name, kind := range map[string]graph.JSONKind{"input_schema": graph.JSONInput, "output_schema": graph.JSONOutput, "state_schema": graph.JSONState} {
 		schema, err := g.JSONSchema(kind)
 		if err != nil {
 			return nil, err
 		}
-		out[name] = schema
+		out[name] = draft07(schema)
 	}
 	return out, nil
+}
+
+// draft07 says of a schema by which draft LangGraph's clients may read it: it has no
+// keywords that mean something else in newer ones.
+func draft07(schema json.RawMessage) json.RawMessage {
+	o := objectOf(schema)
+	if o == nil || o["$schema"] != nil {
+		return schema
+	}
+	o["$schema"] = jsonText("http://json-schema.org/draft-07/schema#")
+	return o.raw()
 }
 
 // assistantSubgraphs lists the subgraphs of a graph, by their path.

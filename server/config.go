@@ -67,6 +67,21 @@ func (c *configShape) published() json.RawMessage {
 	return data
 }
 
+// defaults returns what a graph is configured with if nobody configures it.
+func (c *configShape) defaults() object {
+	out := object{}
+	for name, p := range c.Properties {
+		switch inner := (*configShape)(p).defaults(); {
+		case ofServer(name):
+		case p.Default != nil:
+			out[name] = p.Default
+		case len(inner) > 0:
+			out[name] = inner.raw()
+		}
+	}
+	return out
+}
+
 // ofServer reports whether clients can't configure a name.
 func ofServer(name string) bool { return ofHeader(name) || slices.Contains(ownConfig, name) }
 

@@ -59,7 +59,7 @@ type threadState struct {
 	CreatedAt  *instant         `json:"created_at"`
 	Checkpoint *checkpointRef   `json:"checkpoint"`
 	Parent     *checkpointRef   `json:"parent_checkpoint"`
-	Interrupts []interruptValue `json:"interrupts"`
+	Interrupts []interruptValue `json:"interrupts,omitzero"` // nil for a task's: they are its own
 }
 
 type taskState struct {
@@ -103,8 +103,10 @@ func stateOf(snap *snapshot, nested bool) *threadState {
 			v.Checkpoint = &placeRef{snap.Thread, shownNamespace(ns)}
 		case t.States[ns] != nil:
 			v.State = stateOf(t.States[ns], true)
+			v.State.Interrupts = nil
 		default: // it hasn't begun: it has no state, and is still said where it will be
 			begins := *noState
+			begins.Interrupts = nil
 			begins.Checkpoint = &checkpointRef{ThreadID: snap.Thread, NS: shownNamespace(ns)}
 			v.State = &begins
 		}

@@ -241,6 +241,15 @@ func (c *checker) check(s *jsonschema.Schema, v any, at *place) {
 		c.wrong(at, "must be "+eitherOf(types)+", not "+given(v), "")
 		return
 	}
+	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(x any) bool { return same(x, v) }) {
+		var list []string
+		for _, x := range s.Enum {
+			text, _ := json.Marshal(x) // it was JSON
+			list = append(list, string(text))
+		}
+		c.wrong(at, "it is none of "+strings.Join(list, ", "), "give one of them")
+		return
+	}
 	switch v := v.(type) {
 	case []any:
 		switch n := len(v); {
@@ -267,6 +276,16 @@ func (c *checker) check(s *jsonschema.Schema, v any, at *place) {
 			c.wrong(at, fmt.Sprintf("the number %s is out of range", v), fix)
 		}
 	}
+}
+
+// same compares values of enums, which are no lists or objects.
+func same(x, v any) bool {
+	a, numeric := x.(json.Number)
+	b, also := v.(json.Number)
+	if numeric && also {
+		return number(a) == number(b)
+	}
+	return !numeric && !also && x == v
 }
 
 func (c *checker) object(s *jsonschema.Schema, v map[string]any, at *place) {

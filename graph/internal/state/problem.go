@@ -148,6 +148,11 @@ func (w *walker) structFields(t reflect.Type, prefix string, off uintptr) {
 			f.quoted = tag.quoted && quotable(ft)
 			w.plainField(&f, path, ft, f.off)
 		}
+		if _, ok := f.tag.Lookup("enum"); ok {
+			if _, err := f.valueSchema(); err != nil {
+				w.problem(f.path, f.typ, err.Error(), "list values of the field's type, with commas between")
+			}
+		}
 		w.fields = append(w.fields, f)
 	}
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"path"
 	"reflect"
@@ -14,7 +15,8 @@ import (
 )
 
 // Schema returns the JSON Schema of states, or with input set that of updates:
-// what [Type.Update] takes. Descriptions come from jsonschema tags.
+// what [Type.Update] takes. Descriptions come from jsonschema tags, the values
+// that are allowed from enum tags.
 func (t *Type) Schema(input bool) (*jsonschema.Schema, error) {
 	s := &jsonschema.Schema{
 		Type:                 "object",
@@ -57,11 +59,67 @@ func (f *fieldInfo) schema(input bool) (*jsonschema.Schema, error) {
 	if f.unrecorded {
 		return &jsonschema.Schema{Type: "null"}, nil
 	}
-	return f.valueSchema()
+	value, err := f.valueSchema()
+	if err == nil && slices.Equal(value.Types, []string{"null", "array"}) && f.zeroJSON() == "[]" {
+		value.Type, value.Types = "array", nil
+	}
+	return value, err
+}
+
+// zeroJSON returns the JSON of the field's zero value.
+func (f *fieldInfo) zeroJSON() string {
+	zero, err := json.Marshal(reflect.Zero(f.typ).Interface())
+	if err != nil {
+		return ""
+	}
+	return string(zero)
 }
 
 // valueSchema returns the schema of the field's value.
 func (f *fieldInfo) valueSchema() (*jsonschema.Schema, error) {
+	s, err := f.typeSchema()
+	if err == nil {
+		err = enumerate(s, f.tag)
+	}
+	return s, err
+}
+
+// enumerate limits a schema to the values that an enum tag lists: with commas between,
+// text as it is for strings, JSON for others; of a list, its elements.
+func enumerate(s *jsonschema.Schema, tag reflect.StructTag) error {
+	list, ok := tag.Lookup("enum")
+	if !ok {
+		return nil
+	}
+	for s.Items != nil {
+		s = s.Items
+	}
+	types := s.Types
+	if s.Type != "" {
+		types = []string{s.Type}
+	}
+	s.Enum = nil
+	for item := range strings.SplitSeq(list, ",") {
+		var v any = item
+		if !slices.Contains(types, "string") {
+			var err error
+			if v, err = readValues([]byte(item)); err != nil || !json.Valid([]byte(item)) {
+				return fmt.Errorf("tag enum:%q: %q isn't JSON", list, item)
+			}
+		}
+		if !slices.ContainsFunc(types, func(t string) bool { return t != "null" && ofType(v, t) }) {
+			return fmt.Errorf("tag enum:%q: %q is no value of the field", list, item)
+		}
+		s.Enum = append(s.Enum, v)
+	}
+	if slices.Contains(types, "null") {
+		s.Enum = append(s.Enum, nil)
+	}
+	return nil
+}
+
+// typeSchema is valueSchema without what the tag limits.
+func (f *fieldInfo) typeSchema() (*jsonschema.Schema, error) {
 	if f.quoted {
 		return &jsonschema.Schema{Type: "string"}, nil
 	}
@@ -70,14 +128,18 @@ func (f *fieldInfo) valueSchema() (*jsonschema.Schema, error) {
 	}
 	value := new(jsonschema.Schema)
 	if s, ok := f.zero.(field.Schemer); ok {
-		if t := reflect.TypeOf(s.SchemaOf()); t != nil {
-			var err error
-			if value, err = schemaOf(t); err != nil {
-				return nil, err
-			}
+		of := s.SchemaOf()
+		var err error
+		if raw, ok := of.(json.RawMessage); ok && len(raw) > 0 {
+			err = json.Unmarshal(raw, value)
+		} else if t := reflect.TypeOf(of); t != nil {
+			value, err = schemaOf(t)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	if zero, err := json.Marshal(reflect.Zero(f.typ).Interface()); err == nil && string(zero) == "null" {
+	if f.zeroJSON() == "null" {
 		orNull(value)
 	}
 	return value, nil
@@ -145,15 +207,17 @@ func infer(t reflect.Type, strict bool) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	straighten(t, s)
+	if err := straighten(t, s); err != nil {
+		return nil, err
+	}
 	s.PropertyOrder = nil
 	return s, nil
 }
 
 // straighten mends where jsonschema-go and encoding/json disagree about t: a map may
 // be null, a pointer to a type that writes its own JSON need not be, and the tag
-// option "string" makes strings of numbers.
-func straighten(t reflect.Type, s *jsonschema.Schema) {
+// option "string" makes strings of numbers; and adds what enum tags say.
+func straighten(t reflect.Type, s *jsonschema.Schema) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -161,17 +225,17 @@ func straighten(t reflect.Type, s *jsonschema.Schema) {
 		s.Types = nil
 	}
 	if opaque(t) {
-		return
+		return nil
 	}
 	switch t.Kind() {
 	case reflect.Slice, reflect.Array:
 		if s.Items != nil { // bytes have none
-			straighten(t.Elem(), s.Items)
 			nilMap(t.Elem(), s.Items)
+			return straighten(t.Elem(), s.Items)
 		}
 	case reflect.Map:
-		straighten(t.Elem(), s.AdditionalProperties)
 		nilMap(t.Elem(), s.AdditionalProperties)
+		return straighten(t.Elem(), s.AdditionalProperties)
 	case reflect.Struct:
 		for _, sf := range reflect.VisibleFields(t) {
 			tag := parseTag(sf)
@@ -179,7 +243,9 @@ func straighten(t reflect.Type, s *jsonschema.Schema) {
 			if sf.Anonymous || tag.skip || p == nil {
 				continue
 			}
-			straighten(sf.Type, p)
+			if err := straighten(sf.Type, p); err != nil {
+				return err
+			}
 			nilMap(sf.Type, p)
 			ft := sf.Type
 			if ft.Kind() == reflect.Pointer {
@@ -193,8 +259,12 @@ func straighten(t reflect.Type, s *jsonschema.Schema) {
 					p.Type = "string"
 				}
 			}
+			if err := enumerate(p, sf.Tag); err != nil {
+				return fmt.Errorf("field %q: %w", tag.name, err)
+			}
 		}
 	}
+	return nil
 }
 
 func nilMap(t reflect.Type, s *jsonschema.Schema) {

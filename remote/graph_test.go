@@ -451,7 +451,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		g    *graph.Builder[ours]
 		want string
 	}{
-		{"an assistant that there is not", called(c, "nope"), "Assistant"},
+		{"an assistant that there is not", called(c, "nope"), `No assistant found for "nope"`},
 		{"a server that does not answer", called(nobody, "booking"), "no answer from"},
 	} {
 		_, err := tt.g.MustCompile().Invoke(t.Context(), toBonn)

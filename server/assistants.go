@@ -237,7 +237,7 @@ type assistantShown struct {
 func (s *Server) assistantView(a *db.Assistant) assistantShown {
 	shown := assistantShown{a, instant(a.CreatedAt), instant(a.UpdatedAt)}
 	if g := s.graphs[a.GraphID]; g != nil && a.ID == assistantOfGraph(a.GraphID) && len(objectOf(a.Config)) == 0 {
-		if config, err := configShapeOf(g); err == nil && config != nil {
+		if config, err := g.config(); err == nil && config != nil {
 			if defaults := config.defaults(); len(defaults) > 0 {
 				copied := *a
 				copied.Config = object{"configurable": defaults.raw()}.raw()
@@ -706,7 +706,7 @@ type schemer interface {
 
 // schemasOf describes what a graph takes, gives and keeps in JSON Schema.
 func schemasOf(g schemer) (object, error) {
-	config, err := configShapeOf(g)
+	config, err := shapeOf(g, graph.JSONConfig)
 	if err != nil {
 		return nil, err
 	}

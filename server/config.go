@@ -11,22 +11,22 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// configShape is what a graph may be configured with. Nil: nothing, whatever clients
+// shape is what a graph takes of an object from outside. Nil: nothing, whatever clients
 // send.
-type configShape jsonschema.Schema
+type shape jsonschema.Schema
 
-// configShapeOf returns the shape of a graph's configuration.
-func configShapeOf(g schemer) (*configShape, error) {
-	raw, err := g.JSONSchema(graph.JSONConfig)
+// shapeOf returns the shape of an input or a configuration.
+func shapeOf(g schemer, kind graph.JSONKind) (*shape, error) {
+	raw, err := g.JSONSchema(kind)
 	if raw == nil || err != nil {
 		return nil, err
 	}
-	c := &configShape{}
+	c := &shape{}
 	return c, json.Unmarshal(raw, (*jsonschema.Schema)(c))
 }
 
 // takes reports whether there may be such a name.
-func (c *configShape) takes(name string) bool {
+func (c *shape) takes(name string) bool {
 	return c != nil && (c.Properties[name] != nil || !closed((*jsonschema.Schema)(c)))
 }
 
@@ -38,7 +38,7 @@ func closed(s *jsonschema.Schema) bool {
 
 // fitted returns of what the server itself configures that which a graph takes: of
 // objects the members that it knows.
-func (c *configShape) fitted(configured object) object {
+func (c *shape) fitted(configured object) object {
 	out := object{}
 	for name, value := range configured {
 		if !c.takes(name) {
@@ -56,7 +56,7 @@ func (c *configShape) fitted(configured object) object {
 
 // published returns the schema that clients see: without what only the server
 // configures.
-func (c *configShape) published() json.RawMessage {
+func (c *shape) published() json.RawMessage {
 	if c == nil {
 		return json.RawMessage(`{"type":"object"}`)
 	}
@@ -68,10 +68,10 @@ func (c *configShape) published() json.RawMessage {
 }
 
 // defaults returns what a graph is configured with if nobody configures it.
-func (c *configShape) defaults() object {
+func (c *shape) defaults() object {
 	out := object{}
 	for name, p := range c.Properties {
-		switch inner := (*configShape)(p).defaults(); {
+		switch inner := (*shape)(p).defaults(); {
 		case ofServer(name):
 		case p.Default != nil:
 			out[name] = p.Default
@@ -98,7 +98,7 @@ func ofProtocol(name string) bool {
 // checkConfig reports what is wrong with a configuration from a client. A graph that
 // declares none takes everything, and its nodes can't see it.
 func checkConfig(g *served, configurable, context object) error {
-	shape, err := configShapeOf(g)
+	shape, err := g.config()
 	if shape == nil || err != nil {
 		return err
 	}

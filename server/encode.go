@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -67,7 +68,7 @@ type encoder struct {
 	states   map[string]state           // newest state of each graph that runs, by its namespace
 	pending  *graph.Event               // a checkpoint whose values are still to come
 	feedback []string
-	moment   func(ns, id string) (*threadState, error) // of the thread; without an ID, before everything
+	moment   func(ns, id string) (*threadState, error) // of the thread: see [Server.momentAt]
 	tracer                                             // of the mode events
 }
 
@@ -203,7 +204,7 @@ func (e *encoder) checkpoint(state state) error {
 	source, parent := ev.Source, ev.Parent
 	if takes(source, ev.Checkpoint, parent, ev.Next) {
 		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
-		before, err := e.moment(place(*ev), ev.Parent)
+		before, err := e.moment(place(*ev), cmp.Or(ev.Parent, graph.Start))
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -100,7 +99,7 @@ func (e *encoder) goesOn(b *runBody) error {
 	if err != nil {
 		return err
 	}
-	from, err := e.moment("", cmp.Or(id, newest))
+	from, err := e.moment("", id)
 	if err != nil || from.Checkpoint == nil {
 		return err
 	}

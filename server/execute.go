@@ -291,7 +291,7 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 		configured["user_id"] = jsonText(b.Talk.User)
 	}
 	var opts []graph.StreamOption
-	shape, err := configShapeOf(g)
+	shape, err := g.config()
 	if err != nil {
 		return nil, err
 	}

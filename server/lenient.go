@@ -1,16 +1,11 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
-
-	"github.com/superstep-dev/superstep/graph"
 )
 
 // LangGraph's server leaves out what it doesn't know of an input, a configuration or a
@@ -33,18 +28,14 @@ func strict(r *http.Request) bool {
 // leaveOut removes from a request what its graph doesn't know. A message to a dialogue
 // without what was said would be another.
 func (b *runBody) leaveOut(g *served, dialogue bool) error {
-	raw, err := g.JSONSchema(graph.JSONInput)
+	shape, err := g.input()
 	if err != nil {
 		return err
 	}
-	var shape jsonschema.Schema
-	if err := json.Unmarshal(raw, &shape); err != nil {
-		return err
-	}
-	if input := objectOf(b.Input); input != nil && !dialogue && shape.Properties != nil && closed(&shape) {
+	if input := objectOf(b.Input); input != nil && !dialogue && shape.Properties != nil {
 		n := len(input)
 		for _, name := range slices.Sorted(maps.Keys(input)) {
-			if shape.Properties[name] == nil {
+			if !shape.takes(name) {
 				delete(input, name)
 				b.warn("input: unknown field %q", name)
 			}
@@ -65,7 +56,7 @@ func (b *runBody) leaveOut(g *served, dialogue bool) error {
 			return unknown
 		})
 	}
-	config, err := configShapeOf(g)
+	config, err := g.config()
 	if config == nil || err != nil {
 		return err
 	}

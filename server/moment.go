@@ -297,27 +297,17 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 	return list, nil
 }
 
-// newest stands for the ID of a thread's newest moment, in [Server.momentAt].
-const newest = "newest"
-
-// momentAt returns a moment of a thread that a run tells of; without an ID, what is before
-// everything.
+// momentAt returns a moment of a thread that a run tells of, the newest without an ID; at
+// [graph.Start] it is what is before everything.
 func (s *Server) momentAt(ctx context.Context, t *db.Thread, g *served, ns, id string) (*threadState, error) {
-	if id == "" {
-		thread, err := s.in(g, t.ID, ns)
-		if err != nil {
-			return nil, err
-		}
-		snap, err := thread.At(graph.Start).State(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return stateOf(snap, false), nil
+	if id != graph.Start {
+		return s.stateAt(ctx, t, id, ns, false)
 	}
-	if id == newest {
-		id = ""
+	thread, err := s.in(g, t.ID, ns)
+	if err != nil {
+		return nil, err
 	}
-	return s.stateAt(ctx, t, id, ns, false)
+	return show(ctx, thread.At(graph.Start), moment{}, false)
 }
 
 // passage follows the checkpoints of a run, to name the moments that they are of.

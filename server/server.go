@@ -77,6 +77,8 @@ type served struct {
 	*graph.Graph[json.RawMessage]
 	name        string // by which clients know it
 	description string
+
+	input, config func() (*shape, error) // what it takes: found once
 }
 
 type (
@@ -133,6 +135,8 @@ func Graph[S any](g *graph.Graph[S], opts ...GraphOption) Option {
 			c.problems = append(c.problems, err)
 		}
 		s := &served{Graph: graph.JSON(g), name: g.Name()}
+		s.input = sync.OnceValues(func() (*shape, error) { return shapeOf(s, graph.JSONInput) })
+		s.config = sync.OnceValues(func() (*shape, error) { return shapeOf(s, graph.JSONConfig) })
 		for _, o := range opts {
 			o(s)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/a2a"
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/server"
@@ -567,20 +568,7 @@ func TestACardSaysWhereItsAgentIs(t *testing.T) {
 
 // The protocol's own SDK for JavaScript talks with the agents as it is published.
 func TestTheJavaScriptSDK(t *testing.T) {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("npm is not installed")
-		}
-		t.Skip("NOT TESTED: the JavaScript SDK of A2A, since npm is not installed")
-	}
-	if _, err := os.Stat(filepath.Join("clients", "node_modules", ".package-lock.json")); err != nil {
-		install := exec.Command(npm, "ci", "--no-audit", "--no-fund")
-		install.Dir = "clients"
-		if out, err := install.CombinedOutput(); err != nil {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-	}
+	servertest.Packages(t, "the JavaScript SDK of A2A", "clients")
 	entered, open := make(chan struct{}, 9), make(chan struct{})
 	defer close(open)
 	web := serve(t, server.Graph(booking()), server.Graph(parrot(t)), server.Graph(boom()), server.Graph(gate(entered, open)))

@@ -110,20 +110,7 @@ func answering(t testing.TB) *graph.Graph[agent.State] {
 
 // LangGraph's published packages work with the server as they are, and so do OpenAI's.
 func TestLangGraphsClients(t *testing.T) {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("npm is not installed")
-		}
-		t.Skip("NOT TESTED: LangGraph's clients, since npm is not installed")
-	}
-	if _, err := os.Stat(filepath.Join("clients", "node_modules", ".package-lock.json")); err != nil {
-		install := exec.Command(npm, "ci", "--no-audit", "--no-fund")
-		install.Dir = "clients"
-		if out, err := install.CombinedOutput(); err != nil {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-	}
+	servertest.Packages(t, "LangGraph's clients", "clients")
 	for name, data := range map[string]func(t *testing.T) []string{
 		"one server in memory":          func(*testing.T) []string { return []string{"memory"} },
 		"one server over SQLite":        func(t *testing.T) []string { return []string{"sqlite:" + filepath.Join(t.TempDir(), "threads.db")} },

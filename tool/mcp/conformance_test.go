@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,34 +17,18 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/tool/mcp"
 )
 
 // revisions are those of the protocol whose requirements are tested.
 var revisions = []string{"2025-11-25", "2026-07-28"}
 
-var install sync.Once // of the suite, which tests side by side share
-
 // suite returns a command of the protocol's conformance suite, whose failures must be
 // those that a file lists with their reasons, and which must fail.
 func suite(t *testing.T, revision string, args ...string) *exec.Cmd {
 	t.Helper()
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("npm is not installed")
-		}
-		t.Skip("NOT TESTED: the protocol's conformance suite, since npm is not installed")
-	}
-	install.Do(func() {
-		if _, err := os.Stat(filepath.Join("conformance", "node_modules", ".package-lock.json")); err != nil {
-			ci := exec.Command(npm, "ci", "--no-audit", "--no-fund")
-			ci.Dir = "conformance"
-			if out, err := ci.CombinedOutput(); err != nil {
-				t.Fatalf("npm ci: %v\n%s", err, out)
-			}
-		}
-	})
+	servertest.Packages(t, "the protocol's conformance suite", "conformance")
 	failures, err := filepath.Abs(filepath.Join("testdata", "conformance-"+revision+".yml"))
 	if err != nil {
 		t.Fatal(err)

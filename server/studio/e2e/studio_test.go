@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	flows "github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/draw"
 	"github.com/superstep-dev/superstep/examples/banking"
+	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/server"
 	"github.com/superstep-dev/superstep/server/studio"
 	"github.com/superstep-dev/superstep/server/studio/internal/example"
@@ -151,18 +151,11 @@ func (g *gate) around(h http.Handler) http.Handler {
 // set, pictures of it are left in that folder; with SCENARIO only those scenarios run whose
 // names match it.
 func TestTheStudioIsUsedInABrowser(t *testing.T) {
-	npm, chromium := program("npm"), program("chromium", "chromium-browser", "google-chrome")
-	if npm == "" {
-		missing(t, "npm")
-	}
+	chromium := program("chromium", "chromium-browser", "google-chrome")
 	if chromium == "" {
 		missing(t, "Chromium")
 	}
-	if _, err := os.Stat(filepath.Join("node_modules", ".package-lock.json")); err != nil {
-		if out, err := exec.Command(npm, "ci", "--no-audit", "--no-fund").CombinedOutput(); err != nil {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-	}
+	servertest.Packages(t, "the studio in a browser", ".")
 	usual := serve(t, alone)
 	large := serve(t, alone)
 	bank := serve(t, alone, server.Dialogue(banker(t)))

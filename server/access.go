@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/superstep-dev/superstep/server/internal/agui"
 	"github.com/superstep-dev/superstep/server/internal/db"
-	"github.com/superstep-dev/superstep/server/internal/openaiapi"
 	"github.com/superstep-dev/superstep/server/internal/turn"
 )
 
@@ -230,114 +228,24 @@ const (
 	open                 // nobody: the route is for all, without authentication
 )
 
-// access has the rule of each route. A route without one is refused when there is
-// an authoriser.
-var access = map[string]rule{
-	"GET /ok":           {how: open},
-	"GET /ready":        {how: open},
-	"GET /info":         {how: open},
-	"GET /openapi.json": {how: signedIn},
-	"GET /metrics":      {resource: Counters, verb: Read},
-
-	"POST /assistants":                      {resource: Assistants, verb: Create, how: byHandler},
-	"POST /assistants/search":               {resource: Assistants, verb: Search, how: byHandler},
-	"POST /assistants/count":                {resource: Assistants, verb: Search, how: byHandler},
-	"GET /assistants/{assistant}":           {resource: Assistants, verb: Read},
-	"PATCH /assistants/{assistant}":         {resource: Assistants, verb: Update, how: byHandler},
-	"DELETE /assistants/{assistant}":        {resource: Assistants, verb: Delete},
-	"GET /assistants/{assistant}/graph":     {resource: Assistants, verb: Read},
-	"GET /assistants/{assistant}/schemas":   {resource: Assistants, verb: Read},
-	"POST /assistants/{assistant}/versions": {resource: Assistants, verb: Read},
-	"POST /assistants/{assistant}/latest":   {resource: Assistants, verb: Update},
-
-	"GET /assistants/{assistant}/subgraphs":             {resource: Assistants, verb: Read},
-	"GET /assistants/{assistant}/subgraphs/{namespace}": {resource: Assistants, verb: Read},
-
-	"POST /threads":                            {resource: Threads, verb: Create, how: byHandler},
-	"POST /threads/search":                     {resource: Threads, verb: Search, how: byHandler},
-	"POST /threads/count":                      {resource: Threads, verb: Search, how: byHandler},
-	"POST /threads/prune":                      {resource: Threads, verb: Delete, how: byHandler},
-	"GET /threads/{thread}":                    {resource: Threads, verb: Read},
-	"PATCH /threads/{thread}":                  {resource: Threads, verb: Update, how: byHandler},
-	"DELETE /threads/{thread}":                 {resource: Threads, verb: Delete},
-	"POST /threads/{thread}/copy":              {resource: Threads, verb: Create, how: byHandler},
-	"POST /threads/{thread}/events":            {resource: Threads, verb: Update, how: byHandler},
-	"GET /threads/{thread}/state":              {resource: Threads, verb: Read},
-	"GET /threads/{thread}/state/{checkpoint}": {resource: Threads, verb: Read},
-	"POST /threads/{thread}/state/checkpoint":  {resource: Threads, verb: Read},
-	"POST /threads/{thread}/state":             {resource: Threads, verb: Update},
-	"PATCH /threads/{thread}/state":            {resource: Threads, verb: Update, how: byHandler},
-	"GET /threads/{thread}/history":            {resource: Threads, verb: Read},
-	"POST /threads/{thread}/history":           {resource: Threads, verb: Read},
-
-	"POST /threads/{thread}/commands":      {resource: Threads, verb: Read, how: byHandler},
-	"POST /threads/{thread}/stream/events": {resource: Runs, verb: Read, how: byHandler, stream: true},
-	"POST /threads/{thread}/stream":        {resource: Runs, verb: Read, how: byHandler, stream: true},
-	"GET /threads/{thread}/stream/events":  {resource: Runs, verb: Read, how: byHandler, stream: true},
-	"GET /threads/{thread}/stream":         {resource: Runs, verb: Read, how: byHandler, stream: true},
-
-	"POST /threads/{thread}/runs":              {resource: Runs, verb: CreateRun, how: byHandler},
-	"POST /threads/{thread}/runs/stream":       {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
-	"POST /threads/{thread}/runs/wait":         {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
-	"GET /threads/{thread}/runs":               {resource: Runs, verb: Search},
-	"GET /threads/{thread}/runs/{run}":         {resource: Runs, verb: Read},
-	"DELETE /threads/{thread}/runs/{run}":      {resource: Runs, verb: Delete},
-	"GET /threads/{thread}/runs/{run}/join":    {resource: Runs, verb: Read, stream: true},
-	"GET /threads/{thread}/runs/{run}/stream":  {resource: Runs, verb: Read, stream: true},
-	"POST /threads/{thread}/runs/{run}/cancel": {resource: Runs, verb: Update},
-
-	"POST /runs":             {resource: Runs, verb: CreateRun, how: byHandler},
-	"POST /runs/stream":      {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
-	"POST /runs/wait":        {resource: Runs, verb: CreateRun, how: byHandler, stream: true},
-	"POST /runs/batch":       {resource: Runs, verb: CreateRun, how: byHandler},
-	"POST /runs/cancel":      {resource: Runs, verb: Update, how: byHandler},
-	"GET /runs/{run}/stream": {resource: Runs, verb: Read, stream: true},
-	"GET /runs/{run}/join":   {resource: Runs, verb: Read, stream: true},
-
-	"POST /runs/crons":                  {resource: Crons, verb: Create, how: byHandler},
-	"POST /threads/{thread}/runs/crons": {resource: Crons, verb: Create, how: byHandler},
-	"PATCH /runs/crons/{cron}":          {resource: Crons, verb: Update, how: byHandler},
-	"DELETE /runs/crons/{cron}":         {resource: Crons, verb: Delete},
-	"POST /runs/crons/search":           {resource: Crons, verb: Search, how: byHandler},
-	"POST /runs/crons/count":            {resource: Crons, verb: Search, how: byHandler},
-
-	"POST /chat":                  {resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true},
-	"POST /chat/{user_id}":        {resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true},
-	"POST /chat/{user_id}/stream": {resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true},
-	"GET /state/{user_id}":        {resource: Chats, verb: Read, how: byHandler, json: true},
-	"DELETE /state/{user_id}":     {resource: Chats, verb: Delete, how: byHandler, json: true},
-	"GET /health":                 {how: open, json: true},
-	"GET /startup":                {how: open, json: true},
-	"GET /version":                {how: open, json: true},
-
-	"GET /assistants/{assistant}/flows":        {resource: Assistants, verb: Read},
-	"GET /assistants/{assistant}/flows/{flow}": {resource: Assistants, verb: Read},
-	"GET /threads/{thread}/turns":              {resource: Threads, verb: Read},
-	"GET /threads/{thread}/test":               {resource: Threads, verb: Read},
-
-	"GET /v1/models":            {resource: Assistants, verb: Search, how: byHandler, refuse: openaiapi.Refuse},
-	"GET /v1/models/{model}":    {resource: Assistants, verb: Read, how: byHandler, refuse: openaiapi.Refuse},
-	"POST /v1/chat/completions": {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse},
-	"POST /v1/responses":        {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse},
-
-	"POST /assistants/{assistant}/agui": {resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: agui.Refuse},
-
-	"PUT /store/items":         {resource: Store, verb: Update, how: byHandler},
-	"GET /store/items":         {resource: Store, verb: Read, how: byHandler},
-	"DELETE /store/items":      {resource: Store, verb: Delete, how: byHandler},
-	"POST /store/items/search": {resource: Store, verb: Search, how: byHandler},
-	"POST /store/namespaces":   {resource: Store, verb: Search, how: byHandler},
+// access finds out who sends a request and what they may do, and notes it.
+type access struct {
+	*base
+	authenticators []authenticator // none: everybody may do everything
+	authorize      Authorizer      // nil: every user may do everything
+	guesses        *guesses        // what of refused credentials is logged
+	audit          *slog.Logger    // nil: changes are not logged
+	open           *gauge          // streams
 }
 
 // admit lets a request in, or says why not: it finds out who sends it, and, where
 // the path tells, whether they may. The function that it returns is to be called
 // at the end.
-func (s *Server) admit(r *http.Request, pattern string) (*http.Request, *caller, func(), error) {
-	rule, known := access[pattern]
+func (s *access) admit(r *http.Request, rule rule) (*http.Request, *caller, func(), error) {
 	c := &caller{rule: rule}
 	r = r.WithContext(withCaller(r.Context(), c))
 	leave := func() {}
-	if rule.how == open && known {
+	if rule.how == open {
 		c.asked.Store(true)
 		return r, c, leave, nil
 	}
@@ -346,17 +254,13 @@ func (s *Server) admit(r *http.Request, pattern string) (*http.Request, *caller,
 		return r, c, leave, err
 	}
 	if rule.stream {
-		if leave, err = s.gauge.enter(clientOf(c.user, r)); err != nil {
+		if leave, err = s.open.enter(clientOf(c.user, r)); err != nil {
 			return r, c, func() {}, err
 		}
 	}
 	if s.authorize == nil || rule.how == signedIn {
 		c.asked.Store(true)
 		return r, c, leave, nil
-	}
-	if !known {
-		s.log.LogAttrs(r.Context(), slog.LevelError, "server: a route has no rule of access", slog.String("route", pattern))
-		return r, c, leave, errForbidden
 	}
 	if rule.how == byPath {
 		err = s.askPath(r, c)
@@ -369,7 +273,7 @@ var errForbidden = &fault{http.StatusForbidden, "forbidden"}
 
 // ask asks the authoriser whether the user of a context may do something. The
 // server itself may do everything.
-func (s *Server) ask(ctx context.Context, a *Action) (Filter, error) {
+func (s *access) ask(ctx context.Context, a *Action) (Filter, error) {
 	c := callerOf(ctx)
 	if s.authorize == nil || c == nil {
 		return Filter{}, nil
@@ -397,7 +301,7 @@ func (s *Server) ask(ctx context.Context, a *Action) (Filter, error) {
 }
 
 // stamp is ask for what writes metadata. It returns those to be written.
-func (s *Server) stamp(ctx context.Context, a *Action, metadata object) (object, Filter, error) {
+func (s *access) stamp(ctx context.Context, a *Action, metadata object) (object, Filter, error) {
 	if s.authorize == nil || callerOf(ctx) == nil {
 		return metadata, Filter{}, nil
 	}
@@ -416,12 +320,12 @@ func within(f Filter, metadata json.RawMessage) error {
 }
 
 // askPath asks about what the path of a request names.
-func (s *Server) askPath(r *http.Request, c *caller) error {
+func (s *access) askPath(r *http.Request, c *caller) error {
 	ctx := r.Context()
 	a := &Action{Resource: c.rule.resource, Verb: c.rule.verb}
 	switch {
 	case r.PathValue("assistant") != "":
-		found, _, err := s.assistant(ctx, r.PathValue("assistant"))
+		found, _, err := s.findAssistant(ctx, r.PathValue("assistant"))
 		if err != nil {
 			return err
 		}
@@ -474,7 +378,7 @@ func isNotFound(err error) bool {
 }
 
 // askThread asks about a thread that a database returned, with an error.
-func (s *Server) askThread(ctx context.Context, a *Action, t *db.Thread, failed error) error {
+func (s *access) askThread(ctx context.Context, a *Action, t *db.Thread, failed error) error {
 	if failed != nil && !errors.Is(failed, db.ErrNotFound) {
 		return failed
 	}
@@ -489,7 +393,7 @@ func (s *Server) askThread(ctx context.Context, a *Action, t *db.Thread, failed 
 }
 
 // askAssistant asks about an assistant.
-func (s *Server) askAssistant(ctx context.Context, a *Action, found *db.Assistant) error {
+func (s *access) askAssistant(ctx context.Context, a *Action, found *db.Assistant) error {
 	a.ID = found.ID
 	f, err := s.ask(ctx, a)
 	if err != nil {
@@ -508,10 +412,10 @@ func seesAssistant(f Filter, v Verb, a *db.Assistant) bool {
 }
 
 // usable returns an assistant that a user wants to run.
-func (s *Server) usable(ctx context.Context, id string) (*db.Assistant, *served, error) {
-	a, g, err := s.assistant(ctx, id)
+func (s *assistants) usable(ctx context.Context, id string) (*db.Assistant, *served, error) {
+	a, g, err := s.findAssistant(ctx, id)
 	if err == nil {
-		err = s.askAssistant(ctx, &Action{Resource: Assistants, Verb: Read}, a)
+		err = s.access.askAssistant(ctx, &Action{Resource: Assistants, Verb: Read}, a)
 	}
 	if f, ok := errors.AsType[*fault](err); ok && f.text == noAssistant {
 		err = notFound("No assistant found for %.200q: it must be the ID of an assistant or the name of a graph; graphs are %s", id, strings.Join(s.names, ", "))
@@ -523,7 +427,7 @@ func (s *Server) usable(ctx context.Context, id string) (*db.Assistant, *served,
 }
 
 // askOf asks about a thread that need not exist yet, and reports whether it does.
-func (s *Server) askOf(ctx context.Context, a *Action) (exists bool, err error) {
+func (s *access) askOf(ctx context.Context, a *Action) (exists bool, err error) {
 	t, err := s.db.Thread(ctx, a.ID)
 	if errors.Is(err, db.ErrNotFound) {
 		_, err := s.ask(ctx, a)
@@ -534,7 +438,7 @@ func (s *Server) askOf(ctx context.Context, a *Action) (exists bool, err error) 
 
 // askStore asks about items of the store. It returns the namespace in which they
 // are, and how many of its labels the user isn't shown.
-func (s *Server) askStore(ctx context.Context, v Verb, namespace []string, key string) (within []string, hidden int, err error) {
+func (s *access) askStore(ctx context.Context, v Verb, namespace []string, key string) (within []string, hidden int, err error) {
 	a := &Action{Resource: Store, Verb: v, Namespace: slices.Clone(namespace), Key: key}
 	if _, err := s.ask(ctx, a); err != nil {
 		return nil, 0, err

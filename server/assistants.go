@@ -67,7 +67,32 @@ func assistantOfGraph(name string) string {
 	return uuid.NewSHA1(ofGraphs, []byte(name)).String()
 }
 
-func (s *Server) systemAssistants(ctx context.Context) error {
+// assistants answers what is asked of graphs and their configurations.
+type assistants struct {
+	*base
+	access     *access
+	dispatcher *dispatcher
+	threads    *threads
+}
+
+func (s *assistants) routes() []route {
+	return []route{
+		{"POST /assistants", "createAssistant", rule{resource: Assistants, verb: Create, how: byHandler}, s.createAssistant},
+		{"POST /assistants/search", "searchAssistants", rule{resource: Assistants, verb: Search, how: byHandler}, s.searchAssistants},
+		{"POST /assistants/count", "countAssistants", rule{resource: Assistants, verb: Search, how: byHandler}, s.countAssistants},
+		{"GET /assistants/{assistant}", "getAssistant", rule{resource: Assistants, verb: Read}, s.getAssistant},
+		{"PATCH /assistants/{assistant}", "patchAssistant", rule{resource: Assistants, verb: Update, how: byHandler}, s.patchAssistant},
+		{"DELETE /assistants/{assistant}", "deleteAssistant", rule{resource: Assistants, verb: Delete}, s.deleteAssistant},
+		{"GET /assistants/{assistant}/graph", "getGraph", rule{resource: Assistants, verb: Read}, s.assistantGraph},
+		{"GET /assistants/{assistant}/schemas", "getSchemas", rule{resource: Assistants, verb: Read}, s.assistantSchemas},
+		{"POST /assistants/{assistant}/versions", "listVersions", rule{resource: Assistants, verb: Read}, s.assistantVersions},
+		{"POST /assistants/{assistant}/latest", "setLatest", rule{resource: Assistants, verb: Update}, s.assistantLatest},
+		{"GET /assistants/{assistant}/subgraphs", "getSubgraphs", rule{resource: Assistants, verb: Read}, s.assistantSubgraphs},
+		{"GET /assistants/{assistant}/subgraphs/{namespace}", "getSubgraph", rule{resource: Assistants, verb: Read}, s.assistantSubgraphs},
+	}
+}
+
+func (s *assistants) systemAssistants(ctx context.Context) error {
 	for _, name := range s.names {
 		id := assistantOfGraph(name)
 		version := int64(1)
@@ -102,7 +127,7 @@ func (s *Server) systemAssistants(ctx context.Context) error {
 const noAssistant = "Assistant not found"
 
 // assistant finds an assistant by its ID or that of its graph.
-func (s *Server) assistant(ctx context.Context, id string) (*db.Assistant, *served, error) {
+func (s *base) findAssistant(ctx context.Context, id string) (*db.Assistant, *served, error) {
 	if id == "" {
 		return nil, nil, invalid("assistant_id is required")
 	}
@@ -136,7 +161,7 @@ type assistantBody struct {
 	Description *string `json:"description"`
 }
 
-func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
+func (s *assistants) createAssistant(w http.ResponseWriter, r *http.Request) error {
 	var b assistantBody
 	if err := read(r, &b); err != nil {
 		return err
@@ -167,7 +192,7 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
+	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Assistants, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return err
 	}
 	if err := within(mine, b.Metadata.raw()); err != nil {
@@ -198,7 +223,7 @@ func (s *Server) createAssistant(w http.ResponseWriter, r *http.Request) error {
 }
 
 // checkAssistant reports what is wrong with what a client says of an assistant.
-func (s *Server) checkAssistant(b *assistantBody) error {
+func (s *assistants) checkAssistant(b *assistantBody) error {
 	if b.Name != nil {
 		if err := checkName("name", *b.Name); err != nil {
 			return err
@@ -234,7 +259,7 @@ type assistantShown struct {
 
 // assistantView shows an assistant; a graph's own with the configuration that the graph has
 // by default.
-func (s *Server) assistantView(a *db.Assistant) assistantShown {
+func (s *assistants) assistantView(a *db.Assistant) assistantShown {
 	shown := assistantShown{a, instant(a.CreatedAt), instant(a.UpdatedAt)}
 	if g := s.graphs[a.GraphID]; g != nil && a.ID == assistantOfGraph(a.GraphID) && len(objectOf(a.Config)) == 0 {
 		if config, err := g.config(); err == nil && config != nil {
@@ -248,7 +273,7 @@ func (s *Server) assistantView(a *db.Assistant) assistantShown {
 	return shown
 }
 
-func (s *Server) assistantViews(found []*db.Assistant) []assistantShown {
+func (s *assistants) assistantViews(found []*db.Assistant) []assistantShown {
 	out := make([]assistantShown, len(found))
 	for i, a := range found {
 		out[i] = s.assistantView(a)
@@ -256,8 +281,8 @@ func (s *Server) assistantViews(found []*db.Assistant) []assistantShown {
 	return out
 }
 
-func (s *Server) getAssistant(w http.ResponseWriter, r *http.Request) error {
-	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+func (s *assistants) getAssistant(w http.ResponseWriter, r *http.Request) error {
+	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -265,12 +290,12 @@ func (s *Server) getAssistant(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Every patch, even an empty one, makes a version.
-func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
+func (s *assistants) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 	var b assistantBody
 	if err := read(r, &b); err != nil {
 		return err
 	}
-	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -278,7 +303,7 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Assistants, Verb: Update, ID: a.ID}, b.Metadata); err != nil {
+	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Assistants, Verb: Update, ID: a.ID}, b.Metadata); err != nil {
 		return err
 	}
 	if !seesAssistant(mine, Update, a) {
@@ -330,8 +355,8 @@ func (s *Server) patchAssistant(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
-	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+func (s *assistants) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
+	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -349,7 +374,7 @@ func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, run := range runs {
-		if err := s.runs.remove(r.Context(), run); err != nil {
+		if err := s.dispatcher.remove(r.Context(), run); err != nil {
 			return err
 		}
 	}
@@ -358,7 +383,7 @@ func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		mine, err := s.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
+		mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
 		if err != nil {
 			return err
 		}
@@ -366,7 +391,7 @@ func (s *Server) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
 			if !mine.allows(t.Metadata) {
 				continue
 			}
-			if err := s.removeThread(r.Context(), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+			if err := s.threads.removeThread(r.Context(), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 				return err
 			}
 		}
@@ -385,7 +410,7 @@ type assistantSearch struct {
 	Select   []string `json:"select"`
 }
 
-func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, found []*db.Assistant, total int, err error) {
+func (s *assistants) findAssistants(r *http.Request) (q assistantSearch, p db.Page, found []*db.Assistant, total int, err error) {
 	if err := read(r, &q); err != nil {
 		return q, p, nil, 0, err
 	}
@@ -402,7 +427,7 @@ func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, 
 	if err := errors.Join(s.checkFilter("metadata", q.Metadata), checkName("graph_id", q.GraphID)); err != nil {
 		return q, p, nil, 0, err
 	}
-	mine, err := s.ask(r.Context(), &Action{Resource: Assistants, Verb: Search})
+	mine, err := s.access.ask(r.Context(), &Action{Resource: Assistants, Verb: Search})
 	if err != nil {
 		return q, p, nil, 0, err
 	}
@@ -415,7 +440,7 @@ func (s *Server) findAssistants(r *http.Request) (q assistantSearch, p db.Page, 
 	return q, p, found, total, b.or(err)
 }
 
-func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request) error {
+func (s *assistants) searchAssistants(w http.ResponseWriter, r *http.Request) error {
 	q, p, found, total, err := s.findAssistants(r)
 	if err != nil {
 		return err
@@ -424,7 +449,7 @@ func (s *Server) searchAssistants(w http.ResponseWriter, r *http.Request) error 
 	return writeSelected(w, s.assistantViews(found), q.Select)
 }
 
-func (s *Server) countAssistants(w http.ResponseWriter, r *http.Request) error {
+func (s *assistants) countAssistants(w http.ResponseWriter, r *http.Request) error {
 	_, _, _, total, err := s.findAssistants(r)
 	if err != nil {
 		return err
@@ -486,7 +511,7 @@ func writeSelected[T any](w http.ResponseWriter, list []T, members []string) err
 	return write(w, out)
 }
 
-func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error {
+func (s *assistants) assistantVersions(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		paging
 		Metadata object `json:"metadata"`
@@ -498,7 +523,7 @@ func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -512,14 +537,14 @@ func (s *Server) assistantVersions(w http.ResponseWriter, r *http.Request) error
 	return write(w, s.assistantViews(found))
 }
 
-func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
+func (s *assistants) assistantLatest(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		Version int64 `json:"version"`
 	}
 	if err := read(r, &q); err != nil {
 		return err
 	}
-	a, _, err := s.assistant(r.Context(), r.PathValue("assistant"))
+	a, _, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -533,8 +558,8 @@ func (s *Server) assistantLatest(w http.ResponseWriter, r *http.Request) error {
 	return write(w, s.assistantView(a))
 }
 
-func (s *Server) assistantGraph(w http.ResponseWriter, r *http.Request) error {
-	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+func (s *assistants) assistantGraph(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -686,8 +711,8 @@ func (out *drawn) add(d *draw.Graph, prefix string) ends {
 	return whole
 }
 
-func (s *Server) assistantSchemas(w http.ResponseWriter, r *http.Request) error {
-	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+func (s *assistants) assistantSchemas(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}
@@ -736,8 +761,8 @@ func draft07(schema json.RawMessage) json.RawMessage {
 }
 
 // assistantSubgraphs lists the subgraphs of a graph, by their path.
-func (s *Server) assistantSubgraphs(w http.ResponseWriter, r *http.Request) error {
-	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+func (s *assistants) assistantSubgraphs(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (v Verb) changes() bool { return v != Read && v != Search }
 
 // audited logs a request that changes something, or would have, and one whose
 // credentials were refused.
-func (s *Server) audited(r *http.Request, c *caller, status int, failed error) {
+func (s *access) audited(r *http.Request, c *caller, status int, failed error) {
 	if s.audit == nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (g *guesses) next() (missed int64, ok bool) {
 }
 
 // auditedCommand is audited for a command of the protocol's second version.
-func (s *Server) auditedCommand(r *http.Request, thread string, cmd *v2Command, a *v2Answer) {
+func (s *access) auditedCommand(r *http.Request, thread string, cmd *v2Command, a *v2Answer) {
 	c := callerOf(r.Context())
 	if s.audit == nil || c == nil {
 		return
@@ -136,7 +136,7 @@ func (s *Server) auditedCommand(r *http.Request, thread string, cmd *v2Command, 
 }
 
 // auditedSelf logs a change that the server makes by itself, for a user.
-func (s *Server) auditedSelf(ctx context.Context, res Resource, v Verb, what string, ids ...slog.Attr) {
+func (s *access) auditedSelf(ctx context.Context, res Resource, v Verb, what string, ids ...slog.Attr) {
 	if s.audit == nil {
 		return
 	}
@@ -150,7 +150,7 @@ func (s *Server) auditedSelf(ctx context.Context, res Resource, v Verb, what str
 	s.audit.LogAttrs(ctx, slog.LevelInfo, "audit", append(attrs, ids...)...)
 }
 
-func (s *Server) who(r *http.Request, c *caller) []slog.Attr {
+func (s *access) who(r *http.Request, c *caller) []slog.Attr {
 	user := ""
 	if c.user != nil {
 		user = c.user.ID
@@ -163,7 +163,7 @@ func (s *Server) who(r *http.Request, c *caller) []slog.Attr {
 }
 
 // ids returns what a request names and has made.
-func (s *Server) ids(r *http.Request, c *caller) []slog.Attr {
+func (s *access) ids(r *http.Request, c *caller) []slog.Attr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := slices.Clone(c.noted)

@@ -428,7 +428,7 @@ func userOf(ctx context.Context) *User {
 }
 
 // identify finds out who sends a request.
-func (s *Server) identify(r *http.Request) (*User, error) {
+func (s *access) identify(r *http.Request) (*User, error) {
 	if len(s.authenticators) == 0 {
 		return nil, nil
 	}
@@ -546,26 +546,20 @@ func userJSON(ctx context.Context) json.RawMessage {
 	return data
 }
 
-// secure takes over the settings of who may use the server, and how much.
-func (s *Server) secure(ctx context.Context, c *config) error {
-	s.limits, s.authorize, s.origins, s.hosts, s.audit = c.limits.withDefaults(c.maxBody), c.authorize, c.origins, c.hosts, c.audit
-	s.gauge, s.guesses = newGauge("streams are open", s.limits.Streams, s.limits.StreamsPerClient), newGuesses()
-	s.bounds = &bounds{s.limits, newGauge("bytes of bodies are on their way", s.limits.Bodies, s.limits.BodiesPerClient)}
-	if s.origins == nil && len(c.authenticators) > 0 && !c.reads {
-		s.origins = []string{"*"} // what lets somebody in is a header that pages have to set
-	}
+func newAccess(ctx context.Context, b *base, c *config) (*access, error) {
+	s := &access{base: b, authorize: c.authorize, guesses: newGuesses(), audit: c.audit, open: newGauge("streams are open", b.limits.Streams, b.limits.StreamsPerClient)}
 	for _, open := range c.authenticators {
 		a, err := open(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s.authenticators = append(s.authenticators, a)
 	}
 	if s.authorize != nil && len(s.authenticators) == 0 {
-		return errors.New("server.Authorize needs users: use server.APIKeys, server.JWT or server.Authenticate too, or set SUPERSTEP_API_KEYS for the command serve")
+		return nil, errors.New("server.Authorize needs users: use server.APIKeys, server.JWT or server.Authenticate too, or set SUPERSTEP_API_KEYS for the command serve")
 	}
 	if s.audit == nil && len(s.authenticators) > 0 {
 		s.audit = s.log
 	}
-	return nil
+	return s, nil
 }

@@ -142,7 +142,7 @@ func (all allSteps) wants(others graph.Mode) graph.Mode {
 
 // catchUp returns the options that make a run, with which this process goes on,
 // tell of what was recorded and not told of.
-func (all allSteps) catchUp(ctx context.Context, s *Server, run *db.Run, g *served) ([]graph.StreamOption, error) {
+func (all allSteps) catchUp(ctx context.Context, b *base, run *db.Run, g *served) ([]graph.StreamOption, error) {
 	told := map[int]string{} // the checkpoint up to which each has told, if that is known
 	for i, one := range all {
 		at, ok, err := one.toldOf(ctx)
@@ -158,7 +158,7 @@ func (all allSteps) catchUp(ctx context.Context, s *Server, run *db.Run, g *serv
 	}
 	var list []string      // the newest checkpoints, the newest first
 	found := map[int]int{} // how many of them each has not told of
-	for e, err := range s.on(g, run.ThreadID).History(ctx, graph.HistoryQuery{}) {
+	for e, err := range b.on(g, run.ThreadID).History(ctx, graph.HistoryQuery{}) {
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ type chatBody struct {
 var chatMembers = []string{"user_id", "message", "message_id", "language", "channel", "commands", "question"}
 
 // chatOf reads what a user says. The message has an ID.
-func (s *Server) chatOf(r *http.Request) (user string, m dialogue.Message, err error) {
+func (s *conversations) chatOf(r *http.Request) (user string, m dialogue.Message, err error) {
 	var raw json.RawMessage
 	if err := read(r, &raw); err != nil {
 		return "", m, err
@@ -134,7 +134,7 @@ func orNone(s string) *string {
 }
 
 // chat has the dialogue answer a message.
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) chat(w http.ResponseWriter, r *http.Request) error {
 	user, m, err := s.chatOf(r)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	log, err := s.logOf(r.Context(), run)
+	log, err := s.runs.logOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ type happening struct {
 // streamChat has the dialogue answer a message, and tells what happens until then. The
 // events have no names, so that browsers take them for messages; their type says what they
 // are.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) streamChat(w http.ResponseWriter, r *http.Request) error {
 	user, m, err := s.chatOf(r)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	log, err := s.logOf(r.Context(), run)
+	log, err := s.runs.logOf(r.Context(), run)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tellTurn tells what happens in a run until it ends.
-func (s *Server) tellTurn(ctx context.Context, log *runLog, tell func(any) error, beat func() error) error {
+func (s *conversations) tellTurn(ctx context.Context, log *runLog, tell func(any) error, beat func() error) error {
 	for from := 0; ; {
 		wait, stop := context.WithTimeout(ctx, heartbeat)
 		ev, id, ok, err := log.read(wait, from)
@@ -263,7 +263,7 @@ func (s *Server) tellTurn(ctx context.Context, log *runLog, tell func(any) error
 const waitingNode = "collect_next_slot"
 
 // happened returns what a client is told of an event of a run.
-func (s *Server) happened(ev sent) (h happening, ok bool) {
+func (s *conversations) happened(ev sent) (h happening, ok bool) {
 	name, inside, _ := strings.Cut(ev.event, "|")
 	if name != modeTasks {
 		return h, false
@@ -331,7 +331,7 @@ type chatError struct {
 }
 
 // showState shows a conversation, with sensitive values masked.
-func (s *Server) showState(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showState(w http.ResponseWriter, r *http.Request) error {
 	user := r.PathValue("user_id")
 	t, err := s.known(r.Context(), Read, user)
 	if err != nil {
@@ -366,12 +366,12 @@ func stateFor(user string, t *db.Thread, d dialogue.State) chatState {
 }
 
 // forgetState stops what goes on in a conversation, and removes it.
-func (s *Server) forgetState(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) forgetState(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.known(r.Context(), Delete, r.PathValue("user_id"))
 	if err != nil {
 		return err
 	}
-	if err := s.removeThread(background(r), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+	if err := s.threads.removeThread(background(r), t.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -95,7 +95,27 @@ func willFire(c *db.Cron, at time.Time) error {
 	return nil
 }
 
-func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
+// crons starts runs at times.
+type crons struct {
+	*base
+	access     *access
+	assistants *assistants
+	dispatcher *dispatcher
+	runs       *runs
+}
+
+func (s *crons) routes() []route {
+	return []route{
+		{"POST /runs/crons", "createCron", rule{resource: Crons, verb: Create, how: byHandler}, s.createCron},
+		{"POST /threads/{thread}/runs/crons", "createThreadCron", rule{resource: Crons, verb: Create, how: byHandler}, s.createCron},
+		{"PATCH /runs/crons/{cron}", "patchCron", rule{resource: Crons, verb: Update, how: byHandler}, s.patchCron},
+		{"DELETE /runs/crons/{cron}", "deleteCron", rule{resource: Crons, verb: Delete}, s.deleteCron},
+		{"POST /runs/crons/search", "searchCrons", rule{resource: Crons, verb: Search, how: byHandler}, s.searchCrons},
+		{"POST /runs/crons/count", "countCrons", rule{resource: Crons, verb: Search, how: byHandler}, s.countCrons},
+	}
+}
+
+func (s *crons) createCron(w http.ResponseWriter, r *http.Request) error {
 	var raw json.RawMessage
 	var b runBody
 	var c cronBody
@@ -118,7 +138,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return invalid("on_run_completed must be delete or keep")
 	}
-	a, g, err := s.usable(r.Context(), b.AssistantID)
+	a, g, err := s.assistants.usable(r.Context(), b.AssistantID)
 	if err != nil {
 		return err
 	}
@@ -128,13 +148,13 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := uuid.Must(uuid.NewV7()).String()
 	var mine Filter
-	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
+	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Crons, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return err
 	}
 	if err := within(mine, b.Metadata.raw()); err != nil {
 		return err
 	}
-	if err := s.checkRun(&b, g); err != nil {
+	if err := s.runs.checkRun(&b, g); err != nil {
 		return err
 	}
 	if c.OnCompleted == "" {
@@ -155,7 +175,7 @@ func (s *Server) createCron(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if err := s.askThread(r.Context(), &Action{Resource: Runs, Verb: CreateRun, ID: t.ID}, t, nil); err != nil {
+		if err := s.access.askThread(r.Context(), &Action{Resource: Runs, Verb: CreateRun, ID: t.ID}, t, nil); err != nil {
 			return err
 		}
 		made.ThreadID = &t.ID
@@ -179,7 +199,7 @@ func runsFor(ctx context.Context, c *db.Cron) {
 	}
 }
 
-func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
+func (s *crons) patchCron(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r, "cron")
 	if err != nil {
 		return err
@@ -200,7 +220,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var mine Filter
-	said.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Crons, Verb: Update, ID: id}, said.Metadata)
+	said.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Crons, Verb: Update, ID: id}, said.Metadata)
 	if err != nil {
 		return err
 	}
@@ -213,7 +233,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// Its runs are from now on those of who changes it, who must be able to start them.
-	_, g, err := s.usable(r.Context(), known.AssistantID)
+	_, g, err := s.assistants.usable(r.Context(), known.AssistantID)
 	if err != nil {
 		return err
 	}
@@ -221,7 +241,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		a := &Action{Resource: Runs, Verb: CreateRun, ID: *known.ThreadID}
 		t, err := s.db.Thread(r.Context(), a.ID)
 		if !errors.Is(err, db.ErrNotFound) { // of one that is gone there are no runs
-			err = s.askThread(r.Context(), a, t, err)
+			err = s.access.askThread(r.Context(), a, t, err)
 		}
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
 			return err
@@ -241,7 +261,7 @@ func (s *Server) patchCron(w http.ResponseWriter, r *http.Request) error {
 		if err := errors.Join(s.checkMetadata(b.Metadata), within(mine, b.Metadata.raw())); err != nil {
 			return err
 		}
-		if err := s.checkRun(&b, g); err != nil {
+		if err := s.runs.checkRun(&b, g); err != nil {
 			return err
 		}
 		var err error
@@ -297,7 +317,7 @@ func cronView(c *db.Cron) cronShown {
 	return out
 }
 
-func (s *Server) deleteCron(w http.ResponseWriter, r *http.Request) error {
+func (s *crons) deleteCron(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r, "cron")
 	if err != nil {
 		return err
@@ -322,7 +342,7 @@ type cronSearch struct {
 	Select      []string `json:"select"`
 }
 
-func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*db.Cron, total int, err error) {
+func (s *crons) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*db.Cron, total int, err error) {
 	if err = read(r, &q); err != nil {
 		return
 	}
@@ -343,7 +363,7 @@ func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*d
 	if err != nil {
 		return q, p, nil, 0, err
 	}
-	mine, err := s.ask(r.Context(), &Action{Resource: Crons, Verb: Search})
+	mine, err := s.access.ask(r.Context(), &Action{Resource: Crons, Verb: Search})
 	if err != nil {
 		return q, p, nil, 0, err
 	}
@@ -356,7 +376,7 @@ func (s *Server) findCrons(r *http.Request) (q cronSearch, p db.Page, found []*d
 	return q, p, found, total, b.or(err)
 }
 
-func (s *Server) searchCrons(w http.ResponseWriter, r *http.Request) error {
+func (s *crons) searchCrons(w http.ResponseWriter, r *http.Request) error {
 	q, p, found, total, err := s.findCrons(r)
 	if err != nil {
 		return err
@@ -369,7 +389,7 @@ func (s *Server) searchCrons(w http.ResponseWriter, r *http.Request) error {
 	return writeSelected(w, out, q.Select)
 }
 
-func (s *Server) countCrons(w http.ResponseWriter, r *http.Request) error {
+func (s *crons) countCrons(w http.ResponseWriter, r *http.Request) error {
 	_, _, _, total, err := s.findCrons(r)
 	if err != nil {
 		return err
@@ -379,7 +399,7 @@ func (s *Server) countCrons(w http.ResponseWriter, r *http.Request) error {
 
 // startCrons starts the runs of crons that are due. Of several servers that find a
 // cron due, one starts its run. What the database can't do now is tried again.
-func (s *Server) startCrons(ctx context.Context) error {
+func (s *crons) startCrons(ctx context.Context) error {
 	at := now()
 	due, err := s.db.DueCrons(ctx, at, 100)
 	if err != nil {
@@ -404,12 +424,12 @@ func (s *Server) startCrons(ctx context.Context) error {
 
 // startCron moves a cron on and starts its run. The error is a fault if there can't
 // be a run this time; the cron is still to be moved on then.
-func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
+func (s *crons) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 	var b runBody
 	if err := json.Unmarshal(c.Payload, &b); err != nil {
 		return invalid("payload: %v", err)
 	}
-	if s.authorize != nil && c.User == nil {
+	if s.access.authorize != nil && c.User == nil {
 		return invalid("it is nobody's: it was made before there were users")
 	}
 	if c.User != nil {
@@ -419,7 +439,7 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 		}
 		ctx = withCaller(ctx, who)
 	}
-	a, g, err := s.usable(ctx, c.AssistantID)
+	a, g, err := s.assistants.usable(ctx, c.AssistantID)
 	if err != nil {
 		return err
 	}
@@ -427,14 +447,14 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 	if c.ThreadID != nil {
 		thread = *c.ThreadID
 	}
-	owned, mine, err := s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, nil)
+	owned, mine, err := s.access.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, nil)
 	if err != nil {
 		return err
 	}
 	b.Metadata = b.Metadata.with(owned, object{"cron_id": jsonText(c.ID)})
 	var t, made *db.Thread
 	if thread != "" {
-		if t, _, err = s.place(ctx, thread, mine, false); err != nil {
+		if t, _, err = s.runs.place(ctx, thread, mine, false); err != nil {
 			return err
 		}
 	} else {
@@ -448,13 +468,13 @@ func (s *Server) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 	fire := func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error {
 		return s.db.FireCron(ctx, f, made, r, alone, limit, change)
 	}
-	run, err := s.enqueue(ctx, fire, t, a, g, &b)
+	run, err := s.runs.enqueue(ctx, fire, t, a, g, &b)
 	if err != nil {
 		if _, told := errors.AsType[*fault](err); !told && !errors.Is(err, db.ErrFired) {
-			s.runs.wake(t.ID) // it is there if only the answer to its commit was lost
+			s.dispatcher.wake(t.ID) // it is there if only the answer to its commit was lost
 		}
 		return err
 	}
-	s.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", t.ID), slog.String("run", run.ID))
+	s.access.auditedSelf(ctx, Runs, CreateRun, "cron", slog.String("cron", c.ID), slog.String("thread", t.ID), slog.String("run", run.ID))
 	return nil
 }

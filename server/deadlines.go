@@ -11,7 +11,7 @@ import (
 
 // timed sees to it that no request holds anything for ever: its body has to arrive
 // in time, and its client has to read what is sent to it.
-func (s *Server) timed(next http.Handler) http.Handler {
+func (s *gate) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.body(w, r)
 		p := &patient{w, http.NewResponseController(w), s.limits.ReaderTimeout}
@@ -21,7 +21,7 @@ func (s *Server) timed(next http.Handler) http.Handler {
 }
 
 // body bounds a request's body: its bytes, and the time that it may take.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) {
+func (s *gate) body(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}

@@ -59,13 +59,13 @@ func Dialogue(a *assistant.Assistant, opts ...GraphOption) Option {
 		n := len(c.graphs)
 		Graph(a.Graph(), opts...)(c)
 		if len(c.graphs) > n {
-			c.dialogue = &conversations{assistant: a, served: c.graphs[n]}
+			c.dialogue = &spokenFor{assistant: a, served: c.graphs[n]}
 		}
 	}
 }
 
-// conversations are those with the assistant that the server speaks for.
-type conversations struct {
+// spokenFor is the assistant that the server speaks for.
+type spokenFor struct {
 	assistant *assistant.Assistant
 	served    *served
 }
@@ -78,10 +78,36 @@ type talking struct {
 // chats is the namespace of the threads of users.
 var chats = uuid.MustParse("6b1f5d0e-5f0a-4c3e-9d0d-2f3a86b1a7c4")
 
+// conversations answers those who talk with the dialogue, and those who watch.
+type conversations struct {
+	*base
+	access     *access
+	dispatcher *dispatcher
+	runs       *runs
+	threads    *threads
+}
+
+func (s *conversations) routes() []route {
+	return []route{
+		{"POST /chat", "chat", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, s.chat},
+		{"POST /chat/{user_id}", "chatAs", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, s.chat},
+		{"POST /chat/{user_id}/stream", "streamChat", rule{resource: Chats, verb: CreateRun, how: byHandler, stream: true, json: true}, s.streamChat},
+		{"GET /state/{user_id}", "getConversation", rule{resource: Chats, verb: Read, how: byHandler, json: true}, s.showState},
+		{"DELETE /state/{user_id}", "deleteConversation", rule{resource: Chats, verb: Delete, how: byHandler, json: true}, s.forgetState},
+		{"GET /health", "health", rule{how: open, json: true}, s.health},
+		{"GET /startup", "startup", rule{how: open, json: true}, s.startup},
+		{"GET /version", "version", rule{how: open, json: true}, s.showVersion},
+		{"GET /assistants/{assistant}/flows", "listFlows", rule{resource: Assistants, verb: Read}, s.listFlows},
+		{"GET /assistants/{assistant}/flows/{flow}", "drawFlow", rule{resource: Assistants, verb: Read}, s.showFlow},
+		{"GET /threads/{thread}/turns", "listTurns", rule{resource: Threads, verb: Read}, s.showTurns},
+		{"GET /threads/{thread}/test", "exportTest", rule{resource: Threads, verb: Read}, s.showTest},
+	}
+}
+
 // conversation returns the ID of the thread of a user.
-func (s *Server) conversation(ctx context.Context, user string) (thread string) {
+func (s *conversations) conversation(ctx context.Context, user string) (thread string) {
 	of := []string{s.dialogue.served.name, user}
-	if u := userOf(ctx); u != nil && s.authorize != nil {
+	if u := userOf(ctx); u != nil && s.access.authorize != nil {
 		of = append(of, u.ID)
 	}
 	data, _ := json.Marshal(of) // of strings
@@ -104,22 +130,22 @@ func checkUser(id string) error {
 }
 
 // say starts the run of a message to the dialogue.
-func (s *Server) say(r *http.Request, user string, m dialogue.Message, modes ...string) (*db.Run, error) {
+func (s *conversations) say(r *http.Request, user string, m dialogue.Message, modes ...string) (*db.Run, error) {
 	ctx := r.Context()
 	thread := s.conversation(ctx, user)
 	input, err := json.Marshal(assistant.Input{Message: m})
 	if err != nil {
 		return nil, err
 	}
-	metadata, mine, err := s.stamp(ctx, &Action{Resource: Chats, Verb: CreateRun, ID: thread}, object{"user_id": jsonText(user), "graph_id": jsonText(s.dialogue.served.name)})
+	metadata, mine, err := s.access.stamp(ctx, &Action{Resource: Chats, Verb: CreateRun, ID: thread}, object{"user_id": jsonText(user), "graph_id": jsonText(s.dialogue.served.name)})
 	if err != nil {
 		return nil, err
 	}
-	if s.runs.stopping() {
+	if s.dispatcher.stopping() {
 		return nil, errLeaving
 	}
 	g := s.dialogue.served
-	a, _, err := s.assistant(ctx, assistantOfGraph(g.name))
+	a, _, err := s.findAssistant(ctx, assistantOfGraph(g.name))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +153,7 @@ func (s *Server) say(r *http.Request, user string, m dialogue.Message, modes ...
 		AssistantID: a.ID, Input: input, Headers: headersOf(r), Trace: askerOf(r), StreamMode: modes, StreamSubgraphs: true,
 		Strategy: enqueue, Talk: &talking{},
 	}
-	if s.authorize == nil { // or else only what was authenticated counts
+	if s.access.authorize == nil { // or else only what was authenticated counts
 		b.Talk.User = user
 	}
 	begin := func() (*db.Run, error) {
@@ -145,7 +171,7 @@ func (s *Server) say(r *http.Request, user string, m dialogue.Message, modes ...
 		if !mine.allows(t.Metadata) {
 			return nil, &fault{http.StatusForbidden, "forbidden: the conversation is somebody else's"}
 		}
-		return s.enqueue(ctx, s.db.AddRun, t, a, g, b)
+		return s.runs.enqueue(ctx, s.db.AddRun, t, a, g, b)
 	}
 	// Another client may make or remove the thread at the same time.
 	for wait := time.Millisecond; ; wait *= 2 {
@@ -175,13 +201,13 @@ var errLeaving = &fault{http.StatusServiceUnavailable, "The server is closing. S
 
 // known returns the thread of a user's conversation, which the client may do something
 // with.
-func (s *Server) known(ctx context.Context, verb Verb, user string) (*db.Thread, error) {
+func (s *conversations) known(ctx context.Context, verb Verb, user string) (*db.Thread, error) {
 	if err := checkUser(user); err != nil {
 		return nil, err
 	}
 	a := &Action{Resource: Chats, Verb: verb, ID: s.conversation(ctx, user)}
 	t, err := s.db.Thread(ctx, a.ID)
-	if err = s.askThread(ctx, a, t, err); isNotFound(err) {
+	if err = s.access.askThread(ctx, a, t, err); isNotFound(err) {
 		return nil, unknownUser(user)
 	}
 	if err != nil {
@@ -192,7 +218,7 @@ func (s *Server) known(ctx context.Context, verb Verb, user string) (*db.Thread,
 }
 
 // talk returns a conversation as it stands.
-func (s *Server) talk(ctx context.Context, thread string) (dialogue.State, error) {
+func (s *conversations) talk(ctx context.Context, thread string) (dialogue.State, error) {
 	snap, err := s.dialogue.assistant.Graph().Thread(thread, graph.WithCheckpointer(s.store)).State(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return dialogue.New(thread), nil
@@ -204,7 +230,7 @@ func (s *Server) talk(ctx context.Context, thread string) (dialogue.State, error
 }
 
 // answered returns the reply to a message whose run has ended.
-func (s *Server) answered(ctx context.Context, run *db.Run, log *runLog, message string) (dialogue.Reply, error) {
+func (s *conversations) answered(ctx context.Context, run *db.Run, log *runLog, message string) (dialogue.Reply, error) {
 	if log != nil && log.isBroken() {
 		return dialogue.Reply{}, errLeaving
 	}
@@ -239,7 +265,7 @@ func (s *Server) answered(ctx context.Context, run *db.Run, log *runLog, message
 
 // failedTurn returns what a client is told of a turn that failed: nothing of the cause,
 // which the log has under a reference.
-func (s *Server) failedTurn(ctx context.Context, run *db.Run) error {
+func (s *conversations) failedTurn(ctx context.Context, run *db.Run) error {
 	f := &fault{http.StatusInternalServerError, "Something went wrong. The message was received: what it began goes on with the next one."}
 	switch {
 	case run.Error.Error == "UnderstandingError":
@@ -255,7 +281,7 @@ func (s *Server) failedTurn(ctx context.Context, run *db.Run) error {
 }
 
 // happens says what of a turn begins or ends, by the names that the graph has for it.
-func (s *Server) happens(inside, name string) (kind, what string) {
+func (s *conversations) happens(inside, name string) (kind, what string) {
 	if inside == "" {
 		return "node", name
 	}
@@ -268,16 +294,16 @@ func (s *Server) happens(inside, name string) (kind, what string) {
 	return "action", name
 }
 
-func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) health(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]string{"status": "healthy", "version": s.version, "timestamp": now().Format("2006-01-02T15:04:05.000Z")})
 }
 
 // startup answers as soon as there is a server to ask.
-func (s *Server) startup(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) startup(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]bool{"started": true})
 }
 
-func (s *Server) showVersion(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showVersion(w http.ResponseWriter, r *http.Request) error {
 	p := s.dialogue.assistant.Program()
 	return write(w, map[string]any{"version": s.version, "assistant": p.Name, "graph": s.dialogue.served.name})
 }

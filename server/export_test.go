@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"testing"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -12,7 +13,22 @@ import (
 )
 
 // Routes returns what a server answers, as patterns of http.ServeMux.
-func Routes(s *Server) []string { return slices.Sorted(maps.Keys(s.table())) }
+func Routes(s *Server) (all []string) {
+	for _, r := range s.routes {
+		all = append(all, r.pattern)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// everyRoute returns the routes of a server that has a dialogue.
+func everyRoute(t testing.TB) []route {
+	t.Helper()
+	b := &base{dialogue: &spokenFor{}, besideCtx: t.Context()}
+	s := &Server{base: b}
+	s.assemble(&access{base: b}, &config{})
+	return s.routes
+}
 
 // CallID returns how OpenAI's clients name a question.
 func CallID(thread, question string) string {
@@ -21,16 +37,7 @@ func CallID(thread, question string) string {
 }
 
 // Commands returns what clients may send to a thread.
-func Commands(s *Server) []string { return slices.Sorted(maps.Keys(s.commands())) }
-
-// HasRule reports whether it is said who may use a route.
-func HasRule(pattern string) bool {
-	_, ok := access[pattern]
-	return ok
-}
-
-// Rules returns the routes of which it is said who may use them.
-func Rules() []string { return slices.Sorted(maps.Keys(access)) }
+func Commands() []string { return slices.Sorted(maps.Keys((&commands{}).commands())) }
 
 func Public(ip string) bool { return public(netip.MustParseAddr(ip)) }
 
@@ -61,8 +68,9 @@ func Fault(err error) (int, string, bool) {
 
 // ForgiveGuesses lets refused credentials be logged again.
 func ForgiveGuesses(s *Server) {
-	s.guesses.limit.SetBurstAt(time.Now(), 1000)
-	s.guesses.limit.SetLimit(rate.Inf)
+	limit := s.items.access.guesses.limit
+	limit.SetBurstAt(time.Now(), 1000)
+	limit.SetLimit(rate.Inf)
 }
 
 // Silence sets after which time without a sign of life an instance counts as dead.

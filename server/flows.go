@@ -34,7 +34,7 @@ type shownFlow struct {
 }
 
 // listFlows shows the flows of the dialogue.
-func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) listFlows(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.programOf(r)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *Server) listFlows(w http.ResponseWriter, r *http.Request) error {
 }
 
 // showFlow draws a flow, also one that is built in, as it is or as it was at a version.
-func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showFlow(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.programOf(r)
 	if err != nil {
 		return err
@@ -80,8 +80,8 @@ func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
 }
 
 // programOf returns the program of an assistant of the dialogue's graph.
-func (s *Server) programOf(r *http.Request) (*flows.Program, error) {
-	_, g, err := s.assistant(r.Context(), r.PathValue("assistant"))
+func (s *conversations) programOf(r *http.Request) (*flows.Program, error) {
+	_, g, err := s.findAssistant(r.Context(), r.PathValue("assistant"))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func laidOut(r *http.Request, d *draw.Graph) (drawn, error) {
 
 // conversationOf returns the thread of a conversation with the dialogue; one on which
 // nothing was said is one.
-func (s *Server) conversationOf(r *http.Request) (*db.Thread, *graph.Thread[assistant.State], error) {
+func (s *conversations) conversationOf(r *http.Request) (*db.Thread, *graph.Thread[assistant.State], error) {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return nil, nil, err
@@ -136,7 +136,7 @@ type shownTurns struct {
 }
 
 // showTurns says why a conversation went as it did, with sensitive values masked.
-func (s *Server) showTurns(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showTurns(w http.ResponseWriter, r *http.Request) error {
 	t, thread, err := s.conversationOf(r)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Server) showTurns(w http.ResponseWriter, r *http.Request) error {
 }
 
 // showTest shows a conversation as a test.
-func (s *Server) showTest(w http.ResponseWriter, r *http.Request) error {
+func (s *conversations) showTest(w http.ResponseWriter, r *http.Request) error {
 	t, thread, err := s.conversationOf(r)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"mime"
 	"net/http"
 	"runtime/debug"
@@ -23,6 +22,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/openapi"
 	"github.com/superstep-dev/superstep/server/internal/turn"
 	"github.com/superstep-dev/superstep/server/studio"
 )
@@ -53,131 +53,45 @@ func malformed(format string, args ...any) error {
 	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// routes answers by the table.
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	for pattern, h := range s.table() {
-		mux.Handle(pattern, s.handle(pattern, h))
+// route is a line of the table of what the server answers, in which each part has its
+// own lines.
+type route struct {
+	pattern   string // of http.ServeMux
+	operation string // by which package openapi describes it
+	rule      rule
+	answer    func(http.ResponseWriter, *http.Request) error
+}
+
+// describe describes routes in OpenAPI.
+func describe(version string, credentials bool, routes []route) ([]byte, error) {
+	shown := make([]openapi.Route, len(routes))
+	for i, r := range routes {
+		shown[i] = openapi.Route{Pattern: r.pattern, Operation: r.operation, Open: r.rule.how == open}
 	}
-	if !s.noStudio {
+	return openapi.JSON(version, credentials, shown)
+}
+
+// handler answers requests by a table of routes.
+func (s *gate) handler(routes []route, page bool) http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		mux.Handle(r.pattern, s.handle(r))
+	}
+	if page {
 		mux.Handle("/studio/", studio.Handler("/studio/")) // a page, which asks for a key itself
 		mux.Handle("GET /{$}", http.RedirectHandler("studio/", http.StatusFound))
 	}
 	return s.timed(s.guarded(s.metrics.measure(mux)))
 }
 
-// table is what the server answers. Each line stands in operations as well, which
-// describes it.
-func (s *Server) table() map[string]func(http.ResponseWriter, *http.Request) error {
-	all := map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET /ok":           s.ok,
-		"GET /ready":        s.ready,
-		"GET /info":         s.info,
-		"GET /metrics":      s.showMetrics,
-		"GET /openapi.json": s.openAPI,
-
-		"POST /assistants":                      s.createAssistant,
-		"POST /assistants/search":               s.searchAssistants,
-		"POST /assistants/count":                s.countAssistants,
-		"GET /assistants/{assistant}":           s.getAssistant,
-		"PATCH /assistants/{assistant}":         s.patchAssistant,
-		"DELETE /assistants/{assistant}":        s.deleteAssistant,
-		"GET /assistants/{assistant}/graph":     s.assistantGraph,
-		"GET /assistants/{assistant}/schemas":   s.assistantSchemas,
-		"POST /assistants/{assistant}/versions": s.assistantVersions,
-		"POST /assistants/{assistant}/latest":   s.assistantLatest,
-
-		"GET /assistants/{assistant}/subgraphs":             s.assistantSubgraphs,
-		"GET /assistants/{assistant}/subgraphs/{namespace}": s.assistantSubgraphs,
-
-		"POST /threads":                            s.createThread,
-		"POST /threads/search":                     s.searchThreads,
-		"POST /threads/count":                      s.countThreads,
-		"POST /threads/prune":                      s.pruneThreads,
-		"GET /threads/{thread}":                    s.getThread,
-		"PATCH /threads/{thread}":                  s.patchThread,
-		"DELETE /threads/{thread}":                 s.deleteThread,
-		"POST /threads/{thread}/copy":              s.copyThread,
-		"POST /threads/{thread}/events":            s.postEvent,
-		"GET /threads/{thread}/state":              s.getState,
-		"GET /threads/{thread}/state/{checkpoint}": s.getState,
-		"POST /threads/{thread}/state/checkpoint":  s.getStateAt,
-		"POST /threads/{thread}/state":             s.telling(s.updateState),
-		"PATCH /threads/{thread}/state":            s.patchState,
-		"GET /threads/{thread}/history":            s.getHistory,
-		"POST /threads/{thread}/history":           s.postHistory,
-
-		"POST /threads/{thread}/commands":      s.postCommand,
-		"POST /threads/{thread}/stream/events": s.streamEvents,
-		"POST /threads/{thread}/stream":        s.streamEvents,
-		"GET /threads/{thread}/stream/events":  s.socket,
-		"GET /threads/{thread}/stream":         s.joinThread, // or a WebSocket
-
-		"POST /threads/{thread}/runs":              s.createRun,
-		"POST /threads/{thread}/runs/stream":       s.streamRun,
-		"POST /threads/{thread}/runs/wait":         s.waitRun,
-		"GET /threads/{thread}/runs":               s.listRuns,
-		"GET /threads/{thread}/runs/{run}":         s.getRun,
-		"DELETE /threads/{thread}/runs/{run}":      s.deleteRun,
-		"GET /threads/{thread}/runs/{run}/join":    s.joinRun,
-		"GET /threads/{thread}/runs/{run}/stream":  s.joinStream,
-		"POST /threads/{thread}/runs/{run}/cancel": s.cancelRun,
-
-		"POST /runs":             s.createRun,
-		"POST /runs/stream":      s.streamRun,
-		"POST /runs/wait":        s.waitRun,
-		"POST /runs/batch":       s.batchRuns,
-		"POST /runs/cancel":      s.cancelRuns,
-		"GET /runs/{run}/stream": s.joinStream,
-		"GET /runs/{run}/join":   s.joinRun,
-
-		"POST /runs/crons":                  s.createCron,
-		"POST /threads/{thread}/runs/crons": s.createCron,
-		"PATCH /runs/crons/{cron}":          s.patchCron,
-		"DELETE /runs/crons/{cron}":         s.deleteCron,
-		"POST /runs/crons/search":           s.searchCrons,
-		"POST /runs/crons/count":            s.countCrons,
-
-		"PUT /store/items":         s.putItem,
-		"GET /store/items":         s.getItem,
-		"DELETE /store/items":      s.deleteItem,
-		"POST /store/items/search": s.searchItems,
-		"POST /store/namespaces":   s.listNamespaces,
-	}
-	maps.Copy(all, s.protocolTable())
-	if s.dialogue != nil {
-		maps.Copy(all, s.dialogueTable())
-	}
-	return all
-}
-
-// dialogueTable is what it answers beside that for those who talk with the dialogue.
-func (s *Server) dialogueTable() map[string]func(http.ResponseWriter, *http.Request) error {
-	return map[string]func(http.ResponseWriter, *http.Request) error{
-		"POST /chat":                  s.chat,
-		"POST /chat/{user_id}":        s.chat,
-		"POST /chat/{user_id}/stream": s.streamChat,
-		"GET /state/{user_id}":        s.showState,
-		"DELETE /state/{user_id}":     s.forgetState,
-		"GET /health":                 s.health,
-		"GET /startup":                s.startup,
-		"GET /version":                s.showVersion,
-
-		"GET /assistants/{assistant}/flows":        s.listFlows,
-		"GET /assistants/{assistant}/flows/{flow}": s.showFlow,
-		"GET /threads/{thread}/turns":              s.showTurns,
-		"GET /threads/{thread}/test":               s.showTest,
-	}
-}
-
-// handle makes a handler of a function: errors become answers.
-func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Request) error) http.Handler {
+// handle makes a handler of a route: errors become answers.
+func (s *gate) handle(of route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), boundsKey{}, s.bounds))
-		r, c, leave, err := s.admit(r, pattern)
+		r, c, leave, err := s.access.admit(r, of.rule)
 		began := &beginning{ResponseWriter: w, may: &c.asked}
 		defer leave()
-		defer func() { s.audited(r, c, began.status, err) }()
+		defer func() { s.access.audited(r, c, began.status, err) }()
 		defer func() {
 			if p := recover(); p != nil {
 				if p == http.ErrAbortHandler {
@@ -195,7 +109,7 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 			}
 		}()
 		if err == nil {
-			err = f(began, r)
+			err = of.answer(began, r)
 		}
 		if err == nil && !c.asked.Load() {
 			err = errNotAsked
@@ -208,7 +122,7 @@ func (s *Server) handle(pattern string, f func(http.ResponseWriter, *http.Reques
 			}
 			return
 		}
-		f := turns{s}.Explain(r, err)
+		f := s.tell(r, err)
 		switch f.Status {
 		case http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -325,7 +239,7 @@ func (b *beginning) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // explain says what a client is told about an error. What is the server's own
 // matter is logged and not told.
-func (s *Server) explain(r *http.Request, err error) *fault {
+func (s *base) explain(r *http.Request, err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
 	}

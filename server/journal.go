@@ -18,7 +18,7 @@ const endEvent = "__end__"
 // journal stores what a run sends, so that other instances can pass it on, and
 // this one's successor after it was killed.
 type journal struct {
-	s      *Server
+	base   *base
 	run    *db.Run
 	events *batcher[db.Event]
 
@@ -27,7 +27,7 @@ type journal struct {
 	next int // number of the next event
 }
 
-func (s *Server) newJournal(ctx context.Context, run *db.Run) (*journal, error) {
+func (s *executor) newJournal(ctx context.Context, run *db.Run) (*journal, error) {
 	next, err := s.db.NextEvent(ctx, run.ID)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Server) newJournal(ctx context.Context, run *db.Run) (*journal, error) 
 	gaveUp := func(ctx context.Context, err error) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "server: events of a run could not be stored", slog.String("run", run.ID), slog.Any("error", err))
 	}
-	return &journal{s: s, run: run, next: next, events: newBatcher(ctx, 0, store, gaveUp)}, nil
+	return &journal{base: s.base, run: run, next: next, events: newBatcher(ctx, 0, store, gaveUp)}, nil
 }
 
 // send adds an event.
@@ -87,7 +87,7 @@ func (j *journal) tellFrom(but map[string]bool) {
 
 // toldOf is known always: a run that has a journal had one from its beginning.
 func (j *journal) toldOf(ctx context.Context) (string, bool, error) {
-	at, err := j.s.db.LastTold(ctx, j.run.ID)
+	at, err := j.base.db.LastTold(ctx, j.run.ID)
 	if at == "" {
 		at = begunAt(j.run)
 	}
@@ -96,7 +96,7 @@ func (j *journal) toldOf(ctx context.Context) (string, bool, error) {
 
 // logOf returns the log of a run, and begins to follow what is stored of it if
 // this instance has none. It is nil for a run of which nothing is left.
-func (s *Server) logOf(ctx context.Context, run *db.Run) (*runLog, error) {
+func (s *runs) logOf(ctx context.Context, run *db.Run) (*runLog, error) {
 	if l := s.streams.get(run.ID); l != nil {
 		return l, nil
 	}
@@ -120,7 +120,7 @@ const (
 )
 
 // followStored passes on what is stored of a run until its end.
-func (s *Server) followStored(ctx context.Context, id, thread string, l *runLog) {
+func (s *runs) followStored(ctx context.Context, id, thread string, l *runLog) {
 	defer l.breakOff() // without effect after its end
 	var outcome json.RawMessage
 	for next, idle := 0, 0; ; {
@@ -161,7 +161,7 @@ func (s *Server) followStored(ctx context.Context, id, thread string, l *runLog)
 		}
 		idle++
 		poll := min(time.Duration(idle)*followPoll/5, followPoll)
-		if run != nil && s.runs.has(run.ThreadID) {
+		if run != nil && s.dispatcher.has(run.ThreadID) {
 			poll = ownPoll
 		}
 		wait := time.NewTimer(poll)
@@ -197,7 +197,7 @@ func (o *outlet) end() { o.ending = true }
 // attemptIDs is more than an attempt has events.
 const attemptIDs = 1_000_000_000
 
-func (s *Server) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, error) {
+func (s *executor) outlet(ctx context.Context, run *db.Run, b *runBody) (*outlet, error) {
 	if b.StreamResumable || s.db.Shared() {
 		j, err := s.newJournal(ctx, run)
 		return &outlet{journal: j, tell: func() { s.streams.tell(run.ID) }}, err

@@ -151,7 +151,7 @@ func nesting(data []byte) int {
 
 // checkMetadata refuses metadata that are too large, or that not all databases
 // can hold.
-func (s *Server) checkMetadata(o object) error {
+func (s *base) checkMetadata(o object) error {
 	data := o.raw()
 	if over(len(data), s.limits.Metadata) {
 		return invalid("metadata is larger than %d bytes", s.limits.Metadata)
@@ -160,7 +160,7 @@ func (s *Server) checkMetadata(o object) error {
 }
 
 // checkFilter refuses what a search would compare for too long.
-func (s *Server) checkFilter(what string, o object) error {
+func (s *base) checkFilter(what string, o object) error {
 	data := o.raw()
 	if over(len(data), s.limits.Metadata) || strings.Count(string(data), ",") > maxFilter {
 		return invalid("%s is too large to be searched for", what)
@@ -203,7 +203,7 @@ func checkName(what, name string) error {
 }
 
 // checkList refuses a list of IDs that is too long.
-func (s *Server) checkList(what string, n int) error {
+func (s *base) checkList(what string, n int) error {
 	if over(n, s.limits.Batch) {
 		return invalid("%s has more than %d elements", what, s.limits.Batch)
 	}
@@ -211,7 +211,7 @@ func (s *Server) checkList(what string, n int) error {
 }
 
 // runLimit is how many runs may be open, for [db.DB.AddRun].
-func (s *Server) runLimit(ctx context.Context) db.RunLimit {
+func (s *base) runLimit(ctx context.Context) db.RunLimit {
 	l := db.RunLimit{All: s.limits.OpenRuns, OfOwner: -1}
 	if u := userOf(ctx); u != nil {
 		l.Owner, l.OfOwner = u.ID, s.limits.OpenRunsPerUser
@@ -330,13 +330,30 @@ func LocalHosts(others ...string) Option {
 	return func(c *config) { c.hosts = append(append([]string{}, c.hosts...), others...) }
 }
 
+// gate lets requests in, from pages and by names that may use the server, and answers their errors.
+type gate struct {
+	*base
+	access  *access
+	origins []string // of pages that may use the server
+	hosts   []string // that it answers to beside its own machine; nil: to all
+	bounds  *bounds  // of requests
+}
+
+func newGate(a *access, c *config) *gate {
+	s := &gate{base: a.base, access: a, origins: c.origins, hosts: c.hosts, bounds: &bounds{a.limits, newGauge("bytes of bodies are on their way", a.limits.Bodies, a.limits.BodiesPerClient)}}
+	if s.origins == nil && len(a.authenticators) > 0 && !c.reads {
+		s.origins = []string{"*"} // what lets somebody in is a header that pages have to set
+	}
+	return s
+}
+
 // guarded answers what browsers ask before they use the server, says to them what
 // they may do with answers, and refuses pages and hosts that are not allowed. It
 // refuses them whatever they ask for: what a form sends, and a WebSocket, comes
 // without a question before.
-func (s *Server) guarded(next http.Handler) http.Handler {
+func (s *gate) guarded(next http.Handler) http.Handler {
 	anyone := slices.Contains(s.origins, "*")
-	open := len(s.authenticators) == 0
+	open := len(s.access.authenticators) == 0
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -423,7 +440,7 @@ func localOrigin(origin string) bool {
 
 // answersTo reports whether a request for a host is for this machine. Browsers
 // always name one.
-func (s *Server) answersTo(host string) bool {
+func (s *gate) answersTo(host string) bool {
 	name := hostName(host)
 	if host == "" || isLocal(name) {
 		return true

@@ -21,7 +21,7 @@ type budget struct {
 }
 
 // budget returns what a request may cost, until it is done.
-func (s *Server) budget(r *http.Request) (b *budget, done func()) {
+func (s *base) budget(r *http.Request) (b *budget, done func()) {
 	b = &budget{limit: s.limits.Read}
 	b.ctx, b.stop = context.WithCancelCause(r.Context())
 	return b, func() { b.stop(nil) }

@@ -5,11 +5,38 @@ import (
 	"runtime/debug"
 )
 
-func (s *Server) ok(w http.ResponseWriter, r *http.Request) error {
+// meta tells of the server itself.
+type meta struct {
+	*base
+	dispatcher  *dispatcher
+	description func() ([]byte, error) // in OpenAPI
+}
+
+func (s *meta) routes() []route {
+	return []route{
+		{"GET /ok", "ok", rule{how: open}, s.ok},
+		{"GET /ready", "ready", rule{how: open}, s.ready},
+		{"GET /info", "info", rule{how: open}, s.info},
+		{"GET /metrics", "metrics", rule{resource: Counters, verb: Read}, s.showMetrics},
+		{"GET /openapi.json", "openapi", rule{how: signedIn}, s.openAPI},
+	}
+}
+
+func (s *meta) openAPI(w http.ResponseWriter, r *http.Request) error {
+	data, err := s.description()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(data)
+	return err
+}
+
+func (s *meta) ok(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]bool{"ok": true})
 }
 
-func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
+func (s *meta) info(w http.ResponseWriter, r *http.Request) error {
 	about := map[string]any{
 		"version": s.version,
 		"context": "go",

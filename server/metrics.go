@@ -44,7 +44,7 @@ const (
 // ends are the statuses of runs.
 const rolledBack = "rolled_back"
 
-func newMetrics(s *Server) *metrics {
+func newMetrics(b *base, d *dispatcher) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "superstep_http_requests_total",
@@ -72,7 +72,7 @@ func newMetrics(s *Server) *metrics {
 	// What has not happened yet is 0, so that its first time shows as an increase.
 	m.streams.WithLabelValues(streamSSE)
 	m.streams.WithLabelValues(streamSocket)
-	for _, g := range s.names {
+	for _, g := range b.names {
 		m.lasted.WithLabelValues(g)
 		for _, status := range []string{db.Success, db.Failed, db.Interrupted, db.Timeout, rolledBack} {
 			m.runs.WithLabelValues(g, status)
@@ -81,26 +81,26 @@ func newMetrics(s *Server) *metrics {
 	active := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "superstep_runs_active",
 		Help: "Runs that work here now.",
-	}, func() float64 { return float64(s.runs.working()) })
+	}, func() float64 { return float64(d.working()) })
 	r := prometheus.NewRegistry()
-	r.MustRegister(m.requests, m.seconds, m.streams, m.runs, m.lasted, active, newPending(s),
+	r.MustRegister(m.requests, m.seconds, m.streams, m.runs, m.lasted, active, newPending(b),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.page = promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		// A database that doesn't answer must not hide the rest.
 		ErrorHandling: promhttp.ContinueOnError,
-		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:      slog.NewLogLogger(b.log.Handler(), slog.LevelWarn),
 	})
 	return m
 }
 
 // pending collects how many runs wait, which the database knows.
 type pending struct {
-	s    *Server
+	base *base
 	desc *prometheus.Desc
 }
 
-func newPending(s *Server) *pending {
-	return &pending{s, prometheus.NewDesc("superstep_runs_pending", "Runs of this server that might begin, but wait for others to end.", nil, nil)}
+func newPending(b *base) *pending {
+	return &pending{b, prometheus.NewDesc("superstep_runs_pending", "Runs of this server that might begin, but wait for others to end.", nil, nil)}
 }
 
 // Describe implements prometheus.Collector.
@@ -108,9 +108,9 @@ func (p *pending) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
 
 // Collect implements prometheus.Collector.
 func (p *pending) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(p.s.besideCtx, readyWithin)
+	ctx, cancel := context.WithTimeout(p.base.besideCtx, readyWithin)
 	defer cancel()
-	n, err := p.s.db.Due(ctx, p.s.instance)
+	n, err := p.base.db.Due(ctx, p.base.instance)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(p.desc, err)
 		return
@@ -126,7 +126,7 @@ func (d *dispatcher) working() int {
 }
 
 // showMetrics answers with the metrics.
-func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) error {
+func (s *meta) showMetrics(w http.ResponseWriter, r *http.Request) error {
 	if s.metrics == nil {
 		return notFound("this server keeps no metrics")
 	}

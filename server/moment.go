@@ -61,7 +61,7 @@ func inside(source string) bool {
 // at returns a thread, or the run of a subgraph in it, at the moment that a client names:
 // at the newest of the questions that the superstep asked, if it did, and as it is now if
 // that is the newest of it all.
-func (s *Server) at(ctx context.Context, t *graph.Thread[json.RawMessage], thread, ns, id string) (*graph.Thread[json.RawMessage], error) {
+func (s *states) at(ctx context.Context, t *graph.Thread[json.RawMessage], thread, ns, id string) (*graph.Thread[json.RawMessage], error) {
 	log := checkpoint.Log{Thread: checkpoint.ThreadID(thread), Namespace: namedNamespace(ns)}
 	if taken := takenAt(id); taken != "" {
 		for e, err := range t.At(taken).History(ctx, graph.HistoryQuery{Limit: 1}) {
@@ -113,7 +113,7 @@ type moment struct {
 }
 
 // stateAt returns the state of a thread: the newest one if id is empty.
-func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
+func (s *states) stateAt(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
 	state, err := s.lookUp(ctx, t, id, ns, nested)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if id != "" {
@@ -124,7 +124,7 @@ func (s *Server) stateAt(ctx context.Context, t *db.Thread, id, ns string, neste
 	return state, err
 }
 
-func (s *Server) lookUp(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
+func (s *states) lookUp(ctx context.Context, t *db.Thread, id, ns string, nested bool) (*threadState, error) {
 	g := s.graphOf(t)
 	if g == nil {
 		return nil, checkpoint.ErrNotFound
@@ -299,7 +299,7 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 
 // momentAt returns a moment of a thread that a run tells of, the newest without an ID; at
 // [graph.Start] it is what is before everything.
-func (s *Server) momentAt(ctx context.Context, t *db.Thread, g *served, ns, id string) (*threadState, error) {
+func (s *states) momentAt(ctx context.Context, t *db.Thread, g *served, ns, id string) (*threadState, error) {
 	if id != graph.Start {
 		return s.stateAt(ctx, t, id, ns, false)
 	}

@@ -293,7 +293,7 @@ func everyMoment(t *testing.T, opts ...server.Option) {
 			t.Errorf("add a row for %s", pattern)
 		}
 	}
-	for _, method := range server.Commands(th.s) {
+	for _, method := range server.Commands() {
 		if commandRows[method] == nil {
 			t.Errorf("add a row for the command %s", method)
 		}
@@ -320,7 +320,7 @@ func everyMoment(t *testing.T, opts ...server.Option) {
 	// send sends each command over the sockets among streams.
 	send := func(open []*watched, fill *strings.Replacer) (n int) {
 		for _, w := range open {
-			for _, method := range server.Commands(th.s) {
+			for _, method := range server.Commands() {
 				if w.conn == nil {
 					continue
 				}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -128,7 +127,7 @@ type described struct {
 
 func descriptionOf(t *testing.T, credentials bool) (d described) {
 	t.Helper()
-	data, err := openapi.JSON("v1.2.3", credentials, true)
+	data, err := describe("v1.2.3", credentials, everyRoute(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,30 +137,17 @@ func descriptionOf(t *testing.T, credentials bool) (d described) {
 	return d
 }
 
-func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
+func TestEveryRouteIsDescribedOnceAndSaysWhoMayUseIt(t *testing.T) {
 	ids := map[string]string{}
-	var have []string
-	for route, operations := range descriptionOf(t, false).Paths {
-		for method, o := range operations {
-			pattern := strings.ToUpper(method) + " " + route
-			have = append(have, pattern)
-			if ids[o.ID] != "" || o.ID == "" {
-				t.Errorf("%s and %s are both called %q", pattern, ids[o.ID], o.ID)
-			}
-			ids[o.ID] = pattern
+	described := descriptionOf(t, false).Paths
+	for _, r := range everyRoute(t) {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		if o, ok := described[path][strings.ToLower(method)]; !ok || o.ID != r.operation || ids[o.ID] != "" {
+			t.Errorf("%s is described as %q, as %q is", r.pattern, o.ID, ids[o.ID])
 		}
-	}
-	slices.Sort(have)
-	if want := slices.Sorted(maps.Keys((&Server{dialogue: &conversations{}}).table())); !slices.Equal(have, want) {
-		for _, p := range want {
-			if !slices.Contains(have, p) {
-				t.Errorf("the description lacks %s: add it to server/internal/openapi/operations.go", p)
-			}
-		}
-		for _, p := range have {
-			if !slices.Contains(want, p) {
-				t.Errorf("the description has %s, which the server doesn't answer", p)
-			}
+		ids[r.operation] = r.pattern
+		if asks := r.rule.how == byPath || r.rule.how == byHandler; asks != (r.rule.resource != "" && r.rule.verb != "") {
+			t.Errorf("%s: it isn't said what the authoriser is asked", r.pattern)
 		}
 	}
 }
@@ -417,14 +403,18 @@ func TestErrorsAreDescribed(t *testing.T) {
 	if len(d.Security) != 2 || d.Components.SecuritySchemes["key"]["name"] == nil || textOf(d.Components.SecuritySchemes["bearer"]["scheme"]) != "bearer" {
 		t.Errorf("credentials: %v %v", d.Security, d.Components.SecuritySchemes)
 	}
-	if free := descriptionOf(t, false); free.Security != nil || free.Components.SecuritySchemes != nil {
-		t.Errorf("without authentication: %v %v", free.Security, free.Components.SecuritySchemes)
+	if d := descriptionOf(t, false); d.Security != nil || d.Components.SecuritySchemes != nil {
+		t.Errorf("without authentication: %v %v", d.Security, d.Components.SecuritySchemes)
+	}
+	free := map[string]bool{}
+	for _, r := range everyRoute(t) {
+		free[r.pattern] = r.rule.how == open
 	}
 	met := map[string]bool{}
 	for route, operations := range d.Paths {
 		for method, o := range operations {
 			pattern := strings.ToUpper(method) + " " + route
-			if free := access[pattern].how == open; free != (o.Security != nil && len(*o.Security) == 0) {
+			if free[pattern] != (o.Security != nil && len(*o.Security) == 0) {
 				t.Errorf("%s: whether it needs credentials is described as %v", pattern, o.Security)
 			}
 			for status, r := range o.Responses {
@@ -453,7 +443,7 @@ func TestErrorsAreDescribed(t *testing.T) {
 						if _, ok := o.Responses[status]; !ok && status != "400" && status != "426" && answer.StatusCode >= 300 {
 							t.Errorf("%s with the key %q, ID %s, body %s: %s isn't described", pattern, key, id, body, answer.Status)
 						}
-						if (status == "401") != (key == "" && access[pattern].how != open) {
+						if (status == "401") != (key == "" && !free[pattern]) {
 							t.Errorf("%s with the key %q: %s", pattern, key, answer.Status)
 						}
 					}

@@ -1,21 +1,18 @@
 package server
 
 import (
-	"net/http"
-
 	"github.com/superstep-dev/superstep/server/internal/agui"
 	"github.com/superstep-dev/superstep/server/internal/openaiapi"
 )
 
-// protocolTable is what it answers for programs that speak other protocols.
-func (s *Server) protocolTable() map[string]func(http.ResponseWriter, *http.Request) error {
-	openAI := openaiapi.API{Server: turns{s}}
-	return map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET /v1/models":            openAI.Models,
-		"GET /v1/models/{model}":    openAI.Model,
-		"POST /v1/chat/completions": openAI.Chat,
-		"POST /v1/responses":        openAI.Responses,
-
-		"POST /assistants/{assistant}/agui": agui.Agents{Server: turns{s}}.Run,
+// protocols are the routes for programs that speak other protocols.
+func protocols(t turns) []route {
+	openAI := openaiapi.API{Server: t}
+	return []route{
+		{"GET /v1/models", "listModels", rule{resource: Assistants, verb: Search, how: byHandler, refuse: openaiapi.Refuse}, openAI.Models},
+		{"GET /v1/models/{model}", "getModel", rule{resource: Assistants, verb: Read, how: byHandler, refuse: openaiapi.Refuse}, openAI.Model},
+		{"POST /v1/chat/completions", "completeChat", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse}, openAI.Chat},
+		{"POST /v1/responses", "createResponse", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: openaiapi.Refuse}, openAI.Responses},
+		{"POST /assistants/{assistant}/agui", "runAGUI", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true, refuse: agui.Refuse}, agui.Agents{Server: t}.Run},
 	}
 }

@@ -16,7 +16,7 @@ import (
 // something to be read: somebody else may have made it.
 type reader struct {
 	*feed
-	s      *Server
+	access *access
 	from   *feeds
 	thread string
 	ctx    context.Context // of the request; it ends with the user's credentials
@@ -36,12 +36,12 @@ var (
 )
 
 // reader opens a feed for the user of a request.
-func (s *Server) reader(ctx context.Context, from *feeds, thread string) (*reader, error) {
+func (s *followers) reader(ctx context.Context, from *feeds, thread string) (*reader, error) {
 	one, err := from.open(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{feed: one, s: s, from: from, thread: thread, ctx: ctx, stop: func() {}}
+	r := &reader{feed: one, access: s.access, from: from, thread: thread, ctx: ctx, stop: func() {}}
 	if u := userOf(ctx); u != nil && !u.Expires.IsZero() {
 		r.ctx, r.stop = context.WithDeadlineCause(ctx, u.Expires, errExpired)
 	}
@@ -63,7 +63,7 @@ func (r *reader) leave() {
 
 // may asks whether the user may see the thread, and reports whether there is one.
 func (r *reader) may() (exists bool, err error) {
-	if r.s.authorize == nil {
+	if r.access.authorize == nil {
 		return true, nil
 	}
 	r.mu.Lock()
@@ -72,7 +72,7 @@ func (r *reader) may() (exists bool, err error) {
 		return true, nil
 	}
 	rule := callerOf(r.ctx).rule
-	exists, err = r.s.askOf(r.ctx, &Action{Resource: rule.resource, Verb: rule.verb, ID: r.thread})
+	exists, err = r.access.askOf(r.ctx, &Action{Resource: rule.resource, Verb: rule.verb, ID: r.thread})
 	if exists && err == nil {
 		r.asked = time.Now()
 	}

@@ -13,8 +13,8 @@ const readyWithin = 2 * time.Second
 
 // ready answers whether requests should be sent here: not while the server drains,
 // and not while its database doesn't answer.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	if s.runs.stopping() {
+func (s *meta) ready(w http.ResponseWriter, r *http.Request) error {
+	if s.dispatcher.stopping() {
 		return &fault{http.StatusServiceUnavailable, "the server is draining"}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)

@@ -96,8 +96,40 @@ const (
 
 const busyText = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 
+// runs starts, shows and stops runs.
+type runs struct {
+	*base
+	access     *access
+	assistants *assistants
+	dispatcher *dispatcher
+	hooks      *hooks
+	states     *states
+	threads    *threads
+}
+
+func (s *runs) routes() []route {
+	return []route{
+		{"POST /threads/{thread}/runs", "createRun", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.createRun},
+		{"POST /threads/{thread}/runs/stream", "streamRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.streamRun},
+		{"POST /threads/{thread}/runs/wait", "waitRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.waitRun},
+		{"GET /threads/{thread}/runs", "listRuns", rule{resource: Runs, verb: Search}, s.listRuns},
+		{"GET /threads/{thread}/runs/{run}", "getRun", rule{resource: Runs, verb: Read}, s.getRun},
+		{"DELETE /threads/{thread}/runs/{run}", "deleteRun", rule{resource: Runs, verb: Delete}, s.deleteRun},
+		{"GET /threads/{thread}/runs/{run}/join", "joinRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
+		{"GET /threads/{thread}/runs/{run}/stream", "joinStream", rule{resource: Runs, verb: Read, stream: true}, s.joinStream},
+		{"POST /threads/{thread}/runs/{run}/cancel", "cancelRun", rule{resource: Runs, verb: Update}, s.cancelRun},
+		{"POST /runs", "createStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.createRun},
+		{"POST /runs/stream", "streamStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.streamRun},
+		{"POST /runs/wait", "waitStatelessRun", rule{resource: Runs, verb: CreateRun, how: byHandler, stream: true}, s.waitRun},
+		{"POST /runs/batch", "batchRuns", rule{resource: Runs, verb: CreateRun, how: byHandler}, s.batchRuns},
+		{"POST /runs/cancel", "cancelRuns", rule{resource: Runs, verb: Update, how: byHandler}, s.cancelRuns},
+		{"GET /runs/{run}/stream", "joinStatelessStream", rule{resource: Runs, verb: Read, stream: true}, s.joinStream},
+		{"GET /runs/{run}/join", "joinStatelessRun", rule{resource: Runs, verb: Read, stream: true}, s.joinRun},
+	}
+}
+
 // checkRun reports what is wrong with a request, as far as it shows without running.
-func (s *Server) checkRun(b *runBody, g *served) error {
+func (s *runs) checkRun(b *runBody, g *served) error {
 	if len(b.StreamMode) == 0 {
 		b.StreamMode = names{modeValues}
 	}
@@ -146,7 +178,7 @@ func (s *Server) checkRun(b *runBody, g *served) error {
 		return err
 	}
 	if b.Webhook != "" {
-		if err := s.checkWebhook(b.Webhook); err != nil {
+		if err := s.hooks.checkWebhook(b.Webhook); err != nil {
 			return err
 		}
 	}
@@ -276,9 +308,9 @@ func ofHeader(name string) bool {
 }
 
 // start makes the run that a request asks for, and hands it to the dispatcher.
-func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, error) {
+func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error) {
 	ctx := r.Context()
-	a, g, err := s.usable(ctx, b.AssistantID)
+	a, g, err := s.assistants.usable(ctx, b.AssistantID)
 	if err != nil {
 		return nil, err
 	}
@@ -302,13 +334,13 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 		return nil, err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, b.Metadata); err != nil {
+	if b.Metadata, mine, err = s.access.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: thread}, b.Metadata); err != nil {
 		return nil, err
 	}
 	var t *db.Thread
 	made := ""
 	if thread == "" {
-		owned, _, err := s.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun}, nil)
+		owned, _, err := s.access.stamp(ctx, &Action{Resource: Runs, Verb: CreateRun}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -326,7 +358,7 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 	}
 	run, err := s.enqueue(ctx, s.db.AddRun, t, a, g, b)
 	if err != nil && made != "" { // nobody has a use for it
-		err = errors.Join(err, s.removeThread(background(r), made))
+		err = errors.Join(err, s.threads.removeThread(background(r), made))
 	}
 	if err != nil {
 		return nil, err
@@ -338,10 +370,10 @@ func (s *Server) start(r *http.Request, thread string, b *runBody) (*db.Run, err
 
 // place sees to it that a thread is there and the user's, and returns it, with its
 // ID if it was made.
-func (s *Server) place(ctx context.Context, thread string, mine Filter, create bool) (t *db.Thread, made string, err error) {
+func (s *runs) place(ctx context.Context, thread string, mine Filter, create bool) (t *db.Thread, made string, err error) {
 	t, err = s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) && create {
-		owned, f, err := s.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
+		owned, f, err := s.access.stamp(ctx, &Action{Resource: Threads, Verb: Create, ID: thread}, nil)
 		if err != nil {
 			return nil, "", err
 		}
@@ -370,7 +402,7 @@ type addRun func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, 
 
 // enqueue has a run stored by add, which is [db.DB.AddRun] or does more, and has it
 // started.
-func (s *Server) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
+func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assistant, g *served, b *runBody) (*db.Run, error) {
 	if err := s.canBegin(ctx, t, g, b); err != nil {
 		return nil, err
 	}
@@ -418,11 +450,11 @@ func (s *Server) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.As
 		if b.Strategy == rollback {
 			why = stopRollback
 		}
-		if err := s.runs.cancel(context.WithoutCancel(ctx), e, why, false); err != nil {
+		if err := s.dispatcher.cancel(context.WithoutCancel(ctx), e, why, false); err != nil {
 			return nil, err
 		}
 	}
-	s.runs.wake(thread)
+	s.dispatcher.wake(thread)
 	return run, nil
 }
 
@@ -431,7 +463,7 @@ func (s *Server) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.As
 // What this server has left itself, its graphs can read; a thread that another
 // program wrote, or said to be of another graph, is read for that. While the thread
 // has another run it isn't known what the thread will be.
-func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody) error {
+func (s *runs) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBody) error {
 	at, err := b.Checkpoint.id()
 	if err != nil {
 		return err
@@ -443,7 +475,7 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 	if busy, err := s.db.AnyOpen(ctx, t.ID); err != nil || busy {
 		return err
 	}
-	thread, err := s.at(ctx, s.on(g, t.ID), t.ID, "", at)
+	thread, err := s.states.at(ctx, s.on(g, t.ID), t.ID, "", at)
 	if err == nil {
 		_, err = thread.State(ctx)
 	}
@@ -461,7 +493,7 @@ func (s *Server) canBegin(ctx context.Context, t *db.Thread, g *served, b *runBo
 
 // runOf reads a request to run something, and the thread, which is empty for a
 // run without one.
-func (s *Server) runOf(r *http.Request) (thread string, b *runBody, err error) {
+func (s *runs) runOf(r *http.Request) (thread string, b *runBody, err error) {
 	if r.PathValue("thread") != "" {
 		if thread, err = pathID(r, "thread"); err != nil {
 			return "", nil, err
@@ -485,7 +517,7 @@ func location(w http.ResponseWriter, run *db.Run, stateless bool) {
 	w.Header().Set("Content-Location", path)
 }
 
-func (s *Server) createRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) createRun(w http.ResponseWriter, r *http.Request) error {
 	thread, b, err := s.runOf(r)
 	if err != nil {
 		return err
@@ -499,7 +531,7 @@ func (s *Server) createRun(w http.ResponseWriter, r *http.Request) error {
 	return write(w, runView(run))
 }
 
-func (s *Server) batchRuns(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) batchRuns(w http.ResponseWriter, r *http.Request) error {
 	var bodies []*runBody
 	if err := read(r, &bodies); err != nil {
 		return err
@@ -508,7 +540,7 @@ func (s *Server) batchRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(bodies) == 0 { // nothing is done, for which somebody might be asked
-		if _, err := s.ask(r.Context(), &Action{Resource: Runs, Verb: CreateRun}); err != nil {
+		if _, err := s.access.ask(r.Context(), &Action{Resource: Runs, Verb: CreateRun}); err != nil {
 			return err
 		}
 	}
@@ -550,7 +582,7 @@ func runView(r *db.Run) runShown {
 
 // waitRun answers when the run has ended, and meanwhile with line feeds, so that
 // proxies don't give up.
-func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) waitRun(w http.ResponseWriter, r *http.Request) error {
 	thread, b, err := s.runOf(r)
 	if err != nil {
 		return err
@@ -566,7 +598,7 @@ func (s *Server) waitRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 // answer waits for a run and writes what came of it.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error {
+func (s *runs) answer(w http.ResponseWriter, r *http.Request, run *db.Run) error {
 	w.Header().Set("Content-Type", "application/json")
 	log, err := s.logOf(r.Context(), run)
 	if err != nil {
@@ -599,7 +631,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *db.Run) err
 }
 
 // writeOutcome writes the values that a run has led to, or its error.
-func (s *Server) writeOutcome(w http.ResponseWriter, r *http.Request, id string, log *runLog) error {
+func (s *runs) writeOutcome(w http.ResponseWriter, r *http.Request, id string, log *runLog) error {
 	if log != nil && log.outcome != nil {
 		_, err := w.Write(log.outcome)
 		return err
@@ -639,7 +671,7 @@ func withInterrupts(values json.RawMessage, asked []interruptValue) json.RawMess
 	return objectOf(values).with(object{"__interrupt__": data}).raw()
 }
 
-func (s *Server) findRun(r *http.Request) (*db.Run, error) {
+func (s *base) findRun(r *http.Request) (*db.Run, error) {
 	id, err := pathID(r, "run")
 	if err != nil {
 		return nil, err
@@ -663,7 +695,7 @@ func (s *Server) findRun(r *http.Request) (*db.Run, error) {
 	return run, nil
 }
 
-func (s *Server) getRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) getRun(w http.ResponseWriter, r *http.Request) error {
 	run, err := s.findRun(r)
 	if err != nil {
 		return err
@@ -671,7 +703,7 @@ func (s *Server) getRun(w http.ResponseWriter, r *http.Request) error {
 	return write(w, runView(run))
 }
 
-func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) listRuns(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -710,19 +742,19 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	return writeSelected(w, out, members)
 }
 
-func (s *Server) deleteRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) deleteRun(w http.ResponseWriter, r *http.Request) error {
 	run, err := s.findRun(r)
 	if err != nil {
 		return err
 	}
-	if err := s.runs.remove(background(r), run); err != nil {
+	if err := s.dispatcher.remove(background(r), run); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (s *Server) joinRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) joinRun(w http.ResponseWriter, r *http.Request) error {
 	run, err := s.findRun(r)
 	if err != nil {
 		return err
@@ -736,7 +768,7 @@ func (s *Server) joinRun(w http.ResponseWriter, r *http.Request) error {
 	return s.attend(r, run, cancel, func() error { return s.answer(w, r, run) })
 }
 
-func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	run, err := s.findRun(r)
 	if err != nil {
 		return err
@@ -749,7 +781,7 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.runs.cancel(background(r), run, why, wait); err != nil {
+	if err := s.dispatcher.cancel(background(r), run, why, wait); err != nil {
 		return err
 	}
 	if wait {
@@ -771,7 +803,7 @@ func stopOf(r *http.Request) (stop, error) {
 	}
 }
 
-func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		ThreadID string   `json:"thread_id"`
 		RunIDs   []string `json:"run_ids"`
@@ -798,7 +830,7 @@ func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	mine, err := s.ask(r.Context(), &Action{Resource: Runs, Verb: Update, ID: b.ThreadID})
+	mine, err := s.access.ask(r.Context(), &Action{Resource: Runs, Verb: Update, ID: b.ThreadID})
 	if err != nil {
 		return err
 	}
@@ -818,7 +850,7 @@ func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 		}
 		found++
 		note(r.Context(), "run", run.ID)
-		if err := s.runs.cancel(background(r), run, why, false); err != nil {
+		if err := s.dispatcher.cancel(background(r), run, why, false); err != nil {
 			return err
 		}
 	}
@@ -830,7 +862,7 @@ func (s *Server) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 }
 
 // seen returns the runs whose threads a filter selects.
-func (s *Server) seen(ctx context.Context, runs []*db.Run, f Filter) ([]*db.Run, error) {
+func (s *runs) seen(ctx context.Context, runs []*db.Run, f Filter) ([]*db.Run, error) {
 	mine := map[string]bool{}
 	var out []*db.Run
 	for _, run := range runs {

@@ -25,51 +25,44 @@ import (
 
 // Server serves graphs. It is an http.Handler, safe for concurrent use.
 type Server struct {
+	*base
+	instances  *instances
+	sleepers   *sleepers
+	crons      *crons
+	threads    *threads
+	items      *items
+	hooks      *hooks
+	assistants *assistants
+	dispatcher *dispatcher
+
+	routes  []route
+	handler http.Handler
+	closers []io.Closer
+	stop    context.CancelFunc // of what runs beside requests
+	closed  atomic.Bool
+}
+
+// base is what the parts of a server share: what it serves, and where that is kept.
+type base struct {
 	graphs   map[string]*served
-	dialogue *conversations // nil: none is served
-	names    []string       // of the graphs, in the order registered
+	names    []string   // of the graphs, in the order registered
+	dialogue *spokenFor // nil: none is served
 	store    checkpoint.Store
 	memory   memory.Store
 	db       *db.DB
-	closers  []io.Closer
-	handler  http.Handler
-	metrics  *metrics
 	log      *slog.Logger
 	limits   Limits
+	metrics  *metrics
 	version  string
-
-	description func() ([]byte, error) // in OpenAPI
-
-	authenticators []authenticator // none: everybody may do everything
-	authorize      Authorizer      // nil: every user may do everything
-	origins        []string        // of pages that may use the server
-	hosts          []string        // that it answers to beside its own machine; nil: to all
-	guesses        *guesses        // what of refused credentials is logged
-	audit          *slog.Logger    // nil: changes are not logged
-	gauge          *gauge          // of streams
-	bounds         *bounds         // of requests
-
-	noStudio bool
-	webhooks *http.Client
-	private  bool         // webhooks may go to any address
-	local    http.Handler // of webhooks that are paths; nil if there are none
-	hooks    *hooks
-	instance string
 	began    time.Time
-	silence  time.Duration // after which an instance counts as dead
+	instance string // names the server among those that share its database
 
-	runs      *dispatcher
-	streams   *streams
-	feeds     *feeds             // what those see who follow a thread
-	joins     *feeds             // what those see who have joined the streams of a thread
-	stop      context.CancelFunc // of what runs beside requests
-	beside    sync.WaitGroup
+	streams *streams
+	feeds   *feeds // what those see who follow a thread
+	joins   *feeds // what those see who have joined the streams of a thread
+
+	beside    sync.WaitGroup // what runs beside requests
 	besideCtx context.Context
-	closed    atomic.Bool
-
-	pulse    context.Context    // of giving signs of life
-	stopBeat context.CancelFunc // ends it
-	beating  sync.Mutex
 }
 
 // served is a graph that is registered.
@@ -91,7 +84,7 @@ type Option func(*config)
 
 type config struct {
 	graphs   []*served
-	dialogue *conversations
+	dialogue *spokenFor
 	data     string
 	store    checkpoint.Store
 	memory   memory.Store
@@ -222,40 +215,71 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{graphs: map[string]*served{}, store: c.store, memory: c.memory, log: c.log, version: c.version, webhooks: webhookClient(c.private), private: c.private, instance: newInstance(), began: now(), dialogue: c.dialogue, noStudio: c.noStudio, local: c.local, silence: c.silence}
-	if err := s.secure(ctx, &c); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+	b := &base{
+		graphs: map[string]*served{}, dialogue: c.dialogue, store: c.store, memory: c.memory, log: c.log,
+		version: c.version, limits: c.limits.withDefaults(c.maxBody), instance: newInstance(), began: now(),
 	}
 	for _, g := range c.graphs {
-		s.graphs[g.name] = g
-		s.names = append(s.names, g.name)
+		b.graphs[g.name] = g
+		b.names = append(b.names, g.name)
 	}
+	access, err := newAccess(ctx, b, &c)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s := &Server{base: b}
 	if err := s.open(ctx, c.data, memory.Config{Index: c.index}); err != nil {
-		s.closeStores()
-		return nil, fmt.Errorf("server: %w", err)
+		return nil, fmt.Errorf("server: %w", errors.Join(err, s.closeStores()))
 	}
-	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.besideCtx, s.stop = beside, stop
-	s.pulse, s.stopBeat = context.WithCancel(beside)
-	s.streams = newStreams(s.limits)
-	s.feeds, s.joins = newFeeds(kindEvents, s.limits.Logs), newFeeds(kindJoins, s.limits.Logs)
-	if s.db.Shared() {
-		s.feeds.shared(beside, s.db, s.log, &s.beside)
-		s.joins.shared(beside, s.db, s.log, &s.beside)
+	b.besideCtx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.streams = newStreams(b.limits)
+	b.feeds, b.joins = newFeeds(kindEvents, b.limits.Logs), newFeeds(kindJoins, b.limits.Logs)
+	if b.db.Shared() {
+		b.feeds.shared(b.besideCtx, b.db, b.log, &b.beside)
+		b.joins.shared(b.besideCtx, b.db, b.log, &b.beside)
 	}
-	s.hooks = newHooks(s, c.lease)
-	s.runs = newDispatcher(beside, s, c.parallel)
-	if c.metrics {
-		s.metrics = newMetrics(s)
-	}
-	s.description = sync.OnceValues(s.describe)
-	s.handler = s.routes()
-	if err := s.begin(ctx, beside); err != nil {
-		stop()
-		s.closeStores()
-		return nil, fmt.Errorf("server: %w", err)
+	s.assemble(access, &c)
+	if err := s.begin(ctx, b.besideCtx); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("server: %w", errors.Join(err, s.closeStores()))
 	}
 	return s, nil
+}
+
+// assemble makes the parts of the server and has each answer its routes.
+func (s *Server) assemble(access *access, c *config) {
+	b := s.base
+	s.hooks = newHooks(b, c)
+	s.dispatcher = newDispatcher(b.besideCtx, b, c.parallel)
+	if c.metrics {
+		b.metrics = newMetrics(b, s.dispatcher)
+	}
+	threads := &threads{base: b, access: access, dispatcher: s.dispatcher}
+	states := &states{base: b, access: access, threads: threads}
+	threads.states = states
+	s.dispatcher.states = states
+	s.dispatcher.executor = &executor{base: b, states: states, threads: threads, hooks: s.hooks, draining: s.dispatcher.draining}
+	assistants := &assistants{base: b, access: access, dispatcher: s.dispatcher, threads: threads}
+	runs := &runs{base: b, access: access, assistants: assistants, dispatcher: s.dispatcher, hooks: s.hooks, states: states, threads: threads}
+	commands := &commands{base: b, access: access, runs: runs, states: states}
+	followers := &followers{base: b, access: access, commands: commands, states: states}
+	s.threads = threads
+	s.items = &items{base: b, access: access}
+	s.crons = &crons{base: b, access: access, assistants: assistants, dispatcher: s.dispatcher, runs: runs}
+	s.sleepers = &sleepers{base: b, access: access, dispatcher: s.dispatcher}
+	s.instances = newInstances(b, s.dispatcher, c.silence)
+	s.assistants = assistants
+	s.routes = slices.Concat(
+		assistants.routes(), threads.routes(), states.routes(), s.sleepers.routes(), commands.routes(), followers.routes(), runs.routes(), s.crons.routes(), s.items.routes(),
+		protocols(turns{assistants, runs}),
+	)
+	if b.dialogue != nil {
+		s.routes = append(s.routes, (&conversations{base: b, access: access, dispatcher: s.dispatcher, runs: runs, threads: threads}).routes()...)
+	}
+	meta := &meta{base: b, dispatcher: s.dispatcher}
+	s.routes = append(s.routes, meta.routes()...)
+	meta.description = sync.OnceValues(func() ([]byte, error) { return describe(c.version, len(access.authenticators) > 0, s.routes) })
+	s.handler = newGate(access, c).handler(s.routes, !c.noStudio)
 }
 
 // open opens what the caller didn't give.
@@ -331,17 +355,17 @@ func beside(path, what string) string {
 // begin makes the assistants of the graphs, takes up what another server left and
 // starts what runs beside requests.
 func (s *Server) begin(ctx, beside context.Context) error {
-	if err := s.systemAssistants(ctx); err != nil {
+	if err := s.assistants.systemAssistants(ctx); err != nil {
 		return err
 	}
 	if err := s.db.Beat(ctx, s.instance); err != nil {
 		return err
 	}
-	if err := s.look(ctx); err != nil {
+	if err := s.instances.look(ctx); err != nil {
 		return err
 	}
 	s.beside.Go(func() { s.tick(beside) })
-	s.beside.Go(func() { s.live(beside) })
+	s.beside.Go(func() { s.instances.live(beside) })
 	s.beside.Go(func() { s.hooks.work(beside) })
 	if s.db.Shared() {
 		s.beside.Go(func() { s.feeds.watch(beside) })
@@ -364,13 +388,13 @@ func (s *Server) tick(ctx context.Context) {
 		s.streams.sweep(time.Now())
 		s.feeds.sweep(time.Now())
 		s.joins.sweep(time.Now())
-		due := []func(context.Context) error{s.startCrons, s.startDue, s.removeExpired}
-		if s.runs.stopping() {
+		due := []func(context.Context) error{s.crons.startCrons, s.sleepers.startDue, s.threads.removeExpired}
+		if s.dispatcher.stopping() {
 			due = nil // it is for those who can run what comes of it
 		}
 		if time.Since(swept) >= sweepEvery {
 			swept = time.Now()
-			due = append(due, s.sweepStore)
+			due = append(due, s.items.sweepStore)
 		}
 		for _, do := range due {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
@@ -384,11 +408,6 @@ func (s *Server) tick(ctx context.Context) {
 // what the database doesn't need any more given back.
 const sweepEvery = time.Minute
 
-func (s *Server) sweepStore(ctx context.Context) error {
-	_, err := s.memory.Sweep(ctx)
-	return errors.Join(err, s.db.GiveBack(ctx))
-}
-
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
@@ -398,23 +417,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // off, so that their clients come back to where the runs go on. Other requests are
 // still answered.
 func (s *Server) Drain(ctx context.Context) {
-	s.runs.drain(ctx)
-	_ = s.leave(ctx) // or else Close tells
+	s.dispatcher.drain(ctx)
+	_ = s.instances.leave(ctx) // or else Close tells
 	s.streams.end()
 	s.feeds.end()
 	s.joins.end()
-}
-
-// leave gives the runs of this server to others, however little time is left for
-// the rest.
-func (s *Server) leave(ctx context.Context) error {
-	s.stopBeat()
-	s.beating.Lock()
-	defer s.beating.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	_, err := s.db.Leave(ctx, s.instance)
-	return err
 }
 
 // Close ends the server, after [Server.Drain]. Requests should have ended before,
@@ -427,7 +434,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.lastCalls(ctx)
 	s.stop()
 	s.beside.Wait()
-	return errors.Join(s.leave(ctx), s.closeStores())
+	return errors.Join(s.instances.leave(ctx), s.closeStores())
 }
 
 // lastCalls has webhooks called that are due, for a moment: the next server makes

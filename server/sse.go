@@ -15,7 +15,7 @@ import (
 )
 
 // streamRun starts a run and sends what happens in it.
-func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) streamRun(w http.ResponseWriter, r *http.Request) error {
 	thread, b, err := s.runOf(r)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) error {
 
 // joinStream sends what happens in a run from now on, or from an event on that
 // the client names.
-func (s *Server) joinStream(w http.ResponseWriter, r *http.Request) error {
+func (s *runs) joinStream(w http.ResponseWriter, r *http.Request) error {
 	run, err := s.findRun(r)
 	if err != nil {
 		return err
@@ -60,10 +60,10 @@ func (s *Server) joinStream(w http.ResponseWriter, r *http.Request) error {
 
 // attend serves a client of a run. If the client leaves before the end, however that
 // is noticed, the run is cancelled where it asked for that.
-func (s *Server) attend(r *http.Request, run *db.Run, cancel bool, serve func() error) error {
+func (s *runs) attend(r *http.Request, run *db.Run, cancel bool, serve func() error) error {
 	err := serve()
 	if err != nil && cancel {
-		err = errors.Join(err, s.runs.cancel(background(r), run, stopInterrupt, false))
+		err = errors.Join(err, s.dispatcher.cancel(background(r), run, stopInterrupt, false))
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func listed(r *http.Request, name string) ([]string, error) {
 }
 
 // serveLog sends a run's events from an ID on; -1 means from now on.
-func (s *Server) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, modes []string) error {
+func (s *runs) serveLog(w http.ResponseWriter, r *http.Request, run *db.Run, from int, modes []string) error {
 	log, err := s.logOf(r.Context(), run)
 	if err != nil {
 		return err

@@ -49,8 +49,29 @@ type interruptValue struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
+// threads answers what is asked of conversations, but for their states.
+type threads struct {
+	*base
+	access     *access
+	dispatcher *dispatcher
+	states     *states
+}
+
+func (s *threads) routes() []route {
+	return []route{
+		{"POST /threads", "createThread", rule{resource: Threads, verb: Create, how: byHandler}, s.createThread},
+		{"POST /threads/search", "searchThreads", rule{resource: Threads, verb: Search, how: byHandler}, s.searchThreads},
+		{"POST /threads/count", "countThreads", rule{resource: Threads, verb: Search, how: byHandler}, s.countThreads},
+		{"POST /threads/prune", "pruneThreads", rule{resource: Threads, verb: Delete, how: byHandler}, s.pruneThreads},
+		{"GET /threads/{thread}", "getThread", rule{resource: Threads, verb: Read}, s.getThread},
+		{"PATCH /threads/{thread}", "patchThread", rule{resource: Threads, verb: Update, how: byHandler}, s.patchThread},
+		{"DELETE /threads/{thread}", "deleteThread", rule{resource: Threads, verb: Delete}, s.deleteThread},
+		{"POST /threads/{thread}/copy", "copyThread", rule{resource: Threads, verb: Create, how: byHandler}, s.copyThread},
+	}
+}
+
 // view returns a thread with its state, which whole asks for.
-func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadView, error) {
+func (s *threads) view(ctx context.Context, t *db.Thread, whole bool) (*threadView, error) {
 	v := &threadView{
 		ID: t.ID, CreatedAt: instant(t.CreatedAt), UpdatedAt: instant(t.UpdatedAt), ChangedAt: instant(t.ChangedAt), Metadata: t.Metadata, Status: t.Status,
 		Config: t.Config, Error: t.Error, Interrupts: map[string][]interruptValue{}, Values: json.RawMessage("null"),
@@ -88,7 +109,7 @@ func (s *Server) view(ctx context.Context, t *db.Thread, whole bool) (*threadVie
 // unreadable returns what to show of a thread whose state can't be read, though the
 // database answers: one such thread must not keep others from being listed. It is
 // nil for other errors.
-func (s *Server) unreadable(ctx context.Context, t *db.Thread, err error) *db.RunError {
+func (s *threads) unreadable(ctx context.Context, t *db.Thread, err error) *db.RunError {
 	if err == nil || ctx.Err() != nil || db.Outage(err) {
 		return nil
 	}
@@ -126,17 +147,17 @@ func questionsOf(t graph.TaskState) []interruptValue {
 }
 
 // on returns a thread of a graph.
-func (s *Server) on(g *served, thread string) *graph.Thread[json.RawMessage] {
+func (s *base) on(g *served, thread string) *graph.Thread[json.RawMessage] {
 	return g.Thread(thread, graph.WithCheckpointer(s.store), memory.Use(s.memory))
 }
 
 // graphOf returns the graph that a thread's runs were of; nil if it has had none
 // or the graph isn't served any more.
-func (s *Server) graphOf(t *db.Thread) *served {
+func (s *base) graphOf(t *db.Thread) *served {
 	return s.graphs[textOf(objectOf(t.Metadata)["graph_id"])]
 }
 
-func (s *Server) thread(ctx context.Context, id string) (*db.Thread, error) {
+func (s *base) thread(ctx context.Context, id string) (*db.Thread, error) {
 	t, err := s.db.Thread(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, notFound("Thread with ID %s not found", id)
@@ -145,7 +166,7 @@ func (s *Server) thread(ctx context.Context, id string) (*db.Thread, error) {
 }
 
 // threadOf returns the thread in the path.
-func (s *Server) threadOf(r *http.Request) (*db.Thread, error) {
+func (s *base) threadOf(r *http.Request) (*db.Thread, error) {
 	id, err := pathID(r, "thread")
 	if err != nil {
 		return nil, err
@@ -214,7 +235,7 @@ type superstep struct {
 	} `json:"updates"`
 }
 
-func (s *Server) createThread(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
 	var b threadBody
 	if err := read(r, &b); err != nil {
 		return err
@@ -242,7 +263,7 @@ func (s *Server) createThread(w http.ResponseWriter, r *http.Request) error {
 	}
 	var mine Filter
 	var err error
-	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
+	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, b.Metadata); err != nil {
 		return err
 	}
 	if err := within(mine, b.Metadata.raw()); err != nil {
@@ -290,14 +311,14 @@ func newThread(id string, metadata object) *db.Thread {
 }
 
 // seed gives a new thread a history.
-func (s *Server) seed(ctx context.Context, t *db.Thread, steps []superstep) error {
+func (s *threads) seed(ctx context.Context, t *db.Thread, steps []superstep) error {
 	g := s.graphOf(t)
 	for i, step := range steps {
 		if i+1 < len(steps) && as(step, inputNode) && as(steps[i+1], graph.Start) {
 			continue // LangGraph's clients give an input twice: that is where it is taken in
 		}
 		for _, u := range step.Updates {
-			if err := s.edit(ctx, g, t.ID, u.Values, u.Command, u.AsNode, nil); err != nil {
+			if err := s.states.edit(ctx, g, t.ID, u.Values, u.Command, u.AsNode, nil); err != nil {
 				return err
 			}
 		}
@@ -310,7 +331,7 @@ func as(step superstep, node string) bool {
 	return len(step.Updates) == 1 && step.Updates[0].AsNode == node
 }
 
-func (s *Server) getThread(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) getThread(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -322,7 +343,7 @@ func (s *Server) getThread(w http.ResponseWriter, r *http.Request) error {
 	return write(w, v)
 }
 
-func (s *Server) patchThread(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) patchThread(w http.ResponseWriter, r *http.Request) error {
 	var b threadBody
 	if err := read(r, &b); err != nil {
 		return err
@@ -332,7 +353,7 @@ func (s *Server) patchThread(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var mine Filter
-	if b.Metadata, mine, err = s.stamp(r.Context(), &Action{Resource: Threads, Verb: Update, ID: id}, b.Metadata); err != nil {
+	if b.Metadata, mine, err = s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Update, ID: id}, b.Metadata); err != nil {
 		return err
 	}
 	t, err := s.db.UpdateThread(r.Context(), id, func(t *db.Thread) error {
@@ -367,7 +388,7 @@ func (s *Server) patchThread(w http.ResponseWriter, r *http.Request) error {
 	return write(w, v)
 }
 
-func (s *Server) deleteThread(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) deleteThread(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -381,7 +402,7 @@ func (s *Server) deleteThread(w http.ResponseWriter, r *http.Request) error {
 
 // removeThread stops what runs on a thread, and removes it with all it has. For
 // others it is gone at once.
-func (s *Server) removeThread(ctx context.Context, id string) error {
+func (s *threads) removeThread(ctx context.Context, id string) error {
 	until, err := s.db.RemoveThread(ctx, id, now(), time.Time{})
 	if err != nil {
 		return err
@@ -394,8 +415,8 @@ func (s *Server) removeThread(ctx context.Context, id string) error {
 }
 
 // eraseThread removes a thread that is this server's to remove until some time.
-func (s *Server) eraseThread(ctx context.Context, id string, until time.Time) error {
-	if err := s.runs.cancelAll(ctx, id, stopRemoved); err != nil {
+func (s *threads) eraseThread(ctx context.Context, id string, until time.Time) error {
+	if err := s.dispatcher.cancelAll(ctx, id, stopRemoved); err != nil {
 		return err
 	}
 	if time.Until(until) < db.RemoveWithin/2 {
@@ -415,7 +436,7 @@ func (s *Server) eraseThread(ctx context.Context, id string, until time.Time) er
 	return s.db.DeleteThread(ctx, id)
 }
 
-func (s *Server) removeExpired(ctx context.Context) error {
+func (s *threads) removeExpired(ctx context.Context) error {
 	ids, err := s.db.ExpiredThreads(ctx, time.Now(), 100)
 	if err != nil {
 		return err
@@ -438,7 +459,7 @@ type threadSearch struct {
 	Extract  map[string]string `json:"extract"`
 }
 
-func (s *Server) findThreads(r *http.Request, b *budget) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
+func (s *threads) findThreads(r *http.Request, b *budget) (q threadSearch, p db.Page, found []*db.Thread, total int, err error) {
 	if err = read(r, &q); err != nil {
 		return
 	}
@@ -461,7 +482,7 @@ func (s *Server) findThreads(r *http.Request, b *budget) (q threadSearch, p db.P
 	if err != nil {
 		return q, p, nil, 0, err
 	}
-	mine, err := s.ask(r.Context(), &Action{Resource: Threads, Verb: Search})
+	mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Search})
 	if err != nil {
 		return q, p, nil, 0, err
 	}
@@ -484,7 +505,7 @@ func (s *Server) findThreads(r *http.Request, b *budget) (q threadSearch, p db.P
 	return q, p, found, total, b.or(err)
 }
 
-func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	b, done := s.budget(r)
 	defer done()
 	q, p, found, total, err := s.findThreads(r, b)
@@ -515,7 +536,7 @@ func (s *Server) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	return writeSelected(w, views, q.Select)
 }
 
-func (s *Server) countThreads(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) countThreads(w http.ResponseWriter, r *http.Request) error {
 	b, done := s.budget(r)
 	defer done()
 	_, _, _, total, err := s.findThreads(r, b)
@@ -525,7 +546,7 @@ func (s *Server) countThreads(w http.ResponseWriter, r *http.Request) error {
 	return write(w, total)
 }
 
-func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		ThreadIDs []string `json:"thread_ids"`
 		Strategy  string   `json:"strategy"`
@@ -539,7 +560,7 @@ func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 	if err := s.checkList("thread_ids", len(b.ThreadIDs)); err != nil {
 		return err
 	}
-	mine, err := s.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
+	mine, err := s.access.ask(r.Context(), &Action{Resource: Threads, Verb: Delete})
 	if err != nil {
 		return err
 	}
@@ -580,18 +601,18 @@ func (s *Server) pruneThreads(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]int{"pruned_count": pruned})
 }
 
-func (s *Server) copyThread(w http.ResponseWriter, r *http.Request) error {
+func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
 	}
 	id := uuid.Must(uuid.NewV7()).String()
-	if err := s.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); isNotFound(err) {
+	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Read, ID: t.ID}, t, nil); isNotFound(err) {
 		return conflict("Thread with ID %s cannot be copied", t.ID)
 	} else if err != nil {
 		return err
 	}
-	metadata, mine, err := s.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
+	metadata, mine, err := s.access.stamp(r.Context(), &Action{Resource: Threads, Verb: Create, ID: id}, objectOf(t.Metadata).with(object{"thread_id": jsonText(id)}))
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,17 @@ import (
 )
 
 // turns is the server as protocols of conversations need it.
-type turns struct{ s *Server }
+type turns struct {
+	*assistants
+	runs *runs
+}
 
 // hello is an input that graphs with messages take.
 var hello = json.RawMessage(`{"messages":[{"type":"human","content":"hello"}]}`)
 
 func (t turns) Read(r *http.Request, v any) error { return read(r, v) }
 
-func (s *Server) assistantToTalkTo(a *db.Assistant, g *served) turn.Assistant {
+func (s *assistants) assistantToTalkTo(a *db.Assistant, g *served) turn.Assistant {
 	out := turn.Assistant{ID: a.ID, Name: a.ID, Created: a.CreatedAt, Takes: func(input json.RawMessage) error {
 		if err := g.CheckJSON(graph.JSONInput, input); err != nil {
 			return invalid("%s", plainly(err))
@@ -37,45 +40,43 @@ func (s *Server) assistantToTalkTo(a *db.Assistant, g *served) turn.Assistant {
 }
 
 func (t turns) Assistants(ctx context.Context) ([]turn.Assistant, error) {
-	s := t.s
-	mine, err := s.ask(ctx, &Action{Resource: Assistants, Verb: Search})
+	mine, err := t.access.ask(ctx, &Action{Resource: Assistants, Verb: Search})
 	if err != nil {
 		return nil, err
 	}
 	talks := map[string]bool{}
-	for _, name := range s.names {
-		talks[name] = s.graphs[name].CheckJSON(graph.JSONInput, hello) == nil
+	for _, name := range t.names {
+		talks[name] = t.graphs[name].CheckJSON(graph.JSONInput, hello) == nil
 	}
-	found, _, err := s.db.Assistants(ctx, "", "created", db.Page{Limit: maxPage, Ascending: true}, func(a *db.Assistant) bool {
+	found, _, err := t.db.Assistants(ctx, "", "created", db.Page{Limit: maxPage, Ascending: true}, func(a *db.Assistant) bool {
 		return talks[a.GraphID] && seesAssistant(mine, Search, a)
 	})
 	var out []turn.Assistant
 	for _, a := range found {
-		out = append(out, s.assistantToTalkTo(a, s.graphs[a.GraphID]))
+		out = append(out, t.assistantToTalkTo(a, t.graphs[a.GraphID]))
 	}
 	return out, err
 }
 
 func (t turns) Assistant(ctx context.Context, name string) (*turn.Assistant, error) {
-	a, g, err := t.s.usable(ctx, name)
+	a, g, err := t.usable(ctx, name)
 	if isNotFound(err) {
 		return nil, &turn.Fault{Status: http.StatusNotFound, Code: turn.CodeNoAssistant, Param: "model", Text: fmt.Sprintf("The model %.80q does not exist: a model is a graph by its name, or an assistant by its ID; GET /v1/models lists those that take messages.", name)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := t.s.assistantToTalkTo(a, g)
+	out := t.assistantToTalkTo(a, g)
 	return &out, nil
 }
 
 func (t turns) Thread(ctx context.Context, id string) (*turn.Thread, error) {
-	s := t.s
-	exists, err := s.askOf(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: id})
+	exists, err := t.access.askOf(ctx, &Action{Resource: Runs, Verb: CreateRun, ID: id})
 	if err != nil || !exists {
 		return nil, err
 	}
 	out := &turn.Thread{ID: id}
-	snap, _, err := s.newest(ctx, id)
+	snap, _, err := t.runs.states.newest(ctx, id)
 	if text, unfit := misfit(err); unfit {
 		return nil, conflict("%s", text)
 	}
@@ -85,7 +86,7 @@ func (t turns) Thread(ctx context.Context, id string) (*turn.Thread, error) {
 	if out.Values, err = wholeMessages(snap.OutputJSON()); err != nil {
 		return nil, err
 	}
-	asked, err := s.asked(ctx, id)
+	asked, err := t.runs.states.asked(ctx, id)
 	for _, q := range asked {
 		out.Questions = append(out.Questions, questionOf(interruptOf(q)))
 	}
@@ -97,7 +98,7 @@ func questionOf(v interruptValue) turn.Question {
 }
 
 func (t turns) ThreadOf(ctx context.Context, id string) (*turn.Thread, bool, error) {
-	run, err := t.s.db.Run(ctx, id)
+	run, err := t.db.Run(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -111,21 +112,23 @@ func (t turns) ThreadOf(ctx context.Context, id string) (*turn.Thread, bool, err
 		}
 		return nil, false, err
 	}
-	newest, err := t.s.db.Runs(ctx, run.ThreadID, "", db.Page{Limit: 1})
+	newest, err := t.db.Runs(ctx, run.ThreadID, "", db.Page{Limit: 1})
 	return out, len(newest) > 0 && newest[0].ID == id, err
 }
 
-func (t turns) Explain(r *http.Request, err error) *turn.Fault {
+func (t turns) Explain(r *http.Request, err error) *turn.Fault { return t.tell(r, err) }
+
+// tell is explain for any protocol.
+func (s *base) tell(r *http.Request, err error) *turn.Fault {
 	if f, ok := errors.AsType[*turn.Fault](err); ok {
 		return &turn.Fault{Status: f.Status, Code: f.Code, Param: f.Param, Text: printable(f.Text)}
 	}
-	f := t.s.explain(r, err)
+	f := s.explain(r, err)
 	return &turn.Fault{Status: f.status, Text: printable(f.text)}
 }
 
 func (t turns) Start(r *http.Request, ask turn.Request) (turn.Run, error) {
-	s := t.s
-	if s.runs.stopping() {
+	if t.dispatcher.stopping() {
 		return nil, errEnding
 	}
 	b := &runBody{
@@ -138,7 +141,7 @@ func (t turns) Start(r *http.Request, ask turn.Request) (turn.Run, error) {
 	if ask.Answers != nil {
 		b.Command, b.Input = &command{Resume: optional{object(ask.Answers).raw()}}, nil
 	}
-	run, err := s.start(r, ask.Thread, b)
+	run, err := t.runs.start(r, ask.Thread, b)
 	if f, ok := errors.AsType[*fault](err); ok && f.text == busyText {
 		return nil, &turn.Fault{Status: http.StatusConflict, Code: turn.CodeBusy, Text: "Another run works on the thread: try again when it has ended, or stop it."}
 	}
@@ -146,16 +149,16 @@ func (t turns) Start(r *http.Request, ask turn.Request) (turn.Run, error) {
 		return nil, err
 	}
 	if ask.Thread != "" && ask.Keep > 0 {
-		_, err := s.db.UpdateThread(background(r), run.ThreadID, func(t *db.Thread) error {
+		_, err := t.db.UpdateThread(background(r), run.ThreadID, func(t *db.Thread) error {
 			keep := ttl{set: true, minutes: ask.Keep.Minutes()}
 			keep.apply(t, now())
 			return nil
 		})
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
-			return nil, errors.Join(err, s.runs.cancel(background(r), run, stopInterrupt, false))
+			return nil, errors.Join(err, t.dispatcher.cancel(background(r), run, stopInterrupt, false))
 		}
 	}
-	return &turnRun{s: s, run: run, stays: ask.Thread != ""}, nil
+	return &turnRun{runs: t.runs, run: run, stays: ask.Thread != ""}, nil
 }
 
 // errEnding is for a run that another server, or the next one, is to be asked for.
@@ -163,7 +166,7 @@ var errEnding = &fault{http.StatusServiceUnavailable, "The server is closing: tr
 
 // turnRun is a run as protocols of conversations follow it.
 type turnRun struct {
-	s     *Server
+	runs  *runs
 	run   *db.Run
 	stays bool
 	log   *runLog
@@ -180,7 +183,7 @@ func (t *turnRun) Thread() string {
 
 func (t *turnRun) Events(ctx context.Context, beat func() error) iter.Seq2[turn.Event, error] {
 	return func(yield func(turn.Event, error) bool) {
-		log, err := t.s.logOf(ctx, t.run)
+		log, err := t.runs.logOf(ctx, t.run)
 		if t.log = log; err != nil {
 			yield(nil, err)
 			return
@@ -222,7 +225,7 @@ func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 	if t.log != nil {
 		<-t.log.ended()
 	}
-	run, err := t.s.db.Run(ctx, t.run.ID)
+	run, err := t.runs.db.Run(ctx, t.run.ID)
 	if err != nil && !errors.Is(err, db.ErrNotFound) { // it went with its thread
 		return nil, err
 	}
@@ -240,7 +243,7 @@ func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 	if run.Error != nil {
 		end.Failure = &turn.Failure{Type: run.Error.Error, Text: run.Error.Message}
 	}
-	snap, _, err := t.s.newest(ctx, run.ThreadID)
+	snap, _, err := t.runs.states.newest(ctx, run.ThreadID)
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) || snap == nil {
 		return end, err
 	}
@@ -255,5 +258,5 @@ func (t *turnRun) End(ctx context.Context) (*turn.End, error) {
 }
 
 func (t *turnRun) Cancel(ctx context.Context) error {
-	return t.s.runs.cancel(context.WithoutCancel(ctx), t.run, stopInterrupt, false)
+	return t.runs.dispatcher.cancel(context.WithoutCancel(ctx), t.run, stopInterrupt, false)
 }

@@ -31,7 +31,7 @@ const (
 // nothing is encoded; who comes while one works is told what it has come to, and
 // sees the rest in the thread's state and history.
 type live struct {
-	s     *Server
+	base  *base
 	run   *db.Run
 	line  line   // nil if nobody is told
 	graph string // by which clients know it
@@ -46,13 +46,13 @@ type live struct {
 }
 
 // follow prepares to tell of a run.
-func (s *Server) follow(ctx context.Context, run *db.Run, b *runBody) (*live, error) {
+func (s *executor) follow(ctx context.Context, run *db.Run, b *runBody) (*live, error) {
 	l := &live{
-		s: s, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
+		base: s.base, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
 		states: map[string]json.RawMessage{},
 	}
 	var err error
-	l.line, err = s.feeds.line(ctx, s, run, b.V2 != nil, run.Attempt == 1)
+	l.line, err = s.feeds.line(ctx, s.base, run, b.V2 != nil, run.Attempt == 1)
 	return l, err
 }
 
@@ -88,7 +88,7 @@ func (l *live) begin(ctx context.Context, g *served, b *runBody) error {
 	}
 	l.graph = g.name
 	if isNull(b.Input) && b.Checkpoint == nil {
-		snap, err := l.s.on(g, l.run.ThreadID).State(ctx)
+		snap, err := l.base.on(g, l.run.ThreadID).State(ctx)
 		if err == nil {
 			for _, t := range snap.Tasks {
 				if t.Status != "done" {
@@ -368,9 +368,9 @@ func (e *ending) leave()       {}
 // end returns what is to be told of what the run has come to, once that is noted,
 // and what comes before it is stored.
 func (l *live) end(ctx context.Context, status string, snap *snapshot, failure *db.RunError) (*ending, error) {
-	e := &ending{feeds: l.s.feeds, always: l.line != nil}
+	e := &ending{feeds: l.base.feeds, always: l.line != nil}
 	if l.line == nil {
-		if followed, err := l.s.feeds.followed(ctx, l.run.ThreadID); err != nil || !followed {
+		if followed, err := l.base.feeds.followed(ctx, l.run.ThreadID); err != nil || !followed {
 			return e, err
 		}
 	} else if err := l.line.flush(); err != nil {

@@ -284,14 +284,14 @@ type line interface {
 // line returns where a run tells of itself: always, or only if somebody follows.
 // It is nil if nobody is to be told. Start says that the run is to be told of from
 // its beginning on.
-func (f *feeds) line(ctx context.Context, s *Server, run *db.Run, always, start bool) (line, error) {
+func (f *feeds) line(ctx context.Context, b *base, run *db.Run, always, start bool) (line, error) {
 	if f.db != nil {
 		if !always {
 			if followed, err := f.followed(ctx, run.ThreadID); err != nil || !followed {
 				return nil, err
 			}
 		}
-		return newStoredLine(ctx, f, s, run, start), nil
+		return newStoredLine(ctx, f, b, run, start), nil
 	}
 	one := f.find(run.ThreadID)
 	if one == nil && always {
@@ -324,9 +324,9 @@ type storedLine struct {
 	of   string // what is told of with the next event
 }
 
-func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run, start bool) *storedLine {
+func newStoredLine(ctx context.Context, f *feeds, b *base, run *db.Run, start bool) *storedLine {
 	store := func(ctx context.Context, some []told) error {
-		err := f.db.AddFeed(ctx, run.ThreadID, f.kind, run.ID, s.instance, true, stored(some))
+		err := f.db.AddFeed(ctx, run.ThreadID, f.kind, run.ID, b.instance, true, stored(some))
 		if err == nil {
 			f.news(run.ThreadID)
 		}
@@ -336,7 +336,7 @@ func newStoredLine(ctx context.Context, f *feeds, s *Server, run *db.Run, start 
 		if errors.Is(err, db.ErrTaken) || errors.Is(err, db.ErrNotFound) {
 			return // another instance tells of it now, or it was removed
 		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", run.ID), slog.Any("error", err))
+		b.log.LogAttrs(ctx, slog.LevelWarn, "server: what a run tells could not be stored", slog.String("run", run.ID), slog.Any("error", err))
 	}
 	l := &storedLine{feeds: f, run: run, events: newBatcher(ctx, maxTold, store, gaveUp)}
 	if start {
@@ -412,7 +412,7 @@ func (l *storedLine) leave() { _ = l.events.close() } // which has said what is 
 type lateLine struct {
 	ctx   context.Context
 	feeds *feeds
-	s     *Server
+	base  *base
 	run   *db.Run
 
 	line   line
@@ -420,8 +420,8 @@ type lateLine struct {
 }
 
 // late returns a line for those who follow, and who come later.
-func (f *feeds) late(ctx context.Context, s *Server, run *db.Run) *lateLine {
-	return &lateLine{ctx: ctx, feeds: f, s: s, run: run}
+func (f *feeds) late(ctx context.Context, b *base, run *db.Run) *lateLine {
+	return &lateLine{ctx: ctx, feeds: f, base: b, run: run}
 }
 
 func (l *lateLine) tell(ev told) {
@@ -429,8 +429,8 @@ func (l *lateLine) tell(ev told) {
 		start := l.looked.IsZero() && l.run.Attempt == 1
 		l.looked = time.Now()
 		var err error
-		if l.line, err = l.feeds.line(l.ctx, l.s, l.run, false, start); err != nil {
-			l.s.log.LogAttrs(l.ctx, slog.LevelWarn, "server: who follows a thread could not be read", slog.String("thread", l.run.ThreadID), slog.Any("error", err))
+		if l.line, err = l.feeds.line(l.ctx, l.base, l.run, false, start); err != nil {
+			l.base.log.LogAttrs(l.ctx, slog.LevelWarn, "server: who follows a thread could not be read", slog.String("thread", l.run.ThreadID), slog.Any("error", err))
 		}
 	}
 	if l.line != nil {

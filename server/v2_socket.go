@@ -20,7 +20,7 @@ const (
 // socket is a connection over which a client sends commands to a thread and gets
 // its events.
 type socket struct {
-	s    *Server
+	s    *followers
 	conn *websocket.Conn
 	rd   *reader
 
@@ -34,7 +34,7 @@ type socket struct {
 
 // socket serves a WebSocket. The thread need not exist yet. Which pages
 // may open it was decided before, as for the rest of the server.
-func (s *Server) socket(w http.ResponseWriter, r *http.Request) error {
+func (s *followers) socket(w http.ResponseWriter, r *http.Request) error {
 	thread, err := pathID(r, "thread")
 	if err != nil {
 		return err
@@ -191,8 +191,8 @@ func (c *socket) next(ctx context.Context, r *http.Request) ([]byte, error) {
 
 // carryOut has a command carried out, if the user may by now.
 func (c *socket) carryOut(r *http.Request, cmd *v2Command, obey func(*http.Request, string, *v2Command) (any, error)) *v2Answer {
-	return c.s.carryOut(r, c.rd.thread, cmd, func(r *http.Request, thread string, cmd *v2Command) (any, error) {
-		if err := c.s.askCommand(r.Context(), thread); err != nil {
+	return c.s.commands.carryOut(r, c.rd.thread, cmd, func(r *http.Request, thread string, cmd *v2Command) (any, error) {
+		if err := c.s.commands.askCommand(r.Context(), thread); err != nil {
 			return nil, err
 		}
 		return obey(r, thread, cmd)
@@ -202,7 +202,7 @@ func (c *socket) carryOut(r *http.Request, cmd *v2Command, obey func(*http.Reque
 // obey carries out a command that is of the connection or of the thread.
 func (c *socket) obey(r *http.Request, thread string, cmd *v2Command) (any, error) {
 	if cmd.Method != "subscription.unsubscribe" {
-		return c.s.obey(r, thread, cmd)
+		return c.s.commands.obey(r, thread, cmd)
 	}
 	var p struct {
 		ID string `json:"subscription_id"`

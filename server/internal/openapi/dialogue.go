@@ -13,43 +13,43 @@ func conversations() map[string]operation {
 	layout := parameter{"layout", oneOf("Adds where things are, from top to bottom or from left to right.", "TB", "LR"), "TB"}
 	button := example{"button", `{"user_id": "` + ExampleUser + `", "commands": [{"type": "cancel_flow"}], "message_id": "m-2", "language": "en", "channel": "web"}`}
 	return map[string]operation{
-		"POST /chat": {
-			id: "chat", fails: fails, summary: "Say something to the assistant, and get the reply",
+		"chat": {
+			fails: fails, summary: "Say something to the assistant, and get the reply",
 			about: "A message that is sent again with the same message_id gets the reply that it got. 503 with the header Retry-After means that it may be sent again.",
 			in:    required("ChatBody", "user_id"), inputs: []example{{"message", `{"user_id": "` + ExampleUser + `", "message": "hello"}`}, button}, out: answer{schema: ref("ChatReply", "")},
 		},
-		"POST /chat/{user_id}": {
-			id: "chatAs", fails: fails, summary: "The same, with the user in the path",
+		"chatAs": {
+			fails: fails, summary: "The same, with the user in the path",
 			in: ref("ChatBody", ""), inputs: one(`{"message": "hello"}`), out: answer{schema: ref("ChatReply", "")},
 		},
-		"POST /chat/{user_id}/stream": {
-			id: "streamChat", fails: fails[:1], summary: "Say something, and follow the turn to the reply",
+		"streamChat": {
+			fails: fails[:1], summary: "Say something, and follow the turn to the reply",
 			about: "Each event is an object with a type: start; node, action, validator and model with a name and a status (started, completed, failed); token with a piece of the reply as content; at the end done, with what POST /chat answers, or error with status and detail. The turn goes on when the client leaves.",
 			in:    ref("ChatBody", ""), inputs: one(`{"message": "hello"}`), out: answer{about: "The events, to the end of the turn.", media: mediaSSE},
 		},
-		"GET /state/{user_id}":    {id: "getConversation", summary: "Show a conversation, with sensitive values masked", out: answer{schema: ref("Conversation", "")}},
-		"DELETE /state/{user_id}": {id: "deleteConversation", summary: "Stop what goes on in a conversation, and remove it", out: answer{status: http.StatusNoContent, about: "It is gone."}},
-		"GET /assistants/{assistant}/flows": {
-			id: "listFlows", summary: "List and draw the flows of the assistant, with the calls between them", query: []parameter{layout}, out: answer{schema: ref("Flows", "")},
+		"getConversation":    {summary: "Show a conversation, with sensitive values masked", out: answer{schema: ref("Conversation", "")}},
+		"deleteConversation": {summary: "Stop what goes on in a conversation, and remove it", out: answer{status: http.StatusNoContent, about: "It is gone."}},
+		"listFlows": {
+			summary: "List and draw the flows of the assistant, with the calls between them", query: []parameter{layout}, out: answer{schema: ref("Flows", "")},
 		},
-		"GET /assistants/{assistant}/flows/{flow}": {
-			id: "drawFlow", summary: "Draw a flow", query: []parameter{layout, {"version", text("The version at which a conversation stands, if it is not the newest."), ""}}, out: answer{schema: ref("Drawing", "")},
+		"drawFlow": {
+			summary: "Draw a flow", query: []parameter{layout, {"version", text("The version at which a conversation stands, if it is not the newest."), ""}}, out: answer{schema: ref("Drawing", "")},
 		},
-		"GET /threads/{thread}/turns": {
-			id: "listTurns", fails: []int{http.StatusConflict}, summary: "Say why a conversation went as it did, turn by turn",
+		"listTurns": {
+			fails: []int{http.StatusConflict}, summary: "Say why a conversation went as it did, turn by turn",
 			about: "What was said, which commands that was taken for and who gave them, steps, slots, actions, the reply, and where each flow stood then. Sensitive values are masked.",
 			query: []parameter{{"limit", whole("So many turns, the newest: 50, or up to 1000."), "20"}, {"before", whole("Those before this turn."), ""}},
 			out:   answer{schema: ref("Turns", "")},
 		},
-		"GET /threads/{thread}/test": {
-			id: "exportTest", fails: []int{http.StatusConflict}, summary: "Make a conversation a test of the assistant",
+		"exportTest": {
+			fails: []int{http.StatusConflict}, summary: "Make a conversation a test of the assistant",
 			about: "A file for superstep dialogue test, with stand-ins for sensitive values. Comments at its head say what is not told, and what does not hold.",
 			out:   answer{media: "application/yaml"},
 		},
-		"GET /health": {id: "health", open: true, summary: "Whether the server lives", out: answer{schema: record("",
+		"health": {summary: "Whether the server lives", out: answer{schema: record("",
 			member{"status!", text("healthy")}, member{"version!", text("")}, member{"timestamp!", at("")})}},
-		"GET /startup": {id: "startup", open: true, summary: "Whether the server has started", out: answer{schema: record("", member{"started!", yesno("")})}},
-		"GET /version": {id: "version", open: true, summary: "What the server runs", out: answer{schema: record("",
+		"startup": {summary: "Whether the server has started", out: answer{schema: record("", member{"started!", yesno("")})}},
+		"version": {summary: "What the server runs", out: answer{schema: record("",
 			member{"version!", text("Of Superstep.")}, member{"assistant!", text("The name of the program.")}, member{"graph!", text("By which clients of threads know it.")})}},
 	}
 }

@@ -1,12 +1,13 @@
 // Package openapi describes the server in OpenAPI 3.1. The description is made of
-// two tables: operations, which says what each request does, and schemas, which
-// says what bodies look like. Tests of package server compare both with what the
-// server does.
+// the routes of the server and two tables: operations, which says what each request
+// does, and schemas, which says what bodies look like. Tests of package server compare
+// both with what the server does.
 package openapi
 
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,9 +17,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// operation describes what the server does for one line of its table.
+// Route is a line of the server's table.
+type Route struct {
+	Pattern   string // of http.ServeMux, with a method
+	Operation string // its ID: generated clients name a function by it
+	Open      bool   // it needs no credentials
+}
+
+// operation describes what the server does for a route.
 type operation struct {
-	id      string // unique: generated clients name a function by it
+	route   Route
 	summary string
 	about   string // more, if there is more to say
 	query   []parameter
@@ -26,7 +34,6 @@ type operation struct {
 	in      *jsonschema.Schema
 	inputs  []example // of in
 	out     answer
-	open    bool  // it needs no credentials
 	fails   []int // statuses of errors besides those that follow from the rest, as failures says
 }
 
@@ -80,10 +87,14 @@ func places() map[string]parameter {
 	}
 }
 
-// JSON returns the description of a server of some version, with credentials if it
-// asks for them, and with the routes of a dialogue if it has one.
-func JSON(version string, credentials, dialogue bool) ([]byte, error) {
-	return json.Marshal(describe(version, credentials, dialogue))
+// JSON returns the description of a server of some version with its routes, and with
+// credentials if it asks for them. A route whose operation isn't described is an error.
+func JSON(version string, credentials bool, routes []Route) ([]byte, error) {
+	d, err := describe(version, credentials, routes)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(d)
 }
 
 // The parts of an OpenAPI document, as far as they are used here.
@@ -169,8 +180,8 @@ type (
 	}
 )
 
-// describe makes the description of the table of operations.
-func describe(version string, credentials, dialogue bool) document {
+// describe makes the description of a table of routes.
+func describe(version string, credentials bool, routes []Route) (document, error) {
 	d := document{
 		OpenAPI: "3.1.0",
 		Info: info{
@@ -199,21 +210,26 @@ func describe(version string, credentials, dialogue bool) document {
 		}
 		d.Security = []requirement{{"key": {}}, {"bearer": {}}}
 	}
-	all := operations()
+	all, talks := operations(), conversations()
 	maps.Copy(all, protocols())
-	if dialogue {
-		maps.Copy(all, conversations())
+	if slices.ContainsFunc(routes, func(r Route) bool { _, ok := talks[r.Operation]; return ok }) {
+		maps.Copy(all, talks)
 		maps.Copy(d.Components.Schemas, conversationSchemas())
 		d.Tags = append(d.Tags, tag{"dialogue", "Conversations with the assistant that the server speaks for. Errors are objects."})
 	}
-	for pattern, o := range all {
-		method, route, _ := strings.Cut(pattern, " ")
+	for _, r := range routes {
+		o, ok := all[r.Operation]
+		if !ok {
+			return document{}, fmt.Errorf("no operation %q describes %s", r.Operation, r.Pattern)
+		}
+		o.route = r
+		method, route, _ := strings.Cut(r.Pattern, " ")
 		if d.Paths[route] == nil {
 			d.Paths[route] = path{}
 		}
 		d.Paths[route][strings.ToLower(method)] = o.describe(route, credentials)
 	}
-	return d
+	return d, nil
 }
 
 // tagOf returns which group of operations a path belongs to.
@@ -265,7 +281,7 @@ func failure(about string) shownAnswer {
 func (o *operation) failures(route string, credentials bool) []int {
 	out := slices.Clone(o.fails)
 	named := strings.Contains(route, "{")
-	if credentials && !o.open {
+	if credentials && !o.route.Open {
 		out = append(out, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 	}
 	if named && !o.early() {
@@ -285,7 +301,7 @@ func (o *operation) failures(route string, credentials bool) []int {
 
 // early reports whether the thread need not exist yet.
 func (o *operation) early() bool {
-	return slices.Contains([]string{"command", "streamEvents", "streamThread", "openSocket", "chatAs", "streamChat"}, o.id)
+	return slices.Contains([]string{"command", "streamEvents", "streamThread", "openSocket", "chatAs", "streamChat"}, o.route.Operation)
 }
 
 func (a *answer) streams() bool {
@@ -293,7 +309,7 @@ func (a *answer) streams() bool {
 }
 
 func (o *operation) describe(route string, credentials bool) shownOperation {
-	out := shownOperation{ID: o.id, Tags: []string{tagOf(route)}, Summary: o.summary, Description: o.about}
+	out := shownOperation{ID: o.route.Operation, Tags: []string{tagOf(route)}, Summary: o.summary, Description: o.about}
 	add := func(where string, required bool, p parameter) {
 		out.Parameters = append(out.Parameters, shownParameter{
 			Name: p.name, In: where, Required: required, Description: p.schema.Description, Schema: bare(p.schema), Example: p.example,
@@ -326,7 +342,7 @@ func (o *operation) describe(route string, credentials bool) shownOperation {
 	for _, status := range o.failures(route, credentials) {
 		out.Responses[strconv.Itoa(status)] = shownAnswer{Ref: "#/components/responses/" + nameOf(status)}
 	}
-	if credentials && o.open {
+	if credentials && o.route.Open {
 		out.Security = &[]requirement{}
 	}
 	return out

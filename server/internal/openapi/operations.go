@@ -6,7 +6,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// operations are the lines of the server's table of routes.
+// operations are what the server does, by their IDs.
 func operations() map[string]operation {
 	none := answer{status: http.StatusNoContent, about: "It worked; there is no more to say."}
 	of := func(name string) answer { return answer{schema: ref(name, "")} }
@@ -41,78 +41,78 @@ func operations() map[string]operation {
 	crons := one(`{"assistant_id": "trip", "schedule": "0 9 * * 1-5", "timezone": "Europe/Berlin", "input": {"days": 2}, "metadata": {"team": "travel"}}`)
 
 	return map[string]operation{
-		"GET /ok":           {id: "ok", open: true, summary: "Whether the server answers", out: answer{schema: record("", member{"ok!", yesno("")})}},
-		"GET /ready":        {id: "ready", open: true, fails: []int{http.StatusServiceUnavailable}, summary: "Whether requests should be sent here", about: "503 while the server drains and while its database doesn't answer.", out: answer{schema: record("", member{"ready!", yesno("")})}},
-		"GET /metrics":      {id: "metrics", summary: "What the server counts, for Prometheus", out: answer{media: "text/plain"}},
-		"GET /openapi.json": {id: "openapi", summary: "This description", out: answer{schema: free("")}},
-		"GET /info": {id: "info", open: true, summary: "What the server is", out: answer{schema: record("",
+		"ok":      {summary: "Whether the server answers", out: answer{schema: record("", member{"ok!", yesno("")})}},
+		"ready":   {fails: []int{http.StatusServiceUnavailable}, summary: "Whether requests should be sent here", about: "503 while the server drains and while its database doesn't answer.", out: answer{schema: record("", member{"ready!", yesno("")})}},
+		"metrics": {summary: "What the server counts, for Prometheus", out: answer{media: "text/plain"}},
+		"openapi": {summary: "This description", out: answer{schema: free("")}},
+		"info": {summary: "What the server is", out: answer{schema: record("",
 			member{"version!", text("Of Superstep.")},
 			member{"context!", text("The language.")},
 			member{"flags!", named("What it can do.", yesno(""))},
 			member{"dialogue", text("The graph of the assistant in YAML that it speaks for, if there is one.")},
 		)}},
 
-		"POST /assistants": {
-			id: "createAssistant", fails: []int{http.StatusNotFound, http.StatusConflict}, summary: "Make an assistant", in: required("AssistantBody", "graph_id"),
+		"createAssistant": {
+			fails: []int{http.StatusNotFound, http.StatusConflict}, summary: "Make an assistant", in: required("AssistantBody", "graph_id"),
 			inputs: one(`{"graph_id": "trip", "name": "Short trips", "config": {"recursion_limit": 50}, "metadata": {"team": "travel"}}`), out: of("Assistant"),
 		},
-		"POST /assistants/search": {
-			id: "searchAssistants", summary: "Find assistants", in: ref("AssistantSearch", ""),
+		"searchAssistants": {
+			summary: "Find assistants", in: ref("AssistantSearch", ""),
 			inputs: one(`{"graph_id": "trip", "metadata": {"team": "travel"}, "limit": 5}`), out: pages("Assistant"),
 		},
-		"POST /assistants/count": {
-			id: "countAssistants", summary: "Count assistants", in: ref("AssistantSearch", ""), inputs: one(`{"graph_id": "trip"}`), out: count,
+		"countAssistants": {
+			summary: "Count assistants", in: ref("AssistantSearch", ""), inputs: one(`{"graph_id": "trip"}`), out: count,
 		},
-		"GET /assistants/{assistant}": {id: "getAssistant", summary: "Show an assistant", out: of("Assistant")},
-		"PATCH /assistants/{assistant}": {
-			id: "patchAssistant", summary: "Change an assistant", about: "Makes a new version, even if nothing is given.", in: ref("AssistantBody", ""),
+		"getAssistant": {summary: "Show an assistant", out: of("Assistant")},
+		"patchAssistant": {
+			summary: "Change an assistant", about: "Makes a new version, even if nothing is given.", in: ref("AssistantBody", ""),
 			inputs: one(`{"name": "Long trips", "metadata": {"team": "leave"}}`), out: of("Assistant"),
 		},
-		"DELETE /assistants/{assistant}": {
-			id: "deleteAssistant", summary: "Remove an assistant with its versions and runs",
-			query: []parameter{{"delete_threads", yesno("And with the threads that it ran on."), "true"}},
-			out:   answer{about: "The ID.", schema: list("", text(""))},
+		"deleteAssistant": {
+			summary: "Remove an assistant with its versions and runs",
+			query:   []parameter{{"delete_threads", yesno("And with the threads that it ran on."), "true"}},
+			out:     answer{about: "The ID.", schema: list("", text(""))},
 		},
-		"GET /assistants/{assistant}/graph": {
-			id: "getGraph", summary: "Draw the graph", query: []parameter{
+		"getGraph": {
+			summary: "Draw the graph", query: []parameter{
 				{"xray", text("Shows the nodes of subgraphs: true for all, or how many levels."), "true"},
 				{"open", text("Shows the nodes of these subgraphs: a list of paths in JSON."), ""},
 				{"layout", oneOf("Adds where things are, from top to bottom or from left to right.", "TB", "LR"), ""},
 			}, out: of("Drawing"),
 		},
-		"GET /assistants/{assistant}/schemas": {id: "getSchemas", summary: "Describe what the graph takes and gives", out: of("GraphSchemas")},
-		"GET /assistants/{assistant}/subgraphs": {
-			id: "getSubgraphs", summary: "List the subgraphs", query: []parameter{{"recurse", yesno("Those inside of subgraphs as well."), "true"}},
+		"getSchemas": {summary: "Describe what the graph takes and gives", out: of("GraphSchemas")},
+		"getSubgraphs": {
+			summary: "List the subgraphs", query: []parameter{{"recurse", yesno("Those inside of subgraphs as well."), "true"}},
 			out: answer{about: "By their paths.", schema: named("", free(""))},
 		},
-		"GET /assistants/{assistant}/subgraphs/{namespace}": {
-			id: "getSubgraph", summary: "List a subgraph and those inside of it", query: []parameter{{"recurse", yesno("Those inside of subgraphs as well."), "true"}},
+		"getSubgraph": {
+			summary: "List a subgraph and those inside of it", query: []parameter{{"recurse", yesno("Those inside of subgraphs as well."), "true"}},
 			out: answer{about: "By their paths.", schema: named("", free(""))},
 		},
-		"POST /assistants/{assistant}/versions": {
-			id: "listVersions", summary: "List the versions of an assistant, newest first",
-			in:  record("", append(paged(), member{"metadata", free("What the metadata contain at least.")})...),
-			out: many("Assistant"), inputs: one(`{"limit": 5}`),
+		"listVersions": {
+			summary: "List the versions of an assistant, newest first",
+			in:      record("", append(paged(), member{"metadata", free("What the metadata contain at least.")})...),
+			out:     many("Assistant"), inputs: one(`{"limit": 5}`),
 		},
-		"POST /assistants/{assistant}/latest": {
-			id: "setLatest", summary: "Make a version the one that is used", in: record("", member{"version!", whole("")}), inputs: one(`{"version": 1}`), out: of("Assistant"),
+		"setLatest": {
+			summary: "Make a version the one that is used", in: record("", member{"version!", whole("")}), inputs: one(`{"version": 1}`), out: of("Assistant"),
 		},
 
-		"POST /threads": {
-			id: "createThread", fails: []int{http.StatusNotFound, http.StatusConflict}, summary: "Make a thread", in: ref("ThreadBody", ""), inputs: []example{
+		"createThread": {
+			fails: []int{http.StatusNotFound, http.StatusConflict}, summary: "Make a thread", in: ref("ThreadBody", ""), inputs: []example{
 				{"plain", `{"metadata": {"customer": "c-7"}, "ttl": 1440}`},
 				{"with_history", `{"graph_id": "trip", "supersteps": [{"updates": [{"values": {"days": 4}, "as_node": "plan"}]}]}`},
 			}, out: of("Thread"),
 		},
-		"POST /threads/search": {
-			id: "searchThreads", summary: "Find threads", in: ref("ThreadSearch", ""), inputs: []example{
+		"searchThreads": {
+			summary: "Find threads", in: ref("ThreadSearch", ""), inputs: []example{
 				{"waiting", `{"status": "interrupted", "metadata": {"graph_id": "trip"}, "sort_by": "updated_at"}`},
 				{"extract", `{"extract": {"days": "values.days"}, "limit": 5}`},
 			}, out: pages("Thread"),
 		},
-		"POST /threads/count": {id: "countThreads", summary: "Count threads", in: ref("ThreadSearch", ""), inputs: one(`{"status": "interrupted"}`), out: count},
-		"POST /threads/prune": {
-			id: "pruneThreads", summary: "Remove threads, or their history",
+		"countThreads": {summary: "Count threads", in: ref("ThreadSearch", ""), inputs: one(`{"status": "interrupted"}`), out: count},
+		"pruneThreads": {
+			summary: "Remove threads, or their history",
 			in: record("",
 				member{"thread_ids!", list("", id(""))},
 				member{"strategy", oneOf("Remove the threads (the default) or all but their newest checkpoint.", "delete", "keep_latest")},
@@ -120,33 +120,33 @@ func operations() map[string]operation {
 			inputs: one(`{"thread_ids": ["` + ExampleThread + `"], "strategy": "keep_latest"}`),
 			out:    answer{schema: record("", member{"pruned_count!", whole("")})},
 		},
-		"GET /threads/{thread}": {id: "getThread", summary: "Show a thread with its state and questions", out: of("Thread")},
-		"PATCH /threads/{thread}": {
-			id: "patchThread", summary: "Change a thread's metadata", about: "With the header Prefer: return=minimal the answer is 204.",
+		"getThread": {summary: "Show a thread with its state and questions", out: of("Thread")},
+		"patchThread": {
+			summary: "Change a thread's metadata", about: "With the header Prefer: return=minimal the answer is 204.",
 			in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread"),
 		},
-		"DELETE /threads/{thread}":    {id: "deleteThread", summary: "Stop a thread's runs, and remove it with its history", out: none},
-		"POST /threads/{thread}/copy": {id: "copyThread", summary: "Copy a thread with its history", out: of("Thread")},
-		"POST /threads/{thread}/events": {
-			id: "postEvent", fails: []int{http.StatusConflict}, summary: "Send an event to a thread whose graph waits for it, or will", about: "Superstep's own: for graph.WaitFor.",
+		"deleteThread": {summary: "Stop a thread's runs, and remove it with its history", out: none},
+		"copyThread":   {summary: "Copy a thread with its history", out: of("Thread")},
+		"postEvent": {
+			fails: []int{http.StatusConflict}, summary: "Send an event to a thread whose graph waits for it, or will", about: "Superstep's own: for graph.WaitFor.",
 			in: record("",
 				member{"name!", text("Of the event.")},
 				member{"value", anything("What the graph gets.")},
 			), inputs: one(`{"name": "paid", "value": {"amount": 120}}`), out: none,
 		},
-		"GET /threads/{thread}/state":   {id: "getState", summary: "Show a thread's newest checkpoint", out: of("ThreadState")},
-		"PATCH /threads/{thread}/state": {id: "patchState", summary: "Change a thread's metadata", in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread")},
-		"GET /threads/{thread}/state/{checkpoint}": {
-			id: "getCheckpoint", summary: "Show a checkpoint", out: of("ThreadState"),
+		"getState":   {summary: "Show a thread's newest checkpoint", out: of("ThreadState")},
+		"patchState": {summary: "Change a thread's metadata", in: ref("ThreadBody", ""), inputs: one(`{"metadata": {"customer": "c-8"}}`), out: of("Thread")},
+		"getCheckpoint": {
+			summary: "Show a checkpoint", out: of("ThreadState"),
 		},
-		"POST /threads/{thread}/state/checkpoint": {
-			id: "findCheckpoint", summary: "Show a checkpoint, of a subgraph if it is one", in: record("",
+		"findCheckpoint": {
+			summary: "Show a checkpoint, of a subgraph if it is one", in: record("",
 				member{"checkpoint", ref("Checkpoint", "")},
 				member{"subgraphs", yesno("Ignored.")},
 			), inputs: one(`{"checkpoint": {"checkpoint_id": "` + ExampleCheckpoint + `"}}`), out: of("ThreadState"),
 		},
-		"POST /threads/{thread}/state": {
-			id: "updateState", fails: []int{http.StatusConflict}, summary: "Write to a thread's state", about: "Makes a checkpoint: after the newest one, or a branch from another.",
+		"updateState": {
+			fails: []int{http.StatusConflict}, summary: "Write to a thread's state", about: "Makes a checkpoint: after the newest one, or a branch from another.",
 			in: record("",
 				member{"values", anything("What is written, as an input is.")},
 				member{"as_node", text("The node that is taken to have written it, so that those after it run next.")},
@@ -156,75 +156,75 @@ func operations() map[string]operation {
 			inputs: one(`{"values": {"choice": "Lisbon"}, "as_node": "choose"}`),
 			out:    answer{schema: record("", member{"checkpoint!", ref("Checkpoint", "")}, member{"configurable!", ref("Checkpoint", "")})},
 		},
-		"GET /threads/{thread}/history": {
-			id: "getHistory", summary: "List a thread's checkpoints, newest first",
-			query: []parameter{limit, {"before", text("Only what is older than this checkpoint."), ""}}, out: many("ThreadState"),
+		"getHistory": {
+			summary: "List a thread's checkpoints, newest first",
+			query:   []parameter{limit, {"before", text("Only what is older than this checkpoint."), ""}}, out: many("ThreadState"),
 		},
-		"POST /threads/{thread}/history": {id: "searchHistory", summary: "List a thread's checkpoints, newest first", in: ref("HistoryQuery", ""), inputs: one(`{"limit": 5}`), out: many("ThreadState")},
+		"searchHistory": {summary: "List a thread's checkpoints, newest first", in: ref("HistoryQuery", ""), inputs: one(`{"limit": 5}`), out: many("ThreadState")},
 
-		"POST /threads/{thread}/commands": {
-			id: "command", summary: "Carry out a command of the second protocol", in: ref("EventCommand", ""), inputs: []example{
+		"command": {
+			summary: "Carry out a command of the second protocol", in: ref("EventCommand", ""), inputs: []example{
 				{"start", `{"id": 1, "method": "run.start", "params": {"assistant_id": "trip", "input": {"days": 2}, "config": {"configurable": {"checkpoint_id": "` + ExampleCheckpoint + `"}}}}`},
 				{"look", `{"id": 2, "method": "state.get", "params": {"keys": ["costs"]}}`},
 			}, out: of("EventAnswer"),
 		},
-		"POST /threads/{thread}/stream/events": {
-			id: "streamEvents", summary: "Follow a thread in the second protocol", in: ref("EventFilter", ""), inputs: one(`{"channels": ["lifecycle", "values", "input"]}`), out: forever,
+		"streamEvents": {
+			summary: "Follow a thread in the second protocol", in: ref("EventFilter", ""), inputs: one(`{"channels": ["lifecycle", "values", "input"]}`), out: forever,
 		},
-		"POST /threads/{thread}/stream": {
-			id: "streamThread", summary: "The same under another name", in: ref("EventFilter", ""), inputs: one(`{"channels": ["lifecycle", "values", "input"]}`), out: forever,
+		"streamThread": {
+			summary: "The same under another name", in: ref("EventFilter", ""), inputs: one(`{"channels": ["lifecycle", "values", "input"]}`), out: forever,
 		},
-		"GET /threads/{thread}/stream/events": {
-			id: "openSocket", summary: "Follow and command a thread over a WebSocket", out: answer{status: http.StatusSwitchingProtocols, about: "Commands, answers and events as JSON texts."},
+		"openSocket": {
+			summary: "Follow and command a thread over a WebSocket", out: answer{status: http.StatusSwitchingProtocols, about: "Commands, answers and events as JSON texts."},
 		},
-		"GET /threads/{thread}/stream": {
-			id: "joinThread", summary: "Follow all runs of a thread", headers: last, query: []parameter{
+		"joinThread": {
+			summary: "Follow all runs of a thread", headers: last, query: []parameter{
 				{"stream_mode", oneOf("What its runs stream (the default), where they begin and end, or edits of its state; several as parameters of the same name.", "run_modes", "lifecycle", "state_update"), "run_modes"},
 			}, out: forever,
 		},
 
-		"POST /threads/{thread}/runs":        {id: "createRun", summary: "Start a run", in: run, inputs: runs, out: started},
-		"POST /threads/{thread}/runs/stream": {id: "streamRun", summary: "Start a run and follow it", in: run, inputs: streams, out: streamed},
-		"POST /threads/{thread}/runs/wait":   {id: "waitRun", summary: "Start a run and wait for its end", in: run, inputs: runs, out: waited},
-		"GET /threads/{thread}/runs": {
-			id: "listRuns", summary: "List a thread's runs, newest first", query: []parameter{
+		"createRun": {summary: "Start a run", in: run, inputs: runs, out: started},
+		"streamRun": {summary: "Start a run and follow it", in: run, inputs: streams, out: streamed},
+		"waitRun":   {summary: "Start a run and wait for its end", in: run, inputs: runs, out: waited},
+		"listRuns": {
+			summary: "List a thread's runs, newest first", query: []parameter{
 				limit, {"offset", whole(""), "0"},
 				{"status", oneOf("", "pending", "running", "success", "error", "timeout", "interrupted"), "interrupted"},
 				{"select", text("A member to be shown; all by default."), ""},
 			}, out: many("Run"),
 		},
-		"GET /threads/{thread}/runs/{run}":         {id: "getRun", summary: "Show a run", out: of("Run")},
-		"DELETE /threads/{thread}/runs/{run}":      {id: "deleteRun", summary: "Stop a run and remove it", out: none},
-		"GET /threads/{thread}/runs/{run}/join":    {id: "joinRun", summary: "Wait for a run", query: []parameter{leave}, out: joined},
-		"GET /threads/{thread}/runs/{run}/stream":  {id: "joinStream", summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
-		"POST /threads/{thread}/runs/{run}/cancel": cancelling(why),
+		"getRun":     {summary: "Show a run", out: of("Run")},
+		"deleteRun":  {summary: "Stop a run and remove it", out: none},
+		"joinRun":    {summary: "Wait for a run", query: []parameter{leave}, out: joined},
+		"joinStream": {summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
+		"cancelRun":  cancelling(why),
 
-		"POST /runs":        {id: "createStatelessRun", fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own", in: run, inputs: alone, out: started},
-		"POST /runs/stream": {id: "streamStatelessRun", fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own and follow it", in: run, inputs: alone, out: streamed},
-		"POST /runs/wait":   {id: "waitStatelessRun", fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own and wait for its end", in: run, inputs: alone, out: waited},
-		"POST /runs/batch": {
-			id: "batchRuns", fails: []int{http.StatusNotFound, http.StatusTooManyRequests}, summary: "Start several runs, each on a thread of its own", in: list("", run),
+		"createStatelessRun": {fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own", in: run, inputs: alone, out: started},
+		"streamStatelessRun": {fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own and follow it", in: run, inputs: alone, out: streamed},
+		"waitStatelessRun":   {fails: []int{http.StatusNotFound}, summary: "Start a run on a thread of its own and wait for its end", in: run, inputs: alone, out: waited},
+		"batchRuns": {
+			fails: []int{http.StatusNotFound, http.StatusTooManyRequests}, summary: "Start several runs, each on a thread of its own", in: list("", run),
 			inputs: one(`[{"assistant_id": "trip", "input": {"days": 2}}, {"assistant_id": "trip", "input": {"days": 3}}]`), out: many("Run"),
 		},
-		"POST /runs/cancel": {
-			id: "cancelRuns", fails: []int{http.StatusNotFound}, summary: "Cancel several runs", query: []parameter{why}, in: record("",
+		"cancelRuns": {
+			fails: []int{http.StatusNotFound}, summary: "Cancel several runs", query: []parameter{why}, in: record("",
 				member{"thread_id", id("")},
 				member{"run_ids", list("", id(""))},
 				member{"status", oneOf("Those of this status, instead of run_ids.", "pending", "running", "all")},
 			), inputs: one(`{"thread_id": "` + ExampleThread + `", "status": "all"}`), out: none,
 		},
-		"GET /runs/{run}/stream": {id: "joinStatelessStream", summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
-		"GET /runs/{run}/join":   {id: "joinStatelessRun", summary: "Wait for a run", query: []parameter{leave}, out: joined},
+		"joinStatelessStream": {summary: "Follow a run", query: []parameter{modes, leave}, headers: last, out: streamed},
+		"joinStatelessRun":    {summary: "Wait for a run", query: []parameter{leave}, out: joined},
 
-		"POST /runs/crons":                  {id: "createCron", fails: []int{http.StatusNotFound}, summary: "Start runs at times, each on a thread of its own", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
-		"POST /threads/{thread}/runs/crons": {id: "createThreadCron", summary: "Start runs on a thread at times", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
-		"PATCH /runs/crons/{cron}":          {id: "patchCron", summary: "Change a cron", in: ref("CronBody", ""), inputs: one(`{"schedule": "@daily", "enabled": false}`), out: of("Cron")},
-		"DELETE /runs/crons/{cron}":         {id: "deleteCron", summary: "Remove a cron", out: none},
-		"POST /runs/crons/search":           {id: "searchCrons", summary: "Find crons", in: ref("CronSearch", ""), inputs: one(`{"assistant_id": "trip", "enabled": true}`), out: pages("Cron")},
-		"POST /runs/crons/count":            {id: "countCrons", summary: "Count crons", in: ref("CronSearch", ""), inputs: one(`{"assistant_id": "trip"}`), out: count},
+		"createCron":       {fails: []int{http.StatusNotFound}, summary: "Start runs at times, each on a thread of its own", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
+		"createThreadCron": {summary: "Start runs on a thread at times", in: required("CronBody", "schedule", "assistant_id"), inputs: crons, out: of("Cron")},
+		"patchCron":        {summary: "Change a cron", in: ref("CronBody", ""), inputs: one(`{"schedule": "@daily", "enabled": false}`), out: of("Cron")},
+		"deleteCron":       {summary: "Remove a cron", out: none},
+		"searchCrons":      {summary: "Find crons", in: ref("CronSearch", ""), inputs: one(`{"assistant_id": "trip", "enabled": true}`), out: pages("Cron")},
+		"countCrons":       {summary: "Count crons", in: ref("CronSearch", ""), inputs: one(`{"assistant_id": "trip"}`), out: count},
 
-		"PUT /store/items": {
-			id: "putItem", summary: "Store an item", in: record("",
+		"putItem": {
+			summary: "Store an item", in: record("",
 				member{"namespace!", list("Labels without points.", text(""))},
 				member{"key!", text("")},
 				member{"value!", free("")},
@@ -232,21 +232,21 @@ func operations() map[string]operation {
 				member{"ttl", nullable(fraction("For how many minutes."))},
 			), inputs: one(`{"namespace": ["users", "u-1"], "key": "home", "value": {"city": "Oslo"}}`), out: none,
 		},
-		"GET /store/items": {
-			id: "getItem", summary: "Show an item", query: []parameter{
+		"getItem": {
+			summary: "Show an item", query: []parameter{
 				{"namespace", text("Its labels with points between them, or as a list in JSON."), "users.u-1"},
 				{"key", text(""), "home"},
 				{"refresh_ttl", yesno("Whether its time begins anew."), ""},
 			}, out: answer{about: "The item, or null if there is none.", schema: nullable(ref("Item", ""))},
 		},
-		"DELETE /store/items": {
-			id: "deleteItem", summary: "Remove an item", in: record("",
+		"deleteItem": {
+			summary: "Remove an item", in: record("",
 				member{"namespace!", list("", text(""))},
 				member{"key!", text("")},
 			), inputs: one(`{"namespace": ["users", "u-1"], "key": "home"}`), out: none,
 		},
-		"POST /store/items/search": {
-			id: "searchItems", summary: "Find items", in: record("", append(paged(),
+		"searchItems": {
+			summary: "Find items", in: record("", append(paged(),
 				member{"namespace_prefix", list("", text(""))},
 				member{"filter", free("What values have, with $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin as in {\"age\": {\"$gt\": 5}}, joined by $and, $or, $not.")},
 				member{"query", text("What is meant, for a store that can search by meaning.")},
@@ -254,8 +254,8 @@ func operations() map[string]operation {
 			)...), inputs: one(`{"namespace_prefix": ["users"], "filter": {"city": "Oslo"}, "limit": 5}`),
 			out: answer{schema: record("", member{"items!", list("", ref("Item", ""))})},
 		},
-		"POST /store/namespaces": {
-			id: "listNamespaces", summary: "List namespaces", in: record("", append(paged(),
+		"listNamespaces": {
+			summary: "List namespaces", in: record("", append(paged(),
 				member{"prefix", list("", text(""))},
 				member{"suffix", list("", text(""))},
 				member{"max_depth", whole("Cuts namespaces to so many labels.")},
@@ -268,7 +268,7 @@ func operations() map[string]operation {
 // cancelling is the operation that has two statuses: this is the one of waiting.
 func cancelling(why parameter) operation {
 	return operation{
-		id: "cancelRun", summary: "Cancel a run", about: "Without wait the answer comes at once, as 202.",
+		summary: "Cancel a run", about: "Without wait the answer comes at once, as 202.",
 		query: []parameter{why, {"wait", yesno("The answer comes when the run has ended."), "true"}}, out: answer{status: http.StatusNoContent, about: "The run has ended."},
 	}
 }

@@ -16,15 +16,15 @@ func protocols() map[string]operation {
 	thread := []parameter{{"X-Thread-Id", id("The thread to go on with, which is made if there is none."), ""}}
 	about := "Other parameters are OpenAI's; docs/protocols.md says what becomes of each. Errors are in OpenAI's form."
 	return map[string]operation{
-		"GET /v1/models":         {id: "listModels", summary: "List the assistants that take messages, as OpenAI's models", out: answer{schema: free("")}},
-		"GET /v1/models/{model}": {id: "getModel", summary: "Show an assistant as one of OpenAI's models", out: answer{schema: free("")}},
-		"POST /v1/chat/completions": {
-			id: "completeChat", fails: fails, summary: "Talk with an assistant, as OpenAI's chat completions", about: about, headers: thread,
+		"listModels": {summary: "List the assistants that take messages, as OpenAI's models", out: answer{schema: free("")}},
+		"getModel":   {summary: "Show an assistant as one of OpenAI's models", out: answer{schema: free("")}},
+		"completeChat": {
+			fails: fails, summary: "Talk with an assistant, as OpenAI's chat completions", about: about, headers: thread,
 			in:     record("", append(common, model, member{"messages!", list("Of OpenAI's form.", free(""))}, member{"stream_options", free("include_usage.")})...),
 			inputs: one(`{"model": "helper", "messages": [{"role": "user", "content": "hello"}]}`), out: answer{about: "A chat.completion, or its chunks.", schema: free("")},
 		},
-		"POST /assistants/{assistant}/agui": {
-			id: "runAGUI", fails: fails, summary: "Run an assistant for a front end that speaks AG-UI",
+		"runAGUI": {
+			fails: fails, summary: "Run an assistant for a front end that speaks AG-UI",
 			about: "The input and the events of AG-UI 1.0; docs/protocols.md says what becomes of each. Errors are objects with code and message.",
 			in: record("",
 				member{"threadId!", id("The thread, which is made if there is none.")},
@@ -41,8 +41,8 @@ func protocols() map[string]operation {
 			inputs: one(`{"threadId": "0198f3c2-5b7a-7d10-8e21-4c3b2a190008", "runId": "run-1", "messages": [], "state": {"days": 2}}`),
 			out:    answer{about: "The events of the run.", media: mediaSSE},
 		},
-		"POST /v1/responses": {
-			id: "createResponse", fails: fails, summary: "Talk with an assistant, as OpenAI's responses", about: about, headers: thread,
+		"createResponse": {
+			fails: fails, summary: "Talk with an assistant, as OpenAI's responses", about: about, headers: thread,
 			in: record("", append(common, model, member{"input!", anything("A text, or a list of items.")},
 				member{"instructions", text("")},
 				member{"store", yesno("The thread is kept, so that a request can name the response before. True by default.")},

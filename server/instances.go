@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,9 +28,26 @@ func gone(instance string) bool {
 	return process.Gone(where)
 }
 
+// instances keeps this server and others that share its database from losing runs.
+type instances struct {
+	*base
+	dispatcher *dispatcher
+	silence    time.Duration // after which an instance counts as dead
+
+	pulse    context.Context    // of giving signs of life
+	stopBeat context.CancelFunc // ends it
+	beating  sync.Mutex
+}
+
+func newInstances(b *base, d *dispatcher, silence time.Duration) *instances {
+	s := &instances{base: b, dispatcher: d, silence: silence}
+	s.pulse, s.stopBeat = context.WithCancel(b.besideCtx)
+	return s
+}
+
 // live gives signs of life, takes over the runs of instances that give none, and
 // stops the runs that other instances were asked to stop.
-func (s *Server) live(ctx context.Context) {
+func (s *instances) live(ctx context.Context) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	var beaten time.Time
@@ -54,7 +72,7 @@ func (s *Server) live(ctx context.Context) {
 }
 
 // beat gives a sign of life, unless the server has given its runs to others.
-func (s *Server) beat() error {
+func (s *instances) beat() error {
 	s.beating.Lock()
 	defer s.beating.Unlock()
 	if s.pulse.Err() != nil {
@@ -67,20 +85,32 @@ func (s *Server) beat() error {
 	return err
 }
 
+// leave gives the runs of this server to others, however little time is left for
+// the rest.
+func (s *instances) leave(ctx context.Context) error {
+	s.stopBeat()
+	s.beating.Lock()
+	defer s.beating.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, err := s.db.Leave(ctx, s.instance)
+	return err
+}
+
 // look stops the runs of this instance that others were asked to stop, and has those
 // run here that instances hold which have left, or died.
-func (s *Server) look(ctx context.Context) error {
+func (s *instances) look(ctx context.Context) error {
 	asked, left, err := s.db.Look(ctx, s.instance, s.silence, gone)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.runs.stopAsked(ctx, asked), s.takeOver(ctx, left))
+	return errors.Join(s.dispatcher.stopAsked(ctx, asked), s.takeOver(ctx, left))
 }
 
 // takeOver has the runs of instances that have left, or died, run here, unless none
 // begins here any more.
-func (s *Server) takeOver(ctx context.Context, left []string) error {
-	if s.runs.stopping() {
+func (s *instances) takeOver(ctx context.Context, left []string) error {
+	if s.dispatcher.stopping() {
 		return nil
 	}
 	for _, dead := range left {
@@ -92,7 +122,7 @@ func (s *Server) takeOver(ctx context.Context, left []string) error {
 			return err
 		}
 		for _, t := range threads {
-			s.runs.wake(t)
+			s.dispatcher.wake(t)
 		}
 		died, err := s.db.Leave(ctx, dead)
 		if err != nil {

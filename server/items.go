@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -50,7 +51,23 @@ func refresh(asked *bool) memory.Refresh {
 	}
 }
 
-func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
+// items answers what is asked of the long-term memory.
+type items struct {
+	*base
+	access *access
+}
+
+func (s *items) routes() []route {
+	return []route{
+		{"PUT /store/items", "putItem", rule{resource: Store, verb: Update, how: byHandler}, s.putItem},
+		{"GET /store/items", "getItem", rule{resource: Store, verb: Read, how: byHandler}, s.getItem},
+		{"DELETE /store/items", "deleteItem", rule{resource: Store, verb: Delete, how: byHandler}, s.deleteItem},
+		{"POST /store/items/search", "searchItems", rule{resource: Store, verb: Search, how: byHandler}, s.searchItems},
+		{"POST /store/namespaces", "listNamespaces", rule{resource: Store, verb: Search, how: byHandler}, s.listNamespaces},
+	}
+}
+
+func (s *items) putItem(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		Namespace []string        `json:"namespace"`
 		Key       string          `json:"key"`
@@ -83,7 +100,7 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 	if err := memory.CheckNamespace(b.Namespace); err != nil {
 		return memoryError(err)
 	}
-	namespace, _, err := s.askStore(r.Context(), Update, b.Namespace, b.Key)
+	namespace, _, err := s.access.askStore(r.Context(), Update, b.Namespace, b.Key)
 	if err != nil {
 		return err
 	}
@@ -94,7 +111,7 @@ func (s *Server) putItem(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
+func (s *items) getItem(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	namespace, err := listed(r, "namespace")
 	if err != nil {
@@ -117,7 +134,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
 	if err := memory.CheckNamespace(namespace); err != nil {
 		return memoryError(err)
 	}
-	namespace, hidden, err := s.askStore(r.Context(), Read, namespace, q.Get("key"))
+	namespace, hidden, err := s.access.askStore(r.Context(), Read, namespace, q.Get("key"))
 	if err != nil {
 		return err
 	}
@@ -132,7 +149,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request) error {
 	return write(w, itemOf(i))
 }
 
-func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
+func (s *items) deleteItem(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		Namespace []string `json:"namespace"`
 		Key       string   `json:"key"`
@@ -143,7 +160,7 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
 	if err := memory.CheckNamespace(b.Namespace); err != nil {
 		return memoryError(err)
 	}
-	namespace, _, err := s.askStore(r.Context(), Delete, b.Namespace, b.Key)
+	namespace, _, err := s.access.askStore(r.Context(), Delete, b.Namespace, b.Key)
 	if err != nil {
 		return err
 	}
@@ -154,7 +171,7 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) searchItems(w http.ResponseWriter, r *http.Request) error {
+func (s *items) searchItems(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		paging
 		Prefix  []string        `json:"namespace_prefix"`
@@ -169,7 +186,7 @@ func (s *Server) searchItems(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	prefix, hidden, err := s.askStore(r.Context(), Search, b.Prefix, "")
+	prefix, hidden, err := s.access.askStore(r.Context(), Search, b.Prefix, "")
 	if err != nil {
 		return err
 	}
@@ -204,7 +221,7 @@ func (s *Server) searchItems(w http.ResponseWriter, r *http.Request) error {
 	return write(w, map[string]any{"items": items})
 }
 
-func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
+func (s *items) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 	var b struct {
 		paging
 		Prefix   []string `json:"prefix"`
@@ -221,7 +238,7 @@ func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 	if b.MaxDepth < 0 {
 		return invalid("max_depth must not be negative")
 	}
-	prefix, hidden, err := s.askStore(r.Context(), Search, b.Prefix, "")
+	prefix, hidden, err := s.access.askStore(r.Context(), Search, b.Prefix, "")
 	if err != nil {
 		return err
 	}
@@ -239,4 +256,9 @@ func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return write(w, map[string]any{"namespaces": found})
+}
+
+func (s *items) sweepStore(ctx context.Context) error {
+	_, err := s.memory.Sweep(ctx)
+	return errors.Join(err, s.db.GiveBack(ctx))
 }

@@ -14,9 +14,22 @@ import (
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
+// sleepers has threads go on that wait for a time or an event.
+type sleepers struct {
+	*base
+	access     *access
+	dispatcher *dispatcher
+}
+
+func (s *sleepers) routes() []route {
+	return []route{
+		{"POST /threads/{thread}/events", "postEvent", rule{resource: Threads, verb: Update, how: byHandler}, s.postEvent},
+	}
+}
+
 // startDue starts runs of threads whose time has come: whose graph slept, was sent
 // an event, or put a question whose deadline is over.
-func (s *Server) startDue(ctx context.Context) error {
+func (s *sleepers) startDue(ctx context.Context) error {
 	sched, ok := s.store.(checkpoint.Scheduler)
 	if !ok {
 		return nil // it can't tell: such a thread goes on with its next run
@@ -38,7 +51,7 @@ func (s *Server) startDue(ctx context.Context) error {
 
 // goOn starts a run that continues a thread, as its last run was configured. All
 // that find the thread due make the same run, so that one of them does.
-func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
+func (s *sleepers) goOn(ctx context.Context, w checkpoint.Waiting) error {
 	thread := string(w.Thread)
 	t, err := s.db.Thread(ctx, thread)
 	var first *db.Run
@@ -104,14 +117,14 @@ func (s *Server) goOn(ctx context.Context, w checkpoint.Waiting) error {
 		}
 		return err
 	}
-	s.auditedSelf(ctx, Runs, CreateRun, "wait", slog.String("thread", t.ID), slog.String("run", run.ID))
-	s.runs.wake(thread)
+	s.access.auditedSelf(ctx, Runs, CreateRun, "wait", slog.String("thread", t.ID), slog.String("run", run.ID))
+	s.dispatcher.wake(thread)
 	return nil
 }
 
 // adopt makes a thread that one of the server's has spawned (graph.Spawn) a thread of the
 // server's, of the same user, and returns what its first run is like. Another's is nil.
-func (s *Server) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Thread, *db.Run, error) {
+func (s *sleepers) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Thread, *db.Run, error) {
 	head, _, err := s.store.Head(ctx, checkpoint.Log{Thread: id})
 	if errors.Is(err, checkpoint.ErrNotFound) || err == nil && (head.Caller == "" || s.graphs[head.Graph] == nil) {
 		return nil, nil, nil
@@ -148,7 +161,7 @@ func (s *Server) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Thread,
 }
 
 // postEvent sends an event to a thread whose graph waits for it, or will.
-func (s *Server) postEvent(w http.ResponseWriter, r *http.Request) error {
+func (s *sleepers) postEvent(w http.ResponseWriter, r *http.Request) error {
 	var e struct {
 		Name  string          `json:"name"`
 		Value json.RawMessage `json:"value"`
@@ -166,7 +179,7 @@ func (s *Server) postEvent(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.askThread(r.Context(), &Action{Resource: Threads, Verb: Update, ID: t.ID}, t, nil); err != nil {
+	if err := s.access.askThread(r.Context(), &Action{Resource: Threads, Verb: Update, ID: t.ID}, t, nil); err != nil {
 		return err
 	}
 	g := s.graphOf(t)

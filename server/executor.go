@@ -21,9 +21,18 @@ import (
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
+// executor executes one run after the other, on behalf of the dispatcher.
+type executor struct {
+	*base
+	states   *states
+	threads  *threads
+	hooks    *hooks
+	draining <-chan struct{}
+}
+
 // execute runs a run, sends what happens to its log, and notes what came of it.
 // The error is that of noting; with [db.ErrBusy] it isn't the run's turn.
-func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
+func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	keep := context.WithoutCancel(ctx) // what has happened is noted even when the run is cancelled
 	var b runBody
 	err := json.Unmarshal(run.Kwargs, &b)
@@ -45,32 +54,32 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 		return failed
 	}
 	defer log.live.leave()
-	joined := s.joins.late(keep, s, run)
+	joined := s.joins.late(keep, s.base, run)
 	defer joined.leave()
 	log.joined = joined
 	var assistant *db.Assistant
 	var g *served
 	if err == nil {
-		assistant, g, err = s.assistant(keep, run.AssistantID)
+		assistant, g, err = s.findAssistant(keep, run.AssistantID)
 	}
 	var thread *db.Thread
 	if err == nil {
 		if thread, err = s.db.Thread(keep, run.ThreadID); errors.Is(err, db.ErrNotFound) {
-			s.runs.stopAs(a, stopRemoved) // as it was asked to, or will be
+			a.stopAs(stopRemoved) // as it was asked to, or will be
 			err = nil
 		}
 	}
 	if db.Outage(err) {
 		return err
 	}
-	if why := s.runs.stopped(a); err != nil || why != stopNone {
+	if why := a.stopped(); err != nil || why != stopNone {
 		return s.conclude(keep, run, &b, g, log, err, why)
 	}
 	// The run goes on where it was when its process ended, if it had begun.
 	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
 	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
-	enc := newEncoder(&b, about, s.join(joined, log.send))
-	enc.moment = func(ns, id string) (*threadState, error) { return s.momentAt(keep, thread, g, ns, id) }
+	enc := newEncoder(&b, about, join(joined, log.send))
+	enc.moment = func(ns, id string) (*threadState, error) { return s.states.momentAt(keep, thread, g, ns, id) }
 	passed := passage{s.store, thread.ID, map[string]string{}}
 	enc.metadata()
 	if err = log.live.begin(keep, g, &b); err == nil {
@@ -79,7 +88,7 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 	told := log.steps()
 	var catchUp []graph.StreamOption
 	if resumed && err == nil {
-		if catchUp, err = told.catchUp(keep, s, run, g); db.Outage(err) {
+		if catchUp, err = told.catchUp(keep, s.base, run, g); db.Outage(err) {
 			return err
 		}
 	}
@@ -121,7 +130,7 @@ func (s *Server) execute(ctx context.Context, run *db.Run, a *activeRun) error {
 		}
 		queue, err = true, nil
 	}
-	why := s.runs.stopped(a)
+	why := a.stopped()
 	if err != nil && why == stopNone && (errors.Is(err, graph.ErrDrained) || errors.Is(context.Cause(ctx), graph.ErrDrained)) {
 		return nil // clients come back for the rest
 	}
@@ -146,7 +155,7 @@ func outage(err error) bool {
 }
 
 // head returns the newest checkpoint of a thread; nil if there is none.
-func (s *Server) head(ctx context.Context, thread string) (*checkpoint.Record, error) {
+func (s *base) head(ctx context.Context, thread string) (*checkpoint.Record, error) {
 	head, _, err := s.store.Head(ctx, checkpoint.Log{Thread: checkpoint.ThreadID(thread)})
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return nil, nil
@@ -156,7 +165,7 @@ func (s *Server) head(ctx context.Context, thread string) (*checkpoint.Record, e
 
 // claim makes a run the one that works on its thread, and notes to which checkpoint
 // a rollback returns. The run may have been asked to stop before.
-func (s *Server) claim(ctx context.Context, run *db.Run, head *checkpoint.Record, a *activeRun) (*db.Run, error) {
+func (s *executor) claim(ctx context.Context, run *db.Run, head *checkpoint.Record, a *activeRun) (*db.Run, error) {
 	base := func(head *checkpoint.Record) string {
 		if head == nil {
 			return ""
@@ -165,7 +174,7 @@ func (s *Server) claim(ctx context.Context, run *db.Run, head *checkpoint.Record
 	}
 	first := !run.Begun
 	run, err := s.db.BeginRun(ctx, run.ID, run.ThreadID, s.instance, func(r *db.Run, why int) {
-		s.runs.stopAs(a, stop(why))
+		a.stopAs(stop(why))
 		r.UpdatedAt = now()
 		r.Attempt++
 		if !r.Begun {
@@ -187,12 +196,12 @@ func (s *Server) claim(ctx context.Context, run *db.Run, head *checkpoint.Record
 }
 
 // call begins what a run asks for.
-func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
+func (s *executor) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody, head *checkpoint.Record, resumed, queue bool, more []graph.StreamOption) (iter.Seq2[graph.Event, error], error) {
 	opts, err := s.runOptions(run, a, t, g, b)
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, graph.Buffer(64), graph.Drain(s.runs.draining))
+	opts = append(opts, graph.Buffer(64), graph.Drain(s.draining))
 	opts = append(opts, more...)
 	thread := s.on(g, t.ID)
 	ctx = tracecontext.With(ctx, b.Trace)
@@ -206,7 +215,7 @@ func (s *Server) call(ctx, keep context.Context, run *db.Run, a *db.Assistant, t
 	if err != nil {
 		return nil, err
 	}
-	if thread, err = s.at(keep, thread, t.ID, "", at); err != nil {
+	if thread, err = s.states.at(keep, thread, t.ID, "", at); err != nil {
 		return nil, err
 	}
 	c := b.Command
@@ -272,7 +281,7 @@ var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
 // runOptions returns the options of a run that follow from configurations: those
 // of the assistant, the thread and the request, of which later ones win.
-func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) ([]graph.StreamOption, error) {
+func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) ([]graph.StreamOption, error) {
 	var ofAssistant, ofThread runConfig
 	if err := errors.Join(json.Unmarshal(a.Config, &ofAssistant), json.Unmarshal(t.Config, &ofThread)); err != nil {
 		return nil, err
@@ -320,7 +329,7 @@ func (s *Server) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *serve
 }
 
 // conclude notes what came of a run, and ends its log.
-func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *outlet, failure error, why stop, enc ...*encoder) error {
+func (s *executor) conclude(ctx context.Context, run *db.Run, b *runBody, g *served, log *outlet, failure error, why stop, enc ...*encoder) error {
 	if holds, err := s.db.Holds(ctx, run.ID, s.instance); err == nil && !holds && why == stopRollback {
 		return db.ErrTaken
 	}
@@ -414,7 +423,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 			err = nil
 		}
 	case err == nil && !remove.IsZero():
-		err = s.eraseThread(ctx, run.ThreadID, remove)
+		err = s.threads.eraseThread(ctx, run.ThreadID, remove)
 		if errors.Is(err, db.ErrNotFound) {
 			err = nil
 		}
@@ -437,7 +446,7 @@ func (s *Server) conclude(ctx context.Context, run *db.Run, b *runBody, g *serve
 
 // logFailure logs why a run failed. A panic is a mistake in the program, of which the
 // stack tells where.
-func (s *Server) logFailure(ctx context.Context, run *db.Run, failure error) {
+func (s *executor) logFailure(ctx context.Context, run *db.Run, failure error) {
 	attrs := []slog.Attr{
 		slog.String("run", run.ID), slog.String("thread", run.ThreadID), slog.String("graph", textOf(objectOf(run.Metadata)["graph_id"])),
 	}
@@ -454,7 +463,7 @@ func (s *Server) logFailure(ctx context.Context, run *db.Run, failure error) {
 
 // lastWords are what is told of the end of a run to those who follow its thread,
 // together with noting that it is over.
-func (s *Server) lastWords(ctx context.Context, run *db.Run, log *outlet, status string, snap *snapshot, told *db.RunError) (endings, error) {
+func (s *executor) lastWords(ctx context.Context, run *db.Run, log *outlet, status string, snap *snapshot, told *db.RunError) (endings, error) {
 	ends, err := log.live.end(ctx, status, snap, told)
 	if err != nil {
 		return nil, err
@@ -491,7 +500,7 @@ func (e endings) tell(ctx context.Context, thread string) {
 
 // rollBack makes a thread what it was before a run, and removes the run. It may be
 // done again if the process dies in the middle.
-func (s *Server) rollBack(ctx context.Context, run *db.Run, g *served, log *outlet) error {
+func (s *executor) rollBack(ctx context.Context, run *db.Run, g *served, log *outlet) error {
 	head, err := s.head(ctx, run.ThreadID)
 	if err != nil {
 		return err

@@ -193,7 +193,26 @@ func misfit(err error) (text string, ok bool) {
 	return fmt.Sprintf("thread %q does not fit the state of its graph: %s", e.Thread, plainly(e.Err)), true
 }
 
-func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
+// states shows and edits the states of threads.
+type states struct {
+	*base
+	threads *threads
+	access  *access
+}
+
+func (s *states) routes() []route {
+	return []route{
+		{"GET /threads/{thread}/state", "getState", rule{resource: Threads, verb: Read}, s.getState},
+		{"GET /threads/{thread}/state/{checkpoint}", "getCheckpoint", rule{resource: Threads, verb: Read}, s.getState},
+		{"POST /threads/{thread}/state/checkpoint", "findCheckpoint", rule{resource: Threads, verb: Read}, s.getStateAt},
+		{"POST /threads/{thread}/state", "updateState", rule{resource: Threads, verb: Update}, s.telling(s.updateState)},
+		{"PATCH /threads/{thread}/state", "patchState", rule{resource: Threads, verb: Update, how: byHandler}, s.patchState},
+		{"GET /threads/{thread}/history", "getHistory", rule{resource: Threads, verb: Read}, s.getHistory},
+		{"POST /threads/{thread}/history", "searchHistory", rule{resource: Threads, verb: Read}, s.postHistory},
+	}
+}
+
+func (s *states) getState(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -215,7 +234,7 @@ func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
 	return write(w, state)
 }
 
-func (s *Server) getStateAt(w http.ResponseWriter, r *http.Request) error {
+func (s *states) getStateAt(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -252,7 +271,7 @@ func (c *checkpointRef) id() (string, error) {
 	return checkID("checkpoint", *c.ID)
 }
 
-func (s *Server) updateState(w http.ResponseWriter, r *http.Request) error {
+func (s *states) updateState(w http.ResponseWriter, r *http.Request) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err
@@ -301,7 +320,7 @@ func (s *Server) updateState(w http.ResponseWriter, r *http.Request) error {
 const inputNode = "__input__"
 
 // edit updates the state of a thread from outside.
-func (s *Server) edit(ctx context.Context, g *served, thread string, values json.RawMessage, c *command, asNode string, at *checkpointRef) error {
+func (s *states) edit(ctx context.Context, g *served, thread string, values json.RawMessage, c *command, asNode string, at *checkpointRef) error {
 	update, err := updateOf(values, c)
 	if err != nil {
 		return err
@@ -386,7 +405,7 @@ func unasked(ctx context.Context, t *graph.Thread[json.RawMessage], asNode strin
 }
 
 // in returns a thread of a graph, or the run of a subgraph in it that has a namespace.
-func (s *Server) in(g *served, thread, ns string) (*graph.Thread[json.RawMessage], error) {
+func (s *base) in(g *served, thread, ns string) (*graph.Thread[json.RawMessage], error) {
 	t := s.on(g, thread)
 	if ns == "" {
 		return t, nil
@@ -412,12 +431,42 @@ func updateOf(values json.RawMessage, c *command) (json.RawMessage, error) {
 	}
 }
 
-func (s *Server) patchState(w http.ResponseWriter, r *http.Request) error {
-	return s.patchThread(w, r) // the metadata of a thread are what clients mean
+// telling makes a handler tell those who have joined a thread of what it did to
+// the thread's state.
+func (s *states) telling(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := f(w, r); err != nil {
+			return err
+		}
+		thread, err := pathID(r, "thread")
+		if err != nil {
+			return err
+		}
+		if followed, err := s.joins.followed(background(r), thread); err != nil || !followed {
+			return err
+		}
+		t, err := s.thread(background(r), thread)
+		if err != nil {
+			return err
+		}
+		state, err := s.stateAt(background(r), t, "", "", false)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(map[string]any{"thread_id": thread, "state": state})
+		if err != nil {
+			return err
+		}
+		return s.joins.tell(background(r), thread, told{method: followState, channel: followState, data: data})
+	}
+}
+
+func (s *states) patchState(w http.ResponseWriter, r *http.Request) error {
+	return s.threads.patchThread(w, r) // the metadata of a thread are what clients mean
 }
 
 // settle notes on a thread what came of a run or an edit.
-func (s *Server) settle(ctx context.Context, thread string, snap *snapshot, failure *db.RunError) error {
+func (s *states) settle(ctx context.Context, thread string, snap *snapshot, failure *db.RunError) error {
 	_, err := s.db.UpdateThread(ctx, thread, func(t *db.Thread) error {
 		settled(snap, failure)(t)
 		return nil
@@ -474,7 +523,7 @@ type historyQuery struct {
 	Checkpoint *checkpointRef `json:"checkpoint"`
 }
 
-func (s *Server) postHistory(w http.ResponseWriter, r *http.Request) error {
+func (s *states) postHistory(w http.ResponseWriter, r *http.Request) error {
 	var q historyQuery
 	if err := read(r, &q); err != nil {
 		return err
@@ -482,7 +531,7 @@ func (s *Server) postHistory(w http.ResponseWriter, r *http.Request) error {
 	return s.history(w, r, q)
 }
 
-func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
+func (s *states) getHistory(w http.ResponseWriter, r *http.Request) error {
 	limit, err := number(r, "limit", 10)
 	if err != nil {
 		return err
@@ -496,7 +545,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	return s.history(w, r, q)
 }
 
-func (s *Server) history(w http.ResponseWriter, r *http.Request, q historyQuery) error {
+func (s *states) history(w http.ResponseWriter, r *http.Request, q historyQuery) error {
 	t, err := s.threadOf(r)
 	if err != nil {
 		return err

@@ -23,7 +23,10 @@ import (
 // other runs and at the lease of its checkpoints in any case. And taking over the runs
 // of an instance that is gone is one UPDATE of who holds them.
 type dispatcher struct {
-	s        *Server
+	*base
+	executor *executor
+	states   *states
+
 	ctx      context.Context
 	slots    chan struct{}
 	draining chan struct{}
@@ -44,8 +47,10 @@ type lane struct {
 // activeRun is a run that works.
 type activeRun struct {
 	cancel context.CancelCauseFunc
-	why    stop
 	done   chan struct{}
+
+	mu  sync.Mutex
+	why stop
 }
 
 // stop says how a run is stopped.
@@ -60,9 +65,9 @@ const (
 
 var errStopped = errors.New("the run was cancelled")
 
-func newDispatcher(ctx context.Context, s *Server, parallel int) *dispatcher {
+func newDispatcher(ctx context.Context, b *base, parallel int) *dispatcher {
 	return &dispatcher{
-		s: s, ctx: ctx, slots: make(chan struct{}, parallel), draining: make(chan struct{}),
+		base: b, ctx: ctx, slots: make(chan struct{}, parallel), draining: make(chan struct{}),
 		lanes: map[string]*lane{}, active: map[string]*activeRun{},
 	}
 }
@@ -102,7 +107,7 @@ func (d *dispatcher) work(thread string, l *lane) {
 		d.mu.Unlock()
 		run, wait, err := d.next(thread)
 		if err != nil && d.ctx.Err() == nil {
-			d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: looking for runs failed", slog.String("thread", thread), slog.Any("error", err))
+			d.log.LogAttrs(d.ctx, slog.LevelError, "server: looking for runs failed", slog.String("thread", thread), slog.Any("error", err))
 			wait = time.Second
 		}
 		switch {
@@ -149,20 +154,20 @@ const elsewhere = 100 * time.Millisecond
 // be one; 0 means that this instance has none.
 func (d *dispatcher) next(thread string) (*db.Run, time.Duration, error) {
 	const most = 100 // of which one is this instance's, or else it is asked again
-	turns, err := d.s.db.Turns(d.ctx, thread, most)
+	turns, err := d.db.Turns(d.ctx, thread, most)
 	if err != nil {
 		return nil, 0, err
 	}
 	var wait time.Duration
 	blocked := false // by an older run of another instance, or one that works
 	for _, t := range turns {
-		mine := t.Holder == d.s.instance
+		mine := t.Holder == d.instance
 		left := time.Until(t.Starts)
 		switch due := t.Running || left <= 0; {
 		case due && mine && blocked:
 			return nil, elsewhere, nil
 		case due && mine:
-			run, err := d.s.db.Run(d.ctx, t.ID)
+			run, err := d.db.Run(d.ctx, t.ID)
 			if errors.Is(err, db.ErrNotFound) {
 				return nil, elsewhere, nil
 			}
@@ -199,10 +204,10 @@ func (d *dispatcher) run(run *db.Run) time.Duration {
 		delete(d.active, run.ID)
 		d.mu.Unlock()
 	}()
-	err := d.s.execute(ctx, run, a)
+	err := d.executor.execute(ctx, run, a)
 	switch {
 	case errors.Is(err, db.ErrNotFound):
-		if log := d.s.streams.get(run.ID); log != nil {
+		if log := d.streams.get(run.ID); log != nil {
 			log.closeRemoved(run.ThreadID)
 		}
 		return 0
@@ -213,24 +218,24 @@ func (d *dispatcher) run(run *db.Run) time.Duration {
 	case d.ctx.Err() != nil:
 		return 0
 	}
-	d.s.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
+	d.log.LogAttrs(d.ctx, slog.LevelError, "server: a run could not be noted", slog.String("run", run.ID), slog.Any("error", err))
 	return time.Second // what failed is tried again
 }
 
-// stopAs has a run stopped.
-func (d *dispatcher) stopAs(a *activeRun, why stop) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// stopAs has the run stopped.
+func (a *activeRun) stopAs(why stop) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.why = max(a.why, why)
 	if a.why != stopNone {
 		a.cancel(errStopped)
 	}
 }
 
-// stopped returns how a run is to be stopped.
-func (d *dispatcher) stopped(a *activeRun) stop {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// stopped returns how the run is to be stopped.
+func (a *activeRun) stopped() stop {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return a.why
 }
 
@@ -242,8 +247,8 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	d.mu.Unlock()
 	if a != nil {
 		// Whoever goes on with the run, if this process dies, has to know.
-		err := d.s.db.Stop(ctx, run.ID, int(why))
-		d.stopAs(a, why)
+		err := d.db.Stop(ctx, run.ID, int(why))
+		a.stopAs(why)
 		if wait && err == nil {
 			select {
 			case <-a.done:
@@ -254,7 +259,7 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 		return err
 	}
 	changed, works := false, false
-	_, err := d.s.db.UpdateRun(ctx, run.ID, "", func(r *db.Run) error {
+	_, err := d.db.UpdateRun(ctx, run.ID, "", func(r *db.Run) error {
 		works = r.Status == db.Running
 		if r.Status == db.Pending {
 			changed = true
@@ -271,31 +276,31 @@ func (d *dispatcher) cancel(ctx context.Context, run *db.Run, why stop, wait boo
 	if err != nil || !changed {
 		return err
 	}
-	d.s.metrics.ended(run, db.Interrupted)
+	d.metrics.ended(run, db.Interrupted)
 	// It never ran, so that there is nothing to roll back but itself.
-	if log := d.s.streams.get(run.ID); log != nil {
+	if log := d.streams.get(run.ID); log != nil {
 		if why == stopRemoved {
 			log.closeRemoved(run.ThreadID)
 		}
 		log.close(nil) // without effect after its end
 	}
 	if why == stopRollback {
-		if err := d.s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+		if err := d.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 			return err
 		}
 	}
-	return d.s.release(ctx, run.ThreadID)
+	return d.states.release(ctx, run.ThreadID)
 }
 
 // cancelElsewhere has a run stopped that works in another instance, or did until
 // just now.
 func (d *dispatcher) cancelElsewhere(ctx context.Context, run *db.Run, why stop, wait bool) error {
-	if err := d.s.db.Stop(ctx, run.ID, int(why)); err != nil {
+	if err := d.db.Stop(ctx, run.ID, int(why)); err != nil {
 		return err
 	}
 	d.wake(run.ThreadID) // it may be this instance's by now
 	for wait {
-		run, err := d.s.db.Run(ctx, run.ID)
+		run, err := d.db.Run(ctx, run.ID)
 		if errors.Is(err, db.ErrNotFound) || err == nil && run.Ended() {
 			return nil
 		}
@@ -314,7 +319,7 @@ func (d *dispatcher) cancelElsewhere(ctx context.Context, run *db.Run, why stop,
 // stopAsked stops the runs of this instance that others were asked to stop.
 func (d *dispatcher) stopAsked(ctx context.Context, asked map[string]int) error {
 	for id, why := range asked {
-		run, err := d.s.db.Run(ctx, id)
+		run, err := d.db.Run(ctx, id)
 		if errors.Is(err, db.ErrNotFound) {
 			continue
 		}
@@ -330,7 +335,7 @@ func (d *dispatcher) stopAsked(ctx context.Context, asked map[string]int) error 
 
 // cancelAll stops all runs of a thread and waits for them.
 func (d *dispatcher) cancelAll(ctx context.Context, thread string, why stop) error {
-	open, err := d.s.db.OpenRuns(ctx, thread)
+	open, err := d.db.OpenRuns(ctx, thread)
 	if err != nil {
 		return err
 	}
@@ -349,10 +354,10 @@ func (d *dispatcher) remove(ctx context.Context, run *db.Run) error {
 			return err
 		}
 	}
-	if err := d.s.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
+	if err := d.db.DeleteRun(ctx, run.ID); err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
-	d.s.streams.drop(run.ID)
+	d.streams.drop(run.ID)
 	return nil
 }
 
@@ -384,7 +389,7 @@ func (d *dispatcher) drain(ctx context.Context) {
 }
 
 // release makes a thread idle, or whatever its state says, if it has no runs left.
-func (s *Server) release(ctx context.Context, thread string) error {
+func (s *states) release(ctx context.Context, thread string) error {
 	open, err := s.db.AnyOpen(ctx, thread)
 	if err != nil || open {
 		return err

@@ -82,17 +82,17 @@ func webhookClient(private bool) *http.Client {
 }
 
 // checkWebhook reports what is wrong with the address of a webhook.
-func (s *Server) checkWebhook(raw string) error {
+func (h *hooks) checkWebhook(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err == nil && u.Host == "" && u.Scheme == "" && strings.HasPrefix(u.Path, "/"):
-		if s.local == nil {
+		if h.local == nil {
 			return invalid("webhook is a path, which this server answers none of: it must be a URL that begins with http:// or https://")
 		}
 		return nil
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return invalid("webhook must be a URL that begins with http:// or https://")
-	case !s.private && !maybePublic(u.Hostname()):
+	case !h.private && !maybePublic(u.Hostname()):
 		return invalid("webhook leads to this server's own machine or network, where server.AllowPrivateWebhooks would allow it")
 	}
 	return nil
@@ -140,7 +140,11 @@ func webhookOf(run *db.Run, b *runBody, values json.RawMessage, trace *tracecont
 
 // hooks makes the calls that are due.
 type hooks struct {
-	s     *Server
+	*base
+	client  *http.Client
+	private bool         // they may go to any address
+	local   http.Handler // of those that are paths; nil if there are none
+
 	lease time.Duration // of a call
 	kick  chan struct{}
 	slots chan struct{}
@@ -150,8 +154,9 @@ type hooks struct {
 	busy map[string]int // calls by user
 }
 
-func newHooks(s *Server, lease time.Duration) *hooks {
-	return &hooks{s: s, lease: lease, kick: make(chan struct{}, 1), slots: make(chan struct{}, webhookCalls), busy: map[string]int{}}
+func newHooks(b *base, c *config) *hooks {
+	return &hooks{
+		base: b, client: webhookClient(c.private), private: c.private, local: c.local, lease: c.lease, kick: make(chan struct{}, 1), slots: make(chan struct{}, webhookCalls), busy: map[string]int{}}
 }
 
 // wake says that a call is due.
@@ -175,21 +180,21 @@ func (h *hooks) work(ctx context.Context) {
 		case <-h.kick:
 		}
 		if err := h.due(ctx); err != nil && ctx.Err() == nil {
-			h.s.log.LogAttrs(ctx, slog.LevelError, "server: webhooks could not be looked for", slog.Any("error", err))
+			h.log.LogAttrs(ctx, slog.LevelError, "server: webhooks could not be looked for", slog.Any("error", err))
 		}
 	}
 }
 
 func (h *hooks) due(ctx context.Context) error {
 	for {
-		if any, err := h.s.db.AnyWebhook(ctx); err != nil || !any {
+		if any, err := h.db.AnyWebhook(ctx); err != nil || !any {
 			return err
 		}
 		free := cap(h.slots) - len(h.slots)
 		if free == 0 {
 			return nil // they are looked for again when one is done
 		}
-		list, err := h.s.db.DueWebhooks(ctx, h.lease, free, h.room)
+		list, err := h.db.DueWebhooks(ctx, h.lease, free, h.room)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -227,28 +232,28 @@ func (h *hooks) count(user string, n int) {
 
 // call makes a call, and notes what came of it.
 func (h *hooks) call(ctx context.Context, w *db.Webhook) {
-	err := h.s.post(ctx, w)
+	err := h.post(ctx, w)
 	keep := context.WithoutCancel(ctx)
 	tries := w.Tries + 1
 	switch {
 	case err == nil:
-		err = h.s.db.WebhookDone(keep, w.ID)
+		err = h.db.WebhookDone(keep, w.ID)
 	case ctx.Err() != nil: // the server closes: another one makes it
-		err = h.s.db.WebhookLater(keep, w.ID, 0, w.Tries)
+		err = h.db.WebhookLater(keep, w.ID, 0, w.Tries)
 	default:
 		// Its address may hold a secret.
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err
 		}
-		h.s.log.LogAttrs(ctx, slog.LevelWarn, "server: a webhook failed", slog.String("run", w.ID), slog.Int("try", tries), slog.Any("error", err))
+		h.log.LogAttrs(ctx, slog.LevelWarn, "server: a webhook failed", slog.String("run", w.ID), slog.Int("try", tries), slog.Any("error", err))
 		if tries >= webhookTries {
-			err = h.s.db.WebhookDone(keep, w.ID)
+			err = h.db.WebhookDone(keep, w.ID)
 		} else {
-			err = h.s.db.WebhookLater(keep, w.ID, webhookAfter(tries), tries)
+			err = h.db.WebhookLater(keep, w.ID, webhookAfter(tries), tries)
 		}
 	}
 	if err != nil {
-		h.s.log.LogAttrs(ctx, slog.LevelError, "server: what came of a webhook could not be noted", slog.String("run", w.ID), slog.Any("error", err))
+		h.log.LogAttrs(ctx, slog.LevelError, "server: what came of a webhook could not be noted", slog.String("run", w.ID), slog.Any("error", err))
 	}
 }
 
@@ -265,7 +270,7 @@ func webhookAfter(tries int) time.Duration {
 // lasts.
 func (h *hooks) close(ctx context.Context) {
 	for ctx.Err() == nil {
-		any, err := h.s.db.AnyWebhook(ctx)
+		any, err := h.db.AnyWebhook(ctx)
 		if err != nil || !any && len(h.slots) == 0 {
 			return
 		}
@@ -276,13 +281,13 @@ func (h *hooks) close(ctx context.Context) {
 
 // post makes a call: to an address, or, if that is a path, to the handler that the
 // server was given for those.
-func (s *Server) post(ctx context.Context, w *db.Webhook) error {
+func (h *hooks) post(ctx context.Context, w *db.Webhook) error {
 	o := objectOf(w.Data)
 	var trace tracecontext.Caller
 	traced := json.Unmarshal(o[traceKey], &trace) == nil && trace.Valid()
 	delete(o, traceKey)
 	o["webhook_sent_at"], _ = json.Marshal(instant(now())) // cannot fail
-	ctx, cancel := context.WithTimeout(ctx, s.webhooks.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, h.client.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(o.raw()))
 	if err != nil {
@@ -294,18 +299,18 @@ func (s *Server) post(ctx context.Context, w *db.Webhook) error {
 		trace.Set(r.Header)
 	}
 	if r.URL.Host == "" {
-		if s.local == nil {
+		if h.local == nil {
 			return errNoLocal
 		}
 		r.RequestURI, r.Host, r.RemoteAddr = r.URL.RequestURI(), "localhost", "127.0.0.1:0"
 		inner := &innerAnswer{header: http.Header{}}
-		err := inner.serve(s.local, r)
+		err := inner.serve(h.local, r)
 		if err == nil && inner.status >= 400 {
 			err = fmt.Errorf("it answered %d %s", inner.status, http.StatusText(inner.status))
 		}
 		return err
 	}
-	answer, err := s.webhooks.Do(r)
+	answer, err := h.client.Do(r)
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,26 @@ import (
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
 
+// followers tells clients what happens to threads.
+type followers struct {
+	*base
+	access   *access
+	commands *commands
+	states   *states
+}
+
+func (s *followers) routes() []route {
+	return []route{
+		{"POST /threads/{thread}/stream/events", "streamEvents", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.streamEvents},
+		{"POST /threads/{thread}/stream", "streamThread", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.streamEvents},
+		{"GET /threads/{thread}/stream/events", "openSocket", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.socket},
+		{"GET /threads/{thread}/stream", "joinThread", rule{resource: Runs, verb: Read, how: byHandler, stream: true}, s.joinThread},
+	}
+}
+
 // streamEvents sends a thread's events: those that are left, and then what happens
 // until the client leaves. The thread need not exist yet.
-func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
+func (s *followers) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	thread, err := pathID(r, "thread")
 	if err != nil {
 		return err
@@ -127,7 +144,7 @@ const (
 
 // joinThread sends what the runs of a thread stream, whatever runs those are, from
 // now on or from an event on that the client names.
-func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
+func (s *followers) joinThread(w http.ResponseWriter, r *http.Request) error {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return s.socket(w, r)
 	}
@@ -180,7 +197,7 @@ func (s *Server) joinThread(w http.ResponseWriter, r *http.Request) error {
 
 // join returns a function that sends events of a run to its log, and to those who
 // have joined its thread.
-func (s *Server) join(to line, send func(string, []byte)) func(event string, data []byte) {
+func join(to line, send func(string, []byte)) func(event string, data []byte) {
 	return func(event string, data []byte) {
 		send(event, data)
 		channel := followRuns
@@ -195,34 +212,4 @@ func (s *Server) join(to line, send func(string, []byte)) func(event string, dat
 func runDone(run *db.Run) told {
 	data := object{"status": jsonText("run_done"), "run_id": jsonText(run.ID), "thread_id": jsonText(run.ThreadID)}
 	return told{method: "metadata", channel: followLifecycle, data: data.raw()}
-}
-
-// telling makes a handler tell those who have joined a thread of what it did to
-// the thread's state.
-func (s *Server) telling(f func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := f(w, r); err != nil {
-			return err
-		}
-		thread, err := pathID(r, "thread")
-		if err != nil {
-			return err
-		}
-		if followed, err := s.joins.followed(background(r), thread); err != nil || !followed {
-			return err
-		}
-		t, err := s.thread(background(r), thread)
-		if err != nil {
-			return err
-		}
-		state, err := s.stateAt(background(r), t, "", "", false)
-		if err != nil {
-			return err
-		}
-		data, err := json.Marshal(map[string]any{"thread_id": thread, "state": state})
-		if err != nil {
-			return err
-		}
-		return s.joins.tell(background(r), thread, told{method: followState, channel: followState, data: data})
-	}
 }

@@ -51,9 +51,23 @@ type refusal struct{ code, text string }
 
 func (r *refusal) Error() string { return r.text }
 
+// commands carries out the commands of the protocol's second version.
+type commands struct {
+	*base
+	access *access
+	runs   *runs
+	states *states
+}
+
+func (s *commands) routes() []route {
+	return []route{
+		{"POST /threads/{thread}/commands", "command", rule{resource: Threads, verb: Read, how: byHandler}, s.postCommand},
+	}
+}
+
 // postCommand carries out a command of a request. That it can't be is an answer
 // too, with the status 200.
-func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
+func (s *commands) postCommand(w http.ResponseWriter, r *http.Request) error {
 	thread, err := pathID(r, "thread")
 	if err != nil {
 		return err
@@ -70,18 +84,18 @@ func (s *Server) postCommand(w http.ResponseWriter, r *http.Request) error {
 
 // askCommand asks whether a user may send commands to a thread, which need not exist
 // yet. Those that start runs ask again.
-func (s *Server) askCommand(ctx context.Context, thread string) error {
-	_, err := s.askOf(ctx, &Action{Resource: Threads, Verb: Read, ID: thread})
+func (s *commands) askCommand(ctx context.Context, thread string) error {
+	_, err := s.access.askOf(ctx, &Action{Resource: Threads, Verb: Read, ID: thread})
 	return err
 }
 
 // carryOut has a command carried out, and says what came of it.
-func (s *Server) carryOut(r *http.Request, thread string, c *v2Command, obey func(*http.Request, string, *v2Command) (any, error)) *v2Answer {
+func (s *commands) carryOut(r *http.Request, thread string, c *v2Command, obey func(*http.Request, string, *v2Command) (any, error)) *v2Answer {
 	if id := strings.TrimSpace(string(c.ID)); id == "" || id[0] < '0' || id[0] > '9' {
 		return &v2Answer{Type: "error", ID: json.RawMessage("null"), Error: "invalid_argument", Message: "id must be a number"}
 	}
 	a := &v2Answer{Type: "success", ID: c.ID}
-	defer func() { s.auditedCommand(r, thread, c, a) }()
+	defer func() { s.access.auditedCommand(r, thread, c, a) }()
 	result, err := obey(r, thread, c)
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		a.Type, a.Error, a.Message = "error", refused.code, refused.text
@@ -101,7 +115,7 @@ func (s *Server) carryOut(r *http.Request, thread string, c *v2Command, obey fun
 }
 
 // commands are what a client may send to a thread.
-func (s *Server) commands() map[string]func(r *http.Request, thread string, params json.RawMessage) (any, error) {
+func (s *commands) commands() map[string]func(r *http.Request, thread string, params json.RawMessage) (any, error) {
 	return map[string]func(*http.Request, string, json.RawMessage) (any, error){
 		"run.start":             s.v2Start,
 		"input.respond":         s.v2Respond,
@@ -113,7 +127,7 @@ func (s *Server) commands() map[string]func(r *http.Request, thread string, para
 }
 
 // obey carries out a command, and returns its result.
-func (s *Server) obey(r *http.Request, thread string, c *v2Command) (any, error) {
+func (s *commands) obey(r *http.Request, thread string, c *v2Command) (any, error) {
 	if carryOut, ok := s.commands()[c.Method]; ok {
 		return carryOut(r, thread, c.Params)
 	}
@@ -174,7 +188,7 @@ func (p *v2RunParams) body() (*runBody, error) {
 
 // v2Start starts a run. What is given to a thread that has asked something is the
 // answer, unless the run starts from another checkpoint.
-func (s *Server) v2Start(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+func (s *commands) v2Start(r *http.Request, thread string, raw json.RawMessage) (any, error) {
 	var p v2RunParams
 	if err := params(raw, &p); err != nil {
 		return nil, err
@@ -191,7 +205,7 @@ func (s *Server) v2Start(r *http.Request, thread string, raw json.RawMessage) (a
 	} else if c != nil {
 		b.Command, b.Input = c, nil
 	} else if b.Checkpoint == nil && !isNull(b.Input) {
-		asked, err := s.asked(r.Context(), thread)
+		asked, err := s.states.asked(r.Context(), thread)
 		if err != nil {
 			return nil, err
 		}
@@ -211,8 +225,8 @@ type v2Began struct {
 }
 
 // v2Begin starts a run whose events clients will come for.
-func (s *Server) v2Begin(r *http.Request, thread string, b *runBody) (*v2Began, error) {
-	run, err := s.start(r, thread, b)
+func (s *commands) v2Begin(r *http.Request, thread string, b *runBody) (*v2Began, error) {
+	run, err := s.runs.start(r, thread, b)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +245,7 @@ func commandOf(input json.RawMessage) (*command, error) {
 
 // asked returns the questions that a thread waits with; none while a run is
 // pending or works.
-func (s *Server) asked(ctx context.Context, thread string) ([]graph.Interrupted, error) {
+func (s *states) asked(ctx context.Context, thread string) ([]graph.Interrupted, error) {
 	open, err := s.db.OpenRuns(ctx, thread)
 	if err != nil || len(open) > 0 {
 		return nil, err
@@ -245,7 +259,7 @@ func (s *Server) asked(ctx context.Context, thread string) ([]graph.Interrupted,
 
 // newest returns a thread as it is now, and its graph; nil for a thread that
 // doesn't exist or has had no run.
-func (s *Server) newest(ctx context.Context, thread string) (*snapshot, *served, error) {
+func (s *states) newest(ctx context.Context, thread string) (*snapshot, *served, error) {
 	t, err := s.db.Thread(ctx, thread)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, nil, nil
@@ -286,7 +300,7 @@ func answered(asked []graph.Interrupted, answer json.RawMessage) []string {
 }
 
 // v2Respond answers questions of a thread.
-func (s *Server) v2Respond(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+func (s *commands) v2Respond(r *http.Request, thread string, raw json.RawMessage) (any, error) {
 	type response struct {
 		ID       string          `json:"interrupt_id"`
 		Response json.RawMessage `json:"response"`
@@ -307,7 +321,7 @@ func (s *Server) v2Respond(r *http.Request, thread string, raw json.RawMessage) 
 	if len(p.Responses) == 0 {
 		return nil, invalid("interrupt_id or responses is required")
 	}
-	snap, _, err := s.newest(r.Context(), thread)
+	snap, _, err := s.states.newest(r.Context(), thread)
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +369,7 @@ func orNull(raw json.RawMessage) json.RawMessage {
 }
 
 // v2Fork starts a run from an earlier checkpoint.
-func (s *Server) v2Fork(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+func (s *commands) v2Fork(r *http.Request, thread string, raw json.RawMessage) (any, error) {
 	var p struct {
 		v2RunParams
 		CheckpointID string `json:"checkpoint_id"`
@@ -370,7 +384,7 @@ func (s *Server) v2Fork(r *http.Request, thread string, raw json.RawMessage) (an
 	if _, err := checkID("checkpoint", p.CheckpointID); err != nil {
 		return nil, err
 	}
-	if _, err := s.stateAt(r.Context(), t, p.CheckpointID, "", false); err != nil {
+	if _, err := s.states.stateAt(r.Context(), t, p.CheckpointID, "", false); err != nil {
 		if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusNotFound {
 			return nil, &refusal{"no_such_checkpoint", f.text}
 		}
@@ -399,7 +413,7 @@ type v2CheckpointRef struct {
 
 // v2State returns the state of a thread, or of a subgraph that its newest runs
 // have told of.
-func (s *Server) v2State(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+func (s *commands) v2State(r *http.Request, thread string, raw json.RawMessage) (any, error) {
 	ctx := r.Context()
 	var p struct {
 		Namespace []string `json:"namespace"`
@@ -419,7 +433,7 @@ func (s *Server) v2State(r *http.Request, thread string, raw json.RawMessage) (a
 			return nil, err
 		}
 		if values == nil { // it ran longer ago
-			state, err := s.stateAt(ctx, t, "", strings.Join(p.Namespace, "|"), false)
+			state, err := s.states.stateAt(ctx, t, "", strings.Join(p.Namespace, "|"), false)
 			if f, ok := errors.AsType[*fault](err); ok && f.status == http.StatusNotFound || err == nil && state.Checkpoint == nil {
 				return nil, &refusal{"no_such_namespace", "no run has told of " + strconv.Quote(strings.Join(p.Namespace, "|"))}
 			}
@@ -429,7 +443,7 @@ func (s *Server) v2State(r *http.Request, thread string, raw json.RawMessage) (a
 			values, at = objectOf(state.Values), &v2CheckpointRef{ID: *state.Checkpoint.ID}
 		}
 	} else {
-		state, err := s.stateAt(ctx, t, "", "", false)
+		state, err := s.states.stateAt(ctx, t, "", "", false)
 		if err != nil {
 			return nil, err
 		}
@@ -451,7 +465,7 @@ func (s *Server) v2State(r *http.Request, thread string, raw json.RawMessage) (a
 	}{values, at}, nil
 }
 
-func (s *Server) v2Checkpoints(r *http.Request, thread string, raw json.RawMessage) (any, error) {
+func (s *commands) v2Checkpoints(r *http.Request, thread string, raw json.RawMessage) (any, error) {
 	ctx := r.Context()
 	var p struct {
 		Namespace []string `json:"namespace"`
@@ -506,7 +520,7 @@ type v2Node struct {
 
 // v2Tree shows the thread's newest run: with the subgraphs it has had, if it was
 // told of them not long ago.
-func (s *Server) v2Tree(r *http.Request, thread string, _ json.RawMessage) (any, error) {
+func (s *commands) v2Tree(r *http.Request, thread string, _ json.RawMessage) (any, error) {
 	ctx := r.Context()
 	if tree, err := s.feeds.tree(ctx, thread); err != nil || tree != nil {
 		return map[string]any{"tree": tree}, err

@@ -18,6 +18,7 @@ import (
 	"github.com/superstep-dev/superstep/a2a"
 	assistants "github.com/superstep-dev/superstep/dialogue/assistant"
 	"github.com/superstep-dev/superstep/internal/console"
+	"github.com/superstep-dev/superstep/memory"
 	"github.com/superstep-dev/superstep/server"
 )
 
@@ -65,6 +66,8 @@ type serving struct {
 	webhooks bool
 	a2a      bool
 	patience time.Duration
+	threads  time.Duration // how long they are kept
+	items    time.Duration
 }
 
 // keysVariable has API keys, unless another variable is named.
@@ -150,6 +153,8 @@ func (o *serving) add(a *app, cmd *cobra.Command) {
 	f.BoolVar(&o.a2a, "a2a", false, "serve the assistants to agents that speak A2A as well, at /a2a/ASSISTANT")
 	f.BoolVar(&o.webhooks, "private-webhooks", false, "let webhooks of runs go to this machine and its network")
 	f.DurationVar(&o.patience, "drain", 30*time.Second, "how long runs may take to finish their superstep at the end")
+	f.DurationVar(&o.threads, "keep-threads", 0, "remove threads that nothing has changed for this long, such as 720h; 0 keeps them")
+	f.DurationVar(&o.items, "keep-items", 0, "how long items of the long-term memory live that are put without a time of their own; 0 is for ever")
 	a.indexFlags(cmd)
 }
 
@@ -193,7 +198,7 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 		return err
 	}
 	if server.HasMemory(a.serverOptions...) {
-		return errors.New("cli.Server was given server.UseMemory or server.StoreIndex, which the other commands would not have: give the memory to cli.UseMemory, with an index if it is to have one")
+		return errors.New("cli.Server was given server.UseMemory or server.MemoryConfig, which the other commands would not have: give the memory to cli.UseMemory, with an index if it is to have one")
 	}
 	open := len(keys) == 0 && !server.Authenticates(a.serverOptions...)
 	if ip := net.ParseIP(o.host); !o.anyone && open && o.host != "localhost" && (ip == nil || !ip.IsLoopback()) {
@@ -233,8 +238,14 @@ func (a *app) listen(ctx context.Context, o serving, graphs ...server.Option) er
 	if len(o.origins) > 0 {
 		opts = append(opts, server.AllowOrigins(o.origins...))
 	}
-	if index != nil {
-		opts = append(opts, server.StoreIndex(*index))
+	if o.items < 0 || o.items > 0 && a.items != nil {
+		return Usage("--keep-items must be a positive time, and is for the memory that this command opens: the program's own has a TTL of its own")
+	}
+	if index != nil || o.items > 0 {
+		opts = append(opts, server.MemoryConfig(memory.Config{Index: index, TTL: o.items}))
+	}
+	if o.threads != 0 {
+		opts = append(opts, server.KeepThreads(o.threads))
 	}
 	if a.items != nil {
 		opts = append(opts, server.UseMemory(a.items))

@@ -291,6 +291,9 @@ func (s *access) ask(ctx context.Context, a *Action) (Filter, error) {
 	if err != nil {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "server: an action was refused", slog.String("user", c.user.ID),
 			slog.String("resource", string(a.Resource)), slog.String("verb", string(a.Verb)), slog.Any("error", err))
+		if told, ok := errors.AsType[*Refusal](err); ok {
+			return Filter{}, &fault{http.StatusForbidden, told.Text}
+		}
 		if errors.Is(err, ErrForbidden) {
 			return Filter{}, &fault{http.StatusForbidden, err.Error()}
 		}

@@ -20,6 +20,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
 )
 
@@ -47,13 +48,30 @@ type User struct {
 
 var (
 	// ErrUnauthenticated says that credentials are wrong. Clients are told no more
-	// than that, with the status 401.
+	// than that, with the status 401, unless a [Refusal] says more.
 	ErrUnauthenticated = errors.New("unauthenticated")
 
 	// ErrUnavailable says that credentials could not be checked, such as when the
 	// identity provider doesn't answer. Clients get the status 503, and may try again.
 	ErrUnavailable = errors.New("authentication is unavailable")
 )
+
+// Refusal is an error of a function of the program's, given to [Authenticate] or
+// [Authorize], with a text for the client, who gets the status 401 or 403.
+type Refusal struct {
+	Text string
+	Err  error // is logged; nil: the text is
+}
+
+func (e *Refusal) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return e.Text
+}
+
+// Unwrap returns what is logged.
+func (e *Refusal) Unwrap() error { return e.Err }
 
 // authenticator finds out who sends a request. It returns nil, and no error, if
 // the request has no credentials of its kind.
@@ -63,7 +81,7 @@ type authenticator func(*http.Request) (*User, error)
 // error if the request has no credentials that it knows: then the next way of
 // authentication is tried, in the order of the options, and a request that none
 // knows is refused. Every error refuses the request, with the status 401, or 503
-// for [ErrUnavailable]; its text is logged and not told. The function is called by
+// for [ErrUnavailable]; its text is logged and not told, unless it is a [Refusal]. The function is called by
 // many goroutines at a time. It must not read the body. IDs that are "api-key", or
 // begin with "api-key:", are refused.
 //
@@ -223,8 +241,13 @@ type JWTConfig struct {
 	// ed25519.PublicKey.
 	Keys []crypto.PublicKey
 
+	// Secret is a key that the issuer shares with this server, of at least 32 bytes, in the
+	// place of public ones: for issuers that sign with HS256, HS384 or HS512. Whoever has
+	// it can make tokens.
+	Secret []byte
+
 	// Algorithms of signatures that are taken, such as RS256. The default are those
-	// that discovery names, or else all that have a public key.
+	// that discovery names, or else all that the keys are for.
 	Algorithms []string
 
 	// User makes a user of a token's claims. By default the ID is the claim sub, the
@@ -242,6 +265,24 @@ type JWTConfig struct {
 // asymmetric are the algorithms whose keys verify and cannot sign.
 var asymmetric = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
+// symmetric are those whose key does both.
+var symmetric = []string{"HS256", "HS384", "HS512"}
+
+// minSecret is the fewest bytes of a secret, those of the shortest signature.
+const minSecret = 32
+
+// secret checks the signatures of those who have it too.
+type secret []byte
+
+// VerifySignature implements oidc.KeySet.
+func (s secret) VerifySignature(_ context.Context, jwt string) ([]byte, error) {
+	token, err := jose.ParseSigned(jwt, []jose.SignatureAlgorithm{jose.HS256, jose.HS384, jose.HS512})
+	if err != nil {
+		return nil, err
+	}
+	return token.Verify([]byte(s))
+}
+
 // JWT lets requests in that have a token of an issuer, as Authorization: Bearer,
 // such as those of OpenID Connect. The signature, the issuer, the audience and the
 // times are checked.
@@ -251,9 +292,16 @@ func JWT(o JWTConfig) Option {
 			c.problems = append(c.problems, errors.New("server.JWT needs an Issuer and an Audience"))
 			return
 		}
+		known := asymmetric
+		if o.Secret != nil {
+			known = symmetric
+			if len(o.Secret) < minSecret || o.Keys != nil || o.KeysURL != "" {
+				c.problems = append(c.problems, fmt.Errorf("server.JWT: a Secret has at least %d bytes, and no Keys or KeysURL beside it", minSecret))
+			}
+		}
 		for _, a := range o.Algorithms {
-			if !slices.Contains(asymmetric, a) {
-				c.problems = append(c.problems, fmt.Errorf("server.JWT: algorithm %q is none of %s", a, strings.Join(asymmetric, ", ")))
+			if !slices.Contains(known, a) {
+				c.problems = append(c.problems, fmt.Errorf("server.JWT: algorithm %q is none of %s", a, strings.Join(known, ", ")))
 			}
 		}
 		if c.issuers = append(c.issuers, o.Issuer); len(c.issuers) > 1 && (o.User == nil || c.subjects) && slices.ContainsFunc(c.issuers, func(i string) bool { return i != o.Issuer }) {
@@ -285,8 +333,13 @@ func (o JWTConfig) open(ctx context.Context) (authenticator, error) {
 	if len(settings.SupportedSigningAlgs) == 0 && (o.Keys != nil || o.KeysURL != "") {
 		settings.SupportedSigningAlgs = asymmetric
 	}
+	if len(settings.SupportedSigningAlgs) == 0 && o.Secret != nil {
+		settings.SupportedSigningAlgs = symmetric
+	}
 	var verifier *oidc.IDTokenVerifier
 	switch {
+	case o.Secret != nil:
+		verifier = oidc.NewVerifier(o.Issuer, secret(o.Secret), settings)
 	case o.Keys != nil:
 		verifier = oidc.NewVerifier(o.Issuer, keySet{&oidc.StaticKeySet{PublicKeys: o.Keys}}, settings)
 	case o.KeysURL != "":
@@ -452,6 +505,9 @@ func (s *access) identify(r *http.Request) (*User, error) {
 	}
 	if failed != nil {
 		s.log.LogAttrs(r.Context(), slog.LevelInfo, "server: credentials were refused", slog.String("from", hostOf(r)), slog.Any("error", failed))
+	}
+	if told, ok := errors.AsType[*Refusal](failed); ok {
+		return nil, &fault{http.StatusUnauthorized, told.Text}
 	}
 	if r.Header.Get("X-Api-Key") == "" && r.Header.Get("Authorization") == "" {
 		return nil, errNoCredentials

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 )
@@ -241,41 +240,6 @@ func commandOf(input json.RawMessage) (*command, error) {
 	}
 	c := &command{}
 	return c, decode(input, c)
-}
-
-// asked returns the questions that a thread waits with; none while a run is
-// pending or works.
-func (s *states) asked(ctx context.Context, thread string) ([]graph.Interrupted, error) {
-	open, err := s.db.OpenRuns(ctx, thread)
-	if err != nil || len(open) > 0 {
-		return nil, err
-	}
-	snap, _, err := s.newest(ctx, thread)
-	if err != nil || snap == nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(snap.Interrupts), func(q graph.Interrupted) bool { return q.When != "inside" }), nil
-}
-
-// newest returns a thread as it is now, and its graph; nil for a thread that
-// doesn't exist or has had no run.
-func (s *states) newest(ctx context.Context, thread string) (*snapshot, *served, error) {
-	t, err := s.db.Thread(ctx, thread)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	g := s.graphOf(t)
-	if g == nil {
-		return nil, nil, nil
-	}
-	snap, err := s.on(g, thread).State(ctx)
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		return nil, g, nil
-	}
-	return snap, g, err
 }
 
 // answered returns the questions that an answer is for: those it names, or the

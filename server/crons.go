@@ -458,7 +458,7 @@ func (s *crons) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 			return err
 		}
 	} else {
-		made = newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}))
+		made = s.newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}))
 		if err := within(mine, made.Metadata); err != nil {
 			return err
 		}

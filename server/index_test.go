@@ -11,7 +11,7 @@ import (
 
 // texts is an index of the field "text", without a model.
 func texts() server.Option {
-	return server.StoreIndex(memory.Index{Embedder: memory.HashEmbedder(64), Name: "hash", Fields: []string{"text"}})
+	return server.MemoryConfig(memory.Config{Index: &memory.Index{Embedder: memory.HashEmbedder(64), Name: "hash", Fields: []string{"text"}}})
 }
 
 // keys returns the keys of items that a search finds, in its order.
@@ -59,7 +59,7 @@ func TestAStoreWithAnIndexIsSearchedByMeaning(t *testing.T) {
 func TestAQueryWithoutAnIndexIsRefusedAndSaysWhatToDo(t *testing.T) {
 	c := start(t, server.Graph(booking(t)), quiet())
 	status, _, text := c.do("POST", "/store/items/search", object{"query": "tea"})
-	if status != 422 || !strings.Contains(text, "server.StoreIndex") || !strings.Contains(text, "--store-index") {
+	if status != 422 || !strings.Contains(text, "server.MemoryConfig") || !strings.Contains(text, "--store-index") {
 		t.Errorf("%d %s", status, text)
 	}
 }
@@ -70,8 +70,8 @@ func TestAnIndexThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, opts := range map[string][]server.Option{
-		"it has no embedder":                    {server.StoreIndex(memory.Index{})},
-		"a name is empty":                       {server.StoreIndex(memory.Index{Embedder: memory.HashEmbedder(4), Fields: []string{"a..b"}})},
+		"it has no embedder":                    {server.MemoryConfig(memory.Config{Index: &memory.Index{}})},
+		"a name is empty":                       {server.MemoryConfig(memory.Config{Index: &memory.Index{Embedder: memory.HashEmbedder(4), Fields: []string{"a..b"}}})},
 		"is for a memory that the server opens": {texts(), server.UseMemory(own)},
 	} {
 		if _, err := server.New(t.Context(), append(opts, server.Graph(booking(t)))...); err == nil || !strings.Contains(err.Error(), says) {

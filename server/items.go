@@ -33,7 +33,7 @@ func memoryError(err error) error {
 	case errors.Is(err, memory.ErrInvalid):
 		return invalid("%v", err)
 	case errors.Is(err, memory.ErrNoIndex):
-		return invalid("%v: server.StoreIndex gives it one, or serve --store-index", err)
+		return invalid("%v: server.MemoryConfig gives it one, or serve --store-index", err)
 	case errors.Is(err, memory.ErrConflict):
 		return conflict("%v", err)
 	}

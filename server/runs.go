@@ -344,7 +344,7 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 		if err != nil {
 			return nil, err
 		}
-		t = newThread(uuid.Must(uuid.NewV7()).String(), owned)
+		t = s.newThread(uuid.Must(uuid.NewV7()).String(), owned)
 		t.Temporary = b.OnCompletion != "keep"
 		if err := within(mine, t.Metadata); err != nil {
 			return nil, err
@@ -377,7 +377,7 @@ func (s *runs) place(ctx context.Context, thread string, mine Filter, create boo
 		if err != nil {
 			return nil, "", err
 		}
-		t = newThread(thread, owned)
+		t = s.newThread(thread, owned)
 		if err := within(f, t.Metadata); err != nil {
 			return nil, "", err
 		}

@@ -52,6 +52,7 @@ type base struct {
 	db       *db.DB
 	log      *slog.Logger
 	limits   Limits
+	keep     time.Duration // of threads; 0: for ever
 	metrics  *metrics
 	version  string
 	began    time.Time
@@ -88,7 +89,8 @@ type config struct {
 	data     string
 	store    checkpoint.Store
 	memory   memory.Store
-	index    *memory.Index
+	items    *memory.Config
+	keep     time.Duration
 	log      *slog.Logger
 	maxBody  int64
 	limits   Limits
@@ -167,19 +169,25 @@ func UseStore(s checkpoint.Store) Option { return func(c *config) { c.store = s 
 func UseMemory(m memory.Store) Option { return func(c *config) { c.memory = m } }
 
 // HasMemory reports whether options say which long-term memory a server has: [UseMemory] or
-// [StoreIndex] is one of them.
+// [MemoryConfig] is one of them.
 func HasMemory(opts ...Option) bool {
 	var c config
 	for _, o := range opts {
 		o(&c)
 	}
-	return c.memory != nil || c.index != nil
+	return c.memory != nil || c.items != nil
 }
 
-// StoreIndex makes the long-term memory that the server opens where [Data] says one
-// that can be searched by meaning: clients with a query, nodes with the Text of a
-// [memory.Query]. Items that were there before are found when they are put again.
-func StoreIndex(x memory.Index) Option { return func(c *config) { c.index = &x } }
+// MemoryConfig says what the long-term memory is like that the server opens where [Data]
+// says. With an Index it can be searched by meaning: clients with a query, nodes with the
+// Text of a [memory.Query]; items that were there before are found when they are put again.
+// Its TTL is how long items live that are put without one.
+func MemoryConfig(m memory.Config) Option { return func(c *config) { c.items = &m } }
+
+// KeepThreads removes threads, with all that belongs to them, that nothing has changed for
+// this long, unless their clients say how long to keep them. The default, 0, keeps them for
+// ever. Threads that were there before are kept as they were.
+func KeepThreads(d time.Duration) Option { return func(c *config) { c.keep = d } }
 
 // Logger sets where the server logs. The default is slog's default logger.
 func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
@@ -209,15 +217,20 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 	if c.maxBody <= 0 || c.parallel <= 0 {
 		c.problems = append(c.problems, errors.New("server.MaxBody and server.MaxRuns must be positive"))
 	}
-	if c.index != nil && c.memory != nil {
-		c.problems = append(c.problems, errors.New("server.StoreIndex is for a memory that the server opens: server.UseMemory takes one that has an index, memory.Config.Index"))
+	if c.items == nil {
+		c.items = &memory.Config{}
+	} else if c.memory != nil {
+		c.problems = append(c.problems, errors.New("server.MemoryConfig is for a memory that the server opens: server.UseMemory takes one that was made with a memory.Config"))
+	}
+	if c.keep < 0 || c.keep > 1e8*time.Minute {
+		c.problems = append(c.problems, fmt.Errorf("server.KeepThreads(%s): give a positive time, at most 190 years", c.keep))
 	}
 	if err := errors.Join(c.problems...); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	b := &base{
 		graphs: map[string]*served{}, dialogue: c.dialogue, store: c.store, memory: c.memory, log: c.log,
-		version: c.version, limits: c.limits.withDefaults(c.maxBody), instance: newInstance(), began: now(),
+		version: c.version, limits: c.limits.withDefaults(c.maxBody), keep: c.keep, instance: newInstance(), began: now(),
 	}
 	for _, g := range c.graphs {
 		b.graphs[g.name] = g
@@ -228,7 +241,7 @@ func New(ctx context.Context, opts ...Option) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{base: b}
-	if err := s.open(ctx, c.data, memory.Config{Index: c.index}); err != nil {
+	if err := s.open(ctx, c.data, *c.items); err != nil {
 		return nil, fmt.Errorf("server: %w", errors.Join(err, s.closeStores()))
 	}
 	b.besideCtx, s.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -269,7 +269,7 @@ func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
 	if err := within(mine, b.Metadata.raw()); err != nil {
 		return err
 	}
-	t := newThread(id, b.Metadata)
+	t := s.newThread(id, b.Metadata)
 	b.TTL.apply(t, t.CreatedAt)
 	if len(b.Supersteps) > 0 && s.graphOf(t) == nil {
 		return invalid("supersteps need graph_id, in the body or its metadata")
@@ -305,9 +305,13 @@ func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
 	return write(w, v)
 }
 
-func newThread(id string, metadata object) *db.Thread {
+// newThread returns a thread that is kept as long as the server keeps them.
+func (s *base) newThread(id string, metadata object) *db.Thread {
 	at := now()
-	return &db.Thread{ID: id, CreatedAt: at, UpdatedAt: at, ChangedAt: at, Metadata: metadata.raw(), Config: object(nil).raw(), Status: db.Idle}
+	t := &db.Thread{ID: id, CreatedAt: at, UpdatedAt: at, ChangedAt: at, Metadata: metadata.raw(), Config: object(nil).raw(), Status: db.Idle}
+	keep := ttl{set: s.keep > 0, minutes: s.keep.Minutes()}
+	keep.apply(t, at)
+	return t
 }
 
 // seed gives a new thread a history.
@@ -616,7 +620,7 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	made := newThread(id, metadata)
+	made := s.newThread(id, metadata)
 	if t.TTL > 0 {
 		ttl := ttl{minutes: t.TTL, set: true}
 		ttl.apply(made, made.CreatedAt)

@@ -40,22 +40,28 @@ func (s *assistants) assistantToTalkTo(a *db.Assistant, g *served) turn.Assistan
 }
 
 func (t turns) Assistants(ctx context.Context) ([]turn.Assistant, error) {
-	mine, err := t.access.ask(ctx, &Action{Resource: Assistants, Verb: Search})
-	if err != nil {
-		return nil, err
-	}
-	talks := map[string]bool{}
-	for _, name := range t.names {
-		talks[name] = t.graphs[name].CheckJSON(graph.JSONInput, hello) == nil
-	}
-	found, _, err := t.db.Assistants(ctx, "", "created", db.Page{Limit: maxPage, Ascending: true}, func(a *db.Assistant) bool {
-		return talks[a.GraphID] && seesAssistant(mine, Search, a)
-	})
+	found, err := t.seen(ctx, func(name string) bool { return t.graphs[name].CheckJSON(graph.JSONInput, hello) == nil })
 	var out []turn.Assistant
 	for _, a := range found {
 		out = append(out, t.assistantToTalkTo(a, t.graphs[a.GraphID]))
 	}
 	return out, err
+}
+
+// seen returns the assistants of some graphs that the user of a context sees.
+func (t turns) seen(ctx context.Context, of func(graph string) bool) ([]*db.Assistant, error) {
+	mine, err := t.access.ask(ctx, &Action{Resource: Assistants, Verb: Search})
+	if err != nil {
+		return nil, err
+	}
+	graphs := map[string]bool{}
+	for _, name := range t.names {
+		graphs[name] = of(name)
+	}
+	found, _, err := t.db.Assistants(ctx, "", "created", db.Page{Limit: maxPage, Ascending: true}, func(a *db.Assistant) bool {
+		return graphs[a.GraphID] && seesAssistant(mine, Search, a)
+	})
+	return found, err
 }
 
 func (t turns) Assistant(ctx context.Context, name string) (*turn.Assistant, error) {

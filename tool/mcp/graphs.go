@@ -29,9 +29,58 @@ import (
 // [AnswerTool] takes the answers, be it days later. A client that wants to know is told
 // the progress after each node.
 type Graph struct {
-	Graph       *graph.Graph[json.RawMessage] // of [graph.JSON], with a checkpointer
+	Graph       *graph.Graph[json.RawMessage] // of [graph.JSON], with a checkpointer unless Runner runs it
 	Name        string                        // of the tool; empty: that of the graph
 	Description string                        // for models
+	Runner      Runner                        // nil: runs are in this process, on the graph's checkpointer
+}
+
+// Runner runs a graph on threads that it knows by their IDs, wherever they are kept.
+type Runner interface {
+	// Run begins a thread, or has it go on, and returns how it stands when the run is
+	// over. Each node that has ended is told, if told isn't nil. The run need not outlive
+	// the context.
+	Run(ctx context.Context, thread string, ask Request, told func(node string)) (*graph.Snapshot[json.RawMessage], error)
+
+	// State returns how a thread stands.
+	State(ctx context.Context, thread string) (*graph.Snapshot[json.RawMessage], error)
+}
+
+// Request is what a client asks of a [Runner]: an input, or answers. The zero Request lets
+// a thread go on that failed or was stopped.
+type Request struct {
+	Input   json.RawMessage
+	Answers graph.Answers // by the IDs of questions, or their keys
+}
+
+// checkpointed runs a graph in this process.
+type checkpointed struct{ *graph.Graph[json.RawMessage] }
+
+func (g checkpointed) State(ctx context.Context, thread string) (*graph.Snapshot[json.RawMessage], error) {
+	return g.Thread(thread).State(ctx)
+}
+
+func (g checkpointed) Run(ctx context.Context, thread string, ask Request, told func(node string)) (*graph.Snapshot[json.RawMessage], error) {
+	th := g.Thread(thread)
+	request := th.Continue()
+	switch {
+	case ask.Input != nil:
+		request = th.Input(graph.UpdateWith(ask.Input))
+	case len(ask.Answers) > 0:
+		request = th.Answer(ask.Answers)
+	}
+	if told == nil {
+		return th.Invoke(ctx, request)
+	}
+	for ev, err := range th.Stream(ctx, request) {
+		if err != nil {
+			return nil, err
+		}
+		if ev.Interrupt == nil {
+			told(ev.Node)
+		}
+	}
+	return th.State(ctx)
 }
 
 // AnswerTool is the name of the tool that answers threads, which a server with graphs
@@ -69,7 +118,10 @@ func (s *Server) SetGraphs(graphs ...Graph) error {
 			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: g.Name, Err: errors.New("there is no graph")}}}
 		}
 		name := toolName(cmp.Or(g.Name, g.Graph.Name()))
-		sg := &servedGraph{Graph: g.Graph, name: name}
+		sg := &servedGraph{Graph: g.Graph, runner: g.Runner, name: name}
+		if sg.runner == nil {
+			sg.runner = checkpointed{g.Graph}
+		}
 		e, err := sg.entry(g.Description)
 		if err != nil {
 			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: name, Err: err}}}
@@ -91,6 +143,7 @@ func (s *Server) SetGraphs(graphs ...Graph) error {
 // servedGraph is a graph that is a tool.
 type servedGraph struct {
 	*graph.Graph[json.RawMessage]
+	runner Runner
 	name   string
 	thread string // the argument with the thread's ID
 }
@@ -193,37 +246,28 @@ func (g *servedGraph) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.
 	if err := g.CheckJSON(graph.JSONInput, input); err != nil {
 		return failed("", fmt.Errorf("%s: %w", tool.ErrorArguments, err)), nil
 	}
-	th := g.Thread(id)
-	snap, err := g.run(ctx, req, th, th.Input(graph.UpdateWith(input)))
-	return g.reply(ctx, req, th, snap, err)
+	snap, err := g.run(ctx, req, id, Request{Input: input})
+	return g.reply(ctx, req, id, snap, err)
 }
 
 // run runs the graph, and tells a client that wants to know how far it is: after each
 // node.
-func (g *servedGraph) run(ctx context.Context, req *sdk.CallToolRequest, th *graph.Thread[json.RawMessage], request graph.Request[json.RawMessage]) (*graph.Snapshot[json.RawMessage], error) {
+func (g *servedGraph) run(ctx context.Context, req *sdk.CallToolRequest, thread string, ask Request) (*graph.Snapshot[json.RawMessage], error) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
-		return th.Invoke(ctx, request)
+		return g.runner.Run(ctx, thread, ask, nil)
 	}
 	n := 0.
-	for ev, err := range th.Stream(ctx, request) {
-		if err != nil {
-			return nil, err
-		}
-		if ev.Interrupt != nil {
-			continue
-		}
+	return g.runner.Run(ctx, thread, ask, func(node string) {
 		n++
 		// A client that is gone ends the context.
-		_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: ev.Node})
-	}
-	return th.State(ctx)
+		_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: node})
+	})
 }
 
 // proceed goes on with a thread whose questions the client was given.
 func (g *servedGraph) proceed(ctx context.Context, req *sdk.CallToolRequest, id string) (*sdk.CallToolResult, error) {
-	th := g.Thread(id)
-	snap, err := th.State(ctx)
+	snap, err := g.runner.State(ctx, id)
 	if err != nil {
 		return failed(id, err), nil
 	}
@@ -236,31 +280,31 @@ func (g *servedGraph) proceed(ctx context.Context, req *sdk.CallToolRequest, id 
 		}
 	}
 	if len(given) == 0 { // nobody wants to, or another has
-		return g.told(th, snap)
+		return g.told(id, snap)
 	}
-	snap, err = g.run(ctx, req, th, th.Answer(given))
-	return g.reply(ctx, req, th, snap, err)
+	snap, err = g.run(ctx, req, id, Request{Answers: given})
+	return g.reply(ctx, req, id, snap, err)
 }
 
 // reply says what a run came to, and asks what it asks where that can be.
-func (g *servedGraph) reply(ctx context.Context, req *sdk.CallToolRequest, th *graph.Thread[json.RawMessage], snap *graph.Snapshot[json.RawMessage], err error) (*sdk.CallToolResult, error) {
+func (g *servedGraph) reply(ctx context.Context, req *sdk.CallToolRequest, thread string, snap *graph.Snapshot[json.RawMessage], err error) (*sdk.CallToolResult, error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			return failed(th.ID(), err), nil
+			return failed(thread, err), nil
 		}
 		forms, ok := formsFor(snap)
 		if !ok || !elicits(req) {
-			return g.told(th, snap)
+			return g.told(thread, snap)
 		}
 		if req.ProtocolVersion() >= modern {
 			requests := sdk.InputRequestMap{}
 			for id, f := range forms {
 				requests[id] = f.params
 			}
-			return &sdk.CallToolResult{InputRequests: requests, RequestState: th.ID()}, nil
+			return &sdk.CallToolResult{InputRequests: requests, RequestState: thread}, nil
 		}
 		given := graph.Answers{}
 		for _, q := range snap.Interrupts {
@@ -272,10 +316,10 @@ func (g *servedGraph) reply(ctx context.Context, req *sdk.CallToolRequest, th *g
 		}
 		all := len(given) == len(snap.Interrupts)
 		if len(given) > 0 {
-			snap, err = g.run(ctx, req, th, th.Answer(given))
+			snap, err = g.run(ctx, req, thread, Request{Answers: given})
 		}
 		if !all && err == nil && ctx.Err() == nil {
-			return g.told(th, snap)
+			return g.told(thread, snap)
 		}
 	}
 }
@@ -287,8 +331,8 @@ func elicits(req *sdk.CallToolRequest) bool {
 }
 
 // told is the result that says where a thread stands.
-func (g *servedGraph) told(th *graph.Thread[json.RawMessage], snap *graph.Snapshot[json.RawMessage]) (*sdk.CallToolResult, error) {
-	r := ThreadResult{Thread: th.ID(), Status: "done"}
+func (g *servedGraph) told(thread string, snap *graph.Snapshot[json.RawMessage]) (*sdk.CallToolResult, error) {
+	r := ThreadResult{Thread: thread, Status: "done"}
 	var text strings.Builder
 	switch {
 	case len(snap.Interrupts) > 0:
@@ -350,17 +394,15 @@ func answers(graphs map[string]*servedGraph) sdk.ToolHandler {
 		if req.Params.RequestState != "" {
 			return g.proceed(ctx, req, req.Params.RequestState)
 		}
-		th := g.Thread(in.Thread)
-		request := th.Continue()
+		var ask Request
 		if len(in.Answers) > 0 {
-			given := graph.Answers{}
+			ask.Answers = graph.Answers{}
 			for key, a := range in.Answers {
-				given[key] = a
+				ask.Answers[key] = a
 			}
-			request = th.Answer(given)
 		}
-		snap, err := g.run(ctx, req, th, request)
-		return g.reply(ctx, req, th, snap, err)
+		snap, err := g.run(ctx, req, in.Thread, ask)
+		return g.reply(ctx, req, in.Thread, snap, err)
 	}
 }
 

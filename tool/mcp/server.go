@@ -273,14 +273,8 @@ const idle = time.Hour
 // session of an older client ends after an hour without a request. Who may call
 // is for a handler around this one to say.
 func (s *Server) Handler() http.Handler {
-	get := func(*http.Request) *sdk.Server {
-		if s.ctx.Err() != nil {
-			return nil
-		}
-		return s.sdk
-	}
-	stateless := sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
-	stateful := sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{SessionTimeout: idle})
+	stateless := s.Stateless()
+	stateful := sdk.NewStreamableHTTPHandler(s.serves, &sdk.StreamableHTTPOptions{SessionTimeout: idle})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Mcp-Protocol-Version") >= modern {
 			stateless.ServeHTTP(w, r)
@@ -293,6 +287,21 @@ func (s *Server) Handler() http.Handler {
 		}
 		stateful.ServeHTTP(w, r)
 	})
+}
+
+// Stateless is [Server.Handler] for requests that each stand for themselves: clients of
+// older protocols have no sessions either, so that nothing can be asked of their users
+// during a call, and they aren't told of changes. A server may so be made for a single
+// request.
+func (s *Server) Stateless() http.Handler {
+	return sdk.NewStreamableHTTPHandler(s.serves, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+}
+
+func (s *Server) serves(*http.Request) *sdk.Server {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	return s.sdk
 }
 
 // Local is the transport of clients in the same program.

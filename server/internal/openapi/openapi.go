@@ -245,7 +245,7 @@ func tagOf(route string) string {
 		return first
 	case "chat", "state":
 		return "dialogue"
-	case "v1":
+	case "v1", "mcp":
 		return "protocols"
 	default:
 		return "server"

@@ -41,6 +41,12 @@ func protocols() map[string]operation {
 			inputs: one(`{"threadId": "0198f3c2-5b7a-7d10-8e21-4c3b2a190008", "runId": "run-1", "messages": [], "state": {"days": 2}}`),
 			out:    answer{about: "The events of the run.", media: mediaSSE},
 		},
+		"serveMCP": {
+			fails: fails, summary: "Have assistants as tools, over MCP's streamable HTTP", about: "Each request stands for itself: there are no sessions. docs/protocols.md says what the tools are.",
+			headers: []parameter{{"Mcp-Protocol-Version", text("The version that the client speaks."), ""}},
+			in:      record("", member{"jsonrpc!", text("2.0")}, member{"method!", text("")}, member{"id", anything("")}, member{"params", free("")}),
+			inputs:  one(`{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}`), out: answer{about: "The result, and what is told before it.", media: mediaSSE},
+		},
 		"createResponse": {
 			fails: fails, summary: "Talk with an assistant, as OpenAI's responses", about: about, headers: thread,
 			in: record("", append(common, model, member{"input!", anything("A text, or a list of items.")},

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/superstep-dev/superstep/graph"
+	"github.com/superstep-dev/superstep/server/internal/db"
+	"github.com/superstep-dev/superstep/server/internal/turn"
+	"github.com/superstep-dev/superstep/tool/mcp"
+)
+
+// serveMCP answers a request of the Model Context Protocol: each assistant that the user
+// may run is a tool, whose calls are runs of it.
+func (t turns) serveMCP(w http.ResponseWriter, r *http.Request) error {
+	var body json.RawMessage
+	if err := read(r, &body); err != nil {
+		return err
+	}
+	found, err := t.seen(r.Context(), func(string) bool { return true })
+	if err != nil {
+		return err
+	}
+	s, err := mcp.NewServer("superstep", t.version)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // ends what nobody waits for any more
+	var tools []mcp.Graph
+	taken := map[string]bool{}
+	for _, a := range found {
+		g := t.graphs[a.GraphID]
+		one := mcp.Graph{Graph: g.Graph, Name: a.Name, Description: g.description, Runner: &mcpRuns{t, r, a}}
+		if a.Description != nil {
+			one.Description = *a.Description
+		}
+		if one.Name == "" || taken[one.Name] {
+			one.Name += "_" + a.ID
+		}
+		taken[one.Name] = true
+		tools = append(tools, one)
+	}
+	if err := s.SetGraphs(tools...); err != nil {
+		return err
+	}
+	r = r.WithContext(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.Stateless().ServeHTTP(w, r)
+	return nil
+}
+
+// mcpRuns runs an assistant for the user of a request.
+type mcpRuns struct {
+	turns
+	r *http.Request
+	a *db.Assistant
+}
+
+// asking is the request with a context that ends with another one too.
+func (m *mcpRuns) asking(ctx context.Context) (*http.Request, context.CancelFunc) {
+	own, cancel := context.WithCancel(m.r.Context())
+	stop := context.AfterFunc(ctx, cancel)
+	return m.r.WithContext(own), func() { stop(); cancel() }
+}
+
+// State implements [mcp.Runner].
+func (m *mcpRuns) State(ctx context.Context, thread string) (*snapshot, error) {
+	r, done := m.asking(ctx)
+	defer done()
+	id, err := checkID("thread", thread)
+	if err != nil {
+		return nil, err
+	}
+	exists, err := m.access.askOf(r.Context(), &Action{Resource: Runs, Verb: CreateRun, ID: id})
+	if err != nil {
+		return nil, m.words(r, err)
+	}
+	var snap *snapshot
+	if exists {
+		snap, _, err = m.runs.states.newest(r.Context(), id)
+	}
+	if err == nil && snap == nil {
+		err = notFound("there is no thread %s with a run: leave the ID out for a new one", id)
+	}
+	return snap, m.words(r, err)
+}
+
+// words is an error as clients may be told it.
+func (m *mcpRuns) words(r *http.Request, err error) error {
+	if err == nil || r.Context().Err() != nil {
+		return err
+	}
+	return errors.New(m.tell(r, err).Text)
+}
+
+// Run implements [mcp.Runner]. A run that the client doesn't wait for any more is stopped.
+func (m *mcpRuns) Run(ctx context.Context, thread string, ask mcp.Request, told func(node string)) (*snapshot, error) {
+	r, done := m.asking(ctx)
+	defer done()
+	id, err := checkID("thread", thread)
+	if err != nil {
+		return nil, err
+	}
+	request := turn.Request{Assistant: m.a.ID, Thread: id, Input: ask.Input, Tasks: told != nil}
+	if ask.Input == nil {
+		snap, err := m.State(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if request.Answers, err = answersByID(snap, ask.Answers); err != nil {
+			return nil, err
+		}
+	}
+	run, err := m.Start(r, request)
+	if err != nil {
+		return nil, m.words(r, err)
+	}
+	for ev, err := range run.Events(r.Context(), nil) {
+		if err != nil {
+			return nil, errors.Join(m.words(r, err), run.Cancel(ctx))
+		}
+		if t, ok := ev.(*turn.Task); ok && told != nil && !t.Begins && len(t.Within) == 0 {
+			told(t.Node)
+		}
+	}
+	end, err := run.End(r.Context())
+	switch {
+	case err != nil:
+		return nil, m.words(r, err)
+	case end.Failure != nil:
+		return nil, fmt.Errorf("%s: %s", end.Failure.Type, end.Failure.Text)
+	case end.Cancelled:
+		return nil, errors.New("the run was cancelled")
+	}
+	return m.State(ctx, id)
+}
+
+// answersByID names answers by the IDs of the questions that they are for.
+func answersByID(snap *snapshot, given graph.Answers) (map[string]json.RawMessage, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	out := map[string]json.RawMessage{}
+	for key, value := range given {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range snap.Interrupts {
+			if q.Key == key {
+				key = q.ID
+				break
+			}
+		}
+		out[key] = data
+	}
+	return out, nil
+}

@@ -447,6 +447,18 @@ func (l *LLM[S]) usable(m chat.Message) error {
 	return err
 }
 
+// Generate asks a model within a node of any graph: its tokens are streamed as those of a
+// message ([graph.ModeMessages]), the answer is recorded, so that a node that runs again,
+// after an interrupt or a crash, doesn't ask again, and what it used is counted ([Counted]).
+// The name tells the request from others that the node makes. Outside a node it is an error.
+func Generate(ctx context.Context, name string, m model.Model, req *model.Request) (*model.Response, error) {
+	resp, err := generate(ctx, m, req, name, answerID(ctx, name), false, nil)
+	if err == nil {
+		model.Count(ctx, "", resp)
+	}
+	return resp, err
+}
+
 // generate asks a model and streams what it says, as a message with that ID. If
 // check takes the answer, it is recorded under a name.
 func generate(ctx context.Context, m model.Model, req *model.Request, name, id string, whole bool, check func(chat.Message) error) (*model.Response, error) {

@@ -234,11 +234,10 @@ func (r *ReActNode) ask(ctx context.Context, messages []chat.Message, n int) (ch
 	}
 	req := &model.Request{Config: r.Config, Tools: r.set.Specs()}
 	req.Messages = append([]chat.Message{chat.System(expand(ctx, instruction))}, messages...)
-	resp, err := generate(ctx, r.Model, req, fmt.Sprint("model ", n), answerID(ctx, fmt.Sprint(n)), false, nil)
+	resp, err := Generate(ctx, fmt.Sprint("model ", n), r.Model, req)
 	if err != nil {
 		return chat.Message{}, err
 	}
-	model.Count(ctx, "", resp)
 	m := resp.Message.ValidUTF8()
 	m.Role = chat.RoleAssistant
 	return m, nil

@@ -276,7 +276,7 @@ type secret []byte
 
 // VerifySignature implements oidc.KeySet.
 func (s secret) VerifySignature(_ context.Context, jwt string) ([]byte, error) {
-	token, err := jose.ParseSigned(jwt, []jose.SignatureAlgorithm{jose.HS256, jose.HS384, jose.HS512})
+	token, err := jose.ParseSignedCompact(jwt, []jose.SignatureAlgorithm{jose.HS256, jose.HS384, jose.HS512})
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -32,7 +34,7 @@ const (
 // modes says what of a run each mode is made of.
 var modes = map[string]graph.Mode{
 	modeValues:        graph.ModeValues,
-	modeUpdates:       graph.ModeUpdates,
+	modeUpdates:       graph.ModeUpdates | graph.ModeValues,
 	modeMessages:      graph.ModeMessages | graph.ModeUpdates | graph.ModeValues,
 	modeMessagesTuple: graph.ModeMessages | graph.ModeUpdates | graph.ModeValues,
 	modeCustom:        graph.ModeCustom,
@@ -62,20 +64,19 @@ type encoder struct {
 	speaking map[string]string          // message ID, by the task that streams it
 	spoken   map[string]*chat.Collector // messages that were streamed, by ID
 	whole    map[string]bool            // messages that were sent whole
-	unnamed  map[string][]unnamed       // messages that have no ID yet, by the place of their graph
 	complete []complete                 // messages that are whole, of which the mode messages tells after the values
 	input    object                     // of the run, whose messages are still to be told
 	states   map[string]state           // newest state of each graph that runs, by its namespace
 	pending  *graph.Event               // a checkpoint whose values are still to come
 	feedback []string
-	moment   func(ns, id string) (*threadState, error) // of the thread: see [Server.momentAt]
-	tracer                                             // of the mode events
+	moment   func(ns, id string, nested bool) (*threadState, error) // of the thread: see [states.momentAt]
+	tracer                                                          // of the mode events
 }
 
 func newEncoder(b *runBody, a about, send func(string, []byte)) *encoder {
 	return &encoder{
 		about: a, modes: b.StreamMode, subgraphs: b.StreamSubgraphs, send: send, feedback: b.FeedbackKeys,
-		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{}, unnamed: map[string][]unnamed{}, states: map[string]state{},
+		speaking: map[string]string{}, spoken: map[string]*chat.Collector{}, whole: map[string]bool{}, states: map[string]state{},
 	}
 }
 
@@ -133,9 +134,6 @@ func (e *encoder) event(ev graph.Event) error {
 	case graph.EventValues:
 		var state state = sync.OnceValues(func() (json.RawMessage, error) { return wholeMessages(ev.StateJSON()) }) // not every mode needs it
 		e.states[place(ev)] = state
-		if err := e.name(place(ev), state); err != nil {
-			return err
-		}
 		if err := e.asked(state); err != nil {
 			return err
 		}
@@ -204,7 +202,7 @@ func (e *encoder) checkpoint(state state) error {
 	source, parent := ev.Source, ev.Parent
 	if takes(source, ev.Checkpoint, parent, ev.Next) {
 		source, parent = string(checkpoint.SourceLoop), beforeInput(ev.Checkpoint)
-		before, err := e.moment(place(*ev), cmp.Or(ev.Parent, graph.Start))
+		before, err := e.moment(place(*ev), cmp.Or(ev.Parent, graph.Start), false)
 		if err != nil {
 			return err
 		}
@@ -381,24 +379,19 @@ func (e *encoder) path(ev graph.Event) []string {
 	return namespaceOf(ev)
 }
 
-// unnamed is a message that gets its ID when its superstep is committed.
-type unnamed struct {
-	raw string // without an ID
-	ev  graph.Event
-}
-
 // messagesOf sends the messages that a task wrote and that weren't streamed, and
 // notes the end of those that were.
 func (e *encoder) messagesOf(ev graph.Event) error {
 	if !e.has(modeMessages) && !e.has(modeMessagesTuple) || ev.Update == nil {
 		return nil
 	}
-	for _, raw := range messagesIn(ev.Update) {
-		id, rest := apart(raw)
-		if id == "" {
-			e.unnamed[place(ev)] = append(e.unnamed[place(ev)], unnamed{rest, ev})
-		} else if err := e.said(id, raw, ev); err != nil {
-			return err
+	for _, list := range messagesIn(ev.Update) {
+		for _, raw := range list {
+			if id, _ := apart(raw); id != "" && isMessage(raw) {
+				if err := e.said(id, raw, ev); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
@@ -410,40 +403,6 @@ func apart(raw json.RawMessage) (id, rest string) {
 	id = textOf(o["id"])
 	delete(o, "id")
 	return id, string(o.raw())
-}
-
-// name sends the messages that have got their IDs.
-func (e *encoder) name(at string, state state) error {
-	waiting := e.unnamed[at]
-	if len(waiting) == 0 {
-		return nil
-	}
-	delete(e.unnamed, at)
-	values, err := state()
-	if err != nil {
-		return err
-	}
-	// They are the last of the conversation.
-	var send []func() error
-	for _, raw := range slices.Backward(messagesIn(values)) {
-		if len(waiting) == 0 {
-			break
-		}
-		id, rest := apart(raw)
-		i := slices.IndexFunc(waiting, func(u unnamed) bool { return u.raw == rest })
-		if i < 0 || id == "" || e.whole[id] {
-			continue
-		}
-		ev := waiting[i].ev
-		waiting = slices.Delete(waiting, i, i+1)
-		send = append(send, func() error { return e.said(id, raw, ev) })
-	}
-	for _, f := range slices.Backward(send) {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // asked notes the messages of the run's input: as the graph's state has them, they
@@ -472,7 +431,12 @@ func (e *encoder) asked(state state) error {
 		}
 		// Those without an ID are the last of the conversation.
 		var given []json.RawMessage
-		for _, raw := range slices.Backward(messagesIn(object{name: fields[name]}.raw())) {
+		var told []json.RawMessage
+		_ = json.Unmarshal(fields[name], &told)
+		for _, raw := range slices.Backward(told) {
+			if !isMessage(raw) {
+				continue
+			}
 			id, _ := apart(raw)
 			if !ids[id] {
 				if others == 0 {
@@ -543,25 +507,31 @@ func (e *encoder) tellComplete(m complete) error {
 	return e.emit("messages/complete", e.path(m.from), []json.RawMessage{m.raw})
 }
 
-// messagesIn returns what looks like messages in the fields of an update.
-func messagesIn(update json.RawMessage) []json.RawMessage {
-	var out []json.RawMessage
-	for _, value := range objectOf(update) {
-		var list []json.RawMessage
-		if json.Unmarshal(value, &list) != nil {
-			continue
+// messagesIn yields the fields of an update or a state that are lists with messages.
+func messagesIn(update json.RawMessage) iter.Seq2[string, []json.RawMessage] {
+	return func(yield func(string, []json.RawMessage) bool) {
+		if !bytes.Contains(update, []byte(`"type"`)) {
+			return
 		}
-		for _, one := range list {
-			var m struct {
-				Type    string          `json:"type"`
-				Content json.RawMessage `json:"content"`
+		fields := objectOf(update)
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			var list []json.RawMessage
+			if json.Unmarshal(fields[field], &list) != nil {
+				continue
 			}
-			if json.Unmarshal(one, &m) == nil && m.Content != nil && slices.Contains([]string{"human", "ai", "system", "tool"}, m.Type) {
-				out = append(out, one)
+			if slices.ContainsFunc(list, isMessage) && !yield(field, list) {
+				return
 			}
 		}
 	}
-	return out
+}
+
+func isMessage(raw json.RawMessage) bool {
+	var m struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+	}
+	return json.Unmarshal(raw, &m) == nil && m.Content != nil && slices.Contains([]string{"human", "ai", "system", "tool"}, m.Type)
 }
 
 // end sends what the run has come to.

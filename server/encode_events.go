@@ -73,7 +73,7 @@ func (e *encoder) begin(b *runBody) error {
 	if e.has(modeMessages) && b.Command == nil && e.run.Attempt == 1 {
 		e.input = objectOf(b.Input)
 	}
-	if (e.has(modeCheckpoints) || e.has(modeDebug)) && e.run.Attempt == 1 && (isNull(b.Input) || b.Command != nil) {
+	if e.run.Attempt == 1 && (isNull(b.Input) || b.Command != nil) {
 		if err := e.goesOn(b); err != nil {
 			return err
 		}
@@ -95,15 +95,39 @@ func (e *encoder) begin(b *runBody) error {
 
 // goesOn tells what a run without an input goes on from.
 func (e *encoder) goesOn(b *runBody) error {
+	c := b.Command
+	values := e.has(modeValues) && (c == nil || c.Update == nil && !c.Goto.set()) // or else the next ones have what is written
+	if !values && !e.has(modeCheckpoints) && !e.has(modeDebug) {
+		return nil
+	}
 	id, err := b.Checkpoint.id()
 	if err != nil {
 		return err
 	}
-	from, err := e.moment("", id)
+	from, err := e.moment("", id, values && e.subgraphs)
 	if err != nil || from.Checkpoint == nil {
 		return err
 	}
-	return e.tellMoment(nil, time.Now(), from)
+	if err := e.tellMoment(nil, time.Now(), from); err != nil || !values {
+		return err
+	}
+	return e.goingOn(nil, from)
+}
+
+// goingOn tells the values of a graph, and of the subgraphs in which tasks of it go on.
+func (e *encoder) goingOn(ns []string, from *threadState) error {
+	if err := e.emit(modeValues, ns, from.Values); err != nil {
+		return err
+	}
+	for _, t := range from.Tasks {
+		if t.State == nil || t.State.Checkpoint == nil {
+			continue
+		}
+		if err := e.goingOn(strings.Split(t.State.Checkpoint.NS, "|"), t.State); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // parents returns the runs that the graph of an event is inside of.

@@ -79,7 +79,9 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 	resumed := run.Attempt > 1 && head != nil && head.Metadata["run_id"] == run.ID
 	about := about{run: run, assistant: assistant, graph: g.name, tags: b.Config.Tags}
 	enc := newEncoder(&b, about, join(joined, log.send))
-	enc.moment = func(ns, id string) (*threadState, error) { return s.states.momentAt(keep, thread, g, ns, id) }
+	enc.moment = func(ns, id string, nested bool) (*threadState, error) {
+		return s.states.momentAt(keep, thread, g, ns, id, nested)
+	}
 	passed := passage{s.store, thread.ID, map[string]string{}}
 	enc.metadata()
 	if err = log.live.begin(keep, g, &b); err == nil {
@@ -99,15 +101,12 @@ func (s *executor) execute(ctx context.Context, run *db.Run, a *activeRun) error
 		if seq, err = s.call(ctx, keep, run, assistant, thread, g, &b, head, resumed, queue, append(catchUp, graph.Modes(modes))); err != nil {
 			break
 		}
-		for ev, failure := range told.together(seq) {
+		for ev, failure := range identified(told.together(seq)) {
 			if failure != nil {
 				err = failure
 				break
 			}
 			events++
-			if ev.Update != nil {
-				ev.Update, _ = wholeMessages(ev.Update, nil)
-			}
 			if ev.Type == graph.EventCheckpoint {
 				if err = passed.show(keep, &ev); err != nil {
 					break

@@ -299,9 +299,9 @@ func moments(ctx context.Context, thread *graph.Thread[json.RawMessage], t *db.T
 
 // momentAt returns a moment of a thread that a run tells of, the newest without an ID; at
 // [graph.Start] it is what is before everything.
-func (s *states) momentAt(ctx context.Context, t *db.Thread, g *served, ns, id string) (*threadState, error) {
+func (s *states) momentAt(ctx context.Context, t *db.Thread, g *served, ns, id string, nested bool) (*threadState, error) {
 	if id != graph.Start {
-		return s.stateAt(ctx, t, id, ns, false)
+		return s.stateAt(ctx, t, id, ns, nested)
 	}
 	thread, err := s.in(g, t.ID, ns)
 	if err != nil {

@@ -168,7 +168,7 @@ func TestARunIsStreamed(t *testing.T) {
 			names = append(names, name)
 		}
 	}
-	if got, want := strings.Join(names, " "), "metadata checkpoints checkpoints values tasks tasks updates messages checkpoints values tasks values updates"; got != want {
+	if got, want := strings.Join(names, " "), "metadata checkpoints checkpoints values tasks tasks messages updates checkpoints values tasks values updates"; got != want {
 		t.Errorf("events:\n%s\nwant\n%s", got, want)
 	}
 	if got := header.Get("Location"); got != header.Get("Content-Location")+"/stream" || !strings.HasPrefix(got, "/threads/"+thread+"/runs/") {

@@ -40,7 +40,6 @@ type live struct {
 	open     [][]string                     // namespaces of subgraphs that run, parents first
 	speeches map[string]*speech             // messages that are being made, by task
 	said     map[string]bool                // IDs of messages that were sent
-	unnamed  map[string][]unnamed           // messages that have no ID yet, by the place of their graph
 	pending  *graph.Event                   // a checkpoint whose values are still to come
 	states   map[string]json.RawMessage     // of graphs whose values tell something else, by namespace
 }
@@ -48,7 +47,7 @@ type live struct {
 // follow prepares to tell of a run.
 func (s *executor) follow(ctx context.Context, run *db.Run, b *runBody) (*live, error) {
 	l := &live{
-		base: s.base, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{}, unnamed: map[string][]unnamed{},
+		base: s.base, run: run, running: map[string]map[string][]string{}, speeches: map[string]*speech{}, said: map[string]bool{},
 		states: map[string]json.RawMessage{},
 	}
 	var err error
@@ -164,9 +163,6 @@ func (l *live) event(ev graph.Event) error {
 	case graph.EventValues:
 		state, err := wholeMessages(ev.StateJSON())
 		if err != nil {
-			return err
-		}
-		if err := l.name(ns, ev, state); err != nil {
 			return err
 		}
 		if err := l.checkpoint(); err != nil {
@@ -673,49 +669,15 @@ func (l *live) finish(ev graph.Event, failure string) error {
 	return l.conclude(s)
 }
 
-// written sends the messages that a task wrote and that weren't streamed. Those
-// without an ID get it when the superstep is committed.
+// written sends the messages that a task wrote and that weren't streamed.
 func (l *live) written(ns []string, ev graph.Event) error {
-	at := place(ev)
-	for _, raw := range messagesIn(ev.Update) {
-		id, rest := apart(raw)
-		if id == "" {
-			l.unnamed[at] = append(l.unnamed[at], unnamed{rest, ev})
-		} else if err := l.whole(ns, ev.Node, id, raw); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// name sends the messages that have got their IDs.
-func (l *live) name(ns []string, ev graph.Event, state json.RawMessage) error {
-	at := place(ev)
-	waiting := l.unnamed[at]
-	if len(waiting) == 0 {
-		return nil
-	}
-	delete(l.unnamed, at)
-	type named struct {
-		id, node string
-		raw      json.RawMessage
-	}
-	var found []named
-	for _, raw := range slices.Backward(messagesIn(state)) { // they are the last of the conversation
-		if len(waiting) == 0 {
-			break
-		}
-		id, rest := apart(raw)
-		i := slices.IndexFunc(waiting, func(u unnamed) bool { return u.raw == rest })
-		if i < 0 || id == "" || l.said[id] {
-			continue
-		}
-		found = append(found, named{id, waiting[i].ev.Node, raw})
-		waiting = slices.Delete(waiting, i, i+1)
-	}
-	for _, n := range slices.Backward(found) {
-		if err := l.whole(ns, n.node, n.id, n.raw); err != nil {
-			return err
+	for _, list := range messagesIn(ev.Update) {
+		for _, raw := range list {
+			if id, _ := apart(raw); id != "" && isMessage(raw) {
+				if err := l.whole(ns, ev.Node, id, raw); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil

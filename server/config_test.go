@@ -47,6 +47,26 @@ func TestRunsAreConfiguredAsTheGraphDeclares(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	// A thread keeps what the runs of its graph are configured with.
+	thread := "/threads/" + newThread()
+	for _, tt := range []struct {
+		body object
+		want string
+	}{
+		{object{"assistant_id": made}, "dry"},
+		{object{"assistant_id": "mannered", "config": in("soft")}, "soft"},
+		{object{"assistant_id": "mannered"}, "soft"},
+		{object{"assistant_id": "mannered", "config": in("loud")}, "loud"},
+		{object{"assistant_id": "mannered", "config": object{"configurable": object{"other": 1}}}, "loud"},
+	} {
+		tt.body["input"], tt.body["if_not_exists"] = object{}, "create"
+		if got := call[object](c, "POST", thread+"/runs/wait", tt.body)["city"]; got != tt.want {
+			t.Errorf("on a thread, %v: %v", tt.body, got)
+		}
+	}
+	if got := call[object](c, "GET", thread, nil)["config"].(object)["configurable"].(object)["tone"]; got != "loud" {
+		t.Errorf("the thread's configuration has %v", got)
+	}
 	for says, part := range map[string]object{
 		`context: field "tnoe": there is no such member; did you mean "tone"?`: {"context": object{"tnoe": "dry"}},
 		`config.configurable: field "tnoe": there is no such member`:           {"config": object{"configurable": object{"tnoe": "dry"}}},

@@ -279,13 +279,13 @@ func answerOf(snap *snapshot, raw json.RawMessage) (answer any, asked bool) {
 var questionID = regexp.MustCompile("^[0-9a-f]{32}$")
 
 // runOptions returns the options of a run that follow from configurations: those
-// of the assistant, the thread and the request, of which later ones win.
+// of the assistant and the request, of which later ones win.
 func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *served, b *runBody) ([]graph.StreamOption, error) {
-	var ofAssistant, ofThread runConfig
-	if err := errors.Join(json.Unmarshal(a.Config, &ofAssistant), json.Unmarshal(t.Config, &ofThread)); err != nil {
+	var ofAssistant runConfig
+	if err := json.Unmarshal(a.Config, &ofAssistant); err != nil {
 		return nil, err
 	}
-	configured := object{}.with(ofAssistant.Configurable, ofThread.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
+	configured := object{}.with(ofAssistant.Configurable, b.Config.Configurable, objectOf(a.Context), b.Context)
 	maps.DeleteFunc(configured, func(name string, _ json.RawMessage) bool { return ofHeader(name) })
 	maps.Copy(configured, b.Headers)
 	own := object{
@@ -309,7 +309,7 @@ func (s *executor) runOptions(run *db.Run, a *db.Assistant, t *db.Thread, g *ser
 	for _, o := range metadataOptions(objectOf(run.Metadata).with(own)) {
 		opts = append(opts, o)
 	}
-	if limit := cmp.Or(b.Config.RecursionLimit, ofThread.RecursionLimit, ofAssistant.RecursionLimit); limit > 0 {
+	if limit := cmp.Or(b.Config.RecursionLimit, ofAssistant.RecursionLimit); limit > 0 {
 		opts = append(opts, graph.AtMostSteps(limit))
 	}
 	if len(b.InterruptBefore) > 0 {

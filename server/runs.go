@@ -69,6 +69,19 @@ type runConfig struct {
 	Configurable   object   `json:"configurable,omitempty"`
 }
 
+// after returns what is configured for a run on a thread: what the request says, and of what
+// earlier runs of the graph were configured with, which the thread keeps, the rest.
+func (c *runConfig) after(t *db.Thread, g *served) (object, error) {
+	if textOf(objectOf(t.Metadata)["graph_id"]) != g.name {
+		return c.Configurable, nil
+	}
+	var kept runConfig
+	if err := json.Unmarshal(t.Config, &kept); err != nil {
+		return nil, err
+	}
+	return kept.Configurable.with(c.Configurable), nil
+}
+
 // names is a string or a list of them.
 type names []string
 
@@ -407,16 +420,12 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 		return nil, err
 	}
 	thread := t.ID
-	kwargs, err := json.Marshal(b)
-	if err != nil {
-		return nil, err
-	}
 	at := now()
 	run := &db.Run{
 		ID: uuid.Must(uuid.NewV7()).String(), ThreadID: thread, AssistantID: a.ID, CreatedAt: at, UpdatedAt: at, Status: db.Pending,
-		Kwargs: kwargs, Strategy: b.Strategy, StartsAt: at.Add(time.Duration(b.AfterSeconds * float64(time.Second))),
+		Strategy: b.Strategy, StartsAt: at.Add(time.Duration(b.AfterSeconds * float64(time.Second))),
 	}
-	earlier := []*db.Run(nil)
+	earlier, err := []*db.Run(nil), error(nil)
 	if b.Strategy == interrupt || b.Strategy == rollback {
 		if earlier, err = s.db.OpenRuns(ctx, thread); err != nil {
 			return nil, err
@@ -428,6 +437,17 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 	}
 	err = add(ctx, run, b.Strategy == reject, s.runLimit(ctx), func(t *db.Thread) error {
 		own := object{"graph_id": jsonText(g.name), "assistant_id": jsonText(a.ID)}
+		config, err := b.Config.after(t, g)
+		if err != nil {
+			return err
+		}
+		asked := *b
+		if asked.Config.Configurable = config; len(config) > 0 {
+			t.Config = object{"configurable": config.raw()}.raw()
+		}
+		if run.Kwargs, err = json.Marshal(&asked); err != nil {
+			return err
+		}
 		run.Metadata = objectOf(a.Metadata).with(objectOf(t.Metadata), b.Metadata, own, object{"created_by": nil}).raw()
 		delete(own, "created_by")
 		t.Metadata = objectOf(t.Metadata).with(own).raw()

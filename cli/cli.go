@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,7 @@ type app struct {
 	tools                []tool.Tool // see Tools
 	dialogues            Dialogues
 	evaluations          Evaluations
+	ends                 []func(context.Context) error // see AtEnd
 	store                checkpoint.Store
 	url                  string
 	openers              map[string]func(ctx context.Context, url string) (checkpoint.Store, error)
@@ -167,18 +169,41 @@ func Main(opts ...Option) {
 // Run runs the commands with these arguments and streams, and returns the exit
 // code.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, opts ...Option) int {
-	root := New(opts...)
+	a := newApp(opts...)
+	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	return report(cmd, err)
+	code := report(cmd, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	for _, end := range slices.Backward(a.ends) {
+		if err := end(ctx); err != nil {
+			fmt.Fprintf(stderr, "%s: at the end: %v\n", root.Name(), err)
+			code = max(code, ExitError)
+		}
+	}
+	return code
+}
+
+// endWithin is how long all functions of [AtEnd] may take.
+const endWithin = 10 * time.Second
+
+// AtEnd has a function called when [Main] or [Run] is over, whatever came of the command:
+// to send what an exporter of traces still holds, say (its Shutdown). Those that were given
+// last come first, and all have ten seconds. An error is told, and makes the exit code of a
+// command that worked 1. It is of no use with [New], whose caller knows the end.
+func AtEnd(f func(context.Context) error) Option {
+	return func(a *app) { a.ends = append(a.ends, f) }
 }
 
 // New returns the commands as a cobra command. Whoever executes it decides what
 // to do with its errors; [Code] tells the exit code that belongs to one.
-func New(opts ...Option) *cobra.Command {
+func New(opts ...Option) *cobra.Command { return newApp(opts...).root() }
+
+func newApp(opts ...Option) *app {
 	a := &app{
 		name: "superstep", short: "Run workflow graphs and look at their threads.",
 		url: "sqlite:superstep.db", openers: map[string]func(context.Context, string) (checkpoint.Store, error){},
@@ -195,6 +220,10 @@ func New(opts ...Option) *cobra.Command {
 	for _, o := range opts {
 		o(a)
 	}
+	return a
+}
+
+func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: a.name, Short: a.short, Version: a.version,
 		Long:          a.long(),

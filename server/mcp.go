@@ -49,6 +49,9 @@ func (t turns) serveMCP(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	r = r.WithContext(r.Context())
+	r.Header = r.Header.Clone()
+	r.Header.Set("Content-Type", "application/json") // it is
+	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.Stateless().ServeHTTP(w, r)
 	return nil

@@ -131,7 +131,7 @@ func TestMCPTellsWhatIsWrongWithACall(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]int{"": 400, "{": 400, "[]": 400, `{"jsonrpc":"2.0","id":1,"method":"tools/fly"}`: 400, `{"x":"` + strings.Repeat("x", 20_000) + `"}`: 413} {
-		if status, _, text := c.ask(t.Context(), "POST", "/mcp", body, "Content-Type", "application/json", "Accept", "application/json, text/event-stream"); status != want {
+		if status, _, text := c.ask(t.Context(), "POST", "/mcp", body, "Mcp-Protocol-Version", "2025-06-18"); status != want {
 			t.Errorf("%.40q: %d %s, want %d", body, status, text, want)
 		}
 	}

@@ -102,6 +102,7 @@ var rows = map[string]row{
 	"GET /v1/models":                                    {aside: true},
 	"GET /v1/models/{model}":                            {aside: true},
 	"POST /v1/chat/completions":                         {body: `{"model":"booking","messages":[{"role":"user","content":"hello"}],"metadata":{"thread_id":"THREAD"}}`, after: 404},
+	"POST /mcp":                                         {body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"booking","arguments":{"city":"Ulm","thread":"THREAD"}}}`, after: 200}, // with a result that says 404
 	"POST /assistants/{assistant}/agui":                 {body: `{"threadId":"THREAD","runId":"r","messages":[{"id":"m","role":"user","content":"hello"}]}`, after: 404},
 	"POST /v1/responses":                                {body: `{"model":"booking","input":"hello","conversation":"conv_THREAD"}`, after: 404},
 }

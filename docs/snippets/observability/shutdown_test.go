@@ -2,7 +2,6 @@ package observability_test
 
 import (
 	"context"
-	"os"
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -24,17 +23,13 @@ func newGraph(opts ...graph.Option) *graph.Graph[struct{}] {
 var _ = main // it is shown, and compiled, and not run
 
 //snippet:exported
-func main() { os.Exit(run()) }
-
-func run() int {
-	ctx := context.Background()
-	provider := trace.NewTracerProvider(trace.WithBatcher(newExporter(ctx)))
-	defer provider.Shutdown(ctx) // after the command, before the process ends
+func main() {
+	provider := trace.NewTracerProvider(trace.WithBatcher(newExporter(context.Background())))
 	tel, err := otel.New(otel.Options{TracerProvider: provider})
 	if err != nil {
 		panic(err)
 	}
-	return cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, cli.Graph(newGraph(tel.Observe())))
+	cli.Main(cli.Graph(newGraph(tel.Observe())), cli.AtEnd(provider.Shutdown))
 }
 
 //snippet:end

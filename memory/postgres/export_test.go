@@ -16,7 +16,7 @@ func Plan(ctx context.Context, s *Store, prefix []string, query memory.Query) (s
 		return "", err
 	}
 	q := s.near(p, p.Limit)
-	rows, err := s.pool.Query(ctx, "EXPLAIN "+q.String(), q.args...)
+	rows, err := s.db.Query(ctx, "EXPLAIN "+q.String(), q.args...)
 	if err != nil {
 		return "", err
 	}

@@ -52,6 +52,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/superstep-dev/superstep/internal/backend"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/memory"
@@ -88,23 +89,17 @@ type Options struct {
 }
 
 const (
-	defaultMaxConns = 8
-	oldestServer    = 120000 // server_version_num
-	maxTries        = 10     // again
-	maxPgvector     = 16_000 // dimensions of a vector of pgvector
-	keepVectors     = -1     // as dimensions: see the tables
+	maxTries    = 10     // again
+	maxPgvector = 16_000 // dimensions of a vector of pgvector
+	keepVectors = -1     // as dimensions: see the tables
 )
 
 // Store is a [memory.Store] in a PostgreSQL database.
 type Store struct {
 	config memory.Config
-	pool   *pgxpool.Pool
-	own    bool   // the pool is ours
-	server string // for errors
-	quoted string // the schema's name
+	db     *pgdb.DB
 	vector string // schema of pgvector, quoted; empty: rank here
 	hnsw   *hnsw  // nil: none
-	strict bool   // transactions are not READ COMMITTED by themselves
 	closed atomic.Bool
 }
 
@@ -113,131 +108,49 @@ var _ memory.Store = (*Store)(nil)
 // Open connects to a database and makes the store's tables if there are none. The
 // URL is one as psql takes it. Errors about the database are an [*Error].
 func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, badURL(url, err)
-	}
-	switch {
-	case o.MaxConns > 0:
-		c.MaxConns = int32(o.MaxConns)
-	case !strings.Contains(url, "pool_max_conns"):
-		c.MaxConns = defaultMaxConns
-	}
-	if o.NoPrepare {
-		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	}
-	if set := c.ConnConfig.RuntimeParams; set["application_name"] == "" {
-		set["application_name"] = "superstep"
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, c)
-	if err != nil {
-		return nil, explain("open", pgdb.Server(c.ConnConfig), err)
-	}
-	s, err := open(ctx, pool, o)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	s.own = true
-	return s, nil
+	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) { return pgdb.Open(ctx, url, c) })
 }
 
 // New uses a pool of connections that is there already; Close leaves it open.
 // Options.MaxConns and NoPrepare must not be set.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
+	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) {
+		if c.MaxConns != 0 || c.NoPrepare {
+			return nil, errors.New("memory/postgres: Options.MaxConns and NoPrepare are for Open alone; the pool has its own settings")
+		}
+		return pgdb.New(ctx, pool, c)
+	})
+}
+
+func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB, error)) (_ *Store, err error) {
+	o, err := options.Only("memory/postgres", opts)
+	if err == nil {
+		err = o.Check()
+	}
+	if err == nil && o.HNSW != nil {
+		err = o.HNSW.check(o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxConns != 0 || o.NoPrepare {
-		return nil, errors.New("memory/postgres: Options.MaxConns and NoPrepare are for Open alone; the pool has its own settings")
-	}
-	return open(ctx, pool, o)
-}
-
-func optionsOf(opts []Options) (Options, error) {
-	o, err := options.Only("memory/postgres", opts)
+	db, err := with(pgdb.Config{
+		Package: "memory/postgres", Schema: o.Schema, MaxConns: o.MaxConns, NoPrepare: o.NoPrepare,
+		Tables: pgdb.Tables{Meta: "superstep_memory_meta", Migrations: migrations, In: in, UTF8: true},
+		Uses:   []string{"superstep_memory_items", "superstep_memory_vectors"},
+	})
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	if o.MaxConns < 0 {
-		return o, errors.New("memory/postgres: Options.MaxConns must not be negative")
-	}
-	if strings.ContainsRune(o.Schema, 0) {
-		return o, errors.New("memory/postgres: Options.Schema must not contain a zero byte")
-	}
-	if err := o.Check(); err != nil {
-		return o, err
-	}
-	if o.HNSW != nil {
-		h, err := o.HNSW.check(o)
-		if err != nil {
-			return o, err
-		}
-		o.HNSW = &h
-	}
-	return o, nil
-}
-
-func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	s := &Store{config: o.Config, pool: pool, server: pgdb.Server(pool.Config().ConnConfig)}
-	fail := func(err error) (*Store, error) {
-		if ctx.Err() != nil && !agreed(err) {
-			return nil, ctx.Err()
-		}
-		return nil, explain("open", s.server, err)
-	}
-	var version int
-	var encoding, isolation string
-	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-		current_setting('default_transaction_isolation')`).Scan(&version, &encoding, &isolation)
-	if err != nil {
-		return fail(err)
-	}
-	if version < oldestServer {
-		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrTooOld, What: fmt.Sprintf("the server is PostgreSQL %d", version/10000),
-			Fix: fmt.Sprintf("use PostgreSQL %d or newer", oldestServer/10000),
-		}
-	}
-	if encoding != "UTF8" {
-		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrNoDatabase, What: "the database has the encoding " + encoding,
-			Fix: "use one that was created with ENCODING 'UTF8'",
-		}
-	}
-	s.strict = isolation != "read committed"
-	schema, err := migrate(ctx, pool, s.server, o.Schema)
-	if err != nil {
-		return fail(err)
-	}
-	s.quoted = pgx.Identifier{schema}.Sanitize()
+	s := &Store{config: o.Config, db: db}
 	if !o.NoPgvector {
-		if s.vector, err = findVector(ctx, pool); err != nil {
-			return fail(err)
-		}
+		s.vector, err = findVector(ctx, db)
 	}
-	if o.HNSW != nil {
-		if s.hnsw, err = s.makeHNSW(ctx, pool, o, *o.HNSW, schema); err != nil {
-			return fail(err)
-		}
+	if err == nil && o.HNSW != nil {
+		s.hnsw, err = s.makeHNSW(ctx, o)
 	}
-	// A table that this user may not read or write shows now.
-	var missing *string
-	err = pool.QueryRow(ctx, `SELECT string_agg(p || ' on ' || t, ', ') FROM unnest(ARRAY['superstep_memory_items', 'superstep_memory_vectors']) t,
-		unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE NOT has_table_privilege(format('%I.%I', $1::text, t), p)`, schema).Scan(&missing)
 	if err != nil {
-		return fail(err)
-	}
-	if missing != nil {
-		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrDenied, What: "this user lacks permissions: " + *missing,
-			Fix: "let the tables' owner grant them, and USAGE on the sequence superstep_memory_versions",
-		}
+		db.Close()
+		return nil, s.failed(ctx, "open", err)
 	}
 	return s, nil
 }
@@ -251,9 +164,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return memory.ErrClosed
 	}
-	if s.own {
-		s.pool.Close()
-	}
+	s.db.Close()
 	return nil
 }
 
@@ -267,21 +178,21 @@ func (s *Store) start(ctx context.Context) error {
 // failed explains an error of a method.
 func (s *Store) failed(ctx context.Context, op string, err error) error {
 	switch {
-	case err == nil || agreed(err):
+	case err == nil || memory.Agreed(err) || backend.Explained(err):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err() // however the driver put it
 	case s.closed.Load():
 		return memory.ErrClosed
 	}
-	return explain(op, s.server, err)
+	return pgdb.Explain("memory/postgres", op, s.db.Server, err)
 }
 
 // tx runs f in a transaction, once more if the server asks for it.
 func (s *Store) tx(ctx context.Context, level pgx.TxIsoLevel, f func(tx pgx.Tx) error) error {
 	for tries := 0; ; tries++ {
-		err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: level}, f)
-		if !again(err) || tries == maxTries {
+		err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: level}, f)
+		if !pgdb.Again(err) || tries == maxTries {
 			return err
 		}
 	}
@@ -297,12 +208,12 @@ type conn interface {
 // statement runs f, which is one statement, as a transaction, without the round
 // trips that this would take if it is one by itself.
 func (s *Store) statement(ctx context.Context, f func(c conn) error) error {
-	if s.strict {
+	if s.db.Strict {
 		return s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error { return f(tx) })
 	}
 	for tries := 0; ; tries++ {
-		err := f(s.pool)
-		if !again(err) || tries == maxTries {
+		err := f(s.db)
+		if !pgdb.Again(err) || tries == maxTries {
 			return err
 		}
 	}
@@ -451,7 +362,7 @@ func (s *Store) refresh(ctx context.Context, rows []row) error {
 	// All lock items in the order of their IDs, so that nobody waits in a circle.
 	expires := make(map[int64]time.Time, len(versions))
 	err := s.statement(ctx, func(c conn) error {
-		got, err := c.Query(ctx, in(s.quoted, `WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now),
+		got, err := c.Query(ctx, in(s.db.Quoted, `WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now),
 			mine AS MATERIALIZED (SELECT i.id, i.version FROM @.superstep_memory_items i, clock
 				WHERE i.version = ANY ($1::bigint[]) AND i.expires > clock.now ORDER BY i.id FOR UPDATE OF i)
 			UPDATE @.superstep_memory_items i SET expires = greatest(i.expires, clock.now + `+interval(`i.ttl`)+`) FROM clock, mine
@@ -485,10 +396,10 @@ func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ..
 		return memory.Item{}, err
 	}
 	var q query
-	q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+	q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 	q.where(s.now(), p.Namespace, true, nil)
 	fmt.Fprintf(&q, ` AND i.key = %s`, q.arg(p.Key, "text"))
-	rows, err := q.rows(ctx, s.pool)
+	rows, err := q.rows(ctx, s.db)
 	if err == nil && len(rows) == 0 {
 		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
 	}
@@ -527,7 +438,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 	var version *int64
 	var have int64
 	err = s.statement(ctx, func(c conn) error {
-		err := c.QueryRow(ctx, in(s.quoted, `SELECT created, updated, expires, version, have FROM @.superstep_memory_put(
+		err := c.QueryRow(ctx, in(s.db.Quoted, `SELECT created, updated, expires, version, have FROM @.superstep_memory_put(
 			$1::text, $2::text, $3::text::jsonb, $4::bigint, $5::bigint, $6::boolean, $7::timestamptz, $8::text, $9::real[], $10::int)`),
 			p.Namespace, p.Key, string(p.Value), ttl, p.IfVersion, p.IfAbsent, s.now(), p.Index, slices.Concat(p.Vectors...), dimensions).
 			Scan(&created, &updated, &expires, &version, &have)
@@ -557,7 +468,7 @@ func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts
 	}
 	return s.failed(ctx, "delete from", s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error {
 		var id, have int64
-		err := tx.QueryRow(ctx, in(s.quoted, `SELECT i.id, CASE WHEN i.expires <= coalesce($3::timestamptz, clock_timestamp()) THEN 0 ELSE i.version END
+		err := tx.QueryRow(ctx, in(s.db.Quoted, `SELECT i.id, CASE WHEN i.expires <= coalesce($3::timestamptz, clock_timestamp()) THEN 0 ELSE i.version END
 			FROM @.superstep_memory_items i WHERE i.namespace = $1::text AND i.key = $2::text FOR UPDATE`), p.Namespace, p.Key, s.now()).Scan(&id, &have)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
@@ -565,7 +476,7 @@ func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts
 		if p.IfVersion > 0 && have != p.IfVersion {
 			return &memory.ConflictError{Namespace: slices.Clone(namespace), Key: key, Want: p.IfVersion, Have: have}
 		}
-		_, err = tx.Exec(ctx, in(s.quoted, `DELETE FROM @.superstep_memory_items i WHERE i.id = $1::bigint`), id)
+		_, err = tx.Exec(ctx, in(s.db.Quoted, `DELETE FROM @.superstep_memory_items i WHERE i.id = $1::bigint`), id)
 		return err
 	}))
 }
@@ -618,11 +529,11 @@ func (q *query) page(limit, offset int) {
 // latest finds the items that were written last.
 func (s *Store) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
 	var q query
-	q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+	q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 	q.WriteString(` ORDER BY i.version DESC`)
 	q.page(p.Limit, p.Offset)
-	return q.rows(ctx, s.pool)
+	return q.rows(ctx, s.db)
 }
 
 // rankedThere finds the items whose vectors are nearest, with pgvector.
@@ -635,13 +546,13 @@ func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]ro
 	q.WriteString(`WITH best AS MATERIALIZED (SELECT near.id, near.score FROM (SELECT i.id, i.version, max(1 - CASE`)
 	fmt.Fprintf(&q, ` WHEN array_length(v.vector, 1) = %s THEN v.vector::%s OPERATOR(%s.<=>) %s::%s END) AS score`,
 		q.arg(len(p.Vector), "int"), kind, s.vector, q.arg(p.Vector, "real[]"), kind)
-	q.WriteString(in(s.quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
+	q.WriteString(in(s.db.Quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 	fmt.Fprintf(&q, ` AND v.name = %s GROUP BY i.id) near WHERE near.score IS NOT NULL ORDER BY near.score DESC, near.version DESC`, q.arg(p.Index, "text"))
 	q.page(p.Limit, p.Offset)
-	q.WriteString(in(s.quoted, `) SELECT `+columns+`, greatest(-1, least(1, best.score)) FROM best JOIN @.superstep_memory_items i USING (id)
+	q.WriteString(in(s.db.Quoted, `) SELECT `+columns+`, greatest(-1, least(1, best.score)) FROM best JOIN @.superstep_memory_items i USING (id)
 		ORDER BY best.score DESC, i.version DESC`))
-	rows, err := s.pool.Query(ctx, q.String(), q.args...)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -661,7 +572,7 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 		var q query
 		// As in rankedThere, no more vectors are looked at than are left.
 		fmt.Fprintf(&q, `SELECT i.version, CASE WHEN array_length(v.vector, 1) = %s THEN v.vector END`, q.arg(len(p.Vector), "int"))
-		q.WriteString(in(s.quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
+		q.WriteString(in(s.db.Quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
 		q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 		fmt.Fprintf(&q, ` AND v.name = %s`, q.arg(p.Index, "text"))
 		rows, err := tx.Query(ctx, q.String(), q.args...)
@@ -686,7 +597,7 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 			versions[i], scores[x.Version] = x.Version, x.Score
 		}
 		q = query{}
-		q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+		q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 		fmt.Fprintf(&q, ` WHERE i.version = ANY (%s) ORDER BY array_position(%s, i.version)`, q.arg(versions, "bigint[]"), q.arg(versions, "bigint[]"))
 		if out, err = q.rows(ctx, tx); err != nil {
 			return err
@@ -708,9 +619,9 @@ func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]st
 		return nil, err
 	}
 	var list query
-	list.WriteString(in(s.quoted, `SELECT DISTINCT i.namespace FROM @.superstep_memory_items i`))
+	list.WriteString(in(s.db.Quoted, `SELECT DISTINCT i.namespace FROM @.superstep_memory_items i`))
 	list.where(s.now(), memory.Join(q.Root()), false, nil)
-	rows, err := s.pool.Query(ctx, list.String(), list.args...)
+	rows, err := s.db.Query(ctx, list.String(), list.args...)
 	if err != nil {
 		return nil, s.failed(ctx, "list", err)
 	}
@@ -733,7 +644,7 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	// What somebody holds is being replaced or deleted, or is for the next time.
 	var tag pgconn.CommandTag
 	err := s.statement(ctx, func(c conn) (err error) {
-		tag, err = c.Exec(ctx, in(s.quoted, `WITH old AS MATERIALIZED (SELECT i.id FROM @.superstep_memory_items i
+		tag, err = c.Exec(ctx, in(s.db.Quoted, `WITH old AS MATERIALIZED (SELECT i.id FROM @.superstep_memory_items i
 				WHERE i.expires <= coalesce($1::timestamptz, statement_timestamp()) FOR UPDATE SKIP LOCKED)
 			DELETE FROM @.superstep_memory_items i USING old WHERE i.id = old.id`), s.now())
 		return err

@@ -17,11 +17,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
-	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
@@ -46,20 +43,10 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-const (
-	headerBytes = 100 // of every SQLite database
-	readers     = 4
-)
-
 // Store is a [memory.Store] in a SQLite database.
 type Store struct {
 	config memory.Config
-	path   string
-
-	db     *sql.DB
-	writer *sqlitedb.Writer
-	own    bool
-	closed atomic.Bool
+	db     *sqlitedb.DB
 }
 
 var _ memory.Store = (*Store)(nil)
@@ -68,32 +55,14 @@ var _ memory.Store = (*Store)(nil)
 // ":memory:" means a database in memory that ends with the store. Errors about
 // the file are an [*Error].
 func Open(path string, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	if path == "" {
-		return nil, &Error{Op: "open", Path: `""`, Kind: ErrCannotOpen, What: "the path is empty", Fix: `name a file, or ":memory:"`}
-	}
-	if path != sqlitedb.Memory {
-		if err := look(path); err != nil {
-			return nil, err
-		}
-	}
 	level := "synchronous(NORMAL)"
-	if o.Full {
+	if len(opts) == 1 && opts[0].Full {
 		level = "synchronous(FULL)"
 	}
-	db, err := sqlitedb.Open(path, readers, o.BusyTimeout, level, "temp_store(MEMORY)")
-	if err != nil {
-		return nil, explain("open", path, err)
-	}
-	s, err := open(db, path, o)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	s.own = true
-	return s, nil
+	return open(opts, func(c sqlitedb.Config) (*sqlitedb.DB, error) {
+		c.Connections, c.Pragmas = 4, []string{level, "temp_store(MEMORY)"}
+		return sqlitedb.Open(path, c)
+	})
 }
 
 // New uses a database that is open already, through the driver
@@ -102,110 +71,32 @@ func Open(path string, opts ...Options) (*Store, error) {
 // so db needs one more than what others keep for good, as a store of threads does.
 // Close leaves db open.
 func New(db *sql.DB, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
+	if len(opts) == 1 && opts[0].Full {
+		return nil, errors.New("memory/sqlite: Options.Full is for Open alone; set synchronous on the connections of the database")
+	}
+	return open(opts, func(c sqlitedb.Config) (*sqlitedb.DB, error) { return sqlitedb.New(db, c) })
+}
+
+func open(opts []Options, with func(sqlitedb.Config) (*sqlitedb.DB, error)) (*Store, error) {
+	o, err := options.Only("memory/sqlite", opts)
+	if err == nil {
+		err = o.Check()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if o.Full {
-		return nil, errors.New("memory/sqlite: Options.Full is for Open alone; set synchronous on the connections of the database")
-	}
-	return open(db, "database", o)
-}
-
-func optionsOf(opts []Options) (Options, error) {
-	o, err := options.Only("memory/sqlite", opts)
+	db, err := with(sqlitedb.Config{
+		Package: "memory/sqlite", Tables: sqlitedb.Tables{Meta: "superstep_memory_meta", Migrations: migrations, Another: "superstep_memory_items"},
+		Busy: o.BusyTimeout, Closed: memory.ErrClosed, Agreed: memory.Agreed,
+	})
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	if o.BusyTimeout < 0 {
-		return o, errors.New("memory/sqlite: Options.BusyTimeout must not be negative")
-	}
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = sqlitedb.BusyTimeout
-	}
-	return o, o.Check()
-}
-
-// look finds what SQLite would not mind or not explain.
-func look(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil // SQLite says it
-	case info.IsDir():
-		return &Error{Op: "open", Path: path, Kind: ErrCannotOpen, What: "it is a directory", Fix: "name a file"}
-	case info.Size() > 0 && info.Size() < headerBytes:
-		return &Error{
-			Op: "open", Path: path, Kind: ErrNotDatabase, What: fmt.Sprintf("the file has %d bytes, too few for a SQLite database", info.Size()),
-			Fix: "restore a backup, or delete the file",
-		}
-	}
-	return nil
-}
-
-func open(db *sql.DB, path string, o Options) (*Store, error) {
-	s := &Store{config: o.Config, path: path, db: db, writer: sqlitedb.NewWriter(db, o.BusyTimeout)}
-	ctx := context.Background()
-	err := s.writer.WAL(ctx)
-	if err == nil {
-		err = s.writer.Migrate(ctx, "superstep_memory_meta", migrations)
-	}
-	if err == nil { // a file that is read-only shows now
-		err = s.write(ctx, func(c *sql.Conn) error {
-			_, err := c.ExecContext(ctx, `UPDATE superstep_memory_meta SET version = version`)
-			return err
-		})
-	}
-	if e, ok := errors.AsType[*sqlitedb.VersionError](err); ok {
-		err = &Error{Op: "open", Path: path, Kind: ErrVersion, What: e.Error(), Fix: "use a newer version of Superstep, or another file"}
-	}
-	if err != nil {
-		return nil, explain("open", path, err)
-	}
-	return s, nil
+	return &Store{config: o.Config, db: db}, nil
 }
 
 // Close implements [memory.Store]. Writes that have begun are finished.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return memory.ErrClosed
-	}
-	s.writer.Rest()
-	if s.own {
-		return explain("close", s.path, s.db.Close())
-	}
-	return nil
-}
-
-func (s *Store) start(ctx context.Context) error {
-	if s.closed.Load() {
-		return memory.ErrClosed
-	}
-	return ctx.Err()
-}
-
-// failed explains an error of a method. A store that is being closed says so.
-func (s *Store) failed(ctx context.Context, op string, err error) error {
-	switch {
-	case err == nil || agreed(err):
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err() // however the driver put it
-	case s.closed.Load():
-		return memory.ErrClosed
-	}
-	return explain(op, s.path, err)
-}
-
-// write runs f in a transaction that writes.
-func (s *Store) write(ctx context.Context, f func(c *sql.Conn) error) error {
-	return s.writer.Write(ctx, func(c *sql.Conn) error {
-		if err := s.start(ctx); err != nil { // it may have been closed while the writer waited
-			return err
-		}
-		return f(c)
-	})
-}
+func (s *Store) Close() error { return s.db.Close() }
 
 const columns = `version, namespace, key, created, updated, expires, ttl, value`
 
@@ -264,13 +155,13 @@ func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ..
 	if err != nil {
 		return memory.Item{}, err
 	}
-	if err := s.start(ctx); err != nil {
+	if err := s.db.Start(ctx); err != nil {
 		return memory.Item{}, err
 	}
 	now := s.config.Time()
 	r, err := find(ctx, s.db, p.Namespace, p.Key, now)
 	if err == nil && p.Refresh && r.ttl.Valid {
-		err = s.write(ctx, func(c *sql.Conn) error {
+		err = s.db.Write(ctx, "get from", func(c *sql.Conn) error {
 			now := s.config.Time() // not before its turn
 			if r, err = find(ctx, c, p.Namespace, p.Key, now); err != nil {
 				return err
@@ -284,7 +175,7 @@ func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ..
 	if errors.Is(err, sql.ErrNoRows) {
 		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
 	}
-	return r.item, s.failed(ctx, "get from", err)
+	return r.item, s.db.Failed(ctx, "get from", err)
 }
 
 // current returns the item that a writer meets, a zero one if there is none, and
@@ -314,7 +205,7 @@ func remove(ctx context.Context, c *sql.Conn, namespace, key string, keep bool) 
 
 // Put implements [memory.Store].
 func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
-	if err := s.start(ctx); err != nil {
+	if err := s.db.Start(ctx); err != nil {
 		return memory.Item{}, err
 	}
 	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
@@ -322,7 +213,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		return memory.Item{}, err
 	}
 	var item memory.Item
-	err = s.write(ctx, func(c *sql.Conn) error {
+	err = s.db.Write(ctx, "put into", func(c *sql.Conn) error {
 		now := s.config.Time()
 		old, err := current(ctx, c, p.Namespace, p.Key, now, p.IfVersion, p.IfAbsent)
 		if err != nil {
@@ -362,7 +253,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		return nil
 	})
 	if err != nil {
-		return memory.Item{}, s.failed(ctx, "put into", err)
+		return memory.Item{}, err
 	}
 	return item, nil
 }
@@ -383,19 +274,19 @@ func decode(b []byte, into []float32) {
 
 // Delete implements [memory.Store].
 func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
-	if err := s.start(ctx); err != nil {
+	if err := s.db.Start(ctx); err != nil {
 		return err
 	}
 	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
 	if err != nil {
 		return err
 	}
-	return s.failed(ctx, "delete from", s.write(ctx, func(c *sql.Conn) error {
+	return s.db.Write(ctx, "delete from", func(c *sql.Conn) error {
 		if _, err := current(ctx, c, p.Namespace, p.Key, s.config.Time(), p.IfVersion, false); err != nil {
 			return err
 		}
 		return remove(ctx, c, p.Namespace, p.Key, false)
-	}))
+	})
 }
 
 // below returns a condition for the live items of a prefix.
@@ -415,7 +306,7 @@ func below(prefix string, exact bool, now time.Time) (where string, args []any) 
 
 // Search implements [memory.Store].
 func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
-	if err := s.start(ctx); err != nil {
+	if err := s.db.Start(ctx); err != nil {
 		return nil, err
 	}
 	p, err := s.config.PrepareSearch(ctx, prefix, q)
@@ -434,37 +325,23 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 		return err
 	}
 	if p.Refresh {
-		err = s.write(ctx, func(c *sql.Conn) error {
+		err = s.db.Write(ctx, "search", func(c *sql.Conn) error {
 			if err := find(c); err != nil {
 				return err
 			}
 			return refresh(ctx, c, rows, now)
 		})
 	} else {
-		err = s.read(ctx, find)
+		err = s.db.Read(ctx, "search", find)
 	}
 	if err != nil {
-		return nil, s.failed(ctx, "search", err)
+		return nil, err
 	}
 	out := make([]memory.Item, len(rows))
 	for i, r := range rows {
 		out[i] = r.item
 	}
 	return out, nil
-}
-
-// read runs f in a transaction that sees one moment of the database.
-func (s *Store) read(ctx context.Context, f func(c *sql.Conn) error) (err error) {
-	c, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	defer func() { _, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) }() // see write
-	if _, err := c.ExecContext(ctx, `BEGIN`); err != nil {
-		return err
-	}
-	return f(c)
 }
 
 // each calls f with each row of a query until f returns false.
@@ -555,7 +432,7 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 
 // Namespaces implements [memory.Store].
 func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
-	if err := s.start(ctx); err != nil {
+	if err := s.db.Start(ctx); err != nil {
 		return nil, err
 	}
 	if err := q.Check(); err != nil {
@@ -563,7 +440,7 @@ func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]st
 	}
 	var all [][]string
 	where, args := below(memory.Join(q.Root()), false, s.config.Time())
-	err := s.read(ctx, func(c *sql.Conn) error {
+	err := s.db.Read(ctx, "list", func(c *sql.Conn) error {
 		return each(ctx, c, `SELECT DISTINCT i.namespace FROM superstep_memory_items i WHERE `+where, args, func(rows *sql.Rows) (bool, error) {
 			var ns string
 			err := rows.Scan(&ns)
@@ -572,18 +449,15 @@ func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]st
 		})
 	})
 	if err != nil {
-		return nil, s.failed(ctx, "list", err)
+		return nil, err
 	}
 	return q.Select(all), nil
 }
 
 // Sweep implements [memory.Store].
 func (s *Store) Sweep(ctx context.Context) (int, error) {
-	if err := s.start(ctx); err != nil {
-		return 0, err
-	}
 	var n int64
-	err := s.write(ctx, func(c *sql.Conn) error {
+	err := s.db.Write(ctx, "sweep", func(c *sql.Conn) error {
 		now := s.config.Time().UnixMicro()
 		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
 			WHERE version IN (SELECT version FROM superstep_memory_items WHERE expires <= ?)`, now); err != nil {
@@ -596,5 +470,5 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		n, err = res.RowsAffected()
 		return err
 	})
-	return int(n), s.failed(ctx, "sweep", err)
+	return int(n), err
 }

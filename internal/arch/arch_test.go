@@ -199,8 +199,9 @@ func TestDriversAreOptional(t *testing.T) { // SONI-12
 		"modernc.org/sqlite":           "checkpoint/sqlite",
 		"github.com/jackc/pgx/v5":      "checkpoint/postgres",
 		"github.com/redis/go-redis/v9": "checkpoint/redis",
+		"github.com/minio/minio-go/v7": "checkpoint/s3",
 	}
-	for _, pkg := range []string{"graph", "graphtest", "checkpoint", "checkpoint/file", "checkpoint/sqlite", "checkpoint/postgres", "checkpoint/redis", "checkpoint/stores"} {
+	for _, pkg := range []string{"graph", "graphtest", "checkpoint", "checkpoint/file", "checkpoint/sqlite", "checkpoint/postgres", "checkpoint/redis", "checkpoint/s3", "checkpoint/stores"} {
 		deps := list(t, "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "./"+pkg)
 		for driver, owner := range drivers {
 			has, want := slices.Contains(deps, driver), pkg == owner || pkg == "checkpoint/stores"

@@ -147,15 +147,19 @@ const goldenSchema = "superstep_golden"
 
 var forms = map[string]form{
 	"file": {
-		file:    "golden.jsonl",
-		open:    func(t *testing.T) string { return "file:" + t.TempDir() },
-		save:    func(_ context.Context, url string) ([]byte, error) { return os.ReadFile(goldenFile(url)) },
-		restore: func(_ context.Context, url string, data []byte) error { return os.WriteFile(goldenFile(url), data, 0o600) },
+		file: "golden.jsonl",
+		open: func(t *testing.T) string { return "file:" + t.TempDir() },
+		save: func(_ context.Context, url string) ([]byte, error) { return os.ReadFile(goldenFile(url)) },
+		restore: func(_ context.Context, url string, data []byte) error {
+			return os.WriteFile(goldenFile(url), data, 0o600)
+		},
 	},
 	"sqlite": {
 		file: "golden.sqlite",
 		open: func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "t.db") },
-		save: func(_ context.Context, url string) ([]byte, error) { return os.ReadFile(strings.TrimPrefix(url, "sqlite:")) },
+		save: func(_ context.Context, url string) ([]byte, error) {
+			return os.ReadFile(strings.TrimPrefix(url, "sqlite:"))
+		},
 		restore: func(_ context.Context, url string, data []byte) error {
 			return os.WriteFile(strings.TrimPrefix(url, "sqlite:"), data, 0o600)
 		},

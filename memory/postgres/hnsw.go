@@ -94,7 +94,7 @@ func (h *hnsw) ofIndex() string {
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // makeHNSW makes the index, unless it is there, and drops one with other settings.
-func (s *Store) makeHNSW(ctx context.Context, o Options) (*hnsw, error) {
+func (s *kept) makeHNSW(ctx context.Context, o Options) (*hnsw, error) {
 	bad := func(what, fix string) error {
 		return &Error{Package: "memory/postgres", Op: "open", Place: s.db.Server, Kind: ErrNoHNSW, What: what, Fix: fix + ", or leave Options.HNSW out"}
 	}
@@ -148,7 +148,7 @@ func (s *Store) makeHNSW(ctx context.Context, o Options) (*hnsw, error) {
 
 // near writes the query for the items of the n nearest vectors, and how many vectors
 // these were.
-func (s *Store) near(p *memory.PreparedSearch, n int) *query {
+func (s *kept) near(p *memory.PreparedSearch, n int) *query {
 	var q query
 	exact := s.vector + ".vector"
 	to := q.arg(p.Vector, "real[]")
@@ -163,7 +163,7 @@ func (s *Store) near(p *memory.PreparedSearch, n int) *query {
 
 // rankedNear finds items whose vectors are among the nearest, by the index. It returns
 // false if that doesn't give as many as are asked for: then all must be compared.
-func (s *Store) rankedNear(ctx context.Context, p *memory.PreparedSearch) (rows []row, enough bool, err error) {
+func (s *kept) rankedNear(ctx context.Context, p *memory.PreparedSearch) (rows []row, enough bool, err error) {
 	want := p.Offset + p.Limit
 	if p.Limit < 0 || want > maxEf {
 		return nil, false, nil

@@ -45,14 +45,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/superstep-dev/superstep/internal/backend"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/pgdb"
 	"github.com/superstep-dev/superstep/memory"
@@ -94,16 +92,20 @@ const (
 	keepVectors = -1     // as dimensions: see the tables
 )
 
-// Store is a [memory.Store] in a PostgreSQL database.
+// Store is a [memory.Store] in a PostgreSQL database. Close waits for calls that have begun
+// if [Open] made the store.
 type Store struct {
+	memory.Store
+	kept *kept
+}
+
+// kept is a [memory.Backend].
+type kept struct {
 	config memory.Config
 	db     *pgdb.DB
 	vector string // schema of pgvector, quoted; empty: rank here
 	hnsw   *hnsw  // nil: none
-	closed atomic.Bool
 }
-
-var _ memory.Store = (*Store)(nil)
 
 // Open connects to a database and makes the store's tables if there are none. The
 // URL is one as psql takes it. Errors about the database are an [*Error].
@@ -141,7 +143,7 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: o.Config, db: db}
+	s := &kept{config: o.Config, db: db}
 	if !o.NoPgvector {
 		s.vector, err = findVector(ctx, db)
 	}
@@ -150,46 +152,30 @@ func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB,
 	}
 	if err != nil {
 		db.Close()
-		return nil, s.failed(ctx, "open", err)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, s.Explain("open", err)
 	}
-	return s, nil
+	return &Store{memory.Over(s, o.Config), s}, nil
 }
 
 // Pgvector reports whether the server ranks searches by text.
-func (s *Store) Pgvector() bool { return s.vector != "" }
+func (s *Store) Pgvector() bool { return s.kept.vector != "" }
 
-// Close implements [memory.Store]. It waits for calls that have begun if [Open]
-// made the store.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return memory.ErrClosed
-	}
+// Explain implements [memory.Backend].
+func (s *kept) Explain(op string, err error) error {
+	return pgdb.Explain("memory/postgres", op, s.db.Server, err)
+}
+
+// Close implements [memory.Backend].
+func (s *kept) Close() error {
 	s.db.Close()
 	return nil
 }
 
-func (s *Store) start(ctx context.Context) error {
-	if s.closed.Load() {
-		return memory.ErrClosed
-	}
-	return ctx.Err()
-}
-
-// failed explains an error of a method.
-func (s *Store) failed(ctx context.Context, op string, err error) error {
-	switch {
-	case err == nil || memory.Agreed(err) || backend.Explained(err):
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err() // however the driver put it
-	case s.closed.Load():
-		return memory.ErrClosed
-	}
-	return pgdb.Explain("memory/postgres", op, s.db.Server, err)
-}
-
 // tx runs f in a transaction, once more if the server asks for it.
-func (s *Store) tx(ctx context.Context, level pgx.TxIsoLevel, f func(tx pgx.Tx) error) error {
+func (s *kept) tx(ctx context.Context, level pgx.TxIsoLevel, f func(tx pgx.Tx) error) error {
 	for tries := 0; ; tries++ {
 		err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: level}, f)
 		if !pgdb.Again(err) || tries == maxTries {
@@ -207,7 +193,7 @@ type conn interface {
 
 // statement runs f, which is one statement, as a transaction, without the round
 // trips that this would take if it is one by itself.
-func (s *Store) statement(ctx context.Context, f func(c conn) error) error {
+func (s *kept) statement(ctx context.Context, f func(c conn) error) error {
 	if s.db.Strict {
 		return s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error { return f(tx) })
 	}
@@ -220,7 +206,7 @@ func (s *Store) statement(ctx context.Context, f func(c conn) error) error {
 }
 
 // now returns the configured clock's time, nil for the server's.
-func (s *Store) now() *time.Time {
+func (s *kept) now() *time.Time {
 	if s.config.Now == nil {
 		return nil
 	}
@@ -349,7 +335,7 @@ func (q *query) rows(ctx context.Context, from conn) ([]row, error) {
 
 // refresh starts the time of items anew and says so in them. Items that somebody
 // else has changed meanwhile have their new time.
-func (s *Store) refresh(ctx context.Context, rows []row) error {
+func (s *kept) refresh(ctx context.Context, rows []row) error {
 	var versions []int64
 	for _, r := range rows {
 		if r.ttl != nil {
@@ -386,41 +372,24 @@ func (s *Store) refresh(ctx context.Context, rows []row) error {
 	return err
 }
 
-// Get implements [memory.Store].
-func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ...memory.GetOptions) (memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return memory.Item{}, err
-	}
-	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
+// Get implements [memory.Backend].
+func (s *kept) Get(ctx context.Context, p *memory.PreparedGet) (memory.Item, error) {
 	var q query
 	q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 	q.where(s.now(), p.Namespace, true, nil)
 	fmt.Fprintf(&q, ` AND i.key = %s`, q.arg(p.Key, "text"))
 	rows, err := q.rows(ctx, s.db)
-	if err == nil && len(rows) == 0 {
-		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+	if err != nil || len(rows) == 0 {
+		return memory.Item{}, err
 	}
-	if err == nil && p.Refresh {
+	if p.Refresh {
 		err = s.refresh(ctx, rows)
 	}
-	if err != nil {
-		return memory.Item{}, s.failed(ctx, "get from", err)
-	}
-	return rows[0].item, nil
+	return rows[0].item, err
 }
 
-// Put implements [memory.Store].
-func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return memory.Item{}, err
-	}
-	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
+// Put implements [memory.Backend].
+func (s *kept) Put(ctx context.Context, p *memory.PreparedPut) (item memory.Item, err error) {
 	var ttl *int64
 	if p.TTL > 0 {
 		n := p.TTL.Microseconds()
@@ -433,7 +402,6 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 	case len(p.Vectors) > 0:
 		dimensions = len(p.Vectors[0])
 	}
-	item := memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value}
 	var created, updated, expires *time.Time
 	var version *int64
 	var have int64
@@ -443,12 +411,12 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 			p.Namespace, p.Key, string(p.Value), ttl, p.IfVersion, p.IfAbsent, s.now(), p.Index, slices.Concat(p.Vectors...), dimensions).
 			Scan(&created, &updated, &expires, &version, &have)
 		if err == nil && version == nil { // and nothing is changed
-			return &memory.ConflictError{Namespace: item.Namespace, Key: key, Want: p.IfVersion, Have: have}
+			return &memory.ConflictError{Namespace: memory.Split(p.Namespace), Key: p.Key, Want: p.IfVersion, Have: have}
 		}
 		return err
 	})
 	if err != nil {
-		return memory.Item{}, s.failed(ctx, "put into", err)
+		return memory.Item{}, err
 	}
 	item.Version, item.CreatedAt, item.UpdatedAt = *version, created.UTC(), updated.UTC()
 	if expires != nil {
@@ -457,16 +425,9 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 	return item, nil
 }
 
-// Delete implements [memory.Store].
-func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
-	if err != nil {
-		return err
-	}
-	return s.failed(ctx, "delete from", s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error {
+// Delete implements [memory.Backend].
+func (s *kept) Delete(ctx context.Context, p *memory.PreparedDelete) error {
+	return s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error {
 		var id, have int64
 		err := tx.QueryRow(ctx, in(s.db.Quoted, `SELECT i.id, CASE WHEN i.expires <= coalesce($3::timestamptz, clock_timestamp()) THEN 0 ELSE i.version END
 			FROM @.superstep_memory_items i WHERE i.namespace = $1::text AND i.key = $2::text FOR UPDATE`), p.Namespace, p.Key, s.now()).Scan(&id, &have)
@@ -474,22 +435,15 @@ func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts
 			return err
 		}
 		if p.IfVersion > 0 && have != p.IfVersion {
-			return &memory.ConflictError{Namespace: slices.Clone(namespace), Key: key, Want: p.IfVersion, Have: have}
+			return &memory.ConflictError{Namespace: memory.Split(p.Namespace), Key: p.Key, Want: p.IfVersion, Have: have}
 		}
 		_, err = tx.Exec(ctx, in(s.db.Quoted, `DELETE FROM @.superstep_memory_items i WHERE i.id = $1::bigint`), id)
 		return err
-	}))
+	})
 }
 
-// Search implements [memory.Store].
-func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	p, err := s.config.PrepareSearch(ctx, prefix, q)
-	if err != nil {
-		return nil, err
-	}
+// Search implements [memory.Backend].
+func (s *kept) Search(ctx context.Context, p *memory.PreparedSearch) (out []memory.Item, err error) {
 	var rows []row
 	var found bool
 	if s.hnsw != nil && p.Vector != nil {
@@ -508,14 +462,10 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 	if err == nil && p.Refresh {
 		err = s.refresh(ctx, rows)
 	}
-	if err != nil {
-		return nil, s.failed(ctx, "search", err)
+	for _, r := range rows {
+		out = append(out, r.item)
 	}
-	out := make([]memory.Item, len(rows))
-	for i, r := range rows {
-		out[i] = r.item
-	}
-	return out, nil
+	return out, err
 }
 
 // page writes which part of the result is wanted.
@@ -527,7 +477,7 @@ func (q *query) page(limit, offset int) {
 }
 
 // latest finds the items that were written last.
-func (s *Store) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
+func (s *kept) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
 	var q query
 	q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
@@ -537,7 +487,7 @@ func (s *Store) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, er
 }
 
 // rankedThere finds the items whose vectors are nearest, with pgvector.
-func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
+func (s *kept) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
 	var q query
 	kind := s.vector + ".vector"
 	// Vectors stand apart from their rows and are large, so they are looked at only
@@ -565,7 +515,7 @@ func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]ro
 }
 
 // rankedHere finds the items whose vectors are nearest, without pgvector.
-func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out []row, err error) {
+func (s *kept) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out []row, err error) {
 	// Vectors and items are of one moment.
 	err = s.tx(ctx, pgx.RepeatableRead, func(tx pgx.Tx) error {
 		out = nil
@@ -610,37 +560,20 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 	return out, err
 }
 
-// Namespaces implements [memory.Store].
-func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
+// Namespaces implements [memory.Backend].
+func (s *kept) Namespaces(ctx context.Context, root string) ([]string, error) {
 	var list query
 	list.WriteString(in(s.db.Quoted, `SELECT DISTINCT i.namespace FROM @.superstep_memory_items i`))
-	list.where(s.now(), memory.Join(q.Root()), false, nil)
+	list.where(s.now(), root, false, nil)
 	rows, err := s.db.Query(ctx, list.String(), list.args...)
 	if err != nil {
-		return nil, s.failed(ctx, "list", err)
+		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) ([]string, error) {
-		var ns string
-		err := r.Scan(&ns)
-		return memory.Split(ns), err
-	})
-	if err != nil {
-		return nil, s.failed(ctx, "list", err)
-	}
-	return q.Select(all), nil
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Sweep implements [memory.Store].
-func (s *Store) Sweep(ctx context.Context) (int, error) {
-	if err := s.start(ctx); err != nil {
-		return 0, err
-	}
+// Sweep implements [memory.Backend].
+func (s *kept) Sweep(ctx context.Context) (int, error) {
 	// What somebody holds is being replaced or deleted, or is for the next time.
 	var tag pgconn.CommandTag
 	err := s.statement(ctx, func(c conn) (err error) {
@@ -649,5 +582,5 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 			DELETE FROM @.superstep_memory_items i USING old WHERE i.id = old.id`), s.now())
 		return err
 	})
-	return int(tag.RowsAffected()), s.failed(ctx, "sweep", err)
+	return int(tag.RowsAffected()), err
 }

@@ -18,7 +18,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
@@ -43,13 +42,14 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-// Store is a [memory.Store] in a SQLite database.
-type Store struct {
+// Store is a [memory.Store] in a SQLite database. Close finishes writes that have begun.
+type Store struct{ memory.Store }
+
+// kept is a [memory.Backend].
+type kept struct {
 	config memory.Config
 	db     *sqlitedb.DB
 }
-
-var _ memory.Store = (*Store)(nil)
 
 // Open opens the database at path and makes it if there is none. The path
 // ":memory:" means a database in memory that ends with the store. Errors about
@@ -92,11 +92,16 @@ func open(opts []Options, with func(sqlitedb.Config) (*sqlitedb.DB, error)) (*St
 	if err != nil {
 		return nil, err
 	}
-	return &Store{config: o.Config, db: db}, nil
+	return &Store{memory.Over(&kept{o.Config, db}, o.Config)}, nil
 }
 
-// Close implements [memory.Store]. Writes that have begun are finished.
-func (s *Store) Close() error { return s.db.Close() }
+// Explain implements [memory.Backend].
+func (s *kept) Explain(op string, err error) error {
+	return s.db.Failed(context.Background(), op, err)
+}
+
+// Close implements [memory.Backend].
+func (s *kept) Close() error { return s.db.Close() }
 
 const columns = `version, namespace, key, created, updated, expires, ttl, value`
 
@@ -149,15 +154,8 @@ func refresh(ctx context.Context, c *sql.Conn, rows []row, now time.Time) error 
 	return nil
 }
 
-// Get implements [memory.Store].
-func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ...memory.GetOptions) (memory.Item, error) {
-	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
-	if err := s.db.Start(ctx); err != nil {
-		return memory.Item{}, err
-	}
+// Get implements [memory.Backend].
+func (s *kept) Get(ctx context.Context, p *memory.PreparedGet) (memory.Item, error) {
 	now := s.config.Time()
 	r, err := find(ctx, s.db, p.Namespace, p.Key, now)
 	if err == nil && p.Refresh && r.ttl.Valid {
@@ -173,9 +171,9 @@ func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ..
 		})
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+		return memory.Item{}, nil
 	}
-	return r.item, s.db.Failed(ctx, "get from", err)
+	return r.item, err
 }
 
 // current returns the item that a writer meets, a zero one if there is none, and
@@ -203,16 +201,8 @@ func remove(ctx context.Context, c *sql.Conn, namespace, key string, keep bool) 
 	return err
 }
 
-// Put implements [memory.Store].
-func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
-	if err := s.db.Start(ctx); err != nil {
-		return memory.Item{}, err
-	}
-	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
-	var item memory.Item
+// Put implements [memory.Backend].
+func (s *kept) Put(ctx context.Context, p *memory.PreparedPut) (item memory.Item, err error) {
 	err = s.db.Write(ctx, "put into", func(c *sql.Conn) error {
 		now := s.config.Time()
 		old, err := current(ctx, c, p.Namespace, p.Key, now, p.IfVersion, p.IfAbsent)
@@ -222,7 +212,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		if err := remove(ctx, c, p.Namespace, p.Key, p.Keep); err != nil {
 			return err
 		}
-		item = memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value, CreatedAt: now, UpdatedAt: now}
+		item = memory.Item{CreatedAt: now, UpdatedAt: now}
 		if old.item.Version != 0 {
 			item.CreatedAt = old.item.CreatedAt
 			if now.Before(item.CreatedAt) { // the clock went back
@@ -252,10 +242,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		}
 		return nil
 	})
-	if err != nil {
-		return memory.Item{}, err
-	}
-	return item, nil
+	return item, err
 }
 
 func encode(v []float32) []byte {
@@ -272,15 +259,8 @@ func decode(b []byte, into []float32) {
 	}
 }
 
-// Delete implements [memory.Store].
-func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
-	if err := s.db.Start(ctx); err != nil {
-		return err
-	}
-	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
-	if err != nil {
-		return err
-	}
+// Delete implements [memory.Backend].
+func (s *kept) Delete(ctx context.Context, p *memory.PreparedDelete) error {
 	return s.db.Write(ctx, "delete from", func(c *sql.Conn) error {
 		if _, err := current(ctx, c, p.Namespace, p.Key, s.config.Time(), p.IfVersion, false); err != nil {
 			return err
@@ -304,15 +284,8 @@ func below(prefix string, exact bool, now time.Time) (where string, args []any) 
 	return where, args
 }
 
-// Search implements [memory.Store].
-func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
-	if err := s.db.Start(ctx); err != nil {
-		return nil, err
-	}
-	p, err := s.config.PrepareSearch(ctx, prefix, q)
-	if err != nil {
-		return nil, err
-	}
+// Search implements [memory.Backend].
+func (s *kept) Search(ctx context.Context, p *memory.PreparedSearch) (out []memory.Item, err error) {
 	var rows []row
 	var now time.Time
 	find := func(c *sql.Conn) (err error) {
@@ -334,14 +307,10 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 	} else {
 		err = s.db.Read(ctx, "search", find)
 	}
-	if err != nil {
-		return nil, err
+	for _, r := range rows {
+		out = append(out, r.item)
 	}
-	out := make([]memory.Item, len(rows))
-	for i, r := range rows {
-		out[i] = r.item
-	}
-	return out, nil
+	return out, err
 }
 
 // each calls f with each row of a query until f returns false.
@@ -430,32 +399,22 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 	return out, nil
 }
 
-// Namespaces implements [memory.Store].
-func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
-	if err := s.db.Start(ctx); err != nil {
-		return nil, err
-	}
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
-	var all [][]string
-	where, args := below(memory.Join(q.Root()), false, s.config.Time())
-	err := s.db.Read(ctx, "list", func(c *sql.Conn) error {
+// Namespaces implements [memory.Backend].
+func (s *kept) Namespaces(ctx context.Context, root string) (all []string, err error) {
+	where, args := below(root, false, s.config.Time())
+	err = s.db.Read(ctx, "list", func(c *sql.Conn) error {
 		return each(ctx, c, `SELECT DISTINCT i.namespace FROM superstep_memory_items i WHERE `+where, args, func(rows *sql.Rows) (bool, error) {
 			var ns string
 			err := rows.Scan(&ns)
-			all = append(all, memory.Split(ns))
+			all = append(all, ns)
 			return true, err
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return q.Select(all), nil
+	return all, err
 }
 
-// Sweep implements [memory.Store].
-func (s *Store) Sweep(ctx context.Context) (int, error) {
+// Sweep implements [memory.Backend].
+func (s *kept) Sweep(ctx context.Context) (int, error) {
 	var n int64
 	err := s.db.Write(ctx, "sweep", func(c *sql.Conn) error {
 		now := s.config.Time().UnixMicro()

@@ -245,11 +245,11 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{err, fmt.Sprintf("%s --help shows the flags", cmd.CommandPath())}
 	})
-	root.PersistentFlags().StringVarP(&a.storeFlag, "store", "s", a.storeFlag, "where threads are kept: sqlite:PATH, file:DIR, postgres://…, redis://… or memory (default "+a.storeName()+")")
+	root.PersistentFlags().StringVarP(&a.storeFlag, "store", "s", a.storeFlag, "where threads are kept: sqlite:PATH, file:DIR, postgres://…, redis://…, s3://… or memory (default "+a.storeName()+")")
 	root.PersistentFlags().Lookup("store").DefValue = ""
 	root.PersistentFlags().StringVarP(&a.urlFlag, "url", "u", "", "a server in the place of a store: http://… (default $"+urlEnv+"); its API key is in $"+keyEnv)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for other programs")
-	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "memory"}, cobra.ShellCompDirectiveNoSpace))
+	_ = root.RegisterFlagCompletionFunc("store", cobra.FixedCompletions([]string{"sqlite:", "file:", "postgres://", "redis://", "s3://", "memory"}, cobra.ShellCompDirectiveNoSpace))
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Running:"}, &cobra.Group{ID: "look", Title: "Looking:"}, &cobra.Group{ID: "edit", Title: "Changing:"})
 	root.AddCommand(
 		a.runCommand(), a.resumeCommand(), a.continueCommand(), a.serveCommand(), a.mcpCommand(), a.runnerCommand(), a.eventsCommand(),

@@ -16,7 +16,7 @@
 // # Stores
 //
 // Threads are kept in the store that --store names: "sqlite:PATH" (or a path
-// that ends in .db or .sqlite), "file:DIR", "postgres://…", "redis://…" or
+// that ends in .db or .sqlite), "file:DIR", "postgres://…", "redis://…", "s3://…" or
 // "memory", with options as package stores describes them. The default is
 // sqlite:superstep.db in the current folder, or what the environment variable
 // SUPERSTEP_STORE says: the place for a URL with a password, which others can see

@@ -7,7 +7,8 @@
 // [Update] work with Go types instead of JSON.
 //
 // [NewInMemory] makes a store in memory. Packages sqlite and postgres below this
-// one keep items in databases, memorytest tests back ends.
+// one keep items in databases. [Over] makes a store of a [Backend] of your own,
+// which memorytest tests.
 //
 // # Searching
 //

@@ -25,6 +25,17 @@ var (
 	ErrInvalid = errors.New("memory: invalid")
 )
 
+// Agreed reports whether an error is one that the contract of a [Store] names: a back end
+// hands it on as it is.
+func Agreed(err error) bool {
+	for _, e := range []error{ErrNotFound, ErrConflict, ErrNoIndex, ErrClosed, ErrInvalid} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Kinds of [InvalidError].
 var (
 	ErrEmptyNamespace = errors.New("empty namespace")

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// InMemory is a [Store] in the memory of the process.
-type InMemory struct {
+// InMemory is a [Store] in the memory of the process. What was stored is gone when it is
+// closed.
+type InMemory struct{ Store }
+
+// held is a [Backend] in memory.
+type held struct {
 	config Config
 
 	mu      sync.RWMutex
 	items   map[string]map[string]*entry // by namespace and key
 	version int64
-	closed  bool
 }
-
-var _ Store = (*InMemory)(nil)
 
 // entry is an item. All but expires is never changed.
 type entry struct {
@@ -51,31 +52,24 @@ func NewInMemory(config ...Config) (*InMemory, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	return &InMemory{config: c, items: make(map[string]map[string]*entry)}, nil
+	return &InMemory{Over(&held{config: c, items: make(map[string]map[string]*entry)}, c)}, nil
 }
 
 // find returns a live item or nil.
-func (s *InMemory) find(namespace, key string, now time.Time) *entry {
+func (s *held) find(namespace, key string, now time.Time) *entry {
 	if e := s.items[namespace][key]; e != nil && e.live(now) {
 		return e
 	}
 	return nil
 }
 
-// Get implements [Store].
-func (s *InMemory) Get(ctx context.Context, namespace []string, key string, opts ...GetOptions) (Item, error) {
-	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
-	if err != nil {
-		return Item{}, err
-	}
+// Get implements [Backend].
+func (s *held) Get(_ context.Context, p *PreparedGet) (Item, error) {
 	defer s.lock(p.Refresh)()
-	if s.closed {
-		return Item{}, ErrClosed
-	}
 	now := s.config.Time()
 	e := s.find(p.Namespace, p.Key, now)
 	if e == nil {
-		return Item{}, &NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+		return Item{}, nil
 	}
 	if p.Refresh {
 		e.refresh(now)
@@ -90,7 +84,7 @@ func (e *entry) refresh(now time.Time) {
 }
 
 // lock locks for reading or also for writing, and returns how to unlock.
-func (s *InMemory) lock(write bool) (unlock func()) {
+func (s *held) lock(write bool) (unlock func()) {
 	if write {
 		s.mu.Lock()
 		return s.mu.Unlock
@@ -99,19 +93,12 @@ func (s *InMemory) lock(write bool) (unlock func()) {
 	return s.mu.RUnlock
 }
 
-// Put implements [Store].
-func (s *InMemory) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...PutOptions) (Item, error) {
-	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
-	if err != nil {
-		return Item{}, err
-	}
+// Put implements [Backend].
+func (s *held) Put(_ context.Context, p *PreparedPut) (Item, error) {
 	defer s.lock(true)()
-	if s.closed {
-		return Item{}, ErrClosed
-	}
 	now := s.config.Time()
 	old := s.find(p.Namespace, p.Key, now)
-	if err := met(p.IfVersion, p.IfAbsent, old, namespace, key); err != nil {
+	if err := met(p.IfVersion, p.IfAbsent, old, p.Namespace, p.Key); err != nil {
 		return Item{}, err
 	}
 	s.version++
@@ -137,51 +124,37 @@ func (s *InMemory) Put(ctx context.Context, namespace []string, key string, valu
 }
 
 // met reports a condition that isn't met.
-func met(version int64, absent bool, old *entry, namespace []string, key string) error {
+func met(version int64, absent bool, old *entry, namespace, key string) error {
 	var have int64
 	if old != nil {
 		have = old.version
 	}
 	if absent && old != nil || version > 0 && have != version {
-		return &ConflictError{Namespace: slices.Clone(namespace), Key: key, Want: version, Have: have}
+		return &ConflictError{Namespace: Split(namespace), Key: key, Want: version, Have: have}
 	}
 	return nil
 }
 
-// Delete implements [Store].
-func (s *InMemory) Delete(ctx context.Context, namespace []string, key string, opts ...DeleteOptions) error {
-	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
-	if err != nil {
-		return err
-	}
+// Delete implements [Backend].
+func (s *held) Delete(_ context.Context, p *PreparedDelete) error {
 	defer s.lock(true)()
-	if s.closed {
-		return ErrClosed
-	}
-	if err := met(p.IfVersion, false, s.find(p.Namespace, p.Key, s.config.Time()), namespace, key); err != nil {
+	if err := met(p.IfVersion, false, s.find(p.Namespace, p.Key, s.config.Time()), p.Namespace, p.Key); err != nil {
 		return err
 	}
 	s.remove(p.Namespace, p.Key)
 	return nil
 }
 
-func (s *InMemory) remove(namespace, key string) {
+func (s *held) remove(namespace, key string) {
 	delete(s.items[namespace], key)
 	if len(s.items[namespace]) == 0 {
 		delete(s.items, namespace)
 	}
 }
 
-// Search implements [Store].
-func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item, error) {
-	p, err := s.config.PrepareSearch(ctx, prefix, q)
-	if err != nil {
-		return nil, err
-	}
+// Search implements [Backend].
+func (s *held) Search(ctx context.Context, p *PreparedSearch) ([]Item, error) {
 	defer s.lock(p.Refresh)()
-	if s.closed {
-		return nil, ErrClosed
-	}
 	now, match := s.config.Time(), p.Filter.Matcher()
 	looked := 0
 	over := func() error { // now and then
@@ -207,7 +180,7 @@ func (s *InMemory) Search(ctx context.Context, prefix []string, q Query) ([]Item
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	out := []Item{}
+	var out []Item
 	add := func(e *entry, score float64) {
 		if p.Refresh {
 			e.refresh(now)
@@ -264,44 +237,28 @@ func within(namespace, prefix string) bool {
 	return ok && (prefix == "" || rest == "" || strings.HasPrefix(rest, Separator))
 }
 
-// Namespaces implements [Store].
-func (s *InMemory) Namespaces(ctx context.Context, q NamespaceQuery) ([][]string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
+// Namespaces implements [Backend].
+func (s *held) Namespaces(_ context.Context, root string) (all []string, err error) {
 	defer s.lock(false)()
-	if s.closed {
-		return nil, ErrClosed
-	}
-	now, root := s.config.Time(), Join(q.Root())
-	var all [][]string
+	now := s.config.Time()
 	for ns, items := range s.items {
 		if !within(ns, root) {
 			continue
 		}
 		for _, e := range items {
 			if e.live(now) {
-				all = append(all, Split(ns))
+				all = append(all, ns)
 				break
 			}
 		}
 	}
-	return q.Select(all), nil
+	return all, nil
 }
 
-// Sweep implements [Store].
-func (s *InMemory) Sweep(ctx context.Context) (int, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
+// Sweep implements [Backend].
+func (s *held) Sweep(context.Context) (n int, err error) {
 	defer s.lock(true)()
-	if s.closed {
-		return 0, ErrClosed
-	}
-	now, n := s.config.Time(), 0
+	now := s.config.Time()
 	for ns, items := range s.items {
 		for key, e := range items {
 			if !e.live(now) {
@@ -313,12 +270,12 @@ func (s *InMemory) Sweep(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Close implements [Store]. What was stored is gone.
-func (s *InMemory) Close() error {
+// Explain implements [Backend]. Its methods return errors of contexts alone.
+func (s *held) Explain(_ string, err error) error { return err }
+
+// Close implements [Backend].
+func (s *held) Close() error {
 	defer s.lock(true)()
-	if s.closed {
-		return ErrClosed
-	}
-	s.closed, s.items = true, nil
+	clear(s.items)
 	return nil
 }

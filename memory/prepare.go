@@ -50,8 +50,7 @@ func (c *Config) refresh(r Refresh) bool {
 	return r == RefreshAlways || r == RefreshDefault && c.RefreshOnRead
 }
 
-// The rest of this file is for those who write a back end: it does what all
-// stores do before they turn to their data.
+// The rest of this file is what all stores do before they turn to their data.
 
 // PreparedPut is a Put whose arguments were checked and whose texts were embedded.
 type PreparedPut struct {
@@ -66,9 +65,8 @@ type PreparedPut struct {
 	Index     string      // name of the index that they are for
 }
 
-// PreparePut checks the arguments of a Put and embeds the value's texts. It is for
-// back ends.
-func (c *Config) PreparePut(ctx context.Context, namespace []string, key string, value json.RawMessage, opts []PutOptions) (*PreparedPut, error) {
+// preparePut checks the arguments of a Put and embeds the value's texts.
+func (c *Config) preparePut(ctx context.Context, namespace []string, key string, value json.RawMessage, opts []PutOptions) (*PreparedPut, error) {
 	o, err := one(opts)
 	if err != nil {
 		return nil, err
@@ -135,8 +133,8 @@ type PreparedGet struct {
 	Refresh   bool
 }
 
-// PrepareGet checks the arguments of a Get. It is for back ends.
-func (c *Config) PrepareGet(ctx context.Context, namespace []string, key string, opts []GetOptions) (*PreparedGet, error) {
+// prepareGet checks the arguments of a Get.
+func (c *Config) prepareGet(ctx context.Context, namespace []string, key string, opts []GetOptions) (*PreparedGet, error) {
 	o, err := one(opts)
 	if err != nil {
 		return nil, err
@@ -157,8 +155,8 @@ type PreparedDelete struct {
 	IfVersion int64 // 0: no condition
 }
 
-// PrepareDelete checks the arguments of a Delete. It is for back ends.
-func (c *Config) PrepareDelete(ctx context.Context, namespace []string, key string, opts []DeleteOptions) (*PreparedDelete, error) {
+// prepareDelete checks the arguments of a Delete.
+func (c *Config) prepareDelete(ctx context.Context, namespace []string, key string, opts []DeleteOptions) (*PreparedDelete, error) {
 	o, err := one(opts)
 	if err != nil {
 		return nil, err
@@ -186,9 +184,8 @@ type PreparedSearch struct {
 	Refresh bool
 }
 
-// PrepareSearch checks the arguments of a Search and embeds its text. It is for
-// back ends.
-func (c *Config) PrepareSearch(ctx context.Context, prefix []string, q Query) (*PreparedSearch, error) {
+// prepareSearch checks the arguments of a Search and embeds its text.
+func (c *Config) prepareSearch(ctx context.Context, prefix []string, q Query) (*PreparedSearch, error) {
 	check := checkLabels
 	if q.Exact {
 		check = CheckNamespace
@@ -231,6 +228,12 @@ func CheckItem(namespace []string, key string) error {
 		return err
 	}
 	return checkKey(key)
+}
+
+// CheckValue reports what is wrong with the value of an item.
+func CheckValue(value json.RawMessage) error {
+	_, err := checkValue(value)
+	return err
 }
 
 // Join writes a namespace as one text.

@@ -204,7 +204,7 @@ func (x *Index) plan(ctx context.Context, d Document, tries int, r *Report) (*pl
 	for i, c := range chunks {
 		raw, err := json.Marshal(c)
 		if err == nil { // whether every store takes it
-			_, err = (&memory.Config{}).PreparePut(ctx, x.below("chunks", at), at, raw, nil)
+			err = cmp.Or(memory.CheckItem(x.below("chunks", at), at), memory.CheckValue(raw))
 		}
 		if err != nil {
 			return nil, &DocumentError{Document: d.id(), Kind: ErrInvalid, Err: err, Fix: "correct its metadata, or the index's namespace"}

@@ -354,8 +354,8 @@ func OpenMemory(ctx context.Context, url string, c memory.Config) (memory.Store,
 
 // beside names a file beside a database: threads.db, threads.server.db.
 func beside(path, what string) string {
-	if path == "" || path == ":memory:" {
-		return ""
+	if path == ":memory:" {
+		return path
 	}
 	for _, ext := range []string{".db", ".sqlite", ".sqlite3"} {
 		if rest, ok := strings.CutSuffix(path, ext); ok {

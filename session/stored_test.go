@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/superstep-dev/superstep/checkpoint"
@@ -25,6 +21,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/redis"
 	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
+	"github.com/superstep-dev/superstep/internal/servers"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 	"github.com/superstep-dev/superstep/session"
 	"github.com/superstep-dev/superstep/session/sessiontest"
@@ -82,13 +79,11 @@ func stores(t *testing.T) map[string]func(t *testing.T) func() store {
 			}
 		},
 		"s3": func(t *testing.T) func() store {
-			backend := s3mem.New()
-			if err := backend.CreateBucket("sessions"); err != nil {
+			url, stop, err := servers.StartS3()
+			if err != nil {
 				t.Fatal(err)
 			}
-			srv := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
-			t.Cleanup(srv.Close)
-			url := "s3://key:secret@" + strings.TrimPrefix(srv.URL, "http://") + "/sessions?region=us-east-1&insecure=true"
+			t.Cleanup(stop)
 			return func() store { s, err := s3.Open(ctx, url); return opened(t, s, err) }
 		},
 		"redis": func(t *testing.T) func() store {

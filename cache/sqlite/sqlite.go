@@ -12,12 +12,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"os"
-	"sync/atomic"
 	"time"
-
-	_ "modernc.org/sqlite" // the driver
 
 	"github.com/superstep-dev/superstep/cache"
 	"github.com/superstep-dev/superstep/internal/options"
@@ -39,20 +34,13 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-const (
-	connections = 4
-	sweepMax    = 100 // expired entries that a Set removes
-)
+const sweepMax = 100 // expired entries that a Set removes
 
 // Store is a [cache.Store] in a SQLite database. Entries that have expired are
 // removed when others are set.
 type Store struct {
-	path   string
-	max    int64
-	db     *sql.DB
-	writer *sqlitedb.Writer
-	own    bool
-	closed atomic.Bool
+	max int64
+	db  *sqlitedb.DB
 }
 
 var _ cache.Store = (*Store)(nil)
@@ -60,26 +48,10 @@ var _ cache.Store = (*Store)(nil)
 // Open opens the database at path and makes it if there is none. The path
 // ":memory:" means a database in memory that ends with the store.
 func Open(path string, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	if path == "" {
-		return nil, errors.New(`cache/sqlite: the path is empty; name a file, or ":memory:"`)
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("cache/sqlite: open %s: it is a directory; name a file", path)
-	}
-	db, err := sqlitedb.Open(path, connections, o.BusyTimeout, "synchronous(NORMAL)")
-	if err != nil {
-		return nil, fmt.Errorf("cache/sqlite: open %s: %w", path, err)
-	}
-	s, err := open(db, path, o)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	s.own = true
-	return s, nil
+	return open(opts, func(c sqlitedb.Config) (*sqlitedb.DB, error) {
+		c.Connections, c.Pragmas = 4, []string{"synchronous(NORMAL)"}
+		return sqlitedb.Open(path, c)
+	})
 }
 
 // New uses a database that is open already, through the driver modernc.org/sqlite,
@@ -87,28 +59,28 @@ func Open(path string, opts ...Options) (*Store, error) {
 // moment, so db needs one more than what others keep for good, as a store of threads
 // does. Close leaves db open.
 func New(db *sql.DB, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
+	return open(opts, func(c sqlitedb.Config) (*sqlitedb.DB, error) { return sqlitedb.New(db, c) })
+}
+
+func open(opts []Options, with func(sqlitedb.Config) (*sqlitedb.DB, error)) (*Store, error) {
+	o, err := options.Only("cache/sqlite", opts)
 	if err != nil {
 		return nil, err
 	}
-	return open(db, "database", o)
-}
-
-func optionsOf(opts []Options) (Options, error) {
-	o, err := options.Only("cache/sqlite", opts)
-	if err != nil {
-		return o, err
-	}
-	if o.MaxBytes < 0 || o.BusyTimeout < 0 {
-		return o, errors.New("cache/sqlite: Options has a negative number; use 0 for a default")
+	if o.MaxBytes < 0 {
+		return nil, errors.New("cache/sqlite: Options.MaxBytes must not be negative")
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultBytes
 	}
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = sqlitedb.BusyTimeout
+	db, err := with(sqlitedb.Config{
+		Package: "cache/sqlite", Tables: sqlitedb.Tables{Meta: "superstep_cache_meta", Migrations: migrations, Another: "superstep_cache"},
+		Busy: o.BusyTimeout, Closed: cache.ErrClosed, Agreed: func(err error) bool { return errors.Is(err, cache.ErrClosed) },
+	})
+	if err != nil {
+		return nil, err
 	}
-	return o, nil
+	return &Store{max: o.MaxBytes, db: db}, nil
 }
 
 // The tables. Rows are numbered in the order in which they are set. Times are
@@ -134,52 +106,21 @@ var migrations = []string{
 // rowCost is about what a row takes beside its data, its key twice.
 const rowCost = 64
 
-func open(db *sql.DB, path string, o Options) (*Store, error) {
-	s := &Store{path: path, max: o.MaxBytes, db: db, writer: sqlitedb.NewWriter(db, o.BusyTimeout)}
-	ctx := context.Background()
-	err := s.writer.WAL(ctx)
-	if err == nil {
-		err = s.writer.Migrate(ctx, "superstep_cache_meta", migrations)
-	}
-	if err != nil {
-		return nil, s.failed(ctx, "open", err)
-	}
-	return s, nil
-}
-
-func (s *Store) failed(ctx context.Context, op string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err() // however the driver put it
-	case s.closed.Load():
-		return cache.ErrClosed
-	}
-	fix := ""
-	if _, newer := errors.AsType[*sqlitedb.VersionError](err); newer {
-		fix = "; use a newer version of Superstep, or another file"
-	} else if sqlitedb.Damaged(err) {
-		fix = "; delete the file if it holds nothing but results"
-	}
-	return fmt.Errorf("cache/sqlite: %s %s: %w%s", op, s.path, err, fix)
-}
-
 // Get implements [cache.Store].
 func (s *Store) Get(ctx context.Context, key string) (data []byte, ok bool, err error) {
-	if s.closed.Load() {
-		return nil, false, cache.ErrClosed
+	if err := s.db.Start(ctx); err != nil {
+		return nil, false, err
 	}
 	err = s.db.QueryRowContext(ctx, `SELECT data FROM superstep_cache WHERE key = ? AND (expires IS NULL OR expires > ?)`, []byte(key), time.Now().UnixMicro()).Scan(&data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, false, nil
 	}
-	return data, err == nil, s.failed(ctx, "get from", err)
+	return data, err == nil, s.db.Failed(ctx, "get from", err)
 }
 
 // Set implements [cache.Store]. What is larger than MaxBytes is not kept.
 func (s *Store) Set(ctx context.Context, key string, data []byte, ttl time.Duration) error {
-	return s.write(ctx, "set in", func(c *sql.Conn) error {
+	return s.db.Write(ctx, "set in", func(c *sql.Conn) error {
 		now := time.Now()
 		var expires any
 		if ttl > 0 {
@@ -233,7 +174,7 @@ func (s *Store) fit(ctx context.Context, c *sql.Conn) error {
 
 // Clear implements [cache.Store]. It costs what it removes.
 func (s *Store) Clear(ctx context.Context, prefix string) error {
-	return s.write(ctx, "clear", func(c *sql.Conn) error {
+	return s.db.Write(ctx, "clear", func(c *sql.Conn) error {
 		query, args := `DELETE FROM superstep_cache WHERE key >= ?`, []any{[]byte(prefix)}
 		if end := after(prefix); end != nil {
 			query, args = query+` AND key < ?`, append(args, end)
@@ -255,25 +196,6 @@ func after(prefix string) []byte {
 	return nil
 }
 
-func (s *Store) write(ctx context.Context, op string, f func(c *sql.Conn) error) error {
-	if s.closed.Load() {
-		return cache.ErrClosed
-	}
-	return s.failed(ctx, op, s.writer.Write(ctx, f))
-}
-
 // Close ends the store. Writes that have begun are finished. Later calls return
 // [cache.ErrClosed].
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return cache.ErrClosed
-	}
-	s.writer.Rest()
-	if !s.own {
-		return nil
-	}
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("cache/sqlite: close %s: %w", s.path, err)
-	}
-	return nil
-}
+func (s *Store) Close() error { return s.db.Close() }

@@ -156,7 +156,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	if _, err := database(t, newer).Exec(`INSERT INTO superstep_cache_meta (version) VALUES (99)`); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{"": "the path is empty", dir: "is a directory", text: "delete the file", newer: "use a newer version", filepath.Join(dir, "no", "such.db"): "such.db"} {
+	for path, want := range map[string]string{"": "the path is empty", dir: "is a directory", text: "move the file away", newer: "use a newer version", filepath.Join(dir, "no", "such.db"): "such.db"} {
 		if _, err := sqlite.Open(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", path, err, want)
 		}

@@ -29,6 +29,20 @@ type undone struct{ error }
 
 func (e undone) Unwrap() error { return e.error }
 
+// Agreed reports whether an error is one that the contract of a [checkpoint.Store] names: it
+// says enough as it is.
+func Agreed(err error) bool {
+	for _, e := range []error{
+		checkpoint.ErrNotFound, checkpoint.ErrConflict, checkpoint.ErrFenced, checkpoint.ErrBusy, checkpoint.ErrInvalid,
+		checkpoint.ErrNoThread, checkpoint.ErrClosed, checkpoint.ErrVersion, checkpoint.ErrCorrupt,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // Driver keeps the rows of threads. All methods are safe for concurrent use. A context
 // that is done makes them return promptly with its error.
 //

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 )
 
 // Options are what an engine may make of its driver. The zero value is fine.
@@ -160,7 +159,7 @@ func (e *Engine) failed(ctx context.Context, err error) error {
 		err = u.error
 	}
 	switch {
-	case err == nil, backend.Agreed(err):
+	case err == nil, Agreed(err):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err() // however the driver put it

@@ -14,6 +14,7 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
+	"github.com/superstep-dev/superstep/internal/pgdb"
 )
 
 // statements are the queries, with the schema's name in them.
@@ -206,7 +207,7 @@ func (d *driver) transaction(batch []*engine.Commit) (err error) {
 		}
 		// An idle connection that died is no reason to give up, if nothing was
 		// sent; nor is a deadlock.
-		if err = d.send(ctx, batch); err == nil || try == 3 || !again(err) && !pgconn.SafeToRetry(err) {
+		if err = d.send(ctx, batch); err == nil || try == 3 || !pgdb.Again(err) && !pgconn.SafeToRetry(err) {
 			break
 		}
 	}
@@ -229,14 +230,14 @@ func (d *driver) explainCommit(err error) error {
 	late := errors.Is(err, context.DeadlineExceeded) // its context is not the callers'
 	if n, ok := errors.AsType[notSent](err); ok && late {
 		return &Error{
-			Op: "write", Server: d.server, Kind: ErrUnavailable, What: fmt.Sprintf("no connection could be had within %v", d.timeout),
+			Package: "postgres", Op: "write", Place: d.db.Server, Kind: ErrUnavailable, What: fmt.Sprintf("no connection could be had within %v", d.timeout),
 			Fix: "check that the server answers and that the pool's connections are given back", Err: n.error,
 		}
 	}
 	if undone(err) {
-		return explain("write", d.server, err)
+		return explain("write", d.db.Server, err)
 	}
-	e := &Error{Op: "write", Server: d.server, Kind: ErrUnknownOutcome, Fix: "read the log's head: it says whether the write happened", Err: err}
+	e := &Error{Package: "postgres", Op: "write", Place: d.db.Server, Kind: ErrUnknownOutcome, Fix: "read the log's head: it says whether the write happened", Err: err}
 	if late {
 		e.What = fmt.Sprintf("the server did not answer a write within %v: nobody knows whether it happened", d.timeout)
 	}
@@ -245,14 +246,14 @@ func (d *driver) explainCommit(err error) error {
 
 // forget has connections made anew after one broke: others may have too.
 func (d *driver) forget() {
-	if d.own && !d.closed.Load() {
-		d.pool.Reset()
+	if !d.closed.Load() {
+		d.db.Forget()
 	}
 }
 
 // send runs a transaction. Commits that are stale say so.
 func (d *driver) send(ctx context.Context, batch []*engine.Commit) (err error) {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.db.Acquire(ctx)
 	if err != nil {
 		return notSent{err}
 	}
@@ -265,22 +266,22 @@ func (d *driver) send(ctx context.Context, batch []*engine.Commit) (err error) {
 	if len(batch) == 1 && !plain(batch[0]) {
 		return d.long(ctx, conn.Conn(), batch[0])
 	}
-	if len(batch) == 1 && !d.bracket {
+	if len(batch) == 1 && !d.db.Strict {
 		return scanCommit(conn.QueryRow(ctx, d.sql.commit, args(batch[0])...), batch[0])
 	}
 	b := &pgx.Batch{}
-	if d.bracket {
+	if d.db.Strict {
 		b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 	}
 	for _, c := range batch {
 		b.Queue(d.sql.commit, args(c)...)
 	}
-	if d.bracket {
+	if d.db.Strict {
 		b.Queue(`COMMIT`)
 	}
 	br := conn.SendBatch(ctx, b)
 	err = func() error {
-		if d.bracket {
+		if d.db.Strict {
 			if _, err := br.Exec(); err != nil {
 				return err
 			}
@@ -290,7 +291,7 @@ func (d *driver) send(ctx context.Context, batch []*engine.Commit) (err error) {
 				return err
 			}
 		}
-		if d.bracket {
+		if d.db.Strict {
 			_, err := br.Exec()
 			return err
 		}
@@ -386,7 +387,7 @@ func (d *driver) query(ctx context.Context, op, query string, args []any, f func
 	for range 4 {
 		n := 0
 		var rows pgx.Rows
-		if rows, err = d.pool.Query(ctx, query, args...); err == nil {
+		if rows, err = d.db.Query(ctx, query, args...); err == nil {
 			for rows.Next() {
 				n++
 				if err = f(rows); err != nil {
@@ -396,7 +397,7 @@ func (d *driver) query(ctx context.Context, op, query string, args []any, f func
 			rows.Close()
 			err = cmp.Or(err, rows.Err())
 		}
-		if err == nil || n > 0 || ctx.Err() != nil || d.closed.Load() || down(err) || !lost(err) && !again(err) {
+		if err == nil || n > 0 || ctx.Err() != nil || d.closed.Load() || pgdb.Down(err) || !lost(err) && !pgdb.Again(err) {
 			break
 		}
 		if lost(err) {
@@ -411,7 +412,7 @@ func (d *driver) query(ctx context.Context, op, query string, args []any, f func
 	case d.closed.Load():
 		return checkpoint.ErrClosed
 	}
-	return explain(op, d.server, err)
+	return explain(op, d.db.Server, err)
 }
 
 // Delete implements [engine.Driver].

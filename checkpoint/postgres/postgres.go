@@ -49,7 +49,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,12 +93,9 @@ type Options struct {
 }
 
 const (
-	defaultMaxConns    = 8
 	defaultWriters     = 4
 	defaultTimeout     = time.Minute
 	defaultLockTimeout = 10 * time.Second
-
-	oldestServer = 120000 // server_version_num
 
 	removeMost = 5000 // rows in a transaction
 )
@@ -110,11 +106,8 @@ type Store struct{ *engine.Engine }
 
 // driver keeps an engine's rows.
 type driver struct {
-	pool    *pgxpool.Pool
-	own     bool   // the pool is ours
-	server  string // for errors
+	db      *pgdb.DB
 	timeout time.Duration
-	bracket bool // transactions must say that they are READ COMMITTED
 	sql     statements
 
 	sending sync.WaitGroup
@@ -132,62 +125,13 @@ var (
 // PGPASSWORD and so on). Settings of the server, such as synchronous_commit, may
 // stand in it as parameters. Errors about the database are an [*Error].
 func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, badURL(url, err)
-	}
-	switch {
-	case o.MaxConns > 0:
-		c.MaxConns = int32(o.MaxConns)
-	case !strings.Contains(url, "pool_max_conns"):
-		c.MaxConns = defaultMaxConns
-	}
-	if o.NoPrepare {
-		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	} else {
-		set := c.ConnConfig.RuntimeParams
-		for name, value := range map[string]string{
-			"lock_timeout": fmt.Sprint(max(1, o.LockTimeout.Milliseconds())), "application_name": "superstep",
-			"enable_seqscan": "off", "enable_bitmapscan": "off",
-		} {
-			if _, ok := set[name]; !ok {
-				set[name] = value
-			}
-		}
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, c)
-	if err != nil {
-		return nil, explain("open", pgdb.Server(c.ConnConfig), err)
-	}
-	d, err := open(ctx, pool, o)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	d.own = true
-	return storeOf(d, o), nil
-}
-
-func storeOf(d *driver, o Options) *Store {
-	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(d.pool.Config().MaxConns)-1)), Remove: removeMost})}
+	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) { return pgdb.Open(ctx, url, c) })
 }
 
 // New uses a pool of connections that is there already; Close leaves it open. The
 // store uses at most all but one of its connections at once to write.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	d, err := open(ctx, pool, o)
-	if err != nil {
-		return nil, err
-	}
-	return storeOf(d, o), nil
+	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) { return pgdb.New(ctx, pool, c) })
 }
 
 func optionsOf(opts []Options) (Options, error) {
@@ -197,9 +141,6 @@ func optionsOf(opts []Options) (Options, error) {
 	}
 	if o.MaxConns < 0 || o.Writers < 0 || o.Timeout < 0 || o.LockTimeout < 0 {
 		return o, errors.New("postgres: Options must not be negative")
-	}
-	if strings.ContainsRune(o.Schema, 0) {
-		return o, errors.New("postgres: Options.Schema must not contain a zero byte")
 	}
 	if o.Writers == 0 {
 		o.Writers = defaultWriters
@@ -213,60 +154,42 @@ func optionsOf(opts []Options) (Options, error) {
 	return o, nil
 }
 
-func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*driver, error) {
-	d := &driver{pool: pool, server: pgdb.Server(pool.Config().ConnConfig), timeout: o.Timeout}
-	fail := func(err error) (*driver, error) {
-		if ctx.Err() != nil && !isOurs(err) {
-			return nil, ctx.Err()
-		}
-		return nil, explain("open", d.server, err)
-	}
-	var version int
-	var isolation, readOnly, output string
-	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('default_transaction_isolation'),
-		CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE current_setting('transaction_read_only') END,
-		current_setting('bytea_output')`).Scan(&version, &isolation, &readOnly, &output)
+func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB, error)) (*Store, error) {
+	o, err := optionsOf(opts)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	if version < oldestServer {
-		return nil, &Error{
-			Op: "open", Server: d.server, Kind: ErrTooOld, What: fmt.Sprintf("the server is PostgreSQL %d", version/10000),
-			Fix: fmt.Sprintf("use PostgreSQL %d or newer", oldestServer/10000),
-		}
-	}
-	if readOnly != "off" {
-		e := &Error{Op: "open", Server: d.server, Kind: ErrReadOnly}
-		if e.What, e.Fix = "transactions are read-only by default", "set default_transaction_read_only=off for this user, database or URL"; readOnly == "standby" {
-			e.What, e.Fix = "the server is a standby", "connect to the primary; with several hosts in the URL add target_session_attrs=read-write"
-		}
-		return nil, e
-	}
-	if mode := pool.Config().ConnConfig.DefaultQueryExecMode; output != "hex" && (mode == pgx.QueryExecModeSimpleProtocol || mode == pgx.QueryExecModeExec) {
-		return nil, &Error{
-			Op: "open", Server: d.server, Kind: ErrURL, What: fmt.Sprintf("bytea_output is %q, which the driver cannot read without prepared statements", output),
-			Fix: "set bytea_output=hex for this user, database or URL",
-		}
-	}
-	d.bracket = isolation != "read committed"
-	schema, err := migrate(ctx, pool, d.server, o.Schema)
+	db, err := with(pgdb.Config{
+		Package: "postgres", Schema: o.Schema, MaxConns: o.MaxConns, NoPrepare: o.NoPrepare,
+		Settings: map[string]string{
+			"lock_timeout": fmt.Sprint(max(1, o.LockTimeout.Milliseconds())), "enable_seqscan": "off", "enable_bitmapscan": "off",
+		},
+		Tables: pgdb.Tables{Meta: "superstep_meta", Migrations: migrations, Unread: oldest, In: in},
+		Uses:   []string{"superstep_threads", "superstep_logs", "superstep_records", "superstep_side"},
+	})
 	if err != nil {
-		return fail(err)
+		return nil, explain("open", "", err)
 	}
-	d.sql = newStatements(pgx.Identifier{schema}.Sanitize())
-	// A table that this user may not read or write shows now.
-	if err := d.mayUse(ctx, schema); err != nil {
-		return fail(err)
+	var output string
+	err = db.QueryRow(ctx, `SELECT current_setting('bytea_output')`).Scan(&output)
+	if mode := db.Config().ConnConfig.DefaultQueryExecMode; err == nil && output != "hex" && (mode == pgx.QueryExecModeSimpleProtocol || mode == pgx.QueryExecModeExec) {
+		err = &Error{
+			Package: "postgres", Op: "open", Place: db.Server, Kind: ErrURL, Fix: "set bytea_output=hex for this user, database or URL",
+			What: fmt.Sprintf("bytea_output is %q, which the driver cannot read without prepared statements", output),
+		}
 	}
-	return d, nil
+	if err != nil {
+		db.Close()
+		return nil, explain("open", db.Server, err)
+	}
+	d := &driver{db: db, timeout: o.Timeout, sql: newStatements(db.Quoted)}
+	return &Store{engine.New(d, engine.Options{Writers: max(1, min(o.Writers, int(db.Config().MaxConns)-1)), Remove: removeMost})}, nil
 }
 
 // Close implements [engine.Driver]. Commits that have begun are finished.
 func (d *driver) Close() error {
 	d.closed.Store(true)
 	d.sending.Wait()
-	if d.own {
-		d.pool.Close()
-	}
+	d.db.Close()
 	return nil
 }

@@ -1,15 +1,6 @@
 package postgres
 
-import (
-	"context"
-	"errors"
-	"strings"
-
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/superstep-dev/superstep/checkpoint"
-	"github.com/superstep-dev/superstep/internal/pgdb"
-)
+import "strings"
 
 // The tables hold what an engine.Driver is told to keep; @ stands for the schema. Names
 // that users choose are bytea, since text holds neither zero bytes nor what is not UTF-8,
@@ -160,52 +151,3 @@ const oldest = 4
 
 // in writes the schema's name into SQL.
 func in(quoted, query string) string { return strings.ReplaceAll(query, "@.", quoted+".") }
-
-// migrate brings the tables to the newest version and returns the name of their
-// schema.
-func migrate(ctx context.Context, pool *pgxpool.Pool, server, schema string) (string, error) {
-	t := pgdb.Tables{Meta: "superstep_meta", Migrations: migrations, Unread: oldest, In: in}
-	schema, err := t.Migrate(ctx, pool, schema)
-	if errors.Is(err, pgdb.ErrNoSchema) {
-		return "", &Error{
-			Op: "open", Server: server, Kind: ErrNoTables, What: err.Error(),
-			Fix: "create one, set search_path, or name one in Options.Schema",
-		}
-	}
-	if v, ok := errors.AsType[*pgdb.VersionError](err); ok {
-		fix := "use a newer version of Superstep, or another database or schema"
-		if v.Old() {
-			fix = "use another database or schema"
-		}
-		return "", &Error{Op: "open", Server: server, Kind: checkpoint.ErrVersion, What: err.Error(), Fix: fix}
-	}
-	return schema, err
-}
-
-var tables = []string{"threads", "logs", "records", "side"}
-
-// mayUse checks that this user may do what the store does.
-func (d *driver) mayUse(ctx context.Context, schema string) error {
-	var missing *string
-	err := d.pool.QueryRow(ctx, `SELECT string_agg(p || ' on ' || t, ', ') FROM unnest($1::text[]) t, unnest($2::text[]) p
-		WHERE NOT has_table_privilege(format('%I.%I', $3::text, t), p)`,
-		prefixed(tables), []string{"SELECT", "INSERT", "UPDATE", "DELETE"}, schema).Scan(&missing)
-	if err != nil {
-		return err
-	}
-	if missing != nil {
-		return &Error{
-			Op: "open", Server: d.server, Kind: ErrDenied, What: "this user lacks permissions: " + *missing,
-			Fix: "let the tables' owner grant them",
-		}
-	}
-	return nil
-}
-
-func prefixed(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = "superstep_" + n
-	}
-	return out
-}

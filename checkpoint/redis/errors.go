@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/backend"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion].
@@ -31,24 +31,11 @@ var (
 )
 
 // Error says what went wrong with a server and what to do about it. It never
-// holds a password.
-type Error struct {
-	Op     string // what was tried
-	Server string // host:port/database
-	Kind   error  // one of the errors of this package or of package checkpoint
-	What   string // what is wrong, if Kind does not say it all
-	Fix    string // what to do
-	Err    error  // the client's or the server's error; may be nil
-}
-
-func (e *Error) failure() backend.Failure {
-	return backend.Failure{Package: "redis", Op: e.Op, Place: e.Server, Kind: e.Kind, What: e.What, Fix: e.Fix, Err: e.Err}
-}
-
-func (e *Error) Error() string { return e.failure().String() }
-
-// Unwrap returns the kind and the cause.
-func (e *Error) Unwrap() []error { return e.failure().Causes() }
+// holds a password. Its fields: what
+// was tried (Op), the host:port/database (Place), one of the errors of this package or of package
+// checkpoint (Kind), what is wrong if that does not say it all (What), what to do (Fix), and
+// the client's or the server's error, which may be nil (Err).
+type Error = backend.Error
 
 // answered reports whether err is an answer of the server.
 func answered(err error) bool {
@@ -97,7 +84,7 @@ func (d *driver) explain(op string, err error, uncertain bool) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	e := &Error{Op: op, Server: d.server, Err: err}
+	e := &Error{Package: "redis", Op: op, Place: d.server, Err: err}
 	if !answered(err) {
 		e.Kind = ErrUnreachable
 		e.Fix = "start the server, or check host, port, TLS and firewalls"
@@ -119,7 +106,7 @@ func (d *driver) explain(op string, err error, uncertain bool) error {
 			what = "the server closed the connection before it answered: whether the write happened is unknown"
 		}
 		return &Error{
-			Op: op, Server: d.server, Kind: ErrUncertain, What: what, Err: err,
+			Package: "redis", Op: op, Place: d.server, Kind: ErrUncertain, What: what, Err: err,
 			Fix: "read the thread's head when the server is back: the write is there as a whole or not at all",
 		}
 	}

@@ -57,7 +57,6 @@ import (
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/checkpoint/engine"
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
 	"github.com/superstep-dev/superstep/internal/options"
 	"github.com/superstep-dev/superstep/internal/redisdb"
 )
@@ -135,7 +134,7 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
 	}
 	c, err := redisdb.ParseURL(rawURL)
 	if err != nil {
-		return nil, &Error{Op: opening, Kind: ErrURL, What: err.Error(), Fix: redisdb.FixURL}
+		return nil, &Error{Package: "redis", Op: opening, Kind: ErrURL, What: err.Error(), Fix: redisdb.FixURL}
 	}
 	// The store itself tries again, for it must know what was sent.
 	c.MaxRetries, c.DialerRetries = -1, 1
@@ -171,7 +170,7 @@ func optionsOf(opts []Options) (Options, error) {
 func open(ctx context.Context, client goredis.UniversalClient, own bool, o Options) (_ *Store, err error) {
 	place, err := redisdb.Place(client)
 	if err != nil {
-		return nil, &Error{Op: opening, Kind: ErrCluster, What: err.Error(), Fix: redisdb.FixPlace}
+		return nil, &Error{Package: "redis", Op: opening, Kind: ErrCluster, What: err.Error(), Fix: redisdb.FixPlace}
 	}
 	d := &driver{
 		client: client, own: own, server: place, prefix: o.Prefix, ttl: o.TTL, blind: true,
@@ -210,14 +209,14 @@ func (d *driver) inspect(ctx context.Context, o Options) error {
 		}
 	}
 	if info["cluster_enabled"] == "1" {
-		return &Error{Op: opening, Server: d.server, Kind: ErrCluster, What: "the server is part of a cluster: that is not supported", Fix: "use a single server, or one with replicas"}
+		return &Error{Package: "redis", Op: opening, Place: d.server, Kind: ErrCluster, What: "the server is part of a cluster: that is not supported", Fix: "use a single server, or one with replicas"}
 	}
 	policy := info["maxmemory_policy"]
 	// A policy that takes keys with a TTL alone does not touch those without.
 	harmless := policy == "" || policy == "noeviction" || strings.HasPrefix(policy, "volatile-") && o.TTL == 0
 	if limit := info["maxmemory"]; limit != "0" && limit != "" && !harmless && !o.AllowEviction {
 		return &Error{
-			Op: opening, Server: d.server, Kind: ErrEviction,
+			Package: "redis", Op: opening, Place: d.server, Kind: ErrEviction,
 			What: fmt.Sprintf("the server may throw away parts of threads: its maxmemory is %s and its maxmemory-policy is %s", limit, policy),
 			Fix:  "set maxmemory-policy noeviction, or accept it with Options.AllowEviction",
 		}
@@ -245,18 +244,18 @@ func (d *driver) checkLayout(ctx context.Context) error {
 	switch {
 	case err != nil || n < 1:
 		return &Error{
-			Op: opening, Server: d.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
+			Package: "redis", Op: opening, Place: d.server, Kind: ErrForeign, What: fmt.Sprintf("key %q is not a version number", key),
 			Fix: "choose another Options.Prefix or database",
 		}
 	case n > layout:
 		return &Error{
-			Op: opening, Server: d.server, Kind: checkpoint.ErrVersion,
+			Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion,
 			What: fmt.Sprintf("the keys that begin with %q have layout version %d, this package knows versions up to %d", d.prefix, n, layout),
 			Fix:  "use a newer version of this module",
 		}
 	case n < layout:
 		return &Error{
-			Op: opening, Server: d.server, Kind: checkpoint.ErrVersion,
+			Package: "redis", Op: opening, Place: d.server, Kind: checkpoint.ErrVersion,
 			What: fmt.Sprintf("the keys that begin with %q have layout version %d, of before the first release, which is not read any more", d.prefix, n),
 			Fix:  "use another Options.Prefix or database",
 		}
@@ -425,7 +424,7 @@ func (d *driver) failed(op string, err error, sent bool) error {
 	if errors.Is(err, goredis.ErrClosed) && d.closed.Load() {
 		return checkpoint.ErrClosed
 	}
-	if backend.Agreed(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !answered(err) && !unsent(err) {
+	if engine.Agreed(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !answered(err) && !unsent(err) {
 		return err
 	}
 	return d.explain(op, err, sent)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/superstep-dev/superstep/checkpoint/internal/backend"
+	"github.com/superstep-dev/superstep/internal/backend"
 )
 
 // Kinds of [Error], beside [checkpoint.ErrVersion].
@@ -32,24 +32,11 @@ var (
 )
 
 // Error says what went wrong with a server and what to do about it. It never
-// holds a secret.
-type Error struct {
-	Op     string // what was tried
-	Bucket string // host:port/bucket/prefix
-	Kind   error  // one of the errors of this package or of package checkpoint
-	What   string // what is wrong, if Kind does not say it all
-	Fix    string // what to do
-	Err    error  // the client's or the server's error; may be nil
-}
-
-func (e *Error) failure() backend.Failure {
-	return backend.Failure{Package: "s3", Op: e.Op, Place: e.Bucket, Kind: e.Kind, What: e.What, Fix: e.Fix, Err: e.Err}
-}
-
-func (e *Error) Error() string { return e.failure().String() }
-
-// Unwrap returns the kind and the cause.
-func (e *Error) Unwrap() []error { return e.failure().Causes() }
+// holds a secret. Its fields: what
+// was tried (Op), the host:port/bucket/prefix (Place), one of the errors of this package or of package
+// checkpoint (Kind), what is wrong if that does not say it all (What), what to do (Fix), and
+// the client's or the server's error, which may be nil (Err).
+type Error = backend.Error
 
 // How a request for an object may end.
 var (
@@ -79,7 +66,7 @@ func refused(err error) bool {
 
 // explain turns an error of the client into one that says what to do.
 func (b *bucket) explain(op string, err error) error {
-	e := &Error{Op: op, Bucket: b.place, Err: err}
+	e := &Error{Package: "s3", Op: op, Place: b.place, Err: err}
 	r, ok := answered(err)
 	_, request := errors.AsType[*url.Error](err)
 	_, network := errors.AsType[net.Error](err)
@@ -107,7 +94,7 @@ const fixConditions = "use a server that honours If-Match and If-None-Match of P
 
 func (b *bucket) uncertain(op string, err error) error {
 	return &Error{
-		Op: op, Bucket: b.place, Kind: ErrUncertain, What: "no answer came: whether the write happened is unknown", Err: err,
+		Package: "s3", Op: op, Place: b.place, Kind: ErrUncertain, What: "no answer came: whether the write happened is unknown", Err: err,
 		Fix: "read the thread's head when the server is back: the write is there as a whole or not at all",
 	}
 }

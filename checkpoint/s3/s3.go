@@ -96,7 +96,7 @@ func Open(ctx context.Context, rawURL string, opts ...Options) (*Store, error) {
 		return nil, err
 	}
 	bad := func(what string) (*Store, error) {
-		return nil, &Error{Op: opening, Kind: ErrURL, What: what, Fix: fixURL}
+		return nil, &Error{Package: "s3", Op: opening, Kind: ErrURL, What: what, Fix: fixURL}
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil { // which may hold a part of the secret
@@ -199,7 +199,7 @@ func (b *bucket) probe(ctx context.Context) error {
 		_, _, err := b.put(ctx, key, []byte("2"), c.match)
 		if err == nil {
 			return &Error{
-				Op: opening, Bucket: b.place, Kind: ErrConditions, Fix: fixConditions,
+				Op: opening, Place: b.place, Kind: ErrConditions, Fix: fixConditions,
 				What: fmt.Sprintf("the server ignores %s, so writers would undo one another's writes", c.name),
 			}
 		}
@@ -230,7 +230,7 @@ func (b *bucket) probe(ctx context.Context) error {
 			way = "behind"
 		}
 		return &Error{
-			Op: opening, Bucket: b.place, Kind: ErrClock, Err: errors.New("leases are counted by this machine's clock"),
+			Package: "s3", Op: opening, Place: b.place, Kind: ErrClock, Err: errors.New("leases are counted by this machine's clock"),
 			What: fmt.Sprintf("this machine's clock is %v %s the server's", skew.Round(time.Second), way), Fix: "set it, such as by NTP",
 		}
 	}

@@ -62,7 +62,6 @@ type Options struct {
 }
 
 const (
-	headerBytes    = 100 // of every SQLite database
 	defaultReaders = 4
 	removeMost     = 5000 // rows at once: some milliseconds, in which nobody else writes
 )
@@ -117,15 +116,14 @@ func Open(path string, opts ...Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path == "" {
-		return nil, &Error{Op: "open", Path: `""`, Kind: ErrCannotOpen, What: "the path is empty", Fix: `name a file, or ":memory:"`}
+	if err := sqlitedb.Look("sqlite", path); err != nil {
+		return nil, explain("open", path, err)
 	}
-	if path == ":memory:" {
-		db, err := sql.Open("sqlite", path)
+	if path == sqlitedb.Memory {
+		db, err := sqlitedb.Connect(path, 1, 0)
 		if err != nil {
 			return nil, explain("open", path, err)
 		}
-		db.SetMaxOpenConns(1)
 		return storeOf(open(db, nil, path, o, db))
 	}
 	d, err := openFile(path, o)
@@ -212,19 +210,12 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *dr
 			d.release()
 		}
 	}()
-	if info, err := os.Stat(path); err == nil {
-		switch n := info.Size(); {
-		case info.IsDir():
-			return nil, &Error{Op: "open", Path: path, Kind: ErrCannotOpen, What: "it is a directory", Fix: "name a file"}
-		case n > 0 && n < headerBytes: // SQLite would take it for an empty database
-			return nil, &Error{
-				Op: "open", Path: path, Kind: notDatabase, What: fmt.Sprintf("the file has %d bytes, too few for a SQLite database", n),
-				Fix: "restore a backup, or delete the file",
-			}
-		}
-	}
 	ctx := context.Background()
-	if err := sqlitedb.NewWriter(writer, o.BusyTimeout).WAL(ctx); err != nil {
+	turns := sqlitedb.NewWriter(writer, o.BusyTimeout)
+	if err := turns.WAL(ctx); err != nil {
+		return nil, err
+	}
+	if err := turns.Migrate(ctx, &tables); err != nil {
 		return nil, err
 	}
 	if d.conn, err = writer.Conn(ctx); err != nil {
@@ -246,9 +237,6 @@ func open(writer, reader *sql.DB, path string, o Options, own ...*sql.DB) (_ *dr
 		if _, err := d.conn.ExecContext(ctx, p); err != nil {
 			return nil, err
 		}
-	}
-	if err := migrate(ctx, d.conn, path); err != nil {
-		return nil, err
 	}
 	// A file that another process deleted or that cannot be written shows now.
 	if err := d.tryWrite(ctx); err != nil {
@@ -305,7 +293,7 @@ func (d *driver) changed() error {
 	if wal, err := os.Stat(d.path + "-wal"); same && (errors.Is(err, fs.ErrNotExist) || err == nil && wal.Size() == 0) {
 		return nil
 	}
-	return &Error{Op: "read", Path: d.path, Kind: ErrChanged, Fix: "open it anew when nobody writes to it, or where its directory can be written"}
+	return &Error{Package: "sqlite", Op: "read", Place: d.path, Kind: ErrChanged, Fix: "open it anew when nobody writes to it, or where its directory can be written"}
 }
 
 func openReader(path, query string, o Options, why error) (_ *driver, err error) {
@@ -326,19 +314,13 @@ func openReader(path, query string, o Options, why error) (_ *driver, err error)
 		}
 	}()
 	ctx := context.Background()
-	v, err := schemaVersion(ctx, db)
+	v, err := tables.Version(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	if v > len(migrations) {
-		return nil, tooNew(path, v)
-	}
-	if 0 < v && v <= oldest {
-		return nil, tooOld(path, v)
-	}
 	if v < len(migrations) {
 		return nil, &Error{
-			Op: "open", Path: path, Kind: ErrReadOnly, Err: why,
+			Package: "sqlite", Op: "open", Place: path, Kind: ErrReadOnly, Err: why,
 			What: fmt.Sprintf("it has schema version %d and must be brought to version %d", v, len(migrations)), Fix: "open a copy that can be written",
 		}
 	}
@@ -354,7 +336,7 @@ func (d *driver) writable(op string) error {
 		return nil
 	}
 	return &Error{
-		Op: op, Path: d.path, Kind: ErrReadOnly, Err: d.readonly, What: "it was opened for reading alone",
+		Package: "sqlite", Op: op, Place: d.path, Kind: ErrReadOnly, Err: d.readonly, What: "it was opened for reading alone",
 		Fix: "make the file and its directory writable, or copy it to where it can be written; then open it anew",
 	}
 }

@@ -14,6 +14,7 @@
 //	                             that ends in .db, .sqlite or .sqlite3
 //	postgres://USER:PASSWORD@HOST:PORT/DATABASE      also postgresql://
 //	redis://USER:PASSWORD@HOST:PORT/NUMBER           also rediss:// (TLS)
+//	s3://KEY:SECRET@HOST:PORT/BUCKET/PREFIX?region=…
 //
 // Paths are taken as they stand: file:threads and file://threads are both the
 // folder threads, file:/var/threads and file:///var/threads both /var/threads.
@@ -25,6 +26,7 @@
 //	sqlite    full=true, busy_timeout=10s, readers=N, writable=true
 //	postgres  schema=NAME, writers=N, timeout=1m, no_prepare=true
 //	redis     prefix=TEXT, ttl=720h, allow_eviction=true
+//	s3        cache_bytes=N
 package stores
 
 import (
@@ -41,6 +43,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 )
 
@@ -51,7 +54,13 @@ const (
 	SQLite   = "sqlite"
 	Postgres = "postgres"
 	Redis    = "redis"
+	S3       = "s3"
 )
+
+var backends = []string{Memory, File, SQLite, Postgres, Redis, S3}
+
+// remote reports whether a back end is a server, which a URL names.
+func remote(backend string) bool { return backend == Postgres || backend == Redis || backend == S3 }
 
 // aliases are other names that the field has for them.
 var aliases = map[string]string{"sqlite3": SQLite, "postgresql": Postgres, "rediss": Redis}
@@ -65,7 +74,7 @@ type Config struct {
 	// Path is the folder of the files, or the database file of SQLite.
 	Path string
 
-	// URL is how to reach PostgreSQL (also as "host=… user=…") or Redis.
+	// URL is how to reach PostgreSQL (also as "host=… user=…"), Redis or a bucket.
 	URL string
 
 	// Those of the back end are used, the others ignored.
@@ -73,6 +82,7 @@ type Config struct {
 	SQLite   sqlite.Options
 	Postgres postgres.Options
 	Redis    redis.Options
+	S3       s3.Options
 }
 
 // UnknownBackendError says that a URL or a [Config] names no back end that there
@@ -90,7 +100,7 @@ func (e *UnknownBackendError) Error() string {
 }
 
 // Usage lists what [Open] takes, in half a sentence.
-const Usage = "memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://… or redis://…"
+const Usage = "memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://…, redis://… or s3://…"
 
 // OptionError says what is wrong with an option of a URL.
 type OptionError struct {
@@ -124,7 +134,7 @@ func Parse(url string) (Config, error) {
 	switch {
 	case !known, !ok && backend != Memory:
 		return Config{}, &UnknownBackendError{name(url)}
-	case backend == Postgres || backend == Redis:
+	case remote(backend):
 		return parseServer(backend, url)
 	}
 	c := Config{Backend: backend}
@@ -144,7 +154,7 @@ func backendOf(name string) (string, bool) {
 	if a, ok := aliases[name]; ok {
 		name = a
 	}
-	return name, slices.Contains([]string{Memory, File, SQLite, Postgres, Redis}, name)
+	return name, slices.Contains(backends, name)
 }
 
 // name returns the part of a URL that may be shown: its scheme, or all of a word
@@ -266,6 +276,8 @@ func (c *Config) known() map[string]func(string) error {
 			"ttl":            duration(&c.Redis.TTL),
 			"allow_eviction": flag(&c.Redis.AllowEviction),
 		}
+	case S3: // region and insecure are the driver's
+		return map[string]func(string) error{"cache_bytes": number(&c.S3.CacheBytes)}
 	}
 	return nil
 }
@@ -311,9 +323,11 @@ func (c Config) Open(ctx context.Context) (checkpoint.Store, error) {
 	if !ok {
 		return nil, &UnknownBackendError{name(c.Backend)}
 	}
-	switch need := map[string]string{File: "Path", SQLite: "Path", Postgres: "URL", Redis: "URL"}[backend]; {
-	case need == "Path" && c.Path == "", need == "URL" && c.URL == "":
-		return nil, fmt.Errorf("stores: Config.%s is empty: %s needs it", need, backend)
+	switch {
+	case remote(backend) && c.URL == "":
+		return nil, fmt.Errorf("stores: Config.URL is empty: %s needs it", backend)
+	case backend != Memory && !remote(backend) && c.Path == "":
+		return nil, fmt.Errorf("stores: Config.Path is empty: %s needs it", backend)
 	}
 	switch backend {
 	case File:
@@ -324,6 +338,8 @@ func (c Config) Open(ctx context.Context) (checkpoint.Store, error) {
 		return opened(postgres.Open(ctx, c.URL, c.Postgres))
 	case Redis:
 		return opened(redis.Open(ctx, c.URL, c.Redis))
+	case S3:
+		return opened(s3.Open(ctx, c.URL, c.S3))
 	}
 	return checkpoint.NewMemory(), nil
 }
@@ -339,7 +355,7 @@ func opened[S checkpoint.Store](s S, err error) (checkpoint.Store, error) {
 // Redact returns a URL that can be shown: without its passwords.
 func Redact(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, ":")
-	if backend, known := backendOf(scheme); !ok || known && backend != Postgres && backend != Redis || !known && !strings.HasPrefix(rest, "//") {
+	if backend, known := backendOf(scheme); !ok || known && !remote(backend) || !known && !strings.HasPrefix(rest, "//") {
 		return raw
 	}
 	u, err := url.Parse(raw)

@@ -15,8 +15,10 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/checkpoint/stores"
+	"github.com/superstep-dev/superstep/internal/servers"
 	"github.com/superstep-dev/superstep/internal/servers/servertest"
 )
 
@@ -32,6 +34,16 @@ func with(url, options string) string {
 		return url + "&" + options
 	}
 	return url + "?" + options
+}
+
+// bucket starts a server of object storage, until the test ends.
+func bucket(t testing.TB, _ ...string) string {
+	url, stop, err := servers.StartS3()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return url
 }
 
 // TestOpen opens each kind of store, writes a thread, and finds it again in what
@@ -57,6 +69,7 @@ func TestOpen(t *testing.T) {
 		{url: "sqlite::memory:", want: &sqlite.Store{}},
 		{url: "postgres?schema=" + unique, again: "postgresql?schema=" + unique + "&writers=2", want: &postgres.Store{}, start: servertest.Postgres},
 		{url: "redis?prefix=" + unique + ":&ttl=1h", again: "redis?prefix=" + unique + ":&pool_size=3", want: &redis.Store{}, start: servertest.Redis},
+		{url: "s3?cache_bytes=1000", again: "s3?", want: &s3.Store{}, start: bucket},
 	} {
 		t.Run(c.url, func(t *testing.T) {
 			url, again := c.url, c.again
@@ -109,7 +122,7 @@ func TestConfig(t *testing.T) {
 		{Backend: "file", Path: filepath.Join(dir, "files")},
 		{Backend: "SQLite", Path: filepath.Join(dir, "t.db")},
 		{Backend: "postgresql"}, {Backend: "postgres", Postgres: postgres.Options{MaxConns: 2}},
-		{Backend: "redis", Redis: redis.Options{Prefix: "stores-test:"}},
+		{Backend: "redis", Redis: redis.Options{Prefix: "stores-test:"}}, {Backend: "s3"},
 	} {
 		t.Run(c.Backend, func(t *testing.T) {
 			switch {
@@ -117,6 +130,8 @@ func TestConfig(t *testing.T) {
 				c.URL = servertest.Postgres(t)
 			case c.Backend == "redis":
 				c.URL = servertest.Redis(t)
+			case c.Backend == "s3":
+				c.URL = bucket(t)
 			}
 			s, err := c.Open(t.Context())
 			if err != nil {
@@ -247,5 +262,5 @@ func Example() {
 	fmt.Println(err)
 	// Output:
 	// *checkpoint.Memory
-	// Unknown backend: mongodb; use memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://… or redis://…
+	// Unknown backend: mongodb; use memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://…, redis://… or s3://…
 }

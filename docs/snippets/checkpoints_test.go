@@ -94,7 +94,7 @@ func Example_open() {
 	//snippet:end
 	// Output:
 	// reply 1 to "hello" <nil>
-	// Unknown backend: oracle; use memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://… or redis://…
+	// Unknown backend: oracle; use memory, file:DIR, sqlite:PATH (or a path that ends in .db), postgres://…, redis://… or s3://…
 }
 
 // The servers of these two are not there when documentation is tested; the

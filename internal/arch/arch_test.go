@@ -67,14 +67,14 @@ var upper = []string{"cmd", "cli", "a2a", "remote", "client", "server", "otel", 
 // the tree.
 var only = map[string][]string{
 	"client":            nil,
-	"cache":             {"internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
+	"cache":             {"internal/backend", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
 	"field":             nil,
 	"remote":            {"chat", "client", "graph"},
 	"a2a":               {"chat", "client", "graph", "memory"},
-	"checkpoint":        {"internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
-	"internal/pgdb":     nil,
+	"checkpoint":        {"internal/backend", "internal/pgdb", "internal/options", "internal/private", "internal/redisdb", "internal/sqlitedb"},
+	"internal/pgdb":     {"internal/backend"},
 	"internal/redisdb":  nil,
-	"internal/sqlitedb": {"internal/private"},
+	"internal/sqlitedb": {"internal/backend", "internal/private"},
 	"draw":              nil,
 	"internal/plan":     nil,
 	"internal/core":     {"internal/plan", "checkpoint"},
@@ -199,8 +199,9 @@ func TestDriversAreOptional(t *testing.T) { // SONI-12
 		"modernc.org/sqlite":           "checkpoint/sqlite",
 		"github.com/jackc/pgx/v5":      "checkpoint/postgres",
 		"github.com/redis/go-redis/v9": "checkpoint/redis",
+		"github.com/minio/minio-go/v7": "checkpoint/s3",
 	}
-	for _, pkg := range []string{"graph", "graphtest", "checkpoint", "checkpoint/file", "checkpoint/sqlite", "checkpoint/postgres", "checkpoint/redis", "checkpoint/stores"} {
+	for _, pkg := range []string{"graph", "graphtest", "checkpoint", "checkpoint/file", "checkpoint/sqlite", "checkpoint/postgres", "checkpoint/redis", "checkpoint/s3", "checkpoint/stores"} {
 		deps := list(t, "-deps", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "./"+pkg)
 		for driver, owner := range drivers {
 			has, want := slices.Contains(deps, driver), pkg == owner || pkg == "checkpoint/stores"

@@ -1,5 +1,5 @@
-// Package pgdb holds what the packages that keep data in PostgreSQL do alike:
-// they make their tables, and explain what is wrong with a connection string.
+// Package pgdb holds what the packages that keep data in PostgreSQL do alike: they
+// connect, make their tables, and explain what is wrong.
 package pgdb
 
 import (
@@ -12,29 +12,31 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/superstep-dev/superstep/internal/backend"
 )
 
-// Server names a server in errors: host:port/database.
-func Server(c *pgx.ConnConfig) string { return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database) }
+// server names a server in errors: host:port/database.
+func server(c *pgx.ConnConfig) string { return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database) }
 
 // How a URL must look.
-const URLForm = "write postgres://user:password@host:5432/database and percent-encode characters such as @ / : # ? % in the password"
+const urlForm = "write postgres://user:password@host:5432/database and percent-encode characters such as @ / : # ? % in the password"
 
-// Unparsed returns what is wrong with a connection string that pgx can't parse,
+// unparsed returns what is wrong with a connection string that pgx can't parse,
 // given its error, and what to do. It shows neither the string nor the parser's
 // words if they may quote a password: then what is empty.
-func Unparsed(conn string, err error) (what, fix string) {
+func unparsed(conn string, err error) (what, fix string) {
 	if !strings.HasPrefix(conn, "postgres://") && !strings.HasPrefix(conn, "postgresql://") {
-		return "", URLForm
+		return "", urlForm
 	}
 	u, bad := url.Parse(conn)
 	if bad != nil {
-		return "", URLForm
+		return "", urlForm
 	}
 	password, _ := u.User.Password()
 	for _, secret := range []string{password, u.Query().Get("password"), u.Query().Get("sslpassword")} {
 		if secret != "" && strings.Contains(err.Error(), secret) {
-			return "", URLForm
+			return "", urlForm
 		}
 	}
 	const unclear = "connection string cannot be understood: "
@@ -46,7 +48,7 @@ func Unparsed(conn string, err error) (what, fix string) {
 	if _, why, ok := strings.Cut(p.Error(), "`: "); ok {
 		return unclear + why, "correct that part of it"
 	}
-	return "", URLForm
+	return "", urlForm
 }
 
 // Tables are the tables of a package.
@@ -55,33 +57,19 @@ type Tables struct {
 	Migrations []string                          // SQL, in order: the version is how many were run
 	Unread     int                               // versions up to this one are not read, and their migrations not run
 	In         func(quoted, query string) string // puts the schema's quoted name into SQL
+	UTF8       bool                              // they need that encoding
 }
 
-// ErrNoSchema says that no schema of the search path exists.
-var ErrNoSchema = errors.New("no schema of the search path exists")
-
-// VersionError says that the tables were made by a newer program, or by one whose tables
-// are not read any more.
-type VersionError struct{ Have, Known int }
-
-// Old reports whether they are not read any more.
-func (e *VersionError) Old() bool { return e.Have < e.Known }
-
-func (e *VersionError) Error() string {
-	if e.Old() {
-		return fmt.Sprintf("the tables have schema version %d, of before the first release, which is not read any more", e.Have)
-	}
-	return fmt.Sprintf("the tables have schema version %d, this version of Superstep knows versions up to %d", e.Have, e.Known)
-}
+var errNoSchema = errors.New("no schema of the search path exists")
 
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Migrate brings the tables to the newest version, in one transaction, and
+// migrate brings the tables to the newest version, in one transaction, and
 // returns the name of their schema, which is the current one if schema is empty
 // and made if it isn't there. Where nothing is to be done it only reads.
-func (t *Tables) Migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (string, error) {
+func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool, schema string) (string, error) {
 	make := schema != ""
 	if !make {
 		var name *string
@@ -89,7 +77,7 @@ func (t *Tables) Migrate(ctx context.Context, pool *pgxpool.Pool, schema string)
 			return "", err
 		}
 		if name == nil {
-			return "", ErrNoSchema
+			return "", errNoSchema
 		}
 		schema = *name
 	}
@@ -125,7 +113,7 @@ func (t *Tables) version(ctx context.Context, q querier, schema, quoted string) 
 		return 0, err
 	}
 	if v > len(t.Migrations) || 0 < v && v <= t.Unread {
-		return v, &VersionError{v, len(t.Migrations)}
+		return v, &backend.VersionError{Have: v, Known: len(t.Migrations)}
 	}
 	return v, nil
 }

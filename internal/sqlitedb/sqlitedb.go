@@ -15,7 +15,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/superstep-dev/superstep/internal/private"
+	"github.com/superstep-dev/superstep/internal/backend"
 )
 
 // Code returns SQLite's primary result code, 0 if err is not SQLite's. A file that
@@ -34,12 +34,6 @@ func Code(err error) int {
 // Busy reports whether somebody else holds the database.
 func Busy(err error) bool { c := Code(err); return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED }
 
-// Damaged reports whether the file is no database, or a damaged one.
-func Damaged(err error) bool {
-	c := Code(err)
-	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB
-}
-
 // DSN makes a name that SQLite reads as this very path.
 func DSN(path, query string) string {
 	if abs, err := filepath.Abs(path); err == nil {
@@ -57,30 +51,6 @@ const BusyTimeout = 10 * time.Second
 
 // Memory is the path of a database in memory.
 const Memory = ":memory:"
-
-// Open opens the database at a path for readers, as many connections at once, and a
-// [Writer] that waits as long as busy. The file is made if there is none, for its owner
-// alone. Each connection has the pragmas, as in "synchronous(NORMAL)".
-func Open(path string, connections int, busy time.Duration, pragmas ...string) (*sql.DB, error) {
-	name := path
-	if path == Memory {
-		connections = 1
-	} else {
-		private.Create(path)
-		query := fmt.Sprintf("_pragma=busy_timeout(%d)", min(busy, time.Second).Milliseconds()) // the writer waits for the rest
-		for _, p := range pragmas {
-			query += "&_pragma=" + p
-		}
-		name = DSN(path, query)
-	}
-	db, err := sql.Open("sqlite", name)
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
-	return db, nil
-}
 
 // Writer writes to a database. The writers of a process take turns, in the order in
 // which they come: SQLite would let some wait until they give up.
@@ -162,35 +132,57 @@ func (w *Writer) Write(ctx context.Context, f func(c *sql.Conn) error) (err erro
 	return err
 }
 
-// VersionError says that the tables were made by a newer program.
-type VersionError struct{ Have, Known int }
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("the tables have schema version %d, this version of Superstep knows versions up to %d", e.Have, e.Known)
+// Tables are the tables of a package.
+type Tables struct {
+	Meta       string   // name of the table of versions
+	Migrations []string // SQL, in order: the version is how many were run
+	Unread     int      // versions up to this one are not read, and their migrations not run
+	Another    string   // one of the tables: it is never there without Meta
 }
 
-// Migrate brings the tables of a package to the newest version. Meta is the table of
-// versions, migrations are SQL, in order: the version is how many were run.
-func (w *Writer) Migrate(ctx context.Context, meta string, migrations []string) error {
+// Version returns how many migrations were run. It is a [*backend.VersionError] if they are
+// not those of this program.
+func (t *Tables) Version(ctx context.Context, q interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) (v int, err error) {
+	var meta, another bool
+	err = q.QueryRowContext(ctx, `SELECT coalesce(max(name = ?1), 0), coalesce(max(name = ?2), 0) FROM sqlite_master WHERE type = 'table' AND name IN (?1, ?2)`, t.Meta, t.Another).
+		Scan(&meta, &another)
+	if err == nil && meta {
+		err = q.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM `+t.Meta).Scan(&v)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case v > len(t.Migrations) || 0 < v && v <= t.Unread:
+		return v, &backend.VersionError{Have: v, Known: len(t.Migrations)}
+	case v == 0 && another:
+		return v, ErrNoVersion
+	}
+	return v, nil
+}
+
+// Migrate brings the tables to the newest version.
+func (w *Writer) Migrate(ctx context.Context, t *Tables) error {
+	if v, err := t.Version(ctx, w.db); err != nil || v == len(t.Migrations) {
+		return err
+	}
 	return w.Write(ctx, func(c *sql.Conn) error {
-		if _, err := c.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+meta+` (
+		v, err := t.Version(ctx, c) // another process may have been first
+		if err != nil {
+			return err
+		}
+		if _, err := c.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+t.Meta+` (
 			version INTEGER PRIMARY KEY,
 			applied_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
 		)`); err != nil {
 			return err
 		}
-		var v int
-		if err := c.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM `+meta).Scan(&v); err != nil {
-			return err
-		}
-		if v > len(migrations) {
-			return &VersionError{Have: v, Known: len(migrations)}
-		}
-		for ; v < len(migrations); v++ {
-			if _, err := c.ExecContext(ctx, migrations[v]); err != nil {
+		for v = max(v, t.Unread); v < len(t.Migrations); v++ {
+			if _, err := c.ExecContext(ctx, t.Migrations[v]); err != nil {
 				return fmt.Errorf("migrating to schema version %d: %w", v+1, err)
 			}
-			if _, err := c.ExecContext(ctx, `INSERT INTO `+meta+` (version) VALUES (?)`, v+1); err != nil {
+			if _, err := c.ExecContext(ctx, `INSERT INTO `+t.Meta+` (version) VALUES (?)`, v+1); err != nil {
 				return err
 			}
 		}

@@ -1,19 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	goredis "github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite"
 
@@ -21,6 +26,7 @@ import (
 	"github.com/superstep-dev/superstep/checkpoint/file"
 	"github.com/superstep-dev/superstep/checkpoint/postgres"
 	"github.com/superstep-dev/superstep/checkpoint/redis"
+	"github.com/superstep-dev/superstep/checkpoint/s3"
 	"github.com/superstep-dev/superstep/checkpoint/sqlite"
 	"github.com/superstep-dev/superstep/internal/servers"
 )
@@ -109,6 +115,14 @@ func subjects(s settings, dir string) (list []*subject, end func(), err error) {
 				return nil, end, err
 			}
 		}
+	}
+	if wanted("s3") {
+		url, stop, err := servers.StartS3()
+		if err != nil {
+			return nil, end, err
+		}
+		ends = append(ends, stop)
+		list = append(list, bucket(url))
 	}
 	return list, end, nil
 }
@@ -307,6 +321,49 @@ func postgresql(url string) *subject {
 				pool.Close()
 				_ = exec(context.WithoutCancel(ctx), `DROP TABLE `+table)
 			}, nil
+		},
+	}
+}
+
+// bucket measures requests to a server that keeps objects in the memory of this process:
+// what a store costs beside a network and disks.
+func bucket(url string) *subject {
+	base, query, _ := strings.Cut(url, "?")
+	client := func() (*minio.Client, string, error) {
+		u, err := neturl.Parse(url)
+		if err != nil {
+			return nil, "", err
+		}
+		secret, _ := u.User.Password()
+		c, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4(u.User.Username(), secret, ""), Region: u.Query().Get("region")})
+		return c, strings.Trim(u.Path, "/"), err
+	}
+	return &subject{
+		name: "s3, a server in memory", lasting: true,
+		open: func(ctx context.Context, area string) (checkpoint.Store, error) {
+			return s3.Open(ctx, base+"/"+area+"?"+query)
+		},
+		size: func(ctx context.Context, area string) (n int64, err error) {
+			c, name, err := client()
+			if err != nil {
+				return 0, err
+			}
+			for o := range c.ListObjects(ctx, name, minio.ListObjectsOptions{Prefix: area + "/", Recursive: true}) {
+				if o.Err != nil {
+					return 0, o.Err
+				}
+				n += o.Size
+			}
+			return n, nil
+		},
+		bare: func(ctx context.Context, n int) (func(context.Context, int) error, func(), error) {
+			c, name, err := client()
+			var count atomic.Int64
+			insert := func(ctx context.Context, i int) error {
+				_, err := c.PutObject(ctx, name, fmt.Sprint("bare-", n, "/", i, "/", count.Add(1)), bytes.NewReader(body), int64(len(body)), minio.PutObjectOptions{})
+				return err
+			}
+			return insert, func() {}, err
 		},
 	}
 }

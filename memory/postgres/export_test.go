@@ -9,17 +9,26 @@ import (
 	"github.com/superstep-dev/superstep/memory"
 )
 
-// Plan returns how the server would look for the nearest items by the index.
-func Plan(ctx context.Context, s *Store, prefix []string, query memory.Query) (string, error) {
-	p, err := s.config.PrepareSearch(ctx, prefix, query)
-	if err != nil {
-		return "", err
-	}
+// planner is asked how it would search.
+type planner struct {
+	*kept
+	plan string
+}
+
+func (s *planner) Search(ctx context.Context, p *memory.PreparedSearch) ([]memory.Item, error) {
 	q := s.near(p, p.Limit)
-	rows, err := s.pool.Query(ctx, "EXPLAIN "+q.String(), q.args...)
+	rows, err := s.db.Query(ctx, "EXPLAIN "+q.String(), q.args...)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return strings.Join(lines, "\n"), err
+	s.plan = strings.Join(lines, "\n")
+	return nil, err
+}
+
+// Plan returns how the server would look for the nearest items by the index.
+func Plan(ctx context.Context, s *Store, prefix []string, query memory.Query) (string, error) {
+	p := &planner{kept: s.kept}
+	_, err := memory.Over(p, s.kept.config).Search(ctx, prefix, query)
+	return p.plan, err
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/memory"
 )
@@ -40,8 +39,8 @@ const (
 	hnswPrefix  = "superstep_memory_hnsw_"
 )
 
-// check returns the settings with their defaults.
-func (h HNSW) check(o Options) (HNSW, error) {
+// withDefaults returns the settings with those that were left out.
+func (h HNSW) withDefaults() HNSW {
 	if h.M == 0 {
 		h.M = 16
 	}
@@ -51,8 +50,13 @@ func (h HNSW) check(o Options) (HNSW, error) {
 	if h.EfSearch == 0 {
 		h.EfSearch = 40
 	}
-	wrong := func(what string, args ...any) (HNSW, error) {
-		return h, &memory.InvalidError{Kind: memory.ErrOption, Name: "HNSW", Reason: fmt.Sprintf(what, args...)}
+	return h
+}
+
+func (h HNSW) check(o Options) error {
+	h = h.withDefaults()
+	wrong := func(what string, args ...any) error {
+		return &memory.InvalidError{Kind: memory.ErrOption, Name: "HNSW", Reason: fmt.Sprintf(what, args...)}
 	}
 	switch {
 	case o.Index == nil:
@@ -68,7 +72,7 @@ func (h HNSW) check(o Options) (HNSW, error) {
 	case h.EfSearch < 1 || h.EfSearch > maxEf:
 		return wrong("EfSearch is %d, not 1 to %d", h.EfSearch, maxEf)
 	}
-	return h, nil
+	return nil
 }
 
 // hnsw is an approximate index that is there.
@@ -90,23 +94,26 @@ func (h *hnsw) ofIndex() string {
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // makeHNSW makes the index, unless it is there, and drops one with other settings.
-func (s *Store) makeHNSW(ctx context.Context, pool *pgxpool.Pool, o Options, settings HNSW, schema string) (*hnsw, error) {
+func (s *kept) makeHNSW(ctx context.Context, o Options) (*hnsw, error) {
+	bad := func(what, fix string) error {
+		return &Error{Package: "memory/postgres", Op: "open", Place: s.db.Server, Kind: ErrNoHNSW, What: what, Fix: fix + ", or leave Options.HNSW out"}
+	}
 	version := -1
-	err := pool.QueryRow(ctx, `SELECT `+versionSQL+` FROM pg_extension e WHERE e.extname = 'vector'`).Scan(&version)
+	err := s.db.QueryRow(ctx, `SELECT `+versionSQL+` FROM pg_extension e WHERE e.extname = 'vector'`).Scan(&version)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, &Error{Op: "open", Server: s.server, Kind: ErrNoHNSW, What: "the database lacks the extension pgvector", Fix: "run CREATE EXTENSION vector in it, or leave Options.HNSW out"}
+		return nil, bad("the database lacks the extension pgvector", "run CREATE EXTENSION vector in it")
 	case err != nil:
 		return nil, err
 	case version < hnswVersion:
-		return nil, &Error{Op: "open", Server: s.server, Kind: ErrNoHNSW, What: "pgvector is older than 0.5", Fix: "install a newer one and run ALTER EXTENSION vector UPDATE, or leave Options.HNSW out"}
+		return nil, bad("pgvector is older than 0.5", "install a newer one and run ALTER EXTENSION vector UPDATE")
 	}
-	h := &hnsw{HNSW: settings, name: o.Index.Name, dimensions: o.Index.Embedder.Dimensions(), iterative: version >= iterative}
+	h := &hnsw{HNSW: o.HNSW.withDefaults(), name: o.Index.Name, dimensions: o.Index.Embedder.Dimensions(), iterative: version >= iterative}
 	kind := "vector"
 	if h.dimensions > maxHNSW {
 		kind = "halfvec"
 		if version < 7 {
-			return nil, &Error{Op: "open", Server: s.server, Kind: ErrNoHNSW, What: fmt.Sprintf("pgvector before 0.7 takes %d dimensions, not %d", maxHNSW, h.dimensions), Fix: "update pgvector, or leave Options.HNSW out"}
+			return nil, bad(fmt.Sprintf("pgvector before 0.7 takes %d dimensions, not %d", maxHNSW, h.dimensions), "update pgvector")
 		}
 	}
 	h.kind, h.operators = fmt.Sprintf("%s.%s(%d)", s.vector, kind, h.dimensions), s.vector+"."+kind+"_cosine_ops"
@@ -115,25 +122,25 @@ func (s *Store) makeHNSW(ctx context.Context, pool *pgxpool.Pool, o Options, set
 	index := fmt.Sprint(all, h.M, "_", h.EfConstruction)
 	const there = `SELECT coalesce(array_agg(c.relname::text), '{}') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1::text AND starts_with(c.relname::text, $2::text)`
 	var have []string
-	if err := pool.QueryRow(ctx, there, schema, all).Scan(&have); err != nil || len(have) == 1 && have[0] == index {
+	if err := s.db.QueryRow(ctx, there, s.db.Schema, all).Scan(&have); err != nil || len(have) == 1 && have[0] == index {
 		return h, err
 	}
-	return h, pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return h, pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// Programs that start at once make it once.
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))`, "superstep "+s.quoted+"."+all); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))`, "superstep "+s.db.Quoted+"."+all); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, there, schema, all).Scan(&have); err != nil {
+		if err := tx.QueryRow(ctx, there, s.db.Schema, all).Scan(&have); err != nil {
 			return err
 		}
 		for _, other := range have {
 			if other != index {
-				if _, err := tx.Exec(ctx, `DROP INDEX `+s.quoted+`.`+other); err != nil {
+				if _, err := tx.Exec(ctx, `DROP INDEX `+s.db.Quoted+`.`+other); err != nil {
 					return err
 				}
 			}
 		}
-		_, err := tx.Exec(ctx, in(s.quoted, fmt.Sprintf(`CREATE INDEX IF NOT EXISTS %s ON @.superstep_memory_vectors USING hnsw ((vector::%s) %s) WITH (m = %d, ef_construction = %d) WHERE %s`,
+		_, err := tx.Exec(ctx, in(s.db.Quoted, fmt.Sprintf(`CREATE INDEX IF NOT EXISTS %s ON @.superstep_memory_vectors USING hnsw ((vector::%s) %s) WITH (m = %d, ef_construction = %d) WHERE %s`,
 			index, h.kind, h.operators, h.M, h.EfConstruction, strings.ReplaceAll(h.ofIndex(), "v.", ""))))
 		return err
 	})
@@ -141,22 +148,22 @@ func (s *Store) makeHNSW(ctx context.Context, pool *pgxpool.Pool, o Options, set
 
 // near writes the query for the items of the n nearest vectors, and how many vectors
 // these were.
-func (s *Store) near(p *memory.PreparedSearch, n int) *query {
+func (s *kept) near(p *memory.PreparedSearch, n int) *query {
 	var q query
 	exact := s.vector + ".vector"
 	to := q.arg(p.Vector, "real[]")
-	q.WriteString(in(s.quoted, `WITH near AS MATERIALIZED (SELECT i.id, i.version, v.vector FROM @.superstep_memory_vectors v JOIN @.superstep_memory_items i ON i.id = v.item`))
+	q.WriteString(in(s.db.Quoted, `WITH near AS MATERIALIZED (SELECT i.id, i.version, v.vector FROM @.superstep_memory_vectors v JOIN @.superstep_memory_items i ON i.id = v.item`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 	fmt.Fprintf(&q, ` AND %s ORDER BY v.vector::%s OPERATOR(%s.<=>) %s::%s LIMIT %d), `, s.hnsw.ofIndex(), s.hnsw.kind, s.vector, to, s.hnsw.kind, n)
 	fmt.Fprintf(&q, `best AS MATERIALIZED (SELECT near.id, max(1 - (near.vector::%s OPERATOR(%s.<=>) %s::%s)) AS score FROM near GROUP BY near.id) `, exact, s.vector, to, exact)
-	q.WriteString(in(s.quoted, `SELECT `+columns+`, greatest(-1, least(1, best.score)), (SELECT count(*) FROM near) FROM best JOIN @.superstep_memory_items i USING (id)
+	q.WriteString(in(s.db.Quoted, `SELECT `+columns+`, greatest(-1, least(1, best.score)), (SELECT count(*) FROM near) FROM best JOIN @.superstep_memory_items i USING (id)
 		ORDER BY best.score DESC, i.version DESC`))
 	return &q
 }
 
 // rankedNear finds items whose vectors are among the nearest, by the index. It returns
 // false if that doesn't give as many as are asked for: then all must be compared.
-func (s *Store) rankedNear(ctx context.Context, p *memory.PreparedSearch) (rows []row, enough bool, err error) {
+func (s *kept) rankedNear(ctx context.Context, p *memory.PreparedSearch) (rows []row, enough bool, err error) {
 	want := p.Offset + p.Limit
 	if p.Limit < 0 || want > maxEf {
 		return nil, false, nil

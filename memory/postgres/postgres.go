@@ -45,7 +45,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,200 +87,98 @@ type Options struct {
 }
 
 const (
-	defaultMaxConns = 8
-	oldestServer    = 120000 // server_version_num
-	maxTries        = 10     // again
-	maxPgvector     = 16_000 // dimensions of a vector of pgvector
-	keepVectors     = -1     // as dimensions: see the tables
+	maxTries    = 10     // again
+	maxPgvector = 16_000 // dimensions of a vector of pgvector
+	keepVectors = -1     // as dimensions: see the tables
 )
 
-// Store is a [memory.Store] in a PostgreSQL database.
+// Store is a [memory.Store] in a PostgreSQL database. Close waits for calls that have begun
+// if [Open] made the store.
 type Store struct {
-	config memory.Config
-	pool   *pgxpool.Pool
-	own    bool   // the pool is ours
-	server string // for errors
-	quoted string // the schema's name
-	vector string // schema of pgvector, quoted; empty: rank here
-	hnsw   *hnsw  // nil: none
-	strict bool   // transactions are not READ COMMITTED by themselves
-	closed atomic.Bool
+	memory.Store
+	kept *kept
 }
 
-var _ memory.Store = (*Store)(nil)
+// kept is a [memory.Backend].
+type kept struct {
+	config memory.Config
+	db     *pgdb.DB
+	vector string // schema of pgvector, quoted; empty: rank here
+	hnsw   *hnsw  // nil: none
+}
 
 // Open connects to a database and makes the store's tables if there are none. The
 // URL is one as psql takes it. Errors about the database are an [*Error].
 func Open(ctx context.Context, url string, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, badURL(url, err)
-	}
-	switch {
-	case o.MaxConns > 0:
-		c.MaxConns = int32(o.MaxConns)
-	case !strings.Contains(url, "pool_max_conns"):
-		c.MaxConns = defaultMaxConns
-	}
-	if o.NoPrepare {
-		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	}
-	if set := c.ConnConfig.RuntimeParams; set["application_name"] == "" {
-		set["application_name"] = "superstep"
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, c)
-	if err != nil {
-		return nil, explain("open", pgdb.Server(c.ConnConfig), err)
-	}
-	s, err := open(ctx, pool, o)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	s.own = true
-	return s, nil
+	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) { return pgdb.Open(ctx, url, c) })
 }
 
 // New uses a pool of connections that is there already; Close leaves it open.
 // Options.MaxConns and NoPrepare must not be set.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
+	return open(ctx, opts, func(c pgdb.Config) (*pgdb.DB, error) {
+		if c.MaxConns != 0 || c.NoPrepare {
+			return nil, errors.New("memory/postgres: Options.MaxConns and NoPrepare are for Open alone; the pool has its own settings")
+		}
+		return pgdb.New(ctx, pool, c)
+	})
+}
+
+func open(ctx context.Context, opts []Options, with func(pgdb.Config) (*pgdb.DB, error)) (_ *Store, err error) {
+	o, err := options.Only("memory/postgres", opts)
+	if err == nil {
+		err = o.Check()
+	}
+	if err == nil && o.HNSW != nil {
+		err = o.HNSW.check(o)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxConns != 0 || o.NoPrepare {
-		return nil, errors.New("memory/postgres: Options.MaxConns and NoPrepare are for Open alone; the pool has its own settings")
-	}
-	return open(ctx, pool, o)
-}
-
-func optionsOf(opts []Options) (Options, error) {
-	o, err := options.Only("memory/postgres", opts)
+	db, err := with(pgdb.Config{
+		Package: "memory/postgres", Schema: o.Schema, MaxConns: o.MaxConns, NoPrepare: o.NoPrepare,
+		Tables: pgdb.Tables{Meta: "superstep_memory_meta", Migrations: migrations, In: in, UTF8: true},
+		Uses:   []string{"superstep_memory_items", "superstep_memory_vectors"},
+	})
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	if o.MaxConns < 0 {
-		return o, errors.New("memory/postgres: Options.MaxConns must not be negative")
+	s := &kept{config: o.Config, db: db}
+	if !o.NoPgvector {
+		s.vector, err = findVector(ctx, db)
 	}
-	if strings.ContainsRune(o.Schema, 0) {
-		return o, errors.New("memory/postgres: Options.Schema must not contain a zero byte")
+	if err == nil && o.HNSW != nil {
+		s.hnsw, err = s.makeHNSW(ctx, o)
 	}
-	if err := o.Check(); err != nil {
-		return o, err
-	}
-	if o.HNSW != nil {
-		h, err := o.HNSW.check(o)
-		if err != nil {
-			return o, err
-		}
-		o.HNSW = &h
-	}
-	return o, nil
-}
-
-func open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Store, error) {
-	s := &Store{config: o.Config, pool: pool, server: pgdb.Server(pool.Config().ConnConfig)}
-	fail := func(err error) (*Store, error) {
-		if ctx.Err() != nil && !agreed(err) {
+	if err != nil {
+		db.Close()
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, explain("open", s.server, err)
+		return nil, s.Explain("open", err)
 	}
-	var version int
-	var encoding, isolation string
-	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-		current_setting('default_transaction_isolation')`).Scan(&version, &encoding, &isolation)
-	if err != nil {
-		return fail(err)
-	}
-	if version < oldestServer {
-		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrTooOld, What: fmt.Sprintf("the server is PostgreSQL %d", version/10000),
-			Fix: fmt.Sprintf("use PostgreSQL %d or newer", oldestServer/10000),
-		}
-	}
-	if encoding != "UTF8" {
-		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrNoDatabase, What: "the database has the encoding " + encoding,
-			Fix: "use one that was created with ENCODING 'UTF8'",
-		}
-	}
-	s.strict = isolation != "read committed"
-	schema, err := migrate(ctx, pool, s.server, o.Schema)
-	if err != nil {
-		return fail(err)
-	}
-	s.quoted = pgx.Identifier{schema}.Sanitize()
-	if !o.NoPgvector {
-		if s.vector, err = findVector(ctx, pool); err != nil {
-			return fail(err)
-		}
-	}
-	if o.HNSW != nil {
-		if s.hnsw, err = s.makeHNSW(ctx, pool, o, *o.HNSW, schema); err != nil {
-			return fail(err)
-		}
-	}
-	// A table that this user may not read or write shows now.
-	var missing *string
-	err = pool.QueryRow(ctx, `SELECT string_agg(p || ' on ' || t, ', ') FROM unnest(ARRAY['superstep_memory_items', 'superstep_memory_vectors']) t,
-		unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE NOT has_table_privilege(format('%I.%I', $1::text, t), p)`, schema).Scan(&missing)
-	if err != nil {
-		return fail(err)
-	}
-	if missing != nil {
-		return nil, &Error{
-			Op: "open", Server: s.server, Kind: ErrDenied, What: "this user lacks permissions: " + *missing,
-			Fix: "let the tables' owner grant them, and USAGE on the sequence superstep_memory_versions",
-		}
-	}
-	return s, nil
+	return &Store{memory.Over(s, o.Config), s}, nil
 }
 
 // Pgvector reports whether the server ranks searches by text.
-func (s *Store) Pgvector() bool { return s.vector != "" }
+func (s *Store) Pgvector() bool { return s.kept.vector != "" }
 
-// Close implements [memory.Store]. It waits for calls that have begun if [Open]
-// made the store.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return memory.ErrClosed
-	}
-	if s.own {
-		s.pool.Close()
-	}
+// Explain implements [memory.Backend].
+func (s *kept) Explain(op string, err error) error {
+	return pgdb.Explain("memory/postgres", op, s.db.Server, err)
+}
+
+// Close implements [memory.Backend].
+func (s *kept) Close() error {
+	s.db.Close()
 	return nil
 }
 
-func (s *Store) start(ctx context.Context) error {
-	if s.closed.Load() {
-		return memory.ErrClosed
-	}
-	return ctx.Err()
-}
-
-// failed explains an error of a method.
-func (s *Store) failed(ctx context.Context, op string, err error) error {
-	switch {
-	case err == nil || agreed(err):
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err() // however the driver put it
-	case s.closed.Load():
-		return memory.ErrClosed
-	}
-	return explain(op, s.server, err)
-}
-
 // tx runs f in a transaction, once more if the server asks for it.
-func (s *Store) tx(ctx context.Context, level pgx.TxIsoLevel, f func(tx pgx.Tx) error) error {
+func (s *kept) tx(ctx context.Context, level pgx.TxIsoLevel, f func(tx pgx.Tx) error) error {
 	for tries := 0; ; tries++ {
-		err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: level}, f)
-		if !again(err) || tries == maxTries {
+		err := pgx.BeginTxFunc(ctx, s.db, pgx.TxOptions{IsoLevel: level}, f)
+		if !pgdb.Again(err) || tries == maxTries {
 			return err
 		}
 	}
@@ -296,20 +193,20 @@ type conn interface {
 
 // statement runs f, which is one statement, as a transaction, without the round
 // trips that this would take if it is one by itself.
-func (s *Store) statement(ctx context.Context, f func(c conn) error) error {
-	if s.strict {
+func (s *kept) statement(ctx context.Context, f func(c conn) error) error {
+	if s.db.Strict {
 		return s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error { return f(tx) })
 	}
 	for tries := 0; ; tries++ {
-		err := f(s.pool)
-		if !again(err) || tries == maxTries {
+		err := f(s.db)
+		if !pgdb.Again(err) || tries == maxTries {
 			return err
 		}
 	}
 }
 
 // now returns the configured clock's time, nil for the server's.
-func (s *Store) now() *time.Time {
+func (s *kept) now() *time.Time {
 	if s.config.Now == nil {
 		return nil
 	}
@@ -438,7 +335,7 @@ func (q *query) rows(ctx context.Context, from conn) ([]row, error) {
 
 // refresh starts the time of items anew and says so in them. Items that somebody
 // else has changed meanwhile have their new time.
-func (s *Store) refresh(ctx context.Context, rows []row) error {
+func (s *kept) refresh(ctx context.Context, rows []row) error {
 	var versions []int64
 	for _, r := range rows {
 		if r.ttl != nil {
@@ -451,7 +348,7 @@ func (s *Store) refresh(ctx context.Context, rows []row) error {
 	// All lock items in the order of their IDs, so that nobody waits in a circle.
 	expires := make(map[int64]time.Time, len(versions))
 	err := s.statement(ctx, func(c conn) error {
-		got, err := c.Query(ctx, in(s.quoted, `WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now),
+		got, err := c.Query(ctx, in(s.db.Quoted, `WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, statement_timestamp()) AS now),
 			mine AS MATERIALIZED (SELECT i.id, i.version FROM @.superstep_memory_items i, clock
 				WHERE i.version = ANY ($1::bigint[]) AND i.expires > clock.now ORDER BY i.id FOR UPDATE OF i)
 			UPDATE @.superstep_memory_items i SET expires = greatest(i.expires, clock.now + `+interval(`i.ttl`)+`) FROM clock, mine
@@ -475,41 +372,24 @@ func (s *Store) refresh(ctx context.Context, rows []row) error {
 	return err
 }
 
-// Get implements [memory.Store].
-func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ...memory.GetOptions) (memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return memory.Item{}, err
-	}
-	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
+// Get implements [memory.Backend].
+func (s *kept) Get(ctx context.Context, p *memory.PreparedGet) (memory.Item, error) {
 	var q query
-	q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+	q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 	q.where(s.now(), p.Namespace, true, nil)
 	fmt.Fprintf(&q, ` AND i.key = %s`, q.arg(p.Key, "text"))
-	rows, err := q.rows(ctx, s.pool)
-	if err == nil && len(rows) == 0 {
-		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+	rows, err := q.rows(ctx, s.db)
+	if err != nil || len(rows) == 0 {
+		return memory.Item{}, err
 	}
-	if err == nil && p.Refresh {
+	if p.Refresh {
 		err = s.refresh(ctx, rows)
 	}
-	if err != nil {
-		return memory.Item{}, s.failed(ctx, "get from", err)
-	}
-	return rows[0].item, nil
+	return rows[0].item, err
 }
 
-// Put implements [memory.Store].
-func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return memory.Item{}, err
-	}
-	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
+// Put implements [memory.Backend].
+func (s *kept) Put(ctx context.Context, p *memory.PreparedPut) (item memory.Item, err error) {
 	var ttl *int64
 	if p.TTL > 0 {
 		n := p.TTL.Microseconds()
@@ -522,22 +402,21 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 	case len(p.Vectors) > 0:
 		dimensions = len(p.Vectors[0])
 	}
-	item := memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value}
 	var created, updated, expires *time.Time
 	var version *int64
 	var have int64
 	err = s.statement(ctx, func(c conn) error {
-		err := c.QueryRow(ctx, in(s.quoted, `SELECT created, updated, expires, version, have FROM @.superstep_memory_put(
+		err := c.QueryRow(ctx, in(s.db.Quoted, `SELECT created, updated, expires, version, have FROM @.superstep_memory_put(
 			$1::text, $2::text, $3::text::jsonb, $4::bigint, $5::bigint, $6::boolean, $7::timestamptz, $8::text, $9::real[], $10::int)`),
 			p.Namespace, p.Key, string(p.Value), ttl, p.IfVersion, p.IfAbsent, s.now(), p.Index, slices.Concat(p.Vectors...), dimensions).
 			Scan(&created, &updated, &expires, &version, &have)
 		if err == nil && version == nil { // and nothing is changed
-			return &memory.ConflictError{Namespace: item.Namespace, Key: key, Want: p.IfVersion, Have: have}
+			return &memory.ConflictError{Namespace: memory.Split(p.Namespace), Key: p.Key, Want: p.IfVersion, Have: have}
 		}
 		return err
 	})
 	if err != nil {
-		return memory.Item{}, s.failed(ctx, "put into", err)
+		return memory.Item{}, err
 	}
 	item.Version, item.CreatedAt, item.UpdatedAt = *version, created.UTC(), updated.UTC()
 	if expires != nil {
@@ -546,39 +425,25 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 	return item, nil
 }
 
-// Delete implements [memory.Store].
-func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
-	if err != nil {
-		return err
-	}
-	return s.failed(ctx, "delete from", s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error {
+// Delete implements [memory.Backend].
+func (s *kept) Delete(ctx context.Context, p *memory.PreparedDelete) error {
+	return s.tx(ctx, pgx.ReadCommitted, func(tx pgx.Tx) error {
 		var id, have int64
-		err := tx.QueryRow(ctx, in(s.quoted, `SELECT i.id, CASE WHEN i.expires <= coalesce($3::timestamptz, clock_timestamp()) THEN 0 ELSE i.version END
+		err := tx.QueryRow(ctx, in(s.db.Quoted, `SELECT i.id, CASE WHEN i.expires <= coalesce($3::timestamptz, clock_timestamp()) THEN 0 ELSE i.version END
 			FROM @.superstep_memory_items i WHERE i.namespace = $1::text AND i.key = $2::text FOR UPDATE`), p.Namespace, p.Key, s.now()).Scan(&id, &have)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		if p.IfVersion > 0 && have != p.IfVersion {
-			return &memory.ConflictError{Namespace: slices.Clone(namespace), Key: key, Want: p.IfVersion, Have: have}
+			return &memory.ConflictError{Namespace: memory.Split(p.Namespace), Key: p.Key, Want: p.IfVersion, Have: have}
 		}
-		_, err = tx.Exec(ctx, in(s.quoted, `DELETE FROM @.superstep_memory_items i WHERE i.id = $1::bigint`), id)
+		_, err = tx.Exec(ctx, in(s.db.Quoted, `DELETE FROM @.superstep_memory_items i WHERE i.id = $1::bigint`), id)
 		return err
-	}))
+	})
 }
 
-// Search implements [memory.Store].
-func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	p, err := s.config.PrepareSearch(ctx, prefix, q)
-	if err != nil {
-		return nil, err
-	}
+// Search implements [memory.Backend].
+func (s *kept) Search(ctx context.Context, p *memory.PreparedSearch) (out []memory.Item, err error) {
 	var rows []row
 	var found bool
 	if s.hnsw != nil && p.Vector != nil {
@@ -597,14 +462,10 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 	if err == nil && p.Refresh {
 		err = s.refresh(ctx, rows)
 	}
-	if err != nil {
-		return nil, s.failed(ctx, "search", err)
+	for _, r := range rows {
+		out = append(out, r.item)
 	}
-	out := make([]memory.Item, len(rows))
-	for i, r := range rows {
-		out[i] = r.item
-	}
-	return out, nil
+	return out, err
 }
 
 // page writes which part of the result is wanted.
@@ -616,17 +477,17 @@ func (q *query) page(limit, offset int) {
 }
 
 // latest finds the items that were written last.
-func (s *Store) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
+func (s *kept) latest(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
 	var q query
-	q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+	q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 	q.WriteString(` ORDER BY i.version DESC`)
 	q.page(p.Limit, p.Offset)
-	return q.rows(ctx, s.pool)
+	return q.rows(ctx, s.db)
 }
 
 // rankedThere finds the items whose vectors are nearest, with pgvector.
-func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
+func (s *kept) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]row, error) {
 	var q query
 	kind := s.vector + ".vector"
 	// Vectors stand apart from their rows and are large, so they are looked at only
@@ -635,13 +496,13 @@ func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]ro
 	q.WriteString(`WITH best AS MATERIALIZED (SELECT near.id, near.score FROM (SELECT i.id, i.version, max(1 - CASE`)
 	fmt.Fprintf(&q, ` WHEN array_length(v.vector, 1) = %s THEN v.vector::%s OPERATOR(%s.<=>) %s::%s END) AS score`,
 		q.arg(len(p.Vector), "int"), kind, s.vector, q.arg(p.Vector, "real[]"), kind)
-	q.WriteString(in(s.quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
+	q.WriteString(in(s.db.Quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
 	q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 	fmt.Fprintf(&q, ` AND v.name = %s GROUP BY i.id) near WHERE near.score IS NOT NULL ORDER BY near.score DESC, near.version DESC`, q.arg(p.Index, "text"))
 	q.page(p.Limit, p.Offset)
-	q.WriteString(in(s.quoted, `) SELECT `+columns+`, greatest(-1, least(1, best.score)) FROM best JOIN @.superstep_memory_items i USING (id)
+	q.WriteString(in(s.db.Quoted, `) SELECT `+columns+`, greatest(-1, least(1, best.score)) FROM best JOIN @.superstep_memory_items i USING (id)
 		ORDER BY best.score DESC, i.version DESC`))
-	rows, err := s.pool.Query(ctx, q.String(), q.args...)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -654,14 +515,14 @@ func (s *Store) rankedThere(ctx context.Context, p *memory.PreparedSearch) ([]ro
 }
 
 // rankedHere finds the items whose vectors are nearest, without pgvector.
-func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out []row, err error) {
+func (s *kept) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out []row, err error) {
 	// Vectors and items are of one moment.
 	err = s.tx(ctx, pgx.RepeatableRead, func(tx pgx.Tx) error {
 		out = nil
 		var q query
 		// As in rankedThere, no more vectors are looked at than are left.
 		fmt.Fprintf(&q, `SELECT i.version, CASE WHEN array_length(v.vector, 1) = %s THEN v.vector END`, q.arg(len(p.Vector), "int"))
-		q.WriteString(in(s.quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
+		q.WriteString(in(s.db.Quoted, ` FROM @.superstep_memory_items i JOIN @.superstep_memory_vectors v ON v.item = i.id`))
 		q.where(s.now(), p.Prefix, p.Exact, p.Filter)
 		fmt.Fprintf(&q, ` AND v.name = %s`, q.arg(p.Index, "text"))
 		rows, err := tx.Query(ctx, q.String(), q.args...)
@@ -686,7 +547,7 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 			versions[i], scores[x.Version] = x.Version, x.Score
 		}
 		q = query{}
-		q.WriteString(in(s.quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
+		q.WriteString(in(s.db.Quoted, `SELECT `+columns+` FROM @.superstep_memory_items i`))
 		fmt.Fprintf(&q, ` WHERE i.version = ANY (%s) ORDER BY array_position(%s, i.version)`, q.arg(versions, "bigint[]"), q.arg(versions, "bigint[]"))
 		if out, err = q.rows(ctx, tx); err != nil {
 			return err
@@ -699,44 +560,27 @@ func (s *Store) rankedHere(ctx context.Context, p *memory.PreparedSearch) (out [
 	return out, err
 }
 
-// Namespaces implements [memory.Store].
-func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
+// Namespaces implements [memory.Backend].
+func (s *kept) Namespaces(ctx context.Context, root string) ([]string, error) {
 	var list query
-	list.WriteString(in(s.quoted, `SELECT DISTINCT i.namespace FROM @.superstep_memory_items i`))
-	list.where(s.now(), memory.Join(q.Root()), false, nil)
-	rows, err := s.pool.Query(ctx, list.String(), list.args...)
+	list.WriteString(in(s.db.Quoted, `SELECT DISTINCT i.namespace FROM @.superstep_memory_items i`))
+	list.where(s.now(), root, false, nil)
+	rows, err := s.db.Query(ctx, list.String(), list.args...)
 	if err != nil {
-		return nil, s.failed(ctx, "list", err)
+		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) ([]string, error) {
-		var ns string
-		err := r.Scan(&ns)
-		return memory.Split(ns), err
-	})
-	if err != nil {
-		return nil, s.failed(ctx, "list", err)
-	}
-	return q.Select(all), nil
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// Sweep implements [memory.Store].
-func (s *Store) Sweep(ctx context.Context) (int, error) {
-	if err := s.start(ctx); err != nil {
-		return 0, err
-	}
+// Sweep implements [memory.Backend].
+func (s *kept) Sweep(ctx context.Context) (int, error) {
 	// What somebody holds is being replaced or deleted, or is for the next time.
 	var tag pgconn.CommandTag
 	err := s.statement(ctx, func(c conn) (err error) {
-		tag, err = c.Exec(ctx, in(s.quoted, `WITH old AS MATERIALIZED (SELECT i.id FROM @.superstep_memory_items i
+		tag, err = c.Exec(ctx, in(s.db.Quoted, `WITH old AS MATERIALIZED (SELECT i.id FROM @.superstep_memory_items i
 				WHERE i.expires <= coalesce($1::timestamptz, statement_timestamp()) FOR UPDATE SKIP LOCKED)
 			DELETE FROM @.superstep_memory_items i USING old WHERE i.id = old.id`), s.now())
 		return err
 	})
-	return int(tag.RowsAffected()), s.failed(ctx, "sweep", err)
+	return int(tag.RowsAffected()), err
 }

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/superstep-dev/superstep/internal/pgdb"
 )
@@ -102,31 +100,11 @@ func in(quoted, query string) string {
 	return strings.NewReplacer("'@.", "'"+strings.ReplaceAll(quoted, "'", "''")+".", "@.", quoted+".").Replace(query)
 }
 
-// migrate brings the tables to the newest version and returns the name of their
-// schema.
-func migrate(ctx context.Context, pool *pgxpool.Pool, server, schema string) (string, error) {
-	t := pgdb.Tables{Meta: "superstep_memory_meta", Migrations: migrations, In: in}
-	schema, err := t.Migrate(ctx, pool, schema)
-	if errors.Is(err, pgdb.ErrNoSchema) {
-		return "", &Error{
-			Op: "open", Server: server, Kind: ErrNoTables, What: err.Error(),
-			Fix: "create one, set search_path, or name one in Options.Schema",
-		}
-	}
-	if _, ok := errors.AsType[*pgdb.VersionError](err); ok {
-		return "", &Error{
-			Op: "open", Server: server, Kind: ErrVersion, What: err.Error(),
-			Fix: "use a newer version of Superstep, or another database or schema",
-		}
-	}
-	return schema, err
-}
-
 // findVector returns the schema of the extension pgvector, quoted, or "" if the
 // database doesn't have it.
-func findVector(ctx context.Context, pool *pgxpool.Pool) (string, error) {
+func findVector(ctx context.Context, db *pgdb.DB) (string, error) {
 	var schema *string
-	err := pool.QueryRow(ctx, `SELECT max(n.nspname::text) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'`).Scan(&schema)
+	err := db.QueryRow(ctx, `SELECT max(n.nspname::text) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'`).Scan(&schema)
 	if err != nil || schema == nil {
 		return "", err
 	}

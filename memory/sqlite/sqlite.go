@@ -17,11 +17,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
-	"os"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
@@ -46,54 +42,27 @@ type Options struct {
 	BusyTimeout time.Duration
 }
 
-const (
-	headerBytes = 100 // of every SQLite database
-	readers     = 4
-)
+// Store is a [memory.Store] in a SQLite database. Close finishes writes that have begun.
+type Store struct{ memory.Store }
 
-// Store is a [memory.Store] in a SQLite database.
-type Store struct {
+// kept is a [memory.Backend].
+type kept struct {
 	config memory.Config
-	path   string
-
-	db     *sql.DB
-	writer *sqlitedb.Writer
-	own    bool
-	closed atomic.Bool
+	db     *sqlitedb.DB
 }
-
-var _ memory.Store = (*Store)(nil)
 
 // Open opens the database at path and makes it if there is none. The path
 // ":memory:" means a database in memory that ends with the store. Errors about
 // the file are an [*Error].
 func Open(path string, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
-	if err != nil {
-		return nil, err
-	}
-	if path == "" {
-		return nil, &Error{Op: "open", Path: `""`, Kind: ErrCannotOpen, What: "the path is empty", Fix: `name a file, or ":memory:"`}
-	}
-	if path != sqlitedb.Memory {
-		if err := look(path); err != nil {
-			return nil, err
-		}
-	}
 	level := "synchronous(NORMAL)"
-	if o.Full {
+	if len(opts) == 1 && opts[0].Full {
 		level = "synchronous(FULL)"
 	}
-	db, err := sqlitedb.Open(path, readers, o.BusyTimeout, level, "temp_store(MEMORY)")
-	if err != nil {
-		return nil, explain("open", path, err)
-	}
-	s, err := open(db, path, o)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	s.own = true
-	return s, nil
+	return open(opts, func(c sqlitedb.Config) (*sqlitedb.DB, error) {
+		c.Connections, c.Pragmas = 4, []string{level, "temp_store(MEMORY)"}
+		return sqlitedb.Open(path, c)
+	})
 }
 
 // New uses a database that is open already, through the driver
@@ -102,110 +71,37 @@ func Open(path string, opts ...Options) (*Store, error) {
 // so db needs one more than what others keep for good, as a store of threads does.
 // Close leaves db open.
 func New(db *sql.DB, opts ...Options) (*Store, error) {
-	o, err := optionsOf(opts)
+	if len(opts) == 1 && opts[0].Full {
+		return nil, errors.New("memory/sqlite: Options.Full is for Open alone; set synchronous on the connections of the database")
+	}
+	return open(opts, func(c sqlitedb.Config) (*sqlitedb.DB, error) { return sqlitedb.New(db, c) })
+}
+
+func open(opts []Options, with func(sqlitedb.Config) (*sqlitedb.DB, error)) (*Store, error) {
+	o, err := options.Only("memory/sqlite", opts)
+	if err == nil {
+		err = o.Check()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if o.Full {
-		return nil, errors.New("memory/sqlite: Options.Full is for Open alone; set synchronous on the connections of the database")
-	}
-	return open(db, "database", o)
-}
-
-func optionsOf(opts []Options) (Options, error) {
-	o, err := options.Only("memory/sqlite", opts)
-	if err != nil {
-		return o, err
-	}
-	if o.BusyTimeout < 0 {
-		return o, errors.New("memory/sqlite: Options.BusyTimeout must not be negative")
-	}
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = sqlitedb.BusyTimeout
-	}
-	return o, o.Check()
-}
-
-// look finds what SQLite would not mind or not explain.
-func look(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil // SQLite says it
-	case info.IsDir():
-		return &Error{Op: "open", Path: path, Kind: ErrCannotOpen, What: "it is a directory", Fix: "name a file"}
-	case info.Size() > 0 && info.Size() < headerBytes:
-		return &Error{
-			Op: "open", Path: path, Kind: ErrNotDatabase, What: fmt.Sprintf("the file has %d bytes, too few for a SQLite database", info.Size()),
-			Fix: "restore a backup, or delete the file",
-		}
-	}
-	return nil
-}
-
-func open(db *sql.DB, path string, o Options) (*Store, error) {
-	s := &Store{config: o.Config, path: path, db: db, writer: sqlitedb.NewWriter(db, o.BusyTimeout)}
-	ctx := context.Background()
-	err := s.writer.WAL(ctx)
-	if err == nil {
-		err = s.writer.Migrate(ctx, "superstep_memory_meta", migrations)
-	}
-	if err == nil { // a file that is read-only shows now
-		err = s.write(ctx, func(c *sql.Conn) error {
-			_, err := c.ExecContext(ctx, `UPDATE superstep_memory_meta SET version = version`)
-			return err
-		})
-	}
-	if e, ok := errors.AsType[*sqlitedb.VersionError](err); ok {
-		err = &Error{Op: "open", Path: path, Kind: ErrVersion, What: e.Error(), Fix: "use a newer version of Superstep, or another file"}
-	}
-	if err != nil {
-		return nil, explain("open", path, err)
-	}
-	return s, nil
-}
-
-// Close implements [memory.Store]. Writes that have begun are finished.
-func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		return memory.ErrClosed
-	}
-	s.writer.Rest()
-	if s.own {
-		return explain("close", s.path, s.db.Close())
-	}
-	return nil
-}
-
-func (s *Store) start(ctx context.Context) error {
-	if s.closed.Load() {
-		return memory.ErrClosed
-	}
-	return ctx.Err()
-}
-
-// failed explains an error of a method. A store that is being closed says so.
-func (s *Store) failed(ctx context.Context, op string, err error) error {
-	switch {
-	case err == nil || agreed(err):
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err() // however the driver put it
-	case s.closed.Load():
-		return memory.ErrClosed
-	}
-	return explain(op, s.path, err)
-}
-
-// write runs f in a transaction that writes.
-func (s *Store) write(ctx context.Context, f func(c *sql.Conn) error) error {
-	return s.writer.Write(ctx, func(c *sql.Conn) error {
-		if err := s.start(ctx); err != nil { // it may have been closed while the writer waited
-			return err
-		}
-		return f(c)
+	db, err := with(sqlitedb.Config{
+		Package: "memory/sqlite", Tables: sqlitedb.Tables{Meta: "superstep_memory_meta", Migrations: migrations, Another: "superstep_memory_items"},
+		Busy: o.BusyTimeout, Closed: memory.ErrClosed, Agreed: memory.Agreed,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &Store{memory.Over(&kept{o.Config, db}, o.Config)}, nil
 }
+
+// Explain implements [memory.Backend].
+func (s *kept) Explain(op string, err error) error {
+	return s.db.Failed(context.Background(), op, err)
+}
+
+// Close implements [memory.Backend].
+func (s *kept) Close() error { return s.db.Close() }
 
 const columns = `version, namespace, key, created, updated, expires, ttl, value`
 
@@ -258,19 +154,12 @@ func refresh(ctx context.Context, c *sql.Conn, rows []row, now time.Time) error 
 	return nil
 }
 
-// Get implements [memory.Store].
-func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ...memory.GetOptions) (memory.Item, error) {
-	p, err := s.config.PrepareGet(ctx, namespace, key, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
-	if err := s.start(ctx); err != nil {
-		return memory.Item{}, err
-	}
+// Get implements [memory.Backend].
+func (s *kept) Get(ctx context.Context, p *memory.PreparedGet) (memory.Item, error) {
 	now := s.config.Time()
 	r, err := find(ctx, s.db, p.Namespace, p.Key, now)
 	if err == nil && p.Refresh && r.ttl.Valid {
-		err = s.write(ctx, func(c *sql.Conn) error {
+		err = s.db.Write(ctx, "get from", func(c *sql.Conn) error {
 			now := s.config.Time() // not before its turn
 			if r, err = find(ctx, c, p.Namespace, p.Key, now); err != nil {
 				return err
@@ -282,9 +171,9 @@ func (s *Store) Get(ctx context.Context, namespace []string, key string, opts ..
 		})
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return memory.Item{}, &memory.NotFoundError{Namespace: slices.Clone(namespace), Key: key}
+		return memory.Item{}, nil
 	}
-	return r.item, s.failed(ctx, "get from", err)
+	return r.item, err
 }
 
 // current returns the item that a writer meets, a zero one if there is none, and
@@ -312,17 +201,9 @@ func remove(ctx context.Context, c *sql.Conn, namespace, key string, keep bool) 
 	return err
 }
 
-// Put implements [memory.Store].
-func (s *Store) Put(ctx context.Context, namespace []string, key string, value json.RawMessage, opts ...memory.PutOptions) (memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return memory.Item{}, err
-	}
-	p, err := s.config.PreparePut(ctx, namespace, key, value, opts)
-	if err != nil {
-		return memory.Item{}, err
-	}
-	var item memory.Item
-	err = s.write(ctx, func(c *sql.Conn) error {
+// Put implements [memory.Backend].
+func (s *kept) Put(ctx context.Context, p *memory.PreparedPut) (item memory.Item, err error) {
+	err = s.db.Write(ctx, "put into", func(c *sql.Conn) error {
 		now := s.config.Time()
 		old, err := current(ctx, c, p.Namespace, p.Key, now, p.IfVersion, p.IfAbsent)
 		if err != nil {
@@ -331,7 +212,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		if err := remove(ctx, c, p.Namespace, p.Key, p.Keep); err != nil {
 			return err
 		}
-		item = memory.Item{Namespace: slices.Clone(namespace), Key: key, Value: p.Value, CreatedAt: now, UpdatedAt: now}
+		item = memory.Item{CreatedAt: now, UpdatedAt: now}
 		if old.item.Version != 0 {
 			item.CreatedAt = old.item.CreatedAt
 			if now.Before(item.CreatedAt) { // the clock went back
@@ -361,10 +242,7 @@ func (s *Store) Put(ctx context.Context, namespace []string, key string, value j
 		}
 		return nil
 	})
-	if err != nil {
-		return memory.Item{}, s.failed(ctx, "put into", err)
-	}
-	return item, nil
+	return item, err
 }
 
 func encode(v []float32) []byte {
@@ -381,21 +259,14 @@ func decode(b []byte, into []float32) {
 	}
 }
 
-// Delete implements [memory.Store].
-func (s *Store) Delete(ctx context.Context, namespace []string, key string, opts ...memory.DeleteOptions) error {
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	p, err := s.config.PrepareDelete(ctx, namespace, key, opts)
-	if err != nil {
-		return err
-	}
-	return s.failed(ctx, "delete from", s.write(ctx, func(c *sql.Conn) error {
+// Delete implements [memory.Backend].
+func (s *kept) Delete(ctx context.Context, p *memory.PreparedDelete) error {
+	return s.db.Write(ctx, "delete from", func(c *sql.Conn) error {
 		if _, err := current(ctx, c, p.Namespace, p.Key, s.config.Time(), p.IfVersion, false); err != nil {
 			return err
 		}
 		return remove(ctx, c, p.Namespace, p.Key, false)
-	}))
+	})
 }
 
 // below returns a condition for the live items of a prefix.
@@ -413,15 +284,8 @@ func below(prefix string, exact bool, now time.Time) (where string, args []any) 
 	return where, args
 }
 
-// Search implements [memory.Store].
-func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]memory.Item, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	p, err := s.config.PrepareSearch(ctx, prefix, q)
-	if err != nil {
-		return nil, err
-	}
+// Search implements [memory.Backend].
+func (s *kept) Search(ctx context.Context, p *memory.PreparedSearch) (out []memory.Item, err error) {
 	var rows []row
 	var now time.Time
 	find := func(c *sql.Conn) (err error) {
@@ -434,37 +298,19 @@ func (s *Store) Search(ctx context.Context, prefix []string, q memory.Query) ([]
 		return err
 	}
 	if p.Refresh {
-		err = s.write(ctx, func(c *sql.Conn) error {
+		err = s.db.Write(ctx, "search", func(c *sql.Conn) error {
 			if err := find(c); err != nil {
 				return err
 			}
 			return refresh(ctx, c, rows, now)
 		})
 	} else {
-		err = s.read(ctx, find)
+		err = s.db.Read(ctx, "search", find)
 	}
-	if err != nil {
-		return nil, s.failed(ctx, "search", err)
+	for _, r := range rows {
+		out = append(out, r.item)
 	}
-	out := make([]memory.Item, len(rows))
-	for i, r := range rows {
-		out[i] = r.item
-	}
-	return out, nil
-}
-
-// read runs f in a transaction that sees one moment of the database.
-func (s *Store) read(ctx context.Context, f func(c *sql.Conn) error) (err error) {
-	c, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	defer func() { _, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) }() // see write
-	if _, err := c.ExecContext(ctx, `BEGIN`); err != nil {
-		return err
-	}
-	return f(c)
+	return out, err
 }
 
 // each calls f with each row of a query until f returns false.
@@ -553,37 +399,24 @@ func ranked(ctx context.Context, c *sql.Conn, p *memory.PreparedSearch, now time
 	return out, nil
 }
 
-// Namespaces implements [memory.Store].
-func (s *Store) Namespaces(ctx context.Context, q memory.NamespaceQuery) ([][]string, error) {
-	if err := s.start(ctx); err != nil {
-		return nil, err
-	}
-	if err := q.Check(); err != nil {
-		return nil, err
-	}
-	var all [][]string
-	where, args := below(memory.Join(q.Root()), false, s.config.Time())
-	err := s.read(ctx, func(c *sql.Conn) error {
+// Namespaces implements [memory.Backend].
+func (s *kept) Namespaces(ctx context.Context, root string) (all []string, err error) {
+	where, args := below(root, false, s.config.Time())
+	err = s.db.Read(ctx, "list", func(c *sql.Conn) error {
 		return each(ctx, c, `SELECT DISTINCT i.namespace FROM superstep_memory_items i WHERE `+where, args, func(rows *sql.Rows) (bool, error) {
 			var ns string
 			err := rows.Scan(&ns)
-			all = append(all, memory.Split(ns))
+			all = append(all, ns)
 			return true, err
 		})
 	})
-	if err != nil {
-		return nil, s.failed(ctx, "list", err)
-	}
-	return q.Select(all), nil
+	return all, err
 }
 
-// Sweep implements [memory.Store].
-func (s *Store) Sweep(ctx context.Context) (int, error) {
-	if err := s.start(ctx); err != nil {
-		return 0, err
-	}
+// Sweep implements [memory.Backend].
+func (s *kept) Sweep(ctx context.Context) (int, error) {
 	var n int64
-	err := s.write(ctx, func(c *sql.Conn) error {
+	err := s.db.Write(ctx, "sweep", func(c *sql.Conn) error {
 		now := s.config.Time().UnixMicro()
 		if _, err := c.ExecContext(ctx, `DELETE FROM superstep_memory_vectors
 			WHERE version IN (SELECT version FROM superstep_memory_items WHERE expires <= ?)`, now); err != nil {
@@ -596,5 +429,5 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 		n, err = res.RowsAffected()
 		return err
 	})
-	return int(n), s.failed(ctx, "sweep", err)
+	return int(n), err
 }

@@ -4,39 +4,37 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver
 
+	"github.com/superstep-dev/superstep/internal/backend"
 	"github.com/superstep-dev/superstep/internal/pgdb"
-	"github.com/superstep-dev/superstep/internal/private"
+	"github.com/superstep-dev/superstep/internal/sqlitedb"
 )
 
 // Errors.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrExists   = errors.New("exists already")
-	ErrVersion  = errors.New("tables were made by a newer version of Superstep")
+	ErrVersion  = backend.ErrVersion // tables were made by a newer version of Superstep
 )
+
+const what = "server's database" // in errors
 
 // DB is a database. It is safe for concurrent use.
 type DB struct {
-	sql    *prepared
-	reads  *prepared     // for statements that only read; of SQLite in memory it is sql
-	pool   *pgxpool.Pool // nil for SQLite
-	schema string        // of PostgreSQL, quoted
+	sql   *prepared
+	reads *prepared // for statements that only read; of SQLite in memory it is sql
+	pg    *pgdb.DB  // nil for SQLite
 }
 
 // readers is how many searches of SQLite may go on at a time. Each is a connection.
@@ -46,36 +44,37 @@ const readers = 4
 // a database in memory.
 func OpenSQLite(ctx context.Context, path string) (*DB, error) {
 	// Files that are made now give back what they need no more; see GiveBack.
-	const settings = "_pragma=busy_timeout(10000)&_pragma=auto_vacuum(incremental)&_pragma=foreign_keys(1)&_txlock=immediate"
-	name := ":memory:?" + settings
-	if path != "" {
-		private.Create(path)
-		name = "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&" + settings
-	}
-	db, err := sql.Open("sqlite", name)
-	if err != nil {
+	settings := []string{"auto_vacuum(incremental)", "foreign_keys(1)", "synchronous(NORMAL)", "busy_timeout(10000)", "_txlock=immediate"}
+	path = cmp.Or(path, sqlitedb.Memory)
+	if err := sqlitedb.Look(what, path); err != nil {
 		return nil, err
+	}
+	connect := func(connections int, more ...string) (*prepared, error) {
+		db, err := sqlitedb.Connect(path, connections, 0, append(more, settings...)...)
+		return newPrepared(db), err
 	}
 	// One connection, for ever: writers take turns anyway, and what is in memory goes
 	// with it.
-	db.SetMaxOpenConns(1)
-	d := &DB{sql: newPrepared(db)}
-	d.reads = d.sql
-	if err := d.migrate(ctx); err != nil {
-		db.Close()
-		return nil, fmt.Errorf("server's database %s: %w", path, err)
+	all, err := connect(1)
+	if err != nil {
+		return nil, sqlitedb.Explain(what, "open", path, err)
 	}
-	if path != "" {
+	writer := sqlitedb.NewWriter(all.DB, sqlitedb.BusyTimeout)
+	if err = writer.WAL(ctx); err == nil {
+		t := sqlitedb.Tables{Meta: meta}
+		for _, m := range migrations {
+			t.Migrations = append(t.Migrations, in("", m))
+		}
+		err = writer.Migrate(ctx, &t)
+	}
+	d := &DB{sql: all, reads: all}
+	if err == nil && path != sqlitedb.Memory {
 		// Who reads holds no writer up, nor the other way round: that is what the log of
 		// writes is for.
-		r, err := sql.Open("sqlite", name+"&_pragma=query_only(1)")
-		if err != nil {
-			db.Close()
-			return nil, err
-		}
-		r.SetMaxOpenConns(readers)
-		r.SetMaxIdleConns(readers)
-		d.reads = newPrepared(r)
+		d.reads, err = connect(readers, "query_only(1)")
+	}
+	if err != nil {
+		return nil, errors.Join(sqlitedb.Explain(what, "open", path, err), all.Close())
 	}
 	return d, nil
 }
@@ -83,44 +82,28 @@ func OpenSQLite(ctx context.Context, path string) (*DB, error) {
 // OpenPostgres connects to a server. Tables stand in schema, or where the search
 // path leads if that is empty.
 func OpenPostgres(ctx context.Context, conn, schema string) (*DB, error) {
-	c, err := pgxpool.ParseConfig(conn)
-	if err != nil {
-		what, fix := pgdb.Unparsed(conn, err)
-		if what == "" {
-			what = "connection string cannot be understood"
-		}
-		return nil, fmt.Errorf("server's database: %s; %s", what, fix)
-	}
-	// An instance that stands still in the middle of a transaction must not keep the
-	// others from taking its runs over. Poolers don't let settings pass.
-	set := c.ConnConfig.RuntimeParams
-	if m := c.ConnConfig.DefaultQueryExecMode; m != pgx.QueryExecModeExec && m != pgx.QueryExecModeSimpleProtocol && set[standstill] == "" {
-		set[standstill] = "5000" // milliseconds
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, c)
+	pg, err := pgdb.Open(ctx, conn, pgdb.Config{
+		Package: what, Schema: schema, Tables: pgdb.Tables{Meta: meta, Migrations: migrations, In: in},
+		// An instance that stands still in the middle of a transaction must not keep the
+		// others from taking its runs over. Poolers don't let settings pass.
+		Settings: map[string]string{"idle_in_transaction_session_timeout": "5000"}, // milliseconds
+	})
 	if err != nil {
 		return nil, err
 	}
-	t := pgdb.Tables{Meta: "superstep_server_meta", Migrations: migrations(), In: in}
-	schema, err = t.Migrate(ctx, pool, schema)
-	if err != nil {
-		pool.Close()
-		if _, ok := errors.AsType[*pgdb.VersionError](err); ok {
-			err = fmt.Errorf("%w: %w", ErrVersion, err)
-		}
-		return nil, fmt.Errorf("server's database %s: %w", pgdb.Server(c.ConnConfig), err)
-	}
-	all := &prepared{DB: stdlib.OpenDBFromPool(pool)} // which prepares by itself
-	return &DB{sql: all, reads: all, pool: pool, schema: quote(schema)}, nil
+	all := &prepared{DB: stdlib.OpenDBFromPool(pg.Pool)} // which prepares by itself
+	return &DB{sql: all, reads: all, pg: pg}, nil
 }
 
-// standstill is after which time PostgreSQL ends a connection that leaves a
-// transaction open and does nothing.
-const standstill = "idle_in_transaction_session_timeout"
+const meta = "superstep_server_meta"
 
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
-func in(quoted, query string) string { return strings.ReplaceAll(query, "@", quoted+".") }
+// in writes the schema's name into SQL, if there is one.
+func in(quoted, query string) string {
+	if quoted != "" {
+		quoted += "."
+	}
+	return strings.ReplaceAll(query, "@", quoted)
+}
 
 // Close frees what the database holds.
 func (d *DB) Close() error {
@@ -128,8 +111,8 @@ func (d *DB) Close() error {
 	if d.reads != d.sql {
 		err = errors.Join(d.reads.Close(), err) // the last one to close writes the log back
 	}
-	if d.pool != nil {
-		d.pool.Close()
+	if d.pg != nil {
+		d.pg.Close()
 	}
 	return err
 }
@@ -137,7 +120,7 @@ func (d *DB) Close() error {
 // GiveBack gives pages of SQLite that are free back to the file system: as many as
 // take no time to speak of.
 func (d *DB) GiveBack(ctx context.Context) error {
-	if d.pool != nil {
+	if d.pg != nil {
 		return nil // PostgreSQL does so by itself
 	}
 	return d.tx(ctx, func(tx execer) error {
@@ -160,8 +143,7 @@ func (d *DB) Ping(ctx context.Context) error { return d.sql.PingContext(ctx) }
 // Of a thread's feed, first is the number with which it begins, next that of the
 // next event, and wanted when somebody followed it last. Labels of threads are those of
 // their metadata, see [Labels].
-func migrations() []string {
-	return []string{`
+var migrations = []string{`
 	CREATE TABLE @superstep_assistants (
 		id text PRIMARY KEY,
 		graph text NOT NULL,
@@ -284,40 +266,12 @@ func migrations() []string {
 	CREATE INDEX superstep_server_labels_thread ON @superstep_server_labels (thread);
 	INSERT INTO @superstep_server_labels (label, thread) SELECT '', id FROM @superstep_server_threads;
 	`}
-}
-
-// migrate makes the tables of SQLite.
-func (d *DB) migrate(ctx context.Context) error {
-	return d.tx(ctx, func(tx execer) error {
-		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS superstep_server_meta (version integer PRIMARY KEY, applied_at text NOT NULL DEFAULT CURRENT_TIMESTAMP)`); err != nil {
-			return err
-		}
-		var v int
-		if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(version), 0) FROM superstep_server_meta`).Scan(&v); err != nil {
-			return err
-		}
-		all := migrations()
-		if v > len(all) {
-			return fmt.Errorf("%w: schema version %d, known are versions up to %d", ErrVersion, v, len(all))
-		}
-		for ; v < len(all); v++ {
-			// Not prepared: it is several statements, once.
-			if _, err := tx.(*preparedTx).Tx.ExecContext(ctx, d.bind(all[v])); err != nil {
-				return err
-			}
-			if _, err := tx.ExecContext(ctx, `INSERT INTO superstep_server_meta (version) VALUES (?)`, v+1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
 
 // bind writes a statement for the database at hand: @ is the schema, ? a
 // parameter.
 func (d *DB) bind(query string) string {
-	if d.pool == nil {
-		return strings.ReplaceAll(query, "@", "")
+	if d.pg == nil {
+		return in("", query)
 	}
 	var b strings.Builder
 	n := 0
@@ -327,7 +281,7 @@ func (d *DB) bind(query string) string {
 			n++
 			b.WriteString("$" + strconv.Itoa(n))
 		case '@':
-			b.WriteString(d.schema + ".")
+			b.WriteString(d.pg.Quoted + ".")
 		default:
 			b.WriteRune(r)
 		}

@@ -263,7 +263,7 @@ func (d *DB) putThread(ctx context.Context, e execer, t *Thread) error {
 
 // forUpdate locks the rows read where transactions don't take turns anyway.
 func (d *DB) forUpdate() string {
-	if d.pool == nil {
+	if d.pg == nil {
 		return ""
 	}
 	return " FOR UPDATE"

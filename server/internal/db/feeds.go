@@ -34,7 +34,7 @@ func (d *DB) AddFeed(ctx context.Context, thread, kind, run, holder string, alwa
 	return d.tx(ctx, func(tx execer) error {
 		if run != "" {
 			lock := ""
-			if d.pool != nil {
+			if d.pg != nil {
 				lock = " FOR SHARE" // nobody takes the run over meanwhile
 			}
 			if err := d.held(ctx, tx, run, holder, new(Run), lock); err != nil {

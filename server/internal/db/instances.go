@@ -11,14 +11,14 @@ import (
 
 // now is the database's time in SQL: clocks of instances may differ.
 func (d *DB) now() string {
-	if d.pool == nil {
+	if d.pg == nil {
 		return `CAST(unixepoch('subsec') * 1000000 AS INTEGER)`
 	}
 	return `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 }
 
 // Shared reports whether several instances may use the database at once.
-func (d *DB) Shared() bool { return d.pool != nil }
+func (d *DB) Shared() bool { return d.pg != nil }
 
 // Beat says that an instance lives.
 func (d *DB) Beat(ctx context.Context, instance string) error {
@@ -102,7 +102,7 @@ type Event struct {
 func (d *DB) AddEvents(ctx context.Context, run, holder string, events []Event) error {
 	return d.tx(ctx, func(tx execer) error {
 		lock := ""
-		if d.pool != nil {
+		if d.pg != nil {
 			lock = " FOR SHARE" // nobody takes the run over meanwhile
 		}
 		if err := d.held(ctx, tx, run, holder, new(Run), lock); err != nil {

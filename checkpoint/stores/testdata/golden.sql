@@ -1,0 +1,195 @@
+SET statement_timeout = 0;
+SET lock_timeout = 0;
+SET idle_in_transaction_session_timeout = 0;
+SET client_encoding = 'UTF8';
+SET standard_conforming_strings = on;
+SELECT pg_catalog.set_config('search_path', '', false);
+SET check_function_bodies = false;
+SET xmloption = content;
+SET client_min_messages = warning;
+SET row_security = off;
+CREATE SCHEMA superstep_golden;
+CREATE FUNCTION superstep_golden.superstep_commit(p_key bytea, p_thread bytea, p_version bigint, h_version bigint, h_header bytea, h_due bigint, h_lease bigint, h_minute bigint, h_labels text[], a_ns bytea, a_namespace bytea, a_place bigint, a_facts bytea, a_meta bytea, a_data bytea, n_from bytea[], n_below bytea[], d_keys bytea[], s_keys bytea[], s_values bytea[], s_replace boolean[], c_from bytea[], c_below bytea[], OUT stale boolean, OUT ignored bigint) RETURNS record
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+	DECLARE
+		v_tid bigint; v_version bigint; v_lid bigint;
+	BEGIN
+		stale := true; ignored := 0;
+		IF p_version = 0 THEN
+			INSERT INTO "superstep_golden".superstep_threads AS t (key, thread, version, header, due, lease, minute, labels)
+				VALUES (p_key, p_thread, h_version, h_header, h_due, h_lease, h_minute, h_labels)
+				ON CONFLICT ON CONSTRAINT superstep_threads_key_key DO NOTHING RETURNING t.tid INTO v_tid;
+			IF NOT FOUND THEN
+				RETURN;
+			END IF;
+		ELSE
+			SELECT t.tid, t.version INTO v_tid, v_version FROM "superstep_golden".superstep_threads t WHERE t.key = p_key FOR NO KEY UPDATE;
+			IF v_version IS DISTINCT FROM p_version THEN
+				RETURN;
+			END IF;
+			IF n_from IS NOT NULL THEN
+				PERFORM 1 FROM unnest(n_from, n_below) AS n (lo, hi) JOIN "superstep_golden".superstep_side s ON s.tid = v_tid AND s.key >= n.lo AND s.key < n.hi LIMIT 1;
+				IF FOUND THEN
+					RETURN;
+				END IF;
+			END IF;
+		END IF;
+		IF a_place IS NOT NULL THEN
+			SELECT l.lid INTO v_lid FROM "superstep_golden".superstep_logs l WHERE l.tid = v_tid AND l.ns = a_ns;
+			IF NOT FOUND THEN
+				INSERT INTO "superstep_golden".superstep_logs AS l (tid, ns, namespace) VALUES (v_tid, a_ns, a_namespace) RETURNING l.lid INTO v_lid;
+			END IF;
+			INSERT INTO "superstep_golden".superstep_records (lid, place, facts, meta, data) VALUES (v_lid, a_place, a_facts, a_meta, a_data)
+				ON CONFLICT ON CONSTRAINT superstep_records_pkey DO NOTHING;
+			IF NOT FOUND THEN
+				RETURN;
+			END IF;
+		END IF;
+		stale := false;
+		IF h_version IS NOT NULL AND p_version <> 0 THEN
+			UPDATE "superstep_golden".superstep_threads t SET version = h_version, header = h_header, due = h_due, lease = h_lease, minute = h_minute, labels = h_labels
+				WHERE t.tid = v_tid;
+		END IF;
+		IF d_keys IS NOT NULL THEN
+			DELETE FROM "superstep_golden".superstep_side s WHERE s.tid = v_tid AND s.key = ANY (d_keys);
+		END IF;
+		IF s_keys IS NOT NULL THEN
+			FOR i IN 1 .. array_length(s_keys, 1) LOOP
+				IF s_replace[i] THEN
+					INSERT INTO "superstep_golden".superstep_side (tid, key, value) VALUES (v_tid, s_keys[i], s_values[i])
+						ON CONFLICT ON CONSTRAINT superstep_side_pkey DO UPDATE SET value = excluded.value;
+				ELSE
+					INSERT INTO "superstep_golden".superstep_side (tid, key, value) VALUES (v_tid, s_keys[i], s_values[i])
+						ON CONFLICT ON CONSTRAINT superstep_side_pkey DO NOTHING;
+					IF NOT FOUND THEN
+						ignored := ignored + 1;
+					END IF;
+				END IF;
+			END LOOP;
+		END IF;
+		IF c_from IS NOT NULL THEN
+			FOR i IN 1 .. array_length(c_from, 1) LOOP
+				DELETE FROM "superstep_golden".superstep_side s WHERE s.tid = v_tid AND s.key >= c_from[i] AND s.key < c_below[i];
+			END LOOP;
+		END IF;
+	END $$;
+CREATE FUNCTION superstep_golden.superstep_delete(p_key bytea) RETURNS void
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    AS $$
+	DECLARE
+		v_tid bigint;
+	BEGIN
+		SELECT t.tid INTO v_tid FROM "superstep_golden".superstep_threads t WHERE t.key = p_key FOR UPDATE;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		DELETE FROM "superstep_golden".superstep_records r USING "superstep_golden".superstep_logs l WHERE l.tid = v_tid AND r.lid = l.lid;
+		DELETE FROM "superstep_golden".superstep_side s WHERE s.tid = v_tid;
+		DELETE FROM "superstep_golden".superstep_logs l WHERE l.tid = v_tid;
+		DELETE FROM "superstep_golden".superstep_threads t WHERE t.tid = v_tid;
+	END $$;
+SET default_tablespace = '';
+SET default_table_access_method = heap;
+CREATE TABLE superstep_golden.superstep_logs (
+    tid bigint NOT NULL,
+    lid bigint NOT NULL,
+    ns bytea NOT NULL,
+    namespace bytea
+);
+ALTER TABLE superstep_golden.superstep_logs ALTER COLUMN lid ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME superstep_golden.superstep_logs_lid_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE superstep_golden.superstep_meta (
+    version integer NOT NULL,
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+CREATE TABLE superstep_golden.superstep_records (
+    lid bigint NOT NULL,
+    place bigint NOT NULL,
+    facts bytea NOT NULL,
+    meta bytea NOT NULL,
+    data bytea NOT NULL
+);
+CREATE TABLE superstep_golden.superstep_side (
+    tid bigint NOT NULL,
+    num bigint NOT NULL,
+    key bytea NOT NULL,
+    value bytea NOT NULL
+);
+ALTER TABLE superstep_golden.superstep_side ALTER COLUMN num ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME superstep_golden.superstep_side_num_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE superstep_golden.superstep_threads (
+    tid bigint NOT NULL,
+    version bigint NOT NULL,
+    due bigint,
+    lease bigint,
+    minute bigint,
+    key bytea NOT NULL,
+    thread bytea,
+    header bytea NOT NULL,
+    labels text[]
+)
+WITH (fillfactor='80');
+ALTER TABLE superstep_golden.superstep_threads ALTER COLUMN tid ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME superstep_golden.superstep_threads_tid_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+INSERT INTO superstep_golden.superstep_logs OVERRIDING SYSTEM VALUE VALUES (1, 1, '\x', NULL);
+INSERT INTO superstep_golden.superstep_meta VALUES (5, '2026-11-27 02:21:02.287409+00');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 1, '\x016f15defc434359f60296bbf481f1e1e2eb3102a2011001a21ace5ff97873a2f45869000000010000', '\x7b2276223a3130302c2270223a22222c226f223a302c2267223a22737572766579222c2263223a5b5b22222c302c31355d5d2c226b223a5b5b22706c616e225d5d7d', '\x7b22546f706963223a22746561227d');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 2, '\x012dd904e3190484e904ecdcd09ef1e1e2eb3104f8031001a21ace5ff97873a2f45869000000020000', '\x7b2276223a3130302c2273223a312c226f223a312c2267223a22737572766579222c2268223a5b302c315d2c2263223a5b5b22706c616e222c302c2d312c7b2273656e74223a337d5d5d2c226b223a5b5b2261736b222c22706c616e222c312c355d2c5b2261736b222c22706c616e222c312c355d2c5b2261736b222c22706c616e222c312c365d5d2c2272223a5b2230222c22706c616e225d7d', '\x22416e6e2222426f6222225a6fc3ab22');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 3, '\x0197a4c3f80d42d8870690e4a4a8f1e1e2eb3106aa081001a21ace5ff97873a2f45869000000030000', '\x7b2276223a3130302c2273223a322c226f223a312c2267223a22737572766579222c2268223a5b302c345d2c2263223a5b5b2261736b222c302c33345d2c5b2261736b222c312c33345d2c5b2261736b222c322c33355d5d2c226b223a5b5b226a75646765222c2261736b225d5d2c2272223a5b2230313131222c22706c616e222c2261736b225d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x7b22466f756e64223a5b22416e6e206f6e20746561225d2c22546f74616c223a317d7b22466f756e64223a5b22426f62206f6e20746561225d2c22546f74616c223a317d7b22466f756e64223a5b225a6fc3ab206f6e20746561225d2c22546f74616c223a317d');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 4, '\x01a3b4a98fee46eec20894a9fca9f1e1e2eb3108ce0c1001a21ace5ff97873a2f45869000000040000', '\x7b2276223a3130302c2265223a332c2273223a322c226f223a322c2267223a22737572766579222c2268223a5b302c355d2c2272223a5b2230313131222c22706c616e222c2261736b225d2c2277223a5b7b227461736b223a302c227175657374696f6e73223a5b7b226964223a223336326538313564666135313363633830666432376539323365386430393464222c226b6579223a2276657264696374222c226e6f6465223a226a75646765222c227768656e223a22696e73696465222c2276616c7565223a332c22736368656d61223a7b2274797065223a22737472696e67227d7d5d7d5d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 5, '\x01f732ff78f057b0460afad2dec2f1e1e2eb310a9e121001a21ace603b7e5db7a6398c000000010000', '\x7b2276223a3130302c2270223a222a416149617a6c5f3565484f6939466870414141414241222c2265223a222a416149617a6c5f3565484f6939466870414141414177222c2273223a322c226f223a332c2267223a22737572766579222c2268223a5b322c305d2c2272223a5b2230313131222c22706c616e222c2261736b225d2c2277223a5b7b227461736b223a302c227175657374696f6e73223a5b7b226964223a223336326538313564666135313363633830666432376539323365386430393464222c226b6579223a2276657264696374222c226e6f6465223a226a75646765222c227768656e223a22696e73696465222c2276616c7565223a332c22736368656d61223a7b2274797065223a22737472696e67227d2c22616e73776572223a22676f6f64222c22616e737765726564223a747275657d5d7d5d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 6, '\x01b00cb336de7d58eb0ca0e2b0cdf1e1e2eb310c8a141001a21ace603b7e5db7a6398c000000020000', '\x7b2276223a3130302c2273223a332c226f223a312c2267223a22737572766579222c2268223a5b322c315d2c2263223a5b5b226a75646765222c302c31385d5d2c2272223a5b223031313132222c22706c616e222c2261736b222c226a75646765225d7d', '\x7b2256657264696374223a22676f6f64227d');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 7, '\x015db49e46130f50bb0e90b6b7cff1e1e2eb310ec6161001a21ace604c732b920a00c3000000010000', '\x7b2276223a3130302c2270223a222a416149617a6d4137666c3233706a6d4d414141414167222c2273223a332c226f223a302c2267223a22737572766579222c2268223a5b332c305d2c2263223a5b5b22222c302c31385d5d2c226b223a5b5b22706c616e225d5d2c2272223a5b223031313132222c22706c616e222c2261736b222c226a75646765225d7d', '\x7b22546f706963223a22636f66666565227d');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 8, '\x01bb50541900d7c30610b087a2d0f1e1e2eb3110c2191001a21ace604c732b920a00c3000000020000', '\x7b2276223a3130302c2273223a342c226f223a312c2267223a22737572766579222c2268223a5b332c315d2c2263223a5b5b22706c616e222c302c2d312c7b2273656e74223a337d5d5d2c226b223a5b5b2261736b222c22706c616e222c312c355d2c5b2261736b222c22706c616e222c312c355d2c5b2261736b222c22706c616e222c312c365d5d2c2272223a5b22303131313230222c22706c616e222c2261736b222c226a75646765225d7d', '\x22416e6e2222426f6222225a6fc3ab22');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 9, '\x01ca5affe1e7d00e4f12f689f4d0f1e1e2eb3112a01e1001a21ace604c732b920a00c3000000030000', '\x7b2276223a3130302c2273223a352c226f223a312c2267223a22737572766579222c2268223a5b332c345d2c2263223a5b5b2261736b222c302c33375d2c5b2261736b222c312c33375d2c5b2261736b222c322c33385d5d2c226b223a5b5b226a75646765222c2261736b225d5d2c2272223a5b22303131313230313131222c22706c616e222c2261736b222c226a75646765225d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x7b22466f756e64223a5b22416e6e206f6e20636f66666565225d2c22546f74616c223a317d7b22466f756e64223a5b22426f62206f6e20636f66666565225d2c22546f74616c223a317d7b22466f756e64223a5b225a6fc3ab206f6e20636f66666565225d2c22546f74616c223a317d');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 10, '\x01091791082e38566014f28495d1f1e1e2eb3114de221001a21ace604c732b920a00c3000000040000', '\x7b2276223a3130302c2265223a332c2273223a352c226f223a322c2267223a22737572766579222c2268223a5b332c355d2c2272223a5b22303131313230313131222c22706c616e222c2261736b222c226a75646765225d2c2277223a5b7b227461736b223a302c227175657374696f6e73223a5b7b226964223a223962663766616234663433363162393263653330616434316433363833303436222c226b6579223a2276657264696374222c226e6f6465223a226a75646765222c227768656e223a22696e73696465222c2276616c7565223a362c22736368656d61223a7b2274797065223a22737472696e67227d7d5d7d5d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 11, '\x01efcf94a92840ba7316ec8ca9d3f1e1e2eb3116c0281001a21ace604f7cedad148971000000010000', '\x7b2276223a3130302c2270223a222a416149617a6d424d6379755343674444414141414241222c2265223a222a416149617a6d424d6379755343674444414141414177222c2273223a352c226f223a342c2267223a22737572766579222c2268223a5b352c305d2c2263223a5b5b22222c302c31325d5d2c2272223a5b22303131313230313131222c22706c616e222c2261736b222c226a75646765225d2c2277223a5b7b227461736b223a302c227175657374696f6e73223a5b7b226964223a223962663766616234663433363162393263653330616434316433363833303436222c226b6579223a2276657264696374222c226e6f6465223a226a75646765222c227768656e223a22696e73696465222c2276616c7565223a362c22736368656d61223a7b2274797065223a22737472696e67227d7d5d7d5d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x7b22546f74616c223a31307d');
+INSERT INTO superstep_golden.superstep_records VALUES (1, 12, '\x013c9e561b700f41730acad7d3d7f1e1e2eb3118ea2d1001a21ace605279fea531d295000000011001a21ace605279fea531d29500000001', '\x7b2276223a3130302c2270223a222a416149617a6c5f3565484f6939466870414141414241222c2265223a222a416149617a6c5f3565484f6939466870414141414177222c226c223a5b5b22222c345d5d2c2273223a322c226f223a352c2267223a22737572766579222c2268223a5b302c355d2c2272223a5b2230313131222c22706c616e222c2261736b225d2c2277223a5b7b227461736b223a302c227175657374696f6e73223a5b7b226964223a223336326538313564666135313363633830666432376539323365386430393464222c226b6579223a2276657264696374222c226e6f6465223a226a75646765222c227768656e223a22696e73696465222c2276616c7565223a332c22736368656d61223a7b2274797065223a22737472696e67227d7d5d7d5d2c226a223a5b7b226a6f696e223a2261736b2d3e6a75646765222c226669726564223a747275657d5d7d', '\x');
+INSERT INTO superstep_golden.superstep_side OVERRIDING SYSTEM VALUE VALUES (1, 1, '\x75001001a21ace5ff97873a2f4586900000001', '\x016faf81b0');
+INSERT INTO superstep_golden.superstep_side OVERRIDING SYSTEM VALUE VALUES (1, 4, '\x75001001a21ace603b7e5db7a6398c00000001', '\x055003faef');
+INSERT INTO superstep_golden.superstep_side OVERRIDING SYSTEM VALUE VALUES (1, 5, '\x75001001a21ace604c732b920a00c300000001', '\x07ee541237');
+INSERT INTO superstep_golden.superstep_side OVERRIDING SYSTEM VALUE VALUES (1, 8, '\x75001001a21ace604f7cedad14897100000001', '\x0b85fca1cd');
+INSERT INTO superstep_golden.superstep_side OVERRIDING SYSTEM VALUE VALUES (1, 9, '\x75001001a21ace605279fea531d29500000001', '\x0cce9d77c5');
+INSERT INTO superstep_golden.superstep_side OVERRIDING SYSTEM VALUE VALUES (1, 10, '\x7300000000000000000c', '\x051001a21ace605279fea531d295000000010aa3e7e2');
+INSERT INTO superstep_golden.superstep_threads OVERRIDING SYSTEM VALUE VALUES (1, 1838843967828093259, NULL, NULL, 29929101, '\x676f6c64656e', NULL, '\x0196a59bbc93b6f18433bec3b7e296ceb0060000000000019abac51c0d592d65', '{}');
+SELECT pg_catalog.setval('superstep_golden.superstep_logs_lid_seq', 1, true);
+SELECT pg_catalog.setval('superstep_golden.superstep_side_num_seq', 10, true);
+SELECT pg_catalog.setval('superstep_golden.superstep_threads_tid_seq', 1, true);
+ALTER TABLE ONLY superstep_golden.superstep_logs
+    ADD CONSTRAINT superstep_logs_pkey PRIMARY KEY (tid, ns);
+ALTER TABLE ONLY superstep_golden.superstep_meta
+    ADD CONSTRAINT superstep_meta_pkey PRIMARY KEY (version);
+ALTER TABLE ONLY superstep_golden.superstep_records
+    ADD CONSTRAINT superstep_records_pkey PRIMARY KEY (lid, place);
+ALTER TABLE ONLY superstep_golden.superstep_side
+    ADD CONSTRAINT superstep_side_pkey PRIMARY KEY (tid, key);
+ALTER TABLE ONLY superstep_golden.superstep_threads
+    ADD CONSTRAINT superstep_threads_key_key UNIQUE (key);
+ALTER TABLE ONLY superstep_golden.superstep_threads
+    ADD CONSTRAINT superstep_threads_pkey PRIMARY KEY (tid);
+CREATE INDEX superstep_threads_due ON superstep_golden.superstep_threads USING btree (due, key) WHERE (due IS NOT NULL);
+CREATE INDEX superstep_threads_labels ON superstep_golden.superstep_threads USING gin (labels) WHERE (minute IS NOT NULL);
+CREATE INDEX superstep_threads_lease ON superstep_golden.superstep_threads USING btree (lease, key) WHERE (lease IS NOT NULL);
+CREATE INDEX superstep_threads_minute ON superstep_golden.superstep_threads USING btree (minute) WHERE (minute IS NOT NULL);

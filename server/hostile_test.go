@@ -33,6 +33,7 @@ var groups = []struct {
 }{
 	{"/commands", `"id":1,"method":"run.start","params":{"assistant_id":"booking","input":{}}`, []string{"id", "method", "params"}},
 	{"/stream", `"channels":["values"],"assistant_id":"booking"`, []string{"channels", "namespaces", "depth", "since", "stream_mode", "input", "on_disconnect"}},
+	{"/mcp", `"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"booking","arguments":{"city":"Ulm"}}`, []string{"jsonrpc", "id", "method", "params", "result"}},
 	{"/agui", `"threadId":"0198f1c2-0000-7000-8000-000000000000","runId":"r","messages":[{"id":"m","role":"user","content":"x"}]`, []string{"threadId", "runId", "protocolVersion", "parentRunId", "state", "messages", "tools", "context", "forwardedProps", "resume"}},
 	{"/v1/chat", `"model":"booking","messages":[{"role":"user","content":"x"}]`, []string{"model", "messages", "stream", "stream_options", "metadata", "tools", "tool_choice", "n", "stop", "response_format"}},
 	{"/v1/responses", `"model":"booking","input":"x","store":false`, []string{"model", "input", "instructions", "stream", "store", "metadata", "previous_response_id", "conversation", "tools", "tool_choice", "text", "include"}},

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func TestADecisionThatNobodyTakesIsTheDefault(t *testing.T) {
 				t.Fatalf("%v, asks %v", err, s.Interrupts)
 			}
 			var req agent.ApprovalRequest
-			if err := s.Interrupts[0].Decode(&req); err != nil || len(req.Actions) != want {
+			if err := json.Unmarshal(s.Interrupts[0].Raw, &req); err != nil || len(req.Actions) != want {
 				t.Errorf("asked about %d calls (%v), want %d", len(req.Actions), err, want)
 			}
 		}

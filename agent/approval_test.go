@@ -283,7 +283,7 @@ func TestWhichCallsNeedADecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	var req agent.ApprovalRequest
-	if err := snap.Interrupts[0].Decode(&req); err != nil {
+	if err := json.Unmarshal(snap.Interrupts[0].Raw, &req); err != nil {
 		t.Fatal(err)
 	}
 	if len(req.Actions) != 2 || string(req.Actions[0].Args) != `{"a":9,"b":3}` || req.Actions[1].Name != "f" || len(req.Reviews[1].Allowed) != 1 {

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -511,7 +512,7 @@ func (w *world) goOn(f fate) *graph.Snapshot[S] {
 			continue
 		}
 		var asked agent.ApprovalRequest
-		if err := q.Decode(&asked); err != nil {
+		if err := json.Unmarshal(q.Raw, &asked); err != nil {
 			w.t.Fatal(err)
 		}
 		d := agent.Decision{Type: agent.ApproveCall}

@@ -41,8 +41,9 @@ type History struct {
 	self  *History // the field that was bound; another's address in a copy
 	bound bool
 
-	view conversation // with what is pending
-	ops  []op         // pending since Bind
+	view conversation  // with what is pending
+	ops  []op          // pending since Bind
+	from *conversation // what they were written to; nil: folding them may not come to view
 
 	// at is the position in ops of what writes an ID, once they are many.
 	at map[string]int
@@ -216,7 +217,7 @@ func (h *History) put(m Message) {
 	// One message written twice is written once.
 	if i := h.pending(id); i >= 0 {
 		if h.ops[i].m.ID == "" {
-			m.ID = "" // it is still to get its ID
+			m.ID, h.from = "", nil // it is still to get its ID
 		}
 		h.ops[i].m = m
 		return
@@ -290,7 +291,7 @@ func (h *History) Remove(ids ...string) {
 		if i := h.pending(id); i >= 0 {
 			fresh := h.ops[i].m.ID == "" // it came with this update
 			h.ops = slices.Delete(h.ops, i, i+1)
-			h.at = nil
+			h.at, h.from = nil, nil // what came after it may get another ID
 			if fresh {
 				continue
 			}
@@ -317,6 +318,10 @@ func (h *History) own() {
 	if h.self != h {
 		h.self, h.bound = h, false
 		h.ops, h.at = slices.Clone(h.ops), nil
+	}
+	if len(h.ops) == 0 {
+		base := h.view
+		h.from = &base
 	}
 }
 
@@ -418,7 +423,7 @@ type historyMerger History
 // Bind implements [field.Merger].
 func (f *historyMerger) Bind() {
 	h := (*History)(f)
-	h.self, h.bound, h.ops, h.at = h, true, nil, nil
+	h.self, h.bound, h.ops, h.at, h.from = h, true, nil, nil, nil
 }
 
 // Change implements [field.Merger].
@@ -430,7 +435,7 @@ func (f *historyMerger) Change() (field.Change, error) {
 	if len(h.ops) == 0 {
 		return nil, nil
 	}
-	return &historyChange{ops: slices.Clone(h.ops)}, nil
+	return &historyChange{ops: slices.Clone(h.ops), from: h.from, to: h.view}, nil
 }
 
 // Write implements [field.Merger].
@@ -461,10 +466,14 @@ func (f *historyMerger) Apply(c field.Change) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range hc.ops {
-		f.view.apply(o)
+	if hc.from != nil && *hc.from == f.view {
+		f.view = hc.to
+	} else {
+		for _, o := range hc.ops {
+			f.view.apply(o)
+		}
 	}
-	f.ops, f.at = nil, nil
+	f.ops, f.at, f.from = nil, nil, nil
 	return nil
 }
 
@@ -501,7 +510,11 @@ func (*historyMerger) SchemaOf() any {
 }
 
 // historyChange is what a task wrote.
-type historyChange struct{ ops []op }
+type historyChange struct {
+	ops  []op
+	from *conversation // folded onto it, the ops come to a view that is known; may be nil
+	to   conversation
+}
 
 func changeOf(c field.Change) (*historyChange, error) {
 	if hc, ok := c.(*historyChange); ok {
@@ -520,8 +533,11 @@ type wireRemove struct {
 }
 
 // MarshalJSON implements [field.Change].
-func (c *historyChange) MarshalJSON() ([]byte, error) {
-	b := []byte{'['}
+func (c *historyChange) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
+
+// AppendJSON spares the engine from looking at the JSON once more.
+func (c *historyChange) AppendJSON(b []byte) ([]byte, error) {
+	b = append(b, '[')
 	for i, o := range c.ops {
 		var data []byte
 		var err error
@@ -577,6 +593,7 @@ func (*historyMerger) DecodeChange(data []byte) (field.Change, error) {
 	if err := json.Unmarshal(data, &items); err != nil {
 		return nil, err
 	}
+	c.ops = slices.Grow(c.ops, len(items))
 	for i, item := range items {
 		o, err := decodeOp(item)
 		if err != nil {
@@ -598,8 +615,10 @@ func decodeOp(item json.RawMessage) (op, error) {
 	}
 	item = plain(item)
 	var head wireRemove
-	if err := json.Unmarshal(item, &head); err != nil {
-		return op{}, err
+	if bytes.Contains(item, []byte(`"re`)) { // else it is a message
+		if err := json.Unmarshal(item, &head); err != nil {
+			return op{}, err
+		}
 	}
 	if head.Type == "replace_last_user" {
 		var r wireReplaceLast
@@ -612,7 +631,7 @@ func decodeOp(item json.RawMessage) (op, error) {
 	}
 	if head.Type != "remove" {
 		var m Message
-		err := json.Unmarshal(item, &m)
+		err := m.UnmarshalJSON(item)
 		return op{kind: opPut, m: m, id: m.ID}, err
 	}
 	switch head.ID {

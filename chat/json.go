@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // wire is a message as LangChain writes it, and what else is read.
@@ -270,6 +271,9 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 // marshal is json.Marshal without the escaping of HTML.
 func marshal(v any) ([]byte, error) {
+	if s, ok := v.(string); ok && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
+		return []byte(`"` + s + `"`), nil
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -30,12 +30,14 @@ func validParts(parts []Part) []Part {
 }
 
 // validPart reports whether a part was valid as it is.
-func validPart(p Part) (_ Part, same bool) {
-	switch p := p.(type) {
+func validPart(part Part) (_ Part, same bool) {
+	switch p := part.(type) {
 	case Text:
-		same = utf8.ValidString(p.Text)
+		if utf8.ValidString(p.Text) {
+			return part, true
+		}
 		p.Text = valid(p.Text)
-		return p, same
+		return p, false
 	case Reasoning:
 		same = utf8.ValidString(p.Text)
 		p.Text = valid(p.Text)
@@ -69,7 +71,7 @@ func validPart(p Part) (_ Part, same bool) {
 		}
 		return p, same
 	}
-	return p, true
+	return part, true
 }
 
 // valid is what encoding/json makes of a string.

@@ -34,8 +34,8 @@ const formatSealed = 200
 //	    written in base64 after a '*'
 //	e   epoch: absent for the record itself, else as p
 //	l   lineage: [[branch, to], ...]
-//	s   step
-//	o   source: its number in sourceCodes, else its name
+//	s   step, absent if it is the sum of what h says
+//	o   source: its number in sourceCodes, else its name; absent for a loop's
 //	t   time in nanoseconds since 1970, or [seconds, nanoseconds]
 //	g   graph, n version of the state's schema, m metadata
 //	c   changes: [[node, task, size, routing], ...], without routing along the
@@ -44,7 +44,7 @@ const formatSealed = 200
 //	k   tasks: [[node, from, sent, size of payload, size of overlay], ...]
 //	w   open tasks, j joins, f deferred, ch children, u paused
 //	h   limits: [step at which the thread was last given something, tasks run
-//	    since]
+//	    since, if any]
 //	a   due, as t
 //	x   sealed: [meta in base64, size of its data, -1 for none]; in a line data
 //	    is in base64 too
@@ -133,10 +133,10 @@ func (e *encoder) record() error {
 		}
 		b = append(b, ']')
 	}
-	if r.Step != 0 {
+	if r.Step != r.Begun+r.Ran {
 		b = strconv.AppendInt(append(b, `,"s":`...), int64(r.Step), 10)
 	}
-	if r.Source != "" {
+	if r.Source != SourceLoop {
 		b = appendSource(append(b, `,"o":`...), r.Source)
 	}
 	if e.full && !r.CreatedAt.IsZero() || !e.full && !inNanos(r.CreatedAt) {
@@ -150,7 +150,10 @@ func (e *encoder) record() error {
 	}
 	if r.Begun != 0 || r.Ran != 0 {
 		b = strconv.AppendInt(append(b, `,"h":[`...), int64(r.Begun), 10)
-		b = append(strconv.AppendInt(append(b, ','), int64(r.Ran), 10), ']')
+		if r.Ran != 0 {
+			b = strconv.AppendInt(append(b, ','), int64(r.Ran), 10)
+		}
+		b = append(b, ']')
 	}
 	if !r.Due.IsZero() {
 		b = appendTime(append(b, `,"a":`...), r.Due)
@@ -528,7 +531,7 @@ type wire struct {
 	parent  *near
 	epoch   *near
 	lineage []Span
-	step    int
+	step    *int
 	source  Source
 	at      *time.Time
 	graph   string
@@ -662,7 +665,7 @@ func (w *wire) parse(b []byte) error {
 	if !valid(b) {
 		return notRecord(b)
 	}
-	w.changes, w.tasks, w.recent = w.room.changes[:0], w.room.tasks[:0], w.room.recent[:0]
+	w.source, w.changes, w.tasks, w.recent = SourceLoop, w.room.changes[:0], w.room.tasks[:0], w.room.recent[:0]
 	err := members(b, w.member)
 	// The format decides whether an error is damage.
 	if v := checkFormat(w.v); v != nil && (w.v != formatSealed || w.sealed == nil) && (err == nil || errors.Is(v, ErrVersion)) {
@@ -725,7 +728,8 @@ func (w *wire) member(key, b []byte) (err error) {
 			return err
 		})
 	case "s":
-		err = number(b, &w.step)
+		w.step = new(int)
+		err = number(b, w.step)
 	case "o":
 		w.source, err = parseSource(b)
 	case "t":
@@ -738,7 +742,7 @@ func (w *wire) member(key, b []byte) (err error) {
 	case "m":
 		err = json.Unmarshal(b, &w.meta)
 	case "h":
-		err = tuple(b, 2, func(i int, b []byte) error {
+		err = tuple(b, 1, func(i int, b []byte) error {
 			if i == 0 {
 				return number(b, &w.begun)
 			}
@@ -968,7 +972,10 @@ func (w *wire) place(r *Record) {
 	if w.at != nil {
 		r.CreatedAt = *w.at
 	}
-	r.Lineage, r.Step, r.Graph, r.Metadata = w.lineage, w.step, w.graph, w.meta
+	r.Lineage, r.Step, r.Graph, r.Metadata = w.lineage, w.begun+w.ran, w.graph, w.meta
+	if w.step != nil {
+		r.Step = *w.step
+	}
 	r.Open, r.Joins, r.Deferred, r.Children, r.Paused = w.open, w.joins, w.after, w.kids, w.paused
 	r.Begun, r.Ran, r.Due, r.Caller = w.begun, w.ran, w.due, w.caller
 }

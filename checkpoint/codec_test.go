@@ -85,6 +85,29 @@ func TestARecordComesBack(t *testing.T) {
 	sameFolding(t, fold, want, err)
 }
 
+func TestWhatFollowsFromTheRestIsNotWritten(t *testing.T) {
+	for want, r := range map[string]checkpoint.Record{
+		`{"v":100,"h":[7,2]}`:              {Step: 9, Begun: 7, Ran: 2, Source: checkpoint.SourceLoop},
+		`{"v":100,"o":0,"h":[7]}`:          {Step: 7, Begun: 7, Source: checkpoint.SourceInput},
+		`{"v":100,"s":0,"o":"","h":[7]}`:   {Begun: 7},
+		`{"v":100,"s":3,"o":2,"h":[1,1]}`:  {Step: 3, Begun: 1, Ran: 1, Source: checkpoint.SourceInterrupt},
+		`{"v":100,"s":3,"o":"of another"}`: {Step: 3, Source: "of another"},
+		`{"v":100,"o":0}`:                  {Source: checkpoint.SourceInput},
+		`{"v":100}`:                        {Source: checkpoint.SourceLoop},
+	} {
+		r.ID = checkpoint.NewRunID().Checkpoint(2)
+		r.Parent, r.Epoch, r.CreatedAt = r.ID.Checkpoint(1), r.ID, time.Unix(1, 0).UTC()
+		meta, data, err := checkpoint.MarshalBody(&r)
+		if err != nil || string(meta) != want {
+			t.Errorf("got %s, %v, want %s", meta, err, want)
+		}
+		got := checkpoint.Record{ID: r.ID, CreatedAt: r.CreatedAt}
+		if err := checkpoint.UnmarshalBody(&got, meta, data); err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("%s came back as %+v, %v", meta, got, err)
+		}
+	}
+}
+
 func TestAValueThatIsNoJSONIsRefusedAndNamed(t *testing.T) {
 	for name, change := range map[string]func(r *checkpoint.Record){
 		`changes of node "agent"`: func(r *checkpoint.Record) { r.Changes[0].Data = json.RawMessage(`{"a":`) },

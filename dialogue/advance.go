@@ -41,8 +41,9 @@ func (e *UnderstandingError) Unwrap() error { return e.Err }
 // to be done next. It is pure: no clock, no randomness, no I/O. Every evaluation ends,
 // and the state that is given stays as it is.
 func Advance(p *program.Program, s State, in Input) (State, []Effect, error) {
-	m := newDriver(p, s.clone())
+	m := newDriver(p, s.shared(in))
 	if m.s.FlowSlots[session] == nil {
+		m.own()
 		m.s.FlowSlots[session] = map[string]expr.Value{}
 		for _, name := range sortedKeys(p.Session) {
 			if d := p.Session[name].Default; d != nil {
@@ -62,6 +63,25 @@ func Advance(p *program.Program, s State, in Input) (State, []Effect, error) {
 	return *m.s, m.effects, nil
 }
 
+// shared returns a copy of the state to take an input in, of which own makes one that can
+// be changed throughout: a message that is to be understood first changes next to nothing.
+func (s *State) shared(in Input) *State {
+	if _, ok := in.(Message); !ok {
+		return s.clone()
+	}
+	for _, f := range s.FlowStack { // JSON leaves out what is empty
+		if s.Metadata.Machine.Frames[f.FlowID] == nil || s.FlowSlots[f.FlowID] == nil {
+			return s.clone()
+		}
+	}
+	c := *s
+	c.Metadata.Machine.Pending = slices.Clone(c.Metadata.Machine.Pending)
+	return &c
+}
+
+// own makes the state one that can be changed throughout.
+func (m *driver) own() { *m = *newDriver(m.p, m.s.clone()) }
+
 // driver takes one input and drives the turn to the next effect, or to its reply.
 type driver struct{ interpreter }
 
@@ -73,8 +93,11 @@ func newDriver(p *program.Program, s *State) *driver {
 func (m *driver) take(in Input) error {
 	switch in := in.(type) {
 	case Message:
-		return m.message(in)
+		return m.message(in, nil)
 	case Understood:
+		if in.Message != nil {
+			return m.message(*in.Message, &in)
+		}
 		return m.understood(in)
 	case outcome:
 		return m.result(in)
@@ -123,8 +146,8 @@ func (m *driver) late(in Input) bool {
 	return ok && fromOutside && x.late(due)
 }
 
-// message begins a turn of the user, or has the message understood first.
-func (m *driver) message(in Message) error {
+// message begins a turn of the user, or has the message understood first if it isn't yet.
+func (m *driver) message(in Message, known *Understood) error {
 	if in.ID != "" {
 		if r, ok := m.s.Answer(in.ID); ok {
 			m.effects = []Effect{{Reply: &r}}
@@ -144,6 +167,7 @@ func (m *driver) message(in Message) error {
 	}
 	in.Text = strings.ToValidUTF8(in.Text, "\uFFFD")
 	if utf8.RuneCountInString(in.Text) > m.p.Settings.MessageChars {
+		m.own()
 		m.tooLong(in)
 		return nil
 	}
@@ -154,12 +178,20 @@ func (m *driver) message(in Message) error {
 	direct := len(in.Commands) > 0 || stale || strings.TrimSpace(in.Text) == "" || m.m.Handoff != nil
 	if !direct {
 		m.m.Before = m.s.ConversationState
+		if known != nil {
+			m.m.Incoming = &in
+			return m.understood(*known)
+		}
 		u := m.understand(in)
 		m.m.Incoming = &in
 		m.s.ConversationState = Understanding
 		m.effects = []Effect{{Understand: u}}
 		return nil
 	}
+	if known != nil {
+		return ErrUnexpected
+	}
+	m.own()
 	m.begin(in.Time, in, true)
 	m.t.Queue = m.clean(in.Commands, program.FromButton)
 	m.hear()

@@ -54,7 +54,7 @@ func (m *conversation) transcript(role, text string) {
 
 func (m *conversation) trace(e TraceEvent) {
 	e.Turn, e.Time = m.t.Number, m.t.Time
-	m.s.Trace = append(room(m.s.Trace, 32), e)
+	m.s.Trace = append(room(m.s.Trace, 8), e)
 }
 
 // emit adds an event to the reply.

@@ -26,6 +26,9 @@ type Message struct {
 
 // Understood is the result of [Understand].
 type Understood struct {
+	// Message is the one that was understood, for a state that hasn't taken it: it takes
+	// it, too. It is nil otherwise.
+	Message  *Message
 	Commands []Command
 	Time     time.Time // of the call; zero if no model was called
 	Err      error     // understanding failed: the message counts as never sent

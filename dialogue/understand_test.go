@@ -1,6 +1,8 @@
 package dialogue_test
 
 import (
+	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -70,5 +72,39 @@ func TestUnderstandingIsToldWhatItNeeds(t *testing.T) {
 	r := take(dialogue.Understood{Commands: []dialogue.Command{{Type: dialogue.Select, Option: "1"}}}).Reply
 	if m := r.Messages[len(r.Messages)-1]; m.Text != "For how many days? 14 at most, 13 is usual." || !slices.Equal(m.Values, []string{"14", "13"}) {
 		t.Errorf("the question %q has the values %q", m.Text, m.Values)
+	}
+}
+
+// What a message and then its understanding come to, they come to in one go.
+func TestAMessageIsTakenWithWhatItMeans(t *testing.T) {
+	p, err := program.Compile(program.File{Name: "cards.yaml", Text: []byte(cards)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := dialogue.Message{ID: "m1", Text: "Pause my card", Time: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}
+	cmds := []dialogue.Command{{Type: dialogue.StartFlow, Flow: "pause_card"}}
+	text := func(s dialogue.State, effects []dialogue.Effect, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err1 := json.Marshal(s)
+		does, err2 := json.Marshal(effects)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return string(state) + "\n" + string(does)
+	}
+	begun, _, err := dialogue.Advance(p, dialogue.New("thread"), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := text(dialogue.Advance(p, begun, dialogue.Understood{Commands: cmds}))
+	if got := text(dialogue.Advance(p, dialogue.New("thread"), dialogue.Understood{Message: &in, Commands: cmds})); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	button := dialogue.Message{Commands: cmds, Time: in.Time} // there is nothing to understand
+	if _, _, err := dialogue.Advance(p, dialogue.New("thread"), dialogue.Understood{Message: &button, Commands: cmds}); !errors.Is(err, dialogue.ErrUnexpected) {
+		t.Errorf("got %v", err)
 	}
 }

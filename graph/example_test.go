@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -363,8 +364,9 @@ func ExampleThread_Nested() {
 	snap, err := t.Nested(ctx)
 	fmt.Println(snap.State.Sent, err)
 	for _, inside := range snap.Tasks[0].States {
-		l, err := graph.SnapshotAs[letter](inside)
-		fmt.Println(l.State.Text, l.Next, err)
+		var l letter
+		err := json.Unmarshal(inside.State, &l)
+		fmt.Println(l.Text, inside.Next, err)
 	}
 	// Output:
 	// <nil>

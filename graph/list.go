@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -290,21 +291,22 @@ type listChange[T any] struct {
 	over  bool
 }
 
-func (c *listChange[T]) MarshalJSON() ([]byte, error) {
-	if err := encodable(c.items...); err != nil {
-		return nil, err
-	}
-	data, err := marshalArray(c.items)
-	if err == nil && c.over {
-		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
-	}
-	return data, err
-}
+func (c *listChange[T]) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
 
 // AppendJSON spares the engine from looking at the JSON once more.
 func (c *listChange[T]) AppendJSON(b []byte) ([]byte, error) {
-	data, err := c.MarshalJSON()
-	return append(b, data...), err
+	if err := encodable(c.items...); err != nil {
+		return nil, err
+	}
+	items := c.items
+	if items == nil {
+		items = []T{}
+	}
+	if !c.over {
+		return appendJSON(b, &items)
+	}
+	b, err := appendJSON(append(b, overwriting...), &items)
+	return append(b, '}'), err
 }
 
 // checkOverwrites finds the first overwrite that differs from an earlier one.
@@ -331,13 +333,16 @@ type run[T any] struct {
 	used  *atomic.Int64 // length of the used part; nil: the array has no room
 }
 
-// newRun returns a copy of some items, with room for more.
+// newRun returns a copy of some items, with room for more if it is to have some.
 func newRun[T any](room int, parts ...[]T) run[T] {
-	r := run[T]{items: make([]T, 0, room), used: new(atomic.Int64)}
+	r := run[T]{items: make([]T, 0, room)}
 	for _, part := range parts {
 		r.items = append(r.items, part...)
 	}
-	r.used.Store(int64(len(r.items)))
+	if len(r.items) < room {
+		r.used = new(atomic.Int64)
+		r.used.Store(int64(len(r.items)))
+	}
 	return r
 }
 
@@ -353,7 +358,9 @@ func (r *run[T]) extend(more []T) bool {
 
 // append makes an array of its own where it may not append in place.
 func (r *run[T]) append(more []T) {
-	if n := len(r.items); !r.extend(more) {
+	if n := len(r.items); n == 0 {
+		*r = run[T]{items: slices.Clip(more)} // which is frozen
+	} else if !r.extend(more) {
 		*r = newRun(max(n+len(more), n+n/2, 4), r.items, more)
 	}
 }
@@ -446,8 +453,34 @@ func unmarshalArray[T any](data []byte) ([]T, error) {
 			return items, nil
 		}
 	}
+	if n := elements(data); n > 1 {
+		items = make([]T, 0, n)
+	}
 	err := json.Unmarshal(data, &items)
 	return items, err
+}
+
+// elements returns how many elements an array seems to have, but no more than are worth
+// to make room for at once.
+func elements(data []byte) int {
+	n, depth := 1, 0
+	for i := 0; i < len(data) && n < 1024; i++ {
+		switch c := data[i]; {
+		case c == '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	return n
 }
 
 // plainTexts reads an array of strings if it is compact and they are plain:

@@ -11,7 +11,9 @@ import (
 
 // Open is the superstep that is open on a thread when an input comes; see [OnInput].
 type Open struct {
-	Tasks []TaskState // that have not finished: they failed, wait, or were cut short; in plan order
+	// Tasks are those that have not finished: they failed, wait, or were cut short; in plan
+	// order. Of their questions there is Raw, but no Value.
+	Tasks []TaskState
 
 	// Restart says that the caller gives the superstep up, with
 	// [Requests.Restart]: a turn starts in any case.

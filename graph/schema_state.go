@@ -447,7 +447,7 @@ func (f schemaForks) Fork(base any) any { return f.Forks.Fork(f.v.mine(base)) }
 func (f schemaForks) Look(base any) any { return f.Forks.Look(f.v.mine(base)) }
 
 // Ahead implements [core.Values]: no field lives for one superstep.
-func (v schemaValues) Ahead(base any) any { return v.Fork(base) }
+func (v schemaValues) Ahead(base any) any { return base }
 
 // Changes implements [core.Values].
 func (v schemaValues) Changes(base, fork, reuse any) (any, error) {

@@ -2,9 +2,8 @@ package graph
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,23 +46,6 @@ type Snapshot[S any] struct {
 	whole      any // the state, whatever its form; the engine's
 }
 
-// SnapshotAs returns a snapshot whose state is JSON as one of the graph's own state: that
-// of a subgraph (see [TaskState.States]), or of a graph from [JSON]. It is an error if the
-// state is no S.
-func SnapshotAs[S any](snap *Snapshot[json.RawMessage]) (*Snapshot[S], error) {
-	if snap == nil {
-		return nil, errors.New("graph: SnapshotAs of a nil snapshot")
-	}
-	if _, ok := snap.whole.(*S); !ok {
-		name := ""
-		if snap.engine != nil {
-			name = snap.engine.prog.Plan.Name
-		}
-		return nil, fmt.Errorf("graph: SnapshotAs: the state of graph %q is a %s, not a %v", name, strings.TrimPrefix(fmt.Sprintf("%T", snap.whole), "*"), reflect.TypeFor[S]())
-	}
-	return present(typed[S](), snap, snap.whole, nil)
-}
-
 // OutputJSON returns what a run that came to this gives to its caller, as JSON: see
 // [SetOutput]. Without an output type it is the state.
 func (s *Snapshot[S]) OutputJSON() (json.RawMessage, error) {
@@ -97,7 +79,7 @@ type TaskState struct {
 	Subgraphs map[string]string
 
 	// States are the snapshots of those that are open, by namespace, with their own inside
-	// of them. Only a Snapshot of [Thread.Nested] has them. [SnapshotAs] makes one typed.
+	// of them. Only a Snapshot of [Thread.Nested] has them.
 	States map[string]*Snapshot[json.RawMessage]
 
 	// Inside is the namespace of the log of the graph that the node is (see
@@ -117,7 +99,7 @@ type Interrupted struct {
 	When string   // "inside", "before" or "after"
 
 	// Value is what the node asked, decoded from JSON: a string, float64,
-	// bool, nil, []any or map[string]any. Use Decode for other types.
+	// bool, nil, []any or map[string]any. Decode Raw for other types.
 	Value any
 	Raw   json.RawMessage
 
@@ -152,9 +134,6 @@ func (w Wait) String() string {
 	return fmt.Sprintf("node '%s' sleeps%s", node, until)
 }
 
-// Decode stores the question's value in v, a pointer.
-func (i *Interrupted) Decode(v any) error { return json.Unmarshal(i.Raw, v) }
-
 func (i Interrupted) String() string {
 	node := strings.Join(append(i.Path[:len(i.Path):len(i.Path)], i.Node), "/")
 	if i.When != "inside" {
@@ -163,8 +142,13 @@ func (i Interrupted) String() string {
 	return fmt.Sprintf("interrupted in node '%s': %q waits for an answer", node, i.Key)
 }
 
+// askedBy describes a question without its Value.
+func askedBy(q *checkpoint.Question) Interrupted {
+	return Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema, Deadline: q.Due}
+}
+
 func interruptOf(q *checkpoint.Question) Interrupted {
-	i := Interrupted{ID: q.ID, Key: q.Key, Node: q.Node, Path: q.Path, When: q.When, Raw: q.Value, Schema: q.Schema, Deadline: q.Due}
+	i := askedBy(q)
 	if q.Value != nil {
 		_ = json.Unmarshal(q.Value, &i.Value) // it was encoded by us
 	}
@@ -214,6 +198,12 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 		did := s.Did()
 		for i := range tasks {
 			ts := e.taskState(m, i, set)
+			for k := range ts.Interrupts { // which are among those of the snapshot
+				of := &ts.Interrupts[k]
+				if at := slices.IndexFunc(snap.Interrupts, func(i Interrupted) bool { return i.ID == of.ID }); at >= 0 {
+					of.Value = snap.Interrupts[at].Value
+				}
+			}
 			ts.Did = did[i]
 			snap.Tasks = append(snap.Tasks, ts)
 		}
@@ -225,7 +215,7 @@ func (e *engine) snapshot(s *local.Session, set *settings) Snapshot[any] {
 	return snap
 }
 
-// taskState describes a task of the open superstep.
+// taskState describes a task of the open superstep, its questions without their Value.
 func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 	t := m.Task(i)
 	ts := TaskState{
@@ -235,7 +225,7 @@ func (e *engine) taskState(m *core.Machine, i int, set *settings) TaskState {
 		if q.Wait {
 			ts.Waits = append(ts.Waits, waitOf(&q))
 		} else {
-			ts.Interrupts = append(ts.Interrupts, interruptOf(&q))
+			ts.Interrupts = append(ts.Interrupts, askedBy(&q))
 		}
 	}
 	if n := e.nodes[t.Node]; n.child != nil && set.store != nil {

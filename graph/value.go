@@ -9,6 +9,7 @@ import (
 	"hash/maphash"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -90,11 +91,13 @@ func (f *valueMerger[T]) Change() (field.Change, error) {
 	if err := f.stamp.check(); err != nil {
 		return nil, err
 	}
-	if f.pend == nil || equal(f.pend.value, f.base.get()) {
+	if f.pend == nil || f.base != nil && equalAt(&f.pend.value, &f.base.value) || f.base == nil && equal(f.pend.value, *new(T)) {
 		return nil, nil
 	}
-	if err := finite(f.pend.value); err != nil {
-		return nil, err
+	if scalar[T]() { // of others finite would have a copy made
+		if err := finite(f.pend.value); err != nil {
+			return nil, err
+		}
 	}
 	return f.pend, nil
 }
@@ -146,19 +149,55 @@ func (c *valueChange[T]) get() (value T) {
 	return value
 }
 
-func (c *valueChange[T]) MarshalJSON() ([]byte, error) {
-	if err := encodable(c.value); err != nil {
-		return nil, err
+func (c *valueChange[T]) MarshalJSON() ([]byte, error) { return c.AppendJSON(nil) }
+
+// AppendJSON spares the engine from looking at the JSON once more.
+func (c *valueChange[T]) AppendJSON(b []byte) ([]byte, error) {
+	if scalar[T]() { // of others encodable would have a copy made
+		if err := encodable(c.value); err != nil {
+			return nil, err
+		}
 	}
-	data, err := json.Marshal(c.value)
+	n := len(b)
+	b, err := appendJSON(b, &c.value)
 	if err != nil {
 		return nil, err
 	}
 	// A value that reads like an operation is wrapped in one.
-	if _, ok := operations(data, opOverwrite); ok {
-		return json.Marshal(map[string]json.RawMessage{opOverwrite: data})
+	if _, ok := operations(b[n:], opOverwrite); ok {
+		b = append(slices.Insert(b, n, overwriting...), '}')
 	}
-	return data, nil
+	return b, nil
+}
+
+// overwriting begins an update that replaces a value.
+var overwriting = []byte(`{"` + opOverwrite + `":`)
+
+// appender is an encoder of JSON that appends to b. They are used again.
+type appender struct {
+	json.Encoder
+	b []byte
+}
+
+var appenders = sync.Pool{New: func() any {
+	a := new(appender)
+	a.Encoder = *json.NewEncoder(a)
+	return a
+}}
+
+func (a *appender) Write(p []byte) (int, error) {
+	a.b = append(a.b, p...)
+	return len(p), nil
+}
+
+// appendJSON appends what json.Marshal returns for the value at v.
+func appendJSON(b []byte, v any) ([]byte, error) {
+	a := appenders.Get().(*appender)
+	a.b = b
+	err := a.Encode(v)
+	b, a.b = a.b, nil
+	appenders.Put(a)
+	return bytes.TrimSuffix(b, []byte("\n")), err
 }
 
 func decodeValueChange[T any](data []byte) (field.Change, error) {
@@ -175,7 +214,7 @@ func decodeValueChange[T any](data []byte) (field.Change, error) {
 func checkValues[T any](cs []field.Change) (later, earlier int, err error) {
 	// Equality is transitive, so comparing with the first is enough.
 	for i, c := range cs[1:] {
-		if !equal(c.(*valueChange[T]).value, cs[0].(*valueChange[T]).value) {
+		if !equalAt(&c.(*valueChange[T]).value, &cs[0].(*valueChange[T]).value) {
 			return i + 1, 0, errSet
 		}
 	}
@@ -269,8 +308,8 @@ func operations(data []byte, names ...string) (map[string]json.RawMessage, bool)
 // few nanoseconds: do it once a call, not once an item.
 func cloner[T any]() func(T) T {
 	type clonable interface{ Clone() T }
-	var zero T
-	if any(zero) == nil { // an interface type
+	switch kind := reflect.TypeFor[T]().Kind(); {
+	case kind == reflect.Interface:
 		if !reflect.TypeFor[T]().Implements(reflect.TypeFor[clonable]()) {
 			return nil
 		}
@@ -280,17 +319,18 @@ func cloner[T any]() func(T) T {
 			}
 			return v
 		}
-	}
-	if _, ok := any(zero).(clonable); ok {
-		nilable := reflect.TypeFor[T]().Kind() == reflect.Pointer
+	case kind == reflect.Pointer:
+		if _, ok := any(*new(T)).(clonable); !ok {
+			return nil
+		}
 		return func(v T) T {
-			if nilable && any(v) == any(zero) {
+			if any(v) == any(*new(T)) {
 				return v // a nil pointer has nothing to clone
 			}
 			return any(v).(clonable).Clone()
 		}
 	}
-	if _, ok := any((*T)(nil)).(clonable); ok {
+	if _, ok := any((*T)(nil)).(clonable); ok { // it has the methods of T, too
 		return func(v T) T { return any(&v).(clonable).Clone() }
 	}
 	if reflect.TypeFor[T]().Kind() == reflect.Slice {
@@ -300,6 +340,9 @@ func cloner[T any]() func(T) T {
 }
 
 func cloned[T any](v T) T {
+	if _, ok := any((*T)(nil)).(interface{ Clone() T }); !ok && reflect.TypeFor[T]().Kind() == reflect.Slice {
+		return clip(v) // without a function that would be made for it
+	}
 	if clone := cloner[T](); clone != nil {
 		return clone(v)
 	}
@@ -308,30 +351,87 @@ func cloned[T any](v T) T {
 
 // equal compares deeply, floats by their bits and times by instant and offset.
 func equal[T any](a, b T) bool {
-	switch a := any(&a).(type) {
-	case *string:
-		return *a == *any(&b).(*string)
-	case *int:
-		return *a == *any(&b).(*int)
-	case *bool:
-		return *a == *any(&b).(*bool)
-	case *struct{}:
-		return true
-	case *float64:
-		return math.Float64bits(*a) == math.Float64bits(*any(&b).(*float64))
-	case *time.Time:
-		return equalTime(*a, *any(&b).(*time.Time))
+	if same, known := equalSimple(&a, &b); known {
+		return same
 	}
+	x, y := a, b // which escape, where a and b don't
+	return equalDeeply(&x, &y)
+}
+
+// equalAt is equal for values that need not be copied.
+func equalAt[T any](a, b *T) bool {
+	if same, known := equalSimple(a, b); known {
+		return same
+	}
+	return equalDeeply(a, b)
+}
+
+// equalSimple is equal for the types that are most common.
+func equalSimple[T any](a, b *T) (same, known bool) {
+	switch a := any(a).(type) {
+	case *string:
+		return *a == *any(b).(*string), true
+	case *int:
+		return *a == *any(b).(*int), true
+	case *bool:
+		return *a == *any(b).(*bool), true
+	case *struct{}:
+		return true, true
+	case *float64:
+		return math.Float64bits(*a) == math.Float64bits(*any(b).(*float64)), true
+	case *time.Time:
+		return equalTime(*a, *any(b).(*time.Time)), true
+	}
+	return false, false
+}
+
+func equalDeeply[T any](a, b *T) bool {
 	if !reflect.DeepEqual(a, b) {
 		return false
 	}
 	// DeepEqual takes 0 and -0 for equal. Their JSON differs.
-	if !holdsFloats(reflect.TypeFor[T]()) {
+	if !holdsZero(reflect.ValueOf(a).Elem(), 0) {
 		return true
 	}
 	ja, erra := json.Marshal(a)
 	jb, errb := json.Marshal(b)
 	return erra != nil || errb != nil || bytes.Equal(ja, jb)
+}
+
+// holdsZero reports whether a float in v is 0, or v is so deep that it may be endless.
+func holdsZero(v reflect.Value, depth int) bool {
+	if depth > 100 {
+		return true
+	}
+	if !v.IsValid() || !holdsFloats(v.Type()) {
+		return false
+	}
+	switch depth++; v.Kind() {
+	case reflect.Float32, reflect.Float64:
+		return v.Float() == 0
+	case reflect.Interface, reflect.Pointer:
+		return holdsZero(v.Elem(), depth)
+	case reflect.Array, reflect.Slice:
+		for i := range v.Len() {
+			if holdsZero(v.Index(i), depth) {
+				return true
+			}
+		}
+	case reflect.Map:
+		keys := holdsFloats(v.Type().Key())
+		for it := v.MapRange(); it.Next(); {
+			if keys && holdsZero(it.Key(), depth) || holdsZero(it.Value(), depth) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if holdsZero(v.Field(i), depth) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // scalar reports whether values of a type are numbers, strings or booleans.
@@ -370,7 +470,7 @@ func equalSlices[T any](a, b []T) bool {
 		return false
 	}
 	for i := range a {
-		if !equal(a[i], b[i]) {
+		if !equalAt(&a[i], &b[i]) {
 			return false
 		}
 	}

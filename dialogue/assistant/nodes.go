@@ -135,10 +135,11 @@ func (a *Assistant) decide(ctx context.Context, s *State) error {
 	if turn.Read {
 		d.ConversationState = dialogue.ConversationState(cmp.Or(turn.Before, string(dialogue.Idle)))
 	}
-	d, effects, err := dialogue.Advance(a.config.Program, d, in.input())
-	if err == nil && turn.Read { // the message is given once more with what understanding found in it
-		d, effects, err = dialogue.Advance(a.config.Program, d, dialogue.Understood{Commands: turn.Commands, Time: turn.Called})
+	given := in.input()
+	if turn.Read {
+		given = dialogue.Understood{Message: in.Message, Commands: turn.Commands, Time: turn.Called}
 	}
+	d, effects, err := dialogue.Advance(a.config.Program, d, given)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package assistant
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -100,16 +99,21 @@ func (s *State) whole(messages int) dialogue.State {
 	if d.Metadata.CompletedFlows == nil {
 		d.Metadata.CompletedFlows = []dialogue.FlowContext{}
 	}
-	d.Messages = make([]dialogue.Entry, 0, messages+2)
-	for m := range s.Messages.Backward() {
-		if len(d.Messages) == messages {
+	d.Messages = append(entries(&s.Messages, messages), s.Turn.Get().Messages...)
+	return d
+}
+
+// entries returns the last messages, with room for two more.
+func entries(h *chat.History, n int) []dialogue.Entry {
+	list := make([]dialogue.Entry, 0, min(n, h.Len())+2)
+	for m := range h.Backward() {
+		if len(list) == n {
 			break
 		}
-		d.Messages = append(d.Messages, entryOf(m))
+		list = append(list, entryOf(m))
 	}
-	slices.Reverse(d.Messages)
-	d.Messages = append(d.Messages, s.Turn.Get().Messages...)
-	return d
+	slices.Reverse(list)
+	return list
 }
 
 // dialogue is Dialogue with what the next input depends on: nothing of what was traced in
@@ -151,8 +155,8 @@ func (s *State) set(d dialogue.State, keep program.Settings) {
 	})
 
 	turn := s.Turn.Get()
-	turn.Messages = slices.DeleteFunc(slices.Clone(d.Messages), func(e dialogue.Entry) bool { return e.Turn <= listed })
-	turn.Trace = slices.DeleteFunc(slices.Clone(d.Trace), func(e dialogue.TraceEvent) bool { return e.Turn <= listed })
+	turn.Messages = from(d.Messages, func(e dialogue.Entry) bool { return e.Turn > listed })
+	turn.Trace = from(d.Trace, func(e dialogue.TraceEvent) bool { return e.Turn > listed })
 	if d.Waiting() {
 		for i, e := range turn.Messages {
 			s.Messages.Add(messageOf(e, i, s.messageID()))
@@ -184,10 +188,22 @@ func (s *State) set(d dialogue.State, keep program.Settings) {
 	s.Machine.Set(x.Machine)
 }
 
+// from returns what begins with the first item that will do.
+func from[T any](list []T, will func(T) bool) []T {
+	if i := slices.IndexFunc(list, will); i >= 0 {
+		return slices.Clip(list[i:])
+	}
+	return nil
+}
+
 // cut shortens a list to the last n, once it is twice as long: so it costs little.
 func cut[T any](l *graph.List[T], n int) {
-	if l.Len() > 2*n {
-		l.Overwrite(last(l.Slice(), n)...)
+	if all := l.Len(); all > 2*n {
+		rest := make([]T, 0, n)
+		for i := all - n; i < all; i++ {
+			rest = append(rest, l.At(i))
+		}
+		l.Overwrite(rest...)
 	}
 }
 
@@ -217,7 +233,7 @@ func messageOf(e dialogue.Entry, i int, id string) chat.Message {
 		m.Name = operator
 	}
 	if m.ID == "" {
-		m.ID = fmt.Sprintf("turn-%d-%d", e.Turn, i)
+		m.ID = "turn-" + strconv.Itoa(e.Turn) + "-" + strconv.Itoa(i)
 	}
 	m.Metadata = map[string]string{turnKey: strconv.Itoa(e.Turn)}
 	return m

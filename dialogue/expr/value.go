@@ -310,6 +310,9 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	case Number:
 		return json.Marshal(v.number)
 	case Text:
+		if !strings.ContainsFunc(v.text, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
+			return []byte(`"` + v.text + `"`), nil
+		}
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)

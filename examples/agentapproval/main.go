@@ -12,6 +12,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -73,7 +74,7 @@ func main() {
 	snap, err := t.Invoke(ctx, t.Input(agent.Ask[agent.State]("Remove all backups.")))
 	for err == nil && len(snap.Interrupts) > 0 {
 		var question agent.ApprovalRequest
-		if err := snap.Interrupts[0].Decode(&question); err != nil {
+		if err := json.Unmarshal(snap.Interrupts[0].Raw, &question); err != nil {
 			log.Fatal(err)
 		}
 		var answer agent.ApprovalAnswer // one decision for each call

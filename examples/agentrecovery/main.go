@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -98,7 +99,7 @@ func main() {
 	}
 	for _, question := range snap.Interrupts {
 		var asked agent.ApprovalRequest
-		if err := question.Decode(&asked); err != nil {
+		if err := json.Unmarshal(question.Raw, &asked); err != nil {
 			log.Fatal(err)
 		}
 		fmt.Printf("waiting for an answer: %s %s?\n", asked.Actions[0].Name, asked.Actions[0].Args)

@@ -172,13 +172,11 @@ func (r *Routing) isAlong() bool {
 
 // Unanswered returns the questions that wait for an answer.
 func (t *Task) Unanswered() []checkpoint.Question {
-	var open []checkpoint.Question
-	for _, q := range t.Questions {
-		if !q.Answered {
-			open = append(open, q)
-		}
+	answered := func(q checkpoint.Question) bool { return q.Answered }
+	if !slices.ContainsFunc(t.Questions, answered) {
+		return slices.Clip(t.Questions)
 	}
-	return open
+	return slices.DeleteFunc(slices.Clone(t.Questions), answered)
 }
 
 // asks reports whether a question waits for an answer.
@@ -363,7 +361,7 @@ func (l *Left) Seen(m *Machine) (v State, err error) {
 		}
 		return v, err
 	}
-	v = m.cfg.Values.Ahead(m.base)
+	v = m.cfg.Values.Fork(m.cfg.Values.Ahead(m.base))
 	err = l.recorded(m, func(_ string, _ int, changes Changes) error {
 		v, _, err = m.cfg.Values.Fold(v, []Changes{changes}, Given)
 		return err
@@ -534,16 +532,29 @@ func (m *Machine) written() (tasks []int, cs []Changes) {
 }
 
 // Merged returns a copy of the state with what tasks of the open superstep have
-// written so far. What can't be merged is left out. An edit is made on it.
+// written so far. What can't be merged is left out.
 func (m *Machine) Merged() State {
+	v, _ := m.merge()
+	if v == m.base {
+		v = m.cfg.Values.Fork(v)
+	}
+	return v
+}
+
+// Shown is Merged to be read only, until the machine is given something: an edit is made
+// on it.
+func (m *Machine) Shown() State {
 	v, _ := m.merge()
 	return v
 }
 
-// merge is Merged; late are the tasks whose changes can't be merged, and why.
+// merge is Shown; late are the tasks whose changes can't be merged, and why.
 func (m *Machine) merge() (v State, late map[int]error) {
 	v = m.cfg.Values.Ahead(m.base)
 	tasks, cs := m.written()
+	if len(tasks) > 0 {
+		v = m.cfg.Values.Fork(v)
+	}
 	for len(tasks) > 0 {
 		next, _, err := m.cfg.Values.Fold(v, cs, Given)
 		if err == nil {
@@ -558,7 +569,7 @@ func (m *Machine) merge() (v State, late map[int]error) {
 		}
 		late[tasks[k]] = m.conflict(err, tasks)
 		tasks, cs = slices.Delete(tasks, k, k+1), slices.Delete(cs, k, k+1)
-		v = m.cfg.Values.Ahead(m.base) // a failed reducer may have spoiled it
+		v = m.cfg.Values.Fork(m.cfg.Values.Ahead(m.base)) // a failed reducer may have spoiled it
 	}
 	return v, late
 }

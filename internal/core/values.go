@@ -26,8 +26,9 @@ type Values interface {
 	// Forks returns what makes forks for one goroutine.
 	Forks() Forks
 
-	// Ahead is Fork for those who look at the state from outside: what is set for
-	// the superstep to come stands in the copy for what it will replace.
+	// Ahead returns the state for those who look at it from outside: what is set for
+	// the superstep to come stands for what it will replace. It is base itself where
+	// nothing is, else a copy.
 	Ahead(base State) State
 
 	// Changes returns what was written to fork since Fork(base) returned it,

@@ -290,7 +290,7 @@ func (t *Task) namespace(call *Call, node string) string {
 
 // taskID names the task among those that run graphs: when what it had come to was given up,
 // it runs others.
-func (t *Task) taskID() string { return CallerID(t.at.epoch, t.at.step, t.index, int(t.gen)) }
+func (t *Task) taskID() string { return CallerID(t.at.epoch, t.at.step(), t.index, int(t.gen)) }
 
 // CallerID is [TaskID] for the graphs that a task runs; gen says how often what it had come
 // to was given up.

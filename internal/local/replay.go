@@ -445,7 +445,7 @@ func (r *replay) asking(ctx context.Context, before, next *checkpoint.Record) ([
 		t := m.Task(i)
 		want, got := asked[i], []checkpoint.Question(nil)
 		if t.Status == core.Interrupted {
-			got = slices.DeleteFunc(t.Unanswered(), func(q checkpoint.Question) bool { return q.When != "inside" })
+			got = slices.DeleteFunc(slices.Clone(t.Unanswered()), func(q checkpoint.Question) bool { return q.When != "inside" })
 		}
 		if len(want) == 0 && len(got) == 0 {
 			continue

@@ -212,7 +212,7 @@ func (s *Session) first(node int, state core.State) (q *checkpoint.Question) {
 			q = nil
 		}
 	}()
-	a := n.First(s.prog.Values.Fork(state))
+	a := n.First(s.flight.forks.Look(state))
 	if a == nil || a.Key == "" || !utf8.ValidString(a.Key) {
 		return nil
 	}
@@ -327,7 +327,7 @@ func safely(fn func() error) (err error) {
 // Edit calls a function on a copy of the state, with what finished tasks of the open
 // superstep wrote, and returns what it wrote.
 func (s *Session) Edit(fn func(state any) error) (changes any, err error) {
-	return s.prog.edit(s.m.Merged(), fn)
+	return s.prog.edit(s.m.Shown(), fn)
 }
 
 // Apply folds an input into a pending thread without starting a turn.
@@ -343,7 +343,7 @@ func (s *Session) Apply(changes any) error {
 // is negative, of the first that is not done, and routes from it. An empty node folds
 // it as an edit of nobody.
 func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, node string, task int, command Command) error {
-	base := s.m.Merged()
+	base := s.m.Shown()
 	changes, err := s.prog.edit(base, input)
 	if err != nil {
 		return err
@@ -364,7 +364,7 @@ func (s *Session) UpdateAs(ctx context.Context, input func(state any) error, nod
 
 // Answer gives answers by question ID, with an edit of the state.
 func (s *Session) Answer(answers map[string]json.RawMessage, input func(state any) error) error {
-	changes, err := s.prog.edit(s.m.Merged(), input)
+	changes, err := s.prog.edit(s.m.Shown(), input)
 	if err != nil {
 		return err
 	}

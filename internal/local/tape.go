@@ -203,9 +203,9 @@ func (tp *Tape) index() {
 
 // once is Task.recorded in a replay: it calls nothing.
 func (tp *Tape) once(t *Task, c call, name string) (json.RawMessage, error) {
-	o, ok := tp.results[stepTaskName{t.at.step, t.index, name}]
+	o, ok := tp.results[stepTaskName{t.at.step(), t.index, name}]
 	if top := t.top(); !ok { // while its superstep is open it stands beside the log of the run's root
-		o, ok = top.s.o.Tape.results[stepTaskName{top.at.step, top.index, t.onceName(name)}]
+		o, ok = top.s.o.Tape.results[stepTaskName{top.at.step(), top.index, t.onceName(name)}]
 	}
 	switch {
 	case !ok:
@@ -234,7 +234,7 @@ func (tp *Tape) asked(t *Task, name string) error {
 		return nil
 	}
 	last, scope := tp.cut[len(tp.cut)-1], name+"/"
-	if last.Epoch != tp.epochs[t.at.step] {
+	if last.Epoch != tp.epochs[t.at.step()] {
 		return nil
 	}
 	var open []checkpoint.Question
@@ -334,14 +334,14 @@ func (tp *Tape) command(g *plan.Graph, task *core.Task, rec *checkpoint.Record) 
 func (tp *Tape) child(t *Task, call *Call, here string) *Tape {
 	epoch, branch := t.at.epoch, t.at.branch
 	if tp.root >= 0 { // this log is replayed from its beginning, under other IDs
-		epoch, branch = tp.epochs[t.at.step], ""
+		epoch, branch = tp.epochs[t.at.step()], ""
 		for _, r := range tp.cut {
 			if r.Epoch == epoch {
 				branch = r.Branch
 			}
 		}
 	}
-	c := &Tape{p: tp.p, parent: tp, step: t.at.step, root: tp.root, path: t.s.o.childPath(t.node), prog: call.Program, here: here}
+	c := &Tape{p: tp.p, parent: tp, step: t.at.step(), root: tp.root, path: t.s.o.childPath(t.node), prog: call.Program, here: here}
 	if c.root < 0 {
 		c.root = t.index
 	}
@@ -383,7 +383,7 @@ func (tp *Tape) find(parent *Tape, t *Task, id, suffix string) {
 	}
 	slices.Reverse(tp.full)
 	tp.cut = tp.full
-	if at := parent.pointer(t.at.step, t.index, tp.ns); at != "" {
+	if at := parent.pointer(t.at.step(), t.index, tp.ns); at != "" {
 		if i := slices.IndexFunc(tp.full, func(r *checkpoint.Record) bool { return r.ID == at }); i >= 0 {
 			tp.cut = tp.full[:i+1]
 		}

@@ -155,12 +155,14 @@ type Info struct {
 // place is what the tasks of a superstep know of the machine: copied before they
 // start, since the machine goes on when an attempt was left behind.
 type place struct {
-	epoch     checkpoint.ID
-	branch    checkpoint.Branch
-	step, ran int // ran: supersteps since the last input
-	recent    []string
-	children  map[string]checkpoint.ID
+	epoch    checkpoint.ID
+	branch   checkpoint.Branch
+	nth, ran int32 // of the superstep; ran: supersteps since the last input
+	recent   []string
+	children map[string]checkpoint.ID
 }
+
+func (p *place) step() int { return int(p.nth) }
 
 // place returns the place of the open superstep's tasks.
 func (s *Session) place() *place {
@@ -171,7 +173,7 @@ func (s *Session) place() *place {
 
 func (s *Session) setPlace(p *place) {
 	ran, _ := s.m.Ran()
-	p.epoch, p.branch, p.step, p.ran = s.m.Epoch(), s.m.Branch(), s.m.Step()+1, ran
+	p.epoch, p.branch, p.nth, p.ran = s.m.Epoch(), s.m.Branch(), int32(s.m.Step()+1), int32(ran)
 	p.recent, p.children = s.m.Recent(), s.m.Children()
 }
 
@@ -180,14 +182,14 @@ func (t *Task) Info() Info {
 	s := t.s
 	in := Info{
 		Graph: s.prog.Plan.Name, Node: t.node.Name, Path: s.o.path, Thread: s.o.Log.Thread, Namespace: s.o.Log.Namespace,
-		Run: s.id.get(), Epoch: t.at.epoch, Task: t.index, Step: t.at.step, Attempt: int(t.attempt), RemainingSteps: -1,
+		Run: s.id.get(), Epoch: t.at.epoch, Task: t.index, Step: t.at.step(), Attempt: int(t.attempt), RemainingSteps: -1,
 		Recent: slices.Clone(t.at.recent[max(0, len(t.at.recent)-core.RecentNodes):]),
 	}
 	if t.from >= 0 {
 		in.From = s.prog.Plan.Nodes[t.from].Name
 	}
 	if s.o.MaxSteps > 0 {
-		in.RemainingSteps = s.o.MaxSteps - t.at.ran - 1
+		in.RemainingSteps = s.o.MaxSteps - int(t.at.ran) - 1
 	}
 	return in
 }
@@ -241,7 +243,7 @@ func (t *Task) Emit(ctx context.Context, kind Kind, value any) error {
 		s := t.s
 		s.o.Bus.Send(&Event{
 			Kind: kind, Path: s.o.path, Within: s.o.within, Graph: s.prog.Plan.Name, Thread: s.o.Log.Thread, Node: t.node.Name,
-			Step: t.at.step, Task: t.index, Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
+			Step: t.at.step(), Task: t.index, Epoch: t.at.epoch, Time: time.Now(), Value: value, Attempt: int(t.attempt), Tags: t.Tags(ctx),
 		})
 	}
 	return t.Context.Err()

@@ -119,7 +119,7 @@ func (e *execution) enterAttempt(kind PartKind, attempt int) (context.Context, f
 	p := s.part(kind)
 	p.Node, p.Task, p.Attempt, p.Tags = e.node.Name, task.Index, attempt, tagsOf(s.o.tags, e.node)
 	if e.at != nil { // the machine may have gone on
-		p.Step, p.Epoch = e.at.step, e.at.epoch
+		p.Step, p.Epoch = e.at.step(), e.at.epoch
 	} else {
 		p.Step, p.Epoch = s.m.Step()+1, s.m.Epoch()
 	}

@@ -2,6 +2,7 @@ package agents_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -106,7 +107,7 @@ func Example_approval() {
 		panic(err)
 	}
 	var asked agent.ApprovalRequest
-	if err := snap.Interrupts[0].Decode(&asked); err != nil {
+	if err := json.Unmarshal(snap.Interrupts[0].Raw, &asked); err != nil {
 		panic(err)
 	}
 	fmt.Println(asked.Actions[0].Name, string(asked.Actions[0].Args))

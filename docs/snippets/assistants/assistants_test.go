@@ -3,6 +3,7 @@ package assistants_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"testing/fstest"
@@ -99,7 +100,7 @@ func Example_threads() {
 		return s.Begin(assistant.Input{UserMessage: "A table, please"})
 	}))
 	var q assistant.Question
-	fmt.Println(snap.Next, snap.Interrupts[0].Decode(&q), q.Type, q.Slot, q.Prompt, err)
+	fmt.Println(snap.Next, json.Unmarshal(snap.Interrupts[0].Raw, &q), q.Type, q.Slot, q.Prompt, err)
 
 	snap, err = t.Invoke(ctx, t.Answer("4"))
 	d := snap.State.Dialogue()

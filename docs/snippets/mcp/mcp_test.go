@@ -69,7 +69,7 @@ func Example_elicitation() {
 		panic(err)
 	}
 	var q mcp.Elicitation
-	if err := snap.Interrupts[0].Decode(&q); err != nil {
+	if err := json.Unmarshal(snap.Interrupts[0].Raw, &q); err != nil {
 		panic(err)
 	}
 	fmt.Println(q.Server, "-", q.Message)

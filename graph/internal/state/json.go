@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -39,7 +40,13 @@ func (t *Type) Encode(written any) (json.RawMessage, error) {
 		return nil, nil
 	}
 	c := written.(*changes)
-	b := make([]byte, 0, 64)
+	room := buffers.Get().(*[]byte)
+	b := (*room)[:0]
+	defer func() {
+		if *room = b; cap(b) <= mostRoom {
+			buffers.Put(room)
+		}
+	}()
 	plain, mergeds := c.plain, c.merged
 	for len(plain)+len(mergeds) > 0 {
 		if len(mergeds) == 0 || len(plain) > 0 && plain[0] < mergeds[0].field {
@@ -65,8 +72,15 @@ func (t *Type) Encode(written any) (json.RawMessage, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	return append(b, '}'), nil
+	b = append(b, '}')
+	return bytes.Clone(b), nil
 }
+
+// buffers are where changes are encoded before their length is known.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// mostRoom is the capacity up to which a buffer is used again.
+const mostRoom = 64 << 10
 
 // Growth implements [core.Values].
 func (t *Type) Growth(written any) (growth []core.Growth) {

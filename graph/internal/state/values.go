@@ -88,7 +88,7 @@ func (f *forks[S]) Look(base any) any {
 // Ahead implements [core.Values].
 func (t *Type) Ahead(base any) any {
 	if len(t.stepped) == 0 {
-		return t.Fork(base)
+		return base
 	}
 	s := t.copy(t.at(base))
 	for _, i := range t.stepped {

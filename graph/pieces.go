@@ -90,7 +90,9 @@ func (e *TaskError) Unwrap() error { return e.Err }
 //
 // A task runs as in any other run, with its timeouts, retries, caches and [Once]; the
 // concurrency and the timeout of a superstep are those of the range. Options are those of
-// the runner; dependencies are made for each call.
+// the runner; dependencies are made for each call, and an [Untracked] field begins at zero.
+// The guard against cycles (see [CycleGuard]) does not watch such runs: [MaxSteps] bounds
+// them.
 func RunTasks(ctx context.Context, g Runnable, store checkpoint.Store, ref Ref, from, to int, opts ...RunOption) error {
 	return piece(ctx, g, store, ref, opts, func(ctx context.Context, prog *local.Program, lo *local.Options) error {
 		if ref.Superstep == "" {
@@ -193,8 +195,8 @@ func piece(ctx context.Context, g Runnable, store checkpoint.Store, ref Ref, opt
 	if err != nil {
 		return err
 	}
-	if set.CycleWindow > 0 {
-		return fmt.Errorf("%w: graph %q has a CycleGuard, which one process keeps: bound its runs by MaxSteps", errors.ErrUnsupported, g.Name())
+	if set.CycleStrict || set.CycleWindow > 0 && set.CycleWindow != defaultCycleWindow {
+		return fmt.Errorf("%w: graph %q asks for a CycleGuard, and what it has seen is not known between two pieces of a run: bound runs by MaxSteps", errors.ErrUnsupported, g.Name())
 	}
 	set.store, set.thread, set.busy = store, checkpoint.ThreadID(ref.Thread), BusyReject
 	if set.tracer != nil {
@@ -248,26 +250,18 @@ func (h *handle) submit(ctx context.Context, req request, opts []RunOption) (non
 		return none, err
 	}
 	lo.Lease, lo.Wake = cmp.Or(set.lease, local.DefaultLease), true
-	pending := false
 	s, err := local.Run(ctx, e.program(set, nil), &lo, set.from, func(s *local.Session) error {
 		run, err := e.prepare(ctx, s, set, req)
 		if err != nil || !run {
 			return err
 		}
-		err = flush(ctx, s)
-		pending = err == nil && s.Machine().Pending()
-		return err
+		return s.Submit(ctx)
 	})
 	if s != nil {
 		defer s.Close()
 	}
 	if err != nil {
 		return none, err
-	}
-	if pending && (s.Tip() != nil && s.Record().ID == s.Tip().Record.ID) { // nothing was written that made it due
-		if err := local.MakeDue(ctx, set.store, set.thread); err != nil {
-			return none, &CheckpointError{Thread: set.thread, Op: "save", Err: err}
-		}
 	}
 	return e.snapshot(s, set), nil
 }

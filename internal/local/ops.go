@@ -282,6 +282,19 @@ func (s *Session) passed(ctx context.Context, epoch checkpoint.ID) error {
 	return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: fmt.Errorf("%w: no superstep %s on the thread's line", checkpoint.ErrNotFound, epoch)}
 }
 
+// Submit stores what the machine has to say without starting a task, and makes the thread
+// due; see Options.Wake.
+func (s *Session) Submit(ctx context.Context) error {
+	err := s.Flush(ctx)
+	if errors.Is(err, ErrDrained) {
+		err = nil
+	}
+	if err == nil && s.last == nil && s.m.Pending() {
+		err = s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log, Wake: true})
+	}
+	return err
+}
+
 // GiveUp ends a run that is made of several sessions where it stands.
 func GiveUp(ctx context.Context, prog *Program, o *Options) error {
 	s, err := openOp(ctx, prog, o)

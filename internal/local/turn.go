@@ -144,7 +144,7 @@ func (a *awaited) tell(ctx context.Context, s *Session) error {
 		}
 	}
 	for _, id := range callers {
-		if err := MakeDue(ctx, s.o.Store, id); err != nil {
+		if err := makeDue(ctx, s.o.Store, id); err != nil {
 			return err
 		}
 	}
@@ -171,8 +171,8 @@ func (s *Session) letGo(ctx context.Context) error {
 	return s.saver.release(ctx, s.wakes)
 }
 
-// MakeDue makes a thread due, if there is one.
-func MakeDue(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) error {
+// makeDue makes a thread due, if there is one.
+func makeDue(ctx context.Context, store checkpoint.Store, thread checkpoint.ThreadID) error {
 	log := checkpoint.Log{Thread: thread}
 	_, _, err := store.Head(ctx, log)
 	if err == nil {
@@ -204,7 +204,7 @@ func forsake(ctx context.Context, store checkpoint.Store, thread checkpoint.Thre
 	}
 	_, err = store.Write(ctx, &checkpoint.Write{Log: log, Results: failedResult(head.Branch, head.Epoch, fmt.Errorf("%w: the thread was deleted", checkpoint.ErrNotFound))})
 	if err == nil {
-		_ = MakeDue(ctx, store, head.Caller)
+		_ = makeDue(ctx, store, head.Caller)
 	}
 }
 

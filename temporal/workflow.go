@@ -1,0 +1,150 @@
+package temporal
+
+import (
+	"time"
+
+	sdk "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/superstep-dev/superstep/fleet"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// plan is what a workflow begins with.
+type plan struct {
+	Batch     int           `json:"batch"`
+	Fuse      time.Duration `json:"fuse"`
+	Heartbeat time.Duration `json:"heartbeat"`
+	Limit     time.Duration `json:"limit"`
+
+	Progress *fleet.Progress `json:"progress,omitempty"` // where the workflow before it stood
+}
+
+func (o *Options) plan() plan {
+	p := plan{Batch: o.Batch, Fuse: o.Fuse, Heartbeat: o.Heartbeat, Limit: o.Limit}
+	if p.Batch == 0 {
+		p.Batch = 100
+	}
+	if p.Fuse == 0 {
+		p.Fuse = 5 * time.Second
+	}
+	if p.Heartbeat == 0 {
+		p.Heartbeat = 10 * time.Second
+	}
+	if p.Limit == 0 {
+		p.Limit = 24 * time.Hour
+	}
+	return p
+}
+
+// run is the workflow: it calls activities by what they say, and knows nothing else. What
+// it does is replayed from histories of earlier versions, see workflow.GetVersion, for which
+// histories are kept in testdata.
+func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: pl.Limit,
+		HeartbeatTimeout:    pl.Heartbeat,
+		WaitForCancellation: true,
+		RetryPolicy:         &sdk.RetryPolicy{InitialInterval: 50 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	})
+	calls := workflow.GetSignalChannel(ctx, dispatched)
+	if pl.Progress == nil {
+		var ref fleet.Ref
+		calls.Receive(ctx, &ref)
+		if p, err = advance(ctx, ref); err != nil {
+			return p, err
+		}
+	} else {
+		p = *pl.Progress
+	}
+	early := false // it was woken before its time, by the store's clock
+	for {
+		for !p.Status.Over() {
+			if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+				pl.Progress = &p
+				return p, workflow.NewContinueAsNewError(ctx, workflowName, pl)
+			}
+			at := p.Ref
+			if p, err = superstep(ctx, pl, p); err != nil {
+				giveUp(ctx, at)
+				return p, err
+			}
+		}
+		ref := p.Ref
+		switch called := calls.ReceiveAsync(&ref); {
+		case called:
+			early = false
+		case p.Status != graph.RunSleeps:
+			return p, nil
+		default:
+			d := p.Wake.Sub(workflow.Now(ctx))
+			if early {
+				d = max(d, time.Second)
+			}
+			if called, err = rest(ctx, d, calls, &ref); err != nil {
+				return p, err
+			}
+			early = !called
+		}
+		if p, err = advance(ctx, ref); err != nil {
+			return p, err
+		}
+	}
+}
+
+// rest waits until a time has gone by or the thread is called for.
+func rest(ctx workflow.Context, d time.Duration, calls workflow.ReceiveChannel, ref *fleet.Ref) (called bool, err error) {
+	ctx, stop := workflow.WithCancel(ctx)
+	defer stop()
+	workflow.NewSelector(ctx).AddFuture(workflow.NewTimer(ctx, max(d, 0)), func(f workflow.Future) {
+		err = f.Get(ctx, nil)
+	}).AddReceive(calls, func(c workflow.ReceiveChannel, _ bool) {
+		c.Receive(ctx, ref)
+		called = true
+	}).Select(ctx)
+	return called, err
+}
+
+func advance(ctx workflow.Context, ref fleet.Ref) (p fleet.Progress, err error) {
+	err = workflow.ExecuteActivity(ctx, advanceName, ref).Get(ctx, &p)
+	return p, err
+}
+
+// superstep runs the tasks of one and advances. When some fail the others are cancelled.
+func superstep(ctx workflow.Context, pl plan, p fleet.Progress) (next fleet.Progress, err error) {
+	if p.To-p.From == 1 {
+		err = workflow.ExecuteActivity(ctx, fusedName, p, pl.Fuse).Get(ctx, &next)
+		return next, err
+	}
+	all, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	failed, left := false, 0
+	tasks := workflow.NewSelector(ctx)
+	for from := p.From; from < p.To; from += pl.Batch {
+		left++
+		tasks.AddFuture(workflow.ExecuteActivity(all, runTasksName, p.Ref, from, min(from+pl.Batch, p.To)), func(f workflow.Future) {
+			var done tasksDone
+			if ferr := f.Get(ctx, &done); ferr != nil && !failed && err == nil {
+				err = ferr
+			}
+			if failed = failed || done.Failed; failed || err != nil {
+				cancel()
+			}
+		})
+	}
+	for ; left > 0; left-- {
+		tasks.Select(ctx)
+	}
+	if err != nil {
+		return p, err
+	}
+	return advance(ctx, p.Ref)
+}
+
+// giveUp lets others have the thread of a run that can't go on, be it cancelled.
+func giveUp(ctx workflow.Context, ref fleet.Ref) {
+	ctx, stop := workflow.NewDisconnectedContext(ctx)
+	defer stop()
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, RetryPolicy: &sdk.RetryPolicy{MaximumAttempts: 5}})
+	_ = workflow.ExecuteActivity(ctx, giveUpName, ref).Get(ctx, nil) // else the lease runs out
+}

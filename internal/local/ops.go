@@ -202,9 +202,9 @@ type Stand struct {
 
 // AdvanceThread closes the superstep that epoch planned, whose tasks have been run, and
 // plans the next: it folds what is recorded, and what the clock and events answer. Tasks
-// that have failed end the run. If the superstep is closed already nothing is done but
-// what closing it would have been followed by. An empty epoch is for the first call: it
-// says where the thread stands, and tasks that failed are to be run again.
+// that have failed end the run. If the superstep is closed already, it says where the run
+// stands by now. An empty epoch is for the first call: it says where the thread stands, and
+// tasks that failed are to be run again.
 func AdvanceThread(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID) (Stand, error) {
 	for {
 		st, err := advance(ctx, prog, o, epoch)
@@ -221,7 +221,6 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 	}
 	defer s.Close()
 	s.KeepMetadata()
-	drive := true
 	switch {
 	case epoch == "":
 	case s.m.Epoch() == epoch:
@@ -238,13 +237,10 @@ func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID
 		if err := s.passed(ctx, epoch); err != nil {
 			return Stand{}, err
 		}
-		drive = len(s.tip.Results) == 0 && s.tip.Record.ID == s.m.Epoch() // else it is another call's
+		s.m.CountTasks() // whoever has run them may have died before this
 	}
-	if drive {
-		err = s.Drive(ctx)
-		if err != nil && (ctx.Err() != nil || cutShort(err)) {
-			return Stand{}, err
-		}
+	if err = s.Drive(ctx); err != nil && (ctx.Err() != nil || cutShort(err)) {
+		return Stand{}, err
 	}
 	st := Stand{Fence: s.o.Hold.Fence, Epoch: s.m.Epoch(), At: s.m.Head(), Ended: !s.m.Pending(), Err: err}
 	if s.handsOn() {

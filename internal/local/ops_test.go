@@ -264,9 +264,27 @@ func TestAFencedOperationWritesNothing(t *testing.T) {
 	if recorded, err := local.RunTasks(ctx, prog, &o, epoch, 0, 1); recorded || !errors.Is(err, local.ErrThreadBusy) {
 		t.Fatal(recorded, err)
 	}
+	if _, err := local.AdvanceThread(ctx, prog, &o, epoch); !errors.Is(err, local.ErrThreadBusy) {
+		t.Fatal(err)
+	}
 	results, err := store.Results(ctx, o.Log, "", epoch)
-	if err != nil || len(results) != 0 {
-		t.Errorf("%v, %v", results, err)
+	if err != nil || len(results) != 0 || runs.Load() != 0 {
+		t.Errorf("%v, %v; %d tasks ran", results, err, runs.Load())
+	}
+}
+
+// Who advances a superstep again, and died before that, goes on with what others, or it
+// itself, have done since.
+func TestAnOldSuperstepIsAdvancedToWhereTheRunStands(t *testing.T) {
+	var runs atomic.Int32
+	prog := program(t, &runs)
+	o := local.Options{Store: checkpoint.NewMemory(), Log: checkpoint.Log{Thread: "t"}}
+	epoch := begin(t, prog, o)
+	runTasks(t, prog, o, epoch, 0, 4)
+	second := advance(t, prog, o, epoch)
+	runTasks(t, prog, o, second.Epoch, 0, 1)
+	if st := advance(t, prog, o, epoch); !st.Ended || st.At == second.At {
+		t.Errorf("%+v: the second superstep was not closed", st)
 	}
 }
 

@@ -256,6 +256,9 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	if s.o.parent == nil {
 		s.saver.seen(fence)
 	}
+	if s.shared() && s.o.Hold.Fence != 0 && fence != s.o.Hold.Fence { // before a task is run for nothing
+		return &busyError{s.o.Log.Thread, &checkpoint.FencedError{Thread: s.o.Log.Thread, At: fence, Writer: s.o.Hold.Fence}}
+	}
 	if tip == nil {
 		s.m = core.New(s.config())
 		return nil

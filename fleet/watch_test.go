@@ -119,8 +119,7 @@ type gone struct {
 
 func (s *gone) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
 	if s.left.Add(-1) < 0 {
-		<-ctx.Done() // whoever it was hangs
-		return checkpoint.Written{}, ctx.Err()
+		return checkpoint.Written{}, errors.New("there is no way to the store")
 	}
 	return s.Store.Write(ctx, w)
 }

@@ -34,7 +34,7 @@ type testRun struct {
 }
 
 func newInTest(_ *testing.T, w *fleet.Worker) fleet.Dispatcher {
-	return &inTest{w: w, o: Options{Batch: 7, Heartbeat: 30 * time.Millisecond}, runs: map[string]*testRun{}}
+	return &inTest{w: w, o: Options{Batch: 7, Heartbeat: 2 * time.Second}, runs: map[string]*testRun{}}
 }
 
 func (d *inTest) Dispatch(_ context.Context, ref fleet.Ref) (fleet.Run, error) {

@@ -203,9 +203,11 @@ type tasksDone struct {
 }
 
 func (a activities) advance(ctx context.Context, ref fleet.Ref) (fleet.Progress, error) {
+	ctx, stop := beat(ctx)
+	defer stop()
 	p, err := a.w.Advance(ctx, ref)
 	p.Error = short(p.Error)
-	return p, final(err)
+	return p, ended(ctx, err)
 }
 
 func (a activities) runTasks(ctx context.Context, ref fleet.Ref, from, to int) (tasksDone, error) {

@@ -17,7 +17,9 @@ type plan struct {
 	Heartbeat time.Duration `json:"heartbeat"`
 	Limit     time.Duration `json:"limit"`
 
-	Progress *fleet.Progress `json:"progress,omitempty"` // where the workflow before it stood
+	// Where the workflow before it stood, and what it was called with and had not come to.
+	Progress *fleet.Progress `json:"progress,omitempty"`
+	Call     *fleet.Ref      `json:"call,omitempty"`
 }
 
 func (o *Options) plan() plan {
@@ -51,6 +53,9 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 	if pl.Progress == nil {
 		var ref fleet.Ref
 		calls.Receive(ctx, &ref)
+		if last, more := newest(calls); more {
+			ref = last
+		}
 		if p, err = advance(ctx, ref); err != nil {
 			return p, err
 		}
@@ -60,18 +65,25 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 	early := false // it was woken before its time, by the store's clock
 	for {
 		for !p.Status.Over() {
-			if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-				pl.Progress = &p
-				return p, workflow.NewContinueAsNewError(ctx, workflowName, pl)
-			}
 			at := p.Ref
 			if p, err = superstep(ctx, pl, p); err != nil {
 				giveUp(ctx, at)
 				return p, err
 			}
+			if (!p.Status.Over() || p.Status == graph.RunSleeps) && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+				pl.Progress = &p
+				if ref, called := newest(calls); called {
+					pl.Call = &ref
+				}
+				return p, workflow.NewContinueAsNewError(ctx, workflowName, pl)
+			}
 		}
-		ref := p.Ref
-		switch called := calls.ReceiveAsync(&ref); {
+		ref, called := newest(calls)
+		if !called && pl.Call != nil {
+			ref, called = *pl.Call, true
+		}
+		pl.Call = nil
+		switch {
 		case called:
 			early = false
 		case p.Status != graph.RunSleeps:
@@ -81,8 +93,11 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 			if early {
 				d = max(d, time.Second)
 			}
-			if called, err = rest(ctx, d, calls, &ref); err != nil {
+			if err = rest(ctx, d, calls); err != nil {
 				return p, err
+			}
+			if ref, called = newest(calls); !called {
+				ref = p.Ref
 			}
 			early = !called
 		}
@@ -92,17 +107,18 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 	}
 }
 
-// rest waits until a time has gone by or the thread is called for.
-func rest(ctx workflow.Context, d time.Duration, calls workflow.ReceiveChannel, ref *fleet.Ref) (called bool, err error) {
-	ctx, stop := workflow.WithCancel(ctx)
-	defer stop()
-	workflow.NewSelector(ctx).AddFuture(workflow.NewTimer(ctx, max(d, 0)), func(f workflow.Future) {
-		err = f.Get(ctx, nil)
-	}).AddReceive(calls, func(c workflow.ReceiveChannel, _ bool) {
-		c.Receive(ctx, ref)
+// newest takes in what has come, of which the last is the newest.
+func newest(calls workflow.ReceiveChannel) (ref fleet.Ref, called bool) {
+	for calls.ReceiveAsync(&ref) {
 		called = true
-	}).Select(ctx)
-	return called, err
+	}
+	return ref, called
+}
+
+// rest waits until a time has gone by or the thread is called for.
+func rest(ctx workflow.Context, d time.Duration, calls workflow.ReceiveChannel) error {
+	_, err := workflow.AwaitWithTimeout(ctx, max(d, 0), func() bool { return calls.Len() > 0 })
+	return err
 }
 
 func advance(ctx workflow.Context, ref fleet.Ref) (p fleet.Progress, err error) {

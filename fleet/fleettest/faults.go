@@ -191,7 +191,7 @@ func (s *Suite) killed(t *testing.T) {
 		c := &fleet.Client{Dispatcher: s.New(t, w), Store: store}
 		snap, err := fleet.Invoke(ctx, c, g.Thread("t"), g.Input(func(*State) error { return nil }))
 		if err != nil || !snap.Done() || snap.State.N.Get() != 29*30/2 || snap.State.Log.Len() != 30 || snap.State.Last != "joined" || snap.Step != 3 {
-			t.Fatalf("every %d: %+v, %v", every, snap, err)
+			t.Fatalf("every %d: %v: %+v", every, err, snap)
 		}
 		if n := twice.Load(); n > 0 {
 			t.Errorf("every %d: %d tasks ran that were recorded", every, n)

@@ -159,7 +159,7 @@ func (k *killed) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Wri
 // What workers were at when they were cut off from the store is done again, and what is
 // recorded is neither lost nor done twice.
 func (s *Suite) killed(t *testing.T) {
-	for _, every := range []int64{2, 3, 5} {
+	for _, every := range []int64{3, 4, 7} {
 		ctx, store := t.Context(), s.Store(t)
 		b := graph.New[State]("g")
 		var twice atomic.Int64

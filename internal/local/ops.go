@@ -138,6 +138,13 @@ func RunTasks(ctx context.Context, prog *Program, o *Options, epoch checkpoint.I
 	if len(due) == 0 {
 		return true, nil
 	}
+	// Renewing the lease shows that what the tasks do can be recorded: a sub-step whose
+	// result can't be is not to be run again and again.
+	if s.saver.lease.ttl > 0 {
+		if err := s.saver.write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: o.Log.Thread}}); err != nil {
+			return false, err
+		}
+	}
 	ctx, cancel := s.halt.stoppable(ctx)
 	defer cancel(nil)
 	s.some = true

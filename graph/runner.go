@@ -61,6 +61,11 @@ type RunnerOptions struct {
 	// Options are given to each run.
 	Options []RunOption
 
+	// Hand, if not nil, is given the threads instead of their being run here: it has
+	// somebody else run them, and returns before they have ended. It may be given a
+	// thread again as long as nobody runs it. The runner needs no graphs then.
+	Hand func(ctx context.Context, graph, thread string) error
+
 	// Report is told of each thread that was run or could not be; it must be
 	// safe for concurrent use. Nil logs failures with slog.
 	Report func(RunnerReport)
@@ -112,7 +117,7 @@ func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 		}
 		r.graphs[g.Name()] = g
 	}
-	if len(graphs) == 0 {
+	if len(graphs) == 0 && o.Hand == nil {
 		return nil, errors.New("graph: NewRunner needs a graph")
 	}
 	return r, nil
@@ -243,6 +248,9 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 	}
 	if err != nil {
 		return "", &CheckpointError{Thread: thread, Op: "load", Err: err}
+	}
+	if r.o.Hand != nil {
+		return head.Graph, r.o.Hand(ctx, head.Graph, string(thread))
 	}
 	g := r.graphs[head.Graph]
 	if g == nil {

@@ -80,6 +80,7 @@ var only = map[string][]string{
 	"internal/core":     {"internal/plan", "checkpoint"},
 	"internal/local":    {"internal/core", "internal/plan", "internal/process", "cache", "checkpoint"},
 	"internal/acyclic":  nil,
+	"fleet":             {"checkpoint", "graph"},
 	"graph":             {"internal/acyclic", "internal/local", "internal/process", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 
@@ -241,6 +242,19 @@ func TestTheLinkerMayLeaveMethodsOut(t *testing.T) {
 		}
 		if call := dynamic.Find(source); call != nil && bytes.Contains(source, []byte("\"reflect\"")) {
 			t.Errorf("%s calls %s…) of package reflect: give MethodByName a constant, and use Method.Func", file, call)
+		}
+	}
+}
+
+// Temporal is for those who import its module.
+func TestTemporalIsAModuleOfItsOwn(t *testing.T) {
+	deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./...")
+	if !slices.Contains(deps, module+"/fleet") {
+		t.Fatal("go list doesn't know package fleet")
+	}
+	for _, dep := range deps {
+		if under(dep, []string{"go.temporal.io", module + "/temporal"}) {
+			t.Errorf("the main module pulls in %s", dep)
 		}
 	}
 }

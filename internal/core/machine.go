@@ -32,6 +32,10 @@ type Config struct {
 	Metadata map[string]string
 	Caller   checkpoint.ThreadID // waits for the end of turns that an input begins
 
+	// Shared says that the run is driven by one machine after another, on a thread
+	// whose records may be of it already: they are numbered on.
+	Shared bool
+
 	Limits
 
 	NoSnapshots bool // records hold changes only
@@ -819,6 +823,16 @@ func (m *Machine) Run(tasks []int) {
 func (m *Machine) Results() *checkpoint.Write {
 	m.saveEnded()
 	return m.tail.takeWrite()
+}
+
+// CountTasks counts the tasks of the open superstep as run, for such a shell: others
+// than this machine have started them.
+func (m *Machine) CountTasks() {
+	for i := range m.tasks {
+		if t := &m.tasks[i]; !t.added && t.Status != Waiting && t.Status != Held {
+			m.ran++
+		}
+	}
 }
 
 // SetMetadata replaces the metadata of the records to come.

@@ -69,6 +69,11 @@ func Load(cfg Config, tip Tip) (*Machine, error) {
 		head: rec.ID, logHead: tip.LogHead, epoch: rec.Epoch, branch: rec.Branch, lineage: rec.Lineage, seq: rec.Seq,
 		bytes: tip.Bytes, snap: tip.Snap, full: tip.Full, ranges: tip.Ranges, results: len(tip.Results) > 0,
 	}
+	if cfg.Shared { // the newest record of a log has the highest number, of those of one run
+		if m.tail.n = uint32(rec.Seq); tip.LogHead.Run() == cfg.Run {
+			m.tail.n = max(m.tail.n, tip.LogHead.Count())
+		}
+	}
 	if rec.ID != tip.LogHead {
 		m.tail.fork = true
 		m.tail.lineage = append(slices.Clone(rec.Lineage), checkpoint.Span{Branch: rec.Branch, To: rec.Seq})

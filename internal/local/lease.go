@@ -45,6 +45,7 @@ type lease struct {
 	ttl    time.Duration // 0: none is held
 	holder string
 	lost   func(error) // is called when another run has the thread
+	shared bool        // by the sessions of one run
 
 	mu    sync.Mutex // held while the lease is renewed or released
 	held  bool

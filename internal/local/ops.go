@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/internal/core"
@@ -12,54 +12,142 @@ import (
 
 // The two operations that a distributed engine needs: run tasks, and advance.
 // Both are idempotent over the store, carry references and never state, and may
-// be called twice, late, out of order and from several processes at once.
+// be called twice, late, out of order and from several processes at once. Each is
+// a session of its own; what makes them one run is its ID and its [Hold].
 
-// ErrOpen says that a superstep can't be closed yet.
-var ErrOpen = errors.New("superstep is still open")
+// Hold is a run's claim on its thread, where the run is made of several sessions, in
+// any processes. Its lease is in the name of the run, so that each session renews it;
+// between them it may run out, and then somebody else may take the thread.
+type Hold struct {
+	// Fence is that of the run's claim. With Claim it is the one that the thread had
+	// before, and becomes that of the claim.
+	Fence checkpoint.Fence
+	Claim bool
+}
 
-// openOp loads a thread for an operation of a run that holds the fence.
-func openOp(ctx context.Context, prog *Program, o Options, fence checkpoint.Fence) (*Session, error) {
+// shared reports whether the session is one of several of its run.
+func (s *Session) shared() bool { return s.o.Hold != nil && s.o.parent == nil && s.saver != nil }
+
+// join gets the thread for a session of a run that has several.
+func (s *Session) join(ctx context.Context) error {
+	l := &s.saver.lease
+	l.holder, l.lost, l.shared = string(s.o.Run), s.halt.stop, true
+	if s.o.Hold.Claim {
+		fence, err := s.claim(ctx)
+		if err != nil {
+			return err
+		}
+		s.o.Hold.Fence, s.o.Hold.Claim = fence, false
+	}
+	s.saver.fence, s.saver.claimed = s.o.Hold.Fence, true
+	if l.ttl > 0 {
+		l.begin(s.saver)
+	}
+	return nil
+}
+
+// claim claims the thread for the run, once: if it has the claim already, of which the
+// caller was not told, it is that one.
+func (s *Session) claim(ctx context.Context) (checkpoint.Fence, error) {
+	thread, l := s.o.Log.Thread, &s.saver.lease
+	w := &checkpoint.Write{Log: checkpoint.Log{Thread: thread}, Claim: true, Fence: s.o.Hold.Fence, Lease: l.ttl, Holder: l.holder}
+	written, err := s.saver.writeInTime(ctx, w, time.Now())
+	for takeOver(w, err) {
+		written, err = s.saver.writeInTime(ctx, w, time.Now())
+	}
+	if fenced, ok := errors.AsType[*checkpoint.FencedError](err); ok && fenced.At == w.Fence+1 && l.ttl > 0 {
+		w = &checkpoint.Write{Log: w.Log, Fence: fenced.At, Lease: l.ttl, Holder: l.holder}
+		if again, aerr := s.saver.writeInTime(ctx, w, time.Now()); aerr == nil {
+			written, err = again, nil
+		}
+	}
+	switch {
+	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, checkpoint.ErrBusy):
+		return 0, &busyError{thread, err}
+	case err != nil:
+		return 0, &CheckpointError{Thread: thread, Op: "save", Err: err}
+	}
+	s.saver.keep.claimed(s.o.Log, written.Fence)
+	return written.Fence, nil
+}
+
+// handsOn reports whether other sessions of the run have tasks to run.
+func (s *Session) handsOn() bool {
+	if !s.shared() || s.m == nil || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || len(s.m.Paused()) > 0 {
+		return false
+	}
+	from, _ := s.startable()
+	return from >= 0
+}
+
+// startable returns the range of the tasks that can be run, among which may be others;
+// from is -1 if there are none.
+func (s *Session) startable() (from, to int) {
+	from = -1
+	for i := range s.m.Tasks() {
+		if s.m.Task(i).Startable() {
+			if to = i + 1; from < 0 {
+				from = i
+			}
+		}
+	}
+	return from, to
+}
+
+// openOp opens a thread for an operation.
+func openOp(ctx context.Context, prog *Program, o *Options) (*Session, error) {
 	if o.Store == nil {
 		return nil, ErrNoCheckpointer
 	}
 	o.Durability = Sync
-	s, err := Open(ctx, prog, &o, "", false)
+	s, err := Open(ctx, prog, o, "", false)
 	if err != nil {
 		return nil, err
 	}
-	s.saver.fence, s.saver.claimed = fence, true
 	if s.tip == nil {
-		return nil, &CheckpointError{Thread: o.Log.Thread, Op: "load", Err: checkpoint.ErrNotFound}
+		s.Close()
+		return nil, &CheckpointError{Thread: o.Log.Thread, Op: "load", Err: fmt.Errorf("%w: the thread has no checkpoint", checkpoint.ErrNotFound)}
 	}
 	return s, nil
 }
 
-// RunTasks runs tasks of the superstep that epoch planned and records what each
-// left beside the log: its changes and routing, its questions, or its error,
-// which is returned. Tasks that have ended, ask or wait behind a breakpoint are
-// left alone, and so is everything when the superstep is closed. Of two that
-// run one task the first result recorded stands.
-func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fence, epoch checkpoint.ID, tasks []int) (err error) {
-	s, err := openOp(ctx, prog, o, fence)
+// RunTasks runs those tasks of the superstep that epoch planned whose index is in
+// from..to-1, and records what each left beside the log: its changes and routing, its
+// questions, or its error, which is returned. Tasks that have ended, ask or wait behind
+// a breakpoint are left alone, and so is everything when the superstep is closed. Of two
+// that run one task the first result recorded stands. Recorded says that what the error
+// is about is recorded, so that the run is to be advanced.
+func RunTasks(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID, from, to int) (recorded bool, err error) {
+	s, err := openOp(ctx, prog, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer s.Close()
 	if s.m.Epoch() != epoch {
-		return nil
+		return true, nil
+	}
+	if n := len(s.m.Tasks()); from < 0 || to > n || from > to {
+		return false, fmt.Errorf("superstep %s has %d tasks, and not those from %d to %d", epoch, n, from, to)
 	}
 	var due []int
-	for _, i := range tasks {
-		if i < 0 || i >= len(s.m.Tasks()) {
-			return fmt.Errorf("superstep %s has no task %d", epoch, i)
-		}
-		if s.m.Task(i).Startable() && !slices.Contains(due, i) {
+	for i := from; i < to; i++ {
+		if s.m.Task(i).Startable() {
 			due = append(due, i)
 		}
 	}
 	if len(due) == 0 {
-		return nil
+		return true, nil
 	}
+	// Renewing the lease shows that what the tasks do can be recorded: a sub-step whose
+	// result can't be is not to be run again and again.
+	if s.saver.lease.ttl > 0 {
+		if err := s.saver.write(ctx, &checkpoint.Write{Log: checkpoint.Log{Thread: o.Log.Thread}}); err != nil {
+			return false, err
+		}
+	}
+	ctx, cancel := s.halt.stoppable(ctx)
+	defer cancel(nil)
+	s.some = true
 	s.m.Run(due)
 	defer func() {
 		if s.traced.end != nil {
@@ -68,14 +156,22 @@ func RunTasks(ctx context.Context, prog *Program, o Options, fence checkpoint.Fe
 	}()
 	err = s.runStarted(ctx, due, func() error {
 		if w := s.m.Results(); w != nil {
-			return s.saver.write(ctx, w)
+			if err := s.saver.write(ctx, w); err != nil {
+				return err
+			}
+		}
+		s.flight.tell.tell(s.flight.inbox == nil)
+		if len(s.flight.failure) > 0 && s.flight.inbox != nil {
+			s.flight.cancel(errSibling)
+			s.flight.inbox.release()
 		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, stoppedBy(ctx, err)
 	}
-	return s.over(ctx)
+	err = stoppedBy(ctx, s.over(ctx))
+	return ctx.Err() == nil && !cutShort(err), err
 }
 
 // runStarted runs tasks that the machine counts as running and waits for them. Store
@@ -95,59 +191,119 @@ func (s *Session) runStarted(ctx context.Context, tasks []int, store func() erro
 	return store() // a lone task is not waited for
 }
 
-// AdvanceThread closes the superstep that epoch planned and returns the record
-// that does. Asked again it returns the same record. If tasks have not ended or
-// wait for answers it returns an error that wraps ErrOpen.
-func AdvanceThread(ctx context.Context, prog *Program, o Options, fence checkpoint.Fence, epoch checkpoint.ID) (*checkpoint.Record, error) {
+// Stand is where a run stands that is made of several sessions.
+type Stand struct {
+	Fence checkpoint.Fence // of its claim
+	Epoch checkpoint.ID    // of the superstep that is open
+	At    checkpoint.ID    // the thread's newest record
+
+	// The tasks from From to To-1 are to be run, but for those among them that have
+	// ended or wait. If there are none the run is over, and the thread given up.
+	From, To int
+
+	Asks  bool      // it is over since an answer, an event or another thread is waited for
+	Due   time.Time // it is over until then: a sleep or a deadline ends
+	Ended bool      // the thread has come to its end
+	Err   error     // by which the run has failed
+}
+
+// AdvanceThread closes the superstep that epoch planned, whose tasks have been run, and
+// plans the next: it folds what is recorded, and what the clock and events answer. Tasks
+// that have failed end the run. If the superstep is closed already, it says where the run
+// stands by now. An empty epoch is for the first call: it says where the thread stands, and
+// tasks that failed are to be run again.
+func AdvanceThread(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID) (Stand, error) {
 	for {
-		s, err := openOp(ctx, prog, o, fence)
-		if err != nil {
-			return nil, err
+		st, err := advance(ctx, prog, o, epoch)
+		if !errors.Is(err, checkpoint.ErrConflict) { // else another call was quicker
+			return st, err
 		}
-		if s.m.Epoch() != epoch {
-			return after(ctx, s, epoch)
-		}
-		s.m.Drain()
-		err = s.Drive(ctx)
-		switch {
-		case errors.Is(err, checkpoint.ErrConflict):
-			continue // somebody else closed it, or answered
-		case err != nil:
-			return nil, err
-		case s.m.Epoch() == epoch:
-			return nil, fmt.Errorf("%w: %s", ErrOpen, openTasks(s))
-		}
-		return s.last, nil
 	}
 }
 
-// after finds the record that closed a superstep on the thread's line.
-func after(ctx context.Context, s *Session, epoch checkpoint.ID) (*checkpoint.Record, error) {
-	var later *checkpoint.Record
-	for r, err := range Line(ctx, s.o.Store, s.tip.Record, false) {
+func advance(ctx context.Context, prog *Program, o *Options, epoch checkpoint.ID) (Stand, error) {
+	s, err := openOp(ctx, prog, o)
+	if err != nil {
+		return Stand{}, err
+	}
+	defer s.Close()
+	s.KeepMetadata()
+	switch {
+	case epoch == "":
+	case s.m.Epoch() == epoch:
+		s.m.CountTasks()
+		for i := range s.m.Tasks() {
+			if t := s.m.Task(i); t.Status == core.Failed {
+				s.flight.failure = append(s.flight.failure, taskFailure{i, s.recordedFailure(t)})
+			}
+		}
+		if len(s.flight.failure) > 0 {
+			s.m.Abort()
+		}
+	default:
+		if err := s.passed(ctx, epoch); err != nil {
+			return Stand{}, err
+		}
+		s.m.CountTasks() // whoever has run them may have died before this
+	}
+	if err = s.Drive(ctx); err != nil && (ctx.Err() != nil || cutShort(err)) {
+		return Stand{}, err
+	}
+	st := Stand{Fence: s.o.Hold.Fence, Epoch: s.m.Epoch(), At: s.m.Head(), Ended: !s.m.Pending(), Err: err}
+	if s.handsOn() {
+		st.From, st.To = s.startable()
+	}
+	if st.To == 0 && err == nil {
+		for _, q := range OpenQuestions(s.m) {
+			if st.Asks = st.Asks || q.Due.IsZero() || q.Event != "" || !q.Wait; !q.Due.IsZero() && (st.Due.IsZero() || q.Due.Before(st.Due)) {
+				st.Due = q.Due
+			}
+		}
+	}
+	return st, nil
+}
+
+// recordedFailure returns the error of a task that has failed elsewhere.
+func (s *Session) recordedFailure(t *core.Task) error {
+	var causes []string
+	if t.Failure != nil {
+		causes = t.Failure.Causes
+	}
+	return &RecordedError{t.ErrText, causes}
+}
+
+// passed reports an error unless the thread has passed a superstep.
+func (s *Session) passed(ctx context.Context, epoch checkpoint.ID) error {
+	for r, err := range Line(ctx, s.o.Store, s.tip.Record, true) {
 		if err != nil {
-			return nil, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
+			return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: err}
 		}
 		if r.Epoch == epoch {
-			return later, nil
+			return nil
 		}
-		later = r
 	}
-	return nil, &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: fmt.Errorf("%w: no superstep %s on the thread's line", checkpoint.ErrNotFound, epoch)}
+	return &CheckpointError{Thread: s.o.Log.Thread, Op: "load", Err: fmt.Errorf("%w: no superstep %s on the thread's line", checkpoint.ErrNotFound, epoch)}
 }
 
-func openTasks(s *Session) string {
-	text := ""
-	for i := range s.m.Tasks() {
-		if t := s.m.Task(i); t.Status != core.Done {
-			if text != "" {
-				text += ", "
-			}
-			text += fmt.Sprintf("task %d (%s)", i, s.prog.Nodes[t.Node].Name)
-		}
+// Submit stores what the machine has to say without starting a task, and makes the thread
+// due; see Options.Wake.
+func (s *Session) Submit(ctx context.Context) error {
+	err := s.Flush(ctx)
+	if errors.Is(err, ErrDrained) {
+		err = nil
 	}
-	if text == "" {
-		return "a breakpoint holds it"
+	if err == nil && s.last == nil && s.m.Pending() {
+		err = s.saver.write(ctx, &checkpoint.Write{Log: s.o.Log, Wake: true})
 	}
-	return text
+	return err
+}
+
+// GiveUp ends a run that is made of several sessions where it stands.
+func GiveUp(ctx context.Context, prog *Program, o *Options) error {
+	s, err := openOp(ctx, prog, o)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.letGo(ctx)
 }

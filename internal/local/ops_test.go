@@ -107,9 +107,29 @@ func begin(t testing.TB, prog *local.Program, o local.Options) checkpoint.ID {
 	return s.Machine().Epoch()
 }
 
+var run = checkpoint.NewRunID()
+
+// runTasks and advance are sessions of one run that nobody disturbs.
+func runTasks(t testing.TB, prog *local.Program, o local.Options, epoch checkpoint.ID, from, to int) {
+	t.Helper()
+	o.Run, o.Hold = run, new(local.Hold)
+	if recorded, err := local.RunTasks(context.Background(), prog, &o, epoch, from, to); err != nil || !recorded {
+		t.Fatal(recorded, err)
+	}
+}
+
+func advance(t testing.TB, prog *local.Program, o local.Options, epoch checkpoint.ID) local.Stand {
+	t.Helper()
+	o.Run, o.Hold = run, new(local.Hold)
+	st, err := local.AdvanceThread(context.Background(), prog, &o, epoch)
+	if err != nil || st.Err != nil {
+		t.Fatal(err, st.Err)
+	}
+	return st
+}
+
 // Workers wait until what they did is stored before they take another task.
 func TestMoreTasksThanMayRunAtATime(t *testing.T) {
-	ctx := t.Context()
 	var runs atomic.Int32
 	prog := program(t, &runs)
 	o := local.Options{Store: checkpoint.NewMemory(), Log: checkpoint.Log{Thread: "t"}, Bounds: local.Bounds{Concurrency: 1}}
@@ -128,9 +148,7 @@ func TestMoreTasksThanMayRunAtATime(t *testing.T) {
 			return run.Run(ctx, state, payload)
 		}
 	}
-	if err := local.RunTasks(ctx, prog, o, 0, epoch, []int{0, 1, 2, 3}); err != nil {
-		t.Fatal(err)
-	}
+	runTasks(t, prog, o, epoch, 0, 4)
 	if runs.Load() != 4 {
 		t.Errorf("%d tasks ran", runs.Load())
 	}
@@ -143,55 +161,48 @@ func TestOperationsTwiceLateAndOutOfOrder(t *testing.T) {
 	store := checkpoint.NewMemory()
 	o := local.Options{Store: store, Log: checkpoint.Log{Thread: "t"}}
 	epoch := begin(t, prog, o)
-	do := func(tasks ...int) {
+	open := func(from, to int) {
 		t.Helper()
-		if err := local.RunTasks(ctx, prog, o, 0, epoch, tasks); err != nil {
-			t.Fatal(err)
+		if st := advance(t, prog, o, epoch); st.Epoch != epoch || st.From != from || st.To != to {
+			t.Fatalf("%+v, want tasks %d to %d of the same superstep", st, from, to)
 		}
 	}
-	if _, err := local.AdvanceThread(ctx, prog, o, 0, epoch); !errors.Is(err, local.ErrOpen) {
-		t.Fatalf("advanced before the tasks ran: %v", err)
-	}
-	do(2, 3)
-	do(2, 3) // twice
-	do(1)
-	if _, err := local.AdvanceThread(ctx, prog, o, 0, epoch); !errors.Is(err, local.ErrOpen) {
-		t.Fatal(err)
-	}
-	do(0, 1, 2, 3) // ranges that overlap
+	open(0, 4)
+	runTasks(t, prog, o, epoch, 2, 4)
+	runTasks(t, prog, o, epoch, 2, 4) // twice
+	open(0, 2)
+	runTasks(t, prog, o, epoch, 1, 2)
+	open(0, 1)
+	runTasks(t, prog, o, epoch, 0, 4) // ranges that overlap
 	if n := runs.Load(); n != 4 {
 		t.Errorf("%d runs", n)
 	}
-	first, err := local.AdvanceThread(ctx, prog, o, 0, epoch)
-	if err != nil {
-		t.Fatal(err)
+	first := advance(t, prog, o, epoch)
+	if again := advance(t, prog, o, epoch); again != first || first.Epoch == epoch || first.To != 1 {
+		t.Fatalf("asked again: %+v after %+v", again, first)
 	}
-	again, err := local.AdvanceThread(ctx, prog, o, 0, epoch)
-	if err != nil || again.ID != first.ID {
-		t.Fatalf("asked again: %v, %v", again, err)
-	}
-	do(0, 1, 2, 3) // late
+	runTasks(t, prog, o, epoch, 0, 4) // late
 	if n := runs.Load(); n != 4 {
 		t.Errorf("%d runs after the step was closed", n)
 	}
-	if err := local.RunTasks(ctx, prog, o, 0, first.ID, []int{0}); err != nil {
-		t.Fatal(err)
+	runTasks(t, prog, o, first.Epoch, 0, 1)
+	last := advance(t, prog, o, first.Epoch)
+	for _, late := range []checkpoint.ID{first.Epoch, epoch, ""} {
+		if again := advance(t, prog, o, late); again != last || !last.Ended {
+			t.Errorf("asked for %q at the end: %+v, want %+v", late, again, last)
+		}
 	}
-	last, err := local.AdvanceThread(ctx, prog, o, 0, first.ID)
-	if err != nil || len(last.Tasks) != 0 {
-		t.Fatalf("%+v, %v", last, err)
-	}
-	if r, err := local.AdvanceThread(ctx, prog, o, 0, epoch); err != nil || r.ID != first.ID {
-		t.Errorf("the first step, asked for at the end: %v, %v", r, err)
-	}
-	state, err := local.StateAt(ctx, store, prog.Values, last, local.Keeper{})
+	state, err := local.StateOf(ctx, store, prog.Values, o.Log, last.At, local.Keeper{})
 	if err != nil || state.(*counter).n != 1+2+3+4+5 {
 		t.Errorf("state %v, %v", state, err)
+	}
+	o.Run, o.Hold = run, new(local.Hold)
+	if _, err := local.AdvanceThread(ctx, prog, &o, run); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("a superstep that never was: %v", err)
 	}
 }
 
 func TestOperationsFromManyWorkersOnTwoHandles(t *testing.T) {
-	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "ops.db")
 	var stores []checkpoint.Store
 	for range 2 {
@@ -212,20 +223,13 @@ func TestOperationsFromManyWorkersOnTwoHandles(t *testing.T) {
 		for w := range ids {
 			wg.Go(func() {
 				o := local.Options{Store: stores[w%2], Log: log}
-				for ids[w] == "" {
-					if err := local.RunTasks(ctx, prog, o, 0, epoch, []int{rand.IntN(4), rand.IntN(4)}); err != nil {
-						t.Error(err)
-						return
+				for st := (local.Stand{Epoch: epoch}); st.Epoch == epoch; {
+					for range 2 {
+						i := rand.IntN(4)
+						runTasks(t, prog, o, epoch, i, i+1)
 					}
-					rec, err := local.AdvanceThread(ctx, prog, o, 0, epoch)
-					switch {
-					case errors.Is(err, local.ErrOpen):
-					case err != nil:
-						t.Error(err)
-						return
-					default:
-						ids[w] = rec.ID
-					}
+					st = advance(t, prog, o, epoch)
+					ids[w] = st.Epoch
 				}
 			})
 		}
@@ -235,11 +239,7 @@ func TestOperationsFromManyWorkersOnTwoHandles(t *testing.T) {
 				t.Fatalf("workers saw different records: %v", ids)
 			}
 		}
-		rec, err := stores[1].Get(ctx, log, ids[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		state, err := local.StateAt(ctx, stores[1], prog.Values, rec, local.Keeper{})
+		state, err := local.StateOf(t.Context(), stores[1], prog.Values, log, ids[0], local.Keeper{})
 		if err != nil || state.(*counter).n != 1+2+3+4 {
 			t.Errorf("state %v, %v", state, err)
 		}
@@ -260,11 +260,65 @@ func TestAFencedOperationWritesNothing(t *testing.T) {
 	if _, err := store.Write(ctx, &checkpoint.Write{Log: o.Log, Claim: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := local.RunTasks(ctx, prog, o, stale.Fence, epoch, []int{0}); !errors.Is(err, local.ErrThreadBusy) {
+	o.Run, o.Hold = run, &local.Hold{Fence: stale.Fence}
+	if recorded, err := local.RunTasks(ctx, prog, &o, epoch, 0, 1); recorded || !errors.Is(err, local.ErrThreadBusy) {
+		t.Fatal(recorded, err)
+	}
+	if _, err := local.AdvanceThread(ctx, prog, &o, epoch); !errors.Is(err, local.ErrThreadBusy) {
 		t.Fatal(err)
 	}
 	results, err := store.Results(ctx, o.Log, "", epoch)
-	if err != nil || len(results) != 0 {
-		t.Errorf("%v, %v", results, err)
+	if err != nil || len(results) != 0 || runs.Load() != 0 {
+		t.Errorf("%v, %v; %d tasks ran", results, err, runs.Load())
+	}
+}
+
+// Who advances a superstep again, and died before that, goes on with what others, or it
+// itself, have done since.
+func TestAnOldSuperstepIsAdvancedToWhereTheRunStands(t *testing.T) {
+	var runs atomic.Int32
+	prog := program(t, &runs)
+	o := local.Options{Store: checkpoint.NewMemory(), Log: checkpoint.Log{Thread: "t"}}
+	epoch := begin(t, prog, o)
+	runTasks(t, prog, o, epoch, 0, 4)
+	second := advance(t, prog, o, epoch)
+	runTasks(t, prog, o, second.Epoch, 0, 1)
+	if st := advance(t, prog, o, epoch); !st.Ended || st.At == second.At {
+		t.Errorf("%+v: the second superstep was not closed", st)
+	}
+}
+
+// A run that begins twice, since its caller was not told, has one claim; another that
+// began meanwhile keeps the thread.
+func TestARunBeginsOnce(t *testing.T) {
+	ctx := context.Background()
+	var runs atomic.Int32
+	prog := program(t, &runs)
+	store := checkpoint.NewMemory()
+	o := local.Options{Store: store, Log: checkpoint.Log{Thread: "t"}}
+	begin(t, prog, o)
+	o.Lease = local.DefaultLease
+	_, before, err := store.Head(ctx, o.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(run checkpoint.ID) (local.Stand, error) {
+		o.Run, o.Hold = run, &local.Hold{Fence: before, Claim: true}
+		return local.AdvanceThread(ctx, prog, &o, "")
+	}
+	first, err := start(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := start(run); err != nil || again != first || first.Fence != before+1 {
+		t.Errorf("%+v, %v; want %+v", again, err, first)
+	}
+	if _, err := start(checkpoint.NewRunID()); !errors.Is(err, local.ErrThreadBusy) {
+		t.Errorf("another run: %v", err)
+	}
+	var w checkpoint.Write
+	w.Log, w.Fence, w.Lease, w.Holder = o.Log, first.Fence, local.DefaultLease, string(run)
+	if _, err := store.Write(ctx, &w); err != nil {
+		t.Errorf("the run does not hold the thread any more: %v", err)
 	}
 }

@@ -107,6 +107,9 @@ type Options struct {
 	Run         checkpoint.ID       // of the run; empty: a new one
 	Caller      checkpoint.ThreadID // waits for the end of the turn that the run begins
 
+	Hold *Hold // of the thread, by a run of several sessions; nil: each run is one
+	Wake bool  // what is written makes the thread due: somebody else runs it
+
 	Bounds
 	Before, After []bool   // breakpoints by node
 	Limit         *Limiter // across the run and its subgraphs; nil: none

@@ -234,6 +234,8 @@ func (s *saver) write(ctx context.Context, w *checkpoint.Write) error {
 		}
 	} else if w.Release {
 		w.Holder = s.lease.holder
+	} else if s.lease.shared { // each session of the run renews it
+		w.Lease, w.Holder = s.lease.ttl, s.lease.holder
 	}
 	s.mu.Unlock()
 	now := time.Now()

@@ -48,6 +48,7 @@ type Session struct {
 	flight    *flight
 	last      *checkpoint.Record // written last
 	collected [][]any            // what was committed by this session, by superstep, if wanted
+	some      bool               // it runs some tasks of a superstep, and others close it
 	fresh     bool               // an input's values are to be shown
 	began     bool               // tasks were started
 	confirmed bool               // the thread is known to be as it was read
@@ -101,6 +102,12 @@ func Open(ctx context.Context, prog *Program, o *Options, at checkpoint.ID, lock
 	}
 	s.timed = o.Bus.wants(TaskEnded | TaskFailed)
 	s.encode = o.collect || o.Bus.wants(Updates|TaskEnded)
+	if s.shared() {
+		if err := s.join(ctx); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	if err := s.load(ctx, at); err != nil {
 		s.Close()
 		return nil, err
@@ -163,7 +170,10 @@ func (s *Session) Done() {
 }
 
 func (s *Session) giveUp() {
-	if s.o.parent == nil {
+	switch {
+	case s.shared():
+		s.saver.abandon()
+	case s.o.parent == nil:
 		_ = s.letGo(context.Background())
 	}
 	if s.release != nil {
@@ -193,7 +203,7 @@ func (s *Session) config() core.Config {
 		first = s.first
 	}
 	return core.Config{
-		First: first,
+		First: first, Shared: s.root().o.Hold != nil,
 
 		Plan: s.prog.Plan, Values: s.prog.Values, Persist: s.o.Store != nil, Log: s.o.Log, Run: run, Version: s.prog.Version,
 		Metadata: s.o.Metadata, Caller: s.o.Caller, Limits: s.o.Limits, Before: s.o.Before, After: s.o.After, NoSnapshots: s.o.NoSnapshots, Reuse: used,
@@ -245,6 +255,9 @@ func (s *Session) load(ctx context.Context, at checkpoint.ID) error {
 	}
 	if s.o.parent == nil {
 		s.saver.seen(fence)
+	}
+	if s.shared() && s.o.Hold.Fence != 0 && fence != s.o.Hold.Fence { // before a task is run for nothing
+		return &busyError{s.o.Log.Thread, &checkpoint.FencedError{Thread: s.o.Log.Thread, At: fence, Writer: s.o.Hold.Fence}}
 	}
 	if tip == nil {
 		s.m = core.New(s.config())
@@ -433,7 +446,9 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 			err, s.ended = ferr, false
 		}
 		s.awaited.ended(ctx, s, err)
-		if !s.flushing && !s.repeats() { // before the caller is told how the run went
+		if s.shared() && (s.handsOn() || ctx.Err() != nil || cutShort(err)) { // another session goes on
+			s.saver.abandon()
+		} else if !s.flushing && !s.repeats() { // before the caller is told how the run went
 			if rerr := s.letGo(ctx); rerr != nil {
 				err, s.ended = errors.Join(err, rerr), false
 			}
@@ -457,7 +472,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 		if rd.Write != nil {
 			s.recordOnce(rd.Write.Record)
 			rd.Write.Release = root && rd.Done && s.saver.lease.ttl > 0 && !timed(s.m) && s.concludes(ctx) && !s.repeats() && !calledFor(s)
-			rd.Write.Wake = s.o.Caller != "" // whoever runs threads begins it
+			rd.Write.Wake = s.o.Caller != "" || s.o.Wake // whoever runs threads begins it
 			if err := s.saver.save(ctx, rd.Write); err != nil {
 				s.flight.stopTasks(err)
 				s.o.parent.unsaved(err)
@@ -542,7 +557,7 @@ func (s *Session) Drive(ctx context.Context) (err error) {
 // busy. If it has recorded results of tasks, the thread is read again, so that
 // what is recorded isn't done again.
 func (s *Session) confirm(ctx context.Context) (again bool, err error) {
-	if s.tip == nil || s.saver == nil || s.o.parent != nil || s.saver.mode == Exit {
+	if s.tip == nil || s.saver == nil || s.o.parent != nil || s.saver.mode == Exit || s.o.Hold != nil {
 		return false, nil
 	}
 	log, rec := s.o.Log, s.tip.Record
@@ -640,6 +655,10 @@ func (s *Session) proceed(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.shared() { // others run the tasks
+		s.m.Drain()
+		return ErrDrained
+	}
 	return nil
 }
 
@@ -696,7 +715,7 @@ func stoppedBy(ctx context.Context, err error) error {
 // Done, be it by its own limit of time. One that was stopped or cut short might have
 // gone on; see wakes.
 func (s *Session) concludes(ctx context.Context) bool {
-	if ctx.Err() != nil && context.Cause(ctx) != s.limit || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() {
+	if ctx.Err() != nil && context.Cause(ctx) != s.limit || s.flushing || cutShort(s.m.Outcome().Err) || s.drained() || s.handsOn() {
 		return false
 	}
 	for i := range s.flight.failure {

@@ -65,6 +65,9 @@ func (t *teller) superstep() {
 		return
 	}
 	t.ends, t.next, t.of = emptied(t.ends, len(s.m.Tasks())), 0, step
+	if s.some { // whoever closes it tells of it
+		return
+	}
 	for i := range s.m.Tasks() {
 		if task := s.m.Task(i); task.Status == core.Done && !task.Folded() && s.o.Bus.wants(Updates) {
 			ev := s.event(Updates, i)
@@ -127,8 +130,10 @@ func (t *teller) ended(r *report) {
 	case !r.Asks:
 		e.wrote = true
 		end(TaskEnded).Update = r.Data
-		ev := add(Updates)
-		ev.Update, ev.Cached = r.Data, r.Cached
+		if !s.some {
+			ev := add(Updates)
+			ev.Update, ev.Cached = r.Data, r.Cached
+		}
 	}
 	if s.o.Bus.Live {
 		t.live = append(t.live, e)

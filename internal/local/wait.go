@@ -71,7 +71,7 @@ func SendEvent(ctx context.Context, store checkpoint.Store, thread checkpoint.Th
 // on: not in a replay, which stands where its recording stood. It reports whether
 // anything was.
 func (s *Session) settle(ctx context.Context) (again bool, err error) {
-	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || !timed(s.m) {
+	if s.saver == nil || s.o.parent != nil || s.o.Tape != nil || s.flushing || len(s.flight.failure) > 0 || s.m.Outcome().Err != nil || ctx.Err() != nil || s.handsOn() || !timed(s.m) {
 		return false, nil
 	}
 	select {

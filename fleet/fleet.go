@@ -1,0 +1,247 @@
+// Package fleet runs the threads of a graph on more than one machine, by an engine for
+// durable execution, or in one process.
+//
+// A run is two operations over the store that all machines share, both idempotent: a
+// [Worker] runs tasks of the superstep that is open ([Worker.RunTasks]), and it closes the
+// superstep and plans the next ([Worker.Advance]). What they are given and return is a
+// [Ref] and a [Progress], some hundred bytes, whatever the state. The store is the truth:
+// an engine, which is a [Dispatcher], has to call the first at least once for all of the
+// tasks, the second after them, and each again if a worker died. The checkpoints are those
+// of any other run, so that a thread goes from graph.Thread.Invoke to a fleet and back
+// between any two supersteps.
+//
+// [Local] is a dispatcher in this process; package temporal, a module of its own, is one
+// on Temporal. Package fleettest has the suite that each passes.
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// Ref refers to where a run stands.
+type Ref = graph.Ref
+
+// Progress says how a run goes on, or why it is over.
+type Progress = graph.Progress
+
+// Program is a graph that a worker has, in one of its versions.
+type Program struct {
+	Graph   graph.Runnable
+	Version string // any text; empty is one, too
+}
+
+// Options are the settings of a [Worker]. The zero value is fine.
+type Options struct {
+	Run []graph.RunOption // given to each operation
+}
+
+// Worker runs tasks and advances runs. It is safe for concurrent use.
+type Worker struct {
+	store    checkpoint.Store
+	o        Options
+	programs map[programID]graph.Runnable
+}
+
+type programID struct{ graph, version string }
+
+func (id programID) String() string {
+	if id.version == "" {
+		return fmt.Sprintf("%q", id.graph)
+	}
+	return fmt.Sprintf("%q in version %q", id.graph, id.version)
+}
+
+// NewWorker returns a worker for threads of the programs in a store, which all workers
+// share: one that other processes don't see does for [Local] alone.
+func NewWorker(store checkpoint.Store, o Options, programs ...Program) (*Worker, error) {
+	if store == nil {
+		return nil, errors.New("fleet: NewWorker needs a store")
+	}
+	if len(programs) == 0 {
+		return nil, errors.New("fleet: NewWorker needs a program")
+	}
+	w := &Worker{store: store, o: o, programs: map[programID]graph.Runnable{}}
+	for _, p := range programs {
+		if p.Graph == nil {
+			return nil, errors.New("fleet: NewWorker: a program without a graph")
+		}
+		id := programID{p.Graph.Name(), p.Version}
+		if w.programs[id] != nil {
+			return nil, fmt.Errorf("fleet: NewWorker: two programs are graph %v", id)
+		}
+		w.programs[id] = p.Graph
+	}
+	return w, nil
+}
+
+// ProgramError says that a worker doesn't have the program of a run. The run waits, or
+// ends: its thread stays as it is, and goes on where there is such a worker.
+type ProgramError struct {
+	Graph, Version string
+	Has            []string // what the worker has
+}
+
+func (e *ProgramError) Error() string {
+	return fmt.Sprintf("fleet: this worker does not have graph %v; it has %v", programID{e.Graph, e.Version}, e.Has)
+}
+
+func (w *Worker) program(ref Ref) (graph.Runnable, error) {
+	if g := w.programs[programID{ref.Graph, ref.Version}]; g != nil {
+		return g, nil
+	}
+	has := slices.SortedFunc(maps.Keys(w.programs), func(a, b programID) int {
+		return cmp.Or(cmp.Compare(a.graph, b.graph), cmp.Compare(a.version, b.version))
+	})
+	e := &ProgramError{Graph: ref.Graph, Version: ref.Version}
+	for _, id := range has {
+		e.Has = append(e.Has, id.String())
+	}
+	return nil, e
+}
+
+// RunTasks runs the tasks from from to to-1 of the superstep that ref names, and records
+// what each comes to: see [graph.RunTasks]. Tasks that fail are a *[graph.TaskError], after
+// which the run is to be advanced; about other errors see [Retryable].
+func (w *Worker) RunTasks(ctx context.Context, ref Ref, from, to int) error {
+	g, err := w.program(ref)
+	if err != nil {
+		return err
+	}
+	return graph.RunTasks(ctx, g, w.store, ref, from, to, w.o.Run...)
+}
+
+// Advance closes the superstep that ref names and says how the run goes on; for a ref
+// whose Superstep is empty it begins the run. See [graph.Advance].
+func (w *Worker) Advance(ctx context.Context, ref Ref) (Progress, error) {
+	g, err := w.program(ref)
+	if err != nil {
+		return Progress{}, err
+	}
+	return graph.Advance(ctx, g, w.store, ref, w.o.Run...)
+}
+
+// GiveUp ends a run that has begun where it stands, for one that is cancelled or that
+// can't be advanced. What its tasks have recorded stays.
+func (w *Worker) GiveUp(ctx context.Context, ref Ref) error {
+	g, err := w.program(ref)
+	if err != nil {
+		return err
+	}
+	return graph.GiveUp(ctx, g, w.store, ref, w.o.Run...)
+}
+
+// Retryable reports whether an operation that failed may succeed when it is called again
+// as it was: the store could not be reached. Otherwise the run ends; what is recorded
+// stays.
+func Retryable(err error) bool {
+	if _, ok := errors.AsType[*graph.CheckpointError](err); !ok {
+		return false
+	}
+	for _, final := range []error{
+		graph.ErrThreadBusy, checkpoint.ErrNotFound, checkpoint.ErrCorrupt, checkpoint.ErrVersion, checkpoint.ErrClosed, checkpoint.ErrInvalid, context.Canceled,
+	} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// Dispatcher sees to it that threads are run: it calls the operations of workers. It is
+// safe for concurrent use.
+type Dispatcher interface {
+	// Dispatch begins a run of the thread, whose ref is fresh (see [graph.NewRef]), and
+	// returns when that is sure to happen. A thread has one run at a time: one that
+	// sleeps is over then, and after one that is at work the thread is looked at again, so
+	// that what came to the thread meanwhile is not overlooked.
+	Dispatch(ctx context.Context, ref Ref) (Run, error)
+
+	// Cancel ends the run of a thread where it stands, be it at work or asleep: the
+	// contexts of its nodes end, and what was recorded stays. Without a run it does
+	// nothing.
+	Cancel(ctx context.Context, thread string) error
+}
+
+// Run is a run that was dispatched.
+type Run interface {
+	// Wait returns when the run is over, and how. One that sleeps is waited for. The
+	// error is why the run could not go on, ErrThreadBusy if another has its thread and
+	// [ErrCancelled] if it was cancelled; a run that has failed is none: see
+	// [Progress.Status].
+	Wait(ctx context.Context) (Progress, error)
+}
+
+// ErrCancelled: the run was cancelled, and can be continued.
+var ErrCancelled = errors.New("fleet: run was cancelled")
+
+// Client gives work to a dispatcher.
+type Client struct {
+	Dispatcher Dispatcher
+	Store      checkpoint.Store // of the threads, the one that the workers have
+
+	// Version says which version of a graph its threads are run by from now on; nil: the
+	// empty one.
+	Version func(graph string) string
+}
+
+// Start does to a thread what the request says, in this process, and has it run: see
+// [graph.Thread.Submit] for what it refuses. If the dispatcher can't be reached the thread
+// is due, and [Client.Watch] runs it later.
+func Start[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph.Request[S], opts ...graph.RunOption) (Run, error) {
+	if _, err := t.Submit(ctx, req, opts...); err != nil {
+		return nil, err
+	}
+	return c.Wake(ctx, t.ID())
+}
+
+// Invoke is graph.Thread.Invoke by the workers: it starts a run, waits until it is over and
+// returns the thread as it then is. If ctx ends first the run goes on.
+func Invoke[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph.Request[S], opts ...graph.RunOption) (*graph.Snapshot[S], error) {
+	run, err := Start(ctx, c, t, req, opts...)
+	if err != nil {
+		return nil, err
+	}
+	p, err := run.Wait(ctx)
+	if err == nil && p.Status == graph.RunFailed {
+		if err = p.Err; err == nil {
+			err = errors.New(p.Error)
+		}
+	}
+	snap, serr := t.State(ctx)
+	return snap, errors.Join(err, serr)
+}
+
+// Wake has a stored thread run that may be able to go on: after graph.Thread.SendEvent, say.
+func (c *Client) Wake(ctx context.Context, thread string) (Run, error) {
+	ref, err := graph.NewRef(ctx, c.Store, thread)
+	if err != nil {
+		return nil, err
+	}
+	if c.Version != nil {
+		ref.Version = c.Version(ref.Graph)
+	}
+	return c.Dispatcher.Dispatch(ctx, ref)
+}
+
+// Watch wakes threads that are due, and those whose run died with its process, until ctx
+// ends: see [graph.Runner]. One watch for a store is enough, and more do no harm. It must
+// not go together with runners that run such threads themselves.
+func (c *Client) Watch(ctx context.Context, o graph.RunnerOptions) error {
+	o.Hand = func(ctx context.Context, _, thread string) error {
+		_, err := c.Wake(ctx, thread)
+		return err
+	}
+	r, err := graph.NewRunner(c.Store, o)
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}

@@ -1,0 +1,213 @@
+package fleettest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+// blocking is a graph whose node waits for a release, or for the end of its context.
+func blocking(t *testing.T, store checkpoint.Store) (g *graph.Graph[State], begun, release chan struct{}) {
+	begun, release = make(chan struct{}, 8), make(chan struct{})
+	b := graph.New[State]("g")
+	b.AddNode("wait", func(ctx context.Context, s *State) error {
+		begun <- struct{}{}
+		select {
+		case <-release:
+			s.Last = "released"
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	b.AddEdge(graph.Start, "wait")
+	g, err := b.Compile(graph.WithCheckpointer(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, begun, release
+}
+
+// await waits until a node has begun.
+func await(t *testing.T, begun <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-begun:
+	case <-time.After(time.Minute):
+		t.Fatal("the node did not begin within a minute")
+	}
+}
+
+// A run that is cancelled ends its nodes' contexts, and its thread can be continued.
+func (s *Suite) cancel(t *testing.T) {
+	ctx, store := t.Context(), s.Store(t)
+	g, begun, release := blocking(t, store)
+	c, th := s.client(t, g, store), g.Thread("t")
+	run, err := fleet.Start(ctx, c, th, g.Input(func(*State) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, begun)
+	if err := c.Dispatcher.Cancel(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := run.Wait(ctx); !errors.Is(err, fleet.ErrCancelled) {
+		t.Fatalf("got %+v, %v; want ErrCancelled", p, err)
+	}
+	if err := c.Dispatcher.Cancel(ctx, "t"); err != nil {
+		t.Errorf("cancelled without a run: %v", err)
+	}
+	close(release)
+	if snap, err := fleet.Invoke(ctx, c, th, g.Continue()); err != nil || snap.State.Last != "released" {
+		t.Errorf("continued: %+v, %v", snap, err)
+	}
+}
+
+// A thread has one run, by whomever.
+func (s *Suite) busy(t *testing.T) {
+	ctx, store := t.Context(), s.Store(t)
+	g, begun, release := blocking(t, store)
+	c, th := s.client(t, g, store), g.Thread("t")
+	run, err := fleet.Start(ctx, c, th, g.Input(func(*State) error { return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, begun)
+	if _, err := th.Invoke(ctx, g.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
+		t.Errorf("invoked while the fleet has it: %v", err)
+	}
+	if _, err := th.Edit(ctx, func(*State) error { return nil }); !errors.Is(err, graph.ErrThreadBusy) {
+		t.Errorf("edited while the fleet has it: %v", err)
+	}
+	if _, err := fleet.Start(ctx, c, th, g.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
+		t.Errorf("started while the fleet has it: %v", err)
+	}
+	release <- struct{}{}
+	if p, err := run.Wait(ctx); err != nil || p.Status != graph.RunEnded {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := th.Invoke(ctx, g.Input(func(*State) error { return nil }))
+		ended <- err
+	}()
+	await(t, begun)
+	run, err = c.Wake(ctx, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := run.Wait(ctx); !errors.Is(err, graph.ErrThreadBusy) {
+		t.Errorf("woken while another run has it: %+v, %v", p, err)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Errorf("the other run: %v", err)
+	}
+}
+
+// A version that no worker has is an error that says so, and the thread goes on elsewhere.
+func (s *Suite) unknown(t *testing.T) {
+	ctx, store := t.Context(), s.Store(t)
+	g, _, release := blocking(t, store)
+	close(release)
+	c, th := s.client(t, g, store), g.Thread("t")
+	c.Version = func(string) string { return "v9" }
+	run, err := fleet.Start(ctx, c, th, g.Input(func(*State) error { return nil }))
+	if err == nil {
+		_, err = run.Wait(ctx)
+	}
+	if unknown, ok := errors.AsType[*fleet.ProgramError](err); !ok || unknown.Version != "v9" || !strings.Contains(err.Error(), "v1") {
+		t.Fatalf("got %v; want a ProgramError that names both versions", err)
+	}
+	if snap, err := th.Invoke(ctx, g.Continue()); err != nil || snap.State.Last != "released" {
+		t.Errorf("here: %+v, %v", snap, err)
+	}
+}
+
+// killed is a store that is out of order for its user now and then: a write is not done,
+// or is done and nobody is told, as if the process had died before or after it.
+type killed struct {
+	checkpoint.Store
+	every  int64
+	writes atomic.Int64
+}
+
+var errKilled = errors.New("the connection is gone")
+
+func (k *killed) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	n := k.writes.Add(1)
+	if n%k.every != 0 {
+		return k.Store.Write(ctx, w)
+	}
+	if n/k.every%2 == 0 {
+		if _, err := k.Store.Write(ctx, w); err != nil {
+			return checkpoint.Written{}, err
+		}
+	}
+	return checkpoint.Written{}, errKilled
+}
+
+// What workers were at when they were cut off from the store is done again, and what is
+// recorded is neither lost nor done twice.
+func (s *Suite) killed(t *testing.T) {
+	for _, every := range []int64{3, 4, 7} {
+		ctx, store := t.Context(), s.Store(t)
+		b := graph.New[State]("g")
+		var twice atomic.Int64
+		work := graph.AddTask(b, "work", func(ctx context.Context, s *State, n int) error {
+			if id := graph.Info(ctx).Task; recorded(ctx, store, id) {
+				twice.Add(1)
+			}
+			s.N.Add(n)
+			s.Log.Add("work")
+			return nil
+		})
+		b.AddCommandNode("split", func(context.Context, *State) (graph.Command, error) {
+			var sends []graph.Send
+			for n := range 30 {
+				sends = append(sends, work.Send(n))
+			}
+			return graph.Dispatch(sends...), nil
+		}, graph.Destinations("work"))
+		b.AddNode("join", func(_ context.Context, s *State) error { s.Last = "joined"; return nil })
+		b.AddEdge(graph.Start, "split").AddEdge("work", "join")
+		g, err := b.Compile(graph.WithCheckpointer(store))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := fleet.NewWorker(&killed{Store: store, every: every}, fleet.Options{}, fleet.Program{Graph: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &fleet.Client{Dispatcher: s.New(t, w), Store: store}
+		snap, err := fleet.Invoke(ctx, c, g.Thread("t"), g.Input(func(*State) error { return nil }))
+		if err != nil || !snap.Done() || snap.State.N.Get() != 29*30/2 || snap.State.Log.Len() != 30 || snap.State.Last != "joined" || snap.Step != 3 {
+			t.Fatalf("every %d: %v: %+v", every, err, snap)
+		}
+		if n := twice.Load(); n > 0 {
+			t.Errorf("every %d: %d tasks ran that were recorded", every, n)
+		}
+	}
+}
+
+// recorded reports whether what a task wrote is recorded already.
+func recorded(ctx context.Context, store checkpoint.Store, task string) bool {
+	log := checkpoint.Log{Thread: "t"}
+	head, _, err := store.Head(ctx, log)
+	if err != nil {
+		return false
+	}
+	results, err := store.Results(ctx, log, head.Branch, head.Epoch)
+	return err == nil && slices.ContainsFunc(results, func(r checkpoint.Result) bool {
+		return r.Kind == checkpoint.KindChanges && strings.HasSuffix(task, "."+strconv.Itoa(r.Task))
+	})
+}

@@ -1,0 +1,110 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+func TestWhatIsWrongWithAWorkerIsSaid(t *testing.T) {
+	store := checkpoint.NewMemory()
+	g := compile(t, store, "g", func(context.Context, *trip) error { return nil })
+	for want, programs := range map[string][]fleet.Program{
+		"needs a program":                     nil,
+		"without a graph":                     {{}},
+		`two programs are graph "g" in versi`: {{Graph: g, Version: "1"}, {Graph: g}, {Graph: g, Version: "1"}},
+	} {
+		if _, err := fleet.NewWorker(store, fleet.Options{}, programs...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+	if _, err := fleet.NewWorker(nil, fleet.Options{}, fleet.Program{Graph: g}); err == nil {
+		t.Error("a worker without a store")
+	}
+	if _, err := fleet.NewLocal(nil, fleet.LocalOptions{}); err == nil {
+		t.Error("a dispatcher without a worker")
+	}
+}
+
+func TestOperationsRefuseWhatTheyCanNotDo(t *testing.T) {
+	ctx, store := t.Context(), checkpoint.NewMemory()
+	node := func(context.Context, *trip) error { return nil }
+	g := compile(t, store, "g", node)
+	guarded := compile(t, store, "guarded", node, graph.StrictCycleGuard(3))
+	w, err := fleet.NewWorker(store, fleet.Options{}, fleet.Program{Graph: g}, fleet.Program{Graph: guarded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := graph.NewRef(ctx, store, "t"); !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Errorf("a thread that is not there: %v", err)
+	}
+	if _, err := g.Thread("t").Submit(ctx, g.Continue()); !errors.Is(err, graph.ErrNothingToResume) {
+		t.Errorf("a new thread is continued: %v", err)
+	}
+	if _, err := g.Thread("t", graph.Namespace("other")).Submit(ctx, g.Input(nothing)); err == nil {
+		t.Error("a thread in a namespace was submitted")
+	}
+	snap, err := g.Thread("t").Submit(ctx, g.Input(nothing))
+	if err != nil || len(snap.Next) != 1 {
+		t.Fatalf("%+v, %v", snap, err)
+	}
+	ref, err := graph.NewRef(ctx, store, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.RunTasks(ctx, ref, 0, 1); err == nil || !strings.Contains(err.Error(), "call Advance") {
+		t.Errorf("tasks of a run that has not begun: %v", err)
+	}
+	for what, change := range map[string]func(*fleet.Ref){
+		"a run's ID":   func(r *fleet.Ref) { r.Run = "mine" },
+		"a graph":      func(r *fleet.Ref) { r.Graph = "h" },
+		"a version":    func(r *fleet.Ref) { r.Version = "2" },
+		"no thread":    func(r *fleet.Ref) { r.Thread = "" },
+		"another one":  func(r *fleet.Ref) { r.Thread = "u" },
+		"cycle guards": func(r *fleet.Ref) { r.Graph = "guarded" },
+		"an old fence": func(r *fleet.Ref) { r.Fence -= 5 },
+	} {
+		r := ref
+		change(&r)
+		if p, err := w.Advance(ctx, r); err == nil || fleet.Retryable(err) {
+			t.Errorf("%s: %+v, %v", what, p, err)
+		}
+	}
+	p, err := w.Advance(ctx, ref)
+	if err != nil || p.From != 0 || p.To != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if err := w.RunTasks(ctx, p.Ref, 0, 2); err == nil || fleet.Retryable(err) {
+		t.Errorf("tasks that there are not: %v", err)
+	}
+	if _, err := g.Thread("t").Submit(ctx, g.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
+		t.Errorf("submitted while a run has the thread: %v", err)
+	}
+	if err := w.GiveUp(ctx, p.Ref); err != nil {
+		t.Fatal(err)
+	}
+	if snap, err := g.Thread("t").Invoke(ctx, g.Continue()); err != nil || !snap.Done() {
+		t.Errorf("%+v, %v", snap, err)
+	}
+	if err := w.RunTasks(ctx, p.Ref, 0, 1); !errors.Is(err, graph.ErrThreadBusy) {
+		t.Errorf("tasks of a run that has lost its thread: %v", err)
+	}
+}
+
+func TestADispatcherThatIsClosedTakesNothing(t *testing.T) {
+	store := checkpoint.NewMemory()
+	g := compile(t, store, "g", func(context.Context, *trip) error { return nil })
+	c, d := local(t, store, store, g)
+	d.Close()
+	if _, err := fleet.Start(t.Context(), c, g.Thread("t"), g.Input(nothing)); err == nil {
+		t.Error("it took a run")
+	}
+	if snap := state(t, g.Thread("t")); len(snap.Next) != 1 {
+		t.Errorf("what was submitted is lost: %+v", snap)
+	}
+}

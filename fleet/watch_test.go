@@ -1,0 +1,242 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/fleet"
+	"github.com/superstep-dev/superstep/graph"
+)
+
+type trip struct {
+	Log graph.List[string]
+}
+
+func compile(t *testing.T, store checkpoint.Store, name string, node func(context.Context, *trip) error, opts ...graph.Option) *graph.Graph[trip] {
+	t.Helper()
+	b := graph.New[trip](name)
+	b.AddNode("node", node)
+	b.AddNode("end", func(_ context.Context, s *trip) error { s.Log.Add("end"); return nil })
+	b.AddEdge(graph.Start, "node").AddEdge("node", "end")
+	g, err := b.Compile(append(opts, graph.WithCheckpointer(store))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// local returns a client of a new dispatcher in this process; workers use their own view of
+// the store.
+func local(t *testing.T, store, workers checkpoint.Store, programs ...graph.Runnable) (*fleet.Client, *fleet.Local) {
+	t.Helper()
+	var ps []fleet.Program
+	for _, g := range programs {
+		ps = append(ps, fleet.Program{Graph: g})
+	}
+	w, err := fleet.NewWorker(workers, fleet.Options{}, ps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := fleet.NewLocal(w, fleet.LocalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fleet.Client{Dispatcher: d, Store: store}, d
+}
+
+// watched runs f while a client watches the store.
+func watched(t *testing.T, c *fleet.Client, f func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error)
+	go func() { over <- c.Watch(ctx, graph.RunnerOptions{}) }()
+	f()
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func state(t *testing.T, th *graph.Thread[trip]) *graph.Snapshot[trip] {
+	t.Helper()
+	snap, err := th.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+func nothing(*trip) error { return nil }
+
+func TestAThreadSleepsThroughTheEndOfItsDispatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		g := compile(t, store, "nap", func(ctx context.Context, s *trip) error {
+			if err := graph.Sleep(ctx, "nap", 48*time.Hour); err != nil {
+				return err
+			}
+			s.Log.Add("awake")
+			return nil
+		})
+		c, d := local(t, store, store, g)
+		th := g.Thread("t")
+		run, err := fleet.Start(t.Context(), c, th, g.Input(nothing))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if snap := state(t, th); len(snap.Waits) != 1 {
+			t.Fatalf("%+v", snap)
+		}
+		d.Close()
+		if _, err := run.Wait(t.Context()); !errors.Is(err, fleet.ErrCancelled) {
+			t.Errorf("the run that was asleep: %v", err)
+		}
+		c, d = local(t, store, store, g)
+		defer d.Close()
+		watched(t, c, func() { time.Sleep(46 * time.Hour) })
+		if snap := state(t, th); len(snap.Waits) != 1 {
+			t.Errorf("woken early: %+v", snap)
+		}
+		watched(t, c, func() { time.Sleep(2 * time.Hour) })
+		if snap := state(t, th); !snap.Done() || !slices.Equal(snap.State.Log.Slice(), []string{"awake", "end"}) {
+			t.Errorf("%+v", snap)
+		}
+	})
+}
+
+// gone is a store to which a process has no way any more, from some write on.
+type gone struct {
+	checkpoint.Store
+	left atomic.Int64
+}
+
+func (s *gone) Write(ctx context.Context, w *checkpoint.Write) (checkpoint.Written, error) {
+	if s.left.Add(-1) < 0 {
+		return checkpoint.Written{}, errors.New("there is no way to the store")
+	}
+	return s.Store.Write(ctx, w)
+}
+
+// Wherever the process of a run dies, the watch has the run go on when its lease is over,
+// and each sub-step that is recorded is done once.
+func TestARunGoesOnWhereItsProcessDied(t *testing.T) {
+	for writes := range int64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			store := checkpoint.NewMemory()
+			var paid atomic.Int64
+			g := compile(t, store, "pay", func(ctx context.Context, s *trip) error {
+				_, err := graph.Once(ctx, "pay", func(context.Context, string) (int64, error) { return paid.Add(1), nil })
+				s.Log.Add("paid")
+				return err
+			})
+			dead := &gone{Store: store}
+			dead.left.Store(writes)
+			first, d := local(t, store, dead, g)
+			th := g.Thread("t")
+			if _, err := fleet.Start(t.Context(), first, th, g.Input(nothing)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // else the watch may be first
+			second, other := local(t, store, store, g)
+			defer other.Close()
+			watched(t, second, func() { time.Sleep(time.Minute) })
+			if snap := state(t, th); !snap.Done() || !slices.Equal(snap.State.Log.Slice(), []string{"paid", "end"}) {
+				t.Errorf("died after %d writes: %+v", writes, snap)
+			}
+			// What could not be recorded is the one thing that is done again.
+			want := int64(1)
+			if writes == 2 { // after the claim, and its renewal before the node
+				want = 2
+			}
+			if n := paid.Load(); n != want {
+				t.Errorf("died after %d writes: paid %d times, want %d", writes, n, want)
+			}
+			d.Close()
+		})
+	}
+}
+
+func TestAThreadWaitsForOneThatItSpawned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		child := compile(t, store, "child", func(_ context.Context, s *trip) error { s.Log.Add("child"); return nil })
+		g := compile(t, store, "parent", func(ctx context.Context, s *trip) error {
+			spawned, err := graph.Spawn(ctx, "child", child.Thread("c"), child.Input(nothing))
+			if err != nil {
+				return err
+			}
+			got, err := spawned.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			s.Log.Add(got.Log.Slice()...)
+			return nil
+		})
+		c, d := local(t, store, store, g, child)
+		defer d.Close()
+		th := g.Thread("p")
+		watched(t, c, func() {
+			if _, err := fleet.Start(t.Context(), c, th, g.Input(nothing)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		})
+		if snap := state(t, th); !slices.Equal(snap.State.Log.Slice(), []string{"child", "end", "end"}) {
+			t.Errorf("%+v", snap)
+		}
+	})
+}
+
+func TestARunOutOfTimeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := checkpoint.NewMemory()
+		g := compile(t, store, "slow", func(ctx context.Context, s *trip) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, graph.RunTimeout(time.Hour))
+		c, d := local(t, store, store, g)
+		defer d.Close()
+		_, err := fleet.Invoke(t.Context(), c, g.Thread("t"), g.Input(nothing))
+		if late, ok := errors.AsType[*graph.TimeoutError](err); !ok || late.Kind != "run" || late.Limit != time.Hour {
+			t.Errorf("got %v", err)
+		}
+		if _, err := g.Thread("t").Edit(t.Context(), nothing); err != nil {
+			t.Errorf("the thread is not given up: %v", err)
+		}
+	})
+}
+
+// Metadata that a run is begun with are those of all its checkpoints, and they have its ID.
+func TestTheCheckpointsOfARunAreItsOwn(t *testing.T) {
+	store := checkpoint.NewMemory()
+	var run string
+	g := compile(t, store, "own", func(ctx context.Context, s *trip) error { run = graph.Info(ctx).Run; return nil })
+	c, d := local(t, store, store, g)
+	defer d.Close()
+	th := g.Thread("t")
+	started, err := fleet.Start(t.Context(), c, th, g.Input(nothing), graph.Metadata("who", "Ada"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := started.Wait(t.Context())
+	if err != nil || p.Run != run {
+		t.Fatalf("%+v, %v; the node saw run %s", p, err, run)
+	}
+	n := 0
+	for e, err := range th.History(t.Context(), graph.HistoryQuery{Source: "loop"}) {
+		if err != nil || e.Metadata["who"] != "Ada" || string(checkpoint.ID(e.Checkpoint).Run()) != run {
+			t.Errorf("%+v, %v", e, err)
+		}
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d checkpoints", n)
+	}
+}

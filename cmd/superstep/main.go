@@ -28,6 +28,6 @@ func run() int {
 		cli.Graph(digestGraph(), cli.Describe("Digests a folder of text files. Start it with: superstep demo digest PATH."), cli.Unserved()),
 		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`), cli.Unserved()),
 		demoGraphs(), cli.Embedders(models.OpenEmbedder), dialogues(), cli.Evaluation(cli.Evaluations{Judge: judge}),
-		cli.Command(chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
+		cli.Command(initCommand(), chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
 	)
 }

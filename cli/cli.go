@@ -227,7 +227,7 @@ func New(opts ...Option) *cobra.Command {
 		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.diffCommand(), a.statsCommand(), a.drawCommand(),
 		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)
-	root.AddCommand(a.exportCommand(), a.importCommand(), a.replayCommand(), a.dialogueCommand(), a.evalCommand())
+	root.AddCommand(a.doctorCommand(), a.exportCommand(), a.importCommand(), a.replayCommand(), a.dialogueCommand(), a.evalCommand())
 	for _, cmd := range root.Commands() {
 		if slices.Contains(overServer, cmd.Name()) {
 			OverServer(cmd)

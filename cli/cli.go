@@ -236,6 +236,7 @@ func New(opts ...Option) *cobra.Command {
 	if !slices.ContainsFunc(a.commands, func(c *cobra.Command) bool { return c.Name() == "chat" }) {
 		root.AddCommand(a.chatCommand())
 	}
+	addExamples(root, root)
 	root.AddCommand(a.commands...)
 	return root
 }

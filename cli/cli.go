@@ -256,7 +256,7 @@ func (a *app) root() *cobra.Command {
 		a.graphsCommand(), a.threadsCommand(), a.stateCommand(), a.historyCommand(), a.diffCommand(), a.statsCommand(), a.drawCommand(),
 		a.forkCommand(), a.updateCommand(), a.copyCommand(), a.pruneCommand(), a.repairCommand(), a.deleteCommand(),
 	)
-	root.AddCommand(a.exportCommand(), a.importCommand(), a.replayCommand(), a.dialogueCommand(), a.evalCommand())
+	root.AddCommand(a.doctorCommand(), a.exportCommand(), a.importCommand(), a.replayCommand(), a.dialogueCommand(), a.evalCommand())
 	for _, cmd := range root.Commands() {
 		if slices.Contains(overServer, cmd.Name()) {
 			OverServer(cmd)
@@ -265,6 +265,7 @@ func (a *app) root() *cobra.Command {
 	if !slices.ContainsFunc(a.commands, func(c *cobra.Command) bool { return c.Name() == "chat" }) {
 		root.AddCommand(a.chatCommand())
 	}
+	addExamples(root, root)
 	root.AddCommand(a.commands...)
 	return root
 }

@@ -9,9 +9,9 @@
 // events), to serve them (serve, and mcp for the Model Context Protocol), to look at
 // their threads (graphs, threads, state, history, diff, stats, draw) and to change them
 // (fork, update, copy, prune, repair, delete), to measure them with data sets (eval), and
-// to check, draw and test assistants that are written in YAML (dialogue), with help for
-// each, and completion for shells. [New] gives the commands as a cobra command instead, to
-// be made part of a larger program.
+// to check, draw and test assistants that are written in YAML (dialogue), and to find out
+// what is wrong with the set-up (doctor), with help for each, and completion for shells.
+// [New] gives the commands as a cobra command instead, to be made part of a larger program.
 //
 // # Stores
 //

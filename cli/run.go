@@ -35,7 +35,7 @@ type runFlags struct {
 	maxSteps, concurrency int
 	timeout               time.Duration
 	durability            string
-	config                string
+	config                []string
 	metadata              []string
 	before, after         []string
 }
@@ -53,7 +53,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	fs.IntVar(&f.concurrency, "concurrency", 0, "how many tasks run at a time")
 	fs.DurationVar(&f.timeout, "timeout", 0, "end the run after this time; the thread can go on")
 	fs.StringVar(&f.durability, "durability", "", "when checkpoints are stored: sync, async or exit")
-	fs.StringVar(&f.config, "config", "", "what nodes are configured with, where the graph declares it: JSON, @FILE or - for the standard input")
+	fs.StringArrayVarP(&f.config, "config", "c", nil, "what nodes are configured with, where the graph declares it: KEY=VALUE, several times, or JSON, @FILE or - for the standard input")
 	fs.StringArrayVarP(&f.metadata, "metadata", "m", nil, "KEY=VALUE to store with the checkpoints")
 	fs.StringSliceVar(&f.before, "interrupt-before", nil, "nodes to stop before")
 	fs.StringSliceVar(&f.after, "interrupt-after", nil, "nodes to stop after")
@@ -167,6 +167,54 @@ func jsonArg(cmd *cobra.Command, flag, arg string) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return jsonValue(cmd, "--"+flag, arg)
+}
+
+// configArg reads the values of --config: an object as JSON, @FILE or -, and KEY=VALUE for
+// members of it. A VALUE that is no JSON is a string.
+func configArg(cmd *cobra.Command, values []string) (json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	whole := false
+	for _, v := range values {
+		if v != "-" && !strings.HasPrefix(v, "@") && !strings.HasPrefix(strings.TrimSpace(v), "{") {
+			key, value, ok := strings.Cut(v, "=")
+			if !ok || key == "" {
+				return nil, &usageError{fmt.Errorf("--config %q: use KEY=VALUE or JSON", v), `for example: --config title=Dr. or --config '{"title": "Dr."}'`}
+			}
+			if _, twice := members[key]; twice {
+				return nil, Usage("--config says twice what %q is", key)
+			}
+			if members[key] = json.RawMessage(value); !json.Valid(members[key]) {
+				text, err := json.Marshal(value)
+				if err != nil {
+					return nil, err
+				}
+				members[key] = text
+			}
+			continue
+		}
+		data, err := jsonValue(cmd, "--config", v)
+		if err != nil {
+			return nil, err
+		}
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(data, &object); err != nil || object == nil {
+			return nil, Usage("--config is no object, but %s", shapeOf(data))
+		}
+		if whole {
+			return nil, Usage("--config is given twice as JSON")
+		}
+		whole = true
+		for key, value := range object {
+			if _, twice := members[key]; twice {
+				return nil, Usage("--config says twice what %q is", key)
+			}
+			members[key] = value
+		}
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(members)
 }
 
 // jsonValue reads JSON, @FILE, or - for the standard input. Name says what it is
@@ -429,7 +477,7 @@ func (a *app) drive(cmd *cobra.Command, t target, f *runFlags, begin func(contex
 	if err != nil {
 		return err
 	}
-	if run.config, err = jsonArg(cmd, "config", f.config); err != nil {
+	if run.config, err = configArg(cmd, f.config); err != nil {
 		return err
 	}
 	if run.config != nil {

@@ -59,6 +59,11 @@ var tests = []struct {
 		{program: "counter", args: []string{"-db", "DIR/counter.db", "-thread", "another"}},
 	}},
 	{"timetravel", []run{{program: "timetravel"}}},
+	{"digest", []run{
+		{program: "digest", args: []string{"-threads", "DIR/threads", "-out", "DIR/out.md", "-pace", "1ms", "digest"}, dies: true},
+		{program: "digest", args: []string{"-threads", "DIR/threads", "-pace", "1ms", "citations/handbook"}},
+		{program: "digest", args: []string{"-threads", "DIR/threads", "-out", "/dev/null", "citations/handbook"}, stdin: "yes\n"},
+	}},
 	{"subgraph", []run{{program: "subgraph"}}},
 	{"streaming", []run{{program: "streaming"}}},
 	{"recovery", []run{{program: "recovery"}}},

@@ -22,12 +22,17 @@ func main() {
 
 // run is main for tests.
 func run() int {
-	return cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
+	return cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, options()...)
+}
+
+// options are what the program has.
+func options() []cli.Option {
+	return []cli.Option{
 		cli.Program("superstep", "Run workflow graphs and look at their threads."),
 		greeting(cli.Unserved()), buying(cli.Unserved()),
 		cli.Graph(digestGraph(), cli.Describe("Digests a folder of text files. Start it with: superstep demo digest PATH."), cli.Unserved()),
 		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`), cli.Unserved()),
 		demoGraphs(), cli.Embedders(models.OpenEmbedder), dialogues(), cli.Evaluation(cli.Evaluations{Judge: judge}),
-		cli.Command(chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
-	)
+		cli.Command(initCommand(), chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
+	}
 }

@@ -1,4 +1,4 @@
-// Package requirements keeps docs/requirements.md true: a table that maps every
+// Package requirements keeps docs/contributing/requirements.md true: a table that maps every
 // requirement to the tests that prove it.
 package requirements
 
@@ -23,11 +23,11 @@ import (
 //go:embed rows.txt
 var rowsText string
 
-var update = flag.Bool("update", false, "rewrite docs/requirements.md")
+var update = flag.Bool("update", false, "rewrite docs/contributing/requirements.md")
 
 const (
 	root = "../.."
-	page = root + "/docs/requirements.md"
+	page = root + "/docs/contributing/requirements.md"
 )
 
 type row struct {
@@ -192,6 +192,6 @@ func TestEveryRequirementHasATest(t *testing.T) {
 	}
 	have, err := os.ReadFile(page)
 	if err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("docs/requirements.md is out of date: run go test ./internal/requirements -update (%v)", err)
+		t.Errorf("docs/contributing/requirements.md is out of date: run go test ./internal/requirements -update (%v)", err)
 	}
 }

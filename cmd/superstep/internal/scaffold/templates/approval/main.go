@@ -1,0 +1,31 @@
+// The command runs orders: go run . run orders --input '{"item": "a chair", "amount": 120}'
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/superstep-dev/superstep/cli"
+	"github.com/superstep-dev/superstep/otel"
+
+	"github.com/superstep-dev/superstep/cmd/superstep/internal/scaffold/templates/approval/orders"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	tel, err := otel.New(otel.Options{}) // traces go to OpenTelemetry's global provider: see the README
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	g, err := orders.Builder(orders.Pay).Compile(tel.Observe())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr,
+		cli.Graph(g, cli.Describe("Pays orders; a person approves the larger ones."),
+			cli.ExampleInput(`{"item": "a chair", "amount": 120}`)))
+}

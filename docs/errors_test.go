@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,22 +17,24 @@ import (
 	"testing"
 )
 
+const module = "github.com/superstep-dev/superstep"
+
 // errorsOf lists the errors that the packages of the module export: variables whose names
 // begin with Err, and types that are errors, each with the first sentence of its comment.
 func errorsOf(t *testing.T) (packages []string, errs map[string]map[string]string) {
 	t.Helper()
 	errs = map[string]map[string]string{}
 	skip := regexp.MustCompile(`^(\.\w.*|internal|testdata|cmd|examples|bench|docs|node_modules)$`)
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("..", func(dir string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if path != ".." && skip.MatchString(d.Name()) {
+		if dir != ".." && skip.MatchString(d.Name()) {
 			return fs.SkipDir
 		}
 		files := token.NewFileSet()
 		var parsed []*ast.File
-		sources, err := filepath.Glob(filepath.Join(path, "*.go"))
+		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		for _, source := range sources {
 			if strings.HasSuffix(source, "_test.go") {
 				continue
@@ -45,8 +48,8 @@ func errorsOf(t *testing.T) (packages []string, errs map[string]map[string]strin
 		if len(parsed) == 0 {
 			return err
 		}
-		name := filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator)))
-		p, err := doc.NewFromFiles(files, parsed, "github.com/superstep-dev/superstep/"+name)
+		name := filepath.ToSlash(strings.TrimPrefix(dir, ".."+string(filepath.Separator)))
+		p, err := doc.NewFromFiles(files, parsed, module+"/"+name)
 		if err != nil {
 			return err
 		}
@@ -87,7 +90,7 @@ func exportedErrors(p *doc.Package) map[string]string {
 					text = p.Synopsis(v.Doc)
 				}
 				if text == "" {
-					text = made(spec, i) + strings.TrimRight(" ("+strings.TrimSpace(spec.Comment.Text()), " (")
+					text = made(p.Imports, spec, i) + strings.TrimRight(" ("+strings.TrimSpace(spec.Comment.Text()), " (")
 					if strings.Contains(text, " (") {
 						text += ")"
 					}
@@ -110,9 +113,30 @@ func cause(name, text string) string {
 	return text
 }
 
-// made returns the text that a variable is made of, as in errors.New("text").
-func made(spec *ast.ValueSpec, i int) string {
+// made returns the text that a variable is made of, as in errors.New("text"), be it in an
+// inner package.
+func made(imports []string, spec *ast.ValueSpec, i int) string {
 	if i >= len(spec.Values) {
+		return ""
+	}
+	if inner, ok := spec.Values[i].(*ast.SelectorExpr); ok {
+		at := slices.IndexFunc(imports, func(p string) bool {
+			return strings.HasPrefix(p, module+"/internal/") && path.Base(p) == inner.X.(*ast.Ident).Name
+		})
+		if at < 0 {
+			return ""
+		}
+		sources, _ := filepath.Glob(filepath.Join("..", strings.TrimPrefix(imports[at], module), "*.go"))
+		for _, source := range sources {
+			file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+			if err != nil {
+				continue
+			}
+			if o := file.Scope.Lookup(inner.Sel.Name); o != nil {
+				of := o.Decl.(*ast.ValueSpec)
+				return made(nil, of, slices.IndexFunc(of.Names, func(n *ast.Ident) bool { return n.Name == o.Name }))
+			}
+		}
 		return ""
 	}
 	call, ok := spec.Values[i].(*ast.CallExpr)

@@ -62,3 +62,10 @@ func rejected(reason string) string {
 	}
 	return "The user does not want this file to be written: " + reason
 }
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

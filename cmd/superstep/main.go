@@ -1,9 +1,7 @@
 // The command superstep runs a few example graphs, looks at their threads, and
-// has two demonstrations on real input. "superstep demo digest PATH" digests a
-// folder of text files; a model, if one is named, writes the summaries.
-// "superstep chat" talks with a model that reads files, calculates, and asks
-// before it writes a file; "--model demo" tries it without a key. Both go on where
-// they were after the process was killed.
+// begins programs ("superstep init"). "superstep chat" talks with a model that reads
+// files, calculates, and asks before it writes a file; "--model demo" tries it without
+// a key, and a conversation goes on where it was after the process was killed.
 //
 // A program with graphs of its own gets the same commands from package cli.
 package main
@@ -30,9 +28,8 @@ func options() []cli.Option {
 	return []cli.Option{
 		cli.Program("superstep", "Run workflow graphs and look at their threads."),
 		greeting(cli.Unserved()), buying(cli.Unserved()),
-		cli.Graph(digestGraph(), cli.Describe("Digests a folder of text files. Start it with: superstep demo digest PATH."), cli.Unserved()),
 		cli.Graph(chatGraph(), cli.Describe("Talks with a model that has tools. Start it with: superstep chat."), cli.ExampleInput(`{"user_input": "what is 6*7", "model": "demo"}`), cli.Unserved()),
 		demoGraphs(), cli.Embedders(models.OpenEmbedder), dialogues(), cli.Evaluation(cli.Evaluations{Judge: judge}),
-		cli.Command(initCommand(), chatCommand(), cli.Group("demo", "Demonstrations on real input", digestCommand())),
+		cli.Command(initCommand(), chatCommand()),
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/server/internal/db"
 	"github.com/superstep-dev/superstep/server/internal/turn"
@@ -32,29 +34,52 @@ func (t turns) serveMCP(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer s.Close() // ends what nobody waits for any more
 	var tools []mcp.Graph
-	taken := map[string]bool{}
-	for _, a := range found {
+	names := toolNames(found)
+	for i, a := range found {
 		g := t.graphs[a.GraphID]
-		one := mcp.Graph{Graph: g.Graph, Name: a.Name, Description: g.description, Runner: &mcpRuns{t, r, a}}
+		one := mcp.Graph{Graph: g.Graph, Name: names[i], Description: g.description, Runner: &mcpRuns{t, r, a}}
 		if a.Description != nil {
 			one.Description = *a.Description
 		}
-		if one.Name == "" || taken[one.Name] {
-			one.Name += "_" + a.ID
-		}
-		taken[one.Name] = true
 		tools = append(tools, one)
 	}
 	if err := s.SetGraphs(tools...); err != nil {
 		return err
 	}
-	r = r.WithContext(r.Context())
-	r.Header = r.Header.Clone()
+	r = r.Clone(r.Context())
 	r.Header.Set("Content-Type", "application/json") // it is
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.Stateless().ServeHTTP(w, r)
 	return nil
+}
+
+// mostToolName is how long models take the name of a tool.
+const mostToolName = 64
+
+// toolNames names assistants as tools: by their names, but that each graph's own has the
+// graph's. Names that are no tool's, or another's, get the assistant's ID at the end, which
+// no others have there.
+func toolNames(found []*db.Assistant) []string {
+	taken := map[string]bool{mcp.AnswerTool: true}
+	names := make([]string, len(found))
+	for _, own := range []bool{true, false} {
+		for i, a := range found {
+			if own != (a.ID == assistantOfGraph(a.GraphID)) {
+				continue
+			}
+			name := mcp.ToolName(a.Name)
+			if own { // whatever it is called by now
+				name = mcp.ToolName(a.GraphID)
+			}
+			_, err := uuid.Parse(name[max(0, len(name)-len(a.ID)):])
+			if name == "" || len(name) > mostToolName || taken[name] || err == nil {
+				name = name[:min(len(name), mostToolName-len(a.ID)-1)] + "_" + a.ID
+			}
+			names[i], taken[name] = name, true
+		}
+	}
+	return names
 }
 
 // mcpRuns runs an assistant for the user of a request.

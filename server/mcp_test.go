@@ -117,6 +117,31 @@ func TestMCPShowsNobodyWhatIsSomebodyElses(t *testing.T) {
 	}
 }
 
+// Names are users' choice: none takes another's tool, or all tools away.
+func TestEveryAssistantIsAToolOfMCPWhateverItsName(t *testing.T) {
+	c := start(t, server.Graph(booking(t)), server.Graph(slow(t)), quiet())
+	ids := map[string]bool{}
+	for _, name := range []string{"short trips", "short_trips", "short-trips", mcp.AnswerTool, "slow", "東京", "大阪", strings.Repeat("long ", 60)} {
+		ids[call[object](c, "POST", "/assistants", object{"graph_id": "booking", "name": name})["assistant_id"].(string)] = true
+	}
+	m := tools(t, c, mcp.Config{}, "")
+	all, err := m.Tools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(ids) + 2 + 1; len(all) != want {
+		t.Errorf("there are %d tools, want %d", len(all), want)
+	}
+	for _, one := range all {
+		if name := one.Spec().Name; len(name) > 64 {
+			t.Errorf("models can't call a tool with a name of %d characters: %s", len(name), name)
+		}
+	}
+	if r, err := called(t, m, "slow", `{"todo":1}`); err != nil || r.Status != "done" {
+		t.Errorf("the name of a graph is another's: %+v, %v", r, err)
+	}
+}
+
 func TestMCPTellsWhatIsWrongWithACall(t *testing.T) {
 	c := start(t, server.Graph(booking(t)), server.WithLimits(server.Limits{Body: 10_000}), quiet())
 	m := tools(t, c, mcp.Config{}, "")

@@ -487,11 +487,12 @@ func (c *Client) remote(t *sdk.Tool) (*remote, error) {
 	if description == "" {
 		description = t.Title
 	}
-	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + toolName(t.Name), Description: description, Schema: raw}}, nil
+	return &remote{c: c, name: t.Name, output: output, spec: chat.ToolSpec{Name: c.cfg.Prefix + ToolName(t.Name), Description: description, Schema: raw}}, nil
 }
 
-// toolName is a name as models take it.
-func toolName(name string) string {
+// ToolName makes a name one that all models take for a tool's: other characters than letters
+// and digits of ASCII, _ and - become _. Different names may become the same.
+func ToolName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':

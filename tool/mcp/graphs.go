@@ -117,7 +117,7 @@ func (s *Server) SetGraphs(graphs ...Graph) error {
 		if g.Graph == nil {
 			return &tool.DefinitionError{Mistakes: []tool.Mistake{{Tool: g.Name, Err: errors.New("there is no graph")}}}
 		}
-		name := toolName(cmp.Or(g.Name, g.Graph.Name()))
+		name := ToolName(cmp.Or(g.Name, g.Graph.Name()))
 		sg := &servedGraph{Graph: g.Graph, runner: g.Runner, name: name}
 		if sg.runner == nil {
 			sg.runner = checkpointed{g.Graph}

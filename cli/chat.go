@@ -600,7 +600,7 @@ func (h *chatter) talk() error {
 	}
 	h.c.Notef("%s", clean(intro))
 	if h.snap != nil {
-		h.c.Notef("The conversation has %s so far.", plural(len(h.said.Messages), "message"))
+		h.c.Notef("The conversation has %s so far.", console.Count(len(h.said.Messages), "message"))
 	}
 	resume := h.unfinished()
 	for {

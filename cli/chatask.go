@@ -179,7 +179,7 @@ func (h *chatter) ask(ctx context.Context, action agent.ActionRequest, allowed [
 	}
 	offers = append(offers, more...)
 	if rest := len(r.Lines) - first; rest > 0 {
-		h.c.Notef("… %s", plural(rest, "more line"))
+		h.c.Notef("… %s", console.Count(rest, "more line"))
 		offers = append(offers, "v to view the rest")
 	}
 	question += " [" + strings.Join(offers, ", ") + "] "

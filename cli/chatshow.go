@@ -246,7 +246,7 @@ func (w *shower) result(t tool.Ended) error {
 	case failed != "":
 		line += ": " + failed
 	case lines > 1:
-		line += ": " + plural(lines, "line")
+		line += ": " + console.Count(lines, "line")
 	default:
 		line += ": " + text
 	}

@@ -182,20 +182,12 @@ func (a *app) showFindings(c checked) {
 	case c.Error != "":
 		fmt.Fprintln(a.console.Out, console.Clean("error: "+strings.ReplaceAll(c.Error, "\n", " ")))
 	case errs > 0:
-		a.console.Notef("%s: %s, %s.", c.Path, count(errs, "error"), count(warnings, "warning"))
+		a.console.Notef("%s: %s, %s.", c.Path, console.Count(errs, "error"), console.Count(warnings, "warning"))
 	case warnings > 0:
-		a.console.Notef("%s: %s in %s.", c.Path, count(warnings, "warning"), count(c.Flows, "flow"))
+		a.console.Notef("%s: %s in %s.", c.Path, console.Count(warnings, "warning"), console.Count(c.Flows, "flow"))
 	default:
-		a.console.Notef("%s: %s, nothing to mend.", c.Path, count(c.Flows, "flow"))
+		a.console.Notef("%s: %s, nothing to mend.", c.Path, console.Count(c.Flows, "flow"))
 	}
-}
-
-// count returns a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func (a *app) schemaCommand() *cobra.Command {

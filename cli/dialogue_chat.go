@@ -136,7 +136,7 @@ func (t *talk) run(ctx context.Context) error {
 	}
 	if d.TurnCount > 0 {
 		if !t.a.json {
-			c.Notef("The conversation has %s so far.", count(d.TurnCount, "turn"))
+			c.Notef("The conversation has %s so far.", console.Count(d.TurnCount, "turn"))
 		}
 		if r := d.Metadata.Machine.LastReply; r != nil {
 			if err := t.show(*r); err != nil {
@@ -328,7 +328,7 @@ func (t *talk) showState(d dialogue.State) error {
 		return writeJSON(t.a.console.Out, d, false)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s", d.ConversationState, count(d.TurnCount, "turn"))
+	fmt.Fprintf(&b, "%s, %s", d.ConversationState, console.Count(d.TurnCount, "turn"))
 	if d.WaitingForSlot != "" {
 		fmt.Fprintf(&b, ", waiting for %s", d.WaitingForSlot)
 	}

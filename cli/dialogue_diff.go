@@ -113,7 +113,7 @@ func changesText(changes []program.Change) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "%s as before.\n", count(same, "flow"))
+	fmt.Fprintf(&b, "%s as before.\n", console.Count(same, "flow"))
 	return b.String()
 }
 
@@ -176,7 +176,7 @@ func standingsText(found []standing) string {
 			b.WriteString("\n")
 		}
 	}
-	fmt.Fprintf(&b, "\n%s in the middle of something", count(len(found), "conversation"))
+	fmt.Fprintf(&b, "\n%s in the middle of something", console.Count(len(found), "conversation"))
 	var parts []string
 	for _, fate := range []dialogue.Fate{dialogue.Stays, dialogue.Pinned, dialogue.Moves, dialogue.Restarts, dialogue.Ends} {
 		if n[fate] > 0 {

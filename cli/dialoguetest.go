@@ -193,9 +193,9 @@ func (a *app) converse(ctx context.Context, c conversations, args []string, cove
 		}
 	default:
 		if failed > 0 {
-			fmt.Fprintf(a.console.Out, "FAIL  %d of %s\n", failed, count(len(done), "conversation"))
+			fmt.Fprintf(a.console.Out, "FAIL  %d of %s\n", failed, console.Count(len(done), "conversation"))
 		} else {
-			fmt.Fprintf(a.console.Out, "ok    %s\n", count(len(done), "conversation"))
+			fmt.Fprintf(a.console.Out, "ok    %s\n", console.Count(len(done), "conversation"))
 		}
 		if coverage {
 			a.showCoverage(items, counts, list)

@@ -81,9 +81,9 @@ Threads that a run holds are left for another time.`,
 				if a.json {
 					return writeJSON(w, p.pruned, true)
 				}
-				text := fmt.Sprintf("Thread %s: %s left, %d removed", thread, plural(p.Kept, "checkpoint"), p.Removed)
+				text := fmt.Sprintf("Thread %s: %s left, %d removed", thread, console.Count(p.Kept, "checkpoint"), p.Removed)
 				if p.Logs > 0 {
-					text += fmt.Sprintf(", %s of subgraphs removed", plural(p.Logs, "log"))
+					text += fmt.Sprintf(", %s of subgraphs removed", console.Count(p.Logs, "log"))
 				}
 				if p.Freed > 0 {
 					text += ", " + bytesText(p.Freed) + " freed"
@@ -162,7 +162,7 @@ func (a *app) pruneAll(ctx context.Context, store checkpoint.Store, prefix strin
 			return err
 		}
 	} else {
-		text := fmt.Sprintf("%s: %s left, %d removed", plural(len(list)-failed, "thread"), plural(total.Kept, "checkpoint"), total.Removed)
+		text := fmt.Sprintf("%s: %s left, %d removed", console.Count(len(list)-failed, "thread"), console.Count(total.Kept, "checkpoint"), total.Removed)
 		if total.Freed > 0 {
 			text += ", " + bytesText(total.Freed) + " freed"
 		}

@@ -256,7 +256,7 @@ func (a *app) show(s *snapshot, full bool) error {
 	if a.json {
 		return writeJSON(w, s, true)
 	}
-	head := fmt.Sprintf("thread %s of graph %s: %s after %s", s.Thread, s.Graph, s.Status, plural(s.Step, "step"))
+	head := fmt.Sprintf("thread %s of graph %s: %s after %s", s.Thread, s.Graph, s.Status, console.Count(s.Step, "step"))
 	fmt.Fprintln(w, oneLine(head))
 	if s.Checkpoint != "" {
 		fmt.Fprintf(w, "checkpoint %s\n", oneLine(s.Checkpoint))
@@ -324,11 +324,4 @@ func (e *entry) ran() []string {
 		}
 	}
 	return names
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

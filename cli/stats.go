@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/superstep-dev/superstep/checkpoint"
+	"github.com/superstep-dev/superstep/internal/console"
 )
 
 // threadStats says what a thread takes.
@@ -126,7 +127,7 @@ each field of the state, the largest first. Every record is read.`,
 				}
 			}
 			if len(threads) > 1 {
-				sum.Thread = plural(len(threads), "thread")
+				sum.Thread = console.Count(len(threads), "thread")
 				rows = append(rows, sum.row())
 			}
 			table(w, rows)

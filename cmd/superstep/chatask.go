@@ -8,11 +8,12 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/superstep-dev/superstep/cmd/superstep/internal/tools"
+	"github.com/superstep-dev/superstep/internal/console"
 )
 
 // describe says what a call of write_file would do to the file as it is now.
 func (p *proposal) describe(dir string) {
-	size := count(len(p.Text), "byte")
+	size := console.Count(len(p.Text), "byte")
 	old, err := tools.Folder(dir).Text(p.Path)
 	switch {
 	case errors.Is(err, tools.ErrMissing):
@@ -28,7 +29,7 @@ func (p *proposal) describe(dir string) {
 	case old == "":
 		p.title = fmt.Sprintf("write %s, %s, which is empty now", p.Path, size)
 	default:
-		p.title = fmt.Sprintf("change %s, from %s to %s", p.Path, count(len(old), "byte"), size)
+		p.title = fmt.Sprintf("change %s, from %s to %s", p.Path, console.Count(len(old), "byte"), size)
 		p.lines = difference(old, p.Text)
 	}
 	if p.lines == nil && p.Text != "" {
@@ -61,11 +62,4 @@ func rejected(reason string) string {
 		return "The user does not want this file to be written."
 	}
 	return "The user does not want this file to be written: " + reason
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -208,6 +208,14 @@ func YesNo(text string) (yes, ok bool) {
 	return false, false
 }
 
+// Count returns a number of things in English, whose plural ends in s.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // Fit cuts text to a width, with an ellipsis. Wide characters are counted as
 // two columns.
 func Fit(text string, width int) string {

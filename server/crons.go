@@ -458,11 +458,10 @@ func (s *crons) startCron(ctx context.Context, c *db.Cron, f db.Firing) error {
 			return err
 		}
 	} else {
-		made = s.newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}))
+		made = s.newThread(uuid.Must(uuid.NewV7()).String(), owned.with(object{"cron_id": jsonText(c.ID)}), c.OnCompleted != "keep")
 		if err := within(mine, made.Metadata); err != nil {
 			return err
 		}
-		made.Temporary = c.OnCompleted != "keep"
 		t = made
 	}
 	fire := func(ctx context.Context, r *db.Run, alone bool, limit db.RunLimit, change func(*db.Thread) error) error {

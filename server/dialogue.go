@@ -159,7 +159,7 @@ func (s *conversations) say(r *http.Request, user string, m dialogue.Message, mo
 	begin := func() (*db.Run, error) {
 		t, err := s.db.Thread(ctx, thread)
 		if errors.Is(err, db.ErrNotFound) {
-			t = s.newThread(thread, metadata)
+			t = s.newThread(thread, metadata, false)
 			if err := within(mine, t.Metadata); err != nil {
 				return nil, err
 			}

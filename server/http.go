@@ -122,7 +122,7 @@ func (s *gate) handle(of route) http.Handler {
 			}
 			return
 		}
-		f := s.tell(r, err)
+		f := s.Explain(r, err)
 		switch f.Status {
 		case http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")

@@ -102,19 +102,22 @@ func writtenBy(ev graph.Event) *written {
 	return u
 }
 
-// name gives the messages of updates the IDs that a state has given them.
+// name gives the messages of updates the IDs that a state has given them, by fields.
 func name(updates []*written, state json.RawMessage) {
+	waits := func(u *written) bool { return len(u.unnamed) > 0 }
 	for field, list := range messagesIn(state) {
 		for _, raw := range slices.Backward(list) { // they are the last of the conversation
+			if !slices.ContainsFunc(updates, waits) {
+				break
+			}
 			id, text := apart(raw)
 			if id == "" {
 				continue
 			}
-			of := func(u *written) bool { return u.take(field, text, raw) }
 			// A task that has ended and its update tell of the same message.
 			for _, kind := range []graph.EventType{graph.EventUpdate, graph.EventTaskEnd} {
 				for _, u := range slices.Backward(updates) {
-					if u.ev.Type == kind && of(u) {
+					if u.ev.Type == kind && u.take(field, text, raw) {
 						break
 					}
 				}

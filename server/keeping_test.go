@@ -10,7 +10,7 @@ import (
 )
 
 func TestThreadsAndItemsAreKeptAsLongAsTheServerSays(t *testing.T) {
-	c := start(t, server.Graph(booking(t)), server.KeepThreads(90*time.Minute), server.MemoryConfig(memory.Config{TTL: time.Millisecond}), quiet())
+	c := start(t, server.Graph(booking(t)), server.Graph(slow(t)), server.KeepThreads(90*time.Minute), server.MemoryConfig(memory.Config{TTL: time.Millisecond}), quiet())
 	kept := func(path string, body object) any {
 		v, _ := call[object](c, "POST", path, body)["ttl"].(object)
 		return v["ttl_minutes"]
@@ -25,6 +25,10 @@ func TestThreadsAndItemsAreKeptAsLongAsTheServerSays(t *testing.T) {
 	call[object](c, "POST", "/threads/"+thread+"/runs", object{"assistant_id": "booking", "input": object{}, "if_not_exists": "create"})
 	if v := call[object](c, "GET", "/threads/"+thread, nil)["ttl"]; v == nil {
 		t.Error("a thread that a run made is kept for ever")
+	}
+	alone := call[object](c, "POST", "/runs", object{"assistant_id": "slow", "input": object{"todo": 20}})["thread_id"].(string)
+	if v, there := call[object](c, "GET", "/threads/"+alone, nil)["ttl"]; there {
+		t.Errorf("a thread that ends with its run is kept for %v", v)
 	}
 	c.do("PUT", "/store/items", object{"namespace": []string{"notes"}, "key": "k", "value": object{"a": 1}})
 	time.Sleep(5 * time.Millisecond)

@@ -123,7 +123,7 @@ func (m *mcpRuns) words(r *http.Request, err error) error {
 	if err == nil || r.Context().Err() != nil {
 		return err
 	}
-	return errors.New(m.tell(r, err).Text)
+	return errors.New(m.Explain(r, err).Text)
 }
 
 // Run implements [mcp.Runner]. A run that the client doesn't wait for any more is stopped.

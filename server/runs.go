@@ -357,8 +357,7 @@ func (s *runs) start(r *http.Request, thread string, b *runBody) (*db.Run, error
 		if err != nil {
 			return nil, err
 		}
-		t = s.newThread(uuid.Must(uuid.NewV7()).String(), owned)
-		t.Temporary = b.OnCompletion != "keep"
+		t = s.newThread(uuid.Must(uuid.NewV7()).String(), owned, b.OnCompletion != "keep")
 		if err := within(mine, t.Metadata); err != nil {
 			return nil, err
 		}
@@ -390,7 +389,7 @@ func (s *runs) place(ctx context.Context, thread string, mine Filter, create boo
 		if err != nil {
 			return nil, "", err
 		}
-		t = s.newThread(thread, owned)
+		t = s.newThread(thread, owned, false)
 		if err := within(f, t.Metadata); err != nil {
 			return nil, "", err
 		}
@@ -425,7 +424,8 @@ func (s *runs) enqueue(ctx context.Context, add addRun, t *db.Thread, a *db.Assi
 		ID: uuid.Must(uuid.NewV7()).String(), ThreadID: thread, AssistantID: a.ID, CreatedAt: at, UpdatedAt: at, Status: db.Pending,
 		Strategy: b.Strategy, StartsAt: at.Add(time.Duration(b.AfterSeconds * float64(time.Second))),
 	}
-	earlier, err := []*db.Run(nil), error(nil)
+	var earlier []*db.Run
+	var err error
 	if b.Strategy == interrupt || b.Strategy == rollback {
 		if earlier, err = s.db.OpenRuns(ctx, thread); err != nil {
 			return nil, err

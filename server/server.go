@@ -185,8 +185,9 @@ func HasMemory(opts ...Option) bool {
 func MemoryConfig(m memory.Config) Option { return func(c *config) { c.items = &m } }
 
 // KeepThreads removes threads, with all that belongs to them, that nothing has changed for
-// this long, unless their clients say how long to keep them. The default, 0, keeps them for
-// ever. Threads that were there before are kept as they were.
+// this long, unless their clients say how long to keep them. A run changes its thread when
+// it ends: one that works for longer is stopped, and goes too. The default, 0, keeps threads
+// for ever. Threads that were there before are kept as they were.
 func KeepThreads(d time.Duration) Option { return func(c *config) { c.keep = d } }
 
 // Logger sets where the server logs. The default is slog's default logger.

@@ -148,7 +148,7 @@ func (s *sleepers) adopt(ctx context.Context, id checkpoint.ThreadID) (*db.Threa
 	if owner, ok := objectOf(by.Metadata)["owner"]; ok {
 		metadata["owner"] = owner
 	}
-	t := s.newThread(string(id), metadata)
+	t := s.newThread(string(id), metadata, false)
 	err = s.db.AddThread(ctx, t)
 	if errors.Is(err, db.ErrExists) {
 		t, err = s.db.Thread(ctx, string(id))

@@ -269,7 +269,7 @@ func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
 	if err := within(mine, b.Metadata.raw()); err != nil {
 		return err
 	}
-	t := s.newThread(id, b.Metadata)
+	t := s.newThread(id, b.Metadata, false)
 	b.TTL.apply(t, t.CreatedAt)
 	if len(b.Supersteps) > 0 && s.graphOf(t) == nil {
 		return invalid("supersteps need graph_id, in the body or its metadata")
@@ -305,11 +305,12 @@ func (s *threads) createThread(w http.ResponseWriter, r *http.Request) error {
 	return write(w, v)
 }
 
-// newThread returns a thread that is kept as long as the server keeps them.
-func (s *base) newThread(id string, metadata object) *db.Thread {
+// newThread returns a thread that is kept as long as the server keeps them, or, if it is
+// temporary, as its run lasts.
+func (s *base) newThread(id string, metadata object, temporary bool) *db.Thread {
 	at := now()
-	t := &db.Thread{ID: id, CreatedAt: at, UpdatedAt: at, ChangedAt: at, Metadata: metadata.raw(), Config: object(nil).raw(), Status: db.Idle}
-	keep := ttl{set: s.keep > 0, minutes: s.keep.Minutes()}
+	t := &db.Thread{ID: id, CreatedAt: at, UpdatedAt: at, ChangedAt: at, Metadata: metadata.raw(), Config: object(nil).raw(), Status: db.Idle, Temporary: temporary}
+	keep := ttl{set: s.keep > 0 && !temporary, minutes: s.keep.Minutes()}
 	keep.apply(t, at)
 	return t
 }
@@ -620,7 +621,7 @@ func (s *threads) copyThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	made := s.newThread(id, metadata)
+	made := s.newThread(id, metadata, false)
 	if t.TTL > 0 {
 		ttl := ttl{minutes: t.TTL, set: true}
 		ttl.apply(made, made.CreatedAt)

@@ -122,10 +122,8 @@ func (t turns) ThreadOf(ctx context.Context, id string) (*turn.Thread, bool, err
 	return out, len(newest) > 0 && newest[0].ID == id, err
 }
 
-func (t turns) Explain(r *http.Request, err error) *turn.Fault { return t.tell(r, err) }
-
-// tell is explain for any protocol.
-func (s *base) tell(r *http.Request, err error) *turn.Fault {
+// Explain is explain for any protocol.
+func (s *base) Explain(r *http.Request, err error) *turn.Fault {
 	if f, ok := errors.AsType[*turn.Fault](err); ok {
 		return &turn.Fault{Status: f.Status, Code: f.Code, Param: f.Param, Text: printable(f.Text)}
 	}

@@ -26,12 +26,6 @@ import (
 	"github.com/superstep-dev/superstep/graph"
 )
 
-// Ref refers to where a run stands.
-type Ref = graph.Ref
-
-// Progress says how a run goes on, or why it is over.
-type Progress = graph.Progress
-
 // Program is a graph that a worker has, in one of its versions.
 type Program struct {
 	Graph   graph.Runnable
@@ -107,37 +101,6 @@ func (w *Worker) program(ref Ref) (graph.Runnable, error) {
 	return nil, e
 }
 
-// RunTasks runs the tasks from from to to-1 of the superstep that ref names, and records
-// what each comes to: see [graph.RunTasks]. Tasks that fail are a *[graph.TaskError], after
-// which the run is to be advanced; about other errors see [Retryable].
-func (w *Worker) RunTasks(ctx context.Context, ref Ref, from, to int) error {
-	g, err := w.program(ref)
-	if err != nil {
-		return err
-	}
-	return graph.RunTasks(ctx, g, w.store, ref, from, to, w.o.Run...)
-}
-
-// Advance closes the superstep that ref names and says how the run goes on; for a ref
-// whose Superstep is empty it begins the run. See [graph.Advance].
-func (w *Worker) Advance(ctx context.Context, ref Ref) (Progress, error) {
-	g, err := w.program(ref)
-	if err != nil {
-		return Progress{}, err
-	}
-	return graph.Advance(ctx, g, w.store, ref, w.o.Run...)
-}
-
-// GiveUp ends a run that has begun where it stands, for one that is cancelled or that
-// can't be advanced. What its tasks have recorded stays.
-func (w *Worker) GiveUp(ctx context.Context, ref Ref) error {
-	g, err := w.program(ref)
-	if err != nil {
-		return err
-	}
-	return graph.GiveUp(ctx, g, w.store, ref, w.o.Run...)
-}
-
 // Retryable reports whether an operation that failed may succeed when it is called again
 // as it was: the store could not be reached. Otherwise the run ends; what is recorded
 // stays.
@@ -158,7 +121,7 @@ func Retryable(err error) bool {
 // Dispatcher sees to it that threads are run: it calls the operations of workers. It is
 // safe for concurrent use.
 type Dispatcher interface {
-	// Dispatch begins a run of the thread, whose ref is fresh (see [graph.NewRef]), and
+	// Dispatch begins a run of the thread, whose ref is fresh (see [NewRef]), and
 	// returns when that is sure to happen. A thread has one run at a time: one that
 	// sleeps is over then, and after one that is at work the thread is looked at again, so
 	// that what came to the thread meanwhile is not overlooked.
@@ -192,11 +155,17 @@ type Client struct {
 	Version func(graph string) string
 }
 
-// Start does to a thread what the request says, in this process, and has it run: see
-// [graph.Thread.Submit] for what it refuses. If the dispatcher can't be reached the thread
-// is due, and [Client.Watch] runs it later.
+// Submit does to a thread what a request says, in this process, and makes the thread due,
+// but runs nothing: [Client.Watch] does, or [Client.Wake]. It fails where
+// graph.Thread.Invoke would before it runs something.
+func Submit[S any](ctx context.Context, t *graph.Thread[S], req graph.Request[S], opts ...graph.RunOption) error {
+	return engine.Submit(ctx, t, req, opts)
+}
+
+// Start submits a request and has the thread run: see [Submit] for what it refuses. If the
+// dispatcher can't be reached the thread is due, and [Client.Watch] runs it later.
 func Start[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph.Request[S], opts ...graph.RunOption) (Run, error) {
-	if _, err := t.Submit(ctx, req, opts...); err != nil {
+	if err := Submit(ctx, t, req, opts...); err != nil {
 		return nil, err
 	}
 	return c.Wake(ctx, t.ID())
@@ -210,7 +179,7 @@ func Invoke[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph
 		return nil, err
 	}
 	p, err := run.Wait(ctx)
-	if err == nil && p.Status == graph.RunFailed {
+	if err == nil && p.Status == RunFailed {
 		if err = p.Err; err == nil {
 			err = errors.New(p.Error)
 		}
@@ -221,7 +190,7 @@ func Invoke[S any](ctx context.Context, c *Client, t *graph.Thread[S], req graph
 
 // Wake has a stored thread run that may be able to go on: after graph.Thread.SendEvent, say.
 func (c *Client) Wake(ctx context.Context, thread string) (Run, error) {
-	ref, err := graph.NewRef(ctx, c.Store, thread)
+	ref, err := NewRef(ctx, c.Store, thread)
 	if err != nil {
 		return nil, err
 	}
@@ -233,15 +202,14 @@ func (c *Client) Wake(ctx context.Context, thread string) (Run, error) {
 
 // Watch wakes threads that are due, and those whose run died with its process, until ctx
 // ends: see [graph.Runner]. One watch for a store is enough, and more do no harm. It must
-// not go together with runners that run such threads themselves.
+// not go together with runners that run such threads themselves. What runs are begun with
+// is a matter of the workers: RunnerOptions.Options are refused.
 func (c *Client) Watch(ctx context.Context, o graph.RunnerOptions) error {
-	o.Hand = func(ctx context.Context, _, thread string) error {
+	if len(o.Options) > 0 {
+		return errors.New("fleet: Watch runs nothing that RunnerOptions.Options could be for: give them to NewWorker")
+	}
+	return engine.Watch(ctx, c.Store, o, func(ctx context.Context, thread string) error {
 		_, err := c.Wake(ctx, thread)
 		return err
-	}
-	r, err := graph.NewRunner(c.Store, o)
-	if err != nil {
-		return err
-	}
-	return r.Run(ctx)
+	})
 }

@@ -63,7 +63,7 @@ type localRun struct {
 func (r *localRun) Wait(ctx context.Context) (Progress, error) {
 	select {
 	case <-r.done:
-		if r.next != nil && r.p.Status == graph.RunSleeps {
+		if r.next != nil && r.p.Status == RunSleeps {
 			return r.next.Wait(ctx)
 		}
 		return r.p, r.err
@@ -119,7 +119,7 @@ func (l *Local) begin(r *localRun) {
 
 // rest notes that a run is not at work any more. It is called with l.mu held.
 func (l *Local) rest(r *localRun, p Progress, err error) {
-	if err == nil && p.Status == graph.RunSleeps && r.next == nil && !l.closed {
+	if err == nil && p.Status == RunSleeps && r.next == nil && !l.closed {
 		r.ref = p.Ref
 		r.timer = time.AfterFunc(time.Until(p.Wake), func() {
 			l.mu.Lock()
@@ -201,7 +201,7 @@ func (l *Local) drive(ctx context.Context, ref Ref) (p Progress, err error) {
 			return p, cancelled(ctx, err)
 		}
 	}
-	if failed != nil && p.Status != graph.RunEnded {
+	if failed != nil && p.Status != RunEnded {
 		p.Err, p.Error = failed, failed.Error()
 	}
 	return p, nil
@@ -238,7 +238,7 @@ func (l *Local) runTasks(ctx context.Context, p Progress) (failed, err error) {
 	wg.Wait()
 	var fails []error
 	for _, e := range errs {
-		if t, ok := errors.AsType[*graph.TaskError](e); ok {
+		if t, ok := errors.AsType[*TaskError](e); ok {
 			fails = append(fails, t.Err)
 		} else if e != nil && (err == nil || errors.Is(err, context.Canceled)) {
 			err = e

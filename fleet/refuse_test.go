@@ -40,20 +40,22 @@ func TestOperationsRefuseWhatTheyCanNotDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := graph.NewRef(ctx, store, "t"); !errors.Is(err, checkpoint.ErrNotFound) {
+	if _, err := fleet.NewRef(ctx, store, "t"); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("a thread that is not there: %v", err)
 	}
-	if _, err := g.Thread("t").Submit(ctx, g.Continue()); !errors.Is(err, graph.ErrNothingToResume) {
+	if err := fleet.Submit(ctx, g.Thread("t"), g.Continue()); !errors.Is(err, graph.ErrNothingToResume) {
 		t.Errorf("a new thread is continued: %v", err)
 	}
-	if _, err := g.Thread("t", graph.Namespace("other")).Submit(ctx, g.Input(nothing)); err == nil {
+	if err := fleet.Submit(ctx, g.Thread("t", graph.Namespace("other")), g.Input(nothing)); err == nil {
 		t.Error("a thread in a namespace was submitted")
 	}
-	snap, err := g.Thread("t").Submit(ctx, g.Input(nothing))
-	if err != nil || len(snap.Next) != 1 {
-		t.Fatalf("%+v, %v", snap, err)
+	if err := fleet.Submit(ctx, g.Thread("t"), g.Input(nothing)); err != nil {
+		t.Fatal(err)
 	}
-	ref, err := graph.NewRef(ctx, store, "t")
+	if snap := state(t, g.Thread("t")); len(snap.Next) != 1 {
+		t.Fatalf("%+v", snap)
+	}
+	ref, err := fleet.NewRef(ctx, store, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestOperationsRefuseWhatTheyCanNotDo(t *testing.T) {
 	if err := w.RunTasks(ctx, p.Ref, 0, 2); err == nil || fleet.Retryable(err) {
 		t.Errorf("tasks that there are not: %v", err)
 	}
-	if _, err := g.Thread("t").Submit(ctx, g.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
+	if err := fleet.Submit(ctx, g.Thread("t"), g.Continue()); !errors.Is(err, graph.ErrThreadBusy) {
 		t.Errorf("submitted while a run has the thread: %v", err)
 	}
 	if err := w.GiveUp(ctx, p.Ref); err != nil {
@@ -106,5 +108,15 @@ func TestADispatcherThatIsClosedTakesNothing(t *testing.T) {
 	}
 	if snap := state(t, g.Thread("t")); len(snap.Next) != 1 {
 		t.Errorf("what was submitted is lost: %+v", snap)
+	}
+}
+
+func TestAWatchTakesNoOptionsOfRuns(t *testing.T) {
+	c := &fleet.Client{Store: checkpoint.NewMemory()}
+	if err := c.Watch(t.Context(), graph.RunnerOptions{Options: []graph.RunOption{graph.MaxSteps(3)}}); err == nil || !strings.Contains(err.Error(), "NewWorker") {
+		t.Errorf("got %v", err)
+	}
+	if err := new(fleet.Client).Watch(t.Context(), graph.RunnerOptions{}); !errors.Is(err, graph.ErrNoCheckpointer) {
+		t.Errorf("without a store: %v", err)
 	}
 }

@@ -38,6 +38,7 @@ type Runner struct {
 	graphs map[string]Runnable
 	o      RunnerOptions
 	slots  chan struct{}
+	hand   func(ctx context.Context, thread string) error // nil: threads are run here
 
 	mu   sync.Mutex
 	busy map[checkpoint.ThreadID]bool    // being run
@@ -61,11 +62,6 @@ type RunnerOptions struct {
 	// Options are given to each run.
 	Options []RunOption
 
-	// Hand, if not nil, is given the threads instead of their being run here: it has
-	// somebody else run them, and returns before they have ended. It may be given a
-	// thread again as long as nobody runs it. The runner needs no graphs then.
-	Hand func(ctx context.Context, graph, thread string) error
-
 	// Report is told of each thread that was run or could not be; it must be
 	// safe for concurrent use. Nil logs failures with slog.
 	Report func(RunnerReport)
@@ -82,6 +78,14 @@ type RunnerReport struct {
 // NewRunner returns a runner for the threads of the graphs in store, which must
 // implement checkpoint.Scheduler.
 func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Runner, error) {
+	r, err := newRunner(store, o, graphs...)
+	if err == nil && len(graphs) == 0 {
+		return nil, errors.New("graph: NewRunner needs a graph")
+	}
+	return r, err
+}
+
+func newRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Runner, error) {
 	if store == nil {
 		return nil, fmt.Errorf("a runner %w", ErrNoCheckpointer)
 	}
@@ -116,9 +120,6 @@ func NewRunner(store checkpoint.Store, o RunnerOptions, graphs ...Runnable) (*Ru
 			return nil, fmt.Errorf("graph: NewRunner: two graphs are named %q", g.Name())
 		}
 		r.graphs[g.Name()] = g
-	}
-	if len(graphs) == 0 && o.Hand == nil {
-		return nil, errors.New("graph: NewRunner needs a graph")
 	}
 	return r, nil
 }
@@ -249,8 +250,8 @@ func (r *Runner) wake(ctx context.Context, thread checkpoint.ThreadID) (graph st
 	if err != nil {
 		return "", &CheckpointError{Thread: thread, Op: "load", Err: err}
 	}
-	if r.o.Hand != nil {
-		return head.Graph, r.o.Hand(ctx, head.Graph, string(thread))
+	if r.hand != nil {
+		return head.Graph, r.hand(ctx, string(thread))
 	}
 	g := r.graphs[head.Graph]
 	if g == nil {

@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/superstep-dev/superstep/fleet"
-	"github.com/superstep-dev/superstep/graph"
 )
 
 var update = flag.Bool("update", false, "write the history of a run anew: for a workflow that may break those that are at work")
@@ -115,7 +114,7 @@ func written(t *testing.T) *historypb.History {
 	}
 	ref := fleet.Ref{Graph: "g", Version: "v1", Thread: "t", Run: "01a21ac1-6e85-709b-a57d-180700000000", Fence: 1}
 	p := fleet.Progress{Ref: ref}
-	next := func(status graph.RunStatus, superstep string, tasks int) fleet.Progress {
+	next := func(status fleet.RunStatus, superstep string, tasks int) fleet.Progress {
 		p.Fence, p.Status, p.Superstep, p.From, p.To = 2, status, superstep, 0, tasks
 		return p
 	}
@@ -125,19 +124,19 @@ func written(t *testing.T) *historypb.History {
 	}}})
 	add(enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{SignalName: dispatched, Input: payloads(ref)}}})
 	task()
-	complete(schedule(advanceName, ref), next(graph.RunGoesOn, "s1", 3))
+	complete(schedule(advanceName, ref), next(fleet.RunGoesOn, "s1", 3))
 	first, second := schedule(runTasksName, p.Ref, 0, 2), schedule(runTasksName, p.Ref, 2, 3)
 	complete(second, tasksDone{})
 	complete(first, tasksDone{})
-	complete(schedule(advanceName, p.Ref), next(graph.RunGoesOn, "s2", 1))
+	complete(schedule(advanceName, p.Ref), next(fleet.RunGoesOn, "s2", 1))
 	p.Wake = at.Add(time.Hour)
-	complete(schedule(fusedName, p, pl.plan().Fuse), next(graph.RunSleeps, "", 0))
+	complete(schedule(fusedName, p, pl.plan().Fuse), next(fleet.RunSleeps, "", 0))
 	timer := strconv.Itoa(len(h.Events) + 1)
 	started := add(enumspb.EVENT_TYPE_TIMER_STARTED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_TimerStartedEventAttributes{TimerStartedEventAttributes: &historypb.TimerStartedEventAttributes{TimerId: timer, StartToFireTimeout: durationpb.New(time.Hour), WorkflowTaskCompletedEventId: decided}}})
 	add(enumspb.EVENT_TYPE_TIMER_FIRED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_TimerFiredEventAttributes{TimerFiredEventAttributes: &historypb.TimerFiredEventAttributes{TimerId: timer, StartedEventId: started}}})
 	task()
 	p.Wake = time.Time{}
-	complete(schedule(advanceName, p.Ref), next(graph.RunEnded, "", 0))
+	complete(schedule(advanceName, p.Ref), next(fleet.RunEnded, "", 0))
 	add(enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionCompletedEventAttributes{WorkflowExecutionCompletedEventAttributes: &historypb.WorkflowExecutionCompletedEventAttributes{Result: payloads(p), WorkflowTaskCompletedEventId: decided}}})
 	return h
 }

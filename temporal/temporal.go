@@ -214,7 +214,7 @@ func (a activities) runTasks(ctx context.Context, ref fleet.Ref, from, to int) (
 	ctx, stop := beat(ctx)
 	defer stop()
 	err := a.w.RunTasks(ctx, ref, from, to)
-	if _, failed := errors.AsType[*graph.TaskError](err); failed {
+	if _, failed := errors.AsType[*fleet.TaskError](err); failed {
 		return tasksDone{Failed: true}, nil
 	}
 	return tasksDone{}, ended(ctx, err)
@@ -226,7 +226,7 @@ func (a activities) fused(ctx context.Context, p fleet.Progress, fuse time.Durat
 	defer stop()
 	for begun := time.Now(); ; {
 		err := a.w.RunTasks(ctx, p.Ref, p.From, p.To)
-		if _, failed := errors.AsType[*graph.TaskError](err); err != nil && !failed {
+		if _, failed := errors.AsType[*fleet.TaskError](err); err != nil && !failed {
 			return p, ended(ctx, err)
 		}
 		next, err := a.w.Advance(ctx, p.Ref)

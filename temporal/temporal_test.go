@@ -83,10 +83,10 @@ func TestARunIsContinuedAsNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Thread("t").Submit(t.Context(), g.Input(func(*fleetState) error { return nil })); err != nil {
+	if err := fleet.Submit(t.Context(), g.Thread("t"), g.Input(func(*fleetState) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
-	ref, err := graph.NewRef(t.Context(), store, "t")
+	ref, err := fleet.NewRef(t.Context(), store, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestARunIsContinuedAsNew(t *testing.T) {
 		err := env.GetWorkflowError()
 		if err == nil {
 			var p fleet.Progress
-			if err := env.GetWorkflowResult(&p); err != nil || p.Status != graph.RunEnded {
+			if err := env.GetWorkflowResult(&p); err != nil || p.Status != fleet.RunEnded {
 				t.Fatalf("%+v, %v", p, err)
 			}
 			break

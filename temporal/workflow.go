@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/superstep-dev/superstep/fleet"
-	"github.com/superstep-dev/superstep/graph"
 )
 
 // plan is what a workflow begins with.
@@ -70,7 +69,7 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 				giveUp(ctx, at)
 				return p, err
 			}
-			if (!p.Status.Over() || p.Status == graph.RunSleeps) && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			if (!p.Status.Over() || p.Status == fleet.RunSleeps) && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 				pl.Progress = &p
 				if ref, called := newest(calls); called {
 					pl.Call = &ref
@@ -86,7 +85,7 @@ func run(ctx workflow.Context, pl plan) (p fleet.Progress, err error) {
 		switch {
 		case called:
 			early = false
-		case p.Status != graph.RunSleeps:
+		case p.Status != fleet.RunSleeps:
 			return p, nil
 		default:
 			d := p.Wake.Sub(workflow.Now(ctx))

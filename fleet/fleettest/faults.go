@@ -92,7 +92,7 @@ func (s *Suite) busy(t *testing.T) {
 		t.Errorf("started while the fleet has it: %v", err)
 	}
 	release <- struct{}{}
-	if p, err := run.Wait(ctx); err != nil || p.Status != graph.RunEnded {
+	if p, err := run.Wait(ctx); err != nil || p.Status != fleet.RunEnded {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	ended := make(chan error)

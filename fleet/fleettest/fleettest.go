@@ -204,7 +204,7 @@ func moving(t *testing.T, g *graph.Graph[State], store checkpoint.Store) invoke 
 		t.Fatal(err)
 	}
 	return func(ctx context.Context, th *graph.Thread[State], req graph.Request[State]) (*graph.Snapshot[State], error) {
-		if _, err := th.Submit(ctx, req); err != nil {
+		if err := fleet.Submit(ctx, th, req); err != nil {
 			return nil, err
 		}
 		th = th.At("")
@@ -223,12 +223,12 @@ func moving(t *testing.T, g *graph.Graph[State], store checkpoint.Store) invoke 
 
 // superstep runs one by the operations.
 func superstep(ctx context.Context, w *fleet.Worker, store checkpoint.Store) (over bool, err error) {
-	ref, err := graph.NewRef(ctx, store, "t")
+	ref, err := fleet.NewRef(ctx, store, "t")
 	if err != nil {
 		return false, err
 	}
 	p, err := w.Advance(ctx, ref)
-	for err == nil && p.Status == graph.RunSleeps {
+	for err == nil && p.Status == fleet.RunSleeps {
 		time.Sleep(time.Until(p.Wake))
 		p, err = w.Advance(ctx, p.Ref)
 	}
@@ -237,7 +237,7 @@ func superstep(ctx context.Context, w *fleet.Worker, store checkpoint.Store) (ov
 	}
 	for i := p.To - 1; i >= p.From; i-- {
 		err := w.RunTasks(ctx, p.Ref, i, i+1)
-		if _, failed := errors.AsType[*graph.TaskError](err); err != nil && !failed {
+		if _, failed := errors.AsType[*fleet.TaskError](err); err != nil && !failed {
 			return false, err
 		} else if failed {
 			break
@@ -248,7 +248,7 @@ func superstep(ctx context.Context, w *fleet.Worker, store checkpoint.Store) (ov
 	case err != nil:
 		return false, err
 	case p.Status.Over():
-		return p.Status != graph.RunSleeps, p.Err
+		return p.Status != fleet.RunSleeps, p.Err
 	}
 	return false, w.GiveUp(ctx, p.Ref)
 }

@@ -2,9 +2,14 @@ package arch_test
 
 import (
 	"bytes"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -80,8 +85,9 @@ var only = map[string][]string{
 	"internal/core":     {"internal/plan", "checkpoint"},
 	"internal/local":    {"internal/core", "internal/plan", "internal/process", "cache", "checkpoint"},
 	"internal/acyclic":  nil,
-	"fleet":             {"checkpoint", "graph"},
-	"graph":             {"internal/acyclic", "internal/local", "internal/process", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
+	"internal/seam":     nil,
+	"fleet":             {"internal/local", "internal/seam", "checkpoint", "graph"},
+	"graph":             {"internal/acyclic", "internal/local", "internal/process", "internal/seam", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.
@@ -246,14 +252,45 @@ func TestTheLinkerMayLeaveMethodsOut(t *testing.T) {
 	}
 }
 
-// Temporal is for those who import its module.
-func TestTemporalIsAModuleOfItsOwn(t *testing.T) {
+// What package graph exports stays within what one can know.
+func TestGraphExportsAtMost400Names(t *testing.T) {
+	sources, err := filepath.Glob("../../graph/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := token.NewFileSet()
+	var parsed []*ast.File
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, source, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, file)
+	}
+	p, err := doc.NewFromFiles(files, parsed, module+"/graph")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(p.Funcs) + len(p.Types)
+	for _, typ := range p.Types {
+		n += len(typ.Funcs) + len(typ.Methods)
+	}
+	if n < 200 || n > 400 {
+		t.Errorf("graph exports %d functions, types and methods, want at most 400", n)
+	}
+}
+
+// Engines for durable execution are for those who import their modules.
+func TestDispatchersOnEnginesAreModulesOfTheirOwn(t *testing.T) {
 	deps := list(t, "-deps", "-f", "{{.ImportPath}}", "./...")
 	if !slices.Contains(deps, module+"/fleet") {
 		t.Fatal("go list doesn't know package fleet")
 	}
 	for _, dep := range deps {
-		if under(dep, []string{"go.temporal.io", module + "/temporal"}) {
+		if under(dep, []string{"go.temporal.io", module + "/temporal", "github.com/dbos-inc", module + "/dbos"}) {
 			t.Errorf("the main module pulls in %s", dep)
 		}
 	}

@@ -10,8 +10,9 @@
 // of any other run, so that a thread goes from graph.Thread.Invoke to a fleet and back
 // between any two supersteps.
 //
-// [Local] is a dispatcher in this process; package temporal, a module of its own, is one
-// on Temporal. Package fleettest has the suite that each passes.
+// [Local] is a dispatcher in this process; packages temporal and dbos, modules of their
+// own, are ones on Temporal and on PostgreSQL. Package fleettest has the suite that each
+// passes.
 package fleet
 
 import (
@@ -21,6 +22,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
@@ -116,6 +118,22 @@ func Retryable(err error) bool {
 		}
 	}
 	return true
+}
+
+// Try calls an operation until it succeeds or there is no use in it: while its errors are
+// [Retryable] and ctx lasts, at growing intervals up to five seconds.
+func Try(ctx context.Context, op func() error) error {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := op()
+		if !Retryable(err) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Dispatcher sees to it that threads are run: it calls the operations of workers. It is

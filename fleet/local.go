@@ -179,7 +179,7 @@ func (l *Local) Close() error {
 func (l *Local) drive(ctx context.Context, ref Ref) (p Progress, err error) {
 	var failed error // of tasks, as their nodes had it
 	advance := func() error {
-		return again(ctx, func() error {
+		return Try(ctx, func() error {
 			next, err := l.w.Advance(ctx, ref)
 			if err == nil {
 				p, ref = next, next.Ref
@@ -229,7 +229,7 @@ func (l *Local) runTasks(ctx context.Context, p Progress) (failed, err error) {
 		}
 		wg.Go(func() {
 			defer func() { <-l.slots }()
-			errs[i] = again(ctx, func() error { return l.w.RunTasks(ctx, p.Ref, from, min(from+l.o.Batch, p.To)) })
+			errs[i] = Try(ctx, func() error { return l.w.RunTasks(ctx, p.Ref, from, min(from+l.o.Batch, p.To)) })
 			if errs[i] != nil {
 				cancel()
 			}
@@ -248,19 +248,4 @@ func (l *Local) runTasks(ctx context.Context, p Progress) (failed, err error) {
 		return errors.Join(fails...), nil
 	}
 	return nil, err
-}
-
-// again calls an operation until it succeeds or there is no use in it.
-func again(ctx context.Context, op func() error) error {
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := op()
-		if !Retryable(err) {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }

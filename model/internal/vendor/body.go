@@ -66,7 +66,7 @@ func extend(path string, object []byte, fields map[string]json.RawMessage, given
 			if *have, err = extend(full+".", *have, inner, given); err != nil {
 				return nil, err
 			}
-		case full == "tools" && json.Unmarshal(*have, &list) == nil && json.Unmarshal(more, &others) == nil && others != nil:
+		case (full == "tools" || full == "toolConfig.tools") && json.Unmarshal(*have, &list) == nil && json.Unmarshal(more, &others) == nil && others != nil:
 			if *have, err = JSON(append(list, others...)); err != nil {
 				return nil, err
 			}

@@ -114,7 +114,7 @@ func (t Table) Of(name string) (c Capabilities, known bool) {
 func (t Table) Prices(names ...string) map[string]Prices {
 	out := map[string]Prices{}
 	for _, name := range names {
-		if c, ok := t.Of(name); ok && (c.Prices.Free || c.Prices.Input > 0) {
+		if c, ok := t.Of(name); ok && c.Prices.known() {
 			out[name] = c.Prices
 		}
 	}

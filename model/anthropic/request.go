@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -65,7 +66,7 @@ func (b block) MarshalJSON() ([]byte, error) {
 		return b.whole, nil
 	}
 	type plain block
-	return vendor.JSON(plain(b))
+	return plainjson.Marshal(plain(b))
 }
 
 type source struct {
@@ -142,7 +143,7 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, tokens 
 	if err := messages(&w, req.Messages, points, vendor.AbleOf(m.table, w.Model)); err != nil {
 		return none, 0, err
 	}
-	body, err := vendor.JSON(w)
+	body, err := plainjson.Marshal(w)
 	if err != nil {
 		return none, 0, invalid("the request has no JSON: %w", err)
 	}
@@ -417,7 +418,7 @@ func assistant(blocks []block, m chat.Message) ([]block, error) {
 		case chat.ToolCall:
 			args, err := part.Arguments()
 			if err != nil {
-				if args, err = vendor.JSON(map[string]string{"INVALID_JSON": part.Args}); err != nil {
+				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": part.Args}); err != nil {
 					return nil, fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -93,7 +94,7 @@ func (b block) MarshalJSON() ([]byte, error) {
 		return b.whole, nil
 	}
 	type plain block
-	return vendor.JSON(plain(b))
+	return plainjson.Marshal(plain(b))
 }
 
 type media struct {
@@ -168,7 +169,7 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, name st
 	if err := b.messages(req.Messages, points); err != nil {
 		return none, "", err
 	}
-	body, err := vendor.JSON(b.wire)
+	body, err := plainjson.Marshal(b.wire)
 	if err != nil {
 		return none, "", invalid("the request has no JSON: %w", err)
 	}
@@ -484,7 +485,7 @@ func (b *builder) assistant(m chat.Message) error {
 			}
 			args, err := part.Arguments()
 			if err != nil {
-				if args, err = vendor.JSON(map[string]string{"INVALID_JSON": part.Args}); err != nil {
+				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": part.Args}); err != nil {
 					return fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
 				}
 			}

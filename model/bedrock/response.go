@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
 
@@ -362,7 +363,7 @@ func (d *decoder) stop(index int) ([]chat.Chunk, error) {
 		} else {
 			b.native["content"] = append([]json.RawMessage{}, b.results...)
 		}
-		data, err := vendor.JSON(map[string]any{b.kind: b.native})
+		data, err := plainjson.Marshal(map[string]any{b.kind: b.native})
 		if err != nil {
 			return nil, unreadable("content block %d is not JSON: %w", index, err)
 		}

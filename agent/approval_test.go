@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -309,5 +310,45 @@ func TestTheUserGoesOnWhileADecisionWaits(t *testing.T) {
 	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 multiply{\"a\":2,\"b\":3}]\ntool: not called: the user went on (1) failed\nuser: never mind\nassistant: fine\n")
 	if _, err := g.Thread("t").Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{})); err == nil {
 		t.Error("the question is still open")
+	}
+}
+
+func TestADecisionIsAboutTheCallThatWasShown(t *testing.T) {
+	var called []string
+	pay, del, c := logs("pay", &called), logs("delete", &called), logs("c", &called)
+	resumed := false
+	g, err := agent.New(agent.ReAct[S]{
+		Model: scripted.New(scripted.Calls(call("1", "pay", "{}"), call("2", "delete", "{}"), call("3", "c", "{}")), scripted.Text("ok")),
+		Choose: func(context.Context, *S) ([]tool.Tool, error) {
+			if resumed {
+				return []tool.Tool{del, c}, nil
+			}
+			return []tool.Tool{pay, del}, nil
+		},
+		Approve: agent.Approve("*"), OnError: agent.TellModelAll,
+	}, mem())
+	if _, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")); err != nil {
+		t.Fatal(err)
+	}
+	resumed = true // asked: pay, delete
+	_, err = g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}, {Type: agent.RejectCall}}}))
+	if slices.Contains(called, "delete") {
+		t.Errorf("%v: delete was rejected and called", err)
+	}
+	// The same over a deployment: pay was approved, delete was never shown.
+	called = nil
+	store := checkpoint.NewMemory()
+	version := func(needs string) *graph.Graph[S] {
+		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Calls(call("1", "pay", "{}"), call("2", "delete", "{}")), scripted.Text("ok")),
+			Tools: []tool.Tool{pay, del}, Approve: agent.Approve(needs)}, graph.WithCheckpointer(store))
+		return ok(t, g, err)
+	}
+	if _, err := version("pay").Thread(th).Invoke(t.Context(), input("go")); err != nil {
+		t.Fatal(err)
+	}
+	second := version("delete").Thread(th)
+	_, err = second.Invoke(t.Context(), second.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{{Type: agent.ApproveCall}}}))
+	if slices.Contains(called, "delete") {
+		t.Errorf("%v: delete was called without anybody having been asked about it", err)
 	}
 }

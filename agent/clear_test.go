@@ -3,11 +3,15 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
 	"github.com/superstep-dev/superstep/tool"
@@ -98,5 +102,51 @@ func TestTheLastResponseIsNotWhatAGuardRemoved(t *testing.T) {
 		if got, _ := s.State.NodeResponses.Get(agent.NodeModel); c.want != "I can't say that." && got != c.want {
 			t.Errorf("a guard that %s: the node's is %q", name, got)
 		}
+	}
+}
+
+type chatty struct {
+	Messages chat.History
+	Rate     float64
+}
+
+// A summary that was written before the conversation changed is not that of the
+// conversation as it is now: what came since would be lost.
+func TestASummaryIsOfWhatIsThere(t *testing.T) {
+	var asked []string
+	m := model.Func(func(_ context.Context, r *model.Request) (*model.Response, error) {
+		asked = append(asked, r.Messages[1].Text())
+		return &model.Response{Message: chat.Assistant(fmt.Sprint("summary ", len(asked)))}, nil
+	})
+	broken := true
+	b := graph.New[chatty]("g")
+	agent.AddSummary(b, "sum", agent.Summary{Model: m, MaxTokens: 3, KeepTokens: 1, Count: func(chat.Message) int { return 1 }}, func(s *chatty) *chat.History {
+		if s.Rate = 0; broken {
+			s.Rate = math.NaN() // which can't be committed
+		}
+		return &s.Messages
+	})
+	g, err := b.AddEdge(graph.Start, "sum").Compile(mem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(texts ...string) func(*chatty) error {
+		return func(s *chatty) error {
+			for _, text := range texts {
+				s.Messages.Add(chat.User(text))
+			}
+			return nil
+		}
+	}
+	if _, err := g.Thread(th).Invoke(t.Context(), g.Input(say("1", "2", "3", "4"))); err == nil {
+		t.Fatal("it didn't fail")
+	}
+	broken = false
+	if _, err := g.Thread(th).Edit(t.Context(), say("5", "6")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := g.Thread(th).Invoke(t.Context(), g.Continue())
+	if err != nil || len(asked) != 2 || !strings.Contains(asked[1], "5") {
+		t.Errorf("%v: asked %q\n%s", err, asked, s.State.Messages)
 	}
 }

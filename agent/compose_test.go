@@ -435,3 +435,50 @@ func TestParallelToolsThatAreAgentsAsk(t *testing.T) {
 	}
 	same(t, "the conversation", messages(snap), "user: go\nassistant: [1 x{\"task\":\"x\"}][2 y{\"task\":\"y\"}]\ntool: x says 4 (1)\ntool: y says 4 (2)\nassistant: done\n")
 }
+
+func TestTheUserCanGoOnAfterAnAgentOfASupervisorFailed(t *testing.T) {
+	sub, err := agent.New(agent.ReAct[S]{Name: "sub", Model: scripted.New(scripted.Message(chat.Assistant("")), scripted.Text("real").Repeat())})
+	ok(t, sub, err)
+	g, err := agent.NewSupervisor(agent.Supervisor{Agents: []*agent.Agent{agent.Of(sub, "d")},
+		Model: scripted.New(scripted.Calls(call("1", "sub", `{"task":"A"}`)), scripted.Text("ok").Repeat())}, mem())
+	_, err = ok(t, g, err).Thread(th).Invoke(t.Context(), input("go")) // "gave no answer"
+	for _, text := range []string{"", "never mind", "hello?"} {
+		if text == "" {
+			_, err = g.Thread(th).Invoke(t.Context(), g.Continue())
+		} else {
+			_, err = g.Thread(th).Invoke(t.Context(), input(text))
+		}
+	}
+	if err != nil {
+		t.Error("for ever:", err)
+	}
+}
+
+func TestCallsOfASupervisorWithOneID(t *testing.T) {
+	lead := scripted.New(scripted.Calls(call("1", "a", `{"task":"A"}`), call("1", "a", `{"task":"B"}`)), scripted.Text("ok"))
+	g, err := agent.NewSupervisor(agent.Supervisor{Model: lead, Agents: []*agent.Agent{echo("a")}, OnError: agent.TellModelAll}, mem())
+	s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
+	if err != nil {
+		return // an error that says so would do
+	}
+	if ms := s.State.Messages.Slice(); ms[2].Text() == ms[3].Text() {
+		t.Errorf("task B got the answer of task A:\n%s", s.State.Messages)
+	}
+	if err := sound(lead.Last().Messages); err != nil {
+		t.Error("the next request:", err)
+	}
+}
+
+// An agent that gives no answer has none in NodeResponses.
+func TestParallelDoesNotRepeatTheAnswerOfTheTurnBefore(t *testing.T) {
+	one := func(name string, rs ...scripted.Reply) *agent.Agent {
+		g, _ := agent.New(agent.ReAct[S]{Name: name, Model: scripted.New(rs...)})
+		return agent.Of(g, name)
+	}
+	g, err := agent.Parallel("p", []*agent.Agent{one("a", scripted.Text("a1"), scripted.Text("a2")), one("b", scripted.Text("b1"), scripted.Message(chat.Assistant("")))}, mem())
+	_, _ = ok(t, g, err).Thread(th).Invoke(t.Context(), input("q1"))
+	s, _ := g.Thread(th).Invoke(t.Context(), input("q2"))
+	if got := s.State.LastResponse.Get(); got != "a: a2" {
+		t.Errorf("%q", got)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -490,5 +491,23 @@ func TestAToolsMediaThatTheProviderDoesNotTakeDoNotEndAThread(t *testing.T) {
 	}
 	if len(bodies) != 3 || !strings.Contains(bodies[2], "[Not shown: an image (image/png, 5 bytes)") {
 		t.Errorf("sent %q", bodies)
+	}
+}
+
+// A tool may read a file in Latin-1, and a model may cut a character in two.
+func TestBytesThatAreNoTextDoNotFailTheAgent(t *testing.T) {
+	read := tool.New("read", "r", func(context.Context, none) (string, error) { return "caf\xe9", nil })
+	for want, direct := range map[string][]string{"o\ufffdk": nil, "caf\ufffd": {"read"}} {
+		m := scripted.New(scripted.Call("read", "{}"), scripted.Text("o\xe9k"))
+		a, err := agent.New(agent.ReAct[S]{Tools: []tool.Tool{read}, Direct: direct, Model: m}, mem())
+		live, err := ok(t, a, err).Thread(th).Invoke(t.Context(), input("go"))
+		if err != nil || live.State.LastResponse.Get() != want {
+			t.Errorf("%v: answered %q", err, live.State.LastResponse.Get())
+			continue
+		}
+		stored, err := a.Thread(th).State(t.Context())
+		if err != nil || !reflect.DeepEqual(live.State.Messages.Slice(), stored.State.Messages.Slice()) {
+			t.Errorf("%v: live\n%s\nstored\n%s", err, live.State.Messages, stored.State.Messages)
+		}
 	}
 }

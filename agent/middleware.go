@@ -77,7 +77,7 @@ type Next uint8
 const (
 	Onward  Next = iota // what follows anyway
 	ToModel             // the model is asked, and what comes before that is done
-	ToEnd               // the turn ends, and what comes after the agent is done
+	ToEnd               // the turn ends, and what comes after the agent is done; what the user said is kept
 )
 
 func (n Next) String() string {
@@ -94,12 +94,17 @@ func (n Next) String() string {
 
 // Reply answers in the place of a model what the user has said.
 func (s *State) Reply(text string) {
+	s.hear()
+	s.Messages.Add(chat.Assistant(text))
+	s.LastResponse.Add(text)
+}
+
+// hear makes what the user has said, if it waits, a message of the conversation.
+func (s *State) hear() {
 	if s.UserInput != "" {
 		s.Messages.Add(s.Messages.Identify(chat.User(s.UserInput)))
 		s.UserInput = ""
 	}
-	s.Messages.Add(chat.Assistant(text))
-	s.LastResponse.Add(text)
 }
 
 // StopMiddleware is why an agent stopped that a [Middleware] sent ToEnd.
@@ -237,6 +242,7 @@ func runHook[S any, P Stateful[S]](ctx context.Context, h *hook[S], s *S) (next 
 		}
 	}
 	if next == ToEnd {
+		st.hear() // the next turn's input takes its place
 		st.Stopped.Add(StopMiddleware)
 	}
 	return next, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/checkpoint"
 	"github.com/superstep-dev/superstep/graph"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/scripted"
@@ -264,6 +265,28 @@ func TestMiddlewareKeepsItsOwnInTheThread(t *testing.T) {
 	}
 }
 
+// What the user said in a turn that middleware ended without a word isn't lost.
+func TestATurnThatSeveralMiddlewaresEndEndsOnceAndIsKept(t *testing.T) {
+	var ran []string
+	end := func(name string) func(context.Context, *S) (agent.Next, error) {
+		return func(context.Context, *S) (agent.Next, error) {
+			ran = append(ran, name)
+			return agent.ToEnd, nil
+		}
+	}
+	g, err := agent.New(agent.ReAct[S]{Model: scripted.New(), Use: []agent.Middleware[S]{
+		{Name: "a", BeforeModel: end("before a"), AfterAgent: end("after a")}, {Name: "b", BeforeModel: end("before b"), AfterAgent: end("after b")},
+	}}, mem())
+	want := ""
+	for _, said := range []string{"go", "again"} {
+		ran, want = nil, want+"user: "+said+"\n"
+		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input(said))
+		if err != nil || s.State.Stopped.Get() != agent.StopMiddleware || s.State.Messages.String() != want || s.State.UserInput != "" || !slices.Equal(ran, []string{"before a", "after b"}) {
+			t.Errorf("%v, stopped %q, ran %q\n%s", err, s.State.Stopped.Get(), ran, s.State.Messages)
+		}
+	}
+}
+
 func TestMistakesInMiddleware(t *testing.T) {
 	nop := func(context.Context, *S) (agent.Next, error) { return agent.Onward, nil }
 	for want, use := range map[string][]agent.Middleware[S]{
@@ -290,13 +313,25 @@ func TestMistakesInMiddleware(t *testing.T) {
 			return nil, nil
 		}},
 		`middleware "m" returned neither a result nor an error`: {WrapTool: func(context.Context, chat.ToolCall, agent.CallTool) (*tool.Result, error) { return nil, nil }},
-		"broken": {WrapModel: func(context.Context, *S, *model.Request, agent.CallModel) (*model.Response, error) { panic("broken") }},
+		"broken wrap": {WrapModel: func(context.Context, *S, *model.Request, agent.CallModel) (*model.Response, error) {
+			panic("broken wrap")
+		}},
+		"broken tool":   {WrapTool: func(context.Context, chat.ToolCall, agent.CallTool) (*tool.Result, error) { panic("broken tool") }},
+		"broken before": {BeforeModel: func(context.Context, *S) (agent.Next, error) { panic("broken before") }},
+		"broken after":  {AfterAgent: func(context.Context, *S) (agent.Next, error) { panic("broken after") }},
 	} {
 		m.Name = "m"
-		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Call("x", "{}"), scripted.Text("ok").Repeat()), Tools: []tool.Tool{logs("x", new([]string))}, Use: []agent.Middleware[S]{m}}, mem())
+		store := checkpoint.NewMemory()
+		g, err := agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Call("x", "{}"), scripted.Text("ok").Repeat()), Tools: []tool.Tool{logs("x", new([]string))}, Use: []agent.Middleware[S]{m}}, graph.WithCheckpointer(store))
 		_, err = ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+		m = agent.Middleware[S]{Name: "m", BeforeModel: nop, AfterAgent: nop}
+		g, err = agent.New(agent.ReAct[S]{Model: scripted.New(scripted.Text("well")), Tools: []tool.Tool{logs("x", new([]string))}, Use: []agent.Middleware[S]{m}}, graph.WithCheckpointer(store))
+		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("and now?"))
+		if err != nil || s.State.LastResponse.Get() != "well" || sound(s.State.Messages.Slice()) != nil {
+			t.Errorf("after %q: %v\n%s", want, err, s.State.Messages)
 		}
 	}
 }

@@ -164,3 +164,24 @@ func TestAnAnswerAtTheLimitCountsAndAnOlderOneDoesNot(t *testing.T) {
 		t.Errorf("%v, %v, stopped %q", err, structErr, s.State.Stopped.Get())
 	}
 }
+
+// Providers take a conversation that ends with the model's answer for the
+// beginning of the next one, or refuse it.
+func TestTheFormOfAnAnswerIsAskedForByAMessageOfTheUser(t *testing.T) {
+	form, err := model.OutputOf[struct{ N int }]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := scripted.New(scripted.Text("It is 1."), scripted.Text(`{"N":1}`))
+	g, err := agent.New(agent.ReAct[S]{Model: m, Output: form})
+	s, err := ok(t, g, err).Invoke(t.Context(), agent.Ask[S]("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ms := m.Last().Messages; ms[len(ms)-1].Role != chat.RoleUser || len(ms) != 3 {
+		t.Errorf("the request is %v", ms)
+	}
+	if s.State.Messages.Len() != 2 {
+		t.Errorf("the conversation is\n%s", s.State.Messages)
+	}
+}

@@ -233,3 +233,14 @@ func TestAfterALimitTheNextTurnIsSound(t *testing.T) {
 		t.Errorf("calls without results: %v", open)
 	}
 }
+
+func TestANegativeLimitIsAMistake(t *testing.T) {
+	m := scripted.New()
+	_, err := agent.NewSupervisor(agent.Supervisor{Model: m, Agents: []*agent.Agent{echo("a")}, MaxIterations: -1})
+	_, err2 := agent.NewSwarm(agent.Swarm{Agents: []agent.SwarmAgent{{ReAct: agent.ReAct[S]{Name: "a", Model: m}}}, MaxIterations: -1})
+	for _, err := range []error{err, err2} {
+		if err == nil || !strings.Contains(err.Error(), "MaxIterations is -1") {
+			t.Errorf("got %v", err)
+		}
+	}
+}

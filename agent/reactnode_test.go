@@ -234,3 +234,32 @@ func TestMistakesInASingleNode(t *testing.T) {
 		t.Error(fmt.Sprint("without a question: ", err))
 	}
 }
+
+// A provider that signs its thoughts wants them back with the calls that they led
+// to, and a model wants to see the picture that it asked for.
+func TestASingleNodeSendsBackAllThatWasSaid(t *testing.T) {
+	thought := chat.Reasoning{Text: "I look.", Signature: "c2ln"}
+	picture := chat.Image{Source: chat.Source{Data: []byte("png"), MIME: "image/png"}}
+	look := tool.New("look", "l", func(context.Context, none) (chat.Part, error) { return picture, nil })
+	fail := tool.New("fail", "f", func(context.Context, none) (string, error) { return "", errors.New("no") })
+	said := chat.Message{Parts: []chat.Part{thought, call("1", "look", "{}"), call("2", "fail", "{}")}}
+	m := scripted.New(scripted.Message(said), scripted.Text("ok"))
+	b := graph.New[report]("g")
+	agent.AddReAct(b, "a", agent.ReActNode{Model: m, Tools: []tool.Tool{look, fail}, OnError: agent.TellModel})
+	g, err := b.AddEdge(graph.Start, "a").Compile()
+	if err == nil {
+		_, err = g.Invoke(t.Context(), question("go"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := m.Last().Messages
+	if len(ms) != 5 {
+		t.Fatalf("sent %v", ms)
+	}
+	r1, _ := ms[3].ToolResult()
+	r2, _ := ms[4].ToolResult()
+	if !reflect.DeepEqual(ms[2].Parts, said.Parts) || !reflect.DeepEqual(r1.Content, []chat.Part{picture}) || !r2.IsError {
+		t.Errorf("sent %+v", ms[2:])
+	}
+}

@@ -433,3 +433,50 @@ func TestAnAgentWithStableIDsIsDeterministic(t *testing.T) {
 		return agent.Builder(agent.ReAct[state]{Model: script(calls(call("1", "multiply", `{"a":2,"b":3}`)), scripted.Text("6")), Tools: []tool.Tool{counted(&n)}})
 	}, ask("2*3?"), nil, agent.StableIDs())
 }
+
+// What a human or the tool has to say to the model is no answer for the user.
+func TestADirectToolThatFailsIsToldToTheModel(t *testing.T) {
+	failing := tool.New("buy", "b", func(_ context.Context, in struct{ N int }) (string, error) {
+		if in.N == 0 {
+			return "", errors.New("none left")
+		}
+		return fmt.Sprint("bought ", in.N), nil
+	})
+	for name, c := range map[string]struct {
+		approve  []agent.Approval
+		first    string
+		decision agent.Decision
+	}{
+		"the tool fails":      {first: `{"N":0}`},
+		"the arguments":       {first: `{"N":"x"}`},
+		"the user rejects it": {first: `{"N":9}`, approve: agent.Approve("buy"), decision: agent.Decision{Type: agent.RejectCall, Message: "not 9"}},
+	} {
+		m := scripted.New(scripted.Call("buy", c.first), scripted.Text("sorry"))
+		g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{failing}, Direct: []string{"buy"}, OnError: agent.TellModel, Approve: c.approve}, mem())
+		s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
+		if c.approve != nil && err == nil {
+			s, err = g.Thread(th).Invoke(t.Context(), g.Answer(agent.ApprovalAnswer{Decisions: []agent.Decision{c.decision}}))
+		}
+		if err != nil || s.State.LastResponse.Get() != "sorry" || s.State.Stopped.Get() != agent.StopAnswer {
+			t.Errorf("%s: %v, answered %q, stopped %q", name, err, s.State.LastResponse.Get(), s.State.Stopped.Get())
+		}
+	}
+}
+
+// nothing is a tool that returns what can't be stored.
+type nothing struct{}
+
+func (nothing) Spec() chat.ToolSpec { return chat.ToolSpec{Name: "nothing"} }
+
+func (nothing) Call(context.Context, json.RawMessage) (tool.Result, error) {
+	return tool.Result{Content: []chat.Part{nil}}, nil
+}
+
+func TestAResultThatIsNoneIsTheToolsFailure(t *testing.T) {
+	m := scripted.New(scripted.Call("nothing", "{}"), scripted.Text("ok"))
+	g, err := agent.New(agent.ReAct[S]{Model: m, Tools: []tool.Tool{nothing{}}, OnError: agent.TellModel}, mem())
+	s, err := ok(t, g, err).Thread(th).Invoke(t.Context(), input("go"))
+	if err != nil || s.State.LastResponse.Get() != "ok" {
+		t.Errorf("%v\n%s", err, s.State.Messages)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/benbjohnson/immutable"
 
 	"github.com/superstep-dev/superstep/field"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // History is a state field that holds a conversation. A message that is added
@@ -545,12 +546,12 @@ func (c *historyChange) AppendJSON(b []byte) ([]byte, error) {
 		case opPut:
 			data, err = o.m.MarshalJSON()
 		case opRemove:
-			data, err = marshal(wireRemove{Type: "remove", ID: o.id})
+			data, err = plainjson.Marshal(wireRemove{Type: "remove", ID: o.id})
 		case opClear:
-			data, err = marshal(wireRemove{Type: "remove", ID: RemoveAll})
+			data, err = plainjson.Marshal(wireRemove{Type: "remove", ID: RemoveAll})
 		case opReplaceLast:
 			if data, err = o.m.MarshalJSON(); err == nil {
-				data, err = marshal(wireReplaceLast{Type: "replace_last_user", Message: data})
+				data, err = plainjson.Marshal(wireReplaceLast{Type: "replace_last_user", Message: data})
 			}
 		}
 		if err != nil {

@@ -350,3 +350,29 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
+
+// What JSON can't hold is not in a live conversation either: it would be another
+// one once it was stored.
+func TestALiveConversationIsTheStoredOne(t *testing.T) {
+	bad := "caf\xe9\xff"
+	call := chat.ToolCall{ID: "1" + bad, Name: bad, Args: bad}
+	said := chat.Assistant(bad, call)
+	said.Parts = append([]chat.Part{chat.Reasoning{Text: bad}, chat.File{Name: bad, Source: chat.Source{FileID: "f"}}}, said.Parts...)
+	said.Name = bad
+	messages := []chat.Message{chat.User(bad), said, chat.Result(call, chat.Text{Text: bad}, chat.Audio{Transcript: bad, Source: chat.Source{FileID: "f"}}), {ID: bad, Role: chat.RoleUser}}
+	var h, back chat.History
+	h.Add(messages...)
+	data, err := json.Marshal(h)
+	if err == nil {
+		err = json.Unmarshal(data, &back)
+	}
+	if err != nil || !reflect.DeepEqual(h.Slice(), back.Slice()) {
+		t.Errorf("%v\nlive   %+v\nstored %+v", err, h.Slice(), back.Slice())
+	}
+	if got := chat.AppendMessages(messages...).Apply(nil); !reflect.DeepEqual(got, back.Slice()) {
+		t.Errorf("as an update %+v", got)
+	}
+	if said.Parts[2] != (chat.Text{Text: bad}) {
+		t.Error("the message that was added was altered")
+	}
+}

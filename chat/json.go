@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // wire is a message as LangChain writes it, and what else is read.
@@ -105,11 +106,11 @@ func (w *wireResponse) UnmarshalJSON(data []byte) error {
 
 func (w wireResponse) MarshalJSON() ([]byte, error) {
 	type known wireResponse
-	data, err := marshal(known(w))
+	data, err := plainjson.Marshal(known(w))
 	if err != nil || len(w.rest) == 0 {
 		return data, err
 	}
-	rest, err := marshal(w.rest)
+	rest, err := plainjson.Marshal(w.rest)
 	if err != nil || len(data) == len("{}") {
 		return rest, err
 	}
@@ -266,21 +267,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	if m.Extra != nil {
 		w.AdditionalKwargs, w.ResponseMetadata.rest = m.Extra.AdditionalKwargs, m.Extra.ResponseMetadata
 	}
-	return marshal(w)
-}
-
-// marshal is json.Marshal without the escaping of HTML.
-func marshal(v any) ([]byte, error) {
-	if s, ok := v.(string); ok && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
-		return []byte(`"` + s + `"`), nil
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return plainjson.Marshal(w)
 }
 
 func isCall(p Part) bool { _, ok := p.(ToolCall); return ok }
@@ -334,7 +321,7 @@ func (w *wire) addCall(c ToolCall) {
 func callArgs(c ToolCall) (json.RawMessage, error) {
 	args, err := c.Arguments()
 	if err != nil {
-		text, _ := marshal(c.Args)
+		text, _ := plainjson.Marshal(c.Args)
 		return text, err
 	}
 	return args, nil
@@ -345,7 +332,7 @@ func marshalContent(parts []Part) (json.RawMessage, error) {
 		return json.RawMessage(`""`), nil
 	}
 	if t, ok := alone[Text](parts); ok && t.Signature == "" {
-		return marshal(t.Text)
+		return plainjson.Marshal(t.Text)
 	}
 	blocks := make([]any, 0, len(parts))
 	var text *block // the last, if it is a text's
@@ -356,7 +343,7 @@ func marshalContent(parts []Part) (json.RawMessage, error) {
 				blocks = append(blocks, w)
 				continue
 			}
-			data, err := marshal(w)
+			data, err := plainjson.Marshal(w)
 			if err != nil {
 				return nil, err
 			}
@@ -372,7 +359,7 @@ func marshalContent(parts []Part) (json.RawMessage, error) {
 		}
 		blocks = append(blocks, &b)
 	}
-	return marshal(blocks)
+	return plainjson.Marshal(blocks)
 }
 
 func blockOf(p Part) (block, error) {
@@ -460,9 +447,9 @@ func plain(data []byte) []byte {
 	}
 	delete(c.Members, "type") // Python has it, too
 	if class != "chat" {      // which has a role
-		c.Members["type"], _ = marshal(class) // of a string
+		c.Members["type"], _ = plainjson.Marshal(class) // of a string
 	}
-	out, _ := marshal(c.Members) // of JSON
+	out, _ := plainjson.Marshal(c.Members) // of JSON
 	return out
 }
 

@@ -304,3 +304,34 @@ func FuzzMessageJSON(f *testing.F) {
 		}
 	})
 }
+
+// Anthropic sends the text of a document as it is, not in base64: "Hello123" is
+// both, so that it was taken for six other bytes.
+func TestATextDocumentOfAnthropicIsItsText(t *testing.T) {
+	for _, text := range []string{"Hello123", "no base64: äöü"} {
+		data, err := json.Marshal(map[string]any{"role": "user", "content": []any{map[string]any{
+			"type": "document", "title": "a.txt", "source": map[string]any{"type": "text", "media_type": "text/plain", "data": text},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m chat.Message
+		if err := json.Unmarshal(data, &m); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		want := []chat.Part{chat.File{Source: chat.Source{Data: []byte(text), MIME: "text/plain"}, Name: "a.txt"}}
+		if !reflect.DeepEqual(m.Parts, want) {
+			t.Errorf("got %+v, want %+v", m.Parts, want)
+		}
+	}
+}
+
+// Readers of OpenAI's shape parse the arguments, and "" is no JSON.
+func TestACallWithoutArgumentsHasAnEmptyObjectInOpenAIsShape(t *testing.T) {
+	data, err := json.Marshal(chat.OpenAI(chat.Assistant("", chat.ToolCall{ID: "1", Name: "f"})))
+	want := `{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}`
+	if err != nil || string(data) != want {
+		t.Errorf("%v\n got %s\nwant %s", err, data, want)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // OpenAI is a message that is written in the shape of OpenAI's chat
@@ -109,14 +111,14 @@ func (m OpenAI) MarshalJSON() ([]byte, error) {
 	case len(content) == 0:
 		o.Content = json.RawMessage(`""`)
 	case plain:
-		o.Content, err = marshal(*content[0].Text)
+		o.Content, err = plainjson.Marshal(*content[0].Text)
 	default:
-		o.Content, err = marshal(content)
+		o.Content, err = plainjson.Marshal(content)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return marshal(o)
+	return plainjson.Marshal(o)
 }
 
 func openAIMedia(p Part) (openAIPart, error) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // value reads JSON and keeps the digits of its numbers.
@@ -101,13 +103,11 @@ func sameNumber(a, b string) bool {
 
 // short returns a value for a sentence.
 func short(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
+	text, err := plainjson.Marshal(v)
+	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return cut(strings.TrimSuffix(b.String(), "\n"))
+	return cut(string(text))
 }
 
 // cut shortens a text for a sentence.

@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/superstep-dev/superstep/agent"
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -66,10 +66,7 @@ func (e Judge) Evaluate(ctx context.Context, c Case, r Result) (Score, error) {
 	if err := e.Valid(c); err != nil {
 		return Score{}, err
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(struct {
+	about, err := plainjson.Marshal(struct {
 		Rubric     string          `json:"rubric"`
 		Input      json.RawMessage `json:"input"`
 		Expected   json.RawMessage `json:"expected_output,omitempty"`
@@ -80,7 +77,7 @@ func (e Judge) Evaluate(ctx context.Context, c Case, r Result) (Score, error) {
 	if err != nil {
 		return Score{}, err
 	}
-	req := &model.Request{Messages: []chat.Message{chat.System(judgeTask), chat.User(b.String())}, Config: e.Config}
+	req := &model.Request{Messages: []chat.Message{chat.System(judgeTask), chat.User(string(about))}, Config: e.Config}
 	var spent model.Budget
 	j, resp, err := model.Generate[judgement](ctx, model.Budgeted(e.Model, &spent, model.Prices{}), req, model.Repair(2))
 	s, used, name := Score{}, spent.Spent(), ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"sync"
 
@@ -62,6 +63,9 @@ type Prices struct {
 	Estimate func(*Request, chat.Message) chat.Usage
 }
 
+// known reports whether there are prices.
+func (p Prices) known() bool { return p.Free || p.Input > 0 || p.Output > 0 }
+
 // Cost returns what a usage costs.
 func (p Prices) Cost(u chat.Usage) float64 {
 	if p.Free {
@@ -111,7 +115,8 @@ var ErrNoPrices = errors.New("the budget limits the cost, but the model has no p
 //
 // The call that reaches a limit is still answered, and so are those that run
 // beside it: a limit of tokens or cost can be exceeded by what was under way.
-// MaxCalls is exact. A stream counts when it ends. A call that fails without an
+// MaxCalls is exact. Prices and limits below zero fail every call with an [*Error] of
+// [ErrorInvalid]. A stream counts when it ends. A call that fails without an
 // answer counts as a call with no tokens.
 func Budgeted(m Model, b *Budget, p Prices) Model { return &budgeted{m, b, p} }
 
@@ -158,12 +163,33 @@ func (g *budgeted) Stream(ctx context.Context, req *Request) iter.Seq2[chat.Chun
 	}
 }
 
-// begin takes a call from the budget, if there is anything left.
-func (g *budgeted) begin() error {
-	b := g.b
-	if b.MaxCost > 0 && !g.p.Free && g.p.Input == 0 && g.p.Output == 0 {
+// check reports prices and limits that would let a budget grow: below zero, or no numbers.
+func (g *budgeted) check() error {
+	b, p := g.b, g.p
+	for _, n := range [...]struct {
+		name  string
+		value float64
+	}{
+		{"the price Input", p.Input}, {"the price Output", p.Output}, {"the price CacheRead", p.CacheRead}, {"the price CacheWrite", p.CacheWrite},
+		{"MaxCalls of the budget", float64(b.MaxCalls)}, {"MaxInput of the budget", float64(b.MaxInput)}, {"MaxOutput of the budget", float64(b.MaxOutput)},
+		{"MaxTokens of the budget", float64(b.MaxTokens)}, {"MaxCost of the budget", b.MaxCost},
+	} {
+		if !(n.value >= 0) || math.IsInf(n.value, 1) {
+			return &Error{Provider: "model", Kind: ErrorInvalid, Message: fmt.Sprintf("%s is %v: give a number that is not negative", n.name, n.value)}
+		}
+	}
+	if b.MaxCost > 0 && !p.known() {
 		return ErrNoPrices
 	}
+	return nil
+}
+
+// begin takes a call from the budget, if there is anything left.
+func (g *budgeted) begin() error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	b := g.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.spent

@@ -3,6 +3,7 @@ package model_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 
@@ -62,6 +63,31 @@ func TestCachedTokensHaveTheirOwnPrice(t *testing.T) {
 		if got := tt.prices.Cost(u) * 1e6; math.Abs(got-tt.want) > 1e-6 {
 			t.Errorf("%+v: %v, want %v", tt.prices, got, tt.want)
 		}
+	}
+}
+
+func TestPricesAndLimitsBelowZeroAreRefused(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for want, c := range map[string]struct {
+		budget *model.Budget
+		prices model.Prices
+	}{
+		"the price Input is -1":               {&model.Budget{}, model.Prices{Input: -1, Output: 1}},
+		"the price Output is NaN":             {&model.Budget{MaxCost: 1}, model.Prices{Input: 1, Output: nan}},
+		"the price CacheRead is +Inf":         {&model.Budget{}, model.Prices{Input: 1, CacheRead: inf}},
+		"the price CacheWrite is -2":          {&model.Budget{}, model.Prices{Free: true, CacheWrite: -2}},
+		"MaxCalls of the budget is -1":        {&model.Budget{MaxCalls: -1}, model.Prices{}},
+		"MaxTokens of the budget is -5":       {&model.Budget{MaxTokens: -5}, model.Prices{}},
+		"MaxCost of the budget is -0.5: give": {&model.Budget{MaxCost: -0.5}, model.Prices{Input: 1}},
+	} {
+		bothWays(t, func(t *testing.T, stream bool) {
+			s := scripted.New(scripted.Text("x"))
+			_, err := text(t.Context(), model.Budgeted(s, c.budget, c.prices), ask("?"), stream)
+			e, ok := errors.AsType[*model.Error](err)
+			if !ok || e.Kind != model.ErrorInvalid || !strings.Contains(err.Error(), want) || s.Left() != 1 || c.budget.Spent() != (model.Spent{}) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // Cache keeps answers of models for [Cached]. It is safe for concurrent use.
@@ -331,13 +332,7 @@ func Canonical(req *Request) (json.RawMessage, error) {
 	if err := d.Decode(&v); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return plainjson.Marshal(v)
 }
 
 type canonicalRequest struct {

@@ -412,3 +412,28 @@ func TestLRUForgetsAfterItsTime(t *testing.T) {
 		}
 	})
 }
+
+// Who made the call may do with the answer as it likes, while those that waited
+// for it still read it. It fails under -race.
+func TestTheAnswerOfACachedCallIsItsCallersOwn(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			m := model.Cached(model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+				time.Sleep(time.Second)
+				return &model.Response{Message: chat.Assistant("hi")}, nil
+			}), "", &model.LRU{})
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					resp, err := m.Generate(t.Context(), ask("?"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Message.Name = "me"
+				})
+			}
+			wg.Wait()
+		})
+	}
+}

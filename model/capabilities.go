@@ -83,7 +83,8 @@ func least(a, b int) int {
 // Table has the capabilities of models by name. An entry holds for all names that
 // begin with its own and go on, if they do, with a "-", ":", "@" or ".": dates, sizes
 // and versions. Of several the longest holds. What a router puts before a name, up to
-// the last "/", doesn't count, and neither does what Bedrock puts before "anthropic.".
+// the last "/", doesn't count, and neither does what Bedrock puts before the name of a model
+// of Anthropic's or Amazon's.
 //
 // A program that knows better gives the providers a table of its own:
 //
@@ -95,8 +96,10 @@ type Table map[string]Capabilities
 // Of returns the entry for a name.
 func (t Table) Of(name string) (c Capabilities, known bool) {
 	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
-	if _, after, ok := strings.Cut(name, "anthropic."); ok {
-		name = after
+	for _, vendor := range []string{"anthropic.", "amazon."} {
+		if _, after, ok := strings.Cut(name, vendor); ok {
+			name = after
+		}
 	}
 	for end := len(name); end > 0; end = strings.LastIndexAny(name[:end], "-:@.") {
 		if c, known = t[name[:end]]; known {
@@ -111,7 +114,7 @@ func (t Table) Of(name string) (c Capabilities, known bool) {
 func (t Table) Prices(names ...string) map[string]Prices {
 	out := map[string]Prices{}
 	for _, name := range names {
-		if c, ok := t.Of(name); ok && (c.Prices.Free || c.Prices.Input > 0) {
+		if c, ok := t.Of(name); ok && c.Prices.known() {
 			out[name] = c.Prices
 		}
 	}
@@ -132,6 +135,7 @@ var (
 	claude = Capabilities{Images: true, Files: true, Tools: true, Caching: true}
 	// Gemini refuses a schema beside functions before its third version.
 	gemini = Capabilities{Images: true, Audio: true, Files: true, Tools: true, Schema: true, Caching: true}
+	nova   = Capabilities{Images: true, Files: true, Tools: true, Caching: true}
 	// Open models, by the servers that run them.
 	open       = Capabilities{Tools: true, Schema: true}
 	openVision = Capabilities{Images: true, Schema: true}
@@ -168,6 +172,10 @@ var known = Table{
 	"gemini-2.5-flash":      gemini.thinks().of(1_048_576, 65_536, 0.3, 2.5, 0.03),
 	"gemini-2.5-flash-lite": gemini.thinks().of(1_048_576, 65_536, 0.1, 0.4, 0.01),
 	"gemini-2.0-flash":      gemini.of(1_048_576, 8_192, 0.1, 0.4, 0.025),
+
+	"nova-pro":   nova.of(300_000, 10_000, 0.8, 3.2, 0.2),
+	"nova-lite":  nova.of(300_000, 10_000, 0.06, 0.24, 0.015),
+	"nova-micro": Capabilities{Tools: true, Caching: true}.of(128_000, 10_000, 0.035, 0.14, 0.00875),
 
 	"deepseek-chat":     Capabilities{Tools: true, Caching: true}.of(128_000, 8_192, 0.28, 0.42, 0.028),
 	"deepseek-reasoner": Capabilities{Tools: true, Caching: true}.thinks().of(128_000, 65_536, 0.28, 0.42, 0.028),

@@ -55,8 +55,11 @@ func TestWhatWrapsAModelSaysWhatThatTakesAndGives(t *testing.T) {
 }
 
 func TestPricesOfModelsAreThoseOfTheTable(t *testing.T) {
-	p := model.KnownModels().Prices("gpt-5-mini-2025-08-07", "claude-sonnet-4-5-20250929", "unheard-of", "llama3.1")
-	if len(p) != 2 || p["gpt-5-mini-2025-08-07"].Output != 2 || p["claude-sonnet-4-5-20250929"].CacheWrite != 3.75 {
+	table := model.KnownModels()
+	table["by-answer"] = model.Capabilities{Prices: model.Prices{Output: 1}}
+	table["at-home"] = model.Capabilities{Prices: model.Prices{Free: true}}
+	p := table.Prices("gpt-5-mini-2025-08-07", "claude-sonnet-4-5-20250929", "unheard-of", "llama3.1", "by-answer", "at-home")
+	if len(p) != 4 || p["by-answer"].Output != 1 || !p["at-home"].Free || p["gpt-5-mini-2025-08-07"].Output != 2 || p["claude-sonnet-4-5-20250929"].CacheWrite != 3.75 {
 		t.Errorf("%+v", p)
 	}
 }

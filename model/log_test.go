@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -151,5 +152,29 @@ func TestWordsAreNotMasked(t *testing.T) {
 		if !strings.Contains(log.String(), fmt.Sprintf("content=%q", s)) {
 			t.Errorf("%s: %s", s, log)
 		}
+	}
+}
+
+func TestAPasswordInAURLIsMasked(t *testing.T) {
+	l, log := logger(slog.LevelDebug)
+	m := model.Logged(model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+		return &model.Response{Message: chat.Assistant("ok")}, nil
+	}), l, model.LogOptions{Contents: true})
+	for _, s := range []string{
+		"postgres://app:hunter2!x@db:5432/app", "dial https://me:hunter2!x@proxy.example.com/v1", "redis://:hunter2!x@cache:6379",
+		"amqp://u:hunter2!x@[::1]/", `{"dsn":"mysql://u:hunter2!x@h/d"}`,
+	} {
+		log.Reset()
+		if _, err := m.Generate(t.Context(), ask("use "+s)); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.String(); strings.Contains(got, "hunter2") || !strings.Contains(got, "[masked]@") {
+			t.Errorf("%s is logged as %s", s, got)
+		}
+	}
+	log.Reset()
+	_, _ = m.Generate(t.Context(), ask("see http://host:80/path and mail a:b@c, https://h/@user:x@y"))
+	if got := log.String(); strings.Contains(got, "[masked]") {
+		t.Errorf("masked too much: %s", got)
 	}
 }

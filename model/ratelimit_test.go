@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,4 +148,29 @@ func TestEstimateTokensCountsAllThatIsSent(t *testing.T) {
 	if got := model.EstimateTokens(req); got != 3000+13 {
 		t.Errorf("%d tokens", got)
 	}
+}
+
+// A call that gives up while it waits for tokens must not use up a request.
+func TestACallThatGivesUpWaitingUsesNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &model.Limiter{Requests: 2, Tokens: 60, Estimate: func(r *model.Request) int { return len(r.Messages[0].Text()) }}
+		m := model.RateLimit(model.Func(func(context.Context, *model.Request) (*model.Response, error) {
+			return &model.Response{Message: chat.Assistant("hi")}, nil
+		}), l)
+		if _, err := m.Generate(t.Context(), ask(strings.Repeat("x", 60))); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		time.AfterFunc(500*time.Millisecond, cancel)
+		if _, err := m.Generate(ctx, ask("x")); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := m.Generate(t.Context(), ask("x")); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d != 500*time.Millisecond {
+			t.Errorf("the next call waited %v", d)
+		}
+	})
 }

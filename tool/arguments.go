@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // arguments checks the arguments of calls.
@@ -502,11 +504,11 @@ func oneOf(values []any) string {
 
 // given shows a value, shortened.
 func given(v any) string {
-	data, err := encode(v)
+	data, err := plainjson.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return abbreviate(data)
+	return abbreviate(string(data))
 }
 
 const maxGiven = 60

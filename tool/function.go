@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/internal/acyclic"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // Function is a tool that is a Go function. See [New].
@@ -180,11 +180,11 @@ func resultOf(out any) (Result, error) {
 		r := Result{Content: out}
 		return r, checkResult(r)
 	}
-	text, err := encode(out)
+	text, err := plainjson.Marshal(out)
 	if err != nil {
 		return Result{}, fmt.Errorf("the result has no JSON: %w", err)
 	}
-	return Text(text), nil
+	return Text(string(text)), nil
 }
 
 // checkResult reports parts that a tool can't return.
@@ -202,15 +202,4 @@ func checkResult(r Result) error {
 		return errors.New("the result's artifact isn't JSON")
 	}
 	return nil
-}
-
-// encode writes compact JSON for people and models: <, > and & stay as they are.
-func encode(v any) (string, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return "", err
-	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }

@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // Kind says what a [Value] is.
@@ -310,14 +311,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	case Number:
 		return json.Marshal(v.number)
 	case Text:
-		if !strings.ContainsFunc(v.text, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
-			return []byte(`"` + v.text + `"`), nil
-		}
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		err := e.Encode(v.text)
-		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+		return plainjson.Marshal(v.text)
 	case List:
 		if v.list == nil {
 			return []byte("[]"), nil

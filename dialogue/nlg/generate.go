@@ -12,8 +12,8 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
 	"github.com/superstep-dev/superstep/dialogue/expr"
-	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -133,7 +133,7 @@ func (g *Generator) request(call dialogue.ModelCall) (*model.Request, *dialogue.
 	for _, s := range call.MaySet {
 		t.MaySet = append(t.MaySet, slotLine{s.Name, s.Type, s.Description})
 	}
-	data, err := prompts.JSON(t)
+	data, err := plainjson.Marshal(t)
 	if err != nil {
 		return nil, &dialogue.Failure{Type: "unknown", Message: err.Error()}
 	}
@@ -150,13 +150,13 @@ func (g *Generator) request(call dialogue.ModelCall) (*model.Request, *dialogue.
 		if e.Tool == "" {
 			continue
 		}
-		args, err1 := prompts.JSON(e.Args)
+		args, err1 := plainjson.Marshal(e.Args)
 		if e.Args == nil {
 			args = []byte("{}")
 		}
-		result, err2 := prompts.JSON(e.Result)
+		result, err2 := plainjson.Marshal(e.Result)
 		if e.Error != "" {
-			result, err2 = prompts.JSON(map[string]string{"error": e.Error})
+			result, err2 = plainjson.Marshal(map[string]string{"error": e.Error})
 		}
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, &dialogue.Failure{Type: "unknown", Message: err.Error()}
@@ -172,14 +172,14 @@ func (g *Generator) request(call dialogue.ModelCall) (*model.Request, *dialogue.
 		if !ok {
 			return nil, &dialogue.Failure{Type: "action_not_found", Message: "the program has no such action", Action: name}
 		}
-		schema, err := prompts.JSON(inputs(a))
+		schema, err := plainjson.Marshal(inputs(a))
 		if err != nil {
 			return nil, &dialogue.Failure{Type: "unknown", Message: err.Error()}
 		}
 		req.Tools = append(req.Tools, chat.ToolSpec{Name: name, Description: a.Description, Schema: schema})
 	}
 	if len(call.MaySet) > 0 {
-		schema, err := prompts.JSON(slots(call.MaySet))
+		schema, err := plainjson.Marshal(slots(call.MaySet))
 		if err != nil {
 			return nil, &dialogue.Failure{Type: "unknown", Message: err.Error()}
 		}

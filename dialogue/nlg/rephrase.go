@@ -10,9 +10,9 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
-	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
 	"github.com/superstep-dev/superstep/internal/lazyregexp"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -57,7 +57,7 @@ func (r *Rephraser) Rephrase(ctx context.Context, reply dialogue.Reply) (dialogu
 	if len(at) == 0 {
 		return reply, nil
 	}
-	data, err := prompts.JSON(struct {
+	data, err := plainjson.Marshal(struct {
 		Messages []string `json:"messages"`
 	}{texts})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/dialogue"
-	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -172,11 +172,11 @@ func (s *scope) request(config model.Config) (*model.Request, error) {
 	for _, c := range s.possible() {
 		fmt.Fprintf(&system, "%s %s\n", c.form, c.means)
 	}
-	data, err := prompts.JSON(s.prompt())
+	data, err := plainjson.Marshal(s.prompt())
 	if err != nil {
 		return nil, fmt.Errorf("nlu: the prompt has no JSON: %w", err)
 	}
-	schema, err := prompts.JSON(s.schema())
+	schema, err := plainjson.Marshal(s.schema())
 	if err != nil {
 		return nil, fmt.Errorf("nlu: the schema has no JSON: %w", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/dialogue"
-	prompts "github.com/superstep-dev/superstep/dialogue/internal/prompt"
 	"github.com/superstep-dev/superstep/dialogue/program"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 )
 
 // schema is a JSON Schema. It keeps to what all providers take, OpenAI's strict mode too:
@@ -41,7 +41,7 @@ func (m members) MarshalJSON() ([]byte, error) {
 			out = append(out, ',')
 		}
 		for n, v := range []any{x.name, x.form} {
-			text, err := prompts.JSON(v)
+			text, err := plainjson.Marshal(v)
 			if err != nil {
 				return nil, err
 			}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -65,7 +66,7 @@ func (b block) MarshalJSON() ([]byte, error) {
 		return b.whole, nil
 	}
 	type plain block
-	return vendor.JSON(plain(b))
+	return plainjson.Marshal(plain(b))
 }
 
 type source struct {
@@ -132,14 +133,17 @@ func (m *Model) call(req *model.Request, streaming bool) (_ vendor.Call, tokens 
 		}
 		w.OutputConfig.Format = &outputFormat{"json_schema", schema}
 	}
-	points, err := pointsOf(req, &w)
+	after, points, err := vendor.CachePointsOf(provider, req)
 	if err != nil {
 		return none, 0, err
+	}
+	if after != nil {
+		w.Tools[len(w.Tools)-1].Cache = controlOf(after)
 	}
 	if err := messages(&w, req.Messages, points, vendor.AbleOf(m.table, w.Model)); err != nil {
 		return none, 0, err
 	}
-	body, err := vendor.JSON(w)
+	body, err := plainjson.Marshal(w)
 	if err != nil {
 		return none, 0, invalid("the request has no JSON: %w", err)
 	}
@@ -249,7 +253,7 @@ func tools(w *wire, req *model.Request, parallel *bool) error {
 }
 
 // messages puts the conversation into w.
-func messages(w *wire, list []chat.Message, points map[int][]point, able vendor.Able) error {
+func messages(w *wire, list []chat.Message, points map[int][]vendor.CachePoint, able vendor.Able) error {
 	last := vendor.Last(list)
 	var role chat.Role
 	var results, blocks []block
@@ -272,24 +276,24 @@ func messages(w *wire, list []chat.Message, points map[int][]point, able vendor.
 		}
 	}
 	for i, m := range list {
-		for _, piece := range pieces(m, points[i]) {
+		for _, piece := range vendor.Pieces(m, points[i]) {
 			var err error
 			switch m.Role {
 			case chat.RoleSystem:
-				err = system(w, piece.m)
-				mark(piece.cache, nil, w.System)
+				err = system(w, piece.Message)
+				mark(piece.Cache, nil, w.System)
 			case chat.RoleUser:
 				speaker(chat.RoleUser)
-				blocks, err = user(blocks, piece.m, able, i < last)
-				mark(piece.cache, w.Messages, blocks, results)
+				blocks, err = user(blocks, piece.Message, able, i < last)
+				mark(piece.Cache, w.Messages, blocks, results)
 			case chat.RoleTool:
 				speaker(chat.RoleUser)
-				results, err = toolResults(results, piece.m, able)
-				mark(piece.cache, w.Messages, results)
+				results, err = toolResults(results, piece.Message, able)
+				mark(piece.Cache, w.Messages, results)
 			case chat.RoleAssistant:
 				speaker(chat.RoleAssistant)
-				blocks, err = assistant(blocks, piece.m)
-				mark(piece.cache, w.Messages, blocks)
+				blocks, err = assistant(blocks, piece.Message)
+				mark(piece.Cache, w.Messages, blocks)
 			default:
 				err = fmt.Errorf("role %q is not supported", m.Role)
 			}
@@ -414,7 +418,7 @@ func assistant(blocks []block, m chat.Message) ([]block, error) {
 		case chat.ToolCall:
 			args, err := part.Arguments()
 			if err != nil {
-				if args, err = vendor.JSON(map[string]string{"INVALID_JSON": part.Args}); err != nil {
+				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": part.Args}); err != nil {
 					return nil, fmt.Errorf("arguments of tool call %q: %w", part.ID, err)
 				}
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
+	"github.com/superstep-dev/superstep/model/anthropic"
 	"github.com/superstep-dev/superstep/model/azure"
 	"github.com/superstep-dev/superstep/model/internal/strict"
 	"github.com/superstep-dev/superstep/model/openai"
@@ -67,11 +68,12 @@ func principal(t *testing.T, status int, answer string) azcore.TokenCredential {
 }
 
 func clear(t *testing.T) {
-	for _, name := range []string{"AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"} {
+	for _, name := range []string{"AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_BASE_URL", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential") // no other is looked for
 	t.Setenv("OPENAI_API_KEY", "not-for-azure")
+	t.Setenv("ANTHROPIC_API_KEY", "not-for-azure")
 	t.Setenv("OPENAI_BASE_URL", "https://not-azure.example")
 }
 
@@ -101,6 +103,73 @@ func TestADeploymentAnswers(t *testing.T) {
 			resp, err := m.Generate(t.Context(), &model.Request{Messages: []chat.Message{chat.User("hi")}})
 			if err != nil || resp.Message.Text() != "Hello." {
 				t.Errorf("%v, %v", resp, err)
+			}
+		})
+	}
+}
+
+const claudes = "https://r.services.ai.azure.com"
+
+func TestADeploymentOfAnthropicsAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		resource azure.Resource
+		env      map[string]string
+		has      strict.Azure
+	}{
+		"by a key":           {azure.Resource{Endpoint: claudes, Key: "k"}, map[string]string{"ANTHROPIC_FOUNDRY_API_KEY": "other"}, strict.Azure{Key: "k"}},
+		"by the environment": {azure.Resource{}, map[string]string{"ANTHROPIC_FOUNDRY_BASE_URL": claudes + "/anthropic/", "ANTHROPIC_FOUNDRY_API_KEY": " k\n", "AZURE_OPENAI_API_KEY": "other", "AZURE_OPENAI_ENDPOINT": endpoint}, strict.Azure{Key: "k"}},
+		"by a token":         {azure.Resource{Endpoint: claudes, Credential: is("entra-token")}, nil, strict.Azure{Token: "entra-token"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clear(t)
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			c.has.Deployment = "mine"
+			s := &strict.Server{Check: c.has.Check, Answers: []string{
+				`{"id":"msg","type":"message","role":"assistant","model":"claude-test","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn"}`,
+				"data: {\"type\":\"message_start\",\"message\":{}}\n\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"Hello.\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n",
+			}}
+			m := azure.Claude("mine", c.resource, anthropic.HTTPClient(&http.Client{Transport: s}))
+			whole, err := m.Generate(t.Context(), &model.Request{Messages: []chat.Message{chat.User("hi")}})
+			if err != nil || whole.Message.Text() != "Hello." {
+				t.Errorf("%v, %v", whole, err)
+			}
+			streamed, err := model.Collect(m.Stream(t.Context(), &model.Request{Messages: []chat.Message{chat.User("hi")}}))
+			if err != nil || streamed.Message.Text() != "Hello." {
+				t.Errorf("streamed: %v, %v", streamed, err)
+			}
+		})
+	}
+}
+
+func TestWhatIsWrongWithADeploymentOfAnthropicsIsSaidWithTheMend(t *testing.T) {
+	for name, c := range map[string]struct {
+		resource azure.Resource
+		opts     []anthropic.Option
+		has      strict.Azure
+		kind     model.ErrorKind
+		says     string
+	}{
+		"no endpoint":         {azure.Resource{Key: "k"}, nil, strict.Azure{}, model.ErrorInvalid, "ANTHROPIC_FOUNDRY_BASE_URL"},
+		"a version":           {azure.Resource{Endpoint: claudes, Key: "k", APIVersion: "2024-10-21"}, nil, strict.Azure{}, model.ErrorInvalid, "2024-10-21"},
+		"Anthropic's own key": {azure.Resource{Endpoint: claudes, Key: "k"}, []anthropic.Option{anthropic.APIKey("x")}, strict.Azure{}, model.ErrorInvalid, "package azure"},
+		"no credentials":      {azure.Resource{Endpoint: claudes}, nil, strict.Azure{}, model.ErrorAuth, "set ANTHROPIC_FOUNDRY_API_KEY, or sign in"},
+		"a wrong key":         {azure.Resource{Endpoint: claudes, Key: "wrong"}, nil, strict.Azure{Key: "k", Deployment: "mine"}, model.ErrorAuth, "check ANTHROPIC_FOUNDRY_API_KEY"},
+		"an expired token":    {azure.Resource{Endpoint: claudes, Credential: is("entra-token")}, nil, strict.Azure{Token: "entra-token", Expired: true, Deployment: "mine"}, model.ErrorAuth, "the role Cognitive Services User"},
+		"no such deployment":  {azure.Resource{Endpoint: claudes, Key: "k"}, nil, strict.Azure{Key: "k", Deployment: "other"}, model.ErrorNotFound, "does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clear(t)
+			s := &strict.Server{Check: func(r *http.Request, body []byte) error {
+				if c.has == (strict.Azure{}) {
+					t.Error("a request was sent")
+				}
+				return c.has.Check(r, body)
+			}}
+			_, err := azure.Claude("mine", c.resource, append(c.opts, anthropic.HTTPClient(&http.Client{Transport: s}))...).Generate(t.Context(), &model.Request{Messages: []chat.Message{chat.User("hi")}})
+			if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != c.kind || e.Provider != "azure" || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %s that says %q", err, c.kind, c.says)
 			}
 		})
 	}

@@ -1,13 +1,40 @@
-// Package bedrock has Anthropic's models as Amazon Bedrock runs them, with an account's own
-// credentials.
+// Package bedrock has the models that Amazon Bedrock runs, with an account's own credentials:
+// any by the Converse API, and Anthropic's by their own.
 //
-//	m := bedrock.New("us.anthropic.claude-sonnet-4-5-20250929-v1:0", bedrock.Account{Region: "us-east-1"})
+//	m := bedrock.New("us.amazon.nova-pro-v1:0", bedrock.Account{Region: "us-east-1"})
+//	m := bedrock.Claude("us.anthropic.claude-sonnet-4-5-20250929-v1:0", bedrock.Account{Region: "us-east-1"})
 //
-// The models are those of package anthropic, which says what is sent and takes the options.
-// anthropic.APIKey and anthropic.BaseURL are not for them. The name is that of a model, of an
-// inference profile, or its ARN. Requests go by InvokeModel, whole and streamed. Failures
-// are [*model.Error] of the provider "bedrock", with the Code that AWS gives, but for
-// requests that package anthropic can't send at all.
+// The name is that of a model, of an inference profile, or its ARN. Failures are
+// [*model.Error] of the provider "bedrock", with the Code that AWS gives.
+//
+// [Claude] has all that package anthropic has, which says what is sent and takes the options,
+// but for anthropic.APIKey and anthropic.BaseURL; requests that it can't send at all fail
+// under its name. Requests go by InvokeModel, whole and streamed.
+//
+// # What Converse is sent
+//
+// Messages of the system are joined in the API's system field. Messages of one role that
+// follow one another become one message; in it the results of tools come first. Texts of
+// white space alone are left out, as are names of speakers. IDs of tool calls in a form that
+// the API refuses are replaced. A call whose arguments are not a JSON object is sent as
+// {"INVALID_JSON": "..."}. The API takes no calls and results where no tools are offered: they
+// are told as text then, which is how [model.ToolNone] is sent, too.
+//
+// Reasoning is sent back, if it is signed, to the model that it is of: others refuse it.
+//
+// Pictures are JPEG, PNG, GIF and WebP; files are PDF, Word, Excel, CSV, HTML, Markdown and
+// text, and videos; sounds are those that the API names. They are bytes, or in S3 by a
+// [chat.Source.FileID] such as "s3://bucket/a.pdf". Names of documents lose what the API
+// takes for no name.
+//
+// Reasoning is an effort, "low" to "max"; ReasoningTokens, TopK, Seed, the penalties and
+// ParallelTools are not known to the API, so they are an error. What is a model's own is in
+// Extra:
+//
+//	Extra: map[string]any{"additionalModelRequestFields": map[string]any{"reasoningConfig": map[string]any{"type": "enabled"}}}
+//
+// Each of [model.Request.Cache] is a cachePoint, but to models of which it is known that they
+// keep nothing; Amazon's Nova takes none after the tools.
 //
 // # Credentials
 //
@@ -64,14 +91,15 @@ type Account struct {
 	Endpoint string
 }
 
-// New returns a model. It reads the environment and does nothing else; what is wrong is the
-// error of the calls.
-func New(modelID string, a Account, opts ...anthropic.Option) *anthropic.Model {
-	c := a.cloud()
+// Claude returns a model of Anthropic's. It reads the environment and does nothing else;
+// what is wrong is the error of the calls.
+func Claude(modelID string, a Account, opts ...anthropic.Option) *anthropic.Model {
+	c := a.cloud(invoke)
 	return anthropic.New(modelID, append(opts[:len(opts):len(opts)], func(s *vendor.Settings) { s.Cloud = c })...)
 }
 
-func (a Account) cloud() *vendor.Cloud {
+// cloud returns Bedrock, for requests that are made its by a function.
+func (a Account) cloud(prepare func(r *http.Request, body []byte) ([]byte, error)) *vendor.Cloud {
 	c := &vendor.Cloud{
 		Name: provider, BaseURL: cmp.Or(a.Endpoint, "https://bedrock-runtime.amazonaws.com"), Answer: answer, Refused: refused,
 		Mend: "check with aws sts get-caller-identity whose credentials they are and that they are not expired, and that they may bedrock:InvokeModel and bedrock:InvokeModelWithResponseStream on the model in this region; the clock must be right",
@@ -101,7 +129,7 @@ func (a Account) cloud() *vendor.Cloud {
 		if region == "" {
 			return nil, vendor.Invalid(provider, "no region: set AWS_REGION or give bedrock.Account.Region")
 		}
-		body, err := invoke(r, body)
+		body, err := prepare(r, body)
 		if err != nil {
 			return nil, vendor.Invalid(provider, "the request: %w", err)
 		}
@@ -144,12 +172,14 @@ func invoke(r *http.Request, body []byte) ([]byte, error) {
 		method = "/invoke-with-response-stream"
 		r.Header.Set("Accept", eventStream)
 	}
-	// A name may hold what a path can't, an ARN even slashes.
 	before := strings.TrimSuffix(r.URL.Path, "/v1/messages") + "/model/"
-	r.URL.RawPath = (&url.URL{Path: before}).EscapedPath() + strings.ReplaceAll(url.PathEscape(name), ":", "%3A") + method
+	r.URL.RawPath = (&url.URL{Path: before}).EscapedPath() + inPath(name) + method
 	r.URL.Path = before + name + method
 	return vendor.Extend(body, more, nil)
 }
+
+// inPath is a model's name in a path: it may hold what that can't, an ARN even slashes.
+func inPath(name string) string { return strings.ReplaceAll(url.PathEscape(name), ":", "%3A") }
 
 // sign signs a request.
 func sign(r *http.Request, body []byte, c *vendor.Cloud, find *finder, region string) error {
@@ -201,7 +231,7 @@ func (f *finder) config(ctx context.Context) (*aws.Config, error) {
 	return f.found, nil
 }
 
-// answer makes what AWS streams what Anthropic streams.
+// answer makes what AWS streams server-sent events.
 func answer(r *http.Response) {
 	if r.Header.Get("Content-Type") == eventStream {
 		r.Header.Set("Content-Type", "text/event-stream")

@@ -62,7 +62,7 @@ func clear(t *testing.T) {
 	t.Setenv("ANTHROPIC_BASE_URL", "https://not-bedrock.example")
 }
 
-func TestModelsOfAnAccountAnswer(t *testing.T) {
+func TestAnthropicsModelsOfAnAccountAnswer(t *testing.T) {
 	const arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
 	env := map[string]string{"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "aws-secret", "AWS_SESSION_TOKEN": "aws-session"}
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestModelsOfAnAccountAnswer(t *testing.T) {
 				has.Region = c.account.Region
 			}
 			s := &strict.Server{Check: has.Check, Answers: []string{answered, strict.EventStream(began + ended)}}
-			m := bedrock.New(c.model, c.account, anthropic.HTTPClient(&http.Client{Transport: s}))
+			m := bedrock.Claude(c.model, c.account, anthropic.HTTPClient(&http.Client{Transport: s}))
 			resp, err := m.Generate(t.Context(), hello())
 			if err != nil || resp.Message.Text() != "Hello." {
 				t.Errorf("%v, %v", resp, err)
@@ -102,7 +102,7 @@ func TestModelsOfAnAccountAnswer(t *testing.T) {
 
 func TestBetasAreInTheBody(t *testing.T) {
 	s := &strict.Server{Check: fake.Check, Answers: []string{answered}}
-	m := bedrock.New(claude, bedrock.Account{Config: signs("aws-secret")}, anthropic.HTTPClient(&http.Client{Transport: s}), anthropic.Header("anthropic-beta", "one, two"))
+	m := bedrock.Claude(claude, bedrock.Account{Config: signs("aws-secret")}, anthropic.HTTPClient(&http.Client{Transport: s}), anthropic.Header("anthropic-beta", "one, two"))
 	if _, err := m.Generate(t.Context(), hello()); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestAnEndpointOfOnesOwnIsAsked(t *testing.T) {
 		got = r.URL.String()
 		return nil
 	}, Answers: []string{answered}}
-	m := bedrock.New(claude, bedrock.Account{Config: signs("aws-secret"), Endpoint: "https://vpce.example/x/"}, anthropic.HTTPClient(&http.Client{Transport: s}))
+	m := bedrock.Claude(claude, bedrock.Account{Config: signs("aws-secret"), Endpoint: "https://vpce.example/x/"}, anthropic.HTTPClient(&http.Client{Transport: s}))
 	if _, err := m.Generate(t.Context(), hello()); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestAnEndpointOfOnesOwnIsAsked(t *testing.T) {
 
 func TestBedrocksNamesOfModelsAreKnown(t *testing.T) {
 	for _, name := range []string{claude, "anthropic.claude-sonnet-4-5-20250929-v1:0", "arn:aws:bedrock:us-east-1:1:inference-profile/" + claude} {
-		if c, ok := bedrock.New(name, bedrock.Account{}).Capabilities(""); !ok || !c.Reasoning {
+		if c, ok := bedrock.Claude(name, bedrock.Account{}).Capabilities(""); !ok || !c.Reasoning {
 			t.Errorf("%s: %+v, %v", name, c, ok)
 		}
 	}
@@ -188,7 +188,7 @@ func TestWhatIsWrongWithCredentialsIsSaidWithTheMend(t *testing.T) {
 				}
 				return c.check(r, body)
 			}}
-			_, err := bedrock.New(claude, c.account, append(c.opts, anthropic.HTTPClient(&http.Client{Transport: s}))...).Generate(t.Context(), hello())
+			_, err := bedrock.Claude(claude, c.account, append(c.opts, anthropic.HTTPClient(&http.Client{Transport: s}))...).Generate(t.Context(), hello())
 			e := failure(t, err, c.kind, c.code)
 			for _, text := range c.says {
 				if !strings.Contains(err.Error(), text) {
@@ -239,7 +239,7 @@ func TestAStreamThatFailsSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &strict.Server{Check: fake.Check, Answers: []string{strict.EventStream(began) + strict.EventMessage("{}", ":message-type", "event", ":event-type", "new") + c.then}}
-			resp, err := model.Collect(bedrock.New(claude, bedrock.Account{Config: signs("aws-secret")}, anthropic.HTTPClient(&http.Client{Transport: s})).Stream(t.Context(), hello()))
+			resp, err := model.Collect(bedrock.Claude(claude, bedrock.Account{Config: signs("aws-secret")}, anthropic.HTTPClient(&http.Client{Transport: s})).Stream(t.Context(), hello()))
 			failure(t, err, c.kind, c.code)
 			if !strings.HasPrefix(resp.Message.Text(), "Hel") {
 				t.Errorf("what came before is %q", resp.Message.Text())
@@ -254,7 +254,7 @@ func TestLive(t *testing.T) {
 	if name == "" {
 		t.Skip("NOT RUN: no real model was asked; set SUPERSTEP_LIVE_BEDROCK_MODEL and AWS_REGION, and have credentials of AWS")
 	}
-	m := bedrock.New(name, bedrock.Account{})
+	m := bedrock.Claude(name, bedrock.Account{})
 	resp, err := model.Collect(m.Stream(t.Context(), &model.Request{Messages: []chat.Message{chat.User("Say hello.")}}))
 	if err != nil || resp.Message.Text() == "" {
 		t.Errorf("%v, %v", resp, err)

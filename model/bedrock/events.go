@@ -14,8 +14,8 @@ import (
 
 const eventStream = "application/vnd.amazon.eventstream"
 
-// events reads the messages of AWS's event stream as the server-sent events of Anthropic
-// that are in them.
+// events reads the messages of AWS's event stream as server-sent events: those of Anthropic
+// that are in them, and those of Converse.
 type events struct {
 	io.Closer
 	body    io.Reader
@@ -62,17 +62,22 @@ func event(m eventstream.Message) ([]byte, error) {
 	case "error":
 		return nil, failed(header(":error-code"), header(":error-message"))
 	}
-	if header(":event-type") != "chunk" {
+	name, data := header(":event-type"), m.Payload
+	var b bytes.Buffer
+	switch name {
+	case "messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata":
+		b.WriteString("event: " + name + "\n")
+	case "chunk":
+		var chunk struct{ Bytes []byte }
+		if err := json.Unmarshal(data, &chunk); err != nil {
+			return nil, vendor.Unreadable(provider, "a chunk is not JSON: %w", err)
+		}
+		data = chunk.Bytes
+	default:
 		return nil, nil // Bedrock may add events of its own
 	}
-	var chunk struct{ Bytes []byte }
-	var b bytes.Buffer
 	b.WriteString("data: ")
-	err := json.Unmarshal(m.Payload, &chunk)
-	if err == nil {
-		err = json.Compact(&b, chunk.Bytes) // on one line
-	}
-	if err != nil {
+	if err := json.Compact(&b, data); err != nil { // on one line
 		return nil, vendor.Unreadable(provider, "a chunk is not JSON: %w", err)
 	}
 	b.WriteString("\n\n")

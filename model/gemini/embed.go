@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -127,7 +128,7 @@ type embedding struct {
 func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]float32, error) {
 	requests := make([]json.RawMessage, len(texts))
 	for i, t := range texts {
-		body, err := vendor.JSON(embedding{resource(e.name), content{Parts: []part{{Text: &t}}}, e.dimensions})
+		body, err := plainjson.Marshal(embedding{resource(e.name), content{Parts: []part{{Text: &t}}}, e.dimensions})
 		if err == nil {
 			requests[i], err = vendor.Extend(body, e.model.defaults.Extra, nil)
 		}
@@ -135,7 +136,7 @@ func (e *Embedder) batch(ctx context.Context, texts []string, start int) ([][]fl
 			return nil, invalid("%w", err)
 		}
 	}
-	body, err := vendor.JSON(map[string][]json.RawMessage{"requests": requests})
+	body, err := plainjson.Marshal(map[string][]json.RawMessage{"requests": requests})
 	if err != nil {
 		return nil, invalid("the request has no JSON: %w", err)
 	}

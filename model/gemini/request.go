@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -57,7 +58,7 @@ func (p part) MarshalJSON() ([]byte, error) {
 		return p.whole, nil
 	}
 	type plain part
-	return vendor.JSON(plain(p))
+	return plainjson.Marshal(plain(p))
 }
 
 type inlineData struct {
@@ -160,7 +161,7 @@ func (m *Model) call(req *model.Request, streaming bool) (vendor.Call, error) {
 	if err := messages(&w, req.Messages, vendor.AbleOf(m.table, name)); err != nil {
 		return none, err
 	}
-	body, err := vendor.JSON(w)
+	body, err := plainjson.Marshal(w)
 	if err != nil {
 		return none, invalid("the request has no JSON: %w", err)
 	}
@@ -424,7 +425,7 @@ func assistant(m chat.Message, able vendor.Able) ([]part, error) {
 			}
 			args, err := p.Arguments()
 			if err != nil {
-				if args, err = vendor.JSON(map[string]string{"INVALID_JSON": p.Args}); err != nil {
+				if args, err = plainjson.Marshal(map[string]string{"INVALID_JSON": p.Args}); err != nil {
 					return nil, fmt.Errorf("arguments of tool call %q: %w", p.ID, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -299,7 +300,7 @@ func (d *decoder) last() chat.Chunk {
 	if len(d.probs) > 0 {
 		probs := d.probs[0]
 		if len(d.probs) > 1 { // of a stream
-			probs, _ = vendor.JSON(d.probs) // which were read as JSON
+			probs, _ = plainjson.Marshal(d.probs) // which were read as JSON
 		}
 		k.Metadata = map[string]string{chat.MetadataLogProbs: string(probs)}
 	}

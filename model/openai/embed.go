@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -178,7 +179,7 @@ func (e *Embedder) prepare() (map[string]any, *model.Error) {
 func (e *Embedder) send(ctx context.Context, texts []string, start int) ([][]float32, error) {
 	fields := maps.Clone(e.fields)
 	fields["input"] = texts
-	body, err := vendor.JSON(fields)
+	body, err := plainjson.Marshal(fields)
 	if err != nil {
 		return nil, invalid("the request has no JSON: %w", err)
 	}

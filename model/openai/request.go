@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -215,7 +216,7 @@ var given = map[string]string{
 // extended is the body of a request with the extra fields, but for those that can't
 // be.
 func extended(w any, extra map[string]any, unread, given map[string]string) ([]byte, error) {
-	body, err := vendor.JSON(w)
+	body, err := plainjson.Marshal(w)
 	if err != nil {
 		return nil, invalid("the request has no JSON: %w", err)
 	}

@@ -294,3 +294,32 @@ func nan() float64 {
 	var zero float64
 	return zero / zero
 }
+
+// A conversation may have begun with another provider, and an agent may be named
+// as people are: the API refuses IDs of more than 40 bytes and some characters.
+func TestWhatOthersNamedIsSentAsTheAPITakesIt(t *testing.T) {
+	s := serve(t, replies(200, hello))
+	long := "call_msg_1530e5f0-44b2-4db6-b713-84dfcf0e1b5f_0"
+	a, b := chat.ToolCall{ID: long, Name: "f", Args: "{}"}, chat.ToolCall{ID: long + "1", Name: "f", Args: "{}"}
+	said := chat.Assistant("", a, b)
+	said.Name = "Ann <x>\\/ Lee|Müller"
+	_, err := s.model().Generate(t.Context(), &model.Request{Messages: []chat.Message{chat.User("go"), said, chat.ResultText(b, "2"), chat.ResultText(a, "1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []struct {
+		Name       string
+		ToolCallID string                `json:"tool_call_id"`
+		ToolCalls  []struct{ ID string } `json:"tool_calls"`
+	}
+	if err := json.Unmarshal([]byte(s.field(t, "messages")), &sent); err != nil {
+		t.Fatal(err)
+	}
+	if sent[1].Name != "Ann__x____Lee_Müller" {
+		t.Errorf("the name is %q", sent[1].Name)
+	}
+	ids := sent[1].ToolCalls
+	if len(ids[0].ID) > 40 || ids[0].ID == ids[1].ID || sent[2].ToolCallID != ids[1].ID || sent[3].ToolCallID != ids[0].ID {
+		t.Errorf("sent %+v", sent)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -179,7 +180,7 @@ func (s *stream) End() ([]chat.Chunk, bool) {
 	}
 	k := chat.Chunk{Parts: s.cites}
 	if len(s.probs) > 0 {
-		probs, err := vendor.JSON(map[string][]json.RawMessage{"content": s.probs})
+		probs, err := plainjson.Marshal(map[string][]json.RawMessage{"content": s.probs})
 		if err == nil { // they were read as JSON
 			k.Metadata = map[string]string{chat.MetadataLogProbs: string(probs)}
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -389,6 +390,34 @@ func TestLogProbabilitiesAreKept(t *testing.T) {
 		got := stream(t, serve(t, h).model(), ask()).Metadata[chat.MetadataLogProbs]
 		if want := `{"content":[` + one + `,` + two + `]}`; got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// Servers that send calls whole, all with the index 0 and without an ID, may send
+// two of one tool.
+func TestWholeCallsOfOneToolAreApart(t *testing.T) {
+	piece := func(name, args string) string {
+		return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":%q,"arguments":%q}}]}}]}`+"\n\n", name, args)
+	}
+	end := `data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}` + "\n\ndata: [DONE]\n\n"
+	for body, want := range map[string][]string{
+		piece("f", `{"a":1}`) + piece("f", `{"a":2}`):                                  {`{"a":1}`, `{"a":2}`},
+		piece("f", "{}") + piece("f", "{}") + piece("g", "{}"):                         {"{}", "{}", "{}"},
+		piece("f", `{"a":`) + piece("f", `{}`) + piece("f", "}") + piece("f", ""):      {`{"a":{}}`}, // the name in each piece
+		piece("f", `{"a":`) + piece("", `1`) + piece("", "}") + piece("f", `{"a":2} `): {`{"a":1}`, `{"a":2} `},
+	} {
+		s := serve(t, streams(body+end))
+		resp, err := model.Collect(s.model().Stream(t.Context(), &model.Request{Messages: []chat.Message{chat.User("hi")}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range resp.Message.ToolCalls() {
+			got = append(got, c.Args)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -243,7 +244,7 @@ func (o *output) finish(data json.RawMessage) error {
 		k.Metadata[chat.MetadataServiceTier] = r.ServiceTier
 	}
 	if len(o.probs) > 0 {
-		probs, err := vendor.JSON(map[string][]json.RawMessage{"content": o.probs})
+		probs, err := plainjson.Marshal(map[string][]json.RawMessage{"content": o.probs})
 		if err == nil { // they were read as JSON
 			k.Metadata[chat.MetadataLogProbs] = string(probs)
 		}
@@ -417,7 +418,7 @@ func (o *output) part(it *item, index int, raw json.RawMessage) error {
 		o.refused = true
 		c.Text = c.Refusal
 	default:
-		data, err := vendor.JSON(map[string]any{"type": itemMessage, "role": chat.RoleAssistant, "content": []json.RawMessage{raw}})
+		data, err := plainjson.Marshal(map[string]any{"type": itemMessage, "role": chat.RoleAssistant, "content": []json.RawMessage{raw}})
 		if err != nil {
 			return unreadable("a part of a message is not JSON: %w", err)
 		}
@@ -476,7 +477,7 @@ func headOf(raw json.RawMessage) (head json.RawMessage, more bool, err error) {
 			more = true
 		}
 	}
-	if head, err = vendor.JSON(fields); err != nil {
+	if head, err = plainjson.Marshal(fields); err != nil {
 		return nil, false, unreadable("a message of the answer is not JSON: %w", err)
 	}
 	return head, more, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/internal/vendor"
 )
@@ -208,7 +209,7 @@ var responsesGiven = map[string]string{
 func included(extra map[string]any, thinks bool) ([]string, map[string]any, error) {
 	var list []string
 	if own, ok := extra["include"]; ok {
-		data, err := vendor.JSON(own)
+		data, err := plainjson.Marshal(own)
 		if err == nil {
 			err = json.Unmarshal(data, &list)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/superstep-dev/superstep/chat"
+	"github.com/superstep-dev/superstep/internal/plainjson"
 	"github.com/superstep-dev/superstep/model"
 )
 
@@ -295,13 +296,7 @@ func recanonical(data json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	return plainjson.Marshal(v)
 }
 
 func decode(data json.RawMessage) (any, error) {

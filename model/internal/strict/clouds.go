@@ -25,7 +25,7 @@ func as(r *http.Request, path, query, header, value string) *http.Request {
 	return own
 }
 
-// Azure is a resource of Azure OpenAI.
+// Azure is a resource of Azure OpenAI, or of Foundry with a model of Anthropic's.
 type Azure struct {
 	Deployment string
 	Key        string // one of Key and Token is taken
@@ -53,6 +53,15 @@ func (a Azure) Check(r *http.Request, body []byte) error {
 		return err
 	}
 	path, deployment := strings.TrimPrefix(r.URL.Path, "/openai/v1"), q.Model
+	if r.URL.Path == "/anthropic/v1/messages" && strings.HasSuffix(r.URL.Host, ".services.ai.azure.com") && r.URL.RawQuery == "" {
+		if deployment != a.Deployment {
+			return &Refusal{Status: 404, Body: `{"type":"error","error":{"type":"not_found_error","message":"The API deployment for this resource does not exist."}}`}
+		}
+		if r.Header.Get("X-Api-Key") != "" {
+			return errors.New("a key of Anthropic's")
+		}
+		return Anthropic(as(r, "/v1/messages", "", "X-Api-Key", "k"), body)
+	}
 	if a.APIVersion != "" {
 		deployment, path, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/openai/deployments/"), "/")
 		path = "/" + path
@@ -152,15 +161,23 @@ func awsRefusal(status int, kind, message string) error {
 	return &Refusal{Status: status, Header: http.Header{"X-Amzn-Errortype": {kind + ":http://internal.amazon.com/coral/com.amazon.bedrock/"}, "X-Amzn-Requestid": {"r-1"}}, Body: fmt.Sprintf(`{"message":%q}`, message)}
 }
 
-// Check checks a request to a model of Anthropic's in the account.
+// Check checks a request in the account: to any model by Converse, or to one of Anthropic's.
 func (b Bedrock) Check(r *http.Request, body []byte) error {
 	if err := b.authorized(r, body); err != nil {
 		return err
 	}
-	path, streams := strings.CutSuffix(r.URL.EscapedPath(), "/invoke-with-response-stream")
-	accept := map[bool]string{true: "application/vnd.amazon.eventstream", false: "application/json"}[streams]
-	if !streams {
-		path, _ = strings.CutSuffix(path, "/invoke")
+	path, converses := r.URL.EscapedPath(), false
+	accept := "application/json"
+	for _, method := range []string{"/invoke-with-response-stream", "/invoke", "/converse-stream", "/converse"} {
+		before, ok := strings.CutSuffix(path, method)
+		if !ok {
+			continue
+		}
+		path, converses = before, strings.HasPrefix(method, "/converse")
+		if strings.HasSuffix(method, "-stream") {
+			accept = "application/vnd.amazon.eventstream"
+		}
+		break
 	}
 	name, err := url.PathUnescape(strings.TrimPrefix(path, "/model/"))
 	switch {
@@ -170,6 +187,12 @@ func (b Bedrock) Check(r *http.Request, body []byte) error {
 		return awsRefusal(400, "ValidationException", "The provided model identifier is invalid.")
 	case r.Header.Get("Accept") != accept || r.Header.Get("Anthropic-Beta") != "":
 		return errors.New("the headers")
+	}
+	if converses {
+		if err := converse(body); err != nil {
+			return awsRefusal(400, "ValidationException", err.Error())
+		}
+		return nil
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -260,6 +283,18 @@ func EventStream(sse string) string {
 		if data, ok := strings.CutPrefix(line, "data: "); ok {
 			chunk := fmt.Sprintf(`{"bytes":%q,"p":"abcdef"}`, base64.StdEncoding.EncodeToString([]byte(strings.TrimSuffix(data, "\n"))))
 			b.WriteString(EventMessage(chunk, ":event-type", "chunk", ":content-type", "application/json", ":message-type", "event"))
+		}
+	}
+	return b.String()
+}
+
+// ConverseStream returns a stream of Converse, of which each line is the name of an event and
+// its data.
+func ConverseStream(lines string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		if name, data, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			b.WriteString(EventMessage(data, ":event-type", name, ":content-type", "application/json", ":message-type", "event"))
 		}
 	}
 	return b.String()

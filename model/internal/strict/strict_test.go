@@ -205,6 +205,35 @@ data: {"candidates":[{"content":{"role":"model","parts":[{"text":""}]},"finishRe
 `,
 		},
 	},
+	{
+		"converse", strict.Bedrock{Region: "us-east-1", Model: "us.test.model-v1:0", APIKey: "k"}.Check,
+		func(rt http.RoundTripper) model.Model {
+			return bedrock.New("us.test.model-v1:0", bedrock.Account{Region: "us-east-1", APIKey: "k"}, bedrock.HTTPClient(&http.Client{Transport: rt}))
+		},
+		[2]string{
+			`{"output":{"message":{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"Look.","signature":"c2ln"}}},{"toolUse":{"toolUseId":"tooluse_1","name":"weather","input":{"city":"Rome"}}}]}},"stopReason":"tool_use","usage":{"inputTokens":1,"outputTokens":1,"totalTokens":2},"metrics":{"latencyMs":1}}`,
+			`{"output":{"message":{"role":"assistant","content":[{"text":"Sunny."}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":1,"totalTokens":2},"metrics":{"latencyMs":1}}`,
+		},
+		[2]string{
+			strict.ConverseStream(`messageStart {"role":"assistant"}
+contentBlockDelta {"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"Look."}}}
+contentBlockDelta {"contentBlockIndex":0,"delta":{"reasoningContent":{"signature":"c2ln"}}}
+contentBlockStop {"contentBlockIndex":0}
+contentBlockStart {"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"tooluse_1","name":"weather"}}}
+contentBlockDelta {"contentBlockIndex":1,"delta":{"toolUse":{"input":"{\"city\":"}}}
+contentBlockDelta {"contentBlockIndex":1,"delta":{"toolUse":{"input":"\"Rome\"}"}}}
+contentBlockStop {"contentBlockIndex":1}
+messageStop {"stopReason":"tool_use"}
+metadata {"usage":{"inputTokens":1,"outputTokens":1,"totalTokens":2},"metrics":{"latencyMs":1}}
+`),
+			strict.ConverseStream(`messageStart {"role":"assistant"}
+contentBlockDelta {"contentBlockIndex":0,"delta":{"text":"Sunny."}}
+contentBlockStop {"contentBlockIndex":0}
+messageStop {"stopReason":"end_turn"}
+metadata {"usage":{"inputTokens":1,"outputTokens":1,"totalTokens":2},"metrics":{"latencyMs":1}}
+`),
+		},
+	},
 }
 
 // providers are the vendors, and the clouds that run their models.
@@ -222,6 +251,7 @@ func clouds() []provider {
 	client := func(rt http.RoundTripper) *http.Client { return &http.Client{Transport: rt} }
 	resource := azure.Resource{Endpoint: "https://r.openai.azure.com/", Key: "secret"}
 	dated := azure.Resource{Endpoint: "https://r.openai.azure.com", Credential: azureToken("t"), APIVersion: "2024-10-21"}
+	foundry := azure.Resource{Endpoint: "https://r.services.ai.azure.com/anthropic/", Key: "secret"}
 	project := vertex.Project{ID: "p", Location: "us-east5", Tokens: oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "t"})}
 	account := bedrock.Account{Region: "us-east-1", Config: &aws.Config{Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "secret", SessionToken: "session"}, nil
@@ -237,6 +267,9 @@ func clouds() []provider {
 		on("azure responses", "openai responses", strict.Azure{Deployment: "mine", Key: "secret"}.Check, func(rt http.RoundTripper) model.Model {
 			return azure.New("mine", resource, openai.HTTPClient(client(rt)), openai.Responses())
 		}),
+		on("azure claude", "anthropic", strict.Azure{Deployment: "mine", Key: "secret"}.Check, func(rt http.RoundTripper) model.Model {
+			return azure.Claude("mine", foundry, anthropic.HTTPClient(client(rt)))
+		}),
 		on("vertex gemini", "gemini", strict.Vertex{Project: "p", Location: "us-east5", Token: "t"}.Check, func(rt http.RoundTripper) model.Model {
 			return vertex.Gemini("gemini-test", project, gemini.HTTPClient(client(rt)))
 		}),
@@ -244,7 +277,7 @@ func clouds() []provider {
 			return vertex.Claude("claude-test@20250929", project, anthropic.HTTPClient(client(rt)))
 		}),
 		on("bedrock", "anthropic", strict.Bedrock{Region: "us-east-1", Model: claude, AccessKey: "AKID", Secret: "secret", Session: "session"}.Check, func(rt http.RoundTripper) model.Model {
-			return bedrock.New(claude, account, anthropic.HTTPClient(client(rt)))
+			return bedrock.Claude(claude, account, anthropic.HTTPClient(client(rt)))
 		}),
 	}
 	last := &list[len(list)-1]
@@ -304,8 +337,9 @@ func TestATurnWithTools(t *testing.T) {
 var png = chat.Source{Data: []byte("png"), MIME: "image/png"}
 
 // conversation draws one as agents have it: each call has its result before anybody
-// else speaks. Its parts may be of any provider's models.
-func conversation(t *rapid.T) []chat.Message {
+// else speaks. Its parts may be of any provider's models, and pictures at addresses if the
+// provider reads these.
+func conversation(t *rapid.T, addresses bool) []chat.Message {
 	n := 0
 	words := rapid.SampledFrom([]string{"Hello.", "a", "  x\n", "<&>", "ä – 你好"})
 	maybe := rapid.SampledFrom([]string{"", " \n", "Hm.", "So."})
@@ -331,10 +365,11 @@ func conversation(t *rapid.T) []chat.Message {
 		system()
 		ask := []chat.Part{chat.Text{Text: words.Draw(t, "question")}}
 		for range rapid.IntRange(0, 2).Draw(t, "media") {
-			ask = append(ask, rapid.SampledFrom([]chat.Part{
-				chat.Image{Source: png, Detail: "low"}, chat.Image{Source: chat.Source{URL: "https://example.com/a.png"}},
-				chat.File{Name: "a.pdf", Source: chat.Source{Data: []byte("%PDF"), MIME: "application/pdf"}}, chat.Text{Text: maybe.Draw(t, "more")},
-			}).Draw(t, "medium"))
+			media := []chat.Part{chat.Image{Source: png, Detail: "low"}, chat.File{Name: "a.pdf", Source: chat.Source{Data: []byte("%PDF"), MIME: "application/pdf"}}, chat.Text{Text: maybe.Draw(t, "more")}}
+			if addresses {
+				media = append(media, chat.Image{Source: chat.Source{URL: "https://example.com/a.png"}})
+			}
+			ask = append(ask, rapid.SampledFrom(media).Draw(t, "medium"))
 		}
 		list = append(list, chat.Message{Role: chat.RoleUser, Parts: ask})
 		for range rapid.IntRange(0, 2).Draw(t, "rounds") {
@@ -377,7 +412,7 @@ func TestEveryConversationIsSentAsTheAPITakesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				p := group[rapid.IntRange(0, len(group)-1).Draw(t, "provider")]
-				req := &model.Request{Messages: conversation(t), Tools: []chat.ToolSpec{weather, {Name: "now"}}}
+				req := &model.Request{Messages: conversation(t, p.name != "converse"), Tools: []chat.ToolSpec{weather, {Name: "now"}}}
 				req.ToolChoice = rapid.SampledFrom([]model.ToolChoice{model.ToolAuto, model.ToolNone, model.ToolRequired, "now"}).Draw(t, "choice")
 				if rapid.Bool().Draw(t, "output") {
 					req.Output = &model.Schema{Description: "It.", Schema: weather.Schema}
@@ -464,8 +499,21 @@ func TestWhatStrictServersRefuse(t *testing.T) {
 		{"gemini", `"role":"model"`, `"role":"user"`, "role"},
 		{"gemini", `{"text":"hi"}`, `{}`, "0 things"},
 		{"gemini", `{"text":"hi"}`, `{"text":"hi","thought":true}`, "only the model"},
+		{"converse", `{`, `{"top_k":1,`, "unknown field"},
+		{"converse", `"toolResult":{"toolUseId":"c1"`, `"toolResult":{"toolUseId":"c2"`, `c2`},
+		{"converse", `"role":"user"`, `"role":"assistant"`, "start with a user message"},
+		{"converse", `"toolUse":{"toolUseId":"c1"`, `"toolUse":{"toolUseId":"c.1"`, "the call"},
+		{"converse", `{"text":"hi"}`, `{"text":" "}`, "is blank"},
+		{"converse", `{"text":"hi"}`, `{"text":"hi","image":null}`, "2 things"},
+		{"converse", `{"text":"hi"}`, `{"document":{"name":"a","format":"txt","source":{"bytes":"YQ=="}}}`, "without a text"},
+		{"converse", `{"text":"hi"}`, `{"text":"hi"},{"document":{"name":"a.txt","format":"txt","source":{"bytes":"YQ=="}}}`, "the name"},
+		{"converse", `{"text":"hi"}`, `{"cachePoint":{"type":"default"}}`, "a cachePoint after"},
+		{"converse", `{"tool":{"name":"weather"}}`, `{"tool":{"name":"other"}}`, "toolChoice"},
+		{"converse", `"toolConfig":{`, `"toolConfig":null,"additionalModelRequestFields":{`, "must be defined"},
 		{"azure", `{`, `{"top_k":1,`, "unknown field"},
 		{"azure", `"model":"mine"`, `"model":"other"`, "DeploymentNotFound"},
+		{"azure claude", `{`, `{"seed":1,`, "unknown field"},
+		{"azure claude", `"model":"mine"`, `"model":"other"`, "does not exist"},
 		{"azure responses", `"store":false`, `"store":true`, "store"},
 		{"vertex gemini", `{`, `{"system_instruction":null,`, "unknown field"},
 		{"vertex claude", `{`, `{"seed":1,`, "unknown field"},

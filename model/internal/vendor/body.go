@@ -7,18 +7,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-)
 
-// JSON encodes a request as it is: models read <, > and & in it.
-func JSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
+	"github.com/superstep-dev/superstep/internal/plainjson"
+)
 
 // IsObject reports whether JSON is an object's.
 func IsObject(data json.RawMessage) bool {
@@ -36,7 +27,7 @@ func Extend(body []byte, extra map[string]any, given map[string]string) ([]byte,
 	}
 	fields := make(map[string]json.RawMessage, len(extra))
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		v, err := JSON(extra[name])
+		v, err := plainjson.Marshal(extra[name])
 		if err != nil {
 			return nil, fmt.Errorf("the extra field %q has no JSON: %w", name, err)
 		}
@@ -66,8 +57,8 @@ func extend(path string, object []byte, fields map[string]json.RawMessage, given
 			if *have, err = extend(full+".", *have, inner, given); err != nil {
 				return nil, err
 			}
-		case full == "tools" && json.Unmarshal(*have, &list) == nil && json.Unmarshal(more, &others) == nil && others != nil:
-			if *have, err = JSON(append(list, others...)); err != nil {
+		case (full == "tools" || full == "toolConfig.tools") && json.Unmarshal(*have, &list) == nil && json.Unmarshal(more, &others) == nil && others != nil:
+			if *have, err = plainjson.Marshal(append(list, others...)); err != nil {
 				return nil, err
 			}
 		default:
@@ -88,7 +79,7 @@ func objectOf(members []member) ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, err := JSON(m.name)
+		name, err := plainjson.Marshal(m.name)
 		if err != nil {
 			return nil, err
 		}

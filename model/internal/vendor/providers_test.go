@@ -16,6 +16,7 @@ import (
 	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/anthropic"
+	"github.com/superstep-dev/superstep/model/bedrock"
 	"github.com/superstep-dev/superstep/model/gemini"
 	"github.com/superstep-dev/superstep/model/openai"
 )
@@ -77,6 +78,15 @@ var providers = []struct {
 		"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n", "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n",
 		"data: {\"usageMetadata\":{}}\n\n",
 		`{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}`, "X-Request-Id",
+	},
+	{
+		"converse",
+		func(o options) model.Model {
+			return bedrock.New("m", bedrock.Account{Region: "r", APIKey: key, Endpoint: "http://localhost"}, bedrock.HTTPClient(o.client), bedrock.IdleTimeout(o.idle), bedrock.Defaults(o.defaults), bedrock.OnRequest(o.hook), bedrock.Capabilities(o.table))
+		},
+		"event: messageStart\ndata: {}\n\nevent: contentBlockDelta\ndata: {\"delta\":{\"text\":\"a\"}}\n\n", "event: messageStop\ndata: {}\n\nevent: metadata\ndata: {}\n\n",
+		"event: messageStart\ndata: {}\n\n",
+		`{"output":{"message":{"content":[{"text":"a"}]}}}`, "X-Amzn-Requestid",
 	},
 }
 
@@ -362,7 +372,7 @@ func TestTheProvidersNameOfARequestIsKept(t *testing.T) {
 }
 
 func TestExtraFieldsDoNotReplaceWhatIsSaidOrCalled(t *testing.T) {
-	for name, fields := range map[string][]string{"openai": {"messages", "tools"}, "responses": {"input", "tools"}, "anthropic": {"messages", "system", "tools"}, "gemini": {"contents", "systemInstruction", "tools"}} {
+	for name, fields := range map[string][]string{"openai": {"messages", "tools"}, "responses": {"input", "tools"}, "anthropic": {"messages", "system", "tools"}, "gemini": {"contents", "systemInstruction", "tools"}, "converse": {"messages", "system"}} {
 		for _, p := range providers {
 			if p.name != name {
 				continue
@@ -383,7 +393,11 @@ func TestExtraFieldsDoNotReplaceWhatIsSaidOrCalled(t *testing.T) {
 
 func TestToolsOfTheProvidersJoinTheFunctions(t *testing.T) {
 	for _, p := range providers {
-		var sent struct{ Tools []map[string]any }
+		type tools struct{ Tools []map[string]any }
+		var sent struct {
+			tools
+			ToolConfig tools
+		}
 		m := p.open(options{client: client(func(r *http.Request) (*http.Response, error) {
 			if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
 				t.Error(err)
@@ -393,9 +407,13 @@ func TestToolsOfTheProvidersJoinTheFunctions(t *testing.T) {
 		req := hello()
 		req.Tools = []chat.ToolSpec{{Name: "f"}}
 		req.Extra = map[string]any{"tools": []any{map[string]any{"type": "web_search_20250305", "name": "web_search"}}}
+		if p.name == "converse" {
+			req.Extra = map[string]any{"toolConfig": req.Extra}
+		}
 		if _, err := m.Generate(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
+		sent.Tools = append(sent.Tools, sent.ToolConfig.Tools...)
 		if len(sent.Tools) != 2 || sent.Tools[1]["name"] != "web_search" {
 			t.Errorf("%s: sent %v", p.name, sent.Tools)
 		}

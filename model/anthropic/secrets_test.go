@@ -1,15 +1,11 @@
 package anthropic_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/superstep-dev/superstep/chat"
 	"github.com/superstep-dev/superstep/model"
 	"github.com/superstep-dev/superstep/model/anthropic"
 )
@@ -43,37 +39,5 @@ func hides(t *testing.T, what string, errs ...error) {
 				t.Errorf("%s: %q is told: %s", what, s, text)
 			}
 		}
-	}
-}
-
-// The API refuses a message of nothing but white space, which its models write
-// at times before they call a tool or when they have nothing to say.
-func TestBlankTextsAreNotSent(t *testing.T) {
-	var sent struct {
-		System   []any
-		Messages []struct {
-			Role    string
-			Content []struct{ Type string }
-		}
-	}
-	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		data, err := io.ReadAll(r.Body)
-		if err == nil {
-			err = json.Unmarshal(data, &sent)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-		reply(200, "application/json", read(t, "answer.json"))(w, r)
-	})
-	call := chat.ToolCall{ID: "1", Name: "f"}
-	_, err := m.Generate(t.Context(), &model.Request{Messages: []chat.Message{
-		chat.System(" \n"), chat.User("go"), chat.Assistant("\n\n", call), chat.ResultText(call, "\n"), chat.Assistant("\n"), chat.User("and?"),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(sent); got != "{[] [{user [{text}]} {assistant [{tool_use}]} {user [{tool_result} {text}]}]}" {
-		t.Error(got)
 	}
 }

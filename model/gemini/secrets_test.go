@@ -40,12 +40,3 @@ func TestNoErrorTellsASecretOfTheOptions(t *testing.T) {
 		hides(base, err)
 	}
 }
-
-// A part that is null is skipped like one without content.
-func TestANullPartIsNoPanic(t *testing.T) {
-	body := `{"candidates":[{"content":{"role":"model","parts":[null,{"text":"hi"}]},"finishReason":"STOP"}]}`
-	resp, err := serve(t, reply(200, "application/json", []byte(body))).Generate(t.Context(), hello())
-	if err != nil || resp.Message.Text() != "hi" {
-		t.Errorf("%+v, %v", resp, err)
-	}
-}

@@ -51,6 +51,7 @@ func (w *watching) note(what string, ev graph.Event) {
 		w.saw = append(w.saw, fmt.Sprint(what, " ", strings.Join(ev.Path, "/"), "/", ev.Node))
 	}
 }
+
 func (w *watching) OnNodeEnter(ev graph.Event)  { w.note("enter", ev) }
 func (w *watching) OnNodeExit(ev graph.Event)   { w.note("exit", ev) }
 func (w *watching) OnError(ev graph.Event)      { w.note("error", ev) }

@@ -1,0 +1,25 @@
+// Package plainjson writes JSON in which <, > and & stand as they are, for who reads it is a
+// model, a person or a program, and no page of HTML.
+package plainjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// Marshal is json.Marshal without the escapes for HTML. Strings that need no escapes cost
+// hardly more than a copy.
+func Marshal(v any) ([]byte, error) {
+	if s, ok := v.(string); ok && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == '"' || r == '\\' }) {
+		return []byte(`"` + s + `"`), nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}

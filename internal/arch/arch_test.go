@@ -80,8 +80,9 @@ var only = map[string][]string{
 	"internal/core":     {"internal/plan", "checkpoint"},
 	"internal/local":    {"internal/core", "internal/plan", "internal/process", "cache", "checkpoint"},
 	"internal/acyclic":  nil,
+	"internal/jsonscan": nil,
 	"fleet":             {"checkpoint", "graph"},
-	"graph":             {"internal/acyclic", "internal/local", "internal/process", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
+	"graph":             {"internal/acyclic", "internal/jsonscan", "internal/local", "internal/process", "internal/core", "internal/plan", "cache", "checkpoint", "draw", "field"},
 }
 
 // The packages of a tree import none of these.
